@@ -1,0 +1,28 @@
+# lathe_floor(name SEES floors... LIBS libs...): core/<name> as an object library.
+#
+# Each floor is reached as "<floor>/<file>.h" through a link in the build tree, and a floor's target
+# gets only the links of the floors it may see: an include that goes up does not compile.
+function(lathe_floor_link name)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/floors/${name})
+  if(NOT EXISTS ${CMAKE_BINARY_DIR}/floors/${name}/${name})
+    file(CREATE_LINK ${CMAKE_SOURCE_DIR}/core/${name} ${CMAKE_BINARY_DIR}/floors/${name}/${name} SYMBOLIC)
+  endif()
+endfunction()
+
+function(lathe_floor name)
+  cmake_parse_arguments(A "" "" "SEES;LIBS" ${ARGN})
+  lathe_floor_link(${name})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/${name}/*.c ${CMAKE_SOURCE_DIR}/core/${name}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  add_library(lathe_${name} OBJECT ${sources})
+  lathe_flags(lathe_${name})
+  target_include_directories(lathe_${name} PRIVATE ${CMAKE_SOURCE_DIR}/core/include)
+  foreach(floor ${name} ${A_SEES})
+    target_include_directories(lathe_${name} PRIVATE ${CMAKE_BINARY_DIR}/floors/${floor})
+  endforeach()
+  target_link_libraries(lathe_${name} PRIVATE ${A_LIBS})
+  target_sources(lathe PRIVATE $<TARGET_OBJECTS:lathe_${name}>)
+  target_link_libraries(lathe PRIVATE ${A_LIBS})
+endfunction()

@@ -1,0 +1,25 @@
+# lathe_add_plugin(kind name SOURCES files... [LIBS libs...] [OPTIONS flags...])
+#
+# One plugin = one .so in <prefix>/lib/lathe/plugins/<kind>/<name>.so that sees the public headers only
+# and exports one symbol. Works in this tree and, after find_package(lathe), in a third party's.
+function(lathe_add_plugin kind name)
+  cmake_parse_arguments(A "" "" "SOURCES;LIBS;OPTIONS" ${ARGN})
+  set(target lathe_${kind}_${name})
+  add_library(${target} MODULE ${A_SOURCES})
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} C_VISIBILITY_PRESET hidden
+    CXX_VISIBILITY_PRESET hidden C_STANDARD 11 POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${target} PRIVATE -fno-math-errno -ffp-contract=off ${A_OPTIONS})
+  target_link_options(${target} PRIVATE -Wl,-z,defs)
+  target_link_libraries(${target} PRIVATE ${A_LIBS} m)
+  if(TARGET lathe::headers) # out of tree
+    target_link_libraries(${target} PRIVATE lathe::headers)
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/plugins/${kind})
+  else()
+    lathe_flags(${target})
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/core/include)
+    set_target_properties(${target} PROPERTIES
+      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/lathe/plugins/${kind})
+    install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe/plugins/${kind})
+    set_property(GLOBAL APPEND PROPERTY LATHE_PLUGINS ${target})
+  endif()
+endfunction()

@@ -1,0 +1,31 @@
+# lathe_add_test(file.c [LABELS cpu|gpu|slow] [PLUGIN target] [LIBS libs...]): one Criterion program per file.
+#
+# Tests see every floor and link liblathe; a plugin's test names its target and finds the .so through
+# LATHE_TEST_PLUGIN. Test data: LATHE_TEST_DATA is tests/.
+function(lathe_add_test file)
+  cmake_parse_arguments(A "" "PLUGIN;TIMEOUT" "LABELS;LIBS;ENV" ${ARGN})
+  get_filename_component(name ${file} NAME_WE)
+  add_executable(${name} ${file})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  lathe_flags(${name})
+  target_compile_options(${name} PRIVATE -Wno-pedantic) # Criterion's macros
+  target_compile_definitions(${name} PRIVATE LATHE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests"
+    LATHE_TEST_BUILD="${CMAKE_BINARY_DIR}")
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/core/include ${CMAKE_SOURCE_DIR}/tests)
+  foreach(floor base plug ir io data model run)
+    target_include_directories(${name} PRIVATE ${CMAKE_BINARY_DIR}/floors/${floor})
+  endforeach()
+  target_link_libraries(${name} PRIVATE lathe PkgConfig::JANSSON criterion ${A_LIBS} m dl)
+  if(A_PLUGIN)
+    target_compile_definitions(${name} PRIVATE LATHE_TEST_PLUGIN="$<TARGET_FILE:${A_PLUGIN}>")
+    add_dependencies(${name} ${A_PLUGIN})
+  endif()
+  if(NOT A_LABELS)
+    set(A_LABELS cpu)
+  endif()
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${name} --jobs 1)
+  set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT} ENVIRONMENT "${A_ENV}")
+endfunction()

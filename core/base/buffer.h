@@ -1,0 +1,26 @@
+/* A growing byte string, for building text and files. */
+#ifndef LATHE_BASE_BUFFER_H
+#define LATHE_BASE_BUFFER_H
+
+#include "lathe/status.h"
+
+typedef struct lathe_buffer {
+    char *data; /* NUL-terminated when not NULL */
+    int64_t len, capacity;
+    lathe_status status; /* first failure; later appends do nothing */
+} lathe_buffer;
+
+#define LATHE_BUFFER_INIT                                                                          \
+    {                                                                                              \
+        NULL, 0, 0, LATHE_OK                                                                       \
+    }
+
+void lathe_buffer_append(lathe_buffer *buffer, const void *data, int64_t bytes);
+void lathe_buffer_puts(lathe_buffer *buffer, const char *text);
+__attribute__((format(printf, 2, 3))) void lathe_buffer_printf(lathe_buffer *buffer,
+                                                               const char *format, ...);
+/** Appends text as a JSON string literal, quotes included. */
+void lathe_buffer_json_string(lathe_buffer *buffer, const char *text);
+void lathe_buffer_fini(lathe_buffer *buffer);
+
+#endif

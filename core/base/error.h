@@ -1,0 +1,25 @@
+/* The calling thread's error record: code, message, and the context added on the way up. */
+#ifndef LATHE_BASE_ERROR_H
+#define LATHE_BASE_ERROR_H
+
+#include "lathe/status.h"
+
+/** Sets the thread's error to `code` with a formatted message; returns `code`. */
+__attribute__((format(printf, 2, 3))) lathe_status lathe_error(lathe_status code,
+                                                               const char *format, ...);
+
+/** Puts "context: " before the thread's message; returns `code`. For callers that know the place.
+ */
+__attribute__((format(printf, 2, 3))) lathe_status lathe_error_context(lathe_status code,
+                                                                       const char *format, ...);
+
+/** The thread's last message; "" when there is none. Borrowed until the thread's next error. */
+const char *lathe_error_message(void);
+
+/** Forgets the thread's error. */
+void lathe_error_clear(void);
+
+/** "shapes do not agree" for LATHE_E_SHAPE, and so on. */
+const char *lathe_status_text(lathe_status code);
+
+#endif

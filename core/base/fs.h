@@ -1,0 +1,43 @@
+/* Files and folders: whole reads, maps, durable atomic writes, listings. Errors name path and
+ * cause. */
+#ifndef LATHE_BASE_FS_H
+#define LATHE_BASE_FS_H
+
+#include "base/arena.h"
+#include "lathe/status.h"
+
+/** A read-only memory map of a whole file. An empty file has data NULL and bytes 0. */
+typedef struct lathe_map {
+    const uint8_t *data;
+    int64_t bytes;
+} lathe_map;
+
+lathe_status lathe_map_open(const char *path, lathe_map *out);
+void lathe_map_close(lathe_map *map);
+
+/** Reads a whole file into malloc'ed memory with a NUL behind it. Refuses more than limit bytes (0:
+ * none). */
+lathe_status lathe_file_read(const char *path, int64_t limit, char **out_data, int64_t *out_bytes);
+
+/** Writes beside (path.tmp.PID), fsyncs, renames over path, fsyncs the folder. */
+lathe_status lathe_file_write_atomic(const char *path, const void *data, int64_t bytes);
+
+/** fsync of a folder, so that renames in it are durable. */
+lathe_status lathe_dir_sync(const char *path);
+/** mkdir -p. */
+lathe_status lathe_dir_create(const char *path);
+/** Removes a folder and all in it; a missing one is fine. Never follows links. */
+lathe_status lathe_dir_remove(const char *path);
+/** Sorted names of the entries of a folder, without "." and "..". */
+lathe_status lathe_dir_list(const char *path, lathe_arena *arena, char ***out_names,
+                            int64_t *out_n);
+/** Sorted paths of the regular files below a folder, recursively. */
+lathe_status lathe_dir_walk(const char *path, lathe_arena *arena, char ***out_paths,
+                            int64_t *out_n);
+
+int lathe_path_exists(const char *path);
+int lathe_path_is_dir(const char *path);
+/** dir + "/" + name; an absolute name stays as it is. */
+char *lathe_path_join(lathe_arena *arena, const char *dir, const char *name);
+
+#endif

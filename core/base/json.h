@@ -1,0 +1,16 @@
+/* JSON in: jansson with depth bounded, duplicate keys refused, and errors that name
+ * file:line:column. Callers use jansson's accessors on the result and json_decref it. */
+#ifndef LATHE_BASE_JSON_H
+#define LATHE_BASE_JSON_H
+
+#include <jansson.h>
+
+#include "lathe/status.h"
+
+/** Parses a whole file. LATHE_E_IO, LATHE_E_PARSE. */
+lathe_status lathe_json_load_file(const char *path, json_t **out);
+
+/** Parses `bytes` of text; `name` stands for the file in errors. */
+lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, json_t **out);
+
+#endif

@@ -1,0 +1,16 @@
+/* parallel_for over the process's one pool (OpenMP); semantics in lathe/host.h. */
+#ifndef LATHE_BASE_PARALLEL_H
+#define LATHE_BASE_PARALLEL_H
+
+#include "lathe/host.h"
+
+/** Sets the pool's size; n < 1: one per CPU this process may run on. Before the first parallel_for.
+ */
+void lathe_parallel_init(int32_t n_threads);
+int32_t lathe_parallel_threads(void);
+void lathe_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg);
+
+/** The host table that every plugin gets: log, fail, parallel_for, alloc, free. */
+const lathe_host *lathe_host_get(void);
+
+#endif

@@ -1,0 +1,71 @@
+/* Attention backends: o = softmax(mask(softcap(scale * q k^T))) v, forward and backward.
+ *
+ * Layout: q [B,Tq,H,D], k v [B,Tk,Hkv,D], o [B,Tq,H,D]; a token's row is contiguous over heads, and
+ * consecutive tokens are *_stride elements apart (so q, k, v may be columns of one fused tensor);
+ * consecutive batch rows are Tq (or Tk) tokens apart. Query head h uses key head h / (H / Hkv).
+ * Query i of row b sits at key index i + (len_b - Tq), len_b = kv_len ? kv_len[b] : Tk.
+ * It sees key j iff  j < len_b,  causal: j <= its index,  window w > 0: j > its index - w,
+ * and packed: j >= doc_start[b*Tq + i] (index within the row at which its document begins).
+ *
+ * Saved for the backward, exactly: o, and lse [B,H,Tq] f32, the natural log of the sum of
+ * exp(masked, soft-capped, scaled scores). A query that sees no key: o = 0, lse = -inf.
+ * One saved layout, so backends may be swapped between a forward and another run's backward.
+ */
+#ifndef LATHE_ATTENTION_H
+#define LATHE_ATTENTION_H
+
+#include "device.h"
+
+#define LATHE_ATTENTION_REVISION 1
+
+typedef struct lathe_attention_problem {
+    uint32_t size;
+    int32_t dtype;           /* of q k v o and their gradients: F32, BF16 or F16 */
+    int64_t batch, t_q, t_k; /* t_k: keys per row, or the capacity of the cache with kv_len */
+    int32_t n_heads, n_kv_heads, head_dim;
+    int32_t causal, window; /* window: 0 all */
+    int32_t packed, cached; /* doc_start given; kv_len given (forward only) */
+    int32_t n_threads;
+    float scale, softcap;                           /* softcap: 0 none */
+    int64_t q_stride, k_stride, v_stride, o_stride; /* elements between consecutive tokens */
+    int64_t dq_stride, dk_stride, dv_stride;
+    uint32_t flags; /* LATHE_FLAG_* */
+    int32_t need_backward;
+    const lathe_device_info *device;
+} lathe_attention_problem;
+LATHE_ABI_SIZE(lathe_attention_problem, 144);
+
+typedef struct lathe_attention_args {
+    uint32_t size;
+    uint32_t accumulate; /* backward: bit 0 dq, 1 dk, 2 dv are added to */
+    const void *q, *k, *v;
+    const int32_t *doc_start; /* [B*Tq] or NULL */
+    const int32_t *kv_len;    /* [B] or NULL */
+    void *o;                  /* forward out, backward in */
+    float *lse;               /* forward out, backward in */
+    const void *d_o;          /* backward in; o_stride */
+    void *dq, *dk, *dv;       /* backward out */
+    void *scratch;            /* what *_scratch asked for, 64-byte aligned */
+    lathe_stream *stream;
+} lathe_attention_args;
+LATHE_ABI_SIZE(lathe_attention_args, 112);
+
+typedef struct lathe_attention_v1 {
+    uint32_t size;
+    uint32_t revision;
+    /** Fitness for the problem (bands in plugin.h); 0 refuses, and `why` gets one line. */
+    int32_t (*score)(void *self, const lathe_attention_problem *problem, char *why,
+                     int64_t why_bytes);
+    /** Bytes of scratch forward / backward need. Pure. */
+    int64_t (*forward_scratch)(void *self, const lathe_attention_problem *problem);
+    int64_t (*backward_scratch)(void *self, const lathe_attention_problem *problem);
+    /** Queue the computation. Allocate nothing; bitwise repeatable with LATHE_FLAG_DETERMINISTIC.
+     */
+    lathe_status (*forward)(void *self, const lathe_attention_problem *problem,
+                            const lathe_attention_args *args);
+    lathe_status (*backward)(void *self, const lathe_attention_problem *problem,
+                             const lathe_attention_args *args);
+} lathe_attention_v1;
+LATHE_ABI_SIZE(lathe_attention_v1, 48);
+
+#endif

@@ -1,0 +1,109 @@
+/* The device interface: memory, ordering, and the kernels of every op in op.h.
+ *
+ * A kernel is prepared once, for one problem with all dims known (kernel_create: may allocate, look
+ * up algorithms, compile), and then run many times (kernel_run: allocates nothing). All memory a
+ * kernel touches while running is handed to it: inputs, outputs and scratch.
+ *
+ * Threads: create/destroy on the rank's thread; run on the rank's thread; CPU kernels spread their
+ * work with lathe_host.parallel_for (or a library on the same pool) and make no threads.
+ */
+#ifndef LATHE_DEVICE_H
+#define LATHE_DEVICE_H
+
+#include "op.h"
+#include "status.h"
+
+#define LATHE_DEVICE_REVISION 1
+
+typedef struct lathe_stream lathe_stream; /* of the device; NULL: its default, in-order stream */
+typedef struct lathe_event lathe_event;
+typedef struct lathe_kernel lathe_kernel;
+typedef struct lathe_capture lathe_capture;
+
+enum { LATHE_MEM_DEVICE = 0, LATHE_MEM_HOST_PINNED = 1 };
+enum { LATHE_COPY_TO_DEVICE = 0, LATHE_COPY_TO_HOST = 1, LATHE_COPY_ON_DEVICE = 2 };
+enum { LATHE_FLAG_DETERMINISTIC = 1, LATHE_FLAG_CAPTURABLE = 2 };
+
+/** What the device is and can do. Filled by info(); members beyond the caller's size are left
+ * alone. */
+typedef struct lathe_device_info {
+    uint32_t size;
+    int32_t n_workers;       /* CPU threads, or multiprocessors */
+    char model[64];          /* "AMD EPYC ...", "NVIDIA H200" */
+    char isa[32];            /* "avx2", "avx512", "avx512_bf16", "sm_90" */
+    int64_t memory_bytes;    /* total */
+    uint32_t compute_dtypes; /* bit (1 << LATHE_BF16) ...: native or at full rate */
+    int32_t host_memory;     /* 1: pointers are ordinary host memory (CPU) */
+} lathe_device_info;
+LATHE_ABI_SIZE(lathe_device_info, 120);
+
+/** One operation with everything static known. */
+typedef struct lathe_kernel_problem {
+    uint32_t size;
+    int32_t op; /* LATHE_OP_* */
+    const lathe_op_attrs *attrs;
+    const lathe_desc *in;  /* [n_in]; dtype LATHE_ABSENT: not given */
+    const lathe_desc *out; /* [n_out]; dtype LATHE_ABSENT: not wanted */
+    int32_t n_in, n_out;
+    uint32_t may_accumulate; /* bit i: run may set accumulate for output i */
+    uint32_t may_overwrite;  /* bit i: run may leave it clear; both may be set */
+    uint32_t flags;          /* LATHE_FLAG_* */
+    int32_t n_threads;
+} lathe_kernel_problem;
+LATHE_ABI_SIZE(lathe_kernel_problem, 56);
+
+/** The memory of one run of a kernel: device pointers, borrowed until the stream passes. */
+typedef struct lathe_kernel_args {
+    uint32_t size;
+    uint32_t accumulate;   /* bit i: output i is added to, not overwritten */
+    const void *const *in; /* [n_in] */
+    void *const *out;      /* [n_out] */
+    void *scratch;         /* scratch_bytes, 64-byte aligned; content undefined */
+    lathe_stream *stream;
+} lathe_kernel_args;
+LATHE_ABI_SIZE(lathe_kernel_args, 40);
+
+typedef struct lathe_device_v1 {
+    uint32_t size;
+    uint32_t revision;
+
+    /** Fitness of this build for the machine it runs on; 0 when it cannot run here (instruction set
+     *  missing in CPUID or not enabled by the OS, no driver). `why` gets one line, always. No
+     * instance. */
+    int32_t (*score)(char *why, int64_t why_bytes);
+
+    lathe_status (*info)(void *self, lathe_device_info *out);
+
+    /** `bytes` of zeroed memory, 64-byte aligned (CPU) or as the device asks. LATHE_E_NOMEM. */
+    lathe_status (*alloc)(void *self, int64_t bytes, int32_t memory, void **out);
+    void (*free)(void *self, void *memory);
+    /** Queued copy; direction LATHE_COPY_*. */
+    lathe_status (*copy)(void *self, lathe_stream *stream, void *dst, const void *src,
+                         int64_t bytes, int32_t direction);
+
+    /** Streams and order between them. NULL on devices with one in-order queue. */
+    lathe_status (*stream_create)(void *self, lathe_stream **out);
+    void (*stream_destroy)(void *self, lathe_stream *stream);
+    lathe_status (*event_record)(void *self, lathe_stream *stream, lathe_event **io_event);
+    lathe_status (*event_wait)(void *self, lathe_stream *stream, lathe_event *event);
+    void (*event_destroy)(void *self, lathe_event *event);
+    /** Waits until everything queued has finished; reports errors of queued work. NULL:
+     * synchronous. */
+    lathe_status (*sync)(void *self, lathe_stream *stream);
+
+    /** Prepares a kernel; *out_scratch_bytes is what each run needs (0: none).
+     *  LATHE_E_UNSUPPORTED: this device has no such op for these dtypes or dims. */
+    lathe_status (*kernel_create)(void *self, const lathe_kernel_problem *problem,
+                                  lathe_kernel **out, int64_t *out_scratch_bytes);
+    void (*kernel_destroy)(void *self, lathe_kernel *kernel);
+    lathe_status (*kernel_run)(void *self, lathe_kernel *kernel, const lathe_kernel_args *args);
+
+    /** Records what is queued between begin and end and replays it. NULL: not offered. */
+    lathe_status (*capture_begin)(void *self, lathe_stream *stream);
+    lathe_status (*capture_end)(void *self, lathe_stream *stream, lathe_capture **out);
+    lathe_status (*capture_launch)(void *self, lathe_capture *capture, lathe_stream *stream);
+    void (*capture_destroy)(void *self, lathe_capture *capture);
+} lathe_device_v1;
+LATHE_ABI_SIZE(lathe_device_v1, 152);
+
+#endif

@@ -1,0 +1,95 @@
+/* The graph builder: what adapters, stages and matrix optimizers use to add computation.
+ *
+ * The graph is static single assignment: node() gives new value ids, nothing is overwritten (an
+ * in-place output is a new value that shares the old one's memory). Shapes and dtypes are inferred
+ * and checked by the core; the derivative, recomputation and memory plan need no plugin code.
+ *
+ * Threads: the rank's thread, before the run. Values belong to the graph.
+ */
+#ifndef LATHE_GRAPH_H
+#define LATHE_GRAPH_H
+
+#include "op.h"
+#include "status.h"
+
+typedef struct lathe_graph lathe_graph;
+typedef int32_t lathe_val; /* value id; LATHE_NONE: no value */
+#define LATHE_NONE (-1)
+
+enum {
+    LATHE_INIT_ZERO = 0,
+    LATHE_INIT_ONE = 1,
+    LATHE_INIT_NORMAL = 2,  /* std = scale */
+    LATHE_INIT_UNIFORM = 3, /* in [-scale, scale) */
+    LATHE_INIT_KAIMING_UNIFORM =
+        4, /* a = sqrt(5), as torch.nn.Linear: U(+-1/sqrt(fan_in)), fan_in = dims[1] */
+};
+
+/** A new parameter. The core owns its memory; the name is its key in checkpoints. */
+typedef struct lathe_param_decl {
+    uint32_t size;
+    int32_t init;     /* LATHE_INIT_* */
+    const char *name; /* unique; Hugging Face / PEFT style path */
+    lathe_desc desc;  /* dtype is F32: the master copy */
+    double init_scale;
+    int32_t trainable;
+    int32_t group; /* optimizer parameter group, 0 default */
+} lathe_param_decl;
+LATHE_ABI_SIZE(lathe_param_decl, 72);
+
+/** What is known of a parameter; handed to select, slots, partition. */
+typedef struct lathe_param_info {
+    uint32_t size;
+    int32_t role; /* LATHE_ROLE_* */
+    const char *name;
+    lathe_desc desc; /* of the master copy */
+    int32_t trainable;
+    int32_t quantized;
+    int32_t layer; /* transformer layer, -1 outside */
+    int32_t group;
+} lathe_param_info;
+LATHE_ABI_SIZE(lathe_param_info, 72);
+
+enum {
+    LATHE_ROLE_MATRIX = 0,    /* weight of a linear site */
+    LATHE_ROLE_EMBEDDING = 1, /* token or position embedding */
+    LATHE_ROLE_HEAD = 2,      /* output head (untied) */
+    LATHE_ROLE_NORM = 3,
+    LATHE_ROLE_BIAS = 4,
+    LATHE_ROLE_ADAPTER = 5, /* made by an adapter */
+};
+
+typedef struct lathe_graph_api {
+    uint32_t size;
+    uint32_t revision;
+
+    /** Shape and dtype of a value. */
+    lathe_status (*desc)(lathe_graph *g, lathe_val v, lathe_desc *out);
+
+    /** Adds one node. in[n_in] (LATHE_NONE: absent), out[n_out] receives the new values.
+     *  attrs may be NULL. label: for dumps and errors. inplace_in: -1, or the input whose memory
+     *  output 0 takes. LATHE_E_SHAPE, LATHE_E_DTYPE with both shapes named. */
+    lathe_status (*node)(lathe_graph *g, int32_t op, const lathe_op_attrs *attrs,
+                         const lathe_val *in, int32_t n_in, lathe_val *out, int32_t n_out,
+                         int32_t inplace_in, const char *label);
+
+    /** Declares a parameter and gives its value in the compute dtype (matrices) or f32 (vectors).
+     */
+    lathe_status (*param)(lathe_graph *g, const lathe_param_decl *decl, lathe_val *out);
+
+    /** The plain y = x W^T + b of a site's weight, which may be quantized: decode, then multiply.
+     */
+    lathe_status (*linear)(lathe_graph *g, lathe_val x, lathe_val w, lathe_val bias,
+                           const char *label, lathe_val *out);
+
+    /** x, cut from the derivative: nothing flows back through it. */
+    lathe_status (*detach)(lathe_graph *g, lathe_val x, lathe_val *out);
+
+    /** The run's RNG counter input (i64[2]: seed, step), for DROPOUT. */
+    lathe_status (*rng)(lathe_graph *g, lathe_val *out);
+    /** A number never given before in this graph: rng_stream of a DROPOUT. */
+    uint64_t (*rng_stream)(lathe_graph *g);
+} lathe_graph_api;
+LATHE_ABI_SIZE(lathe_graph_api, 64);
+
+#endif

@@ -1,0 +1,155 @@
+/* The operations of the graph: the contract between the graph, its derivative and the devices.
+ *
+ * Conventions, for every op:
+ *  - Tensors are dense and row-major. N = B*T rows (tokens), C width, V vocabulary.
+ *  - A "c" dtype is the compute dtype (f32, bf16 or f16): activations and matrix weights. Vectors
+ *    (norm weights, biases) are f32. Statistics, losses and gradients of parameters are f32.
+ *    Reductions (norms, softmax, losses, sums) run in f32 or wider whatever "c" is.
+ *  - An output is written whole (=) unless its bit in lathe_kernel_args.accumulate is set: then it
+ * is added to (+=). Every *_BWD op, LINEAR_DX, LINEAR_DW, MATMUL, ADD and SCALE allows it for each
+ * output.
+ *  - "?" marks an optional tensor: absent inputs and outputs have dtype LATHE_ABSENT and pointer
+ * NULL.
+ *  - "i/o k" in the notes: the output may share the memory of input k.
+ *  - Index -1 in `targets` means: ignored (log-probability 0, no gradient).
+ */
+#ifndef LATHE_OP_H
+#define LATHE_OP_H
+
+#include "tensor.h"
+
+#define LATHE_ABSENT (-1)
+
+/*  X(NAME, "name", n_in, n_out): the inputs and outputs of each, in order
+ *
+ *  Forward
+ *  EMBED         tokens i32[N], W c[V,C] -> y c[N,C]            y[n] = W[tokens[n]]
+ *  LINEAR        x c[N,I], W c[O,I], b? f32[O] -> y c[N,O]      y = x W^T + b
+ *  RMSNORM       x c[..], w f32[D] -> y c[..], rstd f32[rows]   y = x*rstd*w over groups of D
+ *                elements, rows = count(x)/D; eps; offset_one: 1+w in the place of w
+ *  LAYERNORM     x c[N,C], w f32[C], b? f32[C] -> y c[N,C], mean f32[N], rstd f32[N]   eps
+ *  ROPE          x c[N,H*D], pos i32[N], table f32[P,2,D/2] -> y c[N,H*D]
+ *                table[p] = a row of cosines, a row of sines; halves are rotated:
+ *                y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin; head_dim; inverse: sin negated; i/o 0
+ *  ATTENTION     q c[N,H*D], k c[M,Hkv*D], v c[M,Hkv*D], doc_start? i32[N], kv_len? i32[B]
+ *                -> o c[N,H*D], lse f32[B,H,Tq]                 semantics in attention.h;
+ *                fused_qkv: q is c[N,(H+2Hkv)*D], k and v are absent
+ *  SWIGLU        gate c[N,F], up c[N,F] -> y c[N,F]             y = gate*sigmoid(gate)*up
+ *  GELU_TANH     x c[..] -> y c[..]                             the tanh form ("gelu_new")
+ *  ADD SUB MUL   a, b -> y                                      same shape and dtype; i/o 0
+ *  SCALE         x -> y                                         y = alpha*x + beta; i/o 0
+ *  SCALE_BY      x f32[..], s f32[*] -> y f32[..]               y = x * s[start]; i/o 0
+ *  LINCOMB       x, y -> z                                      z = alpha*x + beta*y; z has the
+ *                dtype of the input whose memory it takes, else of x; i/o 0 or 1
+ *  DROPOUT       x c[..], rng i64[2] -> y c[..]                 kept with 1-p and scaled by 1/(1-p);
+ *                element e: word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream, e/4) as uniform
+ *                u; kept iff u >= p
+ *  HEAD_LOGPROB  x c[N,C], W c[V,C], targets i32[N] -> logp f32[N]
+ *                log softmax(softcap(x W^T))[target], the logits chunk_rows rows at a time
+ *  DEQUANT       up to 6 planes -> W c[O,I]                     by the quant plugin
+ *  CAST COPY     x -> y
+ *  SUM           x f32[..] -> y f32[]                           summed in f64, in order
+ *  ROW_SUM       x f32[R*T] -> y f32[R]                         T = count; summed in f64
+ *  SLICE         x [R,..] -> y [count,..]                       rows start .. start+count-1
+ *  LOGSIGMOID    x f32[..] -> y f32[..]                         stable at both ends
+ *  SIGMOID       x f32[..] -> y f32[..]
+ *  KV_APPEND     cache c[B,P,W], x c[B*Tq,W], kv_len i32[B] -> cache'
+ *                x becomes rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b]; i/o 0 always
+ *  MATMUL        a [..], b [..] -> y                            y = alpha*op(a)*op(b), rank 2;
+ *                op transposes with trans_a, trans_b
+ *  L2_NORMALIZE  x f32[..] -> y f32 or c[..]                    x / max(|x|_2, eps); norm in f64
+ *  TRANSPOSE     x [R,S] -> y [S,R]
+ *  APPLY_UPDATE  p f32[..], u f32 or c[..], s f32[*] -> p'      p' = p - s[start]*(alpha*u + beta*p);
+ *                i/o 0 always
+ *
+ *  Backward (dx has the shape and dtype of x; gradients of parameters are f32)
+ *  EMBED_BWD     dy, tokens -> dW f32[V,C]                      rows are added in token order
+ *  LINEAR_DX     dy c[N,O], W c[O,I] -> dx c[N,I]               dx = dy W
+ *  LINEAR_DW     dy c[N,O], x c[N,I] -> dW f32[O,I], db? f32[O] dW = dy^T x, db = column sums of dy
+ *  RMSNORM_BWD   dy, x, w, rstd -> dx, dw? f32[D]
+ *  LAYERNORM_BWD dy, x, w, mean, rstd -> dx, dw? f32[C], db? f32[C]
+ *  ATTENTION_BWD do, q, k, v, o, lse, doc_start? -> dq, dk, dv  fused_qkv: dqkv, absent, absent
+ *  SWIGLU_BWD    dy, gate, up -> dgate, dup
+ *  GELU_TANH_BWD dy, x -> dx
+ *  DROPOUT_BWD   dy, rng -> dx                                  the same mask
+ *  HEAD_LOGPROB_BWD  x, W, targets, dlogp f32[N] -> logp f32[N], dx c[N,C], dW? f32[V,C]
+ *                one pass over the chunks gives the log-probabilities as well
+ *  BROADCAST     x f32[] or f32[R] -> y f32[..]                 of SUM and ROW_SUM:
+ *                y[i] = x[i / count], count = elements of y per element of x
+ *  SLICE_BWD     dy [count,..] -> dx [R,..]                     zero outside start .. start+count-1
+ */
+#define LATHE_OP_TABLE(X)                                                                          \
+    X(EMBED, "embed", 2, 1)                                                                        \
+    X(LINEAR, "linear", 3, 1)                                                                      \
+    X(RMSNORM, "rmsnorm", 2, 2)                                                                    \
+    X(LAYERNORM, "layernorm", 3, 3)                                                                \
+    X(ROPE, "rope", 3, 1)                                                                          \
+    X(ATTENTION, "attention", 5, 2)                                                                \
+    X(SWIGLU, "swiglu", 2, 1)                                                                      \
+    X(GELU_TANH, "gelu_tanh", 1, 1)                                                                \
+    X(ADD, "add", 2, 1)                                                                            \
+    X(SUB, "sub", 2, 1)                                                                            \
+    X(MUL, "mul", 2, 1)                                                                            \
+    X(SCALE, "scale", 1, 1)                                                                        \
+    X(SCALE_BY, "scale_by", 2, 1)                                                                  \
+    X(LINCOMB, "lincomb", 2, 1)                                                                    \
+    X(DROPOUT, "dropout", 2, 1)                                                                    \
+    X(HEAD_LOGPROB, "head_logprob", 3, 1)                                                          \
+    X(DEQUANT, "dequant", 6, 1)                                                                    \
+    X(CAST, "cast", 1, 1)                                                                          \
+    X(COPY, "copy", 1, 1)                                                                          \
+    X(SUM, "sum", 1, 1)                                                                            \
+    X(ROW_SUM, "row_sum", 1, 1)                                                                    \
+    X(SLICE, "slice", 1, 1)                                                                        \
+    X(LOGSIGMOID, "logsigmoid", 1, 1)                                                              \
+    X(SIGMOID, "sigmoid", 1, 1)                                                                    \
+    X(KV_APPEND, "kv_append", 3, 1)                                                                \
+    X(MATMUL, "matmul", 2, 1)                                                                      \
+    X(L2_NORMALIZE, "l2_normalize", 1, 1)                                                          \
+    X(TRANSPOSE, "transpose", 1, 1)                                                                \
+    X(APPLY_UPDATE, "apply_update", 3, 1)                                                          \
+    X(EMBED_BWD, "embed_bwd", 2, 1)                                                                \
+    X(LINEAR_DX, "linear_dx", 2, 1)                                                                \
+    X(LINEAR_DW, "linear_dw", 2, 2)                                                                \
+    X(RMSNORM_BWD, "rmsnorm_bwd", 4, 2)                                                            \
+    X(LAYERNORM_BWD, "layernorm_bwd", 5, 3)                                                        \
+    X(ATTENTION_BWD, "attention_bwd", 7, 3)                                                        \
+    X(SWIGLU_BWD, "swiglu_bwd", 3, 2)                                                              \
+    X(GELU_TANH_BWD, "gelu_tanh_bwd", 2, 1)                                                        \
+    X(DROPOUT_BWD, "dropout_bwd", 2, 1)                                                            \
+    X(HEAD_LOGPROB_BWD, "head_logprob_bwd", 4, 3)                                                  \
+    X(BROADCAST, "broadcast", 1, 1)                                                                \
+    X(SLICE_BWD, "slice_bwd", 1, 1)
+
+enum {
+#define LATHE_X(name, text, n_in, n_out) LATHE_OP_##name,
+    LATHE_OP_TABLE(LATHE_X)
+#undef LATHE_X
+        LATHE_N_OPS
+};
+
+#define LATHE_OP_MAX_IN 8
+#define LATHE_OP_MAX_OUT 4
+
+/** Attributes of a node; each op reads those that its row names, the others are 0. Plain data. */
+typedef struct lathe_op_attrs {
+    double alpha, beta;                    /* SCALE, LINCOMB, MATMUL, APPLY_UPDATE */
+    float eps;                             /* norms, L2_NORMALIZE */
+    float softcap;                         /* ATTENTION, HEAD_LOGPROB: 0 none, else c*tanh(x/c) */
+    float scale;                           /* ATTENTION: factor on q k^T */
+    float p;                               /* DROPOUT */
+    int32_t n_heads, n_kv_heads, head_dim; /* ATTENTION, ROPE (head_dim) */
+    int32_t window;                        /* ATTENTION: keys seen incl. itself; 0 all */
+    int32_t causal, fused_qkv;             /* ATTENTION */
+    int32_t inverse;                       /* ROPE */
+    int32_t offset_one;                    /* RMSNORM */
+    int32_t trans_a, trans_b;              /* MATMUL */
+    int64_t batch;                         /* ATTENTION: B, so that Tq = N/B */
+    int64_t start, count;                  /* SLICE, ROW_SUM, BROADCAST, SCALE_BY, APPLY_UPDATE */
+    int64_t chunk_rows;                    /* HEAD_LOGPROB: rows of logits at a time; 0: chosen */
+    uint64_t rng_stream;                   /* DROPOUT: distinct per site */
+    int64_t reserved[2];                   /* 0 */
+} lathe_op_attrs;
+LATHE_ABI_SIZE(lathe_op_attrs, 128);
+
+#endif

@@ -1,0 +1,96 @@
+/* Optimizers: from averaged gradients to new parameters.
+ *
+ * The core owns parameters, gradients and state. The plugin says per parameter which named slots it
+ * needs and how its update splits (partition); the core allocates, shards, checkpoints and calls.
+ * Every call of step() or run of the built graph is one optimizer step for each tensor given.
+ */
+#ifndef LATHE_OPTIMIZER_H
+#define LATHE_OPTIMIZER_H
+
+#include "graph.h"
+#include "host.h"
+
+#define LATHE_OPTIMIZER_REVISION 1
+#define LATHE_MAX_SLOTS 8
+
+enum {
+    LATHE_PARTITION_ELEMENT = 0, /* any range of elements may be updated alone */
+    LATHE_PARTITION_ROW = 1,     /* whole rows of dims[0] */
+    LATHE_PARTITION_BLOCK = 2,   /* whole blocks of block() consecutive elements */
+    LATHE_PARTITION_MATRIX = 3   /* the whole tensor; build() emits the update as graph ops */
+};
+
+/** Device-resident scalars of a step, f32 [LATHE_N_SCALARS], written by the core before each step.
+ *  What must be exact is computed on the host in double and rounded once. */
+enum {
+    LATHE_SCALAR_LR = 0,         /* learning rate of the step */
+    LATHE_SCALAR_GRAD_SCALE = 1, /* factor on the raw gradient sum: clip / (tokens * loss scale) */
+    LATHE_SCALAR_LR_RATIO =
+        2,                 /* lr / base lr: what the schedule did, for groups with their own lr */
+    LATHE_SCALAR_USER = 8, /* first of 8 that scalars() may fill (bias corrections, ...) */
+    LATHE_N_SCALARS = 16
+};
+
+/** One state slot of a parameter. Plain data. */
+typedef struct lathe_slot {
+    const char *name; /* "exp_avg": key in checkpoints, with the parameter's name */
+    lathe_desc desc;  /* zero before the first step */
+} lathe_slot;
+LATHE_ABI_SIZE(lathe_slot, 48);
+
+/** One tensor (or the range of it this rank owns) in a step. Plain data. */
+typedef struct lathe_optimizer_tensor {
+    float *param;                 /* [n] f32 in/out: master copy */
+    const float *grad;            /* [n] f32 in: raw sum; multiply by LATHE_SCALAR_GRAD_SCALE */
+    uint16_t *shadow;             /* [n] bf16 out: compute copy to refresh, or NULL */
+    void *slots[LATHE_MAX_SLOTS]; /* in the order of slots() */
+    int64_t n;                    /* elements */
+    int64_t first;                /* global index of element 0 (counter RNG) */
+    int64_t rows, cols;           /* of the tensor: dims[0], product of the rest */
+    int32_t tensor;               /* index of the parameter in the run (counter RNG) */
+    int32_t group;
+    double lr_mult;           /* of the group */
+    double weight_decay_mult; /* 0 for parameters that take no decay, else 1 (or the group's) */
+} lathe_optimizer_tensor;
+LATHE_ABI_SIZE(lathe_optimizer_tensor, 144);
+
+typedef struct lathe_optimizer_step {
+    uint32_t size;
+    int32_t n_tensors;
+    const lathe_optimizer_tensor *tensors;
+    const float *scalars; /* [LATHE_N_SCALARS], device */
+    int64_t step;         /* 1 at the first step */
+    uint64_t seed;
+    void *stream;
+} lathe_optimizer_step;
+LATHE_ABI_SIZE(lathe_optimizer_step, 48);
+
+typedef struct lathe_optimizer_v1 {
+    uint32_t size;
+    uint32_t revision;
+    /** Slots of a parameter, at most LATHE_MAX_SLOTS; returns how many. */
+    int32_t (*slots)(void *self, const lathe_param_info *param, lathe_slot *out);
+    /** LATHE_PARTITION_* for a parameter; NULL: ELEMENT. */
+    int32_t (*partition)(void *self, const lathe_param_info *param);
+    /** Elements per block for LATHE_PARTITION_BLOCK; NULL: 1. */
+    int64_t (*block)(void *self, const lathe_param_info *param);
+    /** The base learning rate from the configuration: what schedules multiply. */
+    double (*base_lr)(void *self);
+    /** Fills out[8] = scalars LATHE_SCALAR_USER.. for `step` (1 first), on the host. NULL: zeros.
+     */
+    void (*scalars)(void *self, int64_t step, double *out);
+    /** Updates all tensors that are not MATRIX. CPU: spreads over lathe_host.parallel_for. */
+    lathe_status (*step)(void *self, const lathe_optimizer_step *step);
+    /** MATRIX parameters: emits the update. param f32, grad f32, slots as declared, scalars f32
+     *  [LATHE_N_SCALARS]; ends in APPLY_UPDATE on param and in-place nodes on its slots.
+     *  weight_decay_mult as in the tensor. NULL: no MATRIX parameters. */
+    lathe_status (*build)(void *self, const lathe_graph_api *api, lathe_graph *g,
+                          const lathe_param_info *info, double lr_mult, double weight_decay_mult,
+                          lathe_val param, lathe_val grad, const lathe_val *slots,
+                          lathe_val scalars);
+    /** Embedded CUDA code of the elementwise update (lathe/elementwise.h); NULL: CPU only. */
+    const void *cuda_image;
+} lathe_optimizer_v1;
+LATHE_ABI_SIZE(lathe_optimizer_v1, 72);
+
+#endif

@@ -1,0 +1,53 @@
+/* Quantization formats: how a frozen weight W [O,I] is held as packed planes.
+ *
+ * The core allocates the planes, calls encode once at load and puts DEQUANT nodes where W is used;
+ * gradients pass through to x, the weight is frozen.
+ */
+#ifndef LATHE_QUANT_H
+#define LATHE_QUANT_H
+
+#include "host.h"
+#include "tensor.h"
+
+#define LATHE_QUANT_REVISION 1
+#define LATHE_MAX_PLANES 6
+
+/** One packed plane. file_suffix: appended to the weight's name in files (".absmax"); "" is the
+ * weight itself. */
+typedef struct lathe_plane {
+    const char *name;
+    const char *file_suffix;
+    lathe_desc desc;
+} lathe_plane;
+LATHE_ABI_SIZE(lathe_plane, 56);
+
+typedef struct lathe_quant_v1 {
+    uint32_t size;
+    uint32_t revision;
+    /** Whether a weight of these dims can be held; LATHE_E_SHAPE says why not. */
+    lathe_status (*accepts)(void *self, int64_t rows, int64_t cols);
+    /** The planes of a [rows, cols] weight; returns how many (<= LATHE_MAX_PLANES). Pure. */
+    int32_t (*planes)(void *self, int64_t rows, int64_t cols, lathe_plane *out);
+    /** Scratch bytes that one decode needs. NULL: 0. */
+    int64_t (*decode_scratch)(void *self, int64_t rows, int64_t cols);
+    /** planes <- W f32 [rows, cols] (host). May allocate; deterministic. */
+    lathe_status (*encode)(void *self, int64_t rows, int64_t cols, const float *w,
+                           void *const *planes);
+    /** W <- planes: dtype F32 or BF16, row-major, device pointers. Allocates nothing. */
+    lathe_status (*decode)(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                           void *w, int32_t dtype, void *scratch, void *stream);
+    /** y [n,rows] (+)= x [n,cols] W^T, or with transpose y [n,cols] (+)= x [n,rows] W, without
+     * decoding the whole. NULL: decode, then multiply. */
+    lathe_status (*matmul)(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                           const void *x, int64_t n, int32_t transpose, void *y, int32_t dtype,
+                           int32_t accumulate, void *scratch, void *stream);
+    /** JSON text of "quantization_config" for config.json; the file's extra metadata tensor, if the
+     *  layout has one (bitsandbytes' quant_state): its suffix and bytes. Both return bytes written
+     *  (without NUL) or the bytes needed when more than capacity. NULL: none. */
+    int64_t (*config_json)(void *self, char *out, int64_t capacity);
+    int64_t (*weight_meta)(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                           char *out_suffix, int64_t suffix_capacity, char *out, int64_t capacity);
+} lathe_quant_v1;
+LATHE_ABI_SIZE(lathe_quant_v1, 72);
+
+#endif
