@@ -1,0 +1,113 @@
+/* The graph: values and nodes in topological order, static single assignment.
+ *
+ * Values of persistent kinds (parameters, gradients, states) stand for memory that outlives a run of
+ * the graph; several nodes may write them, in node order. All other values are written once.
+ */
+#ifndef LATHE_IR_GRAPH_H
+#define LATHE_IR_GRAPH_H
+
+#include "base/arena.h"
+#include "ir/params.h"
+#include "lathe/graph.h"
+
+enum {
+    LATHE_VALUE_TEMP = 0,   /* output of a node: planned */
+    LATHE_VALUE_INPUT = 1,  /* written by the run before each execution */
+    LATHE_VALUE_CONST = 2,  /* written once (RoPE tables) */
+    LATHE_VALUE_PARAM = 3,  /* a parameter as computation reads it */
+    LATHE_VALUE_MASTER = 4, /* the f32 master copy of a parameter */
+    LATHE_VALUE_GRAD = 5,   /* the f32 gradient of a parameter */
+    LATHE_VALUE_PLANE = 6,  /* a packed plane of a quantized parameter */
+    LATHE_VALUE_STATE = 7   /* named memory kept between runs: optimizer slots, KV caches */
+};
+
+enum { LATHE_BLOCK_NONE = 0, LATHE_BLOCK_ATTENTION = 1, LATHE_BLOCK_MLP = 2 };
+enum { LATHE_PHASE_FORWARD = 0, LATHE_PHASE_BACKWARD = 1, LATHE_PHASE_RECOMPUTE = 2 };
+
+/* How an output is written. */
+enum {
+    LATHE_WRITE_SET = 0,     /* = */
+    LATHE_WRITE_ADD = 1,     /* += */
+    LATHE_WRITE_RUNTIME = 2, /* = on the first backward after zero_grad, += afterwards */
+};
+
+typedef struct lathe_ir_value {
+    lathe_desc desc;
+    int32_t kind;       /* LATHE_VALUE_* */
+    int32_t node;       /* producer, -1 for none (or a persistent kind) */
+    int32_t param;      /* PARAM, MASTER, GRAD, PLANE: row of the table; else -1 */
+    int32_t plane;      /* PLANE: which */
+    lathe_val share;    /* value whose memory this one takes over, or LATHE_NONE */
+    int32_t is_output;  /* kept until the end of the run */
+    int32_t needs_grad; /* set by the derivative */
+    int32_t detached;   /* nothing flows back */
+    const char *name;
+    const void *data; /* CONST: content, in the graph's arena */
+} lathe_ir_value;
+
+typedef struct lathe_ir_node {
+    int32_t op;
+    int32_t n_in, n_out;
+    int32_t layer, block, phase;
+    lathe_val in[LATHE_OP_MAX_IN];
+    lathe_val out[LATHE_OP_MAX_OUT];
+    lathe_val acc[LATHE_OP_MAX_OUT]; /* value that output k is added to (its memory is taken), or NONE */
+    int32_t write[LATHE_OP_MAX_OUT]; /* LATHE_WRITE_* */
+    lathe_op_attrs attrs;
+    const char *label;
+} lathe_ir_node;
+
+struct lathe_graph {
+    lathe_arena arena;
+    lathe_params *params; /* borrowed */
+    lathe_ir_value *values;
+    lathe_ir_node *nodes;
+    int32_t n_values, cap_values, n_nodes, cap_nodes;
+    int32_t layer, block, phase; /* given to new nodes */
+    uint64_t next_rng_stream;
+    lathe_val rng;     /* the RNG input, once asked for */
+    int32_t allow_add; /* plugins' adapters may add parameters to the table (policy build) */
+};
+
+/** An empty graph over a parameter table, which must outlive it. */
+lathe_status lathe_graph_create(lathe_params *params, lathe_graph **out);
+void lathe_graph_destroy(lathe_graph *g);
+
+/** The builder table that plugins get. */
+const lathe_graph_api *lathe_graph_api_get(void);
+
+/** New nodes belong to this transformer layer (-1: none) and LATHE_BLOCK_*. */
+void lathe_graph_set_layer(lathe_graph *g, int32_t layer, int32_t block);
+
+/** A batch input, a constant (copied), a named state: each a new value. */
+lathe_status lathe_graph_input(lathe_graph *g, const char *name, lathe_desc desc, lathe_val *out);
+lathe_status lathe_graph_const(lathe_graph *g, const char *name, lathe_desc desc, const void *data,
+                               lathe_val *out);
+lathe_status lathe_graph_state(lathe_graph *g, const char *name, lathe_desc desc, lathe_val *out);
+
+/** The value of a parameter row as computation reads it / its master / its gradient / a plane. */
+lathe_status lathe_graph_param(lathe_graph *g, int32_t param, lathe_val *out);
+lathe_status lathe_graph_master(lathe_graph *g, int32_t param, lathe_val *out);
+lathe_status lathe_graph_grad(lathe_graph *g, int32_t param, lathe_val *out);
+lathe_status lathe_graph_plane(lathe_graph *g, int32_t param, int32_t plane, lathe_val *out);
+
+/** Marks a value as a result: it stays readable after the run. */
+void lathe_graph_output(lathe_graph *g, lathe_val v);
+
+/** Adds a node; shapes are inferred and checked. See lathe_graph_api.node. */
+lathe_status lathe_graph_node(lathe_graph *g, int32_t op, const lathe_op_attrs *attrs, const lathe_val *in,
+                              int32_t n_in, lathe_val *out, int32_t n_out, int32_t inplace_in,
+                              const char *label);
+
+/** The value whose memory v lives in, through the chain of shares. */
+lathe_val lathe_graph_root(const lathe_graph *g, lathe_val v);
+
+/** Whether the kind of v outlives a run. */
+int32_t lathe_graph_is_persistent(const lathe_graph *g, lathe_val v);
+
+/* shared inside the floor */
+lathe_val lathe__graph_value(lathe_graph *g, const lathe_ir_value *init);
+lathe_ir_node *lathe__graph_append(lathe_graph *g);
+lathe_status lathe__infer(lathe_graph *g, lathe_ir_node *node, lathe_desc out[LATHE_OP_MAX_OUT]);
+
+#endif

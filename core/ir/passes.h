@@ -1,0 +1,41 @@
+/* Graph -> graph passes between the loss and the plan. Each leaves a valid graph; nothing flows back. */
+#ifndef LATHE_IR_PASSES_H
+#define LATHE_IR_PASSES_H
+
+#include "ir/graph.h"
+
+enum {
+    LATHE_RECOMPUTE_NONE = 0,
+    LATHE_RECOMPUTE_LAYER = 1,     /* keep the input of each layer only */
+    LATHE_RECOMPUTE_ATTENTION = 2, /* recompute the attention blocks */
+    LATHE_RECOMPUTE_MLP = 3        /* recompute the MLP blocks */
+};
+
+/** Adds the nodes that compute d(loss * seed)/d(parameter) for every trainable parameter.
+ *
+ *  loss  f32[] value; seed f32[] value (the loss scale)
+ *  Gradients land in LATHE_VALUE_GRAD values, = or += by LATHE_WRITE_RUNTIME; a value used more than
+ *  once gets its contributions added in the reverse of node order.
+ *  Errors  LATHE_E_UNSUPPORTED: an op without a derivative between a trainable value and the loss,
+ *  naming the node. LATHE_E_CONFIG: no trainable parameter reaches the loss.
+ */
+lathe_status lathe_derive(lathe_graph *g, lathe_val loss, lathe_val seed);
+
+/** Where the backward of a head does not depend on its forward, one node serves for both. */
+lathe_status lathe_pass_merge_head(lathe_graph *g);
+
+/** Gradient checkpointing: backward nodes read clones of forward nodes, computed just before the
+ *  first need, in the place of values kept from the forward. DEQUANT is recomputed in every mode. */
+lathe_status lathe_pass_recompute(lathe_graph *g, int32_t mode);
+
+/** Removes nodes that neither reach an output nor write persistent memory. */
+lathe_status lathe_pass_dead(lathe_graph *g);
+
+/** Makes every shared memory legal (a COPY where the old value is still needed) and shares more where
+ *  an input dies at its node. The last pass before the plan. */
+lathe_status lathe_pass_inplace(lathe_graph *g);
+
+/** Stable topological order after passes that moved uses. */
+lathe_status lathe__graph_sort(lathe_graph *g);
+
+#endif
