@@ -1,0 +1,103 @@
+"""Tiny model folders and what transformers computes with them.
+
+For each model under data/models/<name>/: config.json and weights as save_pretrained writes them (or, for
+llama_tied, config.json in the older generation of keys), and golden.safetensors:
+
+  input_ids  i32 [B,T]      the batch; labels are the same ids, shifted by transformers
+  logits     f32 [B,T,V]
+  logprobs   f32 [B,T]      log-probability of the next token of the row; 0 at the last
+  loss       f32 [1]        mean of -logprobs over the B*(T-1) targets
+  grad.NAME  f32            gradient of that mean, for every name of named_parameters(), HF layout
+
+Everything is fp32 with eager attention on the CPU, from the weights as stored in the file (qwen3 stores bf16).
+llama_sharded holds the tensors of llama_tied in several files and has no golden.safetensors.
+
+Made with torch 2.15.0, transformers 5.23.0, safetensors 0.8.0:  python tests/golden/models.py
+"""
+import json
+import pathlib
+import shutil
+
+import torch
+from safetensors.torch import save_file
+from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen3Config,
+                          Qwen3ForCausalLM)
+
+OUT = pathlib.Path(__file__).parent / "data" / "models"
+B, T = 2, 23
+
+
+def randomize(model, seed):
+    """Weights large enough that every term of the forward shows in the logits."""
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            r = torch.randn(p.shape, generator=g)
+            if p.dim() == 1:
+                base = 1.0 if "norm" in name or "ln_" in name and name.endswith("weight") else 0.0
+                p.copy_(base + 0.1 * r)
+            else:
+                p.copy_(r * (0.5 if "embed" in name or "wte" in name else 0.15))
+
+
+def golden(model, folder, seed):
+    model.eval()
+    g = torch.Generator().manual_seed(seed + 1000)
+    ids = torch.randint(0, model.config.vocab_size, (B, T), generator=g)
+    out = model(input_ids=ids, labels=ids, use_cache=False)
+    out.loss.backward()
+    lp = torch.log_softmax(out.logits.detach()[:, :-1], -1).gather(-1, ids[:, 1:, None])[..., 0]
+    logprobs = torch.zeros(B, T)
+    logprobs[:, :-1] = lp
+    tensors = {"input_ids": ids.to(torch.int32), "logits": out.logits.detach().contiguous(), "logprobs": logprobs,
+               "loss": out.loss.detach().reshape(1)}
+    for name, p in model.named_parameters():
+        tensors["grad." + name] = p.grad.contiguous()
+    save_file(tensors, folder / "golden.safetensors", metadata={"format": "pt"})
+    print(folder.name, "loss", out.loss.item(), "max |logit|", out.logits.abs().max().item(),
+          "params", sum(p.numel() for p in model.parameters()))
+
+
+def make(name, cls, config, seed, dtype=torch.float32, **save):
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    config._attn_implementation = "eager"
+    model = cls(config)
+    randomize(model, seed)
+    model.to(dtype).save_pretrained(folder, **save)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if not save:  # reloaded: .to(bfloat16) also rounds the rotary buffers
+        golden(cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager"), folder, seed)
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    return folder
+
+
+def older_keys(folder):
+    path = folder / "config.json"
+    c = json.loads(path.read_text())
+    rope = c.pop("rope_parameters")
+    c["rope_theta"] = rope.pop("rope_theta")
+    c["rope_scaling"] = None
+    c["torch_dtype"] = c.pop("dtype")
+    c.pop("head_dim")
+    path.write_text(json.dumps(c, indent=2) + "\n")
+
+
+tiny = dict(vocab_size=128, hidden_size=32, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4,
+            max_position_embeddings=64, bos_token_id=1, eos_token_id=2)
+llama = dict(tiny, num_key_value_heads=2, rms_norm_eps=1e-5)
+tied = LlamaConfig(**llama, tie_word_embeddings=True)
+older_keys(make("llama_tied", LlamaForCausalLM, tied, 1))
+make("llama_sharded", LlamaForCausalLM, tied, 1, max_shard_size="40KB")
+make("llama_untied", LlamaForCausalLM, LlamaConfig(
+    **dict(llama, max_position_embeddings=256, eos_token_id=[2, 5]), tie_word_embeddings=False,
+    rope_parameters=dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0,
+                         high_freq_factor=4.0, original_max_position_embeddings=16)), 2)
+make("qwen3", Qwen3ForCausalLM, Qwen3Config(
+    **dict(tiny, vocab_size=120), num_key_value_heads=2, head_dim=16, rms_norm_eps=1e-6, tie_word_embeddings=True,
+    rope_parameters=dict(rope_type="default", rope_theta=1000000.0)), 3, dtype=torch.bfloat16)
+make("gpt2", GPT2LMHeadModel, GPT2Config(
+    vocab_size=128, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0, attn_pdrop=0.0,
+    embd_pdrop=0.0, resid_pdrop=0.0), 4)
