@@ -1,0 +1,84 @@
+/* The loader: micro-batches of rows, in an order that is a function of (seed, epoch) alone.
+ *
+ * Rows of a split are numbered; epoch e visits them in the order of a keyed bijection (shuffle.h).
+ * Epochs follow each other without a gap, so a batch may hold the end of one and the start of the
+ * next, and in an epoch every row comes exactly once, over all ranks. Batch k of rank r of n takes
+ * places (k*n + r)*B ... of that endless order; the cursor counts places for all ranks together, so
+ * a run may resume with another number of ranks.
+ *
+ * A prefetch thread prepares batches ahead into a ring; it never changes what comes out.
+ */
+#ifndef LATHE_DATA_LOADER_H
+#define LATHE_DATA_LOADER_H
+
+#include "data/shards.h"
+
+enum { LATHE_SPLIT_TRAIN = 0, LATHE_SPLIT_VALIDATION = 1 };
+
+typedef struct lathe_loader_config {
+    const lathe_shards *shards; /* borrowed for the loader's life */
+    int32_t n_rows;             /* B: rows of a micro-batch; even for pairs (2P) */
+    int32_t row_tokens;         /* T */
+    int32_t rank, n_ranks;      /* n_ranks 0 counts as 1 */
+    uint64_t seed;
+    int32_t no_shuffle;         /* 1: rows in the order of the data */
+    int32_t split;              /* LATHE_SPLIT_* */
+    double validation_fraction; /* of rows (pairs), in [0, 1); at least one when > 0. Which ones
+                                   depends on the seed alone. */
+    int64_t n_epochs;           /* 0: endless */
+    int32_t n_prefetch;         /* batches prepared ahead by a thread; 0: none, no thread */
+    int32_t reserved;           /* 0 */
+} lathe_loader_config;
+
+/** One micro-batch. All arrays i32[n_rows * row_tokens], borrowed until the next call.
+ *
+ *  Packed: the stream of documents cut every T tokens. positions count from 0 at each document's
+ *  start and at the row's; targets hold the next token of the same document (end-of-text is one,
+ *  the first token of a document is none), -1 elsewhere; a row's last token has its target in the
+ *  row after it. What the last row has left over is filled with eos, target -1, as a document.
+ *
+ *  Pairs: row p is prompt+chosen+eos, row P+p prompt+rejected+eos, cut after T tokens, then filled
+ *  with eos on the right. targets[i] = tokens[i+1] where that is of the completion (its eos
+ *  included), else -1. The filling is a document of its own. */
+typedef struct lathe_batch {
+    int32_t n_rows, row_tokens;
+    const int32_t *tokens;
+    const int32_t *targets;   /* -1: not a target */
+    const int32_t *positions; /* within the document */
+    const int32_t *doc_start; /* index in the row where the token's document begins */
+    int64_t n_target;         /* targets >= 0 */
+    int64_t n_pairs;          /* pairs that are not filling; 0 for packed */
+    int64_t n_filled;         /* rows (pairs) that are filling: behind the end of the last epoch */
+    int64_t ended;            /* 1: all epochs are over; nothing but filling */
+} lathe_batch;
+
+/** The loader's whole state. Plain data, for checkpoints. */
+typedef struct lathe_cursor {
+    int64_t seed;
+    int64_t epoch;          /* epochs begun and ended */
+    int64_t index;          /* rows (pairs) of this epoch consumed by all ranks, < rows_per_epoch */
+    int64_t rows_per_epoch; /* of the split */
+    int64_t identity;       /* hash of data, T, row kind, split: seek refuses another's */
+} lathe_cursor;
+
+typedef struct lathe_loader lathe_loader;
+
+/** LATHE_E_ARG names a bad setting; LATHE_E_CONFIG when the split has no rows. */
+lathe_status lathe_loader_create(const lathe_loader_config *config, lathe_loader **out);
+/** Stops the thread; takes NULL. */
+void lathe_loader_destroy(lathe_loader *loader);
+
+/** The next micro-batch. Allocates nothing. */
+lathe_status lathe_loader_next(lathe_loader *loader, lathe_batch *out);
+
+/** The state after the batches that lathe_loader_next has given out; prefetched ones do not count. */
+void lathe_loader_cursor(const lathe_loader *loader, lathe_cursor *out);
+/** Continues from the cursor. LATHE_E_STATE when it is of other data, row size, seed or split. */
+lathe_status lathe_loader_seek(lathe_loader *loader, const lathe_cursor *cursor);
+
+/** Rows (pairs) of the split in an epoch, and tokens they hold (packed: filling not counted). */
+int64_t lathe_loader_rows(const lathe_loader *loader);
+/** Micro-batches that each rank takes to see n_epochs epochs, the last one filled up. */
+int64_t lathe_loader_batches(const lathe_loader *loader, int64_t n_epochs);
+
+#endif

@@ -1,0 +1,88 @@
+/* Shards: a dataset tokenised once, in memory-mapped files of token ids with an index of documents.
+ *
+ * A shard holds segments: runs of ids. Packed rows: a segment is a document, its end-of-text token
+ * included. Pairs: three segments a record: prompt, chosen, rejected, without end-of-text.
+ *
+ * File, little-endian:  header (512 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
+ * offsets[n_segments + 1]. One file per dataset, named after the hash of what it was made from.
+ */
+#ifndef LATHE_DATA_SHARDS_H
+#define LATHE_DATA_SHARDS_H
+
+#include "base/arena.h"
+#include "data/tokenizer.h"
+#include "lathe/stage.h"
+
+enum { LATHE_DATASET_TEXT = 0, LATHE_DATASET_JSONL = 1 };
+enum {
+    LATHE_COLUMN_TEXT = 0,
+    LATHE_COLUMN_PROMPT = 1,
+    LATHE_COLUMN_CHOSEN = 2,
+    LATHE_COLUMN_REJECTED = 3,
+    LATHE_N_COLUMNS = 4
+};
+
+/** One entry of data.datasets. */
+typedef struct lathe_dataset {
+    const char *path; /* text: a file, or a folder whose files (recursive, sorted) are one document
+                         each; jsonl: a file, or a folder of *.jsonl */
+    int32_t type;     /* LATHE_DATASET_* */
+    const char *columns[LATHE_N_COLUMNS]; /* names in the file; NULL: text, prompt, ... */
+} lathe_dataset;
+
+/** Reads the JSON text of data.datasets: [{"path": .., "type": "text"|"jsonl", "columns":
+ *  {"text": "content"}}]. Relative paths stay relative to the current folder. `where` names the
+ *  place in errors. The result lives in the arena. LATHE_E_CONFIG names the key. */
+lathe_status lathe_datasets_parse(const char *where, const char *json, lathe_arena *arena,
+                                  lathe_dataset **out, int64_t *out_n);
+
+typedef struct lathe_shards lathe_shards;
+
+/** Called now and then while a dataset is tokenised. total_bytes: of the dataset. */
+typedef void (*lathe_shards_progress)(void *arg, const char *path, int64_t done_bytes,
+                                      int64_t total_bytes, int64_t n_tokens);
+
+/** Opens the datasets' shards, making those that are missing or out of date in cache_dir.
+ *
+ *  A shard is reused when its tokenizer, columns and source agree: path, size and modification time
+ *  of every file, or else the SHA-256 of their content. Text files that are not UTF-8 or hold a NUL
+ *  are skipped and counted. rows: LATHE_ROWS_*.
+ *  Errors  LATHE_E_CORRUPT names a damaged shard (header, sizes, index; ids too up to 1 GiB);
+ *          LATHE_E_PARSE names file:line of bad JSON; LATHE_E_CONFIG a missing column, no eos. */
+lathe_status lathe_shards_prepare(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
+                                  const lathe_tokenizer *tok, const char *cache_dir,
+                                  lathe_shards_progress progress, void *arg, lathe_shards **out);
+
+/** Shards in memory: copies the ids; segment i is ids[offsets[i] .. offsets[i+1]), offsets[0] = 0.
+ *  eos fills what a row has left over; vocab_size bounds the ids. */
+lathe_status lathe_shards_from_ids(int32_t rows, const int32_t *ids, const int64_t *offsets,
+                                   int64_t n_segments, int32_t eos, int64_t vocab_size,
+                                   lathe_shards **out);
+
+/** Made-up documents for benchmarks: uniform ids below vocab_size - 1 from the counter RNG, doc_tokens
+ *  each, the last of them eos = vocab_size - 1. */
+lathe_status lathe_shards_synthetic(int64_t n_docs, int64_t doc_tokens, int64_t vocab_size,
+                                    uint64_t seed, lathe_shards **out);
+
+void lathe_shards_destroy(lathe_shards *shards);
+
+int32_t lathe_shards_rows(const lathe_shards *shards); /* LATHE_ROWS_* */
+int64_t lathe_shards_segments(const lathe_shards *shards);
+int64_t lathe_shards_tokens(const lathe_shards *shards);
+/** Files left out as binary, and empty records left out. */
+int64_t lathe_shards_skipped(const lathe_shards *shards);
+/** Shard files that this call had to make. */
+int64_t lathe_shards_built(const lathe_shards *shards);
+int32_t lathe_shards_eos(const lathe_shards *shards);
+/** 64 hexadecimal digits over the content of all shards, in order: the data's identity. */
+const char *lathe_shards_hash(const lathe_shards *shards);
+
+/** First token (in the stream of all segments) of segment i; i = n_segments gives the total. */
+int64_t lathe_shards_offset(const lathe_shards *shards, int64_t i);
+/** The segment that holds token `at` of the stream, 0 <= at < tokens. */
+int64_t lathe_shards_find(const lathe_shards *shards, int64_t at);
+/** Copies ids [begin, end) of the stream. LATHE_E_CORRUPT for an id outside the vocabulary. */
+lathe_status lathe_shards_read(const lathe_shards *shards, int64_t begin, int64_t end,
+                               int32_t *out);
+
+#endif
