@@ -28,4 +28,11 @@ __attribute__((format(printf, 2, 3))) char *lathe_arena_printf(lathe_arena *aren
 /** Releases everything; the arena is empty and usable again. */
 void lathe_arena_fini(lathe_arena *arena);
 
+/** Heap blocks the core has taken so far in this process: arena blocks, buffer growth and
+ *  lathe_host.alloc. A step that allocates nothing leaves it unchanged. Any thread. */
+int64_t lathe_heap_allocations(void);
+
+/** Adds one to it; for the allocators of this floor. */
+void lathe_heap_count(void);
+
 #endif

@@ -1,0 +1,201 @@
+/* Files and folders: whole reads, maps, durable atomic writes. Listings are in dir.c. */
+#include "base/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+static lathe_status io_error(const char *path, const char *what)
+{
+    const int cause = errno;
+    return lathe_error(cause == ENOENT ? LATHE_E_NOT_FOUND : LATHE_E_IO, "%s: cannot %s: %s", path,
+                       what, strerror(cause));
+}
+
+/* Opens a regular file for reading and tells its size. */
+static lathe_status open_regular(const char *path, int *out_fd, int64_t *out_bytes)
+{
+    struct stat info;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return io_error(path, "open");
+    if (fstat(fd, &info) != 0) {
+        const lathe_status status = io_error(path, "stat");
+        (void)close(fd);
+        return status;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        (void)close(fd);
+        return lathe_error(LATHE_E_IO, "%s: not a regular file", path);
+    }
+    *out_fd = fd;
+    *out_bytes = info.st_size;
+    return LATHE_OK;
+}
+
+lathe_status lathe_map_open(const char *path, lathe_map *out)
+{
+    int fd = -1;
+    int64_t bytes = 0;
+    out->data = NULL;
+    out->bytes = 0;
+    LATHE_TRY(open_regular(path, &fd, &bytes));
+    lathe_status status = LATHE_OK;
+    if (bytes > 0) {
+        void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED) {
+            status = io_error(path, "map");
+        } else {
+            out->data = data;
+            out->bytes = bytes;
+        }
+    }
+    (void)close(fd);
+    return status;
+}
+
+void lathe_map_close(lathe_map *map)
+{
+    if (map->data != NULL)
+        (void)munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
+    map->data = NULL;
+    map->bytes = 0;
+}
+
+/* Reads until `bytes` are there or the file ends. */
+static lathe_status read_all(int fd, const char *path, char *data, int64_t bytes, int64_t *out_read)
+{
+    int64_t done = 0;
+    while (done < bytes) {
+        const ssize_t n = read(fd, data + done, (size_t)(bytes - done));
+        if (n == 0)
+            break;
+        if (n > 0)
+            done += n;
+        else if (errno != EINTR)
+            return io_error(path, "read");
+    }
+    *out_read = done;
+    return LATHE_OK;
+}
+
+lathe_status lathe_file_read(const char *path, int64_t limit, char **out_data, int64_t *out_bytes)
+{
+    int fd = -1;
+    int64_t bytes = 0;
+    *out_data = NULL;
+    *out_bytes = 0;
+    LATHE_TRY(open_regular(path, &fd, &bytes));
+    lathe_status status = LATHE_OK;
+    char *data = NULL;
+    if (limit > 0 && bytes > limit)
+        status = lathe_error(LATHE_E_IO, "%s: %lld bytes, expected at most %lld", path,
+                             (long long)bytes, (long long)limit);
+    else if ((data = malloc((size_t)bytes + 1)) == NULL)
+        status =
+            lathe_error(LATHE_E_NOMEM, "%s: out of memory for %lld bytes", path, (long long)bytes);
+    if (status == LATHE_OK)
+        status = read_all(fd, path, data, bytes, out_bytes);
+    (void)close(fd);
+    if (status != LATHE_OK) {
+        free(data);
+        return status;
+    }
+    data[*out_bytes] = '\0';
+    *out_data = data;
+    return LATHE_OK;
+}
+
+static lathe_status write_all(int fd, const char *path, const char *data, int64_t bytes)
+{
+    int64_t done = 0;
+    while (done < bytes) {
+        const ssize_t n = write(fd, data + done, (size_t)(bytes - done));
+        if (n >= 0)
+            done += n;
+        else if (errno != EINTR)
+            return io_error(path, "write");
+    }
+    return fsync(fd) == 0 ? LATHE_OK : io_error(path, "sync");
+}
+
+/* fsync of the folder that holds path. */
+static lathe_status parent_sync(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL)
+        return lathe_dir_sync(".");
+    if (slash == path)
+        return lathe_dir_sync("/");
+    char *dir = strndup(path, (size_t)(slash - path));
+    if (dir == NULL)
+        return lathe_error(LATHE_E_NOMEM, "%s: out of memory", path);
+    const lathe_status status = lathe_dir_sync(dir);
+    free(dir);
+    return status;
+}
+
+lathe_status lathe_file_write_atomic(const char *path, const void *data, int64_t bytes)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *beside = lathe_arena_printf(&arena, "%s.tmp.%ld", path, (long)getpid());
+    if (beside == NULL)
+        return LATHE_E_NOMEM;
+    lathe_status status = LATHE_OK;
+    const int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) {
+        status = io_error(beside, "create");
+    } else {
+        status = write_all(fd, beside, data, bytes);
+        if (close(fd) != 0 && status == LATHE_OK)
+            status = io_error(beside, "close");
+        if (status == LATHE_OK && rename(beside, path) != 0)
+            status = io_error(path, "rename into place");
+        if (status != LATHE_OK)
+            (void)unlink(beside);
+        else
+            status = parent_sync(path);
+    }
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe_dir_sync(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return io_error(path, "open folder");
+    /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do then. */
+    lathe_status status = LATHE_OK;
+    if (fsync(fd) != 0 && errno != EINVAL)
+        status = io_error(path, "sync folder");
+    (void)close(fd);
+    return status;
+}
+
+int lathe_path_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+int lathe_path_is_dir(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+char *lathe_path_join(lathe_arena *arena, const char *dir, const char *name)
+{
+    if (name[0] == '/' || dir[0] == '\0')
+        return lathe_arena_strdup(arena, name);
+    const size_t n = strlen(dir);
+    return lathe_arena_printf(arena, dir[n - 1] == '/' ? "%s%s" : "%s/%s", dir, name);
+}

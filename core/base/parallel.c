@@ -1,0 +1,116 @@
+/* parallel_for over OpenMP's pool, and the host table made of this floor's services.
+ *
+ * Chunks go to workers in contiguous runs fixed by (n, grain, pool size): the same worker touches the
+ * same memory each time. Every region uses the whole pool, because libgomp allocates a new team when
+ * the size of a region changes and keeps the old one when it does not.
+ */
+#include "base/parallel.h"
+
+#include <omp.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/log.h"
+
+static atomic_int pool_size; /* 0: not chosen yet */
+
+/* Set while a body runs on this thread: calls from within are serial, on this worker. */
+static _Thread_local int inside;
+static _Thread_local int32_t this_worker;
+
+void lathe_parallel_init(int32_t n_threads)
+{
+    const int n = n_threads < 1 ? omp_get_num_procs() : n_threads;
+    omp_set_dynamic(0);
+    omp_set_num_threads(n); /* libraries on the same runtime (oneDNN) follow */
+    atomic_store(&pool_size, n);
+}
+
+int32_t lathe_parallel_threads(void)
+{
+    if (atomic_load(&pool_size) == 0)
+        lathe_parallel_init(0);
+    return atomic_load(&pool_size);
+}
+
+/* Chunks [first, last) of the loop, in order. */
+static void run_chunks(int64_t n, int64_t grain, int64_t first, int64_t last, lathe_range_fn fn,
+                       void *arg, int32_t worker)
+{
+    for (int64_t c = first; c < last; c++) {
+        const int64_t begin = c * grain;
+        fn(arg, begin, n - begin < grain ? n : begin + grain, worker);
+    }
+}
+
+void lathe_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
+{
+    if (n <= 0)
+        return;
+    if (grain < 1)
+        grain = 1;
+    const int64_t n_chunks = n / grain + (n % grain != 0);
+    const int32_t n_workers = lathe_parallel_threads();
+    if (inside || n_workers == 1 || n_chunks == 1 || omp_in_parallel()) {
+        run_chunks(n, grain, 0, n_chunks, fn, arg, this_worker);
+        return;
+    }
+#pragma omp parallel num_threads(n_workers)
+    {
+        /* The runtime may give fewer threads than asked; all chunks still run. */
+        const int64_t w = omp_get_thread_num(), team = omp_get_num_threads();
+        const int64_t share = n_chunks / team, rest = n_chunks % team;
+        const int64_t first = w * share + (w < rest ? w : rest);
+        inside = 1;
+        this_worker = (int32_t)w;
+        run_chunks(n, grain, first, first + share + (w < rest), fn, arg, (int32_t)w);
+        inside = 0;
+        this_worker = 0;
+    }
+}
+
+static void host_log(int32_t level, const char *message)
+{
+    lathe_log(level, "%s", message);
+}
+
+static lathe_status host_fail(lathe_status code, const char *message)
+{
+    return lathe_error(code, "%s", message);
+}
+
+static void *host_alloc(int64_t bytes)
+{
+    enum { ALIGN = 64 };
+    if (bytes < 0 || bytes > INT64_MAX / 2)
+        return NULL;
+    const size_t rounded = ((size_t)bytes + ALIGN - 1) / ALIGN * ALIGN;
+    void *memory = aligned_alloc(ALIGN, rounded == 0 ? ALIGN : rounded);
+    if (memory == NULL)
+        return NULL;
+    lathe_heap_count();
+    return memset(memory, 0, rounded == 0 ? ALIGN : rounded);
+}
+
+static void host_free(void *memory)
+{
+    free(memory);
+}
+
+const lathe_host *lathe_host_get(void)
+{
+    static const lathe_host host = {
+        .size = (uint32_t)sizeof host,
+        .abi_minor = LATHE_ABI_MINOR,
+        .log = host_log,
+        .fail = host_fail,
+        .parallel_for = lathe_parallel_for,
+        .n_threads = lathe_parallel_threads,
+        .alloc = host_alloc,
+        .free = host_free,
+    };
+    return &host;
+}

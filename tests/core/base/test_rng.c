@@ -1,0 +1,50 @@
+/* Philox 4x32-10 against the known answers of its authors (Random123, kat_vectors), and dtype bits. */
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "lathe/dtype.h"
+#include "lathe/rng.h"
+
+static void check(lathe_u32x4 got, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+{
+    cr_assert_eq(got.v[0], a);
+    cr_assert_eq(got.v[1], b);
+    cr_assert_eq(got.v[2], c);
+    cr_assert_eq(got.v[3], d);
+}
+
+Test(philox, known_answers)
+{
+    check(lathe_philox(0, 0, 0, 0, 0, 0), 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8);
+    check(lathe_philox(0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff),
+          0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd);
+    check(lathe_philox(0xa4093822, 0x299f31d0, 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344),
+          0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1);
+}
+
+Test(rng, the_key_is_the_seed_and_the_counter_the_rest)
+{
+    const lathe_u32x4 want = lathe_philox(7, 1, 5, 2, 9, 11);
+    check(lathe_rng_block((1ull << 32) | 7, 11, 9, (2ull << 32) | 5), want.v[0], want.v[1],
+          want.v[2], want.v[3]);
+}
+
+Test(rng, uniforms_stay_below_one)
+{
+    cr_assert_eq(lathe_uniform_f32(0), 0.0f);
+    cr_assert_eq(lathe_uniform_f32(0xffffffff), 1.0f - 0x1p-24f);
+    cr_assert_eq(lathe_uniform_f64(0xffffffff, 0xffffffff), 1.0 - 0x1p-53);
+    cr_assert_eq(lathe_uniform_f32(0x80000000), 0.5f);
+}
+
+Test(dtype, bf16_rounds_to_nearest_even)
+{
+    cr_assert_eq(lathe_f32_to_bf16(1.0f), 0x3f80);
+    cr_assert_eq(lathe_f32_to_bf16(1.0f + 0x1p-8f), 0x3f80); /* tie, to even */
+    cr_assert_eq(lathe_f32_to_bf16(1.0f + 0x3p-8f), 0x3f82); /* tie, to even */
+    cr_assert_eq(lathe_f32_to_bf16(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81);
+    cr_assert_eq(lathe_f32_to_bf16(3.4e38f), 0x7f80); /* overflows */
+    cr_assert(isnan(lathe_bf16_to_f32(lathe_f32_to_bf16(NAN))));
+    for (uint32_t bits = 0; bits < 0x7f80; bits++)
+        cr_assert_eq(lathe_f32_to_bf16(lathe_bf16_to_f32((uint16_t)bits)), bits);
+}
