@@ -2,7 +2,20 @@
 #
 # Tests see every floor and link liblathe; a plugin's test names its target and finds the .so through
 # LATHE_TEST_PLUGIN. Test data: LATHE_TEST_DATA is tests/.
+# tests/mock_*.c: stand-ins that any test may use, linked only where used.
+function(lathe_test_mocks)
+  if(TARGET lathe_test_mocks)
+    return()
+  endif()
+  file(GLOB mocks CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/mock_*.c)
+  add_library(lathe_test_mocks STATIC ${mocks})
+  lathe_flags(lathe_test_mocks)
+  target_compile_options(lathe_test_mocks PRIVATE -Wno-pedantic) # _Float16
+  target_include_directories(lathe_test_mocks PRIVATE ${CMAKE_SOURCE_DIR}/core/include ${CMAKE_SOURCE_DIR}/tests)
+endfunction()
+
 function(lathe_add_test file)
+  lathe_test_mocks()
   cmake_parse_arguments(A "" "PLUGIN;TIMEOUT" "LABELS;LIBS;ENV" ${ARGN})
   get_filename_component(name ${file} NAME_WE)
   add_executable(${name} ${file})
@@ -15,7 +28,7 @@ function(lathe_add_test file)
   foreach(floor base plug ir io data model run)
     target_include_directories(${name} PRIVATE ${CMAKE_BINARY_DIR}/floors/${floor})
   endforeach()
-  target_link_libraries(${name} PRIVATE lathe PkgConfig::JANSSON criterion ${A_LIBS} m dl)
+  target_link_libraries(${name} PRIVATE lathe_test_mocks lathe PkgConfig::JANSSON criterion ${A_LIBS} m dl)
   if(A_PLUGIN)
     target_compile_definitions(${name} PRIVATE LATHE_TEST_PLUGIN="$<TARGET_FILE:${A_PLUGIN}>")
     add_dependencies(${name} ${A_PLUGIN})

@@ -148,7 +148,9 @@ typedef struct lathe_op_attrs {
     int64_t start, count;                  /* SLICE, ROW_SUM, BROADCAST, SCALE_BY, APPLY_UPDATE */
     int64_t chunk_rows;                    /* HEAD_LOGPROB: rows of logits at a time; 0: chosen */
     uint64_t rng_stream;                   /* DROPOUT: distinct per site */
-    int64_t reserved[2];                   /* 0 */
+    int32_t dtype;                         /* CAST, L2_NORMALIZE: dtype of y */
+    int32_t reserved32;                    /* 0 */
+    int64_t reserved;                      /* 0 */
 } lathe_op_attrs;
 LATHE_ABI_SIZE(lathe_op_attrs, 128);
 
