@@ -51,7 +51,8 @@ typedef struct lathe_ir_node {
     int32_t layer, block, phase;
     lathe_val in[LATHE_OP_MAX_IN];
     lathe_val out[LATHE_OP_MAX_OUT];
-    lathe_val acc[LATHE_OP_MAX_OUT]; /* value that output k is added to (its memory is taken), or NONE */
+    lathe_val
+        acc[LATHE_OP_MAX_OUT]; /* value that output k is added to (its memory is taken), or NONE */
     int32_t write[LATHE_OP_MAX_OUT]; /* LATHE_WRITE_* */
     lathe_op_attrs attrs;
     const char *label;
@@ -65,8 +66,7 @@ struct lathe_graph {
     int32_t n_values, cap_values, n_nodes, cap_nodes;
     int32_t layer, block, phase; /* given to new nodes */
     uint64_t next_rng_stream;
-    lathe_val rng;     /* the RNG input, once asked for */
-    int32_t allow_add; /* plugins' adapters may add parameters to the table (policy build) */
+    lathe_val rng; /* the RNG input, once asked for */
 };
 
 /** An empty graph over a parameter table, which must outlive it. */
@@ -95,9 +95,9 @@ lathe_status lathe_graph_plane(lathe_graph *g, int32_t param, int32_t plane, lat
 void lathe_graph_output(lathe_graph *g, lathe_val v);
 
 /** Adds a node; shapes are inferred and checked. See lathe_graph_api.node. */
-lathe_status lathe_graph_node(lathe_graph *g, int32_t op, const lathe_op_attrs *attrs, const lathe_val *in,
-                              int32_t n_in, lathe_val *out, int32_t n_out, int32_t inplace_in,
-                              const char *label);
+lathe_status lathe_graph_node(lathe_graph *g, int32_t op, const lathe_op_attrs *attrs,
+                              const lathe_val *in, int32_t n_in, lathe_val *out, int32_t n_out,
+                              int32_t inplace_in, const char *label);
 
 /** The value whose memory v lives in, through the chain of shares. */
 lathe_val lathe_graph_root(const lathe_graph *g, lathe_val v);

@@ -9,10 +9,10 @@ enum { LATHE_RUNS_DEVICE = 0, LATHE_RUNS_ATTENTION = 1, LATHE_RUNS_QUANT = 2 };
 typedef struct lathe_op_info {
     const char *name;
     int32_t n_in, n_out;
-    int32_t runs_on;         /* LATHE_RUNS_* */
-    int32_t accumulates;     /* its outputs may be added to */
-    uint32_t inplace;        /* bit k: output 0 may take the memory of input k */
-    int32_t inplace_always;  /* output 0 is input 0 */
+    int32_t runs_on;        /* LATHE_RUNS_* */
+    int32_t accumulates;    /* its outputs may be added to */
+    uint32_t inplace;       /* bit k: output 0 may take the memory of input k */
+    int32_t inplace_always; /* output 0 is input 0 */
 } lathe_op_info;
 
 /** Facts about an op; NULL for an unknown number. */

@@ -13,16 +13,17 @@
 #define LATHE_PLAN_ALIGN 64
 
 typedef struct lathe_plan {
-    int64_t *offset;         /* [n_values] in the arena; -1: not planned (persistent, input, const) */
-    int64_t *scratch_offset; /* [n_nodes] */
-    int64_t arena_bytes;     /* peak of activations and scratch together */
+    int64_t *offset; /* [n_values] in the arena; -1: not planned (persistent, input, const) */
+    int64_t *scratch_offset;  /* [n_nodes] */
+    int64_t arena_bytes;      /* peak of activations and scratch together */
     int64_t activation_bytes; /* peak were there no scratch */
-    int64_t input_bytes;     /* inputs and constants */
+    int64_t input_bytes;      /* inputs and constants */
     int32_t n_values, n_nodes;
 } lathe_plan;
 
 /** Plans a graph. scratch_bytes [n_nodes]: what each node's kernel needs. */
-lathe_status lathe_plan_create(const lathe_graph *g, const int64_t *scratch_bytes, lathe_plan **out);
+lathe_status lathe_plan_create(const lathe_graph *g, const int64_t *scratch_bytes,
+                               lathe_plan **out);
 void lathe_plan_destroy(lathe_plan *plan);
 
 /** Floating-point operations of one run of the graph: products and attention, 2 per multiply-add. */

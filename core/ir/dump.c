@@ -1,0 +1,77 @@
+/* Text and Graphviz of a graph. */
+#include "ir/dump.h"
+
+#include <stdio.h>
+
+#include "ir/op_info.h"
+
+static const char kind_letters[] =
+    "tickmgqs"; /* temp input const param(k) master grad plane state */
+
+const char *lathe_desc_text(const lathe_desc *d, char *text, int64_t capacity)
+{
+    int used = snprintf(text, (size_t)capacity, "%s[", lathe_dtype_name(d->dtype));
+    for (int32_t i = 0; i < d->rank && used < capacity; i++)
+        used += snprintf(text + used, (size_t)(capacity - used), "%s%lld", i ? "," : "",
+                         (long long)d->dims[i]);
+    if (used < capacity)
+        (void)snprintf(text + used, (size_t)(capacity - used), "]");
+    return text;
+}
+
+static void put_value(const lathe_graph *g, lathe_val v, lathe_buffer *out)
+{
+    char text[80];
+    if (v == LATHE_NONE) {
+        lathe_buffer_puts(out, "-");
+        return;
+    }
+    const lathe_ir_value *value = &g->values[v];
+    lathe_buffer_printf(out, "%%%d", v);
+    if (value->kind == LATHE_VALUE_TEMP)
+        lathe_buffer_printf(out, ":%s", lathe_desc_text(&value->desc, text, sizeof text));
+    else
+        lathe_buffer_printf(out, ":%c:%s", kind_letters[value->kind], value->name);
+    if (value->share != LATHE_NONE)
+        lathe_buffer_printf(out, "@%%%d", lathe_graph_root(g, v));
+}
+
+void lathe_graph_dump(const lathe_graph *g, lathe_buffer *out)
+{
+    static const char *const phases[] = {"fwd", "bwd", "re"};
+    static const char *const writes[] = {"", "+=", "?="};
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const lathe_ir_node *n = &g->nodes[i];
+        lathe_buffer_printf(out, "%5d %-3s L%-3d ", i, phases[n->phase], n->layer);
+        for (int32_t k = 0; k < n->n_out; k++) {
+            lathe_buffer_puts(out, k ? ", " : "");
+            put_value(g, n->out[k], out);
+            lathe_buffer_puts(out, writes[n->write[k]]);
+        }
+        lathe_buffer_printf(out, " = %s(", lathe_op_info_get(n->op)->name);
+        for (int32_t k = 0; k < n->n_in; k++) {
+            lathe_buffer_puts(out, k ? ", " : "");
+            put_value(g, n->in[k], out);
+        }
+        lathe_buffer_printf(out, ")  # %s\n", n->label);
+    }
+}
+
+void lathe_graph_dot(const lathe_graph *g, lathe_buffer *out)
+{
+    static const char *const colours[] = {"#e8f0fe", "#fce8e6", "#fef7e0"};
+    lathe_buffer_puts(out, "digraph lathe {\n  rankdir=TB; node [shape=box, style=filled];\n");
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const lathe_ir_node *n = &g->nodes[i];
+        lathe_buffer_printf(out, "  n%d [label=\"%s\\n%s\", fillcolor=\"%s\"];\n", i,
+                            lathe_op_info_get(n->op)->name, n->label, colours[n->phase]);
+        for (int32_t k = 0; k < n->n_in; k++) {
+            if (n->in[k] == LATHE_NONE || g->values[n->in[k]].node < 0)
+                continue;
+            char text[80];
+            lathe_buffer_printf(out, "  n%d -> n%d [label=\"%s\"];\n", g->values[n->in[k]].node, i,
+                                lathe_desc_text(&g->values[n->in[k]].desc, text, sizeof text));
+        }
+    }
+    lathe_buffer_puts(out, "}\n");
+}

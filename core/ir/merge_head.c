@@ -1,0 +1,69 @@
+/* The head's forward and backward in one: HEAD_LOGPROB_BWD gives the log-probabilities as well, so when
+ * its dlogp does not depend on them (plain cross-entropy: dlogp is a constant) the forward node is not
+ * needed, and the logits are computed once instead of twice. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "ir/passes.h"
+
+/* Whether value v depends on value `on`. Marks visited values in seen. */
+static int depends(const lathe_graph *g, lathe_val v, lathe_val on, char *seen)
+{
+    if (v == LATHE_NONE || seen[v])
+        return 0;
+    if (v == on)
+        return 1;
+    seen[v] = 1;
+    const int32_t node = g->values[v].node;
+    if (node < 0)
+        return 0;
+    const lathe_ir_node *n = &g->nodes[node];
+    for (int32_t k = 0; k < n->n_in; k++)
+        if (depends(g, n->in[k], on, seen))
+            return 1;
+    for (int32_t k = 0; k < n->n_out; k++)
+        if (depends(g, n->acc[k], on, seen))
+            return 1;
+    return 0;
+}
+
+static int32_t find_forward(const lathe_graph *g, const lathe_ir_node *bwd)
+{
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const lathe_ir_node *n = &g->nodes[i];
+        if (n->op == LATHE_OP_HEAD_LOGPROB && n->in[0] == bwd->in[0] && n->in[1] == bwd->in[1] &&
+            n->in[2] == bwd->in[2])
+            return i;
+    }
+    return -1;
+}
+
+lathe_status lathe_pass_merge_head(lathe_graph *g)
+{
+    int32_t merged = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const lathe_ir_node *bwd = &g->nodes[i];
+        const int32_t f = bwd->op == LATHE_OP_HEAD_LOGPROB_BWD ? find_forward(g, bwd) : -1;
+        if (f < 0)
+            continue;
+        const lathe_val logp = g->nodes[f].out[0], by_product = bwd->out[0];
+        char *seen = calloc((size_t)g->n_values + 1, 1);
+        if (!seen)
+            return lathe_error(LATHE_E_NOMEM, "no memory to merge the head");
+        const int dependent = depends(g, bwd->in[3], logp, seen);
+        free(seen);
+        if (dependent)
+            continue;
+        for (int32_t j = 0; j < g->n_nodes; j++)
+            for (int32_t k = 0; k < g->nodes[j].n_in; k++)
+                if (g->nodes[j].in[k] == logp)
+                    g->nodes[j].in[k] = by_product;
+        g->values[by_product].is_output |= g->values[logp].is_output;
+        g->values[logp].is_output = 0;
+        merged = 1;
+    }
+    if (!merged)
+        return LATHE_OK;
+    LATHE_TRY(lathe__graph_sort(g));
+    return lathe_pass_dead(g);
+}

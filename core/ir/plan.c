@@ -1,0 +1,207 @@
+/* Liveness and placement: the largest first, each at the lowest offset free over its whole life. */
+#include "ir/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* One block of memory: a family of values that share it, or the scratch of a node. */
+typedef struct block {
+    int64_t bytes, offset;
+    int32_t first, last; /* nodes at which it must hold: inclusive */
+    int32_t scratch_of;  /* node, or -1 */
+    lathe_val root;      /* value, or LATHE_NONE */
+} block;
+
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + LATHE_PLAN_ALIGN - 1) / LATHE_PLAN_ALIGN * LATHE_PLAN_ALIGN;
+}
+
+static void touch(block *b, int32_t node)
+{
+    if (node < b->first)
+        b->first = node;
+    if (node > b->last)
+        b->last = node;
+}
+
+/* Fills blocks[root] for every planned value; returns the number of values' blocks in compact order. */
+static int32_t value_blocks(const lathe_graph *g, block *by_root, block *out)
+{
+    for (lathe_val v = 0; v < g->n_values; v++) {
+        by_root[v] = (block){0, 0, INT32_MAX, -1, -1, v};
+    }
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const lathe_ir_node *n = &g->nodes[i];
+        for (int32_t k = 0; k < n->n_in; k++)
+            if (n->in[k] != LATHE_NONE)
+                touch(&by_root[lathe_graph_root(g, n->in[k])], i);
+        for (int32_t k = 0; k < n->n_out; k++) {
+            if (n->out[k] == LATHE_NONE)
+                continue;
+            block *b = &by_root[lathe_graph_root(g, n->out[k])];
+            touch(b, i);
+            if (g->values[n->out[k]].is_output)
+                touch(b, g->n_nodes);
+        }
+    }
+    int32_t n_out = 0;
+    for (lathe_val v = 0; v < g->n_values; v++) {
+        if (g->values[v].kind != LATHE_VALUE_TEMP || by_root[v].last < 0)
+            continue;
+        by_root[v].bytes = aligned(lathe_desc_bytes(&g->values[v].desc));
+        out[n_out++] = by_root[v];
+    }
+    return n_out;
+}
+
+static int larger_first(const void *a, const void *b)
+{
+    const block *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    if (x->root != y->root)
+        return x->root < y->root ? -1 : 1;
+    return x->scratch_of < y->scratch_of ? -1 : x->scratch_of > y->scratch_of;
+}
+
+static int lower_first(const void *a, const void *b)
+{
+    const block *x = *(block *const *)a, *y = *(block *const *)b;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Places blocks in their order; returns the peak. */
+static int64_t place(block *blocks, int32_t n, block **busy)
+{
+    int64_t peak = 0;
+    qsort(blocks, (size_t)n, sizeof *blocks, larger_first);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t n_busy = 0;
+        for (int32_t j = 0; j < i; j++)
+            if (blocks[j].first <= blocks[i].last && blocks[i].first <= blocks[j].last &&
+                blocks[j].bytes)
+                busy[n_busy++] = &blocks[j];
+        qsort(busy, (size_t)n_busy, sizeof(block *), lower_first);
+        int64_t at = 0;
+        for (int32_t j = 0; j < n_busy; j++) {
+            if (busy[j]->offset - at >= blocks[i].bytes)
+                break;
+            if (busy[j]->offset + busy[j]->bytes > at)
+                at = busy[j]->offset + busy[j]->bytes;
+        }
+        blocks[i].offset = at;
+        if (at + blocks[i].bytes > peak)
+            peak = at + blocks[i].bytes;
+    }
+    return peak;
+}
+
+static int64_t held_inputs(const lathe_graph *g)
+{
+    int64_t bytes = 0;
+    for (lathe_val v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == LATHE_VALUE_INPUT || g->values[v].kind == LATHE_VALUE_CONST)
+            bytes += aligned(lathe_desc_bytes(&g->values[v].desc));
+    return bytes;
+}
+
+static void fill_offsets(lathe_plan *plan, const lathe_graph *g, const block *blocks, int32_t n)
+{
+    for (int32_t v = 0; v < plan->n_values; v++)
+        plan->offset[v] = -1;
+    for (int32_t i = 0; i < n; i++) {
+        if (blocks[i].scratch_of >= 0)
+            plan->scratch_offset[blocks[i].scratch_of] = blocks[i].offset;
+        else
+            plan->offset[blocks[i].root] = blocks[i].offset;
+    }
+    for (lathe_val v = 0; v < g->n_values; v++)
+        plan->offset[v] = plan->offset[lathe_graph_root(g, v)];
+}
+
+lathe_status lathe_plan_create(const lathe_graph *g, const int64_t *scratch_bytes, lathe_plan **out)
+{
+    const size_t n_values = (size_t)g->n_values + 1, n_nodes = (size_t)g->n_nodes + 1;
+    lathe_plan *plan = calloc(1, sizeof *plan);
+    block *by_root = malloc(n_values * sizeof *by_root);
+    block *blocks = malloc((n_values + n_nodes) * sizeof *blocks);
+    block **busy = malloc((n_values + n_nodes) * sizeof *busy);
+    lathe_status status = LATHE_OK;
+    if (plan) {
+        plan->offset = malloc(n_values * sizeof *plan->offset);
+        plan->scratch_offset = calloc(n_nodes, sizeof *plan->scratch_offset);
+    }
+    if (!plan || !by_root || !blocks || !busy || !plan->offset || !plan->scratch_offset) {
+        lathe_plan_destroy(plan);
+        status = lathe_error(LATHE_E_NOMEM, "no memory to plan a graph of %d nodes", g->n_nodes);
+        goto out;
+    }
+    plan->n_values = g->n_values;
+    plan->n_nodes = g->n_nodes;
+    int32_t n = value_blocks(g, by_root, blocks);
+    plan->activation_bytes = place(blocks, n, busy);
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (scratch_bytes && scratch_bytes[i] > 0)
+            blocks[n++] = (block){aligned(scratch_bytes[i]), 0, i, i, i, LATHE_NONE};
+    plan->arena_bytes = place(blocks, n, busy);
+    plan->input_bytes = held_inputs(g);
+    fill_offsets(plan, g, blocks, n);
+    *out = plan;
+out:
+    free(by_root);
+    free(blocks);
+    free(busy);
+    return status;
+}
+
+void lathe_plan_destroy(lathe_plan *plan)
+{
+    if (!plan)
+        return;
+    free(plan->offset);
+    free(plan->scratch_offset);
+    free(plan);
+}
+
+static double node_flops(const lathe_graph *g, const lathe_ir_node *n)
+{
+    const lathe_desc *in0 = n->in[0] == LATHE_NONE ? NULL : &g->values[n->in[0]].desc;
+    const lathe_desc *in1 = n->in[1] == LATHE_NONE ? NULL : &g->values[n->in[1]].desc;
+    const lathe_op_attrs *a = &n->attrs;
+    double t;
+    switch (n->op) {
+    case LATHE_OP_LINEAR:
+        return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[0];
+    case LATHE_OP_LINEAR_DX:
+    case LATHE_OP_LINEAR_DW:
+        return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[1];
+    case LATHE_OP_MATMUL:
+        return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[a->trans_b ? 0 : 1];
+    case LATHE_OP_HEAD_LOGPROB:
+        return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[0];
+    case LATHE_OP_HEAD_LOGPROB_BWD:
+        return (n->out[2] == LATHE_NONE ? 4.0 : 6.0) * (double)lathe_desc_count(in0) *
+               (double)in1->dims[0];
+    case LATHE_OP_ATTENTION:
+        t = (double)(in0->dims[0] / a->batch);
+        return 4.0 * (double)in0->dims[0] * t * a->n_heads * a->head_dim;
+    case LATHE_OP_ATTENTION_BWD:
+        t = (double)(in0->dims[0] / a->batch);
+        return 8.0 * (double)in0->dims[0] * t * a->n_heads * a->head_dim;
+    default:
+        return 0.0;
+    }
+}
+
+double lathe_graph_flops(const lathe_graph *g)
+{
+    double total = 0.0;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        total += node_flops(g, &g->nodes[i]);
+    return total;
+}
