@@ -1,0 +1,203 @@
+/* dpo: losses, gradients and metrics against TRL; hand-worked pair; hinge's corner; refusals. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "lathe/stage.h"
+#include "mock_graph.h"
+#include "mock_plugin.h"
+
+static lathe_val given[2];
+static int asked[2];
+
+static lathe_status logprobs(lathe_graph *g, int32_t model, lathe_val *out)
+{
+    (void)g;
+    asked[model]++;
+    *out = given[model];
+    return LATHE_OK;
+}
+
+static void *instance(const lathe_plugin *plugin, const char *type, double beta, double smoothing)
+{
+    lathe_value values[MOCK_MAX_FIELDS];
+    mock_defaults(plugin, values);
+    mock_value(plugin, values, "beta")->f = beta;
+    mock_value(plugin, values, "label_smoothing")->f = smoothing;
+    mock_value(plugin, values, "loss_type")->s = type;
+    void *self = NULL;
+    cr_assert_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_OK, "%s",
+                 mock_host_error());
+    return self;
+}
+
+static lathe_stage_loss build(const lathe_plugin *plugin, void *self, lathe_graph *g, int32_t pairs,
+                              int64_t tokens, const double *policy, const double *reference)
+{
+    const lathe_stage_v1 *stage = plugin->table;
+    const lathe_desc desc = lathe_desc_1d(LATHE_F32, 2 * pairs * tokens);
+    given[LATHE_MODEL_POLICY] = mock_input(g, "policy", desc, policy);
+    given[LATHE_MODEL_REFERENCE] = mock_input(g, "reference", desc, reference);
+    const lathe_stage_build b = {.size = sizeof b,
+                                 .n_rows = 2 * pairs,
+                                 .row_tokens = tokens,
+                                 .api = mock_api(),
+                                 .graph = g,
+                                 .logprobs = logprobs};
+    lathe_stage_loss loss = {.size = sizeof loss};
+    cr_assert_eq(stage->loss(self, &b, &loss), LATHE_OK, "%s", mock_error(g));
+    cr_expect_eq(loss.count_unit, LATHE_COUNT_PAIRS);
+    mock_eval(g);
+    return loss;
+}
+
+static void read_line(FILE *file, const char *name, double *out, int n)
+{
+    char word[32];
+    cr_assert_eq(fscanf(file, "%31s", word), 1);
+    cr_assert_str_eq(word, name);
+    for (int i = 0; i < n; i++)
+        cr_assert_eq(fscanf(file, "%lf", &out[i]), 1);
+}
+
+/* Both sides compute in double; sums of at most 40 terms of size <= 3: 1e-12 leaves three digits. The
+ * central difference with h = 1e-4 errs by h^2/6 * |f'''| < 1e-8. */
+static void check_case(const lathe_plugin *plugin, FILE *file)
+{
+    static const char *const names[] = {"rewards/chosen",     "rewards/rejected", "rewards/margins",
+                                        "rewards/accuracies", "logps/chosen",     "logps/rejected"};
+    char type[32];
+    double beta, smoothing, policy[64], reference[64], grad[64], want, metrics[6];
+    int pairs, tokens;
+    cr_assert_eq(fscanf(file, "%31s %lf %lf %d %d", type, &beta, &smoothing, &pairs, &tokens), 5);
+    const int n = 2 * pairs * tokens;
+    cr_assert(n <= 64);
+    read_line(file, "policy", policy, n);
+    read_line(file, "reference", reference, n);
+    read_line(file, "loss", &want, 1);
+    read_line(file, "grad", grad, n);
+    read_line(file, "metrics", metrics, 6);
+    void *self = instance(plugin, type, beta, smoothing);
+    lathe_graph *g = mock_create(LATHE_F32);
+    const lathe_stage_loss loss = build(plugin, self, g, pairs, tokens, policy, reference);
+    cr_expect_float_eq(mock_data(g, loss.sum)[0], want, 1e-12, "%s: %.17g, want %.17g", type,
+                       mock_data(g, loss.sum)[0], want);
+    for (int i = 0; i < n; i++)
+        cr_expect_float_eq(mock_gradient(g, loss.sum, given[0], i, 1e-4), grad[i], 1e-7, "%s %d",
+                           type, i);
+    for (int i = 0; i < n; i++)
+        cr_expect_eq(mock_gradient(g, loss.sum, given[1], i, 1e-4), 0.0,
+                     "the reference has a gradient");
+    cr_assert_eq(loss.n_metrics, 6);
+    for (int i = 0; i < 6; i++) {
+        cr_expect_str_eq(loss.metrics[i].name, names[i]);
+        cr_expect_float_eq(mock_data(g, loss.metrics[i].sum)[0], metrics[i], 1e-12, "%s %s", type,
+                           names[i]);
+    }
+    mock_destroy(g);
+    plugin->destroy(self);
+}
+
+Test(dpo, losses_gradients_and_metrics_agree_with_trl)
+{
+    const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
+    FILE *file = fopen(LATHE_TEST_DATA "/golden/data/dpo.txt", "r");
+    cr_assert_not_null(file);
+    char word[32];
+    int cases = 0;
+    cr_assert_eq(fscanf(file, "#%*[^\n]"), 0);
+    for (; fscanf(file, "%31s", word) == 1; cases++) {
+        cr_assert_str_eq(word, "case");
+        check_case(plugin, file);
+    }
+    cr_expect_eq(cases, 6);
+    (void)fclose(file);
+}
+
+Test(dpo, first_step_gives_log_two_and_no_pair_counts_as_right)
+{
+    const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
+    void *self = instance(plugin, "sigmoid", 0.1, 0.0);
+    lathe_graph *g = mock_create(LATHE_F32);
+    const double logp[4] = {-1, -2, -3, -4}; /* policy = reference: every margin is exactly 0 */
+    const lathe_stage_loss loss = build(plugin, self, g, 2, 1, logp, logp);
+    cr_expect_float_eq(mock_data(g, loss.sum)[0], 2 * log(2.0), 1e-15);
+    for (int i = 0; i < 4; i++)
+        cr_expect_eq(mock_data(g, loss.metrics[i].sum)[0], 0.0, "%s", loss.metrics[i].name);
+    /* d loss / d chosen = -beta/2 */
+    cr_expect_float_eq(mock_gradient(g, loss.sum, given[0], 0, 1e-4), -0.05, 1e-9);
+    cr_expect_float_eq(mock_gradient(g, loss.sum, given[0], 2, 1e-4), 0.05, 1e-9);
+    cr_expect_eq(asked[0], 1);
+    cr_expect_eq(asked[1], 1);
+    mock_destroy(g);
+    plugin->destroy(self);
+}
+
+Test(dpo, accuracy_is_a_whole_number_for_small_and_large_margins_in_f32)
+{
+    const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
+    void *self = instance(plugin, "sigmoid", 0.01, 0.0);
+    lathe_graph *g = mock_create(LATHE_F32);
+    mock_round(g, 1);
+    const double reference[8] = {0};
+    /* margins: 1e-9 (right), -1e-9 (wrong), 8000 (right), -8000 (wrong) before beta */
+    const double policy[8] = {-1e-9, -2e-9, -1, -8001, -2e-9, -1e-9, -8001, -1};
+    const lathe_stage_loss loss = build(plugin, self, g, 4, 1, policy, reference);
+    cr_expect_eq(mock_data(g, loss.metrics[3].sum)[0], 2.0);
+    mock_destroy(g);
+    plugin->destroy(self);
+}
+
+Test(dpo, hinge_is_flat_beyond_its_corner)
+{
+    const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
+    void *self = instance(plugin, "hinge", 1.0, 0.0);
+    lathe_graph *g = mock_create(LATHE_F32);
+    const double reference[4] = {0}, policy[4] = {-1, -1, -4, -1.5};
+    const lathe_stage_loss loss = build(plugin, self, g, 2, 1, policy, reference);
+    cr_expect_eq(mock_data(g, loss.sum)[0], 0.5); /* max(0, 1-3) + max(0, 1-0.5) */
+    cr_expect_eq(mock_gradient(g, loss.sum, given[0], 0, 1e-4), 0.0);
+    cr_expect_float_eq(mock_gradient(g, loss.sum, given[0], 1, 1e-4), -1.0, 1e-9);
+    mock_destroy(g);
+    plugin->destroy(self);
+}
+
+Test(dpo, refuses_smoothing_where_it_means_nothing_and_odd_rows)
+{
+    const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
+    const lathe_stage_v1 *stage = plugin->table;
+    lathe_value values[MOCK_MAX_FIELDS];
+    mock_defaults(plugin, values);
+    mock_value(plugin, values, "label_smoothing")->f = 0.1;
+    mock_value(plugin, values, "loss_type")->s = "hinge";
+    void *self = NULL;
+    cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG);
+    cr_expect(strstr(mock_host_error(), "no meaning for loss_type \"hinge\"") != NULL);
+    mock_value(plugin, values, "loss_type")->s = "ipo";
+    cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG);
+    cr_expect_null(self);
+
+    self = instance(plugin, "sigmoid", 0.1, 0.0);
+    lathe_graph *g = mock_create(LATHE_F32);
+    lathe_stage_build b = {.size = sizeof b,
+                           .n_rows = 3,
+                           .row_tokens = 1,
+                           .api = mock_api(),
+                           .graph = g,
+                           .logprobs = logprobs};
+    lathe_stage_loss loss = {.size = sizeof loss};
+    cr_expect_eq(stage->loss(self, &b, &loss), LATHE_E_SHAPE);
+    b.n_rows = 0;
+    cr_expect_eq(stage->loss(self, &b, &loss), LATHE_E_SHAPE);
+    mock_destroy(g);
+    plugin->destroy(self);
+    plugin->destroy(NULL);
+}
+
+Test(dpo, declares_pairs_and_a_reference)
+{
+    const lathe_stage_v1 *stage = mock_plugin_open(LATHE_TEST_PLUGIN)->table;
+    cr_expect_eq(stage->rows, LATHE_ROWS_PAIRS);
+    cr_expect_eq(stage->needs, LATHE_NEEDS_REFERENCE);
+    cr_expect_eq(stage->n_columns, 3);
+}
