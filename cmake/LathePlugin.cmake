@@ -1,9 +1,12 @@
-# lathe_add_plugin(kind name SOURCES files... [LIBS libs...] [OPTIONS flags...])
+# lathe_add_plugin(kind name SOURCES files... [CUDA file] [LIBS libs...] [OPTIONS flags...])
 #
+# CUDA: the source that holds LATHE_ELEMENTWISE, embedded as a fatbin where nvcc is found.
 # One plugin = one .so in <prefix>/lib/lathe/plugins/<kind>/<name>.so that sees the public headers only
 # and exports one symbol. Works in this tree and, after find_package(lathe), in a third party's.
+include(${CMAKE_CURRENT_LIST_DIR}/LatheCuda.cmake)
+
 function(lathe_add_plugin kind name)
-  cmake_parse_arguments(A "" "" "SOURCES;LIBS;OPTIONS" ${ARGN})
+  cmake_parse_arguments(A "" "CUDA" "SOURCES;LIBS;OPTIONS" ${ARGN})
   set(target lathe_${kind}_${name})
   add_library(${target} MODULE ${A_SOURCES})
   set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} C_VISIBILITY_PRESET hidden
@@ -21,5 +24,8 @@ function(lathe_add_plugin kind name)
       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/lathe/plugins/${kind})
     install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe/plugins/${kind})
     set_property(GLOBAL APPEND PROPERTY LATHE_PLUGINS ${target})
+  endif()
+  if(A_CUDA)
+    lathe_embed_cuda(${target} ${A_CUDA})
   endif()
 endfunction()

@@ -28,6 +28,13 @@
 #define LATHE_STATIC_ASSERT(cond, text) _Static_assert(cond, text)
 #endif
 
+/* For the few functions that plugins also compile into CUDA kernels. */
+#ifdef __CUDACC__
+#define LATHE_HD __host__ __device__
+#else
+#define LATHE_HD
+#endif
+
 #define LATHE_EXPORT __attribute__((visibility("default")))
 #define LATHE_MUST_USE __attribute__((warn_unused_result))
 

@@ -39,7 +39,7 @@ static inline const char *lathe_dtype_name(int32_t dtype)
 }
 
 /** bf16 bits to float: exact. */
-static inline float lathe_bf16_to_f32(uint16_t bits)
+LATHE_HD static inline float lathe_bf16_to_f32(uint16_t bits)
 {
     const uint32_t wide = (uint32_t)bits << 16;
     float out;
@@ -48,7 +48,7 @@ static inline float lathe_bf16_to_f32(uint16_t bits)
 }
 
 /** float to bf16 bits, round to nearest even; NaN stays NaN (quiet), overflow gives infinity. */
-static inline uint16_t lathe_f32_to_bf16(float x)
+LATHE_HD static inline uint16_t lathe_f32_to_bf16(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);

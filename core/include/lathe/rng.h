@@ -7,13 +7,7 @@
 #ifndef LATHE_RNG_H
 #define LATHE_RNG_H
 
-#include <stdint.h>
-
-#ifdef __CUDACC__
-#define LATHE_HD __host__ __device__
-#else
-#define LATHE_HD
-#endif
+#include "abi.h"
 
 typedef struct lathe_u32x4 {
     uint32_t v[4];

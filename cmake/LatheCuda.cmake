@@ -1,0 +1,48 @@
+# lathe_embed_cuda(target file): compiles `file`, C/CUDA source of an elementwise kernel, with nvcc to a
+# fatbin and puts it into the target as lathe_cuda_image (lathe/elementwise.h). Without nvcc nothing is
+# embedded and the plugin's cuda_image is NULL: the toolkit is never needed to build.
+set(LATHE_CUDA_ARCHS 80 89 90 100 CACHE STRING "Architectures of embedded CUDA code (sm_XX)")
+option(LATHE_CUDA_IMAGES "Embed CUDA code in plugins when nvcc is found" ON)
+
+if(LATHE_CUDA_IMAGES)
+  find_program(LATHE_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+endif()
+
+function(lathe_embed_cuda target file)
+  if(NOT LATHE_CUDA_IMAGES OR NOT LATHE_NVCC)
+    return()
+  endif()
+  get_filename_component(source ${file} ABSOLUTE)
+  set(image ${CMAKE_CURRENT_BINARY_DIR}/${target}.fatbin)
+  set(holder ${CMAKE_CURRENT_BINARY_DIR}/${target}_cuda_image.c)
+  set(archs)
+  foreach(arch ${LATHE_CUDA_ARCHS})
+    list(APPEND archs -gencode arch=compute_${arch},code=sm_${arch})
+  endforeach()
+  # The newest architecture travels as PTX as well, for the GPUs that come after it.
+  list(GET LATHE_CUDA_ARCHS -1 newest)
+  list(APPEND archs -gencode arch=compute_${newest},code=compute_${newest})
+  set(includes $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+  # No contraction, no approximations: the same bits as the CPU loop.
+  add_custom_command(OUTPUT ${image}
+    COMMAND ${LATHE_NVCC} -x cu -fatbin ${archs} -std=c++17 -fmad=false -ftz=false -prec-div=true
+      -prec-sqrt=true -Werror all-warnings -Xcompiler -Wall,-Wextra
+      "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>" -MD -MF ${image}.d -MT ${image} -o ${image} ${source}
+    DEPENDS ${source} DEPFILE ${image}.d COMMAND_EXPAND_LISTS VERBATIM
+    COMMENT "CUDA code of ${target}")
+  file(CONFIGURE OUTPUT ${holder} @ONLY CONTENT [[/* Generated: the fatbin as bytes of the plugin. */
+__asm__(".section .rodata\n"
+        ".hidden lathe_cuda_image\n"
+        ".globl lathe_cuda_image\n"
+        ".balign 64\n"
+        "lathe_cuda_image:\n"
+        ".incbin \"@image@\"\n"
+        ".byte 0\n"
+        ".previous\n");
+/* ISO C wants a declaration in every file. */
+extern const unsigned char lathe_cuda_image[];
+]])
+  set_source_files_properties(${holder} PROPERTIES OBJECT_DEPENDS ${image})
+  target_sources(${target} PRIVATE ${holder})
+  target_compile_definitions(${target} PRIVATE LATHE_CUDA_EMBEDDED=1)
+endfunction()

@@ -1,0 +1,53 @@
+/* The CUDA half of elementwise.h: the kernel over a flattened list of tensors. Not included alone. */
+#ifndef LATHE_ELEMENTWISE_CUDA_H
+#define LATHE_ELEMENTWISE_CUDA_H
+
+#include "elementwise.h"
+
+/* Tensor that `chunk` belongs to: the last t with first_chunk[t] <= chunk. */
+static __device__ inline int64_t lathe_elementwise_find(const lathe_elementwise_args *a,
+                                                        int64_t chunk)
+{
+    int64_t lo = 0, hi = a->n_tensors - 1;
+    while (lo < hi) {
+        const int64_t mid = (lo + hi + 1) / 2;
+        if (a->first_chunk[mid] <= chunk)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return lo;
+}
+
+#define LATHE_ELEMENTWISE(name, n_slots)                                                           \
+    extern "C" __global__ void __launch_bounds__(LATHE_ELEMENTWISE_THREADS)                        \
+        lathe_elementwise_step(const lathe_elementwise_args a)                                     \
+    {                                                                                              \
+        const uint64_t seed = a.counter[0], step = a.counter[1];                                   \
+        const float grad_scale = a.scalars[LATHE_SCALAR_GRAD_SCALE];                               \
+        for (int64_t chunk = blockIdx.x; chunk < a.n_chunks; chunk += gridDim.x) {                 \
+            const int64_t t = lathe_elementwise_find(&a, chunk);                                   \
+            const lathe_optimizer_tensor *const x = a.tensors + t;                                 \
+            const name##_uniform u =                                                               \
+                name##_prepare(a.scalars, (float)x->lr_mult, (float)x->weight_decay_mult);         \
+            float *__restrict__ const p = x->param;                                                \
+            const float *__restrict__ const g = x->grad;                                           \
+            float *__restrict__ const s0 = (float *)x->slots[0];                                   \
+            float *__restrict__ const s1 = (float *)x->slots[1];                                   \
+            float *__restrict__ const s2 = (float *)x->slots[2];                                   \
+            float *__restrict__ const s3 = (float *)x->slots[3];                                   \
+            uint16_t *__restrict__ const shadow = x->shadow;                                       \
+            const int64_t first = x->first;                                                        \
+            const uint64_t tensor = (uint64_t)x->tensor;                                           \
+            const int64_t begin = (chunk - a.first_chunk[t]) * LATHE_ELEMENTWISE_CHUNK;            \
+            const int64_t end =                                                                    \
+                begin + LATHE_ELEMENTWISE_CHUNK < x->n ? begin + LATHE_ELEMENTWISE_CHUNK : x->n;   \
+            for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {                      \
+                LATHE_ELEMENTWISE_BODY(name, n_slots)                                              \
+                if (shadow != NULL)                                                                \
+                    shadow[i] = lathe_f32_to_bf16(updated);                                        \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#endif
