@@ -1,0 +1,24 @@
+/* Conversion of stored floats (f32, bf16, f16, f64) to and from f32, also transposed, in parallel. */
+#ifndef LATHE_IO_CONVERT_H
+#define LATHE_IO_CONVERT_H
+
+#include "lathe/status.h"
+#include "lathe/tensor.h"
+
+/** Whether lathe_convert reads and writes it: F32, BF16, F16, F64. */
+int32_t lathe_convert_takes(int32_t dtype);
+
+/** dst[i] = src[i], through f32 (f64 to f64 is copied); rounds to nearest even. src and dst may be
+ *  unaligned and may not overlap. Spread over the pool. LATHE_E_DTYPE: not a float dtype above. */
+lathe_status lathe_convert(void *dst, int32_t dst_dtype, const void *src, int32_t src_dtype,
+                           int64_t n);
+
+/** dst [cols,rows] = transpose of src [rows,cols], converted as above. */
+lathe_status lathe_convert_transposed(void *dst, int32_t dst_dtype, const void *src,
+                                      int32_t src_dtype, int64_t rows, int64_t cols);
+
+/** IEEE half to and from float, round to nearest even. */
+float lathe_f16_to_f32(uint16_t bits);
+uint16_t lathe_f32_to_f16(float x);
+
+#endif

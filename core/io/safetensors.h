@@ -1,0 +1,53 @@
+/* Reading safetensors: one file, or a folder's model.safetensors or sharded index, memory-mapped.
+ *
+ * A file is u64 little-endian header bytes (<= 100,000,000), a JSON object, then the tensors without
+ * gap or overlap to the end. Anything else is refused with LATHE_E_CORRUPT naming file and tensor.
+ */
+#ifndef LATHE_IO_SAFETENSORS_H
+#define LATHE_IO_SAFETENSORS_H
+
+#include "lathe/status.h"
+#include "lathe/tensor.h"
+
+typedef struct lathe_safetensors lathe_safetensors;
+
+/** One tensor. `data` points into the map and may be unaligned (read it with lathe_convert or
+ *  memcpy); `file` is the path of the file that holds it. Borrowed from the set. */
+typedef struct lathe_st_tensor {
+    const char *name;
+    const char *file;
+    const void *data;
+    lathe_desc desc;
+} lathe_st_tensor;
+
+/** Opens a .safetensors file, an index (*.index.json), or a folder: its model.safetensors, else its
+ *  model.safetensors.index.json with every shard.
+ *
+ *  Errors  LATHE_E_NOT_FOUND: a folder without either. LATHE_E_IO. LATHE_E_CORRUPT: a damaged file, a
+ *  tensor in two shards, or an index that names a tensor its shard lacks. LATHE_E_UNSUPPORTED: a dtype
+ *  or rank that Lathe has not.
+ */
+lathe_status lathe_safetensors_open(const char *path, lathe_safetensors **out);
+
+/** The same for the content of one file in memory, which must outlive the set; `name` is for errors. */
+lathe_status lathe_safetensors_parse(const char *name, const void *data, int64_t bytes,
+                                     lathe_safetensors **out);
+
+/** Unmaps everything; takes NULL. */
+void lathe_safetensors_close(lathe_safetensors *set);
+
+/** Number of tensors, and tensor i of them, sorted by name. */
+int64_t lathe_safetensors_count(const lathe_safetensors *set);
+const lathe_st_tensor *lathe_safetensors_at(const lathe_safetensors *set, int64_t i);
+
+/** The tensor of that name, or NULL. */
+const lathe_st_tensor *lathe_safetensors_find(const lathe_safetensors *set, const char *name);
+
+/** Value of a key of __metadata__ (of the first file that has it), or NULL. */
+const char *lathe_safetensors_metadata(const lathe_safetensors *set, const char *key);
+
+/** "F32", "BF16", ... as the format spells it, and back (-1: unknown here). */
+const char *lathe_st_dtype_text(int32_t dtype);
+int32_t lathe_st_dtype_find(const char *text);
+
+#endif
