@@ -297,7 +297,7 @@ static void derive_node(tape *t, const lathe_ir_node *n, lathe_val dy)
         break;
     case LATHE_OP_CAST:
         if (needs(t, x[0])) {
-            attrs.count = t->g->values[x[0]].desc.dtype;
+            attrs.dtype = t->g->values[x[0]].desc.dtype;
             one_to_one(t, n, LATHE_OP_CAST, &attrs, dy, LATHE_NONE, x[0]);
         }
         break;

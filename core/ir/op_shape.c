@@ -338,8 +338,9 @@ lathe_status lathe__infer(lathe_graph *g, lathe_ir_node *node, lathe_desc out[LA
     case LATHE_OP_CAST:
     case LATHE_OP_L2_NORMALIZE:
         LATHE_TRY(like_input(&s, 0));
-        /* attrs.count carries the target dtype */
-        out[0].dtype = (int32_t)node->attrs.count;
+        if (lathe_dtype_bytes(node->attrs.dtype) == 0)
+            return bad(&s, "a dtype to give");
+        out[0].dtype = node->attrs.dtype;
         return LATHE_OK;
     case LATHE_OP_TRANSPOSE:
         if (!s.in[0] || s.in[0]->rank != 2)
