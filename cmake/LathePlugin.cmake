@@ -25,6 +25,8 @@ function(lathe_add_plugin kind name)
     install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe/plugins/${kind})
     set_property(GLOBAL APPEND PROPERTY LATHE_PLUGINS ${target})
   endif()
+  # The loader refuses what others may write, and some systems' umask lets the group.
+  add_custom_command(TARGET ${target} POST_BUILD COMMAND chmod go-w $<TARGET_FILE:${target}>)
   if(A_CUDA)
     lathe_embed_cuda(${target} ${A_CUDA})
   endif()

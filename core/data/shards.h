@@ -1,7 +1,8 @@
 /* Shards: a dataset tokenised once, in memory-mapped files of token ids with an index of documents.
  *
  * A shard holds segments: runs of ids. Packed rows: a segment is a document, its end-of-text token
- * included. Pairs: three segments a record: prompt, chosen, rejected, without end-of-text.
+ * included. Pairs: three segments a record: prompt, chosen, rejected; the last two end in
+ * end-of-text.
  *
  * File, little-endian:  header (512 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
  * offsets[n_segments + 1]. One file per dataset, named after the hash of what it was made from.

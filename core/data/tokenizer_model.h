@@ -1,0 +1,173 @@
+/* What a loaded tokenizer is made of, shared by the files of this floor that read, use and train it.
+ */
+#ifndef LATHE_DATA_TOKENIZER_MODEL_H
+#define LATHE_DATA_TOKENIZER_MODEL_H
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "data/tokenizer.h"
+
+#define LATHE_MAX_SPLITS 8
+#define LATHE_MAX_TEMPLATE 16
+
+enum { LATHE_TOKENIZER_BPE = 0, LATHE_TOKENIZER_BYTES = 1 };
+
+/** Byte strings numbered by id. Absent ids have length -1. */
+typedef struct lathe_vocab {
+    uint8_t *pool;
+    int64_t pool_bytes, pool_capacity;
+    int64_t *at;  /* [capacity] where in the pool */
+    int32_t *len; /* [capacity] */
+    int64_t n, capacity;
+    uint32_t *slots; /* hash table of id + 1; 0 is empty */
+    int64_t n_slots, n_used;
+} lathe_vocab;
+
+/** is_found 0: the bytes are only for decoding, lathe__vocab_find does not see them. */
+lathe_status lathe__vocab_put(lathe_vocab *vocab, int32_t id, const void *bytes, int64_t n,
+                              int is_found);
+/** Lets lathe__vocab_find see the bytes of an id that was put without. */
+lathe_status lathe__vocab_show(lathe_vocab *vocab, int32_t id);
+int32_t lathe__vocab_find(const lathe_vocab *vocab, const void *bytes, int64_t n);
+void lathe__vocab_fini(lathe_vocab *vocab);
+
+/** Pair of ids to (rank, id of the result). */
+typedef struct lathe_merge {
+    uint64_t pair; /* left << 32 | right; UINT64_MAX is an empty slot */
+    uint32_t rank, id;
+} lathe_merge;
+
+typedef struct lathe_merges {
+    lathe_merge *slots;
+    uint64_t mask; /* n_slots - 1; n_slots is a power of two >= 2 * merges */
+} lathe_merges;
+
+lathe_status lathe__merges_init(lathe_merges *merges, int64_t n);
+/** A pair given twice keeps the later rank, as Hugging Face's map does. */
+void lathe__merges_put(lathe_merges *merges, int32_t left, int32_t right, uint32_t rank,
+                       uint32_t id);
+
+static inline uint64_t lathe__mix(uint64_t x)
+{
+    x *= 0x9E3779B97F4A7C15u;
+    return x ^ x >> 32;
+}
+
+static inline const lathe_merge *lathe__merges_find(const lathe_merges *merges, int32_t left,
+                                                    int32_t right)
+{
+    const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    for (uint64_t i = lathe__mix(pair);; i++) {
+        const lathe_merge *slot = &merges->slots[i & merges->mask];
+        if (slot->pair == pair)
+            return slot;
+        if (slot->pair == UINT64_MAX)
+            return NULL;
+    }
+}
+
+typedef struct lathe_added_token {
+    char *content; /* what is matched; normalized when `normalized` */
+    int64_t bytes;
+    int32_t id;
+    int8_t special, normalized, lstrip, rstrip, single_word;
+} lathe_added_token;
+
+/** Leftmost-longest matching of many strings. */
+typedef struct lathe_trie_node {
+    int32_t child, sibling; /* 0: none */
+    int32_t token;          /* index of the added token that ends here, -1: none */
+    uint8_t byte;
+} lathe_trie_node;
+
+typedef struct lathe_trie {
+    lathe_trie_node *nodes; /* [0] is the root */
+    int64_t n, capacity;
+    int32_t first[256]; /* root's child by byte, 0: none */
+} lathe_trie;
+
+lathe_status lathe__trie_put(lathe_trie *trie, const char *text, int64_t n, int32_t token);
+
+typedef struct lathe_added_match {
+    int64_t begin, end; /* stripped spaces included */
+    int32_t token;      /* index of the added token */
+} lathe_added_match;
+
+struct lathe_tokenizer {
+    int32_t kind;
+    lathe_vocab vocab; /* model vocabulary and added tokens, as bytes */
+    lathe_merges merges;
+    int32_t byte_id[256];
+    int32_t ignore_merges;
+    int32_t nfc;
+    int32_t add_prefix_space;
+    int32_t n_splits;
+    pcre2_code *splits[LATHE_MAX_SPLITS];
+    int32_t jit; /* every split has machine code */
+    lathe_added_token *added;
+    int64_t n_added;
+    lathe_trie raw, normalized; /* added tokens, matched before and after normalizing */
+    int32_t prefix[LATHE_MAX_TEMPLATE], suffix[LATHE_MAX_TEMPLATE];
+    int32_t n_prefix, n_suffix;
+    int32_t bos, eos, pad;
+    char *json; /* the file's text, for save */
+    int64_t json_bytes;
+    char hash[65];
+};
+
+/** The next added token in text[from, n), from the previous match's end; 0 when there is none. */
+int lathe__added_find(const lathe_tokenizer *tok, const lathe_trie *trie, const uint8_t *text,
+                      int64_t n, int64_t from, lathe_added_match *out);
+
+/** Compiles a tokenizer.json regular expression. `place` names file and key. */
+lathe_status lathe__split_compile(lathe_tokenizer *tok, const char *place, const char *pattern);
+
+/** Takes a piece of text; returns a status that stops the splitting when it is an error. */
+typedef lathe_status (*lathe_piece_fn)(void *arg, const uint8_t *piece, int64_t n);
+
+/** Match data and limits for one thread. */
+typedef struct lathe_splitter {
+    const lathe_tokenizer *tok;
+    pcre2_match_data *match[LATHE_MAX_SPLITS];
+    pcre2_match_context *context;
+    pcre2_jit_stack *stack;
+    uint8_t *prefixed; /* text with a space before it */
+    int64_t prefixed_capacity;
+    lathe_piece_fn emit;
+    void *arg;
+} lathe_splitter;
+
+lathe_status lathe__splitter_init(lathe_splitter *splitter, const lathe_tokenizer *tok,
+                                  lathe_piece_fn emit, void *arg);
+void lathe__splitter_fini(lathe_splitter *splitter);
+/** Pre-tokenises a text that holds no added token: prefix space, splits, invalid bytes alone. */
+lathe_status lathe__splitter_run(lathe_splitter *splitter, const uint8_t *text, int64_t n);
+
+/** Canonical composition (NFC) of a text; invalid bytes stay. *out is NULL when it is in NFC
+ *  already, else malloc'ed. Linear time. */
+lathe_status lathe__nfc(const uint8_t *text, int64_t n, uint8_t **out, int64_t *out_n);
+
+/** Merge lists and the piece cache of one thread. */
+typedef struct lathe_bpe lathe_bpe;
+lathe_status lathe__bpe_create(const lathe_tokenizer *tok, lathe_bpe **out);
+void lathe__bpe_destroy(lathe_bpe *bpe);
+lathe_status lathe__bpe_encode(lathe_bpe *bpe, const uint8_t *piece, int64_t n, lathe_ids *ids);
+
+/** The character that stands for a byte in byte-level vocabularies (GPT-2's table). */
+int32_t lathe__byte_char(int32_t byte);
+/** Byte-level text to the bytes it stands for, into out[n]; -1 when a character stands for none. */
+int64_t lathe__bytes_of_chars(const char *text, int64_t n, uint8_t *out);
+/** Appends bytes as byte-level text; returns the end. out has room for 2n. */
+uint8_t *lathe__chars_of_bytes(const uint8_t *bytes, int64_t n, uint8_t *out);
+
+/** Builds a tokenizer from tokenizer.json text, which it takes (malloc'ed) on success. */
+lathe_status lathe__tokenizer_parse(const char *name, char *json, int64_t json_bytes,
+                                    lathe_tokenizer **out);
+/** Sets the hash from the JSON text and the special ids. */
+lathe_status lathe__tokenizer_seal(lathe_tokenizer *tok);
+
+#define LATHE_GPT2_PATTERN                                                                         \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
+#endif

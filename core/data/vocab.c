@@ -1,0 +1,118 @@
+/* The vocabulary: byte strings by id, and ids by byte string. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "data/tokenizer_model.h"
+
+#define MAX_ID (1 << 24) /* bounds what a file can make us allocate */
+
+static lathe_status grow(lathe_vocab *vocab, int32_t id, int64_t n)
+{
+    if (id >= vocab->capacity) {
+        int64_t capacity = vocab->capacity ? vocab->capacity * 2 : 1024;
+        while (capacity <= id)
+            capacity *= 2;
+        int64_t *at = realloc(vocab->at, (size_t)capacity * sizeof *at);
+        if (!at)
+            return lathe_error(LATHE_E_NOMEM, "vocabulary of %lld tokens", (long long)capacity);
+        vocab->at = at;
+        int32_t *len = realloc(vocab->len, (size_t)capacity * sizeof *len);
+        if (!len)
+            return lathe_error(LATHE_E_NOMEM, "vocabulary of %lld tokens", (long long)capacity);
+        vocab->len = len;
+        for (int64_t i = vocab->capacity; i < capacity; i++)
+            len[i] = -1;
+        vocab->capacity = capacity;
+    }
+    if (vocab->pool_bytes + n + 1 > vocab->pool_capacity) {
+        const int64_t capacity = (vocab->pool_bytes + n + 1) * 2 + 4096;
+        uint8_t *pool = realloc(vocab->pool, (size_t)capacity);
+        if (!pool)
+            return lathe_error(LATHE_E_NOMEM, "vocabulary text");
+        vocab->pool = pool;
+        vocab->pool_capacity = capacity;
+    }
+    return LATHE_OK;
+}
+
+static void insert(lathe_vocab *vocab, int32_t id)
+{
+    const uint64_t mask = (uint64_t)vocab->n_slots - 1;
+    uint64_t i = lathe_hash64(vocab->pool + vocab->at[id], vocab->len[id]) & mask;
+    while (vocab->slots[i])
+        i = (i + 1) & mask;
+    vocab->slots[i] = (uint32_t)id + 1;
+    vocab->n_used++;
+}
+
+static lathe_status rehash(lathe_vocab *vocab)
+{
+    const int64_t old_n = vocab->n_slots;
+    uint32_t *old = vocab->slots;
+    const int64_t n = old_n ? old_n * 2 : 2048;
+    uint32_t *slots = calloc((size_t)n, sizeof *slots);
+    if (!slots)
+        return lathe_error(LATHE_E_NOMEM, "vocabulary table");
+    vocab->slots = slots;
+    vocab->n_slots = n;
+    vocab->n_used = 0;
+    for (int64_t i = 0; i < old_n; i++)
+        if (old[i])
+            insert(vocab, (int32_t)old[i] - 1);
+    free(old);
+    return LATHE_OK;
+}
+
+lathe_status lathe__vocab_put(lathe_vocab *vocab, int32_t id, const void *bytes, int64_t n,
+                              int is_found)
+{
+    if (id < 0 || id >= MAX_ID)
+        return lathe_error(LATHE_E_PARSE, "token id %d is not in [0, %d)", id, MAX_ID);
+    if (n > INT32_MAX)
+        return lathe_error(LATHE_E_PARSE, "token %d has %lld bytes", id, (long long)n);
+    LATHE_TRY(grow(vocab, id, n));
+    if (vocab->len[id] >= 0)
+        return lathe_error(LATHE_E_PARSE, "token id %d is given twice", id);
+    vocab->at[id] = vocab->pool_bytes;
+    vocab->len[id] = (int32_t)n;
+    if (n > 0)
+        memcpy(vocab->pool + vocab->pool_bytes, bytes, (size_t)n);
+    vocab->pool[vocab->pool_bytes + n] = 0;
+    vocab->pool_bytes += n + 1;
+    if (id >= vocab->n)
+        vocab->n = id + 1;
+    return is_found ? lathe__vocab_show(vocab, id) : LATHE_OK;
+}
+
+lathe_status lathe__vocab_show(lathe_vocab *vocab, int32_t id)
+{
+    if (vocab->n_used * 2 >= vocab->n_slots)
+        LATHE_TRY(rehash(vocab));
+    insert(vocab, id);
+    return LATHE_OK;
+}
+
+int32_t lathe__vocab_find(const lathe_vocab *vocab, const void *bytes, int64_t n)
+{
+    if (!vocab->n_slots)
+        return -1;
+    const uint64_t mask = (uint64_t)vocab->n_slots - 1;
+    for (uint64_t i = lathe_hash64(bytes, n) & mask; vocab->slots[i]; i = (i + 1) & mask) {
+        const int32_t id = (int32_t)vocab->slots[i] - 1;
+        if (vocab->len[id] == n &&
+            (n == 0 || !memcmp(vocab->pool + vocab->at[id], bytes, (size_t)n)))
+            return id;
+    }
+    return -1;
+}
+
+void lathe__vocab_fini(lathe_vocab *vocab)
+{
+    free(vocab->pool);
+    free(vocab->at);
+    free(vocab->len);
+    free(vocab->slots);
+    memset(vocab, 0, sizeof *vocab);
+}

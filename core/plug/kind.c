@@ -1,0 +1,76 @@
+/* The table of kinds. */
+#include "plug/kind.h"
+
+#include <string.h>
+
+#include "lathe/adapter.h"
+#include "lathe/attention.h"
+#include "lathe/device.h"
+#include "lathe/optimizer.h"
+#include "lathe/quant.h"
+#include "lathe/scheduler.h"
+#include "lathe/stage.h"
+
+/* table_bytes: the sizes at revision 1, which later, longer tables must still reach. */
+struct kind {
+    const char *name, *fallback;
+    uint32_t revision, table_bytes;
+    int scored, optional;
+};
+
+static const struct kind kinds[LATHE_N_KINDS] = {
+    [LATHE_KIND_OPTIMIZER] = {"optimizer", "adamw", LATHE_OPTIMIZER_REVISION,
+                              sizeof(lathe_optimizer_v1), 0, 0},
+    [LATHE_KIND_SCHEDULER] = {"scheduler", "cosine", LATHE_SCHEDULER_REVISION,
+                              sizeof(lathe_scheduler_v1), 0, 0},
+    [LATHE_KIND_QUANT] = {"quant", "none", LATHE_QUANT_REVISION, sizeof(lathe_quant_v1), 0, 1},
+    [LATHE_KIND_ADAPTER] = {"adapter", "full", LATHE_ADAPTER_REVISION, sizeof(lathe_adapter_v1), 0,
+                            0},
+    [LATHE_KIND_STAGE] = {"stage", "pretrain", LATHE_STAGE_REVISION, sizeof(lathe_stage_v1), 0, 0},
+    [LATHE_KIND_ATTENTION] = {"attention", "auto", LATHE_ATTENTION_REVISION,
+                              sizeof(lathe_attention_v1), 1, 0},
+    [LATHE_KIND_DEVICE] = {"device", "auto", LATHE_DEVICE_REVISION, sizeof(lathe_device_v1), 1, 0},
+};
+
+static const struct kind *get(int32_t kind)
+{
+    return &kinds[kind > 0 && kind < LATHE_N_KINDS ? kind : 0];
+}
+
+const char *lathe_kind_name(int32_t kind)
+{
+    return get(kind)->name != NULL ? get(kind)->name : "?";
+}
+
+int32_t lathe_kind_id(const char *name)
+{
+    for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++)
+        if (strcmp(kinds[kind].name, name) == 0)
+            return kind;
+    return 0;
+}
+
+uint32_t lathe_kind_revision(int32_t kind)
+{
+    return get(kind)->revision;
+}
+
+uint32_t lathe_kind_table_bytes(int32_t kind)
+{
+    return get(kind)->table_bytes;
+}
+
+const char *lathe_kind_default(int32_t kind)
+{
+    return get(kind)->fallback;
+}
+
+int lathe_kind_is_scored(int32_t kind)
+{
+    return get(kind)->scored;
+}
+
+int lathe_kind_is_optional(int32_t kind)
+{
+    return get(kind)->optional;
+}

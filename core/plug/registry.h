@@ -1,0 +1,71 @@
+/* The registry: where plugins are looked for, which are open, which were refused and why.
+ *
+ * Folders, first match wins: those added here (the run file's), LATHE_PLUGIN_PATH (colon list), then
+ * lathe/plugins beside liblathe and <exe>/../lib/lathe/plugins. In each: <kind>/<name>.so. Never the
+ * current folder: relative entries are refused.
+ *
+ * Threads: one at a time. Plugins stay loaded for the life of the process; a registry that goes
+ * leaves them in place.
+ */
+#ifndef LATHE_PLUG_REGISTRY_H
+#define LATHE_PLUG_REGISTRY_H
+
+#include "base/arena.h"
+#include "lathe/plugin.h"
+
+typedef struct lathe_registry lathe_registry;
+
+/** An open plugin. Borrowed from the registry. */
+typedef struct lathe_component {
+    const lathe_plugin *plugin;
+    const char *path; /* absolute */
+} lathe_component;
+
+/** A file or folder that is not used. */
+typedef struct lathe_refusal {
+    int32_t kind;    /* 0: a folder */
+    int32_t is_note; /* 1: nothing wrong, e.g. hidden by one of the same name */
+    const char *path;
+    const char *reason; /* one line that begins with the path */
+} lathe_refusal;
+
+lathe_status lathe_registry_create(lathe_registry **out);
+void lathe_registry_destroy(lathe_registry *registry);
+
+/** Adds a folder behind those added before and in front of all others. Before anything is loaded. */
+lathe_status lathe_registry_add_path(lathe_registry *registry, const char *folder);
+
+/** Demands SHA-256 `hex` of the plugin "optimizer/adamw". Before it is loaded. LATHE_E_ARG. */
+lathe_status lathe_registry_pin(lathe_registry *registry, const char *kind_and_name,
+                                const char *hex);
+
+/** Opens <kind>/<name>.so and nothing else.
+ *  LATHE_E_NOT_FOUND names the folders searched, what there is, and a near name; LATHE_E_PLUGIN
+ *  the refusal. */
+lathe_status lathe_registry_find(lathe_registry *registry, int32_t kind, const char *name,
+                                 const lathe_component **out);
+
+/** Opens all plugins of a kind (0: of every kind). Refusals are recorded, not errors. */
+lathe_status lathe_registry_scan(lathe_registry *registry, int32_t kind);
+
+/** Open plugins of a kind (0: all) by kind, then name; in arena. */
+lathe_status lathe_registry_list(const lathe_registry *registry, int32_t kind, lathe_arena *arena,
+                                 const lathe_component ***out, int64_t *out_n);
+
+/** Names of a kind by their files, sorted, without opening any; in arena. */
+lathe_status lathe_registry_names(const lathe_registry *registry, int32_t kind, lathe_arena *arena,
+                                  const char ***out, int64_t *out_n);
+
+/** What may stand for `name`: the plugin of that name alone; or all of that family; or, for "auto",
+ *  all of the kind. By name. Errors as lathe_registry_find when there is none. */
+lathe_status lathe_registry_candidates(lathe_registry *registry, int32_t kind, const char *name,
+                                       lathe_arena *arena, const lathe_component ***out,
+                                       int64_t *out_n);
+
+/** What was refused so far. Borrowed until the next call that loads. */
+const lathe_refusal *lathe_registry_refusals(const lathe_registry *registry, int64_t *out_n);
+
+/** The folders searched, in order; those that do not exist are left out. */
+const char *const *lathe_registry_paths(const lathe_registry *registry, int64_t *out_n);
+
+#endif

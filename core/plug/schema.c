@@ -1,0 +1,149 @@
+/* Schema checking: keys, types, defaults. Ranges and choices are in schema_value.c. */
+#include "plug/schema.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "plug/schema_value.h"
+#include "plug/suggest.h"
+
+lathe_place lathe_key_place(const char *file, const lathe_toml_node *node)
+{
+    lathe_place place = {file, node->key_line, node->key_column};
+    if (node->origin != NULL)
+        place = (lathe_place){node->origin, 0, 0};
+    else if (node->key_line == 0)
+        place = lathe_value_place(file, node);
+    return place;
+}
+
+lathe_place lathe_value_place(const char *file, const lathe_toml_node *node)
+{
+    lathe_place place = {file, node->line, node->column};
+    if (node->origin != NULL)
+        place = (lathe_place){node->origin, 0, 0};
+    return place;
+}
+
+int32_t lathe_schema_index(const lathe_field *fields, int32_t n_fields, const char *key)
+{
+    for (int32_t i = 0; i < n_fields; i++)
+        if (strcmp(fields[i].key, key) == 0)
+            return i;
+    return -1;
+}
+
+void lathe_schema_unknown(const lathe_schema_scope *scope, const lathe_toml_node *node,
+                          const lathe_field *fields, int32_t n_fields, lathe_diags *diags)
+{
+    const char *words[256];
+    int32_t n = 0;
+    for (int32_t i = 0; i < n_fields && n < 255; i++)
+        words[n++] = fields[i].key;
+    if (scope->skipped != NULL)
+        words[n++] = scope->skipped;
+    const lathe_place place = lathe_key_place(scope->place.file, node);
+    lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, lathe_suggest(node->key, words, n),
+                    "unknown key '%s' in [%s]", node->key, scope->section);
+}
+
+/* The default, from its TOML literal; lathe_schema_validate has seen it before. */
+static lathe_status set_default(const lathe_field *field, lathe_arena *arena, lathe_value *out)
+{
+    lathe_toml_node *node = NULL;
+    char why[256];
+    LATHE_TRY(lathe_toml_literal(field->default_value, arena, &node));
+    return lathe_value_from_toml(field, node, arena, out, why, sizeof why, NULL);
+}
+
+static lathe_status check_one(const lathe_schema_scope *scope, const lathe_toml_node *table,
+                              const lathe_field *field, lathe_arena *arena, lathe_diags *diags,
+                              lathe_value *out)
+{
+    const lathe_toml_node *node = lathe_toml_find(table, field->key);
+    if (node == NULL) {
+        if (field->default_value != NULL)
+            return set_default(field, arena, out);
+        if (field->flags & LATHE_FIELD_REQUIRED)
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &scope->place, NULL, "%s.%s is required%s%s",
+                            scope->section, field->key, field->doc != NULL ? ": " : "",
+                            field->doc != NULL ? field->doc : "");
+        return LATHE_OK;
+    }
+    char why[512];
+    const char *suggestion = NULL;
+    const lathe_status status =
+        lathe_value_from_toml(field, node, arena, out, why, sizeof why, &suggestion);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK) {
+        const lathe_place place = lathe_value_place(scope->place.file, node);
+        lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, suggestion, "%s.%s %s", scope->section,
+                        field->key, why);
+        memset(out, 0, sizeof *out);
+        out->type = field->type;
+        return LATHE_OK;
+    }
+    out->is_explicit = 1;
+    return LATHE_OK;
+}
+
+lathe_status lathe_schema_check(const lathe_schema_scope *scope, const lathe_toml_node *table,
+                                const lathe_field *fields, int32_t n_fields, lathe_arena *arena,
+                                lathe_diags *diags, lathe_value **out_values)
+{
+    lathe_value *values = lathe_arena_alloc(arena, n_fields * (int64_t)sizeof *values);
+    *out_values = values;
+    if (values == NULL)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; table != NULL && i < table->n_children && !scope->ignore_unknown; i++) {
+        const lathe_toml_node *node = table->children[i];
+        if (scope->skipped != NULL && strcmp(node->key, scope->skipped) == 0)
+            continue;
+        if (lathe_schema_index(fields, n_fields, node->key) < 0)
+            lathe_schema_unknown(scope, node, fields, n_fields, diags);
+    }
+    for (int32_t i = 0; i < n_fields; i++) {
+        values[i].type = fields[i].type;
+        LATHE_TRY(check_one(scope, table, &fields[i], arena, diags, &values[i]));
+    }
+    return LATHE_OK;
+}
+
+static int is_key(const char *key)
+{
+    if (key == NULL || key[0] < 'a' || key[0] > 'z')
+        return 0;
+    for (const char *at = key; *at != '\0'; at++)
+        if (!((*at >= 'a' && *at <= 'z') || (*at >= '0' && *at <= '9') || *at == '_'))
+            return 0;
+    return 1;
+}
+
+lathe_status lathe_schema_validate(const lathe_field *fields, int32_t n_fields)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_status status = LATHE_OK;
+    if (n_fields < 0 || n_fields > 250 || (n_fields > 0 && fields == NULL))
+        return lathe_error(LATHE_E_PLUGIN, "schema of %d fields", n_fields);
+    for (int32_t i = 0; i < n_fields && status == LATHE_OK; i++) {
+        const lathe_field *field = &fields[i];
+        lathe_value value;
+        if (!is_key(field->key))
+            status = lathe_error(LATHE_E_PLUGIN, "schema field %d: key '%s' is not snake_case", i,
+                                 field->key != NULL ? field->key : "(null)");
+        else if (strcmp(field->key, "name") == 0 || lathe_schema_index(fields, i, field->key) >= 0)
+            status = lathe_error(LATHE_E_PLUGIN, "schema: key '%s' is taken", field->key);
+        else if (field->type < LATHE_T_BOOL || field->type > LATHE_T_TABLE)
+            status = lathe_error(LATHE_E_PLUGIN,
+                                 "schema: %s has type %d, which this core does not "
+                                 "know",
+                                 field->key, field->type);
+        else if (field->default_value != NULL && set_default(field, &arena, &value) != LATHE_OK)
+            status = lathe_error(LATHE_E_PLUGIN, "schema: default %s of %s does not fit its field",
+                                 field->default_value, field->key);
+    }
+    lathe_arena_fini(&arena);
+    return status;
+}

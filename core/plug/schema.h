@@ -1,0 +1,43 @@
+/* Schema checking: a TOML table against a list of fields. Finds all errors, not the first. */
+#ifndef LATHE_PLUG_SCHEMA_H
+#define LATHE_PLUG_SCHEMA_H
+
+#include "base/toml.h"
+#include "lathe/schema.h"
+#include "plug/diag.h"
+
+/** What is checked, for messages. */
+typedef struct lathe_schema_scope {
+    const char *section;    /* "optimizer": messages speak of optimizer.lr */
+    const char *skipped;    /* a key that belongs to someone else ("name"), or NULL */
+    lathe_place place;      /* of the table: file for all keys, place for missing ones */
+    int32_t ignore_unknown; /* 1: unknown keys are fine (another candidate knows them) */
+} lathe_schema_scope;
+
+/** Checks `table` (NULL: empty) and fills out_values[n_fields] in schema order, in `arena`.
+ *  Values with errors are unset. Errors go to diags; the status is LATHE_E_NOMEM or LATHE_OK. */
+lathe_status lathe_schema_check(const lathe_schema_scope *scope, const lathe_toml_node *table,
+                                const lathe_field *fields, int32_t n_fields, lathe_arena *arena,
+                                lathe_diags *diags, lathe_value **out_values);
+
+/** Checks a list of fields itself: keys, types, defaults. LATHE_E_PLUGIN says what is wrong. */
+lathe_status lathe_schema_validate(const lathe_field *fields, int32_t n_fields);
+
+/** Index of a key; -1. */
+int32_t lathe_schema_index(const lathe_field *fields, int32_t n_fields, const char *key);
+
+/** Adds the error "unknown key", with the nearest key of the schema. */
+void lathe_schema_unknown(const lathe_schema_scope *scope, const lathe_toml_node *node,
+                          const lathe_field *fields, int32_t n_fields, lathe_diags *diags);
+
+/** The place of a key, and of a value; `file` where the node comes from a file. */
+lathe_place lathe_key_place(const char *file, const lathe_toml_node *node);
+lathe_place lathe_value_place(const char *file, const lathe_toml_node *node);
+
+/** "a number", "true or false", ...: what a field expects. */
+const char *lathe_type_text(int32_t type);
+
+/** Appends a value as JSON; unset ones as null. */
+void lathe_value_json(const lathe_value *value, lathe_buffer *out);
+
+#endif

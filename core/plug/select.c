@@ -1,0 +1,114 @@
+/* Choosing among candidates by score, and making instances. */
+#include "plug/select.h"
+
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "lathe/device.h"
+#include "plug/kind.h"
+
+enum { WHY_BYTES = 256 };
+
+/* The best so far, and what all said. */
+struct vote {
+    lathe_arena *arena;
+    lathe_buffer said;
+    int64_t best;
+    int32_t best_score;
+    const char *best_why;
+};
+
+static void cast(struct vote *vote, int64_t index, const char *name, int32_t score, char *why)
+{
+    why[WHY_BYTES - 1] = '\0';
+    lathe_buffer_printf(&vote->said, "%s%s: %s", vote->said.len > 0 ? "; " : "", name,
+                        why[0] != '\0' ? why : "refused");
+    if (score <= vote->best_score)
+        return;
+    vote->best = index;
+    vote->best_score = score;
+    vote->best_why = lathe_arena_strdup(vote->arena, why);
+}
+
+static lathe_status result(struct vote *vote, const char *what, int64_t *out_index,
+                           const char **out_why)
+{
+    lathe_status status = LATHE_OK;
+    *out_index = vote->best;
+    if (vote->best < 0)
+        status = lathe_error(LATHE_E_UNSUPPORTED, "no %s (%s)", what,
+                             vote->said.len > 0 ? vote->said.data : "none there");
+    if (out_why != NULL)
+        *out_why = vote->best_why != NULL ? vote->best_why : "";
+    lathe_buffer_fini(&vote->said);
+    return status;
+}
+
+lathe_status lathe_select_device(lathe_registry *registry, const char *name, lathe_arena *arena,
+                                 const lathe_component **out, const char **out_why)
+{
+    const lathe_component **candidates = NULL;
+    int64_t n = 0, best = -1;
+    struct vote vote = {arena, LATHE_BUFFER_INIT, -1, LATHE_SCORE_NO, NULL};
+    *out = NULL;
+    LATHE_TRY(lathe_registry_candidates(registry, LATHE_KIND_DEVICE, name, arena, &candidates, &n));
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_device_v1 *table = candidates[i]->plugin->table;
+        char why[WHY_BYTES] = "";
+        const int32_t score =
+            LATHE_HAS(table, score) ? table->score(why, WHY_BYTES) : LATHE_SCORE_PORTABLE;
+        cast(&vote, i, candidates[i]->plugin->name, score, why);
+    }
+    LATHE_TRY(result(&vote, "device can run on this machine", &best, out_why));
+    *out = candidates[best];
+    return LATHE_OK;
+}
+
+lathe_status lathe_select_attention(const lathe_instance *instances, int64_t n,
+                                    const lathe_attention_problem *problem, lathe_arena *arena,
+                                    int64_t *out_index, const char **out_why)
+{
+    struct vote vote = {arena, LATHE_BUFFER_INIT, -1, LATHE_SCORE_NO, NULL};
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_attention_v1 *table = instances[i].table;
+        char why[WHY_BYTES] = "";
+        const int32_t score = LATHE_HAS(table, score)
+                                  ? table->score(instances[i].self, problem, why, WHY_BYTES)
+                                  : LATHE_SCORE_NO;
+        cast(&vote, i, instances[i].component->plugin->name, score, why);
+    }
+    return result(&vote, "attention backend takes this problem", out_index, out_why);
+}
+
+lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component *component,
+                                 const lathe_value *values)
+{
+    const lathe_plugin *plugin = component->plugin;
+    memset(instance, 0, sizeof *instance);
+    void *self = NULL;
+    if (LATHE_HAS(plugin, create)) {
+        lathe_error_clear();
+        const lathe_status status =
+            plugin->create(lathe_host_get(), values, plugin->n_fields, &self);
+        if (status != LATHE_OK && lathe_error_message()[0] == '\0')
+            return lathe_error(status, "%s %s: %s", lathe_kind_name(plugin->kind), plugin->name,
+                               lathe_status_text(status));
+        if (status != LATHE_OK)
+            return lathe_error_context(status, "%s %s", lathe_kind_name(plugin->kind),
+                                       plugin->name);
+    }
+    instance->component = component;
+    instance->table = plugin->table;
+    instance->self = self;
+    instance->values = values;
+    return LATHE_OK;
+}
+
+void lathe_instance_fini(lathe_instance *instance)
+{
+    if (instance->component != NULL && LATHE_HAS(instance->component->plugin, destroy))
+        instance->component->plugin->destroy(instance->self);
+    memset(instance, 0, sizeof *instance);
+}

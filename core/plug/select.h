@@ -1,0 +1,35 @@
+/* Choosing among candidates by score, and making instances. */
+#ifndef LATHE_PLUG_SELECT_H
+#define LATHE_PLUG_SELECT_H
+
+#include "lathe/attention.h"
+#include "plug/registry.h"
+
+/** The device plugin with the highest score on this machine among the candidates for `name` (an
+ *  exact name, a family such as "cpu", or "auto"); ties go by name. *out_why, if asked for, is its
+ *  one line (in arena).
+ *  Errors  LATHE_E_UNSUPPORTED lists what every candidate said; LATHE_E_NOT_FOUND, LATHE_E_PLUGIN. */
+lathe_status lathe_select_device(lathe_registry *registry, const char *name, lathe_arena *arena,
+                                 const lathe_component **out, const char **out_why);
+
+/** A plugin with an instance of it. */
+typedef struct lathe_instance {
+    const lathe_component *component;
+    const void *table;         /* the kind's interface */
+    void *self;                /* NULL when stateless */
+    const lathe_value *values; /* what it was made from; borrowed */
+} lathe_instance;
+
+/** Makes an instance from checked values in schema order. The error names the plugin. */
+lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component *component,
+                                 const lathe_value *values);
+/** Frees it; all zeros is fine. */
+void lathe_instance_fini(lathe_instance *instance);
+
+/** The index of the instance with the highest score for an attention problem; ties go by order.
+ *  LATHE_E_UNSUPPORTED lists what every one said. *out_why as above. */
+lathe_status lathe_select_attention(const lathe_instance *instances, int64_t n,
+                                    const lathe_attention_problem *problem, lathe_arena *arena,
+                                    int64_t *out_index, const char **out_why);
+
+#endif

@@ -1,0 +1,380 @@
+/* The reference attention backend: the scores of one head are written out whole, [Tq,Tk], and every
+ * formula stands on one line. For checking other backends and for machines none of them serves.
+ *
+ * Work items: a (batch row, key head); its query heads follow one another, so that dk and dv are
+ * added up in a fixed order and the result does not depend on the number of threads.
+ *
+ * Scratch of one worker, f32, in this order:
+ *   k [Tk,D]  v [Tk,D]  q [Tq,D]  o [Tq,D]  p [Tq,Tk]                                  forward
+ *   + dk [Tk,D]  dv [Tk,D]  dq [Tq,D]  do [Tq,D]  ds [Tq,Tk]                           backward
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "lathe/attention.h"
+#include "lathe/plugin.h"
+
+__extension__ typedef _Float16 half;
+
+typedef struct attention_reference {
+    const lathe_host *host;
+} attention_reference;
+
+typedef struct call {
+    const lathe_attention_problem *p;
+    const lathe_attention_args *a;
+    float *scratch;
+    int64_t worker_floats;
+} call;
+
+/* The pieces of one worker's scratch. */
+typedef struct pieces {
+    float *k, *v, *q, *o, *p, *dk, *dv, *dq, *d_o, *ds;
+} pieces;
+
+static float load(const void *base, int64_t i, int32_t dtype)
+{
+    if (dtype == LATHE_F32)
+        return ((const float *)base)[i];
+    if (dtype == LATHE_BF16)
+        return lathe_bf16_to_f32(((const uint16_t *)base)[i]);
+    return (float)((const half *)base)[i];
+}
+
+static void store(void *base, int64_t i, int32_t dtype, float x)
+{
+    if (dtype == LATHE_F32)
+        ((float *)base)[i] = x;
+    else if (dtype == LATHE_BF16)
+        ((uint16_t *)base)[i] = lathe_f32_to_bf16(x);
+    else
+        ((half *)base)[i] = (half)x;
+}
+
+/* dst [rows,D] = the rows of one head, `stride` elements apart, from element `first` on. */
+static void gather(float *dst, const void *src, int64_t first, int64_t stride, int64_t rows,
+                   const lathe_attention_problem *p)
+{
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t d = 0; d < p->head_dim; d++)
+            dst[t * p->head_dim + d] = load(src, first + t * stride + d, p->dtype);
+}
+
+static void scatter(void *dst, const float *src, int64_t first, int64_t stride, int64_t rows,
+                    const lathe_attention_problem *p, uint32_t add)
+{
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t d = 0; d < p->head_dim; d++) {
+            const int64_t i = first + t * stride + d;
+            const float x = src[t * p->head_dim + d];
+            store(dst, i, p->dtype, add ? x + load(dst, i, p->dtype) : x);
+        }
+}
+
+static int64_t worker_floats(const lathe_attention_problem *p, int backward)
+{
+    const int64_t one = (2 * p->t_k + 2 * p->t_q) * p->head_dim + p->t_q * p->t_k;
+    return ((backward ? 2 * one : one) + 15) / 16 * 16;
+}
+
+static pieces carve(const lathe_attention_problem *p, float *f)
+{
+    const int64_t tq = p->t_q * p->head_dim, tk = p->t_k * p->head_dim, s = p->t_q * p->t_k;
+    pieces w;
+    w.k = f;
+    w.v = w.k + tk;
+    w.q = w.v + tk;
+    w.o = w.q + tq;
+    w.p = w.o + tq;
+    w.dk = w.p + s; /* from here on: backward only */
+    w.dv = w.dk + tk;
+    w.dq = w.dv + tk;
+    w.d_o = w.dq + tq;
+    w.ds = w.d_o + tq;
+    return w;
+}
+
+/* Query i of row b sees the keys [*lo, *hi). */
+static void visible(const call *c, int64_t b, int64_t i, int64_t *lo, int64_t *hi)
+{
+    const lathe_attention_problem *p = c->p;
+    const int64_t len = c->a->kv_len ? c->a->kv_len[b] : p->t_k;
+    const int64_t at = i + len - p->t_q;
+    *lo = 0;
+    *hi = len;
+    if (p->causal && at + 1 < *hi)
+        *hi = at + 1;
+    if (p->window > 0 && at - p->window + 1 > *lo)
+        *lo = at - p->window + 1;
+    if (c->a->doc_start && c->a->doc_start[b * p->t_q + i] > *lo)
+        *lo = c->a->doc_start[b * p->t_q + i];
+}
+
+static float dot(const float *a, const float *b, int64_t n)
+{
+    float sum[8] = {0}, total = 0.0f; /* eight chains: a vector's worth */
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int64_t j = 0; j < 8; j++)
+            sum[j] += a[i + j] * b[i + j];
+    for (; i < n; i++)
+        total += a[i] * b[i];
+    for (int64_t j = 0; j < 8; j++)
+        total += sum[j];
+    return total;
+}
+
+static void add_scaled(float *y, float a, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += a * x[i];
+}
+
+static float score_of(const lathe_attention_problem *p, const float *q, const float *k)
+{
+    const float s = p->scale * dot(q, k, p->head_dim);
+    return p->softcap > 0.0f ? p->softcap * tanhf(s / p->softcap) : s;
+}
+
+/* o and lse of one query; s [Tk] ends as the probabilities of keys [lo, hi). */
+static float forward_row(const lathe_attention_problem *p, const pieces *w, int64_t i, int64_t lo,
+                         int64_t hi)
+{
+    const int64_t n = p->head_dim;
+    float *s = w->p + i * p->t_k, *o = w->o + i * n;
+    float most = -INFINITY, sum = 0.0f;
+    for (int64_t d = 0; d < n; d++)
+        o[d] = 0.0f;
+    if (lo >= hi)
+        return -INFINITY;
+    for (int64_t j = lo; j < hi; j++) {
+        s[j] = score_of(p, w->q + i * n, w->k + j * n);
+        most = fmaxf(most, s[j]);
+    }
+    for (int64_t j = lo; j < hi; j++) {
+        s[j] = expf(s[j] - most);
+        sum += s[j];
+    }
+    for (int64_t j = lo; j < hi; j++)
+        add_scaled(o, s[j] / sum, w->v + j * n, n);
+    return most + logf(sum);
+}
+
+static void forward_items(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const call *c = arg;
+    const lathe_attention_problem *p = c->p;
+    const int64_t n = p->head_dim, group = p->n_heads / p->n_kv_heads;
+    const pieces w = carve(p, c->scratch + worker * c->worker_floats);
+    for (int64_t item = begin; item < end; item++) {
+        const int64_t b = item / p->n_kv_heads, hk = item % p->n_kv_heads;
+        gather(w.k, c->a->k, b * p->t_k * p->k_stride + hk * n, p->k_stride, p->t_k, p);
+        gather(w.v, c->a->v, b * p->t_k * p->v_stride + hk * n, p->v_stride, p->t_k, p);
+        for (int64_t h = hk * group; h < (hk + 1) * group; h++) {
+            gather(w.q, c->a->q, b * p->t_q * p->q_stride + h * n, p->q_stride, p->t_q, p);
+            for (int64_t i = 0; i < p->t_q; i++) {
+                int64_t lo, hi;
+                visible(c, b, i, &lo, &hi);
+                c->a->lse[(b * p->n_heads + h) * p->t_q + i] = forward_row(p, &w, i, lo, hi);
+            }
+            scatter(c->a->o, w.o, b * p->t_q * p->o_stride + h * n, p->o_stride, p->t_q, p, 0);
+        }
+    }
+}
+
+/* With p = exp(s - lse), dp = do v^T and delta = sum(do * o): ds = p * (dp - delta). */
+static void backward_row(const lathe_attention_problem *p, const pieces *w, int64_t i, int64_t lo,
+                         int64_t hi, float lse)
+{
+    const int64_t n = p->head_dim;
+    const float *q = w->q + i * n, *d_o = w->d_o + i * n;
+    const float delta = dot(d_o, w->o + i * n, n);
+    for (int64_t j = lo; j < hi; j++) {
+        const float s = score_of(p, q, w->k + j * n);
+        const float slope = p->softcap > 0.0f ? 1.0f - (s / p->softcap) * (s / p->softcap) : 1.0f;
+        const float prob = expf(s - lse);
+        const float dp = dot(d_o, w->v + j * n, n);
+        const float ds = prob * (dp - delta) * slope * p->scale;
+        w->p[i * p->t_k + j] = prob;
+        w->ds[i * p->t_k + j] = ds;
+        add_scaled(w->dq + i * n, ds, w->k + j * n, n);
+        add_scaled(w->dk + j * n, ds, q, n);
+        add_scaled(w->dv + j * n, prob, d_o, n);
+    }
+}
+
+static void zero(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = 0.0f;
+}
+
+static void backward_head(const call *c, const pieces *w, int64_t b, int64_t h)
+{
+    const lathe_attention_problem *p = c->p;
+    const lathe_attention_args *a = c->a;
+    const int64_t n = p->head_dim, tq = p->t_q;
+    gather(w->q, a->q, b * tq * p->q_stride + h * n, p->q_stride, tq, p);
+    gather(w->o, a->o, b * tq * p->o_stride + h * n, p->o_stride, tq, p);
+    gather(w->d_o, a->d_o, b * tq * p->o_stride + h * n, p->o_stride, tq, p);
+    zero(w->dq, tq * n);
+    for (int64_t i = 0; i < tq; i++) {
+        int64_t lo, hi;
+        visible(c, b, i, &lo, &hi);
+        backward_row(p, w, i, lo, hi, a->lse[(b * p->n_heads + h) * tq + i]);
+    }
+    if (a->dq)
+        scatter(a->dq, w->dq, b * tq * p->dq_stride + h * n, p->dq_stride, tq, p,
+                a->accumulate & 1u);
+}
+
+static void backward_items(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const call *c = arg;
+    const lathe_attention_problem *p = c->p;
+    const lathe_attention_args *a = c->a;
+    const int64_t n = p->head_dim, tk = p->t_k, group = p->n_heads / p->n_kv_heads;
+    const pieces w = carve(p, c->scratch + worker * c->worker_floats);
+    for (int64_t item = begin; item < end; item++) {
+        const int64_t b = item / p->n_kv_heads, hk = item % p->n_kv_heads;
+        gather(w.k, a->k, b * tk * p->k_stride + hk * n, p->k_stride, tk, p);
+        gather(w.v, a->v, b * tk * p->v_stride + hk * n, p->v_stride, tk, p);
+        zero(w.dk, tk * n);
+        zero(w.dv, tk * n);
+        for (int64_t h = hk * group; h < (hk + 1) * group; h++)
+            backward_head(c, &w, b, h);
+        if (a->dk)
+            scatter(a->dk, w.dk, b * tk * p->dk_stride + hk * n, p->dk_stride, tk, p,
+                    a->accumulate & 2u);
+        if (a->dv)
+            scatter(a->dv, w.dv, b * tk * p->dv_stride + hk * n, p->dv_stride, tk, p,
+                    a->accumulate & 4u);
+    }
+}
+
+static int32_t workers(const attention_reference *self, const lathe_attention_problem *p)
+{
+    const int32_t n = self->host->n_threads();
+    return p->n_threads > n ? p->n_threads : n;
+}
+
+static int64_t forward_scratch(void *self, const lathe_attention_problem *p)
+{
+    return workers(self, p) * worker_floats(p, 0) * (int64_t)sizeof(float);
+}
+
+static int64_t backward_scratch(void *self, const lathe_attention_problem *p)
+{
+    return workers(self, p) * worker_floats(p, 1) * (int64_t)sizeof(float);
+}
+
+/* What every call needs; the lengths of the cached rows must fit the cache. */
+static lathe_status check(const lathe_host *host, const lathe_attention_problem *p,
+                          const lathe_attention_args *a)
+{
+    if (!a->q || !a->k || !a->v || !a->o || !a->lse)
+        return lathe_fail(host, LATHE_E_ARG, "attention: q, k, v, o or lse is missing");
+    if (!a->scratch && worker_floats(p, 0) > 0)
+        return lathe_fail(host, LATHE_E_ARG, "attention: scratch is missing");
+    if ((p->packed != 0) != (a->doc_start != NULL))
+        return lathe_fail(host, LATHE_E_ARG, "attention: packed is %d, doc_start is %s", p->packed,
+                          a->doc_start ? "given" : "missing");
+    if ((p->cached != 0) != (a->kv_len != NULL))
+        return lathe_fail(host, LATHE_E_ARG, "attention: cached is %d, kv_len is %s", p->cached,
+                          a->kv_len ? "given" : "missing");
+    for (int64_t b = 0; p->cached && b < p->batch; b++)
+        if (a->kv_len[b] < 0 || a->kv_len[b] > p->t_k)
+            return lathe_fail(host, LATHE_E_ARG,
+                              "attention: kv_len[%lld] is %d, expected 0 .. %lld", (long long)b,
+                              a->kv_len[b], (long long)p->t_k);
+    return LATHE_OK;
+}
+
+static lathe_status forward(void *self, const lathe_attention_problem *p,
+                            const lathe_attention_args *a)
+{
+    const attention_reference *s = self;
+    LATHE_TRY(check(s->host, p, a));
+    call c = {p, a, a->scratch, worker_floats(p, 0)};
+    s->host->parallel_for(p->batch * p->n_kv_heads, 1, forward_items, &c);
+    return LATHE_OK;
+}
+
+static lathe_status backward(void *self, const lathe_attention_problem *p,
+                             const lathe_attention_args *a)
+{
+    const attention_reference *s = self;
+    LATHE_TRY(check(s->host, p, a));
+    if (p->cached || !a->d_o)
+        return lathe_fail(s->host, LATHE_E_ARG, "attention: backward needs d_o and no cache");
+    call c = {p, a, a->scratch, worker_floats(p, 1)};
+    s->host->parallel_for(p->batch * p->n_kv_heads, 1, backward_items, &c);
+    return LATHE_OK;
+}
+
+static const char *refusal(const lathe_attention_problem *p)
+{
+    if (p->dtype != LATHE_F32 && p->dtype != LATHE_BF16 && p->dtype != LATHE_F16)
+        return "dtype is not f32, bf16 or f16";
+    if (p->device && !p->device->host_memory)
+        return "runs on the CPU only";
+    if (p->cached && p->need_backward)
+        return "no backward through a cache";
+    if (p->batch < 0 || p->t_q < 0 || p->t_k < 0 || p->head_dim < 1 || p->n_heads < 1 ||
+        p->n_kv_heads < 1 || p->n_heads % p->n_kv_heads != 0)
+        return "dims are negative, or key heads do not divide query heads";
+    return NULL;
+}
+
+static int32_t score(void *self, const lathe_attention_problem *p, char *why, int64_t why_bytes)
+{
+    (void)self;
+    const char *no = refusal(p);
+    if (why && why_bytes > 0)
+        (void)snprintf(why, (size_t)why_bytes, "%s", no ? no : "plain loops, [Tq,Tk] scratch");
+    return no ? LATHE_SCORE_NO : LATHE_SCORE_PORTABLE;
+}
+
+static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
+                           void **out_self)
+{
+    (void)values;
+    (void)n_values;
+    attention_reference *s = host->alloc((int64_t)sizeof *s);
+    if (!s)
+        return lathe_fail(host, LATHE_E_NOMEM, "attention reference: no memory for the instance");
+    s->host = host;
+    *out_self = s;
+    return LATHE_OK;
+}
+
+static void destroy(void *self)
+{
+    if (self)
+        ((attention_reference *)self)->host->free(self);
+}
+
+static const lathe_attention_v1 table = {
+    .size = (uint32_t)sizeof(lathe_attention_v1),
+    .revision = LATHE_ATTENTION_REVISION,
+    .score = score,
+    .forward_scratch = forward_scratch,
+    .backward_scratch = backward_scratch,
+    .forward = forward,
+    .backward = backward,
+};
+
+const lathe_plugin LATHE_PLUGIN_ENTRY = {
+    LATHE_PLUGIN_HEADER,
+    .kind = LATHE_KIND_ATTENTION,
+    .revision = LATHE_ATTENTION_REVISION,
+    .name = "reference",
+    .family = "cpu",
+    .version = "1.0.0",
+    .summary = "softmax attention with the scores written out, for checking",
+    .source = "arXiv:1706.03762, equation 1",
+    .license = "Apache-2.0",
+    .table = &table,
+    .create = create,
+    .destroy = destroy,
+};
