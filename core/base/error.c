@@ -1,5 +1,6 @@
 /* The calling thread's error record. */
 #include "base/error.h"
+#undef lathe_error
 
 #include <stdarg.h>
 #include <stdio.h>

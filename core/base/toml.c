@@ -81,7 +81,7 @@ void lathe_buffer_json_double(lathe_buffer *out, double x)
     for (int digits = 15; isfinite(x) && digits <= 17; digits++) {
         (void)snprintf(text, sizeof text, "%.*g", digits, x);
         const double back = strtod(text, NULL);
-        if (memcmp(&back, &x, sizeof x) == 0)
+        if (back == x && signbit(back) == signbit(x))
             break;
     }
     lathe_buffer_puts(out, text);

@@ -128,7 +128,7 @@ lathe_status lathe_plan_create(const lathe_graph *g, const int64_t *scratch_byte
 {
     const size_t n_values = (size_t)g->n_values + 1, n_nodes = (size_t)g->n_nodes + 1;
     lathe_plan *plan = calloc(1, sizeof *plan);
-    block *by_root = malloc(n_values * sizeof *by_root);
+    block *by_root = calloc(n_values, sizeof *by_root);
     block *blocks = malloc((n_values + n_nodes) * sizeof *blocks);
     block **busy = malloc((n_values + n_nodes) * sizeof *busy);
     lathe_status status = LATHE_OK;
@@ -168,12 +168,19 @@ void lathe_plan_destroy(lathe_plan *plan)
     free(plan);
 }
 
+/* The shape of a value; of none, a scalar's. */
+static const lathe_desc *desc_of(const lathe_graph *g, lathe_val v)
+{
+    static const lathe_desc none = {LATHE_F32, 0, {1, 1, 1, 1}};
+    return v == LATHE_NONE ? &none : &g->values[v].desc;
+}
+
 static double node_flops(const lathe_graph *g, const lathe_ir_node *n)
 {
-    const lathe_desc *in0 = n->in[0] == LATHE_NONE ? NULL : &g->values[n->in[0]].desc;
-    const lathe_desc *in1 = n->in[1] == LATHE_NONE ? NULL : &g->values[n->in[1]].desc;
+    const lathe_desc *in0 = desc_of(g, n->in[0]);
+    const lathe_desc *in1 = desc_of(g, n->in[1]);
     const lathe_op_attrs *a = &n->attrs;
-    double t;
+    const int64_t t = a->batch > 0 ? in0->dims[0] / a->batch : 0;
     switch (n->op) {
     case LATHE_OP_LINEAR:
         return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[0];
@@ -188,11 +195,9 @@ static double node_flops(const lathe_graph *g, const lathe_ir_node *n)
         return (n->out[2] == LATHE_NONE ? 4.0 : 6.0) * (double)lathe_desc_count(in0) *
                (double)in1->dims[0];
     case LATHE_OP_ATTENTION:
-        t = (double)(in0->dims[0] / a->batch);
-        return 4.0 * (double)in0->dims[0] * t * a->n_heads * a->head_dim;
+        return 4.0 * (double)in0->dims[0] * (double)t * a->n_heads * a->head_dim;
     case LATHE_OP_ATTENTION_BWD:
-        t = (double)(in0->dims[0] / a->batch);
-        return 8.0 * (double)in0->dims[0] * t * a->n_heads * a->head_dim;
+        return 8.0 * (double)in0->dims[0] * (double)t * a->n_heads * a->head_dim;
     default:
         return 0.0;
     }

@@ -54,7 +54,8 @@ lathe_fail(const lathe_host *host, lathe_status code, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return host->fail(code, text);
+    (void)host->fail(code, text);
+    return code;
 }
 
 #endif

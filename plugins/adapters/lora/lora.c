@@ -179,7 +179,7 @@ static lathe_status emit_update(const lora *l, const lathe_graph_api *api, lathe
 {
     const int64_t r = lora_rank(l, site->module);
     const lathe_op_attrs scale = {.alpha = lora_scale(l, site->module)};
-    lathe_val a, b, h = x;
+    lathe_val a = LATHE_NONE, b = LATHE_NONE, h = x;
     LATHE_TRY(
         declare(l, api, g, site, "lora_A", LATHE_INIT_KAIMING_UNIFORM, r, site->in_features, &a));
     LATHE_TRY(declare(l, api, g, site, "lora_B", LATHE_INIT_ZERO, site->out_features, r, &b));

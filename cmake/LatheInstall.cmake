@@ -1,0 +1,35 @@
+# The installed tree, relocatable as it stands:
+#   bin/lathe  lib/liblathe.so*  lib/lathe/plugins/<kind>/*.so  include/lathe/*.h
+#   lib/cmake/lathe/  lib/pkgconfig/lathe.pc  share/lathe/plugin_template/  share/bash-completion/
+# and the target lathe_product: what a user runs, without tests.
+include(CMakePackageConfigHelpers)
+
+get_property(plugin_targets GLOBAL PROPERTY LATHE_PLUGINS)
+add_custom_target(lathe_product DEPENDS lathe ${plugin_targets})
+if(TARGET lathe_app)
+  add_dependencies(lathe_product lathe_app)
+  install(TARGETS lathe_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+add_library(lathe_headers INTERFACE)
+target_include_directories(lathe_headers INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+set_target_properties(lathe_headers PROPERTIES EXPORT_NAME headers)
+
+install(TARGETS lathe lathe_headers EXPORT latheTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY core/include/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lathe)
+install(EXPORT latheTargets NAMESPACE lathe:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/latheConfig.cmake.in ${CMAKE_BINARY_DIR}/latheConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/latheConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/latheConfig.cmake ${CMAKE_BINARY_DIR}/latheConfigVersion.cmake
+  cmake/LathePlugin.cmake cmake/LatheCuda.cmake DESTINATION ${package_dir})
+
+configure_file(cmake/lathe.pc.in ${CMAKE_BINARY_DIR}/lathe.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/lathe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(EXISTS ${CMAKE_SOURCE_DIR}/examples/plugin_template)
+  install(DIRECTORY examples/plugin_template DESTINATION ${CMAKE_INSTALL_DATADIR}/lathe)
+endif()
+install(FILES cmake/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME lathe)

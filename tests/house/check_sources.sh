@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# The house rules a compiler does not check: sizes of files and headers, what plugins and public
+# headers may include, names of files, folders at the top.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+failures=0
+fail() {
+    printf 'rule: %s\n' "$*" >&2
+    failures=$((failures + 1))
+}
+
+mapfile -t files < <(find core kernels plugins tests bench examples -type f \
+    \( -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) 2>/dev/null | sort)
+
+for file in "${files[@]}"; do
+    lines=$(wc -l <"$file")
+    if [ "$lines" -gt 800 ]; then
+        fail "$file has $lines lines, at most 800 are allowed"
+    fi
+    case "$file" in
+        core/include/lathe/*)
+            [ "$lines" -le 200 ] || fail "$file has $lines lines, a public header may have 200"
+            ;;
+    esac
+done
+
+# Headers of the C library and of the compiler that plugins may use. oneDNN and OpenMP are for devices.
+libc='assert|ctype|errno|fenv|float|inttypes|limits|math|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|strings|time|complex|tgmath|fcntl|unistd|immintrin|cpuid|x86intrin|regex|sys/[a-z]+'
+cuda='cuda_runtime|cuda_bf16|cuda_fp16|cublasLt|cuda|curand_kernel'
+while IFS= read -r line; do
+    [ -n "$line" ] || continue
+    file=${line%%:*}
+    include=$(sed -E 's/.*#[[:space:]]*include[[:space:]]*([<"][^>"]+[>"]).*/\1/' <<<"${line#*:}")
+    case "$file" in
+        */test_* | */bench_*) continue ;; # a plugin's test sees more
+    esac
+    if grep -qE "^\"lathe/[a-z0-9_]+\.h\"$|^<lathe/[a-z0-9_]+\.h>$|^<($libc)\.h>$" <<<"$include"; then
+        continue
+    fi
+    case "$include" in
+        '"'*) # a file of the plugin's own folder (or of its kind's device folder)
+            name=${include//\"/}
+            if [[ "$name" != *..* ]] && { [ -e "$(dirname "$file")/$name" ] || [[ "$file" == kernels/* && -n "$(find "$(cut -d/ -f1-2 <<<"$file")" -path "*/$name" -print -quit)" ]]; }; then
+                continue
+            fi
+            ;;
+    esac
+    case "$file" in
+        kernels/cpu/*) grep -qE '^<(dnnl|dnnl_[a-z]+|oneapi/dnnl/[a-z_]+|omp)\.h(pp)?>$' <<<"$include" && continue ;;
+        kernels/cuda/* | *.cu | *.cuh) grep -qE "^<($cuda|cudnn)\.h(pp)?>$" <<<"$include" && continue ;;
+    esac
+    fail "$file includes $include: plugins see \"lathe/*.h\" and the C library only"
+done < <(grep -nE '^[[:space:]]*#[[:space:]]*include' -r plugins kernels examples --include='*.c' --include='*.h' \
+    --include='*.cu' --include='*.cuh' --include='*.cpp' 2>/dev/null | sed -E 's/^([^:]+):[0-9]+:/\1:/' || true)
+
+# Public headers stand alone: C11 and C++17, in any order.
+if command -v "${CC:-gcc}" >/dev/null; then
+    for header in core/include/lathe/*.h; do
+        [[ "$header" == *_cuda.h ]] && continue
+        echo "#include \"lathe/$(basename "$header")\"" | "${CC:-gcc}" -std=c11 -Wall -Wextra -Wpedantic -Werror \
+            -fsyntax-only -Icore/include -xc - || fail "$header does not compile alone as C11"
+    done
+fi
+
+# Names of .c files are unique in the tree (a core file by itself; a plugin's sources by its folder).
+while IFS= read -r name; do
+    [ -z "$name" ] || fail "two files of core are called $name"
+done < <(find core -name '*.c' -printf '%f\n' | sort | uniq -d)
+
+allowed=' core kernels plugins tests bench examples docs cmake '
+for folder in */; do
+    folder=${folder%/}
+    case "$folder" in build | build-* | out) continue ;; esac
+    [[ "$allowed" == *" $folder "* ]] || git check-ignore -q "$folder" 2>/dev/null || fail "$folder/ at the top: not one of$allowed"
+done
+
+if [ "$failures" -gt 0 ]; then
+    printf '%d rules broken\n' "$failures" >&2
+    exit 1
+fi
+printf 'house rules: %d files pass\n' "${#files[@]}"

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# check.sh BUILD: installs a build, moves it elsewhere, and uses it from outside the source tree:
+# the command, pkg-config, find_package(lathe), and a plugin made by `lathe plugin new`.
+set -euo pipefail
+build=$(cd "$1" && pwd)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+unset LATHE_PLUGIN_PATH || true
+
+cmake --install "$build" --prefix "$dir/first" >"$dir/install.log"
+mv "$dir/first" "$dir/moved"
+root=$dir/moved
+cd "$dir"
+
+"$root/bin/lathe" --version
+"$root/bin/lathe" ls
+[ -f "$root/share/bash-completion/completions/lathe" ]
+
+# C programs against the library, by pkg-config.
+cat >version.c <<'C'
+#include <stdio.h>
+#include <lathe/plugin.h>
+const char *lathe_version(void);
+int main(void) { return puts(lathe_version()) < 0 || LATHE_ABI_MAJOR != 1; }
+C
+export PKG_CONFIG_PATH="$root/lib/pkgconfig"
+# shellcheck disable=SC2046
+cc version.c $(pkg-config --cflags --libs lathe) -Wl,-rpath,"$root/lib" -o version
+./version | grep -qxF "$(pkg-config --modversion lathe)"
+
+# A plugin of every kind that has a template.
+for template in "$root"/share/lathe/plugin_template/*/; do
+    kind=$(basename "$template")
+    "$root/bin/lathe" plugin new "$kind" "mine_$kind"
+    cmake -S "mine_$kind" -B "mine_$kind/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$root" \
+        -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/$kind.log"
+    cmake --build "mine_$kind/build" >>"$dir/$kind.log" || { cat "$dir/$kind.log"; exit 1; }
+    so=$(find "mine_$kind/build" -name "mine_$kind.so")
+    "$root/bin/lathe" plugin check "$so"
+    LATHE_PLUGIN_PATH="$(dirname "$(dirname "$so")")" "$root/bin/lathe" show "$kind/mine_$kind" >/dev/null
+done
+echo "package: installed, moved, and built against"
