@@ -1,0 +1,157 @@
+/* The run's configuration: loading and checking. Plugins' tables are in config_part.c. */
+#include "plug/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "plug/config_state.h"
+#include "plug/kind.h"
+#include "plug/schema.h"
+#include "plug/suggest.h"
+
+static void check_root(lathe_config *config, lathe_diags *diags)
+{
+    const char *words[32];
+    int32_t n = 0, n_core = 0;
+    const lathe_core_section *core = lathe_core_sections(&n_core);
+    for (int32_t i = 0; i < n_core; i++)
+        words[n++] = core[i].name;
+    for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++)
+        words[n++] = lathe_kind_name(kind);
+    for (int64_t i = 0; i < config->root->n_children; i++) {
+        const lathe_toml_node *node = config->root->children[i];
+        const lathe_place place = lathe_key_place(config->path, node);
+        int known = 0;
+        for (int32_t j = 0; j < n; j++)
+            known |= strcmp(words[j], node->key) == 0;
+        if (known && node->kind == LATHE_TOML_TABLE)
+            continue;
+        if (known)
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                            "'%s' is %s, expected a table [%s]", node->key,
+                            lathe_toml_kind_text(node->kind), node->key);
+        else if (node->kind == LATHE_TOML_TABLE)
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, lathe_suggest(node->key, words, n),
+                            "unknown section [%s]", node->key);
+        else
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, lathe_suggest(node->key, words, n),
+                            "key '%s' stands outside every section", node->key);
+    }
+}
+
+static const lathe_toml_node *table_of(const lathe_config *config, const char *name)
+{
+    const lathe_toml_node *table = lathe_toml_find(config->root, name);
+    return table != NULL && table->kind == LATHE_TOML_TABLE ? table : NULL;
+}
+
+static lathe_status check_core(lathe_config *config, const lathe_core_section *core,
+                               lathe_diags *diags)
+{
+    struct lathe__section *section = &config->sections[config->n_sections++];
+    lathe_value *values = NULL;
+    section->name = core->name;
+    section->table = table_of(config, core->name);
+    section->fields = core->fields;
+    section->n_fields = core->n_fields;
+    lathe_schema_scope scope = {core->name, NULL, {config->path, 0, 0}, 0};
+    if (section->table != NULL)
+        scope.place = lathe_key_place(config->path, section->table);
+    LATHE_TRY(lathe_schema_check(&scope, section->table, core->fields, core->n_fields,
+                                 &config->arena, diags, &values));
+    section->values = values;
+    return lathe__config_tables(config, section, diags);
+}
+
+/* Paths are relative to the run file: the current folder must not decide what code is loaded. */
+static lathe_status add_paths(lathe_config *config, lathe_registry *registry, lathe_diags *diags)
+{
+    const lathe_value *paths = lathe_config_get(config, "plugins", "paths");
+    char *file = config->path[0] != '\0' ? realpath(config->path, NULL) : NULL;
+    lathe_status status = LATHE_OK;
+    for (int64_t i = 0; status == LATHE_OK && i < paths->n; i++) {
+        const char *path = paths->strs[i];
+        if (path[0] != '/' && file != NULL)
+            path = lathe_arena_printf(&config->arena, "%.*s/%s", (int)(strrchr(file, '/') - file),
+                                      file, path);
+        if (path == NULL)
+            status = LATHE_E_NOMEM;
+        else if (path[0] != '/')
+            lathe_config_add(config, diags, LATHE_DIAG_ERROR, "plugins", "paths",
+                             "plugins.paths holds '%s', expected an absolute path", path);
+        else if (lathe_registry_add_path(registry, path) != LATHE_OK)
+            lathe_config_add(config, diags, LATHE_DIAG_ERROR, "plugins", "paths",
+                             "plugins.paths: %s", lathe_error_message());
+    }
+    free(file);
+    return status;
+}
+
+static void add_pins(const lathe_config *config, lathe_registry *registry, lathe_diags *diags)
+{
+    const lathe_toml_node *pins = lathe_toml_find(table_of(config, "plugins"), "pins");
+    for (int64_t i = 0; pins != NULL && i < pins->n_children; i++) {
+        const lathe_toml_node *pin = pins->children[i];
+        const lathe_place place = lathe_value_place(config->path, pin);
+        if (pin->key == NULL)
+            continue; /* an array: take_table has refused it, or it is empty */
+        if (pin->kind != LATHE_TOML_STRING)
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                            "plugins.pins.%s is %s, expected 64 hexadecimal digits", pin->key,
+                            lathe_toml_kind_text(pin->kind));
+        else if (lathe_registry_pin(registry, pin->key, pin->s) != LATHE_OK)
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "plugins.pins: %s",
+                            lathe_error_message());
+    }
+}
+
+static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_registry *registry,
+                              lathe_diags *diags)
+{
+    int32_t n_core = 0;
+    const lathe_core_section *core = lathe_core_sections(&n_core);
+    check_root(config, diags);
+    for (int32_t i = 0; i < n_core; i++)
+        LATHE_TRY(check_core(config, &core[i], diags));
+    LATHE_TRY(add_paths(config, registry, diags));
+    add_pins(config, registry, diags);
+    for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++)
+        LATHE_TRY(lathe__config_part(config, kind, (kinds >> kind) & 1, registry, diags));
+    return lathe_diags_status(diags);
+}
+
+lathe_status lathe_config_load(const char *path, const lathe_override *overrides,
+                               int64_t n_overrides, uint32_t kinds, lathe_registry *registry,
+                               lathe_diags *diags, lathe_config **out)
+{
+    *out = NULL;
+    lathe_config *config = calloc(1, sizeof *config);
+    if (config == NULL)
+        return lathe_error(LATHE_E_NOMEM, "out of memory: configuration");
+    config->path = lathe_arena_strdup(&config->arena, path != NULL ? path : "");
+    lathe_status status = config->path != NULL ? LATHE_OK : LATHE_E_NOMEM;
+    if (status == LATHE_OK)
+        status = path != NULL ? lathe_toml_load_file(path, &config->arena, &config->root)
+                              : lathe_toml_load("", "", 0, &config->arena, &config->root);
+    if (status == LATHE_OK)
+        status = lathe__config_override(config, overrides, n_overrides, diags);
+    if (status == LATHE_OK)
+        status = check_all(config, kinds, registry, diags);
+    if (status != LATHE_OK) {
+        lathe_config_destroy(config);
+        return status;
+    }
+    lathe_diags_sort(diags);
+    *out = config;
+    return LATHE_OK;
+}
+
+void lathe_config_destroy(lathe_config *config)
+{
+    if (config == NULL)
+        return;
+    lathe_arena_fini(&config->arena);
+    free(config);
+}

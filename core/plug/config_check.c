@@ -1,0 +1,73 @@
+/* What a configuration says beyond its schemas: files that must exist, keys that need each other. */
+#include <string.h>
+
+#include "base/fs.h"
+#include "plug/config_state.h"
+#include "plug/schema.h"
+
+/* Every dataset's path, at its own place in the file. */
+static void check_datasets(const lathe_config *config, const char *key, lathe_diags *diags)
+{
+    const lathe_toml_node *sets = lathe_toml_find(lathe_toml_find(config->root, "data"), key);
+    if (sets == NULL || (sets->kind != LATHE_TOML_ARRAY && sets->kind != LATHE_TOML_TABLE))
+        return;
+    const int64_t n = sets->kind == LATHE_TOML_ARRAY ? sets->n_children : 1;
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_toml_node *set = sets->kind == LATHE_TOML_ARRAY ? sets->children[i] : sets;
+        const lathe_toml_node *path = lathe_toml_find(set, "path");
+        if (path == NULL || path->s == NULL || lathe_path_exists(path->s))
+            continue;
+        const lathe_place place = lathe_value_place(config->path, path);
+        lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                        "data.%s: no such file or folder: %s", key, path->s);
+    }
+}
+
+void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
+{
+    const char *model = lathe_config_string(config, "model", "path");
+    const char *tokenizer = lathe_config_string(config, "tokenizer", "path");
+    const char *resume = lathe_config_string(config, "checkpoint", "resume");
+    if (model != NULL && !lathe_path_is_dir(model))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "model", "path",
+                         "model.path: no such folder: %s", model);
+    if (tokenizer != NULL && strcmp(tokenizer, "bytes") != 0 && !lathe_path_exists(tokenizer))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "tokenizer", "path",
+                         "tokenizer.path: no such file or folder: %s", tokenizer);
+    if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0 &&
+        !lathe_path_is_dir(resume))
+        lathe_config_add(
+            config, diags, LATHE_DIAG_ERROR, "checkpoint", "resume",
+            "checkpoint.resume is \"%s\", expected auto, never or a checkpoint's folder", resume);
+    check_datasets(config, "datasets", diags);
+    check_datasets(config, "validation", diags);
+}
+
+void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
+{
+    const char *datasets = lathe_config_string(config, "data", "datasets");
+    const int has_split = lathe_config_float(config, "data", "validation_split") > 0.0;
+    const int has_sets = lathe_config_is_set(config, "data", "validation");
+    if (datasets == NULL || strcmp(datasets, "[]") == 0)
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "datasets",
+                         "data.datasets is required to train: datasets = [{ path = \"...\" }]");
+    if (!lathe_config_is_set(config, "model", "path") &&
+        !lathe_config_is_set(config, "model", "model_type"))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "model", "path",
+                         "model.path or model.model_type is required");
+    if (lathe_config_is_set(config, "model", "path") &&
+        lathe_config_is_set(config, "model", "model_type"))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "model", "model_type",
+                         "model.path and model.model_type exclude each other");
+    if (lathe_config_is_set(config, "tokenizer", "path") &&
+        lathe_config_is_set(config, "tokenizer", "train"))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "tokenizer", "train",
+                         "tokenizer.path and tokenizer.train exclude each other");
+    if (has_split && has_sets)
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "validation_split",
+                         "data.validation_split and data.validation exclude each other");
+    if (lathe_config_int(config, "train", "eval_every") > 0 && !has_split && !has_sets)
+        lathe_config_add(config, diags, LATHE_DIAG_WARNING, "train", "eval_every",
+                         "train.eval_every has nothing to evaluate: data.validation_split and "
+                         "data.validation are unset");
+}

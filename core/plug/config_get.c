@@ -1,0 +1,131 @@
+/* Reading a configuration: values, places, JSON. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plug/config_state.h"
+#include "plug/kind.h"
+#include "plug/schema.h"
+
+const char *lathe_config_path(const lathe_config *config)
+{
+    return config->path;
+}
+
+const struct lathe__section *lathe__config_section(const lathe_config *config, const char *name)
+{
+    for (int32_t i = 0; i < config->n_sections; i++)
+        if (strcmp(config->sections[i].name, name) == 0)
+            return &config->sections[i];
+    return NULL;
+}
+
+const lathe_value *lathe_config_get(const lathe_config *config, const char *section,
+                                    const char *key)
+{
+    const struct lathe__section *found = lathe__config_section(config, section);
+    if (found == NULL)
+        return NULL;
+    const int32_t i = lathe_schema_index(found->fields, found->n_fields, key);
+    return i < 0 ? NULL : &found->values[i];
+}
+
+int64_t lathe_config_int(const lathe_config *config, const char *section, const char *key)
+{
+    const lathe_value *value = lathe_config_get(config, section, key);
+    return value != NULL && value->is_set ? value->i : 0;
+}
+
+double lathe_config_float(const lathe_config *config, const char *section, const char *key)
+{
+    const lathe_value *value = lathe_config_get(config, section, key);
+    return value != NULL && value->is_set ? value->f : 0.0;
+}
+
+const char *lathe_config_string(const lathe_config *config, const char *section, const char *key)
+{
+    const lathe_value *value = lathe_config_get(config, section, key);
+    return value != NULL && value->is_set ? value->s : NULL;
+}
+
+int lathe_config_is_set(const lathe_config *config, const char *section, const char *key)
+{
+    const lathe_value *value = lathe_config_get(config, section, key);
+    return value != NULL && value->is_set;
+}
+
+uint64_t lathe_config_seed(const lathe_config *config, const char *section)
+{
+    const int own = lathe_config_is_set(config, section, "seed");
+    return (uint64_t)lathe_config_int(config, own ? section : "train", "seed");
+}
+
+const lathe_part *lathe_config_part(const lathe_config *config, int32_t kind)
+{
+    return &config->parts[kind > 0 && kind < LATHE_N_KINDS ? kind : 0];
+}
+
+lathe_place lathe_config_where(const lathe_config *config, const char *section, const char *key)
+{
+    const lathe_toml_node *table = lathe_toml_find(config->root, section);
+    const lathe_toml_node *node = lathe_toml_find(table, key);
+    lathe_place place = {config->path, 0, 0};
+    if (node != NULL)
+        place = lathe_value_place(config->path, node);
+    else if (table != NULL)
+        place = lathe_key_place(config->path, table);
+    if (place.file[0] == '\0')
+        place.file = "command line";
+    return place;
+}
+
+void lathe_config_add(const lathe_config *config, lathe_diags *diags, int32_t severity,
+                      const char *section, const char *key, const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const lathe_place place = lathe_config_where(config, section, key);
+    lathe_diags_add(diags, severity, &place, NULL, "%s", text);
+}
+
+static void values_json(const struct lathe__section *section, int first, lathe_buffer *out)
+{
+    for (int32_t i = 0; section != NULL && i < section->n_fields; i++) {
+        if (!section->values[i].is_set)
+            continue;
+        lathe_buffer_puts(out, first ? "" : ", ");
+        first = 0;
+        lathe_buffer_json_string(out, section->fields[i].key);
+        lathe_buffer_puts(out, ": ");
+        lathe_value_json(&section->values[i], out);
+    }
+}
+
+void lathe_config_json(const lathe_config *config, lathe_buffer *out)
+{
+    int32_t n_core = 0;
+    const lathe_core_section *core = lathe_core_sections(&n_core);
+    lathe_buffer_puts(out, "{");
+    for (int32_t i = 0; i < n_core; i++) {
+        lathe_buffer_printf(out, "%s\n  \"%s\": {", i > 0 ? "," : "", core[i].name);
+        values_json(lathe__config_section(config, core[i].name), 1, out);
+        lathe_buffer_puts(out, "}");
+    }
+    for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++) {
+        const lathe_part *part = &config->parts[kind];
+        lathe_buffer_printf(out, ",\n  \"%s\": {\"name\": ", lathe_kind_name(kind));
+        lathe_buffer_json_string(out, part->is_none ? "none" : part->name);
+        if (part->component != NULL) {
+            lathe_buffer_puts(out, ", \"plugin\": ");
+            lathe_buffer_json_string(out, part->component->plugin->name);
+            lathe_buffer_puts(out, ", \"version\": ");
+            lathe_buffer_json_string(out, part->component->plugin->version);
+            values_json(lathe__config_section(config, lathe_kind_name(kind)), 0, out);
+        }
+        lathe_buffer_puts(out, "}");
+    }
+    lathe_buffer_puts(out, "\n}\n");
+}

@@ -1,0 +1,92 @@
+/* Overrides from the command line, put into the tree of the file. */
+#include <string.h>
+
+#include "base/error.h"
+#include "plug/config_state.h"
+
+/* The override as it was typed, for messages; inner values of a literal have the same place. */
+static void set_origin(lathe_toml_node *node, const char *origin)
+{
+    node->origin = origin;
+    for (int64_t i = 0; i < node->n_children; i++)
+        set_origin(node->children[i], origin);
+}
+
+static lathe_status parse_value(const char *text, const char *origin, lathe_arena *arena,
+                                lathe_toml_node **out)
+{
+    const lathe_status status = lathe_toml_literal(text, arena, out);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK) {
+        lathe_error_clear();
+        *out = lathe_arena_alloc(arena, (int64_t)sizeof **out);
+        if (*out == NULL)
+            return LATHE_E_NOMEM;
+        (*out)->kind = LATHE_TOML_STRING;
+    }
+    /* Kept as typed even when it looks like a number: a string field takes it so. */
+    if ((*out)->s == NULL && ((*out)->s = lathe_arena_strdup(arena, text)) == NULL)
+        return LATHE_E_NOMEM;
+    set_origin(*out, origin);
+    return LATHE_OK;
+}
+
+/* The table at table[key], made when missing. NULL with *status set: out of memory, or no table. */
+static lathe_toml_node *child_table(lathe_config *config, lathe_toml_node *table, const char *key,
+                                    const char *origin, lathe_status *status)
+{
+    lathe_toml_node *child = lathe_toml_find(table, key);
+    if (child != NULL) {
+        *status = child->kind == LATHE_TOML_TABLE ? LATHE_OK : LATHE_E_CONFIG;
+        return child->kind == LATHE_TOML_TABLE ? child : NULL;
+    }
+    child = lathe_arena_alloc(&config->arena, (int64_t)sizeof *child);
+    *status = LATHE_E_NOMEM;
+    if (child == NULL)
+        return NULL;
+    child->kind = LATHE_TOML_TABLE;
+    child->key = key;
+    child->origin = origin;
+    *status = lathe_toml_set(table, child, &config->arena);
+    return *status == LATHE_OK ? child : NULL;
+}
+
+static lathe_status apply(lathe_config *config, const lathe_override *override, lathe_diags *diags)
+{
+    lathe_arena *arena = &config->arena;
+    const char *origin = lathe_arena_printf(arena, "--%s", override->key);
+    lathe_toml_node *table = config->root, *node = NULL;
+    if (origin == NULL)
+        return LATHE_E_NOMEM;
+    const lathe_place place = {origin, 0, 0};
+    const char *at = override->key;
+    for (const char *dot = strchr(at, '.'); dot != NULL; dot = strchr(at, '.')) {
+        lathe_status status = LATHE_OK;
+        const char *key = lathe_arena_strndup(arena, at, dot - at);
+        if (key == NULL)
+            return LATHE_E_NOMEM;
+        table = child_table(config, table, key, origin, &status);
+        if (status == LATHE_E_CONFIG)
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "'%s' is not a table", key);
+        if (table == NULL)
+            return status == LATHE_E_CONFIG ? LATHE_OK : status;
+        at = dot + 1;
+    }
+    if (table == config->root || *at == '\0') {
+        lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                        "expected --section.key value, such as --optimizer.lr 2e-5");
+        return LATHE_OK;
+    }
+    LATHE_TRY(parse_value(override->value, origin, arena, &node));
+    node->key = lathe_arena_strdup(arena, at);
+    return node->key == NULL ? LATHE_E_NOMEM : lathe_toml_set(table, node, arena);
+}
+
+lathe_status lathe__config_override(lathe_config *config, const lathe_override *overrides,
+                                    int64_t n, lathe_diags *diags)
+{
+    for (int64_t i = 0; i < n; i++)
+        LATHE_TRY(apply(config, &overrides[i], diags));
+    return LATHE_OK;
+}

@@ -1,0 +1,133 @@
+/* Plugins' tables: which plugin a kind's table names, and its values. */
+#include <string.h>
+
+#include "base/error.h"
+#include "plug/config_state.h"
+#include "plug/kind.h"
+#include "plug/schema.h"
+
+static lathe_schema_scope scope_of(const lathe_config *config, int32_t kind,
+                                   const lathe_toml_node *table, int32_t ignore_unknown)
+{
+    lathe_schema_scope scope = {
+        lathe_kind_name(kind), "name", {config->path, 0, 0}, ignore_unknown};
+    if (table != NULL)
+        scope.place = lathe_key_place(config->path, table);
+    return scope;
+}
+
+/* The table against one plugin's schema; the section then answers lathe_config_get. */
+static lathe_status bind(lathe_config *config, int32_t kind, const lathe_component *component,
+                         int32_t ignore_unknown, lathe_diags *diags)
+{
+    const lathe_plugin *plugin = component->plugin;
+    lathe_part *part = &config->parts[kind];
+    lathe_value *values = NULL;
+    const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(kind));
+    const lathe_schema_scope scope = scope_of(config, kind, table, ignore_unknown);
+    LATHE_TRY(lathe_schema_check(&scope, table, plugin->fields, plugin->n_fields, &config->arena,
+                                 diags, &values));
+    struct lathe__section *section = NULL;
+    for (int32_t i = 0; i < config->n_sections; i++)
+        if (config->sections[i].kind == kind)
+            section = &config->sections[i];
+    if (section == NULL)
+        section = &config->sections[config->n_sections++];
+    *section = (struct lathe__section){.name = lathe_kind_name(kind),
+                                       .table = table,
+                                       .fields = plugin->fields,
+                                       .n_fields = plugin->n_fields,
+                                       .kind = kind,
+                                       .values = values};
+    part->component = component;
+    part->values = values;
+    return LATHE_OK;
+}
+
+/* A family or "auto": every key must be known to one of the candidates, whoever wins later. */
+static lathe_status check_union(lathe_config *config, int32_t kind, const lathe_toml_node *table,
+                                const lathe_component **candidates, int64_t n, lathe_diags *diags)
+{
+    const lathe_schema_scope scope = scope_of(config, kind, table, 0);
+    for (int64_t i = 0; i < table->n_children; i++) {
+        const lathe_toml_node *node = table->children[i];
+        int64_t j = 0;
+        if (strcmp(node->key, "name") == 0)
+            continue;
+        while (j < n && lathe_schema_index(candidates[j]->plugin->fields,
+                                           candidates[j]->plugin->n_fields, node->key) < 0)
+            j++;
+        if (j == n)
+            lathe_schema_unknown(&scope, node, candidates[0]->plugin->fields,
+                                 candidates[0]->plugin->n_fields, diags);
+    }
+    return LATHE_OK;
+}
+
+/* attention, device. "auto" without other keys opens nothing: the run selects when it knows more. */
+static lathe_status resolve_scored(lathe_config *config, int32_t kind, const lathe_toml_node *table,
+                                   lathe_registry *registry, lathe_diags *diags)
+{
+    const lathe_part *part = &config->parts[kind];
+    const lathe_component **candidates = NULL;
+    int64_t n = 0, n_keys = table != NULL ? table->n_children : 0;
+    if (lathe_toml_find(table, "name") != NULL)
+        n_keys--;
+    if (strcmp(part->name, "auto") == 0 && n_keys == 0)
+        return LATHE_OK;
+    LATHE_TRY(
+        lathe_registry_candidates(registry, kind, part->name, &config->arena, &candidates, &n));
+    if (n == 1 && strcmp(candidates[0]->plugin->name, part->name) == 0)
+        return bind(config, kind, candidates[0], 0, diags);
+    return table != NULL ? check_union(config, kind, table, candidates, n, diags) : LATHE_OK;
+}
+
+static lathe_status resolve(lathe_config *config, int32_t kind, const lathe_toml_node *table,
+                            lathe_registry *registry, lathe_diags *diags)
+{
+    const lathe_component *component = NULL;
+    if (lathe_kind_is_scored(kind))
+        return resolve_scored(config, kind, table, registry, diags);
+    LATHE_TRY(lathe_registry_find(registry, kind, config->parts[kind].name, &component));
+    return bind(config, kind, component, 0, diags);
+}
+
+lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
+                                lathe_registry *registry, lathe_diags *diags)
+{
+    lathe_part *part = &config->parts[kind];
+    const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(kind));
+    if (table != NULL && table->kind != LATHE_TOML_TABLE)
+        table = NULL; /* an error already */
+    const lathe_toml_node *name = lathe_toml_find(table, "name");
+    part->kind = kind;
+    part->name = lathe_kind_default(kind);
+    if (name != NULL && name->kind != LATHE_TOML_STRING) {
+        const lathe_place place = lathe_value_place(config->path, name);
+        lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "%s.name is %s, expected a string",
+                        lathe_kind_name(kind), lathe_toml_kind_text(name->kind));
+        return LATHE_OK;
+    }
+    if (name != NULL)
+        part->name = name->s;
+    part->is_none = (table == NULL && !wanted) ||
+                    (lathe_kind_is_optional(kind) && strcmp(part->name, "none") == 0);
+    if (part->is_none)
+        return LATHE_OK;
+    const lathe_status status = resolve(config, kind, table, registry, diags);
+    if (status != LATHE_OK && status != LATHE_E_NOMEM) {
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, lathe_kind_name(kind), "name", "%s",
+                         lathe_error_message());
+        return LATHE_OK;
+    }
+    return status;
+}
+
+lathe_status lathe_config_bind(lathe_config *config, int32_t kind, const lathe_component *component,
+                               lathe_diags *diags, const lathe_value **out_values)
+{
+    if (config->parts[kind].component != component)
+        LATHE_TRY(bind(config, kind, component, 1, diags));
+    *out_values = config->parts[kind].values;
+    return lathe_diags_status(diags);
+}

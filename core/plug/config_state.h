@@ -1,0 +1,45 @@
+/* The configuration's own state, shared by config*.c only. */
+#ifndef LATHE_PLUG_CONFIG_STATE_H
+#define LATHE_PLUG_CONFIG_STATE_H
+
+#include "base/toml.h"
+#include "plug/config.h"
+#include "plug/core_schema.h"
+
+enum { LATHE__MAX_SECTIONS = 16 };
+
+/** One table of the file with its values. */
+struct lathe__section {
+    const char *name;
+    const lathe_toml_node *table; /* NULL: not in the file */
+    const lathe_field *fields;
+    int32_t n_fields;
+    int32_t kind; /* 0: the core's */
+    const lathe_value *values;
+};
+
+struct lathe_config {
+    lathe_arena arena;
+    const char *path;
+    lathe_toml_node *root;
+    struct lathe__section sections[LATHE__MAX_SECTIONS];
+    int32_t n_sections;
+    lathe_part parts[LATHE_N_KINDS];
+};
+
+/** Puts the overrides into the tree. */
+lathe_status lathe__config_override(lathe_config *config, const lathe_override *overrides,
+                                    int64_t n, lathe_diags *diags);
+
+/** Checks the tables inside a core section (datasets, ...) and replaces their JSON texts by ones
+ *  with defaults filled in. */
+lathe_status lathe__config_tables(lathe_config *config, const struct lathe__section *section,
+                                  lathe_diags *diags);
+
+/** Resolves a kind's table: plugin, schema, values. */
+lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
+                                lathe_registry *registry, lathe_diags *diags);
+
+const struct lathe__section *lathe__config_section(const lathe_config *config, const char *name);
+
+#endif

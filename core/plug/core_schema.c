@@ -1,0 +1,171 @@
+/* The fields of the core's own tables. One line per key: `lathe show` and the documentation print
+ * these. */
+#include "plug/core_schema.h"
+
+#include <string.h>
+
+#define STRING(key, def, choices, doc) LATHE_FIELD_STRING(key, def, choices, doc)
+#define BOOL(key, def, doc) LATHE_FIELD_BOOL(key, def, doc)
+#define INT(key, def, lo, hi, unit, doc) LATHE_FIELD_INT(key, def, lo, hi, unit, doc)
+#define FLOAT(key, def, lo, hi, unit, doc) LATHE_FIELD_FLOAT(key, def, lo, hi, unit, doc)
+#define TABLE(key, doc)                                                                            \
+    {                                                                                              \
+        key, LATHE_T_TABLE, 0, NULL, LATHE_NO_RANGE, NULL, NULL, doc                               \
+    }
+#define ANY 1e18 /* no upper bound worth showing */
+
+/* clang-format off */
+static const lathe_field model_fields[] = {
+    STRING("path", NULL, NULL, "Hugging Face folder (config.json, *.safetensors) to start from"),
+    STRING("model_type", NULL, "llama|qwen3|gpt2", "family of a model made from the keys below, without path"),
+    INT("seed", NULL, 0, ANY, NULL, "seed of the initial weights; unset: train.seed"),
+    INT("vocab_size", NULL, 1, 1e7, "tokens", "size of the vocabulary; unset: the tokenizer's"),
+    INT("hidden_size", NULL, 1, 1e6, "channels", "width of the residual stream"),
+    INT("intermediate_size", NULL, 1, 1e7, "channels", "width inside the MLP"),
+    INT("num_hidden_layers", NULL, 1, 10000, "layers", "number of layers"),
+    INT("num_attention_heads", NULL, 1, 10000, "heads", "query heads"),
+    INT("num_key_value_heads", NULL, 1, 10000, "heads", "key and value heads; unset: as many as query heads"),
+    INT("head_dim", NULL, 1, 10000, "channels", "size of a head; unset: hidden_size / num_attention_heads"),
+    INT("max_position_embeddings", NULL, 1, ANY, "tokens", "longest sequence"),
+    {"rope_theta", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, ANY, NULL, "1", "base of the rotary frequencies"},
+    TABLE("rope_scaling", "as in config.json: rope_type, factor, ..."),
+    {"rms_norm_eps", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1.0, NULL, "1", "added to the mean square in RMSNorm"},
+    BOOL("tie_word_embeddings", NULL, "the output head shares the token embedding"),
+    STRING("hidden_act", NULL, "silu|gelu|gelu_new|gelu_pytorch_tanh|relu", "activation of the MLP"),
+    FLOAT("initializer_range", NULL, 0.0, 10.0, "1", "standard deviation of the initial weights"),
+    BOOL("attention_bias", NULL, "biases in the attention projections"),
+    INT("n_embd", NULL, 1, 1e6, "channels", "GPT-2: width of the residual stream"),
+    INT("n_layer", NULL, 1, 10000, "layers", "GPT-2: number of layers"),
+    INT("n_head", NULL, 1, 10000, "heads", "GPT-2: heads"),
+    INT("n_positions", NULL, 1, ANY, "tokens", "GPT-2: longest sequence"),
+    INT("n_inner", NULL, 1, 1e7, "channels", "GPT-2: width inside the MLP; unset: 4 n_embd"),
+    {"layer_norm_epsilon", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1.0, NULL, "1", "GPT-2: added to the variance in LayerNorm"},
+    STRING("activation_function", NULL, "gelu_new|gelu|gelu_pytorch_tanh|relu|silu", "GPT-2: activation of the MLP"),
+};
+
+static const lathe_field data_fields[] = {
+    TABLE("datasets", "array of { path, type, columns }"),
+    TABLE("validation", "as datasets, for evaluation; instead of validation_split"),
+    {"validation_split", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.0", 0.0, 1.0, NULL, "1", "share of the rows kept for evaluation"},
+    INT("seq_len", "1024", 1, 1e8, "tokens", "tokens of a row"),
+    BOOL("shuffle", "true", "a new order each epoch, from the seed alone"),
+    INT("seed", NULL, 0, ANY, NULL, "seed of the order and of the split; unset: train.seed"),
+    STRING("cache_dir", "\".lathe/cache\"", NULL, "folder of the tokenised shards"),
+    INT("prefetch", "2", 0, 1024, "batches", "batches prepared ahead; 0: none"),
+};
+
+static const lathe_field dataset_fields[] = {
+    {"path", LATHE_T_STRING, LATHE_FIELD_REQUIRED, NULL, LATHE_NO_RANGE, NULL, NULL, "file or folder"},
+    STRING("type", NULL, "text|jsonl", "text: whole files; jsonl: one record a line; unset: by the file's name"),
+    TABLE("columns", "names in the file of text, prompt, chosen, rejected"),
+};
+
+static const lathe_field dataset_column_fields[] = {
+    STRING("text", NULL, NULL, "column of the text"),
+    STRING("prompt", NULL, NULL, "column of the prompt"),
+    STRING("chosen", NULL, NULL, "column of the preferred completion"),
+    STRING("rejected", NULL, NULL, "column of the other completion"),
+};
+
+static const lathe_field tokenizer_fields[] = {
+    STRING("path", NULL, NULL, "folder or tokenizer.json; \"bytes\": raw bytes; unset: model.path"),
+    TABLE("train", "trains a byte-level BPE on data.datasets: { vocab_size, ... }"),
+};
+
+static const lathe_field tokenizer_train_fields[] = {
+    {"vocab_size", LATHE_T_INT, LATHE_FIELD_REQUIRED, NULL, 257, 1e7, NULL, "tokens", "special tokens and the 256 bytes included"},
+    INT("min_frequency", "2", 1, ANY, NULL, "pairs rarer than this are not merged"),
+    STRING("pattern", NULL, NULL, "regular expression that splits the text; unset: GPT-2's"),
+    {"special_tokens", LATHE_T_STRING_LIST, 0, "[\"<|endoftext|>\"]", LATHE_NO_RANGE, NULL, NULL, "ids 0, 1, ...; the first ends a document"},
+};
+
+static const lathe_field train_fields[] = {
+    STRING("precision", "\"bf16\"", "bf16|fp32", "type of the computation; weights and sums are fp32"),
+    INT("micro_batch_size", "1", 1, 1e6, "rows", "rows computed at once"),
+    INT("gradient_accumulation_steps", "1", 1, 1e6, "micro-batches", "micro-batches of one step"),
+    INT("max_steps", NULL, 1, ANY, "steps", "length of the run; unset: from epochs"),
+    INT("epochs", "1", 1, 1e9, "epochs", "passes over the data, when max_steps is unset"),
+    INT("stop_after", NULL, 1, ANY, "steps", "pauses here; the schedule still spans the whole run"),
+    FLOAT("max_grad_norm", "1.0", 0.0, ANY, "1", "clips the gradient to this norm; 0: no clipping"),
+    INT("seed", "42", 0, ANY, NULL, "seed of everything without a seed of its own"),
+    BOOL("deterministic", "true", "same bits each time; refuses kernels that cannot"),
+    INT("threads", "0", 0, 4096, "threads", "CPU threads; 0: one per CPU"),
+    STRING("recompute", "\"none\"", "none|layer|attention|mlp", "activations computed again in the backward pass, to save memory"),
+    INT("log_every", "1", 1, ANY, "steps", "a line of metrics every so many steps"),
+    INT("eval_every", "0", 0, ANY, "steps", "evaluation every so many steps; 0: at the end only"),
+    INT("eval_batches", "0", 0, ANY, "micro-batches", "length of an evaluation; 0: the whole split"),
+    INT("head_chunk_rows", "0", 0, ANY, "tokens", "tokens whose logits exist at once; 0: chosen by the planner"),
+};
+
+static const lathe_field checkpoint_fields[] = {
+    STRING("dir", "\"out\"", NULL, "folder of checkpoints, metrics and logs"),
+    INT("every", "0", 0, ANY, "steps", "a checkpoint every so many steps; 0: at the end only"),
+    STRING("resume", "\"auto\"", NULL, "auto: from the latest in dir, if any; never; or a checkpoint's folder"),
+    INT("keep_last", "0", 0, 1e6, "checkpoints", "older ones are removed; 0: all are kept"),
+};
+
+static const lathe_field generate_fields[] = {
+    STRING("prompt", NULL, NULL, "text to continue"),
+    INT("max_new_tokens", "128", 1, 1e8, "tokens", "most tokens to make"),
+    FLOAT("temperature", "1.0", 0.0, 100.0, "1", "0: the likeliest token each time"),
+    INT("top_k", "0", 0, 1e7, "tokens", "only the k likeliest tokens; 0: all"),
+    {"top_p", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "1.0", 0.0, 1.0, NULL, "1", "only the likeliest tokens that add up to this"},
+    INT("seed", NULL, 0, ANY, NULL, "seed of the sampling; unset: train.seed"),
+};
+
+static const lathe_field log_fields[] = {
+    STRING("level", "\"info\"", "debug|info|warn|error", "least level that is shown"),
+    STRING("progress", "\"auto\"", "auto|plain|off", "auto: a progress line on a terminal, else plain lines"),
+};
+
+static const lathe_field plugins_fields[] = {
+    {"paths", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "folders of <kind>/<name>.so, searched first; relative to this file"},
+    TABLE("pins", "SHA-256 of plugins: { \"optimizer/adamw\" = \"<64 hex digits>\" }"),
+};
+/* clang-format on */
+
+#define SECTION(name, key, list, doc)                                                              \
+    {                                                                                              \
+        name, key, list, (int32_t)(sizeof(list) / sizeof((list)[0])), doc                          \
+    }
+
+static const lathe_core_section sections[] = {
+    SECTION("model", NULL, model_fields, "the model: a folder, or the shape of a new one"),
+    SECTION("data", NULL, data_fields, "what is trained on"),
+    SECTION("tokenizer", NULL, tokenizer_fields, "text to tokens"),
+    SECTION("train", NULL, train_fields, "the run"),
+    SECTION("checkpoint", NULL, checkpoint_fields, "what is written, and resuming"),
+    SECTION("generate", NULL, generate_fields, "sampling from the model"),
+    SECTION("log", NULL, log_fields, "what is shown"),
+    SECTION("plugins", NULL, plugins_fields, "where plugins come from"),
+};
+
+static const lathe_core_section tables[] = {
+    SECTION("data", "datasets", dataset_fields, "one dataset"),
+    SECTION("data", "validation", dataset_fields, "one dataset"),
+    SECTION("datasets", "columns", dataset_column_fields, "names of columns"),
+    SECTION("validation", "columns", dataset_column_fields, "names of columns"),
+    SECTION("tokenizer", "train", tokenizer_train_fields, "training a tokenizer"),
+};
+
+const lathe_core_section *lathe_core_sections(int32_t *out_n)
+{
+    *out_n = (int32_t)(sizeof sections / sizeof sections[0]);
+    return sections;
+}
+
+const lathe_core_section *lathe_core_section_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
+        if (strcmp(sections[i].name, name) == 0)
+            return &sections[i];
+    return NULL;
+}
+
+const lathe_core_section *lathe_core_table_find(const char *section, const char *key)
+{
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        if (strcmp(tables[i].name, section) == 0 && strcmp(tables[i].key, key) == 0)
+            return &tables[i];
+    return NULL;
+}

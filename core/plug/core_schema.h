@@ -1,0 +1,25 @@
+/* The fields of the core's own tables: model, data, tokenizer, train, checkpoint, generate, log,
+ * plugins. */
+#ifndef LATHE_PLUG_CORE_SCHEMA_H
+#define LATHE_PLUG_CORE_SCHEMA_H
+
+#include "lathe/schema.h"
+
+typedef struct lathe_core_section {
+    const char *name;
+    const char *key; /* of a table inside another section (name): "datasets"; NULL for a section */
+    const lathe_field *fields;
+    int32_t n_fields;
+    const char *doc;
+} lathe_core_section;
+
+/** The sections, in the order they are documented. */
+const lathe_core_section *lathe_core_sections(int32_t *out_n);
+
+/** A section by name; NULL. */
+const lathe_core_section *lathe_core_section_find(const char *name);
+
+/** The schema of the table, or of each table of the array, at section.key; NULL: anything goes. */
+const lathe_core_section *lathe_core_table_find(const char *section, const char *key);
+
+#endif
