@@ -24,7 +24,7 @@ typedef struct lathe_loader_config {
     int32_t no_shuffle;         /* 1: rows in the order of the data */
     int32_t split;              /* LATHE_SPLIT_* */
     double validation_fraction; /* of rows (pairs), in [0, 1); at least one when > 0. Which ones
-                                   depends on the seed alone. */
+                                   depends on the seed alone; with no_shuffle the last ones. */
     int64_t n_epochs;           /* 0: endless */
     int32_t n_prefetch;         /* batches prepared ahead by a thread; 0: none, no thread */
     int32_t reserved;           /* 0 */
@@ -38,7 +38,7 @@ typedef struct lathe_loader_config {
  *  row after it. What the last row has left over is filled with eos, target -1, as a document.
  *
  *  Pairs: row p is prompt+chosen+eos, row P+p prompt+rejected+eos, cut after T tokens, then filled
- *  with eos on the right. targets[i] = tokens[i+1] where that is of the completion (its eos
+ *  with eos on the right. Records whose prompt alone fills T are left out. targets[i] = tokens[i+1] where that is of the completion (its eos
  *  included), else -1. The filling is a document of its own. */
 typedef struct lathe_batch {
     int32_t n_rows, row_tokens;
@@ -76,7 +76,7 @@ void lathe_loader_cursor(const lathe_loader *loader, lathe_cursor *out);
 /** Continues from the cursor. LATHE_E_STATE when it is of other data, row size, seed or split. */
 lathe_status lathe_loader_seek(lathe_loader *loader, const lathe_cursor *cursor);
 
-/** Rows (pairs) of the split in an epoch, and tokens they hold (packed: filling not counted). */
+/** Rows (pairs) of the split in an epoch. */
 int64_t lathe_loader_rows(const lathe_loader *loader);
 /** Micro-batches that each rank takes to see n_epochs epochs, the last one filled up. */
 int64_t lathe_loader_batches(const lathe_loader *loader, int64_t n_epochs);

@@ -1,0 +1,96 @@
+/* data.datasets: the list of datasets in a configuration. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "data/shards.h"
+
+static const char *const column_names[LATHE_N_COLUMNS] = {"text", "prompt", "chosen", "rejected"};
+
+static lathe_status copy_text(const json_t *value, const char *where, const char *key,
+                              lathe_arena *arena, const char **out)
+{
+    if (!json_is_string(value) || !json_string_length(value))
+        return lathe_error(LATHE_E_CONFIG, "%s.%s: expected a string", where, key);
+    *out = lathe_arena_strdup(arena, json_string_value(value));
+    return *out ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+static lathe_status read_columns(json_t *object, const char *where, lathe_arena *arena,
+                                 lathe_dataset *out)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(object))
+        return lathe_error(LATHE_E_CONFIG, "%s.columns: expected a table", where);
+    json_object_foreach(object, key, value)
+    {
+        int32_t k = 0;
+        while (k < LATHE_N_COLUMNS && strcmp(key, column_names[k]))
+            k++;
+        if (k == LATHE_N_COLUMNS)
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s.columns.%s: no such column; there are text, prompt, chosen, "
+                               "rejected",
+                               where, key);
+        LATHE_TRY(copy_text(value, where, key, arena, &out->columns[k]));
+    }
+    return LATHE_OK;
+}
+
+static lathe_status read_dataset(json_t *entry, const char *where, lathe_arena *arena,
+                                 lathe_dataset *out)
+{
+    const char *key;
+    json_t *value;
+    int has_type = 0;
+    if (!json_is_object(entry))
+        return lathe_error(LATHE_E_CONFIG, "%s: expected a table", where);
+    json_object_foreach(entry, key, value)
+    {
+        if (!strcmp(key, "path")) {
+            LATHE_TRY(copy_text(value, where, key, arena, &out->path));
+        } else if (!strcmp(key, "columns")) {
+            LATHE_TRY(read_columns(value, where, arena, out));
+        } else if (!strcmp(key, "type")) {
+            const char *type = json_is_string(value) ? json_string_value(value) : "";
+            has_type = !strcmp(type, "text") || !strcmp(type, "jsonl");
+            if (!has_type)
+                return lathe_error(LATHE_E_CONFIG, "%s.type is \"%s\"; there are text, jsonl",
+                                   where, type);
+            out->type = strcmp(type, "text") ? LATHE_DATASET_JSONL : LATHE_DATASET_TEXT;
+        } else {
+            return lathe_error(LATHE_E_CONFIG, "%s.%s: no such key; there are path, type, columns",
+                               where, key);
+        }
+    }
+    if (!out->path)
+        return lathe_error(LATHE_E_CONFIG, "%s.path is missing", where);
+    if (!has_type) {
+        const char *dot = strrchr(out->path, '.');
+        out->type = dot && !strcmp(dot, ".jsonl") ? LATHE_DATASET_JSONL : LATHE_DATASET_TEXT;
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_datasets_parse(const char *where, const char *json, lathe_arena *arena,
+                                  lathe_dataset **out, int64_t *out_n)
+{
+    json_t *list;
+    LATHE_TRY(lathe_json_load(where, json, (int64_t)strlen(json), &list));
+    const size_t n = json_is_array(list) ? json_array_size(list) : 0;
+    lathe_status status = LATHE_OK;
+    *out = NULL;
+    if (!n)
+        status = lathe_error(LATHE_E_CONFIG, "%s: expected a list of tables", where);
+    else if (!(*out = lathe_arena_alloc(arena, (int64_t)(n * sizeof **out))))
+        status = LATHE_E_NOMEM;
+    for (size_t i = 0; i < n && status == LATHE_OK; i++) {
+        const char *place = lathe_arena_printf(arena, "%s[%zu]", where, i);
+        status =
+            place ? read_dataset(json_array_get(list, i), place, arena, &(*out)[i]) : LATHE_E_NOMEM;
+    }
+    *out_n = (int64_t)n;
+    json_decref(list);
+    return status;
+}

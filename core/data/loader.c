@@ -1,0 +1,374 @@
+/* The loader: places in the endless order of epochs, made into batches, ahead of time if wanted. */
+#include "data/loader.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "data/loader_rows.h"
+#include "data/shuffle.h"
+
+enum { STREAM_EPOCH = 0x65706f63, STREAM_SPLIT = 0x73706c74, MAX_PREFETCH = 64 };
+
+/* A prepared batch, or the error that preparing it met. */
+typedef struct slot {
+    lathe_batch batch;
+    int32_t *memory; /* tokens, targets, positions, doc_start */
+    int64_t after;   /* place of the next batch */
+    lathe_status status;
+    char message[384];
+} slot;
+
+struct lathe_loader {
+    lathe_loader_config config;
+    int64_t n_all; /* rows (pairs) of the data */
+    int64_t n_validation;
+    int64_t n_split;   /* of the split: an epoch */
+    int64_t *kept;     /* pairs that fit, when some do not */
+    int64_t per_batch; /* rows (pairs) of one batch */
+    int64_t limit;     /* places in all epochs, -1: endless */
+    int64_t identity;
+    int64_t consumed; /* place behind the batches given out */
+    int64_t produced; /* place behind the batches prepared */
+    slot *slots;
+    int32_t n_slots;
+    int32_t head, count; /* ring: oldest slot, prepared slots; the lock guards both and stop */
+    int32_t borrowed;    /* the head is with the caller */
+    int32_t stop, threaded;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+};
+
+/* The row (pair) of the data at a place. */
+static int64_t row_at(const lathe_loader *l, int64_t place)
+{
+    const lathe_loader_config *c = &l->config;
+    const int64_t epoch = place / l->n_split, i = place % l->n_split;
+    const int64_t first_train = c->no_shuffle ? 0 : l->n_validation;
+    const int64_t first = c->split == LATHE_SPLIT_TRAIN ? first_train
+                          : c->no_shuffle               ? l->n_all - l->n_validation
+                                                        : 0;
+    if (c->no_shuffle)
+        return first + i;
+    const int64_t j = lathe_shuffle(l->n_split, c->seed, (uint64_t)epoch, STREAM_EPOCH, i);
+    return l->n_validation ? lathe_shuffle(l->n_all, c->seed, 0, STREAM_SPLIT, first + j)
+                           : first + j;
+}
+
+static lathe_row row_of(const slot *s, int64_t r)
+{
+    const int64_t T = s->batch.row_tokens, plane = s->batch.n_rows * T;
+    int32_t *base = s->memory + r * T;
+    return (lathe_row){base, base + plane, base + 2 * plane, base + 3 * plane, T};
+}
+
+static lathe_status fill_slot(const lathe_loader *l, int64_t place, slot *s)
+{
+    const int pairs = lathe_shards_rows(l->config.shards) == LATHE_ROWS_PAIRS;
+    const int32_t eos = lathe_shards_eos(l->config.shards);
+    lathe_batch *b = &s->batch;
+    b->n_target = b->n_pairs = b->n_filled = 0;
+    b->ended = l->limit >= 0 && place >= l->limit;
+    s->after = place + l->per_batch * l->config.n_ranks;
+    if (l->limit >= 0 && s->after > l->limit)
+        s->after = b->ended ? place : l->limit;
+    for (int64_t i = 0; i < l->per_batch; i++) {
+        const int64_t at = place + l->config.rank * l->per_batch + i;
+        const lathe_row row = row_of(s, i), second = row_of(s, pairs ? l->per_batch + i : i);
+        if (l->limit >= 0 && at >= l->limit) {
+            lathe__row_fill(&row, 0, eos);
+            if (pairs)
+                lathe__row_fill(&second, 0, eos);
+            b->n_filled++;
+            continue;
+        }
+        int64_t k = row_at(l, at);
+        if (!pairs) {
+            LATHE_TRY(lathe__row_pack(l->config.shards, k, &row, &b->n_target));
+            continue;
+        }
+        k = l->kept ? l->kept[k] : k;
+        LATHE_TRY(lathe__row_pair(l->config.shards, k, 1, &row, &b->n_target));
+        LATHE_TRY(lathe__row_pair(l->config.shards, k, 2, &second, &b->n_target));
+        b->n_pairs++;
+    }
+    return LATHE_OK;
+}
+
+static void produce(const lathe_loader *l, int64_t place, slot *s)
+{
+    s->status = fill_slot(l, place, s);
+    if (s->status != LATHE_OK) {
+        snprintf(s->message, sizeof s->message, "%s", lathe_error_message());
+        s->after = place;
+    }
+}
+
+/* ---- prefetching ---- */
+
+static void *prefetch(void *arg)
+{
+    lathe_loader *l = arg;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        if (l->count == l->n_slots) {
+            pthread_cond_wait(&l->changed, &l->lock);
+            continue;
+        }
+        slot *s = &l->slots[(l->head + l->count) % l->n_slots];
+        const int64_t place = l->produced;
+        pthread_mutex_unlock(&l->lock);
+        produce(l, place, s);
+        pthread_mutex_lock(&l->lock);
+        l->produced = s->after;
+        l->count++;
+        pthread_cond_broadcast(&l->changed);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static lathe_status start(lathe_loader *l)
+{
+    l->head = l->count = l->borrowed = l->stop = 0;
+    l->produced = l->consumed;
+    if (l->config.n_prefetch == 0)
+        return LATHE_OK;
+    if (pthread_create(&l->thread, NULL, prefetch, l) != 0)
+        return lathe_error(LATHE_E_NOMEM, "cannot start the prefetch thread");
+    l->threaded = 1;
+    return LATHE_OK;
+}
+
+static void stop(lathe_loader *l)
+{
+    if (!l->threaded)
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->stop = 1;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+    l->threaded = 0;
+}
+
+lathe_status lathe_loader_next(lathe_loader *l, lathe_batch *out)
+{
+    slot *s = &l->slots[0];
+    if (l->threaded) {
+        pthread_mutex_lock(&l->lock);
+        if (l->borrowed) {
+            l->head = (l->head + 1) % l->n_slots;
+            l->count--;
+            pthread_cond_broadcast(&l->changed);
+        }
+        l->borrowed = 1;
+        while (l->count == 0)
+            pthread_cond_wait(&l->changed, &l->lock);
+        s = &l->slots[l->head];
+        pthread_mutex_unlock(&l->lock);
+    } else {
+        produce(l, l->consumed, s);
+    }
+    if (s->status != LATHE_OK)
+        return lathe_error(s->status, "%s", s->message);
+    l->consumed = s->after;
+    *out = s->batch;
+    return LATHE_OK;
+}
+
+/* ---- life ---- */
+
+static lathe_status check(const lathe_loader_config *c)
+{
+    if (!c->shards)
+        return lathe_error(LATHE_E_ARG, "a loader without shards");
+    const int pairs = lathe_shards_rows(c->shards) == LATHE_ROWS_PAIRS;
+    if (c->n_rows < 1 || (pairs && c->n_rows % 2))
+        return lathe_error(LATHE_E_ARG, "%d rows a batch; expected %s", c->n_rows,
+                           pairs ? "an even number (chosen, rejected)" : "at least 1");
+    if (c->row_tokens < 2 || (int64_t)c->row_tokens * c->n_rows > INT32_MAX)
+        return lathe_error(LATHE_E_ARG,
+                           "rows of %d tokens, %d of them; expected at least 2, and "
+                           "less than 2^31 in all",
+                           c->row_tokens, c->n_rows);
+    if (c->rank < 0 || c->rank >= c->n_ranks)
+        return lathe_error(LATHE_E_ARG, "rank %d of %d", c->rank, c->n_ranks);
+    if (!(c->validation_fraction >= 0.0 && c->validation_fraction < 1.0))
+        return lathe_error(LATHE_E_ARG, "validation fraction %g; expected [0, 1)",
+                           c->validation_fraction);
+    if (c->split != LATHE_SPLIT_TRAIN && c->split != LATHE_SPLIT_VALIDATION)
+        return lathe_error(LATHE_E_ARG, "split %d", c->split);
+    if (c->n_prefetch < 0 || c->n_prefetch > MAX_PREFETCH || c->n_epochs < 0)
+        return lathe_error(LATHE_E_ARG, "%d batches ahead (at most %d), %lld epochs", c->n_prefetch,
+                           MAX_PREFETCH, (long long)c->n_epochs);
+    return LATHE_OK;
+}
+
+/* Counts the pairs whose prompt leaves room for a completion, and lists them if not all do. */
+static lathe_status keep_pairs(lathe_loader *l)
+{
+    const lathe_shards *shards = l->config.shards;
+    const int64_t n = lathe_shards_segments(shards) / 3;
+    int64_t n_kept = 0;
+    l->kept = malloc((size_t)(n + 1) * sizeof *l->kept);
+    if (!l->kept)
+        return lathe_error(LATHE_E_NOMEM, "%lld pairs", (long long)n);
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t n_prompt =
+            lathe_shards_offset(shards, 3 * k + 1) - lathe_shards_offset(shards, 3 * k);
+        if (n_prompt < l->config.row_tokens)
+            l->kept[n_kept++] = k;
+    }
+    l->n_all = n_kept;
+    if (n_kept == n) {
+        free(l->kept);
+        l->kept = NULL;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status count_rows(lathe_loader *l)
+{
+    const lathe_loader_config *c = &l->config;
+    if (lathe_shards_rows(c->shards) == LATHE_ROWS_PAIRS)
+        LATHE_TRY(keep_pairs(l));
+    else
+        l->n_all = lathe__rows_packed(c->shards, c->row_tokens);
+    l->n_validation = (int64_t)((double)l->n_all * c->validation_fraction);
+    if (c->validation_fraction > 0.0 && l->n_validation == 0)
+        l->n_validation = 1;
+    l->n_split = c->split == LATHE_SPLIT_TRAIN ? l->n_all - l->n_validation : l->n_validation;
+    if (l->n_split < 1)
+        return lathe_error(LATHE_E_CONFIG,
+                           "the %s split has no rows: the data gives %lld rows of %d tokens, %lld "
+                           "of them for validation",
+                           c->split == LATHE_SPLIT_TRAIN ? "training" : "validation",
+                           (long long)l->n_all, c->row_tokens, (long long)l->n_validation);
+    l->limit = c->n_epochs ? c->n_epochs * l->n_split : -1;
+    return LATHE_OK;
+}
+
+static void identify(lathe_loader *l)
+{
+    char text[256];
+    const int n =
+        snprintf(text, sizeof text, "%s %d %d %lld %lld %d", lathe_shards_hash(l->config.shards),
+                 l->config.row_tokens, l->config.split, (long long)l->n_all,
+                 (long long)l->n_validation, l->config.no_shuffle);
+    l->identity = (int64_t)(lathe_hash64(text, n) >> 1);
+}
+
+static lathe_status create_slots(lathe_loader *l)
+{
+    const int64_t plane = (int64_t)l->config.n_rows * l->config.row_tokens;
+    l->n_slots = l->config.n_prefetch + 1; /* one is with the caller */
+    l->slots = calloc((size_t)l->n_slots, sizeof *l->slots);
+    if (!l->slots)
+        return lathe_error(LATHE_E_NOMEM, "%d batches", l->n_slots);
+    for (int32_t i = 0; i < l->n_slots; i++) {
+        slot *s = &l->slots[i];
+        s->memory = malloc((size_t)plane * 4 * sizeof *s->memory);
+        if (!s->memory)
+            return lathe_error(LATHE_E_NOMEM, "%d batches of %lld tokens", l->n_slots,
+                               (long long)plane);
+        s->batch.n_rows = l->config.n_rows;
+        s->batch.row_tokens = l->config.row_tokens;
+        s->batch.tokens = s->memory;
+        s->batch.targets = s->memory + plane;
+        s->batch.positions = s->memory + 2 * plane;
+        s->batch.doc_start = s->memory + 3 * plane;
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_loader_create(const lathe_loader_config *config, lathe_loader **out)
+{
+    lathe_loader *l = calloc(1, sizeof *l);
+    if (!l)
+        return lathe_error(LATHE_E_NOMEM, "loader");
+    l->config = *config;
+    if (l->config.n_ranks == 0)
+        l->config.n_ranks = 1;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    lathe_status status = check(&l->config);
+    if (status == LATHE_OK)
+        status = count_rows(l);
+    if (status == LATHE_OK) {
+        l->per_batch = l->config.n_rows;
+        if (lathe_shards_rows(config->shards) == LATHE_ROWS_PAIRS)
+            l->per_batch /= 2;
+        identify(l);
+        status = create_slots(l);
+    }
+    if (status == LATHE_OK)
+        status = start(l);
+    if (status != LATHE_OK) {
+        lathe_loader_destroy(l);
+        return status;
+    }
+    *out = l;
+    return LATHE_OK;
+}
+
+void lathe_loader_destroy(lathe_loader *loader)
+{
+    if (!loader)
+        return;
+    stop(loader);
+    for (int32_t i = 0; i < loader->n_slots && loader->slots; i++)
+        free(loader->slots[i].memory);
+    free(loader->slots);
+    free(loader->kept);
+    pthread_mutex_destroy(&loader->lock);
+    pthread_cond_destroy(&loader->changed);
+    free(loader);
+}
+
+/* ---- state ---- */
+
+void lathe_loader_cursor(const lathe_loader *loader, lathe_cursor *out)
+{
+    out->seed = (int64_t)loader->config.seed;
+    out->epoch = loader->consumed / loader->n_split;
+    out->index = loader->consumed % loader->n_split;
+    out->rows_per_epoch = loader->n_split;
+    out->identity = loader->identity;
+}
+
+lathe_status lathe_loader_seek(lathe_loader *loader, const lathe_cursor *cursor)
+{
+    if (cursor->seed != (int64_t)loader->config.seed)
+        return lathe_error(LATHE_E_STATE, "the data cursor is of seed %llu, the loader has %llu",
+                           (unsigned long long)cursor->seed,
+                           (unsigned long long)loader->config.seed);
+    if (cursor->rows_per_epoch != loader->n_split || cursor->identity != loader->identity)
+        return lathe_error(LATHE_E_STATE,
+                           "the data cursor is of other data: %lld rows an epoch there, %lld here; "
+                           "same datasets, tokenizer, row length and split are needed to resume",
+                           (long long)cursor->rows_per_epoch, (long long)loader->n_split);
+    if (cursor->epoch < 0 || cursor->index < 0 || cursor->index >= loader->n_split ||
+        cursor->epoch > (INT64_MAX >> 8) / loader->n_split)
+        return lathe_error(LATHE_E_STATE, "the data cursor is at epoch %lld, row %lld of %lld",
+                           (long long)cursor->epoch, (long long)cursor->index,
+                           (long long)loader->n_split);
+    stop(loader);
+    loader->consumed = cursor->epoch * loader->n_split + cursor->index;
+    return start(loader);
+}
+
+int64_t lathe_loader_rows(const lathe_loader *loader)
+{
+    return loader->n_split;
+}
+
+int64_t lathe_loader_batches(const lathe_loader *loader, int64_t n_epochs)
+{
+    const int64_t places = loader->per_batch * loader->config.n_ranks;
+    return (n_epochs * loader->n_split + places - 1) / places;
+}

@@ -1,0 +1,241 @@
+/* One shard's file: written once, checked when opened. */
+#include "data/shard_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+static const char magic[8] = {'L', 'A', 'T', 'H', 'S', 'H', 'R', 'D'};
+#define VERIFY_LIMIT (1LL << 30) /* larger payloads are checked id by id as they are read */
+
+static lathe_status damaged(const char *path, const char *what)
+{
+    return lathe_error(LATHE_E_CORRUPT, "%s: %s; delete the file to have it made again", path,
+                       what);
+}
+
+static uint64_t checksum(const lathe_shard_header *header)
+{
+    return lathe_hash64(header, (int64_t)offsetof(lathe_shard_header, checksum));
+}
+
+static int64_t padded(int64_t bytes)
+{
+    return (bytes + 7) / 8 * 8;
+}
+
+static lathe_status check_header(const char *path, const lathe_shard_header *h, int64_t file_bytes)
+{
+    if (h->checksum != checksum(h))
+        return damaged(path, "the header's checksum is wrong");
+    if (h->header_bytes != sizeof *h || (h->token_bytes != 2 && h->token_bytes != 4) ||
+        h->n_tokens < 0 || h->n_segments < 0 || h->n_tokens > INT64_MAX / 16 ||
+        h->n_segments > INT64_MAX / 16 || h->vocab_size < 1 ||
+        h->offsets_at != (int64_t)sizeof *h + padded(h->n_tokens * h->token_bytes) ||
+        h->file_bytes != h->offsets_at + (h->n_segments + 1) * 8)
+        return damaged(path, "the header contradicts itself");
+    if (h->file_bytes != file_bytes)
+        return lathe_error(LATHE_E_CORRUPT,
+                           "%s: %lld bytes, the header says %lld; delete the file to have it made "
+                           "again",
+                           path, (long long)file_bytes, (long long)h->file_bytes);
+    return LATHE_OK;
+}
+
+lathe_status lathe__shard_peek(const char *path, lathe_shard_header *out, int *out_current)
+{
+    *out_current = 0;
+    if (!lathe_path_exists(path))
+        return LATHE_OK;
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return lathe_error(LATHE_E_IO, "%s: %s", path, strerror(errno));
+    const size_t n = fread(out, 1, sizeof *out, file);
+    const int failed = fseeko(file, 0, SEEK_END) != 0;
+    const int64_t bytes = failed ? -1 : (int64_t)ftello(file);
+    fclose(file);
+    if (n < sizeof *out || memcmp(out->magic, magic, sizeof magic) != 0)
+        return damaged(path, "no shard header");
+    if (out->version != LATHE_SHARD_VERSION)
+        return LATHE_OK;
+    LATHE_TRY(check_header(path, out, bytes));
+    *out_current = 1;
+    return LATHE_OK;
+}
+
+static lathe_status check_index(const lathe_shard *shard)
+{
+    if (shard->offsets[0] != 0 || shard->offsets[shard->n_segments] != shard->n_tokens)
+        return damaged(shard->path, "the index does not cover the tokens");
+    for (int64_t i = 0; i < shard->n_segments; i++)
+        if (shard->offsets[i + 1] < shard->offsets[i])
+            return damaged(shard->path, "the index runs backwards");
+    return LATHE_OK;
+}
+
+static lathe_status check_payload(const lathe_shard *shard)
+{
+    const int64_t bytes = shard->map.bytes - (int64_t)sizeof(lathe_shard_header);
+    if (bytes > VERIFY_LIMIT)
+        return LATHE_OK;
+    lathe_sha256 *hash;
+    char hex[65];
+    LATHE_TRY(lathe_sha256_create(&hash));
+    lathe_sha256_update(hash, shard->map.data + sizeof(lathe_shard_header), bytes);
+    lathe_sha256_finish(hash, hex);
+    return strcmp(hex, shard->payload) ? damaged(shard->path, "the SHA-256 of its content is wrong")
+                                       : LATHE_OK;
+}
+
+lathe_status lathe__shard_open(const char *path, lathe_shard *out)
+{
+    lathe_shard_header h;
+    int current;
+    memset(out, 0, sizeof *out);
+    snprintf(out->path, sizeof out->path, "%s", path);
+    LATHE_TRY(lathe__shard_peek(path, &h, &current));
+    if (!current)
+        return damaged(path, "it is missing or of another version");
+    LATHE_TRY(lathe_map_open(path, &out->map));
+    lathe_status status = LATHE_OK;
+    if (out->map.bytes != h.file_bytes) {
+        status = damaged(path, "its size changed while it was opened");
+    } else {
+        out->token_bytes = h.token_bytes;
+        out->n_tokens = h.n_tokens;
+        out->n_segments = h.n_segments;
+        out->n_skipped = h.n_skipped;
+        out->ids = out->map.data + sizeof h;
+        out->offsets = (const int64_t *)(const void *)(out->map.data + h.offsets_at);
+        memcpy(out->payload, h.payload, 64);
+        status = check_index(out);
+    }
+    if (status == LATHE_OK)
+        status = check_payload(out);
+    if (status != LATHE_OK)
+        lathe__shard_close(out);
+    return status;
+}
+
+void lathe__shard_close(lathe_shard *shard)
+{
+    if (shard->map.data)
+        lathe_map_close(&shard->map);
+    free(shard->memory);
+    memset(shard, 0, sizeof *shard);
+}
+
+static lathe_status failed(const lathe_shard_writer *writer, const char *doing)
+{
+    return lathe_error(LATHE_E_IO, "%s: %s: %s", writer->temporary, doing, strerror(errno));
+}
+
+lathe_status lathe__shard_writer_init(lathe_shard_writer *writer, const char *path,
+                                      const lathe_shard_header *header)
+{
+    memset(writer, 0, sizeof *writer);
+    if (strlen(path) >= sizeof writer->path)
+        return lathe_error(LATHE_E_ARG, "%s: the path is too long", path);
+    snprintf(writer->path, sizeof writer->path, "%s", path);
+    snprintf(writer->temporary, sizeof writer->temporary, "%s.tmp.%ld", path, (long)getpid());
+    writer->header = *header;
+    memcpy(writer->header.magic, magic, sizeof magic);
+    writer->header.version = LATHE_SHARD_VERSION;
+    writer->header.header_bytes = sizeof *header;
+    writer->header.n_tokens = writer->header.n_segments = 0;
+    LATHE_TRY(lathe_sha256_create(&writer->hash));
+    writer->file = fopen(writer->temporary, "wb");
+    if (!writer->file)
+        return failed(writer, "create");
+    return fwrite(&writer->header, sizeof writer->header, 1, writer->file) == 1
+               ? LATHE_OK
+               : failed(writer, "write");
+}
+
+static lathe_status put_bytes(lathe_shard_writer *writer, const void *data, int64_t bytes)
+{
+    lathe_sha256_update(writer->hash, data, bytes);
+    return bytes == 0 || fwrite(data, (size_t)bytes, 1, writer->file) == 1
+               ? LATHE_OK
+               : failed(writer, "write");
+}
+
+lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const int32_t *ids, int64_t n)
+{
+    lathe_shard_header *h = &writer->header;
+    if (h->n_segments + 2 > writer->capacity) {
+        const int64_t capacity = writer->capacity * 2 + 1024;
+        int64_t *offsets = realloc(writer->offsets, (size_t)capacity * sizeof *offsets);
+        if (!offsets)
+            return lathe_error(LATHE_E_NOMEM, "an index of %lld documents", (long long)capacity);
+        offsets[0] = 0;
+        writer->offsets = offsets;
+        writer->capacity = capacity;
+    }
+    const int64_t bytes = n * h->token_bytes;
+    if (bytes > writer->buffer_bytes) {
+        free(writer->buffer);
+        writer->buffer_bytes = 0;
+        writer->buffer = malloc((size_t)bytes);
+        if (!writer->buffer)
+            return lathe_error(LATHE_E_NOMEM, "a document of %lld tokens", (long long)n);
+        writer->buffer_bytes = bytes;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (h->token_bytes == 2) {
+            const uint16_t id = (uint16_t)ids[i];
+            memcpy(writer->buffer + 2 * i, &id, 2);
+        } else {
+            memcpy(writer->buffer + 4 * i, &ids[i], 4);
+        }
+    }
+    LATHE_TRY(put_bytes(writer, writer->buffer, bytes));
+    h->n_tokens += n;
+    writer->offsets[++h->n_segments] = h->n_tokens;
+    return LATHE_OK;
+}
+
+lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *content)
+{
+    static const uint8_t zeros[8] = {0};
+    static const int64_t nothing[1] = {0};
+    lathe_shard_header *h = &writer->header;
+    const int64_t bytes = h->n_tokens * h->token_bytes;
+    LATHE_TRY(put_bytes(writer, zeros, padded(bytes) - bytes));
+    LATHE_TRY(
+        put_bytes(writer, writer->offsets ? writer->offsets : nothing, (h->n_segments + 1) * 8));
+    h->offsets_at = (int64_t)sizeof *h + padded(bytes);
+    h->file_bytes = h->offsets_at + (h->n_segments + 1) * 8;
+    char hex[65];
+    lathe_sha256_finish(writer->hash, hex);
+    writer->hash = NULL;
+    memcpy(h->payload, hex, 64);
+    memcpy(h->content, content, 64);
+    h->checksum = checksum(h);
+    if (fseeko(writer->file, 0, SEEK_SET) != 0 || fwrite(h, sizeof *h, 1, writer->file) != 1 ||
+        fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
+        return failed(writer, "write");
+    const int closed = fclose(writer->file);
+    writer->file = NULL;
+    if (closed != 0)
+        return failed(writer, "close");
+    if (rename(writer->temporary, writer->path) != 0)
+        return failed(writer, "rename");
+    writer->temporary[0] = 0;
+    return LATHE_OK;
+}
+
+void lathe__shard_writer_fini(lathe_shard_writer *writer)
+{
+    if (writer->file)
+        fclose(writer->file);
+    if (writer->temporary[0])
+        unlink(writer->temporary);
+    lathe_sha256_destroy(writer->hash);
+    free(writer->offsets);
+    free(writer->buffer);
+    memset(writer, 0, sizeof *writer);
+}

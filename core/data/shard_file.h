@@ -1,0 +1,74 @@
+/* One shard: its file's layout, checked opening, and writing. */
+#ifndef LATHE_DATA_SHARD_FILE_H
+#define LATHE_DATA_SHARD_FILE_H
+
+#include <stdio.h>
+
+#include "base/fs.h"
+#include "base/hash.h"
+#include "data/shards.h"
+
+#define LATHE_SHARD_VERSION 1
+
+/** The first 512 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
+typedef struct lathe_shard_header {
+    char magic[8]; /* "LATHSHRD" */
+    uint32_t version, header_bytes;
+    int32_t rows, token_bytes; /* LATHE_ROWS_*; 2 or 4 */
+    int32_t eos, reserved;
+    int64_t vocab_size, n_tokens, n_segments, n_skipped;
+    int64_t offsets_at, file_bytes;
+    char key[64];     /* tokenizer, kind of rows, dataset type, columns, path */
+    char stamp[64];   /* path, size and modification time of every source file */
+    char content[64]; /* SHA-256 of the source files' bytes */
+    char payload[64]; /* SHA-256 of everything behind the header */
+    char zero[168];
+    uint64_t checksum; /* lathe_hash64 of the header before this */
+} lathe_shard_header;
+_Static_assert(sizeof(lathe_shard_header) == 512, "the shard header's layout is a file format");
+
+/** Segments of ids, mapped or in memory. */
+typedef struct lathe_shard {
+    lathe_map map;          /* data NULL when in memory */
+    void *memory;           /* malloc'ed; NULL when mapped */
+    const void *ids;        /* u16 or u32 [n_tokens] */
+    const int64_t *offsets; /* [n_segments + 1] */
+    int64_t n_tokens, n_segments;
+    int64_t first_token, first_segment; /* before this shard */
+    int64_t n_skipped;
+    int32_t token_bytes;
+    int32_t reserved;
+    char path[512]; /* for errors */
+    char payload[65];
+} lathe_shard;
+
+/** Reads and checks only the header. *out_current is 0 when there is no file, or one of another
+ *  version; LATHE_E_CORRUPT names what is wrong with a damaged one. */
+lathe_status lathe__shard_peek(const char *path, lathe_shard_header *out, int *out_current);
+
+/** Maps the file and checks header, sizes and index; the payload's SHA-256 up to 1 GiB. */
+lathe_status lathe__shard_open(const char *path, lathe_shard *out);
+void lathe__shard_close(lathe_shard *shard);
+
+/** Writing goes to path.tmp.PID, renamed by finish. */
+typedef struct lathe_shard_writer {
+    char path[512], temporary[544];
+    FILE *file;
+    lathe_sha256 *hash;
+    int64_t *offsets;
+    int64_t capacity;
+    uint8_t *buffer; /* one converted segment */
+    int64_t buffer_bytes;
+    lathe_shard_header header;
+} lathe_shard_writer;
+
+/** header: rows, token_bytes, eos, vocab_size, key and stamp are set. */
+lathe_status lathe__shard_writer_init(lathe_shard_writer *writer, const char *path,
+                                      const lathe_shard_header *header);
+lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const int32_t *ids, int64_t n);
+/** Makes the file durable under its name. content: 64 digits. */
+lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *content);
+/** Removes what was not finished. Also after a finish. */
+void lathe__shard_writer_fini(lathe_shard_writer *writer);
+
+#endif

@@ -1,0 +1,238 @@
+/* The set of shards: one stream of segments over all of them; in memory or from prepared files. */
+#include "data/shards.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "data/shards_internal.h"
+#include "lathe/rng.h"
+
+lathe_status lathe__shards_create(int64_t n, int32_t rows, int32_t eos, int64_t vocab_size,
+                                  lathe_shards **out)
+{
+    lathe_shards *shards = calloc(1, sizeof *shards);
+    if (shards)
+        shards->list = calloc((size_t)(n ? n : 1), sizeof *shards->list);
+    if (!shards || !shards->list) {
+        free(shards);
+        return lathe_error(LATHE_E_NOMEM, "%lld shards", (long long)n);
+    }
+    shards->rows = rows;
+    shards->eos = eos;
+    shards->vocab_size = vocab_size;
+    *out = shards;
+    return LATHE_OK;
+}
+
+void lathe__shards_add(lathe_shards *shards, const lathe_shard *shard)
+{
+    lathe_shard *slot = &shards->list[shards->n++];
+    *slot = *shard;
+    slot->first_token = shards->n_tokens;
+    slot->first_segment = shards->n_segments;
+    shards->n_tokens += slot->n_tokens;
+    shards->n_segments += slot->n_segments;
+    shards->n_skipped += slot->n_skipped;
+}
+
+lathe_status lathe__shards_seal(lathe_shards *shards)
+{
+    lathe_sha256 *hash;
+    LATHE_TRY(lathe_sha256_create(&hash));
+    for (int64_t i = 0; i < shards->n; i++)
+        lathe_sha256_update(hash, shards->list[i].payload, 64);
+    lathe_sha256_finish(hash, shards->hash);
+    return LATHE_OK;
+}
+
+void lathe_shards_destroy(lathe_shards *shards)
+{
+    if (!shards)
+        return;
+    for (int64_t i = 0; i < shards->n; i++)
+        lathe__shard_close(&shards->list[i]);
+    free(shards->list);
+    free(shards);
+}
+
+/* memory: offsets, then ids as u32; taken. */
+static lathe_status from_memory(int32_t rows, void *memory, int64_t n_segments, int32_t eos,
+                                int64_t vocab_size, lathe_shards **out)
+{
+    lathe_shard shard;
+    memset(&shard, 0, sizeof shard);
+    shard.memory = memory;
+    shard.offsets = memory;
+    shard.ids = shard.offsets + n_segments + 1;
+    shard.n_segments = n_segments;
+    shard.n_tokens = shard.offsets[n_segments];
+    shard.token_bytes = 4;
+    memcpy(shard.path, "(memory)", 9);
+    lathe_sha256 *hash;
+    lathe_status status = lathe_sha256_create(&hash);
+    if (status == LATHE_OK) {
+        lathe_sha256_update(hash, memory, (n_segments + 1) * 8 + shard.n_tokens * 4);
+        lathe_sha256_finish(hash, shard.payload);
+        status = lathe__shards_create(1, rows, eos, vocab_size, out);
+    }
+    if (status != LATHE_OK) {
+        free(memory);
+        return status;
+    }
+    lathe__shards_add(*out, &shard);
+    status = lathe__shards_seal(*out);
+    if (status != LATHE_OK)
+        lathe_shards_destroy(*out);
+    return status;
+}
+
+static lathe_status check_kind(int32_t rows, int64_t n_segments)
+{
+    if (rows != LATHE_ROWS_PACKED && rows != LATHE_ROWS_PAIRS)
+        return lathe_error(LATHE_E_ARG, "rows is %d: neither packed nor pairs", rows);
+    if (n_segments < 0 || (rows == LATHE_ROWS_PAIRS && n_segments % 3))
+        return lathe_error(LATHE_E_ARG, "%lld segments; pairs have three each",
+                           (long long)n_segments);
+    return LATHE_OK;
+}
+
+lathe_status lathe_shards_from_ids(int32_t rows, const int32_t *ids, const int64_t *offsets,
+                                   int64_t n_segments, int32_t eos, int64_t vocab_size,
+                                   lathe_shards **out)
+{
+    LATHE_TRY(check_kind(rows, n_segments));
+    if (offsets[0] != 0)
+        return lathe_error(LATHE_E_ARG, "offsets[0] is %lld, not 0", (long long)offsets[0]);
+    for (int64_t i = 0; i < n_segments; i++)
+        if (offsets[i + 1] < offsets[i])
+            return lathe_error(LATHE_E_ARG, "offsets run backwards at %lld", (long long)i);
+    const int64_t n = offsets[n_segments];
+    char *memory = malloc((size_t)((n_segments + 1) * 8 + n * 4));
+    if (!memory)
+        return lathe_error(LATHE_E_NOMEM, "%lld tokens", (long long)n);
+    memcpy(memory, offsets, (size_t)(n_segments + 1) * 8);
+    if (n > 0)
+        memcpy(memory + (n_segments + 1) * 8, ids, (size_t)n * 4);
+    return from_memory(rows, memory, n_segments, eos, vocab_size, out);
+}
+
+lathe_status lathe_shards_synthetic(int64_t n_docs, int64_t doc_tokens, int64_t vocab_size,
+                                    uint64_t seed, lathe_shards **out)
+{
+    if (n_docs < 1 || doc_tokens < 1 || vocab_size < 2 || vocab_size > INT32_MAX ||
+        n_docs > (INT64_MAX >> 8) / doc_tokens)
+        return lathe_error(LATHE_E_ARG, "%lld documents of %lld tokens below %lld",
+                           (long long)n_docs, (long long)doc_tokens, (long long)vocab_size);
+    char *memory = malloc((size_t)((n_docs + 1) * 8 + n_docs * doc_tokens * 4));
+    if (!memory)
+        return lathe_error(LATHE_E_NOMEM, "%lld tokens", (long long)(n_docs * doc_tokens));
+    int64_t *offsets = (int64_t *)(void *)memory;
+    uint32_t *ids = (uint32_t *)(void *)(memory + (n_docs + 1) * 8);
+    for (int64_t d = 0; d <= n_docs; d++)
+        offsets[d] = d * doc_tokens;
+    for (int64_t i = 0; i < n_docs * doc_tokens; i++) {
+        const lathe_u32x4 word = lathe_rng_block(seed, 0, 0x73796e74, (uint64_t)i);
+        ids[i] = (i + 1) % doc_tokens
+                     ? (uint32_t)((uint64_t)word.v[0] * (uint64_t)(vocab_size - 1) >> 32)
+                     : (uint32_t)(vocab_size - 1);
+    }
+    return from_memory(LATHE_ROWS_PACKED, memory, n_docs, (int32_t)(vocab_size - 1), vocab_size,
+                       out);
+}
+
+int32_t lathe_shards_rows(const lathe_shards *shards)
+{
+    return shards->rows;
+}
+
+int64_t lathe_shards_segments(const lathe_shards *shards)
+{
+    return shards->n_segments;
+}
+
+int64_t lathe_shards_tokens(const lathe_shards *shards)
+{
+    return shards->n_tokens;
+}
+
+int64_t lathe_shards_skipped(const lathe_shards *shards)
+{
+    return shards->n_skipped;
+}
+
+int64_t lathe_shards_built(const lathe_shards *shards)
+{
+    return shards->n_built;
+}
+
+int32_t lathe_shards_eos(const lathe_shards *shards)
+{
+    return shards->eos;
+}
+
+const char *lathe_shards_hash(const lathe_shards *shards)
+{
+    return shards->hash;
+}
+
+int64_t lathe_shards_offset(const lathe_shards *shards, int64_t i)
+{
+    for (int64_t k = shards->n - 1; k >= 0; k--) {
+        const lathe_shard *shard = &shards->list[k];
+        if (i >= shard->first_segment)
+            return shard->first_token + shard->offsets[i - shard->first_segment];
+    }
+    return 0;
+}
+
+static const lathe_shard *shard_of_token(const lathe_shards *shards, int64_t at)
+{
+    int64_t k = shards->n - 1;
+    while (k > 0 && at < shards->list[k].first_token)
+        k--;
+    return &shards->list[k];
+}
+
+int64_t lathe_shards_find(const lathe_shards *shards, int64_t at)
+{
+    const lathe_shard *shard = shard_of_token(shards, at);
+    int64_t low = 0, high = shard->n_segments; /* offsets[low] <= at < offsets[high] */
+    at -= shard->first_token;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (shard->offsets[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return shard->first_segment + low;
+}
+
+lathe_status lathe_shards_read(const lathe_shards *shards, int64_t begin, int64_t end, int32_t *out)
+{
+    const uint32_t limit = (uint32_t)shards->vocab_size;
+    while (begin < end) {
+        const lathe_shard *shard = shard_of_token(shards, begin);
+        const int64_t from = begin - shard->first_token;
+        int64_t n = shard->n_tokens - from;
+        if (n > end - begin)
+            n = end - begin;
+        if (n <= 0)
+            return lathe_error(LATHE_E_ARG, "tokens up to %lld of %lld", (long long)end,
+                               (long long)shards->n_tokens);
+        uint32_t largest = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const uint32_t id = shard->token_bytes == 2 ? ((const uint16_t *)shard->ids)[from + i]
+                                                        : ((const uint32_t *)shard->ids)[from + i];
+            out[i] = (int32_t)id;
+            largest = id > largest ? id : largest;
+        }
+        if (largest >= limit)
+            return lathe_error(LATHE_E_CORRUPT, "%s: id %u in a vocabulary of %u", shard->path,
+                               largest, limit);
+        out += n;
+        begin += n;
+    }
+    return LATHE_OK;
+}

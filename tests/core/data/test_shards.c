@@ -1,0 +1,274 @@
+/* Shards: text and JSON lines tokenised once, reused while they fit, refused when damaged. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "data/shards.h"
+
+static char root[64];
+static lathe_arena arena;
+static lathe_tokenizer *raw;
+
+static char *at(const char *name)
+{
+    return lathe_path_join(&arena, root, name);
+}
+
+static void setup(void)
+{
+    strcpy(root, "/tmp/lathe_shards_XXXXXX");
+    cr_assert_not_null(mkdtemp(root));
+    cr_assert_eq(lathe_tokenizer_bytes(&raw), LATHE_OK);
+}
+
+static void teardown(void)
+{
+    cr_assert_eq(lathe_dir_remove(root), LATHE_OK);
+    lathe_tokenizer_destroy(raw);
+    lathe_arena_fini(&arena);
+}
+
+TestSuite(shards, .init = setup, .fini = teardown);
+
+static void put(const char *name, const char *text)
+{
+    cr_assert_eq(lathe_file_write_atomic(at(name), text, (int64_t)strlen(text)), LATHE_OK);
+}
+
+static lathe_status prepare(const char *name, int32_t type, int32_t rows, lathe_shards **out)
+{
+    const lathe_dataset dataset = {at(name), type, {NULL, NULL, NULL, NULL}};
+    return lathe_shards_prepare(&dataset, 1, rows, raw, at("cache"), NULL, NULL, out);
+}
+
+static void check_stream(const lathe_shards *shards, const char *want, int64_t n)
+{
+    cr_assert_eq(lathe_shards_tokens(shards), n);
+    int32_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
+    cr_assert_eq(lathe_shards_read(shards, 0, n, ids), LATHE_OK);
+    for (int64_t i = 0; i < n; i++)
+        cr_expect_eq(ids[i], want[i] == '|' ? 256 : want[i], "token %lld is %d", (long long)i,
+                     ids[i]);
+    free(ids);
+}
+
+Test(shards, folder_of_text_is_one_document_a_file)
+{
+    cr_assert_eq(lathe_dir_create(at("texts/deeper")), LATHE_OK);
+    put("texts/b.txt", "second");
+    put("texts/a.txt", "first");
+    put("texts/deeper/c.md", "th\xc3\xafrd");
+    put("texts/empty", "");
+    put("texts/latin1.txt", "caf\xe9");
+    cr_assert_eq(lathe_file_write_atomic(at("texts/binary"), "a\0b", 3), LATHE_OK);
+    lathe_shards *shards;
+    cr_assert_eq(prepare("texts", LATHE_DATASET_TEXT, LATHE_ROWS_PACKED, &shards), LATHE_OK, "%s",
+                 lathe_error_message());
+    cr_expect_eq(lathe_shards_segments(shards), 3);
+    cr_expect_eq(lathe_shards_skipped(shards), 3);
+    cr_expect_eq(lathe_shards_tokens(shards), 6 + 7 + 7);
+    int32_t ids[20];
+    cr_assert_eq(lathe_shards_read(shards, 0, 20, ids), LATHE_OK);
+    cr_expect_eq(ids[0], 'f');
+    cr_expect_eq(ids[5], 256);
+    cr_expect_eq(ids[6], 's');
+    cr_expect_eq(lathe_shards_offset(shards, 1), 6);
+    cr_expect_eq(lathe_shards_offset(shards, 3), 20);
+    cr_expect_eq(lathe_shards_find(shards, 5), 0);
+    cr_expect_eq(lathe_shards_find(shards, 6), 1);
+    cr_expect_eq(lathe_shards_find(shards, 19), 2);
+    lathe_shards_destroy(shards);
+}
+
+Test(shards, json_lines_and_several_datasets_are_one_stream)
+{
+    put("a.jsonl",
+        "{\"text\": \"ab\"}\n\n  {\"text\": \"c\", \"more\": [1]}  \r\n{\"text\": \"\"}");
+    put("b.jsonl", "{\"content\": \"x\\u0041\"}\n");
+    const lathe_dataset list[2] = {
+        {at("a.jsonl"), LATHE_DATASET_JSONL, {NULL, NULL, NULL, NULL}},
+        {at("b.jsonl"), LATHE_DATASET_JSONL, {"content", NULL, NULL, NULL}}};
+    lathe_shards *shards;
+    cr_assert_eq(
+        lathe_shards_prepare(list, 2, LATHE_ROWS_PACKED, raw, at("cache"), NULL, NULL, &shards),
+        LATHE_OK, "%s", lathe_error_message());
+    check_stream(shards, "ab|c|xA|", 8);
+    cr_expect_eq(lathe_shards_segments(shards), 3);
+    cr_expect_eq(lathe_shards_skipped(shards), 1);
+    cr_expect_eq(lathe_shards_find(shards, 5), 2);
+    cr_expect_eq(lathe_shards_built(shards), 2);
+    lathe_shards_destroy(shards);
+}
+
+Test(shards, pairs_are_prompt_chosen_rejected)
+{
+    put("p.jsonl", "{\"prompt\": \"q\", \"chosen\": \"yes\", \"rejected\": \"no\"}\n"
+                   "{\"chosen\": \"say a\", \"rejected\": \"say b\"}\n");
+    lathe_shards *shards;
+    cr_assert_eq(prepare("p.jsonl", LATHE_DATASET_JSONL, LATHE_ROWS_PAIRS, &shards), LATHE_OK, "%s",
+                 lathe_error_message());
+    /* Implicit prompt: the common beginning less the space before the difference. */
+    check_stream(shards, "qyes|no|say a| b|", 17);
+    cr_expect_eq(lathe_shards_segments(shards), 6);
+    cr_expect_eq(lathe_shards_offset(shards, 4), 11);
+    cr_expect_eq(lathe_shards_offset(shards, 5), 14);
+    lathe_shards_destroy(shards);
+}
+
+/* A token across the boundary: the completion begins where prompt and prompt+completion part. */
+Test(shards, prompt_ends_where_both_completions_agree)
+{
+    lathe_tokenizer *tok;
+    cr_assert_eq(lathe_tokenizer_load(LATHE_TEST_DATA "/golden/data/tokenizer/gpt2.json", &tok),
+                 LATHE_OK);
+    put("p.jsonl", "{\"prompt\": \"the to\", \"chosen\": \"ol\", \"rejected\": \"y\"}\n");
+    const lathe_dataset dataset = {at("p.jsonl"), LATHE_DATASET_JSONL, {NULL, NULL, NULL, NULL}};
+    lathe_shards *shards;
+    cr_assert_eq(
+        lathe_shards_prepare(&dataset, 1, LATHE_ROWS_PAIRS, tok, at("cache"), NULL, NULL, &shards),
+        LATHE_OK);
+    int32_t ids[32];
+    const int64_t n = lathe_shards_tokens(shards), cut = lathe_shards_offset(shards, 1);
+    cr_assert_leq(n, 32);
+    cr_assert_eq(lathe_shards_read(shards, 0, n, ids), LATHE_OK);
+    lathe_ids whole = {NULL, 0, 0};
+    cr_assert_eq(lathe_tokenizer_encode(tok, "the tool", 8, 0, &whole), LATHE_OK);
+    cr_assert_eq(lathe_shards_offset(shards, 2), whole.n + 1);
+    cr_expect_arr_eq(ids, whole.data, (size_t)whole.n * 4);
+    cr_expect_eq(ids[whole.n], lathe_tokenizer_eos(tok));
+    lathe_ids prompt = {NULL, 0, 0};
+    cr_assert_eq(lathe_tokenizer_encode(tok, "the to", 6, 0, &prompt), LATHE_OK);
+    cr_expect_lt(cut, prompt.n, "\" tool\" is one token in this vocabulary");
+    lathe_ids_fini(&whole);
+    lathe_ids_fini(&prompt);
+    lathe_shards_destroy(shards);
+    lathe_tokenizer_destroy(tok);
+}
+
+static int64_t built(void)
+{
+    lathe_shards *shards = NULL;
+    cr_assert_eq(prepare("t", LATHE_DATASET_TEXT, LATHE_ROWS_PACKED, &shards), LATHE_OK, "%s",
+                 lathe_error_message());
+    const int64_t n = lathe_shards_built(shards);
+    lathe_shards_destroy(shards);
+    return n;
+}
+
+Test(shards, are_reused_until_the_source_changes)
+{
+    put("t", "some text");
+    cr_expect_eq(built(), 1);
+    cr_expect_eq(built(), 0);
+    put("t", "some text"); /* another time, the same content */
+    cr_expect_eq(built(), 0);
+    put("t", "same size");
+    cr_expect_eq(built(), 1);
+    put("t", "another size");
+    cr_expect_eq(built(), 1);
+    cr_expect_eq(built(), 0);
+}
+
+static char *shard_path(void)
+{
+    char **names;
+    int64_t n;
+    cr_assert_eq(lathe_dir_list(at("cache"), &arena, &names, &n), LATHE_OK);
+    cr_assert_eq(n, 1);
+    return lathe_path_join(&arena, at("cache"), names[0]);
+}
+
+Test(shards, every_flipped_byte_and_every_cut_is_refused_by_name)
+{
+    put("t", "a text to damage");
+    cr_expect_eq(built(), 1);
+    const char *path = shard_path();
+    char *data;
+    int64_t n;
+    cr_assert_eq(lathe_file_read(path, 0, &data, &n), LATHE_OK);
+    lathe_shards *shards;
+    for (int64_t i = 0; i < n; i++) {
+        if (i >= 8 && i < 12) /* another version is made again, not refused */
+            continue;
+        data[i] ^= 0x10;
+        cr_assert_eq(lathe_file_write_atomic(path, data, n), LATHE_OK);
+        data[i] ^= 0x10;
+        cr_assert_eq(prepare("t", LATHE_DATASET_TEXT, LATHE_ROWS_PACKED, &shards), LATHE_E_CORRUPT,
+                     "byte %lld", (long long)i);
+        cr_assert(strstr(lathe_error_message(), path), "%s", lathe_error_message());
+    }
+    for (int64_t k = 0; k < n; k += 13) {
+        cr_assert_eq(lathe_file_write_atomic(path, data, k), LATHE_OK);
+        cr_assert_eq(prepare("t", LATHE_DATASET_TEXT, LATHE_ROWS_PACKED, &shards), LATHE_E_CORRUPT,
+                     "cut to %lld", (long long)k);
+    }
+    cr_assert_eq(lathe_file_write_atomic(path, data, n), LATHE_OK);
+    cr_expect_eq(built(), 0);
+    free(data);
+}
+
+static void refuse(const char *text, int32_t rows, lathe_status code, const char *says)
+{
+    put("bad.jsonl", text);
+    lathe_shards *shards = NULL;
+    cr_expect_eq(prepare("bad.jsonl", LATHE_DATASET_JSONL, rows, &shards), code, "%s", text);
+    cr_expect(strstr(lathe_error_message(), says), "\"%s\" lacks \"%s\"", lathe_error_message(),
+              says);
+}
+
+Test(shards, malformed_records_are_refused_with_their_line)
+{
+    refuse("{\"text\": \"a\"}\n{\"text\": \n", LATHE_ROWS_PACKED, LATHE_E_PARSE, "bad.jsonl:2:");
+    refuse("{\"text\": \"a\"}\n\n[1]\n", LATHE_ROWS_PACKED, LATHE_E_PARSE, "bad.jsonl:3");
+    refuse("{\"txt\": \"a\"}", LATHE_ROWS_PACKED, LATHE_E_CONFIG,
+           "bad.jsonl:1: no column \"text\"");
+    refuse("{\"text\": 1}", LATHE_ROWS_PACKED, LATHE_E_UNSUPPORTED, "bad.jsonl:1");
+    refuse("{\"text\": \"\xff\"}", LATHE_ROWS_PACKED, LATHE_E_PARSE, "bad.jsonl:1");
+    refuse("{\"prompt\": \"a\", \"chosen\": \"b\"}", LATHE_ROWS_PAIRS, LATHE_E_CONFIG, "rejected");
+    lathe_shards *shards;
+    cr_expect_eq(prepare("missing", LATHE_DATASET_TEXT, LATHE_ROWS_PACKED, &shards),
+                 LATHE_E_NOT_FOUND);
+    put("t", "x");
+    cr_expect_eq(prepare("t", LATHE_DATASET_TEXT, LATHE_ROWS_PAIRS, &shards), LATHE_E_CONFIG);
+    char **names; /* what failed leaves nothing behind */
+    int64_t n;
+    cr_assert_eq(lathe_dir_list(at("cache"), &arena, &names, &n), LATHE_OK);
+    cr_expect_eq(n, 0);
+}
+
+static void refuse_config(const char *json, const char *says)
+{
+    lathe_dataset *list;
+    int64_t n;
+    cr_expect_neq(lathe_datasets_parse("data.datasets", json, &arena, &list, &n), LATHE_OK);
+    cr_expect(strstr(lathe_error_message(), says), "\"%s\" lacks \"%s\"", lathe_error_message(),
+              says);
+}
+
+Test(shards, datasets_of_a_configuration)
+{
+    lathe_dataset *list;
+    int64_t n;
+    cr_assert_eq(lathe_datasets_parse("data.datasets",
+                                      "[{\"path\": \"a\"}, {\"path\": \"b.jsonl\", \"columns\": "
+                                      "{\"chosen\": \"win\"}}, {\"path\": \"c\", \"type\": "
+                                      "\"jsonl\"}]",
+                                      &arena, &list, &n),
+                 LATHE_OK);
+    cr_assert_eq(n, 3);
+    cr_expect_eq(list[0].type, LATHE_DATASET_TEXT);
+    cr_expect_eq(list[1].type, LATHE_DATASET_JSONL);
+    cr_expect_eq(list[2].type, LATHE_DATASET_JSONL);
+    cr_expect_str_eq(list[1].columns[LATHE_COLUMN_CHOSEN], "win");
+    cr_expect_null(list[1].columns[LATHE_COLUMN_TEXT]);
+    refuse_config("[]", "expected a list");
+    refuse_config("[{\"type\": \"text\"}]", "data.datasets[0].path is missing");
+    refuse_config("[{\"path\": \"a\", \"typ\": 1}]", "data.datasets[0].typ");
+    refuse_config("[{\"path\": \"a\", \"type\": \"csv\"}]", "there are text, jsonl");
+    refuse_config("[{\"path\": \"a\", \"columns\": {\"txt\": \"b\"}}]", "columns.txt");
+}
