@@ -8,6 +8,7 @@ llama_tied, config.json in the older generation of keys), and golden.safetensors
   logprobs   f32 [B,T]      log-probability of the next token of the row; 0 at the last
   loss       f32 [1]        mean of -logprobs over the B*(T-1) targets
   grad.NAME  f32            gradient of that mean, for every name of named_parameters(), HF layout
+  rope       f32 [64,2,D/2] cosines and sines of positions 0..63, where the model has rotary positions
 
 Everything is fp32 with eager attention on the CPU, from the weights as stored in the file (qwen3 stores bf16).
 llama_sharded holds the tensors of llama_tied in several files and has no golden.safetensors.
@@ -20,8 +21,8 @@ import shutil
 
 import torch
 from safetensors.torch import save_file
-from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen3Config,
-                          Qwen3ForCausalLM)
+from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 OUT = pathlib.Path(__file__).parent / "data" / "models"
 B, T = 2, 23
@@ -51,6 +52,11 @@ def golden(model, folder, seed):
     logprobs[:, :-1] = lp
     tensors = {"input_ids": ids.to(torch.int32), "logits": out.logits.detach().contiguous(), "logprobs": logprobs,
                "loss": out.loss.detach().reshape(1)}
+    rotary = getattr(getattr(model, "model", None), "rotary_emb", None)
+    if rotary is not None:
+        cos, sin = rotary(out.logits, torch.arange(64)[None])
+        half = cos.shape[-1] // 2
+        tensors["rope"] = torch.stack([cos[0, :, :half], sin[0, :, :half]], 1).contiguous()
     for name, p in model.named_parameters():
         tensors["grad." + name] = p.grad.contiguous()
     save_file(tensors, folder / "golden.safetensors", metadata={"format": "pt"})
@@ -98,6 +104,9 @@ make("llama_untied", LlamaForCausalLM, LlamaConfig(
 make("qwen3", Qwen3ForCausalLM, Qwen3Config(
     **dict(tiny, vocab_size=120), num_key_value_heads=2, head_dim=16, rms_norm_eps=1e-6, tie_word_embeddings=True,
     rope_parameters=dict(rope_type="default", rope_theta=1000000.0)), 3, dtype=torch.bfloat16)
+make("qwen2", Qwen2ForCausalLM, Qwen2Config(
+    **tiny, num_key_value_heads=2, rms_norm_eps=1e-6, tie_word_embeddings=False,
+    rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.0)), 5)
 make("gpt2", GPT2LMHeadModel, GPT2Config(
     vocab_size=128, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0, attn_pdrop=0.0,
     embd_pdrop=0.0, resid_pdrop=0.0), 4)

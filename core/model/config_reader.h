@@ -1,0 +1,36 @@
+/* Checked access to the keys of a config.json: what the families' readers share. The first failure
+ * sticks in `status`; later calls do nothing and return the default. */
+#ifndef LATHE_MODEL_CONFIG_READER_H
+#define LATHE_MODEL_CONFIG_READER_H
+
+#include <jansson.h>
+
+#include "model/hf_config.h"
+
+typedef struct lathe_config_reader {
+    const char *name; /* of the file, for errors */
+    json_t *object;
+    lathe_status status;
+} lathe_config_reader;
+
+#define LATHE_REQUIRED INT64_MIN /* as default of lathe__config_int */
+
+/** Integer in [lo, hi]; a missing or null key gives `def`, or fails when that is LATHE_REQUIRED. */
+int64_t lathe__config_int(lathe_config_reader *r, const char *key, int64_t def, int64_t lo,
+                          int64_t hi);
+/** Finite number > 0. */
+double lathe__config_positive(lathe_config_reader *r, const char *key, double def);
+int32_t lathe__config_bool(lathe_config_reader *r, const char *key, int32_t def);
+
+/** Fails unless the key is absent, null, or one of the strings "a|b". */
+void lathe__config_only_string(lathe_config_reader *r, const char *key, const char *choices);
+/** Fails unless the key is absent, null, or equals `value` (bool keys: 0 or 1). */
+void lathe__config_only_number(lathe_config_reader *r, const char *key, double value);
+
+/** rope_parameters, or rope_theta with rope_scaling. */
+void lathe__config_rope(lathe_config_reader *r, lathe_model_config *out);
+
+/** Fails with "file: key is VALUE; why". */
+void lathe__config_refuse(lathe_config_reader *r, const char *key, const char *why);
+
+#endif

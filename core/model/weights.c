@@ -1,0 +1,253 @@
+/* A model's weights: names, layout, conversion. */
+#include "model/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "io/convert.h"
+#include "io/st_writer.h"
+#include "ir/dump.h"
+#include "model/family.h"
+
+#define PIECE (1 << 22) /* elements converted at a time when saving: 16 MiB of f32 */
+
+static int32_t belongs_to_model(const lathe_param *row)
+{
+    return row->role != LATHE_ROLE_ADAPTER && !row->reference;
+}
+
+const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
+                                          const lathe_model_config *config, const char *name)
+{
+    const lathe_st_tensor *t = lathe_safetensors_find(set, name);
+    const size_t n = strlen(config->family->prefix);
+    if (t == NULL && strncmp(name, config->family->prefix, n) == 0)
+        t = lathe_safetensors_find(set, name + n);
+    return t;
+}
+
+/* ---- loading ---- */
+
+static lathe_status check_tensor(const lathe_st_tensor *t, const lathe_param *row)
+{
+    lathe_desc want = row->desc;
+    if (row->transposed) {
+        want.dims[0] = row->desc.dims[1];
+        want.dims[1] = row->desc.dims[0];
+    }
+    want.dtype = t->desc.dtype;
+    if (memcmp(&want, &t->desc, sizeof want) != 0) {
+        char seen[80], wanted[80];
+        return lathe_error(LATHE_E_SHAPE, "%s: tensor %s is %s, the configuration makes it %s",
+                           t->file, t->name, lathe_desc_text(&t->desc, seen, sizeof seen),
+                           lathe_desc_text(&want, wanted, sizeof wanted));
+    }
+    if (!lathe_convert_takes(t->desc.dtype))
+        return lathe_error(LATHE_E_DTYPE,
+                           "%s: tensor %s is %s, a weight must be f32, bf16, f16 or f64", t->file,
+                           t->name, lathe_dtype_name(t->desc.dtype));
+    return LATHE_OK;
+}
+
+static lathe_status load_row(const lathe_st_tensor *t, const lathe_param *row, int32_t index,
+                             const lathe_weight_sink *sink)
+{
+    LATHE_TRY(check_tensor(t, row));
+    void *data = NULL;
+    int32_t dtype = LATHE_F32;
+    LATHE_TRY(sink->place(sink->arg, index, row, &data, &dtype));
+    if (data == NULL)
+        return LATHE_OK;
+    if (row->transposed)
+        LATHE_TRY(lathe_convert_transposed(data, dtype, t->data, t->desc.dtype, t->desc.dims[0],
+                                           t->desc.dims[1]));
+    else
+        LATHE_TRY(lathe_convert(data, dtype, t->data, t->desc.dtype, lathe_desc_count(&t->desc)));
+    return sink->done != NULL ? sink->done(sink->arg, index, row, data) : LATHE_OK;
+}
+
+/* A tied model's file has no head, or the embedding twice. */
+static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_config *config)
+{
+    const lathe_st_tensor *head = lathe_safetensors_find(set, LATHE_HEAD_NAME);
+    const lathe_st_tensor *embedding = lathe_weights_find(set, config, config->family->embedding);
+    if (!config->tied && head == NULL)
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "tie_word_embeddings is false and the files have no %s: set it, or supply the tensor",
+            LATHE_HEAD_NAME);
+    if (config->tied && head != NULL && embedding != NULL &&
+        (memcmp(&head->desc, &embedding->desc, sizeof head->desc) != 0 ||
+         memcmp(head->data, embedding->data, (size_t)lathe_desc_bytes(&head->desc)) != 0))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: %s differs from %s, and tie_word_embeddings is true: which holds?",
+                           head->file, LATHE_HEAD_NAME, embedding->name);
+    return LATHE_OK;
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Buffers that older files carry beside the weights, and a tied head (already compared). */
+static int is_expected_extra(const lathe_model_config *config, const char *name)
+{
+    return ends_with(name, ".rotary_emb.inv_freq") || ends_with(name, ".attn.bias") ||
+           ends_with(name, ".attn.masked_bias") ||
+           (config->tied && strcmp(name, LATHE_HEAD_NAME) == 0);
+}
+
+static void warn_extras(const lathe_safetensors *set, const lathe_model_config *config,
+                        const uint8_t *used)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    int64_t n = 0;
+    for (int64_t i = 0; i < lathe_safetensors_count(set); i++) {
+        const char *name = lathe_safetensors_at(set, i)->name;
+        if (used[i] || is_expected_extra(config, name))
+            continue;
+        if (n++ < 8)
+            lathe_buffer_printf(&text, "%s%s", n > 1 ? ", " : "", name);
+    }
+    if (n > 0 && text.data != NULL)
+        lathe_log(LATHE_LOG_WARN, "%lld tensors of the files are not part of this model: %s%s",
+                  (long long)n, text.data, n > 8 ? ", ..." : "");
+    lathe_buffer_fini(&text);
+}
+
+lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_config *config,
+                                const lathe_params *params, const lathe_weight_sink *sink)
+{
+    LATHE_TRY(check_tied(set, config));
+    uint8_t *used = calloc((size_t)lathe_safetensors_count(set) + 1, 1);
+    if (used == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to load weights");
+    lathe_status status = LATHE_OK;
+    for (int32_t i = 0; i < params->n && status == LATHE_OK; i++) {
+        const lathe_param *row = params->rows[i];
+        if (!belongs_to_model(row))
+            continue;
+        const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
+        if (t == NULL) {
+            status = lathe_error(LATHE_E_NOT_FOUND, "the files have no tensor %s", row->name);
+        } else {
+            used[t - lathe_safetensors_at(set, 0)] = 1;
+            status = load_row(t, row, i, sink);
+        }
+    }
+    if (status == LATHE_OK)
+        warn_extras(set, config, used);
+    free(used);
+    return status;
+}
+
+/* ---- saving ---- */
+
+/* One tensor in the file's layout and dtype, through `part` where it must be converted. */
+static lathe_status save_row(lathe_st_writer *w, int64_t tensor, const lathe_param *row,
+                             const void *data, int32_t dtype, int32_t file_dtype)
+{
+    const int64_t n = lathe_desc_count(&row->desc), size = lathe_dtype_bytes(file_dtype);
+    if (!row->transposed && dtype == file_dtype)
+        return lathe_st_writer_write(w, tensor, 0, data, n * size);
+    const int64_t part = row->transposed || n < PIECE ? n : PIECE;
+    void *memory = malloc((size_t)(part > 0 ? part * size : 1));
+    if (memory == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory to convert %s", row->name);
+    lathe_status status = LATHE_OK;
+    if (row->transposed) {
+        status = lathe_convert_transposed(memory, file_dtype, data, dtype, row->desc.dims[0],
+                                          row->desc.dims[1]);
+        if (status == LATHE_OK)
+            status = lathe_st_writer_write(w, tensor, 0, memory, n * size);
+    }
+    for (int64_t at = 0; !row->transposed && at < n && status == LATHE_OK; at += part) {
+        const int64_t count = n - at < part ? n - at : part;
+        const char *from = (const char *)data + at * lathe_dtype_bytes(dtype);
+        status = lathe_convert(memory, file_dtype, from, dtype, count);
+        if (status == LATHE_OK)
+            status = lathe_st_writer_write(w, tensor, at * size, memory, count * size);
+    }
+    free(memory);
+    return status;
+}
+
+static lathe_status save_rows(lathe_st_writer *w, const lathe_params *params, int32_t file_dtype,
+                              lathe_weight_source source, void *arg)
+{
+    for (int32_t i = 0; i < params->n; i++) {
+        if (!belongs_to_model(params->rows[i]))
+            continue;
+        lathe_desc desc = params->rows[i]->desc;
+        desc.dtype = file_dtype;
+        if (params->rows[i]->transposed) {
+            desc.dims[0] = params->rows[i]->desc.dims[1];
+            desc.dims[1] = params->rows[i]->desc.dims[0];
+        }
+        LATHE_TRY(lathe_st_writer_add(w, params->rows[i]->name, &desc));
+    }
+    LATHE_TRY(lathe_st_writer_begin(w));
+    int64_t tensor = 0;
+    for (int32_t i = 0; i < params->n; i++) {
+        if (!belongs_to_model(params->rows[i]))
+            continue;
+        const void *data = NULL;
+        int32_t dtype = LATHE_F32;
+        LATHE_TRY(source(arg, i, params->rows[i], &data, &dtype));
+        LATHE_TRY(save_row(w, tensor++, params->rows[i], data, dtype, file_dtype));
+    }
+    return lathe_st_writer_finish(w);
+}
+
+lathe_status lathe_weights_save(const char *folder, const lathe_params *params, int32_t file_dtype,
+                                int64_t max_shard_bytes, lathe_weight_source source, void *arg)
+{
+    lathe_st_writer *w = NULL;
+    LATHE_TRY(lathe_st_writer_create(folder, "model", max_shard_bytes, &w));
+    const lathe_status status = save_rows(w, params, file_dtype, source, arg);
+    lathe_st_writer_destroy(w);
+    return status;
+}
+
+static lathe_status copy_file(const char *from, const char *to)
+{
+    lathe_map map;
+    LATHE_TRY(lathe_map_open(from, &map));
+    const lathe_status status = lathe_file_write_atomic(to, map.data, map.bytes);
+    lathe_map_close(&map);
+    return status;
+}
+
+lathe_status lathe_tokenizer_files_copy(const char *from, const char *to)
+{
+    static const char *const names[] = {
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.json",
+        "merges.txt",
+        "tokenizer.model",
+        "chat_template.jinja",
+        "generation_config.json",
+    };
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_status status = LATHE_OK;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && status == LATHE_OK; i++) {
+        const char *source = lathe_path_join(&arena, from, names[i]);
+        const char *target = lathe_path_join(&arena, to, names[i]);
+        if (source == NULL || target == NULL)
+            status = LATHE_E_NOMEM;
+        else if (lathe_path_exists(source))
+            status = copy_file(source, target);
+    }
+    lathe_arena_fini(&arena);
+    return status;
+}

@@ -1,0 +1,48 @@
+/* A model's weights: from a folder's safetensors into host memory, and back. */
+#ifndef LATHE_MODEL_WEIGHTS_H
+#define LATHE_MODEL_WEIGHTS_H
+
+#include "io/safetensors.h"
+#include "ir/params.h"
+#include "model/hf_config.h"
+
+/** Where loaded weights go. */
+typedef struct lathe_weight_sink {
+    /** Gives the host memory of a row: its elements in our layout, in F32, BF16 or F16 (out_dtype comes
+     *  in as F32). NULL memory skips the row. */
+    lathe_status (*place)(void *arg, int32_t index, const lathe_param *row, void **out_data,
+                          int32_t *out_dtype);
+    /** The row is filled: encode it, copy it to the device, reuse the memory. May be NULL. */
+    lathe_status (*done)(void *arg, int32_t index, const lathe_param *row, void *data);
+    void *arg;
+} lathe_weight_sink;
+
+/** Fills every row of the model (not adapters', not the reference's) from the tensors of its name, with
+ *  or without the family's prefix; Conv1D tensors are transposed; rows are visited in table order.
+ *
+ *  Errors  LATHE_E_NOT_FOUND: a tensor is missing. LATHE_E_SHAPE: it has another shape. LATHE_E_DTYPE: it
+ *  is no float. LATHE_E_CONFIG: tie_word_embeddings contradicts the file. Tensors that no row asked for
+ *  are listed in a warning.
+ */
+lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_config *config,
+                                const lathe_params *params, const lathe_weight_sink *sink);
+
+/** The tensor of a model's parameter, with or without the family's prefix, or NULL. */
+const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
+                                          const lathe_model_config *config, const char *name);
+
+/** Gives a row's values for saving: host memory in our layout and its dtype (comes in as F32), valid
+ *  until the next call. */
+typedef lathe_status (*lathe_weight_source)(void *arg, int32_t index, const lathe_param *row,
+                                            const void **out_data, int32_t *out_dtype);
+
+/** Writes folder/model.safetensors (sharded above max_shard_bytes > 0) with names and layout of
+ *  transformers, every tensor in file_dtype (F32, BF16, F16). Durable; the folder must exist. */
+lathe_status lathe_weights_save(const char *folder, const lathe_params *params, int32_t file_dtype,
+                                int64_t max_shard_bytes, lathe_weight_source source, void *arg);
+
+/** Copies the tokenizer's files and generation_config.json, those that are there, from folder to
+ *  folder. */
+lathe_status lathe_tokenizer_files_copy(const char *from, const char *to);
+
+#endif
