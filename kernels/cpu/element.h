@@ -1,0 +1,92 @@
+/* Elements of a compute dtype as floats: loads, stores, and tiles of them.
+ *
+ * ld/st take the dtype as an argument that is a constant at every call (CPU_BY_DTYPE), so each loop
+ * is compiled once per dtype and vectorised. Sums run over a fixed number of lanes: the order
+ * depends on the build only.
+ */
+#ifndef LATHE_CPU_ELEMENT_H
+#define LATHE_CPU_ELEMENT_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "lathe/tensor.h"
+
+#define CPU_INLINE static inline __attribute__((always_inline))
+
+CPU_INLINE float ld(const void *p, int64_t i, int32_t dtype)
+{
+    return dtype == LATHE_F32 ? ((const float *)p)[i] : lathe_bf16_to_f32(((const uint16_t *)p)[i]);
+}
+
+CPU_INLINE void st(void *p, int64_t i, int32_t dtype, int accumulate, float x)
+{
+    if (accumulate)
+        x += ld(p, i, dtype);
+    if (dtype == LATHE_F32)
+        ((float *)p)[i] = x;
+    else
+        ((uint16_t *)p)[i] = lathe_f32_to_bf16(x);
+}
+
+/** Address of element i. */
+CPU_INLINE const void *at(const void *p, int64_t i, int32_t dtype)
+{
+    return (const char *)p + i * (dtype == LATHE_F32 ? 4 : 2);
+}
+
+CPU_INLINE void *at_mut(void *p, int64_t i, int32_t dtype)
+{
+    return (char *)p + i * (dtype == LATHE_F32 ? 4 : 2);
+}
+
+/* Calls fn(args..., dtype) with dtype a constant. */
+#define CPU_BY_DTYPE(dtype, fn, ...)                                                               \
+    do {                                                                                           \
+        if ((dtype) == LATHE_F32)                                                                  \
+            fn(__VA_ARGS__, LATHE_F32);                                                            \
+        else                                                                                       \
+            fn(__VA_ARGS__, LATHE_BF16);                                                           \
+    } while (0)
+
+/** Elements of a tile: buffers of this many floats stay in the first cache. */
+#define CPU_TILE 1024
+
+/** Elements [i, i+n) of p as floats: in place for f32, else converted into buf[CPU_TILE]. */
+CPU_INLINE const float *tile_in(float *buf, const void *p, int32_t dtype, int64_t i, int64_t n)
+{
+    if (dtype == LATHE_F32)
+        return (const float *)p + i;
+    const uint16_t *x = (const uint16_t *)p + i;
+    for (int64_t j = 0; j < n; j++)
+        buf[j] = lathe_bf16_to_f32(x[j]);
+    return buf;
+}
+
+/** Where to write the floats of elements [i, ...) of p: p itself when that is what is wanted. */
+CPU_INLINE float *tile_out(float *buf, void *p, int32_t dtype, int accumulate, int64_t i)
+{
+    return dtype == LATHE_F32 && !accumulate ? (float *)p + i : buf;
+}
+
+/** Stores what tile_out's caller wrote into buf. */
+CPU_INLINE void tile_done(const float *buf, void *p, int32_t dtype, int accumulate, int64_t i,
+                          int64_t n)
+{
+    if (dtype == LATHE_F32) {
+        float *y = (float *)p + i;
+        if (accumulate)
+            for (int64_t j = 0; j < n; j++)
+                y[j] += buf[j];
+        return;
+    }
+    uint16_t *y = (uint16_t *)p + i;
+    if (accumulate)
+        for (int64_t j = 0; j < n; j++)
+            y[j] = lathe_f32_to_bf16(lathe_bf16_to_f32(y[j]) + buf[j]);
+    else
+        for (int64_t j = 0; j < n; j++)
+            y[j] = lathe_f32_to_bf16(buf[j]);
+}
+
+#endif

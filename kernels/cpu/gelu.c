@@ -1,0 +1,86 @@
+/* GELU_TANH and its derivative, element by element.
+ *
+ *   u = sqrt(2/pi) * (x + 0.044715 x^3),  y = x * h,  h = sigmoid(2u) = (1 + tanh u) / 2
+ *   dx = dy * (h + 2 x h (1 - h) u'),  u' = sqrt(2/pi) * (1 + 3 * 0.044715 x^2)
+ */
+#include "cpu.h"
+#include "vecmath.h"
+
+#define ROOT_2_PI 0.7978845608028654f
+#define CUBE 0.044715f
+
+typedef struct gelu_job {
+    const lathe_kernel *k;
+    const lathe_kernel_args *a;
+} gelu_job;
+
+static void forward_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const gelu_job *job = arg;
+    const int32_t dtype = job->k->in[0].dtype;
+    float b0[CPU_TILE], b1[CPU_TILE];
+    (void)worker;
+    for (int64_t i = begin; i < end; i += CPU_TILE) {
+        const int64_t n = end - i < CPU_TILE ? end - i : CPU_TILE;
+        const float *x = tile_in(b0, job->a->in[0], dtype, i, n);
+        float *y = tile_out(b1, job->a->out[0], dtype, 0, i);
+#pragma GCC ivdep
+        for (int64_t j = 0; j < n; j++) {
+            const float v = x[j], u = ROOT_2_PI * (v + CUBE * v * v * v);
+            y[j] = v * cpu_sigmoid(2.0f * u);
+        }
+        if (y == b1)
+            tile_done(b1, job->a->out[0], dtype, 0, i, n);
+    }
+}
+
+static void backward_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const gelu_job *job = arg;
+    const lathe_kernel_args *a = job->a;
+    const int32_t dtype = job->k->in[0].dtype;
+    const int add = (a->accumulate & 1u) != 0;
+    float b0[CPU_TILE], b1[CPU_TILE], b2[CPU_TILE];
+    (void)worker;
+    for (int64_t i = begin; i < end; i += CPU_TILE) {
+        const int64_t n = end - i < CPU_TILE ? end - i : CPU_TILE;
+        const float *dy = tile_in(b0, a->in[0], dtype, i, n);
+        const float *x = tile_in(b1, a->in[1], dtype, i, n);
+        float *dx = tile_out(b2, a->out[0], dtype, add, i);
+#pragma GCC ivdep
+        for (int64_t j = 0; j < n; j++) {
+            const float v = x[j], u = ROOT_2_PI * (v + CUBE * v * v * v);
+            const float h = cpu_sigmoid(2.0f * u);
+            const float du = ROOT_2_PI * (1.0f + 3.0f * CUBE * v * v);
+            dx[j] = dy[j] * (h + 2.0f * v * h * (1.0f - h) * du);
+        }
+        if (dx == b2)
+            tile_done(b2, a->out[0], dtype, add, i, n);
+    }
+}
+
+static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
+{
+    (void)out_scratch;
+    const int64_t n = lathe_desc_count(&k->in[0]);
+    for (int32_t i = 0; i < k->n_in; i++)
+        LATHE_TRY(cpu_check_in(k, i, i == 0 ? CPU_COMPUTE : k->in[0].dtype, n));
+    return cpu_check_out(k, 0, k->in[0].dtype, n);
+}
+
+static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    gelu_job job = {k, a};
+    k->host->parallel_for(lathe_desc_count(&k->in[0]), CPU_GRAIN, forward_range, &job);
+    return LATHE_OK;
+}
+
+static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    gelu_job job = {k, a};
+    k->host->parallel_for(lathe_desc_count(&k->in[0]), CPU_GRAIN, backward_range, &job);
+    return LATHE_OK;
+}
+
+const cpu_op cpu_op_gelu = {prepare, run, NULL, 0};
+const cpu_op cpu_op_gelu_bwd = {prepare, run_bwd, NULL, 1};

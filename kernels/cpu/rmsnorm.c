@@ -1,0 +1,155 @@
+/* RMSNORM and its derivative, over groups of D elements.
+ *
+ *   y = x * rstd * g,   rstd = 1 / sqrt(mean(x^2) + eps),   g = w (or 1 + w with offset_one)
+ *   dx = rstd * (dy*g - xhat * mean(dy*g*xhat)),  dw = sum over rows of dy*xhat,  xhat = x*rstd
+ */
+#include <math.h>
+
+#include "element.h"
+#include "product.h"
+
+#define DW_PARTIALS 64 /* at most: the partials of dw are added in order */
+
+typedef struct norm_job {
+    const lathe_kernel *k;
+    const lathe_kernel_args *a;
+    int64_t d, rows, grain;
+    float *partials; /* [chunks, d]; NULL: no dw */
+} norm_job;
+
+CPU_INLINE void forward_row(const void *x, const float *w, void *y, float *rstd, int64_t d,
+                            float eps, float offset, int32_t dtype)
+{
+    float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < d; i++) {
+        const float v = ld(x, i, dtype);
+        sum += v * v;
+    }
+    const float r = 1.0f / sqrtf(sum / (float)d + eps);
+    *rstd = r;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < d; i++)
+        st(y, i, dtype, 0, ld(x, i, dtype) * r * (w[i] + offset));
+}
+
+static void forward_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const norm_job *job = arg;
+    const lathe_kernel *k = job->k;
+    const int32_t dtype = k->in[0].dtype;
+    const float offset = k->attrs.offset_one ? 1.0f : 0.0f;
+    float *rstd = job->a->out[1];
+    (void)worker;
+    for (int64_t r = begin; r < end; r++) {
+        const void *x = at(job->a->in[0], r * job->d, dtype);
+        void *y = at_mut(job->a->out[0], r * job->d, dtype);
+        CPU_BY_DTYPE(dtype, forward_row, x, job->a->in[1], y, rstd + r, job->d, k->attrs.eps,
+                     offset);
+    }
+}
+
+static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
+{
+    (void)out_scratch;
+    const int64_t n = lathe_desc_count(&k->in[0]), d = lathe_desc_count(&k->in[1]);
+    if (d < 1 || n % d != 0)
+        return cpu_bad_shape(k, "x must be whole groups of as many elements as w has");
+    LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, n));
+    LATHE_TRY(cpu_check_in(k, 1, LATHE_F32, d));
+    LATHE_TRY(cpu_check_out(k, 0, k->in[0].dtype, n));
+    return cpu_check_out(k, 1, LATHE_F32, n / d);
+}
+
+static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const int64_t d = lathe_desc_count(&k->in[1]);
+    norm_job job = {k, a, d, lathe_desc_count(&k->in[0]) / d, 0, NULL};
+    k->host->parallel_for(job.rows, cpu_row_grain(d), forward_range, &job);
+    return LATHE_OK;
+}
+
+/* One row's dx; dw (f32, may be NULL) gets dy*xhat added. */
+CPU_INLINE void backward_row(const void *dy, const void *x, const float *w, float r, void *dx,
+                             int accumulate, float *dw, int64_t d, float offset, int32_t dtype)
+{
+    float dot = 0.0f;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t i = 0; i < d; i++)
+        dot += ld(dy, i, dtype) * (w[i] + offset) * ld(x, i, dtype);
+    const float mean = dot * r / (float)d; /* of dy*g*xhat */
+    const float back = mean * r;
+    if (dw != NULL)
+#pragma GCC ivdep
+        for (int64_t i = 0; i < d; i++)
+            dw[i] += ld(dy, i, dtype) * (ld(x, i, dtype) * r);
+    if (accumulate)
+#pragma GCC ivdep
+        for (int64_t i = 0; i < d; i++)
+            st(dx, i, dtype, 1, r * (ld(dy, i, dtype) * (w[i] + offset) - ld(x, i, dtype) * back));
+    else
+#pragma GCC ivdep
+        for (int64_t i = 0; i < d; i++)
+            st(dx, i, dtype, 0, r * (ld(dy, i, dtype) * (w[i] + offset) - ld(x, i, dtype) * back));
+}
+
+static void backward_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const norm_job *job = arg;
+    const lathe_kernel *k = job->k;
+    const lathe_kernel_args *a = job->a;
+    const int32_t dtype = k->in[1].dtype;
+    const float offset = k->attrs.offset_one ? 1.0f : 0.0f;
+    const float *rstd = a->in[3];
+    float *dw = job->partials == NULL ? NULL : job->partials + begin / job->grain * job->d;
+    (void)worker;
+    if (dw != NULL)
+        memset(dw, 0, (size_t)job->d * sizeof *dw);
+    for (int64_t r = begin; r < end; r++)
+        CPU_BY_DTYPE(dtype, backward_row, at(a->in[0], r * job->d, dtype),
+                     at(a->in[1], r * job->d, dtype), a->in[2], rstd[r],
+                     at_mut(a->out[0], r * job->d, dtype), (a->accumulate & 1u) != 0, dw, job->d,
+                     offset);
+}
+
+/* Rows per chunk when dw is wanted: few enough partials, a function of the shape only. */
+static int64_t dw_grain(int64_t rows, int64_t d)
+{
+    const int64_t least = (rows + DW_PARTIALS - 1) / DW_PARTIALS;
+    const int64_t grain = cpu_row_grain(d);
+    return grain > least ? grain : least;
+}
+
+static lathe_status prepare_bwd(lathe_kernel *k, int64_t *out_scratch)
+{
+    const int64_t n = lathe_desc_count(&k->in[1]), d = lathe_desc_count(&k->in[2]);
+    if (d < 1 || n % d != 0)
+        return cpu_bad_shape(k, "x must be whole groups of as many elements as w has");
+    const int64_t rows = n / d;
+    LATHE_TRY(cpu_check_in(k, 1, CPU_COMPUTE, n));
+    LATHE_TRY(cpu_check_in(k, 0, k->in[1].dtype, n));
+    LATHE_TRY(cpu_check_in(k, 2, LATHE_F32, d));
+    LATHE_TRY(cpu_check_in(k, 3, LATHE_F32, rows));
+    LATHE_TRY(cpu_check_out(k, 0, k->in[1].dtype, n));
+    if (cpu_has_out(k, 1)) {
+        LATHE_TRY(cpu_check_out(k, 1, LATHE_F32, d));
+        const int64_t grain = dw_grain(rows, d);
+        *out_scratch = (rows + grain - 1) / grain * d * 4;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const int64_t d = lathe_desc_count(&k->in[2]);
+    const int64_t rows = lathe_desc_count(&k->in[1]) / d;
+    norm_job job = {k, a, d, rows, dw_grain(rows, d), cpu_has_out(k, 1) ? a->scratch : NULL};
+    k->host->parallel_for(rows, job.grain, backward_range, &job);
+    if (job.partials != NULL)
+        cpu_add_partials(k->host, job.partials, (rows + job.grain - 1) / job.grain, d, a->out[1],
+                         (a->accumulate & 2u) != 0);
+    return LATHE_OK;
+}
+
+const cpu_op cpu_op_rmsnorm = {prepare, run, NULL, 0};
+const cpu_op cpu_op_rmsnorm_bwd = {prepare_bwd, run_bwd, NULL, 3};

@@ -1,0 +1,78 @@
+/* ROPE: rotates the two halves of every head by its position's angles.
+ *
+ *   y1 = x1 cos - x2 sin,  y2 = x2 cos + x1 sin;  inverse: sin negated
+ *   x c[N,H*D], pos i32[N], table f32[P,2,D/2]; y may be x
+ */
+#include "cpu.h"
+#include "element.h"
+
+typedef struct rope_job {
+    const lathe_kernel *k;
+    const lathe_kernel_args *a;
+    int64_t width, d;
+} rope_job;
+
+CPU_INLINE void rotate(const void *x, void *y, const float *cosines, float sign, int64_t half,
+                       int accumulate, int32_t dtype)
+{
+    const float *sines = cosines + half;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < half; i++) {
+        const float c = cosines[i], s = sign * sines[i];
+        const float x1 = ld(x, i, dtype), x2 = ld(x, i + half, dtype);
+        st(y, i, dtype, accumulate, x1 * c - x2 * s);
+        st(y, i + half, dtype, accumulate, x2 * c + x1 * s);
+    }
+}
+
+static void rope_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const rope_job *job = arg;
+    const lathe_kernel_args *a = job->a;
+    const int32_t dtype = job->k->in[0].dtype;
+    const int32_t *pos = a->in[1];
+    const float sign = job->k->attrs.inverse ? -1.0f : 1.0f;
+    (void)worker;
+    for (int64_t n = begin; n < end; n++) {
+        const float *row = (const float *)a->in[2] + pos[n] * job->d;
+        for (int64_t h = 0; h < job->width; h += job->d) {
+            const void *x = at(a->in[0], n * job->width + h, dtype);
+            void *y = at_mut(a->out[0], n * job->width + h, dtype);
+            if (a->accumulate & 1u)
+                CPU_BY_DTYPE(dtype, rotate, x, y, row, sign, job->d / 2, 1);
+            else
+                CPU_BY_DTYPE(dtype, rotate, x, y, row, sign, job->d / 2, 0);
+        }
+    }
+}
+
+static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
+{
+    (void)out_scratch;
+    const int64_t n = lathe_desc_count(&k->in[0]), rows = lathe_desc_count(&k->in[1]);
+    const int64_t d = k->attrs.head_dim;
+    if (d < 2 || d % 2 != 0 || rows < 1 || n % (rows * d) != 0)
+        return cpu_bad_shape(k, "x must be [N, H*head_dim] with an even head_dim");
+    LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, n));
+    LATHE_TRY(cpu_check_in(k, 1, LATHE_I32, rows));
+    if (k->in[2].rank < 1)
+        return cpu_bad_shape(k, "the table must be [P, 2, head_dim/2]");
+    LATHE_TRY(cpu_check_in(k, 2, LATHE_F32, k->in[2].dims[0] * d));
+    return cpu_check_out(k, 0, k->in[0].dtype, n);
+}
+
+static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const int64_t rows = lathe_desc_count(&k->in[1]), positions = k->in[2].dims[0];
+    const int32_t *pos = a->in[1];
+    for (int64_t i = 0; i < rows; i++)
+        if (pos[i] < 0 || pos[i] >= positions)
+            return lathe_fail(k->host, LATHE_E_ARG,
+                              "rope: position %d of row %lld is outside the table of %lld",
+                              (int)pos[i], (long long)i, (long long)positions);
+    rope_job job = {k, a, lathe_desc_count(&k->in[0]) / rows, k->attrs.head_dim};
+    k->host->parallel_for(rows, cpu_row_grain(job.width), rope_range, &job);
+    return LATHE_OK;
+}
+
+const cpu_op cpu_op_rope = {prepare, run, NULL, 1};

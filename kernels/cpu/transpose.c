@@ -1,0 +1,65 @@
+/* TRANSPOSE: y[s,r] = x[r,s], in square blocks; any dtype of 1, 2, 4 or 8 bytes. */
+#include "cpu.h"
+#include "element.h"
+
+#define BLOCK 32
+
+typedef struct transpose_job {
+    const void *x;
+    void *y;
+    int64_t r, s;
+    int64_t bytes; /* of an element */
+} transpose_job;
+
+#define TRANSPOSE_BLOCK(type)                                                                      \
+    static void block_##type(const transpose_job *job, int64_t r0, int64_t r1, int64_t s0,         \
+                             int64_t s1)                                                           \
+    {                                                                                              \
+        const type *x = job->x;                                                                    \
+        type *y = job->y;                                                                          \
+        for (int64_t s = s0; s < s1; s++)                                                          \
+            for (int64_t r = r0; r < r1; r++)                                                      \
+                y[s * job->r + r] = x[r * job->s + s];                                             \
+    }
+
+TRANSPOSE_BLOCK(uint8_t)
+TRANSPOSE_BLOCK(uint16_t)
+TRANSPOSE_BLOCK(uint32_t)
+TRANSPOSE_BLOCK(uint64_t)
+
+static void range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const transpose_job *job = arg;
+    (void)worker;
+    for (int64_t r = 0; r < job->r; r += BLOCK) {
+        const int64_t stop = r + BLOCK < job->r ? r + BLOCK : job->r;
+        if (job->bytes == 1)
+            block_uint8_t(job, r, stop, begin, end);
+        else if (job->bytes == 2)
+            block_uint16_t(job, r, stop, begin, end);
+        else if (job->bytes == 4)
+            block_uint32_t(job, r, stop, begin, end);
+        else
+            block_uint64_t(job, r, stop, begin, end);
+    }
+}
+
+static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
+{
+    (void)out_scratch;
+    const lathe_desc *x = &k->in[0], *y = &k->out[0];
+    if (x->rank != 2 || y->rank != 2 || x->dims[0] != y->dims[1] || x->dims[1] != y->dims[0])
+        return cpu_bad_shape(k, "x must be [R, S] and y [S, R]");
+    LATHE_TRY(cpu_check_in(k, 0, x->dtype, lathe_desc_count(x)));
+    return cpu_check_out(k, 0, x->dtype, lathe_desc_count(x));
+}
+
+static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const lathe_desc *x = &k->in[0];
+    transpose_job job = {a->in[0], a->out[0], x->dims[0], x->dims[1], lathe_dtype_bytes(x->dtype)};
+    k->host->parallel_for(x->dims[1], BLOCK, range, &job);
+    return LATHE_OK;
+}
+
+const cpu_op cpu_op_transpose = {prepare, run, NULL, 0};

@@ -1,0 +1,366 @@
+/* A kernel under test: makes the problem, runs it on every CPU build this machine can run, and
+ * compares with a reference in double precision.
+ *
+ * Each case runs overwriting (outputs full of NaN before) and, where asked, adding; with one and
+ * with two workers, whose results must agree bit for bit; scratch is full of NaN and fenced.
+ *
+ * Tolerance: |got - want| <= round_off(dtype) * |want| + slack * max |want| of that output, where
+ * slack covers the f32 arithmetic inside; a case derives it from its reduction length.
+ */
+#ifndef LATHE_TEST_OP_HARNESS_H
+#define LATHE_TEST_OP_HARNESS_H
+
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/parallel.h"
+#include "lathe/device.h"
+#include "lathe/plugin.h"
+#include "lathe/rng.h"
+
+#define HARNESS_FENCE 64
+#define HARNESS_BYTE 0xff /* of NaN in every float dtype */
+
+typedef struct op_case op_case;
+/** want = the op's outputs, from inputs as doubles. Both in the op's order. */
+typedef void (*op_reference)(const op_case *c, double *const *in, double *const *want);
+
+struct op_case {
+    int32_t op;
+    lathe_op_attrs attrs;
+    lathe_desc in[LATHE_OP_MAX_IN], out[LATHE_OP_MAX_OUT];
+    int32_t n_in, n_out;
+    double *value[LATHE_OP_MAX_IN]; /* exactly representable in the input's dtype */
+    op_reference reference;
+    double slack;     /* see the tolerance above */
+    int32_t add;      /* also run with every output added to */
+    int32_t product;  /* results come out of oneDNN: see op_products_are_exact */
+    int32_t in_place; /* 1 + the input whose memory output 0 takes; 0: none */
+};
+
+typedef struct op_build {
+    const lathe_plugin *plugin;
+    const lathe_device_v1 *device;
+    void *self;
+} op_build;
+
+static const char *const op_isas[] = {"cpu_avx2", "cpu_avx512", "cpu_avx512_bf16"};
+#define N_ISAS 3
+
+/** Slack of a sum of n products in f32 that is added up over at least 8 lanes. */
+static inline double slack_of(int64_t n)
+{
+    return 0x1p-24 * (8.0 + 2.0 * sqrt((double)n));
+}
+
+static inline int op_open(const char *name, op_build *b)
+{
+    char path[512], why[128] = "";
+    (void)snprintf(path, sizeof path, "%s/lib/lathe/plugins/device/%s.so", LATHE_TEST_BUILD, name);
+    void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    cr_assert_not_null(so, "%s: %s", path, dlerror());
+    b->plugin = dlsym(so, LATHE_PLUGIN_ENTRY_NAME);
+    cr_assert_not_null(b->plugin);
+    b->device = b->plugin->table;
+    if (b->device->score(why, sizeof why) == 0)
+        return 0;
+    cr_assert_eq(b->plugin->create(lathe_host_get(), NULL, 0, &b->self), LATHE_OK);
+    return 1;
+}
+
+static inline void op_close(op_build *b)
+{
+    b->plugin->destroy(b->self);
+}
+
+static inline double op_load(const void *p, int32_t dtype, int64_t i)
+{
+    switch (dtype) {
+    case LATHE_F32:
+        return (double)((const float *)p)[i];
+    case LATHE_BF16:
+        return (double)lathe_bf16_to_f32(((const uint16_t *)p)[i]);
+    case LATHE_I32:
+        return (double)((const int32_t *)p)[i];
+    case LATHE_I64:
+        return (double)((const int64_t *)p)[i];
+    default:
+        cr_assert_fail("no such dtype in the harness: %d", (int)dtype);
+        return 0.0;
+    }
+}
+
+static inline void op_store(void *p, int32_t dtype, int64_t i, double x)
+{
+    if (dtype == LATHE_F32)
+        ((float *)p)[i] = (float)x;
+    else if (dtype == LATHE_BF16)
+        ((uint16_t *)p)[i] = lathe_f32_to_bf16((float)x);
+    else if (dtype == LATHE_I32)
+        ((int32_t *)p)[i] = (int32_t)x;
+    else
+        ((int64_t *)p)[i] = (int64_t)x;
+}
+
+/** x as `dtype` holds it. */
+static inline double op_round(double x, int32_t dtype)
+{
+    char cell[8];
+    op_store(cell, dtype, 0, x);
+    return op_load(cell, dtype, 0);
+}
+
+/** Uniform in [-1, 1), a function of (seed, i). */
+static inline double op_noise(uint64_t seed, int64_t i)
+{
+    const lathe_u32x4 r = lathe_rng_block(seed, 0, 77, (uint64_t)i);
+    return 2.0 * lathe_uniform_f64(r.v[0], r.v[1]) - 1.0;
+}
+
+/** Gives input i a shape and noise of size `scale` around `center`. */
+static inline void op_input(op_case *c, int32_t i, lathe_desc d, double center, double scale)
+{
+    const int64_t n = lathe_desc_count(&d);
+    c->in[i] = d;
+    c->value[i] = malloc((size_t)(n > 0 ? n : 1) * sizeof(double));
+    for (int64_t j = 0; j < n; j++)
+        c->value[i][j] =
+            op_round(center + scale * op_noise((uint64_t)(100 * c->op + i), j), d.dtype);
+    if (i >= c->n_in)
+        c->n_in = i + 1;
+}
+
+/** Gives input i a shape and whole numbers first, first+step, ... modulo `modulus`. */
+static inline void op_indices(op_case *c, int32_t i, int64_t n, int64_t first, int64_t step,
+                              int64_t modulus)
+{
+    c->in[i] = lathe_desc_1d(LATHE_I32, n);
+    c->value[i] = malloc((size_t)n * sizeof(double));
+    for (int64_t j = 0; j < n; j++)
+        c->value[i][j] = (double)((first + j * step) % modulus);
+    if (i >= c->n_in)
+        c->n_in = i + 1;
+}
+
+static inline void op_absent_in(op_case *c, int32_t i)
+{
+    c->in[i] = (lathe_desc){LATHE_ABSENT, 0, {1, 1, 1, 1}};
+    c->value[i] = NULL;
+    if (i >= c->n_in)
+        c->n_in = i + 1;
+}
+
+static inline void op_output(op_case *c, int32_t i, lathe_desc d)
+{
+    c->out[i] = d;
+    if (i >= c->n_out)
+        c->n_out = i + 1;
+}
+
+static inline void op_absent_out(op_case *c, int32_t i)
+{
+    op_output(c, i, (lathe_desc){LATHE_ABSENT, 0, {1, 1, 1, 1}});
+}
+
+static inline void op_free(op_case *c)
+{
+    for (int32_t i = 0; i < c->n_in; i++)
+        free(c->value[i]);
+}
+
+static inline lathe_kernel_problem op_problem(const op_case *c)
+{
+    const uint32_t all = (1u << c->n_out) - 1u;
+    const lathe_kernel_problem p = {.size = sizeof p,
+                                    .op = c->op,
+                                    .attrs = &c->attrs,
+                                    .in = c->in,
+                                    .out = c->out,
+                                    .n_in = c->n_in,
+                                    .n_out = c->n_out,
+                                    .may_accumulate = c->add ? all : 0,
+                                    .may_overwrite = all,
+                                    .flags = LATHE_FLAG_DETERMINISTIC,
+                                    .n_threads = lathe_host_get()->n_threads()};
+    return p;
+}
+
+/* What an added-to output holds before. */
+static inline double op_before(int32_t output, int64_t i, int32_t dtype)
+{
+    return op_round(op_noise((uint64_t)(900 + output), i), dtype);
+}
+
+/** Runs the case once; the outputs come back in new memory. */
+static inline void op_run(const op_build *b, const op_case *c, int add, void **out)
+{
+    const lathe_device_v1 *dev = b->device;
+    const lathe_kernel_problem problem = op_problem(c);
+    const void *in[LATHE_OP_MAX_IN] = {0};
+    void *memory[LATHE_OP_MAX_IN] = {0};
+    for (int32_t i = 0; i < c->n_in; i++) {
+        if (c->in[i].dtype == LATHE_ABSENT)
+            continue;
+        cr_assert_eq(dev->alloc(b->self, lathe_desc_bytes(&c->in[i]), 0, &memory[i]), LATHE_OK);
+        for (int64_t j = 0; j < lathe_desc_count(&c->in[i]); j++)
+            op_store(memory[i], c->in[i].dtype, j, c->value[i][j]);
+        in[i] = memory[i];
+    }
+    for (int32_t i = 0; i < c->n_out; i++) {
+        out[i] = NULL;
+        if (c->out[i].dtype == LATHE_ABSENT)
+            continue;
+        if (i == 0 && c->in_place) {
+            out[0] = memory[c->in_place - 1];
+            memory[c->in_place - 1] = NULL;
+            continue;
+        }
+        cr_assert_eq(dev->alloc(b->self, lathe_desc_bytes(&c->out[i]), 0, &out[i]), LATHE_OK);
+        memset(out[i], HARNESS_BYTE, (size_t)lathe_desc_bytes(&c->out[i]));
+        for (int64_t j = 0; add && j < lathe_desc_count(&c->out[i]); j++)
+            op_store(out[i], c->out[i].dtype, j, op_before(i, j, c->out[i].dtype));
+    }
+    lathe_kernel *k = NULL;
+    int64_t scratch_bytes = -1;
+    const lathe_status made = dev->kernel_create(b->self, &problem, &k, &scratch_bytes);
+    cr_assert_eq(made, LATHE_OK, "%s: op %d: create gives %d", b->plugin->name, (int)c->op,
+                 (int)made);
+    cr_assert_geq(scratch_bytes, 0);
+    void *scratch = NULL;
+    cr_assert_eq(dev->alloc(b->self, scratch_bytes + HARNESS_FENCE, 0, &scratch), LATHE_OK);
+    memset(scratch, HARNESS_BYTE, (size_t)(scratch_bytes + HARNESS_FENCE));
+    const lathe_kernel_args args = {.size = sizeof args,
+                                    .accumulate = add ? problem.may_accumulate : 0,
+                                    .in = in,
+                                    .out = out,
+                                    .scratch = scratch};
+    cr_assert_eq(dev->kernel_run(b->self, k, &args), LATHE_OK);
+    for (int64_t i = 0; i < HARNESS_FENCE; i++)
+        cr_assert_eq(((unsigned char *)scratch)[scratch_bytes + i], HARNESS_BYTE,
+                     "op %d writes past its scratch", (int)c->op);
+    dev->kernel_destroy(b->self, k);
+    dev->free(b->self, scratch);
+    for (int32_t i = 0; i < c->n_in; i++)
+        dev->free(b->self, memory[i]);
+}
+
+static inline void op_compare(const op_build *b, const op_case *c, int add, int32_t i,
+                              const void *got, const double *want)
+{
+    const int32_t dtype = c->out[i].dtype;
+    const double round_off = dtype == LATHE_BF16 ? 0x1p-8 : 0x1p-22;
+    const int64_t n = lathe_desc_count(&c->out[i]);
+    double largest = 0.0;
+    for (int64_t j = 0; j < n; j++)
+        if (fabs(want[j]) > largest && isfinite(want[j]))
+            largest = fabs(want[j]);
+    for (int64_t j = 0; j < n; j++) {
+        const double before = add ? op_before(i, j, dtype) : 0.0;
+        const double w = want[j] + before, g = op_load(got, dtype, j);
+        const double allowed = round_off * fabs(w) + c->slack * largest + (double)FLT_MIN;
+        if (isinf(w) && w == g)
+            continue;
+        cr_assert(fabs(g - w) <= allowed,
+                  "%s: op %d output %d[%lld]%s is %.9g, expected %.9g (within %.3g)",
+                  b->plugin->name, (int)c->op, (int)i, (long long)j, add ? " added" : "", g, w,
+                  allowed);
+    }
+}
+
+static inline void op_free_outputs(const op_build *b, const op_case *c, void **out)
+{
+    for (int32_t i = 0; i < c->n_out; i++)
+        b->device->free(b->self, out[i]);
+}
+
+/* Whether oneDNN's products do not depend on the workers: not without AVX-512, where its gemm
+ * splits long sums over them. */
+static inline int op_products_are_exact(void)
+{
+    return __builtin_cpu_supports("avx512bw") && getenv("ONEDNN_MAX_CPU_ISA") == NULL;
+}
+
+/* One build: overwriting and adding, one worker and two. */
+static inline void op_check_build(const op_build *b, const op_case *c, double *const *want)
+{
+    for (int add = 0; add <= c->add; add++) {
+        void *one[LATHE_OP_MAX_OUT], *two[LATHE_OP_MAX_OUT];
+        lathe_parallel_init(1);
+        op_run(b, c, add, one);
+        lathe_parallel_init(2);
+        op_run(b, c, add, two);
+        for (int32_t i = 0; i < c->n_out; i++) {
+            if (c->out[i].dtype == LATHE_ABSENT)
+                continue;
+            op_compare(b, c, add, i, one[i], want[i]);
+            op_compare(b, c, add, i, two[i], want[i]);
+            if (c->product && !op_products_are_exact())
+                continue;
+            cr_assert_eq(memcmp(one[i], two[i], (size_t)lathe_desc_bytes(&c->out[i])), 0,
+                         "%s: op %d output %d depends on the number of workers", b->plugin->name,
+                         (int)c->op, (int)i);
+        }
+        op_free_outputs(b, c, one);
+        op_free_outputs(b, c, two);
+    }
+}
+
+/** Checks the case on every build that runs here, and frees its inputs. */
+static inline void op_check(op_case *c)
+{
+    double *want[LATHE_OP_MAX_OUT] = {0};
+    int checked = 0;
+    for (int32_t i = 0; i < c->n_out; i++)
+        want[i] = calloc((size_t)lathe_desc_count(&c->out[i]) + 1, sizeof(double));
+    c->reference(c, c->value, want);
+    for (int i = 0; i < N_ISAS; i++) {
+        op_build b = {0};
+        if (!op_open(op_isas[i], &b))
+            continue;
+        op_check_build(&b, c, want);
+        op_close(&b);
+        checked++;
+    }
+    cr_assert_gt(checked, 0, "no build of the CPU device runs on this machine");
+    for (int32_t i = 0; i < c->n_out; i++)
+        free(want[i]);
+    op_free(c);
+}
+
+/** The status kernel_create gives for the case on the first build that runs here. */
+static inline lathe_status op_refusal(const op_case *c)
+{
+    for (int i = 0; i < N_ISAS; i++) {
+        op_build b = {0};
+        if (!op_open(op_isas[i], &b))
+            continue;
+        const lathe_kernel_problem problem = op_problem(c);
+        lathe_kernel *k = NULL;
+        int64_t scratch = 0;
+        const lathe_status status = b.device->kernel_create(b.self, &problem, &k, &scratch);
+        b.device->kernel_destroy(b.self, k);
+        op_close(&b);
+        return status;
+    }
+    return LATHE_OK;
+}
+
+/** d loss / d x by central differences in double: want[i] for each of n elements of x. */
+static inline void op_differences(double (*loss)(const op_case *c, double *const *in),
+                                  const op_case *c, double *const *in, double *x, int64_t n,
+                                  double *want)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double keep = x[i], h = 1e-5 * (1.0 + fabs(keep));
+        x[i] = keep + h;
+        const double up = loss(c, in);
+        x[i] = keep - h;
+        want[i] = (up - loss(c, in)) / (2.0 * h);
+        x[i] = keep;
+    }
+}
+
+#endif

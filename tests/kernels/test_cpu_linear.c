@@ -1,0 +1,190 @@
+/* LINEAR, LINEAR_DX, LINEAR_DW and MATMUL of the CPU device. */
+#include "kernels/op_harness.h"
+
+static void linear_reference(const op_case *c, double *const *in, double *const *want)
+{
+    const int64_t o = c->in[1].dims[0], i = c->in[1].dims[1], n = lathe_desc_count(&c->in[0]) / i;
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t j = 0; j < o; j++) {
+            double sum = in[2] == NULL ? 0.0 : in[2][j];
+            for (int64_t k = 0; k < i; k++)
+                sum += in[0][r * i + k] * in[1][j * i + k];
+            want[0][r * o + j] = sum;
+        }
+}
+
+static void dx_reference(const op_case *c, double *const *in, double *const *want)
+{
+    const int64_t o = c->in[1].dims[0], i = c->in[1].dims[1], n = lathe_desc_count(&c->in[0]) / o;
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t j = 0; j < o; j++)
+            for (int64_t k = 0; k < i; k++)
+                want[0][r * i + k] += in[0][r * o + j] * in[1][j * i + k];
+}
+
+static void dw_reference(const op_case *c, double *const *in, double *const *want)
+{
+    const int64_t n = c->in[0].dims[0], o = c->in[0].dims[1], i = c->in[1].dims[1];
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t j = 0; j < o; j++) {
+            if (c->out[1].dtype != LATHE_ABSENT)
+                want[1][j] += in[0][r * o + j];
+            for (int64_t k = 0; k < i; k++)
+                want[0][j * i + k] += in[0][r * o + j] * in[1][r * i + k];
+        }
+}
+
+static void linear_case(int32_t dtype, int64_t n, int64_t i, int64_t o, int bias)
+{
+    op_case c = {
+        .op = LATHE_OP_LINEAR, .product = 1, .reference = linear_reference, .slack = slack_of(i)};
+    op_input(&c, 0, lathe_desc_2d(dtype, n, i), 0.0, 1.0);
+    op_input(&c, 1, lathe_desc_2d(dtype, o, i), 0.0, 1.0);
+    if (bias)
+        op_input(&c, 2, lathe_desc_1d(LATHE_F32, o), 0.0, 1.0);
+    else
+        op_absent_in(&c, 2);
+    op_output(&c, 0, lathe_desc_2d(dtype, n, o));
+    op_check(&c);
+}
+
+static void dx_case(int32_t dtype, int64_t n, int64_t i, int64_t o)
+{
+    op_case c = {.op = LATHE_OP_LINEAR_DX,
+                 .product = 1,
+                 .reference = dx_reference,
+                 .slack = slack_of(o),
+                 .add = 1};
+    op_input(&c, 0, lathe_desc_2d(dtype, n, o), 0.0, 1.0);
+    op_input(&c, 1, lathe_desc_2d(dtype, o, i), 0.0, 1.0);
+    op_output(&c, 0, lathe_desc_2d(dtype, n, i));
+    op_check(&c);
+}
+
+static void dw_case(int32_t dtype, int64_t n, int64_t i, int64_t o, int bias)
+{
+    op_case c = {.op = LATHE_OP_LINEAR_DW,
+                 .product = 1,
+                 .reference = dw_reference,
+                 .slack = slack_of(n),
+                 .add = 1};
+    op_input(&c, 0, lathe_desc_2d(dtype, n, o), 0.0, 1.0);
+    op_input(&c, 1, lathe_desc_2d(dtype, n, i), 0.0, 1.0);
+    op_output(&c, 0, lathe_desc_2d(LATHE_F32, o, i));
+    if (bias)
+        op_output(&c, 1, lathe_desc_1d(LATHE_F32, o));
+    else
+        op_absent_out(&c, 1);
+    op_check(&c);
+}
+
+static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
+
+Test(linear, agrees_with_a_case_worked_by_hand)
+{
+    op_case c = {.op = LATHE_OP_LINEAR, .product = 1, .reference = linear_reference};
+    op_input(&c, 0, lathe_desc_2d(LATHE_F32, 1, 2), 0.0, 0.0);
+    op_input(&c, 1, lathe_desc_2d(LATHE_F32, 2, 2), 0.0, 0.0);
+    op_input(&c, 2, lathe_desc_1d(LATHE_F32, 2), 0.0, 0.0);
+    const double x[2] = {1, 2}, w[4] = {3, 4, 5, 6}, b[2] = {0.5, -1};
+    memcpy(c.value[0], x, sizeof x);
+    memcpy(c.value[1], w, sizeof w);
+    memcpy(c.value[2], b, sizeof b);
+    op_output(&c, 0, lathe_desc_2d(LATHE_F32, 1, 2));
+    double y[2], *want[1] = {y};
+    linear_reference(&c, c.value, want);
+    cr_assert_eq(y[0], 11.5); /* 1*3 + 2*4 + 0.5 */
+    cr_assert_eq(y[1], 16.0); /* 1*5 + 2*6 - 1 */
+    op_check(&c);
+}
+
+Test(linear, agrees_at_odd_sizes_and_one_row)
+{
+    for (int d = 0; d < 2; d++) {
+        linear_case(dtypes[d], 37, 67, 45, 1);
+        linear_case(dtypes[d], 1, 33, 129, 0);
+        linear_case(dtypes[d], 300, 64, 1, 1);
+        linear_case(dtypes[d], 5, 1, 3, 0);
+    }
+}
+
+Test(linear_dx, agrees_and_adds)
+{
+    for (int d = 0; d < 2; d++) {
+        dx_case(dtypes[d], 37, 67, 45);
+        dx_case(dtypes[d], 1, 33, 129);
+        dx_case(dtypes[d], 300, 3, 1);
+    }
+}
+
+Test(linear_dw, agrees_and_adds_with_and_without_bias)
+{
+    for (int d = 0; d < 2; d++) {
+        dw_case(dtypes[d], 37, 67, 45, 1);
+        dw_case(dtypes[d], 1, 33, 29, 1);
+        dw_case(dtypes[d], 700, 17, 19, 1); /* several partials and blocks */
+        dw_case(dtypes[d], 64, 96, 32, 0);
+    }
+}
+
+Test(linear_dw, does_not_depend_on_the_workers_in_a_long_sum)
+{
+    for (int d = 0; d < 2; d++)
+        dw_case(dtypes[d], 4096, 64, 48, 1);
+}
+
+static void matmul_reference(const op_case *c, double *const *in, double *const *want)
+{
+    const int ta = c->attrs.trans_a, tb = c->attrs.trans_b;
+    const int64_t m = c->out[0].dims[0], n = c->out[0].dims[1], kk = c->in[0].dims[!ta];
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t k = 0; k < kk; k++)
+                want[0][i * n + j] += c->attrs.alpha * in[0][ta ? k * m + i : i * kk + k] *
+                                      in[1][tb ? j * kk + k : k * n + j];
+}
+
+Test(matmul, agrees_for_every_transposition_and_alpha)
+{
+    for (int d = 0; d < 2; d++)
+        for (int t = 0; t < 4; t++) {
+            const int64_t m = 23, n = 31, k = 300;
+            op_case c = {.op = LATHE_OP_MATMUL,
+                         .product = 1,
+                         .reference = matmul_reference,
+                         .slack = slack_of(k),
+                         .add = 1};
+            c.attrs.alpha = t == 0 ? 1.0 : -0.75;
+            c.attrs.trans_a = t & 1;
+            c.attrs.trans_b = t >> 1;
+            op_input(&c, 0, t & 1 ? lathe_desc_2d(dtypes[d], k, m) : lathe_desc_2d(dtypes[d], m, k),
+                     0.0, 1.0);
+            op_input(&c, 1,
+                     t >> 1 ? lathe_desc_2d(dtypes[d], n, k) : lathe_desc_2d(dtypes[d], k, n), 0.0,
+                     1.0);
+            op_output(&c, 0, lathe_desc_2d(dtypes[d], m, n));
+            op_check(&c);
+        }
+}
+
+Test(linear, refuses_shapes_that_do_not_agree)
+{
+    op_case c = {.op = LATHE_OP_LINEAR};
+    op_input(&c, 0, lathe_desc_2d(LATHE_F32, 4, 5), 0.0, 1.0);
+    op_input(&c, 1, lathe_desc_2d(LATHE_F32, 3, 6), 0.0, 1.0);
+    op_absent_in(&c, 2);
+    op_output(&c, 0, lathe_desc_2d(LATHE_F32, 4, 3));
+    cr_assert_eq(op_refusal(&c), LATHE_E_SHAPE);
+    c.in[1] = lathe_desc_2d(LATHE_BF16, 3, 5);
+    cr_assert_eq(op_refusal(&c), LATHE_E_DTYPE);
+    op_free(&c);
+}
+
+Test(attention, is_left_to_its_own_plugins)
+{
+    op_case c = {.op = LATHE_OP_ATTENTION};
+    op_input(&c, 0, lathe_desc_2d(LATHE_F32, 4, 8), 0.0, 1.0);
+    op_output(&c, 0, lathe_desc_2d(LATHE_F32, 4, 8));
+    cr_assert_eq(op_refusal(&c), LATHE_E_UNSUPPORTED);
+    op_free(&c);
+}
