@@ -13,7 +13,8 @@
 #define LATHE_MAX_PLANES 6
 
 /** One packed plane. file_suffix: appended to the weight's name in files (".absmax"); "" is the
- * weight itself. */
+ * weight itself; "../SCB" takes the place of the name's last part ("q_proj.weight" -> "q_proj.SCB");
+ * NULL: no tensor of its own, the plane travels in weight_meta. */
 typedef struct lathe_plane {
     const char *name;
     const char *file_suffix;
@@ -47,7 +48,12 @@ typedef struct lathe_quant_v1 {
     int64_t (*config_json)(void *self, char *out, int64_t capacity);
     int64_t (*weight_meta)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                            char *out_suffix, int64_t suffix_capacity, char *out, int64_t capacity);
+    /** Reads what weight_meta of a file says of a weight whose other planes are loaded: fills the
+     *  planes without a tensor, refuses what this instance is not set to (LATHE_E_UNSUPPORTED,
+     *  LATHE_E_SHAPE, LATHE_E_PARSE). Host pointers. NULL: nothing to read. */
+    lathe_status (*read_meta)(void *self, int64_t rows, int64_t cols, const char *meta,
+                              int64_t bytes, void *const *planes);
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 72);
+LATHE_ABI_SIZE(lathe_quant_v1, 80);
 
 #endif

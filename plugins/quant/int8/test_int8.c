@@ -1,0 +1,149 @@
+/* int8: bits of bitsandbytes' reference; a row by hand; zero rows; file names; refusals. */
+#include "quant_weights.h"
+
+#include <jansson.h>
+
+#include "mock_graph.h"
+#include "mock_plugin.h"
+
+static const lathe_plugin *plugin;
+static const lathe_quant_v1 *quant;
+static void *self;
+
+static void open_plugin(void)
+{
+    plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
+    quant = plugin->table;
+    cr_assert_eq(plugin->create(mock_host(), NULL, 0, &self), LATHE_OK);
+}
+
+static void close_plugin(void)
+{
+    plugin->destroy(self);
+}
+
+TestSuite(int8, .init = open_plugin, .fini = close_plugin);
+
+/* The switch between the builds is a member of the instance, after the host: int8.c. */
+typedef struct instance_head {
+    const lathe_host *host;
+    int avx512;
+} instance_head;
+
+static void check_case(FILE *file)
+{
+    unsigned seed;
+    long rows, cols;
+    cr_assert_eq(fscanf(file, "%u %ld %ld ", &seed, &rows, &cols), 3);
+    const int64_t n = rows * cols;
+    float *w = golden_weights(seed, n), *back = malloc((size_t)n * sizeof *back);
+    planes p = planes_of(quant, self, rows, cols);
+    cr_assert_eq(quant->encode(self, rows, cols, w, p.data), LATHE_OK);
+    expect_hex(file, "codes", p.data[0], n);
+    expect_hex(file, "scb", p.data[1], rows * 4);
+    cr_assert_eq(quant->decode(self, rows, cols, planes_in(&p), back, LATHE_F32, NULL, NULL),
+                 LATHE_OK);
+    expect_fnv(file, "f32", back, n * 4);
+    cr_assert_eq(quant->decode(self, rows, cols, planes_in(&p), back, LATHE_BF16, NULL, NULL),
+                 LATHE_OK);
+    expect_fnv(file, "bf16", back, n * 2);
+    planes_free(&p);
+    free(w);
+    free(back);
+}
+
+Test(int8, codes_and_decoded_values_are_bitsandbytes_bits)
+{
+    FILE *file = fopen(LATHE_TEST_DATA "/golden/data/quant.txt", "r");
+    char line[65536];
+    int cases = 0;
+    cr_assert_not_null(file);
+    long at = 0;
+    while (fgets(line, sizeof line, file) != NULL && strncmp(line, "int8 ", 5) != 0)
+        at = ftell(file);
+    cr_assert_eq(fseek(file, at, SEEK_SET), 0);
+    for (; fscanf(file, "%31s", line) == 1; cases++) {
+        cr_assert_str_eq(line, "int8");
+        check_case(file);
+    }
+    cr_expect_eq(cases, 3);
+    (void)fclose(file);
+}
+
+Test(int8, rows_by_hand)
+{
+    /* row 0: scale 127, codes are the values, halves to even; row 1: zeros; row 2: below the range of
+     * 127/absmax */
+    const float w[12] = {-127, 2.5f, 3.5f, -0.5f, 0, 0, 0, 0, 1e-38f, 0, -1e-38f, 0};
+    float back[12];
+    planes p = planes_of(quant, self, 3, 4);
+    cr_assert_eq(quant->encode(self, 3, 4, w, p.data), LATHE_OK);
+    const int8_t want[12] = {-127, 2, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    cr_expect_eq(memcmp(p.data[0], want, sizeof want), 0);
+    cr_expect_eq(((float *)p.data[1])[0], 127.0f);
+    cr_expect_eq(((float *)p.data[1])[1], 0.0f);
+    cr_assert_eq(quant->decode(self, 3, 4, planes_in(&p), back, LATHE_F32, NULL, NULL), LATHE_OK);
+    cr_expect_float_eq((double)back[0], -127.0, 127 * 0x1p-23);
+    for (int i = 4; i < 12; i++)
+        cr_expect_eq(back[i], 0.0f);
+    planes_free(&p);
+}
+
+Test(int8, portable_and_avx512_builds_give_the_same_bits)
+{
+    instance_head *head = self;
+    if (!head->avx512)
+        cr_skip_test("the machine has no AVX-512");
+    const int64_t rows = 5, cols = 133;
+    float *w = golden_weights(10, rows * cols), back[2][5 * 133];
+    planes p[2] = {planes_of(quant, self, rows, cols), planes_of(quant, self, rows, cols)};
+    for (int32_t dtype = LATHE_F32; dtype <= LATHE_BF16; dtype++) {
+        for (int pass = 0; pass < 2; pass++) {
+            head->avx512 = pass;
+            cr_assert_eq(quant->encode(self, rows, cols, w, p[pass].data), LATHE_OK);
+            cr_assert_eq(
+                quant->decode(self, rows, cols, planes_in(&p[pass]), back[pass], dtype, NULL, NULL),
+                LATHE_OK);
+        }
+        cr_expect_eq(memcmp(back[0], back[1], (size_t)(rows * cols * lathe_dtype_bytes(dtype))), 0);
+    }
+    for (int i = 0; i < 2; i++)
+        cr_expect_eq(
+            memcmp(p[0].data[i], p[1].data[i], (size_t)lathe_desc_bytes(&p[0].info[i].desc)), 0);
+    planes_free(&p[0]);
+    planes_free(&p[1]);
+    free(w);
+}
+
+Test(int8, files_name_what_bitsandbytes_reads)
+{
+    planes p = planes_of(quant, self, 2, 3);
+    char text[1024], suffix[64], format = 7;
+    cr_expect_eq(p.n, 2);
+    cr_expect_str_eq(p.info[0].file_suffix, "");
+    cr_expect_str_eq(p.info[1].file_suffix, "../SCB");
+    cr_expect_eq(quant->weight_meta(self, 2, 3, planes_in(&p), suffix, sizeof suffix, &format, 1),
+                 1);
+    cr_expect_str_eq(suffix, "../weight_format");
+    cr_expect_eq(format, 0);
+    cr_expect_eq(quant->read_meta(self, 2, 3, &format, 1, p.data), LATHE_OK);
+    format = 2;
+    cr_expect_eq(quant->read_meta(self, 2, 3, &format, 1, p.data), LATHE_E_UNSUPPORTED);
+    cr_assert(quant->config_json(self, text, sizeof text) < (int64_t)sizeof text);
+    json_t *json = json_loads(text, 0, NULL);
+    cr_assert_not_null(json);
+    cr_expect(json_is_true(json_object_get(json, "load_in_8bit")));
+    json_decref(json);
+    planes_free(&p);
+}
+
+Test(int8, refuses_what_it_cannot_hold)
+{
+    planes p = planes_of(quant, self, 1, 3);
+    float w[3] = {0, NAN, 1};
+    cr_expect_eq(quant->encode(self, 1, 3, w, p.data), LATHE_E_NUMERIC);
+    cr_expect_eq(quant->accepts(self, 3, 0), LATHE_E_SHAPE);
+    cr_expect_eq(quant->decode(self, 1, 3, planes_in(&p), w, LATHE_F16, NULL, NULL), LATHE_E_DTYPE);
+    planes_free(&p);
+    plugin->destroy(NULL);
+}

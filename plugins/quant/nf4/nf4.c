@@ -1,0 +1,270 @@
+/* NF4: 4-bit weights in bitsandbytes' layout, with or without double quantization.
+ *
+ * Sources: arXiv:2305.14314 (NF4, double quantization); bitsandbytes for layout and rounding. All
+ * arithmetic is f32 and in bitsandbytes' order, so codes, scales and decoded values are its own.
+ */
+#include "nf4.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lathe/plugin.h"
+
+enum { FIELD_DOUBLE_QUANT, FIELD_COMPUTE_DTYPE, N_FIELDS };
+
+static const lathe_field fields[N_FIELDS] = {
+    LATHE_FIELD_BOOL("double_quant", "true", "hold the scales of the blocks as 8-bit codes"),
+    LATHE_FIELD_STRING("compute_dtype", "\"bfloat16\"", "float32|float16|bfloat16",
+                       "dtype that files name for computing with the decoded weight"),
+};
+
+static int has_avx512(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl");
+#else
+    return 0;
+#endif
+}
+
+static lathe_status nf4_create(const lathe_host *host, const lathe_value *values, int32_t n_values,
+                               void **out_self)
+{
+    if (n_values != N_FIELDS)
+        return lathe_fail(host, LATHE_E_ARG, "nf4: got %d values, expected %d", n_values, N_FIELDS);
+    nf4 *q = host->alloc((int64_t)sizeof *q);
+    if (q == NULL)
+        return lathe_fail(host, LATHE_E_NOMEM, "nf4: no memory for the instance");
+    q->host = host;
+    q->nested = values[FIELD_DOUBLE_QUANT].i != 0;
+    q->compute_dtype = values[FIELD_COMPUTE_DTYPE].s;
+    q->avx512 = has_avx512();
+    nf4_dynamic_map(q->nested_map);
+    *out_self = q;
+    return LATHE_OK;
+}
+
+static void nf4_destroy(void *self)
+{
+    if (self != NULL)
+        ((nf4 *)self)->host->free(self);
+}
+
+static lathe_status nf4_accepts(void *self, int64_t rows, int64_t cols)
+{
+    const nf4 *q = self;
+    if (rows < 1 || cols < 1 || rows > INT64_MAX / 8 / cols)
+        return lathe_fail(q->host, LATHE_E_SHAPE, "nf4: a weight of [%lld, %lld]", (long long)rows,
+                          (long long)cols);
+    return LATHE_OK;
+}
+
+static int32_t nf4_planes(void *self, int64_t rows, int64_t cols, lathe_plane *out)
+{
+    const nf4 *q = self;
+    const int64_t n = rows * cols, blocks = nf4_blocks(n);
+    const int64_t nested = (blocks + NF4_NESTED_BLOCK - 1) / NF4_NESTED_BLOCK;
+    const lathe_plane planes[NF4_N_PLANES] = {
+        {"weight", "", lathe_desc_2d(LATHE_U8, (n + 1) / 2, 1)},
+        {"absmax", ".absmax", lathe_desc_1d(q->nested ? LATHE_U8 : LATHE_F32, blocks)},
+        {"quant_map", ".quant_map", lathe_desc_1d(LATHE_F32, 16)},
+        {"nested_absmax", ".nested_absmax", lathe_desc_1d(LATHE_F32, nested)},
+        {"nested_quant_map", ".nested_quant_map", lathe_desc_1d(LATHE_F32, 256)},
+        {"nested_offset", NULL, lathe_desc_1d(LATHE_F32, 1)},
+    };
+    const int32_t count = q->nested ? NF4_N_PLANES : NF4_NESTED_ABSMAX;
+    memcpy(out, planes, (size_t)count * sizeof *planes);
+    return count;
+}
+
+/* ---- encoding ---- */
+
+typedef struct encode_job {
+    const float *w;
+    int64_t n;
+    uint8_t *bytes;
+    float *scales; /* [blocks] */
+    nf4_encode_fn encode;
+    int32_t bad; /* some value is not finite; only ever set to 1 */
+} encode_job;
+
+static void encode_blocks(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    encode_job *job = arg;
+    uint8_t codes[NF4_BLOCK];
+    (void)worker;
+    for (int64_t block = begin; block < end; block++) {
+        const int64_t first = block * NF4_BLOCK;
+        const int64_t left = job->n - first, count = left < NF4_BLOCK ? left : NF4_BLOCK;
+        const float scale = job->encode(job->w + first, count, count < NF4_BLOCK, codes);
+        if (scale < 0)
+            __atomic_store_n(&job->bad, 1, __ATOMIC_RELAXED);
+        job->scales[block] = scale;
+        /* beyond the end lie zeros, whose code fills the last nibble of an odd count */
+        for (int64_t i = 0; i < (count + 1) / 2; i++)
+            job->bytes[first / 2 + i] = (uint8_t)(codes[2 * i] << 4 | codes[2 * i + 1]);
+    }
+}
+
+/* Index of the map value next to x, by midpoints; the lower one on a midpoint. */
+static uint8_t nearest(const float map[256], float x)
+{
+    int low = 0, high = 255; /* the answer lies in [low, high] */
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (x > (map[middle] + map[middle + 1]) / 2.0f)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (uint8_t)low;
+}
+
+/* Scales [blocks] to 8-bit codes: less their mean, in blocks of 256. */
+static void encode_scales(const nf4 *q, const float *scales, int64_t blocks, void *const *planes)
+{
+    uint8_t *codes = planes[NF4_ABSMAX];
+    float *tops = planes[NF4_NESTED_ABSMAX];
+    double sum = 0;
+    for (int64_t i = 0; i < blocks; i++)
+        sum += (double)scales[i];
+    const float offset = (float)(sum / (double)blocks);
+    for (int64_t first = 0; first < blocks; first += NF4_NESTED_BLOCK) {
+        const int64_t end = first + NF4_NESTED_BLOCK < blocks ? first + NF4_NESTED_BLOCK : blocks;
+        const int last = end - first < NF4_NESTED_BLOCK;
+        float top = 0;
+        for (int64_t i = first; i < end; i++)
+            top = fmaxf(top, fabsf(scales[i] - offset));
+        const float divisor = fmaxf(top, 1e-38f), inverse = 1.0f / divisor;
+        for (int64_t i = first; i < end; i++) {
+            const float x = scales[i] - offset;
+            codes[i] = nearest(q->nested_map, last ? x / divisor : x * inverse);
+        }
+        tops[first / NF4_NESTED_BLOCK] = last ? divisor : top;
+    }
+    *(float *)planes[NF4_OFFSET] = offset;
+    memcpy(planes[NF4_NESTED_MAP], q->nested_map, sizeof q->nested_map);
+}
+
+static lathe_status nf4_encode(void *self, int64_t rows, int64_t cols, const float *w,
+                               void *const *planes)
+{
+    const nf4 *q = self;
+    const int64_t n = rows * cols, blocks = nf4_blocks(n);
+    LATHE_TRY(nf4_accepts(self, rows, cols));
+    float *scales = q->nested ? malloc((size_t)blocks * sizeof *scales) : planes[NF4_ABSMAX];
+    if (scales == NULL)
+        return lathe_fail(q->host, LATHE_E_NOMEM, "nf4: no memory for %lld scales",
+                          (long long)blocks);
+    encode_job job = {
+        w, n, planes[NF4_WEIGHT], scales, q->avx512 ? nf4_encode_block_avx512 : nf4_encode_block,
+        0};
+    q->host->parallel_for(blocks, 256, encode_blocks, &job);
+    memcpy(planes[NF4_MAP], nf4_map, sizeof nf4_map);
+    if (q->nested && !job.bad)
+        encode_scales(q, scales, blocks, planes);
+    if (q->nested)
+        free(scales);
+    if (job.bad)
+        return lathe_fail(q->host, LATHE_E_NUMERIC,
+                          "nf4: the weight [%lld, %lld] holds values that are not finite",
+                          (long long)rows, (long long)cols);
+    return LATHE_OK;
+}
+
+/* ---- decoding ---- */
+
+typedef struct decode_job {
+    const uint8_t *bytes;
+    const float *map;
+    const float *scales;  /* plain, or NULL */
+    const uint8_t *codes; /* nested */
+    const float *nested_map, *nested_scales;
+    float offset;
+    int64_t n;
+    char *out;
+    int32_t dtype;
+    nf4_decode_fn decode;
+} decode_job;
+
+static void decode_blocks(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const decode_job *job = arg;
+    const int64_t width = lathe_dtype_bytes(job->dtype);
+    (void)worker;
+    for (int64_t block = begin; block < end; block++) {
+        const int64_t first = block * NF4_BLOCK, left = job->n - first;
+        const float scale = job->scales ? job->scales[block]
+                                        : job->nested_map[job->codes[block]] *
+                                                  job->nested_scales[block / NF4_NESTED_BLOCK] +
+                                              job->offset;
+        if (left >= NF4_BLOCK) {
+            job->decode(job->bytes + first / 2, job->map, scale, job->out + first * width,
+                        job->dtype);
+        } else {
+            uint8_t bytes[NF4_BLOCK / 2] = {0};
+            float values[NF4_BLOCK];
+            memcpy(bytes, job->bytes + first / 2, (size_t)(left + 1) / 2);
+            job->decode(bytes, job->map, scale, values, job->dtype);
+            memcpy(job->out + first * width, values, (size_t)(left * width));
+        }
+    }
+}
+
+static lathe_status nf4_decode(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                               void *w, int32_t dtype, void *scratch, void *stream)
+{
+    const nf4 *q = self;
+    (void)scratch;
+    (void)stream;
+    if (dtype != LATHE_F32 && dtype != LATHE_BF16)
+        return lathe_fail(q->host, LATHE_E_DTYPE, "nf4: decodes to f32 or bf16, not to %s",
+                          lathe_dtype_name(dtype));
+    decode_job job = {.bytes = planes[NF4_WEIGHT],
+                      .map = planes[NF4_MAP],
+                      .n = rows * cols,
+                      .out = w,
+                      .dtype = dtype,
+                      .decode = q->avx512 ? nf4_decode_block_avx512 : nf4_decode_block};
+    if (q->nested) {
+        job.codes = planes[NF4_ABSMAX];
+        job.nested_scales = planes[NF4_NESTED_ABSMAX];
+        job.nested_map = planes[NF4_NESTED_MAP];
+        job.offset = *(const float *)planes[NF4_OFFSET];
+    } else {
+        job.scales = planes[NF4_ABSMAX];
+    }
+    q->host->parallel_for(nf4_blocks(job.n), 1024, decode_blocks, &job);
+    return LATHE_OK;
+}
+
+static const lathe_quant_v1 table = {
+    .size = sizeof table,
+    .revision = LATHE_QUANT_REVISION,
+    .accepts = nf4_accepts,
+    .planes = nf4_planes,
+    .encode = nf4_encode,
+    .decode = nf4_decode,
+    .config_json = nf4_config_json,
+    .weight_meta = nf4_weight_meta,
+    .read_meta = nf4_read_meta,
+};
+
+LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;
+const lathe_plugin LATHE_PLUGIN_ENTRY = {
+    LATHE_PLUGIN_HEADER,
+    .kind = LATHE_KIND_QUANT,
+    .revision = LATHE_QUANT_REVISION,
+    .n_fields = N_FIELDS,
+    .name = "nf4",
+    .version = "1.0.0",
+    .summary = "4-bit NormalFloat weights in bitsandbytes' layout, with double quantization",
+    .source = "arXiv:2305.14314",
+    .license = "Apache-2.0",
+    .fields = fields,
+    .table = &table,
+    .create = nf4_create,
+    .destroy = nf4_destroy,
+};

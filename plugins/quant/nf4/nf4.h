@@ -1,0 +1,64 @@
+/* NF4: the instance, and the planes of a weight.
+ *
+ * The weight is taken as a flat array of n = rows*cols elements, cut into blocks of 64; a block's scale
+ * is its largest magnitude (absmax). With double quantization the scales, less their mean, are cut
+ * into blocks of 256 and held as 8-bit codes.
+ */
+#ifndef LATHE_NF4_H
+#define LATHE_NF4_H
+
+#include "lathe/quant.h"
+
+#define NF4_BLOCK 64
+#define NF4_NESTED_BLOCK 256
+
+enum {
+    NF4_WEIGHT,        /* u8 [(n+1)/2, 1]: two codes a byte, the first in the high nibble */
+    NF4_ABSMAX,        /* u8 [blocks] when nested, else f32 [blocks] */
+    NF4_MAP,           /* f32 [16]: value of a code */
+    NF4_NESTED_ABSMAX, /* f32 [nested blocks]; this and the next only when nested */
+    NF4_NESTED_MAP,    /* f32 [256] */
+    NF4_OFFSET,        /* f32 [1]: mean of the scales */
+    NF4_N_PLANES
+};
+
+typedef struct nf4 {
+    const lathe_host *host;
+    int nested;
+    int avx512;                /* the machine has F, BW and VL */
+    const char *compute_dtype; /* torch's name, for files */
+    float nested_map[256];     /* bitsandbytes' signed dynamic map, ascending */
+} nf4;
+
+static inline int64_t nf4_blocks(int64_t n)
+{
+    return (n + NF4_BLOCK - 1) / NF4_BLOCK;
+}
+
+extern const float nf4_map[16];
+
+/** The signed dynamic map of 8 bits (arXiv:1511.04561), ascending. */
+void nf4_dynamic_map(float out[256]);
+
+/** Codes of one block of `count` <= 64 values. Returns the stored scale, or -1 when a value is not
+ *  finite. `last` is set for a block cut short by the end of the weight. codes: one a byte. */
+typedef float (*nf4_encode_fn)(const float *w, int64_t count, int last, uint8_t *codes);
+float nf4_encode_block(const float *w, int64_t count, int last, uint8_t *codes);
+float nf4_encode_block_avx512(const float *w, int64_t count, int last, uint8_t *codes);
+
+/** 64 values from 32 bytes; dtype F32 or BF16. */
+typedef void (*nf4_decode_fn)(const uint8_t *bytes, const float *map, float scale, void *out,
+                              int32_t dtype);
+void nf4_decode_block(const uint8_t *bytes, const float *map, float scale, void *out,
+                      int32_t dtype);
+void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, float scale, void *out,
+                             int32_t dtype);
+
+/** lathe_quant_v1.config_json, weight_meta, read_meta. */
+int64_t nf4_config_json(void *self, char *out, int64_t capacity);
+int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                        char *out_suffix, int64_t suffix_capacity, char *out, int64_t capacity);
+lathe_status nf4_read_meta(void *self, int64_t rows, int64_t cols, const char *meta, int64_t bytes,
+                           void *const *planes);
+
+#endif

@@ -1,0 +1,128 @@
+/* The block codec: 64 floats to 64 codes of 4 bits, and back; one portable build, one for AVX-512.
+ *
+ * A code is the number of midpoints between neighbouring map values below x/absmax, so a value on a
+ * midpoint takes the lower code: bitsandbytes' reference. There, a whole block is multiplied by 1/absmax
+ * and the last, short one is divided by absmax (and its absmax is at least 1e-38); so here.
+ */
+#include <string.h>
+
+#include "nf4.h"
+
+#define FLOOR 1e-38f
+
+static inline __attribute__((always_inline)) float encode_body(const float *w, int64_t count,
+                                                               int last, uint8_t *codes)
+{
+    float scaled[NF4_BLOCK], bounds[15];
+    int32_t q[NF4_BLOCK] = {0};
+    uint32_t bits[NF4_BLOCK], top = 0;
+    memset(scaled, 0, sizeof scaled);
+    memset(bits, 0, sizeof bits);
+    memcpy(bits, w, (size_t)count * sizeof *w);
+    /* The order of magnitudes is the order of their bits; above all are infinity and NaN. */
+    for (int i = 0; i < NF4_BLOCK; i++) {
+        const uint32_t magnitude = bits[i] & 0x7fffffffu;
+        top = magnitude > top ? magnitude : top;
+    }
+    if (top >= 0x7f800000u)
+        return -1.0f;
+    float absmax;
+    memcpy(&absmax, &top, sizeof absmax);
+    const float divisor = absmax < FLOOR ? FLOOR : absmax, inverse = 1.0f / divisor;
+    for (int j = 0; j < 15; j++)
+        bounds[j] = (nf4_map[j] + nf4_map[j + 1]) / 2.0f;
+    memcpy(scaled, w, (size_t)count * sizeof *w);
+    if (last)
+        for (int i = 0; i < NF4_BLOCK; i++)
+            scaled[i] = scaled[i] / divisor;
+    else
+        for (int i = 0; i < NF4_BLOCK; i++)
+            scaled[i] = scaled[i] * inverse;
+    for (int j = 0; j < 15; j++)
+        for (int i = 0; i < NF4_BLOCK; i++)
+            q[i] += scaled[i] > bounds[j];
+    for (int i = 0; i < NF4_BLOCK; i++)
+        codes[i] = (uint8_t)q[i];
+    return last ? divisor : absmax;
+}
+
+float nf4_encode_block(const float *w, int64_t count, int last, uint8_t *codes)
+{
+    return encode_body(w, count, last, codes);
+}
+
+void nf4_decode_block(const uint8_t *bytes, const float *map, float scale, void *out, int32_t dtype)
+{
+    float values[16];
+    for (int i = 0; i < 16; i++)
+        values[i] = map[i] * scale;
+    if (dtype == LATHE_F32) {
+        float *y = out;
+        for (int i = 0; i < NF4_BLOCK / 2; i++) {
+            y[2 * i] = values[bytes[i] >> 4];
+            y[2 * i + 1] = values[bytes[i] & 15];
+        }
+        return;
+    }
+    uint16_t halves[16], *y = out;
+    for (int i = 0; i < 16; i++)
+        halves[i] = lathe_f32_to_bf16(values[i]);
+    for (int i = 0; i < NF4_BLOCK / 2; i++) {
+        y[2 * i] = halves[bytes[i] >> 4];
+        y[2 * i + 1] = halves[bytes[i] & 15];
+    }
+}
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
+
+AVX512 float nf4_encode_block_avx512(const float *w, int64_t count, int last, uint8_t *codes)
+{
+    return encode_body(w, count, last, codes);
+}
+
+/* The 16 products of a block are made once; a code then picks one by a permute. */
+AVX512 void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, float scale, void *out,
+                                    int32_t dtype)
+{
+    const __m512 values = _mm512_mul_ps(_mm512_loadu_ps(map), _mm512_set1_ps(scale));
+    const __m256i packed = _mm256_loadu_si256((const __m256i *)(const void *)bytes);
+    const __m256i low = _mm256_and_si256(packed, _mm256_set1_epi8(15));
+    const __m256i high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), _mm256_set1_epi8(15));
+    /* within each 128-bit half: codes 0-15 and 16-31, 32-47 and 48-63 */
+    const __m256i a = _mm256_unpacklo_epi8(high, low), b = _mm256_unpackhi_epi8(high, low);
+    const __m128i quarter[4] = {_mm256_castsi256_si128(a), _mm256_castsi256_si128(b),
+                                _mm256_extracti128_si256(a, 1), _mm256_extracti128_si256(b, 1)};
+    if (dtype == LATHE_F32) {
+        float *y = out;
+        for (int i = 0; i < 4; i++)
+            _mm512_storeu_ps(y + 16 * i,
+                             _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(quarter[i]), values));
+        return;
+    }
+    /* bf16 by round to nearest even on the bits, as lathe_f32_to_bf16; values are finite */
+    const __m512i raw = _mm512_castps_si512(values);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(raw, 16), _mm512_set1_epi32(1));
+    const __m512i sum = _mm512_add_epi32(raw, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __m512i table = _mm512_castsi256_si512(_mm512_cvtepi32_epi16(_mm512_srli_epi32(sum, 16)));
+    uint16_t *y = out;
+    for (int i = 0; i < 4; i += 2) {
+        const __m256i pair = _mm256_set_m128i(quarter[i + 1], quarter[i]);
+        _mm512_storeu_si512(y + 16 * i,
+                            _mm512_permutexvar_epi16(_mm512_cvtepu8_epi16(pair), table));
+    }
+}
+#else
+float nf4_encode_block_avx512(const float *w, int64_t count, int last, uint8_t *codes)
+{
+    return nf4_encode_block(w, count, last, codes);
+}
+
+void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, float scale, void *out,
+                             int32_t dtype)
+{
+    nf4_decode_block(bytes, map, scale, out, dtype);
+}
+#endif

@@ -1,0 +1,103 @@
+/* What bitsandbytes and transformers keep beside the planes: the quantization config and the
+ * quant_state of each weight, both JSON. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nf4.h"
+
+#define SUFFIX ".quant_state.bitsandbytes__nf4"
+
+int64_t nf4_config_json(void *self, char *out, int64_t capacity)
+{
+    const nf4 *q = self;
+    return snprintf(
+        out, capacity > 0 ? (size_t)capacity : 0,
+        "{\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, \"load_in_8bit\": false, "
+        "\"_load_in_4bit\": true, \"_load_in_8bit\": false, "
+        "\"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_use_double_quant\": %s, "
+        "\"bnb_4bit_compute_dtype\": \"%s\", \"bnb_4bit_quant_storage\": \"uint8\", "
+        "\"llm_int8_threshold\": 6.0, \"llm_int8_skip_modules\": null, "
+        "\"llm_int8_enable_fp32_cpu_offload\": false, "
+        "\"llm_int8_has_fp16_weight\": false}",
+        q->nested ? "true" : "false", q->compute_dtype);
+}
+
+int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *const *planes,
+                        char *out_suffix, int64_t suffix_capacity, char *out, int64_t capacity)
+{
+    const nf4 *q = self;
+    char nested[128] = "";
+    if (suffix_capacity > 0)
+        (void)snprintf(out_suffix, (size_t)suffix_capacity, "%s", SUFFIX);
+    if (q->nested)
+        (void)snprintf(nested, sizeof nested,
+                       ", \"nested_blocksize\": %d, \"nested_dtype\": \"float32\", "
+                       "\"nested_offset\": %.17g",
+                       NF4_NESTED_BLOCK, (double)*(const float *)planes[NF4_OFFSET]);
+    return snprintf(out, capacity > 0 ? (size_t)capacity : 0,
+                    "{\"quant_type\": \"nf4\", \"blocksize\": %d, \"dtype\": \"%s\", "
+                    "\"shape\": [%lld, %lld]%s}",
+                    NF4_BLOCK, q->compute_dtype, (long long)rows, (long long)cols, nested);
+}
+
+/* The text after `"key":`, spaces skipped; NULL when the key is absent. The object is flat and its
+ * strings are plain names, so a search for the quoted key is enough. */
+static const char *value_of(const char *json, const char *key)
+{
+    char quoted[64];
+    (void)snprintf(quoted, sizeof quoted, "\"%s\"", key);
+    const char *s = strstr(json, quoted);
+    if (s == NULL)
+        return NULL;
+    s += strlen(quoted);
+    s += strspn(s, " \t\r\n");
+    return *s == ':' ? s + 1 + strspn(s + 1, " \t\r\n") : NULL;
+}
+
+static lathe_status expect_int(const nf4 *q, const char *json, const char *key, long long want)
+{
+    const char *s = value_of(json, key);
+    if (s == NULL || strtoll(s, NULL, 10) != want)
+        return lathe_fail(q->host, LATHE_E_UNSUPPORTED,
+                          "nf4: quant_state has %s %.16s; expected %lld", key, s ? s : "(none)",
+                          want);
+    return LATHE_OK;
+}
+
+lathe_status nf4_read_meta(void *self, int64_t rows, int64_t cols, const char *meta, int64_t bytes,
+                           void *const *planes)
+{
+    const nf4 *q = self;
+    char json[1024];
+    if (bytes < 2 || bytes >= (int64_t)sizeof json)
+        return lathe_fail(q->host, LATHE_E_PARSE, "nf4: quant_state has %lld bytes",
+                          (long long)bytes);
+    memcpy(json, meta, (size_t)bytes);
+    json[bytes] = '\0';
+    const char *type = value_of(json, "quant_type"), *shape = value_of(json, "shape");
+    const char *offset = value_of(json, "nested_offset");
+    if (type == NULL || strncmp(type, "\"nf4\"", 5) != 0)
+        return lathe_fail(q->host, LATHE_E_UNSUPPORTED, "nf4: quant_state has quant_type %.8s",
+                          type ? type : "(none)");
+    LATHE_TRY(expect_int(q, json, "blocksize", NF4_BLOCK));
+    long long r = -1, c = -1;
+    if (shape == NULL || sscanf(shape, "[ %lld , %lld ]", &r, &c) != 2 || r != rows || c != cols)
+        return lathe_fail(q->host, LATHE_E_SHAPE,
+                          "nf4: quant_state has shape %.32s; expected [%lld, %lld]",
+                          shape ? shape : "(none)", (long long)rows, (long long)cols);
+    if ((offset != NULL) != (q->nested != 0))
+        return lathe_fail(
+            q->host, LATHE_E_UNSUPPORTED,
+            "nf4: the weight was stored %s double quantization; set double_quant = %s",
+            offset ? "with" : "without", offset ? "true" : "false");
+    if (!q->nested)
+        return LATHE_OK;
+    LATHE_TRY(expect_int(q, json, "nested_blocksize", NF4_NESTED_BLOCK));
+    char *end;
+    const float value = strtof(offset, &end);
+    if (end == offset || !isfinite(value))
+        return lathe_fail(q->host, LATHE_E_PARSE, "nf4: nested_offset is %.24s", offset);
+    *(float *)planes[NF4_OFFSET] = value;
+    return LATHE_OK;
+}
