@@ -49,17 +49,19 @@ static lathe_status check_union(lathe_config *config, int32_t kind, const lathe_
                                 const lathe_component **candidates, int64_t n, lathe_diags *diags)
 {
     const lathe_schema_scope scope = scope_of(config, kind, table, 0);
+    int32_t n_fields = 0, at = 0;
+    for (int64_t j = 0; j < n; j++)
+        n_fields += candidates[j]->plugin->n_fields;
+    lathe_field *all = lathe_arena_alloc(&config->arena, n_fields * (int64_t)sizeof *all);
+    if (all == NULL)
+        return LATHE_E_NOMEM;
+    for (int64_t j = 0; j < n; j++)
+        for (int32_t i = 0; i < candidates[j]->plugin->n_fields; i++)
+            all[at++] = candidates[j]->plugin->fields[i];
     for (int64_t i = 0; i < table->n_children; i++) {
         const lathe_toml_node *node = table->children[i];
-        int64_t j = 0;
-        if (strcmp(node->key, "name") == 0)
-            continue;
-        while (j < n && lathe_schema_index(candidates[j]->plugin->fields,
-                                           candidates[j]->plugin->n_fields, node->key) < 0)
-            j++;
-        if (j == n)
-            lathe_schema_unknown(&scope, node, candidates[0]->plugin->fields,
-                                 candidates[0]->plugin->n_fields, diags);
+        if (strcmp(node->key, "name") != 0 && lathe_schema_index(all, n_fields, node->key) < 0)
+            lathe_schema_unknown(&scope, node, all, n_fields, diags);
     }
     return LATHE_OK;
 }

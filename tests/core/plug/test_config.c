@@ -239,15 +239,15 @@ Test(config, a_family_is_bound_when_a_device_is_chosen)
 {
     const lathe_component *device = NULL;
     const lathe_value *values = NULL;
-    loads("[device]\nname = \"cpu\"\nwarmup_steps = 3\n");
+    loads("[device]\nname = \"mill\"\nwarmup_steps = 3\n");
     const lathe_part *part = lathe_config_part(config, LATHE_KIND_DEVICE);
     cr_assert_null(part->component);
-    cr_assert_eq(lathe_select_device(registry, "cpu_high", &arena, &device, NULL), LATHE_OK);
+    cr_assert_eq(lathe_select_device(registry, "mill_high", &arena, &device, NULL), LATHE_OK);
     cr_assert_eq(lathe_config_bind(config, LATHE_KIND_DEVICE, device, &diags, &values), LATHE_OK);
     cr_assert_eq(values[2].i, 3);
     cr_assert_eq(lathe_config_int(config, "device", "warmup_steps"), 3);
     lathe_config_destroy(config);
-    cr_assert_eq(load("[device]\nname = \"cpu\"\nwarmup_stps = 3\n", NULL, 0, 0), LATHE_E_CONFIG);
+    cr_assert_eq(load("[device]\nname = \"mill\"\nwarmup_stps = 3\n", NULL, 0, 0), LATHE_E_CONFIG);
     cr_assert_not_null(strstr(lathe_error_message(), "did you mean 'warmup_steps'?"), "%s",
                        lathe_error_message());
 }
