@@ -19,10 +19,10 @@ typedef void (*lathe_elementwise_fn)(const float *scalars, const lathe_optimizer
 
 #define LATHE_ELEMENTWISE(name, n_slots)                                                           \
     LATHE_CLONES static void name##_loop(                                                          \
-        const name##_uniform *uniform, float grad_scale, float *restrict p,                        \
-        const float *restrict g, float *restrict s0, float *restrict s1, float *restrict s2,       \
-        float *restrict s3, uint16_t *restrict shadow, int64_t n, int64_t first, uint64_t tensor,  \
-        uint64_t seed, uint64_t step)                                                              \
+        const name##_uniform *uniform, float grad_scale, float *__restrict__ p,                    \
+        const float *__restrict__ g, float *__restrict__ s0, float *__restrict__ s1,               \
+        float *__restrict__ s2, float *__restrict__ s3, uint16_t *__restrict__ shadow, int64_t n,  \
+        int64_t first, uint64_t tensor, uint64_t seed, uint64_t step)                              \
     {                                                                                              \
         const name##_uniform u = *uniform;                                                         \
         (void)s0, (void)s1, (void)s2, (void)s3;                                                    \
@@ -41,9 +41,9 @@ typedef void (*lathe_elementwise_fn)(const float *scalars, const lathe_optimizer
     {                                                                                              \
         const name##_uniform u =                                                                   \
             name##_prepare(scalars, (float)x->lr_mult, (float)x->weight_decay_mult);               \
-        name##_loop(&u, scalars[LATHE_SCALAR_GRAD_SCALE], x->param, x->grad, x->slots[0],          \
-                    x->slots[1], x->slots[2], x->slots[3], x->shadow, x->n, x->first,              \
-                    (uint64_t)x->tensor, seed, step);                                              \
+        name##_loop(&u, scalars[LATHE_SCALAR_GRAD_SCALE], x->param, x->grad, (float *)x->slots[0], \
+                    (float *)x->slots[1], (float *)x->slots[2], (float *)x->slots[3], x->shadow,   \
+                    x->n, x->first, (uint64_t)x->tensor, seed, step);                              \
     }
 
 /* first_chunk is kept for every stride-th tensor only, so that it fits the stack. */
@@ -98,7 +98,10 @@ static inline lathe_status lathe_elementwise_run(const lathe_host *host,
                                                  const lathe_optimizer_step *step, int32_t n_slots,
                                                  lathe_elementwise_fn fn)
 {
-    lathe_elementwise_job job = {.step = step, .fn = fn};
+    lathe_elementwise_job job;
+    job.step = step;
+    job.fn = fn;
+    job.n_chunks = job.n_samples = 0;
     job.stride = step->n_tensors / LATHE_ELEMENTWISE_SAMPLES + 1;
     for (int32_t t = 0; t < step->n_tensors; t++) {
         const lathe_optimizer_tensor *const x = step->tensors + t;

@@ -4,7 +4,7 @@
 static const lathe_optimizer_v1 *make(const char *settings, void **self)
 {
     const lathe_plugin *const plugin = fixture_plugin();
-    cr_assert_eq(fixture_create(plugin, settings, self), LATHE_OK, "%s", fixture_error);
+    cr_assert_eq(lathe_test_create(plugin, settings, self), LATHE_OK, "%s", lathe_test_message);
     return plugin->table;
 }
 
@@ -97,9 +97,9 @@ Test(adamw, loop_over_chunks_and_tensors_is_the_scalar_formula_bit_for_bit)
     case_scalars(&c, table, self, 1, 0.01, 0.125);
     for (int32_t k = 0; k < 6; k++)
         case_gradient((uint64_t)k, 20, c.grads[k], n[k]);
-    const int64_t allocs = fixture_allocs;
+    const int64_t allocs = lathe_test_allocs;
     cr_assert_eq(case_step(&c, table, self, 1), LATHE_OK);
-    cr_assert_eq(fixture_allocs, allocs, "a step allocated");
+    cr_assert_eq(lathe_test_allocs, allocs, "a step allocated");
     for (int32_t k = 0; k < 6; k++) {
         const lathe_optimizer_tensor *const x = &c.tensors[k];
         const float lr = c.scalars[LATHE_SCALAR_LR] * (float)x->lr_mult;
@@ -164,8 +164,9 @@ Test(adamw, refuses_bad_settings_and_missing_memory)
                                       "beta2=1.5", "eps=-1e-8", "weight_decay=-1", "beta2=nan"};
     void *self;
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
-        cr_assert_eq(fixture_create(plugin, bad[k], &self), LATHE_E_CONFIG, "took %s", bad[k]);
-        cr_assert(strncmp(fixture_error, bad[k], strcspn(bad[k], "=")) == 0, "%s", fixture_error);
+        cr_assert_eq(lathe_test_create(plugin, bad[k], &self), LATHE_E_CONFIG, "took %s", bad[k]);
+        cr_assert(strncmp(lathe_test_message, bad[k], strcspn(bad[k], "=")) == 0, "%s",
+                  lathe_test_message);
         cr_assert(self == NULL);
     }
     const lathe_optimizer_v1 *const table = make("", &self);
@@ -179,7 +180,7 @@ Test(adamw, refuses_bad_settings_and_missing_memory)
     void *const slot = c.tensors[0].slots[1];
     c.tensors[0].slots[1] = NULL;
     cr_assert_eq(case_step(&c, table, self, 1), LATHE_E_ARG);
-    cr_assert(strstr(fixture_error, "slot 1") != NULL, "%s", fixture_error);
+    cr_assert(strstr(lathe_test_message, "slot 1") != NULL, "%s", lathe_test_message);
     c.tensors[0].slots[1] = slot;
     plugin->destroy(self);
     plugin->destroy(NULL);

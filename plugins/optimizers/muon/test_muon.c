@@ -25,7 +25,7 @@ static lathe_param_info info_of(int32_t role, int64_t rows, int64_t cols)
 static const lathe_optimizer_v1 *make(const char *settings, void **self)
 {
     const lathe_plugin *const plugin = fixture_plugin();
-    cr_assert_eq(fixture_create(plugin, settings, self), LATHE_OK, "%s", fixture_error);
+    cr_assert_eq(lathe_test_create(plugin, settings, self), LATHE_OK, "%s", lathe_test_message);
     return plugin->table;
 }
 
@@ -276,8 +276,9 @@ Test(muon, refuses_bad_settings)
     const lathe_plugin *const plugin = fixture_plugin();
     void *self;
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
-        cr_assert_eq(fixture_create(plugin, bad[k], &self), LATHE_E_CONFIG, "took %s", bad[k]);
-        cr_assert(strncmp(fixture_error, bad[k], strcspn(bad[k], "=")) == 0, "%s", fixture_error);
+        cr_assert_eq(lathe_test_create(plugin, bad[k], &self), LATHE_E_CONFIG, "took %s", bad[k]);
+        cr_assert(strncmp(lathe_test_message, bad[k], strcspn(bad[k], "=")) == 0, "%s",
+                  lathe_test_message);
     }
     (void)make("", &self);
     plugin->destroy(self);

@@ -5,7 +5,7 @@
 static const lathe_scheduler_v1 *make(const char *settings, void **self)
 {
     const lathe_plugin *const plugin = fixture_plugin();
-    cr_assert_eq(fixture_create(plugin, settings, self), LATHE_OK, "%s", fixture_error);
+    cr_assert_eq(lathe_test_create(plugin, settings, self), LATHE_OK, "%s", lathe_test_message);
     return plugin->table;
 }
 
@@ -100,7 +100,7 @@ Test(reduce_on_plateau, refuses_bad_settings)
     const lathe_plugin *const plugin = fixture_plugin();
     void *self;
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
-        cr_assert_eq(fixture_create(plugin, bad[k], &self), LATHE_E_CONFIG, "took %s", bad[k]);
+        cr_assert_eq(lathe_test_create(plugin, bad[k], &self), LATHE_E_CONFIG, "took %s", bad[k]);
     const lathe_scheduler_v1 *const s = make("warmup_steps=11", &self);
     cr_assert_eq(s->check(self, 10), LATHE_E_CONFIG);
     cr_assert_eq(s->check(self, 0), LATHE_OK);
