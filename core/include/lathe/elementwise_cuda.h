@@ -19,8 +19,13 @@ static __device__ inline int64_t lathe_elementwise_find(const lathe_elementwise_
     return lo;
 }
 
+/* A test may define it as `static` to run the kernel's code on the host, thread after thread. */
+#ifndef LATHE_CUDA_KERNEL
+#define LATHE_CUDA_KERNEL extern "C" __global__
+#endif
+
 #define LATHE_ELEMENTWISE(name, n_slots)                                                           \
-    extern "C" __global__ void __launch_bounds__(LATHE_ELEMENTWISE_THREADS)                        \
+    LATHE_CUDA_KERNEL void __launch_bounds__(LATHE_ELEMENTWISE_THREADS)                            \
         lathe_elementwise_step(const lathe_elementwise_args a)                                     \
     {                                                                                              \
         const uint64_t seed = a.counter[0], step = a.counter[1];                                   \

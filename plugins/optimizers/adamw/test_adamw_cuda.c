@@ -1,0 +1,96 @@
+/* The CUDA kernel of AdamW, its code run on the host thread after thread: the same bits as the CPU
+ * loop, for any grid. What only a GPU can show (its own roundings) is left to the device's tests. */
+#include "support/optimizer_case.h"
+
+typedef struct emulated {
+    unsigned x;
+} emulated;
+
+static emulated blockIdx, threadIdx, gridDim, blockDim;
+
+#define __CUDACC__ 1
+#undef LATHE_HD
+#define LATHE_HD
+#define __device__
+#define __launch_bounds__(n)
+#define LATHE_CUDA_KERNEL static
+#include "adamw.c"
+#undef __CUDACC__
+
+static void launch(const lathe_elementwise_args *args, unsigned blocks)
+{
+    gridDim.x = blocks;
+    blockDim.x = LATHE_ELEMENTWISE_THREADS;
+    for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)
+        for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++)
+            lathe_elementwise_step(*args);
+}
+
+static const int64_t sizes[6] = {16384, 1, 0, 16385, 50001, 7};
+
+static void fill(optimizer_case *c)
+{
+    for (int k = 0; k < 6; k++) {
+        case_add(c, sizes[k], 1, 2, 0.5 * k);
+        lathe_optimizer_tensor *const x = &c->tensors[k];
+        x->lr_mult = 1.0 + k;
+        case_gradient((uint64_t)k, 20, c->grads[k], x->n);
+        for (int64_t i = 0; i < x->n; i++)
+            ((float *)x->slots[1])[i] = fabsf(case_uniform(50, 1, i));
+    }
+    c->tensors[4].shadow = calloc((size_t)sizes[4], sizeof(uint16_t));
+}
+
+static void compare(const optimizer_case *cpu, const optimizer_case *gpu)
+{
+    for (int k = 0; k < 6; k++) {
+        const lathe_optimizer_tensor *const a = &cpu->tensors[k], *const b = &gpu->tensors[k];
+        const size_t bytes = (size_t)a->n * sizeof(float);
+        cr_assert_arr_eq(a->param, b->param, bytes, "parameters of tensor %d", k);
+        cr_assert_arr_eq(a->slots[0], b->slots[0], bytes, "exp_avg of tensor %d", k);
+        cr_assert_arr_eq(a->slots[1], b->slots[1], bytes, "exp_avg_sq of tensor %d", k);
+        if (a->shadow != NULL)
+            cr_assert_arr_eq(a->shadow, b->shadow, bytes / 2, "bf16 copy of tensor %d", k);
+    }
+}
+
+Test(adamw_cuda, kernel_gives_the_bits_of_the_cpu_loop_for_any_grid)
+{
+    static const unsigned grids[3] = {1, 3, 100};
+    const lathe_plugin *const plugin = fixture_plugin();
+    const lathe_optimizer_v1 *const table = plugin->table;
+    void *self;
+    cr_assert_eq(lathe_test_create(plugin, "lr=0.01 weight_decay=0.1", &self), LATHE_OK);
+    for (int k = 0; k < 3; k++) {
+        optimizer_case cpu = {0}, gpu = {0};
+        fill(&cpu);
+        fill(&gpu);
+        case_scalars(&cpu, table, self, 3, 0.01, 0.125);
+        cr_assert_eq(case_step(&cpu, table, self, 3), LATHE_OK);
+        int64_t first_chunk[7] = {0};
+        for (int t = 0; t < 6; t++)
+            first_chunk[t + 1] =
+                first_chunk[t] + (sizes[t] + LATHE_ELEMENTWISE_CHUNK - 1) / LATHE_ELEMENTWISE_CHUNK;
+        const uint64_t counter[2] = {7, 3};
+        const lathe_elementwise_args args = {.tensors = gpu.tensors,
+                                             .first_chunk = first_chunk,
+                                             .scalars = cpu.scalars,
+                                             .counter = counter,
+                                             .n_chunks = first_chunk[6],
+                                             .n_tensors = 6};
+        launch(&args, grids[k]);
+        compare(&cpu, &gpu);
+        case_free(&cpu);
+        case_free(&gpu);
+    }
+}
+
+Test(adamw_cuda, embedded_image_is_a_fatbin_where_nvcc_built_one)
+{
+    const lathe_optimizer_v1 *const table = fixture_plugin()->table;
+    if (table->cuda_image == NULL)
+        cr_skip_test("built without nvcc");
+    uint32_t magic;
+    memcpy(&magic, table->cuda_image, sizeof magic);
+    cr_assert_eq(magic, 0xBA55ED50u, "%08x", magic);
+}
