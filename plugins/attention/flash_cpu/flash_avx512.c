@@ -1,0 +1,4 @@
+/* The flash kernels for x86-64-v4. */
+#define FLASH_VARIANT flash_avx512
+#define FLASH_NAME "avx512"
+#include "flash_kernels.h"

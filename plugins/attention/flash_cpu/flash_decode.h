@@ -1,0 +1,216 @@
+/* The forward for a few queries over many keys: each key and value is read once, straight from the
+ * tensor, for all query heads that share it.
+ *
+ * Work: (batch row, key head, run of DECODE_RUN keys); each leaves m, l and o of its keys for every
+ * query, which a second pass merges in the order of the runs.
+ */
+#ifndef LATHE_ATTENTION_FLASH_DECODE_H
+#define LATHE_ATTENTION_FLASH_DECODE_H
+
+#include "flash_tiles.h"
+
+#define DECODE_QUERIES 4 /* up to here, packing keys would cost as much as using them */
+#define DECODE_RUN 256
+
+/* One worker's memory; R = query heads per key head * t_q. */
+typedef struct decode_work {
+    float *q;   /* [R][wide] */
+    float *k;   /* [VL][wide]  k of VL keys, then v */
+    float *dot; /* [VL][VL]   partial dot products */
+} decode_work;
+
+typedef struct decode_job {
+    const flash_call *c;
+    extent x;
+    int64_t wide; /* floats from row to row */
+    int64_t runs, queries, n_parts;
+    float *o;   /* [batch][kv heads][runs][R][wide] */
+    float *sum; /* [batch][kv heads][runs][R][2]: m, l; l = 0: saw nothing */
+    char *workers;
+    int64_t worker_bytes;
+} decode_job;
+
+INLINE int decodes(const lathe_attention_problem *p)
+{
+    return p->t_q <= DECODE_QUERIES && !p->need_backward;
+}
+
+static int64_t decode_work_init(decode_work *w, const decode_job *j, char *base)
+{
+    pieces m = {base, 0};
+    const int64_t f = (int64_t)sizeof(float);
+    w->q = take(&m, j->queries * j->wide * f);
+    w->k = take(&m, VL * j->wide * f);
+    w->dot = take(&m, VL * VL * f);
+    return m.at;
+}
+
+static int64_t decode_job_init(decode_job *j, const lathe_attention_problem *p, int32_t workers,
+                               char *base)
+{
+    decode_work w;
+    pieces m = {base, 0};
+    j->x = extent_of(p);
+    j->wide = j->x.wide;
+    j->runs = tiles_of(p->t_k, DECODE_RUN);
+    j->queries = p->n_heads / p->n_kv_heads * p->t_q;
+    j->n_parts = p->batch * p->n_kv_heads * j->runs;
+    j->o = take(&m, j->n_parts * j->queries * j->wide * (int64_t)sizeof(float));
+    j->sum = take(&m, j->n_parts * j->queries * 2 * (int64_t)sizeof(float));
+    j->worker_bytes = decode_work_init(&w, j, NULL);
+    j->workers = take(&m, j->worker_bytes * workers);
+    return m.at;
+}
+
+static int64_t decode_scratch(const lathe_attention_problem *p, int32_t workers)
+{
+    decode_job j;
+    return decode_job_init(&j, p, workers, NULL);
+}
+
+/* rows of f32 of a head, zeros behind D and behind `count`. */
+static void load_rows(float *dst, const decode_job *j, const void *src, int64_t at, int64_t stride,
+                      int64_t count, int64_t rows)
+{
+    for (int64_t t = 0; t < count; t++) {
+        load_values(dst + t * j->wide, src, at + t * stride, j->x.d, j->c->p->dtype);
+        for (int64_t d = j->x.d; d < j->wide; d++)
+            dst[t * j->wide + d] = 0.0f;
+    }
+    memset(dst + count * j->wide, 0, (size_t)((rows - count) * j->wide) * sizeof(float));
+}
+
+/* q . k of VL keys. */
+INLINE vf dots(const decode_work *w, const float *q, int64_t wide)
+{
+    vu block[VL];
+    for (int i = 0; i < VL; i++) {
+        vf acc = vset(0.0f);
+        for (int64_t d = 0; d < wide; d += VL)
+            acc = vfma(vload(q + d), vload(w->k + i * wide + d), acc);
+        block[i] = (vu)acc;
+    }
+    vtranspose(block);
+    vf sum = (vf)block[0];
+    for (int i = 1; i < VL; i++)
+        sum += (vf)block[i];
+    return sum;
+}
+
+/* VL keys, in w->k, against query r: probabilities to w->dot row 0 .. for every query, m and l. */
+INLINE void decode_scores(const decode_job *j, const decode_work *w, float *o, float *sum,
+                          float *prob, int64_t r, span seen, const scoring *how)
+{
+    const vi inside = vinside(0, seen.lo, seen.hi);
+    vf t = dots(w, w->q + r * j->wide, j->wide);
+    t = how->capped ? how->cap * vtanh(t * how->inner) : t * how->factor;
+    t = vselect(inside, t, vset(-1e30f));
+    const float peak = vmost(t);
+    if (peak > sum[0]) {
+        const vf shrink = vexp2(vset(sum[0] - peak));
+        sum[0] = peak;
+        sum[1] *= shrink[0];
+        for (int64_t d = 0; d < j->wide; d += VL)
+            vstore(o + d, vload(o + d) * shrink);
+    }
+    t = vselect(inside, vexp2(t - vset(sum[0])), vset(0.0f));
+    sum[1] += vsum(t);
+    vstore(prob, t);
+}
+
+/* Keys first .. first+count-1 (at most VL) of head hk of row b, for all queries that share it. */
+static void decode_keys(const decode_job *j, const decode_work *w, float *o, float *sum, int64_t b,
+                        int64_t hk, int64_t first, int64_t count)
+{
+    const lathe_attention_problem *p = j->c->p;
+    const scoring how = scoring_of(p);
+    const int64_t token = b * p->t_k + first;
+    /* at most VL queries at a time keep their probabilities in w->dot */
+    for (int64_t base = 0; base < j->queries; base += VL) {
+        const int64_t n = least(VL, j->queries - base);
+        load_rows(w->k, j, j->c->a->k, token * p->k_stride + hk * j->x.d, p->k_stride, count, VL);
+        for (int64_t r = base; r < base + n; r++) {
+            span seen = range_of(j->c, b, r % p->t_q);
+            seen.lo = seen.lo > first ? seen.lo - (int32_t)first : 0;
+            seen.hi = (int32_t)least(seen.hi - first, count);
+            decode_scores(j, w, o + r * j->wide, sum + 2 * r, w->dot + (r - base) * VL, r, seen,
+                          &how);
+        }
+        load_rows(w->k, j, j->c->a->v, token * p->v_stride + hk * j->x.d, p->v_stride, count, VL);
+        for (int64_t r = base; r < base + n; r++)
+            for (int64_t d = 0; d < j->wide; d += VL) {
+                vf acc = vload(o + r * j->wide + d);
+                for (int i = 0; i < VL; i++)
+                    acc =
+                        vfma(vset(w->dot[(r - base) * VL + i]), vload(w->k + i * j->wide + d), acc);
+                vstore(o + r * j->wide + d, acc);
+            }
+    }
+}
+
+static void decode_items(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const decode_job *j = arg;
+    const lathe_attention_problem *p = j->c->p;
+    decode_work w;
+    (void)decode_work_init(&w, j, j->workers + worker * j->worker_bytes);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t head = i / j->runs, b = head / p->n_kv_heads, hk = head % p->n_kv_heads;
+        float *o = j->o + i * j->queries * j->wide, *sum = j->sum + i * j->queries * 2;
+        span whole = {0, 0};
+        for (int64_t r = 0; r < j->queries; r++) {
+            const int64_t h = hk * (p->n_heads / p->n_kv_heads) + r / p->t_q, t = r % p->t_q;
+            load_rows(w.q + r * j->wide, j, j->c->a->q, (b * p->t_q + t) * p->q_stride + h * j->x.d,
+                      p->q_stride, 1, 1);
+            whole = join(whole, range_of(j->c, b, t));
+            sum[2 * r] = -1e30f;
+            sum[2 * r + 1] = 0.0f;
+        }
+        memset(o, 0, (size_t)(j->queries * j->wide) * sizeof(float));
+        const int64_t run = i % j->runs * DECODE_RUN;
+        const int64_t hi = least(whole.hi, run + DECODE_RUN);
+        for (int64_t k = run > whole.lo ? run : whole.lo; k < hi; k += VL)
+            decode_keys(j, &w, o, sum, b, hk, k, least(VL, hi - k));
+    }
+}
+
+/* Merges the runs of every (batch row, query head, query). The first part's memory takes the sum. */
+static void merge_items(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const decode_job *j = arg;
+    const lathe_attention_problem *p = j->c->p;
+    const int64_t group = p->n_heads / p->n_kv_heads;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t b = i / (p->n_heads * p->t_q), h = i / p->t_q % p->n_heads, t = i % p->t_q;
+        const int64_t part = (b * p->n_kv_heads + h / group) * j->runs;
+        const int64_t row = part * j->queries + h % group * p->t_q + t;
+        float m = -1e30f, l = 0.0f;
+        for (int64_t k = 0; k < j->runs; k++)
+            m = fmaxf(m, j->sum[2 * (row + k * j->queries)]);
+        float *o = j->o + row * j->wide;
+        for (int64_t k = 0; k < j->runs; k++) {
+            const float *s = j->sum + 2 * (row + k * j->queries);
+            const vf factor = s[1] > 0.0f ? vexp2(vset(s[0] - m)) : vset(0.0f);
+            const float *from = o + k * j->queries * j->wide;
+            l += s[1] * factor[0];
+            for (int64_t d = 0; d < j->wide; d += VL)
+                vstore(o + d, vfma(vload(from + d), factor, k ? vload(o + d) : vset(0.0f)));
+        }
+        j->c->a->lse[i] = l > 0.0f ? m * LN2 + logf(l) : -INFINITY;
+        if (j->runs > 0)
+            unpack(j->c->a->o, (b * p->t_q + t) * p->o_stride + h * j->x.d, p->o_stride, o, &j->x,
+                   1, l > 0.0f ? 1.0f / l : 0.0f, p->dtype, 0);
+    }
+}
+
+static void decode(const flash_call *c)
+{
+    decode_job j;
+    (void)decode_job_init(&j, c->p, c->workers, c->a->scratch);
+    j.c = c;
+    c->host->parallel_for(j.n_parts, 1, decode_items, &j);
+    c->host->parallel_for(c->p->batch * c->p->n_heads * c->p->t_q, 8, merge_items, &j);
+}
+
+#endif

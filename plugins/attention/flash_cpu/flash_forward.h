@@ -1,0 +1,272 @@
+/* The forward: o and lse of one tile of queries after another, over the tiles of keys it sees.
+ *
+ * Each row keeps a running reference m (base-2 exponent), sums l of 2^(s - m) lane by lane, and o.
+ * m follows the row's maximum only when that exceeds it by more than 2^SLACK: f32 has room for
+ * the factor, and most tiles then rescale nothing.
+ *
+ * Work: a (batch row, key head) with enough of those; else its query tiles are dealt to UNITS_WANTED
+ * pieces, and keys and values are packed beforehand for all of them.
+ */
+#ifndef LATHE_ATTENTION_FLASH_FORWARD_H
+#define LATHE_ATTENTION_FLASH_FORWARD_H
+
+#include "flash_decode.h"
+
+#define SLACK 8.0f
+
+/* One worker's memory. */
+typedef struct forward_work {
+    unit *rows;   /* [BK][row]   a tile of k or v, rows form */
+    unit *q;      /* [BQ][row] */
+    float *s;     /* [BQ][BK]    scores */
+    unit *p;      /* [BQ][BK]    probabilities in units; s itself in f32 */
+    float *o;     /* [BQ][wide] */
+    float *m;     /* [BQ] */
+    float *l;     /* [BQ][VL] */
+    span *ranges; /* [BQ] */
+    unit *k;      /* [tiles][row][BK]    turned; unless packed beforehand */
+    unit *v;      /* [tiles][BK units][wide]  cols; the same */
+} forward_work;
+
+typedef struct forward_job {
+    const flash_call *c;
+    extent x;
+    int64_t k_tiles, q_tiles, split;
+    int64_t k_tile, v_tile; /* units of one packed tile */
+    unit *k, *v;            /* packed beforehand, [batch * kv heads][tiles]; NULL with split 1 */
+    char *workers;
+    int64_t worker_bytes;
+} forward_job;
+
+static int64_t forward_work_init(forward_work *w, const forward_job *j, char *base)
+{
+    pieces m = {base, 0};
+    const int64_t u = (int64_t)sizeof(unit), f = (int64_t)sizeof(float);
+    w->rows = take(&m, BK * j->x.row * u);
+    w->q = take(&m, BQ * j->x.row * u);
+    w->s = take(&m, BQ * BK * f);
+    w->p = FLASH_BF16 ? take(&m, BQ * BK_UNITS * u) : (unit *)(void *)w->s;
+    w->o = take(&m, BQ * j->x.wide * f);
+    w->m = take(&m, BQ * f);
+    w->l = take(&m, BQ * VL * f);
+    w->ranges = take(&m, BQ * (int64_t)sizeof(span));
+    w->k = j->split == 1 ? take(&m, j->k_tiles * j->k_tile * u) : NULL;
+    w->v = j->split == 1 ? take(&m, j->k_tiles * j->v_tile * u) : NULL;
+    return m.at;
+}
+
+/* Returns the bytes of scratch. */
+static int64_t forward_job_init(forward_job *j, const lathe_attention_problem *p, int32_t workers,
+                                char *base)
+{
+    forward_work w;
+    pieces m = {base, 0};
+    j->x = extent_of(p);
+    j->k_tiles = tiles_of(p->t_k, BK);
+    j->q_tiles = tiles_of(p->t_q, BQ);
+    j->split = split_of(p, j->q_tiles);
+    j->k_tile = j->x.row * BK;
+    j->v_tile = BK_UNITS * j->x.wide;
+    const int64_t tiles = j->split > 1 ? p->batch * p->n_kv_heads * j->k_tiles : 0;
+    j->k = take(&m, tiles * j->k_tile * (int64_t)sizeof(unit));
+    j->v = take(&m, tiles * j->v_tile * (int64_t)sizeof(unit));
+    j->worker_bytes = forward_work_init(&w, j, NULL);
+    j->workers = take(&m, j->worker_bytes * workers);
+    return m.at;
+}
+
+static int64_t forward_scratch(const lathe_attention_problem *p, int32_t workers)
+{
+    forward_job j;
+    return decodes(p) ? decode_scratch(p, workers) : forward_job_init(&j, p, workers, NULL);
+}
+
+/* Packs one tile of keys and values of head hk of row b. */
+static void pack_keys(const forward_job *j, unit *rows, unit *k, unit *v, int64_t b, int64_t hk,
+                      int64_t tile)
+{
+    const lathe_attention_problem *p = j->c->p;
+    const int64_t start = tile * BK, count = least(BK, length_of(j->c, b) - start);
+    if (count < 1)
+        return;
+    const int64_t token = b * p->t_k + start, column = hk * j->x.d;
+    pack_rows(rows, &j->x, j->c->a->k, token * p->k_stride + column, p->k_stride, count, BK,
+              p->dtype);
+    pack_turned(k, &j->x, rows, BK);
+#if FLASH_BF16
+    pack_rows(rows, &j->x, j->c->a->v, token * p->v_stride + column, p->v_stride, count, BK,
+              p->dtype);
+    pack_cols(v, &j->x, rows, BK);
+#else
+    pack_rows(v, &j->x, j->c->a->v, token * p->v_stride + column, p->v_stride, count, BK, p->dtype);
+#endif
+}
+
+static void forward_pack_items(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const forward_job *j = arg;
+    forward_work w;
+    (void)forward_work_init(&w, j, j->workers + worker * j->worker_bytes);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t head = i / j->k_tiles, n_kv = j->c->p->n_kv_heads;
+        pack_keys(j, w.rows, j->k + i * j->k_tile, j->v + i * j->v_tile, head / n_kv, head % n_kv,
+                  i % j->k_tiles);
+    }
+}
+
+/* Makes `peak` the row's reference: what was summed shrinks accordingly. */
+static void rescale(const forward_work *w, const extent *x, int64_t r, float peak)
+{
+    const vf shrink = vexp2(vset(w->m[r] - peak));
+    w->m[r] = peak;
+    vstore(w->l + r * VL, vload(w->l + r * VL) * shrink);
+    for (int64_t d = 0; d < x->wide; d += VL)
+        vstore(w->o + r * x->wide + d, vload(w->o + r * x->wide + d) * shrink);
+}
+
+/* Vector v of the row: base-2 exponents, those outside `seen` far below all others. */
+INLINE vf exponents(const float *s, int v, span seen, const scoring *how, const int all)
+{
+    vf t = vload(s + v * VL);
+    t = how->capped ? how->cap * vtanh(t * how->inner) : t * how->factor;
+    return all ? t : vselect(vinside(v * VL, seen.lo, seen.hi), t, vset(-1e30f));
+}
+
+/* A row of scores to probabilities relative to 2^m, in units. `all`: the row sees the whole tile. */
+INLINE void soften_row(const forward_work *w, const extent *x, int64_t r, span seen,
+                       const scoring *how, const int all)
+{
+    const float *s = w->s + r * BK;
+    vf t[BK / VL], most = vset(-1e30f), sum = vset(0.0f);
+#pragma GCC unroll 16
+    for (int v = 0; v < BK / VL; v++) {
+        t[v] = exponents(s, v, seen, how, all);
+        most = vmax(most, t[v]);
+    }
+    if (vany_greater(most, vset(w->m[r] + SLACK)))
+        rescale(w, x, r, vmost(most));
+    const vf m = vset(w->m[r]);
+#pragma GCC unroll 16
+    for (int v = 0; v < BK / VL; v++) {
+        t[v] = vexp2(t[v] - m);
+        if (!all)
+            t[v] = vselect(vinside(v * VL, seen.lo, seen.hi), t[v], vset(0.0f));
+        sum += t[v];
+    }
+    vstore(w->l + r * VL, vload(w->l + r * VL) + sum);
+#pragma GCC unroll 16
+    for (int v = 0; v < BK / VL; v++) {
+#if FLASH_BF16
+        if (v % 2 == 0)
+            _mm512_storeu_si512(w->p + r * BK_UNITS + v * VL / 2, narrow(t[v], t[v + 1]));
+#else
+        vstore(w->p + r * BK + v * VL, t[v]);
+#endif
+    }
+}
+
+static void soften(const forward_work *w, const extent *x, const sight *s, int64_t padded,
+                   const scoring *how)
+{
+    for (int64_t r = 0; r < padded; r++) {
+        const span seen = s->row[r];
+        if (seen.lo == 0 && seen.hi == BK && !how->capped) {
+            scoring plain = *how;
+            plain.capped = 0;
+            soften_row(w, x, r, seen, &plain, 1);
+        } else if (seen.lo < seen.hi) {
+            soften_row(w, x, r, seen, how, 0);
+        } else {
+            memset(w->p + r * BK_UNITS, 0, BK_UNITS * sizeof(unit));
+        }
+    }
+}
+
+/* o and lse of the tile's rows, from the sums. */
+static void forward_finish(const forward_job *j, const forward_work *w, int64_t b, int64_t h,
+                           int64_t start, int64_t rows)
+{
+    const lathe_attention_problem *p = j->c->p;
+    for (int64_t r = 0; r < rows; r++) {
+        const float sum = vsum(vload(w->l + r * VL));
+        const int none = w->ranges[r].lo >= w->ranges[r].hi;
+        const vf factor = vset(none ? 0.0f : 1.0f / sum);
+        for (int64_t d = 0; d < j->x.wide; d += VL)
+            vstore(w->o + r * j->x.wide + d, vload(w->o + r * j->x.wide + d) * factor);
+        j->c->a->lse[(b * p->n_heads + h) * p->t_q + start + r] =
+            none ? -INFINITY : w->m[r] * LN2 + logf(sum);
+    }
+    unpack(j->c->a->o, (b * p->t_q + start) * p->o_stride + h * j->x.d, p->o_stride, w->o, &j->x,
+           rows, 1.0f, p->dtype, 0);
+}
+
+/* One tile of queries of head h; k, v: the packed tiles of its key head. */
+static void forward_tile(const forward_job *j, const forward_work *w, const unit *k, const unit *v,
+                         int64_t b, int64_t h, int64_t tile)
+{
+    const lathe_attention_problem *p = j->c->p;
+    const extent *x = &j->x;
+    const scoring how = scoring_of(p);
+    const int64_t start = tile * BQ, rows = least(BQ, p->t_q - start);
+    const int64_t padded = round_up(rows, MR_LEAST);
+    span whole = {0, 0};
+    for (int64_t r = 0; r < rows; r++) {
+        w->ranges[r] = range_of(j->c, b, start + r);
+        whole = join(whole, w->ranges[r]);
+    }
+    pack_rows(w->q, x, j->c->a->q, (b * p->t_q + start) * p->q_stride + h * x->d, p->q_stride, rows,
+              padded, p->dtype);
+    memset(w->o, 0, (size_t)(padded * x->wide) * sizeof(float));
+    memset(w->l, 0, (size_t)padded * VL * sizeof(float));
+    for (int64_t r = 0; r < padded; r++)
+        w->m[r] = -1e30f;
+    for (int64_t t = whole.lo / BK; t * BK < whole.hi; t++) {
+        sight s;
+        look(&s, w->ranges, rows, padded, t * BK);
+        if (!s.any)
+            continue;
+        multiply_columns(w->q, x->row, k + t * j->k_tile, w->s, padded, BK, x->units, s.columns);
+        soften(w, x, &s, padded, &how);
+        multiply_add_units(w->p, BK_UNITS, 1, v + t * j->v_tile, w->o, padded, x->wide, s.keys);
+    }
+    forward_finish(j, w, b, h, start, rows);
+}
+
+static void forward_items(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const forward_job *j = arg;
+    const lathe_attention_problem *p = j->c->p;
+    const int64_t group = p->n_heads / p->n_kv_heads;
+    forward_work w;
+    (void)forward_work_init(&w, j, j->workers + worker * j->worker_bytes);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t head = i / j->split, b = head / p->n_kv_heads, hk = head % p->n_kv_heads;
+        const unit *k = w.k, *v = w.v;
+        if (j->split > 1) {
+            k = j->k + head * j->k_tiles * j->k_tile;
+            v = j->v + head * j->k_tiles * j->v_tile;
+        }
+        for (int64_t t = 0; j->split == 1 && t < j->k_tiles; t++)
+            pack_keys(j, w.rows, w.k + t * j->k_tile, w.v + t * j->v_tile, b, hk, t);
+        for (int64_t h = hk * group; h < (hk + 1) * group; h++)
+            for (int64_t t = i % j->split; t < j->q_tiles; t += j->split)
+                forward_tile(j, &w, k, v, b, h, t);
+    }
+}
+
+static void forward(const flash_call *c)
+{
+    if (decodes(c->p)) {
+        decode(c);
+        return;
+    }
+    forward_job j;
+    (void)forward_job_init(&j, c->p, c->workers, c->a->scratch);
+    j.c = c;
+    const int64_t heads = c->p->batch * c->p->n_kv_heads;
+    if (j.split > 1)
+        c->host->parallel_for(heads * j.k_tiles, 1, forward_pack_items, &j);
+    c->host->parallel_for(heads * j.split, 1, forward_items, &j);
+}
+
+#endif

@@ -1,0 +1,33 @@
+/* The body of a variant; included once by each flash_<variant>.c, compiled with its flags.
+ *
+ * A unit is what one multiply-add consumes of the contracted dimension: one f32, or a pair of bf16
+ * (FLASH_BF16). Tensors are repacked, tile by tile, into one of three forms of units:
+ *   rows   [token][units over D]      left factors that contract over D (q, do); source of the others
+ *   turned [units over D][token]      right factors that contract over D (k, v)
+ *   cols   [units over tokens][D]     right factors that contract over tokens (v, k, do, q)
+ * In f32 rows and cols are the same memory.
+ */
+#ifndef FLASH_BF16
+#define FLASH_BF16 0
+#endif
+
+#include "flash.h"
+
+#include "flash_simd.h"
+
+#include "flash_gemm.h"
+#include "flash_pack.h"
+#include "flash_tiles.h"
+
+#include "flash_decode.h"
+#include "flash_forward.h"
+
+#include "flash_backward.h"
+
+const flash_variant FLASH_VARIANT = {
+    .name = FLASH_NAME,
+    .forward_scratch = forward_scratch,
+    .backward_scratch = backward_scratch,
+    .forward = forward,
+    .backward = backward,
+};
