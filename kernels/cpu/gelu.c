@@ -2,6 +2,7 @@
  *
  *   u = sqrt(2/pi) * (x + 0.044715 x^3),  y = x * h,  h = sigmoid(2u) = (1 + tanh u) / 2
  *   dx = dy * (h + 2 x h (1 - h) u'),  u' = sqrt(2/pi) * (1 + 3 * 0.044715 x^2)
+ *   with e = exp(-2|u|):  h (1 - h) = e / (1 + e)^2, which does not cancel where h is near 1
  */
 #include "cpu.h"
 #include "vecmath.h"
@@ -50,9 +51,10 @@ static void backward_range(void *arg, int64_t begin, int64_t end, int32_t worker
 #pragma GCC ivdep
         for (int64_t j = 0; j < n; j++) {
             const float v = x[j], u = ROOT_2_PI * (v + CUBE * v * v * v);
-            const float h = cpu_sigmoid(2.0f * u);
+            const float e = cpu_exp(-2.0f * __builtin_fabsf(u)), near = 1.0f / (1.0f + e);
+            const float h = u < 0.0f ? e * near : near;
             const float du = ROOT_2_PI * (1.0f + 3.0f * CUBE * v * v);
-            dx[j] = dy[j] * (h + 2.0f * v * h * (1.0f - h) * du);
+            dx[j] = dy[j] * (h + 2.0f * v * (e * near * near) * du);
         }
         if (dx == b2)
             tile_done(b2, a->out[0], dtype, add, i, n);
