@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "data/tokenizer_model.h"
 
+#define MAX_ID (1 << 24) /* bounds what a file can make us allocate */
+
 static const char *text_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
@@ -46,7 +48,7 @@ static lathe_status read_added(lathe_tokenizer *tok, const char *name, const jso
         const json_t *entry = json_array_get(list, i), *id = json_object_get(entry, "id");
         const json_t *content = json_object_get(entry, "content");
         if (!json_is_integer(id) || !json_is_string(content) || json_integer_value(id) < 0 ||
-            json_integer_value(id) > INT32_MAX)
+            json_integer_value(id) >= MAX_ID)
             return lathe_error(LATHE_E_PARSE, "%s: added_tokens[%zu]: expected id and content",
                                name, i);
         const int64_t bytes = (int64_t)json_string_length(content);
@@ -265,7 +267,7 @@ static lathe_status read_token(lathe_tokenizer *tok, const char *name, const cha
                                const json_t *value)
 {
     const int64_t n = (int64_t)strlen(key), id = json_integer_value(value);
-    if (!json_is_integer(value) || id < 0 || id > INT32_MAX)
+    if (!json_is_integer(value) || id < 0 || id >= MAX_ID)
         return lathe_error(LATHE_E_PARSE, "%s: model.vocab[\"%s\"]: expected an id", name, key);
     if (id < tok->vocab.n && tok->vocab.len[id] >= 0)
         return share_token(tok, name, key, (int32_t)id);

@@ -6,8 +6,6 @@
 #include "base/hash.h"
 #include "data/tokenizer_model.h"
 
-#define MAX_ID (1 << 24) /* bounds what a file can make us allocate */
-
 static lathe_status grow(lathe_vocab *vocab, int32_t id, int64_t n)
 {
     if (id >= vocab->capacity) {
@@ -68,8 +66,6 @@ static lathe_status rehash(lathe_vocab *vocab)
 lathe_status lathe__vocab_put(lathe_vocab *vocab, int32_t id, const void *bytes, int64_t n,
                               int is_found)
 {
-    if (id < 0 || id >= MAX_ID)
-        return lathe_error(LATHE_E_PARSE, "token id %d is not in [0, %d)", id, MAX_ID);
     if (n > INT32_MAX)
         return lathe_error(LATHE_E_PARSE, "token %d has %lld bytes", id, (long long)n);
     LATHE_TRY(grow(vocab, id, n));
