@@ -1,0 +1,122 @@
+/* The adapter's own file. */
+#include "run/adapter_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "io/safetensors.h"
+#include "io/st_writer.h"
+
+static lathe_status file_key(const lathe_run *run, int32_t param, char *out, int64_t capacity)
+{
+    const lathe_adapter_v1 *table = run->adapter.table;
+    const char *name = run->params.rows[param]->name;
+    int64_t bytes = 0;
+    if (LATHE_HAS(table, file_key))
+        bytes = table->file_key(run->adapter.self, name, out, capacity);
+    else
+        bytes = snprintf(out, (size_t)capacity, "%s", name);
+    if (bytes <= 0 || bytes >= capacity)
+        return lathe_error(LATHE_E_PLUGIN, "adapter %s has no usable file key for '%s'",
+                           run->adapter.component->plugin->name, name);
+    return LATHE_OK;
+}
+
+static int is_adapter_row(const lathe_run *run, int32_t i)
+{
+    return i >= run->n_model_params && !run->params.rows[i]->reference;
+}
+
+static lathe_status write_config(lathe_run *run, const char *dir)
+{
+    const lathe_adapter_v1 *table = run->adapter.table;
+    const char *base = run->set.model_path ? run->set.model_path : "";
+    if (!LATHE_HAS(table, config_json))
+        return LATHE_OK;
+    const int64_t bytes = table->config_json(run->adapter.self, base, NULL, 0);
+    char *text = malloc((size_t)bytes + 1);
+    if (!text)
+        return lathe_error(LATHE_E_NOMEM, "no memory for adapter_config.json");
+    const int64_t written = table->config_json(run->adapter.self, base, text, bytes + 1);
+    const char *path = lathe_path_join(&run->arena, dir, "adapter_config.json");
+    const lathe_status status = path ? lathe_file_write_atomic(path, text, written) : LATHE_E_NOMEM;
+    free(text);
+    return status;
+}
+
+static lathe_status write_tensors(lathe_run *run, lathe_st_writer *w)
+{
+    char key[512];
+    int64_t index = 0;
+    for (int32_t i = 0; i < run->params.n; i++) {
+        if (!is_adapter_row(run, i))
+            continue;
+        LATHE_TRY(file_key(run, i, key, (int64_t)sizeof key));
+        LATHE_TRY(lathe_st_writer_add(w, key, &run->params.rows[i]->desc));
+    }
+    LATHE_TRY(lathe_st_writer_begin(w));
+    for (int32_t i = 0; i < run->params.n; i++)
+        if (is_adapter_row(run, i))
+            LATHE_TRY(lathe_st_writer_write(w, index++, 0, lathe_store_master(&run->store, i),
+                                            lathe_desc_bytes(&run->params.rows[i]->desc)));
+    return lathe_st_writer_finish(w);
+}
+
+lathe_status lathe__adapter_file_write(lathe_run *run, const char *dir)
+{
+    lathe_st_writer *w = NULL;
+    int any = 0;
+    for (int32_t i = 0; i < run->params.n; i++)
+        any |= is_adapter_row(run, i);
+    if (!any)
+        return LATHE_OK;
+    LATHE_TRY(lathe_st_writer_create(dir, "adapter_model", 0, &w));
+    const lathe_status status = write_tensors(run, w);
+    lathe_st_writer_destroy(w);
+    LATHE_TRY(status);
+    return write_config(run, dir);
+}
+
+static lathe_status read_tensors(lathe_run *run, const lathe_safetensors *set, int32_t write)
+{
+    char key[512];
+    for (int32_t i = 0; i < run->params.n; i++) {
+        if (!is_adapter_row(run, i))
+            continue;
+        LATHE_TRY(file_key(run, i, key, (int64_t)sizeof key));
+        const lathe_desc *want = &run->params.rows[i]->desc;
+        const lathe_st_tensor *t = lathe_safetensors_find(set, key);
+        if (!t)
+            return lathe_error(LATHE_E_NOT_FOUND, "the adapter's file lacks '%s'", key);
+        if (t->desc.dtype != LATHE_F32 || lathe_desc_count(&t->desc) != lathe_desc_count(want))
+            return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
+                               t->file, key);
+        if (!write)
+            continue;
+        memcpy(lathe_store_master(&run->store, i), t->data, (size_t)lathe_desc_bytes(want));
+        lathe_store_refresh(&run->store, i);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__adapter_file_read(lathe_run *run, const char *dir)
+{
+    lathe_safetensors *set = NULL;
+    const char *path = lathe_path_join(&run->arena, dir, "adapter_model.safetensors");
+    int any = 0;
+    for (int32_t i = 0; i < run->params.n; i++)
+        any |= is_adapter_row(run, i);
+    if (!any)
+        return LATHE_OK;
+    if (!path)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(lathe_safetensors_open(path, &set));
+    lathe_status status = read_tensors(run, set, 0);
+    if (status == LATHE_OK)
+        status = read_tensors(run, set, 1);
+    lathe_safetensors_close(set);
+    return status;
+}

@@ -1,0 +1,13 @@
+/* The adapter's own file: adapter_model.safetensors and adapter_config.json, as PEFT reads them. */
+#ifndef LATHE_RUN_ADAPTER_FILE_H
+#define LATHE_RUN_ADAPTER_FILE_H
+
+#include "run/run_state.h"
+
+/** Writes the parameters that the adapter made, f32, under its own keys. */
+lathe_status lathe__adapter_file_write(lathe_run *run, const char *dir);
+
+/** Reads them back; every tensor is checked before the first is written. */
+lathe_status lathe__adapter_file_read(lathe_run *run, const char *dir);
+
+#endif

@@ -1,0 +1,338 @@
+/* The executor: prepares kernels once, then runs nodes in order. */
+#include "run/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "ir/op_info.h"
+#include "run/attention_node.h"
+
+/* One node made ready. */
+typedef struct ready {
+    lathe_kernel *kernel;             /* LATHE_RUNS_DEVICE */
+    const lathe_instance *component;  /* attention or quant backend */
+    lathe_attention_problem *problem; /* attention */
+    const void *in[LATHE_OP_MAX_IN];
+    void *out[LATHE_OP_MAX_OUT];
+    void *scratch;
+} ready;
+
+struct lathe_exec {
+    lathe_machine *m;
+    lathe_graph *g;
+    lathe_plan *plan;
+    ready *nodes;
+    void **address; /* [n_values] */
+    char *inputs;   /* inputs and constants */
+    int64_t inputs_bytes;
+    int64_t *scratch_bytes;
+    double seconds[3]; /* by phase */
+};
+
+double lathe_now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static uint32_t mask_of(const lathe_ir_node *n, int32_t write)
+{
+    uint32_t mask = 0;
+    for (int32_t k = 0; k < n->n_out; k++)
+        if (n->out[k] != LATHE_NONE && n->write[k] == write)
+            mask |= 1u << k;
+    return mask;
+}
+
+static lathe_status prepare_device(lathe_exec *x, int32_t i)
+{
+    const lathe_ir_node *n = &x->g->nodes[i];
+    lathe_desc in[LATHE_OP_MAX_IN], out[LATHE_OP_MAX_OUT];
+    const lathe_desc absent = {LATHE_ABSENT, 0, {1, 1, 1, 1}};
+    for (int32_t k = 0; k < n->n_in; k++)
+        in[k] = n->in[k] == LATHE_NONE ? absent : x->g->values[n->in[k]].desc;
+    for (int32_t k = 0; k < n->n_out; k++)
+        out[k] = n->out[k] == LATHE_NONE ? absent : x->g->values[n->out[k]].desc;
+    const uint32_t set = mask_of(n, LATHE_WRITE_SET), add = mask_of(n, LATHE_WRITE_ADD);
+    const uint32_t both = mask_of(n, LATHE_WRITE_RUNTIME);
+    const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
+                                          .op = n->op,
+                                          .attrs = &n->attrs,
+                                          .in = in,
+                                          .out = out,
+                                          .n_in = n->n_in,
+                                          .n_out = n->n_out,
+                                          .may_accumulate = add | both,
+                                          .may_overwrite = set | both,
+                                          .flags = x->m->flags,
+                                          .n_threads = x->m->n_threads};
+    return x->m->dev->kernel_create(x->m->device->self, &problem, &x->nodes[i].kernel,
+                                    &x->scratch_bytes[i]);
+}
+
+static lathe_status prepare_attention(lathe_exec *x, int32_t i)
+{
+    ready *r = &x->nodes[i];
+    r->problem = calloc(1, sizeof *r->problem);
+    if (!r->problem)
+        return lathe_error(LATHE_E_NOMEM, "no memory for an attention problem");
+    lathe__attention_problem(x->g, &x->g->nodes[i], x->m, r->problem);
+    int64_t best = 0;
+    LATHE_TRY(lathe_select_attention(x->m->attention, x->m->n_attention, r->problem, &x->g->arena,
+                                     &best, NULL));
+    r->component = &x->m->attention[best];
+    const lathe_attention_v1 *table = r->component->table;
+    x->scratch_bytes[i] = x->g->nodes[i].op == LATHE_OP_ATTENTION
+                              ? table->forward_scratch(r->component->self, r->problem)
+                              : table->backward_scratch(r->component->self, r->problem);
+    return LATHE_OK;
+}
+
+static lathe_status prepare_quant(lathe_exec *x, int32_t i)
+{
+    const lathe_desc *w = &x->g->values[x->g->nodes[i].out[0]].desc;
+    x->nodes[i].component = x->m->quant;
+    if (!x->m->quant)
+        return lathe_error(LATHE_E_STATE, "a quantized weight without a quantization format");
+    const lathe_quant_v1 *table = x->m->quant->table;
+    x->scratch_bytes[i] = LATHE_HAS(table, decode_scratch)
+                              ? table->decode_scratch(x->m->quant->self, w->dims[0], w->dims[1])
+                              : 0;
+    return LATHE_OK;
+}
+
+static lathe_status at_node(const lathe_exec *x, int32_t i, lathe_status status)
+{
+    const lathe_ir_node *n = &x->g->nodes[i];
+    return status == LATHE_OK ? status
+                              : lathe_error_context(status, "node %d, %s '%s'", i,
+                                                    lathe_op_info_get(n->op)->name, n->label);
+}
+
+static lathe_status prepare(lathe_exec *x)
+{
+    for (int32_t i = 0; i < x->g->n_nodes; i++) {
+        lathe_status status;
+        switch (lathe_op_info_get(x->g->nodes[i].op)->runs_on) {
+        case LATHE_RUNS_ATTENTION:
+            status = prepare_attention(x, i);
+            break;
+        case LATHE_RUNS_QUANT:
+            status = prepare_quant(x, i);
+            break;
+        default:
+            status = prepare_device(x, i);
+        }
+        LATHE_TRY(at_node(x, i, status));
+    }
+    LATHE_TRY(lathe_plan_create(x->g, x->scratch_bytes, &x->plan));
+    x->inputs_bytes = x->plan->input_bytes;
+    return LATHE_OK;
+}
+
+lathe_status lathe_exec_create(lathe_machine *m, lathe_graph *g, lathe_exec **out)
+{
+    lathe_exec *x = calloc(1, sizeof *x);
+    lathe_status status = LATHE_E_NOMEM;
+    if (x) {
+        x->m = m;
+        x->g = g;
+        x->nodes = calloc((size_t)g->n_nodes + 1, sizeof *x->nodes);
+        x->scratch_bytes = calloc((size_t)g->n_nodes + 1, sizeof *x->scratch_bytes);
+        x->address = calloc((size_t)g->n_values + 1, sizeof *x->address);
+    }
+    if (x && x->nodes && x->scratch_bytes && x->address)
+        status = prepare(x);
+    else
+        (void)lathe_error(LATHE_E_NOMEM, "no memory for an executable of %d nodes", g->n_nodes);
+    if (status != LATHE_OK) {
+        if (x)
+            lathe_exec_destroy(x);
+        else
+            lathe_graph_destroy(g);
+        return status;
+    }
+    *out = x;
+    return LATHE_OK;
+}
+
+void lathe_exec_destroy(lathe_exec *x)
+{
+    if (!x)
+        return;
+    for (int32_t i = 0; x->nodes && i < x->g->n_nodes; i++) {
+        if (x->nodes[i].kernel)
+            x->m->dev->kernel_destroy(x->m->device->self, x->nodes[i].kernel);
+        free(x->nodes[i].problem);
+    }
+    lathe_machine_free(x->m, LATHE_MEM_ACTIVATIONS, x->inputs_bytes, x->inputs);
+    lathe_plan_destroy(x->plan);
+    lathe_graph_destroy(x->g);
+    free(x->nodes);
+    free(x->scratch_bytes);
+    free(x->address);
+    free(x);
+}
+
+const lathe_graph *lathe_exec_graph(const lathe_exec *x)
+{
+    return x->g;
+}
+
+const lathe_plan *lathe_exec_plan(const lathe_exec *x)
+{
+    return x->plan;
+}
+
+static void *persistent_address(const lathe_exec *x, const lathe_store *store,
+                                const lathe_ir_value *v)
+{
+    switch (v->kind) {
+    case LATHE_VALUE_PARAM:
+        return lathe_store_value(store, v->param);
+    case LATHE_VALUE_MASTER:
+        return lathe_store_master(store, v->param);
+    case LATHE_VALUE_GRAD:
+        return lathe_store_grad(store, v->param);
+    case LATHE_VALUE_PLANE:
+        return lathe_store_plane(store, v->param, v->plane);
+    default:
+        (void)x;
+        return NULL;
+    }
+}
+
+/* Pointers of every node, from the addresses of the values. */
+static void wire(lathe_exec *x, char *arena)
+{
+    for (int32_t i = 0; i < x->g->n_nodes; i++) {
+        const lathe_ir_node *n = &x->g->nodes[i];
+        for (int32_t k = 0; k < n->n_in; k++)
+            x->nodes[i].in[k] = n->in[k] == LATHE_NONE ? NULL : x->address[n->in[k]];
+        for (int32_t k = 0; k < n->n_out; k++)
+            x->nodes[i].out[k] = n->out[k] == LATHE_NONE ? NULL : x->address[n->out[k]];
+        x->nodes[i].scratch = x->scratch_bytes[i] ? arena + x->plan->scratch_offset[i] : NULL;
+    }
+}
+
+lathe_status lathe_exec_place(lathe_exec *x, const lathe_store *store, void *arena)
+{
+    void *memory = NULL;
+    LATHE_TRY(lathe_machine_alloc(x->m, LATHE_MEM_ACTIVATIONS, x->inputs_bytes, &memory));
+    x->inputs = memory;
+    int64_t at = 0;
+    for (lathe_val v = 0; v < x->g->n_values; v++) {
+        const lathe_ir_value *value = &x->g->values[v];
+        const int64_t bytes = lathe_desc_bytes(&value->desc);
+        if (value->kind == LATHE_VALUE_INPUT || value->kind == LATHE_VALUE_CONST) {
+            x->address[v] = x->inputs + at;
+            at += (bytes + LATHE_PLAN_ALIGN - 1) / LATHE_PLAN_ALIGN * LATHE_PLAN_ALIGN;
+            if (value->kind == LATHE_VALUE_CONST)
+                LATHE_TRY(x->m->dev->copy(x->m->device->self, NULL, x->address[v], value->data,
+                                          bytes, LATHE_COPY_TO_DEVICE));
+        } else if (value->kind != LATHE_VALUE_TEMP && value->kind != LATHE_VALUE_STATE) {
+            x->address[v] = persistent_address(x, store, value);
+        }
+    }
+    for (lathe_val v = 0; v < x->g->n_values; v++) {
+        if (x->g->values[v].kind != LATHE_VALUE_TEMP)
+            continue;
+        const lathe_val root = lathe_graph_root(x->g, v);
+        x->address[v] = x->g->values[root].kind != LATHE_VALUE_TEMP ? x->address[root]
+                        : x->plan->offset[v] >= 0 ? (char *)arena + x->plan->offset[v]
+                                                  : NULL;
+    }
+    wire(x, arena);
+    return LATHE_OK;
+}
+
+void lathe_exec_bind(lathe_exec *x, lathe_val state, void *memory)
+{
+    for (lathe_val v = 0; v < x->g->n_values; v++)
+        if (lathe_graph_root(x->g, v) == state)
+            x->address[v] = memory;
+    for (int32_t i = 0; i < x->g->n_nodes; i++) {
+        const lathe_ir_node *n = &x->g->nodes[i];
+        for (int32_t k = 0; k < n->n_in; k++)
+            if (n->in[k] != LATHE_NONE && lathe_graph_root(x->g, n->in[k]) == state)
+                x->nodes[i].in[k] = memory;
+        for (int32_t k = 0; k < n->n_out; k++)
+            if (n->out[k] != LATHE_NONE && lathe_graph_root(x->g, n->out[k]) == state)
+                x->nodes[i].out[k] = memory;
+    }
+}
+
+void *lathe_exec_data(lathe_exec *x, lathe_val v)
+{
+    return x->address[v];
+}
+
+static lathe_status run_node(lathe_exec *x, int32_t i, int32_t accumulate)
+{
+    const lathe_ir_node *n = &x->g->nodes[i];
+    ready *r = &x->nodes[i];
+    uint32_t add = mask_of(n, LATHE_WRITE_ADD);
+    if (accumulate)
+        add |= mask_of(n, LATHE_WRITE_RUNTIME);
+    switch (lathe_op_info_get(n->op)->runs_on) {
+    case LATHE_RUNS_ATTENTION:
+        return lathe__attention_run(n, r->component, r->problem, r->in, r->out, r->scratch, add);
+    case LATHE_RUNS_QUANT: {
+        const lathe_quant_v1 *table = r->component->table;
+        const lathe_desc *w = &x->g->values[n->out[0]].desc;
+        return table->decode(r->component->self, w->dims[0], w->dims[1], r->in, r->out[0], w->dtype,
+                             r->scratch, NULL);
+    }
+    default: {
+        const lathe_kernel_args args = {.size = (uint32_t)sizeof args,
+                                        .accumulate = add,
+                                        .in = r->in,
+                                        .out = r->out,
+                                        .scratch = r->scratch};
+        return x->m->dev->kernel_run(x->m->device->self, r->kernel, &args);
+    }
+    }
+}
+
+lathe_status lathe_exec_run(lathe_exec *x, int32_t accumulate)
+{
+    return lathe_exec_run_range(x, 0, x->g->n_nodes, accumulate);
+}
+
+lathe_status lathe_exec_run_range(lathe_exec *x, int32_t begin, int32_t end, int32_t accumulate)
+{
+    double since = lathe_now();
+    int32_t phase = LATHE_PHASE_FORWARD;
+    for (int32_t i = begin; i < end; i++) {
+        if (x->g->nodes[i].phase != phase) {
+            const double now = lathe_now();
+            x->seconds[phase] += now - since;
+            since = now;
+            phase = x->g->nodes[i].phase;
+        }
+        LATHE_TRY(at_node(x, i, run_node(x, i, accumulate)));
+    }
+    x->seconds[phase] += lathe_now() - since;
+    return LATHE_OK;
+}
+
+void lathe_exec_times(const lathe_exec *x, double out_seconds[3])
+{
+    memcpy(out_seconds, x->seconds, sizeof x->seconds);
+}
+
+void lathe_exec_times_reset(lathe_exec *x)
+{
+    memset(x->seconds, 0, sizeof x->seconds);
+}
+
+const char *lathe_exec_attention(const lathe_exec *x)
+{
+    for (int32_t i = 0; i < x->g->n_nodes; i++)
+        if (x->g->nodes[i].op == LATHE_OP_ATTENTION)
+            return x->nodes[i].component->component->plugin->name;
+    return NULL;
+}

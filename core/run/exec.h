@@ -1,0 +1,47 @@
+/* Executables: a planned graph with prepared kernels and addresses, run without allocating. */
+#ifndef LATHE_RUN_EXEC_H
+#define LATHE_RUN_EXEC_H
+
+#include "ir/graph.h"
+#include "ir/plan.h"
+#include "run/machine.h"
+#include "run/store.h"
+
+typedef struct lathe_exec lathe_exec;
+
+/** Prepares every kernel of a finished graph and plans its memory. Takes the graph over, also on
+ *  failure. Allocates no device memory. */
+lathe_status lathe_exec_create(lathe_machine *m, lathe_graph *g, lathe_exec **out);
+void lathe_exec_destroy(lathe_exec *exec);
+
+const lathe_graph *lathe_exec_graph(const lathe_exec *exec);
+const lathe_plan *lathe_exec_plan(const lathe_exec *exec);
+
+/** Gives the executable its memory: parameters from the store, the shared arena (at least
+ *  plan->arena_bytes), and its own inputs and constants, allocated here as activations. */
+lathe_status lathe_exec_place(lathe_exec *exec, const lathe_store *store, void *arena);
+
+/** Binds a STATE value to memory. Before the first run. */
+void lathe_exec_bind(lathe_exec *exec, lathe_val state, void *memory);
+
+/** Memory of an input or an output value (host memory devices). */
+void *lathe_exec_data(lathe_exec *exec, lathe_val v);
+
+/** Runs all nodes. accumulate: LATHE_WRITE_RUNTIME outputs are added to. Allocates nothing.
+ *  An error names the node. */
+lathe_status lathe_exec_run(lathe_exec *exec, int32_t accumulate);
+
+/** The nodes [begin, end) of a run only: a forward now, its backward later. */
+lathe_status lathe_exec_run_range(lathe_exec *exec, int32_t begin, int32_t end, int32_t accumulate);
+
+/** Seconds spent per phase (forward, backward with recompute) since the last reset, by wall clock. */
+void lathe_exec_times(const lathe_exec *exec, double out_seconds[3]);
+void lathe_exec_times_reset(lathe_exec *exec);
+
+/** Name of the attention backend chosen for the first attention node, or NULL. */
+const char *lathe_exec_attention(const lathe_exec *exec);
+
+/** The clock that times are taken from: monotonic seconds. */
+double lathe_now(void);
+
+#endif

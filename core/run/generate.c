@@ -1,0 +1,216 @@
+/* Generation: the prompt in chunks through the KV cache, then token by token, with the ops of training. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "run/generate.h"
+#include "run/run_state.h"
+
+/* Tokens of a prompt that are run at once. */
+#define PREFILL_TOKENS 64
+
+struct lathe_generator {
+    lathe_program prefill, decode;
+    lathe_sampler *sampler;
+    char *caches; /* all layers' k and v */
+    char *arena;  /* NULL: the run's shared arena is large enough */
+    int64_t caches_bytes, arena_bytes;
+    int64_t capacity; /* positions */
+    lathe_ids ids;    /* prompt and what follows */
+    float *logprobs;  /* [capacity] */
+    char *text;
+};
+
+void lathe_generator_destroy(lathe_run *run)
+{
+    lathe_generator *g = run->generator;
+    if (!g)
+        return;
+    lathe_program_fini(&g->prefill);
+    lathe_program_fini(&g->decode);
+    lathe_sampler_destroy(g->sampler);
+    lathe_machine_free(&run->machine, LATHE_MEM_CACHE, g->caches_bytes, g->caches);
+    lathe_machine_free(&run->machine, LATHE_MEM_ACTIVATIONS, g->arena_bytes, g->arena);
+    lathe_ids_fini(&g->ids);
+    free(g->logprobs);
+    free(g->text);
+    free(g);
+    run->generator = NULL;
+}
+
+static void bind_caches(lathe_generator *g, lathe_program *p, int32_t n_layers, int64_t bytes_each)
+{
+    for (int32_t i = 0; i < n_layers; i++) {
+        lathe_exec_bind(p->exec, p->cache_k[i], g->caches + (2 * i) * bytes_each);
+        lathe_exec_bind(p->exec, p->cache_v[i], g->caches + (2 * i + 1) * bytes_each);
+    }
+}
+
+static lathe_status build_program(lathe_run *run, lathe_generator *g, int64_t row_tokens,
+                                  lathe_program *out)
+{
+    lathe_program_config config = lathe__run_program_config(run);
+    config.n_rows = 1;
+    config.row_tokens = row_tokens;
+    config.cache_rows = g->capacity;
+    LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_DECODE, out));
+    return lathe_program_prepare(out, &run->machine);
+}
+
+static lathe_status create(lathe_run *run, lathe_generator *g)
+{
+    const lathe_model_config *model = &run->model;
+    g->capacity = run->set.seq_len < model->max_positions ? run->set.seq_len : model->max_positions;
+    LATHE_TRY(build_program(run, g, 1, &g->decode));
+    if (g->capacity >= PREFILL_TOKENS)
+        LATHE_TRY(build_program(run, g, PREFILL_TOKENS, &g->prefill));
+    LATHE_TRY(lathe_sampler_create(model->vocab, &g->sampler));
+    g->logprobs = calloc((size_t)g->capacity, sizeof *g->logprobs);
+    if (!g->logprobs)
+        return lathe_error(LATHE_E_NOMEM, "no memory to generate");
+    const int64_t each = g->capacity * model->n_kv_heads * model->head_dim *
+                         lathe_dtype_bytes(run->params.compute_dtype);
+    const int64_t aligned = (each + 63) / 64 * 64;
+    void *memory = NULL;
+    LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_CACHE, 2 * model->n_layers * aligned,
+                                  &memory));
+    g->caches = memory;
+    g->caches_bytes = 2 * model->n_layers * aligned;
+    int64_t need = lathe_exec_plan(g->decode.exec)->arena_bytes;
+    if (g->prefill.exec && lathe_exec_plan(g->prefill.exec)->arena_bytes > need)
+        need = lathe_exec_plan(g->prefill.exec)->arena_bytes;
+    char *arena = run->shared_arena;
+    if (need > run->shared_bytes) {
+        LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, need, &memory));
+        arena = g->arena = memory;
+        g->arena_bytes = need;
+    }
+    LATHE_TRY(lathe_exec_place(g->decode.exec, &run->store, arena));
+    bind_caches(g, &g->decode, model->n_layers, aligned);
+    if (g->prefill.exec) {
+        LATHE_TRY(lathe_exec_place(g->prefill.exec, &run->store, arena));
+        bind_caches(g, &g->prefill, model->n_layers, aligned);
+    }
+    return LATHE_OK;
+}
+
+static lathe_status get(lathe_run *run, lathe_generator **out)
+{
+    if (!run->generator) {
+        run->generator = calloc(1, sizeof *run->generator);
+        if (!run->generator)
+            return lathe_error(LATHE_E_NOMEM, "no memory to generate");
+        const lathe_status status = create(run, run->generator);
+        if (status != LATHE_OK) {
+            lathe_generator_destroy(run);
+            return status;
+        }
+    }
+    *out = run->generator;
+    return LATHE_OK;
+}
+
+/* Runs tokens [begin, begin + p->row_tokens) of the ids; *out_logits are those behind the last. */
+static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t begin,
+                               const float **out_logits)
+{
+    int32_t *tokens = lathe_exec_data(p->exec, p->tokens);
+    int32_t *positions = lathe_exec_data(p->exec, p->positions);
+    int32_t *kv_len = lathe_exec_data(p->exec, p->kv_len);
+    for (int64_t i = 0; i < p->row_tokens; i++) {
+        tokens[i] = g->ids.data[begin + i];
+        positions[i] = (int32_t)(begin + i);
+    }
+    *kv_len = (int32_t)(begin + p->row_tokens);
+    LATHE_TRY(lathe_exec_run(p->exec, 0));
+    *out_logits = lathe_exec_data(p->exec, p->logits);
+    return LATHE_OK;
+}
+
+static int is_eos(const lathe_run *run, int32_t token)
+{
+    if (run->tokenizer && token == lathe_tokenizer_eos(run->tokenizer))
+        return 1;
+    for (int32_t i = 0; i < run->model.n_eos; i++)
+        if (run->model.eos[i] == token)
+            return 1;
+    return 0;
+}
+
+static lathe_status encode_prompt(lathe_run *run, lathe_generator *g, const char *prompt)
+{
+    g->ids.n = 0;
+    LATHE_TRY(lathe_tokenizer_encode(run->tokenizer, prompt, (int64_t)strlen(prompt), 0, &g->ids));
+    if (g->ids.n == 0) {
+        /* nothing to condition on: begin a document */
+        LATHE_TRY(lathe_ids_reserve(&g->ids, 1));
+        const int32_t bos = lathe_tokenizer_bos(run->tokenizer);
+        g->ids.data[g->ids.n++] = bos >= 0 ? bos : lathe_tokenizer_eos(run->tokenizer);
+    }
+    for (int64_t i = 0; i < g->ids.n; i++)
+        if (g->ids.data[i] < 0 || g->ids.data[i] >= run->model.vocab)
+            return lathe_error(LATHE_E_CONFIG,
+                               "the tokenizer gives id %d, the model's vocabulary ends at %lld",
+                               g->ids.data[i], (long long)run->model.vocab);
+    if (g->ids.n >= g->capacity)
+        return lathe_error(LATHE_E_ARG, "the prompt has %lld tokens, the context holds %lld",
+                           (long long)g->ids.n, (long long)g->capacity);
+    return lathe_ids_reserve(&g->ids, g->capacity - g->ids.n);
+}
+
+static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const lathe_sampling *how,
+                                    int64_t n_prompt)
+{
+    const float *logits = NULL;
+    int64_t at = 0;
+    while (g->prefill.exec && n_prompt - at >= PREFILL_TOKENS) {
+        LATHE_TRY(run_tokens(g, &g->prefill, at, &logits));
+        at += PREFILL_TOKENS;
+    }
+    for (; at < n_prompt; at++)
+        LATHE_TRY(run_tokens(g, &g->decode, at, &logits));
+    for (int32_t i = 0; i < how->max_new_tokens && g->ids.n < g->capacity; i++) {
+        float logprob;
+        const int32_t token = lathe_sampler_pick(g->sampler, logits, how, g->ids.n, &logprob);
+        g->logprobs[i] = logprob;
+        g->ids.data[g->ids.n++] = token;
+        if (how->stop_at_eos && is_eos(run, token))
+            break;
+        if (i + 1 < how->max_new_tokens && g->ids.n < g->capacity)
+            LATHE_TRY(run_tokens(g, &g->decode, g->ids.n - 1, &logits));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_sampling *sampling,
+                            lathe_generation *out)
+{
+    lathe_generator *g = NULL;
+    if (!run->placed || !run->tokenizer)
+        return lathe_error(LATHE_E_STATE,
+                           "the run has no weights or no tokenizer to generate with");
+    if (run->pending)
+        return lathe_error(LATHE_E_STATE, "the last training forward still waits for its backward");
+    if (sampling->max_new_tokens < 1 || sampling->temperature < 0.0 || sampling->top_k < 0 ||
+        !(sampling->top_p > 0.0))
+        return lathe_error(LATHE_E_ARG,
+                           "sampling wants max_new_tokens >= 1, temperature >= 0, top_k >= 0 "
+                           "and top_p > 0");
+    LATHE_TRY(get(run, &g));
+    LATHE_TRY(encode_prompt(run, g, prompt));
+    const int64_t n_prompt = g->ids.n;
+    LATHE_TRY(continue_prompt(run, g, sampling, n_prompt));
+    free(g->text);
+    g->text = NULL;
+    int64_t bytes = 0;
+    LATHE_TRY(lathe_tokenizer_decode(run->tokenizer, g->ids.data + n_prompt, g->ids.n - n_prompt,
+                                     LATHE_DECODE_SKIP_SPECIAL, &g->text, &bytes));
+    const uint32_t size = out->size;
+    *out = (lathe_generation){.size = size,
+                              .n_tokens = (int32_t)(g->ids.n - n_prompt),
+                              .tokens = g->ids.data + n_prompt,
+                              .logprobs = g->logprobs,
+                              .text = g->text,
+                              .text_bytes = bytes};
+    return LATHE_OK;
+}

@@ -1,0 +1,69 @@
+/* The machine: memory counted by category, attention chosen by score. */
+#include "run/machine.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+const char *lathe_mem_name(int32_t category)
+{
+    static const char *const names[LATHE_N_MEM] = {
+        "parameters", "gradients", "optimizer", "quantized", "activations", "scratch", "cache"};
+    return category >= 0 && category < LATHE_N_MEM ? names[category] : "?";
+}
+
+int64_t lathe_mem_total(const lathe_mem_bytes *bytes)
+{
+    int64_t total = 0;
+    for (int32_t i = 0; i < LATHE_N_MEM; i++)
+        total += bytes->by[i];
+    return total;
+}
+
+lathe_status lathe_machine_init(lathe_machine *m, const lathe_instance *device, uint32_t flags)
+{
+    memset(m, 0, sizeof *m);
+    m->device = device;
+    m->dev = device->table;
+    m->flags = flags;
+    m->n_threads = lathe_parallel_threads();
+    m->info.size = (uint32_t)sizeof m->info;
+    return m->dev->info(m->device->self, &m->info);
+}
+
+static void count(lathe_machine *m, int32_t category, int64_t bytes)
+{
+    m->used.by[category] += bytes;
+    if (m->used.by[category] > m->peak.by[category])
+        m->peak.by[category] = m->used.by[category];
+}
+
+lathe_status lathe_machine_alloc(lathe_machine *m, int32_t category, int64_t bytes, void **out)
+{
+    *out = NULL;
+    if (bytes == 0)
+        return LATHE_OK;
+    const lathe_status status = m->dev->alloc(m->device->self, bytes, LATHE_MEM_DEVICE, out);
+    if (status != LATHE_OK)
+        return lathe_error_context(status, "%lld bytes for %s", (long long)bytes,
+                                   lathe_mem_name(category));
+    count(m, category, bytes);
+    return LATHE_OK;
+}
+
+void lathe_machine_free(lathe_machine *m, int32_t category, int64_t bytes, void *memory)
+{
+    if (!memory)
+        return;
+    m->dev->free(m->device->self, memory);
+    m->used.by[category] -= bytes;
+}
+
+void lathe_machine_recount(lathe_machine *m, int32_t from, int32_t to, int64_t bytes)
+{
+    m->used.by[from] -= bytes;
+    if (m->peak.by[from] > m->used.by[from])
+        m->peak.by[from] = m->used.by[from];
+    count(m, to, bytes);
+}

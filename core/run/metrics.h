@@ -1,0 +1,23 @@
+/* metrics.jsonl: one JSON object per step, appended and flushed. */
+#ifndef LATHE_RUN_METRICS_H
+#define LATHE_RUN_METRICS_H
+
+#include <stdio.h>
+
+#include "lathe/lathe.h"
+
+typedef struct lathe_metrics {
+    FILE *file; /* NULL: no folder to write to */
+} lathe_metrics;
+
+/** Opens dir/metrics.jsonl; lines of steps after `step` (of a run that went on from there) are dropped.
+ *  dir NULL: metrics go nowhere. */
+lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step);
+
+/** Appends {"step": n, key: value, ...}; values that are not finite become null. */
+lathe_status lathe_metrics_write(lathe_metrics *m, int64_t step, int32_t n, const char *const *keys,
+                                 const double *values);
+
+void lathe_metrics_close(lathe_metrics *m);
+
+#endif

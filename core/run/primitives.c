@@ -1,0 +1,293 @@
+/* The primitives forward, backward, step, zero_grad and logprobs. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "run/run_state.h"
+
+/* Rows that a short batch lacks are filled with tokens of id 0 that are no targets. */
+static void fill_input(int32_t *to, const int32_t *from, int64_t given_rows, int64_t given_tokens,
+                       int64_t rows, int64_t tokens, int32_t filler)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t have = from && r < given_rows ? given_tokens : 0;
+        if (have)
+            memcpy(to + r * tokens, from + r * given_tokens, (size_t)have * sizeof *to);
+        for (; have < tokens; have++)
+            to[r * tokens + have] = filler;
+    }
+}
+
+/* Positions count within the row; the filling behind a short row is a document of its own. */
+static void default_positions(int32_t *positions, int32_t *doc_start, int64_t given_tokens,
+                              int64_t rows, int64_t tokens)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t t = 0; t < tokens; t++) {
+            const int64_t begin = t < given_tokens ? 0 : given_tokens;
+            positions[r * tokens + t] = (int32_t)(t - begin);
+            doc_start[r * tokens + t] = (int32_t)begin;
+        }
+}
+
+static lathe_status check_ids(const lathe_run *run, const lathe_run_batch *b)
+{
+    const int64_t n = (int64_t)b->n_rows * b->row_tokens;
+    for (int64_t i = 0; i < n; i++) {
+        if (b->tokens[i] < 0 || b->tokens[i] >= run->model.vocab)
+            return lathe_error(
+                LATHE_E_ARG, "token %d at row %lld, column %lld is outside the vocabulary of %lld",
+                b->tokens[i], (long long)(i / b->row_tokens), (long long)(i % b->row_tokens),
+                (long long)run->model.vocab);
+        if (b->targets && b->targets[i] >= run->model.vocab)
+            return lathe_error(
+                LATHE_E_ARG, "target %d at row %lld, column %lld is outside the vocabulary",
+                b->targets[i], (long long)(i / b->row_tokens), (long long)(i % b->row_tokens));
+        if (b->positions && (b->positions[i] < 0 || b->positions[i] >= run->set.seq_len))
+            return lathe_error(LATHE_E_ARG, "position %d is outside 0 .. %d", b->positions[i],
+                               run->set.seq_len - 1);
+        if (b->doc_start && (b->doc_start[i] < 0 || b->doc_start[i] > i % b->row_tokens))
+            return lathe_error(LATHE_E_ARG, "doc_start %d lies behind its token", b->doc_start[i]);
+    }
+    return LATHE_OK;
+}
+
+/* Puts a batch into a program's inputs; *out_count gets what the loss counts. */
+static lathe_status load_batch(lathe_run *run, lathe_program *p, const lathe_run_batch *b,
+                               double *out_count)
+{
+    if (b->n_rows < 1 || b->row_tokens < 1 || b->n_rows > p->n_rows ||
+        b->row_tokens > p->row_tokens)
+        return lathe_error(LATHE_E_SHAPE, "a batch of %d x %d does not fit the run's %d x %lld",
+                           b->n_rows, b->row_tokens, p->n_rows, (long long)p->row_tokens);
+    if (!b->tokens)
+        return lathe_error(LATHE_E_ARG, "a batch without tokens");
+    LATHE_TRY(check_ids(run, b));
+    int32_t *targets = lathe_exec_data(p->exec, p->targets);
+    int32_t *positions = lathe_exec_data(p->exec, p->positions);
+    int32_t *doc_start = lathe_exec_data(p->exec, p->doc_start);
+    fill_input(lathe_exec_data(p->exec, p->tokens), b->tokens, b->n_rows, b->row_tokens, p->n_rows,
+               p->row_tokens, 0);
+    fill_input(targets, b->targets, b->n_rows, b->row_tokens, p->n_rows, p->row_tokens, -1);
+    default_positions(positions, doc_start, b->row_tokens, p->n_rows, p->row_tokens);
+    for (int32_t r = 0; r < b->n_rows; r++) {
+        const size_t bytes = (size_t)b->row_tokens * sizeof(int32_t);
+        if (b->positions)
+            memcpy(positions + r * p->row_tokens, b->positions + (int64_t)r * b->row_tokens, bytes);
+        if (b->doc_start)
+            memcpy(doc_start + r * p->row_tokens, b->doc_start + (int64_t)r * b->row_tokens, bytes);
+    }
+    double n_target = 0.0;
+    for (int64_t i = 0; i < p->n_rows * p->row_tokens; i++)
+        n_target += targets[i] >= 0;
+    *out_count = n_target;
+    return LATHE_OK;
+}
+
+/* The next batch of the run's own data. */
+static lathe_status next_batch(lathe_run *run, lathe_loader *loader, lathe_run_batch *out,
+                               double *out_pairs)
+{
+    lathe_batch batch;
+    if (!loader)
+        return lathe_error(LATHE_E_STATE, "the run has no data to take a batch from");
+    LATHE_TRY(lathe_loader_next(loader, &batch));
+    if (batch.ended)
+        return lathe_error(LATHE_E_NOT_FOUND, "the data has come to its end");
+    *out = (lathe_run_batch){.size = (uint32_t)sizeof *out,
+                             .n_rows = batch.n_rows,
+                             .row_tokens = batch.row_tokens,
+                             .tokens = batch.tokens,
+                             .targets = batch.targets,
+                             .positions = batch.positions,
+                             .doc_start = batch.doc_start};
+    *out_pairs = (double)batch.n_pairs;
+    (void)run;
+    return LATHE_OK;
+}
+
+static lathe_status program_for(lathe_run *run, uint32_t flags, lathe_program **out)
+{
+    if ((flags & LATHE_FORWARD_TRAIN) && (flags & LATHE_FORWARD_LOGITS))
+        return lathe_error(LATHE_E_ARG,
+                           "logits are given by a forward without LATHE_FORWARD_TRAIN");
+    if ((flags & LATHE_FORWARD_TRAIN) && run->mode != LATHE_OPEN_TRAIN)
+        return lathe_error(LATHE_E_STATE, "the run was not opened for training");
+    *out = flags & LATHE_FORWARD_TRAIN    ? &run->train
+           : flags & LATHE_FORWARD_LOGITS ? &run->logits
+                                          : &run->eval;
+    const int32_t kind = flags & LATHE_FORWARD_TRAIN    ? LATHE_PROGRAM_TRAIN
+                         : flags & LATHE_FORWARD_LOGITS ? LATHE_PROGRAM_LOGITS
+                                                        : LATHE_PROGRAM_EVAL;
+    return (*out)->exec ? LATHE_OK : lathe__run_program(run, kind, *out);
+}
+
+static void set_rng(lathe_run *run, lathe_program *p)
+{
+    if (p->rng == LATHE_NONE)
+        return;
+    int64_t *rng = lathe_exec_data(p->exec, p->rng);
+    rng[0] = (int64_t)run->set.seed;
+    rng[1] = run->at.micro;
+}
+
+static double counted(const lathe_program *p, double n_target, double n_pairs,
+                      const lathe_run_batch *own)
+{
+    if (p->stage.count_unit != LATHE_COUNT_PAIRS)
+        return n_target;
+    return own ? (double)(own->n_rows / 2) : n_pairs;
+}
+
+static void read_loss(lathe_run *run, lathe_program *p, double count, int32_t train,
+                      lathe_forward_result *out)
+{
+    const float *loss = lathe_exec_data(p->exec, p->loss);
+    out->loss_sum = (double)*loss;
+    out->count = count;
+    if (!train)
+        return;
+    run->sum.loss_sum += out->loss_sum;
+    run->sum.count += count;
+    for (int32_t i = 0; i < p->stage.n_metrics; i++) {
+        const float *value = lathe_exec_data(p->exec, p->stage.metrics[i].sum);
+        run->sum.metric_sums[i] += (double)*value;
+    }
+}
+
+lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,
+                           lathe_forward_result *out)
+{
+    lathe_program *p = NULL;
+    lathe_run_batch own = {.size = (uint32_t)sizeof own};
+    double n_target = 0.0, n_pairs = 0.0;
+    const int32_t train = (flags & LATHE_FORWARD_TRAIN) != 0;
+    LATHE_TRY(program_for(run, flags, &p));
+    if (run->pending)
+        return lathe_error(LATHE_E_STATE, "the last training forward still waits for its backward");
+    const lathe_run_batch *given = batch;
+    if (!batch) {
+        LATHE_TRY(next_batch(run, train ? run->loader : run->validation, &own, &n_pairs));
+        batch = &own;
+    }
+    LATHE_TRY(load_batch(run, p, batch, &n_target));
+    set_rng(run, p);
+    const uint32_t size = out->size;
+    *out = (lathe_forward_result){.size = size, .vocab_size = run->model.vocab};
+    if (flags & LATHE_FORWARD_LOGITS) {
+        LATHE_TRY(lathe_exec_run(p->exec, 0));
+        out->logits = lathe_exec_data(p->exec, p->logits);
+        return LATHE_OK;
+    }
+    if (train) {
+        float *seed = lathe_exec_data(p->exec, p->seed);
+        *seed = 1.0f;
+        LATHE_TRY(lathe_exec_run_range(p->exec, 0, p->forward_end, run->sum.backwards > 0));
+        run->at.micro++;
+        run->at.tokens += (int64_t)batch->n_rows * batch->row_tokens;
+        run->sum.tokens += (int64_t)batch->n_rows * batch->row_tokens;
+        if (!given)
+            lathe_loader_cursor(run->loader, &run->at.cursor);
+        run->pending = 1;
+    } else {
+        LATHE_TRY(lathe_exec_run(p->exec, 0));
+    }
+    read_loss(run, p, counted(p, n_target, n_pairs, given), train, out);
+    return LATHE_OK;
+}
+
+/* Norm over all gradients as they stand. */
+static double raw_gradient_norm(const lathe_run *run)
+{
+    double sum = 0.0;
+    for (int32_t i = 0; i < run->store.n_rows; i++) {
+        const float *g = lathe_store_grad(&run->store, i);
+        if (g)
+            sum += lathe_sum_squares(g, lathe_desc_count(&run->params.rows[i]->desc));
+    }
+    return sqrt(sum);
+}
+
+lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
+{
+    if (!run->pending)
+        return lathe_error(LATHE_E_STATE,
+                           "backward needs a forward with LATHE_FORWARD_TRAIN before it");
+    run->pending = 0;
+    LATHE_TRY(lathe_exec_run_range(run->train.exec, run->train.forward_end,
+                                   lathe_exec_graph(run->train.exec)->n_nodes,
+                                   run->sum.backwards > 0));
+    run->sum.backwards++;
+    if (out) {
+        out->grad_norm = raw_gradient_norm(run) / (run->sum.count > 0.0 ? run->sum.count : 1.0);
+        out->overflow = !isfinite(out->grad_norm);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_zero_grad(lathe_run *run)
+{
+    memset(&run->sum, 0, sizeof run->sum);
+    run->pending = 0;
+    return LATHE_OK;
+}
+
+static double parameter_norm(const lathe_run *run)
+{
+    double sum = 0.0;
+    for (int32_t i = 0; i < run->store.n_rows; i++)
+        if (run->params.rows[i]->trainable)
+            sum += lathe_sum_squares(lathe_store_master(&run->store, i),
+                                     lathe_desc_count(&run->params.rows[i]->desc));
+    return sqrt(sum);
+}
+
+lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
+{
+    if (run->mode != LATHE_OPEN_TRAIN || run->sum.backwards == 0 || run->pending)
+        return lathe_error(LATHE_E_STATE,
+                           "step needs gradients: a forward and a backward before it");
+    if (run->sum.count <= 0.0)
+        return lathe_error(LATHE_E_STATE, "step %lld: none of the tokens was a target",
+                           (long long)run->at.step + 1);
+    const lathe_scheduler_v1 *scheduler = run->scheduler.table;
+    lathe_update_args args = {.count = run->sum.count,
+                              .loss_scale = 1.0,
+                              .max_grad_norm = run->set.max_grad_norm,
+                              .base_lr = run->base_lr,
+                              .step = run->at.step + 1,
+                              .seed = run->set.seed};
+    args.lr = scheduler->at(run->scheduler.self, run->at.step, run->set.max_steps, run->base_lr,
+                            run->at.scheduler_state);
+    LATHE_TRY(lathe_update_run(run->update, &args));
+    run->at.step++;
+    if (out) {
+        const uint32_t size = out->size;
+        *out = (lathe_step_result){.size = size,
+                                   .skipped = args.overflow,
+                                   .step = run->at.step,
+                                   .loss = run->sum.loss_sum / run->sum.count,
+                                   .count = run->sum.count,
+                                   .grad_norm = args.grad_norm,
+                                   .param_norm = parameter_norm(run),
+                                   .lr = args.lr};
+    }
+    return lathe_zero_grad(run);
+}
+
+lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out)
+{
+    lathe_forward_result result = {.size = (uint32_t)sizeof result};
+    if (!batch || !batch->targets)
+        return lathe_error(LATHE_E_ARG, "log-probabilities need a batch with targets");
+    LATHE_TRY(lathe_forward(run, batch, 0, &result));
+    const lathe_program *p = &run->eval;
+    if (p->logprobs == LATHE_NONE)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "the stage's loss uses no log-probabilities of the policy");
+    const float *all = lathe_exec_data(p->exec, p->logprobs);
+    for (int32_t r = 0; r < batch->n_rows; r++)
+        memcpy(out + (int64_t)r * batch->row_tokens, all + r * p->row_tokens,
+               (size_t)batch->row_tokens * sizeof *out);
+    return LATHE_OK;
+}

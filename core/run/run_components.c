@@ -1,0 +1,94 @@
+/* The run's components: selected, bound to their values, made into instances. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "run/run_state.h"
+
+static lathe_status make(lathe_run *run, lathe_diags *diags, int32_t kind,
+                         const lathe_component *component, lathe_instance *out)
+{
+    const lathe_part *part = lathe_config_part(run->config, kind);
+    const lathe_value *values = part->values;
+    if (component != part->component || !values)
+        LATHE_TRY(lathe_config_bind(run->config, kind, component, diags, &values));
+    return lathe_instance_init(out, component, values);
+}
+
+/* A component that the configuration names exactly. */
+static lathe_status named(lathe_run *run, lathe_diags *diags, int32_t kind, lathe_instance *out)
+{
+    const lathe_part *part = lathe_config_part(run->config, kind);
+    if (part->is_none || !part->component)
+        return LATHE_OK;
+    return make(run, diags, kind, part->component, out);
+}
+
+static lathe_status open_device(lathe_run *run, lathe_diags *diags)
+{
+    const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_DEVICE);
+    const lathe_component *component = part->component;
+    if (!component)
+        LATHE_TRY(lathe_select_device(run->registry, part->name, &run->arena, &component, NULL));
+    LATHE_TRY(make(run, diags, LATHE_KIND_DEVICE, component, &run->device));
+    const uint32_t flags = run->set.deterministic ? LATHE_FLAG_DETERMINISTIC : 0;
+    return lathe_machine_init(&run->machine, &run->device, flags);
+}
+
+static lathe_status open_attention(lathe_run *run, lathe_diags *diags)
+{
+    const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_ATTENTION);
+    const lathe_component **candidates = NULL;
+    int64_t n = 0;
+    LATHE_TRY(lathe_registry_candidates(run->registry, LATHE_KIND_ATTENTION, part->name,
+                                        &run->arena, &candidates, &n));
+    run->attention = calloc((size_t)n + 1, sizeof *run->attention);
+    if (!run->attention)
+        return lathe_error(LATHE_E_NOMEM, "no memory for %lld attention backends", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        LATHE_TRY(make(run, diags, LATHE_KIND_ATTENTION, candidates[i], &run->attention[i]));
+        run->n_attention++;
+    }
+    run->machine.attention = run->attention;
+    run->machine.n_attention = run->n_attention;
+    return LATHE_OK;
+}
+
+static lathe_status open_all(lathe_run *run, lathe_diags *diags)
+{
+    LATHE_TRY(open_device(run, diags));
+    LATHE_TRY(open_attention(run, diags));
+    LATHE_TRY(named(run, diags, LATHE_KIND_QUANT, &run->quant));
+    if (run->quant.component)
+        run->machine.quant = &run->quant;
+    LATHE_TRY(named(run, diags, LATHE_KIND_ADAPTER, &run->adapter));
+    LATHE_TRY(named(run, diags, LATHE_KIND_STAGE, &run->stage));
+    LATHE_TRY(named(run, diags, LATHE_KIND_OPTIMIZER, &run->optimizer));
+    LATHE_TRY(named(run, diags, LATHE_KIND_SCHEDULER, &run->scheduler));
+    if (run->optimizer.component) {
+        const lathe_optimizer_v1 *table = run->optimizer.table;
+        run->base_lr = table->base_lr(run->optimizer.self);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__run_components(lathe_run *run)
+{
+    lathe_diags diags = {0};
+    lathe_status status = open_all(run, &diags);
+    lathe_diags_fini(&diags);
+    return status;
+}
+
+void lathe__run_components_fini(lathe_run *run)
+{
+    lathe_instance_fini(&run->scheduler);
+    lathe_instance_fini(&run->optimizer);
+    lathe_instance_fini(&run->stage);
+    lathe_instance_fini(&run->adapter);
+    lathe_instance_fini(&run->quant);
+    for (int64_t i = 0; i < run->n_attention; i++)
+        lathe_instance_fini(&run->attention[i]);
+    free(run->attention);
+    lathe_instance_fini(&run->device);
+}

@@ -1,0 +1,240 @@
+/* The run's model, parameter table, programs and memory plan. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "ir/passes.h"
+#include "plug/core_schema.h"
+#include "plug/schema.h"
+#include "run/run_state.h"
+
+/* config.json text from the explicit keys of [model]. */
+static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
+{
+    const lathe_core_section *section = lathe_core_section_find("model");
+    int first = 1, has_vocab = 0;
+    lathe_buffer_puts(b, "{");
+    for (int32_t i = 0; i < section->n_fields; i++) {
+        const char *key = section->fields[i].key;
+        const lathe_value *v = lathe_config_get(run->config, "model", key);
+        if (!v || !v->is_set || strcmp(key, "path") == 0 || strcmp(key, "seed") == 0)
+            continue;
+        has_vocab |= strcmp(key, "vocab_size") == 0;
+        lathe_buffer_puts(b, first ? "" : ", ");
+        lathe_buffer_json_string(b, key);
+        lathe_buffer_puts(b, ": ");
+        lathe_value_json(v, b);
+        first = 0;
+    }
+    if (!has_vocab && run->tokenizer)
+        lathe_buffer_printf(b, "%s\"vocab_size\": %lld", first ? "" : ", ",
+                            (long long)lathe_tokenizer_vocab_size(run->tokenizer));
+    if (run->tokenizer) {
+        lathe_buffer_printf(b, ", \"eos_token_id\": %d", lathe_tokenizer_eos(run->tokenizer));
+        if (lathe_tokenizer_bos(run->tokenizer) >= 0)
+            lathe_buffer_printf(b, ", \"bos_token_id\": %d", lathe_tokenizer_bos(run->tokenizer));
+    }
+    lathe_buffer_puts(b, "}");
+    return b->status;
+}
+
+static lathe_status read_model(lathe_run *run)
+{
+    if (run->set.model_path)
+        return lathe_model_config_load(run->set.model_path, &run->model);
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    lathe_status status = model_json(run, &b);
+    if (status == LATHE_OK)
+        status =
+            lathe_model_config_parse(lathe_config_path(run->config), b.data, b.len, 1, &run->model);
+    lathe_buffer_fini(&b);
+    return status;
+}
+
+/* Asks the adapter of each row whether it trains. */
+static lathe_status select_trainable(lathe_run *run)
+{
+    const lathe_adapter_v1 *table = run->adapter.component ? run->adapter.table : NULL;
+    for (int32_t i = 0; i < run->n_model_params; i++) {
+        lathe_param *p = run->params.rows[i];
+        const lathe_param_info info = lathe_params_info(&run->params, i);
+        int32_t trainable = 0;
+        if (LATHE_HAS(table, select) && run->mode <= LATHE_OPEN_TRAIN)
+            LATHE_TRY(table->select(run->adapter.self, &info, &trainable, &p->group));
+        p->trainable = trainable;
+    }
+    return LATHE_OK;
+}
+
+/* Frozen matrices go to the quantization format. */
+static lathe_status quantize_rows(lathe_run *run)
+{
+    int32_t n = 0;
+    if (!run->quant.component)
+        return LATHE_OK;
+    const lathe_quant_v1 *table = run->quant.table;
+    for (int32_t i = 0; i < run->n_model_params; i++) {
+        lathe_param *p = run->params.rows[i];
+        if (p->role != LATHE_ROLE_MATRIX || p->trainable || p->desc.rank != 2)
+            continue;
+        const int64_t rows = p->desc.dims[0], cols = p->desc.dims[1];
+        LATHE_TRY(table->accepts(run->quant.self, rows, cols));
+        p->quantized = 1;
+        p->n_planes = table->planes(run->quant.self, rows, cols, p->planes);
+        n++;
+    }
+    if (n == 0)
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s: quant.name = \"%s\" would quantize nothing, because adapter \"%s\" trains every "
+            "matrix: choose an adapter that freezes the model, such as lora",
+            lathe_config_path(run->config), run->quant.component->plugin->name,
+            run->adapter.component ? run->adapter.component->plugin->name : "none");
+    return LATHE_OK;
+}
+
+/* A frozen copy of the model for stages that compare with it, unless the adapter leaves the base as it is. */
+static lathe_status add_reference(lathe_run *run)
+{
+    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    const lathe_adapter_v1 *adapter = run->adapter.component ? run->adapter.table : NULL;
+    if (!stage || !(stage->needs & LATHE_NEEDS_REFERENCE))
+        return LATHE_OK;
+    if (LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(run->adapter.self))
+        return LATHE_OK;
+    for (int32_t i = 0; i < run->n_model_params; i++) {
+        lathe_param copy = *run->params.rows[i];
+        char name[512];
+        int32_t index;
+        if (!copy.trainable)
+            continue; /* shared */
+        (void)snprintf(name, sizeof name, LATHE_REFERENCE_PREFIX "%s", copy.name);
+        copy.name = name;
+        copy.trainable = 0;
+        copy.reference = 1;
+        LATHE_TRY(lathe_params_add(&run->params, &copy, &index));
+    }
+    run->has_reference_copy = 1;
+    return LATHE_OK;
+}
+
+lathe_status lathe__run_model(lathe_run *run)
+{
+    LATHE_TRY(read_model(run));
+    if (run->set.seq_len > run->model.max_positions)
+        return lathe_error(
+            LATHE_E_CONFIG, "%s: data.seq_len = %d is longer than the %lld positions of the model",
+            lathe_config_path(run->config), run->set.seq_len, (long long)run->model.max_positions);
+    lathe_params_init(&run->params, run->set.compute_dtype);
+    LATHE_TRY(lathe_model_params(&run->model, &run->params));
+    run->n_model_params = run->params.n;
+    LATHE_TRY(select_trainable(run));
+    LATHE_TRY(quantize_rows(run));
+    return add_reference(run);
+}
+
+/* Rows of a micro-batch: a pair takes two. */
+static int32_t batch_rows(const lathe_run *run)
+{
+    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    return run->set.micro_batch_size * (stage && stage->rows == LATHE_ROWS_PAIRS ? 2 : 1);
+}
+
+lathe_program_config lathe__run_program_config(lathe_run *run)
+{
+    const lathe_program_config config = {.model = &run->model,
+                                         .params = &run->params,
+                                         .n_model_params = run->n_model_params,
+                                         .adapter = run->adapter.component ? &run->adapter : NULL,
+                                         .stage = run->stage.component ? &run->stage : NULL,
+                                         .n_rows = batch_rows(run),
+                                         .row_tokens = run->set.seq_len,
+                                         .recompute = run->set.recompute,
+                                         .head_chunk_rows = run->set.head_chunk_rows};
+    return config;
+}
+
+/* Takes a program's needs into the shared arena and the planned sums. */
+static void reserve(lathe_run *run, int64_t arena_bytes, int64_t activation_bytes,
+                    int64_t input_bytes)
+{
+    if (arena_bytes > run->shared_bytes)
+        run->shared_bytes = arena_bytes;
+    if (activation_bytes > run->shared_activation_bytes)
+        run->shared_activation_bytes = activation_bytes;
+    run->planned.by[LATHE_MEM_ACTIVATIONS] += input_bytes;
+}
+
+static lathe_status prepare(lathe_run *run, lathe_program *p)
+{
+    LATHE_TRY(lathe_program_prepare(p, &run->machine));
+    const lathe_plan *plan = lathe_exec_plan(p->exec);
+    reserve(run, plan->arena_bytes, plan->activation_bytes, plan->input_bytes);
+    return LATHE_OK;
+}
+
+/* Evaluation is part of the plan when the run will evaluate. */
+static int evaluates(const lathe_run *run)
+{
+    return run->mode == LATHE_OPEN_EVALUATE || run->set.validation_split > 0.0 ||
+           lathe_config_is_set(run->config, "data", "validation");
+}
+
+static lathe_status build_programs(lathe_run *run)
+{
+    const lathe_program_config config = lathe__run_program_config(run);
+    if (run->mode == LATHE_OPEN_INFER) {
+        lathe_program_config decode = config;
+        decode.n_rows = 1;
+        decode.row_tokens = 1;
+        decode.cache_rows = run->set.seq_len;
+        lathe_program p; /* built for the parameters that the adapter adds */
+        LATHE_TRY(lathe_program_build(&decode, LATHE_PROGRAM_DECODE, &p));
+        lathe_program_fini(&p);
+        return LATHE_OK;
+    }
+    if (run->mode != LATHE_OPEN_EVALUATE)
+        LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_TRAIN, &run->train));
+    if (evaluates(run))
+        LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_EVAL, &run->eval));
+    return LATHE_OK;
+}
+
+lathe_status lathe__run_plan(lathe_run *run)
+{
+    const int trains = run->mode <= LATHE_OPEN_TRAIN;
+    LATHE_TRY(build_programs(run));
+    LATHE_TRY(lathe_store_init(&run->store, &run->params, trains ? &run->optimizer : NULL, trains));
+    if (run->train.graph)
+        LATHE_TRY(prepare(run, &run->train));
+    if (run->eval.graph)
+        LATHE_TRY(prepare(run, &run->eval));
+    if (trains) {
+        LATHE_TRY(
+            lathe_update_create(&run->machine, &run->store, &run->optimizer, 0.0, &run->update));
+        reserve(run, lathe_update_arena_bytes(run->update),
+                lathe_update_activation_bytes(run->update), lathe_update_input_bytes(run->update));
+    }
+    lathe_store_bytes(&run->store, &run->planned);
+    run->planned.by[LATHE_MEM_ACTIVATIONS] += run->shared_activation_bytes;
+    run->planned.by[LATHE_MEM_SCRATCH] += run->shared_bytes - run->shared_activation_bytes;
+    return LATHE_OK;
+}
+
+lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out)
+{
+    const lathe_program_config config = lathe__run_program_config(run);
+    const int64_t shared = run->shared_bytes;
+    LATHE_TRY(lathe_program_build(&config, kind, out));
+    LATHE_TRY(lathe_program_prepare(out, &run->machine));
+    const lathe_plan *plan = lathe_exec_plan(out->exec);
+    void *arena = run->shared_arena;
+    if (plan->arena_bytes > shared) { /* outside the plan of training: asked for by the caller */
+        LATHE_TRY(
+            lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, plan->arena_bytes, &arena));
+        out->own_arena = arena;
+        out->own_bytes = plan->arena_bytes;
+    }
+    return lathe_exec_place(out->exec, &run->store, arena);
+}

@@ -1,0 +1,188 @@
+/* Opening and closing a run, stage by stage; each stage needs only the ones before it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "run/checkpoint.h"
+#include "run/generate.h"
+#include "run/run_state.h"
+
+#define KIND_BIT(kind) (1u << (kind))
+
+/* Kinds whose defaults apply although the file does not name them. */
+static uint32_t kinds_of(int32_t mode)
+{
+    const uint32_t infer = KIND_BIT(LATHE_KIND_DEVICE) | KIND_BIT(LATHE_KIND_ATTENTION);
+    if (mode == LATHE_OPEN_INFER)
+        return infer;
+    if (mode == LATHE_OPEN_EVALUATE)
+        return infer | KIND_BIT(LATHE_KIND_STAGE);
+    return infer | KIND_BIT(LATHE_KIND_STAGE) | KIND_BIT(LATHE_KIND_ADAPTER) |
+           KIND_BIT(LATHE_KIND_OPTIMIZER) | KIND_BIT(LATHE_KIND_SCHEDULER) |
+           KIND_BIT(LATHE_KIND_QUANT);
+}
+
+/* "section.key=value" -> key and value. */
+static lathe_status split_overrides(lathe_run *run, int32_t n, const char *const *texts,
+                                    lathe_override **out)
+{
+    lathe_override *list = lathe_arena_alloc(&run->arena, (n + 1) * (int64_t)sizeof *list);
+    if (!list)
+        return LATHE_E_NOMEM;
+    for (int32_t i = 0; i < n; i++) {
+        const char *equals = strchr(texts[i], '=');
+        if (!equals)
+            return lathe_error(LATHE_E_ARG, "override '%s' is not of the form section.key=value",
+                               texts[i]);
+        list[i].key = lathe_arena_strndup(&run->arena, texts[i], equals - texts[i]);
+        list[i].value = lathe_arena_strdup(&run->arena, equals + 1);
+        if (!list[i].key || !list[i].value)
+            return LATHE_E_NOMEM;
+    }
+    *out = list;
+    return LATHE_OK;
+}
+
+static lathe_status configure(lathe_run *run, const char *path, const lathe_override *list,
+                              int32_t n_overrides)
+{
+    lathe_diags diags = {0};
+    LATHE_TRY(lathe_registry_create(&run->registry));
+    lathe_status status = lathe_config_load(path, list, n_overrides, kinds_of(run->mode),
+                                            run->registry, &diags, &run->config);
+    if (status == LATHE_OK) {
+        if (run->mode == LATHE_OPEN_TRAIN && !run->data_is_optional)
+            lathe_config_check_train(run->config, &diags);
+        if (run->mode != LATHE_OPEN_PLAN)
+            lathe_config_check_files(run->config, &diags);
+        status = lathe_diags_status(&diags);
+    }
+    lathe_diags_fini(&diags);
+    LATHE_TRY(status);
+    lathe_settings_read(run->config, &run->set);
+    lathe_parallel_init(run->set.threads);
+    return LATHE_OK;
+}
+
+/* A tokenizer that is yet to be learnt has a known size: the plan needs no more. */
+static int needs_tokenizer(const lathe_run *run)
+{
+    return run->mode != LATHE_OPEN_PLAN ||
+           (!run->set.model_path && !lathe_config_is_set(run->config, "model", "vocab_size"));
+}
+
+/* train.max_steps from epochs; the schedule's own checks against the run's length. */
+static lathe_status settle_length(lathe_run *run)
+{
+    const lathe_scheduler_v1 *scheduler = run->scheduler.table;
+    if (run->set.max_steps == 0 && run->loader) {
+        const int64_t per_step = run->set.gradient_accumulation_steps;
+        run->set.max_steps =
+            (lathe_loader_batches(run->loader, run->set.epochs) + per_step - 1) / per_step;
+    }
+    if (LATHE_HAS(scheduler, check) && run->set.max_steps > 0)
+        LATHE_TRY(scheduler->check(run->scheduler.self, run->set.max_steps));
+    if (LATHE_HAS(scheduler, init))
+        scheduler->init(run->scheduler.self, run->base_lr, run->at.scheduler_state);
+    return LATHE_OK;
+}
+
+static lathe_status open_stages(lathe_run *run, const char *path, const lathe_override *overrides,
+                                int32_t n)
+{
+    LATHE_TRY(configure(run, path, overrides, n));
+    LATHE_TRY(lathe__run_components(run));
+    if (needs_tokenizer(run))
+        LATHE_TRY(lathe__run_tokenizer(run));
+    LATHE_TRY(lathe__run_model(run));
+    LATHE_TRY(lathe__run_plan(run));
+    if (run->mode == LATHE_OPEN_PLAN)
+        return LATHE_OK;
+    if (run->mode != LATHE_OPEN_INFER && (run->set.datasets || !run->data_is_optional))
+        LATHE_TRY(lathe__run_data(run));
+    if (run->mode == LATHE_OPEN_TRAIN)
+        LATHE_TRY(settle_length(run));
+    LATHE_TRY(lathe__run_place(run));
+    return lathe__run_weights(run);
+}
+
+static lathe_status create(int32_t mode, lathe_run **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return lathe_error(LATHE_E_NOMEM, "no memory for a run");
+    (*out)->mode = mode == LATHE_OPEN_BATCHES ? LATHE_OPEN_TRAIN : mode;
+    (*out)->data_is_optional = mode == LATHE_OPEN_BATCHES;
+    return LATHE_OK;
+}
+
+/* Hands the run over, or closes it. */
+static lathe_status opened(lathe_run *run, lathe_status status, lathe_run **out)
+{
+    *out = status == LATHE_OK ? run : NULL;
+    if (status != LATHE_OK)
+        lathe_run_close(run);
+    return status;
+}
+
+lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *overrides,
+                                 int32_t n_overrides, int32_t mode, lathe_run **out)
+{
+    lathe_run *run = NULL;
+    LATHE_TRY(create(mode, &run));
+    return opened(run, open_stages(run, config_path, overrides, n_overrides), out);
+}
+
+lathe_status lathe_run_open(const char *config_path, int32_t n_overrides,
+                            const char *const *overrides, lathe_run **out)
+{
+    lathe_run *run = NULL;
+    lathe_override *list = NULL;
+    LATHE_TRY(create(LATHE_OPEN_BATCHES, &run));
+    lathe_status status = split_overrides(run, n_overrides, overrides, &list);
+    if (status == LATHE_OK)
+        status = open_stages(run, config_path, list, n_overrides);
+    return opened(run, status, out);
+}
+
+static void close_program(lathe_run *run, lathe_program *p)
+{
+    lathe_machine_free(&run->machine, LATHE_MEM_ACTIVATIONS, p->own_bytes, p->own_arena);
+    lathe_program_fini(p);
+}
+
+void lathe_run_close(lathe_run *run)
+{
+    if (!run)
+        return;
+    lathe_generator_destroy(run);
+    close_program(run, &run->train);
+    close_program(run, &run->eval);
+    close_program(run, &run->logits);
+    lathe_update_destroy(run->update);
+    if (run->shared_arena) {
+        lathe_machine_recount(&run->machine, LATHE_MEM_SCRATCH, LATHE_MEM_ACTIVATIONS,
+                              run->shared_bytes - run->shared_activation_bytes);
+        lathe_machine_free(&run->machine, LATHE_MEM_ACTIVATIONS, run->shared_bytes,
+                           run->shared_arena);
+    }
+    lathe_store_fini(&run->store, run->machine.dev ? &run->machine : NULL);
+    lathe_loader_destroy(run->loader);
+    lathe_loader_destroy(run->validation);
+    lathe_shards_destroy(run->shards);
+    lathe_shards_destroy(run->validation_shards);
+    lathe_tokenizer_destroy(run->tokenizer);
+    lathe_params_fini(&run->params);
+    lathe_model_config_fini(&run->model);
+    lathe__run_components_fini(run);
+    lathe_config_destroy(run->config);
+    lathe_registry_destroy(run->registry);
+    lathe_arena_fini(&run->arena);
+    free(run);
+}
+
+const char *lathe_last_error(void)
+{
+    return lathe_error_message();
+}

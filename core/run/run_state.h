@@ -1,0 +1,106 @@
+/* The run: everything that lives behind the opaque lathe_run of the C API. */
+#ifndef LATHE_RUN_RUN_STATE_H
+#define LATHE_RUN_RUN_STATE_H
+
+#include "base/arena.h"
+#include "data/loader.h"
+#include "lathe/lathe.h"
+#include "model/hf_config.h"
+#include "run/program.h"
+#include "run/sample.h"
+#include "run/settings.h"
+#include "run/update.h"
+
+/* How far a run is opened. */
+enum {
+    LATHE_OPEN_PLAN = 0,  /* configuration, plugins, graphs and plan: no weights, no data */
+    LATHE_OPEN_TRAIN = 1, /* and memory, weights, data, optimizer */
+    LATHE_OPEN_INFER =
+        2, /* memory and weights for generation: no gradients, no optimizer, no data */
+    LATHE_OPEN_EVALUATE = 3, /* INFER with data */
+    LATHE_OPEN_BATCHES = 4   /* TRAIN, but data of its own is optional: batches may be given */
+};
+
+/** What is accumulated since the last step. */
+typedef struct lathe_accumulated {
+    double loss_sum, count;
+    double metric_sums[LATHE_MAX_STAGE_METRICS];
+    int64_t tokens;    /* all tokens seen, targets or not */
+    int32_t backwards; /* since zero_grad: 0 means that the next one overwrites */
+} lathe_accumulated;
+
+/** The part of the state that a checkpoint's run.json holds. */
+typedef struct lathe_counters {
+    int64_t step;   /* optimizer steps taken */
+    int64_t micro;  /* micro-batches seen: the RNG's step */
+    int64_t tokens; /* tokens seen */
+    double scheduler_state[LATHE_MAX_SCHEDULER_STATE];
+    lathe_cursor cursor;
+} lathe_counters;
+
+struct lathe_run {
+    lathe_arena arena;
+    lathe_registry *registry;
+    lathe_config *config;
+    lathe_settings set;
+    int32_t mode; /* LATHE_OPEN_*, BATCHES being TRAIN from here on */
+    int32_t data_is_optional;
+
+    lathe_instance device, optimizer, scheduler, adapter, stage, quant;
+    lathe_instance *attention;
+    int64_t n_attention;
+    int32_t has_quant;
+
+    lathe_model_config model;
+    lathe_params params;
+    int32_t n_model_params;
+    int32_t has_reference_copy;
+    lathe_machine machine;
+    lathe_store store;
+    lathe_update *update;
+    lathe_program train, eval, logits; /* prepared when first needed; train with the plan */
+    lathe_mem_bytes planned;
+    char *shared_arena; /* one arena, as large as the largest program needs */
+    int64_t shared_bytes, shared_activation_bytes;
+    int32_t placed;
+
+    lathe_tokenizer *tokenizer;
+    const char *tokenizer_dir; /* where its files are; NULL: raw bytes */
+    lathe_shards *shards, *validation_shards;
+    lathe_loader *loader, *validation;
+    lathe_cursor validation_start;
+    lathe_counters at;
+    lathe_accumulated sum;
+    int32_t pending; /* a forward with LATHE_FORWARD_TRAIN waits for its backward */
+    double base_lr;
+
+    struct lathe_generator *generator; /* made by the first lathe_generate */
+};
+
+/** Opens up to `mode`. Configuration errors: all of them are the thread's message, one per line. */
+lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *overrides,
+                                 int32_t n_overrides, int32_t mode, lathe_run **out);
+
+/* ---- shared inside the floor ---- */
+
+/** Components of the configuration (run_components.c). */
+lathe_status lathe__run_components(lathe_run *run);
+void lathe__run_components_fini(lathe_run *run);
+
+/** Model, parameter table, graphs, plan (run_graphs.c). */
+lathe_status lathe__run_model(lathe_run *run);
+lathe_status lathe__run_plan(lathe_run *run);
+/** What every program of the run is built from; the caller sets the shape. */
+lathe_program_config lathe__run_program_config(lathe_run *run);
+/** Prepares and places a further program after the run was placed. */
+lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out);
+
+/** Memory and weights (run_weights.c). */
+lathe_status lathe__run_place(lathe_run *run);
+lathe_status lathe__run_weights(lathe_run *run);
+
+/** Tokenizer, shards, loaders (run_data.c). */
+lathe_status lathe__run_tokenizer(lathe_run *run);
+lathe_status lathe__run_data(lathe_run *run);
+
+#endif

@@ -1,0 +1,150 @@
+/* Placing a run's memory and filling its weights: from a folder, at random, or from a checkpoint. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "io/convert.h"
+#include "model/param_init.h"
+#include "model/weights.h"
+#include "run/run_state.h"
+#include "run/weight_fill.h"
+
+lathe_status lathe__run_place(lathe_run *run)
+{
+    void *memory = NULL;
+    LATHE_TRY(lathe_store_place(&run->store, &run->machine));
+    LATHE_TRY(
+        lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, run->shared_bytes, &memory));
+    run->shared_arena = memory;
+    lathe_machine_recount(&run->machine, LATHE_MEM_ACTIVATIONS, LATHE_MEM_SCRATCH,
+                          run->shared_bytes - run->shared_activation_bytes);
+    if (run->train.exec)
+        LATHE_TRY(lathe_exec_place(run->train.exec, &run->store, run->shared_arena));
+    if (run->eval.exec)
+        LATHE_TRY(lathe_exec_place(run->eval.exec, &run->store, run->shared_arena));
+    if (run->update)
+        LATHE_TRY(lathe_update_place(run->update, run->shared_arena));
+    run->placed = 1;
+    return LATHE_OK;
+}
+
+/* ---- the sink: f32 rows become masters, compute copies or planes ---- */
+
+static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, void **out_data,
+                              int32_t *out_dtype)
+{
+    lathe_weight_fill *fill = arg;
+    lathe_run *run = fill->run;
+    *out_data = lathe_store_master(&run->store, index);
+    *out_dtype = LATHE_F32;
+    if (*out_data)
+        return LATHE_OK;
+    *out_data = lathe_store_shadow(&run->store, index);
+    *out_dtype = lathe_params_value_dtype(&run->params, index);
+    if (*out_data)
+        return LATHE_OK;
+    const int64_t bytes = 4 * lathe_desc_count(&row->desc);
+    if (bytes > fill->bytes) {
+        float *grown = realloc(fill->buffer, (size_t)bytes);
+        if (!grown)
+            return lathe_error(LATHE_E_NOMEM, "no memory to read '%s'", row->name);
+        fill->buffer = grown;
+        fill->bytes = bytes;
+    }
+    *out_data = fill->buffer;
+    *out_dtype = LATHE_F32;
+    return LATHE_OK;
+}
+
+static lathe_status row_done(void *arg, int32_t index, const lathe_param *row, void *data)
+{
+    lathe_weight_fill *fill = arg;
+    lathe_run *run = fill->run;
+    if (row->quantized) {
+        const lathe_quant_v1 *table = run->quant.table;
+        void *planes[LATHE_MAX_PLANES] = {NULL};
+        for (int32_t k = 0; k < row->n_planes; k++)
+            planes[k] = lathe_store_plane(&run->store, index, k);
+        return table->encode(run->quant.self, row->desc.dims[0], row->desc.dims[1], data, planes);
+    }
+    if (lathe_store_master(&run->store, index))
+        lathe_store_refresh(&run->store, index);
+    return LATHE_OK;
+}
+
+lathe_weight_sink lathe__weight_sink(lathe_weight_fill *fill)
+{
+    const lathe_weight_sink sink = {.place = place_row, .done = row_done, .arg = fill};
+    return sink;
+}
+
+void lathe__weight_fill_fini(lathe_weight_fill *fill)
+{
+    free(fill->buffer);
+    fill->buffer = NULL;
+    fill->bytes = 0;
+}
+
+/* One row from the counter RNG, through the sink. */
+static lathe_status random_row(lathe_weight_fill *fill, int32_t index, uint64_t seed)
+{
+    lathe_run *run = fill->run;
+    const lathe_param *row = run->params.rows[index];
+    const int64_t n = lathe_desc_count(&row->desc);
+    void *data = NULL;
+    int32_t dtype = LATHE_F32;
+    LATHE_TRY(place_row(fill, index, row, &data, &dtype));
+    if (dtype == LATHE_F32) {
+        LATHE_TRY(lathe_param_init(row, seed, data));
+    } else {
+        float *wide = malloc((size_t)n * sizeof *wide);
+        if (!wide)
+            return lathe_error(LATHE_E_NOMEM, "no memory to make '%s'", row->name);
+        lathe_status status = lathe_param_init(row, seed, wide);
+        if (status == LATHE_OK)
+            status = lathe_convert(data, dtype, wide, LATHE_F32, n);
+        free(wide);
+        LATHE_TRY(status);
+    }
+    return row_done(fill, index, row, data);
+}
+
+/* The frozen copies start as what the model is now. */
+static lathe_status fill_reference(lathe_run *run)
+{
+    for (int32_t i = 0; i < run->params.n; i++) {
+        const lathe_param *row = run->params.rows[i];
+        if (!row->reference)
+            continue;
+        const int32_t from =
+            lathe_params_find(&run->params, row->name + strlen(LATHE_REFERENCE_PREFIX));
+        memcpy(lathe_store_value(&run->store, i), lathe_store_value(&run->store, from),
+               (size_t)(lathe_desc_count(&row->desc) *
+                        lathe_dtype_bytes(lathe_params_value_dtype(&run->params, i))));
+    }
+    return LATHE_OK;
+}
+
+static lathe_status load_folder(lathe_run *run, lathe_weight_fill *fill)
+{
+    lathe_safetensors *set = NULL;
+    LATHE_TRY(lathe_safetensors_open(run->set.model_path, &set));
+    const lathe_weight_sink sink = lathe__weight_sink(fill);
+    const lathe_status status = lathe_weights_load(set, &run->model, &run->params, &sink);
+    lathe_safetensors_close(set);
+    return status;
+}
+
+lathe_status lathe__run_weights(lathe_run *run)
+{
+    lathe_weight_fill fill = {run, NULL, 0};
+    lathe_status status = run->set.model_path ? load_folder(run, &fill) : LATHE_OK;
+    for (int32_t i = 0; i < run->params.n && status == LATHE_OK; i++)
+        if (!run->params.rows[i]->reference && (i >= run->n_model_params || !run->set.model_path))
+            status = random_row(&fill, i, run->set.model_seed);
+    if (status == LATHE_OK)
+        status = fill_reference(run);
+    lathe__weight_fill_fini(&fill);
+    return status;
+}

@@ -1,0 +1,206 @@
+/* The parameter store. */
+#include "run/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+static int64_t take(int64_t *total, int64_t bytes)
+{
+    const int64_t at = *total;
+    *total += (bytes + 63) / 64 * 64;
+    return at;
+}
+
+static void layout_slots(lathe_store *store, int32_t i, const lathe_instance *optimizer)
+{
+    lathe_store_row *row = &store->rows[i];
+    const lathe_optimizer_v1 *table = optimizer->table;
+    const lathe_param_info info = lathe_params_info(store->params, i);
+    row->n_slots = table->slots(optimizer->self, &info, row->slots);
+    row->partition = LATHE_HAS(table, partition) ? table->partition(optimizer->self, &info)
+                                                 : LATHE_PARTITION_ELEMENT;
+    for (int32_t k = 0; k < row->n_slots; k++)
+        row->slot[k] = take(&store->slot_bytes, lathe_desc_bytes(&row->slots[k].desc));
+}
+
+lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
+                              const lathe_instance *optimizer, int32_t with_grads)
+{
+    memset(store, 0, sizeof *store);
+    store->params = params;
+    store->n_rows = params->n;
+    store->rows = calloc((size_t)params->n + 1, sizeof *store->rows);
+    if (!store->rows)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the layout of %d parameters", params->n);
+    for (int32_t i = 0; i < params->n; i++) {
+        lathe_store_row *row = &store->rows[i];
+        const lathe_param *p = params->rows[i];
+        memset(row, 0xff, sizeof *row); /* every offset -1 */
+        row->n_slots = 0;
+        row->partition = LATHE_PARTITION_ELEMENT;
+        const int64_t n = lathe_desc_count(&p->desc);
+        if (lathe_params_has_master(params, i))
+            row->master = take(&store->master_bytes, 4 * n);
+        if (lathe_params_has_shadow(params, i))
+            row->shadow = take(&store->shadow_bytes,
+                               n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
+        for (int32_t k = 0; p->quantized && k < p->n_planes; k++)
+            row->plane[k] = take(&store->plane_bytes, lathe_desc_bytes(&p->planes[k].desc));
+        if (p->trainable && with_grads)
+            row->grad = take(&store->grad_bytes, 4 * n);
+        if (p->trainable && optimizer)
+            layout_slots(store, i, optimizer);
+    }
+    return LATHE_OK;
+}
+
+static int64_t scalars_bytes(const lathe_store *store)
+{
+    return store->slot_bytes || store->grad_bytes ? 4 * LATHE_N_SCALARS : 0;
+}
+
+void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes)
+{
+    bytes->by[LATHE_MEM_PARAMETERS] += store->master_bytes + store->shadow_bytes;
+    bytes->by[LATHE_MEM_GRADIENTS] += store->grad_bytes;
+    bytes->by[LATHE_MEM_OPTIMIZER] += store->slot_bytes + scalars_bytes(store);
+    bytes->by[LATHE_MEM_QUANTIZED] += store->plane_bytes;
+}
+
+lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
+{
+    void *p = NULL;
+    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_PARAMETERS, store->master_bytes, &p));
+    store->masters = p;
+    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_PARAMETERS, store->shadow_bytes, &p));
+    store->shadows = p;
+    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_GRADIENTS, store->grad_bytes, &p));
+    store->grads = p;
+    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_OPTIMIZER, store->slot_bytes, &p));
+    store->slots = p;
+    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_OPTIMIZER, scalars_bytes(store), &p));
+    store->scalars = p;
+    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_QUANTIZED, store->plane_bytes, &p));
+    store->planes = p;
+    return LATHE_OK;
+}
+
+void lathe_store_fini(lathe_store *store, lathe_machine *m)
+{
+    if (m && store->rows) {
+        lathe_machine_free(m, LATHE_MEM_PARAMETERS, store->master_bytes, store->masters);
+        lathe_machine_free(m, LATHE_MEM_PARAMETERS, store->shadow_bytes, store->shadows);
+        lathe_machine_free(m, LATHE_MEM_GRADIENTS, store->grad_bytes, store->grads);
+        lathe_machine_free(m, LATHE_MEM_OPTIMIZER, store->slot_bytes, store->slots);
+        lathe_machine_free(m, LATHE_MEM_OPTIMIZER, scalars_bytes(store), store->scalars);
+        lathe_machine_free(m, LATHE_MEM_QUANTIZED, store->plane_bytes, store->planes);
+    }
+    free(store->rows);
+    memset(store, 0, sizeof *store);
+}
+
+float *lathe_store_master(const lathe_store *store, int32_t param)
+{
+    const int64_t at = store->rows[param].master;
+    return at < 0 ? NULL : (float *)(void *)(store->masters + at);
+}
+
+void *lathe_store_shadow(const lathe_store *store, int32_t param)
+{
+    const int64_t at = store->rows[param].shadow;
+    return at < 0 ? NULL : store->shadows + at;
+}
+
+float *lathe_store_grad(const lathe_store *store, int32_t param)
+{
+    const int64_t at = store->rows[param].grad;
+    return at < 0 ? NULL : (float *)(void *)(store->grads + at);
+}
+
+void *lathe_store_plane(const lathe_store *store, int32_t param, int32_t plane)
+{
+    const int64_t at = store->rows[param].plane[plane];
+    return at < 0 ? NULL : store->planes + at;
+}
+
+void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot)
+{
+    const int64_t at = store->rows[param].slot[slot];
+    return at < 0 ? NULL : store->slots + at;
+}
+
+void *lathe_store_value(const lathe_store *store, int32_t param)
+{
+    void *shadow = lathe_store_shadow(store, param);
+    return shadow ? shadow : lathe_store_master(store, param);
+}
+
+typedef struct round_job {
+    const float *from;
+    uint16_t *to;
+} round_job;
+
+static void round_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const round_job *job = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        job->to[i] = lathe_f32_to_bf16(job->from[i]);
+}
+
+void lathe_store_refresh(const lathe_store *store, int32_t param)
+{
+    const round_job job = {lathe_store_master(store, param), lathe_store_shadow(store, param)};
+    if (job.from && job.to)
+        lathe_parallel_for(lathe_desc_count(&store->params->rows[param]->desc), 1 << 16,
+                           round_range, (void *)(uintptr_t)&job);
+}
+
+#define NORM_CHUNK (1 << 16)
+#define NORM_PARTS 64
+
+typedef struct norm_job {
+    const float *x;
+    int64_t n, first_chunk;
+    double part[NORM_PARTS];
+} norm_job;
+
+static void square_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    norm_job *job = arg;
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) {
+        const int64_t at = (job->first_chunk + c) * NORM_CHUNK;
+        const int64_t stop = at + NORM_CHUNK < job->n ? at + NORM_CHUNK : job->n;
+        double lane[16] = {0.0};
+        int64_t i = at;
+        for (; i + 16 <= stop; i += 16)
+            for (int k = 0; k < 16; k++) {
+                const double v = (double)job->x[i + k];
+                lane[k] += v * v;
+            }
+        for (; i < stop; i++)
+            lane[0] += (double)job->x[i] * (double)job->x[i];
+        double sum = 0.0;
+        for (int k = 0; k < 16; k++)
+            sum += lane[k];
+        job->part[c] = sum;
+    }
+}
+
+double lathe_sum_squares(const float *x, int64_t n)
+{
+    const int64_t n_chunks = (n + NORM_CHUNK - 1) / NORM_CHUNK;
+    double total = 0.0;
+    for (int64_t first = 0; first < n_chunks; first += NORM_PARTS) {
+        norm_job job = {.x = x, .n = n, .first_chunk = first};
+        const int64_t parts = n_chunks - first < NORM_PARTS ? n_chunks - first : NORM_PARTS;
+        lathe_parallel_for(parts, 1, square_range, &job);
+        for (int64_t c = 0; c < parts; c++)
+            total += job.part[c];
+    }
+    return total;
+}

@@ -1,0 +1,64 @@
+/* Where parameters live: master copies, compute copies, gradients, optimizer slots, quantized planes.
+ *
+ * One allocation per family; the layout is a function of the parameter table alone, so the plan knows
+ * it without allocating.
+ *
+ *   masters    | p0 f32 | p1 f32 | ...        trainable, or read in f32
+ *   shadows    | p0 c   | p3 c   | ...        copies in the compute dtype (bf16)
+ *   gradients  | p0 f32 | p1 f32 | ...        trainable
+ *   slots      | p0.exp_avg | p0.exp_avg_sq | p1.exp_avg | ...
+ *   planes     | p5.weight | p5.absmax | ...
+ */
+#ifndef LATHE_RUN_STORE_H
+#define LATHE_RUN_STORE_H
+
+#include "ir/params.h"
+#include "lathe/optimizer.h"
+#include "run/machine.h"
+
+/* Offsets of one parameter in each family; -1: not held. */
+typedef struct lathe_store_row {
+    int64_t master, shadow, grad;
+    int64_t plane[LATHE_MAX_PLANES];
+    int64_t slot[LATHE_MAX_SLOTS];
+    lathe_slot slots[LATHE_MAX_SLOTS];
+    int32_t n_slots;
+    int32_t partition; /* LATHE_PARTITION_* */
+} lathe_store_row;
+
+typedef struct lathe_store {
+    lathe_params *params;
+    lathe_store_row *rows;
+    int32_t n_rows;
+    int64_t master_bytes, shadow_bytes, grad_bytes, slot_bytes, plane_bytes;
+    char *masters, *shadows, *grads, *slots, *planes; /* NULL before place */
+    float *scalars;                                   /* [LATHE_N_SCALARS] of the optimizer */
+} lathe_store;
+
+/** Lays out every parameter. optimizer NULL: no slots (evaluation, generation). with_grads 0: none. */
+lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
+                              const lathe_instance *optimizer, int32_t with_grads);
+
+/** Adds what the layout needs to `bytes`. */
+void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes);
+
+lathe_status lathe_store_place(lathe_store *store, lathe_machine *m);
+void lathe_store_fini(lathe_store *store, lathe_machine *m);
+
+/** Pointers into placed families; NULL when not held. */
+float *lathe_store_master(const lathe_store *store, int32_t param);
+void *lathe_store_shadow(const lathe_store *store, int32_t param);
+float *lathe_store_grad(const lathe_store *store, int32_t param);
+void *lathe_store_plane(const lathe_store *store, int32_t param, int32_t plane);
+void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot);
+
+/** What computation reads: the shadow where there is one, else the master. */
+void *lathe_store_value(const lathe_store *store, int32_t param);
+
+/** shadow <- master for one parameter (host memory devices), rounding to nearest even. */
+void lathe_store_refresh(const lathe_store *store, int32_t param);
+
+/** Sum of squares of n floats in double, in an order that depends on n only. */
+double lathe_sum_squares(const float *x, int64_t n);
+
+#endif

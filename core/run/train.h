@@ -1,0 +1,41 @@
+/* The loop: steps until the run's end, with progress, metrics, evaluation and checkpoints. */
+#ifndef LATHE_RUN_TRAIN_H
+#define LATHE_RUN_TRAIN_H
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "run/run_state.h"
+
+typedef struct lathe_train_options {
+    FILE *out;                         /* progress and notes */
+    const volatile sig_atomic_t *stop; /* non-zero: finish the step, write a checkpoint, return */
+} lathe_train_options;
+
+typedef struct lathe_train_result {
+    int64_t step;           /* steps taken over the whole run */
+    double loss;            /* of the last step */
+    double validation;      /* last evaluation's loss; NAN without one */
+    int32_t interrupted;    /* options.stop was seen */
+    int32_t paused;         /* train.stop_after was reached */
+    const char *checkpoint; /* the last one written; NULL without one */
+} lathe_train_result;
+
+/** Trains an opened run (LATHE_OPEN_TRAIN) from where it stands, resuming by checkpoint.resume first.
+ *  LATHE_E_NUMERIC: a loss or gradient is not finite (names the step; nothing was updated by it). */
+lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
+                         lathe_train_result *out);
+
+typedef struct lathe_evaluation {
+    double loss, perplexity; /* per target (or pair) */
+    double count;            /* targets, or pairs */
+    double metrics[LATHE_MAX_STAGE_METRICS];
+} lathe_evaluation;
+
+/** The validation split once through, at most max_batches micro-batches (0: all). */
+lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluation *out);
+
+/** Rate of a large product in the compute dtype on this machine, FLOP/s: what shares are shares of. */
+lathe_status lathe_peak_flops(lathe_run *run, double *out);
+
+#endif

@@ -1,0 +1,48 @@
+/* The optimizer step: gradient norm, clipping, scalars, the plugin's update, compute copies refreshed.
+ *
+ * Element-, row- and block-wise parameters go to the plugin's step() in one call; MATRIX parameters are
+ * updated by one executable built from the graph that the plugin emits.
+ */
+#ifndef LATHE_RUN_UPDATE_H
+#define LATHE_RUN_UPDATE_H
+
+#include "lathe/scheduler.h"
+#include "run/exec.h"
+
+typedef struct lathe_update lathe_update;
+
+/** What a step is told and what it tells. */
+typedef struct lathe_update_args {
+    double count;      /* what the summed loss is divided by: tokens or pairs of the whole step */
+    double loss_scale; /* factor in the gradients, 1 without a scaler */
+    double max_grad_norm; /* 0: no clipping */
+    double lr;            /* from the schedule */
+    double base_lr;
+    int64_t step; /* 1 at the first */
+    uint64_t seed;
+    /* out */
+    double grad_norm; /* of the averaged gradient, before clipping */
+    int32_t overflow; /* 1: a gradient was not finite; nothing was updated */
+} lathe_update_args;
+
+/** Prepares the step for the parameters of a laid-out store. The optimizer must outlive it. */
+lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
+                                 const lathe_instance *optimizer, double weight_decay_mult_vectors,
+                                 lathe_update **out);
+void lathe_update_destroy(lathe_update *u);
+
+/** Arena bytes that MATRIX updates need (0: none), and their plan for the report. */
+int64_t lathe_update_arena_bytes(const lathe_update *u);
+int64_t lathe_update_input_bytes(const lathe_update *u);
+int64_t lathe_update_activation_bytes(const lathe_update *u);
+
+/** Binds the placed store and the shared arena. */
+lathe_status lathe_update_place(lathe_update *u, void *arena);
+
+/** One step. Gradients are read, not cleared. */
+lathe_status lathe_update_run(lathe_update *u, lathe_update_args *args);
+
+/** FLOP of one update's products. */
+double lathe_update_flops(const lathe_update *u);
+
+#endif

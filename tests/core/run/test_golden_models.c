@@ -1,0 +1,143 @@
+/* Whole runs against transformers: logits, log-probabilities, loss and the gradient of every parameter,
+ * for each family, attention backend and recompute mode. Goldens: tests/golden/models.py. */
+#include "run_case.h"
+
+enum { B = 2, T = 23, N_TARGETS = B * (T - 1) };
+
+static const char *const families[] = {"gpt2", "llama_tied", "llama_untied", "qwen2", "qwen3"};
+#define N_FAMILIES (sizeof families / sizeof families[0])
+
+/* A golden folder opened as a run, with its batch. */
+typedef struct model_case {
+    lathe_run *run;
+    lathe_safetensors *golden;
+    int32_t targets[B * T];
+    lathe_run_batch batch;
+} model_case;
+
+static void case_open(model_case *c, const char *name, const char *attention, const char *recompute)
+{
+    char path[512], model[600], backend[64], mode[64];
+    snprintf(path, sizeof path, "%s%s/golden.safetensors", MODELS, name);
+    snprintf(model, sizeof model, "model.path=%s%s", MODELS, name);
+    snprintf(backend, sizeof backend, "attention.name=%s", attention);
+    snprintf(mode, sizeof mode, "train.recompute=%s", recompute);
+    const char *const settings[] = {model,
+                                    backend,
+                                    mode,
+                                    "data.seq_len=23",
+                                    "train.micro_batch_size=2",
+                                    "train.precision=fp32",
+                                    "train.max_steps=10",
+                                    NULL};
+    OK(lathe_safetensors_open(path, &c->golden));
+    c->run = open_run(LATHE_OPEN_BATCHES, settings);
+    const int32_t *ids = lathe_safetensors_find(c->golden, "input_ids")->data;
+    for (int i = 0; i < B * T; i++)
+        c->targets[i] = i % T == T - 1 ? -1 : ids[i + 1];
+    c->batch = (lathe_run_batch){.size = (uint32_t)sizeof c->batch,
+                                 .n_rows = B,
+                                 .row_tokens = T,
+                                 .tokens = ids,
+                                 .targets = c->targets};
+}
+
+static void case_close(model_case *c)
+{
+    lathe_run_close(c->run);
+    lathe_safetensors_close(c->golden);
+}
+
+static const float *golden_tensor(const model_case *c, const char *name)
+{
+    const lathe_st_tensor *t = lathe_safetensors_find(c->golden, name);
+    cr_assert(t, "the golden lacks %s", name);
+    return t->data;
+}
+
+static void check_gradients(const model_case *c)
+{
+    const lathe_run *run = c->run;
+    for (int32_t i = 0; i < run->params.n; i++) {
+        const lathe_param *p = run->params.rows[i];
+        char name[256];
+        snprintf(name, sizeof name, "grad.%s", p->name);
+        const float *want = golden_tensor(c, name);
+        const float *got = lathe_store_grad(&run->store, i);
+        const int64_t n = lathe_desc_count(&p->desc);
+        float *mean = malloc((size_t)n * sizeof *mean);
+        const int64_t rows = p->desc.dims[0], cols = p->desc.rank > 1 ? p->desc.dims[1] : 1;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t k = 0; k < cols; k++)
+                mean[p->transposed ? k * rows + r : r * cols + k] =
+                    got[r * cols + k] / (float)N_TARGETS;
+        compare(name, mean, want, n, 1e-4);
+        free(mean);
+    }
+}
+
+static void check_training(const char *family, const char *attention, const char *recompute)
+{
+    model_case c;
+    lathe_forward_result f = {.size = (uint32_t)sizeof f};
+    case_open(&c, family, attention, recompute);
+    OK(lathe_forward(c.run, &c.batch, LATHE_FORWARD_TRAIN, &f));
+    cr_assert_eq(f.count, (double)N_TARGETS);
+    const double want = (double)*golden_tensor(&c, "loss");
+    cr_assert_float_eq(f.loss_sum / f.count, want, 1e-5 * want, "%s %s %s: loss %.8f, golden %.8f",
+                       family, attention, recompute, f.loss_sum / f.count, want);
+    OK(lathe_backward(c.run, NULL));
+    check_gradients(&c);
+    /* the same batch once more doubles every gradient, exactly: accumulation is an addition */
+    const float *g = lathe_store_grad(&c.run->store, 0);
+    const float once = g[0];
+    OK(lathe_forward(c.run, &c.batch, LATHE_FORWARD_TRAIN, &f));
+    OK(lathe_backward(c.run, NULL));
+    cr_assert_float_eq(g[0], 2.0f * once, 2e-6f * fabsf(once) + 1e-30f);
+    case_close(&c);
+}
+
+Test(golden_models, logits_agree_with_transformers)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        model_case c;
+        lathe_forward_result f = {.size = (uint32_t)sizeof f};
+        case_open(&c, families[i], "auto", "none");
+        OK(lathe_forward(c.run, &c.batch, LATHE_FORWARD_LOGITS, &f));
+        compare(families[i], f.logits, golden_tensor(&c, "logits"), B * T * f.vocab_size, 2e-5);
+        case_close(&c);
+    }
+}
+
+Test(golden_models, log_probabilities_agree_with_transformers)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        model_case c;
+        float logprobs[B * T];
+        case_open(&c, families[i], "auto", "none");
+        OK(lathe_logprobs(c.run, &c.batch, logprobs));
+        compare(families[i], logprobs, golden_tensor(&c, "logprobs"), B * T, 2e-5);
+        case_close(&c);
+    }
+}
+
+Test(golden_models, loss_and_gradients_agree_with_transformers)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        check_training(families[i], "auto", "none");
+}
+
+Test(golden_models, gradients_agree_with_the_reference_attention)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        check_training(families[i], "reference", "none");
+}
+
+Test(golden_models, gradients_agree_in_every_recompute_mode)
+{
+    static const char *const modes[] = {"layer", "attention", "mlp"};
+    for (size_t m = 0; m < 3; m++) {
+        check_training("gpt2", "auto", modes[m]);
+        check_training("qwen3", "auto", modes[m]);
+    }
+}
