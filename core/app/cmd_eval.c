@@ -1,0 +1,67 @@
+/* lathe eval: the loss of a model on texts. */
+#include <stdio.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "app/model_dir.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "run/train.h"
+
+static const lathe_option options[] = {
+    {"--data", "PATH", "text file, JSONL file or folder to evaluate on"},
+    {"--batches", "N", "at most so many micro-batches (default 0: all)"},
+    {"--json", NULL, "one JSON object"},
+};
+
+static void print(const lathe_evaluation *e, int json)
+{
+    if (json)
+        (void)printf("{\"loss\": %.9g, \"perplexity\": %.9g, \"count\": %.0f}\n", e->loss,
+                     e->perplexity, e->count);
+    else
+        (void)printf("loss %.4f  perplexity %.3f  over %.0f targets\n", e->loss, e->perplexity,
+                     e->count);
+}
+
+static int run_command(const lathe_args *args)
+{
+    lathe_run *run = NULL;
+    lathe_evaluation e;
+    lathe_buffer datasets = LATHE_BUFFER_INIT;
+    int64_t batches = 0;
+    const char *data = lathe_args_value(args, "--data");
+    lathe_status status = lathe_args_int(args, "--batches", 0, INT64_MAX, 0, &batches);
+    if (status == LATHE_OK && !data)
+        status = lathe_error(LATHE_E_ARG, "--data PATH is missing: what to evaluate on");
+    if (status == LATHE_OK) {
+        lathe_buffer_puts(&datasets, "[{path = ");
+        lathe_buffer_json_string(&datasets, data);
+        lathe_buffer_puts(&datasets, "}]");
+        const char *const settings[] = {"data.datasets", datasets.data, NULL};
+        status = datasets.status == LATHE_OK
+                     ? lathe_app_open_model(args, LATHE_OPEN_EVALUATE, settings, &run)
+                     : datasets.status;
+    }
+    if (status == LATHE_OK)
+        status = lathe_evaluate(run, batches, &e);
+    if (status == LATHE_OK)
+        print(&e, lathe_args_value(args, "--json") != NULL);
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_run_close(run);
+    lathe_buffer_fini(&datasets);
+    return code;
+}
+
+const lathe_command lathe_cmd_eval = {
+    .name = "eval",
+    .arguments = "DIR --data PATH",
+    .summary = "the loss and perplexity of a model on texts",
+    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run.\n",
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
+    .min_words = 1,
+    .max_words = 1,
+    .takes_overrides = 1,
+    .run = run_command,
+};

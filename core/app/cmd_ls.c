@@ -1,0 +1,98 @@
+/* lathe ls: the plugins that are found. */
+#include <stdio.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "app/plugins.h"
+#include "base/buffer.h"
+#include "plug/kind.h"
+
+static void print_json(const lathe_component *const *items, int64_t n, lathe_buffer *out)
+{
+    lathe_buffer_puts(out, "[");
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_plugin *p = items[i]->plugin;
+        const char *const pairs[][2] = {{"kind", lathe_kind_name(p->kind)},
+                                        {"name", p->name},
+                                        {"version", p->version},
+                                        {"path", items[i]->path},
+                                        {"summary", p->summary}};
+        lathe_buffer_puts(out, i ? ",\n  {" : "\n  {");
+        for (size_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++) {
+            lathe_buffer_printf(out, "%s\"%s\": ", k ? ", " : "", pairs[k][0]);
+            lathe_buffer_json_string(out, pairs[k][1] ? pairs[k][1] : "");
+        }
+        lathe_buffer_puts(out, "}");
+    }
+    lathe_buffer_puts(out, n ? "\n]\n" : "]\n");
+}
+
+static void print_table(const lathe_component *const *items, int64_t n, lathe_buffer *out)
+{
+    int width = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_plugin *p = items[i]->plugin;
+        const int w = (int)(strlen(lathe_kind_name(p->kind)) + 1 + strlen(p->name));
+        width = w > width ? w : width;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_plugin *p = items[i]->plugin;
+        const char *kind = lathe_kind_name(p->kind);
+        const int rest = width - (int)strlen(kind) - 1;
+        lathe_buffer_printf(out, "%s/%-*s  %-8s  %s\n", kind, rest, p->name,
+                            p->version ? p->version : "", p->summary ? p->summary : "");
+    }
+}
+
+static int run(const lathe_args *args)
+{
+    lathe_registry *registry = NULL;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_buffer out = LATHE_BUFFER_INIT;
+    const lathe_component **items = NULL;
+    int64_t n = 0;
+    int32_t kind = 0;
+    lathe_status status = LATHE_OK;
+    if (args->n_words > 0)
+        status = lathe_app_kind(args->words[0], &kind);
+    if (status == LATHE_OK)
+        status = lathe_registry_create(&registry);
+    if (status == LATHE_OK)
+        status = lathe_registry_scan(registry, kind);
+    if (status == LATHE_OK)
+        status = lathe_registry_list(registry, kind, &arena, &items, &n);
+    if (status == LATHE_OK) {
+        if (lathe_args_value(args, "--json"))
+            print_json(items, n, &out);
+        else
+            print_table(items, n, &out);
+        status = out.status;
+    }
+    if (status == LATHE_OK) {
+        (void)fputs(out.data ? out.data : "", stdout);
+        lathe_app_print_refusals(registry, 0);
+    }
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_buffer_fini(&out);
+    lathe_arena_fini(&arena);
+    lathe_registry_destroy(registry);
+    return code;
+}
+
+static const lathe_option options[] = {
+    {"--json", NULL, "an array of objects: kind, name, version, path, summary"},
+};
+
+const lathe_command lathe_cmd_ls = {
+    .name = "ls",
+    .arguments = "[KIND]",
+    .summary = "list the plugins found",
+    .details = "KIND is one of optimizer scheduler quant adapter stage attention device.\n"
+               "Plugins are looked for in LATHE_PLUGIN_PATH (absolute folders, colons between), then\n"
+               "in lathe/plugins beside the library; each in <kind>/<name>.so. A file that is refused\n"
+               "is named on stderr with the reason.",
+    .options = options,
+    .n_options = 1,
+    .max_words = 1,
+    .run = run,
+};

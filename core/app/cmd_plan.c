@@ -1,0 +1,139 @@
+/* lathe plan: memory, work and schedule of a run, before it runs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "base/buffer.h"
+#include "base/fs.h"
+#include "ir/dump.h"
+#include "model/model_size.h"
+#include "run/run_state.h"
+
+static const lathe_option options[] = {
+    {"--json", NULL, "one JSON object"},
+    {"--graph", "FILE", "also writes the training graph: .dot for Graphviz, else text"},
+};
+
+/* Points of the schedule that are shown. */
+#define N_POINTS 11
+
+static double lr_at(const lathe_run *run, int64_t step)
+{
+    const lathe_scheduler_v1 *table = run->scheduler.table;
+    return table->at(run->scheduler.self, step, run->set.max_steps, run->base_lr,
+                     run->at.scheduler_state);
+}
+
+static double step_flops(const lathe_run *run)
+{
+    return lathe_graph_flops(lathe_exec_graph(run->train.exec)) *
+               run->set.gradient_accumulation_steps +
+           lathe_update_flops(run->update);
+}
+
+static double step_tokens(const lathe_run *run)
+{
+    return (double)run->train.n_rows * (double)run->train.row_tokens *
+           run->set.gradient_accumulation_steps;
+}
+
+static void put_json(const lathe_run *run, lathe_buffer *b)
+{
+    lathe_buffer_puts(b, "{\n  \"memory\": {");
+    for (int32_t i = 0; i < LATHE_N_MEM; i++)
+        lathe_buffer_printf(b, "\"%s\": %lld, ", lathe_mem_name(i), (long long)run->planned.by[i]);
+    lathe_buffer_printf(b, "\"peak\": %lld},\n", (long long)lathe_mem_total(&run->planned));
+    lathe_buffer_printf(
+        b,
+        "  \"parameters\": %lld,\n  \"flops_per_step\": %.0f,\n  \"model_flops_per_token\": %.0f,\n"
+        "  \"tokens_per_step\": %.0f,\n",
+        (long long)lathe_model_n_params(&run->params), step_flops(run),
+        lathe_model_flops_per_token(&run->model, &run->params, run->set.seq_len), step_tokens(run));
+    lathe_buffer_printf(b, "  \"device\": \"%s\",\n  \"attention\": \"%s\",\n  \"nodes\": %d,\n",
+                        run->device.component->plugin->name, lathe_exec_attention(run->train.exec),
+                        lathe_exec_graph(run->train.exec)->n_nodes);
+    lathe_buffer_printf(b, "  \"max_steps\": %lld,\n  \"schedule\": [",
+                        (long long)run->set.max_steps);
+    for (int64_t i = 0; run->set.max_steps > 0 && i < N_POINTS; i++) {
+        const int64_t step = (run->set.max_steps - 1) * i / (N_POINTS - 1);
+        lathe_buffer_printf(b, "%s{\"step\": %lld, \"lr\": %.9g}", i ? ", " : "", (long long)step,
+                            lr_at(run, step));
+    }
+    lathe_buffer_puts(b, "]\n}\n");
+}
+
+static void put_text(const lathe_run *run, lathe_buffer *b)
+{
+    const double mib = 1024.0 * 1024.0;
+    lathe_buffer_puts(b, "memory                       bytes         MiB\n");
+    for (int32_t i = 0; i < LATHE_N_MEM; i++)
+        if (run->planned.by[i])
+            lathe_buffer_printf(b, "  %-14s %17lld %11.1f\n", lathe_mem_name(i),
+                                (long long)run->planned.by[i], (double)run->planned.by[i] / mib);
+    const int64_t total = lathe_mem_total(&run->planned);
+    lathe_buffer_printf(b, "  %-14s %17lld %11.1f\n", "peak", (long long)total,
+                        (double)total / mib);
+    lathe_buffer_printf(
+        b, "work\n  %.3f TFLOP and %.0f tokens per step; %d nodes; device %s, attention %s\n",
+        step_flops(run) / 1e12, step_tokens(run), lathe_exec_graph(run->train.exec)->n_nodes,
+        run->device.component->plugin->name, lathe_exec_attention(run->train.exec));
+    if (run->set.max_steps <= 0)
+        return;
+    lathe_buffer_printf(b, "schedule\n  %s over %lld steps\n",
+                        run->scheduler.component->plugin->name, (long long)run->set.max_steps);
+    for (int64_t i = 0; i < N_POINTS; i++) {
+        const int64_t step = (run->set.max_steps - 1) * i / (N_POINTS - 1);
+        lathe_buffer_printf(b, "  step %-10lld lr %.3e\n", (long long)step, lr_at(run, step));
+    }
+}
+
+static lathe_status write_graph(const lathe_run *run, const char *path)
+{
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    const size_t n = strlen(path);
+    if (n > 4 && strcmp(path + n - 4, ".dot") == 0)
+        lathe_graph_dot(lathe_exec_graph(run->train.exec), &b);
+    else
+        lathe_graph_dump(lathe_exec_graph(run->train.exec), &b);
+    const lathe_status status =
+        b.status == LATHE_OK ? lathe_file_write_atomic(path, b.data, b.len) : b.status;
+    lathe_buffer_fini(&b);
+    return status;
+}
+
+static int run_command(const lathe_args *args)
+{
+    lathe_run *run = NULL;
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    const char *graph = lathe_args_value(args, "--graph");
+    lathe_status status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
+                                              LATHE_OPEN_PLAN, &run);
+    if (status == LATHE_OK && graph)
+        status = write_graph(run, graph);
+    if (status == LATHE_OK) {
+        if (lathe_args_value(args, "--json"))
+            put_json(run, &text);
+        else
+            put_text(run, &text);
+        status = text.status;
+    }
+    if (status == LATHE_OK)
+        (void)fputs(text.data, stdout);
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_buffer_fini(&text);
+    lathe_run_close(run);
+    return code;
+}
+
+const lathe_command lathe_cmd_plan = {
+    .name = "plan",
+    .arguments = "RUN.toml",
+    .summary = "peak memory by category, work per step and schedule, without running",
+    .details = "Needs a config.json (or a [model] table), no weights and no data.\n",
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
+    .min_words = 1,
+    .max_words = 1,
+    .takes_overrides = 1,
+    .run = run_command,
+};

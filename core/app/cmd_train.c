@@ -1,0 +1,79 @@
+/* lathe train: runs a training. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "run/train.h"
+
+static volatile sig_atomic_t signal_seen;
+
+/* The first one asks for an orderly end; the second one is the default: at once. */
+static void on_signal(int number)
+{
+    signal_seen = number;
+    (void)signal(number, SIG_DFL);
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
+
+static void print_start(const lathe_run *run)
+{
+    int64_t n_params = 0, n_trainable = 0;
+    for (int32_t i = 0; i < run->params.n; i++) {
+        const int64_t n = lathe_desc_count(&run->params.rows[i]->desc);
+        n_params += run->params.rows[i]->reference ? 0 : n;
+        n_trainable += run->params.rows[i]->trainable ? n : 0;
+    }
+    (void)printf("%.2fM parameters, %.2fM trained; %s, %s on %s with %d threads; attention %s; "
+                 "planned peak %.1f MiB\n",
+                 (double)n_params / 1e6, (double)n_trainable / 1e6,
+                 lathe_dtype_name(run->params.compute_dtype), run->device.component->plugin->name,
+                 run->machine.info.model, run->machine.n_threads,
+                 lathe_exec_attention(run->train.exec),
+                 (double)lathe_mem_total(&run->planned) / (1024.0 * 1024.0));
+}
+
+static int run_command(const lathe_args *args)
+{
+    lathe_run *run = NULL;
+    lathe_train_result result = {.loss = NAN};
+    const lathe_train_options options = {.out = stdout, .stop = &signal_seen};
+    catch_signals();
+    lathe_status status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
+                                              LATHE_OPEN_TRAIN, &run);
+    if (status == LATHE_OK) {
+        print_start(run);
+        (void)fflush(stdout);
+        status = lathe_train(run, &options, &result);
+    }
+    lathe_run_close(run);
+    if (status != LATHE_OK)
+        return lathe_args_fail(args, status);
+    if (result.interrupted)
+        return 128 + (int)signal_seen;
+    return LATHE_EXIT_OK;
+}
+
+const lathe_command lathe_cmd_train = {
+    .name = "train",
+    .arguments = "RUN.toml",
+    .summary = "train a model as the file says",
+    .details = "Resumes from the latest checkpoint in checkpoint.dir unless checkpoint.resume says "
+               "otherwise.\n"
+               "Ctrl-C and SIGTERM finish the step, write a checkpoint and exit with 130 or 143; a "
+               "second\n"
+               "one ends at once.\n",
+    .min_words = 1,
+    .max_words = 1,
+    .takes_overrides = 1,
+    .run = run_command,
+};

@@ -1,0 +1,21 @@
+/* The table of commands. A new one is a row here and a cmd_<name>.c that defines
+ * `const lathe_command lathe_cmd_<name>`. */
+#ifndef LATHE_APP_COMMANDS_H
+#define LATHE_APP_COMMANDS_H
+
+#include "app/args.h"
+
+/* In the order of the help. */
+#define LATHE_COMMAND_TABLE(X)                                                                     \
+    X(train)                                                                                       \
+    X(generate)                                                                                    \
+    X(eval)                                                                                        \
+    X(plan)                                                                                        \
+    X(ls)                                                                                          \
+    X(show)
+
+#define LATHE_X(name) extern const lathe_command lathe_cmd_##name;
+LATHE_COMMAND_TABLE(LATHE_X)
+#undef LATHE_X
+
+#endif

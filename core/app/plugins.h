@@ -1,0 +1,13 @@
+/* What several commands do with the registry: kinds by name, refusals to stderr. */
+#ifndef LATHE_APP_PLUGINS_H
+#define LATHE_APP_PLUGINS_H
+
+#include "plug/registry.h"
+
+/** LATHE_KIND_* of what the user typed. LATHE_E_ARG with a near name or the list. */
+lathe_status lathe_app_kind(const char *typed, int32_t *out);
+
+/** One line per refusal on stderr; notes only with with_notes. */
+void lathe_app_print_refusals(const lathe_registry *registry, int with_notes);
+
+#endif
