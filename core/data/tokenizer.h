@@ -103,4 +103,10 @@ typedef lathe_status (*lathe_text_fn)(void *arg, const char **out_text, int64_t 
 lathe_status lathe_tokenizer_train(const lathe_tokenizer_training *settings, lathe_text_fn next,
                                    void *arg, lathe_tokenizer **out);
 
+/** The same from files and folders (recursive, sorted): each file is one text. Files that hold a NUL
+ *  or are not UTF-8 are left out and counted in *out_skipped (may be NULL). */
+lathe_status lathe_tokenizer_train_files(const lathe_tokenizer_training *settings,
+                                         const char *const *paths, int64_t n_paths,
+                                         int64_t *out_skipped, lathe_tokenizer **out);
+
 #endif

@@ -145,3 +145,32 @@ Test(tokenizer_train, bad_settings_and_failing_sources_are_refused)
     s = (lathe_tokenizer_training){.vocab_size = 300};
     cr_expect_eq(lathe_tokenizer_train(&s, failing, NULL, &tok), LATHE_E_IO);
 }
+
+Test(tokenizer_train, files_and_folders_are_one_text_each)
+{
+    char root[64], path[128];
+    strcpy(root, "/tmp/lathe_train_XXXXXX");
+    cr_assert_not_null(mkdtemp(root));
+    static const char *const names[5] = {"a", "b", "c", "binary", "latin1"};
+    static const char *const parts[5] = {"xy xy", "", "zz xy", "a\0b", "caf\xe9"};
+    static const int64_t bytes[5] = {5, 0, 5, 3, 4};
+    for (int i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "%s/%s", root, names[i]);
+        cr_assert_eq(lathe_file_write_atomic(path, parts[i], bytes[i]), LATHE_OK);
+    }
+    snprintf(path, sizeof path, "%s/c", root);
+    const char *const paths[2] = {root, path}; /* c twice: (z z) comes twice, (x y) four times */
+    const lathe_tokenizer_training settings = {.vocab_size = 300, .pattern = "[^ ]+"};
+    lathe_tokenizer *tok;
+    int64_t skipped = 0;
+    cr_assert_eq(lathe_tokenizer_train_files(&settings, paths, 2, &skipped, &tok), LATHE_OK, "%s",
+                 lathe_error_message());
+    cr_expect_eq(skipped, 2);
+    cr_expect_eq(lathe_tokenizer_vocab_size(tok), 259);
+    cr_expect_eq(lathe_tokenizer_id(tok, "xy", 2), 257);
+    cr_expect_eq(lathe_tokenizer_id(tok, "zz", 2), 258);
+    lathe_tokenizer_destroy(tok);
+    const char *const missing[1] = {"/tmp/lathe_no_such_file"};
+    cr_expect_neq(lathe_tokenizer_train_files(&settings, missing, 1, NULL, &tok), LATHE_OK);
+    cr_assert_eq(lathe_dir_remove(root), LATHE_OK);
+}
