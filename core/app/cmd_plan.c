@@ -26,7 +26,7 @@ static double lr_at(const lathe_run *run, int64_t step)
 
 static double step_flops(const lathe_run *run)
 {
-    return lathe_graph_flops(lathe_exec_graph(run->train.exec)) *
+    return lathe_graph_flops(lathe_exec_graph(run->train.exec), 1) *
                run->set.gradient_accumulation_steps +
            lathe_update_flops(run->update);
 }

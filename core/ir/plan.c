@@ -203,10 +203,11 @@ static double node_flops(const lathe_graph *g, const lathe_ir_node *n)
     }
 }
 
-double lathe_graph_flops(const lathe_graph *g)
+double lathe_graph_flops(const lathe_graph *g, int32_t with_recompute)
 {
     double total = 0.0;
     for (int32_t i = 0; i < g->n_nodes; i++)
-        total += node_flops(g, &g->nodes[i]);
+        if (with_recompute || g->nodes[i].phase != LATHE_PHASE_RECOMPUTE)
+            total += node_flops(g, &g->nodes[i]);
     return total;
 }

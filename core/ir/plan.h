@@ -26,7 +26,9 @@ lathe_status lathe_plan_create(const lathe_graph *g, const int64_t *scratch_byte
                                lathe_plan **out);
 void lathe_plan_destroy(lathe_plan *plan);
 
-/** Floating-point operations of one run of the graph: products and attention, 2 per multiply-add. */
-double lathe_graph_flops(const lathe_graph *g);
+/** Floating-point operations of one run of the graph: products and attention (all keys counted, masked
+ *  or not), 2 per multiply-add. with_recompute 0: without what gradient checkpointing repeats; for a
+ *  model that trains whole this is lathe_model_flops_per_token times the tokens. */
+double lathe_graph_flops(const lathe_graph *g, int32_t with_recompute);
 
 #endif

@@ -127,6 +127,37 @@ static lathe_status remove_old(lathe_run *run)
     return status;
 }
 
+lathe_status lathe_checkpoint_refuse_mixing(lathe_run *run)
+{
+    const char *latest = run->set.checkpoint_dir
+                             ? lathe_path_join(&run->arena, run->set.checkpoint_dir, "latest")
+                             : NULL;
+    if (!latest || !run->set.resume || strcmp(run->set.resume, "never") != 0 ||
+        !lathe_path_exists(latest))
+        return LATHE_OK;
+    return lathe_error(
+        LATHE_E_CONFIG,
+        "%s holds the checkpoints of a run already: choose another checkpoint.dir, remove "
+        "it, or go on with checkpoint.resume = \"auto\"",
+        run->set.checkpoint_dir);
+}
+
+/* Saves to `path`; what is there already makes way. */
+static lathe_status save_over(lathe_run *run, const char *path)
+{
+    const char *old = lathe_arena_printf(&run->arena, "%s.old", path);
+    const int replaces = lathe_path_exists(path);
+    if (!old)
+        return LATHE_E_NOMEM;
+    if (replaces) {
+        LATHE_TRY(lathe_dir_remove(old));
+        if (rename(path, old) != 0)
+            return lathe_error(LATHE_E_IO, "%s: cannot make way: %s", path, strerror(errno));
+    }
+    LATHE_TRY(lathe_save(run, path));
+    return replaces ? lathe_dir_remove(old) : LATHE_OK;
+}
+
 lathe_status lathe_checkpoint_write(lathe_run *run, const char **out_path)
 {
     const char *name = lathe_arena_printf(&run->arena, STEP_FORMAT, (long long)run->at.step);
@@ -136,7 +167,7 @@ lathe_status lathe_checkpoint_write(lathe_run *run, const char **out_path)
         return LATHE_E_NOMEM;
     *out_path = path;
     LATHE_TRY(lathe_dir_create(run->set.checkpoint_dir));
-    LATHE_TRY(lathe_save(run, path));
+    LATHE_TRY(save_over(run, path));
     LATHE_TRY(lathe_file_write_atomic(latest, name, (int64_t)strlen(name)));
     return run->set.keep_last > 0 ? remove_old(run) : LATHE_OK;
 }

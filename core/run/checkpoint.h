@@ -10,8 +10,12 @@
 
 #include "run/run_state.h"
 
+/** LATHE_E_CONFIG when checkpoint.resume = "never" would begin a second run in a folder that holds one. */
+lathe_status lathe_checkpoint_refuse_mixing(lathe_run *run);
+
 /** Writes <checkpoint.dir>/step-N beside and renames it, then moves `latest`, then removes what
- *  checkpoint.keep_last leaves over. The folder's path goes to *out_path (in the run's arena). */
+ *  checkpoint.keep_last leaves over. A folder of that name is one that was not resumed from (damaged, or
+ *  behind an earlier checkpoint.resume): it makes way once the new one is complete. The folder's path goes to *out_path (in the run's arena). */
 lathe_status lathe_checkpoint_write(lathe_run *run, const char **out_path);
 
 /** The folder to resume from by checkpoint.resume, or NULL: "auto" takes `latest`, or, when that one is

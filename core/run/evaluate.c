@@ -37,7 +37,7 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
 
 #define PEAK_ROWS 2048
 #define PEAK_COLS 1024
-#define PEAK_RUNS 6
+#define PEAK_RUNS 12
 
 static lathe_status time_product(lathe_run *run, lathe_kernel *kernel,
                                  const lathe_kernel_args *args, double *best)

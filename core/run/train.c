@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "model/model_size.h"
 #include "run/checkpoint.h"
 #include "run/metrics.h"
 #include "run/progress.h"
@@ -26,6 +25,7 @@ typedef struct session {
 static lathe_status resume(session *s)
 {
     const char *path = NULL;
+    LATHE_TRY(lathe_checkpoint_refuse_mixing(s->run));
     LATHE_TRY(lathe_checkpoint_find(s->run, &path));
     if (!path)
         return LATHE_OK;
@@ -205,7 +205,8 @@ lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
     *out = (lathe_train_result){.validation = NAN, .loss = NAN};
     if (run->mode != LATHE_OPEN_TRAIN)
         return lathe_error(LATHE_E_STATE, "the run was not opened for training");
-    s.flops_per_token = lathe_model_flops_per_token(&run->model, &run->params, run->set.seq_len);
+    s.flops_per_token = lathe_graph_flops(lathe_exec_graph(run->train.exec), 0) /
+                        ((double)run->train.n_rows * (double)run->train.row_tokens);
     LATHE_TRY(lathe_peak_flops(run, &s.peak_flops));
     LATHE_TRY(resume(&s));
     if (run->set.checkpoint_dir)

@@ -172,7 +172,7 @@ int64_t lathe_update_activation_bytes(const lathe_update *u)
 
 double lathe_update_flops(const lathe_update *u)
 {
-    return u->matrix ? lathe_graph_flops(lathe_exec_graph(u->matrix)) : 0.0;
+    return u->matrix ? lathe_graph_flops(lathe_exec_graph(u->matrix), 1) : 0.0;
 }
 
 lathe_status lathe_update_place(lathe_update *u, void *arena)
