@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "data/shards.h"
 
 static char root[64];
@@ -148,6 +149,47 @@ Test(shards, prompt_ends_where_both_completions_agree)
     lathe_ids_fini(&prompt);
     lathe_shards_destroy(shards);
     lathe_tokenizer_destroy(tok);
+}
+
+static void compare_pairs_with_golden(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, LATHE_TEST_DATA "/golden/data/tokenizer/%s.json", name);
+    lathe_tokenizer *tok;
+    cr_assert_eq(lathe_tokenizer_load(path, &tok), LATHE_OK);
+    const lathe_dataset dataset = {LATHE_TEST_DATA "/golden/data/pairs/pairs.jsonl",
+                                   LATHE_DATASET_JSONL,
+                                   {NULL, NULL, NULL, NULL}};
+    lathe_shards *shards;
+    cr_assert_eq(
+        lathe_shards_prepare(&dataset, 1, LATHE_ROWS_PAIRS, tok, at("cache"), NULL, NULL, &shards),
+        LATHE_OK, "%s", lathe_error_message());
+    json_t *golden;
+    cr_assert_eq(lathe_json_load_file(LATHE_TEST_DATA "/golden/data/pairs/pairs.json", &golden),
+                 LATHE_OK);
+    const json_t *want = json_object_get(golden, name);
+    cr_assert_eq(lathe_shards_segments(shards), 3 * (int64_t)json_array_size(want));
+    for (int64_t i = 0; i < lathe_shards_segments(shards); i++) {
+        const json_t *ids = json_array_get(json_array_get(want, (size_t)i / 3), (size_t)i % 3);
+        const int64_t begin = lathe_shards_offset(shards, i);
+        const int64_t n = lathe_shards_offset(shards, i + 1) - begin;
+        int32_t got[256];
+        cr_assert(n <= 256);
+        cr_expect_eq(n, (int64_t)json_array_size(ids), "record %lld", (long long)i / 3);
+        cr_assert_eq(lathe_shards_read(shards, begin, begin + n, got), LATHE_OK);
+        for (int64_t k = 0; k < n; k++)
+            cr_expect_eq(got[k], json_integer_value(json_array_get(ids, (size_t)k)), "record %lld",
+                         (long long)i / 3);
+    }
+    json_decref(golden);
+    lathe_shards_destroy(shards);
+    lathe_tokenizer_destroy(tok);
+}
+
+Test(shards, pairs_tokenise_as_trl)
+{
+    compare_pairs_with_golden("gpt2");
+    compare_pairs_with_golden("llama3");
 }
 
 static int64_t built(void)
