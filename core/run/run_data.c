@@ -1,5 +1,4 @@
 /* The run's tokenizer, shards and loaders. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -10,80 +9,67 @@
 
 /* ---- learning a tokenizer from the datasets ---- */
 
-/* Gives the texts of the datasets one after another. */
-typedef struct corpus {
-    lathe_arena arena;
-    char **paths;
-    int64_t n_paths, at;
-    char *text;
-} corpus;
-
-static lathe_status corpus_next(void *arg, const char **out_text, int64_t *out_bytes)
+static lathe_status corpus_paths(lathe_run *run, const char *const **out_paths, int64_t *out_n)
 {
-    corpus *c = arg;
-    free(c->text);
-    c->text = NULL;
-    *out_text = NULL;
-    *out_bytes = 0;
-    if (c->at == c->n_paths)
-        return LATHE_OK;
-    LATHE_TRY(lathe_file_read(c->paths[c->at++], 0, &c->text, out_bytes));
-    *out_text = c->text;
-    return LATHE_OK;
-}
-
-static lathe_status add_paths(corpus *c, const lathe_dataset *dataset)
-{
-    char **more = NULL;
-    int64_t n = 0;
-    char *single[1] = {lathe_arena_strdup(&c->arena, dataset->path)};
-    if (lathe_path_is_dir(dataset->path)) {
-        LATHE_TRY(lathe_dir_walk(dataset->path, &c->arena, &more, &n));
-    } else {
-        more = single;
-        n = 1;
-    }
-    char **all = lathe_arena_alloc(&c->arena, (c->n_paths + n + 1) * (int64_t)sizeof *all);
-    if (!all)
-        return LATHE_E_NOMEM;
-    if (c->n_paths)
-        memcpy(all, c->paths, (size_t)c->n_paths * sizeof *all);
-    if (n)
-        memcpy(all + c->n_paths, more, (size_t)n * sizeof *all);
-    c->paths = all;
-    c->n_paths += n;
-    return LATHE_OK;
-}
-
-static lathe_status corpus_open(lathe_run *run, corpus *c)
-{
+    const char *where = lathe_config_path(run->config);
     lathe_dataset *datasets = NULL;
     int64_t n = 0;
     if (!run->set.datasets)
         return lathe_error(LATHE_E_CONFIG, "%s: tokenizer.train needs data.datasets to learn from",
-                           lathe_config_path(run->config));
-    LATHE_TRY(lathe_datasets_parse(lathe_config_path(run->config), run->set.datasets, &c->arena,
-                                   &datasets, &n));
-    for (int64_t i = 0; i < n; i++)
-        LATHE_TRY(add_paths(c, &datasets[i]));
+                           where);
+    LATHE_TRY(lathe_datasets_parse(where, run->set.datasets, &run->arena, &datasets, &n));
+    const char **paths = lathe_arena_alloc(&run->arena, (n + 1) * (int64_t)sizeof *paths);
+    if (!paths)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; i < n; i++) {
+        if (datasets[i].type != LATHE_DATASET_TEXT)
+            return lathe_error(
+                LATHE_E_UNSUPPORTED,
+                "%s: tokenizer.train learns from datasets of type \"text\", not from %s; train "
+                "one on text files first and name it with tokenizer.path",
+                where, datasets[i].path);
+        paths[i] = datasets[i].path;
+    }
+    *out_paths = paths;
+    *out_n = n;
     return LATHE_OK;
 }
 
-/* Where a learnt tokenizer is kept: a folder named after the settings and the files' sizes and times. */
-static lathe_status cache_name(lathe_run *run, const corpus *c, const char **out)
+static lathe_status hash_files(lathe_sha256 *hash, const char *path)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    char hex[65], **files = NULL;
+    int64_t n = 0;
+    lathe_status status = LATHE_OK;
+    if (lathe_path_is_dir(path)) {
+        status = lathe_dir_walk(path, &arena, &files, &n);
+    } else {
+        status = lathe_sha256_file(path, hex);
+        lathe_sha256_update(hash, hex, 64);
+    }
+    for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
+        status = lathe_sha256_file(files[i], hex);
+        if (status == LATHE_OK)
+            lathe_sha256_update(hash, hex, 64);
+    }
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+/* Where a learnt tokenizer is kept: a folder named after the settings and the files' content. */
+static lathe_status cache_name(lathe_run *run, const char *const *paths, int64_t n,
+                               const char **out)
 {
     lathe_sha256 *hash = NULL;
-    char hex[65];
+    char hex[65] = "";
+    lathe_status status = LATHE_OK;
     LATHE_TRY(lathe_sha256_create(&hash));
     lathe_sha256_update(hash, run->set.tokenizer_train, (int64_t)strlen(run->set.tokenizer_train));
-    for (int64_t i = 0; i < c->n_paths; i++) {
-        char file[65];
-        const lathe_status status = lathe_sha256_file(c->paths[i], file);
-        if (status != LATHE_OK) {
-            lathe_sha256_destroy(hash);
-            return status;
-        }
-        lathe_sha256_update(hash, file, 64);
+    for (int64_t i = 0; i < n && status == LATHE_OK; i++)
+        status = hash_files(hash, paths[i]);
+    if (status != LATHE_OK) {
+        lathe_sha256_destroy(hash);
+        return status;
     }
     lathe_sha256_finish(hash, hex);
     hex[16] = '\0';
@@ -111,19 +97,20 @@ static lathe_status train_settings(lathe_run *run, json_t **out_root, lathe_toke
     return LATHE_OK;
 }
 
-static lathe_status learn(lathe_run *run, corpus *c)
+static lathe_status learn(lathe_run *run)
 {
-    const char *folder = NULL;
+    const char *folder = NULL, *const *paths = NULL;
+    int64_t n = 0;
     json_t *root = NULL;
     lathe_tokenizer_training settings;
-    LATHE_TRY(corpus_open(run, c));
-    LATHE_TRY(cache_name(run, c, &folder));
+    LATHE_TRY(corpus_paths(run, &paths, &n));
+    LATHE_TRY(cache_name(run, paths, n, &folder));
     run->tokenizer_dir = folder;
     if (lathe_path_is_dir(folder))
         return lathe_tokenizer_load(folder, &run->tokenizer);
     lathe_status status = train_settings(run, &root, &settings);
     if (status == LATHE_OK)
-        status = lathe_tokenizer_train(&settings, corpus_next, c, &run->tokenizer);
+        status = lathe_tokenizer_train_files(&settings, paths, n, NULL, &run->tokenizer);
     if (status == LATHE_OK)
         status =
             lathe_tokenizer_save(run->tokenizer, lathe_arena_printf(&run->arena, "%s/", folder));
@@ -134,13 +121,8 @@ static lathe_status learn(lathe_run *run, corpus *c)
 lathe_status lathe__run_tokenizer(lathe_run *run)
 {
     const char *path = run->set.tokenizer_path;
-    if (run->set.tokenizer_train) {
-        corpus c = {LATHE_ARENA_INIT, NULL, 0, 0, NULL};
-        const lathe_status status = learn(run, &c);
-        free(c.text);
-        lathe_arena_fini(&c.arena);
-        return status;
-    }
+    if (run->set.tokenizer_train)
+        return learn(run);
     if (path && strcmp(path, "bytes") == 0)
         return lathe_tokenizer_bytes(&run->tokenizer);
     if (!path && run->set.model_path) {
