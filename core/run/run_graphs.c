@@ -4,10 +4,26 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "ir/passes.h"
 #include "plug/core_schema.h"
 #include "plug/schema.h"
 #include "run/run_state.h"
+
+/* Vocabulary of a model that does not say: the tokenizer's, and of one yet to be learnt what it was
+ * asked to have (a small corpus may give fewer tokens, the plan holds either way). 0: unknown. */
+static int64_t vocabulary(const lathe_run *run)
+{
+    if (!run->set.tokenizer_train)
+        return run->tokenizer ? lathe_tokenizer_vocab_size(run->tokenizer) : 0;
+    json_t *root = NULL;
+    int64_t n = 0;
+    if (lathe_json_load("tokenizer.train", run->set.tokenizer_train,
+                        (int64_t)strlen(run->set.tokenizer_train), &root) == LATHE_OK)
+        n = (int64_t)json_integer_value(json_object_get(root, "vocab_size"));
+    json_decref(root);
+    return n;
+}
 
 /* config.json text from the explicit keys of [model]. */
 static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
@@ -27,9 +43,9 @@ static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
         lathe_value_json(v, b);
         first = 0;
     }
-    if (!has_vocab && run->tokenizer)
+    if (!has_vocab && vocabulary(run) > 0)
         lathe_buffer_printf(b, "%s\"vocab_size\": %lld", first ? "" : ", ",
-                            (long long)lathe_tokenizer_vocab_size(run->tokenizer));
+                            (long long)vocabulary(run));
     if (run->tokenizer) {
         lathe_buffer_printf(b, ", \"eos_token_id\": %d", lathe_tokenizer_eos(run->tokenizer));
         if (lathe_tokenizer_bos(run->tokenizer) >= 0)

@@ -65,11 +65,12 @@ static lathe_status configure(lathe_run *run, const char *path, const lathe_over
     return LATHE_OK;
 }
 
-/* A tokenizer that is yet to be learnt has a known size: the plan needs no more. */
+/* The plan needs a tokenizer only for the size of a vocabulary that nothing else tells. */
 static int needs_tokenizer(const lathe_run *run)
 {
     return run->mode != LATHE_OPEN_PLAN ||
-           (!run->set.model_path && !lathe_config_is_set(run->config, "model", "vocab_size"));
+           (!run->set.model_path && !run->set.tokenizer_train &&
+            !lathe_config_is_set(run->config, "model", "vocab_size"));
 }
 
 /* train.max_steps from epochs; the schedule's own checks against the run's length. */
