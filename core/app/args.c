@@ -62,7 +62,7 @@ static lathe_status take_option(lathe_args *args, int argc, char **argv, int *i)
     const char *text = argv[*i];
     const char *equals = strchr(text, '=');
     const size_t n = equals ? (size_t)(equals - text) : strlen(text);
-    const char *value;
+    const char *value = NULL;
     const int32_t index = option_index(args->command, text, n);
     if (index >= 0) {
         if (args->command->options[index].value != NULL)
@@ -183,7 +183,8 @@ void lathe_args_help(const lathe_command *command)
         printf("  %-24s %s\n", left, o->doc);
     }
     if (command->takes_overrides)
-        printf("  %-24s %s\n", "--section.key VALUE", "set a key of the file, as [section] key = VALUE");
+        printf("  %-24s %s\n", "--section.key VALUE",
+               "set a key of the file, as [section] key = VALUE");
     printf("  %-24s %s\n", "--help", "print this");
 }
 

@@ -39,7 +39,8 @@ struct lathe_args {
 
 /** Reads argv[0..argc) behind the command's name. Errors LATHE_E_ARG, with what is wrong. The texts
  *  of argv are borrowed. lathe_args_fini in every case. */
-lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, int argc, char **argv);
+lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, int argc,
+                              char **argv);
 void lathe_args_fini(lathe_args *args);
 
 /** The value of an option ("" of a flag), or NULL when it was not given. */

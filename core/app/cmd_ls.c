@@ -87,10 +87,11 @@ const lathe_command lathe_cmd_ls = {
     .name = "ls",
     .arguments = "[KIND]",
     .summary = "list the plugins found",
-    .details = "KIND is one of optimizer scheduler quant adapter stage attention device.\n"
-               "Plugins are looked for in LATHE_PLUGIN_PATH (absolute folders, colons between), then\n"
-               "in lathe/plugins beside the library; each in <kind>/<name>.so. A file that is refused\n"
-               "is named on stderr with the reason.",
+    .details =
+        "KIND is one of optimizer scheduler quant adapter stage attention device.\n"
+        "Plugins are looked for in LATHE_PLUGIN_PATH (absolute folders, colons between), then\n"
+        "in lathe/plugins beside the library; each in <kind>/<name>.so. A file that is refused\n"
+        "is named on stderr with the reason.",
     .options = options,
     .n_options = 1,
     .max_words = 1,

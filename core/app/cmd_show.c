@@ -130,11 +130,11 @@ static void text_range(const lathe_field *f, lathe_buffer *out)
                             f->flags & LATHE_FIELD_MIN_EXCLUSIVE ? '(' : '[', f->min, f->max,
                             f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? ')' : ']');
     else if (low)
-        lathe_buffer_printf(out, "%s %.12g", f->flags & LATHE_FIELD_MIN_EXCLUSIVE ? ">" : ">=",
-                            f->min);
+        lathe_buffer_printf(out, "%s %.12g",
+                            f->flags & LATHE_FIELD_MIN_EXCLUSIVE ? ">" : ">=", f->min);
     else if (high)
-        lathe_buffer_printf(out, "%s %.12g", f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? "<" : "<=",
-                            f->max);
+        lathe_buffer_printf(out, "%s %.12g",
+                            f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? "<" : "<=", f->max);
 }
 
 /* Two lines: what it may be, what it does. */
@@ -202,10 +202,11 @@ static lathe_status show_plugin(const char *word, lathe_registry *registry, int 
 {
     const char *slash = strchr(word, '/');
     if (slash == NULL)
-        return lathe_error(LATHE_E_ARG,
-                           "'%s' is neither KIND/NAME, such as optimizer/adamw, nor a section of the "
-                           "run file, such as train",
-                           word);
+        return lathe_error(
+            LATHE_E_ARG,
+            "'%s' is neither KIND/NAME, such as optimizer/adamw, nor a section of the "
+            "run file, such as train",
+            word);
     const char *kind_name = lathe_arena_strndup(arena, word, slash - word);
     const lathe_component *component;
     int32_t kind;
@@ -248,8 +249,9 @@ const lathe_command lathe_cmd_show = {
     .name = "show",
     .arguments = "KIND/NAME",
     .summary = "describe a plugin and every key of its table",
-    .details = "`lathe show optimizer/adamw`; also `lathe show train` and the other sections that are\n"
-               "the core's own: model, data, tokenizer, train, checkpoint, generate, log, plugins.",
+    .details =
+        "`lathe show optimizer/adamw`; also `lathe show train` and the other sections that are\n"
+        "the core's own: model, data, tokenizer, train, checkpoint, generate, log, plugins.",
     .options = options,
     .n_options = 1,
     .min_words = 1,

@@ -11,8 +11,12 @@
     X(generate)                                                                                    \
     X(eval)                                                                                        \
     X(plan)                                                                                        \
+    X(validate)                                                                                    \
     X(ls)                                                                                          \
-    X(show)
+    X(show)                                                                                        \
+    X(plugin_new)                                                                                  \
+    X(plugin_check)                                                                                \
+    X(doctor)
 
 #define LATHE_X(name) extern const lathe_command lathe_cmd_##name;
 LATHE_COMMAND_TABLE(LATHE_X)

@@ -24,7 +24,8 @@ static void print_help(FILE *to)
                       "Trains large language models with interchangeable parts.\n\ncommands:\n");
     for (int i = 0; i < N_COMMANDS; i++)
         (void)fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
-    (void)fprintf(to, "\n`lathe COMMAND --help` tells more. `lathe --version` prints the version.\n");
+    (void)fprintf(to,
+                  "\n`lathe COMMAND --help` tells more. `lathe --version` prints the version.\n");
 }
 
 /* First words of the commands, one per line, for completion. */
@@ -68,8 +69,8 @@ static int refuse(int argc, char **argv)
         FILE *to = help ? stdout : stderr;
         const char *near = argc > 1 && !help ? lathe_suggest(argv[1], rest, n_rest) : NULL;
         if (near != NULL)
-            (void)fprintf(to, "lathe %s: unknown command '%s' (did you mean '%s'?)\n", word, argv[1],
-                          near);
+            (void)fprintf(to, "lathe %s: unknown command '%s' (did you mean '%s'?)\n", word,
+                          argv[1], near);
         (void)fprintf(to, "usage:\n");
         for (int i = 0; i < N_COMMANDS; i++)
             if (strncmp(names[i], word, n) == 0 && names[i][n] == ' ')

@@ -1,0 +1,168 @@
+/* lathe doctor: what this machine has, and which plugins can use it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "app/doctor.h"
+#include "app/plugins.h"
+#include "lathe/device.h"
+#include "plug/kind.h"
+
+extern const char *lathe_version(void);
+
+/* {"folders", "found": {kind: [names]}, "devices": [{name, score, why}], "refused": [..]} */
+static lathe_status plugins_json(lathe_registry *registry, lathe_arena *arena, json_t *out)
+{
+    json_t *folders = json_array(), *found = json_object();
+    json_t *devices = json_array(), *refused = json_array();
+    int64_t n;
+    json_object_set_new(out, "folders", folders);
+    json_object_set_new(out, "found", found);
+    json_object_set_new(out, "devices", devices);
+    json_object_set_new(out, "refused", refused);
+    LATHE_TRY(lathe_registry_scan(registry, 0));
+    const char *const *paths = lathe_registry_paths(registry, &n);
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(folders, json_string(paths[i]));
+    for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++) {
+        const lathe_component **items;
+        json_t *names = json_array();
+        json_object_set_new(found, lathe_kind_name(kind), names);
+        LATHE_TRY(lathe_registry_list(registry, kind, arena, &items, &n));
+        for (int64_t i = 0; i < n; i++) {
+            const char *name = items[i]->plugin->name;
+            json_array_append_new(names, json_string(name));
+            if (kind != LATHE_KIND_DEVICE)
+                continue;
+            const lathe_device_v1 *device = items[i]->plugin->table;
+            char why[256] = "";
+            const int32_t score = device->score(why, sizeof why);
+            json_array_append_new(
+                devices, json_pack("{s:s, s:i, s:s}", "name", name, "score", score, "why", why));
+        }
+    }
+    const lathe_refusal *refusals = lathe_registry_refusals(registry, &n);
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(refused,
+                              json_pack("{s:s, s:s, s:b}", "path", refusals[i].path, "reason",
+                                        refusals[i].reason, "note", refusals[i].is_note));
+    return LATHE_OK;
+}
+
+static lathe_status collect(lathe_registry *registry, lathe_arena *arena, json_t *out)
+{
+    json_t *plugins = json_object();
+    json_object_set_new(out, "version", json_string(lathe_version()));
+    json_object_set_new(out, "cpu", lathe_doctor_cpu());
+    json_object_set_new(out, "memory", lathe_doctor_memory());
+    json_object_set_new(out, "onednn", lathe_doctor_onednn());
+    json_object_set_new(out, "cuda", lathe_doctor_cuda());
+    json_object_set_new(out, "plugins", plugins);
+    return plugins_json(registry, arena, plugins);
+}
+
+static const char *text_of(const json_t *object, const char *key, const char *missing)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : missing;
+}
+
+static double gib(const json_t *object, const char *key)
+{
+    return (double)json_integer_value(json_object_get(object, key)) / (double)(1 << 30);
+}
+
+static void print_list(const char *title, const json_t *list)
+{
+    const json_t *item;
+    size_t i;
+    if (json_array_size(list) == 0)
+        return;
+    printf("  %-12s", title);
+    json_array_foreach(list, i, item) printf(" %s", json_string_value(item));
+    printf("\n");
+}
+
+static void print_machine(const json_t *all)
+{
+    const json_t *cpu = json_object_get(all, "cpu"), *memory = json_object_get(all, "memory");
+    const json_t *cuda = json_object_get(all, "cuda"), *device;
+    size_t i;
+    printf("lathe %s\n\ncpu           %s\n", text_of(all, "version", ""),
+           text_of(cpu, "model", ""));
+    printf("  %-12s %lld of %lld CPUs allowed, %lld threads\n", "threads",
+           (long long)json_integer_value(json_object_get(cpu, "allowed")),
+           (long long)json_integer_value(json_object_get(cpu, "cpus")),
+           (long long)json_integer_value(json_object_get(cpu, "threads")));
+    print_list("features", json_object_get(cpu, "features"));
+    print_list("os enables", json_object_get(cpu, "os_enabled"));
+    print_list("switched off", json_object_get(cpu, "features_off_in_the_system"));
+    printf("memory        %.1f GiB, %.1f GiB available", gib(memory, "total_bytes"),
+           gib(memory, "available_bytes"));
+    if (json_is_integer(json_object_get(memory, "limit_bytes")))
+        printf(", limited to %.1f GiB", gib(memory, "limit_bytes"));
+    printf("\noneDNN        %s\n", text_of(all, "onednn", "not found"));
+    printf("cuda driver   %s%s%s\n", text_of(cuda, "driver", "none"),
+           json_object_get(cuda, "why") ? ": " : "", text_of(cuda, "why", ""));
+    json_array_foreach(json_object_get(cuda, "devices"), i, device) printf(
+        "  gpu %-8zu %s, sm_%lld, %.1f GiB\n", i, text_of(device, "name", ""),
+        (long long)json_integer_value(json_object_get(device, "sm")), gib(device, "memory_bytes"));
+    printf("cuda toolkit  %s\n", text_of(cuda, "toolkit", "none"));
+}
+
+static void print_plugins(const json_t *plugins)
+{
+    const json_t *item;
+    const char *kind;
+    json_t *names;
+    size_t i;
+    printf("\nplugins\n");
+    print_list("folders", json_object_get(plugins, "folders"));
+    json_object_foreach((json_t *)(uintptr_t)json_object_get(plugins, "found"), kind, names)
+        print_list(kind, names);
+    printf("\ndevices by score\n");
+    json_array_foreach(json_object_get(plugins, "devices"), i, item) printf(
+        "  %-12s %4lld  %s\n", text_of(item, "name", ""),
+        (long long)json_integer_value(json_object_get(item, "score")), text_of(item, "why", ""));
+    if (json_array_size(json_object_get(plugins, "refused")) > 0)
+        printf("\nrefused\n");
+    json_array_foreach(json_object_get(plugins, "refused"), i, item)
+        printf("  %s%s\n", text_of(item, "reason", ""),
+               json_is_true(json_object_get(item, "note")) ? " (no fault)" : "");
+}
+
+static int run(const lathe_args *args)
+{
+    lathe_registry *registry = NULL;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    json_t *all = json_object();
+    lathe_status status = lathe_registry_create(&registry);
+    if (status == LATHE_OK)
+        status = collect(registry, &arena, all);
+    if (status == LATHE_OK && lathe_args_value(args, "--json")) {
+        (void)json_dumpf(all, stdout, JSON_INDENT(2));
+        printf("\n");
+    } else if (status == LATHE_OK) {
+        print_machine(all);
+        print_plugins(json_object_get(all, "plugins"));
+    }
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    json_decref(all);
+    lathe_arena_fini(&arena);
+    lathe_registry_destroy(registry);
+    return code;
+}
+
+static const lathe_option options[] = {{"--json", NULL, "one object with all that is printed"}};
+
+const lathe_command lathe_cmd_doctor = {
+    .name = "doctor",
+    .arguments = "",
+    .summary = "tell what this machine has and which plugins can use it",
+    .details =
+        "CPU features and whether the system enables them, threads, memory, oneDNN, CUDA driver\n"
+        "and toolkit; plugins found, devices with their scores, files refused and why.",
+    .options = options,
+    .n_options = 1,
+    .run = run,
+};

@@ -1,0 +1,313 @@
+/* Checks of attention backends against the dense double-precision definition. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/conformance/attention_reference.h"
+#include "app/conformance/suite.h"
+#include "base/error.h"
+#include "base/parallel.h"
+
+/* A problem to try; B, Tq, Tk, H, Hkv, D and what is switched on. */
+typedef struct shape {
+    const char *name;
+    int64_t b, tq, tk;
+    int32_t h, hkv, d, causal, window, packed, cached;
+    float softcap;
+} shape;
+
+static const shape shapes[] = {
+    {"one token", 1, 1, 1, 1, 1, 16, 1, 0, 0, 0, 0},
+    {"causal", 2, 33, 33, 2, 2, 32, 1, 0, 0, 0, 0},
+    {"not causal", 1, 17, 29, 2, 2, 16, 0, 0, 0, 0, 0},
+    {"grouped heads", 1, 70, 70, 6, 2, 64, 1, 0, 0, 0, 0},
+    {"packed documents", 2, 67, 67, 2, 1, 32, 1, 0, 1, 0, 0},
+    {"window", 1, 65, 65, 2, 2, 32, 1, 9, 0, 0, 0},
+    {"soft cap", 1, 31, 31, 2, 2, 32, 1, 0, 0, 0, 5.0f},
+    {"all at once", 2, 66, 66, 4, 2, 64, 1, 20, 1, 0, 8.0f},
+    {"cached", 3, 1, 40, 4, 2, 32, 1, 0, 0, 1, 0},
+    {"cached, five tokens", 2, 5, 40, 2, 2, 32, 1, 12, 0, 1, 0},
+};
+enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
+
+enum { Q, K, VV, DO, O, DQ, DK, DV, N_TENSORS };
+
+/* A problem's memory: as the backend reads it, and the same in double. */
+typedef struct trial {
+    lathe_attention_problem p;
+    lathe_device_info device;
+    int64_t count[N_TENSORS];
+    void *data[N_TENSORS];
+    double *exact[N_TENSORS], *exact_lse;
+    float *lse;
+    int32_t *doc_start, *kv_len;
+    void *scratch[2];
+} trial;
+
+static void store(void *data, int32_t dtype, int64_t i, float x)
+{
+    if (dtype == LATHE_F32)
+        ((float *)data)[i] = x;
+    else
+        ((uint16_t *)data)[i] = lathe_f32_to_bf16(x);
+}
+
+static double load(const void *data, int32_t dtype, int64_t i)
+{
+    return dtype == LATHE_F32 ? (double)((const float *)data)[i]
+                              : (double)lathe_bf16_to_f32(((const uint16_t *)data)[i]);
+}
+
+static void fill(lathe__subject *s, trial *t)
+{
+    for (int k = 0; k < N_TENSORS; k++) {
+        const int64_t n = t->count[k];
+        t->data[k] = lathe__memory(s, n * lathe_dtype_bytes(t->p.dtype));
+        t->exact[k] = lathe__memory(s, n * 8);
+        if (k > DO)
+            continue;
+        const float *x = lathe__random(s, n, 60 + (uint64_t)k, k == Q || k == K ? 2.0 : 1.0);
+        for (int64_t i = 0; i < n; i++) {
+            store(t->data[k], t->p.dtype, i, x[i]);
+            t->exact[k][i] = load(t->data[k], t->p.dtype, i);
+        }
+    }
+}
+
+static void trial_init(lathe__subject *s, const shape *x, int32_t dtype, trial *t)
+{
+    *t = (trial){0};
+    t->device = (lathe_device_info){.size = sizeof t->device,
+                                    .n_workers = lathe_parallel_threads(),
+                                    .isa = "portable",
+                                    .compute_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16,
+                                    .memory_bytes = (int64_t)1 << 33,
+                                    .host_memory = 1};
+    const int64_t q = (int64_t)x->h * x->d, kv = (int64_t)x->hkv * x->d;
+    t->p = (lathe_attention_problem){.size = sizeof t->p,
+                                     .dtype = dtype,
+                                     .batch = x->b,
+                                     .t_q = x->tq,
+                                     .t_k = x->tk,
+                                     .n_heads = x->h,
+                                     .n_kv_heads = x->hkv,
+                                     .head_dim = x->d,
+                                     .causal = x->causal,
+                                     .window = x->window,
+                                     .packed = x->packed,
+                                     .cached = x->cached,
+                                     .n_threads = lathe_parallel_threads(),
+                                     .scale = 1.0f / sqrtf((float)x->d),
+                                     .softcap = x->softcap,
+                                     .q_stride = q,
+                                     .k_stride = kv,
+                                     .v_stride = kv,
+                                     .o_stride = q,
+                                     .dq_stride = q,
+                                     .dk_stride = kv,
+                                     .dv_stride = kv,
+                                     .flags = LATHE_FLAG_DETERMINISTIC,
+                                     .need_backward = !x->cached};
+    for (int k = 0; k < N_TENSORS; k++)
+        t->count[k] = k == Q || k == O || k == DO || k == DQ ? x->b * x->tq * q : x->b * x->tk * kv;
+    fill(s, t);
+    t->lse = lathe__memory(s, x->b * x->h * x->tq * 4);
+    t->exact_lse = lathe__memory(s, x->b * x->h * x->tq * 8);
+    if (x->packed) {
+        t->doc_start = lathe__memory(s, x->b * x->tq * 4);
+        for (int64_t i = 0; i < x->b * x->tq; i++) /* documents of 23 tokens */
+            t->doc_start[i] = (int32_t)(i % x->tq / 23 * 23);
+    }
+    if (x->cached) {
+        t->kv_len = lathe__memory(s, x->b * 4);
+        for (int64_t b = 0; b < x->b; b++)
+            t->kv_len[b] = (int32_t)(x->tq + 11 * b);
+    }
+}
+
+static int32_t score(lathe__subject *s, void *self, trial *t, char *why, int64_t why_bytes)
+{
+    const lathe_attention_v1 *a = s->table;
+    t->p.device = &t->device;
+    return a->score(self, &t->p, why, why_bytes);
+}
+
+static lathe_status compute(lathe__subject *s, void *self, trial *t)
+{
+    const lathe_attention_v1 *a = s->table;
+    if (t->scratch[0] == NULL) {
+        t->scratch[0] = lathe__memory(s, a->forward_scratch(self, &t->p));
+        t->scratch[1] = lathe__memory(s, t->p.need_backward ? a->backward_scratch(self, &t->p) : 0);
+    }
+    lathe_attention_args args = {.size = sizeof args,
+                                 .q = t->data[Q],
+                                 .k = t->data[K],
+                                 .v = t->data[VV],
+                                 .doc_start = t->doc_start,
+                                 .kv_len = t->kv_len,
+                                 .o = t->data[O],
+                                 .lse = t->lse,
+                                 .d_o = t->data[DO],
+                                 .dq = t->data[DQ],
+                                 .dk = t->data[DK],
+                                 .dv = t->data[DV],
+                                 .scratch = t->scratch[0]};
+    LATHE_TRY(a->forward(self, &t->p, &args));
+    args.scratch = t->scratch[1];
+    return t->p.need_backward ? a->backward(self, &t->p, &args) : LATHE_OK;
+}
+
+static void compute_exact(lathe__subject *s, trial *t)
+{
+    const int back = t->p.need_backward;
+    const lathe__dense_attention dense = {.q = t->exact[Q],
+                                          .k = t->exact[K],
+                                          .v = t->exact[VV],
+                                          .d_o = t->exact[DO],
+                                          .doc_start = t->doc_start,
+                                          .kv_len = t->kv_len,
+                                          .o = t->exact[O],
+                                          .lse = t->exact_lse,
+                                          .dq = back ? t->exact[DQ] : NULL,
+                                          .dk = t->exact[DK],
+                                          .dv = t->exact[DV],
+                                          .row = lathe__memory(s, 2 * t->p.t_k * 8)};
+    lathe__attention_dense(&t->p, &dense);
+}
+
+/* Largest |got - want| over the largest |want|, and the bound: a few roundings of the dtype, plus f32
+ * sums of n terms (n = keys for o, heads' queries for dk and dv). */
+static lathe_status compare(const trial *t, double *worst)
+{
+    static const char *const names[] = {"q", "k", "v", "dO", "o", "dq", "dk", "dv"};
+    const double eps = t->p.dtype == LATHE_F32 ? 0x1p-24 : 0x1p-8;
+    const double group = (double)(t->p.n_heads / t->p.n_kv_heads);
+    const double bound = 6.0 * eps + 0x1p-24 * 4.0 * (double)(t->p.t_k + t->p.head_dim) * group;
+    for (int k = O; k < N_TENSORS; k++) {
+        double top = 1e-30, error = 0;
+        if (k > O && !t->p.need_backward)
+            break;
+        for (int64_t i = 0; i < t->count[k]; i++) {
+            const double want = t->exact[k][i], got = load(t->data[k], t->p.dtype, i);
+            if (!isfinite(got))
+                return lathe_error(LATHE_E_NUMERIC, "%s[%lld] is %g", names[k], (long long)i, got);
+            top = fmax(top, fabs(want));
+            error = fmax(error, fabs(got - want));
+        }
+        /* One token: softmax is 1 and dq, dk are exactly 0; errors are against dO*v then. */
+        top = k > O ? fmax(top, 0.25) : top;
+        *worst = fmax(*worst, error / top / bound);
+        if (!(error / top <= bound))
+            return lathe_error(LATHE_E_NUMERIC, "%s is off by %.2e of its largest, expected %.2e",
+                               names[k], error / top, bound);
+    }
+    for (int64_t i = 0; i < t->p.batch * t->p.n_heads * t->p.t_q; i++)
+        if (!(fabs((double)t->lse[i] - t->exact_lse[i]) <= 0x1p-18 * (4 + fabs(t->exact_lse[i]))))
+            return lathe_error(LATHE_E_NUMERIC, "lse[%lld] is %.8g, expected %.8g", (long long)i,
+                               (double)t->lse[i], t->exact_lse[i]);
+    return LATHE_OK;
+}
+
+/* Runs `one` over every problem in both dtypes that the backend takes. */
+static lathe_status each_problem(lathe__subject *s,
+                                 lathe_status (*one)(lathe__subject *s, void *self, trial *t,
+                                                     double *figure),
+                                 double *figure)
+{
+    static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
+    lathe_instance instance;
+    char why[256] = "";
+    int taken = 0;
+    LATHE_TRY(lathe__instance(s, &instance));
+    lathe_status status = LATHE_OK;
+    for (int i = 0; i < 2 * N_SHAPES && status == LATHE_OK; i++) {
+        trial t;
+        trial_init(s, &shapes[i / 2], dtypes[i % 2], &t);
+        if (score(s, instance.self, &t, why, sizeof why) <= LATHE_SCORE_NO)
+            continue;
+        taken++;
+        status = one(s, instance.self, &t, figure);
+        if (status != LATHE_OK)
+            status = lathe_error_context(status, "%s, %s", shapes[i / 2].name,
+                                         lathe_dtype_name(dtypes[i % 2]));
+    }
+    if (status == LATHE_OK && taken == 0)
+        status = lathe__skip(s, "takes no problem on host memory: %s", why);
+    lathe_instance_fini(&instance);
+    return status;
+}
+
+static lathe_status one_agrees(lathe__subject *s, void *self, trial *t, double *figure)
+{
+    LATHE_TRY(compute(s, self, t));
+    compute_exact(s, t);
+    return compare(t, figure);
+}
+
+static lathe_status agrees_with_the_definition(lathe__subject *s)
+{
+    double worst = 0;
+    const lathe_status status = each_problem(s, one_agrees, &worst);
+    if (status == LATHE_OK)
+        lathe__note(s, "worst at %.0f %% of the tolerance", 100 * worst);
+    return status;
+}
+
+static lathe_status one_repeats(lathe__subject *s, void *self, trial *t, double *figure)
+{
+    const int64_t width = lathe_dtype_bytes(t->p.dtype);
+    void *first[N_TENSORS];
+    (void)figure;
+    LATHE_TRY(compute(s, self, t));
+    for (int k = O; k < N_TENSORS; k++) {
+        first[k] = lathe__memory(s, t->count[k] * width);
+        memcpy(first[k], t->data[k], (size_t)(t->count[k] * width));
+        if (k > O) /* written, not added to */
+            memset(t->data[k], 0x3c, (size_t)(t->count[k] * width));
+    }
+    const int64_t before = lathe_conformance_heap();
+    LATHE_TRY(compute(s, self, t));
+    if (lathe_conformance_heap() != before)
+        return lathe_error(LATHE_E_PLUGIN, "a run took %lld heap blocks",
+                           (long long)(lathe_conformance_heap() - before));
+    for (int k = O; k < (t->p.need_backward ? N_TENSORS : O + 1); k++)
+        if (!lathe__same(first[k], t->data[k], t->count[k] * width))
+            return lathe_error(LATHE_E_NUMERIC, "tensor %d has other bits the second time", k);
+    return LATHE_OK;
+}
+
+static lathe_status repeats_and_allocates_nothing(lathe__subject *s)
+{
+    double unused = 0;
+    return each_problem(s, one_repeats, &unused);
+}
+
+static lathe_status refuses_with_a_reason(lathe__subject *s)
+{
+    static const shape odd = {"f64", 1, 4, 4, 3, 2, 7, 1, 0, 0, 0, 0};
+    lathe_instance instance;
+    char why[256] = "";
+    trial t;
+    LATHE_TRY(lathe__instance(s, &instance));
+    trial_init(s, &odd, LATHE_F32, &t); /* H is no multiple of Hkv */
+    t.p.dtype = LATHE_F64;
+    const int32_t got = score(s, instance.self, &t, why, sizeof why);
+    lathe_instance_fini(&instance);
+    if (got != LATHE_SCORE_NO)
+        return lathe_error(LATHE_E_PLUGIN, "takes f64 with 3 heads over 2 key heads");
+    if (why[0] == '\0' || strchr(why, '\n') != NULL)
+        return lathe_error(LATHE_E_PLUGIN, "refuses without one line of reason");
+    lathe__note(s, "%s", why);
+    return LATHE_OK;
+}
+
+const lathe__check *lathe__checks_attention(void)
+{
+    static const lathe__check checks[] = {
+        {"agrees_with_the_definition", agrees_with_the_definition},
+        {"repeats_and_allocates_nothing", repeats_and_allocates_nothing},
+        {"refuses_with_a_reason", refuses_with_a_reason},
+        {NULL, NULL},
+    };
+    return checks;
+}

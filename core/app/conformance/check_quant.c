@@ -1,0 +1,253 @@
+/* Checks of quantization formats: planes as declared, codes that repeat, errors that are bounded. */
+#include <math.h>
+#include <string.h>
+
+#include "app/conformance/suite.h"
+#include "base/error.h"
+#include "lathe/quant.h"
+
+enum { N_SHAPES = 9 };
+static const int64_t shapes[N_SHAPES][2] = {{64, 64}, {128, 256}, {3, 64},   {1, 128}, {5, 7},
+                                            {16, 96}, {33, 96},   {7, 1024}, {2, 8192}};
+
+/* One weight, its planes, and what came out of decode. */
+typedef struct weight {
+    int64_t rows, cols;
+    int32_t n_planes;
+    lathe_plane planes[LATHE_MAX_PLANES];
+    void *data[LATHE_MAX_PLANES];
+    void *scratch;
+    float *w;
+} weight;
+
+static lathe_status weight_init(lathe__subject *s, void *self, int64_t rows, int64_t cols,
+                                const float *w, weight *out)
+{
+    const lathe_quant_v1 *q = s->table;
+    *out =
+        (weight){.rows = rows, .cols = cols, .n_planes = q->planes(self, rows, cols, out->planes)};
+    out->n_planes = q->planes(self, rows, cols, out->planes);
+    if (out->n_planes < 1 || out->n_planes > LATHE_MAX_PLANES)
+        return lathe_error(LATHE_E_PLUGIN, "%d planes, expected 1 to %d", out->n_planes,
+                           LATHE_MAX_PLANES);
+    for (int32_t i = 0; i < out->n_planes; i++) {
+        const lathe_plane *p = &out->planes[i];
+        if (p->name == NULL || lathe_dtype_bytes(p->desc.dtype) == 0 ||
+            lathe_desc_count(&p->desc) < 0)
+            return lathe_error(LATHE_E_PLUGIN, "plane %d lacks a name or dtype", i);
+        for (int32_t k = 0; k < i; k++)
+            if (p->file_suffix && out->planes[k].file_suffix &&
+                strcmp(p->file_suffix, out->planes[k].file_suffix) == 0)
+                return lathe_error(LATHE_E_PLUGIN, "two planes have the suffix '%s'",
+                                   p->file_suffix);
+        out->data[i] = lathe__memory(s, lathe_desc_bytes(&p->desc));
+    }
+    if (LATHE_HAS(q, decode_scratch))
+        out->scratch = lathe__memory(s, q->decode_scratch(self, rows, cols));
+    out->w = lathe__memory(s, rows * cols * 4);
+    memcpy(out->w, w, (size_t)(rows * cols) * 4);
+    LATHE_TRY(q->encode(self, rows, cols, out->w, out->data));
+    if (!lathe__same(w, out->w, rows * cols * 4))
+        return lathe_error(LATHE_E_PLUGIN, "encode changed the weight");
+    return LATHE_OK;
+}
+
+static lathe_status decode(lathe__subject *s, void *self, const weight *w, int32_t dtype,
+                           void **out)
+{
+    const lathe_quant_v1 *q = s->table;
+    const void *planes[LATHE_MAX_PLANES];
+    for (int32_t i = 0; i < w->n_planes; i++)
+        planes[i] = w->data[i];
+    *out = lathe__memory(s, w->rows * w->cols * lathe_dtype_bytes(dtype));
+    return q->decode(self, w->rows, w->cols, planes, *out, dtype, w->scratch, NULL);
+}
+
+/* Runs `one` over every shape that the format accepts. */
+static lathe_status each_shape(lathe__subject *s, lathe_status (*one)(lathe__subject *s, void *self,
+                                                                      int64_t rows, int64_t cols))
+{
+    const lathe_quant_v1 *q = s->table;
+    lathe_instance instance;
+    int accepted = 0;
+    LATHE_TRY(lathe__instance(s, &instance));
+    lathe_status status = LATHE_OK;
+    for (int i = 0; i < N_SHAPES && status == LATHE_OK; i++) {
+        if (q->accepts(instance.self, shapes[i][0], shapes[i][1]) != LATHE_OK)
+            continue;
+        accepted++;
+        status = one(s, instance.self, shapes[i][0], shapes[i][1]);
+        if (status < 0)
+            status = lathe_error_context(status, "[%lld, %lld]", (long long)shapes[i][0],
+                                         (long long)shapes[i][1]);
+    }
+    if (status == LATHE_OK && accepted == 0)
+        status = lathe_error(LATHE_E_PLUGIN, "accepts none of %d shapes", N_SHAPES);
+    if (status == LATHE_OK && s->note[0] == '\0')
+        lathe__note(s, "%d of %d shapes accepted", accepted, N_SHAPES);
+    lathe_instance_fini(&instance);
+    return status;
+}
+
+/* Relative error |w' - w| / |w| of uniform weights: below a third for 3 bits and more. */
+static lathe_status error_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    const float *w = lathe__random(s, rows * cols, 3, 0.05);
+    weight q;
+    void *f32, *bf16;
+    double error = 0, norm = 0;
+    LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
+    LATHE_TRY(decode(s, self, &q, LATHE_F32, &f32));
+    LATHE_TRY(decode(s, self, &q, LATHE_BF16, &bf16));
+    for (int64_t i = 0; i < rows * cols; i++) {
+        const double x = (double)((float *)f32)[i];
+        const double y = (double)lathe_bf16_to_f32(((uint16_t *)bf16)[i]);
+        error += (x - (double)w[i]) * (x - (double)w[i]);
+        norm += (double)w[i] * (double)w[i];
+        if (!(fabs(x - y) <= 0x1p-8 * fabs(x) + 0x1p-126)) /* half a unit of bf16 */
+            return lathe_error(LATHE_E_NUMERIC, "element %lld decodes to %g in f32, %g in bf16",
+                               (long long)i, x, y);
+    }
+    lathe__note(s, "relative error %.4f", sqrt(error / norm));
+    if (!(sqrt(error / norm) < 0.34))
+        return lathe_error(LATHE_E_NUMERIC, "relative error %.3f, expected below 0.34",
+                           sqrt(error / norm));
+    return LATHE_OK;
+}
+
+static lathe_status error_is_bounded(lathe__subject *s)
+{
+    return each_shape(s, error_of);
+}
+
+static lathe_status zeros_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    const float *w = lathe__memory(s, rows * cols * 4);
+    weight q;
+    void *out;
+    LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
+    LATHE_TRY(decode(s, self, &q, LATHE_F32, &out));
+    for (int64_t i = 0; i < rows * cols; i++)
+        if (!(fabsf(((float *)out)[i]) < 1e-6f))
+            return lathe_error(LATHE_E_NUMERIC, "element %lld of a zero weight decodes to %g",
+                               (long long)i, (double)((float *)out)[i]);
+    return LATHE_OK;
+}
+
+static lathe_status zero_stays_zero(lathe__subject *s)
+{
+    return each_shape(s, zeros_of);
+}
+
+typedef struct repeat {
+    lathe__subject *s;
+    void *self;
+    const float *w;
+    weight q;
+    void *out;
+} repeat;
+
+static lathe_status code_and_back(void *arg)
+{
+    repeat *r = arg;
+    LATHE_TRY(weight_init(r->s, r->self, r->q.rows, r->q.cols, r->w, &r->q));
+    return decode(r->s, r->self, &r->q, LATHE_F32, &r->out);
+}
+
+static lathe_status repeat_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    const float *w = lathe__random(s, rows * cols, 9, 1.0);
+    repeat a = {.s = s, .self = self, .w = w, .q = {.rows = rows, .cols = cols}}, b = a;
+    LATHE_TRY(lathe__with_threads(1, code_and_back, &a));
+    LATHE_TRY(lathe__with_threads(3, code_and_back, &b));
+    for (int32_t i = 0; i < a.q.n_planes; i++)
+        if (!lathe__same(a.q.data[i], b.q.data[i], lathe_desc_bytes(&a.q.planes[i].desc)))
+            return lathe_error(LATHE_E_NUMERIC, "plane %s differs the second time",
+                               a.q.planes[i].name);
+    if (!lathe__same(a.out, b.out, rows * cols * 4))
+        return lathe_error(LATHE_E_NUMERIC, "decode differs the second time");
+    return LATHE_OK;
+}
+
+static lathe_status repeats_bit_for_bit(lathe__subject *s)
+{
+    return each_shape(s, repeat_of);
+}
+
+static lathe_status allocation_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    const lathe_quant_v1 *q = s->table;
+    const float *w = lathe__random(s, rows * cols, 9, 1.0);
+    const void *planes[LATHE_MAX_PLANES];
+    weight x;
+    void *out;
+    LATHE_TRY(weight_init(s, self, rows, cols, w, &x));
+    LATHE_TRY(decode(s, self, &x, LATHE_BF16, &out));
+    for (int32_t i = 0; i < x.n_planes; i++)
+        planes[i] = x.data[i];
+    const int64_t before = lathe_conformance_heap();
+    LATHE_TRY(q->decode(self, rows, cols, planes, out, LATHE_BF16, x.scratch, NULL));
+    const int64_t taken = lathe_conformance_heap() - before;
+    return taken == 0
+               ? LATHE_OK
+               : lathe_error(LATHE_E_PLUGIN, "one decode took %lld heap blocks", (long long)taken);
+}
+
+static lathe_status decode_allocates_nothing(lathe__subject *s)
+{
+    return each_shape(s, allocation_of);
+}
+
+static lathe_status refuses_empty_shapes(lathe__subject *s)
+{
+    const lathe_quant_v1 *q = s->table;
+    lathe_instance instance;
+    LATHE_TRY(lathe__instance(s, &instance));
+    lathe_status status = LATHE_OK;
+    if (q->accepts(instance.self, 0, 64) == LATHE_OK ||
+        q->accepts(instance.self, 64, 0) == LATHE_OK ||
+        q->accepts(instance.self, -1, 64) == LATHE_OK)
+        status = lathe_error(LATHE_E_PLUGIN, "accepts() takes an empty or negative shape");
+    else if (lathe_error_message()[0] == '\0')
+        status = lathe_error(LATHE_E_PLUGIN, "accepts() refuses without a message");
+    lathe_instance_fini(&instance);
+    return status;
+}
+
+typedef struct writer {
+    const lathe_quant_v1 *table;
+    void *self;
+} writer;
+
+static int64_t write_config(void *arg, char *out, int64_t capacity)
+{
+    const writer *w = arg;
+    return w->table->config_json(w->self, out, capacity);
+}
+
+static lathe_status writes_its_config(lathe__subject *s)
+{
+    lathe_instance instance;
+    writer w = {.table = s->table};
+    if (!LATHE_HAS(w.table, config_json))
+        return lathe__skip(s, "no config_json");
+    LATHE_TRY(lathe__instance(s, &instance));
+    w.self = instance.self;
+    const lathe_status status = lathe__check_json(s, "config_json", write_config, &w);
+    lathe_instance_fini(&instance);
+    return status;
+}
+
+const lathe__check *lathe__checks_quant(void)
+{
+    static const lathe__check checks[] = {
+        {"error_is_bounded", error_is_bounded},
+        {"zero_stays_zero", zero_stays_zero},
+        {"repeats_bit_for_bit", repeats_bit_for_bit},
+        {"decode_allocates_nothing", decode_allocates_nothing},
+        {"refuses_empty_shapes", refuses_empty_shapes},
+        {"writes_its_config", writes_its_config},
+        {NULL, NULL},
+    };
+    return checks;
+}

@@ -1,0 +1,67 @@
+/* Inside the conformance suite: the plugin under check, and what checks are made of. */
+#ifndef LATHE_APP_SUITE_H
+#define LATHE_APP_SUITE_H
+
+#include "app/conformance/conformance.h"
+#include "base/arena.h"
+#include "plug/select.h"
+
+/* What a check returns beside LATHE_OK and errors: it does not apply here. */
+enum { LATHE__SKIP = 1 };
+
+typedef struct lathe__subject {
+    const lathe_component *component;
+    const lathe_plugin *plugin;
+    const void *table;
+    lathe_arena arena; /* of the check that runs */
+    struct lathe__guarded *guarded;
+    char note[256]; /* why it was skipped, or a figure worth printing */
+} lathe__subject;
+
+typedef struct lathe__check {
+    const char *name; /* "step_allocates_nothing" */
+    lathe_status (*run)(lathe__subject *s);
+} lathe__check;
+
+/** The checks of a kind (0: those of every kind), ended by a NULL name. */
+const lathe__check *lathe__checks_common(void);
+const lathe__check *lathe__checks_optimizer(void);
+const lathe__check *lathe__checks_scheduler(void);
+const lathe__check *lathe__checks_quant(void);
+const lathe__check *lathe__checks_adapter(void);
+const lathe__check *lathe__checks_stage(void);
+const lathe__check *lathe__checks_attention(void);
+const lathe__check *lathe__checks_device(void);
+
+/** Notes why and returns LATHE__SKIP. */
+__attribute__((format(printf, 2, 3))) lathe_status lathe__skip(lathe__subject *s,
+                                                               const char *format, ...);
+/** Notes a figure; the check goes on. */
+__attribute__((format(printf, 2, 3))) void lathe__note(lathe__subject *s, const char *format, ...);
+
+/** Values of the schema: defaults, the least value where one is required, and `toml` on top (lines
+ *  "key = value", NULL: none). LATHE_E_CONFIG with all that is wrong. */
+lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_value **out);
+
+/** An instance with the defaults. lathe_instance_fini it. */
+lathe_status lathe__instance(lathe__subject *s, lathe_instance *out);
+
+/** Zeroed 64-byte aligned memory with guards on both sides, until the check ends. */
+void *lathe__memory(lathe__subject *s, int64_t bytes);
+/** LATHE_E_CORRUPT when something was written beside such memory. */
+lathe_status lathe__guards(const lathe__subject *s);
+
+/** n numbers in [-scale, scale), by seed. */
+float *lathe__random(lathe__subject *s, int64_t n, uint64_t seed, double scale);
+
+/** Bitwise equality. */
+int lathe__same(const void *a, const void *b, int64_t bytes);
+
+/** Runs body(arg) with a pool of n threads; the pool is as before afterwards. */
+lathe_status lathe__with_threads(int32_t n_threads, lathe_status (*body)(void *arg), void *arg);
+
+/** LATHE_E_PARSE when `write` does not give JSON, or breaks the protocol of capacities. */
+typedef int64_t (*lathe__writer)(void *arg, char *out, int64_t capacity);
+lathe_status lathe__check_json(lathe__subject *s, const char *what, lathe__writer write, void *arg);
+
+#endif

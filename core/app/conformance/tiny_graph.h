@@ -1,0 +1,15 @@
+/* A graph for checks of adapters and stages: from a loss to a plan, as a run would. */
+#ifndef LATHE_APP_TINY_GRAPH_H
+#define LATHE_APP_TINY_GRAPH_H
+
+#include "app/conformance/suite.h"
+#include "base/buffer.h"
+#include "ir/graph.h"
+
+/** f32[] sum of v, cast to f32 first where needed. */
+lathe_status lathe__sum(lathe_graph *g, lathe_val v, lathe_val *out);
+
+/** Derivative, passes and memory plan of a loss; the graph's dump goes to text. */
+lathe_status lathe__train_graph(lathe_graph *g, lathe_val loss, lathe_buffer *text);
+
+#endif
