@@ -20,6 +20,17 @@ struct cpu_matmul {
     dnnl_memory_t a, b, c, bias;
 };
 
+#define GEMM "gemm:jit"
+
+/* Whether the implementation chosen in pd has this name. */
+static int is_called(const_dnnl_primitive_desc_t pd, const char *name)
+{
+    const char *impl = "";
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl) ==
+               dnnl_success &&
+           strstr(impl, name) != NULL;
+}
+
 /* ---- what differs between the generations ---- */
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t md_owned;
@@ -57,12 +68,21 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 
+/* The implementation called `name`, or the first one. */
 static dnnl_status_t matmul_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
                                  const md_owned *a, const md_owned *b, const md_owned *bias,
-                                 const md_owned *c, dnnl_primitive_attr_t attr)
+                                 const md_owned *c, dnnl_primitive_attr_t attr, const char *name)
 {
-    return dnnl_matmul_primitive_desc_create(out, engine, *a, *b, bias == NULL ? NULL : *bias, *c,
-                                             attr);
+    const dnnl_memory_desc_t bias_md = bias == NULL ? NULL : *bias;
+    dnnl_status_t status =
+        dnnl_matmul_primitive_desc_create(out, engine, *a, *b, bias_md, *c, attr);
+    if (name == NULL || status != dnnl_success || is_called(*out, name))
+        return status;
+    while (dnnl_primitive_desc_next_impl(*out) == dnnl_success)
+        if (is_called(*out, name))
+            return dnnl_success;
+    (void)dnnl_primitive_desc_destroy(*out);
+    return dnnl_matmul_primitive_desc_create(out, engine, *a, *b, bias_md, *c, attr);
 }
 #else
 typedef dnnl_memory_desc_t md_owned;
@@ -99,14 +119,34 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f);
 }
 
+/* The implementation called `name`, or the first one. */
 static dnnl_status_t matmul_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
                                  const md_owned *a, const md_owned *b, const md_owned *bias,
-                                 const md_owned *c, dnnl_primitive_attr_t attr)
+                                 const md_owned *c, dnnl_primitive_attr_t attr, const char *name)
 {
     dnnl_matmul_desc_t desc;
-    const dnnl_status_t status = dnnl_matmul_desc_init(&desc, a, b, bias, c);
-    return status != dnnl_success ? status
-                                  : dnnl_primitive_desc_create(out, &desc, attr, engine, NULL);
+    dnnl_status_t status = dnnl_matmul_desc_init(&desc, a, b, bias, c);
+    if (status != dnnl_success)
+        return status;
+    status = dnnl_primitive_desc_create(out, &desc, attr, engine, NULL);
+    if (name == NULL || status != dnnl_success || is_called(*out, name))
+        return status;
+    dnnl_primitive_desc_iterator_t it = NULL;
+    if (dnnl_primitive_desc_iterator_create(&it, &desc, attr, engine, NULL) != dnnl_success)
+        return dnnl_success; /* the first one is there */
+    do {
+        dnnl_primitive_desc_t other = dnnl_primitive_desc_iterator_fetch(it);
+        const int found = other != NULL && is_called(other, name);
+        dnnl_primitive_desc_t drop = found ? *out : other;
+        if (found)
+            *out = other;
+        if (drop != NULL)
+            (void)dnnl_primitive_desc_destroy(drop);
+        if (found)
+            break;
+    } while (dnnl_primitive_desc_iterator_next(it) == dnnl_success);
+    (void)dnnl_primitive_desc_iterator_destroy(it);
+    return dnnl_success;
 }
 #endif
 
@@ -201,14 +241,11 @@ static dnnl_status_t make_variant(cpu_onednn *o, const cpu_matmul_spec *s, const
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    const char *impl = "";
     dnnl_status_t status = make_attr(s, accumulate, &attr);
     if (status == dnnl_success)
         status = matmul_desc(&pd, o->engine, &ops->a, &ops->b, s->bias ? &ops->bias : NULL, &ops->c,
-                             attr);
-    if (status == dnnl_success)
-        status = dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl);
-    if (status == dnnl_success && strncmp(impl, "ref", 3) == 0 && s->a_dtype == LATHE_BF16)
+                             attr, s->prefer_gemm ? GEMM : NULL);
+    if (status == dnnl_success && s->a_dtype == LATHE_BF16 && is_called(pd, "ref"))
         status = dnnl_unimplemented;
     if (status == dnnl_success)
         status = dnnl_primitive_create(&v->primitive, pd);

@@ -1,6 +1,8 @@
 /* Matrix products by oneDNN: the only place that knows its API (2.x and 3.x).
  *
- * All memory a product needs while running is the caller's: operands, result and scratch.
+ * All memory a product needs while running is the caller's: operands, result and scratch. Beyond it
+ * oneDNN keeps a few hundred bytes per call, and its gemm (prefer_gemm) packs through a buffer of
+ * its own, about 1.2 MB per worker in 2.6, that no call can hand it.
  */
 #ifndef LATHE_CPU_ONEDNN_H
 #define LATHE_CPU_ONEDNN_H
@@ -18,6 +20,7 @@ typedef struct cpu_matmul_spec {
     int32_t trans_a, trans_b;
     int32_t bias; /* f32[n] is added */
     int32_t may_overwrite, may_accumulate;
+    int32_t prefer_gemm; /* oneDNN's gemm, where it offers one, before its first choice */
     double alpha;
 } cpu_matmul_spec;
 

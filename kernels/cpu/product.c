@@ -1,23 +1,22 @@
-/* A matrix product of compute dtypes: oneDNN as it is, or in blocks for one of two reasons.
+/* A matrix product of compute dtypes: oneDNN as it is, or in blocks of rows of c, for two reasons.
  *
+ *  - trans_a of a small result: a block of `a` is transposed into scratch first. oneDNN's own
+ *    transposed products split a long sum over the workers when the result is small, so that the
+ *    bits would depend on how many there are; its plain product does not (measured with 1, 2, 7
+ *    and 32 workers, oneDNN 2.6). Large results go to its gemm, which is fastest and does not split
+ *    from GEMM_SIDE on (same measurement).
  *  - bf16 where oneDNN has no bf16 product (processors without AVX-512): blocks go through f32.
- *  - trans_a with a long sum: oneDNN would split the sum over the workers, and the result would
- *    depend on how many there are. It does not for sums of at most SUM_BLOCK (measured with 2, 7
- *    and 32 workers, oneDNN 2.6).
  *
- * Blocks: without trans_a, rows of c; with trans_a, the summed dimension (so that a block of `a` is
- * contiguous), c being added up in f32; with trans_a and trans_b, which only MATMUL asks for, no
- * block is contiguous, and there is one.
- *
- *   scratch: | oneDNN | a block f32 | b (or its block) f32 | c (or its block) f32 |
- *            those that need no conversion are empty
+ *   scratch: | oneDNN | a block | b f32 | c block f32 |     those that are not needed are empty
  */
 #include "product.h"
 
 #include "element.h"
+#include "pack.h"
 
-#define ROW_BLOCK 256
-#define SUM_BLOCK 1024
+#define GEMM_SIDE 512 /* rows and columns of c from which trans_a takes oneDNN's gemm */
+#define ROW_BLOCK 256 /* rows of c at a time when only converting */
+#define PACK_ELEMENTS ((int64_t)4 << 20) /* of a transposed block of `a`, about */
 
 struct cpu_product {
     cpu_matmul_spec spec;
@@ -26,7 +25,7 @@ struct cpu_product {
     int32_t by_blocks;
     int32_t in_f32; /* blocks are converted */
     int64_t block, n_blocks;
-    int64_t a_at, b_at, c_at; /* offsets in scratch; c_at < 0: c is f32 already */
+    int64_t a_at, b_at, c_at; /* offsets in scratch */
 };
 
 typedef struct convert_job {
@@ -58,74 +57,68 @@ void cpu_convert(const lathe_host *host, void *dst, int32_t dst_dtype, const voi
     host->parallel_for(n, CPU_GRAIN, convert_range, &job);
 }
 
-/* The product of one block of `rows` rows (of c, or of the summed dimension). */
+/* The product of one block of `rows` rows of c. */
 static cpu_matmul_spec block_spec(const cpu_product *p, int64_t rows)
 {
     cpu_matmul_spec f = p->spec;
-    f.c_dtype = LATHE_F32;
+    f.m = rows;
+    f.trans_a = f.prefer_gemm = 0;
     if (p->in_f32)
-        f.a_dtype = f.b_dtype = LATHE_F32;
-    if (f.trans_a) {
-        f.k = rows;
-        f.may_accumulate = 1; /* later blocks add; bias is never asked for with trans_a */
-    } else {
-        f.m = rows;
-    }
+        f.a_dtype = f.b_dtype = f.c_dtype = LATHE_F32;
     return f;
 }
 
+static void choose_block(cpu_product *p)
+{
+    const int64_t m = p->spec.m;
+    int64_t most = p->spec.trans_a ? PACK_ELEMENTS / p->spec.k / 64 * 64 : ROW_BLOCK;
+    most = most < 64 ? 64 : most;
+    p->n_blocks = (m + most - 1) / most;
+    p->block = (m + p->n_blocks - 1) / p->n_blocks; /* even blocks, whole cache lines of columns */
+    p->block = p->n_blocks > 1 ? cpu_round_up(p->block, 64) : m;
+    p->n_blocks = (m + p->block - 1) / p->block;
+}
+
+/* p->whole stays NULL when oneDNN has no such product. */
 static lathe_status create_by_blocks(cpu_device *device, cpu_product *p, int64_t *out_scratch)
 {
     cpu_matmul_spec *s = &p->spec;
-    const int64_t rows = s->trans_a ? s->k : s->m;
-    const int64_t most = !s->trans_a ? ROW_BLOCK : s->trans_b ? rows : SUM_BLOCK;
     p->by_blocks = 1;
-    p->block = rows < most ? rows : most;
-    p->n_blocks = (rows + p->block - 1) / p->block;
-    const int64_t last = rows - (p->n_blocks - 1) * p->block;
+    choose_block(p);
+    const int64_t last = s->m - (p->n_blocks - 1) * p->block;
+    const int c_in_scratch = p->in_f32 && s->c_dtype != LATHE_F32;
     int64_t scratch = 0, tail_scratch = 0;
-    if (s->trans_a && s->bias)
-        return lathe_fail(device->host, LATHE_E_UNSUPPORTED, "a bias with a transposed left side");
-    if (s->c_dtype != LATHE_F32)
-        s->may_overwrite = 1; /* c in scratch is overwritten first */
-    const cpu_matmul_spec whole = block_spec(p, p->block);
-    LATHE_TRY(cpu_matmul_create(device, &whole, &p->whole, &scratch));
-    if (last != p->block) {
-        const cpu_matmul_spec tail = block_spec(p, last);
-        LATHE_TRY(cpu_matmul_create(device, &tail, &p->tail, &tail_scratch));
+    cpu_matmul_spec whole = block_spec(p, p->block), tail = block_spec(p, last);
+    if (c_in_scratch) { /* overwritten there; the conversion adds */
+        whole.may_overwrite = tail.may_overwrite = 1;
+        whole.may_accumulate = tail.may_accumulate = 0;
     }
-    if (p->whole == NULL || (last != p->block && p->tail == NULL))
+    LATHE_TRY(cpu_matmul_create(device, &whole, &p->whole, &scratch));
+    if (p->whole == NULL)
         return LATHE_OK;
-    const int64_t a_bytes = p->in_f32 ? p->block * (s->trans_a ? s->m : s->k) * 4 : 0;
-    const int64_t b_bytes = p->in_f32 ? (s->trans_a ? p->block : s->k) * s->n * 4 : 0;
+    if (last != p->block)
+        LATHE_TRY(cpu_matmul_create(device, &tail, &p->tail, &tail_scratch));
+    if (last != p->block && p->tail == NULL)
+        return lathe_fail(device->host, LATHE_E_DEVICE, "oneDNN has no product for the last rows");
+    const int64_t a_bytes = p->block * s->k * (p->in_f32 ? 4 : lathe_dtype_bytes(s->a_dtype));
     p->a_at = cpu_round_up(scratch > tail_scratch ? scratch : tail_scratch, 64);
     p->b_at = p->a_at + cpu_round_up(a_bytes, 64);
-    p->c_at = p->b_at + cpu_round_up(b_bytes, 64);
-    *out_scratch = p->c_at;
-    if (s->c_dtype == LATHE_F32)
-        p->c_at = -1;
-    else
-        *out_scratch += (s->trans_a ? s->m : p->block) * s->n * 4;
+    p->c_at = p->b_at + (p->in_f32 ? cpu_round_up(s->k * s->n * 4, 64) : 0);
+    *out_scratch = p->c_at + (c_in_scratch ? p->block * s->n * 4 : 0);
     return LATHE_OK;
 }
 
-static void drop_primitives(cpu_device *device, cpu_product *p)
-{
-    cpu_matmul_destroy(device, p->whole);
-    cpu_matmul_destroy(device, p->tail);
-    p->whole = p->tail = NULL;
-}
-
-/* Tries what is fastest first; p->whole stays NULL when oneDNN has none of it. */
+/* Tries what is fastest first. */
 static lathe_status create_best(cpu_device *device, cpu_product *p, int64_t *out_scratch)
 {
-    if (p->spec.trans_a && !p->spec.trans_b && p->spec.k > SUM_BLOCK)
+    const int large = p->spec.m >= GEMM_SIDE && p->spec.n >= GEMM_SIDE;
+    p->spec.prefer_gemm = p->spec.trans_a && large && p->spec.c_dtype == LATHE_F32;
+    if (p->spec.trans_a && !p->spec.prefer_gemm)
         LATHE_TRY(create_by_blocks(device, p, out_scratch));
     else
         LATHE_TRY(cpu_matmul_create(device, &p->spec, &p->whole, out_scratch));
-    if (p->whole != NULL && (!p->by_blocks || p->n_blocks * p->block == p->spec.k || p->tail))
+    if (p->whole != NULL)
         return LATHE_OK;
-    drop_primitives(device, p);
     p->in_f32 = 1;
     LATHE_TRY(create_by_blocks(device, p, out_scratch));
     if (p->whole == NULL)
@@ -156,18 +149,26 @@ void cpu_product_destroy(cpu_device *device, cpu_product *p)
 {
     if (p == NULL)
         return;
-    drop_primitives(device, p);
+    cpu_matmul_destroy(device, p->whole);
+    cpu_matmul_destroy(device, p->tail);
     device->host->free(p);
 }
 
-/* n elements of x from `from` as the block's product takes them. */
-static const void *operand(cpu_device *device, const cpu_product *p, const void *x, int32_t dtype,
-                           int64_t from, int64_t n, float *buffer)
+/* Rows from .. from+n-1 of op(a) as the block's product takes them. */
+static const void *block_of_a(cpu_device *device, const cpu_product *p, const void *a, int64_t from,
+                              int64_t n, void *buffer)
 {
-    const void *part = at(x, from, dtype);
-    if (dtype == LATHE_F32 || !p->in_f32)
-        return part;
-    cpu_convert(device->host, buffer, LATHE_F32, part, dtype, n, 0);
+    const cpu_matmul_spec *s = &p->spec;
+    const int32_t dtype = p->in_f32 ? LATHE_F32 : s->a_dtype;
+    if (s->trans_a) {
+        cpu_pack_transposed(device->host, buffer, dtype, at(a, from, s->a_dtype), s->a_dtype, s->k,
+                            n, s->m);
+        return buffer;
+    }
+    const void *rows = at(a, from * s->k, s->a_dtype);
+    if (s->a_dtype == dtype)
+        return rows;
+    cpu_convert(device->host, buffer, LATHE_F32, rows, s->a_dtype, n * s->k, 0);
     return buffer;
 }
 
@@ -175,30 +176,23 @@ static lathe_status run_by_blocks(cpu_device *device, cpu_product *p, const void
                                   const void *bias, void *c, char *scratch, int accumulate)
 {
     const cpu_matmul_spec *s = &p->spec;
-    const int64_t rows = s->trans_a ? s->k : s->m;
-    const int64_t a_width = s->trans_a ? s->m : s->k;
-    float *a32 = (float *)(void *)(scratch + p->a_at);
-    float *b32 = (float *)(void *)(scratch + p->b_at);
-    float *c32 = p->c_at < 0 ? NULL : (float *)(void *)(scratch + p->c_at);
-    const void *bx = s->trans_a ? NULL : operand(device, p, b, s->b_dtype, 0, s->k * s->n, b32);
+    const int c_in_scratch = p->in_f32 && s->c_dtype != LATHE_F32;
+    const void *bx = b;
+    if (p->in_f32 && s->b_dtype != LATHE_F32) {
+        cpu_convert(device->host, scratch + p->b_at, LATHE_F32, b, s->b_dtype, s->k * s->n, 0);
+        bx = scratch + p->b_at;
+    }
     for (int64_t i = 0; i < p->n_blocks; i++) {
         const int64_t from = i * p->block;
-        const int64_t n = rows - from < p->block ? rows - from : p->block;
-        cpu_matmul *mm = n == p->block ? p->whole : p->tail;
-        const void *ax = operand(device, p, a, s->a_dtype, from * a_width, n * a_width, a32);
-        if (s->trans_a)
-            bx = operand(device, p, b, s->b_dtype, from * s->n, n * s->n, b32);
-        const int64_t c_from = s->trans_a ? 0 : from * s->n;
-        float *cx = c32 != NULL ? c32 : (float *)c + c_from;
-        const int direct = c32 == NULL && accumulate;
-        LATHE_TRY(
-            cpu_matmul_run(device, mm, ax, bx, bias, cx, scratch, direct || (s->trans_a && i > 0)));
-        if (c32 != NULL && !s->trans_a)
-            cpu_convert(device->host, at_mut(c, c_from, s->c_dtype), s->c_dtype, c32, LATHE_F32,
-                        n * s->n, accumulate);
+        const int64_t n = s->m - from < p->block ? s->m - from : p->block;
+        const void *ax = block_of_a(device, p, a, from, n, scratch + p->a_at);
+        void *part = at_mut(c, from * s->n, s->c_dtype);
+        void *cx = c_in_scratch ? scratch + p->c_at : part;
+        LATHE_TRY(cpu_matmul_run(device, n == p->block ? p->whole : p->tail, ax, bx, bias, cx,
+                                 scratch, accumulate && !c_in_scratch));
+        if (c_in_scratch)
+            cpu_convert(device->host, part, s->c_dtype, cx, LATHE_F32, n * s->n, accumulate);
     }
-    if (c32 != NULL && s->trans_a)
-        cpu_convert(device->host, c, s->c_dtype, c32, LATHE_F32, s->m * s->n, accumulate);
     return LATHE_OK;
 }
 

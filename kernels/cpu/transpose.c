@@ -1,6 +1,8 @@
-/* TRANSPOSE: y[s,r] = x[r,s], in square blocks; any dtype of 1, 2, 4 or 8 bytes. */
+/* TRANSPOSE: y[s,r] = x[r,s], any dtype of 1, 2, 4 or 8 bytes; f32 and bf16
+ * in registers, the others element by element in blocks. */
 #include "cpu.h"
 #include "element.h"
+#include "pack.h"
 
 #define BLOCK 32
 
@@ -57,6 +59,11 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const lathe_desc *x = &k->in[0];
+    if (x->dtype == LATHE_F32 || x->dtype == LATHE_BF16) {
+        cpu_pack_transposed(k->host, a->out[0], x->dtype, a->in[0], x->dtype, x->dims[0],
+                            x->dims[1], x->dims[1]);
+        return LATHE_OK;
+    }
     transpose_job job = {a->in[0], a->out[0], x->dims[0], x->dims[1], lathe_dtype_bytes(x->dtype)};
     k->host->parallel_for(x->dims[1], BLOCK, range, &job);
     return LATHE_OK;

@@ -133,6 +133,19 @@ Test(linear_dw, does_not_depend_on_the_workers_in_a_long_sum)
         dw_case(dtypes[d], 4096, 64, 48, 1);
 }
 
+/* Large enough for oneDNN's gemm to take the transposed product, and for several partials of db. */
+Test(linear_dw, agrees_for_a_large_weight)
+{
+    for (int d = 0; d < 2; d++)
+        dw_case(dtypes[d], 1100, 520, 515, 1);
+}
+
+/* A transposed left side whose packed blocks are several: 4 Mi elements each. */
+Test(linear_dw, agrees_over_several_packed_blocks)
+{
+    dw_case(LATHE_BF16, 9000, 8, 1000, 0);
+}
+
 static void matmul_reference(const op_case *c, double *const *in, double *const *want)
 {
     const int ta = c->attrs.trans_a, tb = c->attrs.trans_b;

@@ -1,0 +1,104 @@
+/* Transposition of a block of columns, in registers.
+ *
+ * A tile puts two groups of rows into the two halves of 256-bit registers. One round interleaves
+ * register i with register i + half, which moves the top bit of the row number to the bottom of the
+ * element's index; as many rounds as a half has index bits turn rows into columns.
+ */
+#include "pack.h"
+
+#include <immintrin.h>
+
+#include "element.h"
+
+#define STRIP 64 /* rows per chunk: whole cache lines of dst are written */
+
+typedef struct pack_job {
+    const void *src;
+    void *dst;
+    int64_t rows, cols, stride;
+    int32_t src_dtype, dst_dtype;
+} pack_job;
+
+static __m256i two_halves(const void *low, const void *high)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)low)),
+                                   _mm_loadu_si128((const __m128i *)high), 1);
+}
+
+/* 16 rows x 8 columns of 16-bit elements. */
+static void tile_16(const uint16_t *src, int64_t stride, uint16_t *dst, int64_t dst_stride)
+{
+    __m256i r[8], t[8];
+    for (int i = 0; i < 8; i++)
+        r[i] = two_halves(src + i * stride, src + (i + 8) * stride);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 4; i++) {
+            t[2 * i] = _mm256_unpacklo_epi16(r[i], r[i + 4]);
+            t[2 * i + 1] = _mm256_unpackhi_epi16(r[i], r[i + 4]);
+        }
+        for (int i = 0; i < 8; i++)
+            r[i] = t[i];
+    }
+    for (int j = 0; j < 8; j++)
+        _mm256_storeu_si256((__m256i *)(void *)(dst + j * dst_stride), r[j]);
+}
+
+/* 8 rows x 4 columns of 32-bit elements. */
+static void tile_32(const uint32_t *src, int64_t stride, uint32_t *dst, int64_t dst_stride)
+{
+    __m256i r[4], t[4];
+    for (int i = 0; i < 4; i++)
+        r[i] = two_halves(src + i * stride, src + (i + 4) * stride);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2; i++) {
+            t[2 * i] = _mm256_unpacklo_epi32(r[i], r[i + 2]);
+            t[2 * i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 2]);
+        }
+        for (int i = 0; i < 4; i++)
+            r[i] = t[i];
+    }
+    for (int j = 0; j < 4; j++)
+        _mm256_storeu_si256((__m256i *)(void *)(dst + j * dst_stride), r[j]);
+}
+
+/* Element by element: rows [i0, i1) of columns [j0, j1), with conversion to f32 where asked. */
+static void plain(const pack_job *job, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
+{
+    for (int64_t j = j0; j < j1; j++)
+        for (int64_t i = i0; i < i1; i++) {
+            const int64_t from = i * job->stride + j, to = j * job->rows + i;
+            if (job->dst_dtype == LATHE_F32)
+                ((float *)job->dst)[to] = ld(job->src, from, job->src_dtype);
+            else
+                ((uint16_t *)job->dst)[to] = ((const uint16_t *)job->src)[from];
+        }
+}
+
+static void strip_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const pack_job *job = arg;
+    const int same = job->src_dtype == job->dst_dtype, wide = job->src_dtype == LATHE_F32;
+    const int64_t tile_rows = wide ? 8 : 16, tile_cols = wide ? 4 : 8;
+    const int64_t rows_end = same ? begin + (end - begin) / tile_rows * tile_rows : begin;
+    const int64_t cols_end = same ? job->cols / tile_cols * tile_cols : 0;
+    (void)worker;
+    for (int64_t j = 0; j < cols_end; j += tile_cols)
+        for (int64_t i = begin; i < rows_end; i += tile_rows) {
+            const int64_t from = i * job->stride + j, to = j * job->rows + i;
+            if (wide)
+                tile_32((const uint32_t *)job->src + from, job->stride, (uint32_t *)job->dst + to,
+                        job->rows);
+            else
+                tile_16((const uint16_t *)job->src + from, job->stride, (uint16_t *)job->dst + to,
+                        job->rows);
+        }
+    plain(job, begin, rows_end, cols_end, job->cols);
+    plain(job, rows_end, end, 0, job->cols);
+}
+
+void cpu_pack_transposed(const lathe_host *host, void *dst, int32_t dst_dtype, const void *src,
+                         int32_t src_dtype, int64_t rows, int64_t cols, int64_t stride)
+{
+    pack_job job = {src, dst, rows, cols, stride, src_dtype, dst_dtype};
+    host->parallel_for(rows, STRIP, strip_range, &job);
+}
