@@ -3,7 +3,7 @@
  *
  * Operations are counted on the pairs that causality leaves: 4 D per pair and query head forward,
  * 10 D backward. Decoding reports the GB/s at which keys and values are read.
- * Usage: bench_attention [quick]
+ * Usage: bench_attention [part of a shape's name]; "slow" ones also run the reference.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -25,6 +25,7 @@ typedef struct shape {
     int64_t batch, t_q, t_k;
     int32_t heads, kv_heads, dim;
     int32_t cached;
+    int32_t reference; /* also time the reference backend */
 } shape;
 
 typedef struct backend {
@@ -246,36 +247,24 @@ static void bench(const shape *s, const backend *backends, int n_backends, doubl
 
 int main(int argc, char **argv)
 {
-    const int quick = argc > 1 && strcmp(argv[1], "quick") == 0;
+    static const shape shapes[] = {
+        {"GPT-2 124M f32 B4 T1024 H12 D64", LATHE_F32, 4, 1024, 1024, 12, 12, 64, 0, 0},
+        {"GPT-2 124M bf16 B4 T1024 H12 D64", LATHE_BF16, 4, 1024, 1024, 12, 12, 64, 0, 0},
+        {"Qwen3 0.6B bf16 B1 T2048 H16/8 D128", LATHE_BF16, 1, 2048, 2048, 16, 8, 128, 0, 0},
+        {"one head f32 B1 T2048 H1 D64", LATHE_F32, 1, 2048, 2048, 1, 1, 64, 0, 0},
+        {"decode bf16 B1 Tk4096 H16/8 D128", LATHE_BF16, 1, 1, 4096, 16, 8, 128, 1, 0},
+        {"decode bf16 B8 Tk4096 H16/8 D128", LATHE_BF16, 8, 1, 4096, 16, 8, 128, 1, 0},
+        {"slow f32 B1 T2048 H4 D64", LATHE_F32, 1, 2048, 2048, 4, 4, 64, 0, 1},
+        {"slow bf16 B1 T2048 H4 D64", LATHE_BF16, 1, 2048, 2048, 4, 4, 64, 0, 1},
+    };
     backend backends[2];
     if (!open_backend(&backends[0], "flash_cpu") || !open_backend(&backends[1], "reference"))
         return 1;
     const double rates[2] = {product_rate(LATHE_F32), product_rate(LATHE_BF16)};
     (void)printf("oneDNN product 2048^3: f32 %.0f GFLOP/s, bf16 %.0f GFLOP/s; %d threads\n",
                  rates[0], rates[1], lathe_parallel_threads());
-    const shape shapes[] = {
-        {"GPT-2 124M f32 B4 T1024 H12 D64", LATHE_F32, 4, 1024, 1024, 12, 12, 64, 0},
-        {"GPT-2 124M bf16 B4 T1024 H12 D64", LATHE_BF16, 4, 1024, 1024, 12, 12, 64, 0},
-        {"Qwen3 0.6B bf16 B1 T2048 H16/8 D128", LATHE_BF16, 1, 2048, 2048, 16, 8, 128, 0},
-        {"one head f32 B1 T2048 H1 D64", LATHE_F32, 1, 2048, 2048, 1, 1, 64, 0},
-        {"decode bf16 B1 Tk4096 H16/8 D128", LATHE_BF16, 1, 1, 4096, 16, 8, 128, 1},
-        {"decode bf16 B8 Tk4096 H16/8 D128", LATHE_BF16, 8, 1, 4096, 16, 8, 128, 1},
-    };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        bench(&shapes[i], backends, 1, rates[shapes[i].dtype]);
-    if (quick)
-        return 0;
-    for (int32_t dtype = LATHE_F32; dtype <= LATHE_BF16; dtype++) {
-        const shape s = {dtype == LATHE_F32 ? "f32 B1 T2048 H4 D64" : "bf16 B1 T2048 H4 D64",
-                         dtype,
-                         1,
-                         2048,
-                         2048,
-                         4,
-                         4,
-                         64,
-                         0};
-        bench(&s, backends, 2, rates[dtype]);
-    }
+        if (argc < 2 || strstr(shapes[i].what, argv[1]))
+            bench(&shapes[i], backends, shapes[i].reference ? 2 : 1, rates[shapes[i].dtype]);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* The forward for a few queries over many keys: each key and value is read once, straight from the
  * tensor, for all query heads that share it.
  *
- * Work: (batch row, key head, run of DECODE_RUN keys); each leaves m, l and o of its keys for every
- * query, which a second pass merges in the order of the runs.
+ * Work: (batch row, run of DECODE_RUN keys) over all heads, so that memory is walked in its order;
+ * each leaves m, l and o of its keys for every query, and a second pass merges them in order.
  */
 #ifndef LATHE_ATTENTION_FLASH_DECODE_H
 #define LATHE_ATTENTION_FLASH_DECODE_H
@@ -10,11 +10,11 @@
 #include "flash_tiles.h"
 
 #define DECODE_QUERIES 4 /* up to here, packing keys would cost as much as using them */
-#define DECODE_RUN 256
+#define DECODE_RUN 128
 
 /* One worker's memory; R = query heads per key head * t_q. */
 typedef struct decode_work {
-    float *q;   /* [R][wide] */
+    float *q;   /* [kv heads][R][wide] */
     float *k;   /* [VL][wide]  k of VL keys, then v */
     float *dot; /* [VL][VL]   partial dot products */
 } decode_work;
@@ -24,8 +24,9 @@ typedef struct decode_job {
     extent x;
     int64_t wide; /* floats from row to row */
     int64_t runs, queries, n_parts;
-    float *o;   /* [batch][kv heads][runs][R][wide] */
-    float *sum; /* [batch][kv heads][runs][R][2]: m, l; l = 0: saw nothing */
+    int64_t all_queries; /* of all heads of a batch row */
+    float *o;            /* [batch][kv heads][runs][R][wide] */
+    float *sum;          /* [batch][kv heads][runs][R][2]: m, l; l = 0: saw nothing */
     char *workers;
     int64_t worker_bytes;
 } decode_job;
@@ -39,7 +40,7 @@ static int64_t decode_work_init(decode_work *w, const decode_job *j, char *base)
 {
     pieces m = {base, 0};
     const int64_t f = (int64_t)sizeof(float);
-    w->q = take(&m, j->queries * j->wide * f);
+    w->q = take(&m, j->all_queries * j->wide * f);
     w->k = take(&m, VL * j->wide * f);
     w->dot = take(&m, VL * VL * f);
     return m.at;
@@ -54,6 +55,7 @@ static int64_t decode_job_init(decode_job *j, const lathe_attention_problem *p, 
     j->wide = j->x.wide;
     j->runs = tiles_of(p->t_k, DECODE_RUN);
     j->queries = p->n_heads / p->n_kv_heads * p->t_q;
+    j->all_queries = p->n_heads * p->t_q;
     j->n_parts = p->batch * p->n_kv_heads * j->runs;
     j->o = take(&m, j->n_parts * j->queries * j->wide * (int64_t)sizeof(float));
     j->sum = take(&m, j->n_parts * j->queries * 2 * (int64_t)sizeof(float));
@@ -68,6 +70,12 @@ static int64_t decode_scratch(const lathe_attention_problem *p, int32_t workers)
     return decode_job_init(&j, p, workers, NULL);
 }
 
+/* The first part of a key head: its runs follow one another. */
+INLINE int64_t part_of(const decode_job *j, int64_t b, int64_t hk)
+{
+    return (b * j->c->p->n_kv_heads + hk) * j->runs;
+}
+
 /* rows of f32 of a head, zeros behind D and behind `count`. */
 static void load_rows(float *dst, const decode_job *j, const void *src, int64_t at, int64_t stride,
                       int64_t count, int64_t rows)
@@ -78,6 +86,17 @@ static void load_rows(float *dst, const decode_job *j, const void *src, int64_t 
             dst[t * j->wide + d] = 0.0f;
     }
     memset(dst + count * j->wide, 0, (size_t)((rows - count) * j->wide) * sizeof(float));
+}
+
+/* Asks for `count` rows of a head ahead of their use: rows of one head lie too far apart for the
+ * hardware to guess. */
+static void ask_for_rows(const decode_job *j, const void *src, int64_t at, int64_t stride,
+                         int64_t count)
+{
+    const int64_t bytes = lathe_dtype_bytes(j->c->p->dtype);
+    for (int64_t t = 0; t < count; t++)
+        for (int64_t i = 0; i < j->x.d * bytes; i += 64)
+            __builtin_prefetch((const char *)src + (at + t * stride) * bytes + i);
 }
 
 /* q . k of VL keys. */
@@ -98,11 +117,11 @@ INLINE vf dots(const decode_work *w, const float *q, int64_t wide)
 }
 
 /* VL keys, in w->k, against query r: probabilities to w->dot row 0 .. for every query, m and l. */
-INLINE void decode_scores(const decode_job *j, const decode_work *w, float *o, float *sum,
-                          float *prob, int64_t r, span seen, const scoring *how)
+INLINE void decode_scores(const decode_job *j, const decode_work *w, const float *q, float *o,
+                          float *sum, float *prob, span seen, const scoring *how)
 {
     const vi inside = vinside(0, seen.lo, seen.hi);
-    vf t = dots(w, w->q + r * j->wide, j->wide);
+    vf t = dots(w, q, j->wide);
     t = how->capped ? how->cap * vtanh(t * how->inner) : t * how->factor;
     t = vselect(inside, t, vset(-1e30f));
     const float peak = vmost(t);
@@ -119,12 +138,14 @@ INLINE void decode_scores(const decode_job *j, const decode_work *w, float *o, f
 }
 
 /* Keys first .. first+count-1 (at most VL) of head hk of row b, for all queries that share it. */
-static void decode_keys(const decode_job *j, const decode_work *w, float *o, float *sum, int64_t b,
-                        int64_t hk, int64_t first, int64_t count)
+static void decode_keys(const decode_job *j, const decode_work *w, const float *q, float *o,
+                        float *sum, int64_t b, int64_t hk, int64_t first, int64_t count)
 {
     const lathe_attention_problem *p = j->c->p;
     const scoring how = scoring_of(p);
-    const int64_t token = b * p->t_k + first;
+    const int64_t token = b * p->t_k + first, after = least(VL, length_of(j->c, b) - first - VL);
+    ask_for_rows(j, j->c->a->v, token * p->v_stride + hk * j->x.d, p->v_stride, count);
+    ask_for_rows(j, j->c->a->k, (token + VL) * p->k_stride + hk * j->x.d, p->k_stride, after);
     /* at most VL queries at a time keep their probabilities in w->dot */
     for (int64_t base = 0; base < j->queries; base += VL) {
         const int64_t n = least(VL, j->queries - base);
@@ -133,8 +154,8 @@ static void decode_keys(const decode_job *j, const decode_work *w, float *o, flo
             span seen = range_of(j->c, b, r % p->t_q);
             seen.lo = seen.lo > first ? seen.lo - (int32_t)first : 0;
             seen.hi = (int32_t)least(seen.hi - first, count);
-            decode_scores(j, w, o + r * j->wide, sum + 2 * r, w->dot + (r - base) * VL, r, seen,
-                          &how);
+            decode_scores(j, w, q + r * j->wide, o + r * j->wide, sum + 2 * r,
+                          w->dot + (r - base) * VL, seen, &how);
         }
         load_rows(w->k, j, j->c->a->v, token * p->v_stride + hk * j->x.d, p->v_stride, count, VL);
         for (int64_t r = base; r < base + n; r++)
@@ -155,22 +176,29 @@ static void decode_items(void *arg, int64_t begin, int64_t end, int32_t worker)
     decode_work w;
     (void)decode_work_init(&w, j, j->workers + worker * j->worker_bytes);
     for (int64_t i = begin; i < end; i++) {
-        const int64_t head = i / j->runs, b = head / p->n_kv_heads, hk = head % p->n_kv_heads;
-        float *o = j->o + i * j->queries * j->wide, *sum = j->sum + i * j->queries * 2;
+        const int64_t b = i / j->runs, first = i % j->runs * DECODE_RUN;
+        const int64_t head = j->queries * j->wide; /* floats of one key head's queries */
         span whole = {0, 0};
-        for (int64_t r = 0; r < j->queries; r++) {
-            const int64_t h = hk * (p->n_heads / p->n_kv_heads) + r / p->t_q, t = r % p->t_q;
-            load_rows(w.q + r * j->wide, j, j->c->a->q, (b * p->t_q + t) * p->q_stride + h * j->x.d,
-                      p->q_stride, 1, 1);
+        for (int64_t t = 0; t < p->t_q; t++)
             whole = join(whole, range_of(j->c, b, t));
-            sum[2 * r] = -1e30f;
-            sum[2 * r + 1] = 0.0f;
+        for (int64_t h = 0; h < p->n_heads; h++)
+            load_rows(w.q + h * p->t_q * j->wide, j, j->c->a->q,
+                      b * p->t_q * p->q_stride + h * j->x.d, p->q_stride, p->t_q, p->t_q);
+        for (int64_t hk = 0; hk < p->n_kv_heads; hk++) {
+            const int64_t part = part_of(j, b, hk) + i % j->runs;
+            memset(j->o + part * head, 0, (size_t)head * sizeof(float));
+            for (int64_t r = 0; r < j->queries; r++) {
+                j->sum[2 * (part * j->queries + r)] = -1e30f;
+                j->sum[2 * (part * j->queries + r) + 1] = 0.0f;
+            }
         }
-        memset(o, 0, (size_t)(j->queries * j->wide) * sizeof(float));
-        const int64_t run = i % j->runs * DECODE_RUN;
-        const int64_t hi = least(whole.hi, run + DECODE_RUN);
-        for (int64_t k = run > whole.lo ? run : whole.lo; k < hi; k += VL)
-            decode_keys(j, &w, o, sum, b, hk, k, least(VL, hi - k));
+        const int64_t hi = least(whole.hi, first + DECODE_RUN);
+        for (int64_t k = first > whole.lo ? first : whole.lo; k < hi; k += VL)
+            for (int64_t hk = 0; hk < p->n_kv_heads; hk++) {
+                const int64_t part = part_of(j, b, hk) + i % j->runs;
+                decode_keys(j, &w, w.q + hk * head, j->o + part * head,
+                            j->sum + part * j->queries * 2, b, hk, k, least(VL, hi - k));
+            }
     }
 }
 
@@ -183,7 +211,7 @@ static void merge_items(void *arg, int64_t begin, int64_t end, int32_t worker)
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t b = i / (p->n_heads * p->t_q), h = i / p->t_q % p->n_heads, t = i % p->t_q;
-        const int64_t part = (b * p->n_kv_heads + h / group) * j->runs;
+        const int64_t part = part_of(j, b, h / group);
         const int64_t row = part * j->queries + h % group * p->t_q + t;
         float m = -1e30f, l = 0.0f;
         for (int64_t k = 0; k < j->runs; k++)
@@ -209,7 +237,7 @@ static void decode(const flash_call *c)
     decode_job j;
     (void)decode_job_init(&j, c->p, c->workers, c->a->scratch);
     j.c = c;
-    c->host->parallel_for(j.n_parts, 1, decode_items, &j);
+    c->host->parallel_for(c->p->batch * j.runs, 1, decode_items, &j);
     c->host->parallel_for(c->p->batch * c->p->n_heads * c->p->t_q, 8, merge_items, &j);
 }
 

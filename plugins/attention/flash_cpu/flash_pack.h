@@ -8,9 +8,10 @@
 
 __extension__ typedef _Float16 half;
 
-/* Queries and keys of a tile: multiples of 2 VL, so of MR_LEAST and of a panel of columns. */
+/* Queries and keys of a tile: multiples of MR, so that no full tile leaves a slow remainder of rows,
+ * and of 2 VL, the width of a panel of columns. */
 #define BQ 96
-#define BK 64
+#define BK 96
 #define BQ_UNITS (BQ / UNIT_VALUES)
 #define BK_UNITS (BK / UNIT_VALUES)
 
