@@ -22,50 +22,32 @@ static int needs(const tape *t, lathe_val v)
     return v != LATHE_NONE && t->g->values[v].needs_grad;
 }
 
-/* The value that output k of a gradient node writes: the gradient of forward value `target`. */
-static lathe_val output_for(tape *t, int32_t node, int32_t k, lathe_val target, int32_t accumulates)
+/* Whether output k of a gradient op is f32 whatever the compute dtype: the gradient of a parameter. */
+static int is_param_output(int32_t op, int32_t k)
 {
-    lathe_graph *g = t->g;
-    lathe_val out = LATHE_NONE;
-    if (needs(t, target) && g->values[target].kind == LATHE_VALUE_PARAM) {
-        const int32_t param = g->values[target].param;
-        t->status = lathe_graph_grad(g, param, &out);
-        g->nodes[node].write[k] = t->has_grad[param] ? LATHE_WRITE_ADD : LATHE_WRITE_RUNTIME;
-        t->has_grad[param] = 1;
-        return out;
+    switch (op) {
+    case LATHE_OP_EMBED_BWD:
+    case LATHE_OP_LINEAR_DW:
+        return 1;
+    case LATHE_OP_RMSNORM_BWD:
+    case LATHE_OP_LAYERNORM_BWD:
+        return k >= 1;
+    case LATHE_OP_HEAD_LOGPROB_BWD:
+        return k == 2;
+    default:
+        return 0;
     }
-    lathe_ir_value init = {.desc = g->values[target].desc,
-                           .node = node,
-                           .param = -1,
-                           .share = LATHE_NONE,
-                           .name = g->values[target].name};
-    if (needs(t, target) && t->grad[target] != LATHE_NONE && accumulates) {
-        init.share = t->grad[target];
-        g->nodes[node].acc[k] = t->grad[target];
-        g->nodes[node].write[k] = LATHE_WRITE_ADD;
-    }
-    out = lathe__graph_value(g, &init);
-    if (out == LATHE_NONE)
-        t->status = LATHE_E_NOMEM;
-    return out;
 }
 
-static void add_to_grad(tape *t, lathe_val target, lathe_val contribution, const char *label);
-
-/* Emits one gradient node. targets[k]: the forward value whose gradient output k is, or LATHE_NONE when
- * nobody wants it; must[k]: the op has no way to leave output k out. */
-static void emit(tape *t, int32_t op, const lathe_op_attrs *attrs, const lathe_val *in,
-                 int32_t n_in, const lathe_val *targets, uint32_t must, int32_t n_targets,
-                 const char *label)
+/* A gradient node without outputs yet; returns its index, -1 without memory. */
+static int32_t append(tape *t, int32_t op, const lathe_op_attrs *attrs, const lathe_val *in,
+                      int32_t n_in, const char *label)
 {
-    lathe_graph *g = t->g;
-    if (t->status != LATHE_OK)
-        return;
     const lathe_op_info info = *lathe_op_info_get(op);
-    lathe_ir_node *node = lathe__graph_append(g);
+    lathe_ir_node *node = lathe__graph_append(t->g);
     if (!node) {
         t->status = LATHE_E_NOMEM;
-        return;
+        return -1;
     }
     node->op = op;
     node->n_in = info.n_in;
@@ -75,42 +57,112 @@ static void emit(tape *t, int32_t op, const lathe_op_attrs *attrs, const lathe_v
         node->attrs = *attrs;
     for (int32_t i = 0; i < n_in; i++)
         node->in[i] = in[i];
-    const int32_t index = g->n_nodes - 1;
-    for (int32_t k = 0; k < n_targets && t->status == LATHE_OK; k++) {
-        const lathe_val target = targets[k];
-        if (target == LATHE_NONE || (!needs(t, target) && !(must & (1u << k))))
-            continue;
-        const lathe_val out = output_for(t, index, k, target, info.accumulates);
-        g->nodes[index].out[k] = out;
+    return t->g->n_nodes - 1;
+}
+
+/* Output k of a node becomes, or is added to, the gradient of a parameter. */
+static void write_param(tape *t, int32_t node, int32_t k, int32_t param)
+{
+    lathe_val out = LATHE_NONE;
+    t->status = lathe_graph_grad(t->g, param, &out);
+    t->g->nodes[node].write[k] = t->has_grad[param] ? LATHE_WRITE_ADD : LATHE_WRITE_RUNTIME;
+    t->g->nodes[node].out[k] = out;
+    t->has_grad[param] = 1;
+}
+
+/* Gives output k of a gradient node its value: the gradient of forward value targets[k]. It is written
+ * straight onto the gradient so far where the op can add, the dtypes agree, and no earlier output of
+ * the node has taken that memory; otherwise it is a value of its own. */
+static void give_output(tape *t, int32_t node, int32_t k, const lathe_val *targets)
+{
+    lathe_graph *g = t->g;
+    const lathe_val target = targets[k];
+    const int32_t op = g->nodes[node].op;
+    int adds = needs(t, target) && lathe_op_info_get(op)->accumulates;
+    for (int32_t j = 0; j < k; j++)
+        adds &= targets[j] != target;
+    lathe_ir_value init = {.desc = g->values[target].desc,
+                           .node = node,
+                           .param = -1,
+                           .share = LATHE_NONE,
+                           .name = g->values[target].name};
+    if (is_param_output(op, k))
+        init.desc.dtype = LATHE_F32;
+    if (adds && g->values[target].kind == LATHE_VALUE_PARAM) {
+        if (init.desc.dtype == LATHE_F32) {
+            write_param(t, node, k, g->values[target].param);
+            return;
+        }
+    } else if (adds && t->grad[target] != LATHE_NONE &&
+               g->values[t->grad[target]].desc.dtype == init.desc.dtype) {
+        init.share = t->grad[target];
+        g->nodes[node].acc[k] = t->grad[target];
+        g->nodes[node].write[k] = LATHE_WRITE_ADD;
     }
+    const lathe_val out = lathe__graph_value(g, &init);
+    g->nodes[node].out[k] = out;
+    if (out == LATHE_NONE)
+        t->status = LATHE_E_NOMEM;
+}
+
+static void add_to_grad(tape *t, lathe_val target, lathe_val contribution, const char *label);
+
+/* Emits one gradient node. targets[k]: the forward value whose gradient output k is, or LATHE_NONE when
+ * nobody wants it; must: bit k, the op has no way to leave output k out. */
+static void emit(tape *t, int32_t op, const lathe_op_attrs *attrs, const lathe_val *in,
+                 int32_t n_in, const lathe_val *targets, uint32_t must, int32_t n_targets,
+                 const char *label)
+{
+    if (t->status != LATHE_OK)
+        return;
+    const int32_t index = append(t, op, attrs, in, n_in, label);
+    for (int32_t k = 0; k < n_targets && t->status == LATHE_OK; k++)
+        if (targets[k] != LATHE_NONE && (needs(t, targets[k]) || (must & (1u << k))))
+            give_output(t, index, k, targets);
     for (int32_t k = 0; k < n_targets && t->status == LATHE_OK; k++) {
-        const lathe_val target = targets[k], out = g->nodes[index].out[k];
-        if (out == LATHE_NONE || !needs(t, target) || g->values[target].kind == LATHE_VALUE_PARAM)
+        const lathe_val target = targets[k], out = t->g->nodes[index].out[k];
+        if (out == LATHE_NONE || !needs(t, target) || t->g->values[out].kind == LATHE_VALUE_GRAD)
             continue;
-        if (g->nodes[index].acc[k] != LATHE_NONE)
+        if (t->g->nodes[index].acc[k] != LATHE_NONE)
             t->grad[target] = out;
         else
             add_to_grad(t, target, out, label);
     }
 }
 
+/* v in another dtype; v itself when it has it. */
+static lathe_val as_dtype(tape *t, lathe_val v, int32_t dtype, const char *label)
+{
+    const lathe_op_attrs attrs = {.dtype = dtype};
+    if (t->status == LATHE_OK && t->g->values[v].desc.dtype != dtype)
+        t->status = lathe_graph_node(t->g, LATHE_OP_CAST, &attrs, &v, 1, &v, 1, -1, label);
+    return v;
+}
+
 static void add_to_grad(tape *t, lathe_val target, lathe_val contribution, const char *label)
 {
     if (!needs(t, target) || t->status != LATHE_OK)
         return;
-    if (t->g->values[target].kind == LATHE_VALUE_PARAM) {
-        /* a pass-through onto a parameter: the gradient is a scaled copy, in f32 */
+    const lathe_ir_value value = t->g->values[target];
+    if (value.kind == LATHE_VALUE_PARAM) {
         const lathe_op_attrs one = {.alpha = 1.0};
-        emit(t, LATHE_OP_SCALE, &one, &contribution, 1, &target, 1, 1, label);
+        contribution = as_dtype(t, contribution, LATHE_F32, label);
+        if (t->status != LATHE_OK)
+            return;
+        const int32_t node = append(t, LATHE_OP_SCALE, &one, &contribution, 1, label);
+        if (node >= 0)
+            write_param(t, node, 0, value.param);
         return;
     }
+    contribution = as_dtype(t, contribution, value.desc.dtype, label);
     if (t->grad[target] == LATHE_NONE) {
         t->grad[target] = contribution;
         return;
     }
     const lathe_val in[2] = {t->grad[target], contribution};
     lathe_val sum = LATHE_NONE;
-    t->status = lathe_graph_node(t->g, LATHE_OP_ADD, NULL, in, 2, &sum, 1, -1, label);
+    if (t->status == LATHE_OK)
+        t->status = lathe_graph_node(t->g, LATHE_OP_ADD, NULL, in, 2, &sum, 1, -1, label);
     t->grad[target] = sum;
 }
 
@@ -287,11 +339,18 @@ static void derive_node(tape *t, const lathe_ir_node *n, lathe_val dy)
         one_to_one(t, n, LATHE_OP_SCALE, &attrs, dy, LATHE_NONE, x[0]);
         break;
     case LATHE_OP_SCALE_BY:
+        if (needs(t, x[1]))
+            t->status = lathe_error(LATHE_E_UNSUPPORTED,
+                                    "scale_by '%s' has no derivative for its factor, which a "
+                                    "trainable value reaches",
+                                    n->label);
         one_to_one(t, n, LATHE_OP_SCALE_BY, &attrs, dy, x[1], x[0]);
         break;
     case LATHE_OP_LINCOMB:
         one_to_one(t, n, LATHE_OP_SCALE, &(lathe_op_attrs){.alpha = attrs.alpha}, dy, LATHE_NONE,
                    x[0]);
+        if (needs(t, x[1]))
+            dy = as_dtype(t, dy, t->g->values[x[1]].desc.dtype, n->label);
         one_to_one(t, n, LATHE_OP_SCALE, &(lathe_op_attrs){.alpha = attrs.beta}, dy, LATHE_NONE,
                    x[1]);
         break;
@@ -347,12 +406,18 @@ static void mark_needs(lathe_graph *g)
     }
 }
 
-/* A gradient can arrive through output 0 only; statistics (rstd, lse) carry none. */
+/* A gradient can arrive through output 0 only; for statistics (rstd, lse) there is no rule. */
 static lathe_status walk_back(tape *t, int32_t n_forward)
 {
     lathe_graph *g = t->g;
     for (int32_t i = n_forward - 1; i >= 0 && t->status == LATHE_OK; i--) {
         const lathe_ir_node n = g->nodes[i];
+        for (int32_t k = 1; k < n.n_out; k++)
+            if (n.out[k] != LATHE_NONE && t->grad[n.out[k]] != LATHE_NONE)
+                return lathe_error(
+                    LATHE_E_UNSUPPORTED,
+                    "%s '%s' has no derivative for its output %d, which the loss reads",
+                    lathe_op_info_get(n.op)->name, n.label, k);
         const lathe_val dy = n.out[0] == LATHE_NONE ? LATHE_NONE : t->grad[n.out[0]];
         if (dy == LATHE_NONE || !needs(t, n.out[0]))
             continue;

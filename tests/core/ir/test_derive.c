@@ -1,0 +1,609 @@
+/* The derivative: every rule against central differences, sums over several uses, and its refusals. */
+#include "graph_fixture.h"
+
+typedef lathe_val (*rule_fn)(fixture *f);
+
+/* bf16 rounds to 2^-9 relative; a gradient here is a sum of at most some tens of products of a few such
+ * factors, each off by less than 2^-7 of the largest. */
+#define BF16_TOLERANCE 0x1p-4
+
+/* The gradients in bf16 compute are those in f32, coarsely: dtypes fit and nothing is lost. */
+static void check_bf16(rule_fn rule)
+{
+    fixture f32, bf16;
+    fixture_open(&f32, LATHE_F32);
+    fixture_finish(&f32, fixture_loss(&f32, rule(&f32)));
+    fixture_run(&f32, 0);
+    fixture_open(&bf16, LATHE_BF16);
+    fixture_finish(&bf16, fixture_loss(&bf16, rule(&bf16)));
+    fixture_run(&bf16, 0);
+    for (int32_t p = 0; p < f32.params.n; p++) {
+        const int64_t n = lathe_desc_count(&f32.params.rows[p]->desc);
+        double scale = 0.0;
+        if (!f32.params.rows[p]->trainable)
+            continue;
+        const float *want = lathe_store_grad(&f32.store, p),
+                    *got = lathe_store_grad(&bf16.store, p);
+        for (int64_t i = 0; i < n; i++)
+            scale = fmax(scale, fabs((double)want[i]));
+        for (int64_t i = 0; i < n; i++)
+            cr_expect(fabs((double)got[i] - (double)want[i]) <= BF16_TOLERANCE * scale,
+                      "%s[%lld] in bf16: %g, in f32 %g", f32.params.rows[p]->name, (long long)i,
+                      (double)got[i], (double)want[i]);
+    }
+    fixture_close(&f32);
+    fixture_close(&bf16);
+}
+
+static void check_rule(rule_fn rule)
+{
+    fixture f;
+    fixture_open(&f, LATHE_F32);
+    fixture_finish(&f, fixture_loss(&f, rule(&f)));
+    fixture_check(&f);
+    fixture_close(&f);
+    check_bf16(rule);
+}
+
+#define RULE(name)                                                                                 \
+    static lathe_val rule_##name(fixture *f);                                                      \
+    Test(derive, name)                                                                             \
+    {                                                                                              \
+        check_rule(rule_##name);                                                                   \
+    }                                                                                              \
+    static lathe_val rule_##name(fixture *f)
+
+RULE(linear)
+{
+    const lathe_val x = fixture_matrix(f, "x", 3, 4), w = fixture_matrix(f, "w", 5, 4);
+    return fixture_linear(f, x, w, LATHE_NONE);
+}
+
+RULE(linear_with_bias)
+{
+    const lathe_val x = fixture_matrix(f, "x", 3, 4), w = fixture_matrix(f, "w", 5, 4);
+    return fixture_linear(f, x, w, fixture_vector(f, "b", 5));
+}
+
+RULE(linear_whose_bias_alone_trains)
+{
+    const lathe_val x = fixture_param(f, "x", 3, 4, 0), w = fixture_param(f, "w", 5, 4, 0);
+    return fixture_linear(f, x, w, fixture_vector(f, "b", 5));
+}
+
+RULE(linear_whose_weight_is_computed)
+{
+    const lathe_val x = fixture_matrix(f, "x", 3, 4), w = fixture_matrix(f, "w", 5, 4);
+    return fixture_linear(f, x, fixture_binary(f, LATHE_OP_MUL, w, w), LATHE_NONE);
+}
+
+RULE(embed)
+{
+    static const int32_t ids[] = {2, 0, 2, 1, 2};
+    const lathe_val w = fixture_matrix(f, "w", 4, 3);
+    return fixture_binary(f, LATHE_OP_EMBED, fixture_ids(f, ids, 5), w);
+}
+
+RULE(rmsnorm)
+{
+    const lathe_op_attrs attrs = {.eps = 1e-5f};
+    const lathe_val x = fixture_matrix(f, "x", 3, 4);
+    return fixture_node(f, LATHE_OP_RMSNORM, &attrs, x, fixture_vector(f, "w", 4), LATHE_NONE);
+}
+
+RULE(rmsnorm_of_heads_with_offset)
+{
+    const lathe_op_attrs attrs = {.eps = 1e-5f, .offset_one = 1};
+    const lathe_val x = fixture_matrix(f, "x", 2, 6);
+    return fixture_node(f, LATHE_OP_RMSNORM, &attrs, x, fixture_vector(f, "w", 3), LATHE_NONE);
+}
+
+RULE(layernorm)
+{
+    const lathe_op_attrs attrs = {.eps = 1e-5f};
+    const lathe_val x = fixture_matrix(f, "x", 3, 5), w = fixture_vector(f, "w", 5);
+    return fixture_node(f, LATHE_OP_LAYERNORM, &attrs, x, w, fixture_vector(f, "b", 5));
+}
+
+RULE(layernorm_without_bias)
+{
+    const lathe_op_attrs attrs = {.eps = 1e-5f};
+    const lathe_val x = fixture_matrix(f, "x", 3, 5), w = fixture_vector(f, "w", 5);
+    return fixture_node(f, LATHE_OP_LAYERNORM, &attrs, x, w, LATHE_NONE);
+}
+
+static lathe_val turned(fixture *f, lathe_val x, int32_t inverse)
+{
+    static const int32_t positions[] = {0, 3, 1, 2};
+    const lathe_op_attrs attrs = {.head_dim = 4, .inverse = inverse};
+    float table[4][2][2];
+    lathe_val at;
+    for (int p = 0; p < 4; p++)
+        for (int i = 0; i < 2; i++) {
+            table[p][0][i] = cosf((float)p / (float)(1 + 9 * i));
+            table[p][1][i] = sinf((float)p / (float)(1 + 9 * i));
+        }
+    const lathe_desc desc = {LATHE_F32, 3, {4, 2, 2, 1}};
+    OK(lathe_graph_const(f->g, "rope", desc, table, &at));
+    return fixture_node(f, LATHE_OP_ROPE, &attrs, x, fixture_ids(f, positions, 4), at);
+}
+
+RULE(rope)
+{
+    return turned(f, fixture_matrix(f, "x", 4, 8), 0);
+}
+
+RULE(rope_backwards)
+{
+    return turned(f, fixture_matrix(f, "x", 4, 8), 1);
+}
+
+static lathe_val attention(fixture *f, lathe_op_attrs attrs, const lathe_val in[5])
+{
+    lathe_val out[2];
+    attrs.scale = 0.5f;
+    attrs.head_dim = 4;
+    attrs.batch = 2;
+    OK(lathe_graph_node(f->g, LATHE_OP_ATTENTION, &attrs, in, 5, out, 2, -1, "attention"));
+    return out[0];
+}
+
+/* B = 2, T = 3, H = 2, Hkv = 1, D = 4 */
+RULE(attention_with_grouped_heads)
+{
+    const lathe_op_attrs attrs = {.n_heads = 2, .n_kv_heads = 1, .causal = 1};
+    const lathe_val in[5] = {fixture_matrix(f, "q", 6, 8), fixture_matrix(f, "k", 6, 4),
+                             fixture_matrix(f, "v", 6, 4), LATHE_NONE, LATHE_NONE};
+    return attention(f, attrs, in);
+}
+
+RULE(attention_over_fused_rows_of_documents)
+{
+    static const int32_t doc_start[] = {0, 0, 2, 0, 1, 1};
+    const lathe_op_attrs attrs = {.n_heads = 2, .n_kv_heads = 2, .causal = 1, .fused_qkv = 1};
+    const lathe_val in[5] = {fixture_matrix(f, "qkv", 6, 24), LATHE_NONE, LATHE_NONE,
+                             fixture_ids(f, doc_start, 6), LATHE_NONE};
+    return attention(f, attrs, in);
+}
+
+RULE(attention_of_a_value_with_itself)
+{
+    const lathe_op_attrs attrs = {.n_heads = 2, .n_kv_heads = 2, .causal = 1};
+    const lathe_val x = fixture_matrix(f, "x", 6, 8);
+    const lathe_val y = fixture_binary(f, LATHE_OP_MUL, x, x);
+    const lathe_val in[5] = {y, y, y, LATHE_NONE, LATHE_NONE};
+    return fixture_binary(f, LATHE_OP_ADD, attention(f, attrs, in), y);
+}
+
+RULE(swiglu)
+{
+    return fixture_binary(f, LATHE_OP_SWIGLU, fixture_matrix(f, "gate", 3, 5),
+                          fixture_matrix(f, "up", 3, 5));
+}
+
+/* Both outputs of one node are gradients of x, which has one already. */
+RULE(swiglu_of_one_value_used_again)
+{
+    const lathe_val p = fixture_matrix(f, "x", 3, 5);
+    const lathe_val x = fixture_binary(f, LATHE_OP_MUL, p, p);
+    const lathe_val y = fixture_binary(f, LATHE_OP_SWIGLU, x, x);
+    return fixture_binary(f, LATHE_OP_ADD, y, fixture_unary(f, LATHE_OP_GELU_TANH, x));
+}
+
+RULE(swiglu_of_a_parameter_with_itself)
+{
+    const lathe_val p = fixture_matrix(f, "x", 3, 5);
+    return fixture_binary(f, LATHE_OP_SWIGLU, p, p);
+}
+
+RULE(gelu_tanh)
+{
+    return fixture_unary(f, LATHE_OP_GELU_TANH, fixture_matrix(f, "x", 3, 5));
+}
+
+RULE(add)
+{
+    return fixture_binary(f, LATHE_OP_ADD, fixture_matrix(f, "x", 3, 5),
+                          fixture_matrix(f, "y", 3, 5));
+}
+
+RULE(add_of_a_value_to_itself)
+{
+    const lathe_val x = fixture_matrix(f, "x", 3, 5);
+    const lathe_val y = fixture_unary(f, LATHE_OP_GELU_TANH, x);
+    return fixture_binary(f, LATHE_OP_ADD, fixture_binary(f, LATHE_OP_ADD, y, y),
+                          fixture_binary(f, LATHE_OP_ADD, x, x));
+}
+
+RULE(sub)
+{
+    const lathe_val x = fixture_matrix(f, "x", 3, 5), y = fixture_matrix(f, "y", 3, 5);
+    return fixture_binary(f, LATHE_OP_SUB, x, fixture_unary(f, LATHE_OP_GELU_TANH, y));
+}
+
+RULE(mul)
+{
+    return fixture_binary(f, LATHE_OP_MUL, fixture_matrix(f, "x", 3, 5),
+                          fixture_matrix(f, "y", 3, 5));
+}
+
+RULE(mul_of_a_value_with_itself)
+{
+    const lathe_val x = fixture_unary(f, LATHE_OP_GELU_TANH, fixture_matrix(f, "x", 3, 5));
+    return fixture_binary(f, LATHE_OP_MUL, x, x);
+}
+
+RULE(scale)
+{
+    const lathe_op_attrs attrs = {.alpha = -1.5, .beta = 0.25};
+    const lathe_val x = fixture_matrix(f, "x", 3, 5);
+    return fixture_node(f, LATHE_OP_SCALE, &attrs, x, LATHE_NONE, LATHE_NONE);
+}
+
+RULE(scale_by)
+{
+    const lathe_op_attrs attrs = {.start = 2};
+    const lathe_val s = fixture_const(f, lathe_desc_1d(LATHE_F32, 4));
+    return fixture_node(f, LATHE_OP_SCALE_BY, &attrs, fixture_vector(f, "x", 6), s, LATHE_NONE);
+}
+
+RULE(lincomb)
+{
+    const lathe_op_attrs attrs = {.alpha = 0.5, .beta = -2.0};
+    return fixture_node(f, LATHE_OP_LINCOMB, &attrs, fixture_matrix(f, "x", 3, 5),
+                        fixture_matrix(f, "y", 3, 5), LATHE_NONE);
+}
+
+/* y stays f32 where x is the compute dtype. */
+RULE(lincomb_of_two_dtypes)
+{
+    const lathe_op_attrs attrs = {.alpha = 0.5, .beta = -2.0};
+    const lathe_val x = fixture_unary(f, LATHE_OP_GELU_TANH, fixture_matrix(f, "x", 3, 5));
+    const lathe_val y = fixture_f32(f, fixture_matrix(f, "y", 3, 5));
+    return fixture_node(f, LATHE_OP_LINCOMB, &attrs, x, y, LATHE_NONE);
+}
+
+RULE(dropout)
+{
+    lathe_val rng;
+    OK(lathe_graph_api_get()->rng(f->g, &rng));
+    const lathe_op_attrs attrs = {.p = 0.4f, .rng_stream = lathe_graph_api_get()->rng_stream(f->g)};
+    const lathe_val x = fixture_matrix(f, "x", 5, 7);
+    return fixture_node(f, LATHE_OP_DROPOUT, &attrs, x, rng, LATHE_NONE);
+}
+
+static lathe_val head(fixture *f, lathe_val x, lathe_val w, float softcap)
+{
+    static const int32_t targets[] = {1, -1, 5, 0};
+    const lathe_op_attrs attrs = {.softcap = softcap};
+    return fixture_node(f, LATHE_OP_HEAD_LOGPROB, &attrs, x, w, fixture_ids(f, targets, 4));
+}
+
+RULE(head_logprob)
+{
+    return head(f, fixture_matrix(f, "x", 4, 3), fixture_matrix(f, "w", 6, 3), 0.0f);
+}
+
+RULE(head_logprob_with_a_soft_cap)
+{
+    return head(f, fixture_matrix(f, "x", 4, 3), fixture_matrix(f, "w", 6, 3), 1.5f);
+}
+
+RULE(head_logprob_of_a_frozen_head)
+{
+    return head(f, fixture_matrix(f, "x", 4, 3), fixture_param(f, "w", 6, 3, 0), 0.0f);
+}
+
+RULE(head_tied_to_the_embedding)
+{
+    static const int32_t ids[] = {3, 1, 1, 4};
+    const lathe_val w = fixture_matrix(f, "w", 6, 3);
+    const lathe_val x = fixture_binary(f, LATHE_OP_EMBED, fixture_ids(f, ids, 4), w);
+    return head(f, fixture_unary(f, LATHE_OP_GELU_TANH, x), w, 0.0f);
+}
+
+RULE(cast_of_a_parameter)
+{
+    return fixture_f32(f, fixture_matrix(f, "x", 3, 5));
+}
+
+RULE(copy)
+{
+    const lathe_val x = fixture_matrix(f, "x", 3, 5);
+    return fixture_unary(f, LATHE_OP_GELU_TANH, fixture_unary(f, LATHE_OP_COPY, x));
+}
+
+RULE(sum)
+{
+    const lathe_val x = fixture_f32(f, fixture_matrix(f, "x", 3, 5));
+    return fixture_unary(f, LATHE_OP_SUM, fixture_binary(f, LATHE_OP_MUL, x, x));
+}
+
+RULE(row_sum)
+{
+    const lathe_op_attrs attrs = {.count = 4};
+    const lathe_val x = fixture_vector(f, "x", 12);
+    return fixture_node(f, LATHE_OP_ROW_SUM, &attrs, x, LATHE_NONE, LATHE_NONE);
+}
+
+RULE(slice)
+{
+    const lathe_op_attrs attrs = {.start = 1, .count = 2};
+    const lathe_val x = fixture_matrix(f, "x", 5, 3);
+    return fixture_node(f, LATHE_OP_SLICE, &attrs, x, LATHE_NONE, LATHE_NONE);
+}
+
+RULE(slices_that_overlap)
+{
+    const lathe_op_attrs first = {.start = 0, .count = 3}, second = {.start = 1, .count = 3};
+    const lathe_val x = fixture_unary(f, LATHE_OP_GELU_TANH, fixture_matrix(f, "x", 5, 3));
+    return fixture_binary(f, LATHE_OP_MUL,
+                          fixture_node(f, LATHE_OP_SLICE, &first, x, LATHE_NONE, LATHE_NONE),
+                          fixture_node(f, LATHE_OP_SLICE, &second, x, LATHE_NONE, LATHE_NONE));
+}
+
+RULE(logsigmoid)
+{
+    return fixture_unary(f, LATHE_OP_LOGSIGMOID, fixture_vector(f, "x", 9));
+}
+
+RULE(sigmoid)
+{
+    return fixture_unary(f, LATHE_OP_SIGMOID, fixture_vector(f, "x", 9));
+}
+
+static lathe_val matmul(fixture *f, int32_t trans_a, int32_t trans_b)
+{
+    const lathe_op_attrs attrs = {.alpha = 0.75, .trans_a = trans_a, .trans_b = trans_b};
+    const lathe_val a = trans_a ? fixture_matrix(f, "a", 3, 2) : fixture_matrix(f, "a", 2, 3);
+    const lathe_val b = trans_b ? fixture_matrix(f, "b", 4, 3) : fixture_matrix(f, "b", 3, 4);
+    return fixture_node(f, LATHE_OP_MATMUL, &attrs, a, b, LATHE_NONE);
+}
+
+RULE(matmul)
+{
+    return matmul(f, 0, 0);
+}
+
+RULE(matmul_of_a_transposed)
+{
+    return matmul(f, 1, 0);
+}
+
+RULE(matmul_of_b_transposed)
+{
+    return matmul(f, 0, 1);
+}
+
+RULE(matmul_of_both_transposed)
+{
+    return matmul(f, 1, 1);
+}
+
+RULE(transpose)
+{
+    return fixture_unary(f, LATHE_OP_TRANSPOSE, fixture_matrix(f, "x", 3, 5));
+}
+
+RULE(three_uses_of_a_value)
+{
+    const lathe_val x = fixture_matrix(f, "x", 3, 4), w = fixture_matrix(f, "w", 4, 4);
+    const lathe_val h = fixture_linear(f, x, w, LATHE_NONE);
+    const lathe_val a = fixture_linear(f, h, w, LATHE_NONE); /* w again: it is tied */
+    const lathe_val b = fixture_unary(f, LATHE_OP_GELU_TANH, h);
+    return fixture_binary(f, LATHE_OP_MUL, fixture_binary(f, LATHE_OP_ADD, a, b), h);
+}
+
+/* A small network with every kind of sharing, as one graph. */
+static lathe_val network(fixture *f)
+{
+    static const int32_t ids[] = {3, 1, 1, 4};
+    const lathe_op_attrs norm = {.eps = 1e-5f};
+    const lathe_val w = fixture_matrix(f, "w", 6, 4);
+    lathe_val x = fixture_binary(f, LATHE_OP_EMBED, fixture_ids(f, ids, 4), w);
+    for (int layer = 0; layer < 2; layer++) {
+        const lathe_val gain = fixture_vector(f, layer ? "gain1" : "gain0", 4);
+        const lathe_val up = fixture_matrix(f, layer ? "up1" : "up0", 8, 4);
+        const lathe_val down = fixture_matrix(f, layer ? "down1" : "down0", 4, 8);
+        lathe_graph_set_layer(f->g, layer, LATHE_BLOCK_MLP);
+        lathe_val h = fixture_node(f, LATHE_OP_RMSNORM, &norm, x, gain, LATHE_NONE);
+        h = fixture_unary(f, LATHE_OP_GELU_TANH, fixture_linear(f, h, up, LATHE_NONE));
+        x = fixture_binary(f, LATHE_OP_ADD, x, fixture_linear(f, h, down, LATHE_NONE));
+    }
+    lathe_graph_set_layer(f->g, -1, LATHE_BLOCK_NONE);
+    return head(f, x, w, 0.0f);
+}
+
+Test(derive, gradients_are_the_same_bits_from_run_to_run)
+{
+    fixture a, b;
+    fixture_open(&a, LATHE_F32);
+    fixture_finish(&a, fixture_loss(&a, network(&a)));
+    fixture_open(&b, LATHE_F32);
+    fixture_finish(&b, fixture_loss(&b, network(&b)));
+    cr_assert_eq(fixture_run(&a, 0), fixture_run(&b, 0));
+    for (int32_t p = 0; p < a.params.n; p++) {
+        float *first = fixture_gradient(&a, p);
+        const size_t bytes = (size_t)lathe_desc_bytes(&a.params.rows[p]->desc);
+        cr_expect_eq(memcmp(first, lathe_store_grad(&b.store, p), bytes), 0, "%s: two graphs",
+                     a.params.rows[p]->name);
+        memset(lathe_store_grad(&a.store, p), 0xff, bytes); /* NaN: must be overwritten */
+        fixture_run(&a, 0);
+        cr_expect_eq(memcmp(first, lathe_store_grad(&a.store, p), bytes), 0, "%s: two runs",
+                     a.params.rows[p]->name);
+        free(first);
+    }
+    fixture_close(&a);
+    fixture_close(&b);
+}
+
+/* 2g is exact in f32, so a run added to itself differs only where several writers round in between:
+ * at most half a unit in the last place for each. */
+Test(derive, an_accumulating_run_adds_to_what_is_there)
+{
+    fixture f;
+    fixture_open(&f, LATHE_F32);
+    fixture_finish(&f, fixture_loss(&f, network(&f)));
+    fixture_run(&f, 0);
+    for (int32_t p = 0; p < f.params.n; p++) {
+        const int64_t n = lathe_desc_count(&f.params.rows[p]->desc);
+        fixture_run(&f, 0);
+        float *once = fixture_gradient(&f, p);
+        fixture_run(&f, 1);
+        const float *twice = lathe_store_grad(&f.store, p);
+        double scale = 0.0;
+        for (int64_t i = 0; i < n; i++)
+            scale = fmax(scale, fabs(2.0 * (double)once[i]));
+        for (int64_t i = 0; i < n; i++)
+            cr_expect(fabs((double)twice[i] - 2.0 * (double)once[i]) <= 0x1p-22 * scale,
+                      "%s[%lld]: %.9g after two runs, %.9g after one", f.params.rows[p]->name,
+                      (long long)i, (double)twice[i], (double)once[i]);
+        free(once);
+    }
+    fixture_close(&f);
+}
+
+/* y = x * c: one writer, so that the second run adds exactly once per element. */
+Test(derive, one_writer_accumulates_exactly)
+{
+    fixture f;
+    fixture_open(&f, LATHE_F32);
+    const lathe_val x = fixture_matrix(&f, "x", 7, 9);
+    fixture_finish(&f, fixture_loss(&f, x));
+    fixture_run(&f, 0);
+    float *once = fixture_gradient(&f, 0);
+    for (int run = 2; run <= 4; run++) {
+        fixture_run(&f, 1);
+        for (int i = 0; i < 63 && run != 3; i++) /* 3g is not always exact */
+            cr_assert_eq(lathe_store_grad(&f.store, 0)[i], (float)run * once[i]);
+    }
+    free(once);
+    fixture_close(&f);
+}
+
+Test(derive, the_seed_scales_every_gradient)
+{
+    fixture f;
+    fixture_open(&f, LATHE_F32);
+    fixture_finish(&f, fixture_loss(&f, network(&f)));
+    fixture_run(&f, 0);
+    float *once = fixture_gradient(&f, 0);
+    *(float *)lathe_exec_data(f.exec, f.seed) = 1024.0f; /* a power of two: exact */
+    fixture_run(&f, 0);
+    for (int i = 0; i < 24; i++)
+        cr_assert_eq(lathe_store_grad(&f.store, 0)[i], 1024.0f * once[i]);
+    free(once);
+    fixture_close(&f);
+}
+
+Test(derive, a_tied_parameter_is_written_once_and_then_added_to)
+{
+    fixture f;
+    fixture_open(&f, LATHE_F32);
+    OK(fixture_derive(&f, fixture_loss(&f, network(&f))));
+    int seen = 0;
+    for (int32_t i = 0; i < f.g->n_nodes; i++)
+        for (int32_t k = 0; k < f.g->nodes[i].n_out; k++) {
+            const lathe_val v = f.g->nodes[i].out[k];
+            if (v == LATHE_NONE || f.g->values[v].kind != LATHE_VALUE_GRAD ||
+                f.g->values[v].param != 0)
+                continue;
+            cr_expect_eq(f.g->nodes[i].write[k], seen ? LATHE_WRITE_ADD : LATHE_WRITE_RUNTIME);
+            seen++;
+        }
+    cr_expect_eq(seen, 2, "embedding and head");
+    fixture_close(&f);
+}
+
+Test(derive, rounding_in_the_middle_passes_the_gradient_through)
+{
+    const lathe_op_attrs down = {.dtype = LATHE_BF16};
+    fixture f;
+    fixture_open(&f, LATHE_F32);
+    const lathe_val x = fixture_vector(&f, "x", 5);
+    const lathe_val y = fixture_node(&f, LATHE_OP_CAST, &down, x, LATHE_NONE, LATHE_NONE);
+    fixture_finish(&f, fixture_unary(&f, LATHE_OP_SUM, fixture_f32(&f, y)));
+    fixture_run(&f, 0);
+    for (int i = 0; i < 5; i++)
+        cr_expect_eq(lathe_store_grad(&f.store, 0)[i], 1.0f);
+    fixture_close(&f);
+}
+
+/* ---- refusals ---- */
+
+static void refused(fixture *f, lathe_val loss, lathe_status code, const char *part)
+{
+    cr_expect_eq(fixture_derive(f, loss), code);
+    cr_expect_not_null(strstr(lathe_error_message(), part), "%s", lathe_error_message());
+    fixture_close(f);
+}
+
+Test(derive, an_op_without_derivative_is_refused_by_name)
+{
+    const lathe_op_attrs attrs = {.dtype = LATHE_F32, .eps = 1e-6f};
+    fixture f;
+    lathe_val y;
+    fixture_open(&f, LATHE_F32);
+    const lathe_val x = fixture_vector(&f, "x", 4);
+    OK(lathe_graph_node(f.g, LATHE_OP_L2_NORMALIZE, &attrs, &x, 1, &y, 1, -1, "my direction"));
+    refused(&f, fixture_loss(&f, y), LATHE_E_UNSUPPORTED,
+            "l2_normalize 'my direction' has no derivative");
+}
+
+Test(derive, a_factor_that_trains_is_refused)
+{
+    fixture f;
+    fixture_open(&f, LATHE_F32);
+    const lathe_val s = fixture_vector(&f, "s", 1),
+                    x = fixture_const(&f, (lathe_desc){0, 1, {4, 1, 1, 1}});
+    refused(&f, fixture_loss(&f, fixture_binary(&f, LATHE_OP_SCALE_BY, x, s)), LATHE_E_UNSUPPORTED,
+            "no derivative for its factor");
+}
+
+Test(derive, a_loss_on_statistics_is_refused)
+{
+    const lathe_op_attrs attrs = {.eps = 1e-5f};
+    fixture f;
+    lathe_val out[2];
+    fixture_open(&f, LATHE_F32);
+    const lathe_val in[2] = {fixture_matrix(&f, "x", 3, 4), fixture_vector(&f, "w", 4)};
+    OK(lathe_graph_node(f.g, LATHE_OP_RMSNORM, &attrs, in, 2, out, 2, -1, "norm"));
+    refused(&f, fixture_loss(&f, out[1]), LATHE_E_UNSUPPORTED, "rmsnorm 'norm'");
+}
+
+Test(derive, a_cache_has_no_derivative)
+{
+    static const int32_t length[] = {3, 3};
+    const lathe_op_attrs attrs = {.n_heads = 2, .n_kv_heads = 2, .causal = 1};
+    fixture f;
+    fixture_open(&f, LATHE_F32);
+    const lathe_val in[5] = {fixture_matrix(&f, "q", 6, 8), fixture_matrix(&f, "k", 6, 8),
+                             fixture_matrix(&f, "v", 6, 8), LATHE_NONE, fixture_ids(&f, length, 2)};
+    refused(&f, fixture_loss(&f, attention(&f, attrs, in)), LATHE_E_UNSUPPORTED, "KV cache");
+}
+
+Test(derive, a_loss_that_nothing_trainable_reaches_is_refused)
+{
+    fixture f;
+    fixture_open(&f, LATHE_F32);
+    const lathe_val frozen = fixture_param(&f, "frozen", 3, 4, 0);
+    (void)fixture_matrix(&f, "elsewhere", 3, 4);
+    refused(&f, fixture_loss(&f, frozen), LATHE_E_CONFIG,
+            "no trainable parameter reaches the loss");
+}
+
+Test(derive, a_loss_behind_detach_is_refused)
+{
+    fixture f;
+    lathe_val cut;
+    fixture_open(&f, LATHE_F32);
+    OK(lathe_graph_api_get()->detach(f.g, fixture_matrix(&f, "x", 3, 4), &cut));
+    refused(&f, fixture_loss(&f, cut), LATHE_E_CONFIG, "no trainable parameter reaches the loss");
+}
+
+Test(derive, a_loss_that_is_no_scalar_is_refused)
+{
+    fixture f;
+    fixture_open(&f, LATHE_F32);
+    refused(&f, fixture_matrix(&f, "x", 3, 4), LATHE_E_SHAPE, "must be scalars");
+}
