@@ -40,7 +40,8 @@ function(lathe_add_test file)
     set(A_TIMEOUT 300)
   endif()
   add_test(NAME ${name} COMMAND ${name} --jobs 1)
-  set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT} ENVIRONMENT "${A_ENV}")
+  set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;${A_ENV}")
   if(LATHE_SANITIZE) # Criterion has counted a test before its process looks for leaks
     set_tests_properties(${name} PROPERTIES
       FAIL_REGULAR_EXPRESSION "ERROR: [A-Za-z]+Sanitizer;runtime error:")

@@ -24,6 +24,7 @@ typedef struct lathe_command {
     const lathe_option *options;
     int32_t n_options;
     int32_t min_words, max_words; /* of arguments that are no options */
+    int32_t computes;             /* 1: works on the thread pool for long */
     int32_t takes_overrides;      /* 1: --section.key value and --section.key=value */
     int (*run)(const lathe_args *args);
 } lathe_command;

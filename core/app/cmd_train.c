@@ -74,6 +74,7 @@ const lathe_command lathe_cmd_train = {
                "one ends at once.\n",
     .min_words = 1,
     .max_words = 1,
+    .computes = 1,
     .takes_overrides = 1,
     .run = run_command,
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "app/commands.h"
+#include "app/patience.h"
 #include "base/error.h"
 #include "plug/suggest.h"
 
@@ -127,6 +128,8 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < N_COMMANDS; i++) {
         const int n = match(commands[i]->name, argc - 1, argv + 1);
+        if (n > 0 && commands[i]->computes)
+            lathe_app_wait_patiently(argv);
         if (n > 0)
             return run(commands[i], argc - 1 - n, argv + 1 + n);
     }

@@ -1,0 +1,13 @@
+/* How the pool's threads wait for each other. */
+#include "app/patience.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+void lathe_app_wait_patiently(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
+        return;
+    if (setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
+        (void)execv("/proc/self/exe", argv);
+}
