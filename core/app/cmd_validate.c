@@ -60,8 +60,6 @@ static void print_diags(const lathe_diags *diags)
 static lathe_status check_parts(lathe_config *config, lathe_registry *registry, lathe_diags *diags)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    lathe_config_check_files(config, diags);
-    lathe_config_check_train(config, diags);
     for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++)
         if (kind != LATHE_KIND_DEVICE) /* making one may take hold of the machine */
             check_instance(config, kind, diags);
@@ -80,8 +78,10 @@ static int run(const lathe_args *args)
     int code = LATHE_EXIT_OK;
     lathe_status status = lathe_registry_create(&registry);
     if (status == LATHE_OK)
-        status = lathe_config_load(path, args->overrides, args->n_overrides,
-                                   (1u << LATHE_N_KINDS) - 2, registry, &diags, &config);
+        status =
+            lathe_config_load(path, args->overrides, args->n_overrides,
+                              ((1u << LATHE_N_KINDS) - 2) | LATHE_CONFIG_FILES | LATHE_CONFIG_TRAIN,
+                              registry, &diags, &config);
     if (status == LATHE_OK)
         status = check_parts(config, registry, &diags);
     print_diags(&diags);

@@ -119,6 +119,10 @@ static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_regist
     add_pins(config, registry, diags);
     for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++)
         LATHE_TRY(lathe__config_part(config, kind, (kinds >> kind) & 1, registry, diags));
+    if (kinds & LATHE_CONFIG_FILES)
+        lathe_config_check_files(config, diags);
+    if (kinds & LATHE_CONFIG_TRAIN)
+        lathe_config_check_train(config, diags);
     return lathe_diags_status(diags);
 }
 

@@ -27,9 +27,14 @@ typedef struct lathe_part {
     const lathe_value *values;        /* of component, in schema order; NULL without one */
 } lathe_part;
 
+/* Beside the kinds in lathe_config_load: the checks below are part of it, so that a wrong key does not
+ * hide a missing file. */
+#define LATHE_CONFIG_FILES (1u << 30)
+#define LATHE_CONFIG_TRAIN (1u << 31)
+
 /** Reads the file (path NULL: none), applies the overrides, checks everything, and opens the plugins
  *  that are named. kinds: bit (1 << LATHE_KIND_*) for those that the caller needs even where the
- *  file does not name them (they get their defaults).
+ *  file does not name them (they get their defaults); LATHE_CONFIG_FILES, LATHE_CONFIG_TRAIN.
  *  Errors  LATHE_E_PARSE, LATHE_E_NOT_FOUND, LATHE_E_IO: the file; LATHE_E_CONFIG: diags has all,
  *          sorted, and the thread's message is their text. Warnings stay in diags on success. */
 lathe_status lathe_config_load(const char *path, const lathe_override *overrides,

@@ -49,15 +49,11 @@ static lathe_status configure(lathe_run *run, const char *path, const lathe_over
 {
     lathe_diags diags = {0};
     LATHE_TRY(lathe_registry_create(&run->registry));
-    lathe_status status = lathe_config_load(path, list, n_overrides, kinds_of(run->mode),
-                                            run->registry, &diags, &run->config);
-    if (status == LATHE_OK) {
-        if (run->mode == LATHE_OPEN_TRAIN && !run->data_is_optional)
-            lathe_config_check_train(run->config, &diags);
-        if (run->mode != LATHE_OPEN_PLAN)
-            lathe_config_check_files(run->config, &diags);
-        status = lathe_diags_status(&diags);
-    }
+    uint32_t wanted = kinds_of(run->mode);
+    wanted |= run->mode != LATHE_OPEN_PLAN ? LATHE_CONFIG_FILES : 0;
+    wanted |= run->mode == LATHE_OPEN_TRAIN && !run->data_is_optional ? LATHE_CONFIG_TRAIN : 0;
+    const lathe_status status =
+        lathe_config_load(path, list, n_overrides, wanted, run->registry, &diags, &run->config);
     lathe_diags_fini(&diags);
     LATHE_TRY(status);
     lathe_settings_read(run->config, &run->set);
