@@ -21,7 +21,7 @@ install(DIRECTORY core/include/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FIL
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lathe)
 install(EXPORT latheTargets NAMESPACE lathe:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/latheConfig.cmake.in ${CMAKE_BINARY_DIR}/latheConfig.cmake
-  INSTALL_DESTINATION ${package_dir})
+  INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_BINDIR)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/latheConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/latheConfig.cmake ${CMAKE_BINARY_DIR}/latheConfigVersion.cmake
   cmake/LathePlugin.cmake cmake/LatheCuda.cmake DESTINATION ${package_dir})

