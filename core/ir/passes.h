@@ -8,7 +8,8 @@ enum {
     LATHE_RECOMPUTE_NONE = 0,
     LATHE_RECOMPUTE_LAYER = 1,     /* keep the input of each layer only */
     LATHE_RECOMPUTE_ATTENTION = 2, /* recompute the attention blocks */
-    LATHE_RECOMPUTE_MLP = 3        /* recompute the MLP blocks */
+    LATHE_RECOMPUTE_MLP = 3,       /* recompute the MLP blocks */
+    LATHE_RECOMPUTE_POINTWISE = 4  /* recompute norms and activations: next to no work */
 };
 
 /** Adds the nodes that compute d(loss * seed)/d(parameter) for every trainable parameter.

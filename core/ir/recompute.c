@@ -17,6 +17,13 @@ typedef struct recompute {
     lathe_status status;
 } recompute;
 
+/* Ops that read and write about as much as their result: cheaper again than kept. */
+static int is_pointwise(int32_t op)
+{
+    return op == LATHE_OP_LAYERNORM || op == LATHE_OP_RMSNORM || op == LATHE_OP_GELU_TANH ||
+           op == LATHE_OP_SWIGLU;
+}
+
 /* Whether node n lies in the region that the mode recomputes. */
 static int in_region(const recompute *r, const lathe_ir_node *n)
 {
@@ -31,6 +38,8 @@ static int in_region(const recompute *r, const lathe_ir_node *n)
         return n->layer >= 0 && n->block == LATHE_BLOCK_ATTENTION;
     case LATHE_RECOMPUTE_MLP:
         return n->layer >= 0 && n->block == LATHE_BLOCK_MLP;
+    case LATHE_RECOMPUTE_POINTWISE:
+        return n->layer >= 0 && is_pointwise(n->op);
     default:
         return 0;
     }
@@ -41,9 +50,12 @@ static int same_region(const recompute *r, const lathe_ir_node *a, const lathe_i
     return a->layer == b->layer && (r->mode == LATHE_RECOMPUTE_LAYER || a->block == b->block);
 }
 
-/* Values that a forward node outside the producer's region reads are its boundary: kept. */
+/* Values that a forward node outside the producer's region reads are its boundary: kept. Pointwise
+ * nodes are regions of their own whose inputs, not outputs, are the boundary. */
 static void mark_kept(recompute *r)
 {
+    if (r->mode == LATHE_RECOMPUTE_POINTWISE)
+        return;
     for (int32_t i = 0; i < r->n_old; i++) {
         const lathe_ir_node *n = &r->old[i];
         if (n->phase != LATHE_PHASE_FORWARD)

@@ -29,6 +29,7 @@ struct lathe_exec {
     int64_t inputs_bytes;
     int64_t *scratch_bytes;
     double seconds[3]; /* by phase */
+    double *profile;   /* [n_nodes] seconds, NULL: not wanted */
 };
 
 double lathe_now(void)
@@ -174,6 +175,7 @@ void lathe_exec_destroy(lathe_exec *x)
     free(x->nodes);
     free(x->scratch_bytes);
     free(x->address);
+    free(x->profile);
     free(x);
 }
 
@@ -313,7 +315,10 @@ lathe_status lathe_exec_run_range(lathe_exec *x, int32_t begin, int32_t end, int
             since = now;
             phase = x->g->nodes[i].phase;
         }
+        const double begun = x->profile ? lathe_now() : 0.0;
         LATHE_TRY(at_node(x, i, run_node(x, i, accumulate)));
+        if (x->profile)
+            x->profile[i] += lathe_now() - begun;
     }
     x->seconds[phase] += lathe_now() - since;
     return LATHE_OK;
@@ -327,6 +332,18 @@ void lathe_exec_times(const lathe_exec *x, double out_seconds[3])
 void lathe_exec_times_reset(lathe_exec *x)
 {
     memset(x->seconds, 0, sizeof x->seconds);
+}
+
+lathe_status lathe_exec_profile(lathe_exec *x)
+{
+    if (!x->profile)
+        x->profile = calloc((size_t)x->g->n_nodes + 1, sizeof *x->profile);
+    return x->profile ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for a profile");
+}
+
+double *lathe_exec_profile_seconds(lathe_exec *x)
+{
+    return x->profile;
 }
 
 const char *lathe_exec_attention(const lathe_exec *x)

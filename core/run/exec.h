@@ -38,6 +38,11 @@ lathe_status lathe_exec_run_range(lathe_exec *exec, int32_t begin, int32_t end, 
 void lathe_exec_times(const lathe_exec *exec, double out_seconds[3]);
 void lathe_exec_times_reset(lathe_exec *exec);
 
+/** Starts a profile: from now on the seconds of every node are summed. */
+lathe_status lathe_exec_profile(lathe_exec *exec);
+/** The sums, [n_nodes] by node of the graph; NULL without a profile. */
+double *lathe_exec_profile_seconds(lathe_exec *exec);
+
 /** Name of the attention backend chosen for the first attention node, or NULL. */
 const char *lathe_exec_attention(const lathe_exec *exec);
 

@@ -24,7 +24,7 @@ static int32_t choice(const char *value, const char *const *list)
 
 void lathe_settings_read(const lathe_config *c, lathe_settings *s)
 {
-    static const char *const recompute[] = {"none", "layer", "attention", "mlp", NULL};
+    static const char *const recompute[] = {"none", "layer", "attention", "mlp", "pointwise", NULL};
     static const char *const progress[] = {"auto", "plain", "off", NULL};
     const char *precision = text(c, "train", "precision");
     memset(s, 0, sizeof *s);

@@ -135,8 +135,8 @@ Test(golden_models, gradients_agree_with_the_reference_attention)
 
 Test(golden_models, gradients_agree_in_every_recompute_mode)
 {
-    static const char *const modes[] = {"layer", "attention", "mlp"};
-    for (size_t m = 0; m < 3; m++) {
+    static const char *const modes[] = {"layer", "attention", "mlp", "pointwise"};
+    for (size_t m = 0; m < 4; m++) {
         check_training("gpt2", "auto", modes[m]);
         check_training("qwen3", "auto", modes[m]);
     }

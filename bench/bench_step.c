@@ -1,0 +1,239 @@
+/* Whole optimizer steps of the GPT-2 124M shape on made-up tokens: tokens/s, model FLOP/s, and their
+ * share of oneDNN's rate on the same shapes, measured between the steps.
+ *
+ * Usage: bench_step [bf16|fp32] [rows] [row_tokens] [steps] [profile] [section.key=value ...]
+ * Prints one "key value" per line; with profile, first the seconds by kind of node.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "ir/op_info.h"
+#include "model/model_size.h"
+#include "product_rate.h"
+#include "run/run_state.h"
+
+enum {
+    C = 768,
+    V = 50257,
+    LAYERS = 12,
+    HEAD_ROWS = 1024,
+    MOST_STEPS = 64,
+    MOST_SETTINGS = 32,
+    N_PRODUCTS = 15
+};
+
+static void die(const char *what)
+{
+    (void)fprintf(stderr, "%s: %s\n", what, lathe_error_message());
+    exit(1);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
+}
+
+static int64_t status_kib(const char *key)
+{
+    char line[256];
+    long long value = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0)
+            (void)sscanf(line + strlen(key), ": %lld", &value);
+    if (f)
+        (void)fclose(f);
+    return value;
+}
+
+static lathe_run *open_run(const char *precision, int rows, int row_tokens, int n_more,
+                           char *const *more)
+{
+    char batch[16], tokens[16], plugins[512];
+    (void)snprintf(batch, sizeof batch, "%d", rows);
+    (void)snprintf(tokens, sizeof tokens, "%d", row_tokens);
+    (void)snprintf(plugins, sizeof plugins, "[\"%s/lib/lathe/plugins\"]", LATHE_BUILD);
+    const lathe_override settings[MOST_SETTINGS] = {
+        {"model.model_type", "gpt2"},   {"model.vocab_size", "50257"},
+        {"model.n_embd", "768"},        {"model.n_layer", "12"},
+        {"model.n_head", "12"},         {"model.n_positions", "1024"},
+        {"tokenizer.path", "bytes"},    {"train.max_steps", "1000000"},
+        {"train.precision", precision}, {"train.micro_batch_size", batch},
+        {"data.seq_len", tokens},       {"optimizer.lr", "3e-4"},
+        {"plugins.paths", plugins}};
+    lathe_run *run = NULL;
+    lathe_override list[MOST_SETTINGS];
+    int32_t n = 0;
+    for (; settings[n].key; n++)
+        list[n] = settings[n];
+    for (int i = 0; i < n_more && n < MOST_SETTINGS; i++) {
+        char *equals = strchr(more[i], '=');
+        if (!equals)
+            continue;
+        *equals = '\0';
+        list[n++] = (lathe_override){more[i], equals + 1};
+    }
+    if (lathe_run_open_mode(NULL, list, n, LATHE_OPEN_BATCHES, &run) != LATHE_OK)
+        die("open");
+    return run;
+}
+
+/* Tokens without a pattern. */
+static void make_tokens(int32_t *tokens, int64_t n)
+{
+    uint32_t state = 1;
+    for (int64_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        tokens[i] = (int32_t)((uint64_t)(state >> 8) * V >> 24);
+    }
+}
+
+static double one_step(lathe_run *run, const lathe_run_batch *batch, double *loss)
+{
+    lathe_forward_result f = {.size = (uint32_t)sizeof f};
+    lathe_step_result s = {.size = (uint32_t)sizeof s};
+    const double begun = lathe_now();
+    if (lathe_forward(run, batch, LATHE_FORWARD_TRAIN, &f) != LATHE_OK ||
+        lathe_backward(run, NULL) != LATHE_OK || lathe_step(run, &s) != LATHE_OK)
+        die("step");
+    *loss = s.loss;
+    return lathe_now() - begun;
+}
+
+/* The products of a step: y, dx, dw of the four linear layers and of the head's chunks. */
+static void list_products(product *p, int64_t n)
+{
+    static const char *const names[5] = {"qkv", "proj", "fc", "fc proj", "head"};
+    const int64_t in[5] = {C, C, C, 4 * C, C}, out[5] = {3 * C, C, 4 * C, C, V};
+    for (int i = 0; i < 5; i++) {
+        const int64_t rows = i == 4 && n > HEAD_ROWS ? HEAD_ROWS : n;
+        const int32_t count = i == 4 ? (int32_t)(n / rows) : LAYERS;
+        p[3 * i] = (product){
+            .what = names[i], .m = rows, .n = out[i], .k = in[i], .trans_b = 1, .count = count};
+        p[3 * i + 1] =
+            (product){.what = names[i], .m = rows, .n = in[i], .k = out[i], .count = count};
+        p[3 * i + 2] = (product){.what = names[i],
+                                 .m = out[i],
+                                 .n = in[i],
+                                 .k = rows,
+                                 .trans_a = 1,
+                                 .f32_out = 1,
+                                 .count = count};
+    }
+}
+
+static void print_profile(lathe_run *run, double step_seconds, int steps)
+{
+    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    const double *seconds = lathe_exec_profile_seconds(run->train.exec);
+    double by_op[LATHE_N_OPS] = {0}, graph = 0.0;
+    int n_op[LATHE_N_OPS] = {0};
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        by_op[g->nodes[i].op] += seconds[i] / steps;
+        n_op[g->nodes[i].op]++;
+        graph += seconds[i] / steps;
+    }
+    for (;;) {
+        int most = 0;
+        for (int op = 1; op < LATHE_N_OPS; op++)
+            most = by_op[op] > by_op[most] ? op : most;
+        if (by_op[most] <= 0.0)
+            break;
+        (void)printf("# %-18s %4d nodes %9.2f ms %5.1f %%\n", lathe_op_info_get(most)->name,
+                     n_op[most], 1e3 * by_op[most], 100.0 * by_op[most] / step_seconds);
+        by_op[most] = 0.0;
+    }
+    (void)printf("# %-18s            %9.2f ms %5.1f %%\n", "optimizer and rest",
+                 1e3 * (step_seconds - graph), 100.0 * (1.0 - graph / step_seconds));
+}
+
+static void print_products(const product *p)
+{
+    static const char *const kinds[3] = {"y", "dx", "dw"};
+    for (int i = 0; i < N_PRODUCTS; i++)
+        (void)printf("# oneDNN %-8s %-3s %6.2f ms x%-2d %7.1f GFLOP/s\n", p[i].what, kinds[i % 3],
+                     1e3 * p[i].seconds, p[i].count,
+                     2e-9 * (double)p[i].m * (double)p[i].n * (double)p[i].k / p[i].seconds);
+}
+
+static void print_figures(lathe_run *run, int64_t peak_kib)
+{
+    (void)printf("threads %d\n", lathe_parallel_threads());
+    for (int32_t c = 0; c < LATHE_N_MEM; c++)
+        (void)printf("planned_mib.%s %.1f\n", lathe_mem_name(c),
+                     (double)run->machine.peak.by[c] / 1048576.0);
+    (void)printf("planned_mib %.1f\npeak_mib %.1f\n",
+                 (double)lathe_mem_total(&run->machine.peak) / 1048576.0,
+                 (double)peak_kib / 1024.0);
+}
+
+/* Steps and the products in turn, so that both see the same machine. */
+static void measure(lathe_run *run, const lathe_run_batch *batch, product *products, int steps,
+                    int profile)
+{
+    const double n = (double)batch->n_rows * batch->row_tokens;
+    const double flops =
+        n * lathe_model_flops_per_token(&run->model, &run->params, batch->row_tokens);
+    double loss, seconds[MOST_STEPS], rates[MOST_STEPS], shares[MOST_STEPS], total = 0.0;
+    (void)product_rate_measure(products, N_PRODUCTS);
+    for (int i = 0; i < steps; i++) {
+        seconds[i] = one_step(run, batch, &loss);
+        rates[i] = product_rate_measure(products, N_PRODUCTS);
+        shares[i] = flops / seconds[i] / rates[i];
+        total += seconds[i];
+    }
+    if (profile) {
+        print_products(products);
+        print_profile(run, total / steps, steps);
+    }
+    const double s = median(seconds, steps);
+    (void)printf("loss %.4f\nstep_ms %.1f\ntokens_per_s %.1f\nmodel_gflops %.1f\n", loss, 1e3 * s,
+                 n / s, 1e-9 * flops / s);
+    (void)printf("product_gflops %.1f\nshare %.3f\n", 1e-9 * median(rates, steps),
+                 median(shares, steps));
+}
+
+int main(int argc, char **argv)
+{
+    const char *precision = argc > 1 ? argv[1] : "bf16";
+    const int rows = argc > 2 ? atoi(argv[2]) : 4, row_tokens = argc > 3 ? atoi(argv[3]) : 1024;
+    const int steps = argc > 4 ? atoi(argv[4]) : 5;
+    const int profile = argc > 5 && strcmp(argv[5], "profile") == 0;
+    const int64_t n = (int64_t)rows * row_tokens;
+    if (n < 1 || steps < 1 || steps > MOST_STEPS)
+        return 2;
+    lathe_run *run = open_run(precision, rows, row_tokens, argc > 5 ? argc - 5 : 0, argv + 5);
+    int32_t *tokens = malloc((size_t)(n + 1) * sizeof *tokens);
+    if (!tokens)
+        return 1;
+    make_tokens(tokens, n + 1);
+    const lathe_run_batch batch = {.size = (uint32_t)sizeof batch,
+                                   .n_rows = rows,
+                                   .row_tokens = row_tokens,
+                                   .tokens = tokens,
+                                   .targets = tokens + 1};
+    double loss;
+    (void)one_step(run, &batch, &loss);
+    print_figures(run, status_kib("VmHWM")); /* before the products take memory of their own */
+    (void)printf("first_loss %.4f\n", loss);
+    if (profile && lathe_exec_profile(run->train.exec) != LATHE_OK)
+        die("profile");
+    product products[N_PRODUCTS];
+    list_products(products, n);
+    if (product_rate_open(products, N_PRODUCTS, strcmp(precision, "fp32") ? dnnl_bf16 : dnnl_f32))
+        return 1;
+    measure(run, &batch, products, steps, profile);
+    free(tokens);
+    lathe_run_close(run);
+    return 0;
+}

@@ -1,0 +1,26 @@
+/* Rate of plain oneDNN products on the shapes of a model's linear layers: what a step is a share of. */
+#ifndef LATHE_BENCH_PRODUCT_RATE_H
+#define LATHE_BENCH_PRODUCT_RATE_H
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stdint.h>
+
+/* c [m,n] = a [m,k] b [k,n], row-major; trans_a, trans_b: stored the other way round. */
+typedef struct product {
+    const char *what;
+    int64_t m, n, k;
+    int32_t trans_a, trans_b;
+    int32_t f32_out; /* else in the type of a and b */
+    int32_t count;   /* of them in a step */
+    dnnl_primitive_t primitive;
+    dnnl_memory_t memory[3];
+    double seconds; /* of the last run */
+} product;
+
+/** Prepares n products that share three buffers. Returns 0, or the oneDNN status. */
+int product_rate_open(product *products, int n, dnnl_data_type_t type);
+
+/** Runs each product once; returns 2 m n k count, summed, over seconds count, summed: FLOP/s. */
+double product_rate_measure(product *products, int n);
+
+#endif
