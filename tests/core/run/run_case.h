@@ -35,8 +35,8 @@ static lathe_run *open_run(int32_t mode, const char *const *settings)
 }
 
 /* |got - want| <= tolerance * max |want|, element by element. */
-static void compare(const char *what, const float *got, const float *want, int64_t n,
-                    double tolerance)
+__attribute__((unused)) static void compare(const char *what, const float *got, const float *want,
+                                            int64_t n, double tolerance)
 {
     double scale = 0.0, worst = 0.0;
     for (int64_t i = 0; i < n; i++)

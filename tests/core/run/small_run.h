@@ -1,0 +1,87 @@
+/* Small runs on text of their own: a folder with a corpus, and settings put together line by line. */
+#ifndef LATHE_TEST_SMALL_RUN_H
+#define LATHE_TEST_SMALL_RUN_H
+
+#include <stdarg.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "run/train.h"
+#include "run_case.h"
+
+/* "key=value" settings, as many as open_run takes. */
+typedef struct settings {
+    char text[MAX_SETTINGS][192];
+    const char *list[MAX_SETTINGS + 1];
+    int n;
+} settings;
+
+static void set(settings *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void set(settings *s, const char *format, ...)
+{
+    va_list args;
+    cr_assert(s->n < MAX_SETTINGS);
+    va_start(args, format);
+    vsnprintf(s->text[s->n], sizeof s->text[0], format, args);
+    va_end(args);
+    s->list[s->n] = s->text[s->n];
+    s->list[++s->n] = NULL;
+}
+
+/* Every setting of a NULL-terminated list. */
+__attribute__((unused)) static void set_all(settings *s, const char *const *list)
+{
+    for (; *list; list++)
+        set(s, "%s", *list);
+}
+
+/* Sentences in an order without a period, n bytes or a little more. */
+static void write_corpus(const char *path, int64_t n)
+{
+    static const char *const parts[] = {
+        "the wheel turns ", "a thread is cut ",    "oil drips down ",  "the tool holds ",
+        "chips fly off.\n", "and the part spins ", "so it is made.\n", "slow feed wins "};
+    FILE *f = fopen(path, "w");
+    uint32_t state = 12345;
+    cr_assert(f, "%s", path);
+    while (ftell(f) < n) {
+        state = state * 1664525u + 1013904223u;
+        fputs(parts[state >> 29], f);
+    }
+    fclose(f);
+}
+
+/* A folder in /tmp with corpus.txt. */
+static void make_folder(char *dir, int64_t corpus_bytes)
+{
+    char path[256];
+    cr_assert(mkdtemp(dir), "%s", dir);
+    snprintf(path, sizeof path, "%s/corpus.txt", dir);
+    write_corpus(path, corpus_bytes);
+}
+
+/* Data of the folder as bytes, tokenised beside it. */
+static void set_data(settings *s, const char *dir)
+{
+    set(s, "data.datasets=[{path = \"%s/corpus.txt\"}]", dir);
+    set(s, "data.cache_dir=%s/cache", dir);
+    set(s, "checkpoint.dir=%s/out", dir);
+    set(s, "tokenizer.path=bytes");
+    set(s, "log.progress=off");
+}
+
+/* A llama-like model from random weights. */
+static void set_llama(settings *s, int layers, int width, int heads, int kv_heads, int inner)
+{
+    set(s, "model.model_type=llama");
+    set(s, "model.vocab_size=320");
+    set(s, "model.hidden_size=%d", width);
+    set(s, "model.intermediate_size=%d", inner);
+    set(s, "model.num_hidden_layers=%d", layers);
+    set(s, "model.num_attention_heads=%d", heads);
+    set(s, "model.num_key_value_heads=%d", kv_heads);
+    set(s, "model.max_position_embeddings=512");
+}
+
+#endif
