@@ -19,6 +19,19 @@ const char *lathe_desc_text(const lathe_desc *d, char *text, int64_t capacity)
     return text;
 }
 
+/* A label on one line; for Graphviz with quotes and backslashes escaped. */
+static void put_label(const char *label, int escape, lathe_buffer *out)
+{
+    for (const char *c = label; *c; c++) {
+        if (escape && (*c == '"' || *c == '\\'))
+            lathe_buffer_puts(out, "\\");
+        if ((unsigned char)*c < ' ')
+            lathe_buffer_puts(out, " ");
+        else
+            lathe_buffer_append(out, c, 1);
+    }
+}
+
 static void put_value(const lathe_graph *g, lathe_val v, lathe_buffer *out)
 {
     char text[80];
@@ -53,7 +66,9 @@ void lathe_graph_dump(const lathe_graph *g, lathe_buffer *out)
             lathe_buffer_puts(out, k ? ", " : "");
             put_value(g, n->in[k], out);
         }
-        lathe_buffer_printf(out, ")  # %s\n", n->label);
+        lathe_buffer_puts(out, ")  # ");
+        put_label(n->label, 0, out);
+        lathe_buffer_puts(out, "\n");
     }
 }
 
@@ -63,8 +78,9 @@ void lathe_graph_dot(const lathe_graph *g, lathe_buffer *out)
     lathe_buffer_puts(out, "digraph lathe {\n  rankdir=TB; node [shape=box, style=filled];\n");
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const lathe_ir_node *n = &g->nodes[i];
-        lathe_buffer_printf(out, "  n%d [label=\"%s\\n%s\", fillcolor=\"%s\"];\n", i,
-                            lathe_op_info_get(n->op)->name, n->label, colours[n->phase]);
+        lathe_buffer_printf(out, "  n%d [label=\"%s\\n", i, lathe_op_info_get(n->op)->name);
+        put_label(n->label, 1, out);
+        lathe_buffer_printf(out, "\", fillcolor=\"%s\"];\n", colours[n->phase]);
         for (int32_t k = 0; k < n->n_in; k++) {
             if (n->in[k] == LATHE_NONE || g->values[n->in[k]].node < 0)
                 continue;

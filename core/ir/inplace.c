@@ -33,11 +33,18 @@ static void find_reads(inplace *p)
     }
 }
 
+/* Whether node n reads u by element only, at the place it writes: scale_by reads one element of its
+ * factor for all of its output. */
+static int reads_in_step(const lathe_ir_node *n, lathe_val u)
+{
+    return n->op != LATHE_OP_SCALE_BY || n->in[1] != u;
+}
+
 /* Whether output k of node i (at index i of the old order) may take the memory of u. */
 static int may_take(const inplace *p, int32_t i, int32_t k, lathe_val u)
 {
     const lathe_ir_node *n = &p->old[i];
-    if (p->last_read[u] > i)
+    if (p->last_read[u] > i || !reads_in_step(n, u))
         return 0;
     if (n->acc[k] == LATHE_NONE)
         return 1;
@@ -77,8 +84,8 @@ static void share_more(inplace *p, int32_t i, lathe_ir_node *n)
     for (int32_t k = 0; k < n->n_in; k++) {
         const lathe_val u = n->in[k];
         if (!(info.inplace & (1u << k)) || u == LATHE_NONE || u >= p->n_values ||
-            p->last_read[u] > i || lathe_graph_is_persistent(g, u) || g->values[u].is_output ||
-            g->values[u].desc.dtype != out->desc.dtype ||
+            p->last_read[u] > i || !reads_in_step(n, u) || lathe_graph_is_persistent(g, u) ||
+            g->values[u].is_output || g->values[u].desc.dtype != out->desc.dtype ||
             lathe_desc_bytes(&g->values[u].desc) != lathe_desc_bytes(&out->desc))
             continue;
         out->share = u;
