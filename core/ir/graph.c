@@ -194,6 +194,10 @@ lathe_status lathe_graph_node(lathe_graph *g, int32_t op, const lathe_op_attrs *
 {
     label = label ? label : "";
     LATHE_TRY(check_node(g, op, in, n_in, n_out, inplace_in, label));
+    if (op == LATHE_OP_DROPOUT && g->drop_nothing) {
+        out[0] = in[0];
+        return LATHE_OK;
+    }
     const lathe_op_info info = *lathe_op_info_get(op);
     lathe_ir_node *node = lathe__graph_append(g);
     if (!node)

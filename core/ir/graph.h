@@ -66,7 +66,8 @@ struct lathe_graph {
     int32_t n_values, cap_values, n_nodes, cap_nodes;
     int32_t layer, block, phase; /* given to new nodes */
     uint64_t next_rng_stream;
-    lathe_val rng; /* the RNG input, once asked for */
+    lathe_val rng;        /* the RNG input, once asked for */
+    int32_t drop_nothing; /* outside training: DROPOUT passes its input on */
 };
 
 /** An empty graph over a parameter table, which must outlive it. */

@@ -182,6 +182,26 @@ static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const la
     return LATHE_OK;
 }
 
+/* The text of the new tokens. Ids that pad the model's vocabulary beyond the tokenizer's have none. */
+static lathe_status decode_text(lathe_run *run, lathe_generator *g, int64_t n_prompt,
+                                int64_t *out_bytes)
+{
+    const int64_t n = g->ids.n - n_prompt;
+    int32_t *known = malloc((size_t)(n + 1) * sizeof *known);
+    int64_t n_known = 0, bytes;
+    free(g->text);
+    g->text = NULL;
+    if (!known)
+        return lathe_error(LATHE_E_NOMEM, "no memory to decode %lld tokens", (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        if (lathe_tokenizer_token(run->tokenizer, g->ids.data[n_prompt + i], &bytes))
+            known[n_known++] = g->ids.data[n_prompt + i];
+    const lathe_status status = lathe_tokenizer_decode(
+        run->tokenizer, known, n_known, LATHE_DECODE_SKIP_SPECIAL, &g->text, out_bytes);
+    free(known);
+    return status;
+}
+
 lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_sampling *sampling,
                             lathe_generation *out)
 {
@@ -200,11 +220,8 @@ lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_samp
     LATHE_TRY(encode_prompt(run, g, prompt));
     const int64_t n_prompt = g->ids.n;
     LATHE_TRY(continue_prompt(run, g, sampling, n_prompt));
-    free(g->text);
-    g->text = NULL;
     int64_t bytes = 0;
-    LATHE_TRY(lathe_tokenizer_decode(run->tokenizer, g->ids.data + n_prompt, g->ids.n - n_prompt,
-                                     LATHE_DECODE_SKIP_SPECIAL, &g->text, &bytes));
+    LATHE_TRY(decode_text(run, g, n_prompt, &bytes));
     const uint32_t size = out->size;
     *out = (lathe_generation){.size = size,
                               .n_tokens = (int32_t)(g->ids.n - n_prompt),

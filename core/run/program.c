@@ -227,6 +227,7 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
     out->tokens = out->targets = out->positions = out->doc_start = out->seed = LATHE_NONE;
     out->kv_len = out->rng = out->loss = out->logprobs = out->logits = LATHE_NONE;
     LATHE_TRY(lathe_graph_create(config->params, &out->graph));
+    out->graph->drop_nothing = kind != LATHE_PROGRAM_TRAIN;
     builder b = {.config = config,
                  .program = out,
                  .build = {.config = config->model,

@@ -18,7 +18,7 @@
 #define MAX_SETTINGS 40
 
 /* Opens a run from "key=value" settings, NULL-terminated. */
-static lathe_run *open_run(int32_t mode, const char *const *settings)
+__attribute__((unused)) static lathe_run *open_run(int32_t mode, const char *const *settings)
 {
     lathe_override list[MAX_SETTINGS];
     static char keys[MAX_SETTINGS][128];

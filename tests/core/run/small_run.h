@@ -53,7 +53,7 @@ static void write_corpus(const char *path, int64_t n)
 }
 
 /* A folder in /tmp with corpus.txt. */
-static void make_folder(char *dir, int64_t corpus_bytes)
+__attribute__((unused)) static void make_folder(char *dir, int64_t corpus_bytes)
 {
     char path[256];
     cr_assert(mkdtemp(dir), "%s", dir);
@@ -62,7 +62,7 @@ static void make_folder(char *dir, int64_t corpus_bytes)
 }
 
 /* Data of the folder as bytes, tokenised beside it. */
-static void set_data(settings *s, const char *dir)
+__attribute__((unused)) static void set_data(settings *s, const char *dir)
 {
     set(s, "data.datasets=[{path = \"%s/corpus.txt\"}]", dir);
     set(s, "data.cache_dir=%s/cache", dir);
@@ -72,7 +72,8 @@ static void set_data(settings *s, const char *dir)
 }
 
 /* A llama-like model from random weights. */
-static void set_llama(settings *s, int layers, int width, int heads, int kv_heads, int inner)
+__attribute__((unused)) static void set_llama(settings *s, int layers, int width, int heads,
+                                              int kv_heads, int inner)
 {
     set(s, "model.model_type=llama");
     set(s, "model.vocab_size=320");

@@ -1,0 +1,133 @@
+/* Sampling a token: greedy, temperature, top-k, top-p, by hand. */
+#include "run/sample.h"
+#include "run_case.h"
+
+enum { V = 4, DRAWS = 20000 };
+
+/* Probabilities 0.1, 0.4, 0.2, 0.3 as logits, with a constant that changes nothing. */
+static const double p[V] = {0.1, 0.4, 0.2, 0.3};
+
+static void fill_logits(float *logits)
+{
+    for (int i = 0; i < V; i++)
+        logits[i] = (float)(log(p[i]) + 7.0);
+}
+
+/* Share of each token among DRAWS positions. */
+static void draw(const lathe_sampling *how, double *share)
+{
+    float logits[V], logprob;
+    lathe_sampler *s;
+    fill_logits(logits);
+    OK(lathe_sampler_create(V, &s));
+    memset(share, 0, V * sizeof *share);
+    for (int64_t position = 0; position < DRAWS; position++) {
+        const int32_t token = lathe_sampler_pick(s, logits, how, position, &logprob);
+        cr_assert(token >= 0 && token < V);
+        /* at temperature 1 and uncut, whatever the settings */
+        cr_assert_float_eq((double)logprob, log(p[token]), 1e-5);
+        share[token] += 1.0 / DRAWS;
+    }
+    lathe_sampler_destroy(s);
+}
+
+/* Within four standard deviations of a count of DRAWS. */
+static void check_shares(const double *share, const double *want)
+{
+    for (int i = 0; i < V; i++)
+        cr_assert_float_eq(share[i], want[i], 4.0 * sqrt(want[i] * (1.0 - want[i]) / DRAWS) + 1e-9,
+                           "token %d: share %g, expected %g", i, share[i], want[i]);
+}
+
+static lathe_sampling sampling(double temperature, int32_t top_k, double top_p)
+{
+    return (lathe_sampling){.size = (uint32_t)sizeof(lathe_sampling),
+                            .max_new_tokens = 1,
+                            .temperature = temperature,
+                            .top_p = top_p,
+                            .top_k = top_k,
+                            .seed = 11};
+}
+
+Test(sample, temperature_zero_takes_the_likeliest_and_the_first_of_equals)
+{
+    const lathe_sampling greedy = sampling(0.0, 0, 1.0);
+    const float equal[V] = {1.0f, 3.0f, 3.0f, -2.0f};
+    double share[V];
+    lathe_sampler *s;
+    draw(&greedy, share);
+    check_shares(share, (double[V]){0.0, 1.0, 0.0, 0.0});
+    OK(lathe_sampler_create(V, &s));
+    cr_assert_eq(lathe_sampler_pick(s, equal, &greedy, 0, NULL), 1);
+    lathe_sampler_destroy(s);
+}
+
+Test(sample, shares_are_the_probabilities)
+{
+    const lathe_sampling plain = sampling(1.0, 0, 1.0);
+    double share[V];
+    draw(&plain, share);
+    check_shares(share, p);
+}
+
+Test(sample, temperature_sharpens)
+{
+    /* p^2 of 0.01, 0.16, 0.04, 0.09, divided by their sum 0.3 */
+    const lathe_sampling cold = sampling(0.5, 0, 1.0);
+    double share[V];
+    draw(&cold, share);
+    check_shares(share, (double[V]){0.01 / 0.3, 0.16 / 0.3, 0.04 / 0.3, 0.09 / 0.3});
+}
+
+Test(sample, top_k_keeps_the_k_likeliest)
+{
+    double share[V];
+    const lathe_sampling two = sampling(1.0, 2, 1.0), many = sampling(1.0, 9, 1.0);
+    draw(&two, share);
+    check_shares(share, (double[V]){0.0, 4.0 / 7.0, 0.0, 3.0 / 7.0});
+    draw(&many, share);
+    check_shares(share, p);
+}
+
+Test(sample, top_p_keeps_the_fewest_that_reach_it)
+{
+    double share[V];
+    const lathe_sampling tiny = sampling(1.0, 0, 0.01), two = sampling(1.0, 0, 0.65),
+                         three = sampling(1.0, 0, 0.75);
+    draw(&tiny, share);
+    check_shares(share, (double[V]){0.0, 1.0, 0.0, 0.0});
+    draw(&two, share); /* 0.4 is short of it, 0.4 + 0.3 is not */
+    check_shares(share, (double[V]){0.0, 4.0 / 7.0, 0.0, 3.0 / 7.0});
+    draw(&three, share);
+    check_shares(share, (double[V]){0.0, 4.0 / 9.0, 2.0 / 9.0, 3.0 / 9.0});
+}
+
+Test(sample, top_p_is_a_share_of_what_top_k_left)
+{
+    /* of 4/7 and 3/7, 0.5 is reached by the first alone */
+    double share[V];
+    const lathe_sampling both = sampling(1.0, 2, 0.5);
+    draw(&both, share);
+    check_shares(share, (double[V]){0.0, 1.0, 0.0, 0.0});
+}
+
+Test(sample, seed_and_position_alone_decide)
+{
+    float logits[V];
+    lathe_sampler *a, *b;
+    lathe_sampling how = sampling(1.0, 0, 1.0);
+    int n_other = 0;
+    fill_logits(logits);
+    OK(lathe_sampler_create(V, &a));
+    OK(lathe_sampler_create(V, &b));
+    for (int64_t i = 0; i < 200; i++) {
+        const int32_t forwards = lathe_sampler_pick(a, logits, &how, i, NULL);
+        cr_assert_eq(lathe_sampler_pick(b, logits, &how, i, NULL), forwards);
+        how.seed = 12;
+        n_other += lathe_sampler_pick(b, logits, &how, i, NULL) != forwards;
+        how.seed = 11;
+    }
+    cr_assert(n_other > 100 && n_other < 180, "%d of 200", n_other); /* 0.7 expected */
+    lathe_sampler_destroy(a);
+    lathe_sampler_destroy(b);
+}
