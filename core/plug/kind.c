@@ -11,25 +11,31 @@
 #include "lathe/scheduler.h"
 #include "lathe/stage.h"
 
-/* table_bytes: the sizes at revision 1, which later, longer tables must still reach. */
+/* table_bytes: as far as the last member that the core cannot do without; what lies behind has a
+ * meaning when it is absent, so that tables of older and newer headers are taken alike. */
 struct kind {
     const char *name, *fallback;
     uint32_t revision, table_bytes;
     int scored, optional;
 };
 
+#define REACH(type, member) (uint32_t)(offsetof(type, member) + sizeof(((type *)0)->member))
+
 static const struct kind kinds[LATHE_N_KINDS] = {
     [LATHE_KIND_OPTIMIZER] = {"optimizer", "adamw", LATHE_OPTIMIZER_REVISION,
-                              sizeof(lathe_optimizer_v1), 0, 0},
+                              REACH(lathe_optimizer_v1, step), 0, 0},
     [LATHE_KIND_SCHEDULER] = {"scheduler", "cosine", LATHE_SCHEDULER_REVISION,
-                              sizeof(lathe_scheduler_v1), 0, 0},
-    [LATHE_KIND_QUANT] = {"quant", "none", LATHE_QUANT_REVISION, sizeof(lathe_quant_v1), 0, 1},
-    [LATHE_KIND_ADAPTER] = {"adapter", "full", LATHE_ADAPTER_REVISION, sizeof(lathe_adapter_v1), 0,
-                            0},
-    [LATHE_KIND_STAGE] = {"stage", "pretrain", LATHE_STAGE_REVISION, sizeof(lathe_stage_v1), 0, 0},
+                              REACH(lathe_scheduler_v1, at), 0, 0},
+    [LATHE_KIND_QUANT] = {"quant", "none", LATHE_QUANT_REVISION, REACH(lathe_quant_v1, decode), 0,
+                          1},
+    [LATHE_KIND_ADAPTER] = {"adapter", "full", LATHE_ADAPTER_REVISION,
+                            REACH(lathe_adapter_v1, select), 0, 0},
+    [LATHE_KIND_STAGE] = {"stage", "pretrain", LATHE_STAGE_REVISION, REACH(lathe_stage_v1, loss), 0,
+                          0},
     [LATHE_KIND_ATTENTION] = {"attention", "auto", LATHE_ATTENTION_REVISION,
-                              sizeof(lathe_attention_v1), 1, 0},
-    [LATHE_KIND_DEVICE] = {"device", "auto", LATHE_DEVICE_REVISION, sizeof(lathe_device_v1), 1, 0},
+                              REACH(lathe_attention_v1, backward), 1, 0},
+    [LATHE_KIND_DEVICE] = {"device", "auto", LATHE_DEVICE_REVISION,
+                           REACH(lathe_device_v1, kernel_run), 1, 0},
 };
 
 static const struct kind *get(int32_t kind)

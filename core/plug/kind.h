@@ -13,7 +13,7 @@ int32_t lathe_kind_id(const char *name);
 /** The newest revision of the kind's interface this core knows; older ones are accepted. */
 uint32_t lathe_kind_revision(int32_t kind);
 
-/** Bytes that a table of the kind has at least: its size at revision 1. */
+/** Bytes that a table of the kind has at least: through the last member that has to be there. */
 uint32_t lathe_kind_table_bytes(int32_t kind);
 
 /** The plugin a run gets when the file names none ("adamw"). */

@@ -44,6 +44,9 @@ static lathe_status build_matrix(lathe_update *u, lathe_graph *g, int32_t param)
         u->slot_index[u->n_slot_vals++] = k;
     }
     const int32_t before = g->n_nodes;
+    if (!LATHE_HAS(table, build))
+        return lathe_error(LATHE_E_PLUGIN, "optimizer %s wants '%s' as a matrix but has no build()",
+                           u->optimizer->component->plugin->name, info.name);
     LATHE_TRY(table->build(u->optimizer->self, api, g, &info, 1.0, decay_mult(u, &info), master,
                            grad, slots, u->scalars));
     if (lathe_params_value_dtype(u->store->params, param) == LATHE_F32)
