@@ -3,6 +3,7 @@
  *
  * Largest errors against libm's double over the tested ranges (tests/kernels/test_cpu_vecmath.c):
  *   cpu_exp     2 ulp in [-87.33, 88.72]; below that 0, above that +inf; NaN stays NaN
+ *               (cpu_exp_clamped is the same within [-87, 88])
  *   cpu_tanh    3 ulp
  *   cpu_sigmoid 4 ulp for x >= -87.33, 0 below
  */
@@ -25,12 +26,9 @@ CPU_INLINE uint32_t cpu_to_bits(float x)
     return bits;
 }
 
-CPU_INLINE float cpu_exp(float x)
+/* exp(c) = p 2^n: returns p; n = round(c / ln 2) are the low bits of *out_shifted, less 0x4b400000. */
+CPU_INLINE float cpu_exp_parts(float c, float *out_shifted)
 {
-    const float lowest = -87.3365f, highest = 88.7228f;
-    float c = x < lowest ? lowest : x;
-    c = c > highest ? highest : c;
-    /* n = round(c / ln 2) through the mantissa of a large number; its bits are n too */
     const float shifted = __builtin_fmaf(c, 1.44269504f, 0x1.8p23f);
     const float n = shifted - 0x1.8p23f;
     float r = __builtin_fmaf(n, -0.693359375f, c); /* exact: 9 bits of ln 2 */
@@ -41,7 +39,16 @@ CPU_INLINE float cpu_exp(float x)
     p = __builtin_fmaf(p, r, 4.1665795894e-2f);
     p = __builtin_fmaf(p, r, 1.6666665459e-1f);
     p = __builtin_fmaf(p, r, 5.0000001201e-1f);
-    p = __builtin_fmaf(p, r * r, r) + 1.0f;
+    *out_shifted = shifted;
+    return __builtin_fmaf(p, r * r, r) + 1.0f;
+}
+
+CPU_INLINE float cpu_exp(float x)
+{
+    const float lowest = -87.3365f, highest = 88.7228f;
+    float c = x < lowest ? lowest : x, shifted;
+    c = c > highest ? highest : c;
+    const float p = cpu_exp_parts(c, &shifted);
     /* 2^n in two steps, as n reaches 128 */
     const int32_t k = (int32_t)(cpu_to_bits(shifted) - 0x4b400000u);
     const int32_t half = k >> 1;
@@ -51,6 +58,15 @@ CPU_INLINE float cpu_exp(float x)
     y = x < lowest ? 0.0f : y;
     y = x > highest ? __builtin_inff() : y;
     return x != x ? x : y;
+}
+
+/* exp of x clamped to [-87, 88]: no special cases, so about half the work. NaN gives a number. */
+CPU_INLINE float cpu_exp_clamped(float x)
+{
+    float c = x > -87.0f ? x : -87.0f, shifted;
+    c = c < 88.0f ? c : 88.0f;
+    const float p = cpu_exp_parts(c, &shifted);
+    return cpu_from_bits(cpu_to_bits(p) + (cpu_to_bits(shifted) << 23)); /* n in [-126, 127] */
 }
 
 CPU_INLINE float cpu_sigmoid(float x)

@@ -31,6 +31,11 @@ static float f_exp(float x)
     return cpu_exp(x);
 }
 
+static float f_exp_clamped(float x)
+{
+    return cpu_exp_clamped(x);
+}
+
 static float f_tanh(float x)
 {
     return cpu_tanh(x);
@@ -60,6 +65,15 @@ Test(vecmath, exp_ends_in_zero_and_infinity)
     cr_expect_eq(cpu_exp(89.0f), INFINITY);
     cr_expect_eq(cpu_exp(INFINITY), INFINITY);
     cr_expect(isnan(cpu_exp(NAN)));
+}
+
+Test(vecmath, clamped_exp_is_exp_between_its_ends)
+{
+    cr_assert_leq(worst(f_exp_clamped, exp, -87.0, 88.0), 2.0);
+    cr_assert_eq(cpu_exp_clamped(-1000.0f), cpu_exp_clamped(-87.0f));
+    cr_assert_eq(cpu_exp_clamped(-INFINITY), cpu_exp_clamped(-87.0f));
+    cr_assert_eq(cpu_exp_clamped(1000.0f), cpu_exp_clamped(88.0f));
+    cr_assert_eq(cpu_exp_clamped(INFINITY), cpu_exp_clamped(88.0f));
 }
 
 Test(vecmath, tanh_is_within_3_ulp)
