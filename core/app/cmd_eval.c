@@ -6,6 +6,7 @@
 #include "app/model_dir.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/fs.h"
 #include "run/train.h"
 
 static const lathe_option options[] = {
@@ -32,13 +33,16 @@ static int run_command(const lathe_args *args)
     int64_t batches = 0;
     const char *data = lathe_args_value(args, "--data");
     lathe_status status = lathe_args_int(args, "--batches", 0, INT64_MAX, 0, &batches);
-    if (status == LATHE_OK && !data)
+    if (status == LATHE_OK && !data && lathe_path_is_dir(args->words[0]))
         status = lathe_error(LATHE_E_ARG, "--data PATH is missing: what to evaluate on");
     if (status == LATHE_OK) {
-        lathe_buffer_puts(&datasets, "[{path = ");
-        lathe_buffer_json_string(&datasets, data);
-        lathe_buffer_puts(&datasets, "}]");
-        const char *const settings[] = {"data.datasets", datasets.data, NULL};
+        if (data) {
+            lathe_buffer_puts(&datasets, "[{path = ");
+            lathe_buffer_json_string(&datasets, data);
+            lathe_buffer_puts(&datasets, "}]");
+        }
+        const char *const settings[] = {data ? "data.datasets" : NULL, datasets.data,
+                                        "data.validation", datasets.data, NULL};
         status = datasets.status == LATHE_OK
                      ? lathe_app_open_model(args, LATHE_OPEN_EVALUATE, settings, &run)
                      : datasets.status;
@@ -55,9 +59,12 @@ static int run_command(const lathe_args *args)
 
 const lathe_command lathe_cmd_eval = {
     .name = "eval",
-    .arguments = "DIR --data PATH",
-    .summary = "the loss and perplexity of a model on texts",
-    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run.\n",
+    .arguments = "DIR|RUN.toml [--data PATH]",
+    .summary = "the loss and perplexity of a model on data",
+    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run, and --data "
+               "says on what; a run\n"
+               "file stands for its latest checkpoint, on its own validation data unless --data is "
+               "given.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

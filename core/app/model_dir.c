@@ -27,49 +27,90 @@ static lathe_status context_length(const char *path, int64_t *out)
     return LATHE_OK;
 }
 
-static lathe_status open_at(const lathe_args *args, int32_t mode, const char *path,
-                            const char *const *settings, lathe_arena *arena, lathe_run **out)
+/* The overrides of the command: its own settings, then the user's. NULL: out of memory. */
+static lathe_override *overrides(const lathe_args *args, const char *const *settings,
+                                 lathe_arena *arena, int32_t *out_n)
 {
     lathe_override *list =
         lathe_arena_alloc(arena, (MAX_SETTINGS + args->n_overrides) * (int64_t)sizeof *list);
     int32_t n = 0;
-    int64_t length = 0;
-    if (!list)
-        return LATHE_E_NOMEM;
-    const char *config = lathe_path_join(arena, path, "config.json");
-    if (config && !lathe_path_exists(config)) {
-        const char *adapter = lathe_path_join(arena, path, "adapter_config.json");
-        if (adapter && lathe_path_exists(adapter))
-            return lathe_error(
-                LATHE_E_CONFIG,
-                "%s holds an adapter without its base model; Lathe runs it through the run file "
-                "that trained it",
-                path);
-        return lathe_error(LATHE_E_CONFIG, "%s: no config.json there, so no model folder", path);
-    }
-    LATHE_TRY(context_length(path, &length));
-    list[n++] = (lathe_override){"model.path", path};
-    if (!is_set(args, "data.seq_len"))
-        list[n++] =
-            (lathe_override){"data.seq_len", lathe_arena_printf(arena, "%lld", (long long)length)};
-    for (int32_t i = 0; settings && settings[i] && n < MAX_SETTINGS; i += 2)
+    for (int32_t i = 0; list && settings && settings[i] && n < MAX_SETTINGS - 2; i += 2)
         if (settings[i + 1] && !is_set(args, settings[i]))
             list[n++] = (lathe_override){settings[i], settings[i + 1]};
-    for (int32_t i = 0; i < args->n_overrides; i++)
+    for (int32_t i = 0; list && i < args->n_overrides; i++)
         list[n++] = args->overrides[i];
+    *out_n = n;
+    return list;
+}
+
+/* A folder is opened when it is a whole model: not an adapter, whose base is known to its run only. */
+static lathe_status check_folder(const char *path, lathe_arena *arena)
+{
+    const char *config = lathe_path_join(arena, path, "config.json");
+    const char *adapter = lathe_path_join(arena, path, "adapter_config.json");
+    if (!config || !adapter)
+        return LATHE_E_NOMEM;
+    if (lathe_path_exists(adapter))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s holds an adapter: name the run file that trained it in its place",
+                           path);
+    if (!lathe_path_exists(config))
+        return lathe_error(LATHE_E_CONFIG, "%s: no config.json there, so no model folder", path);
+    return LATHE_OK;
+}
+
+static lathe_status open_folder(const lathe_args *args, int32_t mode, const char *const *settings,
+                                lathe_arena *arena, lathe_run **out)
+{
+    const char *path = NULL;
+    int64_t length = 0;
+    int32_t n = 0;
+    LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], &path));
+    LATHE_TRY(check_folder(path, arena));
+    LATHE_TRY(context_length(path, &length));
+    lathe_override *list = overrides(args, settings, arena, &n);
+    const char *rows = lathe_arena_printf(arena, "%lld", (long long)length);
+    if (!list || !rows)
+        return LATHE_E_NOMEM;
+    list[n++] = (lathe_override){"model.path", path};
+    if (!is_set(args, "data.seq_len"))
+        list[n++] = (lathe_override){"data.seq_len", rows};
     return lathe_run_open_mode(NULL, list, n, mode, out);
+}
+
+static lathe_status open_run_file(const lathe_args *args, int32_t mode, const char *const *settings,
+                                  lathe_arena *arena, lathe_run **out)
+{
+    const char *checkpoint = NULL;
+    int32_t n = 0;
+    lathe_run *run = NULL;
+    const lathe_override *list = overrides(args, settings, arena, &n);
+    if (!list)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(lathe_run_open_mode(args->words[0], list, n, mode, &run));
+    run->set.resume = strcmp(run->set.resume, "never") == 0 ? "auto" : run->set.resume;
+    lathe_status status = lathe_checkpoint_find(run, &checkpoint);
+    if (status == LATHE_OK && !checkpoint)
+        status = lathe_error(LATHE_E_CONFIG, "%s: its checkpoint.dir, %s, holds no checkpoint yet",
+                             args->words[0], run->set.checkpoint_dir);
+    if (status == LATHE_OK)
+        status = lathe_load(run, checkpoint);
+    *out = run;
+    return status;
 }
 
 lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const char *const *settings,
                                   lathe_run **out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    const char *path = NULL;
-    lathe_status status = lathe_path_is_dir(args->words[0])
-                              ? lathe_checkpoint_resolve(&arena, args->words[0], &path)
-                              : lathe_error(LATHE_E_CONFIG, "%s: no such folder", args->words[0]);
-    if (status == LATHE_OK)
-        status = open_at(args, mode, path, settings, &arena, out);
+    const char *word = args->words[0];
+    lathe_status status;
+    if (lathe_path_is_dir(word))
+        status = open_folder(args, mode, settings, &arena, out);
+    else if (lathe_path_exists(word))
+        status = open_run_file(args, mode, settings, &arena, out);
+    else
+        status = lathe_error(LATHE_E_CONFIG, "%s: no such folder or run file", word);
     lathe_arena_fini(&arena);
     return status;
 }

@@ -1,13 +1,13 @@
-/* Commands on a model folder: `lathe generate DIR`, `lathe eval DIR`. */
+/* Commands on a model: `lathe generate DIR`, `lathe eval DIR`. */
 #ifndef LATHE_APP_MODEL_DIR_H
 #define LATHE_APP_MODEL_DIR_H
 
 #include "app/args.h"
 #include "run/run_state.h"
 
-/** Opens the model that args->words[0] names: a Hugging Face folder, a checkpoint, or the folder of a
- *  run (its latest checkpoint). Further settings, "key", "value" pairs ending in NULL, go before the
- *  user's overrides. */
+/** Opens the model that args->words[0] names: a Hugging Face folder, a checkpoint, the folder of a run
+ *  (its latest checkpoint), or a run file (its latest checkpoint by checkpoint.resume, adapter
+ *  included). Further settings, "key", "value" pairs ending in NULL, go before the user's overrides. */
 lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const char *const *settings,
                                   lathe_run **out);
 

@@ -174,11 +174,19 @@ lathe_status lathe_checkpoint_write(lathe_run *run, const char **out_path)
 
 /* ---- reading ---- */
 
+/* 1: the folder holds the model's weights, not only an adapter's. */
+static int holds_model(lathe_arena *arena, const char *dir)
+{
+    const char *one = lathe_path_join(arena, dir, "model.safetensors");
+    const char *many = lathe_path_join(arena, dir, "model.safetensors.index.json");
+    return (one && lathe_path_exists(one)) || (many && lathe_path_exists(many));
+}
+
 static lathe_status load_model(lathe_run *run, const char *dir)
 {
     lathe_safetensors *set = NULL;
     lathe_weight_fill fill = {run, NULL, 0};
-    if (trains_model(run) || !run->set.model_path) {
+    if (trains_model(run) || !run->set.model_path || holds_model(&run->arena, dir)) {
         LATHE_TRY(lathe_safetensors_open(dir, &set));
         const lathe_weight_sink sink = lathe__weight_sink(&fill);
         const lathe_status status = lathe_weights_load(set, &run->model, &run->params, &sink);

@@ -178,8 +178,6 @@ static lathe_status open_validation(lathe_run *run, const char *datasets, double
     } else if (fraction > 0.0) {
         LATHE_TRY(
             open_loader(run, run->shards, 1, LATHE_SPLIT_VALIDATION, fraction, &run->validation));
-    } else if (run->mode == LATHE_OPEN_EVALUATE) {
-        LATHE_TRY(open_loader(run, run->shards, 1, LATHE_SPLIT_TRAIN, 0.0, &run->validation));
     }
     if (run->validation)
         lathe_loader_cursor(run->validation, &run->validation_start);

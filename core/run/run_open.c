@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/parallel.h"
 #include "run/checkpoint.h"
 #include "run/generate.h"
@@ -57,6 +58,7 @@ static lathe_status configure(lathe_run *run, const char *path, const lathe_over
     lathe_diags_fini(&diags);
     LATHE_TRY(status);
     lathe_settings_read(run->config, &run->set);
+    lathe_log_set_level(run->set.log_level);
     lathe_parallel_init(run->set.threads);
     return LATHE_OK;
 }

@@ -26,6 +26,7 @@ void lathe_settings_read(const lathe_config *c, lathe_settings *s)
 {
     static const char *const recompute[] = {"none", "layer", "attention", "mlp", "pointwise", NULL};
     static const char *const progress[] = {"auto", "plain", "off", NULL};
+    static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
     const char *precision = text(c, "train", "precision");
     memset(s, 0, sizeof *s);
     s->seq_len = (int32_t)lathe_config_int(c, "data", "seq_len");
@@ -56,6 +57,7 @@ void lathe_settings_read(const lathe_config *c, lathe_settings *s)
     s->resume = text(c, "checkpoint", "resume");
     s->keep_last = (int32_t)lathe_config_int(c, "checkpoint", "keep_last");
     s->progress = choice(text(c, "log", "progress"), progress);
+    s->log_level = choice(text(c, "log", "level"), levels);
     s->tokenizer_path = text(c, "tokenizer", "path");
     s->tokenizer_train = text(c, "tokenizer", "train");
     s->model_path = text(c, "model", "path");

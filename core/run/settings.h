@@ -29,7 +29,8 @@ typedef struct lathe_settings {
     const char *resume; /* "auto", "never" or a path */
     int32_t keep_last;
     /* [log] */
-    int32_t progress; /* LATHE_PROGRESS_* */
+    int32_t progress;  /* LATHE_PROGRESS_* */
+    int32_t log_level; /* LATHE_LOG_* */
     /* [tokenizer] */
     const char *tokenizer_path;  /* NULL: the model's */
     const char *tokenizer_train; /* JSON text of the table, or NULL */

@@ -10,7 +10,14 @@
 #include "run/metrics.h"
 #include "run/progress.h"
 
-#define MAX_KEYS (16 + LATHE_MAX_STAGE_METRICS)
+#define MAX_KEYS (24 + LATHE_MAX_STAGE_METRICS)
+
+/* What a step's line in metrics.jsonl holds. */
+typedef struct figures {
+    const char *keys[MAX_KEYS];
+    double values[MAX_KEYS];
+    int32_t n;
+} figures;
 
 /* One call of lathe_train. */
 typedef struct session {
@@ -19,6 +26,7 @@ typedef struct session {
     lathe_train_result *result;
     lathe_progress progress;
     lathe_metrics metrics;
+    figures figures; /* of the step at hand */
     double peak_flops, flops_per_token;
 } session;
 
@@ -64,47 +72,42 @@ static lathe_status accumulate(session *s)
     return LATHE_OK;
 }
 
-typedef struct figures {
-    const char *keys[MAX_KEYS];
-    double values[MAX_KEYS];
-    int32_t n;
-} figures;
-
 static void add_figure(figures *f, const char *key, double value)
 {
     f->keys[f->n] = key;
     f->values[f->n++] = value;
 }
 
-static lathe_status record(session *s, const lathe_step_result *r, const lathe_accumulated *sum,
-                           double seconds, double optimizer_seconds)
+/* Gathers the step's figures and shows the progress line. */
+static void record(session *s, const lathe_step_result *r, const lathe_accumulated *sum,
+                   double seconds, double optimizer_seconds)
 {
     lathe_run *run = s->run;
-    figures f = {.n = 0};
+    figures *f = &s->figures;
+    f->n = 0;
     double phase[3];
     const double tokens_per_second = (double)sum->tokens / seconds;
     const double flops = tokens_per_second * s->flops_per_token;
     const int64_t memory = lathe_mem_total(&run->machine.used);
     lathe_exec_times(run->train.exec, phase);
     lathe_exec_times_reset(run->train.exec);
-    add_figure(&f, "loss", r->loss);
-    add_figure(&f, "perplexity", exp(r->loss));
-    add_figure(&f, "grad_norm", r->grad_norm);
-    add_figure(&f, "param_norm", r->param_norm);
-    add_figure(&f, "lr", r->lr);
-    add_figure(&f, "tokens_per_s", tokens_per_second);
-    add_figure(&f, "tokens", (double)run->at.tokens);
-    add_figure(&f, "epoch", (double)run->at.cursor.epoch);
-    add_figure(&f, "flops_per_s", flops);
-    add_figure(&f, "share_of_peak", s->peak_flops > 0.0 ? flops / s->peak_flops : 0.0);
-    add_figure(&f, "memory_bytes", (double)memory);
-    add_figure(&f, "step_seconds", seconds);
-    add_figure(&f, "forward_seconds", phase[LATHE_PHASE_FORWARD]);
-    add_figure(&f, "backward_seconds", phase[LATHE_PHASE_BACKWARD] + phase[LATHE_PHASE_RECOMPUTE]);
-    add_figure(&f, "optimizer_seconds", optimizer_seconds);
+    add_figure(f, "loss", r->loss);
+    add_figure(f, "perplexity", exp(r->loss));
+    add_figure(f, "grad_norm", r->grad_norm);
+    add_figure(f, "param_norm", r->param_norm);
+    add_figure(f, "lr", r->lr);
+    add_figure(f, "tokens_per_s", tokens_per_second);
+    add_figure(f, "tokens", (double)run->at.tokens);
+    add_figure(f, "epoch", (double)run->at.cursor.epoch);
+    add_figure(f, "flops_per_s", flops);
+    add_figure(f, "share_of_peak", s->peak_flops > 0.0 ? flops / s->peak_flops : 0.0);
+    add_figure(f, "memory_bytes", (double)memory);
+    add_figure(f, "step_seconds", seconds);
+    add_figure(f, "forward_seconds", phase[LATHE_PHASE_FORWARD]);
+    add_figure(f, "backward_seconds", phase[LATHE_PHASE_BACKWARD] + phase[LATHE_PHASE_RECOMPUTE]);
+    add_figure(f, "optimizer_seconds", optimizer_seconds);
     for (int32_t i = 0; i < run->train.stage.n_metrics; i++)
-        add_figure(&f, run->train.stage.metrics[i].name, sum->metric_sums[i] / sum->count);
-    LATHE_TRY(lathe_metrics_write(&s->metrics, r->step, f.n, f.keys, f.values));
+        add_figure(f, run->train.stage.metrics[i].name, sum->metric_sums[i] / sum->count);
     const lathe_progress_step line = {.step = r->step,
                                       .max_steps = run->set.max_steps,
                                       .loss = r->loss,
@@ -117,7 +120,6 @@ static lathe_status record(session *s, const lathe_step_result *r, const lathe_a
                                       .memory_bytes = memory,
                                       .step_seconds = seconds};
     lathe_progress_show(&s->progress, &line);
-    return LATHE_OK;
 }
 
 static lathe_status one_step(session *s)
@@ -135,7 +137,8 @@ static lathe_status one_step(session *s)
                            "step %lld: the gradient's norm is not finite; nothing was updated",
                            (long long)r.step);
     s->result->loss = r.loss;
-    return record(s, &r, &sum, now - begin, now - before);
+    record(s, &r, &sum, now - begin, now - before);
+    return LATHE_OK;
 }
 
 static void observe(lathe_run *run, double metric)
@@ -155,9 +158,10 @@ static lathe_status evaluate(session *s)
     lathe_progress_break(&s->progress);
     (void)fprintf(s->options->out, "step %lld  validation loss %.4f  perplexity %.2f  over %.0f\n",
                   (long long)run->at.step, e.loss, e.perplexity, e.count);
-    const char *const keys[] = {"eval_loss", "eval_perplexity", "eval_count"};
-    const double values[] = {e.loss, e.perplexity, e.count};
-    return lathe_metrics_write(&s->metrics, run->at.step, 3, keys, values);
+    add_figure(&s->figures, "eval_loss", e.loss);
+    add_figure(&s->figures, "eval_perplexity", e.perplexity);
+    add_figure(&s->figures, "eval_count", e.count);
+    return LATHE_OK;
 }
 
 static int due(int64_t every, int64_t step)
@@ -178,6 +182,8 @@ static lathe_status loop(session *s)
             LATHE_TRY(evaluate(s));
         else if (!run->validation)
             observe(run, s->result->loss);
+        LATHE_TRY(lathe_metrics_write(&s->metrics, step, s->figures.n, s->figures.keys,
+                                      s->figures.values));
         if (s->options->stop && *s->options->stop)
             s->result->interrupted = 1;
         s->result->paused = run->set.stop_after > 0 && step >= run->set.stop_after && !last;
