@@ -1,23 +1,11 @@
 /* Text and Graphviz of a graph. */
 #include "ir/dump.h"
 
-#include <stdio.h>
-
+#include "ir/desc_text.h"
 #include "ir/op_info.h"
 
 static const char kind_letters[] =
     "tickmgqs"; /* temp input const param(k) master grad plane state */
-
-const char *lathe_desc_text(const lathe_desc *d, char *text, int64_t capacity)
-{
-    int used = snprintf(text, (size_t)capacity, "%s[", lathe_dtype_name(d->dtype));
-    for (int32_t i = 0; i < d->rank && used < capacity; i++)
-        used += snprintf(text + used, (size_t)(capacity - used), "%s%lld", i ? "," : "",
-                         (long long)d->dims[i]);
-    if (used < capacity)
-        (void)snprintf(text + used, (size_t)(capacity - used), "]");
-    return text;
-}
 
 /* A label on one line; for Graphviz with quotes and backslashes escaped. */
 static void put_label(const char *label, int escape, lathe_buffer *out)

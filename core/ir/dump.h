@@ -8,7 +8,4 @@
 void lathe_graph_dump(const lathe_graph *g, lathe_buffer *out);
 void lathe_graph_dot(const lathe_graph *g, lathe_buffer *out);
 
-/** "bf16[4096,768]" into text. */
-const char *lathe_desc_text(const lathe_desc *d, char *text, int64_t capacity);
-
 #endif

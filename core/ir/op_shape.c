@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "ir/dump.h"
+#include "ir/desc_text.h"
 #include "ir/graph.h"
 #include "ir/op_info.h"
 

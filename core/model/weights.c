@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "io/convert.h"
 #include "io/st_writer.h"
-#include "ir/dump.h"
+#include "ir/desc_text.h"
 #include "model/family.h"
 
 #define PIECE (1 << 22) /* elements converted at a time when saving: 16 MiB of f32 */
