@@ -1,5 +1,6 @@
 /* Dumps: one line a node with its op, values and label; Graphviz that names only nodes it has. */
 #include "graph_fixture.h"
+#include "ir/desc_text.h"
 #include "ir/dump.h"
 #include "ir/op_info.h"
 
