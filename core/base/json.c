@@ -9,12 +9,16 @@
 /* Far above any configuration or tokenizer, far below what a stack holds. */
 enum { MAX_DEPTH = 256 };
 
-static lathe_status check_depth(const char *name, const char *text, int64_t bytes)
+/* Depth, and NUL bytes: jansson passes over those, and who keeps the text as a string loses the rest. */
+static lathe_status check_text(const char *name, const char *text, int64_t bytes)
 {
     int depth = 0, in_string = 0, line = 1;
     int64_t line_start = 0;
     for (int64_t i = 0; i < bytes; i++) {
         const char c = text[i];
+        if (c == '\0')
+            return lathe_error(LATHE_E_PARSE, "%s:%d:%lld: a NUL byte", name, line,
+                               (long long)(i - line_start + 1));
         if (c == '\n') {
             line++;
             line_start = i + 1;
@@ -39,7 +43,7 @@ static lathe_status check_depth(const char *name, const char *text, int64_t byte
 lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, json_t **out)
 {
     *out = NULL;
-    LATHE_TRY(check_depth(name, text, bytes));
+    LATHE_TRY(check_text(name, text, bytes));
     json_error_t error;
     *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (*out == NULL)

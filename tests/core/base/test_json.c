@@ -42,6 +42,14 @@ Test(json, refuses_cut_empty_and_trailing_text)
     cr_assert_eq(load("{} x", &root), LATHE_E_PARSE);
 }
 
+Test(json, refuses_nul_bytes)
+{
+    static const char text[] = "{\"a\": 1,\n \0 \"b\": 2}";
+    json_t *root;
+    cr_assert_eq(lathe_json_load("x.json", text, (int64_t)sizeof text - 1, &root), LATHE_E_PARSE);
+    cr_assert_str_eq(lathe_error_message(), "x.json:2:2: a NUL byte");
+}
+
 Test(json, depth_is_bounded_and_brackets_in_strings_are_text)
 {
     char text[2000] = "";
