@@ -14,7 +14,7 @@ void lathe_progress_init(lathe_progress *p, FILE *out, int32_t mode, int32_t log
     p->off = mode == LATHE_PROGRESS_OFF;
     p->in_place = mode == LATHE_PROGRESS_AUTO && isatty(fileno(out));
     p->log_every = log_every;
-    p->min_seconds = log_every > 1 ? 10.0 : 0.0; /* log_every = 1 asks for every step */
+    p->min_seconds = log_every > 0 ? 0.0 : 10.0;
 }
 
 static void put_eta(FILE *out, double seconds)

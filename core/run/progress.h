@@ -12,8 +12,8 @@ typedef struct lathe_progress {
     FILE *out;
     int32_t in_place; /* rewrite one line */
     int32_t off;
-    int32_t log_every;       /* plain: at least this many steps between lines */
-    double min_seconds;      /* plain: and this many seconds */
+    int32_t log_every;       /* plain: a line every so many steps; 0: every ten seconds */
+    double min_seconds;      /* plain: between two lines */
     double last_line;        /* when, by lathe_now */
     int32_t line_open;       /* an in-place line is on the screen */
     double seconds_per_step; /* smoothed */

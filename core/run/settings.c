@@ -48,7 +48,8 @@ void lathe_settings_read(const lathe_config *c, lathe_settings *s)
     s->deterministic = (int32_t)lathe_config_int(c, "train", "deterministic");
     s->threads = (int32_t)lathe_config_int(c, "train", "threads");
     s->recompute = choice(text(c, "train", "recompute"), recompute);
-    s->log_every = (int32_t)lathe_config_int(c, "train", "log_every");
+    const lathe_value *log_every = lathe_config_get(c, "train", "log_every");
+    s->log_every = log_every && log_every->is_explicit ? (int32_t)log_every->i : 0;
     s->eval_every = (int32_t)lathe_config_int(c, "train", "eval_every");
     s->eval_batches = (int32_t)lathe_config_int(c, "train", "eval_batches");
     s->head_chunk_rows = lathe_config_int(c, "train", "head_chunk_rows");
