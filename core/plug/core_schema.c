@@ -90,7 +90,7 @@ static const lathe_field train_fields[] = {
     INT("seed", "42", 0, ANY, NULL, "seed of everything without a seed of its own"),
     BOOL("deterministic", "true", "same bits each time; refuses kernels that cannot"),
     INT("threads", "0", 0, 4096, "threads", "CPU threads; 0: one per CPU"),
-    STRING("recompute", "\"none\"", "none|layer|attention|mlp|pointwise", "activations computed again in the backward pass, to save memory"),
+    STRING("recompute", "\"pointwise\"", "none|layer|attention|mlp|pointwise", "activations computed again in the backward pass, to save memory"),
     INT("log_every", NULL, 1, ANY, "steps", "a line of progress every so many steps; unset: every ten seconds"),
     INT("eval_every", "0", 0, ANY, "steps", "evaluation every so many steps; 0: at the end only"),
     INT("eval_batches", "0", 0, ANY, "micro-batches", "length of an evaluation; 0: the whole split"),
