@@ -123,6 +123,7 @@ static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_regist
         lathe_config_check_files(config, diags);
     if (kinds & LATHE_CONFIG_TRAIN)
         lathe_config_check_train(config, diags);
+    lathe_diags_sort(diags);
     return lathe_diags_status(diags);
 }
 
@@ -143,16 +144,10 @@ lathe_status lathe_config_load(const char *path, const lathe_override *overrides
         status = lathe__config_override(config, overrides, n_overrides, diags);
     if (status == LATHE_OK)
         status = check_all(config, kinds, registry, diags);
-    if (status == LATHE_E_CONFIG) { /* missing files belong to "all errors at once" */
-        lathe_config_check_files(config, diags);
-        lathe_diags_sort(diags);
-        status = lathe_diags_status(diags);
-    }
     if (status != LATHE_OK) {
         lathe_config_destroy(config);
         return status;
     }
-    lathe_diags_sort(diags);
     *out = config;
     return LATHE_OK;
 }

@@ -28,7 +28,6 @@ enum {
 typedef struct lathe_program_config {
     const lathe_model_config *model;
     lathe_params *params;
-    int32_t n_model_params;        /* rows 0 .. n-1 are the model's own */
     const lathe_instance *adapter; /* NULL: plain */
     const lathe_instance *stage;   /* TRAIN and EVAL */
     int32_t n_rows;                /* B */

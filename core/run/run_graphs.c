@@ -161,7 +161,6 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
 {
     const lathe_program_config config = {.model = &run->model,
                                          .params = &run->params,
-                                         .n_model_params = run->n_model_params,
                                          .adapter = run->adapter.component ? &run->adapter : NULL,
                                          .stage = run->stage.component ? &run->stage : NULL,
                                          .n_rows = batch_rows(run),

@@ -297,6 +297,15 @@ Test(config, missing_files_are_named_where_they_stand)
             "checkpoint's folder\n");
 }
 
+Test(config, a_missing_file_stands_once_beside_a_wrong_key)
+{
+    cr_assert_eq(
+        load("[train]\nseedd = 1\n[model]\npath = \"no/model\"\n", NULL, 0, LATHE_CONFIG_FILES),
+        LATHE_E_CONFIG);
+    printed("run.toml:2:1: error: unknown key 'seedd' in [train] (did you mean 'seed'?)\n"
+            "run.toml:4:8: error: model.path: no such folder: no/model\n");
+}
+
 Test(config, training_needs_data_and_one_model)
 {
     loads("[data]\nvalidation_split = 0.1\nvalidation = { path = \"x\" }\n");
