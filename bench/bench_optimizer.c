@@ -1,11 +1,14 @@
-/* Bandwidth of an elementwise optimizer step beside a triad over the same memory.
+/* Bandwidth of optimizer steps beside a triad over the same memory.
  *
- *     bench_optimizer [plugin.so] [million elements] [threads]
+ *     bench_optimizer [million elements] [threads] [name...]        default: 40, all CPUs, all elementwise ones
  *
- * AdamW moves 28 bytes per parameter in f32 (p, m, v read and written, g read), 30 with the bf16
- * shadow. The triad a = b + s*c moves 12 bytes per element, with the same threads and chunks; 16
- * where the cache reads a line before it writes it, which the optimizer does not pay, for it reads
- * what it writes. Figures: medians of the repeats.
+ * A step moves what it must: the parameter and each slot read and written, the gradient read; AdamW in
+ * f32 28 bytes per parameter, 30 with the bf16 copy. The triad a = b + s*c moves 12 bytes per
+ * element, with the same threads and chunks; 16 where the cache reads a line before it writes it,
+ * which an optimizer does not pay, for it reads what it writes. A triad is timed beside every step.
+ * Figures: medians of the repeats. One line per optimizer, read by bench/run:
+ *
+ *     step NAME ms MS gbs GB/S triad SHARE allocate SHARE
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -71,22 +74,32 @@ static double time_triad(const lathe_host *host, float *a, const float *b, const
     return median(t);
 }
 
-static double time_step(const lathe_optimizer_v1 *table, void *self,
-                        const lathe_optimizer_tensor *tensors)
+/* An optimizer with its tensors. */
+typedef struct subject {
+    const lathe_plugin *plugin;
+    const lathe_optimizer_v1 *table;
+    void *self;
+    lathe_optimizer_tensor tensors[N_TENSORS];
+    void *slots[LATHE_MAX_SLOTS];
+    int64_t bytes; /* moved by a step */
+} subject;
+
+static double time_step(const subject *x)
 {
     double user[8] = {0}, t[REPEATS];
     float scalars[LATHE_N_SCALARS] = {1e-3f, 1.0f, 1.0f};
-    table->scalars(self, 10, user);
+    if (x->table->scalars != NULL)
+        x->table->scalars(x->self, 10, user);
     for (int k = 0; k < 8; k++)
         scalars[LATHE_SCALAR_USER + k] = (float)user[k];
     const lathe_optimizer_step s = {.size = (uint32_t)sizeof s,
                                     .n_tensors = N_TENSORS,
-                                    .tensors = tensors,
+                                    .tensors = x->tensors,
                                     .scalars = scalars,
                                     .step = 10};
     for (int r = -1; r < REPEATS; r++) {
         const double start = now();
-        if (table->step(self, &s) != LATHE_OK)
+        if (x->table->step(x->self, &s) != LATHE_OK)
             return 0.0;
         if (r >= 0)
             t[r] = now() - start;
@@ -94,86 +107,125 @@ static double time_step(const lathe_optimizer_v1 *table, void *self,
     return median(t);
 }
 
+/* The instance with the schema's defaults, but momentum where it is 0: plain SGD has no state. */
 static void *make(const lathe_plugin *plugin)
 {
+    static char words[64][64];
     lathe_value values[64];
     void *self = NULL;
     memset(values, 0, sizeof values);
     for (int32_t k = 0; k < plugin->n_fields && k < 64; k++) {
         const char *const text = plugin->fields[k].default_value;
         values[k].type = plugin->fields[k].type;
-        if (text != NULL) {
-            values[k].f = strtod(text, NULL);
-            values[k].i = strcmp(text, "true") == 0;
-        }
+        values[k].is_set = text != NULL;
+        if (text == NULL)
+            continue;
+        values[k].f = strtod(text, NULL);
+        values[k].i = strcmp(text, "true") == 0 ? 1 : (int64_t)values[k].f;
+        snprintf(words[k], sizeof words[k], "%.*s", (int)strcspn(text + 1, "\""), text + 1);
+        values[k].s = words[k];
+        if (strcmp(plugin->fields[k].key, "momentum") == 0 && values[k].f == 0.0)
+            values[k].f = 0.9;
     }
     return plugin->create(lathe_host_get(), values, plugin->n_fields, &self) == LATHE_OK ? self
                                                                                          : NULL;
 }
 
-static void measure(const lathe_plugin *plugin, void *self, float *const memory[4],
-                    uint16_t *shadow, int64_t n)
+static int open_subject(subject *x, const char *name, float *p, float *g, uint16_t *shadow,
+                        int64_t n)
 {
-    const lathe_optimizer_v1 *const table = plugin->table;
-    lathe_optimizer_tensor tensors[N_TENSORS];
+    char path[1024];
+    snprintf(path, sizeof path, "%s/lib/lathe/plugins/optimizer/%s.so", LATHE_BUILD, name);
+    void *const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    memset(x, 0, sizeof *x);
+    x->plugin = handle ? dlsym(handle, LATHE_PLUGIN_ENTRY_NAME) : NULL;
+    if (x->plugin == NULL || (x->self = make(x->plugin)) == NULL) {
+        fprintf(stderr, "%s: %s\n", path, x->plugin ? "no instance" : dlerror());
+        return 0;
+    }
+    x->table = x->plugin->table;
     const int64_t each = n / N_TENSORS;
-    for (int k = 0; k < N_TENSORS; k++) {
-        const int64_t at = k * each;
-        tensors[k] = (lathe_optimizer_tensor){.param = memory[0] + at,
-                                              .grad = memory[1] + at,
-                                              .slots = {memory[2] + at, memory[3] + at},
-                                              .n = each,
-                                              .tensor = k,
-                                              .lr_mult = 1.0,
-                                              .weight_decay_mult = 1.0};
+    const lathe_param_info info = {.size = (uint32_t)sizeof info,
+                                   .role = LATHE_ROLE_MATRIX,
+                                   .name = "w",
+                                   .desc = lathe_desc_2d(LATHE_F32, each / 1000, 1000),
+                                   .trainable = 1};
+    lathe_slot slots[LATHE_MAX_SLOTS];
+    const int32_t n_slots = x->table->slots(x->self, &info, slots);
+    x->bytes = each * N_TENSORS * (8 + 4 + (shadow ? 2 : 0));
+    for (int32_t k = 0; k < n_slots; k++) {
+        const int64_t bytes = lathe_desc_bytes(&slots[k].desc);
+        x->slots[k] = aligned_alloc(4096, (size_t)((bytes * N_TENSORS + 8191) / 4096 * 4096));
+        if (x->slots[k] == NULL)
+            return 0;
+        memset(x->slots[k], 0, (size_t)(bytes * N_TENSORS));
+        x->bytes += 2 * bytes * N_TENSORS;
+        for (int t = 0; t < N_TENSORS; t++) {
+            x->tensors[t].slots[k] = (char *)x->slots[k] + t * bytes;
+            x->tensors[t].half_slots |= slots[k].desc.dtype == LATHE_BF16 ? 1u << k : 0u;
+        }
     }
-    const double seconds = time_triad(lathe_host_get(), memory[0], memory[1], memory[2], n);
-    const double limit = 12.0 * (double)n / seconds / 1e9;
-    printf("triad               %7.2f ms  %6.2f GB/s (12 B/element; %.2f with write-allocate)\n",
-           seconds * 1e3, limit, limit * 16.0 / 12.0);
-    for (int with = 0; with < 2; with++) {
-        for (int k = 0; k < N_TENSORS; k++)
-            tensors[k].shadow = with ? shadow + k * each : NULL;
-        const double t = time_step(table, self, tensors);
-        const double rate = (with ? 30.0 : 28.0) * (double)(each * N_TENSORS) / t / 1e9;
-        printf("%s %-12s  %7.2f ms  %6.2f GB/s  %.2f of the triad, %.2f with write-allocate\n",
-               plugin->name, with ? "+ bf16 copy" : "f32", t * 1e3, rate, rate / limit,
-               rate / limit * 12.0 / 16.0);
+    for (int t = 0; t < N_TENSORS; t++) {
+        lathe_optimizer_tensor *const one = &x->tensors[t];
+        one->param = p + t * each;
+        one->grad = g + t * each;
+        one->shadow = shadow ? shadow + t * each : NULL;
+        one->n = each;
+        one->rows = each / 1000;
+        one->cols = 1000;
+        one->tensor = t;
+        one->block = x->table->block != NULL ? x->table->block(x->self, &info) : 1;
+        one->lr_mult = one->weight_decay_mult = 1.0;
     }
+    return 1;
+}
+
+static void close_subject(subject *x)
+{
+    x->plugin->destroy(x->self);
+    for (int k = 0; k < LATHE_MAX_SLOTS; k++)
+        free(x->slots[k]);
 }
 
 int main(int argc, char **argv)
 {
-    const char *const path =
-        argc > 1 ? argv[1] : LATHE_BUILD "/lib/lathe/plugins/optimizer/adamw.so";
-    const int64_t n = (argc > 2 ? atol(argv[2]) : 40) * 1000000;
-    lathe_parallel_init(argc > 3 ? atoi(argv[3]) : 0);
-    void *const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    const lathe_plugin *const plugin = handle ? dlsym(handle, LATHE_PLUGIN_ENTRY_NAME) : NULL;
-    if (plugin == NULL || plugin->kind != LATHE_KIND_OPTIMIZER) {
-        fprintf(stderr, "%s: %s\n", path, plugin ? "not an optimizer" : dlerror());
-        return 1;
-    }
-    void *const self = make(plugin);
-    float *blocks[4], *memory[4];
-    for (int k = 0; k < 4; k++) {
-        blocks[k] = aligned_alloc(4096, (size_t)n * sizeof(float) + 4096);
-        if (blocks[k] == NULL)
+    static const char *const all[] = {"adamw",
+                                      "sgd",
+                                      "lion",
+                                      "sophia",
+                                      "signsgd",
+                                      "adamw_anyprecision",
+                                      "schedule_free_adamw",
+                                      "adam_mini",
+                                      "adamw_8bit"};
+    const int64_t n = (argc > 1 ? atol(argv[1]) : 40) * 1000000;
+    const int n_names = argc > 3 ? argc - 3 : (int)(sizeof all / sizeof *all);
+    float *memory[3];
+    lathe_parallel_init(argc > 2 ? atoi(argv[2]) : 0);
+    for (int k = 0; k < 3; k++) {
+        float *const block = aligned_alloc(4096, (size_t)n * sizeof(float) + 4096);
+        if (block == NULL)
             return 1;
-        memory[k] = blocks[k] + 256 * k; /* not the same offset in a page: no 4 KiB aliasing */
+        memory[k] = block + 256 * k; /* not the same offset in a page: no 4 KiB aliasing */
         for (int64_t i = 0; i < n; i++)
             memory[k][i] = (float)(i % 977) * 1e-3f;
     }
     uint16_t *const shadow = aligned_alloc(4096, (size_t)n * sizeof(uint16_t));
-    if (self == NULL || shadow == NULL)
+    if (shadow == NULL)
         return 1;
     memset(shadow, 0, (size_t)n * sizeof(uint16_t));
-    printf("%lld M elements in %d tensors, %d threads\n", (long long)(n / 1000000), N_TENSORS,
-           lathe_parallel_threads());
-    measure(plugin, self, memory, shadow, n);
-    plugin->destroy(self);
-    for (int k = 0; k < 4; k++)
-        free(blocks[k]);
-    free(shadow);
+    printf("%lld M elements in %d tensors, %d threads, bf16 copy refreshed\n",
+           (long long)(n / 1000000), N_TENSORS, lathe_parallel_threads());
+    for (int k = 0; k < n_names; k++) {
+        subject x;
+        if (!open_subject(&x, argc > 3 ? argv[3 + k] : all[k], memory[0], memory[1], shadow, n))
+            return 1;
+        const double triad_s = time_triad(lathe_host_get(), memory[2], memory[0], memory[1], n);
+        const double limit = 12.0 * (double)n / triad_s / 1e9;
+        const double seconds = time_step(&x), rate = (double)x.bytes / seconds / 1e9;
+        printf("step %-20s ms %7.2f gbs %6.2f triad %.2f allocate %.2f\n", x.plugin->name,
+               seconds * 1e3, rate, rate / limit, rate / limit * 12.0 / 16.0);
+        close_subject(&x);
+    }
     return 0;
 }

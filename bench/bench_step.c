@@ -98,16 +98,22 @@ static void make_tokens(int32_t *tokens, int64_t n)
     }
 }
 
-static double one_step(lathe_run *run, const lathe_run_batch *batch, double *loss)
+static double one_step(lathe_run *run, const lathe_run_batch *batch, double *loss,
+                       double *out_update)
 {
     lathe_forward_result f = {.size = (uint32_t)sizeof f};
     lathe_step_result s = {.size = (uint32_t)sizeof s};
     const double begun = lathe_now();
     if (lathe_forward(run, batch, LATHE_FORWARD_TRAIN, &f) != LATHE_OK ||
-        lathe_backward(run, NULL) != LATHE_OK || lathe_step(run, &s) != LATHE_OK)
+        lathe_backward(run, NULL) != LATHE_OK)
         die("step");
+    const double before = lathe_now();
+    if (lathe_step(run, &s) != LATHE_OK)
+        die("step");
+    const double now = lathe_now();
     *loss = s.loss;
-    return lathe_now() - begun;
+    *out_update = now - before;
+    return now - begun;
 }
 
 /* The products of a step: y, dx, dw of the four linear layers and of the head's chunks. */
@@ -185,9 +191,10 @@ static void measure(lathe_run *run, const lathe_run_batch *batch, product *produ
     const double flops =
         n * lathe_model_flops_per_token(&run->model, &run->params, batch->row_tokens);
     double loss, seconds[MOST_STEPS], rates[MOST_STEPS], shares[MOST_STEPS], total = 0.0;
+    double updates[MOST_STEPS];
     (void)product_rate_measure(products, N_PRODUCTS);
     for (int i = 0; i < steps; i++) {
-        seconds[i] = one_step(run, batch, &loss);
+        seconds[i] = one_step(run, batch, &loss, &updates[i]);
         rates[i] = product_rate_measure(products, N_PRODUCTS);
         shares[i] = flops / seconds[i] / rates[i];
         total += seconds[i];
@@ -199,6 +206,7 @@ static void measure(lathe_run *run, const lathe_run_batch *batch, product *produ
     const double s = median(seconds, steps);
     (void)printf("loss %.4f\nstep_ms %.1f\ntokens_per_s %.1f\nmodel_gflops %.1f\n", loss, 1e3 * s,
                  n / s, 1e-9 * flops / s);
+    (void)printf("update_ms %.1f\n", 1e3 * median(updates, steps));
     (void)printf("product_gflops %.1f\nshare %.3f\n", 1e-9 * median(rates, steps),
                  median(shares, steps));
 }
@@ -222,8 +230,8 @@ int main(int argc, char **argv)
                                    .row_tokens = row_tokens,
                                    .tokens = tokens,
                                    .targets = tokens + 1};
-    double loss;
-    (void)one_step(run, &batch, &loss);
+    double loss, update;
+    (void)one_step(run, &batch, &loss, &update);
     print_figures(run, status_kib("VmHWM")); /* before the products take memory of their own */
     (void)printf("first_loss %.4f\n", loss);
     if (profile && lathe_exec_profile(run->train.exec) != LATHE_OK)

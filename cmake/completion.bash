@@ -25,6 +25,20 @@ _lathe() {
                 mapfile -t COMPREPLY < <(compgen -f -X '!*.so' -- "$cur" && compgen -d -- "$cur")
             fi
             ;;
+        tokenizer)
+            if [ "$COMP_CWORD" -eq 2 ]; then
+                mapfile -t COMPREPLY < <(compgen -W "train encode decode check --help" -- "$cur")
+            else
+                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            fi
+            ;;
+        plot)
+            if [ "$COMP_CWORD" -eq 2 ]; then
+                mapfile -t COMPREPLY < <(compgen -W "schedule --help" -- "$cur")
+            else
+                mapfile -t COMPREPLY < <(compgen -f -X '!*.toml' -- "$cur" && compgen -d -- "$cur")
+            fi
+            ;;
         train | validate | plan)
             mapfile -t COMPREPLY < <(compgen -f -X '!*.toml' -- "$cur" && compgen -d -- "$cur")
             ;;

@@ -391,10 +391,12 @@ static inline void attention_compare(const char *what, const attention_case *c, 
                                      const double *want, const double *old, const double *bound,
                                      double bound1, double relative, double rounding)
 {
+    const double least = c->dtype == LATHE_F16 ? 0x1p-25 : 0.0; /* half its smallest unit */
     for (int64_t i = 0; i < rows * width; i++) {
         const double g = attention_load(got, i / width * stride + i % width, c->dtype);
         const double w = want[i] + (old ? old[i] : 0.0);
-        const double tolerance = relative * (bound ? bound[i] : bound1) + rounding * fabs(w);
+        const double tolerance =
+            relative * (bound ? bound[i] : bound1) + rounding * fabs(w) + least;
         cr_assert(fabs(g - w) <= tolerance,
                   "%s[%lld,%lld] is %.9g, expected %.9g within %.3g (dtype %d B %lld Tq %lld Tk "
                   "%lld H %d/%d D %d causal %d window %d packed %d cached %d cap %g)",

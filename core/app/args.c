@@ -11,13 +11,27 @@
 #include "base/error.h"
 #include "plug/suggest.h"
 
-/* Index of an option by the first n bytes of `text`; -1. */
+/* "--output" of "-o, --output". */
+static const char *long_name(const lathe_option *option)
+{
+    return strstr(option->name, "--");
+}
+
+/* Index of an option by the first n bytes of `text`, its short or its long form; -1. */
 static int32_t option_index(const lathe_command *command, const char *text, size_t n)
 {
-    for (int32_t i = 0; i < command->n_options; i++)
-        if (strncmp(command->options[i].name, text, n) == 0 && command->options[i].name[n] == '\0')
+    for (int32_t i = 0; i < command->n_options; i++) {
+        const char *name = command->options[i].name, *full = long_name(&command->options[i]);
+        if ((strncmp(full, text, n) == 0 && full[n] == '\0') ||
+            (full != name && n == 2 && strncmp(name, text, 2) == 0))
             return i;
+    }
     return -1;
+}
+
+static int repeats(const lathe_option *option)
+{
+    return option->value && strstr(option->value, "...") != NULL;
 }
 
 static lathe_status unknown_option(const lathe_command *command, const char *text, size_t n)
@@ -25,7 +39,7 @@ static lathe_status unknown_option(const lathe_command *command, const char *tex
     const char *names[64] = {"--help"};
     int32_t n_names = 1;
     for (int32_t i = 0; i < command->n_options && n_names < 64; i++)
-        names[n_names++] = command->options[i].name;
+        names[n_names++] = long_name(&command->options[i]);
     char typed[128];
     (void)snprintf(typed, sizeof typed, "%.*s", (int)n, text);
     const char *near = lathe_suggest(typed, names, n_names);
@@ -65,8 +79,14 @@ static lathe_status take_option(lathe_args *args, int argc, char **argv, int *i)
     const char *value = NULL;
     const int32_t index = option_index(args->command, text, n);
     if (index >= 0) {
-        if (args->command->options[index].value != NULL)
-            return take_value(argc, argv, i, equals, &args->values[index]);
+        if (args->command->options[index].value != NULL) {
+            LATHE_TRY(take_value(argc, argv, i, equals, &args->values[index]));
+            if (repeats(&args->command->options[index])) {
+                args->given_of[args->n_given] = index;
+                args->given[args->n_given++] = args->values[index];
+            }
+            return LATHE_OK;
+        }
         if (equals != NULL)
             return lathe_error(LATHE_E_ARG, "'%.*s' takes no value", (int)n, text);
         args->values[index] = "";
@@ -96,7 +116,10 @@ lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, in
     args->words = calloc(n, sizeof *args->words);
     args->values = calloc((size_t)command->n_options + 1, sizeof *args->values);
     args->overrides = calloc(n, sizeof *args->overrides);
-    if (args->words == NULL || args->values == NULL || args->overrides == NULL)
+    args->given = calloc(n, sizeof *args->given);
+    args->given_of = calloc(n, sizeof *args->given_of);
+    if (args->words == NULL || args->values == NULL || args->overrides == NULL ||
+        args->given == NULL || args->given_of == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory for arguments");
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -110,7 +133,9 @@ lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, in
         else if (!only_words && strncmp(argv[i], "--", 2) == 0)
             LATHE_TRY(take_option(args, argc, argv, &i));
         else if (!only_words && argv[i][0] == '-' && argv[i][1] != '\0')
-            return unknown_option(command, argv[i], strlen(argv[i]));
+            LATHE_TRY(option_index(command, argv[i], strlen(argv[i])) < 0
+                          ? unknown_option(command, argv[i], strlen(argv[i]))
+                          : take_option(args, argc, argv, &i));
         else
             args->words[args->n_words++] = argv[i];
     }
@@ -123,6 +148,8 @@ void lathe_args_fini(lathe_args *args)
         free((void *)(uintptr_t)args->overrides[i].key); /* ours: add_override */
     free((void *)args->words);
     free((void *)args->values);
+    free((void *)args->given);
+    free(args->given_of);
     free(args->overrides);
     *args = (lathe_args){0};
 }
@@ -131,6 +158,15 @@ const char *lathe_args_value(const lathe_args *args, const char *name)
 {
     const int32_t i = option_index(args->command, name, strlen(name));
     return i < 0 ? NULL : args->values[i];
+}
+
+const char *lathe_args_each(const lathe_args *args, const char *name, int32_t k)
+{
+    const int32_t index = option_index(args->command, name, strlen(name));
+    for (int32_t i = 0; i < args->n_given; i++)
+        if (args->given_of[i] == index && k-- == 0)
+            return args->given[i];
+    return NULL;
 }
 
 lathe_status lathe_args_int(const lathe_args *args, const char *name, int64_t lo, int64_t hi,

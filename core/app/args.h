@@ -9,8 +9,9 @@
 enum { LATHE_EXIT_OK = 0, LATHE_EXIT_FAILED = 1, LATHE_EXIT_USAGE = 2 };
 
 typedef struct lathe_option {
-    const char *name;  /* "--json" */
-    const char *value; /* what follows it, for the help ("TEXT"); NULL: nothing does */
+    const char *name;  /* "--json"; "-o, --output" has a short form */
+    const char *value; /* what follows it, for the help ("TEXT"); NULL: nothing does; "TEXT...": the
+                        * option may come more than once */
     const char *doc;
 } lathe_option;
 
@@ -32,9 +33,12 @@ typedef struct lathe_command {
 struct lathe_args {
     const lathe_command *command;
     const char **words;
-    const char **values; /* [command->n_options]: NULL, or the value ("" of a flag) */
+    const char *
+        *values; /* [command->n_options]: NULL, or the value ("" of a flag), the last given */
+    const char **given; /* [n_given] values of options that may come more than once */
+    int32_t *given_of;  /* [n_given] index of the option */
     lathe_override *overrides;
-    int32_t n_words, n_overrides;
+    int32_t n_words, n_overrides, n_given;
     int32_t wants_help; /* --help or -h stood somewhere */
 };
 
@@ -46,6 +50,9 @@ void lathe_args_fini(lathe_args *args);
 
 /** The value of an option ("" of a flag), or NULL when it was not given. */
 const char *lathe_args_value(const lathe_args *args, const char *name);
+
+/** The k-th value of an option that may come more than once, or NULL behind the last. */
+const char *lathe_args_each(const lathe_args *args, const char *name, int32_t k);
 
 /** An option's value as a whole number in [lo, hi]; `missing` when it was not given. LATHE_E_ARG. */
 lathe_status lathe_args_int(const lathe_args *args, const char *name, int64_t lo, int64_t hi,

@@ -7,10 +7,39 @@
 #include "app/plugins.h"
 #include "lathe/device.h"
 #include "plug/kind.h"
+#include "plug/select.h"
+#include "run/precision.h"
 
 extern const char *lathe_version(void);
 
-/* {"folders", "found": {kind: [names]}, "devices": [{name, score, why}], "refused": [..]} */
+static json_t *precisions(uint32_t dtypes)
+{
+    static const int32_t all[] = {LATHE_F32, LATHE_BF16, LATHE_F16, LATHE_F8_E4M3};
+    json_t *out = json_array();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (dtypes & 1u << all[i])
+            json_array_append_new(out, json_string(lathe_precision_name(all[i])));
+    return out;
+}
+
+/* What a device that can be used here computes in: at full rate, and at all. */
+static void add_precisions(const lathe_component *component, json_t *out)
+{
+    const lathe_device_v1 *device = component->plugin->table;
+    lathe_device_info info = {.size = (uint32_t)sizeof info};
+    lathe_instance instance;
+    if (lathe_instance_init(&instance, component, NULL) != LATHE_OK)
+        return;
+    if (device->info(instance.self, &info) == LATHE_OK) {
+        json_object_set_new(out, "full_rate", precisions(info.compute_dtypes));
+        json_object_set_new(
+            out, "precisions",
+            precisions(info.graph_dtypes ? info.graph_dtypes : info.compute_dtypes));
+    }
+    lathe_instance_fini(&instance);
+}
+
+/* {"folders", "found": {kind: [names]}, "devices": [{name, score, why, full_rate, precisions}], "refused": [..]} */
 static lathe_status plugins_json(lathe_registry *registry, lathe_arena *arena, json_t *out)
 {
     json_t *folders = json_array(), *found = json_object();
@@ -37,8 +66,10 @@ static lathe_status plugins_json(lathe_registry *registry, lathe_arena *arena, j
             const lathe_device_v1 *device = items[i]->plugin->table;
             char why[256] = "";
             const int32_t score = device->score(why, sizeof why);
-            json_array_append_new(
-                devices, json_pack("{s:s, s:i, s:s}", "name", name, "score", score, "why", why));
+            json_t *row = json_pack("{s:s, s:i, s:s}", "name", name, "score", score, "why", why);
+            if (score > LATHE_SCORE_NO)
+                add_precisions(items[i], row);
+            json_array_append_new(devices, row);
         }
     }
     const lathe_refusal *refusals = lathe_registry_refusals(registry, &n);
@@ -121,9 +152,14 @@ static void print_plugins(const json_t *plugins)
     json_object_foreach((json_t *)(uintptr_t)json_object_get(plugins, "found"), kind, names)
         print_list(kind, names);
     printf("\ndevices by score\n");
-    json_array_foreach(json_object_get(plugins, "devices"), i, item) printf(
-        "  %-12s %4lld  %s\n", text_of(item, "name", ""),
-        (long long)json_integer_value(json_object_get(item, "score")), text_of(item, "why", ""));
+    json_array_foreach(json_object_get(plugins, "devices"), i, item)
+    {
+        printf("  %-16s %4lld  %s\n", text_of(item, "name", ""),
+               (long long)json_integer_value(json_object_get(item, "score")),
+               text_of(item, "why", ""));
+        print_list("  precisions", json_object_get(item, "precisions"));
+        print_list("  full rate", json_object_get(item, "full_rate"));
+    }
     if (json_array_size(json_object_get(plugins, "refused")) > 0)
         printf("\nrefused\n");
     json_array_foreach(json_object_get(plugins, "refused"), i, item)

@@ -1,9 +1,11 @@
 /* lathe eval: the loss of a model on texts. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "app/commands.h"
 #include "app/model_dir.h"
+#include "app/trace_option.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
@@ -13,16 +15,26 @@ static const lathe_option options[] = {
     {"--data", "PATH", "text file, JSONL file or folder to evaluate on"},
     {"--batches", "N", "at most so many micro-batches (default 0: all)"},
     {"--json", NULL, "one JSON object"},
+    LATHE_TRACE_OPTIONS("operations and data", "batches"),
 };
 
 static void print(const lathe_evaluation *e, int json)
 {
-    if (json)
-        (void)printf("{\"loss\": %.9g, \"perplexity\": %.9g, \"count\": %.0f}\n", e->loss,
-                     e->perplexity, e->count);
-    else
-        (void)printf("loss %.4f  perplexity %.3f  over %.0f targets\n", e->loss, e->perplexity,
-                     e->count);
+    const char *const keys[] = {"token_accuracy", "bits_per_byte", "ece"};
+    const char *const names[] = {"token accuracy", "bits per byte", "calibration error"};
+    const double values[] = {e->token_accuracy, e->bits_per_byte, e->ece};
+    (void)printf(json ? "{\"loss\": %.9g, \"perplexity\": %.9g, \"count\": %.0f"
+                      : "loss %.4f  perplexity %.3f  over %.0f targets",
+                 e->loss, e->perplexity, e->count);
+    for (int i = 0; i < 3; i++) {
+        if (json && isnan(values[i]))
+            (void)printf(", \"%s\": null", keys[i]);
+        else if (json)
+            (void)printf(", \"%s\": %.9g", keys[i], values[i]);
+        else if (!isnan(values[i]))
+            (void)printf("  %s %.4f", names[i], values[i]);
+    }
+    (void)printf(json ? "}\n" : "\n");
 }
 
 static int run_command(const lathe_args *args)
@@ -48,11 +60,14 @@ static int run_command(const lathe_args *args)
                      : datasets.status;
     }
     if (status == LATHE_OK)
+        status = lathe_app_begin_trace(args, run);
+    if (status == LATHE_OK)
         status = lathe_evaluate(run, batches, &e);
     if (status == LATHE_OK)
         print(&e, lathe_args_value(args, "--json") != NULL);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
     lathe_run_close(run);
+    lathe_trace_end();
     lathe_buffer_fini(&datasets);
     return code;
 }
@@ -60,7 +75,7 @@ static int run_command(const lathe_args *args)
 const lathe_command lathe_cmd_eval = {
     .name = "eval",
     .arguments = "DIR|RUN.toml [--data PATH]",
-    .summary = "the loss and perplexity of a model on data",
+    .summary = "loss, accuracy and calibration of a model on data",
     .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run, and --data "
                "says on what; a run\n"
                "file stands for its latest checkpoint, on its own validation data unless --data is "

@@ -7,7 +7,8 @@
 #include "base/fs.h"
 #include "ir/dump.h"
 #include "model/model_size.h"
-#include "run/run_state.h"
+#include "run/curvature.h"
+#include "run/fit.h"
 
 static const lathe_option options[] = {
     {"--json", NULL, "one JSON object"},
@@ -28,7 +29,7 @@ static double step_flops(const lathe_run *run)
 {
     return lathe_graph_flops(lathe_exec_graph(run->train.exec), 1) *
                run->set.gradient_accumulation_steps +
-           lathe_update_flops(run->update);
+           lathe_update_flops(run->update) + lathe_curvature_flops(run);
 }
 
 static double step_tokens(const lathe_run *run)
@@ -37,12 +38,33 @@ static double step_tokens(const lathe_run *run)
            run->set.gradient_accumulation_steps;
 }
 
-static void put_json(const lathe_run *run, lathe_buffer *b)
+/* Whether it fits this machine, and if not what would. */
+static void put_json_fit(const lathe_fit *fit, lathe_buffer *b)
+{
+    lathe_buffer_printf(
+        b, "  \"fits\": %s,\n  \"available\": ", fit->need <= fit->have ? "true" : "false");
+    if (fit->have < INT64_MAX)
+        lathe_buffer_printf(b, "%lld", (long long)fit->have);
+    else
+        lathe_buffer_puts(b, "null");
+    lathe_buffer_puts(b, ",\n  \"available_from\": ");
+    lathe_buffer_json_string(b, fit->source);
+    lathe_buffer_puts(b, ",\n  \"would_fit\": [");
+    for (int32_t i = 0; i < fit->n_options; i++) {
+        lathe_buffer_puts(b, i ? ", {\"settings\": " : "{\"settings\": ");
+        lathe_buffer_json_string(b, fit->options[i].settings);
+        lathe_buffer_printf(b, ", \"peak\": %lld}", (long long)fit->options[i].peak);
+    }
+    lathe_buffer_puts(b, "],\n");
+}
+
+static void put_json(const lathe_run *run, const lathe_fit *fit, lathe_buffer *b)
 {
     lathe_buffer_puts(b, "{\n  \"memory\": {");
     for (int32_t i = 0; i < LATHE_N_MEM; i++)
         lathe_buffer_printf(b, "\"%s\": %lld, ", lathe_mem_name(i), (long long)run->planned.by[i]);
     lathe_buffer_printf(b, "\"peak\": %lld},\n", (long long)lathe_mem_total(&run->planned));
+    put_json_fit(fit, b);
     lathe_buffer_printf(
         b,
         "  \"parameters\": %lld,\n  \"flops_per_step\": %.0f,\n  \"model_flops_per_token\": %.0f,\n"
@@ -62,7 +84,7 @@ static void put_json(const lathe_run *run, lathe_buffer *b)
     lathe_buffer_puts(b, "]\n}\n");
 }
 
-static void put_text(const lathe_run *run, lathe_buffer *b)
+static void put_text(const lathe_run *run, const lathe_fit *fit, lathe_buffer *b)
 {
     const double mib = 1024.0 * 1024.0;
     lathe_buffer_puts(b, "memory                       bytes         MiB\n");
@@ -73,8 +95,10 @@ static void put_text(const lathe_run *run, lathe_buffer *b)
     const int64_t total = lathe_mem_total(&run->planned);
     lathe_buffer_printf(b, "  %-14s %17lld %11.1f\n", "peak", (long long)total,
                         (double)total / mib);
+    lathe_buffer_puts(b, "  ");
+    lathe_fit_text(fit, b);
     lathe_buffer_printf(
-        b, "work\n  %.3f TFLOP and %.0f tokens per step; %d nodes; device %s, attention %s\n",
+        b, "\nwork\n  %.3f TFLOP and %.0f tokens per step; %d nodes; device %s, attention %s\n",
         step_flops(run) / 1e12, step_tokens(run), lathe_exec_graph(run->train.exec)->n_nodes,
         run->device.component->plugin->name, lathe_exec_attention(run->train.exec));
     if (run->set.max_steps <= 0)
@@ -111,10 +135,14 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK && graph)
         status = write_graph(run, graph);
     if (status == LATHE_OK) {
+        lathe_fit fit;
+        lathe_fit_check(run, &fit);
+        if (fit.need > fit.have)
+            lathe_fit_search(run, args->words[0], args->overrides, args->n_overrides, &fit);
         if (lathe_args_value(args, "--json"))
-            put_json(run, &text);
+            put_json(run, &fit, &text);
         else
-            put_text(run, &text);
+            put_text(run, &fit, &text);
         status = text.status;
     }
     if (status == LATHE_OK)

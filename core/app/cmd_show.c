@@ -5,11 +5,15 @@
 
 #include "app/commands.h"
 #include "app/plugins.h"
+#include "app/show_markdown.h"
 #include "base/error.h"
 #include "base/toml.h"
 #include "plug/core_schema.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
+
+/* How the fields are printed. */
+enum { FORM_TEXT, FORM_JSON, FORM_MARKDOWN };
 
 static const char *type_name(int32_t type)
 {
@@ -181,10 +185,14 @@ static lathe_status text_plugin(const lathe_component *c, lathe_buffer *out)
     return out->status;
 }
 
-static lathe_status show_section(const lathe_core_section *s, int json, lathe_arena *arena,
+static lathe_status show_section(const lathe_core_section *s, int form, lathe_arena *arena,
                                  lathe_buffer *out)
 {
-    if (json) {
+    if (form == FORM_MARKDOWN) {
+        lathe_show_markdown(s->fields, s->n_fields, out);
+        return out->status;
+    }
+    if (form == FORM_JSON) {
         lathe_buffer_puts(out, "{\"section\": ");
         lathe_buffer_json_string(out, s->name);
         json_pair(out, "doc", s->doc);
@@ -197,7 +205,7 @@ static lathe_status show_section(const lathe_core_section *s, int json, lathe_ar
 }
 
 /* "optimizer/adamw". */
-static lathe_status show_plugin(const char *word, lathe_registry *registry, int json,
+static lathe_status show_plugin(const char *word, lathe_registry *registry, int form,
                                 lathe_arena *arena, lathe_buffer *out)
 {
     const char *slash = strchr(word, '/');
@@ -214,7 +222,11 @@ static lathe_status show_plugin(const char *word, lathe_registry *registry, int 
         return LATHE_E_NOMEM;
     LATHE_TRY(lathe_app_kind(kind_name, &kind));
     LATHE_TRY(lathe_registry_find(registry, kind, slash + 1, &component));
-    return json ? json_plugin(component, arena, out) : text_plugin(component, out);
+    if (form == FORM_MARKDOWN) {
+        lathe_show_markdown(component->plugin->fields, component->plugin->n_fields, out);
+        return out->status;
+    }
+    return form == FORM_JSON ? json_plugin(component, arena, out) : text_plugin(component, out);
 }
 
 static int run(const lathe_args *args)
@@ -222,15 +234,22 @@ static int run(const lathe_args *args)
     lathe_registry *registry = NULL;
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_buffer out = LATHE_BUFFER_INIT;
-    const int json = lathe_args_value(args, "--json") != NULL;
+    const int form = lathe_args_value(args, "--json") != NULL       ? FORM_JSON
+                     : lathe_args_value(args, "--markdown") != NULL ? FORM_MARKDOWN
+                                                                    : FORM_TEXT;
+    lathe_core_section common = {.name = args->words[0],
+                                 .doc = "keys that the core adds to every plugin of this kind"};
     const lathe_core_section *section = lathe_core_section_find(args->words[0]);
+    common.fields = lathe_core_kind_fields(lathe_kind_id(args->words[0]), &common.n_fields);
+    if (section == NULL && common.n_fields > 0)
+        section = &common;
     lathe_status status;
     if (section != NULL) {
-        status = show_section(section, json, &arena, &out);
+        status = show_section(section, form, &arena, &out);
     } else {
         status = lathe_registry_create(&registry);
         if (status == LATHE_OK)
-            status = show_plugin(args->words[0], registry, json, &arena, &out);
+            status = show_plugin(args->words[0], registry, form, &arena, &out);
     }
     if (status == LATHE_OK)
         (void)fputs(out.data, stdout);
@@ -243,6 +262,7 @@ static int run(const lathe_args *args)
 
 static const lathe_option options[] = {
     {"--json", NULL, "one object; `fields` holds type, default, range, choices, unit, doc"},
+    {"--markdown", NULL, "the table of keys, as the README of a plugin holds it"},
 };
 
 const lathe_command lathe_cmd_show = {
@@ -251,9 +271,10 @@ const lathe_command lathe_cmd_show = {
     .summary = "describe a plugin and every key of its table",
     .details =
         "`lathe show optimizer/adamw`; also `lathe show train` and the other sections that are\n"
-        "the core's own: model, data, tokenizer, train, checkpoint, generate, log, plugins.",
+        "the core's own (`optimizer` for the keys that all optimizers have): model, data, "
+        "tokenizer, train, checkpoint, generate, log, plugins.",
     .options = options,
-    .n_options = 1,
+    .n_options = 2,
     .min_words = 1,
     .max_words = 1,
     .run = run,

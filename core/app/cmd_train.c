@@ -3,17 +3,24 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/commands.h"
+#include "app/trace_option.h"
 #include "run/train.h"
 
 static volatile sig_atomic_t signal_seen;
 
-/* The first one asks for an orderly end; the second one is the default: at once. */
+/* The first one asks for an orderly end; a second one ends at once, whatever is going on. */
 static void on_signal(int number)
 {
+    static const char note[] =
+        "\nlathe: finishing the step and writing a checkpoint; once more to stop at once\n";
+    if (signal_seen)
+        _exit(128 + number);
     signal_seen = number;
-    (void)signal(number, SIG_DFL);
+    if (write(STDERR_FILENO, note, sizeof note - 1) < 0)
+        return; /* nobody reads it */
 }
 
 static void catch_signals(void)
@@ -23,6 +30,8 @@ static void catch_signals(void)
     action.sa_handler = on_signal;
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
+    action.sa_handler = SIG_IGN; /* `lathe train ... | head`: the run outlives its reader */
+    (void)sigaction(SIGPIPE, &action, NULL);
 }
 
 static void print_start(const lathe_run *run)
@@ -33,29 +42,39 @@ static void print_start(const lathe_run *run)
         n_params += run->params.rows[i]->reference ? 0 : n;
         n_trainable += run->params.rows[i]->trainable ? n : 0;
     }
-    (void)printf("%.2fM parameters, %.2fM trained; %s, %s on %s with %d threads; attention %s; "
+    const lathe_settings *set = &run->set;
+    const int differs = set->precision != set->compute_dtype;
+    (void)printf("%.2fM parameters, %.2fM trained; %s%s%s, %s on %s with %d threads; attention %s; "
                  "planned peak %.1f MiB\n",
                  (double)n_params / 1e6, (double)n_trainable / 1e6,
-                 lathe_dtype_name(run->params.compute_dtype), run->device.component->plugin->name,
-                 run->machine.info.model, run->machine.n_threads,
-                 lathe_exec_attention(run->train.exec),
+                 lathe_precision_name(set->compute_dtype), differs ? " for " : "",
+                 differs ? lathe_precision_name(set->precision) : "",
+                 run->device.component->plugin->name, run->machine.info.model,
+                 run->machine.n_threads, lathe_exec_attention(run->train.exec),
                  (double)lathe_mem_total(&run->planned) / (1024.0 * 1024.0));
 }
+
+static const lathe_option options[] = {
+    LATHE_TRACE_OPTIONS("operations, data, evaluation and checkpoints", "steps"),
+};
 
 static int run_command(const lathe_args *args)
 {
     lathe_run *run = NULL;
     lathe_train_result result = {.loss = NAN};
-    const lathe_train_options options = {.out = stdout, .stop = &signal_seen};
+    const lathe_train_options train_options = {.out = stdout, .stop = &signal_seen};
     catch_signals();
     lathe_status status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
                                               LATHE_OPEN_TRAIN, &run);
+    if (status == LATHE_OK)
+        status = lathe_app_begin_trace(args, run);
     if (status == LATHE_OK) {
         print_start(run);
         (void)fflush(stdout);
-        status = lathe_train(run, &options, &result);
+        status = lathe_train(run, &train_options, &result);
     }
     lathe_run_close(run);
+    lathe_trace_end();
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);
     if (result.interrupted)
@@ -76,5 +95,7 @@ const lathe_command lathe_cmd_train = {
     .max_words = 1,
     .computes = 1,
     .takes_overrides = 1,
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .run = run_command,
 };

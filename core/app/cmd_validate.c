@@ -3,9 +3,27 @@
 
 #include "app/commands.h"
 #include "base/error.h"
+#include "lathe/optimizer.h"
 #include "lathe/scheduler.h"
+#include "lathe/stage.h"
 #include "plug/kind.h"
 #include "plug/select.h"
+
+/* Curvature is estimated from labels: a stage of pairs has none. */
+static void check_labels(const lathe_config *config, const lathe_instance *optimizer,
+                         lathe_diags *diags)
+{
+    const lathe_optimizer_v1 *table = optimizer->table;
+    const lathe_component *stage = lathe_config_part(config, LATHE_KIND_STAGE)->component;
+    if (!stage || !LATHE_HAS(table, estimate_every) || table->estimate_every(optimizer->self) <= 0)
+        return;
+    const lathe_stage_v1 *stage_table = stage->plugin->table;
+    if (stage_table->rows == LATHE_ROWS_PAIRS)
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "optimizer", "name",
+                         "optimizer \"%s\" estimates curvature from labels that the model draws; "
+                         "stage \"%s\" has none (its loss is over pairs): choose another optimizer",
+                         optimizer->component->plugin->name, stage->plugin->name);
+}
 
 /* Makes an instance of what the part names, so that rules across keys are checked too. */
 static void check_instance(const lathe_config *config, int32_t kind, lathe_diags *diags)
@@ -19,6 +37,8 @@ static void check_instance(const lathe_config *config, int32_t kind, lathe_diags
                          lathe_error_message());
         return;
     }
+    if (kind == LATHE_KIND_OPTIMIZER)
+        check_labels(config, &instance, diags);
     const lathe_scheduler_v1 *scheduler = instance.table;
     if (kind == LATHE_KIND_SCHEDULER && LATHE_HAS(scheduler, check)) {
         const int64_t total = lathe_config_int(config, "train", "max_steps");

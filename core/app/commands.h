@@ -10,10 +10,22 @@
     X(train)                                                                                       \
     X(generate)                                                                                    \
     X(eval)                                                                                        \
+    X(watch)                                                                                       \
+    X(report)                                                                                      \
     X(plan)                                                                                        \
+    X(plot_schedule)                                                                               \
+    X(data)                                                                                        \
     X(validate)                                                                                    \
     X(ls)                                                                                          \
     X(show)                                                                                        \
+    X(tokenizer_train)                                                                             \
+    X(tokenizer_encode)                                                                            \
+    X(tokenizer_decode)                                                                            \
+    X(tokenizer_check)                                                                             \
+    X(checkpoint_ls)                                                                               \
+    X(checkpoint_verify)                                                                           \
+    X(checkpoint_diff)                                                                             \
+    X(checkpoint_rm)                                                                               \
     X(plugin_new)                                                                                  \
     X(plugin_check)                                                                                \
     X(doctor)

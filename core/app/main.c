@@ -24,7 +24,7 @@ static void print_help(FILE *to)
     (void)fprintf(to, "usage: lathe COMMAND [ARGUMENTS]\n\n"
                       "Trains large language models with interchangeable parts.\n\ncommands:\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        (void)fprintf(to, "  %-14s %s\n", commands[i]->name, commands[i]->summary);
+        (void)fprintf(to, "  %-18s %s\n", commands[i]->name, commands[i]->summary);
     (void)fprintf(to,
                   "\n`lathe COMMAND --help` tells more. `lathe --version` prints the version.\n");
 }

@@ -89,12 +89,10 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
         return LATHE_E_NOMEM;
     LATHE_TRY(lathe_run_open_mode(args->words[0], list, n, mode, &run));
     run->set.resume = strcmp(run->set.resume, "never") == 0 ? "auto" : run->set.resume;
-    lathe_status status = lathe_checkpoint_find(run, &checkpoint);
+    lathe_status status = lathe_checkpoint_resume(run, &checkpoint);
     if (status == LATHE_OK && !checkpoint)
         status = lathe_error(LATHE_E_CONFIG, "%s: its checkpoint.dir, %s, holds no checkpoint yet",
                              args->words[0], run->set.checkpoint_dir);
-    if (status == LATHE_OK)
-        status = lathe_load(run, checkpoint);
     *out = run;
     return status;
 }

@@ -31,7 +31,8 @@ lathe_status lathe_dir_create(const char *path)
             continue;
         const char end = *at;
         *at = '\0';
-        if (mkdir(copy, 0777) != 0 && (errno != EEXIST || !lathe_path_is_dir(copy))) {
+        if (!lathe_path_is_dir(copy) && mkdir(copy, 0777) != 0 &&
+            (errno != EEXIST || !lathe_path_is_dir(copy))) {
             if (errno == EEXIST)
                 errno = ENOTDIR;
             status = dir_error(copy, "create folder");

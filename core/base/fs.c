@@ -61,6 +61,12 @@ lathe_status lathe_map_open(const char *path, lathe_map *out)
     return status;
 }
 
+void lathe_map_scattered(const lathe_map *map)
+{
+    if (map->data != NULL && map->bytes > 0)
+        (void)madvise((void *)(uintptr_t)map->data, (size_t)map->bytes, MADV_RANDOM);
+}
+
 void lathe_map_close(lathe_map *map)
 {
     if (map->data != NULL)
@@ -126,8 +132,7 @@ static lathe_status write_all(int fd, const char *path, const char *data, int64_
     return fsync(fd) == 0 ? LATHE_OK : io_error(path, "sync");
 }
 
-/* fsync of the folder that holds path. */
-static lathe_status parent_sync(const char *path)
+lathe_status lathe_file_sync_parent(const char *path)
 {
     const char *slash = strrchr(path, '/');
     if (slash == NULL)
@@ -161,7 +166,7 @@ lathe_status lathe_file_write_atomic(const char *path, const void *data, int64_t
         if (status != LATHE_OK)
             (void)unlink(beside);
         else
-            status = parent_sync(path);
+            status = lathe_file_sync_parent(path);
     }
     lathe_arena_fini(&arena);
     return status;

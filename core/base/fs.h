@@ -13,6 +13,9 @@ typedef struct lathe_map {
 } lathe_map;
 
 lathe_status lathe_map_open(const char *path, lathe_map *out);
+/** Says that the file will be read here and there: a page that is missing is fetched alone, without
+ *  the ones around it. */
+void lathe_map_scattered(const lathe_map *map);
 void lathe_map_close(lathe_map *map);
 
 /** Reads a whole file into malloc'ed memory with a NUL behind it. Refuses more than limit bytes (0:
@@ -21,6 +24,9 @@ lathe_status lathe_file_read(const char *path, int64_t limit, char **out_data, i
 
 /** Writes beside (path.tmp.PID), fsyncs, renames over path, fsyncs the folder. */
 lathe_status lathe_file_write_atomic(const char *path, const void *data, int64_t bytes);
+
+/** fsync of the folder that holds path. */
+lathe_status lathe_file_sync_parent(const char *path);
 
 /** fsync of a folder, so that renames in it are durable. */
 lathe_status lathe_dir_sync(const char *path);
@@ -34,6 +40,11 @@ lathe_status lathe_dir_list(const char *path, lathe_arena *arena, char ***out_na
 /** Sorted paths of the regular files below a folder, recursively. */
 lathe_status lathe_dir_walk(const char *path, lathe_arena *arena, char ***out_paths,
                             int64_t *out_n);
+
+/** The files that a pattern matches, sorted. * and ? do not match '/' nor a dot at a name's start; **
+ *  stands for any number of folders; of a folder that matches, all files count. */
+lathe_status lathe_path_glob(const char *pattern, lathe_arena *arena, char ***out_paths,
+                             int64_t *out_n);
 
 int lathe_path_exists(const char *path);
 int lathe_path_is_dir(const char *path);

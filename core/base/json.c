@@ -2,28 +2,65 @@
 #include "base/json.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/json_memory.h"
 
 /* Far above any configuration or tokenizer, far below what a stack holds. */
 enum { MAX_DEPTH = 256 };
 
-/* Depth, and NUL bytes: jansson passes over those, and who keeps the text as a string loses the rest. */
-static lathe_status check_text(const char *name, const char *text, int64_t bytes)
+/* What one pass over the text finds out before jansson sees it. */
+typedef struct scan {
+    const char *name, *text;
+    int64_t bytes, line_start;
+    int line;
+    int64_t n_wide; /* integers beyond 64 bits */
+} scan;
+
+static lathe_status scan_error(const scan *s, int64_t at, const char *what)
 {
-    int depth = 0, in_string = 0, line = 1;
-    int64_t line_start = 0;
-    for (int64_t i = 0; i < bytes; i++) {
-        const char c = text[i];
+    return lathe_error(LATHE_E_PARSE, "%s:%d:%lld: %s", s->name, s->line,
+                       (long long)(at - s->line_start + 1), what);
+}
+
+static int is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* The end of the number that begins at `at`; *out_wide: an integer that 64 bits do not hold. */
+static int64_t number_end(const char *text, int64_t bytes, int64_t at, int *out_wide)
+{
+    const int64_t begin = at + (text[at] == '-');
+    for (at = begin; at < bytes && is_digit(text[at]);)
+        at++;
+    const int whole = at == bytes || (text[at] != '.' && text[at] != 'e' && text[at] != 'E');
+    const char *const limit =
+        begin > 0 && text[begin - 1] == '-' ? "9223372036854775808" : "9223372036854775807";
+    const int64_t n = at - begin;
+    *out_wide = whole && (n > 19 || (n == 19 && memcmp(text + begin, limit, 19) > 0));
+    while (at < bytes && text[at] != '\0' && (is_digit(text[at]) || strchr(".eE+-", text[at])))
+        at++;
+    return at;
+}
+
+/* Depth, and NUL bytes: jansson passes over those, and who keeps the text as a string loses the rest. */
+static lathe_status scan_text(scan *s)
+{
+    int depth = 0, in_string = 0;
+    if (s->bytes >= 3 && memcmp(s->text, "\xEF\xBB\xBF", 3) == 0)
+        return scan_error(s, 0, "a byte order mark; JSON begins without one");
+    for (int64_t i = 0; i < s->bytes; i++) {
+        const char c = s->text[i];
         if (c == '\0')
-            return lathe_error(LATHE_E_PARSE, "%s:%d:%lld: a NUL byte", name, line,
-                               (long long)(i - line_start + 1));
+            return scan_error(s, i, "a NUL byte");
         if (c == '\n') {
-            line++;
-            line_start = i + 1;
+            s->line++;
+            s->line_start = i + 1;
         } else if (in_string) {
-            if (c == '\\')
+            if (c == '\\' && i + 1 < s->bytes && s->text[i + 1] != '\0')
                 i++;
             else if (c == '"')
                 in_string = 0;
@@ -31,25 +68,73 @@ static lathe_status check_text(const char *name, const char *text, int64_t bytes
             in_string = 1;
         } else if (c == '[' || c == '{') {
             if (++depth > MAX_DEPTH)
-                return lathe_error(LATHE_E_PARSE, "%s:%d:%lld: nested deeper than %d", name, line,
-                                   (long long)(i - line_start + 1), MAX_DEPTH);
+                return scan_error(s, i, "nested deeper than 256");
         } else if (c == ']' || c == '}') {
             depth--;
+        } else if (is_digit(c) || c == '-') {
+            int wide;
+            i = number_end(s->text, s->bytes, i, &wide) - 1;
+            s->n_wide += wide;
         }
     }
     return LATHE_OK;
 }
 
+/* A copy with ".0" behind every integer beyond 64 bits, so that it is read as a real number. */
+static char *widen(const scan *s, int64_t *out_bytes)
+{
+    char *out = malloc((size_t)(s->bytes + 2 * s->n_wide));
+    int64_t n = 0;
+    int in_string = 0;
+    for (int64_t i = 0; out != NULL && i < s->bytes; i++) {
+        const char c = s->text[i];
+        if (!in_string && (is_digit(c) || c == '-')) {
+            int wide;
+            const int64_t end = number_end(s->text, s->bytes, i, &wide);
+            const int64_t length = end > i ? end - i : 1;
+            memcpy(out + n, s->text + i, (size_t)length);
+            memcpy(out + n + length, ".0", wide ? 2 : 0);
+            n += length + (wide ? 2 : 0);
+            i += length - 1;
+            continue;
+        }
+        out[n++] = c;
+        if (in_string && c == '\\' && i + 1 < s->bytes)
+            out[n++] = s->text[++i];
+        else if (c == '"')
+            in_string = !in_string;
+    }
+    *out_bytes = n;
+    return out;
+}
+
 lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, json_t **out)
 {
+    scan s = {.name = name, .text = text, .bytes = bytes, .line = 1};
+    char *copy = NULL;
     *out = NULL;
-    LATHE_TRY(check_text(name, text, bytes));
+    LATHE_TRY(scan_text(&s));
+    if (s.n_wide > 0) {
+        copy = widen(&s, &bytes);
+        if (copy == NULL)
+            return lathe_error(LATHE_E_NOMEM, "%s: out of memory", name);
+    }
     json_error_t error;
-    *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (*out == NULL)
-        return lathe_error(LATHE_E_PARSE, "%s:%d:%d: %s", name, error.line, error.column,
-                           error.text);
-    return LATHE_OK;
+    lathe_json_memory_begin(bytes);
+    *out = json_loadb(copy != NULL ? copy : text, (size_t)bytes,
+                      JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    free(copy);
+    const int32_t no_memory = lathe_json_memory_failed();
+    if (no_memory) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    lathe_json_memory_end();
+    if (*out != NULL)
+        return LATHE_OK;
+    if (no_memory || json_error_code(&error) == json_error_out_of_memory)
+        return lathe_error(LATHE_E_NOMEM, "%s: out of memory", name);
+    return lathe_error(LATHE_E_PARSE, "%s:%d:%d: %s", name, error.line, error.column, error.text);
 }
 
 lathe_status lathe_json_load_file(const char *path, json_t **out)

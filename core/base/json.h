@@ -1,5 +1,9 @@
 /* JSON in: jansson with depth bounded, duplicate keys refused, and errors that name
- * file:line:column. Callers use jansson's accessors on the result and json_decref it. */
+ * file:line:column. Callers use jansson's accessors on the result and json_decref it.
+ *
+ * RFC 8259 with these choices where it leaves one: UTF-8 without a byte order mark; no NUL, raw or
+ * escaped; lone surrogates refused; an integer beyond 64 bits is a real number (tokenizer_config.json
+ * has 10^30 for "no limit"), a real beyond a double is refused; at most 256 levels. */
 #ifndef LATHE_BASE_JSON_H
 #define LATHE_BASE_JSON_H
 

@@ -1,6 +1,7 @@
 /* The run's log: one line per message, to stderr or a sink. */
 #include "base/log.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,6 +9,43 @@
 static atomic_int lowest = LATHE_LOG_INFO;
 static lathe_log_sink log_sink;
 static void *log_arg;
+
+/* The tap, and what was said before there was one. All under the lock. */
+static pthread_mutex_t tap_lock = PTHREAD_MUTEX_INITIALIZER;
+static lathe_log_sink log_tap;
+static void *tap_arg;
+static struct kept {
+    int32_t level;
+    char text[512];
+} kept[LATHE_LOG_KEPT];
+static int64_t n_kept; /* ever */
+
+static void tell_tap(int32_t level, const char *text)
+{
+    (void)pthread_mutex_lock(&tap_lock);
+    if (log_tap != NULL) {
+        log_tap(tap_arg, level, text);
+    } else {
+        struct kept *k = &kept[n_kept++ % LATHE_LOG_KEPT];
+        k->level = level;
+        (void)snprintf(k->text, sizeof k->text, "%.*s", (int)sizeof k->text - 1, text);
+    }
+    (void)pthread_mutex_unlock(&tap_lock);
+}
+
+void lathe_log_set_tap(lathe_log_sink tap, void *arg)
+{
+    (void)pthread_mutex_lock(&tap_lock);
+    log_tap = tap;
+    tap_arg = arg;
+    if (tap != NULL) {
+        const int64_t first = n_kept > LATHE_LOG_KEPT ? n_kept - LATHE_LOG_KEPT : 0;
+        for (int64_t i = first; i < n_kept; i++)
+            tap(arg, kept[i % LATHE_LOG_KEPT].level, kept[i % LATHE_LOG_KEPT].text);
+        n_kept = 0;
+    }
+    (void)pthread_mutex_unlock(&tap_lock);
+}
 
 void lathe_log_set_sink(lathe_log_sink sink, void *arg)
 {
@@ -25,12 +63,17 @@ void lathe_log(int32_t level, const char *format, ...)
 {
     static const char *const prefix[] = {"debug: ", "", "warning: ", "error: "};
     char text[4096];
-    if (level < atomic_load(&lowest))
+    const int shown = level >= atomic_load(&lowest);
+    if (!shown && level < LATHE_LOG_WARN)
         return;
     va_list args;
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    if (level >= LATHE_LOG_WARN)
+        tell_tap(level, text);
+    if (!shown)
+        return;
     if (log_sink != NULL)
         log_sink(log_arg, level, text);
     else

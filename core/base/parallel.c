@@ -72,6 +72,33 @@ void lathe_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
     }
 }
 
+void lathe_parallel_stay_alone(void)
+{
+    inside = 1;
+}
+
+typedef struct copy_job {
+    char *to;
+    const char *from;
+} copy_job;
+
+static void copy_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const copy_job *job = arg;
+    (void)worker;
+    memcpy(job->to + begin, job->from + begin, (size_t)(end - begin));
+}
+
+void lathe_parallel_copy(void *to, const void *from, int64_t bytes)
+{
+    enum { LEAST = 256 * 1024 };
+    copy_job job = {to, from};
+    const int64_t share = bytes / lathe_parallel_threads();
+    if (bytes > 0)
+        lathe_parallel_for(bytes, share < LEAST ? LEAST : (share + 4095) / 4096 * 4096, copy_range,
+                           &job);
+}
+
 static void host_log(int32_t level, const char *message)
 {
     lathe_log(level, "%s", message);

@@ -10,6 +10,13 @@ void lathe_parallel_init(int32_t n_threads);
 int32_t lathe_parallel_threads(void);
 void lathe_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg);
 
+/** From now on the calling thread runs its loops by itself: for threads that work beside the pool, which
+ *  would otherwise get a second pool of their own. */
+void lathe_parallel_stay_alone(void);
+
+/** memcpy spread over the pool. */
+void lathe_parallel_copy(void *to, const void *from, int64_t bytes);
+
 /** The host table that every plugin gets: log, fail, parallel_for, alloc, free. */
 const lathe_host *lathe_host_get(void);
 

@@ -149,10 +149,11 @@ extern "C" lathe_status lathe_toml_load(const char *name, const char *text, int6
     } catch (const failure &e) {
         return lathe_error(e.code, "%s:%d:%d: %s", name, e.line, e.column, e.text);
     } catch (const toml::parse_error &e) {
-        const std::string what(e.description());
-        return lathe_error(LATHE_E_PARSE, "%s:%u:%u: %s", name,
+        const std::string_view what = e.description();
+        return lathe_error(LATHE_E_PARSE, "%s:%u:%u: %.*s", name,
                            static_cast<unsigned>(e.source().begin.line),
-                           static_cast<unsigned>(e.source().begin.column), what.c_str());
+                           static_cast<unsigned>(e.source().begin.column),
+                           static_cast<int>(what.size()), what.data());
     } catch (const std::bad_alloc &) {
         return lathe_error(LATHE_E_NOMEM, "%s: out of memory", name);
     } catch (const std::exception &e) {

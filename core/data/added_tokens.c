@@ -4,6 +4,7 @@
 #include <utf8proc.h>
 
 #include "base/error.h"
+#include "data/char_class.h"
 #include "data/tokenizer_model.h"
 #include "data/utf8.h"
 
@@ -69,9 +70,11 @@ static int64_t longest(const lathe_trie *trie, const uint8_t *text, int64_t n, i
 }
 
 /* \w of UTS #18: letters and other alphabetics, marks, decimal digits, connectors, joiners.
- * utf8proc has no Alphabetic property; letter numbers stand for the part outside L and M. */
+ * utf8proc has no Alphabetic property: beyond L, M and Nl it is the circled and squared letters. */
 static int is_word(int32_t c)
 {
+    if (c >= 0 && c < LATHE_CHAR_CLASSED && lathe__char_classes()[c] == LATHE_CHAR_LETTER)
+        return 1;
     switch (c < 0 ? UTF8PROC_CATEGORY_CN : utf8proc_category(c)) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
@@ -86,7 +89,9 @@ static int is_word(int32_t c)
     case UTF8PROC_CATEGORY_PC:
         return 1;
     default:
-        return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9);
+        return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) ||
+               (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
+               (c >= 0x1f170 && c <= 0x1f189);
     }
 }
 
@@ -126,12 +131,23 @@ static int64_t strip_right(const uint8_t *text, int64_t at, int64_t n)
     return at;
 }
 
+/* strip_right, with the last run of spaces remembered: no run is walked twice. */
+static int64_t end_of_spaces(lathe_added_cursor *cursor, const uint8_t *text, int64_t at, int64_t n)
+{
+    if (at < cursor->spaces_begin || at > cursor->spaces_end) {
+        cursor->spaces_begin = at;
+        cursor->spaces_end = strip_right(text, at, n);
+    }
+    return cursor->spaces_end;
+}
+
 int lathe__added_find(const lathe_tokenizer *tok, const lathe_trie *trie, const uint8_t *text,
-                      int64_t n, int64_t from, lathe_added_match *out)
+                      int64_t n, lathe_added_cursor *cursor, int64_t covered,
+                      lathe_added_match *out)
 {
     if (!trie->n)
         return 0;
-    for (int64_t i = from; i < n;) {
+    for (int64_t i = cursor->at; i < n;) {
         int32_t token = -1;
         const int64_t bytes = trie->first[text[i]] ? longest(trie, text + i, n - i, &token) : 0;
         if (!bytes) {
@@ -145,9 +161,14 @@ int lathe__added_find(const lathe_tokenizer *tok, const lathe_trie *trie, const 
         if (added->single_word && ((begin > 0 && ends_with_word(text, begin)) ||
                                    (end < n && is_word(lathe_utf8_at(text + end, n - end, &len)))))
             continue;
-        out->begin = added->lstrip ? strip_left(text, begin, from) : begin;
-        out->end = added->rstrip ? strip_right(text, end, n) : end;
+        out->begin = !added->lstrip    ? begin
+                     : begin > covered ? strip_left(text, begin, covered)
+                                       : covered;
+        out->end = added->rstrip ? end_of_spaces(cursor, text, end, n) : end;
+        if (out->begin >= out->end) /* all of it was stripped by the match before */
+            continue;
         out->token = token;
+        cursor->at = end;
         return 1;
     }
     return 0;

@@ -1,45 +1,60 @@
 /* Byte pair merging of one piece: the lowest rank first, the leftmost among equals; with a cache of
- * pieces seen. Short pieces scan an array, long ones keep a heap over a linked list: O(n log n). */
+ * pieces seen, whose lines are fetched a few pieces ahead. Short pieces scan an array; for long ones see
+ * bpe_long.c. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "data/bpe_long.h"
 #include "data/tokenizer_model.h"
 
-enum { CACHE_BITS = 15, CACHE_TEXT = 30, CACHE_IDS = 8, SHORT_PIECE = 48 };
+enum { CACHE_BITS = 16, CACHE_TEXT = 30, CACHE_IDS = 8, SHORT_PIECE = 48, N_WAITING = 16 };
 
-/* One cache line. The table is direct-mapped: a collision replaces. */
+/* Up to 30 bytes of text, zeros behind them, and the length in the 31st. The 32nd is for the owner. */
+typedef struct text_key {
+    uint64_t word[4];
+} text_key;
+
+#define OWNERS_BYTE 0xff00000000000000u
+
+/* One cache line. The table is direct-mapped: a collision replaces. All zeros is empty. */
 typedef struct cached_piece {
-    uint8_t text[CACHE_TEXT];
-    uint8_t len, n_ids; /* len 0: empty */
+    text_key key; /* the owner's byte: how many ids */
     int32_t ids[CACHE_IDS];
 } cached_piece;
 _Static_assert(sizeof(cached_piece) == 64, "a cached piece fills a cache line");
 
-typedef struct symbol {
-    int32_t id; /* -1: merged into its left neighbour */
-    int32_t prev, next;
-} symbol;
+/* A piece whose place in the cache is on its way from memory. */
+typedef struct waiting_piece {
+    const uint8_t *piece;
+    int64_t n;
+    cached_piece *place; /* NULL: too long for the cache */
+    text_key key;
+} waiting_piece;
 
 struct lathe_bpe {
     const lathe_tokenizer *tok;
-    cached_piece *cache;
-    symbol *symbols;
-    uint64_t *heap; /* rank << 32 | position */
-    int64_t capacity;
+    void *memory;
+    cached_piece *cache; /* in `memory`, at the begin of a cache line */
+    lathe_bpe_long lengthy;
+    waiting_piece waiting[N_WAITING];
+    int32_t n_waiting;
 };
 
+/* Zeroed memory that the system hands out page by page: one short text does not pay for all of it. */
 lathe_status lathe__bpe_create(const lathe_tokenizer *tok, lathe_bpe **out)
 {
+    const uintptr_t line = sizeof(cached_piece);
     lathe_bpe *bpe = calloc(1, sizeof *bpe);
     if (bpe)
-        bpe->cache = aligned_alloc(64, sizeof(cached_piece) << CACHE_BITS);
-    if (!bpe || !bpe->cache) {
+        bpe->memory = calloc(((size_t)1 << CACHE_BITS) + 1, sizeof(cached_piece));
+    if (!bpe || !bpe->memory) {
         free(bpe);
         return lathe_error(LATHE_E_NOMEM, "encoder cache");
     }
-    memset(bpe->cache, 0, sizeof(cached_piece) << CACHE_BITS);
+    bpe->cache = (cached_piece *)(((uintptr_t)bpe->memory + line - 1) / line * line);
     bpe->tok = tok;
+    bpe->lengthy.merges = &tok->merges;
     *out = bpe;
     return LATHE_OK;
 }
@@ -48,9 +63,8 @@ void lathe__bpe_destroy(lathe_bpe *bpe)
 {
     if (!bpe)
         return;
-    free(bpe->cache);
-    free(bpe->symbols);
-    free(bpe->heap);
+    free(bpe->memory);
+    lathe__bpe_long_fini(&bpe->lengthy);
     free(bpe);
 }
 
@@ -67,6 +81,8 @@ static int32_t merge_short(const lathe_tokenizer *tok, const uint8_t *piece, int
         rank[i] = m_ ? m_->rank : UINT32_MAX;                                                      \
         merged[i] = m_ ? (int32_t)m_->id : -1;                                                     \
     } while (0)
+    for (int32_t i = 0; i + 1 < n; i++)
+        lathe__merges_prefetch(&tok->merges, ids[i], ids[i + 1]);
     for (int32_t i = 0; i + 1 < n; i++)
         LOOK_UP(i);
     for (;;) {
@@ -95,143 +111,114 @@ static int32_t merge_short(const lathe_tokenizer *tok, const uint8_t *piece, int
 #undef LOOK_UP
 }
 
-static void sift_down(uint64_t *heap, int64_t n, int64_t i)
-{
-    const uint64_t key = heap[i];
-    for (int64_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && heap[child + 1] < heap[child])
-            child++;
-        if (heap[child] >= key)
-            break;
-        heap[i] = heap[child];
-    }
-    heap[i] = key;
-}
-
-static void heap_push(uint64_t *heap, int64_t *n, uint64_t key)
-{
-    int64_t i = (*n)++;
-    for (; i > 0 && heap[(i - 1) / 2] > key; i = (i - 1) / 2)
-        heap[i] = heap[(i - 1) / 2];
-    heap[i] = key;
-}
-
-/* Queues the merge of position `left` with the symbol after it, if there is one. */
-static void queue_pair(const lathe_bpe *bpe, int32_t left, int64_t *n_heap)
-{
-    const symbol *s = bpe->symbols;
-    if (left < 0 || s[left].next < 0)
-        return;
-    const lathe_merge *m = lathe__merges_find(&bpe->tok->merges, s[left].id, s[s[left].next].id);
-    if (m)
-        heap_push(bpe->heap, n_heap, (uint64_t)m->rank << 32 | (uint32_t)left);
-}
-
-static lathe_status reserve(lathe_bpe *bpe, int64_t n)
-{
-    if (n >= INT32_MAX)
-        return lathe_error(LATHE_E_UNSUPPORTED, "a piece of %lld bytes without a split",
-                           (long long)n);
-    if (n <= bpe->capacity)
-        return LATHE_OK;
-    free(bpe->symbols);
-    free(bpe->heap);
-    bpe->capacity = 0;
-    bpe->symbols = malloc((size_t)n * sizeof *bpe->symbols);
-    /* n - 1 pairs at first; each of at most n - 1 merges takes one entry and puts two. */
-    bpe->heap = malloc((size_t)n * 2 * sizeof *bpe->heap);
-    if (!bpe->symbols || !bpe->heap)
-        return lathe_error(LATHE_E_NOMEM, "a piece of %lld bytes", (long long)n);
-    bpe->capacity = n;
-    return LATHE_OK;
-}
-
 static lathe_status merge_long(lathe_bpe *bpe, const uint8_t *piece, int64_t n, lathe_ids *ids)
 {
-    LATHE_TRY(reserve(bpe, n));
-    symbol *s = bpe->symbols;
-    for (int64_t i = 0; i < n; i++) {
-        s[i].id = bpe->tok->byte_id[piece[i]];
-        s[i].prev = (int32_t)i - 1;
-        s[i].next = i + 1 < n ? (int32_t)i + 1 : -1;
+    LATHE_TRY(lathe_ids_reserve(ids, n));
+    int32_t *out = ids->data + ids->n;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = bpe->tok->byte_id[piece[i]];
+    int64_t n_ids = 0;
+    LATHE_TRY(lathe__bpe_merge_long(&bpe->lengthy, out, n, &n_ids));
+    ids->n += n_ids;
+    return LATHE_OK;
+}
+
+/* n in [1, 8] bytes as a number, without reading others. */
+static inline uint64_t load_some(const uint8_t *p, int64_t n)
+{
+    uint32_t low, high;
+    if (n == 8) {
+        uint64_t all;
+        memcpy(&all, p, 8);
+        return all;
     }
-    int64_t n_heap = 0;
-    for (int64_t i = 0; i + 1 < n; i++)
-        queue_pair(bpe, (int32_t)i, &n_heap);
-    while (n_heap > 0) {
-        const uint64_t top = bpe->heap[0];
-        bpe->heap[0] = bpe->heap[--n_heap];
-        if (n_heap)
-            sift_down(bpe->heap, n_heap, 0);
-        const int32_t at = (int32_t)(uint32_t)top;
-        if (s[at].id < 0 || s[at].next < 0)
-            continue;
-        const int32_t right = s[at].next;
-        const lathe_merge *m = lathe__merges_find(&bpe->tok->merges, s[at].id, s[right].id);
-        if (!m || m->rank != (uint32_t)(top >> 32)) /* the pair has changed since it was queued */
-            continue;
-        s[at].id = (int32_t)m->id;
-        s[at].next = s[right].next;
-        s[right].id = -1;
-        if (s[at].next >= 0)
-            s[s[at].next].prev = at;
-        queue_pair(bpe, s[at].prev, &n_heap);
-        queue_pair(bpe, at, &n_heap);
+    if (n >= 4) {
+        memcpy(&low, p, 4);
+        memcpy(&high, p + n - 4, 4);
+        return low | (uint64_t)high << (n - 4) * 8;
     }
-    for (int32_t i = 0; i >= 0; i = s[i].next) {
-        LATHE_TRY(lathe_ids_reserve(ids, 1));
-        ids->data[ids->n++] = s[i].id;
+    return p[0] | (uint64_t)p[n >> 1] << (n >> 1) * 8 | (uint64_t)p[n - 1] << (n - 1) * 8;
+}
+
+static inline text_key key_of(const uint8_t *piece, int64_t n)
+{
+    text_key key = {{0, 0, 0, 0}};
+    int32_t i = 0;
+    for (int64_t left = n; left > 0; left -= 8, piece += 8)
+        key.word[i++] = load_some(piece, left < 8 ? left : 8);
+    key.word[3] |= (uint64_t)n << 48;
+    return key;
+}
+
+static inline uint64_t hash_of(const text_key *key)
+{
+    const uint64_t low = lathe__mix(key->word[0] ^ lathe__mix(key->word[2] ^ key->word[3]));
+    return lathe__mix(low ^ key->word[1]) * 0x9E3779B97F4A7C15u;
+}
+
+static inline int is_cached(const cached_piece *place, const text_key *key)
+{
+    const uint64_t *a = place->key.word, *b = key->word;
+    return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | ((a[3] ^ b[3]) & ~OWNERS_BYTE)) == 0;
+}
+
+/* The ids of a piece that is not in the cache. */
+static lathe_status merge(lathe_bpe *bpe, const waiting_piece *w, lathe_ids *ids)
+{
+    const lathe_tokenizer *tok = bpe->tok;
+    int32_t merged[SHORT_PIECE], n_ids = 1;
+    merged[0] = tok->ignore_merges ? lathe__vocab_find(&tok->vocab, w->piece, w->n) : -1;
+    if (merged[0] < 0) {
+        if (w->n > SHORT_PIECE)
+            return merge_long(bpe, w->piece, w->n, ids);
+        n_ids = merge_short(tok, w->piece, (int32_t)w->n, merged);
+    }
+    LATHE_TRY(lathe_ids_reserve(ids, n_ids));
+    memcpy(ids->data + ids->n, merged, (size_t)n_ids * sizeof *merged);
+    ids->n += n_ids;
+    if (w->place && n_ids <= CACHE_IDS) {
+        w->place->key = w->key;
+        w->place->key.word[3] |= (uint64_t)n_ids << 56;
+        memcpy(w->place->ids, merged, (size_t)n_ids * sizeof *merged);
     }
     return LATHE_OK;
 }
 
-static uint64_t hash_short(const uint8_t *p, int64_t n)
+lathe_status lathe__bpe_finish(lathe_bpe *bpe, lathe_ids *ids)
 {
-    uint64_t h = (uint64_t)n * 0x9E3779B97F4A7C15u, word = 0;
-    for (; n >= 8; n -= 8, p += 8) {
-        memcpy(&word, p, 8);
-        h = lathe__mix(h ^ word);
+    const int32_t n = bpe->n_waiting;
+    bpe->n_waiting = 0;
+    LATHE_TRY(lathe_ids_reserve(ids, (int64_t)n * CACHE_IDS));
+    for (int32_t i = 0; i < n; i++) {
+        const waiting_piece *w = &bpe->waiting[i];
+        if (!w->place || !is_cached(w->place, &w->key)) {
+            LATHE_TRY(merge(bpe, w, ids));
+            LATHE_TRY(lathe_ids_reserve(ids, (int64_t)(n - i) * CACHE_IDS));
+            continue;
+        }
+        memcpy(ids->data + ids->n, w->place->ids, sizeof w->place->ids);
+        ids->n += (int64_t)(w->place->key.word[3] >> 56);
     }
-    word = 0;
-    memcpy(&word, p, (size_t)n);
-    return lathe__mix(h ^ word) * 0x9E3779B97F4A7C15u;
+    return LATHE_OK;
+}
+
+void lathe__bpe_forget(lathe_bpe *bpe)
+{
+    bpe->n_waiting = 0;
 }
 
 lathe_status lathe__bpe_encode(lathe_bpe *bpe, const uint8_t *piece, int64_t n, lathe_ids *ids)
 {
-    const lathe_tokenizer *tok = bpe->tok;
     if (n <= 0)
         return LATHE_OK;
-    cached_piece *hit = NULL;
+    waiting_piece *w = &bpe->waiting[bpe->n_waiting++];
+    w->piece = piece;
+    w->n = n;
+    w->place = NULL;
     if (n <= CACHE_TEXT) {
-        hit = &bpe->cache[hash_short(piece, n) >> (64 - CACHE_BITS)];
-        if (hit->len == n && !memcmp(hit->text, piece, (size_t)n)) {
-            LATHE_TRY(lathe_ids_reserve(ids, CACHE_IDS));
-            memcpy(ids->data + ids->n, hit->ids, sizeof hit->ids);
-            ids->n += hit->n_ids;
-            return LATHE_OK;
-        }
+        w->key = key_of(piece, n);
+        w->place = &bpe->cache[hash_of(&w->key) >> (64 - CACHE_BITS)];
+        __builtin_prefetch(w->place);
     }
-    if (tok->ignore_merges) {
-        const int32_t id = lathe__vocab_find(&tok->vocab, piece, n);
-        if (id >= 0) {
-            LATHE_TRY(lathe_ids_reserve(ids, 1));
-            ids->data[ids->n++] = id;
-            return LATHE_OK;
-        }
-    }
-    if (n > SHORT_PIECE)
-        return merge_long(bpe, piece, n, ids);
-    int32_t merged[SHORT_PIECE];
-    const int32_t n_ids = merge_short(tok, piece, (int32_t)n, merged);
-    LATHE_TRY(lathe_ids_reserve(ids, n_ids));
-    memcpy(ids->data + ids->n, merged, (size_t)n_ids * sizeof *merged);
-    ids->n += n_ids;
-    if (hit && n_ids <= CACHE_IDS) {
-        memcpy(hit->text, piece, (size_t)n);
-        hit->len = (uint8_t)n;
-        hit->n_ids = (uint8_t)n_ids;
-        memcpy(hit->ids, merged, (size_t)n_ids * sizeof *merged);
-    }
-    return LATHE_OK;
+    return bpe->n_waiting == N_WAITING ? lathe__bpe_finish(bpe, ids) : LATHE_OK;
 }

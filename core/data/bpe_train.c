@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "data/utf8.h"
 
 typedef struct places {
     int32_t *words; /* ascending in the order of discovery, each once */
@@ -41,6 +42,9 @@ typedef struct trainer {
     int32_t *length;  /* [n_words], shrinks */
     const int64_t *counts;
     int64_t n_words;
+    int64_t most_symbols; /* a pair that a merge makes has fewer */
+    int32_t *sizes;       /* [sizes_capacity] how many first symbols a token has, by id */
+    int64_t sizes_capacity;
     pair_slot *pairs;
     uint64_t mask;
     int64_t n_pairs;
@@ -207,11 +211,13 @@ static lathe_status merge_word(trainer *t, int32_t word, int32_t left, int32_t r
         }
         if (out > 0) {
             LATHE_TRY(count_pair(t, s[out - 1], left, -count, word));
-            LATHE_TRY(count_pair(t, s[out - 1], result, count, word));
+            if (t->sizes[s[out - 1]] + t->sizes[result] < t->most_symbols)
+                LATHE_TRY(count_pair(t, s[out - 1], result, count, word));
         }
         if (i + 2 < n) {
             LATHE_TRY(count_pair(t, right, s[i + 2], -count, word));
-            LATHE_TRY(count_pair(t, result, s[i + 2], count, word));
+            if (t->sizes[result] + t->sizes[s[i + 2]] < t->most_symbols)
+                LATHE_TRY(count_pair(t, result, s[i + 2], count, word));
         }
         s[out++] = result;
         i++;
@@ -249,6 +255,11 @@ static lathe_status merge_top(trainer *t, const queued *top, lathe_vocab *vocab)
         return nomem();
     t->merges = merges;
     t->merges[t->n_merges++] = (lathe_learned_merge){left, right};
+    int32_t *sizes = grow(t->sizes, result, &t->sizes_capacity, sizeof *sizes);
+    if (!sizes)
+        return nomem();
+    t->sizes = sizes;
+    t->sizes[result] = t->sizes[left] + t->sizes[right];
     for (int64_t i = 0; i < top->at.n; i++)
         LATHE_TRY(merge_word(t, top->at.words[i], left, right, result));
     return queue_fresh(t);
@@ -275,7 +286,24 @@ static lathe_status learn(trainer *t, int64_t vocab_size, int64_t min_frequency,
     return LATHE_OK;
 }
 
-static lathe_status set_up(trainer *t, const lathe_words *words, const int32_t byte_id[256])
+/* The first symbols of a word, into `out`; how many. */
+static int32_t first_symbols(const uint8_t *word, int32_t n, const int32_t *byte_id,
+                             const lathe_vocab *vocab, int32_t *out)
+{
+    int32_t n_symbols = 0, len = 1;
+    for (int32_t i = 0; i < n; i += len) {
+        if (byte_id) {
+            out[n_symbols++] = byte_id[word[i]];
+            continue;
+        }
+        (void)lathe_utf8_at(word + i, n - i, &len);
+        out[n_symbols++] = lathe__vocab_find(vocab, word + i, len);
+    }
+    return n_symbols;
+}
+
+static lathe_status set_up(trainer *t, const lathe_words *words, const int32_t *byte_id,
+                           const lathe_vocab *vocab)
 {
     const lathe_vocab *pieces = &words->pieces;
     int64_t total = 0;
@@ -283,22 +311,26 @@ static lathe_status set_up(trainer *t, const lathe_words *words, const int32_t b
     t->counts = words->counts;
     for (int64_t w = 0; w < t->n_words; w++)
         total += pieces->len[w];
+    t->sizes_capacity = vocab->n + 4096;
+    t->sizes = calloc((size_t)t->sizes_capacity, sizeof *t->sizes);
     t->symbols = malloc((size_t)(total + 1) * sizeof *t->symbols);
     t->start = malloc((size_t)(t->n_words + 1) * sizeof *t->start);
     t->length = malloc((size_t)(t->n_words + 1) * sizeof *t->length);
-    if (!t->symbols || !t->start || !t->length)
+    if (!t->symbols || !t->start || !t->length || !t->sizes)
         return nomem();
     LATHE_TRY(enlarge(t, 1 << 16));
     int64_t at = 0;
     for (int64_t w = 0; w < t->n_words; w++) {
         const uint8_t *bytes = pieces->pool + pieces->at[w];
+        int32_t *const s = t->symbols + at;
+        const int32_t n = first_symbols(bytes, pieces->len[w], byte_id, vocab, s);
         t->start[w] = at;
-        t->length[w] = pieces->len[w];
-        for (int32_t i = 0; i < pieces->len[w]; i++)
-            t->symbols[at++] = byte_id[bytes[i]];
-        for (int32_t i = 0; i + 1 < pieces->len[w]; i++)
-            LATHE_TRY(count_pair(t, byte_id[bytes[i]], byte_id[bytes[i + 1]], words->counts[w],
-                                 (int32_t)w));
+        t->length[w] = n;
+        at += n;
+        for (int32_t i = 0; i < n; i++)
+            t->sizes[s[i]] = 1;
+        for (int32_t i = 0; i + 1 < n; i++)
+            LATHE_TRY(count_pair(t, s[i], s[i + 1], words->counts[w], (int32_t)w));
     }
     return queue_fresh(t);
 }
@@ -332,17 +364,19 @@ static void fini(trainer *t)
     free(t->symbols);
     free(t->start);
     free(t->length);
+    free(t->sizes);
 }
 
-lathe_status lathe__bpe_learn(const lathe_words *words, const int32_t byte_id[256],
-                              int64_t vocab_size, int64_t min_frequency, lathe_vocab *vocab,
+lathe_status lathe__bpe_learn(const lathe_words *words, const int32_t *byte_id,
+                              const lathe_tokenizer_training *settings, lathe_vocab *vocab,
                               lathe_learned_merge **out_merges, int64_t *out_n)
 {
     trainer t;
     memset(&t, 0, sizeof t);
-    lathe_status status = set_up(&t, words, byte_id);
+    t.most_symbols = settings->max_token_length ? settings->max_token_length : INT64_MAX;
+    lathe_status status = set_up(&t, words, byte_id, vocab);
     if (status == LATHE_OK)
-        status = learn(&t, vocab_size, min_frequency, vocab);
+        status = learn(&t, settings->vocab_size, settings->min_frequency, vocab);
     if (status == LATHE_OK)
         status = drop_repeated(&t, vocab->n);
     fini(&t);

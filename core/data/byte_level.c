@@ -33,7 +33,11 @@ int64_t lathe__bytes_of_chars(const char *text, int64_t n, uint8_t *out)
 {
     int64_t at = 0;
     for (int64_t i = 0; i < n;) {
-        int32_t len;
+        int32_t len = 1;
+        if ((uint8_t)text[i] - 0x21u < 0x5eu) { /* printable ASCII stands for itself */
+            out[at++] = (uint8_t)text[i++];
+            continue;
+        }
         const int32_t byte = byte_of_char(lathe_utf8_at((const uint8_t *)text + i, n - i, &len));
         if (byte < 0)
             return -1;

@@ -1,11 +1,21 @@
 /* data.datasets: the list of datasets in a configuration. */
+#include "data/dataset.h"
+
+#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "data/shards.h"
 
 static const char *const column_names[LATHE_N_COLUMNS] = {"text", "prompt", "chosen", "rejected"};
+static const char *const type_names[] = {"text", "jsonl", "json", "csv"}; /* by LATHE_DATASET_* */
+
+#define MAX_WEIGHT 1e6
+
+const char *lathe_column_name(int32_t column)
+{
+    return column_names[column];
+}
 
 static lathe_status copy_text(const json_t *value, const char *where, const char *key,
                               lathe_arena *arena, const char **out)
@@ -38,39 +48,52 @@ static lathe_status read_columns(json_t *object, const char *where, lathe_arena 
     return LATHE_OK;
 }
 
+static lathe_status read_type(const json_t *value, const char *where, lathe_dataset *out)
+{
+    const char *type = json_is_string(value) ? json_string_value(value) : "";
+    for (int32_t k = 0; k < (int32_t)(sizeof type_names / sizeof *type_names); k++)
+        if (strcmp(type, type_names[k]) == 0) {
+            out->type = k;
+            return LATHE_OK;
+        }
+    return lathe_error(LATHE_E_CONFIG, "%s.type is \"%s\"; there are text, jsonl, json, csv", where,
+                       type);
+}
+
+static lathe_status read_weight(const json_t *value, const char *where, lathe_dataset *out)
+{
+    out->weight = json_is_number(value) ? json_number_value(value) : (double)NAN;
+    if (out->weight > 0.0 && out->weight <= MAX_WEIGHT)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG, "%s.weight is %g; expected a number above 0, up to %g",
+                       where, out->weight, MAX_WEIGHT);
+}
+
 static lathe_status read_dataset(json_t *entry, const char *where, lathe_arena *arena,
                                  lathe_dataset *out)
 {
     const char *key;
     json_t *value;
-    int has_type = 0;
+    out->type = LATHE_DATASET_AUTO;
+    out->weight = 1.0;
     if (!json_is_object(entry))
         return lathe_error(LATHE_E_CONFIG, "%s: expected a table", where);
     json_object_foreach(entry, key, value)
     {
-        if (!strcmp(key, "path")) {
+        if (!strcmp(key, "path"))
             LATHE_TRY(copy_text(value, where, key, arena, &out->path));
-        } else if (!strcmp(key, "columns")) {
+        else if (!strcmp(key, "columns"))
             LATHE_TRY(read_columns(value, where, arena, out));
-        } else if (!strcmp(key, "type")) {
-            const char *type = json_is_string(value) ? json_string_value(value) : "";
-            has_type = !strcmp(type, "text") || !strcmp(type, "jsonl");
-            if (!has_type)
-                return lathe_error(LATHE_E_CONFIG, "%s.type is \"%s\"; there are text, jsonl",
-                                   where, type);
-            out->type = strcmp(type, "text") ? LATHE_DATASET_JSONL : LATHE_DATASET_TEXT;
-        } else {
-            return lathe_error(LATHE_E_CONFIG, "%s.%s: no such key; there are path, type, columns",
-                               where, key);
-        }
+        else if (!strcmp(key, "type"))
+            LATHE_TRY(read_type(value, where, out));
+        else if (!strcmp(key, "weight"))
+            LATHE_TRY(read_weight(value, where, out));
+        else
+            return lathe_error(LATHE_E_CONFIG,
+                               "%s.%s: no such key; there are path, type, columns, weight", where,
+                               key);
     }
-    if (!out->path)
-        return lathe_error(LATHE_E_CONFIG, "%s.path is missing", where);
-    if (!has_type) {
-        const char *dot = strrchr(out->path, '.');
-        out->type = dot && !strcmp(dot, ".jsonl") ? LATHE_DATASET_JSONL : LATHE_DATASET_TEXT;
-    }
-    return LATHE_OK;
+    return out->path ? LATHE_OK : lathe_error(LATHE_E_CONFIG, "%s.path is missing", where);
 }
 
 lathe_status lathe_datasets_parse(const char *where, const char *json, lathe_arena *arena,

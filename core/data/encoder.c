@@ -10,7 +10,8 @@ struct lathe_encoder {
     const lathe_tokenizer *tok;
     lathe_splitter splitter;
     lathe_bpe *bpe;
-    lathe_ids *ids; /* of the call in progress */
+    lathe_runner *runner; /* of a GENERAL tokenizer, else NULL */
+    lathe_ids *ids;       /* of the call in progress */
 };
 
 static lathe_status encode_piece(void *arg, const uint8_t *piece, int64_t n)
@@ -30,6 +31,8 @@ lathe_status lathe_encoder_create(const lathe_tokenizer *tok, lathe_encoder **ou
         status = lathe__splitter_init(&enc->splitter, tok, encode_piece, enc);
         if (status == LATHE_OK)
             status = lathe__bpe_create(tok, &enc->bpe);
+    } else if (tok->kind == LATHE_TOKENIZER_GENERAL) {
+        status = lathe__runner_create(tok, &enc->runner);
     }
     if (status != LATHE_OK) {
         lathe_encoder_destroy(enc);
@@ -45,6 +48,7 @@ void lathe_encoder_destroy(lathe_encoder *enc)
         return;
     lathe__splitter_fini(&enc->splitter);
     lathe__bpe_destroy(enc->bpe);
+    lathe__runner_destroy(enc->runner);
     free(enc);
 }
 
@@ -62,8 +66,9 @@ static lathe_status cut(lathe_encoder *enc, const lathe_trie *trie, const uint8_
                         lathe_status (*plain)(lathe_encoder *, const uint8_t *, int64_t))
 {
     lathe_added_match match;
+    lathe_added_cursor cursor = {0, 0, 0};
     int64_t at = 0;
-    while (lathe__added_find(enc->tok, trie, text, n, at, &match)) {
+    while (lathe__added_find(enc->tok, trie, text, n, &cursor, at, &match)) {
         if (match.begin > at)
             LATHE_TRY(plain(enc, text + at, match.begin - at));
         LATHE_TRY(append(enc->ids, &enc->tok->added[match.token].id, 1));
@@ -74,7 +79,9 @@ static lathe_status cut(lathe_encoder *enc, const lathe_trie *trie, const uint8_
 
 static lathe_status encode_normalized(lathe_encoder *enc, const uint8_t *text, int64_t n)
 {
-    return lathe__splitter_run(&enc->splitter, text, n);
+    lathe__bpe_forget(enc->bpe); /* of a text that failed */
+    LATHE_TRY(lathe__splitter_run(&enc->splitter, text, n));
+    return lathe__bpe_finish(enc->bpe, enc->ids);
 }
 
 static lathe_status encode_normalized_added(lathe_encoder *enc, const uint8_t *text, int64_t n)
@@ -109,6 +116,8 @@ static lathe_status encode_text(lathe_encoder *enc, const uint8_t *text, int64_t
         enc->ids->n += n;
         return LATHE_OK;
     }
+    if (enc->runner)
+        return lathe__runner_encode(enc->runner, text, n, flags, enc->ids);
     if (flags & LATHE_ENCODE_NO_ADDED)
         return normalize_then(enc, text, n, encode_normalized);
     return cut(enc, &enc->tok->raw, text, n, encode_raw);

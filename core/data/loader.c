@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "data/loader_rows.h"
+#include "data/row_index.h"
 #include "data/shuffle.h"
 
-enum { STREAM_EPOCH = 0x65706f63, STREAM_SPLIT = 0x73706c74, MAX_PREFETCH = 64 };
+enum { STREAM_EPOCH = 0x65706f63, MAX_PREFETCH = 64 };
 
 /* A prepared batch, or the error that preparing it met. */
 typedef struct slot {
@@ -24,10 +25,8 @@ typedef struct slot {
 
 struct lathe_loader {
     lathe_loader_config config;
-    int64_t n_all; /* rows (pairs) of the data */
-    int64_t n_validation;
-    int64_t n_split;   /* of the split: an epoch */
-    int64_t *kept;     /* pairs that fit, when some do not */
+    lathe_row_index index;
+    int64_t n_epoch;   /* rows (pairs) of an epoch */
     int64_t per_batch; /* rows (pairs) of one batch */
     int64_t limit;     /* places in all epochs, -1: endless */
     int64_t identity;
@@ -43,20 +42,14 @@ struct lathe_loader {
     pthread_cond_t changed;
 };
 
-/* The row (pair) of the data at a place. */
+/* The row of the split at a place. */
 static int64_t row_at(const lathe_loader *l, int64_t place)
 {
     const lathe_loader_config *c = &l->config;
-    const int64_t epoch = place / l->n_split, i = place % l->n_split;
-    const int64_t first_train = c->no_shuffle ? 0 : l->n_validation;
-    const int64_t first = c->split == LATHE_SPLIT_TRAIN ? first_train
-                          : c->no_shuffle               ? l->n_all - l->n_validation
-                                                        : 0;
-    if (c->no_shuffle)
-        return first + i;
-    const int64_t j = lathe_shuffle(l->n_split, c->seed, (uint64_t)epoch, STREAM_EPOCH, i);
-    return l->n_validation ? lathe_shuffle(l->n_all, c->seed, 0, STREAM_SPLIT, first + j)
-                           : first + j;
+    const int64_t epoch = place / l->n_epoch, i = place % l->n_epoch;
+    const int64_t j =
+        c->no_shuffle ? i : lathe_shuffle(l->n_epoch, c->seed, (uint64_t)epoch, STREAM_EPOCH, i);
+    return lathe__row_index_at(&l->index, epoch, j, !c->no_shuffle);
 }
 
 static lathe_row row_of(const slot *s, int64_t r)
@@ -86,12 +79,12 @@ static lathe_status fill_slot(const lathe_loader *l, int64_t place, slot *s)
             b->n_filled++;
             continue;
         }
-        int64_t k = row_at(l, at);
+        const int64_t r = row_at(l, at);
         if (!pairs) {
-            LATHE_TRY(lathe__row_pack(l->config.shards, k, &row, &b->n_target));
+            LATHE_TRY(lathe__row_index_pack(&l->index, r, &row, &b->n_target));
             continue;
         }
-        k = l->kept ? l->kept[k] : k;
+        const int64_t k = lathe__row_index_pair(&l->index, r);
         LATHE_TRY(lathe__row_pair(l->config.shards, k, 1, &row, &b->n_target));
         LATHE_TRY(lathe__row_pair(l->config.shards, k, 2, &second, &b->n_target));
         b->n_pairs++;
@@ -201,6 +194,12 @@ static lathe_status check(const lathe_loader_config *c)
     if (!(c->validation_fraction >= 0.0 && c->validation_fraction < 1.0))
         return lathe_error(LATHE_E_ARG, "validation fraction %g; expected [0, 1)",
                            c->validation_fraction);
+    if (c->validation_count < 0 || (c->validation_count > 0 && c->validation_fraction > 0.0))
+        return lathe_error(LATHE_E_ARG,
+                           "validation by count (%lld) and by fraction (%g) exclude each other",
+                           (long long)c->validation_count, c->validation_fraction);
+    if (c->packing != LATHE_PACK_SEQUENTIAL && c->packing != LATHE_PACK_MULTIPACK)
+        return lathe_error(LATHE_E_ARG, "packing %d", c->packing);
     if (c->split != LATHE_SPLIT_TRAIN && c->split != LATHE_SPLIT_VALIDATION)
         return lathe_error(LATHE_E_ARG, "split %d", c->split);
     if (c->n_prefetch < 0 || c->n_prefetch > MAX_PREFETCH || c->n_epochs < 0)
@@ -209,58 +208,48 @@ static lathe_status check(const lathe_loader_config *c)
     return LATHE_OK;
 }
 
-/* Counts the pairs whose prompt leaves room for a completion, and lists them if not all do. */
-static lathe_status keep_pairs(lathe_loader *l)
-{
-    const lathe_shards *shards = l->config.shards;
-    const int64_t n = lathe_shards_segments(shards) / 3;
-    int64_t n_kept = 0;
-    l->kept = malloc((size_t)(n + 1) * sizeof *l->kept);
-    if (!l->kept)
-        return lathe_error(LATHE_E_NOMEM, "%lld pairs", (long long)n);
-    for (int64_t k = 0; k < n; k++) {
-        const int64_t n_prompt =
-            lathe_shards_offset(shards, 3 * k + 1) - lathe_shards_offset(shards, 3 * k);
-        if (n_prompt < l->config.row_tokens)
-            l->kept[n_kept++] = k;
-    }
-    l->n_all = n_kept;
-    if (n_kept == n) {
-        free(l->kept);
-        l->kept = NULL;
-    }
-    return LATHE_OK;
-}
-
 static lathe_status count_rows(lathe_loader *l)
 {
     const lathe_loader_config *c = &l->config;
-    if (lathe_shards_rows(c->shards) == LATHE_ROWS_PAIRS)
-        LATHE_TRY(keep_pairs(l));
-    else
-        l->n_all = lathe__rows_packed(c->shards, c->row_tokens);
-    l->n_validation = (int64_t)((double)l->n_all * c->validation_fraction);
-    if (c->validation_fraction > 0.0 && l->n_validation == 0)
-        l->n_validation = 1;
-    l->n_split = c->split == LATHE_SPLIT_TRAIN ? l->n_all - l->n_validation : l->n_validation;
-    if (l->n_split < 1)
+    const lathe_row_index_config config = {.shards = c->shards,
+                                           .row_tokens = c->row_tokens,
+                                           .packing = c->packing,
+                                           .validates = c->split == LATHE_SPLIT_VALIDATION,
+                                           .n_validation = c->validation_count,
+                                           .fraction = c->validation_fraction,
+                                           .seed = c->seed};
+    LATHE_TRY(lathe__row_index_init(&l->index, &config));
+    l->n_epoch = l->index.n_places;
+    if (l->n_epoch < 1)
         return lathe_error(LATHE_E_CONFIG,
-                           "the %s split has no rows: the data gives %lld rows of %d tokens, %lld "
-                           "of them for validation",
+                           "the data has no rows for %s: %lld documents of %lld, %lld left out "
+                           "because their prompt alone fills %d tokens, %lld kept for validation",
                            c->split == LATHE_SPLIT_TRAIN ? "training" : "validation",
-                           (long long)l->n_all, c->row_tokens, (long long)l->n_validation);
-    l->limit = c->n_epochs ? c->n_epochs * l->n_split : -1;
+                           (long long)l->index.n_kept, (long long)l->index.n_all,
+                           (long long)l->index.n_left_out, c->row_tokens,
+                           (long long)l->index.n_validation);
+    if (c->n_epochs > (INT64_MAX >> 8) / l->n_epoch)
+        return lathe_error(LATHE_E_ARG, "%lld epochs of %lld rows", (long long)c->n_epochs,
+                           (long long)l->n_epoch);
+    l->limit = c->n_epochs ? c->n_epochs * l->n_epoch : -1;
     return LATHE_OK;
 }
 
-static void identify(lathe_loader *l)
+/* What a cursor belongs to: the data, the rows it is made into, and how often each comes. */
+static lathe_status identify(lathe_loader *l)
 {
-    char text[256];
-    const int n =
-        snprintf(text, sizeof text, "%s %d %d %lld %lld %d", lathe_shards_hash(l->config.shards),
-                 l->config.row_tokens, l->config.split, (long long)l->n_all,
-                 (long long)l->n_validation, l->config.no_shuffle);
-    l->identity = (int64_t)(lathe_hash64(text, n) >> 1);
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    lathe_buffer_printf(&b, "%s %d %d %lld %lld %d %d", lathe_shards_hash(l->config.shards),
+                        l->config.row_tokens, l->config.split, (long long)l->index.n_all,
+                        (long long)l->index.n_validation, l->config.no_shuffle, l->config.packing);
+    for (int32_t d = 0; d < l->index.n_sets; d++)
+        lathe_buffer_printf(&b, " %lld %lld", (long long)l->index.sets[d].n_rows,
+                            (long long)l->index.sets[d].per_epoch);
+    if (b.status == LATHE_OK)
+        l->identity = (int64_t)(lathe_hash64(b.data, b.len) >> 1);
+    const lathe_status status = b.status;
+    lathe_buffer_fini(&b);
+    return status;
 }
 
 static lathe_status create_slots(lathe_loader *l)
@@ -303,9 +292,10 @@ lathe_status lathe_loader_create(const lathe_loader_config *config, lathe_loader
         l->per_batch = l->config.n_rows;
         if (lathe_shards_rows(config->shards) == LATHE_ROWS_PAIRS)
             l->per_batch /= 2;
-        identify(l);
-        status = create_slots(l);
+        status = identify(l);
     }
+    if (status == LATHE_OK)
+        status = create_slots(l);
     if (status == LATHE_OK)
         status = start(l);
     if (status != LATHE_OK) {
@@ -324,7 +314,7 @@ void lathe_loader_destroy(lathe_loader *loader)
     for (int32_t i = 0; i < loader->n_slots && loader->slots; i++)
         free(loader->slots[i].memory);
     free(loader->slots);
-    free(loader->kept);
+    lathe__row_index_fini(&loader->index);
     pthread_mutex_destroy(&loader->lock);
     pthread_cond_destroy(&loader->changed);
     free(loader);
@@ -335,9 +325,9 @@ void lathe_loader_destroy(lathe_loader *loader)
 void lathe_loader_cursor(const lathe_loader *loader, lathe_cursor *out)
 {
     out->seed = (int64_t)loader->config.seed;
-    out->epoch = loader->consumed / loader->n_split;
-    out->index = loader->consumed % loader->n_split;
-    out->rows_per_epoch = loader->n_split;
+    out->epoch = loader->consumed / loader->n_epoch;
+    out->index = loader->consumed % loader->n_epoch;
+    out->rows_per_epoch = loader->n_epoch;
     out->identity = loader->identity;
 }
 
@@ -347,28 +337,53 @@ lathe_status lathe_loader_seek(lathe_loader *loader, const lathe_cursor *cursor)
         return lathe_error(LATHE_E_STATE, "the data cursor is of seed %llu, the loader has %llu",
                            (unsigned long long)cursor->seed,
                            (unsigned long long)loader->config.seed);
-    if (cursor->rows_per_epoch != loader->n_split || cursor->identity != loader->identity)
+    if (cursor->rows_per_epoch != loader->n_epoch || cursor->identity != loader->identity)
         return lathe_error(LATHE_E_STATE,
                            "the data cursor is of other data: %lld rows an epoch there, %lld here; "
                            "same datasets, tokenizer, row length and split are needed to resume",
-                           (long long)cursor->rows_per_epoch, (long long)loader->n_split);
-    if (cursor->epoch < 0 || cursor->index < 0 || cursor->index >= loader->n_split ||
-        cursor->epoch > (INT64_MAX >> 8) / loader->n_split)
+                           (long long)cursor->rows_per_epoch, (long long)loader->n_epoch);
+    if (cursor->epoch < 0 || cursor->index < 0 || cursor->index >= loader->n_epoch ||
+        cursor->epoch > (INT64_MAX >> 8) / loader->n_epoch)
         return lathe_error(LATHE_E_STATE, "the data cursor is at epoch %lld, row %lld of %lld",
                            (long long)cursor->epoch, (long long)cursor->index,
-                           (long long)loader->n_split);
+                           (long long)loader->n_epoch);
     stop(loader);
-    loader->consumed = cursor->epoch * loader->n_split + cursor->index;
+    loader->consumed = cursor->epoch * loader->n_epoch + cursor->index;
     return start(loader);
 }
 
 int64_t lathe_loader_rows(const lathe_loader *loader)
 {
-    return loader->n_split;
+    return loader->n_epoch;
 }
 
 int64_t lathe_loader_batches(const lathe_loader *loader, int64_t n_epochs)
 {
     const int64_t places = loader->per_batch * loader->config.n_ranks;
-    return (n_epochs * loader->n_split + places - 1) / places;
+    return (n_epochs * loader->n_epoch + places - 1) / places;
+}
+
+void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out)
+{
+    const lathe_row_index *x = &loader->index;
+    *out = (lathe_loader_facts){.n_documents = x->n_kept,
+                                .n_tokens = x->n_tokens,
+                                .text_bytes = x->text_bytes,
+                                .n_rows = x->n_rows,
+                                .n_places = x->n_places,
+                                .n_left_out = x->n_left_out,
+                                .index_bytes = x->bytes,
+                                .is_cut = x->cut,
+                                .fill = (double)x->n_tokens /
+                                        ((double)x->n_rows * (double)loader->config.row_tokens)};
+}
+
+int64_t lathe_loader_text_bytes(const lathe_loader *loader)
+{
+    return loader->index.text_bytes;
+}
+
+int64_t lathe_loader_tokens(const lathe_loader *loader)
+{
+    return loader->index.n_tokens;
 }

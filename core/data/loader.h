@@ -2,7 +2,8 @@
  *
  * Rows of a split are numbered; epoch e visits them in the order of a keyed bijection (shuffle.h).
  * Epochs follow each other without a gap, so a batch may hold the end of one and the start of the
- * next, and in an epoch every row comes exactly once, over all ranks. Batch k of rank r of n takes
+ * next, and in an epoch every row comes exactly once, over all ranks; those of a dataset with weight w
+ * come w times, the rest of a fraction turn by turn. Batch k of rank r of n takes
  * places (k*n + r)*B ... of that endless order; the cursor counts places for all ranks together, so
  * a run may resume with another number of ranks.
  *
@@ -15,27 +16,35 @@
 
 enum { LATHE_SPLIT_TRAIN = 0, LATHE_SPLIT_VALIDATION = 1 };
 
+/** How documents become rows. Sequential: behind each other, cut every T tokens, also inside a
+ *  document. Multipack: whole documents, those longer than T cut into pieces of T, put together so that
+ *  little is left over (multipack.h). Rows hold documents of one dataset. */
+enum { LATHE_PACK_SEQUENTIAL = 0, LATHE_PACK_MULTIPACK = 1 };
+
 typedef struct lathe_loader_config {
     const lathe_shards *shards; /* borrowed for the loader's life */
     int32_t n_rows;             /* B: rows of a micro-batch; even for pairs (2P) */
     int32_t row_tokens;         /* T */
     int32_t rank, n_ranks;      /* n_ranks 0 counts as 1 */
     uint64_t seed;
-    int32_t no_shuffle;         /* 1: rows in the order of the data */
-    int32_t split;              /* LATHE_SPLIT_* */
-    double validation_fraction; /* of rows (pairs), in [0, 1); at least one when > 0. Which ones
-                                   depends on the seed alone; with no_shuffle the last ones. */
-    int64_t n_epochs;           /* 0: endless */
-    int32_t n_prefetch;         /* batches prepared ahead by a thread; 0: none, no thread */
-    int32_t reserved;           /* 0 */
+    int32_t no_shuffle; /* 1: rows in the order of the data */
+    int32_t split;      /* LATHE_SPLIT_* */
+    double
+        validation_fraction;  /* of documents (pairs), in [0, 1); at least one when > 0. Which ones
+ depends on the seed alone: the same for both splits. Of a
+ single document its last tokens */
+    int64_t validation_count; /* or so many documents (pairs); 0: by the fraction */
+    int64_t n_epochs;         /* 0: endless */
+    int32_t n_prefetch;       /* batches prepared ahead by a thread; 0: none, no thread */
+    int32_t packing;          /* LATHE_PACK_*; pairs are not packed */
 } lathe_loader_config;
 
 /** One micro-batch. All arrays i32[n_rows * row_tokens], borrowed until the next call.
  *
- *  Packed: the stream of documents cut every T tokens. positions count from 0 at each document's
+ *  Packed: documents behind each other. positions count from 0 at each document's
  *  start and at the row's; targets hold the next token of the same document (end-of-text is one,
- *  the first token of a document is none), -1 elsewhere; a row's last token has its target in the
- *  row after it. What the last row has left over is filled with eos, target -1, as a document.
+ *  the first token of a document is none), -1 elsewhere; where the row cuts
+ *  a document, its last token still has its target. What the row has left over is filled with eos, target -1, as a document.
  *
  *  Pairs: row p is prompt+chosen+eos, row P+p prompt+rejected+eos, cut after T tokens, then filled
  *  with eos on the right. Records whose prompt alone fills T are left out. targets[i] = tokens[i+1] where that is of the completion (its eos
@@ -76,7 +85,28 @@ void lathe_loader_cursor(const lathe_loader *loader, lathe_cursor *out);
 /** Continues from the cursor. LATHE_E_STATE when it is of other data, row size, seed or split. */
 lathe_status lathe_loader_seek(lathe_loader *loader, const lathe_cursor *cursor);
 
-/** Rows (pairs) of the split in an epoch. */
+/** What the split holds. */
+typedef struct lathe_loader_facts {
+    int64_t n_documents; /* (pairs) of the split */
+    int64_t n_tokens;    /* of its documents (of pairs: prompt, chosen and rejected) */
+    int64_t text_bytes;  /* UTF-8 bytes of their text; 0 when the shards are in memory */
+    int64_t n_rows;      /* (pairs) that they make */
+    int64_t n_places;    /* rows (pairs) of an epoch, weights counted */
+    int64_t n_left_out;  /* pairs whose prompt alone fills a row */
+    int64_t index_bytes; /* memory that the row index holds */
+    int64_t is_cut;      /* 1: the only document is divided, its last tokens are for validation */
+    double fill;         /* packed: n_tokens / (n_rows * T) */
+} lathe_loader_facts;
+
+void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out);
+
+/** UTF-8 bytes of the text behind the split's rows; 0 when the shards are in memory. With
+ *  lathe_loader_tokens: bytes per token, for bits per byte. */
+int64_t lathe_loader_text_bytes(const lathe_loader *loader);
+/** Tokens of the split's documents (of pairs: prompt, chosen and rejected), filling not counted. */
+int64_t lathe_loader_tokens(const lathe_loader *loader);
+
+/** Rows (pairs) of an epoch of the split, weights counted. */
 int64_t lathe_loader_rows(const lathe_loader *loader);
 /** Micro-batches that each rank takes to see n_epochs epochs, the last one filled up. */
 int64_t lathe_loader_batches(const lathe_loader *loader, int64_t n_epochs);

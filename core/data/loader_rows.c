@@ -1,11 +1,6 @@
 /* Rows: documents packed and cut, and completions behind their prompts. */
 #include "data/loader_rows.h"
 
-int64_t lathe__rows_packed(const lathe_shards *shards, int64_t row_tokens)
-{
-    return (lathe_shards_tokens(shards) + row_tokens - 1) / row_tokens;
-}
-
 void lathe__row_fill(const lathe_row *row, int64_t from, int32_t eos)
 {
     for (int64_t i = from; i < row->n_tokens; i++) {
@@ -26,27 +21,14 @@ static void mark_document(const lathe_row *row, int64_t from, int64_t to)
     }
 }
 
-lathe_status lathe__row_pack(const lathe_shards *shards, int64_t r, const lathe_row *row,
-                             int64_t *n_target)
+lathe_status lathe__row_piece(const lathe_shards *shards, int64_t begin, int64_t n, int32_t more,
+                              int64_t at, const lathe_row *row, int64_t *n_target)
 {
-    const int64_t total = lathe_shards_tokens(shards), begin = r * row->n_tokens;
-    const int64_t end = begin + row->n_tokens < total ? begin + row->n_tokens : total;
-    LATHE_TRY(lathe_shards_read(shards, begin, end, row->tokens));
-    int64_t segment = lathe_shards_find(shards, begin);
-    for (int64_t at = begin; at < end; segment++) {
-        const int64_t doc_end = lathe_shards_offset(shards, segment + 1);
-        if (doc_end <= at) /* an empty segment */
-            continue;
-        const int64_t stop = doc_end < end ? doc_end : end;
-        mark_document(row, at - begin, stop - begin);
-        *n_target += stop - at - 1;
-        if (doc_end > stop) { /* it goes on in the next row */
-            LATHE_TRY(lathe_shards_read(shards, stop, stop + 1, &row->targets[stop - begin - 1]));
-            *n_target += 1;
-        }
-        at = stop;
-    }
-    lathe__row_fill(row, end - begin, lathe_shards_eos(shards));
+    LATHE_TRY(lathe_shards_read(shards, begin, begin + n, row->tokens + at));
+    mark_document(row, at, at + n);
+    if (more)
+        LATHE_TRY(lathe_shards_read(shards, begin + n, begin + n + 1, &row->targets[at + n - 1]));
+    *n_target += n - 1 + (more != 0);
     return LATHE_OK;
 }
 

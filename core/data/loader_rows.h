@@ -10,12 +10,10 @@ typedef struct lathe_row {
     int64_t n_tokens; /* T */
 } lathe_row;
 
-/** Rows that a packed stream is cut into. */
-int64_t lathe__rows_packed(const lathe_shards *shards, int64_t row_tokens);
-
-/** Row r of the packed stream; adds its targets to *n_target. */
-lathe_status lathe__row_pack(const lathe_shards *shards, int64_t r, const lathe_row *row,
-                             int64_t *n_target);
+/** Puts tokens [begin, begin + n) of the stream, of one document, at place `at` of the row. more: the
+ *  document goes on, and its next token is the last one's target. Adds its targets to *n_target. */
+lathe_status lathe__row_piece(const lathe_shards *shards, int64_t begin, int64_t n, int32_t more,
+                              int64_t at, const lathe_row *row, int64_t *n_target);
 /** Record k with its completion `which` (1 chosen, 2 rejected). */
 lathe_status lathe__row_pair(const lathe_shards *shards, int64_t k, int32_t which,
                              const lathe_row *row, int64_t *n_target);

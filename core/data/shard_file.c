@@ -9,7 +9,6 @@
 #include "base/error.h"
 
 static const char magic[8] = {'L', 'A', 'T', 'H', 'S', 'H', 'R', 'D'};
-#define VERIFY_LIMIT (1LL << 30) /* larger payloads are checked id by id as they are read */
 
 static lathe_status damaged(const char *path, const char *what)
 {
@@ -33,9 +32,9 @@ static lathe_status check_header(const char *path, const lathe_shard_header *h, 
         return damaged(path, "the header's checksum is wrong");
     if (h->header_bytes != sizeof *h || (h->token_bytes != 2 && h->token_bytes != 4) ||
         h->n_tokens < 0 || h->n_segments < 0 || h->n_tokens > INT64_MAX / 16 ||
-        h->n_segments > INT64_MAX / 16 || h->vocab_size < 1 ||
+        h->n_segments > INT64_MAX / 32 || h->vocab_size < 1 ||
         h->offsets_at != (int64_t)sizeof *h + padded(h->n_tokens * h->token_bytes) ||
-        h->file_bytes != h->offsets_at + (h->n_segments + 1) * 8)
+        h->file_bytes != h->offsets_at + (2 * h->n_segments + 1) * 8 || h->text_bytes < 0)
         return damaged(path, "the header contradicts itself");
     if (h->file_bytes != file_bytes)
         return lathe_error(LATHE_E_CORRUPT,
@@ -73,14 +72,20 @@ static lathe_status check_index(const lathe_shard *shard)
     for (int64_t i = 0; i < shard->n_segments; i++)
         if (shard->offsets[i + 1] < shard->offsets[i])
             return damaged(shard->path, "the index runs backwards");
+    int64_t text_bytes = 0;
+    for (int64_t i = 0; i < shard->n_segments; i++) {
+        if (shard->sizes[i] < 0 || shard->sizes[i] > shard->text_bytes - text_bytes)
+            return damaged(shard->path, "the sizes of its texts contradict the header");
+        text_bytes += shard->sizes[i];
+    }
+    if (text_bytes != shard->text_bytes)
+        return damaged(shard->path, "the sizes of its texts contradict the header");
     return LATHE_OK;
 }
 
 static lathe_status check_payload(const lathe_shard *shard)
 {
     const int64_t bytes = shard->map.bytes - (int64_t)sizeof(lathe_shard_header);
-    if (bytes > VERIFY_LIMIT)
-        return LATHE_OK;
     lathe_sha256 *hash;
     char hex[65];
     LATHE_TRY(lathe_sha256_create(&hash));
@@ -90,7 +95,7 @@ static lathe_status check_payload(const lathe_shard *shard)
                                        : LATHE_OK;
 }
 
-lathe_status lathe__shard_open(const char *path, lathe_shard *out)
+lathe_status lathe__shard_open(const char *path, int32_t verify, lathe_shard *out)
 {
     lathe_shard_header h;
     int current;
@@ -108,13 +113,17 @@ lathe_status lathe__shard_open(const char *path, lathe_shard *out)
         out->n_tokens = h.n_tokens;
         out->n_segments = h.n_segments;
         out->n_skipped = h.n_skipped;
+        out->text_bytes = h.text_bytes;
         out->ids = out->map.data + sizeof h;
         out->offsets = (const int64_t *)(const void *)(out->map.data + h.offsets_at);
+        out->sizes = out->offsets + h.n_segments + 1;
         memcpy(out->payload, h.payload, 64);
         status = check_index(out);
     }
-    if (status == LATHE_OK)
+    if (status == LATHE_OK && verify)
         status = check_payload(out);
+    if (status == LATHE_OK)
+        lathe_map_scattered(&out->map); /* rows are read in a shuffled order */
     if (status != LATHE_OK)
         lathe__shard_close(out);
     return status;
@@ -163,38 +172,53 @@ static lathe_status put_bytes(lathe_shard_writer *writer, const void *data, int6
                : failed(writer, "write");
 }
 
-lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const int32_t *ids, int64_t n)
+/* Room for one more segment in the index. */
+static lathe_status reserve_segment(lathe_shard_writer *writer)
+{
+    if (writer->header.n_segments + 2 <= writer->capacity)
+        return LATHE_OK;
+    const int64_t capacity = writer->capacity * 2 + 1024;
+    int64_t *offsets = realloc(writer->offsets, (size_t)capacity * sizeof *offsets);
+    if (offsets)
+        writer->offsets = offsets;
+    int64_t *sizes = offsets ? realloc(writer->sizes, (size_t)capacity * sizeof *sizes) : NULL;
+    if (!sizes)
+        return lathe_error(LATHE_E_NOMEM, "an index of %lld documents", (long long)capacity);
+    offsets[0] = 0;
+    writer->sizes = sizes;
+    writer->capacity = capacity;
+    return LATHE_OK;
+}
+
+static lathe_status put_ids(lathe_shard_writer *writer, const int32_t *ids, int64_t n)
+{
+    const int32_t token_bytes = writer->header.token_bytes;
+    for (int64_t at = 0; at < n; at += LATHE_SHARD_CHUNK) {
+        const int64_t k = n - at < LATHE_SHARD_CHUNK ? n - at : LATHE_SHARD_CHUNK;
+        if (token_bytes == 2)
+            for (int64_t i = 0; i < k; i++)
+                writer->buffer.u16[i] = (uint16_t)ids[at + i];
+        else
+            memcpy(writer->buffer.i32, ids + at, (size_t)k * 4);
+        LATHE_TRY(put_bytes(writer, &writer->buffer, k * token_bytes));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const int32_t *ids, int64_t n,
+                                     int64_t text_bytes, int32_t more)
 {
     lathe_shard_header *h = &writer->header;
-    if (h->n_segments + 2 > writer->capacity) {
-        const int64_t capacity = writer->capacity * 2 + 1024;
-        int64_t *offsets = realloc(writer->offsets, (size_t)capacity * sizeof *offsets);
-        if (!offsets)
-            return lathe_error(LATHE_E_NOMEM, "an index of %lld documents", (long long)capacity);
-        offsets[0] = 0;
-        writer->offsets = offsets;
-        writer->capacity = capacity;
+    if (!writer->open) {
+        LATHE_TRY(reserve_segment(writer));
+        writer->sizes[h->n_segments++] = 0;
     }
-    const int64_t bytes = n * h->token_bytes;
-    if (bytes > writer->buffer_bytes) {
-        free(writer->buffer);
-        writer->buffer_bytes = 0;
-        writer->buffer = malloc((size_t)bytes);
-        if (!writer->buffer)
-            return lathe_error(LATHE_E_NOMEM, "a document of %lld tokens", (long long)n);
-        writer->buffer_bytes = bytes;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (h->token_bytes == 2) {
-            const uint16_t id = (uint16_t)ids[i];
-            memcpy(writer->buffer + 2 * i, &id, 2);
-        } else {
-            memcpy(writer->buffer + 4 * i, &ids[i], 4);
-        }
-    }
-    LATHE_TRY(put_bytes(writer, writer->buffer, bytes));
+    LATHE_TRY(put_ids(writer, ids, n));
     h->n_tokens += n;
-    writer->offsets[++h->n_segments] = h->n_tokens;
+    h->text_bytes += text_bytes;
+    writer->sizes[h->n_segments - 1] += text_bytes;
+    writer->offsets[h->n_segments] = h->n_tokens;
+    writer->open = more;
     return LATHE_OK;
 }
 
@@ -207,8 +231,9 @@ lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *
     LATHE_TRY(put_bytes(writer, zeros, padded(bytes) - bytes));
     LATHE_TRY(
         put_bytes(writer, writer->offsets ? writer->offsets : nothing, (h->n_segments + 1) * 8));
+    LATHE_TRY(put_bytes(writer, writer->sizes, h->n_segments * 8));
     h->offsets_at = (int64_t)sizeof *h + padded(bytes);
-    h->file_bytes = h->offsets_at + (h->n_segments + 1) * 8;
+    h->file_bytes = h->offsets_at + (2 * h->n_segments + 1) * 8;
     char hex[65];
     lathe_sha256_finish(writer->hash, hex);
     writer->hash = NULL;
@@ -236,6 +261,6 @@ void lathe__shard_writer_fini(lathe_shard_writer *writer)
         unlink(writer->temporary);
     lathe_sha256_destroy(writer->hash);
     free(writer->offsets);
-    free(writer->buffer);
+    free(writer->sizes);
     memset(writer, 0, sizeof *writer);
 }

@@ -6,9 +6,11 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
+#include "data/reader.h"
 #include "data/shards.h"
 
-#define LATHE_SHARD_VERSION 1
+#define LATHE_SHARD_VERSION 2
+#define LATHE_SHARD_CHUNK 4096 /* ids written at once */
 
 /** The first 512 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
 typedef struct lathe_shard_header {
@@ -18,11 +20,15 @@ typedef struct lathe_shard_header {
     int32_t eos, reserved;
     int64_t vocab_size, n_tokens, n_segments, n_skipped;
     int64_t offsets_at, file_bytes;
-    char key[64];     /* tokenizer, kind of rows, dataset type, columns, path */
-    char stamp[64];   /* path, size and modification time of every source file */
-    char content[64]; /* SHA-256 of the source files' bytes */
-    char payload[64]; /* SHA-256 of everything behind the header */
-    char zero[168];
+    char key[64];          /* tokenizer, kind of rows, dataset type, columns, path */
+    char stamp[64];        /* path, size and modification time of every source file */
+    char content[64];      /* SHA-256 of the source files' bytes */
+    char payload[64];      /* SHA-256 of everything behind the header */
+    int64_t text_bytes;    /* UTF-8 bytes of all text that was tokenised */
+    int64_t source_bytes;  /* of the source files that this shard covers */
+    int32_t part, is_last; /* number of this shard in its dataset; 1: the dataset ends with it */
+    lathe_source_place begin, end; /* what of the source files it covers */
+    char zero[96];
     uint64_t checksum; /* lathe_hash64 of the header before this */
 } lathe_shard_header;
 _Static_assert(sizeof(lathe_shard_header) == 512, "the shard header's layout is a file format");
@@ -33,9 +39,10 @@ typedef struct lathe_shard {
     void *memory;           /* malloc'ed; NULL when mapped */
     const void *ids;        /* u16 or u32 [n_tokens] */
     const int64_t *offsets; /* [n_segments + 1] */
+    const int64_t *sizes;   /* [n_segments] bytes of the segment's text; NULL: unknown */
     int64_t n_tokens, n_segments;
     int64_t first_token, first_segment; /* before this shard */
-    int64_t n_skipped;
+    int64_t n_skipped, text_bytes;
     int32_t token_bytes;
     int32_t reserved;
     char path[512]; /* for errors */
@@ -46,26 +53,32 @@ typedef struct lathe_shard {
  *  version; LATHE_E_CORRUPT names what is wrong with a damaged one. */
 lathe_status lathe__shard_peek(const char *path, lathe_shard_header *out, int *out_current);
 
-/** Maps the file and checks header, sizes and index; the payload's SHA-256 up to 1 GiB. */
-lathe_status lathe__shard_open(const char *path, lathe_shard *out);
+/** Maps the file and checks header, sizes and index; verify: the payload's SHA-256 too. */
+lathe_status lathe__shard_open(const char *path, int32_t verify, lathe_shard *out);
 void lathe__shard_close(lathe_shard *shard);
 
-/** Writing goes to path.tmp.PID, renamed by finish. */
+/** Writing goes to path.tmp.PID, renamed by finish. One writer of a path at a time. */
 typedef struct lathe_shard_writer {
     char path[512], temporary[544];
     FILE *file;
     lathe_sha256 *hash;
-    int64_t *offsets;
+    int64_t *offsets, *sizes;
     int64_t capacity;
-    uint8_t *buffer; /* one converted segment */
-    int64_t buffer_bytes;
+    int32_t open; /* the last segment goes on */
+    int32_t reserved;
+    union {
+        uint16_t u16[LATHE_SHARD_CHUNK];
+        int32_t i32[LATHE_SHARD_CHUNK];
+    } buffer; /* ids on their way to the file */
     lathe_shard_header header;
 } lathe_shard_writer;
 
 /** header: rows, token_bytes, eos, vocab_size, key and stamp are set. */
 lathe_status lathe__shard_writer_init(lathe_shard_writer *writer, const char *path,
                                       const lathe_shard_header *header);
-lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const int32_t *ids, int64_t n);
+/** Adds n ids, of text_bytes of text, to the open segment or a new one; `more`: it goes on. */
+lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const int32_t *ids, int64_t n,
+                                     int64_t text_bytes, int32_t more);
 /** Makes the file durable under its name. content: 64 digits. */
 lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *content);
 /** Removes what was not finished. Also after a finish. */

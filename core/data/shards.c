@@ -8,15 +8,15 @@
 #include "data/shards_internal.h"
 #include "lathe/rng.h"
 
-lathe_status lathe__shards_create(int64_t n, int32_t rows, int32_t eos, int64_t vocab_size,
+lathe_status lathe__shards_create(int64_t n_sets, int32_t rows, int32_t eos, int64_t vocab_size,
                                   lathe_shards **out)
 {
     lathe_shards *shards = calloc(1, sizeof *shards);
     if (shards)
-        shards->list = calloc((size_t)(n ? n : 1), sizeof *shards->list);
-    if (!shards || !shards->list) {
+        shards->sets = calloc((size_t)(n_sets ? n_sets : 1), sizeof *shards->sets);
+    if (!shards || !shards->sets) {
         free(shards);
-        return lathe_error(LATHE_E_NOMEM, "%lld shards", (long long)n);
+        return lathe_error(LATHE_E_NOMEM, "%lld datasets", (long long)n_sets);
     }
     shards->rows = rows;
     shards->eos = eos;
@@ -25,15 +25,35 @@ lathe_status lathe__shards_create(int64_t n, int32_t rows, int32_t eos, int64_t 
     return LATHE_OK;
 }
 
-void lathe__shards_add(lathe_shards *shards, const lathe_shard *shard)
+void lathe__shards_begin(lathe_shards *shards, double weight)
 {
+    lathe_shards_set *set = &shards->sets[shards->n_sets++];
+    set->first_segment = shards->n_segments;
+    set->first_token = shards->n_tokens;
+    set->weight = weight == 0.0 ? 1.0 : weight;
+}
+
+lathe_status lathe__shards_add(lathe_shards *shards, const lathe_shard *shard)
+{
+    if (shards->n == shards->capacity) {
+        const int64_t capacity = shards->capacity * 2 + 8;
+        lathe_shard *list = realloc(shards->list, (size_t)capacity * sizeof *list);
+        if (!list)
+            return lathe_error(LATHE_E_NOMEM, "%lld shards", (long long)capacity);
+        shards->list = list;
+        shards->capacity = capacity;
+    }
     lathe_shard *slot = &shards->list[shards->n++];
+    lathe_shards_set *set = &shards->sets[shards->n_sets - 1];
     *slot = *shard;
     slot->first_token = shards->n_tokens;
     slot->first_segment = shards->n_segments;
     shards->n_tokens += slot->n_tokens;
     shards->n_segments += slot->n_segments;
     shards->n_skipped += slot->n_skipped;
+    set->n_segments += slot->n_segments;
+    set->n_tokens += slot->n_tokens;
+    return LATHE_OK;
 }
 
 lathe_status lathe__shards_seal(lathe_shards *shards)
@@ -53,6 +73,7 @@ void lathe_shards_destroy(lathe_shards *shards)
     for (int64_t i = 0; i < shards->n; i++)
         lathe__shard_close(&shards->list[i]);
     free(shards->list);
+    free(shards->sets);
     free(shards);
 }
 
@@ -80,8 +101,12 @@ static lathe_status from_memory(int32_t rows, void *memory, int64_t n_segments, 
         free(memory);
         return status;
     }
-    lathe__shards_add(*out, &shard);
-    status = lathe__shards_seal(*out);
+    lathe__shards_begin(*out, 1.0);
+    status = lathe__shards_add(*out, &shard);
+    if (status != LATHE_OK)
+        free(memory);
+    if (status == LATHE_OK)
+        status = lathe__shards_seal(*out);
     if (status != LATHE_OK)
         lathe_shards_destroy(*out);
     return status;
@@ -176,22 +201,65 @@ const char *lathe_shards_hash(const lathe_shards *shards)
     return shards->hash;
 }
 
-int64_t lathe_shards_offset(const lathe_shards *shards, int64_t i)
+int64_t lathe_shards_sets(const lathe_shards *shards)
 {
-    for (int64_t k = shards->n - 1; k >= 0; k--) {
-        const lathe_shard *shard = &shards->list[k];
-        if (i >= shard->first_segment)
-            return shard->first_token + shard->offsets[i - shard->first_segment];
-    }
-    return 0;
+    return shards->n_sets;
 }
 
+const lathe_shards_set *lathe_shards_set_get(const lathe_shards *shards, int64_t i)
+{
+    return &shards->sets[i];
+}
+
+/* The last shard that begins with segment i or before. */
+static const lathe_shard *shard_of_segment(const lathe_shards *shards, int64_t i)
+{
+    int64_t low = 0, high = shards->n;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (shards->list[middle].first_segment <= i)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &shards->list[low];
+}
+
+int64_t lathe_shards_text_bytes(const lathe_shards *shards, int64_t begin, int64_t end)
+{
+    int64_t sum = 0;
+    while (begin < end) {
+        const lathe_shard *shard = shard_of_segment(shards, begin);
+        const int64_t from = begin - shard->first_segment, rest = end - shard->first_segment;
+        const int64_t to = rest < shard->n_segments ? rest : shard->n_segments;
+        if (from == 0 && to == shard->n_segments)
+            sum += shard->text_bytes;
+        else
+            for (int64_t i = from; shard->sizes && i < to; i++)
+                sum += shard->sizes[i];
+        begin += to - from;
+    }
+    return sum;
+}
+
+int64_t lathe_shards_offset(const lathe_shards *shards, int64_t i)
+{
+    const lathe_shard *shard = shard_of_segment(shards, i);
+    return shard->first_token + shard->offsets[i - shard->first_segment];
+}
+
+/* The last shard that begins at token `at` or before: never an empty one, unless all behind are. */
 static const lathe_shard *shard_of_token(const lathe_shards *shards, int64_t at)
 {
-    int64_t k = shards->n - 1;
-    while (k > 0 && at < shards->list[k].first_token)
-        k--;
-    return &shards->list[k];
+    int64_t low = 0, high = shards->n;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (shards->list[middle].first_token <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &shards->list[low];
 }
 
 int64_t lathe_shards_find(const lathe_shards *shards, int64_t at)

@@ -5,39 +5,24 @@
  * end-of-text.
  *
  * File, little-endian:  header (512 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
- * offsets[n_segments + 1]. One file per dataset, named after the hash of what it was made from.
+ * offsets[n_segments + 1] | i64 bytes of text [n_segments]. Named after the hash of what it was made
+ * from, and numbered.
  */
 #ifndef LATHE_DATA_SHARDS_H
 #define LATHE_DATA_SHARDS_H
 
-#include "base/arena.h"
+#include "data/dataset.h"
 #include "data/tokenizer.h"
 #include "lathe/stage.h"
 
-enum { LATHE_DATASET_TEXT = 0, LATHE_DATASET_JSONL = 1 };
-enum {
-    LATHE_COLUMN_TEXT = 0,
-    LATHE_COLUMN_PROMPT = 1,
-    LATHE_COLUMN_CHOSEN = 2,
-    LATHE_COLUMN_REJECTED = 3,
-    LATHE_N_COLUMNS = 4
-};
-
-/** One entry of data.datasets. */
-typedef struct lathe_dataset {
-    const char *path; /* text: a file, or a folder whose files (recursive, sorted) are one document
-                         each; jsonl: a file, or a folder of *.jsonl */
-    int32_t type;     /* LATHE_DATASET_* */
-    const char *columns[LATHE_N_COLUMNS]; /* names in the file; NULL: text, prompt, ... */
-} lathe_dataset;
-
-/** Reads the JSON text of data.datasets: [{"path": .., "type": "text"|"jsonl", "columns":
- *  {"text": "content"}}]. Relative paths stay relative to the current folder. `where` names the
- *  place in errors. The result lives in the arena. LATHE_E_CONFIG names the key. */
-lathe_status lathe_datasets_parse(const char *where, const char *json, lathe_arena *arena,
-                                  lathe_dataset **out, int64_t *out_n);
-
 typedef struct lathe_shards lathe_shards;
+
+/** A dataset's stretch of the stream. */
+typedef struct lathe_shards_set {
+    int64_t first_segment, n_segments;
+    int64_t first_token, n_tokens;
+    double weight; /* how often each of its rows comes in an epoch */
+} lathe_shards_set;
 
 /** Called now and then while a dataset is tokenised. total_bytes: of the dataset. */
 typedef void (*lathe_shards_progress)(void *arg, const char *path, int64_t done_bytes,
@@ -45,11 +30,16 @@ typedef void (*lathe_shards_progress)(void *arg, const char *path, int64_t done_
 
 /** Opens the datasets' shards, making those that are missing or out of date in cache_dir.
  *
- *  A shard is reused when its tokenizer, columns and source agree: path, size and modification time
- *  of every file, or else the SHA-256 of their content. Text files that are not UTF-8 or hold a NUL
- *  are skipped and counted. rows: LATHE_ROWS_*.
- *  Errors  LATHE_E_CORRUPT names a damaged shard (header, sizes, index; ids too up to 1 GiB);
- *          LATHE_E_PARSE names file:line of bad JSON; LATHE_E_CONFIG a missing column, no eos. */
+ *  A dataset's shards each cover about 64 MiB of its files and are made one after the other, on all
+ *  threads; a start that was interrupted continues behind the last finished one. A shard is reused
+ *  when its tokenizer, columns and source agree: path, size and modification time of every file, or
+ *  else the SHA-256 of what it covers. Text files that are not UTF-8 or hold a NUL, and empty
+ *  documents, are skipped and counted. Any number of processes may prepare one cache at once. rows:
+ *  LATHE_ROWS_*.
+ *  Errors  LATHE_E_CORRUPT names a damaged shard (header, sizes, index; ids too in the first GiB);
+ *          LATHE_E_PARSE names file:line of a bad record; LATHE_E_CONFIG a missing column, an empty
+ *          dataset, no eos; LATHE_E_NOT_FOUND no file; LATHE_E_IO a file that cannot be read, changed
+ *          meanwhile, or cannot be written. */
 lathe_status lathe_shards_prepare(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
                                   const lathe_tokenizer *tok, const char *cache_dir,
                                   lathe_shards_progress progress, void *arg, lathe_shards **out);
@@ -67,6 +57,10 @@ lathe_status lathe_shards_synthetic(int64_t n_docs, int64_t doc_tokens, int64_t 
 
 void lathe_shards_destroy(lathe_shards *shards);
 
+/** Datasets, in the order of the stream. */
+int64_t lathe_shards_sets(const lathe_shards *shards);
+const lathe_shards_set *lathe_shards_set_get(const lathe_shards *shards, int64_t i);
+
 int32_t lathe_shards_rows(const lathe_shards *shards); /* LATHE_ROWS_* */
 int64_t lathe_shards_segments(const lathe_shards *shards);
 int64_t lathe_shards_tokens(const lathe_shards *shards);
@@ -77,6 +71,9 @@ int64_t lathe_shards_built(const lathe_shards *shards);
 int32_t lathe_shards_eos(const lathe_shards *shards);
 /** 64 hexadecimal digits over the content of all shards, in order: the data's identity. */
 const char *lathe_shards_hash(const lathe_shards *shards);
+
+/** UTF-8 bytes of the text that segments [begin, end) were made from; 0 for shards in memory. */
+int64_t lathe_shards_text_bytes(const lathe_shards *shards, int64_t begin, int64_t end);
 
 /** First token (in the stream of all segments) of segment i; i = n_segments gives the total. */
 int64_t lathe_shards_offset(const lathe_shards *shards, int64_t i);

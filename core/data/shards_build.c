@@ -1,77 +1,121 @@
-/* Building a shard: text files and JSON lines into segments of token ids. */
+/* Building a shard: records tokenised on all threads, in batches, put together in their order. */
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "base/error.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "data/shards_internal.h"
-#include "data/utf8.h"
+#include "data/tokenizer_model.h"
 
-static const char *const default_names[LATHE_N_COLUMNS] = {"text", "prompt", "chosen", "rejected"};
+#define BATCH_BYTES (8LL << 20)
+#define UNIT_BYTES (64LL << 10) /* what a thread takes at a time */
+
+/* A run of ids that becomes a segment, or a piece of one. */
+typedef struct piece {
+    int64_t n, text_bytes;
+    int32_t more, reserved;
+} piece;
+
+/* A stretch of the batch's records and what they became. */
+typedef struct unit {
+    int64_t first, n; /* records */
+    lathe_ids ids;
+    piece *pieces;
+    int64_t n_pieces, capacity;
+    int64_t n_skipped, n_recut;
+    lathe_status status;
+    char message[512];
+} unit;
+
+/* What one thread needs. */
+typedef struct worker {
+    lathe_encoder *enc;
+    lathe_fields fields;
+    lathe_ids prompt, chosen, rejected;
+    char *joined; /* prompt + completion */
+    int64_t joined_bytes;
+} worker;
 
 typedef struct builder {
     const lathe_shard_job *job;
-    const lathe_sources *sources;
     lathe_shard_writer *writer;
-    lathe_encoder *enc;
-    lathe_ids prompt, chosen, rejected; /* chosen serves documents too */
-    char *joined;                       /* prompt + completion */
-    int64_t joined_bytes;
-    int64_t done_bytes, reported_bytes;
-    int64_t n_recut; /* prompts whose last tokens merge with the completion */
+    lathe_reader reader;
+    worker *workers;
+    int32_t n_workers;
+    int32_t goes_on; /* the last record of the batch before is not at its end */
+    unit *units;
+    int64_t n_units, units_max;
+    atomic_llong next; /* unit to take */
+    int64_t n_recut;   /* prompts whose last tokens merge with the completion */
 } builder;
 
-static void report(builder *b, const char *path, int64_t done, int force)
+static lathe_status add_piece(unit *u, const int32_t *ids, int64_t n, int64_t text_bytes,
+                              int32_t more)
 {
-    if (!b->job->progress || (!force && done - b->reported_bytes < (4 << 20)))
-        return;
-    b->reported_bytes = done;
-    b->job->progress(b->job->progress_arg, path, done, b->sources->bytes,
-                     b->writer->header.n_tokens);
+    if (u->n_pieces == u->capacity) {
+        const int64_t capacity = u->capacity * 2 + 64;
+        piece *pieces = realloc(u->pieces, (size_t)capacity * sizeof *pieces);
+        if (!pieces)
+            return lathe_error(LATHE_E_NOMEM, "%lld documents", (long long)capacity);
+        u->pieces = pieces;
+        u->capacity = capacity;
+    }
+    if (ids) { /* else they are at the end of u->ids already */
+        LATHE_TRY(lathe_ids_reserve(&u->ids, n));
+        if (n > 0)
+            memcpy(u->ids.data + u->ids.n, ids, (size_t)n * sizeof *ids);
+        u->ids.n += n;
+    }
+    u->pieces[u->n_pieces++] = (piece){n, text_bytes, more, 0};
+    return LATHE_OK;
 }
 
-static lathe_status end_text(const builder *b, lathe_ids *ids)
+static lathe_status end_text(const lathe_tokenizer *tok, lathe_ids *ids, int64_t begin)
 {
-    const int32_t eos = lathe_tokenizer_eos(b->job->tok);
-    if (ids->n > 0 && ids->data[ids->n - 1] == eos)
+    const int32_t eos = lathe_tokenizer_eos(tok);
+    if (ids->n > begin && ids->data[ids->n - 1] == eos)
         return LATHE_OK;
     LATHE_TRY(lathe_ids_reserve(ids, 1));
     ids->data[ids->n++] = eos;
     return LATHE_OK;
 }
 
-static lathe_status put_document(builder *b, const char *text, int64_t n)
+/* A document, or a piece of one: only whole bytes are tokenised in pieces, so cuts change nothing. */
+static lathe_status put_document(const builder *b, worker *w, unit *u, const char *text, int64_t n,
+                                 int32_t more)
 {
     if (n == 0) {
-        b->writer->header.n_skipped++;
+        u->n_skipped++;
         return LATHE_OK;
     }
-    b->chosen.n = 0;
-    LATHE_TRY(lathe_encoder_run(b->enc, text, n, LATHE_ENCODE_ADD_SPECIAL, &b->chosen));
-    LATHE_TRY(end_text(b, &b->chosen));
-    return lathe__shard_writer_put(b->writer, b->chosen.data, b->chosen.n);
+    const int64_t begin = u->ids.n;
+    LATHE_TRY(lathe_encoder_run(w->enc, text, n, LATHE_ENCODE_ADD_SPECIAL, &u->ids));
+    if (!more)
+        LATHE_TRY(end_text(b->job->tok, &u->ids, begin));
+    return add_piece(u, NULL, u->ids.n - begin, n, more);
 }
 
-static lathe_status encode_joined(builder *b, const char *prompt, int64_t n_prompt,
+static lathe_status encode_joined(const builder *b, worker *w, const char *prompt, int64_t n_prompt,
                                   const char *text, int64_t n, lathe_ids *out)
 {
-    if (n_prompt + n > b->joined_bytes) {
-        free(b->joined);
-        b->joined_bytes = 0;
-        b->joined = malloc((size_t)(n_prompt + n));
-        if (!b->joined)
+    if (n_prompt + n > w->joined_bytes) {
+        free(w->joined);
+        w->joined_bytes = 0;
+        w->joined = malloc((size_t)(n_prompt + n));
+        if (!w->joined)
             return lathe_error(LATHE_E_NOMEM, "a record of %lld bytes", (long long)(n_prompt + n));
-        b->joined_bytes = n_prompt + n;
+        w->joined_bytes = n_prompt + n;
     }
     if (n_prompt > 0)
-        memcpy(b->joined, prompt, (size_t)n_prompt);
+        memcpy(w->joined, prompt, (size_t)n_prompt);
     if (n > 0)
-        memcpy(b->joined + n_prompt, text, (size_t)n);
+        memcpy(w->joined + n_prompt, text, (size_t)n);
     out->n = 0;
-    LATHE_TRY(lathe_encoder_run(b->enc, b->joined, n_prompt + n, LATHE_ENCODE_ADD_SPECIAL, out));
-    return end_text(b, out);
+    LATHE_TRY(lathe_encoder_run(w->enc, w->joined, n_prompt + n, LATHE_ENCODE_ADD_SPECIAL, out));
+    return end_text(b->job->tok, out, 0);
 }
 
 static int64_t common_prefix(const lathe_ids *a, const lathe_ids *b)
@@ -84,20 +128,22 @@ static int64_t common_prefix(const lathe_ids *a, const lathe_ids *b)
 
 /* The prompt alone and each completion behind it are tokenised whole; the completion starts where
  * the two part, as in TRL's DPOTrainer. */
-static lathe_status put_pair(builder *b, const char *prompt, int64_t n_prompt, const char *chosen,
-                             int64_t n_chosen, const char *rejected, int64_t n_rejected)
+static lathe_status put_pair(const builder *b, worker *w, unit *u, const char *prompt,
+                             int64_t n_prompt, const char *chosen, int64_t n_chosen,
+                             const char *rejected, int64_t n_rejected)
 {
-    b->prompt.n = 0;
-    LATHE_TRY(lathe_encoder_run(b->enc, prompt, n_prompt, LATHE_ENCODE_ADD_SPECIAL, &b->prompt));
-    LATHE_TRY(encode_joined(b, prompt, n_prompt, chosen, n_chosen, &b->chosen));
-    LATHE_TRY(encode_joined(b, prompt, n_prompt, rejected, n_rejected, &b->rejected));
-    const int64_t with_chosen = common_prefix(&b->prompt, &b->chosen);
-    const int64_t with_rejected = common_prefix(&b->prompt, &b->rejected);
+    w->prompt.n = 0;
+    LATHE_TRY(lathe_encoder_run(w->enc, prompt, n_prompt, LATHE_ENCODE_ADD_SPECIAL, &w->prompt));
+    LATHE_TRY(encode_joined(b, w, prompt, n_prompt, chosen, n_chosen, &w->chosen));
+    LATHE_TRY(encode_joined(b, w, prompt, n_prompt, rejected, n_rejected, &w->rejected));
+    const int64_t with_chosen = common_prefix(&w->prompt, &w->chosen);
+    const int64_t with_rejected = common_prefix(&w->prompt, &w->rejected);
     const int64_t n = with_chosen < with_rejected ? with_chosen : with_rejected;
-    b->n_recut += n < b->prompt.n;
-    LATHE_TRY(lathe__shard_writer_put(b->writer, b->prompt.data, n));
-    LATHE_TRY(lathe__shard_writer_put(b->writer, b->chosen.data + n, b->chosen.n - n));
-    return lathe__shard_writer_put(b->writer, b->rejected.data + n, b->rejected.n - n);
+    static const int32_t none[1] = {0};
+    u->n_recut += n < w->prompt.n;
+    LATHE_TRY(add_piece(u, n ? w->prompt.data : none, n, n_prompt, 0));
+    LATHE_TRY(add_piece(u, w->chosen.data + n, w->chosen.n - n, n_chosen, 0));
+    return add_piece(u, w->rejected.data + n, w->rejected.n - n, n_rejected, 0);
 }
 
 /* Without a prompt column the completions' common beginning is the prompt, less a space at its end:
@@ -116,141 +162,173 @@ static int64_t implicit_prompt(const char *a, int64_t n_a, const char *b, int64_
     return !whole && n > 0 && p[n - 1] == ' ' ? n - 1 : n;
 }
 
-static lathe_status column(const builder *b, const json_t *record, const char *place, int32_t which,
-                           int required, const char **out, int64_t *out_n)
+static lathe_status put_record(const builder *b, worker *w, unit *u, const lathe_record *record)
 {
-    const char *given = b->job->dataset->columns[which];
-    const char *name = given ? given : default_names[which];
-    const json_t *value = json_object_get(record, name);
-    *out = NULL;
-    *out_n = 0;
-    if (!value && !required && !given)
-        return LATHE_OK;
-    if (!value)
-        return lathe_error(LATHE_E_CONFIG, "%s: no column \"%s\"; name it in columns.%s", place,
-                           name, default_names[which]);
-    if (!json_is_string(value))
-        return lathe_error(LATHE_E_UNSUPPORTED, "%s: column \"%s\" is no string", place, name);
-    *out = json_string_value(value);
-    *out_n = (int64_t)json_string_length(value);
-    return LATHE_OK;
+    lathe_fields *f = &w->fields;
+    LATHE_TRY(lathe_fields_read(f, &b->reader, record));
+    if (b->job->rows == LATHE_ROWS_PACKED)
+        return put_document(b, w, u, f->text[0], f->n[0], record->more);
+    const char *const chosen = f->text[LATHE_COLUMN_CHOSEN];
+    const char *const rejected = f->text[LATHE_COLUMN_REJECTED];
+    const int64_t n_chosen = f->n[LATHE_COLUMN_CHOSEN], n_rejected = f->n[LATHE_COLUMN_REJECTED];
+    if (f->text[LATHE_COLUMN_PROMPT])
+        return put_pair(b, w, u, f->text[LATHE_COLUMN_PROMPT], f->n[LATHE_COLUMN_PROMPT], chosen,
+                        n_chosen, rejected, n_rejected);
+    const int64_t cut = implicit_prompt(chosen, n_chosen, rejected, n_rejected);
+    return put_pair(b, w, u, chosen, cut, chosen + cut, n_chosen - cut, rejected + cut,
+                    n_rejected - cut);
 }
 
-static lathe_status put_record(builder *b, const json_t *record, const char *place)
+/* A parallel_for body: takes units until none is left. */
+static void work(void *arg, int64_t begin, int64_t end, int32_t index)
 {
-    if (!json_is_object(record))
-        return lathe_error(LATHE_E_PARSE, "%s: expected one JSON object a line", place);
-    const char *text[LATHE_N_COLUMNS];
-    int64_t n[LATHE_N_COLUMNS];
-    if (b->job->rows == LATHE_ROWS_PACKED) {
-        LATHE_TRY(column(b, record, place, LATHE_COLUMN_TEXT, 1, &text[0], &n[0]));
-        return put_document(b, text[0], n[0]);
+    builder *b = arg;
+    (void)begin;
+    (void)end;
+    for (;;) {
+        const int64_t i = atomic_fetch_add(&b->next, 1);
+        if (i >= b->n_units)
+            return;
+        unit *u = &b->units[i];
+        for (int64_t k = 0; k < u->n && u->status == LATHE_OK; k++)
+            u->status = put_record(b, &b->workers[index], u, &b->reader.list[u->first + k]);
+        if (u->status != LATHE_OK)
+            (void)snprintf(u->message, sizeof u->message, "%s", lathe_error_message());
     }
-    LATHE_TRY(column(b, record, place, LATHE_COLUMN_PROMPT, 0, &text[1], &n[1]));
-    LATHE_TRY(column(b, record, place, LATHE_COLUMN_CHOSEN, 1, &text[2], &n[2]));
-    LATHE_TRY(column(b, record, place, LATHE_COLUMN_REJECTED, 1, &text[3], &n[3]));
-    if (text[1])
-        return put_pair(b, text[1], n[1], text[2], n[2], text[3], n[3]);
-    const int64_t cut = implicit_prompt(text[2], n[2], text[3], n[3]);
-    return put_pair(b, text[2], cut, text[2] + cut, n[2] - cut, text[3] + cut, n[3] - cut);
 }
 
-static int is_blank(const char *text, int64_t n)
+/* Cuts the batch into units of about equal size, as the records alone say. */
+static lathe_status cut_units(builder *b)
 {
-    while (n > 0 && (*text == ' ' || *text == '\t' || *text == '\r')) {
-        text++;
-        n--;
-    }
-    return n == 0;
-}
-
-static lathe_status put_lines(builder *b, const char *path, const lathe_map *map)
-{
-    const char *text = (const char *)map->data;
-    int64_t line = 1;
-    for (int64_t at = 0; at < map->bytes; line++) {
-        const char *end = memchr(text + at, '\n', (size_t)(map->bytes - at));
-        const int64_t n = end ? end - (text + at) : map->bytes - at;
-        if (!is_blank(text + at, n)) {
-            json_error_t error;
-            char place[640];
-            snprintf(place, sizeof place, "%s:%lld", path, (long long)line);
-            json_t *record =
-                json_loadb(text + at, (size_t)n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-            if (!record)
-                return lathe_error(LATHE_E_PARSE, "%s:%d: %s", place, error.column, error.text);
-            const lathe_status status = put_record(b, record, place);
-            json_decref(record);
-            if (status != LATHE_OK)
-                return status;
+    const lathe_reader *r = &b->reader;
+    b->n_units = 0;
+    for (int64_t i = 0; i < r->n;) {
+        if (b->n_units == b->units_max) {
+            const int64_t n = b->units_max * 2 + 64;
+            unit *units = realloc(b->units, (size_t)n * sizeof *units);
+            if (!units)
+                return lathe_error(LATHE_E_NOMEM, "%lld pieces of work", (long long)n);
+            memset(units + b->units_max, 0, (size_t)(n - b->units_max) * sizeof *units);
+            b->units = units;
+            b->units_max = n;
         }
-        at += n + 1;
-        report(b, path, b->done_bytes + at, 0);
+        unit *u = &b->units[b->n_units++];
+        u->first = i;
+        u->ids.n = u->n_pieces = u->n_skipped = u->n_recut = 0;
+        u->status = LATHE_OK;
+        for (int64_t bytes = 0; i < r->n && bytes < UNIT_BYTES; i++)
+            bytes += r->list[i].n + 64;
+        u->n = i - u->first;
     }
     return LATHE_OK;
 }
 
-static lathe_status put_file(builder *b, const char *path, const lathe_map *map)
+static lathe_status write_unit(builder *b, const unit *u)
 {
-    if (b->job->dataset->type == LATHE_DATASET_JSONL)
-        return put_lines(b, path, map);
-    if (map->bytes > 0 && (memchr(map->data, 0, (size_t)map->bytes) ||
-                           lathe_utf8_prefix(map->data, map->bytes) < map->bytes)) {
-        b->writer->header.n_skipped++;
-        return LATHE_OK;
+    int64_t at = 0;
+    if (u->status != LATHE_OK)
+        return lathe_error(u->status, "%s", u->message);
+    for (int64_t k = 0; k < u->n_pieces; k++) {
+        const piece *p = &u->pieces[k];
+        LATHE_TRY(
+            lathe__shard_writer_put(b->writer, u->ids.data + at, p->n, p->text_bytes, p->more));
+        at += p->n;
     }
-    return put_document(b, (const char *)map->data, map->bytes);
+    b->writer->header.n_skipped += u->n_skipped;
+    b->n_recut += u->n_recut;
+    return LATHE_OK;
 }
 
-static lathe_status put_sources(builder *b, lathe_sha256 *hash)
+/* A unit that held an unusually long document does not keep its memory. */
+static void shrink(unit *u)
 {
-    for (int64_t i = 0; i < b->sources->n; i++) {
-        const char *path = b->sources->paths[i];
-        lathe_map map;
-        LATHE_TRY(lathe_map_open(path, &map));
-        lathe_sha256_update(hash, &map.bytes, sizeof map.bytes);
-        lathe_sha256_update(hash, map.data, map.bytes);
-        const lathe_status status = put_file(b, path, &map);
-        b->done_bytes += map.bytes;
-        lathe_map_close(&map);
-        if (status != LATHE_OK)
-            return status;
-        report(b, path, b->done_bytes, i + 1 == b->sources->n);
+    if (u->ids.capacity > 64 * UNIT_BYTES)
+        lathe_ids_fini(&u->ids);
+}
+
+static lathe_status put_batch(builder *b)
+{
+    LATHE_TRY(cut_units(b));
+    atomic_store(&b->next, 0);
+    lathe_parallel_for(b->n_workers, 1, work, b);
+    for (int64_t i = 0; i < b->n_units; i++) {
+        LATHE_TRY(write_unit(b, &b->units[i]));
+        shrink(&b->units[i]);
+    }
+    b->goes_on = b->reader.n > 0 && b->reader.list[b->reader.n - 1].more;
+    return LATHE_OK;
+}
+
+static lathe_status put_part(builder *b)
+{
+    const lathe_shard_job *job = b->job;
+    lathe_reader *r = &b->reader;
+    while (!lathe_reader_ended(r) && (r->n_bytes < job->part_bytes || b->goes_on)) {
+        const int64_t left = job->part_bytes - r->n_bytes;
+        LATHE_TRY(lathe_reader_batch(r, left > BATCH_BYTES ? BATCH_BYTES : left > 1 ? left : 1));
+        LATHE_TRY(put_batch(b));
+        if (job->progress)
+            job->progress(job->progress_arg, job->dataset->path, job->done_bytes + r->n_bytes,
+                          job->sources->bytes, job->done_tokens + b->writer->header.n_tokens);
     }
     return LATHE_OK;
 }
 
-lathe_status lathe__shard_build(const lathe_shard_job *job, const lathe_sources *sources,
-                                lathe_shard_writer *writer, char content[65])
+static lathe_status init(builder *b)
 {
-    if (job->rows == LATHE_ROWS_PAIRS && job->dataset->type != LATHE_DATASET_JSONL)
-        return lathe_error(LATHE_E_CONFIG, "%s: pairs come from a dataset of type jsonl",
-                           job->dataset->path);
-    builder b;
-    memset(&b, 0, sizeof b);
-    b.job = job;
-    b.sources = sources;
-    b.writer = writer;
-    lathe_sha256 *hash = NULL;
-    lathe_status status = lathe_encoder_create(job->tok, &b.enc);
+    b->n_workers = lathe_parallel_threads();
+    b->workers = calloc((size_t)b->n_workers, sizeof *b->workers);
+    if (!b->workers)
+        return lathe_error(LATHE_E_NOMEM, "%d threads", b->n_workers);
+    for (int32_t i = 0; i < b->n_workers; i++)
+        LATHE_TRY(lathe_encoder_create(b->job->tok, &b->workers[i].enc));
+    LATHE_TRY(lathe_reader_init(&b->reader, b->job->dataset, b->job->sources, b->job->rows,
+                                &b->writer->header.begin));
+    b->reader.cut_text = b->job->tok->kind == LATHE_TOKENIZER_BYTES;
+    return LATHE_OK;
+}
+
+static void fini(builder *b)
+{
+    for (int32_t i = 0; i < b->n_workers && b->workers; i++) {
+        worker *w = &b->workers[i];
+        lathe_encoder_destroy(w->enc);
+        lathe_fields_fini(&w->fields);
+        lathe_ids_fini(&w->prompt);
+        lathe_ids_fini(&w->chosen);
+        lathe_ids_fini(&w->rejected);
+        free(w->joined);
+    }
+    for (int64_t i = 0; i < b->units_max; i++) {
+        lathe_ids_fini(&b->units[i].ids);
+        free(b->units[i].pieces);
+    }
+    free(b->workers);
+    free(b->units);
+    lathe_reader_fini(&b->reader);
+}
+
+lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *writer,
+                                char content[65])
+{
+    builder b = {.job = job, .writer = writer, .reader = {.fd = -1}};
+    lathe_shard_header *h = &writer->header;
+    lathe_status status = init(&b);
     if (status == LATHE_OK)
-        status = lathe_sha256_create(&hash);
+        status = put_part(&b);
     if (status == LATHE_OK)
-        status = put_sources(&b, hash);
+        status = lathe_reader_content(&b.reader, content);
     if (status == LATHE_OK) {
-        lathe_sha256_finish(hash, content);
-        hash = NULL;
+        h->end = b.reader.at;
+        h->is_last = lathe_reader_ended(&b.reader);
+        h->source_bytes = b.reader.n_bytes;
+        h->n_skipped += b.reader.n_skipped;
         if (b.n_recut)
             lathe_log(LATHE_LOG_WARN,
                       "%s: in %lld records the end of the prompt merges with the completion; those "
                       "tokens count as completion",
                       job->dataset->path, (long long)b.n_recut);
     }
-    lathe_sha256_destroy(hash);
-    lathe_encoder_destroy(b.enc);
-    lathe_ids_fini(&b.prompt);
-    lathe_ids_fini(&b.chosen);
-    lathe_ids_fini(&b.rejected);
-    free(b.joined);
+    fini(&b);
     return status;
 }

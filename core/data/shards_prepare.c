@@ -1,86 +1,47 @@
-/* Preparing shards: which source files a dataset has, and whether the cached shard still fits. */
+/* Preparing shards: a dataset's chain of parts, reused as far as it fits, continued where it ends.
+ *
+ * Every part is a file of its own, durable before the next one begins, and says which stretch of the
+ * sources it covers: who was killed goes on behind the last finished part. One process at a time
+ * builds under a name; another one waits and then finds the parts made.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "base/fs.h"
+#include "base/log.h"
 #include "data/shards_internal.h"
+#include "data/tokenizer_model.h"
 
-static int ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), k = strlen(end);
-    return n >= k && !strcmp(text + n - k, end);
-}
+#define HASH_BYTES (8LL << 20)
+#define VERIFY_BYTES (1LL << 30) /* of payload whose SHA-256 each start checks */
 
-/* Lists the files and hashes their names, sizes and times. */
-static lathe_status list_sources(const lathe_dataset *dataset, lathe_arena *arena,
-                                 lathe_sources *out)
-{
-    memset(out, 0, sizeof *out);
-    if (!lathe_path_exists(dataset->path))
-        return lathe_error(LATHE_E_NOT_FOUND, "%s: no such dataset", dataset->path);
-    if (lathe_path_is_dir(dataset->path)) {
-        char **paths;
-        int64_t n;
-        LATHE_TRY(lathe_dir_walk(dataset->path, arena, &paths, &n));
-        out->paths = paths;
-        for (int64_t i = 0; i < n; i++)
-            if (dataset->type == LATHE_DATASET_TEXT || ends_with(paths[i], ".jsonl"))
-                paths[out->n++] = paths[i];
-    } else {
-        out->paths = lathe_arena_alloc(arena, (int64_t)sizeof *out->paths);
-        if (!out->paths || !(out->paths[0] = lathe_arena_strdup(arena, dataset->path)))
-            return LATHE_E_NOMEM;
-        out->n = 1;
-    }
-    if (!out->n)
-        return lathe_error(LATHE_E_CONFIG, "%s: the folder holds no %s", dataset->path,
-                           dataset->type == LATHE_DATASET_TEXT ? "files" : "*.jsonl");
-    lathe_sha256 *hash;
-    LATHE_TRY(lathe_sha256_create(&hash));
-    for (int64_t i = 0; i < out->n; i++) {
-        struct stat info;
-        if (stat(out->paths[i], &info) != 0) {
-            lathe_sha256_destroy(hash);
-            return lathe_error(LATHE_E_IO, "%s: cannot read it", out->paths[i]);
-        }
-        const int64_t numbers[3] = {(int64_t)info.st_size, (int64_t)info.st_mtim.tv_sec,
-                                    (int64_t)info.st_mtim.tv_nsec};
-        lathe_sha256_update(hash, out->paths[i], (int64_t)strlen(out->paths[i]) + 1);
-        lathe_sha256_update(hash, numbers, sizeof numbers);
-        out->bytes += numbers[0];
-    }
-    lathe_sha256_finish(hash, out->stamp);
-    return LATHE_OK;
-}
-
-/* SHA-256 of the sources' bytes, each file behind its length: as lathe__shard_build computes it. */
-static lathe_status hash_content(const lathe_sources *sources, char out[65])
-{
-    lathe_sha256 *hash;
-    LATHE_TRY(lathe_sha256_create(&hash));
-    for (int64_t i = 0; i < sources->n; i++) {
-        lathe_map map;
-        const lathe_status status = lathe_map_open(sources->paths[i], &map);
-        if (status != LATHE_OK) {
-            lathe_sha256_destroy(hash);
-            return status;
-        }
-        lathe_sha256_update(hash, &map.bytes, sizeof map.bytes);
-        lathe_sha256_update(hash, map.data, map.bytes);
-        lathe_map_close(&map);
-    }
-    lathe_sha256_finish(hash, out);
-    return LATHE_OK;
-}
+/* One dataset on its way. */
+typedef struct chain {
+    lathe_shard_job job;
+    lathe_sources sources;
+    lathe_arena arena;
+    lathe_shards *shards;
+    char key[65];
+    int lock; /* file, -1: not held */
+    int64_t built;
+    int64_t *verify_bytes; /* left to check */
+} chain;
 
 static lathe_status hash_key(const lathe_shard_job *job, char out[65])
 {
     lathe_sha256 *hash;
     LATHE_TRY(lathe_sha256_create(&hash));
     const lathe_dataset *dataset = job->dataset;
-    const int32_t numbers[3] = {LATHE_SHARD_VERSION, job->rows, dataset->type};
+    const int32_t numbers[3] = {LATHE_SHARD_VERSION, job->rows, job->sources->type};
     lathe_sha256_update(hash, numbers, sizeof numbers);
+    lathe_sha256_update(hash, &job->part_bytes, sizeof job->part_bytes);
     lathe_sha256_update(hash, lathe_tokenizer_hash(job->tok), 64);
     for (int32_t k = 0; k < LATHE_N_COLUMNS; k++) {
         const char *name = dataset->columns[k] ? dataset->columns[k] : "";
@@ -91,58 +52,224 @@ static lathe_status hash_key(const lathe_shard_job *job, char out[65])
     return LATHE_OK;
 }
 
-static lathe_status build(lathe_shard_job *job, const lathe_sources *sources, const char *path,
-                          const char *key)
+static const char *part_path(chain *c, int64_t part)
+{
+    const char *name =
+        lathe_arena_printf(&c->arena, "shard-%.24s-%05lld.bin", c->key, (long long)part);
+    return name ? lathe_path_join(&c->arena, c->job.cache_dir, name) : NULL;
+}
+
+/* ---- one builder at a time ---- */
+
+static int same_file(int fd, const char *path)
+{
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+/* A file system without locks has none taken: names of temporary files differ by process, so that two
+ * builders cost time only. */
+static lathe_status take_lock(chain *c)
+{
+    const char *name = lathe_arena_printf(&c->arena, "shard-%.24s.lock", c->key);
+    const char *path = name ? lathe_path_join(&c->arena, c->job.cache_dir, name) : NULL;
+    if (!path)
+        return LATHE_E_NOMEM;
+    while (c->lock < 0) {
+        const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return lathe_error(LATHE_E_IO,
+                               "%s: cannot create it, to prepare data in data.cache_dir: "
+                               "%s",
+                               path, strerror(errno));
+        int failed = flock(fd, LOCK_EX | LOCK_NB);
+        if (failed && errno == EWOULDBLOCK) {
+            lathe_log(LATHE_LOG_INFO, "%s: waiting for the process that prepares it",
+                      c->job.dataset->path);
+            while ((failed = flock(fd, LOCK_EX)) != 0 && errno == EINTR)
+                continue;
+        }
+        if (failed || same_file(fd, path))
+            c->lock = fd;
+        else
+            (void)close(fd); /* its last holder removed it meanwhile */
+    }
+    return LATHE_OK;
+}
+
+static void drop_lock(chain *c)
+{
+    if (c->lock < 0)
+        return;
+    char path[1024];
+    (void)snprintf(path, sizeof path, "%s/shard-%.24s.lock", c->job.cache_dir, c->key);
+    if (same_file(c->lock, path))
+        (void)unlink(path);
+    (void)close(c->lock);
+    c->lock = -1;
+}
+
+/* Under the lock, temporary files of this name are those of processes that died. */
+static lathe_status remove_leftovers(chain *c)
+{
+    char **names, start[64];
+    int64_t n;
+    (void)snprintf(start, sizeof start, "shard-%.24s-", c->key);
+    LATHE_TRY(lathe_dir_list(c->job.cache_dir, &c->arena, &names, &n));
+    for (int64_t i = 0; i < n; i++)
+        if (!strncmp(names[i], start, strlen(start)) && strstr(names[i], ".tmp.")) {
+            const char *path = lathe_path_join(&c->arena, c->job.cache_dir, names[i]);
+            if (path)
+                (void)unlink(path);
+        }
+    return LATHE_OK;
+}
+
+/* ---- parts ---- */
+
+/* SHA-256 of the stretch of the sources that a shard covered, as building computes it; empty when it
+ * no longer ends there. */
+static lathe_status hash_stretch(const chain *c, const lathe_shard_header *h, char out[65])
+{
+    lathe_reader r;
+    out[0] = 0;
+    lathe_status status =
+        lathe_reader_init(&r, c->job.dataset, &c->sources, c->job.rows, &h->begin);
+    r.cut_text = c->job.tok->kind == LATHE_TOKENIZER_BYTES;
+    while (status == LATHE_OK && !lathe_reader_ended(&r) && r.n_bytes <= h->source_bytes &&
+           (h->is_last || r.n_bytes < h->source_bytes)) {
+        const int64_t left = h->source_bytes - r.n_bytes;
+        status = lathe_reader_batch(&r, left > HASH_BYTES ? HASH_BYTES : left > 1 ? left : 1);
+    }
+    if (status == LATHE_OK && !memcmp(&r.at, &h->end, sizeof r.at) &&
+        lathe_reader_ended(&r) == h->is_last)
+        status = lathe_reader_content(&r, out);
+    lathe_reader_fini(&r);
+    return status;
+}
+
+/* Whether part `part` is there, covers the sources from *begin on and is still theirs. */
+static lathe_status fits(chain *c, const char *path, int64_t part, const lathe_source_place *begin,
+                         lathe_shard_header *h, int *out)
+{
+    char content[65];
+    LATHE_TRY(lathe__shard_peek(path, h, out));
+    *out = *out && !memcmp(h->key, c->key, 64) && h->part == part &&
+           !memcmp(&h->begin, begin, sizeof *begin);
+    if (!*out || !memcmp(h->stamp, c->sources.stamp, 64))
+        return LATHE_OK;
+    /* A source that became unreadable or malformed tells so when the part is made again. */
+    *out = hash_stretch(c, h, content) == LATHE_OK && !memcmp(h->content, content, 64);
+    lathe_error_clear();
+    return LATHE_OK;
+}
+
+static lathe_status build(chain *c, const char *path, int64_t part, const lathe_source_place *begin)
 {
     lathe_shard_header header;
     memset(&header, 0, sizeof header);
-    header.rows = job->rows;
-    header.eos = lathe_tokenizer_eos(job->tok);
-    header.vocab_size = lathe_tokenizer_vocab_size(job->tok);
+    header.rows = c->job.rows;
+    header.eos = lathe_tokenizer_eos(c->job.tok);
+    header.vocab_size = lathe_tokenizer_vocab_size(c->job.tok);
     header.token_bytes = header.vocab_size <= 65536 ? 2 : 4;
-    memcpy(header.key, key, 64);
-    memcpy(header.stamp, sources->stamp, 64);
+    header.part = (int32_t)part;
+    header.begin = *begin;
+    memcpy(header.key, c->key, 64);
+    memcpy(header.stamp, c->sources.stamp, 64);
     lathe_shard_writer writer;
     char content[65];
     lathe_status status = lathe__shard_writer_init(&writer, path, &header);
     if (status == LATHE_OK)
-        status = lathe__shard_build(job, sources, &writer, content);
+        status = lathe__shard_build(&c->job, &writer, content);
     if (status == LATHE_OK)
         status = lathe__shard_writer_finish(&writer, content);
     if (status == LATHE_OK)
-        status = lathe_dir_sync(job->cache_dir);
+        status = lathe_dir_sync(c->job.cache_dir);
     lathe__shard_writer_fini(&writer);
-    job->built = status == LATHE_OK;
     return status;
 }
 
-static lathe_status prepare_one(lathe_shard_job *job, lathe_arena *arena, lathe_shard *out)
+static lathe_status open_part(chain *c, const char *path)
 {
-    lathe_sources sources;
-    char key[65];
-    LATHE_TRY(list_sources(job->dataset, arena, &sources));
-    LATHE_TRY(hash_key(job, key));
-    const char *name = lathe_arena_printf(arena, "shard-%.24s.bin", key);
-    const char *path = name ? lathe_path_join(arena, job->cache_dir, name) : NULL;
-    if (!path)
-        return LATHE_E_NOMEM;
-    lathe_shard_header header;
-    int current;
-    LATHE_TRY(lathe__shard_peek(path, &header, &current));
-    current = current && !memcmp(header.key, key, 64);
-    if (current && memcmp(header.stamp, sources.stamp, 64)) {
-        char content[65];
-        LATHE_TRY(hash_content(&sources, content));
-        current = !memcmp(header.content, content, 64);
-    }
-    if (!current)
-        LATHE_TRY(build(job, &sources, path, key));
-    return lathe__shard_open(path, out);
+    lathe_shard shard;
+    const int32_t verify = *c->verify_bytes > 0;
+    LATHE_TRY(lathe__shard_open(path, verify, &shard));
+    *c->verify_bytes -= shard.map.bytes;
+    const lathe_status status = lathe__shards_add(c->shards, &shard);
+    if (status != LATHE_OK)
+        lathe__shard_close(&shard);
+    return status;
 }
 
-lathe_status lathe_shards_prepare(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
-                                  const lathe_tokenizer *tok, const char *cache_dir,
-                                  lathe_shards_progress progress, void *arg, lathe_shards **out)
+/* Parts behind the last one are of sources that were longer once. */
+static void remove_behind(chain *c, int64_t part)
+{
+    const char *path;
+    while (c->built && (path = part_path(c, part++)) != NULL && unlink(path) == 0)
+        continue;
+}
+
+static lathe_status prepare_parts(chain *c)
+{
+    lathe_source_place begin = {0, 0, 1};
+    for (int64_t part = 0;; part++) {
+        lathe_shard_header h;
+        int current;
+        const char *path = part_path(c, part);
+        if (!path)
+            return LATHE_E_NOMEM;
+        LATHE_TRY(fits(c, path, part, &begin, &h, &current));
+        if (!current && c->lock < 0) { /* what another process made meanwhile is taken */
+            LATHE_TRY(take_lock(c));
+            LATHE_TRY(remove_leftovers(c));
+            LATHE_TRY(fits(c, path, part, &begin, &h, &current));
+        }
+        if (!current) {
+            LATHE_TRY(build(c, path, part, &begin));
+            LATHE_TRY(lathe__shard_peek(path, &h, &current));
+            c->built++;
+        }
+        LATHE_TRY(open_part(c, path));
+        c->job.done_bytes += h.source_bytes;
+        c->job.done_tokens += h.n_tokens;
+        begin = h.end;
+        if (h.is_last) {
+            remove_behind(c, part + 1);
+            return LATHE_OK;
+        }
+    }
+}
+
+static lathe_status prepare_dataset(chain *c)
+{
+    LATHE_TRY(lathe_sources_list(c->job.dataset, &c->arena, &c->sources));
+    c->job.sources = &c->sources;
+    LATHE_TRY(hash_key(&c->job, c->key));
+    const lathe_status status = prepare_parts(c);
+    drop_lock(c);
+    c->shards->n_built += c->built;
+    return status;
+}
+
+/* A dataset of which nothing is left says so at once, and why. */
+static lathe_status check_filled(const lathe_shards *shards, const lathe_dataset *dataset,
+                                 int64_t skipped_before)
+{
+    const lathe_shards_set *set = &shards->sets[shards->n_sets - 1];
+    if (set->n_segments > 0)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: no documents in it; %lld files or records were left out because they "
+                       "are empty or no UTF-8 text",
+                       dataset->path, (long long)(shards->n_skipped - skipped_before));
+}
+
+lathe_status lathe__shards_prepare_parts(const lathe_dataset *datasets, int64_t n_datasets,
+                                         int32_t rows, const lathe_tokenizer *tok,
+                                         const char *cache_dir, int64_t part_bytes,
+                                         lathe_shards_progress progress, void *arg,
+                                         lathe_shards **out)
 {
     if (rows != LATHE_ROWS_PACKED && rows != LATHE_ROWS_PAIRS)
         return lathe_error(LATHE_E_ARG, "rows is %d: neither packed nor pairs", rows);
@@ -155,16 +282,24 @@ lathe_status lathe_shards_prepare(const lathe_dataset *datasets, int64_t n_datas
     LATHE_TRY(lathe__shards_create(n_datasets, rows, lathe_tokenizer_eos(tok),
                                    lathe_tokenizer_vocab_size(tok), &shards));
     lathe_status status = LATHE_OK;
+    int64_t verify_bytes = VERIFY_BYTES;
     for (int64_t i = 0; i < n_datasets && status == LATHE_OK; i++) {
-        lathe_arena arena = LATHE_ARENA_INIT;
-        lathe_shard shard;
-        lathe_shard_job job = {&datasets[i], tok, cache_dir, rows, 0, progress, arg};
-        status = prepare_one(&job, &arena, &shard);
-        if (status == LATHE_OK) {
-            lathe__shards_add(shards, &shard);
-            shards->n_built += job.built;
-        }
-        lathe_arena_fini(&arena);
+        const int64_t skipped = shards->n_skipped;
+        chain c = {.job = {.dataset = &datasets[i],
+                           .tok = tok,
+                           .cache_dir = cache_dir,
+                           .part_bytes = part_bytes,
+                           .rows = rows,
+                           .progress = progress,
+                           .progress_arg = arg},
+                   .shards = shards,
+                   .lock = -1,
+                   .verify_bytes = &verify_bytes};
+        lathe__shards_begin(shards, datasets[i].weight);
+        status = prepare_dataset(&c);
+        if (status == LATHE_OK)
+            status = check_filled(shards, &datasets[i], skipped);
+        lathe_arena_fini(&c.arena);
     }
     if (status == LATHE_OK)
         status = lathe__shards_seal(shards);
@@ -174,4 +309,12 @@ lathe_status lathe_shards_prepare(const lathe_dataset *datasets, int64_t n_datas
     }
     *out = shards;
     return LATHE_OK;
+}
+
+lathe_status lathe_shards_prepare(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
+                                  const lathe_tokenizer *tok, const char *cache_dir,
+                                  lathe_shards_progress progress, void *arg, lathe_shards **out)
+{
+    return lathe__shards_prepare_parts(datasets, n_datasets, rows, tok, cache_dir, LATHE_PART_BYTES,
+                                       progress, arg, out);
 }

@@ -1,98 +1,26 @@
-/* Splitting text into the pieces that merge: tokenizer.json's regular expressions through PCRE2, with
- * machine code, and limits on time and memory. */
-#include <ctype.h>
+/* Splitting text into the pieces that merge: by a scanner where one is written for the expression, else
+ * tokenizer.json's regular expressions through PCRE2, with machine code, and limits on time and
+ * memory. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "data/char_class.h"
 #include "data/tokenizer_model.h"
 #include "data/utf8.h"
 
 enum { JIT_STACK_MIN = 64 << 10, JIT_STACK_MAX = 16 << 20, HEAP_LIMIT_KIB = 64 << 10 };
 
-/* Unicode's White_Space, which \s means to Hugging Face's engine; PCRE2's own \s has U+180E too. */
-#define SPACES "\\t-\\r\\x{85}\\p{Z}"
-
-static void append(char *out, size_t *at, const char *text)
-{
-    const size_t n = strlen(text);
-    memcpy(out + *at, text, n);
-    *at += n;
-}
-
-/* Copies one escape from p to out; 0 when the two engines do not agree on it. */
-static int translate_escape(const char *p, int in_class, char *out, size_t *at)
-{
-    if (p[1] == 's') {
-        append(out, at, in_class ? SPACES : "[" SPACES "]");
-        return 1;
-    }
-    if (p[1] == 'S' && !in_class) {
-        append(out, at, "[^" SPACES "]");
-        return 1;
-    }
-    if (!p[1] || (isalnum((unsigned char)p[1]) && !strchr("pPrntdD", p[1])))
-        return 0;
-    out[(*at)++] = p[0];
-    out[(*at)++] = p[1];
-    return 1;
-}
-
-static lathe_status translate(const char *place, const char *pattern, char **out)
-{
-    const size_t room = strlen(pattern) * (sizeof SPACES + 3) + 1;
-    char *text = malloc(room);
-    if (!text)
-        return lathe_error(LATHE_E_NOMEM, "regular expression");
-    size_t at = 0;
-    int in_class = 0;
-    for (const char *p = pattern; *p; p++) {
-        if (*p == '\\') {
-            if (!translate_escape(p, in_class, text, &at)) {
-                const char escape[3] = {'\\', p[1], 0};
-                free(text);
-                return lathe_error(LATHE_E_UNSUPPORTED,
-                                   "%s: \"%s\" in the regular expression %s; of the escapes "
-                                   "\\s \\S \\d \\p \\r \\n \\t are read",
-                                   place, escape, pattern);
-            }
-            p++;
-            continue;
-        }
-        if (*p == '[')
-            in_class = 1;
-        else if (*p == ']')
-            in_class = 0;
-        text[at++] = *p;
-    }
-    text[at] = 0;
-    *out = text;
-    return LATHE_OK;
-}
-
 lathe_status lathe__split_compile(lathe_tokenizer *tok, const char *place, const char *pattern)
 {
     if (tok->n_splits == LATHE_MAX_SPLITS)
         return lathe_error(LATHE_E_UNSUPPORTED, "%s: more than %d splits", place, LATHE_MAX_SPLITS);
-    char *text;
-    LATHE_TRY(translate(place, pattern, &text));
-    int code = 0;
-    PCRE2_SIZE where = 0;
-    pcre2_code *re =
-        pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &where, NULL);
-    free(text);
-    if (!re) {
-        PCRE2_UCHAR why[160];
-        pcre2_get_error_message(code, why, sizeof why);
-        return lathe_error(LATHE_E_UNSUPPORTED, "%s: regular expression %s: %s", place, pattern,
-                           (const char *)why);
-    }
-    if (tok->n_splits == 0)
-        tok->jit = 1;
-    if (pcre2_jit_compile(re, PCRE2_JIT_COMPLETE) != 0) /* no JIT on this machine: interpret */
-        tok->jit = 0;
-    tok->splits[tok->n_splits++] = re;
+    tok->scans[tok->n_splits] = lathe__scan_of(pattern);
+    int jit = 1;
+    if (tok->scans[tok->n_splits] == LATHE_SCAN_NONE)
+        LATHE_TRY(lathe__regex_compile(place, pattern, &tok->splits[tok->n_splits], &jit));
+    tok->jit = jit && (tok->n_splits == 0 || tok->jit);
+    tok->n_splits++;
     return LATHE_OK;
 }
 
@@ -104,12 +32,16 @@ lathe_status lathe__splitter_init(lathe_splitter *splitter, const lathe_tokenize
     splitter->emit = emit;
     splitter->arg = arg;
     splitter->context = pcre2_match_context_create(NULL);
-    int ok = splitter->context != NULL;
+    int ok = splitter->context != NULL, n_expressions = 0;
+    splitter->classes = lathe__char_classes();
     for (int32_t i = 0; i < tok->n_splits && ok; i++) {
+        if (!tok->splits[i])
+            continue;
         splitter->match[i] = pcre2_match_data_create(1, NULL);
         ok = splitter->match[i] != NULL;
+        n_expressions++;
     }
-    if (ok && tok->jit) {
+    if (ok && tok->jit && n_expressions > 0) {
         splitter->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
         ok = splitter->stack != NULL;
     }
@@ -164,11 +96,28 @@ static lathe_status find(lathe_splitter *splitter, int32_t k, const uint8_t *tex
     return LATHE_OK;
 }
 
+static lathe_status split(lathe_splitter *splitter, int32_t k, const uint8_t *text, int64_t n);
+
+/* The same for a split that has a scanner: there is no text between its pieces. */
+static lathe_status scan(lathe_splitter *splitter, int32_t k, const uint8_t *text, int64_t n)
+{
+    const int32_t which = splitter->tok->scans[k];
+    const int last = k + 1 == splitter->tok->n_splits;
+    for (int64_t at = 0, end; at < n; at = end) {
+        end = lathe__scan(which, splitter->classes, text, n, at);
+        LATHE_TRY(last ? splitter->emit(splitter->arg, text + at, end - at)
+                       : split(splitter, k + 1, text + at, end - at));
+    }
+    return LATHE_OK;
+}
+
 /* Splits by expression k; each part, matched or not, goes on to k + 1 as a text of its own. */
 static lathe_status split(lathe_splitter *splitter, int32_t k, const uint8_t *text, int64_t n)
 {
     if (k == splitter->tok->n_splits)
         return splitter->emit(splitter->arg, text, n);
+    if (splitter->tok->scans[k] != LATHE_SCAN_NONE)
+        return scan(splitter, k, text, n);
     for (int64_t at = 0; at < n;) {
         int64_t begin = n, end = n;
         LATHE_TRY(find(splitter, k, text, n, at, &begin, &end));

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "data/tokenizer_model.h"
+#include "data/pipeline.h"
 
 lathe_status lathe_ids_reserve(lathe_ids *ids, int64_t n_more)
 {
@@ -75,6 +75,7 @@ void lathe_tokenizer_destroy(lathe_tokenizer *tok)
 {
     if (!tok)
         return;
+    lathe__pipeline_destroy(tok->pipeline);
     lathe__vocab_fini(&tok->vocab);
     free(tok->merges.slots);
     for (int32_t i = 0; i < tok->n_splits; i++)
@@ -82,25 +83,27 @@ void lathe_tokenizer_destroy(lathe_tokenizer *tok)
     for (int64_t i = 0; i < tok->n_added; i++)
         free(tok->added[i].content);
     free(tok->added);
+    free(tok->added_at);
     free(tok->raw.nodes);
     free(tok->normalized.nodes);
     free(tok->json);
     free(tok);
 }
 
-static const lathe_added_token *added_of(const lathe_tokenizer *tok, int32_t id)
+const lathe_added_token *lathe__added_of(const lathe_tokenizer *tok, int32_t id)
 {
-    for (int64_t i = 0; i < tok->n_added; i++)
-        if (tok->added[i].id == id)
-            return &tok->added[i];
-    return NULL;
+    if (!tok->added_at || id < 0 || id >= tok->vocab.n || tok->added_at[id] < 0)
+        return NULL;
+    return &tok->added[tok->added_at[id]];
 }
 
 int lathe_tokenizer_is_special(const lathe_tokenizer *tok, int32_t id)
 {
     if (tok->kind == LATHE_TOKENIZER_BYTES)
         return id == 256;
-    const lathe_added_token *added = added_of(tok, id);
+    if (tok->pipeline)
+        return id >= 0 && id < tok->vocab.n && tok->pipeline->is_control[id];
+    const lathe_added_token *added = lathe__added_of(tok, id);
     return added && added->special;
 }
 
@@ -115,6 +118,8 @@ const char *lathe_tokenizer_token(const lathe_tokenizer *tok, int32_t id, int64_
 lathe_status lathe_tokenizer_decode(const lathe_tokenizer *tok, const int32_t *ids, int64_t n,
                                     int32_t flags, char **out_text, int64_t *out_bytes)
 {
+    if (tok->kind == LATHE_TOKENIZER_GENERAL)
+        return lathe__pipeline_decode(tok, ids, n, flags, out_text, out_bytes);
     int64_t total = 0;
     for (int pass = 0;; pass++) {
         int64_t at = 0;

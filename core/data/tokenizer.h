@@ -1,9 +1,11 @@
-/* Tokenizers: text to token ids and back. Byte-level BPE as in Hugging Face's tokenizer.json, raw
- * bytes, and training of a new byte-level BPE.
+/* Tokenizers: text to token ids and back, as Hugging Face's tokenizer.json says; raw bytes; and
+ * training of a new byte-level BPE.
  *
- * Bytes are bytes: any input encodes. Where the text is not UTF-8, the regular expression and the
- * normalizer see only the valid stretches; every byte outside them is a piece of its own. Decoding
- * gives the bytes back exactly, unless the tokenizer normalizes or an added token strips spaces.
+ * Text that is not UTF-8 encodes too. A byte-level tokenizer has every byte: the expressions and the
+ * normalizer see only the valid stretches, and every byte outside them is a token of its own; decoding
+ * gives the bytes back exactly, unless the tokenizer normalizes or an added token strips spaces. Other
+ * tokenizers see U+FFFD for each maximal part of a character that is not UTF-8 (Unicode 3.9, as Rust's
+ * from_utf8_lossy). Decoded bytes are never repaired: where ids spell no UTF-8, neither is the text.
  */
 #ifndef LATHE_DATA_TOKENIZER_H
 #define LATHE_DATA_TOKENIZER_H
@@ -28,11 +30,17 @@ typedef struct lathe_encoder lathe_encoder;
  *  tokenizer_config.json gives bos/eos/pad; config.json gives the eos that is still missing, and an
  *  added token "<|endoftext|>" is the last resort.
  *
- *  Read: model BPE (merges as pairs or "a b", ignore_merges) over byte-level symbols; normalizer
- *  null, NFC; pre-tokenizer ByteLevel, Split(Regex, Isolated), and sequences of these; added tokens
- *  with all flags; post-processor ByteLevel, TemplateProcessing (for `add_special` alone).
+ *  Read: models BPE (merges as pairs or "a b"; unk_token, fuse_unk, byte_fallback, ignore_merges) and
+ *  Unigram; normalizers NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Nmt, Replace, Prepend,
+ *  ByteLevel, Precompiled; pre-tokenizers ByteLevel, Metaspace, Split with every behaviour, Digits,
+ *  Punctuation, Whitespace, WhitespaceSplit; decoders ByteLevel, ByteFallback, Metaspace, Replace,
+ *  Strip, Fuse; sequences of each; added tokens with all flags; post-processors ByteLevel,
+ *  TemplateProcessing, BertProcessing, RobertaProcessing (for `add_special` alone). The ids are those
+ *  of Hugging Face's tokenizers 0.23: docs/design/006-tokenizers.md tells where a character newer than
+ *  the Unicode of one side makes a difference.
  *  Truncation and padding in the file are not for training and are ignored.
- *  Errors  LATHE_E_UNSUPPORTED names file and key of anything else; LATHE_E_PARSE; LATHE_E_IO. */
+ *  Errors  LATHE_E_UNSUPPORTED names file and key of anything else; LATHE_E_PARSE those of what is
+ *  malformed; LATHE_E_IO. */
 lathe_status lathe_tokenizer_load(const char *path, lathe_tokenizer **out);
 
 /** The tokenizer without a file: id = byte, and 256 the end of text (bos none, pad = eos). */
@@ -72,7 +80,8 @@ int32_t lathe_tokenizer_eos(const lathe_tokenizer *tok);
 int32_t lathe_tokenizer_pad(const lathe_tokenizer *tok);
 /** The id of the token with exactly these bytes (added tokens: their content), -1 for none. */
 int32_t lathe_tokenizer_id(const lathe_tokenizer *tok, const char *text, int64_t n_bytes);
-/** The bytes of one token, borrowed; NULL when id is no token. */
+/** The bytes of one token, borrowed; NULL when id is no token. Byte-level BPE: the bytes it stands for;
+ *  other models: its text in the file ("\u2581the", "<0x0A>"). */
 const char *lathe_tokenizer_token(const lathe_tokenizer *tok, int32_t id, int64_t *out_bytes);
 /** 1 when the id is an added token marked special. */
 int lathe_tokenizer_is_special(const lathe_tokenizer *tok, int32_t id);
@@ -84,21 +93,34 @@ const char *lathe_tokenizer_hash(const lathe_tokenizer *tok);
  *  LATHE_E_UNSUPPORTED for the raw-byte tokenizer. */
 lathe_status lathe_tokenizer_save(const lathe_tokenizer *tok, const char *path);
 
+enum {
+    LATHE_TRAIN_BYTE_LEVEL = 0, /* bytes behind a pattern, as GPT-2, Llama 3 and Qwen2 have it */
+    LATHE_TRAIN_METASPACE = 1   /* characters, U+2581 for a space, as SentencePiece has it */
+};
+
 /** The settings of lathe_tokenizer_train. */
 typedef struct lathe_tokenizer_training {
+    int32_t kind;                /* LATHE_TRAIN_* */
+    int32_t byte_fallback;       /* METASPACE: 256 tokens <0x00> ... <0xFF> for what is not in the
+                                  * alphabet, behind the special tokens */
     int64_t vocab_size;          /* special tokens and the 256 bytes included */
     int64_t min_frequency;       /* pairs rarer than this are not merged; 0 counts as 2 */
-    const char *pattern;         /* NULL: GPT-2's (ByteLevel, use_regex); else Split(pattern) */
-    const char *const *specials; /* ids 0, 1, ...; NULL: one, "<|endoftext|>" */
-    int64_t n_specials;          /* the first is eos */
+    int64_t max_token_length;    /* pairs of so many symbols or more are not merged; 0: no limit */
+    const char *pattern;         /* NULL: GPT-2's (ByteLevel, use_regex); else Split(pattern);
+                                  * METASPACE: must be NULL */
+    const char *const *specials; /* ids 0, 1, ...; NULL: one, "<|endoftext|>"; METASPACE: three,
+                                  * "<unk>", "<s>", "</s>" */
+    int64_t n_specials; /* the first is eos; METASPACE: unk, bos, eos, at least these three */
 } lathe_tokenizer_training;
 
 /** Gives the next text (one sequence: no merge reaches across texts) until *out_text is NULL.
  *  The text is borrowed until the next call. */
 typedef lathe_status (*lathe_text_fn)(void *arg, const char **out_text, int64_t *out_bytes);
 
-/** Trains a byte-level BPE: the same vocabulary and merges as Hugging Face's BpeTrainer with the
- *  ByteLevel alphabet for the same sequences (most frequent pair first; ties: smaller ids first).
+/** Trains a BPE: the same vocabulary and merges as Hugging Face's BpeTrainer for the same sequences (most
+ *  frequent pair first; ties: smaller ids first). BYTE_LEVEL: with the ByteLevel alphabet. METASPACE:
+ *  behind Metaspace(prepend_scheme always), the alphabet being every character of the texts; the
+ *  bytes of byte_fallback count as special tokens there.
  *  Deterministic. Special tokens in the text are not recognized. */
 lathe_status lathe_tokenizer_train(const lathe_tokenizer_training *settings, lathe_text_fn next,
                                    void *arg, lathe_tokenizer **out);

@@ -72,8 +72,9 @@ static lathe_status find_specials(lathe_tokenizer *tok, const char *folder, lath
         return LATHE_E_NOMEM;
     if (lathe_path_exists(file))
         LATHE_TRY(read_model_config(tok, file));
-    if (tok->eos < 0)
-        tok->eos = lathe_tokenizer_id(tok, fallback, sizeof fallback - 1);
+    const int32_t id = lathe_tokenizer_id(tok, fallback, sizeof fallback - 1);
+    if (tok->eos < 0 && lathe__added_of(tok, id))
+        tok->eos = id;
     return LATHE_OK;
 }
 

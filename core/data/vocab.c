@@ -37,30 +37,47 @@ static lathe_status grow(lathe_vocab *vocab, int32_t id, int64_t n)
 
 static void insert(lathe_vocab *vocab, int32_t id)
 {
-    const uint64_t mask = (uint64_t)vocab->n_slots - 1;
-    uint64_t i = lathe_hash64(vocab->pool + vocab->at[id], vocab->len[id]) & mask;
-    while (vocab->slots[i])
-        i = (i + 1) & mask;
-    vocab->slots[i] = (uint32_t)id + 1;
+    const uint8_t *text = vocab->pool + vocab->at[id];
+    const int32_t n = vocab->len[id];
+    const uint64_t mask = (uint64_t)vocab->n_slots - 1, hash = lathe_hash64(text, n);
+    uint64_t i = hash & mask;
+    for (; vocab->slots[i]; i = (i + 1) & mask) {
+        const int32_t other = (int32_t)(uint32_t)vocab->slots[i] - 1;
+        if ((vocab->slots[i] ^ hash) >> 32 == 0 && vocab->len[other] == n &&
+            !memcmp(vocab->pool + vocab->at[other], text, (size_t)n))
+            vocab->n_repeated++;
+    }
+    vocab->slots[i] = (hash & 0xffffffff00000000u) | ((uint32_t)id + 1);
     vocab->n_used++;
 }
 
-static lathe_status rehash(lathe_vocab *vocab)
+static lathe_status rehash(lathe_vocab *vocab, int64_t n)
 {
     const int64_t old_n = vocab->n_slots;
-    uint32_t *old = vocab->slots;
-    const int64_t n = old_n ? old_n * 2 : 2048;
-    uint32_t *slots = calloc((size_t)n, sizeof *slots);
+    uint64_t *old = vocab->slots;
+    uint64_t *slots = calloc((size_t)n, sizeof *slots);
     if (!slots)
         return lathe_error(LATHE_E_NOMEM, "vocabulary table");
     vocab->slots = slots;
     vocab->n_slots = n;
     vocab->n_used = 0;
+    vocab->n_repeated = 0; /* counted again */
     for (int64_t i = 0; i < old_n; i++)
         if (old[i])
-            insert(vocab, (int32_t)old[i] - 1);
+            insert(vocab, (int32_t)(uint32_t)old[i] - 1);
     free(old);
     return LATHE_OK;
+}
+
+lathe_status lathe__vocab_reserve(lathe_vocab *vocab, int64_t n)
+{
+    if (n < 1)
+        return LATHE_OK;
+    LATHE_TRY(grow(vocab, (int32_t)(n - 1), 8 * n));
+    int64_t n_slots = vocab->n_slots ? vocab->n_slots : 2048;
+    while (n_slots <= n * 2)
+        n_slots *= 2;
+    return n_slots > vocab->n_slots ? rehash(vocab, n_slots) : LATHE_OK;
 }
 
 lathe_status lathe__vocab_put(lathe_vocab *vocab, int32_t id, const void *bytes, int64_t n,
@@ -85,7 +102,7 @@ lathe_status lathe__vocab_put(lathe_vocab *vocab, int32_t id, const void *bytes,
 lathe_status lathe__vocab_show(lathe_vocab *vocab, int32_t id)
 {
     if (vocab->n_used * 2 >= vocab->n_slots)
-        LATHE_TRY(rehash(vocab));
+        LATHE_TRY(rehash(vocab, vocab->n_slots ? vocab->n_slots * 2 : 2048));
     insert(vocab, id);
     return LATHE_OK;
 }
@@ -94,10 +111,10 @@ int32_t lathe__vocab_find(const lathe_vocab *vocab, const void *bytes, int64_t n
 {
     if (!vocab->n_slots)
         return -1;
-    const uint64_t mask = (uint64_t)vocab->n_slots - 1;
-    for (uint64_t i = lathe_hash64(bytes, n) & mask; vocab->slots[i]; i = (i + 1) & mask) {
-        const int32_t id = (int32_t)vocab->slots[i] - 1;
-        if (vocab->len[id] == n &&
+    const uint64_t mask = (uint64_t)vocab->n_slots - 1, hash = lathe_hash64(bytes, n);
+    for (uint64_t i = hash & mask; vocab->slots[i]; i = (i + 1) & mask) {
+        const int32_t id = (int32_t)(uint32_t)vocab->slots[i] - 1;
+        if ((vocab->slots[i] ^ hash) >> 32 == 0 && vocab->len[id] == n &&
             (n == 0 || !memcmp(vocab->pool + vocab->at[id], bytes, (size_t)n)))
             return id;
     }

@@ -2,8 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "data/bpe_train.h"
+#include "data/utf8.h"
 
 static lathe_status count_piece(void *arg, const uint8_t *piece, int64_t n)
 {
@@ -28,11 +30,49 @@ static lathe_status count_piece(void *arg, const uint8_t *piece, int64_t n)
     return LATHE_OK;
 }
 
+/* U+2581 for each space and before the text, and a piece from each to the next; `scratch` holds it. */
+static lathe_status count_metaspace(lathe_words *words, const uint8_t *text, int64_t n,
+                                    lathe_buffer *scratch)
+{
+    static const char mark[] = LATHE_METASPACE;
+    const int64_t n_mark = sizeof mark - 1;
+    scratch->len = 0;
+    if (n > 0 && text[0] != ' ' && (n < n_mark || memcmp(text, mark, (size_t)n_mark) != 0))
+        lathe_buffer_puts(scratch, mark);
+    for (int64_t i = 0; i < n;) {
+        const uint8_t *space = memchr(text + i, ' ', (size_t)(n - i));
+        int64_t end = space ? space - text : n;
+        while (i < end) { /* the valid stretches */
+            const int64_t valid = lathe_utf8_prefix(text + i, end - i);
+            lathe_buffer_append(scratch, text + i, valid);
+            i += valid + (i + valid < end);
+        }
+        if (space) {
+            lathe_buffer_puts(scratch, mark);
+            i = end + 1;
+        }
+    }
+    LATHE_TRY(scratch->status);
+    const uint8_t *all = (const uint8_t *)scratch->data;
+    for (int64_t i = 0, end; i < scratch->len; i = end) {
+        const uint8_t *next = i + n_mark < scratch->len
+                                  ? memmem(all + i + n_mark, (size_t)(scratch->len - i - n_mark),
+                                           mark, (size_t)n_mark)
+                                  : NULL;
+        end = next ? next - all : scratch->len;
+        LATHE_TRY(count_piece(words, all + i, end - i));
+    }
+    return LATHE_OK;
+}
+
 lathe_status lathe__words_count(lathe_words *words, const lathe_tokenizer *splits,
                                 lathe_text_fn next, void *arg)
 {
     lathe_splitter splitter;
-    LATHE_TRY(lathe__splitter_init(&splitter, splits, count_piece, words));
+    lathe_buffer scratch = LATHE_BUFFER_INIT;
+    memset(&splitter, 0, sizeof splitter);
+    if (splits)
+        LATHE_TRY(lathe__splitter_init(&splitter, splits, count_piece, words));
     lathe_status status;
     for (;;) {
         const char *text = NULL;
@@ -40,11 +80,13 @@ lathe_status lathe__words_count(lathe_words *words, const lathe_tokenizer *split
         status = next(arg, &text, &n);
         if (status != LATHE_OK || !text)
             break;
-        status = lathe__splitter_run(&splitter, (const uint8_t *)text, n);
+        status = splits ? lathe__splitter_run(&splitter, (const uint8_t *)text, n)
+                        : count_metaspace(words, (const uint8_t *)text, n, &scratch);
         if (status != LATHE_OK)
             break;
     }
     lathe__splitter_fini(&splitter);
+    lathe_buffer_fini(&scratch);
     return status;
 }
 

@@ -7,46 +7,6 @@
 #define GRAIN 65536 /* elements per task */
 #define TILE 32 /* rows and columns of a transposed tile: one tile of source lines stays in L1 */
 
-float lathe_f16_to_f32(uint16_t bits)
-{
-    const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
-    const uint32_t exponent = (bits >> 10) & 0x1fu, mantissa = bits & 0x3ffu;
-    uint32_t wide;
-    if (exponent == 0x1f)
-        wide = sign | 0x7f800000u | mantissa << 13;
-    else if (exponent != 0)
-        wide = sign | (exponent + 112) << 23 | mantissa << 13;
-    else { /* zero or subnormal: mantissa * 2^-24, exact */
-        const float magnitude = (float)mantissa * 0x1p-24f;
-        memcpy(&wide, &magnitude, sizeof wide);
-        wide |= sign;
-    }
-    float out;
-    memcpy(&out, &wide, sizeof out);
-    return out;
-}
-
-uint16_t lathe_f32_to_f16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    const uint16_t sign = (uint16_t)((bits >> 16) & 0x8000u);
-    bits &= 0x7fffffffu;
-    if (bits > 0x7f800000u)
-        return (uint16_t)(sign | 0x7e00u);
-    if (bits >= 0x477ff000u) /* >= 65520: rounds to infinity */
-        return (uint16_t)(sign | 0x7c00u);
-    if (bits < 0x38800000u) { /* below 2^-14: the half is subnormal, units of 2^-24 */
-        float magnitude;
-        memcpy(&magnitude, &bits, sizeof magnitude);
-        magnitude += 0.5f; /* 2^-1 has an ulp of 2^-24: the addition rounds to nearest even */
-        memcpy(&bits, &magnitude, sizeof bits);
-        return (uint16_t)(sign | (bits - 0x3f000000u));
-    }
-    bits += 0xfffu + ((bits >> 13) & 1u);
-    return (uint16_t)(sign | (bits - 0x38000000u) >> 13);
-}
-
 int32_t lathe_convert_takes(int32_t dtype)
 {
     return dtype == LATHE_F32 || dtype == LATHE_BF16 || dtype == LATHE_F16 || dtype == LATHE_F64;

@@ -17,8 +17,4 @@ lathe_status lathe_convert(void *dst, int32_t dst_dtype, const void *src, int32_
 lathe_status lathe_convert_transposed(void *dst, int32_t dst_dtype, const void *src,
                                       int32_t src_dtype, int64_t rows, int64_t cols);
 
-/** IEEE half to and from float, round to nearest even. */
-float lathe_f16_to_f32(uint16_t bits);
-uint16_t lathe_f32_to_f16(float x);
-
 #endif

@@ -2,6 +2,8 @@
 #include "io/manifest.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,7 +14,16 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/json_memory.h"
 #include "base/parallel.h"
+
+#define SELF_BEGIN "  \"self\": \""
+#define SELF_END "\"\n}\n"
+enum {
+    SELF_BYTES = sizeof SELF_BEGIN - 1 + 64 + sizeof SELF_END - 1,
+    MOST_BYTES = 256 << 20,
+    MOST_META = 1 << 20
+};
 
 /* One file to hash; the error record is per thread, so a worker's message is carried along. */
 typedef struct item {
@@ -27,27 +38,68 @@ typedef struct item {
     const char *want_hex;
 } item;
 
+static lathe_status sha256_text(const char *text, int64_t bytes, char hex[65])
+{
+    lathe_sha256 *hash = NULL;
+    LATHE_TRY(lathe_sha256_create(&hash));
+    lathe_sha256_update(hash, text, bytes);
+    lathe_sha256_finish(hash, hex);
+    return LATHE_OK;
+}
+
+typedef struct hashing {
+    item *items;
+    int64_t n;
+    atomic_llong next;
+    int32_t only_sizes;
+} hashing;
+
+static void hash_item(item *f, int32_t only_size)
+{
+    struct stat st;
+    f->bytes = stat(f->path, &st) == 0 && S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
+    if (only_size || f->bytes < 0 || (f->want_hex != NULL && f->bytes != f->want_bytes))
+        return; /* wrong whatever its content */
+    f->status = lathe_sha256_file(f->path, f->hex);
+    if (f->status != LATHE_OK)
+        (void)snprintf(f->message, sizeof f->message, "%s", lathe_error_message());
+}
+
+/* Each worker takes the next file until none is left: files differ in size by orders of magnitude. */
 static void hash_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
-    (void)worker;
-    item *items = arg;
-    for (int64_t i = begin; i < end; i++) {
-        item *f = &items[i];
-        struct stat st;
-        f->bytes = stat(f->path, &st) == 0 && S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
-        if (f->bytes < 0 || (f->want_hex != NULL && f->bytes != f->want_bytes))
-            continue; /* wrong whatever its content */
-        f->status = lathe_sha256_file(f->path, f->hex);
-        if (f->status != LATHE_OK) {
-            strncpy(f->message, lathe_error_message(), sizeof f->message - 1);
-            f->message[sizeof f->message - 1] = '\0';
-        }
-    }
+    hashing *job = arg;
+    (void)begin, (void)end, (void)worker;
+    for (long long i; (i = atomic_fetch_add(&job->next, 1)) < job->n;)
+        hash_item(&job->items[i], job->only_sizes);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const item *x = a, *y = b;
+    return x->want_bytes != y->want_bytes ? (x->want_bytes < y->want_bytes ? 1 : -1)
+                                          : strcmp(x->path, y->path);
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const item *)a)->path, ((const item *)b)->path);
+}
+
+/* The largest first; by path afterwards. */
+static void hash_all(item *items, int64_t n, int32_t only_sizes)
+{
+    hashing job = {.items = items, .n = n, .only_sizes = only_sizes};
+    if (n > 1)
+        qsort(items, (size_t)n, sizeof *items, by_size);
+    lathe_parallel_for(lathe_parallel_threads(), 1, hash_range, &job);
+    if (n > 1)
+        qsort(items, (size_t)n, sizeof *items, by_path);
 }
 
 static void manifest_text(lathe_buffer *out, const item *items, int64_t n, const char *meta_json)
 {
-    lathe_buffer_puts(out, "{\n  \"format\": \"lathe-manifest\",\n  \"version\": 1,\n");
+    lathe_buffer_puts(out, "{\n  \"format\": \"lathe-manifest\",\n  \"version\": 2,\n");
     if (meta_json != NULL)
         lathe_buffer_printf(out, "  \"meta\": %s,\n", meta_json);
     lathe_buffer_puts(out, "  \"files\": {");
@@ -57,12 +109,21 @@ static void manifest_text(lathe_buffer *out, const item *items, int64_t n, const
         lathe_buffer_printf(out, ": {\"bytes\": %lld, \"sha256\": \"%s\"}",
                             (long long)items[i].bytes, items[i].hex);
     }
-    lathe_buffer_puts(out, "\n  }\n}\n");
+    lathe_buffer_puts(out, "\n  },\n");
+}
+
+lathe_status lathe_manifest_seal(lathe_buffer *text)
+{
+    char hex[65];
+    LATHE_TRY(text->status);
+    LATHE_TRY(sha256_text(text->data, text->len, hex));
+    lathe_buffer_printf(text, SELF_BEGIN "%s" SELF_END, hex);
+    return text->status;
 }
 
 static lathe_status write_items(const char *path, item *items, int64_t n, const char *meta_json)
 {
-    lathe_parallel_for(n, 1, hash_range, items);
+    hash_all(items, n, 0);
     for (int64_t i = 0; i < n; i++) {
         if (items[i].status != LATHE_OK)
             return lathe_error(items[i].status, "%s", items[i].message);
@@ -72,7 +133,7 @@ static lathe_status write_items(const char *path, item *items, int64_t n, const 
     }
     lathe_buffer text = LATHE_BUFFER_INIT;
     manifest_text(&text, items, n, meta_json);
-    lathe_status status = text.status;
+    lathe_status status = lathe_manifest_seal(&text);
     if (status == LATHE_OK)
         status = lathe_file_write_atomic(path, text.data, text.len);
     lathe_buffer_fini(&text);
@@ -97,7 +158,9 @@ static lathe_status write_folder(const char *dir, const char *meta_json, lathe_a
             name++;
         if (strcmp(name, LATHE_MANIFEST_NAME) == 0)
             continue;
+        struct stat st;
         items[kept].name = name;
+        items[kept].want_bytes = stat(paths[i], &st) == 0 ? (int64_t)st.st_size : 0;
         items[kept++].path = paths[i];
     }
     return write_items(manifest, items, kept, meta_json);
@@ -113,24 +176,50 @@ lathe_status lathe_manifest_write(const char *dir, const char *meta_json)
 
 /* ---- verify ---- */
 
+/* The last lines against the bytes before them. */
+static lathe_status check_self(const char *path, const char *text, int64_t bytes)
+{
+    char hex[65], want[SELF_BYTES + 1];
+    if (bytes < SELF_BYTES)
+        return lathe_error(LATHE_E_CORRUPT, "%s: truncated, or not a lathe-manifest of version 2",
+                           path);
+    LATHE_TRY(sha256_text(text, bytes - SELF_BYTES, hex));
+    (void)snprintf(want, sizeof want, SELF_BEGIN "%s" SELF_END, hex);
+    if (memcmp(text + bytes - SELF_BYTES, want, SELF_BYTES) != 0)
+        return lathe_error(LATHE_E_CORRUPT,
+                           "%s: its content is not what its last line, its SHA-256, says: damaged, "
+                           "or not a lathe-manifest of version 2",
+                           path);
+    return LATHE_OK;
+}
+
+static lathe_status parse(const char *path, const char *text, int64_t bytes, json_t **out)
+{
+    LATHE_TRY(check_self(path, text, bytes));
+    const lathe_status status = lathe_json_load(path, text, bytes, out);
+    if (status != LATHE_OK)
+        return lathe_error_context(status == LATHE_E_PARSE ? LATHE_E_CORRUPT : status, "manifest");
+    const char *format = json_string_value(json_object_get(*out, "format"));
+    const json_t *version = json_object_get(*out, "version");
+    if (format != NULL && strcmp(format, "lathe-manifest") == 0 &&
+        json_integer_value(version) == 2 && json_is_object(json_object_get(*out, "files")))
+        return LATHE_OK;
+    json_decref(*out);
+    *out = NULL;
+    return lathe_error(LATHE_E_CORRUPT, "%s: not a lathe-manifest of version 2", path);
+}
+
 static lathe_status manifest_load(const char *dir, lathe_arena *arena, json_t **out)
 {
+    char *text = NULL;
+    int64_t bytes = 0;
     const char *path = lathe_path_join(arena, dir, LATHE_MANIFEST_NAME);
     if (path == NULL)
         return LATHE_E_NOMEM;
-    if (!lathe_path_exists(path))
-        return lathe_error(LATHE_E_NOT_FOUND, "%s: no such file", path);
-    if (lathe_json_load_file(path, out) != LATHE_OK)
-        return lathe_error_context(LATHE_E_CORRUPT, "manifest");
-    const char *format = json_string_value(json_object_get(*out, "format"));
-    const json_t *version = json_object_get(*out, "version");
-    if (format == NULL || strcmp(format, "lathe-manifest") != 0 ||
-        json_integer_value(version) != 1 || !json_is_object(json_object_get(*out, "files"))) {
-        json_decref(*out);
-        *out = NULL;
-        return lathe_error(LATHE_E_CORRUPT, "%s: not a lathe-manifest of version 1", path);
-    }
-    return LATHE_OK;
+    LATHE_TRY(lathe_file_read(path, MOST_BYTES, &text, &bytes));
+    const lathe_status status = parse(path, text, bytes, out);
+    free(text);
+    return status;
 }
 
 /* A name that stays inside the folder: relative, without empty, "." or ".." parts. */
@@ -146,7 +235,7 @@ static int name_is_inside(const char *name)
     }
 }
 
-static lathe_status check_item(const item *f)
+static lathe_status check_item(const item *f, int32_t hashes)
 {
     if (f->bytes < 0)
         return lathe_error(LATHE_E_CORRUPT, "%s: missing", f->path);
@@ -156,14 +245,15 @@ static lathe_status check_item(const item *f)
                            f->bytes < f->want_bytes ? "truncated" : "something was added");
     if (f->status != LATHE_OK)
         return lathe_error(f->status, "%s", f->message);
-    if (strcmp(f->hex, f->want_hex) != 0)
+    if (hashes && strcmp(f->hex, f->want_hex) != 0)
         return lathe_error(LATHE_E_CORRUPT,
                            "%s: its content changed (SHA-256 %.12s..., the manifest says %.12s...)",
                            f->path, f->hex, f->want_hex);
     return LATHE_OK;
 }
 
-static lathe_status verify_files(const char *dir, json_t *files, lathe_arena *arena)
+static lathe_status list_files(const char *dir, json_t *files, lathe_arena *arena, item **out,
+                               int64_t *out_n)
 {
     item *items =
         lathe_arena_alloc(arena, (int64_t)((json_object_size(files) + 1) * sizeof *items));
@@ -186,22 +276,75 @@ static lathe_status verify_files(const char *dir, json_t *files, lathe_arena *ar
         if (f->path == NULL)
             return LATHE_E_NOMEM;
     }
-    lathe_parallel_for(n, 1, hash_range, items);
-    for (int64_t i = 0; i < n; i++)
-        LATHE_TRY(check_item(&items[i]));
+    *out = items;
+    *out_n = n;
     return LATHE_OK;
+}
+
+/* Every file; the first status, by path, and its message stay. */
+static lathe_status check_all(const item *items, int64_t n, int32_t hashes, lathe_damage_fn report,
+                              void *arg)
+{
+    lathe_status first = LATHE_OK;
+    int64_t where = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_status status = check_item(&items[i], hashes);
+        if (status == LATHE_OK)
+            continue;
+        if (report != NULL)
+            report(arg, lathe_error_message());
+        if (first == LATHE_OK)
+            where = i;
+        first = first == LATHE_OK ? status : first;
+        if (report == NULL)
+            break;
+    }
+    return first == LATHE_OK ? LATHE_OK : check_item(&items[where], hashes);
+}
+
+lathe_status lathe_manifest_survey(const char *dir, int32_t hashes, lathe_damage_fn report,
+                                   void *arg, int64_t *out_bytes)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    json_t *manifest = NULL;
+    item *items = NULL;
+    int64_t n = 0, total = 0;
+    lathe_status status = manifest_load(dir, &arena, &manifest);
+    if (status == LATHE_OK)
+        status = list_files(dir, json_object_get(manifest, "files"), &arena, &items, &n);
+    if (status == LATHE_OK) {
+        hash_all(items, n, !hashes);
+        for (int64_t i = 0; i < n; i++)
+            total += items[i].want_bytes;
+        status = check_all(items, n, hashes, report, arg);
+    } else if (report != NULL) {
+        report(arg, lathe_error_message());
+    }
+    if (out_bytes != NULL)
+        *out_bytes = total;
+    json_decref(manifest);
+    lathe_arena_fini(&arena);
+    return status;
 }
 
 lathe_status lathe_manifest_verify(const char *dir)
 {
-    lathe_arena arena = LATHE_ARENA_INIT;
-    json_t *manifest = NULL;
-    lathe_status status = manifest_load(dir, &arena, &manifest);
-    if (status == LATHE_OK)
-        status = verify_files(dir, json_object_get(manifest, "files"), &arena);
-    json_decref(manifest);
-    lathe_arena_fini(&arena);
-    return status;
+    return lathe_manifest_survey(dir, 1, NULL, NULL, NULL);
+}
+
+/* NULL without memory: jansson by itself then leaves out what it had none for. */
+static char *dump(const json_t *value)
+{
+    lathe_json_memory_begin(MOST_META);
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (lathe_json_memory_failed()) {
+        json_free_t release;
+        json_get_alloc_funcs(NULL, &release);
+        release(text);
+        text = NULL;
+    }
+    lathe_json_memory_end();
+    return text;
 }
 
 lathe_status lathe_manifest_meta(const char *dir, char **out_json)
@@ -212,7 +355,7 @@ lathe_status lathe_manifest_meta(const char *dir, char **out_json)
     lathe_status status = manifest_load(dir, &arena, &manifest);
     const json_t *meta = json_object_get(manifest, "meta");
     if (status == LATHE_OK && meta != NULL) {
-        *out_json = json_dumps(meta, JSON_COMPACT | JSON_ENCODE_ANY);
+        *out_json = dump(meta);
         if (*out_json == NULL)
             status = lathe_error(LATHE_E_NOMEM, "no memory for the meta data of %s", dir);
     }

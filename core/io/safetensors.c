@@ -19,6 +19,7 @@ struct lathe_safetensors {
     lathe_map *maps;
     int64_t n_maps;
     json_t *metadata; /* merged __metadata__ */
+    const char *path; /* as opened, or the name of a parsed image */
 };
 
 static const struct {
@@ -167,9 +168,10 @@ static lathe_status read_metadata(lathe_safetensors *set, const char *file, json
         if (!json_is_string(value))
             return lathe_error(LATHE_E_CORRUPT, "%s: __metadata__ key %s is not a string", file,
                                key);
+        if (json_object_get(set->metadata, key) == NULL &&
+            json_object_set(set->metadata, key, value) != 0)
+            return lathe_error(LATHE_E_NOMEM, "%s: no memory for its metadata", file);
     }
-    if (json_object_update_missing(set->metadata, metadata) != 0)
-        return lathe_error(LATHE_E_NOMEM, "%s: no memory for its metadata", file);
     return LATHE_OK;
 }
 
@@ -215,6 +217,22 @@ static lathe_status add_header(lathe_safetensors *set, const char *file, json_t 
     return status;
 }
 
+/* A parsed header takes some 64 bytes for each bracket, colon and comma: a file made of them alone would
+ * take many times its size. Headers of real files stay far below. */
+static lathe_status check_values(const char *file, const char *header, int64_t length,
+                                 int64_t file_bytes)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < length; i++)
+        n += header[i] == ',' || header[i] == ':' || header[i] == '[' || header[i] == '{';
+    if (n * 64 > 2 * file_bytes + ((int64_t)64 << 20))
+        return lathe_error(LATHE_E_CORRUPT,
+                           "%s: a header of %lld values in a file of %lld bytes: refused, it would "
+                           "take many times the file's size in memory",
+                           file, (long long)n, (long long)file_bytes);
+    return LATHE_OK;
+}
+
 static lathe_status add_file(lathe_safetensors *set, const char *file, const uint8_t *bytes,
                              int64_t n)
 {
@@ -231,11 +249,13 @@ static lathe_status add_file(lathe_safetensors *set, const char *file, const uin
         return lathe_error(LATHE_E_CORRUPT,
                            "%s: the header has %llu bytes, the file only %lld: truncated", file,
                            (unsigned long long)length, (long long)n);
+    LATHE_TRY(check_values(file, (const char *)bytes + 8, (int64_t)length, n));
     json_t *header = NULL;
-    if (lathe_json_load(file, (const char *)bytes + 8, (int64_t)length, &header) != LATHE_OK)
-        return lathe_error_context(LATHE_E_CORRUPT, "safetensors header");
-    const lathe_status status =
-        add_header(set, file, header, bytes + 8 + length, n - 8 - (int64_t)length);
+    lathe_status status = lathe_json_load(file, (const char *)bytes + 8, (int64_t)length, &header);
+    if (status != LATHE_OK)
+        return lathe_error_context(status == LATHE_E_PARSE ? LATHE_E_CORRUPT : status,
+                                   "safetensors header");
+    status = add_header(set, file, header, bytes + 8 + length, n - 8 - (int64_t)length);
     json_decref(header);
     return status;
 }
@@ -259,16 +279,17 @@ static lathe_status set_sort(lathe_safetensors *set)
     return LATHE_OK;
 }
 
-static lathe_status set_create(int64_t n_maps, lathe_safetensors **out)
+static lathe_status set_create(const char *path, int64_t n_maps, lathe_safetensors **out)
 {
     lathe_safetensors *set = calloc(1, sizeof *set);
     if (set != NULL) {
+        set->path = lathe_arena_strdup(&set->arena, path);
         set->metadata = json_object();
         set->maps = calloc((size_t)(n_maps > 0 ? n_maps : 1), sizeof *set->maps);
     }
-    if (set == NULL || set->metadata == NULL || set->maps == NULL) {
+    if (set == NULL || set->path == NULL || set->metadata == NULL || set->maps == NULL) {
         lathe_safetensors_close(set);
-        return lathe_error(LATHE_E_NOMEM, "no memory to open safetensors");
+        return lathe_error(LATHE_E_NOMEM, "%s: no memory to open it", path);
     }
     *out = set;
     return LATHE_OK;
@@ -303,7 +324,7 @@ static lathe_status index_files(const char *path, const json_t *weight_map, json
     return LATHE_OK;
 }
 
-/* Every tensor of the index must be in the shard it names. */
+/* Every tensor of the index must be in the shard it names, and every tensor of a shard in the index. */
 static lathe_status index_check(const lathe_safetensors *set, const char *path, json_t *weight_map)
 {
     const char *name;
@@ -317,13 +338,17 @@ static lathe_status index_check(const lathe_safetensors *set, const char *path, 
             return lathe_error(LATHE_E_CORRUPT, "%s: tensor %s should be in %s, found in %s", path,
                                name, json_string_value(file), base);
     }
+    for (int64_t i = 0; i < set->n; i++)
+        if (json_object_get(weight_map, set->tensors[i].name) == NULL)
+            return lathe_error(LATHE_E_CORRUPT, "%s: tensor %s of %s is not in its weight_map",
+                               path, set->tensors[i].name, set->tensors[i].file);
     return LATHE_OK;
 }
 
 static lathe_status open_shards(const char *path, json_t *weight_map, json_t *files,
                                 lathe_safetensors **out)
 {
-    LATHE_TRY(set_create((int64_t)json_object_size(files), out));
+    LATHE_TRY(set_create(path, (int64_t)json_object_size(files), out));
     lathe_safetensors *set = *out;
     const char *slash = strrchr(path, '/');
     const char *dir = slash != NULL ? lathe_arena_strndup(&set->arena, path, slash - path) : ".";
@@ -334,7 +359,10 @@ static lathe_status open_shards(const char *path, json_t *weight_map, json_t *fi
         const char *full = dir != NULL ? lathe_path_join(&set->arena, dir, file) : NULL;
         if (full == NULL)
             return LATHE_E_NOMEM;
-        LATHE_TRY(set_map(set, full));
+        const lathe_status status = set_map(set, full);
+        if (status == LATHE_E_NOT_FOUND)
+            return lathe_error_context(status, "%s names a shard that is not there", path);
+        LATHE_TRY(status);
     }
     LATHE_TRY(set_sort(set));
     return index_check(set, path, weight_map);
@@ -362,7 +390,7 @@ static lathe_status open_index(const char *path, lathe_safetensors **out)
 
 static lathe_status open_single(const char *path, lathe_safetensors **out)
 {
-    LATHE_TRY(set_create(1, out));
+    LATHE_TRY(set_create(path, 1, out));
     LATHE_TRY(set_map(*out, path));
     return set_sort(*out);
 }
@@ -413,7 +441,7 @@ lathe_status lathe_safetensors_parse(const char *name, const void *data, int64_t
 {
     *out = NULL;
     lathe_safetensors *set = NULL;
-    LATHE_TRY(set_create(0, &set));
+    LATHE_TRY(set_create(name, 0, &set));
     const char *file = lathe_arena_strdup(&set->arena, name);
     lathe_status status = file != NULL ? add_file(set, file, data, bytes) : LATHE_E_NOMEM;
     if (status == LATHE_OK)
@@ -436,6 +464,11 @@ void lathe_safetensors_close(lathe_safetensors *set)
     json_decref(set->metadata);
     lathe_arena_fini(&set->arena);
     free(set);
+}
+
+const char *lathe_safetensors_path(const lathe_safetensors *set)
+{
+    return set->path;
 }
 
 int64_t lathe_safetensors_count(const lathe_safetensors *set)

@@ -37,6 +37,9 @@ lathe_status lathe_safetensors_parse(const char *name, const void *data, int64_t
 void lathe_safetensors_close(lathe_safetensors *set);
 
 /** Number of tensors, and tensor i of them, sorted by name. */
+/** The path it was opened with, or the name of a parsed image: for messages. */
+const char *lathe_safetensors_path(const lathe_safetensors *set);
+
 int64_t lathe_safetensors_count(const lathe_safetensors *set);
 const lathe_st_tensor *lathe_safetensors_at(const lathe_safetensors *set, int64_t i);
 

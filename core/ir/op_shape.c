@@ -202,6 +202,15 @@ static lathe_status head(const scene *s)
         s->out[1] = *x;
         s->out[2] = with_dtype(*w, LATHE_F32);
     }
+    if (s->node->op == LATHE_OP_HEAD_EVAL) {
+        s->out[1] = s->out[0];
+        s->out[2] = with_dtype(s->out[0], LATHE_I32);
+    }
+    if (s->node->op == LATHE_OP_HEAD_SAMPLE) {
+        if (!s->in[3] || s->in[3]->dtype != LATHE_I64 || count(s->in[3]) != 2)
+            return bad(s, "rng i64[2] beside x, W and targets");
+        s->out[0] = with_dtype(s->out[0], LATHE_I32);
+    }
     return LATHE_OK;
 }
 
@@ -302,6 +311,8 @@ lathe_status lathe__infer(lathe_graph *g, lathe_ir_node *node, lathe_desc out[LA
         return embed(&s);
     case LATHE_OP_HEAD_LOGPROB:
     case LATHE_OP_HEAD_LOGPROB_BWD:
+    case LATHE_OP_HEAD_EVAL:
+    case LATHE_OP_HEAD_SAMPLE:
         return head(&s);
     case LATHE_OP_SLICE:
     case LATHE_OP_SLICE_BWD:

@@ -77,6 +77,7 @@ lathe_param_info lathe_params_info(const lathe_params *params, int32_t index)
                                    .trainable = p->trainable,
                                    .quantized = p->quantized,
                                    .layer = p->layer,
-                                   .group = p->group};
+                                   .group = p->group,
+                                   .head_rows = p->head_rows};
     return info;
 }

@@ -21,6 +21,7 @@ typedef struct lathe_param {
     int32_t quantized;  /* held as planes only */
     int32_t transposed; /* Conv1D: files hold [in, out] */
     int32_t reference;  /* belongs to the frozen reference copy of the model */
+    int32_t head_rows;  /* rows of one head in a query or key projection, else 0 */
     double init_scale;
     int32_t n_planes; /* of the quantized form */
     lathe_plane planes[LATHE_MAX_PLANES];

@@ -190,6 +190,8 @@ static double node_flops(const lathe_graph *g, const lathe_ir_node *n)
     case LATHE_OP_MATMUL:
         return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[a->trans_b ? 0 : 1];
     case LATHE_OP_HEAD_LOGPROB:
+    case LATHE_OP_HEAD_EVAL:
+    case LATHE_OP_HEAD_SAMPLE:
         return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[0];
     case LATHE_OP_HEAD_LOGPROB_BWD:
         return (n->out[2] == LATHE_NONE ? 4.0 : 6.0) * (double)lathe_desc_count(in0) *
@@ -201,6 +203,11 @@ static double node_flops(const lathe_graph *g, const lathe_ir_node *n)
     default:
         return 0.0;
     }
+}
+
+double lathe_node_flops(const lathe_graph *g, int32_t node)
+{
+    return node_flops(g, &g->nodes[node]);
 }
 
 double lathe_graph_flops(const lathe_graph *g, int32_t with_recompute)

@@ -30,5 +30,7 @@ void lathe_plan_destroy(lathe_plan *plan);
  *  or not), 2 per multiply-add. with_recompute 0: without what gradient checkpointing repeats; for a
  *  model that trains whole this is lathe_model_flops_per_token times the tokens. */
 double lathe_graph_flops(const lathe_graph *g, int32_t with_recompute);
+/** Those of one node. */
+double lathe_node_flops(const lathe_graph *g, int32_t node);
 
 #endif

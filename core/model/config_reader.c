@@ -144,8 +144,11 @@ void lathe__config_rope(lathe_config_reader *r, lathe_model_config *out)
         out->rope.factor = rope_number(r, rope, "factor", 0.0);
         out->rope.low_freq_factor = rope_number(r, rope, "low_freq_factor", 0.0);
         out->rope.high_freq_factor = rope_number(r, rope, "high_freq_factor", 0.0);
-        out->rope.original_max_positions =
-            (int64_t)rope_number(r, rope, "original_max_position_embeddings", 0.0);
+        const double positions = rope_number(r, rope, "original_max_position_embeddings", 0.0);
+        if (r->status == LATHE_OK && !(positions >= 1.0 && positions <= 1e15))
+            lathe__config_refuse(r, key, "original_max_position_embeddings must be from 1 to 1e15");
+        if (r->status == LATHE_OK)
+            out->rope.original_max_positions = (int64_t)positions;
         if (r->status == LATHE_OK && out->rope.high_freq_factor <= out->rope.low_freq_factor)
             lathe__config_refuse(r, key, "high_freq_factor must be above low_freq_factor");
     } else {

@@ -43,6 +43,18 @@ lathe_status lathe__family_param(lathe_params *params, int32_t layer, int32_t ro
     return lathe_params_add(params, &row, &index);
 }
 
+void lathe__family_heads(lathe_params *params, int32_t head_dim, const char *format, ...)
+{
+    char name[256];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    const int32_t index = lathe_params_find(params, name);
+    if (index >= 0)
+        params->rows[index]->head_rows = head_dim;
+}
+
 lathe_status lathe_model_params(const lathe_model_config *config, lathe_params *params)
 {
     return config->family->params(config, params);

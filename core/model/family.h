@@ -43,6 +43,10 @@ lathe_status lathe__family_param(lathe_params *params, int32_t layer, int32_t ro
                                  int64_t cols, int32_t init, double scale, int32_t transposed,
                                  const char *format, ...) __attribute__((format(printf, 9, 10)));
 
+/** Says that rows of the named parameter, when there is one, belong to heads of head_dim rows. */
+void lathe__family_heads(lathe_params *params, int32_t head_dim, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /** The decoder of Llama and its kin (family_llama.c). qk_norm: RMSNorm over each head of q and k. */
 void lathe__llama_read(lathe_config_reader *r, lathe_model_config *out);
 void lathe__llama_write(const lathe_model_config *config, json_t *object);

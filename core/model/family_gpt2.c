@@ -86,6 +86,7 @@ static lathe_status add_layer(const lathe_model_config *c, lathe_params *params,
     (void)snprintf(ln_2, sizeof ln_2, "h.%d.ln_2", (int)layer);
     LATHE_TRY(add_norm(params, layer, ln_1, c->width));
     LATHE_TRY(add_conv(params, layer, "attn.c_attn", 3 * c->width, c->width, c->init_range));
+    lathe__family_heads(params, c->head_dim, "transformer.h.%d.attn.c_attn.weight", (int)layer);
     LATHE_TRY(add_conv(params, layer, "attn.c_proj", c->width, c->width, residual_std));
     LATHE_TRY(add_norm(params, layer, ln_2, c->width));
     LATHE_TRY(add_conv(params, layer, "mlp.c_fc", c->ffn, c->width, c->init_range));

@@ -117,6 +117,8 @@ static lathe_status add_layer(const lathe_model_config *c, int32_t qk_norm, lath
     LATHE_TRY(add_linear(c, params, layer, "self_attn.k_proj", kv, c->width, c->qkv_bias));
     LATHE_TRY(add_linear(c, params, layer, "self_attn.v_proj", kv, c->width, c->qkv_bias));
     LATHE_TRY(add_linear(c, params, layer, "self_attn.o_proj", c->width, q, c->out_bias));
+    lathe__family_heads(params, c->head_dim, "model.layers.%d.self_attn.q_proj.weight", (int)layer);
+    lathe__family_heads(params, c->head_dim, "model.layers.%d.self_attn.k_proj.weight", (int)layer);
     if (qk_norm) {
         LATHE_TRY(add_norm(params, layer, "self_attn.q_norm", c->head_dim));
         LATHE_TRY(add_norm(params, layer, "self_attn.k_norm", c->head_dim));

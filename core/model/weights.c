@@ -33,13 +33,20 @@ const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
 
 /* ---- loading ---- */
 
+/* A row in the layout of files. */
+static lathe_desc file_desc(const lathe_param *row)
+{
+    lathe_desc desc = row->desc;
+    if (row->transposed) {
+        desc.dims[0] = row->desc.dims[1];
+        desc.dims[1] = row->desc.dims[0];
+    }
+    return desc;
+}
+
 static lathe_status check_tensor(const lathe_st_tensor *t, const lathe_param *row)
 {
-    lathe_desc want = row->desc;
-    if (row->transposed) {
-        want.dims[0] = row->desc.dims[1];
-        want.dims[1] = row->desc.dims[0];
-    }
+    lathe_desc want = file_desc(row);
     want.dtype = t->desc.dtype;
     if (memcmp(&want, &t->desc, sizeof want) != 0) {
         char seen[80], wanted[80];
@@ -52,6 +59,15 @@ static lathe_status check_tensor(const lathe_st_tensor *t, const lathe_param *ro
                            "%s: tensor %s is %s, a weight must be f32, bf16, f16 or f64", t->file,
                            t->name, lathe_dtype_name(t->desc.dtype));
     return LATHE_OK;
+}
+
+static lathe_status missing(const lathe_safetensors *set, const lathe_param *row)
+{
+    const lathe_desc want = file_desc(row);
+    char wanted[80];
+    return lathe_error(LATHE_E_NOT_FOUND, "%s: no tensor %s, the configuration makes it %s",
+                       lathe_safetensors_path(set), row->name,
+                       lathe_desc_text(&want, wanted, sizeof wanted));
 }
 
 static lathe_status load_row(const lathe_st_tensor *t, const lathe_param *row, int32_t index,
@@ -79,8 +95,8 @@ static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_c
     if (!config->tied && head == NULL)
         return lathe_error(
             LATHE_E_CONFIG,
-            "tie_word_embeddings is false and the files have no %s: set it, or supply the tensor",
-            LATHE_HEAD_NAME);
+            "%s: no tensor %s, and tie_word_embeddings is false: set it, or supply the tensor",
+            lathe_safetensors_path(set), LATHE_HEAD_NAME);
     if (config->tied && head != NULL && embedding != NULL &&
         (memcmp(&head->desc, &embedding->desc, sizeof head->desc) != 0 ||
          memcmp(head->data, embedding->data, (size_t)lathe_desc_bytes(&head->desc)) != 0))
@@ -117,8 +133,8 @@ static void warn_extras(const lathe_safetensors *set, const lathe_model_config *
             lathe_buffer_printf(&text, "%s%s", n > 1 ? ", " : "", name);
     }
     if (n > 0 && text.data != NULL)
-        lathe_log(LATHE_LOG_WARN, "%lld tensors of the files are not part of this model: %s%s",
-                  (long long)n, text.data, n > 8 ? ", ..." : "");
+        lathe_log(LATHE_LOG_WARN, "%s: %lld tensors are not part of this model: %s%s",
+                  lathe_safetensors_path(set), (long long)n, text.data, n > 8 ? ", ..." : "");
     lathe_buffer_fini(&text);
 }
 
@@ -136,7 +152,7 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
             continue;
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
         if (t == NULL) {
-            status = lathe_error(LATHE_E_NOT_FOUND, "the files have no tensor %s", row->name);
+            status = missing(set, row);
         } else {
             used[t - lathe_safetensors_at(set, 0)] = 1;
             status = load_row(t, row, i, sink);
@@ -185,12 +201,8 @@ static lathe_status save_rows(lathe_st_writer *w, const lathe_params *params, in
     for (int32_t i = 0; i < params->n; i++) {
         if (!belongs_to_model(params->rows[i]))
             continue;
-        lathe_desc desc = params->rows[i]->desc;
+        lathe_desc desc = file_desc(params->rows[i]);
         desc.dtype = file_dtype;
-        if (params->rows[i]->transposed) {
-            desc.dims[0] = params->rows[i]->desc.dims[1];
-            desc.dims[1] = params->rows[i]->desc.dims[0];
-        }
         LATHE_TRY(lathe_st_writer_add(w, params->rows[i]->name, &desc));
     }
     LATHE_TRY(lathe_st_writer_begin(w));

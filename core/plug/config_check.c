@@ -5,6 +5,20 @@
 #include "plug/config_state.h"
 #include "plug/schema.h"
 
+/* A file, a folder, or a pattern that matches something. */
+static int is_found(const char *path)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    char **paths = NULL;
+    int64_t n = 0;
+    if (lathe_path_exists(path))
+        return 1;
+    if (strpbrk(path, "*?[") != NULL && lathe_path_glob(path, &arena, &paths, &n) != LATHE_OK)
+        n = 0;
+    lathe_arena_fini(&arena);
+    return n > 0;
+}
+
 /* Every dataset's path, at its own place in the file. */
 static void check_datasets(const lathe_config *config, const char *key, lathe_diags *diags)
 {
@@ -15,11 +29,13 @@ static void check_datasets(const lathe_config *config, const char *key, lathe_di
     for (int64_t i = 0; i < n; i++) {
         const lathe_toml_node *set = sets->kind == LATHE_TOML_ARRAY ? sets->children[i] : sets;
         const lathe_toml_node *path = lathe_toml_find(set, "path");
-        if (path == NULL || path->s == NULL || lathe_path_exists(path->s))
+        if (path == NULL || path->s == NULL || is_found(path->s))
             continue;
         const lathe_place place = lathe_value_place(config->path, path);
         lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
-                        "data.%s: no such file or folder: %s", key, path->s);
+                        strpbrk(path->s, "*?[") ? "data.%s: no file matches the pattern %s"
+                                                : "data.%s: no such file or folder: %s",
+                        key, path->s);
     }
 }
 
@@ -43,10 +59,30 @@ void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
     check_datasets(config, "validation", diags);
 }
 
+/* What leads back to a checkpoint needs one to be there, and not only at the end. */
+static void check_spike(const lathe_config *config, lathe_diags *diags)
+{
+    const char *policy = lathe_config_string(config, "train", "on_spike");
+    const char *dir = lathe_config_string(config, "checkpoint", "dir");
+    if (policy == NULL || strcmp(policy, "rewind") != 0)
+        return;
+    if (dir == NULL || dir[0] == '\0')
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "train", "on_spike",
+                         "train.on_spike = \"rewind\" needs checkpoint.dir: there would be no "
+                         "checkpoint to go back to");
+    else if (lathe_config_int(config, "checkpoint", "every") == 0 &&
+             lathe_config_int(config, "checkpoint", "every_epochs") == 0 &&
+             !(lathe_config_float(config, "checkpoint", "every_minutes") > 0.0))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "train", "on_spike",
+                         "train.on_spike = \"rewind\" needs checkpoint.every (or every_minutes, "
+                         "every_epochs): a checkpoint at the end only is none to go back to");
+}
+
 void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
 {
     const char *datasets = lathe_config_string(config, "data", "datasets");
     const int has_split = lathe_config_float(config, "data", "validation_split") > 0.0;
+    const int has_count = lathe_config_int(config, "data", "validation_count") > 0;
     const int has_sets = lathe_config_is_set(config, "data", "validation");
     if (datasets == NULL || strcmp(datasets, "[]") == 0)
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "datasets",
@@ -66,8 +102,14 @@ void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
     if (has_split && has_sets)
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "validation_split",
                          "data.validation_split and data.validation exclude each other");
-    if (lathe_config_int(config, "train", "eval_every") > 0 && !has_split && !has_sets)
+    if (has_count && (has_split || has_sets))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "validation_count",
+                         "data.validation_count and %s exclude each other",
+                         has_split ? "data.validation_split" : "data.validation");
+    if (lathe_config_int(config, "train", "eval_every") > 0 && !has_split && !has_count &&
+        !has_sets)
         lathe_config_add(config, diags, LATHE_DIAG_WARNING, "train", "eval_every",
-                         "train.eval_every has nothing to evaluate: data.validation_split and "
-                         "data.validation are unset");
+                         "train.eval_every has nothing to evaluate: data.validation_split, "
+                         "data.validation_count and data.validation are unset");
+    check_spike(config, diags);
 }

@@ -16,6 +16,29 @@ static lathe_schema_scope scope_of(const lathe_config *config, int32_t kind,
     return scope;
 }
 
+/* The plugin's keys, then those that the core adds to its kind. */
+static lathe_status all_fields(lathe_config *config, const lathe_plugin *plugin,
+                               const lathe_field **out, int32_t *out_n)
+{
+    int32_t n_extra = 0, n = plugin->n_fields;
+    const lathe_field *extra = lathe_core_kind_fields(plugin->kind, &n_extra);
+    *out = plugin->fields;
+    *out_n = n;
+    if (n_extra == 0)
+        return LATHE_OK;
+    lathe_field *all = lathe_arena_alloc(&config->arena, (n + n_extra) * (int64_t)sizeof *all);
+    if (all == NULL)
+        return LATHE_E_NOMEM;
+    for (int32_t i = 0; i < n; i++)
+        all[i] = plugin->fields[i];
+    for (int32_t i = 0; i < n_extra; i++)
+        if (lathe_schema_index(plugin->fields, plugin->n_fields, extra[i].key) < 0)
+            all[n++] = extra[i];
+    *out = all;
+    *out_n = n;
+    return LATHE_OK;
+}
+
 /* The table against one plugin's schema; the section then answers lathe_config_get. */
 static lathe_status bind(lathe_config *config, int32_t kind, const lathe_component *component,
                          int32_t ignore_unknown, lathe_diags *diags)
@@ -25,8 +48,10 @@ static lathe_status bind(lathe_config *config, int32_t kind, const lathe_compone
     lathe_value *values = NULL;
     const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(kind));
     const lathe_schema_scope scope = scope_of(config, kind, table, ignore_unknown);
-    LATHE_TRY(lathe_schema_check(&scope, table, plugin->fields, plugin->n_fields, &config->arena,
-                                 diags, &values));
+    const lathe_field *fields = NULL;
+    int32_t n_fields = 0;
+    LATHE_TRY(all_fields(config, plugin, &fields, &n_fields));
+    LATHE_TRY(lathe_schema_check(&scope, table, fields, n_fields, &config->arena, diags, &values));
     struct lathe__section *section = NULL;
     for (int32_t i = 0; i < config->n_sections; i++)
         if (config->sections[i].kind == kind)
@@ -35,13 +60,13 @@ static lathe_status bind(lathe_config *config, int32_t kind, const lathe_compone
         section = &config->sections[config->n_sections++];
     *section = (struct lathe__section){.name = lathe_kind_name(kind),
                                        .table = table,
-                                       .fields = plugin->fields,
-                                       .n_fields = plugin->n_fields,
+                                       .fields = fields,
+                                       .n_fields = n_fields,
                                        .kind = kind,
                                        .values = values};
     part->component = component;
     part->values = values;
-    return LATHE_OK;
+    return n_fields > plugin->n_fields ? lathe__config_tables(config, section, diags) : LATHE_OK;
 }
 
 /* A family or "auto": every key must be known to one of the candidates, whoever wins later. */

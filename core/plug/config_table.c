@@ -36,7 +36,8 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
 static lathe_status check_value(lathe_config *config, const lathe_core_section *schema,
                                 const lathe_toml_node *node, lathe_diags *diags, lathe_buffer *text)
 {
-    const int is_list = strcmp(schema->name, "data") == 0; /* one dataset is a list of one */
+    /* one dataset is a list of one, and so is one group */
+    const int is_list = strcmp(schema->name, "data") == 0 || strcmp(schema->name, "optimizer") == 0;
     if (node->kind == LATHE_TOML_TABLE) {
         lathe_buffer_puts(text, is_list ? "[" : "");
         LATHE_TRY(check_table(config, schema, node, diags, text));

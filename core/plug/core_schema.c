@@ -44,10 +44,12 @@ static const lathe_field model_fields[] = {
 };
 
 static const lathe_field data_fields[] = {
-    TABLE("datasets", "array of { path, type, columns }"),
+    TABLE("datasets", "array of { path, type, columns, weight }"),
     TABLE("validation", "as datasets, for evaluation; instead of validation_split"),
-    {"validation_split", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.0", 0.0, 1.0, NULL, "1", "share of the rows kept for evaluation"},
+    {"validation_split", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.0", 0.0, 1.0, NULL, "1", "share of the documents (records of pairs) kept for evaluation"},
+    INT("validation_count", "0", 0, ANY, "documents", "documents (records of pairs) kept for evaluation; instead of validation_split"),
     INT("seq_len", "1024", 1, 1e8, "tokens", "tokens of a row"),
+    STRING("packing", "\"sequential\"", "sequential|multipack", "sequential: documents cut every seq_len tokens; multipack: whole documents put together by first-fit decreasing"),
     BOOL("shuffle", "true", "a new order each epoch, from the seed alone"),
     INT("seed", NULL, 0, ANY, NULL, "seed of the order and of the split; unset: train.seed"),
     STRING("cache_dir", "\".lathe/cache\"", NULL, "folder of the tokenised shards"),
@@ -55,8 +57,16 @@ static const lathe_field data_fields[] = {
 };
 
 static const lathe_field dataset_fields[] = {
-    {"path", LATHE_T_STRING, LATHE_FIELD_REQUIRED, NULL, LATHE_NO_RANGE, NULL, NULL, "file or folder"},
-    STRING("type", NULL, "text|jsonl", "text: whole files; jsonl: one record a line; unset: by the file's name"),
+    {"path", LATHE_T_STRING, LATHE_FIELD_REQUIRED, NULL, LATHE_NO_RANGE, NULL, NULL, "file, folder, or pattern of *, ?, [..] and **"},
+    STRING("type", NULL, "text|jsonl|json|csv", "text: whole files; jsonl: a record a line; json: an array of records; csv: with a header row; unset: by the names"),
+    TABLE("columns", "names in the file of text, prompt, chosen, rejected"),
+    {"weight", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1e6, NULL, "1", "how often each of its rows comes in an epoch; 0.5: half of them, the others in the next; unset: 1"},
+};
+
+/* The same without a weight: evaluation sees every row once. */
+static const lathe_field validation_fields[] = {
+    {"path", LATHE_T_STRING, LATHE_FIELD_REQUIRED, NULL, LATHE_NO_RANGE, NULL, NULL, "file, folder, or pattern of *, ?, [..] and **"},
+    STRING("type", NULL, "text|jsonl|json|csv", "text: whole files; jsonl: a record a line; json: an array of records; csv: with a header row; unset: by the names"),
     TABLE("columns", "names in the file of text, prompt, chosen, rejected"),
 };
 
@@ -80,13 +90,20 @@ static const lathe_field tokenizer_train_fields[] = {
 };
 
 static const lathe_field train_fields[] = {
-    STRING("precision", "\"bf16\"", "bf16|fp32", "type of the computation; weights and sums are fp32"),
+    STRING("precision", "\"bf16\"", "bf16|fp16|fp32|fp8", "type of the computation; weights and sums are fp32"),
+    {"loss_scale_init", LATHE_T_FLOAT, 0, "1024.0", 1.0, 16777216.0, NULL, "1", "fp16: factor on the loss before the backward pass, at first"},
+    INT("loss_scale_growth_interval", "2000", 1, 1e9, "steps", "fp16: steps without overflow after which the factor doubles"),
+    STRING("on_nonfinite", "\"stop\"", "stop|skip|rewind", "a NaN or infinite loss or gradient: stop, leave the step out, or go back to the last checkpoint and on behind it"),
+    STRING("on_spike", "\"ignore\"", "ignore|stop|skip|rewind", "a loss far above those before it: nothing, stop, leave the step out, or go back to the last checkpoint and on behind it"),
+    {"spike_threshold", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "6.0", 0.0, ANY, NULL, "1", "standard deviations above the mean of the last losses from which a loss is a spike"},
+    INT("spike_window", "64", 2, 1024, "steps", "losses that mean and deviation are of; the first half of it judges nothing"),
     INT("micro_batch_size", "1", 1, 1e6, "rows", "rows computed at once"),
     INT("gradient_accumulation_steps", "1", 1, 1e6, "micro-batches", "micro-batches of one step"),
     INT("max_steps", NULL, 1, ANY, "steps", "length of the run; unset: from epochs"),
     INT("epochs", "1", 1, 1e9, "epochs", "passes over the data, when max_steps is unset"),
     INT("stop_after", NULL, 1, ANY, "steps", "pauses here; the schedule still spans the whole run"),
     FLOAT("max_grad_norm", "1.0", 0.0, ANY, "1", "clips the gradient to this norm; 0: no clipping"),
+    FLOAT("max_grad_value", "0.0", 0.0, ANY, "1", "clips every element of the averaged gradient to this size first; 0: no clipping"),
     INT("seed", "42", 0, ANY, NULL, "seed of everything without a seed of its own"),
     BOOL("deterministic", "true", "same bits each time; refuses kernels that cannot"),
     INT("threads", "0", 0, 4096, "threads", "CPU threads; 0: one per CPU"),
@@ -94,18 +111,33 @@ static const lathe_field train_fields[] = {
     INT("log_every", NULL, 1, ANY, "steps", "a line of progress every so many steps; unset: every ten seconds"),
     INT("eval_every", "0", 0, ANY, "steps", "evaluation every so many steps; 0: at the end only"),
     INT("eval_batches", "0", 0, ANY, "micro-batches", "length of an evaluation; 0: the whole split"),
+    INT("early_stopping_patience", "0", 0, 1e9, "evaluations", "ends the run when so many in a row brought no improvement; 0: off"),
+    FLOAT("early_stopping_threshold", "0.0", 0.0, ANY, "1", "by how much checkpoint.best_metric must beat the best so far to count as one"),
+    STRING("weight_average", "\"none\"", "none|ema|swa", "evaluates and keeps, beside the weights, their moving average (ema) or their mean (swa)"),
+    {"weight_average_decay", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.999", 0.0, 1.0, NULL, "1", "of ema: average = decay*average + (1-decay)*weights"},
+    INT("weight_average_start", "0", 0, ANY, "steps", "step from which it averages; before it, the average is the weights"),
+    INT("weight_average_every", "1", 1, ANY, "steps", "and the steps from one to the next that is taken in"),
+    FLOAT("memory_limit", "0", 0.0, 1e6, "GiB", "a plan that needs more is refused; 0: what the machine has free"),
     INT("head_chunk_rows", "0", 0, ANY, "tokens", "tokens whose logits exist at once; 0: chosen by the planner"),
 };
 
 static const lathe_field checkpoint_fields[] = {
     STRING("dir", "\"out\"", NULL, "folder of checkpoints, metrics and logs"),
     INT("every", "0", 0, ANY, "steps", "a checkpoint every so many steps; 0: at the end only"),
-    STRING("resume", "\"auto\"", NULL, "auto: from the latest in dir, if any; never; or a checkpoint's folder"),
+    FLOAT("every_minutes", "0", 0.0, 1e6, "minutes", "and one when the last is so old; 0: never for its age"),
+    INT("every_epochs", "0", 0, 1e9, "epochs", "and one every so many passes over the data; 0: none for that"),
+    STRING("resume", "\"auto\"", NULL, "auto: from the latest in dir, if any; never; or a checkpoint, or a folder of them"),
     INT("keep_last", "0", 0, 1e6, "checkpoints", "older ones are removed; 0: all are kept"),
+    INT("keep_best", "0", 0, 1000, "checkpoints", "and so many with the best metric stay; after an evaluation that is among them one is written"),
+    STRING("best_metric", "\"eval_loss\"", NULL, "a figure of metrics.jsonl"),
+    STRING("best_mode", "\"auto\"", "auto|min|max", "auto: max for accuracy, reward, margin, score, f1, bleu; else min"),
+    BOOL("gate", "true", "a checkpoint counts as best only once read back from the disk and compared"),
+    BOOL("async", "true", "writes beside the training, from a copy of the state; false: less memory"),
 };
 
 static const lathe_field generate_fields[] = {
     STRING("prompt", NULL, NULL, "text to continue"),
+    INT("every", "0", 0, ANY, "steps", "training writes what the model makes of prompt to samples.jsonl every so many steps; 0: never"),
     INT("max_new_tokens", "128", 1, 1e8, "tokens", "most tokens to make"),
     FLOAT("temperature", "1.0", 0.0, 100.0, "1", "0: the likeliest token each time"),
     INT("top_k", "0", 0, 1e7, "tokens", "only the k likeliest tokens; 0: all"),
@@ -115,12 +147,29 @@ static const lathe_field generate_fields[] = {
 
 static const lathe_field log_fields[] = {
     STRING("level", "\"info\"", "debug|info|warn|error", "least level that is shown"),
+    BOOL("tensorboard", "false", "event files for TensorBoard in tensorboard/ of checkpoint.dir"),
     STRING("progress", "\"auto\"", "auto|plain|off", "auto: a progress line on a terminal, else plain lines"),
 };
 
 static const lathe_field plugins_fields[] = {
     {"paths", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "folders of <kind>/<name>.so, searched first; relative to this file"},
     TABLE("pins", "SHA-256 of plugins: { \"optimizer/adamw\" = \"<64 hex digits>\" }"),
+};
+/* clang-format on */
+
+/* clang-format off */
+/* Keys that the core gives every optimizer's table, behind the plugin's own. */
+static const lathe_field optimizer_fields[] = {
+    {"no_decay_modules", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "modules without weight decay: a part of the path (\"embed_tokens\"), or a pattern of the whole (\"model.layers.0.*\"); norms and biases have none anyway"},
+    {"no_decay_params", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "parameters without weight decay: patterns of whole names"},
+    TABLE("groups", "array of { name, params, lr, weight_decay }; a parameter belongs to the first that matches"),
+};
+
+static const lathe_field group_fields[] = {
+    STRING("name", NULL, NULL, "in the metrics: grad_norm/NAME; unset: its number"),
+    {"params", LATHE_T_STRING_LIST, LATHE_FIELD_REQUIRED, NULL, LATHE_NO_RANGE, NULL, NULL, "patterns of whole parameter names; * stands for any run of characters"},
+    FLOAT("lr", NULL, 0.0, 1e3, "1", "learning rate; unset: the optimizer's"),
+    FLOAT("weight_decay", NULL, 0.0, 1e3, "1", "weight decay; unset: the optimizer's"),
 };
 /* clang-format on */
 
@@ -142,10 +191,11 @@ static const lathe_core_section sections[] = {
 
 static const lathe_core_section tables[] = {
     SECTION("data", "datasets", dataset_fields, "one dataset"),
-    SECTION("data", "validation", dataset_fields, "one dataset"),
+    SECTION("data", "validation", validation_fields, "one dataset"),
     SECTION("datasets", "columns", dataset_column_fields, "names of columns"),
     SECTION("validation", "columns", dataset_column_fields, "names of columns"),
     SECTION("tokenizer", "train", tokenizer_train_fields, "training a tokenizer"),
+    SECTION("optimizer", "groups", group_fields, "one parameter group"),
 };
 
 const lathe_core_section *lathe_core_sections(int32_t *out_n)
@@ -168,4 +218,12 @@ const lathe_core_section *lathe_core_table_find(const char *section, const char 
         if (strcmp(tables[i].name, section) == 0 && strcmp(tables[i].key, key) == 0)
             return &tables[i];
     return NULL;
+}
+
+const lathe_field *lathe_core_kind_fields(int32_t kind, int32_t *out_n)
+{
+    *out_n = kind == LATHE_KIND_OPTIMIZER
+                 ? (int32_t)(sizeof optimizer_fields / sizeof optimizer_fields[0])
+                 : 0;
+    return kind == LATHE_KIND_OPTIMIZER ? optimizer_fields : NULL;
 }

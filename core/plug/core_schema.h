@@ -3,6 +3,7 @@
 #ifndef LATHE_PLUG_CORE_SCHEMA_H
 #define LATHE_PLUG_CORE_SCHEMA_H
 
+#include "lathe/plugin.h"
 #include "lathe/schema.h"
 
 typedef struct lathe_core_section {
@@ -21,5 +22,8 @@ const lathe_core_section *lathe_core_section_find(const char *name);
 
 /** The schema of the table, or of each table of the array, at section.key; NULL: anything goes. */
 const lathe_core_section *lathe_core_table_find(const char *section, const char *key);
+
+/** Keys that the core adds to the table of every plugin of a kind; NULL and 0 for most. */
+const lathe_field *lathe_core_kind_fields(int32_t kind, int32_t *out_n);
 
 #endif

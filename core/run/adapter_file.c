@@ -80,7 +80,27 @@ lathe_status lathe__adapter_file_write(lathe_run *run, const char *dir)
     return write_config(run, dir);
 }
 
-static lathe_status read_tensors(lathe_run *run, const lathe_safetensors *set, int32_t write)
+/* What is done with each tensor of the file, once it is known to fit. */
+enum { CHECK, FILL, COMPARE };
+
+static lathe_status use_tensor(const lathe_run *run, int32_t i, const lathe_st_tensor *t,
+                               int32_t what)
+{
+    const int64_t bytes = lathe_desc_bytes(&run->params.rows[i]->desc);
+    if (what == FILL) {
+        memcpy(lathe_store_master(&run->store, i), t->data, (size_t)bytes);
+        lathe_store_refresh(&run->store, i);
+    }
+    if (what == COMPARE && memcmp(lathe_store_master(&run->store, i), t->data, (size_t)bytes) != 0)
+        return lathe_error(
+            LATHE_E_CORRUPT,
+            "%s: '%s' as read back is not what was written: the disk or memory is at "
+            "fault",
+            t->file, t->name);
+    return LATHE_OK;
+}
+
+static lathe_status read_tensors(const lathe_run *run, const lathe_safetensors *set, int32_t what)
 {
     char key[512];
     for (int32_t i = 0; i < run->params.n; i++) {
@@ -94,29 +114,37 @@ static lathe_status read_tensors(lathe_run *run, const lathe_safetensors *set, i
         if (t->desc.dtype != LATHE_F32 || lathe_desc_count(&t->desc) != lathe_desc_count(want))
             return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
                                t->file, key);
-        if (!write)
-            continue;
-        memcpy(lathe_store_master(&run->store, i), t->data, (size_t)lathe_desc_bytes(want));
-        lathe_store_refresh(&run->store, i);
+        LATHE_TRY(use_tensor(run, i, t, what));
     }
     return LATHE_OK;
 }
 
-lathe_status lathe__adapter_file_read(lathe_run *run, const char *dir)
+static lathe_status use_file(const lathe_run *run, const char *dir, int32_t what)
 {
     lathe_safetensors *set = NULL;
-    const char *path = lathe_path_join(&run->arena, dir, "adapter_model.safetensors");
+    lathe_arena arena = LATHE_ARENA_INIT;
     int any = 0;
     for (int32_t i = 0; i < run->params.n; i++)
         any |= is_adapter_row(run, i);
     if (!any)
         return LATHE_OK;
-    if (!path)
-        return LATHE_E_NOMEM;
-    LATHE_TRY(lathe_safetensors_open(path, &set));
-    lathe_status status = read_tensors(run, set, 0);
+    const char *path = lathe_path_join(&arena, dir, "adapter_model.safetensors");
+    lathe_status status = path ? lathe_safetensors_open(path, &set) : LATHE_E_NOMEM;
     if (status == LATHE_OK)
-        status = read_tensors(run, set, 1);
+        status = read_tensors(run, set, CHECK);
+    if (status == LATHE_OK)
+        status = read_tensors(run, set, what);
     lathe_safetensors_close(set);
+    lathe_arena_fini(&arena);
     return status;
+}
+
+lathe_status lathe__adapter_file_read(lathe_run *run, const char *dir)
+{
+    return use_file(run, dir, FILL);
+}
+
+lathe_status lathe__adapter_file_compare(const lathe_run *run, const char *dir)
+{
+    return use_file(run, dir, COMPARE);
 }

@@ -1,28 +1,65 @@
 /* Checkpoints: folders that transformers loads as they stand, with the state to go on from.
  *
- *   <dir>/step-00000100/   config.json model.safetensors tokenizer.json ...   or adapter_model.safetensors
- *                          state/run.json state/optimizer.safetensors         adapter_config.json
- *                          manifest.json                                      SHA-256 of every file
- *   <dir>/latest           name of the newest complete one; moved last
+ *   step-00000100/   config.json model.safetensors tokenizer.json ...   or adapter_model.safetensors
+ *                    state/run.json state/optimizer.safetensors         adapter_config.json
+ *                    average/                                           the same of the averaged weights
+ *                    manifest.json                                      SHA-256 of every file, and "meta":
+ *                                                                       version, step, time, figures,
+ *                                                                       plugins, configuration
+ *
+ * checkpoint_write.c writes one, checkpoint_read.c reads one, checkpoint_folder.c knows them all,
+ * checkpoint_image.c holds a copy of the state to write from, checkpoint_writer.c the thread that does.
  */
 #ifndef LATHE_RUN_CHECKPOINT_H
 #define LATHE_RUN_CHECKPOINT_H
 
+#include "run/checkpoint_folder.h"
 #include "run/run_state.h"
+
+struct lathe_figures; /* training.h */
+
+/** What to keep, by the run's settings. */
+lathe_keep lathe__checkpoint_keep(const lathe_run *run);
+
+/** Hashes the run's plugins once, for the manifests of all its checkpoints. */
+lathe_status lathe__checkpoint_know_plugins(lathe_run *run);
 
 /** LATHE_E_CONFIG when checkpoint.resume = "never" would begin a second run in a folder that holds one. */
 lathe_status lathe_checkpoint_refuse_mixing(lathe_run *run);
 
-/** Writes <checkpoint.dir>/step-N beside and renames it, then moves `latest`, then removes what
- *  checkpoint.keep_last leaves over. A folder of that name is one that was not resumed from (damaged, or
- *  behind an earlier checkpoint.resume): it makes way once the new one is complete. The folder's path goes to *out_path (in the run's arena). */
-lathe_status lathe_checkpoint_write(lathe_run *run, const char **out_path);
+/** Writes <checkpoint.dir>/step-N beside and gives it its name, then moves `latest`, then `best`, then
+ *  removes what the settings do not keep. A folder of that name is one that was not resumed from (damaged, or
+ *  behind an earlier checkpoint.resume): the new one takes its place in one step.
+ *
+ *  run       what is written; only read
+ *  figures   of its step, for the manifest; NULL: none
+ *  gate      1: every file is read back from the disk and compared before the folder gets its name
+ *  out_path  [capacity] the folder's path
+ *
+ *  Errors  anything that went wrong, with file and cause; the folders that were there are as before,
+ *          but for a failure to remove old ones, by when the new one is complete.
+ *  Thread  any, one at a time per folder.
+ */
+lathe_status lathe_checkpoint_write(const lathe_run *run, const struct lathe_figures *figures,
+                                    int32_t gate, char *out_path, int64_t capacity);
 
-/** The folder to resume from by checkpoint.resume, or NULL: "auto" takes `latest`, or, when that one is
- *  damaged, the newest that verifies (with a warning that names the damage). */
-lathe_status lathe_checkpoint_find(lathe_run *run, const char **out_path);
+/** Compares the weights in the folder with the run's, bit by bit, after letting go of what the kernel
+ *  caches of its files and verifying them. LATHE_E_CORRUPT names what differs. */
+lathe_status lathe__checkpoint_read_back(const lathe_run *run, const char *dir);
 
-/** The model folder behind a path: itself, or, for a checkpoint.dir, what `latest` names. */
-lathe_status lathe_checkpoint_resolve(lathe_arena *arena, const char *path, const char **out_path);
+/** The values of a row as they are saved (a lathe_weight_source; arg: the run). */
+lathe_status lathe__checkpoint_values(void *arg, int32_t index, const lathe_param *row,
+                                      const void **out_data, int32_t *out_dtype);
+/** 1: the folder written from this run holds the model, not only an adapter. */
+int32_t lathe__checkpoint_has_model(const lathe_run *run);
+
+/** 1: checkpoint.resume names a checkpoint that will overwrite every weight, so that loading or making them
+ *  first is wasted: nothing but the model's own trained rows. */
+int32_t lathe__checkpoint_brings_all(lathe_run *run);
+
+/** Loads what checkpoint.resume names; *out_path (in the run's arena) NULL when there is nothing to resume.
+ *  "auto" takes `latest`, or, when that one is damaged, the newest that verifies (with a warning that
+ *  names the damage). Each file is hashed once. */
+lathe_status lathe_checkpoint_resume(lathe_run *run, const char **out_path);
 
 #endif

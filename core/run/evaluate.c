@@ -3,11 +3,43 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "run/calibration.h"
+#include "run/run_trace.h"
 #include "run/train.h"
+
+/* A loss over pairs is none over tokens. */
+static int32_t counts_tokens(const lathe_run *run)
+{
+    return run->eval.stage.count_unit == LATHE_COUNT_TOKENS && run->eval.top != LATHE_NONE;
+}
+
+/* The likeliest tokens of the batch just run. */
+static void observe_tops(lathe_run *run, lathe_calibration *c)
+{
+    const lathe_program *p = &run->eval;
+    if (!counts_tokens(run))
+        return;
+    const int32_t *targets = lathe_exec_data(p->exec, p->targets);
+    const int32_t *top = lathe_exec_data(p->exec, p->top);
+    const float *logprobs = lathe_exec_data(p->exec, p->top_logprobs);
+    for (int64_t i = 0; i < p->n_rows * p->row_tokens; i++)
+        if (targets[i] >= 0)
+            lathe_calibration_add(c, exp((double)logprobs[i]), top[i] == targets[i]);
+}
+
+static double bits_per_byte(const lathe_run *run, double loss)
+{
+    const double tokens = (double)lathe_loader_tokens(run->validation);
+    const double bytes = (double)lathe_loader_text_bytes(run->validation);
+    if (!counts_tokens(run) || bytes <= 0.0)
+        return (double)NAN;
+    return loss / log(2.0) * tokens / bytes;
+}
 
 lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluation *out)
 {
     double sum = 0.0, metrics[LATHE_MAX_STAGE_METRICS] = {0.0};
+    lathe_calibration calibration = {0};
     int64_t n_batches;
     memset(out, 0, sizeof *out);
     if (!run->validation)
@@ -16,7 +48,11 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
     n_batches = lathe_loader_batches(run->validation, 1);
     if (max_batches > 0 && max_batches < n_batches)
         n_batches = max_batches;
+    if (run->mode == LATHE_OPEN_EVALUATE)
+        lathe_run_trace_begin(run, 0);
     for (int64_t i = 0; i < n_batches; i++) {
+        if (run->mode == LATHE_OPEN_EVALUATE) /* within a training, the steps are what counts */
+            lathe_run_trace_step(run, i + 1);
         lathe_forward_result r = {.size = (uint32_t)sizeof r};
         LATHE_TRY(lathe_forward(run, NULL, 0, &r));
         sum += r.loss_sum;
@@ -25,11 +61,15 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
             const float *value = lathe_exec_data(run->eval.exec, run->eval.stage.metrics[k].sum);
             metrics[k] += (double)*value;
         }
+        observe_tops(run, &calibration);
     }
     if (out->count <= 0.0)
         return lathe_error(LATHE_E_STATE, "the evaluation data holds no targets");
     out->loss = sum / out->count;
     out->perplexity = exp(out->loss);
+    out->token_accuracy = lathe_calibration_accuracy(&calibration);
+    out->ece = lathe_calibration_error(&calibration);
+    out->bits_per_byte = bits_per_byte(run, out->loss);
     for (int32_t k = 0; k < LATHE_MAX_STAGE_METRICS; k++)
         out->metrics[k] = metrics[k] / out->count;
     return LATHE_OK;

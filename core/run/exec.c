@@ -30,6 +30,7 @@ struct lathe_exec {
     int64_t *scratch_bytes;
     double seconds[3]; /* by phase */
     double *profile;   /* [n_nodes] seconds, NULL: not wanted */
+    lathe_node_fn watch;
 };
 
 double lathe_now(void)
@@ -315,10 +316,12 @@ lathe_status lathe_exec_run_range(lathe_exec *x, int32_t begin, int32_t end, int
             since = now;
             phase = x->g->nodes[i].phase;
         }
-        const double begun = x->profile ? lathe_now() : 0.0;
+        const double begun = x->profile || x->watch ? lathe_now() : 0.0;
         LATHE_TRY(at_node(x, i, run_node(x, i, accumulate)));
         if (x->profile)
             x->profile[i] += lathe_now() - begun;
+        if (x->watch)
+            x->watch(x->g, i, begun, lathe_now());
     }
     x->seconds[phase] += lathe_now() - since;
     return LATHE_OK;
@@ -334,11 +337,21 @@ void lathe_exec_times_reset(lathe_exec *x)
     memset(x->seconds, 0, sizeof x->seconds);
 }
 
+void lathe_exec_times_put(lathe_exec *x, const double seconds[3])
+{
+    memcpy(x->seconds, seconds, sizeof x->seconds);
+}
+
 lathe_status lathe_exec_profile(lathe_exec *x)
 {
     if (!x->profile)
         x->profile = calloc((size_t)x->g->n_nodes + 1, sizeof *x->profile);
     return x->profile ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for a profile");
+}
+
+void lathe_exec_watch(lathe_exec *x, lathe_node_fn fn)
+{
+    x->watch = fn;
 }
 
 double *lathe_exec_profile_seconds(lathe_exec *x)

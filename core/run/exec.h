@@ -37,11 +37,17 @@ lathe_status lathe_exec_run_range(lathe_exec *exec, int32_t begin, int32_t end, 
 /** Seconds spent per phase (forward, backward with recompute) since the last reset, by wall clock. */
 void lathe_exec_times(const lathe_exec *exec, double out_seconds[3]);
 void lathe_exec_times_reset(lathe_exec *exec);
+/** Puts back what lathe_exec_times gave: what ran since then is not counted. */
+void lathe_exec_times_put(lathe_exec *exec, const double seconds[3]);
 
 /** Starts a profile: from now on the seconds of every node are summed. */
 lathe_status lathe_exec_profile(lathe_exec *exec);
 /** The sums, [n_nodes] by node of the graph; NULL without a profile. */
 double *lathe_exec_profile_seconds(lathe_exec *exec);
+
+/** Called behind every node, with the seconds (lathe_now) around it; NULL: no more. */
+typedef void (*lathe_node_fn)(const lathe_graph *g, int32_t node, double begin, double end);
+void lathe_exec_watch(lathe_exec *exec, lathe_node_fn fn);
 
 /** Name of the attention backend chosen for the first attention node, or NULL. */
 const char *lathe_exec_attention(const lathe_exec *exec);

@@ -12,12 +12,13 @@
 struct lathe_generator {
     lathe_program prefill, decode;
     lathe_sampler *sampler;
-    char *caches; /* all layers' k and v */
-    char *arena;  /* NULL: the run's shared arena is large enough */
-    int64_t caches_bytes, arena_bytes;
-    int64_t capacity; /* positions */
-    lathe_ids ids;    /* prompt and what follows */
-    float *logprobs;  /* [capacity] */
+    char *caches;                      /* all layers' k and v */
+    char *arena;                       /* NULL: the run's shared arena is large enough */
+    int64_t caches_bytes, arena_bytes; /* placed */
+    int64_t cache_bytes;               /* of one */
+    int64_t capacity;                  /* positions */
+    lathe_ids ids;                     /* prompt and what follows */
+    float *logprobs;                   /* [capacity] */
     char *text;
 };
 
@@ -57,39 +58,72 @@ static lathe_status build_program(lathe_run *run, lathe_generator *g, int64_t ro
     return lathe_program_prepare(out, &run->machine);
 }
 
-static lathe_status create(lathe_run *run, lathe_generator *g)
+static lathe_status plan(lathe_run *run, lathe_generator *g)
 {
     const lathe_model_config *model = &run->model;
     g->capacity = run->set.seq_len < model->max_positions ? run->set.seq_len : model->max_positions;
     LATHE_TRY(build_program(run, g, 1, &g->decode));
     if (g->capacity >= PREFILL_TOKENS)
         LATHE_TRY(build_program(run, g, PREFILL_TOKENS, &g->prefill));
+    g->cache_bytes = (g->capacity * model->n_kv_heads * model->head_dim *
+                          lathe_dtype_bytes(run->params.compute_dtype) +
+                      63) /
+                     64 * 64;
     LATHE_TRY(lathe_sampler_create(model->vocab, &g->sampler));
     g->logprobs = calloc((size_t)g->capacity, sizeof *g->logprobs);
-    if (!g->logprobs)
+    return g->logprobs ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to generate");
+}
+
+lathe_status lathe__generator_plan(lathe_run *run)
+{
+    run->generator = calloc(1, sizeof *run->generator);
+    if (!run->generator)
         return lathe_error(LATHE_E_NOMEM, "no memory to generate");
-    const int64_t each = g->capacity * model->n_kv_heads * model->head_dim *
-                         lathe_dtype_bytes(run->params.compute_dtype);
-    const int64_t aligned = (each + 63) / 64 * 64;
+    const lathe_status status = plan(run, run->generator);
+    if (status != LATHE_OK)
+        lathe_generator_destroy(run);
+    return status;
+}
+
+lathe_generator_needs lathe__generator_needs(const lathe_run *run)
+{
+    const lathe_generator *g = run->generator;
+    const lathe_exec *execs[] = {g->decode.exec, g->prefill.exec};
+    lathe_generator_needs needs = {.cache_bytes = 2 * run->model.n_layers * g->cache_bytes};
+    for (int i = 0; i < 2; i++) {
+        const lathe_plan *p = execs[i] ? lathe_exec_plan(execs[i]) : NULL;
+        if (!p)
+            continue;
+        needs.input_bytes += p->input_bytes;
+        if (p->arena_bytes > needs.arena_bytes)
+            needs.arena_bytes = p->arena_bytes;
+        if (p->activation_bytes > needs.activation_bytes)
+            needs.activation_bytes = p->activation_bytes;
+    }
+    return needs;
+}
+
+lathe_status lathe__generator_place(lathe_run *run)
+{
+    lathe_generator *g = run->generator;
+    const int32_t n_layers = run->model.n_layers;
+    const lathe_generator_needs needs = lathe__generator_needs(run);
     void *memory = NULL;
-    LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_CACHE, 2 * model->n_layers * aligned,
-                                  &memory));
+    LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_CACHE, needs.cache_bytes, &memory));
     g->caches = memory;
-    g->caches_bytes = 2 * model->n_layers * aligned;
-    int64_t need = lathe_exec_plan(g->decode.exec)->arena_bytes;
-    if (g->prefill.exec && lathe_exec_plan(g->prefill.exec)->arena_bytes > need)
-        need = lathe_exec_plan(g->prefill.exec)->arena_bytes;
+    g->caches_bytes = needs.cache_bytes;
     char *arena = run->shared_arena;
-    if (need > run->shared_bytes) {
-        LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, need, &memory));
+    if (needs.arena_bytes > run->shared_bytes) { /* not in the plan: asked for by the caller */
+        LATHE_TRY(
+            lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, needs.arena_bytes, &memory));
         arena = g->arena = memory;
-        g->arena_bytes = need;
+        g->arena_bytes = needs.arena_bytes;
     }
     LATHE_TRY(lathe_exec_place(g->decode.exec, &run->store, arena));
-    bind_caches(g, &g->decode, model->n_layers, aligned);
+    bind_caches(g, &g->decode, n_layers, g->cache_bytes);
     if (g->prefill.exec) {
         LATHE_TRY(lathe_exec_place(g->prefill.exec, &run->store, arena));
-        bind_caches(g, &g->prefill, model->n_layers, aligned);
+        bind_caches(g, &g->prefill, n_layers, g->cache_bytes);
     }
     return LATHE_OK;
 }
@@ -97,10 +131,8 @@ static lathe_status create(lathe_run *run, lathe_generator *g)
 static lathe_status get(lathe_run *run, lathe_generator **out)
 {
     if (!run->generator) {
-        run->generator = calloc(1, sizeof *run->generator);
-        if (!run->generator)
-            return lathe_error(LATHE_E_NOMEM, "no memory to generate");
-        const lathe_status status = create(run, run->generator);
+        LATHE_TRY(lathe__generator_plan(run));
+        const lathe_status status = lathe__generator_place(run);
         if (status != LATHE_OK) {
             lathe_generator_destroy(run);
             return status;
@@ -156,6 +188,13 @@ static lathe_status encode_prompt(lathe_run *run, lathe_generator *g, const char
         return lathe_error(LATHE_E_ARG, "the prompt has %lld tokens, the context holds %lld",
                            (long long)g->ids.n, (long long)g->capacity);
     return lathe_ids_reserve(&g->ids, g->capacity - g->ids.n);
+}
+
+lathe_status lathe__generator_check(lathe_run *run, const char *prompt)
+{
+    lathe_generator *g = NULL;
+    LATHE_TRY(get(run, &g));
+    return encode_prompt(run, g, prompt);
 }
 
 static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const lathe_sampling *how,

@@ -8,8 +8,9 @@
 
 const char *lathe_mem_name(int32_t category)
 {
-    static const char *const names[LATHE_N_MEM] = {
-        "parameters", "gradients", "optimizer", "quantized", "activations", "scratch", "cache"};
+    static const char *const names[LATHE_N_MEM] = {"parameters", "gradients",   "optimizer",
+                                                   "quantized",  "activations", "scratch",
+                                                   "cache",      "checkpoint",  "average"};
     return category >= 0 && category < LATHE_N_MEM ? names[category] : "?";
 }
 

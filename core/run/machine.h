@@ -17,7 +17,9 @@ enum {
     LATHE_MEM_ACTIVATIONS = 4, /* activations, batch inputs, constants */
     LATHE_MEM_SCRATCH = 5,     /* what the arena needs on top of the activations */
     LATHE_MEM_CACHE = 6,       /* KV caches of generation */
-    LATHE_N_MEM = 7
+    LATHE_MEM_CHECKPOINT = 7,  /* the copy that asynchronous checkpoints are written from */
+    LATHE_MEM_AVERAGE = 8,     /* the average of the weights */
+    LATHE_N_MEM = 9
 };
 
 /** Name of a category: "parameters", ... */

@@ -5,57 +5,63 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 
-/* Keeps the whole lines whose step is at most `step`. */
-static void keep_until(const char *text, int64_t bytes, int64_t step, lathe_buffer *out)
+/* Bytes up to the first line of a step after `step`, or to a torn last one. */
+static int64_t earlier_bytes(const char *text, int64_t bytes, int64_t step)
 {
-    const char *end = text + bytes;
-    for (const char *line = text; line < end;) {
-        const char *stop = memchr(line, '\n', (size_t)(end - line));
-        if (!stop) /* torn by a crash */
-            return;
-        long long at = 0;
-        if (sscanf(line, "{\"step\": %lld", &at) == 1 && at <= step)
-            lathe_buffer_append(out, line, stop + 1 - line);
-        line = stop + 1;
+    int64_t at = 0;
+    while (at < bytes) {
+        const char *end = memchr(text + at, '\n', (size_t)(bytes - at));
+        char begin[40] = "";
+        long long of = 0;
+        if (!end)
+            break;
+        const int64_t n = end + 1 - (text + at);
+        memcpy(begin, text + at, (size_t)(n < 39 ? n : 39));
+        if (sscanf(begin, "{\"step\": %lld", &of) == 1 && of > step)
+            break;
+        at += n;
     }
+    return at;
 }
 
-static lathe_status drop_later(const char *path, int64_t step)
+lathe_status lathe_lines_cut(const char *path, int64_t step)
 {
-    char *text = NULL;
-    int64_t bytes = 0;
-    if (!lathe_path_exists(path))
+    lathe_map map;
+    struct stat info;
+    /* a pipe or device has no earlier lines */
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0)
         return LATHE_OK;
-    LATHE_TRY(lathe_file_read(path, 0, &text, &bytes));
-    lathe_buffer kept = LATHE_BUFFER_INIT;
-    keep_until(text, bytes, step, &kept);
-    lathe_status status = kept.status;
-    if (status == LATHE_OK && kept.len != bytes)
-        status = lathe_file_write_atomic(path, kept.data ? kept.data : "", kept.len);
-    lathe_buffer_fini(&kept);
-    free(text);
+    LATHE_TRY(lathe_map_open(path, &map));
+    const int64_t kept = earlier_bytes((const char *)map.data, map.bytes, step);
+    lathe_status status = LATHE_OK;
+    if (kept != map.bytes)
+        status = lathe_file_write_atomic(path, map.data, kept);
+    lathe_map_close(&map);
     return status;
 }
 
 lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step)
 {
-    m->file = NULL;
+    *m = (lathe_metrics){NULL, NULL};
     if (!dir)
         return LATHE_OK;
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *path = lathe_path_join(&arena, dir, "metrics.jsonl");
-    lathe_status status = path ? drop_later(path, step) : LATHE_E_NOMEM;
+    lathe_status status = path ? lathe_lines_cut(path, step) : LATHE_E_NOMEM;
     if (status == LATHE_OK) {
+        m->path = strdup(path);
         m->file = fopen(path, "a");
-        if (!m->file)
+        if (!m->file || !m->path)
             status = lathe_error(LATHE_E_IO, "%s: cannot append: %s", path, strerror(errno));
     }
     lathe_arena_fini(&arena);
+    if (status != LATHE_OK)
+        lathe_metrics_close(m);
     return status;
 }
 
@@ -72,7 +78,8 @@ lathe_status lathe_metrics_write(lathe_metrics *m, int64_t step, int32_t n, cons
             (void)fprintf(m->file, ", \"%s\": null", keys[i]);
     }
     if (fputs("}\n", m->file) == EOF || fflush(m->file) != 0)
-        return lathe_error(LATHE_E_IO, "metrics.jsonl: cannot write: %s", strerror(errno));
+        return lathe_error(LATHE_E_IO, "%s: cannot write the figures of step %lld: %s", m->path,
+                           (long long)step, strerror(errno));
     return LATHE_OK;
 }
 
@@ -80,5 +87,6 @@ void lathe_metrics_close(lathe_metrics *m)
 {
     if (m->file)
         (void)fclose(m->file);
-    m->file = NULL;
+    free(m->path);
+    *m = (lathe_metrics){NULL, NULL};
 }

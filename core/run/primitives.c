@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "run/run_state.h"
+#include "base/trace.h"
+#include "run/curvature.h"
+#include "run/weight_average.h"
 
 /* Rows that a short batch lacks are filled with tokens of id 0 that are no targets. */
 static void fill_input(int32_t *to, const int32_t *from, int64_t given_rows, int64_t given_tokens,
@@ -163,15 +165,23 @@ lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_
     double n_target = 0.0, n_pairs = 0.0;
     const int32_t train = (flags & LATHE_FORWARD_TRAIN) != 0;
     LATHE_TRY(program_for(run, flags, &p));
+    if (run->weights_wait) /* nobody resumed */
+        LATHE_TRY(lathe__run_weights(run));
     if (run->pending)
         return lathe_error(LATHE_E_STATE, "the last training forward still waits for its backward");
     const lathe_run_batch *given = batch;
     if (!batch) {
+        const double begun = lathe_now();
         LATHE_TRY(next_batch(run, train ? run->loader : run->validation, &own, &n_pairs));
+        if (run->traces_nodes)
+            lathe_trace_since("data", "next batch", begun);
+        if (train)
+            run->sum.data_seconds += lathe_now() - begun;
         batch = &own;
     }
     LATHE_TRY(load_batch(run, p, batch, &n_target));
     set_rng(run, p);
+    run->has_batch |= train;
     const uint32_t size = out->size;
     *out = (lathe_forward_result){.size = size, .vocab_size = run->model.vocab};
     if (flags & LATHE_FORWARD_LOGITS) {
@@ -181,7 +191,7 @@ lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_
     }
     if (train) {
         float *seed = lathe_exec_data(p->exec, p->seed);
-        *seed = 1.0f;
+        *seed = run->at.scaler.scale;
         LATHE_TRY(lathe_exec_run_range(p->exec, 0, p->forward_end, run->sum.backwards > 0));
         run->at.micro++;
         run->at.tokens += (int64_t)batch->n_rows * batch->row_tokens;
@@ -219,7 +229,8 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
                                    run->sum.backwards > 0));
     run->sum.backwards++;
     if (out) {
-        out->grad_norm = raw_gradient_norm(run) / (run->sum.count > 0.0 ? run->sum.count : 1.0);
+        out->grad_norm = raw_gradient_norm(run) / (run->sum.count > 0.0 ? run->sum.count : 1.0) /
+                         (double)run->at.scaler.scale;
         out->overflow = !isfinite(out->grad_norm);
     }
     return LATHE_OK;
@@ -242,6 +253,35 @@ static double parameter_norm(const lathe_run *run)
     return sqrt(sum);
 }
 
+void lathe__run_stepped(lathe_run *run, int32_t skipped)
+{
+    run->at.step++;
+    run->at.skipped += skipped != 0;
+    run->at.skipped_in_row = skipped ? run->at.skipped_in_row + 1 : 0;
+    if (run->set.compute_dtype == LATHE_F16)
+        lathe_scaler_update(&run->at.scaler, skipped, run->set.loss_scale_growth_interval);
+}
+
+void lathe__run_left_out(lathe_run *run, lathe_step_result *out)
+{
+    const lathe_scheduler_v1 *scheduler = run->scheduler.table;
+    *out = (lathe_step_result){
+        .size = (uint32_t)sizeof *out,
+        .skipped = 1,
+        .step = run->at.step + 1,
+        .loss = NAN,
+        .grad_norm = NAN,
+        .param_norm = parameter_norm(run),
+        .lr = scheduler->at(run->scheduler.self, run->at.step - run->at.skipped, run->set.max_steps,
+                            run->base_lr, run->at.scheduler_state),
+        .loss_scale = (double)run->at.scaler.scale};
+    run->at.step++;
+    run->at.skipped++;
+    run->at.skipped_in_row++;
+    for (int32_t g = 0; g < LATHE_MAX_GROUPS; g++)
+        run->group_norms[g] = NAN;
+}
+
 lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
 {
     if (run->mode != LATHE_OPEN_TRAIN || run->sum.backwards == 0 || run->pending)
@@ -251,26 +291,37 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
         return lathe_error(LATHE_E_STATE, "step %lld: none of the tokens was a target",
                            (long long)run->at.step + 1);
     const lathe_scheduler_v1 *scheduler = run->scheduler.table;
+    const int64_t n_updates =
+        run->at.step - run->at.skipped; /* a step left out moves no schedule */
+    const double loss_scale = (double)run->at.scaler.scale;
     lathe_update_args args = {.count = run->sum.count,
-                              .loss_scale = 1.0,
+                              .loss_scale = loss_scale,
                               .max_grad_norm = run->set.max_grad_norm,
+                              .max_grad_value = run->set.max_grad_value,
                               .base_lr = run->base_lr,
-                              .step = run->at.step + 1,
+                              .step = n_updates + 1,
                               .seed = run->set.seed};
-    args.lr = scheduler->at(run->scheduler.self, run->at.step, run->set.max_steps, run->base_lr,
+    args.lr = scheduler->at(run->scheduler.self, n_updates, run->set.max_steps, run->base_lr,
                             run->at.scheduler_state);
     LATHE_TRY(lathe_update_run(run->update, &args));
-    run->at.step++;
+    LATHE_TRY(lathe__curvature_estimate(run, &args));
+    lathe__run_stepped(run, args.overflow);
+    if (!args.overflow)
+        lathe__average_step(run);
+    run->update_norm = args.update_norm;
+    memcpy(run->group_norms, args.group_norms, sizeof run->group_norms);
     if (out) {
-        const uint32_t size = out->size;
-        *out = (lathe_step_result){.size = size,
-                                   .skipped = args.overflow,
-                                   .step = run->at.step,
-                                   .loss = run->sum.loss_sum / run->sum.count,
-                                   .count = run->sum.count,
-                                   .grad_norm = args.grad_norm,
-                                   .param_norm = parameter_norm(run),
-                                   .lr = args.lr};
+        const lathe_step_result result = {.size = out->size,
+                                          .skipped = args.overflow,
+                                          .step = run->at.step,
+                                          .loss = run->sum.loss_sum / run->sum.count,
+                                          .count = run->sum.count,
+                                          .grad_norm = args.grad_norm,
+                                          .param_norm =
+                                              args.overflow ? parameter_norm(run) : args.param_norm,
+                                          .lr = args.lr,
+                                          .loss_scale = loss_scale};
+        memcpy(out, &result, out->size < sizeof result ? out->size : sizeof result);
     }
     return lathe_zero_grad(run);
 }

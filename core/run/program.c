@@ -13,6 +13,7 @@ typedef struct builder {
     lathe_model_build build;
     lathe_val logprobs[2]; /* by LATHE_MODEL_*; LATHE_NONE: not asked for yet */
     int32_t reference;     /* the forward being built is the reference's */
+    int32_t evaluates;     /* the likeliest token is wanted beside the target's probability */
 } builder;
 
 /* The stage's callback carries the graph only: the builder in flight on this thread. */
@@ -59,6 +60,16 @@ static lathe_status build_logprobs(builder *b, int32_t model, lathe_val *out)
     b->reference = 0;
     const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows};
     const lathe_val in[3] = {hidden, head, b->program->targets};
+    if (b->evaluates && model == LATHE_MODEL_POLICY) {
+        lathe_val all[3];
+        LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_EVAL, &attrs, in, 3, all, 3, -1, "head"));
+        *out = all[0];
+        b->program->top_logprobs = all[1];
+        b->program->top = all[2];
+        lathe_graph_output(g, all[1]);
+        lathe_graph_output(g, all[2]);
+        return LATHE_OK;
+    }
     return lathe_graph_node(g, LATHE_OP_HEAD_LOGPROB, &attrs, in, 3, out, 1, -1, "head");
 }
 
@@ -155,6 +166,28 @@ static lathe_status build_logits(builder *b, int32_t last_row_only)
     return LATHE_OK;
 }
 
+/* "CURVE": apart from the streams of dropout and of rounding, which count from small numbers. */
+#define DRAW_STREAM UINT64_C(0x4355525645)
+
+static lathe_status build_sample(builder *b)
+{
+    lathe_program *p = b->program;
+    lathe_graph *g = b->build.graph;
+    const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
+                                  .rng_stream = DRAW_STREAM};
+    lathe_val in[4];
+    LATHE_TRY(batch_inputs(b));
+    LATHE_TRY(lathe_graph_input(g, "draw", lathe_desc_1d(LATHE_I64, 2), &p->draw));
+    LATHE_TRY(lathe_model_hidden(&b->build, &in[0]));
+    LATHE_TRY(lathe_model_head(&b->build, &in[1]));
+    lathe_graph_set_layer(g, -1, LATHE_BLOCK_NONE);
+    in[2] = p->targets;
+    in[3] = p->draw;
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_SAMPLE, &attrs, in, 4, &p->sampled, 1, -1, "head"));
+    lathe_graph_output(g, p->sampled);
+    return LATHE_OK;
+}
+
 static lathe_status build_decode(builder *b)
 {
     lathe_program *p = b->program;
@@ -204,11 +237,15 @@ static lathe_status build(builder *b, int32_t kind)
     switch (kind) {
     case LATHE_PROGRAM_TRAIN:
     case LATHE_PROGRAM_EVAL:
+        b->evaluates = kind == LATHE_PROGRAM_EVAL;
         LATHE_TRY(build_loss(b, kind == LATHE_PROGRAM_TRAIN));
         break;
     case LATHE_PROGRAM_LOGITS:
         LATHE_TRY(batch_inputs(b));
         LATHE_TRY(build_logits(b, 0));
+        break;
+    case LATHE_PROGRAM_SAMPLE:
+        LATHE_TRY(build_sample(b));
         break;
     default:
         LATHE_TRY(build_decode(b));
@@ -226,8 +263,10 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
     *out = (lathe_program){.n_rows = config->n_rows, .row_tokens = config->row_tokens};
     out->tokens = out->targets = out->positions = out->doc_start = out->seed = LATHE_NONE;
     out->kv_len = out->rng = out->loss = out->logprobs = out->logits = LATHE_NONE;
+    out->top_logprobs = out->top = out->draw = out->sampled = LATHE_NONE;
     LATHE_TRY(lathe_graph_create(config->params, &out->graph));
-    out->graph->drop_nothing = kind != LATHE_PROGRAM_TRAIN;
+    /* labels are drawn from what is differentiated: SAMPLE drops what TRAIN drops */
+    out->graph->drop_nothing = kind != LATHE_PROGRAM_TRAIN && kind != LATHE_PROGRAM_SAMPLE;
     builder b = {.config = config,
                  .program = out,
                  .build = {.config = config->model,

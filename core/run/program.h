@@ -1,8 +1,9 @@
 /* Programs: the graphs of a run, built from model, adapter and stage and finished by the passes.
  *
  *   TRAIN     inputs -> loss, metrics; gradients of every trainable parameter
- *   EVAL      inputs -> loss, metrics, log-probabilities of the policy
+ *   EVAL      inputs -> loss, metrics, log-probabilities of the policy, its likeliest tokens
  *   LOGITS    inputs -> logits f32 [B*T, V]
+ *   SAMPLE    inputs -> targets drawn from the policy where there are any
  *   DECODE    tokens, positions, kv_len, caches -> logits f32 [1, V] of the last token
  */
 #ifndef LATHE_RUN_PROGRAM_H
@@ -18,7 +19,8 @@ enum {
     LATHE_PROGRAM_TRAIN = 0,
     LATHE_PROGRAM_EVAL = 1,
     LATHE_PROGRAM_LOGITS = 2,
-    LATHE_PROGRAM_DECODE = 3
+    LATHE_PROGRAM_DECODE = 3,
+    LATHE_PROGRAM_SAMPLE = 4
 };
 
 /* Names of the frozen copy of the model that a stage compares with, when it needs one of its own. */
@@ -44,6 +46,8 @@ typedef struct lathe_program {
     int64_t row_tokens;
     lathe_val tokens, targets, positions, doc_start, seed, kv_len, rng;
     lathe_val loss, logprobs, logits;
+    lathe_val draw, sampled;      /* SAMPLE: rng i64[2] of the draws, i32[B*T] */
+    lathe_val top_logprobs, top;  /* EVAL: of HEAD_EVAL; LATHE_NONE: the stage asked for none */
     lathe_val *cache_k, *cache_v; /* [n_layers], DECODE */
     lathe_stage_loss stage;       /* metrics by name */
     int32_t forward_end;          /* nodes up to which the loss is known */

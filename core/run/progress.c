@@ -1,20 +1,48 @@
 /* The progress line. */
 #include "run/progress.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "run/exec.h"
 
 void lathe_progress_init(lathe_progress *p, FILE *out, int32_t mode, int32_t log_every)
 {
+    const char *terminal = getenv("TERM");
     memset(p, 0, sizeof *p);
     p->out = out;
+    p->now = lathe_now;
     p->off = mode == LATHE_PROGRESS_OFF;
-    p->in_place = mode == LATHE_PROGRESS_AUTO && isatty(fileno(out));
+    p->in_place = mode == LATHE_PROGRESS_AUTO && isatty(fileno(out)) && terminal &&
+                  strcmp(terminal, "dumb") != 0;
     p->log_every = log_every;
-    p->min_seconds = log_every > 0 ? 0.0 : 10.0;
+    p->n_lines = 1;
+    p->begun = p->now();
+    p->held_validation = NAN;
+}
+
+/* Whether a plain line may be written now. */
+static int due(const lathe_progress *p)
+{
+    const double seconds = p->now() - p->begun;
+    return p->n_lines < 2 || (double)(p->n_lines + 1) * LATHE_PROGRESS_SECONDS <= seconds;
+}
+
+/* Behind every write: nobody may be reading any more. */
+static void settle(lathe_progress *p)
+{
+    errno = 0;
+    if (fflush(p->out) == 0 && !ferror(p->out))
+        return;
+    p->off = p->closed = 1;
+    p->line_open = 0;
+    lathe_log(LATHE_LOG_WARN, "the output cannot be written any more (%s): the run goes on without",
+              errno ? strerror(errno) : "closed");
 }
 
 static void put_eta(FILE *out, double seconds)
@@ -41,6 +69,8 @@ static void put_line(const lathe_progress *p, const lathe_progress_step *s)
     if (s->peak_flops > 0.0)
         (void)fprintf(out, " (%.0f%% of peak)", 100.0 * s->flops_per_second / s->peak_flops);
     (void)fprintf(out, "  %.2f GiB", (double)s->memory_bytes / (1024.0 * 1024.0 * 1024.0));
+    if (!p->in_place && isfinite(p->held_validation))
+        (void)fprintf(out, "  validation %.4f", p->held_validation);
     put_eta(out, p->seconds_per_step * (double)(s->max_steps - s->step));
 }
 
@@ -52,7 +82,6 @@ void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s)
     if (p->off)
         return;
     const int32_t last = s->step >= s->max_steps;
-    const double now = lathe_now();
     if (p->in_place) {
         (void)fprintf(p->out, "\r");
         put_line(p, s);
@@ -60,21 +89,46 @@ void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s)
         p->line_open = 1;
         if (last)
             lathe_progress_break(p);
-    } else if (last || s->step == 1 ||
-               ((p->log_every <= 1 || s->step % p->log_every == 0) &&
-                now - p->last_line >= p->min_seconds)) {
+    } else if (last || (p->log_every > 0 ? s->step == 1 || s->step % p->log_every == 0 : due(p))) {
         put_line(p, s);
         (void)fputc('\n', p->out);
-        p->last_line = now;
+        p->held_validation = NAN;
+        p->n_lines++;
+    } else {
+        return;
     }
-    (void)fflush(p->out);
+    settle(p);
+}
+
+void lathe_progress_note(lathe_progress *p, int32_t always, const char *format, ...)
+{
+    va_list args;
+    if (p->closed || !(always || (!p->off && (p->in_place || p->log_every > 0 || due(p)))))
+        return;
+    lathe_progress_break(p);
+    va_start(args, format);
+    (void)vfprintf(p->out, format, args);
+    va_end(args);
+    (void)fputc('\n', p->out);
+    p->n_lines++;
+    settle(p);
+}
+
+void lathe_progress_validation(lathe_progress *p, int64_t step, double loss, double perplexity,
+                               double count, int32_t averaged, int32_t always)
+{
+    const int64_t before = p->n_lines;
+    lathe_progress_note(p, always, "step %lld  validation loss %.4f  perplexity %.2f  over %.0f%s",
+                        (long long)step, loss, perplexity, count,
+                        averaged ? "  averaged weights" : "");
+    p->held_validation = p->n_lines == before ? loss : (double)NAN;
 }
 
 void lathe_progress_break(lathe_progress *p)
 {
-    if (p->line_open) {
-        (void)fputc('\n', p->out);
-        (void)fflush(p->out);
-    }
+    if (!p->line_open)
+        return;
     p->line_open = 0;
+    (void)fputc('\n', p->out);
+    settle(p);
 }

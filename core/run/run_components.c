@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "run/run_state.h"
 
 static lathe_status make(lathe_run *run, lathe_diags *diags, int32_t kind,
@@ -72,10 +73,24 @@ static lathe_status open_all(lathe_run *run, lathe_diags *diags)
     return LATHE_OK;
 }
 
+/* The precision that the device gives, said when it is another than was asked for. */
+static void settle_precision(lathe_run *run)
+{
+    lathe_settings *s = &run->set;
+    s->compute_dtype = lathe_precision_on(&run->machine.info, s->precision);
+    if (s->compute_dtype != s->precision)
+        lathe_log(LATHE_LOG_WARN, "train.precision = \"%s\": %s has none, %s is used",
+                  lathe_precision_name(s->precision), run->device.component->plugin->name,
+                  lathe_precision_name(s->compute_dtype));
+    run->at.scaler.scale = s->compute_dtype == LATHE_F16 ? (float)s->loss_scale_init : 1.0f;
+}
+
 lathe_status lathe__run_components(lathe_run *run)
 {
     lathe_diags diags = {0};
     lathe_status status = open_all(run, &diags);
+    if (status == LATHE_OK)
+        settle_precision(run);
     lathe_diags_fini(&diags);
     return status;
 }

@@ -1,76 +1,40 @@
 /* The run's tokenizer, shards and loaders. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "data/corpus.h"
+#include "run/data_progress.h"
 #include "run/run_state.h"
 
 /* ---- learning a tokenizer from the datasets ---- */
 
-static lathe_status corpus_paths(lathe_run *run, const char *const **out_paths, int64_t *out_n)
+static lathe_status open_corpus(lathe_run *run, lathe_corpus **out)
 {
     const char *where = lathe_config_path(run->config);
+    const lathe_stage_v1 *stage = run->stage.table;
     lathe_dataset *datasets = NULL;
     int64_t n = 0;
     if (!run->set.datasets)
         return lathe_error(LATHE_E_CONFIG, "%s: tokenizer.train needs data.datasets to learn from",
                            where);
     LATHE_TRY(lathe_datasets_parse(where, run->set.datasets, &run->arena, &datasets, &n));
-    const char **paths = lathe_arena_alloc(&run->arena, (n + 1) * (int64_t)sizeof *paths);
-    if (!paths)
-        return LATHE_E_NOMEM;
-    for (int64_t i = 0; i < n; i++) {
-        if (datasets[i].type != LATHE_DATASET_TEXT)
-            return lathe_error(
-                LATHE_E_UNSUPPORTED,
-                "%s: tokenizer.train learns from datasets of type \"text\", not from %s; train "
-                "one on text files first and name it with tokenizer.path",
-                where, datasets[i].path);
-        paths[i] = datasets[i].path;
-    }
-    *out_paths = paths;
-    *out_n = n;
-    return LATHE_OK;
-}
-
-static lathe_status hash_files(lathe_sha256 *hash, const char *path)
-{
-    lathe_arena arena = LATHE_ARENA_INIT;
-    char hex[65], **files = NULL;
-    int64_t n = 0;
-    lathe_status status = LATHE_OK;
-    if (lathe_path_is_dir(path)) {
-        status = lathe_dir_walk(path, &arena, &files, &n);
-    } else {
-        status = lathe_sha256_file(path, hex);
-        lathe_sha256_update(hash, hex, 64);
-    }
-    for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
-        status = lathe_sha256_file(files[i], hex);
-        if (status == LATHE_OK)
-            lathe_sha256_update(hash, hex, 64);
-    }
-    lathe_arena_fini(&arena);
-    return status;
+    return lathe_corpus_open(datasets, n, stage->rows, out);
 }
 
 /* Where a learnt tokenizer is kept: a folder named after the settings and the files' content. */
-static lathe_status cache_name(lathe_run *run, const char *const *paths, int64_t n,
-                               const char **out)
+static lathe_status cache_name(lathe_run *run, const lathe_corpus *corpus, const char **out)
 {
     lathe_sha256 *hash = NULL;
     char hex[65] = "";
-    lathe_status status = LATHE_OK;
+    LATHE_TRY(lathe_corpus_hash(corpus, hex));
     LATHE_TRY(lathe_sha256_create(&hash));
     lathe_sha256_update(hash, run->set.tokenizer_train, (int64_t)strlen(run->set.tokenizer_train));
-    for (int64_t i = 0; i < n && status == LATHE_OK; i++)
-        status = hash_files(hash, paths[i]);
-    if (status != LATHE_OK) {
-        lathe_sha256_destroy(hash);
-        return status;
-    }
+    lathe_sha256_update(hash, hex, 64);
     lathe_sha256_finish(hash, hex);
     hex[16] = '\0';
     *out = lathe_arena_printf(&run->arena, "%s/tokenizer-%s", run->set.cache_dir, hex);
@@ -97,24 +61,31 @@ static lathe_status train_settings(lathe_run *run, json_t **out_root, lathe_toke
     return LATHE_OK;
 }
 
-static lathe_status learn(lathe_run *run)
+static lathe_status learn_from(lathe_run *run, lathe_corpus *corpus)
 {
-    const char *folder = NULL, *const *paths = NULL;
-    int64_t n = 0;
+    const char *folder = NULL;
     json_t *root = NULL;
     lathe_tokenizer_training settings;
-    LATHE_TRY(corpus_paths(run, &paths, &n));
-    LATHE_TRY(cache_name(run, paths, n, &folder));
+    LATHE_TRY(cache_name(run, corpus, &folder));
     run->tokenizer_dir = folder;
     if (lathe_path_is_dir(folder))
         return lathe_tokenizer_load(folder, &run->tokenizer);
     lathe_status status = train_settings(run, &root, &settings);
     if (status == LATHE_OK)
-        status = lathe_tokenizer_train_files(&settings, paths, n, NULL, &run->tokenizer);
+        status = lathe_tokenizer_train(&settings, lathe_corpus_next, corpus, &run->tokenizer);
     if (status == LATHE_OK)
         status =
             lathe_tokenizer_save(run->tokenizer, lathe_arena_printf(&run->arena, "%s/", folder));
     json_decref(root);
+    return status;
+}
+
+static lathe_status learn(lathe_run *run)
+{
+    lathe_corpus *corpus = NULL;
+    LATHE_TRY(open_corpus(run, &corpus));
+    const lathe_status status = learn_from(run, corpus);
+    lathe_corpus_close(corpus);
     return status;
 }
 
@@ -144,18 +115,24 @@ static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards *
 {
     const lathe_stage_v1 *stage = run->stage.table;
     lathe_dataset *datasets = NULL;
+    lathe_data_progress progress;
     int64_t n = 0;
     LATHE_TRY(
         lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
-    return lathe_shards_prepare(datasets, n, stage->rows, run->tokenizer, run->set.cache_dir, NULL,
-                                NULL, out);
+    lathe_data_progress_init(&progress, stderr, run->set.progress);
+    const lathe_status status =
+        lathe_shards_prepare(datasets, n, stage->rows, run->tokenizer, run->set.cache_dir,
+                             lathe_data_progress_show, &progress, out);
+    lathe_data_progress_end(&progress);
+    return status;
 }
 
-/* evaluates: once through the split in the order of the data; else endless and shuffled. */
+/* A split of the run's data. evaluates: once through it, in the order of the data; else endless. */
 static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int32_t evaluates,
-                                int32_t split, double fraction, lathe_loader **out)
+                                int32_t split, lathe_loader **out)
 {
     const lathe_program_config program = lathe__run_program_config(run);
+    const int divides = shards == run->shards && !lathe__run_has_validation_data(run);
     const lathe_loader_config config = {.shards = shards,
                                         .n_rows = program.n_rows,
                                         .row_tokens = run->set.seq_len,
@@ -163,43 +140,82 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
                                         .seed = run->set.data_seed,
                                         .no_shuffle = evaluates || !run->set.shuffle,
                                         .split = split,
-                                        .validation_fraction = fraction,
+                                        .validation_fraction =
+                                            divides ? run->set.validation_split : 0.0,
+                                        .validation_count = divides ? run->set.validation_count : 0,
                                         .n_epochs = evaluates ? 1 : 0,
-                                        .n_prefetch = run->set.prefetch};
+                                        .n_prefetch = run->set.prefetch,
+                                        .packing = run->set.packing};
     return lathe_loader_create(&config, out);
 }
 
-static lathe_status open_validation(lathe_run *run, const char *datasets, double fraction)
+/* Training rows that nothing ever fills would teach mostly end-of-text. */
+static lathe_status check_length(const lathe_run *run)
 {
-    if (datasets) {
-        LATHE_TRY(open_shards(run, datasets, &run->validation_shards));
-        LATHE_TRY(
-            open_loader(run, run->validation_shards, 1, LATHE_SPLIT_TRAIN, 0.0, &run->validation));
-    } else if (fraction > 0.0) {
-        LATHE_TRY(
-            open_loader(run, run->shards, 1, LATHE_SPLIT_VALIDATION, fraction, &run->validation));
+    lathe_loader_facts facts;
+    lathe_loader_facts_get(run->loader, &facts);
+    if (facts.is_cut)
+        lathe_log(LATHE_LOG_INFO, "the data is one document: validation takes its last tokens");
+    if (lathe_shards_rows(run->shards) == LATHE_ROWS_PAIRS || facts.n_tokens >= run->set.seq_len)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: the data to train on has %lld tokens, fewer than one row of "
+                       "data.seq_len = %d; give more data, or set data.seq_len to %lld at most",
+                       lathe_config_path(run->config), (long long)facts.n_tokens, run->set.seq_len,
+                       (long long)facts.n_tokens);
+}
+
+int lathe__run_has_validation_data(const lathe_run *run)
+{
+    return lathe_config_is_set(run->config, "data", "validation");
+}
+
+int lathe__run_has_validation(const lathe_run *run)
+{
+    return run->set.validation_split > 0.0 || run->set.validation_count > 0 ||
+           lathe__run_has_validation_data(run);
+}
+
+static lathe_status open_validation(lathe_run *run)
+{
+    if (!lathe__run_has_validation(run))
+        return LATHE_OK;
+    if (lathe__run_has_validation_data(run)) {
+        const char *json = lathe_config_string(run->config, "data", "validation");
+        LATHE_TRY(open_shards(run, json, &run->validation_shards));
+        LATHE_TRY(open_loader(run, run->validation_shards, 1, LATHE_SPLIT_TRAIN, &run->validation));
+    } else {
+        LATHE_TRY(open_loader(run, run->shards, 1, LATHE_SPLIT_VALIDATION, &run->validation));
     }
-    if (run->validation)
-        lathe_loader_cursor(run->validation, &run->validation_start);
+    lathe_loader_cursor(run->validation, &run->validation_start);
     return LATHE_OK;
+}
+
+static lathe_status check_early_stopping(const lathe_run *run)
+{
+    const char *lacks = !run->validation
+                            ? "data.validation, data.validation_split or data.validation_count"
+                        : run->set.eval_every == 0 ? "train.eval_every"
+                                                   : NULL;
+    if (run->mode != LATHE_OPEN_TRAIN || run->set.early_stopping_patience == 0 || !lacks)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: train.early_stopping_patience counts evaluations, and there are none: "
+                       "set %s, or take it out",
+                       lathe_config_path(run->config), lacks);
 }
 
 lathe_status lathe__run_data(lathe_run *run)
 {
-    const char *validation = lathe_config_string(run->config, "data", "validation");
-    const double fraction = validation ? 0.0 : run->set.validation_split;
     if (!run->set.datasets)
         return lathe_error(LATHE_E_CONFIG, "%s: data.datasets names no data",
                            lathe_config_path(run->config));
-    if (lathe_tokenizer_vocab_size(run->tokenizer) > run->model.vocab)
-        return lathe_error(
-            LATHE_E_CONFIG, "the tokenizer has %lld tokens, the model's vocabulary only %lld",
-            (long long)lathe_tokenizer_vocab_size(run->tokenizer), (long long)run->model.vocab);
     LATHE_TRY(open_shards(run, run->set.datasets, &run->shards));
-    if (run->mode == LATHE_OPEN_TRAIN)
-        LATHE_TRY(open_loader(run, run->shards, 0, LATHE_SPLIT_TRAIN, fraction, &run->loader));
-    LATHE_TRY(open_validation(run, validation, fraction));
-    if (run->loader)
+    if (run->mode == LATHE_OPEN_TRAIN || run->mode == LATHE_OPEN_DATA) {
+        LATHE_TRY(open_loader(run, run->shards, 0, LATHE_SPLIT_TRAIN, &run->loader));
+        LATHE_TRY(check_length(run));
         lathe_loader_cursor(run->loader, &run->at.cursor);
-    return LATHE_OK;
+    }
+    LATHE_TRY(open_validation(run));
+    return check_early_stopping(run);
 }

@@ -8,7 +8,13 @@
 #include "ir/passes.h"
 #include "plug/core_schema.h"
 #include "plug/schema.h"
+#include "run/adapter_check.h"
+#include "run/checkpoint_image.h"
+#include "run/curvature.h"
+#include "run/generate.h"
 #include "run/run_state.h"
+#include "run/token_check.h"
+#include "run/weight_average.h"
 
 /* Vocabulary of a model that does not say: the tokenizer's, and of one yet to be learnt what it was
  * asked to have (a small corpus may give fewer tokens, the plan holds either way). 0: unknown. */
@@ -135,16 +141,31 @@ static lathe_status add_reference(lathe_run *run)
     return LATHE_OK;
 }
 
+/* Rows longer than the model's positions: learned ones end there, rotary ones were not trained beyond. */
+static lathe_status check_positions(const lathe_run *run)
+{
+    lathe_diags diags = {0};
+    if (run->set.seq_len <= run->model.max_positions)
+        return LATHE_OK;
+    lathe_config_add(run->config, &diags, LATHE_DIAG_ERROR, "data", "seq_len",
+                     "data.seq_len = %d is longer than the %lld positions of the model%s%s",
+                     run->set.seq_len, (long long)run->model.max_positions,
+                     run->set.model_path ? " in " : "",
+                     run->set.model_path ? run->set.model_path : "");
+    const lathe_status status = lathe_diags_status(&diags);
+    lathe_diags_fini(&diags);
+    return status;
+}
+
 lathe_status lathe__run_model(lathe_run *run)
 {
     LATHE_TRY(read_model(run));
-    if (run->set.seq_len > run->model.max_positions)
-        return lathe_error(
-            LATHE_E_CONFIG, "%s: data.seq_len = %d is longer than the %lld positions of the model",
-            lathe_config_path(run->config), run->set.seq_len, (long long)run->model.max_positions);
+    LATHE_TRY(check_positions(run));
+    LATHE_TRY(lathe__token_check(run));
     lathe_params_init(&run->params, run->set.compute_dtype);
     LATHE_TRY(lathe_model_params(&run->model, &run->params));
     run->n_model_params = run->params.n;
+    LATHE_TRY(lathe__adapter_check(run));
     LATHE_TRY(select_trainable(run));
     LATHE_TRY(quantize_rows(run));
     return add_reference(run);
@@ -192,8 +213,7 @@ static lathe_status prepare(lathe_run *run, lathe_program *p)
 /* Evaluation is part of the plan when the run will evaluate. */
 static int evaluates(const lathe_run *run)
 {
-    return run->mode == LATHE_OPEN_EVALUATE || run->set.validation_split > 0.0 ||
-           lathe_config_is_set(run->config, "data", "validation");
+    return run->mode == LATHE_OPEN_EVALUATE || lathe__run_has_validation(run);
 }
 
 static lathe_status build_programs(lathe_run *run)
@@ -211,6 +231,8 @@ static lathe_status build_programs(lathe_run *run)
     }
     if (run->mode != LATHE_OPEN_EVALUATE)
         LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_TRAIN, &run->train));
+    if (lathe__curvature_every(run) > 0)
+        LATHE_TRY(lathe__curvature_build(run));
     if (evaluates(run))
         LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_EVAL, &run->eval));
     return LATHE_OK;
@@ -221,19 +243,35 @@ lathe_status lathe__run_plan(lathe_run *run)
     const int trains = run->mode <= LATHE_OPEN_TRAIN;
     LATHE_TRY(build_programs(run));
     LATHE_TRY(lathe_store_init(&run->store, &run->params, trains ? &run->optimizer : NULL, trains));
+    if (trains)
+        LATHE_TRY(lathe__average_plan(run));
     if (run->train.graph)
         LATHE_TRY(prepare(run, &run->train));
     if (run->eval.graph)
         LATHE_TRY(prepare(run, &run->eval));
+    if (run->sampling.graph)
+        LATHE_TRY(lathe__curvature_prepared(run, prepare(run, &run->sampling)));
     if (trains) {
-        LATHE_TRY(
-            lathe_update_create(&run->machine, &run->store, &run->optimizer, 0.0, &run->update));
+        const lathe_optimizer_v1 *optimizer = run->optimizer.table;
+        LATHE_TRY(lathe_param_groups_read(run->config, &run->params,
+                                          optimizer->base_lr(run->optimizer.self), &run->arena,
+                                          &run->groups));
+        LATHE_TRY(lathe_update_create(&run->machine, &run->store, &run->optimizer, &run->groups,
+                                      &run->update));
         reserve(run, lathe_update_arena_bytes(run->update),
                 lathe_update_activation_bytes(run->update), lathe_update_input_bytes(run->update));
+        run->planned.by[LATHE_MEM_OPTIMIZER] += lathe_update_own_bytes(run->update);
+    }
+    if (trains && run->set.sample_every > 0) {
+        LATHE_TRY(lathe__generator_plan(run));
+        const lathe_generator_needs needs = lathe__generator_needs(run);
+        reserve(run, needs.arena_bytes, needs.activation_bytes, needs.input_bytes);
+        run->planned.by[LATHE_MEM_CACHE] += needs.cache_bytes;
     }
     lathe_store_bytes(&run->store, &run->planned);
     run->planned.by[LATHE_MEM_ACTIVATIONS] += run->shared_activation_bytes;
     run->planned.by[LATHE_MEM_SCRATCH] += run->shared_bytes - run->shared_activation_bytes;
+    run->planned.by[LATHE_MEM_CHECKPOINT] += lathe_image_bytes(run);
     return LATHE_OK;
 }
 

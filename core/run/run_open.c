@@ -6,8 +6,11 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "run/checkpoint.h"
+#include "run/checkpoint_image.h"
+#include "run/fit.h"
 #include "run/generate.h"
 #include "run/run_state.h"
+#include "run/weight_average.h"
 
 #define KIND_BIT(kind) (1u << (kind))
 
@@ -52,7 +55,10 @@ static lathe_status configure(lathe_run *run, const char *path, const lathe_over
     LATHE_TRY(lathe_registry_create(&run->registry));
     uint32_t wanted = kinds_of(run->mode);
     wanted |= run->mode != LATHE_OPEN_PLAN ? LATHE_CONFIG_FILES : 0;
-    wanted |= run->mode == LATHE_OPEN_TRAIN && !run->data_is_optional ? LATHE_CONFIG_TRAIN : 0;
+    wanted |=
+        run->mode == LATHE_OPEN_DATA || (run->mode == LATHE_OPEN_TRAIN && !run->data_is_optional)
+            ? LATHE_CONFIG_TRAIN
+            : 0;
     const lathe_status status =
         lathe_config_load(path, list, n_overrides, wanted, run->registry, &diags, &run->config);
     lathe_diags_fini(&diags);
@@ -80,6 +86,7 @@ static lathe_status settle_length(lathe_run *run)
         run->set.max_steps =
             (lathe_loader_batches(run->loader, run->set.epochs) + per_step - 1) / per_step;
     }
+    LATHE_TRY(lathe__average_check_start(run));
     if (LATHE_HAS(scheduler, check) && run->set.max_steps > 0)
         LATHE_TRY(scheduler->check(run->scheduler.self, run->set.max_steps));
     if (LATHE_HAS(scheduler, init))
@@ -87,7 +94,8 @@ static lathe_status settle_length(lathe_run *run)
     return LATHE_OK;
 }
 
-static lathe_status open_stages(lathe_run *run, const char *path, const lathe_override *overrides,
+/* Up to the plan: no weights, no data. */
+static lathe_status plan_stages(lathe_run *run, const char *path, const lathe_override *overrides,
                                 int32_t n)
 {
     LATHE_TRY(configure(run, path, overrides, n));
@@ -95,15 +103,35 @@ static lathe_status open_stages(lathe_run *run, const char *path, const lathe_ov
     if (needs_tokenizer(run))
         LATHE_TRY(lathe__run_tokenizer(run));
     LATHE_TRY(lathe__run_model(run));
-    LATHE_TRY(lathe__run_plan(run));
+    return lathe__run_plan(run);
+}
+
+/* The data and what it needs, nothing else. */
+static lathe_status data_stages(lathe_run *run, const char *path, const lathe_override *overrides,
+                                int32_t n)
+{
+    LATHE_TRY(configure(run, path, overrides, n));
+    LATHE_TRY(lathe__run_components(run));
+    LATHE_TRY(lathe__run_tokenizer(run));
+    return lathe__run_data(run);
+}
+
+static lathe_status open_stages(lathe_run *run, const char *path, const lathe_override *overrides,
+                                int32_t n)
+{
+    if (run->mode == LATHE_OPEN_DATA)
+        return data_stages(run, path, overrides, n);
+    LATHE_TRY(plan_stages(run, path, overrides, n));
     if (run->mode == LATHE_OPEN_PLAN)
         return LATHE_OK;
+    LATHE_TRY(lathe__run_fits(run, path, overrides, n));
     if (run->mode != LATHE_OPEN_INFER && (run->set.datasets || !run->data_is_optional))
         LATHE_TRY(lathe__run_data(run));
     if (run->mode == LATHE_OPEN_TRAIN)
         LATHE_TRY(settle_length(run));
     LATHE_TRY(lathe__run_place(run));
-    return lathe__run_weights(run);
+    run->weights_wait = lathe__checkpoint_brings_all(run);
+    return run->weights_wait ? LATHE_OK : lathe__run_weights(run);
 }
 
 static lathe_status create(int32_t mode, lathe_run **out)
@@ -133,6 +161,14 @@ lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *
     return opened(run, open_stages(run, config_path, overrides, n_overrides), out);
 }
 
+lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
+                                     int32_t n_overrides, int32_t mode, lathe_run **out)
+{
+    lathe_run *run = NULL;
+    LATHE_TRY(create(mode, &run));
+    return opened(run, plan_stages(run, config_path, overrides, n_overrides), out);
+}
+
 lathe_status lathe_run_open(const char *config_path, int32_t n_overrides,
                             const char *const *overrides, lathe_run **out)
 {
@@ -159,6 +195,7 @@ void lathe_run_close(lathe_run *run)
     close_program(run, &run->train);
     close_program(run, &run->eval);
     close_program(run, &run->logits);
+    close_program(run, &run->sampling);
     lathe_update_destroy(run->update);
     if (run->shared_arena) {
         lathe_machine_recount(&run->machine, LATHE_MEM_SCRATCH, LATHE_MEM_ACTIVATIONS,
@@ -166,6 +203,7 @@ void lathe_run_close(lathe_run *run)
         lathe_machine_free(&run->machine, LATHE_MEM_ACTIVATIONS, run->shared_bytes,
                            run->shared_arena);
     }
+    lathe_image_destroy(run);
     lathe_store_fini(&run->store, run->machine.dev ? &run->machine : NULL);
     lathe_loader_destroy(run->loader);
     lathe_loader_destroy(run->validation);

@@ -6,6 +6,9 @@
 #include "data/loader.h"
 #include "lathe/lathe.h"
 #include "model/hf_config.h"
+#include "run/early_stop.h"
+#include "run/loss_spike.h"
+#include "run/precision.h"
 #include "run/program.h"
 #include "run/sample.h"
 #include "run/settings.h"
@@ -18,24 +21,32 @@ enum {
     LATHE_OPEN_INFER =
         2, /* memory and weights for generation: no gradients, no optimizer, no data */
     LATHE_OPEN_EVALUATE = 3, /* INFER with data */
-    LATHE_OPEN_BATCHES = 4   /* TRAIN, but data of its own is optional: batches may be given */
+    LATHE_OPEN_BATCHES = 4,  /* TRAIN, but data of its own is optional: batches may be given */
+    LATHE_OPEN_DATA = 5      /* configuration, tokenizer and data alone: no model, no plan */
 };
 
 /** What is accumulated since the last step. */
 typedef struct lathe_accumulated {
     double loss_sum, count;
     double metric_sums[LATHE_MAX_STAGE_METRICS];
-    int64_t tokens;    /* all tokens seen, targets or not */
-    int32_t backwards; /* since zero_grad: 0 means that the next one overwrites */
+    int64_t tokens;      /* all tokens seen, targets or not */
+    double data_seconds; /* waited for batches */
+    int32_t backwards;   /* since zero_grad: 0 means that the next one overwrites */
 } lathe_accumulated;
 
 /** The part of the state that a checkpoint's run.json holds. */
 typedef struct lathe_counters {
-    int64_t step;   /* optimizer steps taken */
-    int64_t micro;  /* micro-batches seen: the RNG's step */
-    int64_t tokens; /* tokens seen */
+    int64_t step;           /* steps taken, those without an update too */
+    int64_t skipped;        /* steps without an update: overflow, bad numbers or spikes left out */
+    int64_t skipped_in_row; /* of them, the last ones without a good step between */
+    int64_t averaged;       /* weights taken into their average; 0: it equals them */
+    int64_t micro;          /* micro-batches seen: the RNG's step */
+    int64_t tokens;         /* tokens seen */
     double scheduler_state[LATHE_MAX_SCHEDULER_STATE];
     lathe_cursor cursor;
+    lathe_early_stop early;
+    lathe_scaler scaler;
+    lathe_loss_spike spike;
 } lathe_counters;
 
 struct lathe_run {
@@ -57,8 +68,11 @@ struct lathe_run {
     int32_t has_reference_copy;
     lathe_machine machine;
     lathe_store store;
+    lathe_param_groups groups;
     lathe_update *update;
     lathe_program train, eval, logits; /* prepared when first needed; train with the plan */
+    lathe_program sampling; /* of curvature estimates (curvature.h); no exec: none are wanted */
+    int32_t has_batch;      /* the inputs of train hold the last micro-batch */
     lathe_mem_bytes planned;
     char *shared_arena; /* one arena, as large as the largest program needs */
     int64_t shared_bytes, shared_activation_bytes;
@@ -73,6 +87,16 @@ struct lathe_run {
     lathe_accumulated sum;
     int32_t pending; /* a forward with LATHE_FORWARD_TRAIN waits for its backward */
     double base_lr;
+    int64_t trace_first, trace_last;      /* run_trace.h; 0: the default */
+    int32_t traces_nodes;                 /* the step at hand is in the range */
+    double group_norms[LATHE_MAX_GROUPS]; /* of the last step */
+    double update_norm;                   /* |w_new - w_old| of the last step */
+
+    struct lathe_image *image; /* what asynchronous checkpoints are written from; NULL: none */
+    const lathe_store *frozen; /* in an image: where the rows are that do not train; else NULL */
+
+    int32_t weights_wait; /* not filled yet: a checkpoint that holds them all is to be resumed */
+    const char *plugins_json; /* names, versions, hashes, once known; NULL before */
 
     struct lathe_generator *generator; /* made by the first lathe_generate */
 };
@@ -82,6 +106,10 @@ lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *
                                  int32_t n_overrides, int32_t mode, lathe_run **out);
 
 /* ---- shared inside the floor ---- */
+
+/** As lathe_run_open_mode, but only up to the plan of that mode: no memory placed, no weights, no data. */
+lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
+                                     int32_t n_overrides, int32_t mode, lathe_run **out);
 
 /** Components of the configuration (run_components.c). */
 lathe_status lathe__run_components(lathe_run *run);
@@ -95,6 +123,12 @@ lathe_program_config lathe__run_program_config(lathe_run *run);
 /** Prepares and places a further program after the run was placed. */
 lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out);
 
+/** Counts a step, with or without an update, and moves the loss scale (primitives.c). */
+void lathe__run_stepped(lathe_run *run, int32_t skipped);
+
+/** A step left out without lathe_step: counts it, and fills what can be told of it. */
+void lathe__run_left_out(lathe_run *run, lathe_step_result *out);
+
 /** Memory and weights (run_weights.c). */
 lathe_status lathe__run_place(lathe_run *run);
 lathe_status lathe__run_weights(lathe_run *run);
@@ -102,5 +136,8 @@ lathe_status lathe__run_weights(lathe_run *run);
 /** Tokenizer, shards, loaders (run_data.c). */
 lathe_status lathe__run_tokenizer(lathe_run *run);
 lathe_status lathe__run_data(lathe_run *run);
+/** Whether the run evaluates; and on datasets of their own (run_data.c). */
+int lathe__run_has_validation(const lathe_run *run);
+int lathe__run_has_validation_data(const lathe_run *run);
 
 #endif

@@ -7,7 +7,10 @@
 #include "io/convert.h"
 #include "model/param_init.h"
 #include "model/weights.h"
+#include "run/checkpoint_image.h"
+#include "run/generate.h"
 #include "run/run_state.h"
+#include "run/weight_average.h"
 #include "run/weight_fill.h"
 
 lathe_status lathe__run_place(lathe_run *run)
@@ -23,8 +26,13 @@ lathe_status lathe__run_place(lathe_run *run)
         LATHE_TRY(lathe_exec_place(run->train.exec, &run->store, run->shared_arena));
     if (run->eval.exec)
         LATHE_TRY(lathe_exec_place(run->eval.exec, &run->store, run->shared_arena));
+    if (run->sampling.exec)
+        LATHE_TRY(lathe_exec_place(run->sampling.exec, &run->store, run->shared_arena));
     if (run->update)
         LATHE_TRY(lathe_update_place(run->update, run->shared_arena));
+    if (run->generator)
+        LATHE_TRY(lathe__generator_place(run));
+    LATHE_TRY(lathe_image_place(run));
     run->placed = 1;
     return LATHE_OK;
 }
@@ -138,6 +146,7 @@ static lathe_status load_folder(lathe_run *run, lathe_weight_fill *fill)
 
 lathe_status lathe__run_weights(lathe_run *run)
 {
+    run->weights_wait = 0;
     lathe_weight_fill fill = {run, NULL, 0};
     lathe_status status = run->set.model_path ? load_folder(run, &fill) : LATHE_OK;
     for (int32_t i = 0; i < run->params.n && status == LATHE_OK; i++)
@@ -145,6 +154,8 @@ lathe_status lathe__run_weights(lathe_run *run)
             status = random_row(&fill, i, run->set.model_seed);
     if (status == LATHE_OK)
         status = fill_reference(run);
+    if (status == LATHE_OK)
+        lathe__average_begin(run);
     lathe__weight_fill_fini(&fill);
     return status;
 }

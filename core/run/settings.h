@@ -5,32 +5,63 @@
 #include "lathe/lathe.h"
 #include "plug/config.h"
 
+/* What is done about a step that should not be: a number that is not finite, a spike of the loss. */
+enum {
+    LATHE_POLICY_STOP = 0,
+    LATHE_POLICY_SKIP = 1,
+    LATHE_POLICY_REWIND = 2,
+    LATHE_POLICY_IGNORE = 3
+};
+
+enum { LATHE_AVERAGE_NONE = 0, LATHE_AVERAGE_EMA = 1, LATHE_AVERAGE_SWA = 2 };
+
 typedef struct lathe_settings {
     /* [data] */
     int32_t seq_len;
     int32_t shuffle, prefetch;
     uint64_t data_seed;
     double validation_split;
+    int64_t validation_count; /* 0: by validation_split */
+    int32_t packing;          /* LATHE_PACK_* */
     const char *cache_dir;
     const char *datasets; /* JSON text */
     /* [train] */
-    int32_t compute_dtype; /* LATHE_F32, LATHE_BF16 */
+    int32_t precision;     /* what train.precision asks for: LATHE_F32, BF16, F16, F8_E4M3 */
+    int32_t compute_dtype; /* what the device gives for it: F32, BF16, F16 */
+    double loss_scale_init;
+    int32_t loss_scale_growth_interval;
+    int32_t on_nonfinite, on_spike; /* LATHE_POLICY_* */
+    double spike_threshold;
+    int32_t spike_window; /* 2 .. LATHE_MAX_SPIKE_WINDOW */
     int32_t micro_batch_size, gradient_accumulation_steps;
-    int64_t max_steps, epochs; /* max_steps 0: from epochs, once the data is known */
-    int64_t stop_after;        /* 0: off */
-    double max_grad_norm;
+    int64_t max_steps, epochs;            /* max_steps 0: from epochs, once the data is known */
+    int64_t stop_after;                   /* 0: off */
+    double max_grad_norm, max_grad_value; /* 0: off */
     uint64_t seed;
     int32_t deterministic, threads, recompute; /* LATHE_RECOMPUTE_* */
     int32_t log_every, eval_every, eval_batches;
+    int64_t early_stopping_patience; /* evaluations; 0: off */
+    double early_stopping_threshold;
+    int32_t weight_average; /* LATHE_AVERAGE_* */
+    double weight_average_decay;
+    int64_t weight_average_start, weight_average_every; /* steps */
     int64_t head_chunk_rows;
+    int64_t memory_limit; /* bytes; 0: what the machine has */
     /* [checkpoint] */
     const char *checkpoint_dir; /* NULL: none */
     int64_t checkpoint_every;
     const char *resume; /* "auto", "never" or a path */
-    int32_t keep_last;
+    int32_t keep_last, keep_best;
+    double every_minutes;
+    int64_t every_epochs;
+    const char *best_metric;
+    int32_t best_is_higher, checkpoint_async, gate;
     /* [log] */
     int32_t progress;  /* LATHE_PROGRESS_* */
     int32_t log_level; /* LATHE_LOG_* */
+    int32_t tensorboard;
+    /* [generate] */
+    int64_t sample_every; /* steps; 0: never */
     /* [tokenizer] */
     const char *tokenizer_path;  /* NULL: the model's */
     const char *tokenizer_train; /* JSON text of the table, or NULL */

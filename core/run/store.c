@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "run/norms.h"
 
 static int64_t take(int64_t *total, int64_t bytes)
 {
@@ -57,6 +58,14 @@ lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
     return LATHE_OK;
 }
 
+void lathe_store_add_averages(lathe_store *store)
+{
+    for (int32_t i = 0; i < store->n_rows; i++)
+        if (store->params->rows[i]->trainable)
+            store->rows[i].average =
+                take(&store->average_bytes, 4 * lathe_desc_count(&store->params->rows[i]->desc));
+}
+
 static int64_t scalars_bytes(const lathe_store *store)
 {
     return store->slot_bytes || store->grad_bytes ? 4 * LATHE_N_SCALARS : 0;
@@ -68,6 +77,7 @@ void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes)
     bytes->by[LATHE_MEM_GRADIENTS] += store->grad_bytes;
     bytes->by[LATHE_MEM_OPTIMIZER] += store->slot_bytes + scalars_bytes(store);
     bytes->by[LATHE_MEM_QUANTIZED] += store->plane_bytes;
+    bytes->by[LATHE_MEM_AVERAGE] += store->average_bytes;
 }
 
 lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
@@ -85,6 +95,8 @@ lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
     store->scalars = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_QUANTIZED, store->plane_bytes, &p));
     store->planes = p;
+    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_AVERAGE, store->average_bytes, &p));
+    store->averages = p;
     return LATHE_OK;
 }
 
@@ -97,6 +109,7 @@ void lathe_store_fini(lathe_store *store, lathe_machine *m)
         lathe_machine_free(m, LATHE_MEM_OPTIMIZER, store->slot_bytes, store->slots);
         lathe_machine_free(m, LATHE_MEM_OPTIMIZER, scalars_bytes(store), store->scalars);
         lathe_machine_free(m, LATHE_MEM_QUANTIZED, store->plane_bytes, store->planes);
+        lathe_machine_free(m, LATHE_MEM_AVERAGE, store->average_bytes, store->averages);
     }
     free(store->rows);
     memset(store, 0, sizeof *store);
@@ -120,6 +133,12 @@ float *lathe_store_grad(const lathe_store *store, int32_t param)
     return at < 0 ? NULL : (float *)(void *)(store->grads + at);
 }
 
+float *lathe_store_average(const lathe_store *store, int32_t param)
+{
+    const int64_t at = store->rows[param].average;
+    return at < 0 ? NULL : (float *)(void *)(store->averages + at);
+}
+
 void *lathe_store_plane(const lathe_store *store, int32_t param, int32_t plane)
 {
     const int64_t at = store->rows[param].plane[plane];
@@ -141,19 +160,25 @@ void *lathe_store_value(const lathe_store *store, int32_t param)
 typedef struct round_job {
     const float *from;
     uint16_t *to;
+    int32_t dtype; /* LATHE_BF16, LATHE_F16 */
 } round_job;
 
 static void round_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const round_job *job = arg;
     (void)worker;
-    for (int64_t i = begin; i < end; i++)
-        job->to[i] = lathe_f32_to_bf16(job->from[i]);
+    if (job->dtype == LATHE_BF16)
+        for (int64_t i = begin; i < end; i++)
+            job->to[i] = lathe_f32_to_bf16(job->from[i]);
+    else
+        for (int64_t i = begin; i < end; i++)
+            job->to[i] = lathe_f32_to_f16(job->from[i]);
 }
 
 void lathe_store_refresh(const lathe_store *store, int32_t param)
 {
-    const round_job job = {lathe_store_master(store, param), lathe_store_shadow(store, param)};
+    const round_job job = {lathe_store_master(store, param), lathe_store_shadow(store, param),
+                           lathe_params_value_dtype(store->params, param)};
     if (job.from && job.to)
         lathe_parallel_for(lathe_desc_count(&store->params->rows[param]->desc), 1 << 16,
                            round_range, (void *)(uintptr_t)&job);
@@ -175,19 +200,7 @@ static void square_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     for (int64_t c = begin; c < end; c++) {
         const int64_t at = (job->first_chunk + c) * NORM_CHUNK;
         const int64_t stop = at + NORM_CHUNK < job->n ? at + NORM_CHUNK : job->n;
-        double lane[16] = {0.0};
-        int64_t i = at;
-        for (; i + 16 <= stop; i += 16)
-            for (int k = 0; k < 16; k++) {
-                const double v = (double)job->x[i + k];
-                lane[k] += v * v;
-            }
-        for (; i < stop; i++)
-            lane[0] += (double)job->x[i] * (double)job->x[i];
-        double sum = 0.0;
-        for (int k = 0; k < 16; k++)
-            sum += lane[k];
-        job->part[c] = sum;
+        job->part[c] = lathe__squares(job->x + at, stop - at);
     }
 }
 

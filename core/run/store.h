@@ -4,8 +4,9 @@
  * it without allocating.
  *
  *   masters    | p0 f32 | p1 f32 | ...        trainable, or read in f32
- *   shadows    | p0 c   | p3 c   | ...        copies in the compute dtype (bf16)
+ *   shadows    | p0 c   | p3 c   | ...        copies in the compute dtype (bf16, f16)
  *   gradients  | p0 f32 | p1 f32 | ...        trainable
+ *   averages   | p0 f32 | p1 f32 | ...        trainable, when their average is kept
  *   slots      | p0.exp_avg | p0.exp_avg_sq | p1.exp_avg | ...
  *   planes     | p5.weight | p5.absmax | ...
  */
@@ -18,7 +19,7 @@
 
 /* Offsets of one parameter in each family; -1: not held. */
 typedef struct lathe_store_row {
-    int64_t master, shadow, grad;
+    int64_t master, shadow, grad, average;
     int64_t plane[LATHE_MAX_PLANES];
     int64_t slot[LATHE_MAX_SLOTS];
     lathe_slot slots[LATHE_MAX_SLOTS];
@@ -30,14 +31,17 @@ typedef struct lathe_store {
     lathe_params *params;
     lathe_store_row *rows;
     int32_t n_rows;
-    int64_t master_bytes, shadow_bytes, grad_bytes, slot_bytes, plane_bytes;
-    char *masters, *shadows, *grads, *slots, *planes; /* NULL before place */
-    float *scalars;                                   /* [LATHE_N_SCALARS] of the optimizer */
+    int64_t master_bytes, shadow_bytes, grad_bytes, slot_bytes, plane_bytes, average_bytes;
+    char *masters, *shadows, *grads, *slots, *planes, *averages; /* NULL before place */
+    float *scalars; /* [LATHE_N_SCALARS] of the optimizer */
 } lathe_store;
 
 /** Lays out every parameter. optimizer NULL: no slots (evaluation, generation). with_grads 0: none. */
 lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
                               const lathe_instance *optimizer, int32_t with_grads);
+
+/** Lays out a second f32 copy of every trainable parameter. Before bytes and place. */
+void lathe_store_add_averages(lathe_store *store);
 
 /** Adds what the layout needs to `bytes`. */
 void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes);
@@ -49,6 +53,7 @@ void lathe_store_fini(lathe_store *store, lathe_machine *m);
 float *lathe_store_master(const lathe_store *store, int32_t param);
 void *lathe_store_shadow(const lathe_store *store, int32_t param);
 float *lathe_store_grad(const lathe_store *store, int32_t param);
+float *lathe_store_average(const lathe_store *store, int32_t param);
 void *lathe_store_plane(const lathe_store *store, int32_t param, int32_t plane);
 void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot);
 

@@ -18,6 +18,7 @@ typedef struct lathe_train_result {
     double validation;      /* last evaluation's loss; NAN without one */
     int32_t interrupted;    /* options.stop was seen */
     int32_t paused;         /* train.stop_after was reached */
+    int32_t stopped_early;  /* train.early_stopping_patience ran out */
     const char *checkpoint; /* the last one written; NULL without one */
 } lathe_train_result;
 
@@ -26,9 +27,20 @@ typedef struct lathe_train_result {
 lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
                          lathe_train_result *out);
 
+/** Of every target of the data:
+ *
+ *   loss            -sum log p(target) / count, in nats (or the stage's loss per pair)
+ *   perplexity      exp(loss)
+ *   token_accuracy  share of targets that are the likeliest token (the smallest id among equals)
+ *   ece             expected calibration error of the likeliest token's probability, calibration.h
+ *   bits_per_byte   loss / ln 2 * tokens / bytes: the tokens and the UTF-8 bytes of the whole split
+ *
+ *  The last three are NAN where they mean nothing: for a loss over pairs, for data without text.
+ */
 typedef struct lathe_evaluation {
     double loss, perplexity; /* per target (or pair) */
     double count;            /* targets, or pairs */
+    double token_accuracy, ece, bits_per_byte;
     double metrics[LATHE_MAX_STAGE_METRICS];
 } lathe_evaluation;
 

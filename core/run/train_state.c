@@ -1,7 +1,14 @@
-/* The training state in files. Doubles travel as the hexadecimal of their bits: exact, infinities too. */
+/* The training state in files. Doubles travel as the hexadecimal of their bits: exact, infinities too.
+ *
+ * Version 1 (0.1.0 before fp16) knew no steps left out, no loss scale and no gradients between two
+ * backward passes; it is read as a state without them. Writing and reading of one format stay in one file,
+ * which makes it a long one.
+ */
 #include "run/train_state.h"
 
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,10 +16,14 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "base/parallel.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
+#include "run/curvature.h"
+#include "run/weight_average.h"
 
-#define STATE_VERSION 1
+#define STATE_VERSION 2
 
 static uint64_t bits_of(double x)
 {
@@ -37,6 +48,22 @@ static void put_part(lathe_buffer *b, const char *kind, const lathe_instance *in
     lathe_buffer_puts(b, ",\n");
 }
 
+static void put_double(lathe_buffer *b, int32_t follows, double x)
+{
+    lathe_buffer_printf(b, "%s\"%016" PRIx64 "\"", follows ? ", " : "", bits_of(x));
+}
+
+/* What loss_spike.h judges by, oldest first. */
+static void put_losses(lathe_buffer *b, const lathe_loss_spike *spike, int32_t window)
+{
+    const int32_t n = lathe_loss_spike_count(spike, window);
+    lathe_buffer_printf(b, "  \"loss_spikes\": {\"seen\": %lld, \"losses\": [",
+                        (long long)spike->n_spikes);
+    for (int32_t i = 0; i < n; i++)
+        put_double(b, i > 0, lathe_loss_spike_get(spike, n, i));
+    lathe_buffer_puts(b, "]},\n");
+}
+
 static void put_counters(lathe_buffer *b, const lathe_run *run)
 {
     const lathe_counters *at = &run->at;
@@ -51,11 +78,34 @@ static void put_counters(lathe_buffer *b, const lathe_run *run)
                         (long long)at->cursor.seed, (long long)at->cursor.epoch,
                         (long long)at->cursor.index, (long long)at->cursor.rows_per_epoch,
                         (long long)at->cursor.identity);
+    lathe_buffer_printf(b,
+                        "  \"early_stopping\": {\"best\": \"%016" PRIx64
+                        "\", \"evaluations\": %lld, \"since\": %lld},\n",
+                        bits_of(at->early.best), (long long)at->early.n_evaluations,
+                        (long long)at->early.n_since);
     lathe_buffer_puts(b, "  \"scheduler_state\": [");
     for (int i = 0; i < LATHE_MAX_SCHEDULER_STATE; i++)
-        lathe_buffer_printf(b, "%s\"%016" PRIx64 "\"", i ? ", " : "",
-                            bits_of(at->scheduler_state[i]));
-    lathe_buffer_puts(b, "]\n");
+        put_double(b, i > 0, at->scheduler_state[i]);
+    lathe_buffer_puts(b, "],\n");
+    lathe_buffer_printf(b, "  \"skipped\": %lld,\n  \"skipped_in_row\": %lld,\n",
+                        (long long)at->skipped, (long long)at->skipped_in_row);
+    lathe_buffer_puts(b, "  \"scaler\": {\"scale\": ");
+    put_double(b, 0, (double)at->scaler.scale);
+    lathe_buffer_printf(b, ", \"n_good\": %d},\n", at->scaler.n_good);
+    put_losses(b, &at->spike, run->set.spike_window);
+    lathe_buffer_printf(b, "  \"weight_average\": {\"kind\": \"%s\", \"n\": %lld},\n",
+                        lathe__average_name(run), (long long)at->averaged);
+}
+
+static void put_sums(lathe_buffer *b, const lathe_accumulated *sum)
+{
+    lathe_buffer_printf(b, "  \"accumulated\": {\"backwards\": %d, \"tokens\": %lld, \"sums\": [",
+                        sum->backwards, (long long)sum->tokens);
+    put_double(b, 0, sum->loss_sum);
+    put_double(b, 1, sum->count);
+    for (int i = 0; i < LATHE_MAX_STAGE_METRICS; i++)
+        put_double(b, 1, sum->metric_sums[i]);
+    lathe_buffer_puts(b, "]}\n");
 }
 
 static lathe_status write_run_json(const lathe_run *run, const char *path)
@@ -72,7 +122,11 @@ static lathe_status write_run_json(const lathe_run *run, const char *path)
     lathe_buffer_puts(&b, "    \"stage\": ");
     lathe_buffer_json_string(&b, run->stage.component->plugin->name);
     lathe_buffer_puts(&b, "\n  },\n");
+    lathe_buffer_printf(&b, "  \"precision\": {\"asked\": \"%s\", \"used\": \"%s\"},\n",
+                        lathe_precision_name(run->set.precision),
+                        lathe_precision_name(run->set.compute_dtype));
     put_counters(&b, run);
+    put_sums(&b, &run->sum);
     lathe_buffer_puts(&b, "}\n");
     lathe_status status = b.status;
     if (status == LATHE_OK)
@@ -132,14 +186,53 @@ static lathe_status write_slots(const lathe_run *run, const char *dir)
     return status;
 }
 
+/* An f32 tensor per trained parameter: lathe_store_grad (summed since zero_grad, as it stands in memory:
+ * scaled and not yet averaged) or lathe_store_average. */
+typedef float *(*rows_fn)(const lathe_store *store, int32_t param);
+
+static lathe_status write_rows(const lathe_run *run, const char *dir, const char *name,
+                               rows_fn rows)
+{
+    lathe_st_writer *w = NULL;
+    const int is_gradient = rows == lathe_store_grad; /* with the batch of an estimate */
+    LATHE_TRY(lathe_st_writer_create(dir, name, 0, &w));
+    lathe_status status = LATHE_OK;
+    for (int32_t i = 0; i < run->store.n_rows && status == LATHE_OK; i++)
+        if (run->params.rows[i]->trainable)
+            status = lathe_st_writer_add(w, run->params.rows[i]->name, &run->params.rows[i]->desc);
+    if (status == LATHE_OK && is_gradient)
+        status = lathe__curvature_declare(run, w);
+    if (status == LATHE_OK)
+        status = lathe_st_writer_begin(w);
+    int64_t n = 0;
+    for (int32_t i = 0; i < run->store.n_rows && status == LATHE_OK; i++)
+        if (run->params.rows[i]->trainable)
+            status = lathe_st_writer_write(w, n++, 0, rows(&run->store, i),
+                                           lathe_desc_bytes(&run->params.rows[i]->desc));
+    if (status == LATHE_OK && is_gradient)
+        status = lathe__curvature_write(run, w, &n);
+    if (status == LATHE_OK)
+        status = lathe_st_writer_finish(w);
+    lathe_st_writer_destroy(w);
+    return status;
+}
+
 lathe_status lathe__train_state_write(const lathe_run *run, const char *dir)
 {
+    if (run->pending)
+        return lathe_error(LATHE_E_STATE,
+                           "a forward waits for its backward: nothing is saved between "
+                           "the two");
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *state = lathe_path_join(&arena, dir, "state");
     const char *json = state ? lathe_path_join(&arena, state, "run.json") : NULL;
     lathe_status status = json ? lathe_dir_create(state) : LATHE_E_NOMEM;
     if (status == LATHE_OK)
         status = write_slots(run, state);
+    if (status == LATHE_OK && run->sum.backwards > 0)
+        status = write_rows(run, state, "gradients", lathe_store_grad);
+    if (status == LATHE_OK && lathe__average_is_state(run))
+        status = write_rows(run, state, "average", lathe_store_average);
     if (status == LATHE_OK)
         status = write_run_json(run, json);
     lathe_arena_fini(&arena);
@@ -177,7 +270,8 @@ static lathe_status read_slot(const lathe_run *run, void *arg, int32_t param, in
                               const char *name)
 {
     const lathe_st_tensor *t = lathe_safetensors_find(arg, name);
-    memcpy(lathe_store_slot(&run->store, param, slot), t->data, (size_t)lathe_desc_bytes(&t->desc));
+    lathe_parallel_copy(lathe_store_slot(&run->store, param, slot), t->data,
+                        lathe_desc_bytes(&t->desc));
     return LATHE_OK;
 }
 
@@ -187,6 +281,90 @@ static lathe_status integer(const json_t *object, const char *path, const char *
     if (!json_is_integer(v))
         return lathe_error(LATHE_E_CORRUPT, "%s: '%s' is no integer", path, key);
     *out = (int64_t)json_integer_value(v);
+    return LATHE_OK;
+}
+
+static lathe_status bits(const json_t *v, const char *path, const char *key, double *out)
+{
+    const char *text = json_string_value(v);
+    uint64_t word;
+    if (!text || strlen(text) != 16 || sscanf(text, "%" SCNx64, &word) != 1)
+        return lathe_error(LATHE_E_CORRUPT, "%s: '%s' holds a bad number", path, key);
+    *out = double_of(word);
+    return LATHE_OK;
+}
+
+static lathe_status read_early(const json_t *root, const char *path, lathe_early_stop *out)
+{
+    const json_t *early = json_object_get(root, "early_stopping");
+    if (!early) /* written before there was any */
+        return LATHE_OK;
+    LATHE_TRY(bits(json_object_get(early, "best"), path, "early_stopping", &out->best));
+    LATHE_TRY(integer(early, path, "evaluations", &out->n_evaluations));
+    return integer(early, path, "since", &out->n_since);
+}
+
+/* A count, at least 0 and at most `most`. */
+static lathe_status count(const json_t *object, const char *path, const char *key, int64_t most,
+                          int64_t *out)
+{
+    LATHE_TRY(integer(object, path, key, out));
+    if (*out < 0 || *out > most)
+        return lathe_error(LATHE_E_CORRUPT, "%s: '%s' is %lld, expected 0 to %lld", path, key,
+                           (long long)*out, (long long)most);
+    return LATHE_OK;
+}
+
+static lathe_status read_losses(const json_t *root, const char *path, lathe_loss_spike *out)
+{
+    const json_t *spikes = json_object_get(root, "loss_spikes"),
+                 *losses = json_object_get(spikes, "losses");
+    const size_t n = json_array_size(losses);
+    if (!spikes) /* written before there was any */
+        return LATHE_OK;
+    LATHE_TRY(count(spikes, path, "seen", INT64_MAX, &out->n_spikes));
+    if (!json_is_array(losses) || n > LATHE_MAX_SPIKE_WINDOW)
+        return lathe_error(LATHE_E_CORRUPT, "%s: 'losses' wants a list of at most %d", path,
+                           LATHE_MAX_SPIKE_WINDOW);
+    for (size_t i = 0; i < n; i++) {
+        double loss = 0.0;
+        LATHE_TRY(bits(json_array_get(losses, i), path, "losses", &loss));
+        if (!isfinite(loss))
+            return lathe_error(LATHE_E_CORRUPT, "%s: 'losses' holds %g", path, loss);
+        lathe_loss_spike_accept(out, loss);
+    }
+    return LATHE_OK;
+}
+
+/* What version 2 has more. */
+static lathe_status read_version_2(const json_t *root, const char *path, lathe_counters *at,
+                                   lathe_accumulated *sum)
+{
+    const json_t *scaler = json_object_get(root, "scaler"),
+                 *accumulated = json_object_get(root, "accumulated"),
+                 *sums = json_object_get(accumulated, "sums");
+    double x[2 + LATHE_MAX_STAGE_METRICS] = {0.0}, scale = 0.0;
+    int64_t n_good = 0, backwards = 0;
+    LATHE_TRY(count(root, path, "skipped", at->step, &at->skipped));
+    LATHE_TRY(count(root, path, "skipped_in_row", at->skipped, &at->skipped_in_row));
+    LATHE_TRY(bits(json_object_get(scaler, "scale"), path, "scale", &scale));
+    LATHE_TRY(count(scaler, path, "n_good", INT32_MAX, &n_good));
+    if (!(scale > 0.0 && scale <= (double)FLT_MAX))
+        return lathe_error(LATHE_E_CORRUPT, "%s: 'scale' is %g, expected a positive number", path,
+                           scale);
+    at->scaler = (lathe_scaler){(float)scale, (int32_t)n_good};
+    LATHE_TRY(read_losses(root, path, &at->spike));
+    LATHE_TRY(count(accumulated, path, "backwards", INT32_MAX, &backwards));
+    LATHE_TRY(count(accumulated, path, "tokens", INT64_MAX, &sum->tokens));
+    if (json_array_size(sums) != sizeof x / sizeof x[0])
+        return lathe_error(LATHE_E_CORRUPT, "%s: 'sums' wants %zu entries", path,
+                           sizeof x / sizeof x[0]);
+    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
+        LATHE_TRY(bits(json_array_get(sums, i), path, "sums", &x[i]));
+    sum->backwards = (int32_t)backwards;
+    sum->loss_sum = x[0];
+    sum->count = x[1];
+    memcpy(sum->metric_sums, x + 2, sizeof sum->metric_sums);
     return LATHE_OK;
 }
 
@@ -203,57 +381,155 @@ static lathe_status read_counters(const json_t *root, const char *path, lathe_co
     LATHE_TRY(integer(cursor, path, "index", &out->cursor.index));
     LATHE_TRY(integer(cursor, path, "rows_per_epoch", &out->cursor.rows_per_epoch));
     LATHE_TRY(integer(cursor, path, "identity", &out->cursor.identity));
+    LATHE_TRY(read_early(root, path, &out->early));
     if (json_array_size(state) != LATHE_MAX_SCHEDULER_STATE)
         return lathe_error(LATHE_E_CORRUPT, "%s: 'scheduler_state' wants %d entries", path,
                            LATHE_MAX_SCHEDULER_STATE);
     for (size_t i = 0; i < LATHE_MAX_SCHEDULER_STATE; i++) {
-        const char *text = json_string_value(json_array_get(state, i));
-        uint64_t bits;
-        if (!text || sscanf(text, "%" SCNx64, &bits) != 1)
-            return lathe_error(LATHE_E_CORRUPT, "%s: 'scheduler_state' holds a bad number", path);
-        out->scheduler_state[i] = double_of(bits);
+        LATHE_TRY(
+            bits(json_array_get(state, i), path, "scheduler_state", &out->scheduler_state[i]));
     }
     return LATHE_OK;
 }
 
+/* Another precision may go on from here, but not in the middle of a step: the sums are scaled. */
+static lathe_status check_precision(const lathe_run *run, const json_t *root, const char *path,
+                                    lathe_counters *at, const lathe_accumulated *sum)
+{
+    const char *now = lathe_precision_name(run->set.compute_dtype);
+    const char *was =
+        json_string_value(json_object_get(json_object_get(root, "precision"), "used"));
+    if (!was)
+        return lathe_error(LATHE_E_CORRUPT, "%s: 'precision' is missing", path);
+    if (strcmp(was, now) == 0)
+        return LATHE_OK;
+    if (sum->backwards > 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s was written in %s in the middle of a step, the run computes in %s: "
+                           "finish the step in %s",
+                           path, was, now, was);
+    lathe_log(LATHE_LOG_WARN, "%s was written in %s, the run goes on in %s", path, was, now);
+    at->scaler.scale = run->set.compute_dtype == LATHE_F16 ? (float)run->set.loss_scale_init : 1.0f;
+    at->scaler.n_good = 0;
+    return LATHE_OK;
+}
+
 static lathe_status check_json(const lathe_run *run, const json_t *root, const char *path,
-                               lathe_counters *out)
+                               lathe_counters *at, lathe_accumulated *sum)
 {
     int64_t version = 0;
     const json_t *parts = json_object_get(root, "parts");
     LATHE_TRY(integer(root, path, "version", &version));
-    if (version != STATE_VERSION)
-        return lathe_error(LATHE_E_UNSUPPORTED, "%s is of version %lld, this Lathe reads %d", path,
-                           (long long)version, STATE_VERSION);
+    if (version < 1 || version > STATE_VERSION)
+        return lathe_error(LATHE_E_UNSUPPORTED, "%s is of version %lld, this Lathe reads 1 to %d",
+                           path, (long long)version, STATE_VERSION);
     LATHE_TRY(check_part(parts, path, "optimizer", &run->optimizer));
     LATHE_TRY(check_part(parts, path, "scheduler", &run->scheduler));
     LATHE_TRY(check_part(parts, path, "adapter", &run->adapter));
     LATHE_TRY(check_part(parts, path, "quant", &run->quant));
     LATHE_TRY(check_part(parts, path, "stage", &run->stage));
-    return read_counters(root, path, out);
+    LATHE_TRY(read_counters(root, path, at));
+    at->scaler.scale = run->set.compute_dtype == LATHE_F16 ? (float)run->set.loss_scale_init : 1.0f;
+    memset(sum, 0, sizeof *sum);
+    if (version == 1)
+        return LATHE_OK;
+    LATHE_TRY(read_version_2(root, path, at, sum));
+    return check_precision(run, root, path, at, sum);
+}
+
+static lathe_status check_row(const lathe_run *run, const lathe_safetensors *set, const char *name,
+                              int32_t i)
+{
+    const lathe_param *row = run->params.rows[i];
+    const lathe_st_tensor *t = lathe_safetensors_find(set, row->name);
+    if (!t)
+        return lathe_error(LATHE_E_CORRUPT, "%s lacks '%s'", name, row->name);
+    if (t->desc.dtype != LATHE_F32 || lathe_desc_count(&t->desc) != lathe_desc_count(&row->desc))
+        return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
+                           t->file, row->name);
+    return LATHE_OK;
+}
+
+/* What write_rows wrote, checked. */
+static lathe_status open_rows(const lathe_run *run, const char *dir, const char *name,
+                              lathe_safetensors **out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *file = lathe_path_join(&arena, dir, name);
+    lathe_status status = file ? lathe_safetensors_open(file, out) : LATHE_E_NOMEM;
+    for (int32_t i = 0; i < run->store.n_rows && status == LATHE_OK; i++)
+        if (run->params.rows[i]->trainable)
+            status = check_row(run, *out, name, i);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+static void read_rows(const lathe_run *run, const lathe_safetensors *set, rows_fn rows)
+{
+    for (int32_t i = 0; set && i < run->store.n_rows; i++) {
+        const lathe_param *row = run->params.rows[i];
+        if (row->trainable)
+            lathe_parallel_copy(rows(&run->store, i), lathe_safetensors_find(set, row->name)->data,
+                                lathe_desc_bytes(&row->desc));
+    }
+}
+
+/* The average to go on with, checked; none when it is of another kind: it begins anew then. */
+static lathe_status open_average(const lathe_run *run, const json_t *root, const char *path,
+                                 const char *dir, lathe_counters *at, lathe_safetensors **out)
+{
+    const json_t *average = json_object_get(root, "weight_average");
+    const char *was = json_string_value(json_object_get(average, "kind"));
+    const char *now = lathe__average_name(run);
+    if (!average) /* written before there was any */
+        was = "none";
+    if (!was)
+        return lathe_error(LATHE_E_CORRUPT, "%s: 'weight_average' has no kind", path);
+    if (strcmp(was, now) != 0)
+        lathe_log(LATHE_LOG_WARN, "%s was written with weight average %s, the run has %s%s", path,
+                  was, now,
+                  lathe__average_is_state(run) ? ": it begins with the weights of this step" : "");
+    if (strcmp(was, now) != 0 || !lathe__average_is_state(run))
+        return LATHE_OK;
+    LATHE_TRY(count(average, path, "n", at->step, &at->averaged));
+    return open_rows(run, dir, "state/average.safetensors", out);
 }
 
 lathe_status lathe__train_state_read(lathe_run *run, const char *dir)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    lathe_safetensors *slots = NULL;
+    lathe_safetensors *slots = NULL, *gradients = NULL, *average = NULL;
     json_t *root = NULL;
     lathe_counters at;
+    lathe_accumulated sum;
     const char *path = lathe_path_join(&arena, dir, "state/run.json");
     const char *file = lathe_path_join(&arena, dir, "state/optimizer.safetensors");
     lathe_status status = path && file ? lathe_json_load_file(path, &root) : LATHE_E_NOMEM;
     if (status == LATHE_OK)
-        status = check_json(run, root, path, &at);
+        status = check_json(run, root, path, &at, &sum);
     if (status == LATHE_OK)
         status = lathe_safetensors_open(file, &slots);
     if (status == LATHE_OK)
         status = each_slot(run, check_slot, slots);
+    if (status == LATHE_OK)
+        status = open_average(run, root, path, dir, &at, &average);
+    if (status == LATHE_OK && sum.backwards > 0)
+        status = open_rows(run, dir, "state/gradients.safetensors", &gradients);
+    if (status == LATHE_OK)
+        status = lathe__curvature_check(run, gradients);
     if (status == LATHE_OK && run->loader)
         status = lathe_loader_seek(run->loader, &at.cursor);
     if (status == LATHE_OK)
         status = each_slot(run, read_slot, slots);
-    if (status == LATHE_OK)
+    if (status == LATHE_OK) {
+        read_rows(run, gradients, lathe_store_grad);
+        read_rows(run, average, lathe_store_average);
         run->at = at;
+        run->sum = sum;
+        lathe__curvature_read(run, gradients);
+    }
+    lathe_safetensors_close(average);
+    lathe_safetensors_close(gradients);
     lathe_safetensors_close(slots);
     json_decref(root);
     lathe_arena_fini(&arena);

@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "ir/passes.h"
+#include "lathe/tensor_chunks.h"
+#include "run/update_ranges.h"
 
 struct lathe_update {
     lathe_machine *m;
@@ -14,18 +17,17 @@ struct lathe_update {
     const lathe_instance *optimizer;
     lathe_optimizer_tensor *tensors; /* the parameters that step() updates */
     int32_t n_tensors;
-    double vector_decay;  /* weight_decay_mult of norms and biases */
+    const lathe_param_groups *groups;
     lathe_exec *matrix;   /* NULL: no MATRIX parameters */
     lathe_val scalars;    /* STATE in the matrix graph */
     lathe_val *slot_vals; /* STATE values of slots, with the place they are bound to */
     int32_t *slot_param, *slot_index;
     int32_t n_slot_vals;
+    lathe_ranges ranges; /* how step() is called */
+    float **averages;    /* [n_tensors] what average() fills */
+    void *scratch;       /* [scratch_bytes] of the optimizer's step */
+    int64_t scratch_bytes;
 };
-
-static double decay_mult(const lathe_update *u, const lathe_param_info *info)
-{
-    return info->role == LATHE_ROLE_NORM || info->role == LATHE_ROLE_BIAS ? u->vector_decay : 1.0;
-}
 
 /* Emits the update of one MATRIX parameter, and the refresh of its compute copy. */
 static lathe_status build_matrix(lathe_update *u, lathe_graph *g, int32_t param)
@@ -47,8 +49,8 @@ static lathe_status build_matrix(lathe_update *u, lathe_graph *g, int32_t param)
     if (!LATHE_HAS(table, build))
         return lathe_error(LATHE_E_PLUGIN, "optimizer %s wants '%s' as a matrix but has no build()",
                            u->optimizer->component->plugin->name, info.name);
-    LATHE_TRY(table->build(u->optimizer->self, api, g, &info, 1.0, decay_mult(u, &info), master,
-                           grad, slots, u->scalars));
+    LATHE_TRY(table->build(u->optimizer->self, api, g, &info, u->groups->lr_mult[param],
+                           u->groups->decay_mult[param], master, grad, slots, u->scalars));
     if (lathe_params_value_dtype(u->store->params, param) == LATHE_F32)
         return LATHE_OK;
     lathe_val updated = LATHE_NONE, shadow;
@@ -93,6 +95,7 @@ static lathe_status build_matrices(lathe_update *u, const int32_t *params, int32
 
 static void fill_tensor(lathe_update *u, int32_t param)
 {
+    const lathe_optimizer_v1 *table = u->optimizer->table;
     const lathe_param_info info = lathe_params_info(u->store->params, param);
     lathe_optimizer_tensor *t = &u->tensors[u->n_tensors++];
     memset(t, 0, sizeof *t);
@@ -100,13 +103,18 @@ static void fill_tensor(lathe_update *u, int32_t param)
     t->rows = info.desc.rank ? info.desc.dims[0] : 1;
     t->cols = t->rows ? t->n / t->rows : 0;
     t->tensor = param;
-    t->group = info.group;
-    t->lr_mult = 1.0;
-    t->weight_decay_mult = decay_mult(u, &info);
+    t->group = u->groups->group[param];
+    t->lr_mult = u->groups->lr_mult[param];
+    t->weight_decay_mult = u->groups->decay_mult[param];
+    t->block = LATHE_HAS(table, block) ? table->block(u->optimizer->self, &info) : 1;
+    const int64_t scratch =
+        LATHE_HAS(table, scratch) ? table->scratch(u->optimizer->self, &info) : 0;
+    if (scratch > u->scratch_bytes)
+        u->scratch_bytes = scratch;
 }
 
 lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
-                                 const lathe_instance *optimizer, double weight_decay_mult_vectors,
+                                 const lathe_instance *optimizer, const lathe_param_groups *groups,
                                  lathe_update **out)
 {
     lathe_update *u = calloc(1, sizeof *u);
@@ -118,12 +126,13 @@ lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
     u->m = m;
     u->store = store;
     u->optimizer = optimizer;
-    u->vector_decay = weight_decay_mult_vectors;
+    u->groups = groups;
     u->tensors = calloc(n, sizeof *u->tensors);
     u->slot_vals = calloc(n * LATHE_MAX_SLOTS, sizeof *u->slot_vals);
     u->slot_param = calloc(n * LATHE_MAX_SLOTS, sizeof *u->slot_param);
     u->slot_index = calloc(n * LATHE_MAX_SLOTS, sizeof *u->slot_index);
-    if (!u->tensors || !u->slot_vals || !u->slot_param || !u->slot_index)
+    u->averages = calloc(n, sizeof *u->averages);
+    if (!u->averages || !u->tensors || !u->slot_vals || !u->slot_param || !u->slot_index)
         goto out;
     for (int32_t i = 0; i < store->n_rows; i++) {
         if (!store->params->rows[i]->trainable)
@@ -133,6 +142,14 @@ lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
         else
             fill_tensor(u, i);
     }
+    u->ranges = (lathe_ranges){.optimizer = optimizer,
+                               .store = store,
+                               .tensors = u->tensors,
+                               .n_tensors = u->n_tensors,
+                               .sums = calloc(2 * LATHE_RANGES_CHUNKS, sizeof(double))};
+    if (!u->ranges.sums)
+        goto out;
+    u->ranges.capacity = lathe__ranges_capacity(&u->ranges, m->n_threads);
     status = n_matrix ? build_matrices(u, matrix, n_matrix) : LATHE_OK;
 out:
     free(matrix);
@@ -151,6 +168,9 @@ void lathe_update_destroy(lathe_update *u)
     if (!u)
         return;
     lathe_exec_destroy(u->matrix);
+    lathe_machine_free(u->m, LATHE_MEM_OPTIMIZER, lathe_update_own_bytes(u), u->ranges.before);
+    free(u->ranges.sums);
+    free(u->averages);
     free(u->tensors);
     free(u->slot_vals);
     free(u->slot_param);
@@ -173,6 +193,22 @@ int64_t lathe_update_activation_bytes(const lathe_update *u)
     return u->matrix ? lathe_exec_plan(u->matrix)->activation_bytes : 0;
 }
 
+/* |copy of what is being updated|, then |scratch of the optimizer|, at a multiple of 64. */
+static int64_t scratch_at(const lathe_update *u)
+{
+    return (u->ranges.capacity * (int64_t)sizeof(float) + 63) / 64 * 64;
+}
+
+int64_t lathe_update_own_bytes(const lathe_update *u)
+{
+    return scratch_at(u) + u->scratch_bytes;
+}
+
+lathe_exec *lathe_update_matrix(const lathe_update *u)
+{
+    return u->matrix;
+}
+
 double lathe_update_flops(const lathe_update *u)
 {
     return u->matrix ? lathe_graph_flops(lathe_exec_graph(u->matrix), 1) : 0.0;
@@ -185,9 +221,18 @@ lathe_status lathe_update_place(lathe_update *u, void *arena)
         t->param = lathe_store_master(u->store, t->tensor);
         t->grad = lathe_store_grad(u->store, t->tensor);
         t->shadow = lathe_store_shadow(u->store, t->tensor);
-        for (int32_t k = 0; k < u->store->rows[t->tensor].n_slots; k++)
+        u->averages[i] = lathe_store_average(u->store, t->tensor);
+        t->shadow_dtype = lathe_params_value_dtype(u->store->params, t->tensor);
+        for (int32_t k = 0; k < u->store->rows[t->tensor].n_slots; k++) {
             t->slots[k] = lathe_store_slot(u->store, t->tensor, k);
+            t->half_slots |=
+                u->store->rows[t->tensor].slots[k].desc.dtype == LATHE_BF16 ? 1u << k : 0u;
+        }
     }
+    void *own = NULL;
+    LATHE_TRY(lathe_machine_alloc(u->m, LATHE_MEM_OPTIMIZER, lathe_update_own_bytes(u), &own));
+    u->ranges.before = own;
+    u->scratch = u->scratch_bytes > 0 ? (char *)own + scratch_at(u) : NULL;
     if (!u->matrix)
         return LATHE_OK;
     LATHE_TRY(lathe_exec_place(u->matrix, u->store, arena));
@@ -198,53 +243,137 @@ lathe_status lathe_update_place(lathe_update *u, void *arena)
     return LATHE_OK;
 }
 
-/* Norm of all gradients, parameter by parameter in the table's order. */
-static double gradient_norm(const lathe_update *u)
+/* Norm of all gradients, parameter by parameter in the table's order; by group where there are any. */
+static double gradient_norm(const lathe_update *u, double average, double *groups)
 {
     double sum = 0.0;
+    for (int32_t g = 0; groups && g < u->groups->n; g++)
+        groups[g] = 0.0;
     for (int32_t i = 0; i < u->store->n_rows; i++) {
         const float *g = lathe_store_grad(u->store, i);
-        if (g)
-            sum += lathe_sum_squares(g, lathe_desc_count(&u->store->params->rows[i]->desc));
+        if (!g)
+            continue;
+        const double one = lathe_sum_squares(g, lathe_desc_count(&u->store->params->rows[i]->desc));
+        sum += one;
+        if (groups)
+            groups[u->groups->group[i]] += one;
     }
-    return sqrt(sum);
+    for (int32_t g = 0; groups && g < u->groups->n; g++)
+        groups[g] = sqrt(groups[g]) * average;
+    return sqrt(sum) * average;
 }
 
-static void fill_scalars(const lathe_update *u, const lathe_update_args *args, double grad_scale)
+typedef struct clamp {
+    float *grad;
+    float limit;
+} clamp;
+
+static void clamp_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const clamp *c = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        c->grad[i] = c->grad[i] > c->limit    ? c->limit
+                     : c->grad[i] < -c->limit ? -c->limit
+                                              : c->grad[i];
+}
+
+/* torch.nn.utils.clip_grad_value_ on what the raw sums average to. */
+static void clip_values(const lathe_update *u, double limit)
+{
+    for (int32_t i = 0; i < u->store->n_rows; i++) {
+        clamp c = {lathe_store_grad(u->store, i), (float)limit};
+        if (c.grad)
+            lathe_parallel_for(lathe_desc_count(&u->store->params->rows[i]->desc),
+                               LATHE_CHUNK_ELEMENTS, clamp_range, &c);
+    }
+}
+
+/* The optimizer's own scalars of a step; the core's are zero. */
+static void fill_user_scalars(const lathe_update *u, int64_t step)
 {
     const lathe_optimizer_v1 *table = u->optimizer->table;
     double user[LATHE_N_SCALARS - LATHE_SCALAR_USER] = {0.0};
     float *s = u->store->scalars;
     memset(s, 0, sizeof(float) * LATHE_N_SCALARS);
-    s[LATHE_SCALAR_LR] = (float)args->lr;
-    s[LATHE_SCALAR_GRAD_SCALE] = (float)grad_scale;
-    s[LATHE_SCALAR_LR_RATIO] = args->base_lr > 0.0 ? (float)(args->lr / args->base_lr) : 0.0f;
     if (LATHE_HAS(table, scalars))
-        table->scalars(u->optimizer->self, args->step, user);
+        table->scalars(u->optimizer->self, step, user);
     for (int32_t i = LATHE_SCALAR_USER; i < LATHE_N_SCALARS; i++)
         s[i] = (float)user[i - LATHE_SCALAR_USER];
 }
 
+static void fill_scalars(const lathe_update *u, const lathe_update_args *args, double grad_scale)
+{
+    float *s = u->store->scalars;
+    fill_user_scalars(u, args->step);
+    s[LATHE_SCALAR_LR] = (float)args->lr;
+    s[LATHE_SCALAR_GRAD_SCALE] = (float)grad_scale;
+    s[LATHE_SCALAR_COUNT] = (float)args->count;
+    s[LATHE_SCALAR_LR_RATIO] = args->base_lr > 0.0 ? (float)(args->lr / args->base_lr) : 0.0f;
+}
+
+/* All tensors of step(), as the plugin gets them. */
+static lathe_optimizer_step plugin_step(const lathe_update *u, const lathe_update_args *args)
+{
+    const lathe_optimizer_step step = {.size = (uint32_t)sizeof step,
+                                       .n_tensors = u->n_tensors,
+                                       .tensors = u->tensors,
+                                       .scalars = u->store->scalars,
+                                       .step = args->step,
+                                       .seed = args->seed,
+                                       .scratch = u->scratch,
+                                       .scratch_bytes = u->scratch_bytes};
+    return step;
+}
+
 lathe_status lathe_update_run(lathe_update *u, lathe_update_args *args)
 {
-    const lathe_optimizer_v1 *table = u->optimizer->table;
     const double average = 1.0 / (args->count * args->loss_scale);
-    args->grad_norm = gradient_norm(u) * average;
+    double update2 = 0.0, param2 = 0.0;
+    args->grad_norm = gradient_norm(u, average, args->group_norms);
     args->overflow = !isfinite(args->grad_norm);
     if (args->overflow)
         return LATHE_OK;
-    double clip = 1.0;
-    if (args->max_grad_norm > 0.0 && args->grad_norm > args->max_grad_norm)
-        clip = args->max_grad_norm / (args->grad_norm + 1e-6); /* torch.nn.utils.clip_grad_norm_ */
+    double clip = 1.0, norm = args->grad_norm;
+    if (args->max_grad_value > 0.0) {
+        clip_values(u, args->max_grad_value / average);
+        norm = gradient_norm(u, average, NULL);
+    }
+    if (args->max_grad_norm > 0.0 && norm > args->max_grad_norm)
+        clip = args->max_grad_norm / (norm + 1e-6); /* torch.nn.utils.clip_grad_norm_ */
     fill_scalars(u, args, average * clip);
     if (u->n_tensors > 0) {
-        const lathe_optimizer_step step = {.size = (uint32_t)sizeof step,
-                                           .n_tensors = u->n_tensors,
-                                           .tensors = u->tensors,
-                                           .scalars = u->store->scalars,
-                                           .step = args->step,
-                                           .seed = args->seed};
-        LATHE_TRY(table->step(u->optimizer->self, &step));
+        const lathe_optimizer_step step = plugin_step(u, args);
+        LATHE_TRY(lathe__ranges_run(&u->ranges, &step, &update2, &param2));
     }
-    return u->matrix ? lathe_exec_run(u->matrix, 0) : LATHE_OK;
+    LATHE_TRY(u->matrix ? lathe__matrices_run(u->matrix, &update2, &param2) : LATHE_OK);
+    args->update_norm = sqrt(update2);
+    args->param_norm = sqrt(param2);
+    return LATHE_OK;
+}
+
+lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args)
+{
+    const lathe_optimizer_v1 *table = u->optimizer->table;
+    const double average = 1.0 / (args->count * args->loss_scale);
+    args->overflow = !isfinite(gradient_norm(u, average, NULL));
+    if (args->overflow || u->n_tensors == 0)
+        return LATHE_OK;
+    fill_scalars(u, args, average);
+    const lathe_optimizer_step step = plugin_step(u, args);
+    return table->estimate(u->optimizer->self, &step);
+}
+
+lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed)
+{
+    const lathe_optimizer_v1 *table = u->optimizer->table;
+    const lathe_update_args args = {.step = step, .seed = seed};
+    const lathe_optimizer_step all = plugin_step(u, &args);
+    for (int32_t i = 0; i < u->store->n_rows; i++)
+        if (u->store->rows[i].partition == LATHE_PARTITION_MATRIX &&
+            lathe_store_average(u->store, i))
+            lathe_parallel_copy(lathe_store_average(u->store, i), lathe_store_master(u->store, i),
+                                lathe_desc_bytes(&u->store->params->rows[i]->desc));
+    fill_user_scalars(u, step);
+    return u->n_tensors > 0 ? table->average(u->optimizer->self, &all, u->averages) : LATHE_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "lathe/scheduler.h"
 #include "run/exec.h"
+#include "run/param_groups.h"
 
 typedef struct lathe_update lathe_update;
 
@@ -15,19 +16,23 @@ typedef struct lathe_update lathe_update;
 typedef struct lathe_update_args {
     double count;      /* what the summed loss is divided by: tokens or pairs of the whole step */
     double loss_scale; /* factor in the gradients, 1 without a scaler */
-    double max_grad_norm; /* 0: no clipping */
-    double lr;            /* from the schedule */
+    double max_grad_norm;  /* 0: no clipping */
+    double max_grad_value; /* 0: no clipping of elements, which comes first */
+    double lr;             /* from the schedule */
     double base_lr;
     int64_t step; /* 1 at the first */
     uint64_t seed;
     /* out */
-    double grad_norm; /* of the averaged gradient, before clipping */
-    int32_t overflow; /* 1: a gradient was not finite; nothing was updated */
+    double grad_norm;                     /* of the averaged gradient, before clipping */
+    double update_norm;                   /* |w_new - w_old| over the trained parameters */
+    double param_norm;                    /* |w_new| */
+    double group_norms[LATHE_MAX_GROUPS]; /* of grad_norm, by group */
+    int32_t overflow;                     /* 1: a gradient was not finite; nothing was updated */
 } lathe_update_args;
 
-/** Prepares the step for the parameters of a laid-out store. The optimizer must outlive it. */
+/** Prepares the step for the parameters of a laid-out store. Optimizer and groups must outlive it. */
 lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
-                                 const lathe_instance *optimizer, double weight_decay_mult_vectors,
+                                 const lathe_instance *optimizer, const lathe_param_groups *groups,
                                  lathe_update **out);
 void lathe_update_destroy(lathe_update *u);
 
@@ -36,11 +41,26 @@ int64_t lathe_update_arena_bytes(const lathe_update *u);
 int64_t lathe_update_input_bytes(const lathe_update *u);
 int64_t lathe_update_activation_bytes(const lathe_update *u);
 
+/** Bytes of its own that place() takes, counted as the optimizer's. */
+int64_t lathe_update_own_bytes(const lathe_update *u);
+
 /** Binds the placed store and the shared arena. */
 lathe_status lathe_update_place(lathe_update *u, void *arena);
 
 /** One step. Gradients are read, not cleared. */
 lathe_status lathe_update_run(lathe_update *u, lathe_update_args *args);
+
+/** Hands the gradients as they stand to the optimizer's estimate(), for the tensors of its step():
+ *  args->count and loss_scale are theirs; nothing is clipped. args->overflow: they are not finite, and
+ *  nothing was called. */
+lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args);
+
+/** The optimizer's average() into the store's averages; of MATRIX parameters, the weights as they are.
+ *  step: of the last update, 1 at the first. */
+lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed);
+
+/** The executable of the MATRIX parameters; NULL: none. */
+lathe_exec *lathe_update_matrix(const lathe_update *u);
 
 /** FLOP of one update's products. */
 double lathe_update_flops(const lathe_update *u);

@@ -61,14 +61,18 @@ static inline int cpu_has_out(const lathe_kernel *k, int32_t i)
     return i < k->n_out && k->out[i].dtype != LATHE_ABSENT;
 }
 
-/** Input i is present with `count` elements of `dtype` (dtype < 0: a compute dtype, f32 or bf16).
- */
+/** Input i is present with `count` elements of `dtype` (CPU_COMPUTE: f32, bf16 or f16). */
 lathe_status cpu_check_in(const lathe_kernel *k, int32_t i, int32_t dtype, int64_t count);
 lathe_status cpu_check_out(const lathe_kernel *k, int32_t i, int32_t dtype, int64_t count);
 /** Records "<op>: <text>" with LATHE_E_SHAPE. */
 lathe_status cpu_bad_shape(const lathe_kernel *k, const char *text);
 
 #define CPU_COMPUTE (-1)
+
+static inline int cpu_computes(int32_t dtype)
+{
+    return dtype == LATHE_F32 || dtype == LATHE_BF16 || dtype == LATHE_F16;
+}
 
 /** Zeroed memory, 64-byte aligned; cpu_memory_free releases. */
 lathe_status cpu_memory_alloc(void *self, int64_t bytes, int32_t memory, void **out);
@@ -101,7 +105,8 @@ static inline int64_t cpu_round_up(int64_t n, int64_t to)
 
 /* The rows of the dispatch table, each defined in its op's file. */
 extern const cpu_op cpu_op_linear, cpu_op_linear_dx, cpu_op_linear_dw, cpu_op_matmul;
-extern const cpu_op cpu_op_head_logprob, cpu_op_head_logprob_bwd;
+extern const cpu_op cpu_op_head_logprob, cpu_op_head_logprob_bwd, cpu_op_head_eval;
+extern const cpu_op cpu_op_head_sample;
 extern const cpu_op cpu_op_rmsnorm, cpu_op_rmsnorm_bwd, cpu_op_layernorm, cpu_op_layernorm_bwd;
 extern const cpu_op cpu_op_rope, cpu_op_swiglu, cpu_op_swiglu_bwd, cpu_op_gelu, cpu_op_gelu_bwd;
 extern const cpu_op cpu_op_embed, cpu_op_embed_bwd, cpu_op_dropout, cpu_op_dropout_bwd;

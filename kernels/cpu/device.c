@@ -17,6 +17,7 @@ static lathe_status info(void *self, lathe_device_info *out)
     full.compute_dtypes = 1u << LATHE_F32;
     if (LATHE_CPU_ISA == 3)
         full.compute_dtypes |= 1u << LATHE_BF16;
+    full.graph_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16 | 1u << LATHE_F16;
     memcpy(out, &full, out->size < sizeof full ? out->size : sizeof full);
     return LATHE_OK;
 }

@@ -16,7 +16,9 @@
 
 CPU_INLINE float ld(const void *p, int64_t i, int32_t dtype)
 {
-    return dtype == LATHE_F32 ? ((const float *)p)[i] : lathe_bf16_to_f32(((const uint16_t *)p)[i]);
+    return dtype == LATHE_F32    ? ((const float *)p)[i]
+           : dtype == LATHE_BF16 ? lathe_bf16_to_f32(((const uint16_t *)p)[i])
+                                 : lathe_f16_to_f32(((const uint16_t *)p)[i]);
 }
 
 CPU_INLINE void st(void *p, int64_t i, int32_t dtype, int accumulate, float x)
@@ -26,7 +28,7 @@ CPU_INLINE void st(void *p, int64_t i, int32_t dtype, int accumulate, float x)
     if (dtype == LATHE_F32)
         ((float *)p)[i] = x;
     else
-        ((uint16_t *)p)[i] = lathe_f32_to_bf16(x);
+        ((uint16_t *)p)[i] = dtype == LATHE_BF16 ? lathe_f32_to_bf16(x) : lathe_f32_to_f16(x);
 }
 
 /** Address of element i. */
@@ -45,21 +47,38 @@ CPU_INLINE void *at_mut(void *p, int64_t i, int32_t dtype)
     do {                                                                                           \
         if ((dtype) == LATHE_F32)                                                                  \
             fn(__VA_ARGS__, LATHE_F32);                                                            \
-        else                                                                                       \
+        else if ((dtype) == LATHE_BF16)                                                            \
             fn(__VA_ARGS__, LATHE_BF16);                                                           \
+        else                                                                                       \
+            fn(__VA_ARGS__, LATHE_F16);                                                            \
     } while (0)
 
 /** Elements of a tile: buffers of this many floats stay in the first cache. */
 #define CPU_TILE 1024
+
+CPU_INLINE void widen(float *to, const uint16_t *from, int64_t n, int32_t dtype)
+{
+    for (int64_t j = 0; j < n; j++)
+        to[j] = ld(from, j, dtype);
+}
+
+CPU_INLINE void narrow_tile(uint16_t *to, const float *from, int64_t n, int accumulate,
+                            int32_t dtype)
+{
+#pragma GCC ivdep
+    for (int64_t j = 0; j < n; j++)
+        st(to, j, dtype, accumulate, from[j]);
+}
 
 /** Elements [i, i+n) of p as floats: in place for f32, else converted into buf[CPU_TILE]. */
 CPU_INLINE const float *tile_in(float *buf, const void *p, int32_t dtype, int64_t i, int64_t n)
 {
     if (dtype == LATHE_F32)
         return (const float *)p + i;
-    const uint16_t *x = (const uint16_t *)p + i;
-    for (int64_t j = 0; j < n; j++)
-        buf[j] = lathe_bf16_to_f32(x[j]);
+    if (dtype == LATHE_BF16)
+        widen(buf, (const uint16_t *)p + i, n, LATHE_BF16);
+    else
+        widen(buf, (const uint16_t *)p + i, n, LATHE_F16);
     return buf;
 }
 
@@ -81,12 +100,14 @@ CPU_INLINE void tile_done(const float *buf, void *p, int32_t dtype, int accumula
         return;
     }
     uint16_t *y = (uint16_t *)p + i;
-    if (accumulate)
-        for (int64_t j = 0; j < n; j++)
-            y[j] = lathe_f32_to_bf16(lathe_bf16_to_f32(y[j]) + buf[j]);
+    if (accumulate && dtype == LATHE_BF16)
+        narrow_tile(y, buf, n, 1, LATHE_BF16);
+    else if (accumulate)
+        narrow_tile(y, buf, n, 1, LATHE_F16);
+    else if (dtype == LATHE_BF16)
+        narrow_tile(y, buf, n, 0, LATHE_BF16);
     else
-        for (int64_t j = 0; j < n; j++)
-            y[j] = lathe_f32_to_bf16(buf[j]);
+        narrow_tile(y, buf, n, 0, LATHE_F16);
 }
 
 #endif

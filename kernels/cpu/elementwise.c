@@ -5,7 +5,6 @@
  *   LOGSIGMOID   y = log sigmoid(x)           SIGMOID   y = sigmoid(x)
  *   CAST         y = x as another dtype       COPY      y = x, any dtype
  */
-#include <immintrin.h>
 #include <math.h>
 
 #include "cpu.h"
@@ -159,42 +158,14 @@ static lathe_status run_logsigmoid(lathe_kernel *k, const lathe_kernel_args *a)
 }
 
 /* ---- CAST and COPY ---- */
-typedef struct half_job {
-    const void *x;
-    void *y;
-    int32_t x_dtype, y_dtype;
-} half_job;
-
-static int is_cast_dtype(int32_t dtype)
-{
-    return dtype == LATHE_F32 || dtype == LATHE_BF16 || dtype == LATHE_F16;
-}
-
-/* Casts with f16 on one side, through the processor's own conversion. */
-static void half_range(void *arg, int64_t begin, int64_t end, int32_t worker)
-{
-    const half_job *job = arg;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        const float x = job->x_dtype == LATHE_F16 ? _cvtsh_ss(((const uint16_t *)job->x)[i])
-                                                  : ld(job->x, i, job->x_dtype);
-        if (job->y_dtype == LATHE_F16)
-            ((uint16_t *)job->y)[i] = _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT);
-        else
-            st(job->y, i, job->y_dtype, 0, x);
-    }
-}
-
 static lathe_status prepare_cast(lathe_kernel *k, int64_t *out_scratch)
 {
     (void)out_scratch;
     const int64_t n = lathe_desc_count(&k->in[0]);
     const int32_t from = k->in[0].dtype, to = k->out[0].dtype;
-    if (!is_cast_dtype(from) || !is_cast_dtype(to))
+    if (!cpu_computes(from) || !cpu_computes(to))
         return lathe_fail(k->host, LATHE_E_UNSUPPORTED, "cast: %s to %s; f32, bf16 and f16 only",
                           lathe_dtype_name(from), lathe_dtype_name(to));
-    if (k->may_accumulate && (from == LATHE_F16 || to == LATHE_F16))
-        return lathe_fail(k->host, LATHE_E_UNSUPPORTED, "cast: f16 cannot be added to");
     return cpu_check_out(k, 0, to, n);
 }
 
@@ -202,12 +173,7 @@ static lathe_status run_cast(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t n = lathe_desc_count(&k->in[0]);
     const int32_t from = k->in[0].dtype, to = k->out[0].dtype;
-    if (from == LATHE_F16 || to == LATHE_F16) {
-        half_job job = {a->in[0], a->out[0], from, to};
-        k->host->parallel_for(n, CPU_GRAIN, half_range, &job);
-    } else {
-        cpu_convert(k->host, a->out[0], to, a->in[0], from, n, (a->accumulate & 1u) != 0);
-    }
+    cpu_convert(k->host, a->out[0], to, a->in[0], from, n, (a->accumulate & 1u) != 0);
     return LATHE_OK;
 }
 
@@ -215,7 +181,7 @@ static lathe_status prepare_copy(lathe_kernel *k, int64_t *out_scratch)
 {
     (void)out_scratch;
     const int32_t dtype = k->in[0].dtype;
-    if (k->may_accumulate && dtype != LATHE_F32 && dtype != LATHE_BF16)
+    if (k->may_accumulate && !cpu_computes(dtype))
         return lathe_fail(k->host, LATHE_E_UNSUPPORTED, "copy: %s cannot be added to",
                           lathe_dtype_name(dtype));
     LATHE_TRY(cpu_check_in(k, 0, dtype, lathe_desc_count(&k->in[0])));

@@ -1,17 +1,19 @@
-/* HEAD_LOGPROB and its derivative: log softmax(softcap(x W^T))[target], never all logits at once.
+/* HEAD_LOGPROB, its derivative and HEAD_EVAL: log softmax(softcap(x W^T))[target], never all logits at
+ * once; and HEAD_SAMPLE, a token drawn from that softmax.
  *
  * Rows with a target are taken `rows` at a time (the last chunk is padded with zero rows); rows
  * without one cost nothing. The vocabulary is taken in blocks, so that every product reads and
  * writes dense matrices and a block is still in the cache when the softmax reads it. The forward
- * keeps one block of logits; the backward keeps a chunk's blocks until its sums are known.
+ * keeps one block of logits; the backward and the draw keep a chunk's blocks until its sums are known.
  *
  *   scratch: | product | logits | x rows | dx rows f32 | row list | per row: state, lse, dlogp,
- *            target |
+ *            target, uniform, token, parts |
  */
 #include <math.h>
 
 #include "element.h"
 #include "head_softmax.h"
+#include "lathe/rng.h"
 #include "product.h"
 
 #define BLOCK_COLUMNS 8192                /* of the vocabulary, about */
@@ -23,10 +25,11 @@ typedef struct head {
     int64_t n, c, v;
     int64_t rows;            /* of a chunk */
     int64_t width, n_blocks; /* blocks of the vocabulary; the last may be narrower */
-    int32_t dtype, backward;
+    int32_t dtype, backward, evaluates, samples;
     cpu_product *logits[2], *dx[2], *dw[2]; /* [1]: for the last, narrower block */
     /* offsets in scratch */
     int64_t logits_at, x_at, dx_at, list_at, state_at, lse_at, dlogp_at, target_at;
+    int64_t u_at, token_at, parts_at; /* of a draw */
 } head;
 
 /* The arguments by name: HEAD_LOGPROB and HEAD_LOGPROB_BWD number them alike as far as they go. */
@@ -38,6 +41,10 @@ typedef struct head_run {
     const int32_t *targets;
     const float *dlogp; /* NULL: forward */
     float *logp;
+    float *top_logp; /* NULL: not wanted; top with it */
+    int32_t *top;
+    const int64_t *rng; /* of a draw, which gives `sampled` and no logp */
+    int32_t *sampled;
     void *dx;  /* may be NULL */
     float *dw; /* may be NULL */
     uint32_t accumulate;
@@ -133,7 +140,8 @@ static void lay_out_scratch(head *s, int64_t product_bytes, int64_t *out_scratch
 {
     const int64_t element = lathe_dtype_bytes(s->dtype);
     int64_t end = product_bytes;
-    s->logits_at = carve(&end, s->rows * (s->backward ? s->v : s->width) * element);
+    const int64_t kept = s->backward || s->samples ? s->v : s->width;
+    s->logits_at = carve(&end, s->rows * kept * element);
     s->x_at = carve(&end, s->rows * s->c * element);
     s->dx_at = carve(&end, s->backward ? s->rows * s->c * 4 : 0);
     s->list_at = carve(&end, s->n * 4);
@@ -141,6 +149,11 @@ static void lay_out_scratch(head *s, int64_t product_bytes, int64_t *out_scratch
     s->lse_at = carve(&end, s->rows * 4);
     s->dlogp_at = carve(&end, s->rows * 4);
     s->target_at = carve(&end, s->rows * 4);
+    if (s->samples) {
+        s->u_at = carve(&end, s->rows * (int64_t)sizeof(double));
+        s->token_at = carve(&end, s->rows * 4);
+        s->parts_at = carve(&end, s->rows * s->n_blocks * (int64_t)sizeof(head_part));
+    }
     *out_scratch = end;
 }
 
@@ -149,7 +162,15 @@ static lathe_status check_tensors(lathe_kernel *k, const head *s)
     LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, s->n * s->c));
     LATHE_TRY(cpu_check_in(k, 1, s->dtype, s->v * s->c));
     LATHE_TRY(cpu_check_in(k, 2, LATHE_I32, s->n));
+    if (s->samples) {
+        LATHE_TRY(cpu_check_in(k, 3, LATHE_I64, 2));
+        return cpu_check_out(k, 0, LATHE_I32, s->n);
+    }
     LATHE_TRY(cpu_check_out(k, 0, LATHE_F32, s->n));
+    if (s->evaluates) {
+        LATHE_TRY(cpu_check_out(k, 1, LATHE_F32, s->n));
+        LATHE_TRY(cpu_check_out(k, 2, LATHE_I32, s->n));
+    }
     if (!s->backward)
         return LATHE_OK;
     LATHE_TRY(cpu_check_in(k, 3, LATHE_F32, s->n));
@@ -174,6 +195,8 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
     s->c = k->in[1].dims[1];
     s->dtype = k->in[0].dtype;
     s->backward = k->op_id == LATHE_OP_HEAD_LOGPROB_BWD;
+    s->evaluates = k->op_id == LATHE_OP_HEAD_EVAL;
+    s->samples = k->op_id == LATHE_OP_HEAD_SAMPLE;
     LATHE_TRY(check_tensors(k, s));
     choose_sizes(k, s);
     int64_t product_bytes = 0;
@@ -200,8 +223,14 @@ static lathe_status list_rows(head_run *r)
             r->list[r->n_listed++] = (int32_t)i;
             continue;
         }
-        if (!(r->accumulate & 1u))
+        if (r->sampled != NULL)
+            r->sampled[i] = -1;
+        else if (r->logp != NULL && !(r->accumulate & 1u))
             r->logp[i] = 0.0f;
+        if (r->top != NULL) {
+            r->top_logp[i] = 0.0f;
+            r->top[i] = -1;
+        }
         if (r->dx != NULL && !(r->accumulate & 2u))
             memset(at_mut(r->dx, i * s->c, s->dtype), 0, row_bytes);
     }
@@ -232,7 +261,7 @@ static head_block chunk_block(const head_run *r, int64_t from, int64_t n)
     float *dlogp = (float *)(void *)(r->scratch + s->dlogp_at);
     for (int64_t i = 0; i < s->rows; i++) {
         const int64_t row = i < n ? r->list[from + i] : -1;
-        state[i] = (head_row){-INFINITY, 0.0f, 0.0};
+        state[i] = (head_row){-INFINITY, 0.0f, 0.0, -INFINITY, -1};
         targets[i] = row < 0 ? -1 : r->targets[row];
         dlogp[i] = row < 0 || r->dlogp == NULL ? 0.0f : r->dlogp[row];
     }
@@ -240,6 +269,7 @@ static head_block chunk_block(const head_run *r, int64_t from, int64_t n)
                               .dtype = s->dtype,
                               .softcap = r->k->attrs.softcap,
                               .targets = targets,
+                              .find_top = s->evaluates,
                               .state = state,
                               .dlogp = dlogp,
                               .lse = (const float *)(const void *)(r->scratch + s->lse_at)};
@@ -280,6 +310,10 @@ static lathe_status chunk_forward(const head_run *r, head_block *block, const vo
         lse[i] = (float)log_sum;
         st(r->logp, r->list[from + i], LATHE_F32, (r->accumulate & 1u) != 0,
            (float)((double)row->target - log_sum));
+        if (r->top != NULL) {
+            r->top_logp[r->list[from + i]] = (float)((double)row->max - log_sum);
+            r->top[r->list[from + i]] = row->top_id;
+        }
     }
     return LATHE_OK;
 }
@@ -308,6 +342,46 @@ static lathe_status chunk_backward(const head_run *r, head_block *block, const v
     return LATHE_OK;
 }
 
+/* The chunk's logits, then a draw from each row. */
+static lathe_status chunk_sample(const head_run *r, const head_block *block, const void *x,
+                                 int64_t from, int64_t n)
+{
+    const head *s = r->s;
+    cpu_device *device = r->k->device;
+    if (r->rng == NULL || r->sampled == NULL) /* HEAD_SAMPLE has both */
+        return LATHE_E_ARG;
+    double *u = (double *)(void *)(r->scratch + s->u_at);
+    for (int64_t i = 0; i < s->rows; i++) {
+        const lathe_u32x4 word =
+            lathe_rng_block((uint64_t)r->rng[0], (uint64_t)r->rng[1], r->k->attrs.rng_stream,
+                            i < n ? (uint64_t)r->list[from + i] : 0);
+        u[i] = lathe_uniform_f64(word.v[0], word.v[1]);
+    }
+    head_draw draw = {.logits = r->scratch + s->logits_at,
+                      .rows = s->rows,
+                      .width = s->width,
+                      .vocabulary = s->v,
+                      .n_blocks = s->n_blocks,
+                      .dtype = s->dtype,
+                      .softcap = r->k->attrs.softcap,
+                      .targets = block->targets,
+                      .parts = (head_part *)(void *)(r->scratch + s->parts_at),
+                      .u = u,
+                      .token = (int32_t *)(void *)(r->scratch + s->token_at)};
+    for (int64_t b = 0; b < s->n_blocks; b++) {
+        int64_t width;
+        void *logits = cpu_head_kept(&draw, b, &width);
+        LATHE_TRY(cpu_product_run(device, s->logits[narrow(s, b)], x,
+                                  at(r->w, b * s->width * s->c, s->dtype), NULL, logits, r->scratch,
+                                  0));
+        cpu_head_weigh(device->host, &draw, b);
+    }
+    cpu_head_draw(device->host, &draw);
+    for (int64_t i = 0; i < n; i++)
+        r->sampled[r->list[from + i]] = draw.token[i];
+    return LATHE_OK;
+}
+
 static lathe_status run_chunks(head_run *r)
 {
     const head *s = r->s;
@@ -317,7 +391,10 @@ static lathe_status run_chunks(head_run *r)
         const int64_t n = r->n_listed - from < s->rows ? r->n_listed - from : s->rows;
         const void *x = chunk_x(r, from, n);
         head_block block = chunk_block(r, from, n);
-        LATHE_TRY(chunk_forward(r, &block, x, from, n));
+        if (s->samples)
+            LATHE_TRY(chunk_sample(r, &block, x, from, n));
+        else
+            LATHE_TRY(chunk_forward(r, &block, x, from, n));
         if (s->backward)
             LATHE_TRY(chunk_backward(r, &block, x, from, n));
     }
@@ -341,8 +418,19 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
         r.dx = cpu_has_out(k, 1) ? a->out[1] : NULL;
         r.dw = cpu_has_out(k, 2) ? a->out[2] : NULL;
     }
+    if (r.s->evaluates) {
+        r.top_logp = a->out[1];
+        r.top = a->out[2];
+    }
+    if (r.s->samples) {
+        r.rng = a->in[3];
+        r.sampled = a->out[0];
+        r.logp = NULL;
+    }
     return run_chunks(&r);
 }
 
 const cpu_op cpu_op_head_logprob = {prepare, run, release, 0};
+const cpu_op cpu_op_head_eval = {prepare, run, release, 0};
+const cpu_op cpu_op_head_sample = {prepare, run, release, 0};
 const cpu_op cpu_op_head_logprob_bwd = {prepare, run, release, 7};

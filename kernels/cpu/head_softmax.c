@@ -1,4 +1,4 @@
-/* The softmax of the vocabulary head: online statistics and the gradient of a block of logits. */
+/* The softmax of the vocabulary head: online statistics, the gradient of a block, draws. */
 #include "head_softmax.h"
 
 #include <math.h>
@@ -49,6 +49,20 @@ CPU_INLINE void observe_row(const void *l, int64_t n, float cap, int has_cap, in
         row->target = capped(ld(l, target, dtype), cap, has_cap);
 }
 
+/* A cap is increasing: the largest logit is the largest capped one. */
+CPU_INLINE void top_of_row(const void *l, int64_t n, int64_t first, head_row *row, int32_t dtype)
+{
+    const float most = row_max(l, n, 0.0f, 0, dtype);
+    if (!(most > row->top))
+        return;
+    row->top = most;
+    for (int64_t i = 0; i < n; i++)
+        if (ld(l, i, dtype) == most) {
+            row->top_id = (int32_t)(first + i);
+            return;
+        }
+}
+
 CPU_INLINE void gradient_row(void *l, int64_t n, float cap, int has_cap, int64_t target, float lse,
                              float dlogp, int32_t dtype)
 {
@@ -77,6 +91,8 @@ static void observe_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         if (b->targets[r] < 0)
             continue;
         const int64_t target = b->targets[r] - b->first;
+        if (b->find_top)
+            CPU_BY_DTYPE(b->dtype, top_of_row, l, b->width, b->first, b->state + r);
         if (b->softcap > 0.0f)
             CPU_BY_DTYPE(b->dtype, observe_row, l, b->width, b->softcap, 1, target, b->state + r);
         else
@@ -110,4 +126,125 @@ void cpu_head_observe(const lathe_host *host, head_block *block)
 void cpu_head_gradient(const lathe_host *host, head_block *block)
 {
     host->parallel_for(block->rows, 4, gradient_range, block);
+}
+
+/* ---- draws ---- */
+
+CPU_INLINE void weigh_row(const void *l, int64_t n, float cap, int has_cap, head_part *out,
+                          int32_t dtype)
+{
+    const float most = row_max(l, n, cap, has_cap, dtype);
+    const float shift = most > -INFINITY ? most : 0.0f;
+    double lanes[LANES] = {0.0}, sum = 0.0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int64_t j = 0; j < LANES; j++)
+            lanes[j] += (double)cpu_exp(capped(ld(l, i + j, dtype), cap, has_cap) - shift);
+    for (; i < n; i++)
+        lanes[0] += (double)cpu_exp(capped(ld(l, i, dtype), cap, has_cap) - shift);
+    for (int64_t j = 0; j < LANES; j++)
+        sum += lanes[j];
+    *out = (head_part){sum, most, 0.0f};
+}
+
+/* The first column whose sum of exp(logit - shift) up to it exceeds `level`; where rounding lets none,
+ * the last that has any probability. */
+CPU_INLINE void search_row(const void *l, int64_t n, float cap, int has_cap, float shift,
+                           double level, int64_t *out, int32_t dtype)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i += LANES) {
+        const int64_t m = n - i < LANES ? n - i : LANES;
+        float e[LANES];
+        for (int64_t j = 0; j < m; j++)
+            e[j] = cpu_exp(capped(ld(l, i + j, dtype), cap, has_cap) - shift);
+        for (int64_t j = 0; j < m; j++) {
+            if (!(e[j] > 0.0f))
+                continue;
+            *out = i + j;
+            sum += (double)e[j];
+            if (sum > level)
+                return;
+        }
+    }
+}
+
+void *cpu_head_kept(const head_draw *d, int64_t b, int64_t *out_width)
+{
+    *out_width = b + 1 < d->n_blocks ? d->width : d->vocabulary - b * d->width;
+    return at_mut(d->logits, d->rows * b * d->width, d->dtype);
+}
+
+typedef struct weighing {
+    const head_draw *draw;
+    int64_t block;
+} weighing;
+
+static void weigh_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const weighing *w = arg;
+    const head_draw *d = w->draw;
+    int64_t width;
+    const void *block = cpu_head_kept(d, w->block, &width);
+    (void)worker;
+    for (int64_t r = begin; r < end; r++) {
+        const void *l = at(block, r * width, d->dtype);
+        head_part *out = &d->parts[r * d->n_blocks + w->block];
+        if (d->targets[r] < 0)
+            continue;
+        if (d->softcap > 0.0f)
+            CPU_BY_DTYPE(d->dtype, weigh_row, l, width, d->softcap, 1, out);
+        else
+            CPU_BY_DTYPE(d->dtype, weigh_row, l, width, 0.0f, 0, out);
+    }
+}
+
+static int32_t draw_one(const head_draw *d, int64_t r)
+{
+    const head_part *parts = d->parts + r * d->n_blocks;
+    double most = (double)parts[0].max, total = 0.0, before = 0.0, upto = 0.0;
+    int64_t chosen = -1, width, column = -1;
+    for (int64_t b = 1; b < d->n_blocks; b++)
+        most = (double)parts[b].max > most ? (double)parts[b].max : most;
+    for (int64_t b = 0; b < d->n_blocks; b++)
+        total += parts[b].sum * exp((double)parts[b].max - most);
+    if (!(total > 0.0 && isfinite(total)))
+        return -1;
+    const double level = d->u[r] * total;
+    for (int64_t b = 0; b < d->n_blocks && (chosen < 0 || upto <= level); b++) {
+        const double share = parts[b].sum * exp((double)parts[b].max - most);
+        if (!(share > 0.0))
+            continue;
+        chosen = b;
+        before = upto;
+        upto += share;
+    }
+    const void *block = cpu_head_kept(d, chosen, &width);
+    const void *l = at(block, r * width, d->dtype);
+    const float shift = parts[chosen].max;
+    const double rest = (level - before) / exp((double)shift - most);
+    if (d->softcap > 0.0f)
+        CPU_BY_DTYPE(d->dtype, search_row, l, width, d->softcap, 1, shift, rest, &column);
+    else
+        CPU_BY_DTYPE(d->dtype, search_row, l, width, 0.0f, 0, shift, rest, &column);
+    return (int32_t)(chosen * d->width + column);
+}
+
+static void draw_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const head_draw *d = arg;
+    (void)worker;
+    for (int64_t r = begin; r < end; r++)
+        d->token[r] = d->targets[r] < 0 ? -1 : draw_one(d, r);
+}
+
+void cpu_head_weigh(const lathe_host *host, const head_draw *draw, int64_t b)
+{
+    weighing w = {draw, b};
+    host->parallel_for(draw->rows, 4, weigh_range, &w);
+}
+
+void cpu_head_draw(const lathe_host *host, head_draw *draw)
+{
+    host->parallel_for(draw->rows, 4, draw_range, draw);
 }

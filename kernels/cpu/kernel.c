@@ -26,6 +26,8 @@ static const cpu_op *const ops[LATHE_N_OPS] = {
     [LATHE_OP_LINCOMB] = &cpu_op_lincomb,
     [LATHE_OP_DROPOUT] = &cpu_op_dropout,
     [LATHE_OP_HEAD_LOGPROB] = &cpu_op_head_logprob,
+    [LATHE_OP_HEAD_EVAL] = &cpu_op_head_eval,
+    [LATHE_OP_HEAD_SAMPLE] = &cpu_op_head_sample,
     [LATHE_OP_CAST] = &cpu_op_cast,
     [LATHE_OP_COPY] = &cpu_op_copy,
     [LATHE_OP_SUM] = &cpu_op_sum,
@@ -59,11 +61,10 @@ const char *cpu_op_name(const lathe_kernel *k)
 static lathe_status check(const lathe_kernel *k, const lathe_desc *d, const char *side, int32_t i,
                           int32_t dtype, int64_t count)
 {
-    if (dtype == CPU_COMPUTE && d->dtype != LATHE_F32 && d->dtype != LATHE_BF16)
+    if (dtype == CPU_COMPUTE && !cpu_computes(d->dtype))
         return lathe_fail(k->host, LATHE_E_UNSUPPORTED,
-                          "%s: %s %d is %s, the CPU computes in f32 "
-                          "and bf16",
-                          cpu_op_name(k), side, (int)i, lathe_dtype_name(d->dtype));
+                          "%s: %s %d is %s, the CPU computes in f32, bf16 and f16", cpu_op_name(k),
+                          side, (int)i, lathe_dtype_name(d->dtype));
     if (dtype != CPU_COMPUTE && d->dtype != dtype)
         return lathe_fail(k->host, LATHE_E_DTYPE, "%s: %s %d is %s, expected %s", cpu_op_name(k),
                           side, (int)i,

@@ -289,6 +289,8 @@ lathe_status cpu_matmul_create(cpu_device *device, const cpu_matmul_spec *spec, 
     const lathe_host *host = device->host;
     *out = NULL;
     *out_scratch = 0;
+    if (spec->a_dtype == LATHE_F16 || spec->b_dtype == LATHE_F16 || spec->c_dtype == LATHE_F16)
+        return LATHE_OK; /* 2.6 has no such product; see product.c */
     cpu_matmul *mm = host->alloc((int64_t)sizeof *mm);
     if (mm == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "no memory for a matrix product");

@@ -13,7 +13,7 @@ lathe_status cpu_onednn_create(const lathe_host *host, cpu_onednn **out);
 void cpu_onednn_destroy(const lathe_host *host, cpu_onednn *o);
 
 /** c[m,n] (= or +=) alpha * op(a) op(b) + bias; everything dense and row-major.
- *  a is [m,k], with trans_a [k,m]; b is [k,n], with trans_b [n,k]. dtypes: f32 or bf16. */
+ *  a is [m,k], with trans_a [k,m]; b is [k,n], with trans_b [n,k]. dtypes: f32, bf16 or f16. */
 typedef struct cpu_matmul_spec {
     int64_t m, n, k;
     int32_t a_dtype, b_dtype, c_dtype;

@@ -61,6 +61,16 @@ static void tile_32(const uint32_t *src, int64_t stride, uint32_t *dst, int64_t 
         _mm256_storeu_si256((__m256i *)(void *)(dst + j * dst_stride), r[j]);
 }
 
+/* 16 rows x 8 columns of 16-bit elements of `dtype`, widened to f32. */
+CPU_INLINE void tile_widened(const uint16_t *src, int64_t stride, float *dst, int64_t dst_stride,
+                             int32_t dtype)
+{
+    uint16_t turned[8 * 16];
+    tile_16(src, stride, turned, 16);
+    for (int j = 0; j < 8; j++)
+        widen(dst + j * dst_stride, turned + j * 16, 16, dtype);
+}
+
 /* Element by element: rows [i0, i1) of columns [j0, j1), with conversion to f32 where asked. */
 static void plain(const pack_job *job, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
 {
@@ -74,24 +84,31 @@ static void plain(const pack_job *job, int64_t i0, int64_t i1, int64_t j0, int64
         }
 }
 
+static void tile(const pack_job *job, int64_t from, int64_t to)
+{
+    const uint16_t *src = (const uint16_t *)job->src + from;
+    if (job->src_dtype == LATHE_F32)
+        tile_32((const uint32_t *)job->src + from, job->stride, (uint32_t *)job->dst + to,
+                job->rows);
+    else if (job->dst_dtype != LATHE_F32)
+        tile_16(src, job->stride, (uint16_t *)job->dst + to, job->rows);
+    else if (job->src_dtype == LATHE_BF16)
+        tile_widened(src, job->stride, (float *)job->dst + to, job->rows, LATHE_BF16);
+    else
+        tile_widened(src, job->stride, (float *)job->dst + to, job->rows, LATHE_F16);
+}
+
 static void strip_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const pack_job *job = arg;
-    const int same = job->src_dtype == job->dst_dtype, wide = job->src_dtype == LATHE_F32;
+    const int wide = job->src_dtype == LATHE_F32;
     const int64_t tile_rows = wide ? 8 : 16, tile_cols = wide ? 4 : 8;
-    const int64_t rows_end = same ? begin + (end - begin) / tile_rows * tile_rows : begin;
-    const int64_t cols_end = same ? job->cols / tile_cols * tile_cols : 0;
+    const int64_t rows_end = begin + (end - begin) / tile_rows * tile_rows;
+    const int64_t cols_end = job->cols / tile_cols * tile_cols;
     (void)worker;
     for (int64_t j = 0; j < cols_end; j += tile_cols)
-        for (int64_t i = begin; i < rows_end; i += tile_rows) {
-            const int64_t from = i * job->stride + j, to = j * job->rows + i;
-            if (wide)
-                tile_32((const uint32_t *)job->src + from, job->stride, (uint32_t *)job->dst + to,
-                        job->rows);
-            else
-                tile_16((const uint16_t *)job->src + from, job->stride, (uint16_t *)job->dst + to,
-                        job->rows);
-        }
+        for (int64_t i = begin; i < rows_end; i += tile_rows)
+            tile(job, i * job->stride + j, j * job->rows + i);
     plain(job, begin, rows_end, cols_end, job->cols);
     plain(job, rows_end, end, 0, job->cols);
 }

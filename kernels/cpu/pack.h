@@ -5,7 +5,7 @@
 #include "cpu.h"
 
 /** dst[j,i] = src[i,j] for i < rows, j < cols; dst dense [cols, rows], src rows `stride` elements
- *  apart. dtypes f32 or bf16; dst_dtype is src_dtype or f32. */
+ *  apart. dtypes f32, bf16 or f16; dst_dtype is src_dtype or f32. */
 void cpu_pack_transposed(const lathe_host *host, void *dst, int32_t dst_dtype, const void *src,
                          int32_t src_dtype, int64_t rows, int64_t cols, int64_t stride);
 

@@ -5,7 +5,8 @@
  *    bits would depend on how many there are; its plain product does not (measured with 1, 2, 7
  *    and 32 workers, oneDNN 2.6). Large results go to its gemm, which is fastest and does not split
  *    from GEMM_SIDE on (same measurement).
- *  - bf16 where oneDNN has no bf16 product (processors without AVX-512): blocks go through f32.
+ *  - bf16 where oneDNN has no bf16 product (processors without AVX-512), and f16, for
+ *    which oneDNN 2.6 has none at all: blocks go through f32.
  *
  *   scratch: | oneDNN | a block | b f32 | c block f32 |     those that are not needed are empty
  */

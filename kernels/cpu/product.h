@@ -14,7 +14,7 @@ void cpu_product_destroy(cpu_device *device, cpu_product *p);
 lathe_status cpu_product_run(cpu_device *device, cpu_product *p, const void *a, const void *b,
                              const void *bias, void *c, void *scratch, int accumulate);
 
-/** dst[i] = src[i] as dst_dtype, f32 and bf16 only; accumulate: added. Spread over the pool. */
+/** dst[i] = src[i] as dst_dtype, f32, bf16 and f16; accumulate: added. Spread over the pool. */
 void cpu_convert(const lathe_host *host, void *dst, int32_t dst_dtype, const void *src,
                  int32_t src_dtype, int64_t n, int accumulate);
 

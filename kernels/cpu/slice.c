@@ -16,7 +16,7 @@ static int64_t row_elements(const lathe_kernel *k, const lathe_desc *whole, cons
 
 static lathe_status check_accumulate(const lathe_kernel *k, int32_t dtype)
 {
-    if (k->may_accumulate && dtype != LATHE_F32 && dtype != LATHE_BF16)
+    if (k->may_accumulate && !cpu_computes(dtype))
         return lathe_fail(k->host, LATHE_E_UNSUPPORTED, "%s: %s cannot be added to", cpu_op_name(k),
                           lathe_dtype_name(dtype));
     return LATHE_OK;

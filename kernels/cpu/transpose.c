@@ -1,4 +1,4 @@
-/* TRANSPOSE: y[s,r] = x[r,s], any dtype of 1, 2, 4 or 8 bytes; f32 and bf16
+/* TRANSPOSE: y[s,r] = x[r,s], any dtype of 1, 2, 4 or 8 bytes; f32, bf16 and f16
  * in registers, the others element by element in blocks. */
 #include "cpu.h"
 #include "element.h"
@@ -59,7 +59,7 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const lathe_desc *x = &k->in[0];
-    if (x->dtype == LATHE_F32 || x->dtype == LATHE_BF16) {
+    if (cpu_computes(x->dtype)) {
         cpu_pack_transposed(k->host, a->out[0], x->dtype, a->in[0], x->dtype, x->dims[0],
                             x->dims[1], x->dims[1]);
         return LATHE_OK;

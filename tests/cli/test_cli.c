@@ -140,6 +140,7 @@ Test(cli, show_tells_every_key)
 Test(cli, doctor_answers_in_text_and_json)
 {
     expect(LATHE " doctor", 0, "devices by score");
+    expect(LATHE " doctor", 0, "precisions fp32 bf16 fp16");
     cr_assert_eq(run(LATHE " doctor --json"), 0);
     json_t *all = json_loads(output, JSON_REJECT_DUPLICATES, NULL);
     cr_assert(json_is_object(all), "%s", output);
@@ -206,6 +207,9 @@ Test(cli, validate_checks_rules_across_keys)
     write_file("run.toml", run_file);
     write_file("text.txt", "a few words\n");
     expect(LATHE " validate run.toml --scheduler.warmup_steps 50 2>&1", 2, "run.toml");
+    expect(LATHE " validate run.toml --optimizer.name sophia 2>&1", 0, "valid");
+    expect(LATHE " validate run.toml --optimizer.name sophia --stage.name dpo 2>&1", 2,
+           "draws; stage \"dpo\" has none");
 }
 
 Test(cli, plugin_new_writes_a_folder_once)

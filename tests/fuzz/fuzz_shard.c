@@ -51,11 +51,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(copy, data, size);
     mend(copy, size);
     const fuzz_file file = fuzz_file_open(copy, size);
-    if (lathe__shard_open(file.path, &shard) == LATHE_OK) {
+    if (lathe__shard_open(file.path, 1, &shard) == LATHE_OK) {
         if (lathe__shards_create(1, LATHE_ROWS_PACKED, 0, 100, &shards) != LATHE_OK)
             abort();
-        lathe__shards_add(shards, &shard);
-        if (lathe__shards_seal(shards) != LATHE_OK)
+        lathe__shards_begin(shards, 1.0);
+        if (lathe__shards_add(shards, &shard) != LATHE_OK || lathe__shards_seal(shards) != LATHE_OK)
             abort();
         read_all(shards);
         lathe_shards_destroy(shards);

@@ -1,6 +1,6 @@
 """Goldens of the optimizers and schedulers, made by PyTorch and transformers.
 
-    python tests/golden/optimizers.py         writes adamw, muon_*, cosine_* and plateau_* to data/
+    python tests/golden/optimizers.py         writes adamw, muon_*, to data/, cosine_* and plateau_* to data/schedulers/
 
 The data were made with torch 2.15.0 (CPU), transformers 5.23.0 and numpy.
 Parameters and gradients come from a counter (tests/support/optimizer_case.h has the same in C), so
@@ -135,16 +135,16 @@ def plateau_metrics(n):
 def schedulers():
     from transformers import optimization as o
 
-    schedule("cosine_0_0.f64", lambda opt: o.get_cosine_schedule_with_warmup(opt, 0, 1000), 1000)
-    schedule("cosine_100_0.f64", lambda opt: o.get_cosine_schedule_with_warmup(opt, 100, 1000), 1000)
-    schedule("cosine_37_0.1.f64", lambda opt: o.get_cosine_with_min_lr_schedule_with_warmup(
+    schedule("schedulers/cosine_0_0.f64", lambda opt: o.get_cosine_schedule_with_warmup(opt, 0, 1000), 1000)
+    schedule("schedulers/cosine_100_0.f64", lambda opt: o.get_cosine_schedule_with_warmup(opt, 100, 1000), 1000)
+    schedule("schedulers/cosine_37_0.1.f64", lambda opt: o.get_cosine_with_min_lr_schedule_with_warmup(
         opt, 37, 1000, min_lr_rate=0.1), 1000)
     metrics = plateau_metrics(1000)
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
-    schedule("plateau_default.f64", lambda opt: plateau(opt), 1000, metrics)
-    schedule("plateau_abs.f64", lambda opt: plateau(
+    schedule("schedulers/plateau_default.f64", lambda opt: plateau(opt), 1000, metrics)
+    schedule("schedulers/plateau_abs.f64", lambda opt: plateau(
         opt, factor=0.5, patience=3, threshold=0.02, threshold_mode="abs", cooldown=5, min_lr=1e-6), 1000, metrics)
-    schedule("plateau_max.f64", lambda opt: plateau(
+    schedule("schedulers/plateau_max.f64", lambda opt: plateau(
         opt, mode="max", factor=0.7, patience=0, threshold=0.01, cooldown=2, eps=1e-5), 1000, metrics)
 
 

@@ -83,6 +83,8 @@ static inline double op_load(const void *p, int32_t dtype, int64_t i)
         return (double)((const float *)p)[i];
     case LATHE_BF16:
         return (double)lathe_bf16_to_f32(((const uint16_t *)p)[i]);
+    case LATHE_F16:
+        return (double)lathe_f16_to_f32(((const uint16_t *)p)[i]);
     case LATHE_I32:
         return (double)((const int32_t *)p)[i];
     case LATHE_I64:
@@ -99,6 +101,8 @@ static inline void op_store(void *p, int32_t dtype, int64_t i, double x)
         ((float *)p)[i] = (float)x;
     else if (dtype == LATHE_BF16)
         ((uint16_t *)p)[i] = lathe_f32_to_bf16((float)x);
+    else if (dtype == LATHE_F16)
+        ((uint16_t *)p)[i] = lathe_f32_to_f16((float)x);
     else if (dtype == LATHE_I32)
         ((int32_t *)p)[i] = (int32_t)x;
     else
@@ -251,7 +255,9 @@ static inline void op_compare(const op_build *b, const op_case *c, int add, int3
                               const void *got, const double *want)
 {
     const int32_t dtype = c->out[i].dtype;
-    const double round_off = dtype == LATHE_BF16 ? 0x1p-8 : 0x1p-22;
+    /* half a unit of 8 or 11 bits; f16's smallest unit is 2^-24 */
+    const double round_off = dtype == LATHE_BF16 ? 0x1p-8 : dtype == LATHE_F16 ? 0x1p-11 : 0x1p-22;
+    const double least = dtype == LATHE_F16 ? 0x1p-25 : (double)FLT_MIN;
     const int64_t n = lathe_desc_count(&c->out[i]);
     double largest = 0.0;
     for (int64_t j = 0; j < n; j++)
@@ -260,7 +266,7 @@ static inline void op_compare(const op_build *b, const op_case *c, int add, int3
     for (int64_t j = 0; j < n; j++) {
         const double before = add ? op_before(i, j, dtype) : 0.0;
         const double w = want[j] + before, g = op_load(got, dtype, j);
-        const double allowed = round_off * fabs(w) + c->slack * largest + (double)FLT_MIN;
+        const double allowed = round_off * fabs(w) + c->slack * largest + least;
         if (isinf(w) && w == g)
             continue;
         cr_assert(fabs(g - w) <= allowed,

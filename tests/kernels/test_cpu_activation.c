@@ -1,7 +1,7 @@
 /* SWIGLU, GELU_TANH, their derivatives, SIGMOID and LOGSIGMOID on the CPU device. */
 #include "kernels/op_harness.h"
 
-static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
+static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
 
 static double sigmoid(double x)
 {
@@ -73,7 +73,7 @@ static void flat_case(int32_t op, op_reference reference, int32_t dtype, int64_t
 
 Test(swiglu, agrees_and_its_derivative_with_differences)
 {
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 3; d++)
         for (int64_t n = 1; n < 60000; n = n * 37 + 4) {
             flat_case(LATHE_OP_SWIGLU, swiglu_reference, dtypes[d], n, 2, 1, 6.0, 0);
             flat_case(LATHE_OP_SWIGLU_BWD, swiglu_bwd_reference, dtypes[d], n, 3, 2, 6.0, 1);
@@ -82,7 +82,7 @@ Test(swiglu, agrees_and_its_derivative_with_differences)
 
 Test(gelu, agrees_and_its_derivative_with_differences)
 {
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 3; d++)
         for (int64_t n = 1; n < 60000; n = n * 37 + 4) {
             flat_case(LATHE_OP_GELU_TANH, gelu_reference, dtypes[d], n, 1, 1, 6.0, 0);
             flat_case(LATHE_OP_GELU_TANH_BWD, gelu_bwd_reference, dtypes[d], n, 2, 1, 6.0, 1);

@@ -1,7 +1,7 @@
 /* ADD SUB MUL SCALE SCALE_BY LINCOMB CAST COPY and APPLY_UPDATE on the CPU device. */
 #include "kernels/op_harness.h"
 
-static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
+static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
 
 static void reference(const op_case *c, double *const *in, double *const *want)
 {
@@ -55,7 +55,7 @@ Test(elementwise, sums_and_products_agree_in_place_and_added)
 {
     const int32_t ops[] = {LATHE_OP_ADD, LATHE_OP_SUB, LATHE_OP_MUL};
     for (int o = 0; o < 3; o++)
-        for (int d = 0; d < 2; d++)
+        for (int d = 0; d < 3; d++)
             for (int s = 0; s < 3; s++) {
                 op_case c = make(ops[o], dtypes[d], dtypes[d], dtypes[d], sizes[s], 1);
                 op_check(&c);
@@ -67,14 +67,14 @@ Test(elementwise, sums_and_products_agree_in_place_and_added)
 
 Test(elementwise, scale_and_lincomb_agree)
 {
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 3; d++)
         for (int s = 0; s < 3; s++) {
             op_case scale = make(LATHE_OP_SCALE, dtypes[d], -1, dtypes[d], sizes[s], 1);
             op_check(&scale);
-            for (int e = 0; e < 4; e++) {
+            for (int e = 0; e < 6; e++) {
                 op_case c =
-                    make(LATHE_OP_LINCOMB, dtypes[d], dtypes[e & 1], dtypes[e & 1], sizes[s], 0);
-                c.in_place = e >> 1 ? 2 : 0; /* the memory of y, whose dtype the output has */
+                    make(LATHE_OP_LINCOMB, dtypes[d], dtypes[e % 3], dtypes[e % 3], sizes[s], 0);
+                c.in_place = e / 3 ? 2 : 0; /* the memory of y, whose dtype the output has */
                 op_check(&c);
             }
         }
@@ -95,18 +95,18 @@ Test(elementwise, scale_by_takes_the_scalar_at_start)
 
 Test(elementwise, casts_round_to_nearest_even_and_copies_are_exact)
 {
-    for (int e = 0; e < 4; e++)
+    for (int e = 0; e < 9; e++)
         for (int s = 0; s < 3; s++) {
-            op_case cast = make(LATHE_OP_CAST, dtypes[e & 1], -1, dtypes[e >> 1], sizes[s], 0);
+            op_case cast = make(LATHE_OP_CAST, dtypes[e % 3], -1, dtypes[e / 3], sizes[s], e & 1);
             op_check(&cast);
-            op_case copy = make(LATHE_OP_COPY, dtypes[e & 1], -1, dtypes[e & 1], sizes[s], e >> 1);
+            op_case copy = make(LATHE_OP_COPY, dtypes[e % 3], -1, dtypes[e % 3], sizes[s], e > 5);
             op_check(&copy);
         }
 }
 
 Test(apply_update, steps_against_the_update_with_decay)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 3; d++) {
         op_case c = make(LATHE_OP_APPLY_UPDATE, LATHE_F32, dtypes[d], LATHE_F32, 5003, 0);
         op_input(&c, 2, lathe_desc_1d(LATHE_F32, 4), 0.0, 1.0);
         c.attrs.start = 1;

@@ -1,7 +1,7 @@
 /* EMBED and its derivative on the CPU device. */
 #include "kernels/op_harness.h"
 
-static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
+static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
 
 static void reference(const op_case *c, double *const *in, double *const *want)
 {
@@ -19,7 +19,7 @@ static void bwd_reference(const op_case *c, double *const *in, double *const *wa
 
 Test(embed, copies_the_rows_of_the_tokens)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 3; d++) {
         op_case c = {.op = LATHE_OP_EMBED, .reference = reference};
         op_indices(&c, 0, 301, 2, 7, 53);
         op_input(&c, 1, lathe_desc_2d(dtypes[d], 53, 77), 0.0, 1.0);
@@ -30,7 +30,7 @@ Test(embed, copies_the_rows_of_the_tokens)
 
 Test(embed_bwd, adds_the_rows_of_repeated_tokens)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 3; d++) {
         op_case c = {.op = LATHE_OP_EMBED_BWD, .reference = bwd_reference, .slack = 1e-5, .add = 1};
         op_input(&c, 0, lathe_desc_2d(dtypes[d], 301, 77), 0.0, 1.0);
         op_indices(&c, 1, 301, 2, 7, 53);

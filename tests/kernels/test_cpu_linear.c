@@ -78,7 +78,7 @@ static void dw_case(int32_t dtype, int64_t n, int64_t i, int64_t o, int bias)
     op_check(&c);
 }
 
-static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
+static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
 
 Test(linear, agrees_with_a_case_worked_by_hand)
 {
@@ -100,7 +100,7 @@ Test(linear, agrees_with_a_case_worked_by_hand)
 
 Test(linear, agrees_at_odd_sizes_and_one_row)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 3; d++) {
         linear_case(dtypes[d], 37, 67, 45, 1);
         linear_case(dtypes[d], 1, 33, 129, 0);
         linear_case(dtypes[d], 300, 64, 1, 1);
@@ -110,7 +110,7 @@ Test(linear, agrees_at_odd_sizes_and_one_row)
 
 Test(linear_dx, agrees_and_adds)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 3; d++) {
         dx_case(dtypes[d], 37, 67, 45);
         dx_case(dtypes[d], 1, 33, 129);
         dx_case(dtypes[d], 300, 3, 1);
@@ -119,7 +119,7 @@ Test(linear_dx, agrees_and_adds)
 
 Test(linear_dw, agrees_and_adds_with_and_without_bias)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 3; d++) {
         dw_case(dtypes[d], 37, 67, 45, 1);
         dw_case(dtypes[d], 1, 33, 29, 1);
         dw_case(dtypes[d], 700, 17, 19, 1); /* several partials and blocks */
@@ -129,14 +129,14 @@ Test(linear_dw, agrees_and_adds_with_and_without_bias)
 
 Test(linear_dw, does_not_depend_on_the_workers_in_a_long_sum)
 {
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 3; d++)
         dw_case(dtypes[d], 4096, 64, 48, 1);
 }
 
 /* Large enough for oneDNN's gemm to take the transposed product, and for several partials of db. */
 Test(linear_dw, agrees_for_a_large_weight)
 {
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 3; d++)
         dw_case(dtypes[d], 1100, 520, 515, 1);
 }
 
@@ -144,6 +144,7 @@ Test(linear_dw, agrees_for_a_large_weight)
 Test(linear_dw, agrees_over_several_packed_blocks)
 {
     dw_case(LATHE_BF16, 9000, 8, 1000, 0);
+    dw_case(LATHE_F16, 9000, 8, 1000, 0);
 }
 
 static void matmul_reference(const op_case *c, double *const *in, double *const *want)
@@ -159,7 +160,7 @@ static void matmul_reference(const op_case *c, double *const *in, double *const 
 
 Test(matmul, agrees_for_every_transposition_and_alpha)
 {
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 3; d++)
         for (int t = 0; t < 4; t++) {
             const int64_t m = 23, n = 31, k = 300;
             op_case c = {.op = LATHE_OP_MATMUL,

@@ -1,7 +1,7 @@
 /* SLICE, SLICE_BWD, KV_APPEND and TRANSPOSE on the CPU device: what only moves memory. */
 #include "kernels/op_harness.h"
 
-static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
+static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
 
 static void slice_reference(const op_case *c, double *const *in, double *const *want)
 {
@@ -20,7 +20,7 @@ static void slice_bwd_reference(const op_case *c, double *const *in, double *con
 Test(slice, takes_rows_and_its_derivative_puts_them_back)
 {
     const int64_t starts[] = {0, 3, 9}, counts[] = {1, 4, 2};
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 3; d++)
         for (int s = 0; s < 3; s++) {
             op_case c = {.op = LATHE_OP_SLICE, .reference = slice_reference, .add = 1};
             c.attrs.start = starts[s];
@@ -61,7 +61,7 @@ static void append_reference(const op_case *c, double *const *in, double *const 
 
 Test(kv_append, writes_the_last_rows_of_each_sequence)
 {
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 3; d++)
         for (int64_t tq = 1; tq < 6; tq += 2) {
             op_case c = {.op = LATHE_OP_KV_APPEND, .reference = append_reference, .in_place = 1};
             op_input(&c, 0, (lathe_desc){dtypes[d], 3, {3, 9, 10, 1}}, 0.0, 1.0);
@@ -81,8 +81,8 @@ static void transpose_reference(const op_case *c, double *const *in, double *con
 
 Test(transpose, agrees_at_odd_sizes)
 {
-    const int32_t types[] = {LATHE_F32, LATHE_BF16, LATHE_I32, LATHE_I64};
-    for (int d = 0; d < 4; d++)
+    const int32_t types[] = {LATHE_F32, LATHE_BF16, LATHE_F16, LATHE_I32, LATHE_I64};
+    for (int d = 0; d < 5; d++)
         for (int64_t r = 1; r < 200; r = 5 * r + 2) {
             op_case c = {.op = LATHE_OP_TRANSPOSE, .reference = transpose_reference};
             op_input(&c, 0, lathe_desc_2d(types[d], r, 45), 0.0, 100.0);

@@ -1,7 +1,7 @@
 /* RMSNORM, LAYERNORM and their derivatives on the CPU device. */
 #include "kernels/op_harness.h"
 
-static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
+static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
 
 /* y, rstd of x [rows, d] with weights w. */
 static void rms(const op_case *c, const double *x, const double *w, int64_t rows, int64_t d,
@@ -79,7 +79,7 @@ static void rms_bwd_case(int32_t dtype, int64_t rows, int64_t d, int offset_one,
 
 Test(rmsnorm, agrees_at_odd_sizes)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 3; d++) {
         rms_case(dtypes[d], 37, 67, 0);
         rms_case(dtypes[d], 1, 1, 0);
         rms_case(dtypes[d], 300, 96, 1);
@@ -88,7 +88,7 @@ Test(rmsnorm, agrees_at_odd_sizes)
 
 Test(rmsnorm_bwd, agrees_with_finite_differences)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 3; d++) {
         rms_bwd_case(dtypes[d], 7, 21, 0, 1);
         rms_bwd_case(dtypes[d], 7, 21, 1, 0);
         rms_bwd_case(dtypes[d], 1, 5, 1, 1);
@@ -183,7 +183,7 @@ static void layer_bwd_case(int32_t dtype, int64_t rows, int64_t d, int with_dw, 
 
 Test(layernorm, agrees_at_odd_sizes_with_and_without_bias)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 3; d++) {
         layer_case(dtypes[d], 37, 67, 1);
         layer_case(dtypes[d], 1, 3, 0);
         layer_case(dtypes[d], 500, 64, 1);
@@ -192,7 +192,7 @@ Test(layernorm, agrees_at_odd_sizes_with_and_without_bias)
 
 Test(layernorm_bwd, agrees_with_finite_differences)
 {
-    for (int d = 0; d < 2; d++) {
+    for (int d = 0; d < 3; d++) {
         layer_bwd_case(dtypes[d], 7, 21, 1, 1);
         layer_bwd_case(dtypes[d], 5, 19, 0, 1);
         layer_bwd_case(dtypes[d], 5, 19, 1, 0);

@@ -60,8 +60,8 @@ Test(broadcast, repeats_each_element_count_times)
 
 Test(l2_normalize, divides_by_the_norm_but_not_by_less_than_eps)
 {
-    const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
-    for (int d = 0; d < 2; d++)
+    const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
+    for (int d = 0; d < 3; d++)
         for (int64_t n = 1; n < 90000; n = 200 * n + 33) {
             op_case c = {.op = LATHE_OP_L2_NORMALIZE, .reference = normalize_reference};
             c.attrs.eps = 1e-3f;
@@ -83,20 +83,20 @@ static void dropout_reference(const op_case *c, double *const *in, double *const
 
 Test(dropout, keeps_what_the_counter_says_forward_and_backward)
 {
-    const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
-    for (int variant = 0; variant < 8; variant++) {
+    const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
+    for (int variant = 0; variant < 12; variant++) {
         const int backward = variant & 1;
         op_case c = {.op = backward ? LATHE_OP_DROPOUT_BWD : LATHE_OP_DROPOUT,
                      .reference = dropout_reference,
                      .slack = 1e-6,
                      .add = backward};
-        c.attrs.p = variant & 4 ? 0.0f : 0.3f;
+        c.attrs.p = variant & 2 ? 0.0f : 0.3f;
         c.attrs.rng_stream = ((uint64_t)5 << 33) + 9;
-        op_input(&c, 0, lathe_desc_1d(dtypes[variant >> 1 & 1], 35003), 0.0, 1.0);
+        op_input(&c, 0, lathe_desc_1d(dtypes[variant / 4], 35003), 0.0, 1.0);
         op_input(&c, 1, lathe_desc_1d(LATHE_I64, 2), 0.0, 0.0);
         c.value[1][0] = 1234567.0;
         c.value[1][1] = 17.0;
-        op_output(&c, 0, lathe_desc_1d(dtypes[variant >> 1 & 1], 35003));
+        op_output(&c, 0, lathe_desc_1d(dtypes[variant / 4], 35003));
         op_check(&c);
     }
 }

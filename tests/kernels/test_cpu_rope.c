@@ -35,8 +35,8 @@ static op_case rope_case(int32_t dtype, int64_t n, int64_t heads, int32_t d, int
 
 Test(rope, agrees_forward_and_inverse_in_place_and_out_of_place)
 {
-    const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
-    for (int d = 0; d < 2; d++)
+    const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
+    for (int d = 0; d < 3; d++)
         for (int variant = 0; variant < 4; variant++) {
             op_case c = rope_case(dtypes[d], 67, 3, variant == 0 ? 2 : 22, 31);
             c.attrs.inverse = variant & 1;

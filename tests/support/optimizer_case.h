@@ -32,6 +32,8 @@ typedef struct optimizer_case {
     lathe_optimizer_tensor tensors[CASE_MAX_TENSORS];
     float *grads[CASE_MAX_TENSORS];
     float scalars[LATHE_N_SCALARS];
+    void *scratch; /* what the optimizer declares; NULL: none */
+    int64_t scratch_bytes;
 } optimizer_case;
 
 static inline void case_add(optimizer_case *c, int64_t rows, int64_t cols, int32_t n_slots,
@@ -52,6 +54,7 @@ static inline void case_add(optimizer_case *c, int64_t rows, int64_t cols, int32
 
 static inline void case_free(optimizer_case *c)
 {
+    free(c->scratch);
     for (int32_t k = 0; k < c->n_tensors; k++) {
         free(c->tensors[k].param);
         free(c->grads[k]);
@@ -84,7 +87,9 @@ static inline lathe_status case_step(optimizer_case *c, const lathe_optimizer_v1
                                     .tensors = c->tensors,
                                     .scalars = c->scalars,
                                     .step = step,
-                                    .seed = 7};
+                                    .seed = 7,
+                                    .scratch = c->scratch,
+                                    .scratch_bytes = c->scratch_bytes};
     return table->step(self, &s);
 }
 

@@ -49,13 +49,15 @@ static void store(void *data, int32_t dtype, int64_t i, float x)
     if (dtype == LATHE_F32)
         ((float *)data)[i] = x;
     else
-        ((uint16_t *)data)[i] = lathe_f32_to_bf16(x);
+        ((uint16_t *)data)[i] = dtype == LATHE_BF16 ? lathe_f32_to_bf16(x) : lathe_f32_to_f16(x);
 }
 
 static double load(const void *data, int32_t dtype, int64_t i)
 {
-    return dtype == LATHE_F32 ? (double)((const float *)data)[i]
-                              : (double)lathe_bf16_to_f32(((const uint16_t *)data)[i]);
+    if (dtype == LATHE_F32)
+        return (double)((const float *)data)[i];
+    const uint16_t bits = ((const uint16_t *)data)[i];
+    return (double)(dtype == LATHE_BF16 ? lathe_bf16_to_f32(bits) : lathe_f16_to_f32(bits));
 }
 
 static void fill(lathe__subject *s, trial *t)
@@ -180,7 +182,9 @@ static void compute_exact(lathe__subject *s, trial *t)
 static lathe_status compare(const trial *t, double *worst)
 {
     static const char *const names[] = {"q", "k", "v", "dO", "o", "dq", "dk", "dv"};
-    const double eps = t->p.dtype == LATHE_F32 ? 0x1p-24 : 0x1p-8;
+    const double eps = t->p.dtype == LATHE_F32    ? 0x1p-24
+                       : t->p.dtype == LATHE_BF16 ? 0x1p-8
+                                                  : 0x1p-11;
     const double group = (double)(t->p.n_heads / t->p.n_kv_heads);
     const double bound = 6.0 * eps + 0x1p-24 * 4.0 * (double)(t->p.t_k + t->p.head_dim) * group;
     for (int k = O; k < N_TENSORS; k++) {
@@ -208,28 +212,28 @@ static lathe_status compare(const trial *t, double *worst)
     return LATHE_OK;
 }
 
-/* Runs `one` over every problem in both dtypes that the backend takes. */
+/* Runs `one` over every problem in the dtypes that the backend takes. */
 static lathe_status each_problem(lathe__subject *s,
                                  lathe_status (*one)(lathe__subject *s, void *self, trial *t,
                                                      double *figure),
                                  double *figure)
 {
-    static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16};
+    static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
     lathe_instance instance;
     char why[256] = "";
     int taken = 0;
     LATHE_TRY(lathe__instance(s, &instance));
     lathe_status status = LATHE_OK;
-    for (int i = 0; i < 2 * N_SHAPES && status == LATHE_OK; i++) {
+    for (int i = 0; i < 3 * N_SHAPES && status == LATHE_OK; i++) {
         trial t;
-        trial_init(s, &shapes[i / 2], dtypes[i % 2], &t);
+        trial_init(s, &shapes[i / 3], dtypes[i % 3], &t);
         if (score(s, instance.self, &t, why, sizeof why) <= LATHE_SCORE_NO)
             continue;
         taken++;
         status = one(s, instance.self, &t, figure);
         if (status != LATHE_OK)
-            status = lathe_error_context(status, "%s, %s", shapes[i / 2].name,
-                                         lathe_dtype_name(dtypes[i % 2]));
+            status = lathe_error_context(status, "%s, %s", shapes[i / 3].name,
+                                         lathe_dtype_name(dtypes[i % 3]));
     }
     if (status == LATHE_OK && taken == 0)
         status = lathe__skip(s, "takes no problem on host memory: %s", why);

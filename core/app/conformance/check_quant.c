@@ -94,19 +94,24 @@ static lathe_status error_of(lathe__subject *s, void *self, int64_t rows, int64_
 {
     const float *w = lathe__random(s, rows * cols, 3, 0.05);
     weight q;
-    void *f32, *bf16;
+    void *f32, *bf16, *f16;
     double error = 0, norm = 0;
     LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
     LATHE_TRY(decode(s, self, &q, LATHE_F32, &f32));
     LATHE_TRY(decode(s, self, &q, LATHE_BF16, &bf16));
+    LATHE_TRY(decode(s, self, &q, LATHE_F16, &f16));
     for (int64_t i = 0; i < rows * cols; i++) {
         const double x = (double)((float *)f32)[i];
         const double y = (double)lathe_bf16_to_f32(((uint16_t *)bf16)[i]);
+        const double z = (double)lathe_f16_to_f32(((uint16_t *)f16)[i]);
         error += (x - (double)w[i]) * (x - (double)w[i]);
         norm += (double)w[i] * (double)w[i];
         if (!(fabs(x - y) <= 0x1p-8 * fabs(x) + 0x1p-126)) /* half a unit of bf16 */
             return lathe_error(LATHE_E_NUMERIC, "element %lld decodes to %g in f32, %g in bf16",
                                (long long)i, x, y);
+        if (!(fabs(x - z) <= 0x1p-11 * fabs(x) + 0x1p-25)) /* half a unit of f16 */
+            return lathe_error(LATHE_E_NUMERIC, "element %lld decodes to %g in f32, %g in f16",
+                               (long long)i, x, z);
     }
     lathe__note(s, "relative error %.4f", sqrt(error / norm));
     if (!(sqrt(error / norm) < 0.34))

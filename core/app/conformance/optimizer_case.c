@@ -28,7 +28,8 @@ lathe_param_info lathe__optimizer_info(int i)
                               .name = rows[i].name,
                               .desc = desc,
                               .trainable = 1,
-                              .layer = i == 0 || i == 3 || i == 5 ? 0 : -1};
+                              .layer = i == 0 || i == 3 || i == 5 ? 0 : -1,
+                              .head_rows = i == 0 ? 16 : 0};
 }
 
 static lathe_status init_tensor(lathe__optimizer_case *c, int i)
@@ -38,26 +39,36 @@ static lathe_status init_tensor(lathe__optimizer_case *c, int i)
     lathe_optimizer_tensor *t = &c->tensors[i];
     c->partition[i] = LATHE_HAS(c->table, partition) ? c->table->partition(c->instance.self, &info)
                                                      : LATHE_PARTITION_ELEMENT;
-    if (c->partition[i] < 0 || c->partition[i] > LATHE_PARTITION_MATRIX)
+    if (c->partition[i] < 0 || c->partition[i] > LATHE_PARTITION_TENSOR)
         return lathe_error(LATHE_E_PLUGIN, "partition of %s is %d", info.name, c->partition[i]);
     c->n_slots[i] = c->table->slots(c->instance.self, &info, c->slots[i]);
     if (c->n_slots[i] < 0 || c->n_slots[i] > LATHE_MAX_SLOTS)
         return lathe_error(LATHE_E_PLUGIN, "%s has %d slots, expected 0 to %d", info.name,
                            c->n_slots[i], LATHE_MAX_SLOTS);
-    *t = (lathe_optimizer_tensor){.param = lathe__random(c->s, n, 11 + (uint64_t)i, 0.5),
-                                  .shadow = lathe__memory(c->s, n * 2),
-                                  .n = n,
-                                  .rows = info.desc.dims[0],
-                                  .cols = n / info.desc.dims[0],
-                                  .tensor = i,
-                                  .lr_mult = 1.0,
-                                  .weight_decay_mult = info.desc.rank > 1 ? 1.0 : 0.0};
+    *t = (lathe_optimizer_tensor){
+        .param = lathe__random(c->s, n, 11 + (uint64_t)i, 0.5),
+        .shadow = lathe__memory(c->s, n * 2),
+        .shadow_dtype = LATHE_BF16,
+        .n = n,
+        .rows = info.desc.dims[0],
+        .cols = n / info.desc.dims[0],
+        .tensor = i,
+        .lr_mult = 1.0,
+        .weight_decay_mult = info.desc.rank > 1 ? 1.0 : 0.0,
+        .block = LATHE_HAS(c->table, block) ? c->table->block(c->instance.self, &info) : 1};
+    const int64_t scratch =
+        LATHE_HAS(c->table, scratch) ? c->table->scratch(c->instance.self, &info) : 0;
+    if (scratch < 0)
+        return lathe_error(LATHE_E_PLUGIN, "scratch of %s is %lld bytes", info.name,
+                           (long long)scratch);
+    c->scratch_bytes = scratch > c->scratch_bytes ? scratch : c->scratch_bytes;
     t->grad = c->grads[i] = lathe__memory(c->s, n * 4);
     for (int32_t k = 0; k < c->n_slots[i]; k++) {
         if (c->slots[i][k].name == NULL || lathe_dtype_bytes(c->slots[i][k].desc.dtype) == 0)
             return lathe_error(LATHE_E_PLUGIN, "slot %d of %s has no name or no dtype", k,
                                info.name);
         t->slots[k] = lathe__memory(c->s, lathe_desc_bytes(&c->slots[i][k].desc));
+        t->half_slots |= c->slots[i][k].desc.dtype == LATHE_BF16 ? 1u << k : 0u;
     }
     return LATHE_OK;
 }
@@ -73,6 +84,7 @@ lathe_status lathe__optimizer_case_init(lathe__optimizer_case *c, lathe__subject
             return status;
         }
     }
+    c->scratch = c->scratch_bytes > 0 ? lathe__memory(s, c->scratch_bytes) : NULL;
     return LATHE_OK;
 }
 
@@ -111,7 +123,8 @@ static void add_parts(const lathe__optimizer_case *c, int i, lathe_optimizer_ten
         unit = c->tensors[i].cols;
     else if (c->partition[i] == LATHE_PARTITION_BLOCK && LATHE_HAS(c->table, block))
         unit = c->table->block(c->instance.self, &info);
-    int whole = unit < 1 || n % unit != 0 || n / unit < 3;
+    int whole =
+        c->partition[i] == LATHE_PARTITION_TENSOR || unit < 1 || n % unit != 0 || n / unit < 3;
     for (int32_t k = 0; k < c->n_slots[i] && !whole; k++)
         whole = slot_stride(c, i, k, n / unit) == 0;
     if (whole) {
@@ -148,6 +161,7 @@ lathe_status lathe__optimizer_case_step(lathe__optimizer_case *c)
     scalars[LATHE_SCALAR_LR] = (float)c->table->base_lr(c->instance.self);
     scalars[LATHE_SCALAR_GRAD_SCALE] = 0.25f; /* four tokens, no clipping */
     scalars[LATHE_SCALAR_LR_RATIO] = 1.0f;
+    scalars[LATHE_SCALAR_COUNT] = 4.0f;
     if (LATHE_HAS(c->table, scalars))
         c->table->scalars(c->instance.self, c->step, user);
     for (int i = 0; i < 8; i++)
@@ -157,7 +171,9 @@ lathe_status lathe__optimizer_case_step(lathe__optimizer_case *c)
                                        .tensors = list,
                                        .scalars = scalars,
                                        .step = c->step,
-                                       .seed = 42};
+                                       .seed = 42,
+                                       .scratch = c->scratch,
+                                       .scratch_bytes = c->scratch_bytes};
     (void)lathe_parallel_threads();
     return c->table->step(c->instance.self, &step);
 }

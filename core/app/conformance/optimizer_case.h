@@ -16,6 +16,8 @@ typedef struct lathe__optimizer_case {
     int32_t n_slots[LATHE__N_TENSORS];
     lathe_slot slots[LATHE__N_TENSORS][LATHE_MAX_SLOTS];
     float *grads[LATHE__N_TENSORS];
+    void *scratch; /* [scratch_bytes]: the most that any of them wants */
+    int64_t scratch_bytes;
     int64_t step;     /* taken so far */
     int32_t in_parts; /* 1: every tensor is given in as many ranges as its partition allows */
 } lathe__optimizer_case;

@@ -53,7 +53,11 @@ typedef struct lathe_adapter_v1 {
     int64_t (*file_key)(void *self, const char *param_name, char *out, int64_t capacity);
     /** JSON text of adapter_config.json; base is the model's name or path. NULL: none. */
     int64_t (*config_json)(void *self, const char *base, char *out, int64_t capacity);
+    /** Whether every pattern of the configuration names a linear site; modules: all there are
+     * ("model.layers.0.self_attn.q_proj"). LATHE_E_CONFIG names the pattern that does not; the core
+     * adds file, line and the names. NULL: there are no patterns. */
+    lathe_status (*check)(void *self, const char *const *modules, int32_t n_modules);
 } lathe_adapter_v1;
-LATHE_ABI_SIZE(lathe_adapter_v1, 64);
+LATHE_ABI_SIZE(lathe_adapter_v1, 72);
 
 #endif

@@ -34,8 +34,11 @@ typedef struct lathe_device_info {
     int64_t memory_bytes;    /* total */
     uint32_t compute_dtypes; /* bit (1 << LATHE_BF16) ...: native or at full rate */
     int32_t host_memory;     /* 1: pointers are ordinary host memory (CPU) */
+    uint32_t graph_dtypes; /* compute dtypes that every op runs in, be it by way of f32; 0: f32 and
+                                what compute_dtypes says */
+    int32_t reserved;      /* 0 */
 } lathe_device_info;
-LATHE_ABI_SIZE(lathe_device_info, 120);
+LATHE_ABI_SIZE(lathe_device_info, 128);
 
 /** One operation with everything static known. */
 typedef struct lathe_kernel_problem {

@@ -57,4 +57,40 @@ LATHE_HD static inline uint16_t lathe_f32_to_bf16(float x)
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+/** f16 bits to float: exact, subnormals too; NaN stays NaN. No branches, so loops vectorise. */
+LATHE_HD static inline float lathe_f16_to_f32(uint16_t bits)
+{
+    const int32_t magnitude = (int32_t)((uint32_t)(bits & 0x7fffu) << 13);
+    uint32_t wide = (uint32_t)magnitude;
+    float out;
+    memcpy(&out, &wide, sizeof out);
+    out *= 0x1p112f; /* the exponents' biases are 127 and 15 */
+    memcpy(&wide, &out, sizeof wide);
+    wide |= magnitude >= 0x0f800000 ? 0x7f800000u : 0u; /* infinity, NaN */
+    wide |= (uint32_t)(bits & 0x8000u) << 16;
+    memcpy(&out, &wide, sizeof out);
+    return out;
+}
+
+/** float to f16 bits, round to nearest even, subnormals too; NaN gives a quiet NaN, what rounds to
+ *  65520 or more infinity. */
+LATHE_HD static inline uint16_t lathe_f32_to_f16(float x)
+{
+    uint32_t bits, rounded;
+    memcpy(&bits, &x, sizeof bits);
+    const int32_t magnitude = (int32_t)(bits & 0x7fffffffu);
+    float value, unit;
+    memcpy(&value, &magnitude, sizeof value);
+    value = (value * 0x1p112f) * 0x1p-110f; /* 4 |x|; infinity from 2^16 on */
+    const int32_t exponent = magnitude & 0x7f800000;
+    uint32_t half =
+        (uint32_t)(exponent < 0x38800000 ? 0x38800000 : exponent); /* subnormals share one */
+    half += 0x07800000u; /* wraps for infinity, to a number that does not matter beside it */
+    memcpy(&unit, &half, sizeof unit);
+    unit += value; /* the float addition rounds at f16's last bit */
+    memcpy(&rounded, &unit, sizeof rounded);
+    const uint32_t finite = ((rounded >> 13) & 0x7c00u) + (rounded & 0xfffu);
+    return (uint16_t)(((bits >> 16) & 0x8000u) | (magnitude > 0x7f800000 ? 0x7e00u : finite));
+}
+
 #endif

@@ -8,7 +8,7 @@
  *                                                      float weight_decay_mult);
  *     LATHE_HD static inline float lion_element(const lion_uniform *u, float p, float g,
  *                                               float *s, const lathe_element *at);
- *     LATHE_ELEMENTWISE(lion, 1)       -- 1: f32 state slots, 0..4
+ *     LATHE_ELEMENTWISE(lion, 1)       -- 1: state slots, 0..4
  *     #ifndef __CUDACC__
  *     ... step(): return lathe_elementwise_run(host, step, 1, lion_chunk);
  *     #endif
@@ -17,7 +17,13 @@
  * through `scalars` [LATHE_N_SCALARS] (scalars() of the optimizer puts its constants there, computed
  * in double), so a kernel needs no instance and a captured graph stays valid from step to step.
  * element() returns the new parameter, updates s[0..n_slots-1] in place; g is already multiplied by
- * LATHE_SCALAR_GRAD_SCALE. The loop around it refreshes the bf16 shadow.
+ * LATHE_SCALAR_GRAD_SCALE. The loop around it refreshes the bf16 or f16 shadow.
+ *
+ * element() computes in f32 whatever slots() declares: a slot may be f32 or bf16, each on its own.
+ * bf16 slots are rounded stochastically, up with the probability of what is cut off, from the counter
+ * (seed, step, tensor, slot, index). Rounding to nearest would lose every change below 2^-9 of the
+ * value, and with it the slow averages (beta2 = 0.999 moves by 2^-10 a step); this way they are
+ * right on average.
  *
  * CPU and GPU agree bit for bit when element() and prepare() use only + - * / (never contracted:
  * -ffp-contract=off, -fmad=false), explicit fmaf, sqrtf, fabsf, comparisons and integers. No other
@@ -30,9 +36,10 @@
 
 #include "optimizer.h"
 #include "rng.h"
+#include "tensor_chunks.h"
 
 /* Elements that one parallel_for body, or one CUDA block, takes. A chunk never spans tensors. */
-#define LATHE_ELEMENTWISE_CHUNK 16384
+#define LATHE_ELEMENTWISE_CHUNK LATHE_CHUNK_ELEMENTS
 
 /** Where an element is, for counter RNG: lathe_rng_block(seed, step, tensor, index / 4) and so on.
  */
@@ -70,21 +77,37 @@ extern const unsigned char lathe_cuda_image[] __attribute__((visibility("hidden"
 #define LATHE_CUDA_IMAGE NULL
 #endif
 
-/* One element, common to both loops; `i` is in scope, as are the pointers. */
-#define LATHE_ELEMENTWISE_BODY(name, n_slots)                                                      \
+/* Stream of the rounding of slot k of a tensor; apart from those that an optimizer may use itself,
+ * which have the tensor alone. */
+LATHE_HD static inline uint64_t lathe_elementwise_stream(uint64_t tensor, int k)
+{
+    return (uint64_t)(0x5300 + k) << 32 | (uint32_t)tensor;
+}
+
+/** x to bf16, up or down at random: `random` is uniform in 0 .. 65535. */
+LATHE_HD static inline uint16_t lathe_f32_to_bf16_random(float x, uint32_t random)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (bits & 0x7f800000u) == 0x7f800000u ? lathe_f32_to_bf16(x)
+                                               : (uint16_t)((bits + random) >> 16);
+}
+
+/* One element, common to both loops; `i` is in scope, as is what LOAD and STORE name. */
+#define LATHE_ELEMENTWISE_BODY(name, n_slots, LOAD, STORE)                                         \
     const lathe_element at = {first + i, seed, step, tensor};                                      \
-    float s[4] = {(n_slots) > 0 ? s0[i] : 0.0f, (n_slots) > 1 ? s1[i] : 0.0f,                      \
-                  (n_slots) > 2 ? s2[i] : 0.0f, (n_slots) > 3 ? s3[i] : 0.0f};                     \
+    float s[4] = {(n_slots) > 0 ? LOAD(0) : 0.0f, (n_slots) > 1 ? LOAD(1) : 0.0f,                  \
+                  (n_slots) > 2 ? LOAD(2) : 0.0f, (n_slots) > 3 ? LOAD(3) : 0.0f};                 \
     const float updated = name##_element(&u, p[i], g[i] * grad_scale, s, &at);                     \
     p[i] = updated;                                                                                \
     if ((n_slots) > 0)                                                                             \
-        s0[i] = s[0];                                                                              \
+        STORE(0);                                                                                  \
     if ((n_slots) > 1)                                                                             \
-        s1[i] = s[1];                                                                              \
+        STORE(1);                                                                                  \
     if ((n_slots) > 2)                                                                             \
-        s2[i] = s[2];                                                                              \
+        STORE(2);                                                                                  \
     if ((n_slots) > 3)                                                                             \
-        s3[i] = s[3];
+        STORE(3);
 
 #ifdef __CUDACC__
 #include "elementwise_cuda.h"

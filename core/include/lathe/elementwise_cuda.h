@@ -19,6 +19,33 @@ static __device__ inline int64_t lathe_elementwise_find(const lathe_elementwise_
     return lo;
 }
 
+/* A slot that slots() left out reads as zero and keeps nothing. */
+static __device__ inline float lathe_elementwise_load(const void *slot, int64_t i, uint32_t half)
+{
+    if (slot == NULL)
+        return 0.0f;
+    return half ? lathe_bf16_to_f32(((const uint16_t *)slot)[i]) : ((const float *)slot)[i];
+}
+
+/* Slot k of element `index`, number i of the memory; rounds as the CPU's loop does. */
+static __device__ inline void lathe_elementwise_store(void *slot, int64_t i, uint32_t half,
+                                                      float value, const lathe_element *at, int k)
+{
+    if (slot == NULL)
+        return;
+    if (!half) {
+        ((float *)slot)[i] = value;
+        return;
+    }
+    const lathe_u32x4 r = lathe_rng_block(
+        at->seed, at->step, lathe_elementwise_stream(at->tensor, k), (uint64_t)(at->index / 8));
+    const uint32_t random = r.v[at->index / 2 % 4] >> at->index % 2 * 16 & 0xffffu;
+    ((uint16_t *)slot)[i] = lathe_f32_to_bf16_random(value, random);
+}
+
+#define LATHE__LOAD_ANY(k) lathe_elementwise_load(x->slots[k], i, half >> k & 1u)
+#define LATHE__STORE_ANY(k) lathe_elementwise_store(x->slots[k], i, half >> k & 1u, s[k], &at, k)
+
 /* A test may define it as `static` to run the kernel's code on the host, thread after thread. */
 #ifndef LATHE_CUDA_KERNEL
 #define LATHE_CUDA_KERNEL extern "C" __global__
@@ -37,20 +64,19 @@ static __device__ inline int64_t lathe_elementwise_find(const lathe_elementwise_
                 name##_prepare(a.scalars, (float)x->lr_mult, (float)x->weight_decay_mult);         \
             float *__restrict__ const p = x->param;                                                \
             const float *__restrict__ const g = x->grad;                                           \
-            float *__restrict__ const s0 = (float *)x->slots[0];                                   \
-            float *__restrict__ const s1 = (float *)x->slots[1];                                   \
-            float *__restrict__ const s2 = (float *)x->slots[2];                                   \
-            float *__restrict__ const s3 = (float *)x->slots[3];                                   \
             uint16_t *__restrict__ const shadow = x->shadow;                                       \
+            const uint32_t half = x->half_slots;                                                   \
+            const int f16 = x->shadow_dtype == LATHE_F16;                                          \
             const int64_t first = x->first;                                                        \
+            (void)half;                                                                            \
             const uint64_t tensor = (uint64_t)x->tensor;                                           \
             const int64_t begin = (chunk - a.first_chunk[t]) * LATHE_ELEMENTWISE_CHUNK;            \
             const int64_t end =                                                                    \
                 begin + LATHE_ELEMENTWISE_CHUNK < x->n ? begin + LATHE_ELEMENTWISE_CHUNK : x->n;   \
             for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {                      \
-                LATHE_ELEMENTWISE_BODY(name, n_slots)                                              \
+                LATHE_ELEMENTWISE_BODY(name, n_slots, LATHE__LOAD_ANY, LATHE__STORE_ANY)           \
                 if (shadow != NULL)                                                                \
-                    shadow[i] = lathe_f32_to_bf16(updated);                                        \
+                    shadow[i] = f16 ? lathe_f32_to_f16(updated) : lathe_f32_to_bf16(updated);      \
             }                                                                                      \
         }                                                                                          \
     }

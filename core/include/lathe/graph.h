@@ -47,8 +47,10 @@ typedef struct lathe_param_info {
     int32_t quantized;
     int32_t layer; /* transformer layer, -1 outside */
     int32_t group;
+    int32_t head_rows; /* rows of one head in a query or key projection (fused ones too), else 0 */
+    int32_t reserved;  /* 0 */
 } lathe_param_info;
-LATHE_ABI_SIZE(lathe_param_info, 72);
+LATHE_ABI_SIZE(lathe_param_info, 80);
 
 enum {
     LATHE_ROLE_MATRIX = 0,    /* weight of a linear site */

@@ -71,15 +71,16 @@ LATHE_EXPORT lathe_status lathe_backward(lathe_run *run, lathe_backward_result *
 
 typedef struct lathe_step_result {
     uint32_t size;
-    int32_t skipped; /* 1: gradients overflowed, parameters are as before */
-    int64_t step;    /* steps taken so far */
+    int32_t skipped; /* 1: gradients overflowed, parameters and schedule are as before */
+    int64_t step;    /* steps taken so far, those left out too */
     double loss;     /* loss_sum / count over the step's batches */
     double count;
     double grad_norm;  /* before clipping */
     double param_norm; /* after the update, of the trainable parameters */
     double lr;
+    double loss_scale; /* of this step's backward passes; 1 but in fp16 */
 } lathe_step_result;
-LATHE_ABI_SIZE(lathe_step_result, 56);
+LATHE_ABI_SIZE(lathe_step_result, 64);
 
 /** Normalises once by the step's count, clips, updates, and moves the schedule. Then the next backward
  *  overwrites the gradients. LATHE_E_STATE: nothing was accumulated. */
@@ -116,7 +117,8 @@ LATHE_EXPORT lathe_status lathe_generate(lathe_run *run, const char *prompt,
 /** Log-probability of each target, f32[n_rows * row_tokens] into out; 0 where the target is -1. */
 LATHE_EXPORT lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out);
 
-/** Writes the whole state as a checkpoint folder that transformers loads as it stands. */
+/** Writes the whole state as a checkpoint folder that transformers loads as it stands; between two
+ *  backward passes also the gradients summed so far. LATHE_E_STATE: a forward waits for its backward. */
 LATHE_EXPORT lathe_status lathe_save(lathe_run *run, const char *dir);
 
 /** Restores a checkpoint's whole state; the run's configuration must fit it. A damaged file is refused

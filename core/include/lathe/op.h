@@ -77,6 +77,15 @@
  *  BROADCAST     x f32[] or f32[R] -> y f32[..]                 of SUM and ROW_SUM:
  *                y[i] = x[i / count], count = elements of y per element of x
  *  SLICE_BWD     dy [count,..] -> dx [R,..]                     zero outside start .. start+count-1
+ *
+ *  Evaluation (no derivative)
+ *  HEAD_EVAL     x c[N,C], W c[V,C], targets i32[N] -> logp f32[N], top_logp f32[N], top i32[N]
+ *                logp as HEAD_LOGPROB, bit for bit; top the likeliest token, the smallest id among
+ *                equals, and its log-probability; 0, 0 and -1 where the target is -1
+ *  HEAD_SAMPLE   x c[N,C], W c[V,C], targets i32[N], rng i64[2] -> sampled i32[N]
+ *                the smallest v with p[0] + .. + p[v] > u, p = softmax(softcap(x W^T)) summed in f64;
+ *                u of row n: words 0 and 1 of lathe_rng_block(rng[0], rng[1], rng_stream, n) as
+ *                lathe_uniform_f64; -1 where the target is -1 or p is no number
  */
 #define LATHE_OP_TABLE(X)                                                                          \
     X(EMBED, "embed", 2, 1)                                                                        \
@@ -119,7 +128,9 @@
     X(DROPOUT_BWD, "dropout_bwd", 2, 1)                                                            \
     X(HEAD_LOGPROB_BWD, "head_logprob_bwd", 4, 3)                                                  \
     X(BROADCAST, "broadcast", 1, 1)                                                                \
-    X(SLICE_BWD, "slice_bwd", 1, 1)
+    X(SLICE_BWD, "slice_bwd", 1, 1)                                                                \
+    X(HEAD_EVAL, "head_eval", 3, 3)                                                                \
+    X(HEAD_SAMPLE, "head_sample", 4, 1)
 
 enum {
 #define LATHE_X(name, text, n_in, n_out) LATHE_OP_##name,
@@ -147,7 +158,7 @@ typedef struct lathe_op_attrs {
     int64_t batch;                         /* ATTENTION: B, so that Tq = N/B */
     int64_t start, count;                  /* SLICE, ROW_SUM, BROADCAST, SCALE_BY, APPLY_UPDATE */
     int64_t chunk_rows;                    /* HEAD_LOGPROB: rows of logits at a time; 0: chosen */
-    uint64_t rng_stream;                   /* DROPOUT: distinct per site */
+    uint64_t rng_stream;                   /* DROPOUT, HEAD_SAMPLE: distinct per site */
     int32_t dtype;                         /* CAST, L2_NORMALIZE: dtype of y */
     int32_t reserved32;                    /* 0 */
     int64_t reserved;                      /* 0 */

@@ -17,7 +17,8 @@ enum {
     LATHE_PARTITION_ELEMENT = 0, /* any range of elements may be updated alone */
     LATHE_PARTITION_ROW = 1,     /* whole rows of dims[0] */
     LATHE_PARTITION_BLOCK = 2,   /* whole blocks of block() consecutive elements */
-    LATHE_PARTITION_MATRIX = 3   /* the whole tensor; build() emits the update as graph ops */
+    LATHE_PARTITION_MATRIX = 3,  /* the whole tensor; build() emits the update as graph ops */
+    LATHE_PARTITION_TENSOR = 4   /* the whole tensor, updated by step() */
 };
 
 /** Device-resident scalars of a step, f32 [LATHE_N_SCALARS], written by the core before each step.
@@ -26,8 +27,9 @@ enum {
     LATHE_SCALAR_LR = 0,         /* learning rate of the step */
     LATHE_SCALAR_GRAD_SCALE = 1, /* factor on the raw gradient sum: clip / (tokens * loss scale) */
     LATHE_SCALAR_LR_RATIO =
-        2,                 /* lr / base lr: what the schedule did, for groups with their own lr */
-    LATHE_SCALAR_USER = 8, /* first of 8 that scalars() may fill (bias corrections, ...) */
+        2,                  /* lr / base lr: what the schedule did, for groups with their own lr */
+    LATHE_SCALAR_COUNT = 3, /* what the step's loss is divided by: targets, or pairs */
+    LATHE_SCALAR_USER = 8,  /* first of 8 that scalars() may fill (bias corrections, ...) */
     LATHE_N_SCALARS = 16
 };
 
@@ -42,7 +44,7 @@ LATHE_ABI_SIZE(lathe_slot, 48);
 typedef struct lathe_optimizer_tensor {
     float *param;                 /* [n] f32 in/out: master copy */
     const float *grad;            /* [n] f32 in: raw sum; multiply by LATHE_SCALAR_GRAD_SCALE */
-    uint16_t *shadow;             /* [n] bf16 out: compute copy to refresh, or NULL */
+    uint16_t *shadow;             /* [n] out: compute copy to refresh (shadow_dtype), or NULL */
     void *slots[LATHE_MAX_SLOTS]; /* in the order of slots() */
     int64_t n;                    /* elements */
     int64_t first;                /* global index of element 0 (counter RNG) */
@@ -51,8 +53,11 @@ typedef struct lathe_optimizer_tensor {
     int32_t group;
     double lr_mult;           /* of the group */
     double weight_decay_mult; /* 0 for parameters that take no decay, else 1 (or the group's) */
+    int32_t shadow_dtype;     /* LATHE_F16: shadow is f16; else bf16 */
+    uint32_t half_slots;      /* bit k: slots() declared slots[k] as bf16; else f32 */
+    int64_t block;            /* elements of a block, as block() said; 1 without */
 } lathe_optimizer_tensor;
-LATHE_ABI_SIZE(lathe_optimizer_tensor, 144);
+LATHE_ABI_SIZE(lathe_optimizer_tensor, 160);
 
 typedef struct lathe_optimizer_step {
     uint32_t size;
@@ -62,8 +67,10 @@ typedef struct lathe_optimizer_step {
     int64_t step;         /* 1 at the first step */
     uint64_t seed;
     void *stream;
+    void *scratch; /* [scratch_bytes], 64-byte aligned; what it holds is lost between steps */
+    int64_t scratch_bytes; /* the most that scratch() wants of the step's tensors */
 } lathe_optimizer_step;
-LATHE_ABI_SIZE(lathe_optimizer_step, 48);
+LATHE_ABI_SIZE(lathe_optimizer_step, 64);
 
 typedef struct lathe_optimizer_v1 {
     uint32_t size;
@@ -90,7 +97,20 @@ typedef struct lathe_optimizer_v1 {
                           lathe_val scalars);
     /** Embedded CUDA code of the elementwise update (lathe/elementwise.h); NULL: CPU only. */
     const void *cuda_image;
+    /** Scratch bytes that step() needs for a parameter, one parameter at a time. NULL: none. */
+    int64_t (*scratch)(void *self, const lathe_param_info *param);
+    /** Steps from one estimate of the curvature to the next, from step 1 on. NULL or 0: none wanted.
+     *  Behind a step that wants one the core runs one more backward of the step's last batch, its
+     *  targets sampled from the model, and calls estimate(). Needs a stage whose targets are labels. */
+    int64_t (*estimate_every)(void *self);
+    /** Takes in those gradients: raw sums; LATHE_SCALAR_GRAD_SCALE is 1/count, count goes to
+     *  LATHE_SCALAR_COUNT. */
+    lathe_status (*estimate)(void *self, const lathe_optimizer_step *step);
+    /** The weights to evaluate and to keep, where they are not those that training works on:
+     *  out[i] f32[n] of each tensor. Before each evaluation and each save; step is the last one's,
+     *  scalars hold what scalars() gives for it, the others are 0. NULL: they are the same. */
+    lathe_status (*average)(void *self, const lathe_optimizer_step *step, float *const *out);
 } lathe_optimizer_v1;
-LATHE_ABI_SIZE(lathe_optimizer_v1, 72);
+LATHE_ABI_SIZE(lathe_optimizer_v1, 104);
 
 #endif

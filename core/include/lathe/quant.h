@@ -34,7 +34,7 @@ typedef struct lathe_quant_v1 {
     /** planes <- W f32 [rows, cols] (host). May allocate; deterministic. */
     lathe_status (*encode)(void *self, int64_t rows, int64_t cols, const float *w,
                            void *const *planes);
-    /** W <- planes: dtype F32 or BF16, row-major, device pointers. Allocates nothing. */
+    /** W <- planes: dtype F32, BF16 or F16, row-major, device pointers. Allocates nothing. */
     lathe_status (*decode)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                            void *w, int32_t dtype, void *scratch, void *stream);
     /** y [n,rows] (+)= x [n,cols] W^T, or with transpose y [n,cols] (+)= x [n,rows] W, without

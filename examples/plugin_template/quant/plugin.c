@@ -87,8 +87,10 @@ static void decode_range(void *arg, int64_t begin, int64_t end, int32_t worker)
             w[i] = (float)x->codes[i] * x->scale;
     } else {
         uint16_t *const w = x->w;
-        for (int64_t i = begin; i < end; i++)
-            w[i] = lathe_f32_to_bf16((float)x->codes[i] * x->scale);
+        for (int64_t i = begin; i < end; i++) {
+            const float value = (float)x->codes[i] * x->scale;
+            w[i] = x->dtype == LATHE_F16 ? lathe_f32_to_f16(value) : lathe_f32_to_bf16(value);
+        }
     }
 }
 
@@ -99,8 +101,8 @@ static lathe_status decode(void *self, int64_t rows, int64_t cols, const void *c
     const lathe_host *const host = ((const instance *)self)->host;
     job x = {plane[CODES], *(const float *)plane[SCALE], w, dtype};
     (void)scratch, (void)stream;
-    if (dtype != LATHE_F32 && dtype != LATHE_BF16)
-        return lathe_fail(host, LATHE_E_DTYPE, "@NAME@ decodes to f32 or bf16, not %s",
+    if (dtype != LATHE_F32 && dtype != LATHE_BF16 && dtype != LATHE_F16)
+        return lathe_fail(host, LATHE_E_DTYPE, "@NAME@ decodes to f32, bf16 or f16, not %s",
                           lathe_dtype_name(dtype));
     host->parallel_for(rows * cols, 16384, decode_range, &x);
     return LATHE_OK;

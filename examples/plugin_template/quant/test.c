@@ -28,6 +28,9 @@ int main(int argc, char **argv)
         LATHE_CHECK(fabsf(back[i] - w[i]) <= 0.5001f * scale);
         LATHE_CHECK(half[i] == lathe_f32_to_bf16(back[i]));
     }
+    LATHE_CHECK(table->decode(self, 2, 3, packed, half, LATHE_F16, NULL, NULL) == LATHE_OK);
+    for (int i = 0; i < 6; i++)
+        LATHE_CHECK(half[i] == lathe_f32_to_f16(back[i]));
     const float zeros[2] = {0}, bad[2] = {1.0f, NAN};
     LATHE_CHECK(table->encode(self, 1, 2, zeros, planes) == LATHE_OK && codes[1] == 0);
     LATHE_CHECK(table->encode(self, 1, 2, bad, planes) == LATHE_E_NUMERIC);

@@ -272,6 +272,30 @@ static int64_t lora_file_key(void *self, const char *param_name, char *out, int6
     return snprintf(out, capacity > 0 ? (size_t)capacity : 0, "base_model.model.%s", param_name);
 }
 
+/* A misspelt pattern would quietly leave its modules untrained, or at the wrong rank. */
+static lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules)
+{
+    const lora *l = self;
+    for (int64_t i = 0; i < l->n_targets && !l->all_linear; i++) {
+        int32_t m = 0;
+        while (m < n_modules && !ends_in(modules[m], l->targets[i]))
+            m++;
+        if (m == n_modules)
+            return lathe_fail(l->host, LATHE_E_CONFIG,
+                              "lora: target_modules[%lld] = \"%s\" matches no module", (long long)i,
+                              l->targets[i]);
+    }
+    const char *idle = lora_patterns_idle(l->ranks, modules, n_modules);
+    if (idle != NULL)
+        return lathe_fail(l->host, LATHE_E_CONFIG, "lora: rank_pattern \"%s\" matches no module",
+                          idle);
+    idle = lora_patterns_idle(l->alphas, modules, n_modules);
+    if (idle != NULL)
+        return lathe_fail(l->host, LATHE_E_CONFIG, "lora: alpha_pattern \"%s\" matches no module",
+                          idle);
+    return LATHE_OK;
+}
+
 static const lathe_adapter_v1 table = {
     .size = sizeof table,
     .revision = LATHE_ADAPTER_REVISION,
@@ -282,6 +306,7 @@ static const lathe_adapter_v1 table = {
     .merge = lora_merge,
     .file_key = lora_file_key,
     .config_json = lora_config_json,
+    .check = lora_check,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

@@ -12,6 +12,7 @@
 typedef struct entry {
     regex_t regex;
     double value;
+    char text[MAX_TEXT];
 } entry;
 
 struct lora_patterns {
@@ -67,6 +68,7 @@ static lathe_status add(lora_patterns *p, const char *key, const char *pattern, 
                           key, pattern, why);
     }
     e->value = value;
+    (void)snprintf(e->text, sizeof e->text, "%s", pattern);
     p->n++;
     return LATHE_OK;
 }
@@ -136,4 +138,16 @@ double lora_patterns_find(const lora_patterns *p, const char *module, double oth
         if (regexec(&p->entries[i].regex, module, 0, NULL, 0) == 0)
             return p->entries[i].value;
     return otherwise;
+}
+
+const char *lora_patterns_idle(const lora_patterns *p, const char *const *modules, int n)
+{
+    for (int i = 0; i < p->n; i++) {
+        int hits = 0;
+        for (int m = 0; m < n && !hits; m++)
+            hits = regexec(&p->entries[i].regex, modules[m], 0, NULL, 0) == 0;
+        if (!hits)
+            return p->entries[i].text;
+    }
+    return NULL;
 }

@@ -17,4 +17,7 @@ void lora_patterns_destroy(lora_patterns *p);
 /** The number of the first pattern that matches, else `otherwise`. */
 double lora_patterns_find(const lora_patterns *p, const char *module, double otherwise);
 
+/** The first pattern that matches none of the modules, or NULL. */
+const char *lora_patterns_idle(const lora_patterns *p, const char *const *modules, int n);
+
 #endif

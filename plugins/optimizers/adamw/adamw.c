@@ -53,9 +53,10 @@ LATHE_ELEMENTWISE(adamw, 2)
 typedef struct adamw {
     const lathe_host *host;
     double lr, beta1, beta2, eps, weight_decay;
+    int32_t state_dtype;
 } adamw;
 
-enum { FIELD_LR, FIELD_BETA1, FIELD_BETA2, FIELD_EPS, FIELD_WEIGHT_DECAY, N_FIELDS };
+enum { FIELD_LR, FIELD_BETA1, FIELD_BETA2, FIELD_EPS, FIELD_WEIGHT_DECAY, FIELD_STATE, N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
     {"lr", LATHE_T_FLOAT, 0, "1e-3", 0, 1e3, NULL, "1", "learning rate that schedules multiply"},
@@ -66,6 +67,8 @@ static const lathe_field fields[N_FIELDS] = {
     {"eps", LATHE_T_FLOAT, 0, "1e-8", 0, 1, NULL, "1", "added to the root of the second moment"},
     {"weight_decay", LATHE_T_FLOAT, 0, "0.01", 0, 1e3, NULL, "1",
      "decoupled weight decay, times the learning rate"},
+    LATHE_FIELD_STRING("state_dtype", "\"fp32\"", "fp32|bf16",
+                       "type of both moments; bf16 is rounded stochastically"),
 };
 
 /* The schema's ranges, for callers that hand over values unchecked. Written so that NaN fails. */
@@ -73,7 +76,7 @@ static lathe_status check(const lathe_host *host, const lathe_value *values, int
 {
     if (n_values != N_FIELDS)
         return lathe_fail(host, LATHE_E_ARG, "adamw takes %d values, got %d", N_FIELDS, n_values);
-    for (int32_t k = 0; k < N_FIELDS; k++) {
+    for (int32_t k = 0; k < FIELD_STATE; k++) {
         const lathe_field *const f = &fields[k];
         const int below =
             f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? values[k].f < f->max : values[k].f <= f->max;
@@ -82,6 +85,10 @@ static lathe_status check(const lathe_host *host, const lathe_value *values, int
                               values[k].f, f->min, f->max,
                               f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? " (exclusive)" : "");
     }
+    const char *const state = values[FIELD_STATE].s;
+    if (state == NULL || (strcmp(state, "fp32") != 0 && strcmp(state, "bf16") != 0))
+        return lathe_fail(host, LATHE_E_CONFIG, "state_dtype is \"%s\", expected fp32 or bf16",
+                          state != NULL ? state : "");
     return LATHE_OK;
 }
 
@@ -98,6 +105,7 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
     a->beta2 = values[FIELD_BETA2].f;
     a->eps = values[FIELD_EPS].f;
     a->weight_decay = values[FIELD_WEIGHT_DECAY].f;
+    a->state_dtype = strcmp(values[FIELD_STATE].s, "bf16") == 0 ? LATHE_BF16 : LATHE_F32;
     *out_self = a;
     return LATHE_OK;
 }
@@ -111,11 +119,10 @@ static void destroy(void *self)
 
 static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
 {
-    (void)self;
     out[0].name = "exp_avg";
     out[1].name = "exp_avg_sq";
     out[0].desc = out[1].desc = param->desc;
-    out[0].desc.dtype = out[1].desc.dtype = LATHE_F32;
+    out[0].desc.dtype = out[1].desc.dtype = ((const adamw *)self)->state_dtype;
     return 2;
 }
 

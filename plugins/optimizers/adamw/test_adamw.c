@@ -160,8 +160,9 @@ Test(adamw, nan_gradient_shows_and_stays_in_its_element)
 Test(adamw, refuses_bad_settings_and_missing_memory)
 {
     const lathe_plugin *const plugin = fixture_plugin();
-    static const char *const bad[] = {"lr=-1",     "lr=nan",    "beta1=1",         "beta1=-0.1",
-                                      "beta2=1.5", "eps=-1e-8", "weight_decay=-1", "beta2=nan"};
+    static const char *const bad[] = {"state_dtype=fp16", "lr=-1",           "lr=nan",
+                                      "beta1=1",          "beta1=-0.1",      "beta2=1.5",
+                                      "eps=-1e-8",        "weight_decay=-1", "beta2=nan"};
     void *self;
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         cr_assert_eq(lathe_test_create(plugin, bad[k], &self), LATHE_E_CONFIG, "took %s", bad[k]);
@@ -185,4 +186,59 @@ Test(adamw, refuses_bad_settings_and_missing_memory)
     plugin->destroy(self);
     plugin->destroy(NULL);
     case_free(&c);
+}
+
+/* A constant gradient of 1: v = 1 - 0.999^t. Rounding to nearest would stop where a step of
+ * 0.001*(1 - v) is below half a unit, from v = 1/4 on; rounded stochastically the mean of n elements
+ * is right, within 5 sigma. One rounding is off by at most a unit, 2^-8 v, with a variance of at most
+ * a quarter of its square; t of them decay with 0.999, so that at most 1/(1 - 0.999^2) add up. */
+Test(adamw, bf16_moments_follow_a_slow_average)
+{
+    enum { N = 4000, STEPS = 1500 };
+    void *self;
+    const lathe_optimizer_v1 *const table = make("lr=1e-3 state_dtype=bf16", &self);
+    const lathe_param_info info = {.size = sizeof info, .desc = lathe_desc_1d(LATHE_F32, N)};
+    lathe_slot slots[LATHE_MAX_SLOTS];
+    cr_assert_eq(table->slots(self, &info, slots), 2);
+    cr_assert_eq(lathe_desc_bytes(&slots[0].desc), 2 * N);
+    cr_assert_eq(lathe_desc_bytes(&slots[1].desc), 2 * N);
+    optimizer_case c = {0};
+    case_add(&c, N, 1, 2, 0.0);
+    c.tensors[0].half_slots = 3;
+    for (int i = 0; i < N; i++)
+        c.grads[0][i] = 1.0f;
+    for (int64_t step = 1; step <= STEPS; step++) {
+        case_scalars(&c, table, self, step, 1e-3, 1.0);
+        cr_assert_eq(case_step(&c, table, self, step), LATHE_OK);
+    }
+    const uint16_t *const v = c.tensors[0].slots[1];
+    double mean = 0.0, n_up = 0.0;
+    for (int i = 0; i < N; i++) {
+        mean += (double)lathe_bf16_to_f32(v[i]) / N;
+        n_up += v[i] > v[0];
+    }
+    const double want = 1.0 - pow(0.999, STEPS);
+    const double sigma = 0x1p-8 * want / 2.0 / sqrt(1.0 - 0.999 * 0.999) / sqrt((double)N);
+    cr_assert_float_eq(mean, want, 5.0 * sigma, "%g, expected %g within %g", mean, want,
+                       5.0 * sigma);
+    cr_assert(n_up > 0, "every element was rounded alike");
+    case_free(&c);
+    fixture_plugin()->destroy(self);
+}
+
+Test(adamw, f16_shadow_is_the_parameter_rounded)
+{
+    void *self;
+    const lathe_optimizer_v1 *const table = make("lr=0.1", &self);
+    optimizer_case c = {0};
+    case_add(&c, 1, 3001, 2, 1.0);
+    case_gradient(1, 1, c.grads[0], 3001);
+    c.tensors[0].shadow = calloc(3001, sizeof(uint16_t));
+    c.tensors[0].shadow_dtype = LATHE_F16;
+    case_scalars(&c, table, self, 1, 0.1, 1.0);
+    cr_assert_eq(case_step(&c, table, self, 1), LATHE_OK);
+    for (int i = 0; i < 3001; i++)
+        cr_assert_eq(c.tensors[0].shadow[i], lathe_f32_to_f16(c.tensors[0].param[i]));
+    case_free(&c);
+    fixture_plugin()->destroy(self);
 }

@@ -19,7 +19,7 @@ typedef struct muon {
     double lr, momentum, weight_decay;
     double adamw_lr, beta1, beta2, eps, adamw_weight_decay;
     int nesterov, match_rms;
-    int32_t ns_steps, ns_dtype;
+    int32_t ns_steps, ns_dtype, state_dtype;
 } muon;
 
 enum {
@@ -35,6 +35,7 @@ enum {
     FIELD_ADAMW_BETA2,
     FIELD_ADAMW_EPS,
     FIELD_ADAMW_WEIGHT_DECAY,
+    FIELD_STATE,
     N_FIELDS
 };
 
@@ -62,6 +63,8 @@ static const lathe_field fields[N_FIELDS] = {
      "added to the root of the second moment"},
     {"adamw_weight_decay", LATHE_T_FLOAT, 0, "0.0", 0, 1e3, NULL, "1",
      "decoupled weight decay of all other parameters, times adamw_lr"},
+    {"state_dtype", LATHE_T_STRING, 0, "\"fp32\"", LATHE_NO_RANGE, "fp32|bf16", NULL,
+     "type of the momentum (bf16: to nearest) and of AdamW's moments (bf16: stochastically)"},
 };
 
 /* The schema's ranges, for callers that hand over values unchecked. Written so that NaN fails. */
@@ -103,7 +106,9 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
     const int match_rms = is_f32 < 0 ? -1
                                      : choice(host, "scaling", values[FIELD_SCALING].s, "original",
                                               "match_rms_adamw");
-    if (match_rms < 0)
+    const int is_bf16 =
+        match_rms < 0 ? -1 : choice(host, "state_dtype", values[FIELD_STATE].s, "fp32", "bf16");
+    if (is_bf16 < 0)
         return LATHE_E_CONFIG;
     muon *const m = host->alloc((int64_t)sizeof *m);
     if (m == NULL)
@@ -122,6 +127,7 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
         .match_rms = match_rms,
         .ns_steps = (int32_t)values[FIELD_NS_STEPS].i,
         .ns_dtype = is_f32 ? LATHE_F32 : LATHE_BF16,
+        .state_dtype = is_bf16 ? LATHE_BF16 : LATHE_F32,
     };
     *out_self = m;
     return LATHE_OK;
@@ -145,7 +151,7 @@ static int32_t partition(void *self, const lathe_param_info *param)
 static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
 {
     out[0].desc = out[1].desc = param->desc;
-    out[0].desc.dtype = out[1].desc.dtype = LATHE_F32;
+    out[0].desc.dtype = out[1].desc.dtype = ((const muon *)self)->state_dtype;
     if (partition(self, param) == LATHE_PARTITION_MATRIX) {
         out[0].name = "momentum_buffer";
         return 1;

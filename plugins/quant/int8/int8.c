@@ -61,6 +61,11 @@ BODY void decode_row_body(const int8_t *q, int64_t n, float scale, void *out, in
         return;
     }
     uint16_t *y = out;
+    if (dtype == LATHE_F16) {
+        for (int64_t i = 0; i < n; i++)
+            y[i] = lathe_f32_to_f16((float)q[i] * scale * back);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) { /* finite: lathe_f32_to_bf16 without its NaN branch */
         const float value = (float)q[i] * scale * back;
         uint32_t bits;
@@ -174,8 +179,8 @@ static lathe_status int8_decode(void *self, int64_t rows, int64_t cols, const vo
     const int8 *q = self;
     (void)scratch;
     (void)stream;
-    if (dtype != LATHE_F32 && dtype != LATHE_BF16)
-        return lathe_fail(q->host, LATHE_E_DTYPE, "int8: decodes to f32 or bf16, not to %s",
+    if (dtype != LATHE_F32 && dtype != LATHE_BF16 && dtype != LATHE_F16)
+        return lathe_fail(q->host, LATHE_E_DTYPE, "int8: decodes to f32, bf16 or f16, not to %s",
                           lathe_dtype_name(dtype));
     job j = {.self = q,
              .q = planes[PLANE_WEIGHT],

@@ -97,7 +97,7 @@ Test(int8, portable_and_avx512_builds_give_the_same_bits)
     const int64_t rows = 5, cols = 133;
     float *w = golden_weights(10, rows * cols), back[2][5 * 133];
     planes p[2] = {planes_of(quant, self, rows, cols), planes_of(quant, self, rows, cols)};
-    for (int32_t dtype = LATHE_F32; dtype <= LATHE_BF16; dtype++) {
+    for (int32_t dtype = LATHE_F32; dtype <= LATHE_F16; dtype++) {
         for (int pass = 0; pass < 2; pass++) {
             head->avx512 = pass;
             cr_assert_eq(quant->encode(self, rows, cols, w, p[pass].data), LATHE_OK);
@@ -143,7 +143,7 @@ Test(int8, refuses_what_it_cannot_hold)
     float w[3] = {0, NAN, 1};
     cr_expect_eq(quant->encode(self, 1, 3, w, p.data), LATHE_E_NUMERIC);
     cr_expect_eq(quant->accepts(self, 3, 0), LATHE_E_SHAPE);
-    cr_expect_eq(quant->decode(self, 1, 3, planes_in(&p), w, LATHE_F16, NULL, NULL), LATHE_E_DTYPE);
+    cr_expect_eq(quant->decode(self, 1, 3, planes_in(&p), w, LATHE_F64, NULL, NULL), LATHE_E_DTYPE);
     planes_free(&p);
     plugin->destroy(NULL);
 }

@@ -41,7 +41,7 @@ static lathe_status nf4_create(const lathe_host *host, const lathe_value *values
     q->nested = values[FIELD_DOUBLE_QUANT].i != 0;
     q->compute_dtype = values[FIELD_COMPUTE_DTYPE].s;
     q->avx512 = has_avx512();
-    nf4_dynamic_map(q->nested_map);
+    lathe_dynamic_map(q->nested_map, 1);
     *out_self = q;
     return LATHE_OK;
 }
@@ -219,8 +219,8 @@ static lathe_status nf4_decode(void *self, int64_t rows, int64_t cols, const voi
     const nf4 *q = self;
     (void)scratch;
     (void)stream;
-    if (dtype != LATHE_F32 && dtype != LATHE_BF16)
-        return lathe_fail(q->host, LATHE_E_DTYPE, "nf4: decodes to f32 or bf16, not to %s",
+    if (dtype != LATHE_F32 && dtype != LATHE_BF16 && dtype != LATHE_F16)
+        return lathe_fail(q->host, LATHE_E_DTYPE, "nf4: decodes to f32, bf16 or f16, not to %s",
                           lathe_dtype_name(dtype));
     decode_job job = {.bytes = planes[NF4_WEIGHT],
                       .map = planes[NF4_MAP],

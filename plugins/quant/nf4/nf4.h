@@ -7,6 +7,7 @@
 #ifndef LATHE_NF4_H
 #define LATHE_NF4_H
 
+#include "lathe/dynamic_map.h"
 #include "lathe/quant.h"
 
 #define NF4_BLOCK 64
@@ -36,9 +37,6 @@ static inline int64_t nf4_blocks(int64_t n)
 }
 
 extern const float nf4_map[16];
-
-/** The signed dynamic map of 8 bits (arXiv:1511.04561), ascending. */
-void nf4_dynamic_map(float out[256]);
 
 /** Codes of one block of `count` <= 64 values. Returns the stored scale, or -1 when a value is not
  *  finite. `last` is set for a block cut short by the end of the weight. codes: one a byte. */

@@ -66,7 +66,8 @@ void nf4_decode_block(const uint8_t *bytes, const float *map, float scale, void 
     }
     uint16_t halves[16], *y = out;
     for (int i = 0; i < 16; i++)
-        halves[i] = lathe_f32_to_bf16(values[i]);
+        halves[i] =
+            dtype == LATHE_BF16 ? lathe_f32_to_bf16(values[i]) : lathe_f32_to_f16(values[i]);
     for (int i = 0; i < NF4_BLOCK / 2; i++) {
         y[2 * i] = halves[bytes[i] >> 4];
         y[2 * i + 1] = halves[bytes[i] & 15];
@@ -102,11 +103,15 @@ AVX512 void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, floa
                              _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(quarter[i]), values));
         return;
     }
-    /* bf16 by round to nearest even on the bits, as lathe_f32_to_bf16; values are finite */
-    const __m512i raw = _mm512_castps_si512(values);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(raw, 16), _mm512_set1_epi32(1));
-    const __m512i sum = _mm512_add_epi32(raw, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    const __m512i table = _mm512_castsi256_si512(_mm512_cvtepi32_epi16(_mm512_srli_epi32(sum, 16)));
+    __m512i table;
+    if (dtype == LATHE_F16) {
+        table = _mm512_castsi256_si512(_mm512_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
+    } else { /* on the bits, as lathe_f32_to_bf16; values are finite */
+        const __m512i raw = _mm512_castps_si512(values);
+        const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(raw, 16), _mm512_set1_epi32(1));
+        const __m512i sum = _mm512_add_epi32(raw, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+        table = _mm512_castsi256_si512(_mm512_cvtepi32_epi16(_mm512_srli_epi32(sum, 16)));
+    }
     uint16_t *y = out;
     for (int i = 0; i < 4; i += 2) {
         const __m256i pair = _mm256_set_m128i(quarter[i + 1], quarter[i]);

@@ -1,6 +1,4 @@
-/* The two code books: the 16 NF4 values, and the dynamic map of 256 for the scales. */
-#include <math.h>
-
+/* The code book: the 16 NF4 values. */
 #include "nf4.h"
 
 /* Quantiles of the normal distribution scaled to [-1, 1], with an exact 0 (arXiv:2305.14314, app. E),
@@ -21,28 +19,3 @@ const float nf4_map[16] = {-1.0f,
                            0.5626170039176941f,
                            0.7229568362236023f,
                            1.0f};
-
-/* Point k of `n` from 0.1 to 1, as torch.linspace rounds it: from the nearer end, in one rounding. */
-static float linspace(int k, int n)
-{
-    const float step = (1.0f - 0.1f) / (float)(n - 1);
-    return k < n / 2 ? fmaf(step, (float)k, 0.1f) : fmaf(-step, (float)(n - 1 - k), 1.0f);
-}
-
-/* Decade e (10^-6 .. 10^0) holds the midpoints of 2^e + 1 points from 0.1 to 1, of both signs; then
- * 0 and 1. */
-void nf4_dynamic_map(float out[256])
-{
-    static const float powers[7] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
-    int at = 128;
-    for (int e = 0; e < 7; e++) {
-        const int n = (1 << e) + 1;
-        for (int k = 0; k + 1 < n; k++, at++) {
-            const float mean = (linspace(k, n) + linspace(k + 1, n)) / 2.0f;
-            out[at] = powers[e] * mean;
-            out[254 - at] = -out[at];
-        }
-    }
-    out[127] = 0.0f;
-    out[255] = 1.0f;
-}

@@ -10,36 +10,31 @@
  *
  * Source: torch.optim.lr_scheduler.ReduceLROnPlateau, operation by operation, in double.
  */
-#include <math.h>
-#include <string.h>
-
-#include "lathe/plugin.h"
-#include "lathe/scheduler.h"
+#include "lathe/schedule.h"
 
 /* The state that the core keeps; no infinities, so that any checkpoint format can hold it. */
 enum { STATE_LR, STATE_BEST, STATE_HAS_BEST, STATE_BAD, STATE_COOLDOWN, N_STATE };
 
-typedef struct plateau {
-    const lathe_host *host;
+typedef struct reduce_on_plateau {
+    lathe_schedule common; /* of it the warm-up only */
     double factor, threshold, min_lr, eps;
-    int64_t patience, cooldown, warmup_steps;
-    int is_max, is_abs;
-} plateau;
+    int64_t patience, cooldown;
+    int32_t is_max, is_abs;
+} reduce_on_plateau;
 
 enum {
-    FIELD_MODE,
+    FIELD_MODE = LATHE_SCHEDULE_N_WARMUP_FIELDS,
     FIELD_FACTOR,
     FIELD_PATIENCE,
     FIELD_THRESHOLD,
     FIELD_THRESHOLD_MODE,
     FIELD_COOLDOWN,
     FIELD_MIN_LR,
-    FIELD_EPS,
-    FIELD_WARMUP_STEPS,
-    N_FIELDS
+    FIELD_EPS
 };
 
-static const lathe_field fields[N_FIELDS] = {
+static const lathe_field fields[] = {
+    LATHE_SCHEDULE_WARMUP_FIELDS,
     {"mode", LATHE_T_STRING, 0, "\"min\"", LATHE_NO_RANGE, "min|max", NULL,
      "whether the metric should fall or rise"},
     {"factor", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_MAX_EXCLUSIVE, "0.1", 0, 1,
@@ -53,75 +48,21 @@ static const lathe_field fields[N_FIELDS] = {
      "observations not counted after a reduction"},
     {"min_lr", LATHE_T_FLOAT, 0, "0.0", 0, 1e3, NULL, "1", "the rate never goes below"},
     {"eps", LATHE_T_FLOAT, 0, "1e-8", 0, 1, NULL, "1", "smallest change of the rate that is made"},
-    {"warmup_steps", LATHE_T_INT, 0, "0", 0, 1e15, NULL, "steps", "steps of linear warm-up from 0"},
 };
 
-static lathe_status check_values(const lathe_host *host, const plateau *p)
+static lathe_status read_values(const lathe_host *host, reduce_on_plateau *p,
+                                const lathe_value *values)
 {
-    if (!(p->factor > 0.0 && p->factor < 1.0))
-        return lathe_fail(host, LATHE_E_CONFIG, "factor is %g, expected 0 to 1 (both exclusive)",
-                          p->factor);
-    if (p->patience < 0 || p->cooldown < 0 || p->warmup_steps < 0)
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "patience is %lld, cooldown %lld, warmup_steps %lld: expected at least 0",
-                          (long long)p->patience, (long long)p->cooldown,
-                          (long long)p->warmup_steps);
-    if (!(p->threshold >= 0.0 && p->min_lr >= 0.0 && p->eps >= 0.0))
-        return lathe_fail(host, LATHE_E_CONFIG,
-                          "threshold is %g, min_lr %g, eps %g: expected at least 0", p->threshold,
-                          p->min_lr, p->eps);
+    LATHE_TRY(lathe_schedule_read_warmup(host, values, &p->common));
+    p->factor = values[FIELD_FACTOR].f;
+    p->threshold = values[FIELD_THRESHOLD].f;
+    p->min_lr = values[FIELD_MIN_LR].f;
+    p->eps = values[FIELD_EPS].f;
+    p->patience = values[FIELD_PATIENCE].i;
+    p->cooldown = values[FIELD_COOLDOWN].i;
+    p->is_max = lathe_choice("min|max", values[FIELD_MODE].s);
+    p->is_abs = lathe_choice("rel|abs", values[FIELD_THRESHOLD_MODE].s);
     return LATHE_OK;
-}
-
-/* 0 or 1: which of two words; -1 with the error recorded. */
-static int choice(const lathe_host *host, const char *key, const char *text, const char *zero,
-                  const char *one)
-{
-    if (text != NULL && strcmp(text, zero) == 0)
-        return 0;
-    if (text != NULL && strcmp(text, one) == 0)
-        return 1;
-    (void)lathe_fail(host, LATHE_E_CONFIG, "%s is \"%s\", expected \"%s\" or \"%s\"", key,
-                     text != NULL ? text : "", zero, one);
-    return -1;
-}
-
-static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
-                           void **out_self)
-{
-    if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "reduce_on_plateau takes %d values, got %d", N_FIELDS,
-                          n_values);
-    plateau p = {
-        .host = host,
-        .factor = values[FIELD_FACTOR].f,
-        .threshold = values[FIELD_THRESHOLD].f,
-        .min_lr = values[FIELD_MIN_LR].f,
-        .eps = values[FIELD_EPS].f,
-        .patience = values[FIELD_PATIENCE].i,
-        .cooldown = values[FIELD_COOLDOWN].i,
-        .warmup_steps = values[FIELD_WARMUP_STEPS].i,
-        .is_max = choice(host, "mode", values[FIELD_MODE].s, "min", "max"),
-    };
-    if (p.is_max < 0)
-        return LATHE_E_CONFIG;
-    p.is_abs = choice(host, "threshold_mode", values[FIELD_THRESHOLD_MODE].s, "rel", "abs");
-    if (p.is_abs < 0)
-        return LATHE_E_CONFIG;
-    LATHE_TRY(check_values(host, &p));
-    plateau *const self = host->alloc((int64_t)sizeof *self);
-    if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "no memory for an instance of reduce_on_plateau");
-    *self = p;
-    *out_self = self;
-    return LATHE_OK;
-}
-
-static void destroy(void *self)
-{
-    plateau *const p = self;
-    if (p != NULL)
-        p->host->free(p);
 }
 
 static int32_t n_state(void *self)
@@ -138,25 +79,18 @@ static void init(void *self, double base_lr, double *state)
     state[STATE_LR] = base_lr;
 }
 
-static lathe_status check(void *self, int64_t total_steps)
-{
-    const plateau *const p = self;
-    if (total_steps > 0 && p->warmup_steps > total_steps)
-        return lathe_fail(p->host, LATHE_E_CONFIG, "warmup_steps is %lld, the run has %lld steps",
-                          (long long)p->warmup_steps, (long long)total_steps);
-    return LATHE_OK;
-}
-
 static double at(void *self, int64_t step, int64_t total, double base_lr, const double *state)
 {
-    const plateau *const p = self;
-    (void)total, (void)base_lr;
-    if (step < p->warmup_steps)
-        return state[STATE_LR] * ((double)step / (double)p->warmup_steps);
+    const reduce_on_plateau *const p = self;
+    const int64_t warmup = lathe_schedule_warmup(&p->common, total);
+    (void)base_lr;
+    if (step < warmup)
+        return state[STATE_LR] *
+               lathe_schedule_climb(&p->common, step, warmup, p->common.start_lr_ratio);
     return state[STATE_LR];
 }
 
-static int is_better(const plateau *p, double metric, const double *state)
+static int is_better(const reduce_on_plateau *p, double metric, const double *state)
 {
     const double best = state[STATE_BEST];
     if (state[STATE_HAS_BEST] == 0.0)
@@ -168,7 +102,7 @@ static int is_better(const plateau *p, double metric, const double *state)
 
 static void observe(void *self, double metric, double base_lr, double *state)
 {
-    const plateau *const p = self;
+    const reduce_on_plateau *const p = self;
     (void)base_lr;
     if (is_better(p, metric, state)) {
         state[STATE_BEST] = metric;
@@ -191,28 +125,18 @@ static void observe(void *self, double metric, double base_lr, double *state)
     }
 }
 
-static const lathe_scheduler_v1 table = {
-    .size = (uint32_t)sizeof table,
+LATHE_INSTANCE(reduce_on_plateau, read_values)
+
+static const lathe_scheduler_v1 reduce_on_plateau_table = {
+    .size = (uint32_t)sizeof reduce_on_plateau_table,
     .revision = LATHE_SCHEDULER_REVISION,
     .n_state = n_state,
     .init = init,
-    .check = check,
+    .check = lathe_schedule_check_warmup,
     .at = at,
     .observe = observe,
 };
 
-const lathe_plugin LATHE_PLUGIN_ENTRY = {
-    LATHE_PLUGIN_HEADER,
-    .kind = LATHE_KIND_SCHEDULER,
-    .revision = LATHE_SCHEDULER_REVISION,
-    .n_fields = N_FIELDS,
-    .name = "reduce_on_plateau",
-    .version = "1.0.0",
-    .summary = "lowers the rate when the observed metric stops improving",
-    .source = "torch.optim.lr_scheduler.ReduceLROnPlateau",
-    .license = "Apache-2.0",
-    .fields = fields,
-    .table = &table,
-    .create = create,
-    .destroy = destroy,
-};
+LATHE_SCHEDULER_ENTRY(reduce_on_plateau, .version = "1.1.0",
+                      .summary = "lowers the rate when the observed metric stops improving",
+                      .source = "torch.optim.lr_scheduler.ReduceLROnPlateau");

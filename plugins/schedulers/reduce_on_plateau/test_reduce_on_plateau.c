@@ -71,10 +71,12 @@ static void against(const char *golden, const char *settings)
 
 Test(reduce_on_plateau, follows_torch_for_1000_observations)
 {
-    against("plateau_default.f64", "");
-    against("plateau_abs.f64", "factor=0.5 patience=3 threshold=0.02 threshold_mode=abs cooldown=5 "
-                               "min_lr=1e-6");
-    against("plateau_max.f64", "mode=max factor=0.7 patience=0 threshold=0.01 cooldown=2 eps=1e-5");
+    against("schedulers/plateau_default.f64", "");
+    against("schedulers/plateau_abs.f64",
+            "factor=0.5 patience=3 threshold=0.02 threshold_mode=abs cooldown=5 "
+            "min_lr=1e-6");
+    against("schedulers/plateau_max.f64",
+            "mode=max factor=0.7 patience=0 threshold=0.01 cooldown=2 eps=1e-5");
 }
 
 Test(reduce_on_plateau, counts_nan_as_bad)

@@ -48,3 +48,26 @@ Test(dtype, bf16_rounds_to_nearest_even)
     for (uint32_t bits = 0; bits < 0x7f80; bits++)
         cr_assert_eq(lathe_f32_to_bf16(lathe_bf16_to_f32((uint16_t)bits)), bits);
 }
+
+Test(dtype, f16_rounds_to_nearest_even)
+{
+    cr_assert_eq(lathe_f32_to_f16(1.0f), 0x3c00);
+    cr_assert_eq(lathe_f32_to_f16(1.0f + 0x1p-11f), 0x3c00); /* tie, to even */
+    cr_assert_eq(lathe_f32_to_f16(1.0f + 0x3p-11f), 0x3c02); /* tie, to even */
+    cr_assert_eq(lathe_f32_to_f16(1.0f + 0x1p-11f + 0x1p-20f), 0x3c01);
+    cr_assert_eq(lathe_f32_to_f16(-65504.0f), 0xfbff);
+    cr_assert_eq(lathe_f32_to_f16(65519.9f), 0x7bff);
+    cr_assert_eq(lathe_f32_to_f16(65520.0f), 0x7c00); /* overflows */
+    cr_assert_eq(lathe_f32_to_f16(-INFINITY), 0xfc00);
+    cr_assert_eq(lathe_f32_to_f16(0x1p-24f), 1);         /* the smallest */
+    cr_assert_eq(lathe_f32_to_f16(0x1p-25f), 0);         /* tie, to even */
+    cr_assert_eq(lathe_f32_to_f16(0x1.8p-24f), 2);       /* tie, to even */
+    cr_assert_eq(lathe_f32_to_f16(0x1.ffcp-15f), 0x400); /* a subnormal rounds up to a normal */
+    cr_assert_eq(lathe_f32_to_f16(-0.0f), 0x8000);
+    cr_assert(isnan(lathe_f16_to_f32(lathe_f32_to_f16(NAN))));
+    cr_assert_eq(lathe_f16_to_f32(0x3555), 0x1.554p-2f);
+    cr_assert_eq(lathe_f16_to_f32(0xfc00), -INFINITY);
+    for (uint32_t bits = 0; bits < 0x10000; bits++)
+        if ((bits & 0x7fff) <= 0x7c00) /* all but NaN */
+            cr_assert_eq(lathe_f32_to_f16(lathe_f16_to_f32((uint16_t)bits)), bits);
+}

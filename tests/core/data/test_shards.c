@@ -43,7 +43,7 @@ static void put(const char *name, const char *text)
 
 static lathe_status prepare(const char *name, int32_t type, int32_t rows, lathe_shards **out)
 {
-    const lathe_dataset dataset = {at(name), type, {NULL, NULL, NULL, NULL}};
+    const lathe_dataset dataset = {.path = at(name), .type = type};
     return lathe_shards_prepare(&dataset, 1, rows, raw, at("cache"), NULL, NULL, out);
 }
 
@@ -92,8 +92,8 @@ Test(shards, json_lines_and_several_datasets_are_one_stream)
         "{\"text\": \"ab\"}\n\n  {\"text\": \"c\", \"more\": [1]}  \r\n{\"text\": \"\"}");
     put("b.jsonl", "{\"content\": \"x\\u0041\"}\n");
     const lathe_dataset list[2] = {
-        {at("a.jsonl"), LATHE_DATASET_JSONL, {NULL, NULL, NULL, NULL}},
-        {at("b.jsonl"), LATHE_DATASET_JSONL, {"content", NULL, NULL, NULL}}};
+        {.path = at("a.jsonl"), .type = LATHE_DATASET_JSONL},
+        {.path = at("b.jsonl"), .type = LATHE_DATASET_JSONL, .columns = {"content"}}};
     lathe_shards *shards;
     cr_assert_eq(
         lathe_shards_prepare(list, 2, LATHE_ROWS_PACKED, raw, at("cache"), NULL, NULL, &shards),
@@ -103,6 +103,9 @@ Test(shards, json_lines_and_several_datasets_are_one_stream)
     cr_expect_eq(lathe_shards_skipped(shards), 1);
     cr_expect_eq(lathe_shards_find(shards, 5), 2);
     cr_expect_eq(lathe_shards_built(shards), 2);
+    cr_expect_eq(lathe_shards_text_bytes(shards, 0, 3), 5); /* "ab", "c", "xA" */
+    cr_expect_eq(lathe_shards_text_bytes(shards, 1, 2), 1);
+    cr_expect_eq(lathe_shards_text_bytes(shards, 2, 3), 2);
     lathe_shards_destroy(shards);
 }
 
@@ -128,7 +131,7 @@ Test(shards, prompt_ends_where_both_completions_agree)
     cr_assert_eq(lathe_tokenizer_load(LATHE_TEST_DATA "/golden/data/tokenizer/gpt2.json", &tok),
                  LATHE_OK);
     put("p.jsonl", "{\"prompt\": \"the to\", \"chosen\": \"ol\", \"rejected\": \"y\"}\n");
-    const lathe_dataset dataset = {at("p.jsonl"), LATHE_DATASET_JSONL, {NULL, NULL, NULL, NULL}};
+    const lathe_dataset dataset = {.path = at("p.jsonl"), .type = LATHE_DATASET_JSONL};
     lathe_shards *shards;
     cr_assert_eq(
         lathe_shards_prepare(&dataset, 1, LATHE_ROWS_PAIRS, tok, at("cache"), NULL, NULL, &shards),
@@ -157,9 +160,8 @@ static void compare_pairs_with_golden(const char *name)
     snprintf(path, sizeof path, LATHE_TEST_DATA "/golden/data/tokenizer/%s.json", name);
     lathe_tokenizer *tok;
     cr_assert_eq(lathe_tokenizer_load(path, &tok), LATHE_OK);
-    const lathe_dataset dataset = {LATHE_TEST_DATA "/golden/data/pairs/pairs.jsonl",
-                                   LATHE_DATASET_JSONL,
-                                   {NULL, NULL, NULL, NULL}};
+    const lathe_dataset dataset = {.path = LATHE_TEST_DATA "/golden/data/pairs/pairs.jsonl",
+                                   .type = LATHE_DATASET_JSONL};
     lathe_shards *shards;
     cr_assert_eq(
         lathe_shards_prepare(&dataset, 1, LATHE_ROWS_PAIRS, tok, at("cache"), NULL, NULL, &shards),
@@ -303,14 +305,18 @@ Test(shards, datasets_of_a_configuration)
                                       &arena, &list, &n),
                  LATHE_OK);
     cr_assert_eq(n, 3);
-    cr_expect_eq(list[0].type, LATHE_DATASET_TEXT);
-    cr_expect_eq(list[1].type, LATHE_DATASET_JSONL);
+    cr_expect_eq(list[0].type, LATHE_DATASET_AUTO);
+    cr_expect_eq(list[1].type, LATHE_DATASET_AUTO);
+    cr_expect_eq(list[0].weight, 1.0);
     cr_expect_eq(list[2].type, LATHE_DATASET_JSONL);
     cr_expect_str_eq(list[1].columns[LATHE_COLUMN_CHOSEN], "win");
     cr_expect_null(list[1].columns[LATHE_COLUMN_TEXT]);
     refuse_config("[]", "expected a list");
     refuse_config("[{\"type\": \"text\"}]", "data.datasets[0].path is missing");
     refuse_config("[{\"path\": \"a\", \"typ\": 1}]", "data.datasets[0].typ");
-    refuse_config("[{\"path\": \"a\", \"type\": \"csv\"}]", "there are text, jsonl");
+    refuse_config("[{\"path\": \"a\", \"type\": \"parquet\"}]", "there are text, jsonl, json, csv");
+    refuse_config("[{\"path\": \"a\", \"weight\": -1}]", "data.datasets[0].weight is -1");
+    refuse_config("[{\"path\": \"a\", \"weight\": 0}]", "weight is 0; expected a number above 0");
+    refuse_config("[{\"path\": \"a\", \"weight\": \"2\"}]", "weight is nan; expected a number");
     refuse_config("[{\"path\": \"a\", \"columns\": {\"txt\": \"b\"}}]", "columns.txt");
 }

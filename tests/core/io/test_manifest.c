@@ -90,14 +90,68 @@ Test(manifest, names_the_damaged_file)
     expect_damage("config.json", "missing");
 }
 
+/* A manifest of that text, with the last lines that belong to it. */
+static void put_sealed(const char *text)
+{
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    lathe_buffer_puts(&b, text);
+    cr_assert_eq(lathe_manifest_seal(&b), LATHE_OK);
+    put("manifest.json", b.data);
+    lathe_buffer_fini(&b);
+}
+
 Test(manifest, refuses_a_manifest_that_is_none)
 {
     cr_assert_eq(lathe_manifest_verify(dir), LATHE_E_NOT_FOUND);
     put("manifest.json", "{\"format\": \"lathe-manifest\", \"ver");
     cr_assert_eq(lathe_manifest_verify(dir), LATHE_E_CORRUPT);
-    put("manifest.json", "{\"format\": \"lathe-manifest\", \"version\": 2, \"files\": {}}");
-    cr_assert_eq(lathe_manifest_verify(dir), LATHE_E_CORRUPT);
-    put("manifest.json", "{\"format\": \"lathe-manifest\", \"version\": 1, \"files\": "
-                         "{\"../config.json\": {\"bytes\": 2, \"sha256\": \"00\"}}}");
+    put_sealed("{\"format\": \"lathe-manifest\", \"version\": 1, \"files\": {},\n");
+    expect_damage("manifest.json", "not a lathe-manifest of version 2");
+    put_sealed("{\"format\": \"lathe-manifest\", \"version\": 2, \"files\": "
+               "{\"../config.json\": {\"bytes\": 2, \"sha256\": \"00\"}},\n");
     expect_damage("../config.json", "malformed");
+    put_sealed("{\"format\": \"lathe-manifest\", \"version\": 2, \"files\": {},\n");
+    cr_assert_eq(lathe_manifest_verify(dir), LATHE_OK, "%s", lathe_error_message());
+}
+
+/* Each bit of the last lines, its own hash, and every seventh of the rest. */
+Test(manifest, sees_flipped_bits_of_itself)
+{
+    char path[128], *text = NULL;
+    int64_t n = 0;
+    cr_assert_eq(lathe_manifest_write(dir, "{\"step\": 7, \"note\": \"a\"}"), LATHE_OK);
+    snprintf(path, sizeof path, "%s/manifest.json", dir);
+    cr_assert_eq(lathe_file_read(path, 0, &text, &n), LATHE_OK);
+    for (int64_t i = 0; i < 8 * n; i += i < 8 * (n - 100) ? 7 : 1) {
+        text[i / 8] = (char)(text[i / 8] ^ (1 << i % 8));
+        FILE *f = fopen(path, "w");
+        cr_assert(f && fwrite(text, 1, (size_t)n, f) == (size_t)n && fclose(f) == 0);
+        cr_assert_eq(lathe_manifest_verify(dir), LATHE_E_CORRUPT, "bit %lld", (long long)i);
+        cr_assert_not_null(strstr(lathe_error_message(), "manifest.json"), "%s",
+                           lathe_error_message());
+        text[i / 8] = (char)(text[i / 8] ^ (1 << i % 8));
+    }
+    free(text);
+}
+
+static void count_damage(void *arg, const char *message)
+{
+    (void)message;
+    ++*(int *)arg;
+}
+
+Test(manifest, a_survey_names_every_damaged_file)
+{
+    int n = 0;
+    int64_t bytes = 0;
+    cr_assert_eq(lathe_manifest_write(dir, NULL), LATHE_OK);
+    cr_assert_eq(lathe_manifest_survey(dir, 1, count_damage, &n, &bytes), LATHE_OK);
+    cr_assert(n == 0 && bytes == 12, "%d, %lld bytes", n, (long long)bytes);
+    put("config.json", "[]");                /* as long as before */
+    put("state/optimizer.bin", "012345678"); /* shorter */
+    cr_assert_eq(lathe_manifest_survey(dir, 1, count_damage, &n, NULL), LATHE_E_CORRUPT);
+    cr_assert_eq(n, 2);
+    n = 0;
+    cr_assert_eq(lathe_manifest_survey(dir, 0, count_damage, &n, NULL), LATHE_E_CORRUPT);
+    cr_assert_eq(n, 1, "without hashes only the length tells");
 }

@@ -209,7 +209,8 @@ static inline void fixture_fill(fixture *f)
             if (master)
                 master[k] = data[k];
             if (shadow)
-                shadow[k] = lathe_f32_to_bf16(data[k]);
+                shadow[k] = f->params.compute_dtype == LATHE_BF16 ? lathe_f32_to_bf16(data[k])
+                                                                  : lathe_f32_to_f16(data[k]);
         }
         free(data);
     }

@@ -4,35 +4,36 @@
 typedef lathe_val (*rule_fn)(fixture *f);
 
 /* bf16 rounds to 2^-9 relative; a gradient here is a sum of at most some tens of products of a few such
- * factors, each off by less than 2^-7 of the largest. */
+ * factors, each off by less than 2^-7 of the largest. f16 has three bits more. */
 #define BF16_TOLERANCE 0x1p-4
+#define F16_TOLERANCE 0x1p-7
 
-/* The gradients in bf16 compute are those in f32, coarsely: dtypes fit and nothing is lost. */
-static void check_bf16(rule_fn rule)
+/* The gradients in half precision are those in f32, coarsely: dtypes fit and nothing is lost. */
+static void check_half(rule_fn rule, int32_t dtype, double tolerance)
 {
-    fixture f32, bf16;
+    fixture f32, half;
     fixture_open(&f32, LATHE_F32);
     fixture_finish(&f32, fixture_loss(&f32, rule(&f32)));
     fixture_run(&f32, 0);
-    fixture_open(&bf16, LATHE_BF16);
-    fixture_finish(&bf16, fixture_loss(&bf16, rule(&bf16)));
-    fixture_run(&bf16, 0);
+    fixture_open(&half, dtype);
+    fixture_finish(&half, fixture_loss(&half, rule(&half)));
+    fixture_run(&half, 0);
     for (int32_t p = 0; p < f32.params.n; p++) {
         const int64_t n = lathe_desc_count(&f32.params.rows[p]->desc);
         double scale = 0.0;
         if (!f32.params.rows[p]->trainable)
             continue;
         const float *want = lathe_store_grad(&f32.store, p),
-                    *got = lathe_store_grad(&bf16.store, p);
+                    *got = lathe_store_grad(&half.store, p);
         for (int64_t i = 0; i < n; i++)
             scale = fmax(scale, fabs((double)want[i]));
         for (int64_t i = 0; i < n; i++)
-            cr_expect(fabs((double)got[i] - (double)want[i]) <= BF16_TOLERANCE * scale,
-                      "%s[%lld] in bf16: %g, in f32 %g", f32.params.rows[p]->name, (long long)i,
-                      (double)got[i], (double)want[i]);
+            cr_expect(fabs((double)got[i] - (double)want[i]) <= tolerance * scale,
+                      "%s[%lld] in %s: %g, in f32 %g", f32.params.rows[p]->name, (long long)i,
+                      lathe_dtype_name(dtype), (double)got[i], (double)want[i]);
     }
     fixture_close(&f32);
-    fixture_close(&bf16);
+    fixture_close(&half);
 }
 
 static void check_rule(rule_fn rule)
@@ -42,7 +43,8 @@ static void check_rule(rule_fn rule)
     fixture_finish(&f, fixture_loss(&f, rule(&f)));
     fixture_check(&f);
     fixture_close(&f);
-    check_bf16(rule);
+    check_half(rule, LATHE_BF16, BF16_TOLERANCE);
+    check_half(rule, LATHE_F16, F16_TOLERANCE);
 }
 
 #define RULE(name)                                                                                 \

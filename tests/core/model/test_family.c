@@ -35,7 +35,10 @@ Test(family, roles_layers_and_starts)
     golden g;
     golden_open(&g, "gpt2");
     const lathe_params *p = &g.params;
+    cr_assert_eq(p->rows[lathe_params_find(p, "transformer.h.1.attn.c_attn.weight")]->head_rows,
+                 g.config.head_dim);
     const lathe_param *proj = p->rows[lathe_params_find(p, "transformer.h.1.mlp.c_proj.weight")];
+    cr_assert_eq(proj->head_rows, 0);
     cr_assert(proj->role == LATHE_ROLE_MATRIX && proj->layer == 1 && proj->transposed == 1);
     cr_assert_float_eq(proj->init_scale, 0.02 / 2.0, 1e-15); /* by hand: sqrt(2 * 2 layers) = 2 */
     cr_assert(proj->desc.dims[0] == 32 && proj->desc.dims[1] == 128);

@@ -124,14 +124,16 @@ Test(config, every_error_at_once_with_line_column_and_suggestion)
         "run.toml:1:1: error: key 'lr' stands outside every section",
         "run.toml:2:2: error: unknown section [trian] (did you mean 'train'?)",
         "run.toml:5:1: error: unknown key 'max_step' in [train] (did you mean 'max_steps'?)",
-        "run.toml:6:13: error: train.precision is \"fp15\", expected one of bf16, fp32",
+        "run.toml:6:13: error: train.precision is \"fp15\", expected one of bf16, fp16, fp32, "
+        "fp8",
         "run.toml:7:20: error: train.micro_batch_size is 0, expected at least 1 and at most "
         "1000000",
         "run.toml:9:8: error: no optimizer named 'plian' (did you mean 'plain'?); there are: ",
         "run.toml:12:1: error: unknown key 'warmup_step' in [scheduler] (did you mean "
         "'warmup_steps'?)",
         "run.toml:13:6: error: scheduler.lr is a string, expected a number",
-        "run.toml:15:13: error: datasets.path is required: file or folder",
+        "run.toml:15:13: error: datasets.path is required: file, folder, or pattern of *, ?, [..] "
+        "and **",
         "run.toml:15:15: error: unknown key 'pth' in [datasets] (did you mean 'path'?)",
         "run.toml:16:11: error: data.seq_len is a floating number, expected an integer",
     };
@@ -288,11 +290,13 @@ Test(config, pins_are_honoured)
 Test(config, missing_files_are_named_where_they_stand)
 {
     loads("[model]\npath = \"no/model\"\n[data]\ndatasets = [{ path = \".\" },\n"
-          "            { path = \"no/data\" }]\n[checkpoint]\nresume = \"lately\"\n"
+          "            { path = \"no/data\" }, { path = \"no/*.csv\" }]\n[checkpoint]\nresume = "
+          "\"lately\"\n"
           "[tokenizer]\npath = \"bytes\"\n");
     lathe_config_check_files(config, &diags);
     printed("run.toml:2:8: error: model.path: no such folder: no/model\n"
             "run.toml:5:22: error: data.datasets: no such file or folder: no/data\n"
+            "run.toml:5:44: error: data.datasets: no file matches the pattern no/*.csv\n"
             "run.toml:7:10: error: checkpoint.resume is \"lately\", expected auto, never or a "
             "checkpoint's folder\n");
 }

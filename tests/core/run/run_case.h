@@ -15,22 +15,29 @@
 #define OK(call) cr_assert_eq((call), LATHE_OK, "%s: %s", #call, lathe_error_message())
 #define MODELS LATHE_TEST_DATA "/golden/data/models/"
 
-#define MAX_SETTINGS 40
+#define MAX_SETTINGS 48
 
-/* Opens a run from "key=value" settings, NULL-terminated. */
-__attribute__((unused)) static lathe_run *open_run(int32_t mode, const char *const *settings)
+/* Opens a run from "key=value" settings, NULL-terminated; gives the status. */
+__attribute__((unused)) static lathe_status
+open_run_status(int32_t mode, const char *const *settings, lathe_run **out)
 {
     lathe_override list[MAX_SETTINGS];
     static char keys[MAX_SETTINGS][128];
     int32_t n = 0;
-    lathe_run *run = NULL;
     for (; settings[n]; n++) {
         const char *equals = strchr(settings[n], '=');
         cr_assert(equals && n < MAX_SETTINGS);
         snprintf(keys[n], sizeof keys[n], "%.*s", (int)(equals - settings[n]), settings[n]);
         list[n] = (lathe_override){keys[n], equals + 1};
     }
-    OK(lathe_run_open_mode(NULL, list, n, mode, &run));
+    return lathe_run_open_mode(NULL, list, n, mode, out);
+}
+
+/* The same, for settings that must do. */
+__attribute__((unused)) static lathe_run *open_run(int32_t mode, const char *const *settings)
+{
+    lathe_run *run = NULL;
+    OK(open_run_status(mode, settings, &run));
     return run;
 }
 

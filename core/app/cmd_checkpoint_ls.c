@@ -1,0 +1,168 @@
+/* lathe checkpoint ls: the checkpoints of a folder. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "app/commands.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "run/checkpoint_info.h"
+
+typedef struct listing {
+    lathe_checkpoint_entry *entries;
+    lathe_checkpoint_info *infos;
+    int64_t n;
+    const char *latest, *best; /* names; NULL */
+} listing;
+
+static lathe_status read_listing(const char *dir, lathe_arena *arena, listing *l)
+{
+    LATHE_TRY(lathe_checkpoint_entries(dir, arena, &l->entries, &l->n));
+    l->infos = lathe_arena_alloc(arena, (l->n + 1) * (int64_t)sizeof *l->infos);
+    if (!l->infos)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; i < l->n; i++)
+        LATHE_TRY(lathe_checkpoint_info_read(l->entries[i].path, arena, &l->infos[i]));
+    const char **names[2] = {&l->latest, &l->best};
+    static const char *const pointers[2] = {"latest", "best"};
+    for (int k = 0; k < 2; k++)
+        if (lathe_checkpoint_pointer(dir, pointers[k], arena, names[k]) != LATHE_OK)
+            (void)fprintf(stderr, "lathe checkpoint ls: %s\n", lathe_error_message());
+    return LATHE_OK;
+}
+
+static int is(const char *pointed, const lathe_checkpoint_entry *e)
+{
+    return pointed && strcmp(pointed, e->name) == 0;
+}
+
+static void put_size(lathe_buffer *b, int64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double x = (double)bytes;
+    int k = 0;
+    for (; x >= 1024.0 && k < 4; k++)
+        x /= 1024.0;
+    lathe_buffer_printf(b, k ? "  %6.1f %-3s" : "  %6.0f %-3s", x, units[k]);
+}
+
+static void put_number(lathe_buffer *b, double x)
+{
+    if (isnan(x))
+        lathe_buffer_printf(b, "  %10s", "-");
+    else
+        lathe_buffer_printf(b, "  %10.5g", x);
+}
+
+static void put_row(lathe_buffer *b, const listing *l, int64_t i)
+{
+    const lathe_checkpoint_info *info = &l->infos[i];
+    const lathe_checkpoint_entry *e = &l->entries[i];
+    char when[32] = "-";
+    const time_t at = (time_t)info->time;
+    struct tm local;
+    if (info->time > 0 && localtime_r(&at, &local))
+        (void)strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &local);
+    lathe_buffer_printf(b, "%8lld  %-19s", (long long)e->step, when);
+    put_size(b, info->bytes);
+    put_number(b, info->loss);
+    put_number(b, info->best);
+    lathe_buffer_printf(b, "%s%s", is(l->latest, e) ? "  latest" : "",
+                        is(l->best, e) ? "  best" : "");
+    if (info->damage)
+        lathe_buffer_printf(b, "  damaged: %s", info->damage);
+    lathe_buffer_puts(b, "\n");
+}
+
+static void put_table(lathe_buffer *b, const listing *l)
+{
+    const char *metric = NULL;
+    for (int64_t i = l->n - 1; i >= 0 && !metric; i--)
+        metric = l->infos[i].metric;
+    lathe_buffer_printf(b, "%8s  %-19s  %10s  %10s  %10s\n", "step", "written", "size", "loss",
+                        metric ? metric : "metric");
+    for (int64_t i = 0; i < l->n; i++)
+        put_row(b, l, i);
+}
+
+static void put_json_number(lathe_buffer *b, const char *key, double x)
+{
+    if (isnan(x))
+        lathe_buffer_printf(b, ", \"%s\": null", key);
+    else
+        lathe_buffer_printf(b, ", \"%s\": %.17g", key, x);
+}
+
+static void put_json(lathe_buffer *b, const listing *l)
+{
+    lathe_buffer_puts(b, "[");
+    for (int64_t i = 0; i < l->n; i++) {
+        const lathe_checkpoint_info *info = &l->infos[i];
+        const lathe_checkpoint_entry *e = &l->entries[i];
+        lathe_buffer_printf(b, "%s\n  {\"step\": %lld, \"path\": ", i ? "," : "",
+                            (long long)e->step);
+        lathe_buffer_json_string(b, e->path);
+        lathe_buffer_printf(b, ", \"time\": %lld, \"bytes\": %lld", (long long)info->time,
+                            (long long)info->bytes);
+        put_json_number(b, "loss", info->loss);
+        lathe_buffer_puts(b, ", \"metric\": ");
+        if (info->metric)
+            lathe_buffer_json_string(b, info->metric);
+        else
+            lathe_buffer_puts(b, "null");
+        put_json_number(b, "value", info->best);
+        lathe_buffer_printf(b, ", \"latest\": %s, \"best\": %s, \"read_back\": %s, \"damage\": ",
+                            is(l->latest, e) ? "true" : "false", is(l->best, e) ? "true" : "false",
+                            info->read_back ? "true" : "false");
+        if (info->damage)
+            lathe_buffer_json_string(b, info->damage);
+        else
+            lathe_buffer_puts(b, "null");
+        lathe_buffer_puts(b, "}");
+    }
+    lathe_buffer_puts(b, l->n ? "\n]\n" : "]\n");
+}
+
+static int run(const lathe_args *args)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    listing l = {0};
+    lathe_status status = read_listing(args->words[0], &arena, &l);
+    if (status == LATHE_OK) {
+        if (lathe_args_value(args, "--json"))
+            put_json(&text, &l);
+        else
+            put_table(&text, &l);
+        status = text.status;
+    }
+    if (status == LATHE_OK)
+        (void)fputs(text.data, stdout);
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_buffer_fini(&text);
+    lathe_arena_fini(&arena);
+    return code;
+}
+
+static const lathe_option options[] = {
+    {"--json", NULL,
+     "an array of objects: step, path, time, bytes, loss, metric, value, latest, best, read_back, "
+     "damage"},
+};
+
+const lathe_command lathe_cmd_checkpoint_ls = {
+    .name = "checkpoint ls",
+    .arguments = "DIR",
+    .summary = "list the checkpoints of a run's folder",
+    .details =
+        "By step: when it was written, its size, the loss of its step, the metric of\n"
+        "checkpoint.best_metric where there was an evaluation, which ones `latest` and `best`\n"
+        "name, and what is missing or of another length. `lathe checkpoint verify` looks into\n"
+        "the files.\n",
+    .options = options,
+    .n_options = 1,
+    .min_words = 1,
+    .max_words = 1,
+    .run = run,
+};

@@ -1,0 +1,242 @@
+/* lathe data: what a run's data is, and its rows as the model will see them. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/commands.h"
+#include "app/sample_text.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "data/shard_file.h"
+#include "lathe/rng.h"
+#include "run/run_state.h"
+
+static const lathe_option options[] = {
+    {"--n", "N", "rows to show (default 2)"},
+    {"--seed", "S", "rows chosen at random by this seed; else the first that training takes"},
+    {"--split", "train|validation", "of which split (default train)"},
+    {"--chars", "N", "most characters of a row (default 2000; 0: all)"},
+};
+
+/* ---- a folder of shards ---- */
+
+static lathe_status put_shard(const char *path, const char *name, lathe_buffer *b, int64_t *bad)
+{
+    lathe_shard shard;
+    lathe_shard_header h;
+    int current = 0;
+    lathe_status status = lathe__shard_peek(path, &h, &current);
+    if (status == LATHE_OK && !current) {
+        lathe_buffer_printf(b, "%-40s of another version; made again when it is needed\n", name);
+        return LATHE_OK;
+    }
+    if (status == LATHE_OK)
+        status = lathe__shard_open(path, 1, &shard);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK) {
+        lathe_buffer_printf(b, "%-40s DAMAGED: %s\n", name, lathe_error_message());
+        ++*bad;
+        return LATHE_OK;
+    }
+    lathe_buffer_printf(b, "%-40s %9lld %12lld %12lld %6.2f  %s%s\n", name,
+                        (long long)(h.n_segments / (h.rows == LATHE_ROWS_PAIRS ? 3 : 1)),
+                        (long long)h.n_tokens, (long long)h.source_bytes,
+                        h.n_tokens > 0 ? (double)h.text_bytes / (double)h.n_tokens : 0.0,
+                        h.rows == LATHE_ROWS_PAIRS ? "pairs" : "documents",
+                        h.is_last ? ", last of its dataset" : "");
+    lathe__shard_close(&shard);
+    return LATHE_OK;
+}
+
+static lathe_status put_folder(const char *dir, lathe_buffer *b)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    char **names = NULL;
+    int64_t n = 0, n_shards = 0, bad = 0;
+    lathe_status status = lathe_dir_list(dir, &arena, &names, &n);
+    for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
+        const size_t length = strlen(names[i]);
+        if (strncmp(names[i], "shard-", 6) || strcmp(names[i] + length - 4, ".bin"))
+            continue;
+        if (n_shards++ == 0)
+            lathe_buffer_printf(b, "%-40s %9s %12s %12s %6s\n", "shard", "records", "tokens",
+                                "from bytes", "B/tok");
+        const char *path = lathe_path_join(&arena, dir, names[i]);
+        status = path ? put_shard(path, names[i], b, &bad) : LATHE_E_NOMEM;
+    }
+    lathe_arena_fini(&arena);
+    if (status == LATHE_OK && n_shards == 0)
+        status =
+            lathe_error(LATHE_E_CONFIG,
+                        "%s: no shards in it; name a run file, or the data.cache_dir of one", dir);
+    if (status == LATHE_OK && bad == 0)
+        lathe_buffer_printf(b, "%lld shards, every SHA-256 agrees\n", (long long)n_shards);
+    if (status == LATHE_OK && bad > 0)
+        status = lathe_error(LATHE_E_CORRUPT, "%lld of %lld shards are damaged", (long long)bad,
+                             (long long)n_shards);
+    return status;
+}
+
+/* ---- a run ---- */
+
+static lathe_status put_datasets(lathe_run *run, const char *json, const lathe_shards *shards,
+                                 lathe_buffer *b)
+{
+    lathe_dataset *datasets = NULL;
+    int64_t n = 0;
+    LATHE_TRY(
+        lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
+    const int64_t per_record = lathe_shards_rows(shards) == LATHE_ROWS_PAIRS ? 3 : 1;
+    for (int64_t d = 0; d < n; d++) {
+        const lathe_shards_set *set = lathe_shards_set_get(shards, d);
+        lathe_buffer_printf(b, "  %-40s %9lld %s %11lld tokens", datasets[d].path,
+                            (long long)(set->n_segments / per_record),
+                            per_record == 3 ? "pairs    " : "documents", (long long)set->n_tokens);
+        if (set->weight != 1.0)
+            lathe_buffer_printf(b, "  weight %g", set->weight);
+        lathe_buffer_puts(b, "\n");
+    }
+    if (lathe_shards_skipped(shards) > 0)
+        lathe_buffer_printf(b, "  left out: %lld that are empty or no UTF-8 text\n",
+                            (long long)lathe_shards_skipped(shards));
+    return b->status;
+}
+
+static void put_split(const lathe_run *run, const lathe_loader *loader, int trains, lathe_buffer *b)
+{
+    const lathe_stage_v1 *stage = run->stage.table;
+    const int pairs = stage->rows == LATHE_ROWS_PAIRS;
+    lathe_loader_facts f;
+    lathe_loader_facts_get(loader, &f);
+    lathe_buffer_printf(b, "  %lld %s, %lld tokens", (long long)f.n_documents,
+                        pairs ? "pairs" : "documents", (long long)f.n_tokens);
+    if (f.text_bytes > 0)
+        lathe_buffer_printf(b, ", %.3f bytes per token", (double)f.text_bytes / (double)f.n_tokens);
+    lathe_buffer_printf(b, "\n  %lld rows of %d tokens", (long long)f.n_rows, run->set.seq_len);
+    if (!pairs)
+        lathe_buffer_printf(b, ", %s, %.2f %% filled",
+                            run->set.packing == LATHE_PACK_MULTIPACK ? "multipack" : "sequential",
+                            100.0 * f.fill);
+    if (f.n_left_out > 0)
+        lathe_buffer_printf(b, "; %lld pairs left out, their prompt fills a row",
+                            (long long)f.n_left_out);
+    lathe_buffer_puts(b, "\n");
+    if (!trains)
+        return;
+    const int64_t accumulated = run->set.gradient_accumulation_steps;
+    const int64_t batches = lathe_loader_batches(loader, 1);
+    lathe_buffer_printf(
+        b, "  an epoch: %lld rows, %lld steps of %d micro-batches of %d\n  index: %lld bytes\n",
+        (long long)f.n_places, (long long)((batches + accumulated - 1) / accumulated),
+        run->set.gradient_accumulation_steps, run->set.micro_batch_size, (long long)f.index_bytes);
+}
+
+static lathe_status put_summary(lathe_run *run, lathe_buffer *b)
+{
+    lathe_buffer_puts(b, "datasets\n");
+    LATHE_TRY(put_datasets(run, run->set.datasets, run->shards, b));
+    lathe_buffer_puts(b, "training\n");
+    put_split(run, run->loader, 1, b);
+    if (!run->validation)
+        return b->status;
+    lathe_buffer_puts(b, "validation\n");
+    if (run->validation_shards)
+        LATHE_TRY(put_datasets(run, lathe_config_string(run->config, "data", "validation"),
+                               run->validation_shards, b));
+    put_split(run, run->validation, 0, b);
+    return b->status;
+}
+
+/* Rows from the loader, each the first of a batch that begins with it. */
+static lathe_status put_rows(const lathe_run *run, lathe_loader *loader, int64_t n, int64_t seed,
+                             const lathe_sample_style *style, lathe_buffer *b)
+{
+    const lathe_shards *shards =
+        loader == run->validation && run->validation_shards ? run->validation_shards : run->shards;
+    const int32_t eos = lathe_shards_eos(shards);
+    const int pairs = lathe_shards_rows(shards) == LATHE_ROWS_PAIRS;
+    lathe_cursor cursor;
+    lathe_loader_cursor(loader, &cursor);
+    for (int64_t i = 0; i < n && i < cursor.rows_per_epoch; i++) {
+        lathe_batch batch;
+        cursor.index = i;
+        if (seed >= 0) {
+            const lathe_u32x4 word = lathe_rng_block((uint64_t)seed, 0, 0x64617461, (uint64_t)i);
+            const uint64_t x = (uint64_t)word.v[0] << 32 | word.v[1];
+            cursor.index = (int64_t)(x % (uint64_t)cursor.rows_per_epoch);
+        }
+        LATHE_TRY(lathe_loader_seek(loader, &cursor));
+        LATHE_TRY(lathe_loader_next(loader, &batch));
+        lathe_buffer_printf(b, "\n== row %lld of the epoch%s\n", (long long)cursor.index,
+                            pairs ? ", chosen" : "");
+        LATHE_TRY(lathe_app_sample(run->tokenizer, &batch, 0, eos, style, b));
+        if (!pairs)
+            continue;
+        lathe_buffer_printf(b, "== row %lld of the epoch, rejected\n", (long long)cursor.index);
+        LATHE_TRY(lathe_app_sample(run->tokenizer, &batch, batch.n_rows / 2, eos, style, b));
+    }
+    return b->status;
+}
+
+static lathe_status put_run(const lathe_args *args, lathe_run *run, lathe_buffer *b)
+{
+    const char *split = lathe_args_value(args, "--split");
+    const int validates = split && strcmp(split, "validation") == 0;
+    lathe_sample_style style = {.colour = isatty(STDOUT_FILENO)};
+    int64_t n, seed;
+    LATHE_TRY(lathe_args_int(args, "--n", 0, 1000000, 2, &n));
+    LATHE_TRY(lathe_args_int(args, "--seed", 0, INT64_MAX, -1, &seed));
+    LATHE_TRY(lathe_args_int(args, "--chars", 0, INT64_MAX, 2000, &style.max_chars));
+    if (split && !validates && strcmp(split, "train") != 0)
+        return lathe_error(LATHE_E_ARG, "--split is \"%s\", expected train or validation", split);
+    if (validates && !run->validation)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: there is no validation split: data.validation, "
+                           "data.validation_split and data.validation_count are unset",
+                           lathe_config_path(run->config));
+    LATHE_TRY(put_summary(run, b));
+    if (n > 0)
+        lathe_buffer_puts(b, style.colour ? "\nWhat is not learnt is dimmed.\n"
+                                          : "\nWhat is not learnt stands in [- -].\n");
+    return put_rows(run, validates ? run->validation : run->loader, n, seed, &style, b);
+}
+
+static int run_command(const lathe_args *args)
+{
+    lathe_run *run = NULL;
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_status status;
+    if (lathe_path_is_dir(args->words[0])) {
+        status = put_folder(args->words[0], &text);
+    } else {
+        status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
+                                     LATHE_OPEN_DATA, &run);
+        if (status == LATHE_OK)
+            status = put_run(args, run, &text);
+    }
+    if (text.data)
+        (void)fputs(text.data, stdout);
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_buffer_fini(&text);
+    lathe_run_close(run);
+    return code;
+}
+
+const lathe_command lathe_cmd_data = {
+    .name = "data",
+    .arguments = "RUN.toml|DIR",
+    .summary = "a run's data: what there is, and rows as the model will see them",
+    .details =
+        "Prepares the data of RUN.toml as training would, tells documents, tokens, rows and steps "
+        "of an\nepoch, and shows rows with their documents, positions and loss mask: what is not "
+        "learnt is dimmed\non a terminal and stands in [- -] elsewhere. DIR is a folder of "
+        "tokenised shards (data.cache_dir):\neach is listed and checked against its SHA-256.\n",
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
+    .min_words = 1,
+    .max_words = 1,
+    .computes = 1,
+    .takes_overrides = 1,
+    .run = run_command,
+};

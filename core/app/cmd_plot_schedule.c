@@ -1,0 +1,265 @@
+/* lathe plot schedule: the learning rate over a run, before it runs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "app/schedule_curve.h"
+#include "app/view/canvas.h"
+#include "app/view/svg_plot.h"
+#include "app/view/terminal.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/toml.h"
+#include "plug/schema.h"
+
+static const lathe_option options[] = {
+    {"-o, --output", "FILE.svg", "draws it as SVG as well (\"-\": nothing else, on stdout)"},
+    {"--size", "WxH", "of the SVG, in its units (default 860x300)"},
+    {"--steps", "N", "length of the run; instead of train.max_steps"},
+    {"--json", NULL, "an array of {step, lr}: every step up to 10,000, else evenly spaced ones"},
+};
+
+enum {
+    JSON_POINTS = 10000,
+    TERMINAL_POINTS = 4000,
+    SVG_POINTS = 1200,
+    MIN_SIZE = 160, /* below it, title and axes find no place */
+    MAX_SIZE = 10000,
+    MAX_WIDTH = 120, /* of the curve in a terminal, in cells */
+    MAX_HEIGHT = 20,
+    MIN_HEIGHT = 8
+};
+#define MAX_STEPS 1000000000000 /* far above any run, far below what overflows */
+
+/* What the options say. */
+typedef struct request {
+    const char *path; /* NULL: no SVG */
+    int64_t steps;    /* 0: train.max_steps */
+    int width, height, json;
+} request;
+
+/* Draws at most max points of the curve. */
+static lathe_status
+with_plot(const lathe_schedule_curve *c, const request *r, int64_t max, lathe_buffer *out,
+          lathe_status (*draw)(const lathe_plot *plot, const request *r, lathe_buffer *out))
+{
+    const int64_t n = c->total < max ? c->total : max;
+    char title[128];
+    double *x = malloc(2 * (size_t)n * sizeof *x);
+    if (!x)
+        return lathe_error(LATHE_E_NOMEM, "no memory for %lld points", (long long)n);
+    double *y = x + n;
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t step = lathe_schedule_step(c->total, n, k);
+        x[k] = (double)step;
+        y[k] = lathe_schedule_curve_at(c, step);
+    }
+    (void)snprintf(title, sizeof title, "learning rate, %s", c->scheduler.component->plugin->name);
+    const lathe_curve curve = {.label = "peak", .x = x, .y = y, .n = (int32_t)n, .last = c->peak};
+    const lathe_plot plot = {
+        .title = title, .curves = &curve, .n_curves = 1, .x_end = (double)c->total, .from_zero = 1};
+    const lathe_status status = draw(&plot, r, out);
+    free(x);
+    return status != LATHE_OK ? status : out->status;
+}
+
+static lathe_status draw_svg(const lathe_plot *plot, const request *r, lathe_buffer *out)
+{
+    lathe_svg_file(out, plot, r->width, r->height);
+    return LATHE_OK;
+}
+
+static lathe_status draw_terminal(const lathe_plot *plot, const request *r, lathe_buffer *out)
+{
+    (void)r;
+    const int utf8 = lathe_terminal_is_utf8();
+    const int colors = lathe_terminal_is_screen() && lathe_terminal_has_colors();
+    lathe_canvas canvas;
+    int32_t width, height;
+    lathe_terminal_size(&width, &height);
+    width = width > MAX_WIDTH ? MAX_WIDTH : width;
+    height = height / 2 > MAX_HEIGHT ? MAX_HEIGHT : height / 2;
+    height = height < MIN_HEIGHT ? MIN_HEIGHT : height;
+    LATHE_TRY(lathe_canvas_init(&canvas, width, height, utf8));
+    lathe_canvas_plot(&canvas, 0, 0, width, height, plot);
+    lathe_canvas_write(&canvas, colors, "\n", out);
+    lathe_canvas_fini(&canvas);
+    return LATHE_OK;
+}
+
+static void put_keys(const lathe_instance *instance, lathe_buffer *b)
+{
+    const lathe_plugin *p = instance->component->plugin;
+    for (int32_t i = 0; i < p->n_fields; i++) {
+        if (!instance->values[i].is_set)
+            continue;
+        lathe_buffer_printf(b, "  %-17s ", p->fields[i].key);
+        lathe_value_json(&instance->values[i], b);
+        lathe_buffer_puts(b, instance->values[i].is_explicit ? "\n" : "  (default)\n");
+    }
+}
+
+/* Groups of parameters with a rate of their own, which follow the curve in proportion. */
+static lathe_status put_groups(const lathe_schedule_curve *c, lathe_buffer *b)
+{
+    const char *text = lathe_config_string(c->config, "optimizer", "groups");
+    json_t *root = NULL;
+    if (!text)
+        return LATHE_OK;
+    LATHE_TRY(lathe_json_load("optimizer.groups", text, (int64_t)strlen(text), &root));
+    for (size_t i = 0; i < json_array_size(root); i++) {
+        const json_t *entry = json_array_get(root, i), *lr = json_object_get(entry, "lr");
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        char number[24];
+        (void)snprintf(number, sizeof number, "%d", (int)i + 1);
+        if (lr && c->base_lr > 0.0)
+            lathe_buffer_printf(b, "group %-13s base rate %.6g: the same curve, times %.6g\n",
+                                name ? name : number, json_number_value(lr),
+                                json_number_value(lr) / c->base_lr);
+    }
+    json_decref(root);
+    return LATHE_OK;
+}
+
+static lathe_status put_figures(const lathe_schedule_curve *c, lathe_buffer *b)
+{
+    const lathe_plugin *scheduler = c->scheduler.component->plugin;
+    lathe_buffer_printf(b, "\nscheduler           %s: %s\n", scheduler->name, scheduler->summary);
+    put_keys(&c->scheduler, b);
+    lathe_buffer_printf(b, "base rate           %.6g  (optimizer.lr of %s)\n", c->base_lr,
+                        c->optimizer.component->plugin->name);
+    LATHE_TRY(put_groups(c, b));
+    lathe_buffer_printf(b, "steps               %lld\n", (long long)c->total);
+    lathe_buffer_printf(b, "first rate          %.6g\n", c->first);
+    lathe_buffer_printf(b, "peak rate           %.6g at step %lld\n", c->peak,
+                        (long long)c->peak_step);
+    lathe_buffer_printf(b, "last rate           %.6g at step %lld\n", c->last,
+                        (long long)c->total - 1);
+    lathe_buffer_printf(b, "least rate          %.6g at step %lld\n", c->least,
+                        (long long)c->least_step);
+    if (c->climb > 0)
+        lathe_buffer_printf(b, "warm-up seen        %lld step%s: the rate rises from step 0 on\n",
+                            (long long)c->climb, c->climb == 1 ? "" : "s");
+    else
+        lathe_buffer_puts(b, "warm-up seen        none\n");
+    if (c->seen < c->total)
+        lathe_buffer_printf(b, "Peak and least are those of %lld evenly spaced steps.\n",
+                            (long long)c->seen);
+    if (c->observes)
+        lathe_buffer_printf(b,
+                            "%s looks at a metric while the run trains; the curve is the one "
+                            "without its changes.\n",
+                            scheduler->name);
+    return b->status;
+}
+
+static lathe_status put_json(const lathe_schedule_curve *c, lathe_buffer *b)
+{
+    const int64_t n = c->total < JSON_POINTS ? c->total : JSON_POINTS;
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t step = lathe_schedule_step(c->total, n, k);
+        lathe_buffer_printf(b, "%s{\"step\": %lld, \"lr\": ", k ? ",\n " : "[", (long long)step);
+        lathe_buffer_json_double(b, lathe_schedule_curve_at(c, step));
+        lathe_buffer_puts(b, "}");
+    }
+    lathe_buffer_puts(b, "]\n");
+    return b->status;
+}
+
+static lathe_status read_size(const char *text, request *r)
+{
+    int end = 0;
+    r->width = 860;
+    r->height = 300;
+    if (text && (sscanf(text, "%5dx%5d%n", &r->width, &r->height, &end) != 2 || text[end] != '\0' ||
+                 r->width < MIN_SIZE || r->width > MAX_SIZE || r->height < MIN_SIZE ||
+                 r->height > MAX_SIZE))
+        return lathe_error(LATHE_E_ARG, "--size is '%s', expected WIDTHxHEIGHT, each from %d to %d",
+                           text, MIN_SIZE, MAX_SIZE);
+    return LATHE_OK;
+}
+
+/* The options, before a run file is opened. */
+static lathe_status read_request(const lathe_args *args, request *r)
+{
+    const char *path = lathe_args_value(args, "--output"), *size = lathe_args_value(args, "--size");
+    const size_t n = path ? strlen(path) : 0;
+    *r = (request){.path = path, .json = lathe_args_value(args, "--json") != NULL};
+    LATHE_TRY(lathe_args_int(args, "--steps", 1, MAX_STEPS, 0, &r->steps));
+    LATHE_TRY(read_size(size, r));
+    if (size && !path)
+        return lathe_error(LATHE_E_ARG, "--size is that of an SVG: -o FILE.svg is missing");
+    if (path && r->json && strcmp(path, "-") == 0)
+        return lathe_error(LATHE_E_ARG, "--json and -o - both want stdout");
+    if (path && strcmp(path, "-") != 0 && (n < 5 || strcmp(path + n - 4, ".svg") != 0))
+        return lathe_error(LATHE_E_ARG, "-o is '%s', expected a name that ends in .svg", path);
+    return LATHE_OK;
+}
+
+static lathe_status write_svg(const lathe_schedule_curve *c, const request *r)
+{
+    lathe_buffer svg = LATHE_BUFFER_INIT;
+    lathe_status status = with_plot(c, r, SVG_POINTS, &svg, draw_svg);
+    if (status == LATHE_OK && strcmp(r->path, "-") == 0)
+        (void)fwrite(svg.data, 1, (size_t)svg.len, stdout);
+    else if (status == LATHE_OK)
+        status = lathe_file_write_atomic(r->path, svg.data, svg.len);
+    lathe_buffer_fini(&svg);
+    return status;
+}
+
+static lathe_status show(const lathe_schedule_curve *c, const request *r)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_status status = r->path ? write_svg(c, r) : LATHE_OK;
+    if (status != LATHE_OK || (r->path && strcmp(r->path, "-") == 0))
+        return status;
+    if (r->json) {
+        status = put_json(c, &text);
+    } else {
+        status = with_plot(c, r, TERMINAL_POINTS, &text, draw_terminal);
+        if (status == LATHE_OK)
+            status = put_figures(c, &text);
+        if (r->path)
+            lathe_buffer_printf(&text, "written             %s\n", r->path);
+        status = status != LATHE_OK ? status : text.status;
+    }
+    if (status == LATHE_OK)
+        (void)fwrite(text.data, 1, (size_t)text.len, stdout);
+    lathe_buffer_fini(&text);
+    return status;
+}
+
+static int run_command(const lathe_args *args)
+{
+    lathe_schedule_curve curve = {0};
+    request r;
+    lathe_status status = read_request(args, &r);
+    if (status == LATHE_OK)
+        status = lathe_schedule_curve_init(&curve, args->words[0], args->overrides,
+                                           args->n_overrides, r.steps);
+    if (status == LATHE_OK)
+        status = show(&curve, &r);
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_schedule_curve_fini(&curve);
+    return code;
+}
+
+const lathe_command lathe_cmd_plot_schedule = {
+    .name = "plot schedule",
+    .arguments = "RUN.toml [-o FILE.svg]",
+    .summary = "the learning rate over a run, drawn and in figures, before it runs",
+    .details = "Reads the run file and nothing else: no data, no weights. The rate is that of the "
+               "optimizer's\n"
+               "lr; parameter groups with an lr of their own follow the same curve from it. A "
+               "schedule that\n"
+               "looks at a metric (reduce_on_plateau) is drawn without what the metric would do.",
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
+    .min_words = 1,
+    .max_words = 1,
+    .takes_overrides = 1,
+    .run = run_command,
+};

@@ -1,0 +1,59 @@
+/* lathe report: a run as one page. */
+#include <stdio.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "app/view/report.h"
+#include "base/fs.h"
+
+static const lathe_option options[] = {
+    {"-o, --output", "FILE",
+     "where the page goes (default DIR/report.html; \"-\": standard output)"},
+    {"--no-verify", NULL, "leaves the checkpoints' files unread"},
+};
+
+static lathe_status write_page(const lathe_buffer *page, const char *path)
+{
+    if (strcmp(path, "-") == 0) {
+        (void)fwrite(page->data, 1, (size_t)page->len, stdout);
+        return LATHE_OK;
+    }
+    LATHE_TRY(lathe_file_write_atomic(path, page->data, page->len));
+    (void)printf("%s (%.0f kB)\n", path, (double)page->len / 1e3);
+    return LATHE_OK;
+}
+
+static int run_command(const lathe_args *args)
+{
+    lathe_run_view view;
+    lathe_buffer page = LATHE_BUFFER_INIT;
+    const char *path = lathe_args_value(args, "--output");
+    lathe_status status = lathe_run_view_init(&view, args->words[0]);
+    if (status == LATHE_OK && !path &&
+        !(path = lathe_path_join(&view.arena, view.dir, "report.html")))
+        status = LATHE_E_NOMEM;
+    if (status == LATHE_OK)
+        status = lathe_run_view_refresh(&view);
+    if (status == LATHE_OK)
+        status = lathe_report_page(&view, lathe_args_value(args, "--no-verify") == NULL, &page);
+    if (status == LATHE_OK)
+        status = write_page(&page, path);
+    lathe_buffer_fini(&page);
+    lathe_run_view_fini(&view);
+    return status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+}
+
+const lathe_command lathe_cmd_report = {
+    .name = "report",
+    .arguments = "DIR [-o FILE]",
+    .summary = "one HTML page of a run: curves, plan, lineage, samples, configuration",
+    .details = "DIR is the run's checkpoint.dir. The page needs neither network nor script, and "
+               "follows the\n"
+               "reader's light or dark theme. Checkpoints are checked against their manifests.\n",
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
+    .min_words = 1,
+    .max_words = 1,
+    .computes = 1,
+    .run = run_command,
+};

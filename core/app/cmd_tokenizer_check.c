@@ -1,0 +1,212 @@
+/* lathe tokenizer check: what a tokenizer is made of, and whether it works. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "app/tokenizer_open.h"
+#include "app/tokenizer_report.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "data/utf8.h"
+
+__attribute__((format(printf, 2, 3))) static void problem(json_t *report, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    json_array_append_new(json_object_get(report, "problems"), json_string(text));
+}
+
+static json_t *token_json(const lathe_tokenizer *tok, int32_t id)
+{
+    int64_t n = 0;
+    const char *text = lathe_tokenizer_token(tok, id, &n);
+    if (!text)
+        return json_null();
+    lathe_buffer piece = LATHE_BUFFER_INIT;
+    lathe_app_show_bytes(&piece, text, n);
+    json_t *out = json_pack("{s:i, s:s}", "id", (int)id, "piece", piece.data ? piece.data : "");
+    lathe_buffer_fini(&piece);
+    return out;
+}
+
+static void report_tokens(json_t *report, const lathe_tokenizer *tok)
+{
+    const int64_t n = lathe_tokenizer_vocab_size(tok);
+    int64_t n_tokens = 0, n_special = 0, bytes = 0;
+    for (int32_t id = 0; id < n; id++)
+        if (lathe_tokenizer_token(tok, id, &bytes)) {
+            n_tokens++;
+            n_special += lathe_tokenizer_is_special(tok, id);
+        }
+    json_object_set_new(report, "tokens", json_integer(n_tokens));
+    json_object_set_new(report, "vocab_size", json_integer(n));
+    json_object_set_new(report, "special_tokens", json_integer(n_special));
+    json_object_set_new(report, "bos", token_json(tok, lathe_tokenizer_bos(tok)));
+    json_object_set_new(report, "eos", token_json(tok, lathe_tokenizer_eos(tok)));
+    json_object_set_new(report, "pad", token_json(tok, lathe_tokenizer_pad(tok)));
+    if (lathe_tokenizer_eos(tok) < 0)
+        problem(report,
+                "no eos token: texts of a packed stream have nothing between them; name one "
+                "in tokenizer_config.json (eos_token)");
+}
+
+/* A model's table must have a row for every id. */
+static lathe_status report_model(json_t *report, const lathe_tokenizer *tok, const char *config)
+{
+    json_t *root;
+    LATHE_TRY(lathe_json_load_file(config, &root));
+    const json_t *size = json_object_get(root, "vocab_size");
+    if (!size)
+        size = json_object_get(json_object_get(root, "text_config"), "vocab_size");
+    const int64_t rows = json_integer_value(size), n = lathe_tokenizer_vocab_size(tok);
+    if (json_is_integer(size)) {
+        json_object_set_new(report, "model_vocab_size", json_integer(rows));
+        if (rows < n)
+            problem(report,
+                    "%s: vocab_size is %" PRId64 ", and the tokenizer's ids go up to %" PRId64
+                    ": the model has no row for %" PRId64 " of them",
+                    config, rows, n - 1, n - rows);
+    }
+    json_decref(root);
+    return LATHE_OK;
+}
+
+static int64_t count_chars(const char *text, int64_t n)
+{
+    int64_t chars = 0;
+    for (int64_t i = 0; i < n; chars++) {
+        int32_t len;
+        (void)lathe_utf8_at((const uint8_t *)text + i, n - i, &len);
+        i += len;
+    }
+    return chars;
+}
+
+static lathe_status try_text(json_t *report, const lathe_tokenizer *tok, const char *file,
+                             const char *text, int64_t n)
+{
+    lathe_ids ids = {NULL, 0, 0};
+    char *back = NULL;
+    int64_t n_back = 0, same = 0;
+    lathe_status status = lathe_tokenizer_encode(tok, text, n, 0, &ids);
+    if (status == LATHE_OK)
+        status = lathe_tokenizer_decode(tok, ids.data, ids.n, 0, &back, &n_back);
+    if (status == LATHE_OK) {
+        const double tokens = ids.n > 0 ? (double)ids.n : 1.0;
+        const int64_t chars = count_chars(text, n);
+        json_t *out =
+            json_pack("{s:s, s:I, s:I, s:I, s:f, s:f}", "file", file, "bytes", (json_int_t)n,
+                      "chars", (json_int_t)chars, "tokens", (json_int_t)ids.n, "bytes_per_token",
+                      (double)n / tokens, "chars_per_token", (double)chars / tokens);
+        while (same < n && same < n_back && text[same] == back[same])
+            same++;
+        const int differs = same < n || same < n_back;
+        json_object_set_new(out, "round_trip", json_boolean(!differs));
+        if (differs)
+            json_object_set_new(out, "differs_at", json_integer(same));
+        if (differs && !json_object_get(report, "rewrites"))
+            problem(report, "%s: decoding gives other bytes from %" PRId64 " on", file, same);
+        json_array_append_new(json_object_get(report, "texts"), out);
+    }
+    lathe_ids_fini(&ids);
+    free(back);
+    return status;
+}
+
+static lathe_status try_files(json_t *report, const lathe_tokenizer *tok, const lathe_args *args)
+{
+    json_object_set_new(report, "texts", json_array());
+    for (int32_t i = 1; i < args->n_words; i++) {
+        char *text = NULL;
+        int64_t n = 0;
+        LATHE_TRY(lathe_app_read(args->words[i], &text, &n));
+        const lathe_status status = try_text(report, tok, args->words[i], text, n);
+        free(text);
+        LATHE_TRY(status);
+    }
+    return LATHE_OK;
+}
+
+/* The report as far as it goes: what does not load is a problem, with the reason. */
+static lathe_status examine(const lathe_args *args, lathe_arena *arena, json_t *report,
+                            lathe_tokenizer **tok)
+{
+    const char *path = args->words[0], *file = path, *config = NULL;
+    if (strcmp(path, "bytes") != 0 && lathe_path_is_dir(path)) {
+        file = lathe_path_join(arena, path, "tokenizer.json");
+        config = lathe_path_join(arena, path, "config.json");
+        if (!file || !config)
+            return LATHE_E_NOMEM;
+    }
+    json_object_set_new(report, "file", json_string(file));
+    json_object_set_new(report, "problems", json_array());
+    if (strcmp(path, "bytes") == 0)
+        json_object_set_new(report, "kind", json_string("bytes"));
+    else if (lathe_path_exists(file))
+        LATHE_TRY(lathe_tokenizer_report_file(report, file));
+    const lathe_status status = lathe_app_tokenizer(path, tok);
+    if (status == LATHE_E_NOT_FOUND || status == LATHE_E_IO)
+        return status;
+    if (status != LATHE_OK) {
+        problem(report, "%s", lathe_error_message());
+        return LATHE_OK;
+    }
+    report_tokens(report, *tok);
+    if (config && lathe_path_exists(config))
+        LATHE_TRY(report_model(report, *tok, config));
+    return try_files(report, *tok, args);
+}
+
+static int run(const lathe_args *args)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_tokenizer *tok = NULL;
+    json_t *report = json_object();
+    const lathe_status status = examine(args, &arena, report, &tok);
+    int code = LATHE_EXIT_OK;
+    if (status != LATHE_OK) {
+        code = lathe_args_fail(args, status);
+    } else {
+        if (lathe_args_value(args, "--json")) {
+            (void)json_dumpf(report, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+            (void)fputc('\n', stdout);
+        } else {
+            lathe_tokenizer_report_print(report);
+        }
+        if (json_array_size(json_object_get(report, "problems")) > 0)
+            code = LATHE_EXIT_FAILED;
+    }
+    json_decref(report);
+    lathe_tokenizer_destroy(tok);
+    lathe_arena_fini(&arena);
+    return code;
+}
+
+static const lathe_option options[] = {
+    {"--json", NULL, "the report as an object"},
+};
+
+const lathe_command lathe_cmd_tokenizer_check = {
+    .name = "tokenizer check",
+    .arguments = "PATH [FILE...]",
+    .summary = "tell what a tokenizer is made of and whether it works",
+    .details = "PATH is a tokenizer.json, a folder that holds one, or \"bytes\". Tells its kind, "
+               "parts, sizes\n"
+               "and special tokens; what of the file is not supported; for each FILE (- is "
+               "standard input)\n"
+               "how many tokens it takes and whether they decode to the same bytes; and for a "
+               "model's folder\n"
+               "whether its table has a row for every id. Exits 1 when there is a problem.",
+    .options = options,
+    .n_options = 1,
+    .min_words = 1,
+    .max_words = INT32_MAX,
+    .run = run,
+};

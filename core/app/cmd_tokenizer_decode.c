@@ -1,0 +1,89 @@
+/* lathe tokenizer decode: token ids to text. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/commands.h"
+#include "app/tokenizer_open.h"
+#include "base/error.h"
+
+/* Appends the numbers in a text; spaces, commas and brackets are between them. */
+static lathe_status read_ids(const char *text, lathe_ids *ids)
+{
+    static const char between[] = " \t\r\n,[]";
+    for (const char *p = text + strspn(text, between); *p; p += strspn(p, between)) {
+        char *end;
+        errno = 0;
+        const long long value = strtoll(p, &end, 10);
+        const int n = (int)strcspn(p, between);
+        if (errno != 0 || end != p + n || value < 0 || value > INT32_MAX)
+            return lathe_error(LATHE_E_ARG, "'%.*s' is no token id", n < 40 ? n : 40, p);
+        LATHE_TRY(lathe_ids_reserve(ids, 1));
+        ids->data[ids->n++] = (int32_t)value;
+        p = end;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status gather_ids(const lathe_args *args, lathe_ids *ids)
+{
+    if (args->n_words > 2 || (args->n_words == 2 && strcmp(args->words[1], "-") != 0)) {
+        for (int32_t i = 1; i < args->n_words; i++)
+            LATHE_TRY(read_ids(args->words[i], ids));
+        return LATHE_OK;
+    }
+    char *text;
+    int64_t n;
+    LATHE_TRY(lathe_app_read("-", &text, &n));
+    const lathe_status status =
+        (int64_t)strlen(text) == n
+            ? read_ids(text, ids)
+            : lathe_error(LATHE_E_ARG, "standard input holds a NUL, expected token ids");
+    free(text);
+    return status;
+}
+
+static int run(const lathe_args *args)
+{
+    lathe_tokenizer *tok = NULL;
+    lathe_ids ids = {NULL, 0, 0};
+    char *text = NULL;
+    int64_t n = 0;
+    const int32_t flags = lathe_args_value(args, "--skip-special") ? LATHE_DECODE_SKIP_SPECIAL : 0;
+    lathe_status status = lathe_app_tokenizer(args->words[0], &tok);
+    if (status == LATHE_OK)
+        status = gather_ids(args, &ids);
+    if (status == LATHE_OK)
+        status = lathe_tokenizer_decode(tok, ids.data, ids.n, flags, &text, &n);
+    if (status == LATHE_OK) {
+        (void)fwrite(text, 1, (size_t)n, stdout);
+        if (isatty(STDOUT_FILENO))
+            (void)fputc('\n', stdout);
+    }
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    free(text);
+    lathe_ids_fini(&ids);
+    lathe_tokenizer_destroy(tok);
+    return code;
+}
+
+static const lathe_option options[] = {
+    {"--skip-special", NULL, "special tokens give no text"},
+};
+
+const lathe_command lathe_cmd_tokenizer_decode = {
+    .name = "tokenizer decode",
+    .arguments = "PATH [ID...|-]",
+    .summary = "turn token ids into text",
+    .details =
+        "Ids are separated by spaces, commas or lines; a JSON list is fine. Without them, or with\n"
+        "-, they are read from standard input. The bytes go out as they are; a line end follows\n"
+        "on a terminal only.",
+    .options = options,
+    .n_options = 1,
+    .min_words = 1,
+    .max_words = INT32_MAX,
+    .run = run,
+};

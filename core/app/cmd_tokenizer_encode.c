@@ -1,0 +1,122 @@
+/* lathe tokenizer encode: text to token ids. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "app/tokenizer_open.h"
+#include "base/error.h"
+
+/* The piece of a token as JSON: text where it is UTF-8 by itself, else its bytes made visible. */
+static void put_piece(lathe_buffer *out, const lathe_tokenizer *tok, int32_t id)
+{
+    int64_t n = 0;
+    const char *text = lathe_tokenizer_token(tok, id, &n);
+    lathe_buffer_puts(out, "\"");
+    lathe_app_show_bytes(out, text ? text : "", n);
+    lathe_buffer_puts(out, "\"");
+}
+
+static void print_json(lathe_buffer *out, const lathe_tokenizer *tok, const lathe_ids *ids,
+                       int64_t bytes, int pieces)
+{
+    lathe_buffer shown = LATHE_BUFFER_INIT;
+    lathe_buffer_printf(out, "{\"bytes\": %lld, \"tokens\": %lld, \"ids\": [", (long long)bytes,
+                        (long long)ids->n);
+    for (int64_t i = 0; i < ids->n; i++)
+        lathe_buffer_printf(out, i ? ", %d" : "%d", ids->data[i]);
+    lathe_buffer_puts(out, "]");
+    for (int64_t i = 0; pieces && i < ids->n; i++) {
+        int64_t n = 0;
+        const char *text = lathe_tokenizer_token(tok, ids->data[i], &n);
+        shown.len = 0;
+        lathe_app_show_bytes(&shown, text ? text : "", n);
+        lathe_buffer_append(&shown, "", 1);
+        lathe_buffer_puts(out, i ? ", " : ", \"pieces\": [");
+        lathe_buffer_json_string(out, shown.data ? shown.data : "");
+    }
+    lathe_buffer_puts(out, pieces && ids->n ? "]}\n" : pieces ? ", \"pieces\": []}\n" : "}\n");
+    lathe_buffer_fini(&shown);
+}
+
+static void print_text(lathe_buffer *out, const lathe_tokenizer *tok, const lathe_ids *ids,
+                       int pieces)
+{
+    for (int64_t i = 0; i < ids->n; i++) {
+        lathe_buffer_printf(out, i && !pieces ? " %d" : "%d", ids->data[i]);
+        if (!pieces)
+            continue;
+        lathe_buffer_puts(out, "\t");
+        put_piece(out, tok, ids->data[i]);
+        lathe_buffer_puts(out,
+                          lathe_tokenizer_is_special(tok, ids->data[i]) ? "\tspecial\n" : "\n");
+    }
+    if (!pieces)
+        lathe_buffer_puts(out, "\n");
+}
+
+static lathe_status encode(const lathe_args *args, lathe_tokenizer **tok, char **text,
+                           lathe_ids *ids, lathe_buffer *out)
+{
+    const char *given = lathe_args_value(args, "--text");
+    int64_t n = 0;
+    int32_t flags = lathe_args_value(args, "--add-special") ? LATHE_ENCODE_ADD_SPECIAL : 0;
+    if (lathe_args_value(args, "--no-added"))
+        flags |= LATHE_ENCODE_NO_ADDED;
+    if (given && args->n_words > 1)
+        return lathe_error(LATHE_E_ARG, "--text and %s: one of them is what to encode",
+                           args->words[1]);
+    LATHE_TRY(lathe_app_tokenizer(args->words[0], tok));
+    if (!given) {
+        LATHE_TRY(lathe_app_read(args->n_words > 1 ? args->words[1] : "-", text, &n));
+        given = *text;
+    } else {
+        n = (int64_t)strlen(given);
+    }
+    LATHE_TRY(lathe_tokenizer_encode(*tok, given, n, flags, ids));
+    const int pieces = lathe_args_value(args, "--pieces") != NULL;
+    if (lathe_args_value(args, "--json"))
+        print_json(out, *tok, ids, n, pieces);
+    else
+        print_text(out, *tok, ids, pieces);
+    return out->status;
+}
+
+static int run(const lathe_args *args)
+{
+    lathe_tokenizer *tok = NULL;
+    char *text = NULL;
+    lathe_ids ids = {NULL, 0, 0};
+    lathe_buffer out = LATHE_BUFFER_INIT;
+    const lathe_status status = encode(args, &tok, &text, &ids, &out);
+    if (status == LATHE_OK)
+        (void)fwrite(out.data, 1, (size_t)out.len, stdout);
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_buffer_fini(&out);
+    lathe_ids_fini(&ids);
+    free(text);
+    lathe_tokenizer_destroy(tok);
+    return code;
+}
+
+static const lathe_option options[] = {
+    {"--text", "TEXT", "encode this and no file"},
+    {"--json", NULL, "an object: bytes, tokens, ids (and pieces)"},
+    {"--pieces", NULL, "one token per line: id, its bytes made visible, and whether it is special"},
+    {"--add-special", NULL, "with the tokens that the file's template puts before and after"},
+    {"--no-added", NULL, "added tokens in the text are plain text"},
+};
+
+const lathe_command lathe_cmd_tokenizer_encode = {
+    .name = "tokenizer encode",
+    .arguments = "PATH [FILE|-]",
+    .summary = "turn text into token ids",
+    .details =
+        "PATH is a tokenizer.json, a folder that holds one, or \"bytes\". Without FILE, or with\n"
+        "-, standard input is read to its end. The text is taken byte by byte as it is.",
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
+    .min_words = 1,
+    .max_words = 2,
+    .run = run,
+};

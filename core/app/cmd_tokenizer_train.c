@@ -1,0 +1,130 @@
+/* lathe tokenizer train: a vocabulary learned from files. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "app/commands.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "data/scanner.h"
+#include "data/tokenizer.h"
+
+enum { MAX_SPECIALS = 256 };
+
+/* A name of a known pre-tokenizer, or a regular expression. */
+static const char *pattern_of(const char *text)
+{
+    static const struct {
+        const char *name;
+        int32_t scan;
+    } known[] = {
+        {"gpt2", LATHE_SCAN_NONE}, {"llama3", LATHE_SCAN_LLAMA3}, {"qwen2", LATHE_SCAN_QWEN2}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(text, known[i].name) == 0)
+            return lathe__scan_pattern(known[i].scan); /* NULL: GPT-2's, in ByteLevel */
+    return text;
+}
+
+static lathe_status read_kind(const lathe_args *args, lathe_tokenizer_training *out)
+{
+    const char *kind = lathe_args_value(args, "--kind");
+    out->byte_fallback = lathe_args_value(args, "--byte-fallback") != NULL;
+    if (kind && strcmp(kind, "metaspace") == 0)
+        out->kind = LATHE_TRAIN_METASPACE;
+    else if (kind && strcmp(kind, "bpe") != 0)
+        return lathe_error(LATHE_E_ARG,
+                           "--kind is '%s'; what can be trained: bpe, metaspace. Other kinds are "
+                           "read from a tokenizer.json",
+                           kind);
+    if (out->byte_fallback && out->kind != LATHE_TRAIN_METASPACE)
+        return lathe_error(LATHE_E_ARG, "--byte-fallback is for --kind metaspace; bpe is of bytes");
+    return LATHE_OK;
+}
+
+static lathe_status read_settings(const lathe_args *args, const char **specials,
+                                  lathe_tokenizer_training *out)
+{
+    LATHE_TRY(read_kind(args, out));
+    LATHE_TRY(lathe_args_int(args, "--vocab-size", 4, 1 << 24, 32000, &out->vocab_size));
+    LATHE_TRY(lathe_args_int(args, "--min-frequency", 1, INT64_MAX, 2, &out->min_frequency));
+    LATHE_TRY(lathe_args_int(args, "--max-token-length", 2, 1 << 20, 0, &out->max_token_length));
+    const char *pattern = lathe_args_value(args, "--pattern");
+    out->pattern = pattern ? pattern_of(pattern) : NULL;
+    const char *special;
+    while ((special = lathe_args_each(args, "--special", (int32_t)out->n_specials)) != NULL) {
+        if (out->n_specials == MAX_SPECIALS)
+            return lathe_error(LATHE_E_ARG, "more than %d special tokens", MAX_SPECIALS);
+        specials[out->n_specials++] = special;
+    }
+    out->specials = out->n_specials ? specials : NULL;
+    return LATHE_OK;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static lathe_status train(const lathe_args *args)
+{
+    const char *specials[MAX_SPECIALS];
+    lathe_tokenizer_training settings = {0};
+    lathe_tokenizer *tok;
+    int64_t skipped = 0;
+    const char *folder = lathe_args_value(args, "--output");
+    LATHE_TRY(read_settings(args, specials, &settings));
+    if (!folder)
+        return lathe_error(LATHE_E_ARG, "expected -o DIR, the folder to write to");
+    LATHE_TRY(lathe_dir_create(folder)); /* before the work, not behind it */
+    const double begun = now();
+    LATHE_TRY(lathe_tokenizer_train_files(&settings, args->words, args->n_words, &skipped, &tok));
+    const double seconds = now() - begun;
+    const lathe_status status = lathe_tokenizer_save(tok, folder);
+    if (status == LATHE_OK) {
+        const int64_t n = lathe_tokenizer_vocab_size(tok);
+        printf("%s/tokenizer.json: %lld tokens, %.1f s\n", folder, (long long)n, seconds);
+        if (skipped > 0)
+            printf("%lld files left out: not UTF-8, or with a NUL in them\n", (long long)skipped);
+        if (n < settings.vocab_size)
+            printf("fewer than the %lld asked for: no pair is left that comes %lld times\n",
+                   (long long)settings.vocab_size, (long long)settings.min_frequency);
+    }
+    lathe_tokenizer_destroy(tok);
+    return status;
+}
+
+static int run(const lathe_args *args)
+{
+    const lathe_status status = train(args);
+    return status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+}
+
+static const lathe_option options[] = {
+    {"-o, --output", "DIR", "folder for tokenizer.json and tokenizer_config.json; made if missing"},
+    {"--vocab-size", "N", "tokens, special ones and the 256 bytes included (32000)"},
+    {"--min-frequency", "N", "pairs that come less often are not merged (2)"},
+    {"--max-token-length", "N", "no token of N bytes or more but those of two (no limit)"},
+    {"--pattern", "P", "how text is cut before merging: gpt2, llama3, qwen2, or a regex (gpt2)"},
+    {"--special", "TOKEN...",
+     "a special token; ids 0, 1, ... in order; the first ends a text "
+     "(<|endoftext|>); of metaspace, unk, bos and eos come first"},
+    {"--kind", "KIND", "bpe: of bytes; metaspace: of characters, as SentencePiece has it (bpe)"},
+    {"--byte-fallback", NULL, "metaspace: bytes stand in for characters that the text lacks"},
+};
+
+const lathe_command lathe_cmd_tokenizer_train = {
+    .name = "tokenizer train",
+    .arguments = "FILE... -o DIR",
+    .summary = "learn a vocabulary from text",
+    .details =
+        "Each file is one text; folders are read with all below them, in the order of their\n"
+        "names. The result is that of Hugging Face's BpeTrainer for the same texts.",
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
+    .min_words = 1,
+    .max_words = INT32_MAX,
+    .run = run,
+};

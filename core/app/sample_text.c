@@ -1,0 +1,99 @@
+/* Rows of batches as text. */
+#include "app/sample_text.h"
+
+#include <stdlib.h>
+
+#include "data/utf8.h"
+
+#define DIM "\x1b[2m"
+#define PLAIN "\x1b[0m"
+
+int64_t lathe_app_filling(const lathe_batch *batch, int64_t r, int32_t eos)
+{
+    const int64_t T = batch->row_tokens;
+    const int32_t *tokens = batch->tokens + r * T, *targets = batch->targets + r * T;
+    const int64_t begin = batch->doc_start[r * T + T - 1];
+    for (int64_t i = begin; i < T; i++)
+        if (tokens[i] != eos || targets[i] >= 0)
+            return 0;
+    return T - begin;
+}
+
+/* Text for a terminal: control characters and what is not UTF-8 as \xNN. Returns the characters. */
+static int64_t put_text(lathe_buffer *out, const char *text, int64_t n, int64_t room)
+{
+    int64_t shown = 0;
+    for (int64_t i = 0; i < n && shown < room; shown++) {
+        int32_t length = 1;
+        const int32_t c = lathe_utf8_at((const uint8_t *)text + i, n - i, &length);
+        if (c == '\n' || c == '\t' || (c >= 0x20 && c < 0x7f) || c >= 0xa0)
+            lathe_buffer_append(out, text + i, length);
+        else
+            for (int32_t k = 0; k < length; k++)
+                lathe_buffer_printf(out, "\\x%02x", (unsigned char)text[i + k]);
+        i += length;
+    }
+    return shown;
+}
+
+/* Tokens [from, to) are learnt or not, all alike. */
+static lathe_status put_run(const lathe_tokenizer *tok, const int32_t *tokens, int64_t from,
+                            int64_t to, int learnt, const lathe_sample_style *style, int64_t *room,
+                            lathe_buffer *out)
+{
+    char *text = NULL;
+    int64_t n = 0;
+    LATHE_TRY(lathe_tokenizer_decode(tok, tokens + from, to - from, 0, &text, &n));
+    if (!learnt)
+        lathe_buffer_puts(out, style->colour ? DIM : "[-");
+    *room -= put_text(out, text, n, *room);
+    if (!learnt)
+        lathe_buffer_puts(out, style->colour ? PLAIN : "-]");
+    free(text);
+    return LATHE_OK;
+}
+
+static lathe_status put_document(const lathe_tokenizer *tok, const lathe_batch *batch, int64_t r,
+                                 int64_t from, int64_t to, const lathe_sample_style *style,
+                                 int64_t *room, lathe_buffer *out)
+{
+    const int64_t T = batch->row_tokens;
+    const int32_t *tokens = batch->tokens + r * T, *targets = batch->targets + r * T;
+    const int32_t *positions = batch->positions + r * T;
+    int64_t n_learnt = 0;
+    for (int64_t i = from; i < to; i++)
+        n_learnt += targets[i] >= 0;
+    lathe_buffer_printf(out, "-- tokens %lld to %lld, positions %d to %d, %lld learnt%s\n",
+                        (long long)from, (long long)(to - 1), positions[from], positions[to - 1],
+                        (long long)n_learnt,
+                        targets[to - 1] >= 0 ? ", goes on behind this row" : "");
+    for (int64_t at = from; at<to && * room> 0;) {
+        const int learnt = at > from && targets[at - 1] >= 0;
+        int64_t end = at + 1;
+        while (end < to && (targets[end - 1] >= 0) == learnt)
+            end++;
+        LATHE_TRY(put_run(tok, tokens, at, end, learnt, style, room, out));
+        at = end;
+    }
+    lathe_buffer_puts(out, *room > 0 ? "\n" : " ...\n");
+    return LATHE_OK;
+}
+
+lathe_status lathe_app_sample(const lathe_tokenizer *tok, const lathe_batch *batch, int64_t r,
+                              int32_t eos, const lathe_sample_style *style, lathe_buffer *out)
+{
+    const int64_t T = batch->row_tokens, n = T - lathe_app_filling(batch, r, eos);
+    int64_t room = style->max_chars > 0 ? style->max_chars : INT64_MAX;
+    for (int64_t from = 0; from < n;) {
+        int64_t to = from + 1;
+        while (to < n && batch->doc_start[r * T + to] == from)
+            to++;
+        if (room > 0)
+            LATHE_TRY(put_document(tok, batch, r, from, to, style, &room, out));
+        from = to;
+    }
+    if (n < T)
+        lathe_buffer_printf(out, "-- tokens %lld to %lld are filling\n", (long long)n,
+                            (long long)(T - 1));
+    return out->status;
+}

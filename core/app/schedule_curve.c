@@ -1,0 +1,120 @@
+/* The learning rate of a run file's schedule, step by step, before anything runs. */
+#include "app/schedule_curve.h"
+
+#include <math.h>
+
+#include "base/error.h"
+#include "lathe/optimizer.h"
+
+int64_t lathe_schedule_step(int64_t total, int64_t n, int64_t k)
+{
+    if (n < 2)
+        return 0;
+    const int64_t whole = (total - 1) / (n - 1), rest = (total - 1) % (n - 1);
+    return k * whole + k * rest / (n - 1); /* k*(total - 1)/(n - 1), without its overflow */
+}
+
+double lathe_schedule_curve_at(const lathe_schedule_curve *c, int64_t step)
+{
+    const lathe_scheduler_v1 *table = c->scheduler.table;
+    return table->at(c->scheduler.self, step, c->total, c->base_lr, c->state);
+}
+
+static lathe_status make(lathe_schedule_curve *c, int32_t kind, lathe_instance *out)
+{
+    const lathe_part *part = lathe_config_part(c->config, kind);
+    return lathe_instance_init(out, part->component, part->values);
+}
+
+static lathe_status settle_length(lathe_schedule_curve *c, const char *path, int64_t steps)
+{
+    c->total = steps > 0 ? steps : lathe_config_int(c->config, "train", "max_steps");
+    if (c->total < 1)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: train.max_steps is unset, and how many steps train.epochs makes is "
+                           "known only with the data, which is not read: give --steps N",
+                           path);
+    return LATHE_OK;
+}
+
+/* The step up to which the rate rises without a pause from step 0 on: seen step by step, since evenly
+ * spaced ones would pass over a short warm-up. */
+static int64_t climb_of(const lathe_schedule_curve *c)
+{
+    const int64_t end = c->seen; /* as many as the rest looks at */
+    double before = lathe_schedule_curve_at(c, 0);
+    for (int64_t step = 1; step < end; step++) {
+        const double lr = lathe_schedule_curve_at(c, step);
+        if (!(lr > before))
+            return step - 1;
+        before = lr;
+    }
+    return end - 1;
+}
+
+/* What the figures beneath the curve are. */
+static lathe_status look(lathe_schedule_curve *c)
+{
+    c->seen = c->total < LATHE_SCHEDULE_SEEN ? c->total : LATHE_SCHEDULE_SEEN;
+    c->climb = climb_of(c);
+    for (int64_t k = 0; k < c->seen; k++) {
+        const int64_t step = lathe_schedule_step(c->total, c->seen, k);
+        const double lr = lathe_schedule_curve_at(c, step);
+        if (!isfinite(lr))
+            return lathe_error(LATHE_E_PLUGIN, "%s gives %g at step %lld of %lld, expected a rate",
+                               c->scheduler.component->path, lr, (long long)step,
+                               (long long)c->total);
+        if (k == 0)
+            c->first = c->peak = c->least = lr;
+        if (lr > c->peak) {
+            c->peak = lr;
+            c->peak_step = step;
+        }
+        if (lr < c->least) {
+            c->least = lr;
+            c->least_step = step;
+        }
+        c->last = lr;
+    }
+    const double top = lathe_schedule_curve_at(c, c->climb); /* not among evenly spaced ones */
+    if (top > c->peak || (top >= c->peak && c->climb < c->peak_step)) {
+        c->peak = top;
+        c->peak_step = c->climb;
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_schedule_curve_init(lathe_schedule_curve *c, const char *path,
+                                       const lathe_override *overrides, int32_t n_overrides,
+                                       int64_t steps)
+{
+    lathe_diags diags = {0};
+    *c = (lathe_schedule_curve){0};
+    LATHE_TRY(lathe_registry_create(&c->registry));
+    const lathe_status status = lathe_config_load(
+        path, overrides, n_overrides, 1u << LATHE_KIND_OPTIMIZER | 1u << LATHE_KIND_SCHEDULER,
+        c->registry, &diags, &c->config);
+    lathe_diags_fini(&diags);
+    LATHE_TRY(status);
+    LATHE_TRY(settle_length(c, path, steps));
+    LATHE_TRY(make(c, LATHE_KIND_OPTIMIZER, &c->optimizer));
+    LATHE_TRY(make(c, LATHE_KIND_SCHEDULER, &c->scheduler));
+    const lathe_optimizer_v1 *optimizer = c->optimizer.table;
+    const lathe_scheduler_v1 *scheduler = c->scheduler.table;
+    c->base_lr = optimizer->base_lr(c->optimizer.self);
+    c->observes = LATHE_HAS(scheduler, observe) ? 1 : 0;
+    if (LATHE_HAS(scheduler, check))
+        LATHE_TRY(scheduler->check(c->scheduler.self, c->total));
+    if (LATHE_HAS(scheduler, init))
+        scheduler->init(c->scheduler.self, c->base_lr, c->state);
+    return look(c);
+}
+
+void lathe_schedule_curve_fini(lathe_schedule_curve *c)
+{
+    lathe_instance_fini(&c->scheduler);
+    lathe_instance_fini(&c->optimizer);
+    lathe_config_destroy(c->config);
+    lathe_registry_destroy(c->registry);
+    *c = (lathe_schedule_curve){0};
+}

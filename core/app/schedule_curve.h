@@ -1,0 +1,44 @@
+/* The learning rate of a run file's schedule, step by step, before anything runs. */
+#ifndef LATHE_APP_SCHEDULE_CURVE_H
+#define LATHE_APP_SCHEDULE_CURVE_H
+
+#include "app/args.h"
+#include "lathe/scheduler.h"
+#include "plug/select.h"
+
+/* So many steps are looked at for the figures; of longer runs, so many evenly spaced ones, and as many
+ * at the beginning for the warm-up. */
+#define LATHE_SCHEDULE_SEEN 10000000
+
+/** An open schedule and what its curve says. Zeros: nothing is open. */
+typedef struct lathe_schedule_curve {
+    lathe_registry *registry;
+    lathe_config *config;
+    lathe_instance scheduler, optimizer;
+    double base_lr, state[LATHE_MAX_SCHEDULER_STATE]; /* the state before step 0 */
+    int64_t total;                                    /* steps of the run */
+    int64_t seen;                                     /* steps looked at */
+    double first, last, peak, least;
+    int64_t peak_step, least_step; /* the first of them */
+    int64_t climb;    /* the step up to which the rate rises without a pause from step 0 on; at most
+                    * seen - 1 */
+    int32_t observes; /* 1: lower or higher once a metric is seen */
+} lathe_schedule_curve;
+
+/** Opens scheduler and optimizer of a run file; no data, no weights. steps: length of the run, 0:
+ *  train.max_steps. lathe_schedule_curve_fini in every case.
+ *  Errors  as lathe_config_load; LATHE_E_CONFIG: the length is not known, or the schedule refuses it;
+ *          LATHE_E_PLUGIN: a rate is not finite. */
+lathe_status lathe_schedule_curve_init(lathe_schedule_curve *c, const char *path,
+                                       const lathe_override *overrides, int32_t n_overrides,
+                                       int64_t steps);
+void lathe_schedule_curve_fini(lathe_schedule_curve *c);
+
+/** The rate of optimizer step `step`, 0 first. */
+double lathe_schedule_curve_at(const lathe_schedule_curve *c, int64_t step);
+
+/** The k-th of n evenly spaced steps of `total`, 0 and total - 1 included. 0 <= k < n <= total,
+ *  n below 2^31. */
+int64_t lathe_schedule_step(int64_t total, int64_t n, int64_t k);
+
+#endif

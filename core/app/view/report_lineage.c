@@ -1,0 +1,176 @@
+/* The report's starts and checkpoints. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/view/html.h"
+#include "app/view/report.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "io/manifest.h"
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *s = json_string_value(json_object_get(object, key));
+    return s ? s : "";
+}
+
+/* The part behind the last '/'. */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void put_value(const json_t *value, lathe_buffer *out)
+{
+    if (json_is_string(value)) {
+        lathe_html_text(out, json_string_value(value));
+        return;
+    }
+    char *text =
+        value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : NULL;
+    lathe_html_text(out, !text || strcmp(text, "null") == 0 ? "unset" : text);
+    free(text);
+}
+
+static void put_changes(const json_t *changed, lathe_buffer *out)
+{
+    const char *key;
+    json_t *change;
+    void *at = json_object_iter((json_t *)(uintptr_t)changed);
+    for (int n = 0; at; at = json_object_iter_next((json_t *)(uintptr_t)changed, at), n++) {
+        key = json_object_iter_key(at);
+        change = json_object_iter_value(at);
+        lathe_buffer_puts(out, n ? "<br><code>" : "<code>");
+        lathe_html_text(out, key);
+        lathe_buffer_puts(out, "</code> ");
+        put_value(json_object_get(change, "from"), out);
+        lathe_buffer_puts(out, " \xE2\x86\x92 ");
+        put_value(json_object_get(change, "to"), out);
+    }
+}
+
+static void put_start(const lathe_run_view *v, const json_t *start, int is_last, lathe_buffer *out)
+{
+    char date[64], length[32];
+    const double begun = lathe_time_of_text(text_of(start, "time"));
+    const double ended = lathe_time_of_text(text_of(start, "end_time"));
+    const char *from = text_of(start, "from"), *end = text_of(start, "end");
+    const int32_t pulse = lathe_run_pulse(v);
+    lathe__report_date(begun, date, sizeof date);
+    lathe_duration_text(ended - begun, length, sizeof length);
+    if (!end[0])
+        end = is_last ? lathe_run_pulse_text(pulse) : "stopped without a word";
+    lathe_buffer_puts(out, "<tr><td>");
+    lathe_html_text(out, date);
+    lathe_buffer_printf(out, "</td><td class=\"n\">%lld</td><td>",
+                        (long long)json_integer_value(json_object_get(start, "step")));
+    lathe_html_text(out, from[0] ? base_name(from) : "new");
+    lathe_buffer_puts(out, "</td><td>");
+    lathe_html_text(out, end);
+    if (json_is_integer(json_object_get(start, "end_step")))
+        lathe_html_printf(out, " at step %lld",
+                          (long long)json_integer_value(json_object_get(start, "end_step")));
+    lathe_buffer_puts(out, "</td><td class=\"n\">");
+    lathe_html_text(out, length);
+    lathe_buffer_puts(out, "</td><td>");
+    lathe_html_printf(out, "%.80s", text_of(start, "host"));
+    lathe_buffer_puts(out, "</td><td>");
+    lathe_html_printf(out, "%.40s", text_of(start, "lathe"));
+    lathe_buffer_puts(out, "</td><td>");
+    if (json_is_object(json_object_get(start, "changed")))
+        put_changes(json_object_get(start, "changed"), out);
+    if (text_of(start, "message")[0]) {
+        lathe_buffer_puts(out, "<div class=\"bad\">");
+        lathe_html_text(out, text_of(start, "message"));
+        lathe_buffer_puts(out, "</div>");
+    }
+    lathe_buffer_puts(out, "</td></tr>\n");
+}
+
+void lathe__report_starts(const lathe_run_view *v, lathe_buffer *out)
+{
+    const json_t *lineage = lathe_run_view_get(v, "lineage");
+    const size_t n = json_array_size(lineage);
+    if (n == 0)
+        return;
+    lathe_buffer_puts(
+        out, "<section id=\"starts\"><h2>Starts</h2><div class=\"card scroll\"><table>"
+             "<tr><th>When</th><th class=\"n\">At step</th><th>From</th><th>Ended</th>"
+             "<th class=\"n\">After</th><th>Host</th><th>Lathe</th><th>Changes and messages</th>"
+             "</tr>\n");
+    for (size_t i = 0; i < n; i++)
+        put_start(v, json_array_get(lineage, i), i + 1 == n, out);
+    lathe_buffer_puts(out, "</table></div></section>\n");
+}
+
+/* 1: the checkpoint says that it was read back and compared before it got its name. */
+static int was_read_back(const char *path)
+{
+    char *meta = NULL;
+    json_t *root = NULL;
+    int answer = 0;
+    if (lathe_manifest_meta(path, &meta) == LATHE_OK && meta &&
+        lathe_json_load("manifest", meta, (int64_t)strlen(meta), &root) == LATHE_OK)
+        answer = json_is_true(json_object_get(root, "read_back"));
+    json_decref(root);
+    free(meta);
+    return answer;
+}
+
+static void put_verdict(const char *path, int32_t verify, lathe_buffer *out)
+{
+    if (!verify) {
+        lathe_buffer_puts(out, "<span class=\"quiet\">not checked</span>");
+    } else if (lathe_manifest_verify(path) == LATHE_OK) {
+        lathe_buffer_puts(out, "<span class=\"good\">verified</span>");
+        if (was_read_back(path))
+            lathe_buffer_puts(out, "<span class=\"quiet\">, read back when written</span>");
+    } else {
+        lathe_buffer_puts(out, "<span class=\"bad\">");
+        lathe_html_text(out, lathe_error_message());
+        lathe_buffer_puts(out, "</span>");
+    }
+    lathe_error_clear();
+}
+
+static void put_checkpoint(const lathe_run_view *v, const lathe_checkpoint_view *c, int32_t verify,
+                           lathe_buffer *out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    char date[64], size[32], loss[32];
+    const char *path = lathe_path_join(&arena, v->dir, c->name);
+    lathe__report_date(c->written, date, sizeof date);
+    lathe_axis_text((double)c->bytes, 0.0, LATHE_UNIT_BYTES, size, sizeof size);
+    lathe_axis_text(c->eval_loss, 0.0, LATHE_UNIT_NONE, loss, sizeof loss);
+    lathe_buffer_puts(out, "<tr><td><code>");
+    lathe_html_text(out, c->name);
+    lathe_buffer_puts(out, "</code>");
+    if (c->is_best)
+        lathe_buffer_puts(out, "<span class=\"tag good\">best</span>");
+    if (c->is_latest)
+        lathe_buffer_puts(out, "<span class=\"tag quiet\">latest</span>");
+    lathe_buffer_printf(out, "</td><td class=\"n\">%lld</td><td class=\"n\">%s</td><td>%s</td>",
+                        (long long)c->step, loss, date);
+    lathe_buffer_printf(out, "<td class=\"n\">%s</td><td>", size);
+    put_verdict(path ? path : "", verify, out);
+    lathe_buffer_puts(out, "</td></tr>\n");
+    lathe_arena_fini(&arena);
+}
+
+void lathe__report_checkpoints(const lathe_run_view *v, int32_t verify, lathe_buffer *out)
+{
+    if (v->n_checkpoints == 0)
+        return;
+    lathe_buffer_puts(
+        out, "<section id=\"checkpoints\"><h2>Checkpoints</h2><div class=\"card scroll\"><table>"
+             "<tr><th>Folder</th><th class=\"n\">Step</th>"
+             "<th class=\"n\">Validation loss</th><th>Written</th>"
+             "<th class=\"n\">Size</th><th>Files</th></tr>\n");
+    for (int64_t i = 0; i < v->n_checkpoints; i++)
+        put_checkpoint(v, &v->checkpoints[i], verify, out);
+    lathe_buffer_puts(out, "</table></div></section>\n");
+}

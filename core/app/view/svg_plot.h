@@ -1,0 +1,20 @@
+/* Plots as SVG: inside a page, or as a file of their own. Colours are CSS variables --c0 .. --c7, so that
+ * the reader's light or dark theme decides. */
+#ifndef LATHE_APP_VIEW_SVG_PLOT_H
+#define LATHE_APP_VIEW_SVG_PLOT_H
+
+#include "app/view/curve.h"
+#include "base/buffer.h"
+
+enum { LATHE_SVG_COLORS = 8 };
+
+/** Appends the rules that plots need: variables for both themes, and their classes. For a <style>. */
+void lathe_svg_style(lathe_buffer *out);
+
+/** Appends one <svg> element of width by height units; nothing but a note when it has no points. */
+void lathe_svg_plot(lathe_buffer *out, const lathe_plot *plot, int32_t width, int32_t height);
+
+/** Appends a whole SVG file with the plot in it. */
+void lathe_svg_file(lathe_buffer *out, const lathe_plot *plot, int32_t width, int32_t height);
+
+#endif

@@ -1,0 +1,10 @@
+/* CRC-32C (Castagnoli), the checksum of TFRecord files and others. */
+#ifndef LATHE_BASE_CRC32C_H
+#define LATHE_BASE_CRC32C_H
+
+#include <stdint.h>
+
+/** Of bytes: polynomial 0x1edc6f41 reflected, begun and ended with all ones. */
+uint32_t lathe_crc32c(const void *data, int64_t bytes);
+
+#endif

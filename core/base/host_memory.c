@@ -1,0 +1,134 @@
+/* Memory that is left to this process. */
+#include "base/host_memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_BYTES = 16384, PATH_BYTES = 1024 };
+
+/* Names of version 1's and version 2's files. */
+typedef struct group_files {
+    const char *limit, *usage, *inactive; /* the last: a key of memory.stat */
+} group_files;
+
+static const group_files version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                      "total_inactive_file"};
+static const group_files version_2 = {"memory.max", "memory.current", "inactive_file"};
+
+/* The beginning of a file of /proc or /sys, whose size stat does not tell; 0: cannot be read. */
+static int read_text(const char *path, char *out, size_t capacity)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    const size_t n = fread(out, 1, capacity - 1, file);
+    out[n] = '\0';
+    (void)fclose(file);
+    return 1;
+}
+
+/* The number at `text`, in bytes of `unit`; -1: none ("max"), or more than 64 bits hold. */
+static int64_t number(const char *text, int64_t unit)
+{
+    char *end;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    if (end == text || errno != 0 || value < 0 || value > INT64_MAX / unit)
+        return -1;
+    return (int64_t)value * unit;
+}
+
+static int64_t read_number(const char *dir, const char *name)
+{
+    char path[PATH_BYTES + 64], text[64];
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+    return read_text(path, text, sizeof text) ? number(text, 1) : -1;
+}
+
+/* The number behind "key " or "key:" at the beginning of a line. */
+static int64_t find_number(const char *text, const char *key, int64_t unit)
+{
+    const size_t n = strlen(key);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, n) == 0 && (line[n] == ' ' || line[n] == ':'))
+            return number(line + n + 1, unit);
+    }
+    return -1;
+}
+
+static void lower(lathe_host_memory *out, int64_t available, const char *source)
+{
+    if (available >= out->available)
+        return;
+    out->available = available;
+    (void)snprintf(out->source, sizeof out->source, "%.191s", source);
+}
+
+/* One control group's folder; `shown` is its name without the test's root. */
+static void read_group(const char *dir, const char *shown, const group_files *files,
+                       lathe_host_memory *out)
+{
+    char path[PATH_BYTES + 64], text[TEXT_BYTES], source[PATH_BYTES + 64];
+    const int64_t limit = read_number(dir, files->limit), usage = read_number(dir, files->usage);
+    if (limit < 0 || usage < 0)
+        return;
+    (void)snprintf(path, sizeof path, "%s/memory.stat", dir);
+    int64_t cache = read_text(path, text, sizeof text) ? find_number(text, files->inactive, 1) : 0;
+    cache = cache < 0 ? 0 : cache > usage ? usage : cache;
+    const int64_t held = usage - cache;
+    (void)snprintf(source, sizeof source, "%s/%s", shown, files->limit);
+    lower(out, limit > held ? limit - held : 0, source);
+}
+
+/* The group and all above it. A container may see its own group as the top: what is not there is passed
+ * over. */
+static void read_groups(const char *root, const char *top, const char *group,
+                        const group_files *files, lathe_host_memory *out)
+{
+    char dir[PATH_BYTES];
+    const size_t n_root = strlen(root), n_top = n_root + strlen(top);
+    const char *inside = strstr(group, "..") != NULL ? "" : group;
+    if ((size_t)snprintf(dir, sizeof dir, "%s%s%s", root, top, inside) >= sizeof dir)
+        return;
+    for (;;) {
+        size_t n = strlen(dir);
+        while (n > n_top && dir[n - 1] == '/')
+            dir[--n] = '\0';
+        read_group(dir, dir + n_root, files, out);
+        char *slash = strrchr(dir, '/');
+        if (n <= n_top || slash == NULL || slash < dir + n_top)
+            return;
+        *slash = '\0';
+    }
+}
+
+void lathe_host_memory_read(const char *root, lathe_host_memory *out)
+{
+    char path[PATH_BYTES], text[TEXT_BYTES];
+    out->available = INT64_MAX;
+    out->source[0] = '\0';
+    (void)snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    if (read_text(path, text, sizeof text)) {
+        const int64_t free_bytes = find_number(text, "MemAvailable", 1024);
+        if (free_bytes >= 0)
+            lower(out, free_bytes, "MemAvailable of /proc/meminfo");
+    }
+    (void)snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    if (!read_text(path, text, sizeof text))
+        return;
+    /* Lines of id:controllers:/group; version 2 has id 0 and no controllers. */
+    char *at = NULL;
+    for (char *line = strtok_r(text, "\n", &at); line != NULL; line = strtok_r(NULL, "\n", &at)) {
+        const char *controllers = strchr(line, ':');
+        const char *group = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+        if (group == NULL)
+            continue;
+        if (strncmp(line, "0::", 3) == 0)
+            read_groups(root, "/sys/fs/cgroup", group + 1, &version_2, out);
+        else if (strncmp(controllers, ":memory:", 8) == 0)
+            read_groups(root, "/sys/fs/cgroup/memory", group + 1, &version_1, out);
+    }
+}

@@ -1,0 +1,83 @@
+/* The lock file. */
+#include "base/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+static lathe_status io_error(const char *path, const char *what)
+{
+    return lathe_error(LATHE_E_IO, "%s: cannot %s: %s", path, what, strerror(errno));
+}
+
+/* What the holder wrote, on one line. */
+static lathe_status refuse(int fd, const char *path)
+{
+    char text[256];
+    const ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    return lathe_error(LATHE_E_STATE, "%s is held by %s", path, text[0] ? text : "another process");
+}
+
+static lathe_status write_holder(int fd, const char *path)
+{
+    char host[128] = "an unnamed host", when[32] = "", text[256];
+    const time_t now = time(NULL);
+    struct tm utc;
+    (void)gethostname(host, sizeof host - 1);
+    host[sizeof host - 1] = '\0';
+    if (gmtime_r(&now, &utc))
+        (void)strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    const int n =
+        snprintf(text, sizeof text, "process %ld on %s since %s\n", (long)getpid(), host, when);
+    if (ftruncate(fd, 0) != 0)
+        return io_error(path, "write");
+    const ssize_t written = pwrite(fd, text, (size_t)n, 0);
+    if (written != n) {
+        if (written >= 0)
+            errno = ENOSPC;
+        return io_error(path, "write");
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_lock_take(const char *path, lathe_lock *out)
+{
+    out->fd = -1;
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0)
+        return io_error(path, "open");
+    lathe_status status = LATHE_OK;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK)
+            status = refuse(fd, path);
+        else
+            lathe_log(LATHE_LOG_WARN, "%s: no lock: %s; nothing keeps a second run away", path,
+                      strerror(errno));
+    }
+    if (status == LATHE_OK)
+        status = write_holder(fd, path);
+    if (status == LATHE_OK)
+        out->fd = fd;
+    else
+        (void)close(fd);
+    return status;
+}
+
+void lathe_lock_release(lathe_lock *lock)
+{
+    if (lock->fd < 0)
+        return;
+    if (ftruncate(lock->fd, 0) != 0)
+        lathe_log(LATHE_LOG_WARN, "the lock file keeps its text: %s", strerror(errno));
+    (void)close(lock->fd);
+    lock->fd = -1;
+}

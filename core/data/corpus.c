@@ -1,0 +1,133 @@
+/* The texts of datasets, through their readers. */
+#include "data/corpus.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "data/reader.h"
+
+#define BATCH_BYTES (4LL << 20)
+
+struct lathe_corpus {
+    const lathe_dataset *datasets;
+    lathe_sources *sources; /* [n] */
+    int64_t n, at;          /* dataset that is read */
+    int32_t rows, open;     /* open: the reader is */
+    lathe_arena arena;
+    lathe_reader reader;
+    int64_t record;      /* next of the batch */
+    lathe_fields fields; /* of the record before */
+    int32_t column;      /* next of the fields */
+    int64_t n_skipped;   /* in the datasets before */
+};
+
+lathe_status lathe_corpus_open(const lathe_dataset *datasets, int64_t n, int32_t rows,
+                               lathe_corpus **out)
+{
+    lathe_corpus *c = calloc(1, sizeof *c);
+    if (!c)
+        return lathe_error(LATHE_E_NOMEM, "corpus");
+    c->datasets = datasets;
+    c->n = n;
+    c->rows = rows;
+    c->column = LATHE_N_COLUMNS;
+    c->sources = lathe_arena_alloc(&c->arena, (n + 1) * (int64_t)sizeof *c->sources);
+    lathe_status status = c->sources ? LATHE_OK : LATHE_E_NOMEM;
+    for (int64_t i = 0; i < n && status == LATHE_OK; i++)
+        status = lathe_sources_list(&datasets[i], &c->arena, &c->sources[i]);
+    if (status != LATHE_OK) {
+        lathe_corpus_close(c);
+        return status;
+    }
+    *out = c;
+    return LATHE_OK;
+}
+
+void lathe_corpus_close(lathe_corpus *corpus)
+{
+    if (!corpus)
+        return;
+    if (corpus->open)
+        lathe_reader_fini(&corpus->reader);
+    lathe_fields_fini(&corpus->fields);
+    lathe_arena_fini(&corpus->arena);
+    free(corpus);
+}
+
+/* The next record's fields. *out_any 0: there is none. */
+static lathe_status next_record(lathe_corpus *c, int *out_any)
+{
+    lathe_reader *r = &c->reader;
+    *out_any = 0;
+    while (c->open ? c->record == r->n : c->at < c->n) {
+        if (!c->open) {
+            const lathe_source_place begin = {0, 0, 1};
+            LATHE_TRY(
+                lathe_reader_init(r, &c->datasets[c->at], &c->sources[c->at], c->rows, &begin));
+            c->open = 1;
+            c->record = 0;
+        } else if (lathe_reader_ended(r)) {
+            c->n_skipped += r->n_skipped;
+            lathe_reader_fini(r);
+            c->open = 0;
+            c->at++;
+        } else {
+            LATHE_TRY(lathe_reader_batch(r, BATCH_BYTES));
+            c->record = 0;
+        }
+    }
+    *out_any = c->open;
+    return c->open ? lathe_fields_read(&c->fields, r, &r->list[c->record++]) : LATHE_OK;
+}
+
+lathe_status lathe_corpus_next(void *corpus, const char **out_text, int64_t *out_bytes)
+{
+    lathe_corpus *c = corpus;
+    *out_text = NULL;
+    *out_bytes = 0;
+    for (;;) {
+        for (; c->column < LATHE_N_COLUMNS; c->column++)
+            if (c->fields.n[c->column] > 0) {
+                *out_text = c->fields.text[c->column];
+                *out_bytes = c->fields.n[c->column++];
+                return LATHE_OK;
+            }
+        int any;
+        LATHE_TRY(next_record(c, &any));
+        if (!any)
+            return LATHE_OK;
+        c->column = 0;
+    }
+}
+
+int64_t lathe_corpus_skipped(const lathe_corpus *corpus)
+{
+    return corpus->n_skipped + (corpus->open ? corpus->reader.n_skipped : 0);
+}
+
+lathe_status lathe_corpus_hash(const lathe_corpus *corpus, char out[65])
+{
+    lathe_sha256 *hash;
+    lathe_status status = LATHE_OK;
+    LATHE_TRY(lathe_sha256_create(&hash));
+    for (int64_t i = 0; i < corpus->n && status == LATHE_OK; i++) {
+        const lathe_sources *sources = &corpus->sources[i];
+        lathe_sha256_update(hash, &sources->type, sizeof sources->type);
+        for (int32_t k = 0; k < LATHE_N_COLUMNS; k++) {
+            const char *name = corpus->datasets[i].columns[k];
+            lathe_sha256_update(hash, name ? name : "", name ? (int64_t)strlen(name) + 1 : 1);
+        }
+        for (int64_t f = 0; f < sources->n && status == LATHE_OK; f++) {
+            char hex[65];
+            status = lathe_sha256_file(sources->list[f].path, hex);
+            if (status == LATHE_OK)
+                lathe_sha256_update(hash, hex, 64);
+        }
+    }
+    if (status == LATHE_OK)
+        lathe_sha256_finish(hash, out);
+    else
+        lathe_sha256_destroy(hash);
+    return status;
+}

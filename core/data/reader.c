@@ -1,0 +1,371 @@
+/* The reader: files into a window, the window into records. */
+#include "data/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "data/utf8.h"
+#include "lathe/stage.h"
+
+enum { CHUNK = 1 << 20, LONG_TEXT = 8 << 20 };
+enum { TEXT_WHOLE = 0, TEXT_PIECES = 2 }; /* states of a text file */
+
+static const char *path_of(const lathe_reader *r)
+{
+    return r->sources->list[r->at.file].path;
+}
+
+lathe_status lathe__reader_error(const lathe_reader *reader, lathe_status code, int64_t lines,
+                                 const char *format, ...)
+{
+    char text[384];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return lathe_error(code, "%s:%lld: %s", path_of(reader), (long long)(reader->at.line + lines),
+                       text);
+}
+
+static lathe_status io_failed(const lathe_reader *r, const char *doing)
+{
+    return lathe_error(LATHE_E_IO, "%s: cannot %s: %s", path_of(r), doing, strerror(errno));
+}
+
+/* The open file is the one that was listed. */
+static lathe_status check_same(const lathe_reader *r)
+{
+    const lathe_source *s = &r->sources->list[r->at.file];
+    struct stat info;
+    if (fstat(r->fd, &info) != 0)
+        return io_failed(r, "look at it");
+    if (!S_ISREG(info.st_mode))
+        return lathe_error(LATHE_E_IO, "%s: not a regular file", s->path);
+    if (info.st_size != s->bytes || info.st_mtim.tv_sec != s->seconds ||
+        info.st_mtim.tv_nsec != s->nanoseconds)
+        return lathe_error(LATHE_E_IO,
+                           "%s: the file changed while it was read (%lld bytes, now %lld); start "
+                           "again when it is complete",
+                           s->path, (long long)s->bytes, (long long)info.st_size);
+    return LATHE_OK;
+}
+
+static lathe_status reserve(lathe_reader *r, int64_t bytes)
+{
+    if (bytes <= r->capacity)
+        return LATHE_OK;
+    char *window = realloc(r->window, (size_t)bytes);
+    if (!window)
+        return lathe_error(LATHE_E_NOMEM, "%s: no memory for a record of %lld bytes", path_of(r),
+                           (long long)bytes);
+    r->window = window;
+    r->capacity = bytes;
+    return LATHE_OK;
+}
+
+/* Puts up to `bytes` more of the file into the window. */
+static lathe_status fill(lathe_reader *r, int64_t bytes)
+{
+    const int64_t left = r->sources->list[r->at.file].bytes - r->at.offset - (r->end - r->scan);
+    if (bytes > left + 1) /* one more, to see the end */
+        bytes = left > 0 ? left + 1 : 1;
+    LATHE_TRY(reserve(r, r->end + bytes));
+    while (bytes > 0 && !r->eof) {
+        const int64_t at = r->at.offset + (r->end - r->scan);
+        const ssize_t got = pread(r->fd, r->window + r->end, (size_t)bytes, (off_t)at);
+        if (got < 0 && errno != EINTR)
+            return io_failed(r, "read it");
+        r->eof = got == 0;
+        r->end += got > 0 ? got : 0;
+        bytes -= got > 0 ? got : 0;
+    }
+    return LATHE_OK;
+}
+
+/* Reads through a long text to see whether it is one, before any of it is given out. */
+static lathe_status check_long_text(lathe_reader *r, int *out_good)
+{
+    const int64_t begin = r->end;
+    int64_t at = 0, kept = 0; /* bytes of a character that a chunk cuts */
+    *out_good = 1;
+    LATHE_TRY(reserve(r, begin + CHUNK + 8));
+    for (;;) {
+        const ssize_t got = pread(r->fd, r->window + begin + kept, CHUNK, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return io_failed(r, "read it");
+        if (got == 0)
+            break;
+        const uint8_t *p = (const uint8_t *)r->window + begin;
+        const int64_t n = kept + got, good = lathe_utf8_prefix(p, n);
+        at += got;
+        if (memchr(p, 0, (size_t)n) || n - good > 3) {
+            *out_good = 0;
+            return LATHE_OK;
+        }
+        kept = n - good;
+        memmove(r->window + begin, r->window + begin + good, (size_t)kept);
+    }
+    *out_good = kept == 0;
+    return LATHE_OK;
+}
+
+/* A long file that is no text is left out without reading all of it. */
+static lathe_status open_text(lathe_reader *r)
+{
+    const int64_t bytes = r->sources->list[r->at.file].bytes;
+    int good = 1;
+    r->state = TEXT_WHOLE;
+    if (bytes <= LONG_TEXT)
+        return LATHE_OK;
+    LATHE_TRY(check_long_text(r, &good));
+    r->state = good && r->cut_text ? TEXT_PIECES : TEXT_WHOLE;
+    if (!good) {
+        r->n_skipped++;
+        r->n_bytes += bytes;
+        r->at.offset = bytes;
+        r->eof = 1;
+    }
+    return LATHE_OK;
+}
+
+/* A byte order mark before records is passed over. */
+static lathe_status pass_mark(lathe_reader *r)
+{
+    if (r->at.offset > 0)
+        return LATHE_OK;
+    LATHE_TRY(fill(r, 3));
+    if (r->end - r->scan == 3 && !memcmp(r->window + r->scan, "\xef\xbb\xbf", 3)) {
+        r->scan += 3;
+        r->at.offset += 3;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status open_file(lathe_reader *r)
+{
+    int64_t bytes = 0, lines = 0;
+    r->eof = r->settled = 0;
+    r->state = r->at.offset > 0;
+    r->fd = open(path_of(r), O_RDONLY | O_CLOEXEC);
+    if (r->fd < 0)
+        return io_failed(r, "open it");
+    LATHE_TRY(check_same(r));
+    if (r->sources->type == LATHE_DATASET_TEXT)
+        return open_text(r);
+    const int at_start = r->at.offset == 0;
+    LATHE_TRY(pass_mark(r));
+    if (r->sources->type != LATHE_DATASET_CSV)
+        return LATHE_OK;
+    LATHE_TRY(lathe__csv_header(r, &bytes, &lines));
+    if (!at_start)
+        return LATHE_OK;
+    r->end = r->scan; /* what pass_mark looked at */
+    r->eof = 0;
+    r->at.offset = bytes;
+    r->at.line += lines;
+    return LATHE_OK;
+}
+
+static void hash_window(lathe_reader *r)
+{
+    if (r->scan > r->hashed) /* an empty file has no window */
+        lathe_sha256_update(r->hash, r->window + r->hashed, r->scan - r->hashed);
+    r->hashed = r->scan;
+}
+
+static lathe_status close_file(lathe_reader *r)
+{
+    const int64_t mark[2] = {r->at.offset, -1};
+    LATHE_TRY(check_same(r));
+    hash_window(r);
+    lathe_sha256_update(r->hash, mark, sizeof mark);
+    (void)close(r->fd);
+    r->fd = -1;
+    r->at = (lathe_source_place){r->at.file + 1, 0, 1};
+    r->settled = 1;
+    return LATHE_OK;
+}
+
+/* ---- plain text and lines ---- */
+
+static lathe_status scan_text(lathe_reader *r, const char *p, int64_t n, lathe_scan *out)
+{
+    const int64_t bytes = r->sources->list[r->at.file].bytes;
+    if (n == 0 && r->at.offset > 0) /* its end */
+        return LATHE_OK;
+    if (r->state == TEXT_PIECES) {
+        out->needs_more = n < CHUNK && !r->eof;
+        out->used = out->length = n < CHUNK ? n : CHUNK;
+        out->more = r->at.offset + out->used < bytes;
+        return LATHE_OK;
+    }
+    out->needs_more = !r->eof;
+    if (out->needs_more)
+        return LATHE_OK;
+    out->used = n;
+    if (memchr(p, 0, (size_t)n) || lathe_utf8_prefix((const uint8_t *)p, n) < n)
+        r->n_skipped++;
+    else
+        out->length = n;
+    return LATHE_OK;
+}
+
+static int is_blank(const char *text, int64_t n)
+{
+    while (n > 0 && (*text == ' ' || *text == '\t' || *text == '\r')) {
+        text++;
+        n--;
+    }
+    return n == 0;
+}
+
+static lathe_status scan_lines(lathe_reader *r, const char *p, int64_t n, lathe_scan *out)
+{
+    const char *end = memchr(p, '\n', (size_t)n);
+    if (!end && !r->eof) {
+        out->needs_more = 1;
+        return LATHE_OK;
+    }
+    const int64_t length = end ? end - p : n;
+    out->used = end ? length + 1 : n;
+    out->lines = end != NULL;
+    if (!is_blank(p, length))
+        out->length = length;
+    return LATHE_OK;
+}
+
+static lathe_status scan(lathe_reader *r, const char *p, int64_t n, lathe_scan *out)
+{
+    switch (r->sources->type) {
+    case LATHE_DATASET_JSONL:
+        return scan_lines(r, p, n, out);
+    case LATHE_DATASET_JSON:
+        return lathe__scan_json(r, p, n, out);
+    case LATHE_DATASET_CSV:
+        return lathe__scan_csv(r, p, n, out);
+    default:
+        return scan_text(r, p, n, out);
+    }
+}
+
+/* ---- batches ---- */
+
+static lathe_status add_record(lathe_reader *r, const lathe_scan *s)
+{
+    if (r->n == r->n_records_max) {
+        const int64_t n = r->n_records_max * 2 + 256;
+        lathe_record *records = realloc(r->records, (size_t)n * sizeof *records);
+        if (!records)
+            return lathe_error(LATHE_E_NOMEM, "%s: %lld records", path_of(r), (long long)n);
+        r->records = records;
+        r->n_records_max = n;
+    }
+    lathe_record *record = &r->records[r->n++];
+    *record = (lathe_record){.begin = r->scan + s->begin,
+                             .n = s->length,
+                             .file = r->at.file,
+                             .line = r->at.line,
+                             .more = s->more,
+                             .delimiter = r->delimiter};
+    memcpy(record->column, r->column, sizeof r->column);
+    return LATHE_OK;
+}
+
+/* One step in the open file: a record, a stretch without one, more of the file, or its end. */
+static lathe_status step(lathe_reader *r)
+{
+    const int64_t n = r->end - r->scan;
+    if (n == 0 && !r->eof)
+        return fill(r, CHUNK);
+    lathe_scan s = {.length = -1};
+    LATHE_TRY(scan(r, r->window ? r->window + r->scan : "", n, &s));
+    if (s.needs_more)
+        return fill(r, n > CHUNK ? n : CHUNK);
+    if (s.length >= 0)
+        LATHE_TRY(add_record(r, &s));
+    if (n == 0)
+        return close_file(r);
+    r->scan += s.used;
+    r->at.offset += s.used;
+    r->at.line += s.lines;
+    r->n_bytes += s.used;
+    r->settled = s.length >= 0;
+    if (s.length < 0 && s.used == n && r->eof) { /* nothing refers to it: give the room back */
+        hash_window(r);
+        r->scan = r->end = r->hashed = r->scan - n;
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_reader_batch(lathe_reader *r, int64_t bytes)
+{
+    const int64_t rest = r->end - r->scan, stop = r->n_bytes + bytes;
+    hash_window(r);
+    if (rest > 0)
+        memmove(r->window, r->window + r->scan, (size_t)rest);
+    r->scan = r->hashed = 0;
+    r->end = rest;
+    r->n = 0;
+    lathe_status status = LATHE_OK;
+    while (status == LATHE_OK && (r->n == 0 || r->n_bytes < stop || !r->settled)) {
+        if (r->fd < 0 && r->at.file == r->sources->n)
+            break;
+        status = r->fd < 0 ? open_file(r) : step(r);
+    }
+    r->data = r->window ? r->window : "";
+    r->list = r->records;
+    return status;
+}
+
+int lathe_reader_ended(const lathe_reader *reader)
+{
+    return reader->at.file == reader->sources->n;
+}
+
+lathe_status lathe_reader_content(lathe_reader *r, char out[65])
+{
+    if (r->fd >= 0)
+        LATHE_TRY(check_same(r));
+    hash_window(r);
+    lathe_sha256_update(r->hash, &r->at.offset, sizeof r->at.offset);
+    lathe_sha256_finish(r->hash, out);
+    r->hash = NULL;
+    return LATHE_OK;
+}
+
+lathe_status lathe_reader_init(lathe_reader *reader, const lathe_dataset *dataset,
+                               const lathe_sources *sources, int32_t rows,
+                               const lathe_source_place *begin)
+{
+    memset(reader, 0, sizeof *reader);
+    reader->dataset = dataset;
+    reader->sources = sources;
+    reader->rows = rows;
+    reader->at = *begin;
+    reader->fd = -1;
+    if (rows == LATHE_ROWS_PAIRS && sources->type == LATHE_DATASET_TEXT)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: pairs come from a dataset of type jsonl, json or csv, not text",
+                           dataset->path);
+    return lathe_sha256_create(&reader->hash);
+}
+
+void lathe_reader_fini(lathe_reader *reader)
+{
+    if (reader->fd >= 0)
+        (void)close(reader->fd);
+    lathe_sha256_destroy(reader->hash);
+    free(reader->window);
+    free(reader->records);
+    memset(reader, 0, sizeof *reader);
+    reader->fd = -1;
+}

@@ -1,0 +1,73 @@
+/* The adapter's patterns against the model's modules. */
+#include "run/adapter_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight". */
+static lathe_status module_names(lathe_run *run, const char ***out_names, int32_t *out_n)
+{
+    static const char weight[] = ".weight";
+    const size_t end = sizeof weight - 1;
+    const char **names =
+        lathe_arena_alloc(&run->arena, (run->n_model_params + 1) * (int64_t)sizeof *names);
+    int32_t n = 0;
+    if (!names)
+        return LATHE_E_NOMEM;
+    for (int32_t i = 0; i < run->n_model_params; i++) {
+        const lathe_param *p = run->params.rows[i];
+        const size_t length = strlen(p->name);
+        if (p->role != LATHE_ROLE_MATRIX || length <= end ||
+            strcmp(p->name + length - end, weight) != 0)
+            continue;
+        names[n] = lathe_arena_strndup(&run->arena, p->name, (int64_t)(length - end));
+        if (!names[n++])
+            return LATHE_E_NOMEM;
+    }
+    *out_names = names;
+    *out_n = n;
+    return LATHE_OK;
+}
+
+static const char *last_part(const char *module)
+{
+    const char *dot = strrchr(module, '.');
+    return dot ? dot + 1 : module;
+}
+
+/* Each last part once, in the model's order: the layers repeat them. */
+static void put_kinds(const char *const *modules, int32_t n, lathe_buffer *out)
+{
+    for (int32_t i = 0; i < n; i++) {
+        int32_t k = 0;
+        while (k < i && strcmp(last_part(modules[k]), last_part(modules[i])) != 0)
+            k++;
+        if (k == i)
+            lathe_buffer_printf(out, "%s%s", i ? ", " : "", last_part(modules[i]));
+    }
+}
+
+lathe_status lathe__adapter_check(lathe_run *run)
+{
+    const lathe_adapter_v1 *table = run->adapter.component ? run->adapter.table : NULL;
+    const char **modules = NULL;
+    int32_t n = 0;
+    if (!LATHE_HAS(table, check))
+        return LATHE_OK;
+    LATHE_TRY(module_names(run, &modules, &n));
+    lathe_status status = table->check(run->adapter.self, modules, n);
+    if (status != LATHE_E_CONFIG)
+        return status;
+    lathe_buffer kinds = LATHE_BUFFER_INIT;
+    lathe_diags diags = {0};
+    put_kinds(modules, n, &kinds);
+    lathe_config_add(run->config, &diags, LATHE_DIAG_ERROR, "adapter", "name",
+                     "%s; the model has %s", lathe_error_message(),
+                     kinds.data ? kinds.data : "none");
+    status = lathe_diags_status(&diags);
+    lathe_diags_fini(&diags);
+    lathe_buffer_fini(&kinds);
+    return status;
+}

@@ -1,0 +1,33 @@
+/* A copy of a run's state to write a checkpoint from while the run goes on.
+ *
+ * One block, planned and allocated with the run (category "checkpoint"):
+ *
+ *   | master of p0 | master of p1 | ... | all optimizer slots | average |
+ *
+ * Rows that do not train are not copied: nobody changes them. Counters, cursor and the like are a copy of
+ * the lathe_run itself.
+ */
+#ifndef LATHE_RUN_CHECKPOINT_IMAGE_H
+#define LATHE_RUN_CHECKPOINT_IMAGE_H
+
+#include "run/run_state.h"
+
+typedef struct lathe_image lathe_image;
+
+/** Bytes of the copy; 0 when the settings ask for no checkpoints beside the training. */
+int64_t lathe_image_bytes(const lathe_run *run);
+
+/** Allocates run->image, when it takes bytes; and frees it. */
+lathe_status lathe_image_place(lathe_run *run);
+void lathe_image_destroy(lathe_run *run);
+
+/** Writes once over all of it, so that the first copy does not wait for pages. Any thread. */
+void lathe_image_touch(lathe_image *image);
+
+/** Copies the state, spread over the pool. Allocates nothing. */
+void lathe_image_take(lathe_image *image, const lathe_run *run);
+
+/** The run as it was when taken, for lathe_checkpoint_write: only its state may be read. */
+const lathe_run *lathe_image_run(const lathe_image *image);
+
+#endif

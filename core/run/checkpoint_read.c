@@ -1,0 +1,177 @@
+/* Reading a checkpoint: verified whole before the first byte of the run changes. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "io/manifest.h"
+#include "run/adapter_file.h"
+#include "run/checkpoint.h"
+#include "run/train_state.h"
+#include "run/weight_average.h"
+#include "run/weight_fill.h"
+
+/* 1: the folder holds the model's weights, not only an adapter's. */
+static int holds_model(lathe_arena *arena, const char *dir)
+{
+    const char *one = lathe_path_join(arena, dir, "model.safetensors");
+    const char *many = lathe_path_join(arena, dir, "model.safetensors.index.json");
+    return (one && lathe_path_exists(one)) || (many && lathe_path_exists(many));
+}
+
+static lathe_status skip_row(void *arg, int32_t index, const lathe_param *row, void **out_data,
+                             int32_t *out_dtype)
+{
+    (void)arg, (void)index, (void)row, (void)out_dtype;
+    *out_data = NULL;
+    return LATHE_OK;
+}
+
+/* The state, then the weights, which `set` is known to hold. */
+static lathe_status fill(lathe_run *run, const char *dir, const lathe_safetensors *set)
+{
+    lathe_weight_fill weights = {run, NULL, 0};
+    LATHE_TRY(lathe_zero_grad(run));
+    if (run->mode == LATHE_OPEN_TRAIN)
+        LATHE_TRY(lathe__train_state_read(run, dir));
+    if (set) {
+        const lathe_weight_sink sink = lathe__weight_sink(&weights);
+        const lathe_status status = lathe_weights_load(set, &run->model, &run->params, &sink);
+        lathe__weight_fill_fini(&weights);
+        LATHE_TRY(status);
+        run->weights_wait = 0;
+    }
+    if (run->params.n > run->n_model_params)
+        LATHE_TRY(lathe__adapter_file_read(run, dir));
+    if (run->at.averaged == 0)
+        lathe__average_begin(run);
+    return LATHE_OK;
+}
+
+/* Of a folder that verifies. The model's file is opened and every tensor of it checked first. */
+static lathe_status load(lathe_run *run, const char *dir)
+{
+    const lathe_weight_sink none = {.place = skip_row};
+    lathe_safetensors *set = NULL;
+    lathe_status status = LATHE_OK;
+    if (lathe__checkpoint_has_model(run) || holds_model(&run->arena, dir)) {
+        LATHE_TRY(lathe_safetensors_open(dir, &set));
+        status = lathe_weights_load(set, &run->model, &run->params, &none);
+    }
+    if (status == LATHE_OK)
+        status = fill(run, dir, set);
+    lathe_safetensors_close(set);
+    return status;
+}
+
+lathe_status lathe_load(lathe_run *run, const char *dir)
+{
+    if (!run->placed)
+        return lathe_error(LATHE_E_STATE, "the run has no memory to load into");
+    LATHE_TRY(lathe_manifest_verify(dir));
+    return load(run, dir);
+}
+
+lathe_status lathe_checkpoint_refuse_mixing(lathe_run *run)
+{
+    const char *latest = run->set.checkpoint_dir
+                             ? lathe_path_join(&run->arena, run->set.checkpoint_dir, "latest")
+                             : NULL;
+    if (!latest || !run->set.resume || strcmp(run->set.resume, "never") != 0 ||
+        !lathe_path_exists(latest))
+        return LATHE_OK;
+    return lathe_error(
+        LATHE_E_CONFIG,
+        "%s holds the checkpoints of a run already: choose another checkpoint.dir, remove "
+        "it, or go on with checkpoint.resume = \"auto\"",
+        run->set.checkpoint_dir);
+}
+
+/* What `latest` names; NULL, with a warning, when it is of no use. */
+static const char *latest_of(lathe_run *run, const char *dir)
+{
+    const char *name = NULL;
+    if (lathe_checkpoint_pointer(dir, "latest", &run->arena, &name) != LATHE_OK)
+        lathe_log(LATHE_LOG_WARN, "%s", lathe_error_message());
+    const char *path = name ? lathe_path_join(&run->arena, dir, name) : NULL;
+    if (path && !lathe_path_exists(path)) {
+        lathe_log(LATHE_LOG_WARN, "%s/latest names %s, which is not there", dir, name);
+        return NULL;
+    }
+    return path;
+}
+
+/* 1: loaded. 0: damaged, with a warning. */
+static lathe_status try_path(lathe_run *run, const char *path, int32_t *out_loaded)
+{
+    const lathe_status status = lathe_manifest_verify(path);
+    *out_loaded = 0;
+    if (status == LATHE_E_CORRUPT || status == LATHE_E_NOT_FOUND) {
+        lathe_log(LATHE_LOG_WARN, "%s is not used: %s", path, lathe_error_message());
+        return LATHE_OK;
+    }
+    LATHE_TRY(status);
+    *out_loaded = 1;
+    return load(run, path);
+}
+
+static lathe_status resume_newest(lathe_run *run, const char *dir, const char **out_path)
+{
+    lathe_checkpoint_entry *list = NULL;
+    int64_t n = 0;
+    int32_t loaded = 0;
+    const char *latest = latest_of(run, dir);
+    if (latest)
+        LATHE_TRY(try_path(run, latest, &loaded));
+    if (!loaded)
+        LATHE_TRY(lathe_checkpoint_list(dir, &run->arena, &list, &n));
+    *out_path = loaded ? latest : NULL;
+    for (int64_t i = n - 1; i >= 0 && !loaded; i--) {
+        if (latest && strcmp(latest, list[i].path) == 0)
+            continue;
+        LATHE_TRY(try_path(run, list[i].path, &loaded));
+        *out_path = loaded ? list[i].path : NULL;
+    }
+    if (!loaded && (n > 0 || latest))
+        return lathe_error(LATHE_E_CORRUPT,
+                           "%s: none of its checkpoints is whole; remove the folder to begin anew",
+                           dir);
+    return LATHE_OK;
+}
+
+int32_t lathe__checkpoint_brings_all(lathe_run *run)
+{
+    const char *resume = run->set.resume, *path = NULL;
+    if (run->mode != LATHE_OPEN_TRAIN || run->data_is_optional || !resume ||
+        strcmp(resume, "never") == 0 || run->params.n > run->n_model_params)
+        return 0;
+    for (int32_t i = 0; i < run->params.n; i++)
+        if (!run->params.rows[i]->trainable)
+            return 0;
+    if (strcmp(resume, "auto") == 0)
+        resume = run->set.checkpoint_dir;
+    return resume && lathe_path_is_dir(resume) &&
+           lathe_checkpoint_resolve(&run->arena, resume, &path) == LATHE_OK &&
+           holds_model(&run->arena, path);
+}
+
+static lathe_status resume_what(lathe_run *run, const char **out_path)
+{
+    const char *resume = run->set.resume;
+    if (!resume || strcmp(resume, "never") == 0)
+        return LATHE_OK;
+    if (strcmp(resume, "auto") != 0) {
+        LATHE_TRY(lathe_checkpoint_resolve(&run->arena, resume, out_path));
+        return lathe_load(run, *out_path);
+    }
+    if (!run->set.checkpoint_dir || !lathe_path_is_dir(run->set.checkpoint_dir))
+        return LATHE_OK;
+    return resume_newest(run, run->set.checkpoint_dir, out_path);
+}
+
+lathe_status lathe_checkpoint_resume(lathe_run *run, const char **out_path)
+{
+    *out_path = NULL;
+    LATHE_TRY(resume_what(run, out_path));
+    return run->weights_wait ? lathe__run_weights(run) : LATHE_OK;
+}

@@ -1,0 +1,233 @@
+/* Curvature estimates. */
+#include "run/curvature.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/trace.h"
+
+int64_t lathe__curvature_every(const lathe_run *run)
+{
+    if (run->mode > LATHE_OPEN_TRAIN || !run->optimizer.component)
+        return 0;
+    const lathe_optimizer_v1 *table = run->optimizer.table;
+    const int64_t every =
+        LATHE_HAS(table, estimate_every) ? table->estimate_every(run->optimizer.self) : 0;
+    return every > 0 ? every : 0;
+}
+
+static lathe_status refuse(const lathe_run *run, const char *why)
+{
+    lathe_diags diags = {0};
+    lathe_config_add(run->config, &diags, LATHE_DIAG_ERROR, "optimizer", "name",
+                     "optimizer \"%s\" estimates curvature from labels that the model draws; %s",
+                     run->optimizer.component->plugin->name, why);
+    const lathe_status status = lathe_diags_status(&diags);
+    lathe_diags_fini(&diags);
+    return status;
+}
+
+lathe_status lathe__curvature_build(lathe_run *run)
+{
+    const lathe_optimizer_v1 *table = run->optimizer.table;
+    const lathe_program_config config = lathe__run_program_config(run);
+    char why[256];
+    if (!LATHE_HAS(table, estimate))
+        return lathe_error(LATHE_E_PLUGIN,
+                           "optimizer %s wants curvature estimates but has no estimate()",
+                           run->optimizer.component->plugin->name);
+    if (run->train.stage.count_unit == LATHE_COUNT_PAIRS || run->train.logprobs == LATHE_NONE) {
+        (void)snprintf(why, sizeof why,
+                       "stage \"%s\" has none (its loss is over %s): choose another optimizer",
+                       run->stage.component->plugin->name,
+                       run->train.stage.count_unit == LATHE_COUNT_PAIRS
+                           ? "pairs"
+                           : "no log-probabilities of the model");
+        return refuse(run, why);
+    }
+    return lathe_program_build(&config, LATHE_PROGRAM_SAMPLE, &run->sampling);
+}
+
+lathe_status lathe__curvature_prepared(const lathe_run *run, lathe_status status)
+{
+    char why[512];
+    if (status != LATHE_E_UNSUPPORTED)
+        return status;
+    (void)snprintf(why, sizeof why, "device \"%s\" cannot draw them: %s",
+                   run->device.component->plugin->name, lathe_error_message());
+    return refuse(run, why);
+}
+
+static void copy_input(lathe_run *run, lathe_val to, lathe_val from)
+{
+    const lathe_program *p = &run->train;
+    memcpy(lathe_exec_data(run->sampling.exec, to), lathe_exec_data(p->exec, from),
+           (size_t)(p->n_rows * p->row_tokens) * sizeof(int32_t));
+}
+
+/* Draws labels for the batch in train's inputs and puts them in the place of its targets. */
+static lathe_status draw(lathe_run *run, int64_t step, double *out_count)
+{
+    const lathe_program *t = &run->train, *s = &run->sampling;
+    const int64_t n = t->n_rows * t->row_tokens;
+    copy_input(run, s->tokens, t->tokens);
+    copy_input(run, s->positions, t->positions);
+    copy_input(run, s->doc_start, t->doc_start);
+    copy_input(run, s->targets, t->targets);
+    if (s->rng != LATHE_NONE && t->rng != LATHE_NONE)
+        memcpy(lathe_exec_data(s->exec, s->rng), lathe_exec_data(t->exec, t->rng),
+               2 * sizeof(int64_t));
+    int64_t *key = lathe_exec_data(s->exec, s->draw);
+    key[0] = (int64_t)run->set.seed;
+    key[1] = step;
+    LATHE_TRY(lathe_exec_run(s->exec, 0));
+    const int32_t *sampled = lathe_exec_data(s->exec, s->sampled);
+    memcpy(lathe_exec_data(t->exec, t->targets), sampled, (size_t)n * sizeof *sampled);
+    *out_count = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        *out_count += sampled[i] >= 0;
+    return LATHE_OK;
+}
+
+static lathe_status estimate(lathe_run *run, const lathe_update_args *step)
+{
+    lathe_update_args args = *step;
+    LATHE_TRY(draw(run, step->step, &args.count));
+    if (args.count <= 0.0) {
+        lathe_log(LATHE_LOG_WARN,
+                  "update %lld: its last micro-batch has no targets, its curvature "
+                  "is not estimated",
+                  (long long)step->step);
+        return LATHE_OK;
+    }
+    float *seed = lathe_exec_data(run->train.exec, run->train.seed);
+    *seed = (float)step->loss_scale;
+    LATHE_TRY(lathe_exec_run(run->train.exec, 0));
+    LATHE_TRY(lathe_update_estimate(run->update, &args));
+    if (args.overflow)
+        lathe_log(LATHE_LOG_WARN,
+                  "update %lld: the gradient of drawn labels is not finite, its "
+                  "curvature is not estimated",
+                  (long long)step->step);
+    return LATHE_OK;
+}
+
+lathe_status lathe__curvature_estimate(lathe_run *run, const lathe_update_args *args)
+{
+    const int64_t every = run->sampling.exec ? lathe__curvature_every(run) : 0;
+    if (every == 0 || args->overflow || (args->step - 1) % every != 0)
+        return LATHE_OK;
+    if (!run->has_batch)
+        return lathe_error(
+            LATHE_E_STATE,
+            "update %lld wants a curvature estimate of its last micro-batch, which the "
+            "checkpoint does not hold",
+            (long long)args->step);
+    double seconds[3];
+    const double begun = lathe_now();
+    lathe_exec_times(run->train.exec, seconds); /* the estimate is the optimizer's time */
+    const lathe_status status = estimate(run, args);
+    lathe_exec_times_put(run->train.exec, seconds);
+    if (run->traces_nodes)
+        lathe_trace_since("step", "curvature", begun);
+    return status;
+}
+
+/* ---- in a state ---- */
+
+enum { N_TENSORS = 4 };
+static const char *const tensor_names[N_TENSORS] = {"batch.tokens", "batch.targets",
+                                                    "batch.positions", "batch.doc_start"};
+
+static int32_t *batch_tensor(const lathe_run *run, int32_t i)
+{
+    const lathe_program *p = &run->train;
+    const lathe_val of[N_TENSORS] = {p->tokens, p->targets, p->positions, p->doc_start};
+    return lathe_exec_data(p->exec, of[i]);
+}
+
+static lathe_desc batch_desc(const lathe_run *run)
+{
+    return lathe_desc_1d(LATHE_I32, run->train.n_rows * run->train.row_tokens);
+}
+
+lathe_status lathe__curvature_declare(const lathe_run *run, lathe_st_writer *w)
+{
+    const lathe_desc desc = batch_desc(run);
+    if (!run->sampling.exec || !run->has_batch)
+        return LATHE_OK;
+    for (int32_t i = 0; i < N_TENSORS; i++)
+        LATHE_TRY(lathe_st_writer_add(w, tensor_names[i], &desc));
+    return LATHE_OK;
+}
+
+lathe_status lathe__curvature_write(const lathe_run *run, lathe_st_writer *w, int64_t *io_index)
+{
+    const lathe_desc desc = batch_desc(run);
+    if (!run->sampling.exec || !run->has_batch)
+        return LATHE_OK;
+    for (int32_t i = 0; i < N_TENSORS; i++)
+        LATHE_TRY(lathe_st_writer_write(w, (*io_index)++, 0, batch_tensor(run, i),
+                                        lathe_desc_bytes(&desc)));
+    return LATHE_OK;
+}
+
+/* Ids that the graph could not take. */
+static lathe_status check_range(const lathe_run *run, const lathe_st_tensor *t, int32_t i)
+{
+    const int64_t row = run->train.row_tokens, n = lathe_desc_count(&t->desc);
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t end[N_TENSORS] = {run->model.vocab, run->model.vocab, row, k % row + 1};
+        int32_t x;
+        memcpy(&x, (const char *)t->data + k * (int64_t)sizeof x, sizeof x);
+        if (x < (i == 1 ? -1 : 0) || x >= end[i])
+            return lathe_error(LATHE_E_CORRUPT, "%s: '%s' holds %d at %lld, expected below %lld",
+                               t->file, tensor_names[i], x, (long long)k, (long long)end[i]);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__curvature_check(const lathe_run *run, const lathe_safetensors *set)
+{
+    const lathe_desc want = batch_desc(run);
+    if (!set || !run->sampling.exec || !lathe_safetensors_find(set, tensor_names[0]))
+        return LATHE_OK;
+    for (int32_t i = 0; i < N_TENSORS; i++) {
+        const lathe_st_tensor *t = lathe_safetensors_find(set, tensor_names[i]);
+        if (!t)
+            return lathe_error(LATHE_E_CORRUPT, "the gradients lack '%s'", tensor_names[i]);
+        if (t->desc.dtype != LATHE_I32 || lathe_desc_count(&t->desc) != lathe_desc_count(&want))
+            return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
+                               t->file, tensor_names[i]);
+        LATHE_TRY(check_range(run, t, i));
+    }
+    return LATHE_OK;
+}
+
+void lathe__curvature_read(lathe_run *run, const lathe_safetensors *set)
+{
+    const lathe_desc desc = batch_desc(run);
+    run->has_batch = set && run->sampling.exec && lathe_safetensors_find(set, tensor_names[0]);
+    if (!run->has_batch)
+        return;
+    for (int32_t i = 0; i < N_TENSORS; i++)
+        memcpy(batch_tensor(run, i), lathe_safetensors_find(set, tensor_names[i])->data,
+               (size_t)lathe_desc_bytes(&desc));
+    if (run->train.rng == LATHE_NONE)
+        return;
+    int64_t *rng = lathe_exec_data(run->train.exec, run->train.rng);
+    rng[0] = (int64_t)run->set.seed;
+    rng[1] = run->at.micro - 1;
+}
+
+double lathe_curvature_flops(const lathe_run *run)
+{
+    const int64_t every = run->sampling.exec ? lathe__curvature_every(run) : 0;
+    if (every == 0)
+        return 0.0;
+    return (lathe_graph_flops(lathe_exec_graph(run->sampling.exec), 1) +
+            lathe_graph_flops(lathe_exec_graph(run->train.exec), 1)) /
+           (double)every;
+}

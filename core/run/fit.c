@@ -1,0 +1,254 @@
+/* Whether a plan fits the machine, and what would. */
+#include "run/fit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "base/log.h"
+#include "ir/passes.h"
+
+/* KV caches, which generation allocates when it begins. */
+static int64_t cache_bytes(const lathe_run *run)
+{
+    const lathe_model_config *m = &run->model;
+    const int64_t rows = run->set.seq_len < m->max_positions ? run->set.seq_len : m->max_positions;
+    return 2 * m->n_layers * rows * m->n_kv_heads * m->head_dim *
+           lathe_dtype_bytes(run->params.compute_dtype);
+}
+
+void lathe_fit_check(const lathe_run *run, lathe_fit *out)
+{
+    memset(out, 0, sizeof *out);
+    out->need = lathe_mem_total(&run->planned);
+    if (run->mode == LATHE_OPEN_INFER)
+        out->need += cache_bytes(run);
+    if (run->set.memory_limit > 0) {
+        out->have = run->set.memory_limit;
+        (void)snprintf(out->source, sizeof out->source, "train.memory_limit");
+    } else if (!run->machine.info.host_memory) {
+        out->have = run->machine.info.memory_bytes > 0 ? run->machine.info.memory_bytes : INT64_MAX;
+        (void)snprintf(out->source, sizeof out->source, "memory of the %.64s",
+                       run->machine.info.model);
+    } else {
+        lathe_host_memory memory;
+        lathe_host_memory_read("", &memory);
+        out->have = memory.available;
+        if (out->have < INT64_MAX)
+            out->have -= out->have < LATHE_FIT_RESERVE ? out->have : LATHE_FIT_RESERVE;
+        (void)snprintf(out->source, sizeof out->source, "%s, less %lld MiB for the process itself",
+                       memory.source, (long long)(LATHE_FIT_RESERVE >> 20));
+    }
+}
+
+/* ---- what would fit ---- */
+
+/* Enough for every case below; each is a planning, tens of milliseconds. */
+enum { MAX_TRIES = 40, MAX_CHANGES = 8, MAX_USER = 256 };
+
+typedef struct search {
+    const lathe_run *run;
+    const char *path;
+    const lathe_override *overrides;
+    int32_t n_overrides;
+    lathe_fit *fit;
+    int32_t tries;
+} search;
+
+/* Settings of one try, on top of the user's. */
+typedef struct changes {
+    lathe_override list[MAX_CHANGES];
+    char values[MAX_CHANGES][24];
+    int32_t n;
+} changes;
+
+static void change(changes *c, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void change(changes *c, const char *key, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(c->values[c->n], sizeof c->values[c->n], format, args);
+    va_end(args);
+    c->list[c->n] = (lathe_override){key, c->values[c->n]};
+    c->n++;
+}
+
+/* Plans with the changes; 1 when that fits, and remembers it. A plan that fails (an adapter that does not
+ * suit the model, ...) does not count. */
+static int fits(search *s, const changes *c)
+{
+    lathe_override list[MAX_USER + MAX_CHANGES + 1];
+    lathe_run *run = NULL;
+    lathe_fit fit;
+    if (s->tries++ >= MAX_TRIES || s->n_overrides > MAX_USER ||
+        s->fit->n_options == LATHE_FIT_OPTIONS)
+        return 0;
+    int32_t n = 0;
+    for (; n < s->n_overrides; n++)
+        list[n] = s->overrides[n];
+    for (int32_t i = 0; i < c->n; i++)
+        list[n++] = c->list[i];
+    list[n++] = (lathe_override){"log.level", "error"};
+    const int32_t mode = s->run->mode <= LATHE_OPEN_TRAIN ? LATHE_OPEN_PLAN : s->run->mode;
+    if (lathe__run_open_planned(s->path, list, n, mode, &run) != LATHE_OK)
+        return 0;
+    lathe_fit_check(run, &fit);
+    lathe_run_close(run);
+    if (fit.need > s->fit->have)
+        return 0;
+    lathe_fit_option *option = &s->fit->options[s->fit->n_options++];
+    size_t at = 0;
+    for (int32_t i = 0; i < c->n; i++)
+        at += (size_t)snprintf(option->settings + at, sizeof option->settings - at, "%s--%s %s",
+                               i > 0 ? " " : "", c->list[i].key, c->list[i].value);
+    option->peak = fit.need;
+    return 1;
+}
+
+/* The same step in smaller micro-batches, the largest that fits. */
+static int smaller_batches(search *s, const changes *base)
+{
+    const int32_t rows = s->run->set.micro_batch_size;
+    const int64_t step = (int64_t)rows * s->run->set.gradient_accumulation_steps;
+    for (int32_t b = rows / 2; b >= 1; b /= 2) {
+        while (step % b != 0)
+            b--;
+        changes c = *base;
+        for (int32_t i = 0; i < c.n; i++)
+            c.list[i].value = c.values[i];
+        change(&c, "train.micro_batch_size", "%d", b);
+        if (s->run->mode != LATHE_OPEN_EVALUATE)
+            change(&c, "train.gradient_accumulation_steps", "%lld", (long long)(step / b));
+        if (fits(s, &c))
+            return 1;
+    }
+    return 0;
+}
+
+static int is_named(const lathe_instance *instance, const char *name)
+{
+    return instance->component && strcmp(instance->component->plugin->name, name) == 0;
+}
+
+/* Less in memory for the same result, then a smaller set of trained parameters, then shorter rows. */
+static void search_training(search *s)
+{
+    const changes none = {.n = 0};
+    changes alone = {.n = 0}, layer = {.n = 0}, lora = {.n = 0};
+    if (s->run->planned.by[LATHE_MEM_CHECKPOINT] > 0) {
+        change(&alone, "checkpoint.async", "false");
+        (void)fits(s, &alone);
+    }
+    (void)smaller_batches(s, &none);
+    if (s->run->set.recompute != LATHE_RECOMPUTE_LAYER) {
+        change(&layer, "train.recompute", "layer");
+        if (!fits(s, &layer) && s->fit->n_options == 0)
+            (void)smaller_batches(s, &layer);
+    }
+    if (is_named(&s->run->adapter, "full")) {
+        change(&lora, "adapter.name", "lora");
+        if (!fits(s, &lora) && s->fit->n_options == 0) {
+            change(&lora, "train.recompute", "layer");
+            if (!fits(s, &lora) && !smaller_batches(s, &lora)) {
+                change(&lora, "quant.name", "nf4");
+                if (!fits(s, &lora))
+                    (void)smaller_batches(s, &lora);
+            }
+        }
+    }
+}
+
+static void search_rows(search *s)
+{
+    for (int32_t tokens = s->run->set.seq_len / 2; tokens >= 16; tokens /= 2) {
+        changes c = {.n = 0};
+        change(&c, "data.seq_len", "%d", tokens);
+        if (s->run->mode != LATHE_OPEN_INFER && s->run->set.micro_batch_size > 1)
+            change(&c, "train.micro_batch_size", "1");
+        if (s->run->mode <= LATHE_OPEN_TRAIN && s->run->set.recompute != LATHE_RECOMPUTE_LAYER)
+            change(&c, "train.recompute", "layer");
+        if (fits(s, &c))
+            return;
+    }
+}
+
+void lathe_fit_search(const lathe_run *run, const char *config_path,
+                      const lathe_override *overrides, int32_t n_overrides, lathe_fit *fit)
+{
+    search s = {run, config_path, overrides, n_overrides, fit, 0};
+    const changes none = {.n = 0};
+    if (run->mode <= LATHE_OPEN_TRAIN)
+        search_training(&s);
+    else if (run->mode == LATHE_OPEN_EVALUATE)
+        (void)smaller_batches(&s, &none);
+    if (run->mode > LATHE_OPEN_TRAIN && run->set.compute_dtype == LATHE_F32) {
+        changes half = {.n = 0};
+        change(&half, "train.precision", "bf16");
+        (void)fits(&s, &half);
+    }
+    if (fit->n_options == 0)
+        search_rows(&s);
+    lathe_log_set_level(run->set.log_level);
+}
+
+/* ---- what is said ---- */
+
+static void put_bytes(lathe_buffer *out, int64_t bytes)
+{
+    const double mib = (double)bytes / (1024.0 * 1024.0);
+    if (mib >= 1024.0)
+        lathe_buffer_printf(out, "%.2f GiB", mib / 1024.0);
+    else
+        lathe_buffer_printf(out, "%.1f MiB", mib);
+}
+
+void lathe_fit_text(const lathe_fit *fit, lathe_buffer *out)
+{
+    if (fit->have == INT64_MAX) {
+        lathe_buffer_puts(out, "fits: nothing tells how much memory this machine has");
+        return;
+    }
+    lathe_buffer_puts(out, fit->need <= fit->have ? "fits: peak " : "does not fit: peak ");
+    put_bytes(out, fit->need);
+    lathe_buffer_puts(out, " of ");
+    put_bytes(out, fit->have);
+    lathe_buffer_printf(out, " (%s)", fit->source);
+    if (fit->need <= fit->have)
+        return;
+    lathe_buffer_puts(out, ", ");
+    put_bytes(out, fit->need - fit->have);
+    lathe_buffer_puts(out, " too much");
+    if (fit->n_options == 0)
+        lathe_buffer_puts(out, "; nor would smaller batches, recomputation, lora or shorter rows");
+    else
+        lathe_buffer_puts(out, "; this would fit:");
+    for (int32_t i = 0; i < fit->n_options; i++) {
+        lathe_buffer_printf(out, "\n  %s   (peak ", fit->options[i].settings);
+        put_bytes(out, fit->options[i].peak);
+        lathe_buffer_puts(out, ")");
+    }
+}
+
+lathe_status lathe__run_fits(const lathe_run *run, const char *config_path,
+                             const lathe_override *overrides, int32_t n_overrides)
+{
+    lathe_fit fit;
+    lathe_fit_check(run, &fit);
+    if (fit.need <= fit.have)
+        return LATHE_OK;
+    lathe_fit_search(run, config_path, overrides, n_overrides, &fit);
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_fit_text(&fit, &text);
+    lathe_status status = text.status;
+    if (status == LATHE_OK)
+        status = lathe_error(LATHE_E_NOMEM,
+                             "%s: the plan %s\n"
+                             "train.memory_limit (GiB) overrules what the machine says",
+                             lathe_config_path(run->config), text.data);
+    lathe_buffer_fini(&text);
+    return status;
+}

@@ -1,0 +1,150 @@
+/* The search for the first bad number of a step. */
+#include "run/nonfinite.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "ir/desc_text.h"
+#include "ir/op_info.h"
+
+/* What was found: `first` is -1 where every element is finite. */
+typedef struct finding {
+    int64_t n_bad, first;
+    double value; /* of the first */
+} finding;
+
+static double element(const void *data, int32_t dtype, int64_t i)
+{
+    switch (dtype) {
+    case LATHE_F32:
+        return (double)((const float *)data)[i];
+    case LATHE_BF16:
+        return (double)lathe_bf16_to_f32(((const uint16_t *)data)[i]);
+    case LATHE_F16:
+        return (double)lathe_f16_to_f32(((const uint16_t *)data)[i]);
+    default:
+        return 0.0; /* whole numbers are finite */
+    }
+}
+
+static finding look(const void *data, const lathe_desc *d)
+{
+    finding f = {0, -1, 0.0};
+    const int64_t n = data ? lathe_desc_count(d) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = element(data, d->dtype, i);
+        if (isfinite(x))
+            continue;
+        if (f.first < 0) {
+            f.first = i;
+            f.value = isnan(x) ? (double)NAN : x; /* printf tells the sign of a NaN */
+        }
+        f.n_bad++;
+    }
+    return f;
+}
+
+/* 1: a parameter holds a bad number, and the line says so. */
+static int parameter_is_bad(const lathe_run *run, char *out, int64_t bytes)
+{
+    for (int32_t i = 0; i < run->params.n; i++) {
+        const float *master = lathe_store_master(&run->store, i);
+        lathe_desc d = run->params.rows[i]->desc;
+        d.dtype = master ? LATHE_F32 : lathe_params_value_dtype(&run->params, i);
+        const finding f = look(master ? master : lathe_store_shadow(&run->store, i), &d);
+        if (f.first < 0)
+            continue;
+        (void)snprintf(out, (size_t)bytes,
+                       "the parameter '%s' was bad before the step: %lld of %lld values, the first "
+                       "%g at %lld",
+                       run->params.rows[i]->name, (long long)f.n_bad,
+                       (long long)lathe_desc_count(&d), f.value, (long long)f.first);
+        return 1;
+    }
+    return 0;
+}
+
+static void describe(const lathe_run *run, int32_t node, int32_t output, const finding *f,
+                     int32_t micro, char *out, int64_t bytes)
+{
+    static const char *const phases[] = {"forward", "backward", "forward again"};
+    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    const lathe_ir_node *n = &g->nodes[node];
+    const lathe_ir_value *v = &g->values[n->out[output]];
+    char shape[64], layer[32] = "", which[160] = "the output";
+    if (v->kind == LATHE_VALUE_GRAD)
+        (void)snprintf(which, sizeof which, "the gradient of '%s',",
+                       run->params.rows[v->param]->name);
+    else if (n->n_out > 1)
+        (void)snprintf(which, sizeof which, "output %d", output);
+    if (n->layer >= 0)
+        (void)snprintf(layer, sizeof layer, "layer %d, ", n->layer);
+    (void)snprintf(
+        out, (size_t)bytes,
+        "first in micro-batch %d: %s of node %d, %s '%s' (%s%s), %s: %lld values are bad, "
+        "the first %g at %lld",
+        micro, which, node, lathe_op_info_get(n->op)->name, n->label, layer, phases[n->phase],
+        lathe_desc_text(&v->desc, shape, sizeof shape), (long long)f->n_bad, f->value,
+        (long long)f->first);
+}
+
+/* Runs the nodes [begin, end) one by one. *out_found: a result was bad, and the line says which. */
+static lathe_status run_looking(lathe_run *run, int32_t begin, int32_t end, int32_t micro,
+                                char *out, int64_t bytes, int *out_found)
+{
+    lathe_exec *x = run->train.exec;
+    const lathe_graph *g = lathe_exec_graph(x);
+    for (int32_t i = begin; i < end && !*out_found; i++) {
+        LATHE_TRY(lathe_exec_run_range(x, i, i + 1, run->sum.backwards > 0));
+        for (int32_t k = 0; k < g->nodes[i].n_out && !*out_found; k++) {
+            const lathe_val v = g->nodes[i].out[k];
+            if (v == LATHE_NONE)
+                continue;
+            const finding f = look(lathe_exec_data(x, v), &g->values[v].desc);
+            *out_found = f.first >= 0;
+            if (*out_found)
+                describe(run, i, k, &f, micro, out, bytes);
+        }
+    }
+    return LATHE_OK;
+}
+
+static lathe_status replay(lathe_run *run, int32_t done, char *out, int64_t bytes)
+{
+    const int32_t n = run->set.gradient_accumulation_steps;
+    const int32_t end = lathe_exec_graph(run->train.exec)->n_nodes;
+    int found = 0;
+    for (int32_t m = done + 1; m <= n && !found; m++) {
+        lathe_forward_result f = {.size = (uint32_t)sizeof f};
+        LATHE_TRY(
+            lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f)); /* the batch is in place now */
+        run->pending = 0;
+        LATHE_TRY(run_looking(run, 0, run->train.forward_end, m, out, bytes, &found));
+        if (!found)
+            LATHE_TRY(run_looking(run, run->train.forward_end, end, m, out, bytes, &found));
+        run->sum.backwards++;
+    }
+    if (!found)
+        (void)snprintf(
+            out, (size_t)bytes,
+            "every tensor is finite when the step is computed again: suspect the hardware, "
+            "or a kernel that does not repeat its results");
+    return LATHE_OK;
+}
+
+lathe_status lathe__nonfinite_find(lathe_run *run, const lathe_position *begin, char *out,
+                                   int64_t bytes)
+{
+    const lathe_counters at = run->at;
+    if (parameter_is_bad(run, out, bytes))
+        return lathe_zero_grad(run);
+    LATHE_TRY(lathe_zero_grad(run));
+    LATHE_TRY(lathe_loader_seek(run->loader, &begin->cursor));
+    run->at.micro = begin->micro;
+    const lathe_status status = replay(run, begin->backwards, out, bytes);
+    run->at = at;
+    LATHE_TRY(lathe_zero_grad(run));
+    LATHE_TRY(status);
+    return lathe_loader_seek(run->loader, &at.cursor);
+}

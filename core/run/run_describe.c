@@ -1,0 +1,165 @@
+/* What run.json says of a run. */
+#include "run/run_describe.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "model/family.h"
+#include "model/model_size.h"
+#include "plug/kind.h"
+#include "run/curvature.h"
+
+json_t *lathe__json_text(const char *text)
+{
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    lathe_buffer_json_string(&b, text);
+    json_t *out = b.status == LATHE_OK ? json_loadb(b.data, (size_t)b.len, JSON_DECODE_ANY, NULL)
+                                       : json_null();
+    lathe_buffer_fini(&b);
+    return out;
+}
+
+static lathe_status describe_config(const lathe_run *run, json_t **out)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_config_json(run->config, &text);
+    const lathe_status status = text.status == LATHE_OK ? lathe_json_load("the run's configuration",
+                                                                          text.data, text.len, out)
+                                                        : text.status;
+    lathe_buffer_fini(&text);
+    return status;
+}
+
+static json_t *describe_model(const lathe_run *run)
+{
+    const lathe_model_config *m = &run->model;
+    int64_t n_trained = 0, n_adapter = 0;
+    for (int32_t i = 0; i < run->params.n; i++) {
+        const lathe_param *row = run->params.rows[i];
+        const int64_t n = lathe_desc_count(&row->desc);
+        n_trained += row->trainable ? n : 0;
+        n_adapter += row->role == LATHE_ROLE_ADAPTER ? n : 0;
+    }
+    json_t *out = json_object();
+    json_object_set_new(out, "family", json_string(m->family->model_type));
+    json_object_set_new(out, "layers", json_integer(m->n_layers));
+    json_object_set_new(out, "width", json_integer(m->width));
+    json_object_set_new(out, "ffn", json_integer(m->ffn));
+    json_object_set_new(out, "heads", json_integer(m->n_heads));
+    json_object_set_new(out, "kv_heads", json_integer(m->n_kv_heads));
+    json_object_set_new(out, "head_dim", json_integer(m->head_dim));
+    json_object_set_new(out, "vocab", json_integer(m->vocab));
+    json_object_set_new(out, "max_positions", json_integer(m->max_positions));
+    json_object_set_new(out, "tied", json_boolean(m->tied));
+    json_object_set_new(out, "parameters", json_integer(lathe_model_n_params(&run->params)));
+    json_object_set_new(out, "adapter_parameters", json_integer(n_adapter));
+    json_object_set_new(out, "trained_parameters", json_integer(n_trained));
+    return out;
+}
+
+static json_t *describe_plan(const lathe_run *run, double peak_flops)
+{
+    json_t *memory = json_object(), *out = json_object();
+    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    const double micro = run->set.gradient_accumulation_steps;
+    for (int32_t i = 0; i < LATHE_N_MEM; i++)
+        if (run->planned.by[i])
+            json_object_set_new(memory, lathe_mem_name(i), json_integer(run->planned.by[i]));
+    json_object_set_new(out, "memory", memory);
+    json_object_set_new(out, "memory_bytes", json_integer(lathe_mem_total(&run->planned)));
+    json_object_set_new(out, "flops_per_step",
+                        json_real(lathe_graph_flops(g, 1) * micro +
+                                  lathe_update_flops(run->update) + lathe_curvature_flops(run)));
+    json_object_set_new(
+        out, "tokens_per_step",
+        json_integer((json_int_t)run->train.n_rows * (json_int_t)run->train.row_tokens *
+                     (json_int_t)run->set.gradient_accumulation_steps));
+    json_object_set_new(out, "nodes", json_integer(g->n_nodes));
+    json_object_set_new(out, "peak_flops", json_real(peak_flops));
+    return out;
+}
+
+static void add_plugin(json_t *list, int32_t kind, const lathe_instance *instance)
+{
+    const lathe_component *component = instance->component;
+    char hex[65] = "";
+    if (!component)
+        return;
+    if (lathe_sha256_file(component->path, hex) != LATHE_OK)
+        lathe_log(LATHE_LOG_WARN, "a plugin's hash is not recorded: %s", lathe_error_message());
+    json_t *entry = json_object();
+    json_object_set_new(entry, "kind", json_string(lathe_kind_name(kind)));
+    json_object_set_new(entry, "name", lathe__json_text(component->plugin->name));
+    json_object_set_new(entry, "version", lathe__json_text(component->plugin->version));
+    json_object_set_new(entry, "sha256", hex[0] ? json_string(hex) : json_null());
+    json_object_set_new(entry, "path", lathe__json_text(component->path));
+    json_array_append_new(list, entry);
+}
+
+static json_t *describe_plugins(const lathe_run *run)
+{
+    const char *chosen = lathe_exec_attention(run->train.exec);
+    json_t *list = json_array();
+    add_plugin(list, LATHE_KIND_OPTIMIZER, &run->optimizer);
+    add_plugin(list, LATHE_KIND_SCHEDULER, &run->scheduler);
+    add_plugin(list, LATHE_KIND_QUANT, &run->quant);
+    add_plugin(list, LATHE_KIND_ADAPTER, &run->adapter);
+    add_plugin(list, LATHE_KIND_STAGE, &run->stage);
+    for (int64_t i = 0; chosen && i < run->n_attention; i++)
+        if (strcmp(run->attention[i].component->plugin->name, chosen) == 0)
+            add_plugin(list, LATHE_KIND_ATTENTION, &run->attention[i]);
+    add_plugin(list, LATHE_KIND_DEVICE, &run->device);
+    return list;
+}
+
+static json_t *describe_machine(const lathe_run *run)
+{
+    const lathe_device_info *info = &run->machine.info;
+    struct utsname name;
+    json_t *out = json_object();
+    json_object_set_new(out, "device", lathe__json_text(run->device.component->plugin->name));
+    json_object_set_new(out, "model", lathe__json_text(info->model));
+    json_object_set_new(out, "isa", lathe__json_text(info->isa));
+    json_object_set_new(out, "memory_bytes", json_integer(info->memory_bytes));
+    json_object_set_new(out, "threads", json_integer(run->machine.n_threads));
+    json_object_set_new(out, "cpus", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+    if (uname(&name) == 0) {
+        char system[300];
+        (void)snprintf(system, sizeof system, "%s %s %s", name.sysname, name.release, name.machine);
+        json_object_set_new(out, "system", lathe__json_text(system));
+    }
+    return out;
+}
+
+lathe_status lathe__run_describe(const lathe_run *run, double peak_flops, json_t **out)
+{
+    json_t *config = NULL;
+    const char *attention = lathe_exec_attention(run->train.exec);
+    const char *asked = lathe_config_string(run->config, "train", "precision");
+    *out = NULL;
+    LATHE_TRY(describe_config(run, &config));
+    json_t *root = json_object();
+    json_object_set_new(root, "format", json_string("lathe-run"));
+    json_object_set_new(root, "version", json_integer(1));
+    json_object_set_new(root, "lathe", json_string(lathe_version()));
+    json_object_set_new(root, "file", lathe__json_text(lathe_config_path(run->config)));
+    json_object_set_new(root, "max_steps", json_integer(run->set.max_steps));
+    json_object_set_new(root, "model", describe_model(run));
+    json_object_set_new(root, "precision",
+                        json_pack("{s:s?, s:s}", "asked", asked, "used",
+                                  lathe_precision_name(run->params.compute_dtype)));
+    json_object_set_new(root, "attention", attention ? lathe__json_text(attention) : json_null());
+    json_object_set_new(root, "plan", describe_plan(run, peak_flops));
+    json_object_set_new(root, "plugins", describe_plugins(run));
+    json_object_set_new(root, "machine", describe_machine(run));
+    json_object_set_new(root, "config", config);
+    *out = root;
+    return LATHE_OK;
+}

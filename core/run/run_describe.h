@@ -1,0 +1,15 @@
+/* A run in JSON: configuration, model, plan, plugins, machine. */
+#ifndef LATHE_RUN_RUN_DESCRIBE_H
+#define LATHE_RUN_RUN_DESCRIBE_H
+
+#include <jansson.h>
+
+#include "run/run_state.h"
+
+/** What run.json says of an opened run, without its lineage. The caller drops it. */
+lathe_status lathe__run_describe(const lathe_run *run, double peak_flops, json_t **out);
+
+/** A JSON string; bytes that are no UTF-8 become U+FFFD. */
+json_t *lathe__json_text(const char *text);
+
+#endif

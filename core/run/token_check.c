@@ -1,0 +1,81 @@
+/* The tokenizer against the model. */
+#include "run/token_check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+static const char *model_name(const lathe_run *run)
+{
+    return run->set.model_path ? run->set.model_path : lathe_config_path(run->config);
+}
+
+/* Names a token for people: 7 ("</s>"). */
+static const char *token_text(const lathe_run *run, int32_t id, char *out, size_t capacity)
+{
+    int64_t n = 0;
+    const char *text = lathe_tokenizer_token(run->tokenizer, id, &n);
+    if (text)
+        (void)snprintf(out, capacity, "%d (\"%.*s\")", id, n < 60 ? (int)n : 60, text);
+    else
+        (void)snprintf(out, capacity, "%d", id);
+    return out;
+}
+
+/* An end of text that the embedding has a row for and the tokenizer a token. (Beginnings and padding are
+ * the tokenizer's own; many a config.json has ids of other models there.) */
+static lathe_status check_eos(const lathe_run *run, int32_t id)
+{
+    const int64_t tokens = lathe_tokenizer_vocab_size(run->tokenizer);
+    int64_t n = 0;
+    if (id >= run->model.vocab)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s/config.json: eos_token_id is %d, and vocab_size only %lld",
+                           run->set.model_path, id, (long long)run->model.vocab);
+    if (run->tokenizer_dir && !lathe_tokenizer_token(run->tokenizer, id, &n))
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s/config.json: eos_token_id is %d, which is no token of %s (%lld tokens)",
+            run->set.model_path, id, run->tokenizer_dir, (long long)tokens);
+    return LATHE_OK;
+}
+
+/* Training ends documents with the tokenizer's token; other programs stop at config.json's. */
+static void compare_eos(const lathe_run *run)
+{
+    const int32_t eos = lathe_tokenizer_eos(run->tokenizer);
+    char ours[96], theirs[96];
+    if (!run->tokenizer_dir || run->model.n_eos == 0 || eos < 0)
+        return;
+    for (int32_t i = 0; i < run->model.n_eos; i++)
+        if (run->model.eos[i] == eos)
+            return;
+    lathe_log(LATHE_LOG_WARN,
+              "%s/config.json: eos_token_id is %s, but the tokenizer of %s ends a text with %s: "
+              "documents end with the latter in training",
+              run->set.model_path, token_text(run, run->model.eos[0], theirs, sizeof theirs),
+              run->tokenizer_dir, token_text(run, eos, ours, sizeof ours));
+}
+
+lathe_status lathe__token_check(const lathe_run *run)
+{
+    if (!run->tokenizer)
+        return LATHE_OK;
+    const int64_t tokens = lathe_tokenizer_vocab_size(run->tokenizer);
+    const int reads_text = run->mode != LATHE_OPEN_PLAN && run->set.datasets;
+    if (tokens > run->model.vocab && (run->tokenizer_dir || reads_text))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: vocab_size is %lld, but %s has %lld tokens: model and tokenizer do "
+                           "not belong together",
+                           model_name(run), (long long)run->model.vocab,
+                           run->tokenizer_dir ? run->tokenizer_dir : "the tokenizer of bytes",
+                           (long long)tokens);
+    if (!run->set.model_path)
+        return LATHE_OK;
+    for (int32_t i = 0; i < run->model.n_eos; i++)
+        LATHE_TRY(check_eos(run, run->model.eos[i]));
+    compare_eos(run);
+    return LATHE_OK;
+}

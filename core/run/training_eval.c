@@ -1,0 +1,90 @@
+/* Evaluation in the loop. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/trace.h"
+#include "run/training.h"
+#include "run/weight_average.h"
+
+void lathe__training_observe(lathe_run *run, double metric)
+{
+    const lathe_scheduler_v1 *scheduler = run->scheduler.table;
+    if (LATHE_HAS(scheduler, observe) && isfinite(metric)) /* a step left out has no loss */
+        scheduler->observe(run->scheduler.self, metric, run->base_lr, run->at.scheduler_state);
+}
+
+/* A figure that has no meaning for the run is left out. */
+static void add_known(lathe_figures *f, const char *key, double value)
+{
+    if (!isnan(value))
+        lathe__figures_add(f, key, value);
+}
+
+/* The figure that checkpoints are kept by also ends the run. */
+static lathe_status observe_for_early_stopping(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    const char *metric = run->set.best_metric ? run->set.best_metric : "eval_loss";
+    const lathe_figures *f = &t->figures;
+    for (int32_t i = 0; i < f->n; i++)
+        if (strcmp(f->keys[i], metric) == 0) {
+            lathe_early_stop_observe(&run->at.early, f->values[i], run->set.best_is_higher,
+                                     run->set.early_stopping_threshold);
+            return LATHE_OK;
+        }
+    if (run->set.early_stopping_patience == 0)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "train.early_stopping_patience goes by checkpoint.best_metric = \"%s\", and "
+                       "step %lld has no such figure: name one of metrics.jsonl",
+                       metric, (long long)run->at.step);
+}
+
+int32_t lathe__training_has_enough(lathe_training *t)
+{
+    const lathe_run *run = t->run;
+    const int64_t patience = run->set.early_stopping_patience;
+    t->result->stopped_early = patience > 0 && run->at.early.n_since >= patience;
+    if (t->result->stopped_early)
+        lathe_progress_note(&t->progress, 1,
+                            "stopped early at step %lld: %lld evaluations without an improvement "
+                            "on %s %.6g",
+                            (long long)run->at.step, (long long)run->at.early.n_since,
+                            run->set.best_metric ? run->set.best_metric : "eval_loss",
+                            run->at.early.best);
+    return t->result->stopped_early;
+}
+
+/* By the averaged weights, where they are others. */
+static lathe_status evaluate(lathe_run *run, lathe_evaluation *out)
+{
+    LATHE_TRY(lathe__average_fill(run));
+    const int32_t apart = lathe__average_is_apart(run);
+    if (apart)
+        lathe__average_swap(run);
+    const lathe_status status = lathe_evaluate(run, run->set.eval_batches, out);
+    if (apart)
+        lathe__average_swap(run);
+    return status;
+}
+
+lathe_status lathe__training_evaluate(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    lathe_evaluation e;
+    const double begin = lathe_now();
+    LATHE_TRY(evaluate(run, &e));
+    lathe_trace_since("evaluation", "evaluation", begin);
+    t->result->validation = e.loss;
+    lathe__training_observe(run, e.loss);
+    lathe_progress_validation(&t->progress, run->at.step, e.loss, e.perplexity, e.count,
+                              lathe__average_is_apart(run), run->at.step >= run->set.max_steps);
+    lathe__figures_add(&t->figures, "eval_loss", e.loss);
+    lathe__figures_add(&t->figures, "eval_perplexity", e.perplexity);
+    lathe__figures_add(&t->figures, "eval_count", e.count);
+    add_known(&t->figures, "eval_token_accuracy", e.token_accuracy);
+    add_known(&t->figures, "eval_bits_per_byte", e.bits_per_byte);
+    add_known(&t->figures, "eval_ece", e.ece);
+    return observe_for_early_stopping(t);
+}

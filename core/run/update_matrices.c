@@ -1,0 +1,83 @@
+/* Matrix parameters updated by their graph, and the norms of what it did. */
+#include "base/parallel.h"
+#include "run/update_ranges.h"
+
+#define CHUNK 16384
+#define PARTS 256
+
+typedef struct job {
+    const float *p;
+    const void *u;
+    int32_t u_dtype;
+    double scale, alpha, beta;
+    int64_t n, first; /* first chunk of this round */
+    double part[PARTS];
+} job;
+
+static double value(const void *x, int32_t dtype, int64_t i)
+{
+    if (dtype == LATHE_F32)
+        return (double)((const float *)x)[i];
+    const uint16_t bits = ((const uint16_t *)x)[i];
+    return (double)(dtype == LATHE_BF16 ? lathe_bf16_to_f32(bits) : lathe_f16_to_f32(bits));
+}
+
+static void over_chunks(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    job *j = arg;
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) {
+        const int64_t from = (j->first + c) * CHUNK;
+        const int64_t to = from + CHUNK < j->n ? from + CHUNK : j->n;
+        double sum = 0.0;
+        for (int64_t i = from; i < to; i++) {
+            const double d =
+                j->scale * (j->alpha * value(j->u, j->u_dtype, i) + j->beta * (double)j->p[i]);
+            sum += d * d;
+        }
+        j->part[c] = sum;
+    }
+}
+
+/* Sum of squares of what an APPLY_UPDATE is about to take off its parameter. */
+static double update2_of(lathe_exec *x, const lathe_ir_node *n)
+{
+    const lathe_graph *g = lathe_exec_graph(x);
+    const float *scalars = lathe_exec_data(x, n->in[2]);
+    const lathe_desc *p = &g->values[n->in[0]].desc;
+    const int64_t n_chunks = (lathe_desc_count(p) + CHUNK - 1) / CHUNK;
+    double total = 0.0;
+    job j = {.p = lathe_exec_data(x, n->in[0]),
+             .u = lathe_exec_data(x, n->in[1]),
+             .u_dtype = g->values[n->in[1]].desc.dtype,
+             .scale = (double)scalars[n->attrs.start],
+             .alpha = n->attrs.alpha,
+             .beta = n->attrs.beta,
+             .n = lathe_desc_count(p)};
+    for (; j.first < n_chunks; j.first += PARTS) {
+        const int64_t parts = n_chunks - j.first < PARTS ? n_chunks - j.first : PARTS;
+        lathe_parallel_for(parts, 1, over_chunks, &j);
+        for (int64_t c = 0; c < parts; c++)
+            total += j.part[c];
+    }
+    return total;
+}
+
+lathe_status lathe__matrices_run(lathe_exec *x, double *io_update2, double *io_param2)
+{
+    const lathe_graph *g = lathe_exec_graph(x);
+    int32_t begin = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const lathe_ir_node *n = &g->nodes[i];
+        if (n->op != LATHE_OP_APPLY_UPDATE)
+            continue;
+        LATHE_TRY(lathe_exec_run_range(x, begin, i, 0));
+        *io_update2 += update2_of(x, n);
+        begin = i;
+        LATHE_TRY(lathe_exec_run_range(x, begin, i + 1, 0));
+        begin = i + 1;
+        *io_param2 += lathe_sum_squares(lathe_exec_data(x, n->out[0]),
+                                        lathe_desc_count(&g->values[n->out[0]].desc));
+    }
+    return lathe_exec_run_range(x, begin, g->n_nodes, 0);
+}

@@ -1,0 +1,190 @@
+/* The average of the weights. */
+#include "run/weight_average.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+#define GRAIN ((int64_t)1 << 14)
+
+static int32_t optimizer_averages(const lathe_run *run)
+{
+    const lathe_optimizer_v1 *table = run->optimizer.component ? run->optimizer.table : NULL;
+    return LATHE_HAS(table, average);
+}
+
+int32_t lathe__average_is_state(const lathe_run *run)
+{
+    return run->store.average_bytes > 0 && !optimizer_averages(run);
+}
+
+const char *lathe__average_name(const lathe_run *run)
+{
+    static const char *const names[] = {"none", "ema", "swa"}; /* LATHE_AVERAGE_* */
+    if (run->store.average_bytes == 0)
+        return names[LATHE_AVERAGE_NONE];
+    return optimizer_averages(run) ? "optimizer" : names[run->set.weight_average];
+}
+
+/* ---- what is asked for ---- */
+
+static lathe_status check_optimizer(const lathe_run *run)
+{
+    lathe_diags diags = {0};
+    const char *name = run->optimizer.component->plugin->name;
+    if (!optimizer_averages(run) || run->set.weight_average == LATHE_AVERAGE_NONE)
+        return LATHE_OK;
+    lathe_config_add(run->config, &diags, LATHE_DIAG_ERROR, "train", "weight_average",
+                     "optimizer \"%s\" averages the weights by itself, and its average is what is "
+                     "evaluated and kept: leave weight_average at \"none\"",
+                     name);
+    const lathe_status status = lathe_diags_status(&diags);
+    lathe_diags_fini(&diags);
+    return status;
+}
+
+lathe_status lathe__average_check_start(const lathe_run *run)
+{
+    lathe_diags diags = {0};
+    if (run->set.weight_average == LATHE_AVERAGE_NONE || run->set.max_steps == 0 ||
+        run->set.weight_average_start <= run->set.max_steps)
+        return LATHE_OK;
+    lathe_config_add(run->config, &diags, LATHE_DIAG_ERROR, "train", "weight_average_start",
+                     "weight_average_start = %lld lies behind the last step, %lld: nothing would "
+                     "be averaged",
+                     (long long)run->set.weight_average_start, (long long)run->set.max_steps);
+    const lathe_status status = lathe_diags_status(&diags);
+    lathe_diags_fini(&diags);
+    return status;
+}
+
+lathe_status lathe__average_plan(lathe_run *run)
+{
+    LATHE_TRY(check_optimizer(run));
+    LATHE_TRY(lathe__average_check_start(run));
+    if (run->set.weight_average != LATHE_AVERAGE_NONE || optimizer_averages(run))
+        lathe_store_add_averages(&run->store);
+    return LATHE_OK;
+}
+
+/* ---- the arithmetic ---- */
+
+typedef struct pair {
+    float *w, *a;
+    float share; /* of the way from a to w */
+} pair;
+
+static void swap_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const pair *p = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const float was = p->w[i];
+        p->w[i] = p->a[i];
+        p->a[i] = was;
+    }
+}
+
+static void move_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const pair *p = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        p->a[i] += p->share * (p->w[i] - p->a[i]);
+}
+
+static void copy_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const pair *p = arg;
+    (void)worker;
+    memcpy(p->a + begin, p->w + begin, (size_t)(end - begin) * sizeof *p->a);
+}
+
+static void each(lathe_run *run, lathe_range_fn fn, float share)
+{
+    for (int32_t i = 0; i < run->store.n_rows; i++) {
+        pair p = {lathe_store_master(&run->store, i), lathe_store_average(&run->store, i), share};
+        if (p.a)
+            lathe_parallel_for(lathe_desc_count(&run->params.rows[i]->desc), GRAIN, fn, &p);
+    }
+}
+
+void lathe__average_begin(lathe_run *run)
+{
+    run->at.averaged = 0;
+    each(run, copy_range, 0.0f);
+}
+
+void lathe__average_step(lathe_run *run)
+{
+    const lathe_settings *s = &run->set;
+    const int64_t since = run->at.step - s->weight_average_start;
+    double share = 1.0;
+    if (!lathe__average_is_state(run))
+        return;
+    if (since >= 0 && since % s->weight_average_every == 0) {
+        run->at.averaged++;
+        share = s->weight_average == LATHE_AVERAGE_EMA ? 1.0 - s->weight_average_decay
+                                                       : 1.0 / (double)run->at.averaged;
+    } else if (run->at.averaged > 0) {
+        return;
+    }
+    each(run, share < 1.0 ? move_range : copy_range, (float)share);
+}
+
+static int64_t n_updates(const lathe_run *run)
+{
+    return run->at.step - run->at.skipped;
+}
+
+lathe_status lathe__average_fill(lathe_run *run)
+{
+    if (run->store.average_bytes == 0 || lathe__average_is_state(run))
+        return LATHE_OK;
+    if (n_updates(run) > 0)
+        return lathe_update_average(run->update, n_updates(run), run->set.seed);
+    lathe__average_begin(run);
+    return LATHE_OK;
+}
+
+int32_t lathe__average_is_apart(const lathe_run *run)
+{
+    return lathe__average_is_state(run) ? run->at.averaged > 0
+                                        : run->store.average_bytes > 0 && n_updates(run) > 0;
+}
+
+void lathe__average_swap(lathe_run *run)
+{
+    each(run, swap_range, 0.0f);
+    for (int32_t i = 0; i < run->store.n_rows; i++)
+        if (lathe_store_average(&run->store, i))
+            lathe_store_refresh(&run->store, i);
+}
+
+/* ---- to write from ---- */
+
+lathe_status lathe__average_view(const lathe_run *run, lathe_run *out)
+{
+    *out = *run;
+    out->arena = (lathe_arena)LATHE_ARENA_INIT;
+    out->frozen = run->frozen ? run->frozen : &run->store;
+    lathe_store *store = &out->store;
+    store->rows =
+        lathe_arena_alloc(&out->arena, (store->n_rows + 1) * (int64_t)sizeof *store->rows);
+    if (!store->rows)
+        return LATHE_E_NOMEM;
+    memcpy(store->rows, run->store.rows, (size_t)store->n_rows * sizeof *store->rows);
+    store->masters = store->averages;
+    store->shadows = NULL;
+    for (int32_t i = 0; i < store->n_rows; i++) {
+        store->rows[i].master = store->rows[i].average;
+        store->rows[i].shadow = -1;
+    }
+    return LATHE_OK;
+}
+
+void lathe__average_view_fini(lathe_run *view)
+{
+    lathe_arena_fini(&view->arena);
+}

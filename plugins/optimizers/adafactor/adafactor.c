@@ -1,0 +1,318 @@
+/* Adafactor: a second moment of rows and columns in the place of one per element.
+ *
+ *     R = b*R + (1-b)*mean over columns of (g*g + e1);  C likewise over rows;  b = 1 - t^decay_rate
+ *     u = g / sqrt(R C / mean(R));   vectors: V = b*V + (1-b)*(g*g + e1), u = g/sqrt(V)
+ *     u = u / max(1, rms(u)/clip_threshold) * a,   a = rho * max(e2, rms(p))  (scale_parameter)
+ *     beta1: m = b1*m + (1-b1)*u, u = m;    p = p*(1 - wd*a) - u
+ *
+ * rho: lr; with relative_step min(1e-2, 1/sqrt(t)), or min(1e-6 t, 1/sqrt(t)) with warmup_init, times
+ * what the schedule makes of a base rate of 1.
+ * Source: arXiv:1804.04235; transformers Adafactor, operation by operation, sums in double.
+ */
+#include "lathe/optimizer_kit.h"
+#include "lathe/tensor_chunks.h"
+
+typedef struct adafactor {
+    lathe_optimizer_common common; /* lr: 1 with relative_step */
+    double eps1, eps2, clip, decay_rate, beta1, weight_decay;
+    int32_t has_beta1, scales_by_parameter, relative_step, warmup_init;
+} adafactor;
+
+enum {
+    FIELD_LR,
+    FIELD_EPS1,
+    FIELD_EPS2,
+    FIELD_CLIP,
+    FIELD_DECAY_RATE,
+    FIELD_BETA1,
+    FIELD_WEIGHT_DECAY,
+    FIELD_SCALE_PARAMETER,
+    FIELD_RELATIVE_STEP,
+    FIELD_WARMUP_INIT
+};
+
+/* Slots of a matrix: row, col, (m); of a vector: v, (m). */
+enum { SLOT_ROW, SLOT_COL, SLOT_V = 0 };
+
+static const lathe_field fields[] = {
+    LATHE_FIELD_FLOAT("lr", NULL, 0, 1e3, "1",
+                      "learning rate that schedules multiply; unset: relative_step"),
+    LATHE_FIELD_FLOAT("eps1", "1e-30", 0, 1, "1", "added to the squared gradient"),
+    LATHE_FIELD_FLOAT("eps2", "1e-3", 0, 1, "1",
+                      "least size of a parameter that the rate scales by"),
+    {"clip_threshold", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "1.0", 0, 1e6, NULL, "1",
+     "largest root mean square of an update before the rate"},
+    {"decay_rate", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "-0.8", -10, 0, NULL, "1",
+     "power of the step in the decay of the second moment"},
+    LATHE_BETA_FIELD("beta1", NULL, "decay of a first moment; unset: there is none"),
+    LATHE_WEIGHT_DECAY_FIELD("0.0"),
+    LATHE_FIELD_BOOL("scale_parameter", "true", "the rate is multiplied by the parameter's size"),
+    LATHE_FIELD_BOOL("relative_step", NULL,
+                     "the rate follows from the step; unset: when lr is unset"),
+    LATHE_FIELD_BOOL("warmup_init", "false", "relative_step begins at 1e-6 t"),
+};
+
+static lathe_status read_values(const lathe_host *host, adafactor *o, const lathe_value *values)
+{
+    const lathe_value *const lr = &values[FIELD_LR], *const relative = &values[FIELD_RELATIVE_STEP];
+    o->relative_step = relative->is_set ? (int32_t)relative->i : !lr->is_set;
+    o->common.lr = o->relative_step ? 1.0 : lr->f;
+    o->eps1 = values[FIELD_EPS1].f;
+    o->eps2 = values[FIELD_EPS2].f;
+    o->clip = values[FIELD_CLIP].f;
+    o->decay_rate = values[FIELD_DECAY_RATE].f;
+    o->has_beta1 = values[FIELD_BETA1].is_set;
+    o->beta1 = o->has_beta1 ? values[FIELD_BETA1].f : 0.0;
+    o->weight_decay = values[FIELD_WEIGHT_DECAY].f;
+    o->scales_by_parameter = (int32_t)values[FIELD_SCALE_PARAMETER].i;
+    o->warmup_init = (int32_t)values[FIELD_WARMUP_INIT].i;
+    if (o->relative_step && lr->is_set)
+        return lathe_fail(host, LATHE_E_CONFIG,
+                          "lr is %g and relative_step is true: set only one of them", lr->f);
+    if (!o->relative_step && !lr->is_set)
+        return lathe_fail(host, LATHE_E_CONFIG, "lr must be set when relative_step is false");
+    if (o->warmup_init && !o->relative_step)
+        return lathe_fail(host, LATHE_E_CONFIG, "warmup_init needs relative_step; lr is %g", lr->f);
+    return LATHE_OK;
+}
+
+static int32_t partition(void *self, const lathe_param_info *param)
+{
+    (void)self, (void)param;
+    return LATHE_PARTITION_TENSOR;
+}
+
+static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
+{
+    const adafactor *const o = self;
+    int32_t n = 0;
+    if (param->desc.rank > 1) {
+        const int64_t rows = param->desc.dims[0];
+        lathe_slot_vector(&out[n++], "exp_avg_sq_row", rows, LATHE_F32);
+        lathe_slot_vector(&out[n++], "exp_avg_sq_col",
+                          rows > 0 ? lathe_desc_count(&param->desc) / rows : 0, LATHE_F32);
+    } else {
+        lathe_slot_like(&out[n++], "exp_avg_sq", param, LATHE_F32);
+    }
+    if (o->has_beta1)
+        lathe_slot_like(&out[n++], "exp_avg", param, LATHE_F32);
+    return n;
+}
+
+/* ---- one tensor ---- */
+
+#define MAX_PARTIALS 1024
+#define COLS_AT_ONCE 64
+
+/* What the passes over a tensor share. */
+typedef struct pass {
+    const lathe_host *host;
+    const lathe_optimizer_tensor *x;
+    float *row, *col; /* a matrix's factors; NULL: v */
+    float *v, *m;     /* m NULL: no first moment */
+    float scale;      /* on the gradient */
+    float old, fresh; /* b, 1 - b */
+    float eps1;
+    float inverse_mean; /* 1/mean(R) */
+    float rate;         /* a / max(1, rms(u)/clip) */
+    float decay;        /* wd*a */
+    float beta1, new1;
+    int64_t grain;
+    double partial[MAX_PARTIALS];
+} pass;
+
+static double sum_of(const pass *w, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t k = 0; k < (n + w->grain - 1) / w->grain; k++)
+        sum += w->partial[k];
+    return sum;
+}
+
+/* Chunks of a loop over n: as many as there are partial sums, at least `least` long. */
+static void spread(pass *w, int64_t n, int64_t least, lathe_range_fn fn)
+{
+    const int64_t fit = (n + MAX_PARTIALS - 1) / MAX_PARTIALS;
+    w->grain = fit > least ? fit : least;
+    if (n > 0)
+        w->host->parallel_for(n, w->grain, fn, w);
+}
+
+static double root_mean_square(const pass *w)
+{
+    return sqrt(sum_of(w, w->x->n) / (double)w->x->n);
+}
+
+static void square_params(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    pass *const w = arg;
+    double sum = 0.0;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        sum += (double)w->x->param[i] * (double)w->x->param[i];
+    w->partial[begin / w->grain] = sum;
+}
+
+static float square(const pass *w, int64_t i)
+{
+    const float g = w->x->grad[i] * w->scale;
+    return g * g + w->eps1;
+}
+
+/* R of rows [begin, end); the partial sums add up to the sum of R. */
+static void update_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    pass *const w = arg;
+    const int64_t cols = w->x->cols;
+    double all = 0.0;
+    (void)worker;
+    for (int64_t r = begin; r < end; r++) {
+        double sum = 0.0;
+        for (int64_t i = r * cols; i < (r + 1) * cols; i++)
+            sum += (double)square(w, i);
+        w->row[r] = fmaf(w->fresh, (float)(sum / (double)cols), w->old * w->row[r]);
+        all += (double)w->row[r];
+    }
+    w->partial[begin / w->grain] = all;
+}
+
+/* C of columns [begin, end), down all rows. */
+static void update_cols(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    pass *const w = arg;
+    const int64_t rows = w->x->rows, cols = w->x->cols;
+    (void)worker;
+    for (int64_t at = begin; at < end; at += COLS_AT_ONCE) {
+        const int64_t n = at + COLS_AT_ONCE < end ? COLS_AT_ONCE : end - at;
+        double sum[COLS_AT_ONCE] = {0.0};
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t k = 0; k < n; k++)
+                sum[k] += (double)square(w, r * cols + at + k);
+        for (int64_t k = 0; k < n; k++)
+            w->col[at + k] =
+                fmaf(w->fresh, (float)(sum[k] / (double)rows), w->old * w->col[at + k]);
+    }
+}
+
+static void update_vector(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    pass *const w = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        w->v[i] = fmaf(w->fresh, square(w, i), w->old * w->v[i]);
+}
+
+/* u of element i before clipping and rate; r: 1/sqrt(R/mean(R)) of its row. */
+static float direction(const pass *w, int64_t i, float r)
+{
+    const float g = w->x->grad[i] * w->scale;
+    return w->col != NULL ? r * (1.0f / sqrtf(w->col[i % w->x->cols])) * g
+                          : 1.0f / sqrtf(w->v[i]) * g;
+}
+
+static float row_factor(const pass *w, int64_t i)
+{
+    return w->col != NULL ? 1.0f / sqrtf(w->row[i / w->x->cols] * w->inverse_mean) : 1.0f;
+}
+
+static void square_updates(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    pass *const w = arg;
+    double sum = 0.0;
+    float r = row_factor(w, begin);
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        if (w->col != NULL && i % w->x->cols == 0)
+            r = row_factor(w, i);
+        const double u = (double)direction(w, i, r);
+        sum += u * u;
+    }
+    w->partial[begin / w->grain] = sum;
+}
+
+static void apply(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    pass *const w = arg;
+    float *const p = w->x->param;
+    float r = row_factor(w, begin);
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        if (w->col != NULL && i % w->x->cols == 0)
+            r = row_factor(w, i);
+        float u = direction(w, i, r) * w->rate;
+        if (w->m != NULL)
+            u = w->m[i] = fmaf(w->new1, u, w->beta1 * w->m[i]);
+        p[i] = fmaf(-w->decay, p[i], p[i]) - u; /* 1 - decay would lose it to rounding */
+    }
+    lathe_shadow_refresh(w->x, begin, end);
+}
+
+/* rho of step t. */
+static double relative_rate(const adafactor *o, int64_t t)
+{
+    const double least = o->warmup_init ? 1e-6 * (double)t : 1e-2, root = 1.0 / sqrt((double)t);
+    return o->relative_step ? least < root ? least : root : 1.0;
+}
+
+static void update(const adafactor *o, const lathe_optimizer_step *s,
+                   const lathe_optimizer_tensor *x)
+{
+    const int is_matrix = x->slots[1 + o->has_beta1] != NULL;
+    const double b = 1.0 - pow((double)s->step, o->decay_rate);
+    const double lr = (double)s->scalars[LATHE_SCALAR_LR] * x->lr_mult * relative_rate(o, s->step);
+    pass w = {.host = o->common.host,
+              .x = x,
+              .row = is_matrix ? x->slots[SLOT_ROW] : NULL,
+              .col = is_matrix ? x->slots[SLOT_COL] : NULL,
+              .v = is_matrix ? NULL : x->slots[SLOT_V],
+              .m = o->has_beta1 ? x->slots[is_matrix ? 2 : 1] : NULL,
+              .scale = s->scalars[LATHE_SCALAR_GRAD_SCALE],
+              .old = (float)b,
+              .fresh = (float)(1.0 - b),
+              .eps1 = (float)o->eps1,
+              .beta1 = (float)o->beta1,
+              .new1 = (float)(1.0 - o->beta1)};
+    double size = 1.0;
+    if (o->scales_by_parameter) {
+        spread(&w, x->n, LATHE_CHUNK_ELEMENTS, square_params);
+        size = fmax(o->eps2, root_mean_square(&w));
+    }
+    if (is_matrix) {
+        spread(&w, x->rows, LATHE_CHUNK_ELEMENTS / x->cols + 1, update_rows);
+        w.inverse_mean = (float)((double)x->rows / sum_of(&w, x->rows));
+        spread(&w, x->cols, COLS_AT_ONCE, update_cols);
+    } else {
+        spread(&w, x->n, LATHE_CHUNK_ELEMENTS, update_vector);
+    }
+    spread(&w, x->n, LATHE_CHUNK_ELEMENTS, square_updates);
+    const double over = root_mean_square(&w) / o->clip;
+    w.rate = (float)(lr * size / (over > 1.0 ? over : 1.0));
+    w.decay = (float)(o->weight_decay * x->weight_decay_mult * lr * size);
+    spread(&w, x->n, LATHE_CHUNK_ELEMENTS, apply);
+}
+
+static lathe_status step(void *self, const lathe_optimizer_step *s)
+{
+    const adafactor *const o = self;
+    for (int32_t t = 0; t < s->n_tensors; t++) {
+        LATHE_TRY(lathe_tensor_check(o->common.host, s, t, 1 + o->has_beta1));
+        if (s->tensors[t].n > 0)
+            update(o, s, &s->tensors[t]);
+    }
+    return LATHE_OK;
+}
+
+LATHE_INSTANCE(adafactor, read_values)
+
+static const lathe_optimizer_v1 adafactor_table = {
+    .size = (uint32_t)sizeof adafactor_table,
+    .revision = LATHE_OPTIMIZER_REVISION,
+    .slots = slots,
+    .partition = partition,
+    .base_lr = lathe_optimizer_lr,
+    .step = step,
+};
+
+LATHE_OPTIMIZER_ENTRY(adafactor, .version = "1.0.0",
+                      .summary = "second moments of rows and columns: almost no state",
+                      .source = "arXiv:1804.04235; transformers Adafactor");

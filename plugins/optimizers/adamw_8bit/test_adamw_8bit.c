@@ -1,0 +1,113 @@
+/* AdamW in 8 bits: the maps and codes of bitsandbytes, nearest codes, state bytes, and refusals. */
+#include "lathe/dynamic_map.h"
+#include "support/optimizer_golden.h"
+
+Test(adamw_8bit, maps_are_those_of_bitsandbytes_to_the_bit)
+{
+    int64_t bytes;
+    float *const want = fixture_golden("optimizers/dynamic_maps.f32", &bytes), got[512];
+    cr_assert_eq(bytes, (int64_t)sizeof got);
+    lathe_dynamic_map(got, 1);
+    lathe_dynamic_map(got + 256, 0);
+    cr_assert_arr_eq(got, want, sizeof got);
+    free(want);
+}
+
+/* Codes of both moments: a value within f32's rounding of the middle between two codes may fall to
+ * either side, and then its neighbours in time follow. */
+static int64_t compare_codes(const optimizer_case *c, const lathe_optimizer_v1 *table, void *self,
+                             const float *want)
+{
+    int64_t n = 0, apart = 0;
+    (void)table, (void)self;
+    for (int s = 0; s < 2; s++)
+        for (int32_t k = 0; k < c->n_tensors; k++) {
+            const uint8_t *const codes = c->tensors[k].slots[s];
+            for (int64_t i = 0; i < c->tensors[k].n; i++, n++) {
+                const int difference = abs((int)codes[i] - (int)want[n]);
+                cr_assert(difference <= 1, "slot %d tensor %d element %d: code %d, want %d", s, k,
+                          (int)i, codes[i], (int)want[n]);
+                apart += difference;
+            }
+        }
+    cr_assert(apart <= n / 200, "%d of %d codes differ", (int)apart, (int)n);
+    return n;
+}
+
+Test(adamw_8bit, follows_bitsandbytes_for_300_steps)
+{
+    golden_follow(&(golden_run){.file = "adamw_8bit.f32",
+                                .settings = "lr=1e-3 beta2=0.95 weight_decay=0.1 min_8bit_size=0",
+                                .tolerance = 1e-4,
+                                .rest = compare_codes});
+}
+
+Test(adamw_8bit, small_tensors_are_adamw)
+{
+    golden_follow(&(golden_run){.file = "adamw_mixed.f32",
+                                .settings = "lr=1e-3 beta2=0.95 weight_decay=0.1",
+                                .n_slots = 2});
+}
+
+Test(adamw_8bit, state_is_two_bytes_and_a_scale_per_block)
+{
+    const lathe_plugin *const plugin = fixture_plugin();
+    const lathe_optimizer_v1 *const table = plugin->table;
+    lathe_param_info info = golden_info(0);
+    lathe_slot slots[LATHE_MAX_SLOTS];
+    int64_t bytes = 0;
+    void *self;
+    cr_assert_eq(lathe_test_create(plugin, "", &self), LATHE_OK);
+    info.desc = lathe_desc_2d(LATHE_F32, 64, 256);
+    const int32_t n = table->slots(self, &info, slots);
+    for (int32_t s = 0; s < n; s++)
+        bytes += lathe_desc_bytes(&slots[s].desc);
+    cr_assert_eq(bytes, 64 * (2 * 256 + 2 * 4)); /* 2.03125 per parameter */
+}
+
+/* Every code's own value, the edges between codes and the ends of the range come back as they are. */
+Test(adamw_8bit, codes_are_the_nearest)
+{
+    const lathe_plugin *const plugin = fixture_plugin();
+    const lathe_optimizer_v1 *const table = plugin->table;
+    void *self;
+    cr_assert_eq(lathe_test_create(plugin, "lr=0 beta1=0 beta2=0 min_8bit_size=0", &self),
+                 LATHE_OK);
+    float map[256];
+    lathe_dynamic_map(map, 1);
+    for (int round = 0; round < 50; round++) {
+        optimizer_case c = {0};
+        case_add(&c, 1, 256, 0, 0.0);
+        for (int s = 0; s < 4; s++)
+            c.tensors[0].slots[s] = calloc(256, sizeof(float));
+        for (int i = 0; i < 256; i++) {
+            /* round 0: the map; 1: just beside the middles; then anything */
+            const float next = map[i < 255 ? i + 1 : i], middle = (map[i] + next) / 2.0f;
+            c.grads[0][i] = round == 0   ? map[i]
+                            : round == 1 ? middle * (i % 2 ? 1.00001f : 0.99999f)
+                                         : powf(case_uniform(70, (uint64_t)round, i), 3.0f);
+        }
+        c.grads[0][255] = 1.0f; /* absmax */
+        case_scalars(&c, table, self, 1, 0.0, 1.0);
+        cr_assert_eq(case_step(&c, table, self, 1), LATHE_OK);
+        const uint8_t *const codes = c.tensors[0].slots[0];
+        for (int i = 0; i < 256; i++) {
+            double best = 10.0;
+            for (int k = 0; k < 256; k++) {
+                const double d = fabs((double)c.grads[0][i] - (double)map[k]);
+                best = d < best ? d : best;
+            }
+            const double got = fabs((double)c.grads[0][i] - (double)map[codes[i]]);
+            cr_assert(got <= best + 1e-8, "round %d: %.9g got code %d, off by %g instead of %g",
+                      round, (double)c.grads[0][i], codes[i], got, best);
+        }
+        case_free(&c);
+    }
+}
+
+Test(adamw_8bit, refuses_bad_settings)
+{
+    static const char *const bad[] = {"lr=-1",           "beta1=1",          "beta2=nan", "eps=-1",
+                                      "weight_decay=-1", "min_8bit_size=-1", NULL};
+    golden_refuses(bad);
+}

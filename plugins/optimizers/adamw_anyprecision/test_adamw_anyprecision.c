@@ -1,0 +1,61 @@
+/* AnyPrecision AdamW: against the published update, what Kahan summation saves, and refusals. */
+#include "support/optimizer_golden.h"
+
+Test(adamw_anyprecision, follows_the_published_update_for_300_steps)
+{
+    golden_follow(&(golden_run){.file = "adamw_anyprecision_fp32.f32",
+                                .settings =
+                                    "lr=1e-3 beta2=0.95 weight_decay=0.1 use_kahan_summation=false "
+                                    "momentum_dtype=\"fp32\" variance_dtype=\"fp32\"",
+                                .n_slots = 0});
+    golden_follow(&(golden_run){.file = "adamw_anyprecision_kahan.f32",
+                                .settings =
+                                    "lr=1e-3 beta2=0.95 weight_decay=0.1 momentum_dtype=\"fp32\" "
+                                    "variance_dtype=\"fp32\" compensation_dtype=\"fp32\"",
+                                .n_slots = 0});
+    /* States in bf16: a difference of f32's last bit can round a state to its neighbour, 2^-8 of it
+     * apart, in one of 2^16 places; such an element's update of 1e-3 is off by up to 4e-6. */
+    golden_follow(&(golden_run){.file = "adamw_anyprecision_bf16.f32",
+                                .settings = "lr=1e-3 beta2=0.95 weight_decay=0.1",
+                                .n_slots = 0,
+                                .tolerance = 4e-5});
+}
+
+Test(adamw_anyprecision, compensation_keeps_updates_that_the_parameter_is_too_coarse_for)
+{
+    const lathe_plugin *const plugin = fixture_plugin();
+    const lathe_optimizer_v1 *const table = plugin->table;
+    const char *const settings[2] = {
+        "lr=1e-5 beta1=0 beta2=0 eps=0 use_kahan_summation=false momentum_dtype=\"fp32\" "
+        "variance_dtype=\"fp32\"",
+        "lr=1e-5 beta1=0 beta2=0 eps=0 momentum_dtype=\"fp32\" variance_dtype=\"fp32\" "
+        "compensation_dtype=\"fp32\""};
+    const double want[2] = {1024.0, 1024.0 - 1e-2}; /* half an ulp of 1024 is 6e-5: nothing moves */
+    for (int k = 0; k < 2; k++) {
+        optimizer_case c = {0};
+        void *self;
+        cr_assert_eq(lathe_test_create(plugin, settings[k], &self), LATHE_OK);
+        case_add(&c, 1, 1, 3, 0.0);
+        c.tensors[0].param[0] = 1024.0f;
+        c.grads[0][0] = 1.0f;
+        for (int64_t step = 1; step <= 1000; step++) {
+            case_scalars(&c, table, self, step, 1e-5, 1.0);
+            cr_assert_eq(case_step(&c, table, self, step), LATHE_OK);
+        }
+        cr_assert_float_eq((double)c.tensors[0].param[0], want[k], 1.3e-4, "%s: %.9g", settings[k],
+                           (double)c.tensors[0].param[0]);
+        case_free(&c);
+    }
+}
+
+Test(adamw_anyprecision, nan_gradient_shows_and_stays_in_its_element)
+{
+    case_nan_stays("");
+}
+
+Test(adamw_anyprecision, refuses_bad_settings)
+{
+    static const char *const bad[] = {
+        "lr=-1", "beta1=1", "beta2=1", "eps=-1", "weight_decay=-1", "momentum_dtype=\"fp8\"", NULL};
+    golden_refuses(bad);
+}

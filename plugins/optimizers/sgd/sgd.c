@@ -1,0 +1,129 @@
+/* SGD with momentum, dampening, Nesterov's form, and weight decay in the gradient:
+ *
+ *     d = g + wd*p;   m = mu*m + (1 - tau)*d  (the first step: m = d);   u = d + mu*m or m
+ *     p -= lr*u
+ *
+ * Source: torch.optim.SGD, operation by operation. The decay is coupled, as there: the optimizer has
+ * no second moment that would distort it. Without momentum there is no state.
+ */
+#include "lathe/elementwise.h"
+
+enum { MOMENTUM, FRESH, NESTEROV, DECAY };
+
+typedef struct sgd_uniform {
+    float lr, decay;
+    float momentum, fresh; /* fresh: 1 - dampening, 1 at the first step */
+    float nesterov;        /* 1: u = d + momentum*m */
+} sgd_uniform;
+
+LATHE_HD static inline sgd_uniform sgd_prepare(const float *scalars, float lr_mult,
+                                               float weight_decay_mult)
+{
+    const float *const user = scalars + LATHE_SCALAR_USER;
+    sgd_uniform u;
+    u.lr = scalars[LATHE_SCALAR_LR] * lr_mult;
+    u.decay = user[DECAY] * weight_decay_mult;
+    u.momentum = user[MOMENTUM];
+    u.fresh = user[FRESH];
+    u.nesterov = user[NESTEROV];
+    return u;
+}
+
+LATHE_HD static inline float sgd_element(const sgd_uniform *u, float p, float g, float *s,
+                                         const lathe_element *at)
+{
+    const float d = fmaf(u->decay, p, g);
+    (void)at;
+    s[0] = fmaf(u->fresh, d, u->momentum * s[0]);
+    const float update = u->nesterov != 0.0f ? fmaf(u->momentum, s[0], d) : s[0];
+    return fmaf(-u->lr, update, p);
+}
+
+LATHE_ELEMENTWISE(sgd, 1)
+
+#ifndef __CUDACC__
+
+/* The loop of plain SGD: the same element, its velocity forgotten. */
+typedef sgd_uniform sgd_plain_uniform;
+#define sgd_plain_prepare sgd_prepare
+#define sgd_plain_element sgd_element
+LATHE_ELEMENTWISE(sgd_plain, 0)
+
+#include "lathe/optimizer_kit.h"
+
+typedef struct sgd {
+    lathe_optimizer_common common;
+    double momentum, dampening, weight_decay;
+    int32_t nesterov, reserved;
+} sgd;
+
+enum { FIELD_LR, FIELD_MOMENTUM, FIELD_DAMPENING, FIELD_NESTEROV, FIELD_DECAY, FIELD_STATE_DTYPE };
+
+static const lathe_field fields[] = {
+    LATHE_LR_FIELD("1e-3"),
+    LATHE_BETA_FIELD("momentum", "0.0", "decay of the velocity; 0: plain SGD"),
+    LATHE_FIELD_FLOAT("dampening", "0.0", 0, 1, "1", "share of a new gradient that is left out"),
+    LATHE_FIELD_BOOL("nesterov", "false", "looks ahead along the velocity"),
+    LATHE_FIELD_FLOAT("weight_decay", "0.0", 0, 1e3, "1",
+                      "added to the gradient, times the weight"),
+    LATHE_STATE_DTYPE_FIELD("type of the velocity; bf16 is rounded stochastically"),
+};
+
+static lathe_status read_values(const lathe_host *host, sgd *o, const lathe_value *values)
+{
+    o->common.lr = values[FIELD_LR].f;
+    o->common.state_dtype = lathe_state_dtype(&values[FIELD_STATE_DTYPE]);
+    o->momentum = values[FIELD_MOMENTUM].f;
+    o->dampening = values[FIELD_DAMPENING].f;
+    o->nesterov = (int32_t)values[FIELD_NESTEROV].i;
+    o->weight_decay = values[FIELD_DECAY].f;
+    if (o->nesterov && (o->momentum <= 0.0 || o->dampening != 0.0))
+        return lathe_fail(host, LATHE_E_CONFIG,
+                          "nesterov needs a momentum above 0 and no dampening; momentum is %g, "
+                          "dampening %g",
+                          o->momentum, o->dampening);
+    return LATHE_OK;
+}
+
+static int32_t sgd_slots(void *self, const lathe_param_info *param, lathe_slot *out)
+{
+    const sgd *const o = self;
+    if (o->momentum == 0.0)
+        return 0;
+    lathe_slot_like(&out[0], "momentum_buffer", param, o->common.state_dtype);
+    return 1;
+}
+
+static void sgd_scalars(void *self, int64_t step, double *out)
+{
+    const sgd *const o = self;
+    out[MOMENTUM] = o->momentum;
+    out[FRESH] = step == 1 || o->momentum == 0.0 ? 1.0 : 1.0 - o->dampening;
+    out[NESTEROV] = o->nesterov;
+    out[DECAY] = o->weight_decay;
+}
+
+static lathe_status sgd_step(void *self, const lathe_optimizer_step *step)
+{
+    const sgd *const o = self;
+    return o->momentum == 0.0 ? lathe_elementwise_run(o->common.host, step, 0, sgd_plain_chunk)
+                              : lathe_elementwise_run(o->common.host, step, 1, sgd_chunk);
+}
+
+LATHE_INSTANCE(sgd, read_values)
+
+static const lathe_optimizer_v1 sgd_table = {
+    .size = (uint32_t)sizeof sgd_table,
+    .revision = LATHE_OPTIMIZER_REVISION,
+    .slots = sgd_slots,
+    .base_lr = lathe_optimizer_lr,
+    .scalars = sgd_scalars,
+    .step = sgd_step,
+    .cuda_image = LATHE_CUDA_IMAGE,
+};
+
+LATHE_OPTIMIZER_ENTRY(sgd, .version = "1.0.0",
+                      .summary = "stochastic gradient descent with momentum",
+                      .source = "torch.optim.SGD");
+
+#endif

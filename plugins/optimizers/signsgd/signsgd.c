@@ -1,0 +1,88 @@
+/* SignSGD, with momentum Signum, and decoupled weight decay:
+ *
+ *     m = b*m + (1 - b)*g;   p = p*(1 - lr*wd) - lr*sign(m)
+ *
+ * Source: arXiv:1802.04434, algorithms 1 and 3 (b = 0 is the first).
+ */
+#include "lathe/elementwise.h"
+
+enum { BETA, NEW, DECAY };
+
+typedef struct signsgd_uniform {
+    float keep, lr; /* keep: 1 - lr*wd */
+    float beta, fresh;
+} signsgd_uniform;
+
+LATHE_HD static inline signsgd_uniform signsgd_prepare(const float *scalars, float lr_mult,
+                                                       float weight_decay_mult)
+{
+    const float *const user = scalars + LATHE_SCALAR_USER;
+    signsgd_uniform u;
+    u.lr = scalars[LATHE_SCALAR_LR] * lr_mult;
+    u.keep = fmaf(-u.lr, user[DECAY] * weight_decay_mult, 1.0f);
+    u.beta = user[BETA];
+    u.fresh = user[NEW];
+    return u;
+}
+
+LATHE_HD static inline float signsgd_element(const signsgd_uniform *u, float p, float g, float *s,
+                                             const lathe_element *at)
+{
+    const float m = fmaf(u->fresh, g, u->beta * s[0]);
+    const float sign = m > 0.0f ? 1.0f : m < 0.0f ? -1.0f : m; /* 0 and NaN stay */
+    (void)at;
+    s[0] = m;
+    return fmaf(-u->lr, sign, p * u->keep);
+}
+
+LATHE_ELEMENTWISE(signsgd, 1)
+
+#ifndef __CUDACC__
+
+#include "lathe/optimizer_kit.h"
+
+typedef struct signsgd {
+    lathe_optimizer_common common;
+    double momentum, weight_decay;
+} signsgd;
+
+enum { FIELD_LR, FIELD_MOMENTUM, FIELD_WEIGHT_DECAY, FIELD_STATE_DTYPE };
+
+static const lathe_field fields[] = {
+    LATHE_LR_FIELD("1e-4"),
+    LATHE_BETA_FIELD("momentum", "0.9",
+                     "decay of the average whose sign is taken; 0: of the gradient"),
+    LATHE_WEIGHT_DECAY_FIELD("0.0"),
+    LATHE_STATE_DTYPE_FIELD("type of the momentum; bf16 is rounded stochastically"),
+};
+
+static lathe_status read_values(const lathe_host *host, signsgd *o, const lathe_value *values)
+{
+    (void)host;
+    o->common.lr = values[FIELD_LR].f;
+    o->common.state_dtype = lathe_state_dtype(&values[FIELD_STATE_DTYPE]);
+    o->momentum = values[FIELD_MOMENTUM].f;
+    o->weight_decay = values[FIELD_WEIGHT_DECAY].f;
+    return LATHE_OK;
+}
+
+static int32_t signsgd_slots(void *self, const lathe_param_info *param, lathe_slot *out)
+{
+    lathe_slot_like(&out[0], "exp_avg", param, ((const signsgd *)self)->common.state_dtype);
+    return 1;
+}
+
+static void signsgd_scalars(void *self, int64_t step, double *out)
+{
+    const signsgd *const o = self;
+    (void)step;
+    out[BETA] = o->momentum;
+    out[NEW] = 1.0 - o->momentum;
+    out[DECAY] = o->weight_decay;
+}
+
+LATHE_OPTIMIZER_ELEMENTWISE(signsgd, 1, read_values, .version = "1.0.0",
+                            .summary = "the sign of the gradient, or of its average",
+                            .source = "arXiv:1802.04434");
+
+#endif

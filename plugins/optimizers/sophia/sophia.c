@@ -1,0 +1,175 @@
+/* Sophia-G: a clipped step along momentum over curvature:
+ *
+ *     m = b1*m + (1-b1)*g;   p = p*(1 - lr*wd) - lr*sign(m)*min(|m|/(rho*h + 1e-15), 1)
+ *     every k steps          h = b2*h + (1-b2)*B*gs*gs
+ *
+ * gs: mean gradient of a batch of B targets whose labels are sampled from the model (the
+ * Gauss-Newton-Bartlett estimate); the core makes it with one more backward.
+ * Source: arXiv:2305.14342, algorithms 2 and 3; the authors' code keeps B out of h and multiplies it
+ * in each step, which is the same for batches of one size.
+ */
+#include "lathe/elementwise.h"
+
+enum { BETA1, NEW1, RHO, DECAY };
+
+typedef struct sophia_uniform {
+    float keep, lr; /* keep: 1 - lr*wd */
+    float beta1, new1, rho;
+} sophia_uniform;
+
+LATHE_HD static inline sophia_uniform sophia_prepare(const float *scalars, float lr_mult,
+                                                     float weight_decay_mult)
+{
+    const float *const user = scalars + LATHE_SCALAR_USER;
+    sophia_uniform u;
+    u.lr = scalars[LATHE_SCALAR_LR] * lr_mult;
+    u.keep = fmaf(-u.lr, user[DECAY] * weight_decay_mult, 1.0f);
+    u.beta1 = user[BETA1];
+    u.new1 = user[NEW1];
+    u.rho = user[RHO];
+    return u;
+}
+
+LATHE_HD static inline float sophia_element(const sophia_uniform *u, float p, float g, float *s,
+                                            const lathe_element *at)
+{
+    const float m = fmaf(u->new1, g, u->beta1 * s[0]);
+    const float size = fabsf(m) / fmaf(u->rho, s[1], 1e-15f);
+    const float ratio = size < 1.0f ? size : size >= 1.0f ? 1.0f : size; /* NaN stays */
+    const float sign = m > 0.0f ? 1.0f : m < 0.0f ? -1.0f : m;
+    (void)at;
+    s[0] = m;
+    return fmaf(-u->lr * sign, ratio, p * u->keep);
+}
+
+LATHE_ELEMENTWISE(sophia, 2)
+
+#ifndef __CUDACC__
+
+#include "lathe/optimizer_kit.h"
+
+typedef struct sophia {
+    lathe_optimizer_common common;
+    double beta1, beta2, rho, weight_decay;
+    int64_t every;
+} sophia;
+
+enum {
+    FIELD_LR,
+    FIELD_BETA1,
+    FIELD_BETA2,
+    FIELD_RHO,
+    FIELD_WEIGHT_DECAY,
+    FIELD_EVERY,
+    FIELD_STATE
+};
+
+static const lathe_field fields[] = {
+    LATHE_LR_FIELD("1e-4"),
+    LATHE_BETA_FIELD("beta1", "0.965", "decay of the momentum"),
+    LATHE_BETA_FIELD("beta2", "0.99", "decay of the curvature, per estimate"),
+    {"rho", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "0.04", 0, 1e6, NULL, "1",
+     "how much curvature a full step needs; smaller: fewer elements are clipped"},
+    LATHE_WEIGHT_DECAY_FIELD("0.1"),
+    LATHE_FIELD_INT("estimate_every", "10", 1, 1e9, "steps", "steps from one estimate to the next"),
+    LATHE_STATE_DTYPE_FIELD("type of momentum and curvature; bf16 is rounded stochastically"),
+};
+
+static lathe_status read_values(const lathe_host *host, sophia *o, const lathe_value *values)
+{
+    (void)host;
+    o->common.lr = values[FIELD_LR].f;
+    o->common.state_dtype = lathe_state_dtype(&values[FIELD_STATE]);
+    o->beta1 = values[FIELD_BETA1].f;
+    o->beta2 = values[FIELD_BETA2].f;
+    o->rho = values[FIELD_RHO].f;
+    o->weight_decay = values[FIELD_WEIGHT_DECAY].f;
+    o->every = values[FIELD_EVERY].i;
+    return LATHE_OK;
+}
+
+static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
+{
+    const int32_t dtype = ((const sophia *)self)->common.state_dtype;
+    lathe_slot_like(&out[0], "exp_avg", param, dtype);
+    lathe_slot_like(&out[1], "hessian", param, dtype);
+    return 2;
+}
+
+static void scalars(void *self, int64_t step, double *out)
+{
+    const sophia *const o = self;
+    (void)step;
+    out[BETA1] = o->beta1;
+    out[NEW1] = 1.0 - o->beta1;
+    out[RHO] = o->rho;
+    out[DECAY] = o->weight_decay;
+}
+
+static lathe_status step(void *self, const lathe_optimizer_step *s)
+{
+    return lathe_elementwise_run(*(const lathe_host **)self, s, 2, sophia_chunk);
+}
+
+static int64_t estimate_every(void *self)
+{
+    return ((const sophia *)self)->every;
+}
+
+static void estimate_chunk(void *ctx, const lathe_optimizer_step *s,
+                           const lathe_optimizer_tensor *x, int64_t begin, int64_t end)
+{
+    const sophia *const o = ctx;
+    const float scale = s->scalars[LATHE_SCALAR_GRAD_SCALE];
+    const float beta2 = (float)o->beta2;
+    const float fresh = (float)(1.0 - o->beta2) * s->scalars[LATHE_SCALAR_COUNT];
+    if (!(x->half_slots & 2u)) {
+        float *const h = x->slots[1];
+        for (int64_t i = begin; i < end; i++) {
+            const float g = x->grad[i] * scale;
+            h[i] = fmaf(fresh * g, g, beta2 * h[i]);
+        }
+        return;
+    }
+    uint16_t *const half = x->slots[1];
+    for (int64_t at = begin; at < end; at += LATHE_ELEMENTWISE_TILE) {
+        const int64_t left = end - at;
+        const int64_t n = left < LATHE_ELEMENTWISE_TILE ? left : LATHE_ELEMENTWISE_TILE;
+        float h[LATHE_ELEMENTWISE_TILE];
+        lathe_elementwise_widen(h, half + at, n);
+        for (int64_t i = 0; i < n; i++) {
+            const float g = x->grad[at + i] * scale;
+            h[i] = fmaf(fresh * g, g, beta2 * h[i]);
+        }
+        /* a stream of its own: the step has rounded slots 0 and 1 with theirs */
+        lathe_elementwise_round(half + at, h, n, s->seed, (uint64_t)s->step,
+                                lathe_elementwise_stream((uint64_t)x->tensor, LATHE_MAX_SLOTS),
+                                x->first + at);
+    }
+}
+
+static lathe_status estimate(void *self, const lathe_optimizer_step *s)
+{
+    return lathe_chunks_run(*(const lathe_host **)self, s, 2, lathe_chunk_elements, estimate_chunk,
+                            self);
+}
+
+LATHE_INSTANCE(sophia, read_values)
+
+static const lathe_optimizer_v1 sophia_table = {
+    .size = (uint32_t)sizeof sophia_table,
+    .revision = LATHE_OPTIMIZER_REVISION,
+    .slots = slots,
+    .base_lr = lathe_optimizer_lr,
+    .scalars = scalars,
+    .step = step,
+    .cuda_image = LATHE_CUDA_IMAGE,
+    .estimate_every = estimate_every,
+    .estimate = estimate,
+};
+
+LATHE_OPTIMIZER_ENTRY(sophia, .version = "1.0.0",
+                      .summary = "a clipped second-order step; curvature from sampled labels",
+                      .source = "arXiv:2305.14342");
+
+#endif

@@ -1,0 +1,41 @@
+/* Cosine decay that starts again n_cycles times, after a warm-up:
+ * curve(p) = (1 + cos(pi ((n_cycles p) mod 1)))/2, 0 at p = 1, in the frame of lathe/schedule.h.
+ * Source: transformers get_cosine_with_hard_restarts_schedule_with_warmup; arXiv:1608.03983.
+ */
+#include "lathe/schedule.h"
+
+typedef struct cosine_with_restarts {
+    lathe_schedule common;
+    int64_t n_cycles;
+} cosine_with_restarts;
+
+static const lathe_field fields[] = {
+    LATHE_SCHEDULE_WARMUP_FIELDS,
+    LATHE_SCHEDULE_DECAY_FIELDS("0.0", NULL),
+    LATHE_FIELD_INT("num_cycles", "1", 1, 1e9, "cycles", "times that the rate falls"),
+};
+
+static lathe_status read_values(const lathe_host *host, cosine_with_restarts *s,
+                                const lathe_value *values)
+{
+    s->n_cycles = values[LATHE_SCHEDULE_N_FIELDS].i;
+    return lathe_schedule_read(host, values, &s->common);
+}
+
+static double curve(const lathe_schedule *s, double p)
+{
+    const double n = (double)((const cosine_with_restarts *)s)->n_cycles;
+    return p < 1.0 ? 0.5 * (1.0 + cos(LATHE_PI * fmod(n * p, 1.0))) : 0.0;
+}
+
+static double cosine_with_restarts_at(void *self, int64_t step, int64_t total, double base_lr,
+                                      const double *state)
+{
+    (void)state;
+    return lathe_schedule_at(self, step, total, base_lr, curve);
+}
+
+LATHE_SCHEDULER(cosine_with_restarts, read_values, lathe_schedule_check, .version = "1.0.0",
+                .summary = "warm-up, then a cosine that starts again num_cycles times",
+                .source = "arXiv:1608.03983; transformers "
+                          "get_cosine_with_hard_restarts_schedule_with_warmup");

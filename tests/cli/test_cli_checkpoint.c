@@ -1,0 +1,286 @@
+/* lathe checkpoint ls|verify|diff|rm, and what signals do to lathe train. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe"
+
+static char output[1 << 16];
+static char folder[] = "/tmp/lathe_ckcli_XXXXXX";
+
+static int run(const char *command)
+{
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    const size_t n = fread(output, 1, sizeof output - 1, pipe);
+    output[n] = '\0';
+    const int status = pclose(pipe);
+    cr_assert(WIFEXITED(status), "%s: killed by signal %d", command, WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+static void expect(const char *command, int code, const char *text)
+{
+    const int got = run(command);
+    cr_assert_eq(got, code, "%s: exit %d, expected %d:\n%s", command, got, code, output);
+    cr_assert_not_null(strstr(output, text), "%s: no '%s' in\n%s", command, text, output);
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
+{
+    (void)info, (void)type, (void)walk;
+    return remove(path);
+}
+
+static const char run_file[] = "[model]\n"
+                               "model_type = \"llama\"\n"
+                               "vocab_size = 260\n"
+                               "hidden_size = 32\n"
+                               "intermediate_size = 64\n"
+                               "num_hidden_layers = 1\n"
+                               "num_attention_heads = 2\n"
+                               "max_position_embeddings = 64\n"
+                               "[tokenizer]\n"
+                               "path = \"bytes\"\n"
+                               "[data]\n"
+                               "datasets = [{ path = \"text.txt\", type = \"text\" }]\n"
+                               "validation_split = 0.2\n"
+                               "seq_len = 16\n"
+                               "[train]\n"
+                               "max_steps = 6\n"
+                               "eval_every = 2\n"
+                               "threads = 1\n"
+                               "[checkpoint]\n"
+                               "dir = \"out\"\n"
+                               "every = 2\n";
+
+static void put_file(const char *name, const char *text, int times)
+{
+    FILE *f = fopen(name, "w");
+    cr_assert_not_null(f);
+    for (int i = 0; i < times; i++)
+        cr_assert_geq(fprintf(f, "%s", text), 0);
+    cr_assert_eq(fclose(f), 0);
+}
+
+static void setup(void)
+{
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert_eq(chdir(folder), 0);
+    put_file("run.toml", run_file, 1);
+    put_file("text.txt", "the wheel turns and the tool holds, so the part is made\n", 60);
+}
+
+static void teardown(void)
+{
+    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+TestSuite(cli_checkpoint, .init = setup, .fini = teardown);
+
+Test(cli_checkpoint, ls_shows_steps_marks_and_damage)
+{
+    expect(LATHE " train run.toml --checkpoint.keep_best 1 2>&1", 0,
+           "checkpoint out/step-00000006");
+    expect(LATHE " checkpoint ls out", 0, "eval_loss");
+    cr_assert(strstr(output, "latest") && strstr(output, "best"), "%s", output);
+    cr_assert_null(strstr(output, "damaged"), "%s", output);
+    cr_assert_eq(truncate("out/step-00000004/model.safetensors", 99), 0);
+    expect(LATHE " checkpoint ls out", 0, "step-00000004/model.safetensors: 99 bytes");
+    cr_assert_eq(run(LATHE " checkpoint ls out --json"), 0);
+    json_t *all = json_loads(output, JSON_REJECT_DUPLICATES, NULL);
+    cr_assert_eq(json_array_size(all), 3, "%s", output);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *c = json_array_get(all, i);
+        cr_assert_eq(json_integer_value(json_object_get(c, "step")), 2 * (json_int_t)i + 2);
+        cr_assert(json_is_real(json_object_get(c, "loss")));
+        cr_assert(json_is_real(json_object_get(c, "value")));
+        cr_assert_eq(json_is_true(json_object_get(c, "latest")), i == 2);
+        cr_assert_eq(json_is_string(json_object_get(c, "damage")), i == 1);
+        cr_assert_gt(json_integer_value(json_object_get(c, "bytes")), 1000);
+    }
+    json_decref(all);
+    expect(LATHE " checkpoint ls nowhere 2>&1", 2, "nowhere: no such folder");
+    expect(LATHE " checkpoint ls . 2>&1", 2, "neither a checkpoint nor a folder with any");
+}
+
+Test(cli_checkpoint, verify_names_every_damaged_file)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "step-00000006");
+    expect(LATHE " checkpoint verify out", 0, "whole    out/step-00000006");
+    cr_assert_eq(run("printf x | dd of=out/step-00000002/model.safetensors bs=1 seek=700 "
+                     "conv=notrunc 2>&1 && rm out/step-00000002/state/run.json"),
+                 0);
+    expect(LATHE " checkpoint verify out", 1, "out/step-00000002/state/run.json: missing");
+    cr_assert(strstr(output, "out/step-00000002/model.safetensors: its content changed"), "%s",
+              output);
+    cr_assert(strstr(output, "whole    out/step-00000004"), "%s", output);
+    expect(LATHE " checkpoint verify out/step-00000004", 0, "whole");
+    expect(LATHE " checkpoint verify out/step-00000002", 1, "damaged");
+    cr_assert_eq(run("echo '{}' > out/step-00000004/manifest.json"), 0);
+    expect(LATHE " checkpoint verify out/step-00000004", 1, "manifest.json: truncated");
+}
+
+Test(cli_checkpoint, diff_tells_keys_counters_and_tensors)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "step-00000006");
+    expect(LATHE " train run.toml --checkpoint.dir other --optimizer.lr 0.01 2>&1", 0,
+           "step-00000006");
+    expect(LATHE " checkpoint diff out/step-00000004 out/step-00000004", 0, "0 of ");
+    expect(LATHE " checkpoint diff out/step-00000004 out", 1, "state     step  4 -> 6");
+    cr_assert(strstr(output, "model.embed_tokens.weight") && strstr(output, " differ, at most by "),
+              "%s", output);
+    expect(LATHE " checkpoint diff out other", 1, "config    optimizer.lr  ");
+    cr_assert(strstr(output, "-> 0.01"), "%s", output);
+    cr_assert_null(strstr(output, "state     step"), "%s", output);
+    expect(LATHE " checkpoint diff out nowhere 2>&1", 2, "nowhere");
+}
+
+Test(cli_checkpoint, rm_spares_the_latest)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "step-00000006");
+    expect(LATHE " checkpoint rm out 6 2>&1", 1, "is the latest");
+    cr_assert_eq(access("out/step-00000006/manifest.json", R_OK), 0);
+    expect(LATHE " checkpoint rm out 3 2>&1", 2, "no checkpoint of step 3");
+    expect(LATHE " checkpoint rm out 2 --keep-last 1 2>&1", 2, "either steps or --keep-last");
+    expect(LATHE " checkpoint rm out 2 2>&1", 0, "removed out/step-00000002");
+    expect(LATHE " checkpoint rm out 6 --force 2>&1", 0, "removed out/step-00000006");
+    expect("cat out/latest", 0, "step-00000004");
+    expect(LATHE " train run.toml 2>&1", 0, "resumed from out/step-00000004");
+    expect(LATHE " checkpoint rm out --keep-last 1 2>&1", 0, "removed out/step-00000004");
+    expect("ls out | grep -c ^step-", 0, "1");
+}
+
+/* ---- signals ---- */
+
+/* Starts `lathe train` with output into the file; more arguments behind it. */
+static pid_t start(const char *file, const char *const *more)
+{
+    const char *argv[32] = {
+        LATHE, "train",          "run.toml", "--train.max_steps", "100000000", "--train.eval_every",
+        "0",   "--log.progress", "plain"};
+    int n = 9;
+    while (*more)
+        argv[n++] = *more++;
+    argv[n] = NULL;
+    const pid_t child = fork();
+    if (child == 0) {
+        const int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
+            _exit(126);
+        (void)execv(LATHE, (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    return child;
+}
+
+/* Waits, 20 s at most, until the path is there. */
+static void wait_for(const char *path)
+{
+    const struct timespec ten_ms = {.tv_sec = 0, .tv_nsec = 10000000};
+    for (int i = 0; i < 2000 && access(path, F_OK) != 0; i++)
+        (void)nanosleep(&ten_ms, NULL);
+    cr_assert_eq(access(path, F_OK), 0, "%s did not come", path);
+}
+
+/* Waits, 20 s at most, until the file holds the text. */
+static void wait_for_text(const char *path, const char *text)
+{
+    char command[256];
+    const struct timespec ten_ms = {.tv_sec = 0, .tv_nsec = 10000000};
+    (void)snprintf(command, sizeof command, "grep -qs '%s' %s", text, path);
+    int i = 0;
+    while (run(command) != 0 && i++ < 1000)
+        (void)nanosleep(&ten_ms, NULL);
+    cr_assert_lt(i, 1000, "no '%s' in %s", text, path);
+}
+
+static int exit_code(pid_t child)
+{
+    int status = 0;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status), "ended by signal %d", WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+static void check_signal(int number, int code, const char *async)
+{
+    const char *const more[] = {"--checkpoint.async", async, "--checkpoint.keep_last", "2", NULL};
+    const pid_t child = start("log", more);
+    wait_for("out/latest");
+    cr_assert_eq(kill(child, number), 0);
+    cr_assert_eq(exit_code(child), code);
+    expect("cat log", 0, "finishing the step and writing a checkpoint");
+    expect(LATHE " checkpoint verify out", 0, "whole");
+    /* the last line of the metrics is the step of the checkpoint: nothing was lost */
+    expect("tail -1 out/metrics.jsonl | sed 's/^{\"step\": \\([0-9]*\\),.*/\\1/' > step; "
+           "printf 'step-%08d' $(cat step) | diff - out/latest && echo same",
+           0, "same");
+    cr_assert_eq(run("ls out | grep tmp"), 1, "%s", output);
+    cr_assert_eq(run("rm -r out"), 0);
+}
+
+Test(cli_checkpoint, the_first_signal_finishes_the_step_and_writes_a_checkpoint, .timeout = 120)
+{
+    check_signal(SIGINT, 130, "true");
+    check_signal(SIGTERM, 143, "false");
+}
+
+/* The second one comes while the step is finished or the checkpoint written: wherever that is, the process ends at
+ * once with the signal's code, and the folder can be gone on with. */
+Test(cli_checkpoint, the_second_signal_ends_at_once, .timeout = 120)
+{
+    const char *const more[] = {"--model.hidden_size",
+                                "512",
+                                "--model.intermediate_size",
+                                "2048",
+                                "--model.num_hidden_layers",
+                                "6",
+                                NULL};
+    for (int i = 0; i < 4; i++) {
+        const struct timespec some = {.tv_sec = 0, .tv_nsec = i * 30000000};
+        (void)unlink("log");
+        const pid_t child = start("log", more);
+        wait_for_text("log", "planned peak"); /* it listens by now */
+        wait_for("out/latest");
+        cr_assert_eq(kill(child, SIGINT), 0);
+        (void)nanosleep(&some, NULL);
+        const int second = i % 2 ? SIGTERM : SIGINT;
+        (void)kill(child, second);
+        const int code = exit_code(child);
+        cr_assert(code == 128 + second || code == 130, "exit %d", code);
+        expect(LATHE " checkpoint verify out", 0, "whole");
+    }
+    expect(LATHE
+           " train run.toml --model.hidden_size 512 --model.intermediate_size 2048 "
+           "--model.num_hidden_layers 6 --train.max_steps 100000000 --train.stop_after 1 2>&1",
+           0, "resumed from out/step-");
+    cr_assert_eq(run("ls out | grep tmp"), 1, "%s", output);
+}
+
+Test(cli_checkpoint, two_runs_in_one_folder, .timeout = 60)
+{
+    const char *const none[] = {NULL};
+    char who[64];
+    const pid_t child = start("log", none);
+    wait_for("out/latest");
+    (void)snprintf(who, sizeof who, "held by process %ld on ", (long)child);
+    expect(LATHE " train run.toml 2>&1", 1, "out is the folder of a run that is going on");
+    cr_assert_not_null(strstr(output, who), "%s", output);
+    expect(LATHE " checkpoint rm out --keep-last 1 2>&1", 1, who);
+    cr_assert_eq(kill(child, SIGKILL), 0);
+    int status = 0;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    expect(LATHE " train run.toml --train.max_steps 100000000 --train.stop_after 1 2>&1", 0,
+           "resumed from");
+}

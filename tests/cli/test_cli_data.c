@@ -1,0 +1,166 @@
+/* lathe data, and every bad dataset as a user meets it: one message with file and place, no crash. */
+#include <criterion/criterion.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe"
+
+static char output[1 << 16];
+static char folder[] = "/tmp/lathe_cli_data_XXXXXX";
+
+static int run(const char *command)
+{
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    const size_t n = fread(output, 1, sizeof output - 1, pipe);
+    output[n] = '\0';
+    const int status = pclose(pipe);
+    cr_assert(WIFEXITED(status), "%s: killed by signal %d", command, WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
+{
+    (void)info, (void)type, (void)walk;
+    return remove(path);
+}
+
+static void put(const char *name, const char *text)
+{
+    FILE *file = fopen(name, "wb");
+    cr_assert_not_null(file);
+    cr_assert_eq(fwrite(text, 1, strlen(text), file), strlen(text));
+    cr_assert_eq(fclose(file), 0);
+}
+
+/* run.toml with one dataset table and further lines of [data]. */
+static void put_run(const char *dataset, const char *more)
+{
+    char text[2048];
+    (void)snprintf(text, sizeof text,
+                   "[model]\nmodel_type = \"llama\"\nvocab_size = 320\nhidden_size = 32\n"
+                   "intermediate_size = 32\nnum_hidden_layers = 1\nnum_attention_heads = 2\n"
+                   "[tokenizer]\npath = \"bytes\"\n[data]\ndatasets = [%s]\nseq_len = 16\n%s",
+                   dataset, more);
+    put("run.toml", text);
+}
+
+static void make_folder(void)
+{
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert_eq(chdir(folder), 0);
+    cr_assert_eq(unsetenv("LATHE_PLUGIN_PATH"), 0);
+}
+
+static void remove_folder(void)
+{
+    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+TestSuite(cli_data, .init = make_folder, .fini = remove_folder);
+
+static void expect(const char *command, int code, const char *text)
+{
+    const int got = run(command);
+    cr_expect_eq(got, code, "%s: exit %d, expected %d:\n%s", command, got, code, output);
+    cr_expect_not_null(strstr(output, text), "%s: no '%s' in\n%s", command, text, output);
+}
+
+Test(cli_data, shows_what_there_is_and_rows_with_their_mask)
+{
+    put("a.jsonl", "{\"text\": \"The wheel.\"}\n{\"text\": \"A \\u001b[1mthread.\"}\n");
+    put("b.csv", "text\n\"one, two\"\nfour\n");
+    put_run("{ path = \"a.jsonl\" }, { path = \"*.csv\", weight = 2 }",
+            "packing = \"multipack\"\nshuffle = false\n");
+    expect(LATHE " data run.toml --n 2 2>&1", 0, "2 documents          14 tokens  weight 2");
+    cr_expect_not_null(strstr(output, "an epoch: 4 rows, 4 steps of 1 micro-batches of 1"), "%s",
+                       output);
+    cr_expect_not_null(strstr(output, "-- tokens 0 to 13, positions 0 to 13, 13 learnt\n"
+                                      "[-A-] \\x1b[1mthread.<|endoftext|>\n"
+                                      "-- tokens 14 to 15 are filling\n"),
+                       "%s", output);
+    cr_expect_null(strchr(output, 0x1b), "no escape codes when the output is no terminal");
+    expect(LATHE " data .lathe/cache 2>&1", 0, "2 shards, every SHA-256 agrees");
+    expect(LATHE " data run.toml --split validation 2>&1", 2, "there is no validation split");
+    cr_assert_eq(run("for f in .lathe/cache/shard-*; do printf x | dd of=$f bs=1 seek=515 "
+                     "conv=notrunc status=none; done"),
+                 0);
+    expect(LATHE " data .lathe/cache 2>&1", 1, "2 of 2 shards are damaged");
+    expect(LATHE " data run.toml 2>&1", 1, "the SHA-256 of its content is wrong");
+}
+
+Test(cli_data, pairs_show_the_prompt_as_not_learnt)
+{
+    put("p.csv", "prompt,chosen,rejected\nwhy?,so,no\n");
+    put_run("{ path = \"p.csv\" }", "[stage]\nname = \"dpo\"\n");
+    expect(LATHE " data run.toml 2>&1", 0, "[-why?-]so<|endoftext|>");
+    cr_expect_not_null(strstr(output, "[-why?-]no<|endoftext|>"), "%s", output);
+}
+
+/* One row of the list of inputs that go wrong. */
+static void refuse(const char *dataset, const char *more, int code, const char *says)
+{
+    put_run(dataset, more);
+    expect(LATHE " data run.toml 2>&1", code, says);
+    int lines = 0;
+    for (const char *c = output; *c; c++)
+        lines += *c == '\n';
+    cr_expect_eq(lines, 1, "%s: one message, not\n%s", dataset, output);
+}
+
+Test(cli_data, bad_data_is_refused_by_file_and_place)
+{
+    put("ok.txt", "a text that is longer than one row of sixteen tokens");
+    put("short.txt", "short");
+    put("empty.jsonl", "\n");
+    put("bad.jsonl", "{\"text\": \"a\"}\n{\"text\": 3\n");
+    put("column.jsonl", "{\"text\": \"a\"}\n{\"body\": \"b\", \"id\": 7}\n");
+    put("utf8.jsonl", "{\"text\": \"caf\xe9\"}\n");
+    put("bad.json", "[{\"text\": \"a\"},\n 7]");
+    put("bad.csv", "text,id\na,1\nb\n");
+    put("column.csv", "body,id\na,1\n");
+    put("binary.txt", "\xff\xfe\xfd and more bytes than a row holds");
+    refuse("{ path = \"none.txt\" }", "", 2, "run.toml:11:22: error: data.datasets: no such file");
+    refuse("{ path = \"*.parquet\" }", "", 2, "no file matches the pattern *.parquet");
+    refuse("{ path = \"empty.jsonl\" }", "", 2, "empty.jsonl: no documents in it");
+    refuse("{ path = \"binary.txt\" }", "", 2, "binary.txt: no documents in it; 1 files or");
+    refuse("{ path = \"short.txt\" }", "", 2, "6 tokens, fewer than one row of data.seq_len = 16");
+    refuse("{ path = \"bad.jsonl\" }", "", 2, "bad.jsonl:2:");
+    refuse("{ path = \"column.jsonl\" }", "", 2,
+           "column.jsonl:2: no column \"text\"; the columns are body, id; name it in columns.text");
+    refuse("{ path = \"utf8.jsonl\" }", "", 2, "utf8.jsonl:1:");
+    refuse("{ path = \"bad.json\" }", "", 2, "bad.json:2: '7' where an object is expected");
+    refuse("{ path = \"bad.csv\" }", "", 2, "bad.csv:3: 1 fields, the header names 2");
+    refuse("{ path = \"column.csv\" }", "", 2, "column.csv:1: no column \"text\"; the columns are");
+    refuse("{ path = \"ok.txt\", weight = -1.0 }", "", 2, "run.toml:11:");
+    refuse("{ path = \"ok.txt\", weight = nan }", "", 2, "run.toml:11:");
+    refuse("{ path = \"ok.txt\" }", "validation_count = 1\nvalidation_split = 0.5\n", 2,
+           "data.validation_count and data.validation_split exclude each other");
+    refuse("{ path = \"ok.txt\" }", "validation_count = 1\n", 2, "leaves none to train on");
+    refuse("{ path = \"ok.txt\" }", "cache_dir = \"ok.txt/cache\"\n", 1, "ok.txt");
+    refuse("{ path = \"ok.txt\" }", "[stage]\nname = \"dpo\"\n", 2,
+           "ok.txt: pairs come from a dataset of type jsonl, json or csv, not text");
+    if (geteuid() != 0) { /* root reads everything */
+        cr_assert_eq(chmod("ok.txt", 0), 0);
+        refuse("{ path = \"ok.txt\" }", "", 1, "ok.txt: cannot open it: Permission denied");
+    }
+}
+
+/* tokenizer.train learns from records too. */
+Test(cli_data, a_tokenizer_is_trained_on_any_format)
+{
+    put("a.csv", "id,text\n1,\"low lower lowest\"\n2,\"low lower, lowest\"\n3,newest newer new\n");
+    put("b.json", "[{\"text\": \"low low low\"}, {\"text\": \"newest newest\"}]");
+    put("run.toml", "[model]\nmodel_type = \"llama\"\nhidden_size = 32\nintermediate_size = 32\n"
+                    "num_hidden_layers = 1\nnum_attention_heads = 2\n"
+                    "[tokenizer]\ntrain = { vocab_size = 264 }\n[data]\nseq_len = 8\n"
+                    "datasets = [{ path = \"a.csv\" }, { path = \"b.json\" }]\n");
+    expect(LATHE " data run.toml 2>&1", 0,
+           "a.csv                                            3 doc");
+    expect("cat .lathe/cache/tokenizer-*/tokenizer.json", 0, "\"low\"");
+}

@@ -1,0 +1,186 @@
+/* lathe tokenizer train, encode, decode, check: answers, files, exit codes. */
+#include <criterion/criterion.h>
+#include <ftw.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe tokenizer "
+#define GOLDEN LATHE_TEST_DATA "/golden/data/tokenizer/"
+
+static char output[1 << 16];
+
+static int run(const char *command)
+{
+    FILE *pipe = popen(command, "r");
+    cr_assert_not_null(pipe);
+    const size_t n = fread(output, 1, sizeof output - 1, pipe);
+    output[n] = '\0';
+    const int status = pclose(pipe);
+    cr_assert(WIFEXITED(status), "%s: killed by signal %d", command, WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+static void expect(const char *command, int code, const char *text)
+{
+    const int got = run(command);
+    cr_expect_eq(got, code, "%s: exit %d, expected %d:\n%s", command, got, code, output);
+    cr_expect_not_null(strstr(output, text), "%s: no '%s' in\n%s", command, text, output);
+}
+
+static char folder[] = "/tmp/lathe_cli_tok_XXXXXX";
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
+{
+    (void)info, (void)type, (void)walk;
+    return remove(path);
+}
+
+static void make_folder(void)
+{
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert_eq(chdir(folder), 0);
+}
+
+static void remove_folder(void)
+{
+    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+TestSuite(cli_tokenizer, .init = make_folder, .fini = remove_folder);
+
+Test(cli_tokenizer, encode_prints_ids_as_text_and_json)
+{
+    expect(LATHE "encode bytes --text 'Hi!'", 0, "72 105 33\n");
+    expect("printf 'Hi!' | " LATHE "encode bytes", 0, "72 105 33\n");
+    expect("printf 'Hi!' >file; " LATHE "encode bytes file", 0, "72 105 33\n");
+    expect(LATHE "encode bytes --text ''", 0, "\n");
+    cr_assert_eq(run(LATHE "encode " GOLDEN "llama3.json --text 'Hello world' --json --pieces "
+                           "--add-special"),
+                 0);
+    json_t *got = json_loads(output, 0, NULL);
+    cr_assert_not_null(got, "%s", output);
+    const json_t *ids = json_object_get(got, "ids"), *pieces = json_object_get(got, "pieces");
+    cr_expect_eq(json_integer_value(json_object_get(got, "bytes")), 11);
+    cr_expect_eq((size_t)json_integer_value(json_object_get(got, "tokens")), json_array_size(ids));
+    cr_assert_eq(json_array_size(ids), json_array_size(pieces));
+    cr_expect_eq(json_integer_value(json_array_get(ids, 0)), 0);
+    cr_expect_str_eq(json_string_value(json_array_get(pieces, 0)), "<|begin_of_text|>");
+    cr_expect_str_eq(json_string_value(json_array_get(pieces, 1)), "Hello");
+    json_decref(got);
+}
+
+Test(cli_tokenizer, encode_makes_bytes_visible)
+{
+    cr_assert_eq(run("printf 'a\\n\\377\\303\\251\"' | " LATHE "encode bytes --pieces"), 0);
+    cr_expect_str_eq(output,
+                     "97\t\"a\"\n10\t\"\\n\"\n255\t\"\\xff\"\n195\t\"\\xc3\"\n169\t\"\\xa9\"\n"
+                     "34\t\"\\\"\"\n");
+    expect(LATHE "encode " GOLDEN "gpt2.json --text '<|endoftext|>' --pieces", 0, "special\n");
+    cr_assert_eq(run(LATHE "encode " GOLDEN "gpt2.json --text '<|endoftext|>' --pieces --no-added"),
+                 0);
+    cr_expect_null(strstr(output, "special"), "%s", output);
+}
+
+Test(cli_tokenizer, decode_gives_the_bytes_back)
+{
+    expect(LATHE "decode bytes 72 105 33", 0, "Hi!");
+    expect(LATHE "decode bytes '[72, 105, 256]'", 0, "Hi<|endoftext|>");
+    expect(LATHE "decode bytes --skip-special 72 105 256 && echo .", 0, "Hi.");
+    cr_assert_eq(run("head -c 3000 /dev/urandom >in; " LATHE "encode " GOLDEN
+                     "gpt2.json in | " LATHE "decode " GOLDEN "gpt2.json - | cmp - in"),
+                 0);
+    expect(LATHE "decode bytes 7x 2>&1", 2, "'7x' is no token id");
+    expect(LATHE "decode bytes 257 2>&1", 2, "id 257");
+    expect(LATHE "decode bytes 99999999999 2>&1", 2, "no token id");
+}
+
+Test(cli_tokenizer, train_writes_what_encode_reads)
+{
+    expect(LATHE "train " GOLDEN "corpus.txt -o out --vocab-size 400 --pattern qwen2 "
+                 "--special '<s>' --special='</s>'",
+           0, "out/tokenizer.json: 400 tokens");
+    cr_assert_eq(run(LATHE "encode out --text '</s><s>'"), 0);
+    cr_expect_str_eq(output, "1 0\n");
+    expect(LATHE "check out " GOLDEN "corpus.txt", 0, "no problem found");
+    cr_expect_not_null(strstr(output, "decoded: the same bytes"), "%s", output);
+    cr_expect_not_null(strstr(output, "eos             0 <s>"), "%s", output);
+    expect(LATHE "train " GOLDEN "corpus.txt -o small --vocab-size 5000 --min-frequency 30", 0,
+           "fewer than the 5000 asked for");
+    expect(LATHE "train " GOLDEN "corpus.txt --output again --pattern '[a-z]+' --vocab-size 300", 0,
+           "300 tokens");
+}
+
+Test(cli_tokenizer, train_makes_metaspace_vocabularies)
+{
+    expect(LATHE "train " GOLDEN "corpus.txt -o meta --kind metaspace --byte-fallback "
+                 "--vocab-size 600",
+           0, "meta/tokenizer.json: 600 tokens");
+    cr_assert_eq(run(LATHE "encode meta --text 'the \360\235\204\236' --pieces"), 0);
+    cr_expect_not_null(strstr(output, "\342\226\201the"), "%s", output);
+    expect("printf 'the tool, \360\235\204\236 and on' >file; " LATHE "encode meta file | " LATHE
+           "decode meta - | cmp - file && echo same",
+           0, "same");
+    expect(LATHE "check meta", 0, "eos             2 </s>");
+    expect(LATHE "train x -o out --byte-fallback 2>&1", 2, "--byte-fallback is for");
+    expect(LATHE "train x -o out --kind metaspace --pattern '[a-z]+' 2>&1", 2,
+           "one of them splits");
+}
+
+Test(cli_tokenizer, train_says_what_it_cannot)
+{
+    expect(LATHE "train " GOLDEN "corpus.txt 2>&1", 2, "expected -o DIR");
+    expect(LATHE "train -o out 2>&1", 2, "expected tokenizer train FILE...");
+    expect(LATHE "train x -o out --kind unigram 2>&1", 2, "--kind is 'unigram'");
+    expect(LATHE "train x -o out --vocab-size 12 2>&1", 2, "12 with 1 special tokens");
+    expect(LATHE "train /no/such/file -o out 2>&1", 2, "/no/such/file");
+    expect(LATHE "train x -q out 2>&1", 2, "unknown option '-q'");
+    expect(LATHE "train x -o 2>&1", 2, "'-o' needs a value");
+    expect("touch f; " LATHE "train x -o f 2>&1", 1, "f");
+    expect("printf 'a\\0b' >nul; " LATHE "train nul -o out --vocab-size 300", 0,
+           "1 files left out");
+    expect(LATHE "train " GOLDEN "corpus.txt -o out --pattern '(' 2>&1", 2, "regular expression (");
+}
+
+Test(cli_tokenizer, check_tells_all_parts)
+{
+    cr_assert_eq(run(LATHE "check " GOLDEN "qwen2.json " GOLDEN "corpus.txt --json"), 0);
+    json_t *got = json_loads(output, 0, NULL);
+    cr_assert_not_null(got, "%s", output);
+    cr_expect_str_eq(json_string_value(json_object_get(got, "kind")), "BPE");
+    cr_expect_str_eq(json_string_value(json_object_get(got, "normalizer")), "NFC");
+    cr_expect_str_eq(json_string_value(json_object_get(got, "pre_tokenizer")),
+                     "Sequence(Split, ByteLevel)");
+    cr_expect_eq(json_array_size(json_object_get(got, "problems")), 0);
+    const json_t *text = json_array_get(json_object_get(got, "texts"), 0);
+    cr_expect(json_is_true(json_object_get(text, "round_trip")));
+    cr_expect_eq(json_integer_value(json_object_get(text, "bytes")), 1886);
+    cr_expect_eq(json_integer_value(json_object_get(text, "chars")), 1528); /* wc -m */
+    json_decref(got);
+    /* e and U+0301 become one character: the normalizer's doing, and no problem. */
+    expect("printf 'cafe\\314\\201' | " LATHE "check " GOLDEN "qwen2.json -", 0,
+           "decoded: other bytes from 3 on");
+}
+
+Test(cli_tokenizer, check_finds_what_is_wrong)
+{
+    expect("mkdir m && cp " GOLDEN "gpt2.json m/tokenizer.json && echo '{\"vocab_size\": 100}' "
+           ">m/config.json && " LATHE "check m",
+           1, "problem: m/config.json: vocab_size is 100");
+    expect("echo '{\"vocab_size\": 4096}' >m/config.json && " LATHE "check m", 0,
+           "config.json has 4096");
+    expect("sed 's/\"normalizer\": null/\"normalizer\": {\"type\": \"NoSuch\"}/' " GOLDEN
+           "gpt2.json >odd.json; " LATHE "check odd.json",
+           1, "problem: odd.json: normalizer");
+    expect("sed 's/<|endoftext|>/<|end|>/' " GOLDEN "gpt2.json >no_eos.json; " LATHE
+           "check no_eos.json",
+           1, "no eos token");
+    expect("head -c 5000 " GOLDEN "gpt2.json >torn.json; " LATHE "check torn.json 2>&1", 2,
+           "torn.json");
+    expect(LATHE "check nowhere 2>&1", 2, "nowhere: no such file or folder");
+    expect(LATHE "check bytes nowhere 2>&1", 2, "nowhere");
+}

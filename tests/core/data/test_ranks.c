@@ -1,0 +1,263 @@
+/* Ranks: no sample repeats or is lost within an epoch over 1, 2, 3 and 8 of them, interrupted and resumed
+ * in between, also with another number of ranks; whatever the packing, weights, split and prefetching. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "data_sets.h"
+
+enum { T = 16, B = 4, MAX_PLACES = 4096, EPOCHS = 4 };
+
+typedef struct data_case {
+    const char *name;
+    int32_t rows, packing, no_shuffle;
+    int64_t validation_count;
+    double weight[3];
+} data_case;
+
+static const data_case cases[] = {
+    {"sequential", LATHE_ROWS_PACKED, LATHE_PACK_SEQUENTIAL, 0, 0, {1.0, 1.0, 1.0}},
+    {"sequential, in order", LATHE_ROWS_PACKED, LATHE_PACK_SEQUENTIAL, 1, 0, {1.0, 1.0, 1.0}},
+    {"sequential, split", LATHE_ROWS_PACKED, LATHE_PACK_SEQUENTIAL, 0, 17, {1.0, 1.0, 1.0}},
+    {"sequential, weighted", LATHE_ROWS_PACKED, LATHE_PACK_SEQUENTIAL, 0, 9, {2.0, 0.5, 1.75}},
+    {"multipack", LATHE_ROWS_PACKED, LATHE_PACK_MULTIPACK, 0, 0, {1.0, 1.0, 1.0}},
+    {"multipack, split", LATHE_ROWS_PACKED, LATHE_PACK_MULTIPACK, 0, 17, {1.0, 1.0, 1.0}},
+    {"multipack, weighted", LATHE_ROWS_PACKED, LATHE_PACK_MULTIPACK, 1, 0, {0.25, 3.0, 1.0}},
+    {"pairs", LATHE_ROWS_PAIRS, 0, 0, 0, {1.0, 1.0, 1.0}},
+    {"pairs, split, weighted", LATHE_ROWS_PAIRS, 0, 0, 11, {1.0, 1.5, 0.5}},
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+static const int64_t sizes[3] = {40, 73, 21};
+
+static lathe_loader_config config_of(const data_case *c, const lathe_shards *shards)
+{
+    return (lathe_loader_config){.shards = shards,
+                                 .n_rows = B,
+                                 .row_tokens = T,
+                                 .seed = 11,
+                                 .no_shuffle = c->no_shuffle,
+                                 .validation_count = c->validation_count,
+                                 .packing = c->packing,
+                                 .n_epochs = EPOCHS};
+}
+
+/* The samples of every place, as the first token of each row: places[0 ..), taken by n_ranks ranks from
+ * `cursor` on for at most `steps` batches each. Returns the place behind the last one. */
+static int64_t run_ranks(lathe_loader_config config, int32_t n_ranks, const lathe_cursor *cursor,
+                         int64_t steps, int32_t *places, lathe_cursor *out)
+{
+    const int pairs = lathe_shards_rows(config.shards) == LATHE_ROWS_PAIRS;
+    const int64_t per_batch = pairs ? B / 2 : B;
+    int64_t begin = 0, last = 0;
+    for (int32_t rank = 0; rank < n_ranks; rank++) {
+        lathe_cursor start, end;
+        config.rank = rank;
+        config.n_ranks = n_ranks;
+        lathe_loader *loader = make_loader(&config);
+        if (cursor)
+            cr_assert_eq(lathe_loader_seek(loader, cursor), LATHE_OK, "%s", lathe_error_message());
+        lathe_loader_cursor(loader, &start);
+        begin = start.epoch * start.rows_per_epoch + start.index;
+        for (int64_t k = 0; k < steps; k++) {
+            lathe_batch b;
+            cr_assert_eq(lathe_loader_next(loader, &b), LATHE_OK, "%s", lathe_error_message());
+            for (int64_t i = 0; i < per_batch - b.n_filled; i++) {
+                const int64_t place = begin + (k * n_ranks + rank) * per_batch + i;
+                cr_assert_lt(place, MAX_PLACES);
+                cr_assert_eq(places[place], -1, "place %lld was taken before", (long long)place);
+                places[place] = b.tokens[i * T];
+                last = place + 1 > last ? place + 1 : last;
+            }
+        }
+        lathe_loader_cursor(loader, &end);
+        cr_assert(rank == 0 || !memcmp(out, &end, sizeof end), "ranks stand at different places");
+        *out = end;
+        lathe_loader_destroy(loader);
+    }
+    return last;
+}
+
+static void clear(int32_t *places)
+{
+    for (int i = 0; i < MAX_PLACES; i++)
+        places[i] = -1;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Every epoch has `n` places. With weights of 1 they are n different samples, the same in each epoch. */
+static void check_epochs(const data_case *c, const int32_t *places, int64_t n)
+{
+    static int32_t sorted[EPOCHS][MAX_PLACES];
+    if (c->weight[0] != 1.0 || c->weight[1] != 1.0 || c->weight[2] != 1.0)
+        return;
+    for (int e = 0; e < EPOCHS; e++) {
+        memcpy(sorted[e], places + e * n, (size_t)n * 4);
+        qsort(sorted[e], (size_t)n, 4, by_value);
+        for (int64_t i = 1; i < n; i++)
+            cr_assert_lt(sorted[e][i - 1], sorted[e][i], "%s: a sample comes twice in an epoch",
+                         c->name);
+        cr_assert_arr_eq(sorted[e], sorted[0], (size_t)n * 4, "%s: epochs differ", c->name);
+        cr_assert(c->no_shuffle || e == 0 || memcmp(places, places + e * n, (size_t)n * 4),
+                  "%s: epochs have the same order", c->name);
+    }
+}
+
+Test(ranks, no_sample_repeats_or_is_lost)
+{
+    static int32_t want[MAX_PLACES], got[MAX_PLACES];
+    static const int32_t ranks[] = {1, 2, 3, 8};
+    for (int k = 0; k < N_CASES; k++) {
+        const data_case *c = &cases[k];
+        lathe_cursor end;
+        lathe_shards *shards = make_sets(c->rows, 3, sizes, c->weight, 23);
+        lathe_loader_config config = config_of(c, shards);
+        lathe_loader *loader = make_loader(&config);
+        const int64_t n = lathe_loader_rows(loader);
+        lathe_loader_destroy(loader);
+        clear(want);
+        const int64_t steps = (EPOCHS * n + 1) / (c->rows == LATHE_ROWS_PAIRS ? B / 2 : B) + 1;
+        cr_assert_eq(run_ranks(config, 1, NULL, steps, want, &end), EPOCHS * n);
+        cr_expect_eq(end.epoch, EPOCHS);
+        check_epochs(c, want, n);
+        for (size_t r = 0; r < 4; r++)
+            for (int32_t ahead = 0; ahead < 4; ahead += 3) {
+                config.n_prefetch = ahead;
+                clear(got);
+                cr_assert_eq(run_ranks(config, ranks[r], NULL, steps, got, &end), EPOCHS * n);
+                cr_assert_arr_eq(got, want, sizeof got, "%s, %d ranks, %d ahead", c->name, ranks[r],
+                                 ahead);
+            }
+        lathe_shards_destroy(shards);
+    }
+}
+
+Test(ranks, resuming_with_any_number_of_ranks_goes_on_where_it_was)
+{
+    static int32_t want[MAX_PLACES], got[MAX_PLACES];
+    static const int32_t ranks[] = {3, 1, 8, 2, 8, 3, 2, 1};
+    for (int k = 0; k < N_CASES; k++) {
+        const data_case *c = &cases[k];
+        lathe_cursor at, end;
+        lathe_shards *shards = make_sets(c->rows, 3, sizes, c->weight, 23);
+        lathe_loader_config config = config_of(c, shards);
+        clear(want);
+        const int64_t total = run_ranks(config, 1, NULL, MAX_PLACES, want, &end);
+        for (int32_t first = 0; first < 4; first++) {
+            clear(got);
+            int64_t done = 0;
+            lathe_loader *loader = make_loader(&config);
+            lathe_loader_cursor(loader, &at);
+            lathe_loader_destroy(loader);
+            for (int leg = first; done < total; leg++) { /* a few batches, then another start */
+                config.n_prefetch = leg % 3;
+                const int64_t behind =
+                    run_ranks(config, ranks[leg % 8], &at, 1 + leg % 5, got, &end);
+                at = end;
+                done = behind > done ? behind : done;
+            }
+            cr_assert_arr_eq(got, want, sizeof got, "%s, from leg %d", c->name, first);
+        }
+        lathe_shards_destroy(shards);
+    }
+}
+
+/* Every token of the datasets, counted: in the target's place and in the row. */
+Test(ranks, every_token_of_the_split_comes_once_an_epoch)
+{
+    for (int k = 0; k < N_CASES; k++) {
+        const data_case *c = &cases[k];
+        if (c->rows == LATHE_ROWS_PAIRS) /* these are cut after T */
+            continue;
+        static const double ones[3] = {1.0, 1.0, 1.0};
+        lathe_shards *shards = make_sets(c->rows, 3, sizes, ones, 23);
+        const int64_t n = lathe_shards_tokens(shards);
+        int32_t *seen = calloc((size_t)n + 1, 4), *targets = calloc((size_t)n + 1, 4);
+        for (int32_t split = 0; split < 1 + (c->validation_count > 0); split++) {
+            lathe_loader_config config = config_of(c, shards);
+            config.split = split;
+            config.n_epochs = 1;
+            lathe_loader *loader = make_loader(&config);
+            lathe_batch b;
+            while (lathe_loader_next(loader, &b) == LATHE_OK && !b.ended)
+                for (int64_t i = 0; i < B * T; i++) {
+                    seen[b.tokens[i]] += b.tokens[i] > 0;
+                    if (b.targets[i] >= 0)
+                        targets[b.targets[i]]++;
+                }
+            lathe_loader_destroy(loader);
+        }
+        for (int64_t s = 0; s < lathe_shards_segments(shards); s++)
+            for (int64_t i = lathe_shards_offset(shards, s); i < lathe_shards_offset(shards, s + 1);
+                 i++) { /* the first token of a document is no target */
+                cr_assert_eq(seen[i + 1], 1, "%s: token %lld, %d times", c->name, (long long)i,
+                             seen[i + 1]);
+                cr_assert_eq(targets[i + 1], i > lathe_shards_offset(shards, s), "%s: target %lld",
+                             c->name, (long long)i);
+            }
+        free(seen);
+        free(targets);
+        lathe_shards_destroy(shards);
+    }
+}
+
+/* ---- a prefetch thread that is slow now and then ---- */
+
+static pthread_t main_thread;
+static atomic_int n_delays;
+
+/* In place of the library's, which this one calls: the thread sleeps at random before it reads. */
+lathe_status lathe_shards_read(const lathe_shards *shards, int64_t begin, int64_t end, int32_t *out)
+{
+    static lathe_status (*original)(const lathe_shards *, int64_t, int64_t, int32_t *);
+    if (!original) {
+        void *symbol = dlsym(RTLD_NEXT, "lathe_shards_read");
+        memcpy(&original, &symbol, sizeof symbol);
+    }
+    if (main_thread && !pthread_equal(pthread_self(), main_thread)) {
+        const int i = atomic_fetch_add(&n_delays, 1);
+        const lathe_u32x4 word = lathe_rng_block(3, 0, 0, (uint64_t)i);
+        if (word.v[0] % 8 == 0)
+            (void)usleep(word.v[1] % 1500);
+    }
+    return original(shards, begin, end, out);
+}
+
+Test(ranks, a_slow_prefetch_thread_cannot_change_the_order)
+{
+    enum { STEPS = 60 };
+    static const double ones[3] = {1.0, 1.0, 1.0};
+    static int32_t want[STEPS][4 * B * T];
+    lathe_shards *shards = make_sets(LATHE_ROWS_PACKED, 3, sizes, ones, 23);
+    main_thread = pthread_self();
+    for (int32_t ahead = 0; ahead <= 8; ahead += 4) {
+        lathe_loader_config config = config_of(&cases[0], shards);
+        config.n_epochs = 0;
+        config.n_prefetch = ahead;
+        lathe_loader *loader = make_loader(&config);
+        for (int k = 0; k < STEPS; k++) {
+            const int32_t *const *part;
+            lathe_batch b;
+            cr_assert_eq(lathe_loader_next(loader, &b), LATHE_OK);
+            const int32_t *const parts[4] = {b.tokens, b.targets, b.positions, b.doc_start};
+            part = parts;
+            for (int p = 0; p < 4; p++)
+                if (ahead == 0)
+                    memcpy(want[k] + p * B * T, part[p], B * T * 4);
+                else
+                    cr_assert_arr_eq(want[k] + p * B * T, part[p], B * T * 4, "batch %d, %d ahead",
+                                     k, ahead);
+            if (k % 7 == 0)
+                (void)usleep(700); /* at times this side is the slow one */
+        }
+        lathe_loader_destroy(loader);
+    }
+    cr_expect_gt(n_delays, 100, "the thread was not delayed: %d reads", n_delays);
+    lathe_shards_destroy(shards);
+}

@@ -1,0 +1,326 @@
+/* Preparing shards: in parts, on any number of threads, resumed after a kill, by two processes at once,
+ * and with a disk that refuses. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/parallel.h"
+#include "data/shards_internal.h"
+
+static char root[64];
+static lathe_arena arena;
+static lathe_tokenizer *raw;
+
+static char *at(const char *name)
+{
+    return lathe_path_join(&arena, root, name);
+}
+
+static void setup(void)
+{
+    strcpy(root, "/tmp/lathe_prepare_XXXXXX");
+    cr_assert_not_null(mkdtemp(root));
+    cr_assert_eq(lathe_tokenizer_bytes(&raw), LATHE_OK);
+}
+
+static void teardown(void)
+{
+    cr_assert_eq(lathe_dir_remove(root), LATHE_OK);
+    lathe_tokenizer_destroy(raw);
+    lathe_arena_fini(&arena);
+}
+
+TestSuite(prepare, .init = setup, .fini = teardown);
+
+/* n records, "record <i>" with a tail of i mod 37 letters. */
+static void put_records(const char *name, int n, const char *first)
+{
+    FILE *file = fopen(at(name), "wb");
+    cr_assert_not_null(file);
+    for (int i = 0; i < n; i++)
+        fprintf(file, "{\"text\": \"%s %d %.*s\"}\n", i ? "record" : first, i, i % 37,
+                "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz");
+    fclose(file);
+}
+
+static lathe_status prepare(const char *cache, int64_t part_bytes, lathe_shards **out)
+{
+    const lathe_dataset dataset = {.path = at("a.jsonl"), .type = LATHE_DATASET_JSONL};
+    return lathe__shards_prepare_parts(&dataset, 1, LATHE_ROWS_PACKED, raw, at(cache), part_bytes,
+                                       NULL, NULL, out);
+}
+
+/* Prepares and gives the identity; *out_built: parts that had to be made. */
+static const char *identity(const char *cache, int64_t part_bytes, int64_t *out_built)
+{
+    lathe_shards *shards = NULL;
+    cr_assert_eq(prepare(cache, part_bytes, &shards), LATHE_OK, "%s", lathe_error_message());
+    const char *hash = lathe_arena_strdup(&arena, lathe_shards_hash(shards));
+    *out_built = lathe_shards_built(shards);
+    lathe_shards_destroy(shards);
+    return hash;
+}
+
+static int64_t count_files(const char *dir, const char *with)
+{
+    char **names;
+    int64_t n, found = 0;
+    cr_assert_eq(lathe_dir_list(at(dir), &arena, &names, &n), LATHE_OK);
+    for (int64_t i = 0; i < n; i++)
+        found += strstr(names[i], with) != NULL;
+    return found;
+}
+
+Test(prepare, parts_hold_the_same_stream_as_one)
+{
+    lathe_shards *one, *many;
+    put_records("a.jsonl", 2000, "record");
+    cr_assert_eq(prepare("one", LATHE_PART_BYTES, &one), LATHE_OK);
+    cr_assert_eq(prepare("many", 4096, &many), LATHE_OK);
+    cr_expect_eq(lathe_shards_built(one), 1);
+    cr_expect_gt(lathe_shards_built(many), 10);
+    const int64_t n = lathe_shards_tokens(one);
+    cr_assert_eq(lathe_shards_tokens(many), n);
+    cr_assert_eq(lathe_shards_segments(many), 2000);
+    int32_t *a = malloc((size_t)n * 4), *b = malloc((size_t)n * 4);
+    cr_assert_eq(lathe_shards_read(one, 0, n, a), LATHE_OK);
+    cr_assert_eq(lathe_shards_read(many, 0, n, b), LATHE_OK);
+    cr_expect_arr_eq(a, b, (size_t)n * 4);
+    for (int64_t i = 0; i <= 2000; i++)
+        cr_assert_eq(lathe_shards_offset(one, i), lathe_shards_offset(many, i));
+    for (int64_t k = 0; k < n; k += 97)
+        cr_assert_eq(lathe_shards_find(one, k), lathe_shards_find(many, k));
+    cr_expect_eq(lathe_shards_text_bytes(one, 0, 2000), n - 2000); /* bytes, and an end each */
+    cr_expect_eq(lathe_shards_text_bytes(many, 0, 2000), n - 2000);
+    cr_expect_eq(lathe_shards_text_bytes(many, 3, 1999), lathe_shards_text_bytes(one, 3, 1999));
+    free(a);
+    free(b);
+    lathe_shards_destroy(one);
+    lathe_shards_destroy(many);
+}
+
+Test(prepare, the_number_of_threads_changes_nothing)
+{
+    int64_t built;
+    const char *first = NULL;
+    put_records("a.jsonl", 20000, "record");
+    for (int32_t threads = 1; threads <= 5; threads += 2) {
+        char cache[16];
+        snprintf(cache, sizeof cache, "cache%d", threads);
+        lathe_parallel_init(threads);
+        const char *hash = identity(cache, 300000, &built);
+        cr_expect_geq(built, 2);
+        if (first)
+            cr_expect_str_eq(hash, first, "%d threads", threads);
+        first = first ? first : hash;
+    }
+}
+
+/* A text of more than the 8 MiB that a window takes at once: bytes are tokenised in pieces of it. */
+Test(prepare, a_long_text_of_bytes_is_one_document)
+{
+    enum { N = 9 << 20 };
+    char *text = malloc(N);
+    for (int i = 0; i < N; i++)
+        text[i] = (char)('a' + i % 23);
+    memcpy(text + N - 2, "\xc3\xa9", 2); /* a character at the end */
+    const lathe_dataset dataset = {.path = at("t.txt"), .type = LATHE_DATASET_TEXT};
+    lathe_shards *shards;
+    for (int bad = 0; bad < 3; bad++) {
+        cr_assert_eq(lathe_file_write_atomic(at("t.txt"), text, bad == 1 ? N - 1 : N), LATHE_OK);
+        const lathe_status status = lathe_shards_prepare(&dataset, 1, LATHE_ROWS_PACKED, raw,
+                                                         at("cache"), NULL, NULL, &shards);
+        text[N / 2] = 0;
+        if (bad) { /* half a character at the end; a NUL in the middle */
+            cr_expect_eq(status, LATHE_E_CONFIG);
+            cr_expect(strstr(lathe_error_message(), "t.txt: no documents in it; 1 files"), "%s",
+                      lathe_error_message());
+            continue;
+        }
+        cr_assert_eq(status, LATHE_OK, "%s", lathe_error_message());
+        cr_expect_eq(lathe_shards_segments(shards), 1);
+        cr_expect_eq(lathe_shards_tokens(shards), N + 1);
+        int32_t *ids = malloc((size_t)(N + 1) * sizeof *ids);
+        cr_assert_eq(lathe_shards_read(shards, 0, N + 1, ids), LATHE_OK);
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < N - 2; i++)
+            wrong += ids[i] != 'a' + i % 23;
+        cr_expect_eq(wrong, 0);
+        cr_expect_eq(ids[N], 256);
+        free(ids);
+        lathe_shards_destroy(shards);
+    }
+    free(text);
+}
+
+/* ---- resuming ---- */
+
+static void stop_at(void *arg, const char *path, int64_t done, int64_t total, int64_t n_tokens)
+{
+    (void)path, (void)total, (void)n_tokens;
+    if (done >= *(const int64_t *)arg)
+        (void)raise(SIGKILL);
+}
+
+/* Prepares in a process of its own that is killed once `bytes` are done. */
+static void kill_after(int64_t bytes)
+{
+    const pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (child == 0) {
+        lathe_shards *shards;
+        const lathe_dataset dataset = {.path = at("a.jsonl"), .type = LATHE_DATASET_JSONL};
+        lathe_parallel_init(1);
+        const lathe_status status = lathe__shards_prepare_parts(
+            &dataset, 1, LATHE_ROWS_PACKED, raw, at("cache"), 4096, stop_at, &bytes, &shards);
+        _exit(status == LATHE_OK ? 0 : 1);
+    }
+    int status = 0;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+Test(prepare, a_killed_start_continues_behind_the_last_finished_part)
+{
+    int64_t all, rest;
+    put_records("a.jsonl", 2000, "record");
+    const char *want = identity("whole", 4096, &all);
+    kill_after(30000);
+    const int64_t made = count_files("cache", ".bin") - count_files("cache", ".tmp.");
+    cr_expect_geq(made, 5);
+    cr_expect_eq(count_files("cache", ".tmp."), 1, "the part that was in progress");
+    kill_after(60000);
+    cr_expect_gt(count_files("cache", ".bin") - count_files("cache", ".tmp."), made);
+    const int64_t kept = count_files("cache", ".bin") - count_files("cache", ".tmp.");
+    cr_expect_str_eq(identity("cache", 4096, &rest), want);
+    cr_expect_eq(rest, all - kept);
+    cr_expect_eq(count_files("cache", ".tmp."), 0, "leftovers are removed");
+    cr_expect_eq(count_files("cache", ".lock"), 0);
+    cr_expect_str_eq(identity("cache", 4096, &rest), want);
+    cr_expect_eq(rest, 0);
+}
+
+Test(prepare, only_parts_that_changed_are_made_again)
+{
+    int64_t all, built;
+    put_records("a.jsonl", 2000, "record");
+    (void)identity("cache", 4096, &all);
+    put_records("a.jsonl", 2003, "record"); /* three more at the end */
+    const char *hash = identity("cache", 4096, &built);
+    cr_expect_leq(built, 2);
+    cr_expect_str_eq(hash, identity("fresh", 4096, &built));
+    put_records("a.jsonl", 2003, "RECORD"); /* as long, other bytes in the first */
+    hash = identity("cache", 4096, &built);
+    cr_expect_eq(built, 1);
+    (void)lathe_dir_remove(at("fresh"));
+    cr_expect_str_eq(hash, identity("fresh", 4096, &built));
+    put_records("a.jsonl", 500, "RECORD"); /* shorter: what is behind goes away */
+    hash = identity("cache", 4096, &built);
+    cr_expect_eq(built, 1);
+    (void)lathe_dir_remove(at("fresh"));
+    cr_expect_str_eq(hash, identity("fresh", 4096, &built));
+    cr_expect_eq(count_files("cache", ".bin"), count_files("fresh", ".bin"));
+}
+
+Test(prepare, a_missing_part_in_the_middle_is_made_again)
+{
+    int64_t all, built;
+    put_records("a.jsonl", 1000, "record");
+    const char *want = identity("cache", 4096, &all);
+    char **names;
+    int64_t n;
+    cr_assert_eq(lathe_dir_list(at("cache"), &arena, &names, &n), LATHE_OK);
+    cr_assert_eq(n, all);
+    cr_assert_eq(unlink(lathe_path_join(&arena, at("cache"), names[3])), 0);
+    cr_expect_str_eq(identity("cache", 4096, &built), want);
+    cr_expect_eq(built, 1);
+}
+
+Test(prepare, processes_at_once_share_the_work)
+{
+    enum { N = 4 };
+    int64_t built;
+    pid_t children[N];
+    put_records("a.jsonl", 4000, "record");
+    const char *want = identity("whole", 4096, &built);
+    for (int i = 0; i < N; i++)
+        if ((children[i] = fork()) == 0) {
+            lathe_shards *shards = NULL;
+            lathe_parallel_init(1);
+            const int good = prepare("cache", 4096, &shards) == LATHE_OK &&
+                             strcmp(lathe_shards_hash(shards), want) == 0;
+            _exit(!good);
+        }
+    for (int i = 0; i < N; i++) {
+        int status = 1;
+        cr_assert_eq(waitpid(children[i], &status, 0), children[i]);
+        cr_expect_eq(status, 0);
+    }
+    cr_expect_str_eq(identity("cache", 4096, &built), want);
+    cr_expect_eq(built, 0);
+    cr_expect_eq(count_files("cache", ".bin"), count_files("cache", ""));
+}
+
+/* ---- disks that refuse ---- */
+
+Test(prepare, a_full_disk_is_one_error_and_leaves_nothing_torn)
+{
+    put_records("a.jsonl", 2000, "record");
+    const pid_t child = fork();
+    if (child == 0) { /* writes beyond 2000 bytes fail, as on a full disk */
+        const struct rlimit limit = {2000, 2000};
+        lathe_shards *shards = NULL;
+        lathe_parallel_init(1);
+        (void)signal(SIGXFSZ, SIG_IGN);
+        if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
+            _exit(9);
+        if (prepare("cache", 4096, &shards) != LATHE_E_IO)
+            _exit(1);
+        _exit(strstr(lathe_error_message(), "write: File too large") ? 0 : 2);
+    }
+    int status = 1;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(WEXITSTATUS(status), 0);
+    cr_expect_eq(count_files("cache", ""), 0);
+    int64_t built;
+    (void)identity("cache", 4096, &built);
+    cr_expect_gt(built, 1);
+}
+
+Test(prepare, a_cache_that_cannot_be_written_is_named)
+{
+    lathe_shards *shards = NULL;
+    put_records("a.jsonl", 10, "record");
+    cr_assert_eq(lathe_file_write_atomic(at("file"), "x", 1), LATHE_OK);
+    cr_expect_eq(prepare("file/cache", 4096, &shards), LATHE_E_IO);
+    cr_expect(strstr(lathe_error_message(), "/file"), "%s", lathe_error_message());
+    if (geteuid() == 0)
+        return; /* root writes everywhere */
+    cr_assert_eq(lathe_dir_create(at("locked")), LATHE_OK);
+    cr_assert_eq(chmod(at("locked"), 0500), 0);
+    cr_expect_eq(prepare("locked", 4096, &shards), LATHE_E_IO);
+    cr_expect(strstr(lathe_error_message(), "data.cache_dir"), "%s", lathe_error_message());
+}
+
+Test(prepare, nothing_to_learn_from_is_said)
+{
+    lathe_shards *shards = NULL;
+    static const char *const empty[] = {"", "\n\n", "{\"text\": \"\"}\n{\"text\": \"\"}\n"};
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(lathe_file_write_atomic(at("a.jsonl"), empty[i], (int64_t)strlen(empty[i])),
+                     LATHE_OK);
+        cr_expect_eq(prepare("cache", 4096, &shards), LATHE_E_CONFIG);
+        cr_expect(strstr(lathe_error_message(), "a.jsonl: no documents in it"), "%s",
+                  lathe_error_message());
+        cr_expect(i < 2 || strstr(lathe_error_message(), "; 2 files or records were left out"),
+                  "%s", lathe_error_message());
+    }
+}

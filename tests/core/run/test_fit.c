@@ -1,0 +1,173 @@
+/* A plan too large for the machine is refused before any weight is read, with settings that do fit. */
+#include "run/fit.h"
+#include "small_run.h"
+
+static char dir[64];
+
+static void setup(void)
+{
+    strcpy(dir, "/tmp/lathe-fit-XXXXXX");
+    make_folder(dir, 40000);
+}
+
+static void teardown(void)
+{
+    OK(lathe_dir_remove(dir));
+}
+
+TestSuite(fit, .init = setup, .fini = teardown);
+
+static void base(settings *s)
+{
+    set_data(s, dir);
+    set_llama(s, 4, 64, 2, 2, 160);
+    set(s, "data.seq_len=64");
+    set(s, "train.micro_batch_size=8");
+    set(s, "train.gradient_accumulation_steps=2");
+    set(s, "train.recompute=none");
+    set(s, "train.precision=fp32");
+    set(s, "train.max_steps=2");
+}
+
+static int64_t peak_of(const settings *s)
+{
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s->list);
+    const int64_t peak = lathe_mem_total(&run->planned);
+    lathe_run_close(run);
+    return peak;
+}
+
+/* Opening must fail for want of memory; the message is the thread's. */
+static void refuse(int32_t mode, const settings *s)
+{
+    static char keys[MAX_SETTINGS][128];
+    lathe_override list[MAX_SETTINGS];
+    int32_t n = 0;
+    for (; s->list[n]; n++) {
+        const char *equals = strchr(s->list[n], '=');
+        snprintf(keys[n], sizeof keys[n], "%.*s", (int)(equals - s->list[n]), s->list[n]);
+        list[n] = (lathe_override){keys[n], equals + 1};
+    }
+    lathe_run *run = NULL;
+    cr_assert_eq(lathe_run_open_mode(NULL, list, n, mode, &run), LATHE_E_NOMEM, "%s",
+                 lathe_error_message());
+    cr_assert_null(run);
+}
+
+/* Adds what a line of the message says: "  --key value --key value   (peak ...". */
+static void apply(settings *s, const char *line)
+{
+    char key[64], value[64];
+    int n = 0;
+    while (sscanf(line, " --%63s %63s%n", key, value, &n) == 2) {
+        set(s, "%s=%s", key, value);
+        line += n;
+    }
+}
+
+Test(fit, what_is_proposed_fits_and_trains)
+{
+    settings s = {.n = 0};
+    base(&s);
+    const int64_t peak = peak_of(&s);
+    /* two thirds of the plan: smaller batches, or recomputation, or an adapter */
+    set(&s, "train.memory_limit=%.17g", (double)(peak / 3 * 2) / 1073741824.0);
+    refuse(LATHE_OPEN_TRAIN, &s);
+    char message[4096];
+    snprintf(message, sizeof message, "%s", lathe_error_message());
+    cr_expect_not_null(strstr(message, "does not fit: peak "), "%s", message);
+    cr_expect_not_null(strstr(message, "(train.memory_limit)"), "%s", message);
+    cr_expect_not_null(strstr(message, " too much"), "%s", message);
+    char out[96];
+    snprintf(out, sizeof out, "%s/out", dir);
+    FILE *sink = fopen("/dev/null", "w");
+    int options = 0;
+    for (const char *line = strstr(message, "\n  --"); line; line = strstr(line + 1, "\n  --")) {
+        settings with = s;
+        for (int i = 0; i < with.n; i++)
+            with.list[i] = with.text[i];
+        apply(&with, line + 1);
+        const int64_t smaller = peak_of(&with);
+        cr_expect(smaller <= peak / 3 * 2, "%.80s: %lld", line, (long long)smaller);
+        char told[32];
+        snprintf(told, sizeof told, "(peak %.1f MiB)", (double)smaller / 1048576.0);
+        cr_expect_not_null(strstr(line, told), "%s is not in %s", told, line);
+        lathe_run *run = open_run(LATHE_OPEN_TRAIN, with.list); /* now it opens, under the limit */
+        lathe_train_result result = {0};
+        const lathe_train_options train = {.out = sink};
+        OK(lathe_train(run, &train, &result));
+        cr_expect(lathe_mem_total(&run->machine.peak) <= peak / 3 * 2);
+        lathe_run_close(run);
+        options++;
+        OK(lathe_dir_remove(out));
+    }
+    fclose(sink);
+    cr_expect(options >= 2, "%d options: %s", options, message);
+}
+
+Test(fit, a_plan_at_the_limit_passes_and_a_byte_more_does_not)
+{
+    settings s = {.n = 0};
+    base(&s);
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    lathe_fit fit;
+    const int64_t need = lathe_mem_total(&run->planned);
+    run->set.memory_limit = need;
+    lathe_fit_check(run, &fit);
+    cr_assert(fit.need == need && fit.have == need && fit.n_options == 0);
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_fit_text(&fit, &text);
+    cr_assert_eq(strncmp(text.data, "fits: peak ", 11), 0, "%s", text.data);
+    lathe_buffer_fini(&text);
+    run->set.memory_limit = need - 1;
+    lathe_fit_check(run, &fit);
+    cr_assert(fit.need > fit.have);
+    lathe_fit_text(&fit, &text);
+    cr_assert_eq(strncmp(text.data, "does not fit: peak ", 19), 0, "%s", text.data);
+    lathe_buffer_fini(&text);
+    run->set.memory_limit = 0; /* the machine's own, which this small plan leaves alone */
+    lathe_fit_check(run, &fit);
+    cr_assert(fit.have > need && fit.source[0] != '\0');
+    lathe_run_close(run);
+}
+
+Test(fit, nothing_fits_and_that_is_said)
+{
+    settings s = {.n = 0};
+    base(&s);
+    set(&s, "train.memory_limit=0.000001");
+    refuse(LATHE_OPEN_TRAIN, &s);
+    cr_assert_not_null(strstr(lathe_error_message(), "nor would smaller batches"), "%s",
+                       lathe_error_message());
+}
+
+/* A model folder whose weights are damaged: the plan is refused first. */
+Test(fit, is_refused_before_weights_are_read_in_every_mode)
+{
+    static const char config[] =
+        "{\"model_type\": \"llama\", \"vocab_size\": 320, \"hidden_size\": 32, "
+        "\"intermediate_size\": 64, "
+        "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"max_position_embeddings\": 64}";
+    char path[128], file[192];
+    snprintf(path, sizeof path, "%s/model", dir);
+    OK(lathe_dir_create(path));
+    snprintf(file, sizeof file, "%s/config.json", path);
+    OK(lathe_file_write_atomic(file, config, (int64_t)sizeof config - 1));
+    snprintf(file, sizeof file, "%s/model.safetensors", path);
+    OK(lathe_file_write_atomic(file, "x", 1));
+    static const int32_t modes[] = {LATHE_OPEN_TRAIN, LATHE_OPEN_INFER, LATHE_OPEN_EVALUATE};
+    for (int i = 0; i < 3; i++) {
+        settings s = {.n = 0};
+        set_data(&s, dir);
+        set(&s, "model.path=%s", path);
+        set(&s, "data.seq_len=32");
+        set(&s, "train.max_steps=1");
+        set(&s, "train.precision=fp32");
+        if (modes[i] == LATHE_OPEN_EVALUATE)
+            set(&s, "data.validation_split=0.5");
+        set(&s, "train.memory_limit=0.00001");
+        refuse(modes[i], &s);
+        cr_expect_not_null(strstr(lathe_error_message(), "does not fit"), "mode %d: %s", modes[i],
+                           lathe_error_message());
+    }
+}

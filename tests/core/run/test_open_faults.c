@@ -1,0 +1,236 @@
+/* What a run reads before it begins, with every allocation and every read of it failing in turn: a clean
+ * error each time, nothing leaked, nothing left that spoils the next try. */
+#include "data/shards.h"
+#include "data/tokenizer.h"
+#include "io/safetensors.h"
+#include "model/hf_config.h"
+#include "plug/config.h"
+#include "small_run.h"
+#include "support/inject.h"
+#include <errno.h>
+
+static char dir[64], path[128];
+static lathe_tokenizer *bytes;
+
+static void setup(void)
+{
+    if (inject_unsupported() != NULL)
+        cr_skip("%s", inject_unsupported());
+    strcpy(dir, "/tmp/lathe-faults-XXXXXX");
+    make_folder(dir, 3000);
+}
+
+static void teardown(void)
+{
+    inject_disarm();
+    lathe_tokenizer_destroy(bytes);
+    bytes = NULL;
+    if (dir[0] != '\0')
+        OK(lathe_dir_remove(dir));
+}
+
+TestSuite(open_faults, .init = setup, .fini = teardown);
+
+typedef lathe_status (*action)(void);
+static void (*before_each)(void);
+static int64_t burst = 1; /* how many calls fail from the i-th on */
+
+/* Once more with call i failing; the status, and in out_blocks how many heap blocks it left behind. */
+static lathe_status fail_at(action act, uint32_t calls, int64_t i, int error, int64_t *out_blocks)
+{
+    if (before_each != NULL)
+        before_each();
+    const int64_t before = inject_live_blocks();
+    inject_arm(calls, i, burst, error);
+    const lathe_status status = act();
+    inject_disarm();
+    *out_blocks = inject_live_blocks() - before;
+    return status;
+}
+
+/* Libraries get over some: libstdc++ sorts without its buffer, PCRE2 does without its JIT compiler, OpenSSL
+ * without its cache of algorithms. */
+static int is_ours(const char *where)
+{
+    return strstr(where, "from liblathe") != NULL || strstr(where, "from libjansson") != NULL;
+}
+
+/* Fails every stride-th of the calls, about max_tries of them. n_tolerated: how many failures an action
+ * of Lathe's own may get over: a file it only read not closed, /proc and /sys not telling, a candidate of
+ * an `auto` search not considered. */
+static void sweep(const char *what, action act, uint32_t calls, int error, int64_t max_tries,
+                  int64_t n_tolerated)
+{
+    int64_t tolerated = 0, tries = 0;
+    char first[160] = "";
+    OK(act()); /* libraries keep what they make at first use */
+    if (before_each != NULL)
+        before_each();
+    inject_arm(calls, 0, 0, 0);
+    OK(act());
+    const int64_t n = inject_disarm(), stride = n / max_tries + 1;
+    cr_assert(n > 0, "%s makes no such call", what);
+    for (int64_t i = 1; i <= n; i += stride, tries++) {
+        int64_t left = 0, again = 0;
+        lathe_error_clear();
+        const lathe_status status = fail_at(act, calls, i, error, &left);
+        if (inject_failed() == 0)
+            continue; /* threads: this time there were fewer */
+        if (status == LATHE_OK) {
+            if (is_ours(inject_last()) && tolerated++ == 0)
+                snprintf(first, sizeof first, "%s", inject_last());
+        } else {
+            cr_expect(status == LATHE_E_NOMEM || lathe_error_message()[0] != '\0',
+                      "%s: %s: no message", what, inject_last());
+            /* libstdc++'s streams hide it: toml++ then finds no number */
+            if (calls == INJECT_MALLOC && strstr(inject_last(), "libstdc++") == NULL)
+                cr_expect_eq(status, LATHE_E_NOMEM, "%s: %s: %d %s", what, inject_last(), status,
+                             lathe_error_message());
+        }
+        if (left > 0)
+            (void)fail_at(act, calls, i, error, &again);
+        cr_expect(left <= 0 || again <= 0, "%s: %s: leaks %lld blocks", what, inject_last(),
+                  (long long)again);
+    }
+    cr_expect(tolerated <= n_tolerated, "%s: %lld of %lld failures passed over, first %s", what,
+              (long long)tolerated, (long long)tries, first);
+    OK(act());
+}
+
+/* ---- the actions: open, and close again ---- */
+
+static lathe_status load_config(void)
+{
+    lathe_registry *registry = NULL;
+    lathe_config *config = NULL;
+    lathe_diags diags = {0};
+    lathe_status status = lathe_registry_create(&registry);
+    if (status == LATHE_OK)
+        status = lathe_config_load(path, NULL, 0, 0, registry, &diags, &config);
+    lathe_config_destroy(config);
+    lathe_diags_fini(&diags);
+    lathe_registry_destroy(registry);
+    return status;
+}
+
+Test(open_faults, configuration)
+{
+    static const char toml[] =
+        "[model]\nmodel_type = \"llama\"\nhidden_size = 64\n[data]\nseq_len = 32\n"
+        "datasets = [{ path = \"corpus.txt\" }]\n[train]\nmax_steps = 5\n"
+        "[checkpoint]\ndir = \"out\"\n";
+    snprintf(path, sizeof path, "%s/run.toml", dir);
+    OK(lathe_file_write_atomic(path, toml, (int64_t)sizeof toml - 1));
+    sweep("config", load_config, INJECT_MALLOC, ENOMEM, 500, 0);
+    sweep("config", load_config, INJECT_OPEN | INJECT_READ | INJECT_MAP, EIO, 500, 0);
+}
+
+static lathe_status load_tokenizer(void)
+{
+    lathe_tokenizer *tok = NULL;
+    lathe_ids ids = {NULL, 0, 0};
+    char *text = NULL;
+    int64_t n = 0;
+    lathe_status status = lathe_tokenizer_load(path, &tok);
+    if (status == LATHE_OK)
+        status = lathe_tokenizer_encode(tok, "A text, 123.", 12, 0, &ids);
+    if (status == LATHE_OK)
+        status = lathe_tokenizer_decode(tok, ids.data, ids.n, 0, &text, &n);
+    free(text);
+    lathe_ids_fini(&ids);
+    lathe_tokenizer_destroy(tok);
+    return status;
+}
+
+Test(open_faults, tokenizer)
+{
+    snprintf(path, sizeof path, "%s/golden/data/tokenizer/llama3.json", LATHE_TEST_DATA);
+    burst =
+        INT64_MAX; /* a table that cannot be read in place is read by jansson: one failure passes */
+    sweep("tokenizer", load_tokenizer, INJECT_MALLOC, ENOMEM, 400, 0);
+    sweep("tokenizer", load_tokenizer, INJECT_LOAD, EIO, 100, 0);
+}
+
+static lathe_status open_weights(void)
+{
+    lathe_safetensors *set = NULL;
+    const lathe_status status = lathe_safetensors_open(path, &set);
+    if (status == LATHE_OK && lathe_safetensors_count(set) != 20)
+        abort();
+    lathe_safetensors_close(set);
+    return status;
+}
+
+Test(open_faults, safetensors)
+{
+    snprintf(path, sizeof path, "%sllama_sharded", MODELS);
+    sweep("safetensors", open_weights, INJECT_MALLOC, ENOMEM, 1000, 0);
+    sweep("safetensors", open_weights, INJECT_LOAD, EIO, 1000, 0);
+}
+
+static lathe_status read_config_json(void)
+{
+    lathe_model_config config;
+    char *text = NULL;
+    lathe_status status = lathe_model_config_load(path, &config);
+    if (status == LATHE_OK)
+        status = lathe_model_config_text(&config, &text);
+    free(text);
+    lathe_model_config_fini(&config);
+    return status;
+}
+
+Test(open_faults, model_configuration)
+{
+    snprintf(path, sizeof path, "%sllama_tied", MODELS);
+    sweep("config.json", read_config_json, INJECT_MALLOC, ENOMEM, 1000, 0);
+    sweep("config.json", read_config_json, INJECT_LOAD, EIO, 1000, 0);
+}
+
+static lathe_status open_model(void)
+{
+    lathe_run *run = NULL;
+    const lathe_status status = lathe_run_open_mode(path, NULL, 0, LATHE_OPEN_INFER, &run);
+    lathe_run_close(run);
+    return status;
+}
+
+Test(open_faults, model)
+{
+    char toml[512];
+    snprintf(path, sizeof path, "%s/run.toml", dir);
+    snprintf(toml, sizeof toml, "[model]\npath = \"%sllama_tied\"\n[data]\nseq_len = 32\n", MODELS);
+    OK(lathe_file_write_atomic(path, toml, (int64_t)strlen(toml)));
+    sweep("model", open_model, INJECT_MALLOC, ENOMEM, 300, 3);
+    sweep("model", open_model, INJECT_LOAD, EIO, 100, 40);
+}
+
+static void remove_cache(void)
+{
+    char cache[96];
+    snprintf(cache, sizeof cache, "%s/cache", dir);
+    OK(lathe_dir_remove(cache));
+}
+
+static lathe_status prepare_shards(void)
+{
+    char cache[96], corpus[96];
+    snprintf(cache, sizeof cache, "%s/cache", dir);
+    snprintf(corpus, sizeof corpus, "%s/corpus.txt", dir);
+    const lathe_dataset dataset = {.path = corpus, .type = LATHE_DATASET_TEXT};
+    lathe_shards *shards = NULL;
+    const lathe_status status =
+        lathe_shards_prepare(&dataset, 1, LATHE_ROWS_PACKED, bytes, cache, NULL, NULL, &shards);
+    if (status == LATHE_OK && lathe_shards_tokens(shards) < 3000)
+        abort();
+    lathe_shards_destroy(shards);
+    return status;
+}
+
+Test(open_faults, shards)
+{
+    OK(lathe_tokenizer_bytes(&bytes));
+    before_each = remove_cache;
+    sweep("shards", prepare_shards, INJECT_MALLOC, ENOMEM, 200, 0);
+    sweep("shards", prepare_shards, INJECT_DISK | INJECT_READ | INJECT_MAP, ENOSPC, 200, 8);
+}

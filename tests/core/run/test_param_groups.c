@@ -1,0 +1,193 @@
+/* Parameter groups and clipping by value: who gets what, what the update does, and refusals. */
+#include "small_run.h"
+
+static void base(settings *s, const char *dir)
+{
+    set_data(s, dir);
+    set_llama(s, 2, 32, 4, 2, 64);
+    set(s, "train.precision=fp32");
+    set(s, "train.max_steps=4");
+    set(s, "data.seq_len=16");
+    set(s, "optimizer.lr=1e-3");
+    set(s, "optimizer.weight_decay=0.1");
+}
+
+static int32_t param(const lathe_run *run, const char *name)
+{
+    const int32_t i = lathe_params_find(&run->params, name);
+    cr_assert(i >= 0, "%s", name);
+    return i;
+}
+
+Test(param_groups, patterns_give_rates_and_decays)
+{
+    char dir[] = "/tmp/lathe_groups_XXXXXX";
+    settings s = {.n = 0};
+    make_folder(dir, 20000);
+    base(&s, dir);
+    set(&s, "optimizer.no_decay_modules=[\"embed_tokens\", \"model.layers.1.mlp*\"]");
+    set(&s, "optimizer.no_decay_params=[\"*.v_proj.weight\"]");
+    set(&s,
+        "optimizer.groups=[{name = \"attn\", params = [\"*.q_proj.weight\", \"*.k_proj.weight\"], "
+        "lr = 5e-4, weight_decay = 0.2}, {params = [\"*norm*\"], weight_decay = 0.05}]");
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    const lathe_param_groups *g = &run->groups;
+    const struct {
+        const char *name;
+        double lr, decay;
+        int32_t group;
+    } want[] = {{"model.embed_tokens.weight", 1.0, 0.0, 0},
+                {"model.layers.0.mlp.up_proj.weight", 1.0, 1.0, 0},
+                {"model.layers.1.mlp.up_proj.weight", 1.0, 0.0, 0},
+                {"model.layers.1.self_attn.v_proj.weight", 1.0, 0.0, 0},
+                {"model.layers.1.self_attn.q_proj.weight", 0.5, 2.0, 1},
+                {"model.layers.0.input_layernorm.weight", 1.0, 0.5, 2},
+                {"model.norm.weight", 1.0, 0.5, 2}};
+    cr_assert_eq(g->n, 3);
+    cr_assert_str_eq(g->keys[1], "grad_norm/attn");
+    cr_assert_str_eq(g->keys[2], "grad_norm/2");
+    for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
+        const int32_t i = param(run, want[k].name);
+        cr_assert_float_eq(g->lr_mult[i], want[k].lr, 1e-15, "%s", want[k].name);
+        cr_assert_float_eq(g->decay_mult[i], want[k].decay, 1e-15, "%s", want[k].name);
+        cr_assert_eq(g->group[i], want[k].group, "%s", want[k].name);
+    }
+    lathe_run_close(run);
+}
+
+static void one_step(lathe_run *run, lathe_step_result *out)
+{
+    lathe_forward_result f = {.size = sizeof f};
+    OK(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
+    OK(lathe_backward(run, NULL));
+    OK(lathe_step(run, out));
+}
+
+/* Group norms square up to the whole; a group with lr 0 stays as it is, with every optimizer. */
+static void check_frozen_group(const char *optimizer)
+{
+    char dir[] = "/tmp/lathe_groups_XXXXXX";
+    settings s = {.n = 0};
+    make_folder(dir, 20000);
+    set_data(&s, dir);
+    set_llama(&s, 2, 32, 4, 2, 64);
+    set(&s, "train.max_steps=4");
+    set(&s, "data.seq_len=16");
+    set(&s, "optimizer.name=%s", optimizer);
+    set(&s, "optimizer.lr=1e-3");
+    set(&s, "optimizer.groups=[{params = [\"model.layers.0.*\"], lr = 0.0}]");
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    const int32_t still = param(run, "model.layers.0.mlp.up_proj.weight");
+    const int32_t moved = param(run, "model.layers.1.mlp.up_proj.weight");
+    const int64_t n = lathe_desc_count(&run->params.rows[still]->desc);
+    float *before = malloc((size_t)n * sizeof *before), *other = malloc((size_t)n * sizeof *other);
+    cr_assert(before && other);
+    memcpy(before, lathe_store_master(&run->store, still), (size_t)n * sizeof *before);
+    memcpy(other, lathe_store_master(&run->store, moved), (size_t)n * sizeof *other);
+    lathe_step_result r = {.size = sizeof r};
+    one_step(run, &r);
+    one_step(run, &r);
+    const double all =
+        sqrt(run->group_norms[0] * run->group_norms[0] + run->group_norms[1] * run->group_norms[1]);
+    cr_assert_float_eq(all, r.grad_norm, 1e-12 * r.grad_norm, "%s", optimizer);
+    cr_assert_gt(run->group_norms[1], 0.0);
+    cr_assert_arr_eq(before, lathe_store_master(&run->store, still), (size_t)n * sizeof *before,
+                     "%s moved a group whose lr is 0", optimizer);
+    cr_assert_neq(memcmp(other, lathe_store_master(&run->store, moved), (size_t)n * sizeof *other),
+                  0, "%s", optimizer);
+    free(before);
+    free(other);
+    lathe_run_close(run);
+}
+
+Test(param_groups, a_group_with_lr_0_stays)
+{
+    static const char *const names[] = {"adamw",      "muon",      "sgd",    "lion",  "adafactor",
+                                        "adamw_8bit", "adam_mini", "galore", "apollo"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        check_frozen_group(names[k]);
+}
+
+static void refused(const char *setting, const char *words)
+{
+    char dir[] = "/tmp/lathe_groups_XXXXXX";
+    settings s = {.n = 0};
+    lathe_run *run = NULL;
+    make_folder(dir, 20000);
+    base(&s, dir);
+    set(&s, "%s", setting);
+    cr_assert_eq(open_run_status(LATHE_OPEN_PLAN, s.list, &run), LATHE_E_CONFIG, "%s", setting);
+    cr_assert(strstr(lathe_last_error(), words) != NULL, "%s: '%s' is not in: %s", setting, words,
+              lathe_last_error());
+}
+
+Test(param_groups, refuses_what_means_nothing)
+{
+    refused("optimizer.no_decay_params=[\"*.w_proj.weight\"]", "w_proj");
+    refused("optimizer.no_decay_modules=[\"dense\"]", "dense");
+    refused("optimizer.groups=[{params = [\"nothing.*\"], lr = 1e-4}]", "nothing.*");
+    refused("optimizer.groups=[{lr = 1e-4}]", "params");
+    refused("optimizer.groups=[{params = [\"*\"], learning_rate = 1e-4}]", "learning_rate");
+    refused("optimizer.groups=[{params = [\"*\"], lr = -1.0}]", "lr");
+}
+
+Test(param_groups, a_decay_without_one_to_multiply_is_refused)
+{
+    char dir[] = "/tmp/lathe_groups_XXXXXX";
+    settings s = {.n = 0};
+    lathe_run *run = NULL;
+    make_folder(dir, 20000);
+    set_data(&s, dir);
+    set_llama(&s, 2, 32, 4, 2, 64);
+    set(&s, "train.max_steps=4");
+    set(&s, "data.seq_len=16");
+    set(&s, "optimizer.weight_decay=0.0");
+    set(&s, "optimizer.groups=[{params = [\"*\"], weight_decay = 0.1}]");
+    cr_assert_eq(open_run_status(LATHE_OPEN_PLAN, s.list, &run), LATHE_E_CONFIG);
+    cr_assert(strstr(lathe_last_error(), "weight_decay is 0") != NULL, "%s", lathe_last_error());
+}
+
+/* With sgd the update is -lr times the clipped gradient. */
+Test(clipping, by_value_before_by_norm)
+{
+    char dir[] = "/tmp/lathe_groups_XXXXXX";
+    settings s = {.n = 0};
+    make_folder(dir, 20000);
+    set_data(&s, dir);
+    set_llama(&s, 1, 32, 4, 2, 64);
+    set(&s, "train.precision=fp32");
+    set(&s, "train.max_steps=4");
+    set(&s, "data.seq_len=16");
+    set(&s, "optimizer.name=sgd");
+    set(&s, "optimizer.lr=1.0");
+    set(&s, "scheduler.name=constant");
+    set(&s, "train.max_grad_value=1e-3");
+    set(&s, "train.max_grad_norm=0.0");
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    const int32_t i = param(run, "model.layers.0.mlp.up_proj.weight");
+    const int64_t n = lathe_desc_count(&run->params.rows[i]->desc);
+    lathe_forward_result f = {.size = sizeof f};
+    lathe_step_result r = {.size = sizeof r};
+    float *grad = malloc((size_t)n * sizeof *grad), *was = malloc((size_t)n * sizeof *was);
+    int64_t n_clipped = 0, n_free = 0;
+    cr_assert(grad && was);
+    OK(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
+    OK(lathe_backward(run, NULL));
+    memcpy(grad, lathe_store_grad(&run->store, i), (size_t)n * sizeof *grad);
+    memcpy(was, lathe_store_master(&run->store, i), (size_t)n * sizeof *was);
+    OK(lathe_step(run, &r));
+    for (int64_t k = 0; k < n; k++) {
+        const double g = (double)grad[k] / f.count;
+        const double want = g > 1e-3 ? 1e-3 : g < -1e-3 ? -1e-3 : g;
+        const double got = (double)was[k] - (double)lathe_store_master(&run->store, i)[k];
+        n_clipped += fabs(g) > 1e-3;
+        n_free += fabs(g) < 1e-3;
+        /* the weight's rounding: 2^-24 of about 0.1 */
+        cr_assert_float_eq(got, want, 3e-8, "element %d: moved by %g, want %g", (int)k, got, want);
+    }
+    cr_assert(n_clipped > 0 && n_free > 0, "%d clipped, %d not", (int)n_clipped, (int)n_free);
+    cr_assert_gt(r.grad_norm, 1e-3, "the norm is told before clipping");
+    free(grad);
+    free(was);
+    lathe_run_close(run);
+}

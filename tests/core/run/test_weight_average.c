@@ -1,0 +1,546 @@
+/* The average of the weights: its arithmetic, its exchange, its place in checkpoints. In one file, of more than
+ * 500 lines, because the parts share the runs that they look at. */
+#include "base/hash.h"
+#include "checkpoint_case.h"
+#include "run/adapter_file.h"
+#include "run/training.h"
+#include "run/weight_average.h"
+
+#define FOLDER "/tmp/lathe-average-XXXXXX"
+
+static uint64_t mix(uint64_t hash, const void *data, int64_t bytes)
+{
+    const unsigned char *p = data;
+    for (int64_t i = 0; i < bytes; i++)
+        hash = (hash ^ p[i]) * 0x100000001b3u;
+    return hash;
+}
+
+/* Everything that an evaluation could leave changed. */
+static uint64_t hash_of(const lathe_run *run)
+{
+    uint64_t h = mix(1, run->store.masters, run->store.master_bytes);
+    h = mix(h, run->store.shadows, run->store.shadow_bytes);
+    h = mix(h, run->store.averages, run->store.average_bytes);
+    return mix(h, run->store.slots, run->store.slot_bytes);
+}
+
+static int one_step(lathe_run *run)
+{
+    lathe_forward_result f = {.size = (uint32_t)sizeof f};
+    lathe_step_result r = {.size = (uint32_t)sizeof r};
+    OK(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
+    OK(lathe_backward(run, NULL));
+    OK(lathe_step(run, &r));
+    return r.skipped;
+}
+
+static int64_t count_of(const lathe_run *run, int32_t i)
+{
+    return lathe_desc_count(&run->params.rows[i]->desc);
+}
+
+/* ---- the formulas ---- */
+
+enum { MOST = 64 };
+
+/* d*a + (1-d)*w, or the mean of the w so far, in double. */
+static void follow(double *a, const float *w, int64_t n, double decay, int64_t k)
+{
+    for (int64_t i = 0; i < n; i++)
+        a[i] = decay >= 0.0 ? decay * a[i] + (1.0 - decay) * (double)w[i]
+                            : a[i] + ((double)w[i] - a[i]) / (double)k;
+}
+
+/* Each move rounds three times and its share once: 4 roundings of what is at most max(|a|, |w|), whose
+ * effects later moves only shrink. */
+static int64_t compare_row(const float *got, const double *want, const float *w, int64_t n,
+                           int64_t moves, int64_t step)
+{
+    int64_t apart = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double size = fmax(fabs(want[i]), fabs((double)w[i])) + 0.1; /* 8 steps of lr 0.01 */
+        cr_assert(fabs((double)got[i] - want[i]) <= 4.0 * (double)moves * 0x1p-24 * size,
+                  "step %lld, element %lld: %.9g, expected %.9g", (long long)step, (long long)i,
+                  (double)got[i], want[i]);
+        apart += got[i] != w[i];
+    }
+    return apart;
+}
+
+static void check_formula(const char *kind, double decay, int64_t start, int64_t every)
+{
+    char dir[] = FOLDER;
+    settings s = {.n = 0};
+    double *want[MOST] = {NULL};
+    make_folder(dir, 3000);
+    configure(&s, dir);
+    set(&s, "train.max_steps=8");
+    set(&s, "train.weight_average=%s", kind);
+    set(&s, "train.weight_average_decay=0.75");
+    set(&s, "train.weight_average_start=%lld", (long long)start);
+    set(&s, "train.weight_average_every=%lld", (long long)every);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    cr_assert_leq(run->params.n, MOST);
+    int64_t k = 0;
+    for (int64_t step = 0; step <= 8; step++) {
+        if (step > 0)
+            cr_assert_eq(one_step(run), 0);
+        const int taken = step > 0 && step >= start && (step - start) % every == 0;
+        int64_t apart = 0, n_all = 0;
+        k += taken;
+        cr_assert_eq(run->at.averaged, k);
+        for (int32_t i = 0; i < run->params.n; i++) {
+            const int64_t n = count_of(run, i);
+            const float *w = lathe_store_master(&run->store, i);
+            if (!want[i])
+                want[i] = calloc((size_t)n, sizeof(double));
+            for (int64_t j = 0; k == 0 && j < n; j++)
+                want[i][j] = (double)w[j];
+            if (taken)
+                follow(want[i], w, n, decay, k);
+            apart += compare_row(lathe_store_average(&run->store, i), want[i], w, n, k, step);
+            n_all += n;
+        }
+        if (k == 0 || (k == 1 && decay < 0.0 && taken))
+            cr_assert_eq(apart, 0, "%s, step %lld: %lld elements differ", kind, (long long)step,
+                         (long long)apart);
+        else
+            cr_assert_gt(apart, n_all / 4, "%s, step %lld: the average is the weights", kind,
+                         (long long)step);
+        cr_assert_eq(lathe__average_is_apart(run), k > 0);
+    }
+    cr_assert_geq(k, 3);
+    for (int32_t i = 0; i < MOST; i++)
+        free(want[i]);
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+Test(weight_average, moves_towards_the_weights_by_one_minus_decay)
+{
+    check_formula("ema", 0.75, 0, 1);
+    check_formula("ema", 0.75, 3, 1);
+    check_formula("ema", 0.75, 2, 3);
+}
+
+Test(weight_average, is_the_mean_of_what_was_taken_in)
+{
+    check_formula("swa", -1.0, 0, 1);
+    check_formula("swa", -1.0, 3, 2);
+}
+
+/* Four numbers by hand: 1, then 3 and 5 with decay 0.5 give 2 and 3.5; their mean after three is 3. */
+Test(weight_average, by_hand)
+{
+    char dir[] = FOLDER;
+    make_folder(dir, 3000);
+    for (int swa = 0; swa < 2; swa++) {
+        settings s = {.n = 0};
+        configure(&s, dir);
+        set(&s, "train.weight_average=%s", swa ? "swa" : "ema");
+        set(&s, "train.weight_average_decay=0.5");
+        lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+        float *w = lathe_store_master(&run->store, 0);
+        const float *a = lathe_store_average(&run->store, 0);
+        w[0] = 1.0f;
+        lathe__average_begin(run);
+        if (swa) {
+            run->at.step = 1;
+            lathe__average_step(run);
+        }
+        w[0] = 3.0f;
+        run->at.step = 2;
+        lathe__average_step(run);
+        cr_assert_eq(a[0], 2.0f);
+        w[0] = 5.0f;
+        run->at.step = 3;
+        lathe__average_step(run);
+        cr_assert_eq(a[0], swa ? 3.0f : 3.5f);
+        lathe_run_close(run);
+    }
+    OK(lathe_dir_remove(dir));
+}
+
+Test(weight_average, of_schedule_free_adamw_is_its_x)
+{
+    char dir[] = FOLDER;
+    settings s = {.n = 0};
+    int64_t apart = 0;
+    make_folder(dir, 3000);
+    configure(&s, dir);
+    set(&s, "optimizer.name=schedule_free_adamw");
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    OK(lathe__average_fill(run)); /* no z yet: the weights */
+    cr_assert_not(lathe__average_is_apart(run));
+    cr_assert_arr_eq(lathe_store_average(&run->store, 0), lathe_store_master(&run->store, 0),
+                     (size_t)(4 * count_of(run, 0)));
+    for (int k = 0; k < 4; k++)
+        (void)one_step(run);
+    OK(lathe__average_fill(run));
+    cr_assert(lathe__average_is_apart(run));
+    for (int32_t i = 0; i < run->params.n; i++) {
+        const float *y = lathe_store_master(&run->store, i);
+        const float *z = lathe_store_slot(&run->store, i, 0);
+        const float *x = lathe_store_average(&run->store, i);
+        for (int64_t j = 0; j < count_of(run, i); j++) {
+            const double want = (double)y[j] + (1.0 - 1.0 / 0.9) * ((double)z[j] - (double)y[j]);
+            cr_assert_float_eq((double)x[j], want, 0x1p-22 * (fabs(want) + 0.1));
+            apart += x[j] != y[j];
+        }
+    }
+    cr_assert_gt(apart, 1000);
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+/* ---- beside the training ---- */
+
+/* Compute copies are the masters, rounded. */
+static void expect_rounded(const lathe_run *run, const char *precision)
+{
+    int64_t n_checked = 0;
+    for (int32_t i = 0; i < run->params.n; i++) {
+        const float *w = lathe_store_master(&run->store, i);
+        const uint16_t *copy = lathe_store_shadow(&run->store, i);
+        const int is_bf16 = lathe_params_value_dtype(&run->params, i) == LATHE_BF16;
+        for (int64_t j = 0; copy && j < count_of(run, i); j++, n_checked++)
+            cr_assert_eq(copy[j], is_bf16 ? lathe_f32_to_bf16(w[j]) : lathe_f32_to_f16(w[j]));
+    }
+    cr_assert_eq(n_checked > 1000, strcmp(precision, "fp32") != 0);
+}
+
+Test(weight_average, exchanged_twice_leaves_every_bit)
+{
+    static const char *const precisions[] = {"fp32", "bf16", "fp16"};
+    char dir[] = FOLDER;
+    make_folder(dir, 3000);
+    for (int p = 0; p < 3; p++) {
+        settings s = {.n = 0};
+        configure(&s, dir);
+        set(&s, "train.precision=%s", precisions[p]);
+        set(&s, "train.threads=2");
+        set(&s, "train.weight_average=ema");
+        set(&s, "train.weight_average_decay=0.9");
+        lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+        while (run->at.averaged < 3)
+            (void)one_step(run);
+        const int64_t bytes = 4 * count_of(run, 0);
+        const uint64_t before = hash_of(run);
+        const uint64_t average = mix(1, lathe_store_average(&run->store, 0), bytes);
+        lathe__average_swap(run);
+        cr_assert_neq(hash_of(run), before);
+        expect_rounded(run, precisions[p]);
+        cr_assert_eq(mix(1, lathe_store_master(&run->store, 0), bytes), average);
+        lathe__average_swap(run);
+        cr_assert_eq(hash_of(run), before, "%s", precisions[p]);
+        lathe_run_close(run);
+    }
+    OK(lathe_dir_remove(dir));
+}
+
+Test(weight_average, of_a_step_left_out_is_as_before)
+{
+    char dir[] = FOLDER;
+    settings s = {.n = 0};
+    int n_skipped = 0, n_taken = 0;
+    make_folder(dir, 3000);
+    configure(&s, dir);
+    set(&s, "train.precision=fp16");
+    set(&s, "train.loss_scale_init=%d", 1 << 20);
+    set(&s, "train.loss_scale_growth_interval=3");
+    set(&s, "train.weight_average=ema");
+    set(&s, "train.max_steps=30");
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    for (int k = 0; k < 30; k++) {
+        const uint64_t before = mix(1, run->store.averages, run->store.average_bytes);
+        const int64_t n = run->at.averaged;
+        const int skipped = one_step(run);
+        const int same = mix(1, run->store.averages, run->store.average_bytes) == before;
+        cr_assert_eq(same, skipped);
+        cr_assert_eq(run->at.averaged, n + !skipped);
+        n_skipped += skipped;
+        n_taken += !skipped;
+    }
+    cr_assert(n_skipped > 3 && n_taken > 3, "%d left out, %d taken", n_skipped, n_taken);
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+/* The same losses with an average as without: evaluating it leaves no trace in the training. */
+Test(weight_average, does_not_change_the_training)
+{
+    char dir[] = FOLDER;
+    double loss[2], validation[2];
+    const char *text = NULL;
+    make_folder(dir, 3000);
+    for (int k = 0; k < 2; k++) {
+        settings s = {.n = 0};
+        lathe_train_result r;
+        configure(&s, dir);
+        set(&s, "train.precision=bf16");
+        set(&s, "checkpoint.dir=%s/out-%d", dir, k);
+        set(&s, "log.progress=plain");
+        if (k)
+            set(&s, "train.weight_average=swa");
+        OK(train_once(&s, &r, &text));
+        loss[k] = r.loss;
+        validation[k] = r.validation;
+        cr_assert_eq(strstr(text, "averaged weights") != NULL, k, "%s", text);
+    }
+    cr_assert_eq(loss[0], loss[1]);
+    cr_assert_neq(validation[0], validation[1]);
+    OK(lathe_dir_remove(dir));
+}
+
+/* ---- in checkpoints ---- */
+
+static void expect_same_file(const char *dir, const char *a, const char *b, const char *file)
+{
+    char one[65], other[65];
+    OK(lathe_sha256_file(in(dir, "%s/%s", a, file), one));
+    OK(lathe_sha256_file(in(dir, "%s/%s", b, file), other));
+    cr_assert_str_eq(one, other, "%s differs between %s and %s", file, a, b);
+}
+
+typedef struct variant {
+    const char *optimizer, *average;
+} variant;
+
+static const variant variants[] = {
+    {"adamw", "ema"}, {"adamw", "swa"}, {"schedule_free_adamw", "none"}};
+#define N_VARIANTS (sizeof variants / sizeof variants[0])
+
+static void configure_variant(settings *s, const char *dir, const char *out, const variant *v)
+{
+    configure(s, dir);
+    set(s, "checkpoint.dir=%s/%s", dir, out);
+    set(s, "checkpoint.every=1");
+    set(s, "optimizer.name=%s", v->optimizer);
+    set(s, "train.weight_average=%s", v->average);
+    set(s, "train.weight_average_decay=0.9");
+    set(s, "train.weight_average_start=2");
+}
+
+static void expect_same(const char *dir, const char *a, const char *b, const variant *v)
+{
+    expect_same_file(dir, a, b, "model.safetensors");
+    expect_same_file(dir, a, b, "average/model.safetensors");
+    expect_same_file(dir, a, b, "state/optimizer.safetensors");
+    expect_same_file(dir, a, b, "state/run.json");
+    if (strcmp(v->average, "none") != 0)
+        expect_same_file(dir, a, b, "state/average.safetensors");
+}
+
+/* In one go and beside the training; stopped after three steps; and written by the training itself. */
+Test(weight_average, resumed_gives_the_same_bits)
+{
+    char dir[] = FOLDER;
+    make_folder(dir, 3000);
+    for (size_t k = 0; k < N_VARIANTS; k++) {
+        const variant *v = &variants[k];
+        settings whole = {.n = 0}, part = {.n = 0}, sync = {.n = 0};
+        lathe_train_result want, got;
+        configure_variant(&whole, dir, "whole", v);
+        OK(train_once(&whole, &want, NULL));
+        configure_variant(&part, dir, "part", v);
+        set(&part, "train.stop_after=3");
+        OK(train_once(&part, &got, NULL));
+        cr_assert_eq(got.step, 3);
+        set(&part, "train.stop_after=100");
+        OK(train_once(&part, &got, NULL));
+        cr_assert_str_empty(logged);
+        cr_assert_eq(got.validation, want.validation);
+        expect_same(dir, "whole/step-00000006", "part/step-00000006", v);
+        configure_variant(&sync, dir, "sync", v);
+        set(&sync, "checkpoint.async=false");
+        OK(train_once(&sync, &got, NULL));
+        for (int step = 1; step <= 6; step++) {
+            char a[64], b[64];
+            snprintf(a, sizeof a, "whole/step-%08d", step);
+            snprintf(b, sizeof b, "sync/step-%08d", step);
+            expect_same(dir, a, b, v);
+        }
+        OK(lathe_dir_remove(in(dir, "whole")));
+        OK(lathe_dir_remove(in(dir, "part")));
+        OK(lathe_dir_remove(in(dir, "sync")));
+    }
+    OK(lathe_dir_remove(dir));
+}
+
+/* An average that is made when it is wanted is made for a checkpoint too. */
+Test(weight_average, of_an_optimizer_is_saved_without_an_evaluation)
+{
+    char dir[] = FOLDER, file[64];
+    make_folder(dir, 3000);
+    for (int k = 0; k < 3; k++) {
+        settings s = {.n = 0};
+        configure_variant(&s, dir, k == 0 ? "evaluated" : k == 1 ? "async" : "sync", &variants[2]);
+        set(&s, "train.eval_every=%d", k == 0);
+        set(&s, "checkpoint.async=%s", k < 2 ? "true" : "false");
+        OK(train_once(&s, NULL, NULL));
+    }
+    for (int step = 1; step <= 6; step++) {
+        snprintf(file, sizeof file, "step-%08d/average/model.safetensors", step);
+        expect_same_file(dir, "evaluated", "async", file);
+        expect_same_file(dir, "evaluated", "sync", file);
+    }
+    settings s = {.n = 0};
+    configure_variant(&s, dir, "evaluated", &variants[2]);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    OK(lathe_load(run, in(dir, "evaluated/step-00000003")));
+    OK(lathe_save(run, in(dir, "again")));
+    expect_same_file(dir, "evaluated/step-00000003", "again", "average/model.safetensors");
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+/* The loss that `lathe eval` gives of a folder. */
+static double evaluated(const char *dir, const char *path)
+{
+    settings s = {.n = 0};
+    lathe_evaluation e;
+    configure(&s, dir);
+    set(&s, "model.path=%s", path);
+    const char *list[MAX_SETTINGS + 1];
+    int n = 0;
+    for (int i = 0; i < s.n; i++)
+        if (strncmp(s.list[i], "model.", 6) != 0 || strncmp(s.list[i], "model.path", 10) == 0)
+            list[n++] = s.list[i];
+    list[n] = NULL;
+    lathe_run *run = open_run(LATHE_OPEN_EVALUATE, list);
+    OK(lathe_evaluate(run, run->set.eval_batches, &e));
+    lathe_run_close(run);
+    return e.loss;
+}
+
+Test(weight_average, is_a_model_folder_whose_loss_is_the_evaluation)
+{
+    char dir[] = FOLDER;
+    make_folder(dir, 3000);
+    for (size_t k = 0; k < N_VARIANTS; k++) {
+        settings s = {.n = 0};
+        lathe_train_result r;
+        configure_variant(&s, dir, "out", &variants[k]);
+        set(&s, "checkpoint.keep_best=2"); /* read back and compared, the average too */
+        OK(train_once(&s, &r, NULL));
+        const char *average = in(dir, "out/step-00000006/average");
+        cr_assert_eq(evaluated(dir, average), r.validation);
+        cr_assert_neq(evaluated(dir, in(dir, "out/step-00000006")), r.validation);
+        OK(lathe_dir_remove(in(dir, "out")));
+    }
+    OK(lathe_dir_remove(dir));
+}
+
+Test(weight_average, damaged_on_the_disk_is_no_best_checkpoint)
+{
+    char dir[] = FOLDER;
+    settings s = {.n = 0};
+    make_folder(dir, 3000);
+    configure_variant(&s, dir, "out", &variants[0]);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    for (int k = 0; k < 3; k++)
+        (void)one_step(run);
+    OK(lathe_save(run, in(dir, "saved")));
+    OK(lathe__checkpoint_read_back(run, in(dir, "saved")));
+    lathe_store_average(&run->store, 0)[5] += 1.0f;
+    cr_assert_eq(lathe__checkpoint_read_back(run, in(dir, "saved")), LATHE_E_CORRUPT);
+    cr_assert(strstr(lathe_error_message(), "saved/average"), "%s", lathe_error_message());
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+Test(weight_average, of_an_adapter_is_an_adapter)
+{
+    char dir[] = FOLDER;
+    settings base = {.n = 0}, s = {.n = 0};
+    lathe_run view;
+    make_folder(dir, 3000);
+    configure(&base, dir);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, base.list);
+    OK(lathe_save(run, in(dir, "base")));
+    lathe_run_close(run);
+    configure(&s, dir);
+    for (int i = 0; i < s.n; i++)
+        if (strncmp(s.list[i], "model.", 6) == 0) /* the shape is the folder's */
+            s.list[i] = "log.level=warn";
+    set(&s, "model.path=%s/base", dir);
+    set(&s, "adapter.name=lora");
+    set(&s, "train.weight_average=ema");
+    set(&s, "train.weight_average_decay=0.5");
+    run = open_run(LATHE_OPEN_TRAIN, s.list);
+    for (int k = 0; k < 3; k++)
+        (void)one_step(run);
+    OK(lathe_save(run, in(dir, "tuned")));
+    cr_assert(lathe_path_exists(in(dir, "tuned/average/adapter_config.json")));
+    cr_assert_not(lathe_path_exists(in(dir, "tuned/average/model.safetensors")));
+    OK(lathe__average_view(run, &view));
+    OK(lathe__adapter_file_compare(&view, in(dir, "tuned/average")));
+    OK(lathe__adapter_file_compare(run, in(dir, "tuned")));
+    cr_assert_eq(lathe__adapter_file_compare(&view, in(dir, "tuned")), LATHE_E_CORRUPT);
+    lathe__average_view_fini(&view);
+    const uint64_t was = hash_of(run);
+    (void)one_step(run);
+    cr_assert_neq(hash_of(run), was);
+    OK(lathe_load(run, in(dir, "tuned")));
+    cr_assert_eq(hash_of(run), was);
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+Test(weight_average, that_a_checkpoint_lacks_begins_with_its_weights)
+{
+    char dir[] = FOLDER;
+    settings s = {.n = 0};
+    make_folder(dir, 3000);
+    configure(&s, dir);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    (void)one_step(run);
+    OK(lathe_save(run, in(dir, "without")));
+    cr_assert_not(lathe_path_exists(in(dir, "without/average")));
+    lathe_run_close(run);
+    set(&s, "train.weight_average=ema");
+    run = open_run(LATHE_OPEN_TRAIN, s.list);
+    (void)one_step(run);
+    (void)one_step(run);
+    logged[0] = '\0';
+    lathe_log_set_sink(keep_log, NULL);
+    OK(lathe_load(run, in(dir, "without")));
+    cr_assert(strstr(logged, "weight average none, the run has ema"), "%s", logged);
+    cr_assert_eq(run->at.averaged, 0);
+    for (int32_t i = 0; i < run->params.n; i++)
+        cr_assert_arr_eq(lathe_store_average(&run->store, i), lathe_store_master(&run->store, i),
+                         (size_t)(4 * count_of(run, i)));
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+/* ---- what is refused ---- */
+
+static void refused(const char *one, const char *other, const char *key, const char *says)
+{
+    char dir[] = FOLDER;
+    settings s = {.n = 0};
+    lathe_run *run = NULL;
+    make_folder(dir, 3000);
+    configure(&s, dir);
+    set(&s, "%s", one);
+    set(&s, "%s", other);
+    cr_assert_eq(open_run_status(LATHE_OPEN_PLAN, s.list, &run), LATHE_E_CONFIG, "%s", other);
+    cr_assert(strstr(lathe_error_message(), key) && strstr(lathe_error_message(), says), "%s",
+              lathe_error_message());
+    OK(lathe_dir_remove(dir));
+}
+
+Test(weight_average, bad_settings_are_refused)
+{
+    refused("optimizer.name=schedule_free_adamw", "train.weight_average=ema", "weight_average",
+            "averages the weights by itself");
+    refused("train.weight_average=swa", "train.weight_average_start=7", "weight_average_start",
+            "behind the last step, 6");
+    refused("train.weight_average=ema", "train.weight_average_decay=1.0", "weight_average_decay",
+            "1");
+    refused("train.weight_average=ema", "train.weight_average_every=0", "weight_average_every",
+            "0");
+    refused("train.weight_average_start=1", "train.weight_average=mean", "weight_average", "swa");
+}

@@ -1,0 +1,86 @@
+/* Any bytes as a dataset's file, tokenised by bytes into a shard; and read again from its middle. */
+#ifndef LATHE_TEST_FUZZ_DATASET_H
+#define LATHE_TEST_FUZZ_DATASET_H
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/parallel.h"
+#include "data/shards_internal.h"
+#include "fuzz/fuzz_file.h"
+
+/* Builds the parts of the file one after the other, each of at least part_bytes. Returns the number of
+ * segments, -1 when the file is refused. */
+static inline int64_t fuzz_build(const lathe_dataset *dataset, const lathe_sources *sources,
+                                 const lathe_tokenizer *tok, const char *target, int32_t rows,
+                                 int64_t part_bytes, int64_t *out_tokens)
+{
+    lathe_source_place begin = {0, 0, 1};
+    int64_t n_segments = 0, n_parts = 0;
+    *out_tokens = 0;
+    for (;;) {
+        const lathe_shard_job job = {.dataset = dataset,
+                                     .sources = sources,
+                                     .tok = tok,
+                                     .part_bytes = part_bytes,
+                                     .rows = rows};
+        const lathe_shard_header header = {.rows = rows,
+                                           .token_bytes = 2,
+                                           .eos = lathe_tokenizer_eos(tok),
+                                           .vocab_size = lathe_tokenizer_vocab_size(tok),
+                                           .begin = begin};
+        lathe_shard_writer writer;
+        char content[65];
+        if (lathe__shard_writer_init(&writer, target, &header) != LATHE_OK)
+            abort();
+        const lathe_status status = lathe__shard_build(&job, &writer, content);
+        const lathe_shard_header h = writer.header;
+        lathe__shard_writer_fini(&writer);
+        if (status != LATHE_OK)
+            return -1;
+        if (strlen(content) != 64 || (rows == LATHE_ROWS_PAIRS && h.n_segments % 3 != 0) ||
+            ++n_parts > sources->bytes + 2) /* each part passes a byte, or is the last */
+            abort();
+        n_segments += h.n_segments;
+        *out_tokens += h.n_tokens;
+        begin = h.end;
+        if (h.is_last)
+            return n_segments;
+    }
+}
+
+/* The first byte chooses documents (even) or preference pairs (odd). Parts of any size hold the same. */
+static inline int fuzz_dataset(int32_t type, const char *name, const uint8_t *data, size_t size)
+{
+    static lathe_tokenizer *tok;
+    static char target[64];
+    struct stat info;
+    if (size == 0)
+        return 0;
+    if (tok == NULL) {
+        if (lathe_tokenizer_bytes(&tok) != LATHE_OK)
+            abort();
+        lathe_parallel_init(1); /* handing out a few bytes to threads would take most of the time */
+        (void)snprintf(target, sizeof target, "%s/lathe-fuzz-%s-%ld",
+                       access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", name, (long)getpid());
+    }
+    const fuzz_file file = fuzz_file_open(data + 1, size - 1);
+    if (fstat(file.fd, &info) != 0)
+        abort();
+    const int32_t rows = data[0] & 1u ? LATHE_ROWS_PAIRS : LATHE_ROWS_PACKED;
+    const lathe_dataset dataset = {.path = file.path, .type = type};
+    const lathe_source source = {file.path, info.st_size, info.st_mtim.tv_sec,
+                                 info.st_mtim.tv_nsec};
+    const lathe_sources sources = {.list = &source, .n = 1, .bytes = info.st_size, .type = type};
+    int64_t n_tokens, n_again;
+    const int64_t whole =
+        fuzz_build(&dataset, &sources, tok, target, rows, LATHE_PART_BYTES, &n_tokens);
+    const int64_t parts =
+        fuzz_build(&dataset, &sources, tok, target, rows, 7 + (int64_t)size / 4, &n_again);
+    if (whole != parts || (whole >= 0 && n_tokens != n_again))
+        abort();
+    fuzz_file_close(&file);
+    return 0;
+}
+
+#endif

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# check_readmes.sh LATHE [--write]: the tables of keys in Markdown files are what `lathe show` says.
+# A table stands between the lines
+#     <!-- lathe show --markdown KIND/NAME -->      and      <!-- end -->
+# --write puts the present ones there.
+set -euo pipefail
+lathe=$(realpath "$1")
+write=${2:-}
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+failures=0 count=0
+while IFS= read -r file; do
+    fresh=$(mktemp)
+    copying=1
+    while IFS= read -r line || [ -n "$line" ]; do
+        if [[ "$line" =~ ^\<!--\ lathe\ show\ --markdown\ ([a-z0-9_/]+)\ --\>$ ]]; then
+            printf '%s\n\n' "$line"
+            "$lathe" show "${BASH_REMATCH[1]}" --markdown
+            copying=0
+        elif [ "$line" = "<!-- end -->" ]; then
+            [ "$copying" = 1 ] || printf '\n'
+            copying=1
+            printf '%s\n' "$line"
+        elif [ "$copying" = 1 ]; then
+            printf '%s\n' "$line"
+        fi
+    done <"$file" >"$fresh"
+    count=$((count + 1))
+    if ! cmp -s "$file" "$fresh"; then
+        if [ "$write" = --write ]; then
+            cat "$fresh" >"$file"
+        else
+            printf '%s: a table of keys is not what lathe show says; tests/house/check_readmes.sh LATHE --write\n' "$file" >&2
+            failures=$((failures + 1))
+        fi
+    fi
+    rm -f "$fresh"
+done < <(grep -rlE '^<!-- lathe show --markdown ' --include='*.md' plugins docs README.md 2>/dev/null | sort)
+
+# A README that tells keys by hand would go stale unseen.
+for readme in plugins/*/*/README.md; do
+    grep -q '^<!-- lathe show --markdown ' "$readme" || {
+        printf '%s: has no generated table of keys\n' "$readme" >&2
+        failures=$((failures + 1))
+    }
+done
+[ "$failures" -eq 0 ] || exit 1
+printf 'tables of keys: %d files agree with lathe show\n' "$count"

@@ -1,0 +1,68 @@
+/* Failure injection: the Nth call that Lathe makes of write, fsync, rename, mkdir, malloc, ... fails.
+ *
+ * Linked into tests named test_*_faults.c, whose own definitions of these libc functions come before
+ * libc's in every shared library of the process. Only calls made by liblathe, its plugins and what it
+ * links (jansson, OpenSSL, PCRE2, toml++, utf8proc, libstdc++) are counted and failed; those of the
+ * test, Criterion, libgomp, oneDNN and libc itself pass. A plugin loaded after inject_arm() passes too.
+ * Calls from all threads share one count.
+ *
+ *     inject_arm(INJECT_DISK, 0, 0, 0);          // counts only
+ *     save(run);
+ *     const int64_t n = inject_disarm();
+ *     for (int64_t i = 1; i <= n; i++) {
+ *         inject_arm(INJECT_DISK, i, 1, ENOSPC); // the i-th call fails
+ *         status = save(run);
+ *         inject_disarm();
+ *         ...                                    // inject_last() says which call it was
+ *     }
+ */
+#ifndef LATHE_TEST_INJECT_H
+#define LATHE_TEST_INJECT_H
+
+#include <stdint.h>
+
+/* Sets of calls. A failing write writes half of its bytes first; a failing close closes. fprintf and
+ * fputs go to stdio's buffer: they fail at the next fflush or fclose. */
+enum {
+    INJECT_WRITE = 1 << 0,   /* write pwrite fwrite */
+    INJECT_SYNC = 1 << 1,    /* fsync fdatasync */
+    INJECT_RENAME = 1 << 2,  /* rename renameat */
+    INJECT_MKDIR = 1 << 3,   /* mkdir mkdirat */
+    INJECT_OPEN = 1 << 4,    /* open openat fopen opendir fdopendir */
+    INJECT_CLOSE = 1 << 5,   /* close fclose fflush */
+    INJECT_SIZE = 1 << 6,    /* ftruncate posix_fallocate */
+    INJECT_REMOVE = 1 << 7,  /* unlink unlinkat rmdir */
+    INJECT_READ = 1 << 8,    /* read pread fread */
+    INJECT_MAP = 1 << 9,     /* mmap */
+    INJECT_MALLOC = 1 << 10, /* malloc calloc realloc aligned_alloc posix_memalign strdup strndup */
+    INJECT_DISK = INJECT_WRITE | INJECT_SYNC | INJECT_RENAME | INJECT_MKDIR | INJECT_OPEN |
+                  INJECT_CLOSE | INJECT_SIZE,
+    INJECT_LOAD = INJECT_OPEN | INJECT_READ | INJECT_MAP,
+};
+
+/** Why nothing can be injected in this build (a sanitizer that brings its own malloc), or NULL. */
+const char *inject_unsupported(void);
+
+/** From now on counts the `calls`, and makes number `first` (from 1; 0: none) and the n - 1 after it fail
+ *  with errno = error; n INT64_MAX: all after it, as on a full disk. */
+void inject_arm(uint32_t calls, int64_t first, int64_t n, int error);
+
+/** Stops; returns how many calls were counted. */
+int64_t inject_disarm(void);
+
+/** How many calls failed since inject_arm(). */
+int64_t inject_failed(void);
+
+/** The first call that failed: "fsync, call 3, from liblathe.so.0+0x1f2a0" (for addr2line). With INJECT_TRACE
+ *  in the environment each one's stack goes to stderr. */
+const char *inject_last(void);
+
+/** Heap blocks alive in the whole process: one failing action done twice must leave it where the first
+ *  time left it, else it leaks. */
+int64_t inject_live_blocks(void);
+
+/** Bytes of heap alive in the whole process now; from here on the most there ever are is kept. */
+int64_t inject_peak_begin(void);
+int64_t inject_peak_bytes(void);
+
+#endif
