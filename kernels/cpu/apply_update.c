@@ -1,6 +1,7 @@
 /* APPLY_UPDATE: p' = p - s[start] * (alpha*u + beta*p), in place; p f32, u f32 or c. */
 #include "cpu.h"
 #include "element.h"
+#include "op_checks.h"
 
 typedef struct update_job {
     const float *p;
@@ -26,18 +27,6 @@ static void range(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[0]), scalars = lathe_desc_count(&k->in[2]);
-    LATHE_TRY(cpu_check_in(k, 0, LATHE_F32, n));
-    LATHE_TRY(cpu_check_in(k, 1, CPU_COMPUTE, n));
-    LATHE_TRY(cpu_check_in(k, 2, LATHE_F32, scalars));
-    if (k->attrs.start < 0 || k->attrs.start >= scalars)
-        return cpu_bad_shape(k, "start is outside the scalars");
-    return cpu_check_out(k, 0, LATHE_F32, n);
-}
-
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     update_job job = {a->in[0],
@@ -51,4 +40,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_apply_update = {prepare, run, NULL, 0};
+const kernel_op cpu_op_apply_update = {kernel_check_apply_update, run, NULL, 0};

@@ -5,6 +5,7 @@
 #include "cpu.h"
 #include "element.h"
 #include "lathe/rng.h"
+#include "op_checks.h"
 
 #define LANES 32 /* RNG blocks side by side */
 
@@ -85,18 +86,6 @@ static void range(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[0]);
-    if (!(k->attrs.p >= 0.0f && k->attrs.p < 1.0f))
-        return lathe_fail(k->host, LATHE_E_ARG, "%s: p is %g, expected [0, 1)", cpu_op_name(k),
-                          (double)k->attrs.p);
-    LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, n));
-    LATHE_TRY(cpu_check_in(k, 1, LATHE_I64, 2));
-    return cpu_check_out(k, 0, k->in[0].dtype, n);
-}
-
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t *rng = a->in[1];
@@ -113,5 +102,5 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_dropout = {prepare, run, NULL, 0};
-const cpu_op cpu_op_dropout_bwd = {prepare, run, NULL, 1};
+const kernel_op cpu_op_dropout = {kernel_check_dropout, run, NULL, 0};
+const kernel_op cpu_op_dropout_bwd = {kernel_check_dropout, run, NULL, 1};

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "cpu.h"
+#include "op_checks.h"
 #include "product.h"
 #include "vecmath.h"
 
@@ -80,42 +81,6 @@ static lathe_status run_tiles(lathe_kernel *k, const lathe_kernel_args *a, tile_
     return LATHE_OK;
 }
 
-/* x and, for binary ops, y: the same count; all of one dtype. */
-static lathe_status prepare_unary(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[0]);
-    LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, n));
-    return cpu_check_out(k, 0, k->in[0].dtype, n);
-}
-
-static lathe_status prepare_binary(lathe_kernel *k, int64_t *out_scratch)
-{
-    LATHE_TRY(prepare_unary(k, out_scratch));
-    return cpu_check_in(k, 1, k->in[0].dtype, lathe_desc_count(&k->in[0]));
-}
-
-/* Two inputs of either dtype; the output has the dtype of one of them. */
-static lathe_status prepare_lincomb(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[0]);
-    LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, n));
-    LATHE_TRY(cpu_check_in(k, 1, CPU_COMPUTE, n));
-    return cpu_check_out(k, 0, k->out[0].dtype == k->in[1].dtype ? k->in[1].dtype : k->in[0].dtype,
-                         n);
-}
-
-static lathe_status prepare_scale_by(lathe_kernel *k, int64_t *out_scratch)
-{
-    LATHE_TRY(prepare_unary(k, out_scratch));
-    const int64_t n = lathe_desc_count(&k->in[1]);
-    LATHE_TRY(cpu_check_in(k, 1, LATHE_F32, n));
-    return k->attrs.start >= 0 && k->attrs.start < n
-               ? LATHE_OK
-               : cpu_bad_shape(k, "start is outside the scalars");
-}
-
 static lathe_status run_add(lathe_kernel *k, const lathe_kernel_args *a)
 {
     return run_tiles(k, a, tile_add, 1, 0, 0);
@@ -157,35 +122,12 @@ static lathe_status run_logsigmoid(lathe_kernel *k, const lathe_kernel_args *a)
     return run_tiles(k, a, tile_logsigmoid, 0, 0, 0);
 }
 
-/* ---- CAST and COPY ---- */
-static lathe_status prepare_cast(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[0]);
-    const int32_t from = k->in[0].dtype, to = k->out[0].dtype;
-    if (!cpu_computes(from) || !cpu_computes(to))
-        return lathe_fail(k->host, LATHE_E_UNSUPPORTED, "cast: %s to %s; f32, bf16 and f16 only",
-                          lathe_dtype_name(from), lathe_dtype_name(to));
-    return cpu_check_out(k, 0, to, n);
-}
-
 static lathe_status run_cast(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t n = lathe_desc_count(&k->in[0]);
     const int32_t from = k->in[0].dtype, to = k->out[0].dtype;
     cpu_convert(k->host, a->out[0], to, a->in[0], from, n, (a->accumulate & 1u) != 0);
     return LATHE_OK;
-}
-
-static lathe_status prepare_copy(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const int32_t dtype = k->in[0].dtype;
-    if (k->may_accumulate && !cpu_computes(dtype))
-        return lathe_fail(k->host, LATHE_E_UNSUPPORTED, "copy: %s cannot be added to",
-                          lathe_dtype_name(dtype));
-    LATHE_TRY(cpu_check_in(k, 0, dtype, lathe_desc_count(&k->in[0])));
-    return cpu_check_out(k, 0, dtype, lathe_desc_count(&k->in[0]));
 }
 
 static lathe_status run_copy(lathe_kernel *k, const lathe_kernel_args *a)
@@ -199,13 +141,13 @@ static lathe_status run_copy(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_add = {prepare_binary, run_add, NULL, 1};
-const cpu_op cpu_op_sub = {prepare_binary, run_sub, NULL, 1};
-const cpu_op cpu_op_mul = {prepare_binary, run_mul, NULL, 1};
-const cpu_op cpu_op_scale = {prepare_unary, run_scale, NULL, 1};
-const cpu_op cpu_op_scale_by = {prepare_scale_by, run_scale_by, NULL, 1};
-const cpu_op cpu_op_lincomb = {prepare_lincomb, run_lincomb, NULL, 1};
-const cpu_op cpu_op_cast = {prepare_cast, run_cast, NULL, 1};
-const cpu_op cpu_op_copy = {prepare_copy, run_copy, NULL, 1};
-const cpu_op cpu_op_sigmoid = {prepare_unary, run_sigmoid, NULL, 1};
-const cpu_op cpu_op_logsigmoid = {prepare_unary, run_logsigmoid, NULL, 1};
+const kernel_op cpu_op_add = {kernel_check_binary, run_add, NULL, 1};
+const kernel_op cpu_op_sub = {kernel_check_binary, run_sub, NULL, 1};
+const kernel_op cpu_op_mul = {kernel_check_binary, run_mul, NULL, 1};
+const kernel_op cpu_op_scale = {kernel_check_unary, run_scale, NULL, 1};
+const kernel_op cpu_op_scale_by = {kernel_check_scale_by, run_scale_by, NULL, 1};
+const kernel_op cpu_op_lincomb = {kernel_check_lincomb, run_lincomb, NULL, 1};
+const kernel_op cpu_op_cast = {kernel_check_cast, run_cast, NULL, 1};
+const kernel_op cpu_op_copy = {kernel_check_copy, run_copy, NULL, 1};
+const kernel_op cpu_op_sigmoid = {kernel_check_unary, run_sigmoid, NULL, 1};
+const kernel_op cpu_op_logsigmoid = {kernel_check_unary, run_logsigmoid, NULL, 1};

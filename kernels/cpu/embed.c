@@ -5,6 +5,7 @@
  */
 #include "cpu.h"
 #include "element.h"
+#include "op_checks.h"
 
 #define COLUMNS 64 /* of dW per chunk: every chunk walks all tokens in order */
 
@@ -21,9 +22,9 @@ static lathe_status check_tokens(const lathe_kernel *k, const int32_t *tokens, i
 {
     for (int64_t i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= vocabulary)
-            return lathe_fail(k->host, LATHE_E_ARG,
-                              "%s: token %d at %lld is outside the vocabulary of %lld",
-                              cpu_op_name(k), (int)tokens[i], (long long)i, (long long)vocabulary);
+            return lathe_fail(
+                k->host, LATHE_E_ARG, "%s: token %d at %lld is outside the vocabulary of %lld",
+                kernel_op_name(k), (int)tokens[i], (long long)i, (long long)vocabulary);
     return LATHE_OK;
 }
 
@@ -35,17 +36,6 @@ static void gather_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     for (int64_t i = begin; i < end; i++)
         memcpy(at_mut(job->out, i * job->c, job->dtype),
                at(job->in, job->tokens[i] * job->c, job->dtype), bytes);
-}
-
-static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    if (k->in[1].rank != 2 || k->in[1].dims[1] < 1)
-        return cpu_bad_shape(k, "W must be [V, C]");
-    const int64_t n = lathe_desc_count(&k->in[0]), c = k->in[1].dims[1];
-    LATHE_TRY(cpu_check_in(k, 0, LATHE_I32, n));
-    LATHE_TRY(cpu_check_in(k, 1, CPU_COMPUTE, k->in[1].dims[0] * c));
-    return cpu_check_out(k, 0, k->in[1].dtype, n * c);
 }
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
@@ -81,17 +71,6 @@ static void zero_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     memset((float *)job->out + begin, 0, (size_t)(end - begin) * sizeof(float));
 }
 
-static lathe_status prepare_bwd(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    if (k->out[0].rank != 2 || k->out[0].dims[1] < 1)
-        return cpu_bad_shape(k, "dW must be [V, C]");
-    const int64_t n = lathe_desc_count(&k->in[1]), c = k->out[0].dims[1];
-    LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, n * c));
-    LATHE_TRY(cpu_check_in(k, 1, LATHE_I32, n));
-    return cpu_check_out(k, 0, LATHE_F32, k->out[0].dims[0] * c);
-}
-
 static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t n = lathe_desc_count(&k->in[1]), c = k->out[0].dims[1];
@@ -103,5 +82,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_embed = {prepare, run, NULL, 0};
-const cpu_op cpu_op_embed_bwd = {prepare_bwd, run_bwd, NULL, 1};
+const kernel_op cpu_op_embed = {kernel_check_embed, run, NULL, 0};
+const kernel_op cpu_op_embed_bwd = {kernel_check_embed_bwd, run_bwd, NULL, 1};

@@ -5,6 +5,7 @@
  *   with e = exp(-2|u|):  h (1 - h) = e / (1 + e)^2, which does not cancel where h is near 1
  */
 #include "cpu.h"
+#include "op_checks.h"
 #include "vecmath.h"
 
 #define ROOT_2_PI 0.7978845608028654f
@@ -62,15 +63,6 @@ static void backward_range(void *arg, int64_t begin, int64_t end, int32_t worker
     }
 }
 
-static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[0]);
-    for (int32_t i = 0; i < k->n_in; i++)
-        LATHE_TRY(cpu_check_in(k, i, i == 0 ? CPU_COMPUTE : k->in[0].dtype, n));
-    return cpu_check_out(k, 0, k->in[0].dtype, n);
-}
-
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     gelu_job job = {k, a};
@@ -85,5 +77,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_gelu = {prepare, run, NULL, 0};
-const cpu_op cpu_op_gelu_bwd = {prepare, run_bwd, NULL, 1};
+const kernel_op cpu_op_gelu = {kernel_check_gelu, run, NULL, 0};
+const kernel_op cpu_op_gelu_bwd = {kernel_check_gelu, run_bwd, NULL, 1};

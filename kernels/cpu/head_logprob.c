@@ -90,38 +90,38 @@ static lathe_status make_products(lathe_kernel *k, head *s, int i, int64_t width
                                   int64_t *io_scratch)
 {
     int64_t bytes[3] = {0, 0, 0};
-    const cpu_matmul_spec logits = {.m = s->rows,
-                                    .n = width,
-                                    .k = s->c,
-                                    .a_dtype = s->dtype,
-                                    .b_dtype = s->dtype,
-                                    .c_dtype = s->dtype,
-                                    .trans_b = 1,
-                                    .may_overwrite = 1,
-                                    .alpha = 1.0};
+    const matmul_spec logits = {.m = s->rows,
+                                .n = width,
+                                .k = s->c,
+                                .a_dtype = s->dtype,
+                                .b_dtype = s->dtype,
+                                .c_dtype = s->dtype,
+                                .trans_b = 1,
+                                .may_overwrite = 1,
+                                .alpha = 1.0};
     LATHE_TRY(cpu_product_create(k->device, &logits, &s->logits[i], &bytes[0]));
-    const cpu_matmul_spec dx = {.m = s->rows,
-                                .n = s->c,
-                                .k = width,
-                                .a_dtype = s->dtype,
-                                .b_dtype = s->dtype,
-                                .c_dtype = LATHE_F32,
-                                .may_overwrite = 1,
-                                .may_accumulate = 1,
-                                .alpha = 1.0};
-    if (s->backward && cpu_has_out(k, 1))
+    const matmul_spec dx = {.m = s->rows,
+                            .n = s->c,
+                            .k = width,
+                            .a_dtype = s->dtype,
+                            .b_dtype = s->dtype,
+                            .c_dtype = LATHE_F32,
+                            .may_overwrite = 1,
+                            .may_accumulate = 1,
+                            .alpha = 1.0};
+    if (s->backward && kernel_has_out(k, 1))
         LATHE_TRY(cpu_product_create(k->device, &dx, &s->dx[i], &bytes[1]));
-    const cpu_matmul_spec dw = {.m = width,
-                                .n = s->c,
-                                .k = s->rows,
-                                .a_dtype = s->dtype,
-                                .b_dtype = s->dtype,
-                                .c_dtype = LATHE_F32,
-                                .trans_a = 1,
-                                .may_overwrite = 1,
-                                .may_accumulate = 1,
-                                .alpha = 1.0};
-    if (s->backward && cpu_has_out(k, 2))
+    const matmul_spec dw = {.m = width,
+                            .n = s->c,
+                            .k = s->rows,
+                            .a_dtype = s->dtype,
+                            .b_dtype = s->dtype,
+                            .c_dtype = LATHE_F32,
+                            .trans_a = 1,
+                            .may_overwrite = 1,
+                            .may_accumulate = 1,
+                            .alpha = 1.0};
+    if (s->backward && kernel_has_out(k, 2))
         LATHE_TRY(cpu_product_create(k->device, &dw, &s->dw[i], &bytes[2]));
     for (int j = 0; j < 3; j++)
         if (bytes[j] > *io_scratch)
@@ -159,36 +159,36 @@ static void lay_out_scratch(head *s, int64_t product_bytes, int64_t *out_scratch
 
 static lathe_status check_tensors(lathe_kernel *k, const head *s)
 {
-    LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, s->n * s->c));
-    LATHE_TRY(cpu_check_in(k, 1, s->dtype, s->v * s->c));
-    LATHE_TRY(cpu_check_in(k, 2, LATHE_I32, s->n));
+    LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, s->n * s->c));
+    LATHE_TRY(kernel_check_in(k, 1, s->dtype, s->v * s->c));
+    LATHE_TRY(kernel_check_in(k, 2, LATHE_I32, s->n));
     if (s->samples) {
-        LATHE_TRY(cpu_check_in(k, 3, LATHE_I64, 2));
-        return cpu_check_out(k, 0, LATHE_I32, s->n);
+        LATHE_TRY(kernel_check_in(k, 3, LATHE_I64, 2));
+        return kernel_check_out(k, 0, LATHE_I32, s->n);
     }
-    LATHE_TRY(cpu_check_out(k, 0, LATHE_F32, s->n));
+    LATHE_TRY(kernel_check_out(k, 0, LATHE_F32, s->n));
     if (s->evaluates) {
-        LATHE_TRY(cpu_check_out(k, 1, LATHE_F32, s->n));
-        LATHE_TRY(cpu_check_out(k, 2, LATHE_I32, s->n));
+        LATHE_TRY(kernel_check_out(k, 1, LATHE_F32, s->n));
+        LATHE_TRY(kernel_check_out(k, 2, LATHE_I32, s->n));
     }
     if (!s->backward)
         return LATHE_OK;
-    LATHE_TRY(cpu_check_in(k, 3, LATHE_F32, s->n));
-    if (cpu_has_out(k, 1))
-        LATHE_TRY(cpu_check_out(k, 1, s->dtype, s->n * s->c));
-    return cpu_has_out(k, 2) ? cpu_check_out(k, 2, LATHE_F32, s->v * s->c) : LATHE_OK;
+    LATHE_TRY(kernel_check_in(k, 3, LATHE_F32, s->n));
+    if (kernel_has_out(k, 1))
+        LATHE_TRY(kernel_check_out(k, 1, s->dtype, s->n * s->c));
+    return kernel_has_out(k, 2) ? kernel_check_out(k, 2, LATHE_F32, s->v * s->c) : LATHE_OK;
 }
 
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 {
     if (k->in[1].rank != 2 || lathe_desc_count(&k->in[1]) < 1)
-        return cpu_bad_shape(k, "W must be [V, C], both at least 1");
+        return kernel_bad_shape(k, "W must be [V, C], both at least 1");
     const int64_t n = lathe_desc_count(&k->in[2]);
     if (n < 1)
-        return cpu_bad_shape(k, "there must be at least one row");
+        return kernel_bad_shape(k, "there must be at least one row");
     head *s = k->host->alloc((int64_t)sizeof *s);
     if (s == NULL)
-        return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", cpu_op_name(k));
+        return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", kernel_op_name(k));
     k->state = s;
     s->n = n;
     s->v = k->in[1].dims[0];
@@ -218,7 +218,8 @@ static lathe_status list_rows(head_run *r)
         if (r->targets[i] < -1 || r->targets[i] >= s->v)
             return lathe_fail(r->k->host, LATHE_E_ARG,
                               "%s: target %d of row %lld is outside the vocabulary of %lld",
-                              cpu_op_name(r->k), (int)r->targets[i], (long long)i, (long long)s->v);
+                              kernel_op_name(r->k), (int)r->targets[i], (long long)i,
+                              (long long)s->v);
         if (r->targets[i] >= 0) {
             r->list[r->n_listed++] = (int32_t)i;
             continue;
@@ -415,8 +416,8 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
                   .accumulate = a->accumulate};
     if (r.s->backward) {
         r.dlogp = a->in[3];
-        r.dx = cpu_has_out(k, 1) ? a->out[1] : NULL;
-        r.dw = cpu_has_out(k, 2) ? a->out[2] : NULL;
+        r.dx = kernel_has_out(k, 1) ? a->out[1] : NULL;
+        r.dw = kernel_has_out(k, 2) ? a->out[2] : NULL;
     }
     if (r.s->evaluates) {
         r.top_logp = a->out[1];
@@ -430,7 +431,7 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return run_chunks(&r);
 }
 
-const cpu_op cpu_op_head_logprob = {prepare, run, release, 0};
-const cpu_op cpu_op_head_eval = {prepare, run, release, 0};
-const cpu_op cpu_op_head_sample = {prepare, run, release, 0};
-const cpu_op cpu_op_head_logprob_bwd = {prepare, run, release, 7};
+const kernel_op cpu_op_head_logprob = {prepare, run, release, 0};
+const kernel_op cpu_op_head_eval = {prepare, run, release, 0};
+const kernel_op cpu_op_head_sample = {prepare, run, release, 0};
+const kernel_op cpu_op_head_logprob_bwd = {prepare, run, release, 7};

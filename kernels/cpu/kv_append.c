@@ -1,22 +1,7 @@
 /* KV_APPEND: x c[B*Tq,W] becomes rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b], cache c[B,P,W]. */
 #include "cpu.h"
 #include "element.h"
-
-static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const lathe_desc *cache = &k->in[0];
-    if (cache->rank != 3 || lathe_desc_count(cache) < 1)
-        return cpu_bad_shape(k, "the cache must be [B, P, W]");
-    const int64_t b = cache->dims[0], w = cache->dims[2];
-    const int64_t n = lathe_desc_count(&k->in[1]);
-    if (n < 1 || n % (b * w) != 0 || n / (b * w) > cache->dims[1])
-        return cpu_bad_shape(k, "x must be [B*Tq, W] with Tq at most P");
-    LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, lathe_desc_count(cache)));
-    LATHE_TRY(cpu_check_in(k, 1, cache->dtype, n));
-    LATHE_TRY(cpu_check_in(k, 2, LATHE_I32, b));
-    return cpu_check_out(k, 0, cache->dtype, lathe_desc_count(cache));
-}
+#include "op_checks.h"
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
@@ -40,4 +25,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_kv_append = {prepare, run, NULL, 0};
+const kernel_op cpu_op_kv_append = {kernel_check_kv_append, run, NULL, 0};

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "element.h"
+#include "op_checks.h"
 #include "product.h"
 
 #define PARTIALS 64 /* at most: the partials of dw and db are added in order */
@@ -50,28 +51,13 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     const lathe_kernel *k = job->k;
     const lathe_kernel_args *a = job->a;
     const int32_t dtype = k->in[0].dtype;
-    const float *b = cpu_has_in(k, 2) ? a->in[2] : NULL;
+    const float *b = kernel_has_in(k, 2) ? a->in[2] : NULL;
     float *mean = a->out[1], *rstd = a->out[2];
     (void)worker;
     for (int64_t r = begin; r < end; r++)
         CPU_BY_DTYPE(dtype, forward_row, at(a->in[0], r * job->c, dtype), a->in[1], b,
                      at_mut(a->out[0], r * job->c, dtype), mean + r, rstd + r, job->c,
                      k->attrs.eps);
-}
-
-static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[0]), c = lathe_desc_count(&k->in[1]);
-    if (c < 1 || n % c != 0)
-        return cpu_bad_shape(k, "x must be whole rows of as many elements as w has");
-    LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, n));
-    LATHE_TRY(cpu_check_in(k, 1, LATHE_F32, c));
-    if (cpu_has_in(k, 2))
-        LATHE_TRY(cpu_check_in(k, 2, LATHE_F32, c));
-    LATHE_TRY(cpu_check_out(k, 0, k->in[0].dtype, n));
-    LATHE_TRY(cpu_check_out(k, 1, LATHE_F32, n / c));
-    return cpu_check_out(k, 2, LATHE_F32, n / c);
 }
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
@@ -158,21 +144,12 @@ static int64_t partial_grain(int64_t rows, int64_t c)
 
 static lathe_status prepare_bwd(lathe_kernel *k, int64_t *out_scratch)
 {
-    const int64_t n = lathe_desc_count(&k->in[1]), c = lathe_desc_count(&k->in[2]);
-    if (c < 1 || n % c != 0)
-        return cpu_bad_shape(k, "x must be whole rows of as many elements as w has");
-    const int64_t rows = n / c, grain = partial_grain(rows, c);
-    LATHE_TRY(cpu_check_in(k, 1, CPU_COMPUTE, n));
-    LATHE_TRY(cpu_check_in(k, 0, k->in[1].dtype, n));
-    LATHE_TRY(cpu_check_in(k, 2, LATHE_F32, c));
-    LATHE_TRY(cpu_check_in(k, 3, LATHE_F32, rows));
-    LATHE_TRY(cpu_check_in(k, 4, LATHE_F32, rows));
-    LATHE_TRY(cpu_check_out(k, 0, k->in[1].dtype, n));
+    LATHE_TRY(kernel_check_layernorm_bwd(k, out_scratch));
+    const int64_t c = lathe_desc_count(&k->in[2]), rows = lathe_desc_count(&k->in[3]);
+    const int64_t grain = partial_grain(rows, c);
     for (int32_t i = 1; i < 3; i++)
-        if (cpu_has_out(k, i)) {
-            LATHE_TRY(cpu_check_out(k, i, LATHE_F32, c));
+        if (kernel_has_out(k, i))
             *out_scratch += (rows + grain - 1) / grain * c * 4;
-        }
     return LATHE_OK;
 }
 
@@ -183,11 +160,11 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     norm_job job = {k, a, c, rows, partial_grain(rows, c), NULL, NULL};
     const int64_t chunks = (rows + job.grain - 1) / job.grain;
     float *partials = a->scratch;
-    if (cpu_has_out(k, 1)) {
+    if (kernel_has_out(k, 1)) {
         job.dw = partials;
         partials += chunks * c;
     }
-    if (cpu_has_out(k, 2))
+    if (kernel_has_out(k, 2))
         job.db = partials;
     k->host->parallel_for(rows, job.grain, backward_range, &job);
     if (job.dw != NULL)
@@ -197,5 +174,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_layernorm = {prepare, run, NULL, 0};
-const cpu_op cpu_op_layernorm_bwd = {prepare_bwd, run_bwd, NULL, 7};
+const kernel_op cpu_op_layernorm = {kernel_check_layernorm, run, NULL, 0};
+const kernel_op cpu_op_layernorm_bwd = {prepare_bwd, run_bwd, NULL, 7};

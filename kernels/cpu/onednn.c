@@ -194,7 +194,7 @@ static dnnl_status_t matrix(md_owned *out, int64_t rows, int64_t cols, int32_t d
     return md_strided(out, 2, dims, type_of(dtype), strides);
 }
 
-static dnnl_status_t make_operands(const cpu_matmul_spec *s, operands *o)
+static dnnl_status_t make_operands(const matmul_spec *s, operands *o)
 {
     dnnl_status_t status = matrix(&o->a, s->m, s->k, s->a_dtype, s->trans_a);
     if (status == dnnl_success)
@@ -206,7 +206,7 @@ static dnnl_status_t make_operands(const cpu_matmul_spec *s, operands *o)
     return status;
 }
 
-static void release_operands(const cpu_matmul_spec *s, operands *o)
+static void release_operands(const matmul_spec *s, operands *o)
 {
     md_release(&o->a);
     md_release(&o->b);
@@ -215,8 +215,7 @@ static void release_operands(const cpu_matmul_spec *s, operands *o)
         md_release(&o->bias);
 }
 
-static dnnl_status_t make_attr(const cpu_matmul_spec *s, int accumulate,
-                               dnnl_primitive_attr_t *attr)
+static dnnl_status_t make_attr(const matmul_spec *s, int accumulate, dnnl_primitive_attr_t *attr)
 {
     dnnl_post_ops_t ops = NULL;
     dnnl_status_t status = dnnl_primitive_attr_create(attr);
@@ -236,7 +235,7 @@ static dnnl_status_t make_attr(const cpu_matmul_spec *s, int accumulate,
 }
 
 /* dnnl_unimplemented also when only the scalar reference is left for bf16. */
-static dnnl_status_t make_variant(cpu_onednn *o, const cpu_matmul_spec *s, const operands *ops,
+static dnnl_status_t make_variant(cpu_onednn *o, const matmul_spec *s, const operands *ops,
                                   int accumulate, variant *v, int64_t *io_scratch)
 {
     dnnl_primitive_attr_t attr = NULL;
@@ -264,8 +263,8 @@ static dnnl_status_t make_variant(cpu_onednn *o, const cpu_matmul_spec *s, const
     return status;
 }
 
-static dnnl_status_t build(cpu_onednn *o, const cpu_matmul_spec *s, const operands *ops,
-                           cpu_matmul *mm, int64_t *io_scratch)
+static dnnl_status_t build(cpu_onednn *o, const matmul_spec *s, const operands *ops, cpu_matmul *mm,
+                           int64_t *io_scratch)
 {
     dnnl_status_t status = dnnl_success;
     if (s->may_overwrite)
@@ -283,7 +282,7 @@ static dnnl_status_t build(cpu_onednn *o, const cpu_matmul_spec *s, const operan
     return status;
 }
 
-lathe_status cpu_matmul_create(cpu_device *device, const cpu_matmul_spec *spec, cpu_matmul **out,
+lathe_status cpu_matmul_create(cpu_device *device, const matmul_spec *spec, cpu_matmul **out,
                                int64_t *out_scratch)
 {
     const lathe_host *host = device->host;

@@ -20,7 +20,7 @@
 #define PACK_ELEMENTS ((int64_t)4 << 20) /* of a transposed block of `a`, about */
 
 struct cpu_product {
-    cpu_matmul_spec spec;
+    matmul_spec spec;
     cpu_matmul *whole; /* the product as it is, or a whole block */
     cpu_matmul *tail;  /* the last, shorter block */
     int32_t by_blocks;
@@ -59,9 +59,9 @@ void cpu_convert(const lathe_host *host, void *dst, int32_t dst_dtype, const voi
 }
 
 /* The product of one block of `rows` rows of c. */
-static cpu_matmul_spec block_spec(const cpu_product *p, int64_t rows)
+static matmul_spec block_spec(const cpu_product *p, int64_t rows)
 {
-    cpu_matmul_spec f = p->spec;
+    matmul_spec f = p->spec;
     f.m = rows;
     f.trans_a = f.prefer_gemm = 0;
     if (p->in_f32)
@@ -83,13 +83,13 @@ static void choose_block(cpu_product *p)
 /* p->whole stays NULL when oneDNN has no such product. */
 static lathe_status create_by_blocks(cpu_device *device, cpu_product *p, int64_t *out_scratch)
 {
-    cpu_matmul_spec *s = &p->spec;
+    matmul_spec *s = &p->spec;
     p->by_blocks = 1;
     choose_block(p);
     const int64_t last = s->m - (p->n_blocks - 1) * p->block;
     const int c_in_scratch = p->in_f32 && s->c_dtype != LATHE_F32;
     int64_t scratch = 0, tail_scratch = 0;
-    cpu_matmul_spec whole = block_spec(p, p->block), tail = block_spec(p, last);
+    matmul_spec whole = block_spec(p, p->block), tail = block_spec(p, last);
     if (c_in_scratch) { /* overwritten there; the conversion adds */
         whole.may_overwrite = tail.may_overwrite = 1;
         whole.may_accumulate = tail.may_accumulate = 0;
@@ -127,7 +127,7 @@ static lathe_status create_best(cpu_device *device, cpu_product *p, int64_t *out
     return LATHE_OK;
 }
 
-lathe_status cpu_product_create(cpu_device *device, const cpu_matmul_spec *spec, cpu_product **out,
+lathe_status cpu_product_create(cpu_device *device, const matmul_spec *spec, cpu_product **out,
                                 int64_t *out_scratch)
 {
     cpu_product *p = device->host->alloc((int64_t)sizeof *p);
@@ -159,7 +159,7 @@ void cpu_product_destroy(cpu_device *device, cpu_product *p)
 static const void *block_of_a(cpu_device *device, const cpu_product *p, const void *a, int64_t from,
                               int64_t n, void *buffer)
 {
-    const cpu_matmul_spec *s = &p->spec;
+    const matmul_spec *s = &p->spec;
     const int32_t dtype = p->in_f32 ? LATHE_F32 : s->a_dtype;
     if (s->trans_a) {
         cpu_pack_transposed(device->host, buffer, dtype, at(a, from, s->a_dtype), s->a_dtype, s->k,
@@ -176,7 +176,7 @@ static const void *block_of_a(cpu_device *device, const cpu_product *p, const vo
 static lathe_status run_by_blocks(cpu_device *device, cpu_product *p, const void *a, const void *b,
                                   const void *bias, void *c, char *scratch, int accumulate)
 {
-    const cpu_matmul_spec *s = &p->spec;
+    const matmul_spec *s = &p->spec;
     const int c_in_scratch = p->in_f32 && s->c_dtype != LATHE_F32;
     const void *bx = b;
     if (p->in_f32 && s->b_dtype != LATHE_F32) {

@@ -7,7 +7,7 @@
 typedef struct cpu_product cpu_product;
 
 /** Prepares what `spec` says (see onednn.h); *out_scratch bytes are needed by each run. */
-lathe_status cpu_product_create(cpu_device *device, const cpu_matmul_spec *spec, cpu_product **out,
+lathe_status cpu_product_create(cpu_device *device, const matmul_spec *spec, cpu_product **out,
                                 int64_t *out_scratch);
 /** Takes NULL. */
 void cpu_product_destroy(cpu_device *device, cpu_product *p);

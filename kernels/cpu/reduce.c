@@ -9,6 +9,7 @@
 
 #include "cpu.h"
 #include "element.h"
+#include "op_checks.h"
 
 typedef struct reduce_job {
     const float *x;
@@ -27,13 +28,6 @@ static double sum_in_order(const float *x, int64_t n)
     return sum;
 }
 
-static lathe_status prepare_sum(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    LATHE_TRY(cpu_check_in(k, 0, LATHE_F32, lathe_desc_count(&k->in[0])));
-    return cpu_check_out(k, 0, LATHE_F32, 1);
-}
-
 static lathe_status run_sum(lathe_kernel *k, const lathe_kernel_args *a)
 {
     st(a->out[0], 0, LATHE_F32, (a->accumulate & 1u) != 0,
@@ -48,16 +42,6 @@ static void row_sum_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     for (int64_t r = begin; r < end; r++)
         st(job->y, r, LATHE_F32, job->accumulate,
            (float)sum_in_order(job->x + r * job->count, job->count));
-}
-
-static lathe_status prepare_row_sum(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    if (k->attrs.count < 1)
-        return cpu_bad_shape(k, "count, the elements of a row, must be at least 1");
-    const int64_t rows = lathe_desc_count(&k->out[0]);
-    LATHE_TRY(cpu_check_in(k, 0, LATHE_F32, rows * k->attrs.count));
-    return cpu_check_out(k, 0, LATHE_F32, rows);
 }
 
 static lathe_status run_row_sum(lathe_kernel *k, const lathe_kernel_args *a)
@@ -80,16 +64,6 @@ static void broadcast_range(void *arg, int64_t begin, int64_t end, int32_t worke
         for (; i < stop; i++)
             y[i] = job->accumulate ? y[i] + v : v;
     }
-}
-
-static lathe_status prepare_broadcast(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    if (k->attrs.count < 1)
-        return cpu_bad_shape(k, "count, the copies of an element, must be at least 1");
-    const int64_t n = lathe_desc_count(&k->in[0]);
-    LATHE_TRY(cpu_check_in(k, 0, LATHE_F32, n));
-    return cpu_check_out(k, 0, LATHE_F32, n * k->attrs.count);
 }
 
 static lathe_status run_broadcast(lathe_kernel *k, const lathe_kernel_args *a)
@@ -122,9 +96,9 @@ static void normalize_range(void *arg, int64_t begin, int64_t end, int32_t worke
 static lathe_status prepare_normalize(lathe_kernel *k, int64_t *out_scratch)
 {
     const int64_t n = lathe_desc_count(&k->in[0]);
-    LATHE_TRY(cpu_check_in(k, 0, LATHE_F32, n));
+    LATHE_TRY(kernel_check_in(k, 0, LATHE_F32, n));
     *out_scratch = (n + CPU_GRAIN - 1) / CPU_GRAIN * (int64_t)sizeof(double);
-    return cpu_check_out(k, 0, CPU_COMPUTE, n);
+    return kernel_check_out(k, 0, KERNEL_COMPUTE, n);
 }
 
 static lathe_status run_normalize(lathe_kernel *k, const lathe_kernel_args *a)
@@ -142,7 +116,7 @@ static lathe_status run_normalize(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_sum = {prepare_sum, run_sum, NULL, 1};
-const cpu_op cpu_op_row_sum = {prepare_row_sum, run_row_sum, NULL, 1};
-const cpu_op cpu_op_broadcast = {prepare_broadcast, run_broadcast, NULL, 1};
-const cpu_op cpu_op_l2_normalize = {prepare_normalize, run_normalize, NULL, 1};
+const kernel_op cpu_op_sum = {kernel_check_sum, run_sum, NULL, 1};
+const kernel_op cpu_op_row_sum = {kernel_check_row_sum, run_row_sum, NULL, 1};
+const kernel_op cpu_op_broadcast = {kernel_check_broadcast, run_broadcast, NULL, 1};
+const kernel_op cpu_op_l2_normalize = {prepare_normalize, run_normalize, NULL, 1};

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "element.h"
+#include "op_checks.h"
 #include "product.h"
 
 #define DW_PARTIALS 64 /* at most: the partials of dw are added in order */
@@ -47,18 +48,6 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         CPU_BY_DTYPE(dtype, forward_row, x, job->a->in[1], y, rstd + r, job->d, k->attrs.eps,
                      offset);
     }
-}
-
-static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[0]), d = lathe_desc_count(&k->in[1]);
-    if (d < 1 || n % d != 0)
-        return cpu_bad_shape(k, "x must be whole groups of as many elements as w has");
-    LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, n));
-    LATHE_TRY(cpu_check_in(k, 1, LATHE_F32, d));
-    LATHE_TRY(cpu_check_out(k, 0, k->in[0].dtype, n));
-    return cpu_check_out(k, 1, LATHE_F32, n / d);
 }
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
@@ -122,20 +111,11 @@ static int64_t dw_grain(int64_t rows, int64_t d)
 
 static lathe_status prepare_bwd(lathe_kernel *k, int64_t *out_scratch)
 {
-    const int64_t n = lathe_desc_count(&k->in[1]), d = lathe_desc_count(&k->in[2]);
-    if (d < 1 || n % d != 0)
-        return cpu_bad_shape(k, "x must be whole groups of as many elements as w has");
-    const int64_t rows = n / d;
-    LATHE_TRY(cpu_check_in(k, 1, CPU_COMPUTE, n));
-    LATHE_TRY(cpu_check_in(k, 0, k->in[1].dtype, n));
-    LATHE_TRY(cpu_check_in(k, 2, LATHE_F32, d));
-    LATHE_TRY(cpu_check_in(k, 3, LATHE_F32, rows));
-    LATHE_TRY(cpu_check_out(k, 0, k->in[1].dtype, n));
-    if (cpu_has_out(k, 1)) {
-        LATHE_TRY(cpu_check_out(k, 1, LATHE_F32, d));
-        const int64_t grain = dw_grain(rows, d);
+    LATHE_TRY(kernel_check_rmsnorm_bwd(k, out_scratch));
+    const int64_t d = lathe_desc_count(&k->in[2]), rows = lathe_desc_count(&k->in[3]);
+    const int64_t grain = dw_grain(rows, d);
+    if (kernel_has_out(k, 1))
         *out_scratch = (rows + grain - 1) / grain * d * 4;
-    }
     return LATHE_OK;
 }
 
@@ -143,7 +123,7 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t d = lathe_desc_count(&k->in[2]);
     const int64_t rows = lathe_desc_count(&k->in[1]) / d;
-    norm_job job = {k, a, d, rows, dw_grain(rows, d), cpu_has_out(k, 1) ? a->scratch : NULL};
+    norm_job job = {k, a, d, rows, dw_grain(rows, d), kernel_has_out(k, 1) ? a->scratch : NULL};
     k->host->parallel_for(rows, job.grain, backward_range, &job);
     if (job.partials != NULL)
         cpu_add_partials(k->host, job.partials, (rows + job.grain - 1) / job.grain, d, a->out[1],
@@ -151,5 +131,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_rmsnorm = {prepare, run, NULL, 0};
-const cpu_op cpu_op_rmsnorm_bwd = {prepare_bwd, run_bwd, NULL, 3};
+const kernel_op cpu_op_rmsnorm = {kernel_check_rmsnorm, run, NULL, 0};
+const kernel_op cpu_op_rmsnorm_bwd = {prepare_bwd, run_bwd, NULL, 3};

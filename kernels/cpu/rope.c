@@ -5,6 +5,7 @@
  */
 #include "cpu.h"
 #include "element.h"
+#include "op_checks.h"
 
 typedef struct rope_job {
     const lathe_kernel *k;
@@ -46,21 +47,6 @@ static void rope_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[0]), rows = lathe_desc_count(&k->in[1]);
-    const int64_t d = k->attrs.head_dim;
-    if (d < 2 || d % 2 != 0 || rows < 1 || n % (rows * d) != 0)
-        return cpu_bad_shape(k, "x must be [N, H*head_dim] with an even head_dim");
-    LATHE_TRY(cpu_check_in(k, 0, CPU_COMPUTE, n));
-    LATHE_TRY(cpu_check_in(k, 1, LATHE_I32, rows));
-    if (k->in[2].rank < 1)
-        return cpu_bad_shape(k, "the table must be [P, 2, head_dim/2]");
-    LATHE_TRY(cpu_check_in(k, 2, LATHE_F32, k->in[2].dims[0] * d));
-    return cpu_check_out(k, 0, k->in[0].dtype, n);
-}
-
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t rows = lathe_desc_count(&k->in[1]), positions = k->in[2].dims[0];
@@ -75,4 +61,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_rope = {prepare, run, NULL, 1};
+const kernel_op cpu_op_rope = {kernel_check_rope, run, NULL, 1};

@@ -4,6 +4,7 @@
  *   dup = dy * gate * s,  dgate = dy * up * s * (1 + gate * (1 - s))
  */
 #include "cpu.h"
+#include "op_checks.h"
 #include "vecmath.h"
 
 typedef struct swiglu_job {
@@ -58,18 +59,6 @@ static void backward_range(void *arg, int64_t begin, int64_t end, int32_t worker
     }
 }
 
-/* All tensors have the first input's dtype and count. */
-static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[0]);
-    for (int32_t i = 0; i < k->n_in; i++)
-        LATHE_TRY(cpu_check_in(k, i, i == 0 ? CPU_COMPUTE : k->in[0].dtype, n));
-    for (int32_t i = 0; i < k->n_out; i++)
-        LATHE_TRY(cpu_check_out(k, i, k->in[0].dtype, n));
-    return LATHE_OK;
-}
-
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     swiglu_job job = {k, a};
@@ -84,5 +73,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_swiglu = {prepare, run, NULL, 0};
-const cpu_op cpu_op_swiglu_bwd = {prepare, run_bwd, NULL, 3};
+const kernel_op cpu_op_swiglu = {kernel_check_swiglu, run, NULL, 0};
+const kernel_op cpu_op_swiglu_bwd = {kernel_check_swiglu, run_bwd, NULL, 3};

@@ -2,6 +2,7 @@
  * in registers, the others element by element in blocks. */
 #include "cpu.h"
 #include "element.h"
+#include "op_checks.h"
 #include "pack.h"
 
 #define BLOCK 32
@@ -46,20 +47,10 @@ static void range(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
-{
-    (void)out_scratch;
-    const lathe_desc *x = &k->in[0], *y = &k->out[0];
-    if (x->rank != 2 || y->rank != 2 || x->dims[0] != y->dims[1] || x->dims[1] != y->dims[0])
-        return cpu_bad_shape(k, "x must be [R, S] and y [S, R]");
-    LATHE_TRY(cpu_check_in(k, 0, x->dtype, lathe_desc_count(x)));
-    return cpu_check_out(k, 0, x->dtype, lathe_desc_count(x));
-}
-
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const lathe_desc *x = &k->in[0];
-    if (cpu_computes(x->dtype)) {
+    if (kernel_computes(x->dtype)) {
         cpu_pack_transposed(k->host, a->out[0], x->dtype, a->in[0], x->dtype, x->dims[0],
                             x->dims[1], x->dims[1]);
         return LATHE_OK;
@@ -69,4 +60,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const cpu_op cpu_op_transpose = {prepare, run, NULL, 0};
+const kernel_op cpu_op_transpose = {kernel_check_transpose, run, NULL, 0};

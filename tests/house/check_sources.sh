@@ -39,9 +39,9 @@ while IFS= read -r line; do
         continue
     fi
     case "$include" in
-        '"'*) # a file of the plugin's own folder (or of its kind's device folder)
+        '"'*) # a file of the plugin's own folder (devices: of their folder, or what all of them share)
             name=${include//\"/}
-            if [[ "$name" != *..* ]] && { [ -e "$(dirname "$file")/$name" ] || [[ "$file" == kernels/* && -n "$(find "$(cut -d/ -f1-2 <<<"$file")" -path "*/$name" -print -quit)" ]]; }; then
+            if [[ "$name" != *..* ]] && { [ -e "$(dirname "$file")/$name" ] || [[ "$file" == kernels/* && -e kernels/$name ]] || [[ "$file" == kernels/* && -n "$(find "$(cut -d/ -f1-2 <<<"$file")" -path "*/$name" -print -quit)" ]]; }; then
                 continue
             fi
             ;;

@@ -1,0 +1,77 @@
+/* What every device's kernels share: a prepared kernel, an op's row in the dispatch table, and the checks
+ * of shapes and dtypes. Compiled into each device plugin.
+ */
+#ifndef LATHE_KERNEL_H
+#define LATHE_KERNEL_H
+
+#include "lathe/device.h"
+#include "lathe/host.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** One row of a device's dispatch table. */
+typedef struct kernel_op {
+    /** Checks the problem, builds state; *out_scratch is 0 on entry. Errors through host->fail;
+     *  whatever state it has set by then is given to release. */
+    lathe_status (*prepare)(lathe_kernel *k, int64_t *out_scratch);
+    lathe_status (*run)(lathe_kernel *k, const lathe_kernel_args *a);
+    void (*release)(lathe_kernel *k); /* NULL: no state */
+    uint32_t accumulates;             /* bit i: output i may be added to */
+} kernel_op;
+
+struct lathe_kernel {
+    const lathe_host *host;
+    void *device; /* the plugin's instance */
+    const kernel_op *op;
+    int32_t op_id; /* LATHE_OP_* */
+    int32_t n_in, n_out;
+    uint32_t may_accumulate, may_overwrite;
+    lathe_op_attrs attrs;
+    lathe_desc in[LATHE_OP_MAX_IN];
+    lathe_desc out[LATHE_OP_MAX_OUT];
+    void *state; /* of the op, from host->alloc */
+};
+
+/** Finds the op's row in `ops` [LATHE_N_OPS] (NULL entries: not this device's) and prepares a kernel.
+ *  `device`: the plugin's instance; `device_name` stands in messages ("the CPU device").
+ *  LATHE_E_UNSUPPORTED, LATHE_E_ARG, LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_NOMEM. */
+lathe_status kernel_create(const lathe_host *host, void *device, const char *device_name,
+                           const kernel_op *const *ops, const lathe_kernel_problem *problem,
+                           lathe_kernel **out, int64_t *out_scratch_bytes);
+void kernel_destroy(lathe_kernel *kernel);
+/** Runs it; refuses to add to an output that the problem did not announce. */
+lathe_status kernel_run(lathe_kernel *kernel, const lathe_kernel_args *args);
+
+/** Name of the op of `k`, for messages. */
+const char *kernel_op_name(const lathe_kernel *k);
+
+static inline int kernel_has_in(const lathe_kernel *k, int32_t i)
+{
+    return i < k->n_in && k->in[i].dtype != LATHE_ABSENT;
+}
+
+static inline int kernel_has_out(const lathe_kernel *k, int32_t i)
+{
+    return i < k->n_out && k->out[i].dtype != LATHE_ABSENT;
+}
+
+#define KERNEL_COMPUTE (-1)
+
+static inline int kernel_computes(int32_t dtype)
+{
+    return dtype == LATHE_F32 || dtype == LATHE_BF16 || dtype == LATHE_F16;
+}
+
+/** Input i is present with `count` elements of `dtype` (KERNEL_COMPUTE: f32, bf16 or f16). */
+lathe_status kernel_check_in(const lathe_kernel *k, int32_t i, int32_t dtype, int64_t count);
+lathe_status kernel_check_out(const lathe_kernel *k, int32_t i, int32_t dtype, int64_t count);
+/** Records "<op>: <text>" with LATHE_E_SHAPE. */
+lathe_status kernel_bad_shape(const lathe_kernel *k, const char *text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

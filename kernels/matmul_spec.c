@@ -1,0 +1,119 @@
+/* The products behind LINEAR, its two derivatives and MATMUL: checks, and what they multiply.
+ *
+ *   y = x W^T + b        x c[N,I], W c[O,I], b f32[O], y c[N,O]
+ *   dx = dy W            dy c[N,O]
+ *   dW = dy^T x          f32[O,I];  db = column sums of dy, f32[O]
+ *   y = alpha op(a) op(b)
+ */
+#include "matmul_spec.h"
+
+static void add_or_overwrite(const lathe_kernel *k, matmul_spec *out)
+{
+    out->may_accumulate = (k->may_accumulate & 1u) != 0;
+    out->may_overwrite = (k->may_overwrite & 1u) != 0;
+}
+
+/* Width of the last dim; everything before it counts as rows. */
+static int64_t width(const lathe_desc *d)
+{
+    return d->rank > 0 ? d->dims[d->rank - 1] : 1;
+}
+
+lathe_status kernel_product_linear(const lathe_kernel *k, matmul_spec *out)
+{
+    if (k->in[1].rank != 2)
+        return kernel_bad_shape(k, "W must have two dims");
+    const int64_t o = k->in[1].dims[0], i = k->in[1].dims[1];
+    const int64_t n = width(&k->in[0]) == i && i > 0 ? lathe_desc_count(&k->in[0]) / i : -1;
+    if (n < 1 || o < 1)
+        return kernel_bad_shape(k, "x must be [N, I] for W [O, I], all at least 1");
+    LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, n * i));
+    LATHE_TRY(kernel_check_in(k, 1, k->in[0].dtype, o * i));
+    LATHE_TRY(kernel_check_out(k, 0, KERNEL_COMPUTE, n * o));
+    if (kernel_has_in(k, 2))
+        LATHE_TRY(kernel_check_in(k, 2, LATHE_F32, o));
+    *out = (matmul_spec){.m = n,
+                         .n = o,
+                         .k = i,
+                         .a_dtype = k->in[0].dtype,
+                         .b_dtype = k->in[1].dtype,
+                         .c_dtype = k->out[0].dtype,
+                         .trans_b = 1,
+                         .bias = kernel_has_in(k, 2),
+                         .alpha = 1.0};
+    add_or_overwrite(k, out);
+    return LATHE_OK;
+}
+
+lathe_status kernel_product_dx(const lathe_kernel *k, matmul_spec *out)
+{
+    if (k->in[1].rank != 2)
+        return kernel_bad_shape(k, "W must have two dims");
+    const int64_t o = k->in[1].dims[0], i = k->in[1].dims[1];
+    const int64_t n = width(&k->in[0]) == o && o > 0 ? lathe_desc_count(&k->in[0]) / o : -1;
+    if (n < 1 || i < 1)
+        return kernel_bad_shape(k, "dy must be [N, O] for W [O, I], all at least 1");
+    LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, n * o));
+    LATHE_TRY(kernel_check_in(k, 1, k->in[0].dtype, o * i));
+    LATHE_TRY(kernel_check_out(k, 0, KERNEL_COMPUTE, n * i));
+    *out = (matmul_spec){.m = n,
+                         .n = i,
+                         .k = o,
+                         .a_dtype = k->in[0].dtype,
+                         .b_dtype = k->in[1].dtype,
+                         .c_dtype = k->out[0].dtype,
+                         .alpha = 1.0};
+    add_or_overwrite(k, out);
+    return LATHE_OK;
+}
+
+lathe_status kernel_product_matmul(const lathe_kernel *k, matmul_spec *out)
+{
+    const lathe_desc *a = &k->in[0], *b = &k->in[1];
+    const int ta = k->attrs.trans_a != 0, tb = k->attrs.trans_b != 0;
+    if (a->rank != 2 || b->rank != 2)
+        return kernel_bad_shape(k, "a and b must have two dims");
+    const int64_t m = a->dims[ta], n = b->dims[!tb], kk = a->dims[!ta];
+    if (b->dims[tb] != kk || m < 1 || n < 1 || kk < 1)
+        return kernel_bad_shape(k, "op(a) is [m, k] and op(b) is [k, n], all at least 1");
+    LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, m * kk));
+    LATHE_TRY(kernel_check_in(k, 1, k->in[0].dtype, kk * n));
+    LATHE_TRY(kernel_check_out(k, 0, KERNEL_COMPUTE, m * n));
+    if (a->dtype == LATHE_F32 && k->out[0].dtype != LATHE_F32)
+        return lathe_fail(k->host, LATHE_E_DTYPE, "matmul: f32 inputs give f32, not %s",
+                          lathe_dtype_name(k->out[0].dtype));
+    *out = (matmul_spec){.m = m,
+                         .n = n,
+                         .k = kk,
+                         .a_dtype = a->dtype,
+                         .b_dtype = b->dtype,
+                         .c_dtype = k->out[0].dtype,
+                         .trans_a = ta,
+                         .trans_b = tb,
+                         .alpha = k->attrs.alpha};
+    add_or_overwrite(k, out);
+    return LATHE_OK;
+}
+
+lathe_status kernel_product_dw(const lathe_kernel *k, matmul_spec *out)
+{
+    const int64_t o = width(&k->in[0]), i = width(&k->in[1]);
+    const int64_t n = o > 0 ? lathe_desc_count(&k->in[0]) / o : 0;
+    if (n < 1 || o < 1 || i < 1)
+        return kernel_bad_shape(k, "dy [N, O] and x [N, I] must be at least 1 in each dim");
+    LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, n * o));
+    LATHE_TRY(kernel_check_in(k, 1, k->in[0].dtype, n * i));
+    LATHE_TRY(kernel_check_out(k, 0, LATHE_F32, o * i));
+    if (kernel_has_out(k, 1))
+        LATHE_TRY(kernel_check_out(k, 1, LATHE_F32, o));
+    *out = (matmul_spec){.m = o,
+                         .n = i,
+                         .k = n,
+                         .a_dtype = k->in[0].dtype,
+                         .b_dtype = k->in[1].dtype,
+                         .c_dtype = LATHE_F32,
+                         .trans_a = 1,
+                         .alpha = 1.0};
+    add_or_overwrite(k, out);
+    return LATHE_OK;
+}

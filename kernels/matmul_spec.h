@@ -1,0 +1,33 @@
+/* A matrix product, and which one each linear op is. */
+#ifndef LATHE_MATMUL_SPEC_H
+#define LATHE_MATMUL_SPEC_H
+
+#include "kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** c[m,n] (= or +=) alpha * op(a) op(b) + bias; everything dense and row-major.
+ *  a is [m,k], with trans_a [k,m]; b is [k,n], with trans_b [n,k]. dtypes: f32, bf16 or f16. */
+typedef struct matmul_spec {
+    int64_t m, n, k;
+    int32_t a_dtype, b_dtype, c_dtype;
+    int32_t trans_a, trans_b;
+    int32_t bias; /* f32[n] is added */
+    int32_t may_overwrite, may_accumulate;
+    int32_t prefer_gemm; /* oneDNN: its gemm, where it offers one, before its first choice */
+    double alpha;
+} matmul_spec;
+
+/** Checks the op's problem and fills *out; LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_UNSUPPORTED. */
+lathe_status kernel_product_linear(const lathe_kernel *k, matmul_spec *out);
+lathe_status kernel_product_dx(const lathe_kernel *k, matmul_spec *out);
+lathe_status kernel_product_dw(const lathe_kernel *k, matmul_spec *out); /* db too, when wanted */
+lathe_status kernel_product_matmul(const lathe_kernel *k, matmul_spec *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
