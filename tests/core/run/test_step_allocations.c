@@ -2,91 +2,13 @@
  * whole process over whole steps, by the module that called: Lathe and its plugins may not call at all.
  * oneDNN makes a map of arguments on the heap at each call; what it and the C++ and OpenMP libraries take
  * is counted apart and printed. Under a sanitizer, whose allocator it is then, the tests are skipped. */
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdatomic.h>
-
 #include "small_run.h"
-
-/* ---- the counting allocator ---- */
-
-enum { FROM_LATHE, FROM_LIBRARIES, FROM_TEST, N_ORIGINS };
+#include "support/heap_counter.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SKIP_UNDER_SANITIZERS cr_skip_test("the sanitizer's allocator is in place")
 #else
 #define SKIP_UNDER_SANITIZERS (void)0
-#endif
-
-extern void *__libc_malloc(size_t);
-extern void *__libc_calloc(size_t, size_t);
-extern void *__libc_realloc(void *, size_t);
-extern void *__libc_memalign(size_t, size_t);
-
-static atomic_int counting;
-static atomic_llong counts[N_ORIGINS];
-static char first_caller[256];
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-static int origin_of(const Dl_info *caller)
-{
-    const char *file = caller->dli_fname, *name = strrchr(file, '/');
-    Dl_info own;
-    name = name ? name + 1 : file;
-    if (strstr(file, "/lathe/plugins/") || strncmp(name, "liblathe", 8) == 0)
-        return FROM_LATHE;
-    return dladdr(counts, &own) && own.dli_fbase == caller->dli_fbase ? FROM_TEST : FROM_LIBRARIES;
-}
-
-/* Who called: dladdr takes no memory. */
-static void count(const void *caller)
-{
-    Dl_info info;
-    if (!atomic_load_explicit(&counting, memory_order_relaxed))
-        return;
-    if (!dladdr(caller, &info) || !info.dli_fname) {
-        atomic_fetch_add(&counts[FROM_LIBRARIES], 1);
-        return;
-    }
-    const int origin = origin_of(&info);
-    if (atomic_fetch_add(&counts[origin], 1) == 0 && origin == FROM_LATHE)
-        snprintf(first_caller, sizeof first_caller, "%s %s", info.dli_fname,
-                 info.dli_sname ? info.dli_sname : "(static)");
-}
-
-#define CALLED __attribute__((noinline)) /* within the test too: the return address tells */
-
-CALLED void *malloc(size_t n)
-{
-    count(__builtin_return_address(0));
-    return __libc_malloc(n);
-}
-
-CALLED void *calloc(size_t n, size_t size)
-{
-    count(__builtin_return_address(0));
-    return __libc_calloc(n, size);
-}
-
-CALLED void *realloc(void *p, size_t n)
-{
-    count(__builtin_return_address(0));
-    return __libc_realloc(p, n);
-}
-
-CALLED void *aligned_alloc(size_t alignment, size_t n)
-{
-    count(__builtin_return_address(0));
-    return __libc_memalign(alignment, n);
-}
-
-CALLED int posix_memalign(void **out, size_t alignment, size_t n)
-{
-    count(__builtin_return_address(0));
-    *out = __libc_memalign(alignment, n);
-    return *out ? 0 : ENOMEM;
-}
-
 #endif
 
 /* ---- the steps ---- */
@@ -110,16 +32,17 @@ static void check_steps(const char *name, lathe_run *run, const lathe_run_batch 
     for (int k = 0; k < WARM; k++)
         one_step(run, batch);
     for (int k = 0; k < N_ORIGINS; k++)
-        atomic_store(&counts[k], 0);
-    atomic_store(&counting, 1);
+        atomic_store(&heap_counts[k], 0);
+    atomic_store(&heap_counting, 1);
     for (int k = 0; k < STEPS; k++)
         one_step(run, batch);
-    atomic_store(&counting, 0);
-    printf("%-34s Lathe %lld, libraries %lld per step\n", name, atomic_load(&counts[FROM_LATHE]),
-           atomic_load(&counts[FROM_LIBRARIES]) / STEPS);
-    cr_assert_eq(atomic_load(&counts[FROM_LATHE]), 0,
+    atomic_store(&heap_counting, 0);
+    printf("%-34s Lathe %lld, libraries %lld per step\n", name,
+           atomic_load(&heap_counts[FROM_LATHE]),
+           atomic_load(&heap_counts[FROM_LIBRARIES]) / STEPS);
+    cr_assert_eq(atomic_load(&heap_counts[FROM_LATHE]), 0,
                  "%s: %lld allocations in %d steps, first by %s", name,
-                 atomic_load(&counts[FROM_LATHE]), STEPS, first_caller);
+                 atomic_load(&heap_counts[FROM_LATHE]), STEPS, heap_first_caller);
 }
 
 static void check_by_hand(const char *const *more)
@@ -155,24 +78,24 @@ static void check_by_hand(const char *const *more)
 Test(step_allocations, the_counter_counts)
 {
     SKIP_UNDER_SANITIZERS;
-    atomic_store(&counting, 1);
+    atomic_store(&heap_counting, 1);
     void *volatile p = malloc(10);
     p = realloc(p, 20);
-    atomic_store(&counting, 0);
+    atomic_store(&heap_counting, 0);
     free(p);
-    const int64_t mine = atomic_load(&counts[FROM_TEST]);
+    const int64_t mine = atomic_load(&heap_counts[FROM_TEST]);
     cr_assert_eq(mine, 2, "%lld calls of the test were counted, %lld of libraries, %lld of Lathe",
-                 (long long)mine, atomic_load(&counts[FROM_LIBRARIES]),
-                 atomic_load(&counts[FROM_LATHE]));
+                 (long long)mine, atomic_load(&heap_counts[FROM_LIBRARIES]),
+                 atomic_load(&heap_counts[FROM_LATHE]));
     /* and a call made within Lathe is Lathe's */
     settings s = {.n = 0};
     set_llama(&s, 1, 16, 2, 2, 16);
     set(&s, "data.seq_len=4");
-    atomic_store(&counting, 1);
+    atomic_store(&heap_counting, 1);
     lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
-    atomic_store(&counting, 0);
+    atomic_store(&heap_counting, 0);
     lathe_run_close(run);
-    cr_assert_gt(atomic_load(&counts[FROM_LATHE]), 100);
+    cr_assert_gt(atomic_load(&heap_counts[FROM_LATHE]), 100);
 }
 
 Test(step_allocations, are_none_whatever_the_parts)
