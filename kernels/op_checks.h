@@ -33,6 +33,9 @@ lathe_status kernel_check_slice_bwd(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_kv_append(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_transpose(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_apply_update(lathe_kernel *k, int64_t *out_scratch);
+lathe_status kernel_check_sum_squares(lathe_kernel *k, int64_t *out_scratch);
+lathe_status kernel_check_update_squares(lathe_kernel *k, int64_t *out_scratch);
+lathe_status kernel_check_clamp(lathe_kernel *k, int64_t *out_scratch);
 
 #ifdef __cplusplus
 }

@@ -273,6 +273,24 @@ static lathe_status kv_append(const scene *s)
     return LATHE_OK;
 }
 
+/* Sums of squares: one per segment, one per 16384 elements. */
+static lathe_status squares(const scene *s)
+{
+    const lathe_desc *x = s->in[0], *second = s->in[1];
+    if (s->node->op == LATHE_OP_SUM_SQUARES) {
+        if (!x || !second || x->dtype != LATHE_F32 || second->dtype != LATHE_I64 ||
+            second->rank != 2 || second->dims[1] != 2)
+            return bad(s, "x f32[..], segments i64[S,2]");
+        s->out[0] = lathe_desc_1d(LATHE_F64, second->dims[0]);
+        return LATHE_OK;
+    }
+    if (!x || !second || !s->in[2] || x->dtype != LATHE_F32 || count(x) != count(second) ||
+        s->in[2]->dtype != LATHE_F32)
+        return bad(s, "p f32[..], u of its size, scalars f32[*]");
+    s->out[0] = lathe_desc_1d(LATHE_F64, (count(x) + 16383) / 16384);
+    return LATHE_OK;
+}
+
 static lathe_status like_input(const scene *s, int32_t which)
 {
     if (!s->in[which])
@@ -323,6 +341,9 @@ lathe_status lathe__infer(lathe_graph *g, lathe_ir_node *node, lathe_desc out[LA
         return reduction(&s);
     case LATHE_OP_MATMUL:
         return matmul(&s);
+    case LATHE_OP_SUM_SQUARES:
+    case LATHE_OP_UPDATE_SQUARES:
+        return squares(&s);
     case LATHE_OP_KV_APPEND:
         return kv_append(&s);
     case LATHE_OP_SWIGLU:
@@ -345,6 +366,7 @@ lathe_status lathe__infer(lathe_graph *g, lathe_ir_node *node, lathe_desc out[LA
     case LATHE_OP_LOGSIGMOID:
     case LATHE_OP_SIGMOID:
     case LATHE_OP_APPLY_UPDATE:
+    case LATHE_OP_CLAMP:
         return like_input(&s, 0);
     case LATHE_OP_CAST:
     case LATHE_OP_L2_NORMALIZE:

@@ -64,6 +64,7 @@ extern const kernel_op cpu_op_add, cpu_op_sub, cpu_op_mul, cpu_op_scale, cpu_op_
 extern const kernel_op cpu_op_lincomb, cpu_op_cast, cpu_op_copy, cpu_op_sigmoid, cpu_op_logsigmoid;
 extern const kernel_op cpu_op_sum, cpu_op_row_sum, cpu_op_broadcast, cpu_op_l2_normalize;
 extern const kernel_op cpu_op_slice, cpu_op_slice_bwd, cpu_op_kv_append, cpu_op_transpose;
-extern const kernel_op cpu_op_apply_update;
+extern const kernel_op cpu_op_apply_update, cpu_op_sum_squares;
+extern const kernel_op cpu_op_update_squares, cpu_op_clamp;
 
 #endif

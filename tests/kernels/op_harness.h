@@ -89,6 +89,8 @@ static inline double op_load(const void *p, int32_t dtype, int64_t i)
         return (double)((const int32_t *)p)[i];
     case LATHE_I64:
         return (double)((const int64_t *)p)[i];
+    case LATHE_F64:
+        return ((const double *)p)[i];
     default:
         cr_assert_fail("no such dtype in the harness: %d", (int)dtype);
         return 0.0;
@@ -99,6 +101,8 @@ static inline void op_store(void *p, int32_t dtype, int64_t i, double x)
 {
     if (dtype == LATHE_F32)
         ((float *)p)[i] = (float)x;
+    else if (dtype == LATHE_F64)
+        ((double *)p)[i] = x;
     else if (dtype == LATHE_BF16)
         ((uint16_t *)p)[i] = lathe_f32_to_bf16((float)x);
     else if (dtype == LATHE_F16)
@@ -256,7 +260,10 @@ static inline void op_compare(const op_build *b, const op_case *c, int add, int3
 {
     const int32_t dtype = c->out[i].dtype;
     /* half a unit of 8 or 11 bits; f16's smallest unit is 2^-24 */
-    const double round_off = dtype == LATHE_BF16 ? 0x1p-8 : dtype == LATHE_F16 ? 0x1p-11 : 0x1p-22;
+    const double round_off = dtype == LATHE_BF16  ? 0x1p-8
+                             : dtype == LATHE_F16 ? 0x1p-11
+                             : dtype == LATHE_F64 ? 0.0 /* the slack is all of it */
+                                                  : 0x1p-22;
     const double least = dtype == LATHE_F16 ? 0x1p-25 : (double)FLT_MIN;
     const int64_t n = lathe_desc_count(&c->out[i]);
     double largest = 0.0;

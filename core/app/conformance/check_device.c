@@ -119,7 +119,8 @@ typedef struct kernel_case {
     lathe_op_attrs attrs;
     lathe_desc in[MAX_TENSORS], out[MAX_TENSORS];
     void (*exact)(const struct kernel_case *c, double *const *in, double *out);
-    double terms; /* summed per element */
+    double terms;         /* summed per element */
+    const int64_t *whole; /* what an i64 input holds */
 } kernel_case;
 
 static void exact_linear(const kernel_case *c, double *const *in, double *out)
@@ -159,6 +160,31 @@ static void exact_swiglu(const kernel_case *c, double *const *in, double *out)
         out[i] = in[0][i] / (1 + exp(-in[0][i])) * in[1][i];
 }
 
+/* Two segments that overlap, an empty one, and all of it. */
+static const int64_t segments[8] = {0, 100, 37, 200, 300, 0, 0, 301};
+
+static void exact_sum_squares(const kernel_case *c, double *const *in, double *out)
+{
+    for (int64_t s = 0; s < c->out[0].dims[0]; s++)
+        for (int64_t e = segments[2 * s]; e < segments[2 * s] + segments[2 * s + 1]; e++)
+            out[s] += in[0][e] * in[0][e];
+}
+
+static void exact_update_squares(const kernel_case *c, double *const *in, double *out)
+{
+    for (int64_t e = 0; e < lathe_desc_count(&c->in[0]); e++) {
+        const double d = in[2][1] * (c->attrs.alpha * in[1][e] + c->attrs.beta * in[0][e]);
+        out[e / 16384] += d * d;
+    }
+}
+
+static void exact_clamp(const kernel_case *c, double *const *in, double *out)
+{
+    const double limit = fabs(in[1][1]);
+    for (int64_t e = 0; e < lathe_desc_count(&c->in[0]); e++)
+        out[e] = in[0][e] > limit ? limit : in[0][e] < -limit ? -limit : in[0][e];
+}
+
 #define M(dtype, rows, cols)                                                                       \
     {                                                                                              \
         dtype, 2,                                                                                  \
@@ -182,7 +208,8 @@ static void exact_swiglu(const kernel_case *c, double *const *in, double *out)
      {M(dtype, 13, 72), M(dtype, 37, 72), VEC(37)},                                                \
      {M(dtype, 13, 37)},                                                                           \
      exact_linear,                                                                                 \
-     72},                                                                                          \
+     72,                                                                                           \
+     NULL},                                                                                        \
         {"add",                                                                                    \
          LATHE_OP_ADD,                                                                             \
          2,                                                                                        \
@@ -191,7 +218,8 @@ static void exact_swiglu(const kernel_case *c, double *const *in, double *out)
          {M(dtype, 7, 33), M(dtype, 7, 33)},                                                       \
          {M(dtype, 7, 33)},                                                                        \
          exact_add,                                                                                \
-         1},                                                                                       \
+         1,                                                                                        \
+         NULL},                                                                                    \
         {"rmsnorm",                                                                                \
          LATHE_OP_RMSNORM,                                                                         \
          2,                                                                                        \
@@ -200,13 +228,54 @@ static void exact_swiglu(const kernel_case *c, double *const *in, double *out)
          {M(dtype, 9, 48), VEC(48)},                                                               \
          {M(dtype, 9, 48), VEC(9)},                                                                \
          exact_rmsnorm,                                                                            \
-         48},                                                                                      \
+         48,                                                                                       \
+         NULL},                                                                                    \
     {                                                                                              \
         "swiglu", LATHE_OP_SWIGLU, 2, 1, {.alpha = 0}, {M(dtype, 5, 67), M(dtype, 5, 67)},         \
-            {M(dtype, 5, 67)}, exact_swiglu, 2                                                     \
+            {M(dtype, 5, 67)}, exact_swiglu, 2, NULL                                               \
     }
 
-static const kernel_case cases[] = {CASES(LATHE_F32), CASES(LATHE_BF16), CASES(LATHE_F16)};
+#define ODD 16411 /* elements: more than one sum's */
+#define SUMS(n)                                                                                    \
+    {                                                                                              \
+        LATHE_F64, 1,                                                                              \
+        {                                                                                          \
+            n, 1, 1, 1                                                                             \
+        }                                                                                          \
+    }
+
+static const kernel_case cases[] = {
+    CASES(LATHE_F32),
+    CASES(LATHE_BF16),
+    CASES(LATHE_F16),
+    {.name = "sum_squares",
+     .op = LATHE_OP_SUM_SQUARES,
+     .n_in = 2,
+     .n_out = 1,
+     .in = {VEC(301), {LATHE_I64, 2, {4, 2, 1, 1}}},
+     .out = {SUMS(4)},
+     .exact = exact_sum_squares,
+     .terms = 301,
+     .whole = segments},
+    {.name = "update_squares",
+     .op = LATHE_OP_UPDATE_SQUARES,
+     .n_in = 3,
+     .n_out = 1,
+     .attrs = {.alpha = 0.75, .beta = -1.25, .start = 1},
+     .in = {VEC(ODD), M(LATHE_BF16, ODD, 1), VEC(2)},
+     .out = {SUMS(2)},
+     .exact = exact_update_squares,
+     .terms = 16384},
+    {.name = "clamp",
+     .op = LATHE_OP_CLAMP,
+     .n_in = 2,
+     .n_out = 1,
+     .attrs = {.start = 1},
+     .in = {VEC(ODD), VEC(2)},
+     .out = {VEC(ODD)},
+     .exact = exact_clamp,
+     .terms = 0},
+};
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 /* A 16-bit element of a dtype. */
@@ -232,6 +301,10 @@ static lathe_status launch_init(session *d, const kernel_case *c, launch *l)
     *l = (launch){0};
     for (int32_t i = 0; i < c->n_in; i++) {
         const int64_t n = lathe_desc_count(&c->in[i]);
+        if (c->in[i].dtype == LATHE_I64) {
+            LATHE_TRY(put(d, c->whole, n * (int64_t)sizeof *c->whole, &l->in[i]));
+            continue;
+        }
         const float *x = lathe__random(d->s, n, 80 + (uint64_t)i, 1.0);
         uint16_t *half = lathe__memory(d->s, n * 2);
         l->exact[i] = lathe__memory(d->s, n * 8);
@@ -287,13 +360,15 @@ static lathe_status launch_run(session *d, const kernel_case *c, launch *l, void
 static lathe_status compare(const kernel_case *c, const launch *l, const void *got)
 {
     const int32_t dtype = c->out[0].dtype;
-    const int f32 = dtype == LATHE_F32;
-    const double eps = f32 ? 0x1p-23 : dtype == LATHE_BF16 ? 0x1p-8 : 0x1p-11;
+    const int f32 = dtype == LATHE_F32, f64 = dtype == LATHE_F64;
+    const double sum_eps = f64 ? 0x1p-52 : 0x1p-23;
+    const double eps = f64 || f32 ? sum_eps : dtype == LATHE_BF16 ? 0x1p-8 : 0x1p-11;
     for (int64_t i = 0; i < lathe_desc_count(&c->out[0]); i++) {
-        const double x = f32 ? (double)((const float *)got)[i]
-                             : (double)widened(((const uint16_t *)got)[i], dtype);
+        const double x = f64   ? ((const double *)got)[i]
+                         : f32 ? (double)((const float *)got)[i]
+                               : (double)widened(((const uint16_t *)got)[i], dtype);
         const double bound =
-            eps * 2 * fabs(l->want[i]) + 0x1p-23 * c->terms * (1 + fabs(l->want[i]));
+            eps * 2 * fabs(l->want[i]) + sum_eps * c->terms * (1 + fabs(l->want[i]));
         if (!(fabs(x - l->want[i]) <= bound))
             return lathe_error(LATHE_E_NUMERIC, "element %lld is %.8g, expected %.8g within %.1e",
                                (long long)i, x, l->want[i], bound);

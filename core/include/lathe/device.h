@@ -6,6 +6,9 @@
  *
  * Threads: create/destroy on the rank's thread; run on the rank's thread; CPU kernels spread their
  * work with lathe_host.parallel_for (or a library on the same pool) and make no threads.
+ *
+ * Order: what is queued on one stream runs in order. The core makes one stream where stream_create is
+ * offered, and queues everything on it; the host waits by sync() alone.
  */
 #ifndef LATHE_DEVICE_H
 #define LATHE_DEVICE_H
@@ -37,8 +40,13 @@ typedef struct lathe_device_info {
     uint32_t graph_dtypes; /* compute dtypes that every op runs in, be it by way of f32; 0: f32 and
                                 what compute_dtypes says */
     int32_t reserved;      /* 0 */
+    int64_t
+        memory_free_bytes; /* now, for this process; 0: not known. Devices with their own memory */
+    int32_t index;         /* which of the machine's devices of the kind, from 0 */
+    int32_t reserved2;     /* 0 */
+    char driver[48];       /* "CUDA 12.8, driver 570.86.15"; "": nothing to tell */
 } lathe_device_info;
-LATHE_ABI_SIZE(lathe_device_info, 128);
+LATHE_ABI_SIZE(lathe_device_info, 192);
 
 /** One operation with everything static known. */
 typedef struct lathe_kernel_problem {
@@ -77,10 +85,13 @@ typedef struct lathe_device_v1 {
 
     lathe_status (*info)(void *self, lathe_device_info *out);
 
-    /** `bytes` of zeroed memory, 64-byte aligned (CPU) or as the device asks. LATHE_E_NOMEM. */
+    /** `bytes` of zeroed memory, 64-byte aligned (CPU) or as the device asks. LATHE_E_NOMEM.
+     *  LATHE_MEM_HOST_PINNED: host memory that copies are fast from and to. Ready on return. */
     lathe_status (*alloc)(void *self, int64_t bytes, int32_t memory, void **out);
+    /** Nothing queued may still use it. */
     void (*free)(void *self, void *memory);
-    /** Queued copy; direction LATHE_COPY_*. */
+    /** Queued copy; direction LATHE_COPY_*. Both ends stay borrowed until the stream has passed, whatever
+     *  memory the host's end is. Within a capture: pinned memory only. */
     lathe_status (*copy)(void *self, lathe_stream *stream, void *dst, const void *src,
                          int64_t bytes, int32_t direction);
 
@@ -101,12 +112,23 @@ typedef struct lathe_device_v1 {
     void (*kernel_destroy)(void *self, lathe_kernel *kernel);
     lathe_status (*kernel_run)(void *self, lathe_kernel *kernel, const lathe_kernel_args *args);
 
-    /** Records what is queued between begin and end and replays it. NULL: not offered. */
+    /** Records what is queued between begin and end, which does not run then, and replays it: the same
+     *  kernels and copies with the same pointers. All four or none. After a failure between the two, end
+     *  is still called; it fails then and leaves nothing. NULL: not offered. */
     lathe_status (*capture_begin)(void *self, lathe_stream *stream);
     lathe_status (*capture_end)(void *self, lathe_stream *stream, lathe_capture **out);
     lathe_status (*capture_launch)(void *self, lathe_capture *capture, lathe_stream *stream);
     void (*capture_destroy)(void *self, lathe_capture *capture);
+
+    /** Queues the kernel named `kernel` of an embedded code image (lathe_optimizer_v1.cuda_image,
+     *  lathe_quant_v1.cuda_image): n_blocks blocks of n_threads threads, whose only argument is a struct
+     *  of args_bytes, copied at the call. `image` is constant and lives as long as the process; it is
+     *  loaded at the first launch, which must not lie in a capture. LATHE_E_UNSUPPORTED: the image holds
+     *  nothing that this device can run, LATHE_E_NOT_FOUND: no such kernel. NULL: not offered. */
+    lathe_status (*launch)(void *self, lathe_stream *stream, const void *image, const char *kernel,
+                           int64_t n_blocks, int32_t n_threads, const void *args,
+                           int64_t args_bytes);
 } lathe_device_v1;
-LATHE_ABI_SIZE(lathe_device_v1, 152);
+LATHE_ABI_SIZE(lathe_device_v1, 160);
 
 #endif

@@ -52,7 +52,7 @@ typedef struct lathe_element {
 /** Sole argument, by value, of the kernel named LATHE_ELEMENTWISE_KERNEL in cuda_image.
  *
  *  Grid: any number of blocks of LATHE_ELEMENTWISE_THREADS threads; a block takes chunks
- *  blockIdx.x, blockIdx.x + gridDim.x, ...; n_chunks blocks are a good choice. No shared memory.
+ *  blockIdx.x, blockIdx.x + gridDim.x, ...; n_chunks blocks are a good choice. No dynamic shared memory.
  *  All pointers are device memory; nothing in here changes from step to step, so a launch may be
  *  captured and replayed. */
 typedef struct lathe_elementwise_args {
@@ -63,8 +63,11 @@ typedef struct lathe_elementwise_args {
     const uint64_t *counter;               /* [2]: seed, step */
     int64_t n_chunks;
     int64_t n_tensors;
+    double *
+        sums; /* [n_chunks, 2] out: of a chunk, sum of (new - old)^2 and of new^2 of the parameters,
+                     in an order that depends on nothing but the chunk; NULL: not wanted */
 } lathe_elementwise_args;
-LATHE_ABI_SIZE(lathe_elementwise_args, 48);
+LATHE_ABI_SIZE(lathe_elementwise_args, 56);
 
 #define LATHE_ELEMENTWISE_KERNEL "lathe_elementwise_step"
 #define LATHE_ELEMENTWISE_THREADS 256

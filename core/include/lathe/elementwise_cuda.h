@@ -46,9 +46,25 @@ static __device__ inline void lathe_elementwise_store(void *slot, int64_t i, uin
 #define LATHE__LOAD_ANY(k) lathe_elementwise_load(x->slots[k], i, half >> k & 1u)
 #define LATHE__STORE_ANY(k) lathe_elementwise_store(x->slots[k], i, half >> k & 1u, s[k], &at, k)
 
-/* A test may define it as `static` to run the kernel's code on the host, thread after thread. */
+/* A test may define these to run the kernel's code on the host, thread after thread. */
 #ifndef LATHE_CUDA_KERNEL
 #define LATHE_CUDA_KERNEL extern "C" __global__
+
+/* *out = sum of x over the block's threads, a power of two of them, as a tree. All threads call it. */
+static __device__ inline void lathe_cuda_block_sum(double *out, double x)
+{
+    __shared__ double part[LATHE_ELEMENTWISE_THREADS];
+    part[threadIdx.x] = x;
+    __syncthreads();
+    for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half)
+            part[threadIdx.x] += part[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        *out = part[0];
+    __syncthreads();
+}
 #endif
 
 #define LATHE_ELEMENTWISE(name, n_slots)                                                           \
@@ -73,10 +89,18 @@ static __device__ inline void lathe_elementwise_store(void *slot, int64_t i, uin
             const int64_t begin = (chunk - a.first_chunk[t]) * LATHE_ELEMENTWISE_CHUNK;            \
             const int64_t end =                                                                    \
                 begin + LATHE_ELEMENTWISE_CHUNK < x->n ? begin + LATHE_ELEMENTWISE_CHUNK : x->n;   \
+            double change = 0.0, size = 0.0;                                                       \
             for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {                      \
+                const double was = (double)p[i];                                                   \
                 LATHE_ELEMENTWISE_BODY(name, n_slots, LATHE__LOAD_ANY, LATHE__STORE_ANY)           \
                 if (shadow != NULL)                                                                \
                     shadow[i] = f16 ? lathe_f32_to_f16(updated) : lathe_f32_to_bf16(updated);      \
+                change += ((double)updated - was) * ((double)updated - was);                       \
+                size += (double)updated * (double)updated;                                         \
+            }                                                                                      \
+            if (a.sums != NULL) {                                                                  \
+                lathe_cuda_block_sum(a.sums + 2 * chunk, change);                                  \
+                lathe_cuda_block_sum(a.sums + 2 * chunk + 1, size);                                \
             }                                                                                      \
         }                                                                                          \
     }

@@ -86,6 +86,15 @@
  *                the smallest v with p[0] + .. + p[v] > u, p = softmax(softcap(x W^T)) summed in f64;
  *                u of row n: words 0 and 1 of lathe_rng_block(rng[0], rng[1], rng_stream, n) as
  *                lathe_uniform_f64; -1 where the target is -1 or p is no number
+ *
+ *  Of the optimizer step (no derivative); the order within a sum is the device's, and always the same
+ *  SUM_SQUARES   x f32[..], segments i64[S,2] -> y f64[S]
+ *                y[s] = sum of x[e]^2 in f64, e = segments[s][0] and the segments[s][1] - 1 behind it
+ *  UPDATE_SQUARES  p f32[..], u f32 or c[..], s f32[*] -> y f64[ceil(n/16384)]
+ *                y[k] = sum of (s[start]*(alpha*u + beta*p))^2 in f64 over elements 16384k and on: the
+ *                square of what APPLY_UPDATE takes off p
+ *  CLAMP         x f32[..], limit f32[*] -> y f32[..]           y = x, within -limit[start] and
+ *                limit[start]; NaN stays; i/o 0
  */
 #define LATHE_OP_TABLE(X)                                                                          \
     X(EMBED, "embed", 2, 1)                                                                        \
@@ -130,7 +139,10 @@
     X(BROADCAST, "broadcast", 1, 1)                                                                \
     X(SLICE_BWD, "slice_bwd", 1, 1)                                                                \
     X(HEAD_EVAL, "head_eval", 3, 3)                                                                \
-    X(HEAD_SAMPLE, "head_sample", 4, 1)
+    X(HEAD_SAMPLE, "head_sample", 4, 1)                                                            \
+    X(SUM_SQUARES, "sum_squares", 2, 1)                                                            \
+    X(UPDATE_SQUARES, "update_squares", 3, 1)                                                      \
+    X(CLAMP, "clamp", 2, 1)
 
 enum {
 #define LATHE_X(name, text, n_in, n_out) LATHE_OP_##name,
@@ -144,7 +156,7 @@ enum {
 
 /** Attributes of a node; each op reads those that its row names, the others are 0. Plain data. */
 typedef struct lathe_op_attrs {
-    double alpha, beta;                    /* SCALE, LINCOMB, MATMUL, APPLY_UPDATE */
+    double alpha, beta;                    /* SCALE, LINCOMB, MATMUL, APPLY_UPDATE, ... */
     float eps;                             /* norms, L2_NORMALIZE */
     float softcap;                         /* ATTENTION, HEAD_LOGPROB: 0 none, else c*tanh(x/c) */
     float scale;                           /* ATTENTION: factor on q k^T */
@@ -156,12 +168,12 @@ typedef struct lathe_op_attrs {
     int32_t offset_one;                    /* RMSNORM */
     int32_t trans_a, trans_b;              /* MATMUL */
     int64_t batch;                         /* ATTENTION: B, so that Tq = N/B */
-    int64_t start, count;                  /* SLICE, ROW_SUM, BROADCAST, SCALE_BY, APPLY_UPDATE */
-    int64_t chunk_rows;                    /* HEAD_LOGPROB: rows of logits at a time; 0: chosen */
-    uint64_t rng_stream;                   /* DROPOUT, HEAD_SAMPLE: distinct per site */
-    int32_t dtype;                         /* CAST, L2_NORMALIZE: dtype of y */
-    int32_t reserved32;                    /* 0 */
-    int64_t reserved;                      /* 0 */
+    int64_t start, count; /* SLICE, ROW_SUM, BROADCAST, SCALE_BY, APPLY_UPDATE, ... */
+    int64_t chunk_rows;   /* HEAD_LOGPROB: rows of logits at a time; 0: chosen */
+    uint64_t rng_stream;  /* DROPOUT, HEAD_SAMPLE: distinct per site */
+    int32_t dtype;        /* CAST, L2_NORMALIZE: dtype of y */
+    int32_t reserved32;   /* 0 */
+    int64_t reserved;     /* 0 */
 } lathe_op_attrs;
 LATHE_ABI_SIZE(lathe_op_attrs, 128);
 

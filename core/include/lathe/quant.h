@@ -22,6 +22,28 @@ typedef struct lathe_plane {
 } lathe_plane;
 LATHE_ABI_SIZE(lathe_plane, 56);
 
+/** Sole argument, by value, of the kernel named LATHE_QUANT_KERNEL in cuda_image: W <- planes, as
+ *  decode() on the host.
+ *
+ *  Grid: any number of blocks of LATHE_QUANT_THREADS threads; a block takes chunks blockIdx.x,
+ *  blockIdx.x + gridDim.x, ... of LATHE_QUANT_CHUNK elements of the row-major weight, the last one
+ *  short. No dynamic shared memory. All pointers are device memory. */
+enum { LATHE_QUANT_SETTINGS = 8 };
+typedef struct lathe_quant_args {
+    const void *planes[LATHE_MAX_PLANES]; /* in the order of planes() */
+    void *out;                            /* [rows, cols] of dtype */
+    void *scratch;                        /* what decode_scratch() wants */
+    int64_t rows, cols, n_chunks;
+    int64_t settings[LATHE_QUANT_SETTINGS]; /* what image_settings() gave; else 0 */
+    int32_t dtype;                          /* LATHE_F32, LATHE_BF16 or LATHE_F16 */
+    int32_t n_planes;
+} lathe_quant_args;
+LATHE_ABI_SIZE(lathe_quant_args, 160);
+
+#define LATHE_QUANT_KERNEL "lathe_quant_decode"
+#define LATHE_QUANT_THREADS 256
+#define LATHE_QUANT_CHUNK 4096
+
 typedef struct lathe_quant_v1 {
     uint32_t size;
     uint32_t revision;
@@ -53,7 +75,14 @@ typedef struct lathe_quant_v1 {
      *  LATHE_E_SHAPE, LATHE_E_PARSE). Host pointers. NULL: nothing to read. */
     lathe_status (*read_meta)(void *self, int64_t rows, int64_t cols, const char *meta,
                               int64_t bytes, void *const *planes);
+    /** Embedded CUDA code that decodes (lathe_quant_args, above), for devices whose memory the host
+     *  cannot touch: decode() is not called there, encode() and read_meta() on the host. NULL: such a
+     *  device cannot use the format. */
+    const void *cuda_image;
+    /** Fills out[LATHE_QUANT_SETTINGS], zeros before, with what the kernel must know of the instance.
+     *  NULL: nothing. */
+    void (*image_settings)(void *self, int64_t *out);
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 80);
+LATHE_ABI_SIZE(lathe_quant_v1, 96);
 
 #endif

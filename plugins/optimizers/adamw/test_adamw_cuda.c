@@ -2,28 +2,14 @@
  * loop, for any grid. What only a GPU can show (its own roundings) is left to the device's tests. */
 #include "support/optimizer_case.h"
 
-typedef struct emulated {
-    unsigned x;
-} emulated;
+#include "support/cuda_on_host.h"
 
-static emulated blockIdx, threadIdx, gridDim, blockDim;
-
-#define __CUDACC__ 1
-#undef LATHE_HD
-#define LATHE_HD
-#define __device__
-#define __launch_bounds__(n)
-#define LATHE_CUDA_KERNEL static
 #include "adamw.c"
 #undef __CUDACC__
 
 static void launch(const lathe_elementwise_args *args, unsigned blocks)
 {
-    gridDim.x = blocks;
-    blockDim.x = LATHE_ELEMENTWISE_THREADS;
-    for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)
-        for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++)
-            lathe_elementwise_step(*args);
+    CUDA_ON_HOST_GRID(blocks, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_step(*args));
 }
 
 static const int64_t sizes[6] = {16384, 1, 0, 16385, 50001, 7};
@@ -61,15 +47,37 @@ static void compare(const optimizer_case *cpu, const optimizer_case *gpu)
     }
 }
 
+/* What the kernel says of the update, against the tensors before and after. */
+static void check_sums(const optimizer_case *before, const optimizer_case *after,
+                       const int64_t *first_chunk, const double *sums)
+{
+    for (int t = 0; t < 6; t++)
+        for (int64_t c = first_chunk[t]; c < first_chunk[t + 1]; c++) {
+            const int64_t from = (c - first_chunk[t]) * LATHE_ELEMENTWISE_CHUNK;
+            double change = 0.0, size = 0.0;
+            for (int64_t i = from; i < sizes[t] && i < from + LATHE_ELEMENTWISE_CHUNK; i++) {
+                const double now = (double)after->tensors[t].param[i];
+                const double d = now - (double)before->tensors[t].param[i];
+                change += d * d;
+                size += now * now;
+            }
+            cr_assert_float_eq(sums[2 * c], change, 1e-12 * change, "tensor %d", t);
+            cr_assert_float_eq(sums[2 * c + 1], size, 1e-12 * size, "tensor %d", t);
+            cr_assert_gt(change, 0.0);
+        }
+}
+
 static void check_bits(unsigned blocks, uint32_t half, int32_t shadow_dtype)
 {
     const lathe_plugin *const plugin = fixture_plugin();
     const lathe_optimizer_v1 *const table = plugin->table;
-    optimizer_case cpu = {0}, gpu = {0};
+    optimizer_case cpu = {0}, gpu = {0}, was = {0};
+    double sums[2 * 16];
     void *self;
     cr_assert_eq(lathe_test_create(plugin, "lr=0.01 weight_decay=0.1", &self), LATHE_OK);
     fill(&cpu, half, shadow_dtype);
     fill(&gpu, half, shadow_dtype);
+    fill(&was, half, shadow_dtype);
     case_scalars(&cpu, table, self, 3, 0.01, 0.125);
     cr_assert_eq(case_step(&cpu, table, self, 3), LATHE_OK, "%s", lathe_test_message);
     int64_t first_chunk[7] = {0};
@@ -82,9 +90,13 @@ static void check_bits(unsigned blocks, uint32_t half, int32_t shadow_dtype)
                                          .scalars = cpu.scalars,
                                          .counter = counter,
                                          .n_chunks = first_chunk[6],
-                                         .n_tensors = 6};
+                                         .n_tensors = 6,
+                                         .sums = sums};
+    cr_assert_leq(first_chunk[6], 16);
     launch(&args, blocks);
     compare(&cpu, &gpu);
+    check_sums(&was, &gpu, first_chunk, sums);
+    case_free(&was);
     case_free(&cpu);
     case_free(&gpu);
     plugin->destroy(self);

@@ -1,0 +1,29 @@
+/* CLAMP: y = x, kept within -limit[start] and limit[start]. NaN stays. May run in place. */
+#include "cpu.h"
+#include "op_checks.h"
+
+typedef struct clamp_job {
+    const float *x;
+    float *y;
+    float limit;
+} clamp_job;
+
+static void range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const clamp_job *job = arg;
+    (void)worker;
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; i++)
+        job->y[i] = job->x[i] > job->limit    ? job->limit
+                    : job->x[i] < -job->limit ? -job->limit
+                                              : job->x[i];
+}
+
+static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    clamp_job job = {a->in[0], a->out[0], ((const float *)a->in[1])[k->attrs.start]};
+    k->host->parallel_for(lathe_desc_count(&k->in[0]), CPU_GRAIN, range, &job);
+    return LATHE_OK;
+}
+
+const kernel_op cpu_op_clamp = {kernel_check_clamp, run, NULL, 0};

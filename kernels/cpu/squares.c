@@ -1,0 +1,111 @@
+/* SUM_SQUARES and UPDATE_SQUARES: the sums of squares that a step's norms are made of, in f64.
+ *
+ *   SUM_SQUARES     y[s] = sum of x[e]^2 over segment s
+ *   UPDATE_SQUARES  y[k] = sum of (s*(alpha*u + beta*p))^2 over 16384 elements
+ *
+ * One thread takes a whole sum, so its order does not depend on how many threads there are. SUM_SQUARES
+ * keeps 16 lanes at every vector width and nothing is contracted: all builds give the same bits.
+ */
+#include "cpu.h"
+#include "element.h"
+#include "op_checks.h"
+
+#define LANES 16
+#define PIECE 16384 /* elements per sum of UPDATE_SQUARES */
+
+typedef struct sum_job {
+    const float *x;
+    const int64_t *segments;
+    double *y;
+} sum_job;
+
+static double squares(const float *x, int64_t n)
+{
+    double lane[LANES] = {0.0}, sum = 0.0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            const double v = (double)x[i + k];
+            lane[k] += v * v;
+        }
+    for (; i < n; i++)
+        lane[0] += (double)x[i] * (double)x[i];
+    for (int k = 0; k < LANES; k++)
+        sum += lane[k];
+    return sum;
+}
+
+static void sum_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const sum_job *job = arg;
+    (void)worker;
+    for (int64_t s = begin; s < end; s++)
+        job->y[s] = squares(job->x + job->segments[2 * s], job->segments[2 * s + 1]);
+}
+
+static lathe_status run_sum(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const int64_t n = lathe_desc_count(&k->out[0]), n_x = lathe_desc_count(&k->in[0]);
+    sum_job job = {a->in[0], a->in[1], a->out[0]};
+    for (int64_t s = 0; s < n; s++) {
+        const int64_t at = job.segments[2 * s], count = job.segments[2 * s + 1];
+        if (at < 0 || count < 0 || at > n_x || count > n_x - at)
+            return lathe_fail(k->host, LATHE_E_ARG,
+                              "sum_squares: segment %lld, %lld elements from %lld, is not within "
+                              "the %lld",
+                              (long long)s, (long long)count, (long long)at, (long long)n_x);
+    }
+    k->host->parallel_for(n, 1, sum_range, &job);
+    return LATHE_OK;
+}
+
+typedef struct update_job {
+    const float *p;
+    const void *u;
+    double *y;
+    double s, alpha, beta;
+    int64_t n;
+    int32_t u_dtype;
+} update_job;
+
+static double update_squares(const update_job *job, int64_t from, int64_t to)
+{
+    float b[CPU_TILE];
+    double sum = 0.0;
+    for (int64_t i = from; i < to; i += CPU_TILE) {
+        const int64_t n = to - i < CPU_TILE ? to - i : CPU_TILE;
+        const float *u = tile_in(b, job->u, job->u_dtype, i, n);
+        for (int64_t j = 0; j < n; j++) {
+            const double d =
+                job->s * (job->alpha * (double)u[j] + job->beta * (double)job->p[i + j]);
+            sum += d * d;
+        }
+    }
+    return sum;
+}
+
+static void update_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const update_job *job = arg;
+    (void)worker;
+    for (int64_t k = begin; k < end; k++)
+        job->y[k] =
+            update_squares(job, k * PIECE, (k + 1) * PIECE < job->n ? (k + 1) * PIECE : job->n);
+}
+
+static lathe_status run_update(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    update_job job = {a->in[0],
+                      a->in[1],
+                      a->out[0],
+                      (double)((const float *)a->in[2])[k->attrs.start],
+                      k->attrs.alpha,
+                      k->attrs.beta,
+                      lathe_desc_count(&k->in[0]),
+                      k->in[1].dtype};
+    k->host->parallel_for(lathe_desc_count(&k->out[0]), 1, update_range, &job);
+    return LATHE_OK;
+}
+
+const kernel_op cpu_op_sum_squares = {kernel_check_sum_squares, run_sum, NULL, 0};
+const kernel_op cpu_op_update_squares = {kernel_check_update_squares, run_update, NULL, 0};
