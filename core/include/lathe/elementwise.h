@@ -1,14 +1,13 @@
 /* Elementwise optimizers from one source: the update of one element, written once in the common
  * subset of C and CUDA, becomes a vectorised CPU loop (C compiler) and a CUDA kernel (nvcc).
  *
- * A plugin writes three things and calls the macro:
+ * A plugin writes its element and calls the macros:
  *
- *     typedef struct lion_uniform { float lr, ...; } lion_uniform;
- *     LATHE_HD static inline lion_uniform lion_prepare(const float *scalars, float lr_mult,
- *                                                      float weight_decay_mult);
+ *     enum { BETA1, NEW1, BETA2, NEW2, DECAY };   -- what scalars() fills
+ *     LATHE_UNIFORM(lion, DECAY)                  -- lion_uniform and lion_prepare(): or of its own
  *     LATHE_HD static inline float lion_element(const lion_uniform *u, float p, float g,
  *                                               float *s, const lathe_element *at);
- *     LATHE_ELEMENTWISE(lion, 1)       -- 1: state slots, 0..4
+ *     LATHE_ELEMENTWISE(lion, 1)                  -- 1: state slots, 0..4
  *     #ifndef __CUDACC__
  *     ... step(): return lathe_elementwise_run(host, step, 1, lion_chunk);
  *     #endif
@@ -79,6 +78,41 @@ extern const unsigned char lathe_cuda_image[] __attribute__((visibility("hidden"
 #else
 #define LATHE_CUDA_IMAGE NULL
 #endif
+
+/** What decoupled weight decay leaves of an element: 1 - lr*decay. */
+LATHE_HD static inline float lathe_keep(float lr, float decay, float weight_decay_mult)
+{
+    return fmaf(-lr, decay * weight_decay_mult, 1.0f);
+}
+
+/** -1, 0 or 1; NaN stays. */
+LATHE_HD static inline float lathe_sign(float x)
+{
+    return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x;
+}
+
+/** The uniform of optimizers that derive nothing else from a step's scalars. */
+typedef struct lathe_uniform {
+    float lr;      /* of the tensor */
+    float decay;   /* of the tensor */
+    float keep;    /* 1 - lr*decay */
+    float user[8]; /* as scalars() filled it */
+} lathe_uniform;
+
+/* Makes it the uniform of `name`, with its prepare(). decay_at: where scalars() put the weight decay. */
+#define LATHE_UNIFORM(name, decay_at)                                                              \
+    typedef lathe_uniform name##_uniform;                                                          \
+    LATHE_HD static inline lathe_uniform name##_prepare(const float *scalars, float lr_mult,       \
+                                                        float weight_decay_mult)                   \
+    {                                                                                              \
+        lathe_uniform u;                                                                           \
+        for (int k = 0; k < 8; k++)                                                                \
+            u.user[k] = scalars[LATHE_SCALAR_USER + k];                                            \
+        u.lr = scalars[LATHE_SCALAR_LR] * lr_mult;                                                 \
+        u.decay = u.user[decay_at] * weight_decay_mult;                                            \
+        u.keep = lathe_keep(u.lr, u.user[decay_at], weight_decay_mult);                            \
+        return u;                                                                                  \
+    }
 
 /* Stream of the rounding of slot k of a tensor; apart from those that an optimizer may use itself,
  * which have the tensor alone. */

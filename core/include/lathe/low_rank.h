@@ -11,9 +11,10 @@
 #ifndef LATHE_LOW_RANK_H
 #define LATHE_LOW_RANK_H
 
+#include <math.h>
 #include <string.h>
 
-#include "elementwise_cpu.h"
+#include "tensor_chunks.h"
 
 #define LATHE_LINES 16
 #define LATHE_MAX_PROJECTION 1024
@@ -26,6 +27,25 @@ typedef struct lathe_low_rank {
     const float *projector; /* [rank, length] */
 } lathe_low_rank;
 
+/** The geometry of a parameter, `rank` directions of it kept; .rank is 0 where nothing is projected:
+ *  other roles than MATRIX and ADAPTER, and matrices whose shorter side is no longer than `rank`. */
+static inline lathe_low_rank lathe_low_rank_of(int64_t rank, int32_t role, int64_t rows,
+                                               int64_t cols)
+{
+    const int64_t shorter = rows < cols ? rows : cols;
+    const int is_matrix = role == LATHE_ROLE_MATRIX || role == LATHE_ROLE_ADAPTER;
+    const lathe_low_rank r = {rows,        cols, is_matrix && shorter > rank ? rank : 0,
+                              rows < cols, 0,    NULL};
+    return r;
+}
+
+static inline lathe_low_rank lathe_low_rank_param(int64_t rank, const lathe_param_info *param)
+{
+    const int64_t rows = param->desc.rank > 1 ? param->desc.dims[0] : 1;
+    const int64_t n = lathe_desc_count(&param->desc);
+    return lathe_low_rank_of(rank, param->role, rows, rows > 0 ? n / rows : 0);
+}
+
 static inline int64_t lathe_low_rank_lines(const lathe_low_rank *r)
 {
     return r->by_columns ? r->cols : r->rows;
@@ -34,6 +54,19 @@ static inline int64_t lathe_low_rank_lines(const lathe_low_rank *r)
 static inline int64_t lathe_low_rank_length(const lathe_low_rank *r)
 {
     return r->by_columns ? r->rows : r->cols;
+}
+
+/** Declares both moments, [rank, n_lines] of a projected parameter, else of its shape. Returns 2. */
+static inline int32_t lathe_low_rank_moments(const lathe_low_rank *r, const lathe_param_info *param,
+                                             lathe_slot *out)
+{
+    const lathe_desc desc =
+        r->rank > 0 ? lathe_desc_2d(LATHE_F32, r->rank, lathe_low_rank_lines(r)) : param->desc;
+    out[0].name = "exp_avg";
+    out[1].name = "exp_avg_sq";
+    out[0].desc = out[1].desc = desc;
+    out[0].desc.dtype = out[1].desc.dtype = LATHE_F32;
+    return 2;
 }
 
 /* x(line + l, j) of the matrix. */
@@ -91,51 +124,6 @@ LATHE_CLONES static inline void lathe_low_rank_add(const lathe_low_rank *r, cons
                 *to = fmaf(-decay, moved, moved); /* 1 - decay would lose it to rounding */
             }
     }
-}
-
-/* Adam as transformers' AdamW orders it: u = m/(sqrt(v) + eps), a step of
- * lr*sqrt(1 - b2^t)/(1 - b1^t) along it, the decay afterwards. */
-typedef struct lathe_adam_numbers {
-    float beta1, new1, beta2, new2, eps;
-} lathe_adam_numbers;
-
-static inline lathe_adam_numbers lathe_adam_numbers_of(double beta1, double beta2, double eps)
-{
-    const lathe_adam_numbers a = {(float)beta1, (float)(1.0 - beta1), (float)beta2,
-                                  (float)(1.0 - beta2), (float)eps};
-    return a;
-}
-
-/** Updates n elements of m and v with g and writes u. */
-LATHE_CLONES static inline void lathe_adam_direction(const lathe_adam_numbers *a, const float *g,
-                                                     float *m, float *v, float *u, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        m[i] = fmaf(a->new1, g[i], a->beta1 * m[i]);
-        v[i] = fmaf(a->new2 * g[i], g[i], a->beta2 * v[i]);
-        u[i] = m[i] / (sqrtf(v[i]) + a->eps);
-    }
-}
-
-/** The rule on elements [begin, end) of a tensor that is not projected: p += factor*u; p -= decay*p, with
- *  the compute copy refreshed. slots[0] is m, slots[1] v. */
-static inline void lathe_adam_elements(const lathe_adam_numbers *a, const lathe_optimizer_tensor *x,
-                                       float scale, float factor, float decay, int64_t begin,
-                                       int64_t end)
-{
-    float *const m = (float *)x->slots[0], *const v = (float *)x->slots[1];
-    float g[LATHE__LINE_TILE], u[LATHE__LINE_TILE];
-    for (int64_t at = begin; at < end; at += LATHE__LINE_TILE) {
-        const int64_t n = end - at < LATHE__LINE_TILE ? end - at : LATHE__LINE_TILE;
-        for (int64_t i = 0; i < n; i++)
-            g[i] = x->grad[at + i] * scale;
-        lathe_adam_direction(a, g, m + at, v + at, u, n);
-        for (int64_t i = 0; i < n; i++) {
-            const float moved = fmaf(factor, u[i], x->param[at + i]);
-            x->param[at + i] = fmaf(-decay, moved, moved);
-        }
-    }
-    lathe_shadow_refresh(x, begin, end);
 }
 
 #endif

@@ -1,7 +1,8 @@
-/* What optimizers share: the keys of the field, slots like the parameter, and the entry.
+/* What optimizers share: the keys of the field, slots like the parameter, table and entry.
  *
  * An elementwise optimizer is then a page: its formula (lathe/elementwise.h), its struct beginning
- * with lathe_optimizer_common, its fields, scalars(), and LATHE_OPTIMIZER.
+ * with lathe_optimizer_common, its fields, slots(), scalars(), and LATHE_OPTIMIZER_ELEMENTWISE. One of
+ * the AdamW family takes most of these from lathe/adamw_family.h.
  */
 #ifndef LATHE_OPTIMIZER_KIT_H
 #define LATHE_OPTIMIZER_KIT_H
@@ -44,6 +45,11 @@ static inline double lathe_optimizer_lr(void *self)
     return ((const lathe_optimizer_common *)self)->lr;
 }
 
+static inline const lathe_host *lathe_optimizer_host(const void *self)
+{
+    return ((const lathe_optimizer_common *)self)->host;
+}
+
 /** Declares a slot of the parameter's shape. */
 static inline void lathe_slot_like(lathe_slot *slot, const char *name,
                                    const lathe_param_info *param, int32_t dtype)
@@ -66,6 +72,13 @@ static inline double lathe_bias_correction(double beta, int64_t step)
     return 1.0 - pow(beta, (double)step);
 }
 
+/* The table, type##_table. ...: what it has beside a base rate. */
+#define LATHE_OPTIMIZER_TABLE(type, ...)                                                           \
+    static const lathe_optimizer_v1 type##_table = {.size = (uint32_t)sizeof type##_table,         \
+                                                    .revision = LATHE_OPTIMIZER_REVISION,          \
+                                                    .base_lr = lathe_optimizer_lr,                 \
+                                                    __VA_ARGS__}
+
 /* The entry of an optimizer whose table is type##_table. ...: .version, .summary, .source. */
 #define LATHE_OPTIMIZER_ENTRY(type, ...)                                                           \
     const lathe_plugin LATHE_PLUGIN_ENTRY = {                                                      \
@@ -78,17 +91,10 @@ static inline double lathe_bias_correction(double beta, int64_t step)
     LATHE_INSTANCE(type, read)                                                                     \
     static lathe_status type##_step(void *self, const lathe_optimizer_step *step)                  \
     {                                                                                              \
-        return lathe_elementwise_run(*(const lathe_host **)self, step, n_slots, type##_chunk);     \
+        return lathe_elementwise_run(lathe_optimizer_host(self), step, n_slots, type##_chunk);     \
     }                                                                                              \
-    static const lathe_optimizer_v1 type##_table = {                                               \
-        .size = (uint32_t)sizeof type##_table,                                                     \
-        .revision = LATHE_OPTIMIZER_REVISION,                                                      \
-        .slots = type##_slots,                                                                     \
-        .base_lr = lathe_optimizer_lr,                                                             \
-        .scalars = type##_scalars,                                                                 \
-        .step = type##_step,                                                                       \
-        .cuda_image = LATHE_CUDA_IMAGE,                                                            \
-    };                                                                                             \
+    LATHE_OPTIMIZER_TABLE(type, .slots = type##_slots, .scalars = type##_scalars,                  \
+                          .step = type##_step, .cuda_image = LATHE_CUDA_IMAGE);                    \
     LATHE_OPTIMIZER_ENTRY(type, __VA_ARGS__)
 
 #endif

@@ -84,6 +84,34 @@ static inline lathe_status lathe_tensor_check(const lathe_host *host,
     return LATHE_OK;
 }
 
+/** LATHE_E_ARG: the step has less scratch than the `bytes` that this tensor needs. */
+static inline lathe_status lathe_scratch_check(const lathe_host *host,
+                                               const lathe_optimizer_step *step,
+                                               const lathe_optimizer_tensor *x, int64_t bytes)
+{
+    if (step->scratch != NULL && step->scratch_bytes >= bytes)
+        return LATHE_OK;
+    return lathe_fail(host, LATHE_E_ARG, "tensor %d needs %lld bytes of scratch, the step has %lld",
+                      x->tensor, (long long)bytes, (long long)step->scratch_bytes);
+}
+
+/** Updates one whole tensor; it spreads its work itself. */
+typedef lathe_status (*lathe_tensor_fn)(void *ctx, const lathe_optimizer_step *step,
+                                        const lathe_optimizer_tensor *x);
+
+/** fn for each tensor that has elements, one after the other. n_slots as in lathe_chunks_run. */
+static inline lathe_status lathe_tensors_run(const lathe_host *host,
+                                             const lathe_optimizer_step *step, int32_t n_slots,
+                                             lathe_tensor_fn fn, void *ctx)
+{
+    for (int32_t t = 0; t < step->n_tensors; t++) {
+        LATHE_TRY(lathe_tensor_check(host, step, t, n_slots));
+        if (step->tensors[t].n > 0)
+            LATHE_TRY(fn(ctx, step, &step->tensors[t]));
+    }
+    return LATHE_OK;
+}
+
 static inline int64_t lathe_chunk_elements(void *ctx, const lathe_optimizer_tensor *x)
 {
     (void)ctx, (void)x;

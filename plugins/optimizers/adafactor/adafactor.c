@@ -254,9 +254,10 @@ static double relative_rate(const adafactor *o, int64_t t)
     return o->relative_step ? least < root ? least : root : 1.0;
 }
 
-static void update(const adafactor *o, const lathe_optimizer_step *s,
-                   const lathe_optimizer_tensor *x)
+static lathe_status update(void *ctx, const lathe_optimizer_step *s,
+                           const lathe_optimizer_tensor *x)
 {
+    const adafactor *const o = ctx;
     const int is_matrix = x->slots[1 + o->has_beta1] != NULL;
     const double b = 1.0 - pow((double)s->step, o->decay_rate);
     const double lr = (double)s->scalars[LATHE_SCALAR_LR] * x->lr_mult * relative_rate(o, s->step);
@@ -289,29 +290,18 @@ static void update(const adafactor *o, const lathe_optimizer_step *s,
     w.rate = (float)(lr * size / (over > 1.0 ? over : 1.0));
     w.decay = (float)(o->weight_decay * x->weight_decay_mult * lr * size);
     spread(&w, x->n, LATHE_CHUNK_ELEMENTS, apply);
+    return LATHE_OK;
 }
 
 static lathe_status step(void *self, const lathe_optimizer_step *s)
 {
-    const adafactor *const o = self;
-    for (int32_t t = 0; t < s->n_tensors; t++) {
-        LATHE_TRY(lathe_tensor_check(o->common.host, s, t, 1 + o->has_beta1));
-        if (s->tensors[t].n > 0)
-            update(o, s, &s->tensors[t]);
-    }
-    return LATHE_OK;
+    const int32_t n_slots = 1 + ((const adafactor *)self)->has_beta1;
+    return lathe_tensors_run(lathe_optimizer_host(self), s, n_slots, update, self);
 }
 
 LATHE_INSTANCE(adafactor, read_values)
 
-static const lathe_optimizer_v1 adafactor_table = {
-    .size = (uint32_t)sizeof adafactor_table,
-    .revision = LATHE_OPTIMIZER_REVISION,
-    .slots = slots,
-    .partition = partition,
-    .base_lr = lathe_optimizer_lr,
-    .step = step,
-};
+LATHE_OPTIMIZER_TABLE(adafactor, .slots = slots, .partition = partition, .step = step);
 
 LATHE_OPTIMIZER_ENTRY(adafactor, .version = "1.0.0",
                       .summary = "second moments of rows and columns: almost no state",

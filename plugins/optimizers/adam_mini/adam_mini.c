@@ -7,34 +7,19 @@
  * whole of a norm; an element of a bias.
  * Source: arXiv:2406.16793; the authors' package adam-mini 1.1.1.
  */
-#include "lathe/optimizer_kit.h"
+#include "lathe/adamw_family.h"
 #include "lathe/tensor_chunks.h"
 
-typedef struct adam_mini {
-    lathe_optimizer_common common;
-    double beta1, beta2, eps, weight_decay;
-} adam_mini;
+typedef lathe_adamw adam_mini;
 
-enum { NEW1, BETA2, NEW2, EPS, DECAY, BIAS1, BIAS2 };
-enum { FIELD_LR, FIELD_BETA1, FIELD_BETA2, FIELD_EPS, FIELD_WEIGHT_DECAY };
 enum { SLOT_M, SLOT_V, N_SLOTS };
 
-static const lathe_field fields[] = {
-    LATHE_LR_FIELD("1e-3"),
-    LATHE_BETA_FIELD("beta1", "0.9", "decay of the first moment"),
-    LATHE_BETA_FIELD("beta2", "0.999", "decay of the second moments"),
-    LATHE_EPS_FIELD("1e-8"),
-    LATHE_WEIGHT_DECAY_FIELD("0.0"),
-};
+static const lathe_field fields[] = {LATHE_ADAMW_FIELDS("1e-3", "1e-8", "0.0")};
 
 static lathe_status read_values(const lathe_host *host, adam_mini *o, const lathe_value *values)
 {
     (void)host;
-    o->common.lr = values[FIELD_LR].f;
-    o->beta1 = values[FIELD_BETA1].f;
-    o->beta2 = values[FIELD_BETA2].f;
-    o->eps = values[FIELD_EPS].f;
-    o->weight_decay = values[FIELD_WEIGHT_DECAY].f;
+    lathe_adamw_read(o, values);
     return LATHE_OK;
 }
 
@@ -66,18 +51,6 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
     lathe_slot_vector(&out[SLOT_V], "exp_avg_sq",
                       (lathe_desc_count(&param->desc) + size - 1) / size, LATHE_F32);
     return N_SLOTS;
-}
-
-static void scalars(void *self, int64_t step, double *out)
-{
-    const adam_mini *const o = self;
-    out[NEW1] = 1.0 - o->beta1;
-    out[BETA2] = o->beta2;
-    out[NEW2] = 1.0 - o->beta2;
-    out[EPS] = o->eps;
-    out[DECAY] = o->weight_decay;
-    out[BIAS1] = 1.0 / lathe_bias_correction(o->beta1, step);
-    out[BIAS2] = 1.0 / sqrt(lathe_bias_correction(o->beta2, step));
 }
 
 /* Whole blocks, about LATHE_CHUNK_ELEMENTS elements. */
@@ -123,41 +96,34 @@ LATHE_CLONES static void move(float *restrict p, float *restrict m, const float 
 static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimizer_tensor *x,
                    int64_t begin, int64_t end)
 {
-    const float *const user = s->scalars + LATHE_SCALAR_USER;
     const float lr = s->scalars[LATHE_SCALAR_LR] * (float)x->lr_mult;
     const float scale = s->scalars[LATHE_SCALAR_GRAD_SCALE];
-    const float keep = fmaf(-lr, user[DECAY] * (float)x->weight_decay_mult, 1.0f);
+    const lathe_adamw_numbers u =
+        lathe_adamw_numbers_of(s->scalars, lr, (float)x->weight_decay_mult);
+    const float bias = s->scalars[LATHE_SCALAR_USER + LATHE_ADAMW_BIAS1];
     const int64_t size = x->block > 0 ? x->block : 1;
     float *const v = x->slots[SLOT_V];
     (void)ctx;
     for (int64_t at = begin; at < end; at += size) {
         const int64_t n = at + size < end ? size : end - at;
         float *const one = &v[at / size];
-        *one = fmaf(user[NEW2], mean_square(x->grad + at, n, scale), user[BETA2] * *one);
-        const float rate = lr * (user[BIAS1] / fmaf(sqrtf(*one), user[BIAS2], user[EPS]));
-        move(x->param + at, (float *)x->slots[SLOT_M] + at, x->grad + at, n, scale, user[NEW1],
-             rate, keep);
+        *one = fmaf(u.new2, mean_square(x->grad + at, n, scale), u.beta2 * *one);
+        const float rate = lr * (bias / fmaf(sqrtf(*one), u.root_bias, u.eps));
+        move(x->param + at, (float *)x->slots[SLOT_M] + at, x->grad + at, n, scale, u.new1, rate,
+             u.keep);
     }
     lathe_shadow_refresh(x, begin, end);
 }
 
 static lathe_status step(void *self, const lathe_optimizer_step *s)
 {
-    return lathe_chunks_run(*(const lathe_host **)self, s, N_SLOTS, chunk_size, update, self);
+    return lathe_chunks_run(lathe_optimizer_host(self), s, N_SLOTS, chunk_size, update, self);
 }
 
 LATHE_INSTANCE(adam_mini, read_values)
 
-static const lathe_optimizer_v1 adam_mini_table = {
-    .size = (uint32_t)sizeof adam_mini_table,
-    .revision = LATHE_OPTIMIZER_REVISION,
-    .slots = slots,
-    .partition = partition,
-    .block = block,
-    .base_lr = lathe_optimizer_lr,
-    .scalars = scalars,
-    .step = step,
-};
+LATHE_OPTIMIZER_TABLE(adam_mini, .slots = slots, .partition = partition, .block = block,
+                      .scalars = lathe_adamw_scalars, .step = step);
 
 LATHE_OPTIMIZER_ENTRY(adam_mini, .version = "1.0.0",
                       .summary = "AdamW with one second moment per head or row: half the state",

@@ -8,33 +8,15 @@
 
 enum { BETA1, NEW1, BETA2, NEW2, DECAY };
 
-typedef struct lion_uniform {
-    float keep, lr; /* keep: 1 - lr*wd */
-    float beta1, new1, beta2, new2;
-} lion_uniform;
-
-LATHE_HD static inline lion_uniform lion_prepare(const float *scalars, float lr_mult,
-                                                 float weight_decay_mult)
-{
-    const float *const user = scalars + LATHE_SCALAR_USER;
-    lion_uniform u;
-    u.lr = scalars[LATHE_SCALAR_LR] * lr_mult;
-    u.keep = fmaf(-u.lr, user[DECAY] * weight_decay_mult, 1.0f);
-    u.beta1 = user[BETA1];
-    u.new1 = user[NEW1];
-    u.beta2 = user[BETA2];
-    u.new2 = user[NEW2];
-    return u;
-}
+LATHE_UNIFORM(lion, DECAY)
 
 LATHE_HD static inline float lion_element(const lion_uniform *u, float p, float g, float *s,
                                           const lathe_element *at)
 {
-    const float mix = fmaf(u->new1, g, u->beta1 * s[0]);
-    const float sign = mix > 0.0f ? 1.0f : mix < 0.0f ? -1.0f : mix; /* 0 and NaN stay */
+    const float mix = fmaf(u->user[NEW1], g, u->user[BETA1] * s[0]);
     (void)at;
-    s[0] = fmaf(u->new2, g, u->beta2 * s[0]);
-    return fmaf(-u->lr, sign, p * u->keep);
+    s[0] = fmaf(u->user[NEW2], g, u->user[BETA2] * s[0]);
+    return fmaf(-u->lr, lathe_sign(mix), p * u->keep);
 }
 
 LATHE_ELEMENTWISE(lion, 1)

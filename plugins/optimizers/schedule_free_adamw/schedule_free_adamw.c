@@ -9,7 +9,7 @@
  * with lr_max the highest rate so far. z starts as y. Use it with scheduler.name = "constant".
  * Source: arXiv:2405.15682; schedulefree AdamWScheduleFree, in its order of operations.
  */
-#include "lathe/elementwise.h"
+#include "lathe/adamw_family.h"
 
 enum { BETA2, NEW2, EPS, DECAY, BIAS2, MIX, PULL, WARM };
 
@@ -54,26 +54,15 @@ LATHE_ELEMENTWISE(schedule_free_adamw, 2)
 
 #ifndef __CUDACC__
 
-#include "lathe/optimizer_kit.h"
-
 typedef struct schedule_free_adamw {
-    lathe_optimizer_common common;
-    double beta1, beta2, eps, weight_decay, r, weight_lr_power;
+    lathe_adamw adamw;
+    double r, weight_lr_power;
     int64_t warmup_steps;
     int64_t summed; /* steps whose weights are in the sum: a memory of the sum, not a state */
     double weight_sum;
 } schedule_free_adamw;
 
-enum {
-    FIELD_LR,
-    FIELD_BETA1,
-    FIELD_BETA2,
-    FIELD_EPS,
-    FIELD_WEIGHT_DECAY,
-    FIELD_WARMUP_STEPS,
-    FIELD_R,
-    FIELD_POWER
-};
+enum { FIELD_WARMUP_STEPS = LATHE_ADAMW_N_FIELDS, FIELD_R, FIELD_POWER };
 
 static const lathe_field fields[] = {
     LATHE_LR_FIELD("2.5e-3"),
@@ -93,11 +82,7 @@ static lathe_status read_values(const lathe_host *host, schedule_free_adamw *o,
                                 const lathe_value *values)
 {
     (void)host;
-    o->common.lr = values[FIELD_LR].f;
-    o->beta1 = values[FIELD_BETA1].f;
-    o->beta2 = values[FIELD_BETA2].f;
-    o->eps = values[FIELD_EPS].f;
-    o->weight_decay = values[FIELD_WEIGHT_DECAY].f;
+    lathe_adamw_read(&o->adamw, values);
     o->warmup_steps = values[FIELD_WARMUP_STEPS].i;
     o->r = values[FIELD_R].f;
     o->weight_lr_power = values[FIELD_POWER].f;
@@ -141,19 +126,19 @@ static void schedule_free_adamw_scalars(void *self, int64_t step, double *out)
     schedule_free_adamw *const o = self;
     const double sum = weight_sum(o, step);
     const double mix = sum > 0.0 ? weight(o, step) / sum : 0.0;
-    out[BETA2] = o->beta2;
-    out[NEW2] = 1.0 - o->beta2;
-    out[EPS] = o->eps;
-    out[DECAY] = o->weight_decay;
-    out[BIAS2] = 1.0 / lathe_bias_correction(o->beta2, step);
+    out[BETA2] = o->adamw.beta2;
+    out[NEW2] = 1.0 - o->adamw.beta2;
+    out[EPS] = o->adamw.eps;
+    out[DECAY] = o->adamw.weight_decay;
+    out[BIAS2] = 1.0 / lathe_bias_correction(o->adamw.beta2, step);
     out[MIX] = mix;
-    out[PULL] = o->beta1 * (1.0 - mix) - 1.0;
+    out[PULL] = o->adamw.beta1 * (1.0 - mix) - 1.0;
     out[WARM] = step == 1 ? -warm(o, step) : warm(o, step);
 }
 
 static lathe_status step(void *self, const lathe_optimizer_step *s)
 {
-    return lathe_elementwise_run(*(const lathe_host **)self, s, 2, schedule_free_adamw_chunk);
+    return lathe_elementwise_run(lathe_optimizer_host(self), s, 2, schedule_free_adamw_chunk);
 }
 
 /* x from y and z, into out. */
@@ -175,22 +160,15 @@ static void average_chunk(void *ctx, const lathe_optimizer_step *s, const lathe_
 static lathe_status average(void *self, const lathe_optimizer_step *s, float *const *out)
 {
     const schedule_free_adamw *const o = self;
-    averaging a = {(float)(1.0 - 1.0 / o->beta1), out};
-    return lathe_chunks_run(o->common.host, s, 2, lathe_chunk_elements, average_chunk, &a);
+    averaging a = {(float)(1.0 - 1.0 / o->adamw.beta1), out};
+    return lathe_chunks_run(o->adamw.common.host, s, 2, lathe_chunk_elements, average_chunk, &a);
 }
 
 LATHE_INSTANCE(schedule_free_adamw, read_values)
 
-static const lathe_optimizer_v1 schedule_free_adamw_table = {
-    .size = (uint32_t)sizeof schedule_free_adamw_table,
-    .revision = LATHE_OPTIMIZER_REVISION,
-    .slots = schedule_free_adamw_slots,
-    .base_lr = lathe_optimizer_lr,
-    .scalars = schedule_free_adamw_scalars,
-    .step = step,
-    .cuda_image = LATHE_CUDA_IMAGE,
-    .average = average,
-};
+LATHE_OPTIMIZER_TABLE(schedule_free_adamw, .slots = schedule_free_adamw_slots,
+                      .scalars = schedule_free_adamw_scalars, .step = step,
+                      .cuda_image = LATHE_CUDA_IMAGE, .average = average);
 
 LATHE_OPTIMIZER_ENTRY(schedule_free_adamw, .version = "1.0.0",
                       .summary = "AdamW with an average in the place of a schedule",

@@ -8,34 +8,17 @@
  */
 #include "lathe/elementwise.h"
 
-enum { MOMENTUM, FRESH, NESTEROV, DECAY };
+enum { MOMENTUM, FRESH /* 1 - tau, or 1 */, NESTEROV, DECAY };
 
-typedef struct sgd_uniform {
-    float lr, decay;
-    float momentum, fresh; /* fresh: 1 - dampening, 1 at the first step */
-    float nesterov;        /* 1: u = d + momentum*m */
-} sgd_uniform;
-
-LATHE_HD static inline sgd_uniform sgd_prepare(const float *scalars, float lr_mult,
-                                               float weight_decay_mult)
-{
-    const float *const user = scalars + LATHE_SCALAR_USER;
-    sgd_uniform u;
-    u.lr = scalars[LATHE_SCALAR_LR] * lr_mult;
-    u.decay = user[DECAY] * weight_decay_mult;
-    u.momentum = user[MOMENTUM];
-    u.fresh = user[FRESH];
-    u.nesterov = user[NESTEROV];
-    return u;
-}
+LATHE_UNIFORM(sgd, DECAY)
 
 LATHE_HD static inline float sgd_element(const sgd_uniform *u, float p, float g, float *s,
                                          const lathe_element *at)
 {
-    const float d = fmaf(u->decay, p, g);
+    const float momentum = u->user[MOMENTUM], d = fmaf(u->decay, p, g);
     (void)at;
-    s[0] = fmaf(u->fresh, d, u->momentum * s[0]);
-    const float update = u->nesterov != 0.0f ? fmaf(u->momentum, s[0], d) : s[0];
+    s[0] = fmaf(u->user[FRESH], d, momentum * s[0]);
+    const float update = u->user[NESTEROV] != 0.0f ? fmaf(momentum, s[0], d) : s[0];
     return fmaf(-u->lr, update, p);
 }
 
@@ -112,15 +95,8 @@ static lathe_status sgd_step(void *self, const lathe_optimizer_step *step)
 
 LATHE_INSTANCE(sgd, read_values)
 
-static const lathe_optimizer_v1 sgd_table = {
-    .size = (uint32_t)sizeof sgd_table,
-    .revision = LATHE_OPTIMIZER_REVISION,
-    .slots = sgd_slots,
-    .base_lr = lathe_optimizer_lr,
-    .scalars = sgd_scalars,
-    .step = sgd_step,
-    .cuda_image = LATHE_CUDA_IMAGE,
-};
+LATHE_OPTIMIZER_TABLE(sgd, .slots = sgd_slots, .scalars = sgd_scalars, .step = sgd_step,
+                      .cuda_image = LATHE_CUDA_IMAGE);
 
 LATHE_OPTIMIZER_ENTRY(sgd, .version = "1.0.0",
                       .summary = "stochastic gradient descent with momentum",

@@ -8,31 +8,14 @@
 
 enum { BETA, NEW, DECAY };
 
-typedef struct signsgd_uniform {
-    float keep, lr; /* keep: 1 - lr*wd */
-    float beta, fresh;
-} signsgd_uniform;
-
-LATHE_HD static inline signsgd_uniform signsgd_prepare(const float *scalars, float lr_mult,
-                                                       float weight_decay_mult)
-{
-    const float *const user = scalars + LATHE_SCALAR_USER;
-    signsgd_uniform u;
-    u.lr = scalars[LATHE_SCALAR_LR] * lr_mult;
-    u.keep = fmaf(-u.lr, user[DECAY] * weight_decay_mult, 1.0f);
-    u.beta = user[BETA];
-    u.fresh = user[NEW];
-    return u;
-}
+LATHE_UNIFORM(signsgd, DECAY)
 
 LATHE_HD static inline float signsgd_element(const signsgd_uniform *u, float p, float g, float *s,
                                              const lathe_element *at)
 {
-    const float m = fmaf(u->fresh, g, u->beta * s[0]);
-    const float sign = m > 0.0f ? 1.0f : m < 0.0f ? -1.0f : m; /* 0 and NaN stay */
     (void)at;
-    s[0] = m;
-    return fmaf(-u->lr, sign, p * u->keep);
+    s[0] = fmaf(u->user[NEW], g, u->user[BETA] * s[0]);
+    return fmaf(-u->lr, lathe_sign(s[0]), p * u->keep);
 }
 
 LATHE_ELEMENTWISE(signsgd, 1)

@@ -12,34 +12,17 @@
 
 enum { BETA1, NEW1, RHO, DECAY };
 
-typedef struct sophia_uniform {
-    float keep, lr; /* keep: 1 - lr*wd */
-    float beta1, new1, rho;
-} sophia_uniform;
-
-LATHE_HD static inline sophia_uniform sophia_prepare(const float *scalars, float lr_mult,
-                                                     float weight_decay_mult)
-{
-    const float *const user = scalars + LATHE_SCALAR_USER;
-    sophia_uniform u;
-    u.lr = scalars[LATHE_SCALAR_LR] * lr_mult;
-    u.keep = fmaf(-u.lr, user[DECAY] * weight_decay_mult, 1.0f);
-    u.beta1 = user[BETA1];
-    u.new1 = user[NEW1];
-    u.rho = user[RHO];
-    return u;
-}
+LATHE_UNIFORM(sophia, DECAY)
 
 LATHE_HD static inline float sophia_element(const sophia_uniform *u, float p, float g, float *s,
                                             const lathe_element *at)
 {
-    const float m = fmaf(u->new1, g, u->beta1 * s[0]);
-    const float size = fabsf(m) / fmaf(u->rho, s[1], 1e-15f);
+    const float m = fmaf(u->user[NEW1], g, u->user[BETA1] * s[0]);
+    const float size = fabsf(m) / fmaf(u->user[RHO], s[1], 1e-15f);
     const float ratio = size < 1.0f ? size : size >= 1.0f ? 1.0f : size; /* NaN stays */
-    const float sign = m > 0.0f ? 1.0f : m < 0.0f ? -1.0f : m;
     (void)at;
     s[0] = m;
-    return fmaf(-u->lr * sign, ratio, p * u->keep);
+    return fmaf(-u->lr * lathe_sign(m), ratio, p * u->keep);
 }
 
 LATHE_ELEMENTWISE(sophia, 2)
@@ -108,7 +91,7 @@ static void scalars(void *self, int64_t step, double *out)
 
 static lathe_status step(void *self, const lathe_optimizer_step *s)
 {
-    return lathe_elementwise_run(*(const lathe_host **)self, s, 2, sophia_chunk);
+    return lathe_elementwise_run(lathe_optimizer_host(self), s, 2, sophia_chunk);
 }
 
 static int64_t estimate_every(void *self)
@@ -150,23 +133,15 @@ static void estimate_chunk(void *ctx, const lathe_optimizer_step *s,
 
 static lathe_status estimate(void *self, const lathe_optimizer_step *s)
 {
-    return lathe_chunks_run(*(const lathe_host **)self, s, 2, lathe_chunk_elements, estimate_chunk,
+    return lathe_chunks_run(lathe_optimizer_host(self), s, 2, lathe_chunk_elements, estimate_chunk,
                             self);
 }
 
 LATHE_INSTANCE(sophia, read_values)
 
-static const lathe_optimizer_v1 sophia_table = {
-    .size = (uint32_t)sizeof sophia_table,
-    .revision = LATHE_OPTIMIZER_REVISION,
-    .slots = slots,
-    .base_lr = lathe_optimizer_lr,
-    .scalars = scalars,
-    .step = step,
-    .cuda_image = LATHE_CUDA_IMAGE,
-    .estimate_every = estimate_every,
-    .estimate = estimate,
-};
+LATHE_OPTIMIZER_TABLE(sophia, .slots = slots, .scalars = scalars, .step = step,
+                      .cuda_image = LATHE_CUDA_IMAGE, .estimate_every = estimate_every,
+                      .estimate = estimate);
 
 LATHE_OPTIMIZER_ENTRY(sophia, .version = "1.0.0",
                       .summary = "a clipped second-order step; curvature from sampled labels",
