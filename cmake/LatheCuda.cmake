@@ -1,12 +1,38 @@
 # lathe_embed_cuda(target file): compiles `file`, C/CUDA source of an elementwise kernel, with nvcc to a
 # fatbin and puts it into the target as lathe_cuda_image (lathe/elementwise.h). Without nvcc nothing is
 # embedded and the plugin's cuda_image is NULL: the toolkit is never needed to build.
-set(LATHE_CUDA_ARCHS 80 89 90 100 CACHE STRING "Architectures of embedded CUDA code (sm_XX)")
+set(LATHE_CUDA_ARCHS 80 89 90a 100 CACHE STRING "Architectures of embedded CUDA code (sm_XX)")
 option(LATHE_CUDA_IMAGES "Embed CUDA code in plugins when nvcc is found" ON)
 
 if(LATHE_CUDA_IMAGES)
   find_program(LATHE_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
 endif()
+
+# -gencode flags for LATHE_CUDA_ARCHS; the newest travels as PTX as well, for the GPUs that come after it.
+set(lathe_cuda_gencode)
+foreach(arch ${LATHE_CUDA_ARCHS})
+  list(APPEND lathe_cuda_gencode -gencode arch=compute_${arch},code=sm_${arch})
+endforeach()
+list(GET LATHE_CUDA_ARCHS -1 newest)
+list(APPEND lathe_cuda_gencode -gencode arch=compute_${newest},code=compute_${newest})
+
+# lathe_cuda_sources(target files...): compiles CUDA C++ with nvcc into the target. Needs LATHE_NVCC.
+function(lathe_cuda_sources target)
+  foreach(file ${ARGN})
+    get_filename_component(source ${file} ABSOLUTE)
+    get_filename_component(name ${file} NAME_WE)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${target}_${name}.o)
+    set(includes $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${LATHE_NVCC} -x cu -c ${lathe_cuda_gencode} -std=c++17 -O3 -DNDEBUG
+        -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden
+        "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>" -MD -MF ${object}.d -MT ${object} -o ${object} ${source}
+      DEPENDS ${source} DEPFILE ${object}.d COMMAND_EXPAND_LISTS VERBATIM
+      COMMENT "CUDA object ${target}/${name}")
+    target_sources(${target} PRIVATE ${object})
+    set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  endforeach()
+endfunction()
 
 function(lathe_embed_cuda target file)
   if(NOT LATHE_CUDA_IMAGES OR NOT LATHE_NVCC)
@@ -15,17 +41,10 @@ function(lathe_embed_cuda target file)
   get_filename_component(source ${file} ABSOLUTE)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${target}.fatbin)
   set(holder ${CMAKE_CURRENT_BINARY_DIR}/${target}_cuda_image.c)
-  set(archs)
-  foreach(arch ${LATHE_CUDA_ARCHS})
-    list(APPEND archs -gencode arch=compute_${arch},code=sm_${arch})
-  endforeach()
-  # The newest architecture travels as PTX as well, for the GPUs that come after it.
-  list(GET LATHE_CUDA_ARCHS -1 newest)
-  list(APPEND archs -gencode arch=compute_${newest},code=compute_${newest})
   set(includes $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
   # No contraction, no approximations: the same bits as the CPU loop.
   add_custom_command(OUTPUT ${image}
-    COMMAND ${LATHE_NVCC} -x cu -fatbin ${archs} -std=c++17 -fmad=false -ftz=false -prec-div=true
+    COMMAND ${LATHE_NVCC} -x cu -fatbin ${lathe_cuda_gencode} -std=c++17 -fmad=false -ftz=false -prec-div=true
       -prec-sqrt=true -Werror all-warnings -Xcompiler -Wall,-Wextra
       "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>" -MD -MF ${image}.d -MT ${image} -o ${image} ${source}
     DEPENDS ${source} DEPFILE ${image}.d COMMAND_EXPAND_LISTS VERBATIM

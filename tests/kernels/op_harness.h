@@ -1,4 +1,5 @@
-/* A kernel under test: makes the problem, runs it on every CPU build this machine can run, and
+/* A kernel under test: makes the problem, runs it on every CPU build this machine can run, on the emulated
+ * GPU where the toolkit's headers were found (tests/emulator) and on the real one where there is one, and
  * compares with a reference in double precision.
  *
  * Each case runs overwriting (outputs full of NaN before) and, where asked, adding; with one and
@@ -15,6 +16,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/parallel.h"
 #include "lathe/device.h"
@@ -45,10 +47,33 @@ typedef struct op_build {
     const lathe_plugin *plugin;
     const lathe_device_v1 *device;
     void *self;
+    lathe_device_info info;
 } op_build;
 
 static const char *const op_isas[] = {"cpu_avx2", "cpu_avx512", "cpu_avx512_bf16"};
 #define N_ISAS 3
+/* The CUDA device: emulated, and the real one. */
+static const char *const op_gpus[] = {"tests/emulated/device/cuda.so",
+                                      "lib/lathe/plugins/device/cuda.so"};
+#define N_GPUS 2
+
+/* Ops that the CUDA device does not have yet. */
+static const int32_t op_not_on_cuda[] = {
+    LATHE_OP_EMBED,      LATHE_OP_LINEAR,        LATHE_OP_LAYERNORM,   LATHE_OP_ROPE,
+    LATHE_OP_SWIGLU,     LATHE_OP_GELU_TANH,     LATHE_OP_DROPOUT,     LATHE_OP_HEAD_LOGPROB,
+    LATHE_OP_SUM,        LATHE_OP_ROW_SUM,       LATHE_OP_SLICE,       LATHE_OP_KV_APPEND,
+    LATHE_OP_MATMUL,     LATHE_OP_L2_NORMALIZE,  LATHE_OP_TRANSPOSE,   LATHE_OP_APPLY_UPDATE,
+    LATHE_OP_EMBED_BWD,  LATHE_OP_LINEAR_DX,     LATHE_OP_LINEAR_DW,   LATHE_OP_LAYERNORM_BWD,
+    LATHE_OP_SWIGLU_BWD, LATHE_OP_GELU_TANH_BWD, LATHE_OP_DROPOUT_BWD, LATHE_OP_HEAD_LOGPROB_BWD,
+    LATHE_OP_BROADCAST,  LATHE_OP_SLICE_BWD,     LATHE_OP_HEAD_EVAL,   LATHE_OP_HEAD_SAMPLE};
+
+static inline int op_on_cuda(int32_t op)
+{
+    for (size_t i = 0; i < sizeof op_not_on_cuda / sizeof *op_not_on_cuda; i++)
+        if (op_not_on_cuda[i] == op)
+            return 0;
+    return 1;
+}
 
 /** Slack of a sum of n products in f32 that is added up over at least 8 lanes. */
 static inline double slack_of(int64_t n)
@@ -56,10 +81,13 @@ static inline double slack_of(int64_t n)
     return 0x1p-24 * (8.0 + 2.0 * sqrt((double)n));
 }
 
-static inline int op_open(const char *name, op_build *b)
+/* Opens the plugin at a path of the build folder; 0: it is not built, or cannot run here. */
+static inline int op_open_file(const char *file, op_build *b)
 {
-    char path[512], why[128] = "";
-    (void)snprintf(path, sizeof path, "%s/lib/lathe/plugins/device/%s.so", LATHE_TEST_BUILD, name);
+    char path[512], why[256] = "";
+    (void)snprintf(path, sizeof path, "%s/%s", LATHE_TEST_BUILD, file);
+    if (access(path, F_OK) != 0)
+        return 0;
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     cr_assert_not_null(so, "%s: %s", path, dlerror());
     b->plugin = dlsym(so, LATHE_PLUGIN_ENTRY_NAME);
@@ -68,7 +96,16 @@ static inline int op_open(const char *name, op_build *b)
     if (b->device->score(why, sizeof why) == 0)
         return 0;
     cr_assert_eq(b->plugin->create(lathe_host_get(), NULL, 0, &b->self), LATHE_OK);
+    b->info.size = sizeof b->info;
+    cr_assert_eq(b->device->info(b->self, &b->info), LATHE_OK);
     return 1;
+}
+
+static inline int op_open(const char *name, op_build *b)
+{
+    char file[128];
+    (void)snprintf(file, sizeof file, "lib/lathe/plugins/device/%s.so", name);
+    return op_open_file(file, b);
 }
 
 static inline void op_close(op_build *b)
@@ -202,57 +239,100 @@ static inline double op_before(int32_t output, int64_t i, int32_t dtype)
     return op_round(op_noise((uint64_t)(900 + output), i), dtype);
 }
 
-/** Runs the case once; the outputs come back in new memory. */
-static inline void op_run(const op_build *b, const op_case *c, int add, void **out)
+/** Device memory that holds what `host` does. */
+static inline void *op_to_device(const op_build *b, const void *host, int64_t bytes)
+{
+    void *device = NULL;
+    cr_assert_eq(b->device->alloc(b->self, bytes, LATHE_MEM_DEVICE, &device), LATHE_OK);
+    cr_assert_eq(b->device->copy(b->self, NULL, device, host, bytes, LATHE_COPY_TO_DEVICE),
+                 LATHE_OK);
+    cr_assert_eq(b->device->sync(b->self, NULL), LATHE_OK);
+    return device;
+}
+
+/** What device memory holds, in new host memory. */
+static inline void *op_to_host(const op_build *b, const void *device, int64_t bytes)
+{
+    void *host = malloc((size_t)bytes + 1);
+    cr_assert_eq(b->device->copy(b->self, NULL, host, device, bytes, LATHE_COPY_TO_HOST), LATHE_OK);
+    cr_assert_eq(b->device->sync(b->self, NULL), LATHE_OK);
+    return host;
+}
+
+/* Input i, or an output full of NaN or of what is added to, on the device. */
+static inline void *op_make_input(const op_build *b, const op_case *c, int32_t i)
+{
+    const int64_t bytes = lathe_desc_bytes(&c->in[i]);
+    char *host = malloc((size_t)bytes + 1);
+    for (int64_t j = 0; j < lathe_desc_count(&c->in[i]); j++)
+        op_store(host, c->in[i].dtype, j, c->value[i][j]);
+    void *device = op_to_device(b, host, bytes);
+    free(host);
+    return device;
+}
+
+static inline void *op_make_output(const op_build *b, const op_case *c, int32_t i, int add)
+{
+    const int64_t bytes = lathe_desc_bytes(&c->out[i]);
+    char *host = malloc((size_t)bytes + 1);
+    memset(host, HARNESS_BYTE, (size_t)bytes);
+    for (int64_t j = 0; add && j < lathe_desc_count(&c->out[i]); j++)
+        op_store(host, c->out[i].dtype, j, op_before(i, j, c->out[i].dtype));
+    void *device = op_to_device(b, host, bytes);
+    free(host);
+    return device;
+}
+
+static inline void op_run_kernel(const op_build *b, const op_case *c, int add,
+                                 const void *const *in, void *const *out)
 {
     const lathe_device_v1 *dev = b->device;
     const lathe_kernel_problem problem = op_problem(c);
-    const void *in[LATHE_OP_MAX_IN] = {0};
-    void *memory[LATHE_OP_MAX_IN] = {0};
-    for (int32_t i = 0; i < c->n_in; i++) {
-        if (c->in[i].dtype == LATHE_ABSENT)
-            continue;
-        cr_assert_eq(dev->alloc(b->self, lathe_desc_bytes(&c->in[i]), 0, &memory[i]), LATHE_OK);
-        for (int64_t j = 0; j < lathe_desc_count(&c->in[i]); j++)
-            op_store(memory[i], c->in[i].dtype, j, c->value[i][j]);
-        in[i] = memory[i];
-    }
-    for (int32_t i = 0; i < c->n_out; i++) {
-        out[i] = NULL;
-        if (c->out[i].dtype == LATHE_ABSENT)
-            continue;
-        if (i == 0 && c->in_place) {
-            out[0] = memory[c->in_place - 1];
-            memory[c->in_place - 1] = NULL;
-            continue;
-        }
-        cr_assert_eq(dev->alloc(b->self, lathe_desc_bytes(&c->out[i]), 0, &out[i]), LATHE_OK);
-        memset(out[i], HARNESS_BYTE, (size_t)lathe_desc_bytes(&c->out[i]));
-        for (int64_t j = 0; add && j < lathe_desc_count(&c->out[i]); j++)
-            op_store(out[i], c->out[i].dtype, j, op_before(i, j, c->out[i].dtype));
-    }
     lathe_kernel *k = NULL;
     int64_t scratch_bytes = -1;
     const lathe_status made = dev->kernel_create(b->self, &problem, &k, &scratch_bytes);
     cr_assert_eq(made, LATHE_OK, "%s: op %d: create gives %d", b->plugin->name, (int)c->op,
                  (int)made);
     cr_assert_geq(scratch_bytes, 0);
-    void *scratch = NULL;
-    cr_assert_eq(dev->alloc(b->self, scratch_bytes + HARNESS_FENCE, 0, &scratch), LATHE_OK);
-    memset(scratch, HARNESS_BYTE, (size_t)(scratch_bytes + HARNESS_FENCE));
+    unsigned char *fence = malloc((size_t)scratch_bytes + HARNESS_FENCE);
+    memset(fence, HARNESS_BYTE, (size_t)(scratch_bytes + HARNESS_FENCE));
+    void *scratch = op_to_device(b, fence, scratch_bytes + HARNESS_FENCE);
+    free(fence);
     const lathe_kernel_args args = {.size = sizeof args,
                                     .accumulate = add ? problem.may_accumulate : 0,
                                     .in = in,
                                     .out = out,
                                     .scratch = scratch};
     cr_assert_eq(dev->kernel_run(b->self, k, &args), LATHE_OK);
+    fence = op_to_host(b, scratch, scratch_bytes + HARNESS_FENCE);
     for (int64_t i = 0; i < HARNESS_FENCE; i++)
-        cr_assert_eq(((unsigned char *)scratch)[scratch_bytes + i], HARNESS_BYTE,
-                     "op %d writes past its scratch", (int)c->op);
+        cr_assert_eq(fence[scratch_bytes + i], HARNESS_BYTE, "op %d writes past its scratch",
+                     (int)c->op);
+    free(fence);
     dev->kernel_destroy(b->self, k);
     dev->free(b->self, scratch);
+}
+
+/** Runs the case once; the outputs come back in new host memory. */
+static inline void op_run(const op_build *b, const op_case *c, int add, void **out)
+{
+    const void *in[LATHE_OP_MAX_IN] = {0};
+    void *memory[LATHE_OP_MAX_IN] = {0}, *made[LATHE_OP_MAX_OUT] = {0};
     for (int32_t i = 0; i < c->n_in; i++)
-        dev->free(b->self, memory[i]);
+        in[i] = memory[i] = c->in[i].dtype == LATHE_ABSENT ? NULL : op_make_input(b, c, i);
+    for (int32_t i = 0; i < c->n_out; i++)
+        if (i == 0 && c->in_place)
+            made[0] = memory[c->in_place - 1];
+        else if (c->out[i].dtype != LATHE_ABSENT)
+            made[i] = op_make_output(b, c, i, add);
+    op_run_kernel(b, c, add, in, made);
+    for (int32_t i = 0; i < c->n_out; i++) {
+        out[i] = made[i] == NULL ? NULL : op_to_host(b, made[i], lathe_desc_bytes(&c->out[i]));
+        if (!(i == 0 && c->in_place))
+            b->device->free(b->self, made[i]);
+    }
+    for (int32_t i = 0; i < c->n_in; i++)
+        b->device->free(b->self, memory[i]);
 }
 
 static inline void op_compare(const op_build *b, const op_case *c, int add, int32_t i,
@@ -283,10 +363,10 @@ static inline void op_compare(const op_build *b, const op_case *c, int add, int3
     }
 }
 
-static inline void op_free_outputs(const op_build *b, const op_case *c, void **out)
+static inline void op_free_outputs(const op_case *c, void **out)
 {
     for (int32_t i = 0; i < c->n_out; i++)
-        b->device->free(b->self, out[i]);
+        free(out[i]);
 }
 
 /* Whether oneDNN's products do not depend on the workers: not without AVX-512, where its gemm
@@ -296,7 +376,7 @@ static inline int op_products_are_exact(void)
     return __builtin_cpu_supports("avx512bw") && getenv("ONEDNN_MAX_CPU_ISA") == NULL;
 }
 
-/* One build: overwriting and adding, one worker and two. */
+/* One build: overwriting and adding, one worker and two (the emulated GPU: threads in either order). */
 static inline void op_check_build(const op_build *b, const op_case *c, double *const *want)
 {
     for (int add = 0; add <= c->add; add++) {
@@ -316,8 +396,8 @@ static inline void op_check_build(const op_build *b, const op_case *c, double *c
                          "%s: op %d output %d depends on the number of workers", b->plugin->name,
                          (int)c->op, (int)i);
         }
-        op_free_outputs(b, c, one);
-        op_free_outputs(b, c, two);
+        op_free_outputs(c, one);
+        op_free_outputs(c, two);
     }
 }
 
@@ -338,6 +418,13 @@ static inline void op_check(op_case *c)
         checked++;
     }
     cr_assert_gt(checked, 0, "no build of the CPU device runs on this machine");
+    for (int i = 0; i < N_GPUS && op_on_cuda(c->op); i++) {
+        op_build b = {0};
+        if (!op_open_file(op_gpus[i], &b))
+            continue;
+        op_check_build(&b, c, want);
+        op_close(&b);
+    }
     for (int32_t i = 0; i < c->n_out; i++)
         free(want[i]);
     op_free(c);

@@ -1,0 +1,35 @@
+/* Matrix products by cuBLASLt: the only place that knows its API. The library is opened when a device is,
+ * so that the plugin loads on machines without it. */
+#ifndef LATHE_CUDA_BLAS_H
+#define LATHE_CUDA_BLAS_H
+
+#include "cuda.h"
+#include "matmul_spec.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Whether cuBLASLt can be opened; else `why` gets one line. */
+int32_t cuda_blas_found(char *why, int64_t why_bytes);
+lathe_status cuda_blas_create(const lathe_host *host, int32_t tf32, cuda_blas **out);
+/** Takes NULL. */
+void cuda_blas_destroy(const lathe_host *host, cuda_blas *blas);
+
+typedef struct cuda_product cuda_product;
+
+/** Chooses and pins an algorithm for `spec`; *out_scratch is its workspace. Algorithms that add partial
+ *  sums in no fixed order are not considered; a bias is the caller's. LATHE_E_UNSUPPORTED: there is none for these dtypes. */
+lathe_status cuda_product_create(cuda_device *device, const matmul_spec *spec, cuda_product **out,
+                                 int64_t *out_scratch);
+/** Takes NULL. */
+void cuda_product_destroy(cuda_device *device, cuda_product *p);
+/** Queues it; `scratch` holds *out_scratch bytes and is 256-byte aligned. */
+lathe_status cuda_product_run(cuda_device *device, cuda_product *p, const void *a, const void *b,
+                              void *c, void *scratch, int32_t accumulate, lathe_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

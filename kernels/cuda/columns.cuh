@@ -1,0 +1,50 @@
+/* Sums over rows, one per column (dw and db of norms and linears): blocks of rows give partial sums, which
+ * are added in order. The split is a function of the number of rows alone. */
+#ifndef LATHE_CUDA_COLUMNS_CUH
+#define LATHE_CUDA_COLUMNS_CUH
+
+#include "launch.cuh"
+
+#define CUDA_COLUMN_PARTS 256 /* at most */
+
+/** Rows of one part, and how many parts there are (at least 1). */
+static inline int64_t cuda_columns_rows(int64_t rows)
+{
+    const int64_t each = (rows + CUDA_COLUMN_PARTS - 1) / CUDA_COLUMN_PARTS;
+    return each < 1 ? 1 : each;
+}
+
+static inline int64_t cuda_columns_parts(int64_t rows)
+{
+    const int64_t each = cuda_columns_rows(rows);
+    return rows < 1 ? 1 : (rows + each - 1) / each;
+}
+
+/** Bytes of the parts' sums, f32 [parts, cols]. */
+static inline int64_t cuda_columns_scratch(int64_t rows, int64_t cols)
+{
+    return cuda_columns_parts(rows) * cols * 4;
+}
+
+/* out[j] (= or +=) sum of partials[p, j] over p, in order. */
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    cuda_columns_add(const float *partials, int64_t parts, int64_t cols, float *out, int accumulate)
+{
+    const int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (j >= cols)
+        return;
+    float sum = 0.0f;
+    for (int64_t p = 0; p < parts; p++)
+        sum += partials[p * cols + j];
+    out[j] = accumulate ? out[j] + sum : sum;
+}
+
+static inline lathe_status cuda_columns_finish(const lathe_kernel *k, const lathe_kernel_args *a,
+                                               const float *partials, int64_t parts, int64_t cols,
+                                               float *out, int accumulate)
+{
+    return cuda_run(k, a, (cols + CUDA_THREADS - 1) / CUDA_THREADS, CUDA_THREADS, cuda_columns_add,
+                    partials, parts, cols, out, accumulate);
+}
+
+#endif

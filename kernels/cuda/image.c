@@ -1,0 +1,101 @@
+/* Code that plugins embed: each image is loaded once, its kernels are found by name. */
+#include <string.h>
+
+#include "cuda.h"
+
+enum { MOST_KERNELS = 64 };
+
+typedef struct loaded_kernel {
+    const void *image; /* the plugin's bytes: they never move */
+    char name[48];
+    cudaLibrary_t library;
+    cudaKernel_t kernel;
+} loaded_kernel;
+
+struct cuda_images {
+    loaded_kernel kernels[MOST_KERNELS];
+    int32_t n;
+};
+
+lathe_status cuda_images_create(const lathe_host *host, cuda_images **out)
+{
+    *out = host->alloc((int64_t)sizeof **out);
+    return *out == NULL ? lathe_fail(host, LATHE_E_NOMEM, "no memory for the table of kernels")
+                        : LATHE_OK;
+}
+
+void cuda_images_destroy(const lathe_host *host, cuda_images *images)
+{
+    if (images == NULL)
+        return;
+    for (int32_t i = 0; i < images->n; i++) {
+        int32_t first = 0;
+        while (images->kernels[first].library != images->kernels[i].library)
+            first++;
+        if (first == i)
+            (void)cudaLibraryUnload(images->kernels[i].library);
+    }
+    host->free(images);
+}
+
+static cudaLibrary_t library_of(const cuda_images *images, const void *image)
+{
+    for (int32_t i = 0; i < images->n; i++)
+        if (images->kernels[i].image == image)
+            return images->kernels[i].library;
+    return NULL;
+}
+
+/* Loads at the first call for an image and name; not while a stream is captured. */
+static lathe_status find(const cuda_device *device, const void *image, const char *name,
+                         const loaded_kernel **out)
+{
+    cuda_images *images = device->images;
+    for (int32_t i = 0; i < images->n; i++)
+        if (images->kernels[i].image == image && strcmp(images->kernels[i].name, name) == 0) {
+            *out = &images->kernels[i];
+            return LATHE_OK;
+        }
+    loaded_kernel *k = &images->kernels[images->n];
+    if (images->n == MOST_KERNELS || strlen(name) >= sizeof k->name)
+        return lathe_fail(device->host, LATHE_E_ARG, "no place for the kernel %s", name);
+    cudaLibrary_t library = library_of(images, image);
+    const int is_new = library == NULL;
+    if (is_new)
+        LATHE_TRY(cuda_status(device->host,
+                              cudaLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0),
+                              name));
+    cudaKernel_t kernel = NULL;
+    const lathe_status status =
+        cuda_status(device->host, cudaLibraryGetKernel(&kernel, library, name), name);
+    if (status != LATHE_OK) {
+        if (is_new)
+            (void)cudaLibraryUnload(library);
+        return status;
+    }
+    *k = (loaded_kernel){.image = image, .library = library, .kernel = kernel};
+    memcpy(k->name, name, strlen(name) + 1);
+    images->n++;
+    *out = k;
+    return LATHE_OK;
+}
+
+lathe_status cuda_launch_image(void *self, lathe_stream *stream, const void *image,
+                               const char *name, int64_t n_blocks, int32_t n_threads,
+                               const void *args, int64_t args_bytes)
+{
+    const cuda_device *device = self;
+    const loaded_kernel *k = NULL;
+    (void)args_bytes; /* the kernel knows its argument's size */
+    if (n_blocks < 1)
+        return LATHE_OK;
+    LATHE_TRY(find(device, image, name, &k));
+    void *pointers[1];
+    memcpy(pointers, &args, sizeof args); /* read only, whatever the type says */
+    const dim3 grid = {(unsigned)(n_blocks < INT32_MAX ? n_blocks : INT32_MAX), 1, 1};
+    const dim3 block = {(unsigned)n_threads, 1, 1};
+    return cuda_status(
+        device->host,
+        cudaLaunchKernel((const void *)k->kernel, grid, block, pointers, 0, cuda_stream(stream)),
+        name);
+}

@@ -1,0 +1,172 @@
+/* Launching a kernel, and what kernels share: rows to blocks, elements as floats, sums over a block.
+ *
+ * Rules of this folder's kernels: shared memory is static; sums have a fixed order, a function of the shape
+ * alone (no float atomics); no host synchronisation; 64-bit element indices.
+ */
+#ifndef LATHE_CUDA_LAUNCH_CUH
+#define LATHE_CUDA_LAUNCH_CUH
+
+#include "cuda.h"
+
+#ifdef LATHE_CUDA_EMULATED
+#include "emulator.h" /* tests/emulator: the kernels as host code, thread by thread */
+#else
+#include <cuda_runtime.h>
+
+/* Calls kernel<<<blocks, threads>>>(args...) on the stream of `a`. */
+template <typename... P, typename... A>
+static lathe_status cuda_run(const lathe_kernel *k, const lathe_kernel_args *a, int64_t blocks,
+                             int threads, void (*kernel)(P...), A... args)
+{
+    kernel<<<dim3((unsigned)blocks), dim3((unsigned)threads), 0, cuda_stream(a->stream)>>>(
+        P(args)...);
+    return cuda_status(k->host, cudaPeekAtLastError(), kernel_op_name(k));
+}
+#endif
+
+#define CUDA_THREADS 256
+#define CUDA_WARP 32
+
+/** Blocks of CUDA_THREADS for n pieces of work in a grid-stride loop: at most `waves` full loads of the
+ *  GPU. Only for work whose result does not depend on the split. */
+static inline int64_t cuda_blocks(const cuda_device *d, int64_t n)
+{
+    const int64_t wanted = (n + CUDA_THREADS - 1) / CUDA_THREADS, most = (int64_t)d->n_sm * 8;
+    return wanted < 1 ? 1 : wanted < most ? wanted : most;
+}
+
+/* ---- elements of a compute dtype: T is float, cuda_bf16 or cuda_f16 ---- */
+
+struct cuda_bf16 {
+    uint16_t bits;
+};
+
+struct cuda_f16 {
+    uint16_t bits;
+};
+
+static __device__ __forceinline__ float cuda_float(float x)
+{
+    return x;
+}
+
+static __device__ __forceinline__ float cuda_float(cuda_bf16 x)
+{
+    return lathe_bf16_to_f32(x.bits);
+}
+
+static __device__ __forceinline__ float cuda_float(cuda_f16 x)
+{
+    return lathe_f16_to_f32(x.bits);
+}
+
+template <typename T> struct cuda_as;
+
+template <> struct cuda_as<float> {
+    static __device__ __forceinline__ float from(float x)
+    {
+        return x;
+    }
+};
+
+/* The hardware's conversions round as lathe/dtype.h does, to nearest even. */
+template <> struct cuda_as<cuda_bf16> {
+    static __device__ __forceinline__ cuda_bf16 from(float x)
+    {
+#if defined(__CUDA_ARCH__)
+        cuda_bf16 y;
+        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+        return y;
+#else
+        return {lathe_f32_to_bf16(x)};
+#endif
+    }
+};
+
+template <> struct cuda_as<cuda_f16> {
+    static __device__ __forceinline__ cuda_f16 from(float x)
+    {
+#if defined(__CUDA_ARCH__)
+        cuda_f16 y;
+        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+        return y;
+#else
+        return {lathe_f32_to_f16(x)};
+#endif
+    }
+};
+
+/** Stores x, or adds it to what is there. */
+template <typename T> static __device__ __forceinline__ void cuda_put(T *p, int accumulate, float x)
+{
+    *p = cuda_as<T>::from(accumulate ? cuda_float(*p) + x : x);
+}
+
+/** N elements that are loaded and stored as one: 16 bytes of a 2-byte T with N = 8. The address must be a
+ *  multiple of their size: see cuda_aligned. */
+template <typename T, int N> struct alignas(sizeof(T) * N) cuda_pack {
+    T v[N];
+};
+
+/** Elements that 16 bytes hold. */
+template <typename T> constexpr int cuda_lanes = 16 / (int)sizeof(T);
+
+/** Whether n and every pointer allow packs of 16 bytes. Host. */
+static inline int cuda_aligned(int64_t n, int32_t dtype, const void *a, const void *b = nullptr,
+                               const void *c = nullptr, const void *d = nullptr)
+{
+    const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d;
+    return all % 16 == 0 && n * lathe_dtype_bytes(dtype) % 16 == 0;
+}
+
+/* Runs `statement` with T the C type of a compute dtype. */
+#define CUDA_BY_DTYPE(dtype, T, ...)                                                               \
+    do {                                                                                           \
+        if ((dtype) == LATHE_F32) {                                                                \
+            using T = float;                                                                       \
+            __VA_ARGS__;                                                                           \
+        } else if ((dtype) == LATHE_BF16) {                                                        \
+            using T = cuda_bf16;                                                                   \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            using T = cuda_f16;                                                                    \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    } while (0)
+
+/* ---- sums and maxima over a block, the same on every thread ---- */
+
+template <typename T> static __device__ __forceinline__ T cuda_warp_sum(T x)
+{
+    for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, lane);
+    return x;
+}
+
+template <typename T> static __device__ __forceinline__ T cuda_warp_max(T x)
+{
+    for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2) {
+        const T other = __shfl_xor_sync(0xffffffffu, x, lane);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+/** Sum over the block's threads, a whole number of warps and at most 1024; every thread calls, every
+ *  thread gets it. May be called again at once. */
+template <typename T> static __device__ T cuda_block_sum(T x)
+{
+    __shared__ T warps[32];
+    const int warp = (int)threadIdx.x / CUDA_WARP, n = (int)blockDim.x / CUDA_WARP;
+    x = cuda_warp_sum(x);
+    __syncthreads();
+    if (threadIdx.x % CUDA_WARP == 0)
+        warps[warp] = x;
+    __syncthreads();
+    T sum = warps[0];
+    for (int w = 1; w < n; w++)
+        sum += warps[w];
+    return sum;
+}
+
+#endif

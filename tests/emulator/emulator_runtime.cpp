@@ -1,0 +1,483 @@
+/* The CUDA runtime's functions that Lathe calls, on host memory. Work is queued and runs when somebody waits
+ * for it; device memory cannot be touched outside of that. LATHE_EMULATOR sets what the machine looks like:
+ * "driver=none gpus=0 arch=75 memory=BYTES used=BYTES", each optional. */
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <sys/mman.h>
+#include <vector>
+
+#include "emulator_image.h"
+#include "emulator_threads.h"
+
+namespace emulator
+{
+cudaError_t launch(const char *name, int64_t blocks, int threads, cudaStream_t stream,
+                   std::function<void()> thread);
+cudaError_t queue(cudaStream_t stream, std::function<void()> work);
+} // namespace emulator
+
+namespace
+{
+
+using work = std::function<void()>;
+
+struct event_mark {
+    struct stream_queue *stream; /* where it was recorded last */
+    uint64_t ticket;
+};
+
+struct stream_queue {
+    std::deque<work> pending;
+    uint64_t n_queued = 0, n_done = 0;
+    bool is_capturing = false;
+    std::vector<work> captured;
+};
+
+struct block {
+    size_t bytes;
+    bool is_device;
+};
+
+stream_queue default_stream;
+std::map<char *, block> blocks;
+cudaError_t last_error = cudaSuccess;
+int n_running; /* depth of what runs "on the GPU" */
+
+/* ---- what the machine looks like ---- */
+
+int64_t setting(const char *key, int64_t otherwise)
+{
+    const char *text = getenv("LATHE_EMULATOR"),
+               *at = text == nullptr ? nullptr : strstr(text, key);
+    if (at == nullptr || at[strlen(key)] != '=')
+        return otherwise;
+    const char *value = at + strlen(key) + 1;
+    return strncmp(value, "none", 4) == 0 ? 0 : strtoll(value, nullptr, 10);
+}
+
+size_t total_bytes()
+{
+    return (size_t)setting("memory", (int64_t)1 << 32);
+}
+
+size_t free_bytes()
+{
+    size_t used = (size_t)setting("used", 0);
+    for (const auto &entry : blocks)
+        used += entry.second.is_device ? entry.second.bytes : 0;
+    return used < total_bytes() ? total_bytes() - used : 0;
+}
+
+cudaError_t fail(cudaError_t error)
+{
+    if (error != cudaSuccess)
+        last_error = error;
+    return error;
+}
+
+/* ---- memory: unreachable for the host but while the GPU works ---- */
+
+size_t page_up(size_t bytes)
+{
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+#ifdef __SANITIZE_ADDRESS__ /* its red zones see more than pages do */
+char *memory_new(size_t bytes)
+{
+    void *p = nullptr;
+    return posix_memalign(&p, 256, bytes) == 0 ? (char *)p : nullptr;
+}
+
+void memory_delete(char *p, size_t bytes)
+{
+    (void)bytes;
+    free(p);
+}
+
+void protect(int access)
+{
+    (void)access;
+}
+#else
+char *memory_new(size_t bytes)
+{
+    void *p = mmap(nullptr, page_up(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? nullptr : (char *)p;
+}
+
+void memory_delete(char *p, size_t bytes)
+{
+    munmap(p, page_up(bytes));
+}
+
+void protect(int access)
+{
+    for (const auto &entry : blocks)
+        if (entry.second.is_device)
+            mprotect(entry.first, page_up(entry.second.bytes), access);
+}
+#endif
+
+/* ---- streams ---- */
+
+stream_queue *of(cudaStream_t stream)
+{
+    return stream == nullptr || stream == cudaStreamPerThread || stream == cudaStreamLegacy
+               ? &default_stream
+               : (stream_queue *)stream;
+}
+
+void drain(stream_queue *s, uint64_t until)
+{
+    while (s->n_done < until && !s->pending.empty()) {
+        work next = std::move(s->pending.front());
+        s->pending.pop_front();
+        if (n_running++ == 0)
+            protect(PROT_READ | PROT_WRITE);
+        next();
+        if (--n_running == 0)
+            protect(PROT_NONE);
+        s->n_done++;
+    }
+}
+
+void push(stream_queue *s, work w)
+{
+    if (s->is_capturing) {
+        s->captured.push_back(std::move(w));
+        return;
+    }
+    s->pending.push_back(std::move(w));
+    s->n_queued++;
+}
+
+/* The block that holds p; NULL: ordinary host memory. */
+const block *block_of(const void *p)
+{
+    auto next = blocks.upper_bound((char *)p);
+    if (next == blocks.begin())
+        return nullptr;
+    const auto &entry = *std::prev(next);
+    return (const char *)p < entry.first + entry.second.bytes ? &entry.second : nullptr;
+}
+
+} // namespace
+
+cudaError_t emulator::queue(cudaStream_t stream, std::function<void()> w)
+{
+    push(of(stream), std::move(w));
+    return cudaSuccess;
+}
+
+cudaError_t emulator::launch(const char *name, int64_t n_blocks, int threads, cudaStream_t stream,
+                             std::function<void()> thread)
+{
+    if (n_blocks < 1 || n_blocks > INT32_MAX || threads < 1 || threads > 1024)
+        return fail(cudaErrorInvalidConfiguration);
+    const std::string title = name;
+    return queue(stream, [=] { emulator_run_grid(title.c_str(), n_blocks, threads, thread); });
+}
+
+extern "C" {
+
+/* ---- devices and errors ---- */
+
+cudaError_t cudaDriverGetVersion(int *out)
+{
+    *out = (int)setting("driver", CUDART_VERSION);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *out)
+{
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    *out = (int)setting("gpus", 1);
+    if (driver < CUDART_VERSION / 1000 * 1000)
+        return fail(cudaErrorInsufficientDriver);
+    return *out == 0 ? fail(cudaErrorNoDevice) : cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    return device < setting("gpus", 1) ? cudaSuccess : fail(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
+{
+    if (device >= setting("gpus", 1))
+        return fail(cudaErrorInvalidDevice);
+    *out = {};
+    snprintf(out->name, sizeof out->name, "emulated GPU");
+    out->major = (int)setting("arch", 90) / 10;
+    out->minor = (int)setting("arch", 90) % 10;
+    out->multiProcessorCount = 4;
+    out->totalGlobalMem = total_bytes();
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorMemoryAllocation:
+        return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+        return "cudaErrorInvalidConfiguration";
+    case cudaErrorNoDevice:
+        return "cudaErrorNoDevice";
+    default:
+        return "cudaErrorOfTheEmulator";
+    }
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    return error == cudaErrorMemoryAllocation ? "out of memory"
+           : error == cudaErrorNoDevice       ? "no CUDA-capable device is detected"
+                                              : "the emulator refuses this call";
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    const cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void)
+{
+    return last_error;
+}
+
+/* ---- memory ---- */
+
+cudaError_t cudaMalloc(void **out, size_t bytes)
+{
+    char *p = bytes <= free_bytes() ? memory_new(bytes) : nullptr;
+    if (p == nullptr)
+        return fail(cudaErrorMemoryAllocation);
+    blocks[p] = {bytes, true};
+    *out = p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    char *p = (char *)aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (p == nullptr)
+        return fail(cudaErrorMemoryAllocation);
+    blocks[p] = {bytes, false};
+    *out = p;
+    return cudaSuccess;
+}
+
+/* As the real one: waits for all work first. */
+cudaError_t cudaFree(void *memory)
+{
+    const auto entry = blocks.find((char *)memory);
+    if (memory == nullptr)
+        return cudaSuccess;
+    if (entry == blocks.end())
+        return fail(cudaErrorInvalidValue);
+    drain(&default_stream, default_stream.n_queued);
+    memory_delete(entry->first, entry->second.bytes);
+    blocks.erase(entry);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    drain(&default_stream, default_stream.n_queued);
+    blocks.erase((char *)memory);
+    free(memory);
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *out, const void *p)
+{
+    const block *b = block_of(p);
+    *out = {};
+    out->type = b == nullptr   ? cudaMemoryTypeUnregistered
+                : b->is_device ? cudaMemoryTypeDevice
+                               : cudaMemoryTypeHost;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *out_free, size_t *out_total)
+{
+    *out_free = free_bytes();
+    *out_total = total_bytes();
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
+{
+    return emulator::queue(stream, [=] { memset(p, value, bytes); });
+}
+
+/* Pinned host memory is read and written when the copy runs, other host memory when it is queued. */
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    const block *to = block_of(dst), *from = block_of(src);
+    const bool to_device = to != nullptr && to->is_device,
+               from_device = from != nullptr && from->is_device;
+    if (to_device != (kind != cudaMemcpyDeviceToHost) ||
+        from_device != (kind != cudaMemcpyHostToDevice))
+        return fail(cudaErrorInvalidValue);
+    if (kind == cudaMemcpyHostToDevice && from == nullptr) {
+        std::vector<char> copy((const char *)src, (const char *)src + bytes);
+        return emulator::queue(stream, [=] { memcpy(dst, copy.data(), bytes); });
+    }
+    emulator::queue(stream, [=] { memmove(dst, src, bytes); });
+    if (kind == cudaMemcpyDeviceToHost && to == nullptr)
+        drain(of(stream), of(stream)->n_queued);
+    return cudaSuccess;
+}
+
+/* ---- streams, events, graphs ---- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
+{
+    (void)flags;
+    *out = (cudaStream_t) new stream_queue;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    drain(of(stream), of(stream)->n_queued);
+    delete of(stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    if (of(stream)->is_capturing)
+        return fail(cudaErrorStreamCaptureUnsupported);
+    drain(of(stream), of(stream)->n_queued);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
+{
+    (void)flags;
+    *out = (cudaEvent_t) new event_mark{&default_stream, 0};
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    *(event_mark *)event = {of(stream), of(stream)->n_queued};
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+    const event_mark mark = *(event_mark *)event;
+    (void)flags;
+    return emulator::queue(stream, [=] { drain(mark.stream, mark.ticket); });
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    delete (event_mark *)event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
+{
+    (void)mode;
+    if (of(stream)->is_capturing || stream == nullptr)
+        return fail(cudaErrorStreamCaptureUnsupported);
+    of(stream)->is_capturing = true;
+    of(stream)->captured.clear();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
+{
+    if (!of(stream)->is_capturing)
+        return fail(cudaErrorStreamCaptureInvalidated);
+    of(stream)->is_capturing = false;
+    *out = (cudaGraph_t) new std::vector<work>(std::move(of(stream)->captured));
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
+{
+    (void)flags;
+    *out = (cudaGraphExec_t) new std::vector<work>(*(std::vector<work> *)graph);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    delete (std::vector<work> *)graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    for (const work &w : *(std::vector<work> *)exec)
+        push(of(stream), w);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    delete (std::vector<work> *)exec;
+    return cudaSuccess;
+}
+
+/* ---- code of plugins: emulator_image.h ---- */
+
+cudaError_t cudaLibraryLoadData(cudaLibrary_t *out, const void *code, cudaJitOption *jit_options,
+                                void **jit_values, unsigned n_jit, cudaLibraryOption *options,
+                                void **values, unsigned n)
+{
+    (void)jit_options, (void)jit_values, (void)n_jit, (void)options, (void)values, (void)n;
+    if (memcmp(code, EMULATOR_IMAGE_MAGIC, 8) != 0)
+        return fail(cudaErrorInvalidKernelImage);
+    *out = (cudaLibrary_t)code;
+    return cudaSuccess;
+}
+
+cudaError_t cudaLibraryUnload(cudaLibrary_t library)
+{
+    (void)library;
+    return cudaSuccess;
+}
+
+cudaError_t cudaLibraryGetKernel(cudaKernel_t *out, cudaLibrary_t library, const char *name)
+{
+    for (const emulator_kernel *k = ((const emulator_image *)library)->kernels; k->name != nullptr;
+         k++)
+        if (strcmp(k->name, name) == 0) {
+            *out = (cudaKernel_t)k;
+            return cudaSuccess;
+        }
+    return fail(cudaErrorSymbolNotFound);
+}
+
+/* Kernels of images alone: the others come through emulator::launch. */
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void **args,
+                             size_t shared, cudaStream_t stream)
+{
+    const emulator_kernel *k = (const emulator_kernel *)kernel;
+    if (shared != 0)
+        return fail(cudaErrorInvalidConfiguration);
+    std::vector<char> copy((const char *)args[0], (const char *)args[0] + k->args_bytes);
+    return emulator::launch(k->name, grid.x, (int)threads.x, stream, [=] { k->run(copy.data()); });
+}
+
+} // extern "C"
