@@ -46,16 +46,18 @@ static cudaLibrary_t library_of(const cuda_images *images, const void *image)
     return NULL;
 }
 
-/* Loads at the first call for an image and name; not while a stream is captured. */
-static lathe_status find(const cuda_device *device, const void *image, const char *name,
-                         const loaded_kernel **out)
+static loaded_kernel *find(cuda_images *images, const void *image, const char *name)
+{
+    for (int32_t i = 0; i < images->n; i++)
+        if (images->kernels[i].image == image && strcmp(images->kernels[i].name, name) == 0)
+            return &images->kernels[i];
+    return NULL;
+}
+
+/* At the first call for an image and name; not while a stream is captured. */
+static lathe_status load(const cuda_device *device, const void *image, const char *name)
 {
     cuda_images *images = device->images;
-    for (int32_t i = 0; i < images->n; i++)
-        if (images->kernels[i].image == image && strcmp(images->kernels[i].name, name) == 0) {
-            *out = &images->kernels[i];
-            return LATHE_OK;
-        }
     loaded_kernel *k = &images->kernels[images->n];
     if (images->n == MOST_KERNELS || strlen(name) >= sizeof k->name)
         return lathe_fail(device->host, LATHE_E_ARG, "no place for the kernel %s", name);
@@ -76,7 +78,6 @@ static lathe_status find(const cuda_device *device, const void *image, const cha
     *k = (loaded_kernel){.image = image, .library = library, .kernel = kernel};
     memcpy(k->name, name, strlen(name) + 1);
     images->n++;
-    *out = k;
     return LATHE_OK;
 }
 
@@ -85,11 +86,14 @@ lathe_status cuda_launch_image(void *self, lathe_stream *stream, const void *ima
                                const void *args, int64_t args_bytes)
 {
     const cuda_device *device = self;
-    const loaded_kernel *k = NULL;
     (void)args_bytes; /* the kernel knows its argument's size */
     if (n_blocks < 1)
         return LATHE_OK;
-    LATHE_TRY(find(device, image, name, &k));
+    const loaded_kernel *k = find(device->images, image, name);
+    if (k == NULL) {
+        LATHE_TRY(load(device, image, name));
+        k = &device->images->kernels[device->images->n - 1];
+    }
     void *pointers[1];
     memcpy(pointers, &args, sizeof args); /* read only, whatever the type says */
     const dim3 grid = {(unsigned)(n_blocks < INT32_MAX ? n_blocks : INT32_MAX), 1, 1};
