@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/** c[m,n] (= or +=) alpha * op(a) op(b) + bias; everything dense and row-major.
+/** c[m,n] (= or +=) alpha * op(a) op(b) + bias; everything row-major, and dense but for the strides.
  *  a is [m,k], with trans_a [k,m]; b is [k,n], with trans_b [n,k]. dtypes: f32, bf16 or f16. */
 typedef struct matmul_spec {
     int64_t m, n, k;
@@ -18,6 +18,7 @@ typedef struct matmul_spec {
     int32_t may_overwrite, may_accumulate;
     int32_t prefer_gemm; /* oneDNN: its gemm, where it offers one, before its first choice */
     double alpha;
+    int64_t a_stride, c_stride; /* elements from a row to the next, 0: dense; cuBLASLt only */
 } matmul_spec;
 
 /** Checks the op's problem and fills *out; LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_UNSUPPORTED. */

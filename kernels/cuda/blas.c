@@ -10,6 +10,8 @@
 #include <stdio.h>
 
 #define WORKSPACE_BYTES ((uint64_t)32 << 20) /* what NVIDIA recommends on Hopper */
+#define WORKSPACE_ALIGNED 256                /* what cublasLtMatmul asks of its address */
+#define ALIGNED 16                           /* what its fast kernels ask of operands and biases */
 
 /* The functions in use. */
 #define FUNCTIONS(X)                                                                               \
@@ -39,12 +41,19 @@ struct cuda_blas {
     cublasComputeType_t f32_compute;
 };
 
+typedef struct choice {
+    cublasLtMatmulAlgo_t algo;
+    size_t workspace_bytes;
+    int32_t is_known;
+} choice;
+
 struct cuda_product {
     matmul_spec spec;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c; /* the library's: our b, a and c */
-    cublasLtMatmulAlgo_t algo;
-    size_t workspace_bytes;
+    choice choices[2];              /* [1]: for operands that are ALIGNED */
+    int32_t adds_bias;
+    int64_t bias_at; /* in the workspace: a copy of a bias that is not aligned */
 };
 
 #ifdef LATHE_CUDA_EMULATED
@@ -126,11 +135,18 @@ static cudaDataType_t type_of(int32_t dtype)
     return dtype == LATHE_F32 ? CUDA_R_32F : dtype == LATHE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-/* A row-major [rows, cols] matrix is column-major [cols, rows]. */
+/* A row-major [rows, cols] matrix is column-major [cols, rows]; stride 0: dense. */
 static cublasStatus_t layout(const functions *f, cublasLtMatrixLayout_t *out, int32_t dtype,
-                             int64_t rows, int64_t cols)
+                             int64_t rows, int64_t cols, int64_t stride)
 {
-    return f->cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)cols, (uint64_t)rows, cols);
+    return f->cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)cols, (uint64_t)rows,
+                                         stride > 0 ? stride : cols);
+}
+
+static cublasStatus_t set(const functions *f, cuda_product *p, cublasLtMatmulDescAttributes_t which,
+                          const void *value, size_t bytes)
+{
+    return f->cublasLtMatmulDescSetAttribute(p->desc, which, value, bytes);
 }
 
 static cublasStatus_t describe(const cuda_blas *blas, cuda_product *p)
@@ -143,50 +159,95 @@ static cublasStatus_t describe(const cuda_blas *blas, cuda_product *p)
         s->a_dtype == LATHE_F32 ? blas->f32_compute : CUBLAS_COMPUTE_32F;
     cublasStatus_t status = f->cublasLtMatmulDescCreate(&p->desc, compute, CUDA_R_32F);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = f->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a,
-                                                   sizeof op_a);
+        status = set(f, p, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = f->cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b,
-                                                   sizeof op_b);
+        status = set(f, p, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = s->trans_b ? layout(f, &p->a, s->b_dtype, s->n, s->k)
-                            : layout(f, &p->a, s->b_dtype, s->k, s->n);
+        status = s->trans_b ? layout(f, &p->a, s->b_dtype, s->n, s->k, 0)
+                            : layout(f, &p->a, s->b_dtype, s->k, s->n, 0);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = s->trans_a ? layout(f, &p->b, s->a_dtype, s->k, s->m)
-                            : layout(f, &p->b, s->a_dtype, s->m, s->k);
+        status = s->trans_a ? layout(f, &p->b, s->a_dtype, s->k, s->m, s->a_stride)
+                            : layout(f, &p->b, s->a_dtype, s->m, s->k, s->a_stride);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = layout(f, &p->c, s->c_dtype, s->m, s->n);
+        status = layout(f, &p->c, s->c_dtype, s->m, s->n, s->c_stride);
     return status;
 }
 
-/* The first choice among algorithms that add in a fixed order. */
-static cublasStatus_t choose(const cuda_blas *blas, cuda_product *p)
+/* A bias of the library's rows is one of our columns. An address tells the heuristic the alignment. */
+static cublasStatus_t set_epilogue(const functions *f, cuda_product *p, cublasLtEpilogue_t epilogue)
+{
+    const int32_t type = (int32_t)CUDA_R_32F;
+    const uintptr_t address = ALIGNED;
+    cublasStatus_t status = set(f, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (status == CUBLAS_STATUS_SUCCESS && epilogue == CUBLASLT_EPILOGUE_BIAS)
+        status = set(f, p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+    if (status == CUBLAS_STATUS_SUCCESS && epilogue == CUBLASLT_EPILOGUE_BIAS)
+        status = set(f, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address, sizeof address);
+    return status;
+}
+
+/* No split that adds in any order (INPLACE), none whose parts are stored in 16 bits (OUTPUT_TYPE). */
+static cublasStatus_t prefer(const functions *f, cublasLtMatmulPreference_t preference,
+                             const matmul_spec *s, int is_aligned)
+{
+    const uint64_t workspace = WORKSPACE_BYTES;
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const int32_t dtypes[4] = {s->b_dtype, s->a_dtype, s->c_dtype, s->c_dtype};
+    static const cublasLtMatmulPreferenceAttributes_t names[4] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    cublasStatus_t status = f->cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = f->cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
+    for (int i = 0; i < 4 && status == CUBLAS_STATUS_SUCCESS; i++) {
+        const uint32_t bytes = is_aligned ? ALIGNED : (uint32_t)lathe_dtype_bytes(dtypes[i]);
+        status =
+            f->cublasLtMatmulPreferenceSetAttribute(preference, names[i], &bytes, sizeof bytes);
+    }
+    return status;
+}
+
+/* The library's first choice. */
+static cublasStatus_t choose(const cuda_blas *blas, cuda_product *p, int is_aligned)
 {
     const functions *f = &blas->f;
-    const uint64_t workspace = WORKSPACE_BYTES;
-    const uint32_t reductions =
-        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     cublasLtMatmulPreference_t preference = NULL;
     cublasLtMatmulHeuristicResult_t result;
     int found = 0;
     cublasStatus_t status = f->cublasLtMatmulPreferenceCreate(&preference);
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
-    status = f->cublasLtMatmulPreferenceSetAttribute(
-        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    if (status == CUBLAS_STATUS_SUCCESS)
-        status = f->cublasLtMatmulPreferenceSetAttribute(
-            preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
+    status = prefer(f, preference, &p->spec, is_aligned);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = f->cublasLtMatmulAlgoGetHeuristic(blas->handle, p->desc, p->a, p->b, p->c, p->c,
                                                    preference, 1, &result, &found);
     (void)f->cublasLtMatmulPreferenceDestroy(preference);
     if (status == CUBLAS_STATUS_SUCCESS && found == 0)
         status = CUBLAS_STATUS_NOT_SUPPORTED;
-    if (status == CUBLAS_STATUS_SUCCESS) {
-        p->algo = result.algo;
-        p->workspace_bytes = result.workspaceSize;
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = result.state;
+    if (status == CUBLAS_STATUS_SUCCESS)
+        p->choices[is_aligned] = (choice){result.algo, result.workspaceSize, 1};
+    return status;
+}
+
+/* With the bias where the library can, else without; for operands that are not aligned if it can. */
+static cublasStatus_t choose_all(const cuda_blas *blas, cuda_product *p)
+{
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (p->spec.bias) {
+        status = set_epilogue(&blas->f, p, CUBLASLT_EPILOGUE_BIAS);
+        p->adds_bias =
+            status == CUBLAS_STATUS_SUCCESS && choose(blas, p, 1) == CUBLAS_STATUS_SUCCESS;
+        if (!p->adds_bias)
+            status = set_epilogue(&blas->f, p, CUBLASLT_EPILOGUE_DEFAULT);
     }
+    if (status == CUBLAS_STATUS_SUCCESS && !p->adds_bias)
+        status = choose(blas, p, 1);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        (void)choose(blas, p, 0);
     return status;
 }
 
@@ -200,7 +261,7 @@ lathe_status cuda_product_create(cuda_device *device, const matmul_spec *spec, c
     p->spec = *spec;
     cublasStatus_t status = describe(device->blas, p);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = choose(device->blas, p);
+        status = choose_all(device->blas, p);
     if (status != CUBLAS_STATUS_SUCCESS) {
         cuda_product_destroy(device, p);
         (void)snprintf(what, sizeof what, "product [%lld,%lld]x[%lld,%lld], %s by %s to %s",
@@ -209,9 +270,16 @@ lathe_status cuda_product_create(cuda_device *device, const matmul_spec *spec, c
                        lathe_dtype_name(spec->b_dtype), lathe_dtype_name(spec->c_dtype));
         return check(device, status, what);
     }
+    const size_t first = p->choices[0].workspace_bytes, second = p->choices[1].workspace_bytes;
+    p->bias_at = cuda_round_up((int64_t)(first > second ? first : second), WORKSPACE_ALIGNED);
     *out = p;
-    *out_scratch = (int64_t)p->workspace_bytes;
+    *out_scratch = p->bias_at + (p->adds_bias ? spec->n * 4 : 0) + WORKSPACE_ALIGNED;
     return LATHE_OK;
+}
+
+int32_t cuda_product_adds_bias(const cuda_product *p)
+{
+    return p->adds_bias;
 }
 
 void cuda_product_destroy(cuda_device *device, cuda_product *p)
@@ -230,13 +298,38 @@ void cuda_product_destroy(cuda_device *device, cuda_product *p)
     device->host->free(p);
 }
 
+/* A bias that is not aligned is copied to where it is. */
+static lathe_status point_at_bias(cuda_device *device, cuda_product *p, const void *bias,
+                                  char *workspace, lathe_stream *stream)
+{
+    if ((uintptr_t)bias % ALIGNED != 0) {
+        LATHE_TRY(cuda_memory_copy(device, stream, workspace + p->bias_at, bias, p->spec.n * 4,
+                                   LATHE_COPY_ON_DEVICE));
+        bias = workspace + p->bias_at;
+    }
+    return check(device,
+                 set(&device->blas->f, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+                 "bias of a product");
+}
+
 lathe_status cuda_product_run(cuda_device *device, cuda_product *p, const void *a, const void *b,
-                              void *c, void *scratch, int32_t accumulate, lathe_stream *stream)
+                              const void *bias, void *c, void *scratch, int32_t accumulate,
+                              lathe_stream *stream)
 {
     const float alpha = (float)p->spec.alpha, beta = accumulate ? 1.0f : 0.0f;
+    const int is_aligned = ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % ALIGNED == 0;
+    const choice *by = &p->choices[is_aligned];
+    char *workspace =
+        (char *)scratch + (WORKSPACE_ALIGNED - (uintptr_t)scratch % WORKSPACE_ALIGNED);
+    if (!by->is_known)
+        return lathe_fail(device->host, LATHE_E_UNSUPPORTED,
+                          "product: cuBLASLt has none for operands that are not %d-byte aligned",
+                          ALIGNED);
+    if (p->adds_bias)
+        LATHE_TRY(point_at_bias(device, p, bias, workspace, stream));
     return check(device,
                  device->blas->f.cublasLtMatmul(device->blas->handle, p->desc, &alpha, b, p->a, a,
-                                                p->b, &beta, c, p->c, c, p->c, &p->algo, scratch,
-                                                p->workspace_bytes, cuda_stream(stream)),
+                                                p->b, &beta, c, p->c, c, p->c, &by->algo, workspace,
+                                                by->workspace_bytes, cuda_stream(stream)),
                  "product");
 }

@@ -18,15 +18,19 @@ void cuda_blas_destroy(const lathe_host *host, cuda_blas *blas);
 
 typedef struct cuda_product cuda_product;
 
-/** Chooses and pins an algorithm for `spec`; *out_scratch is its workspace. Algorithms that add partial
- *  sums in no fixed order are not considered; a bias is the caller's. LATHE_E_UNSUPPORTED: there is none for these dtypes. */
+/** Chooses and pins an algorithm for `spec`: one for operands that are 16-byte aligned, one for others.
+ *  Algorithms that add partial sums in no fixed order, or in fewer bits than f32, are not considered.
+ *  *out_scratch is what a run needs. LATHE_E_UNSUPPORTED: there is none for these dtypes. */
 lathe_status cuda_product_create(cuda_device *device, const matmul_spec *spec, cuda_product **out,
                                  int64_t *out_scratch);
 /** Takes NULL. */
 void cuda_product_destroy(cuda_device *device, cuda_product *p);
-/** Queues it; `scratch` holds *out_scratch bytes and is 256-byte aligned. */
+/** Whether a run adds the bias of `spec`: the library can where the result is f32. Else it is the caller's. */
+int32_t cuda_product_adds_bias(const cuda_product *p);
+/** Queues it; `scratch` holds *out_scratch bytes. `bias`: f32[n] where the product adds it, else NULL. */
 lathe_status cuda_product_run(cuda_device *device, cuda_product *p, const void *a, const void *b,
-                              void *c, void *scratch, int32_t accumulate, lathe_stream *stream);
+                              const void *bias, void *c, void *scratch, int32_t accumulate,
+                              lathe_stream *stream);
 
 #ifdef __cplusplus
 }

@@ -88,6 +88,7 @@ extern const kernel_op cuda_op_add, cuda_op_sub, cuda_op_mul, cuda_op_scale, cud
 extern const kernel_op cuda_op_lincomb, cuda_op_cast, cuda_op_copy, cuda_op_sigmoid;
 extern const kernel_op cuda_op_logsigmoid;
 extern const kernel_op cuda_op_rmsnorm, cuda_op_rmsnorm_bwd;
+extern const kernel_op cuda_op_linear, cuda_op_linear_dx, cuda_op_linear_dw, cuda_op_matmul;
 
 #ifdef __cplusplus
 }

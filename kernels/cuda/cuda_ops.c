@@ -15,6 +15,10 @@ static const kernel_op *const ops[LATHE_N_OPS] = {
     [LATHE_OP_SIGMOID] = &cuda_op_sigmoid,
     [LATHE_OP_RMSNORM] = &cuda_op_rmsnorm,
     [LATHE_OP_RMSNORM_BWD] = &cuda_op_rmsnorm_bwd,
+    [LATHE_OP_LINEAR] = &cuda_op_linear,
+    [LATHE_OP_LINEAR_DX] = &cuda_op_linear_dx,
+    [LATHE_OP_LINEAR_DW] = &cuda_op_linear_dw,
+    [LATHE_OP_MATMUL] = &cuda_op_matmul,
 };
 
 lathe_status cuda_kernel_create(void *self, const lathe_kernel_problem *problem, lathe_kernel **out,

@@ -1,5 +1,6 @@
 /* The cuBLASLt functions that Lathe calls: products in double, of column-major matrices as the library has
- * them. It offers one algorithm, with a workspace of 64 bytes that it checks for. */
+ * them. It offers one algorithm, with a workspace of 64 bytes that it checks for, and holds the caller to
+ * the alignment that the heuristic was told. */
 #include <cublasLt.h>
 
 #include <cstdio>
@@ -21,6 +22,9 @@ constexpr size_t WORKSPACE = 64;
 
 struct matmul_desc {
     cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    int32_t bias_type = -1;
+    const void *bias = nullptr;
     cublasComputeType_t compute;
 };
 
@@ -33,7 +37,13 @@ struct layout {
 struct preference {
     uint64_t workspace = 0;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
+    uint32_t alignment[4] = {256, 256, 256, 256}; /* of A, B, C and D */
 };
+
+bool is_aligned(const void *p, uint64_t bytes)
+{
+    return (uintptr_t)p % bytes == 0;
+}
 
 double load(const layout &m, const void *p, uint64_t row, uint64_t col)
 {
@@ -70,6 +80,14 @@ bool fits(const matmul_desc &d, const layout &a, const layout &b, const layout &
            a.ld >= (int64_t)a.rows && b.ld >= (int64_t)b.rows && c.ld >= (int64_t)c.rows;
 }
 
+/* Its table of types has a bias of D's type alone. */
+bool fits_epilogue(const matmul_desc &d, const layout &out)
+{
+    return d.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+           (d.epilogue == CUBLASLT_EPILOGUE_BIAS && is_aligned(d.bias, 16) &&
+            (d.bias_type < 0 || d.bias_type == (int32_t)out.type));
+}
+
 void multiply(const matmul_desc &d, const layout &ma, const void *a, const layout &mb,
               const void *b, const layout &mc, void *c, double alpha, double beta)
 {
@@ -80,8 +98,10 @@ void multiply(const matmul_desc &d, const layout &ma, const void *a, const layou
             for (uint64_t i = 0; i < n_inner; i++)
                 sum += (d.a == CUBLAS_OP_N ? load(ma, a, row, i) : load(ma, a, i, row)) *
                        (d.b == CUBLAS_OP_N ? load(mb, b, i, col) : load(mb, b, col, i));
+            const double bias =
+                d.epilogue == CUBLASLT_EPILOGUE_BIAS ? load(mc, d.bias, row, 0) : 0.0;
             store(mc, c, row, col,
-                  alpha * sum + (beta == 0.0 ? 0.0 : beta * load(mc, c, row, col)));
+                  alpha * sum + bias + (beta == 0.0 ? 0.0 : beta * load(mc, c, row, col)));
         }
 }
 
@@ -129,10 +149,23 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               const void *value, size_t bytes)
 {
     auto *d = (matmul_desc *)desc;
-    if (bytes != sizeof(cublasOperation_t) ||
-        (attribute != CUBLASLT_MATMUL_DESC_TRANSA && attribute != CUBLASLT_MATMUL_DESC_TRANSB))
+    void *to = nullptr;
+    size_t size = sizeof(int32_t);
+    if (attribute == CUBLASLT_MATMUL_DESC_TRANSA)
+        to = &d->a;
+    else if (attribute == CUBLASLT_MATMUL_DESC_TRANSB)
+        to = &d->b;
+    else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE)
+        to = &d->epilogue;
+    else if (attribute == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE)
+        to = &d->bias_type;
+    else if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) {
+        to = &d->bias;
+        size = sizeof d->bias;
+    }
+    if (to == nullptr || bytes != size)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    memcpy(attribute == CUBLASLT_MATMUL_DESC_TRANSA ? &d->a : &d->b, value, bytes);
+    memcpy(to, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -171,6 +204,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     else if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK &&
              bytes == sizeof to->reductions)
         memcpy(&to->reductions, value, bytes);
+    else if (attribute >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
+             attribute <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES && bytes == sizeof(uint32_t))
+        memcpy(&to->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
+               bytes);
     else
         return CUBLAS_STATUS_NOT_SUPPORTED;
     return CUBLAS_STATUS_SUCCESS;
@@ -187,9 +224,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (wanted < 1 || c != d || ((preference *)p)->workspace < WORKSPACE ||
         ((preference *)p)->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!fits(*(matmul_desc *)desc, *(layout *)a, *(layout *)b, *(layout *)c))
+    if (!fits(*(matmul_desc *)desc, *(layout *)a, *(layout *)b, *(layout *)c) ||
+        !fits_epilogue(*(matmul_desc *)desc, *(layout *)c))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *out = {};
+    for (int i = 0; i < 4; i++)
+        out->algo.data[i] = ((preference *)p)->alignment[i];
     out->workspaceSize = WORKSPACE;
     *out_n = 1;
     return CUBLAS_STATUS_SUCCESS;
@@ -203,10 +243,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               size_t workspace_bytes, cudaStream_t stream)
 {
     (void)handle;
-    if (algo == nullptr || c != d || mc != md || workspace == nullptr ||
-        workspace_bytes < WORKSPACE)
-        return CUBLAS_STATUS_INVALID_VALUE;
     const matmul_desc what = *(matmul_desc *)desc;
+    if (algo == nullptr || c != d || mc != md || workspace == nullptr ||
+        workspace_bytes < WORKSPACE || !is_aligned(workspace, 256))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!is_aligned(a, algo->data[0]) || !is_aligned(b, algo->data[1]) ||
+        !is_aligned(c, algo->data[2]) || !is_aligned(d, algo->data[3]) ||
+        !fits_epilogue(what, *(layout *)mc))
+        return CUBLAS_STATUS_EXECUTION_FAILED; /* the real one: an address error on the GPU */
     const layout la = *(layout *)ma, lb = *(layout *)mb, lc = *(layout *)mc;
     const double x = (double)*(const float *)alpha, y = (double)*(const float *)beta;
     emulator::queue(stream, [=] {

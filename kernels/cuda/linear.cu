@@ -1,0 +1,206 @@
+/* LINEAR, its two derivatives and MATMUL: products by cuBLASLt. What they multiply: matmul_spec.c.
+ *
+ *   y = x W^T + b     db[j] = sum over rows of dy[i,j]
+ *
+ * A bias is f32 and is added before y is rounded. Where the library cannot (y of 16 bits), rows are taken a
+ * block at a time: its product in f32, then the bias; the block stays in the cache between the two. Both of
+ * the kernels here are bound by memory.
+ */
+#include "blas.h"
+#include "columns.cuh"
+#include "launch.cuh"
+
+#define BLOCK_BYTES                                                                                \
+    ((int64_t)16 << 20) /* of f32 products: fits the cache of every GPU from 8.0 on */
+
+struct linear {
+    cuda_product *product,
+        *last;          /* last: of the last, shorter block of rows; NULL: all are alike */
+    int64_t rows, cols; /* of y; for db, of dy */
+    int64_t block_rows; /* 0: y straight from the product */
+    int64_t block_at;   /* of the block in scratch; the product's own comes first */
+};
+
+static void release(lathe_kernel *k)
+{
+    linear *s = (linear *)k->state;
+    cuda_product_destroy(cuda_of(k), s->product);
+    cuda_product_destroy(cuda_of(k), s->last);
+    k->host->free(s);
+}
+
+static lathe_status make(lathe_kernel *k, const matmul_spec *spec, int64_t *out_scratch)
+{
+    linear *s = (linear *)k->host->alloc((int64_t)sizeof *s);
+    if (s == nullptr)
+        return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", kernel_op_name(k));
+    k->state = s;
+    s->rows = spec->m;
+    s->cols = spec->n;
+    return cuda_product_create(cuda_of(k), spec, &s->product, out_scratch);
+}
+
+/* The products of blocks of rows, in f32. */
+static lathe_status make_blocks(lathe_kernel *k, matmul_spec spec, int64_t *out_scratch)
+{
+    linear *s = (linear *)k->state;
+    const int64_t most = BLOCK_BYTES / (s->cols * 4);
+    const int64_t blocks = (s->rows + (most < 64 ? 64 : most) - 1) / (most < 64 ? 64 : most);
+    int64_t bytes = 0, last_bytes = 0;
+    s->block_rows = cuda_round_up((s->rows + blocks - 1) / blocks, 8);
+    if (s->block_rows > s->rows)
+        s->block_rows = s->rows;
+    cuda_product_destroy(cuda_of(k), s->product);
+    s->product = nullptr;
+    spec.c_dtype = LATHE_F32;
+    spec.bias = 0;
+    spec.m = s->block_rows;
+    LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->product, &bytes));
+    spec.m = s->rows % s->block_rows;
+    if (spec.m > 0)
+        LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->last, &last_bytes));
+    s->block_at = cuda_round_up(bytes > last_bytes ? bytes : last_bytes, 64);
+    *out_scratch = s->block_at + s->block_rows * s->cols * 4;
+    return LATHE_OK;
+}
+
+static lathe_status prepare_linear(lathe_kernel *k, int64_t *out_scratch)
+{
+    matmul_spec spec;
+    LATHE_TRY(kernel_product_linear(k, &spec));
+    LATHE_TRY(make(k, &spec, out_scratch));
+    if (spec.bias && !cuda_product_adds_bias(((linear *)k->state)->product))
+        return make_blocks(k, spec, out_scratch);
+    return LATHE_OK;
+}
+
+static lathe_status prepare_dx(lathe_kernel *k, int64_t *out_scratch)
+{
+    matmul_spec spec;
+    LATHE_TRY(kernel_product_dx(k, &spec));
+    return make(k, &spec, out_scratch);
+}
+
+static lathe_status prepare_matmul(lathe_kernel *k, int64_t *out_scratch)
+{
+    matmul_spec spec;
+    LATHE_TRY(kernel_product_matmul(k, &spec));
+    return make(k, &spec, out_scratch);
+}
+
+static lathe_status prepare_dw(lathe_kernel *k, int64_t *out_scratch)
+{
+    matmul_spec spec;
+    LATHE_TRY(kernel_product_dw(k, &spec));
+    LATHE_TRY(make(k, &spec, out_scratch));
+    linear *s = (linear *)k->state;
+    s->rows = spec.k;
+    s->cols = spec.m;
+    if (kernel_has_out(k, 1)) {
+        const int64_t partials = cuda_columns_scratch(s->rows, s->cols);
+        if (partials > *out_scratch) /* db is finished before the product starts */
+            *out_scratch = partials;
+    }
+    return LATHE_OK;
+}
+
+/* y = p + bias; a block has one row, N columns at a time. */
+template <int N, typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    add_bias(const float *p, const float *bias, T *y, int64_t cols)
+{
+    const int64_t row = blockIdx.x;
+    for (int64_t j = (int64_t)threadIdx.x * N; j < cols; j += (int64_t)blockDim.x * N) {
+        const auto v = *(const cuda_pack<float, N> *)(p + row * cols + j);
+        cuda_pack<T, N> out;
+        for (int i = 0; i < N; i++)
+            out.v[i] = cuda_as<T>::from(v.v[i] + bias[j + i]);
+        *(cuda_pack<T, N> *)(y + row * cols + j) = out;
+    }
+}
+
+template <typename T>
+static lathe_status finish_block(lathe_kernel *k, const lathe_kernel_args *a, const float *block,
+                                 T *y, int64_t rows)
+{
+    const linear *s = (const linear *)k->state;
+    const float *bias = (const float *)a->in[2];
+    if (s->cols % 4 == 0 && (uintptr_t)y % 16 == 0)
+        return cuda_run(k, a, rows, CUDA_THREADS, add_bias<4, T>, block, bias, y, s->cols);
+    return cuda_run(k, a, rows, CUDA_THREADS, add_bias<1, T>, block, bias, y, s->cols);
+}
+
+static lathe_status run_blocks(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const linear *s = (const linear *)k->state;
+    const int64_t inner = k->in[1].dims[1], element = lathe_dtype_bytes(k->in[0].dtype);
+    float *block = (float *)((char *)a->scratch + s->block_at);
+    for (int64_t row = 0; row < s->rows; row += s->block_rows) {
+        const int64_t n = s->rows - row < s->block_rows ? s->rows - row : s->block_rows;
+        const char *x = (const char *)a->in[0] + row * inner * element;
+        LATHE_TRY(cuda_product_run(cuda_of(k), n < s->block_rows ? s->last : s->product, x,
+                                   a->in[1], nullptr, block, a->scratch, 0, a->stream));
+        CUDA_BY_DTYPE(k->out[0].dtype, T, {
+            LATHE_TRY(finish_block<T>(k, a, block, (T *)a->out[0] + row * s->cols, n));
+        });
+    }
+    return LATHE_OK;
+}
+
+static lathe_status run_linear(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const linear *s = (const linear *)k->state;
+    if (s->block_rows > 0)
+        return run_blocks(k, a);
+    return cuda_product_run(cuda_of(k), s->product, a->in[0], a->in[1],
+                            kernel_has_in(k, 2) ? a->in[2] : nullptr, a->out[0], a->scratch, 0,
+                            a->stream);
+}
+
+static lathe_status run_two(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const linear *s = (const linear *)k->state;
+    return cuda_product_run(cuda_of(k), s->product, a->in[0], a->in[1], nullptr, a->out[0],
+                            a->scratch, (a->accumulate & 1u) != 0, a->stream);
+}
+
+/* partials[p, j] = sum of x[r, j] over the rows of part p; a block takes CUDA_THREADS columns of a part. */
+template <typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    sum_columns(const T *x, float *partials, int64_t rows, int64_t cols, int64_t rows_per_part,
+                int64_t blocks_per_part)
+{
+    const int64_t part = blockIdx.x / blocks_per_part;
+    const int64_t j = blockIdx.x % blocks_per_part * blockDim.x + threadIdx.x;
+    const int64_t first = part * rows_per_part;
+    const int64_t last = first + rows_per_part < rows ? first + rows_per_part : rows;
+    if (j >= cols)
+        return;
+    float sum = 0.0f;
+    for (int64_t r = first; r < last; r++)
+        sum += cuda_float(x[r * cols + j]);
+    partials[part * cols + j] = sum;
+}
+
+static lathe_status run_dw(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const linear *s = (const linear *)k->state;
+    const int64_t parts = cuda_columns_parts(s->rows);
+    const int64_t across = (s->cols + CUDA_THREADS - 1) / CUDA_THREADS;
+    float *partials = (float *)a->scratch;
+    if (kernel_has_out(k, 1)) {
+        CUDA_BY_DTYPE(k->in[0].dtype, T, {
+            LATHE_TRY(cuda_run(k, a, parts * across, CUDA_THREADS, sum_columns<T>,
+                               (const T *)a->in[0], partials, s->rows, s->cols,
+                               cuda_columns_rows(s->rows), across));
+        });
+        LATHE_TRY(cuda_columns_finish(k, a, partials, parts, s->cols, (float *)a->out[1],
+                                      (a->accumulate & 2u) != 0));
+    }
+    return run_two(k, a);
+}
+
+const kernel_op cuda_op_linear = {prepare_linear, run_linear, release, 0};
+const kernel_op cuda_op_linear_dx = {prepare_dx, run_two, release, 1};
+const kernel_op cuda_op_linear_dw = {prepare_dw, run_dw, release, 3};
+const kernel_op cuda_op_matmul = {prepare_matmul, run_two, release, 1};
