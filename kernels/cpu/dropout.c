@@ -4,13 +4,10 @@
  */
 #include "cpu.h"
 #include "element.h"
-#include "lathe/rng.h"
+#include "lathe/rng_fill.h"
 #include "op_checks.h"
 
-#define LANES 32 /* RNG blocks side by side */
-
-LATHE_STATIC_ASSERT(CPU_TILE % (4 * LANES) == 0 && CPU_GRAIN % CPU_TILE == 0,
-                    "a tile is whole groups of RNG blocks");
+LATHE_STATIC_ASSERT(CPU_TILE % 4 == 0 && CPU_GRAIN % CPU_TILE == 0, "a tile is whole RNG blocks");
 
 typedef struct dropout_job {
     const void *x;
@@ -20,52 +17,13 @@ typedef struct dropout_job {
     int32_t dtype, accumulate;
 } dropout_job;
 
-/* lathe_rng_block of LANES consecutive indices, round by round across the lanes, which vectorises.
- * words[w][lane] is word w. first is a multiple of LANES, so that the high halves agree. */
-static void rng_lanes(const dropout_job *job, uint64_t first, uint32_t words[4][LANES])
-{
-    uint32_t *c0 = words[0], *c1 = words[1], *c2 = words[2], *c3 = words[3];
-    uint32_t k0 = (uint32_t)job->seed, k1 = (uint32_t)(job->seed >> 32);
-    for (uint32_t l = 0; l < LANES; l++) {
-        c0[l] = (uint32_t)first + l;
-        c1[l] = (uint32_t)(first >> 32) ^ ((uint32_t)(job->stream >> 32) << 16);
-        c2[l] = (uint32_t)job->stream;
-        c3[l] = (uint32_t)job->step;
-    }
-    for (int round = 0; round < 10; round++) {
-#pragma GCC ivdep
-        for (int l = 0; l < LANES; l++) {
-            const uint64_t a = (uint64_t)0xD2511F53u * c0[l];
-            const uint64_t b = (uint64_t)0xCD9E8D57u * c2[l];
-            c0[l] = (uint32_t)(b >> 32) ^ c1[l] ^ k0;
-            c2[l] = (uint32_t)(a >> 32) ^ c3[l] ^ k1;
-            c1[l] = (uint32_t)b;
-            c3[l] = (uint32_t)a;
-        }
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-}
-
 /* Factors (0 or 1/(1-p)) of the tile that starts at element `first`. */
 static void mask_tile(const dropout_job *job, int64_t first, float *mask)
 {
-    uint32_t words[4][LANES];
-    for (int64_t b = 0; b < CPU_TILE / 4; b += LANES) {
-        rng_lanes(job, (uint64_t)(first / 4 + b), words);
-        float f[4][LANES];
-        for (int w = 0; w < 4; w++)
-            for (int l = 0; l < LANES; l++)
-                f[w][l] = lathe_uniform_f32(words[w][l]) >= job->p ? job->factor : 0.0f;
-        float *out = mask + 4 * b;
-#pragma GCC ivdep
-        for (int l = 0; l < LANES; l++) {
-            out[4 * l] = f[0][l];
-            out[4 * l + 1] = f[1][l];
-            out[4 * l + 2] = f[2][l];
-            out[4 * l + 3] = f[3][l];
-        }
-    }
+    uint32_t words[CPU_TILE];
+    lathe_rng_fill(words, CPU_TILE / 4, job->seed, job->step, job->stream, (uint64_t)(first / 4));
+    for (int64_t i = 0; i < CPU_TILE; i++)
+        mask[i] = lathe_uniform_f32(words[i]) >= job->p ? job->factor : 0.0f;
 }
 
 static void range(void *arg, int64_t begin, int64_t end, int32_t worker)

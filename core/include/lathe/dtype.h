@@ -47,14 +47,14 @@ LATHE_HD static inline float lathe_bf16_to_f32(uint16_t bits)
     return out;
 }
 
-/** float to bf16 bits, round to nearest even; NaN stays NaN (quiet), overflow gives infinity. */
+/** float to bf16 bits, round to nearest even; NaN stays NaN (quiet), overflow gives infinity. No
+ *  branches, so loops vectorise. */
 LATHE_HD static inline uint16_t lathe_f32_to_bf16(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)((bits >> 16) | 0x0040u);
-    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+    const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return (uint16_t)((x != x ? bits | 0x00400000u : rounded) >> 16);
 }
 
 /** f16 bits to float: exact, subnormals too; NaN stays NaN. No branches, so loops vectorise. */

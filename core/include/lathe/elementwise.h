@@ -126,8 +126,17 @@ LATHE_HD static inline uint16_t lathe_f32_to_bf16_random(float x, uint32_t rando
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    return (bits & 0x7f800000u) == 0x7f800000u ? lathe_f32_to_bf16(x)
-                                               : (uint16_t)((bits + random) >> 16);
+    const float zero = x - x; /* NaN where x is not finite: nothing to add there */
+    bits += zero == 0.0f ? random : 0u;
+    return (uint16_t)((x != x ? bits | 0x00400000u : bits) >> 16);
+}
+
+/** What a bf16 holds exactly, to bf16. */
+LATHE_HD static inline uint16_t lathe_f32_to_bf16_exact(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)(bits >> 16);
 }
 
 /* One element, common to both loops; `i` is in scope, as is what LOAD and STORE name. */
@@ -137,14 +146,24 @@ LATHE_HD static inline uint16_t lathe_f32_to_bf16_random(float x, uint32_t rando
                   (n_slots) > 2 ? LOAD(2) : 0.0f, (n_slots) > 3 ? LOAD(3) : 0.0f};                 \
     const float updated = name##_element(&u, p[i], g[i] * grad_scale, s, &at);                     \
     p[i] = updated;                                                                                \
-    if ((n_slots) > 0)                                                                             \
+    if ((n_slots) > 0) {                                                                           \
         STORE(0);                                                                                  \
-    if ((n_slots) > 1)                                                                             \
+    }                                                                                              \
+    if ((n_slots) > 1) {                                                                           \
         STORE(1);                                                                                  \
-    if ((n_slots) > 2)                                                                             \
+    }                                                                                              \
+    if ((n_slots) > 2) {                                                                           \
         STORE(2);                                                                                  \
-    if ((n_slots) > 3)                                                                             \
-        STORE(3);
+    }                                                                                              \
+    if ((n_slots) > 3) {                                                                           \
+        STORE(3);                                                                                  \
+    }
+
+#define LATHE_ELEMENTWISE(name, n_slots) LATHE__ELEMENTWISE(name, n_slots, 0)
+
+/* For an element() that leaves in bf16 slots what bf16 holds: nothing is left to round, and no random
+ * number is drawn. */
+#define LATHE_ELEMENTWISE_EXACT(name, n_slots) LATHE__ELEMENTWISE(name, n_slots, 1)
 
 #ifdef __CUDACC__
 #include "elementwise_cuda.h"

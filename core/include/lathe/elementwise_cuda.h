@@ -29,12 +29,17 @@ static __device__ inline float lathe_elementwise_load(const void *slot, int64_t 
 
 /* Slot k of element `index`, number i of the memory; rounds as the CPU's loop does. */
 static __device__ inline void lathe_elementwise_store(void *slot, int64_t i, uint32_t half,
-                                                      float value, const lathe_element *at, int k)
+                                                      float value, const lathe_element *at, int k,
+                                                      int is_exact)
 {
     if (slot == NULL)
         return;
     if (!half) {
         ((float *)slot)[i] = value;
+        return;
+    }
+    if (is_exact) {
+        ((uint16_t *)slot)[i] = lathe_f32_to_bf16_exact(value);
         return;
     }
     const lathe_u32x4 r = lathe_rng_block(
@@ -44,7 +49,8 @@ static __device__ inline void lathe_elementwise_store(void *slot, int64_t i, uin
 }
 
 #define LATHE__LOAD_ANY(k) lathe_elementwise_load(x->slots[k], i, half >> k & 1u)
-#define LATHE__STORE_ANY(k) lathe_elementwise_store(x->slots[k], i, half >> k & 1u, s[k], &at, k)
+#define LATHE__STORE_ANY(k)                                                                        \
+    lathe_elementwise_store(x->slots[k], i, half >> k & 1u, s[k], &at, k, is_exact)
 
 /* A test may define these to run the kernel's code on the host, thread after thread. */
 #ifndef LATHE_CUDA_KERNEL
@@ -67,7 +73,7 @@ static __device__ inline void lathe_cuda_block_sum(double *out, double x)
 }
 #endif
 
-#define LATHE_ELEMENTWISE(name, n_slots)                                                           \
+#define LATHE__ELEMENTWISE(name, n_slots, exact)                                                   \
     LATHE_CUDA_KERNEL void __launch_bounds__(LATHE_ELEMENTWISE_THREADS)                            \
         lathe_elementwise_step(const lathe_elementwise_args a)                                     \
     {                                                                                              \
@@ -84,7 +90,8 @@ static __device__ inline void lathe_cuda_block_sum(double *out, double x)
             const uint32_t half = x->half_slots;                                                   \
             const int f16 = x->shadow_dtype == LATHE_F16;                                          \
             const int64_t first = x->first;                                                        \
-            (void)half;                                                                            \
+            const int is_exact = exact;                                                            \
+            (void)half, (void)is_exact;                                                            \
             const uint64_t tensor = (uint64_t)x->tensor;                                           \
             const int64_t begin = (chunk - a.first_chunk[t]) * LATHE_ELEMENTWISE_CHUNK;            \
             const int64_t end =                                                                    \

@@ -18,8 +18,9 @@ enum { MODE_M_BF16 = 1, MODE_V_BF16 = 2, MODE_C_BF16 = 4, MODE_KAHAN = 8 };
 typedef struct adamw_anyprecision_uniform {
     float keep, rate; /* 1 - lr*wd; lr/(1 - b1^t) */
     float beta1, new1, beta2, new2, eps;
-    float root_bias; /* 1/sqrt(1 - b2^t) */
-    int32_t mode;
+    float root_bias;              /* 1/sqrt(1 - b2^t) */
+    uint32_t m_cut, v_cut, c_cut; /* bits that the states do not hold */
+    int32_t has_kahan;
 } adamw_anyprecision_uniform;
 
 LATHE_HD static inline adamw_anyprecision_uniform
@@ -36,14 +37,25 @@ adamw_anyprecision_prepare(const float *scalars, float lr_mult, float weight_dec
     u.new2 = user[NEW2];
     u.eps = user[EPS];
     u.root_bias = user[BIAS2];
-    u.mode = (int32_t)user[MODE];
+    const int32_t mode = (int32_t)user[MODE];
+    u.m_cut = mode & MODE_M_BF16 ? 0xffffu : 0u;
+    u.v_cut = mode & MODE_V_BF16 ? 0xffffu : 0u;
+    u.c_cut = mode & MODE_C_BF16 ? 0xffffu : 0u;
+    u.has_kahan = mode & MODE_KAHAN;
     return u;
 }
 
-/* x as a bf16 holds it. */
-LATHE_HD static inline float narrow(float x, int32_t is_bf16)
+/* x rounded to nearest, ties to even, where `cut` has the bits that are cut off: 0xffff for bf16; 0
+ * leaves x as it is. A NaN has to be a quiet one, as results are; it loses the bits, no more. */
+LATHE_HD static inline float narrow(float x, uint32_t cut)
 {
-    return is_bf16 ? lathe_bf16_to_f32(lathe_f32_to_bf16(x)) : x;
+    uint32_t bits;
+    float out;
+    memcpy(&bits, &x, sizeof bits);
+    const uint32_t rounded = bits + (cut >> 1) + (bits >> 16 & cut & 1u);
+    bits = (x != x ? bits : rounded) & ~cut;
+    memcpy(&out, &bits, sizeof out);
+    return out;
 }
 
 /* The moments, and what the parameter would lose to an exact sum. As the source: a product and a sum
@@ -51,15 +63,14 @@ LATHE_HD static inline float narrow(float x, int32_t is_bf16)
 LATHE_HD static inline float adamw_anyprecision_update(const adamw_anyprecision_uniform *u, float g,
                                                        float *s)
 {
-    const int32_t m_bf16 = u->mode & MODE_M_BF16, v_bf16 = u->mode & MODE_V_BF16;
-    s[0] = narrow(narrow(u->beta1 * s[0], m_bf16) + u->new1 * g, m_bf16);
-    s[1] = narrow(narrow(u->beta2 * s[1], v_bf16) + u->new2 * g * g, v_bf16);
+    s[0] = narrow(narrow(u->beta1 * s[0], u->m_cut) + u->new1 * g, u->m_cut);
+    s[1] = narrow(narrow(u->beta2 * s[1], u->v_cut) + u->new2 * g * g, u->v_cut);
     return u->rate * (s[0] / fmaf(sqrtf(s[1]), u->root_bias, u->eps));
 }
 
 /* The CPU has a loop of its own without the compensation; a CUDA image holds one kernel. */
 #ifdef __CUDACC__
-#define HAS_KAHAN(u) ((u)->mode & MODE_KAHAN)
+#define HAS_KAHAN(u) ((u)->has_kahan)
 #else
 #define HAS_KAHAN(u) 1
 #endif
@@ -68,15 +79,14 @@ LATHE_HD static inline float adamw_anyprecision_element(const adamw_anyprecision
                                                         float p, float g, float *s,
                                                         const lathe_element *at)
 {
-    const int32_t c_bf16 = u->mode & MODE_C_BF16;
     const float update = adamw_anyprecision_update(u, g, s), kept = p * u->keep;
-    const float waiting = narrow(s[2] - update, c_bf16), moved = kept + waiting;
+    const float waiting = narrow(s[2] - update, u->c_cut), moved = kept + waiting;
     (void)at;
-    s[2] = HAS_KAHAN(u) ? narrow(waiting + (kept - moved), c_bf16) : s[2];
+    s[2] = HAS_KAHAN(u) ? narrow(waiting + (kept - moved), u->c_cut) : s[2];
     return HAS_KAHAN(u) ? moved : kept - update;
 }
 
-LATHE_ELEMENTWISE(adamw_anyprecision, 3)
+LATHE_ELEMENTWISE_EXACT(adamw_anyprecision, 3)
 
 #ifndef __CUDACC__
 
@@ -93,7 +103,7 @@ static inline float plain_element(const plain_uniform *u, float p, float g, floa
     return p * u->keep - adamw_anyprecision_update(u, g, s);
 }
 
-LATHE_ELEMENTWISE(plain, 2)
+LATHE_ELEMENTWISE_EXACT(plain, 2)
 
 typedef struct adamw_anyprecision {
     lathe_optimizer_common common;

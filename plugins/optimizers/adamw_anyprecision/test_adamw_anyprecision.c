@@ -48,6 +48,59 @@ Test(adamw_anyprecision, compensation_keeps_updates_that_the_parameter_is_too_co
     }
 }
 
+static float narrow(float x, int is_bf16)
+{
+    return is_bf16 ? lathe_bf16_to_f32(lathe_f32_to_bf16(x)) : x;
+}
+
+static float slot_get(const lathe_optimizer_tensor *x, int k, int64_t i)
+{
+    return x->half_slots >> k & 1u ? lathe_bf16_to_f32(((const uint16_t *)x->slots[k])[i])
+                                   : ((const float *)x->slots[k])[i];
+}
+
+/* The first step, from nothing: m = narrow(0.1 g) and so on, in the order of the source. */
+static void check_first_step(const lathe_optimizer_tensor *x, const float *scalars)
+{
+    const int m_bf16 = x->half_slots & 1, v_bf16 = x->half_slots & 2, c_bf16 = x->half_slots & 4;
+    const float *const user = scalars + LATHE_SCALAR_USER;
+    const float rate = 1e-3f * user[5];
+    for (int64_t i = 0; i < x->n; i++) {
+        const float g = x->grad[i], p = case_uniform(0, 0, i);
+        const float m = narrow(user[0] * g, m_bf16), v = narrow(user[2] * g * g, v_bf16);
+        const float update = rate * (m / fmaf(sqrtf(v), user[6], user[3]));
+        const float waiting = narrow(-update, c_bf16), moved = p + waiting;
+        cr_assert_eq(x->param[i], moved, "slots %u element %d", x->half_slots, (int)i);
+        cr_assert_eq(slot_get(x, 0, i), m);
+        cr_assert_eq(slot_get(x, 1, i), v);
+        cr_assert_eq(slot_get(x, 2, i), narrow(waiting + (p - moved), c_bf16));
+    }
+}
+
+Test(adamw_anyprecision, every_choice_of_state_types_follows_the_formula)
+{
+    const lathe_plugin *const plugin = fixture_plugin();
+    const lathe_optimizer_v1 *const table = plugin->table;
+    static const char *const names[2] = {"fp32", "bf16"};
+    for (uint32_t half = 0; half < 8; half++) {
+        optimizer_case c = {0};
+        char settings[256];
+        void *self;
+        snprintf(settings, sizeof settings,
+                 "lr=1e-3 momentum_dtype=\"%s\" variance_dtype=\"%s\" compensation_dtype=\"%s\"",
+                 names[half & 1], names[half >> 1 & 1], names[half >> 2]);
+        cr_assert_eq(lathe_test_create(plugin, settings, &self), LATHE_OK);
+        case_add(&c, 1, 2501, 3, 0.0);
+        c.tensors[0].half_slots = half;
+        case_gradient(0, 11, c.grads[0], 2501);
+        case_scalars(&c, table, self, 1, 1e-3, 1.0);
+        cr_assert_eq(case_step(&c, table, self, 1), LATHE_OK);
+        check_first_step(&c.tensors[0], c.scalars);
+        case_free(&c);
+        plugin->destroy(self);
+    }
+}
+
 Test(adamw_anyprecision, nan_gradient_shows_and_stays_in_its_element)
 {
     case_nan_stays("");

@@ -18,11 +18,11 @@ LATHE_HD static inline float sophia_element(const sophia_uniform *u, float p, fl
                                             const lathe_element *at)
 {
     const float m = fmaf(u->user[NEW1], g, u->user[BETA1] * s[0]);
-    const float size = fabsf(m) / fmaf(u->user[RHO], s[1], 1e-15f);
-    const float ratio = size < 1.0f ? size : size >= 1.0f ? 1.0f : size; /* NaN stays */
+    const float ratio = m / fmaf(u->user[RHO], s[1], 1e-15f); /* NaN stays below */
+    const float clipped = ratio > 1.0f ? 1.0f : ratio < -1.0f ? -1.0f : ratio;
     (void)at;
     s[0] = m;
-    return fmaf(-u->lr * lathe_sign(m), ratio, p * u->keep);
+    return fmaf(-u->lr, clipped, p * u->keep);
 }
 
 LATHE_ELEMENTWISE(sophia, 2)
@@ -99,35 +99,49 @@ static int64_t estimate_every(void *self)
     return ((const sophia *)self)->every;
 }
 
+typedef struct curvature_uniform {
+    float beta2, fresh;
+} curvature_uniform;
+
+/* n <= LATHE_ELEMENTWISE_TILE elements; random NULL: h is f32, else bf16. */
+LATHE_CLONES static void curvature_tile(const curvature_uniform *numbers, float scale,
+                                        const float *grad, void *h, const uint16_t *random,
+                                        int64_t n)
+{
+    const curvature_uniform u = *numbers;
+    float *const wide = h;
+    uint16_t *const half = h;
+    for (int64_t i = 0; i < n && random == NULL; i++) {
+        const float g = grad[i] * scale;
+        wide[i] = fmaf(u.fresh * g, g, u.beta2 * wide[i]);
+    }
+    for (int64_t i = 0; i < n && random != NULL; i++) {
+        const float g = grad[i] * scale;
+        const float next = fmaf(u.fresh * g, g, u.beta2 * lathe_bf16_to_f32(half[i]));
+        half[i] = lathe_f32_to_bf16_random(next, random[i]);
+    }
+}
+
 static void estimate_chunk(void *ctx, const lathe_optimizer_step *s,
-                           const lathe_optimizer_tensor *x, int64_t begin, int64_t end)
+                           const lathe_optimizer_tensor *tensor, int64_t begin, int64_t end)
 {
     const sophia *const o = ctx;
+    const curvature_uniform u = {(float)o->beta2,
+                                 (float)(1.0 - o->beta2) * s->scalars[LATHE_SCALAR_COUNT]};
     const float scale = s->scalars[LATHE_SCALAR_GRAD_SCALE];
-    const float beta2 = (float)o->beta2;
-    const float fresh = (float)(1.0 - o->beta2) * s->scalars[LATHE_SCALAR_COUNT];
-    if (!(x->half_slots & 2u)) {
-        float *const h = x->slots[1];
-        for (int64_t i = begin; i < end; i++) {
-            const float g = x->grad[i] * scale;
-            h[i] = fmaf(fresh * g, g, beta2 * h[i]);
-        }
-        return;
-    }
-    uint16_t *const half = x->slots[1];
+    lathe_elementwise_random numbers;
     for (int64_t at = begin; at < end; at += LATHE_ELEMENTWISE_TILE) {
         const int64_t left = end - at;
-        const int64_t n = left < LATHE_ELEMENTWISE_TILE ? left : LATHE_ELEMENTWISE_TILE;
-        float h[LATHE_ELEMENTWISE_TILE];
-        lathe_elementwise_widen(h, half + at, n);
-        for (int64_t i = 0; i < n; i++) {
-            const float g = x->grad[at + i] * scale;
-            h[i] = fmaf(fresh * g, g, beta2 * h[i]);
-        }
+        const lathe_optimizer_tensor x = lathe_elementwise_range(
+            tensor, at, left < LATHE_ELEMENTWISE_TILE ? left : LATHE_ELEMENTWISE_TILE);
         /* a stream of its own: the step has rounded slots 0 and 1 with theirs */
-        lathe_elementwise_round(half + at, h, n, s->seed, (uint64_t)s->step,
-                                lathe_elementwise_stream((uint64_t)x->tensor, LATHE_MAX_SLOTS),
-                                x->first + at);
+        const uint16_t *const random =
+            x.half_slots & 2u
+                ? lathe_elementwise_draw(
+                      &numbers, x.n, s->seed, (uint64_t)s->step,
+                      lathe_elementwise_stream((uint64_t)x.tensor, LATHE_MAX_SLOTS), x.first)
+                : NULL;
+        curvature_tile(&u, scale, x.grad, x.slots[1], random, x.n);
     }
 }
 

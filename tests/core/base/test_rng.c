@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "lathe/dtype.h"
-#include "lathe/rng.h"
+#include "lathe/rng_fill.h"
 
 static void check(lathe_u32x4 got, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
@@ -29,6 +29,24 @@ Test(rng, the_key_is_the_seed_and_the_counter_the_rest)
           want.v[2], want.v[3]);
 }
 
+/* Any number of blocks, from before the index passes 2^32 on. */
+Test(rng, filling_gives_the_words_of_the_blocks)
+{
+    const uint64_t seed = 0xfedcba9876543210u, stream = (uint64_t)0x5301 << 32 | 0x90000003u;
+    uint32_t got[4 * 71 + 1];
+    for (int64_t n = 0; n <= 70; n++) {
+        const uint64_t first = ((uint64_t)7 << 32) - 40 + (uint64_t)n;
+        memset(got, 0xa5, sizeof got);
+        lathe_rng_fill(got, n, seed, 0x80000001u, stream, first);
+        for (int64_t b = 0; b < n; b++) {
+            const lathe_u32x4 want =
+                lathe_rng_block(seed, 0x80000001u, stream, first + (uint64_t)b);
+            cr_assert_arr_eq(got + 4 * b, want.v, sizeof want.v, "block %d of %d", (int)b, (int)n);
+        }
+        cr_assert_eq(got[4 * n], 0xa5a5a5a5u, "wrote past the end");
+    }
+}
+
 Test(rng, uniforms_stay_below_one)
 {
     cr_assert_eq(lathe_uniform_f32(0), 0.0f);
@@ -45,6 +63,12 @@ Test(dtype, bf16_rounds_to_nearest_even)
     cr_assert_eq(lathe_f32_to_bf16(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81);
     cr_assert_eq(lathe_f32_to_bf16(3.4e38f), 0x7f80); /* overflows */
     cr_assert(isnan(lathe_bf16_to_f32(lathe_f32_to_bf16(NAN))));
+    const uint32_t worst[2] = {0x7fffffffu, 0x7f800001u}; /* would round to -0, to infinity */
+    for (int k = 0; k < 2; k++) {
+        float x;
+        memcpy(&x, &worst[k], sizeof x);
+        cr_assert(isnan(lathe_bf16_to_f32(lathe_f32_to_bf16(x))));
+    }
     for (uint32_t bits = 0; bits < 0x7f80; bits++)
         cr_assert_eq(lathe_f32_to_bf16(lathe_bf16_to_f32((uint16_t)bits)), bits);
 }
