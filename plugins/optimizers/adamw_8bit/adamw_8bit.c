@@ -6,31 +6,20 @@
  * f32 moments.
  * Source: arXiv:2110.02861; bitsandbytes 0.50 AdamW8bit (blockwise).
  */
-#include <float.h>
-
 #include "lathe/dynamic_map.h"
 #include "lathe/optimizer_kit.h"
 #include "lathe/tensor_chunks.h"
 
 #define BLOCK 256
 
-/* A map, and where the nearest code changes from one decade to the next. On the positive side decade
- * e has 2^e values (signed) or 2^(e+1) from place zero + 2^e, or 2^(e+1) - 1, on, evenly spaced; the
- * border to the next is in the middle between its last value and the other's first. */
-typedef struct code_book {
-    float value[256];
-    float edge[256]; /* midpoint of values k and k + 1; the last is never passed */
-    float border[LATHE_DYNAMIC_DECADES]; /* above: the next decade, and at last the value 1 */
-    float first_edge;                    /* below: 0 */
-    int32_t zero;                        /* place of the value 0 */
-    int32_t is_signed;
-} code_book;
+/* Elements decoded at a time: few, so that these loads run beside the divisions of those before. */
+#define GROUP 64
 
 typedef struct adamw_8bit {
     lathe_optimizer_common common;
     double beta1, beta2, eps, weight_decay;
     int64_t min_size;
-    code_book first, second; /* with signs; without */
+    lathe_dynamic_book first, second; /* with signs; without */
 } adamw_8bit;
 
 enum { NEW1, BETA2, NEW2, EPS, DECAY, BIAS1, BIAS2 };
@@ -47,22 +36,6 @@ static const lathe_field fields[] = {
                     "tensors smaller than this keep f32 moments"),
 };
 
-static void code_book_init(code_book *b, int32_t is_signed)
-{
-    lathe_dynamic_map(b->value, is_signed);
-    for (int k = 0; k < 255; k++)
-        b->edge[k] = (b->value[k] + b->value[k + 1]) / 2.0f;
-    b->edge[255] = FLT_MAX;
-    b->zero = is_signed ? 127 : 0;
-    b->is_signed = is_signed;
-    b->first_edge = b->value[b->zero + 1] / 2.0f;
-    int32_t last = b->zero;
-    for (int e = 0; e < LATHE_DYNAMIC_DECADES; e++) {
-        last += (is_signed ? 1 : 2) << e;
-        b->border[e] = (b->value[last] + b->value[last + 1]) / 2.0f;
-    }
-}
-
 static lathe_status read_values(const lathe_host *host, adamw_8bit *o, const lathe_value *values)
 {
     (void)host;
@@ -72,8 +45,8 @@ static lathe_status read_values(const lathe_host *host, adamw_8bit *o, const lat
     o->eps = values[FIELD_EPS].f;
     o->weight_decay = values[FIELD_WEIGHT_DECAY].f;
     o->min_size = values[FIELD_MIN_SIZE].i;
-    code_book_init(&o->first, 1);
-    code_book_init(&o->second, 0);
+    lathe_dynamic_book_init(&o->first, 1);
+    lathe_dynamic_book_init(&o->second, 0);
     return LATHE_OK;
 }
 
@@ -134,143 +107,108 @@ static uniform uniform_of(const lathe_optimizer_step *s, const lathe_optimizer_t
                      .root_bias = user[BIAS2]};
 }
 
-/* n <= BLOCK elements with their moments in f32. */
+/* The larger of two magnitudes as bits: they are ordered as the magnitudes are, NaN above all. */
+static inline int32_t larger(int32_t most, float x)
+{
+    int32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= 0x7fffffff;
+    return bits > most ? bits : most;
+}
+
+/* n elements; their moments come divided by m_scale and v_scale. most: the largest of each so far. */
 LATHE_CLONES static void adam(const uniform *numbers, float *restrict p, const float *restrict g,
-                              float *restrict m, float *restrict v, int64_t n)
+                              float *restrict m, float *restrict v, float m_scale, float v_scale,
+                              int64_t n, int32_t most[2])
 {
     const uniform u = *numbers;
+    int32_t m_most = most[0], v_most = most[1];
     for (int64_t i = 0; i < n; i++) {
-        const float x = g[i] * u.scale;
-        const float first = fmaf(u.new1, x - m[i], m[i]);
-        const float second = fmaf(u.new2 * x, x, u.beta2 * v[i]);
+        const float x = g[i] * u.scale, m_old = m[i] * m_scale;
+        const float first = fmaf(u.new1, x - m_old, m_old);
+        const float second = fmaf(u.new2 * x, x, u.beta2 * (v[i] * v_scale));
         const float denominator = fmaf(sqrtf(second), u.root_bias, u.eps);
         m[i] = first;
         v[i] = second;
+        m_most = larger(m_most, first);
+        v_most = larger(v_most, second);
         p[i] = fmaf(-u.rate, first / denominator, p[i] * u.keep);
     }
+    most[0] = m_most;
+    most[1] = v_most;
 }
 
-/* One load after the other: gathers are slower than that. */
-__attribute__((optimize("no-tree-vectorize"))) static void decode(const float *restrict value,
-                                                                  const uint8_t *restrict codes,
-                                                                  float absmax, float *restrict out,
-                                                                  int64_t n)
+/* Values of the codes, copied as bits: two loads and a store an element are faster than a gather. */
+__attribute__((noinline, optimize("no-tree-vectorize"))) static void
+decode(const float *restrict value, const uint8_t *restrict codes, float *restrict out, int64_t n)
 {
+#pragma GCC unroll 8
     for (int64_t i = 0; i < n; i++)
-        out[i] = value[codes[i]] * absmax;
+        memcpy(&out[i], &value[codes[i]], sizeof *out);
 }
 
-/* The largest magnitude. Of the bits: they are ordered as the magnitudes are, NaN above all. */
-LATHE_CLONES static float largest(const float *restrict x, int64_t n)
+/* Codes of x*wide*factor; returns whether any is in doubt. */
+LATHE_CLONES static int32_t encode_near(const lathe_dynamic_lines *lines, const float *restrict x,
+                                        float wide, float factor, uint8_t *restrict codes,
+                                        int64_t n)
 {
-    int32_t most = 0;
+    const lathe_dynamic_lines l = *lines;
+    int32_t any = 0, doubt;
     for (int64_t i = 0; i < n; i++) {
-        int32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        bits &= 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
-    float out;
-    memcpy(&out, &most, sizeof out);
-    return out;
-}
-
-/* How near to the edge of a cell, in cells, a place may be wrong by rounding: a*scale and 0.1 are
- * rounded to 2^-24, times 128/0.9 cells. */
-#define DOUBTFUL 4e-5f
-
-/* Codes of the values nearest to x/absmax. The decade follows from comparisons, the place in it from
- * a product: its values are the middles of even cells. No tables, so the loop vectorises. Returns
- * whether any is so near to an edge that rounding may have moved it: doubt[i] tells which. */
-LATHE_CLONES static int32_t encode_fast(const code_book *book, const float *restrict x,
-                                        float absmax, uint8_t *restrict codes,
-                                        uint8_t *restrict doubt, int64_t n)
-{
-    int32_t any = 0;
-    const code_book b = {.first_edge = book->first_edge,
-                         .border = {book->border[0], book->border[1], book->border[2],
-                                    book->border[3], book->border[4], book->border[5],
-                                    book->border[6]}};
-    const int32_t zero = book->zero, is_signed = book->is_signed;
-    const float most = absmax > 0.0f ? absmax : 1.0f;
-    for (int64_t i = 0; i < n; i++) {
-        const float y = x[i] / most, a = fabsf(y);
-        float scale = 1e6f;
-        scale = a > b.border[0] ? 1e5f : scale;
-        scale = a > b.border[1] ? 1e4f : scale;
-        scale = a > b.border[2] ? 1e3f : scale;
-        scale = a > b.border[3] ? 1e2f : scale;
-        scale = a > b.border[4] ? 1e1f : scale;
-        scale = a > b.border[5] ? 1.0f : scale;
-        const int32_t e = (a > b.border[0]) + (a > b.border[1]) + (a > b.border[2]) +
-                          (a > b.border[3]) + (a > b.border[4]) + (a > b.border[5]);
-        const int32_t count = (is_signed ? 1 : 2) << e;
-        const float place = (a * scale - 0.1f) * ((float)count * (1.0f / 0.9f));
-        int32_t k = (int32_t)place;
-        const float off = fabsf(place - (float)k);
-        const int32_t is_near = (off < DOUBTFUL) | (off > 1.0f - DOUBTFUL);
-        doubt[i] = (uint8_t)is_near;
-        any |= is_near;
-        k = k < 0 ? 0 : k;
-        k = (k < count ? k : count - 1) + count - (is_signed ? 0 : 1);
-        k += a > b.border[6];                         /* the value 1 */
-        k *= a > b.first_edge;                        /* not a branch: the loop would stay scalar */
-        const int32_t down = k < zero ? zero - k : 0; /* there is no -1 */
-        codes[i] = (uint8_t)(y < 0.0f ? down : zero + k);
+        codes[i] = (uint8_t)lathe_dynamic_near(&l, x[i] * wide * factor, &doubt);
+        any |= doubt;
     }
     return any;
 }
 
-/* The code beside it where that is nearer. */
-static void mend(const code_book *b, const float *x, float absmax, uint8_t *codes,
-                 const uint8_t *doubt, int64_t n)
+static void encode(const lathe_dynamic_book *b, const float *x, float absmax, uint8_t *codes,
+                   int64_t n)
 {
     const float most = absmax > 0.0f ? absmax : 1.0f;
-    for (int64_t i = 0; i < n; i++) {
-        if (!doubt[i])
-            continue;
-        const float y = x[i] / most;
-        int32_t k = codes[i];
-        k -= k > 0 && y <= b->edge[k - 1];
-        k += y > b->edge[k];
-        codes[i] = (uint8_t)k;
-    }
+    const float wide = most < 0x1p-64f ? 0x1p64f : 1.0f; /* so that 1/most is finite */
+    if (encode_near(&b->lines, x, wide, 1.0f / (most * wide), codes, n))
+        for (int64_t i = 0; i < n; i++)
+            codes[i] = (uint8_t)lathe_dynamic_settle(b, x[i] / most, codes[i]);
 }
 
-static void encode(const code_book *b, const float *x, float absmax, uint8_t *codes, int64_t n)
+/* A block of codes: n <= BLOCK elements, their codes and their scales. */
+static void update_block(const adamw_8bit *o, const uniform *u, float *p, const float *g,
+                         uint8_t *const codes[2], float *const absmax[2], int64_t n)
 {
-    uint8_t doubt[BLOCK];
-    if (encode_fast(b, x, absmax, codes, doubt, n))
-        mend(b, x, absmax, codes, doubt, n);
+    float m[BLOCK], v[BLOCK];
+    int32_t most[2] = {0, 0};
+    for (int64_t at = 0; at < n; at += GROUP) {
+        const int64_t group = at + GROUP < n ? GROUP : n - at;
+        decode(o->first.value, codes[0] + at, m + at, group);
+        decode(o->second.value, codes[1] + at, v + at, group);
+        adam(u, p + at, g + at, m + at, v + at, *absmax[0], *absmax[1], group, most);
+    }
+    memcpy(absmax[0], &most[0], sizeof most[0]);
+    memcpy(absmax[1], &most[1], sizeof most[1]);
+    encode(&o->first, m, *absmax[0], codes[0], n);
+    encode(&o->second, v, *absmax[1], codes[1], n);
 }
 
 static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimizer_tensor *x,
                    int64_t begin, int64_t end)
 {
-    const adamw_8bit *const o = ctx;
     const uniform u = uniform_of(s, x);
-    const int is_small = x->slots[SLOT_M_ABSMAX] == NULL;
+    if (x->slots[SLOT_M_ABSMAX] == NULL) {
+        int32_t most[2] = {0, 0};
+        adam(&u, x->param + begin, x->grad + begin, (float *)x->slots[SLOT_M] + begin,
+             (float *)x->slots[SLOT_V] + begin, 1.0f, 1.0f, end - begin, most);
+        lathe_shadow_refresh(x, begin, end);
+        return;
+    }
     for (int64_t at = begin; at < end; at += BLOCK) {
         const int64_t n = at + BLOCK < end ? BLOCK : end - at;
-        float m[BLOCK], v[BLOCK];
-        if (is_small) {
-            adam(&u, x->param + at, x->grad + at, (float *)x->slots[SLOT_M] + at,
-                 (float *)x->slots[SLOT_V] + at, n);
-            continue;
-        }
-        uint8_t *const m_codes = (uint8_t *)x->slots[SLOT_M] + at;
-        uint8_t *const v_codes = (uint8_t *)x->slots[SLOT_V] + at;
-        float *const m_absmax = (float *)x->slots[SLOT_M_ABSMAX] + at / BLOCK;
-        float *const v_absmax = (float *)x->slots[SLOT_V_ABSMAX] + at / BLOCK;
-        decode(o->first.value, m_codes, *m_absmax, m, n);
-        decode(o->second.value, v_codes, *v_absmax, v, n);
-        adam(&u, x->param + at, x->grad + at, m, v, n);
-        *m_absmax = largest(m, n);
-        *v_absmax = largest(v, n);
-        encode(&o->first, m, *m_absmax, m_codes, n);
-        encode(&o->second, v, *v_absmax, v_codes, n);
+        uint8_t *const codes[2] = {(uint8_t *)x->slots[SLOT_M] + at,
+                                   (uint8_t *)x->slots[SLOT_V] + at};
+        float *const absmax[2] = {(float *)x->slots[SLOT_M_ABSMAX] + at / BLOCK,
+                                  (float *)x->slots[SLOT_V_ABSMAX] + at / BLOCK};
+        update_block(ctx, &u, x->param + at, x->grad + at, codes, absmax, n);
+        lathe_shadow_refresh(x, at, at + n);
     }
-    lathe_shadow_refresh(x, begin, end);
 }
 
 static lathe_status step(void *self, const lathe_optimizer_step *s)
