@@ -52,15 +52,6 @@ void lathe_encoder_destroy(lathe_encoder *enc)
     free(enc);
 }
 
-static lathe_status append(lathe_ids *ids, const int32_t *data, int64_t n)
-{
-    LATHE_TRY(lathe_ids_reserve(ids, n));
-    if (n > 0)
-        memcpy(ids->data + ids->n, data, (size_t)n * sizeof *data);
-    ids->n += n;
-    return LATHE_OK;
-}
-
 /* Cuts the text at the added tokens of a trie and hands each plain stretch to `plain`. */
 static lathe_status cut(lathe_encoder *enc, const lathe_trie *trie, const uint8_t *text, int64_t n,
                         lathe_status (*plain)(lathe_encoder *, const uint8_t *, int64_t))
@@ -71,7 +62,7 @@ static lathe_status cut(lathe_encoder *enc, const lathe_trie *trie, const uint8_
     while (lathe__added_find(enc->tok, trie, text, n, &cursor, at, &match)) {
         if (match.begin > at)
             LATHE_TRY(plain(enc, text + at, match.begin - at));
-        LATHE_TRY(append(enc->ids, &enc->tok->added[match.token].id, 1));
+        LATHE_TRY(lathe_ids_append(enc->ids, &enc->tok->added[match.token].id, 1));
         at = match.end;
     }
     return at < n ? plain(enc, text + at, n - at) : LATHE_OK;
@@ -133,11 +124,11 @@ lathe_status lathe_encoder_run(lathe_encoder *enc, const char *text, int64_t n_b
     enc->ids = ids;
     lathe_status status = LATHE_OK;
     if (flags & LATHE_ENCODE_ADD_SPECIAL)
-        status = append(ids, tok->prefix, tok->n_prefix);
+        status = lathe_ids_append(ids, tok->prefix, tok->n_prefix);
     if (status == LATHE_OK && n_bytes > 0)
         status = encode_text(enc, (const uint8_t *)text, n_bytes, flags);
     if (status == LATHE_OK && (flags & LATHE_ENCODE_ADD_SPECIAL))
-        status = append(ids, tok->suffix, tok->n_suffix);
+        status = lathe_ids_append(ids, tok->suffix, tok->n_suffix);
     enc->ids = NULL;
     if (status != LATHE_OK)
         ids->n = before;

@@ -8,10 +8,13 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "data/shards_internal.h"
+#include "data/text_cut.h"
 #include "data/tokenizer_model.h"
 
 #define BATCH_BYTES (8LL << 20)
 #define UNIT_BYTES (64LL << 10) /* what a thread takes at a time */
+#define STRETCH (256LL << 10)   /* the same, of a document that is cut */
+#define LONG_BYTES (1LL << 20)  /* the pieces in which the reader cuts texts are not longer */
 
 /* A run of ids that becomes a segment, or a piece of one. */
 typedef struct piece {
@@ -21,7 +24,7 @@ typedef struct piece {
 
 /* A stretch of the batch's records and what they became. */
 typedef struct unit {
-    int64_t first, n; /* records */
+    int64_t first, n; /* records; of a long document: bytes of its text */
     lathe_ids ids;
     piece *pieces;
     int64_t n_pieces, capacity;
@@ -50,6 +53,9 @@ typedef struct builder {
     int64_t n_units, units_max;
     atomic_llong next; /* unit to take */
     int64_t n_recut;   /* prompts whose last tokens merge with the completion */
+    const char *text;  /* of the long document whose stretches the units are, else NULL */
+    int64_t n_text;
+    int32_t may_cut; /* LATHE_CUT_*: of the tokenizer */
 } builder;
 
 static lathe_status add_piece(unit *u, const int32_t *ids, int64_t n, int64_t text_bytes,
@@ -63,12 +69,8 @@ static lathe_status add_piece(unit *u, const int32_t *ids, int64_t n, int64_t te
         u->pieces = pieces;
         u->capacity = capacity;
     }
-    if (ids) { /* else they are at the end of u->ids already */
-        LATHE_TRY(lathe_ids_reserve(&u->ids, n));
-        if (n > 0)
-            memcpy(u->ids.data + u->ids.n, ids, (size_t)n * sizeof *ids);
-        u->ids.n += n;
-    }
+    if (ids) /* else they are at the end of u->ids already */
+        LATHE_TRY(lathe_ids_append(&u->ids, ids, n));
     u->pieces[u->n_pieces++] = (piece){n, text_bytes, more, 0};
     return LATHE_OK;
 }
@@ -83,7 +85,6 @@ static lathe_status end_text(const lathe_tokenizer *tok, lathe_ids *ids, int64_t
     return LATHE_OK;
 }
 
-/* A document, or a piece of one: only whole bytes are tokenised in pieces, so cuts change nothing. */
 static lathe_status put_document(const builder *b, worker *w, unit *u, const char *text, int64_t n,
                                  int32_t more)
 {
@@ -96,6 +97,21 @@ static lathe_status put_document(const builder *b, worker *w, unit *u, const cha
     if (!more)
         LATHE_TRY(end_text(b->job->tok, &u->ids, begin));
     return add_piece(u, NULL, u->ids.n - begin, n, more);
+}
+
+/* The unit's stretch of the long document, which the tokenizer lets be cut there. */
+static lathe_status put_stretch(const builder *b, worker *w, unit *u)
+{
+    const lathe_tokenizer *tok = b->job->tok;
+    const int32_t more = u->first + u->n < b->n_text;
+    if (u->first == 0)
+        LATHE_TRY(lathe_ids_append(&u->ids, tok->prefix, tok->n_prefix));
+    LATHE_TRY(lathe_encoder_run(w->enc, b->text + u->first, u->n, 0, &u->ids));
+    if (!more) {
+        LATHE_TRY(lathe_ids_append(&u->ids, tok->suffix, tok->n_suffix));
+        LATHE_TRY(end_text(tok, &u->ids, 0));
+    }
+    return add_piece(u, NULL, u->ids.n, u->n, more);
 }
 
 static lathe_status encode_joined(const builder *b, worker *w, const char *prompt, int64_t n_prompt,
@@ -190,36 +206,54 @@ static void work(void *arg, int64_t begin, int64_t end, int32_t index)
         if (i >= b->n_units)
             return;
         unit *u = &b->units[i];
-        for (int64_t k = 0; k < u->n && u->status == LATHE_OK; k++)
+        if (b->text)
+            u->status = put_stretch(b, &b->workers[index], u);
+        for (int64_t k = 0; k < u->n && u->status == LATHE_OK && !b->text; k++)
             u->status = put_record(b, &b->workers[index], u, &b->reader.list[u->first + k]);
         if (u->status != LATHE_OK)
             (void)snprintf(u->message, sizeof u->message, "%s", lathe_error_message());
     }
 }
 
-/* Cuts the batch into units of about equal size, as the records alone say. */
-static lathe_status cut_units(builder *b)
+static lathe_status add_unit(builder *b, int64_t first, int64_t n)
+{
+    if (b->n_units == b->units_max) {
+        const int64_t max = b->units_max * 2 + 64;
+        unit *units = realloc(b->units, (size_t)max * sizeof *units);
+        if (!units)
+            return lathe_error(LATHE_E_NOMEM, "%lld pieces of work", (long long)max);
+        memset(units + b->units_max, 0, (size_t)(max - b->units_max) * sizeof *units);
+        b->units = units;
+        b->units_max = max;
+    }
+    unit *u = &b->units[b->n_units++];
+    u->first = first;
+    u->n = n;
+    u->ids.n = u->n_pieces = u->n_skipped = u->n_recut = 0;
+    u->status = LATHE_OK;
+    return LATHE_OK;
+}
+
+/* A document that is cut into stretches. */
+static int is_long(const builder *b, const lathe_record *record)
+{
+    return b->may_cut != LATHE_CUT_NONE && record->n > LONG_BYTES;
+}
+
+/* Cuts records into units of about equal size, as the records alone say, up to a long document. Returns
+ * the record behind them. */
+static lathe_status cut_units(builder *b, int64_t from, int64_t *out_next)
 {
     const lathe_reader *r = &b->reader;
+    int64_t i = from;
     b->n_units = 0;
-    for (int64_t i = 0; i < r->n;) {
-        if (b->n_units == b->units_max) {
-            const int64_t n = b->units_max * 2 + 64;
-            unit *units = realloc(b->units, (size_t)n * sizeof *units);
-            if (!units)
-                return lathe_error(LATHE_E_NOMEM, "%lld pieces of work", (long long)n);
-            memset(units + b->units_max, 0, (size_t)(n - b->units_max) * sizeof *units);
-            b->units = units;
-            b->units_max = n;
-        }
-        unit *u = &b->units[b->n_units++];
-        u->first = i;
-        u->ids.n = u->n_pieces = u->n_skipped = u->n_recut = 0;
-        u->status = LATHE_OK;
-        for (int64_t bytes = 0; i < r->n && bytes < UNIT_BYTES; i++)
+    while (i < r->n && !is_long(b, &r->list[i])) {
+        const int64_t first = i;
+        for (int64_t bytes = 0; i < r->n && bytes < UNIT_BYTES && !is_long(b, &r->list[i]); i++)
             bytes += r->list[i].n + 64;
-        u->n = i - u->first;
+        LATHE_TRY(add_unit(b, first, i - first));
     }
+    *out_next = i;
     return LATHE_OK;
 }
 
@@ -246,14 +280,50 @@ static void shrink(unit *u)
         lathe_ids_fini(&u->ids);
 }
 
-static lathe_status put_batch(builder *b)
+static lathe_status put_units(builder *b)
 {
-    LATHE_TRY(cut_units(b));
     atomic_store(&b->next, 0);
     lathe_parallel_for(b->n_workers, 1, work, b);
     for (int64_t i = 0; i < b->n_units; i++) {
         LATHE_TRY(write_unit(b, &b->units[i]));
         shrink(&b->units[i]);
+    }
+    return LATHE_OK;
+}
+
+/* A document of many megabytes, in stretches: on all threads, and without all of its ids at a time. */
+static lathe_status put_long(builder *b, const lathe_record *record)
+{
+    lathe_fields *f = &b->workers[0].fields;
+    LATHE_TRY(lathe_fields_read(f, &b->reader, record));
+    b->text = f->text[LATHE_COLUMN_TEXT];
+    b->n_text = f->n[LATHE_COLUMN_TEXT];
+    lathe_status status = LATHE_OK;
+    for (int64_t at = 0; at < b->n_text && status == LATHE_OK;) {
+        b->n_units = 0;
+        while (at < b->n_text && b->n_units < 4 * b->n_workers && status == LATHE_OK) {
+            const int64_t end = lathe__cut_behind(b->may_cut, b->text, b->n_text, at + STRETCH);
+            status = add_unit(b, at, end - at);
+            at = end;
+        }
+        if (status == LATHE_OK)
+            status = put_units(b);
+    }
+    if (b->n_text == 0)
+        b->writer->header.n_skipped++;
+    b->text = NULL;
+    return status;
+}
+
+static lathe_status put_batch(builder *b)
+{
+    for (int64_t i = 0; i < b->reader.n;) {
+        int64_t next;
+        LATHE_TRY(cut_units(b, i, &next));
+        LATHE_TRY(put_units(b));
+        if (next < b->reader.n)
+            LATHE_TRY(put_long(b, &b->reader.list[next++]));
+        i = next;
     }
     b->goes_on = b->reader.n > 0 && b->reader.list[b->reader.n - 1].more;
     return LATHE_OK;
@@ -284,6 +354,7 @@ static lathe_status init(builder *b)
         LATHE_TRY(lathe_encoder_create(b->job->tok, &b->workers[i].enc));
     LATHE_TRY(lathe_reader_init(&b->reader, b->job->dataset, b->job->sources, b->job->rows,
                                 &b->writer->header.begin));
+    b->may_cut = b->job->rows == LATHE_ROWS_PACKED ? lathe__cuts_of(b->job->tok) : LATHE_CUT_NONE;
     b->reader.cut_text = b->job->tok->kind == LATHE_TOKENIZER_BYTES;
     return LATHE_OK;
 }

@@ -24,6 +24,15 @@ lathe_status lathe_ids_reserve(lathe_ids *ids, int64_t n_more)
     return LATHE_OK;
 }
 
+lathe_status lathe_ids_append(lathe_ids *ids, const int32_t *data, int64_t n)
+{
+    LATHE_TRY(lathe_ids_reserve(ids, n));
+    if (n > 0)
+        memcpy(ids->data + ids->n, data, (size_t)n * sizeof *data);
+    ids->n += n;
+    return LATHE_OK;
+}
+
 void lathe_ids_fini(lathe_ids *ids)
 {
     free(ids->data);

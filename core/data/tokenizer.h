@@ -19,6 +19,7 @@ typedef struct lathe_ids {
 } lathe_ids;
 
 lathe_status lathe_ids_reserve(lathe_ids *ids, int64_t n_more);
+lathe_status lathe_ids_append(lathe_ids *ids, const int32_t *data, int64_t n);
 void lathe_ids_fini(lathe_ids *ids);
 
 /** Immutable once made: any number of threads may read one. */

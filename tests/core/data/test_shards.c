@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "data/shards.h"
+#include "data/text_cut.h"
 
 static char root[64];
 static lathe_arena arena;
@@ -254,6 +256,114 @@ Test(shards, every_flipped_byte_and_every_cut_is_refused_by_name)
     cr_assert_eq(lathe_file_write_atomic(path, data, n), LATHE_OK);
     cr_expect_eq(built(), 0);
     free(data);
+}
+
+/* A text of `bytes` with all that stands around line ends in real ones, and with the added tokens. */
+static char *long_text(int64_t bytes)
+{
+    static const char *const parts[] = {"The lathe",
+                                        " turns",
+                                        ".\n",
+                                        "\n\n",
+                                        "\nA",
+                                        " \nB",
+                                        "\t\nC",
+                                        "it's\nD",
+                                        "'\nsaid",
+                                        "\r\nE",
+                                        "\xc3\xa9\nF",
+                                        "\xc2\xa0\nG",
+                                        "e\xcc\x81",
+                                        "\nH\xcc\x81",
+                                        "12345\n678\nI",
+                                        "<|endoftext|>",
+                                        "<|im_start|>\nuser",
+                                        "  \n  J",
+                                        "\n \nK",
+                                        "!?\n\nL",
+                                        "\xe4\xbd\xa0\xe5\xa5\xbd\n",
+                                        "M\nn"};
+    char *text = malloc((size_t)bytes + 64);
+    uint64_t seed = 3;
+    int64_t n = 0;
+    while (n < bytes) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        n += sprintf(text + n, "%s", parts[(seed >> 33) % (sizeof parts / sizeof parts[0])]);
+    }
+    return text;
+}
+
+/* Segment i of a dataset against the ids of the whole text. */
+static void check_long(const lathe_tokenizer *tok, const char *name, int64_t i,
+                       const lathe_ids *want)
+{
+    lathe_shards *shards;
+    const lathe_dataset dataset = {.path = at(name), .type = LATHE_DATASET_AUTO};
+    cr_assert_eq(
+        lathe_shards_prepare(&dataset, 1, LATHE_ROWS_PACKED, tok, at("cache"), NULL, NULL, &shards),
+        LATHE_OK, "%s", lathe_error_message());
+    const int64_t begin = lathe_shards_offset(shards, i);
+    cr_assert_eq(lathe_shards_offset(shards, i + 1) - begin, want->n, "%s", name);
+    int32_t *ids = malloc((size_t)want->n * sizeof *ids);
+    cr_assert_eq(lathe_shards_read(shards, begin, begin + want->n, ids), LATHE_OK);
+    cr_expect_arr_eq(ids, want->data, (size_t)want->n * sizeof *ids, "%s", name);
+    free(ids);
+    lathe_shards_destroy(shards);
+}
+
+/* A long document is tokenised in stretches, on all threads: its ids are those of the whole. */
+Test(shards, a_long_document_has_the_ids_of_the_whole, .timeout = 120)
+{
+    static const struct {
+        const char *name;
+        int32_t cuts;
+    } toks[] = {{"gpt2", LATHE_CUT_LINES},
+                {"llama3", LATHE_CUT_LINES},
+                {"qwen2", LATHE_CUT_LINES},
+                {"prefix", LATHE_CUT_NONE},
+                {NULL, LATHE_CUT_ANYWHERE}};
+    char *text = long_text(3 << 20), path[512];
+    lathe_buffer json = LATHE_BUFFER_INIT;
+    lathe_buffer_puts(&json, "{\"text\": \"a\"}\n{\"text\": ");
+    lathe_buffer_json_string(&json, text);
+    lathe_buffer_puts(&json, "}\n{\"text\": \"b\"}\n");
+    cr_assert_eq(json.status, LATHE_OK);
+    put("long.txt", text);
+    put("long.jsonl", json.data);
+    for (size_t i = 0; i < sizeof toks / sizeof toks[0]; i++) {
+        lathe_tokenizer *tok = raw;
+        lathe_ids want = {NULL, 0, 0};
+        (void)snprintf(path, sizeof path, LATHE_TEST_DATA "/golden/data/tokenizer/%s.json",
+                       toks[i].name ? toks[i].name : "");
+        if (toks[i].name)
+            cr_assert_eq(lathe_tokenizer_load(path, &tok), LATHE_OK, "%s", lathe_error_message());
+        cr_expect_eq(lathe__cuts_of(tok), toks[i].cuts, "%s", path);
+        cr_assert_eq(lathe_tokenizer_encode(tok, text, (int64_t)strlen(text),
+                                            LATHE_ENCODE_ADD_SPECIAL, &want),
+                     LATHE_OK);
+        const int32_t eos = lathe_tokenizer_eos(tok);
+        if (want.data[want.n - 1] != eos)
+            cr_assert_eq(lathe_ids_append(&want, &eos, 1), LATHE_OK);
+        check_long(tok, "long.txt", 0, &want);
+        check_long(tok, "long.jsonl", 1, &want);
+        lathe_ids_fini(&want);
+        if (toks[i].name)
+            lathe_tokenizer_destroy(tok);
+    }
+    lathe_buffer_fini(&json);
+    free(text);
+}
+
+Test(shards, a_text_is_cut_between_a_line_end_and_a_letter)
+{
+    static const char text[] = "a\nb.\n\nc \nd\n1\xc2\xa0\ne\nf";
+    cr_expect_eq(lathe__cut_behind(LATHE_CUT_LINES, text, sizeof text - 1, 0), 2);
+    cr_expect_eq(lathe__cut_behind(LATHE_CUT_LINES, text, sizeof text - 1, 2), 2);
+    cr_expect_eq(lathe__cut_behind(LATHE_CUT_LINES, text, sizeof text - 1, 3), sizeof text - 2);
+    cr_expect_eq(lathe__cut_behind(LATHE_CUT_LINES, "a\n", 2, 0), 2);
+    cr_expect_eq(lathe__cut_behind(LATHE_CUT_LINES, "a\nb", 3, 7), 3);
+    cr_expect_eq(lathe__cut_behind(LATHE_CUT_NONE, text, sizeof text - 1, 1), sizeof text - 1);
+    cr_expect_eq(lathe__cut_behind(LATHE_CUT_ANYWHERE, text, sizeof text - 1, 5), 5);
 }
 
 static void refuse(const char *text, int32_t rows, lathe_status code, const char *says)
