@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 __attribute__((format(printf, 2, 3))) static void problem(json_t *report, const char *format, ...)
 {

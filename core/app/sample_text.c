@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 #define DIM "\x1b[2m"
 #define PLAIN "\x1b[0m"

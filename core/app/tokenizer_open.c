@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 lathe_status lathe_app_tokenizer(const char *path, lathe_tokenizer **out)
 {

@@ -11,6 +11,17 @@
 /* Far above any configuration or tokenizer, far below what a stack holds. */
 enum { MAX_DEPTH = 256 };
 
+/* What a tree may take beyond the size of its text; 4 MiB less than what both may take beyond 2 x the text,
+ * for what malloc keeps. */
+#define MEMORY_BEYOND ((int64_t)60 << 20)
+
+/* The text as jansson takes it, some bytes at a time. */
+typedef struct source {
+    const char *text;
+    int64_t left, most; /* most: bytes that the tree may take */
+    int32_t over;       /* it takes more: the text ends there */
+} source;
+
 /* What one pass over the text finds out before jansson sees it. */
 typedef struct scan {
     const char *name, *text;
@@ -108,6 +119,17 @@ static char *widen(const scan *s, int64_t *out_bytes)
     return out;
 }
 
+static size_t feed(void *out, size_t room, void *arg)
+{
+    source *s = arg;
+    s->over |= lathe_json_memory_live() > s->most;
+    const size_t n = s->over ? 0 : (int64_t)room < s->left ? room : (size_t)s->left;
+    memcpy(out, s->text, n);
+    s->text += n;
+    s->left -= (int64_t)n;
+    return n;
+}
+
 lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, json_t **out)
 {
     scan s = {.name = name, .text = text, .bytes = bytes, .line = 1};
@@ -120,9 +142,11 @@ lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, 
             return lathe_error(LATHE_E_NOMEM, "%s: out of memory", name);
     }
     json_error_t error;
+    source in = {copy != NULL ? copy : text, bytes, bytes + MEMORY_BEYOND, 0};
+    if (copy != NULL)
+        in.most -= bytes;
     lathe_json_memory_begin(bytes);
-    *out = json_loadb(copy != NULL ? copy : text, (size_t)bytes,
-                      JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    *out = json_load_callback(feed, &in, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     free(copy);
     const int32_t no_memory = lathe_json_memory_failed();
     if (no_memory) {
@@ -132,6 +156,11 @@ lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, 
     lathe_json_memory_end();
     if (*out != NULL)
         return LATHE_OK;
+    if (in.over && !no_memory)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s: refused, its values would take many times the file's size in "
+                           "memory: more than %lld bytes",
+                           name, (long long)in.most);
     if (no_memory || json_error_code(&error) == json_error_out_of_memory)
         return lathe_error(LATHE_E_NOMEM, "%s: out of memory", name);
     return lathe_error(LATHE_E_PARSE, "%s:%d:%d: %s", name, error.line, error.column, error.text);

@@ -3,7 +3,8 @@
  *
  * RFC 8259 with these choices where it leaves one: UTF-8 without a byte order mark; no NUL, raw or
  * escaped; lone surrogates refused; an integer beyond 64 bits is a real number (tokenizer_config.json
- * has 10^30 for "no limit"), a real beyond a double is refused; at most 256 levels. */
+ * has 10^30 for "no limit"), a real beyond a double is refused; at most 256 levels. Text and tree take at
+ * most 2 x the text + 64 MiB: what would take more is refused on the way (LATHE_E_UNSUPPORTED). */
 #ifndef LATHE_BASE_JSON_H
 #define LATHE_BASE_JSON_H
 

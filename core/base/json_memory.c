@@ -2,6 +2,7 @@
 #include "base/json_memory.h"
 
 #include <jansson.h>
+#include <malloc.h>
 #include <stddef.h>
 #include <sys/mman.h>
 
@@ -14,6 +15,7 @@ enum { BYTES_PER_BYTE = 512, LEAST = 1 << 20, ALIGN = 16 };
 static _Thread_local struct {
     char *base;
     size_t bytes, used;
+    int64_t live; /* bytes that the parser holds */
     int32_t active, failed;
 } reserve;
 
@@ -29,22 +31,35 @@ static void *from_reserve(size_t bytes)
     }
     if (bytes > reserve.bytes - reserve.used - ALIGN)
         return NULL;
+    reserve.live += (int64_t)bytes;
     void *out = reserve.base + reserve.used;
     reserve.used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
     return out;
 }
 
+/* With what malloc keeps of its own beside a block. */
+static int64_t size_of(void *memory)
+{
+    return (int64_t)(malloc_usable_size(memory) + sizeof(size_t));
+}
+
 static void *take(size_t bytes)
 {
     void *memory = next_malloc(bytes);
+    if (reserve.active && memory != NULL)
+        reserve.live += size_of(memory);
     return memory == NULL && reserve.active ? from_reserve(bytes) : memory;
 }
 
 static void give(void *memory)
 {
     const char *at = memory;
-    if (reserve.base == NULL || at < reserve.base || at >= reserve.base + reserve.bytes)
-        next_free(memory);
+    if (memory == NULL ||
+        (reserve.base != NULL && at >= reserve.base && at < reserve.base + reserve.bytes))
+        return;
+    if (reserve.active)
+        reserve.live -= size_of(memory);
+    next_free(memory);
 }
 
 /* In front of whatever the process uses; blocks of before and after are the same kind. */
@@ -59,12 +74,18 @@ void lathe_json_memory_begin(int64_t text_bytes)
     reserve.active = 1;
     reserve.failed = 0;
     reserve.used = 0;
+    reserve.live = 0;
     reserve.bytes = (size_t)text_bytes * BYTES_PER_BYTE + LEAST;
 }
 
 int32_t lathe_json_memory_failed(void)
 {
     return reserve.failed;
+}
+
+int64_t lathe_json_memory_live(void)
+{
+    return reserve.live;
 }
 
 void lathe_json_memory_end(void)

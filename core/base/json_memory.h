@@ -15,6 +15,9 @@ void lathe_json_memory_begin(int64_t text_bytes);
 /** 1: malloc has failed since begin. Before lathe_json_memory_end. */
 int32_t lathe_json_memory_failed(void);
 
+/** Bytes that jansson holds of what it took since begin, malloc's share included. */
+int64_t lathe_json_memory_live(void);
+
 void lathe_json_memory_end(void);
 
 #endif

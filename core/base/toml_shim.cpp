@@ -22,6 +22,8 @@ constexpr int max_depth = 64;
 /* More dots than this in one key are refused before the parser, whose tables nest and unwind by
  * recursion. */
 constexpr int max_dots = 1000;
+/* A value or a table takes up to 400 bytes here, and every two bytes of text may make one. */
+constexpr int max_values = 150000;
 
 /* A failure of the conversion, with its place. */
 struct failure {
@@ -119,13 +121,15 @@ struct converter {
     }
 };
 
-void check_dots(std::string_view text)
+void check_size(std::string_view text)
 {
     int32_t line = 1;
-    int dots = 0;
+    int dots = 0, values = 0;
     for (const char c : text) {
         if (c == '\n')
             line++;
+        if (c != 0 && std::strchr(",=[{.", c) != nullptr && ++values > max_values)
+            throw failure{LATHE_E_PARSE, line, 1, "more than 150000 values"};
         if (c == '\n' || c == '=')
             dots = 0;
         else if (c == '.' && ++dots > max_dots)
@@ -141,7 +145,7 @@ extern "C" lathe_status lathe_toml_load(const char *name, const char *text, int6
     *out = nullptr;
     try {
         const std::string_view view(text, static_cast<std::size_t>(bytes));
-        check_dots(view);
+        check_size(view);
         const toml::table root = toml::parse(view);
         converter convert{arena};
         *out = convert.node(root, nullptr, 0);

@@ -4,9 +4,9 @@
 #include <utf8proc.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/char_class.h"
 #include "data/tokenizer_model.h"
-#include "data/utf8.h"
 
 static lathe_status new_node(lathe_trie *trie, uint8_t byte, int32_t *out)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 typedef struct places {
     int32_t *words; /* ascending in the order of discovery, each once */

@@ -1,7 +1,7 @@
 /* The byte-level alphabet: printable Latin-1 stands for itself, the other bytes are U+0100 + k in
  * order. Source: GPT-2's bytes_to_unicode. */
+#include "base/utf8.h"
 #include "data/tokenizer_model.h"
-#include "data/utf8.h"
 
 static int is_printable(int32_t byte)
 {

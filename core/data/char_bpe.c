@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/pipeline.h"
-#include "data/utf8.h"
 
 typedef struct lathe_symbol {
     int32_t id; /* -1: merged into its left neighbour */

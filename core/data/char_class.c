@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <utf8proc.h>
 
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 /* First and last, in hexadecimal. Source: DerivedGeneralCategory of Unicode 16 less that of 14. */
 /* clang-format off */

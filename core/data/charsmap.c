@@ -7,8 +7,8 @@
 #include <utf8proc.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/pipeline.h"
-#include "data/utf8.h"
 
 struct lathe_charsmap {
     uint8_t *blob;

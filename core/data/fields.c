@@ -3,11 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/reader.h"
-#include "data/utf8.h"
 #include "lathe/stage.h"
 
 /* 1: the record must have it, -1: it is not asked for. */
@@ -18,79 +16,118 @@ static int need(const lathe_reader *reader, int32_t column)
     return column != LATHE_COLUMN_PROMPT || reader->dataset->columns[column] != NULL;
 }
 
-static lathe_status missing(const char *place, const char *name, int32_t column,
-                            const json_t *record)
+static lathe_status missing(const char *place, const char *name, int32_t column, const char *text,
+                            int64_t n)
 {
-    char list[256] = "";
-    size_t used = 0;
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)record, key, value)
-    {
-        const int more = used + strlen(key) + 8 >= sizeof list;
-        const int put =
-            snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", more ? "..." : key);
-        used += put > 0 ? (size_t)put : 0;
-        if (more)
-            break;
-    }
+    char list[256];
+    lathe_json_record_keys(text, n, list, sizeof list);
     return lathe_error(LATHE_E_CONFIG,
                        "%s: no column \"%s\"; the columns are %s; name it in columns.%s", place,
-                       name, used ? list : "none", lathe_column_name(column));
+                       name, *list ? list : "none", lathe_column_name(column));
+}
+
+static lathe_status reserve(lathe_fields *f, int64_t bytes)
+{
+    if (bytes <= f->scratch_bytes)
+        return LATHE_OK;
+    free(f->scratch);
+    f->scratch_bytes = 0;
+    f->scratch = malloc((size_t)bytes);
+    if (!f->scratch)
+        return lathe_error(LATHE_E_NOMEM, "texts of %lld bytes", (long long)bytes);
+    f->scratch_bytes = bytes;
+    return LATHE_OK;
+}
+
+/* By the file's lines; in a record's first line, columns count from its begin. */
+static lathe_status wrong_json(const char *path, const lathe_record *record,
+                               const lathe_json_record *json)
+{
+    int64_t line, column;
+    lathe_json_record_place(json, &line, &column);
+    return lathe_error(LATHE_E_PARSE, "%s:%lld:%lld: %s", path,
+                       (long long)(record->line + line - 1), (long long)column, json->walk.what);
+}
+
+/* The first column that is the same member as column c. */
+static int32_t first_of(const lathe_json_member *members, int32_t c)
+{
+    int32_t first = 0;
+    while (members[first].string.text != members[c].string.text)
+        first++;
+    return first;
+}
+
+/* The wanted texts: where they stand, or without their escapes in the scratch. */
+static lathe_status take_texts(lathe_fields *f, const lathe_json_member *members)
+{
+    int64_t room = 0;
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
+        room += members[c].string.escaped && first_of(members, c) == c ? members[c].string.n : 0;
+    LATHE_TRY(reserve(f, room));
+    char *to = f->scratch;
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
+        const lathe_json_string *s = &members[c].string;
+        const int32_t first = first_of(members, c);
+        f->n[c] = s->n;
+        f->text[c] = first < c ? f->text[first] : s->escaped ? to : s->text;
+        if (first == c && s->escaped)
+            to += lathe_json_unescape(s->text, s->n_raw, to);
+    }
+    return LATHE_OK;
 }
 
 static lathe_status json_fields(lathe_fields *f, const lathe_reader *reader, const char *path,
                                 const lathe_record *record)
 {
-    json_error_t error;
+    const char *names[LATHE_N_COLUMNS], *text = reader->data + record->begin;
+    lathe_json_member members[LATHE_N_COLUMNS];
     char place[640];
-    json_t *root = json_loadb(reader->data + record->begin, (size_t)record->n,
-                              JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    f->json = root;
-    if (!root)
-        return lathe_error(LATHE_E_PARSE, "%s:%lld:%d: %s", path,
-                           (long long)(record->line + error.line - 1), error.column, error.text);
-    (void)snprintf(place, sizeof place, "%s:%lld", path, (long long)record->line);
-    if (!json_is_object(root))
-        return lathe_error(LATHE_E_PARSE, "%s: expected one JSON object a line", place);
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
-        const int needed = need(reader, c);
-        if (needed < 0)
-            continue;
         const char *given = reader->dataset->columns[c];
-        const char *name = given ? given : lathe_column_name(c);
-        const json_t *value = json_object_get(root, name);
-        if (!value && needed)
-            return missing(place, name, c, root);
-        if (value && !json_is_string(value))
-            return lathe_error(LATHE_E_UNSUPPORTED, "%s: column \"%s\" is no string", place, name);
-        if (value) {
-            f->text[c] = json_string_value(value);
-            f->n[c] = (int64_t)json_string_length(value);
-        }
+        names[c] = need(reader, c) < 0 ? NULL : given ? given : lathe_column_name(c);
     }
-    return LATHE_OK;
+    (void)snprintf(place, sizeof place, "%s:%lld", path, (long long)record->line);
+    if (text[strspn(text, " \t\r\n")] != '{')
+        return lathe_error(LATHE_E_PARSE, "%s: expected one JSON object a line", place);
+    const int read =
+        lathe_json_record_read(&f->json, text, record->n, names, LATHE_N_COLUMNS, members);
+    if (read < 0)
+        return lathe_error(LATHE_E_NOMEM, "%s: a record of %lld bytes", place,
+                           (long long)record->n);
+    if (read == 0)
+        return wrong_json(path, record, &f->json);
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
+        if (names[c] && !members[c].found && need(reader, c))
+            return missing(place, names[c], c, text, record->n);
+        if (members[c].found && !members[c].is_string)
+            return lathe_error(LATHE_E_UNSUPPORTED, "%s: column \"%s\" is no string", place,
+                               names[c]);
+    }
+    return take_texts(f, members);
 }
 
 static lathe_status csv_fields(lathe_fields *f, const lathe_reader *reader, const char *path,
                                const lathe_record *record)
 {
-    const int64_t room = record->n * LATHE_N_COLUMNS;
-    if (room > f->scratch_bytes) {
-        char *scratch = realloc(f->scratch, (size_t)room);
-        if (!scratch)
-            return lathe_error(LATHE_E_NOMEM, "a row of %lld bytes", (long long)record->n);
-        f->scratch = scratch;
-        f->scratch_bytes = room;
-    }
+    LATHE_TRY(reserve(f, record->n)); /* fields are parts of the row */
+    char *to = f->scratch;
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
         if (need(reader, c) < 0 || record->column[c] < 0)
             continue;
-        char *text = f->scratch + c * record->n;
+        int32_t same = 0;
+        while (same < c && (!f->text[same] || record->column[same] != record->column[c]))
+            same++;
+        if (same < c) { /* a field that is two columns */
+            f->text[c] = f->text[same];
+            f->n[c] = f->n[same];
+            continue;
+        }
+        f->text[c] = to;
         f->n[c] = lathe__csv_field(reader->data + record->begin, record->n, record->delimiter,
-                                   record->column[c], text);
-        f->text[c] = text;
-        if (lathe_utf8_prefix((const uint8_t *)text, f->n[c]) < f->n[c])
+                                   record->column[c], to);
+        to += f->n[c];
+        if (lathe_utf8_prefix((const uint8_t *)f->text[c], f->n[c]) < f->n[c])
             return lathe_error(LATHE_E_PARSE, "%s:%lld: the field of column %d is not UTF-8", path,
                                (long long)record->line, record->column[c] + 1);
     }
@@ -101,8 +138,6 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
                                const lathe_record *record)
 {
     const char *path = reader->sources->list[record->file].path;
-    json_decref(fields->json);
-    fields->json = NULL;
     memset(fields->text, 0, sizeof fields->text);
     memset(fields->n, 0, sizeof fields->n);
     if (reader->sources->type == LATHE_DATASET_CSV)
@@ -116,7 +151,7 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
 
 void lathe_fields_fini(lathe_fields *fields)
 {
-    json_decref(fields->json);
+    lathe_json_record_fini(&fields->json);
     free(fields->scratch);
     memset(fields, 0, sizeof *fields);
 }

@@ -4,8 +4,8 @@
 #include <utf8proc.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/pipeline.h"
-#include "data/utf8.h"
 
 void lathe__normal_step_fini(lathe_normal_step *step)
 {

@@ -6,8 +6,8 @@
 #include <utf8proc.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/char_class.h"
-#include "data/utf8.h"
 
 enum { JIT_STACK_MIN = 64 << 10, JIT_STACK_MAX = 16 << 20, HEAP_LIMIT_KIB = 64 << 10 };
 

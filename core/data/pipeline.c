@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 
 enum { CACHE_BITS = 13, CACHE_TEXT = 46, CACHE_IDS = 12 };
 

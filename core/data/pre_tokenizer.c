@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/pipeline.h"
-#include "data/utf8.h"
 
 void lathe__pre_step_fini(lathe_pre_step *step)
 {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
 #include "lathe/stage.h"
 
 enum { CHUNK = 1 << 20, LONG_TEXT = 8 << 20 };

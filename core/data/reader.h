@@ -7,6 +7,7 @@
 #define LATHE_DATA_READER_H
 
 #include "base/hash.h"
+#include "base/json_record.h"
 #include "data/dataset.h"
 
 /** A place between two records of a dataset: a source file, a byte in it, that byte's line (from 1).
@@ -95,8 +96,8 @@ __attribute__((format(printf, 4, 5))) lathe_status lathe__reader_error(const lat
 typedef struct lathe_fields {
     const char *text[LATHE_N_COLUMNS]; /* NULL: the record has none */
     int64_t n[LATHE_N_COLUMNS];
-    void *json;
-    char *scratch;
+    lathe_json_record json;
+    char *scratch; /* texts that are written otherwise in the file */
     int64_t scratch_bytes;
 } lathe_fields;
 

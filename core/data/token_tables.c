@@ -1,11 +1,15 @@
 /* model.vocab and model.merges out of a tokenizer.json's text, in one pass over it. Everything unusual
- * is left to the JSON reader: functions return NULL or 0 for it. */
+ * is left to the JSON reader: functions return NULL or 0 for it. A Unigram's list is only checked and
+ * counted; its tokens are read one by one from where they stand. */
 #include "data/token_tables.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/utf8.h"
+#include "base/json_text.h"
+
+enum { MAX_TEXT = 1 << 20 };
 
 typedef struct walker {
     const char *end; /* of the text, behind which there is a NUL or nothing is read */
@@ -62,90 +66,24 @@ static const char *skip_value(const walker *w, const char *p)
     return p;
 }
 
-static int hex4(const char *p, const char *end, int32_t *out)
-{
-    *out = 0;
-    if (end - p < 4)
-        return 0;
-    for (int i = 0; i < 4; i++) {
-        const char c = p[i];
-        const int digit = c >= '0' && c <= '9'   ? c - '0'
-                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                                 : -1;
-        if (digit < 0)
-            return 0;
-        *out = *out * 16 + digit;
-    }
-    return 1;
-}
-
-/* One escape at p (behind the backslash) into out; past it. */
-static const char *unescape(const walker *w, const char *p, char **out)
-{
-    static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-    if (p >= w->end || !*p)
-        return NULL;
-    if (*p != 'u') {
-        const char *at = strchr(letters, *p);
-        if (!at)
-            return NULL;
-        *(*out)++ = values[at - letters];
-        return p + 1;
-    }
-    int32_t c, low;
-    if (!hex4(p + 1, w->end, &c))
-        return NULL;
-    p += 5;
-    if (c >= 0xd800 && c < 0xdc00) {
-        if (w->end - p < 6 || p[0] != '\\' || p[1] != 'u' || !hex4(p + 2, w->end, &low) ||
-            low < 0xdc00 || low > 0xdfff)
-            return NULL;
-        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
-        p += 6;
-    }
-    if (c == 0 || (c >= 0xd800 && c <= 0xdfff))
-        return NULL;
-    *out += lathe_utf8_put((uint8_t *)*out, c);
-    return p;
-}
-
 /* The string at p: its text and length; past it. */
 static const char *read_string(walker *w, const char *p, const char **out, int32_t *out_n)
 {
-    uint8_t seen = 0;
-    int64_t n;
-    if (p >= w->end || *p != '"')
+    lathe_json_walk walk = {.at = p, .end = w->end};
+    lathe_json_string string;
+    if (!lathe_json_pass_string(&walk, &string) || string.has_nul || string.n > MAX_TEXT)
         return NULL;
-    const char *begin = ++p;
-    while (p < w->end && *p != '"' && *p != '\\' && (uint8_t)*p >= 0x20)
-        seen |= (uint8_t)*p++;
-    *out = begin;
-    n = p - begin;
-    if (p < w->end && *p == '\\') { /* from here on in memory of its own */
+    *out = string.text;
+    *out_n = (int32_t)string.n;
+    if (string.escaped) { /* in memory of its own */
         lathe_token_tables *t = w->out;
-        if (!t->unescaped && !(t->unescaped = malloc((size_t)w->bytes + 8)))
+        if (!t->unescaped && !(t->unescaped = malloc((size_t)w->bytes)))
             return NULL;
-        char *to = t->unescaped + t->n_unescaped;
-        *out = to;
-        memcpy(to, begin, (size_t)(p - begin));
-        to += p - begin;
-        while (p && p < w->end && *p != '"' && (uint8_t)*p >= 0x20) {
-            seen |= (uint8_t)*p;
-            if (*p == '\\')
-                p = unescape(w, p + 1, &to);
-            else
-                *to++ = *p++;
-        }
-        n = to - *out;
-        t->n_unescaped += n;
+        *out = t->unescaped + t->n_unescaped;
+        t->n_unescaped +=
+            lathe_json_unescape(string.text, string.n_raw, t->unescaped + t->n_unescaped);
     }
-    if (!p || p >= w->end || *p != '"')
-        return NULL;
-    if (n > 1 << 20 || (seen >= 0x80 && lathe_utf8_prefix((const uint8_t *)*out, n) != n))
-        return NULL;
-    *out_n = (int32_t)n;
-    return p + 1;
+    return walk.at;
 }
 
 /* A whole number below 2^24, as ids are. */
@@ -196,6 +134,67 @@ static const char *read_vocab(walker *w, const char *p)
         p = blank(w, p + 1);
     }
     return NULL;
+}
+
+/* ["text", score] */
+static const char *read_scored(const walker *w, const char *p, lathe_json_string *out_text,
+                               double *out_score)
+{
+    lathe_json_walk walk = {.at = expect(w, p, '['), .end = w->end};
+    if (!walk.at || !lathe_json_pass_string(&walk, out_text) || out_text->has_nul ||
+        out_text->n > MAX_TEXT)
+        return NULL;
+    walk.at = expect(w, walk.at, ',');
+    if (!walk.at || walk.at >= w->end || (*walk.at != '-' && (*walk.at < '0' || *walk.at > '9')))
+        return NULL;
+    const char *const number = walk.at;
+    if (!lathe_json_pass_scalar(&walk) || walk.at >= w->end)
+        return NULL;
+    *out_score = strtod(number, NULL); /* ends where the grammar's number does, before w->end */
+    p = blank(w, walk.at);
+    return isfinite(*out_score) && p < w->end && *p == ']' ? p + 1 : NULL;
+}
+
+/* A list of [text, score], of which there is at least one. */
+static const char *read_scored_vocab(walker *w, const char *p)
+{
+    lathe_token_tables *t = w->out;
+    p = expect(w, p, '[');
+    t->scored = p;
+    while (p && p < w->end) {
+        lathe_json_string text;
+        double score;
+        p = read_scored(w, p, &text, &score);
+        p = p ? blank(w, p) : NULL;
+        if (!p || p >= w->end || (*p != ',' && *p != ']'))
+            return NULL;
+        t->n_scored++;
+        if (text.escaped && text.n > t->longest_escaped)
+            t->longest_escaped = text.n;
+        if (*p == ']')
+            return p + 1;
+        p = blank(w, p + 1);
+    }
+    return NULL;
+}
+
+const char *lathe__token_tables_scored(const lathe_token_tables *tables, const char *at,
+                                       char *unescaped, const char **out_text, int32_t *out_n,
+                                       double *out_score)
+{
+    const walker w = {.end = tables->end};
+    lathe_json_string text;
+    at = read_scored(&w, at, &text, out_score);
+    if (!at)
+        return NULL;
+    at = blank(&w, at);
+    *out_text = text.text;
+    *out_n = (int32_t)text.n;
+    if (text.escaped) {
+        (void)lathe_json_unescape(text.text, text.n_raw, unescaped);
+        *out_text = unescaped;
+    }
+    return blank(&w, at + 1);
 }
 
 /* "a b", or ["a", "b"]. */
@@ -258,7 +257,7 @@ static const char *read_members(walker *w, const char *p, int in_model)
         key_end--;
         if (in_model && is_key(key, key_end, "vocab") && !w->vocab) {
             w->vocab = value;
-            p = w->vocab_end = read_vocab(w, value);
+            p = w->vocab_end = *value == '[' ? read_scored_vocab(w, value) : read_vocab(w, value);
         } else if (in_model && is_key(key, key_end, "merges") && !w->merges) {
             w->merges = value;
             p = w->merges_end = read_merges(w, value);
@@ -277,27 +276,34 @@ static const char *read_members(walker *w, const char *p, int in_model)
     return NULL;
 }
 
-/* The text without the two tables. */
+/* The text with empty tables. */
 static int cut(const walker *w, const char *json)
 {
-    const int merges_first = w->merges < w->vocab;
-    const char *first = merges_first ? w->merges : w->vocab;
-    const char *first_end = merges_first ? w->merges_end : w->vocab_end;
-    const char *second = merges_first ? w->vocab : w->merges;
-    const char *second_end = merges_first ? w->vocab_end : w->merges_end;
-    const size_t a = (size_t)(first - json), b = (size_t)(second - first_end);
-    const size_t c = (size_t)(w->end - second_end);
-    char *rest = malloc(a + b + c + 5);
+    const int merges_first = w->merges && w->merges < w->vocab;
+    const char *const scored = w->out->scored ? "[]" : "{}";
+    const char *const from[2] = {merges_first ? w->merges : w->vocab,
+                                 merges_first ? w->vocab : w->merges};
+    const char *const to[2] = {merges_first ? w->merges_end : w->vocab_end,
+                               merges_first ? w->vocab_end : w->merges_end};
+    const char *const empty[2] = {merges_first ? "[]" : scored, merges_first ? scored : "[]"};
+    int64_t bytes = w->bytes + 4;
+    for (int i = 0; i < 2 && from[i]; i++)
+        bytes -= to[i] - from[i];
+    char *rest = malloc((size_t)bytes + 1), *out = rest;
     if (!rest)
         return 0;
-    memcpy(rest, json, a);
-    memcpy(rest + a, merges_first ? "[]" : "{}", 2);
-    memcpy(rest + a + 2, first_end, b);
-    memcpy(rest + a + 2 + b, merges_first ? "{}" : "[]", 2);
-    memcpy(rest + a + b + 4, second_end, c);
-    rest[a + b + c + 4] = 0;
+    for (int i = 0; i < 2 && from[i]; i++) {
+        memcpy(out, json, (size_t)(from[i] - json));
+        out += from[i] - json;
+        memcpy(out, empty[i], 2);
+        out += 2;
+        json = to[i];
+    }
+    memcpy(out, json, (size_t)(w->end - json));
+    out += w->end - json;
+    *out = 0;
     w->out->rest = rest;
-    w->out->rest_bytes = (int64_t)(a + b + c + 4);
+    w->out->rest_bytes = out - rest;
     return 1;
 }
 
@@ -306,7 +312,8 @@ int lathe__token_tables_read(const char *json, int64_t bytes, lathe_token_tables
     walker w = {.end = json + bytes, .bytes = bytes, .out = out};
     memset(out, 0, sizeof *out);
     const char *p = read_members(&w, blank(&w, json), 0);
-    return p && blank(&w, p) == w.end && w.vocab && w.merges && cut(&w, json);
+    out->end = w.end;
+    return p && blank(&w, p) == w.end && w.vocab && (w.merges || out->scored) && cut(&w, json);
 }
 
 void lathe__token_tables_fini(lathe_token_tables *tables)

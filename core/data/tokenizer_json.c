@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_record.h"
 
 /* ---- members ---- */
 
@@ -265,12 +266,11 @@ static lathe_status read_root(lathe_tokenizer *tok, const char *file, const json
     return index_added(tok);
 }
 
-/* Reads JSON text, whose large tables may have been taken out into `tables` (else NULL). */
-static lathe_status parse(const char *name, const char *json, int64_t json_bytes,
-                          const lathe_token_tables *tables, lathe_tokenizer **out)
+/* Makes the tokenizer of a tree, whose large tables may have been taken out into `tables` (else NULL).
+ * Takes the tree. */
+static lathe_status build(const char *name, json_t *root, const lathe_token_tables *tables,
+                          lathe_tokenizer **out)
 {
-    json_t *root;
-    LATHE_TRY(lathe_json_load(name, json, json_bytes, &root));
     lathe_tokenizer *tok = calloc(1, sizeof *tok);
     lathe_status status = tok ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "tokenizer");
     if (status == LATHE_OK) {
@@ -290,16 +290,56 @@ static lathe_status parse(const char *name, const char *json, int64_t json_bytes
     return LATHE_OK;
 }
 
+static lathe_status parse_tables(const char *name, const char *json, int64_t bytes,
+                                 lathe_tokenizer **out)
+{
+    lathe_token_tables tables;
+    json_t *root = NULL;
+    lathe_status status = lathe_error(LATHE_E_PARSE, "%s: no usual model", name);
+    if (lathe__token_tables_read(json, bytes, &tables))
+        status = lathe_json_load(name, tables.rest, tables.rest_bytes, &root);
+    if (root)
+        status = build(name, root, &tables, out);
+    lathe__token_tables_fini(&tables);
+    return status;
+}
+
+/* A mistake in the JSON itself by line and column, without a tree of what stands before it. */
+static lathe_status check_json(const char *name, const char *json, int64_t bytes)
+{
+    lathe_json_record *record = calloc(1, sizeof *record);
+    int64_t line, column;
+    if (!record)
+        return lathe_error(LATHE_E_NOMEM, "tokenizer");
+    lathe_status status = LATHE_OK;
+    const int read = lathe_json_record_read(record, json, bytes, NULL, 0, NULL);
+    if (read < 0)
+        status = lathe_error(LATHE_E_NOMEM, "tokenizer");
+    if (read == 0) {
+        lathe_json_record_place(record, &line, &column);
+        status = lathe_error(LATHE_E_PARSE, "%s:%lld:%lld: %s", name, (long long)line,
+                             (long long)column, record->walk.what);
+    }
+    lathe_json_record_fini(record);
+    free(record);
+    return status;
+}
+
 lathe_status lathe__tokenizer_parse(const char *name, char *json, int64_t json_bytes,
                                     lathe_tokenizer **out)
 {
-    lathe_token_tables tables;
-    lathe_status status = LATHE_E_PARSE;
-    if (lathe__token_tables_read(json, json_bytes, &tables))
-        status = parse(name, tables.rest, tables.rest_bytes, &tables, out);
-    lathe__token_tables_fini(&tables);
-    if (status != LATHE_OK) /* what is wrong, and in which line, if anything is */
-        status = parse(name, json, json_bytes, NULL, out);
+    char unusual[512];
+    lathe_status status = parse_tables(name, json, json_bytes, out);
+    if (status != LATHE_OK) { /* what is wrong, and in which line, if anything is */
+        json_t *root = NULL;
+        (void)snprintf(unusual, sizeof unusual, "%s", lathe_error_message());
+        LATHE_TRY(check_json(name, json, json_bytes));
+        status = lathe_json_load(name, json, json_bytes, &root);
+        if (status == LATHE_E_UNSUPPORTED)
+            return lathe_error_context(status, "%s", unusual);
+        LATHE_TRY(status);
+        status = build(name, root, NULL, out);
+    }
     if (status != LATHE_OK)
         return status;
     (*out)->json = json;

@@ -4,23 +4,29 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/token_tables.h"
 #include "data/tokenizer_json.h"
-#include "data/utf8.h"
 
 /* ---- the vocabulary: bytes on the short route, else the text that the file has ---- */
 
-/* An id of the model that added_tokens has given already. */
-static lathe_status share_token(lathe_tokenizer *tok, const char *file, const char *key,
-                                int64_t n_key, int32_t id)
+/* An id of the model that added_tokens has given already: with this text. */
+static lathe_status check_shared(const lathe_tokenizer *tok, const char *file, const char *key,
+                                 int64_t n_key, int32_t id)
 {
-    const int64_t n = tok->vocab.len[id];
-    const uint8_t *content = tok->vocab.pool + tok->vocab.at[id];
-    if (n_key != n || memcmp(key, content, (size_t)n) != 0)
-        return lathe_error(LATHE_E_PARSE, "%s: id %d is \"%.*s\" in model.vocab and \"%s\" before",
-                           file, id, (int)n_key, key, (const char *)content);
+    const char *content = (const char *)tok->vocab.pool + tok->vocab.at[id];
+    if (n_key == tok->vocab.len[id] && memcmp(key, content, (size_t)n_key) == 0)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_PARSE, "%s: id %d is \"%.*s\" in model.vocab and \"%s\" before",
+                       file, id, (int)n_key, key, content);
+}
+
+static lathe_status share_token(lathe_tokenizer *tok, const char *file, const char *key, int64_t n,
+                                int32_t id)
+{
+    LATHE_TRY(check_shared(tok, file, key, n, id));
     for (int64_t i = 0; i < n && tok->kind == LATHE_TOKENIZER_BPE; i++)
-        if (content[i] <= ' ' || content[i] >= 0x7f) /* byte-level text would write it otherwise */
+        if (key[i] <= ' ' || key[i] >= 0x7f) /* byte-level text would write it otherwise */
             return LATHE_OK;
     return lathe__vocab_show(&tok->vocab, id);
 }
@@ -120,6 +126,11 @@ static int32_t find_guessed(const lathe_vocab *vocab, const uint8_t *is_added, c
     return lathe__vocab_find(vocab, bytes, n);
 }
 
+static lathe_status unusual_merge(const char *file, int64_t i, const char *what)
+{
+    return lathe_error(LATHE_E_PARSE, "%s: model.merges[%lld]: %s", file, (long long)i, what);
+}
+
 static lathe_status take_table_merges(lathe_tokenizer *tok, const char *file,
                                       const uint8_t *is_added)
 {
@@ -131,7 +142,7 @@ static lathe_status take_table_merges(lathe_tokenizer *tok, const char *file,
         const lathe_table_merge *m = &t->merges[i];
         int64_t a = m->n_left, b = m->n_right;
         if (a + b > (int64_t)sizeof bytes)
-            return unusual(file, "model.merges: a long one");
+            return unusual_merge(file, i, "a long one");
         if (general) {
             memcpy(bytes, m->left, (size_t)a);
             memcpy(bytes + a, m->right, (size_t)b);
@@ -140,12 +151,12 @@ static lathe_status take_table_merges(lathe_tokenizer *tok, const char *file,
             b = a < 0 ? -1 : lathe__bytes_of_chars(m->right, b, bytes + a);
         }
         if (b < 0)
-            return unusual(file, "model.merges: a text that is not byte-level");
+            return unusual_merge(file, i, "a text that is not byte-level");
         const int32_t left = lathe__vocab_find(&tok->vocab, bytes, a);
         const int32_t right = lathe__vocab_find(&tok->vocab, bytes + a, b);
         result = find_guessed(&tok->vocab, is_added, bytes, a + b, result + 1);
         if (left < 0 || right < 0 || result < 0)
-            return unusual(file, "model.merges: not in model.vocab");
+            return unusual_merge(file, i, "not in model.vocab");
         lathe__merges_put(&tok->merges, left, right, (uint32_t)i, (uint32_t)result);
     }
     return LATHE_OK;
@@ -397,28 +408,68 @@ static lathe_status read_bpe(lathe_tokenizer *tok, const char *file, const char 
 
 /* ---- Unigram ---- */
 
+/* Token `id`; show_scored lets it be found. */
+static lathe_status put_scored(lathe_tokenizer *tok, const char *file, const char *text, int64_t n,
+                               int64_t id)
+{
+    if (id < tok->vocab.n && tok->vocab.len[id] >= 0)
+        return check_shared(tok, file, text, n, (int32_t)id);
+    return lathe__vocab_put(&tok->vocab, (int32_t)id, text, n, 0);
+}
+
 /* [text, score], whose id is its place in the list. */
 static lathe_status read_scored(lathe_tokenizer *tok, const char *file, const json_t *entry,
-                                size_t i, double *score)
+                                int64_t i, double *score)
 {
     const json_t *text = json_array_get(entry, 0), *number = json_array_get(entry, 1);
-    const int32_t id = (int32_t)i;
     if (json_array_size(entry) != 2 || !json_is_string(text) || !json_is_number(number))
-        return lathe_error(LATHE_E_PARSE, "%s: model.vocab[%zu]: expected [text, score]", file, i);
+        return lathe_error(LATHE_E_PARSE, "%s: model.vocab[%lld]: expected [text, score]", file,
+                           (long long)i);
     *score = json_number_value(number);
-    const char *key = json_string_value(text);
-    const int64_t n = (int64_t)json_string_length(text);
-    if (id < tok->vocab.n && tok->vocab.len[id] >= 0)
-        return share_token(tok, file, key, n, id);
-    return lathe__vocab_put(&tok->vocab, id, key, n, lathe__vocab_find(&tok->vocab, key, n) < 0);
+    return put_scored(tok, file, json_string_value(text), (int64_t)json_string_length(text), i);
+}
+
+/* The same from where the list stands in the file. */
+static lathe_status read_table_scored(lathe_tokenizer *tok, const char *file, double *scores)
+{
+    const lathe_token_tables *t = tok->tables;
+    const char *at = t->scored, *text;
+    char *unescaped = malloc((size_t)t->longest_escaped + 1);
+    int32_t n;
+    if (!unescaped)
+        return lathe_error(LATHE_E_NOMEM, "vocabulary");
+    lathe_status status = lathe__vocab_reserve(&tok->vocab, t->n_scored);
+    for (int64_t i = 0; i < t->n_scored && status == LATHE_OK; i++) {
+        at = lathe__token_tables_scored(t, at, unescaped, &text, &n, &scores[i]);
+        status = at ? put_scored(tok, file, text, n, i) : unusual(file, "model.vocab has changed");
+    }
+    free(unescaped);
+    return status;
+}
+
+/* Backwards: the last of equal tokens is the one found. */
+static lathe_status show_scored(lathe_tokenizer *tok, int64_t n)
+{
+    lathe_vocab *vocab = &tok->vocab;
+    uint8_t *is_added = calloc((size_t)vocab->n, 1);
+    lathe_status status = is_added ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "vocabulary");
+    for (int64_t i = 0; i < tok->n_added && is_added; i++)
+        is_added[tok->added[i].id] = 1;
+    for (int64_t i = n; i-- > 0 && status == LATHE_OK;)
+        if (is_added[i] || lathe__vocab_find(vocab, vocab->pool + vocab->at[i], vocab->len[i]) < 0)
+            status = lathe__vocab_show(vocab, (int32_t)i);
+    free(is_added);
+    return status;
 }
 
 static lathe_status read_unigram_vocab(lathe_tokenizer *tok, const char *file, const json_t *vocab,
-                                       double *scores)
+                                       int64_t n, double *scores)
 {
-    const size_t n = json_array_size(vocab);
-    for (size_t i = n; i-- > 0;) /* backwards: the last of equal tokens is the one found */
-        LATHE_TRY(read_scored(tok, file, json_array_get(vocab, i), i, &scores[i]));
+    if (tok->tables)
+        LATHE_TRY(read_table_scored(tok, file, scores));
+    for (int64_t i = 0; i < n && !tok->tables; i++)
+        LATHE_TRY(read_scored(tok, file, json_array_get(vocab, (size_t)i), i, &scores[i]));
+    LATHE_TRY(show_scored(tok, n));
     for (int64_t i = 0; i < tok->n_added; i++) {
         const lathe_added_token *added = &tok->added[i];
         const int32_t id = lathe__vocab_find(&tok->vocab, added->content, added->bytes);
@@ -447,20 +498,20 @@ static lathe_status read_unigram(lathe_tokenizer *tok, const char *file, const c
     const json_t *vocab = json_object_get(model, "vocab"), *unk = json_object_get(model, "unk_id");
     if (!json_is_array(vocab))
         return lathe__tj_expected(place, "vocab", vocab, "a list");
-    const size_t n = json_array_size(vocab);
+    const int64_t n = tok->tables ? tok->tables->n_scored : (int64_t)json_array_size(vocab);
     if (n == 0 || n > LATHE_MAX_ID)
-        return lathe_error(LATHE_E_PARSE, "%s.vocab has %zu tokens; expected 1 to 2^24", place, n);
+        return lathe_error(LATHE_E_PARSE, "%s.vocab has %lld tokens; expected 1 to 2^24", place,
+                           (long long)n);
     if (unk && !json_is_null(unk) &&
-        (!json_is_integer(unk) || json_integer_value(unk) < 0 ||
-         json_integer_value(unk) >= (json_int_t)n))
+        (!json_is_integer(unk) || json_integer_value(unk) < 0 || json_integer_value(unk) >= n))
         return lathe__tj_expected(place, "unk_id", unk, "an id of the vocabulary or null");
     tok->pipeline->unk = json_is_integer(unk) ? (int32_t)json_integer_value(unk) : -1;
     LATHE_TRY(lathe__tj_flag(place, model, "byte_fallback", 0, &tok->pipeline->byte_fallback));
-    tok->pipeline->n_scores = (int64_t)n;
-    tok->pipeline->scores = malloc(n * sizeof *tok->pipeline->scores);
+    tok->pipeline->n_scores = n;
+    tok->pipeline->scores = malloc((size_t)n * sizeof *tok->pipeline->scores);
     if (!tok->pipeline->scores)
         return lathe_error(LATHE_E_NOMEM, "vocabulary");
-    LATHE_TRY(read_unigram_vocab(tok, file, vocab, tok->pipeline->scores));
+    LATHE_TRY(read_unigram_vocab(tok, file, vocab, n, tok->pipeline->scores));
     return finish_general(tok);
 }
 

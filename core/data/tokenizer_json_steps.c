@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/tokenizer_json.h"
-#include "data/utf8.h"
 
 enum { MAX_NESTING = 4 };
 

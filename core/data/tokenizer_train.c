@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/bpe_train.h"
 #include "data/train_json.h"
-#include "data/utf8.h"
 
 static const char *const byte_level_specials[1] = {"<|endoftext|>"};
 static const char *const metaspace_specials[3] = {"<unk>", "<s>", "</s>"};

@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/utf8.h"
 #include "data/tokenizer.h"
-#include "data/utf8.h"
 
 typedef struct file_texts {
     const char *const *paths; /* files and folders */

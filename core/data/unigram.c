@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/pipeline.h"
-#include "data/utf8.h"
 
 /* What an unknown character costs below the worst token. */
 #define UNK_PENALTY 10.0

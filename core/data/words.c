@@ -4,8 +4,8 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/bpe_train.h"
-#include "data/utf8.h"
 
 static lathe_status count_piece(void *arg, const uint8_t *piece, int64_t n)
 {

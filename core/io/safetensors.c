@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/json_record.h"
 
 #define HEADER_LIMIT 100000000
 
@@ -175,62 +176,107 @@ static lathe_status read_metadata(lathe_safetensors *set, const char *file, json
     return LATHE_OK;
 }
 
-/* Appends the tensors of a parsed header. */
-static lathe_status add_header(lathe_safetensors *set, const char *file, json_t *header,
-                               const uint8_t *data, int64_t data_bytes)
+/* One member of the header: a tensor, or the metadata. */
+static lathe_status add_member(lathe_safetensors *set, const char *file, const char *name,
+                               json_t *value, const uint8_t *data, int64_t data_bytes, span *spans,
+                               int64_t *n_spans)
 {
-    if (!json_is_object(header))
-        return lathe_error(LATHE_E_CORRUPT, "%s: the header is not a JSON object", file);
-    const int64_t entries = (int64_t)json_object_size(header);
-    LATHE_TRY(set_reserve(set, entries));
-    span *spans = malloc((size_t)(entries + 1) * sizeof *spans);
-    if (spans == NULL)
-        return lathe_error(LATHE_E_NOMEM, "%s: no memory for %lld entries", file,
-                           (long long)entries);
-    int64_t n = 0;
-    lathe_status status = LATHE_OK;
-    const char *name;
-    json_t *entry;
-    json_object_foreach(header, name, entry)
-    {
-        if (strcmp(name, "__metadata__") == 0) {
-            status = read_metadata(set, file, entry);
-        } else {
-            lathe_st_tensor *t = &set->tensors[set->n];
-            t->file = file;
-            t->name = lathe_arena_strdup(&set->arena, name);
-            status = t->name == NULL
-                         ? LATHE_E_NOMEM
-                         : read_entry(file, t->name, entry, data_bytes, &t->desc, &spans[n]);
-            if (status == LATHE_OK) {
-                t->data = data + spans[n].begin;
-                spans[n++].name = t->name;
-                set->n++;
-            }
-        }
-        if (status != LATHE_OK)
-            break;
+    if (strcmp(name, "__metadata__") == 0)
+        return read_metadata(set, file, value);
+    lathe_st_tensor *t = &set->tensors[set->n];
+    span *s = &spans[*n_spans];
+    t->file = file;
+    t->name = name;
+    LATHE_TRY(read_entry(file, name, value, data_bytes, &t->desc, s));
+    t->data = data + s->begin;
+    s->name = name;
+    set->n++;
+    ++*n_spans;
+    return LATHE_OK;
+}
+
+/* Appends the tensors of a checked header, whose members become trees of values one at a time. */
+static lathe_status add_members(lathe_safetensors *set, const char *file, const char *header,
+                                int64_t length, const uint8_t *data, int64_t data_bytes,
+                                span *spans)
+{
+    lathe_json_string key;
+    const char *text;
+    int64_t n = 0, n_text;
+    for (const char *at = header;
+         lathe_json_record_next(&at, header + length, &key, &text, &n_text);) {
+        char *name = lathe_arena_alloc(&set->arena, key.n + 1);
+        json_t *value = NULL;
+        if (name == NULL)
+            return LATHE_E_NOMEM;
+        name[lathe_json_unescape(key.text, key.n_raw, name)] = '\0';
+        lathe_status status = lathe_json_load(name, text, n_text, &value);
+        status = status == LATHE_OK
+                     ? add_member(set, file, name, value, data, data_bytes, spans, &n)
+                     : lathe_error_context(status == LATHE_E_NOMEM ? status : LATHE_E_CORRUPT,
+                                           "%s: entry", file);
+        json_decref(value);
+        LATHE_TRY(status);
     }
-    if (status == LATHE_OK)
-        status = check_spans(file, spans, n, data_bytes);
-    free(spans);
+    return check_spans(file, spans, n, data_bytes);
+}
+
+/* The number of the header's members. What they become, some hundred bytes each, must not be many times
+ * the file's size; only a file of empty tensors alone comes near that. */
+static lathe_status count_members(const char *file, const char *header, int64_t length,
+                                  int64_t file_bytes, int64_t *out)
+{
+    const int64_t each = (int64_t)(2 * sizeof(lathe_st_tensor) + sizeof(span)) + 64;
+    lathe_json_string key;
+    const char *value;
+    int64_t n = 0, n_value;
+    for (const char *at = header;
+         lathe_json_record_next(&at, header + length, &key, &value, &n_value);)
+        n++;
+    *out = n;
+    if (n * each <= file_bytes + ((int64_t)64 << 20))
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CORRUPT,
+                       "%s: a header of %lld tensors in a file of %lld bytes: refused, it would "
+                       "take many times the file's size in memory",
+                       file, (long long)n, (long long)file_bytes);
+}
+
+static lathe_status check_header(const char *file, const char *header, int64_t length)
+{
+    lathe_json_record *record = calloc(1, sizeof *record);
+    if (record == NULL)
+        return lathe_error(LATHE_E_NOMEM, "%s: no memory for its header", file);
+    lathe_status status = LATHE_OK;
+    int64_t line, column;
+    const int read = lathe_json_record_read(record, header, length, NULL, 0, NULL);
+    if (read < 0) {
+        status = lathe_error(LATHE_E_NOMEM, "%s: no memory for its header", file);
+    } else if (read == 0) {
+        lathe_json_record_place(record, &line, &column);
+        status = lathe_error(LATHE_E_CORRUPT, "safetensors header: %s:%lld:%lld: %s", file,
+                             (long long)line, (long long)column, record->walk.what);
+    } else if (header[strspn(header, " \t\r\n")] != '{') {
+        status = lathe_error(LATHE_E_CORRUPT, "%s: the header is not a JSON object", file);
+    }
+    lathe_json_record_fini(record);
+    free(record);
     return status;
 }
 
-/* A parsed header takes some 64 bytes for each bracket, colon and comma: a file made of them alone would
- * take many times its size. Headers of real files stay far below. */
-static lathe_status check_values(const char *file, const char *header, int64_t length,
-                                 int64_t file_bytes)
+static lathe_status add_header(lathe_safetensors *set, const char *file, const char *header,
+                               int64_t length, const uint8_t *data, int64_t data_bytes)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < length; i++)
-        n += header[i] == ',' || header[i] == ':' || header[i] == '[' || header[i] == '{';
-    if (n * 64 > 2 * file_bytes + ((int64_t)64 << 20))
-        return lathe_error(LATHE_E_CORRUPT,
-                           "%s: a header of %lld values in a file of %lld bytes: refused, it would "
-                           "take many times the file's size in memory",
-                           file, (long long)n, (long long)file_bytes);
-    return LATHE_OK;
+    int64_t n;
+    LATHE_TRY(check_header(file, header, length));
+    LATHE_TRY(count_members(file, header, length, 8 + length + data_bytes, &n));
+    LATHE_TRY(set_reserve(set, n));
+    span *spans = malloc((size_t)(n + 1) * sizeof *spans);
+    if (spans == NULL)
+        return lathe_error(LATHE_E_NOMEM, "%s: no memory for %lld entries", file, (long long)n);
+    const lathe_status status = add_members(set, file, header, length, data, data_bytes, spans);
+    free(spans);
+    return status;
 }
 
 static lathe_status add_file(lathe_safetensors *set, const char *file, const uint8_t *bytes,
@@ -249,15 +295,8 @@ static lathe_status add_file(lathe_safetensors *set, const char *file, const uin
         return lathe_error(LATHE_E_CORRUPT,
                            "%s: the header has %llu bytes, the file only %lld: truncated", file,
                            (unsigned long long)length, (long long)n);
-    LATHE_TRY(check_values(file, (const char *)bytes + 8, (int64_t)length, n));
-    json_t *header = NULL;
-    lathe_status status = lathe_json_load(file, (const char *)bytes + 8, (int64_t)length, &header);
-    if (status != LATHE_OK)
-        return lathe_error_context(status == LATHE_E_PARSE ? LATHE_E_CORRUPT : status,
-                                   "safetensors header");
-    status = add_header(set, file, header, bytes + 8 + length, n - 8 - (int64_t)length);
-    json_decref(header);
-    return status;
+    return add_header(set, file, (const char *)bytes + 8, (int64_t)length, bytes + 8 + length,
+                      n - 8 - (int64_t)length);
 }
 
 /* ---- the set ---- */

@@ -5,9 +5,9 @@
 #include <utf8proc.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/settled.h"
 #include "data/tokenizer_model.h"
-#include "data/utf8.h"
 
 static uint64_t state = 1;
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/char_class.h"
 #include "data/tokenizer_model.h"
-#include "data/utf8.h"
 
 enum { TEXT = 1 << 16 };
 

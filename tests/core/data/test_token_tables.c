@@ -96,6 +96,31 @@ static lathe_tokenizer *parse_changed(const char *name, const char *from, const 
     return tok;
 }
 
+/* Two tokenizers that are one: tokens, and ids of the corpus. */
+static void compare_tokenizers(lathe_tokenizer *const toks[2], const char *corpus, int64_t n)
+{
+    lathe_ids ids[2] = {{NULL, 0, 0}, {NULL, 0, 0}};
+    for (int k = 0; k < 2; k++) {
+        cr_assert_not_null(toks[k], "%s", lathe_error_message());
+        cr_assert_eq(lathe_tokenizer_encode(toks[k], corpus, n, 0, &ids[k]), LATHE_OK);
+    }
+    cr_assert_eq(toks[0]->kind, toks[1]->kind);
+    cr_assert_eq(lathe_tokenizer_vocab_size(toks[0]), lathe_tokenizer_vocab_size(toks[1]));
+    for (int32_t id = 0; id < lathe_tokenizer_vocab_size(toks[0]); id++) {
+        int64_t a = 0, b = 0;
+        const char *x = lathe_tokenizer_token(toks[0], id, &a);
+        const char *y = lathe_tokenizer_token(toks[1], id, &b);
+        cr_assert(a == b && !x == !y && (!x || !memcmp(x, y, (size_t)a)), "token %d", id);
+        cr_assert(!x || lathe_tokenizer_id(toks[0], x, a) == lathe_tokenizer_id(toks[1], x, a));
+    }
+    cr_assert_eq(ids[0].n, ids[1].n);
+    cr_assert_arr_eq(ids[0].data, ids[1].data, (size_t)ids[0].n * sizeof(int32_t));
+    for (int k = 0; k < 2; k++) {
+        lathe_ids_fini(&ids[k]);
+        lathe_tokenizer_destroy(toks[k]);
+    }
+}
+
 /* A key written with an escape is not recognised: the ordinary way reads that file. */
 Test(token_tables, both_ways_give_one_tokenizer)
 {
@@ -105,27 +130,71 @@ Test(token_tables, both_ways_give_one_tokenizer)
     for (int i = 0; i < N_NAMES; i++) {
         lathe_tokenizer *const toks[2] = {parse_changed(names[i], "\"vocab\"", "\"vocab\""),
                                           parse_changed(names[i], "\"vocab\"", "\"voc\\u0061b\"")};
-        lathe_ids ids[2] = {{NULL, 0, 0}, {NULL, 0, 0}};
-        for (int k = 0; k < 2; k++) {
-            cr_assert_not_null(toks[k], "%s", lathe_error_message());
-            cr_assert_eq(lathe_tokenizer_encode(toks[k], corpus, n, 0, &ids[k]), LATHE_OK);
-        }
-        cr_assert_eq(toks[0]->kind, toks[1]->kind);
-        cr_assert_eq(lathe_tokenizer_vocab_size(toks[0]), lathe_tokenizer_vocab_size(toks[1]));
-        for (int32_t id = 0; id < lathe_tokenizer_vocab_size(toks[0]); id++) {
-            int64_t a = 0, b = 0;
-            const char *x = lathe_tokenizer_token(toks[0], id, &a);
-            const char *y = lathe_tokenizer_token(toks[1], id, &b);
-            cr_assert(a == b && !x == !y && (!x || !memcmp(x, y, (size_t)a)), "token %d", id);
-        }
-        cr_assert_eq(ids[0].n, ids[1].n);
-        cr_assert_arr_eq(ids[0].data, ids[1].data, (size_t)ids[0].n * sizeof(int32_t));
-        for (int k = 0; k < 2; k++) {
-            lathe_ids_fini(&ids[k]);
-            lathe_tokenizer_destroy(toks[k]);
-        }
+        compare_tokenizers(toks, corpus, n);
     }
     free(corpus);
+}
+
+/* A Unigram with this list behind the key `vocab`; <s> is added as id 1. NULL when it is refused. */
+static lathe_tokenizer *unigram(const char *vocab, const char *list)
+{
+    static const char frame[] = "{\"added_tokens\": [{\"id\": 1, \"content\": \"<s>\"}], "
+                                "\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"%s\": %s}}";
+    char *text = malloc(sizeof frame + strlen(list) + 16);
+    lathe_tokenizer *tok = NULL;
+    sprintf(text, frame, vocab, list);
+    if (lathe__tokenizer_parse("changed", text, (int64_t)strlen(text), &tok) != LATHE_OK)
+        free(text);
+    return tok;
+}
+
+Test(token_tables, both_ways_give_one_unigram)
+{
+    static const char list[] =
+        "[ [\"<unk>\", 0.0], [\"<s>\",0] ,[\"a\", -1.25e0], [\"\\u0061b\",-3.5],[\"a\",-9],"
+        "[\"\\ud83d\\ude00\", -2], [\"\xc3\xa9\", -1e-3], [\"<s>x\", 1e300], [\"\", -1],"
+        "[\"b\", -123456789012345678901]\n]";
+    static const char corpus[] = "abab a\xc3\xa9 \xf0\x9f\x98\x80<s>x b";
+    lathe_token_tables tables;
+    char model[sizeof list + 64];
+    sprintf(model, "{\"model\": {\"vocab\": %s}}", list);
+    cr_expect(lathe__token_tables_read(model, (int64_t)strlen(model), &tables));
+    cr_expect_eq(tables.n_scored, 10);
+    cr_expect_str_eq(tables.rest, "{\"model\": {\"vocab\": []}}");
+    lathe__token_tables_fini(&tables);
+    lathe_tokenizer *const toks[2] = {unigram("vocab", list), unigram("voc\\u0061b", list)};
+    compare_tokenizers(toks, corpus, sizeof corpus - 1);
+}
+
+/* What is wrong is told in the same words, whichever way finds it. */
+Test(token_tables, mistakes_in_a_unigram_are_told_as_ever)
+{
+    static const char *const lists[][2] = {
+        {"[]", "has 0 tokens"},
+        {"[[\"a\"]]", "model.vocab[0]"},
+        {"[[\"a\", 1, 2]]", "model.vocab[0]"},
+        {"[[\"a\", \"1\"]]", "model.vocab[0]"},
+        {"[[1, 1]]", "model.vocab[0]"},
+        {"[[\"a\", 0], [\"<t>\", 0]]", "id 1"},
+        {"[[\"a\", 0], [\"<s>\", 0], [\"<s>\", 0]]", "\"<s>\" is 2"},
+        {"[[\"a\", 01]]", "changed:1:"},
+        {"[[\"a\", 1e999]]", "changed:1:"},
+        {"[[\"\\u0000\", 1]]", "changed:1:"},
+        {"[[\"\\ud800\", 1]]", "changed:1:"},
+        {"[[\"a\", 1],]", "changed:1:"},
+        {"[[\"a\", 1]", "changed:1:"},
+        {"[[\"a\", nan]]", "changed:1:"},
+    };
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        char said[512];
+        cr_expect_null(unigram("voc\\u0061b", lists[i][0]), "%s", lists[i][0]);
+        cr_expect(strstr(lathe_error_message(), lists[i][1]), "%s: \"%s\"", lists[i][0],
+                  lathe_error_message());
+        snprintf(said, sizeof said, "%s", lathe_error_message());
+        cr_expect_null(unigram("vocab", lists[i][0]), "%s", lists[i][0]);
+        if (!strstr(said, "changed:1:")) /* the column differs by the escape */
+            cr_expect_str_eq(lathe_error_message(), said);
+    }
 }
 
 Test(token_tables, mistakes_are_told_as_ever)

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "data/tokenizer.h"
-#include "data/utf8.h"
 
 #define GOLDEN LATHE_TEST_DATA "/golden/data/tokenizer_equality/"
 

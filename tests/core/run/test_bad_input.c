@@ -36,7 +36,7 @@ typedef struct fault {
 
 static const fault faults[] = {
     {"malformed safetensors", "llama_tied", ST, "{\"__metadata__\"", "[\"__metadata__\"", NULL, 0,
-     LATHE_E_CORRUPT, "safetensors header: %s/model.safetensors:1:16: ']' expected near ':'"},
+     LATHE_E_CORRUPT, "safetensors header: %s/model.safetensors:1:16: ']' or ',' expected"},
     {"truncated safetensors", "llama_tied", ST, NULL, NULL, NULL, 90000, LATHE_E_CORRUPT,
      "%s/model.safetensors: tensor model.layers.1.mlp.up_proj.weight lies at "
      "80256..90496 of 87968 data bytes: the file is truncated"},

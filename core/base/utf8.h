@@ -1,6 +1,6 @@
 /* UTF-8: how far a text is valid, and one character at a time. */
-#ifndef LATHE_DATA_UTF8_H
-#define LATHE_DATA_UTF8_H
+#ifndef LATHE_BASE_UTF8_H
+#define LATHE_BASE_UTF8_H
 
 #include <stdint.h>
 #include <string.h>

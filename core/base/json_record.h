@@ -1,0 +1,56 @@
+/* A JSON record: the members of one object that are asked for, found without a tree of values.
+ *
+ * The whole record is checked: RFC 8259 with UTF-8 alone, at most LATHE_JSON_DEPTH levels, no key twice in an
+ * object, no NUL in a key. Memory: four bytes a key of the objects that are open at a time.
+ */
+#ifndef LATHE_BASE_JSON_RECORD_H
+#define LATHE_BASE_JSON_RECORD_H
+
+#include "base/json_text.h"
+#include "lathe/status.h"
+
+enum { LATHE_JSON_DEPTH = 2048, LATHE_JSON_WANTED = 8 };
+
+/** What a record has of a wanted member. */
+typedef struct lathe_json_member {
+    int32_t found;            /* 0: no such member */
+    int32_t is_string;        /* 0: any other value */
+    lathe_json_string string; /* in the record's text */
+} lathe_json_member;
+
+/** The reader's memory, for one thread; all zeros at first. */
+typedef struct lathe_json_record {
+    lathe_json_walk walk;
+    const char *begin;
+    const char *const *names; /* wanted members, [n_names]; NULL: not wanted */
+    lathe_json_member *members;
+    int32_t n_names, depth;
+    uint32_t wanted; /* bit k: the member being read is names[k] */
+    uint32_t
+        first[LATHE_JSON_DEPTH]; /* by level: the object's first in keys; an array: UINT32_MAX */
+    uint32_t *keys;              /* where keys begin, of all open objects */
+    int64_t n_keys, capacity;
+} lathe_json_record;
+
+/** Reads the object text[0, n), n < 4 GiB, into members[n_names]: what stands first by equal names.
+ *  1: all is well. 0: walk.at is the place of what walk.what says. -1: out of memory. */
+int lathe_json_record_read(lathe_json_record *record, const char *text, int64_t n,
+                           const char *const *names, int32_t n_names, lathe_json_member *members);
+
+/** Where walk.at is in a record that was not read well: the line, from 1 in the record's first, and the byte
+ *  in that line, from 1. */
+void lathe_json_record_place(const lathe_json_record *record, int64_t *out_line,
+                             int64_t *out_column);
+
+/** The next member of a record that was read well, its value as it stands. *at: `text` at first.
+ *  1, or 0 at the end. */
+int lathe_json_record_next(const char **at, const char *end, lathe_json_string *out_key,
+                           const char **out_value, int64_t *out_n);
+
+/** Puts the keys of a record that was read well into out: "a, b, c", as they are written, "..." where
+ *  room ends; "" for none. */
+void lathe_json_record_keys(const char *text, int64_t n, char *out, int64_t room);
+
+void lathe_json_record_fini(lathe_json_record *record);
+
+#endif
