@@ -1,6 +1,8 @@
 /* Bandwidth of optimizer steps beside a triad over the same memory.
  *
- *     bench_optimizer [million elements] [threads] [name...]        default: 40, all CPUs, all elementwise ones
+ *     bench_optimizer [million elements] [threads] [name[,key=value]...]
+ *
+ * default: 40, all CPUs, all elementwise ones.
  *
  * A step moves what it must: the parameter and each slot read and written, the gradient read; AdamW in
  * f32 28 bytes per parameter, 30 with the bf16 copy. The triad a = b + s*c moves 12 bytes per
@@ -107,8 +109,9 @@ static double time_step(const subject *x)
     return median(t);
 }
 
-/* The instance with the schema's defaults, but momentum where it is 0: plain SGD has no state. */
-static void *make(const lathe_plugin *plugin)
+/* The instance with the schema's defaults, but momentum where it is 0 (plain SGD has no state), and one
+ * key of type string as `setting` has it: "key=value", or "". */
+static void *make(const lathe_plugin *plugin, const char *setting)
 {
     static char words[64][64];
     lathe_value values[64];
@@ -123,6 +126,9 @@ static void *make(const lathe_plugin *plugin)
         values[k].f = strtod(text, NULL);
         values[k].i = strcmp(text, "true") == 0 ? 1 : (int64_t)values[k].f;
         snprintf(words[k], sizeof words[k], "%.*s", (int)strcspn(text + 1, "\""), text + 1);
+        const size_t key = strlen(plugin->fields[k].key);
+        if (strncmp(setting, plugin->fields[k].key, key) == 0 && setting[key] == '=')
+            snprintf(words[k], sizeof words[k], "%s", setting + key + 1);
         values[k].s = words[k];
         if (strcmp(plugin->fields[k].key, "momentum") == 0 && values[k].f == 0.0)
             values[k].f = 0.9;
@@ -135,11 +141,14 @@ static int open_subject(subject *x, const char *name, float *p, float *g, uint16
                         int64_t n)
 {
     char path[1024];
-    snprintf(path, sizeof path, "%s/lib/lathe/plugins/optimizer/%s.so", LATHE_BUILD, name);
+    const int length = (int)strcspn(name, ",");
+    snprintf(path, sizeof path, "%s/lib/lathe/plugins/optimizer/%.*s.so", LATHE_BUILD, length,
+             name);
     void *const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     memset(x, 0, sizeof *x);
     x->plugin = handle ? dlsym(handle, LATHE_PLUGIN_ENTRY_NAME) : NULL;
-    if (x->plugin == NULL || (x->self = make(x->plugin)) == NULL) {
+    if (x->plugin == NULL ||
+        (x->self = make(x->plugin, name + length + (name[length] == ','))) == NULL) {
         fprintf(stderr, "%s: %s\n", path, x->plugin ? "no instance" : dlerror());
         return 0;
     }
@@ -190,6 +199,7 @@ static void close_subject(subject *x)
 int main(int argc, char **argv)
 {
     static const char *const all[] = {"adamw",
+                                      "adamw,state_dtype=bf16",
                                       "sgd",
                                       "lion",
                                       "sophia",
@@ -217,14 +227,15 @@ int main(int argc, char **argv)
     printf("%lld M elements in %d tensors, %d threads, bf16 copy refreshed\n",
            (long long)(n / 1000000), N_TENSORS, lathe_parallel_threads());
     for (int k = 0; k < n_names; k++) {
+        const char *const name = argc > 3 ? argv[3 + k] : all[k];
         subject x;
-        if (!open_subject(&x, argc > 3 ? argv[3 + k] : all[k], memory[0], memory[1], shadow, n))
+        if (!open_subject(&x, name, memory[0], memory[1], shadow, n))
             return 1;
         const double triad_s = time_triad(lathe_host_get(), memory[2], memory[0], memory[1], n);
         const double limit = 12.0 * (double)n / triad_s / 1e9;
         const double seconds = time_step(&x), rate = (double)x.bytes / seconds / 1e9;
-        printf("step %-20s ms %7.2f gbs %6.2f triad %.2f allocate %.2f\n", x.plugin->name,
-               seconds * 1e3, rate, rate / limit, rate / limit * 12.0 / 16.0);
+        printf("step %-22s ms %7.2f gbs %6.2f triad %.2f allocate %.2f\n", name, seconds * 1e3,
+               rate, rate / limit, rate / limit * 12.0 / 16.0);
         close_subject(&x);
     }
     return 0;

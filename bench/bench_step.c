@@ -8,40 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "base/parallel.h"
+#include "gpt2_run.h"
 #include "ir/op_info.h"
 #include "model/model_size.h"
 #include "product_rate.h"
-#include "run/run_state.h"
 
-enum {
-    C = 768,
-    V = 50257,
-    LAYERS = 12,
-    HEAD_ROWS = 1024,
-    MOST_STEPS = 64,
-    MOST_SETTINGS = 32,
-    N_PRODUCTS = 15
-};
-
-static void die(const char *what)
-{
-    (void)fprintf(stderr, "%s: %s\n", what, lathe_error_message());
-    exit(1);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
-}
+enum { C = 768, V = 50257, LAYERS = 12, HEAD_ROWS = 1024, MOST_STEPS = 64, N_PRODUCTS = 15 };
 
 static int64_t status_kib(const char *key)
 {
@@ -56,48 +29,6 @@ static int64_t status_kib(const char *key)
     return value;
 }
 
-static lathe_run *open_run(const char *precision, int rows, int row_tokens, int n_more,
-                           char *const *more)
-{
-    char batch[16], tokens[16], plugins[512];
-    (void)snprintf(batch, sizeof batch, "%d", rows);
-    (void)snprintf(tokens, sizeof tokens, "%d", row_tokens);
-    (void)snprintf(plugins, sizeof plugins, "[\"%s/lib/lathe/plugins\"]", LATHE_BUILD);
-    const lathe_override settings[MOST_SETTINGS] = {
-        {"model.model_type", "gpt2"},   {"model.vocab_size", "50257"},
-        {"model.n_embd", "768"},        {"model.n_layer", "12"},
-        {"model.n_head", "12"},         {"model.n_positions", "1024"},
-        {"tokenizer.path", "bytes"},    {"train.max_steps", "1000000"},
-        {"train.precision", precision}, {"train.micro_batch_size", batch},
-        {"data.seq_len", tokens},       {"optimizer.lr", "3e-4"},
-        {"plugins.paths", plugins}};
-    lathe_run *run = NULL;
-    lathe_override list[MOST_SETTINGS];
-    int32_t n = 0;
-    for (; settings[n].key; n++)
-        list[n] = settings[n];
-    for (int i = 0; i < n_more && n < MOST_SETTINGS; i++) {
-        char *equals = strchr(more[i], '=');
-        if (!equals)
-            continue;
-        *equals = '\0';
-        list[n++] = (lathe_override){more[i], equals + 1};
-    }
-    if (lathe_run_open_mode(NULL, list, n, LATHE_OPEN_BATCHES, &run) != LATHE_OK)
-        die("open");
-    return run;
-}
-
-/* Tokens without a pattern. */
-static void make_tokens(int32_t *tokens, int64_t n)
-{
-    uint32_t state = 1;
-    for (int64_t i = 0; i < n; i++) {
-        state = state * 1664525u + 1013904223u;
-        tokens[i] = (int32_t)((uint64_t)(state >> 8) * V >> 24);
-    }
-}
-
 static double one_step(lathe_run *run, const lathe_run_batch *batch, double *loss,
                        double *out_update)
 {
@@ -106,10 +37,10 @@ static double one_step(lathe_run *run, const lathe_run_batch *batch, double *los
     const double begun = lathe_now();
     if (lathe_forward(run, batch, LATHE_FORWARD_TRAIN, &f) != LATHE_OK ||
         lathe_backward(run, NULL) != LATHE_OK)
-        die("step");
+        bench_die("step");
     const double before = lathe_now();
     if (lathe_step(run, &s) != LATHE_OK)
-        die("step");
+        bench_die("step");
     const double now = lathe_now();
     *loss = s.loss;
     *out_update = now - before;
@@ -203,12 +134,12 @@ static void measure(lathe_run *run, const lathe_run_batch *batch, product *produ
         print_products(products);
         print_profile(run, total / steps, steps);
     }
-    const double s = median(seconds, steps);
+    const double s = bench_median(seconds, steps);
     (void)printf("loss %.4f\nstep_ms %.1f\ntokens_per_s %.1f\nmodel_gflops %.1f\n", loss, 1e3 * s,
                  n / s, 1e-9 * flops / s);
-    (void)printf("update_ms %.1f\n", 1e3 * median(updates, steps));
-    (void)printf("product_gflops %.1f\nshare %.3f\n", 1e-9 * median(rates, steps),
-                 median(shares, steps));
+    (void)printf("update_ms %.1f\n", 1e3 * bench_median(updates, steps));
+    (void)printf("product_gflops %.1f\nshare %.3f\n", 1e-9 * bench_median(rates, steps),
+                 bench_median(shares, steps));
 }
 
 int main(int argc, char **argv)
@@ -220,28 +151,19 @@ int main(int argc, char **argv)
     const int64_t n = (int64_t)rows * row_tokens;
     if (n < 1 || steps < 1 || steps > MOST_STEPS)
         return 2;
-    lathe_run *run = open_run(precision, rows, row_tokens, argc > 5 ? argc - 5 : 0, argv + 5);
-    int32_t *tokens = malloc((size_t)(n + 1) * sizeof *tokens);
-    if (!tokens)
-        return 1;
-    make_tokens(tokens, n + 1);
-    const lathe_run_batch batch = {.size = (uint32_t)sizeof batch,
-                                   .n_rows = rows,
-                                   .row_tokens = row_tokens,
-                                   .tokens = tokens,
-                                   .targets = tokens + 1};
+    lathe_run *run = gpt2_run_open(precision, rows, row_tokens, argc > 5 ? argc - 5 : 0, argv + 5);
+    const lathe_run_batch batch = gpt2_batch(rows, row_tokens);
     double loss, update;
     (void)one_step(run, &batch, &loss, &update);
     print_figures(run, status_kib("VmHWM")); /* before the products take memory of their own */
     (void)printf("first_loss %.4f\n", loss);
     if (profile && lathe_exec_profile(run->train.exec) != LATHE_OK)
-        die("profile");
+        bench_die("profile");
     product products[N_PRODUCTS];
     list_products(products, n);
     if (product_rate_open(products, N_PRODUCTS, strcmp(precision, "fp32") ? dnnl_bf16 : dnnl_f32))
         return 1;
     measure(run, &batch, products, steps, profile);
-    free(tokens);
     lathe_run_close(run);
     return 0;
 }
