@@ -207,6 +207,36 @@ lathe_status kernel_check_embed_bwd(lathe_kernel *k, int64_t *out_scratch)
     return kernel_check_out(k, 0, LATHE_F32, k->out[0].dims[0] * c);
 }
 
+/* HEAD_LOGPROB, HEAD_LOGPROB_BWD, HEAD_EVAL and HEAD_SAMPLE. */
+lathe_status kernel_check_head(lathe_kernel *k, int64_t *out_scratch)
+{
+    (void)out_scratch;
+    if (k->in[1].rank != 2 || lathe_desc_count(&k->in[1]) < 1)
+        return kernel_bad_shape(k, "W must be [V, C], both at least 1");
+    const int64_t n = lathe_desc_count(&k->in[2]), v = k->in[1].dims[0], c = k->in[1].dims[1];
+    const int32_t dtype = k->in[0].dtype;
+    if (n < 1)
+        return kernel_bad_shape(k, "there must be at least one row");
+    LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, n * c));
+    LATHE_TRY(kernel_check_in(k, 1, dtype, v * c));
+    LATHE_TRY(kernel_check_in(k, 2, LATHE_I32, n));
+    if (k->op_id == LATHE_OP_HEAD_SAMPLE) {
+        LATHE_TRY(kernel_check_in(k, 3, LATHE_I64, 2));
+        return kernel_check_out(k, 0, LATHE_I32, n);
+    }
+    LATHE_TRY(kernel_check_out(k, 0, LATHE_F32, n));
+    if (k->op_id == LATHE_OP_HEAD_EVAL) {
+        LATHE_TRY(kernel_check_out(k, 1, LATHE_F32, n));
+        LATHE_TRY(kernel_check_out(k, 2, LATHE_I32, n));
+    }
+    if (k->op_id != LATHE_OP_HEAD_LOGPROB_BWD)
+        return LATHE_OK;
+    LATHE_TRY(kernel_check_in(k, 3, LATHE_F32, n));
+    if (kernel_has_out(k, 1))
+        LATHE_TRY(kernel_check_out(k, 1, dtype, n * c));
+    return kernel_has_out(k, 2) ? kernel_check_out(k, 2, LATHE_F32, v * c) : LATHE_OK;
+}
+
 lathe_status kernel_check_dropout(lathe_kernel *k, int64_t *out_scratch)
 {
     (void)out_scratch;

@@ -27,6 +27,7 @@ lathe_status kernel_check_swiglu(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_gelu(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_embed(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_embed_bwd(lathe_kernel *k, int64_t *out_scratch);
+lathe_status kernel_check_head(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_dropout(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_slice(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_slice_bwd(lathe_kernel *k, int64_t *out_scratch);

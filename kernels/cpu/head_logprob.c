@@ -14,6 +14,7 @@
 #include "element.h"
 #include "head_softmax.h"
 #include "lathe/rng.h"
+#include "op_checks.h"
 #include "product.h"
 
 #define BLOCK_COLUMNS 8192                /* of the vocabulary, about */
@@ -157,47 +158,20 @@ static void lay_out_scratch(head *s, int64_t product_bytes, int64_t *out_scratch
     *out_scratch = end;
 }
 
-static lathe_status check_tensors(lathe_kernel *k, const head *s)
-{
-    LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, s->n * s->c));
-    LATHE_TRY(kernel_check_in(k, 1, s->dtype, s->v * s->c));
-    LATHE_TRY(kernel_check_in(k, 2, LATHE_I32, s->n));
-    if (s->samples) {
-        LATHE_TRY(kernel_check_in(k, 3, LATHE_I64, 2));
-        return kernel_check_out(k, 0, LATHE_I32, s->n);
-    }
-    LATHE_TRY(kernel_check_out(k, 0, LATHE_F32, s->n));
-    if (s->evaluates) {
-        LATHE_TRY(kernel_check_out(k, 1, LATHE_F32, s->n));
-        LATHE_TRY(kernel_check_out(k, 2, LATHE_I32, s->n));
-    }
-    if (!s->backward)
-        return LATHE_OK;
-    LATHE_TRY(kernel_check_in(k, 3, LATHE_F32, s->n));
-    if (kernel_has_out(k, 1))
-        LATHE_TRY(kernel_check_out(k, 1, s->dtype, s->n * s->c));
-    return kernel_has_out(k, 2) ? kernel_check_out(k, 2, LATHE_F32, s->v * s->c) : LATHE_OK;
-}
-
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 {
-    if (k->in[1].rank != 2 || lathe_desc_count(&k->in[1]) < 1)
-        return kernel_bad_shape(k, "W must be [V, C], both at least 1");
-    const int64_t n = lathe_desc_count(&k->in[2]);
-    if (n < 1)
-        return kernel_bad_shape(k, "there must be at least one row");
+    LATHE_TRY(kernel_check_head(k, out_scratch));
     head *s = k->host->alloc((int64_t)sizeof *s);
     if (s == NULL)
         return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", kernel_op_name(k));
     k->state = s;
-    s->n = n;
+    s->n = lathe_desc_count(&k->in[2]);
     s->v = k->in[1].dims[0];
     s->c = k->in[1].dims[1];
     s->dtype = k->in[0].dtype;
     s->backward = k->op_id == LATHE_OP_HEAD_LOGPROB_BWD;
     s->evaluates = k->op_id == LATHE_OP_HEAD_EVAL;
     s->samples = k->op_id == LATHE_OP_HEAD_SAMPLE;
-    LATHE_TRY(check_tensors(k, s));
     choose_sizes(k, s);
     int64_t product_bytes = 0;
     LATHE_TRY(make_products(k, s, 0, s->width < s->v ? s->width : s->v, &product_bytes));

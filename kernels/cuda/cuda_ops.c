@@ -19,6 +19,10 @@ static const kernel_op *const ops[LATHE_N_OPS] = {
     [LATHE_OP_LINEAR_DX] = &cuda_op_linear_dx,
     [LATHE_OP_LINEAR_DW] = &cuda_op_linear_dw,
     [LATHE_OP_MATMUL] = &cuda_op_matmul,
+    [LATHE_OP_HEAD_LOGPROB] = &cuda_op_head_logprob,
+    [LATHE_OP_HEAD_LOGPROB_BWD] = &cuda_op_head_logprob_bwd,
+    [LATHE_OP_HEAD_EVAL] = &cuda_op_head_eval,
+    [LATHE_OP_HEAD_SAMPLE] = &cuda_op_head_sample,
 };
 
 lathe_status cuda_kernel_create(void *self, const lathe_kernel_problem *problem, lathe_kernel **out,

@@ -19,8 +19,31 @@ lathe_status cuda_status(const lathe_host *host, cudaError_t error, const char *
 {
     if (error == cudaSuccess)
         return LATHE_OK;
+    (void)cudaGetLastError(); /* it is told here: the next launch is not to blame */
     return lathe_fail(host, error == cudaErrorMemoryAllocation ? LATHE_E_NOMEM : LATHE_E_DEVICE,
                       "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+/* "CUDA 12.8, driver 570.86.15"; the second part where the kernel module tells. */
+static void tell_driver(char *out, size_t out_bytes)
+{
+    char line[256] = "", *rest = line;
+    int version = 0;
+    FILE *file = fopen("/proc/driver/nvidia/version", "re");
+    if (file != NULL) {
+        if (fgets(line, (int)sizeof line, file) == NULL)
+            line[0] = '\0';
+        (void)fclose(file);
+    }
+    if (cudaDriverGetVersion(&version) != cudaSuccess)
+        return;
+    const int n = snprintf(out, out_bytes, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+    for (const char *word = strtok_r(line, " \t\n", &rest); word != NULL;
+         word = strtok_r(NULL, " \t\n", &rest))
+        if (word[0] >= '0' && word[0] <= '9' && strchr(word, '.') != NULL) {
+            (void)snprintf(out + n, out_bytes - (size_t)n, ", driver %.24s", word);
+            return;
+        }
 }
 
 static lathe_status info(void *self, lathe_device_info *out)
@@ -36,6 +59,12 @@ static lathe_status info(void *self, lathe_device_info *out)
     full.memory_bytes = (int64_t)properties.totalGlobalMem;
     full.compute_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16 | 1u << LATHE_F16;
     full.graph_dtypes = full.compute_dtypes;
+    full.index = device->index;
+    size_t free_bytes = 0, total = 0;
+    LATHE_TRY(cuda_status(device->host, cudaMemGetInfo(&free_bytes, &total),
+                          "asking for the GPU's free memory"));
+    full.memory_free_bytes = (int64_t)free_bytes;
+    tell_driver(full.driver, sizeof full.driver);
     memcpy(out, &full, out->size < sizeof full ? out->size : sizeof full);
     return LATHE_OK;
 }
@@ -116,6 +145,7 @@ static const lathe_device_v1 table = {
     .capture_end = cuda_capture_end,
     .capture_launch = cuda_capture_launch,
     .capture_destroy = cuda_capture_destroy,
+    .launch = cuda_launch_image,
 };
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {

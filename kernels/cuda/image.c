@@ -54,6 +54,22 @@ static loaded_kernel *find(cuda_images *images, const void *image, const char *n
     return NULL;
 }
 
+static lathe_status refuse(const cuda_device *device, cudaError_t error, const char *name)
+{
+    const int has_none = error == cudaErrorNoKernelImageForDevice ||
+                         error == cudaErrorInvalidKernelImage ||
+                         error == cudaErrorUnsupportedPtxVersion;
+    if (!has_none && error != cudaErrorSymbolNotFound)
+        return cuda_status(device->host, error, name);
+    (void)cudaGetLastError(); /* it is told here */
+    if (has_none)
+        return lathe_fail(device->host, LATHE_E_UNSUPPORTED,
+                          "%s: the plugin's CUDA code holds nothing for compute capability %d.%d",
+                          name, (int)device->arch / 10, (int)device->arch % 10);
+    return lathe_fail(device->host, LATHE_E_NOT_FOUND,
+                      "%s: no such kernel in the plugin's CUDA code", name);
+}
+
 /* At the first call for an image and name; not while a stream is captured. */
 static lathe_status load(const cuda_device *device, const void *image, const char *name)
 {
@@ -63,17 +79,17 @@ static lathe_status load(const cuda_device *device, const void *image, const cha
         return lathe_fail(device->host, LATHE_E_ARG, "no place for the kernel %s", name);
     cudaLibrary_t library = library_of(images, image);
     const int is_new = library == NULL;
-    if (is_new)
-        LATHE_TRY(cuda_status(device->host,
-                              cudaLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0),
-                              name));
     cudaKernel_t kernel = NULL;
-    const lathe_status status =
-        cuda_status(device->host, cudaLibraryGetKernel(&kernel, library, name), name);
-    if (status != LATHE_OK) {
+    cudaError_t error = cudaSuccess;
+    if (is_new)
+        error = cudaLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0);
+    if (error != cudaSuccess)
+        return refuse(device, error, name);
+    error = cudaLibraryGetKernel(&kernel, library, name);
+    if (error != cudaSuccess) {
         if (is_new)
             (void)cudaLibraryUnload(library);
-        return status;
+        return refuse(device, error, name);
     }
     *k = (loaded_kernel){.image = image, .library = library, .kernel = kernel};
     memcpy(k->name, name, strlen(name) + 1);
@@ -89,6 +105,9 @@ lathe_status cuda_launch_image(void *self, lathe_stream *stream, const void *ima
     (void)args_bytes; /* the kernel knows its argument's size */
     if (n_blocks < 1)
         return LATHE_OK;
+    if (n_blocks > INT32_MAX)
+        return lathe_fail(device->host, LATHE_E_ARG, "%s: %lld blocks are more than a grid has",
+                          name, (long long)n_blocks);
     const loaded_kernel *k = find(device->images, image, name);
     if (k == NULL) {
         LATHE_TRY(load(device, image, name));
@@ -96,7 +115,7 @@ lathe_status cuda_launch_image(void *self, lathe_stream *stream, const void *ima
     }
     void *pointers[1];
     memcpy(pointers, &args, sizeof args); /* read only, whatever the type says */
-    const dim3 grid = {(unsigned)(n_blocks < INT32_MAX ? n_blocks : INT32_MAX), 1, 1};
+    const dim3 grid = {(unsigned)n_blocks, 1, 1};
     const dim3 block = {(unsigned)n_threads, 1, 1};
     return cuda_status(
         device->host,

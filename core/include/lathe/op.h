@@ -11,7 +11,9 @@
  *  - "?" marks an optional tensor: absent inputs and outputs have dtype LATHE_ABSENT and pointer
  * NULL.
  *  - "i/o k" in the notes: the output may share the memory of input k.
- *  - Index -1 in `targets` means: ignored (log-probability 0, no gradient).
+ *  - Index -1 in `targets` means: ignored (log-probability 0, no gradient). One outside the vocabulary is
+ *    LATHE_E_ARG; from a device apart, which cannot tell while it runs, log-probability NaN, no
+ *    gradient and no token, and no memory outside the tensors is touched.
  */
 #ifndef LATHE_OP_H
 #define LATHE_OP_H

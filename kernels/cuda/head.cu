@@ -1,0 +1,179 @@
+/* HEAD_LOGPROB, its derivative, HEAD_EVAL and HEAD_SAMPLE: log softmax(softcap(x W^T))[target], never all
+ * logits at once.
+ *
+ * Rows are taken a chunk at a time: a product gives its logits, one kernel (head_softmax.cuh) the
+ * log-probabilities and, in place, the gradient of the logits, from which two products make dx and, added to
+ * over the chunks, dW. Logits are of the compute dtype, as on the CPU, and their rows are padded to 64
+ * elements, so that an odd vocabulary costs neither the products nor the kernels their wide loads.
+ *
+ *   scratch: | product | logits [rows, stride] |
+ *
+ * Which rows have a target only the GPU knows: the others cost as much, and get logp 0 and no gradient. A
+ * target outside the vocabulary gives logp NaN and no gradient.
+ */
+#include "blas.h"
+#include "head_softmax.cuh"
+#include "op_checks.h"
+
+#define LOGITS_BYTES ((int64_t)256 << 20) /* at most, but for vocabularies beyond a million */
+#define LEAST_ROWS 64
+
+enum { WHOLE, LAST, N_SIZES }; /* chunks; the last may have fewer rows */
+
+struct head {
+    int64_t n, c, v, stride;
+    int64_t rows; /* of a chunk */
+    int32_t dtype;
+    cuda_product *logits[N_SIZES], *dx[N_SIZES], *dw[N_SIZES]; /* NULL: not wanted */
+    int64_t logits_at;                                         /* in scratch */
+};
+
+static void release(lathe_kernel *k)
+{
+    head *s = (head *)k->state;
+    for (int i = 0; i < N_SIZES; i++) {
+        cuda_product_destroy(cuda_of(k), s->logits[i]);
+        cuda_product_destroy(cuda_of(k), s->dx[i]);
+        cuda_product_destroy(cuda_of(k), s->dw[i]);
+    }
+    k->host->free(s);
+}
+
+/* Even chunks of a multiple of 8 rows, whose slices of x are as aligned as x. */
+static int64_t choose_rows(const lathe_kernel *k, const head *s)
+{
+    int64_t rows = k->attrs.chunk_rows;
+    if (rows > 0)
+        return rows < s->n ? rows : s->n;
+    rows = LOGITS_BYTES / (s->stride * lathe_dtype_bytes(s->dtype)) / LEAST_ROWS * LEAST_ROWS;
+    rows = rows < LEAST_ROWS ? LEAST_ROWS : rows;
+    const int64_t chunks = (s->n + rows - 1) / rows;
+    rows = cuda_round_up((s->n + chunks - 1) / chunks, 8);
+    return rows < s->n ? rows : s->n;
+}
+
+/* The products of chunks of `rows` rows; scratch for the largest. */
+static lathe_status make_products(lathe_kernel *k, head *s, int i, int64_t rows,
+                                  int64_t *io_scratch)
+{
+    int64_t bytes[3] = {0, 0, 0};
+    matmul_spec spec = {};
+    spec.a_dtype = spec.b_dtype = spec.c_dtype = s->dtype;
+    spec.alpha = 1.0;
+    spec.m = rows;
+    spec.n = s->v;
+    spec.k = s->c;
+    spec.trans_b = 1;
+    spec.c_stride = s->stride;
+    LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->logits[i], &bytes[0]));
+    spec.n = s->c;
+    spec.k = s->v;
+    spec.trans_b = 0;
+    spec.c_stride = 0;
+    spec.a_stride = s->stride;
+    if (k->op_id == LATHE_OP_HEAD_LOGPROB_BWD && kernel_has_out(k, 1))
+        LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->dx[i], &bytes[1]));
+    spec.m = s->v;
+    spec.k = rows;
+    spec.trans_a = 1;
+    spec.c_dtype = LATHE_F32;
+    if (k->op_id == LATHE_OP_HEAD_LOGPROB_BWD && kernel_has_out(k, 2))
+        LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->dw[i], &bytes[2]));
+    for (int j = 0; j < 3; j++)
+        *io_scratch = bytes[j] > *io_scratch ? bytes[j] : *io_scratch;
+    return LATHE_OK;
+}
+
+static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
+{
+    LATHE_TRY(kernel_check_head(k, out_scratch));
+    head *s = (head *)k->host->alloc((int64_t)sizeof *s);
+    if (s == nullptr)
+        return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", kernel_op_name(k));
+    k->state = s;
+    s->n = lathe_desc_count(&k->in[2]);
+    s->v = k->in[1].dims[0];
+    s->c = k->in[1].dims[1];
+    s->dtype = k->in[0].dtype;
+    s->stride = cuda_round_up(s->v, 64);
+    s->rows = choose_rows(k, s);
+    int64_t product_bytes = 0;
+    LATHE_TRY(make_products(k, s, WHOLE, s->rows, &product_bytes));
+    if (s->n % s->rows != 0)
+        LATHE_TRY(make_products(k, s, LAST, s->n % s->rows, &product_bytes));
+    s->logits_at = cuda_round_up(product_bytes, 64);
+    *out_scratch = s->logits_at + s->rows * s->stride * lathe_dtype_bytes(s->dtype);
+    return LATHE_OK;
+}
+
+/* The arguments at row `first`. */
+static head_rows rows_at(const lathe_kernel *k, const lathe_kernel_args *a, int64_t first)
+{
+    const head *s = (const head *)k->state;
+    head_rows out = {};
+    out.v = s->v;
+    out.stride = s->stride;
+    out.cap = k->attrs.softcap;
+    out.targets = (const int32_t *)a->in[2] + first;
+    out.first = first;
+    if (k->op_id == LATHE_OP_HEAD_SAMPLE) {
+        out.sampled = (int32_t *)a->out[0] + first;
+        out.rng = (const int64_t *)a->in[3];
+        out.rng_stream = k->attrs.rng_stream;
+        return out;
+    }
+    out.logp = (float *)a->out[0] + first;
+    out.accumulate_logp = (a->accumulate & 1u) != 0;
+    if (k->op_id == LATHE_OP_HEAD_LOGPROB_BWD)
+        out.dlogp = (const float *)a->in[3] + first;
+    if (k->op_id == LATHE_OP_HEAD_EVAL) {
+        out.top_logp = (float *)a->out[1] + first;
+        out.top = (int32_t *)a->out[2] + first;
+    }
+    return out;
+}
+
+template <typename T>
+static lathe_status run_rows(const lathe_kernel *k, const lathe_kernel_args *a, T *logits,
+                             head_rows rows, int64_t n)
+{
+    if (rows.sampled != nullptr)
+        return cuda_run(k, a, n, CUDA_THREADS, head_draw<T>, (const T *)logits, rows);
+    if (rows.top != nullptr)
+        return cuda_run(k, a, n, CUDA_THREADS, head_logprob<T, 1>, logits, rows);
+    return cuda_run(k, a, n, CUDA_THREADS, head_logprob<T, 0>, logits, rows);
+}
+
+static lathe_status run_chunk(lathe_kernel *k, const lathe_kernel_args *a, int64_t first, int64_t n)
+{
+    const head *s = (const head *)k->state;
+    const int i = n < s->rows ? LAST : WHOLE;
+    const int64_t row_bytes = s->c * lathe_dtype_bytes(s->dtype);
+    const char *x = (const char *)a->in[0] + first * row_bytes;
+    char *logits = (char *)a->scratch + s->logits_at;
+    LATHE_TRY(cuda_product_run(cuda_of(k), s->logits[i], x, a->in[1], nullptr, logits, a->scratch,
+                               0, a->stream));
+    CUDA_BY_DTYPE(s->dtype, T,
+                  { LATHE_TRY(run_rows(k, a, (T *)(void *)logits, rows_at(k, a, first), n)); });
+    if (s->dx[i] != nullptr)
+        LATHE_TRY(cuda_product_run(cuda_of(k), s->dx[i], logits, a->in[1], nullptr,
+                                   (char *)a->out[1] + first * row_bytes, a->scratch,
+                                   (a->accumulate & 2u) != 0, a->stream));
+    if (s->dw[i] != nullptr)
+        LATHE_TRY(cuda_product_run(cuda_of(k), s->dw[i], logits, x, nullptr, a->out[2], a->scratch,
+                                   first > 0 || (a->accumulate & 4u) != 0, a->stream));
+    return LATHE_OK;
+}
+
+static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const head *s = (const head *)k->state;
+    for (int64_t first = 0; first < s->n; first += s->rows)
+        LATHE_TRY(run_chunk(k, a, first, s->n - first < s->rows ? s->n - first : s->rows));
+    return LATHE_OK;
+}
+
+const kernel_op cuda_op_head_logprob = {prepare, run, release, 0};
+const kernel_op cuda_op_head_eval = {prepare, run, release, 0};
+const kernel_op cuda_op_head_sample = {prepare, run, release, 0};
+const kernel_op cuda_op_head_logprob_bwd = {prepare, run, release, 7};
