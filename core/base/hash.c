@@ -50,36 +50,76 @@ void lathe_sha256_destroy(lathe_sha256 *hash)
     free(hash);
 }
 
-/* Reads rather than maps: a file that shrinks meanwhile gives an error, not a signal. */
-lathe_status lathe_sha256_file(const char *path, char out_hex[65])
+/* What is read next: the rest of a part, into its place, or what lies before one, into the chunk. */
+typedef struct reading {
+    const lathe_file_part *parts;
+    int64_t n_parts, part, at; /* part: the first that is not behind `at` */
+    char *chunk;
+} reading;
+
+enum { CHUNK = 256 * 1024 };
+
+static char *next_place(reading *r, int64_t *out_bytes)
 {
-    enum { CHUNK = 256 * 1024 };
+    while (r->part < r->n_parts && r->at == r->parts[r->part].offset + r->parts[r->part].bytes)
+        r->part++;
+    const lathe_file_part *p = r->part < r->n_parts ? &r->parts[r->part] : NULL;
+    const int64_t inside = p ? r->at - p->offset : -1;
+    int64_t bytes = CHUNK;
+    if (inside >= 0)
+        bytes = p->bytes - inside;
+    else if (p)
+        bytes = -inside;
+    *out_bytes = bytes < CHUNK ? bytes : CHUNK;
+    return inside >= 0 ? (char *)p->to + inside : r->chunk;
+}
+
+static lathe_status hash_file(int fd, const char *path, lathe_sha256 *hash, reading *r)
+{
+    for (;;) {
+        int64_t bytes;
+        char *to = next_place(r, &bytes);
+        const ssize_t n = read(fd, to, (size_t)bytes);
+        if (n == 0)
+            break;
+        if (n < 0 && errno != EINTR)
+            return lathe_error(LATHE_E_IO, "%s: cannot read: %s", path, strerror(errno));
+        lathe_sha256_update(hash, to, n);
+        r->at += n > 0 ? n : 0;
+    }
+    return r->part == r->n_parts
+               ? LATHE_OK
+               : lathe_error(LATHE_E_IO, "%s: it ends within what was to be read", path);
+}
+
+/* Reads rather than maps: a file that shrinks meanwhile gives an error, not a signal. */
+lathe_status lathe_sha256_file_parts(const char *path, const lathe_file_part *parts,
+                                     int64_t n_parts, char out_hex[65])
+{
     out_hex[0] = '\0';
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return lathe_error(LATHE_E_IO, "%s: cannot open: %s", path, strerror(errno));
     lathe_sha256 *hash = NULL;
-    char *chunk = malloc(CHUNK);
+    reading r = {.parts = parts, .n_parts = n_parts, .chunk = malloc(CHUNK)};
     lathe_status status = lathe_sha256_create(&hash);
-    if (status == LATHE_OK && chunk == NULL)
+    if (status == LATHE_OK && r.chunk == NULL)
         status = lathe_error(LATHE_E_NOMEM, "%s: out of memory", path);
-    while (status == LATHE_OK) {
-        const ssize_t n = read(fd, chunk, CHUNK);
-        if (n == 0)
-            break;
-        if (n > 0)
-            lathe_sha256_update(hash, chunk, n);
-        else if (errno != EINTR)
-            status = lathe_error(LATHE_E_IO, "%s: cannot read: %s", path, strerror(errno));
-    }
+    if (status == LATHE_OK)
+        status = hash_file(fd, path, hash, &r);
     if (status == LATHE_OK) {
         lathe_sha256_finish(hash, out_hex);
         hash = NULL;
     }
     lathe_sha256_destroy(hash);
-    free(chunk);
+    free(r.chunk);
     (void)close(fd);
     return status;
+}
+
+lathe_status lathe_sha256_file(const char *path, char out_hex[65])
+{
+    return lathe_sha256_file_parts(path, NULL, 0, out_hex);
 }
 
 /* FNV-1a; the mix is MurmurHash3's 64-bit finaliser, so that low bits depend on all bytes. */

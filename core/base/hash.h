@@ -15,6 +15,17 @@ void lathe_sha256_destroy(lathe_sha256 *hash);
 /** SHA-256 of a file, as 64 hexadecimal digits. */
 lathe_status lathe_sha256_file(const char *path, char out_hex[65]);
 
+/** A stretch of a file, and memory of the caller's for it. */
+typedef struct lathe_file_part {
+    int64_t offset, bytes;
+    void *to;
+} lathe_file_part;
+
+/** The same, and the parts, in the order of the file and apart from each other, are read to their places. Only the
+ *  hash says whether they are what they should be. LATHE_E_IO: the file ends before the last of them does. */
+lathe_status lathe_sha256_file_parts(const char *path, const lathe_file_part *parts,
+                                     int64_t n_parts, char out_hex[65]);
+
 /** 64-bit hash of bytes: FNV-1a with a final mix. Same value on every machine. */
 uint64_t lathe_hash64(const void *data, int64_t bytes);
 

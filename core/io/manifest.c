@@ -36,6 +36,8 @@ typedef struct item {
     /* expected, when verifying */
     int64_t want_bytes;
     const char *want_hex;
+    lathe_file_part *parts; /* to be read while it is hashed */
+    int64_t n_parts;
 } item;
 
 static lathe_status sha256_text(const char *text, int64_t bytes, char hex[65])
@@ -60,7 +62,7 @@ static void hash_item(item *f, int32_t only_size)
     f->bytes = stat(f->path, &st) == 0 && S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
     if (only_size || f->bytes < 0 || (f->want_hex != NULL && f->bytes != f->want_bytes))
         return; /* wrong whatever its content */
-    f->status = lathe_sha256_file(f->path, f->hex);
+    f->status = lathe_sha256_file_parts(f->path, f->parts, f->n_parts, f->hex);
     if (f->status != LATHE_OK)
         (void)snprintf(f->message, sizeof f->message, "%s", lathe_error_message());
 }
@@ -160,6 +162,8 @@ static lathe_status write_folder(const char *dir, const char *meta_json, lathe_a
             continue;
         struct stat st;
         items[kept].name = name;
+        items[kept].parts = NULL;
+        items[kept].n_parts = 0;
         items[kept].want_bytes = stat(paths[i], &st) == 0 ? (int64_t)st.st_size : 0;
         items[kept++].path = paths[i];
     }
@@ -267,6 +271,8 @@ static lathe_status list_files(const char *dir, json_t *files, lathe_arena *aren
         const json_t *bytes = json_object_get(entry, "bytes");
         item *f = &items[n++];
         f->name = name;
+        f->parts = NULL;
+        f->n_parts = 0;
         f->want_hex = json_string_value(json_object_get(entry, "sha256"));
         f->want_bytes = json_integer_value(bytes);
         if (!name_is_inside(name) || f->want_hex == NULL || !json_is_integer(bytes))
@@ -302,8 +308,35 @@ static lathe_status check_all(const item *items, int64_t n, int32_t hashes, lath
     return first == LATHE_OK ? LATHE_OK : check_item(&items[where], hashes);
 }
 
-lathe_status lathe_manifest_survey(const char *dir, int32_t hashes, lathe_damage_fn report,
-                                   void *arg, int64_t *out_bytes)
+/* Gives each part to its file's item. */
+static lathe_status place_parts(item *items, int64_t n, const lathe_manifest_part *parts,
+                                int64_t n_parts, lathe_arena *arena)
+{
+    lathe_file_part *copy = lathe_arena_alloc(arena, (n_parts + 1) * (int64_t)sizeof *copy);
+    if (copy == NULL)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; i < n_parts; i++) {
+        int64_t k = 0;
+        while (k < n && strcmp(items[k].path, parts[i].path) != 0)
+            k++;
+        if (k == n)
+            return lathe_error(LATHE_E_ARG, "%s is not in the manifest", parts[i].path);
+        copy[i] = parts[i].part;
+        if (items[k].n_parts++ == 0)
+            items[k].parts = &copy[i];
+    }
+    return LATHE_OK;
+}
+
+typedef struct survey {
+    int32_t hashes;
+    lathe_damage_fn report;
+    void *arg;
+    const lathe_manifest_part *parts;
+    int64_t n_parts;
+} survey;
+
+static lathe_status look_through(const char *dir, const survey *s, int64_t *out_bytes)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     json_t *manifest = NULL;
@@ -312,19 +345,35 @@ lathe_status lathe_manifest_survey(const char *dir, int32_t hashes, lathe_damage
     lathe_status status = manifest_load(dir, &arena, &manifest);
     if (status == LATHE_OK)
         status = list_files(dir, json_object_get(manifest, "files"), &arena, &items, &n);
+    if (status == LATHE_OK && s->n_parts > 0)
+        status = place_parts(items, n, s->parts, s->n_parts, &arena);
     if (status == LATHE_OK) {
-        hash_all(items, n, !hashes);
+        hash_all(items, n, !s->hashes);
         for (int64_t i = 0; i < n; i++)
             total += items[i].want_bytes;
-        status = check_all(items, n, hashes, report, arg);
-    } else if (report != NULL) {
-        report(arg, lathe_error_message());
+        status = check_all(items, n, s->hashes, s->report, s->arg);
+    } else if (s->report != NULL) {
+        s->report(s->arg, lathe_error_message());
     }
     if (out_bytes != NULL)
         *out_bytes = total;
     json_decref(manifest);
     lathe_arena_fini(&arena);
     return status;
+}
+
+lathe_status lathe_manifest_survey(const char *dir, int32_t hashes, lathe_damage_fn report,
+                                   void *arg, int64_t *out_bytes)
+{
+    const survey s = {.hashes = hashes, .report = report, .arg = arg};
+    return look_through(dir, &s, out_bytes);
+}
+
+lathe_status lathe_manifest_verify_read(const char *dir, const lathe_manifest_part *parts,
+                                        int64_t n_parts)
+{
+    const survey s = {.hashes = 1, .parts = parts, .n_parts = n_parts};
+    return look_through(dir, &s, NULL);
 }
 
 lathe_status lathe_manifest_verify(const char *dir)

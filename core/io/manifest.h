@@ -14,6 +14,7 @@
 #define LATHE_IO_MANIFEST_H
 
 #include "base/buffer.h"
+#include "base/hash.h"
 #include "lathe/status.h"
 
 #define LATHE_MANIFEST_NAME "manifest.json"
@@ -26,6 +27,19 @@ lathe_status lathe_manifest_write(const char *dir, const char *meta_json);
  *  missing, truncated or changed; LATHE_E_NOT_FOUND: no manifest. Files that are not listed are left
  *  alone. */
 lathe_status lathe_manifest_verify(const char *dir);
+
+/** A stretch of the file `path` (the folder's path, '/' and the name in the manifest) for memory of the
+ *  caller's. */
+typedef struct lathe_manifest_part {
+    const char *path;
+    lathe_file_part part;
+} lathe_manifest_part;
+
+/** The same in one pass with reading: parts, in the order of paths and offsets, are read to their places as
+ *  their files are hashed. When the folder verifies they are there; else what is in their memory is undefined.
+ *  LATHE_E_ARG: a part of a file that is not listed. */
+lathe_status lathe_manifest_verify_read(const char *dir, const lathe_manifest_part *parts,
+                                        int64_t n_parts);
 
 /** One message per damaged file. */
 typedef void (*lathe_damage_fn)(void *arg, const char *message);

@@ -178,8 +178,8 @@ static lathe_status read_metadata(lathe_safetensors *set, const char *file, json
 
 /* One member of the header: a tensor, or the metadata. */
 static lathe_status add_member(lathe_safetensors *set, const char *file, const char *name,
-                               json_t *value, const uint8_t *data, int64_t data_bytes, span *spans,
-                               int64_t *n_spans)
+                               json_t *value, const uint8_t *data, int64_t data_bytes,
+                               int64_t file_bytes, span *spans, int64_t *n_spans)
 {
     if (strcmp(name, "__metadata__") == 0)
         return read_metadata(set, file, value);
@@ -189,6 +189,7 @@ static lathe_status add_member(lathe_safetensors *set, const char *file, const c
     t->name = name;
     LATHE_TRY(read_entry(file, name, value, data_bytes, &t->desc, s));
     t->data = data + s->begin;
+    t->offset = file_bytes - data_bytes + s->begin;
     s->name = name;
     set->n++;
     ++*n_spans;
@@ -212,7 +213,8 @@ static lathe_status add_members(lathe_safetensors *set, const char *file, const 
         name[lathe_json_unescape(key.text, key.n_raw, name)] = '\0';
         lathe_status status = lathe_json_load(name, text, n_text, &value);
         status = status == LATHE_OK
-                     ? add_member(set, file, name, value, data, data_bytes, spans, &n)
+                     ? add_member(set, file, name, value, data, data_bytes, 8 + length + data_bytes,
+                                  spans, &n)
                      : lathe_error_context(status == LATHE_E_NOMEM ? status : LATHE_E_CORRUPT,
                                            "%s: entry", file);
         json_decref(value);
@@ -427,8 +429,13 @@ static lathe_status open_index(const char *path, lathe_safetensors **out)
     return status;
 }
 
-static lathe_status open_single(const char *path, lathe_safetensors **out)
+static lathe_status open_single(const char *path, lathe_arena *arena, lathe_safetensors **out)
 {
+    const char *index = lathe_arena_printf(arena, "%s.index.json", path);
+    if (index == NULL)
+        return LATHE_E_NOMEM;
+    if (!lathe_path_exists(path) && lathe_path_exists(index))
+        return open_index(index, out);
     LATHE_TRY(set_create(path, 1, out));
     LATHE_TRY(set_map(*out, path));
     return set_sort(*out);
@@ -441,7 +448,7 @@ static lathe_status open_folder(const char *path, lathe_arena *arena, lathe_safe
     if (single == NULL || index == NULL)
         return LATHE_E_NOMEM;
     if (lathe_path_exists(single))
-        return open_single(single, out);
+        return open_single(single, arena, out);
     if (lathe_path_exists(index))
         return open_index(index, out);
     return lathe_error(LATHE_E_NOT_FOUND,
@@ -466,7 +473,7 @@ lathe_status lathe_safetensors_open(const char *path, lathe_safetensors **out)
     else if (ends_with(path, ".json"))
         status = open_index(path, &set);
     else
-        status = open_single(path, &set);
+        status = open_single(path, &arena, &set);
     lathe_arena_fini(&arena);
     if (status != LATHE_OK)
         lathe_safetensors_close(set);

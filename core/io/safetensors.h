@@ -17,10 +17,12 @@ typedef struct lathe_st_tensor {
     const char *name;
     const char *file;
     const void *data;
+    int64_t offset; /* of the data, in the file */
     lathe_desc desc;
 } lathe_st_tensor;
 
-/** Opens a .safetensors file, an index (*.index.json), or a folder: its model.safetensors, else its
+/** Opens a .safetensors file (or, where there is none, the index beside it: FILE.index.json), an index
+ *  (*.index.json), or a folder: its model.safetensors, else its
  *  model.safetensors.index.json with every shard.
  *
  *  Errors  LATHE_E_NOT_FOUND: a folder without either. LATHE_E_IO. LATHE_E_CORRUPT: a damaged file, a

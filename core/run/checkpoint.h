@@ -59,7 +59,8 @@ int32_t lathe__checkpoint_brings_all(lathe_run *run);
 
 /** Loads what checkpoint.resume names; *out_path (in the run's arena) NULL when there is nothing to resume.
  *  "auto" takes `latest`, or, when that one is damaged, the newest that verifies (with a warning that
- *  names the damage). Each file is hashed once. */
+ *  names the damage). Each file is hashed once; a run that waits for its weights gets the optimizer's slots in
+ *  the same pass. */
 lathe_status lathe_checkpoint_resume(lathe_run *run, const char **out_path);
 
 #endif

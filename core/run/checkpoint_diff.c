@@ -212,7 +212,10 @@ static lathe_status open_set(const char *dir, const char *name, lathe_arena *are
     const char *path = name[0] ? lathe_path_join(arena, dir, name) : dir;
     if (!path)
         return LATHE_E_NOMEM;
-    if (name[0] && !lathe_path_exists(path))
+    const char *index = lathe_arena_printf(arena, "%s.index.json", path);
+    if (!index)
+        return LATHE_E_NOMEM;
+    if (name[0] && !lathe_path_exists(path) && !lathe_path_exists(index))
         return LATHE_OK;
     const lathe_status status = lathe_safetensors_open(path, out);
     return status == LATHE_E_NOT_FOUND && !name[0] ? LATHE_OK : status; /* an adapter's folder */

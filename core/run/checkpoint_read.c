@@ -28,12 +28,13 @@ static lathe_status skip_row(void *arg, int32_t index, const lathe_param *row, v
 }
 
 /* The state, then the weights, which `set` is known to hold. */
-static lathe_status fill(lathe_run *run, const char *dir, const lathe_safetensors *set)
+static lathe_status fill(lathe_run *run, const char *dir, const lathe_safetensors *set,
+                         int32_t has_slots)
 {
     lathe_weight_fill weights = {run, NULL, 0};
     LATHE_TRY(lathe_zero_grad(run));
     if (run->mode == LATHE_OPEN_TRAIN)
-        LATHE_TRY(lathe__train_state_read(run, dir));
+        LATHE_TRY(lathe__train_state_read(run, dir, has_slots));
     if (set) {
         const lathe_weight_sink sink = lathe__weight_sink(&weights);
         const lathe_status status = lathe_weights_load(set, &run->model, &run->params, &sink);
@@ -49,7 +50,7 @@ static lathe_status fill(lathe_run *run, const char *dir, const lathe_safetensor
 }
 
 /* Of a folder that verifies. The model's file is opened and every tensor of it checked first. */
-static lathe_status load(lathe_run *run, const char *dir)
+static lathe_status load(lathe_run *run, const char *dir, int32_t has_slots)
 {
     const lathe_weight_sink none = {.place = skip_row};
     lathe_safetensors *set = NULL;
@@ -59,7 +60,7 @@ static lathe_status load(lathe_run *run, const char *dir)
         status = lathe_weights_load(set, &run->model, &run->params, &none);
     }
     if (status == LATHE_OK)
-        status = fill(run, dir, set);
+        status = fill(run, dir, set, has_slots);
     lathe_safetensors_close(set);
     return status;
 }
@@ -69,7 +70,15 @@ lathe_status lathe_load(lathe_run *run, const char *dir)
     if (!run->placed)
         return lathe_error(LATHE_E_STATE, "the run has no memory to load into");
     LATHE_TRY(lathe_manifest_verify(dir));
-    return load(run, dir);
+    return load(run, dir, 0);
+}
+
+/* Of a run that still waits for its weights there is nothing to lose: its slots are read as they are hashed. */
+static lathe_status verify(const lathe_run *run, const char *dir, int32_t *out_has_slots)
+{
+    *out_has_slots = 0;
+    return run->weights_wait ? lathe__train_state_verify(run, dir, out_has_slots)
+                             : lathe_manifest_verify(dir);
 }
 
 lathe_status lathe_checkpoint_refuse_mixing(lathe_run *run)
@@ -104,7 +113,8 @@ static const char *latest_of(lathe_run *run, const char *dir)
 /* 1: loaded. 0: damaged, with a warning. */
 static lathe_status try_path(lathe_run *run, const char *path, int32_t *out_loaded)
 {
-    const lathe_status status = lathe_manifest_verify(path);
+    int32_t has_slots;
+    const lathe_status status = verify(run, path, &has_slots);
     *out_loaded = 0;
     if (status == LATHE_E_CORRUPT || status == LATHE_E_NOT_FOUND) {
         lathe_log(LATHE_LOG_WARN, "%s is not used: %s", path, lathe_error_message());
@@ -112,7 +122,7 @@ static lathe_status try_path(lathe_run *run, const char *path, int32_t *out_load
     }
     LATHE_TRY(status);
     *out_loaded = 1;
-    return load(run, path);
+    return load(run, path, has_slots);
 }
 
 static lathe_status resume_newest(lathe_run *run, const char *dir, const char **out_path)
@@ -161,8 +171,10 @@ static lathe_status resume_what(lathe_run *run, const char **out_path)
     if (!resume || strcmp(resume, "never") == 0)
         return LATHE_OK;
     if (strcmp(resume, "auto") != 0) {
+        int32_t has_slots;
         LATHE_TRY(lathe_checkpoint_resolve(&run->arena, resume, out_path));
-        return lathe_load(run, *out_path);
+        LATHE_TRY(verify(run, *out_path, &has_slots));
+        return load(run, *out_path, has_slots);
     }
     if (!run->set.checkpoint_dir || !lathe_path_is_dir(run->set.checkpoint_dir))
         return LATHE_OK;

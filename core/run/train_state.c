@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -18,12 +19,14 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "io/manifest.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
 #include "run/curvature.h"
 #include "run/weight_average.h"
 
 #define STATE_VERSION 2
+#define FILE_BYTES (256LL << 20) /* more goes into further files: one thread hashes one file */
 
 static uint64_t bits_of(double x)
 {
@@ -174,7 +177,7 @@ static lathe_status write_slot(const lathe_run *run, void *arg, int32_t param, i
 static lathe_status write_slots(const lathe_run *run, const char *dir)
 {
     slot_writer s = {NULL, 0};
-    LATHE_TRY(lathe_st_writer_create(dir, "optimizer", 0, &s.w));
+    LATHE_TRY(lathe_st_writer_create(dir, "optimizer", FILE_BYTES, &s.w));
     lathe_status status = each_slot(run, declare_slot, s.w);
     if (status == LATHE_OK)
         status = lathe_st_writer_begin(s.w);
@@ -195,7 +198,7 @@ static lathe_status write_rows(const lathe_run *run, const char *dir, const char
 {
     lathe_st_writer *w = NULL;
     const int is_gradient = rows == lathe_store_grad; /* with the batch of an estimate */
-    LATHE_TRY(lathe_st_writer_create(dir, name, 0, &w));
+    LATHE_TRY(lathe_st_writer_create(dir, name, FILE_BYTES, &w));
     lathe_status status = LATHE_OK;
     for (int32_t i = 0; i < run->store.n_rows && status == LATHE_OK; i++)
         if (run->params.rows[i]->trainable)
@@ -273,6 +276,71 @@ static lathe_status read_slot(const lathe_run *run, void *arg, int32_t param, in
     lathe_parallel_copy(lathe_store_slot(&run->store, param, slot), t->data,
                         lathe_desc_bytes(&t->desc));
     return LATHE_OK;
+}
+
+/* ---- slots in one pass with the hash of their files ---- */
+
+typedef struct slot_parts {
+    const lathe_safetensors *set;
+    lathe_manifest_part *list;
+    int64_t n;
+} slot_parts;
+
+static lathe_status count_slot(const lathe_run *run, void *arg, int32_t param, int32_t slot,
+                               const char *name)
+{
+    slot_parts *p = arg;
+    p->n++;
+    return check_slot(run, (void *)(uintptr_t)p->set, param, slot, name);
+}
+
+static lathe_status add_slot(const lathe_run *run, void *arg, int32_t param, int32_t slot,
+                             const char *name)
+{
+    slot_parts *p = arg;
+    const lathe_st_tensor *t = lathe_safetensors_find(p->set, name);
+    p->list[p->n++] = (lathe_manifest_part){
+        t->file,
+        {t->offset, lathe_desc_bytes(&t->desc), lathe_store_slot(&run->store, param, slot)}};
+    return LATHE_OK;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const lathe_manifest_part *x = a, *y = b;
+    const int order = strcmp(x->path, y->path);
+    return order ? order : x->part.offset < y->part.offset ? -1 : x->part.offset > y->part.offset;
+}
+
+lathe_status lathe__train_state_verify(const lathe_run *run, const char *dir, int32_t *out_read)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_safetensors *set = NULL;
+    slot_parts parts = {.n = 0};
+    const char *file = lathe_path_join(&arena, dir, "state/optimizer.safetensors");
+    *out_read = 0;
+    lathe_status status = file ? lathe_safetensors_open(file, &set) : LATHE_E_NOMEM;
+    parts.set = set;
+    if (status == LATHE_OK)
+        status = each_slot(run, count_slot, &parts);
+    if (status == LATHE_OK) {
+        parts.list = lathe_arena_alloc(&arena, (parts.n + 1) * (int64_t)sizeof *parts.list);
+        status = parts.list ? LATHE_OK : LATHE_E_NOMEM;
+    }
+    if (status == LATHE_OK) {
+        parts.n = 0;
+        (void)each_slot(run, add_slot, &parts);
+        qsort(parts.list, (size_t)parts.n, sizeof *parts.list, by_place);
+        status = lathe_manifest_verify_read(dir, parts.list, parts.n);
+        *out_read = status == LATHE_OK;
+        if (status != LATHE_OK && run->store.slot_bytes > 0) /* as in a run that never read any */
+            memset(run->store.slots, 0, (size_t)run->store.slot_bytes);
+    } else { /* damaged, or of another run: the manifest's say comes first, the reader's after it */
+        status = lathe_manifest_verify(dir);
+    }
+    lathe_safetensors_close(set);
+    lathe_arena_fini(&arena);
+    return status;
 }
 
 static lathe_status integer(const json_t *object, const char *path, const char *key, int64_t *out)
@@ -495,7 +563,7 @@ static lathe_status open_average(const lathe_run *run, const json_t *root, const
     return open_rows(run, dir, "state/average.safetensors", out);
 }
 
-lathe_status lathe__train_state_read(lathe_run *run, const char *dir)
+lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t has_slots)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_safetensors *slots = NULL, *gradients = NULL, *average = NULL;
@@ -519,7 +587,7 @@ lathe_status lathe__train_state_read(lathe_run *run, const char *dir)
         status = lathe__curvature_check(run, gradients);
     if (status == LATHE_OK && run->loader)
         status = lathe_loader_seek(run->loader, &at.cursor);
-    if (status == LATHE_OK)
+    if (status == LATHE_OK && !has_slots)
         status = each_slot(run, read_slot, slots);
     if (status == LATHE_OK) {
         read_rows(run, gradients, lathe_store_grad);

@@ -10,8 +10,13 @@
  *  sum.backwards > 0, gradients.safetensors. */
 lathe_status lathe__train_state_write(const lathe_run *run, const char *dir);
 
-/** Reads them into the run. Everything is checked before anything is written: parts (optimizer,
+/** Verifies the checkpoint `dir` (lathe_manifest_verify) and reads the optimizer's slots in the same pass, when
+ *  they are this run's: *out_read. Slots that were read stay undefined unless it verifies, so the run must be
+ *  one that nothing has trained yet. */
+lathe_status lathe__train_state_verify(const lathe_run *run, const char *dir, int32_t *out_read);
+
+/** Reads them into the run; has_slots 1: the slots are there already. Everything is checked before anything is written: parts (optimizer,
  *  scheduler, stage, adapter), slot names and shapes, cursor. LATHE_E_CONFIG says what differs. */
-lathe_status lathe__train_state_read(lathe_run *run, const char *dir);
+lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t has_slots);
 
 #endif

@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     run->scheduler.component = &scheduler;
     run->stage.component = &stage;
     run->at.step = 41;
-    if (lathe__train_state_read(run, folder) != LATHE_OK && run->at.step != 41)
+    if (lathe__train_state_read(run, folder, 0) != LATHE_OK && run->at.step != 41)
         abort();
     lathe_arena_fini(&run->arena);
     free(run);

@@ -5,6 +5,8 @@
 
 #include "base/lock.h"
 #include "checkpoint_case.h"
+#include "io/safetensors.h"
+#include "io/st_writer.h"
 
 static char dir[64];
 
@@ -237,6 +239,82 @@ Test(checkpoint, a_flipped_latest_is_named_and_the_one_before_is_used)
     /* the damaged one was replaced on the way */
     OK(lathe_manifest_verify(in(dir, "out/step-00000004")));
     cr_assert_str_eq(steps_in(dir), "2 4 5");
+}
+
+/* The optimizer's state of a checkpoint in files of at most `most` bytes. */
+static void split_optimizer(const char *folder, int64_t most)
+{
+    lathe_safetensors *set = NULL;
+    lathe_st_writer *w = NULL;
+    char *meta = NULL;
+    OK(lathe_manifest_meta(folder, &meta));
+    OK(lathe_safetensors_open(in(folder, "state/optimizer.safetensors"), &set));
+    OK(lathe_st_writer_create(in(folder, "state"), "optimizer", most, &w));
+    for (int64_t i = 0; i < lathe_safetensors_count(set); i++)
+        OK(lathe_st_writer_add(w, lathe_safetensors_at(set, i)->name,
+                               &lathe_safetensors_at(set, i)->desc));
+    OK(lathe_st_writer_begin(w));
+    for (int64_t i = 0; i < lathe_safetensors_count(set); i++) {
+        const lathe_st_tensor *t = lathe_safetensors_at(set, i);
+        OK(lathe_st_writer_write(w, i, 0, t->data, lathe_desc_bytes(&t->desc)));
+    }
+    OK(lathe_st_writer_finish(w));
+    lathe_st_writer_destroy(w);
+    lathe_safetensors_close(set);
+    OK(lathe_manifest_write(folder, meta));
+    free(meta);
+    cr_assert(lathe_path_exists(in(folder, "state/optimizer.safetensors.index.json")));
+    cr_assert_not(lathe_path_exists(in(folder, "state/optimizer.safetensors")));
+}
+
+#define SECOND "out/step-00000004/state/optimizer-00002-of-%05d.safetensors"
+
+/* A large state is in several files, which are read as they are hashed: the same bits come back, and when one
+ * file is damaged nothing of any is left. */
+Test(checkpoint, state_in_several_files_resumes_to_the_same_bits)
+{
+    settings s = {.n = 0};
+    configure(&s, dir);
+    const char *text = NULL;
+    train_four_of_six(&s);
+    OK(train_once(&s, NULL, NULL));
+    cr_assert_eq(rename(in(dir, "out/step-00000005"), in(dir, "whole")), 0);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        OK(lathe_dir_remove(in(dir, "out")));
+        train_four_of_six(&s);
+        split_optimizer(in(dir, "out/step-00000002"), 3000);
+        split_optimizer(in(dir, "out/step-00000004"), 4000);
+        int n = 2; /* files */
+        while (n < 99 && !lathe_path_exists(in(dir, SECOND, n)))
+            n++;
+        if (damaged)
+            flip(in(dir, SECOND, n), 1500);
+        OK(train_once(&s, NULL, &text));
+        cr_assert(strstr(text, damaged ? "at step 2" : "at step 4"), "%s", text);
+        cr_assert_eq(strstr(logged, "safetensors: its content changed") != NULL, damaged, "%s",
+                     logged);
+        expect_same_file(in(dir, "whole/model.safetensors"),
+                         in(dir, "out/step-00000005/model.safetensors"));
+        expect_same_file(in(dir, "whole/state/optimizer.safetensors"),
+                         in(dir, "out/step-00000005/state/optimizer.safetensors"));
+    }
+}
+
+/* Who goes on although nothing could be resumed has no half-read state. */
+Test(checkpoint, a_state_that_does_not_verify_leaves_nothing_in_the_run)
+{
+    settings s = {.n = 0};
+    configure(&s, dir);
+    train_four_of_six(&s);
+    flip(in(dir, "out/step-00000002/model.safetensors"), 1000);
+    flip(in(dir, "out/step-00000004/state/optimizer.safetensors"), 3000);
+    const char *from = NULL;
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    cr_assert_eq(lathe_checkpoint_resume(run, &from), LATHE_E_CORRUPT);
+    cr_assert_gt(run->store.slot_bytes, 0);
+    for (int64_t i = 0; i < run->store.slot_bytes; i++)
+        cr_assert_eq(run->store.slots[i], 0, "byte %lld", (long long)i);
+    lathe_run_close(run);
 }
 
 Test(checkpoint, a_missing_file_is_named_and_the_one_before_is_used)
