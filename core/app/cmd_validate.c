@@ -3,51 +3,8 @@
 
 #include "app/commands.h"
 #include "base/error.h"
-#include "lathe/optimizer.h"
-#include "lathe/scheduler.h"
-#include "lathe/stage.h"
-#include "plug/kind.h"
 #include "plug/select.h"
-
-/* Curvature is estimated from labels: a stage of pairs has none. */
-static void check_labels(const lathe_config *config, const lathe_instance *optimizer,
-                         lathe_diags *diags)
-{
-    const lathe_optimizer_v1 *table = optimizer->table;
-    const lathe_component *stage = lathe_config_part(config, LATHE_KIND_STAGE)->component;
-    if (!stage || !LATHE_HAS(table, estimate_every) || table->estimate_every(optimizer->self) <= 0)
-        return;
-    const lathe_stage_v1 *stage_table = stage->plugin->table;
-    if (stage_table->rows == LATHE_ROWS_PAIRS)
-        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "optimizer", "name",
-                         "optimizer \"%s\" estimates curvature from labels that the model draws; "
-                         "stage \"%s\" has none (its loss is over pairs): choose another optimizer",
-                         optimizer->component->plugin->name, stage->plugin->name);
-}
-
-/* Makes an instance of what the part names, so that rules across keys are checked too. */
-static void check_instance(const lathe_config *config, int32_t kind, lathe_diags *diags)
-{
-    const lathe_part *part = lathe_config_part(config, kind);
-    lathe_instance instance = {0};
-    if (part->is_none || part->component == NULL)
-        return;
-    if (lathe_instance_init(&instance, part->component, part->values) != LATHE_OK) {
-        lathe_config_add(config, diags, LATHE_DIAG_ERROR, lathe_kind_name(kind), "name", "%s",
-                         lathe_error_message());
-        return;
-    }
-    if (kind == LATHE_KIND_OPTIMIZER)
-        check_labels(config, &instance, diags);
-    const lathe_scheduler_v1 *scheduler = instance.table;
-    if (kind == LATHE_KIND_SCHEDULER && LATHE_HAS(scheduler, check)) {
-        const int64_t total = lathe_config_int(config, "train", "max_steps");
-        if (scheduler->check(instance.self, total) != LATHE_OK)
-            lathe_config_add(config, diags, LATHE_DIAG_ERROR, "scheduler", "name", "%s",
-                             lathe_error_message());
-    }
-    lathe_instance_fini(&instance);
-}
+#include "run/run_check.h"
 
 /* "auto" and families of devices are settled as a run would settle them. */
 static lathe_status check_device(lathe_config *config, lathe_registry *registry, lathe_diags *diags,
@@ -80,10 +37,9 @@ static void print_diags(const lathe_diags *diags)
 static lathe_status check_parts(lathe_config *config, lathe_registry *registry, lathe_diags *diags)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++)
-        if (kind != LATHE_KIND_DEVICE) /* making one may take hold of the machine */
-            check_instance(config, kind, diags);
-    const lathe_status status = check_device(config, registry, diags, &arena);
+    lathe_status status = lathe_run_check(config, registry, diags);
+    if (status == LATHE_OK)
+        status = check_device(config, registry, diags, &arena);
     lathe_diags_sort(diags);
     lathe_arena_fini(&arena);
     return status;

@@ -61,13 +61,9 @@ lathe_status lathe__adapter_check(lathe_run *run)
     if (status != LATHE_E_CONFIG)
         return status;
     lathe_buffer kinds = LATHE_BUFFER_INIT;
-    lathe_diags diags = {0};
     put_kinds(modules, n, &kinds);
-    lathe_config_add(run->config, &diags, LATHE_DIAG_ERROR, "adapter", "name",
-                     "%s; the model has %s", lathe_error_message(),
-                     kinds.data ? kinds.data : "none");
-    status = lathe_diags_status(&diags);
-    lathe_diags_fini(&diags);
+    status = lathe__run_refuse(run, "adapter", "name", "%s; the model has %s",
+                               lathe_error_message(), kinds.data ? kinds.data : "none");
     lathe_buffer_fini(&kinds);
     return status;
 }

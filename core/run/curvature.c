@@ -20,33 +20,42 @@ int64_t lathe__curvature_every(const lathe_run *run)
 
 static lathe_status refuse(const lathe_run *run, const char *why)
 {
-    lathe_diags diags = {0};
-    lathe_config_add(run->config, &diags, LATHE_DIAG_ERROR, "optimizer", "name",
-                     "optimizer \"%s\" estimates curvature from labels that the model draws; %s",
-                     run->optimizer.component->plugin->name, why);
-    const lathe_status status = lathe_diags_status(&diags);
-    lathe_diags_fini(&diags);
-    return status;
+    return lathe__run_refuse(
+        run, "optimizer", "name",
+        "optimizer \"%s\" estimates curvature from labels that the model draws; %s",
+        run->optimizer.component->plugin->name, why);
+}
+
+/* `unit`: what the loss is over instead. */
+static lathe_status refuse_stage(const lathe_run *run, const char *unit)
+{
+    char why[256];
+    (void)snprintf(why, sizeof why,
+                   "stage \"%s\" has none (its loss is over %s): choose another optimizer",
+                   run->stage.component->plugin->name, unit);
+    return refuse(run, why);
+}
+
+lathe_status lathe__curvature_check_stage(const lathe_run *run)
+{
+    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    if (lathe__curvature_every(run) == 0 || !stage || stage->rows != LATHE_ROWS_PAIRS)
+        return LATHE_OK;
+    return refuse_stage(run, "pairs");
 }
 
 lathe_status lathe__curvature_build(lathe_run *run)
 {
     const lathe_optimizer_v1 *table = run->optimizer.table;
     const lathe_program_config config = lathe__run_program_config(run);
-    char why[256];
     if (!LATHE_HAS(table, estimate))
         return lathe_error(LATHE_E_PLUGIN,
                            "optimizer %s wants curvature estimates but has no estimate()",
                            run->optimizer.component->plugin->name);
-    if (run->train.stage.count_unit == LATHE_COUNT_PAIRS || run->train.logprobs == LATHE_NONE) {
-        (void)snprintf(why, sizeof why,
-                       "stage \"%s\" has none (its loss is over %s): choose another optimizer",
-                       run->stage.component->plugin->name,
-                       run->train.stage.count_unit == LATHE_COUNT_PAIRS
-                           ? "pairs"
-                           : "no log-probabilities of the model");
-        return refuse(run, why);
-    }
+    if (run->train.stage.count_unit == LATHE_COUNT_PAIRS || run->train.logprobs == LATHE_NONE)
+        return refuse_stage(run, run->train.stage.count_unit == LATHE_COUNT_PAIRS
+                                     ? "pairs"
+                                     : "no log-probabilities of the model");
     return lathe_program_build(&config, LATHE_PROGRAM_SAMPLE, &run->sampling);
 }
 

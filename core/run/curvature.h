@@ -22,6 +22,9 @@ int64_t lathe__curvature_every(const lathe_run *run);
 /** Builds run->sampling, once train is built. LATHE_E_CONFIG: the stage has no labels to draw. */
 lathe_status lathe__curvature_build(lathe_run *run);
 
+/** LATHE_E_CONFIG: an estimate is wanted with a stage that says beforehand that it has no labels. */
+lathe_status lathe__curvature_check_stage(const lathe_run *run);
+
 /** Passes on the status of preparing run->sampling; LATHE_E_CONFIG where the device cannot draw. */
 lathe_status lathe__curvature_prepared(const lathe_run *run, lathe_status status);
 

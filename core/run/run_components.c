@@ -13,7 +13,8 @@ static lathe_status make(lathe_run *run, lathe_diags *diags, int32_t kind,
     const lathe_value *values = part->values;
     if (component != part->component || !values)
         LATHE_TRY(lathe_config_bind(run->config, kind, component, diags, &values));
-    return lathe_instance_init(out, component, values);
+    const lathe_status status = lathe_instance_init(out, component, values);
+    return status == LATHE_E_CONFIG ? lathe__run_refuse_part(run, kind) : status;
 }
 
 /* A component that the configuration names exactly. */
@@ -55,21 +56,45 @@ static lathe_status open_attention(lathe_run *run, lathe_diags *diags)
     return LATHE_OK;
 }
 
-static lathe_status open_all(lathe_run *run, lathe_diags *diags)
+/* All of them where diags takes what they say, else up to the first that is wrong. */
+static lathe_status open_parts(lathe_run *run, lathe_diags *diags)
 {
-    LATHE_TRY(open_device(run, diags));
-    LATHE_TRY(open_attention(run, diags));
-    LATHE_TRY(named(run, diags, LATHE_KIND_QUANT, &run->quant));
-    if (run->quant.component)
-        run->machine.quant = &run->quant;
-    LATHE_TRY(named(run, diags, LATHE_KIND_ADAPTER, &run->adapter));
-    LATHE_TRY(named(run, diags, LATHE_KIND_STAGE, &run->stage));
-    LATHE_TRY(named(run, diags, LATHE_KIND_OPTIMIZER, &run->optimizer));
-    LATHE_TRY(named(run, diags, LATHE_KIND_SCHEDULER, &run->scheduler));
-    if (run->optimizer.component) {
+    const struct {
+        int32_t kind;
+        lathe_instance *out;
+    } parts[] = {
+        {LATHE_KIND_QUANT, &run->quant},         {LATHE_KIND_ADAPTER, &run->adapter},
+        {LATHE_KIND_STAGE, &run->stage},         {LATHE_KIND_OPTIMIZER, &run->optimizer},
+        {LATHE_KIND_SCHEDULER, &run->scheduler},
+    };
+    lathe_status first = open_attention(run, diags);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (first != LATHE_OK && !run->diags)
+            return first;
+        const lathe_status status = named(run, diags, parts[i].kind, parts[i].out);
+        first = first != LATHE_OK ? first : status;
+    }
+    if (first == LATHE_OK && run->optimizer.component) {
         const lathe_optimizer_v1 *table = run->optimizer.table;
         run->base_lr = table->base_lr(run->optimizer.self);
     }
+    return first;
+}
+
+lathe_status lathe__run_parts(lathe_run *run)
+{
+    lathe_diags diags = {0};
+    const lathe_status status = open_parts(run, &diags);
+    lathe_diags_fini(&diags);
+    return status;
+}
+
+static lathe_status open_all(lathe_run *run, lathe_diags *diags)
+{
+    LATHE_TRY(open_device(run, diags));
+    LATHE_TRY(lathe__run_parts(run));
+    if (run->quant.component)
+        run->machine.quant = &run->quant;
     return LATHE_OK;
 }
 

@@ -107,11 +107,11 @@ static lathe_status quantize_rows(lathe_run *run)
         n++;
     }
     if (n == 0)
-        return lathe_error(
-            LATHE_E_CONFIG,
-            "%s: quant.name = \"%s\" would quantize nothing, because adapter \"%s\" trains every "
+        return lathe__run_refuse(
+            run, "quant", "name",
+            "quant.name = \"%s\" would quantize nothing, because adapter \"%s\" trains every "
             "matrix: choose an adapter that freezes the model, such as lora",
-            lathe_config_path(run->config), run->quant.component->plugin->name,
+            run->quant.component->plugin->name,
             run->adapter.component ? run->adapter.component->plugin->name : "none");
     return LATHE_OK;
 }
@@ -144,20 +144,17 @@ static lathe_status add_reference(lathe_run *run)
 /* Rows longer than the model's positions: learned ones end there, rotary ones were not trained beyond. */
 static lathe_status check_positions(const lathe_run *run)
 {
-    lathe_diags diags = {0};
     if (run->set.seq_len <= run->model.max_positions)
         return LATHE_OK;
-    lathe_config_add(run->config, &diags, LATHE_DIAG_ERROR, "data", "seq_len",
-                     "data.seq_len = %d is longer than the %lld positions of the model%s%s",
-                     run->set.seq_len, (long long)run->model.max_positions,
-                     run->set.model_path ? " in " : "",
-                     run->set.model_path ? run->set.model_path : "");
-    const lathe_status status = lathe_diags_status(&diags);
-    lathe_diags_fini(&diags);
-    return status;
+    return lathe__run_refuse(run, "data", "seq_len",
+                             "data.seq_len = %d is longer than the %lld positions of the model%s%s",
+                             run->set.seq_len, (long long)run->model.max_positions,
+                             run->set.model_path ? " in " : "",
+                             run->set.model_path ? run->set.model_path : "");
 }
 
-lathe_status lathe__run_model(lathe_run *run)
+/* The model's description and its table of parameters: what trains, what is quantized. */
+lathe_status lathe__run_params(lathe_run *run)
 {
     LATHE_TRY(read_model(run));
     LATHE_TRY(check_positions(run));
@@ -167,7 +164,12 @@ lathe_status lathe__run_model(lathe_run *run)
     run->n_model_params = run->params.n;
     LATHE_TRY(lathe__adapter_check(run));
     LATHE_TRY(select_trainable(run));
-    LATHE_TRY(quantize_rows(run));
+    return quantize_rows(run);
+}
+
+lathe_status lathe__run_model(lathe_run *run)
+{
+    LATHE_TRY(lathe__run_params(run));
     return add_reference(run);
 }
 

@@ -86,9 +86,7 @@ static lathe_status settle_length(lathe_run *run)
         run->set.max_steps =
             (lathe_loader_batches(run->loader, run->set.epochs) + per_step - 1) / per_step;
     }
-    LATHE_TRY(lathe__average_check_start(run));
-    if (LATHE_HAS(scheduler, check) && run->set.max_steps > 0)
-        LATHE_TRY(scheduler->check(run->scheduler.self, run->set.max_steps));
+    LATHE_TRY(lathe__run_check_length(run, run->set.max_steps));
     if (LATHE_HAS(scheduler, init))
         scheduler->init(run->scheduler.self, run->base_lr, run->at.scheduler_state);
     return LATHE_OK;

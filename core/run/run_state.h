@@ -56,6 +56,8 @@ struct lathe_run {
     lathe_settings set;
     int32_t mode; /* LATHE_OPEN_*, BATCHES being TRAIN from here on */
     int32_t data_is_optional;
+    lathe_diags
+        *diags; /* what refuses and warns adds to them; NULL: the thread's message, the log */
 
     lathe_instance device, optimizer, scheduler, adapter, stage, quant;
     lathe_instance *attention;
@@ -111,11 +113,27 @@ lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *
 lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
                                      int32_t n_overrides, int32_t mode, lathe_run **out);
 
+/** LATHE_E_CONFIG with a message at the place of section.key (run_refuse.c). */
+__attribute__((format(printf, 4, 5))) LATHE_MUST_USE lathe_status lathe__run_refuse(
+    const lathe_run *run, const char *section, const char *key, const char *format, ...);
+/** The same of the thread's message, at the key of the kind's table that it begins with. */
+LATHE_MUST_USE lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t kind);
+/** A warning there. */
+__attribute__((format(printf, 4, 5))) void lathe__run_warn(const lathe_run *run,
+                                                           const char *section, const char *key,
+                                                           const char *format, ...);
+
 /** Components of the configuration (run_components.c). */
 lathe_status lathe__run_components(lathe_run *run);
+/** Those that hold no machine: of no use to compute, enough to check. */
+lathe_status lathe__run_parts(lathe_run *run);
 void lathe__run_components_fini(lathe_run *run);
 
+/** What the parts say of each other and of a run of `total` steps, 0: not known (run_check.c). */
+lathe_status lathe__run_check_length(const lathe_run *run, int64_t total);
+
 /** Model, parameter table, graphs, plan (run_graphs.c). */
+lathe_status lathe__run_params(lathe_run *run);
 lathe_status lathe__run_model(lathe_run *run);
 lathe_status lathe__run_plan(lathe_run *run);
 /** What every program of the run is built from; the caller sets the shape. */

@@ -22,6 +22,7 @@
 #include "io/manifest.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
+#include "ir/desc_text.h"
 #include "run/curvature.h"
 #include "run/weight_average.h"
 
@@ -256,17 +257,41 @@ static lathe_status check_part(const json_t *parts, const char *path, const char
         path, kind, was ? was : "none", is ? is : "none");
 }
 
+/* The files are whole, so a state that does not fit was written under other settings. */
+#define OTHER_SETTINGS                                                                             \
+    "optimizer \"%s\" was set up otherwise then: resume with the settings it was written with, "   \
+    "or start a new run from its weights with model.path"
+
 static lathe_status check_slot(const lathe_run *run, void *arg, int32_t param, int32_t slot,
                                const char *name)
 {
-    const lathe_st_tensor *t = lathe_safetensors_find(arg, name);
+    const lathe_safetensors *set = arg;
+    const lathe_st_tensor *t = lathe_safetensors_find(set, name);
     const lathe_desc *want = &run->store.rows[param].slots[slot].desc;
+    const char *optimizer = run->optimizer.component->plugin->name;
+    char was[96], is[96];
     if (!t)
-        return lathe_error(LATHE_E_CORRUPT, "the optimizer state lacks '%s'", name);
+        return lathe_error(LATHE_E_CONFIG, "%s has no '%s', the run keeps %s; " OTHER_SETTINGS,
+                           lathe_safetensors_path(set), name, lathe_desc_text(want, is, sizeof is),
+                           optimizer);
     if (t->desc.dtype != want->dtype || lathe_desc_count(&t->desc) != lathe_desc_count(want))
-        return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
-                           t->file, name);
+        return lathe_error(LATHE_E_CONFIG, "%s: '%s' is %s, the run keeps %s; " OTHER_SETTINGS,
+                           t->file, name, lathe_desc_text(&t->desc, was, sizeof was),
+                           lathe_desc_text(want, is, sizeof is), optimizer);
     return LATHE_OK;
+}
+
+static lathe_status check_slots(const lathe_run *run, lathe_safetensors *set)
+{
+    int64_t n = 0;
+    LATHE_TRY(each_slot(run, check_slot, set));
+    for (int32_t i = 0; i < run->store.n_rows; i++)
+        n += run->store.rows[i].n_slots;
+    if (lathe_safetensors_count(set) == n)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG, "%s holds %lld states, the run keeps %lld; " OTHER_SETTINGS,
+                       lathe_safetensors_path(set), (long long)lathe_safetensors_count(set),
+                       (long long)n, run->optimizer.component->plugin->name);
 }
 
 static lathe_status read_slot(const lathe_run *run, void *arg, int32_t param, int32_t slot,
@@ -578,7 +603,7 @@ lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t ha
     if (status == LATHE_OK)
         status = lathe_safetensors_open(file, &slots);
     if (status == LATHE_OK)
-        status = each_slot(run, check_slot, slots);
+        status = check_slots(run, slots);
     if (status == LATHE_OK)
         status = open_average(run, root, path, dir, &at, &average);
     if (status == LATHE_OK && sum.backwards > 0)

@@ -29,39 +29,79 @@ const char *lathe__average_name(const lathe_run *run)
 
 /* ---- what is asked for ---- */
 
-static lathe_status check_optimizer(const lathe_run *run)
+lathe_status lathe__average_check_optimizer(const lathe_run *run)
 {
-    lathe_diags diags = {0};
-    const char *name = run->optimizer.component->plugin->name;
     if (!optimizer_averages(run) || run->set.weight_average == LATHE_AVERAGE_NONE)
         return LATHE_OK;
-    lathe_config_add(run->config, &diags, LATHE_DIAG_ERROR, "train", "weight_average",
-                     "optimizer \"%s\" averages the weights by itself, and its average is what is "
-                     "evaluated and kept: leave weight_average at \"none\"",
-                     name);
-    const lathe_status status = lathe_diags_status(&diags);
-    lathe_diags_fini(&diags);
-    return status;
+    return lathe__run_refuse(
+        run, "train", "weight_average",
+        "optimizer \"%s\" averages the weights by itself, and its average is what is "
+        "evaluated and kept: leave weight_average at \"none\"",
+        run->optimizer.component->plugin->name);
+}
+
+/* ---- a schedule beside an optimizer that has an average in its place ---- */
+
+enum { SAMPLES = 4096 };
+
+/* Whether the rate ever falls, or rises, in a run of `total` steps. */
+static void watch_rate(const lathe_run *run, int64_t total, int *out_falls, int *out_rises)
+{
+    const lathe_scheduler_v1 *table = run->scheduler.table;
+    double state[LATHE_MAX_SCHEDULER_STATE] = {0.0}, last = 0.0;
+    const int64_t n = total < SAMPLES ? total : SAMPLES;
+    if (LATHE_HAS(table, init))
+        table->init(run->scheduler.self, run->base_lr, state);
+    *out_falls = LATHE_HAS(table, observe);
+    *out_rises = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t step = n > 1 ? i * (total - 1) / (n - 1) : 0;
+        const double rate = table->at(run->scheduler.self, step, total, run->base_lr, state);
+        *out_falls |= i > 0 && rate < last;
+        *out_rises |= i > 0 && rate > last;
+        last = rate;
+    }
+}
+
+lathe_status lathe__average_check_schedule(const lathe_run *run, int64_t total)
+{
+    int falls = 0, rises = 0;
+    if (!optimizer_averages(run) || !run->scheduler.component)
+        return LATHE_OK;
+    const char *scheduler = run->scheduler.component->plugin->name;
+    const char *optimizer = run->optimizer.component->plugin->name;
+    watch_rate(run, total > 0 ? total : SAMPLES, &falls, &rises);
+    const lathe_place place = lathe_config_where(run->config, "scheduler", "name");
+    const int is_named = place.line > 0 || strncmp(place.file, "--", 2) == 0;
+    const char *section = is_named ? "scheduler" : "optimizer"; /* the default is nobody's choice */
+    if (falls)
+        return lathe__run_refuse(run, section, "name",
+                                 "scheduler \"%s\" lowers the rate, in whose place optimizer "
+                                 "\"%s\" averages the weights: set scheduler.name = \"constant\"",
+                                 scheduler, optimizer);
+    if (rises)
+        lathe__run_warn(
+            run, "scheduler", "name",
+            "scheduler \"%s\" raises the rate unseen by optimizer \"%s\", whose average "
+            "gives the first steps their full weight: its own warm-up does not",
+            scheduler, optimizer);
+    return LATHE_OK;
 }
 
 lathe_status lathe__average_check_start(const lathe_run *run)
 {
-    lathe_diags diags = {0};
     if (run->set.weight_average == LATHE_AVERAGE_NONE || run->set.max_steps == 0 ||
         run->set.weight_average_start <= run->set.max_steps)
         return LATHE_OK;
-    lathe_config_add(run->config, &diags, LATHE_DIAG_ERROR, "train", "weight_average_start",
-                     "weight_average_start = %lld lies behind the last step, %lld: nothing would "
-                     "be averaged",
-                     (long long)run->set.weight_average_start, (long long)run->set.max_steps);
-    const lathe_status status = lathe_diags_status(&diags);
-    lathe_diags_fini(&diags);
-    return status;
+    return lathe__run_refuse(
+        run, "train", "weight_average_start",
+        "weight_average_start = %lld lies behind the last step, %lld: nothing would be averaged",
+        (long long)run->set.weight_average_start, (long long)run->set.max_steps);
 }
 
 lathe_status lathe__average_plan(lathe_run *run)
 {
-    LATHE_TRY(check_optimizer(run));
+    LATHE_TRY(lathe__average_check_optimizer(run));
     LATHE_TRY(lathe__average_check_start(run));
     if (run->set.weight_average != LATHE_AVERAGE_NONE || optimizer_averages(run))
         lathe_store_add_averages(&run->store);

@@ -17,8 +17,15 @@
  *  optimizer that averages by itself, or from a step on that the run does not reach. */
 lathe_status lathe__average_plan(lathe_run *run);
 
+/** The first of these alone. */
+lathe_status lathe__average_check_optimizer(const lathe_run *run);
+
 /** The second of these again, for a length that the plan did not know. */
 lathe_status lathe__average_check_start(const lathe_run *run);
+
+/** LATHE_E_CONFIG: an optimizer that averages by itself, in the place of a schedule, beside a scheduler
+ *  that lowers the rate in a run of `total` steps (0: not known). One that raises it is a warning. */
+lathe_status lathe__average_check_schedule(const lathe_run *run, int64_t total);
 
 /** What the average is, for run.json: "none", "ema", "swa", "optimizer". */
 const char *lathe__average_name(const lathe_run *run);

@@ -108,7 +108,8 @@ typedef struct lathe_optimizer_v1 {
     lathe_status (*estimate)(void *self, const lathe_optimizer_step *step);
     /** The weights to evaluate and to keep, where they are not those that training works on:
      *  out[i] f32[n] of each tensor. Before each evaluation and each save; step is the last one's,
-     *  scalars hold what scalars() gives for it, the others are 0. NULL: they are the same. */
+     *  scalars hold what scalars() gives for it, the others are 0. It stands in the place of a
+     *  schedule: one that lowers the rate is refused beside it. NULL: they are the same. */
     lathe_status (*average)(void *self, const lathe_optimizer_step *step, float *const *out);
 } lathe_optimizer_v1;
 LATHE_ABI_SIZE(lathe_optimizer_v1, 104);

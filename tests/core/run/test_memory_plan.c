@@ -44,7 +44,8 @@ static const plan_case cases[] = {
     {"llama", {"checkpoint.every=2"}},
     {"llama", {"train.weight_average=ema", "checkpoint.every=2", "data.validation_split=0.2"}},
     {"qwen3", {"train.weight_average=swa", "adapter.name=lora", "quant.name=nf4"}},
-    {"gpt2", {"optimizer.name=schedule_free_adamw", "checkpoint.every=2"}},
+    {"gpt2",
+     {"optimizer.name=schedule_free_adamw", "scheduler.name=constant", "checkpoint.every=2"}},
     {"llama", {"checkpoint.every=2", "checkpoint.async=false"}},
     {"gpt2", {"checkpoint.every_minutes=5", "adapter.name=lora", "data.validation_split=0.2"}},
 };

@@ -118,7 +118,7 @@ Test(step_allocations, are_none_whatever_the_parts)
         {"adapter.name=lora", "adapter.dropout=0.1"},
         {"train.weight_average=ema"},
         {"train.weight_average=swa", "train.precision=fp32"},
-        {"optimizer.name=schedule_free_adamw"},
+        {"optimizer.name=schedule_free_adamw", "scheduler.name=constant"},
         {"adapter.name=lora", "quant.name=nf4"},
         {"adapter.name=lora", "quant.name=int8", "train.precision=fp32"},
         {"stage.name=dpo"},

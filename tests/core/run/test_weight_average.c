@@ -170,6 +170,7 @@ Test(weight_average, of_schedule_free_adamw_is_its_x)
     make_folder(dir, 3000);
     configure(&s, dir);
     set(&s, "optimizer.name=schedule_free_adamw");
+    set(&s, "scheduler.name=constant");
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
     OK(lathe__average_fill(run)); /* no z yet: the weights */
     cr_assert_not(lathe__average_is_apart(run));
@@ -317,6 +318,7 @@ static void configure_variant(settings *s, const char *dir, const char *out, con
     set(s, "checkpoint.dir=%s/%s", dir, out);
     set(s, "checkpoint.every=1");
     set(s, "optimizer.name=%s", v->optimizer);
+    set(s, "scheduler.name=constant"); /* all that schedule_free_adamw goes with */
     set(s, "train.weight_average=%s", v->average);
     set(s, "train.weight_average_decay=0.9");
     set(s, "train.weight_average_start=2");
