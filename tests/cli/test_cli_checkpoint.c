@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -175,6 +176,7 @@ static pid_t start(const char *file, const char *const *more)
     argv[n] = NULL;
     const pid_t child = fork();
     if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that times out leaves nothing running */
         const int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0666);
         if (dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
             _exit(126);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -56,6 +57,7 @@ static pid_t start(const char *dir)
     const pid_t child = fork();
     cr_assert_geq(child, 0);
     if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that times out leaves nothing running */
         const int log = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
         (void)dup2(log, 1);
         (void)dup2(log, 2);
