@@ -90,6 +90,14 @@ lathe_status kernel_check_broadcast(lathe_kernel *k, int64_t *out_scratch)
     return kernel_check_out(k, 0, LATHE_F32, n * k->attrs.count);
 }
 
+lathe_status kernel_check_l2_normalize(lathe_kernel *k, int64_t *out_scratch)
+{
+    (void)out_scratch;
+    const int64_t n = lathe_desc_count(&k->in[0]);
+    LATHE_TRY(kernel_check_in(k, 0, LATHE_F32, n));
+    return kernel_check_out(k, 0, KERNEL_COMPUTE, n);
+}
+
 lathe_status kernel_check_rmsnorm(lathe_kernel *k, int64_t *out_scratch)
 {
     (void)out_scratch;

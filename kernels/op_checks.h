@@ -18,6 +18,7 @@ lathe_status kernel_check_copy(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_sum(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_row_sum(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_broadcast(lathe_kernel *k, int64_t *out_scratch);
+lathe_status kernel_check_l2_normalize(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_rmsnorm(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_rmsnorm_bwd(lathe_kernel *k, int64_t *out_scratch);
 lathe_status kernel_check_layernorm(lathe_kernel *k, int64_t *out_scratch);

@@ -96,9 +96,8 @@ static void normalize_range(void *arg, int64_t begin, int64_t end, int32_t worke
 static lathe_status prepare_normalize(lathe_kernel *k, int64_t *out_scratch)
 {
     const int64_t n = lathe_desc_count(&k->in[0]);
-    LATHE_TRY(kernel_check_in(k, 0, LATHE_F32, n));
     *out_scratch = (n + CPU_GRAIN - 1) / CPU_GRAIN * (int64_t)sizeof(double);
-    return kernel_check_out(k, 0, KERNEL_COMPUTE, n);
+    return kernel_check_l2_normalize(k, out_scratch);
 }
 
 static lathe_status run_normalize(lathe_kernel *k, const lathe_kernel_args *a)

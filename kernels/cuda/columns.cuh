@@ -26,16 +26,27 @@ static inline int64_t cuda_columns_scratch(int64_t rows, int64_t cols)
     return cuda_columns_parts(rows) * cols * 4;
 }
 
-/* out[j] (= or +=) sum of partials[p, j] over p, in order. */
+/* out[j] (= or +=) sum of partials[p, j] over p: a block takes 32 columns, each of its warps every eighth
+ * part in order, and the warps' sums are added in order. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     cuda_columns_add(const float *partials, int64_t parts, int64_t cols, float *out, int accumulate)
 {
-    const int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (j >= cols)
-        return;
+    constexpr int warps = CUDA_THREADS / CUDA_WARP;
+    __shared__ float sums[warps][CUDA_WARP];
+    const int warp = (int)threadIdx.x / CUDA_WARP, lane = (int)threadIdx.x % CUDA_WARP;
+    const int64_t j = (int64_t)blockIdx.x * CUDA_WARP + lane;
     float sum = 0.0f;
-    for (int64_t p = 0; p < parts; p++)
-        sum += partials[p * cols + j];
+    if (j < cols) {
+        CUDA_UNROLL(8)
+        for (int64_t p = warp; p < parts; p += warps)
+            sum += partials[p * cols + j];
+    }
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || j >= cols)
+        return;
+    for (int w = 1; w < warps; w++)
+        sum += sums[w][lane];
     out[j] = accumulate ? out[j] + sum : sum;
 }
 
@@ -43,7 +54,7 @@ static inline lathe_status cuda_columns_finish(const lathe_kernel *k, const lath
                                                const float *partials, int64_t parts, int64_t cols,
                                                float *out, int accumulate)
 {
-    return cuda_run(k, a, (cols + CUDA_THREADS - 1) / CUDA_THREADS, CUDA_THREADS, cuda_columns_add,
+    return cuda_run(k, a, (cols + CUDA_WARP - 1) / CUDA_WARP, CUDA_THREADS, cuda_columns_add,
                     partials, parts, cols, out, accumulate);
 }
 

@@ -91,6 +91,15 @@ extern const kernel_op cuda_op_rmsnorm, cuda_op_rmsnorm_bwd;
 extern const kernel_op cuda_op_linear, cuda_op_linear_dx, cuda_op_linear_dw, cuda_op_matmul;
 extern const kernel_op cuda_op_head_logprob, cuda_op_head_logprob_bwd, cuda_op_head_eval;
 extern const kernel_op cuda_op_head_sample;
+extern const kernel_op cuda_op_layernorm, cuda_op_layernorm_bwd;
+extern const kernel_op cuda_op_swiglu, cuda_op_swiglu_bwd, cuda_op_gelu, cuda_op_gelu_bwd;
+extern const kernel_op cuda_op_dropout, cuda_op_dropout_bwd;
+extern const kernel_op cuda_op_apply_update, cuda_op_clamp;
+extern const kernel_op cuda_op_sum, cuda_op_row_sum, cuda_op_broadcast, cuda_op_l2_normalize;
+extern const kernel_op cuda_op_sum_squares, cuda_op_update_squares;
+extern const kernel_op cuda_op_rope;
+extern const kernel_op cuda_op_embed, cuda_op_kv_append, cuda_op_embed_bwd;
+extern const kernel_op cuda_op_slice, cuda_op_slice_bwd, cuda_op_transpose;
 
 #ifdef __cplusplus
 }

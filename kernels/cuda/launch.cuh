@@ -27,6 +27,17 @@ static lathe_status cuda_run(const lathe_kernel *k, const lathe_kernel_args *a, 
 #define CUDA_THREADS 256
 #define CUDA_WARP 32
 
+/* Before a loop: n rounds of it at a time, so that their loads are under way together; CUDA_UNROLLED: all of
+ * them, so that what an array indexed by the round holds stays in registers. */
+#ifdef LATHE_CUDA_EMULATED
+#define CUDA_UNROLL(n)
+#define CUDA_UNROLLED
+#else
+#define CUDA_PRAGMA(text) _Pragma(#text)
+#define CUDA_UNROLL(n) CUDA_PRAGMA(unroll n)
+#define CUDA_UNROLLED CUDA_PRAGMA(unroll)
+#endif
+
 /** Blocks of CUDA_THREADS for n pieces of work in a grid-stride loop: at most `waves` full loads of the
  *  GPU. Only for work whose result does not depend on the split. */
 static inline int64_t cuda_blocks(const cuda_device *d, int64_t n)
@@ -57,7 +68,13 @@ static __device__ __forceinline__ float cuda_float(cuda_bf16 x)
 
 static __device__ __forceinline__ float cuda_float(cuda_f16 x)
 {
+#if defined(__CUDA_ARCH__)
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+#else
     return lathe_f16_to_f32(x.bits);
+#endif
 }
 
 template <typename T> struct cuda_as;
@@ -103,10 +120,21 @@ template <typename T> static __device__ __forceinline__ void cuda_put(T *p, int 
 }
 
 /** N elements that are loaded and stored as one: 16 bytes of a 2-byte T with N = 8. The address must be a
- *  multiple of their size: see cuda_aligned. */
-template <typename T, int N> struct alignas(sizeof(T) * N) cuda_pack {
+ *  multiple of their size, or of 16 where they are more (two packs of 16 bytes). */
+template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) cuda_pack {
     T v[N];
 };
+
+template <int N, typename T> static __device__ __forceinline__ cuda_pack<T, N> cuda_load(const T *p)
+{
+    return *(const cuda_pack<T, N> *)p;
+}
+
+template <typename T, int N>
+static __device__ __forceinline__ void cuda_store(T *p, const cuda_pack<T, N> &x)
+{
+    *(cuda_pack<T, N> *)p = x;
+}
 
 /** Elements that 16 bytes hold. */
 template <typename T> constexpr int cuda_lanes = 16 / (int)sizeof(T);
@@ -133,6 +161,13 @@ static inline int cuda_aligned(int64_t n, int32_t dtype, const void *a, const vo
             __VA_ARGS__;                                                                           \
         }                                                                                          \
     } while (0)
+
+/** What stands where an index of the caller's is outside its range: a kernel has no error to give, and the
+ *  check of the loss names it. */
+static __device__ __forceinline__ float cuda_nan()
+{
+    return __int_as_float(0x7fc00000);
+}
 
 /* ---- sums and maxima over a block, the same on every thread ---- */
 

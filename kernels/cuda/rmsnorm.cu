@@ -3,65 +3,93 @@
  *   y = x * rstd * g,   rstd = 1 / sqrt(mean(x^2) + eps),   g = w (or 1 + w with offset_one)
  *   dx = rstd * (dy*g - xhat * mean(dy*g*xhat)),  dw = sum over rows of dy*xhat,  xhat = x*rstd
  *
- * A block takes a row; the backward gives each block a fixed run of rows and adds the blocks' sums of dw
- * in order. Bound by memory.
+ * Rows as in rows.cuh; in the backward a block takes a fixed run of rows, and the blocks' sums of dw are added
+ * in order. Bound by memory: up to D = 8192 the forward moves 2 elements per element and the backward 3,
+ * which is the least (w stays in the first cache); longer rows are read twice.
  */
-#include "columns.cuh"
-#include "launch.cuh"
 #include "op_checks.h"
+#include "rows.cuh"
 
-template <typename T>
+template <typename T, int N, int KIND>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    forward(const T *x, const float *w, T *y, float *rstd, int64_t d, float eps, float offset)
+    forward(const T *x, const float *w, T *y, float *rstd, int64_t rows, int64_t d, float eps,
+            float offset)
 {
-    const int64_t row = blockIdx.x;
-    x += row * d;
-    y += row * d;
+    const int64_t n = (int64_t)blockIdx.x * cuda_row_groups<KIND> + cuda_row_group<KIND>();
+    if (n >= rows)
+        return;
+    const cuda_row<T, N, KIND> row(x + n * d, d);
     float sum = 0.0f;
-    for (int64_t i = threadIdx.x; i < d; i += blockDim.x)
-        sum += cuda_float(x[i]) * cuda_float(x[i]);
-    const float r = 1.0f / sqrtf(cuda_block_sum(sum) / (float)d + eps);
-    if (threadIdx.x == 0)
-        rstd[row] = r;
-    for (int64_t i = threadIdx.x; i < d; i += blockDim.x)
-        y[i] = cuda_as<T>::from(cuda_float(x[i]) * r * (w[i] + offset));
+    cuda_row_each<KIND, N>(d, [&](int64_t i, int at) {
+        const auto v = row.get(i, at);
+        for (int j = 0; j < N; j++)
+            sum += cuda_float(v.v[j]) * cuda_float(v.v[j]);
+    });
+    const float r = 1.0f / sqrtf(cuda_row_sum<KIND>(sum) / (float)d + eps);
+    if (cuda_row_place<KIND>() == 0)
+        rstd[n] = r;
+    cuda_row_each<KIND, N>(d, [&](int64_t i, int at) {
+        const auto v = row.get(i, at);
+        const auto g = cuda_load<N>(w + i);
+        cuda_pack<T, N> out;
+        for (int j = 0; j < N; j++)
+            out.v[j] = cuda_as<T>::from(cuda_float(v.v[j]) * r * (g.v[j] + offset));
+        cuda_store(y + n * d + i, out);
+    });
 }
 
-template <typename T>
+struct tensors {
+    const void *dy, *x;
+    const float *w, *rstd;
+    void *dx;
+    float *partials; /* of dw; NULL: not wanted */
+};
+
+template <typename T, int N, int KIND>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    backward(const T *dy, const T *x, const float *w, const float *rstd, T *dx, float *partials,
-             int64_t rows, int64_t rows_per_block, int64_t d, float offset, int accumulate)
+    backward(tensors t, int64_t rows, int64_t rows_per_block, int64_t d, float offset,
+             int accumulate)
 {
     const int64_t first = blockIdx.x * rows_per_block;
     const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-    float *dw =
-        partials == nullptr ? nullptr : partials + blockIdx.x * d; /* a thread's own columns */
-    for (int64_t i = threadIdx.x; dw != nullptr && i < d; i += blockDim.x)
-        dw[i] = 0.0f;
-    for (int64_t row = first; row < last; row++) {
-        const T *dy_row = dy + row * d, *x_row = x + row * d;
+    cuda_row_columns<N, KIND> dw(t.partials, d);
+    for (int64_t n = first + cuda_row_group<KIND>(); n < last; n += cuda_row_groups<KIND>) {
+        const cuda_row<T, N, KIND> dy((const T *)t.dy + n * d, d), x((const T *)t.x + n * d, d);
+        T *dx = (T *)t.dx + n * d;
         float dot = 0.0f;
-        for (int64_t i = threadIdx.x; i < d; i += blockDim.x)
-            dot += cuda_float(dy_row[i]) * (w[i] + offset) * cuda_float(x_row[i]);
-        const float r = rstd[row], back = cuda_block_sum(dot) * r / (float)d * r;
-        for (int64_t i = threadIdx.x; i < d; i += blockDim.x) {
-            const float g = cuda_float(dy_row[i]), v = cuda_float(x_row[i]);
-            if (dw != nullptr)
-                dw[i] += g * (v * r);
-            cuda_put(dx + row * d + i, accumulate, r * (g * (w[i] + offset) - v * back));
-        }
+        cuda_row_each<KIND, N>(d, [&](int64_t i, int at) {
+            const auto g = dy.get(i, at), v = x.get(i, at);
+            const auto w = cuda_load<N>(t.w + i);
+            for (int j = 0; j < N; j++)
+                dot += cuda_float(g.v[j]) * (w.v[j] + offset) * cuda_float(v.v[j]);
+        });
+        const float r = t.rstd[n], back = cuda_row_sum<KIND>(dot) * r / (float)d * r;
+        cuda_row_each<KIND, N>(d, [&](int64_t i, int at) {
+            const auto gs = dy.get(i, at), vs = x.get(i, at);
+            const auto w = cuda_load<N>(t.w + i);
+            auto out = accumulate ? cuda_load<N>((const T *)dx + i) : cuda_pack<T, N>{};
+            for (int j = 0; j < N; j++) {
+                const float g = cuda_float(gs.v[j]), v = cuda_float(vs.v[j]);
+                dw.add(i, at, j, g * (v * r));
+                cuda_put(&out.v[j], accumulate, r * (g * (w.v[j] + offset) - v * back));
+            }
+            cuda_store(dx + i, out);
+        });
     }
+    dw.finish(d);
 }
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t d = lathe_desc_count(&k->in[1]), rows = lathe_desc_count(&k->in[0]) / d;
+    const int packs = cuda_aligned(d, k->in[0].dtype, a->in[0], a->in[1], a->out[0]);
     const float offset = k->attrs.offset_one ? 1.0f : 0.0f;
     if (rows == 0)
         return LATHE_OK;
-    CUDA_BY_DTYPE(k->in[0].dtype, T, {
-        return cuda_run(k, a, rows, CUDA_THREADS, forward<T>, (const T *)a->in[0],
-                        (const float *)a->in[1], (T *)a->out[0], (float *)a->out[1], d,
+    CUDA_BY_ROW(k->in[0].dtype, d, packs, T, N, KIND, {
+        const int64_t blocks = (rows + cuda_row_groups<KIND> - 1) / cuda_row_groups<KIND>;
+        return cuda_run(k, a, blocks, CUDA_THREADS, forward<T, N, KIND>, (const T *)a->in[0],
+                        (const float *)a->in[1], (T *)a->out[0], (float *)a->out[1], rows, d,
                         k->attrs.eps, offset);
     });
 }
@@ -78,18 +106,23 @@ static lathe_status prepare_bwd(lathe_kernel *k, int64_t *out_scratch)
 static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t d = lathe_desc_count(&k->in[2]), rows = lathe_desc_count(&k->in[3]);
+    const int packs = cuda_aligned(d, k->in[1].dtype, a->in[0], a->in[1], a->in[2], a->out[0]);
     const float offset = k->attrs.offset_one ? 1.0f : 0.0f;
-    float *partials = kernel_has_out(k, 1) ? (float *)a->scratch : nullptr;
     const int64_t blocks = cuda_columns_parts(rows);
-    CUDA_BY_DTYPE(k->in[1].dtype, T, {
-        LATHE_TRY(cuda_run(k, a, blocks, CUDA_THREADS, backward<T>, (const T *)a->in[0],
-                           (const T *)a->in[1], (const float *)a->in[2], (const float *)a->in[3],
-                           (T *)a->out[0], partials, rows, cuda_columns_rows(rows), d, offset,
-                           (int)(a->accumulate & 1u)));
+    const tensors t = {a->in[0],
+                       a->in[1],
+                       (const float *)a->in[2],
+                       (const float *)a->in[3],
+                       a->out[0],
+                       kernel_has_out(k, 1) ? (float *)a->scratch : nullptr};
+    CUDA_BY_ROW(k->in[1].dtype, d, packs, T, N, KIND, {
+        LATHE_TRY(cuda_run(k, a, blocks, CUDA_THREADS, backward<T, N, KIND>, t, rows,
+                           cuda_columns_rows(rows), d, offset, (int)(a->accumulate & 1u)));
     });
-    return partials == nullptr ? LATHE_OK
-                               : cuda_columns_finish(k, a, partials, blocks, d, (float *)a->out[1],
-                                                     (a->accumulate & 2u) != 0);
+    if (t.partials == nullptr)
+        return LATHE_OK;
+    return cuda_columns_finish(k, a, t.partials, blocks, d, (float *)a->out[1],
+                               (a->accumulate & 2u) != 0);
 }
 
 const kernel_op cuda_op_rmsnorm = {kernel_check_rmsnorm, run, nullptr, 0};

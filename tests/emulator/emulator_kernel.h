@@ -101,6 +101,20 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate)
     return all;
 }
 
+template <typename T> static inline unsigned __match_any_sync(unsigned mask, T value)
+{
+    unsigned same = 0;
+    for (int lane = 0; lane < 32; lane++)
+        if (mask >> lane & 1u)
+            same |= (unsigned)(emulator::exchange(mask, value, lane) == value ? 1 : 0) << lane;
+    return same;
+}
+
+static inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+
 /* One fiber runs at a time, so that a plain update is atomic. */
 template <typename T> static inline T atomicAdd(T *at, T value)
 {

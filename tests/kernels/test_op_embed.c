@@ -39,6 +39,17 @@ Test(embed_bwd, adds_the_rows_of_repeated_tokens)
     }
 }
 
+Test(embed_bwd, adds_rows_of_whole_packs)
+{
+    for (int d = 0; d < 3; d++) {
+        op_case c = {.op = LATHE_OP_EMBED_BWD, .reference = bwd_reference, .slack = 1e-5, .add = 1};
+        op_input(&c, 0, lathe_desc_2d(dtypes[d], 1301, 40), 0.0, 1.0);
+        op_indices(&c, 1, 1301, 2, 7, 903);
+        op_output(&c, 0, lathe_desc_2d(LATHE_F32, 903, 40));
+        op_check(&c);
+    }
+}
+
 Test(embed, refuses_a_token_outside_the_vocabulary)
 {
     for (int i = 0; i < N_ISAS; i++) {

@@ -59,6 +59,18 @@ static void append_reference(const op_case *c, double *const *in, double *const 
     }
 }
 
+Test(kv_append, copies_rows_of_whole_packs)
+{
+    for (int d = 0; d < 3; d++) {
+        op_case c = {.op = LATHE_OP_KV_APPEND, .reference = append_reference, .in_place = 1};
+        op_input(&c, 0, (lathe_desc){dtypes[d], 3, {3, 9, 32, 1}}, 0.0, 1.0);
+        op_input(&c, 1, lathe_desc_2d(dtypes[d], 6, 32), 0.0, 1.0);
+        op_indices(&c, 2, 3, 2, 3, 10);
+        op_output(&c, 0, (lathe_desc){dtypes[d], 3, {3, 9, 32, 1}});
+        op_check(&c);
+    }
+}
+
 Test(kv_append, writes_the_last_rows_of_each_sequence)
 {
     for (int d = 0; d < 3; d++)

@@ -200,8 +200,24 @@ Test(layernorm_bwd, agrees_with_finite_differences)
     }
 }
 
-/* More rows than one partial takes: only the column sums, which need no differences. */
-static void db_reference(const op_case *c, double *const *in, double *const *want)
+/* The derivatives by their formulas, for sizes that are too large for differences. */
+static void rms_bwd_formula(const op_case *c, double *const *in, double *const *want)
+{
+    const int64_t n = lathe_desc_count(&c->in[1]), d = lathe_desc_count(&c->in[2]);
+    const double offset = c->attrs.offset_one ? 1.0 : 0.0;
+    for (int64_t r = 0; r < n; r += d) {
+        const double *dy = in[0] + r, *x = in[1] + r, rstd = in[3][r / d];
+        double mean = 0.0;
+        for (int64_t i = 0; i < d; i++)
+            mean += dy[i] * (in[2][i] + offset) * x[i] * rstd / (double)d;
+        for (int64_t i = 0; i < d; i++) {
+            want[0][r + i] = rstd * (dy[i] * (in[2][i] + offset) - x[i] * rstd * mean);
+            want[1][i] += dy[i] * x[i] * rstd;
+        }
+    }
+}
+
+static void layer_bwd_formula(const op_case *c, double *const *in, double *const *want)
 {
     const int64_t d = c->in[0].dims[1];
     for (int64_t i = 0; i < lathe_desc_count(&c->in[0]); i++) {
@@ -221,7 +237,7 @@ static void db_reference(const op_case *c, double *const *in, double *const *wan
 Test(layernorm_bwd, adds_partials_of_many_rows)
 {
     op_case c = {.op = LATHE_OP_LAYERNORM_BWD,
-                 .reference = db_reference,
+                 .reference = layer_bwd_formula,
                  .slack = 4.0 * slack_of(3000),
                  .add = 1};
     const int64_t rows = 3001, d = 40;
@@ -234,4 +250,57 @@ Test(layernorm_bwd, adds_partials_of_many_rows)
     op_output(&c, 1, lathe_desc_1d(LATHE_F32, d));
     op_output(&c, 2, lathe_desc_1d(LATHE_F32, d));
     op_check(&c);
+}
+
+/* Widths around those where a device changes its way: a warp or a block a row, rows in registers or not, whole
+ * packs of elements or not. */
+static const int64_t widths[] = {64, 1024, 1032, 1027, 2048, 8192, 8200};
+#define N_WIDTHS ((int)(sizeof widths / sizeof widths[0]))
+
+Test(rmsnorm, agrees_at_wide_rows)
+{
+    for (int w = 0; w < N_WIDTHS; w++)
+        rms_case(dtypes[w % 3], 11, widths[w], w & 1);
+}
+
+Test(layernorm, agrees_at_wide_rows)
+{
+    for (int w = 0; w < N_WIDTHS; w++)
+        layer_case(dtypes[w % 3], 11, widths[w], w & 1);
+}
+
+/* dy, x and w, and statistics of any size, of `rows` rows of d. */
+static op_case wide_bwd(int32_t op, int32_t dtype, int64_t rows, int64_t d)
+{
+    op_case c = {.op = op, .slack = 4.0 * slack_of(d + rows), .add = 1};
+    op_input(&c, 0, lathe_desc_2d(dtype, rows, d), 0.0, 1.0);
+    op_input(&c, 1, lathe_desc_2d(dtype, rows, d), 0.0, 1.0);
+    op_input(&c, 2, lathe_desc_1d(LATHE_F32, d), 1.0, 0.5);
+    op_output(&c, 0, lathe_desc_2d(dtype, rows, d));
+    op_output(&c, 1, lathe_desc_1d(LATHE_F32, d));
+    return c;
+}
+
+Test(rmsnorm_bwd, agrees_at_wide_rows)
+{
+    for (int w = 0; w < N_WIDTHS; w++) {
+        const int64_t rows = w == 0 ? 700 : 3;
+        op_case c = wide_bwd(LATHE_OP_RMSNORM_BWD, dtypes[w % 3], rows, widths[w]);
+        c.reference = rms_bwd_formula;
+        c.attrs.offset_one = w & 1;
+        op_input(&c, 3, lathe_desc_1d(LATHE_F32, rows), 1.0, 0.5);
+        op_check(&c);
+    }
+}
+
+Test(layernorm_bwd, agrees_at_wide_rows)
+{
+    for (int w = 0; w < N_WIDTHS; w++) {
+        op_case c = wide_bwd(LATHE_OP_LAYERNORM_BWD, dtypes[w % 3], 3, widths[w]);
+        c.reference = layer_bwd_formula;
+        op_input(&c, 3, lathe_desc_1d(LATHE_F32, 3), 0.0, 0.1);
+        op_input(&c, 4, lathe_desc_1d(LATHE_F32, 3), 1.0, 0.5);
+        op_output(&c, 2, lathe_desc_1d(LATHE_F32, widths[w]));
+        op_check(&c);
+    }
 }

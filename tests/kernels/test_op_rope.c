@@ -45,6 +45,19 @@ Test(rope, agrees_forward_and_inverse_in_place_and_out_of_place)
         }
 }
 
+Test(rope, agrees_for_heads_of_whole_packs)
+{
+    const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
+    for (int d = 0; d < 3; d++)
+        for (int variant = 0; variant < 2; variant++) {
+            op_case c = rope_case(dtypes[d], 19, 5, 32, 31);
+            c.attrs.inverse = variant;
+            c.in_place = variant;
+            c.add = !variant;
+            op_check(&c);
+        }
+}
+
 Test(rope, the_inverse_undoes_the_rotation)
 {
     op_case c = rope_case(LATHE_F32, 5, 2, 8, 9);

@@ -50,7 +50,7 @@
  *                log softmax(softcap(x W^T))[target], the logits chunk_rows rows at a time
  *  DEQUANT       up to 6 planes -> W c[O,I]                     by the quant plugin
  *  CAST COPY     x -> y
- *  SUM           x f32[..] -> y f32[]                           summed in f64, in order
+ *  SUM           x f32[..] -> y f32[]                           summed in f64, in a fixed order
  *  ROW_SUM       x f32[R*T] -> y f32[R]                         T = count; summed in f64
  *  SLICE         x [R,..] -> y [count,..]                       rows start .. start+count-1
  *  LOGSIGMOID    x f32[..] -> y f32[..]                         stable at both ends

@@ -1,0 +1,67 @@
+/* DROPOUT and its derivative: y = x / (1-p) where the counter RNG keeps the element, else 0.
+ *
+ * Element e uses word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream, e/4); kept iff u >= p: the mask of
+ * every other device, bit for bit.
+ *
+ * A thread takes the four elements of an RNG block. Each element is read and written once; Philox's 20
+ * instructions an element fit into the time that moving 4 bytes takes.
+ */
+#include "lathe/rng.h"
+#include "launch.cuh"
+#include "op_checks.h"
+
+struct drop_spec {
+    const int64_t *rng; /* seed, step: device memory */
+    uint64_t stream;
+    float p, factor;
+    int accumulate;
+};
+
+/* N elements from first, whose words are `u`. */
+template <int N, typename T>
+static __device__ __forceinline__ void drop(const T *x, T *y, int64_t first, const uint32_t *u,
+                                            const drop_spec &s)
+{
+    const auto in = cuda_load<N>(x + first);
+    auto out = s.accumulate ? cuda_load<N>((const T *)y + first) : cuda_pack<T, N>{};
+    for (int j = 0; j < N; j++)
+        cuda_put(&out.v[j], s.accumulate,
+                 lathe_uniform_f32(u[j]) >= s.p ? cuda_float(in.v[j]) * s.factor : 0.0f);
+    cuda_store(y + first, out);
+}
+
+template <int PACKS, typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    drop_blocks(const T *x, T *y, int64_t n, drop_spec s)
+{
+    const uint64_t seed = (uint64_t)s.rng[0], step = (uint64_t)s.rng[1];
+    for (int64_t b = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; b < (n + 3) / 4;
+         b += (int64_t)gridDim.x * blockDim.x) {
+        const lathe_u32x4 words = lathe_rng_block(seed, step, s.stream, (uint64_t)b);
+        if (PACKS && 4 * b + 4 <= n)
+            drop<4>(x, y, 4 * b, words.v, s);
+        else
+            for (int j = 0; j < 4 && 4 * b + j < n; j++)
+                drop<1>(x, y, 4 * b + j, words.v + j, s);
+    }
+}
+
+static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const int64_t n = lathe_desc_count(&k->in[0]);
+    const int packs = ((uintptr_t)a->in[0] | (uintptr_t)a->out[0]) % 16 == 0;
+    const drop_spec spec = {(const int64_t *)a->in[1], k->attrs.rng_stream, k->attrs.p,
+                            1.0f / (1.0f - k->attrs.p), (a->accumulate & 1u) != 0};
+    const int64_t blocks = cuda_blocks(cuda_of(k), (n + 3) / 4);
+    if (n == 0)
+        return LATHE_OK;
+    CUDA_BY_DTYPE(k->in[0].dtype, T, {
+        const T *x = (const T *)a->in[0];
+        T *y = (T *)a->out[0];
+        return packs ? cuda_run(k, a, blocks, CUDA_THREADS, drop_blocks<1, T>, x, y, n, spec)
+                     : cuda_run(k, a, blocks, CUDA_THREADS, drop_blocks<0, T>, x, y, n, spec);
+    });
+}
+
+const kernel_op cuda_op_dropout = {kernel_check_dropout, run, nullptr, 0};
+const kernel_op cuda_op_dropout_bwd = {kernel_check_dropout, run, nullptr, 1};

@@ -1,0 +1,87 @@
+/* ROPE: rotates the two halves of every head by its position's angles.
+ *
+ *   y1 = x1 cos - x2 sin,  y2 = x2 cos + x1 sin;  inverse: sin negated
+ *   x c[N,H*D], pos i32[N], table f32[P,2,D/2]; y may be x
+ *
+ * A row whose position is outside the table becomes NaN.
+ *
+ * A thread takes N elements of a first half and those across from them. Bound by memory: each element is read
+ * and written once; the heads of a row find its angles in the first cache.
+ */
+#include "launch.cuh"
+#include "op_checks.h"
+
+struct rope_shape {
+    int64_t rows, width, d, positions;
+    float sign;
+    int accumulate;
+};
+
+template <int N, typename T>
+static __device__ __forceinline__ void rotate(const T *x, T *y, const float *cosines,
+                                              const rope_shape &s)
+{
+    const int64_t half = s.d / 2;
+    const auto x1 = cuda_load<N>(x), x2 = cuda_load<N>(x + half);
+    cuda_pack<T, N> y1 = {}, y2 = {};
+    cuda_pack<float, N> c, sn;
+    if (cosines != nullptr) {
+        c = cuda_load<N>(cosines);
+        sn = cuda_load<N>(cosines + half);
+    } else
+        for (int j = 0; j < N; j++)
+            c.v[j] = sn.v[j] = cuda_nan();
+    if (s.accumulate) {
+        y1 = cuda_load<N>((const T *)y);
+        y2 = cuda_load<N>((const T *)y + half);
+    }
+    for (int j = 0; j < N; j++) {
+        const float a = cuda_float(x1.v[j]), b = cuda_float(x2.v[j]), sine = s.sign * sn.v[j];
+        cuda_put(&y1.v[j], s.accumulate, a * c.v[j] - b * sine);
+        cuda_put(&y2.v[j], s.accumulate, b * c.v[j] + a * sine);
+    }
+    cuda_store(y, y1);
+    cuda_store(y + half, y2);
+}
+
+template <int N, typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    rotate_rows(const T *x, const int32_t *pos, const float *table, T *y, rope_shape s)
+{
+    const int64_t half = s.d / 2, per_row = s.width / 2 / N;
+    for (int64_t u = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; u < s.rows * per_row;
+         u += (int64_t)gridDim.x * blockDim.x) {
+        const int64_t row = u / per_row, first = (u - row * per_row) * N;
+        const int64_t head = first / half, i = first - head * half;
+        const int64_t at = row * s.width + head * s.d + i, p = pos[row];
+        rotate<N>(x + at, y + at, p >= 0 && p < s.positions ? table + p * s.d + i : nullptr, s);
+    }
+}
+
+static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const int64_t n = lathe_desc_count(&k->in[0]), rows = lathe_desc_count(&k->in[1]);
+    const rope_shape shape = {rows,
+                              n / rows,
+                              k->attrs.head_dim,
+                              k->in[2].dims[0],
+                              k->attrs.inverse ? -1.0f : 1.0f,
+                              (a->accumulate & 1u) != 0};
+    const int packs = cuda_aligned(shape.d / 2, k->in[0].dtype, a->in[0], a->in[2], a->out[0]);
+    if (n == 0)
+        return LATHE_OK;
+    CUDA_BY_DTYPE(k->in[0].dtype, T, {
+        const T *x = (const T *)a->in[0];
+        const int32_t *pos = (const int32_t *)a->in[1];
+        const float *table = (const float *)a->in[2];
+        T *y = (T *)a->out[0];
+        constexpr int lanes = cuda_lanes<T>;
+        if (packs)
+            return cuda_run(k, a, cuda_blocks(cuda_of(k), n / 2 / lanes), CUDA_THREADS,
+                            rotate_rows<lanes, T>, x, pos, table, y, shape);
+        return cuda_run(k, a, cuda_blocks(cuda_of(k), n / 2), CUDA_THREADS, rotate_rows<1, T>, x,
+                        pos, table, y, shape);
+    });
+}
+
+const kernel_op cuda_op_rope = {kernel_check_rope, run, nullptr, 1};

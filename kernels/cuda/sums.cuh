@@ -1,0 +1,39 @@
+/* Sums in f64 over ranges of elements: a block takes a range, each of its threads every n-th element in order,
+ * and the threads' sums are added in a fixed tree. The split is a function of the range's length alone. */
+#ifndef LATHE_CUDA_SUMS_CUH
+#define LATHE_CUDA_SUMS_CUH
+
+#include "launch.cuh"
+
+#define CUDA_SUM_PIECE 16384 /* elements that a block takes of a long sum */
+
+/** Sum of f(i), first <= i < last, on every thread of the block; all of them call. */
+template <typename F>
+static __device__ __forceinline__ double cuda_range_sum(int64_t first, int64_t last, const F &f)
+{
+    double sum = 0.0;
+    CUDA_UNROLL(4)
+    for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x)
+        sum += f(i);
+    return cuda_block_sum(sum);
+}
+
+/** Blocks of a sum over n elements, at least one. */
+static inline int64_t cuda_sum_pieces(int64_t n)
+{
+    return n < 1 ? 1 : (n + CUDA_SUM_PIECE - 1) / CUDA_SUM_PIECE;
+}
+
+/** The block's piece of n elements. */
+static __device__ __forceinline__ int64_t cuda_piece_first()
+{
+    return (int64_t)blockIdx.x * CUDA_SUM_PIECE;
+}
+
+static __device__ __forceinline__ int64_t cuda_piece_last(int64_t n)
+{
+    const int64_t last = cuda_piece_first() + CUDA_SUM_PIECE;
+    return last < n ? last : n;
+}
+
+#endif
