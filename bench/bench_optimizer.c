@@ -1,8 +1,8 @@
 /* Bandwidth of optimizer steps beside a triad over the same memory.
  *
- *     bench_optimizer [million elements] [threads] [name[,key=value]...]
+ *     bench_optimizer [million elements] [threads] [nocopy] [name[,key=value]...]
  *
- * default: 40, all CPUs, all elementwise ones.
+ * default: 40, all CPUs, all elementwise ones. nocopy: without the bf16 copy of the parameters.
  *
  * A step moves what it must: the parameter and each slot read and written, the gradient read; AdamW in
  * f32 28 bytes per parameter, 30 with the bf16 copy. The triad a = b + s*c moves 12 bytes per
@@ -209,7 +209,8 @@ int main(int argc, char **argv)
                                       "adam_mini",
                                       "adamw_8bit"};
     const int64_t n = (argc > 1 ? atol(argv[1]) : 40) * 1000000;
-    const int n_names = argc > 3 ? argc - 3 : (int)(sizeof all / sizeof *all);
+    const int copy = argc < 4 || strcmp(argv[3], "nocopy") != 0, first = copy ? 3 : 4;
+    const int n_names = argc > first ? argc - first : (int)(sizeof all / sizeof *all);
     float *memory[3];
     lathe_parallel_init(argc > 2 ? atoi(argv[2]) : 0);
     for (int k = 0; k < 3; k++) {
@@ -224,12 +225,12 @@ int main(int argc, char **argv)
     if (shadow == NULL)
         return 1;
     memset(shadow, 0, (size_t)n * sizeof(uint16_t));
-    printf("%lld M elements in %d tensors, %d threads, bf16 copy refreshed\n",
-           (long long)(n / 1000000), N_TENSORS, lathe_parallel_threads());
+    printf("%lld M elements in %d tensors, %d threads, %s\n", (long long)(n / 1000000), N_TENSORS,
+           lathe_parallel_threads(), copy ? "bf16 copy refreshed" : "no bf16 copy");
     for (int k = 0; k < n_names; k++) {
-        const char *const name = argc > 3 ? argv[3 + k] : all[k];
+        const char *const name = argc > first ? argv[first + k] : all[k];
         subject x;
-        if (!open_subject(&x, name, memory[0], memory[1], shadow, n))
+        if (!open_subject(&x, name, memory[0], memory[1], copy ? shadow : NULL, n))
             return 1;
         const double triad_s = time_triad(lathe_host_get(), memory[2], memory[0], memory[1], n);
         const double limit = 12.0 * (double)n / triad_s / 1e9;

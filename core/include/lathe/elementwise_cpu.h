@@ -60,17 +60,18 @@ static inline const uint16_t *lathe_elementwise_draw(lathe_elementwise_random *r
     else                                                                                           \
         ((float *)s##k)[i] = s[k]
 
-/* The loop once more for every choice of slots in bf16. */
+/* The loop once more for every choice of slots in bf16; it refreshes a shadow where none is. */
 #define LATHE__LOOP_CASE(name, n_slots, mask)                                                      \
     case mask:                                                                                     \
         if ((mask) < 1 << (n_slots))                                                               \
-            name##_loop(u, grad_scale, x, mask, random, seed, step);                               \
+            name##_loop(u, grad_scale, x, mask, NULL, random, seed, step);                         \
         break;
 
 #define LATHE__ELEMENTWISE(name, n_slots, exact)                                                   \
-    LATHE_ELEMENTWISE_INLINE void name##_loop(                                                     \
-        const name##_uniform *uniform, float grad_scale, const lathe_optimizer_tensor *x,          \
-        uint32_t half, const uint16_t *const *random, uint64_t seed, uint64_t step)                \
+    LATHE_ELEMENTWISE_INLINE void name##_loop(const name##_uniform *uniform, float grad_scale,     \
+                                              const lathe_optimizer_tensor *x, uint32_t half,      \
+                                              uint16_t *shadow, const uint16_t *const *random,     \
+                                              uint64_t seed, uint64_t step)                        \
     {                                                                                              \
         const name##_uniform u = *uniform;                                                         \
         float *const p = x->param;                                                                 \
@@ -87,12 +88,18 @@ static inline const uint16_t *lathe_elementwise_draw(lathe_elementwise_random *r
         _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)                                       \
         {                                                                                          \
             LATHE_ELEMENTWISE_BODY(name, n_slots, LATHE__LOAD_SLOT, LATHE__STORE_SLOT)             \
+            if (shadow != NULL)                                                                    \
+                shadow[i] = lathe_f32_to_bf16(updated);                                            \
         }                                                                                          \
     }                                                                                              \
     LATHE_CLONES static void name##_tile(                                                          \
         const name##_uniform *u, float grad_scale, const lathe_optimizer_tensor *x,                \
         const uint16_t *const *random, uint64_t seed, uint64_t step)                               \
     {                                                                                              \
+        if (x->half_slots == 0 && x->shadow != NULL && x->shadow_dtype != LATHE_F16) {             \
+            name##_loop(u, grad_scale, x, 0, x->shadow, random, seed, step);                       \
+            return;                                                                                \
+        }                                                                                          \
         switch (x->half_slots) {                                                                   \
             LATHE__LOOP_CASE(name, n_slots, 0)                                                     \
             LATHE__LOOP_CASE(name, n_slots, 1)                                                     \
@@ -111,6 +118,7 @@ static inline const uint16_t *lathe_elementwise_draw(lathe_elementwise_random *r
             LATHE__LOOP_CASE(name, n_slots, 14)                                                    \
             LATHE__LOOP_CASE(name, n_slots, 15)                                                    \
         }                                                                                          \
+        lathe_shadow_refresh(x, 0, x->n);                                                          \
     }                                                                                              \
     static void name##_chunk(const float *scalars, const lathe_optimizer_tensor *x, uint64_t seed, \
                              uint64_t step)                                                        \
@@ -130,7 +138,6 @@ static inline const uint16_t *lathe_elementwise_draw(lathe_elementwise_random *r
                         &numbers[k], tile.n, seed, step,                                           \
                         lathe_elementwise_stream((uint64_t)x->tensor, k), tile.first);             \
             name##_tile(&u, grad_scale, &tile, random, seed, step);                                \
-            lathe_shadow_refresh(&tile, 0, tile.n);                                                \
         }                                                                                          \
     }
 
