@@ -2,6 +2,9 @@
  *
  * Included by the test of each backend; LATHE_TEST_PLUGIN is its .so. Backends are also called
  * through hosts of our own, which spread work over a chosen number of workers in a chosen order.
+ *
+ * A backend for a device whose memory is its own defines ATTENTION_ON_DEVICE first (attention_device.h):
+ * every call then goes through copies of its arguments on the device.
  */
 #ifndef LATHE_TESTS_ATTENTION_CASES_H
 #define LATHE_TESTS_ATTENTION_CASES_H
@@ -15,6 +18,33 @@
 #include "base/parallel.h"
 #include "lathe/attention.h"
 #include "lathe/plugin.h"
+
+#ifdef ATTENTION_ON_DEVICE
+#include "attention_device.h"
+#else
+static inline const lathe_plugin *attention_plugin(void)
+{
+    void *so = dlopen(LATHE_TEST_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    cr_assert(so, "%s", dlerror());
+    const lathe_plugin *plugin = dlsym(so, LATHE_PLUGIN_ENTRY_NAME);
+    cr_assert(plugin && plugin->kind == LATHE_KIND_ATTENTION);
+    return plugin;
+}
+
+/* What problems name as their device; NULL: host memory. */
+static inline const lathe_device_info *attention_device(void)
+{
+    return NULL;
+}
+
+/* Forward (pass 0) or backward (1) on host memory. */
+static inline lathe_status attention_compute(void *self, const lathe_attention_problem *p,
+                                             const lathe_attention_args *a, int pass)
+{
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    return (pass ? t->backward : t->forward)(self, p, a);
+}
+#endif
 
 typedef struct attention_case {
     int32_t dtype;
@@ -252,7 +282,8 @@ static inline void attention_memory_init(attention_memory *m, const attention_ca
                                    .scale = 1.0f / sqrtf((float)c->dim),
                                    .softcap = c->softcap,
                                    .flags = LATHE_FLAG_DETERMINISTIC,
-                                   .need_backward = !c->forward_only};
+                                   .need_backward = !c->forward_only,
+                                   .device = attention_device()};
     attention_layout(m, c);
     const int64_t rq = c->batch * c->t_q, rk = c->batch * c->t_k;
     const int64_t wq = c->heads * (int64_t)c->dim, wk = c->kv_heads * (int64_t)c->dim;
@@ -328,15 +359,6 @@ static inline const lathe_host *attention_host(int32_t workers)
     return &host;
 }
 
-static inline const lathe_plugin *attention_plugin(void)
-{
-    void *so = dlopen(LATHE_TEST_PLUGIN, RTLD_NOW | RTLD_LOCAL);
-    cr_assert(so, "%s", dlerror());
-    const lathe_plugin *plugin = dlsym(so, LATHE_PLUGIN_ENTRY_NAME);
-    cr_assert(plugin && plugin->kind == LATHE_KIND_ATTENTION);
-    return plugin;
-}
-
 /* An instance; `isa` sets the plugin's one field where it has any, NULL its default. */
 static inline void *attention_instance(const lathe_host *host, const char *isa)
 {
@@ -365,24 +387,31 @@ static inline lathe_attention_args attention_args(attention_memory *m, uint32_t 
                                   .dv = m->dv};
 }
 
-/* Runs forward and (unless forward_only) backward, with scratch full of NaN and a guard behind. */
+/* Forward (pass 0) or backward (1), with scratch full of NaN and a guard behind. */
+static inline lathe_status attention_call(void *self, const lathe_attention_problem *p,
+                                          lathe_attention_args a, int pass)
+{
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    const int64_t bytes = pass ? t->backward_scratch(self, p) : t->forward_scratch(self, p);
+    unsigned char *scratch = attention_zeroed(bytes + 64);
+    memset(scratch, 0xff, (size_t)bytes + 64);
+    a.scratch = scratch;
+    const lathe_status status = attention_compute(self, p, &a, pass);
+    for (int i = 0; i < 64; i++)
+        cr_assert(scratch[bytes + i] == 0xff, "wrote behind its scratch");
+    free(scratch);
+    return status;
+}
+
+/* Runs forward and (unless forward_only) backward. */
 static inline void attention_run(void *self, attention_memory *m, const attention_case *c)
 {
     const lathe_attention_v1 *t = attention_plugin()->table;
     char why[128] = "";
     cr_assert(t->score(self, &m->p, why, sizeof why) > 0, "refused: %s", why);
-    lathe_attention_args a = attention_args(m, c->accumulate);
-    for (int pass = 0; pass < (c->forward_only ? 1 : 2); pass++) {
-        const int64_t bytes =
-            pass ? t->backward_scratch(self, &m->p) : t->forward_scratch(self, &m->p);
-        unsigned char *scratch = attention_zeroed(bytes + 64);
-        memset(scratch, 0xff, (size_t)bytes + 64);
-        a.scratch = scratch;
-        cr_assert((pass ? t->backward : t->forward)(self, &m->p, &a) == LATHE_OK);
-        for (int i = 0; i < 64; i++)
-            cr_assert(scratch[bytes + i] == 0xff, "wrote behind its scratch");
-        free(scratch);
-    }
+    const lathe_attention_args a = attention_args(m, c->accumulate);
+    for (int pass = 0; pass < (c->forward_only ? 1 : 2); pass++)
+        cr_assert(attention_call(self, &m->p, a, pass) == LATHE_OK);
 }
 
 /* |got - want| <= relative * bound[i] (or `bound1` where bound is NULL) + rounding * |want|. */

@@ -19,6 +19,7 @@ cudaError_t queue(cudaStream_t stream, std::function<void()> work);
 
 } // namespace emulator
 
+#ifdef LATHE_CUDA_H /* a file of kernels/cuda */
 template <typename... P, typename... A>
 static lathe_status cuda_run(const lathe_kernel *k, const lathe_kernel_args *a, int64_t blocks,
                              int threads, void (*kernel)(P...), A... args)
@@ -28,5 +29,6 @@ static lathe_status cuda_run(const lathe_kernel *k, const lathe_kernel_args *a, 
                                         [=] { kernel(P(args)...); }),
                        kernel_op_name(k));
 }
+#endif
 
 #endif

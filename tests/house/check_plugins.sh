@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check_plugins.sh FOLDER: every plugin exports one symbol and needs only libc and libm
-# (a device also its math library and OpenMP).
+# (a device also its math library and OpenMP, what has CUDA code in it the C++ runtime).
 set -euo pipefail
 folder=$1
 command -v readelf >/dev/null || { echo "readelf is missing: install binutils" >&2; exit 1; }
@@ -21,6 +21,8 @@ while IFS= read -r so; do
     allowed='libc\.so\.6|libm\.so\.6|ld-linux-x86-64\.so\.2|ld-linux-aarch64\.so\.1|libasan\.so\.[0-9]+|libubsan\.so\.[0-9]+'
     case "$kind" in
         device) allowed="$allowed|libdnnl\.so\.[0-9]+|libgomp\.so\.1|libgcc_s\.so\.1|libcudart\.so\.[0-9]+|libcublasLt\.so\.[0-9]+|libcudnn[a-z_]*\.so\.[0-9]+|libcuda\.so\.1|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1|libstdc\+\+\.so\.6" ;;
+        attention) # cudart is linked in; nvcc's objects are C++
+            [[ "$so" != *_cuda.so ]] || allowed="$allowed|libgcc_s\.so\.1|libstdc\+\+\.so\.6|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1" ;;
     esac
     while IFS= read -r needed; do
         [ -n "$needed" ] || continue

@@ -8,12 +8,17 @@ lathe=$(realpath "$1")
 write=${2:-}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
+# A plugin with CUDA code is built where nvcc is: elsewhere its table stays as it stands.
+is_built() {
+    [[ "$1" != */*_cuda ]] || [ -e "$(dirname "$lathe")/../lib/lathe/plugins/$1.so" ]
+}
+
 failures=0 count=0
 while IFS= read -r file; do
     fresh=$(mktemp)
     copying=1
     while IFS= read -r line || [ -n "$line" ]; do
-        if [[ "$line" =~ ^\<!--\ lathe\ show\ --markdown\ ([a-z0-9_/]+)\ --\>$ ]]; then
+        if [[ "$line" =~ ^\<!--\ lathe\ show\ --markdown\ ([a-z0-9_/]+)\ --\>$ ]] && is_built "${BASH_REMATCH[1]}"; then
             printf '%s\n\n' "$line"
             "$lathe" show "${BASH_REMATCH[1]}" --markdown
             copying=0

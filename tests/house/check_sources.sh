@@ -48,7 +48,7 @@ while IFS= read -r line; do
     esac
     case "$file" in
         kernels/cpu/*) grep -qE '^<(dnnl|dnnl_[a-z]+|oneapi/dnnl/[a-z_]+|omp)\.h(pp)?>$' <<<"$include" && continue ;;
-        kernels/cuda/* | *.cu | *.cuh) grep -qE "^<($cuda|cudnn)\.h(pp)?>$" <<<"$include" && continue
+        kernels/cuda/* | plugins/attention/*_cuda/* | *.cu | *.cuh) grep -qE "^<($cuda|cudnn)\.h(pp)?>$" <<<"$include" && continue
             [ "$include" = '"emulator.h"' ] && continue ;; # kernels as host code, in tests only
     esac
     fail "$file includes $include: plugins see \"lathe/*.h\" and the C library only"

@@ -1,0 +1,99 @@
+/* The forward: o = softmax(mask(softcap(scale q k^T))) v and lse, the softmax over tiles of keys with a
+ * running maximum m and sum l per query (arXiv:2205.14135, algorithm 1):
+ *
+ *   m' = max(m, max_j s_j),  l' = l e^(m - m') + sum_j e^(s_j - m'),  o' = o e^(m - m') + sum_j e^(s_j - m') v_j
+ *
+ * A block makes 64 queries of one head. Bound by f32 arithmetic on the plain cores.
+ */
+#include "tiles.cuh"
+
+constexpr int PER_ROW = THREADS / TILE; /* threads that share a row of weights */
+
+struct running {
+    float most[TILE], sum[TILE], shrink[TILE]; /* m, l and e^(m - m') */
+};
+
+static __device__ __forceinline__ float larger(float x, float y)
+{
+    return x > y ? x : y;
+}
+
+/* Scores to e^(s - m'), and the row's m, l. Every thread calls. */
+static __device__ void soften(weights w, running *run)
+{
+    const int row = threadIdx.x / PER_ROW, part = threadIdx.x % PER_ROW;
+    const float before = run->most[row];
+    float most = before, sum = 0.0f;
+    for (int c = part; c < TILE; c += PER_ROW)
+        most = larger(w[row][c], most);
+    for (int lanes = 1; lanes < PER_ROW; lanes *= 2)
+        most = larger(most, __shfl_xor_sync(0xffffffffu, most, lanes));
+    for (int c = part; c < TILE; c += PER_ROW) {
+        w[row][c] = most == -INFINITY ? 0.0f : expf(w[row][c] - most);
+        sum += w[row][c];
+    }
+    for (int lanes = 1; lanes < PER_ROW; lanes *= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+    if (part == 0) {
+        const float shrink = most == -INFINITY ? 1.0f : expf(before - most);
+        run->shrink[row] = shrink;
+        run->sum[row] = run->sum[row] * shrink + sum;
+        run->most[row] = most;
+    }
+}
+
+template <int CHUNKS>
+static __global__ void __launch_bounds__(THREADS)
+    forward(const lathe_attention_problem p, const lathe_attention_args a)
+{
+    __shared__ chunk left, right;
+    __shared__ weights w;
+    __shared__ sight seen;
+    __shared__ running run;
+    const int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE, dim = p.head_dim;
+    const int64_t tiles = reference_tiles(p.t_q), head = blockIdx.x / tiles;
+    const int64_t b = head / p.n_heads, h = head % p.n_heads, q0 = blockIdx.x % tiles * TILE;
+    const int64_t hk = h / (p.n_heads / p.n_kv_heads);
+    const rows q = rows_at(p, a.q, p.q_stride, p.t_q, b, q0, h);
+    float o[CHUNKS][OWN][OWN_DIMS] = {};
+    int64_t first, last;
+    if (threadIdx.x < TILE) {
+        run.most[threadIdx.x] = -INFINITY;
+        run.sum[threadIdx.x] = 0.0f;
+    }
+    look(p, a, b, q0, &seen, &first, &last);
+    for (int64_t k0 = first; k0 < last; k0 += TILE) {
+        float s[OWN][OWN];
+        dot_tiles(s, q, rows_at(p, a.k, p.k_stride, p.t_k, b, k0, hk), dim, left, right);
+        UNROLL for (int i = 0; i < OWN; i++) UNROLL for (int j = 0; j < OWN; j++)
+        {
+            const int r = y + SIDE * i, c = x + SIDE * j;
+            const int is_seen = k0 + c >= seen.lo[r] && k0 + c < seen.hi[r];
+            w[r][c] = is_seen ? score_of(p, s[i][j]) : -INFINITY;
+        }
+        __syncthreads();
+        soften(w, &run);
+        __syncthreads();
+        UNROLL for (int c = 0; c < CHUNKS; c++) UNROLL for (int i = 0; i < OWN; i++)
+            UNROLL for (int j = 0; j < OWN_DIMS; j++) o[c][i][j] *= run.shrink[y + SIDE * i];
+        add_product<0>(o, w, rows_at(p, a.v, p.v_stride, p.t_k, b, k0, hk), dim, right);
+    }
+    UNROLL for (int c = 0; c < CHUNKS; c++) UNROLL for (int i = 0; i < OWN; i++)
+        UNROLL for (int j = 0; j < OWN_DIMS; j++)
+    {
+        const float sum = run.sum[y + SIDE * i];
+        o[c][i][j] = sum == 0.0f ? 0.0f : o[c][i][j] / sum;
+    }
+    store(o, rows_at(p, a.o, p.o_stride, p.t_q, b, q0, h), dim, 0);
+    if (threadIdx.x < q.n_rows)
+        a.lse[(b * p.n_heads + h) * p.t_q + q0 + threadIdx.x] =
+            run.most[threadIdx.x] + logf(run.sum[threadIdx.x]); /* -inf where nothing is seen */
+}
+
+lathe_status reference_cuda_forward(const lathe_host *host, const lathe_attention_problem *p,
+                                    const lathe_attention_args *a)
+{
+    const int64_t blocks = p->batch * p->n_heads * reference_tiles(p->t_q);
+    BY_DIMS(p->head_dim, CHUNKS,
+            return launch(host, *a, "forward", blocks, forward<CHUNKS>, *p, *a));
+}

@@ -1,0 +1,32 @@
+/* What the host half and the kernels of reference_cuda share: the entry points. */
+#ifndef LATHE_REFERENCE_CUDA_H
+#define LATHE_REFERENCE_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "lathe/attention.h"
+#include "lathe/host.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { REFERENCE_TILE = 64, REFERENCE_MOST_DIM = 256 };
+
+/** The entry points queue kernels and wait for nothing. Problem and arguments have been checked. */
+lathe_status reference_cuda_forward(const lathe_host *host, const lathe_attention_problem *p,
+                                    const lathe_attention_args *a);
+/** delta: scratch, f32 [B,H,Tq]. */
+lathe_status reference_cuda_backward(const lathe_host *host, const lathe_attention_problem *p,
+                                     const lathe_attention_args *a, float *delta);
+
+LATHE_HD static inline int64_t reference_tiles(int64_t n)
+{
+    return (n + REFERENCE_TILE - 1) / REFERENCE_TILE;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

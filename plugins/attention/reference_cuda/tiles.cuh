@@ -1,0 +1,234 @@
+/* Tiles of 64 queries by 64 keys: which keys a query sees, products of tiles, launching.
+ *
+ * A block is 256 threads, 16 by 16; thread (x, y) owns the elements (y + 16 i, x + 16 j) of a tile. Head
+ * dims pass through shared memory 32 at a time, as f32. All sums have one order.
+ *
+ * The few lines about elements and launches repeat kernels/cuda/launch.cuh: a plugin sees the public
+ * headers and its own folder only, and one plugin is not reason enough to publish them.
+ */
+#ifndef LATHE_REFERENCE_CUDA_TILES_CUH
+#define LATHE_REFERENCE_CUDA_TILES_CUH
+
+#include "reference_cuda.h"
+
+#ifdef LATHE_CUDA_EMULATED
+#include "emulator.h" /* tests/emulator: the kernels as host code, thread by thread */
+#define UNROLL
+#define UNROLL_2
+#else
+#include <cuda_runtime.h>
+#define UNROLL _Pragma("unroll")
+#define UNROLL_2 _Pragma("unroll 2")
+#endif
+
+constexpr int TILE = REFERENCE_TILE, CHUNK = 32, THREADS = 256, SIDE = 16;
+constexpr int OWN = TILE / SIDE, OWN_DIMS = CHUNK / SIDE; /* a thread's elements each way */
+constexpr int WEIGHTS_WIDTH =
+    TILE + 4; /* 4: four threads that share a row meet no bank conflicts */
+
+/* ---- launching ---- */
+
+static inline lathe_status queued(const lathe_host *host, cudaError_t error, const char *kernel)
+{
+    return error == cudaSuccess ? LATHE_OK
+                                : lathe_fail(host, LATHE_E_DEVICE, "attention %s: %s", kernel,
+                                             cudaGetErrorString(error));
+}
+
+/* Calls kernel<<<blocks, THREADS>>>(args...) on the stream of `a`. */
+template <typename... P, typename... A>
+static lathe_status launch(const lathe_host *host, const lathe_attention_args &a, const char *name,
+                           int64_t blocks, void (*kernel)(P...), A... args)
+{
+    const cudaStream_t stream = a.stream == nullptr ? cudaStreamPerThread : (cudaStream_t)a.stream;
+    if (blocks == 0)
+        return LATHE_OK;
+#ifdef LATHE_CUDA_EMULATED
+    return queued(
+        host, emulator::launch(name, blocks, THREADS, stream, [=] { kernel(P(args)...); }), name);
+#else
+    kernel<<<dim3((unsigned)blocks), dim3(THREADS), 0, stream>>>(P(args)...);
+    return queued(host, cudaGetLastError(), name);
+#endif
+}
+
+/* ---- elements: of any dtype, told at run time, so that there is one kernel for all ---- */
+
+static __device__ __forceinline__ float get(const void *base, int64_t i, int32_t dtype)
+{
+    if (dtype == LATHE_F32)
+        return ((const float *)base)[i];
+    const uint16_t bits = ((const uint16_t *)base)[i];
+    return dtype == LATHE_BF16 ? lathe_bf16_to_f32(bits) : lathe_f16_to_f32(bits);
+}
+
+static __device__ __forceinline__ void put(void *base, int64_t i, int32_t dtype, float x)
+{
+    if (dtype == LATHE_F32)
+        ((float *)base)[i] = x;
+    else
+        ((uint16_t *)base)[i] = dtype == LATHE_BF16 ? lathe_f32_to_bf16(x) : lathe_f32_to_f16(x);
+}
+
+/* Runs the statement with CHUNKS, the number of chunks that hold the head dims. */
+#define BY_DIMS(dim, CHUNKS, ...)                                                                  \
+    do {                                                                                           \
+        if ((dim) <= 4 * CHUNK) {                                                                  \
+            constexpr int CHUNKS = 4;                                                              \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            constexpr int CHUNKS = 8;                                                              \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    } while (0)
+
+/* ---- masks and scores ---- */
+
+/* Keys [lo, hi) of each of a tile's queries; of queries beyond the last: none. */
+struct sight {
+    int32_t lo[TILE], hi[TILE];
+};
+
+/* Fills `seen` for the queries from q0 on, and *out_first, *out_last: the keys any of them sees. Lengths of
+ * cached rows outside of 0 .. t_k are taken as the nearer of the two. Every thread calls. */
+static __device__ void look(const lathe_attention_problem &p, const lathe_attention_args &a,
+                            int64_t b, int64_t q0, sight *seen, int64_t *out_first,
+                            int64_t *out_last)
+{
+    __syncthreads(); /* the last tile's readers */
+    if (threadIdx.x < TILE) {
+        const int64_t i = q0 + threadIdx.x;
+        int64_t len = a.kv_len != nullptr ? a.kv_len[b] : p.t_k, lo = 0;
+        len = len < 0 ? 0 : len > p.t_k ? p.t_k : len;
+        const int64_t at = i + len - p.t_q;
+        int64_t hi = p.causal && at + 1 < len ? at + 1 : len;
+        if (p.window > 0 && at - p.window + 1 > lo)
+            lo = at - p.window + 1;
+        if (a.doc_start != nullptr && i < p.t_q && a.doc_start[b * p.t_q + i] > lo)
+            lo = a.doc_start[b * p.t_q + i];
+        if (i >= p.t_q || hi <= lo)
+            lo = hi = 0;
+        seen->lo[threadIdx.x] = (int32_t)lo;
+        seen->hi[threadIdx.x] = (int32_t)hi;
+    }
+    __syncthreads();
+    int32_t first = INT32_MAX, last = 0;
+    for (int r = 0; r < TILE; r++)
+        if (seen->hi[r] > seen->lo[r]) {
+            first = seen->lo[r] < first ? seen->lo[r] : first;
+            last = seen->hi[r] > last ? seen->hi[r] : last;
+        }
+    *out_first = first;
+    *out_last = last;
+}
+
+static __device__ __forceinline__ float score_of(const lathe_attention_problem &p, float dot)
+{
+    const float s = p.scale * dot;
+    return p.softcap > 0.0f ? p.softcap * tanhf(s / p.softcap) : s;
+}
+
+/* ---- products of tiles ---- */
+
+/* Rows of one head: [n_rows, dim], from element `first` of the tensor on, `stride` elements apart. */
+struct rows {
+    const void *base;
+    int64_t first, stride, n_rows;
+    int32_t dtype;
+};
+
+/* The rows of head h from row `first` of batch row b on, at most a tile of them. */
+static __device__ rows rows_at(const lathe_attention_problem &p, const void *tensor, int64_t stride,
+                               int64_t t, int64_t b, int64_t first, int64_t h)
+{
+    const int64_t n = t - first < TILE ? t - first : TILE;
+    return {tensor, (b * t + first) * stride + h * p.head_dim, stride, n, p.dtype};
+}
+
+/* 64 rows of 32 dims, the 33rd a gap against bank conflicts. */
+typedef float chunk[TILE][CHUNK + 1];
+typedef float weights[TILE][WEIGHTS_WIDTH];
+
+/* Dims [CHUNK c, CHUNK (c + 1)) of the rows; zeros beyond the last row or dim. */
+static __device__ void load(chunk to, const rows &from, int c, int dim)
+{
+    UNROLL_2 for (int i = threadIdx.x; i < TILE * CHUNK; i += THREADS)
+    {
+        const int r = i / CHUNK, d = c * CHUNK + i % CHUNK;
+        to[r][i % CHUNK] = r < from.n_rows && d < dim
+                               ? get(from.base, from.first + r * from.stride + d, from.dtype)
+                               : 0.0f;
+    }
+}
+
+/* s[i][j] = sum over dims of a[y + 16 i] * b[x + 16 j]. */
+static __device__ void dot_tiles(float (&s)[OWN][OWN], const rows &a, const rows &b, int dim,
+                                 chunk left, chunk right)
+{
+    const int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+    UNROLL for (int i = 0; i < OWN; i++) UNROLL for (int j = 0; j < OWN; j++) s[i][j] = 0.0f;
+    for (int c = 0; c * CHUNK < dim; c++) {
+        __syncthreads();
+        load(left, a, c, dim);
+        load(right, b, c, dim);
+        __syncthreads();
+        UNROLL_2 for (int d = 0; d < CHUNK; d++)
+        {
+            float u[OWN], v[OWN];
+            UNROLL for (int i = 0; i < OWN; i++)
+            {
+                u[i] = left[y + SIDE * i][d];
+                v[i] = right[x + SIDE * i][d];
+            }
+            UNROLL for (int i = 0; i < OWN; i++) UNROLL for (int j = 0; j < OWN; j++) s[i][j] +=
+                u[i] * v[j];
+        }
+    }
+}
+
+/* out[c][i][j] += sum over k of w[r][k] * b[k][d], r = y + 16 i and d = 32 c + x + 16 j; with TURNED
+ * w[k][r]. What the threads wrote to w before the call is seen. */
+template <int TURNED, int CHUNKS>
+static __device__ void add_product(float (&out)[CHUNKS][OWN][OWN_DIMS], weights w, const rows &b,
+                                   int dim, chunk right)
+{
+    const int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+    UNROLL for (int c = 0; c < CHUNKS; c++)
+    {
+        if (c * CHUNK >= dim)
+            break;
+        __syncthreads();
+        load(right, b, c, dim);
+        __syncthreads();
+        UNROLL_2 for (int k = 0; k < TILE; k++)
+        {
+            float u[OWN], v[OWN_DIMS];
+            UNROLL for (int i = 0; i < OWN; i++) u[i] =
+                TURNED ? w[k][y + SIDE * i] : w[y + SIDE * i][k];
+            UNROLL for (int j = 0; j < OWN_DIMS; j++) v[j] = right[k][x + SIDE * j];
+            UNROLL for (int i = 0; i < OWN; i++) UNROLL for (int j = 0; j < OWN_DIMS; j++)
+                out[c][i][j] += u[i] * v[j];
+        }
+    }
+}
+
+/* Stores what add_product made (or adds it) to the rows of a gradient or of o. */
+template <int CHUNKS>
+static __device__ void store(const float (&from)[CHUNKS][OWN][OWN_DIMS], const rows &to, int dim,
+                             int accumulate)
+{
+    const int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+    UNROLL for (int c = 0; c < CHUNKS; c++) UNROLL for (int i = 0; i < OWN; i++)
+        UNROLL for (int j = 0; j < OWN_DIMS; j++)
+    {
+        const int64_t r = y + SIDE * i;
+        const int d = c * CHUNK + x + SIDE * j;
+        if (r >= to.n_rows || d >= dim)
+            continue;
+        const int64_t at = to.first + r * to.stride + d;
+        const float before = accumulate ? get(to.base, at, to.dtype) : 0.0f;
+        put((void *)to.base, at, to.dtype, before + from[c][i][j]);
+    }
+}
+
+#endif
