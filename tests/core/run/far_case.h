@@ -1,0 +1,111 @@
+/* The same run on the CPU and on the far device (tests/far), whose kernels are the CPU's: what comes out is
+ * compared bit for bit. */
+#ifndef LATHE_TEST_FAR_CASE_H
+#define LATHE_TEST_FAR_CASE_H
+
+#include <jansson.h>
+
+#include "run/transfer.h"
+#include "small_run.h"
+
+#define FAR_PLUGINS LATHE_TEST_BUILD "/tests/far"
+
+enum { ON_CPU, ON_FAR, ON_FAR_WITHOUT_CAPTURE, N_WHERE };
+static const char *const where_names[N_WHERE] = {"cpu", "far", "far, capture off"};
+
+static void set_where(settings *s, int where)
+{
+    setenv("LATHE_PLUGIN_PATH", FAR_PLUGINS, 1);
+    set(s, "device.name=%s", where == ON_CPU ? "cpu" : "far");
+    set(s, "attention.name=%s", where == ON_CPU ? "reference" : "far_reference");
+    if (where == ON_FAR_WITHOUT_CAPTURE)
+        set(s, "train.capture=off");
+    if (where == ON_FAR)
+        set(s, "train.capture=on");
+}
+
+/* A small llama on text, its checkpoints in dir/out. */
+__attribute__((unused)) static void set_small(settings *s, const char *dir, int where)
+{
+    set_where(s, where);
+    set_llama(s, 2, 32, 4, 2, 64);
+    set_data(s, dir);
+    set(s, "data.seq_len=32");
+    set(s, "train.micro_batch_size=2");
+    set(s, "train.gradient_accumulation_steps=2");
+    set(s, "train.max_steps=6");
+    set(s, "train.threads=1");
+    set(s, "optimizer.lr=0.01");
+}
+
+/* Everything that a run is: parameters, copies, slots, averages, planes, in host memory. */
+typedef struct snapshot {
+    char *bytes[5];
+    int64_t n[5];
+} snapshot;
+
+__attribute__((unused)) static void snapshot_take(snapshot *s, lathe_run *run)
+{
+    const lathe_store *x = &run->store;
+    const char *const from[5] = {x->masters, x->shadows, x->slots, x->averages, x->planes};
+    const int64_t n[5] = {x->master_bytes, x->shadow_bytes, x->slot_bytes, x->average_bytes,
+                          x->plane_bytes};
+    for (int i = 0; i < 5; i++) {
+        s->n[i] = n[i];
+        s->bytes[i] = calloc((size_t)n[i] + 1, 1);
+        if (n[i] > 0)
+            OK(lathe_download(&run->machine, s->bytes[i], from[i], n[i]));
+    }
+}
+
+__attribute__((unused)) static void snapshot_compare(const char *what, const snapshot *a,
+                                                     const snapshot *b)
+{
+    static const char *const names[5] = {"masters", "copies", "slots", "averages", "planes"};
+    for (int i = 0; i < 5; i++) {
+        cr_assert_eq(a->n[i], b->n[i], "%s: %s", what, names[i]);
+        cr_assert_eq(memcmp(a->bytes[i], b->bytes[i], (size_t)a->n[i]), 0, "%s: other %s", what,
+                     names[i]);
+    }
+    cr_assert_gt(a->n[0], 0);
+}
+
+__attribute__((unused)) static void snapshot_free(snapshot *s)
+{
+    for (int i = 0; i < 5; i++)
+        free(s->bytes[i]);
+}
+
+/* The figures of every line of metrics.jsonl that do not tell of time or memory, as text. */
+__attribute__((unused)) static char *figures_of(const char *dir)
+{
+    static const char *const keys[] = {
+        "step",          "loss",   "grad_norm",          "lr",         "eval_loss",
+        "skipped_steps", "tokens", "eval_ece",           "loss_scale", "spikes",
+        "accuracy",      "margin", "eval_token_accuracy"};
+    char path[512];
+    size_t n = 0;
+    char *out = NULL;
+    json_error_t error;
+    FILE *text = open_memstream(&out, &n);
+    snprintf(path, sizeof path, "%s/out/metrics.jsonl", dir);
+    FILE *f = fopen(path, "r");
+    cr_assert(f && text, "%s", path);
+    char line[8192];
+    while (fgets(line, sizeof line, f)) {
+        json_t *row = json_loads(line, 0, &error);
+        cr_assert(row, "%s", line);
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+            const json_t *v = json_object_get(row, keys[k]);
+            if (v)
+                fprintf(text, "%s %.17g ", keys[k], json_number_value(v));
+        }
+        fprintf(text, "\n");
+        json_decref(row);
+    }
+    fclose(f);
+    fclose(text);
+    return out;
+}
+
+#endif

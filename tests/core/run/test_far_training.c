@@ -1,0 +1,135 @@
+/* Training on a device whose memory the host cannot touch and that runs nothing before it is waited for:
+ * the bits of the CPU, with captured steps and without. A look at its memory would be a SIGSEGV. */
+#include "far_case.h"
+
+/* Settings on top of set_small. */
+typedef struct far_training {
+    const char *name;
+    const char *set[10];
+    int is_pairs;
+    int is_plain; /* without captures too */
+} far_training;
+
+static const far_training trainings[] = {
+    {"adamw, fp32", {"train.precision=fp32"}, 0, 0},
+    {"adamw, bf16", {"train.precision=bf16", "train.max_grad_norm=0.05"}, 0, 1},
+    {"adamw, bf16 state", {"train.precision=bf16", "optimizer.state_dtype=bf16"}, 0, 0},
+    {"adamw, fp16", {"train.precision=fp16", "train.loss_scale_init=16777216"}, 0, 0},
+    {"clipped by value", {"train.precision=fp32", "train.max_grad_value=1e-4"}, 0, 0},
+    {"many micro-batches", {"train.precision=fp32", "train.gradient_accumulation_steps=7"}, 0, 0},
+    {"muon", {"train.precision=bf16", "optimizer.name=muon", "train.recompute=layer"}, 0, 1},
+    {"lora",
+     {"train.precision=fp32", "adapter.name=lora", "adapter.r=4", "adapter.dropout=0.1"},
+     0,
+     0},
+    {"qlora, nf4",
+     {"train.precision=bf16", "adapter.name=lora", "adapter.r=4", "quant.name=nf4"},
+     0,
+     1},
+    {"qlora, int8",
+     {"train.precision=bf16", "adapter.name=lora", "adapter.r=4", "quant.name=int8"},
+     0,
+     0},
+    {"dpo", {"stage.name=dpo", "train.precision=fp32"}, 1, 1},
+    {"dpo, lora", {"stage.name=dpo", "train.precision=bf16", "adapter.name=lora"}, 1, 0},
+    {"ema",
+     {"train.precision=bf16", "train.weight_average=ema", "data.validation_split=0.2",
+      "train.eval_every=2"},
+     0,
+     0},
+    {"all that is planned",
+     {"train.precision=bf16", "checkpoint.every=2", "generate.every=2", "train.weight_average=ema",
+      "data.validation_split=0.2"},
+     0,
+     0},
+    {"swa",
+     {"train.precision=fp32", "train.weight_average=swa", "data.validation_split=0.2",
+      "train.eval_every=3", "train.weight_average_start=2"},
+     0,
+     0},
+};
+#define N_TRAININGS (sizeof trainings / sizeof trainings[0])
+
+static void write_pairs(const char *dir)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/corpus.jsonl", dir);
+    FILE *f = fopen(path, "w");
+    cr_assert(f);
+    for (int i = 0; i < 80; i++)
+        fprintf(f, "{\"prompt\": \"q %d?\", \"chosen\": \" good %d\", \"rejected\": \" no %d\"}\n",
+                i, i * i, i);
+    fclose(f);
+}
+
+/* To the byte, and nothing taken on the way. */
+static void check_memory(const char *name, int where, const lathe_run *run)
+{
+    for (int32_t k = 0; k < LATHE_N_MEM; k++) {
+        const long long planned = run->planned.by[k];
+        cr_assert_eq(run->machine.used.by[k], planned, "%s, %s: %lld bytes of %s, planned %lld",
+                     name, where_names[where], (long long)run->machine.used.by[k],
+                     lathe_mem_name(k), planned);
+        cr_assert_eq(run->machine.peak.by[k], planned, "%s, %s: peak %lld of %s, planned %lld",
+                     name, where_names[where], (long long)run->machine.peak.by[k],
+                     lathe_mem_name(k), planned);
+    }
+    cr_assert_eq(run->planned.by[LATHE_MEM_STAGING] > 0, where != ON_CPU);
+}
+
+static void train(const far_training *t, int where, snapshot *out, char **figures)
+{
+    char dir[] = "/tmp/lathe_far_XXXXXX";
+    settings s = {.n = 0};
+    lathe_run *run = NULL;
+    lathe_train_result result = {0};
+    make_folder(dir, 20000);
+    set_small(&s, dir, where);
+    if (t->is_pairs) {
+        write_pairs(dir);
+        set(&s, "data.datasets=[{path = \"%s/corpus.jsonl\"}]", dir);
+    }
+    set_all(&s, t->set);
+    run = open_run(LATHE_OPEN_TRAIN, s.list);
+    cr_assert_eq(lathe_machine_shares(&run->machine), where == ON_CPU);
+    FILE *quiet = fopen("/dev/null", "w");
+    const lathe_train_options options = {.out = quiet};
+    OK(lathe_train(run, &options, &result));
+    fclose(quiet);
+    snapshot_take(out, run);
+    check_memory(t->name, where, run);
+    lathe_run_close(run);
+    *figures = figures_of(dir);
+    OK(lathe_dir_remove(dir));
+}
+
+static void check_training(const far_training *t)
+{
+    snapshot got[N_WHERE];
+    char *figures[N_WHERE];
+    const int n_where = t->is_plain ? N_WHERE : ON_FAR + 1;
+    for (int w = 0; w < n_where; w++) {
+        train(t, w, &got[w], &figures[w]);
+        char what[128];
+        snprintf(what, sizeof what, "%s on %s", t->name, where_names[w]);
+        cr_assert_str_eq(figures[w], figures[0], "%s", what);
+        snapshot_compare(what, &got[w], &got[0]);
+    }
+    cr_assert(strstr(figures[0], "step 6 "), "%s", figures[0]);
+    for (int w = 0; w < n_where; w++) {
+        snapshot_free(&got[w]);
+        free(figures[w]);
+    }
+}
+
+Test(far_training, of_whole_models_has_the_bits_of_the_cpu)
+{
+    for (size_t i = 0; i < 7; i++)
+        check_training(&trainings[i]);
+}
+
+Test(far_training, of_adapters_pairs_and_averages_has_the_bits_of_the_cpu)
+{
+    for (size_t i = 7; i < N_TRAININGS; i++)
+        check_training(&trainings[i]);
+}

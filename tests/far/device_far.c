@@ -1,0 +1,381 @@
+/* The far device: the best CPU device's kernels behind a lazy queue, on memory of its own.
+ *
+ * Nothing runs before sync(): a core that reads too early, or writes again what a copy has yet to take,
+ * gets wrong numbers. Device memory is PROT_NONE but while the queue runs: a core that looks gets SIGSEGV.
+ * A capture is a queue that is kept.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "far_memory.h"
+#include "far_queue.h"
+
+struct lathe_capture {
+    far_queue queue;
+};
+
+/* The CPU device's kernel, and how many pointers it is run with. */
+struct lathe_kernel {
+    lathe_kernel *real;
+    int32_t n_in, n_out;
+};
+
+typedef struct far_stream {
+    lathe_stream base;
+    struct far_device *device;
+    far_queue queue;
+    lathe_capture *capture; /* NULL: nothing is being captured */
+} far_stream;
+
+typedef struct far_device {
+    const lathe_host *host;
+    const lathe_plugin *real;
+    const lathe_device_v1 *cpu;
+    void *cpu_self;
+    far_memory memory;
+    far_stream stream; /* the only one there may be */
+    int32_t has_stream;
+    int64_t free_bytes;
+} far_device;
+
+enum { FIELD_FREE_BYTES, FIELD_INDEX, FIELD_MEMORY_LIMIT, N_FIELDS };
+
+static const lathe_field fields[N_FIELDS] = {
+    {"free_bytes", LATHE_T_INT, 0, "1073741824", 0, 1e18, NULL, "bytes", "memory that is free"},
+    {"index", LATHE_T_INT, 0, "0", 0, 0, NULL, NULL, "which of the machine's devices"},
+    {"memory_limit", LATHE_T_INT, 0, "0", 0, 1e18, NULL, "bytes",
+     "memory that a run may take; 0: all that is free"},
+};
+
+static const lathe_plugin *best_cpu(void)
+{
+    static const char *const names[] = {"cpu_avx512_bf16", "cpu_avx512", "cpu_avx2"};
+    char why[128];
+    for (int i = 0; i < 3; i++) {
+        const lathe_plugin *p = far_real_plugin("device", names[i]);
+        if (((const lathe_device_v1 *)p->table)->score(why, sizeof why) > 0)
+            return p;
+    }
+    return NULL;
+}
+
+static lathe_status queue(far_device *d, lathe_stream *stream, far_call call, const void *args,
+                          int64_t bytes)
+{
+    far_stream *s = stream ? (far_stream *)(void *)stream : &d->stream;
+    if (d->has_stream && !stream)
+        return lathe_fail(d->host, LATHE_E_ARG, "far: queued on no stream, though there is one");
+    return far_queue_push(s->capture ? &s->capture->queue : &s->queue, call, args, bytes);
+}
+
+/* ---- what is queued ---- */
+
+typedef struct copy_args {
+    void *dst;
+    const void *src;
+    int64_t bytes;
+} copy_args;
+
+static lathe_status run_copy(const void *args)
+{
+    const copy_args *a = args;
+    memcpy(a->dst, a->src, (size_t)a->bytes);
+    return LATHE_OK;
+}
+
+typedef struct kernel_args {
+    far_device *device;
+    lathe_kernel *real;
+    uint32_t accumulate;
+    const void *in[LATHE_OP_MAX_IN];
+    void *out[LATHE_OP_MAX_OUT];
+    void *scratch;
+} kernel_args;
+
+static lathe_status run_kernel(const void *args)
+{
+    const kernel_args *a = args;
+    const lathe_kernel_args real = {.size = (uint32_t)sizeof real,
+                                    .accumulate = a->accumulate,
+                                    .in = a->in,
+                                    .out = a->out,
+                                    .scratch = a->scratch};
+    return a->device->cpu->kernel_run(a->device->cpu_self, a->real, &real);
+}
+
+typedef struct launch_args {
+    const far_image *image;
+    int64_t n_blocks;
+    int32_t n_threads;
+    char args[512];
+} launch_args;
+
+static lathe_status run_launch(const void *args)
+{
+    const launch_args *a = args;
+    a->image->fn(a->n_blocks, a->n_threads, a->args);
+    return LATHE_OK;
+}
+
+static lathe_status run_capture(const void *args)
+{
+    const lathe_capture *capture = *(lathe_capture *const *)args;
+    return far_queue_run(&capture->queue);
+}
+
+/* ---- the table ---- */
+
+static int32_t score(char *why, int64_t why_bytes)
+{
+    (void)snprintf(why, (size_t)why_bytes, "for tests: the CPU's kernels on memory of their own");
+    return best_cpu() ? 1 : LATHE_SCORE_NO;
+}
+
+static lathe_status info(void *self, lathe_device_info *out)
+{
+    const far_device *d = self;
+    lathe_device_info full = {.size = (uint32_t)sizeof full};
+    LATHE_TRY(d->cpu->info(d->cpu_self, &full));
+    full.size = out->size;
+    full.host_memory = 0;
+    full.memory_free_bytes = d->free_bytes;
+    full.memory_bytes = (int64_t)1 << 40;
+    (void)snprintf(full.model, sizeof full.model, "far away");
+    (void)snprintf(full.isa, sizeof full.isa, "far");
+    (void)snprintf(full.driver, sizeof full.driver, "far 1");
+    memcpy(out, &full, out->size < sizeof full ? out->size : sizeof full);
+    return LATHE_OK;
+}
+
+static lathe_status alloc(void *self, int64_t bytes, int32_t memory, void **out)
+{
+    far_device *d = self;
+    *out = far_memory_alloc(&d->memory, bytes, memory == LATHE_MEM_HOST_PINNED);
+    return *out ? LATHE_OK
+                : lathe_fail(d->host, LATHE_E_NOMEM, "far: no memory for %lld bytes",
+                             (long long)bytes);
+}
+
+static void release(void *self, void *memory)
+{
+    far_device *d = self;
+    if (memory && !far_memory_free(&d->memory, memory))
+        abort();
+}
+
+/* Which end must be device memory, by direction: bit 0 the destination, bit 1 the source. */
+static lathe_status copy(void *self, lathe_stream *stream, void *dst, const void *src,
+                         int64_t bytes, int32_t direction)
+{
+    far_device *d = self;
+    static const int ends[3] = {1, 2, 3};
+    const far_block *to = far_memory_find(&d->memory, dst, bytes);
+    const far_block *from = far_memory_find(&d->memory, src, bytes);
+    const int device_ends = (to && !to->is_pinned) | (from && !from->is_pinned ? 2 : 0);
+    if (direction < 0 || direction > 2 || device_ends != ends[direction])
+        return lathe_fail(d->host, LATHE_E_ARG, "far: a copy of %lld bytes in direction %d",
+                          (long long)bytes, direction);
+    if (d->stream.capture && direction != LATHE_COPY_ON_DEVICE &&
+        !(direction == LATHE_COPY_TO_DEVICE ? from : to))
+        return lathe_fail(d->host, LATHE_E_ARG, "far: memory that is not pinned in a capture");
+    const copy_args args = {dst, src, bytes};
+    return queue(d, stream, run_copy, &args, (int64_t)sizeof args);
+}
+
+static lathe_status enqueue(lathe_stream *stream, far_call call, const void *args, int64_t bytes)
+{
+    far_stream *s = (far_stream *)(void *)stream;
+    return queue(s->device, stream, call, args, bytes);
+}
+
+static lathe_status stream_create(void *self, lathe_stream **out)
+{
+    far_device *d = self;
+    if (d->has_stream)
+        return lathe_fail(d->host, LATHE_E_UNSUPPORTED, "far: one stream is all there is");
+    d->has_stream = 1;
+    *out = &d->stream.base;
+    return LATHE_OK;
+}
+
+static void stream_destroy(void *self, lathe_stream *stream)
+{
+    far_device *d = self;
+    (void)stream;
+    far_queue_clear(&d->stream.queue);
+    d->has_stream = 0;
+}
+
+static lathe_status sync(void *self, lathe_stream *stream)
+{
+    far_device *d = self;
+    (void)stream;
+    if (d->stream.capture)
+        return lathe_fail(d->host, LATHE_E_STATE, "far: waited for within a capture");
+    far_memory_open(&d->memory);
+    const lathe_status status = far_queue_run(&d->stream.queue);
+    far_memory_close(&d->memory);
+    far_queue_clear(&d->stream.queue);
+    return status;
+}
+
+static lathe_status kernel_create(void *self, const lathe_kernel_problem *problem,
+                                  lathe_kernel **out, int64_t *out_scratch_bytes)
+{
+    far_device *d = self;
+    lathe_kernel *k = calloc(1, sizeof *k);
+    if (!k)
+        return lathe_fail(d->host, LATHE_E_NOMEM, "far: no memory for a kernel");
+    const lathe_status status =
+        d->cpu->kernel_create(d->cpu_self, problem, &k->real, out_scratch_bytes);
+    k->n_in = problem->n_in;
+    k->n_out = problem->n_out;
+    *out = k;
+    if (status != LATHE_OK)
+        free(k);
+    return status;
+}
+
+static void kernel_destroy(void *self, lathe_kernel *kernel)
+{
+    far_device *d = self;
+    d->cpu->kernel_destroy(d->cpu_self, kernel->real);
+    free(kernel);
+}
+
+static lathe_status kernel_run(void *self, lathe_kernel *kernel, const lathe_kernel_args *args)
+{
+    far_device *d = self;
+    kernel_args a = {.device = d,
+                     .real = kernel->real,
+                     .accumulate = args->accumulate,
+                     .scratch = args->scratch};
+    memcpy(a.in, args->in, (size_t)kernel->n_in * sizeof *a.in);
+    memcpy(a.out, args->out, (size_t)kernel->n_out * sizeof *a.out);
+    return queue(d, args->stream, run_kernel, &a, (int64_t)sizeof a);
+}
+
+static lathe_status capture_begin(void *self, lathe_stream *stream)
+{
+    far_device *d = self;
+    (void)stream;
+    if (d->stream.capture)
+        return lathe_fail(d->host, LATHE_E_STATE, "far: a capture within a capture");
+    d->stream.capture = calloc(1, sizeof *d->stream.capture);
+    return d->stream.capture ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+static lathe_status capture_end(void *self, lathe_stream *stream, lathe_capture **out)
+{
+    far_device *d = self;
+    (void)stream;
+    *out = d->stream.capture;
+    d->stream.capture = NULL;
+    return *out ? LATHE_OK : lathe_fail(d->host, LATHE_E_STATE, "far: no capture has begun");
+}
+
+static lathe_status capture_launch(void *self, lathe_capture *capture, lathe_stream *stream)
+{
+    return queue(self, stream, run_capture, &capture, (int64_t)sizeof capture);
+}
+
+static void capture_destroy(void *self, lathe_capture *capture)
+{
+    (void)self;
+    if (capture)
+        far_queue_clear(&capture->queue);
+    free(capture);
+}
+
+static lathe_status launch(void *self, lathe_stream *stream, const void *image, const char *kernel,
+                           int64_t n_blocks, int32_t n_threads, const void *args,
+                           int64_t args_bytes)
+{
+    far_device *d = self;
+    const far_image *code = image;
+    launch_args a = {.image = code, .n_blocks = n_blocks, .n_threads = n_threads};
+    if (code->magic != FAR_MAGIC)
+        return lathe_fail(d->host, LATHE_E_UNSUPPORTED, "far: the image holds no code for it");
+    if (strcmp(code->kernel, kernel) != 0)
+        return lathe_fail(d->host, LATHE_E_NOT_FOUND, "far: the image has no kernel %s", kernel);
+    if (args_bytes != code->args_bytes || args_bytes > (int64_t)sizeof a.args)
+        return lathe_fail(d->host, LATHE_E_ARG, "far: %s takes %d bytes, got %lld", kernel,
+                          code->args_bytes, (long long)args_bytes);
+    if (n_blocks == 0)
+        return LATHE_OK;
+    memcpy(a.args, args, (size_t)args_bytes);
+    return queue(d, stream, run_launch, &a, (int64_t)sizeof a);
+}
+
+static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
+                           void **out_self)
+{
+    far_device *d = calloc(1, sizeof *d);
+    if (!d)
+        return lathe_fail(host, LATHE_E_NOMEM, "far: no memory");
+    d->host = host;
+    d->real = best_cpu();
+    d->cpu = d->real->table;
+    d->stream.base.enqueue = enqueue;
+    d->stream.device = d;
+    d->free_bytes = n_values == N_FIELDS ? values[FIELD_FREE_BYTES].i : 0;
+    const lathe_status status = d->real->create(host, NULL, 0, &d->cpu_self);
+    if (status == LATHE_OK)
+        *out_self = d;
+    else
+        free(d);
+    return status;
+}
+
+/* Memory that nobody gave back is a fault of the core. */
+static void destroy(void *self)
+{
+    far_device *d = self;
+    if (!d)
+        return;
+    if (d->memory.n > 0 || d->has_stream) {
+        fprintf(stderr, "far: %d blocks are left behind\n", d->memory.n);
+        abort();
+    }
+    d->real->destroy(d->cpu_self);
+    free(d);
+}
+
+static const lathe_device_v1 table = {
+    .size = (uint32_t)sizeof(lathe_device_v1),
+    .revision = LATHE_DEVICE_REVISION,
+    .score = score,
+    .info = info,
+    .alloc = alloc,
+    .free = release,
+    .copy = copy,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .sync = sync,
+    .kernel_create = kernel_create,
+    .kernel_destroy = kernel_destroy,
+    .kernel_run = kernel_run,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .capture_launch = capture_launch,
+    .capture_destroy = capture_destroy,
+    .launch = launch,
+};
+
+LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;
+const lathe_plugin LATHE_PLUGIN_ENTRY = {
+    LATHE_PLUGIN_HEADER,
+    .kind = LATHE_KIND_DEVICE,
+    .revision = LATHE_DEVICE_REVISION,
+    .n_fields = N_FIELDS,
+    .name = "far",
+    .version = "1.0.0",
+    .summary = "the CPU's kernels, queued, on memory that the host cannot touch",
+    .source = "ours",
+    .license = "Apache-2.0",
+    .fields = fields,
+    .table = &table,
+    .create = create,
+    .destroy = destroy,
+};
