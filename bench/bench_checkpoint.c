@@ -93,9 +93,9 @@ static double begin_checkpoint(lathe_run *run, lathe_writer *writer)
 {
     const lathe_figures none = {.n = 0};
     const double begun = lathe_now();
-    if (lathe_writer_wait(writer, NULL) != LATHE_OK)
+    if (lathe_writer_wait(writer, NULL) != LATHE_OK ||
+        lathe_image_take(run->image, run) != LATHE_OK)
         die("checkpoint");
-    lathe_image_take(run->image, run);
     lathe_writer_post(writer, &none, 0);
     return lathe_now() - begun;
 }

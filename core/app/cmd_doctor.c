@@ -6,6 +6,7 @@
 #include "app/doctor.h"
 #include "app/plugins.h"
 #include "lathe/device.h"
+#include "plug/config.h"
 #include "plug/kind.h"
 #include "plug/select.h"
 #include "run/precision.h"
@@ -23,12 +24,17 @@ static json_t *precisions(uint32_t dtypes)
 }
 
 /* What a device that can be used here computes in: at full rate, and at all. */
-static void add_precisions(const lathe_component *component, json_t *out)
+static void add_precisions(lathe_config *defaults, const lathe_component *component, json_t *out)
 {
     const lathe_device_v1 *device = component->plugin->table;
     lathe_device_info info = {.size = (uint32_t)sizeof info};
     lathe_instance instance;
-    if (lathe_instance_init(&instance, component, NULL) != LATHE_OK)
+    const lathe_value *values = NULL;
+    lathe_diags diags = {0};
+    const lathe_status bound =
+        lathe_config_bind(defaults, LATHE_KIND_DEVICE, component, &diags, &values);
+    lathe_diags_fini(&diags);
+    if (bound != LATHE_OK || lathe_instance_init(&instance, component, values) != LATHE_OK)
         return;
     if (device->info(instance.self, &info) == LATHE_OK) {
         json_object_set_new(out, "full_rate", precisions(info.compute_dtypes));
@@ -40,7 +46,8 @@ static void add_precisions(const lathe_component *component, json_t *out)
 }
 
 /* {"folders", "found": {kind: [names]}, "devices": [{name, score, why, full_rate, precisions}], "refused": [..]} */
-static lathe_status plugins_json(lathe_registry *registry, lathe_arena *arena, json_t *out)
+static lathe_status plugins_json(lathe_registry *registry, lathe_config *defaults,
+                                 lathe_arena *arena, json_t *out)
 {
     json_t *folders = json_array(), *found = json_object();
     json_t *devices = json_array(), *refused = json_array();
@@ -68,7 +75,7 @@ static lathe_status plugins_json(lathe_registry *registry, lathe_arena *arena, j
             const int32_t score = device->score(why, sizeof why);
             json_t *row = json_pack("{s:s, s:i, s:s}", "name", name, "score", score, "why", why);
             if (score > LATHE_SCORE_NO)
-                add_precisions(items[i], row);
+                add_precisions(defaults, items[i], row);
             json_array_append_new(devices, row);
         }
     }
@@ -89,7 +96,16 @@ static lathe_status collect(lathe_registry *registry, lathe_arena *arena, json_t
     json_object_set_new(out, "onednn", lathe_doctor_onednn());
     json_object_set_new(out, "cuda", lathe_doctor_cuda());
     json_object_set_new(out, "plugins", plugins);
-    return plugins_json(registry, arena, plugins);
+    lathe_diags diags = {0};
+    lathe_config *defaults =
+        NULL; /* devices are asked as a run without a word about them would be */
+    lathe_status status =
+        lathe_config_load(NULL, NULL, 0, 1u << LATHE_KIND_DEVICE, registry, &diags, &defaults);
+    if (status == LATHE_OK)
+        status = plugins_json(registry, defaults, arena, plugins);
+    lathe_config_destroy(defaults);
+    lathe_diags_fini(&diags);
+    return status;
 }
 
 static const char *text_of(const json_t *object, const char *key, const char *missing)

@@ -63,7 +63,8 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, lathe_buffer *b
     lathe_buffer_puts(b, "{\n  \"memory\": {");
     for (int32_t i = 0; i < LATHE_N_MEM; i++)
         lathe_buffer_printf(b, "\"%s\": %lld, ", lathe_mem_name(i), (long long)run->planned.by[i]);
-    lathe_buffer_printf(b, "\"peak\": %lld},\n", (long long)lathe_mem_total(&run->planned));
+    lathe_buffer_printf(b, "\"peak\": %lld},\n",
+                        (long long)lathe_machine_total(&run->machine, &run->planned));
     put_json_fit(fit, b);
     lathe_buffer_printf(
         b,
@@ -90,9 +91,12 @@ static void put_text(const lathe_run *run, const lathe_fit *fit, lathe_buffer *b
     lathe_buffer_puts(b, "memory                       bytes         MiB\n");
     for (int32_t i = 0; i < LATHE_N_MEM; i++)
         if (run->planned.by[i])
-            lathe_buffer_printf(b, "  %-14s %17lld %11.1f\n", lathe_mem_name(i),
-                                (long long)run->planned.by[i], (double)run->planned.by[i] / mib);
-    const int64_t total = lathe_mem_total(&run->planned);
+            lathe_buffer_printf(b, "  %-14s %17lld %11.1f%s\n", lathe_mem_name(i),
+                                (long long)run->planned.by[i], (double)run->planned.by[i] / mib,
+                                lathe_machine_shares(&run->machine) || !lathe_mem_is_host(i)
+                                    ? ""
+                                    : "  of the host");
+    const int64_t total = lathe_machine_total(&run->machine, &run->planned);
     lathe_buffer_printf(b, "  %-14s %17lld %11.1f\n", "peak", (long long)total,
                         (double)total / mib);
     lathe_buffer_puts(b, "  ");

@@ -108,6 +108,7 @@ static const lathe_field train_fields[] = {
     BOOL("deterministic", "true", "same bits each time; refuses kernels that cannot"),
     INT("threads", "0", 0, 4096, "threads", "CPU threads; 0: one per CPU"),
     STRING("recompute", "\"pointwise\"", "none|layer|attention|mlp|pointwise", "activations computed again in the backward pass, to save memory"),
+    STRING("capture", "\"auto\"", "auto|on|off", "replays captured steps on a device that offers it; auto: when it does"),
     INT("log_every", NULL, 1, ANY, "steps", "a line of progress every so many steps; unset: every ten seconds"),
     INT("eval_every", "0", 0, ANY, "steps", "evaluation every so many steps; 0: at the end only"),
     INT("eval_batches", "0", 0, ANY, "micro-batches", "length of an evaluation; 0: the whole split"),

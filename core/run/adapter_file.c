@@ -60,8 +60,8 @@ static lathe_status write_tensors(lathe_run *run, lathe_st_writer *w)
     LATHE_TRY(lathe_st_writer_begin(w));
     for (int32_t i = 0; i < run->params.n; i++)
         if (is_adapter_row(run, i))
-            LATHE_TRY(lathe_st_writer_write(w, index++, 0, lathe_store_master(&run->store, i),
-                                            lathe_desc_bytes(&run->params.rows[i]->desc)));
+            LATHE_TRY(lathe_store_write(&run->store, w, index++, lathe_store_master(&run->store, i),
+                                        lathe_desc_bytes(&run->params.rows[i]->desc)));
     return lathe_st_writer_finish(w);
 }
 
@@ -80,6 +80,19 @@ lathe_status lathe__adapter_file_write(lathe_run *run, const char *dir)
     return write_config(run, dir);
 }
 
+typedef struct comparison {
+    const void *want;
+    int differs;
+} comparison;
+
+/* lathe_piece_fn */
+static lathe_status compare(void *arg, int64_t offset, const void *data, int64_t bytes)
+{
+    comparison *c = arg;
+    c->differs |= memcmp((const char *)c->want + offset, data, (size_t)bytes) != 0;
+    return LATHE_OK;
+}
+
 /* What is done with each tensor of the file, once it is known to fit. */
 enum { CHECK, FILL, COMPARE };
 
@@ -87,11 +100,13 @@ static lathe_status use_tensor(const lathe_run *run, int32_t i, const lathe_st_t
                                int32_t what)
 {
     const int64_t bytes = lathe_desc_bytes(&run->params.rows[i]->desc);
-    if (what == FILL) {
-        memcpy(lathe_store_master(&run->store, i), t->data, (size_t)bytes);
-        lathe_store_refresh(&run->store, i);
-    }
-    if (what == COMPARE && memcmp(lathe_store_master(&run->store, i), t->data, (size_t)bytes) != 0)
+    comparison c = {t->data, 0};
+    if (what == FILL)
+        return lathe_store_set(&run->store, i, t->data);
+    if (what == COMPARE)
+        LATHE_TRY(
+            lathe_store_read(&run->store, lathe_store_master(&run->store, i), bytes, compare, &c));
+    if (c.differs)
         return lathe_error(
             LATHE_E_CORRUPT,
             "%s: '%s' as read back is not what was written: the disk or memory is at "

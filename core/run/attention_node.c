@@ -46,14 +46,16 @@ static void *behind(const void *p, int64_t count, int32_t dtype)
 
 lathe_status lathe__attention_run(const lathe_ir_node *n, const lathe_instance *backend,
                                   const lathe_attention_problem *p, const void *const *in,
-                                  void *const *out, void *scratch, uint32_t add)
+                                  void *const *out, void *scratch, uint32_t add,
+                                  lathe_stream *stream)
 {
     const lathe_attention_v1 *table = backend->table;
     const int64_t width = (int64_t)p->n_heads * p->head_dim,
                   kv_width = (int64_t)p->n_kv_heads * p->head_dim;
     const int32_t fused = n->attrs.fused_qkv, backward = n->op == LATHE_OP_ATTENTION_BWD;
     const void *const *qkv = in + (backward ? 1 : 0);
-    lathe_attention_args args = {.size = (uint32_t)sizeof args, .scratch = scratch};
+    lathe_attention_args args = {
+        .size = (uint32_t)sizeof args, .scratch = scratch, .stream = stream};
     args.q = qkv[0];
     args.k = fused ? behind(qkv[0], width, p->dtype) : qkv[1];
     args.v = fused ? behind(qkv[0], width + kv_width, p->dtype) : qkv[2];

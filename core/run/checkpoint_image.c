@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/parallel.h"
+#include "run/checkpoint.h"
+#include "run/transfer.h"
 
 struct lathe_image {
     lathe_run run;         /* as it was; its store's rows and memory are the image's */
@@ -28,13 +29,23 @@ static int64_t master_bytes(const lathe_run *run)
     return total;
 }
 
+/* Rows that do not train and go into every checkpoint: on a device with memory of its own the thread that
+ * writes could not read them. */
+static int writes_frozen_rows(const lathe_run *run)
+{
+    int frozen = 0;
+    for (int32_t i = 0; i < run->n_model_params; i++)
+        frozen |= !run->params.rows[i]->trainable;
+    return !lathe_machine_shares(&run->machine) && frozen && lathe__checkpoint_has_model(run);
+}
+
 int64_t lathe_image_bytes(const lathe_run *run)
 {
     const lathe_settings *s = &run->set;
     const int repeats = s->checkpoint_every > 0 || s->every_minutes > 0.0 || s->every_epochs > 0 ||
                         s->keep_best > 0;
     if (run->mode > LATHE_OPEN_TRAIN || run->data_is_optional || !s->checkpoint_dir ||
-        !s->checkpoint_async || !repeats)
+        !s->checkpoint_async || !repeats || writes_frozen_rows(run))
         return 0;
     return master_bytes(run) + run->store.slot_bytes + run->store.average_bytes;
 }
@@ -82,7 +93,7 @@ void lathe_image_touch(lathe_image *image)
 }
 
 /* Rows that lie behind each other in both go in one piece. */
-static void copy_masters(lathe_image *image, const lathe_run *run)
+static lathe_status copy_masters(lathe_image *image, const lathe_run *run)
 {
     int64_t from = 0, to = 0, bytes = 0;
     for (int32_t i = 0; i < run->store.n_rows; i++) {
@@ -91,31 +102,36 @@ static void copy_masters(lathe_image *image, const lathe_run *run)
         const int64_t at = run->store.rows[i].master, into = image->rows[i].master;
         const int64_t n = round_up(4 * lathe_desc_count(&run->params.rows[i]->desc));
         if (at != from + bytes || into != to + bytes) {
-            lathe_parallel_copy(image->memory + to, run->store.masters + from, bytes);
+            LATHE_TRY(lathe_fetch_pinned(run->store.m, image->memory + to,
+                                         run->store.masters + from, bytes));
             from = at;
             to = into;
             bytes = 0;
         }
         bytes += n;
     }
-    lathe_parallel_copy(image->memory + to, run->store.masters + from, bytes);
+    return lathe_fetch_pinned(run->store.m, image->memory + to, run->store.masters + from, bytes);
 }
 
-void lathe_image_take(lathe_image *image, const lathe_run *run)
+lathe_status lathe_image_take(lathe_image *image, const lathe_run *run)
 {
+    lathe_machine *m = run->store.m;
     image->run = *run;
     image->run.arena = (lathe_arena)LATHE_ARENA_INIT;
     image->run.frozen = &run->store;
     lathe_store *store = &image->run.store;
     store->rows = image->rows;
+    store->is_host = 1;
     store->master_bytes = image->master_bytes;
     store->masters = image->memory;
     store->slots = image->memory + image->master_bytes;
     store->averages = store->slots + store->slot_bytes;
     store->shadows = store->grads = store->planes = NULL;
-    copy_masters(image, run);
-    lathe_parallel_copy(store->slots, run->store.slots, run->store.slot_bytes);
-    lathe_parallel_copy(store->averages, run->store.averages, run->store.average_bytes);
+    LATHE_TRY(copy_masters(image, run));
+    LATHE_TRY(lathe_fetch_pinned(m, store->slots, run->store.slots, run->store.slot_bytes));
+    LATHE_TRY(
+        lathe_fetch_pinned(m, store->averages, run->store.averages, run->store.average_bytes));
+    return lathe_machine_sync(m);
 }
 
 const lathe_run *lathe_image_run(const lathe_image *image)

@@ -5,7 +5,8 @@
  *   | master of p0 | master of p1 | ... | all optimizer slots | average |
  *
  * Rows that do not train are not copied: nobody changes them. Counters, cursor and the like are a copy of
- * the lathe_run itself.
+ * the lathe_run itself. On a device with memory of its own the block is pinned host memory, and there is none
+ * when rows that do not train would have to be written with it.
  */
 #ifndef LATHE_RUN_CHECKPOINT_IMAGE_H
 #define LATHE_RUN_CHECKPOINT_IMAGE_H
@@ -24,8 +25,8 @@ void lathe_image_destroy(lathe_run *run);
 /** Writes once over all of it, so that the first copy does not wait for pages. Any thread. */
 void lathe_image_touch(lathe_image *image);
 
-/** Copies the state, spread over the pool. Allocates nothing. */
-void lathe_image_take(lathe_image *image, const lathe_run *run);
+/** Copies the state, and waits for the copy. Allocates nothing. */
+lathe_status lathe_image_take(lathe_image *image, const lathe_run *run);
 
 /** The run as it was when taken, for lathe_checkpoint_write: only its state may be read. */
 const lathe_run *lathe_image_run(const lathe_image *image);

@@ -44,9 +44,7 @@ static lathe_status fill(lathe_run *run, const char *dir, const lathe_safetensor
     }
     if (run->params.n > run->n_model_params)
         LATHE_TRY(lathe__adapter_file_read(run, dir));
-    if (run->at.averaged == 0)
-        lathe__average_begin(run);
-    return LATHE_OK;
+    return run->at.averaged == 0 ? lathe__average_begin(run) : LATHE_OK;
 }
 
 /* Of a folder that verifies. The model's file is opened and every tensor of it checked first. */
@@ -77,8 +75,9 @@ lathe_status lathe_load(lathe_run *run, const char *dir)
 static lathe_status verify(const lathe_run *run, const char *dir, int32_t *out_has_slots)
 {
     *out_has_slots = 0;
-    return run->weights_wait ? lathe__train_state_verify(run, dir, out_has_slots)
-                             : lathe_manifest_verify(dir);
+    return run->weights_wait && run->store.is_host
+               ? lathe__train_state_verify(run, dir, out_has_slots)
+               : lathe_manifest_verify(dir);
 }
 
 lathe_status lathe_checkpoint_refuse_mixing(lathe_run *run)

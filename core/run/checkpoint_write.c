@@ -31,9 +31,18 @@ static int32_t trains_model(const lathe_run *run)
     return 0;
 }
 
+static int32_t is_quantized(const lathe_run *run)
+{
+    for (int32_t i = 0; i < run->n_model_params; i++)
+        if (run->params.rows[i]->quantized)
+            return 1;
+    return 0;
+}
+
+/* A frozen base stays where it came from: its folder, or, quantized from random numbers, its seed. */
 int32_t lathe__checkpoint_has_model(const lathe_run *run)
 {
-    return trains_model(run) || !run->set.model_path;
+    return trains_model(run) || (!run->set.model_path && !is_quantized(run));
 }
 
 lathe_status lathe__checkpoint_values(void *arg, int32_t index, const lathe_param *row,
@@ -47,7 +56,11 @@ lathe_status lathe__checkpoint_values(void *arg, int32_t index, const lathe_para
         *out_data = lathe_store_shadow(store, index);
         *out_dtype = lathe_params_value_dtype(&run->params, index);
     }
-    return LATHE_OK;
+    if (store->is_host)
+        return LATHE_OK;
+    return lathe_download_whole(store->m, *out_data,
+                                lathe_desc_count(&row->desc) * lathe_dtype_bytes(*out_dtype),
+                                out_data);
 }
 
 /* The model as transformers reads it; a frozen base that came from a folder stays there. */

@@ -72,7 +72,7 @@ lathe_status lathe__curvature_prepared(const lathe_run *run, lathe_status status
 static void copy_input(lathe_run *run, lathe_val to, lathe_val from)
 {
     const lathe_program *p = &run->train;
-    memcpy(lathe_exec_data(run->sampling.exec, to), lathe_exec_data(p->exec, from),
+    memcpy(lathe_exec_input(run->sampling.exec, to), lathe_exec_input(p->exec, from),
            (size_t)(p->n_rows * p->row_tokens) * sizeof(int32_t));
 }
 
@@ -81,19 +81,23 @@ static lathe_status draw(lathe_run *run, int64_t step, double *out_count)
 {
     const lathe_program *t = &run->train, *s = &run->sampling;
     const int64_t n = t->n_rows * t->row_tokens;
+    LATHE_TRY(lathe_exec_next_inputs(s->exec));
     copy_input(run, s->tokens, t->tokens);
     copy_input(run, s->positions, t->positions);
     copy_input(run, s->doc_start, t->doc_start);
     copy_input(run, s->targets, t->targets);
     if (s->rng != LATHE_NONE && t->rng != LATHE_NONE)
-        memcpy(lathe_exec_data(s->exec, s->rng), lathe_exec_data(t->exec, t->rng),
+        memcpy(lathe_exec_input(s->exec, s->rng), lathe_exec_input(t->exec, t->rng),
                2 * sizeof(int64_t));
-    int64_t *key = lathe_exec_data(s->exec, s->draw);
+    int64_t *key = lathe_exec_input(s->exec, s->draw);
     key[0] = (int64_t)run->set.seed;
     key[1] = step;
+    const void *drawn = NULL;
+    LATHE_TRY(lathe_exec_send(s->exec));
     LATHE_TRY(lathe_exec_run(s->exec, 0));
-    const int32_t *sampled = lathe_exec_data(s->exec, s->sampled);
-    memcpy(lathe_exec_data(t->exec, t->targets), sampled, (size_t)n * sizeof *sampled);
+    LATHE_TRY(lathe_exec_fetch(s->exec, s->sampled, &drawn));
+    const int32_t *sampled = drawn;
+    memcpy(lathe_exec_input(t->exec, t->targets), sampled, (size_t)n * sizeof *sampled);
     *out_count = 0.0;
     for (int64_t i = 0; i < n; i++)
         *out_count += sampled[i] >= 0;
@@ -111,8 +115,9 @@ static lathe_status estimate(lathe_run *run, const lathe_update_args *step)
                   (long long)step->step);
         return LATHE_OK;
     }
-    float *seed = lathe_exec_data(run->train.exec, run->train.seed);
+    float *seed = lathe_exec_input(run->train.exec, run->train.seed);
     *seed = (float)step->loss_scale;
+    LATHE_TRY(lathe_exec_send(run->train.exec));
     LATHE_TRY(lathe_exec_run(run->train.exec, 0));
     LATHE_TRY(lathe_update_estimate(run->update, &args));
     if (args.overflow)
@@ -154,7 +159,7 @@ static int32_t *batch_tensor(const lathe_run *run, int32_t i)
 {
     const lathe_program *p = &run->train;
     const lathe_val of[N_TENSORS] = {p->tokens, p->targets, p->positions, p->doc_start};
-    return lathe_exec_data(p->exec, of[i]);
+    return lathe_exec_input(p->exec, of[i]);
 }
 
 static lathe_desc batch_desc(const lathe_run *run)
@@ -226,7 +231,7 @@ void lathe__curvature_read(lathe_run *run, const lathe_safetensors *set)
                (size_t)lathe_desc_bytes(&desc));
     if (run->train.rng == LATHE_NONE)
         return;
-    int64_t *rng = lathe_exec_data(run->train.exec, run->train.rng);
+    int64_t *rng = lathe_exec_input(run->train.exec, run->train.rng);
     rng[0] = (int64_t)run->set.seed;
     rng[1] = run->at.micro - 1;
 }

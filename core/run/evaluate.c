@@ -1,5 +1,6 @@
 /* Evaluation, and the machine's product rate. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -14,17 +15,20 @@ static int32_t counts_tokens(const lathe_run *run)
 }
 
 /* The likeliest tokens of the batch just run. */
-static void observe_tops(lathe_run *run, lathe_calibration *c)
+static lathe_status observe_tops(lathe_run *run, lathe_calibration *c)
 {
     const lathe_program *p = &run->eval;
+    const void *tops = NULL, *logprobs = NULL;
     if (!counts_tokens(run))
-        return;
-    const int32_t *targets = lathe_exec_data(p->exec, p->targets);
-    const int32_t *top = lathe_exec_data(p->exec, p->top);
-    const float *logprobs = lathe_exec_data(p->exec, p->top_logprobs);
+        return LATHE_OK;
+    const int32_t *targets = lathe_exec_input(p->exec, p->targets);
+    LATHE_TRY(lathe_exec_fetch(p->exec, p->top, &tops));
+    LATHE_TRY(lathe_exec_fetch(p->exec, p->top_logprobs, &logprobs));
     for (int64_t i = 0; i < p->n_rows * p->row_tokens; i++)
         if (targets[i] >= 0)
-            lathe_calibration_add(c, exp((double)logprobs[i]), top[i] == targets[i]);
+            lathe_calibration_add(c, exp((double)((const float *)logprobs)[i]),
+                                  ((const int32_t *)tops)[i] == targets[i]);
+    return LATHE_OK;
 }
 
 static double bits_per_byte(const lathe_run *run, double loss)
@@ -58,10 +62,11 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
         sum += r.loss_sum;
         out->count += r.count;
         for (int32_t k = 0; k < run->eval.stage.n_metrics; k++) {
-            const float *value = lathe_exec_data(run->eval.exec, run->eval.stage.metrics[k].sum);
-            metrics[k] += (double)*value;
+            const void *value = NULL;
+            LATHE_TRY(lathe_exec_fetch(run->eval.exec, run->eval.stage.metrics[k].sum, &value));
+            metrics[k] += (double)*(const float *)value;
         }
-        observe_tops(run, &calibration);
+        LATHE_TRY(observe_tops(run, &calibration));
     }
     if (out->count <= 0.0)
         return lathe_error(LATHE_E_STATE, "the evaluation data holds no targets");
@@ -82,15 +87,29 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
 static lathe_status time_product(lathe_run *run, lathe_kernel *kernel,
                                  const lathe_kernel_args *args, double *best)
 {
-    const lathe_machine *m = &run->machine;
+    lathe_machine *m = &run->machine;
     for (int i = 0; i < PEAK_RUNS; i++) {
         const double begin = lathe_now();
         LATHE_TRY(m->dev->kernel_run(m->device->self, kernel, args));
+        LATHE_TRY(lathe_machine_sync(m));
         const double seconds = lathe_now() - begin;
         if (i > 0 && (*best <= 0.0 || seconds < *best)) /* the first warms up */
             *best = seconds;
     }
     return LATHE_OK;
+}
+
+/* Small, unlike numbers: no denormals, no zeros. */
+static lathe_status fill_small(lathe_machine *m, void *device, int64_t n)
+{
+    uint16_t *host = malloc((size_t)n * sizeof *host);
+    if (!host)
+        return lathe_error(LATHE_E_NOMEM, "no memory to measure products");
+    for (int64_t i = 0; i < n; i++)
+        host[i] = (uint16_t)(0x3d80u + (uint32_t)(i * 37 % 128));
+    const lathe_status status = lathe_upload(m, device, host, n * (int64_t)sizeof *host);
+    free(host);
+    return status;
 }
 
 lathe_status lathe_peak_flops(lathe_run *run, double *out)
@@ -127,11 +146,11 @@ lathe_status lathe_peak_flops(lathe_run *run, double *out)
         const lathe_kernel_args args = {.size = (uint32_t)sizeof args,
                                         .in = inputs,
                                         .out = outputs,
-                                        .scratch = scratch ? base + 2 * x + w : NULL};
-        for (int64_t i = 0; i < (x + w) / 2;
-             i++) /* small, unlike numbers: no denormals, no zeros */
-            ((uint16_t *)memory)[i] = (uint16_t)(0x3d80u + (uint32_t)(i * 37 % 128));
-        status = time_product(run, kernel, &args, &best);
+                                        .scratch = scratch ? base + 2 * x + w : NULL,
+                                        .stream = m->stream};
+        status = fill_small(m, memory, (x + w) / (int64_t)sizeof(uint16_t));
+        if (status == LATHE_OK)
+            status = time_product(run, kernel, &args, &best);
     }
     m->dev->free(m->device->self, memory);
     m->dev->kernel_destroy(m->device->self, kernel);

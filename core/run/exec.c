@@ -8,11 +8,17 @@
 #include "base/error.h"
 #include "ir/op_info.h"
 #include "run/attention_node.h"
+#include "run/quant_node.h"
+#include "run/replay.h"
+#include "run/transfer.h"
+
+/* Sets of inputs that may be on their way at a time, on a device with memory of its own. */
+#define INPUT_SETS 4
 
 /* One node made ready. */
 typedef struct ready {
     lathe_kernel *kernel;             /* LATHE_RUNS_DEVICE */
-    const lathe_instance *component;  /* attention or quant backend */
+    const lathe_instance *component;  /* attention backend */
     lathe_attention_problem *problem; /* attention */
     const void *in[LATHE_OP_MAX_IN];
     void *out[LATHE_OP_MAX_OUT];
@@ -24,9 +30,15 @@ struct lathe_exec {
     lathe_graph *g;
     lathe_plan *plan;
     ready *nodes;
-    void **address; /* [n_values] */
-    char *inputs;   /* inputs and constants */
-    int64_t inputs_bytes;
+    void **address;                   /* [n_values] */
+    char *inputs;                     /* inputs, then constants */
+    int64_t inputs_bytes, sent_bytes; /* of the inputs alone */
+    char *staging; /* |input sets|outputs| of a device with memory of its own; else NULL */
+    int64_t staging_bytes;
+    int64_t *staging_at; /* [n_values] of an input in its set, of an output in `staging` */
+    int32_t set;
+    int64_t sent_at[INPUT_SETS]; /* m->n_syncs when the set was sent; -1: never */
+    lathe_replays replays;
     int64_t *scratch_bytes;
     double seconds[3]; /* by phase */
     double *profile;   /* [n_nodes] seconds, NULL: not wanted */
@@ -93,25 +105,36 @@ static lathe_status prepare_attention(lathe_exec *x, int32_t i)
     return LATHE_OK;
 }
 
-static lathe_status prepare_quant(lathe_exec *x, int32_t i)
-{
-    const lathe_desc *w = &x->g->values[x->g->nodes[i].out[0]].desc;
-    x->nodes[i].component = x->m->quant;
-    if (!x->m->quant)
-        return lathe_error(LATHE_E_STATE, "a quantized weight without a quantization format");
-    const lathe_quant_v1 *table = x->m->quant->table;
-    x->scratch_bytes[i] = LATHE_HAS(table, decode_scratch)
-                              ? table->decode_scratch(x->m->quant->self, w->dims[0], w->dims[1])
-                              : 0;
-    return LATHE_OK;
-}
-
 static lathe_status at_node(const lathe_exec *x, int32_t i, lathe_status status)
 {
     const lathe_ir_node *n = &x->g->nodes[i];
     return status == LATHE_OK ? status
                               : lathe_error_context(status, "node %d, %s '%s'", i,
                                                     lathe_op_info_get(n->op)->name, n->label);
+}
+
+static int64_t room(const lathe_ir_value *v)
+{
+    return (lathe_desc_bytes(&v->desc) + LATHE_PLAN_ALIGN - 1) / LATHE_PLAN_ALIGN *
+           LATHE_PLAN_ALIGN;
+}
+
+/* Where inputs stand in each of their sets, and outputs behind the sets. */
+static void lay_out_staging(lathe_exec *x)
+{
+    for (lathe_val v = 0; v < x->g->n_values; v++)
+        if (x->g->values[v].kind == LATHE_VALUE_INPUT) {
+            x->staging_at[v] = x->sent_bytes;
+            x->sent_bytes += room(&x->g->values[v]);
+        }
+    x->staging_bytes = INPUT_SETS * x->sent_bytes;
+    for (lathe_val v = 0; v < x->g->n_values; v++)
+        if (x->g->values[v].kind != LATHE_VALUE_INPUT && x->g->values[v].is_output) {
+            x->staging_at[v] = x->staging_bytes;
+            x->staging_bytes += room(&x->g->values[v]);
+        }
+    if (lathe_machine_shares(x->m))
+        x->staging_bytes = 0;
 }
 
 static lathe_status prepare(lathe_exec *x)
@@ -123,7 +146,8 @@ static lathe_status prepare(lathe_exec *x)
             status = prepare_attention(x, i);
             break;
         case LATHE_RUNS_QUANT:
-            status = prepare_quant(x, i);
+            status = lathe__quant_prepare(x->m, &x->g->values[x->g->nodes[i].out[0]].desc,
+                                          &x->scratch_bytes[i]);
             break;
         default:
             status = prepare_device(x, i);
@@ -132,6 +156,7 @@ static lathe_status prepare(lathe_exec *x)
     }
     LATHE_TRY(lathe_plan_create(x->g, x->scratch_bytes, &x->plan));
     x->inputs_bytes = x->plan->input_bytes;
+    lay_out_staging(x);
     return LATHE_OK;
 }
 
@@ -145,8 +170,11 @@ lathe_status lathe_exec_create(lathe_machine *m, lathe_graph *g, lathe_exec **ou
         x->nodes = calloc((size_t)g->n_nodes + 1, sizeof *x->nodes);
         x->scratch_bytes = calloc((size_t)g->n_nodes + 1, sizeof *x->scratch_bytes);
         x->address = calloc((size_t)g->n_values + 1, sizeof *x->address);
+        x->staging_at = calloc((size_t)g->n_values + 1, sizeof *x->staging_at);
+        x->replays.m = m;
+        memset(x->sent_at, 0xff, sizeof x->sent_at);
     }
-    if (x && x->nodes && x->scratch_bytes && x->address)
+    if (x && x->nodes && x->scratch_bytes && x->address && x->staging_at)
         status = prepare(x);
     else
         (void)lathe_error(LATHE_E_NOMEM, "no memory for an executable of %d nodes", g->n_nodes);
@@ -165,17 +193,20 @@ void lathe_exec_destroy(lathe_exec *x)
 {
     if (!x)
         return;
+    lathe_replays_fini(&x->replays);
     for (int32_t i = 0; x->nodes && i < x->g->n_nodes; i++) {
         if (x->nodes[i].kernel)
             x->m->dev->kernel_destroy(x->m->device->self, x->nodes[i].kernel);
         free(x->nodes[i].problem);
     }
     lathe_machine_free(x->m, LATHE_MEM_ACTIVATIONS, x->inputs_bytes, x->inputs);
+    lathe_machine_free(x->m, LATHE_MEM_STAGING, x->staging_bytes, x->staging);
     lathe_plan_destroy(x->plan);
     lathe_graph_destroy(x->g);
     free(x->nodes);
     free(x->scratch_bytes);
     free(x->address);
+    free(x->staging_at);
     free(x->profile);
     free(x);
 }
@@ -226,16 +257,18 @@ lathe_status lathe_exec_place(lathe_exec *x, const lathe_store *store, void *are
     void *memory = NULL;
     LATHE_TRY(lathe_machine_alloc(x->m, LATHE_MEM_ACTIVATIONS, x->inputs_bytes, &memory));
     x->inputs = memory;
-    int64_t at = 0;
+    LATHE_TRY(lathe_machine_alloc(x->m, LATHE_MEM_STAGING, x->staging_bytes, &memory));
+    x->staging = memory;
+    int64_t at = x->sent_bytes;
     for (lathe_val v = 0; v < x->g->n_values; v++) {
         const lathe_ir_value *value = &x->g->values[v];
-        const int64_t bytes = lathe_desc_bytes(&value->desc);
-        if (value->kind == LATHE_VALUE_INPUT || value->kind == LATHE_VALUE_CONST) {
+        if (value->kind == LATHE_VALUE_INPUT) {
+            x->address[v] = x->inputs + x->staging_at[v];
+        } else if (value->kind == LATHE_VALUE_CONST) {
             x->address[v] = x->inputs + at;
-            at += (bytes + LATHE_PLAN_ALIGN - 1) / LATHE_PLAN_ALIGN * LATHE_PLAN_ALIGN;
-            if (value->kind == LATHE_VALUE_CONST)
-                LATHE_TRY(x->m->dev->copy(x->m->device->self, NULL, x->address[v], value->data,
-                                          bytes, LATHE_COPY_TO_DEVICE));
+            at += room(value);
+            LATHE_TRY(
+                lathe_upload(x->m, x->address[v], value->data, lathe_desc_bytes(&value->desc)));
         } else if (value->kind != LATHE_VALUE_TEMP && value->kind != LATHE_VALUE_STATE) {
             x->address[v] = persistent_address(x, store, value);
         }
@@ -273,6 +306,55 @@ void *lathe_exec_data(lathe_exec *x, lathe_val v)
     return x->address[v];
 }
 
+int64_t lathe_exec_staging_bytes(const lathe_exec *x)
+{
+    return x->staging_bytes;
+}
+
+void *lathe_exec_input(lathe_exec *x, lathe_val v)
+{
+    return x->staging ? x->staging + x->set * x->sent_bytes + x->staging_at[v] : x->address[v];
+}
+
+lathe_status lathe_exec_next_inputs(lathe_exec *x)
+{
+    if (!x->staging)
+        return LATHE_OK;
+    x->set = (x->set + 1) % INPUT_SETS;
+    return x->sent_at[x->set] == x->m->n_syncs ? lathe_machine_sync(x->m) : LATHE_OK;
+}
+
+lathe_status lathe_exec_send(lathe_exec *x)
+{
+    if (!x->staging || x->sent_bytes == 0)
+        return LATHE_OK;
+    x->sent_at[x->set] = x->m->n_syncs;
+    return x->m->dev->copy(x->m->device->self, x->m->stream, x->inputs,
+                           x->staging + x->set * x->sent_bytes, x->sent_bytes,
+                           LATHE_COPY_TO_DEVICE);
+}
+
+lathe_status lathe_exec_fetch_later(lathe_exec *x, lathe_val output, void *to)
+{
+    const int64_t bytes = lathe_desc_bytes(&x->g->values[output].desc);
+    if (x->staging)
+        return x->m->dev->copy(x->m->device->self, x->m->stream, to, x->address[output], bytes,
+                               LATHE_COPY_TO_HOST);
+    memcpy(to, x->address[output], (size_t)bytes);
+    return LATHE_OK;
+}
+
+lathe_status lathe_exec_fetch(lathe_exec *x, lathe_val output, const void **out)
+{
+    *out = x->address[output];
+    if (!x->staging)
+        return LATHE_OK;
+    void *to = x->staging + x->staging_at[output];
+    LATHE_TRY(lathe_exec_fetch_later(x, output, to));
+    *out = to;
+    return lathe_machine_sync(x->m);
+}
+
 static lathe_status run_node(lathe_exec *x, int32_t i, int32_t accumulate)
 {
     const lathe_ir_node *n = &x->g->nodes[i];
@@ -282,19 +364,17 @@ static lathe_status run_node(lathe_exec *x, int32_t i, int32_t accumulate)
         add |= mask_of(n, LATHE_WRITE_RUNTIME);
     switch (lathe_op_info_get(n->op)->runs_on) {
     case LATHE_RUNS_ATTENTION:
-        return lathe__attention_run(n, r->component, r->problem, r->in, r->out, r->scratch, add);
-    case LATHE_RUNS_QUANT: {
-        const lathe_quant_v1 *table = r->component->table;
-        const lathe_desc *w = &x->g->values[n->out[0]].desc;
-        return table->decode(r->component->self, w->dims[0], w->dims[1], r->in, r->out[0], w->dtype,
-                             r->scratch, NULL);
-    }
+        return lathe__attention_run(n, r->component, r->problem, r->in, r->out, r->scratch, add,
+                                    x->m->stream);
+    case LATHE_RUNS_QUANT:
+        return lathe__quant_run(x->m, &x->g->values[n->out[0]].desc, r->in, r->out[0], r->scratch);
     default: {
         const lathe_kernel_args args = {.size = (uint32_t)sizeof args,
                                         .accumulate = add,
                                         .in = r->in,
                                         .out = r->out,
-                                        .scratch = r->scratch};
+                                        .scratch = r->scratch,
+                                        .stream = x->m->stream};
         return x->m->dev->kernel_run(x->m->device->self, r->kernel, &args);
     }
     }
@@ -305,10 +385,13 @@ lathe_status lathe_exec_run(lathe_exec *x, int32_t accumulate)
     return lathe_exec_run_range(x, 0, x->g->n_nodes, accumulate);
 }
 
-lathe_status lathe_exec_run_range(lathe_exec *x, int32_t begin, int32_t end, int32_t accumulate)
+/* lathe_range_run_fn */
+static lathe_status run_nodes(void *arg, int32_t begin, int32_t end, int32_t accumulate)
 {
+    lathe_exec *x = arg;
     double since = lathe_now();
     int32_t phase = LATHE_PHASE_FORWARD;
+    const int looks = x->profile || x->watch;
     for (int32_t i = begin; i < end; i++) {
         if (x->g->nodes[i].phase != phase) {
             const double now = lathe_now();
@@ -316,8 +399,10 @@ lathe_status lathe_exec_run_range(lathe_exec *x, int32_t begin, int32_t end, int
             since = now;
             phase = x->g->nodes[i].phase;
         }
-        const double begun = x->profile || x->watch ? lathe_now() : 0.0;
+        const double begun = looks ? lathe_now() : 0.0;
         LATHE_TRY(at_node(x, i, run_node(x, i, accumulate)));
+        if (looks && !lathe_machine_shares(x->m)) /* a node's time, not that of queueing it */
+            LATHE_TRY(at_node(x, i, lathe_machine_sync(x->m)));
         if (x->profile)
             x->profile[i] += lathe_now() - begun;
         if (x->watch)
@@ -325,6 +410,13 @@ lathe_status lathe_exec_run_range(lathe_exec *x, int32_t begin, int32_t end, int
     }
     x->seconds[phase] += lathe_now() - since;
     return LATHE_OK;
+}
+
+lathe_status lathe_exec_run_range(lathe_exec *x, int32_t begin, int32_t end, int32_t accumulate)
+{
+    if (x->profile || x->watch)
+        return run_nodes(x, begin, end, accumulate);
+    return lathe_replays_run(&x->replays, begin, end, accumulate, run_nodes, x);
 }
 
 void lathe_exec_times(const lathe_exec *x, double out_seconds[3])

@@ -17,15 +17,33 @@ void lathe_exec_destroy(lathe_exec *exec);
 const lathe_graph *lathe_exec_graph(const lathe_exec *exec);
 const lathe_plan *lathe_exec_plan(const lathe_exec *exec);
 
+/** Bytes of LATHE_MEM_STAGING that place() takes for what goes in and comes out; 0 where the host shares the
+ *  device's memory. */
+int64_t lathe_exec_staging_bytes(const lathe_exec *exec);
+
 /** Gives the executable its memory: parameters from the store, the shared arena (at least
- *  plan->arena_bytes), and its own inputs and constants, allocated here as activations. */
+ *  plan->arena_bytes), and its own inputs and constants, allocated here as activations. Transfers are
+ *  placed. */
 lathe_status lathe_exec_place(lathe_exec *exec, const lathe_store *store, void *arena);
 
 /** Binds a STATE value to memory. Before the first run. */
 void lathe_exec_bind(lathe_exec *exec, lathe_val state, void *memory);
 
-/** Memory of an input or an output value (host memory devices). */
+/** Device memory of a value. */
 void *lathe_exec_data(lathe_exec *exec, lathe_val v);
+
+/** Host memory to write an input to, for the next run: the device's own, where the host shares it. */
+void *lathe_exec_input(lathe_exec *exec, lathe_val v);
+/** Before the inputs of a run are filled: waits when the device may not have taken yet what lies there. */
+lathe_status lathe_exec_next_inputs(lathe_exec *exec);
+/** Queues all inputs, as they stand, to the device. Before each run. */
+lathe_status lathe_exec_send(lathe_exec *exec);
+
+/** What a run left in an output, in host memory, once it is done: waits for it. Valid until the next run
+ *  or fetch of the same value. */
+lathe_status lathe_exec_fetch(lathe_exec *exec, lathe_val output, const void **out);
+/** Queues the copy of an output into staging memory of the caller, who waits for it. */
+lathe_status lathe_exec_fetch_later(lathe_exec *exec, lathe_val output, void *to);
 
 /** Runs all nodes. accumulate: LATHE_WRITE_RUNTIME outputs are added to. Allocates nothing.
  *  An error names the node. */

@@ -19,19 +19,43 @@ static int64_t cache_bytes(const lathe_run *run)
            lathe_dtype_bytes(run->params.compute_dtype);
 }
 
+/* A number of the device plugin's own table; 0: it has no such key. */
+static int64_t device_setting(const lathe_run *run, const char *key)
+{
+    const lathe_plugin *plugin = run->device.component->plugin;
+    for (int32_t i = 0; i < plugin->n_fields && run->device.values; i++)
+        if (strcmp(plugin->fields[i].key, key) == 0)
+            return run->device.values[i].i;
+    return 0;
+}
+
+/* Of a device with memory of its own: what is free, or what the run may take of it. */
+static void device_memory(const lathe_run *run, lathe_fit *out)
+{
+    const lathe_device_info *info = &run->machine.info;
+    const int64_t limit = device_setting(run, "memory_limit");
+    const int64_t there =
+        info->memory_free_bytes > 0 ? info->memory_free_bytes : info->memory_bytes;
+    out->have = there > 0 ? there : INT64_MAX;
+    (void)snprintf(out->source, sizeof out->source, "%s of the %.64s",
+                   info->memory_free_bytes > 0 ? "free memory" : "memory", info->model);
+    if (limit > 0 && limit < out->have) {
+        out->have = limit;
+        (void)snprintf(out->source, sizeof out->source, "device.memory_limit");
+    }
+}
+
 void lathe_fit_check(const lathe_run *run, lathe_fit *out)
 {
     memset(out, 0, sizeof *out);
-    out->need = lathe_mem_total(&run->planned);
+    out->need = lathe_machine_total(&run->machine, &run->planned);
     if (run->mode == LATHE_OPEN_INFER)
         out->need += cache_bytes(run);
     if (run->set.memory_limit > 0) {
         out->have = run->set.memory_limit;
         (void)snprintf(out->source, sizeof out->source, "train.memory_limit");
     } else if (!run->machine.info.host_memory) {
-        out->have = run->machine.info.memory_bytes > 0 ? run->machine.info.memory_bytes : INT64_MAX;
-        (void)snprintf(out->source, sizeof out->source, "memory of the %.64s",
-                       run->machine.info.model);
+        device_memory(run, out);
     } else {
         lathe_host_memory memory;
         lathe_host_memory_read("", &memory);

@@ -95,6 +95,7 @@ lathe_generator_needs lathe__generator_needs(const lathe_run *run)
         if (!p)
             continue;
         needs.input_bytes += p->input_bytes;
+        needs.staging_bytes += lathe_exec_staging_bytes(execs[i]);
         if (p->arena_bytes > needs.arena_bytes)
             needs.arena_bytes = p->arena_bytes;
         if (p->activation_bytes > needs.activation_bytes)
@@ -146,16 +147,20 @@ static lathe_status get(lathe_run *run, lathe_generator **out)
 static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t begin,
                                const float **out_logits)
 {
-    int32_t *tokens = lathe_exec_data(p->exec, p->tokens);
-    int32_t *positions = lathe_exec_data(p->exec, p->positions);
-    int32_t *kv_len = lathe_exec_data(p->exec, p->kv_len);
+    LATHE_TRY(lathe_exec_next_inputs(p->exec));
+    int32_t *tokens = lathe_exec_input(p->exec, p->tokens);
+    int32_t *positions = lathe_exec_input(p->exec, p->positions);
+    int32_t *kv_len = lathe_exec_input(p->exec, p->kv_len);
     for (int64_t i = 0; i < p->row_tokens; i++) {
         tokens[i] = g->ids.data[begin + i];
         positions[i] = (int32_t)(begin + i);
     }
     *kv_len = (int32_t)(begin + p->row_tokens);
+    const void *logits = NULL;
+    LATHE_TRY(lathe_exec_send(p->exec));
     LATHE_TRY(lathe_exec_run(p->exec, 0));
-    *out_logits = lathe_exec_data(p->exec, p->logits);
+    LATHE_TRY(lathe_exec_fetch(p->exec, p->logits, &logits));
+    *out_logits = logits;
     return LATHE_OK;
 }
 

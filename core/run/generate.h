@@ -10,6 +10,7 @@ typedef struct lathe_generator lathe_generator;
 typedef struct lathe_generator_needs {
     int64_t cache_bytes;                   /* of the KV caches */
     int64_t input_bytes;                   /* of its programs' inputs */
+    int64_t staging_bytes;                 /* of what goes into them and comes out */
     int64_t arena_bytes, activation_bytes; /* of the shared arena */
 } lathe_generator_needs;
 

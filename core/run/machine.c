@@ -1,6 +1,7 @@
 /* The machine: memory counted by category, attention chosen by score. */
 #include "run/machine.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -8,10 +9,15 @@
 
 const char *lathe_mem_name(int32_t category)
 {
-    static const char *const names[LATHE_N_MEM] = {"parameters", "gradients",   "optimizer",
-                                                   "quantized",  "activations", "scratch",
-                                                   "cache",      "checkpoint",  "average"};
+    static const char *const names[LATHE_N_MEM] = {
+        "parameters", "gradients", "optimizer",  "quantized", "activations",
+        "scratch",    "cache",     "checkpoint", "average",   "staging"};
     return category >= 0 && category < LATHE_N_MEM ? names[category] : "?";
+}
+
+int32_t lathe_mem_is_host(int32_t category)
+{
+    return category == LATHE_MEM_STAGING || category == LATHE_MEM_CHECKPOINT;
 }
 
 int64_t lathe_mem_total(const lathe_mem_bytes *bytes)
@@ -30,7 +36,34 @@ lathe_status lathe_machine_init(lathe_machine *m, const lathe_instance *device, 
     m->flags = flags;
     m->n_threads = lathe_parallel_threads();
     m->info.size = (uint32_t)sizeof m->info;
-    return m->dev->info(m->device->self, &m->info);
+    LATHE_TRY(m->dev->info(m->device->self, &m->info));
+    return LATHE_HAS(m->dev, stream_create) ? m->dev->stream_create(m->device->self, &m->stream)
+                                            : LATHE_OK;
+}
+
+void lathe_machine_fini(lathe_machine *m)
+{
+    if (m->stream)
+        m->dev->stream_destroy(m->device->self, m->stream);
+    m->stream = NULL;
+    free(m->tensor);
+    m->tensor = NULL;
+    m->tensor_bytes = 0;
+}
+
+lathe_status lathe_machine_sync(lathe_machine *m)
+{
+    m->n_syncs++;
+    return LATHE_HAS(m->dev, sync) ? m->dev->sync(m->device->self, m->stream) : LATHE_OK;
+}
+
+int64_t lathe_machine_total(const lathe_machine *m, const lathe_mem_bytes *bytes)
+{
+    int64_t total = 0;
+    for (int32_t i = 0; i < LATHE_N_MEM; i++)
+        if (lathe_machine_shares(m) || !lathe_mem_is_host(i))
+            total += bytes->by[i];
+    return total;
 }
 
 static void count(lathe_machine *m, int32_t category, int64_t bytes)
@@ -45,7 +78,8 @@ lathe_status lathe_machine_alloc(lathe_machine *m, int32_t category, int64_t byt
     *out = NULL;
     if (bytes == 0)
         return LATHE_OK;
-    const lathe_status status = m->dev->alloc(m->device->self, bytes, LATHE_MEM_DEVICE, out);
+    const int32_t memory = lathe_mem_is_host(category) ? LATHE_MEM_HOST_PINNED : LATHE_MEM_DEVICE;
+    const lathe_status status = m->dev->alloc(m->device->self, bytes, memory, out);
     if (status != LATHE_OK)
         return lathe_error_context(status, "%lld bytes for %s", (long long)bytes,
                                    lathe_mem_name(category));

@@ -28,31 +28,51 @@ static double element(const void *data, int32_t dtype, int64_t i)
     }
 }
 
-static finding look(const void *data, const lathe_desc *d)
+/* A tensor looked through piece by piece. */
+typedef struct search {
+    int32_t dtype;
+    finding found;
+} search;
+
+/* lathe_piece_fn */
+static lathe_status look_at_piece(void *arg, int64_t offset, const void *data, int64_t bytes)
 {
-    finding f = {0, -1, 0.0};
-    const int64_t n = data ? lathe_desc_count(d) : 0;
+    search *s = arg;
+    const int64_t size = lathe_dtype_bytes(s->dtype), n = bytes / size;
     for (int64_t i = 0; i < n; i++) {
-        const double x = element(data, d->dtype, i);
+        const double x = element(data, s->dtype, i);
         if (isfinite(x))
             continue;
-        if (f.first < 0) {
-            f.first = i;
-            f.value = isnan(x) ? (double)NAN : x; /* printf tells the sign of a NaN */
+        if (s->found.first < 0) {
+            s->found.first = offset / size + i;
+            s->found.value = isnan(x) ? (double)NAN : x; /* printf tells the sign of a NaN */
         }
-        f.n_bad++;
+        s->found.n_bad++;
     }
-    return f;
+    return LATHE_OK;
 }
 
-/* 1: a parameter holds a bad number, and the line says so. */
-static int parameter_is_bad(const lathe_run *run, char *out, int64_t bytes)
+static lathe_status look(lathe_run *run, const void *data, const lathe_desc *d, finding *out)
 {
+    search s = {d->dtype, {0, -1, 0.0}};
+    if (data)
+        LATHE_TRY(
+            lathe_download_pieces(&run->machine, data, lathe_desc_bytes(d), look_at_piece, &s));
+    *out = s.found;
+    return LATHE_OK;
+}
+
+/* *out_found: a parameter holds a bad number, and the line says so. */
+static lathe_status look_at_parameters(lathe_run *run, char *out, int64_t bytes, int *out_found)
+{
+    *out_found = 0;
     for (int32_t i = 0; i < run->params.n; i++) {
         const float *master = lathe_store_master(&run->store, i);
         lathe_desc d = run->params.rows[i]->desc;
         d.dtype = master ? LATHE_F32 : lathe_params_value_dtype(&run->params, i);
-        const finding f = look(master ? master : lathe_store_shadow(&run->store, i), &d);
+        finding f;
+        LATHE_TRY(
+            look(run, master ? (const void *)master : lathe_store_shadow(&run->store, i), &d, &f));
         if (f.first < 0)
             continue;
         (void)snprintf(out, (size_t)bytes,
@@ -60,9 +80,10 @@ static int parameter_is_bad(const lathe_run *run, char *out, int64_t bytes)
                        "%g at %lld",
                        run->params.rows[i]->name, (long long)f.n_bad,
                        (long long)lathe_desc_count(&d), f.value, (long long)f.first);
-        return 1;
+        *out_found = 1;
+        return LATHE_OK;
     }
-    return 0;
+    return LATHE_OK;
 }
 
 static void describe(const lathe_run *run, int32_t node, int32_t output, const finding *f,
@@ -101,7 +122,8 @@ static lathe_status run_looking(lathe_run *run, int32_t begin, int32_t end, int3
             const lathe_val v = g->nodes[i].out[k];
             if (v == LATHE_NONE)
                 continue;
-            const finding f = look(lathe_exec_data(x, v), &g->values[v].desc);
+            finding f;
+            LATHE_TRY(look(run, lathe_exec_data(x, v), &g->values[v].desc, &f));
             *out_found = f.first >= 0;
             if (*out_found)
                 describe(run, i, k, &f, micro, out, bytes);
@@ -137,7 +159,9 @@ lathe_status lathe__nonfinite_find(lathe_run *run, const lathe_position *begin, 
                                    int64_t bytes)
 {
     const lathe_counters at = run->at;
-    if (parameter_is_bad(run, out, bytes))
+    int found = 0;
+    LATHE_TRY(look_at_parameters(run, out, bytes, &found));
+    if (found)
         return lathe_zero_grad(run);
     LATHE_TRY(lathe_zero_grad(run));
     LATHE_TRY(lathe_loader_seek(run->loader, &begin->cursor));

@@ -65,10 +65,11 @@ static lathe_status load_batch(lathe_run *run, lathe_program *p, const lathe_run
     if (!b->tokens)
         return lathe_error(LATHE_E_ARG, "a batch without tokens");
     LATHE_TRY(check_ids(run, b));
-    int32_t *targets = lathe_exec_data(p->exec, p->targets);
-    int32_t *positions = lathe_exec_data(p->exec, p->positions);
-    int32_t *doc_start = lathe_exec_data(p->exec, p->doc_start);
-    fill_input(lathe_exec_data(p->exec, p->tokens), b->tokens, b->n_rows, b->row_tokens, p->n_rows,
+    LATHE_TRY(lathe_exec_next_inputs(p->exec));
+    int32_t *targets = lathe_exec_input(p->exec, p->targets);
+    int32_t *positions = lathe_exec_input(p->exec, p->positions);
+    int32_t *doc_start = lathe_exec_input(p->exec, p->doc_start);
+    fill_input(lathe_exec_input(p->exec, p->tokens), b->tokens, b->n_rows, b->row_tokens, p->n_rows,
                p->row_tokens, 0);
     fill_input(targets, b->targets, b->n_rows, b->row_tokens, p->n_rows, p->row_tokens, -1);
     default_positions(positions, doc_start, b->row_tokens, p->n_rows, p->row_tokens);
@@ -128,7 +129,7 @@ static void set_rng(lathe_run *run, lathe_program *p)
 {
     if (p->rng == LATHE_NONE)
         return;
-    int64_t *rng = lathe_exec_data(p->exec, p->rng);
+    int64_t *rng = lathe_exec_input(p->exec, p->rng);
     rng[0] = (int64_t)run->set.seed;
     rng[1] = run->at.micro;
 }
@@ -141,24 +142,89 @@ static double counted(const lathe_program *p, double n_target, double n_pairs,
     return own ? (double)(own->n_rows / 2) : n_pairs;
 }
 
-static void read_loss(lathe_run *run, lathe_program *p, double count, int32_t train,
-                      lathe_forward_result *out)
+/* One of the sums that a forward leaves. */
+static lathe_status read_sum(lathe_program *p, lathe_val v, double *out)
 {
-    const float *loss = lathe_exec_data(p->exec, p->loss);
-    out->loss_sum = (double)*loss;
+    const void *value = NULL;
+    LATHE_TRY(lathe_exec_fetch(p->exec, v, &value));
+    *out = (double)*(const float *)value;
+    return LATHE_OK;
+}
+
+static lathe_status read_loss(lathe_run *run, lathe_program *p, double count, int32_t train,
+                              lathe_forward_result *out)
+{
+    LATHE_TRY(read_sum(p, p->loss, &out->loss_sum));
     out->count = count;
     if (!train)
-        return;
+        return LATHE_OK;
     run->sum.loss_sum += out->loss_sum;
     run->sum.count += count;
     for (int32_t i = 0; i < p->stage.n_metrics; i++) {
-        const float *value = lathe_exec_data(p->exec, p->stage.metrics[i].sum);
-        run->sum.metric_sums[i] += (double)*value;
+        double value = 0.0;
+        LATHE_TRY(read_sum(p, p->stage.metrics[i].sum, &value));
+        run->sum.metric_sums[i] += value;
     }
+    return LATHE_OK;
 }
 
-lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,
-                           lathe_forward_result *out)
+/* Without waiting: the sums go to run->losses, behind those of the forwards before. */
+static lathe_status read_loss_later(lathe_run *run, lathe_program *p, double count)
+{
+    float *to = run->losses + run->n_losses * (1 + LATHE_MAX_STAGE_METRICS);
+    run->n_losses++;
+    run->sum.count += count;
+    LATHE_TRY(lathe_exec_fetch_later(p->exec, p->loss, to));
+    for (int32_t i = 0; i < p->stage.n_metrics; i++)
+        LATHE_TRY(lathe_exec_fetch_later(p->exec, p->stage.metrics[i].sum, to + 1 + i));
+    return LATHE_OK;
+}
+
+int64_t lathe__losses_bytes(const lathe_run *run)
+{
+    if (run->mode > LATHE_OPEN_TRAIN || lathe_machine_shares(&run->machine))
+        return 0;
+    return run->set.gradient_accumulation_steps *
+           (int64_t)((1 + LATHE_MAX_STAGE_METRICS) * sizeof *run->losses);
+}
+
+lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss)
+{
+    *out_bad = 0;
+    LATHE_TRY(lathe_machine_sync(&run->machine));
+    for (int32_t k = 0; k < run->n_losses && *out_bad == 0; k++) {
+        const float *from = run->losses + k * (1 + LATHE_MAX_STAGE_METRICS);
+        *out_loss = (double)from[0];
+        run->sum.loss_sum += *out_loss;
+        for (int32_t i = 0; i < run->train.stage.n_metrics; i++)
+            run->sum.metric_sums[i] += (double)from[1 + i];
+        if (!isfinite(*out_loss))
+            *out_bad = run->sum.backwards - run->n_losses + k + 1;
+    }
+    run->n_losses = 0;
+    return LATHE_OK;
+}
+
+/* The batch in the inputs of train. */
+static lathe_status train_forward(lathe_run *run, const lathe_run_batch *batch, int32_t own)
+{
+    lathe_program *p = &run->train;
+    float *seed = lathe_exec_input(p->exec, p->seed);
+    *seed = run->at.scaler.scale;
+    LATHE_TRY(lathe_exec_send(p->exec));
+    LATHE_TRY(lathe_exec_run_range(p->exec, 0, p->forward_end, run->sum.backwards > 0));
+    run->at.micro++;
+    run->at.tokens += (int64_t)batch->n_rows * batch->row_tokens;
+    run->sum.tokens += (int64_t)batch->n_rows * batch->row_tokens;
+    if (own)
+        lathe_loader_cursor(run->loader, &run->at.cursor);
+    run->pending = 1;
+    return LATHE_OK;
+}
+
+/* later: the loss of a training forward is read by lathe__losses_settle. */
+static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,
+                            int32_t later, lathe_forward_result *out)
 {
     lathe_program *p = NULL;
     lathe_run_batch own = {.size = (uint32_t)sizeof own};
@@ -184,38 +250,32 @@ lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_
     run->has_batch |= train;
     const uint32_t size = out->size;
     *out = (lathe_forward_result){.size = size, .vocab_size = run->model.vocab};
-    if (flags & LATHE_FORWARD_LOGITS) {
+    if (train) {
+        LATHE_TRY(train_forward(run, batch, !given));
+    } else {
+        LATHE_TRY(lathe_exec_send(p->exec));
         LATHE_TRY(lathe_exec_run(p->exec, 0));
-        out->logits = lathe_exec_data(p->exec, p->logits);
+    }
+    if (flags & LATHE_FORWARD_LOGITS) {
+        const void *logits = NULL;
+        LATHE_TRY(lathe_exec_fetch(p->exec, p->logits, &logits));
+        out->logits = logits;
         return LATHE_OK;
     }
-    if (train) {
-        float *seed = lathe_exec_data(p->exec, p->seed);
-        *seed = run->at.scaler.scale;
-        LATHE_TRY(lathe_exec_run_range(p->exec, 0, p->forward_end, run->sum.backwards > 0));
-        run->at.micro++;
-        run->at.tokens += (int64_t)batch->n_rows * batch->row_tokens;
-        run->sum.tokens += (int64_t)batch->n_rows * batch->row_tokens;
-        if (!given)
-            lathe_loader_cursor(run->loader, &run->at.cursor);
-        run->pending = 1;
-    } else {
-        LATHE_TRY(lathe_exec_run(p->exec, 0));
-    }
-    read_loss(run, p, counted(p, n_target, n_pairs, given), train, out);
-    return LATHE_OK;
+    const double count = counted(p, n_target, n_pairs, given);
+    return later ? read_loss_later(run, p, count) : read_loss(run, p, count, train, out);
 }
 
-/* Norm over all gradients as they stand. */
-static double raw_gradient_norm(const lathe_run *run)
+lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,
+                           lathe_forward_result *out)
 {
-    double sum = 0.0;
-    for (int32_t i = 0; i < run->store.n_rows; i++) {
-        const float *g = lathe_store_grad(&run->store, i);
-        if (g)
-            sum += lathe_sum_squares(g, lathe_desc_count(&run->params.rows[i]->desc));
-    }
-    return sqrt(sum);
+    return forward(run, batch, flags, 0, out);
+}
+
+lathe_status lathe__forward_later(lathe_run *run)
+{
+    lathe_forward_result result = {.size = (uint32_t)sizeof result};
+    return forward(run, NULL, LATHE_FORWARD_TRAIN, 1, &result);
 }
 
 lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
@@ -229,8 +289,10 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
                                    run->sum.backwards > 0));
     run->sum.backwards++;
     if (out) {
-        out->grad_norm = raw_gradient_norm(run) / (run->sum.count > 0.0 ? run->sum.count : 1.0) /
-                         (double)run->at.scaler.scale;
+        double norm = 0.0;
+        LATHE_TRY(lathe_update_gradient_norm(run->update, &norm));
+        out->grad_norm =
+            norm / (run->sum.count > 0.0 ? run->sum.count : 1.0) / (double)run->at.scaler.scale;
         out->overflow = !isfinite(out->grad_norm);
     }
     return LATHE_OK;
@@ -239,18 +301,8 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
 lathe_status lathe_zero_grad(lathe_run *run)
 {
     memset(&run->sum, 0, sizeof run->sum);
-    run->pending = 0;
+    run->pending = run->n_losses = 0;
     return LATHE_OK;
-}
-
-static double parameter_norm(const lathe_run *run)
-{
-    double sum = 0.0;
-    for (int32_t i = 0; i < run->store.n_rows; i++)
-        if (run->params.rows[i]->trainable)
-            sum += lathe_sum_squares(lathe_store_master(&run->store, i),
-                                     lathe_desc_count(&run->params.rows[i]->desc));
-    return sqrt(sum);
 }
 
 void lathe__run_stepped(lathe_run *run, int32_t skipped)
@@ -262,16 +314,18 @@ void lathe__run_stepped(lathe_run *run, int32_t skipped)
         lathe_scaler_update(&run->at.scaler, skipped, run->set.loss_scale_growth_interval);
 }
 
-void lathe__run_left_out(lathe_run *run, lathe_step_result *out)
+lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
 {
     const lathe_scheduler_v1 *scheduler = run->scheduler.table;
+    double param_norm = 0.0;
+    LATHE_TRY(lathe_update_param_norm(run->update, &param_norm));
     *out = (lathe_step_result){
         .size = (uint32_t)sizeof *out,
         .skipped = 1,
         .step = run->at.step + 1,
         .loss = NAN,
         .grad_norm = NAN,
-        .param_norm = parameter_norm(run),
+        .param_norm = param_norm,
         .lr = scheduler->at(run->scheduler.self, run->at.step - run->at.skipped, run->set.max_steps,
                             run->base_lr, run->at.scheduler_state),
         .loss_scale = (double)run->at.scaler.scale};
@@ -280,6 +334,7 @@ void lathe__run_left_out(lathe_run *run, lathe_step_result *out)
     run->at.skipped_in_row++;
     for (int32_t g = 0; g < LATHE_MAX_GROUPS; g++)
         run->group_norms[g] = NAN;
+    return LATHE_OK;
 }
 
 lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
@@ -306,8 +361,8 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
     LATHE_TRY(lathe_update_run(run->update, &args));
     LATHE_TRY(lathe__curvature_estimate(run, &args));
     lathe__run_stepped(run, args.overflow);
-    if (!args.overflow)
-        lathe__average_step(run);
+    LATHE_TRY(args.overflow ? lathe_update_param_norm(run->update, &args.param_norm)
+                            : lathe__average_step(run));
     run->update_norm = args.update_norm;
     memcpy(run->group_norms, args.group_norms, sizeof run->group_norms);
     if (out) {
@@ -317,8 +372,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
                                           .loss = run->sum.loss_sum / run->sum.count,
                                           .count = run->sum.count,
                                           .grad_norm = args.grad_norm,
-                                          .param_norm =
-                                              args.overflow ? parameter_norm(run) : args.param_norm,
+                                          .param_norm = args.param_norm,
                                           .lr = args.lr,
                                           .loss_scale = loss_scale};
         memcpy(out, &result, out->size < sizeof result ? out->size : sizeof result);
@@ -336,9 +390,10 @@ lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float 
     if (p->logprobs == LATHE_NONE)
         return lathe_error(LATHE_E_UNSUPPORTED,
                            "the stage's loss uses no log-probabilities of the policy");
-    const float *all = lathe_exec_data(p->exec, p->logprobs);
+    const void *all = NULL;
+    LATHE_TRY(lathe_exec_fetch(run->eval.exec, p->logprobs, &all));
     for (int32_t r = 0; r < batch->n_rows; r++)
-        memcpy(out + (int64_t)r * batch->row_tokens, all + r * p->row_tokens,
+        memcpy(out + (int64_t)r * batch->row_tokens, (const float *)all + r * p->row_tokens,
                (size_t)batch->row_tokens * sizeof *out);
     return LATHE_OK;
 }

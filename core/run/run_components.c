@@ -33,8 +33,18 @@ static lathe_status open_device(lathe_run *run, lathe_diags *diags)
     if (!component)
         LATHE_TRY(lathe_select_device(run->registry, part->name, &run->arena, &component, NULL));
     LATHE_TRY(make(run, diags, LATHE_KIND_DEVICE, component, &run->device));
-    const uint32_t flags = run->set.deterministic ? LATHE_FLAG_DETERMINISTIC : 0;
-    return lathe_machine_init(&run->machine, &run->device, flags);
+    uint32_t flags = run->set.deterministic ? LATHE_FLAG_DETERMINISTIC : 0;
+    const int offers = LATHE_HAS((const lathe_device_v1 *)run->device.table, capture_begin);
+    const int captures = offers && run->set.capture != LATHE_CAPTURE_OFF;
+    flags |= captures ? LATHE_FLAG_CAPTURABLE : 0;
+    LATHE_TRY(lathe_machine_init(&run->machine, &run->device, flags));
+    run->machine.captures = captures;
+    if (offers || run->set.capture != LATHE_CAPTURE_ON)
+        return LATHE_OK;
+    lathe_config_add(run->config, diags, LATHE_DIAG_ERROR, "train", "capture",
+                     "train.capture = \"on\": device \"%s\" captures nothing",
+                     component->plugin->name);
+    return lathe_diags_status(diags);
 }
 
 static lathe_status open_attention(lathe_run *run, lathe_diags *diags)
@@ -130,5 +140,6 @@ void lathe__run_components_fini(lathe_run *run)
     for (int64_t i = 0; i < run->n_attention; i++)
         lathe_instance_fini(&run->attention[i]);
     free(run->attention);
+    lathe_machine_fini(&run->machine);
     lathe_instance_fini(&run->device);
 }

@@ -11,6 +11,7 @@
 #include "run/adapter_check.h"
 #include "run/checkpoint_image.h"
 #include "run/curvature.h"
+#include "run/device_check.h"
 #include "run/generate.h"
 #include "run/run_state.h"
 #include "run/token_check.h"
@@ -209,6 +210,7 @@ static lathe_status prepare(lathe_run *run, lathe_program *p)
     LATHE_TRY(lathe_program_prepare(p, &run->machine));
     const lathe_plan *plan = lathe_exec_plan(p->exec);
     reserve(run, plan->arena_bytes, plan->activation_bytes, plan->input_bytes);
+    run->planned.by[LATHE_MEM_STAGING] += lathe_exec_staging_bytes(p->exec);
     return LATHE_OK;
 }
 
@@ -254,6 +256,7 @@ lathe_status lathe__run_plan(lathe_run *run)
     if (run->sampling.graph)
         LATHE_TRY(lathe__curvature_prepared(run, prepare(run, &run->sampling)));
     if (trains) {
+        LATHE_TRY(lathe__device_check(run));
         const lathe_optimizer_v1 *optimizer = run->optimizer.table;
         LATHE_TRY(lathe_param_groups_read(run->config, &run->params,
                                           optimizer->base_lr(run->optimizer.self), &run->arena,
@@ -263,17 +266,22 @@ lathe_status lathe__run_plan(lathe_run *run)
         reserve(run, lathe_update_arena_bytes(run->update),
                 lathe_update_activation_bytes(run->update), lathe_update_input_bytes(run->update));
         run->planned.by[LATHE_MEM_OPTIMIZER] += lathe_update_own_bytes(run->update);
+        run->planned.by[LATHE_MEM_STAGING] += lathe_update_staging_bytes(run->update);
+        reserve(run, run->row_kernels.scratch_bytes, 0, 0);
     }
     if (trains && run->set.sample_every > 0) {
         LATHE_TRY(lathe__generator_plan(run));
         const lathe_generator_needs needs = lathe__generator_needs(run);
         reserve(run, needs.arena_bytes, needs.activation_bytes, needs.input_bytes);
         run->planned.by[LATHE_MEM_CACHE] += needs.cache_bytes;
+        run->planned.by[LATHE_MEM_STAGING] += needs.staging_bytes;
     }
     lathe_store_bytes(&run->store, &run->planned);
     run->planned.by[LATHE_MEM_ACTIVATIONS] += run->shared_activation_bytes;
     run->planned.by[LATHE_MEM_SCRATCH] += run->shared_bytes - run->shared_activation_bytes;
     run->planned.by[LATHE_MEM_CHECKPOINT] += lathe_image_bytes(run);
+    run->planned.by[LATHE_MEM_STAGING] +=
+        lathe_staging_bytes(&run->machine) + lathe__losses_bytes(run);
     return LATHE_OK;
 }
 

@@ -202,6 +202,11 @@ void lathe_run_close(lathe_run *run)
                            run->shared_arena);
     }
     lathe_image_destroy(run);
+    lathe_row_kernels_fini(&run->row_kernels);
+    if (run->machine.dev) {
+        lathe_machine_free(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run), run->losses);
+        lathe_staging_fini(&run->machine);
+    }
     lathe_store_fini(&run->store, run->machine.dev ? &run->machine : NULL);
     lathe_loader_destroy(run->loader);
     lathe_loader_destroy(run->validation);

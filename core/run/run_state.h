@@ -10,6 +10,7 @@
 #include "run/loss_spike.h"
 #include "run/precision.h"
 #include "run/program.h"
+#include "run/row_kernels.h"
 #include "run/sample.h"
 #include "run/settings.h"
 #include "run/update.h"
@@ -70,6 +71,7 @@ struct lathe_run {
     int32_t has_reference_copy;
     lathe_machine machine;
     lathe_store store;
+    lathe_row_kernels row_kernels; /* of the averages, on a device with memory of its own */
     lathe_param_groups groups;
     lathe_update *update;
     lathe_program train, eval, logits; /* prepared when first needed; train with the plan */
@@ -87,7 +89,9 @@ struct lathe_run {
     lathe_cursor validation_start;
     lathe_counters at;
     lathe_accumulated sum;
-    int32_t pending; /* a forward with LATHE_FORWARD_TRAIN waits for its backward */
+    float *losses;    /* staging: sums of forwards whose loss is read later, [1 + metrics] each */
+    int32_t n_losses; /* of them, since the last lathe__losses_settle */
+    int32_t pending;  /* a forward with LATHE_FORWARD_TRAIN waits for its backward */
     double base_lr;
     int64_t trace_first, trace_last;      /* run_trace.h; 0: the default */
     int32_t traces_nodes;                 /* the step at hand is in the range */
@@ -144,8 +148,17 @@ lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out
 /** Counts a step, with or without an update, and moves the loss scale (primitives.c). */
 void lathe__run_stepped(lathe_run *run, int32_t skipped);
 
+/** A training forward on the run's own data whose loss is not waited for; at most
+ *  train.gradient_accumulation_steps of them before lathe__losses_settle, which waits, adds their sums to
+ *  run->sum and tells the first whose loss is not finite: *out_bad counts the step's micro-batches from 1,
+ *  0: none. On devices that the host does not share memory with. */
+lathe_status lathe__forward_later(lathe_run *run);
+lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss);
+/** Bytes of run->losses. */
+int64_t lathe__losses_bytes(const lathe_run *run);
+
 /** A step left out without lathe_step: counts it, and fills what can be told of it. */
-void lathe__run_left_out(lathe_run *run, lathe_step_result *out);
+lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out);
 
 /** Memory and weights (run_weights.c). */
 lathe_status lathe__run_place(lathe_run *run);

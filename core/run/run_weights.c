@@ -16,6 +16,7 @@
 lathe_status lathe__run_place(lathe_run *run)
 {
     void *memory = NULL;
+    LATHE_TRY(lathe_staging_place(&run->machine));
     LATHE_TRY(lathe_store_place(&run->store, &run->machine));
     LATHE_TRY(
         lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, run->shared_bytes, &memory));
@@ -33,52 +34,90 @@ lathe_status lathe__run_place(lathe_run *run)
     if (run->generator)
         LATHE_TRY(lathe__generator_place(run));
     LATHE_TRY(lathe_image_place(run));
+    LATHE_TRY(
+        lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run), &memory));
+    run->losses = memory;
     run->placed = 1;
     return LATHE_OK;
 }
 
 /* ---- the sink: f32 rows become masters, compute copies or planes ---- */
 
+/* Host memory of at least `bytes` for one row at a time. */
+static lathe_status row_buffer(lathe_weight_fill *fill, const lathe_param *row, int64_t bytes)
+{
+    if (bytes <= fill->bytes)
+        return LATHE_OK;
+    float *grown = realloc(fill->buffer, (size_t)bytes);
+    if (!grown)
+        return lathe_error(LATHE_E_NOMEM, "no memory to read '%s'", row->name);
+    fill->buffer = grown;
+    fill->bytes = bytes;
+    return LATHE_OK;
+}
+
 static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, void **out_data,
                               int32_t *out_dtype)
 {
     lathe_weight_fill *fill = arg;
-    lathe_run *run = fill->run;
-    *out_data = lathe_store_master(&run->store, index);
+    const lathe_store *store = &fill->run->store;
+    const int64_t n = lathe_desc_count(&row->desc);
+    void *memory = lathe_store_master(store, index);
     *out_dtype = LATHE_F32;
-    if (*out_data)
-        return LATHE_OK;
-    *out_data = lathe_store_shadow(&run->store, index);
-    *out_dtype = lathe_params_value_dtype(&run->params, index);
-    if (*out_data)
-        return LATHE_OK;
-    const int64_t bytes = 4 * lathe_desc_count(&row->desc);
-    if (bytes > fill->bytes) {
-        float *grown = realloc(fill->buffer, (size_t)bytes);
-        if (!grown)
-            return lathe_error(LATHE_E_NOMEM, "no memory to read '%s'", row->name);
-        fill->buffer = grown;
-        fill->bytes = bytes;
+    if (!memory && lathe_store_shadow(store, index)) {
+        memory = lathe_store_shadow(store, index);
+        *out_dtype = lathe_params_value_dtype(&fill->run->params, index);
     }
-    *out_data = fill->buffer;
-    *out_dtype = LATHE_F32;
+    if (!memory || !store->is_host) { /* on its way into planes, or to the device */
+        LATHE_TRY(row_buffer(fill, row, 4 * n));
+        memory = fill->buffer;
+    }
+    *out_data = memory;
     return LATHE_OK;
+}
+
+/* The planes of a row from its f32 values; encoded on the host. */
+static lathe_status encode_row(lathe_run *run, int32_t index, const lathe_param *row,
+                               const float *values)
+{
+    const lathe_quant_v1 *table = run->quant.table;
+    void *planes[LATHE_MAX_PLANES] = {NULL};
+    char *host = NULL;
+    int64_t at[LATHE_MAX_PLANES + 1] = {0};
+    for (int32_t k = 0; k < row->n_planes; k++) {
+        at[k + 1] = at[k] + (lathe_desc_bytes(&row->planes[k].desc) + 63) / 64 * 64;
+        planes[k] = lathe_store_plane(&run->store, index, k);
+    }
+    if (!run->store.is_host) {
+        host = aligned_alloc(64, (size_t)at[row->n_planes] + 64);
+        if (!host)
+            return lathe_error(LATHE_E_NOMEM, "no memory to encode '%s'", row->name);
+        memset(host, 0, (size_t)at[row->n_planes]);
+        for (int32_t k = 0; k < row->n_planes; k++)
+            planes[k] = host + at[k];
+    }
+    lathe_status status =
+        table->encode(run->quant.self, row->desc.dims[0], row->desc.dims[1], values, planes);
+    for (int32_t k = 0; host && k < row->n_planes && status == LATHE_OK; k++)
+        status = lathe_store_put(&run->store, lathe_store_plane(&run->store, index, k), planes[k],
+                                 lathe_desc_bytes(&row->planes[k].desc));
+    free(host);
+    return status;
 }
 
 static lathe_status row_done(void *arg, int32_t index, const lathe_param *row, void *data)
 {
     lathe_weight_fill *fill = arg;
     lathe_run *run = fill->run;
-    if (row->quantized) {
-        const lathe_quant_v1 *table = run->quant.table;
-        void *planes[LATHE_MAX_PLANES] = {NULL};
-        for (int32_t k = 0; k < row->n_planes; k++)
-            planes[k] = lathe_store_plane(&run->store, index, k);
-        return table->encode(run->quant.self, row->desc.dims[0], row->desc.dims[1], data, planes);
-    }
+    if (row->quantized)
+        return encode_row(run, index, row, data);
     if (lathe_store_master(&run->store, index))
-        lathe_store_refresh(&run->store, index);
-    return LATHE_OK;
+        return lathe_store_set(&run->store, index, data);
+    if (run->store.is_host) /* it was written in its place */
+        return LATHE_OK;
+    return lathe_store_put(&run->store, lathe_store_shadow(&run->store, index), data,
+                           lathe_desc_count(&row->desc) *
+                               lathe_dtype_bytes(lathe_params_value_dtype(&run->params, index)));
 }
 
 lathe_weight_sink lathe__weight_sink(lathe_weight_fill *fill)
@@ -127,9 +166,10 @@ static lathe_status fill_reference(lathe_run *run)
             continue;
         const int32_t from =
             lathe_params_find(&run->params, row->name + strlen(LATHE_REFERENCE_PREFIX));
-        memcpy(lathe_store_value(&run->store, i), lathe_store_value(&run->store, from),
-               (size_t)(lathe_desc_count(&row->desc) *
-                        lathe_dtype_bytes(lathe_params_value_dtype(&run->params, i))));
+        LATHE_TRY(lathe_move(&run->machine, lathe_store_value(&run->store, i),
+                             lathe_store_value(&run->store, from),
+                             lathe_desc_count(&row->desc) *
+                                 lathe_dtype_bytes(lathe_params_value_dtype(&run->params, i))));
     }
     return LATHE_OK;
 }
@@ -155,7 +195,7 @@ lathe_status lathe__run_weights(lathe_run *run)
     if (status == LATHE_OK)
         status = fill_reference(run);
     if (status == LATHE_OK)
-        lathe__average_begin(run);
+        status = lathe__average_begin(run);
     lathe__weight_fill_fini(&fill);
     return status;
 }

@@ -42,6 +42,7 @@ void lathe_settings_read(const lathe_config *c, lathe_settings *s)
     static const char *const progress[] = {"auto", "plain", "off", NULL};
     static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
     static const char *const policies[] = {"stop", "skip", "rewind", "ignore", NULL};
+    static const char *const captures[] = {"auto", "on", "off", NULL};  /* LATHE_CAPTURE_* */
     static const char *const averages[] = {"none", "ema", "swa", NULL}; /* LATHE_AVERAGE_* */
     memset(s, 0, sizeof *s);
     s->seq_len = (int32_t)lathe_config_int(c, "data", "seq_len");
@@ -73,6 +74,7 @@ void lathe_settings_read(const lathe_config *c, lathe_settings *s)
     s->deterministic = (int32_t)lathe_config_int(c, "train", "deterministic");
     s->threads = (int32_t)lathe_config_int(c, "train", "threads");
     s->recompute = choice(text(c, "train", "recompute"), recompute);
+    s->capture = choice(text(c, "train", "capture"), captures);
     const lathe_value *log_every = lathe_config_get(c, "train", "log_every");
     s->log_every = log_every && log_every->is_explicit ? (int32_t)log_every->i : 0;
     s->eval_every = (int32_t)lathe_config_int(c, "train", "eval_every");

@@ -13,6 +13,8 @@ enum {
     LATHE_POLICY_IGNORE = 3
 };
 
+enum { LATHE_CAPTURE_AUTO = 0, LATHE_CAPTURE_ON = 1, LATHE_CAPTURE_OFF = 2 };
+
 enum { LATHE_AVERAGE_NONE = 0, LATHE_AVERAGE_EMA = 1, LATHE_AVERAGE_SWA = 2 };
 
 typedef struct lathe_settings {
@@ -39,6 +41,7 @@ typedef struct lathe_settings {
     double max_grad_norm, max_grad_value; /* 0: off */
     uint64_t seed;
     int32_t deterministic, threads, recompute; /* LATHE_RECOMPUTE_* */
+    int32_t capture;                           /* LATHE_CAPTURE_* */
     int32_t log_every, eval_every, eval_batches;
     int64_t early_stopping_patience; /* evaluations; 0: off */
     double early_stopping_threshold;

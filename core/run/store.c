@@ -66,16 +66,16 @@ void lathe_store_add_averages(lathe_store *store)
                 take(&store->average_bytes, 4 * lathe_desc_count(&store->params->rows[i]->desc));
 }
 
-static int64_t scalars_bytes(const lathe_store *store)
+static int64_t step_bytes(const lathe_store *store)
 {
-    return store->slot_bytes || store->grad_bytes ? 4 * LATHE_N_SCALARS : 0;
+    return store->slot_bytes || store->grad_bytes ? (int64_t)sizeof(lathe_step_memory) : 0;
 }
 
 void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes)
 {
     bytes->by[LATHE_MEM_PARAMETERS] += store->master_bytes + store->shadow_bytes;
     bytes->by[LATHE_MEM_GRADIENTS] += store->grad_bytes;
-    bytes->by[LATHE_MEM_OPTIMIZER] += store->slot_bytes + scalars_bytes(store);
+    bytes->by[LATHE_MEM_OPTIMIZER] += store->slot_bytes + step_bytes(store);
     bytes->by[LATHE_MEM_QUANTIZED] += store->plane_bytes;
     bytes->by[LATHE_MEM_AVERAGE] += store->average_bytes;
 }
@@ -83,6 +83,8 @@ void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes)
 lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
 {
     void *p = NULL;
+    store->m = m;
+    store->is_host = lathe_machine_shares(m);
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_PARAMETERS, store->master_bytes, &p));
     store->masters = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_PARAMETERS, store->shadow_bytes, &p));
@@ -91,8 +93,8 @@ lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
     store->grads = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_OPTIMIZER, store->slot_bytes, &p));
     store->slots = p;
-    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_OPTIMIZER, scalars_bytes(store), &p));
-    store->scalars = p;
+    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_OPTIMIZER, step_bytes(store), &p));
+    store->step = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_QUANTIZED, store->plane_bytes, &p));
     store->planes = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_AVERAGE, store->average_bytes, &p));
@@ -107,7 +109,7 @@ void lathe_store_fini(lathe_store *store, lathe_machine *m)
         lathe_machine_free(m, LATHE_MEM_PARAMETERS, store->shadow_bytes, store->shadows);
         lathe_machine_free(m, LATHE_MEM_GRADIENTS, store->grad_bytes, store->grads);
         lathe_machine_free(m, LATHE_MEM_OPTIMIZER, store->slot_bytes, store->slots);
-        lathe_machine_free(m, LATHE_MEM_OPTIMIZER, scalars_bytes(store), store->scalars);
+        lathe_machine_free(m, LATHE_MEM_OPTIMIZER, step_bytes(store), store->step);
         lathe_machine_free(m, LATHE_MEM_QUANTIZED, store->plane_bytes, store->planes);
         lathe_machine_free(m, LATHE_MEM_AVERAGE, store->average_bytes, store->averages);
     }
@@ -182,6 +184,78 @@ void lathe_store_refresh(const lathe_store *store, int32_t param)
     if (job.from && job.to)
         lathe_parallel_for(lathe_desc_count(&store->params->rows[param]->desc), 1 << 16,
                            round_range, (void *)(uintptr_t)&job);
+}
+
+lathe_status lathe_store_read(const lathe_store *store, const void *from, int64_t bytes,
+                              lathe_piece_fn fn, void *arg)
+{
+    return store->is_host ? fn(arg, 0, from, bytes)
+                          : lathe_download_pieces(store->m, from, bytes, fn, arg);
+}
+
+lathe_status lathe_store_get(const lathe_store *store, void *to, const void *from, int64_t bytes)
+{
+    if (!store->is_host)
+        return lathe_download(store->m, to, from, bytes);
+    lathe_parallel_copy(to, from, bytes);
+    return LATHE_OK;
+}
+
+lathe_status lathe_store_put(const lathe_store *store, void *to, const void *from, int64_t bytes)
+{
+    if (!store->is_host)
+        return lathe_upload(store->m, to, from, bytes);
+    lathe_parallel_copy(to, from, bytes);
+    return LATHE_OK;
+}
+
+typedef struct tensor_of_file {
+    lathe_st_writer *w;
+    int64_t index;
+} tensor_of_file;
+
+/* lathe_piece_fn */
+static lathe_status write_piece(void *arg, int64_t offset, const void *data, int64_t bytes)
+{
+    const tensor_of_file *t = arg;
+    return lathe_st_writer_write(t->w, t->index, offset, data, bytes);
+}
+
+lathe_status lathe_store_write(const lathe_store *store, lathe_st_writer *w, int64_t tensor,
+                               const void *from, int64_t bytes)
+{
+    tensor_of_file t = {w, tensor};
+    return lathe_store_read(store, from, bytes, write_piece, &t);
+}
+
+/* The compute copy of a row whose memory the host cannot touch. */
+static lathe_status upload_shadow(const lathe_store *store, int32_t param, const float *values)
+{
+    const int64_t n = lathe_desc_count(&store->params->rows[param]->desc);
+    round_job job = {values, NULL, lathe_params_value_dtype(store->params, param)};
+    uint16_t *narrow = malloc((size_t)(n > 0 ? n : 1) * sizeof *narrow);
+    if (!narrow)
+        return lathe_error(LATHE_E_NOMEM, "no memory to round '%s'",
+                           store->params->rows[param]->name);
+    job.to = narrow;
+    lathe_parallel_for(n, 1 << 16, round_range, &job);
+    const lathe_status status = lathe_upload(store->m, lathe_store_shadow(store, param), narrow,
+                                             n * (int64_t)sizeof *narrow);
+    free(narrow);
+    return status;
+}
+
+lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values)
+{
+    float *master = lathe_store_master(store, param);
+    if (master && master != values)
+        LATHE_TRY(lathe_store_put(store, master, values,
+                                  4 * lathe_desc_count(&store->params->rows[param]->desc)));
+    if (store->is_host)
+        lathe_store_refresh(store, param);
+    else if (lathe_store_shadow(store, param))
+        return upload_shadow(store, param, values);
+    return LATHE_OK;
 }
 
 #define NORM_CHUNK (1 << 16)

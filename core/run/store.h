@@ -13,9 +13,10 @@
 #ifndef LATHE_RUN_STORE_H
 #define LATHE_RUN_STORE_H
 
+#include "io/st_writer.h"
 #include "ir/params.h"
 #include "lathe/optimizer.h"
-#include "run/machine.h"
+#include "run/transfer.h"
 
 /* Offsets of one parameter in each family; -1: not held. */
 typedef struct lathe_store_row {
@@ -27,13 +28,24 @@ typedef struct lathe_store_row {
     int32_t partition; /* LATHE_PARTITION_* */
 } lathe_store_row;
 
+/* What a step is told, in device memory; the same place at every step. */
+typedef struct lathe_step_memory {
+    float scalars[LATHE_N_SCALARS]; /* of the optimizer */
+    uint64_t counter[2];            /* seed, step: lathe_elementwise_args */
+    float limit;                    /* elements of the gradient are clipped to it */
+    float share;                    /* of the way from the average to the weights */
+    float reserved[2];
+} lathe_step_memory;
+
 typedef struct lathe_store {
     lathe_params *params;
     lathe_store_row *rows;
     int32_t n_rows;
     int64_t master_bytes, shadow_bytes, grad_bytes, slot_bytes, plane_bytes, average_bytes;
     char *masters, *shadows, *grads, *slots, *planes, *averages; /* NULL before place */
-    float *scalars; /* [LATHE_N_SCALARS] of the optimizer */
+    lathe_step_memory *step;                                     /* device; NULL before place */
+    lathe_machine *m;                                            /* whose memory it is placed in */
+    int32_t is_host; /* 1: the host may read and write the families */
 } lathe_store;
 
 /** Lays out every parameter. optimizer NULL: no slots (evaluation, generation). with_grads 0: none. */
@@ -60,8 +72,22 @@ void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot);
 /** What computation reads: the shadow where there is one, else the master. */
 void *lathe_store_value(const lathe_store *store, int32_t param);
 
-/** shadow <- master for one parameter (host memory devices), rounding to nearest even. */
+/** shadow <- master for one parameter, where the host may touch both, rounding to nearest even. */
 void lathe_store_refresh(const lathe_store *store, int32_t param);
+
+/** Bytes of a family's memory, from wherever it is, piece by piece (transfer.h). */
+lathe_status lathe_store_read(const lathe_store *store, const void *from, int64_t bytes,
+                              lathe_piece_fn fn, void *arg);
+/** The same into host memory; and host memory into a family's. */
+lathe_status lathe_store_get(const lathe_store *store, void *to, const void *from, int64_t bytes);
+lathe_status lathe_store_put(const lathe_store *store, void *to, const void *from, int64_t bytes);
+
+/** A whole tensor of a file from a family's memory. */
+lathe_status lathe_store_write(const lathe_store *store, lathe_st_writer *w, int64_t tensor,
+                               const void *from, int64_t bytes);
+
+/** Master and compute copy of a row from f32 values in host memory. */
+lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values);
 
 /** Sum of squares of n floats in double, in an order that depends on n only. */
 double lathe_sum_squares(const float *x, int64_t n);

@@ -18,7 +18,6 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/parallel.h"
 #include "io/manifest.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
@@ -171,8 +170,9 @@ static lathe_status write_slot(const lathe_run *run, void *arg, int32_t param, i
 {
     slot_writer *s = arg;
     (void)name;
-    return lathe_st_writer_write(s->w, s->index++, 0, lathe_store_slot(&run->store, param, slot),
-                                 lathe_desc_bytes(&run->store.rows[param].slots[slot].desc));
+    return lathe_store_write(&run->store, s->w, s->index++,
+                             lathe_store_slot(&run->store, param, slot),
+                             lathe_desc_bytes(&run->store.rows[param].slots[slot].desc));
 }
 
 static lathe_status write_slots(const lathe_run *run, const char *dir)
@@ -211,8 +211,8 @@ static lathe_status write_rows(const lathe_run *run, const char *dir, const char
     int64_t n = 0;
     for (int32_t i = 0; i < run->store.n_rows && status == LATHE_OK; i++)
         if (run->params.rows[i]->trainable)
-            status = lathe_st_writer_write(w, n++, 0, rows(&run->store, i),
-                                           lathe_desc_bytes(&run->params.rows[i]->desc));
+            status = lathe_store_write(&run->store, w, n++, rows(&run->store, i),
+                                       lathe_desc_bytes(&run->params.rows[i]->desc));
     if (status == LATHE_OK && is_gradient)
         status = lathe__curvature_write(run, w, &n);
     if (status == LATHE_OK)
@@ -298,9 +298,8 @@ static lathe_status read_slot(const lathe_run *run, void *arg, int32_t param, in
                               const char *name)
 {
     const lathe_st_tensor *t = lathe_safetensors_find(arg, name);
-    lathe_parallel_copy(lathe_store_slot(&run->store, param, slot), t->data,
-                        lathe_desc_bytes(&t->desc));
-    return LATHE_OK;
+    return lathe_store_put(&run->store, lathe_store_slot(&run->store, param, slot), t->data,
+                           lathe_desc_bytes(&t->desc));
 }
 
 /* ---- slots in one pass with the hash of their files ---- */
@@ -557,14 +556,16 @@ static lathe_status open_rows(const lathe_run *run, const char *dir, const char 
     return status;
 }
 
-static void read_rows(const lathe_run *run, const lathe_safetensors *set, rows_fn rows)
+static lathe_status read_rows(const lathe_run *run, const lathe_safetensors *set, rows_fn rows)
 {
     for (int32_t i = 0; set && i < run->store.n_rows; i++) {
         const lathe_param *row = run->params.rows[i];
         if (row->trainable)
-            lathe_parallel_copy(rows(&run->store, i), lathe_safetensors_find(set, row->name)->data,
-                                lathe_desc_bytes(&row->desc));
+            LATHE_TRY(lathe_store_put(&run->store, rows(&run->store, i),
+                                      lathe_safetensors_find(set, row->name)->data,
+                                      lathe_desc_bytes(&row->desc)));
     }
+    return LATHE_OK;
 }
 
 /* The average to go on with, checked; none when it is of another kind: it begins anew then. */
@@ -614,9 +615,11 @@ lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t ha
         status = lathe_loader_seek(run->loader, &at.cursor);
     if (status == LATHE_OK && !has_slots)
         status = each_slot(run, read_slot, slots);
+    if (status == LATHE_OK)
+        status = read_rows(run, gradients, lathe_store_grad);
+    if (status == LATHE_OK)
+        status = read_rows(run, average, lathe_store_average);
     if (status == LATHE_OK) {
-        read_rows(run, gradients, lathe_store_grad);
-        read_rows(run, average, lathe_store_average);
         run->at = at;
         run->sum = sum;
         lathe__curvature_read(run, gradients);

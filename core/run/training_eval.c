@@ -61,12 +61,10 @@ static lathe_status evaluate(lathe_run *run, lathe_evaluation *out)
 {
     LATHE_TRY(lathe__average_fill(run));
     const int32_t apart = lathe__average_is_apart(run);
-    if (apart)
-        lathe__average_swap(run);
+    LATHE_TRY(apart ? lathe__average_swap(run) : LATHE_OK);
     const lathe_status status = lathe_evaluate(run, run->set.eval_batches, out);
-    if (apart)
-        lathe__average_swap(run);
-    return status;
+    const lathe_status back = apart ? lathe__average_swap(run) : LATHE_OK;
+    return status != LATHE_OK ? status : back;
 }
 
 lathe_status lathe__training_evaluate(lathe_training *t)

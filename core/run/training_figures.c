@@ -64,7 +64,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     double phase[3];
     const double tokens_per_second = (double)sum->tokens / step->seconds;
     const double flops = tokens_per_second * t->flops_per_token;
-    const int64_t memory = lathe_mem_total(&run->machine.used);
+    const int64_t memory = lathe_machine_total(&run->machine, &run->machine.used);
     lathe_exec_times(run->train.exec, phase);
     lathe_exec_times_reset(run->train.exec);
     lathe__figures_add(f, "loss", r->loss);
@@ -87,13 +87,16 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     lathe__figures_add(f, "flops_per_s", flops);
     lathe__figures_add(f, "share_of_peak", t->peak_flops > 0.0 ? flops / t->peak_flops : 0.0);
     lathe__figures_add(f, "memory_bytes", (double)memory);
-    lathe__figures_add(f, "memory_peak_bytes", (double)lathe_mem_total(&run->machine.peak));
+    lathe__figures_add(f, "memory_peak_bytes",
+                       (double)lathe_machine_total(&run->machine, &run->machine.peak));
     lathe__figures_add(f, "step_seconds", step->seconds);
     lathe__figures_add(f, "data_seconds", sum->data_seconds);
-    lathe__figures_add(f, "forward_seconds", phase[LATHE_PHASE_FORWARD]);
-    lathe__figures_add(f, "backward_seconds",
-                       phase[LATHE_PHASE_BACKWARD] + phase[LATHE_PHASE_RECOMPUTE]);
-    lathe__figures_add(f, "optimizer_seconds", step->optimizer_seconds);
+    if (lathe_machine_shares(&run->machine)) { /* elsewhere these are the times of queueing */
+        lathe__figures_add(f, "forward_seconds", phase[LATHE_PHASE_FORWARD]);
+        lathe__figures_add(f, "backward_seconds",
+                           phase[LATHE_PHASE_BACKWARD] + phase[LATHE_PHASE_RECOMPUTE]);
+        lathe__figures_add(f, "optimizer_seconds", step->optimizer_seconds);
+    }
     for (int32_t i = 0; i < run->train.stage.n_metrics; i++)
         lathe__figures_add(f, run->train.stage.metrics[i].name, sum->metric_sums[i] / sum->count);
     if (run->traces_nodes)

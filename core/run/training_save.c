@@ -249,7 +249,7 @@ static lathe_status write_checkpoint(lathe_training *t, int32_t gate, int32_t en
     LATHE_TRY(settle(t));
     LATHE_TRY(lathe__average_fill(t->run));
     if (s->writer && !ends && t->run->sum.backwards == 0) {
-        lathe_image_take(t->run->image, t->run);
+        LATHE_TRY(lathe_image_take(t->run->image, t->run));
         lathe_writer_post(s->writer, &t->figures, gate);
     } else {
         LATHE_TRY(write_now(t, gate));

@@ -20,21 +20,40 @@
 #define MOST_SKIPPED 10 /* in a row, by "skip" */
 #define MOST_REWINDS 3  /* to one checkpoint */
 
-/* The micro-batches of one step. *out_bad: the one whose loss is bad, from 1; 0: none. */
-static lathe_status accumulate(lathe_training *t, int32_t *out_bad, double *out_loss)
+/* The micro-batches of one step, each waited for. */
+static lathe_status accumulate_one_by_one(lathe_run *run, int32_t *out_bad, double *out_loss)
 {
-    lathe_run *run = t->run;
-    *out_bad = 0;
     while (run->sum.backwards < run->set.gradient_accumulation_steps) {
         lathe_forward_result f = {.size = (uint32_t)sizeof f};
         LATHE_TRY(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
         if (!isfinite(f.loss_sum)) {
             *out_bad = run->sum.backwards + 1;
-            *out_loss = isnan(f.loss_sum) ? (double)NAN : f.loss_sum; /* without its sign */
+            *out_loss = f.loss_sum;
             return LATHE_OK;
         }
         LATHE_TRY(lathe_backward(run, NULL));
     }
+    return LATHE_OK;
+}
+
+/* All of them queued, then waited for: the device does not stand still between them. */
+static lathe_status accumulate_at_once(lathe_run *run, int32_t *out_bad, double *out_loss)
+{
+    while (run->sum.backwards < run->set.gradient_accumulation_steps) {
+        LATHE_TRY(lathe__forward_later(run));
+        LATHE_TRY(lathe_backward(run, NULL));
+    }
+    return lathe__losses_settle(run, out_bad, out_loss);
+}
+
+/* *out_bad: the micro-batch whose loss is bad, from 1; 0: none. */
+static lathe_status accumulate(lathe_run *run, int32_t *out_bad, double *out_loss)
+{
+    *out_bad = 0;
+    LATHE_TRY(lathe_machine_shares(&run->machine) ? accumulate_one_by_one(run, out_bad, out_loss)
+                                                  : accumulate_at_once(run, out_bad, out_loss));
+    if (isnan(*out_loss))
+        *out_loss = (double)NAN; /* without its sign */
     return LATHE_OK;
 }
 
@@ -112,7 +131,7 @@ static lathe_status leave_out(lathe_training *t, int32_t n_done, double loss,
 {
     lathe_run *run = t->run;
     LATHE_TRY(pass_over(run, run->set.gradient_accumulation_steps - n_done));
-    lathe__run_left_out(run, &out->result);
+    LATHE_TRY(lathe__run_left_out(run, &out->result));
     out->result.loss = loss;
     return lathe_zero_grad(run);
 }
@@ -180,10 +199,11 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     *out_again = 0;
     out->result = (lathe_step_result){.size = (uint32_t)sizeof out->result};
     out->spike = (lathe_loss_verdict){.mean = NAN, .std = NAN, .zscore = NAN};
-    LATHE_TRY(accumulate(t, &bad, &loss));
+    LATHE_TRY(accumulate(run, &bad, &loss));
     out->sum = run->sum;
     const double before = lathe_now();
-    LATHE_TRY(bad ? leave_out(t, bad, loss, out) : update(t, out, &spikes));
+    LATHE_TRY(bad ? leave_out(t, run->sum.backwards + run->pending, loss, out)
+                  : update(t, out, &spikes));
     out->seconds = lathe_now() - since;
     out->optimizer_seconds = lathe_now() - before;
     t->result->loss = out->result.loss;

@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "ir/passes.h"
 #include "lathe/tensor_chunks.h"
+#include "run/update_device.h"
 #include "run/update_ranges.h"
 
 struct lathe_update {
@@ -27,7 +28,29 @@ struct lathe_update {
     float **averages;    /* [n_tensors] what average() fills */
     void *scratch;       /* [scratch_bytes] of the optimizer's step */
     int64_t scratch_bytes;
+    lathe_device_update *device; /* where the host cannot touch the memory; else NULL */
+    lathe_val *sum_vals;         /* STATE values that UPDATE_SQUARES write, in order; there only */
+    int32_t n_sum_vals;
+    int64_t n_matrix_sums;
+    double *rows; /* [n_rows] sums of squares */
 };
+
+/* lathe__matrix_measure for every APPLY_UPDATE from node `begin` on. */
+static lathe_status measure_updates(lathe_update *u, lathe_graph *g, int32_t begin)
+{
+    for (int32_t i = begin; i < g->n_nodes; i++) {
+        if (g->nodes[i].op != LATHE_OP_APPLY_UPDATE)
+            continue;
+        lathe_val *grown = realloc(u->sum_vals, ((size_t)u->n_sum_vals + 1) * sizeof *u->sum_vals);
+        if (!grown)
+            return lathe_error(LATHE_E_NOMEM, "no memory for the update of matrices");
+        u->sum_vals = grown;
+        LATHE_TRY(lathe__matrix_measure(g, i, &u->sum_vals[u->n_sum_vals]));
+        u->n_matrix_sums += lathe_desc_count(&g->values[u->sum_vals[u->n_sum_vals++]].desc);
+        i++; /* the node itself, one further on */
+    }
+    return LATHE_OK;
+}
 
 /* Emits the update of one MATRIX parameter, and the refresh of its compute copy. */
 static lathe_status build_matrix(lathe_update *u, lathe_graph *g, int32_t param)
@@ -51,6 +74,8 @@ static lathe_status build_matrix(lathe_update *u, lathe_graph *g, int32_t param)
                            u->optimizer->component->plugin->name, info.name);
     LATHE_TRY(table->build(u->optimizer->self, api, g, &info, u->groups->lr_mult[param],
                            u->groups->decay_mult[param], master, grad, slots, u->scalars));
+    if (!lathe_machine_shares(u->m))
+        LATHE_TRY(measure_updates(u, g, before));
     if (lathe_params_value_dtype(u->store->params, param) == LATHE_F32)
         return LATHE_OK;
     lathe_val updated = LATHE_NONE, shadow;
@@ -132,7 +157,9 @@ lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
     u->slot_param = calloc(n * LATHE_MAX_SLOTS, sizeof *u->slot_param);
     u->slot_index = calloc(n * LATHE_MAX_SLOTS, sizeof *u->slot_index);
     u->averages = calloc(n, sizeof *u->averages);
-    if (!u->averages || !u->tensors || !u->slot_vals || !u->slot_param || !u->slot_index)
+    u->rows = calloc(n, sizeof *u->rows);
+    if (!u->rows || !u->averages || !u->tensors || !u->slot_vals || !u->slot_param ||
+        !u->slot_index)
         goto out;
     for (int32_t i = 0; i < store->n_rows; i++) {
         if (!store->params->rows[i]->trainable)
@@ -149,8 +176,12 @@ lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
                                .sums = calloc(2 * LATHE_RANGES_CHUNKS, sizeof(double))};
     if (!u->ranges.sums)
         goto out;
-    u->ranges.capacity = lathe__ranges_capacity(&u->ranges, m->n_threads);
+    u->ranges.capacity =
+        lathe_machine_shares(m) ? lathe__ranges_capacity(&u->ranges, m->n_threads) : 0;
     status = n_matrix ? build_matrices(u, matrix, n_matrix) : LATHE_OK;
+    if (status == LATHE_OK && !lathe_machine_shares(m))
+        status = lathe_device_update_create(m, store, optimizer, u->tensors, u->n_tensors,
+                                            u->n_matrix_sums, &u->device);
 out:
     free(matrix);
     if (status == LATHE_E_NOMEM && !u)
@@ -168,7 +199,11 @@ void lathe_update_destroy(lathe_update *u)
     if (!u)
         return;
     lathe_exec_destroy(u->matrix);
-    lathe_machine_free(u->m, LATHE_MEM_OPTIMIZER, lathe_update_own_bytes(u), u->ranges.before);
+    if (!u->device)
+        lathe_machine_free(u->m, LATHE_MEM_OPTIMIZER, lathe_update_own_bytes(u), u->ranges.before);
+    lathe_device_update_destroy(u->device);
+    free(u->sum_vals);
+    free(u->rows);
     free(u->ranges.sums);
     free(u->averages);
     free(u->tensors);
@@ -201,7 +236,13 @@ static int64_t scratch_at(const lathe_update *u)
 
 int64_t lathe_update_own_bytes(const lathe_update *u)
 {
-    return scratch_at(u) + u->scratch_bytes;
+    return u->device ? lathe_device_update_own_bytes(u->device) : scratch_at(u) + u->scratch_bytes;
+}
+
+int64_t lathe_update_staging_bytes(const lathe_update *u)
+{
+    const int64_t matrix = u->matrix ? lathe_exec_staging_bytes(u->matrix) : 0;
+    return matrix + (u->device ? lathe_device_update_staging_bytes(u->device) : 0);
 }
 
 lathe_exec *lathe_update_matrix(const lathe_update *u)
@@ -230,37 +271,77 @@ lathe_status lathe_update_place(lathe_update *u, void *arena)
         }
     }
     void *own = NULL;
-    LATHE_TRY(lathe_machine_alloc(u->m, LATHE_MEM_OPTIMIZER, lathe_update_own_bytes(u), &own));
-    u->ranges.before = own;
-    u->scratch = u->scratch_bytes > 0 ? (char *)own + scratch_at(u) : NULL;
+    if (u->device) {
+        LATHE_TRY(lathe_device_update_place(u->device));
+    } else {
+        LATHE_TRY(lathe_machine_alloc(u->m, LATHE_MEM_OPTIMIZER, lathe_update_own_bytes(u), &own));
+        u->ranges.before = own;
+        u->scratch = u->scratch_bytes > 0 ? (char *)own + scratch_at(u) : NULL;
+    }
     if (!u->matrix)
         return LATHE_OK;
     LATHE_TRY(lathe_exec_place(u->matrix, u->store, arena));
-    lathe_exec_bind(u->matrix, u->scalars, u->store->scalars);
+    lathe_exec_bind(u->matrix, u->scalars, u->store->step->scalars);
+    double *sums = u->device ? lathe_device_update_matrix_sums(u->device) : NULL;
+    for (int32_t i = 0; i < u->n_sum_vals; i++) {
+        lathe_exec_bind(u->matrix, u->sum_vals[i], sums);
+        sums += lathe_desc_count(&lathe_exec_graph(u->matrix)->values[u->sum_vals[i]].desc);
+    }
     for (int32_t i = 0; i < u->n_slot_vals; i++)
         lathe_exec_bind(u->matrix, u->slot_vals[i],
                         lathe_store_slot(u->store, u->slot_param[i], u->slot_index[i]));
     return LATHE_OK;
 }
 
-/* Norm of all gradients, parameter by parameter in the table's order; by group where there are any. */
-static double gradient_norm(const lathe_update *u, double average, double *groups)
+/* Sums of squares by row of the table, of LATHE_SQUARES_*: u->rows. */
+static lathe_status square_rows(const lathe_update *u, int32_t family)
+{
+    if (u->device)
+        return lathe_device_update_squares(u->device, family, u->rows);
+    for (int32_t i = 0; i < u->store->n_rows; i++) {
+        const lathe_param *p = u->store->params->rows[i];
+        const float *x = !p->trainable                       ? NULL
+                         : family == LATHE_SQUARES_GRADIENTS ? lathe_store_grad(u->store, i)
+                                                             : lathe_store_master(u->store, i);
+        u->rows[i] = x ? lathe_sum_squares(x, lathe_desc_count(&p->desc)) : 0.0;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status norm_of(const lathe_update *u, int32_t family, double *out)
 {
     double sum = 0.0;
+    LATHE_TRY(square_rows(u, family));
+    for (int32_t i = 0; i < u->store->n_rows; i++)
+        sum += u->rows[i];
+    *out = sqrt(sum);
+    return LATHE_OK;
+}
+
+lathe_status lathe_update_gradient_norm(const lathe_update *u, double *out)
+{
+    return norm_of(u, LATHE_SQUARES_GRADIENTS, out);
+}
+
+lathe_status lathe_update_param_norm(const lathe_update *u, double *out)
+{
+    return norm_of(u, LATHE_SQUARES_MASTERS, out);
+}
+
+/* Norm of all gradients, parameter by parameter in the table's order; by group where there are any. */
+static lathe_status gradient_norm(const lathe_update *u, double average, double *groups,
+                                  double *out)
+{
+    LATHE_TRY(norm_of(u, LATHE_SQUARES_GRADIENTS, out));
+    *out *= average;
     for (int32_t g = 0; groups && g < u->groups->n; g++)
         groups[g] = 0.0;
-    for (int32_t i = 0; i < u->store->n_rows; i++) {
-        const float *g = lathe_store_grad(u->store, i);
-        if (!g)
-            continue;
-        const double one = lathe_sum_squares(g, lathe_desc_count(&u->store->params->rows[i]->desc));
-        sum += one;
-        if (groups)
-            groups[u->groups->group[i]] += one;
-    }
+    for (int32_t i = 0; groups && i < u->store->n_rows; i++)
+        if (u->store->params->rows[i]->trainable)
+            groups[u->groups->group[i]] += u->rows[i];
     for (int32_t g = 0; groups && g < u->groups->n; g++)
         groups[g] = sqrt(groups[g]) * average;
-    return sqrt(sum) * average;
+    return LATHE_OK;
 }
 
 typedef struct clamp {
@@ -279,14 +360,26 @@ static void clamp_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 }
 
 /* torch.nn.utils.clip_grad_value_ on what the raw sums average to. */
-static void clip_values(const lathe_update *u, double limit)
+static lathe_status clip_values(const lathe_update *u, double limit)
 {
+    if (u->device) {
+        lathe_device_update_step(u->device)->limit = (float)limit;
+        LATHE_TRY(lathe_device_update_send(u->device));
+        return lathe_device_update_clamp(u->device);
+    }
     for (int32_t i = 0; i < u->store->n_rows; i++) {
         clamp c = {lathe_store_grad(u->store, i), (float)limit};
         if (c.grad)
             lathe_parallel_for(lathe_desc_count(&u->store->params->rows[i]->desc),
                                LATHE_CHUNK_ELEMENTS, clamp_range, &c);
     }
+    return LATHE_OK;
+}
+
+/* What the next step is told, where the host writes it. */
+static lathe_step_memory *step_memory(const lathe_update *u)
+{
+    return u->device ? lathe_device_update_step(u->device) : u->store->step;
 }
 
 /* The optimizer's own scalars of a step; the core's are zero. */
@@ -294,7 +387,7 @@ static void fill_user_scalars(const lathe_update *u, int64_t step)
 {
     const lathe_optimizer_v1 *table = u->optimizer->table;
     double user[LATHE_N_SCALARS - LATHE_SCALAR_USER] = {0.0};
-    float *s = u->store->scalars;
+    float *s = step_memory(u)->scalars;
     memset(s, 0, sizeof(float) * LATHE_N_SCALARS);
     if (LATHE_HAS(table, scalars))
         table->scalars(u->optimizer->self, step, user);
@@ -304,8 +397,11 @@ static void fill_user_scalars(const lathe_update *u, int64_t step)
 
 static void fill_scalars(const lathe_update *u, const lathe_update_args *args, double grad_scale)
 {
-    float *s = u->store->scalars;
+    lathe_step_memory *memory = step_memory(u);
+    float *s = memory->scalars;
     fill_user_scalars(u, args->step);
+    memory->counter[0] = args->seed;
+    memory->counter[1] = (uint64_t)args->step;
     s[LATHE_SCALAR_LR] = (float)args->lr;
     s[LATHE_SCALAR_GRAD_SCALE] = (float)grad_scale;
     s[LATHE_SCALAR_COUNT] = (float)args->count;
@@ -318,7 +414,7 @@ static lathe_optimizer_step plugin_step(const lathe_update *u, const lathe_updat
     const lathe_optimizer_step step = {.size = (uint32_t)sizeof step,
                                        .n_tensors = u->n_tensors,
                                        .tensors = u->tensors,
-                                       .scalars = u->store->scalars,
+                                       .scalars = u->store->step->scalars,
                                        .step = args->step,
                                        .seed = args->seed,
                                        .scratch = u->scratch,
@@ -326,37 +422,58 @@ static lathe_optimizer_step plugin_step(const lathe_update *u, const lathe_updat
     return step;
 }
 
+/* The tensors of step(), then the matrices; and the squares of what it did. */
+static lathe_status update_all(lathe_update *u, const lathe_update_args *args, double *update2,
+                               double *param2)
+{
+    if (u->device) {
+        LATHE_TRY(lathe_device_update_send(u->device));
+        LATHE_TRY(lathe_device_update_launch(u->device));
+        LATHE_TRY(u->matrix ? lathe_exec_run(u->matrix, 0) : LATHE_OK);
+        return lathe_device_update_figures(u->device, update2, param2);
+    }
+    if (u->n_tensors > 0) {
+        const lathe_optimizer_step step = plugin_step(u, args);
+        LATHE_TRY(lathe__ranges_run(&u->ranges, &step, update2, param2));
+    }
+    return u->matrix ? lathe__matrices_run(u->matrix, update2, param2) : LATHE_OK;
+}
+
 lathe_status lathe_update_run(lathe_update *u, lathe_update_args *args)
 {
     const double average = 1.0 / (args->count * args->loss_scale);
     double update2 = 0.0, param2 = 0.0;
-    args->grad_norm = gradient_norm(u, average, args->group_norms);
+    LATHE_TRY(gradient_norm(u, average, args->group_norms, &args->grad_norm));
     args->overflow = !isfinite(args->grad_norm);
     if (args->overflow)
         return LATHE_OK;
     double clip = 1.0, norm = args->grad_norm;
     if (args->max_grad_value > 0.0) {
-        clip_values(u, args->max_grad_value / average);
-        norm = gradient_norm(u, average, NULL);
+        LATHE_TRY(clip_values(u, args->max_grad_value / average));
+        LATHE_TRY(gradient_norm(u, average, NULL, &norm));
     }
     if (args->max_grad_norm > 0.0 && norm > args->max_grad_norm)
         clip = args->max_grad_norm / (norm + 1e-6); /* torch.nn.utils.clip_grad_norm_ */
     fill_scalars(u, args, average * clip);
-    if (u->n_tensors > 0) {
-        const lathe_optimizer_step step = plugin_step(u, args);
-        LATHE_TRY(lathe__ranges_run(&u->ranges, &step, &update2, &param2));
-    }
-    LATHE_TRY(u->matrix ? lathe__matrices_run(u->matrix, &update2, &param2) : LATHE_OK);
+    LATHE_TRY(update_all(u, args, &update2, &param2));
     args->update_norm = sqrt(update2);
     args->param_norm = sqrt(param2);
     return LATHE_OK;
+}
+
+lathe_status lathe_update_share(lathe_update *u, float share)
+{
+    step_memory(u)->share = share;
+    return u->device ? lathe_device_update_send(u->device) : LATHE_OK;
 }
 
 lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args)
 {
     const lathe_optimizer_v1 *table = u->optimizer->table;
     const double average = 1.0 / (args->count * args->loss_scale);
-    args->overflow = !isfinite(gradient_norm(u, average, NULL));
+    double norm = 0.0;
+    LATHE_TRY(gradient_norm(u, average, NULL, &norm));
+    args->overflow = !isfinite(norm);
     if (args->overflow || u->n_tensors == 0)
         return LATHE_OK;
     fill_scalars(u, args, average);

@@ -44,6 +44,9 @@ int64_t lathe_update_activation_bytes(const lathe_update *u);
 /** Bytes of its own that place() takes, counted as the optimizer's. */
 int64_t lathe_update_own_bytes(const lathe_update *u);
 
+/** Bytes of LATHE_MEM_STAGING that place() takes. */
+int64_t lathe_update_staging_bytes(const lathe_update *u);
+
 /** Binds the placed store and the shared arena. */
 lathe_status lathe_update_place(lathe_update *u, void *arena);
 
@@ -58,6 +61,13 @@ lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args);
 /** The optimizer's average() into the store's averages; of MATRIX parameters, the weights as they are.
  *  step: of the last update, 1 at the first. */
 lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed);
+
+/** Norm of the raw sums as they stand; of the trained parameters. */
+lathe_status lathe_update_gradient_norm(const lathe_update *u, double *out);
+lathe_status lathe_update_param_norm(const lathe_update *u, double *out);
+
+/** Sets the share of step memory (store.h), in order with what is queued. */
+lathe_status lathe_update_share(lathe_update *u, float share);
 
 /** The executable of the MATRIX parameters; NULL: none. */
 lathe_exec *lathe_update_matrix(const lathe_update *u);

@@ -1,4 +1,6 @@
 /* Matrix parameters updated by their graph, and the norms of what it did. */
+#include <string.h>
+
 #include "base/parallel.h"
 #include "run/update_ranges.h"
 
@@ -80,4 +82,27 @@ lathe_status lathe__matrices_run(lathe_exec *x, double *io_update2, double *io_p
                                         lathe_desc_count(&g->values[n->out[0]].desc));
     }
     return lathe_exec_run_range(x, begin, g->n_nodes, 0);
+}
+
+lathe_status lathe__matrix_measure(lathe_graph *g, int32_t node, lathe_val *out_sums)
+{
+    const int64_t n = lathe_desc_count(&g->values[g->nodes[node].in[0]].desc);
+    LATHE_TRY(lathe_graph_state(g, "update_squares",
+                                lathe_desc_1d(LATHE_F64, (n + CHUNK - 1) / CHUNK), out_sums));
+    if (!lathe__graph_append(g))
+        return LATHE_E_NOMEM;
+    lathe_ir_node *at = &g->nodes[node];
+    lathe_ir_node measure = g->nodes[g->n_nodes - 1];
+    measure.op = LATHE_OP_UPDATE_SQUARES;
+    measure.attrs = at->attrs;
+    measure.n_in = 3;
+    measure.n_out = 1;
+    memcpy(measure.in, at->in, sizeof measure.in);
+    measure.out[0] = *out_sums;
+    measure.label = at->label;
+    memmove(at + 1, at, (size_t)(g->n_nodes - 1 - node) * sizeof *at);
+    *at = measure;
+    for (lathe_val v = 0; v < g->n_values; v++)
+        g->values[v].node += g->values[v].node >= node;
+    return LATHE_OK;
 }

@@ -40,4 +40,8 @@ lathe_status lathe__ranges_run(const lathe_ranges *r, const lathe_optimizer_step
  *  behind it. */
 lathe_status lathe__matrices_run(lathe_exec *matrix, double *io_update2, double *io_param2);
 
+/** Where the host cannot look: puts an UPDATE_SQUARES in front of APPLY_UPDATE `node`, which moves on by
+ *  one. *out_sums: the STATE value that it writes. */
+lathe_status lathe__matrix_measure(lathe_graph *g, int32_t node, lathe_val *out_sums);
+
 #endif

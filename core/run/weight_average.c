@@ -103,9 +103,12 @@ lathe_status lathe__average_plan(lathe_run *run)
 {
     LATHE_TRY(lathe__average_check_optimizer(run));
     LATHE_TRY(lathe__average_check_start(run));
-    if (run->set.weight_average != LATHE_AVERAGE_NONE || optimizer_averages(run))
-        lathe_store_add_averages(&run->store);
-    return LATHE_OK;
+    if (run->set.weight_average == LATHE_AVERAGE_NONE && !optimizer_averages(run))
+        return LATHE_OK;
+    lathe_store_add_averages(&run->store);
+    return lathe_machine_shares(&run->machine)
+               ? LATHE_OK
+               : lathe_row_kernels_init(&run->row_kernels, &run->machine, &run->store);
 }
 
 /* ---- the arithmetic ---- */
@@ -134,13 +137,6 @@ static void move_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         p->a[i] += p->share * (p->w[i] - p->a[i]);
 }
 
-static void copy_range(void *arg, int64_t begin, int64_t end, int32_t worker)
-{
-    const pair *p = arg;
-    (void)worker;
-    memcpy(p->a + begin, p->w + begin, (size_t)(end - begin) * sizeof *p->a);
-}
-
 static void each(lathe_run *run, lathe_range_fn fn, float share)
 {
     for (int32_t i = 0; i < run->store.n_rows; i++) {
@@ -150,27 +146,51 @@ static void each(lathe_run *run, lathe_range_fn fn, float share)
     }
 }
 
-void lathe__average_begin(lathe_run *run)
+/* The averages become the weights. */
+static lathe_status copy_rows(lathe_run *run)
 {
-    run->at.averaged = 0;
-    each(run, copy_range, 0.0f);
+    for (int32_t i = 0; i < run->store.n_rows; i++)
+        if (lathe_store_average(&run->store, i))
+            LATHE_TRY(lathe_move(&run->machine, lathe_store_average(&run->store, i),
+                                 lathe_store_master(&run->store, i),
+                                 lathe_desc_bytes(&run->params.rows[i]->desc)));
+    return LATHE_OK;
 }
 
-void lathe__average_step(lathe_run *run)
+static lathe_status move_rows(lathe_run *run, float share)
+{
+    if (run->store.is_host) {
+        each(run, move_range, share);
+        return LATHE_OK;
+    }
+    LATHE_TRY(lathe_update_share(run->update, share));
+    for (int32_t i = 0; i < run->store.n_rows; i++)
+        if (lathe_store_average(&run->store, i))
+            LATHE_TRY(lathe_row_towards(&run->row_kernels, &run->store, i, run->shared_arena));
+    return LATHE_OK;
+}
+
+lathe_status lathe__average_begin(lathe_run *run)
+{
+    run->at.averaged = 0;
+    return copy_rows(run);
+}
+
+lathe_status lathe__average_step(lathe_run *run)
 {
     const lathe_settings *s = &run->set;
     const int64_t since = run->at.step - s->weight_average_start;
     double share = 1.0;
     if (!lathe__average_is_state(run))
-        return;
+        return LATHE_OK;
     if (since >= 0 && since % s->weight_average_every == 0) {
         run->at.averaged++;
         share = s->weight_average == LATHE_AVERAGE_EMA ? 1.0 - s->weight_average_decay
                                                        : 1.0 / (double)run->at.averaged;
     } else if (run->at.averaged > 0) {
-        return;
+        return LATHE_OK;
     }
-    each(run, share < 1.0 ? move_range : copy_range, (float)share);
+    return share < 1.0 ? move_rows(run, (float)share) : copy_rows(run);
 }
 
 static int64_t n_updates(const lathe_run *run)
@@ -184,8 +204,7 @@ lathe_status lathe__average_fill(lathe_run *run)
         return LATHE_OK;
     if (n_updates(run) > 0)
         return lathe_update_average(run->update, n_updates(run), run->set.seed);
-    lathe__average_begin(run);
-    return LATHE_OK;
+    return lathe__average_begin(run);
 }
 
 int32_t lathe__average_is_apart(const lathe_run *run)
@@ -194,12 +213,30 @@ int32_t lathe__average_is_apart(const lathe_run *run)
                                         : run->store.average_bytes > 0 && n_updates(run) > 0;
 }
 
-void lathe__average_swap(lathe_run *run)
+/* Through the arena, which holds nothing between two runs. */
+static lathe_status swap_rows_there(lathe_run *run)
 {
+    lathe_store *store = &run->store;
+    for (int32_t i = 0; i < store->n_rows; i++) {
+        if (!lathe_store_average(store, i))
+            continue;
+        LATHE_TRY(lathe_exchange(
+            &run->machine, lathe_store_master(store, i), lathe_store_average(store, i),
+            lathe_desc_bytes(&run->params.rows[i]->desc), run->shared_arena, run->shared_bytes));
+        LATHE_TRY(lathe_row_narrow(&run->row_kernels, store, i, run->shared_arena));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__average_swap(lathe_run *run)
+{
+    if (!run->store.is_host)
+        return swap_rows_there(run);
     each(run, swap_range, 0.0f);
     for (int32_t i = 0; i < run->store.n_rows; i++)
         if (lathe_store_average(&run->store, i))
             lathe_store_refresh(&run->store, i);
+    return LATHE_OK;
 }
 
 /* ---- to write from ---- */

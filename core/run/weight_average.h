@@ -34,10 +34,10 @@ const char *lathe__average_name(const lathe_run *run);
 int32_t lathe__average_is_state(const lathe_run *run);
 
 /** The copy becomes the weights; nothing is taken in. */
-void lathe__average_begin(lathe_run *run);
+lathe_status lathe__average_begin(lathe_run *run);
 
 /** After a step that updated something. One pass; allocates nothing; the bits do not depend on threads. */
-void lathe__average_step(lathe_run *run);
+lathe_status lathe__average_step(lathe_run *run);
 
 /** Asks an optimizer that averages for its average. Before every evaluation and every save. */
 lathe_status lathe__average_fill(lathe_run *run);
@@ -47,7 +47,7 @@ int32_t lathe__average_is_apart(const lathe_run *run);
 
 /** Exchanges weights and average, element by element, and makes the compute copies anew: twice leaves
  *  every bit as it was. */
-void lathe__average_swap(lathe_run *run);
+lathe_status lathe__average_swap(lathe_run *run);
 
 /** A run whose trained weights are the average of `run`, to write from. Its arena is its own.
  *  Free with lathe__average_view_fini. */

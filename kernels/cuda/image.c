@@ -103,8 +103,6 @@ lathe_status cuda_launch_image(void *self, lathe_stream *stream, const void *ima
 {
     const cuda_device *device = self;
     (void)args_bytes; /* the kernel knows its argument's size */
-    if (n_blocks < 1)
-        return LATHE_OK;
     if (n_blocks > INT32_MAX)
         return lathe_fail(device->host, LATHE_E_ARG, "%s: %lld blocks are more than a grid has",
                           name, (long long)n_blocks);
@@ -113,6 +111,8 @@ lathe_status cuda_launch_image(void *self, lathe_stream *stream, const void *ima
         LATHE_TRY(load(device, image, name));
         k = &device->images->kernels[device->images->n - 1];
     }
+    if (n_blocks < 1) /* it is loaded now */
+        return LATHE_OK;
     void *pointers[1];
     memcpy(pointers, &args, sizeof args); /* read only, whatever the type says */
     const dim3 grid = {(unsigned)n_blocks, 1, 1};

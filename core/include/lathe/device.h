@@ -123,7 +123,7 @@ typedef struct lathe_device_v1 {
     /** Queues the kernel named `kernel` of an embedded code image (lathe_optimizer_v1.cuda_image,
      *  lathe_quant_v1.cuda_image): n_blocks blocks of n_threads threads, whose only argument is a struct
      *  of args_bytes, copied at the call. `image` is constant and lives as long as the process; it is
-     *  loaded at the first launch, which must not lie in a capture. LATHE_E_UNSUPPORTED: the image holds
+     *  loaded at the first launch, which must not lie in a capture. n_blocks 0: loads, queues nothing. LATHE_E_UNSUPPORTED: the image holds
      *  nothing that this device can run, LATHE_E_NOT_FOUND: no such kernel. NULL: not offered. */
     lathe_status (*launch)(void *self, lathe_stream *stream, const void *image, const char *kernel,
                            int64_t n_blocks, int32_t n_threads, const void *args,

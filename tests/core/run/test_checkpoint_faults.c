@@ -44,7 +44,7 @@ static lathe_status save(int how, int32_t gate, double eval_loss)
     const lathe_figures f = figures_of(eval_loss);
     if (how == SYNC)
         return lathe_checkpoint_write(run, &f, gate, path, (int64_t)sizeof path);
-    lathe_image_take(run->image, run);
+    cr_assert_eq(lathe_image_take(run->image, run), LATHE_OK);
     lathe_writer_post(writer, &f, gate);
     return lathe_writer_wait(writer, NULL);
 }

@@ -47,7 +47,7 @@ static void save_until_killed(int how, int told)
         const int64_t step = run->at.step;
         if (how) {
             status = lathe_writer_wait(writer, NULL);
-            lathe_image_take(run->image, run);
+            cr_assert_eq(lathe_image_take(run->image, run), LATHE_OK);
             lathe_writer_post(writer, &f, step % 2 == 0);
             if (status == LATHE_OK)
                 status = lathe_writer_wait(writer, NULL);

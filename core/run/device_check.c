@@ -1,0 +1,78 @@
+/* Whether the run's parts can work on its device. */
+#include "run/device_check.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "run/curvature.h"
+
+/* Whether its step() is needed: for a parameter that is no MATRIX. */
+static int steps(const lathe_run *run)
+{
+    for (int32_t i = 0; i < run->store.n_rows; i++)
+        if (run->params.rows[i]->trainable &&
+            run->store.rows[i].partition != LATHE_PARTITION_MATRIX)
+            return 1;
+    return 0;
+}
+
+/* What of the optimizer is host code that the run needs; NULL: nothing. */
+static const char *host_code(const lathe_run *run)
+{
+    const lathe_optimizer_v1 *table = run->optimizer.table;
+    if (LATHE_HAS(table, average))
+        return "it averages the weights on the host";
+    if (lathe__curvature_every(run) > 0)
+        return "it estimates curvature on the host";
+    if (steps(run) && !LATHE_HAS(table, cuda_image))
+        return "it updates on the host (no code for other devices is built in)";
+    return steps(run) && !LATHE_HAS(run->machine.dev, launch) ? "the device launches no code"
+                                                              : NULL;
+}
+
+static int runs_there(const lathe_optimizer_v1 *table)
+{
+    return LATHE_HAS(table, cuda_image) && !LATHE_HAS(table, average) &&
+           !LATHE_HAS(table, estimate_every);
+}
+
+/* "adamw, muon": optimizers with code for such a device. */
+static lathe_status put_others(const lathe_run *run, lathe_buffer *out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const lathe_component **list = NULL;
+    int64_t n = 0;
+    int any = 0;
+    lathe_status status = lathe_registry_scan(run->registry, LATHE_KIND_OPTIMIZER);
+    if (status == LATHE_OK)
+        status = lathe_registry_list(run->registry, LATHE_KIND_OPTIMIZER, &arena, &list, &n);
+    for (int64_t i = 0; i < n && status == LATHE_OK; i++)
+        if (runs_there(list[i]->plugin->table))
+            lathe_buffer_printf(out, "%s%s", any++ ? ", " : "", list[i]->plugin->name);
+    if (!any)
+        lathe_buffer_puts(out, "none of those installed");
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe__device_check(const lathe_run *run)
+{
+    lathe_diags diags = {0};
+    const char *why = lathe_machine_shares(&run->machine) ? NULL : host_code(run);
+    if (!why)
+        return LATHE_OK;
+    lathe_buffer others = LATHE_BUFFER_INIT;
+    lathe_status status = put_others(run, &others);
+    if (status == LATHE_OK)
+        lathe_config_add(
+            run->config, &diags, LATHE_DIAG_ERROR, "optimizer", "name",
+            "optimizer \"%s\" cannot run on device \"%s\", whose memory the host cannot "
+            "touch: %s; these can: %s",
+            run->optimizer.component->plugin->name, run->device.component->plugin->name, why,
+            others.data);
+    lathe_buffer_fini(&others);
+    if (status == LATHE_OK)
+        status = lathe_diags_status(&diags);
+    lathe_diags_fini(&diags);
+    return status;
+}

@@ -1,0 +1,256 @@
+/* The optimizer step on a device with memory of its own. */
+#include "run/update_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lathe/elementwise.h"
+
+struct lathe_device_update {
+    lathe_machine *m;
+    const lathe_store *store;
+    const lathe_instance *optimizer;
+    const lathe_optimizer_tensor *tensors;
+    int32_t n_tensors;
+    int64_t n_chunks, n_matrix_sums;
+    lathe_squares of[2]; /* by LATHE_SQUARES_* */
+    lathe_kernel *clamp;
+    int64_t clamp_scratch;
+    double *rows; /* [store->n_rows] */
+    char *own, *staging;
+    double *sums, *host_sums; /* by chunk, then of the APPLY_UPDATEs */
+    void *scratch;            /* of the clamp */
+    lathe_elementwise_args args;
+};
+
+static int64_t round_up(int64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static int64_t chunks_of(const lathe_optimizer_tensor *t)
+{
+    return (t->n + LATHE_ELEMENTWISE_CHUNK - 1) / LATHE_ELEMENTWISE_CHUNK;
+}
+
+static lathe_status create_clamp(lathe_device_update *u)
+{
+    const lathe_op_attrs attrs = {0};
+    const lathe_desc x = lathe_desc_1d(LATHE_F32, u->store->grad_bytes / (int64_t)sizeof(float));
+    const lathe_desc in[2] = {x, lathe_desc_1d(LATHE_F32, 1)};
+    const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
+                                          .op = LATHE_OP_CLAMP,
+                                          .attrs = &attrs,
+                                          .in = in,
+                                          .out = &x,
+                                          .n_in = 2,
+                                          .n_out = 1,
+                                          .may_overwrite = 1,
+                                          .flags = u->m->flags,
+                                          .n_threads = u->m->n_threads};
+    return u->store->grad_bytes == 0 ? LATHE_OK
+                                     : u->m->dev->kernel_create(u->m->device->self, &problem,
+                                                                &u->clamp, &u->clamp_scratch);
+}
+
+lathe_status lathe_device_update_create(lathe_machine *m, const lathe_store *store,
+                                        const lathe_instance *optimizer,
+                                        const lathe_optimizer_tensor *tensors, int32_t n_tensors,
+                                        int64_t n_matrix_sums, lathe_device_update **out)
+{
+    lathe_device_update *u = calloc(1, sizeof *u);
+    if (u)
+        u->rows = calloc((size_t)store->n_rows + 1, sizeof *u->rows);
+    if (!u || !u->rows) {
+        free(u);
+        return lathe_error(LATHE_E_NOMEM, "no memory for the optimizer step");
+    }
+    u->m = m;
+    u->store = store;
+    u->optimizer = optimizer;
+    u->tensors = tensors;
+    u->n_tensors = n_tensors;
+    u->n_matrix_sums = n_matrix_sums;
+    for (int32_t i = 0; i < n_tensors; i++)
+        u->n_chunks += chunks_of(&tensors[i]);
+    lathe_status status = create_clamp(u);
+    for (int32_t k = 0; k < 2 && status == LATHE_OK; k++)
+        status = lathe_squares_init(&u->of[k], m, store, k);
+    if (status != LATHE_OK) {
+        lathe_device_update_destroy(u);
+        return status;
+    }
+    *out = u;
+    return LATHE_OK;
+}
+
+void lathe_device_update_destroy(lathe_device_update *u)
+{
+    if (!u)
+        return;
+    lathe_machine_free(u->m, LATHE_MEM_OPTIMIZER, lathe_device_update_own_bytes(u), u->own);
+    lathe_machine_free(u->m, LATHE_MEM_STAGING, lathe_device_update_staging_bytes(u), u->staging);
+    for (int32_t k = 0; k < 2; k++)
+        lathe_squares_fini(&u->of[k]);
+    if (u->clamp)
+        u->m->dev->kernel_destroy(u->m->device->self, u->clamp);
+    free(u->rows);
+    free(u);
+}
+
+static int64_t tensors_bytes(const lathe_device_update *u)
+{
+    return round_up(u->n_tensors * (int64_t)sizeof *u->tensors);
+}
+
+static int64_t first_chunk_bytes(const lathe_device_update *u)
+{
+    return round_up((u->n_tensors + 1) * (int64_t)sizeof(int64_t));
+}
+
+static int64_t sums_bytes(const lathe_device_update *u)
+{
+    return round_up((2 * u->n_chunks + u->n_matrix_sums) * (int64_t)sizeof(double));
+}
+
+int64_t lathe_device_update_own_bytes(const lathe_device_update *u)
+{
+    return tensors_bytes(u) + first_chunk_bytes(u) + sums_bytes(u) +
+           lathe_squares_bytes(&u->of[0]) + lathe_squares_bytes(&u->of[1]) +
+           round_up(u->clamp_scratch);
+}
+
+int64_t lathe_device_update_staging_bytes(const lathe_device_update *u)
+{
+    return round_up((int64_t)sizeof(lathe_step_memory)) + sums_bytes(u) +
+           lathe_squares_staging_bytes(&u->of[0]) + lathe_squares_staging_bytes(&u->of[1]);
+}
+
+/* The tensors and their first chunks, in device memory for good. */
+static lathe_status place_tables(lathe_device_update *u)
+{
+    char *first_chunk = u->own + tensors_bytes(u);
+    int64_t *first = calloc((size_t)u->n_tensors + 1, sizeof *first);
+    if (!first)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the tables of %d tensors", u->n_tensors);
+    for (int32_t i = 0; i < u->n_tensors; i++)
+        first[i + 1] = first[i] + chunks_of(&u->tensors[i]);
+    lathe_status status =
+        lathe_upload(u->m, u->own, u->tensors, u->n_tensors * (int64_t)sizeof *u->tensors);
+    if (status == LATHE_OK)
+        status =
+            lathe_upload(u->m, first_chunk, first, (u->n_tensors + 1) * (int64_t)sizeof *first);
+    free(first);
+    u->args = (lathe_elementwise_args){.tensors = (const lathe_optimizer_tensor *)(void *)u->own,
+                                       .first_chunk = (const int64_t *)(void *)first_chunk,
+                                       .scalars = u->store->step->scalars,
+                                       .counter = u->store->step->counter,
+                                       .n_chunks = u->n_chunks,
+                                       .n_tensors = u->n_tensors,
+                                       .sums = u->sums};
+    return status;
+}
+
+static lathe_status launch(lathe_device_update *u, int64_t n_blocks)
+{
+    const lathe_optimizer_v1 *table = u->optimizer->table;
+    return u->m->dev->launch(u->m->device->self, u->m->stream, table->cuda_image,
+                             LATHE_ELEMENTWISE_KERNEL, n_blocks, LATHE_ELEMENTWISE_THREADS,
+                             &u->args, (int64_t)sizeof u->args);
+}
+
+lathe_status lathe_device_update_place(lathe_device_update *u)
+{
+    void *memory = NULL;
+    LATHE_TRY(
+        lathe_machine_alloc(u->m, LATHE_MEM_OPTIMIZER, lathe_device_update_own_bytes(u), &memory));
+    u->own = memory;
+    LATHE_TRY(lathe_machine_alloc(u->m, LATHE_MEM_STAGING, lathe_device_update_staging_bytes(u),
+                                  &memory));
+    u->staging = memory;
+    char *own = u->own + tensors_bytes(u) + first_chunk_bytes(u);
+    char *host = u->staging + round_up((int64_t)sizeof(lathe_step_memory));
+    u->sums = (double *)(void *)own;
+    u->host_sums = (double *)(void *)host;
+    own += sums_bytes(u);
+    host += sums_bytes(u);
+    for (int32_t k = 0; k < 2; k++) {
+        LATHE_TRY(lathe_squares_place(&u->of[k], u->store, k, own, host));
+        own += lathe_squares_bytes(&u->of[k]);
+        host += lathe_squares_staging_bytes(&u->of[k]);
+    }
+    u->scratch = u->clamp_scratch > 0 ? own : NULL;
+    LATHE_TRY(place_tables(u));
+    const lathe_status status = u->n_chunks > 0 ? launch(u, 0) : LATHE_OK; /* only loads */
+    return status == LATHE_OK
+               ? status
+               : lathe_error_context(status, "optimizer %s", u->optimizer->component->plugin->name);
+}
+
+double *lathe_device_update_matrix_sums(lathe_device_update *u)
+{
+    return u->sums + 2 * u->n_chunks;
+}
+
+lathe_status lathe_device_update_squares(lathe_device_update *u, int32_t family, double *rows)
+{
+    LATHE_TRY(lathe_squares_queue(&u->of[family]));
+    LATHE_TRY(lathe_machine_sync(u->m));
+    lathe_squares_read(&u->of[family], rows, u->store->n_rows);
+    return LATHE_OK;
+}
+
+lathe_step_memory *lathe_device_update_step(lathe_device_update *u)
+{
+    return (lathe_step_memory *)(void *)u->staging;
+}
+
+lathe_status lathe_device_update_send(lathe_device_update *u)
+{
+    return u->m->dev->copy(u->m->device->self, u->m->stream, u->store->step, u->staging,
+                           (int64_t)sizeof(lathe_step_memory), LATHE_COPY_TO_DEVICE);
+}
+
+lathe_status lathe_device_update_clamp(lathe_device_update *u)
+{
+    if (!u->clamp)
+        return LATHE_OK;
+    const void *const in[2] = {u->store->grads, &u->store->step->limit};
+    void *const out[1] = {u->store->grads};
+    const lathe_kernel_args args = {.size = (uint32_t)sizeof args,
+                                    .in = in,
+                                    .out = out,
+                                    .scratch = u->scratch,
+                                    .stream = u->m->stream};
+    return u->m->dev->kernel_run(u->m->device->self, u->clamp, &args);
+}
+
+lathe_status lathe_device_update_launch(lathe_device_update *u)
+{
+    return u->n_chunks > 0 ? launch(u, u->n_chunks) : LATHE_OK;
+}
+
+lathe_status lathe_device_update_figures(lathe_device_update *u, double *out_update2,
+                                         double *out_param2)
+{
+    const int64_t n = 2 * u->n_chunks + u->n_matrix_sums;
+    *out_update2 = *out_param2 = 0.0;
+    LATHE_TRY(lathe_fetch_pinned(u->m, u->host_sums, u->sums, n * (int64_t)sizeof(double)));
+    if (u->n_matrix_sums > 0) /* waits for both */
+        LATHE_TRY(lathe_device_update_squares(u, LATHE_SQUARES_MASTERS, u->rows));
+    else
+        LATHE_TRY(lathe_machine_sync(u->m));
+    for (int64_t c = 0; c < u->n_chunks; c++) {
+        *out_update2 += u->host_sums[2 * c];
+        *out_param2 += u->host_sums[2 * c + 1];
+    }
+    for (int64_t k = 2 * u->n_chunks; k < n; k++)
+        *out_update2 += u->host_sums[k];
+    if (u->n_matrix_sums == 0)
+        return LATHE_OK;
+    *out_param2 = 0.0;
+    for (int32_t i = 0; i < u->store->n_rows; i++)
+        *out_param2 += u->rows[i];
+    return LATHE_OK;
+}

@@ -1,0 +1,50 @@
+/* The optimizer step on a device whose memory the host cannot touch.
+ *
+ * Element-wise parameters are updated by one launch of the optimizer's image over a table of tensors that
+ * is in device memory from the start, MATRIX parameters by the executable of update.h. The host waits
+ * twice: for the gradients' norms, by which it clips or leaves the step out, and for the figures at the
+ * end.
+ *
+ *   own      |tensors|first chunks|sums by chunk|sums of APPLY_UPDATEs|squares of gradients|of masters|
+ *   staging  |step memory|sums by chunk|sums of APPLY_UPDATEs|squares of gradients|of masters|
+ */
+#ifndef LATHE_RUN_UPDATE_DEVICE_H
+#define LATHE_RUN_UPDATE_DEVICE_H
+
+#include "run/squares.h"
+
+typedef struct lathe_device_update lathe_device_update;
+
+/** Prepares it. tensors [n_tensors]: what the image updates, borrowed, filled before place().
+ *  n_matrix_sums: of the UPDATE_SQUARES nodes. */
+lathe_status lathe_device_update_create(lathe_machine *m, const lathe_store *store,
+                                        const lathe_instance *optimizer,
+                                        const lathe_optimizer_tensor *tensors, int32_t n_tensors,
+                                        int64_t n_matrix_sums, lathe_device_update **out);
+void lathe_device_update_destroy(lathe_device_update *u);
+
+int64_t lathe_device_update_own_bytes(const lathe_device_update *u);
+int64_t lathe_device_update_staging_bytes(const lathe_device_update *u);
+/** Takes memory, fills the tables, and loads the optimizer's image. */
+lathe_status lathe_device_update_place(lathe_device_update *u);
+
+/** Where UPDATE_SQUARES nodes write to: [n_matrix_sums] f64. */
+double *lathe_device_update_matrix_sums(lathe_device_update *u);
+
+/** Sum of squares by row of the table [store->n_rows], of LATHE_SQUARES_*. Waits. */
+lathe_status lathe_device_update_squares(lathe_device_update *u, int32_t family, double *rows);
+
+/** What the next step is told, to fill in host memory; and its way to the device. */
+lathe_step_memory *lathe_device_update_step(lathe_device_update *u);
+lathe_status lathe_device_update_send(lathe_device_update *u);
+
+/** Queues the clipping of every gradient's elements to step memory's limit. */
+lathe_status lathe_device_update_clamp(lathe_device_update *u);
+/** Queues the update of the tensors. */
+lathe_status lathe_device_update_launch(lathe_device_update *u);
+
+/** |w_new - w_old|^2 and |w_new|^2 of the step just queued, `matrix` run too. Waits. */
+lathe_status lathe_device_update_figures(lathe_device_update *u, double *out_update2,
+                                         double *out_param2);
+
+#endif
