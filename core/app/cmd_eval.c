@@ -15,6 +15,7 @@ static const lathe_option options[] = {
     {"--data", "PATH", "text file, JSONL file or folder to evaluate on"},
     {"--batches", "N", "at most so many micro-batches (default 0: all)"},
     {"--json", NULL, "one JSON object"},
+    LATHE_WEIGHTS_OPTION,
     LATHE_TRACE_OPTIONS("operations and data", "batches"),
 };
 

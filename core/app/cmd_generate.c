@@ -13,6 +13,7 @@ static const lathe_option options[] = {
     {"--top-p", "P", "only the likeliest tokens that add up to P; 1: all"},
     {"--seed", "N", "seed of the sampling"},
     {"--ignore-eos", NULL, "go on behind the end of a text"},
+    LATHE_WEIGHTS_OPTION,
 };
 
 /* Options, and where they are not given the [generate] keys of the configuration. */

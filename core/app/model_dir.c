@@ -5,9 +5,12 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "run/checkpoint.h"
 
 #define MAX_SETTINGS 16
+
+enum { WEIGHTS_ANY, WEIGHTS_TRAINING, WEIGHTS_AVERAGE }; /* --weights */
 
 static int is_set(const lathe_args *args, const char *key)
 {
@@ -15,6 +18,27 @@ static int is_set(const lathe_args *args, const char *key)
         if (strcmp(args->overrides[i].key, key) == 0)
             return 1;
     return 0;
+}
+
+static lathe_status wanted_weights(const lathe_args *args, int32_t *out)
+{
+    const char *text = lathe_args_value(args, "--weights");
+    *out = !text ? WEIGHTS_ANY : strcmp(text, "training") == 0 ? WEIGHTS_TRAINING : WEIGHTS_AVERAGE;
+    if (text && *out == WEIGHTS_AVERAGE && strcmp(text, "average") != 0)
+        return lathe_error(LATHE_E_ARG, "--weights: expected training or average, seen \"%s\"",
+                           text);
+    return LATHE_OK;
+}
+
+static lathe_status no_average(const char *path)
+{
+    return lathe_error(LATHE_E_CONFIG, "--weights average: %s holds no averaged weights", path);
+}
+
+static void say_average(const char *path)
+{
+    lathe_log(LATHE_LOG_INFO, "averaged weights, of %s/average (--weights training: the others)",
+              path);
 }
 
 /* Rows as long as the model can take, but no longer than is usual. */
@@ -64,9 +88,22 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
 {
     const char *path = NULL;
     int64_t length = 0;
-    int32_t n = 0;
+    int32_t n = 0, weights;
+    if (is_set(args, "model.path"))
+        return lathe_error(LATHE_E_ARG, "--model.path beside the folder %s: one of them",
+                           args->words[0]);
+    LATHE_TRY(wanted_weights(args, &weights));
     LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], &path));
     LATHE_TRY(check_folder(path, arena));
+    const char *average = lathe_path_join(arena, path, "average");
+    if (!average)
+        return LATHE_E_NOMEM;
+    if (weights == WEIGHTS_AVERAGE && !lathe_path_is_dir(average))
+        return no_average(path);
+    if (weights != WEIGHTS_TRAINING && lathe_path_is_dir(average)) {
+        say_average(path);
+        path = average;
+    }
     LATHE_TRY(context_length(path, &length));
     lathe_override *list = overrides(args, settings, arena, &n);
     const char *rows = lathe_arena_printf(arena, "%lld", (long long)length);
@@ -78,22 +115,45 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     return lathe_run_open_mode(NULL, list, n, mode, out);
 }
 
+/* --model.path beside a run file is the base of its adapter; a whole model has none. */
+static lathe_status check_base(const lathe_args *args, const char *checkpoint, lathe_arena *arena)
+{
+    const char *adapter = lathe_path_join(arena, checkpoint, "adapter_config.json");
+    if (!adapter)
+        return LATHE_E_NOMEM;
+    if (lathe_path_exists(adapter))
+        return LATHE_OK;
+    return lathe_error(LATHE_E_ARG,
+                       "--model.path: %s stands for its checkpoint, %s, which holds the whole "
+                       "model; to take another, name its folder in the run file's place",
+                       args->words[0], checkpoint);
+}
+
 static lathe_status open_run_file(const lathe_args *args, int32_t mode, const char *const *settings,
                                   lathe_arena *arena, lathe_run **out)
 {
     const char *checkpoint = NULL;
-    int32_t n = 0;
+    int32_t n = 0, weights, averaged = 0;
     lathe_run *run = NULL;
     const lathe_override *list = overrides(args, settings, arena, &n);
     if (!list)
         return LATHE_E_NOMEM;
+    LATHE_TRY(wanted_weights(args, &weights));
     LATHE_TRY(lathe_run_open_mode(args->words[0], list, n, mode, &run));
+    *out = run;
     run->set.resume = strcmp(run->set.resume, "never") == 0 ? "auto" : run->set.resume;
     lathe_status status = lathe_checkpoint_resume(run, &checkpoint);
     if (status == LATHE_OK && !checkpoint)
         status = lathe_error(LATHE_E_CONFIG, "%s: its checkpoint.dir, %s, holds no checkpoint yet",
                              args->words[0], run->set.checkpoint_dir);
-    *out = run;
+    if (status == LATHE_OK && is_set(args, "model.path"))
+        status = check_base(args, checkpoint, arena);
+    if (status == LATHE_OK && weights != WEIGHTS_TRAINING)
+        status = lathe_checkpoint_take_average(run, checkpoint, &averaged);
+    if (status == LATHE_OK && weights == WEIGHTS_AVERAGE && !averaged)
+        return no_average(checkpoint);
+    if (status == LATHE_OK && averaged)
+        say_average(checkpoint);
     return status;
 }
 

@@ -5,9 +5,16 @@
 #include "app/args.h"
 #include "run/run_state.h"
 
+/** The option of every command that opens a model so. */
+#define LATHE_WEIGHTS_OPTION                                                                       \
+    {                                                                                              \
+        "--weights", "WHICH", "training or average (default: average, where there is one)"         \
+    }
+
 /** Opens the model that args->words[0] names: a Hugging Face folder, a checkpoint, the folder of a run
  *  (its latest checkpoint), or a run file (its latest checkpoint by checkpoint.resume, adapter
- *  included). Further settings, "key", "value" pairs ending in NULL, go before the user's overrides. */
+ *  included). Where the checkpoint holds averaged weights, those, and one line says so; --weights chooses.
+ *  Further settings, "key", "value" pairs ending in NULL, go before the user's overrides. */
 lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const char *const *settings,
                                   lathe_run **out);
 

@@ -60,22 +60,24 @@ void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
 }
 
 /* What leads back to a checkpoint needs one to be there, and not only at the end. */
-static void check_spike(const lathe_config *config, lathe_diags *diags)
+static void check_rewind(const lathe_config *config, const char *key, lathe_diags *diags)
 {
-    const char *policy = lathe_config_string(config, "train", "on_spike");
+    const char *policy = lathe_config_string(config, "train", key);
     const char *dir = lathe_config_string(config, "checkpoint", "dir");
     if (policy == NULL || strcmp(policy, "rewind") != 0)
         return;
     if (dir == NULL || dir[0] == '\0')
-        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "train", "on_spike",
-                         "train.on_spike = \"rewind\" needs checkpoint.dir: there would be no "
-                         "checkpoint to go back to");
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "train", key,
+                         "train.%s = \"rewind\" needs checkpoint.dir: there would be no "
+                         "checkpoint to go back to",
+                         key);
     else if (lathe_config_int(config, "checkpoint", "every") == 0 &&
              lathe_config_int(config, "checkpoint", "every_epochs") == 0 &&
              !(lathe_config_float(config, "checkpoint", "every_minutes") > 0.0))
-        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "train", "on_spike",
-                         "train.on_spike = \"rewind\" needs checkpoint.every (or every_minutes, "
-                         "every_epochs): a checkpoint at the end only is none to go back to");
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "train", key,
+                         "train.%s = \"rewind\" needs checkpoint.every (or every_minutes, "
+                         "every_epochs): a checkpoint at the end only is none to go back to",
+                         key);
 }
 
 void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
@@ -111,5 +113,6 @@ void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
         lathe_config_add(config, diags, LATHE_DIAG_WARNING, "train", "eval_every",
                          "train.eval_every has nothing to evaluate: data.validation_split, "
                          "data.validation_count and data.validation are unset");
-    check_spike(config, diags);
+    check_rewind(config, "on_spike", diags);
+    check_rewind(config, "on_nonfinite", diags);
 }

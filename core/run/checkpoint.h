@@ -57,6 +57,10 @@ int32_t lathe__checkpoint_has_model(const lathe_run *run);
  *  first is wasted: nothing but the model's own trained rows. */
 int32_t lathe__checkpoint_brings_all(lathe_run *run);
 
+/** The averaged weights of the checkpoint `dir`, which has verified, in place of those that were trained; the
+ *  run is none that trains. *out_taken 0: it holds none. */
+lathe_status lathe_checkpoint_take_average(lathe_run *run, const char *dir, int32_t *out_taken);
+
 /** Loads what checkpoint.resume names; *out_path (in the run's arena) NULL when there is nothing to resume.
  *  "auto" takes `latest`, or, when that one is damaged, the newest that verifies (with a warning that
  *  names the damage). Each file is hashed once; a run that waits for its weights gets the optimizer's slots in

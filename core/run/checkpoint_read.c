@@ -80,6 +80,15 @@ static lathe_status verify(const lathe_run *run, const char *dir, int32_t *out_h
                : lathe_manifest_verify(dir);
 }
 
+lathe_status lathe_checkpoint_take_average(lathe_run *run, const char *dir, int32_t *out_taken)
+{
+    const char *path = lathe_path_join(&run->arena, dir, "average");
+    if (!path)
+        return LATHE_E_NOMEM;
+    *out_taken = lathe_path_is_dir(path);
+    return *out_taken ? load(run, path, 0) : LATHE_OK;
+}
+
 lathe_status lathe_checkpoint_refuse_mixing(lathe_run *run)
 {
     const char *latest = run->set.checkpoint_dir

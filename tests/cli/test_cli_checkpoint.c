@@ -89,6 +89,73 @@ static void teardown(void)
 
 TestSuite(cli_checkpoint, .init = setup, .fini = teardown);
 
+/* The loss that `lathe eval` prints. */
+static double loss_of(const char *arguments)
+{
+    char command[512];
+    double loss = -1.0;
+    (void)snprintf(command, sizeof command, LATHE " eval --json %s 2>/dev/null", arguments);
+    cr_assert_eq(run(command), 0, "%s: %s", command, output);
+    cr_assert_eq(sscanf(output, "{\"loss\": %lf", &loss), 1, "%s: %s", command, output);
+    return loss;
+}
+
+/* A run that averages: its average is what a run, its folder and its checkpoint stand for. */
+Test(cli_checkpoint, averaged_weights_are_taken_and_said_unless_others_are_asked_for)
+{
+    static const char *const words[] = {"run.toml --train.weight_average ema", "out",
+                                        "out/step-00000006"};
+    char arguments[256];
+    put_file("valid.txt", "the part turns, the wheel is made\n", 30);
+    expect(LATHE " train run.toml --train.weight_average ema --train.weight_average_decay 0.5 "
+                 "--optimizer.lr 0.02 2>&1",
+           0, "averaged weights");
+    const double average = loss_of("out/step-00000006/average --data valid.txt");
+    const double training = loss_of("out/step-00000006 --weights training --data valid.txt");
+    cr_assert_gt(average > training ? average - training : training - average, 1e-3);
+    for (int i = 0; i < 3; i++) {
+        const char *const end = "--data valid.txt --data.seq_len 16";
+        (void)snprintf(arguments, sizeof arguments, "out/step-00000006/average %s", end);
+        const double want = loss_of(arguments);
+        (void)snprintf(arguments, sizeof arguments, "%s %s", words[i], end);
+        cr_expect_eq(loss_of(arguments), want, "%s", arguments);
+        (void)snprintf(arguments, sizeof arguments, "%s %s --weights average", words[i], end);
+        cr_expect_eq(loss_of(arguments), want, "%s", arguments);
+        (void)snprintf(arguments, sizeof arguments, "%s %s --weights training", words[i], end);
+        cr_expect_neq(loss_of(arguments), want, "%s", arguments);
+    }
+    expect(LATHE " eval out --data valid.txt 2>&1", 0,
+           "averaged weights, of out/step-00000006/average");
+    expect(LATHE " generate run.toml --max-new-tokens 2 2>&1", 0,
+           "averaged weights, of out/step-00000006/average");
+    expect(LATHE " eval out --data valid.txt --weights best 2>&1", 2,
+           "--weights: expected training or average, seen \"best\"");
+    expect(LATHE " eval out/step-00000006/average --data valid.txt --weights average 2>&1", 2,
+           "holds no averaged weights");
+}
+
+Test(cli_checkpoint, another_model_beside_a_run_or_a_folder_is_refused)
+{
+    expect(LATHE " train run.toml --train.max_steps 2 2>&1", 0, "checkpoint out/step-00000002");
+    put_file("base.toml", strstr(run_file, "[tokenizer]"), 1);
+    expect("sed -i '1i [model]\\npath = \"out/step-00000002\"' base.toml; " LATHE
+           " train base.toml --train.max_steps 2 --checkpoint.dir two 2>&1",
+           0, "checkpoint two/step-00000002");
+    expect(LATHE " eval base.toml --checkpoint.dir two --model.path out/step-00000002 2>&1", 2,
+           "base.toml stands for its checkpoint, two/step-00000002, which holds the whole model");
+    expect(LATHE " eval out --data text.txt --model.path two/step-00000002 2>&1", 2,
+           "--model.path beside the folder out: one of them");
+}
+
+Test(cli_checkpoint, going_back_needs_a_checkpoint_to_go_back_to)
+{
+    expect(LATHE " validate run.toml --train.on_nonfinite rewind 2>&1", 0, "");
+    put_file("never.toml", run_file, 1);
+    expect("sed -i 's/^every = 2/every = 0/; s/^max_steps/on_nonfinite = \"rewind\"\\nmax_steps/' "
+           "never.toml; " LATHE " validate never.toml 2>&1",
+           2, "never.toml:16:16: error: train.on_nonfinite = \"rewind\" needs checkpoint.every");
+}
+
 Test(cli_checkpoint, ls_shows_steps_marks_and_damage)
 {
     expect(LATHE " train run.toml --checkpoint.keep_best 1 2>&1", 0,

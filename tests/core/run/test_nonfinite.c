@@ -239,7 +239,7 @@ Test(nonfinite, rewind_goes_on_behind_the_bad_step)
     OK(lathe_dir_remove(dir));
 }
 
-Test(nonfinite, rewind_without_a_checkpoint_is_an_error)
+Test(nonfinite, rewind_before_the_first_checkpoint_is_an_error)
 {
     char dir[] = "/tmp/lathe-nonfinite-XXXXXX", said[4096] = "";
     settings s = {.n = 0};
@@ -247,6 +247,7 @@ Test(nonfinite, rewind_without_a_checkpoint_is_an_error)
     make_folder(dir, 100);
     write_rows(dir, 0, 0);
     configure(&s, dir, "rewind");
+    set(&s, "checkpoint.every=3");
     lathe_run *run = open_trap(&s);
     cr_assert_eq(train(run, said, sizeof said, &r), LATHE_E_NUMERIC);
     expect_message((const char *const[]){"step 1, micro-batch 1",
