@@ -1,6 +1,6 @@
 # lathe_add_plugin(kind name SOURCES files... [CUDA file] [LIBS libs...] [OPTIONS flags...])
 #
-# CUDA: the source that holds LATHE_ELEMENTWISE, embedded as a fatbin where nvcc is found.
+# CUDA: the source with its kernels (lathe/cuda_image.h), embedded as a fatbin where nvcc is found.
 # One plugin = one .so in <prefix>/lib/lathe/plugins/<kind>/<name>.so that sees the public headers only
 # and exports one symbol. Works in this tree and, after find_package(lathe), in a third party's.
 include(${CMAKE_CURRENT_LIST_DIR}/LatheCuda.cmake)
@@ -28,6 +28,8 @@ function(lathe_add_plugin kind name)
   # The loader refuses what others may write, and some systems' umask lets the group.
   add_custom_command(TARGET ${target} POST_BUILD COMMAND chmod go-w $<TARGET_FILE:${target}>)
   if(A_CUDA)
+    get_filename_component(cuda ${A_CUDA} ABSOLUTE)
+    set_target_properties(${target} PROPERTIES LATHE_CUDA_SOURCE ${cuda} LATHE_C_SOURCES "${A_SOURCES}")
     lathe_embed_cuda(${target} ${A_CUDA})
   endif()
 endfunction()

@@ -7,10 +7,12 @@
 
 #include "lathe/testing.h"
 
+#ifdef LATHE_TEST_PLUGIN /* a test of many plugins opens them itself */
 static inline const lathe_plugin *fixture_plugin(void)
 {
     return lathe_test_open(LATHE_TEST_PLUGIN);
 }
+#endif
 
 /* A file under tests/golden/data, whole; the caller frees it. */
 static inline void *fixture_golden(const char *name, int64_t *out_bytes)

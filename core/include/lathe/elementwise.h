@@ -33,6 +33,7 @@
 
 #include <math.h>
 
+#include "cuda_image.h"
 #include "optimizer.h"
 #include "rng.h"
 #include "tensor_chunks.h"
@@ -70,14 +71,6 @@ LATHE_ABI_SIZE(lathe_elementwise_args, 56);
 
 #define LATHE_ELEMENTWISE_KERNEL "lathe_elementwise_step"
 #define LATHE_ELEMENTWISE_THREADS 256
-
-/* cuda_image of the optimizer's table: the embedded fatbin, or NULL in a build without nvcc. */
-#ifdef LATHE_CUDA_EMBEDDED
-extern const unsigned char lathe_cuda_image[] __attribute__((visibility("hidden")));
-#define LATHE_CUDA_IMAGE ((const void *)lathe_cuda_image)
-#else
-#define LATHE_CUDA_IMAGE NULL
-#endif
 
 /** What decoupled weight decay leaves of an element: 1 - lr*decay. */
 LATHE_HD static inline float lathe_keep(float lr, float decay, float weight_decay_mult)

@@ -48,34 +48,26 @@ static __device__ inline void lathe_elementwise_store(void *slot, int64_t i, uin
     ((uint16_t *)slot)[i] = lathe_f32_to_bf16_random(value, random);
 }
 
+/* What this thread did to the parameters of a chunk, into the chunk's sums. All threads call it. */
+static __device__ inline void lathe_elementwise_sums(const lathe_elementwise_args *a, int64_t chunk,
+                                                     double change, double size)
+{
+    if (a->sums == NULL)
+        return;
+    change = lathe_cuda_block_sum<LATHE_ELEMENTWISE_THREADS>(change);
+    size = lathe_cuda_block_sum<LATHE_ELEMENTWISE_THREADS>(size);
+    if (threadIdx.x == 0) {
+        a->sums[2 * chunk] = change;
+        a->sums[2 * chunk + 1] = size;
+    }
+}
+
 #define LATHE__LOAD_ANY(k) lathe_elementwise_load(x->slots[k], i, half >> k & 1u)
 #define LATHE__STORE_ANY(k)                                                                        \
     lathe_elementwise_store(x->slots[k], i, half >> k & 1u, s[k], &at, k, is_exact)
 
-/* A test may define these to run the kernel's code on the host, thread after thread. */
-#ifndef LATHE_CUDA_KERNEL
-#define LATHE_CUDA_KERNEL extern "C" __global__
-
-/* *out = sum of x over the block's threads, a power of two of them, as a tree. All threads call it. */
-static __device__ inline void lathe_cuda_block_sum(double *out, double x)
-{
-    __shared__ double part[LATHE_ELEMENTWISE_THREADS];
-    part[threadIdx.x] = x;
-    __syncthreads();
-    for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half)
-            part[threadIdx.x] += part[threadIdx.x + half];
-        __syncthreads();
-    }
-    if (threadIdx.x == 0)
-        *out = part[0];
-    __syncthreads();
-}
-#endif
-
 #define LATHE__ELEMENTWISE(name, n_slots, exact)                                                   \
-    LATHE_CUDA_KERNEL void __launch_bounds__(LATHE_ELEMENTWISE_THREADS)                            \
-        lathe_elementwise_step(const lathe_elementwise_args a)                                     \
+    LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_args)   \
     {                                                                                              \
         const uint64_t seed = a.counter[0], step = a.counter[1];                                   \
         const float grad_scale = a.scalars[LATHE_SCALAR_GRAD_SCALE];                               \
@@ -105,10 +97,7 @@ static __device__ inline void lathe_cuda_block_sum(double *out, double x)
                 change += ((double)updated - was) * ((double)updated - was);                       \
                 size += (double)updated * (double)updated;                                         \
             }                                                                                      \
-            if (a.sums != NULL) {                                                                  \
-                lathe_cuda_block_sum(a.sums + 2 * chunk, change);                                  \
-                lathe_cuda_block_sum(a.sums + 2 * chunk + 1, size);                                \
-            }                                                                                      \
+            lathe_elementwise_sums(&a, chunk, change, size);                                       \
         }                                                                                          \
     }
 

@@ -1,0 +1,355 @@
+/* The CUDA code of every optimizer that carries some, through launch() of the emulated GPU, with its tables in
+ * device memory: parameters, states and narrow copies must be those of step() on the CPU bit for bit. What only
+ * a GPU can show (its own roundings) is left to the device's tests. */
+#include "kernels/op_harness.h"
+#include "lathe/elementwise.h"
+#include "support/optimizer_case.h"
+
+/* What the tests run an optimizer with; one that is not listed, with its defaults. */
+typedef struct setting {
+    const char *name, *text;
+} setting;
+
+static const setting settings[] = {
+    {"adamw", "lr=0.01 weight_decay=0.1"},
+    {"adamw", "lr=0.01 state_dtype=bf16"},
+    {"adamw_anyprecision", "lr=0.01 weight_decay=0.1"},
+    {"adamw_anyprecision", "use_kahan_summation=false variance_dtype=fp32"},
+    {"adamw_anyprecision", "momentum_dtype=fp32 compensation_dtype=fp32"},
+    {"lion", "lr=0.01 weight_decay=0.1"},
+    {"lion", "state_dtype=bf16"},
+    {"muon", "adamw_lr=0.01 adamw_weight_decay=0.1"},
+    {"muon", "state_dtype=bf16"},
+    {"schedule_free_adamw", "weight_decay=0.1 warmup_steps=3 r=1"},
+    {"sgd", "lr=0.01 weight_decay=0.1"},
+    {"sgd", "lr=0.01 momentum=0.9 dampening=0.1 state_dtype=bf16"},
+    {"sgd", "lr=0.01 momentum=0.9 nesterov=true"},
+    {"signsgd", "weight_decay=0.1"},
+    {"signsgd", "state_dtype=bf16"},
+    {"sophia", "lr=0.01 weight_decay=0.1"},
+    {"sophia", "state_dtype=bf16"},
+};
+
+/* ---- tensors, on both sides ---- */
+
+enum { PARAM, GRAD, SHADOW, FIRST_SLOT, N_PARTS = FIRST_SLOT + LATHE_MAX_SLOTS };
+enum { N_TENSORS = 9, N_STEPS = 4, SEED = 7 };
+
+typedef struct tensor {
+    int32_t role, rank;
+    int64_t dims[2], head_rows;
+    double lr_mult, decay;
+    int32_t shadow; /* its dtype; LATHE_F32: none */
+} tensor;
+
+static const tensor shapes[N_TENSORS] = {
+    {LATHE_ROLE_EMBEDDING, 2, {37, 443}, 0, 1.0, 1.0, LATHE_BF16}, /* 7 elements into a second chunk */
+    {LATHE_ROLE_NORM, 1, {1}, 0, 2.0, 0.0, LATHE_F32},
+    {LATHE_ROLE_NORM, 1, {0}, 0, 1.0, 0.0, LATHE_F32},
+    {LATHE_ROLE_BIAS, 1, {16384}, 0, 1.0, 0.0, LATHE_F16}, /* one chunk to its end */
+    {LATHE_ROLE_HEAD, 2, {129, 388}, 0, 0.5, 0.5, LATHE_F16},
+    {LATHE_ROLE_ADAPTER, 2, {515, 16}, 0, 3.0, 1.0, LATHE_BF16},
+    {LATHE_ROLE_MATRIX, 2, {192, 91}, 64, 1.0, 1.0, LATHE_BF16},
+    {LATHE_ROLE_NORM, 1, {20011}, 0, 1.0, 0.0, LATHE_BF16},
+    {LATHE_ROLE_BIAS, 1, {7}, 0, 1.0, 1.0, LATHE_F32},
+};
+
+typedef struct subject {
+    const lathe_plugin *plugin;
+    const lathe_optimizer_v1 *table;
+    void *self;
+    int32_t n;
+    lathe_optimizer_tensor cpu[N_TENSORS], gpu[N_TENSORS];
+    int64_t bytes[N_TENSORS][N_PARTS];
+    float *before[N_TENSORS];
+    float scalars[LATHE_N_SCALARS];
+    int64_t first_chunk[N_TENSORS + 1];
+    op_build device;
+    lathe_elementwise_args args;
+    void *owned[3];
+    double *sums; /* on the device */
+} subject;
+
+static void *part_of(const lathe_optimizer_tensor *x, int part)
+{
+    return part == PARAM    ? x->param
+           : part == GRAD   ? (void *)(uintptr_t)x->grad
+           : part == SHADOW ? x->shadow
+                            : x->slots[part - FIRST_SLOT];
+}
+
+static void part_set(lathe_optimizer_tensor *x, int part, void *memory)
+{
+    if (part == PARAM)
+        x->param = memory;
+    else if (part == GRAD)
+        x->grad = memory;
+    else if (part == SHADOW)
+        x->shadow = memory;
+    else
+        x->slots[part - FIRST_SLOT] = memory;
+}
+
+/* One tensor as the core describes it; 0: the optimizer updates it by a graph. */
+static int add(subject *s, int32_t k)
+{
+    const tensor *t = &shapes[k];
+    lathe_param_info info = {.size = sizeof info, .role = t->role, .name = "w", .trainable = 1};
+    info.head_rows = (int32_t)t->head_rows;
+    info.desc = t->rank == 2 ? lathe_desc_2d(LATHE_F32, t->dims[0], t->dims[1])
+                             : lathe_desc_1d(LATHE_F32, t->dims[0]);
+    const int32_t split =
+        s->table->partition != NULL ? s->table->partition(s->self, &info) : LATHE_PARTITION_ELEMENT;
+    if (split == LATHE_PARTITION_MATRIX)
+        return 0;
+    lathe_slot slots[LATHE_MAX_SLOTS];
+    const int32_t n_slots = s->table->slots(s->self, &info, slots);
+    const int32_t at = s->n++;
+    lathe_optimizer_tensor *x = &s->cpu[at];
+    const int64_t n = lathe_desc_count(&info.desc);
+    *x = (lathe_optimizer_tensor){.n = n,
+                                  .rows = t->dims[0],
+                                  .cols = t->rank == 2 ? t->dims[1] : 1,
+                                  .tensor = k,
+                                  .lr_mult = t->lr_mult,
+                                  .weight_decay_mult = t->decay,
+                                  .shadow_dtype = t->shadow};
+    x->block = s->table->block != NULL ? s->table->block(s->self, &info) : 1;
+    x->first = split == LATHE_PARTITION_ELEMENT && k == 4 ? 40 * 16384 + 13 : 0; /* a shard */
+    int64_t *bytes = s->bytes[at];
+    bytes[PARAM] = bytes[GRAD] = 4 * n;
+    bytes[SHADOW] = t->shadow != LATHE_F32 ? 2 * n : 0;
+    for (int32_t i = 0; i < n_slots; i++) {
+        bytes[FIRST_SLOT + i] = lathe_desc_bytes(&slots[i].desc);
+        x->half_slots |= slots[i].desc.dtype == LATHE_BF16 ? 1u << i : 0u;
+    }
+    for (int part = 0; part < N_PARTS; part++) /* memory for a tensor without elements too */
+        if (part < SHADOW || bytes[part] > 0 || (part >= FIRST_SLOT && part < FIRST_SLOT + n_slots))
+            part_set(x, part, calloc((size_t)bytes[part] + 1, 1));
+    for (int64_t i = 0; i < n; i++)
+        x->param[i] = case_uniform((uint64_t)k, 0, i);
+    s->before[at] = malloc((size_t)bytes[PARAM] + 1);
+    s->gpu[at] = *x;
+    for (int part = 0; part < N_PARTS; part++)
+        if (part_of(x, part) != NULL)
+            part_set(&s->gpu[at], part,
+                     op_to_device(&s->device, part_of(x, part), bytes[part] + 1));
+    return 1;
+}
+
+static void upload(const subject *s, void *to, const void *from, int64_t bytes)
+{
+    cr_assert_eq(
+        s->device.device->copy(s->device.self, NULL, to, from, bytes, LATHE_COPY_TO_DEVICE),
+        LATHE_OK);
+    cr_assert_eq(s->device.device->sync(s->device.self, NULL), LATHE_OK);
+}
+
+/* The plugin in a folder of the build. */
+static const lathe_plugin *plugin_of(const char *folder, const char *name)
+{
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/%s/optimizer/%s.so", LATHE_TEST_BUILD, folder, name);
+    return lathe_test_open(path);
+}
+
+static void subject_init(subject *s, const char *name, const char *text)
+{
+    s->plugin = plugin_of("tests/emulated", name);
+    s->table = s->plugin->table;
+    cr_assert(s->table->cuda_image != NULL);
+    cr_assert_eq(lathe_test_create(s->plugin, text, &s->self), LATHE_OK, "%s: %s", name,
+                 lathe_test_message);
+    cr_assert(op_open_file("tests/emulated/device/cuda.so", &s->device));
+    for (int32_t k = 0; k < N_TENSORS; k++)
+        (void)add(s, k);
+    cr_assert_geq(s->n, N_TENSORS - 1);
+    for (int32_t i = 0; i < s->n; i++)
+        s->first_chunk[i + 1] =
+            s->first_chunk[i] +
+            (s->cpu[i].n + LATHE_ELEMENTWISE_CHUNK - 1) / LATHE_ELEMENTWISE_CHUNK;
+    const uint64_t counter[2] = {0};
+    const int64_t n_chunks = s->first_chunk[s->n];
+    void *tensors = op_to_device(&s->device, s->gpu, s->n * (int64_t)sizeof *s->gpu);
+    s->owned[0] =
+        op_to_device(&s->device, s->first_chunk, (s->n + 1) * (int64_t)sizeof *s->first_chunk);
+    s->owned[1] = op_to_device(&s->device, s->scalars, sizeof s->scalars);
+    s->owned[2] = op_to_device(&s->device, counter, sizeof counter);
+    double *nothing = calloc((size_t)n_chunks, 2 * sizeof *nothing);
+    memset(nothing, 0xff, (size_t)n_chunks * 2 * sizeof *nothing);
+    s->sums = op_to_device(&s->device, nothing, n_chunks * 2 * (int64_t)sizeof *nothing);
+    free(nothing);
+    s->args = (lathe_elementwise_args){.tensors = tensors,
+                                       .first_chunk = s->owned[0],
+                                       .scalars = s->owned[1],
+                                       .counter = s->owned[2],
+                                       .n_chunks = n_chunks,
+                                       .n_tensors = s->n,
+                                       .sums = s->sums};
+}
+
+static void subject_fini(subject *s)
+{
+    const op_build *d = &s->device;
+    for (int32_t i = 0; i < s->n; i++) {
+        for (int part = 0; part < N_PARTS; part++) {
+            d->device->free(d->self, part_of(&s->gpu[i], part));
+            free(part_of(&s->cpu[i], part));
+        }
+        free(s->before[i]);
+    }
+    for (int k = 0; k < 3; k++)
+        d->device->free(d->self, s->owned[k]);
+    d->device->free(d->self, (void *)(uintptr_t)s->args.tensors);
+    d->device->free(d->self, s->sums);
+    op_close(&s->device);
+    s->plugin->destroy(s->self);
+}
+
+/* ---- one step of both ---- */
+
+static void scalars_set(subject *s, int64_t step)
+{
+    double user[8] = {0};
+    s->table->scalars(s->self, step, user);
+    memset(s->scalars, 0, sizeof s->scalars);
+    s->scalars[LATHE_SCALAR_LR] = (float)(0.01 / (double)step);
+    s->scalars[LATHE_SCALAR_GRAD_SCALE] = 0.125f;
+    s->scalars[LATHE_SCALAR_LR_RATIO] = (float)(1.0 / (double)step);
+    for (int k = 0; k < 8; k++)
+        s->scalars[LATHE_SCALAR_USER + k] = (float)user[k];
+    const uint64_t counter[2] = {SEED, (uint64_t)step};
+    upload(s, s->owned[1], s->scalars, sizeof s->scalars);
+    upload(s, s->owned[2], counter, sizeof counter);
+}
+
+static void gradients_set(subject *s, uint64_t draw)
+{
+    for (int32_t i = 0; i < s->n; i++) {
+        float *g = part_of(&s->cpu[i], GRAD);
+        case_gradient((uint64_t)i, draw, g, s->cpu[i].n);
+        upload(s, part_of(&s->gpu[i], GRAD), g, s->bytes[i][GRAD]);
+    }
+}
+
+static lathe_optimizer_step step_of(subject *s, int64_t step)
+{
+    return (lathe_optimizer_step){.size = (uint32_t)sizeof(lathe_optimizer_step),
+                                  .n_tensors = s->n,
+                                  .tensors = s->cpu,
+                                  .scalars = s->scalars,
+                                  .step = step,
+                                  .seed = SEED};
+}
+
+static void launch(const subject *s, const char *kernel, const void *args, int64_t bytes,
+                   int64_t n_blocks)
+{
+    cr_assert_eq(s->device.device->launch(s->device.self, NULL, s->table->cuda_image, kernel,
+                                          n_blocks, LATHE_ELEMENTWISE_THREADS, args, bytes),
+                 LATHE_OK);
+    cr_assert_eq(s->device.device->sync(s->device.self, NULL), LATHE_OK);
+}
+
+static void compare(const subject *s, const char *name, int64_t step)
+{
+    for (int32_t i = 0; i < s->n; i++)
+        for (int part = 0; part < N_PARTS; part++) {
+            const char *want = part_of(&s->cpu[i], part);
+            if (want == NULL)
+                continue;
+            char *got =
+                op_to_host(&s->device, part_of(&s->gpu[i], part), s->bytes[i][part] + 1);
+            for (int64_t b = 0; b <= s->bytes[i][part]; b++) /* one byte behind it as well */
+                cr_assert_eq(got[b], want[b], "%s step %d tensor %d part %d: byte %lld of %lld",
+                             name, (int)step, (int)s->cpu[i].tensor, part, (long long)b,
+                             (long long)s->bytes[i][part]);
+            free(got);
+        }
+}
+
+/* What the kernel says of the update, against the tensors before and after. In whatever order: eight
+ * roundings of doubles for each of the tree's levels and the loops of its leaves. */
+static void check_sums(const subject *s, const char *name)
+{
+    double *sums = op_to_host(&s->device, s->sums, s->args.n_chunks * 2 * (int64_t)sizeof *sums);
+    for (int32_t i = 0; i < s->n; i++) {
+        double change = 0.0, size = 0.0, got[2] = {0.0, 0.0};
+        for (int64_t e = 0; e < s->cpu[i].n; e++) {
+            const double now = (double)s->cpu[i].param[e], d = now - (double)s->before[i][e];
+            change += d * d;
+            size += now * now;
+        }
+        for (int64_t c = s->first_chunk[i]; c < s->first_chunk[i + 1]; c++) {
+            got[0] += sums[2 * c];
+            got[1] += sums[2 * c + 1];
+        }
+        cr_assert_float_eq(got[0], change, 1e-12 * change, "%s: tensor %d", name, (int)i);
+        cr_assert_float_eq(got[1], size, 1e-12 * size, "%s: tensor %d", name, (int)i);
+        cr_assert(s->cpu[i].n < 10 || change > 0.0, "%s left tensor %d as it was", name, (int)i);
+    }
+    free(sums);
+}
+
+static void check_steps(const char *name, const char *text)
+{
+    subject s = {0};
+    subject_init(&s, name, text);
+    for (int64_t step = 1; step <= N_STEPS; step++) {
+        scalars_set(&s, step);
+        gradients_set(&s, (uint64_t)(step + 9)); /* of which the first has zeros */
+        for (int32_t i = 0; i < s.n; i++)
+            memcpy(s.before[i], s.cpu[i].param, (size_t)s.bytes[i][PARAM]);
+        const lathe_optimizer_step todo = step_of(&s, step);
+        cr_assert_eq(s.table->step(s.self, &todo), LATHE_OK, "%s: %s", name, lathe_test_message);
+        launch(&s, LATHE_ELEMENTWISE_KERNEL, &s.args, sizeof s.args,
+               step % 2 ? s.args.n_chunks : 3); /* any grid */
+        compare(&s, name, step);
+        check_sums(&s, name);
+    }
+    subject_fini(&s);
+}
+
+/* ---- tests ---- */
+
+/* The plugins that the build made, one after the other: their number. */
+static int names(char (*out)[64], int most)
+{
+    char text[] = EMULATED_PLUGINS, *rest = text;
+    int n = 0;
+    for (char *name; (name = strtok_r(rest, " ", &rest)) != NULL; n++) {
+        cr_assert_lt(n, most);
+        (void)snprintf(out[n], sizeof out[n], "%s", name);
+    }
+    return n;
+}
+
+Test(optimizer_images, launched_steps_give_the_bits_of_the_cpu)
+{
+    char all[32][64];
+    const int n = names(all, 32);
+    cr_assert_geq(n, 8);
+    for (int i = 0; i < n; i++) {
+        int n_settings = 0;
+        for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
+            if (strcmp(settings[k].name, all[i]) == 0) {
+                check_steps(all[i], settings[k].text);
+                n_settings++;
+            }
+        if (n_settings == 0)
+            check_steps(all[i], "");
+    }
+}
+
+Test(optimizer_images, every_plugin_with_cuda_code_embeds_a_fatbin)
+{
+    char all[32][64];
+    const int n = names(all, 32);
+    for (int i = 0; i < n; i++) {
+        const lathe_optimizer_v1 *table = plugin_of("lib/lathe/plugins", all[i])->table;
+        uint32_t magic;
+        cr_assert(table->cuda_image != NULL, "%s", all[i]);
+        memcpy(&magic, table->cuda_image, sizeof magic);
+        cr_assert_eq(magic, 0xBA55ED50u, "%s: %08x", all[i], magic);
+    }
+}
