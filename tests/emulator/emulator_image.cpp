@@ -8,7 +8,8 @@ namespace
 {
 
 enum { MOST_KERNELS = 8 };
-emulator_kernel kernels[MOST_KERNELS + 1]; /* as the kernels enter themselves, before anyone looks */
+emulator_kernel
+    kernels[MOST_KERNELS + 1]; /* as the kernels enter themselves, before anyone looks */
 int n_kernels;
 
 template <typename A, void (*kernel)(const A)> void run(const void *args)

@@ -16,29 +16,37 @@
 #define LATHE_DYNAMIC_DECADES 7
 
 /* Point k of `n` from 0.1 to 1, as torch.linspace rounds it: from the nearer end, in one rounding. */
-static inline float lathe_dynamic_point(int k, int n)
+LATHE_HD static inline float lathe_dynamic_point(int k, int n)
 {
     const float step = (1.0f - 0.1f) / (float)(n - 1);
     return k < n / 2 ? fmaf(step, (float)k, 0.1f) : fmaf(-step, (float)(n - 1 - k), 1.0f);
 }
 
-/** Fills out[256]; with signs, out[127] is 0 and out[254 - k] = -out[k] but for the last, 1. */
+/** Value of a code; with signs, that of 127 is 0 and that of 254 - code its negative but for the last, 1. */
+LATHE_HD static inline float lathe_dynamic_value(int code, int is_signed)
+{
+    const float powers[LATHE_DYNAMIC_DECADES] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
+    const int from_zero = is_signed ? code - 127 : code + 1; /* decade e begins at its count */
+    const int place = from_zero < 0 ? -from_zero : from_zero;
+    if (code == 255)
+        return 1.0f;
+    if (code == (is_signed ? 127 : 0))
+        return 0.0f;
+    int e = 0, count = is_signed ? 1 : 2;
+    for (; 2 * count <= place; count *= 2)
+        e++;
+    const int k = place - count;
+    const float value =
+        powers[e] *
+        ((lathe_dynamic_point(k, count + 1) + lathe_dynamic_point(k + 1, count + 1)) / 2.0f);
+    return from_zero < 0 ? -value : value;
+}
+
+/** Fills out[256]. */
 static inline void lathe_dynamic_map(float *out, int is_signed)
 {
-    static const float powers[LATHE_DYNAMIC_DECADES] = {1e-6f, 1e-5f, 1e-4f, 1e-3f,
-                                                        1e-2f, 1e-1f, 1.0f};
-    int at = is_signed ? 128 : 1;
-    for (int e = 0; e < LATHE_DYNAMIC_DECADES; e++) {
-        const int n = (1 << (is_signed ? e : e + 1)) + 1;
-        for (int k = 0; k + 1 < n; k++, at++) {
-            const float mean = (lathe_dynamic_point(k, n) + lathe_dynamic_point(k + 1, n)) / 2.0f;
-            out[at] = powers[e] * mean;
-            if (is_signed)
-                out[254 - at] = -out[at];
-        }
-    }
-    out[is_signed ? 127 : 0] = 0.0f;
-    out[255] = 1.0f;
+    for (int code = 0; code < 256; code++)
+        out[code] = lathe_dynamic_value(code, is_signed);
 }
 
 /* What finds the value of a map that is nearest to a number.

@@ -48,6 +48,19 @@ static __device__ inline void lathe_elementwise_store(void *slot, int64_t i, uin
     ((uint16_t *)slot)[i] = lathe_f32_to_bf16_random(value, random);
 }
 
+/* Parameter i went from `was` to `now`: its narrow copy, and what the chunk's sums take in. */
+static __device__ inline void lathe_elementwise_done(const lathe_optimizer_tensor *x, int64_t i,
+                                                     float was, float now, double *io_change,
+                                                     double *io_size)
+{
+    const double d = (double)now - (double)was;
+    if (x->shadow != NULL)
+        x->shadow[i] =
+            x->shadow_dtype == LATHE_F16 ? lathe_f32_to_f16(now) : lathe_f32_to_bf16(now);
+    *io_change += d * d;
+    *io_size += (double)now * (double)now;
+}
+
 /* What this thread did to the parameters of a chunk, into the chunk's sums. All threads call it. */
 static __device__ inline void lathe_elementwise_sums(const lathe_elementwise_args *a, int64_t chunk,
                                                      double change, double size)

@@ -44,6 +44,15 @@ LATHE_ABI_SIZE(lathe_quant_args, 160);
 #define LATHE_QUANT_THREADS 256
 #define LATHE_QUANT_CHUNK 4096
 
+/** Element i of a decoded weight: x rounded to nearest, to F32, BF16 or F16. */
+LATHE_HD static inline void lathe_quant_store(void *out, int32_t dtype, int64_t i, float x)
+{
+    if (dtype == LATHE_F32)
+        ((float *)out)[i] = x;
+    else
+        ((uint16_t *)out)[i] = dtype == LATHE_F16 ? lathe_f32_to_f16(x) : lathe_f32_to_bf16(x);
+}
+
 typedef struct lathe_quant_v1 {
     uint32_t size;
     uint32_t revision;

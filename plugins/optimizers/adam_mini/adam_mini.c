@@ -7,12 +7,10 @@
  * whole of a norm; an element of a bias.
  * Source: arXiv:2406.16793; the authors' package adam-mini 1.1.1.
  */
-#include "lathe/adamw_family.h"
+#include "adam_mini.h"
 #include "lathe/tensor_chunks.h"
 
 typedef lathe_adamw adam_mini;
-
-enum { SLOT_M, SLOT_V, N_SLOTS };
 
 static const lathe_field fields[] = {LATHE_ADAMW_FIELDS("1e-3", "1e-8", "0.0")};
 
@@ -61,36 +59,32 @@ static int64_t chunk_size(void *ctx, const lathe_optimizer_tensor *x)
     return size >= want ? size : want / size * size;
 }
 
-#define LANES 8
-
-/* Mean of the squares of the scaled gradient, by eight partial sums: the same order everywhere. */
+/* Mean of the squares of the scaled gradient. The sums of the lanes are a kernel's threads: the same order
+ * here and there. */
 LATHE_CLONES static float mean_square(const float *restrict g, int64_t n, float scale)
 {
-    double sum[LANES] = {0.0}, total = 0.0;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++) {
-            const float x = g[i + k] * scale;
-            sum[k] += (double)(x * x);
-        }
-    for (; i < n; i++) {
-        const float x = g[i] * scale;
-        sum[0] += (double)(x * x);
-    }
-    for (int k = 0; k < LANES; k++)
-        total += sum[k];
-    return (float)(total / (double)n);
+    double sum[ADAM_MINI_LANES] = {0.0};
+    int64_t at = 0;
+    for (; at + ADAM_MINI_LANES <= n; at += ADAM_MINI_LANES)
+        for (int k = 0; k < ADAM_MINI_LANES; k++)
+            sum[k] += adam_mini_square(g[at + k], scale);
+    for (int k = 0; at + k < n; k++)
+        sum[k] += adam_mini_square(g[at + k], scale);
+    int lanes = ADAM_MINI_LANES;
+    for (; lanes / 2 >= n; lanes /= 2) /* the other half is zero */
+        ;
+    while ((lanes /= 2) > 0)
+        for (int k = 0; k < lanes; k++)
+            sum[k] += sum[k + lanes];
+    return (float)(sum[0] / (double)n);
 }
 
 /* One block, its second moment known. */
 LATHE_CLONES static void move(float *restrict p, float *restrict m, const float *restrict g,
                               int64_t n, float scale, float new1, float rate, float keep)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const float moment = fmaf(new1, g[i] * scale - m[i], m[i]);
-        m[i] = moment;
-        p[i] = fmaf(-rate, moment, p[i] * keep);
-    }
+    for (int64_t i = 0; i < n; i++)
+        p[i] = adam_mini_move(p[i], g[i] * scale, &m[i], new1, rate, keep);
 }
 
 static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimizer_tensor *x,
@@ -107,8 +101,7 @@ static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimiz
     for (int64_t at = begin; at < end; at += size) {
         const int64_t n = at + size < end ? size : end - at;
         float *const one = &v[at / size];
-        *one = fmaf(u.new2, mean_square(x->grad + at, n, scale), u.beta2 * *one);
-        const float rate = lr * (bias / fmaf(sqrtf(*one), u.root_bias, u.eps));
+        const float rate = adam_mini_rate(&u, lr, bias, mean_square(x->grad + at, n, scale), one);
         move(x->param + at, (float *)x->slots[SLOT_M] + at, x->grad + at, n, scale, u.new1, rate,
              u.keep);
     }
@@ -123,7 +116,7 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
 LATHE_INSTANCE(adam_mini, read_values)
 
 LATHE_OPTIMIZER_TABLE(adam_mini, .slots = slots, .partition = partition, .block = block,
-                      .scalars = lathe_adamw_scalars, .step = step);
+                      .scalars = lathe_adamw_scalars, .step = step, .cuda_image = LATHE_CUDA_IMAGE);
 
 LATHE_OPTIMIZER_ENTRY(adam_mini, .version = "1.0.0",
                       .summary = "AdamW with one second moment per head or row: half the state",

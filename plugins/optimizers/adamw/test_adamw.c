@@ -242,3 +242,13 @@ Test(adamw, f16_shadow_is_the_parameter_rounded)
     case_free(&c);
     fixture_plugin()->destroy(self);
 }
+
+Test(adamw, embedded_image_is_a_fatbin_where_nvcc_built_one)
+{
+    const lathe_optimizer_v1 *const table = fixture_plugin()->table;
+    if (table->cuda_image == NULL)
+        cr_skip_test("built without nvcc");
+    uint32_t magic;
+    memcpy(&magic, table->cuda_image, sizeof magic);
+    cr_assert_eq(magic, 0xBA55ED50u, "%08x", magic);
+}

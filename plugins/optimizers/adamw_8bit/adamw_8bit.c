@@ -6,32 +6,20 @@
  * f32 moments.
  * Source: arXiv:2110.02861; bitsandbytes 0.50 AdamW8bit (blockwise).
  */
-#include "lathe/dynamic_map.h"
+#include "adamw_8bit.h"
 #include "lathe/optimizer_kit.h"
-#include "lathe/tensor_chunks.h"
-
-#define BLOCK 256
 
 /* Elements decoded at a time: few, so that these loads run beside the divisions of those before. */
 #define GROUP 64
 
 typedef struct adamw_8bit {
-    lathe_optimizer_common common;
-    double beta1, beta2, eps, weight_decay;
+    lathe_adamw adamw;
     int64_t min_size;
     lathe_dynamic_book first, second; /* with signs; without */
 } adamw_8bit;
 
-enum { NEW1, BETA2, NEW2, EPS, DECAY, BIAS1, BIAS2 };
-enum { FIELD_LR, FIELD_BETA1, FIELD_BETA2, FIELD_EPS, FIELD_WEIGHT_DECAY, FIELD_MIN_SIZE };
-enum { SLOT_M, SLOT_V, SLOT_M_ABSMAX, SLOT_V_ABSMAX };
-
 static const lathe_field fields[] = {
-    LATHE_LR_FIELD("1e-3"),
-    LATHE_BETA_FIELD("beta1", "0.9", "decay of the first moment"),
-    LATHE_BETA_FIELD("beta2", "0.999", "decay of the second moment"),
-    LATHE_EPS_FIELD("1e-8"),
-    LATHE_WEIGHT_DECAY_FIELD("0.01"),
+    LATHE_ADAMW_FIELDS("1e-3", "1e-8", "0.01"),
     LATHE_FIELD_INT("min_8bit_size", "4096", 0, 1e15, "elements",
                     "tensors smaller than this keep f32 moments"),
 };
@@ -39,12 +27,8 @@ static const lathe_field fields[] = {
 static lathe_status read_values(const lathe_host *host, adamw_8bit *o, const lathe_value *values)
 {
     (void)host;
-    o->common.lr = values[FIELD_LR].f;
-    o->beta1 = values[FIELD_BETA1].f;
-    o->beta2 = values[FIELD_BETA2].f;
-    o->eps = values[FIELD_EPS].f;
-    o->weight_decay = values[FIELD_WEIGHT_DECAY].f;
-    o->min_size = values[FIELD_MIN_SIZE].i;
+    lathe_adamw_read(&o->adamw, values);
+    o->min_size = values[LATHE_ADAMW_N_FIELDS].i;
     lathe_dynamic_book_init(&o->first, 1);
     lathe_dynamic_book_init(&o->second, 0);
     return LATHE_OK;
@@ -76,63 +60,20 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
     return 4;
 }
 
-static void scalars(void *self, int64_t step, double *out)
-{
-    const adamw_8bit *const o = self;
-    out[NEW1] = 1.0 - o->beta1;
-    out[BETA2] = o->beta2;
-    out[NEW2] = 1.0 - o->beta2;
-    out[EPS] = o->eps;
-    out[DECAY] = o->weight_decay;
-    out[BIAS1] = 1.0 / lathe_bias_correction(o->beta1, step);
-    out[BIAS2] = 1.0 / sqrt(lathe_bias_correction(o->beta2, step));
-}
-
-/* What is the same for all elements of a tensor. */
-typedef struct uniform {
-    float scale, keep, rate, new1, beta2, new2, eps, root_bias;
-} uniform;
-
-static uniform uniform_of(const lathe_optimizer_step *s, const lathe_optimizer_tensor *x)
-{
-    const float *const user = s->scalars + LATHE_SCALAR_USER;
-    const float lr = s->scalars[LATHE_SCALAR_LR] * (float)x->lr_mult;
-    return (uniform){.scale = s->scalars[LATHE_SCALAR_GRAD_SCALE],
-                     .keep = fmaf(-lr, user[DECAY] * (float)x->weight_decay_mult, 1.0f),
-                     .rate = lr * user[BIAS1],
-                     .new1 = user[NEW1],
-                     .beta2 = user[BETA2],
-                     .new2 = user[NEW2],
-                     .eps = user[EPS],
-                     .root_bias = user[BIAS2]};
-}
-
-/* The larger of two magnitudes as bits: they are ordered as the magnitudes are, NaN above all. */
-static inline int32_t larger(int32_t most, float x)
-{
-    int32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    bits &= 0x7fffffff;
-    return bits > most ? bits : most;
-}
-
 /* n elements; their moments come divided by m_scale and v_scale. most: the largest of each so far. */
-LATHE_CLONES static void adam(const uniform *numbers, float *restrict p, const float *restrict g,
-                              float *restrict m, float *restrict v, float m_scale, float v_scale,
-                              int64_t n, int32_t most[2])
+LATHE_CLONES static void adam(const lathe_adamw_numbers *numbers, float scale, float *restrict p,
+                              const float *restrict g, float *restrict m, float *restrict v,
+                              float m_scale, float v_scale, int64_t n, int32_t most[2])
 {
-    const uniform u = *numbers;
+    const lathe_adamw_numbers u = *numbers;
     int32_t m_most = most[0], v_most = most[1];
     for (int64_t i = 0; i < n; i++) {
-        const float x = g[i] * u.scale, m_old = m[i] * m_scale;
-        const float first = fmaf(u.new1, x - m_old, m_old);
-        const float second = fmaf(u.new2 * x, x, u.beta2 * (v[i] * v_scale));
-        const float denominator = fmaf(sqrtf(second), u.root_bias, u.eps);
+        float first = m[i] * m_scale, second = v[i] * v_scale;
+        p[i] = lathe_adamw_move(&u, p[i], g[i] * scale, &first, &second);
         m[i] = first;
         v[i] = second;
         m_most = larger(m_most, first);
         v_most = larger(v_most, second);
-        p[i] = fmaf(-u.rate, first / denominator, p[i] * u.keep);
     }
     most[0] = m_most;
     most[1] = v_most;
@@ -172,8 +113,8 @@ static void encode(const lathe_dynamic_book *b, const float *x, float absmax, ui
 }
 
 /* A block of codes: n <= BLOCK elements, their codes and their scales. */
-static void update_block(const adamw_8bit *o, const uniform *u, float *p, const float *g,
-                         uint8_t *const codes[2], float *const absmax[2], int64_t n)
+static void update_block(const adamw_8bit *o, const lathe_adamw_numbers *u, float scale, float *p,
+                         const float *g, uint8_t *const codes[2], float *const absmax[2], int64_t n)
 {
     float m[BLOCK], v[BLOCK];
     int32_t most[2] = {0, 0};
@@ -181,7 +122,7 @@ static void update_block(const adamw_8bit *o, const uniform *u, float *p, const 
         const int64_t group = at + GROUP < n ? GROUP : n - at;
         decode(o->first.value, codes[0] + at, m + at, group);
         decode(o->second.value, codes[1] + at, v + at, group);
-        adam(u, p + at, g + at, m + at, v + at, *absmax[0], *absmax[1], group, most);
+        adam(u, scale, p + at, g + at, m + at, v + at, *absmax[0], *absmax[1], group, most);
     }
     memcpy(absmax[0], &most[0], sizeof most[0]);
     memcpy(absmax[1], &most[1], sizeof most[1]);
@@ -192,10 +133,13 @@ static void update_block(const adamw_8bit *o, const uniform *u, float *p, const 
 static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimizer_tensor *x,
                    int64_t begin, int64_t end)
 {
-    const uniform u = uniform_of(s, x);
+    const float scale = s->scalars[LATHE_SCALAR_GRAD_SCALE];
+    const float lr = s->scalars[LATHE_SCALAR_LR] * (float)x->lr_mult;
+    const lathe_adamw_numbers u =
+        lathe_adamw_numbers_of(s->scalars, lr, (float)x->weight_decay_mult);
     if (x->slots[SLOT_M_ABSMAX] == NULL) {
         int32_t most[2] = {0, 0};
-        adam(&u, x->param + begin, x->grad + begin, (float *)x->slots[SLOT_M] + begin,
+        adam(&u, scale, x->param + begin, x->grad + begin, (float *)x->slots[SLOT_M] + begin,
              (float *)x->slots[SLOT_V] + begin, 1.0f, 1.0f, end - begin, most);
         lathe_shadow_refresh(x, begin, end);
         return;
@@ -206,28 +150,20 @@ static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimiz
                                    (uint8_t *)x->slots[SLOT_V] + at};
         float *const absmax[2] = {(float *)x->slots[SLOT_M_ABSMAX] + at / BLOCK,
                                   (float *)x->slots[SLOT_V_ABSMAX] + at / BLOCK};
-        update_block(ctx, &u, x->param + at, x->grad + at, codes, absmax, n);
+        update_block(ctx, &u, scale, x->param + at, x->grad + at, codes, absmax, n);
         lathe_shadow_refresh(x, at, at + n);
     }
 }
 
 static lathe_status step(void *self, const lathe_optimizer_step *s)
 {
-    return lathe_chunks_run(*(const lathe_host **)self, s, 2, lathe_chunk_elements, update, self);
+    return lathe_chunks_run(lathe_optimizer_host(self), s, 2, lathe_chunk_elements, update, self);
 }
 
 LATHE_INSTANCE(adamw_8bit, read_values)
 
-static const lathe_optimizer_v1 adamw_8bit_table = {
-    .size = (uint32_t)sizeof adamw_8bit_table,
-    .revision = LATHE_OPTIMIZER_REVISION,
-    .slots = slots,
-    .partition = partition,
-    .block = block,
-    .base_lr = lathe_optimizer_lr,
-    .scalars = scalars,
-    .step = step,
-};
+LATHE_OPTIMIZER_TABLE(adamw_8bit, .slots = slots, .partition = partition, .block = block,
+                      .scalars = lathe_adamw_scalars, .step = step, .cuda_image = LATHE_CUDA_IMAGE);
 
 LATHE_OPTIMIZER_ENTRY(adamw_8bit, .version = "1.0.0",
                       .summary = "AdamW with 8-bit moments: a quarter of the state",

@@ -8,15 +8,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "int8_kernel.h"
 #include "lathe/plugin.h"
-#include "lathe/quant.h"
 
 typedef struct int8 {
     const lathe_host *host;
     int avx512;
 } int8;
-
-enum { PLANE_WEIGHT, PLANE_SCB, N_PLANES };
 
 #if defined(__x86_64__)
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
@@ -53,21 +51,20 @@ BODY float encode_row_body(const float *w, int64_t n, int8_t *q)
 
 BODY void decode_row_body(const int8_t *q, int64_t n, float scale, void *out, int32_t dtype)
 {
-    const float back = 7.874015718698502e-3f; /* 1/127 as bitsandbytes writes it */
     if (dtype == LATHE_F32) {
         float *y = out;
         for (int64_t i = 0; i < n; i++)
-            y[i] = (float)q[i] * scale * back;
+            y[i] = int8_value(q[i], scale);
         return;
     }
     uint16_t *y = out;
     if (dtype == LATHE_F16) {
         for (int64_t i = 0; i < n; i++)
-            y[i] = lathe_f32_to_f16((float)q[i] * scale * back);
+            y[i] = lathe_f32_to_f16(int8_value(q[i], scale));
         return;
     }
     for (int64_t i = 0; i < n; i++) { /* finite: lathe_f32_to_bf16 without its NaN branch */
-        const float value = (float)q[i] * scale * back;
+        const float value = int8_value(q[i], scale);
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
         y[i] = (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
@@ -150,9 +147,9 @@ static lathe_status int8_accepts(void *self, int64_t rows, int64_t cols)
 static int32_t int8_planes(void *self, int64_t rows, int64_t cols, lathe_plane *out)
 {
     (void)self;
-    out[PLANE_WEIGHT] = (lathe_plane){"weight", "", lathe_desc_2d(LATHE_I8, rows, cols)};
-    out[PLANE_SCB] = (lathe_plane){"SCB", "../SCB", lathe_desc_1d(LATHE_F32, rows)};
-    return N_PLANES;
+    out[INT8_WEIGHT] = (lathe_plane){"weight", "", lathe_desc_2d(LATHE_I8, rows, cols)};
+    out[INT8_SCB] = (lathe_plane){"SCB", "../SCB", lathe_desc_1d(LATHE_F32, rows)};
+    return INT8_N_PLANES;
 }
 
 static lathe_status int8_encode(void *self, int64_t rows, int64_t cols, const float *w,
@@ -160,11 +157,8 @@ static lathe_status int8_encode(void *self, int64_t rows, int64_t cols, const fl
 {
     const int8 *q = self;
     LATHE_TRY(int8_accepts(self, rows, cols));
-    job j = {.self = q,
-             .w = w,
-             .q_out = planes[PLANE_WEIGHT],
-             .scb_out = planes[PLANE_SCB],
-             .cols = cols};
+    job j = {
+        .self = q, .w = w, .q_out = planes[INT8_WEIGHT], .scb_out = planes[INT8_SCB], .cols = cols};
     q->host->parallel_for(rows, grain(cols), encode_rows, &j);
     if (j.bad)
         return lathe_fail(q->host, LATHE_E_NUMERIC,
@@ -183,8 +177,8 @@ static lathe_status int8_decode(void *self, int64_t rows, int64_t cols, const vo
         return lathe_fail(q->host, LATHE_E_DTYPE, "int8: decodes to f32, bf16 or f16, not to %s",
                           lathe_dtype_name(dtype));
     job j = {.self = q,
-             .q = planes[PLANE_WEIGHT],
-             .scb = planes[PLANE_SCB],
+             .q = planes[INT8_WEIGHT],
+             .scb = planes[INT8_SCB],
              .out = w,
              .cols = cols,
              .dtype = dtype};
@@ -268,6 +262,7 @@ static const lathe_quant_v1 table = {
     .config_json = int8_config_json,
     .weight_meta = int8_weight_meta,
     .read_meta = int8_read_meta,
+    .cuda_image = LATHE_CUDA_IMAGE,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

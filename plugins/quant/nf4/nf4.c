@@ -179,10 +179,8 @@ static lathe_status nf4_encode(void *self, int64_t rows, int64_t cols, const flo
 typedef struct decode_job {
     const uint8_t *bytes;
     const float *map;
-    const float *scales;  /* plain, or NULL */
-    const uint8_t *codes; /* nested */
-    const float *nested_map, *nested_scales;
-    float offset;
+    const void *const *planes;
+    int nested;
     int64_t n;
     char *out;
     int32_t dtype;
@@ -196,10 +194,7 @@ static void decode_blocks(void *arg, int64_t begin, int64_t end, int32_t worker)
     (void)worker;
     for (int64_t block = begin; block < end; block++) {
         const int64_t first = block * NF4_BLOCK, left = job->n - first;
-        const float scale = job->scales ? job->scales[block]
-                                        : job->nested_map[job->codes[block]] *
-                                                  job->nested_scales[block / NF4_NESTED_BLOCK] +
-                                              job->offset;
+        const float scale = nf4_scale(job->planes, job->nested, block);
         if (left >= NF4_BLOCK) {
             job->decode(job->bytes + first / 2, job->map, scale, job->out + first * width,
                         job->dtype);
@@ -224,18 +219,12 @@ static lathe_status nf4_decode(void *self, int64_t rows, int64_t cols, const voi
                           lathe_dtype_name(dtype));
     decode_job job = {.bytes = planes[NF4_WEIGHT],
                       .map = planes[NF4_MAP],
+                      .planes = planes,
+                      .nested = q->nested,
                       .n = rows * cols,
                       .out = w,
                       .dtype = dtype,
                       .decode = q->avx512 ? nf4_decode_block_avx512 : nf4_decode_block};
-    if (q->nested) {
-        job.codes = planes[NF4_ABSMAX];
-        job.nested_scales = planes[NF4_NESTED_ABSMAX];
-        job.nested_map = planes[NF4_NESTED_MAP];
-        job.offset = *(const float *)planes[NF4_OFFSET];
-    } else {
-        job.scales = planes[NF4_ABSMAX];
-    }
     q->host->parallel_for(nf4_blocks(job.n), 1024, decode_blocks, &job);
     return LATHE_OK;
 }
@@ -250,6 +239,7 @@ static const lathe_quant_v1 table = {
     .config_json = nf4_config_json,
     .weight_meta = nf4_weight_meta,
     .read_meta = nf4_read_meta,
+    .cuda_image = LATHE_CUDA_IMAGE,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

@@ -8,20 +8,7 @@
 #define LATHE_NF4_H
 
 #include "lathe/dynamic_map.h"
-#include "lathe/quant.h"
-
-#define NF4_BLOCK 64
-#define NF4_NESTED_BLOCK 256
-
-enum {
-    NF4_WEIGHT,        /* u8 [(n+1)/2, 1]: two codes a byte, the first in the high nibble */
-    NF4_ABSMAX,        /* u8 [blocks] when nested, else f32 [blocks] */
-    NF4_MAP,           /* f32 [16]: value of a code */
-    NF4_NESTED_ABSMAX, /* f32 [nested blocks]; this and the next only when nested */
-    NF4_NESTED_MAP,    /* f32 [256] */
-    NF4_OFFSET,        /* f32 [1]: mean of the scales */
-    NF4_N_PLANES
-};
+#include "nf4_kernel.h"
 
 typedef struct nf4 {
     const lathe_host *host;
