@@ -1,6 +1,6 @@
 # lathe_add_plugin(kind name SOURCES files... [CUDA file] [LIBS libs...] [OPTIONS flags...])
 #
-# CUDA: the source with its kernels (lathe/cuda_image.h), embedded as a fatbin where nvcc is found.
+# CUDA: the source with its kernels (lathe/code_image.h), embedded as a fatbin where nvcc is found.
 # One plugin = one .so in <prefix>/lib/lathe/plugins/<kind>/<name>.so that sees the public headers only
 # and exports one symbol. Works in this tree and, after find_package(lathe), in a third party's.
 include(${CMAKE_CURRENT_LIST_DIR}/LatheCuda.cmake)

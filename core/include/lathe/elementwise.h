@@ -33,7 +33,7 @@
 
 #include <math.h>
 
-#include "cuda_image.h"
+#include "code_image.h"
 #include "optimizer.h"
 #include "rng.h"
 #include "tensor_chunks.h"

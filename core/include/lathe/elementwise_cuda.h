@@ -61,7 +61,9 @@ static __device__ inline void lathe_elementwise_done(const lathe_optimizer_tenso
     *io_size += (double)now * (double)now;
 }
 
-/* What this thread did to the parameters of a chunk, into the chunk's sums. All threads call it. */
+/* What this thread did to the parameters of a chunk, into the chunk's sums. All threads call it. A test that
+ * runs threads one after the other has its own. */
+#ifndef lathe_elementwise_sums
 static __device__ inline void lathe_elementwise_sums(const lathe_elementwise_args *a, int64_t chunk,
                                                      double change, double size)
 {
@@ -74,6 +76,7 @@ static __device__ inline void lathe_elementwise_sums(const lathe_elementwise_arg
         a->sums[2 * chunk + 1] = size;
     }
 }
+#endif
 
 #define LATHE__LOAD_ANY(k) lathe_elementwise_load(x->slots[k], i, half >> k & 1u)
 #define LATHE__STORE_ANY(k)                                                                        \

@@ -4,8 +4,8 @@
  * lathe_add_plugin(... CUDA file) compiles the file with nvcc and puts the fatbin into the plugin. A kernel
  * of an image is found by its name, takes one struct by value, and has no dynamic shared memory.
  */
-#ifndef LATHE_CUDA_IMAGE_H
-#define LATHE_CUDA_IMAGE_H
+#ifndef LATHE_CODE_IMAGE_H
+#define LATHE_CODE_IMAGE_H
 
 #include "abi.h"
 
@@ -28,6 +28,7 @@ LATHE_EXTERN_C_END
     extern "C" __global__ void __launch_bounds__(n_threads) name(const args_type a)
 #endif
 
+#ifdef __cplusplus
 /* Sum of x over the block's n_threads threads, a power of two of them, as a tree: thread i takes in
  * thread i + n/2, then i + n/4, and so on. In all threads; all of them call it. */
 template <int n_threads> static __device__ inline double lathe_cuda_block_sum(double x)
@@ -44,6 +45,7 @@ template <int n_threads> static __device__ inline double lathe_cuda_block_sum(do
     __syncthreads();
     return sum;
 }
+#endif
 
 #endif
 

@@ -1,0 +1,45 @@
+/* CUDA kernels of plugins on the host, thread after thread: include this, then the kernel's source, then
+ * undefine __CUDACC__. Threads of a block run in order and to their end: a kernel may wait for others in
+ * lathe_elementwise_sums() alone. */
+#ifndef LATHE_CUDA_ON_HOST_H
+#define LATHE_CUDA_ON_HOST_H
+
+#include <stdint.h>
+
+typedef struct cuda_on_host_index {
+    unsigned x;
+} cuda_on_host_index;
+
+static cuda_on_host_index blockIdx, threadIdx, gridDim, blockDim;
+
+/* The sums of a chunk, of the block's threads in their order. */
+#define lathe_elementwise_sums(a, chunk, change, size)                                             \
+    do {                                                                                           \
+        if ((a)->sums != NULL) {                                                                   \
+            double *const sums = (a)->sums + 2 * (chunk);                                          \
+            sums[0] = threadIdx.x == 0 ? (change) : sums[0] + (change);                            \
+            sums[1] = threadIdx.x == 0 ? (size) : sums[1] + (size);                                \
+        }                                                                                          \
+    } while (0)
+
+/* Runs `call`, a call of the kernel, for every thread of the grid. */
+#define CUDA_ON_HOST_GRID(n_blocks, n_threads, call)                                               \
+    do {                                                                                           \
+        gridDim.x = (unsigned)(n_blocks);                                                          \
+        blockDim.x = (unsigned)(n_threads);                                                        \
+        for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)                                 \
+            for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++)                         \
+                call;                                                                              \
+    } while (0)
+
+#define __CUDACC__ 1
+#define __device__
+#define __launch_bounds__(n)
+#define LATHE_CUDA_KERNEL(name, n_threads, args_type) static void name(const args_type a)
+
+/* abi.h, where __CUDACC__ is known: the functions that both sides have are the host's. */
+#include "lathe/abi.h"
+#undef LATHE_HD
+#define LATHE_HD
+
+#endif
