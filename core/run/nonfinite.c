@@ -38,7 +38,7 @@ typedef struct search {
 static lathe_status look_at_piece(void *arg, int64_t offset, const void *data, int64_t bytes)
 {
     search *s = arg;
-    const int64_t size = lathe_dtype_bytes(s->dtype), n = bytes / size;
+    const int64_t size = lathe_dtype_bytes(s->dtype), n = size > 0 ? bytes / size : 0;
     for (int64_t i = 0; i < n; i++) {
         const double x = element(data, s->dtype, i);
         if (isfinite(x))
