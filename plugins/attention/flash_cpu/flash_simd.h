@@ -138,7 +138,7 @@ INLINE vf vexp2(vf x)
 #if defined(__AVX512F__)
     return _mm512_scalef_ps(p, n);
 #else
-    return (vf)((vi)p + ((vi)r << 23));
+    return (vf)((vu)p + ((vu)r << 23)); /* wraps for masked scores, whose result is dropped */
 #endif
 }
 
