@@ -108,7 +108,7 @@ typedef struct launch_args {
     const far_image *image;
     int64_t n_blocks;
     int32_t n_threads;
-    char args[512];
+    _Alignas(16) char args[512]; /* a struct of the plugin */
 } launch_args;
 
 static lathe_status run_launch(const void *args)
