@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "support/child_program.h"
+
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 
 static char output[1 << 16];
@@ -76,6 +78,7 @@ static void put_file(const char *name, const char *text, int times)
 
 static void setup(void)
 {
+    child_programs_skip_the_leak_check();
     cr_assert_not_null(mkdtemp(folder));
     cr_assert_eq(chdir(folder), 0);
     put_file("run.toml", run_file, 1);

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "support/child_program.h"
+
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 enum { STEPS = 50 };
 
@@ -19,6 +21,7 @@ static char folder[64];
 
 static void make_folder(void)
 {
+    child_programs_skip_the_leak_check();
     snprintf(folder, sizeof folder, "/tmp/lathe_interrupt_XXXXXX");
     cr_assert_not_null(mkdtemp(folder));
     cr_assert_eq(chdir(folder), 0);

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/child_program.h"
+
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 #define STEPS 30
 
@@ -34,20 +36,9 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     return remove(path);
 }
 
-/* Under AddressSanitizer the leak check of GCC 12 faults in its own tracer when it meets OpenMP's
- * threads at a program's end, and the exit code tells that instead of the run's: off for the programs
- * this file starts. Memory errors are found as ever. */
-static void no_leak_check(void)
-{
-    char options[512];
-    const char *set = getenv("ASAN_OPTIONS");
-    (void)snprintf(options, sizeof options, "%s:detect_leaks=0", set ? set : "");
-    cr_assert_eq(setenv("ASAN_OPTIONS", options, 1), 0);
-}
-
 static void make(void)
 {
-    no_leak_check();
+    child_programs_skip_the_leak_check();
     cr_assert_not_null(mkdtemp(folder));
     cr_assert_eq(chdir(folder), 0);
     FILE *f = fopen("corpus.txt", "w");
