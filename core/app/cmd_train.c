@@ -2,37 +2,13 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "app/commands.h"
+#include "app/stop_signals.h"
 #include "app/trace_option.h"
 #include "run/train.h"
 
 static volatile sig_atomic_t signal_seen;
-
-/* The first one asks for an orderly end; a second one ends at once, whatever is going on. */
-static void on_signal(int number)
-{
-    static const char note[] =
-        "\nlathe: finishing the step and writing a checkpoint; once more to stop at once\n";
-    if (signal_seen)
-        _exit(128 + number);
-    signal_seen = number;
-    if (write(STDERR_FILENO, note, sizeof note - 1) < 0)
-        return; /* nobody reads it */
-}
-
-static void catch_signals(void)
-{
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    action.sa_handler = SIG_IGN; /* `lathe train ... | head`: the run outlives its reader */
-    (void)sigaction(SIGPIPE, &action, NULL);
-}
 
 static void print_start(const lathe_run *run)
 {
@@ -63,9 +39,10 @@ static int run_command(const lathe_args *args)
     lathe_run *run = NULL;
     lathe_train_result result = {.loss = NAN};
     const lathe_train_options train_options = {.out = stdout, .stop = &signal_seen};
-    catch_signals();
-    lathe_status status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
-                                              LATHE_OPEN_TRAIN, &run);
+    lathe_status status = lathe_app_take_stop_signals(&signal_seen);
+    if (status == LATHE_OK)
+        status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
+                                     LATHE_OPEN_TRAIN, &run);
     if (status == LATHE_OK)
         status = lathe_app_begin_trace(args, run);
     if (status == LATHE_OK) {

@@ -8,8 +8,10 @@
 #include "run/run_state.h"
 
 typedef struct lathe_train_options {
-    FILE *out;                         /* progress and notes */
-    const volatile sig_atomic_t *stop; /* non-zero: finish the step, write a checkpoint, return */
+    FILE *out; /* progress and notes */
+    /* Non-zero: finish the step, write a checkpoint, return. Set it from a thread that waits for the signal:
+     * a handler on a computing thread's stack can damage memory (app/stop_signals.h). */
+    const volatile sig_atomic_t *stop;
 } lathe_train_options;
 
 typedef struct lathe_train_result {

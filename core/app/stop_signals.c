@@ -1,0 +1,56 @@
+/* Ctrl-C and SIGTERM while a training runs: a thread that waits for them. */
+#include "app/stop_signals.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+static sigset_t stop_set(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    return set;
+}
+
+static void *wait_for_signals(void *arg)
+{
+    static const char note[] =
+        "\nlathe: finishing the step and writing a checkpoint; once more to stop at once\n";
+    volatile sig_atomic_t *stop = arg;
+    const sigset_t set = stop_set();
+    for (;;) {
+        int number = 0;
+        if (sigwait(&set, &number) != 0)
+            continue;
+        if (*stop != 0)
+            _exit(128 + number);
+        *stop = number;
+        if (write(STDERR_FILENO, note, sizeof note - 1) < 0)
+            continue; /* nobody reads it */
+    }
+    return NULL;
+}
+
+lathe_status lathe_app_take_stop_signals(volatile sig_atomic_t *stop)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    struct sigaction ignore;
+    memset(&ignore, 0, sizeof ignore);
+    ignore.sa_handler = SIG_IGN; /* `lathe train ... | head`: the run outlives its reader */
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+    const sigset_t set = stop_set();
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    const int failed = pthread_create(&thread, &attr, wait_for_signals, (void *)(uintptr_t)stop);
+    (void)pthread_attr_destroy(&attr);
+    if (failed != 0)
+        return lathe_error(LATHE_E_NOMEM, "no thread to wait for Ctrl-C: %s", strerror(failed));
+    return LATHE_OK;
+}
