@@ -47,6 +47,8 @@ typedef struct lathe_step_record {
     lathe_accumulated sum; /* of its micro-batches */
     double seconds, optimizer_seconds;
     lathe_loss_verdict spike;
+    int32_t is_empty; /* none of its tokens was a target: left out */
+    int32_t reserved; /* 0 */
 } lathe_step_record;
 
 /** Takes one step, which may be left out (result.skipped). LATHE_E_NUMERIC: a loss or gradient is not

@@ -9,6 +9,8 @@
  *   stop     an error that names the step and the micro-batch and first bad tensor, or the spike's figures
  *   skip     the step counts, updates nothing and moves no schedule; so many in a row are an error
  *   rewind   the state of the last checkpoint, and the data behind the bad step
+ *
+ * A step without any target is left out as by skip.
  */
 #include <math.h>
 #include <stdio.h>
@@ -144,9 +146,11 @@ static lathe_status update(lathe_training *t, lathe_step_record *out, int *out_s
     const lathe_accumulated *sum = &run->sum;
     const double loss = sum->loss_sum / sum->count;
     *out_spikes = 0;
-    if (sum->count > 0.0)
-        out->spike = lathe_loss_spike_judge(&run->at.spike, loss, run->set.spike_window,
-                                            run->set.spike_threshold);
+    out->is_empty = !(sum->count > 0.0);
+    if (out->is_empty) /* such as the last token of an epoch alone in its row */
+        return leave_out(t, run->set.gradient_accumulation_steps, (double)NAN, out);
+    out->spike = lathe_loss_spike_judge(&run->at.spike, loss, run->set.spike_window,
+                                        run->set.spike_threshold);
     run->at.spike.n_spikes += out->spike.is_spike;
     if (out->spike.is_spike && run->set.on_spike != LATHE_POLICY_IGNORE) {
         *out_spikes = 1;
@@ -168,6 +172,10 @@ static lathe_status treat(lathe_training *t, const lathe_step_record *step,
     const long long n = (long long)run->at.step;
     const int is_f16 = run->set.compute_dtype == LATHE_F16;
     char what[200];
+    if (step->is_empty) {
+        (void)snprintf(what, sizeof what, "step %lld: none of the tokens was a target", n);
+        return follow_policy(t, LATHE_POLICY_SKIP, NULL, what, out_again);
+    }
     if (spikes) {
         (void)snprintf(
             what, sizeof what,
@@ -199,6 +207,7 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     *out_again = 0;
     out->result = (lathe_step_result){.size = (uint32_t)sizeof out->result};
     out->spike = (lathe_loss_verdict){.mean = NAN, .std = NAN, .zscore = NAN};
+    out->is_empty = 0;
     LATHE_TRY(accumulate(run, &bad, &loss));
     out->sum = run->sum;
     const double before = lathe_now();
