@@ -170,10 +170,15 @@ Test(attention, fused_columns_and_accumulation)
                                                   .fused = 1, .accumulate = add});
 }
 
-/* 200 tokens, split over 1 and 3 workers in opposite orders: the same bits. Few heads and many. */
+/* 200 tokens, split over 1 and 3 workers in opposite orders: the same bits. Few heads and many. The emulated GPU,
+ * which is slow, orders its own threads anew at each launch. */
 Test(attention, bits_do_not_depend_on_threads)
 {
-    for (int32_t heads = 1; heads <= 33; heads += 16) {
+    int32_t most = 33;
+#ifdef ATTENTION_ON_DEVICE
+    most = attention_is_emulated() ? 17 : most;
+#endif
+    for (int32_t heads = 1; heads <= most; heads += 16) {
         attention_case c = {ATTENTION_CASE(1, 200, 200, heads, heads, 32), .dtype = LATHE_BF16,
                             .causal = 1, .packed = heads == 17};
         attention_memory m[3];
