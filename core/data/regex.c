@@ -159,6 +159,7 @@ static const rewrite rewrites[] = {
     {'B', "(?:(?<=" WORD_SET ")(?=" WORD_SET ")|(?<!" WORD_SET ")(?!" WORD_SET "))", NULL},
     {'A', "\\A", NULL},
     {'z', "\\z", NULL},
+    {'Z', "\\Z", NULL},
     {'r', "\\r", "\\r"},
     {'n', "\\n", "\\n"},
     {'t', "\\t", "\\t"},
@@ -315,7 +316,7 @@ static lathe_status step(translator *t)
         return puts_(t, "(?:\\A|(?<=\\n)(?!\\z))");
     case '$':
         t->p++;
-        return puts_(t, "(?:(?=\\n)|(?<!\\n)\\z)");
+        return puts_(t, "(?:(?=\\n)|\\z)");
     case '*':
     case '+':
     case '?':

@@ -22,7 +22,7 @@ CORPUS = OUT / "tokenizer" / "corpus.txt"
 TEXTS = ["", " ", "Hello world", "  the  tool ", "the tool's size", "ÉTÉ é e\u0301 \u212b ﬁ Ⅷ ½ ｶﾞ", "İstanbul ǅ STRASSE ß",
          "a1b22 333,4444.5 ٣٤ x²", "!?(a) [b] {c} — «d» 'e' ...", "tabs\tand\nlines\r\n\n end\u2028", "▁a ▁▁b_c __d", "車床 は か\u3099 각 ไทย",
          "😀👍🏽 👨\u200d👩\u200d👧 \u200b\ufeff\u00ad\u0007x\u007f", "<s>the</s> <s> </s>", "a <m> b <m>c  <M>  d", "word wordword word. _word wordé 車word",
-         "    ", "<0x41>the <unk> tool", "Ġthe Ċ", "\ue000the\ue000\ue001 \U00020000tool"]
+         "    ", "<0x41>the <unk> tool", "Ġthe Ċ", "\ue000the\ue000\ue001 \U00020000tool", "two lines\nend\n", "\n\n"]
 
 
 def n(*steps):
@@ -109,10 +109,13 @@ def features():
     f["normalizer Replace string"] = {"normalizer": replace("the", "tool")}
     f["normalizer Replace string by nothing"] = {"normalizer": replace("o", "")}
     f["normalizer Replace expression"] = {"normalizer": replace(r"\s{2,}|\p{N}+", "_", True)}
+    for line, pattern in (("begins", "^"), ("ends", "$"), ("ends behind text", "x*$"), ("a last line's end", r"\Z"), ("the end", r"\z")):
+        f[f"normalizer Replace {line}"] = {"normalizer": replace(pattern, "-", True)}
     f["normalizer Replace empty matches"] = {"normalizer": replace(r"o*", "-", True)}
     for behavior in ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
         for invert in (False, True):
             f[f"Split {behavior} invert {invert}"] = {"pre_tokenizer": split(r"[\se]", behavior, invert)}
+        f[f"Split at the end of a line {behavior}"] = {"pre_tokenizer": split(r"\n$", behavior)}
         f[f"Split string {behavior}"] = {"pre_tokenizer": split(" ", behavior, regex=False)}
         f[f"Punctuation {behavior}"] = {"pre_tokenizer": t("Punctuation", behavior=behavior)}
     for rx in (r"\s+(?!\S)|\s+", r"\p{N}{1,3}+|\p{L}", r"(?=[A-Z])", r"(?i:'S|THE)|\d", r"[^(\s|[.,!?…])]+", r"\bw|d\b|\B_", r"^.|.$",
