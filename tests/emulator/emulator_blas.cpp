@@ -3,10 +3,12 @@
  * the alignment that the heuristic was told. */
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <vector>
 
 #include "lathe/dtype.h"
 
@@ -88,21 +90,38 @@ bool fits_epilogue(const matmul_desc &d, const layout &out)
             (d.bias_type < 0 || d.bias_type == (int32_t)out.type));
 }
 
+/* [cols][rows], or its transpose: once, not once for each product it is part of. */
+std::vector<double> unpacked(const layout &m, const void *p, bool is_transposed)
+{
+    std::vector<double> out(m.rows * m.cols);
+    for (uint64_t col = 0; col < m.cols; col++)
+        for (uint64_t row = 0; row < m.rows; row++)
+            out[is_transposed ? row * m.cols + col : col * m.rows + row] = load(m, p, row, col);
+    return out;
+}
+
 void multiply(const matmul_desc &d, const layout &ma, const void *a, const layout &mb,
               const void *b, const layout &mc, void *c, double alpha, double beta)
 {
-    const uint64_t n_inner = d.a == CUBLAS_OP_N ? ma.cols : ma.rows;
-    for (uint64_t col = 0; col < mc.cols; col++)
-        for (uint64_t row = 0; row < mc.rows; row++) {
-            double sum = 0.0;
-            for (uint64_t i = 0; i < n_inner; i++)
-                sum += (d.a == CUBLAS_OP_N ? load(ma, a, row, i) : load(ma, a, i, row)) *
-                       (d.b == CUBLAS_OP_N ? load(mb, b, i, col) : load(mb, b, col, i));
+    const uint64_t n_inner = d.a == CUBLAS_OP_N ? ma.cols : ma.rows, n_rows = mc.rows;
+    const std::vector<double> left = unpacked(ma, a, d.a != CUBLAS_OP_N),
+                              right = unpacked(mb, b, d.b != CUBLAS_OP_N);
+    std::vector<double> sums(n_rows);
+    for (uint64_t col = 0; col < mc.cols; col++) {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        for (uint64_t i = 0; i < n_inner; i++) {
+            const double *const x = left.data() + i * n_rows, y = right[col * n_inner + i];
+            double *const sum = sums.data();
+            for (uint64_t row = 0; row < n_rows; row++)
+                sum[row] += x[row] * y;
+        }
+        for (uint64_t row = 0; row < n_rows; row++) {
             const double bias =
                 d.epilogue == CUBLASLT_EPILOGUE_BIAS ? load(mc, d.bias, row, 0) : 0.0;
             store(mc, c, row, col,
-                  alpha * sum + bias + (beta == 0.0 ? 0.0 : beta * load(mc, c, row, col)));
+                  alpha * sums[row] + bias + (beta == 0.0 ? 0.0 : beta * load(mc, c, row, col)));
         }
+    }
 }
 
 } // namespace

@@ -5,12 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <sys/mman.h>
-#include <ucontext.h>
 
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/common_interface_defs.h>
-#endif
-
+#include "emulator_context.h"
 #include "emulator_kernel.h"
 
 namespace
@@ -19,57 +15,24 @@ namespace
 enum { MOST_THREADS = 1024, WARP = 32 };
 constexpr size_t STACK_BYTES = (size_t)1 << 18;
 
-struct fiber {
-    ucontext_t context;
-    char *stack;
-};
-
 enum thread_state { NEW, RUNNABLE, AT_BLOCK, AT_WARP, DONE };
 
 struct thread {
     thread_state state;
     unsigned mask; /* of the warp barrier it waits at */
-    fiber *on;
+    emulator_context *on;
 };
 
 thread threads[MOST_THREADS];
-fiber fibers[MOST_THREADS]; /* made once, for all launches */
-fiber *idle[MOST_THREADS];  /* made, and without a thread */
+emulator_context fibers[MOST_THREADS]; /* made once, for all launches */
+emulator_context *idle[MOST_THREADS];  /* made, and without a thread */
 int n_fibers, n_idle;
-ucontext_t scheduler;
+emulator_context scheduler;
 int n_threads, n_begun, is_reversed;
 int current; /* thread */
 const std::function<void()> *body;
 char cells[MOST_THREADS / WARP][WARP * 16];
 unsigned n_launches;
-
-#ifdef __SANITIZE_ADDRESS__
-const void *scheduler_stack;
-size_t scheduler_stack_bytes;
-#endif
-
-/* From one stack to another, which the address sanitizer is told. */
-void switch_to(ucontext_t *from, ucontext_t *to, const void *stack, size_t bytes)
-{
-#ifdef __SANITIZE_ADDRESS__
-    void *fake;
-    __sanitizer_start_switch_fiber(&fake, stack, bytes);
-    swapcontext(from, to);
-    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
-#else
-    (void)stack, (void)bytes;
-    swapcontext(from, to);
-#endif
-}
-
-void to_scheduler(fiber *from)
-{
-#ifdef __SANITIZE_ADDRESS__
-    switch_to(&from->context, &scheduler, scheduler_stack, scheduler_stack_bytes);
-#else
-    switch_to(&from->context, &scheduler, nullptr, 0);
-#endif
-}
 
 void set_current(int t)
 {
@@ -85,10 +48,8 @@ int nth_thread(int i)
 
 void fiber_main(void)
 {
-#ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
-#endif
-    fiber *const self = threads[current].on;
+    emulator_context_begun(&scheduler);
+    emulator_context *const self = threads[current].on;
     for (;;) {
         (*body)();
         threads[current].state = DONE;
@@ -98,23 +59,18 @@ void fiber_main(void)
             continue;
         }
         idle[n_idle++] = self;
-        to_scheduler(self);
+        emulator_context_switch(self, &scheduler);
     }
 }
 
-fiber *make_fiber(void)
+emulator_context *make_fiber(void)
 {
-    fiber *f = &fibers[n_fibers++];
+    emulator_context *f = &fibers[n_fibers++];
     void *stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stack == MAP_FAILED)
         abort();
-    f->stack = (char *)stack;
-    getcontext(&f->context);
-    f->context.uc_stack.ss_sp = f->stack;
-    f->context.uc_stack.ss_size = STACK_BYTES;
-    f->context.uc_link = nullptr;
-    makecontext(&f->context, fiber_main, 0);
+    emulator_context_make(f, (char *)stack, STACK_BYTES, fiber_main);
     return f;
 }
 
@@ -125,7 +81,13 @@ void resume(int t)
         n_begun++;
     }
     set_current(t);
-    switch_to(&scheduler, &threads[t].on->context, threads[t].on->stack, STACK_BYTES);
+    emulator_context_switch(&scheduler, threads[t].on);
+}
+
+/* Until its barrier is full. */
+void wait(void)
+{
+    emulator_context_switch(threads[current].on, &scheduler);
 }
 
 /* Lets go of what waits at full barriers; how many. */
@@ -193,14 +155,14 @@ emulator::index3 emulator::emulator_thread, emulator::emulator_block, emulator::
 void emulator::emulator_sync_block(void)
 {
     threads[current].state = AT_BLOCK;
-    to_scheduler(threads[current].on);
+    wait();
 }
 
 void emulator::emulator_sync_warp(unsigned mask)
 {
     threads[current].state = AT_WARP;
     threads[current].mask = mask;
-    to_scheduler(threads[current].on);
+    wait();
 }
 
 void *emulator::emulator_warp_cells(void)

@@ -83,7 +83,7 @@ static void teardown(void)
         OK(lathe_dir_remove(dir));
 }
 
-TestSuite(checkpoint_faults, .init = setup, .fini = teardown, .timeout = 240);
+TestSuite(checkpoint_faults, .init = setup, .fini = teardown, .timeout = 600);
 
 static int leftovers(void)
 {
