@@ -122,13 +122,18 @@ lathe_status lathe_image_take(lathe_image *image, const lathe_run *run)
     lathe_store *store = &image->run.store;
     store->rows = image->rows;
     store->is_host = 1;
+    store->slots_on_host = 0;
+    store->offload = NULL;
     store->master_bytes = image->master_bytes;
     store->masters = image->memory;
     store->slots = image->memory + image->master_bytes;
     store->averages = store->slots + store->slot_bytes;
     store->shadows = store->grads = store->planes = NULL;
     LATHE_TRY(copy_masters(image, run));
-    LATHE_TRY(lathe_fetch_pinned(m, store->slots, run->store.slots, run->store.slot_bytes));
+    LATHE_TRY(
+        run->store.slots_on_host
+            ? lathe_store_get(&run->store, store->slots, run->store.slots, run->store.slot_bytes)
+            : lathe_fetch_pinned(m, store->slots, run->store.slots, run->store.slot_bytes));
     LATHE_TRY(
         lathe_fetch_pinned(m, store->averages, run->store.averages, run->store.average_bytes));
     return lathe_machine_sync(m);

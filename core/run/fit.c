@@ -158,20 +158,37 @@ static int is_named(const lathe_instance *instance, const char *name)
     return instance->component && strcmp(instance->component->plugin->name, name) == 0;
 }
 
+/* Whether the optimizer's state takes memory of a device that it could leave. */
+static int may_offload(const lathe_run *run)
+{
+    return !lathe_machine_shares(&run->machine) && !run->store.slots_on_host &&
+           run->store.slot_bytes > 0 && LATHE_HAS(run->machine.dev, event_record);
+}
+
 /* Less in memory for the same result, then a smaller set of trained parameters, then shorter rows. */
 static void search_training(search *s)
 {
     const changes none = {.n = 0};
-    changes alone = {.n = 0}, layer = {.n = 0}, lora = {.n = 0};
+    changes alone = {.n = 0}, layer = {.n = 0}, lora = {.n = 0}, offload = {.n = 0};
     if (s->run->planned.by[LATHE_MEM_CHECKPOINT] > 0) {
         change(&alone, "checkpoint.async", "false");
         (void)fits(s, &alone);
     }
+    if (may_offload(s->run)) {
+        change(&offload, "train.offload_optimizer", "true");
+        (void)fits(s, &offload);
+    }
     (void)smaller_batches(s, &none);
+    if (offload.n > 0 && s->fit->n_options == 0)
+        (void)smaller_batches(s, &offload);
     if (s->run->set.recompute != LATHE_RECOMPUTE_LAYER) {
         change(&layer, "train.recompute", "layer");
-        if (!fits(s, &layer) && s->fit->n_options == 0)
-            (void)smaller_batches(s, &layer);
+        if (!fits(s, &layer) && s->fit->n_options == 0 && !smaller_batches(s, &layer) &&
+            offload.n > 0) {
+            change(&layer, "train.offload_optimizer", "true");
+            if (!fits(s, &layer))
+                (void)smaller_batches(s, &layer);
+        }
     }
     if (is_named(&s->run->adapter, "full")) {
         change(&lora, "adapter.name", "lora");

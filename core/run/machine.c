@@ -10,14 +10,15 @@
 const char *lathe_mem_name(int32_t category)
 {
     static const char *const names[LATHE_N_MEM] = {
-        "parameters", "gradients", "optimizer",  "quantized", "activations",
-        "scratch",    "cache",     "checkpoint", "average",   "staging"};
+        "parameters", "gradients",  "optimizer", "quantized", "activations", "scratch",
+        "cache",      "checkpoint", "average",   "staging",   "offload"};
     return category >= 0 && category < LATHE_N_MEM ? names[category] : "?";
 }
 
 int32_t lathe_mem_is_host(int32_t category)
 {
-    return category == LATHE_MEM_STAGING || category == LATHE_MEM_CHECKPOINT;
+    return category == LATHE_MEM_STAGING || category == LATHE_MEM_CHECKPOINT ||
+           category == LATHE_MEM_OFFLOAD;
 }
 
 int64_t lathe_mem_total(const lathe_mem_bytes *bytes)

@@ -19,8 +19,9 @@ enum {
     LATHE_MEM_CACHE = 6,       /* KV caches of generation */
     LATHE_MEM_CHECKPOINT = 7,  /* the copy that asynchronous checkpoints are written from */
     LATHE_MEM_AVERAGE = 8,     /* the average of the weights */
-    LATHE_MEM_STAGING = 9, /* what passes between the host and a device with memory of its own */
-    LATHE_N_MEM = 10
+    LATHE_MEM_STAGING = 9,  /* what passes between the host and a device with memory of its own */
+    LATHE_MEM_OFFLOAD = 10, /* optimizer state in the host's memory (offload.h) */
+    LATHE_N_MEM = 11
 };
 
 /** Name of a category: "parameters", ... */
@@ -44,7 +45,7 @@ typedef struct lathe_machine {
     int64_t n_attention;
     const lathe_instance *quant; /* NULL: none */
     uint32_t flags;              /* LATHE_FLAG_* wanted of kernels */
-    lathe_stream *stream;        /* that everything is queued on; NULL: the device's only one */
+    lathe_stream *stream;        /* that all work is queued on; NULL: the device's only one */
     int32_t captures;            /* 1: what runs again and again is captured and replayed */
     char *staging; /* transfer.h; NULL before it is placed, and where none is needed */
     void *tensor;  /* [tensor_bytes] a tensor on its way to a file; NULL before */

@@ -242,6 +242,32 @@ static lathe_status build_programs(lathe_run *run)
     return LATHE_OK;
 }
 
+/* train.offload_optimizer. Where the device's memory is the host's, it is as it would be: said, and done. */
+static lathe_status plan_offload(lathe_run *run)
+{
+    const lathe_device_v1 *dev = run->machine.dev;
+    const char *device = run->device.component->plugin->name;
+    if (!run->set.offload_optimizer)
+        return LATHE_OK;
+    if (lathe_machine_shares(&run->machine)) {
+        lathe__run_warn(
+            run, "train", "offload_optimizer",
+            "train.offload_optimizer changes nothing: the memory of device \"%s\" is the "
+            "host's, and the optimizer's state lies there already",
+            device);
+        return LATHE_OK;
+    }
+    if (!LATHE_HAS(dev, stream_create) || !LATHE_HAS(dev, event_record) ||
+        !LATHE_HAS(dev, event_wait) || !LATHE_HAS(dev, event_destroy))
+        return lathe__run_refuse(
+            run, "train", "offload_optimizer",
+            "train.offload_optimizer: device \"%s\" has no streams with events, "
+            "by which state could come and go beside the update",
+            device);
+    run->store.offload_buffer = run->set.offload_buffer > 0 ? run->set.offload_buffer : 1;
+    return LATHE_OK;
+}
+
 lathe_status lathe__run_plan(lathe_run *run)
 {
     const int trains = run->mode <= LATHE_OPEN_TRAIN;
@@ -257,6 +283,7 @@ lathe_status lathe__run_plan(lathe_run *run)
         LATHE_TRY(lathe__curvature_prepared(run, prepare(run, &run->sampling)));
     if (trains) {
         LATHE_TRY(lathe__device_check(run));
+        LATHE_TRY(plan_offload(run));
         const lathe_optimizer_v1 *optimizer = run->optimizer.table;
         LATHE_TRY(lathe_param_groups_read(run->config, &run->params,
                                           optimizer->base_lr(run->optimizer.self), &run->arena,

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "run/norms.h"
+#include "run/offload.h"
 
 static int64_t take(int64_t *total, int64_t bytes)
 {
@@ -71,11 +72,17 @@ static int64_t step_bytes(const lathe_store *store)
     return store->slot_bytes || store->grad_bytes ? (int64_t)sizeof(lathe_step_memory) : 0;
 }
 
+static int32_t slot_memory(const lathe_store *store)
+{
+    return store->slots_on_host ? LATHE_MEM_OFFLOAD : LATHE_MEM_OPTIMIZER;
+}
+
 void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes)
 {
     bytes->by[LATHE_MEM_PARAMETERS] += store->master_bytes + store->shadow_bytes;
     bytes->by[LATHE_MEM_GRADIENTS] += store->grad_bytes;
-    bytes->by[LATHE_MEM_OPTIMIZER] += store->slot_bytes + step_bytes(store);
+    bytes->by[slot_memory(store)] += store->slot_bytes;
+    bytes->by[LATHE_MEM_OPTIMIZER] += step_bytes(store);
     bytes->by[LATHE_MEM_QUANTIZED] += store->plane_bytes;
     bytes->by[LATHE_MEM_AVERAGE] += store->average_bytes;
 }
@@ -91,7 +98,7 @@ lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
     store->shadows = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_GRADIENTS, store->grad_bytes, &p));
     store->grads = p;
-    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_OPTIMIZER, store->slot_bytes, &p));
+    LATHE_TRY(lathe_machine_alloc(m, slot_memory(store), store->slot_bytes, &p));
     store->slots = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_OPTIMIZER, step_bytes(store), &p));
     store->step = p;
@@ -108,7 +115,7 @@ void lathe_store_fini(lathe_store *store, lathe_machine *m)
         lathe_machine_free(m, LATHE_MEM_PARAMETERS, store->master_bytes, store->masters);
         lathe_machine_free(m, LATHE_MEM_PARAMETERS, store->shadow_bytes, store->shadows);
         lathe_machine_free(m, LATHE_MEM_GRADIENTS, store->grad_bytes, store->grads);
-        lathe_machine_free(m, LATHE_MEM_OPTIMIZER, store->slot_bytes, store->slots);
+        lathe_machine_free(m, slot_memory(store), store->slot_bytes, store->slots);
         lathe_machine_free(m, LATHE_MEM_OPTIMIZER, step_bytes(store), store->step);
         lathe_machine_free(m, LATHE_MEM_QUANTIZED, store->plane_bytes, store->planes);
         lathe_machine_free(m, LATHE_MEM_AVERAGE, store->average_bytes, store->averages);
@@ -186,16 +193,32 @@ void lathe_store_refresh(const lathe_store *store, int32_t param)
                            round_range, (void *)(uintptr_t)&job);
 }
 
+/* Whether the host may touch what p points to. Slots that are on their way are waited for. */
+static lathe_status on_host(const lathe_store *store, const void *p, int *out)
+{
+    const char *at = p;
+    *out = store->is_host;
+    if (store->is_host || !store->slots_on_host || at < store->slots ||
+        at >= store->slots + store->slot_bytes)
+        return LATHE_OK;
+    *out = 1;
+    return lathe_offload_settle(store->offload);
+}
+
 lathe_status lathe_store_read(const lathe_store *store, const void *from, int64_t bytes,
                               lathe_piece_fn fn, void *arg)
 {
-    return store->is_host ? fn(arg, 0, from, bytes)
-                          : lathe_download_pieces(store->m, from, bytes, fn, arg);
+    int is_host;
+    LATHE_TRY(on_host(store, from, &is_host));
+    return is_host ? fn(arg, 0, from, bytes)
+                   : lathe_download_pieces(store->m, from, bytes, fn, arg);
 }
 
 lathe_status lathe_store_get(const lathe_store *store, void *to, const void *from, int64_t bytes)
 {
-    if (!store->is_host)
+    int is_host;
+    LATHE_TRY(on_host(store, from, &is_host));
+    if (!is_host)
         return lathe_download(store->m, to, from, bytes);
     lathe_parallel_copy(to, from, bytes);
     return LATHE_OK;
@@ -203,7 +226,9 @@ lathe_status lathe_store_get(const lathe_store *store, void *to, const void *fro
 
 lathe_status lathe_store_put(const lathe_store *store, void *to, const void *from, int64_t bytes)
 {
-    if (!store->is_host)
+    int is_host;
+    LATHE_TRY(on_host(store, to, &is_host));
+    if (!is_host)
         return lathe_upload(store->m, to, from, bytes);
     lathe_parallel_copy(to, from, bytes);
     return LATHE_OK;

@@ -46,6 +46,10 @@ typedef struct lathe_store {
     lathe_step_memory *step;                                     /* device; NULL before place */
     lathe_machine *m;                                            /* whose memory it is placed in */
     int32_t is_host; /* 1: the host may read and write the families */
+    int64_t
+        offload_buffer; /* bytes of a part of the slots that the host is to keep; 0: it keeps none */
+    int32_t slots_on_host; /* 1: the slots lie in pinned memory of the host, the rest does not */
+    struct lathe_offload *offload; /* what moves them then (offload.h); NULL: nothing does */
 } lathe_store;
 
 /** Lays out every parameter. optimizer NULL: no slots (evaluation, generation). with_grads 0: none. */
@@ -75,7 +79,8 @@ void *lathe_store_value(const lathe_store *store, int32_t param);
 /** shadow <- master for one parameter, where the host may touch both, rounding to nearest even. */
 void lathe_store_refresh(const lathe_store *store, int32_t param);
 
-/** Bytes of a family's memory, from wherever it is, piece by piece (transfer.h). */
+/** Bytes of a family's memory, from wherever it is, piece by piece (transfer.h); slots as the last step left
+ *  them. */
 lathe_status lathe_store_read(const lathe_store *store, const void *from, int64_t bytes,
                               lathe_piece_fn fn, void *arg);
 /** The same into host memory; and host memory into a family's. */

@@ -97,6 +97,9 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
                            phase[LATHE_PHASE_BACKWARD] + phase[LATHE_PHASE_RECOMPUTE]);
         lathe__figures_add(f, "optimizer_seconds", step->optimizer_seconds);
     }
+    const int64_t moved = lathe_update_take_moved(run->update);
+    if (moved >= 0)
+        lathe__figures_add(f, "offload_bytes", (double)moved);
     for (int32_t i = 0; i < run->train.stage.n_metrics; i++)
         lathe__figures_add(f, run->train.stage.metrics[i].name, sum->metric_sums[i] / sum->count);
     if (run->traces_nodes)

@@ -1,4 +1,4 @@
-/* The optimizer step. */
+/* The optimizer step: planned, placed and run, which share one private struct; hence its length. */
 #include "run/update.h"
 
 #include <math.h>
@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "ir/passes.h"
 #include "lathe/tensor_chunks.h"
+#include "run/offload.h"
 #include "run/update_device.h"
 #include "run/update_ranges.h"
 
@@ -32,7 +33,9 @@ struct lathe_update {
     lathe_val *sum_vals;         /* STATE values that UPDATE_SQUARES write, in order; there only */
     int32_t n_sum_vals;
     int64_t n_matrix_sums;
-    double *rows; /* [n_rows] sums of squares */
+    lathe_offload *offload; /* where the state lies in the host's memory; else NULL */
+    int32_t *matrix_ends;   /* there: nodes of `matrix` up to the end of each part of matrices */
+    double *rows;           /* [n_rows] sums of squares */
 };
 
 /* lathe__matrix_measure for every APPLY_UPDATE from node `begin` on. */
@@ -138,6 +141,45 @@ static void fill_tensor(lathe_update *u, int32_t param)
         u->scratch_bytes = scratch;
 }
 
+/* The same parameters, in parts whose state passes through the device. */
+static lathe_status create_offload(lathe_update *u, const int32_t *matrix, int32_t n_matrix)
+{
+    LATHE_TRY(
+        lathe_offload_create(u->m, u->store, u->optimizer, u->store->offload_buffer, &u->offload));
+    for (int32_t i = 0; i < u->n_tensors; i++)
+        LATHE_TRY(lathe_offload_add_tensor(u->offload, &u->tensors[i]));
+    for (int32_t i = 0; i < n_matrix; i++)
+        LATHE_TRY(lathe_offload_add_matrix(u->offload, matrix[i]));
+    if (n_matrix == 0)
+        return LATHE_OK;
+    u->matrix_ends = calloc((size_t)lathe_offload_n_parts(u->offload), sizeof *u->matrix_ends);
+    if (!u->matrix_ends)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the update of matrices");
+    const lathe_matrix_state state = {u->slot_vals, u->slot_param, u->n_slot_vals};
+    return lathe__matrices_cut(lathe_exec_graph(u->matrix), &state, u->offload, u->matrix_ends);
+}
+
+/* On a device with memory of its own: one table of all tensors, or of the pieces of the parts. */
+static lathe_status create_device(lathe_update *u, const int32_t *matrix, int32_t n_matrix)
+{
+    const lathe_update_table all = {u->tensors, &u->n_tensors, u->n_tensors > 0};
+    if (u->store->offload_buffer == 0)
+        return lathe_device_update_create(u->m, u->store, u->optimizer, &all, u->n_matrix_sums,
+                                          &u->device);
+    LATHE_TRY(create_offload(u, matrix, n_matrix));
+    const int32_t n = lathe_offload_n_tensor_parts(u->offload);
+    int32_t *ends = calloc((size_t)n + 1, sizeof *ends);
+    if (!ends)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the optimizer step");
+    for (int32_t k = 0; k < n; k++)
+        ends[k] = lathe_offload_end(u->offload, k);
+    const lathe_update_table pieces = {lathe_offload_pieces(u->offload), ends, n};
+    const lathe_status status = lathe_device_update_create(u->m, u->store, u->optimizer, &pieces,
+                                                           u->n_matrix_sums, &u->device);
+    free(ends);
+    return status;
+}
+
 lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
                                  const lathe_instance *optimizer, const lathe_param_groups *groups,
                                  lathe_update **out)
@@ -180,8 +222,7 @@ lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
         lathe_machine_shares(m) ? lathe__ranges_capacity(&u->ranges, m->n_threads) : 0;
     status = n_matrix ? build_matrices(u, matrix, n_matrix) : LATHE_OK;
     if (status == LATHE_OK && !lathe_machine_shares(m))
-        status = lathe_device_update_create(m, store, optimizer, u->tensors, u->n_tensors,
-                                            u->n_matrix_sums, &u->device);
+        status = create_device(u, matrix, n_matrix);
 out:
     free(matrix);
     if (status == LATHE_E_NOMEM && !u)
@@ -198,10 +239,12 @@ void lathe_update_destroy(lathe_update *u)
 {
     if (!u)
         return;
+    lathe_offload_destroy(u->offload);
     lathe_exec_destroy(u->matrix);
     if (!u->device)
         lathe_machine_free(u->m, LATHE_MEM_OPTIMIZER, lathe_update_own_bytes(u), u->ranges.before);
     lathe_device_update_destroy(u->device);
+    free(u->matrix_ends);
     free(u->sum_vals);
     free(u->rows);
     free(u->ranges.sums);
@@ -236,7 +279,10 @@ static int64_t scratch_at(const lathe_update *u)
 
 int64_t lathe_update_own_bytes(const lathe_update *u)
 {
-    return u->device ? lathe_device_update_own_bytes(u->device) : scratch_at(u) + u->scratch_bytes;
+    if (!u->device)
+        return scratch_at(u) + u->scratch_bytes;
+    return lathe_device_update_own_bytes(u->device) +
+           (u->offload ? lathe_offload_bytes(u->offload) : 0);
 }
 
 int64_t lathe_update_staging_bytes(const lathe_update *u)
@@ -250,12 +296,24 @@ lathe_exec *lathe_update_matrix(const lathe_update *u)
     return u->matrix;
 }
 
+int64_t lathe_update_take_moved(lathe_update *u)
+{
+    return u->offload ? lathe_offload_take_moved(u->offload) : -1;
+}
+
 double lathe_update_flops(const lathe_update *u)
 {
     return u->matrix ? lathe_graph_flops(lathe_exec_graph(u->matrix), 1) : 0.0;
 }
 
-lathe_status lathe_update_place(lathe_update *u, void *arena)
+/* Where the update finds a slot: in a buffer, when the host keeps it. */
+static void *slot_memory(const lathe_update *u, int32_t param, int32_t slot)
+{
+    return u->offload ? lathe_offload_slot(u->offload, param, slot)
+                      : lathe_store_slot(u->store, param, slot);
+}
+
+static void fill_pointers(lathe_update *u)
 {
     for (int32_t i = 0; i < u->n_tensors; i++) {
         lathe_optimizer_tensor *t = &u->tensors[i];
@@ -270,7 +328,16 @@ lathe_status lathe_update_place(lathe_update *u, void *arena)
                 u->store->rows[t->tensor].slots[k].desc.dtype == LATHE_BF16 ? 1u << k : 0u;
         }
     }
+}
+
+lathe_status lathe_update_place(lathe_update *u, void *arena)
+{
     void *own = NULL;
+    fill_pointers(u);
+    if (u->offload) {
+        LATHE_TRY(lathe_offload_place(u->offload));
+        lathe_offload_fill(u->offload, u->tensors, u->n_tensors);
+    }
     if (u->device) {
         LATHE_TRY(lathe_device_update_place(u->device));
     } else {
@@ -289,7 +356,7 @@ lathe_status lathe_update_place(lathe_update *u, void *arena)
     }
     for (int32_t i = 0; i < u->n_slot_vals; i++)
         lathe_exec_bind(u->matrix, u->slot_vals[i],
-                        lathe_store_slot(u->store, u->slot_param[i], u->slot_index[i]));
+                        slot_memory(u, u->slot_param[i], u->slot_index[i]));
     return LATHE_OK;
 }
 
@@ -422,14 +489,34 @@ static lathe_optimizer_step plugin_step(const lathe_update *u, const lathe_updat
     return step;
 }
 
+/* Queues the update, part by part when the state comes and goes. */
+static lathe_status queue_update(lathe_update *u)
+{
+    if (!u->offload) {
+        LATHE_TRY(u->n_tensors > 0 ? lathe_device_update_launch(u->device, 0) : LATHE_OK);
+        return u->matrix ? lathe_exec_run(u->matrix, 0) : LATHE_OK;
+    }
+    const int32_t n = lathe_offload_n_parts(u->offload);
+    const int32_t first = lathe_offload_n_tensor_parts(u->offload);
+    for (int32_t k = 0; k < n; k++) {
+        LATHE_TRY(lathe_offload_arrive(u->offload, k));
+        if (k < first)
+            LATHE_TRY(lathe_device_update_launch(u->device, k));
+        else
+            LATHE_TRY(lathe_exec_run_range(u->matrix, k > first ? u->matrix_ends[k - first - 1] : 0,
+                                           u->matrix_ends[k - first], 0));
+        LATHE_TRY(lathe_offload_leave(u->offload, k));
+    }
+    return LATHE_OK;
+}
+
 /* The tensors of step(), then the matrices; and the squares of what it did. */
 static lathe_status update_all(lathe_update *u, const lathe_update_args *args, double *update2,
                                double *param2)
 {
     if (u->device) {
         LATHE_TRY(lathe_device_update_send(u->device));
-        LATHE_TRY(lathe_device_update_launch(u->device));
-        LATHE_TRY(u->matrix ? lathe_exec_run(u->matrix, 0) : LATHE_OK);
+        LATHE_TRY(queue_update(u));
         return lathe_device_update_figures(u->device, update2, param2);
     }
     if (u->n_tensors > 0) {
@@ -443,6 +530,7 @@ lathe_status lathe_update_run(lathe_update *u, lathe_update_args *args)
 {
     const double average = 1.0 / (args->count * args->loss_scale);
     double update2 = 0.0, param2 = 0.0;
+    LATHE_TRY(u->offload ? lathe_offload_begin(u->offload) : LATHE_OK);
     LATHE_TRY(gradient_norm(u, average, args->group_norms, &args->grad_norm));
     args->overflow = !isfinite(args->grad_norm);
     if (args->overflow)

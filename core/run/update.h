@@ -72,6 +72,9 @@ lathe_status lathe_update_share(lathe_update *u, float share);
 /** The executable of the MATRIX parameters; NULL: none. */
 lathe_exec *lathe_update_matrix(const lathe_update *u);
 
+/** Bytes of state that were queued to come to the device or to leave it since the last call; -1: none ever is. */
+int64_t lathe_update_take_moved(lathe_update *u);
+
 /** FLOP of one update's products. */
 double lathe_update_flops(const lathe_update *u);
 

@@ -7,21 +7,28 @@
 #include "base/error.h"
 #include "lathe/elementwise.h"
 
+/* One launch. */
+typedef struct part {
+    int32_t begin, end; /* tensors */
+    int64_t chunk, n_chunks;
+} part;
+
 struct lathe_device_update {
     lathe_machine *m;
     const lathe_store *store;
     const lathe_instance *optimizer;
     const lathe_optimizer_tensor *tensors;
-    int32_t n_tensors;
+    part *parts;
+    int32_t n_tensors, n_parts;
     int64_t n_chunks, n_matrix_sums;
     lathe_squares of[2]; /* by LATHE_SQUARES_* */
     lathe_kernel *clamp;
     int64_t clamp_scratch;
     double *rows; /* [store->n_rows] */
     char *own, *staging;
-    double *sums, *host_sums; /* by chunk, then of the APPLY_UPDATEs */
-    void *scratch;            /* of the clamp */
-    lathe_elementwise_args args;
+    double *sums, *host_sums;    /* by chunk, then of the APPLY_UPDATEs */
+    void *scratch;               /* of the clamp */
+    lathe_elementwise_args args; /* what all parts have of them */
 };
 
 static int64_t round_up(int64_t bytes)
@@ -54,26 +61,43 @@ static lathe_status create_clamp(lathe_device_update *u)
                                                                 &u->clamp, &u->clamp_scratch);
 }
 
+static void count_chunks(lathe_device_update *u, const lathe_update_table *table)
+{
+    u->tensors = table->tensors;
+    u->n_parts = table->n_parts;
+    u->n_tensors = table->n_parts > 0 ? table->ends[table->n_parts - 1] : 0;
+    for (int32_t k = 0; k < u->n_parts; k++) {
+        part *p = &u->parts[k];
+        *p = (part){k > 0 ? table->ends[k - 1] : 0, table->ends[k], u->n_chunks, 0};
+        for (int32_t i = p->begin; i < p->end; i++)
+            p->n_chunks += chunks_of(&table->tensors[i]);
+        u->n_chunks += p->n_chunks;
+    }
+}
+
 lathe_status lathe_device_update_create(lathe_machine *m, const lathe_store *store,
                                         const lathe_instance *optimizer,
-                                        const lathe_optimizer_tensor *tensors, int32_t n_tensors,
-                                        int64_t n_matrix_sums, lathe_device_update **out)
+                                        const lathe_update_table *table, int64_t n_matrix_sums,
+                                        lathe_device_update **out)
 {
     lathe_device_update *u = calloc(1, sizeof *u);
-    if (u)
+    if (u) {
         u->rows = calloc((size_t)store->n_rows + 1, sizeof *u->rows);
-    if (!u || !u->rows) {
+        u->parts = calloc((size_t)table->n_parts + 1, sizeof *u->parts);
+    }
+    if (!u || !u->rows || !u->parts) {
+        if (u) {
+            free(u->rows);
+            free(u->parts);
+        }
         free(u);
         return lathe_error(LATHE_E_NOMEM, "no memory for the optimizer step");
     }
     u->m = m;
     u->store = store;
     u->optimizer = optimizer;
-    u->tensors = tensors;
-    u->n_tensors = n_tensors;
     u->n_matrix_sums = n_matrix_sums;
-    for (int32_t i = 0; i < n_tensors; i++)
-        u->n_chunks += chunks_of(&tensors[i]);
+    count_chunks(u, table);
     lathe_status status = create_clamp(u);
     for (int32_t k = 0; k < 2 && status == LATHE_OK; k++)
         status = lathe_squares_init(&u->of[k], m, store, k);
@@ -95,6 +119,7 @@ void lathe_device_update_destroy(lathe_device_update *u)
         lathe_squares_fini(&u->of[k]);
     if (u->clamp)
         u->m->dev->kernel_destroy(u->m->device->self, u->clamp);
+    free(u->parts);
     free(u->rows);
     free(u);
 }
@@ -104,9 +129,15 @@ static int64_t tensors_bytes(const lathe_device_update *u)
     return round_up(u->n_tensors * (int64_t)sizeof *u->tensors);
 }
 
+/* Of every part, one more than it has tensors, counted from its own first chunk. */
+static int64_t n_firsts(const lathe_device_update *u)
+{
+    return u->n_tensors + (u->n_parts > 0 ? u->n_parts : 1);
+}
+
 static int64_t first_chunk_bytes(const lathe_device_update *u)
 {
-    return round_up((u->n_tensors + 1) * (int64_t)sizeof(int64_t));
+    return round_up(n_firsts(u) * (int64_t)sizeof(int64_t));
 }
 
 static int64_t sums_bytes(const lathe_device_update *u)
@@ -131,33 +162,39 @@ int64_t lathe_device_update_staging_bytes(const lathe_device_update *u)
 static lathe_status place_tables(lathe_device_update *u)
 {
     char *first_chunk = u->own + tensors_bytes(u);
-    int64_t *first = calloc((size_t)u->n_tensors + 1, sizeof *first);
+    int64_t *first = calloc((size_t)n_firsts(u), sizeof *first);
     if (!first)
         return lathe_error(LATHE_E_NOMEM, "no memory for the tables of %d tensors", u->n_tensors);
-    for (int32_t i = 0; i < u->n_tensors; i++)
-        first[i + 1] = first[i] + chunks_of(&u->tensors[i]);
+    for (int32_t k = 0; k < u->n_parts; k++)
+        for (int32_t i = u->parts[k].begin; i < u->parts[k].end; i++)
+            first[i + k + 1] = first[i + k] + chunks_of(&u->tensors[i]);
     lathe_status status =
         lathe_upload(u->m, u->own, u->tensors, u->n_tensors * (int64_t)sizeof *u->tensors);
     if (status == LATHE_OK)
-        status =
-            lathe_upload(u->m, first_chunk, first, (u->n_tensors + 1) * (int64_t)sizeof *first);
+        status = lathe_upload(u->m, first_chunk, first, n_firsts(u) * (int64_t)sizeof *first);
     free(first);
     u->args = (lathe_elementwise_args){.tensors = (const lathe_optimizer_tensor *)(void *)u->own,
                                        .first_chunk = (const int64_t *)(void *)first_chunk,
                                        .scalars = u->store->step->scalars,
                                        .counter = u->store->step->counter,
-                                       .n_chunks = u->n_chunks,
-                                       .n_tensors = u->n_tensors,
                                        .sums = u->sums};
     return status;
 }
 
-static lathe_status launch(lathe_device_update *u, int64_t n_blocks)
+/* n_blocks 0: only loads. */
+static lathe_status launch(lathe_device_update *u, int32_t k, int64_t n_blocks)
 {
     const lathe_optimizer_v1 *table = u->optimizer->table;
+    const part *p = &u->parts[k];
+    lathe_elementwise_args args = u->args;
+    args.tensors += p->begin;
+    args.first_chunk += p->begin + k;
+    args.n_chunks = p->n_chunks;
+    args.n_tensors = p->end - p->begin;
+    args.sums += 2 * p->chunk;
     return u->m->dev->launch(u->m->device->self, u->m->stream, table->cuda_image,
-                             LATHE_ELEMENTWISE_KERNEL, n_blocks, LATHE_ELEMENTWISE_THREADS,
-                             &u->args, (int64_t)sizeof u->args);
+                             LATHE_ELEMENTWISE_KERNEL, n_blocks, LATHE_ELEMENTWISE_THREADS, &args,
+                             (int64_t)sizeof args);
 }
 
 lathe_status lathe_device_update_place(lathe_device_update *u)
@@ -182,7 +219,7 @@ lathe_status lathe_device_update_place(lathe_device_update *u)
     }
     u->scratch = u->clamp_scratch > 0 ? own : NULL;
     LATHE_TRY(place_tables(u));
-    const lathe_status status = u->n_chunks > 0 ? launch(u, 0) : LATHE_OK; /* only loads */
+    const lathe_status status = u->n_chunks > 0 ? launch(u, 0, 0) : LATHE_OK;
     return status == LATHE_OK
                ? status
                : lathe_error_context(status, "optimizer %s", u->optimizer->component->plugin->name);
@@ -226,9 +263,9 @@ lathe_status lathe_device_update_clamp(lathe_device_update *u)
     return u->m->dev->kernel_run(u->m->device->self, u->clamp, &args);
 }
 
-lathe_status lathe_device_update_launch(lathe_device_update *u)
+lathe_status lathe_device_update_launch(lathe_device_update *u, int32_t k)
 {
-    return u->n_chunks > 0 ? launch(u, u->n_chunks) : LATHE_OK;
+    return u->parts[k].n_chunks > 0 ? launch(u, k, u->parts[k].n_chunks) : LATHE_OK;
 }
 
 lathe_status lathe_device_update_figures(lathe_device_update *u, double *out_update2,

@@ -1,8 +1,8 @@
 /* The optimizer step on a device whose memory the host cannot touch.
  *
- * Element-wise parameters are updated by one launch of the optimizer's image over a table of tensors that
- * is in device memory from the start, MATRIX parameters by the executable of update.h. The host waits
- * twice: for the gradients' norms, by which it clips or leaves the step out, and for the figures at the
+ * Element-wise parameters are updated by launches of the optimizer's image over a table of tensors that is in
+ * device memory from the start: one launch, or one for each part of offload.h. MATRIX parameters are updated by
+ * the executable of update.h. The host waits twice: for the gradients' norms, by which it clips or leaves the step out, and for the figures at the
  * end.
  *
  *   own      |tensors|first chunks|sums by chunk|sums of APPLY_UPDATEs|squares of gradients|of masters|
@@ -15,12 +15,19 @@
 
 typedef struct lathe_device_update lathe_device_update;
 
-/** Prepares it. tensors [n_tensors]: what the image updates, borrowed, filled before place().
- *  n_matrix_sums: of the UPDATE_SQUARES nodes. */
+/** What the image updates: tensors [ends[n_parts - 1]], those of part k before ends[k]. */
+typedef struct lathe_update_table {
+    const lathe_optimizer_tensor *tensors;
+    const int32_t *ends;
+    int32_t n_parts;
+} lathe_update_table;
+
+/** Prepares it. The table's tensors are borrowed, and filled before place(). n_matrix_sums: of the
+ *  UPDATE_SQUARES nodes. */
 lathe_status lathe_device_update_create(lathe_machine *m, const lathe_store *store,
                                         const lathe_instance *optimizer,
-                                        const lathe_optimizer_tensor *tensors, int32_t n_tensors,
-                                        int64_t n_matrix_sums, lathe_device_update **out);
+                                        const lathe_update_table *table, int64_t n_matrix_sums,
+                                        lathe_device_update **out);
 void lathe_device_update_destroy(lathe_device_update *u);
 
 int64_t lathe_device_update_own_bytes(const lathe_device_update *u);
@@ -40,8 +47,8 @@ lathe_status lathe_device_update_send(lathe_device_update *u);
 
 /** Queues the clipping of every gradient's elements to step memory's limit. */
 lathe_status lathe_device_update_clamp(lathe_device_update *u);
-/** Queues the update of the tensors. */
-lathe_status lathe_device_update_launch(lathe_device_update *u);
+/** Queues the update of a part's tensors. */
+lathe_status lathe_device_update_launch(lathe_device_update *u, int32_t part);
 
 /** |w_new - w_old|^2 and |w_new|^2 of the step just queued, `matrix` run too. Waits. */
 lathe_status lathe_device_update_figures(lathe_device_update *u, double *out_update2,

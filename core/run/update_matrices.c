@@ -1,6 +1,8 @@
 /* Matrix parameters updated by their graph, and the norms of what it did. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/parallel.h"
 #include "run/update_ranges.h"
 
@@ -105,4 +107,46 @@ lathe_status lathe__matrix_measure(lathe_graph *g, int32_t node, lathe_val *out_
     for (lathe_val v = 0; v < g->n_values; v++)
         g->values[v].node += g->values[v].node >= node;
     return LATHE_OK;
+}
+
+/* The part of matrices whose state a node touches; -1: none's. */
+static int32_t part_of(const lathe_graph *g, const lathe_ir_node *node, const int32_t *part)
+{
+    int32_t found = -1;
+    for (int32_t k = 0; k < node->n_in + node->n_out; k++) {
+        const lathe_val v = k < node->n_in ? node->in[k] : node->out[k - node->n_in];
+        const int32_t p = v == LATHE_NONE ? -1 : part[lathe_graph_root(g, v)];
+        found = p > found ? p : found;
+    }
+    return found;
+}
+
+lathe_status lathe__matrices_cut(const lathe_graph *g, const lathe_matrix_state *state,
+                                 const lathe_offload *offload, int32_t *ends)
+{
+    const int32_t first = lathe_offload_n_tensor_parts(offload);
+    const int32_t n = lathe_offload_n_parts(offload) - first;
+    int32_t *part = malloc(((size_t)g->n_values + 1) * sizeof *part), now = 0;
+    if (!part)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the update of matrices");
+    memset(part, 0xff, (size_t)g->n_values * sizeof *part);
+    for (int32_t i = 0; i < state->n; i++)
+        part[state->values[i]] = lathe_offload_part_of(offload, state->params[i]) - first;
+    lathe_status status = LATHE_OK;
+    for (int32_t i = 0; i < g->n_nodes && status == LATHE_OK; i++) {
+        const int32_t at = part_of(g, &g->nodes[i], part);
+        if (at < 0)
+            continue;
+        if (at < now)
+            status = lathe_error(LATHE_E_STATE,
+                                 "part %d of the matrices' state is needed behind %d", at, now);
+        for (; now < at; now++)
+            ends[now + 1] = ends[now];
+        ends[now] = i + 1;
+    }
+    for (; now + 1 < n; now++)
+        ends[now + 1] = ends[now];
+    ends[n - 1] = g->n_nodes;
+    free(part);
+    return status;
 }

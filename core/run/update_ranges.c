@@ -15,19 +15,19 @@
 #define LEAST_ELEMENTS ((int64_t)64 * CHUNK)
 #define ELEMENTS_PER_THREAD ((int64_t)4 * CHUNK)
 
-/* How a tensor may be cut: into units of so many elements; 0: not at all. */
-static int64_t unit_of(const lathe_ranges *r, const lathe_optimizer_tensor *t)
+int64_t lathe__ranges_unit(const lathe_store *store, const lathe_instance *optimizer,
+                           const lathe_optimizer_tensor *t)
 {
-    const lathe_optimizer_v1 *table = r->optimizer->table;
-    const lathe_store_row *row = &r->store->rows[t->tensor];
+    const lathe_optimizer_v1 *table = optimizer->table;
+    const lathe_store_row *row = &store->rows[t->tensor];
     int64_t unit = 1;
     if (row->partition == LATHE_PARTITION_TENSOR)
         return 0;
     if (row->partition == LATHE_PARTITION_ROW)
         unit = t->cols;
     if (row->partition == LATHE_PARTITION_BLOCK && LATHE_HAS(table, block)) {
-        const lathe_param_info info = lathe_params_info(r->store->params, t->tensor);
-        unit = table->block(r->optimizer->self, &info);
+        const lathe_param_info info = lathe_params_info(store->params, t->tensor);
+        unit = table->block(optimizer->self, &info);
     }
     if (unit < 1 || t->n < 1)
         return 0;
@@ -38,6 +38,11 @@ static int64_t unit_of(const lathe_ranges *r, const lathe_optimizer_tensor *t)
             return 0;
     }
     return unit;
+}
+
+static int64_t unit_of(const lathe_ranges *r, const lathe_optimizer_tensor *t)
+{
+    return lathe__ranges_unit(r->store, r->optimizer, t);
 }
 
 int64_t lathe__ranges_capacity(const lathe_ranges *r, int32_t n_threads)
@@ -67,10 +72,10 @@ static int64_t fitting(const lathe_optimizer_tensor *t, int64_t unit, int64_t be
     return room / step * step;
 }
 
-static void cut(const lathe_ranges *r, const lathe_optimizer_tensor *t, int64_t unit, int64_t begin,
-                int64_t n, lathe_optimizer_tensor *out)
+void lathe__ranges_cut(const lathe_store *store, const lathe_optimizer_tensor *t, int64_t unit,
+                       int64_t begin, int64_t n, lathe_optimizer_tensor *out)
 {
-    const lathe_store_row *row = &r->store->rows[t->tensor];
+    const lathe_store_row *row = &store->rows[t->tensor];
     *out = *t;
     if (n == t->n)
         return;
@@ -155,7 +160,7 @@ static int64_t take(batch *b, const lathe_optimizer_tensor *t, int64_t begin, in
     }
     if (n == 0 || b->n == MOST_PIECES || b->chunk[b->n] + n_chunks > LATHE_RANGES_CHUNKS)
         return 0;
-    cut(r, t, unit, begin, n, &b->piece[b->n]);
+    lathe__ranges_cut(r->store, t, unit, begin, n, &b->piece[b->n]);
     b->at[b->n] = used;
     b->length[b->n] = length;
     b->chunk[b->n + 1] = b->chunk[b->n] + n_chunks;

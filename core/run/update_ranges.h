@@ -14,6 +14,7 @@
 #define LATHE_RUN_UPDATE_RANGES_H
 
 #include "run/exec.h"
+#include "run/offload.h"
 
 #define LATHE_RANGES_CHUNKS 4096 /* most of one call */
 
@@ -26,6 +27,14 @@ typedef struct lathe_ranges {
     int64_t capacity; /* elements */
     double *sums;     /* [2 * LATHE_RANGES_CHUNKS] */
 } lathe_ranges;
+
+/** How a tensor may be cut: into units of so many elements; 0: not at all. */
+int64_t lathe__ranges_unit(const lathe_store *store, const lathe_instance *optimizer,
+                           const lathe_optimizer_tensor *t);
+
+/** Elements [begin, begin + n) of a tensor with its pointers; begin is a multiple of the unit. */
+void lathe__ranges_cut(const lathe_store *store, const lathe_optimizer_tensor *t, int64_t unit,
+                       int64_t begin, int64_t n, lathe_optimizer_tensor *out);
 
 /** Elements of `before` that the tensors want: enough for all threads of the machine, and for the
  *  largest tensor that may not be cut. */
@@ -43,5 +52,18 @@ lathe_status lathe__matrices_run(lathe_exec *matrix, double *io_update2, double 
 /** Where the host cannot look: puts an UPDATE_SQUARES in front of APPLY_UPDATE `node`, which moves on by
  *  one. *out_sums: the STATE value that it writes. */
 lathe_status lathe__matrix_measure(lathe_graph *g, int32_t node, lathe_val *out_sums);
+
+/** The STATE values of a graph of matrices, and the parameters that they belong to. */
+typedef struct lathe_matrix_state {
+    const lathe_val *values; /* [n] */
+    const int32_t *params;
+    int32_t n;
+} lathe_matrix_state;
+
+/** Where the nodes of each part of matrices end: behind the last that touches the part's state. What a part
+ *  has left to do then, which needs its state no more, runs with the next. ends: one for each part of
+ *  matrices, 0 before. LATHE_E_STATE: the parts' nodes are not in the parts' order. */
+lathe_status lathe__matrices_cut(const lathe_graph *g, const lathe_matrix_state *state,
+                                 const lathe_offload *offload, int32_t *ends);
 
 #endif

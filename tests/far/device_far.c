@@ -3,6 +3,10 @@
  * Nothing runs before sync(): a core that reads too early, or writes again what a copy has yet to take,
  * gets wrong numbers. Device memory is PROT_NONE but while the queue runs: a core that looks gets SIGSEGV.
  * A capture is a queue that is kept.
+ *
+ * Of several streams, only the one that is waited for runs, and of the others what it waits for by events: work
+ * that somebody relies on without an event is not done yet. With `eager` every stream but the first runs as far as
+ * events let it as soon as something is queued: work that does not wait for what it needs is done too early.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +25,21 @@ struct lathe_kernel {
     int32_t n_in, n_out;
 };
 
+enum { MAX_STREAMS = 4 };
+
 typedef struct far_stream {
     lathe_stream base;
     struct far_device *device;
     far_queue queue;
     lathe_capture *capture; /* NULL: nothing is being captured */
+    int32_t is_open;
 } far_stream;
+
+/* What was queued on a stream when it was recorded last. */
+struct lathe_event {
+    far_stream *stream;
+    int64_t n_done;
+};
 
 typedef struct far_device {
     const lathe_host *host;
@@ -34,18 +47,22 @@ typedef struct far_device {
     const lathe_device_v1 *cpu;
     void *cpu_self;
     far_memory memory;
-    far_stream stream; /* the only one there may be */
-    int32_t has_stream;
+    far_stream streams[MAX_STREAMS]; /* the first stands for NULL before there is any */
+    int32_t n_streams;
+    int32_t n_events;
+    int32_t is_eager;
     int64_t free_bytes;
 } far_device;
 
-enum { FIELD_FREE_BYTES, FIELD_INDEX, FIELD_MEMORY_LIMIT, N_FIELDS };
+enum { FIELD_FREE_BYTES, FIELD_INDEX, FIELD_MEMORY_LIMIT, FIELD_EAGER, N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
     {"free_bytes", LATHE_T_INT, 0, "1073741824", 0, 1e18, NULL, "bytes", "memory that is free"},
     {"index", LATHE_T_INT, 0, "0", 0, 0, NULL, NULL, "which of the machine's devices"},
     {"memory_limit", LATHE_T_INT, 0, "0", 0, 1e18, NULL, "bytes",
      "memory that a run may take; 0: all that is free"},
+    {"eager", LATHE_T_BOOL, 0, "false", 0, 0, NULL, NULL,
+     "streams but the first run as soon as they may"},
 };
 
 static const lathe_plugin *best_cpu(void)
@@ -60,13 +77,93 @@ static const lathe_plugin *best_cpu(void)
     return NULL;
 }
 
+/* ---- events ---- */
+
+typedef struct wait_args {
+    far_stream *stream;
+    int64_t n_done;
+} wait_args;
+
+static lathe_status run_wait(const void *args)
+{
+    const wait_args *a = args;
+    return far_queue_drain(&a->stream->queue, a->n_done);
+}
+
+/* Whether the first of the queue may be called without anything else being called for it. */
+static int is_ready(const far_stream *s)
+{
+    if (s->queue.n == 0)
+        return 0;
+    const far_item *first = &s->queue.items[s->queue.first];
+    const wait_args *a = first->args;
+    return first->call != run_wait || a->stream->queue.n_done >= a->n_done;
+}
+
+/* Every stream but the first, as far as it gets. */
+static lathe_status run_eagerly(far_device *d)
+{
+    lathe_status status = LATHE_OK;
+    int moved = d->is_eager;
+    far_memory_open(&d->memory);
+    while (moved && status == LATHE_OK) {
+        moved = 0;
+        for (int32_t i = 1; i < MAX_STREAMS; i++) {
+            far_stream *s = &d->streams[i];
+            while (status == LATHE_OK && is_ready(s)) {
+                status = far_queue_drain(&s->queue, s->queue.n_done + 1);
+                moved = 1;
+            }
+        }
+    }
+    far_memory_close(&d->memory);
+    return status;
+}
+
+/* ---- the queue ---- */
+
 static lathe_status queue(far_device *d, lathe_stream *stream, far_call call, const void *args,
                           int64_t bytes)
 {
-    far_stream *s = stream ? (far_stream *)(void *)stream : &d->stream;
-    if (d->has_stream && !stream)
+    far_stream *s = stream ? (far_stream *)(void *)stream : &d->streams[0];
+    if (d->n_streams > 0 && !stream)
         return lathe_fail(d->host, LATHE_E_ARG, "far: queued on no stream, though there is one");
-    return far_queue_push(s->capture ? &s->capture->queue : &s->queue, call, args, bytes);
+    if (s->capture)
+        return far_queue_push(&s->capture->queue, call, args, bytes);
+    LATHE_TRY(far_queue_push(&s->queue, call, args, bytes));
+    return d->is_eager && s != &d->streams[0] ? run_eagerly(d) : LATHE_OK;
+}
+
+static lathe_status event_record(void *self, lathe_stream *stream, lathe_event **io_event)
+{
+    far_device *d = self;
+    far_stream *s = (far_stream *)(void *)stream;
+    if (s->capture)
+        return lathe_fail(d->host, LATHE_E_STATE, "far: an event within a capture");
+    if (!*io_event) {
+        *io_event = calloc(1, sizeof **io_event);
+        if (!*io_event)
+            return lathe_fail(d->host, LATHE_E_NOMEM, "far: no memory for an event");
+        d->n_events++;
+    }
+    **io_event = (lathe_event){s, s->queue.n_done + s->queue.n};
+    return LATHE_OK;
+}
+
+static lathe_status event_wait(void *self, lathe_stream *stream, lathe_event *event)
+{
+    far_device *d = self;
+    const wait_args args = {event->stream, event->n_done};
+    if (((far_stream *)(void *)stream)->capture)
+        return lathe_fail(d->host, LATHE_E_STATE, "far: an event within a capture");
+    return queue(d, stream, run_wait, &args, (int64_t)sizeof args);
+}
+
+static void event_destroy(void *self, lathe_event *event)
+{
+    far_device *d = self;
+    d->n_events--;
+    free(event);
 }
 
 /* ---- what is queued ---- */
@@ -176,7 +273,8 @@ static lathe_status copy(void *self, lathe_stream *stream, void *dst, const void
     if (direction < 0 || direction > 2 || device_ends != ends[direction])
         return lathe_fail(d->host, LATHE_E_ARG, "far: a copy of %lld bytes in direction %d",
                           (long long)bytes, direction);
-    if (d->stream.capture && direction != LATHE_COPY_ON_DEVICE &&
+    const far_stream *s = stream ? (far_stream *)(void *)stream : &d->streams[0];
+    if (s->capture && direction != LATHE_COPY_ON_DEVICE &&
         !(direction == LATHE_COPY_TO_DEVICE ? from : to))
         return lathe_fail(d->host, LATHE_E_ARG, "far: memory that is not pinned in a capture");
     const copy_args args = {dst, src, bytes};
@@ -192,31 +290,40 @@ static lathe_status enqueue(lathe_stream *stream, far_call call, const void *arg
 static lathe_status stream_create(void *self, lathe_stream **out)
 {
     far_device *d = self;
-    if (d->has_stream)
-        return lathe_fail(d->host, LATHE_E_UNSUPPORTED, "far: one stream is all there is");
-    d->has_stream = 1;
-    *out = &d->stream.base;
+    int32_t i = 0;
+    while (i < MAX_STREAMS && d->streams[i].is_open)
+        i++;
+    if (i == MAX_STREAMS)
+        return lathe_fail(d->host, LATHE_E_UNSUPPORTED, "far: %d streams are all there are",
+                          MAX_STREAMS);
+    d->streams[i].is_open = 1;
+    d->n_streams++;
+    *out = &d->streams[i].base;
     return LATHE_OK;
 }
 
 static void stream_destroy(void *self, lathe_stream *stream)
 {
     far_device *d = self;
-    (void)stream;
-    far_queue_clear(&d->stream.queue);
-    d->has_stream = 0;
+    far_stream *s = (far_stream *)(void *)stream;
+    far_queue_clear(&s->queue);
+    s->is_open = 0;
+    d->n_streams--;
 }
 
 static lathe_status sync(void *self, lathe_stream *stream)
 {
     far_device *d = self;
-    (void)stream;
-    if (d->stream.capture)
+    far_stream *s = stream ? (far_stream *)(void *)stream : &d->streams[0];
+    if (s->capture)
         return lathe_fail(d->host, LATHE_E_STATE, "far: waited for within a capture");
     far_memory_open(&d->memory);
-    const lathe_status status = far_queue_run(&d->stream.queue);
+    lathe_status status = far_queue_drain(&s->queue, s->queue.n_done + s->queue.n);
     far_memory_close(&d->memory);
-    far_queue_clear(&d->stream.queue);
+    if (status == LATHE_OK)
+        status = run_eagerly(d);
+    if (status != LATHE_OK)
+        far_queue_clear(&s->queue);
     return status;
 }
 
@@ -259,19 +366,19 @@ static lathe_status kernel_run(void *self, lathe_kernel *kernel, const lathe_ker
 static lathe_status capture_begin(void *self, lathe_stream *stream)
 {
     far_device *d = self;
-    (void)stream;
-    if (d->stream.capture)
+    far_stream *s = (far_stream *)(void *)stream;
+    if (s->capture)
         return lathe_fail(d->host, LATHE_E_STATE, "far: a capture within a capture");
-    d->stream.capture = calloc(1, sizeof *d->stream.capture);
-    return d->stream.capture ? LATHE_OK : LATHE_E_NOMEM;
+    s->capture = calloc(1, sizeof *s->capture);
+    return s->capture ? LATHE_OK : LATHE_E_NOMEM;
 }
 
 static lathe_status capture_end(void *self, lathe_stream *stream, lathe_capture **out)
 {
     far_device *d = self;
-    (void)stream;
-    *out = d->stream.capture;
-    d->stream.capture = NULL;
+    far_stream *s = (far_stream *)(void *)stream;
+    *out = s->capture;
+    s->capture = NULL;
     return *out ? LATHE_OK : lathe_fail(d->host, LATHE_E_STATE, "far: no capture has begun");
 }
 
@@ -317,9 +424,12 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
     d->host = host;
     d->real = best_cpu();
     d->cpu = d->real->table;
-    d->stream.base.enqueue = enqueue;
-    d->stream.device = d;
+    for (int32_t i = 0; i < MAX_STREAMS; i++) {
+        d->streams[i].base.enqueue = enqueue;
+        d->streams[i].device = d;
+    }
     d->free_bytes = n_values == N_FIELDS ? values[FIELD_FREE_BYTES].i : 0;
+    d->is_eager = n_values == N_FIELDS && values[FIELD_EAGER].i;
     const lathe_status status = d->real->create(host, NULL, 0, &d->cpu_self);
     if (status == LATHE_OK)
         *out_self = d;
@@ -334,13 +444,21 @@ static void destroy(void *self)
     far_device *d = self;
     if (!d)
         return;
-    if (d->memory.n > 0 || d->has_stream) {
-        fprintf(stderr, "far: %d blocks are left behind\n", d->memory.n);
+    if (d->memory.n > 0 || d->n_streams > 0 || d->n_events > 0) {
+        fprintf(stderr, "far: %d blocks, %d streams and %d events are left behind\n", d->memory.n,
+                d->n_streams, d->n_events);
         abort();
     }
     d->real->destroy(d->cpu_self);
     free(d);
 }
+
+/* far_in_order has no events. */
+#ifdef FAR_IN_ORDER
+#define FAR_EVENT(fn) (0 ? (fn) : NULL)
+#else
+#define FAR_EVENT(fn) (fn)
+#endif
 
 static const lathe_device_v1 table = {
     .size = (uint32_t)sizeof(lathe_device_v1),
@@ -352,6 +470,9 @@ static const lathe_device_v1 table = {
     .copy = copy,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
+    .event_record = FAR_EVENT(event_record),
+    .event_wait = FAR_EVENT(event_wait),
+    .event_destroy = FAR_EVENT(event_destroy),
     .sync = sync,
     .kernel_create = kernel_create,
     .kernel_destroy = kernel_destroy,
@@ -369,7 +490,7 @@ const lathe_plugin LATHE_PLUGIN_ENTRY = {
     .kind = LATHE_KIND_DEVICE,
     .revision = LATHE_DEVICE_REVISION,
     .n_fields = N_FIELDS,
-    .name = "far",
+    .name = FAR_NAME,
     .version = "1.0.0",
     .summary = "the CPU's kernels, queued, on memory that the host cannot touch",
     .source = "ours",

@@ -6,7 +6,7 @@
 
 lathe_status far_queue_push(far_queue *q, far_call call, const void *args, int64_t bytes)
 {
-    if (q->n == q->capacity) {
+    if (q->first + q->n == q->capacity) {
         const int64_t capacity = q->capacity ? 2 * q->capacity : 256;
         far_item *items = realloc(q->items, (size_t)capacity * sizeof *items);
         if (!items)
@@ -17,21 +17,34 @@ lathe_status far_queue_push(far_queue *q, far_call call, const void *args, int64
     void *copy = malloc((size_t)bytes);
     if (!copy)
         return LATHE_E_NOMEM;
-    q->items[q->n++] = (far_item){call, memcpy(copy, args, (size_t)bytes)};
+    q->items[q->first + q->n++] = (far_item){call, memcpy(copy, args, (size_t)bytes)};
     return LATHE_OK;
 }
 
 lathe_status far_queue_run(const far_queue *q)
 {
     for (int64_t i = 0; i < q->n; i++)
-        LATHE_TRY(q->items[i].call(q->items[i].args));
+        LATHE_TRY(q->items[q->first + i].call(q->items[q->first + i].args));
     return LATHE_OK;
+}
+
+lathe_status far_queue_drain(far_queue *q, int64_t n_done)
+{
+    lathe_status status = LATHE_OK;
+    while (q->n_done < n_done && q->n > 0 && status == LATHE_OK) {
+        const far_item next = q->items[q->first];
+        q->first = --q->n > 0 ? q->first + 1 : 0;
+        status = next.call(next.args);
+        free(next.args);
+        q->n_done++;
+    }
+    return status;
 }
 
 void far_queue_clear(far_queue *q)
 {
     for (int64_t i = 0; i < q->n; i++)
-        free(q->items[i].args);
+        free(q->items[q->first + i].args);
     free(q->items);
     memset(q, 0, sizeof *q);
 }

@@ -10,13 +10,17 @@ typedef struct far_item {
 } far_item;
 
 typedef struct far_queue {
-    far_item *items;
-    int64_t n, capacity;
+    far_item *items; /* [first, first + n): not called yet; those of a capture stay */
+    int64_t first, n, capacity;
+    int64_t n_done; /* called and forgotten since the queue began */
 } far_queue;
 
 lathe_status far_queue_push(far_queue *q, far_call call, const void *args, int64_t bytes);
 /** Calls all in order, up to the first failure. They stay in the queue. */
 lathe_status far_queue_run(const far_queue *q);
+/** Calls and forgets all up to the n_done-th since the queue began. A call may come back here for its own queue:
+ *  what stands before it is done by then. */
+lathe_status far_queue_drain(far_queue *q, int64_t n_done);
 void far_queue_clear(far_queue *q);
 
 #endif

@@ -8,7 +8,8 @@
  * work with lathe_host.parallel_for (or a library on the same pool) and make no threads.
  *
  * Order: what is queued on one stream runs in order. The core makes one stream where stream_create is
- * offered, and queues everything on it; the host waits by sync() alone.
+ * offered, and queues all work on it; the host waits by sync() alone. Copies of optimizer state that lies in
+ * the host's memory have two streams of their own, in order with the first by events alone.
  */
 #ifndef LATHE_DEVICE_H
 #define LATHE_DEVICE_H
@@ -95,7 +96,9 @@ typedef struct lathe_device_v1 {
     lathe_status (*copy)(void *self, lathe_stream *stream, void *dst, const void *src,
                          int64_t bytes, int32_t direction);
 
-    /** Streams and order between them. NULL on devices with one in-order queue. */
+    /** Streams and order between them. NULL on devices with one in-order queue. event_record marks what the
+     *  stream has queued so far, and makes the event where *io_event is NULL; event_wait lets what the
+     *  stream is given from here on wait for the last mark. No wait of the host, not within a capture. */
     lathe_status (*stream_create)(void *self, lathe_stream **out);
     void (*stream_destroy)(void *self, lathe_stream *stream);
     lathe_status (*event_record)(void *self, lathe_stream *stream, lathe_event **io_event);

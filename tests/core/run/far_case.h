@@ -54,7 +54,7 @@ __attribute__((unused)) static void snapshot_take(snapshot *s, lathe_run *run)
         s->n[i] = n[i];
         s->bytes[i] = calloc((size_t)n[i] + 1, 1);
         if (n[i] > 0)
-            OK(lathe_download(&run->machine, s->bytes[i], from[i], n[i]));
+            OK(lathe_store_get(x, s->bytes[i], from[i], n[i]));
     }
 }
 

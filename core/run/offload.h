@@ -1,0 +1,68 @@
+/* The optimizer's state in pinned host memory (train.offload_optimizer): the device holds two buffers, through
+ * which the state passes part by part while the parameters are updated part by part.
+ *
+ *   in       |part 0|part 1|      |part 2|      |part 3| ...
+ *   update          |part 0|part 1|      |part 2|        ...
+ *   out                    |part 0|part 1|      |part 2| ...
+ *
+ * Part k passes through buffer k % 2 at every step: addresses are fixed, so that a captured update stays valid.
+ * `in` and `out` are streams of their own, since a bus carries both ways at once; events order them with the
+ * machine's stream. The host waits for none of them in a step; lathe_offload_settle is for who looks at the
+ * state.
+ *
+ * A part is a run of tensors, or of matrices, whose state fits a buffer. A tensor whose update splits
+ * (LATHE_PARTITION_*) is cut where both its units and the chunks of the update's sums end: no bit depends on the
+ * size of the buffers. What cannot be cut is a part however large, and the buffers grow with it.
+ */
+#ifndef LATHE_RUN_OFFLOAD_H
+#define LATHE_RUN_OFFLOAD_H
+
+#include "run/store.h"
+
+typedef struct lathe_offload lathe_offload;
+
+/** Of a laid-out store, whose slots belong to the host from here on. Parts aim at buffer_bytes. */
+lathe_status lathe_offload_create(lathe_machine *m, lathe_store *store,
+                                  const lathe_instance *optimizer, int64_t buffer_bytes,
+                                  lathe_offload **out);
+/** Waits for what is under way. NULL is fine. */
+void lathe_offload_destroy(lathe_offload *o);
+
+/** Adds what is updated, in the order of the update: tensors first. */
+lathe_status lathe_offload_add_tensor(lathe_offload *o, const lathe_optimizer_tensor *tensor);
+lathe_status lathe_offload_add_matrix(lathe_offload *o, int32_t param);
+
+/** Parts: those of tensors, then those of matrices. */
+int32_t lathe_offload_n_parts(const lathe_offload *o);
+int32_t lathe_offload_n_tensor_parts(const lathe_offload *o);
+/** Pieces of tensors that the parts up to `part` hold. */
+int32_t lathe_offload_end(const lathe_offload *o, int32_t part);
+/** The part of a matrix. */
+int32_t lathe_offload_part_of(const lathe_offload *o, int32_t param);
+
+/** The pieces [lathe_offload_end of the last part of tensors], in order; their slots lie in the buffers. Sizes are
+ *  there from the start, pointers once filled from whole tensors with theirs. */
+const lathe_optimizer_tensor *lathe_offload_pieces(const lathe_offload *o);
+void lathe_offload_fill(lathe_offload *o, const lathe_optimizer_tensor *tensors, int32_t n_tensors);
+/** Where the state of a matrix lies while its part is on the device. */
+void *lathe_offload_slot(const lathe_offload *o, int32_t param, int32_t slot);
+
+/** Device memory of the buffers, counted as the optimizer's. */
+int64_t lathe_offload_bytes(const lathe_offload *o);
+/** Takes it, and the streams. */
+lathe_status lathe_offload_place(lathe_offload *o);
+
+/** Queues the first parts' way in. */
+lathe_status lathe_offload_begin(lathe_offload *o);
+/** What is queued on the machine's stream from here on finds the part on the device. */
+lathe_status lathe_offload_arrive(lathe_offload *o, int32_t part);
+/** What was queued there is the part's last: it goes out behind it, and the next but one comes in. */
+lathe_status lathe_offload_leave(lathe_offload *o, int32_t part);
+
+/** Waits until the host's memory holds the state. */
+lathe_status lathe_offload_settle(lathe_offload *o);
+
+/** Bytes queued, both ways, since the last call. */
+int64_t lathe_offload_take_moved(lathe_offload *o);
+
+#endif
