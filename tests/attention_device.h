@@ -2,13 +2,18 @@
  * and results back, each tensor as a block of its own that ends with its last element.
  *
  * On the real GPU where there is one, else on the emulated one (tests/emulator). The includer defines
- * ATTENTION_ON_DEVICE as the name of the backend.
+ * ATTENTION_ON_DEVICE as the name of the backend, and ATTENTION_HAS_LIBRARY, whether a library that the
+ * real GPU's backend opens is there.
  */
 #ifndef LATHE_TESTS_ATTENTION_DEVICE_H
 #define LATHE_TESTS_ATTENTION_DEVICE_H
 
 #include <stdio.h>
 #include <unistd.h>
+
+#ifndef ATTENTION_HAS_LIBRARY
+#define ATTENTION_HAS_LIBRARY 1
+#endif
 
 typedef struct attention_gpu {
     const lathe_device_v1 *table;
@@ -40,7 +45,7 @@ static inline const attention_gpu *attention_gpu_get(void)
         (void)snprintf(backends, sizeof backends, "%s/attention", folders[i]);
         const lathe_plugin *device = attention_open(devices, "cuda");
         const lathe_plugin *backend = attention_open(backends, ATTENTION_ON_DEVICE);
-        if (device == NULL || backend == NULL)
+        if (device == NULL || backend == NULL || (i == 0 && !(ATTENTION_HAS_LIBRARY)))
             continue;
         gpu.table = device->table;
         if (gpu.table->score(why, sizeof why) == 0)

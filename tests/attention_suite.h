@@ -8,8 +8,8 @@
 static const char *const attention_isas[] = {ATTENTION_ISAS};
 #define ATTENTION_N_ISAS (sizeof attention_isas / sizeof attention_isas[0])
 
-/* Runs the case in f32, bf16 and f16 on every instruction set; on the emulated GPU, which is slow, in the
- * three dtypes in turn. */
+/* Runs the case in every dtype on every instruction set; on the emulated GPU, which is slow, in the dtypes in
+ * turn. */
 static inline void attention_try_everywhere(attention_case c)
 {
     int tried = 0;
@@ -17,7 +17,7 @@ static inline void attention_try_everywhere(attention_case c)
     static int32_t turn;
     if (attention_is_emulated()) {
         void *self = attention_instance(lathe_host_get(), NULL);
-        c.dtype = LATHE_F32 + turn++ % 3;
+        c.dtype = ATTENTION_FIRST_DTYPE + turn++ % (LATHE_F16 + 1 - ATTENTION_FIRST_DTYPE);
         attention_try(self, &c);
         attention_plugin()->destroy(self);
         return;
@@ -25,14 +25,14 @@ static inline void attention_try_everywhere(attention_case c)
 #endif
     for (size_t i = 0; i < ATTENTION_N_ISAS; i++) {
         void *self = attention_instance(attention_host(2), attention_isas[i]);
-        for (int32_t dtype = LATHE_F32; self && dtype <= LATHE_F16; dtype++) {
+        for (int32_t dtype = ATTENTION_FIRST_DTYPE; self && dtype <= LATHE_F16; dtype++) {
             c.dtype = dtype;
             attention_try(self, &c);
             tried++;
         }
         attention_plugin()->destroy(self);
     }
-    cr_assert(tried >= 3);
+    cr_assert(tried > LATHE_F16 - ATTENTION_FIRST_DTYPE);
 }
 
 #define ATTENTION_CASE(B, TQ, TK, H, HKV, D)                                                       \
@@ -77,6 +77,8 @@ Test(attention, two_keys_by_hand)
                                     .dv = dv};
     void *self = attention_instance(lathe_host_get(), NULL);
     cr_assert(self);
+    if (attention_is_refused(self, &p))
+        return;
     cr_assert(attention_call(self, &p, a, 0) == LATHE_OK);
     cr_assert(attention_call(self, &p, a, 1) == LATHE_OK);
     const float got[7] = {o[0], lse[0], dv[0], dv[1], dq[0], dk[0], dk[1]};
@@ -186,16 +188,16 @@ Test(attention, bits_do_not_depend_on_threads)
             const lathe_host *host = run < 2 ? attention_host(run ? 3 : 1) : lathe_host_get();
             void *self = attention_instance(host, NULL);
             attention_memory_init(&m[run], &c);
-            attention_run(self, &m[run], &c);
+            cr_assert(attention_run(self, &m[run], &c));
             attention_plugin()->destroy(self);
         }
         const size_t row = 2 * 200, head = (size_t)heads;
         for (int run = 1; run < 3; run++) {
-            cr_assert(memcmp(m[0].o, m[run].o, row * (head * 32 + 3)) == 0);
+            cr_assert(memcmp(m[0].o, m[run].o, row * (head * 32 + ATTENTION_O_GAP)) == 0);
             cr_assert(memcmp(m[0].lse, m[run].lse, 2 * row * head) == 0);
-            cr_assert(memcmp(m[0].dq, m[run].dq, row * (head * 32 + 5)) == 0);
-            cr_assert(memcmp(m[0].dk, m[run].dk, row * (head * 32 + 5)) == 0);
-            cr_assert(memcmp(m[0].dv, m[run].dv, row * (head * 32 + 5)) == 0);
+            cr_assert(memcmp(m[0].dq, m[run].dq, row * (head * 32 + ATTENTION_GAP)) == 0);
+            cr_assert(memcmp(m[0].dk, m[run].dk, row * (head * 32 + ATTENTION_GAP)) == 0);
+            cr_assert(memcmp(m[0].dv, m[run].dv, row * (head * 32 + ATTENTION_GAP)) == 0);
         }
         for (int run = 0; run < 3; run++)
             attention_memory_fini(&m[run]);
@@ -220,8 +222,8 @@ Test(attention, decoding_equals_the_full_pass)
     attention_case c = {ATTENTION_CASE(1, 90, 90, 2, 1, 64), .causal = 1, .forward_only = 1};
     attention_memory m;
     attention_memory_init(&m, &c);
-    attention_run(self, &m, &c);
-    for (int32_t at = 0; at < 90; at++) {
+    const int32_t n = attention_run(self, &m, &c) ? 90 : 0;
+    for (int32_t at = 0; at < n; at++) {
         float o[2 * 64], lse[2];
         const int32_t len = at + 1;
         lathe_attention_problem p = m.p;
@@ -252,9 +254,10 @@ Test(attention, rows_that_see_no_key_give_zero)
             continue;
         attention_memory m;
         attention_memory_init(&m, &c);
-        attention_run(self, &m, &c);
-        attention_check(&c, &m);
-        for (int row = 0; row < 12; row++) {
+        const int rows = attention_run(self, &m, &c) ? 12 : 0;
+        if (rows > 0)
+            attention_check(&c, &m);
+        for (int row = 0; row < rows; row++) {
             cr_assert(isinf(m.lse[row]) && m.lse[row] < 0.0f);
             for (int d = 0; d < 16; d++) {
                 cr_assert(((float *)m.o)[row * m.p.o_stride + d] == 0.0f);
@@ -270,17 +273,18 @@ Test(attention, rows_that_see_no_key_give_zero)
 Test(attention, large_scores_stay_finite)
 {
     void *self = attention_instance(attention_host(2), NULL);
-    attention_case c = {ATTENTION_CASE(1, 70, 70, 1, 1, 16), .causal = 1};
+    attention_case c = {ATTENTION_CASE(1, 70, 70, 1, 1, 16), .dtype = ATTENTION_FIRST_DTYPE,
+                        .causal = 1};
     attention_memory m;
     attention_memory_init(&m, &c);
     m.p.scale = 60.0f;
-    attention_run(self, &m, &c);
+    cr_assert(attention_run(self, &m, &c));
     attention_exact(&m, 1);
     for (int64_t i = 0; i < 70 * 16; i++) {
-        const double got = (double)((float *)m.o)[i / 16 * m.p.o_stride + i % 16];
+        const double got = attention_load(m.o, i / 16 * m.p.o_stride + i % 16, c.dtype);
         cr_assert(fabs(got - m.x_o[i]) <= 2e-2, "%g, expected %g", got, m.x_o[i]);
-        cr_assert(isfinite(((float *)m.dq)[i / 16 * m.p.dq_stride + i % 16]));
-        cr_assert(isfinite(((float *)m.dk)[i / 16 * m.p.dk_stride + i % 16]));
+        cr_assert(isfinite(attention_load(m.dq, i / 16 * m.p.dq_stride + i % 16, c.dtype)));
+        cr_assert(isfinite(attention_load(m.dk, i / 16 * m.p.dk_stride + i % 16, c.dtype)));
     }
     attention_memory_fini(&m);
     attention_plugin()->destroy(self);
@@ -298,16 +302,18 @@ Test(attention, half_precision_is_served)
 Test(attention, absent_gradients_are_left_out)
 {
     void *self = attention_instance(attention_host(2), NULL);
-    attention_case c = {ATTENTION_CASE(1, 40, 40, 2, 1, 16), .causal = 1};
+    attention_case c = {ATTENTION_CASE(1, 40, 40, 2, 1, 16), .dtype = ATTENTION_FIRST_DTYPE,
+                        .causal = 1};
     attention_memory m;
     attention_memory_init(&m, &c);
-    attention_run(self, &m, &c);
-    float *first = attention_zeroed(40 * m.p.dq_stride * 4);
-    memcpy(first, m.dq, (size_t)(40 * m.p.dq_stride * 4));
+    cr_assert(attention_run(self, &m, &c));
+    const int64_t bytes = 40 * m.p.dq_stride * lathe_dtype_bytes(c.dtype);
+    void *first = attention_zeroed(bytes);
+    memcpy(first, m.dq, (size_t)bytes);
     lathe_attention_args a = attention_args(&m, 0);
     a.dk = a.dv = NULL;
     cr_assert(attention_call(self, &m.p, a, 1) == LATHE_OK);
-    cr_assert(memcmp(first, m.dq, (size_t)(40 * m.p.dq_stride * 4)) == 0);
+    cr_assert(memcmp(first, m.dq, (size_t)bytes) == 0);
     free(first);
     attention_memory_fini(&m);
     attention_plugin()->destroy(self);

@@ -63,7 +63,7 @@ Test(attention_reference_cuda, lengths_out_of_range_are_clamped)
     attention_memory_init(&m, &c);
     m.kv_len[0] = 1000;
     m.kv_len[1] = -5;
-    attention_run(self, &m, &c);
+    cr_assert(attention_run(self, &m, &c));
     m.kv_len[0] = 70;
     m.kv_len[1] = 0;
     attention_check(&c, &m);

@@ -1,0 +1,355 @@
+/* The cudnn attention backend: scores, scratch, and the runs of a plan over a problem's parts. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cudnn_plans.h"
+#include "cudnn_problem.h"
+#include "cudnn_rows.h"
+#include "lathe/plugin.h"
+
+#ifndef CUDNN_LIBRARY_FILE
+#define CUDNN_LIBRARY_FILE "libcudnn.so.9"
+#endif
+
+#define ALIGNED 256 /* what cuDNN is given as workspace, and what stands behind it */
+
+enum { FIELD_LIBRARY, FIELD_WORKSPACE, N_FIELDS };
+
+static const lathe_field fields[] = {
+    LATHE_FIELD_STRING("library", "\"auto\"", NULL,
+                       "path of cuDNN; auto: the libcudnn.so.9 that the system finds"),
+    LATHE_FIELD_INT("workspace_mib", "1024", 1, 1 << 20, "MiB",
+                    "a problem whose workspace is larger runs in parts, if heads or rows allow it"),
+};
+
+typedef struct attention_cudnn {
+    const lathe_host *host;
+    cudnn_plans plans;
+} attention_cudnn;
+
+/* Where things stand in the scratch, in bytes from its first multiple of ALIGNED. */
+typedef struct layout {
+    int64_t workspace, bias, delta;
+    int64_t grads[3]; /* copies of dq dk dv */
+    int64_t total;    /* with what the alignment takes */
+} layout;
+
+static int64_t take(int64_t *at, int64_t bytes)
+{
+    const int64_t here = *at;
+    *at += (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+    return here;
+}
+
+/* Copies have the strides of the gradients: the plan's. Where these are columns of one tensor, so are the
+ * copies. */
+static void lay_out_gradients(const lathe_attention_problem *p, layout *l, int64_t *at)
+{
+    const int64_t d = p->head_dim, rows_q = p->batch * p->t_q, rows_k = p->batch * p->t_k;
+    const int64_t dk = p->n_heads * d, dv = dk + p->n_kv_heads * d;
+    if (rows_q == rows_k && p->dq_stride == p->dk_stride && p->dq_stride == p->dv_stride &&
+        p->dq_stride >= dv + p->n_kv_heads * d) {
+        l->grads[0] = take(at, rows_q * p->dq_stride * 2);
+        l->grads[1] = l->grads[0] + dk * 2;
+        l->grads[2] = l->grads[0] + dv * 2;
+        return;
+    }
+    l->grads[0] = take(at, rows_q * p->dq_stride * 2);
+    l->grads[1] = take(at, rows_k * p->dk_stride * 2);
+    l->grads[2] = take(at, rows_k * p->dv_stride * 2);
+}
+
+static layout lay_out(const lathe_attention_problem *p, const cudnn_plan *plan)
+{
+    layout l = {0};
+    int64_t at = 0;
+    const int64_t heads = plan->part.n_kv_heads * (int64_t)(p->n_heads / p->n_kv_heads);
+    l.workspace = take(&at, plan->workspace);
+    l.bias = take(&at, cudnn_plan_bias_bytes(p, plan->part));
+    if (plan->key.backward) {
+        l.delta = take(&at, plan->part.batch * heads * p->t_q * 4);
+        lay_out_gradients(p, &l, &at);
+    }
+    l.total = at > 0 ? at + ALIGNED : 0;
+    return l;
+}
+
+/* ---- the table's host half ---- */
+
+static const cudnn_plan *planned(attention_cudnn *s, const lathe_attention_problem *p,
+                                 int32_t backward, char *why, int64_t why_bytes)
+{
+    const char *no = cudnn_problem_refusal(p);
+    if (no == NULL)
+        return cudnn_plans_make(&s->plans, p, backward, why, why_bytes);
+    (void)snprintf(why, (size_t)why_bytes, "%s", no);
+    return NULL;
+}
+
+static int32_t score(void *self, const lathe_attention_problem *p, char *why, int64_t why_bytes)
+{
+    attention_cudnn *s = self;
+    char text[256] = "";
+    int32_t ok = planned(s, p, 0, text, (int64_t)sizeof text) != NULL;
+    if (ok && p->need_backward)
+        ok = planned(s, p, 1, text, (int64_t)sizeof text) != NULL;
+    const size_t v = s->plans.lib.version;
+    if (ok)
+        (void)snprintf(text, sizeof text, "cuDNN %zu.%zu.%zu, fused, fixed order of sums",
+                       v / 10000, v / 100 % 100, v % 100);
+    if (why && why_bytes > 0)
+        (void)snprintf(why, (size_t)why_bytes, "%s", text);
+    return ok ? LATHE_SCORE_VENDOR : LATHE_SCORE_NO;
+}
+
+static int64_t scratch_bytes(void *self, const lathe_attention_problem *p, int32_t backward)
+{
+    char why[256];
+    const cudnn_plan *plan = planned(self, p, backward, why, (int64_t)sizeof why);
+    return plan != NULL ? lay_out(p, plan).total : 0;
+}
+
+static int64_t forward_scratch(void *self, const lathe_attention_problem *p)
+{
+    return scratch_bytes(self, p, 0);
+}
+
+static int64_t backward_scratch(void *self, const lathe_attention_problem *p)
+{
+    return scratch_bytes(self, p, 1);
+}
+
+/* ---- runs ---- */
+
+/* One run: what holds for all parts. */
+typedef struct run {
+    attention_cudnn *s;
+    const lathe_attention_problem *p;
+    const lathe_attention_args *a;
+    const cudnn_plan *plan;
+    layout l;
+    char *scratch; /* from its first multiple of ALIGNED on */
+    void *grads[3];
+    float scale, window;
+} run;
+
+static const float one = 1.0f, lowest = -INFINITY;
+
+static lathe_status checked(const run *r, cudnnStatus_t status, const char *what)
+{
+    char words[160] = "";
+    const cudnn_library *lib = &r->s->plans.lib;
+    if (status == CUDNN_STATUS_SUCCESS)
+        return LATHE_OK;
+    lib->cudnnGetLastErrorString(words, sizeof words);
+    words[sizeof words - 1] = '\0';
+    words[strcspn(words, "\n")] = '\0';
+    return lathe_fail(r->s->host, LATHE_E_DEVICE, "attention cudnn, %s: %s%s%s", what,
+                      lib->cudnnGetErrorString(status), words[0] ? ": " : "", words);
+}
+
+/* Element `i` behind p, of 2 bytes. */
+static void *behind(const void *p, int64_t i)
+{
+    return (char *)(uintptr_t)p + 2 * i;
+}
+
+/* What each id stands for in the part from batch row b and key head h on. */
+static void bind(const run *r, int64_t b, int64_t h, void *to[SDPA_N])
+{
+    const lathe_attention_problem *p = r->p;
+    const lathe_attention_args *a = r->a;
+    const int64_t d = p->head_dim, head = h * (p->n_heads / p->n_kv_heads);
+    const int64_t q = b * p->t_q, k = b * p->t_k, at = head * d, at_kv = h * d;
+    to[SDPA_Q] = behind(a->q, q * p->q_stride + at);
+    to[SDPA_K] = behind(a->k, k * p->k_stride + at_kv);
+    to[SDPA_V] = behind(a->v, k * p->v_stride + at_kv);
+    to[SDPA_O] = behind(a->o, q * p->o_stride + at);
+    to[SDPA_LSE] = a->lse + (b * p->n_heads + head) * p->t_q;
+    to[SDPA_BIAS] = r->scratch + r->l.bias;
+    to[SDPA_SCALE] = (void *)(uintptr_t)&r->scale;
+    to[SDPA_LOWEST] = (void *)(uintptr_t)&lowest;
+    to[SDPA_WINDOW] = (void *)(uintptr_t)&r->window;
+    if (!r->plan->key.backward)
+        return;
+    to[SDPA_DO] = behind(a->d_o, q * p->o_stride + at);
+    to[SDPA_DQ] = behind(r->grads[0], q * p->dq_stride + at);
+    to[SDPA_DK] = behind(r->grads[1], k * p->dk_stride + at_kv);
+    to[SDPA_DV] = behind(r->grads[2], k * p->dv_stride + at_kv);
+    to[SDPA_DELTA] = r->scratch + r->l.delta;
+    to[SDPA_ONE] = (void *)(uintptr_t)&one;
+}
+
+/* Queues one part. The pack of pointers is cuDNN's: a few hundred bytes of its heap for the time of the call. */
+static lathe_status execute(const run *r, int64_t b, int64_t h)
+{
+    const cudnn_library *lib = &r->s->plans.lib;
+    int64_t ids[SDPA_N];
+    void *all[SDPA_N] = {NULL}, *pointers[SDPA_N], *workspace = r->scratch + r->l.workspace;
+    cudnn_graph pack; /* of one descriptor */
+    bind(r, b, h, all);
+    const int64_t n = cudnn_sdpa_ids(r->p, r->plan->key.backward, ids);
+    for (int64_t i = 0; i < n; i++)
+        pointers[i] = all[ids[i]];
+    const cudnn_attribute attributes[] = {
+        {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids},
+        {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, pointers},
+        {CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace},
+        {0},
+    };
+    cudnn_graph_init(&pack, lib);
+    cudnn_descriptor made =
+        cudnn_graph_make(&pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, attributes);
+    const cudnnStatus_t status =
+        made != NULL ? lib->cudnnBackendExecute(r->s->plans.handle, r->plan->execution, made)
+                     : pack.status;
+    const lathe_status failed =
+        checked(r, status, r->plan->key.backward ? "backward" : "forward");
+    cudnn_graph_fini(&pack);
+    return failed;
+}
+
+static lathe_status run_parts(const run *r)
+{
+    const lathe_attention_problem *p = r->p;
+    const cudnn_part part = r->plan->part;
+    for (int64_t b = 0; b < p->batch; b += part.batch) {
+        if (p->packed)
+            LATHE_TRY(cudnn_rows_bias(r->s->host, p->dtype, r->a->doc_start + b * p->t_q,
+                                      r->scratch + r->l.bias, part.batch * p->t_q, p->t_q,
+                                      cudnn_sdpa_bias_stride(p), r->a->stream));
+        for (int64_t h = 0; h < p->n_kv_heads; h += part.n_kv_heads)
+            LATHE_TRY(execute(r, b, h));
+    }
+    return LATHE_OK;
+}
+
+/* Errors in the arguments that are no question of the problem. */
+static lathe_status check(const lathe_host *host, const lathe_attention_problem *p,
+                          const lathe_attention_args *a, int32_t backward)
+{
+    const void *all[] = {a->q, a->k, a->v, a->o, a->d_o, a->dq, a->dk, a->dv};
+    if (!a->q || !a->k || !a->v || !a->o || !a->lse || (backward && !a->d_o))
+        return lathe_fail(host, LATHE_E_ARG, "attention: q, k, v, o, lse or d_o is missing");
+    if ((p->packed != 0) != (a->doc_start != NULL))
+        return lathe_fail(host, LATHE_E_ARG, "attention: packed is %d, doc_start is %s", p->packed,
+                          a->doc_start ? "given" : "missing");
+    if (p->cached || a->kv_len)
+        return lathe_fail(host, LATHE_E_ARG, "attention cudnn: a cache is not served");
+    for (int i = 0; i < (backward ? 8 : 4); i++)
+        if ((uintptr_t)all[i] % 16 != 0)
+            return lathe_fail(host, LATHE_E_ARG,
+                              "attention cudnn: a tensor does not begin at a multiple of 16 bytes");
+    return LATHE_OK;
+}
+
+static lathe_status begin(run *r, attention_cudnn *s, const lathe_attention_problem *p,
+                          const lathe_attention_args *a, int32_t backward)
+{
+    LATHE_TRY(check(s->host, p, a, backward));
+    *r = (run){.s = s, .p = p, .a = a, .scale = p->scale, .window = (float)p->window};
+    r->plan = cudnn_plans_find(&s->plans, p, backward);
+    if (r->plan == NULL)
+        return lathe_fail(s->host, LATHE_E_UNSUPPORTED,
+                          "attention cudnn: there is no plan of this problem, score it first");
+    r->l = lay_out(p, r->plan);
+    if (!a->scratch && r->l.total > 0)
+        return lathe_fail(s->host, LATHE_E_ARG, "attention: scratch is missing");
+    r->scratch = (char *)a->scratch + (ALIGNED - (uintptr_t)a->scratch % ALIGNED) % ALIGNED;
+    const char *no = cudnn_rows_follow(s->plans.device);
+    if (no != NULL)
+        return lathe_fail(s->host, LATHE_E_DEVICE, "attention cudnn: GPU %d: %s", s->plans.device,
+                          no);
+    return checked(r,
+                   s->plans.lib.cudnnSetStream(s->plans.handle, cudnn_rows_stream(a->stream)),
+                   "stream");
+}
+
+static lathe_status forward(void *self, const lathe_attention_problem *p,
+                            const lathe_attention_args *a)
+{
+    run r;
+    LATHE_TRY(begin(&r, self, p, a, 0));
+    return run_parts(&r);
+}
+
+/* cuDNN writes gradients, it does not add to them: those to be added to, and those that nobody wants, go to
+ * the scratch first. */
+static lathe_status backward(void *self, const lathe_attention_problem *p,
+                             const lathe_attention_args *a)
+{
+    run r;
+    void *const wanted[3] = {a->dq, a->dk, a->dv};
+    const int64_t strides[3] = {p->dq_stride, p->dk_stride, p->dv_stride};
+    LATHE_TRY(begin(&r, self, p, a, 1));
+    for (int i = 0; i < 3; i++) {
+        const int32_t is_copied = wanted[i] == NULL || (a->accumulate >> i & 1u);
+        r.grads[i] = is_copied ? r.scratch + r.l.grads[i] : wanted[i];
+    }
+    LATHE_TRY(run_parts(&r));
+    for (int i = 0; i < 3; i++) {
+        const int64_t heads = i == 0 ? p->n_heads : p->n_kv_heads;
+        if (wanted[i] != NULL && (a->accumulate >> i & 1u))
+            LATHE_TRY(cudnn_rows_add(r.s->host, p->dtype, r.grads[i], wanted[i],
+                                     p->batch * (i == 0 ? p->t_q : p->t_k), heads * p->head_dim,
+                                     strides[i], a->stream));
+    }
+    return LATHE_OK;
+}
+
+/* ---- the plugin ---- */
+
+static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
+                           void **out_self)
+{
+    attention_cudnn *s = host->alloc((int64_t)sizeof *s);
+    if (!s || n_values != N_FIELDS) {
+        host->free(s);
+        return lathe_fail(host, s ? LATHE_E_ARG : LATHE_E_NOMEM,
+                          "attention cudnn: no memory for the instance, or %d values for %d keys",
+                          n_values, N_FIELDS);
+    }
+    const char *file = values[FIELD_LIBRARY].s;
+    s->host = host;
+    cudnn_plans_init(&s->plans, host, strcmp(file, "auto") == 0 ? CUDNN_LIBRARY_FILE : file,
+                     values[FIELD_WORKSPACE].i << 20);
+    *out_self = s;
+    return LATHE_OK;
+}
+
+static void destroy(void *self)
+{
+    attention_cudnn *s = self;
+    if (!s)
+        return;
+    cudnn_plans_fini(&s->plans);
+    s->host->free(s);
+}
+
+static const lathe_attention_v1 table = {
+    .size = (uint32_t)sizeof(lathe_attention_v1),
+    .revision = LATHE_ATTENTION_REVISION,
+    .score = score,
+    .forward_scratch = forward_scratch,
+    .backward_scratch = backward_scratch,
+    .forward = forward,
+    .backward = backward,
+};
+
+const lathe_plugin LATHE_PLUGIN_ENTRY = {
+    LATHE_PLUGIN_HEADER,
+    .kind = LATHE_KIND_ATTENTION,
+    .revision = LATHE_ATTENTION_REVISION,
+    .n_fields = N_FIELDS,
+    .name = "cudnn",
+    .family = "cuda",
+    .version = "1.0.0",
+    .summary = "NVIDIA's fused attention for bf16 and f16, with gradients of fixed order",
+    .source = "cuDNN 9, graph API; the graphs follow NVIDIA's cudnn-frontend",
+    .license = "Apache-2.0",
+    .fields = fields,
+    .table = &table,
+    .create = create,
+    .destroy = destroy,
+};

@@ -1,0 +1,70 @@
+/* A graph of cuDNN operations in the making. The first failure sticks: later calls do nothing and give
+ * NULL, and `error` tells it. */
+#ifndef LATHE_CUDNN_BUILDER_H
+#define LATHE_CUDNN_BUILDER_H
+
+#include "cudnn_library.h"
+
+enum { CUDNN_GRAPH_MOST = 192, CUDNN_GRAPH_MOST_OPS = 48 };
+
+typedef cudnnBackendDescriptor_t cudnn_descriptor;
+
+typedef struct cudnn_graph {
+    const cudnn_library *lib;
+    cudnn_descriptor made[CUDNN_GRAPH_MOST]; /* everything, in the order of its making */
+    cudnn_descriptor ops[CUDNN_GRAPH_MOST_OPS];
+    int32_t n_made, n_ops;
+    int64_t next_uid; /* of tensors that have no memory */
+    cudnnStatus_t status;
+    char error[192]; /* of the first failure */
+} cudnn_graph;
+
+/** [d0,d1,d2,d3] and the distance between elements along each. */
+typedef struct cudnn_shape {
+    int64_t dims[4], strides[4];
+} cudnn_shape;
+
+/** Attributes of one descriptor: name, type, count, where. A list ends with count 0. */
+typedef struct cudnn_attribute {
+    cudnnBackendAttributeName_t name;
+    cudnnBackendAttributeType_t type;
+    int64_t count;
+    const void *at;
+} cudnn_attribute;
+
+void cudnn_graph_init(cudnn_graph *g, const cudnn_library *lib);
+/** Destroys what was made. */
+void cudnn_graph_fini(cudnn_graph *g);
+
+/** A finalized descriptor with these attributes; owned by the graph. */
+cudnn_descriptor cudnn_graph_make(cudnn_graph *g, cudnnBackendDescriptorType_t type,
+                                  const cudnn_attribute *attributes);
+
+/** A tensor with memory, passed at each run under `uid`: 16-byte aligned, f32 and int32 4-byte. */
+cudnn_descriptor cudnn_graph_tensor(cudnn_graph *g, int64_t uid, cudnnDataType_t type,
+                                    const cudnn_shape *shape);
+/** One number, passed at each run from host memory under `uid`. */
+cudnn_descriptor cudnn_graph_number(cudnn_graph *g, int64_t uid, cudnnDataType_t type);
+/** A tensor that exists within the graph only. */
+cudnn_descriptor cudnn_graph_inner(cudnn_graph *g, cudnnDataType_t type, const cudnn_shape *shape);
+
+/** y = mode(x, b); with `mask`: y = mask ? x : b. b and mask may be NULL; axis is of CUDNN_POINTWISE_GEN_INDEX. */
+void cudnn_graph_pointwise(cudnn_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t compute,
+                           int64_t axis, cudnn_descriptor x, cudnn_descriptor b,
+                           cudnn_descriptor mask, cudnn_descriptor y);
+/** y = x reduced along the dims where y has 1 (or fewer), in f32. */
+void cudnn_graph_reduce(cudnn_graph *g, cudnnReduceTensorOp_t mode, cudnn_descriptor x,
+                        cudnn_descriptor y);
+/** c = a b over the last two dims, in f32. */
+void cudnn_graph_matmul(cudnn_graph *g, cudnn_descriptor a, cudnn_descriptor b, cudnn_descriptor c);
+/** y = x with other dims. */
+void cudnn_graph_reshape(cudnn_graph *g, cudnn_descriptor x, cudnn_descriptor y);
+
+/** A descriptor with these attributes that is not finalized; owned by the graph. For the descriptors that
+ *  cuDNN fills in. */
+cudnn_descriptor cudnn_graph_begin(cudnn_graph *g, cudnnBackendDescriptorType_t type,
+                                   const cudnn_attribute *attributes);
+/** Notes a failure, unless there was one before or the status is success. */
+void cudnn_graph_note(cudnn_graph *g, cudnnStatus_t status, const char *what);
+
+#endif

@@ -1,0 +1,171 @@
+/* The choice of a cuDNN engine.
+ *
+ * That an engine's notes lack NONDETERMINISTIC proves little: the backward whose dq is gathered by atomic
+ * additions (its product goes to an f32 tensor in memory) has the same notes. The order is fixed by the graph,
+ * whose product writes dq itself, and on Blackwell by the engine: both as in cudnn-frontend for its
+ * is_deterministic_algorithm.
+ */
+#include "cudnn_engine.h"
+
+#include <stdio.h>
+
+enum { MOST_CONFIGS = 8 };
+
+int32_t cudnn_engine_for_backward(int64_t arch, size_t version, const cudnn_engine **out, char *why,
+                                  int64_t why_bytes)
+{
+    static const cudnn_engine until_9_22 = {
+        5, 2, {CUDNN_KNOB_TYPE_KERNEL_CFG, CUDNN_KNOB_TYPE_STAGES}, {31, 2}};
+    static const cudnn_engine from_9_23 = {5,
+                                           6,
+                                           {CUDNN_KNOB_TYPE_TILE_M, CUDNN_KNOB_TYPE_TILE_N,
+                                            CUDNN_KNOB_TYPE_KERNEL_CFG, CUDNN_KNOB_TYPE_STREAM_K,
+                                            CUDNN_KNOB_TYPE_TILE_CGA_M, CUDNN_KNOB_TYPE_STAGES},
+                                           {3, 2, 2, 0, 0, 2}};
+    *out = NULL;
+    if (arch / 10 != 10)
+        return 1;
+    if (version < 91800) {
+        (void)snprintf(why, (size_t)why_bytes,
+                       "cuDNN before 9.18 has no backward of fixed order for sm_%lld",
+                       (long long)arch);
+        return 0;
+    }
+    *out = version < 92300 ? &until_9_22 : &from_9_23;
+    return 1;
+}
+
+/* Whether the engine of the configuration notes that it adds up in no fixed order. */
+static int32_t is_unordered(cudnn_graph *g, cudnn_descriptor config)
+{
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t n = 0;
+    cudnn_descriptor engine = NULL;
+    if (g->lib->cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) !=
+        CUDNN_STATUS_SUCCESS)
+        return 1;
+    int32_t unordered = 1;
+    if (g->lib->cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine) ==
+            CUDNN_STATUS_SUCCESS &&
+        g->lib->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                         CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
+                                         &n, notes) == CUDNN_STATUS_SUCCESS) {
+        unordered = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
+                unordered = 1;
+    }
+    (void)g->lib->cudnnBackendDestroyDescriptor(engine);
+    return unordered;
+}
+
+/* cuDNN's proposals for the graph, best first; how many. */
+static int64_t propose(cudnn_graph *g, cudnn_descriptor ops, cudnn_descriptor target,
+                       cudnn_descriptor *configs)
+{
+    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
+    int64_t n = 0;
+    const cudnn_attribute query[] = {
+        {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &ops},
+        {CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode},
+        {CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, target != NULL, &target},
+        {0},
+    };
+    cudnn_descriptor heuristics =
+        cudnn_graph_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, query);
+    static const cudnn_attribute none[] = {{0}};
+    for (int i = 0; i < MOST_CONFIGS; i++)
+        configs[i] = cudnn_graph_begin(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, none);
+    if (g->status == CUDNN_STATUS_SUCCESS)
+        cudnn_graph_note(g,
+                         g->lib->cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                          CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                                          MOST_CONFIGS, &n, configs),
+                         "heuristics");
+    return g->status == CUDNN_STATUS_SUCCESS ? n : 0;
+}
+
+/* The configuration of one engine; how many: 1, or 0 when the graph or the settings do not suit it. */
+static int64_t configure(cudnn_graph *g, cudnn_descriptor ops, cudnn_descriptor target,
+                         const cudnn_engine *engine, cudnn_descriptor *out_config)
+{
+    cudnn_descriptor choices[CUDNN_ENGINE_MOST_KNOBS] = {NULL};
+    const cudnn_attribute which[] = {
+        {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &ops},
+        {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &engine->index},
+        {CUDNN_ATTR_ENGINE_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, target != NULL, &target},
+        {0},
+    };
+    cudnn_descriptor made = cudnn_graph_make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR, which);
+    for (int32_t i = 0; i < engine->n_knobs; i++) {
+        const cudnn_attribute knob[] = {
+            {CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &engine->knobs[i]},
+            {CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &engine->values[i]},
+            {0},
+        };
+        choices[i] = cudnn_graph_make(g, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, knob);
+    }
+    const cudnn_attribute config[] = {
+        {CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &made},
+        {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, engine->n_knobs, choices},
+        {0},
+    };
+    *out_config = cudnn_graph_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, config);
+    return g->status == CUDNN_STATUS_SUCCESS;
+}
+
+/* The plan of one configuration; NULL: it does not work. */
+static cudnn_descriptor finish(cudnn_graph *g, cudnnHandle_t handle, cudnn_descriptor target,
+                               const cudnn_descriptor *config, int64_t *out_workspace)
+{
+    int64_t count = 0;
+    cudnn_attribute attributes[3] = {
+        {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, config},
+        {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle},
+    };
+    if (handle == NULL)
+        attributes[1] = (cudnn_attribute){CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target};
+    cudnn_descriptor plan =
+        cudnn_graph_make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, attributes);
+    if (plan != NULL)
+        cudnn_graph_note(g,
+                         g->lib->cudnnBackendGetAttribute(
+                             plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                             &count, out_workspace),
+                         "workspace");
+    return g->status == CUDNN_STATUS_SUCCESS ? plan : NULL;
+}
+
+cudnn_descriptor cudnn_engine_plan(cudnn_graph *g, cudnnHandle_t handle, cudnn_descriptor target,
+                                   const cudnn_engine *only, int64_t *out_workspace)
+{
+    cudnn_descriptor configs[MOST_CONFIGS] = {NULL};
+    cudnn_attribute graph[3] = {
+        {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->n_ops, g->ops}};
+    if (handle != NULL)
+        graph[1] = (cudnn_attribute){CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                                     &handle};
+    cudnn_descriptor ops = cudnn_graph_make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, graph);
+    const int64_t n = only != NULL ? configure(g, ops, target, only, configs)
+                                   : propose(g, ops, target, configs);
+    int32_t n_unordered = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (is_unordered(g, configs[i])) {
+            n_unordered++;
+            continue;
+        }
+        g->status = CUDNN_STATUS_SUCCESS; /* the proposal before it may have failed */
+        cudnn_descriptor plan = finish(g, handle, target, &configs[i], out_workspace);
+        if (plan != NULL)
+            return plan;
+    }
+    if (g->error[0] == '\0')
+        (void)snprintf(g->error, sizeof g->error, "%s",
+                       n_unordered > 0 ? "only engines that add up in no fixed order"
+                                       : "no engine for the problem");
+    if (g->status == CUDNN_STATUS_SUCCESS)
+        g->status = CUDNN_STATUS_NOT_SUPPORTED;
+    return NULL;
+}

@@ -1,0 +1,51 @@
+/* The execution plans of an instance: one per problem and direction, made when the problem is scored. */
+#ifndef LATHE_CUDNN_PLANS_H
+#define LATHE_CUDNN_PLANS_H
+
+#include "cudnn_sdpa.h"
+#include "lathe/host.h"
+
+/** What of a problem a plan depends on. No padding: compared byte by byte. */
+typedef struct cudnn_plan_key {
+    int64_t batch, t_q, t_k;
+    int64_t strides[7]; /* q k v o dq dk dv */
+    int32_t dtype, n_heads, n_kv_heads, head_dim;
+    int32_t causal, window, packed, backward;
+} cudnn_plan_key;
+
+typedef struct cudnn_plan {
+    struct cudnn_plan *next;
+    cudnn_plan_key key;
+    cudnn_part part;
+    cudnn_graph graph;
+    cudnn_descriptor execution; /* of graph; NULL: refused */
+    int64_t workspace;          /* bytes of one part */
+    char why[224];              /* of a refusal */
+} cudnn_plan;
+
+typedef struct cudnn_plans {
+    const lathe_host *host;
+    const char *file;       /* of the library */
+    int64_t workspace_most; /* bytes of workspace and bias that are not exceeded by choice */
+    cudnn_library lib;
+    cudnnHandle_t handle; /* NULL: not opened yet */
+    int32_t device;       /* that the handle is for */
+    cudnn_plan *first;
+} cudnn_plans;
+
+void cudnn_plans_init(cudnn_plans *plans, const lathe_host *host, const char *file,
+                      int64_t workspace_most);
+void cudnn_plans_fini(cudnn_plans *plans);
+
+/** The plan of a problem that cudnn_problem_refusal lets pass, made at the first call. NULL, and why in one
+ *  line: cuDNN is missing or too old, or has no engine for it. */
+const cudnn_plan *cudnn_plans_make(cudnn_plans *plans, const lathe_attention_problem *p,
+                                   int32_t backward, char *why, int64_t why_bytes);
+/** The plan if it was made; else NULL. */
+const cudnn_plan *cudnn_plans_find(const cudnn_plans *plans, const lathe_attention_problem *p,
+                                   int32_t backward);
+
+/** Bytes of the bias of a part; 0 without documents. */
+int64_t cudnn_plan_bias_bytes(const lathe_attention_problem *p, cudnn_part part);
+
+#endif

@@ -1,0 +1,38 @@
+/* What the cudnn backend does on the GPU beside cuDNN: its kernels, and the choice of the device. */
+#ifndef LATHE_CUDNN_ROWS_H
+#define LATHE_CUDNN_ROWS_H
+
+#include "lathe/attention.h"
+#include "lathe/host.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Makes GPU `index` the calling thread's. NULL, or the error's words. */
+const char *cudnn_rows_follow(int32_t index);
+
+/** `stream`, or the default in-order stream where it is NULL: what cudnnSetStream takes. */
+void *cudnn_rows_stream(lathe_stream *stream);
+
+/** bias[b,i,j] = j >= doc_start[b,i] ? 0 : -inf for n_rows queries of batch rows of t queries.
+ *
+ *  doc_start [n_rows] int32 device  in   a start behind its query counts as the query itself
+ *  bias      [n_rows, stride] bf16 or f16 device  out; stride a multiple of 8, 16-byte aligned
+ *
+ *  Stream  queued.
+ */
+lathe_status cudnn_rows_bias(const lathe_host *host, int32_t dtype, const int32_t *doc_start,
+                             void *bias, int64_t n_rows, int64_t t, int64_t stride,
+                             lathe_stream *stream);
+
+/** to += from: rows of `width` elements, `stride` apart in both. bf16 or f16, added in f32; width and stride
+ *  multiples of 8, both 16-byte aligned. Queued. */
+lathe_status cudnn_rows_add(const lathe_host *host, int32_t dtype, const void *from, void *to,
+                            int64_t n_rows, int64_t width, int64_t stride, lathe_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

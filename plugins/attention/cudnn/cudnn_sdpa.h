@@ -1,0 +1,47 @@
+/* The graphs of attention, forward and backward, as cuDNN's fused engines recognise them. */
+#ifndef LATHE_CUDNN_SDPA_H
+#define LATHE_CUDNN_SDPA_H
+
+#include "cudnn_builder.h"
+#include "lathe/attention.h"
+
+/* Unique ids of what is passed at a run. SDPA_ONE and what follows are numbers in host memory. */
+enum {
+    SDPA_Q = 1,
+    SDPA_K,
+    SDPA_V,
+    SDPA_O,
+    SDPA_LSE,
+    SDPA_BIAS, /* [B,1,Tq,Tk] of the tensors' type: 0 where documents let a query see, else -inf */
+    SDPA_DO,
+    SDPA_DQ,
+    SDPA_DK,
+    SDPA_DV,
+    SDPA_DELTA, /* [B,H,Tq,1] f32, scratch of the backward */
+    SDPA_ONE,
+    SDPA_SCALE,
+    SDPA_LOWEST, /* what masked scores become: -inf */
+    SDPA_WINDOW, /* f32: key + window > query */
+    SDPA_N
+};
+
+/** What one run of a graph computes of a problem: `batch` rows and `n_kv_heads` key heads with their query
+ *  heads. The tensors keep the strides of the whole; delta and bias are dense for the part. */
+typedef struct cudnn_part {
+    int64_t batch;
+    int32_t n_kv_heads;
+} cudnn_part;
+
+void cudnn_sdpa_forward(cudnn_graph *g, const lathe_attention_problem *p, cudnn_part part);
+void cudnn_sdpa_backward(cudnn_graph *g, const lathe_attention_problem *p, cudnn_part part);
+
+/** Which ids the graph of the problem needs, in ascending order; how many. */
+int32_t cudnn_sdpa_ids(const lathe_attention_problem *p, int32_t backward, int64_t ids[SDPA_N]);
+
+/** Elements between rows of the bias: Tk up to a multiple of 8, so that rows are 16-byte aligned. */
+static inline int64_t cudnn_sdpa_bias_stride(const lathe_attention_problem *p)
+{
+    return (p->t_k + 7) / 8 * 8;
+}
+
+#endif

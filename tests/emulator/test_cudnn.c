@@ -1,0 +1,292 @@
+/* The cudnn attention backend under the tests of all backends: on a GPU with cuDNN, else on the emulated GPU and
+ * an emulated libcudnn.so.9 (emulator_cudnn.cpp) that evaluates the graphs it is handed. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ATTENTION_ON_DEVICE "cudnn"
+#define ATTENTION_HAS_LIBRARY dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL) != NULL
+#define ATTENTION_ISAS NULL
+#define ATTENTION_FIRST_DTYPE LATHE_BF16
+#define ATTENTION_GAP 8 /* rows begin at multiples of 16 bytes */
+#define ATTENTION_O_GAP 16
+#define ATTENTION_REFUSES(problem) refuses(problem)
+
+struct lathe_attention_problem;
+static int refuses(const struct lathe_attention_problem *p);
+
+#include "attention_suite.h"
+
+/* What README.md says. */
+static int refuses(const lathe_attention_problem *p)
+{
+    const int has_mask = p->causal || p->window > 0 || p->packed;
+    const int largest = p->need_backward && strcmp(p->device->isa, "sm_90") != 0 ? 128 : 256;
+    return p->dtype == LATHE_F32 || p->cached || p->softcap > 0.0f || p->head_dim % 8 != 0 ||
+           p->head_dim > largest || p->t_q < 2 || p->t_k < 2 || p->batch < 1 ||
+           (has_mask && p->t_q != p->t_k);
+}
+
+/* An instance that runs problems of more than `mib` MiB of workspace in parts. */
+static void *instance_of(const char *library, int64_t mib)
+{
+    const lathe_value values[2] = {{.type = LATHE_T_STRING, .is_set = 1, .s = library},
+                                   {.type = LATHE_T_INT, .is_set = 1, .i = mib}};
+    void *self = NULL;
+    cr_assert(attention_plugin()->create(lathe_host_get(), values, 2, &self) == LATHE_OK);
+    return self;
+}
+
+static lathe_attention_problem problem_on(const lathe_device_info *device)
+{
+    return (lathe_attention_problem){.size = sizeof(lathe_attention_problem),
+                                     .dtype = LATHE_BF16,
+                                     .batch = 2,
+                                     .t_q = 64,
+                                     .t_k = 64,
+                                     .n_heads = 4,
+                                     .n_kv_heads = 2,
+                                     .head_dim = 64,
+                                     .causal = 1,
+                                     .scale = 0.125f,
+                                     .q_stride = 256,
+                                     .k_stride = 128,
+                                     .v_stride = 128,
+                                     .o_stride = 256,
+                                     .dq_stride = 256,
+                                     .dk_stride = 128,
+                                     .dv_stride = 128,
+                                     .need_backward = 1,
+                                     .device = device};
+}
+
+Test(attention_cudnn, score_names_what_is_amiss)
+{
+    static const char *const says[] = {"bf16", "CUDA",  "8.0",     "cache", "soft-cap", "head size",
+                                       "head", "2^24",  "heads",   "masks", "multiple", "multiple"};
+    void *self = attention_instance(lathe_host_get(), NULL);
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    lathe_device_info old = *attention_device();
+    (void)snprintf(old.isa, sizeof old.isa, "sm_75");
+    for (int bad = 0; bad < 12; bad++) {
+        lathe_attention_problem p = problem_on(attention_device());
+        char why[192] = "";
+        p.dtype = bad == 0 ? LATHE_F32 : p.dtype;
+        p.device = bad == 1 ? NULL : bad == 2 ? &old : p.device;
+        p.cached = bad == 3;
+        p.softcap = bad == 4 ? 30.0f : 0.0f;
+        p.head_dim = bad == 5 ? 60 : bad == 6 ? 264 : p.head_dim;
+        p.t_q = p.t_k = bad == 7 ? (1 << 24) + 8 : p.t_q;
+        p.batch = bad == 8 ? 1 << 23 : p.batch;
+        p.t_k = bad == 9 ? 128 : p.t_k;
+        p.q_stride = bad == 10 ? 260 : p.q_stride;
+        p.dv_stride = bad == 11 ? 132 : p.dv_stride;
+        cr_assert(t->score(self, &p, why, sizeof why) == LATHE_SCORE_NO, "%d", bad);
+        cr_assert(strstr(why, says[bad]), "%d: %s", bad, why);
+        p.need_backward = 0; /* whose stride is then nobody's */
+        cr_assert((t->score(self, &p, why, sizeof why) > 0) == (bad == 11), "%d: %s", bad, why);
+    }
+    const lathe_attention_problem p = problem_on(attention_device());
+    char why[192] = "";
+    cr_assert(t->score(self, &p, why, sizeof why) == LATHE_SCORE_VENDOR, "%s", why);
+    cr_assert(strstr(why, "cuDNN 9."), "%s", why);
+    attention_plugin()->destroy(self);
+}
+
+Test(attention_cudnn, an_absent_library_is_one_clear_line)
+{
+    void *self = instance_of("/nowhere/libcudnn.so.9", 1024);
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    const lathe_attention_problem p = problem_on(attention_device());
+    for (int again = 0; again < 2; again++) {
+        char why[192] = "";
+        cr_assert(t->score(self, &p, why, sizeof why) == LATHE_SCORE_NO);
+        cr_assert(strstr(why, "cuDNN 9 cannot be opened: /nowhere/libcudnn.so.9: "), "%s", why);
+        cr_assert(strchr(why, '\n') == NULL);
+    }
+    cr_assert(t->forward_scratch(self, &p) == 0 && t->backward_scratch(self, &p) == 0);
+    attention_plugin()->destroy(self);
+}
+
+/* Blackwell's engine of fixed order came with 9.18; the forward needs none. */
+Test(attention_cudnn, blackwell_takes_its_own_backward)
+{
+    static const struct {
+        const char *machine;
+        int32_t head_dim;
+        const char *says; /* of the backward; NULL: taken */
+    } rows[] = {
+        {"arch=100 cudnn=91900", 128, NULL},
+        {"arch=100 cudnn=91701", 128, "9.18"},
+        {"arch=100 cudnn=91900", 256, "backward: "},
+        {"arch=80 cudnn=91701", 128, NULL},
+        {"arch=80 cudnn=91701", 256, "backward: "},
+        {"arch=90 cudnn=91500", 128, "9.15.0"},
+    };
+    if (!attention_is_emulated())
+        return; /* the machine is what it is */
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        lathe_device_info device = *attention_device();
+        char why[192] = "";
+        (void)setenv("LATHE_EMULATOR", rows[i].machine, 1);
+        (void)snprintf(device.isa, sizeof device.isa, "sm_%d", atoi(rows[i].machine + 5));
+        void *self = attention_instance(lathe_host_get(), NULL);
+        lathe_attention_problem p = problem_on(&device);
+        p.head_dim = rows[i].head_dim;
+        const int32_t score = t->score(self, &p, why, sizeof why);
+        cr_assert((score > 0) == (rows[i].says == NULL), "%zu: %s", i, why);
+        cr_assert(rows[i].says == NULL || strstr(why, rows[i].says), "%zu: %s", i, why);
+        p.need_backward = 0;
+        cr_assert((t->score(self, &p, why, sizeof why) > 0) == (i != 5), "%zu: %s", i, why);
+        attention_plugin()->destroy(self);
+    }
+}
+
+/* dS of 2 * 4 * 520 * 520 scores takes 4.1 MiB: by parts of a batch row, of a key head, and a bias of 0.5 MiB
+ * a row. The same bits as in one part. */
+Test(attention_cudnn, parts_give_the_bits_of_the_whole)
+{
+    attention_case c = {ATTENTION_CASE(2, 520, 520, 4, 2, 16), .dtype = LATHE_F16, .causal = 1,
+                        .packed = 1, .fused = 1, .accumulate = 2};
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    const int64_t mib[3] = {1024, 3, 1};
+    int64_t scratch[3];
+    attention_memory m[3];
+    for (int i = 0; i < 3; i++) {
+        void *self = instance_of("auto", mib[i]);
+        attention_memory_init(&m[i], &c);
+        cr_assert(attention_run(self, &m[i], &c));
+        scratch[i] = t->backward_scratch(self, &m[i].p);
+        attention_plugin()->destroy(self);
+    }
+    attention_check(&c, &m[0]);
+    if (attention_is_emulated()) /* the real one may need less */
+        cr_assert(scratch[0] > scratch[1] + (2 << 20) && scratch[1] > scratch[2] + (1 << 20),
+                  "%lld %lld %lld", (long long)scratch[0], (long long)scratch[1],
+                  (long long)scratch[2]);
+    for (int i = 1; i < 3; i++) {
+        cr_assert(memcmp(m[0].store[6], m[i].store[6], (size_t)(1040 * m[0].p.o_stride * 2)) == 0);
+        cr_assert(memcmp(m[0].store[1], m[i].store[1], (size_t)(1040 * m[0].p.dq_stride * 2)) == 0);
+        cr_assert(memcmp(m[0].lse, m[i].lse, 2 * 4 * 520 * 4) == 0);
+    }
+    for (int i = 0; i < 3; i++)
+        attention_memory_fini(&m[i]);
+}
+
+Test(attention_cudnn, a_workspace_beyond_the_memory_is_refused)
+{
+    lathe_device_info small = *attention_device();
+    void *self = attention_instance(lathe_host_get(), NULL);
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    char why[192] = "";
+    small.memory_bytes = (int64_t)1 << 20;
+    lathe_attention_problem p = problem_on(&small);
+    p.t_q = p.t_k = 1 << 14;
+    if (!attention_is_emulated())
+        return; /* its engines may do without */
+    cr_assert(t->score(self, &p, why, sizeof why) == LATHE_SCORE_NO);
+    cr_assert(strstr(why, "backward: a workspace of 1024 MiB is more than a quarter"), "%s", why);
+    attention_plugin()->destroy(self);
+}
+
+Test(attention_cudnn, arguments_that_do_not_fit_are_errors)
+{
+    const attention_case c = {ATTENTION_CASE(1, 16, 16, 1, 1, 16), .dtype = LATHE_BF16,
+                              .packed = 1};
+    void *self = attention_instance(lathe_host_get(), NULL);
+    const lathe_attention_v1 *t = attention_plugin()->table;
+    attention_memory m;
+    attention_memory_init(&m, &c);
+    lathe_attention_args a = attention_args(&m, 0);
+    char scratch[64];
+    a.scratch = scratch;
+    cr_assert(t->forward(self, &m.p, &a) == LATHE_E_UNSUPPORTED); /* never scored */
+    cr_assert(t->score(self, &m.p, NULL, 0) > 0);
+    a.scratch = NULL;
+    cr_assert(t->forward(self, &m.p, &a) == LATHE_E_ARG);
+    a.scratch = scratch;
+    a.doc_start = NULL;
+    cr_assert(t->forward(self, &m.p, &a) == LATHE_E_ARG);
+    a.doc_start = m.doc_start;
+    a.q = (const char *)a.q + 2;
+    cr_assert(t->forward(self, &m.p, &a) == LATHE_E_ARG);
+    a.q = m.q;
+    a.d_o = NULL;
+    cr_assert(t->backward(self, &m.p, &a) == LATHE_E_ARG);
+    attention_memory_fini(&m);
+    attention_plugin()->destroy(self);
+}
+
+/* A start behind its query, which no host could check, counts as the query itself: it sees one key. */
+Test(attention_cudnn, starts_out_of_range_are_clamped)
+{
+    attention_case c = {ATTENTION_CASE(1, 40, 40, 2, 1, 16), .dtype = LATHE_BF16, .causal = 1,
+                        .packed = 1};
+    void *self = attention_instance(lathe_host_get(), NULL);
+    attention_memory m;
+    attention_memory_init(&m, &c);
+    m.doc_start[7] = 1000;
+    m.doc_start[9] = -5;
+    cr_assert(attention_run(self, &m, &c));
+    m.doc_start[7] = 7;
+    m.doc_start[9] = 0;
+    attention_check(&c, &m);
+    attention_memory_fini(&m);
+    attention_plugin()->destroy(self);
+}
+
+/* A stream of the device's own, and a recording of it that runs on what the inputs then hold. */
+Test(attention_cudnn, runs_on_the_stream_it_is_given)
+{
+    const attention_gpu *g = attention_gpu_get();
+    const lathe_attention_v1 *t = g->plugin->table;
+    void *self = attention_instance(lathe_host_get(), NULL);
+    enum { N = 16 * 16 }; /* 16 tokens of one head of 16: q and k are zero, so o is the mean of v */
+    lathe_attention_problem p = problem_on(attention_device());
+    p.batch = p.n_heads = p.n_kv_heads = 1;
+    p.t_q = p.t_k = p.head_dim = 16;
+    p.q_stride = p.k_stride = p.v_stride = p.o_stride = 16;
+    p.causal = p.need_backward = 0;
+    char why[192] = "";
+    cr_assert(t->score(self, &p, why, sizeof why) > 0, "%s", why);
+    lathe_stream *stream = NULL;
+    lathe_capture *capture = NULL;
+    uint16_t *memory = NULL, host[N], out[N];
+    void *scratch = NULL;
+    cr_assert(g->table->stream_create(g->self, &stream) == LATHE_OK);
+    cr_assert(g->table->alloc(g->self, 4 * N * 2 + 64, LATHE_MEM_DEVICE, (void **)&memory) ==
+              LATHE_OK);
+    cr_assert(g->table->alloc(g->self, t->forward_scratch(self, &p), LATHE_MEM_DEVICE, &scratch) ==
+              LATHE_OK);
+    const lathe_attention_args a = {.size = sizeof a,
+                                    .q = memory,
+                                    .k = memory + N,
+                                    .v = memory + 2 * N,
+                                    .o = memory + 3 * N,
+                                    .lse = (float *)(void *)(memory + 4 * N),
+                                    .scratch = scratch,
+                                    .stream = stream};
+    cr_assert(t->forward(self, &p, &a) == LATHE_OK); /* what loads at a first run is no recording's */
+    cr_assert(g->table->sync(g->self, stream) == LATHE_OK);
+    cr_assert(g->table->capture_begin(g->self, stream) == LATHE_OK);
+    cr_assert(t->forward(self, &p, &a) == LATHE_OK);
+    cr_assert(g->table->capture_end(g->self, stream, &capture) == LATHE_OK);
+    for (int run = 0; run < 2; run++) {
+        for (int i = 0; i < N; i++)
+            host[i] = lathe_f32_to_bf16((float)(run + 1));
+        cr_assert(g->table->copy(g->self, stream, memory + 2 * N, host, sizeof host,
+                                 LATHE_COPY_TO_DEVICE) == LATHE_OK);
+        cr_assert(g->table->capture_launch(g->self, capture, stream) == LATHE_OK);
+        cr_assert(g->table->copy(g->self, stream, out, memory + 3 * N, sizeof out,
+                                 LATHE_COPY_TO_HOST) == LATHE_OK);
+        cr_assert(g->table->sync(g->self, stream) == LATHE_OK);
+        for (int i = 0; i < N; i++)
+            cr_assert(out[i] == host[i], "run %d: %d", run, i);
+    }
+    g->table->capture_destroy(g->self, capture);
+    g->table->free(g->self, memory);
+    g->table->free(g->self, scratch);
+    g->table->stream_destroy(g->self, stream);
+    attention_plugin()->destroy(self);
+}
