@@ -397,7 +397,8 @@ static inline int attention_is_refused(void *self, const lathe_attention_problem
     const lathe_attention_v1 *t = attention_plugin()->table;
     char why[192] = "";
     const int32_t score = t->score(self, p, why, sizeof why);
-    cr_assert((score == LATHE_SCORE_NO) == (ATTENTION_REFUSES(p) != 0), "scored %d: %s", score, why);
+    cr_assert((score == LATHE_SCORE_NO) == (ATTENTION_REFUSES(p) != 0), "scored %d: %s", score,
+              why);
     cr_assert(why[0] != '\0');
     return score == LATHE_SCORE_NO;
 }

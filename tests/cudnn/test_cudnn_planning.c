@@ -147,7 +147,8 @@ Test(cudnn_planning, ada)
 
 Test(cudnn_planning, hopper)
 {
-    lathe_attention_problem p = problem(LATHE_BF16, 256, 4, 40); /* no mask, more keys than queries */
+    lathe_attention_problem p =
+        problem(LATHE_BF16, 256, 4, 40); /* no mask, more keys than queries */
     p.causal = 0;
     p.t_k = 392;
     must_plan(&h100, p, WHOLE(p));

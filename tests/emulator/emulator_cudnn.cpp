@@ -189,7 +189,8 @@ void add(graph &g, const descriptor *d)
               join(g, d, CUDNN_ATTR_OPERATION_MATMUL_CDESC)};
     } else if (d->type == D(OPERATION_REDUCTION)) {
         op = {kind::reduction,
-              get<int32_t>(ref(d, CUDNN_ATTR_OPERATION_REDUCTION_DESC), CUDNN_ATTR_REDUCTION_OPERATOR),
+              get<int32_t>(ref(d, CUDNN_ATTR_OPERATION_REDUCTION_DESC),
+                           CUDNN_ATTR_REDUCTION_OPERATOR),
               0,
               join(g, d, CUDNN_ATTR_OPERATION_REDUCTION_XDESC),
               0,
@@ -360,7 +361,8 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t to, cudnnBackendAttributeName_t name,
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t to,
+                                       cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t n, const void *at)
 {
     auto *d = (descriptor *)to;

@@ -65,8 +65,8 @@ void store(void *base, int64_t i, int32_t type, double x)
     if (type == CUDNN_DATA_FLOAT)
         ((float *)base)[i] = (float)x;
     else
-        ((uint16_t *)base)[i] = type == CUDNN_DATA_BFLOAT16 ? lathe_f32_to_bf16((float)x)
-                                                            : lathe_f32_to_f16((float)x);
+        ((uint16_t *)base)[i] =
+            type == CUDNN_DATA_BFLOAT16 ? lathe_f32_to_bf16((float)x) : lathe_f32_to_f16((float)x);
 }
 
 double rounded(double x, int32_t type)
@@ -98,7 +98,8 @@ struct machine {
         const void *memory = at.at(uid);
         std::vector<double> &v = values[uid];
         v.resize((size_t)t.count());
-        each(t, [&](const place &p) { v[(size_t)dense(t, p)] = load(memory, strided(t, p), t.type); });
+        each(t,
+             [&](const place &p) { v[(size_t)dense(t, p)] = load(memory, strided(t, p), t.type); });
         return v;
     }
 
@@ -149,10 +150,9 @@ void pointwise(machine &m, const operation &op)
     } else {
         const std::vector<double> &vx = m.read(op.x), &vb = m.read(b.uid), &vt = m.read(t.uid);
         each(y, [&](const place &p) {
-            out[(size_t)dense(y, p)] =
-                combine(op.mode, vx[(size_t)dense(x, p.in(y.dims, x.dims))],
-                        vb[(size_t)dense(b, p.in(y.dims, b.dims))],
-                        vt[(size_t)dense(t, p.in(y.dims, t.dims))]);
+            out[(size_t)dense(y, p)] = combine(op.mode, vx[(size_t)dense(x, p.in(y.dims, x.dims))],
+                                               vb[(size_t)dense(b, p.in(y.dims, b.dims))],
+                                               vt[(size_t)dense(t, p.in(y.dims, t.dims))]);
         });
     }
     m.write(op.y, std::move(out));

@@ -22,7 +22,7 @@ while IFS= read -r so; do
     case "$kind" in
         device) allowed="$allowed|libdnnl\.so\.[0-9]+|libgomp\.so\.1|libgcc_s\.so\.1|libcudart\.so\.[0-9]+|libcublasLt\.so\.[0-9]+|libcudnn[a-z_]*\.so\.[0-9]+|libcuda\.so\.1|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1|libstdc\+\+\.so\.6" ;;
         attention) # cudart is linked in; nvcc's objects are C++
-            [[ "$so" != *_cuda.so ]] || allowed="$allowed|libgcc_s\.so\.1|libstdc\+\+\.so\.6|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1" ;;
+            [[ "$so" != *_cuda.so && "$so" != */cudnn.so ]] || allowed="$allowed|libgcc_s\.so\.1|libstdc\+\+\.so\.6|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1" ;;
     esac
     while IFS= read -r needed; do
         [ -n "$needed" ] || continue

@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 # A plugin with CUDA code is built where nvcc is: elsewhere its table stays as it stands.
 is_built() {
-    [[ "$1" != */*_cuda ]] || [ -e "$(dirname "$lathe")/../lib/lathe/plugins/$1.so" ]
+    [[ "$1" != */*_cuda && "$1" != */cudnn ]] || [ -e "$(dirname "$lathe")/../lib/lathe/plugins/$1.so" ]
 }
 
 failures=0 count=0

@@ -204,8 +204,7 @@ static lathe_status execute(const run *r, int64_t b, int64_t h)
     const cudnnStatus_t status =
         made != NULL ? lib->cudnnBackendExecute(r->s->plans.handle, r->plan->execution, made)
                      : pack.status;
-    const lathe_status failed =
-        checked(r, status, r->plan->key.backward ? "backward" : "forward");
+    const lathe_status failed = checked(r, status, r->plan->key.backward ? "backward" : "forward");
     cudnn_graph_fini(&pack);
     return failed;
 }
@@ -261,8 +260,7 @@ static lathe_status begin(run *r, attention_cudnn *s, const lathe_attention_prob
     if (no != NULL)
         return lathe_fail(s->host, LATHE_E_DEVICE, "attention cudnn: GPU %d: %s", s->plans.device,
                           no);
-    return checked(r,
-                   s->plans.lib.cudnnSetStream(s->plans.handle, cudnn_rows_stream(a->stream)),
+    return checked(r, s->plans.lib.cudnnSetStream(s->plans.handle, cudnn_rows_stream(a->stream)),
                    "stream");
 }
 

@@ -50,9 +50,9 @@ cudnn_descriptor cudnn_graph_begin(cudnn_graph *g, cudnnBackendDescriptorType_t 
     g->made[g->n_made++] = d;
     for (; attributes->count > 0; attributes++)
         cudnn_graph_note(g,
-             g->lib->cudnnBackendSetAttribute(d, attributes->name, attributes->type,
-                                              attributes->count, attributes->at),
-             "attribute");
+                         g->lib->cudnnBackendSetAttribute(d, attributes->name, attributes->type,
+                                                          attributes->count, attributes->at),
+                         "attribute");
     return d;
 }
 
@@ -68,7 +68,8 @@ cudnn_descriptor cudnn_graph_make(cudnn_graph *g, cudnnBackendDescriptorType_t t
 static cudnn_descriptor tensor(cudnn_graph *g, int64_t uid, cudnnDataType_t type,
                                const cudnn_shape *shape, bool is_inner, bool is_number)
 {
-    const int64_t alignment = is_number || type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_INT32 ? 4 : 16;
+    const int64_t alignment =
+        is_number || type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_INT32 ? 4 : 16;
     const cudnn_attribute attributes[] = {
         {CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid},
         {CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type},

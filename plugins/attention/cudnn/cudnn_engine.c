@@ -46,8 +46,8 @@ static int32_t is_unordered(cudnn_graph *g, cudnn_descriptor config)
         return 1;
     int32_t unordered = 1;
     if (g->lib->cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine) ==
-            CUDNN_STATUS_SUCCESS &&
+                                         CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n,
+                                         &engine) == CUDNN_STATUS_SUCCESS &&
         g->lib->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                          CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
                                          &n, notes) == CUDNN_STATUS_SUCCESS) {
@@ -72,8 +72,7 @@ static int64_t propose(cudnn_graph *g, cudnn_descriptor ops, cudnn_descriptor ta
         {CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, target != NULL, &target},
         {0},
     };
-    cudnn_descriptor heuristics =
-        cudnn_graph_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, query);
+    cudnn_descriptor heuristics = cudnn_graph_make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, query);
     static const cudnn_attribute none[] = {{0}};
     for (int i = 0; i < MOST_CONFIGS; i++)
         configs[i] = cudnn_graph_begin(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, none);
@@ -108,7 +107,8 @@ static int64_t configure(cudnn_graph *g, cudnn_descriptor ops, cudnn_descriptor 
     }
     const cudnn_attribute config[] = {
         {CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &made},
-        {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, engine->n_knobs, choices},
+        {CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, engine->n_knobs,
+         choices},
         {0},
     };
     *out_config = cudnn_graph_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, config);
@@ -130,11 +130,11 @@ static cudnn_descriptor finish(cudnn_graph *g, cudnnHandle_t handle, cudnn_descr
     cudnn_descriptor plan =
         cudnn_graph_make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, attributes);
     if (plan != NULL)
-        cudnn_graph_note(g,
-                         g->lib->cudnnBackendGetAttribute(
-                             plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                             &count, out_workspace),
-                         "workspace");
+        cudnn_graph_note(
+            g,
+            g->lib->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                             CUDNN_TYPE_INT64, 1, &count, out_workspace),
+            "workspace");
     return g->status == CUDNN_STATUS_SUCCESS ? plan : NULL;
 }
 
@@ -145,11 +145,11 @@ cudnn_descriptor cudnn_engine_plan(cudnn_graph *g, cudnnHandle_t handle, cudnn_d
     cudnn_attribute graph[3] = {
         {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->n_ops, g->ops}};
     if (handle != NULL)
-        graph[1] = (cudnn_attribute){CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1,
-                                     &handle};
+        graph[1] =
+            (cudnn_attribute){CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle};
     cudnn_descriptor ops = cudnn_graph_make(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, graph);
-    const int64_t n = only != NULL ? configure(g, ops, target, only, configs)
-                                   : propose(g, ops, target, configs);
+    const int64_t n =
+        only != NULL ? configure(g, ops, target, only, configs) : propose(g, ops, target, configs);
     int32_t n_unordered = 0;
     for (int64_t i = 0; i < n; i++) {
         if (is_unordered(g, configs[i])) {

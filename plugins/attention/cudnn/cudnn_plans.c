@@ -111,16 +111,15 @@ static int32_t plan_part(cudnn_plans *plans, const lathe_attention_problem *p, c
     cudnn_graph_fini(&plan->graph);
     cudnn_graph_init(&plan->graph, &plans->lib);
     plan->part = part;
-    if (plan->key.backward && !cudnn_engine_for_backward(cudnn_problem_arch(p->device),
-                                                         plans->lib.version, &only, plan->why,
-                                                         (int64_t)sizeof plan->why))
+    if (plan->key.backward &&
+        !cudnn_engine_for_backward(cudnn_problem_arch(p->device), plans->lib.version, &only,
+                                   plan->why, (int64_t)sizeof plan->why))
         return 0;
     if (plan->key.backward)
         cudnn_sdpa_backward(&plan->graph, p, part);
     else
         cudnn_sdpa_forward(&plan->graph, p, part);
-    plan->execution =
-        cudnn_engine_plan(&plan->graph, plans->handle, NULL, only, &plan->workspace);
+    plan->execution = cudnn_engine_plan(&plan->graph, plans->handle, NULL, only, &plan->workspace);
     if (plan->execution == NULL)
         (void)snprintf(plan->why, sizeof plan->why, "%s: %s",
                        plan->key.backward ? "backward" : "forward", plan->graph.error);
@@ -136,8 +135,7 @@ static cudnn_part part_within(const lathe_attention_problem *p, int64_t workspac
     for (int64_t b = p->batch; b >= 1; b--)
         for (int32_t h = p->n_kv_heads; h >= 1 && p->batch % b == 0; h--) {
             const cudnn_part part = {b, h};
-            if (p->n_kv_heads % h == 0 &&
-                each * b * h + cudnn_plan_bias_bytes(p, part) <= most &&
+            if (p->n_kv_heads % h == 0 && each * b * h + cudnn_plan_bias_bytes(p, part) <= most &&
                 (b * h > best.batch * best.n_kv_heads ||
                  (b * h == best.batch * best.n_kv_heads && h > best.n_kv_heads)))
                 best = part;

@@ -1,6 +1,10 @@
 /* Kernels beside cuDNN: the bias of packed documents, and the addition to gradients that are there already.
  *
- *   bias[r,j] = j >= doc_start[r] ? 0 : -inf        to[r,c] = to[r,c] + from[r,c]
+ *   bias[r,j] = j >= doc_start[r] ? 0 : -65504        to[r,c] = to[r,c] + from[r,c]
+ *
+ * Not -inf: cuDNN's engines meet tiles whose keys are all hidden, and PyTorch keeps infinite biases from them
+ * for that. -65504, the least of f16 (-65536 as bf16), takes a weight to 0 unless its score is 65,000 above
+ * the others.
  *
  * Bound by memory: a thread has 8 elements of 2 bytes, 16 bytes of each tensor.
  */
@@ -96,7 +100,7 @@ lathe_status cudnn_rows_bias(const lathe_host *host, int32_t dtype, const int32_
                              lathe_stream *stream)
 {
     const int64_t packs = stride / PACK;
-    const uint16_t lowest = dtype == LATHE_BF16 ? 0xff80 : 0xfc00; /* -inf */
+    const uint16_t lowest = dtype == LATHE_BF16 ? 0xc780 : 0xfbff;
     return launch(host, stream, "bias", n_rows * packs, bias_kernel, doc_start, (pack *)bias,
                   n_rows * packs, t, packs, lowest);
 }

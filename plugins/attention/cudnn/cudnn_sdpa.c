@@ -91,7 +91,7 @@ static cudnn_descriptor keep(const sdpa *s, cudnn_descriptor scores, cudnnPointw
     return y;
 }
 
-/* scale q k^T, and -inf added where a document ends. */
+/* scale q k^T, and the bias, which hides other documents. */
 static cudnn_descriptor scores_of(const sdpa *s, cudnn_descriptor q, cudnn_descriptor k,
                                   cudnn_descriptor scale)
 {

@@ -12,7 +12,7 @@ enum {
     SDPA_V,
     SDPA_O,
     SDPA_LSE,
-    SDPA_BIAS, /* [B,1,Tq,Tk] of the tensors' type: 0 where documents let a query see, else -inf */
+    SDPA_BIAS, /* [B,1,Tq,Tk] of the tensors' type: 0 where documents let a query see, else -65504 */
     SDPA_DO,
     SDPA_DQ,
     SDPA_DK,
