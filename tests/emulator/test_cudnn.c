@@ -188,8 +188,8 @@ Test(attention_cudnn, plans_are_kept_apart)
 }
 
 /* dS of 2 * 4 * 520 * 520 scores takes 4.1 MiB: by parts of a batch row, of a key head, and a bias of 0.5 MiB
- * a row. The same bits as in one part. */
-Test(attention_cudnn, parts_give_the_bits_of_the_whole)
+ * a row. */
+Test(attention_cudnn, parts_give_the_whole)
 {
     attention_case c = {ATTENTION_CASE(2, 520, 520, 4, 2, 16),
                         .dtype = LATHE_F16,
@@ -208,12 +208,11 @@ Test(attention_cudnn, parts_give_the_bits_of_the_whole)
         scratch[i] = t->backward_scratch(self, &m[i].p);
         attention_plugin()->destroy(self);
     }
-    attention_check(&c, &m[0]);
-    if (attention_is_emulated()) /* the real one may need less */
-        cr_assert(scratch[0] > scratch[1] + (2 << 20) && scratch[1] > scratch[2] + (1 << 20),
-                  "%lld %lld %lld", (long long)scratch[0], (long long)scratch[1],
-                  (long long)scratch[2]);
-    for (int i = 1; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
+        attention_check(&c, &m[i]);
+    for (int i = 1; i < 3 && attention_is_emulated(); i++) { /* the real one may need less memory */
+        cr_assert(scratch[i - 1] > scratch[i] + (1 << 20), "%lld, %lld", (long long)scratch[i - 1],
+                  (long long)scratch[i]);
         cr_assert(memcmp(m[0].store[6], m[i].store[6], (size_t)(1040 * m[0].p.o_stride * 2)) == 0);
         cr_assert(memcmp(m[0].store[1], m[i].store[1], (size_t)(1040 * m[0].p.dq_stride * 2)) == 0);
         cr_assert(memcmp(m[0].lse, m[i].lse, 2 * 4 * 520 * 4) == 0);

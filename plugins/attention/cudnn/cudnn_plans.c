@@ -110,6 +110,7 @@ static int32_t plan_part(cudnn_plans *plans, const lathe_attention_problem *p, c
     const cudnn_engine *only = NULL;
     cudnn_graph_fini(&plan->graph);
     cudnn_graph_init(&plan->graph, &plans->lib);
+    plan->execution = NULL;
     plan->part = part;
     if (plan->key.backward &&
         !cudnn_engine_for_backward(cudnn_problem_arch(p->device), plans->lib.version, &only,
