@@ -45,6 +45,28 @@ static void device_memory(const lathe_run *run, lathe_fit *out)
     }
 }
 
+/* What the host has for the plan. */
+static int64_t of_the_host(const char *what, char *source, size_t bytes)
+{
+    lathe_host_memory memory;
+    lathe_host_memory_read("", &memory);
+    (void)snprintf(source, bytes, "%s%s, less %lld MiB for the process itself", what, memory.source,
+                   (long long)(LATHE_FIT_RESERVE >> 20));
+    if (memory.available == INT64_MAX)
+        return INT64_MAX;
+    return memory.available < LATHE_FIT_RESERVE ? 0 : memory.available - LATHE_FIT_RESERVE;
+}
+
+/* A plan that fits a device with memory of its own must fit the host too, whose part of it is pinned. */
+static void host_side(const lathe_run *run, lathe_fit *out)
+{
+    lathe_fit host = {.need = lathe_mem_total(&run->planned) -
+                              lathe_machine_total(&run->machine, &run->planned)};
+    host.have = of_the_host("in the host's memory: ", host.source, sizeof host.source);
+    if (out->need <= out->have && host.need > host.have)
+        *out = host;
+}
+
 void lathe_fit_check(const lathe_run *run, lathe_fit *out)
 {
     memset(out, 0, sizeof *out);
@@ -56,14 +78,9 @@ void lathe_fit_check(const lathe_run *run, lathe_fit *out)
         (void)snprintf(out->source, sizeof out->source, "train.memory_limit");
     } else if (!run->machine.info.host_memory) {
         device_memory(run, out);
+        host_side(run, out);
     } else {
-        lathe_host_memory memory;
-        lathe_host_memory_read("", &memory);
-        out->have = memory.available;
-        if (out->have < INT64_MAX)
-            out->have -= out->have < LATHE_FIT_RESERVE ? out->have : LATHE_FIT_RESERVE;
-        (void)snprintf(out->source, sizeof out->source, "%s, less %lld MiB for the process itself",
-                       memory.source, (long long)(LATHE_FIT_RESERVE >> 20));
+        out->have = of_the_host("", out->source, sizeof out->source);
     }
 }
 
@@ -122,7 +139,7 @@ static int fits(search *s, const changes *c)
         return 0;
     lathe_fit_check(run, &fit);
     lathe_run_close(run);
-    if (fit.need > s->fit->have)
+    if (fit.need > fit.have)
         return 0;
     lathe_fit_option *option = &s->fit->options[s->fit->n_options++];
     size_t at = 0;

@@ -23,7 +23,8 @@ typedef struct lathe_fit {
     int32_t n_options;
 } lathe_fit;
 
-/** Compares the run's plan with train.memory_limit, or with what the machine has free. */
+/** Compares the run's plan with train.memory_limit, or with what the machine has free: a device with memory of its
+ *  own, and the host for what it keeps of the plan. The first of the two that lacks is told. */
 void lathe_fit_check(const lathe_run *run, lathe_fit *out);
 
 /** Plans again with less demanding settings, until some fit: fills the options. The configuration is read

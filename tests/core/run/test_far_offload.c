@@ -3,6 +3,7 @@
  * early as they may; the plan to the byte, and what is refused. */
 #include "base/log.h"
 #include "far_case.h"
+#include "run/fit.h"
 
 /* Settings on top of set_small. */
 typedef struct offload_case {
@@ -433,5 +434,32 @@ Test(far_offload, is_named_when_it_would_make_a_plan_fit)
     cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_NOMEM);
     cr_assert_not(strstr(lathe_error_message(), "offload_optimizer true   "), "%s",
                   lathe_error_message());
+    OK(lathe_dir_remove(dir));
+}
+
+/* More state than any host holds, on a device that has room for all the rest. */
+Test(far_offload, must_fit_the_host)
+{
+    char dir[] = "/tmp/lathe_offload_XXXXXX";
+    settings s = {.n = 0};
+    lathe_fit fit;
+    make_folder(dir, 20000);
+    set_case(&s, dir, NULL, 5);
+    set(&s, "model.hidden_size=262144");
+    set(&s, "model.intermediate_size=262144");
+    set(&s, "device.free_bytes=1000000000000000000");
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    lathe_fit_check(run, &fit);
+    cr_assert_gt(run->planned.by[LATHE_MEM_OFFLOAD], (int64_t)1 << 42);
+    cr_assert_geq(fit.need, run->planned.by[LATHE_MEM_OFFLOAD]);
+    cr_assert_lt(fit.have, fit.need, "%s", fit.source);
+    cr_assert(strstr(fit.source, "in the host's memory: "), "%s", fit.source);
+    lathe_run_close(run);
+    s.n--;
+    set(&s, "device.free_bytes=1000"); /* what the device lacks comes first */
+    run = open_run(LATHE_OPEN_PLAN, s.list);
+    lathe_fit_check(run, &fit);
+    cr_assert(strstr(fit.source, "of the far away"), "%s", fit.source);
+    lathe_run_close(run);
     OK(lathe_dir_remove(dir));
 }
