@@ -20,9 +20,10 @@ static int steps(const lathe_run *run)
 static const char *host_code(const lathe_run *run)
 {
     const lathe_optimizer_v1 *table = run->optimizer.table;
-    if (LATHE_HAS(table, average))
+    const int32_t is_queued = LATHE_HAS(table, cuda_image) && LATHE_HAS(table, queue);
+    if (LATHE_HAS(table, average) && !is_queued)
         return "it averages the weights on the host";
-    if (lathe__curvature_every(run) > 0)
+    if (lathe__curvature_every(run) > 0 && !is_queued)
         return "it estimates curvature on the host";
     if (steps(run) && !LATHE_HAS(table, cuda_image))
         return "it updates on the host (no code for other devices is built in)";
@@ -32,8 +33,9 @@ static const char *host_code(const lathe_run *run)
 
 static int runs_there(const lathe_optimizer_v1 *table)
 {
-    return LATHE_HAS(table, cuda_image) && !LATHE_HAS(table, average) &&
-           !LATHE_HAS(table, estimate_every);
+    return LATHE_HAS(table, cuda_image) &&
+           (LATHE_HAS(table, queue) ||
+            (!LATHE_HAS(table, average) && !LATHE_HAS(table, estimate_every)));
 }
 
 /* "adamw, muon": optimizers with code for such a device. */

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ir/passes.h"
-#include "lathe/tensor_chunks.h"
+#include "lathe/optimizer_queue.h"
 #include "run/offload.h"
 #include "run/update_device.h"
 #include "run/update_ranges.h"
@@ -475,35 +475,37 @@ static void fill_scalars(const lathe_update *u, const lathe_update_args *args, d
     s[LATHE_SCALAR_LR_RATIO] = args->base_lr > 0.0 ? (float)(args->lr / args->base_lr) : 0.0f;
 }
 
-/* All tensors of step(), as the plugin gets them. */
+/* All tensors of step(), as the plugin gets them: the scalars where the host reads them. */
 static lathe_optimizer_step plugin_step(const lathe_update *u, const lathe_update_args *args)
 {
     const lathe_optimizer_step step = {.size = (uint32_t)sizeof step,
                                        .n_tensors = u->n_tensors,
                                        .tensors = u->tensors,
-                                       .scalars = u->store->step->scalars,
+                                       .scalars = step_memory(u)->scalars,
                                        .step = args->step,
                                        .seed = args->seed,
                                        .scratch = u->scratch,
-                                       .scratch_bytes = u->scratch_bytes};
+                                       .scratch_bytes = u->scratch ? u->scratch_bytes : 0};
     return step;
 }
 
-/* Queues the update, part by part when the state comes and goes. */
-static lathe_status queue_update(lathe_update *u)
+/* Queues LATHE_QUEUE_*, part by part when the state comes and goes. Only a step has matrices. */
+static lathe_status queue_update(lathe_update *u, int32_t what, const lathe_optimizer_step *step)
 {
+    lathe_exec *matrix = what == LATHE_QUEUE_STEP ? u->matrix : NULL;
     if (!u->offload) {
-        LATHE_TRY(u->n_tensors > 0 ? lathe_device_update_launch(u->device, 0) : LATHE_OK);
-        return u->matrix ? lathe_exec_run(u->matrix, 0) : LATHE_OK;
+        LATHE_TRY(u->n_tensors > 0 ? lathe_device_update_queue(u->device, 0, what, step)
+                                   : LATHE_OK);
+        return matrix ? lathe_exec_run(matrix, 0) : LATHE_OK;
     }
     const int32_t n = lathe_offload_n_parts(u->offload);
     const int32_t first = lathe_offload_n_tensor_parts(u->offload);
     for (int32_t k = 0; k < n; k++) {
         LATHE_TRY(lathe_offload_arrive(u->offload, k));
         if (k < first)
-            LATHE_TRY(lathe_device_update_launch(u->device, k));
-        else
-            LATHE_TRY(lathe_exec_run_range(u->matrix, k > first ? u->matrix_ends[k - first - 1] : 0,
+            LATHE_TRY(lathe_device_update_queue(u->device, k, what, step));
+        else if (matrix)
+            LATHE_TRY(lathe_exec_run_range(matrix, k > first ? u->matrix_ends[k - first - 1] : 0,
                                            u->matrix_ends[k - first], 0));
         LATHE_TRY(lathe_offload_leave(u->offload, k));
     }
@@ -514,15 +516,14 @@ static lathe_status queue_update(lathe_update *u)
 static lathe_status update_all(lathe_update *u, const lathe_update_args *args, double *update2,
                                double *param2)
 {
+    const lathe_optimizer_step step = plugin_step(u, args);
     if (u->device) {
         LATHE_TRY(lathe_device_update_send(u->device));
-        LATHE_TRY(queue_update(u));
+        LATHE_TRY(queue_update(u, LATHE_QUEUE_STEP, &step));
         return lathe_device_update_figures(u->device, update2, param2);
     }
-    if (u->n_tensors > 0) {
-        const lathe_optimizer_step step = plugin_step(u, args);
+    if (u->n_tensors > 0)
         LATHE_TRY(lathe__ranges_run(&u->ranges, &step, update2, param2));
-    }
     return u->matrix ? lathe__matrices_run(u->matrix, update2, param2) : LATHE_OK;
 }
 
@@ -566,7 +567,12 @@ lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args)
         return LATHE_OK;
     fill_scalars(u, args, average);
     const lathe_optimizer_step step = plugin_step(u, args);
-    return table->estimate(u->optimizer->self, &step);
+    if (!u->device)
+        return table->estimate(u->optimizer->self, &step);
+    LATHE_TRY(u->offload ? lathe_offload_begin(u->offload) : LATHE_OK);
+    LATHE_TRY(lathe_device_update_send(u->device));
+    LATHE_TRY(queue_update(u, LATHE_QUEUE_ESTIMATE, &step));
+    return lathe_machine_sync(u->m); /* step memory's way is free again */
 }
 
 lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed)
@@ -577,8 +583,15 @@ lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed)
     for (int32_t i = 0; i < u->store->n_rows; i++)
         if (u->store->rows[i].partition == LATHE_PARTITION_MATRIX &&
             lathe_store_average(u->store, i))
-            lathe_parallel_copy(lathe_store_average(u->store, i), lathe_store_master(u->store, i),
-                                lathe_desc_bytes(&u->store->params->rows[i]->desc));
+            LATHE_TRY(lathe_move(u->m, lathe_store_average(u->store, i),
+                                 lathe_store_master(u->store, i),
+                                 lathe_desc_bytes(&u->store->params->rows[i]->desc)));
     fill_user_scalars(u, step);
-    return u->n_tensors > 0 ? table->average(u->optimizer->self, &all, u->averages) : LATHE_OK;
+    if (u->n_tensors == 0)
+        return LATHE_OK;
+    if (!u->device)
+        return table->average(u->optimizer->self, &all, u->averages);
+    LATHE_TRY(u->offload ? lathe_offload_begin(u->offload) : LATHE_OK);
+    LATHE_TRY(lathe_device_update_send(u->device));
+    return queue_update(u, LATHE_QUEUE_AVERAGE, &all);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lathe/elementwise.h"
+#include "lathe/optimizer_queue.h"
 
 /* One launch. */
 typedef struct part {
@@ -21,24 +21,22 @@ struct lathe_device_update {
     part *parts;
     int32_t n_tensors, n_parts;
     int64_t n_chunks, n_matrix_sums;
-    lathe_squares of[2]; /* by LATHE_SQUARES_* */
+    lathe_optimizer_room room; /* of queue(): own of all, the most of the others */
+    lathe_squares of[2];       /* by LATHE_SQUARES_* */
     lathe_kernel *clamp;
     int64_t clamp_scratch;
     double *rows; /* [store->n_rows] */
     char *own, *staging;
-    double *sums, *host_sums;    /* by chunk, then of the APPLY_UPDATEs */
-    void *scratch;               /* of the clamp */
+    double *sums, *host_sums; /* by chunk, then of the APPLY_UPDATEs */
+    void *scratch;            /* of the clamp */
+    float **averages;         /* [n_tensors] in device memory; NULL: no average() */
+    char *queue_own, *queue_shared, *queue_host;
     lathe_elementwise_args args; /* what all parts have of them */
 };
 
 static int64_t round_up(int64_t bytes)
 {
     return (bytes + 63) / 64 * 64;
-}
-
-static int64_t chunks_of(const lathe_optimizer_tensor *t)
-{
-    return (t->n + LATHE_ELEMENTWISE_CHUNK - 1) / LATHE_ELEMENTWISE_CHUNK;
 }
 
 static lathe_status create_clamp(lathe_device_update *u)
@@ -61,6 +59,20 @@ static lathe_status create_clamp(lathe_device_update *u)
                                                                 &u->clamp, &u->clamp_scratch);
 }
 
+/* What queue() wants for tensor i, beside what it wants for those before. */
+static void add_room(lathe_device_update *u, int32_t i)
+{
+    const lathe_optimizer_v1 *table = u->optimizer->table;
+    const lathe_param_info info = lathe_params_info(u->store->params, u->tensors[i].tensor);
+    lathe_optimizer_room room = {0};
+    if (!LATHE_HAS(table, queue) || !LATHE_HAS(table, room))
+        return;
+    table->room(u->optimizer->self, &info, &room);
+    u->room.own += room.own;
+    u->room.shared = room.shared > u->room.shared ? room.shared : u->room.shared;
+    u->room.host = room.host > u->room.host ? room.host : u->room.host;
+}
+
 static void count_chunks(lathe_device_update *u, const lathe_update_table *table)
 {
     u->tensors = table->tensors;
@@ -70,9 +82,11 @@ static void count_chunks(lathe_device_update *u, const lathe_update_table *table
         part *p = &u->parts[k];
         *p = (part){k > 0 ? table->ends[k - 1] : 0, table->ends[k], u->n_chunks, 0};
         for (int32_t i = p->begin; i < p->end; i++)
-            p->n_chunks += chunks_of(&table->tensors[i]);
+            p->n_chunks += lathe_queue_chunks(&table->tensors[i]);
         u->n_chunks += p->n_chunks;
     }
+    for (int32_t i = 0; i < u->n_tensors; i++)
+        add_room(u, i);
 }
 
 lathe_status lathe_device_update_create(lathe_machine *m, const lathe_store *store,
@@ -140,6 +154,12 @@ static int64_t first_chunk_bytes(const lathe_device_update *u)
     return round_up(n_firsts(u) * (int64_t)sizeof(int64_t));
 }
 
+static int64_t averages_bytes(const lathe_device_update *u)
+{
+    const lathe_optimizer_v1 *table = u->optimizer->table;
+    return LATHE_HAS(table, average) ? round_up(u->n_tensors * (int64_t)sizeof *u->averages) : 0;
+}
+
 static int64_t sums_bytes(const lathe_device_update *u)
 {
     return round_up((2 * u->n_chunks + u->n_matrix_sums) * (int64_t)sizeof(double));
@@ -147,15 +167,32 @@ static int64_t sums_bytes(const lathe_device_update *u)
 
 int64_t lathe_device_update_own_bytes(const lathe_device_update *u)
 {
-    return tensors_bytes(u) + first_chunk_bytes(u) + sums_bytes(u) +
+    return tensors_bytes(u) + first_chunk_bytes(u) + averages_bytes(u) + sums_bytes(u) +
            lathe_squares_bytes(&u->of[0]) + lathe_squares_bytes(&u->of[1]) +
-           round_up(u->clamp_scratch);
+           round_up(u->clamp_scratch) + round_up(u->room.own) + round_up(u->room.shared);
 }
 
 int64_t lathe_device_update_staging_bytes(const lathe_device_update *u)
 {
     return round_up((int64_t)sizeof(lathe_step_memory)) + sums_bytes(u) +
-           lathe_squares_staging_bytes(&u->of[0]) + lathe_squares_staging_bytes(&u->of[1]);
+           lathe_squares_staging_bytes(&u->of[0]) + lathe_squares_staging_bytes(&u->of[1]) +
+           round_up(u->room.host);
+}
+
+/* Where average() goes, tensor by tensor. */
+static lathe_status place_averages(lathe_device_update *u, void *memory)
+{
+    float **to = calloc((size_t)u->n_tensors + 1, sizeof *to);
+    if (!to)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the tables of %d tensors", u->n_tensors);
+    for (int32_t i = 0; i < u->n_tensors; i++) {
+        float *whole = lathe_store_average(u->store, u->tensors[i].tensor);
+        to[i] = whole ? whole + u->tensors[i].first : NULL; /* a piece of it */
+    }
+    u->averages = memory;
+    const lathe_status status = lathe_upload(u->m, memory, to, u->n_tensors * (int64_t)sizeof *to);
+    free(to);
+    return status;
 }
 
 /* The tensors and their first chunks, in device memory for good. */
@@ -167,12 +204,14 @@ static lathe_status place_tables(lathe_device_update *u)
         return lathe_error(LATHE_E_NOMEM, "no memory for the tables of %d tensors", u->n_tensors);
     for (int32_t k = 0; k < u->n_parts; k++)
         for (int32_t i = u->parts[k].begin; i < u->parts[k].end; i++)
-            first[i + k + 1] = first[i + k] + chunks_of(&u->tensors[i]);
+            first[i + k + 1] = first[i + k] + lathe_queue_chunks(&u->tensors[i]);
     lathe_status status =
         lathe_upload(u->m, u->own, u->tensors, u->n_tensors * (int64_t)sizeof *u->tensors);
     if (status == LATHE_OK)
         status = lathe_upload(u->m, first_chunk, first, n_firsts(u) * (int64_t)sizeof *first);
     free(first);
+    if (status == LATHE_OK && averages_bytes(u) > 0)
+        status = place_averages(u, first_chunk + first_chunk_bytes(u));
     u->args = (lathe_elementwise_args){.tensors = (const lathe_optimizer_tensor *)(void *)u->own,
                                        .first_chunk = (const int64_t *)(void *)first_chunk,
                                        .scalars = u->store->step->scalars,
@@ -182,9 +221,9 @@ static lathe_status place_tables(lathe_device_update *u)
 }
 
 /* n_blocks 0: only loads. */
-static lathe_status launch(lathe_device_update *u, int32_t k, int64_t n_blocks)
+/* What the kernels get for part k. */
+static lathe_elementwise_args part_args(const lathe_device_update *u, int32_t k)
 {
-    const lathe_optimizer_v1 *table = u->optimizer->table;
     const part *p = &u->parts[k];
     lathe_elementwise_args args = u->args;
     args.tensors += p->begin;
@@ -192,9 +231,15 @@ static lathe_status launch(lathe_device_update *u, int32_t k, int64_t n_blocks)
     args.n_chunks = p->n_chunks;
     args.n_tensors = p->end - p->begin;
     args.sums += 2 * p->chunk;
-    return u->m->dev->launch(u->m->device->self, u->m->stream, table->cuda_image,
-                             LATHE_ELEMENTWISE_KERNEL, n_blocks, LATHE_ELEMENTWISE_THREADS, &args,
-                             (int64_t)sizeof args);
+    return args;
+}
+
+static lathe_status launch(const lathe_device_update *u, const char *kernel, int64_t n_blocks,
+                           const void *args, int64_t args_bytes)
+{
+    const lathe_optimizer_v1 *table = u->optimizer->table;
+    return u->m->dev->launch(u->m->device->self, u->m->stream, table->cuda_image, kernel, n_blocks,
+                             LATHE_ELEMENTWISE_THREADS, args, args_bytes);
 }
 
 lathe_status lathe_device_update_place(lathe_device_update *u)
@@ -206,7 +251,7 @@ lathe_status lathe_device_update_place(lathe_device_update *u)
     LATHE_TRY(lathe_machine_alloc(u->m, LATHE_MEM_STAGING, lathe_device_update_staging_bytes(u),
                                   &memory));
     u->staging = memory;
-    char *own = u->own + tensors_bytes(u) + first_chunk_bytes(u);
+    char *own = u->own + tensors_bytes(u) + first_chunk_bytes(u) + averages_bytes(u);
     char *host = u->staging + round_up((int64_t)sizeof(lathe_step_memory));
     u->sums = (double *)(void *)own;
     u->host_sums = (double *)(void *)host;
@@ -218,8 +263,13 @@ lathe_status lathe_device_update_place(lathe_device_update *u)
         host += lathe_squares_staging_bytes(&u->of[k]);
     }
     u->scratch = u->clamp_scratch > 0 ? own : NULL;
+    u->queue_own = own + round_up(u->clamp_scratch);
+    u->queue_shared = u->queue_own + round_up(u->room.own);
+    u->queue_host = host;
     LATHE_TRY(place_tables(u));
-    const lathe_status status = u->n_chunks > 0 ? launch(u, 0, 0) : LATHE_OK;
+    const lathe_status status =
+        u->n_chunks > 0 ? launch(u, LATHE_ELEMENTWISE_KERNEL, 0, &u->args, (int64_t)sizeof u->args)
+                        : LATHE_OK; /* only loads */
     return status == LATHE_OK
                ? status
                : lathe_error_context(status, "optimizer %s", u->optimizer->component->plugin->name);
@@ -263,9 +313,52 @@ lathe_status lathe_device_update_clamp(lathe_device_update *u)
     return u->m->dev->kernel_run(u->m->device->self, u->clamp, &args);
 }
 
-lathe_status lathe_device_update_launch(lathe_device_update *u, int32_t k)
+/* ---- what queue() calls ---- */
+
+static lathe_status queue_launch(void *ctx, const char *kernel, int64_t n_blocks, const void *args,
+                                 int64_t args_bytes)
 {
-    return u->parts[k].n_chunks > 0 ? launch(u, k, u->parts[k].n_chunks) : LATHE_OK;
+    return n_blocks > 0 ? launch(ctx, kernel, n_blocks, args, args_bytes) : LATHE_OK;
+}
+
+static lathe_status queue_copy(void *ctx, void *dst, const void *src, int64_t bytes,
+                               int32_t direction)
+{
+    const lathe_device_update *u = ctx;
+    return u->m->dev->copy(u->m->device->self, u->m->stream, dst, src, bytes, direction);
+}
+
+static lathe_status queue_wait(void *ctx)
+{
+    return lathe_machine_sync(((const lathe_device_update *)ctx)->m);
+}
+
+lathe_status lathe_device_update_queue(lathe_device_update *u, int32_t k, int32_t what,
+                                       const lathe_optimizer_step *step)
+{
+    const lathe_optimizer_v1 *table = u->optimizer->table;
+    const part *p = &u->parts[k];
+    const lathe_elementwise_args args = part_args(u, k);
+    lathe_optimizer_step mine = *step;
+    mine.tensors = u->tensors + p->begin;
+    mine.n_tensors = p->end - p->begin;
+    if (p->n_chunks == 0)
+        return LATHE_OK;
+    const lathe_optimizer_queue todo = {
+        .size = (uint32_t)sizeof todo,
+        .what = what,
+        .step = &mine,
+        .args = &args,
+        .averages = what == LATHE_QUEUE_AVERAGE ? u->averages + p->begin : NULL,
+        .own = u->queue_own,
+        .shared = u->queue_shared,
+        .host = u->queue_host,
+        .ctx = u,
+        .launch = queue_launch,
+        .copy = queue_copy,
+        .wait = queue_wait};
+    return LATHE_HAS(table, queue) ? table->queue(u->optimizer->self, &todo)
+                                   : lathe_queue_elementwise(&todo);
 }
 
 lathe_status lathe_device_update_figures(lathe_device_update *u, double *out_update2,

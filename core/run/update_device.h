@@ -1,12 +1,13 @@
 /* The optimizer step on a device whose memory the host cannot touch.
  *
- * Element-wise parameters are updated by launches of the optimizer's image over a table of tensors that is in
- * device memory from the start: one launch, or one for each part of offload.h. MATRIX parameters are updated by
- * the executable of update.h. The host waits twice: for the gradients' norms, by which it clips or leaves the step out, and for the figures at the
- * end.
+ * Parameters of step() are updated by one launch of the optimizer's image, or by what its queue() launches, over
+ * a table of tensors that is in device memory from the start: all at once, or each part of offload.h by itself.
+ * MATRIX parameters are updated by the executable of update.h. The host waits twice: for the gradients' norms, by
+ * which it clips or leaves the step out, and for the figures at the end; and where queue() itself waits.
  *
- *   own      |tensors|first chunks|sums by chunk|sums of APPLY_UPDATEs|squares of gradients|of masters|
- *   staging  |step memory|sums by chunk|sums of APPLY_UPDATEs|squares of gradients|of masters|
+ *   own      |tensors|first chunks|averages|sums by chunk|sums of APPLY_UPDATEs|squares of gradients|of masters|
+ *            |scratch of the clamp|queue()'s own|shared|
+ *   staging  |step memory|sums by chunk|sums of APPLY_UPDATEs|squares of gradients|of masters|queue()'s|
  */
 #ifndef LATHE_RUN_UPDATE_DEVICE_H
 #define LATHE_RUN_UPDATE_DEVICE_H
@@ -47,8 +48,9 @@ lathe_status lathe_device_update_send(lathe_device_update *u);
 
 /** Queues the clipping of every gradient's elements to step memory's limit. */
 lathe_status lathe_device_update_clamp(lathe_device_update *u);
-/** Queues the update of a part's tensors. */
-lathe_status lathe_device_update_launch(lathe_device_update *u, int32_t part);
+/** Queues LATHE_QUEUE_* for a part's tensors. step: its scalars in host memory. */
+lathe_status lathe_device_update_queue(lathe_device_update *u, int32_t part, int32_t what,
+                                       const lathe_optimizer_step *step);
 
 /** |w_new - w_old|^2 and |w_new|^2 of the step just queued, `matrix` run too. Waits. */
 lathe_status lathe_device_update_figures(lathe_device_update *u, double *out_update2,

@@ -8,7 +8,7 @@
 #include "lathe/elementwise.h"
 #include "lathe/graph.h"
 #include "lathe/lathe.h"
-#include "lathe/optimizer.h"
+#include "lathe/optimizer_queue.h"
 #include "lathe/plugin.h"
 #include "lathe/quant.h"
 #include "lathe/scheduler.h"

@@ -202,7 +202,7 @@ static lathe_status run_kernel(const void *args)
 }
 
 typedef struct launch_args {
-    const far_image *image;
+    const far_kernel *kernel;
     int64_t n_blocks;
     int32_t n_threads;
     _Alignas(16) char args[512]; /* a struct of the plugin */
@@ -211,7 +211,7 @@ typedef struct launch_args {
 static lathe_status run_launch(const void *args)
 {
     const launch_args *a = args;
-    a->image->fn(a->n_blocks, a->n_threads, a->args);
+    a->kernel->fn(a->n_blocks, a->n_threads, a->args);
     return LATHE_OK;
 }
 
@@ -400,15 +400,18 @@ static lathe_status launch(void *self, lathe_stream *stream, const void *image, 
                            int64_t args_bytes)
 {
     far_device *d = self;
-    const far_image *code = image;
-    launch_args a = {.image = code, .n_blocks = n_blocks, .n_threads = n_threads};
-    if (code->magic != FAR_MAGIC)
+    const far_image *all = image;
+    if (all->magic != FAR_MAGIC)
         return lathe_fail(d->host, LATHE_E_UNSUPPORTED, "far: the image holds no code for it");
-    if (strcmp(code->kernel, kernel) != 0)
+    const far_kernel *code = all->kernels;
+    while (code->name && strcmp(code->name, kernel) != 0)
+        code++;
+    if (!code->name)
         return lathe_fail(d->host, LATHE_E_NOT_FOUND, "far: the image has no kernel %s", kernel);
+    launch_args a = {.kernel = code, .n_blocks = n_blocks, .n_threads = n_threads};
     if (args_bytes != code->args_bytes || args_bytes > (int64_t)sizeof a.args)
-        return lathe_fail(d->host, LATHE_E_ARG, "far: %s takes %d bytes, got %lld", kernel,
-                          code->args_bytes, (long long)args_bytes);
+        return lathe_fail(d->host, LATHE_E_ARG, "far: %s takes %lld bytes, got %lld", kernel,
+                          (long long)code->args_bytes, (long long)args_bytes);
     if (n_blocks == 0)
         return LATHE_OK;
     memcpy(a.args, args, (size_t)args_bytes);

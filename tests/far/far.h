@@ -12,11 +12,15 @@
 #define FAR_MAGIC 0x46415221u
 
 /** Code of one kernel. fn runs the whole grid; memory is open meanwhile. */
-typedef struct far_image {
-    uint32_t magic; /* FAR_MAGIC */
-    int32_t args_bytes;
-    const char *kernel;
+typedef struct far_kernel {
+    const char *name;
+    int64_t args_bytes;
     void (*fn)(int64_t n_blocks, int32_t n_threads, const void *args);
+} far_kernel;
+
+typedef struct far_image {
+    uint32_t magic;            /* FAR_MAGIC */
+    const far_kernel *kernels; /* behind the last one its name is NULL */
 } far_image;
 
 /** A call on a stream, with its arguments copied. */

@@ -1,20 +1,32 @@
-/* An elementwise optimizer of this build with an image for the far device: its CUDA kernel's code, run on
+/* An elementwise optimizer of this build with an image for the far device: its CUDA kernels' code, run on
  * the host thread after thread. FAR_NAME: the plugin; FAR_SOURCE: the file with LATHE_ELEMENTWISE. */
+#include "far.h"
 #include "support/cuda_on_host.h"
+
+enum { MOST_KERNELS = 4 };
+static far_kernel kernels[MOST_KERNELS + 1]; /* as they enter themselves, before anyone looks */
+
+/* A kernel, and its place in the image. */
+#undef LATHE_CUDA_KERNEL
+#define LATHE_CUDA_KERNEL(kernel, threads, args_type)                                              \
+    static void kernel(const args_type a);                                                         \
+    static void kernel##_grid(int64_t n_blocks, int32_t n_threads, const void *args)               \
+    {                                                                                              \
+        CUDA_ON_HOST_GRID(n_blocks, n_threads, kernel(*(const args_type *)args));                  \
+    }                                                                                              \
+    __attribute__((constructor)) static void kernel##_enter(void)                                  \
+    {                                                                                              \
+        int k = 0;                                                                                 \
+        while (k < MOST_KERNELS && kernels[k].name)                                                \
+            k++;                                                                                   \
+        kernels[k] = (far_kernel){#kernel, (int64_t)sizeof(args_type), kernel##_grid};             \
+    }                                                                                              \
+    static void kernel(const args_type a)
 
 #include FAR_SOURCE
 #undef __CUDACC__
 
-#include "far.h"
-
-static void step(int64_t n_blocks, int32_t n_threads, const void *args)
-{
-    const lathe_elementwise_args *a = args;
-    CUDA_ON_HOST_GRID(n_blocks, n_threads, lathe_elementwise_step(*a));
-}
-
-static const far_image image = {FAR_MAGIC, (int32_t)sizeof(lathe_elementwise_args),
-                                LATHE_ELEMENTWISE_KERNEL, step};
+static const far_image image = {FAR_MAGIC, kernels};
 static lathe_optimizer_v1 table;
 
 static void fill(lathe_plugin *entry)

@@ -24,8 +24,9 @@ static void decode(int64_t n_blocks, int32_t n_threads, const void *args)
         __builtin_trap();
 }
 
-static const far_image image = {FAR_MAGIC, (int32_t)sizeof(lathe_quant_args), LATHE_QUANT_KERNEL,
-                                decode};
+static const far_kernel kernels[] = {
+    {LATHE_QUANT_KERNEL, (int64_t)sizeof(lathe_quant_args), decode}, {NULL, 0, NULL}};
+static const far_image image = {FAR_MAGIC, kernels};
 static lathe_quant_v1 table;
 
 static void fill(lathe_plugin *entry)

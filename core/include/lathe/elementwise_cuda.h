@@ -19,6 +19,23 @@ static __device__ inline int64_t lathe_elementwise_find(const lathe_elementwise_
     return lo;
 }
 
+/* What a chunk is: elements [begin, end) of tensor number t. */
+typedef struct lathe_elementwise_chunk {
+    const lathe_optimizer_tensor *x;
+    int64_t t, begin, end;
+} lathe_elementwise_chunk;
+
+static __device__ inline lathe_elementwise_chunk
+lathe_elementwise_chunk_of(const lathe_elementwise_args *a, int64_t chunk)
+{
+    lathe_elementwise_chunk c;
+    c.t = lathe_elementwise_find(a, chunk);
+    c.x = a->tensors + c.t;
+    c.begin = (chunk - a->first_chunk[c.t]) * LATHE_ELEMENTWISE_CHUNK;
+    c.end = c.begin + LATHE_ELEMENTWISE_CHUNK < c.x->n ? c.begin + LATHE_ELEMENTWISE_CHUNK : c.x->n;
+    return c;
+}
+
 /* A slot that slots() left out reads as zero and keeps nothing. */
 static __device__ inline float lathe_elementwise_load(const void *slot, int64_t i, uint32_t half)
 {
@@ -88,8 +105,8 @@ static __device__ inline void lathe_elementwise_sums(const lathe_elementwise_arg
         const uint64_t seed = a.counter[0], step = a.counter[1];                                   \
         const float grad_scale = a.scalars[LATHE_SCALAR_GRAD_SCALE];                               \
         for (int64_t chunk = blockIdx.x; chunk < a.n_chunks; chunk += gridDim.x) {                 \
-            const int64_t t = lathe_elementwise_find(&a, chunk);                                   \
-            const lathe_optimizer_tensor *const x = a.tensors + t;                                 \
+            const lathe_elementwise_chunk c = lathe_elementwise_chunk_of(&a, chunk);               \
+            const lathe_optimizer_tensor *const x = c.x;                                           \
             const name##_uniform u =                                                               \
                 name##_prepare(a.scalars, (float)x->lr_mult, (float)x->weight_decay_mult);         \
             float *__restrict__ const p = x->param;                                                \
@@ -101,11 +118,8 @@ static __device__ inline void lathe_elementwise_sums(const lathe_elementwise_arg
             const int is_exact = exact;                                                            \
             (void)half, (void)is_exact;                                                            \
             const uint64_t tensor = (uint64_t)x->tensor;                                           \
-            const int64_t begin = (chunk - a.first_chunk[t]) * LATHE_ELEMENTWISE_CHUNK;            \
-            const int64_t end =                                                                    \
-                begin + LATHE_ELEMENTWISE_CHUNK < x->n ? begin + LATHE_ELEMENTWISE_CHUNK : x->n;   \
             double change = 0.0, size = 0.0;                                                       \
-            for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {                      \
+            for (int64_t i = c.begin + threadIdx.x; i < c.end; i += blockDim.x) {                  \
                 const double was = (double)p[i];                                                   \
                 LATHE_ELEMENTWISE_BODY(name, n_slots, LATHE__LOAD_ANY, LATHE__STORE_ANY)           \
                 if (shadow != NULL)                                                                \

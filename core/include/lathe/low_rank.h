@@ -5,8 +5,8 @@
  *
  *     R[k][l] = sum over j of P[k][j] * G(l, j)          back:  U(l, j) = sum over k of N[k][l] * P[k][j]
  *
- * State is kept as [rank, n_lines]. Work goes by LATHE_LINES lines, which touch nothing of each other's.
- * On the CPU; sums run in the order of j and of k.
+ * State is kept as [rank, n_lines]. Sums run in the order of j and of k, on the CPU by LATHE_LINES lines at a
+ * time, which touch nothing of each other's, on a GPU by the kernels of low_rank_cuda.h: the same bits.
  */
 #ifndef LATHE_LOW_RANK_H
 #define LATHE_LOW_RANK_H
@@ -69,6 +69,13 @@ static inline int32_t lathe_low_rank_moments(const lathe_low_rank *r, const lath
     return 2;
 }
 
+/** An element that moves by factor*u and then loses its decay. */
+LATHE_HD static inline float lathe_low_rank_move(float x, float u, float factor, float decay)
+{
+    const float moved = fmaf(factor, u, x);
+    return fmaf(-decay, moved, moved); /* 1 - decay would lose it to rounding */
+}
+
 /* x(line + l, j) of the matrix. */
 static inline int64_t lathe__line_at(const lathe_low_rank *r, int64_t line, int64_t j)
 {
@@ -120,8 +127,7 @@ LATHE_CLONES static inline void lathe_low_rank_add(const lathe_low_rank *r, cons
         for (int64_t l = 0; l < n; l++)
             for (int64_t j = 0; j < m; j++) {
                 float *const to = &x[lathe__line_at(r, line + l, at + j)];
-                const float moved = fmaf(factor, tile[j][l], *to);
-                *to = fmaf(-decay, moved, moved); /* 1 - decay would lose it to rounding */
+                *to = lathe_low_rank_move(*to, tile[j][l], factor, decay);
             }
     }
 }

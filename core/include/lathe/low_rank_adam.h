@@ -4,13 +4,38 @@
  *     m = b1*m + (1-b1)*R;  v = b2*v + (1-b2)*R*R;  u = m/(sqrt(v) + eps)
  *     a step of lr*sqrt(1 - b2^t)/(1 - b1^t) along u, the decay afterwards
  *
- * as transformers' AdamW orders it. On the CPU.
+ * as transformers' AdamW orders it. Behind the formulas, the CPU's loops; low_rank_queue.h has a GPU's.
  */
 #ifndef LATHE_LOW_RANK_ADAM_H
 #define LATHE_LOW_RANK_ADAM_H
 
 #include "adamw_family.h"
 #include "low_rank.h"
+
+typedef struct lathe_adam_numbers {
+    float beta1, new1, beta2, new2, eps;
+} lathe_adam_numbers;
+
+/** Updates m and v with g; returns u. */
+LATHE_HD static inline float lathe_adam_element(const lathe_adam_numbers *a, float g, float *m,
+                                                float *v)
+{
+    *m = fmaf(a->new1, g, a->beta1 * *m);
+    *v = fmaf(a->new2 * g, g, a->beta2 * *v);
+    return *m / (sqrtf(*v) + a->eps);
+}
+
+/** p += factor*u; p -= decay*p: of a tensor, before an optimizer's own factor. */
+LATHE_HD static inline void lathe_low_rank_rates(const float *scalars, double lr_mult,
+                                                 double weight_decay, double decay_mult,
+                                                 float *out_factor, float *out_decay)
+{
+    const double lr = (double)scalars[LATHE_SCALAR_LR] * lr_mult;
+    *out_factor = (float)(-lr * (double)scalars[LATHE_SCALAR_USER]);
+    *out_decay = (float)(lr * weight_decay * decay_mult);
+}
+
+#ifndef __CUDACC__
 
 /** What an instance begins with. */
 typedef struct lathe_low_rank_adam {
@@ -50,10 +75,6 @@ static inline void lathe_low_rank_scalars(void *self, int64_t step, double *out)
     out[0] = sqrt(lathe_bias_correction(o->beta2, step)) / lathe_bias_correction(o->beta1, step);
 }
 
-typedef struct lathe_adam_numbers {
-    float beta1, new1, beta2, new2, eps;
-} lathe_adam_numbers;
-
 static inline lathe_adam_numbers lathe_adam_numbers_of(double beta1, double beta2, double eps)
 {
     const lathe_adam_numbers a = {(float)beta1, (float)(1.0 - beta1), (float)beta2,
@@ -65,11 +86,8 @@ static inline lathe_adam_numbers lathe_adam_numbers_of(double beta1, double beta
 LATHE_CLONES static inline void lathe_adam_direction(const lathe_adam_numbers *a, const float *g,
                                                      float *m, float *v, float *u, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        m[i] = fmaf(a->new1, g[i], a->beta1 * m[i]);
-        v[i] = fmaf(a->new2 * g[i], g[i], a->beta2 * v[i]);
-        u[i] = m[i] / (sqrtf(v[i]) + a->eps);
-    }
+    for (int64_t i = 0; i < n; i++)
+        u[i] = lathe_adam_element(a, g[i], &m[i], &v[i]);
 }
 
 /** One tensor of a step. */
@@ -86,14 +104,13 @@ static inline lathe_low_rank_update lathe_low_rank_update_of(const lathe_low_ran
                                                              const lathe_optimizer_step *s,
                                                              const lathe_optimizer_tensor *x)
 {
-    const double lr = (double)s->scalars[LATHE_SCALAR_LR] * x->lr_mult;
     lathe_low_rank_update u;
     u.x = x;
     u.r = lathe_low_rank_of(o->rank, LATHE_ROLE_MATRIX, x->rows, x->cols);
     u.adam = lathe_adam_numbers_of(o->adamw.beta1, o->adamw.beta2, o->adamw.eps);
     u.scale = s->scalars[LATHE_SCALAR_GRAD_SCALE];
-    u.factor = (float)(-lr * (double)s->scalars[LATHE_SCALAR_USER]);
-    u.decay = (float)(lr * o->adamw.weight_decay * x->weight_decay_mult);
+    lathe_low_rank_rates(s->scalars, x->lr_mult, o->adamw.weight_decay, x->weight_decay_mult,
+                         &u.factor, &u.decay);
     u.reserved = 0;
     return u;
 }
@@ -121,10 +138,8 @@ static inline void lathe__low_rank_elements(void *arg, int64_t begin, int64_t en
         for (int64_t i = 0; i < n; i++)
             g[i] = x->grad[at + i] * w->scale;
         lathe_adam_direction(&w->adam, g, m + at, v + at, u, n);
-        for (int64_t i = 0; i < n; i++) {
-            const float moved = fmaf(w->factor, u[i], x->param[at + i]);
-            x->param[at + i] = fmaf(-w->decay, moved, moved);
-        }
+        for (int64_t i = 0; i < n; i++)
+            x->param[at + i] = lathe_low_rank_move(x->param[at + i], u[i], w->factor, w->decay);
     }
     lathe_shadow_refresh(x, begin, end);
 }
@@ -134,5 +149,7 @@ static inline void lathe_low_rank_plain(const lathe_host *host, lathe_low_rank_u
 {
     host->parallel_for(u->x->n, LATHE_CHUNK_ELEMENTS, lathe__low_rank_elements, u);
 }
+
+#endif
 
 #endif

@@ -72,6 +72,16 @@ typedef struct lathe_optimizer_step {
 } lathe_optimizer_step;
 LATHE_ABI_SIZE(lathe_optimizer_step, 64);
 
+/** Memory for queue() beside the slots of a parameter. */
+typedef struct lathe_optimizer_room {
+    int64_t own;    /* device bytes, added up over the parameters */
+    int64_t shared; /* device bytes, the most of all parameters */
+    int64_t host;   /* pinned host bytes, likewise */
+} lathe_optimizer_room;
+LATHE_ABI_SIZE(lathe_optimizer_room, 24);
+
+typedef struct lathe_optimizer_queue lathe_optimizer_queue; /* optimizer_queue.h */
+
 typedef struct lathe_optimizer_v1 {
     uint32_t size;
     uint32_t revision;
@@ -95,7 +105,7 @@ typedef struct lathe_optimizer_v1 {
                           const lathe_param_info *info, double lr_mult, double weight_decay_mult,
                           lathe_val param, lathe_val grad, const lathe_val *slots,
                           lathe_val scalars);
-    /** Embedded CUDA code of the elementwise update (lathe/elementwise.h); NULL: CPU only. */
+    /** Embedded CUDA code (lathe/elementwise.h, lathe/optimizer_queue.h); NULL: CPU only. */
     const void *cuda_image;
     /** Scratch bytes that step() needs for a parameter, one parameter at a time. NULL: none. */
     int64_t (*scratch)(void *self, const lathe_param_info *param);
@@ -111,7 +121,12 @@ typedef struct lathe_optimizer_v1 {
      *  scalars hold what scalars() gives for it, the others are 0. It stands in the place of a
      *  schedule: one that lowers the rate is refused beside it. NULL: they are the same. */
     lathe_status (*average)(void *self, const lathe_optimizer_step *step, float *const *out);
+    /** step(), estimate() and average() on a device whose memory the host cannot touch: queues kernels of
+     *  cuda_image. NULL: a step there is one launch of LATHE_ELEMENTWISE_KERNEL, the others are refused. */
+    lathe_status (*queue)(void *self, const lathe_optimizer_queue *todo);
+    /** What queue() needs for a parameter that is not MATRIX. NULL: nothing. */
+    void (*room)(void *self, const lathe_param_info *param, lathe_optimizer_room *out);
 } lathe_optimizer_v1;
-LATHE_ABI_SIZE(lathe_optimizer_v1, 104);
+LATHE_ABI_SIZE(lathe_optimizer_v1, 120);
 
 #endif

@@ -9,6 +9,7 @@
  * what the schedule makes of a base rate of 1.
  * Source: arXiv:1804.04235; transformers Adafactor, operation by operation, sums in double.
  */
+#include "adafactor.h"
 #include "lathe/optimizer_kit.h"
 #include "lathe/tensor_chunks.h"
 
@@ -30,9 +31,6 @@ enum {
     FIELD_RELATIVE_STEP,
     FIELD_WARMUP_INIT
 };
-
-/* Slots of a matrix: row, col, (m); of a vector: v, (m). */
-enum { SLOT_ROW, SLOT_COL, SLOT_V = 0 };
 
 static const lathe_field fields[] = {
     LATHE_FIELD_FLOAT("lr", NULL, 0, 1e3, "1",
@@ -101,46 +99,35 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
 
 /* ---- one tensor ---- */
 
-#define MAX_PARTIALS 1024
 #define COLS_AT_ONCE 64
 
 /* What the passes over a tensor share. */
 typedef struct pass {
     const lathe_host *host;
     const lathe_optimizer_tensor *x;
+    adafactor_step s;
+    adafactor_tensor t;
     float *row, *col; /* a matrix's factors; NULL: v */
     float *v, *m;     /* m NULL: no first moment */
     float scale;      /* on the gradient */
-    float old, fresh; /* b, 1 - b */
-    float eps1;
-    float inverse_mean; /* 1/mean(R) */
-    float rate;         /* a / max(1, rms(u)/clip) */
-    float decay;        /* wd*a */
-    float beta1, new1;
-    int64_t grain;
-    double partial[MAX_PARTIALS];
+    int64_t run;
+    double partial[ADAFACTOR_PARTIALS];
 } pass;
 
 static double sum_of(const pass *w, int64_t n)
 {
     double sum = 0.0;
-    for (int64_t k = 0; k < (n + w->grain - 1) / w->grain; k++)
+    for (int64_t k = 0; k < (n + w->run - 1) / w->run; k++)
         sum += w->partial[k];
     return sum;
 }
 
-/* Chunks of a loop over n: as many as there are partial sums, at least `least` long. */
-static void spread(pass *w, int64_t n, int64_t least, lathe_range_fn fn)
+/* fn for each run of a loop over n. */
+static void spread(pass *w, int64_t n, int64_t run, lathe_range_fn fn)
 {
-    const int64_t fit = (n + MAX_PARTIALS - 1) / MAX_PARTIALS;
-    w->grain = fit > least ? fit : least;
+    w->run = run;
     if (n > 0)
-        w->host->parallel_for(n, w->grain, fn, w);
-}
-
-static double root_mean_square(const pass *w)
-{
-    return sqrt(sum_of(w, w->x->n) / (double)w->x->n);
+        w->host->parallel_for(n, run, fn, w);
 }
 
 static void square_params(void *arg, int64_t begin, int64_t end, int32_t worker)
@@ -150,13 +137,12 @@ static void square_params(void *arg, int64_t begin, int64_t end, int32_t worker)
     (void)worker;
     for (int64_t i = begin; i < end; i++)
         sum += (double)w->x->param[i] * (double)w->x->param[i];
-    w->partial[begin / w->grain] = sum;
+    w->partial[begin / w->run] = sum;
 }
 
 static float square(const pass *w, int64_t i)
 {
-    const float g = w->x->grad[i] * w->scale;
-    return g * g + w->eps1;
+    return adafactor_square(&w->s, w->x->grad[i] * w->scale);
 }
 
 /* R of rows [begin, end); the partial sums add up to the sum of R. */
@@ -170,10 +156,10 @@ static void update_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
         double sum = 0.0;
         for (int64_t i = r * cols; i < (r + 1) * cols; i++)
             sum += (double)square(w, i);
-        w->row[r] = fmaf(w->fresh, (float)(sum / (double)cols), w->old * w->row[r]);
+        w->row[r] = adafactor_moment(&w->s, (float)(sum / (double)cols), w->row[r]);
         all += (double)w->row[r];
     }
-    w->partial[begin / w->grain] = all;
+    w->partial[begin / w->run] = all;
 }
 
 /* C of columns [begin, end), down all rows. */
@@ -190,7 +176,7 @@ static void update_cols(void *arg, int64_t begin, int64_t end, int32_t worker)
                 sum[k] += (double)square(w, r * cols + at + k);
         for (int64_t k = 0; k < n; k++)
             w->col[at + k] =
-                fmaf(w->fresh, (float)(sum[k] / (double)rows), w->old * w->col[at + k]);
+                adafactor_moment(&w->s, (float)(sum[k] / (double)rows), w->col[at + k]);
     }
 }
 
@@ -199,20 +185,19 @@ static void update_vector(void *arg, int64_t begin, int64_t end, int32_t worker)
     pass *const w = arg;
     (void)worker;
     for (int64_t i = begin; i < end; i++)
-        w->v[i] = fmaf(w->fresh, square(w, i), w->old * w->v[i]);
+        w->v[i] = adafactor_moment(&w->s, square(w, i), w->v[i]);
 }
 
-/* u of element i before clipping and rate; r: 1/sqrt(R/mean(R)) of its row. */
+/* u of element i before clipping and rate; r: its row's factor. */
 static float direction(const pass *w, int64_t i, float r)
 {
-    const float g = w->x->grad[i] * w->scale;
-    return w->col != NULL ? r * (1.0f / sqrtf(w->col[i % w->x->cols])) * g
-                          : 1.0f / sqrtf(w->v[i]) * g;
+    return adafactor_direction(r, w->col != NULL ? w->col[i % w->x->cols] : w->v[i],
+                               w->x->grad[i] * w->scale);
 }
 
 static float row_factor(const pass *w, int64_t i)
 {
-    return w->col != NULL ? 1.0f / sqrtf(w->row[i / w->x->cols] * w->inverse_mean) : 1.0f;
+    return w->col != NULL ? adafactor_row_factor(w->row[i / w->x->cols], w->t.inverse_mean) : 1.0f;
 }
 
 static void square_updates(void *arg, int64_t begin, int64_t end, int32_t worker)
@@ -227,7 +212,7 @@ static void square_updates(void *arg, int64_t begin, int64_t end, int32_t worker
         const double u = (double)direction(w, i, r);
         sum += u * u;
     }
-    w->partial[begin / w->grain] = sum;
+    w->partial[begin / w->run] = sum;
 }
 
 static void apply(void *arg, int64_t begin, int64_t end, int32_t worker)
@@ -239,13 +224,13 @@ static void apply(void *arg, int64_t begin, int64_t end, int32_t worker)
     for (int64_t i = begin; i < end; i++) {
         if (w->col != NULL && i % w->x->cols == 0)
             r = row_factor(w, i);
-        float u = direction(w, i, r) * w->rate;
-        if (w->m != NULL)
-            u = w->m[i] = fmaf(w->new1, u, w->beta1 * w->m[i]);
-        p[i] = fmaf(-w->decay, p[i], p[i]) - u; /* 1 - decay would lose it to rounding */
+        p[i] =
+            adafactor_move(&w->s, &w->t, direction(w, i, r), p[i], w->m != NULL ? w->m + i : NULL);
     }
     lathe_shadow_refresh(w->x, begin, end);
 }
+
+/* ---- a step ---- */
 
 /* rho of step t. */
 static double relative_rate(const adafactor *o, int64_t t)
@@ -254,42 +239,50 @@ static double relative_rate(const adafactor *o, int64_t t)
     return o->relative_step ? least < root ? least : root : 1.0;
 }
 
+static adafactor_step step_of(const adafactor *o, int64_t t)
+{
+    const double b = 1.0 - pow((double)t, o->decay_rate);
+    const adafactor_step s = {.rate = relative_rate(o, t),
+                              .eps2 = o->eps2,
+                              .clip = o->clip,
+                              .weight_decay = o->weight_decay,
+                              .old = (float)b,
+                              .fresh = (float)(1.0 - b),
+                              .eps1 = (float)o->eps1,
+                              .beta1 = (float)o->beta1,
+                              .new1 = (float)(1.0 - o->beta1),
+                              .has_beta1 = o->has_beta1,
+                              .scales_by_parameter = o->scales_by_parameter};
+    return s;
+}
+
 static lathe_status update(void *ctx, const lathe_optimizer_step *s,
                            const lathe_optimizer_tensor *x)
 {
     const adafactor *const o = ctx;
-    const int is_matrix = x->slots[1 + o->has_beta1] != NULL;
-    const double b = 1.0 - pow((double)s->step, o->decay_rate);
-    const double lr = (double)s->scalars[LATHE_SCALAR_LR] * x->lr_mult * relative_rate(o, s->step);
-    pass w = {.host = o->common.host,
-              .x = x,
-              .row = is_matrix ? x->slots[SLOT_ROW] : NULL,
-              .col = is_matrix ? x->slots[SLOT_COL] : NULL,
-              .v = is_matrix ? NULL : x->slots[SLOT_V],
-              .m = o->has_beta1 ? x->slots[is_matrix ? 2 : 1] : NULL,
-              .scale = s->scalars[LATHE_SCALAR_GRAD_SCALE],
-              .old = (float)b,
-              .fresh = (float)(1.0 - b),
-              .eps1 = (float)o->eps1,
-              .beta1 = (float)o->beta1,
-              .new1 = (float)(1.0 - o->beta1)};
-    double size = 1.0;
+    pass w = {.host = o->common.host, .x = x, .s = step_of(o, s->step), .t.size = 1.0};
+    const int is_matrix = adafactor_is_matrix(&w.s, x);
+    const double lr = (double)s->scalars[LATHE_SCALAR_LR] * x->lr_mult * w.s.rate;
+    const int64_t run = adafactor_run(x->n, LATHE_CHUNK_ELEMENTS);
+    w.row = is_matrix ? x->slots[SLOT_ROW] : NULL;
+    w.col = is_matrix ? x->slots[SLOT_COL] : NULL;
+    w.v = is_matrix ? NULL : x->slots[SLOT_V];
+    w.m = o->has_beta1 ? x->slots[is_matrix ? 2 : 1] : NULL;
+    w.scale = s->scalars[LATHE_SCALAR_GRAD_SCALE];
     if (o->scales_by_parameter) {
-        spread(&w, x->n, LATHE_CHUNK_ELEMENTS, square_params);
-        size = fmax(o->eps2, root_mean_square(&w));
+        spread(&w, x->n, run, square_params);
+        w.t.size = adafactor_size(&w.s, sum_of(&w, x->n), x->n);
     }
     if (is_matrix) {
-        spread(&w, x->rows, LATHE_CHUNK_ELEMENTS / x->cols + 1, update_rows);
-        w.inverse_mean = (float)((double)x->rows / sum_of(&w, x->rows));
-        spread(&w, x->cols, COLS_AT_ONCE, update_cols);
+        spread(&w, x->rows, adafactor_row_run(x), update_rows);
+        w.t.inverse_mean = (float)((double)x->rows / sum_of(&w, x->rows));
+        spread(&w, x->cols, adafactor_run(x->cols, COLS_AT_ONCE), update_cols);
     } else {
-        spread(&w, x->n, LATHE_CHUNK_ELEMENTS, update_vector);
+        spread(&w, x->n, run, update_vector);
     }
-    spread(&w, x->n, LATHE_CHUNK_ELEMENTS, square_updates);
-    const double over = root_mean_square(&w) / o->clip;
-    w.rate = (float)(lr * size / (over > 1.0 ? over : 1.0));
-    w.decay = (float)(o->weight_decay * x->weight_decay_mult * lr * size);
-    spread(&w, x->n, LATHE_CHUNK_ELEMENTS, apply);
+    spread(&w, x->n, run, square_updates);
+    adafactor_tensor_rates(&w.s, lr, x->weight_decay_mult, sum_of(&w, x->n), x->n, &w.t);
+    spread(&w, x->n, run, apply);
     return LATHE_OK;
 }
 
@@ -299,9 +292,35 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
     return lathe_tensors_run(lathe_optimizer_host(self), s, n_slots, update, self);
 }
 
+/* |partial sums, one a chunk|what is the same for a tensor's elements| */
+static void room(void *self, const lathe_param_info *param, lathe_optimizer_room *out)
+{
+    const lathe_optimizer_tensor x = {.n = lathe_desc_count(&param->desc)};
+    (void)self;
+    out->own = lathe_queue_chunks(&x) * (int64_t)sizeof(double) + (int64_t)sizeof(adafactor_tensor);
+}
+
+static lathe_status queue(void *self, const lathe_optimizer_queue *todo)
+{
+    const adafactor *const o = self;
+    double *const partial = todo->own;
+    const adafactor_args a = {*todo->args, step_of(o, todo->step->step), partial,
+                              (adafactor_tensor *)(void *)(partial + todo->args->n_chunks)};
+    const int64_t bytes = (int64_t)sizeof a, n_tensors = todo->args->n_tensors;
+    if (o->scales_by_parameter)
+        LATHE_TRY(lathe_queue_launch(todo, "adafactor_sizes", &a, bytes));
+    LATHE_TRY(lathe_queue_launch(todo, "adafactor_rows", &a, bytes));
+    LATHE_TRY(lathe_queue_launch(todo, "adafactor_cols", &a, bytes));
+    LATHE_TRY(todo->launch(todo->ctx, "adafactor_means", n_tensors, &a, bytes));
+    LATHE_TRY(lathe_queue_launch(todo, "adafactor_updates", &a, bytes));
+    LATHE_TRY(todo->launch(todo->ctx, "adafactor_rates", n_tensors, &a, bytes));
+    return lathe_queue_launch(todo, LATHE_ELEMENTWISE_KERNEL, &a, bytes);
+}
+
 LATHE_INSTANCE(adafactor, read_values)
 
-LATHE_OPTIMIZER_TABLE(adafactor, .slots = slots, .partition = partition, .step = step);
+LATHE_OPTIMIZER_TABLE(adafactor, .slots = slots, .partition = partition, .step = step,
+                      .cuda_image = LATHE_CUDA_IMAGE, .queue = queue, .room = room);
 
 LATHE_OPTIMIZER_ENTRY(adafactor, .version = "1.0.0",
                       .summary = "second moments of rows and columns: almost no state",

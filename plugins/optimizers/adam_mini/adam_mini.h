@@ -102,8 +102,8 @@ static __device__ inline void block_together(tensor_step *s, int64_t size, int64
 LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_args)
 {
     for (int64_t chunk = blockIdx.x; chunk < a.n_chunks; chunk += gridDim.x) {
-        const int64_t t = lathe_elementwise_find(&a, chunk);
-        const lathe_optimizer_tensor *const x = a.tensors + t;
+        const lathe_elementwise_chunk c = lathe_elementwise_chunk_of(&a, chunk);
+        const lathe_optimizer_tensor *const x = c.x;
         tensor_step s;
         s.x = x;
         s.change = s.size = 0.0;
@@ -112,15 +112,12 @@ LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_eleme
         s.bias = a.scalars[LATHE_SCALAR_USER + LATHE_ADAMW_BIAS1];
         s.scale = a.scalars[LATHE_SCALAR_GRAD_SCALE];
         const int64_t size = x->block > 0 ? x->block : 1;
-        const int64_t begin = (chunk - a.first_chunk[t]) * LATHE_ELEMENTWISE_CHUNK;
-        const int64_t end =
-            begin + LATHE_ELEMENTWISE_CHUNK < x->n ? begin + LATHE_ELEMENTWISE_CHUNK : x->n;
-        const int64_t first = (begin + size - 1) / size * size;
+        const int64_t first = (c.begin + size - 1) / size * size;
         if (size <= ADAM_MINI_SMALL)
-            for (int64_t at = first + threadIdx.x * size; at < end; at += size * ADAM_MINI_LANES)
+            for (int64_t at = first + threadIdx.x * size; at < c.end; at += size * ADAM_MINI_LANES)
                 block_alone(&s, size, at);
         else
-            for (int64_t at = first; at < end; at += size)
+            for (int64_t at = first; at < c.end; at += size)
                 block_together(&s, size, at);
         lathe_elementwise_sums(&a, chunk, s.change, s.size);
     }

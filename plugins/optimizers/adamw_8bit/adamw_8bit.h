@@ -93,20 +93,17 @@ LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_eleme
     map_fill(&first, 1);
     map_fill(&second, 0);
     for (int64_t chunk = blockIdx.x; chunk < a.n_chunks; chunk += gridDim.x) {
-        const int64_t t = lathe_elementwise_find(&a, chunk);
-        const lathe_optimizer_tensor *const x = a.tensors + t;
+        const lathe_elementwise_chunk c = lathe_elementwise_chunk_of(&a, chunk);
+        const lathe_optimizer_tensor *const x = c.x;
         const lathe_adamw_numbers u = lathe_adamw_numbers_of(
             a.scalars, a.scalars[LATHE_SCALAR_LR] * (float)x->lr_mult, (float)x->weight_decay_mult);
         const int is_small = x->slots[SLOT_M_ABSMAX] == NULL;
         float *const m_absmax = (float *)x->slots[SLOT_M_ABSMAX];
         float *const v_absmax = (float *)x->slots[SLOT_V_ABSMAX];
-        const int64_t begin = (chunk - a.first_chunk[t]) * LATHE_ELEMENTWISE_CHUNK;
-        const int64_t end =
-            begin + LATHE_ELEMENTWISE_CHUNK < x->n ? begin + LATHE_ELEMENTWISE_CHUNK : x->n;
         double change = 0.0, size = 0.0;
-        for (int64_t at = begin; at < end; at += BLOCK) {
+        for (int64_t at = c.begin; at < c.end; at += BLOCK) {
             const int64_t i = at + threadIdx.x;
-            const int is_there = i < end;
+            const int is_there = i < c.end;
             float m = 0.0f, v = 0.0f;
             if (is_there && is_small) {
                 m = ((const float *)x->slots[SLOT_M])[i];

@@ -12,11 +12,7 @@
  * Source: arXiv:2412.05270; apollo-torch APOLLOAdamW; limiter arXiv:2410.01623. Deviation: numbers of
  * P come from Lathe's counter RNG, and with scale_front = false the source scales behind the limiter.
  */
-#include "lathe/low_rank_adam.h"
-#include "lathe/rng.h"
-
-#define GROWTH 1.01
-#define RNG_STREAM UINT64_C(0x41504f4c4c4f) /* apart from the streams of dropout and rounding */
+#include "apollo.h"
 
 typedef struct apollo {
     lathe_low_rank_adam low_rank;
@@ -24,7 +20,6 @@ typedef struct apollo {
     int32_t reserved;
 } apollo;
 
-enum { SLOT_M, SLOT_V, SLOT_NORM };
 enum { FIELD_SCALE_TYPE = LATHE_LOW_RANK_N_FIELDS, FIELD_SCALE_FRONT, FIELD_LIMITER };
 
 static const lathe_field fields[] = {
@@ -70,33 +65,28 @@ static int64_t scratch(void *self, const lathe_param_info *param)
 
 /* ---- one tensor ---- */
 
-#define MAX_PARTIALS 1024
-
 typedef struct update {
     lathe_low_rank_update u;
-    uint64_t seed, epoch; /* of the projector */
+    apollo_step s;
+    uint64_t seed;
     float *projector, *line_scale;
-    int64_t grain;
-    double rank_root;
+    int64_t run;
     double n2[MAX_PARTIALS], r2[MAX_PARTIALS]; /* squares of N and of R */
     double g2[MAX_PARTIALS];                   /* of G; with a scale per line, of the scaled G */
-    int32_t per_tensor;
 } update;
 
-/* Pairs of normal numbers [begin, end) of the projector, by Box and Muller. */
+/* Pairs [begin, end) of the projector. */
 static void fill_projector(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const update *const w = arg;
     const int64_t n = w->u.r.rank * lathe_low_rank_length(&w->u.r);
     (void)worker;
     for (int64_t pair = begin; pair < end; pair++) {
-        const lathe_u32x4 b = lathe_rng_block(
-            w->seed, w->epoch, RNG_STREAM ^ (uint64_t)w->u.x->tensor, (uint64_t)pair);
-        const double radius = sqrt(-2.0 * log(1.0 - lathe_uniform_f64(b.v[0], b.v[1])));
-        const double angle = 6.283185307179586 * lathe_uniform_f64(b.v[2], b.v[3]);
-        w->projector[2 * pair] = (float)(radius * cos(angle) / w->rank_root);
+        float both[2];
+        apollo_pair(&w->s, w->seed, w->u.x->tensor, pair, both);
+        w->projector[2 * pair] = both[0];
         if (2 * pair + 1 < n)
-            w->projector[2 * pair + 1] = (float)(radius * sin(angle) / w->rank_root);
+            w->projector[2 * pair + 1] = both[1];
     }
 }
 
@@ -143,25 +133,25 @@ static void measure(void *arg, int64_t begin, int64_t end, int32_t worker)
         square_lanes((const float(*)[LATHE_LINES])r, w->u.r.rank, n2);
         square_lines(w, at, n, g2);
         for (int64_t l = 0; l < n; l++) {
-            const double s = sqrt(n2[l]) / (sqrt(r2[l]) + 1e-8);
-            w->line_scale[at + l] = w->per_tensor ? 1.0f : (float)s;
+            const double s = apollo_scale(n2[l], r2[l]);
+            w->line_scale[at + l] = w->s.per_tensor ? 1.0f : (float)s;
             all_n += n2[l];
             all_r += r2[l];
-            all_g += w->per_tensor ? g2[l] : s * s * g2[l];
+            all_g += w->s.per_tensor ? g2[l] : s * s * g2[l];
         }
     }
-    w->n2[begin / w->grain] = all_n;
-    w->r2[begin / w->grain] = all_r;
-    w->g2[begin / w->grain] = all_g;
+    w->n2[begin / w->run] = all_n;
+    w->r2[begin / w->run] = all_r;
+    w->g2[begin / w->run] = all_g;
 }
 
-static double root_of_sum(const update *w, const double *partial)
+static double sum_of(const update *w, const double *partial)
 {
     const int64_t lines = lathe_low_rank_lines(&w->u.r);
     double sum = 0.0;
-    for (int64_t k = 0; k < (lines + w->grain - 1) / w->grain; k++)
+    for (int64_t k = 0; k < (lines + w->run - 1) / w->run; k++)
         sum += partial[k];
-    return sqrt(sum);
+    return sum;
 }
 
 static void apply(void *arg, int64_t begin, int64_t end, int32_t worker)
@@ -171,43 +161,40 @@ static void apply(void *arg, int64_t begin, int64_t end, int32_t worker)
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const float s = w->line_scale[w->u.r.by_columns ? i % w->u.r.cols : i / w->u.r.cols];
-        const float moved = fmaf(w->u.factor, w->u.x->grad[i] * w->u.scale * s, p[i]);
-        p[i] = fmaf(-w->u.decay, moved, moved);
+        p[i] = lathe_low_rank_move(p[i], w->u.x->grad[i] * w->u.scale * s, w->u.factor, w->u.decay);
     }
     lathe_shadow_refresh(w->u.x, begin, end);
+}
+
+static apollo_step step_of(const apollo *o, int64_t step, int64_t rank)
+{
+    const apollo_step s = {.epoch = (uint64_t)((step - 1) / o->low_rank.gap),
+                           .rank_root = sqrt((double)rank),
+                           .root = sqrt(o->low_rank.scale),
+                           .per_tensor = o->per_tensor,
+                           .scale_front = o->scale_front,
+                           .limits = o->limits,
+                           .is_first = step == 1};
+    return s;
 }
 
 static lathe_status project(const apollo *o, const lathe_optimizer_step *s, update *w)
 {
     const lathe_host *const host = lathe_optimizer_host(o);
     const lathe_optimizer_tensor *const x = w->u.x;
-    float *const kept_norm = x->slots[SLOT_NORM];
     LATHE_TRY(lathe_scratch_check(host, s, x, scratch_of(&w->u.r)));
     const int64_t lines = lathe_low_rank_lines(&w->u.r);
     const int64_t n = w->u.r.rank * lathe_low_rank_length(&w->u.r);
     w->projector = s->scratch;
     w->line_scale = w->projector + n;
     w->u.r.projector = w->projector;
-    w->rank_root = sqrt((double)w->u.r.rank);
+    w->s = step_of(o, s->step, w->u.r.rank);
     w->seed = s->seed;
-    w->epoch = (uint64_t)((s->step - 1) / o->low_rank.gap);
-    w->per_tensor = o->per_tensor;
     host->parallel_for((n + 1) / 2, LATHE_CHUNK_ELEMENTS / 4, fill_projector, w);
-    const int64_t fit = (lines + MAX_PARTIALS - 1) / MAX_PARTIALS;
-    w->grain = (fit + LATHE_LINES - 1) / LATHE_LINES * LATHE_LINES;
-    host->parallel_for(lines, w->grain, measure, w);
-    double by = o->per_tensor ? root_of_sum(w, w->n2) / (root_of_sum(w, w->r2) + 1e-8) : 1.0;
-    const double root = sqrt(o->low_rank.scale);
-    double norm = by * root_of_sum(w, w->g2) * (o->scale_front ? root : 1.0);
-    if (o->limits && s->step > 1) {
-        const double growth = norm / ((double)*kept_norm + 1e-8);
-        const double limiter = (growth > GROWTH ? growth : GROWTH) / GROWTH;
-        by /= limiter;
-        norm /= limiter;
-    }
-    if (o->limits)
-        *kept_norm = (float)norm;
-    w->u.factor *= (float)(by * root);
+    w->run = apollo_run(lines);
+    host->parallel_for(lines, w->run, measure, w);
+    w->u.factor *= apollo_limit(&w->s, sum_of(w, w->n2), sum_of(w, w->r2), sum_of(w, w->g2),
+                                x->slots[SLOT_NORM]);
     host->parallel_for(x->n, LATHE_CHUNK_ELEMENTS, apply, w);
     return LATHE_OK;
 }
@@ -228,10 +215,63 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
     return lathe_tensors_run(lathe_optimizer_host(self), s, 2, update_tensor, self);
 }
 
+/* ---- on a device whose memory the host cannot touch ---- */
+
+/* The parts of the shared room: |squares|factor, padded|projector, one more|line scales|R|directions| */
+static int64_t room_place(const lathe_low_rank *r, void *memory, apollo_args *out)
+{
+    const int64_t lines = lathe_low_rank_lines(r), n = r->rank * lathe_low_rank_length(r);
+    const int64_t n_doubles = 3 * lines + 1, n_floats = n + 1 + lines + 2 * r->rank * lines;
+    if (out != NULL) {
+        out->squares = memory;
+        out->factor = (float *)(void *)(out->squares + 3 * lines);
+        out->projector = out->factor + 2;
+        out->line_scale = out->projector + n + 1;
+        out->low.r = out->line_scale + lines;
+        out->low.u = out->low.r + r->rank * lines;
+        out->low.projector = out->projector;
+    }
+    return n_doubles * (int64_t)sizeof(double) + n_floats * (int64_t)sizeof(float);
+}
+
+static void room(void *self, const lathe_param_info *param, lathe_optimizer_room *out)
+{
+    const lathe_low_rank r = lathe_low_rank_param(((const apollo *)self)->low_rank.rank, param);
+    out->shared = r.rank > 0 ? room_place(&r, NULL, NULL) : 0;
+}
+
+static lathe_status queue(void *self, const lathe_optimizer_queue *todo)
+{
+    const apollo *const o = self;
+    apollo_args a = {.step.epoch = 0};
+    const int64_t bytes = (int64_t)sizeof a;
+    LATHE_TRY(lathe_low_rank_queue_plain(&o->low_rank, todo, SLOT_NORM, &a.low));
+    for (int32_t t = 0; t < todo->step->n_tensors; t++) {
+        const lathe_optimizer_tensor *const x = todo->step->tensors + t;
+        if (!lathe_low_rank_queue_tensor(&o->low_rank, todo, t, &a.low))
+            continue;
+        const lathe_low_rank r = lathe_low_rank_of(a.low.rank, LATHE_ROLE_MATRIX, x->rows, x->cols);
+        const int64_t n_pairs = (a.low.rank * a.low.length + 1) / 2;
+        (void)room_place(&r, todo->shared, &a);
+        a.step = step_of(o, todo->step->step, a.low.rank);
+        LATHE_TRY(todo->launch(
+            todo->ctx, "apollo_projector",
+            (n_pairs + LATHE_ELEMENTWISE_THREADS - 1) / LATHE_ELEMENTWISE_THREADS, &a, bytes));
+        LATHE_TRY(lathe_low_rank_queue_project(todo, &a.low));
+        LATHE_TRY(todo->launch(todo->ctx, "apollo_lines",
+                               (a.low.lines + APOLLO_LINES - 1) / APOLLO_LINES, &a, bytes));
+        LATHE_TRY(todo->launch(todo->ctx, "apollo_limiter", 1, &a, bytes));
+        LATHE_TRY(todo->launch(todo->ctx, "apollo_apply", lathe_queue_chunks(x), &a, bytes));
+    }
+    return LATHE_OK;
+}
+
 LATHE_INSTANCE(apollo, read_values)
 
 LATHE_OPTIMIZER_TABLE(apollo, .slots = slots, .partition = lathe_low_rank_partition,
-                      .scalars = lathe_low_rank_scalars, .step = step, .scratch = scratch);
+                      .scalars = lathe_low_rank_scalars, .step = step,
+                      .cuda_image = LATHE_CUDA_IMAGE, .scratch = scratch, .queue = queue,
+                      .room = room);
 
 LATHE_OPTIMIZER_ENTRY(
     apollo, .version = "1.0.0",

@@ -9,12 +9,11 @@
  * largest element, which the source leaves to its library.
  * Source: arXiv:2403.03507; galore-torch GaLoreAdamW, projection "std".
  */
+#include "galore.h"
+
 #include "eigen.h"
-#include "lathe/low_rank_adam.h"
 
 typedef lathe_low_rank_adam galore;
-
-enum { SLOT_M, SLOT_V, SLOT_PROJECTOR };
 
 static const lathe_field fields[] = {
     LATHE_LOW_RANK_FIELDS("128", "directions that are kept",
@@ -146,10 +145,62 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
     return lathe_tensors_run(lathe_optimizer_host(self), s, 2, update_tensor, self);
 }
 
+/* ---- on a device whose memory the host cannot touch ---- */
+
+/* device |Gram matrix, then directions of a step|; host |Gram matrix and what its eigenvectors need|projector| */
+static void room(void *self, const lathe_param_info *param, lathe_optimizer_room *out)
+{
+    const lathe_low_rank r = lathe_low_rank_param(((const galore *)self)->rank, param);
+    const int64_t n = lathe_low_rank_length(&r), square = n * n * (int64_t)sizeof(double);
+    const int64_t u = r.rank * lathe_low_rank_lines(&r) * (int64_t)sizeof(float);
+    if (r.rank == 0)
+        return;
+    out->shared = square > u ? square : u;
+    out->host = scratch_of(&r) + r.rank * n * (int64_t)sizeof(float);
+}
+
+/* A new projector: the Gram matrix comes to the host, its eigenvectors go back. Waits. */
+static lathe_status queue_renew(const lathe_host *host, const lathe_optimizer_queue *todo,
+                                const galore_args *a, float *projector)
+{
+    const int64_t n = a->low.length, bytes = n * n * (int64_t)sizeof(double);
+    double *const matrix = todo->host;
+    char *const rest = (char *)todo->host + bytes;
+    float *const out = (float *)(void *)(rest + galore_eigen_scratch(n));
+    LATHE_TRY(todo->launch(todo->ctx, "galore_gram", galore_gram_tiles(n), a, (int64_t)sizeof *a));
+    LATHE_TRY(todo->copy(todo->ctx, matrix, a->gram, bytes, LATHE_COPY_TO_HOST));
+    LATHE_TRY(todo->wait(todo->ctx));
+    LATHE_TRY(galore_eigen(host, matrix, n, a->low.rank, out, rest));
+    return todo->copy(todo->ctx, projector, out, a->low.rank * n * (int64_t)sizeof *out,
+                      LATHE_COPY_TO_DEVICE);
+}
+
+static lathe_status queue(void *self, const lathe_optimizer_queue *todo)
+{
+    const galore *const o = self;
+    galore_args a = {.gram = todo->shared, .scale = (float)o->scale};
+    LATHE_TRY(lathe_low_rank_queue_plain(o, todo, SLOT_PROJECTOR, &a.low));
+    a.low.u = todo->shared;
+    for (int32_t t = 0; t < todo->step->n_tensors; t++) {
+        const lathe_optimizer_tensor *const x = todo->step->tensors + t;
+        if (!lathe_low_rank_queue_tensor(o, todo, t, &a.low))
+            continue;
+        a.low.projector = x->slots[SLOT_PROJECTOR];
+        if ((todo->step->step - 1) % o->gap == 0)
+            LATHE_TRY(queue_renew(lathe_optimizer_host(o), todo, &a, x->slots[SLOT_PROJECTOR]));
+        LATHE_TRY(lathe_low_rank_queue_project(todo, &a.low));
+        LATHE_TRY(
+            todo->launch(todo->ctx, "galore_apply", lathe_queue_chunks(x), &a, (int64_t)sizeof a));
+    }
+    return LATHE_OK;
+}
+
 LATHE_INSTANCE(galore, read_values)
 
 LATHE_OPTIMIZER_TABLE(galore, .slots = slots, .partition = lathe_low_rank_partition,
-                      .scalars = lathe_low_rank_scalars, .step = step, .scratch = scratch);
+                      .scalars = lathe_low_rank_scalars, .step = step,
+                      .cuda_image = LATHE_CUDA_IMAGE, .scratch = scratch, .queue = queue,
+                      .room = room);
 
 LATHE_OPTIMIZER_ENTRY(galore, .version = "1.0.0",
                       .summary = "AdamW in the leading singular directions of the gradient",

@@ -10,6 +10,7 @@
  * Source: arXiv:2405.15682; schedulefree AdamWScheduleFree, in its order of operations.
  */
 #include "lathe/adamw_family.h"
+#include "lathe/optimizer_queue.h"
 
 enum { BETA2, NEW2, EPS, DECAY, BIAS2, MIX, PULL, WARM };
 
@@ -52,7 +53,35 @@ LATHE_HD static inline float schedule_free_adamw_element(const schedule_free_ada
 
 LATHE_ELEMENTWISE(schedule_free_adamw, 2)
 
-#ifndef __CUDACC__
+/* x of an element; towards: 1 - 1/b1. */
+LATHE_HD static inline float schedule_free_adamw_x(float towards, float y, float z)
+{
+    return fmaf(towards, z - y, y);
+}
+
+typedef struct schedule_free_adamw_average_args {
+    lathe_elementwise_args on;
+    float *const *out; /* [n_tensors] */
+    float towards;
+    int32_t reserved; /* 0 */
+} schedule_free_adamw_average_args;
+LATHE_ABI_SIZE(schedule_free_adamw_average_args, 72);
+
+#ifdef __CUDACC__
+
+LATHE_CUDA_KERNEL(schedule_free_adamw_average, LATHE_ELEMENTWISE_THREADS,
+                  schedule_free_adamw_average_args)
+{
+    for (int64_t chunk = blockIdx.x; chunk < a.on.n_chunks; chunk += gridDim.x) {
+        const lathe_elementwise_chunk c = lathe_elementwise_chunk_of(&a.on, chunk);
+        const float *const y = c.x->param, *const z = (const float *)c.x->slots[0];
+        float *const out = a.out[c.t];
+        for (int64_t i = c.begin + threadIdx.x; i < c.end; i += blockDim.x)
+            out[i] = schedule_free_adamw_x(a.towards, y[i], z[i]);
+    }
+}
+
+#else
 
 typedef struct schedule_free_adamw {
     lathe_adamw adamw;
@@ -154,21 +183,35 @@ static void average_chunk(void *ctx, const lathe_optimizer_step *s, const lathe_
     const float *const y = x->param, *const z = x->slots[0];
     float *const out = a->out[x - s->tensors];
     for (int64_t i = begin; i < end; i++)
-        out[i] = fmaf(a->towards, z[i] - y[i], y[i]);
+        out[i] = schedule_free_adamw_x(a->towards, y[i], z[i]);
+}
+
+static float towards(const schedule_free_adamw *o)
+{
+    return (float)(1.0 - 1.0 / o->adamw.beta1);
 }
 
 static lathe_status average(void *self, const lathe_optimizer_step *s, float *const *out)
 {
     const schedule_free_adamw *const o = self;
-    averaging a = {(float)(1.0 - 1.0 / o->adamw.beta1), out};
+    averaging a = {towards(o), out};
     return lathe_chunks_run(o->adamw.common.host, s, 2, lathe_chunk_elements, average_chunk, &a);
+}
+
+static lathe_status queue(void *self, const lathe_optimizer_queue *todo)
+{
+    const schedule_free_adamw_average_args args = {*todo->args, todo->averages, towards(self), 0};
+    return todo->what == LATHE_QUEUE_AVERAGE
+               ? lathe_queue_launch(todo, "schedule_free_adamw_average", &args,
+                                    (int64_t)sizeof args)
+               : lathe_queue_elementwise(todo);
 }
 
 LATHE_INSTANCE(schedule_free_adamw, read_values)
 
 LATHE_OPTIMIZER_TABLE(schedule_free_adamw, .slots = schedule_free_adamw_slots,
                       .scalars = schedule_free_adamw_scalars, .step = step,
-                      .cuda_image = LATHE_CUDA_IMAGE, .average = average);
+                      .cuda_image = LATHE_CUDA_IMAGE, .average = average, .queue = queue);
 
 LATHE_OPTIMIZER_ENTRY(schedule_free_adamw, .version = "1.0.0",
                       .summary = "AdamW with an average in the place of a schedule",

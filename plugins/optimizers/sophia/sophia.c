@@ -8,7 +8,7 @@
  * Source: arXiv:2305.14342, algorithms 2 and 3; the authors' code keeps B out of h and multiplies it
  * in each step, which is the same for batches of one size.
  */
-#include "lathe/elementwise.h"
+#include "lathe/optimizer_queue.h"
 
 enum { BETA1, NEW1, RHO, DECAY };
 
@@ -27,7 +27,42 @@ LATHE_HD static inline float sophia_element(const sophia_uniform *u, float p, fl
 
 LATHE_ELEMENTWISE(sophia, 2)
 
-#ifndef __CUDACC__
+/* h of an element; fresh: (1-b2)*B. */
+LATHE_HD static inline float sophia_curvature(float beta2, float fresh, float g, float h)
+{
+    return fmaf(fresh * g, g, beta2 * h);
+}
+
+/* The step has rounded slots 0 and 1 with the streams of these; the estimate rounds with that of: */
+#define CURVATURE_STREAM LATHE_MAX_SLOTS
+
+typedef struct sophia_estimate_args {
+    lathe_elementwise_args on;
+    float beta2, new2;
+} sophia_estimate_args;
+LATHE_ABI_SIZE(sophia_estimate_args, 64);
+
+#ifdef __CUDACC__
+
+LATHE_CUDA_KERNEL(sophia_estimate, LATHE_ELEMENTWISE_THREADS, sophia_estimate_args)
+{
+    const float fresh = a.new2 * a.on.scalars[LATHE_SCALAR_COUNT];
+    const float scale = a.on.scalars[LATHE_SCALAR_GRAD_SCALE];
+    for (int64_t chunk = blockIdx.x; chunk < a.on.n_chunks; chunk += gridDim.x) {
+        const lathe_elementwise_chunk c = lathe_elementwise_chunk_of(&a.on, chunk);
+        const uint32_t half = c.x->half_slots >> 1 & 1u;
+        void *const h = c.x->slots[1];
+        for (int64_t i = c.begin + threadIdx.x; i < c.end; i += blockDim.x) {
+            const lathe_element at = {c.x->first + i, a.on.counter[0], a.on.counter[1],
+                                      (uint64_t)c.x->tensor};
+            const float next = sophia_curvature(a.beta2, fresh, c.x->grad[i] * scale,
+                                                lathe_elementwise_load(h, i, half));
+            lathe_elementwise_store(h, i, half, next, &at, CURVATURE_STREAM, 0);
+        }
+    }
+}
+
+#else
 
 #include "lathe/optimizer_kit.h"
 
@@ -112,12 +147,11 @@ LATHE_CLONES static void curvature_tile(const curvature_uniform *numbers, float 
     float *const wide = h;
     uint16_t *const half = h;
     for (int64_t i = 0; i < n && random == NULL; i++) {
-        const float g = grad[i] * scale;
-        wide[i] = fmaf(u.fresh * g, g, u.beta2 * wide[i]);
+        wide[i] = sophia_curvature(u.beta2, u.fresh, grad[i] * scale, wide[i]);
     }
     for (int64_t i = 0; i < n && random != NULL; i++) {
-        const float g = grad[i] * scale;
-        const float next = fmaf(u.fresh * g, g, u.beta2 * lathe_bf16_to_f32(half[i]));
+        const float next =
+            sophia_curvature(u.beta2, u.fresh, grad[i] * scale, lathe_bf16_to_f32(half[i]));
         half[i] = lathe_f32_to_bf16_random(next, random[i]);
     }
 }
@@ -134,12 +168,11 @@ static void estimate_chunk(void *ctx, const lathe_optimizer_step *s,
         const int64_t left = end - at;
         const lathe_optimizer_tensor x = lathe_elementwise_range(
             tensor, at, left < LATHE_ELEMENTWISE_TILE ? left : LATHE_ELEMENTWISE_TILE);
-        /* a stream of its own: the step has rounded slots 0 and 1 with theirs */
         const uint16_t *const random =
             x.half_slots & 2u
                 ? lathe_elementwise_draw(
                       &numbers, x.n, s->seed, (uint64_t)s->step,
-                      lathe_elementwise_stream((uint64_t)x.tensor, LATHE_MAX_SLOTS), x.first)
+                      lathe_elementwise_stream((uint64_t)x.tensor, CURVATURE_STREAM), x.first)
                 : NULL;
         curvature_tile(&u, scale, x.grad, x.slots[1], random, x.n);
     }
@@ -151,11 +184,20 @@ static lathe_status estimate(void *self, const lathe_optimizer_step *s)
                             self);
 }
 
+static lathe_status queue(void *self, const lathe_optimizer_queue *todo)
+{
+    const sophia *const o = self;
+    const sophia_estimate_args args = {*todo->args, (float)o->beta2, (float)(1.0 - o->beta2)};
+    return todo->what == LATHE_QUEUE_ESTIMATE
+               ? lathe_queue_launch(todo, "sophia_estimate", &args, (int64_t)sizeof args)
+               : lathe_queue_elementwise(todo);
+}
+
 LATHE_INSTANCE(sophia, read_values)
 
 LATHE_OPTIMIZER_TABLE(sophia, .slots = slots, .scalars = scalars, .step = step,
                       .cuda_image = LATHE_CUDA_IMAGE, .estimate_every = estimate_every,
-                      .estimate = estimate);
+                      .estimate = estimate, .queue = queue);
 
 LATHE_OPTIMIZER_ENTRY(sophia, .version = "1.0.0",
                       .summary = "a clipped second-order step; curvature from sampled labels",

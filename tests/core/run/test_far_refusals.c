@@ -10,11 +10,13 @@ typedef struct refused {
 } refused;
 
 static const refused refusals[] = {
-    {{"optimizer.name=adafactor"},
-     {"optimizer \"adafactor\"", "device \"far\"", "it updates on the host", "these can:", "adamw"},
+    {{"optimizer.name=host_step"},
+     {"optimizer \"host_step\"", "device \"far\"", "it updates on the host", "these can:", "adamw"},
      ON_FAR},
-    {{"optimizer.name=sophia"}, {"optimizer \"sophia\"", "estimates curvature", "adamw"}, ON_FAR},
-    {{"optimizer.name=schedule_free_adamw", "scheduler.name=constant"},
+    {{"optimizer.name=host_estimate"},
+     {"optimizer \"host_estimate\"", "estimates curvature", "adamw", "sophia"},
+     ON_FAR},
+    {{"optimizer.name=host_average", "scheduler.name=constant"},
      {"averages the weights on the host"},
      ON_FAR},
     {{"attention.name=reference"},

@@ -18,6 +18,21 @@ static const far_training trainings[] = {
     {"clipped by value", {"train.precision=fp32", "train.max_grad_value=1e-4"}, 0, 0},
     {"many micro-batches", {"train.precision=fp32", "train.gradient_accumulation_steps=7"}, 0, 0},
     {"muon", {"train.precision=bf16", "optimizer.name=muon", "train.recompute=layer"}, 0, 1},
+    {"sophia",
+     {"train.precision=bf16", "optimizer.name=sophia", "optimizer.estimate_every=2",
+      "optimizer.state_dtype=bf16"},
+     0,
+     1},
+    {"schedule_free_adamw",
+     {"train.precision=bf16", "optimizer.name=schedule_free_adamw", "scheduler.name=constant",
+      "data.validation_split=0.2", "train.eval_every=2", "checkpoint.every=3"},
+     0,
+     1},
+    {"sophia, all that is planned",
+     {"train.precision=fp32", "optimizer.name=sophia", "optimizer.estimate_every=1",
+      "train.weight_average=ema", "data.validation_split=0.2", "train.eval_every=1"},
+     0,
+     0},
     {"lora",
      {"train.precision=fp32", "adapter.name=lora", "adapter.r=4", "adapter.dropout=0.1"},
      0,
@@ -124,12 +139,12 @@ static void check_training(const far_training *t)
 
 Test(far_training, of_whole_models_has_the_bits_of_the_cpu)
 {
-    for (size_t i = 0; i < 7; i++)
+    for (size_t i = 0; i < 10; i++)
         check_training(&trainings[i]);
 }
 
 Test(far_training, of_adapters_pairs_and_averages_has_the_bits_of_the_cpu)
 {
-    for (size_t i = 7; i < N_TRAININGS; i++)
+    for (size_t i = 10; i < N_TRAININGS; i++)
         check_training(&trainings[i]);
 }
