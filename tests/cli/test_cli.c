@@ -1,57 +1,10 @@
 /* The command line: exit codes, messages, JSON, and plugins that come and go. */
-#include <criterion/criterion.h>
-#include <ftw.h>
+#include "cli_case.h"
+
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
-
-static char output[1 << 16];
-
-/* Runs a shell command; its stdout, and stderr where the command says 2>&1, go to `output`. */
-static int run(const char *command)
-{
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    const size_t n = fread(output, 1, sizeof output - 1, pipe);
-    output[n] = '\0';
-    const int status = pclose(pipe);
-    cr_assert(WIFEXITED(status), "%s: killed by signal %d", command, WTERMSIG(status));
-    return WEXITSTATUS(status);
-}
-
-static void expect(const char *command, int code, const char *text)
-{
-    const int got = run(command);
-    cr_expect_eq(got, code, "%s: exit %d, expected %d:\n%s", command, got, code, output);
-    cr_expect_not_null(strstr(output, text), "%s: no '%s' in\n%s", command, text, output);
-}
-
-/* A folder of its own for the test, removed with all in it. */
-static char folder[] = "/tmp/lathe_cli_XXXXXX";
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
-{
-    (void)info, (void)type, (void)walk;
-    return remove(path);
-}
-
-static void make_folder(void)
-{
-    cr_assert_not_null(mkdtemp(folder));
-    cr_assert_eq(chdir(folder), 0);
-    cr_assert_eq(unsetenv("LATHE_PLUGIN_PATH"), 0);
-}
-
-static void remove_folder(void)
-{
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 TestSuite(cli, .init = make_folder, .fini = remove_folder);
 

@@ -1,49 +1,17 @@
 /* lathe checkpoint ls|verify|diff|rm, and what signals do to lathe train. */
-#include <criterion/criterion.h>
+#include "cli_case.h"
+
 #include <fcntl.h>
-#include <ftw.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "support/child_program.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
-
-static char output[1 << 16];
-static char folder[] = "/tmp/lathe_ckcli_XXXXXX";
-
-static int run(const char *command)
-{
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    const size_t n = fread(output, 1, sizeof output - 1, pipe);
-    output[n] = '\0';
-    const int status = pclose(pipe);
-    cr_assert(WIFEXITED(status), "%s: killed by signal %d", command, WTERMSIG(status));
-    return WEXITSTATUS(status);
-}
-
-static void expect(const char *command, int code, const char *text)
-{
-    const int got = run(command);
-    cr_assert_eq(got, code, "%s: exit %d, expected %d:\n%s", command, got, code, output);
-    cr_assert_not_null(strstr(output, text), "%s: no '%s' in\n%s", command, text, output);
-}
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
-{
-    (void)info, (void)type, (void)walk;
-    return remove(path);
-}
 
 static const char run_file[] = "[model]\n"
                                "model_type = \"llama\"\n"
@@ -67,30 +35,15 @@ static const char run_file[] = "[model]\n"
                                "dir = \"out\"\n"
                                "every = 2\n";
 
-static void put_file(const char *name, const char *text, int times)
-{
-    FILE *f = fopen(name, "w");
-    cr_assert_not_null(f);
-    for (int i = 0; i < times; i++)
-        cr_assert_geq(fprintf(f, "%s", text), 0);
-    cr_assert_eq(fclose(f), 0);
-}
-
 static void setup(void)
 {
     child_programs_skip_the_leak_check();
-    cr_assert_not_null(mkdtemp(folder));
-    cr_assert_eq(chdir(folder), 0);
-    put_file("run.toml", run_file, 1);
-    put_file("text.txt", "the wheel turns and the tool holds, so the part is made\n", 60);
+    make_folder();
+    put("run.toml", run_file);
+    put_times("text.txt", "the wheel turns and the tool holds, so the part is made\n", 60);
 }
 
-static void teardown(void)
-{
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-TestSuite(cli_checkpoint, .init = setup, .fini = teardown);
+TestSuite(cli_checkpoint, .init = setup, .fini = remove_folder);
 
 /* The loss that `lathe eval` prints. */
 static double loss_of(const char *arguments)
@@ -109,7 +62,7 @@ Test(cli_checkpoint, averaged_weights_are_taken_and_said_unless_others_are_asked
     static const char *const words[] = {"run.toml --train.weight_average ema", "out",
                                         "out/step-00000006"};
     char arguments[256];
-    put_file("valid.txt", "the part turns, the wheel is made\n", 30);
+    put_times("valid.txt", "the part turns, the wheel is made\n", 30);
     expect(LATHE " train run.toml --train.weight_average ema --train.weight_average_decay 0.5 "
                  "--optimizer.lr 0.02 2>&1",
            0, "averaged weights");
@@ -140,7 +93,7 @@ Test(cli_checkpoint, averaged_weights_are_taken_and_said_unless_others_are_asked
 Test(cli_checkpoint, another_model_beside_a_run_or_a_folder_is_refused)
 {
     expect(LATHE " train run.toml --train.max_steps 2 2>&1", 0, "checkpoint out/step-00000002");
-    put_file("base.toml", strstr(run_file, "[tokenizer]"), 1);
+    put_times("base.toml", strstr(run_file, "[tokenizer]"), 1);
     expect("sed -i '1i [model]\\npath = \"out/step-00000002\"' base.toml; " LATHE
            " train base.toml --train.max_steps 2 --checkpoint.dir two 2>&1",
            0, "checkpoint two/step-00000002");
@@ -153,7 +106,7 @@ Test(cli_checkpoint, another_model_beside_a_run_or_a_folder_is_refused)
 Test(cli_checkpoint, going_back_needs_a_checkpoint_to_go_back_to)
 {
     expect(LATHE " validate run.toml --train.on_nonfinite rewind 2>&1", 0, "");
-    put_file("never.toml", run_file, 1);
+    put_times("never.toml", run_file, 1);
     expect("sed -i 's/^every = 2/every = 0/; s/^max_steps/on_nonfinite = \"rewind\"\\nmax_steps/' "
            "never.toml; " LATHE " validate never.toml 2>&1",
            2, "never.toml:16:16: error: train.on_nonfinite = \"rewind\" needs checkpoint.every");

@@ -1,42 +1,9 @@
 /* lathe data, and every bad dataset as a user meets it: one message with file and place, no crash. */
-#include <criterion/criterion.h>
-#include <ftw.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "cli_case.h"
+
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
-
-static char output[1 << 16];
-static char folder[] = "/tmp/lathe_cli_data_XXXXXX";
-
-static int run(const char *command)
-{
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    const size_t n = fread(output, 1, sizeof output - 1, pipe);
-    output[n] = '\0';
-    const int status = pclose(pipe);
-    cr_assert(WIFEXITED(status), "%s: killed by signal %d", command, WTERMSIG(status));
-    return WEXITSTATUS(status);
-}
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
-{
-    (void)info, (void)type, (void)walk;
-    return remove(path);
-}
-
-static void put(const char *name, const char *text)
-{
-    FILE *file = fopen(name, "wb");
-    cr_assert_not_null(file);
-    cr_assert_eq(fwrite(text, 1, strlen(text), file), strlen(text));
-    cr_assert_eq(fclose(file), 0);
-}
 
 /* run.toml with one dataset table and further lines of [data]. */
 static void put_run(const char *dataset, const char *more)
@@ -50,26 +17,7 @@ static void put_run(const char *dataset, const char *more)
     put("run.toml", text);
 }
 
-static void make_folder(void)
-{
-    cr_assert_not_null(mkdtemp(folder));
-    cr_assert_eq(chdir(folder), 0);
-    cr_assert_eq(unsetenv("LATHE_PLUGIN_PATH"), 0);
-}
-
-static void remove_folder(void)
-{
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
 TestSuite(cli_data, .init = make_folder, .fini = remove_folder);
-
-static void expect(const char *command, int code, const char *text)
-{
-    const int got = run(command);
-    cr_expect_eq(got, code, "%s: exit %d, expected %d:\n%s", command, got, code, output);
-    cr_expect_not_null(strstr(output, text), "%s: no '%s' in\n%s", command, text, output);
-}
 
 Test(cli_data, shows_what_there_is_and_rows_with_their_mask)
 {

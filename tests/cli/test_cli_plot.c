@@ -1,69 +1,21 @@
 /* lathe plot schedule: what it draws, its numbers against formulas, and what it refuses. */
-#include <criterion/criterion.h>
-#include <ftw.h>
+#include "cli_case.h"
+
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define PLOT LATHE_TEST_BUILD "/bin/lathe plot schedule "
 
-static char output[1 << 20];
-static char folder[] = "/tmp/lathe_cli_plot_XXXXXX";
-
-static int run(const char *command)
+static void setup(void)
 {
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    const size_t n = fread(output, 1, sizeof output - 1, pipe);
-    cr_assert_lt(n, sizeof output - 1);
-    output[n] = '\0';
-    const int status = pclose(pipe);
-    cr_assert(WIFEXITED(status), "%s: killed by signal %d", command, WTERMSIG(status));
-    return WEXITSTATUS(status);
-}
-
-static void expect(const char *command, int code, const char *text)
-{
-    const int got = run(command);
-    cr_expect_eq(got, code, "%s: exit %d, expected %d:\n%s", command, got, code, output);
-    cr_expect_not_null(strstr(output, text), "%s: no '%s' in\n%s", command, text, output);
-}
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
-{
-    (void)info, (void)type, (void)walk;
-    return remove(path);
-}
-
-static void put(const char *name, const char *text)
-{
-    FILE *file = fopen(name, "wb");
-    cr_assert_not_null(file);
-    cr_assert_eq(fwrite(text, 1, strlen(text), file), strlen(text));
-    cr_assert_eq(fclose(file), 0);
-}
-
-static void make_folder(void)
-{
-    cr_assert_not_null(mkdtemp(folder));
-    cr_assert_eq(chdir(folder), 0);
-    cr_assert_eq(unsetenv("LATHE_PLUGIN_PATH"), 0);
+    make_folder();
     put("run.toml", "[optimizer]\nname = \"adamw\"\nlr = 2e-3\n"
                     "[scheduler]\nname = \"linear\"\nwarmup_steps = 4\n"
                     "[train]\nmax_steps = 12\n");
     put("endless.toml", "[scheduler]\nname = \"constant\"\n");
 }
 
-static void remove_folder(void)
-{
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-TestSuite(cli_plot, .init = make_folder, .fini = remove_folder);
+TestSuite(cli_plot, .init = setup, .fini = remove_folder);
 
 /* The array that `command` prints. */
 static json_t *points_of(const char *command)

@@ -1,46 +1,25 @@
 /* What `lathe train` writes where: a pipe, a pipe that closes, a terminal, a full disk. */
-#include <criterion/criterion.h>
-#include <ftw.h>
+#include "cli_case.h"
+
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "support/child_program.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 #define STEPS 30
 
-static char output[1 << 16];
-static char folder[] = "/tmp/lathe_output_XXXXXX";
-
 /* Runs bash; its stdout goes to `output`. Gives the exit code. */
-static int run(const char *script)
+static int bash(const char *script)
 {
     char command[1024];
     (void)snprintf(command, sizeof command, "bash -c '%s'", script);
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    const size_t n = fread(output, 1, sizeof output - 1, pipe);
-    output[n] = '\0';
-    const int status = pclose(pipe);
-    cr_assert(WIFEXITED(status), "%s: killed by signal %d", script, WTERMSIG(status));
-    return WEXITSTATUS(status);
-}
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
-{
-    (void)info, (void)type, (void)walk;
-    return remove(path);
+    return run(command);
 }
 
 static void make(void)
 {
     child_programs_skip_the_leak_check();
-    cr_assert_not_null(mkdtemp(folder));
-    cr_assert_eq(chdir(folder), 0);
+    make_folder();
     FILE *f = fopen("corpus.txt", "w");
     cr_assert_not_null(f);
     for (int i = 0; i < 2000; i++)
@@ -60,12 +39,7 @@ static void make(void)
     (void)fclose(f);
 }
 
-static void clear(void)
-{
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-TestSuite(output, .init = make, .fini = clear, .timeout = 120);
+TestSuite(output, .init = make, .fini = remove_folder, .timeout = 120);
 
 static int64_t lines_in(const char *text)
 {
@@ -78,16 +52,16 @@ static int64_t lines_in(const char *text)
 /* All steps were taken and the last checkpoint is there. */
 static void expect_finished(void)
 {
-    cr_expect_eq(run("wc -l < out/metrics.jsonl"), 0);
+    cr_expect_eq(bash("wc -l < out/metrics.jsonl"), 0);
     cr_expect_eq(atoi(output), STEPS, "%s", output);
-    cr_expect_eq(run("test -d out/step-00000030"), 0);
+    cr_expect_eq(bash("test -d out/step-00000030"), 0);
 }
 
 Test(output, a_log_stays_short_and_plain)
 {
-    cr_assert_eq(run(LATHE " train run.toml"), 0, "%s", output);
+    cr_assert_eq(bash(LATHE " train run.toml"), 0, "%s", output);
     expect_finished();
-    cr_assert_eq(run("rm -r out; " LATHE " train run.toml"), 0, "%s", output);
+    cr_assert_eq(bash("rm -r out; " LATHE " train run.toml"), 0, "%s", output);
     /* what is trained, the first step, the last one, its evaluation, the checkpoint; thirty
      * evaluations and six checkpoints were not due a line */
     cr_expect_leq(lines_in(output), 6, "%s", output);
@@ -98,9 +72,9 @@ Test(output, a_log_stays_short_and_plain)
 
 Test(output, a_terminal_gets_a_line_rewritten_in_place)
 {
-    if (run("command -v script") != 0)
+    if (bash("command -v script") != 0)
         cr_skip_test("script(1) is missing");
-    cr_assert_eq(run("TERM=xterm script -qec \"" LATHE " train run.toml\" /dev/null"), 0, "%s",
+    cr_assert_eq(bash("TERM=xterm script -qec \"" LATHE " train run.toml\" /dev/null"), 0, "%s",
                  output);
     cr_expect_not_null(strstr(output, "\rstep 3/30"), "%s", output);
     cr_expect_not_null(strchr(output, '\x1b'));
@@ -108,14 +82,14 @@ Test(output, a_terminal_gets_a_line_rewritten_in_place)
 
 Test(output, a_closed_pipe_does_not_end_the_run)
 {
-    cr_expect_eq(run(LATHE " train run.toml --train.log_every 1 2> log | head -n 1 > first; "
-                           "echo ${PIPESTATUS[0]}"),
+    cr_expect_eq(bash(LATHE " train run.toml --train.log_every 1 2> log | head -n 1 > first; "
+                            "echo ${PIPESTATUS[0]}"),
                  0);
     cr_expect_eq(atoi(output), 0, "exit code %s", output);
-    cr_expect_eq(run("wc -l < first"), 0);
+    cr_expect_eq(bash("wc -l < first"), 0);
     cr_expect_eq(atoi(output), 1);
     expect_finished();
-    cr_expect_eq(run("grep -c \"output cannot be written any more (Broken pipe)\" log"), 0);
+    cr_expect_eq(bash("grep -c \"output cannot be written any more (Broken pipe)\" log"), 0);
     cr_expect_eq(atoi(output), 1, "told %s times", output);
 }
 
@@ -123,9 +97,9 @@ Test(output, a_full_disk_under_the_log_does_not_end_the_run)
 {
     if (access("/dev/full", W_OK) != 0)
         cr_skip_test("no /dev/full here");
-    cr_expect_eq(run(LATHE " train run.toml > /dev/full 2> log"), 0);
+    cr_expect_eq(bash(LATHE " train run.toml > /dev/full 2> log"), 0);
     expect_finished();
-    cr_expect_eq(run("grep -c \"No space left on device\" log"), 0);
+    cr_expect_eq(bash("grep -c \"No space left on device\" log"), 0);
     cr_expect_eq(atoi(output), 1);
 }
 
@@ -134,7 +108,7 @@ Test(output, figures_that_cannot_be_written_end_the_run_with_their_file)
     if (access("/dev/full", W_OK) != 0)
         cr_skip_test("no /dev/full here");
     cr_expect_eq(
-        run("mkdir out; ln -s /dev/full out/metrics.jsonl; " LATHE " train run.toml 2>&1 > log"),
+        bash("mkdir out; ln -s /dev/full out/metrics.jsonl; " LATHE " train run.toml 2>&1 > log"),
         1);
     cr_expect_not_null(strstr(output, "out/metrics.jsonl: cannot write the figures of step 1: "
                                       "No space left on device"),
@@ -160,27 +134,27 @@ static int64_t traced(const char *category)
 
 Test(output, a_trace_holds_the_operations_of_the_steps_asked_for)
 {
-    cr_assert_eq(run(LATHE " train run.toml --trace t.json --trace-steps 2"), 0);
+    cr_assert_eq(bash(LATHE " train run.toml --trace t.json --trace-steps 2"), 0);
     const int64_t ops = traced("op");
     cr_expect_gt(ops, 20);
     cr_expect_eq(traced("step"), 2); /* the step and its optimizer */
     cr_expect_eq(traced("evaluation"), STEPS);
     cr_expect_geq(traced("checkpoint"), 6 * 4);
-    cr_assert_eq(run("rm -r out; " LATHE " train run.toml --trace t.json"), 0);
+    cr_assert_eq(bash("rm -r out; " LATHE " train run.toml --trace t.json"), 0);
     cr_expect_eq(traced("op"), 5 * ops);
-    cr_assert_eq(run(LATHE " eval run.toml --trace t.json --trace-steps 1"), 0, "%s", output);
+    cr_assert_eq(bash(LATHE " eval run.toml --trace t.json --trace-steps 1"), 0, "%s", output);
     cr_expect_gt(traced("op"), 5);
     cr_expect_leq(traced("op"), ops);
 }
 
 Test(output, a_trace_of_nothing_that_can_be_is_refused)
 {
-    cr_expect_eq(run(LATHE " train run.toml --trace t.json --trace-steps 5:2 2>&1"), 2);
+    cr_expect_eq(bash(LATHE " train run.toml --trace t.json --trace-steps 5:2 2>&1"), 2);
     cr_expect_not_null(strstr(output, "5:2"), "%s", output);
-    cr_expect_eq(run(LATHE " train run.toml --trace t.json --trace-steps 0 2>&1"), 2);
-    cr_expect_eq(run(LATHE " train run.toml --trace t.json --trace-steps 3x 2>&1"), 2);
-    cr_expect_eq(run(LATHE " train run.toml --trace-steps 3 2>&1"), 2);
+    cr_expect_eq(bash(LATHE " train run.toml --trace t.json --trace-steps 0 2>&1"), 2);
+    cr_expect_eq(bash(LATHE " train run.toml --trace t.json --trace-steps 3x 2>&1"), 2);
+    cr_expect_eq(bash(LATHE " train run.toml --trace-steps 3 2>&1"), 2);
     cr_expect_not_null(strstr(output, "--trace FILE is missing"), "%s", output);
-    cr_expect_eq(run(LATHE " train run.toml --trace /nowhere/t.json 2>&1"), 1);
+    cr_expect_eq(bash(LATHE " train run.toml --trace /nowhere/t.json 2>&1"), 1);
     cr_expect_not_null(strstr(output, "/nowhere/t.json"), "%s", output);
 }

@@ -85,4 +85,23 @@ __attribute__((unused)) static void set_llama(settings *s, int layers, int width
     set(s, "model.max_position_embeddings=512");
 }
 
+/* Trains; the message of a failure is left in lathe_error_message(), what was printed in `said`. */
+__attribute__((unused)) static lathe_status train_said(lathe_run *run, char *said, size_t bytes,
+                                                       lathe_train_result *out)
+{
+    FILE *f = fmemopen(said, bytes, "w");
+    const lathe_train_options options = {.out = f};
+    const lathe_status status = lathe_train(run, &options, out);
+    fclose(f);
+    return status;
+}
+
+/* Every part of a NULL-terminated list is in the message. */
+__attribute__((unused)) static void expect_parts(const char *const *parts)
+{
+    for (; *parts; parts++)
+        cr_expect(strstr(lathe_error_message(), *parts), "no '%s' in: %s", *parts,
+                  lathe_error_message());
+}
+
 #endif
