@@ -2,9 +2,10 @@
  * queue() is given, and what its kernels have in common.
  *
  * queue() runs on the host in every step, outside of captures, and launches kernels of the plugin's image on one
- * in-order stream. It may compute on the host what depends on the configuration and the step alone; what the tensors hold it
- * leaves to the kernels, or fetches at a point that its README names, and not in every step. The image has
- * a kernel named LATHE_ELEMENTWISE_KERNEL, by which the core loads it when the run is opened.
+ * in-order stream. It may compute on the host what depends on the configuration and the step alone; what the
+ * tensors hold it leaves to the kernels, or fetches at a point that its README names, and not in every step.
+ * The image has a kernel named LATHE_ELEMENTWISE_KERNEL, by which the core loads it when the run is opened.
+ * Where the state lies in the host's memory (train.offload_optimizer), each part is a call of its own.
  */
 #ifndef LATHE_OPTIMIZER_QUEUE_H
 #define LATHE_OPTIMIZER_QUEUE_H
