@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains the same small model with every optimizer: same seed, same data, 500 steps. Prints a Markdown
-# table of losses.
+# table of losses; fails where one does not end 3 nats below its first loss.
 #
 #   examples/optimizers/run.sh [STEPS]        LATHE: the program (build/bin/lathe)
 set -euo pipefail
@@ -42,4 +42,6 @@ while IFS='|' read -r name args; do
     printf '| `%s` | %s | %.3f | %.3f | %.3f | %.2f | %s |\n' "$name" "$(sed 's/--optimizer\.//g; s/--//g' <<<"$args")" \
         "$(value "$out/metrics.jsonl" loss head)" "$(value "$out/metrics.jsonl" loss tail)" \
         "$(value "$out/metrics.jsonl" eval_loss tail)" "$(awk -v a="$state" -v b="$weights" 'BEGIN {print 4 * a / b}')" "$seconds"
+    awk -v a="$(value "$out/metrics.jsonl" loss head)" -v b="$(value "$out/metrics.jsonl" eval_loss tail)" \
+        'BEGIN {exit !(b < a - 3)}' || { echo "$name has not learnt" >&2; exit 1; }
 done <<<"$settings"
