@@ -3,11 +3,13 @@
 #include <string.h>
 
 #include "app/commands.h"
+#include "app/plugin_devices.h"
 #include "app/plugins.h"
 #include "base/buffer.h"
 #include "plug/kind.h"
 
-static void print_json(const lathe_component *const *items, int64_t n, lathe_buffer *out)
+static lathe_status print_json(lathe_registry *registry, const lathe_component *const *items,
+                               int64_t n, lathe_buffer *out)
 {
     lathe_buffer_puts(out, "[");
     for (int64_t i = 0; i < n; i++) {
@@ -22,12 +24,21 @@ static void print_json(const lathe_component *const *items, int64_t n, lathe_buf
             lathe_buffer_printf(out, "%s\"%s\": ", k ? ", " : "", pairs[k][0]);
             lathe_buffer_json_string(out, pairs[k][1] ? pairs[k][1] : "");
         }
-        lathe_buffer_puts(out, "}");
+        const char *devices[LATHE_DEVICES_MOST];
+        LATHE_TRY(lathe_plugin_devices(registry, items[i], devices));
+        lathe_buffer_puts(out, ", \"devices\": [");
+        for (int k = 0; k < LATHE_DEVICES_MOST && devices[k]; k++) {
+            lathe_buffer_puts(out, k ? ", " : "");
+            lathe_buffer_json_string(out, devices[k]);
+        }
+        lathe_buffer_puts(out, "]}");
     }
     lathe_buffer_puts(out, n ? "\n]\n" : "]\n");
+    return out->status;
 }
 
-static void print_table(const lathe_component *const *items, int64_t n, lathe_buffer *out)
+static lathe_status print_table(lathe_registry *registry, const lathe_component *const *items,
+                                int64_t n, lathe_buffer *out)
 {
     int width = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -39,9 +50,12 @@ static void print_table(const lathe_component *const *items, int64_t n, lathe_bu
         const lathe_plugin *p = items[i]->plugin;
         const char *kind = lathe_kind_name(p->kind);
         const int rest = width - (int)strlen(kind) - 1;
-        lathe_buffer_printf(out, "%s/%-*s  %-8s  %s\n", kind, rest, p->name,
-                            p->version ? p->version : "", p->summary ? p->summary : "");
+        char devices[64];
+        LATHE_TRY(lathe_plugin_devices_text(registry, items[i], devices, sizeof devices));
+        lathe_buffer_printf(out, "%s/%-*s  %-8s  %-8s  %s\n", kind, rest, p->name,
+                            p->version ? p->version : "", devices, p->summary ? p->summary : "");
     }
+    return out->status;
 }
 
 static int run(const lathe_args *args)
@@ -63,10 +77,9 @@ static int run(const lathe_args *args)
         status = lathe_registry_list(registry, kind, &arena, &items, &n);
     if (status == LATHE_OK) {
         if (lathe_args_value(args, "--json"))
-            print_json(items, n, &out);
+            status = print_json(registry, items, n, &out);
         else
-            print_table(items, n, &out);
-        status = out.status;
+            status = print_table(registry, items, n, &out);
     }
     if (status == LATHE_OK) {
         (void)fputs(out.data ? out.data : "", stdout);
@@ -80,7 +93,7 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"--json", NULL, "an array of objects: kind, name, version, path, summary"},
+    {"--json", NULL, "an array of objects: kind, name, version, path, summary, devices"},
 };
 
 const lathe_command lathe_cmd_ls = {
@@ -89,6 +102,7 @@ const lathe_command lathe_cmd_ls = {
     .summary = "list the plugins found",
     .details =
         "KIND is one of optimizer scheduler quant adapter stage attention device.\n"
+        "The third column is where a plugin works: cpu, cuda, or any device.\n"
         "Plugins are looked for in LATHE_PLUGIN_PATH (absolute folders, colons between), then\n"
         "in lathe/plugins beside the library; each in <kind>/<name>.so. A file that is refused\n"
         "is named on stderr with the reason.",

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/commands.h"
+#include "app/plugin_devices.h"
 #include "app/plugins.h"
 #include "app/show_markdown.h"
 #include "base/error.h"
@@ -109,9 +110,12 @@ static lathe_status json_fields(const lathe_field *fields, int32_t n, lathe_aren
     return out->status;
 }
 
-static lathe_status json_plugin(const lathe_component *c, lathe_arena *arena, lathe_buffer *out)
+static lathe_status json_plugin(lathe_registry *registry, const lathe_component *c,
+                                lathe_arena *arena, lathe_buffer *out)
 {
     const lathe_plugin *p = c->plugin;
+    const char *devices[LATHE_DEVICES_MOST];
+    LATHE_TRY(lathe_plugin_devices(registry, c, devices));
     lathe_buffer_puts(out, "{\"kind\": ");
     lathe_buffer_json_string(out, lathe_kind_name(p->kind));
     json_pair(out, "name", p->name);
@@ -123,6 +127,12 @@ static lathe_status json_plugin(const lathe_component *c, lathe_arena *arena, la
     json_pair(out, "path", c->path);
     lathe_buffer_printf(out, ", \"revision\": %u, \"abi\": \"%u.%u\"", p->revision, p->abi_major,
                         p->abi_minor);
+    lathe_buffer_puts(out, ", \"devices\": [");
+    for (int i = 0; i < LATHE_DEVICES_MOST && devices[i]; i++) {
+        lathe_buffer_puts(out, i ? ", " : "");
+        lathe_buffer_json_string(out, devices[i]);
+    }
+    lathe_buffer_puts(out, "]");
     return json_fields(p->fields, p->n_fields, arena, out);
 }
 
@@ -166,14 +176,18 @@ static void text_line(lathe_buffer *out, const char *key, const char *text)
         lathe_buffer_printf(out, "  %-9s %s\n", key, text);
 }
 
-static lathe_status text_plugin(const lathe_component *c, lathe_buffer *out)
+static lathe_status text_plugin(lathe_registry *registry, const lathe_component *c,
+                                lathe_buffer *out)
 {
     const lathe_plugin *p = c->plugin;
+    char devices[64];
+    LATHE_TRY(lathe_plugin_devices_text(registry, c, devices, sizeof devices));
     const char *kind = lathe_kind_name(p->kind);
     lathe_buffer_printf(out, "%s/%s %s\n  %s\n\n", kind, p->name, p->version ? p->version : "",
                         p->summary ? p->summary : "");
     text_line(out, "source", p->source);
     text_line(out, "family", p->family);
+    text_line(out, "devices", devices);
     text_line(out, "license", p->license);
     text_line(out, "path", c->path);
     lathe_buffer_printf(out, "  %-9s revision %u of the %s interface, ABI %u.%u\n\n", "built for",
@@ -226,7 +240,8 @@ static lathe_status show_plugin(const char *word, lathe_registry *registry, int 
         lathe_show_markdown(component->plugin->fields, component->plugin->n_fields, out);
         return out->status;
     }
-    return form == FORM_JSON ? json_plugin(component, arena, out) : text_plugin(component, out);
+    return form == FORM_JSON ? json_plugin(registry, component, arena, out)
+                             : text_plugin(registry, component, out);
 }
 
 static int run(const lathe_args *args)

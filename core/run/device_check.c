@@ -38,6 +38,11 @@ static int runs_there(const lathe_optimizer_v1 *table)
             (!LATHE_HAS(table, average) && !LATHE_HAS(table, estimate_every)));
 }
 
+int32_t lathe__optimizer_runs_there(const lathe_optimizer_v1 *table)
+{
+    return runs_there(table);
+}
+
 /* "adamw, muon": optimizers with code for such a device. */
 static lathe_status put_others(const lathe_run *run, lathe_buffer *out)
 {

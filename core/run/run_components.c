@@ -26,18 +26,38 @@ static lathe_status named(lathe_run *run, lathe_diags *diags, int32_t kind, lath
     return make(run, diags, kind, part->component, out);
 }
 
+/* A device that is named exactly and cannot run here, with its reason. */
+static lathe_status refuse_device(lathe_run *run, lathe_diags *diags,
+                                  const lathe_component *component)
+{
+    char why[256] = "";
+    const lathe_device_v1 *table = component->plugin->table;
+    if (!LATHE_HAS(table, score) || table->score(why, sizeof why) > LATHE_SCORE_NO)
+        return LATHE_OK;
+    why[sizeof why - 1] = '\0';
+    lathe_config_add(run->config, diags, LATHE_DIAG_ERROR, "device", "name",
+                     "device \"%s\" cannot run on this machine: %s", component->plugin->name, why);
+    return lathe_diags_status(diags);
+}
+
 static lathe_status open_device(lathe_run *run, lathe_diags *diags)
 {
     const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_DEVICE);
     const lathe_component *component = part->component;
+    const char *why = NULL;
     if (!component)
-        LATHE_TRY(lathe_select_device(run->registry, part->name, &run->arena, &component, NULL));
+        LATHE_TRY(lathe_select_device(run->registry, part->name, &run->arena, &component, &why));
+    else
+        LATHE_TRY(refuse_device(run, diags, component));
     LATHE_TRY(make(run, diags, LATHE_KIND_DEVICE, component, &run->device));
     uint32_t flags = run->set.deterministic ? LATHE_FLAG_DETERMINISTIC : 0;
     const int offers = LATHE_HAS((const lathe_device_v1 *)run->device.table, capture_begin);
     const int captures = offers && run->set.capture != LATHE_CAPTURE_OFF;
     flags |= captures ? LATHE_FLAG_CAPTURABLE : 0;
     LATHE_TRY(lathe_machine_init(&run->machine, &run->device, flags));
+    if (why && !run->machine.info.host_memory)
+        lathe_log(LATHE_LOG_INFO, "device.name = \"%s\": %s, %s", part->name,
+                  component->plugin->name, why);
     run->machine.captures = captures;
     if (offers || run->set.capture != LATHE_CAPTURE_ON)
         return LATHE_OK;
@@ -108,15 +128,29 @@ static lathe_status open_all(lathe_run *run, lathe_diags *diags)
     return LATHE_OK;
 }
 
+/* "fp32, bf16, fp16": what the device computes in. */
+static void put_precisions(const lathe_device_info *info, lathe_buffer *out)
+{
+    static const int32_t all[] = {LATHE_F32, LATHE_BF16, LATHE_F16, LATHE_F8_E4M3};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (lathe_precision_on(info, all[i]) == all[i])
+            lathe_buffer_printf(out, "%s%s", out->len > 0 ? ", " : "",
+                                lathe_precision_name(all[i]));
+}
+
 /* The precision that the device gives, said when it is another than was asked for. */
 static void settle_precision(lathe_run *run)
 {
     lathe_settings *s = &run->set;
+    lathe_buffer there = LATHE_BUFFER_INIT;
     s->compute_dtype = lathe_precision_on(&run->machine.info, s->precision);
-    if (s->compute_dtype != s->precision)
-        lathe_log(LATHE_LOG_WARN, "train.precision = \"%s\": %s has none, %s is used",
+    if (s->compute_dtype != s->precision) {
+        put_precisions(&run->machine.info, &there);
+        lathe_log(LATHE_LOG_WARN, "train.precision = \"%s\": device %s computes in %s; %s is used",
                   lathe_precision_name(s->precision), run->device.component->plugin->name,
-                  lathe_precision_name(s->compute_dtype));
+                  there.data ? there.data : "fp32", lathe_precision_name(s->compute_dtype));
+    }
+    lathe_buffer_fini(&there);
     run->at.scaler.scale = s->compute_dtype == LATHE_F16 ? (float)s->loss_scale_init : 1.0f;
 }
 

@@ -5,14 +5,18 @@
 #include "blas.h"
 #include "cuda.h"
 #include "lathe/plugin.h"
+#include "machine.h"
 
-enum { INDEX, TF32, N_FIELDS };
+enum { INDEX, TF32, MEMORY_LIMIT, N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
     [INDEX] = LATHE_FIELD_INT("index", "0", 0, 1023, NULL,
                               "which GPU, counted among those that CUDA_VISIBLE_DEVICES shows"),
     [TF32] = LATHE_FIELD_BOOL("tf32", "false",
                               "f32 products in TF32: 10 bits of mantissa, several times as fast"),
+    [MEMORY_LIMIT] = LATHE_FIELD_INT("memory_limit", "0", 0, 1e15, "bytes",
+                                     "a plan that needs more of the GPU's memory is refused; 0: "
+                                     "what is free there"),
 };
 
 lathe_status cuda_status(const lathe_host *host, cudaError_t error, const char *what)
@@ -73,7 +77,9 @@ static lathe_status open_gpu(cuda_device *device)
 {
     const lathe_host *host = device->host;
     int n = 0;
-    LATHE_TRY(cuda_status(host, cudaGetDeviceCount(&n), "looking for GPUs"));
+    char why[256];
+    if (!cuda_machine_runs(&n, why, sizeof why))
+        return lathe_fail(host, LATHE_E_UNSUPPORTED, "%s", why);
     if (device->index >= n)
         return lathe_fail(host, LATHE_E_CONFIG,
                           "device.index is %d, and this machine shows %d GPU%s (0 to %d)",

@@ -4,6 +4,7 @@
 #include "blas.h"
 #include "cuda.h"
 #include "lathe/plugin.h"
+#include "machine.h"
 
 /* Machine code for 8.0, 8.9, 9.0 and 10.0 runs on later minor versions of the same major one; what is
  * newer translates the PTX of 10.0. */
@@ -12,42 +13,55 @@ int32_t cuda_has_code_for(int32_t arch)
     return arch >= 80;
 }
 
-int32_t cuda_score(char *why, int64_t why_bytes)
+int32_t cuda_machine_runs(int *out_n, char *why, size_t why_bytes)
 {
-    int driver = 0, n = 0;
-    char blas[160];
-    const cudaError_t counted = cudaGetDeviceCount(&n);
+    int driver = 0;
+    *out_n = 0;
+    const cudaError_t counted = cudaGetDeviceCount(out_n);
+    (void)cudaGetLastError(); /* it is told here: the next launch is not to blame */
     (void)cudaDriverGetVersion(&driver);
     if (driver == 0) {
-        (void)snprintf(why, (size_t)why_bytes, "no CUDA driver is installed (libcuda.so.1)");
-        return LATHE_SCORE_NO;
+        (void)snprintf(why, why_bytes, "no CUDA driver is installed (libcuda.so.1)");
+        return 0;
     }
     if (counted == cudaErrorInsufficientDriver) {
-        (void)snprintf(why, (size_t)why_bytes,
+        (void)snprintf(why, why_bytes,
                        "the CUDA driver is for CUDA %d.%d, this build needs %d.%d or later: update "
                        "the driver",
                        driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
                        CUDART_VERSION % 1000 / 10);
-        return LATHE_SCORE_NO;
+        return 0;
     }
-    if (counted != cudaSuccess || n == 0) {
-        (void)snprintf(why, (size_t)why_bytes, "the CUDA driver shows no GPU: %s",
+    if (counted != cudaSuccess || *out_n == 0) {
+        (void)snprintf(why, why_bytes, "the CUDA driver shows no GPU: %s",
                        counted == cudaSuccess ? "there is none" : cudaGetErrorString(counted));
-        return LATHE_SCORE_NO;
+        return 0;
     }
-    if (!cuda_blas_found(blas, sizeof blas)) {
-        (void)snprintf(why, (size_t)why_bytes, "%s", blas);
+    return cuda_blas_found(why, (int64_t)why_bytes);
+}
+
+int32_t cuda_score(char *why, int64_t why_bytes)
+{
+    int n = 0;
+    struct cudaDeviceProp first = {0};
+    if (!cuda_machine_runs(&n, why, (size_t)why_bytes))
         return LATHE_SCORE_NO;
-    }
-    struct cudaDeviceProp properties;
-    if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess ||
-        !cuda_has_code_for(10 * properties.major + properties.minor)) {
-        (void)snprintf(why, (size_t)why_bytes,
-                       "GPU 0 is of compute capability %d.%d; this build has code from 8.0 on",
+    for (int i = 0; i < n; i++) { /* device.index may name any of them; create looks again */
+        struct cudaDeviceProp properties = {0};
+        if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) {
+            (void)cudaGetLastError();
+            continue;
+        }
+        first = i == 0 ? properties : first;
+        if (!cuda_has_code_for(10 * properties.major + properties.minor))
+            continue;
+        (void)snprintf(why, (size_t)why_bytes, "%d GPU%s, the first%s: %s, sm_%d%d", n,
+                       n == 1 ? "" : "s", i == 0 ? "" : " that there is code for", properties.name,
                        properties.major, properties.minor);
-        return LATHE_SCORE_NO;
+        return LATHE_SCORE_EXACT; /* before every build for processors, whatever their instructions */
     }
-    (void)snprintf(why, (size_t)why_bytes, "%d GPU%s, the first: %s, sm_%d%d", n, n == 1 ? "" : "s",
-                   properties.name, properties.major, properties.minor);
-    return LATHE_SCORE_FAMILY;
+    (void)snprintf(why, (size_t)why_bytes,
+                   "GPU 0 is of compute capability %d.%d; this build has code from 8.0 on",
+                   first.major, first.minor);
+    return LATHE_SCORE_NO;
 }

@@ -58,6 +58,7 @@ Test(cli, ls_prints_an_array_of_objects)
         for (size_t k = 0; k < 5; k++)
             cr_expect(json_is_string(json_object_get(plugin, keys[k])), "%zu has no %s", i,
                       keys[k]);
+        cr_expect(json_is_array(json_object_get(plugin, "devices")), "%zu", i);
         const char *path = json_string_value(json_object_get(plugin, "path"));
         cr_expect_eq(access(path, R_OK), 0, "%s", path);
         for (size_t k = 0; k < i; k++)
@@ -65,6 +66,27 @@ Test(cli, ls_prints_an_array_of_objects)
                               json_string_value(json_object_get(json_array_get(all, k), "path")));
     }
     json_decref(all);
+}
+
+Test(cli, ls_and_show_tell_on_which_devices_a_plugin_works)
+{
+    cr_assert_eq(run(LATHE " ls"), 0);
+    static const char *const lines[] = {
+        "attention/flash_cpu +[0-9.]+ +cpu ", "scheduler/cosine +[0-9.]+ +any ",
+        "adapter/lora +[0-9.]+ +any ", "device/cpu_avx512_bf16 +[0-9.]+ +cpu "};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char command[256];
+        snprintf(command, sizeof command, LATHE " ls | grep -E '^%s'", lines[i]);
+        cr_expect_eq(run(command), 0, "%s", lines[i]);
+    }
+    cr_assert_eq(run(LATHE " show attention/reference"), 0);
+    cr_expect(strstr(output, "devices   cpu\n"), "%s", output);
+    if (run(LATHE " ls device | grep -q ^device/cuda") != 0)
+        return; /* built without the CUDA toolkit: no plugin carries such code */
+    expect(LATHE " show optimizer/adamw", 0, "devices   cpu,cuda\n");
+    expect(LATHE " show quant/nf4", 0, "devices   cpu,cuda\n");
+    expect(LATHE " show attention/reference_cuda", 0, "devices   cuda\n");
+    expect(LATHE " show device/cuda", 0, "devices   cuda\n");
 }
 
 Test(cli, show_tells_every_key)

@@ -47,6 +47,22 @@ Test(far_refusals, name_the_part_the_device_and_what_would_do)
     OK(lathe_dir_remove(dir));
 }
 
+/* Told before any of its code runs: a build for instructions that the processor lacks would end the process. */
+Test(far_refusals, a_device_that_cannot_run_here_is_refused_by_name)
+{
+    char dir[] = "/tmp/lathe_far_XXXXXX";
+    settings s = {.n = 0};
+    lathe_run *run = NULL;
+    make_folder(dir, 20000);
+    set_small(&s, dir, ON_FAR);
+    cr_assert_eq(setenv("LATHE_FAR", "gone", 1), 0);
+    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
+    cr_expect(strstr(lathe_error_message(),
+                     "device.name: error: device \"far\" cannot run on this machine: it is gone"),
+              "%s", lathe_error_message());
+    OK(lathe_dir_remove(dir));
+}
+
 /* Another device's code, as an optimizer built with nvcc carries it. */
 Test(far_refusals, an_image_that_the_device_cannot_run_is_told_at_open)
 {
