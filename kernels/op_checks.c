@@ -98,63 +98,63 @@ lathe_status kernel_check_l2_normalize(lathe_kernel *k, int64_t *out_scratch)
     return kernel_check_out(k, 0, KERNEL_COMPUTE, n);
 }
 
-lathe_status kernel_check_rmsnorm(lathe_kernel *k, int64_t *out_scratch)
+/* y and n_stats figures a group, from x, weights and maybe a bias: a group has as many elements as there are
+ * weights. */
+static lathe_status check_norm(lathe_kernel *k, int32_t n_stats)
 {
-    (void)out_scratch;
     const int64_t n = lathe_desc_count(&k->in[0]), d = lathe_desc_count(&k->in[1]);
     if (d < 1 || n % d != 0)
         return kernel_bad_shape(k, "x must be whole groups of as many elements as w has");
     LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, n));
-    LATHE_TRY(kernel_check_in(k, 1, LATHE_F32, d));
+    for (int32_t i = 1; i < 3; i++)
+        if (kernel_has_in(k, i))
+            LATHE_TRY(kernel_check_in(k, i, LATHE_F32, d));
     LATHE_TRY(kernel_check_out(k, 0, k->in[0].dtype, n));
-    return kernel_check_out(k, 1, LATHE_F32, n / d);
+    for (int32_t i = 1; i <= n_stats; i++)
+        LATHE_TRY(kernel_check_out(k, i, LATHE_F32, n / d));
+    return LATHE_OK;
 }
 
-lathe_status kernel_check_rmsnorm_bwd(lathe_kernel *k, int64_t *out_scratch)
+/* dx, and where wanted the gradients of weights and bias, from dy, x, weights and the n_stats figures. */
+static lathe_status check_norm_bwd(lathe_kernel *k, int32_t n_stats)
 {
-    (void)out_scratch;
     const int64_t n = lathe_desc_count(&k->in[1]), d = lathe_desc_count(&k->in[2]);
     if (d < 1 || n % d != 0)
         return kernel_bad_shape(k, "x must be whole groups of as many elements as w has");
     LATHE_TRY(kernel_check_in(k, 1, KERNEL_COMPUTE, n));
     LATHE_TRY(kernel_check_in(k, 0, k->in[1].dtype, n));
     LATHE_TRY(kernel_check_in(k, 2, LATHE_F32, d));
-    LATHE_TRY(kernel_check_in(k, 3, LATHE_F32, n / d));
+    for (int32_t i = 3; i < 3 + n_stats; i++)
+        LATHE_TRY(kernel_check_in(k, i, LATHE_F32, n / d));
     LATHE_TRY(kernel_check_out(k, 0, k->in[1].dtype, n));
-    return kernel_has_out(k, 1) ? kernel_check_out(k, 1, LATHE_F32, d) : LATHE_OK;
+    for (int32_t i = 1; i < k->n_out; i++)
+        if (kernel_has_out(k, i))
+            LATHE_TRY(kernel_check_out(k, i, LATHE_F32, d));
+    return LATHE_OK;
+}
+
+lathe_status kernel_check_rmsnorm(lathe_kernel *k, int64_t *out_scratch)
+{
+    (void)out_scratch;
+    return check_norm(k, 1);
+}
+
+lathe_status kernel_check_rmsnorm_bwd(lathe_kernel *k, int64_t *out_scratch)
+{
+    (void)out_scratch;
+    return check_norm_bwd(k, 1);
 }
 
 lathe_status kernel_check_layernorm(lathe_kernel *k, int64_t *out_scratch)
 {
     (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[0]), c = lathe_desc_count(&k->in[1]);
-    if (c < 1 || n % c != 0)
-        return kernel_bad_shape(k, "x must be whole rows of as many elements as w has");
-    LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, n));
-    LATHE_TRY(kernel_check_in(k, 1, LATHE_F32, c));
-    if (kernel_has_in(k, 2))
-        LATHE_TRY(kernel_check_in(k, 2, LATHE_F32, c));
-    LATHE_TRY(kernel_check_out(k, 0, k->in[0].dtype, n));
-    LATHE_TRY(kernel_check_out(k, 1, LATHE_F32, n / c));
-    return kernel_check_out(k, 2, LATHE_F32, n / c);
+    return check_norm(k, 2);
 }
 
 lathe_status kernel_check_layernorm_bwd(lathe_kernel *k, int64_t *out_scratch)
 {
     (void)out_scratch;
-    const int64_t n = lathe_desc_count(&k->in[1]), c = lathe_desc_count(&k->in[2]);
-    if (c < 1 || n % c != 0)
-        return kernel_bad_shape(k, "x must be whole rows of as many elements as w has");
-    LATHE_TRY(kernel_check_in(k, 1, KERNEL_COMPUTE, n));
-    LATHE_TRY(kernel_check_in(k, 0, k->in[1].dtype, n));
-    LATHE_TRY(kernel_check_in(k, 2, LATHE_F32, c));
-    LATHE_TRY(kernel_check_in(k, 3, LATHE_F32, n / c));
-    LATHE_TRY(kernel_check_in(k, 4, LATHE_F32, n / c));
-    LATHE_TRY(kernel_check_out(k, 0, k->in[1].dtype, n));
-    for (int32_t i = 1; i < 3; i++)
-        if (kernel_has_out(k, i))
-            LATHE_TRY(kernel_check_out(k, i, LATHE_F32, c));
-    return LATHE_OK;
+    return check_norm_bwd(k, 2);
 }
 
 lathe_status kernel_check_rope(lathe_kernel *k, int64_t *out_scratch)
