@@ -1,6 +1,6 @@
-/* The CUDA code of every optimizer that carries some, through launch() of the emulated GPU, with its tables in
- * device memory: parameters, states and narrow copies must be those of step() on the CPU bit for bit. What only
- * a GPU can show (its own roundings) is left to the device's tests. */
+/* The CUDA code of every optimizer that carries some, through launch() of the GPU, or of the emulated one where
+ * there is none, with its tables in device memory: parameters, states and narrow copies must be those of step()
+ * on the CPU bit for bit. */
 #include "kernels/op_harness.h"
 #include "lathe/optimizer_queue.h"
 #include "support/optimizer_case.h"
@@ -230,13 +230,13 @@ static void rooms_fini(subject *s)
 static void subject_init(subject *s, const char *name, const char *text)
 {
     char path[4096];
-    (void)snprintf(path, sizeof path, "%s/tests/emulated/optimizer/%s.so", LATHE_TEST_BUILD, name);
+    (void)snprintf(path, sizeof path, "%s/%s/optimizer/%s.so", LATHE_TEST_BUILD,
+                   op_open_gpu(&s->device), name);
     s->plugin = lathe_test_open(path);
     s->table = s->plugin->table;
     cr_assert(s->table->cuda_image != NULL);
     cr_assert_eq(lathe_test_create(s->plugin, text, &s->self), LATHE_OK, "%s: %s", name,
                  lathe_test_message);
-    cr_assert(op_open_file("tests/emulated/device/cuda.so", &s->device));
     for (int32_t k = 0; k < N_TENSORS; k++)
         (void)add(s, k);
     cr_assert_geq(s->n, N_TENSORS - 3); /* muon's matrices are not there */

@@ -90,6 +90,21 @@ static inline int op_open(const char *name, op_build *b)
     return op_open_file(file, b);
 }
 
+/* The CUDA device of the real GPU where there is one, else of the emulated one; the folder, below that of the
+ * build, of the plugins with code for it. */
+static inline const char *op_open_gpu(op_build *b)
+{
+    static const char *const folders[] = {"lib/lathe/plugins", "tests/emulated"};
+    for (int i = 0; i < N_GPUS; i++) {
+        char file[128];
+        (void)snprintf(file, sizeof file, "%s/device/cuda.so", folders[i]);
+        if (op_open_file(file, b))
+            return folders[i];
+    }
+    cr_assert_fail("neither a GPU nor the emulated one");
+    return NULL;
+}
+
 static inline void op_close(op_build *b)
 {
     b->plugin->destroy(b->self);
