@@ -19,6 +19,13 @@ static const offload_case cases[] = {
     {"adamw, fp16: steps without an update",
      {"train.precision=fp16", "train.loss_scale_init=16777216"},
      0},
+    {"sophia: estimates",
+     {"train.precision=bf16", "optimizer.name=sophia", "optimizer.estimate_every=2"},
+     0},
+    {"schedule_free_adamw: averages",
+     {"train.precision=bf16", "optimizer.name=schedule_free_adamw", "scheduler.name=constant",
+      "data.validation_split=0.2", "train.eval_every=2"},
+     0},
     {"muon", {"train.precision=bf16", "optimizer.name=muon", "train.recompute=layer"}, 0},
     {"muon, wide", {"train.precision=fp32", "optimizer.name=muon"}, 1},
     {"lora", {"train.precision=fp32", "adapter.name=lora", "adapter.r=4"}, 0},
@@ -163,15 +170,21 @@ Test(far_offload, of_elementwise_optimizers_changes_no_bit)
         check_case(&cases[i]);
 }
 
-Test(far_offload, of_matrices_changes_no_bit)
+Test(far_offload, of_estimates_and_averages_changes_no_bit)
 {
     for (size_t i = 4; i < 6; i++)
         check_case(&cases[i]);
 }
 
+Test(far_offload, of_matrices_changes_no_bit)
+{
+    for (size_t i = 6; i < 8; i++)
+        check_case(&cases[i]);
+}
+
 Test(far_offload, of_adapters_averages_and_steps_taken_back_changes_no_bit)
 {
-    for (size_t i = 6; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 8; i < sizeof cases / sizeof cases[0]; i++)
         check_case(&cases[i]);
 }
 
