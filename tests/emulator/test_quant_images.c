@@ -1,5 +1,6 @@
-/* The CUDA code of every codec that carries some, through launch() of the emulated GPU with its planes in device
- * memory: the decoded weight must be that of decode() on the CPU bit for bit. */
+/* The CUDA code of every codec that carries some, through launch() of the GPU, or of the emulated one where there
+ * is none, with its planes in device memory: the decoded weight must be that of decode() on the CPU bit for
+ * bit. */
 #include "kernels/op_harness.h"
 #include "quant_weights.h"
 #include "support/plugin_fixture.h"
@@ -76,12 +77,13 @@ static void check_shape(const subject *s, int64_t rows, int64_t cols)
 static void check(const char *name, const char *text)
 {
     char path[4096];
-    (void)snprintf(path, sizeof path, "%s/tests/emulated/quant/%s.so", LATHE_TEST_BUILD, name);
+    subject s = {.name = name};
+    (void)snprintf(path, sizeof path, "%s/%s/quant/%s.so", LATHE_TEST_BUILD, op_open_gpu(&s.device),
+                   name);
     const lathe_plugin *plugin = lathe_test_open(path);
-    subject s = {.name = name, .quant = plugin->table};
+    s.quant = plugin->table;
     cr_assert(s.quant->cuda_image != NULL);
     cr_assert_eq(lathe_test_create(plugin, text, &s.self), LATHE_OK, "%s", lathe_test_message);
-    cr_assert(op_open_file("tests/emulated/device/cuda.so", &s.device));
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
         check_shape(&s, shapes[k][0], shapes[k][1]);
     op_close(&s.device);
