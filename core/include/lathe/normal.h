@@ -1,6 +1,6 @@
 /* Normal numbers from the counter RNG, by Box and Muller, the same bits in C and CUDA, with every libm:
- * logarithm, sine and cosine are sums of their series here, in + - * / and sqrt alone. Each is within 2 units in the last place
- * of a double, so that a float made of the numbers is the nearest one but for one in about 10^8.
+ * logarithm, sine and cosine are sums of their series here, in + - * / and sqrt alone. Each is within 2 units in
+ * the last place of a double.
  */
 #ifndef LATHE_NORMAL_H
 #define LATHE_NORMAL_H

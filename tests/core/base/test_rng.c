@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "lathe/dtype.h"
+#include "lathe/normal.h"
 #include "lathe/rng_fill.h"
 
 static void check(lathe_u32x4 got, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
@@ -94,4 +95,24 @@ Test(dtype, f16_rounds_to_nearest_even)
     for (uint32_t bits = 0; bits < 0x10000; bits++)
         if ((bits & 0x7fff) <= 0x7c00) /* all but NaN */
             cr_assert_eq(lathe_f32_to_f16(lathe_f16_to_f32((uint16_t)bits)), bits);
+}
+
+/* How many units in the last place of `want` lie between. */
+static double units_apart(double got, long double want)
+{
+    return (double)(fabsl((long double)got - want) / ldexpl(1.0L, ilogbl(want) - 52));
+}
+
+Test(rng, series_are_within_two_units_of_the_functions)
+{
+    for (uint32_t i = 0; i < 200000; i++) {
+        const lathe_u32x4 b = lathe_rng_block(7, 0, 0, i);
+        const double u = 1.0 - lathe_uniform_f64(b.v[0], b.v[1]);
+        const double x = 6.283185307179586 * lathe_uniform_f64(b.v[2], b.v[3]);
+        double s, c;
+        lathe__sin_cos(x, &s, &c);
+        cr_assert_leq(units_apart(lathe__log(u), logl((long double)u)), 2.0, "log %a", u);
+        cr_assert_leq(units_apart(s, sinl((long double)x)), 2.0, "sin %a", x);
+        cr_assert_leq(units_apart(c, cosl((long double)x)), 2.0, "cos %a", x);
+    }
 }
