@@ -7,15 +7,13 @@
  * Source: arXiv:2110.02861; bitsandbytes 0.50 AdamW8bit (blockwise).
  */
 #include "adamw_8bit.h"
+#include "lathe/dynamic_codes.h"
 #include "lathe/optimizer_kit.h"
-
-/* Elements decoded at a time: few, so that these loads run beside the divisions of those before. */
-#define GROUP 64
 
 typedef struct adamw_8bit {
     lathe_adamw adamw;
     int64_t min_size;
-    lathe_dynamic_book first, second; /* with signs; without */
+    lathe_dynamic_codec first, second; /* with signs; without */
 } adamw_8bit;
 
 static const lathe_field fields[] = {
@@ -29,8 +27,8 @@ static lathe_status read_values(const lathe_host *host, adamw_8bit *o, const lat
     (void)host;
     lathe_adamw_read(&o->adamw, values);
     o->min_size = values[LATHE_ADAMW_N_FIELDS].i;
-    lathe_dynamic_book_init(&o->first, 1);
-    lathe_dynamic_book_init(&o->second, 0);
+    lathe_dynamic_codec_init(&o->first, 1);
+    lathe_dynamic_codec_init(&o->second, 0);
     return LATHE_OK;
 }
 
@@ -60,13 +58,13 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
     return 4;
 }
 
-/* n elements; their moments come divided by m_scale and v_scale. most: the largest of each so far. */
+/* n elements; their moments come divided by m_scale and v_scale. most: the largest of each, as bits. */
 LATHE_CLONES static void adam(const lathe_adamw_numbers *numbers, float scale, float *restrict p,
                               const float *restrict g, float *restrict m, float *restrict v,
                               float m_scale, float v_scale, int64_t n, int32_t most[2])
 {
     const lathe_adamw_numbers u = *numbers;
-    int32_t m_most = most[0], v_most = most[1];
+    int32_t m_most = 0, v_most = 0;
     for (int64_t i = 0; i < n; i++) {
         float first = m[i] * m_scale, second = v[i] * v_scale;
         p[i] = lathe_adamw_move(&u, p[i], g[i] * scale, &first, &second);
@@ -79,55 +77,19 @@ LATHE_CLONES static void adam(const lathe_adamw_numbers *numbers, float scale, f
     most[1] = v_most;
 }
 
-/* Values of the codes, copied as bits: two loads and a store an element are faster than a gather. */
-__attribute__((noinline, optimize("no-tree-vectorize"))) static void
-decode(const float *restrict value, const uint8_t *restrict codes, float *restrict out, int64_t n)
-{
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < n; i++)
-        memcpy(&out[i], &value[codes[i]], sizeof *out);
-}
-
-/* Codes of x*wide*factor; returns whether any is in doubt. */
-LATHE_CLONES static int32_t encode_near(const lathe_dynamic_lines *lines, const float *restrict x,
-                                        float wide, float factor, uint8_t *restrict codes,
-                                        int64_t n)
-{
-    const lathe_dynamic_lines l = *lines;
-    int32_t any = 0, doubt;
-    for (int64_t i = 0; i < n; i++) {
-        codes[i] = (uint8_t)lathe_dynamic_near(&l, x[i] * wide * factor, &doubt);
-        any |= doubt;
-    }
-    return any;
-}
-
-static void encode(const lathe_dynamic_book *b, const float *x, float absmax, uint8_t *codes,
-                   int64_t n)
-{
-    const float most = absmax > 0.0f ? absmax : 1.0f;
-    const float wide = most < 0x1p-64f ? 0x1p64f : 1.0f; /* so that 1/most is finite */
-    if (encode_near(&b->lines, x, wide, 1.0f / (most * wide), codes, n))
-        for (int64_t i = 0; i < n; i++)
-            codes[i] = (uint8_t)lathe_dynamic_settle(b, x[i] / most, codes[i]);
-}
-
 /* A block of codes: n <= BLOCK elements, their codes and their scales. */
 static void update_block(const adamw_8bit *o, const lathe_adamw_numbers *u, float scale, float *p,
                          const float *g, uint8_t *const codes[2], float *const absmax[2], int64_t n)
 {
-    float m[BLOCK], v[BLOCK];
-    int32_t most[2] = {0, 0};
-    for (int64_t at = 0; at < n; at += GROUP) {
-        const int64_t group = at + GROUP < n ? GROUP : n - at;
-        decode(o->first.value, codes[0] + at, m + at, group);
-        decode(o->second.value, codes[1] + at, v + at, group);
-        adam(u, scale, p + at, g + at, m + at, v + at, *absmax[0], *absmax[1], group, most);
-    }
+    _Alignas(64) float m[BLOCK], v[BLOCK];
+    int32_t most[2];
+    lathe_dynamic_decode(&o->first, codes[0], m, n);
+    lathe_dynamic_decode(&o->second, codes[1], v, n);
+    adam(u, scale, p, g, m, v, *absmax[0], *absmax[1], n, most);
     memcpy(absmax[0], &most[0], sizeof most[0]);
     memcpy(absmax[1], &most[1], sizeof most[1]);
-    encode(&o->first, m, *absmax[0], codes[0], n);
-    encode(&o->second, v, *absmax[1], codes[1], n);
+    lathe_dynamic_encode(&o->first, m, *absmax[0], codes[0], n);
+    lathe_dynamic_encode(&o->second, v, *absmax[1], codes[1], n);
 }
 
 static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimizer_tensor *x,
@@ -138,7 +100,7 @@ static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimiz
     const lathe_adamw_numbers u =
         lathe_adamw_numbers_of(s->scalars, lr, (float)x->weight_decay_mult);
     if (x->slots[SLOT_M_ABSMAX] == NULL) {
-        int32_t most[2] = {0, 0};
+        int32_t most[2];
         adam(&u, scale, x->param + begin, x->grad + begin, (float *)x->slots[SLOT_M] + begin,
              (float *)x->slots[SLOT_V] + begin, 1.0f, 1.0f, end - begin, most);
         lathe_shadow_refresh(x, begin, end);

@@ -1,5 +1,5 @@
 /* AdamW in 8 bits: the maps and codes of bitsandbytes, nearest codes, state bytes, and refusals. */
-#include "lathe/dynamic_map.h"
+#include "lathe/dynamic_codes.h"
 #include "support/optimizer_golden.h"
 
 Test(adamw_8bit, maps_are_those_of_bitsandbytes_to_the_bit)
@@ -81,6 +81,74 @@ Test(adamw_8bit, places_by_lines_are_the_nearest_codes)
 {
     check_codes(0);
     check_codes(1);
+}
+
+/* n numbers to codes and back, against one at a time. absmax: as the optimizer gives it, or a NaN. */
+static void check_row(const lathe_dynamic_codec *c, const float *x, float absmax, int64_t n)
+{
+    enum { MOST = 4096 };
+    static uint8_t codes[MOST + 1];
+    static float back[MOST + 1];
+    const float most = absmax > 0.0f ? absmax : 1.0f;
+    memset(codes, 77, sizeof codes);
+    memset(back, 77, sizeof back);
+    const float behind = back[n];
+    lathe_dynamic_encode(c, x, absmax, codes, n);
+    lathe_dynamic_decode(c, codes, back, n);
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t want = (uint8_t)lathe_dynamic_code(&c->book, x[i] / most);
+        cr_assert_eq(codes[i], want, "%.9g of %.9g: code %d, want %d", (double)x[i], (double)most,
+                     codes[i], want);
+        cr_assert_eq(memcmp(&back[i], &c->book.value[want], sizeof *back), 0);
+    }
+    cr_assert_eq(codes[n], 77);
+    cr_assert_eq(memcmp(&back[n], &behind, sizeof behind), 0);
+}
+
+/* Numbers around every edge, each alone in its group of 64, for a doubt settles them all; and numbers of
+ * every magnitude. */
+static void check_rows(int is_signed)
+{
+    enum { N = 4096, GROUP = 64 };
+    static lathe_dynamic_codec c;
+    static float x[N];
+    lathe_dynamic_codec_init(&c, is_signed);
+    for (int k = 0; k < 255; k++)
+        for (int away = -48; away < 48; away += GROUP / 2) {
+            for (int g = 0; g < GROUP / 2; g++) {
+                /* by ones up to 16, then by ever more, to 2^-7 of the number */
+                const int n = away + g, far = abs(n) <= 16 ? abs(n) : 1 << (abs(n) - 16) / 2;
+                int32_t bits;
+                memcpy(&bits, &c.book.edge[k], sizeof bits);
+                bits += n < 0 ? -far : far;
+                for (int i = 0; i < GROUP; i++)
+                    memcpy(&x[g * GROUP + i], &bits, sizeof bits);
+            }
+            check_row(&c, x, 1.0f, GROUP / 2 * GROUP);
+        }
+    for (uint64_t round = 0; round < 300; round++) {
+        const int is_tiny = round % 10 == 9;
+        float absmax = 0.0f;
+        for (int i = 0; i < N; i++) {
+            const float u = case_uniform(71, round, i), v = case_uniform(72, round, i);
+            x[i] = ldexpf(1.0f + u * u, (int)(v * 17.0f) - 17 - (is_tiny ? 110 : 0));
+            x[i] = is_signed && case_uniform(73, round, i) < 0.0f ? -x[i] : x[i];
+            absmax = fmaxf(absmax, fabsf(x[i]));
+        }
+        check_row(&c, x, absmax, round < 200 ? (int64_t)round + 1 : N);
+    }
+    memset(x, 0, sizeof x);
+    check_row(&c, x, 0.0f, 256);
+    x[70] = NAN;
+    check_row(&c, x, NAN, 256);
+    x[70] = INFINITY;
+    check_row(&c, x, INFINITY, 256);
+}
+
+Test(adamw_8bit, rows_have_the_codes_of_their_elements)
+{
+    check_rows(0);
+    check_rows(1);
 }
 
 Test(adamw_8bit, state_is_two_bytes_and_a_scale_per_block)
