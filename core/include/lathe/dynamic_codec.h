@@ -72,8 +72,8 @@ static inline void lathe_dynamic_codec_init(lathe_dynamic_codec *c, int is_signe
 
 /* Values of the codes, copied as bits: two loads and a store an element are faster than a gather. */
 __attribute__((noinline, optimize("no-tree-vectorize"))) static void
-lathe__dynamic_decode_each(const float *restrict value, const uint8_t *restrict codes,
-                           float *restrict out, int64_t n)
+lathe__dynamic_decode_each(const float *__restrict value, const uint8_t *__restrict codes,
+                           float *__restrict out, int64_t n)
 {
 #pragma GCC unroll 8
     for (int64_t i = 0; i < n; i++)
@@ -82,8 +82,8 @@ lathe__dynamic_decode_each(const float *restrict value, const uint8_t *restrict 
 
 /* Codes of x*wide*factor; returns whether any is in doubt. */
 LATHE_CLONES static int32_t lathe__dynamic_near_each(const lathe_dynamic_lines *lines,
-                                                     const float *restrict x, float wide,
-                                                     float factor, uint8_t *restrict codes,
+                                                     const float *__restrict x, float wide,
+                                                     float factor, uint8_t *__restrict codes,
                                                      int64_t n)
 {
     const lathe_dynamic_lines l = *lines;

@@ -76,8 +76,17 @@ static inline lathe_status lathe_values_check(const lathe_host *host, const char
 
 #define LATHE_N_FIELDS(list) ((int32_t)(sizeof(list) / sizeof((list)[0])))
 
-/* read: lathe_status (const lathe_host *, type *, const lathe_value *); *out is zero but for `host`. */
-#define LATHE_INSTANCE(type, read)                                                                 \
+/* type##_destroy of an instance that begins with its host. */
+#define LATHE_INSTANCE_FREED(type)                                                                 \
+    static void type##_destroy(void *self)                                                         \
+    {                                                                                              \
+        if (self != NULL)                                                                          \
+            (*(const lathe_host **)self)->free(self);                                              \
+    }
+
+/* type##_create. read: lathe_status (const lathe_host *, type *, const lathe_value *); the instance is
+ * zero but for `host`. */
+#define LATHE_INSTANCE_MADE(type, read)                                                            \
     static lathe_status type##_create(const lathe_host *host, const lathe_value *values,           \
                                       int32_t n_values, void **out_self)                           \
     {                                                                                              \
@@ -94,17 +103,34 @@ static inline lathe_status lathe_values_check(const lathe_host *host, const char
         }                                                                                          \
         *out_self = self;                                                                          \
         return LATHE_OK;                                                                           \
-    }                                                                                              \
-    static void type##_destroy(void *self)                                                         \
-    {                                                                                              \
-        if (self != NULL)                                                                          \
-            (*(const lathe_host **)self)->free(self);                                              \
     }
 
-/* The members of lathe_plugin that follow from LATHE_INSTANCE and a table named type##_table. */
-#define LATHE_PLUGIN_LIFE(type)                                                                    \
-    LATHE_PLUGIN_HEADER, .name = #type, .n_fields = LATHE_N_FIELDS(fields), .fields = fields,      \
-                         .table = &type##_table, .create = type##_create,                          \
+/* Both. */
+#define LATHE_INSTANCE(type, read)                                                                 \
+    LATHE_INSTANCE_MADE(type, read)                                                                \
+    LATHE_INSTANCE_FREED(type)
+
+/* An instance without keys: zero but for `host`. */
+#define LATHE_INSTANCE_PLAIN(type)                                                                 \
+    static lathe_status type##_create(const lathe_host *host, const lathe_value *values,           \
+                                      int32_t n_values, void **out_self)                           \
+    {                                                                                              \
+        LATHE_TRY(lathe_values_check(host, #type, NULL, 0, values, n_values));                     \
+        type *const self = host->alloc((int64_t)sizeof *self);                                     \
+        if (self == NULL)                                                                          \
+            return lathe_fail(host, LATHE_E_NOMEM, "no memory for an instance of " #type);         \
+        *(const lathe_host **)(void *)self = host;                                                 \
+        *out_self = self;                                                                          \
+        return LATHE_OK;                                                                           \
+    }                                                                                              \
+    LATHE_INSTANCE_FREED(type)
+
+/* The members of lathe_plugin that follow from type##_create, type##_destroy and a table named
+ * type##_table; and those of a schema named `fields`. */
+#define LATHE_PLUGIN_LIFE_PLAIN(type)                                                              \
+    LATHE_PLUGIN_HEADER, .name = #type, .table = &type##_table, .create = type##_create,           \
                          .destroy = type##_destroy
+#define LATHE_PLUGIN_FIELDS .n_fields = LATHE_N_FIELDS(fields), .fields = fields
+#define LATHE_PLUGIN_LIFE(type) LATHE_PLUGIN_LIFE_PLAIN(type), LATHE_PLUGIN_FIELDS
 
 #endif

@@ -6,7 +6,7 @@
 #include "cudnn_plans.h"
 #include "cudnn_problem.h"
 #include "cudnn_rows.h"
-#include "lathe/plugin.h"
+#include "lathe/attention_kit.h"
 
 #ifndef CUDNN_LIBRARY_FILE
 #define CUDNN_LIBRARY_FILE "libcudnn.so.9"
@@ -14,7 +14,7 @@
 
 #define ALIGNED 256 /* what cuDNN is given as workspace, and what stands behind it */
 
-enum { FIELD_LIBRARY, FIELD_WORKSPACE, N_FIELDS };
+enum { FIELD_LIBRARY, FIELD_WORKSPACE };
 
 static const lathe_field fields[] = {
     LATHE_FIELD_STRING("library", "\"auto\"", NULL,
@@ -23,10 +23,10 @@ static const lathe_field fields[] = {
                     "a problem whose workspace is larger runs in parts, if heads or rows allow it"),
 };
 
-typedef struct attention_cudnn {
+typedef struct cudnn {
     const lathe_host *host;
     cudnn_plans plans;
-} attention_cudnn;
+} cudnn;
 
 /* Where things stand in the scratch, in bytes from its first multiple of ALIGNED. */
 typedef struct layout {
@@ -77,8 +77,8 @@ static layout lay_out(const lathe_attention_problem *p, const cudnn_plan *plan)
 
 /* ---- the table's host half ---- */
 
-static const cudnn_plan *planned(attention_cudnn *s, const lathe_attention_problem *p,
-                                 int32_t backward, char *why, int64_t why_bytes)
+static const cudnn_plan *planned(cudnn *s, const lathe_attention_problem *p, int32_t backward,
+                                 char *why, int64_t why_bytes)
 {
     const char *no = cudnn_problem_refusal(p);
     if (no == NULL)
@@ -87,9 +87,10 @@ static const cudnn_plan *planned(attention_cudnn *s, const lathe_attention_probl
     return NULL;
 }
 
-static int32_t score(void *self, const lathe_attention_problem *p, char *why, int64_t why_bytes)
+static int32_t cudnn_score(void *self, const lathe_attention_problem *p, char *why,
+                           int64_t why_bytes)
 {
-    attention_cudnn *s = self;
+    cudnn *s = self;
     char text[256] = "";
     int32_t ok = planned(s, p, 0, text, (int64_t)sizeof text) != NULL;
     if (ok && p->need_backward)
@@ -98,9 +99,7 @@ static int32_t score(void *self, const lathe_attention_problem *p, char *why, in
     if (ok)
         (void)snprintf(text, sizeof text, "cuDNN %zu.%zu.%zu, fused, fixed order of sums",
                        v / 10000, v / 100 % 100, v % 100);
-    if (why && why_bytes > 0)
-        (void)snprintf(why, (size_t)why_bytes, "%s", text);
-    return ok ? LATHE_SCORE_VENDOR : LATHE_SCORE_NO;
+    return lathe_attention_scored(ok ? NULL : text, text, LATHE_SCORE_VENDOR, why, why_bytes);
 }
 
 static int64_t scratch_bytes(void *self, const lathe_attention_problem *p, int32_t backward)
@@ -110,12 +109,12 @@ static int64_t scratch_bytes(void *self, const lathe_attention_problem *p, int32
     return plan != NULL ? lay_out(p, plan).total : 0;
 }
 
-static int64_t forward_scratch(void *self, const lathe_attention_problem *p)
+static int64_t cudnn_forward_scratch(void *self, const lathe_attention_problem *p)
 {
     return scratch_bytes(self, p, 0);
 }
 
-static int64_t backward_scratch(void *self, const lathe_attention_problem *p)
+static int64_t cudnn_backward_scratch(void *self, const lathe_attention_problem *p)
 {
     return scratch_bytes(self, p, 1);
 }
@@ -124,7 +123,7 @@ static int64_t backward_scratch(void *self, const lathe_attention_problem *p)
 
 /* One run: what holds for all parts. */
 typedef struct run {
-    attention_cudnn *s;
+    cudnn *s;
     const lathe_attention_problem *p;
     const lathe_attention_args *a;
     const cudnn_plan *plan;
@@ -226,15 +225,12 @@ static lathe_status run_parts(const run *r)
 
 /* Errors in the arguments that are no question of the problem. */
 static lathe_status check(const lathe_host *host, const lathe_attention_problem *p,
-                          const lathe_attention_args *a, int32_t backward)
+                          const lathe_attention_args *a, int32_t backward, int64_t scratch)
 {
     const void *all[] = {a->q, a->k, a->v, a->o, a->d_o, a->dq, a->dk, a->dv};
-    if (!a->q || !a->k || !a->v || !a->o || !a->lse || (backward && !a->d_o))
-        return lathe_fail(host, LATHE_E_ARG, "attention: q, k, v, o, lse or d_o is missing");
-    if ((p->packed != 0) != (a->doc_start != NULL))
-        return lathe_fail(host, LATHE_E_ARG, "attention: packed is %d, doc_start is %s", p->packed,
-                          a->doc_start ? "given" : "missing");
-    if (p->cached || a->kv_len)
+    LATHE_TRY(
+        (backward ? lathe_attention_check_backward : lathe_attention_check)(host, p, a, scratch));
+    if (p->cached)
         return lathe_fail(host, LATHE_E_ARG, "attention cudnn: a cache is not served");
     for (int i = 0; i < (backward ? 8 : 4); i++)
         if ((uintptr_t)all[i] % 16 != 0)
@@ -243,18 +239,17 @@ static lathe_status check(const lathe_host *host, const lathe_attention_problem 
     return LATHE_OK;
 }
 
-static lathe_status begin(run *r, attention_cudnn *s, const lathe_attention_problem *p,
+static lathe_status begin(run *r, cudnn *s, const lathe_attention_problem *p,
                           const lathe_attention_args *a, int32_t backward)
 {
-    LATHE_TRY(check(s->host, p, a, backward));
     *r = (run){.s = s, .p = p, .a = a, .scale = p->scale, .window = (float)p->window};
     r->plan = cudnn_plans_find(&s->plans, p, backward);
+    if (r->plan != NULL)
+        r->l = lay_out(p, r->plan);
+    LATHE_TRY(check(s->host, p, a, backward, r->l.total));
     if (r->plan == NULL)
         return lathe_fail(s->host, LATHE_E_UNSUPPORTED,
                           "attention cudnn: there is no plan of this problem, score it first");
-    r->l = lay_out(p, r->plan);
-    if (!a->scratch && r->l.total > 0)
-        return lathe_fail(s->host, LATHE_E_ARG, "attention: scratch is missing");
     r->scratch = (char *)a->scratch + (ALIGNED - (uintptr_t)a->scratch % ALIGNED) % ALIGNED;
     const char *no = cudnn_rows_follow(s->plans.device);
     if (no != NULL)
@@ -264,8 +259,8 @@ static lathe_status begin(run *r, attention_cudnn *s, const lathe_attention_prob
                    "stream");
 }
 
-static lathe_status forward(void *self, const lathe_attention_problem *p,
-                            const lathe_attention_args *a)
+static lathe_status cudnn_forward(void *self, const lathe_attention_problem *p,
+                                  const lathe_attention_args *a)
 {
     run r;
     LATHE_TRY(begin(&r, self, p, a, 0));
@@ -274,8 +269,8 @@ static lathe_status forward(void *self, const lathe_attention_problem *p,
 
 /* cuDNN writes gradients, it does not add to them: those to be added to, and those that nobody wants, go to
  * the scratch first. */
-static lathe_status backward(void *self, const lathe_attention_problem *p,
-                             const lathe_attention_args *a)
+static lathe_status cudnn_backward(void *self, const lathe_attention_problem *p,
+                                   const lathe_attention_args *a)
 {
     run r;
     void *const wanted[3] = {a->dq, a->dk, a->dv};
@@ -298,56 +293,26 @@ static lathe_status backward(void *self, const lathe_attention_problem *p,
 
 /* ---- the plugin ---- */
 
-static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
-                           void **out_self)
+static lathe_status read_values(const lathe_host *host, cudnn *s, const lathe_value *values)
 {
-    attention_cudnn *s = host->alloc((int64_t)sizeof *s);
-    if (!s || n_values != N_FIELDS) {
-        host->free(s);
-        return lathe_fail(host, s ? LATHE_E_ARG : LATHE_E_NOMEM,
-                          "attention cudnn: no memory for the instance, or %d values for %d keys",
-                          n_values, N_FIELDS);
-    }
     const char *file = values[FIELD_LIBRARY].s;
-    s->host = host;
     cudnn_plans_init(&s->plans, host, strcmp(file, "auto") == 0 ? CUDNN_LIBRARY_FILE : file,
                      values[FIELD_WORKSPACE].i << 20);
-    *out_self = s;
     return LATHE_OK;
 }
 
-static void destroy(void *self)
+LATHE_INSTANCE_MADE(cudnn, read_values)
+
+static void cudnn_destroy(void *self)
 {
-    attention_cudnn *s = self;
+    cudnn *s = self;
     if (!s)
         return;
     cudnn_plans_fini(&s->plans);
     s->host->free(s);
 }
 
-static const lathe_attention_v1 table = {
-    .size = (uint32_t)sizeof(lathe_attention_v1),
-    .revision = LATHE_ATTENTION_REVISION,
-    .score = score,
-    .forward_scratch = forward_scratch,
-    .backward_scratch = backward_scratch,
-    .forward = forward,
-    .backward = backward,
-};
-
-const lathe_plugin LATHE_PLUGIN_ENTRY = {
-    LATHE_PLUGIN_HEADER,
-    .kind = LATHE_KIND_ATTENTION,
-    .revision = LATHE_ATTENTION_REVISION,
-    .n_fields = N_FIELDS,
-    .name = "cudnn",
-    .family = "cuda",
-    .version = "1.0.0",
+LATHE_ATTENTION_ENTRY(
+    cudnn, LATHE_PLUGIN_FIELDS, .family = "cuda", .version = "1.0.0",
     .summary = "NVIDIA's fused attention for bf16 and f16, with gradients of fixed order",
-    .source = "cuDNN 9, graph API; the graphs follow NVIDIA's cudnn-frontend",
-    .license = "Apache-2.0",
-    .fields = fields,
-    .table = &table,
-    .create = create,
-    .destroy = destroy,
-};
+    .source = "cuDNN 9, graph API; the graphs follow NVIDIA's cudnn-frontend");

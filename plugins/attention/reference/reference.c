@@ -9,16 +9,14 @@
  *   + dk [Tk,D]  dv [Tk,D]  dq [Tq,D]  do [Tq,D]  ds [Tq,Tk]                           backward
  */
 #include <math.h>
-#include <stdio.h>
 
-#include "lathe/attention.h"
-#include "lathe/plugin.h"
+#include "lathe/attention_kit.h"
 
 __extension__ typedef _Float16 half;
 
-typedef struct attention_reference {
+typedef struct reference {
     const lathe_host *host;
-} attention_reference;
+} reference;
 
 typedef struct call {
     const lathe_attention_problem *p;
@@ -252,129 +250,52 @@ static void backward_items(void *arg, int64_t begin, int64_t end, int32_t worker
     }
 }
 
-static int32_t workers(const attention_reference *self, const lathe_attention_problem *p)
+static int32_t workers(const reference *self, const lathe_attention_problem *p)
 {
     const int32_t n = self->host->n_threads();
     return p->n_threads > n ? p->n_threads : n;
 }
 
-static int64_t forward_scratch(void *self, const lathe_attention_problem *p)
+static int64_t reference_forward_scratch(void *self, const lathe_attention_problem *p)
 {
     return workers(self, p) * worker_floats(p, 0) * (int64_t)sizeof(float);
 }
 
-static int64_t backward_scratch(void *self, const lathe_attention_problem *p)
+static int64_t reference_backward_scratch(void *self, const lathe_attention_problem *p)
 {
     return workers(self, p) * worker_floats(p, 1) * (int64_t)sizeof(float);
 }
 
-/* What every call needs; the lengths of the cached rows must fit the cache. */
-static lathe_status check(const lathe_host *host, const lathe_attention_problem *p,
-                          const lathe_attention_args *a)
+static lathe_status reference_forward(void *self, const lathe_attention_problem *p,
+                                      const lathe_attention_args *a)
 {
-    if (!a->q || !a->k || !a->v || !a->o || !a->lse)
-        return lathe_fail(host, LATHE_E_ARG, "attention: q, k, v, o or lse is missing");
-    if (!a->scratch && worker_floats(p, 0) > 0)
-        return lathe_fail(host, LATHE_E_ARG, "attention: scratch is missing");
-    if ((p->packed != 0) != (a->doc_start != NULL))
-        return lathe_fail(host, LATHE_E_ARG, "attention: packed is %d, doc_start is %s", p->packed,
-                          a->doc_start ? "given" : "missing");
-    if ((p->cached != 0) != (a->kv_len != NULL))
-        return lathe_fail(host, LATHE_E_ARG, "attention: cached is %d, kv_len is %s", p->cached,
-                          a->kv_len ? "given" : "missing");
-    for (int64_t b = 0; p->cached && b < p->batch; b++)
-        if (a->kv_len[b] < 0 || a->kv_len[b] > p->t_k)
-            return lathe_fail(host, LATHE_E_ARG,
-                              "attention: kv_len[%lld] is %d, expected 0 .. %lld", (long long)b,
-                              a->kv_len[b], (long long)p->t_k);
-    return LATHE_OK;
-}
-
-static lathe_status forward(void *self, const lathe_attention_problem *p,
-                            const lathe_attention_args *a)
-{
-    const attention_reference *s = self;
-    LATHE_TRY(check(s->host, p, a));
+    const lathe_host *const host = lathe_attention_host(self);
+    LATHE_TRY(lathe_attention_check(host, p, a, reference_forward_scratch(self, p)));
     call c = {p, a, a->scratch, worker_floats(p, 0)};
-    s->host->parallel_for(p->batch * p->n_kv_heads, 1, forward_items, &c);
+    host->parallel_for(p->batch * p->n_kv_heads, 1, forward_items, &c);
     return LATHE_OK;
 }
 
-static lathe_status backward(void *self, const lathe_attention_problem *p,
-                             const lathe_attention_args *a)
+static lathe_status reference_backward(void *self, const lathe_attention_problem *p,
+                                       const lathe_attention_args *a)
 {
-    const attention_reference *s = self;
-    LATHE_TRY(check(s->host, p, a));
-    if (p->cached || !a->d_o)
-        return lathe_fail(s->host, LATHE_E_ARG, "attention: backward needs d_o and no cache");
+    const lathe_host *const host = lathe_attention_host(self);
+    LATHE_TRY(lathe_attention_check_backward(host, p, a, reference_backward_scratch(self, p)));
     call c = {p, a, a->scratch, worker_floats(p, 1)};
-    s->host->parallel_for(p->batch * p->n_kv_heads, 1, backward_items, &c);
+    host->parallel_for(p->batch * p->n_kv_heads, 1, backward_items, &c);
     return LATHE_OK;
 }
 
-static const char *refusal(const lathe_attention_problem *p)
-{
-    if (p->dtype != LATHE_F32 && p->dtype != LATHE_BF16 && p->dtype != LATHE_F16)
-        return "dtype is not f32, bf16 or f16";
-    if (p->device && !p->device->host_memory)
-        return "runs on the CPU only";
-    if (p->cached && p->need_backward)
-        return "no backward through a cache";
-    if (p->batch < 0 || p->t_q < 0 || p->t_k < 0 || p->head_dim < 1 || p->n_heads < 1 ||
-        p->n_kv_heads < 1 || p->n_heads % p->n_kv_heads != 0)
-        return "dims are negative, or key heads do not divide query heads";
-    return NULL;
-}
-
-static int32_t score(void *self, const lathe_attention_problem *p, char *why, int64_t why_bytes)
+static int32_t reference_score(void *self, const lathe_attention_problem *p, char *why,
+                               int64_t why_bytes)
 {
     (void)self;
-    const char *no = refusal(p);
-    if (why && why_bytes > 0)
-        (void)snprintf(why, (size_t)why_bytes, "%s", no ? no : "plain loops, [Tq,Tk] scratch");
-    return no ? LATHE_SCORE_NO : LATHE_SCORE_PORTABLE;
+    return lathe_attention_scored(lathe_attention_host_refusal(p), "plain loops, [Tq,Tk] scratch",
+                                  LATHE_SCORE_PORTABLE, why, why_bytes);
 }
 
-static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
-                           void **out_self)
-{
-    (void)values;
-    (void)n_values;
-    attention_reference *s = host->alloc((int64_t)sizeof *s);
-    if (!s)
-        return lathe_fail(host, LATHE_E_NOMEM, "attention reference: no memory for the instance");
-    s->host = host;
-    *out_self = s;
-    return LATHE_OK;
-}
+LATHE_INSTANCE_PLAIN(reference)
 
-static void destroy(void *self)
-{
-    if (self)
-        ((attention_reference *)self)->host->free(self);
-}
-
-static const lathe_attention_v1 table = {
-    .size = (uint32_t)sizeof(lathe_attention_v1),
-    .revision = LATHE_ATTENTION_REVISION,
-    .score = score,
-    .forward_scratch = forward_scratch,
-    .backward_scratch = backward_scratch,
-    .forward = forward,
-    .backward = backward,
-};
-
-const lathe_plugin LATHE_PLUGIN_ENTRY = {
-    LATHE_PLUGIN_HEADER,
-    .kind = LATHE_KIND_ATTENTION,
-    .revision = LATHE_ATTENTION_REVISION,
-    .name = "reference",
-    .family = "cpu",
-    .version = "1.0.0",
-    .summary = "softmax attention with the scores written out, for checking",
-    .source = "arXiv:1706.03762, equation 1",
-    .license = "Apache-2.0",
-    .table = &table,
-    .create = create,
-    .destroy = destroy,
-};
+LATHE_ATTENTION_ENTRY(reference, .family = "cpu", .version = "1.0.0",
+                      .summary = "softmax attention with the scores written out, for checking",
+                      .source = "arXiv:1706.03762, equation 1");

@@ -164,8 +164,8 @@ static __global__ void __launch_bounds__(THREADS)
     store(dq, rows_at(p, a.dq, p.dq_stride, p.t_q, b, q0, h), dim, (a.accumulate & 1u) != 0);
 }
 
-lathe_status reference_cuda_backward(const lathe_host *host, const lathe_attention_problem *p,
-                                     const lathe_attention_args *a, float *delta)
+lathe_status reference_cuda_run_backward(const lathe_host *host, const lathe_attention_problem *p,
+                                         const lathe_attention_args *a, float *delta)
 {
     const int64_t n = p->batch * p->n_heads * p->t_q;
     const int64_t q_blocks = p->batch * p->n_heads * reference_tiles(p->t_q);

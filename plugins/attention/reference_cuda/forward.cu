@@ -90,8 +90,8 @@ static __global__ void __launch_bounds__(THREADS)
             run.most[threadIdx.x] + logf(run.sum[threadIdx.x]); /* -inf where nothing is seen */
 }
 
-lathe_status reference_cuda_forward(const lathe_host *host, const lathe_attention_problem *p,
-                                    const lathe_attention_args *a)
+lathe_status reference_cuda_run_forward(const lathe_host *host, const lathe_attention_problem *p,
+                                        const lathe_attention_args *a)
 {
     const int64_t blocks = p->batch * p->n_heads * reference_tiles(p->t_q);
     BY_DIMS(p->head_dim, CHUNKS,

@@ -14,11 +14,11 @@ extern "C" {
 enum { REFERENCE_TILE = 64, REFERENCE_MOST_DIM = 256 };
 
 /** The entry points queue kernels and wait for nothing. Problem and arguments have been checked. */
-lathe_status reference_cuda_forward(const lathe_host *host, const lathe_attention_problem *p,
-                                    const lathe_attention_args *a);
+lathe_status reference_cuda_run_forward(const lathe_host *host, const lathe_attention_problem *p,
+                                        const lathe_attention_args *a);
 /** delta: scratch, f32 [B,H,Tq]. */
-lathe_status reference_cuda_backward(const lathe_host *host, const lathe_attention_problem *p,
-                                     const lathe_attention_args *a, float *delta);
+lathe_status reference_cuda_run_backward(const lathe_host *host, const lathe_attention_problem *p,
+                                         const lathe_attention_args *a, float *delta);
 
 LATHE_HD static inline int64_t reference_tiles(int64_t n)
 {

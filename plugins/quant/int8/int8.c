@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "int8_kernel.h"
-#include "lathe/plugin.h"
+#include "lathe/instance.h"
 
 typedef struct int8 {
     const lathe_host *host;
@@ -246,14 +246,10 @@ static lathe_status int8_create(const lathe_host *host, const lathe_value *value
     return LATHE_OK;
 }
 
-static void int8_destroy(void *self)
-{
-    if (self != NULL)
-        ((int8 *)self)->host->free(self);
-}
+LATHE_INSTANCE_FREED(int8)
 
-static const lathe_quant_v1 table = {
-    .size = sizeof table,
+static const lathe_quant_v1 int8_table = {
+    .size = sizeof int8_table,
     .revision = LATHE_QUANT_REVISION,
     .accepts = int8_accepts,
     .planes = int8_planes,
@@ -265,17 +261,12 @@ static const lathe_quant_v1 table = {
     .cuda_image = LATHE_CUDA_IMAGE,
 };
 
-LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
-    LATHE_PLUGIN_HEADER,
+    LATHE_PLUGIN_LIFE_PLAIN(int8),
     .kind = LATHE_KIND_QUANT,
     .revision = LATHE_QUANT_REVISION,
-    .name = "int8",
     .version = "1.0.0",
     .summary = "8-bit weights with one scale per row, in bitsandbytes' layout",
     .source = "arXiv:2208.07339",
     .license = "Apache-2.0",
-    .table = &table,
-    .create = int8_create,
-    .destroy = int8_destroy,
 };

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lathe/plugin.h"
+#include "lathe/instance.h"
 
-enum { FIELD_DOUBLE_QUANT, FIELD_COMPUTE_DTYPE, N_FIELDS };
+enum { FIELD_DOUBLE_QUANT, FIELD_COMPUTE_DTYPE };
 
-static const lathe_field fields[N_FIELDS] = {
+static const lathe_field fields[] = {
     LATHE_FIELD_BOOL("double_quant", "true", "hold the scales of the blocks as 8-bit codes"),
     LATHE_FIELD_STRING("compute_dtype", "\"bfloat16\"", "float32|float16|bfloat16",
                        "dtype that files name for computing with the decoded weight"),
@@ -29,27 +29,14 @@ static int has_avx512(void)
 #endif
 }
 
-static lathe_status nf4_create(const lathe_host *host, const lathe_value *values, int32_t n_values,
-                               void **out_self)
+static lathe_status read_values(const lathe_host *host, nf4 *q, const lathe_value *values)
 {
-    if (n_values != N_FIELDS)
-        return lathe_fail(host, LATHE_E_ARG, "nf4: got %d values, expected %d", n_values, N_FIELDS);
-    nf4 *q = host->alloc((int64_t)sizeof *q);
-    if (q == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "nf4: no memory for the instance");
-    q->host = host;
+    (void)host;
     q->nested = values[FIELD_DOUBLE_QUANT].i != 0;
     q->compute_dtype = values[FIELD_COMPUTE_DTYPE].s;
     q->avx512 = has_avx512();
     lathe_dynamic_map(q->nested_map, 1);
-    *out_self = q;
     return LATHE_OK;
-}
-
-static void nf4_destroy(void *self)
-{
-    if (self != NULL)
-        ((nf4 *)self)->host->free(self);
 }
 
 static lathe_status nf4_accepts(void *self, int64_t rows, int64_t cols)
@@ -229,8 +216,8 @@ static lathe_status nf4_decode(void *self, int64_t rows, int64_t cols, const voi
     return LATHE_OK;
 }
 
-static const lathe_quant_v1 table = {
-    .size = sizeof table,
+static const lathe_quant_v1 nf4_table = {
+    .size = sizeof nf4_table,
     .revision = LATHE_QUANT_REVISION,
     .accepts = nf4_accepts,
     .planes = nf4_planes,
@@ -242,19 +229,14 @@ static const lathe_quant_v1 table = {
     .cuda_image = LATHE_CUDA_IMAGE,
 };
 
-LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;
+LATHE_INSTANCE(nf4, read_values)
+
 const lathe_plugin LATHE_PLUGIN_ENTRY = {
-    LATHE_PLUGIN_HEADER,
+    LATHE_PLUGIN_LIFE(nf4),
     .kind = LATHE_KIND_QUANT,
     .revision = LATHE_QUANT_REVISION,
-    .n_fields = N_FIELDS,
-    .name = "nf4",
     .version = "1.0.0",
     .summary = "4-bit NormalFloat weights in bitsandbytes' layout, with double quantization",
     .source = "arXiv:2305.14314",
     .license = "Apache-2.0",
-    .fields = fields,
-    .table = &table,
-    .create = nf4_create,
-    .destroy = nf4_destroy,
 };
