@@ -6,54 +6,40 @@
  * Layouts, masks and what is saved for the backward: lathe/attention.h. A work item is one key head of
  * one batch row, so that dk and dv are added up in one order whatever the number of threads.
  */
-#include <lathe/attention.h>
-#include <lathe/plugin.h>
+#include <lathe/attention_kit.h>
 #include <math.h>
 
-typedef struct instance {
+/* Keys of [attention]: a schema named `fields`, LATHE_INSTANCE and LATHE_PLUGIN_FIELDS, as in flash_cpu. */
+typedef struct @NAME@ {
     const lathe_host *host;
-} instance;
+} @NAME@;
 
 typedef struct job {
     const lathe_attention_problem *p;
     const lathe_attention_args *a;
 } job;
 
-static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
-                           void **out_self)
-{
-    (void)values, (void)n_values;
-    instance *const self = host->alloc((int64_t)sizeof *self);
-    if (self == NULL)
-        return lathe_fail(host, LATHE_E_NOMEM, "no memory for an instance of @NAME@");
-    self->host = host;
-    *out_self = self;
-    return LATHE_OK;
-}
-
-static void destroy(void *self)
-{
-    if (self != NULL)
-        ((instance *)self)->host->free(self);
-}
-
 /* The highest score wins the problem. Raise it to the band of plugin.h that your kernel deserves. */
-static int32_t score(void *self, const lathe_attention_problem *p, char *why, int64_t why_bytes)
+static int32_t @NAME@_score(void *self, const lathe_attention_problem *p, char *why,
+                            int64_t why_bytes)
 {
-    const char *no = NULL;
+    const char *no = lathe_attention_host_refusal(p);
     (void)self;
     if (p->dtype != LATHE_F32)
         no = "f32 only";
     else if (p->packed || p->cached || p->softcap > 0.0f)
         no = "no packed documents, cache or soft-cap";
-    else if (p->device != NULL && !p->device->host_memory)
-        no = "CPU only";
-    if (why != NULL && why_bytes > 0)
-        (void)snprintf(why, (size_t)why_bytes, "%s", no != NULL ? no : "by the definition");
-    return no != NULL ? LATHE_SCORE_NO : LATHE_SCORE_PORTABLE / 2;
+    return lathe_attention_scored(no, "by the definition", LATHE_SCORE_PORTABLE / 2, why,
+                                  why_bytes);
 }
 
-static int64_t no_scratch(void *self, const lathe_attention_problem *p)
+static int64_t @NAME@_forward_scratch(void *self, const lathe_attention_problem *p)
+{
+    (void)self, (void)p;
+    return 0;
+}
+
+static int64_t @NAME@_backward_scratch(void *self, const lathe_attention_problem *p)
 {
     (void)self, (void)p;
     return 0;
@@ -177,42 +163,27 @@ static void backward_items(void *arg, int64_t begin, int64_t end, int32_t worker
     items(arg, begin, end, 1);
 }
 
-static lathe_status forward(void *self, const lathe_attention_problem *p,
-                            const lathe_attention_args *a)
+static lathe_status @NAME@_forward(void *self, const lathe_attention_problem *p,
+                                   const lathe_attention_args *a)
 {
+    const lathe_host *const host = lathe_attention_host(self);
+    LATHE_TRY(lathe_attention_check(host, p, a, 0));
     job x = {p, a};
-    ((const instance *)self)->host->parallel_for(p->batch * p->n_kv_heads, 1, forward_items, &x);
+    host->parallel_for(p->batch * p->n_kv_heads, 1, forward_items, &x);
     return LATHE_OK;
 }
 
-static lathe_status backward(void *self, const lathe_attention_problem *p,
-                             const lathe_attention_args *a)
+static lathe_status @NAME@_backward(void *self, const lathe_attention_problem *p,
+                                    const lathe_attention_args *a)
 {
+    const lathe_host *const host = lathe_attention_host(self);
+    LATHE_TRY(lathe_attention_check_backward(host, p, a, 0));
     job x = {p, a};
-    ((const instance *)self)->host->parallel_for(p->batch * p->n_kv_heads, 1, backward_items, &x);
+    host->parallel_for(p->batch * p->n_kv_heads, 1, backward_items, &x);
     return LATHE_OK;
 }
 
-static const lathe_attention_v1 table = {
-    .size = (uint32_t)sizeof table,
-    .revision = LATHE_ATTENTION_REVISION,
-    .score = score,
-    .forward_scratch = no_scratch,
-    .backward_scratch = no_scratch,
-    .forward = forward,
-    .backward = backward,
-};
+LATHE_INSTANCE_PLAIN(@NAME@)
 
-const lathe_plugin LATHE_PLUGIN_ENTRY = {
-    LATHE_PLUGIN_HEADER,
-    .kind = LATHE_KIND_ATTENTION,
-    .revision = LATHE_ATTENTION_REVISION,
-    .name = "@NAME@",
-    .version = "0.1.0",
-    .summary = "attention by its definition",
-    .source = "arXiv:1706.03762, equation 1",
-    .license = "Apache-2.0",
-    .table = &table,
-    .create = create,
-    .destroy = destroy,
-};
+LATHE_ATTENTION_ENTRY(@NAME@, .version = "0.1.0", .summary = "attention by its definition",
+                      .source = "arXiv:1706.03762, equation 1");
