@@ -218,8 +218,14 @@ int main(int argc, char **argv)
         if (block == NULL)
             return 1;
         memory[k] = block + 256 * k; /* not the same offset in a page: no 4 KiB aliasing */
-        for (int64_t i = 0; i < n; i++)
-            memory[k][i] = (float)(i % 977) * 1e-3f;
+        uint64_t x =
+            0x9E3779B97F4A7C15u * (uint64_t)(k + 1); /* xorshift64: no two alike in a block */
+        for (int64_t i = 0; i < n; i++) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            memory[k][i] = (float)(int32_t)(x >> 32) * 0x1p-31f;
+        }
     }
     uint16_t *const shadow = aligned_alloc(4096, (size_t)n * sizeof(uint16_t));
     if (shadow == NULL)
