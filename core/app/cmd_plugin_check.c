@@ -13,6 +13,7 @@
 #include "app/conformance/conformance.h"
 #include "base/error.h"
 #include "plug/kind.h"
+#include "plug/select.h"
 #include "plug/so.h"
 
 extern char **environ;
@@ -69,24 +70,51 @@ static lathe_status open_file(const char *path, lathe_component *out)
     return lathe_so_open(path, kind, name, NULL, &out->plugin);
 }
 
+/* What --device names, among the plugins that are found. */
+static lathe_status find_device(const lathe_args *args, lathe_registry **registry,
+                                lathe_arena *arena, const lathe_component **out)
+{
+    const char *name = lathe_args_value(args, "--device");
+    *out = NULL;
+    if (name == NULL)
+        return LATHE_OK;
+    LATHE_TRY(lathe_registry_create(registry));
+    return lathe_select_device(*registry, name, arena, out, NULL);
+}
+
+static int check_on(const lathe_args *args, const lathe_component *component,
+                    const lathe_component *device, const lathe_report *report)
+{
+    lathe_conformance_totals totals;
+    if (lathe_conformance_run(component, device, report, &totals) != LATHE_OK)
+        return lathe_args_fail(args, LATHE_E_STATE);
+    printf("%s/%s%s%s: %d ok, %d failed, %d skipped\n", lathe_kind_name(component->plugin->kind),
+           component->plugin->name, device ? " on " : "", device ? device->plugin->name : "",
+           totals.ok + 1, totals.failed, totals.skipped);
+    return totals.failed > 0 ? LATHE_EXIT_FAILED : LATHE_EXIT_OK;
+}
+
 /* The suite itself, in this process. */
 static int check_here(const lathe_args *args, const char *path)
 {
     lathe_component component;
+    lathe_registry *registry = NULL;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const lathe_component *device;
     const lathe_report report = {print_begin, print_end, NULL};
     print_begin(NULL, "loads");
-    const lathe_status status = open_file(path, &component);
+    lathe_status status = open_file(path, &component);
     if (status != LATHE_OK) {
         print_end(NULL, LATHE_CHECK_FAILED, lathe_error_message());
         return LATHE_EXIT_FAILED;
     }
     print_end(NULL, LATHE_CHECK_OK, "");
-    lathe_conformance_totals totals;
-    if (lathe_conformance_run(&component, &report, &totals) != LATHE_OK)
-        return lathe_args_fail(args, LATHE_E_STATE);
-    printf("%s/%s: %d ok, %d failed, %d skipped\n", lathe_kind_name(component.plugin->kind),
-           component.plugin->name, totals.ok + 1, totals.failed, totals.skipped);
-    return totals.failed > 0 ? LATHE_EXIT_FAILED : LATHE_EXIT_OK;
+    status = find_device(args, &registry, &arena, &device);
+    const int code = status == LATHE_OK ? check_on(args, &component, device, &report)
+                                        : lathe_args_fail(args, status);
+    lathe_arena_fini(&arena);
+    lathe_registry_destroy(registry);
+    return code;
 }
 
 static int report_end(const char *path, int status)
@@ -105,7 +133,10 @@ static int report_end(const char *path, int status)
 static int check_in_child(const lathe_args *args, char *path)
 {
     char program[] = "/proc/self/exe", plugin[] = "plugin", check[] = "check", here[] = "--here";
-    char *const argv[] = {program, plugin, check, here, path, NULL};
+    char option[] = "--device", name[NAME_MAX + 1];
+    const char *device = lathe_args_value(args, "--device");
+    (void)snprintf(name, sizeof name, "%s", device ? device : "");
+    char *const argv[] = {program, plugin, check, here, path, device ? option : NULL, name, NULL};
     pid_t child;
     int status;
     (void)fflush(stdout);
@@ -131,6 +162,7 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
+    {"--device", "NAME", "on this device: \"cuda\", another plugin's name, or \"auto\""},
     {"--here", NULL, "in this process and not in a child, for a debugger"},
 };
 
@@ -141,9 +173,14 @@ const lathe_command lathe_cmd_plugin_check = {
     .details =
         "Prints one line per check: ok, FAIL with the reason, or skipped with the reason. The\n"
         "plugin runs in a child process; a crash is a failure of the check it happened in.\n"
+        "With --device, what a plugin computes runs on that device: an optimizer's or codec's "
+        "image\n"
+        "through launch() and queue(), against its host code bit for bit; an attention backend; "
+        "and\n"
+        "the kernels of what adapters, stages and matrix updates build.\n"
         "Exit 0: all passed. Exit 1: some failed.",
     .options = options,
-    .n_options = 1,
+    .n_options = 2,
     .min_words = 1,
     .max_words = 1,
     .run = run,

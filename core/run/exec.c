@@ -61,30 +61,35 @@ static uint32_t mask_of(const lathe_ir_node *n, int32_t write)
     return mask;
 }
 
-static lathe_status prepare_device(lathe_exec *x, int32_t i)
+lathe_status lathe_node_kernel(const lathe_machine *m, const lathe_graph *g, const lathe_ir_node *n,
+                               lathe_kernel **out, int64_t *out_scratch_bytes)
 {
-    const lathe_ir_node *n = &x->g->nodes[i];
-    lathe_desc in[LATHE_OP_MAX_IN], out[LATHE_OP_MAX_OUT];
+    lathe_desc in[LATHE_OP_MAX_IN], out_of[LATHE_OP_MAX_OUT];
     const lathe_desc absent = {LATHE_ABSENT, 0, {1, 1, 1, 1}};
     for (int32_t k = 0; k < n->n_in; k++)
-        in[k] = n->in[k] == LATHE_NONE ? absent : x->g->values[n->in[k]].desc;
+        in[k] = n->in[k] == LATHE_NONE ? absent : g->values[n->in[k]].desc;
     for (int32_t k = 0; k < n->n_out; k++)
-        out[k] = n->out[k] == LATHE_NONE ? absent : x->g->values[n->out[k]].desc;
+        out_of[k] = n->out[k] == LATHE_NONE ? absent : g->values[n->out[k]].desc;
     const uint32_t set = mask_of(n, LATHE_WRITE_SET), add = mask_of(n, LATHE_WRITE_ADD);
     const uint32_t both = mask_of(n, LATHE_WRITE_RUNTIME);
     const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
                                           .op = n->op,
                                           .attrs = &n->attrs,
                                           .in = in,
-                                          .out = out,
+                                          .out = out_of,
                                           .n_in = n->n_in,
                                           .n_out = n->n_out,
                                           .may_accumulate = add | both,
                                           .may_overwrite = set | both,
-                                          .flags = x->m->flags,
-                                          .n_threads = x->m->n_threads};
-    return x->m->dev->kernel_create(x->m->device->self, &problem, &x->nodes[i].kernel,
-                                    &x->scratch_bytes[i]);
+                                          .flags = m->flags,
+                                          .n_threads = m->n_threads};
+    return m->dev->kernel_create(m->device->self, &problem, out, out_scratch_bytes);
+}
+
+static lathe_status prepare_device(lathe_exec *x, int32_t i)
+{
+    return lathe_node_kernel(x->m, x->g, &x->g->nodes[i], &x->nodes[i].kernel,
+                             &x->scratch_bytes[i]);
 }
 
 static lathe_status prepare_attention(lathe_exec *x, int32_t i)

@@ -14,6 +14,10 @@ typedef struct lathe_exec lathe_exec;
 lathe_status lathe_exec_create(lathe_machine *m, lathe_graph *g, lathe_exec **out);
 void lathe_exec_destroy(lathe_exec *exec);
 
+/** Prepares the kernel of a node whose op is the device's. */
+lathe_status lathe_node_kernel(const lathe_machine *m, const lathe_graph *g, const lathe_ir_node *n,
+                               lathe_kernel **out, int64_t *out_scratch_bytes);
+
 const lathe_graph *lathe_exec_graph(const lathe_exec *exec);
 const lathe_plan *lathe_exec_plan(const lathe_exec *exec);
 

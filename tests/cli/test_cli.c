@@ -203,6 +203,15 @@ Test(cli, plugin_check_reports_and_exits)
 {
     expect(LATHE " plugin check " LATHE_TEST_BUILD "/lib/lathe/plugins/scheduler/cosine.so", 0,
            "0 failed");
+#define FAR "LATHE_PLUGIN_PATH=" LATHE_TEST_BUILD "/tests/far "
+    expect(FAR LATHE " plugin check " LATHE_TEST_BUILD "/tests/far/quant/int8.so --device far", 0,
+           "quant/int8 on far: 14 ok, 0 failed");
+    expect(FAR LATHE " plugin check " LATHE_TEST_BUILD
+                     "/tests/far/optimizer/host_step.so --device far",
+           1, "image_loads                        FAIL  it carries no code for a device");
+    expect(LATHE " plugin check " LATHE_TEST_BUILD
+                 "/lib/lathe/plugins/quant/int8.so --device nothing 2>&1",
+           2, "no device named 'nothing'");
     expect(LATHE " plugin check nothing.so 2>&1", 2, "nothing.so: no such file");
     write_file("text.so", "this is text\n");
     expect(LATHE " plugin check text.so 2>&1", 1, "FAIL");

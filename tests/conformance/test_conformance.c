@@ -1,56 +1,5 @@
 /* Every plugin that was built conforms; every fixture that breaks a rule is caught at that rule. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "app/conformance/conformance.h"
-#include "base/error.h"
-#include "lathe/device.h"
-#include "plug/kind.h"
-#include "plug/so.h"
-
-/* oneDNN takes blocks of its own while it multiplies: test_step_allocations reports them. Under a sanitizer
- * the core's counter has to do. */
-#ifndef __SANITIZE_ADDRESS__
-#include "support/heap_counter.h"
-
-static int64_t count_blocks(void)
-{
-    return atomic_load(&heap_counts[FROM_LATHE]);
-}
-#endif
-
-typedef struct log {
-    char check[64];
-    char failed[1024]; /* names of failed checks, each followed by its reason */
-} log;
-
-static void begin(void *arg, const char *check)
-{
-    (void)snprintf(((log *)arg)->check, sizeof((log *)arg)->check, "%s", check);
-}
-
-static void end(void *arg, int32_t result, const char *text)
-{
-    log *l = arg;
-    const size_t n = strlen(l->failed);
-    if (result == LATHE_CHECK_FAILED)
-        (void)snprintf(l->failed + n, sizeof l->failed - n, "%s: %s\n", l->check, text);
-}
-
-static lathe_conformance_totals run(const lathe_component *component, log *l)
-{
-    const lathe_report report = {begin, end, l};
-    lathe_conformance_totals totals;
-    *l = (log){0};
-#ifndef __SANITIZE_ADDRESS__
-    lathe_conformance_heap = count_blocks;
-    atomic_store(&heap_counting, 1);
-#endif
-    cr_assert_eq(lathe_conformance_run(component, &report, &totals), LATHE_OK);
-    return totals;
-}
+#include "conformance_log.h"
 
 /* A device's score for this machine is not 0. */
 static int runs_here(const lathe_component *component)
@@ -73,7 +22,7 @@ static void all_of(int32_t kind)
     cr_assert_geq(n, 2, "two of every kind, found %lld %s", (long long)n, lathe_kind_name(kind));
     for (int64_t i = 0; i < n; i++) {
         log l;
-        const lathe_conformance_totals totals = run(items[i], &l);
+        const lathe_conformance_totals totals = run(items[i], NULL, &l);
         cr_expect_eq(totals.failed, 0, "%s/%s:\n%s", lathe_kind_name(kind), items[i]->plugin->name,
                      l.failed);
         if (kind == LATHE_KIND_DEVICE && !runs_here(items[i]))
@@ -119,24 +68,9 @@ Test(conformance, devices)
     all_of(LATHE_KIND_DEVICE);
 }
 
-/* A fixture fails exactly the checks whose names are in `expected`, separated by blanks. */
 static void fails(int32_t kind, const char *name, const char *expected)
 {
-    char path[512];
-    lathe_component component = {.path = path};
-    log l;
-    (void)snprintf(path, sizeof path, "%s/tests/faulty/%s/%s.so", LATHE_TEST_BUILD,
-                   lathe_kind_name(kind), name);
-    cr_assert_eq(lathe_so_open(path, kind, name, NULL, &component.plugin), LATHE_OK, "%s",
-                 lathe_error_message());
-    const lathe_conformance_totals totals = run(&component, &l);
-    int32_t n = 0;
-    char words[256];
-    (void)snprintf(words, sizeof words, "%s", expected);
-    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "), n++)
-        cr_expect_not_null(strstr(l.failed, word), "%s: %s passed; failed:\n%s", name, word,
-                           l.failed);
-    cr_expect_eq(totals.failed, n, "%s: %d checks failed:\n%s", name, totals.failed, l.failed);
+    fails_exactly("faulty", kind, name, NULL, expected);
 }
 
 Test(faults, a_sound_optimizer_passes)
@@ -177,7 +111,7 @@ Test(faults, writing_one_element_too_many)
     (void)snprintf(path, sizeof path, "%s/tests/faulty/optimizer/overrun.so", LATHE_TEST_BUILD);
     cr_assert_eq(lathe_so_open(path, LATHE_KIND_OPTIMIZER, "overrun", NULL, &component.plugin),
                  LATHE_OK);
-    cr_expect_gt(run(&component, &l).failed, 0);
+    cr_expect_gt(run(&component, NULL, &l).failed, 0);
     cr_expect_not_null(strstr(l.failed, "behind a block"), "%s", l.failed);
 }
 

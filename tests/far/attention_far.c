@@ -1,4 +1,4 @@
-/* The reference attention for the far device: queued on its stream. */
+/* The reference attention for the far device: queued on its stream. FAR_FAULT: it breaks one rule there. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,10 +13,40 @@ typedef struct call_args {
     lathe_attention_args args;
 } call_args;
 
+enum {
+    FAULT_NONE,
+    FAULT_WRONG,   /* one element of o is off */
+    FAULT_OVERRUN, /* one element behind lse */
+    FAULT_CHANGES  /* every other call gives other bits */
+};
+#ifndef FAR_FAULT
+#define FAR_FAULT FAULT_NONE
+#define FAR_CALLED "far_reference"
+#else
+#define FAR_CALLED FAR_NAME
+#endif
+
+/* What the fault makes of a forward that is as it should be. */
+static void spoil(const lathe_attention_problem *p, const lathe_attention_args *a)
+{
+    static int n_calls;
+    float *o = a->o;
+    if (FAR_FAULT == FAULT_OVERRUN)
+        a->lse[p->batch * p->n_heads * p->t_q] = 0.0f;
+    if (p->dtype != LATHE_F32)
+        return;
+    if (FAR_FAULT == FAULT_WRONG)
+        o[0] += 1e-2f;
+    if (FAR_FAULT == FAULT_CHANGES && n_calls++ % 2)
+        o[0] *= 1.0f + 0x1p-22f;
+}
+
 static lathe_status run_forward(const void *args)
 {
     const call_args *a = args;
-    return real->forward(a->self, a->problem, &a->args);
+    LATHE_TRY(real->forward(a->self, a->problem, &a->args));
+    spoil(a->problem, &a->args);
+    return LATHE_OK;
 }
 
 static lathe_status run_backward(const void *args)
@@ -42,10 +72,16 @@ static lathe_status backward(void *self, const lathe_attention_problem *problem,
 static int32_t score(void *self, const lathe_attention_problem *problem, char *why,
                      int64_t why_bytes)
 {
-    (void)self;
-    const int here = problem->device && strcmp(problem->device->isa, "far") == 0;
-    (void)snprintf(why, (size_t)why_bytes, here ? "of the far device" : "not the far device");
-    return here ? LATHE_SCORE_PORTABLE : LATHE_SCORE_NO;
+    lathe_device_info host = {.size = (uint32_t)sizeof host};
+    lathe_attention_problem there = *problem;
+    if (!problem->device || strcmp(problem->device->isa, "far") != 0) {
+        (void)snprintf(why, (size_t)why_bytes, "not the far device");
+        return LATHE_SCORE_NO;
+    }
+    host = *problem->device;
+    host.host_memory = 1;
+    there.device = &host;
+    return real->score(self, &there, why, why_bytes);
 }
 
 static lathe_attention_v1 table;
@@ -58,7 +94,7 @@ static void fill(lathe_plugin *entry)
     table.score = score;
     table.forward = forward;
     table.backward = backward;
-    entry->name = "far_reference";
+    entry->name = FAR_CALLED;
     entry->table = &table;
 }
 

@@ -27,6 +27,10 @@ struct lathe_kernel {
 
 enum { MAX_STREAMS = 4 };
 
+#ifndef FAR_LACKS /* bit (1 << op): it has no kernel */
+#define FAR_LACKS UINT64_C(0)
+#endif
+
 typedef struct far_stream {
     lathe_stream base;
     struct far_device *device;
@@ -336,6 +340,8 @@ static lathe_status kernel_create(void *self, const lathe_kernel_problem *proble
                                   lathe_kernel **out, int64_t *out_scratch_bytes)
 {
     far_device *d = self;
+    if (problem->op < 64 && FAR_LACKS >> problem->op & 1)
+        return lathe_fail(d->host, LATHE_E_UNSUPPORTED, "far: no kernel for op %d", problem->op);
     lathe_kernel *k = calloc(1, sizeof *k);
     if (!k)
         return lathe_fail(d->host, LATHE_E_NOMEM, "far: no memory for a kernel");

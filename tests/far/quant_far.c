@@ -16,7 +16,7 @@ static void decode(int64_t n_blocks, int32_t n_threads, const void *args)
     lathe_plane planes[LATHE_MAX_PLANES];
     void *self = (void *)(intptr_t)a->settings[LATHE_QUANT_SETTINGS - 1];
     const int64_t n = a->rows * a->cols;
-    const int fits = n_threads == LATHE_QUANT_THREADS && n_blocks == a->n_chunks &&
+    const int fits = n_threads == LATHE_QUANT_THREADS && n_blocks <= a->n_chunks &&
                      a->n_chunks == (n + LATHE_QUANT_CHUNK - 1) / LATHE_QUANT_CHUNK &&
                      a->n_planes == real->planes(self, a->rows, a->cols, planes);
     if (!fits ||

@@ -29,8 +29,10 @@ static int heap_origin_of(const Dl_info *caller)
     const char *file = caller->dli_fname, *name = strrchr(file, '/');
     Dl_info own;
     name = name ? name + 1 : file;
-    if (strstr(file, "/lathe/plugins/") || strstr(file, "/tests/faulty/") ||
-        strncmp(name, "liblathe", 8) == 0)
+    if (strncmp(name, "liblathe_emulator", 17) == 0) /* in the place of cudart */
+        return FROM_LIBRARIES;
+    if (strstr(file, "/lathe/plugins/") || strstr(file, "/tests/faulty") ||
+        strstr(file, "/tests/emulated/") || strncmp(name, "liblathe", 8) == 0)
         return FROM_LATHE;
     return dladdr(heap_counts, &own) && own.dli_fbase == caller->dli_fbase ? FROM_TEST
                                                                            : FROM_LIBRARIES;

@@ -123,7 +123,7 @@ static lathe_status trains(lathe__subject *s)
             break;
         status = lathe__sum(b.g, b.y, &loss);
         if (status == LATHE_OK)
-            status = lathe__train_graph(b.g, loss, &text[i]);
+            status = lathe__train_graph(s, b.g, loss, &text[i]);
         int32_t trained = 0;
         for (int32_t k = 0; k < b.params.n; k++)
             trained += b.params.rows[k]->trainable;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "app/conformance/attention_reference.h"
-#include "app/conformance/suite.h"
+#include "app/conformance/device_side.h"
 #include "base/error.h"
 #include "base/parallel.h"
 
@@ -42,6 +42,7 @@ typedef struct trial {
     float *lse;
     int32_t *doc_start, *kv_len;
     void *scratch[2];
+    int64_t taken; /* heap blocks, in the last run */
 } trial;
 
 static void store(void *data, int32_t dtype, int64_t i, float x)
@@ -85,6 +86,8 @@ static void trial_init(lathe__subject *s, const shape *x, int32_t dtype, trial *
                                     .compute_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16,
                                     .memory_bytes = (int64_t)1 << 33,
                                     .host_memory = 1};
+    if (s->device != NULL)
+        t->device = s->device->machine.info;
     const int64_t q = (int64_t)x->h * x->d, kv = (int64_t)x->hkv * x->d;
     t->p = (lathe_attention_problem){.size = sizeof t->p,
                                      .dtype = dtype,
@@ -134,6 +137,20 @@ static int32_t score(lathe__subject *s, void *self, trial *t, char *why, int64_t
     return a->score(self, &t->p, why, why_bytes);
 }
 
+/* An address for the backend. */
+static void *at(lathe__subject *s, const void *host)
+{
+    return s->device != NULL ? lathe__there(s, host) : (void *)(uintptr_t)host;
+}
+
+static lathe_status call(lathe__subject *s, void *self, trial *t, lathe_attention_args *args)
+{
+    const lathe_attention_v1 *a = s->table;
+    LATHE_TRY(a->forward(self, &t->p, args));
+    args->scratch = at(s, t->scratch[1]);
+    return t->p.need_backward ? a->backward(self, &t->p, args) : LATHE_OK;
+}
+
 static lathe_status compute(lathe__subject *s, void *self, trial *t)
 {
     const lathe_attention_v1 *a = s->table;
@@ -142,21 +159,28 @@ static lathe_status compute(lathe__subject *s, void *self, trial *t)
         t->scratch[1] = lathe__memory(s, t->p.need_backward ? a->backward_scratch(self, &t->p) : 0);
     }
     lathe_attention_args args = {.size = sizeof args,
-                                 .q = t->data[Q],
-                                 .k = t->data[K],
-                                 .v = t->data[VV],
-                                 .doc_start = t->doc_start,
-                                 .kv_len = t->kv_len,
-                                 .o = t->data[O],
-                                 .lse = t->lse,
-                                 .d_o = t->data[DO],
-                                 .dq = t->data[DQ],
-                                 .dk = t->data[DK],
-                                 .dv = t->data[DV],
-                                 .scratch = t->scratch[0]};
-    LATHE_TRY(a->forward(self, &t->p, &args));
-    args.scratch = t->scratch[1];
-    return t->p.need_backward ? a->backward(self, &t->p, &args) : LATHE_OK;
+                                 .q = at(s, t->data[Q]),
+                                 .k = at(s, t->data[K]),
+                                 .v = at(s, t->data[VV]),
+                                 .doc_start = at(s, t->doc_start),
+                                 .kv_len = at(s, t->kv_len),
+                                 .o = at(s, t->data[O]),
+                                 .lse = at(s, t->lse),
+                                 .d_o = at(s, t->data[DO]),
+                                 .dq = at(s, t->data[DQ]),
+                                 .dk = at(s, t->data[DK]),
+                                 .dv = at(s, t->data[DV]),
+                                 .scratch = at(s, t->scratch[0])};
+    if (s->device != NULL) {
+        (void)at(s, t->scratch[1]); /* before what is there is sent */
+        args.stream = s->device->machine.stream;
+        LATHE_TRY(lathe__send(s));
+    }
+    const int64_t before = lathe_conformance_heap();
+    const lathe_status status = call(s, self, t, &args);
+    t->taken = lathe_conformance_heap() - before;
+    LATHE_TRY(status);
+    return s->device != NULL ? lathe__fetch(s) : LATHE_OK;
 }
 
 static void compute_exact(lathe__subject *s, trial *t)
@@ -236,7 +260,8 @@ static lathe_status each_problem(lathe__subject *s,
                                          lathe_dtype_name(dtypes[i % 3]));
     }
     if (status == LATHE_OK && taken == 0)
-        status = lathe__skip(s, "takes no problem on host memory: %s", why);
+        status = lathe__skip(s, "takes no problem %s: %s",
+                             s->device != NULL ? "on the device" : "on host memory", why);
     lathe_instance_fini(&instance);
     return status;
 }
@@ -269,11 +294,9 @@ static lathe_status one_repeats(lathe__subject *s, void *self, trial *t, double 
         if (k > O) /* written, not added to */
             memset(t->data[k], 0x3c, (size_t)(t->count[k] * width));
     }
-    const int64_t before = lathe_conformance_heap();
     LATHE_TRY(compute(s, self, t));
-    if (lathe_conformance_heap() != before)
-        return lathe_error(LATHE_E_PLUGIN, "a run took %lld heap blocks",
-                           (long long)(lathe_conformance_heap() - before));
+    if (t->taken != 0)
+        return lathe_error(LATHE_E_PLUGIN, "a run took %lld heap blocks", (long long)t->taken);
     for (int k = O; k < (t->p.need_backward ? N_TENSORS : O + 1); k++)
         if (!lathe__same(first[k], t->data[k], t->count[k] * width))
             return lathe_error(LATHE_E_NUMERIC, "tensor %d has other bits the second time", k);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "app/conformance/device_side.h"
 #include "app/conformance/optimizer_case.h"
 #include "base/buffer.h"
 #include "base/error.h"
@@ -170,12 +171,11 @@ static lathe_status step_allocates_nothing(lathe__subject *s)
     lathe__optimizer_case c;
     LATHE_TRY(lathe__optimizer_case_init(&c, s));
     lathe_status status = steps(&c, 2);
-    const int64_t before = lathe_conformance_heap();
+    c.taken = 0;
     if (status == LATHE_OK)
         status = steps(&c, 3);
-    const int64_t taken = lathe_conformance_heap() - before;
-    if (status == LATHE_OK && taken != 0)
-        status = lathe_error(LATHE_E_PLUGIN, "3 steps took %lld heap blocks", (long long)taken);
+    if (status == LATHE_OK && c.taken != 0)
+        status = lathe_error(LATHE_E_PLUGIN, "3 steps took %lld heap blocks", (long long)c.taken);
     lathe_instance_fini(&c.instance);
     return status;
 }
@@ -236,6 +236,8 @@ static lathe_status build_update(const lathe__optimizer_case *c, int i, lathe_pa
     if (status == LATHE_OK)
         status = lathe_plan_create(g, NULL, &plan);
     if (status == LATHE_OK)
+        status = lathe__has_kernels(c->s, g);
+    if (status == LATHE_OK)
         lathe_graph_dump(g, text);
     *out_nodes = g->n_nodes;
     lathe_plan_destroy(plan);
@@ -283,6 +285,29 @@ const lathe__check *lathe__checks_optimizer(void)
         {"threads_do_not_matter", threads_do_not_matter},
         {"step_allocates_nothing", step_allocates_nothing},
         {"takes_empty_tensors", takes_empty_tensors},
+        {"matrix_update_plans", matrix_update_plans},
+        {NULL, NULL},
+    };
+    return checks;
+}
+
+const lathe__check *lathe__checks_optimizer_there(void)
+{
+    static const lathe__check checks[] = {
+        {"image_loads", lathe__image_loads},
+        {"slots_are_declared", slots_are_declared},
+        {"step_moves_parameters", step_moves_parameters},
+        {"same_bits_as_the_host", lathe__same_bits_as_the_host},
+        {"repeats_bit_for_bit", repeats_bit_for_bit},
+        {"state_round_trip", state_round_trip},
+        {"parts_equal_the_whole", parts_equal_the_whole},
+        {"threads_do_not_matter", threads_do_not_matter},
+        {"any_grid_will_do", lathe__any_grid_will_do},
+        {"tells_its_update", lathe__tells_its_update},
+        {"leaves_inputs_alone", lathe__leaves_inputs_alone},
+        {"step_allocates_nothing", step_allocates_nothing},
+        {"empty_among_others", lathe__empty_among_others},
+        {"failures_are_passed_on", lathe__failures_are_passed_on},
         {"matrix_update_plans", matrix_update_plans},
         {NULL, NULL},
     };

@@ -2,9 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "app/conformance/suite.h"
+#include "app/conformance/device_side.h"
 #include "base/error.h"
-#include "lathe/quant.h"
 
 enum { N_SHAPES = 9 };
 static const int64_t shapes[N_SHAPES][2] = {{64, 64}, {128, 256}, {3, 64},   {1, 128}, {5, 7},
@@ -52,8 +51,8 @@ static lathe_status weight_init(lathe__subject *s, void *self, int64_t rows, int
     return LATHE_OK;
 }
 
-static lathe_status decode(lathe__subject *s, void *self, const weight *w, int32_t dtype,
-                           void **out)
+static lathe_status decode_here(lathe__subject *s, void *self, const weight *w, int32_t dtype,
+                                void **out)
 {
     const lathe_quant_v1 *q = s->table;
     const void *planes[LATHE_MAX_PLANES];
@@ -61,6 +60,54 @@ static lathe_status decode(lathe__subject *s, void *self, const weight *w, int32
         planes[i] = w->data[i];
     *out = lathe__memory(s, w->rows * w->cols * lathe_dtype_bytes(dtype));
     return q->decode(self, w->rows, w->cols, planes, *out, dtype, w->scratch, NULL);
+}
+
+static lathe_status launch(const lathe__subject *s, const char *kernel, int64_t n_blocks,
+                           const lathe_quant_args *args)
+{
+    const lathe_quant_v1 *q = s->table;
+    const lathe_machine *m = &s->device->machine;
+    if (!LATHE_HAS(q, cuda_image))
+        return lathe_error(LATHE_E_UNSUPPORTED, "it carries no code for a device (cuda_image)");
+    if (!LATHE_HAS(m->dev, launch))
+        return lathe_error(LATHE_E_UNSUPPORTED, "the device offers no launch()");
+    return m->dev->launch(m->device->self, m->stream, q->cuda_image, kernel, n_blocks,
+                          LATHE_QUANT_THREADS, args, (int64_t)sizeof *args);
+}
+
+/* By the image. most_blocks: of the grid; 0: one for each chunk. */
+static lathe_status decode_there(lathe__subject *s, void *self, const weight *w, int32_t dtype,
+                                 int64_t most_blocks, void **out)
+{
+    const lathe_quant_v1 *q = s->table;
+    const int64_t n = w->rows * w->cols;
+    lathe_quant_args args = {.rows = w->rows,
+                             .cols = w->cols,
+                             .n_chunks = (n + LATHE_QUANT_CHUNK - 1) / LATHE_QUANT_CHUNK,
+                             .dtype = dtype,
+                             .n_planes = w->n_planes};
+    *out = lathe__memory(s, n * lathe_dtype_bytes(dtype));
+    if (w->scratch != NULL) /* what it holds is lost between calls */
+        memset(w->scratch, 0xff, (size_t)q->decode_scratch(self, w->rows, w->cols));
+    memset(*out, 0xff, (size_t)(n * lathe_dtype_bytes(dtype)));
+    for (int32_t i = 0; i < w->n_planes; i++)
+        args.planes[i] = lathe__there(s, w->data[i]);
+    args.out = lathe__there(s, *out);
+    args.scratch = lathe__there(s, w->scratch);
+    if (LATHE_HAS(q, image_settings))
+        q->image_settings(self, args.settings);
+    LATHE_TRY(lathe__send(s));
+    LATHE_TRY(launch(s, LATHE_QUANT_KERNEL,
+                     most_blocks > 0 && args.n_chunks > most_blocks ? most_blocks : args.n_chunks,
+                     &args));
+    return lathe__fetch(s);
+}
+
+static lathe_status decode(lathe__subject *s, void *self, const weight *w, int32_t dtype,
+                           void **out)
+{
+    return s->device != NULL ? decode_there(s, self, w, dtype, 0, out)
+                             : decode_here(s, self, w, dtype, out);
 }
 
 /* Runs `one` over every shape that the format accepts. */
@@ -252,6 +299,103 @@ const lathe__check *lathe__checks_quant(void)
         {"decode_allocates_nothing", decode_allocates_nothing},
         {"refuses_empty_shapes", refuses_empty_shapes},
         {"writes_its_config", writes_its_config},
+        {NULL, NULL},
+    };
+    return checks;
+}
+
+/* ---- the image on a device ---- */
+
+static lathe_status image_loads(lathe__subject *s)
+{
+    const lathe_quant_args args = {0};
+    LATHE_TRY(launch(s, LATHE_QUANT_KERNEL, 0, &args));
+    if (launch(s, "no_such_kernel", 0, &args) != LATHE_E_NOT_FOUND)
+        return lathe_error(LATHE_E_PLUGIN, "an unknown kernel is not LATHE_E_NOT_FOUND");
+    return LATHE_OK;
+}
+
+static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
+
+static lathe_status check_bits(const void *a, const void *b, const weight *w, int32_t dtype)
+{
+    const int64_t width = lathe_dtype_bytes(dtype);
+    for (int64_t i = 0; i < w->rows * w->cols; i++)
+        if (!lathe__same((const char *)a + i * width, (const char *)b + i * width, width))
+            return lathe_error(LATHE_E_NUMERIC, "element %lld has other bits in %s", (long long)i,
+                               lathe_dtype_name(dtype));
+    return LATHE_OK;
+}
+
+static lathe_status bits_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    const float *w = lathe__random(s, rows * cols, 3, 0.05);
+    weight q;
+    void *here, *there;
+    LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
+    for (int i = 0; i < 3; i++) {
+        LATHE_TRY(decode_here(s, self, &q, dtypes[i], &here));
+        LATHE_TRY(decode_there(s, self, &q, dtypes[i], 0, &there));
+        LATHE_TRY(check_bits(here, there, &q, dtypes[i]));
+    }
+    return LATHE_OK;
+}
+
+static lathe_status same_bits_as_the_host(lathe__subject *s)
+{
+    return each_shape(s, bits_of);
+}
+
+static lathe_status grid_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    const float *w = lathe__random(s, rows * cols, 3, 0.05);
+    weight q;
+    void *whole, *narrow;
+    LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
+    LATHE_TRY(decode_there(s, self, &q, LATHE_BF16, 0, &whole));
+    LATHE_TRY(decode_there(s, self, &q, LATHE_BF16, 2, &narrow));
+    return check_bits(whole, narrow, &q, LATHE_BF16);
+}
+
+static lathe_status any_grid_will_do(lathe__subject *s)
+{
+    return each_shape(s, grid_of);
+}
+
+static lathe_status planes_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    const float *w = lathe__random(s, rows * cols, 3, 0.05);
+    weight q;
+    void *kept[LATHE_MAX_PLANES], *out;
+    LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
+    for (int32_t i = 0; i < q.n_planes; i++) {
+        const int64_t bytes = lathe_desc_bytes(&q.planes[i].desc);
+        kept[i] = lathe__memory(s, bytes);
+        memcpy(kept[i], q.data[i], (size_t)bytes);
+    }
+    LATHE_TRY(decode_there(s, self, &q, LATHE_F32, 0, &out));
+    for (int32_t i = 0; i < q.n_planes; i++)
+        if (!lathe__same(kept[i], q.data[i], lathe_desc_bytes(&q.planes[i].desc)))
+            return lathe_error(LATHE_E_CORRUPT, "wrote to plane %s, which it is to read",
+                               q.planes[i].name);
+    return LATHE_OK;
+}
+
+static lathe_status leaves_planes_alone(lathe__subject *s)
+{
+    return each_shape(s, planes_of);
+}
+
+const lathe__check *lathe__checks_quant_there(void)
+{
+    static const lathe__check checks[] = {
+        {"image_loads", image_loads},
+        {"error_is_bounded", error_is_bounded},
+        {"zero_stays_zero", zero_stays_zero},
+        {"same_bits_as_the_host", same_bits_as_the_host},
+        {"repeats_bit_for_bit", repeats_bit_for_bit},
+        {"any_grid_will_do", any_grid_will_do},
+        {"leaves_planes_alone", leaves_planes_alone},
         {NULL, NULL},
     };
     return checks;

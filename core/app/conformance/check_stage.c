@@ -107,7 +107,7 @@ static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t *out_metric
         for (int32_t i = 0; i < loss.n_metrics; i++)
             lathe_graph_output(m.g, loss.metrics[i].sum);
     if (status == LATHE_OK)
-        status = lathe__train_graph(m.g, loss.sum, text);
+        status = lathe__train_graph(s, m.g, loss.sum, text);
     *out_metrics = loss.n_metrics;
     current = NULL;
     lathe_graph_destroy(m.g);

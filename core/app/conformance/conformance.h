@@ -20,9 +20,12 @@ typedef struct lathe_conformance_totals {
     int32_t ok, failed, skipped;
 } lathe_conformance_totals;
 
-/** Runs all checks of the plugin's kind. LATHE_E_NOMEM when the suite itself cannot go on. */
-lathe_status lathe_conformance_run(const lathe_component *component, const lathe_report *report,
-                                   lathe_conformance_totals *out);
+/** Runs all checks of the plugin's kind. device: a device plugin that this machine can run; where it has memory
+ *  of its own, optimizers, codecs and attention backends compute there, and graphs must find their kernels; NULL,
+ *  or one whose memory is the host's: in host memory. LATHE_E_NOMEM when the suite itself cannot go on; errors of
+ *  opening the device. */
+lathe_status lathe_conformance_run(const lathe_component *component, const lathe_component *device,
+                                   const lathe_report *report, lathe_conformance_totals *out);
 
 /** Heap blocks taken so far; default lathe_heap_allocations. A program that counts malloc itself
  *  sets its own counter before the first run. */

@@ -19,7 +19,7 @@ lathe_param_info lathe__optimizer_info(int i)
         {"model.embed_tokens.weight", LATHE_ROLE_EMBEDDING, 2, 37, 24},
         {"model.norm.weight", LATHE_ROLE_NORM, 1, 33, 1},
         {"model.layers.0.mlp.down_proj.bias", LATHE_ROLE_BIAS, 1, 1, 1},
-        {"lm_head.weight", LATHE_ROLE_HEAD, 2, 300, 41}, /* longer than one chunk of most loops */
+        {"lm_head.weight", LATHE_ROLE_HEAD, 2, 300, 83}, /* longer than one chunk of most loops */
         {"model.layers.0.lora_A", LATHE_ROLE_ADAPTER, 2, 4, 40},
     };
     const lathe_desc desc = {LATHE_F32, rows[i].rank, {rows[i].rows, rows[i].cols, 1, 1}};
@@ -85,7 +85,11 @@ lathe_status lathe__optimizer_case_init(lathe__optimizer_case *c, lathe__subject
         }
     }
     c->scratch = c->scratch_bytes > 0 ? lathe__memory(s, c->scratch_bytes) : NULL;
-    return LATHE_OK;
+    c->on_device = s->device != NULL;
+    const lathe_status status = c->on_device ? lathe__optimizer_case_place(c) : LATHE_OK;
+    if (status != LATHE_OK)
+        lathe_instance_fini(&c->instance);
+    return status;
 }
 
 /* Bytes of slot k that belong to one unit of a tensor cut into n_units; 0: it cannot be cut. */
@@ -137,35 +141,69 @@ static void add_parts(const lathe__optimizer_case *c, int i, lathe_optimizer_ten
     add_range(c, i, a * unit, (b - a) * unit, unit, list, n_list);
 }
 
-lathe_status lathe__optimizer_case_step(lathe__optimizer_case *c)
+/* Gradients, drawn anew by step and by what is done with them. */
+static void draw(lathe__optimizer_case *c, int32_t what)
 {
-    lathe_optimizer_tensor list[3 * LATHE__N_TENSORS];
-    float scalars[LATHE_N_SCALARS] = {0};
-    double user[8] = {0};
-    int32_t n_list = 0;
-    c->step++;
-    for (int i = 0; i < LATHE__N_TENSORS; i++) {
+    for (int i = 0; i < LATHE__N_TENSORS; i++)
         for (int64_t e = 0; e < c->tensors[i].n; e++) {
-            const lathe_u32x4 w = lathe_rng_block(5, (uint64_t)c->step, (uint64_t)i, (uint64_t)e);
+            const lathe_u32x4 w =
+                lathe_rng_block(5 + (uint64_t)what, (uint64_t)c->step, (uint64_t)i, (uint64_t)e);
             c->grads[i][e] = 8.0f * lathe_uniform_f32(w.v[0]) - 4.0f;
         }
+}
+
+static void fill_scalars(const lathe__optimizer_case *c, int32_t what, float *scalars)
+{
+    double user[8] = {0};
+    if (what != LATHE_QUEUE_AVERAGE) {
+        scalars[LATHE_SCALAR_LR] = (float)c->table->base_lr(c->instance.self);
+        scalars[LATHE_SCALAR_GRAD_SCALE] = 0.25f; /* four tokens, no clipping */
+        scalars[LATHE_SCALAR_LR_RATIO] = 1.0f;
+        scalars[LATHE_SCALAR_COUNT] = 4.0f;
+    }
+    if (LATHE_HAS(c->table, scalars))
+        c->table->scalars(c->instance.self, c->step, user);
+    for (int i = 0; i < 8; i++)
+        scalars[LATHE_SCALAR_USER + i] = (float)user[i];
+}
+
+static lathe_status compute(lathe__optimizer_case *c, const lathe_optimizer_step *step,
+                            int32_t what, float *const *out)
+{
+    if (c->on_device)
+        return lathe__optimizer_case_queue(c, step, what, out);
+    void *const self = c->instance.self;
+    const int64_t before = lathe_conformance_heap();
+    const lathe_status status = what == LATHE_QUEUE_ESTIMATE  ? c->table->estimate(self, step)
+                                : what == LATHE_QUEUE_AVERAGE ? c->table->average(self, step, out)
+                                                              : c->table->step(self, step);
+    c->taken += lathe_conformance_heap() - before;
+    return status;
+}
+
+static lathe_status run(lathe__optimizer_case *c, int32_t what)
+{
+    lathe_optimizer_tensor list[LATHE__N_PIECES];
+    float *out[LATHE__N_PIECES];
+    float scalars[LATHE_N_SCALARS] = {0};
+    int32_t n_list = 0;
+    draw(c, what);
+    for (int i = 0; i < LATHE__N_TENSORS; i++) {
+        const int32_t before = n_list;
         if (c->partition[i] == LATHE_PARTITION_MATRIX)
             continue;
         if (c->in_parts)
             add_parts(c, i, list, &n_list);
         else
             list[n_list++] = c->tensors[i];
+        if (what == LATHE_QUEUE_AVERAGE && c->averages[i] == NULL)
+            c->averages[i] = lathe__memory(c->s, c->tensors[i].n * 4);
+        for (int32_t k = before; k < n_list; k++)
+            out[k] = c->averages[i] != NULL ? c->averages[i] + list[k].first : NULL;
     }
     if (n_list == 0)
         return LATHE_OK;
-    scalars[LATHE_SCALAR_LR] = (float)c->table->base_lr(c->instance.self);
-    scalars[LATHE_SCALAR_GRAD_SCALE] = 0.25f; /* four tokens, no clipping */
-    scalars[LATHE_SCALAR_LR_RATIO] = 1.0f;
-    scalars[LATHE_SCALAR_COUNT] = 4.0f;
-    if (LATHE_HAS(c->table, scalars))
-        c->table->scalars(c->instance.self, c->step, user);
-    for (int i = 0; i < 8; i++)
-        scalars[LATHE_SCALAR_USER + i] = (float)user[i];
+    fill_scalars(c, what, scalars);
     const lathe_optimizer_step step = {.size = sizeof step,
                                        .n_tensors = n_list,
                                        .tensors = list,
@@ -175,7 +213,18 @@ lathe_status lathe__optimizer_case_step(lathe__optimizer_case *c)
                                        .scratch = c->scratch,
                                        .scratch_bytes = c->scratch_bytes};
     (void)lathe_parallel_threads();
-    return c->table->step(c->instance.self, &step);
+    return compute(c, &step, what, out);
+}
+
+lathe_status lathe__optimizer_case_step(lathe__optimizer_case *c)
+{
+    c->step++;
+    return run(c, LATHE_QUEUE_STEP);
+}
+
+lathe_status lathe__optimizer_case_also(lathe__optimizer_case *c, int32_t what)
+{
+    return run(c, what);
 }
 
 void lathe__optimizer_case_copy(lathe__optimizer_case *to, const lathe__optimizer_case *from)
@@ -198,12 +247,14 @@ lathe_status lathe__optimizer_case_compare(const lathe__optimizer_case *a,
         const char *name = lathe__optimizer_info(i).name;
         if (!lathe__same(x->param, y->param, x->n * 4))
             return lathe_error(LATHE_E_NUMERIC, "%s: %s differs", what, name);
-        if (!lathe__same(x->shadow, y->shadow, x->n * 2))
+        if (x->shadow != NULL && !lathe__same(x->shadow, y->shadow, x->n * 2))
             return lathe_error(LATHE_E_NUMERIC, "%s: the bf16 copy of %s differs", what, name);
         for (int32_t k = 0; k < a->n_slots[i]; k++)
             if (!lathe__same(x->slots[k], y->slots[k], lathe_desc_bytes(&a->slots[i][k].desc)))
                 return lathe_error(LATHE_E_NUMERIC, "%s: slot %s of %s differs", what,
                                    a->slots[i][k].name, name);
+        if (a->averages[i] != NULL && !lathe__same(a->averages[i], b->averages[i], x->n * 4))
+            return lathe_error(LATHE_E_NUMERIC, "%s: the average of %s differs", what, name);
     }
     return LATHE_OK;
 }

@@ -1,5 +1,5 @@
 /* The conformance suite's runner and tools. */
-#include "app/conformance/suite.h"
+#include "app/conformance/device_side.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,26 +12,19 @@
 #include "lathe/rng.h"
 #include "plug/schema.h"
 
-enum { GUARD = 64, GUARD_BYTE = 0xA5 };
-
-/* One guarded block: [GUARD][bytes][GUARD], the middle aligned to 64. */
-struct lathe__guarded {
-    struct lathe__guarded *next;
-    unsigned char *middle;
-    int64_t bytes;
-};
+enum { GUARD = LATHE__GUARD, GUARD_BYTE = 0xA5 };
 
 int64_t (*lathe_conformance_heap)(void) = lathe_heap_allocations;
 
-static const lathe__check *checks_of(int32_t kind)
+static const lathe__check *checks_of(int32_t kind, int on_device)
 {
     switch (kind) {
     case LATHE_KIND_OPTIMIZER:
-        return lathe__checks_optimizer();
+        return on_device ? lathe__checks_optimizer_there() : lathe__checks_optimizer();
     case LATHE_KIND_SCHEDULER:
         return lathe__checks_scheduler();
     case LATHE_KIND_QUANT:
-        return lathe__checks_quant();
+        return on_device ? lathe__checks_quant_there() : lathe__checks_quant();
     case LATHE_KIND_ADAPTER:
         return lathe__checks_adapter();
     case LATHE_KIND_STAGE:
@@ -67,23 +60,31 @@ static void run_one(lathe__subject *s, const lathe__check *check, const lathe_re
         report->end(report->arg, LATHE_CHECK_FAILED,
                     message[0] ? message : lathe_status_text(status));
     }
+    lathe__device_side_release(s);
     lathe_arena_fini(&s->arena);
 }
 
-lathe_status lathe_conformance_run(const lathe_component *component, const lathe_report *report,
-                                   lathe_conformance_totals *out)
+lathe_status lathe_conformance_run(const lathe_component *component, const lathe_component *device,
+                                   const lathe_report *report, lathe_conformance_totals *out)
 {
     const lathe_plugin *plugin = component->plugin;
     lathe__subject s = {.component = component, .plugin = plugin, .table = plugin->table};
+    lathe__device_side side = {0};
     *out = (lathe_conformance_totals){0};
-    const lathe__check *const lists[] = {lathe__checks_common(), checks_of(plugin->kind)};
-    for (int i = 0; i < 2; i++) {
+    if (device != NULL)
+        LATHE_TRY(lathe__device_side_open(&side, device));
+    s.device = device != NULL && !lathe_machine_shares(&side.machine) ? &side : NULL;
+    const lathe__check *const lists[] = {lathe__checks_common(),
+                                         checks_of(plugin->kind, s.device != NULL)};
+    lathe_status status = LATHE_OK;
+    for (int i = 0; i < 2 && status == LATHE_OK; i++) {
         if (lists[i] == NULL)
-            return lathe_error(LATHE_E_ARG, "no checks for kind %d", plugin->kind);
-        for (const lathe__check *check = lists[i]; check->name != NULL; check++)
+            status = lathe_error(LATHE_E_ARG, "no checks for kind %d", plugin->kind);
+        for (const lathe__check *check = lists[i]; check != NULL && check->name != NULL; check++)
             run_one(&s, check, report, out);
     }
-    return LATHE_OK;
+    lathe__device_side_close(&side);
+    return status;
 }
 
 static void note(lathe__subject *s, const char *format, va_list args)
@@ -109,10 +110,10 @@ void lathe__note(lathe__subject *s, const char *format, ...)
 }
 
 /* "key = value" for the fields that have no default. */
-static void required_lines(const lathe__subject *s, lathe_buffer *out)
+static void required_lines(const lathe_plugin *plugin, lathe_buffer *out)
 {
-    for (int32_t i = 0; i < s->plugin->n_fields; i++) {
-        const lathe_field *f = &s->plugin->fields[i];
+    for (int32_t i = 0; i < plugin->n_fields; i++) {
+        const lathe_field *f = &plugin->fields[i];
         if (!(f->flags & LATHE_FIELD_REQUIRED))
             continue;
         const int ranged = f->min <= f->max;
@@ -131,29 +132,35 @@ static void required_lines(const lathe__subject *s, lathe_buffer *out)
     }
 }
 
-lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_value **out)
+lathe_status lathe__values_of(const lathe_plugin *plugin, const char *toml, lathe_arena *arena,
+                              const lathe_value **out)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;
     lathe_diags diags = {0};
     lathe_toml_node *table = NULL;
     lathe_value *values = NULL;
-    const lathe_schema_scope scope = {.section = s->plugin->name, .place = {"check", 0, 0}};
+    const lathe_schema_scope scope = {.section = plugin->name, .place = {"check", 0, 0}};
     if (toml == NULL)
-        required_lines(s, &text);
+        required_lines(plugin, &text);
     else
         lathe_buffer_puts(&text, toml);
     lathe_status status = text.status;
     if (status == LATHE_OK)
-        status = lathe_toml_load("check", text.data ? text.data : "", text.len, &s->arena, &table);
+        status = lathe_toml_load("check", text.data ? text.data : "", text.len, arena, &table);
     if (status == LATHE_OK)
-        status = lathe_schema_check(&scope, table, s->plugin->fields, s->plugin->n_fields,
-                                    &s->arena, &diags, &values);
+        status = lathe_schema_check(&scope, table, plugin->fields, plugin->n_fields, arena, &diags,
+                                    &values);
     if (status == LATHE_OK)
         status = lathe_diags_status(&diags);
     *out = values;
     lathe_diags_fini(&diags);
     lathe_buffer_fini(&text);
     return status;
+}
+
+lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_value **out)
+{
+    return lathe__values_of(s->plugin, toml, &s->arena, out);
 }
 
 lathe_status lathe__instance(lathe__subject *s, lathe_instance *out)
@@ -164,26 +171,30 @@ lathe_status lathe__instance(lathe__subject *s, lathe_instance *out)
     return lathe_instance_init(out, s->component, values);
 }
 
-void *lathe__memory(lathe__subject *s, int64_t bytes)
+lathe__guarded *lathe__guard(lathe__subject *s, unsigned char *raw, int64_t bytes)
 {
-    struct lathe__guarded *block = lathe_arena_alloc(&s->arena, (int64_t)sizeof *block);
-    unsigned char *raw = lathe_arena_alloc(&s->arena, bytes + 3 * GUARD);
+    lathe__guarded *block = lathe_arena_alloc(&s->arena, (int64_t)sizeof *block);
     if (block == NULL || raw == NULL) {
         (void)fputs("the conformance suite is out of memory\n", stderr);
         abort(); /* a program of checks: nothing can be said without memory */
     }
-    block->middle = raw + GUARD + (GUARD - (uintptr_t)raw % GUARD) % GUARD;
-    block->bytes = bytes;
-    block->next = s->guarded;
+    *block = (lathe__guarded){.next = s->guarded,
+                              .middle = raw + GUARD + (GUARD - (uintptr_t)raw % GUARD) % GUARD,
+                              .bytes = bytes};
     s->guarded = block;
     memset(block->middle - GUARD, GUARD_BYTE, GUARD);
     memset(block->middle + bytes, GUARD_BYTE, GUARD);
-    return block->middle;
+    return block;
+}
+
+void *lathe__memory(lathe__subject *s, int64_t bytes)
+{
+    return lathe__guard(s, lathe_arena_alloc(&s->arena, bytes + 3 * GUARD), bytes)->middle;
 }
 
 lathe_status lathe__guards(const lathe__subject *s)
 {
-    for (const struct lathe__guarded *b = s->guarded; b != NULL; b = b->next)
+    for (const lathe__guarded *b = s->guarded; b != NULL; b = b->next)
         for (int i = 0; i < GUARD; i++) {
             if (b->middle[i - GUARD] != GUARD_BYTE)
                 return lathe_error(LATHE_E_CORRUPT, "wrote %d bytes before a block of %lld bytes",

@@ -15,6 +15,8 @@ typedef struct lathe__subject {
     const void *table;
     lathe_arena arena; /* of the check that runs */
     struct lathe__guarded *guarded;
+    const struct lathe__device_side
+        *device;    /* device_side.h; NULL: checks run in the host's memory */
     char note[256]; /* why it was skipped, or a figure worth printing */
 } lathe__subject;
 
@@ -32,6 +34,9 @@ const lathe__check *lathe__checks_adapter(void);
 const lathe__check *lathe__checks_stage(void);
 const lathe__check *lathe__checks_attention(void);
 const lathe__check *lathe__checks_device(void);
+/** Those of kinds whose plugins carry code for devices with memory of their own. */
+const lathe__check *lathe__checks_optimizer_there(void);
+const lathe__check *lathe__checks_quant_there(void);
 
 /** Notes why and returns LATHE__SKIP. */
 __attribute__((format(printf, 2, 3))) lathe_status lathe__skip(lathe__subject *s,
@@ -43,11 +48,28 @@ __attribute__((format(printf, 2, 3))) void lathe__note(lathe__subject *s, const 
  *  "key = value", NULL: none). LATHE_E_CONFIG with all that is wrong. */
 lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_value **out);
 
+/** The same for any plugin, in an arena. */
+lathe_status lathe__values_of(const lathe_plugin *plugin, const char *toml, lathe_arena *arena,
+                              const lathe_value **out);
+
 /** An instance with the defaults. lathe_instance_fini it. */
 lathe_status lathe__instance(lathe__subject *s, lathe_instance *out);
 
+enum { LATHE__GUARD = 64 }; /* bytes on each side */
+
+/** Guarded memory: [LATHE__GUARD][bytes][LATHE__GUARD], the middle aligned to 64. */
+typedef struct lathe__guarded {
+    struct lathe__guarded *next;
+    unsigned char *middle;
+    int64_t bytes;
+    void *there;  /* its like in device memory, guards included; NULL: none */
+    void *pinned; /* what middle lies in, where it is the device's host memory */
+} lathe__guarded;
+
 /** Zeroed 64-byte aligned memory with guards on both sides, until the check ends. */
 void *lathe__memory(lathe__subject *s, int64_t bytes);
+/** Makes a block of raw memory of at least bytes + 3 * LATHE__GUARD, as zeroed. */
+lathe__guarded *lathe__guard(lathe__subject *s, unsigned char *raw, int64_t bytes);
 /** LATHE_E_CORRUPT when something was written beside such memory. */
 lathe_status lathe__guards(const lathe__subject *s);
 

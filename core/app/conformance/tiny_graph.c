@@ -1,7 +1,7 @@
 /* From a loss to a plan. */
 #include "app/conformance/tiny_graph.h"
 
-#include "base/error.h"
+#include "app/conformance/device_side.h"
 #include "ir/dump.h"
 #include "ir/passes.h"
 #include "ir/plan.h"
@@ -14,7 +14,8 @@ lathe_status lathe__sum(lathe_graph *g, lathe_val v, lathe_val *out)
     return lathe_graph_node(g, LATHE_OP_SUM, NULL, &v, 1, out, 1, -1, "sum");
 }
 
-lathe_status lathe__train_graph(lathe_graph *g, lathe_val loss, lathe_buffer *text)
+lathe_status lathe__train_graph(const lathe__subject *s, lathe_graph *g, lathe_val loss,
+                                lathe_buffer *text)
 {
     const lathe_desc scalar = {LATHE_F32, 0, {1, 1, 1, 1}};
     lathe_plan *plan = NULL;
@@ -27,6 +28,7 @@ lathe_status lathe__train_graph(lathe_graph *g, lathe_val loss, lathe_buffer *te
     LATHE_TRY(lathe_pass_inplace(g));
     LATHE_TRY(lathe_plan_create(g, NULL, &plan));
     lathe_plan_destroy(plan);
+    LATHE_TRY(lathe__has_kernels(s, g));
     lathe_graph_dump(g, text);
     return text->status;
 }
