@@ -1,4 +1,6 @@
-/* A graph under test: built over parameters, derived, passed, placed and run on the CPU device.
+/* A graph under test: built over parameters, derived, passed, placed and run on the CPU device; with FIXTURE_GPU on
+ * the CUDA device, of the real GPU where there is one, else of the emulated one. What lies on the device goes through
+ * fixture_put and fixture_get.
  *
  * The loss of a value y is sum(y * c) with fixed uneven weights c, so that a gradient that mixes up
  * elements shows. Gradients are held to central differences of that loss of the fourth order,
@@ -20,6 +22,7 @@
 #include "ir/plan.h"
 #include "lathe/rng.h"
 #include "run/exec.h"
+#include "run/transfer.h"
 
 #define OK(call) cr_assert_eq((call), LATHE_OK, "%s: %s", #call, lathe_error_message())
 
@@ -53,20 +56,61 @@ static inline void fixture_instance(fixture *f, int32_t kind, const char *name, 
     OK(lathe_instance_init(out, component, NULL));
 }
 
-static inline void fixture_open(fixture *f, int32_t compute_dtype)
+#ifdef FIXTURE_GPU
+static inline void fixture_find(fixture *f)
 {
-    memset(f, 0, sizeof *f);
-    lathe_parallel_init(1); /* tiny graphs: waiting for other threads would be all the time */
+    const lathe_component *gpu = NULL;
+    OK(lathe_registry_create(&f->registry));
+    OK(lathe_registry_add_path(f->registry, LATHE_TEST_BUILD "/lib/lathe/plugins"));
+    if (lathe_select_device(f->registry, "cuda", &f->memory, &gpu, NULL) != LATHE_OK) {
+        lathe_registry_destroy(f->registry);
+        OK(lathe_registry_create(&f->registry));
+        OK(lathe_registry_add_path(f->registry, LATHE_TEST_BUILD "/tests/emulated"));
+    }
+    fixture_instance(f, LATHE_KIND_DEVICE, "cuda", &f->device);
+    fixture_instance(f, LATHE_KIND_ATTENTION, "reference_cuda", &f->attention);
+}
+#else
+static inline void fixture_find(fixture *f)
+{
     OK(lathe_registry_create(&f->registry));
     OK(lathe_registry_add_path(f->registry, LATHE_TEST_BUILD "/lib/lathe/plugins"));
     fixture_instance(f, LATHE_KIND_DEVICE, "cpu", &f->device);
     fixture_instance(f, LATHE_KIND_ATTENTION, "reference", &f->attention);
+}
+#endif
+
+static inline void fixture_open(fixture *f, int32_t compute_dtype)
+{
+    memset(f, 0, sizeof *f);
+    lathe_parallel_init(1); /* tiny graphs: waiting for other threads would be all the time */
+    fixture_find(f);
     OK(lathe_machine_init(&f->m, &f->device, LATHE_FLAG_DETERMINISTIC));
     f->m.attention = &f->attention;
     f->m.n_attention = 1;
     lathe_params_init(&f->params, compute_dtype);
     OK(lathe_graph_create(&f->params, &f->g));
     f->loss = f->seed = LATHE_NONE;
+}
+
+/* Device memory <- host memory, and back. */
+static inline void fixture_put(fixture *f, void *to, const void *from, int64_t bytes)
+{
+    OK(lathe_upload(&f->m, to, from, bytes));
+}
+
+static inline void fixture_get(fixture *f, void *to, const void *from, int64_t bytes)
+{
+    OK(lathe_download(&f->m, to, from, bytes));
+}
+
+/* Fills device memory with NaN. */
+static inline void fixture_poison(fixture *f, void *to, int64_t bytes)
+{
+    char *nan = malloc((size_t)bytes + 1);
+    memset(nan, 0xff, (size_t)bytes);
+    fixture_put(f, to, nan, bytes);
+    free(nan);
 }
 
 static inline void fixture_close(fixture *f)
@@ -80,6 +124,8 @@ static inline void fixture_close(fixture *f)
         lathe_graph_destroy(f->g);
     }
     lathe_params_fini(&f->params);
+    lathe_staging_fini(&f->m);
+    lathe_machine_fini(&f->m);
     lathe_instance_fini(&f->attention);
     lathe_instance_fini(&f->device);
     lathe_registry_destroy(f->registry);
@@ -204,15 +250,17 @@ static inline void fixture_fill(fixture *f)
         float *const master = lathe_store_master(&f->store, i);
         uint16_t *const shadow = lathe_store_shadow(&f->store, i);
         float *const data = malloc((size_t)(n + 1) * sizeof *data);
+        uint16_t *const half = malloc((size_t)(n + 1) * sizeof *half);
         fixture_random((uint64_t)i, data, n);
-        for (int64_t k = 0; k < n; k++) {
-            if (master)
-                master[k] = data[k];
-            if (shadow)
-                shadow[k] = f->params.compute_dtype == LATHE_BF16 ? lathe_f32_to_bf16(data[k])
-                                                                  : lathe_f32_to_f16(data[k]);
-        }
+        for (int64_t k = 0; k < n; k++)
+            half[k] = f->params.compute_dtype == LATHE_BF16 ? lathe_f32_to_bf16(data[k])
+                                                            : lathe_f32_to_f16(data[k]);
+        if (master)
+            fixture_put(f, master, data, n * (int64_t)sizeof *data);
+        if (shadow)
+            fixture_put(f, shadow, half, n * (int64_t)sizeof *half);
         free(data);
+        free(half);
     }
 }
 
@@ -228,13 +276,14 @@ static inline void fixture_place(fixture *f)
     const int64_t bytes = lathe_exec_plan(f->exec)->arena_bytes;
     if (bytes > 0)
         OK(f->m.dev->alloc(f->device.self, bytes, LATHE_MEM_DEVICE, &f->arena));
+    OK(lathe_staging_place(&f->m));
     OK(lathe_exec_place(f->exec, &f->store, f->arena));
+    const float one = 1.0f;
+    const int64_t numbers[2] = {7, 3};
     if (f->seed != LATHE_NONE)
-        *(float *)lathe_exec_data(f->exec, f->seed) = 1.0f;
-    if (rng != LATHE_NONE) {
-        ((int64_t *)lathe_exec_data(f->exec, rng))[0] = 7;
-        ((int64_t *)lathe_exec_data(f->exec, rng))[1] = 3;
-    }
+        fixture_put(f, lathe_exec_data(f->exec, f->seed), &one, (int64_t)sizeof one);
+    if (rng != LATHE_NONE)
+        fixture_put(f, lathe_exec_data(f->exec, rng), numbers, (int64_t)sizeof numbers);
     fixture_fill(f);
 }
 
@@ -258,19 +307,22 @@ static inline void fixture_finish(fixture *f, lathe_val loss)
 /* One run; the loss. The arena is poisoned first: what a node does not write must not be read. */
 static inline double fixture_run(fixture *f, int32_t accumulate)
 {
+    float loss = 0.0f;
     if (f->arena)
-        memset(f->arena, 0xff, (size_t)lathe_exec_plan(f->exec)->arena_bytes);
+        fixture_poison(f, f->arena, lathe_exec_plan(f->exec)->arena_bytes);
     OK(lathe_exec_run(f->exec, accumulate));
-    return (double)*(const float *)lathe_exec_data(f->exec, f->loss);
+    fixture_get(f, &loss, lathe_exec_data(f->exec, f->loss), (int64_t)sizeof loss);
+    return (double)loss;
 }
 
 static inline double fixture_at(fixture *f, int32_t param, int64_t i, double delta)
 {
-    float *p = &lathe_store_master(&f->store, param)[i];
-    const float was = *p;
-    *p = (float)((double)was + delta);
+    float *p = &lathe_store_master(&f->store, param)[i], was;
+    fixture_get(f, &was, p, (int64_t)sizeof was);
+    const float there = (float)((double)was + delta);
+    fixture_put(f, p, &there, (int64_t)sizeof there);
     const double loss = fixture_run(f, 0);
-    *p = was;
+    fixture_put(f, p, &was, (int64_t)sizeof was);
     return loss;
 }
 
@@ -283,11 +335,11 @@ static inline double fixture_difference(fixture *f, int32_t param, int64_t i)
 }
 
 /* A copy of a parameter's gradient as the last run left it; the caller frees. */
-static inline float *fixture_gradient(const fixture *f, int32_t param)
+static inline float *fixture_gradient(fixture *f, int32_t param)
 {
     const int64_t n = lathe_desc_count(&f->params.rows[param]->desc);
     float *copy = malloc((size_t)(n + 1) * sizeof *copy);
-    memcpy(copy, lathe_store_grad(&f->store, param), (size_t)n * sizeof *copy);
+    fixture_get(f, copy, lathe_store_grad(&f->store, param), n * (int64_t)sizeof *copy);
     return copy;
 }
 
