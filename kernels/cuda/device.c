@@ -64,6 +64,7 @@ static lathe_status info(void *self, lathe_device_info *out)
     full.compute_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16 | 1u << LATHE_F16;
     full.graph_dtypes = full.compute_dtypes;
     full.index = device->index;
+    full.capture_events = 1;
     size_t free_bytes = 0, total = 0;
     LATHE_TRY(cuda_status(device->host, cudaMemGetInfo(&free_bytes, &total),
                           "asking for the GPU's free memory"));

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <sys/mman.h>
 #include <vector>
@@ -31,13 +32,28 @@ using work = std::function<void()>;
 struct event_mark {
     struct stream_queue *stream; /* where it was recorded last */
     uint64_t ticket;
+    struct capture *in; /* the capture that it was recorded in; NULL: in none */
 };
+
+/* What a captured stream does: work, or (work empty) to wait for the first `ticket` items of another. */
+struct captured_item {
+    work w;
+    size_t stream;
+    uint64_t ticket;
+};
+
+/* The streams of a capture, the one that it began on first; they join by waiting for an event of it. */
+struct capture {
+    std::vector<struct stream_queue *> streams;
+    std::vector<std::vector<captured_item>> items;
+};
+
+using launchable = std::shared_ptr<const capture>;
 
 struct stream_queue {
     std::deque<work> pending;
     uint64_t n_queued = 0, n_done = 0;
-    bool is_capturing = false;
-    std::vector<work> captured;
+    capture *in = nullptr; /* what it is captured for */
 };
 
 struct block {
@@ -149,10 +165,38 @@ void drain(stream_queue *s, uint64_t until)
     }
 }
 
+size_t place_in(const capture *c, const stream_queue *s)
+{
+    size_t i = 0;
+    while (c->streams[i] != s)
+        i++;
+    return i;
+}
+
+void join(capture *c, stream_queue *s)
+{
+    s->in = c;
+    c->streams.push_back(s);
+    c->items.emplace_back();
+}
+
+/* How far each stream has come in a launch: `until` items of one, and of the others only what it waits for. */
+void run_captured(const std::vector<std::vector<captured_item>> &items, std::vector<uint64_t> &done,
+                  size_t stream, uint64_t until, bool calls)
+{
+    while (done[stream] < until) {
+        const captured_item &next = items[stream][done[stream]++];
+        if (!next.w)
+            run_captured(items, done, next.stream, next.ticket, calls);
+        else if (calls)
+            next.w();
+    }
+}
+
 void push(stream_queue *s, work w)
 {
-    if (s->is_capturing) {
-        s->captured.push_back(std::move(w));
+    if (s->in != nullptr) {
+        s->in->items[place_in(s->in, s)].push_back({std::move(w), 0, 0});
         return;
     }
     s->pending.push_back(std::move(w));
@@ -362,7 +406,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    if (of(stream)->is_capturing)
+    if (of(stream)->in != nullptr)
         return fail(cudaErrorStreamCaptureUnsupported);
     drain(of(stream), of(stream)->n_queued);
     return cudaSuccess;
@@ -371,21 +415,35 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 {
     (void)flags;
-    *out = (cudaEvent_t) new event_mark{&default_stream, 0};
+    *out = (cudaEvent_t) new event_mark{&default_stream, 0, nullptr};
     return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    *(event_mark *)event = {of(stream), of(stream)->n_queued};
+    stream_queue *s = of(stream);
+    const uint64_t ticket = s->in ? s->in->items[place_in(s->in, s)].size() : s->n_queued;
+    *(event_mark *)event = {s, ticket, s->in};
     return cudaSuccess;
 }
 
+/* As the real one: a stream that waits for an event of a capture is captured with it, and no capture waits for what
+ * lies outside of it. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     const event_mark mark = *(event_mark *)event;
+    stream_queue *s = of(stream);
     (void)flags;
-    return emulator::queue(stream, [=] { drain(mark.stream, mark.ticket); });
+    if (mark.in == nullptr && s->in == nullptr)
+        return emulator::queue(stream, [=] { drain(mark.stream, mark.ticket); });
+    if (mark.in == nullptr || (s->in != nullptr && s->in != mark.in))
+        return fail(cudaErrorStreamCaptureIsolation);
+    if (mark.stream->in != mark.in)
+        return fail(cudaErrorCapturedEvent);
+    if (s->in == nullptr)
+        join(mark.in, s);
+    s->in->items[place_in(s->in, s)].push_back({work(), place_in(s->in, mark.stream), mark.ticket});
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -397,45 +455,55 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
     (void)mode;
-    if (of(stream)->is_capturing || stream == nullptr)
+    if (of(stream)->in != nullptr || stream == nullptr)
         return fail(cudaErrorStreamCaptureUnsupported);
-    of(stream)->is_capturing = true;
-    of(stream)->captured.clear();
+    join(new capture, of(stream));
     return cudaSuccess;
 }
 
+/* Every stream that joined must have been waited for, to its end. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 {
-    if (!of(stream)->is_capturing)
+    capture *c = of(stream)->in;
+    if (c == nullptr || c->streams[0] != of(stream))
         return fail(cudaErrorStreamCaptureInvalidated);
-    of(stream)->is_capturing = false;
-    *out = (cudaGraph_t) new std::vector<work>(std::move(of(stream)->captured));
+    std::vector<uint64_t> done(c->streams.size());
+    run_captured(c->items, done, 0, c->items[0].size(), false);
+    for (stream_queue *s : c->streams)
+        s->in = nullptr;
+    for (size_t i = 0; i < done.size(); i++)
+        if (done[i] < c->items[i].size())
+            return fail(cudaErrorStreamCaptureUnjoined);
+    *out = (cudaGraph_t)c;
     return cudaSuccess;
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
 {
     (void)flags;
-    *out = (cudaGraphExec_t) new std::vector<work>(*(std::vector<work> *)graph);
+    *out = (cudaGraphExec_t) new launchable(std::make_shared<capture>(*(capture *)graph));
     return cudaSuccess;
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
-    delete (std::vector<work> *)graph;
+    delete (capture *)graph;
     return cudaSuccess;
 }
 
+/* One at a time of the stream's own, so that who waits for a place within the graph waits for no more. */
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
-    for (const work &w : *(std::vector<work> *)exec)
-        push(of(stream), w);
+    const launchable c = *(const launchable *)exec;
+    const auto done = std::make_shared<std::vector<uint64_t>>(c->items.size());
+    for (size_t i = 0; i < c->items[0].size(); i++)
+        push(of(stream), [=] { run_captured(c->items, *done, 0, i + 1, true); });
     return cudaSuccess;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
-    delete (std::vector<work> *)exec;
+    delete (launchable *)exec;
     return cudaSuccess;
 }
 

@@ -2,11 +2,13 @@
  *
  * Nothing runs before sync(): a core that reads too early, or writes again what a copy has yet to take,
  * gets wrong numbers. Device memory is PROT_NONE but while the queue runs: a core that looks gets SIGSEGV.
- * A capture is a queue that is kept.
+ * A capture is a queue that is kept, one for each stream that has joined it by an event. A launch runs them as streams
+ * run: of the others what the first waits for, or with `eager` as much as events let them.
  *
  * Of several streams, only the one that is waited for runs, and of the others what it waits for by events: work
  * that somebody relies on without an event is not done yet. With `eager` every stream but the first runs as far as
- * events let it as soon as something is queued: work that does not wait for what it needs is done too early.
+ * events let it as soon as something is queued: work that does not wait for what it needs is done too early. `deaf`
+ * leaves out waits, to show that a test of the order would fail without them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +16,6 @@
 
 #include "far_memory.h"
 #include "far_queue.h"
-
-struct lathe_capture {
-    far_queue queue;
-};
 
 /* The CPU device's kernel, and how many pointers it is run with. */
 struct lathe_kernel {
@@ -31,6 +29,13 @@ enum { MAX_STREAMS = 4 };
 #define FAR_LACKS UINT64_C(0)
 #endif
 
+struct lathe_capture {
+    struct far_device *device;
+    int64_t serial;
+    int32_t first; /* the stream that it began on */
+    far_queue queues[MAX_STREAMS];
+};
+
 typedef struct far_stream {
     lathe_stream base;
     struct far_device *device;
@@ -43,6 +48,7 @@ typedef struct far_stream {
 struct lathe_event {
     far_stream *stream;
     int64_t n_done;
+    int64_t capture; /* that it was recorded in; 0: in none */
 };
 
 typedef struct far_device {
@@ -54,11 +60,20 @@ typedef struct far_device {
     far_stream streams[MAX_STREAMS]; /* the first stands for NULL before there is any */
     int32_t n_streams;
     int32_t n_events;
-    int32_t is_eager;
+    int32_t is_eager, captures_events;
+    int64_t n_captures, deaf;
     int64_t free_bytes;
 } far_device;
 
-enum { FIELD_FREE_BYTES, FIELD_INDEX, FIELD_MEMORY_LIMIT, FIELD_EAGER, N_FIELDS };
+enum {
+    FIELD_FREE_BYTES,
+    FIELD_INDEX,
+    FIELD_MEMORY_LIMIT,
+    FIELD_EAGER,
+    FIELD_CAPTURE_EVENTS,
+    FIELD_DEAF,
+    N_FIELDS
+};
 
 static const lathe_field fields[N_FIELDS] = {
     {"free_bytes", LATHE_T_INT, 0, "1073741824", 0, 1e18, NULL, "bytes", "memory that is free"},
@@ -67,6 +82,9 @@ static const lathe_field fields[N_FIELDS] = {
      "memory that a run may take; 0: all that is free"},
     {"eager", LATHE_T_BOOL, 0, "false", 0, 0, NULL, NULL,
      "streams but the first run as soon as they may"},
+    {"capture_events", LATHE_T_BOOL, 0, "true", 0, 0, NULL, NULL, "events may lie within captures"},
+    {"deaf", LATHE_T_INT, 0, "0", 0, 1e18, NULL, NULL,
+     "4 a + b: stream a does not wait for stream b, counted from 0 as they were made; 0: all do"},
 };
 
 static const lathe_plugin *best_cpu(void)
@@ -133,7 +151,7 @@ static lathe_status queue(far_device *d, lathe_stream *stream, far_call call, co
     if (d->n_streams > 0 && !stream)
         return lathe_fail(d->host, LATHE_E_ARG, "far: queued on no stream, though there is one");
     if (s->capture)
-        return far_queue_push(&s->capture->queue, call, args, bytes);
+        return far_queue_push(&s->capture->queues[s - d->streams], call, args, bytes);
     LATHE_TRY(far_queue_push(&s->queue, call, args, bytes));
     return d->is_eager && s != &d->streams[0] ? run_eagerly(d) : LATHE_OK;
 }
@@ -142,7 +160,7 @@ static lathe_status event_record(void *self, lathe_stream *stream, lathe_event *
 {
     far_device *d = self;
     far_stream *s = (far_stream *)(void *)stream;
-    if (s->capture)
+    if (s->capture && !d->captures_events)
         return lathe_fail(d->host, LATHE_E_STATE, "far: an event within a capture");
     if (!*io_event) {
         *io_event = calloc(1, sizeof **io_event);
@@ -150,16 +168,29 @@ static lathe_status event_record(void *self, lathe_stream *stream, lathe_event *
             return lathe_fail(d->host, LATHE_E_NOMEM, "far: no memory for an event");
         d->n_events++;
     }
-    **io_event = (lathe_event){s, s->queue.n_done + s->queue.n};
+    const far_queue *q = s->capture ? &s->capture->queues[s - d->streams] : &s->queue;
+    **io_event = (lathe_event){s, q->n_done + q->n, s->capture ? s->capture->serial : 0};
     return LATHE_OK;
 }
 
+/* Within captures: a stream that waits for a mark of a capture belongs to it from there on. */
 static lathe_status event_wait(void *self, lathe_stream *stream, lathe_event *event)
 {
     far_device *d = self;
+    far_stream *s = (far_stream *)(void *)stream;
     const wait_args args = {event->stream, event->n_done};
-    if (((far_stream *)(void *)stream)->capture)
-        return lathe_fail(d->host, LATHE_E_STATE, "far: an event within a capture");
+    lathe_capture *const in = event->stream->capture;
+    const int64_t there = in ? in->serial : 0;
+    if (d->deaf == MAX_STREAMS * (s - d->streams) + (event->stream - d->streams))
+        return LATHE_OK;
+    if (event->capture && event->capture != there)
+        return lathe_fail(d->host, LATHE_E_STATE, "far: waits for a mark of a capture that ended");
+    if (!event->capture && s->capture)
+        return lathe_fail(d->host, LATHE_E_STATE, "far: a capture waits for what is not in it");
+    if (event->capture && s->capture && s->capture != in)
+        return lathe_fail(d->host, LATHE_E_STATE, "far: a capture waits for another one");
+    if (event->capture)
+        s->capture = in;
     return queue(d, stream, run_wait, &args, (int64_t)sizeof args);
 }
 
@@ -219,10 +250,59 @@ static lathe_status run_launch(const void *args)
     return LATHE_OK;
 }
 
+/* How far a launch of a capture has come; calls == 0 only counts. */
+typedef struct capture_run {
+    const lathe_capture *capture;
+    int64_t done[MAX_STREAMS];
+    int32_t calls;
+} capture_run;
+
+/* A captured stream up to n, and of the others what it waits for. */
+static lathe_status run_captured(capture_run *r, int64_t stream, int64_t n)
+{
+    const far_queue *q = &r->capture->queues[stream];
+    while (r->done[stream] < n) {
+        const far_item *next = &q->items[q->first + r->done[stream]++];
+        const wait_args *wait = next->args;
+        if (next->call == run_wait)
+            LATHE_TRY(run_captured(r, wait->stream - r->capture->device->streams, wait->n_done));
+        else if (r->calls)
+            LATHE_TRY(next->call(next->args));
+    }
+    return LATHE_OK;
+}
+
+/* With `eager`: every stream but the first, as far as it gets. */
+static lathe_status run_captured_eagerly(capture_run *r)
+{
+    const far_stream *streams = r->capture->device->streams;
+    for (int moved = r->capture->device->is_eager; moved;) {
+        moved = 0;
+        for (int32_t i = 0; i < MAX_STREAMS; i++) {
+            const far_queue *q = &r->capture->queues[i];
+            while (i != r->capture->first && r->done[i] < q->n) {
+                const far_item *next = &q->items[q->first + r->done[i]];
+                const wait_args *wait = next->args;
+                if (next->call == run_wait && r->done[wait->stream - streams] < wait->n_done)
+                    break;
+                LATHE_TRY(run_captured(r, i, r->done[i] + 1));
+                moved = 1;
+            }
+        }
+    }
+    return LATHE_OK;
+}
+
 static lathe_status run_capture(const void *args)
 {
-    const lathe_capture *capture = *(lathe_capture *const *)args;
-    return far_queue_run(&capture->queue);
+    capture_run r = {.capture = *(lathe_capture *const *)args, .calls = 1};
+    const int32_t first = r.capture->first;
+    LATHE_TRY(run_captured_eagerly(&r));
+    while (r.done[first] < r.capture->queues[first].n) {
+        LATHE_TRY(run_captured(&r, first, r.done[first] + 1));
+        LATHE_TRY(run_captured_eagerly(&r));
+    }
+    return LATHE_OK;
 }
 
 /* ---- the table ---- */
@@ -245,6 +325,7 @@ static lathe_status info(void *self, lathe_device_info *out)
     LATHE_TRY(d->cpu->info(d->cpu_self, &full));
     full.size = out->size;
     full.host_memory = 0;
+    full.capture_events = d->captures_events;
     full.memory_free_bytes = d->free_bytes;
     full.memory_bytes = (int64_t)1 << 40;
     (void)snprintf(full.model, sizeof full.model, "far away");
@@ -381,29 +462,49 @@ static lathe_status capture_begin(void *self, lathe_stream *stream)
     if (s->capture)
         return lathe_fail(d->host, LATHE_E_STATE, "far: a capture within a capture");
     s->capture = calloc(1, sizeof *s->capture);
-    return s->capture ? LATHE_OK : LATHE_E_NOMEM;
-}
-
-static lathe_status capture_end(void *self, lathe_stream *stream, lathe_capture **out)
-{
-    far_device *d = self;
-    far_stream *s = (far_stream *)(void *)stream;
-    *out = s->capture;
-    s->capture = NULL;
-    return *out ? LATHE_OK : lathe_fail(d->host, LATHE_E_STATE, "far: no capture has begun");
-}
-
-static lathe_status capture_launch(void *self, lathe_capture *capture, lathe_stream *stream)
-{
-    return queue(self, stream, run_capture, &capture, (int64_t)sizeof capture);
+    if (!s->capture)
+        return LATHE_E_NOMEM;
+    s->capture->device = d;
+    s->capture->serial = ++d->n_captures;
+    s->capture->first = (int32_t)(s - d->streams);
+    return LATHE_OK;
 }
 
 static void capture_destroy(void *self, lathe_capture *capture)
 {
     (void)self;
-    if (capture)
-        far_queue_clear(&capture->queue);
+    for (int32_t i = 0; capture && i < MAX_STREAMS; i++)
+        far_queue_clear(&capture->queues[i]);
     free(capture);
+}
+
+/* Every stream that joined must have been waited for, to its end. */
+static lathe_status capture_end(void *self, lathe_stream *stream, lathe_capture **out)
+{
+    far_device *d = self;
+    far_stream *s = (far_stream *)(void *)stream;
+    lathe_capture *made = s->capture;
+    *out = NULL;
+    if (!made || s != &d->streams[made->first])
+        return lathe_fail(d->host, LATHE_E_STATE, "far: no capture has begun");
+    for (int32_t i = 0; i < MAX_STREAMS; i++)
+        if (d->streams[i].capture == made)
+            d->streams[i].capture = NULL;
+    capture_run r = {.capture = made};
+    LATHE_TRY(run_captured(&r, made->first, made->queues[made->first].n));
+    for (int32_t i = 0; i < MAX_STREAMS; i++)
+        if (r.done[i] < made->queues[i].n) {
+            capture_destroy(self, made);
+            return lathe_fail(d->host, LATHE_E_STATE,
+                              "far: the capture ends, and a stream has not been waited for");
+        }
+    *out = made;
+    return LATHE_OK;
+}
+
+static lathe_status capture_launch(void *self, lathe_capture *capture, lathe_stream *stream)
+{
+    return queue(self, stream, run_capture, &capture, (int64_t)sizeof capture);
 }
 
 static lathe_status launch(void *self, lathe_stream *stream, const void *image, const char *kernel,
@@ -444,6 +545,8 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
     }
     d->free_bytes = n_values == N_FIELDS ? values[FIELD_FREE_BYTES].i : 0;
     d->is_eager = n_values == N_FIELDS && values[FIELD_EAGER].i;
+    d->deaf = n_values == N_FIELDS ? values[FIELD_DEAF].i : 0;
+    d->captures_events = n_values != N_FIELDS || values[FIELD_CAPTURE_EVENTS].i;
     const lathe_status status = d->real->create(host, NULL, 0, &d->cpu_self);
     if (status == LATHE_OK)
         *out_self = d;

@@ -21,13 +21,6 @@ lathe_status far_queue_push(far_queue *q, far_call call, const void *args, int64
     return LATHE_OK;
 }
 
-lathe_status far_queue_run(const far_queue *q)
-{
-    for (int64_t i = 0; i < q->n; i++)
-        LATHE_TRY(q->items[q->first + i].call(q->items[q->first + i].args));
-    return LATHE_OK;
-}
-
 lathe_status far_queue_drain(far_queue *q, int64_t n_done)
 {
     lathe_status status = LATHE_OK;

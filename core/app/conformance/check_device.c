@@ -458,6 +458,7 @@ const lathe__check *lathe__checks_device(void)
         {"scores_with_a_reason", scores_with_a_reason},
         {"describes_the_machine", describes_the_machine},
         {"memory_round_trip", memory_round_trip},
+        {"streams_in_order", lathe__streams_in_order},
         {"kernels_agree", kernels_agree},
         {"refuses_unknown_ops", refuses_unknown_ops},
         {NULL, NULL},

@@ -8,8 +8,8 @@
  * work with lathe_host.parallel_for (or a library on the same pool) and make no threads.
  *
  * Order: what is queued on one stream runs in order. The core makes one stream where stream_create is
- * offered, and queues all work on it; the host waits by sync() alone. Copies of optimizer state that lies in
- * the host's memory have two streams of their own, in order with the first by events alone.
+ * offered, and queues all work on it; the host waits by sync() alone. Copies of what waits in the host's memory
+ * (optimizer state, activations) have two streams of their own, in order with the first by events alone.
  */
 #ifndef LATHE_DEVICE_H
 #define LATHE_DEVICE_H
@@ -42,12 +42,14 @@ typedef struct lathe_device_info {
                                 what compute_dtypes says */
     int32_t reserved;      /* 0 */
     int64_t
-        memory_free_bytes; /* now, for this process; 0: not known. Devices with their own memory */
-    int32_t index;         /* which of the machine's devices of the kind, from 0 */
-    int32_t reserved2;     /* 0 */
-    char driver[48];       /* "CUDA 12.8, driver 570.86.15"; "": nothing to tell */
+        memory_free_bytes;  /* now, for this process; 0: not known. Devices with their own memory */
+    int32_t index;          /* which of the machine's devices of the kind, from 0 */
+    int32_t reserved2;      /* 0 */
+    char driver[48];        /* "CUDA 12.8, driver 570.86.15"; "": nothing to tell */
+    int32_t capture_events; /* 1: events may lie within a capture, see event_record */
+    int32_t reserved3;      /* 0 */
 } lathe_device_info;
-LATHE_ABI_SIZE(lathe_device_info, 192);
+LATHE_ABI_SIZE(lathe_device_info, 200);
 
 /** One operation with everything static known. */
 typedef struct lathe_kernel_problem {
@@ -98,7 +100,10 @@ typedef struct lathe_device_v1 {
 
     /** Streams and order between them. NULL on devices with one in-order queue. event_record marks what the
      *  stream has queued so far, and makes the event where *io_event is NULL; event_wait lets what the
-     *  stream is given from here on wait for the last mark. No wait of the host, not within a capture. */
+     *  stream is given from here on wait for the last mark. No wait of the host. Within a capture only with
+     *  lathe_device_info.capture_events: a stream that waits for a mark made in a capture is captured with it from
+     *  there on, and must have been waited for by the first stream when the capture ends; marks of a capture
+     *  and those outside know nothing of each other. */
     lathe_status (*stream_create)(void *self, lathe_stream **out);
     void (*stream_destroy)(void *self, lathe_stream *stream);
     lathe_status (*event_record)(void *self, lathe_stream *stream, lathe_event **io_event);
