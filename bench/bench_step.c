@@ -73,8 +73,8 @@ static void print_profile(lathe_run *run, double step_seconds, int steps)
 {
     const lathe_graph *g = lathe_exec_graph(run->train.exec);
     const double *seconds = lathe_exec_profile_seconds(run->train.exec);
-    double by_op[LATHE_N_OPS] = {0}, graph = 0.0;
-    int n_op[LATHE_N_OPS] = {0};
+    double by_op[LATHE_N_CORE_OPS] = {0}, graph = 0.0;
+    int n_op[LATHE_N_CORE_OPS] = {0};
     for (int32_t i = 0; i < g->n_nodes; i++) {
         by_op[g->nodes[i].op] += seconds[i] / steps;
         n_op[g->nodes[i].op]++;
@@ -82,7 +82,7 @@ static void print_profile(lathe_run *run, double step_seconds, int steps)
     }
     for (;;) {
         int most = 0;
-        for (int op = 1; op < LATHE_N_OPS; op++)
+        for (int op = 1; op < LATHE_N_CORE_OPS; op++)
             most = by_op[op] > by_op[most] ? op : most;
         if (by_op[most] <= 0.0)
             break;

@@ -58,7 +58,36 @@ static void put_json_fit(const lathe_fit *fit, lathe_buffer *b)
     lathe_buffer_puts(b, "],\n");
 }
 
-static void put_json(const lathe_run *run, const lathe_fit *fit, lathe_buffer *b)
+/* What the options that move memory to the host take off the device. */
+typedef struct savings {
+    int64_t state, values; /* bytes; 0: not asked for, or it changes nothing */
+} savings;
+
+static savings find_savings(const lathe_run *run, const lathe_args *args)
+{
+    savings s = {0, 0};
+    if (run->store.slots_on_host)
+        s.state = lathe_fit_saved(run, "train.offload_optimizer", args->words[0], args->overrides,
+                                  args->n_overrides);
+    if (run->train.n_offloaded > 0)
+        s.values = lathe_fit_saved(run, "train.offload_activations", args->words[0],
+                                   args->overrides, args->n_overrides);
+    return s;
+}
+
+static void put_savings(const savings *s, lathe_buffer *b)
+{
+    const struct {
+        const char *key;
+        int64_t bytes;
+    } all[] = {{"offload_optimizer", s->state}, {"offload_activations", s->values}};
+    for (int i = 0; i < 2; i++)
+        if (all[i].bytes != 0)
+            lathe_buffer_printf(b, "  train.%s: %.1f MiB less on the device\n", all[i].key,
+                                (double)all[i].bytes / (1024.0 * 1024.0));
+}
+
+static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
 {
     lathe_buffer_puts(b, "{\n  \"memory\": {");
     for (int32_t i = 0; i < LATHE_N_MEM; i++)
@@ -66,6 +95,9 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, lathe_buffer *b
     lathe_buffer_printf(b, "\"peak\": %lld},\n",
                         (long long)lathe_machine_total(&run->machine, &run->planned));
     put_json_fit(fit, b);
+    lathe_buffer_printf(
+        b, "  \"saved\": {\"offload_optimizer\": %lld, \"offload_activations\": %lld},\n",
+        (long long)s->state, (long long)s->values);
     lathe_buffer_printf(
         b,
         "  \"parameters\": %lld,\n  \"flops_per_step\": %.0f,\n  \"model_flops_per_token\": %.0f,\n"
@@ -85,7 +117,7 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, lathe_buffer *b
     lathe_buffer_puts(b, "]\n}\n");
 }
 
-static void put_text(const lathe_run *run, const lathe_fit *fit, lathe_buffer *b)
+static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
 {
     const double mib = 1024.0 * 1024.0;
     lathe_buffer_puts(b, "memory                       bytes         MiB\n");
@@ -99,6 +131,7 @@ static void put_text(const lathe_run *run, const lathe_fit *fit, lathe_buffer *b
     const int64_t total = lathe_machine_total(&run->machine, &run->planned);
     lathe_buffer_printf(b, "  %-14s %17lld %11.1f\n", "peak", (long long)total,
                         (double)total / mib);
+    put_savings(s, b);
     lathe_buffer_puts(b, "  ");
     lathe_fit_text(fit, b);
     lathe_buffer_printf(
@@ -143,10 +176,11 @@ static int run_command(const lathe_args *args)
         lathe_fit_check(run, &fit);
         if (fit.need > fit.have)
             lathe_fit_search(run, args->words[0], args->overrides, args->n_overrides, &fit);
+        const savings saved = find_savings(run, args);
         if (lathe_args_value(args, "--json"))
-            put_json(run, &fit, &text);
+            put_json(run, &fit, &saved, &text);
         else
-            put_text(run, &fit, &text);
+            put_text(run, &fit, &saved, &text);
         status = text.status;
     }
     if (status == LATHE_OK)

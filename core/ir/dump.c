@@ -30,7 +30,8 @@ static void put_value(const lathe_graph *g, lathe_val v, lathe_buffer *out)
     const lathe_ir_value *value = &g->values[v];
     lathe_buffer_printf(out, "%%%d", v);
     if (value->kind == LATHE_VALUE_TEMP)
-        lathe_buffer_printf(out, ":%s", lathe_desc_text(&value->desc, text, sizeof text));
+        lathe_buffer_printf(out, "%s:%s", value->on_host ? ":host" : "",
+                            lathe_desc_text(&value->desc, text, sizeof text));
     else
         lathe_buffer_printf(out, ":%c:%s", kind_letters[value->kind], value->name);
     if (value->share != LATHE_NONE)

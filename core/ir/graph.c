@@ -170,7 +170,7 @@ int32_t lathe_graph_is_persistent(const lathe_graph *g, lathe_val v)
 static lathe_status check_node(const lathe_graph *g, int32_t op, const lathe_val *in, int32_t n_in,
                                int32_t n_out, int32_t inplace_in, const char *label)
 {
-    const lathe_op_info *info = lathe_op_info_get(op);
+    const lathe_op_info *info = op < LATHE_N_OPS ? lathe_op_info_get(op) : NULL;
     if (!info)
         return lathe_error(LATHE_E_ARG, "node '%s': %d is not an op", label, op);
     if (n_in > info->n_in || n_out > info->n_out || n_in < 0 || n_out < 1)

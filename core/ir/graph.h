@@ -41,6 +41,7 @@ typedef struct lathe_ir_value {
     int32_t is_output;  /* kept until the end of the run */
     int32_t needs_grad; /* set by the derivative */
     int32_t detached;   /* nothing flows back */
+    int32_t on_host;    /* TEMP: planned in the host's memory, not the device's */
     const char *name;
     const void *data; /* CONST: content, in the graph's arena */
 } lathe_ir_value;

@@ -12,7 +12,7 @@ typedef struct traits {
 } traits;
 
 /* Ops not named here run on the device, do not accumulate and are never in place. */
-static const traits op_traits[LATHE_N_OPS] = {
+static const traits op_traits[LATHE_N_CORE_OPS] = {
     TRAITS(ATTENTION, LATHE_RUNS_ATTENTION, 0, 0, 0),
     TRAITS(ATTENTION_BWD, LATHE_RUNS_ATTENTION, 1, 0, 0),
     TRAITS(DEQUANT, LATHE_RUNS_QUANT, 0, 0, 0),
@@ -37,16 +37,22 @@ static const traits op_traits[LATHE_N_OPS] = {
     TRAITS(DROPOUT_BWD, LATHE_RUNS_DEVICE, 1, 0, 0),
     TRAITS(HEAD_LOGPROB_BWD, LATHE_RUNS_DEVICE, 1, 0, 0),
     TRAITS(SLICE_BWD, LATHE_RUNS_DEVICE, 1, 0, 0),
+    TRAITS(LEAVE, LATHE_RUNS_BESIDE, 0, 0, 0),
+    TRAITS(LEFT, LATHE_RUNS_BESIDE, 0, 1, 1),
+    TRAITS(FETCH, LATHE_RUNS_BESIDE, 0, 0, 0),
+    TRAITS(ARRIVE, LATHE_RUNS_BESIDE, 0, 1, 1),
 };
 
 const lathe_op_info *lathe_op_info_get(int32_t op)
 {
 #define LATHE_X(op_name, text, ins, outs)                                                          \
     [LATHE_OP_##op_name] = {.name = text, .n_in = ins, .n_out = outs},
-    static const lathe_op_info names[LATHE_N_OPS] = {LATHE_OP_TABLE(LATHE_X)};
+    static const lathe_op_info names[LATHE_N_CORE_OPS] = {
+        LATHE_OP_TABLE(LATHE_X) LATHE_X(LEAVE, "leave", 1, 1) LATHE_X(LEFT, "left", 2, 1)
+            LATHE_X(FETCH, "fetch", 1, 1) LATHE_X(ARRIVE, "arrive", 2, 1)};
 #undef LATHE_X
     static _Thread_local lathe_op_info info;
-    if (op < 0 || op >= LATHE_N_OPS)
+    if (op < 0 || op >= LATHE_N_CORE_OPS)
         return NULL;
     info = names[op];
     info.runs_on = op_traits[op].runs_on;

@@ -4,7 +4,27 @@
 
 #include "lathe/op.h"
 
-enum { LATHE_RUNS_DEVICE = 0, LATHE_RUNS_ATTENTION = 1, LATHE_RUNS_QUANT = 2 };
+enum {
+    LATHE_RUNS_DEVICE = 0,
+    LATHE_RUNS_ATTENTION = 1,
+    LATHE_RUNS_QUANT = 2,
+    LATHE_RUNS_BESIDE = 3 /* the core: a copy on a stream beside the machine's, or a wait for one */
+};
+
+/* Ops behind those of op.h, which lathe_pass_offload alone makes (passes.h). w is where h comes back to.
+ *
+ *   leave   v -> h         h = v, h in the host's memory; v may be read meanwhile, not written
+ *   left    h, v -> h'     from here on h is there, and v's memory free
+ *   fetch   h' -> w        w = h; nobody may touch w
+ *   arrive  w, h' -> w'    from here on w is there, and h's memory free
+ */
+enum {
+    LATHE_OP_LEAVE = LATHE_N_OPS,
+    LATHE_OP_LEFT,
+    LATHE_OP_FETCH,
+    LATHE_OP_ARRIVE,
+    LATHE_N_CORE_OPS
+};
 
 typedef struct lathe_op_info {
     const char *name;

@@ -29,6 +29,15 @@ lathe_status lathe_pass_merge_head(lathe_graph *g);
  *  first need, in the place of values kept from the forward. DEQUANT is recomputed in every mode. */
 lathe_status lathe_pass_recompute(lathe_graph *g, int32_t mode);
 
+/** Moves values that the backward reads to the host's memory and back (train.offload_activations).
+ *
+ *  Nodes [0, forward_end) are one range of a run, the others another. What leaves has left, and what is fetched
+ *  has arrived, within its range. Layers are the clock: a value has the time of the layer behind its own to leave,
+ *  and is fetched a layer before its first use. What would be away for less than a layer stays, and so does
+ *  what is small beside the largest that goes. *out_n: values that go.
+ */
+lathe_status lathe_pass_offload(lathe_graph *g, int32_t forward_end, int32_t *out_n);
+
 /** Removes nodes that neither reach an output nor write persistent memory. */
 lathe_status lathe_pass_dead(lathe_graph *g);
 

@@ -27,8 +27,8 @@ static void touch(block *b, int32_t node)
         b->last = node;
 }
 
-/* Fills blocks[root] for every planned value; returns the number of values' blocks in compact order. */
-static int32_t value_blocks(const lathe_graph *g, block *by_root, block *out)
+/* When each value must hold, by the value whose memory it lives in. */
+static void find_lives(const lathe_graph *g, block *by_root)
 {
     for (lathe_val v = 0; v < g->n_values; v++) {
         by_root[v] = (block){0, 0, INT32_MAX, -1, -1, v};
@@ -47,9 +47,15 @@ static int32_t value_blocks(const lathe_graph *g, block *by_root, block *out)
                 touch(b, g->n_nodes);
         }
     }
+}
+
+/* The blocks of one memory, compact; returns how many. */
+static int32_t value_blocks(const lathe_graph *g, block *by_root, int32_t on_host, block *out)
+{
     int32_t n_out = 0;
     for (lathe_val v = 0; v < g->n_values; v++) {
-        if (g->values[v].kind != LATHE_VALUE_TEMP || by_root[v].last < 0)
+        const lathe_ir_value *value = &g->values[v];
+        if (value->kind != LATHE_VALUE_TEMP || by_root[v].last < 0 || value->on_host != on_host)
             continue;
         by_root[v].bytes = aligned(lathe_desc_bytes(&g->values[v].desc));
         out[n_out++] = by_root[v];
@@ -110,18 +116,14 @@ static int64_t held_inputs(const lathe_graph *g)
     return bytes;
 }
 
-static void fill_offsets(lathe_plan *plan, const lathe_graph *g, const block *blocks, int32_t n)
+static void fill_offsets(lathe_plan *plan, const block *blocks, int32_t n)
 {
-    for (int32_t v = 0; v < plan->n_values; v++)
-        plan->offset[v] = -1;
     for (int32_t i = 0; i < n; i++) {
         if (blocks[i].scratch_of >= 0)
             plan->scratch_offset[blocks[i].scratch_of] = blocks[i].offset;
         else
             plan->offset[blocks[i].root] = blocks[i].offset;
     }
-    for (lathe_val v = 0; v < g->n_values; v++)
-        plan->offset[v] = plan->offset[lathe_graph_root(g, v)];
 }
 
 lathe_status lathe_plan_create(const lathe_graph *g, const int64_t *scratch_bytes, lathe_plan **out)
@@ -143,14 +145,22 @@ lathe_status lathe_plan_create(const lathe_graph *g, const int64_t *scratch_byte
     }
     plan->n_values = g->n_values;
     plan->n_nodes = g->n_nodes;
-    int32_t n = value_blocks(g, by_root, blocks);
+    for (int32_t v = 0; v < plan->n_values; v++)
+        plan->offset[v] = -1;
+    find_lives(g, by_root);
+    int32_t n = value_blocks(g, by_root, 1, blocks);
+    plan->host_bytes = place(blocks, n, busy);
+    fill_offsets(plan, blocks, n);
+    n = value_blocks(g, by_root, 0, blocks);
     plan->activation_bytes = place(blocks, n, busy);
     for (int32_t i = 0; i < g->n_nodes; i++)
         if (scratch_bytes && scratch_bytes[i] > 0)
             blocks[n++] = (block){aligned(scratch_bytes[i]), 0, i, i, i, LATHE_NONE};
     plan->arena_bytes = place(blocks, n, busy);
     plan->input_bytes = held_inputs(g);
-    fill_offsets(plan, g, blocks, n);
+    fill_offsets(plan, blocks, n);
+    for (lathe_val v = 0; v < g->n_values; v++)
+        plan->offset[v] = plan->offset[lathe_graph_root(g, v)];
     *out = plan;
 out:
     free(by_root);

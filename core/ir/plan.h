@@ -13,11 +13,13 @@
 #define LATHE_PLAN_ALIGN 64
 
 typedef struct lathe_plan {
-    int64_t *offset; /* [n_values] in the arena; -1: not planned (persistent, input, const) */
+    int64_t *
+        offset; /* [n_values] in the arena, or the host's; -1: not planned (persistent, input, const) */
     int64_t *scratch_offset;  /* [n_nodes] */
     int64_t arena_bytes;      /* peak of activations and scratch together */
     int64_t activation_bytes; /* peak were there no scratch */
     int64_t input_bytes;      /* inputs and constants */
+    int64_t host_bytes; /* peak of the values in the host's memory, which has an arena of its own */
     int32_t n_values, n_nodes;
 } lathe_plan;
 

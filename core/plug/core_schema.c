@@ -120,6 +120,7 @@ static const lathe_field train_fields[] = {
     INT("weight_average_every", "1", 1, ANY, "steps", "and the steps from one to the next that is taken in"),
     FLOAT("memory_limit", "0", 0.0, 1e6, "GiB", "a plan that needs more is refused; 0: what the machine has free"),
     BOOL("offload_optimizer", "false", "keeps the optimizer's state in pinned memory of the host, on a device with memory of its own"),
+    BOOL("offload_activations", "false", "keeps what the forward leaves for the backward in pinned memory of the host, on a device with memory of its own"),
     {"offload_buffer", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "64", 0.0, 1e6, NULL, "MiB", "each of the two buffers that the state passes through on the device; larger where a tensor's state cannot be cut"},
     INT("head_chunk_rows", "0", 0, ANY, "tokens", "tokens whose logits exist at once; 0: chosen by the planner"),
 };

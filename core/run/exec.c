@@ -11,6 +11,7 @@
 #include "run/quant_node.h"
 #include "run/replay.h"
 #include "run/transfer.h"
+#include "run/value_offload.h"
 
 /* Sets of inputs that may be on their way at a time, on a device with memory of its own. */
 #define INPUT_SETS 4
@@ -39,6 +40,7 @@ struct lathe_exec {
     int32_t set;
     int64_t sent_at[INPUT_SETS]; /* m->n_syncs when the set was sent; -1: never */
     lathe_replays replays;
+    lathe_value_offload offload;
     int64_t *scratch_bytes;
     double seconds[3]; /* by phase */
     double *profile;   /* [n_nodes] seconds, NULL: not wanted */
@@ -154,6 +156,9 @@ static lathe_status prepare(lathe_exec *x)
             status = lathe__quant_prepare(x->m, &x->g->values[x->g->nodes[i].out[0]].desc,
                                           &x->scratch_bytes[i]);
             break;
+        case LATHE_RUNS_BESIDE:
+            status = LATHE_OK;
+            break;
         default:
             status = prepare_device(x, i);
         }
@@ -198,6 +203,7 @@ void lathe_exec_destroy(lathe_exec *x)
 {
     if (!x)
         return;
+    lathe_value_offload_fini(&x->offload);
     lathe_replays_fini(&x->replays);
     for (int32_t i = 0; x->nodes && i < x->g->n_nodes; i++) {
         if (x->nodes[i].kernel)
@@ -244,6 +250,13 @@ static void *persistent_address(const lathe_exec *x, const lathe_store *store,
     }
 }
 
+/* Where a planned value lies; the family of `root` shares it. */
+static void *planned_address(const lathe_exec *x, lathe_val root, char *arena)
+{
+    const int64_t at = x->plan->offset[root];
+    return at < 0 ? NULL : (x->g->values[root].on_host ? x->offload.host : arena) + at;
+}
+
 /* Pointers of every node, from the addresses of the values. */
 static void wire(lathe_exec *x, char *arena)
 {
@@ -264,6 +277,7 @@ lathe_status lathe_exec_place(lathe_exec *x, const lathe_store *store, void *are
     x->inputs = memory;
     LATHE_TRY(lathe_machine_alloc(x->m, LATHE_MEM_STAGING, x->staging_bytes, &memory));
     x->staging = memory;
+    LATHE_TRY(lathe_value_offload_place(&x->offload, x->m, x->g, x->plan->host_bytes));
     int64_t at = x->sent_bytes;
     for (lathe_val v = 0; v < x->g->n_values; v++) {
         const lathe_ir_value *value = &x->g->values[v];
@@ -282,9 +296,9 @@ lathe_status lathe_exec_place(lathe_exec *x, const lathe_store *store, void *are
         if (x->g->values[v].kind != LATHE_VALUE_TEMP)
             continue;
         const lathe_val root = lathe_graph_root(x->g, v);
-        x->address[v] = x->g->values[root].kind != LATHE_VALUE_TEMP ? x->address[root]
-                        : x->plan->offset[v] >= 0 ? (char *)arena + x->plan->offset[v]
-                                                  : NULL;
+        x->address[v] = x->g->values[root].kind != LATHE_VALUE_TEMP
+                            ? x->address[root]
+                            : planned_address(x, root, arena);
     }
     wire(x, arena);
     return LATHE_OK;
@@ -373,6 +387,8 @@ static lathe_status run_node(lathe_exec *x, int32_t i, int32_t accumulate)
                                     x->m->stream);
     case LATHE_RUNS_QUANT:
         return lathe__quant_run(x->m, &x->g->values[n->out[0]].desc, r->in, r->out[0], r->scratch);
+    case LATHE_RUNS_BESIDE:
+        return lathe_value_offload_run(&x->offload, n, r->in[0], r->out[0]);
     default: {
         const lathe_kernel_args args = {.size = (uint32_t)sizeof args,
                                         .accumulate = add,
@@ -419,9 +435,18 @@ static lathe_status run_nodes(void *arg, int32_t begin, int32_t end, int32_t acc
 
 lathe_status lathe_exec_run_range(lathe_exec *x, int32_t begin, int32_t end, int32_t accumulate)
 {
-    if (x->profile || x->watch)
+    const int cannot = x->offload.host_bytes > 0 && !x->m->info.capture_events;
+    lathe_value_offload_count(&x->offload, begin, end);
+    if (x->profile || x->watch || cannot)
         return run_nodes(x, begin, end, accumulate);
     return lathe_replays_run(&x->replays, begin, end, accumulate, run_nodes, x);
+}
+
+int64_t lathe_exec_take_moved(lathe_exec *x)
+{
+    const int64_t moved = x->offload.host_bytes > 0 ? x->offload.moved : -1;
+    x->offload.moved = 0;
+    return moved;
 }
 
 void lathe_exec_times(const lathe_exec *x, double out_seconds[3])

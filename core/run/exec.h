@@ -26,8 +26,8 @@ const lathe_plan *lathe_exec_plan(const lathe_exec *exec);
 int64_t lathe_exec_staging_bytes(const lathe_exec *exec);
 
 /** Gives the executable its memory: parameters from the store, the shared arena (at least
- *  plan->arena_bytes), and its own inputs and constants, allocated here as activations. Transfers are
- *  placed. */
+ *  plan->arena_bytes), and its own inputs and constants, allocated here as activations, and plan->host_bytes for the
+ *  values that wait in the host's memory. Transfers are placed. */
 lathe_status lathe_exec_place(lathe_exec *exec, const lathe_store *store, void *arena);
 
 /** Binds a STATE value to memory. Before the first run. */
@@ -55,6 +55,9 @@ lathe_status lathe_exec_run(lathe_exec *exec, int32_t accumulate);
 
 /** The nodes [begin, end) of a run only: a forward now, its backward later. */
 lathe_status lathe_exec_run_range(lathe_exec *exec, int32_t begin, int32_t end, int32_t accumulate);
+
+/** Bytes of values queued to the host's memory and back since the last call; -1: none ever are. */
+int64_t lathe_exec_take_moved(lathe_exec *exec);
 
 /** Seconds spent per phase (forward, backward with recompute) since the last reset, by wall clock. */
 void lathe_exec_times(const lathe_exec *exec, double out_seconds[3]);

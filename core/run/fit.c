@@ -182,31 +182,61 @@ static int may_offload(const lathe_run *run)
            run->store.slot_bytes > 0 && LATHE_HAS(run->machine.dev, event_record);
 }
 
+/* Whether what the forward leaves for the backward takes memory of a device that it could leave. */
+static int may_offload_values(const lathe_run *run)
+{
+    return !lathe_machine_shares(&run->machine) && !run->set.offload_activations &&
+           lathe_machine_has_events(&run->machine);
+}
+
+static int with(search *s, changes *c, const char *key, const char *value)
+{
+    change(c, key, "%s", value);
+    return fits(s, c);
+}
+
+/* What leaves the device for the host's memory: the optimizer's state, activations, both; and then as little in a
+ * micro-batch as it takes. */
+static void search_offload(search *s)
+{
+    changes state = {.n = 0}, values = {.n = 0};
+    if (may_offload(s->run))
+        (void)with(s, &state, "train.offload_optimizer", "true");
+    if (may_offload_values(s->run))
+        (void)with(s, &values, "train.offload_activations", "true");
+    if (state.n > 0 && values.n > 0 && s->fit->n_options == 0)
+        (void)with(s, &state, "train.offload_activations", "true");
+}
+
+/* The layers computed again, with all that can leave the device if it must. */
+static int search_layers(search *s, changes *layer)
+{
+    if (with(s, layer, "train.recompute", "layer") || s->fit->n_options > 0)
+        return 1;
+    if (may_offload_values(s->run) && with(s, layer, "train.offload_activations", "true"))
+        return 1;
+    if (smaller_batches(s, layer))
+        return 1;
+    if (!may_offload(s->run))
+        return 0;
+    return with(s, layer, "train.offload_optimizer", "true") || smaller_batches(s, layer);
+}
+
 /* Less in memory for the same result, then a smaller set of trained parameters, then shorter rows. */
 static void search_training(search *s)
 {
     const changes none = {.n = 0};
     changes alone = {.n = 0}, layer = {.n = 0}, lora = {.n = 0}, offload = {.n = 0};
-    if (s->run->planned.by[LATHE_MEM_CHECKPOINT] > 0) {
-        change(&alone, "checkpoint.async", "false");
-        (void)fits(s, &alone);
-    }
-    if (may_offload(s->run)) {
-        change(&offload, "train.offload_optimizer", "true");
-        (void)fits(s, &offload);
-    }
+    if (s->run->planned.by[LATHE_MEM_CHECKPOINT] > 0)
+        (void)with(s, &alone, "checkpoint.async", "false");
+    search_offload(s);
     (void)smaller_batches(s, &none);
-    if (offload.n > 0 && s->fit->n_options == 0)
+    if (may_offload(s->run) && s->fit->n_options == 0) {
+        change(&offload, "train.offload_optimizer", "true");
         (void)smaller_batches(s, &offload);
-    if (s->run->set.recompute != LATHE_RECOMPUTE_LAYER) {
-        change(&layer, "train.recompute", "layer");
-        if (!fits(s, &layer) && s->fit->n_options == 0 && !smaller_batches(s, &layer) &&
-            offload.n > 0) {
-            change(&layer, "train.offload_optimizer", "true");
-            if (!fits(s, &layer))
-                (void)smaller_batches(s, &layer);
-        }
     }
+    if (s->run->set.recompute != LATHE_RECOMPUTE_LAYER)
+        (void)search_layers(s, &layer);
     if (is_named(&s->run->adapter, "full")) {
         change(&lora, "adapter.name", "lora");
         if (!fits(s, &lora) && s->fit->n_options == 0) {
@@ -251,6 +281,27 @@ void lathe_fit_search(const lathe_run *run, const char *config_path,
     if (fit->n_options == 0)
         search_rows(&s);
     lathe_log_set_level(run->set.log_level);
+}
+
+int64_t lathe_fit_saved(const lathe_run *run, const char *key, const char *config_path,
+                        const lathe_override *overrides, int32_t n_overrides)
+{
+    lathe_override list[MAX_USER + 2];
+    lathe_run *without = NULL;
+    if (n_overrides > MAX_USER)
+        return 0;
+    for (int32_t i = 0; i < n_overrides; i++)
+        list[i] = overrides[i];
+    list[n_overrides] = (lathe_override){key, "false"};
+    list[n_overrides + 1] = (lathe_override){"log.level", "error"};
+    int64_t peak = 0;
+    if (lathe__run_open_planned(config_path, list, n_overrides + 2, run->mode, &without) ==
+        LATHE_OK)
+        peak = lathe_machine_total(&without->machine, &without->planned) -
+               lathe_machine_total(&run->machine, &run->planned);
+    lathe_run_close(without);
+    lathe_log_set_level(run->set.log_level);
+    return peak;
 }
 
 /* ---- what is said ---- */

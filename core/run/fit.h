@@ -7,7 +7,7 @@
 /* What a process takes beside the plan: libraries, tokenizer, caches of kernels, buffers of files. */
 #define LATHE_FIT_RESERVE ((int64_t)128 << 20)
 
-enum { LATHE_FIT_OPTIONS = 3 };
+enum { LATHE_FIT_OPTIONS = 4 };
 
 /** Settings that would fit, as they are typed behind a command. */
 typedef struct lathe_fit_option {
@@ -31,6 +31,11 @@ void lathe_fit_check(const lathe_run *run, lathe_fit *out);
  *  anew from config_path with the overrides that the run was opened with. */
 void lathe_fit_search(const lathe_run *run, const char *config_path,
                       const lathe_override *overrides, int32_t n_overrides, lathe_fit *fit);
+
+/** Bytes of the device that an option of [train] takes off the run's peak: plans again without it. 0 when that
+ *  cannot be planned. */
+int64_t lathe_fit_saved(const lathe_run *run, const char *key, const char *config_path,
+                        const lathe_override *overrides, int32_t n_overrides);
 
 /** "does not fit: needs ... of ...", and the options, a line each. */
 void lathe_fit_text(const lathe_fit *fit, lathe_buffer *out);

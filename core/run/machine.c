@@ -44,12 +44,27 @@ lathe_status lathe_machine_init(lathe_machine *m, const lathe_instance *device, 
 
 void lathe_machine_fini(lathe_machine *m)
 {
-    if (m->stream)
-        m->dev->stream_destroy(m->device->self, m->stream);
-    m->stream = NULL;
+    lathe_stream *const streams[3] = {m->in, m->out, m->stream};
+    for (int i = 0; i < 3; i++)
+        if (streams[i])
+            m->dev->stream_destroy(m->device->self, streams[i]);
+    m->stream = m->in = m->out = NULL;
     free(m->tensor);
     m->tensor = NULL;
     m->tensor_bytes = 0;
+}
+
+int lathe_machine_has_events(const lathe_machine *m)
+{
+    return LATHE_HAS(m->dev, stream_create) && LATHE_HAS(m->dev, event_record) &&
+           LATHE_HAS(m->dev, event_wait) && LATHE_HAS(m->dev, event_destroy);
+}
+
+lathe_status lathe_machine_sides(lathe_machine *m)
+{
+    if (!m->in)
+        LATHE_TRY(m->dev->stream_create(m->device->self, &m->in));
+    return m->out ? LATHE_OK : m->dev->stream_create(m->device->self, &m->out);
 }
 
 lathe_status lathe_machine_sync(lathe_machine *m)

@@ -19,8 +19,10 @@ enum {
     LATHE_MEM_CACHE = 6,       /* KV caches of generation */
     LATHE_MEM_CHECKPOINT = 7,  /* the copy that asynchronous checkpoints are written from */
     LATHE_MEM_AVERAGE = 8,     /* the average of the weights */
-    LATHE_MEM_STAGING = 9,  /* what passes between the host and a device with memory of its own */
-    LATHE_MEM_OFFLOAD = 10, /* optimizer state in the host's memory (offload.h) */
+    LATHE_MEM_STAGING = 9, /* what passes between the host and a device with memory of its own */
+    LATHE_MEM_OFFLOAD =
+        10, /* what waits in the host's memory: optimizer state (offload.h), values of
+                               the forward (value_offload.h) */
     LATHE_N_MEM = 11
 };
 
@@ -46,9 +48,10 @@ typedef struct lathe_machine {
     const lathe_instance *quant; /* NULL: none */
     uint32_t flags;              /* LATHE_FLAG_* wanted of kernels */
     lathe_stream *stream;        /* that all work is queued on; NULL: the device's only one */
-    int32_t captures;            /* 1: what runs again and again is captured and replayed */
-    char *staging; /* transfer.h; NULL before it is placed, and where none is needed */
-    void *tensor;  /* [tensor_bytes] a tensor on its way to a file; NULL before */
+    lathe_stream *in, *out; /* beside it, to and from the host; NULL before somebody wants them */
+    int32_t captures;       /* 1: what runs again and again is captured and replayed */
+    char *staging;          /* transfer.h; NULL before it is placed, and where none is needed */
+    void *tensor;           /* [tensor_bytes] a tensor on its way to a file; NULL before */
     int64_t tensor_bytes;
     int64_t n_syncs; /* times that the host has waited for the stream */
     int32_t n_threads;
@@ -59,6 +62,13 @@ typedef struct lathe_machine {
 lathe_status lathe_machine_init(lathe_machine *m, const lathe_instance *device, uint32_t flags);
 /** Lets go of what it holds; all zeros is fine. */
 void lathe_machine_fini(lathe_machine *m);
+
+/** Makes the two streams beside the machine's own, by which memory comes and goes while it computes: two, because a
+ *  bus carries both ways at once. Done when they are there already. */
+lathe_status lathe_machine_sides(lathe_machine *m);
+
+/** Whether a device has streams with events between them: what lathe_machine_sides needs. */
+int lathe_machine_has_events(const lathe_machine *m);
 
 /** Whether the host may touch the device's memory, and work is done when a call returns. */
 static inline int lathe_machine_shares(const lathe_machine *m)

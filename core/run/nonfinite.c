@@ -118,7 +118,8 @@ static lathe_status run_looking(lathe_run *run, int32_t begin, int32_t end, int3
     const lathe_graph *g = lathe_exec_graph(x);
     for (int32_t i = begin; i < end && !*out_found; i++) {
         LATHE_TRY(lathe_exec_run_range(x, i, i + 1, run->sum.backwards > 0));
-        for (int32_t k = 0; k < g->nodes[i].n_out && !*out_found; k++) {
+        const int computes = lathe_op_info_get(g->nodes[i].op)->runs_on != LATHE_RUNS_BESIDE;
+        for (int32_t k = 0; k < g->nodes[i].n_out && computes && !*out_found; k++) {
             const lathe_val v = g->nodes[i].out[k];
             if (v == LATHE_NONE)
                 continue;

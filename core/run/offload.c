@@ -39,7 +39,6 @@ struct lathe_offload {
     lathe_optimizer_tensor *tensors; /* of the pieces of tensors */
     int32_t n_parts, n_tensor_parts, n_pieces, n_tensors, n_ranges;
     char *buffers;
-    lathe_stream *in, *out;
     lathe_event *arrived[N_BUFFERS], *used[N_BUFFERS], *left[N_BUFFERS];
     int64_t moved;
     int32_t is_under_way;
@@ -94,10 +93,6 @@ void lathe_offload_destroy(lathe_offload *o)
             if (events[k])
                 dev->event_destroy(o->m->device->self, events[k]);
     }
-    if (o->in)
-        dev->stream_destroy(o->m->device->self, o->in);
-    if (o->out)
-        dev->stream_destroy(o->m->device->self, o->out);
     lathe_machine_free(o->m, LATHE_MEM_OPTIMIZER, lathe_offload_bytes(o), o->buffers);
     o->store->offload = NULL;
     free(o->parts);
@@ -286,8 +281,7 @@ lathe_status lathe_offload_place(lathe_offload *o)
     void *memory = NULL;
     LATHE_TRY(lathe_machine_alloc(o->m, LATHE_MEM_OPTIMIZER, lathe_offload_bytes(o), &memory));
     o->buffers = memory;
-    LATHE_TRY(o->m->dev->stream_create(o->m->device->self, &o->in));
-    return o->m->dev->stream_create(o->m->device->self, &o->out);
+    return lathe_machine_sides(o->m);
 }
 
 const lathe_optimizer_tensor *lathe_offload_pieces(const lathe_offload *o)
@@ -337,9 +331,9 @@ static lathe_status come_in(lathe_offload *o, int32_t k)
     void *self = o->m->device->self;
     const int32_t b = k % N_BUFFERS;
     if (o->left[b])
-        LATHE_TRY(dev->event_wait(self, o->in, o->left[b]));
-    LATHE_TRY(copy(o, o->in, k, LATHE_COPY_TO_DEVICE));
-    return dev->event_record(self, o->in, &o->arrived[b]);
+        LATHE_TRY(dev->event_wait(self, o->m->in, o->left[b]));
+    LATHE_TRY(copy(o, o->m->in, k, LATHE_COPY_TO_DEVICE));
+    return dev->event_record(self, o->m->in, &o->arrived[b]);
 }
 
 lathe_status lathe_offload_begin(lathe_offload *o)
@@ -360,9 +354,9 @@ lathe_status lathe_offload_leave(lathe_offload *o, int32_t k)
     void *self = o->m->device->self;
     const int32_t b = k % N_BUFFERS;
     LATHE_TRY(dev->event_record(self, o->m->stream, &o->used[b]));
-    LATHE_TRY(dev->event_wait(self, o->out, o->used[b]));
-    LATHE_TRY(copy(o, o->out, k, LATHE_COPY_TO_HOST));
-    LATHE_TRY(dev->event_record(self, o->out, &o->left[b]));
+    LATHE_TRY(dev->event_wait(self, o->m->out, o->used[b]));
+    LATHE_TRY(copy(o, o->m->out, k, LATHE_COPY_TO_HOST));
+    LATHE_TRY(dev->event_record(self, o->m->out, &o->left[b]));
     return k + N_BUFFERS < o->n_parts ? come_in(o, k + N_BUFFERS) : LATHE_OK;
 }
 
@@ -370,8 +364,8 @@ lathe_status lathe_offload_settle(lathe_offload *o)
 {
     if (!o->is_under_way)
         return LATHE_OK;
-    LATHE_TRY(o->m->dev->sync(o->m->device->self, o->in));
-    LATHE_TRY(o->m->dev->sync(o->m->device->self, o->out));
+    LATHE_TRY(o->m->dev->sync(o->m->device->self, o->m->in));
+    LATHE_TRY(o->m->dev->sync(o->m->device->self, o->m->out));
     o->is_under_way = 0;
     return LATHE_OK;
 }

@@ -6,8 +6,7 @@
  *   out                    |part 0|part 1|      |part 2| ...
  *
  * Part k passes through buffer k % 2 at every step: addresses are fixed, so that a captured update stays valid.
- * `in` and `out` are streams of their own, since a bus carries both ways at once; events order them with the
- * machine's stream. The host waits for none of them in a step; lathe_offload_settle is for who looks at the
+ * `in` and `out` are the machine's streams beside its own; events order them with it. The host waits for none of them in a step; lathe_offload_settle is for who looks at the
  * state.
  *
  * A part is a run of tensors, or of matrices, whose state fits a buffer. A tensor whose update splits

@@ -251,6 +251,8 @@ static lathe_status build(builder *b, int32_t kind)
         LATHE_TRY(build_decode(b));
     }
     LATHE_TRY(lathe_pass_dead(g));
+    if (kind == LATHE_PROGRAM_TRAIN && b->config->offloads)
+        LATHE_TRY(lathe_pass_offload(g, loss_end(b->program), &b->program->n_offloaded));
     LATHE_TRY(lathe_pass_inplace(g));
     b->program->forward_end = loss_end(b->program);
     b->program->rng = g->rng;

@@ -37,6 +37,7 @@ typedef struct lathe_program_config {
     int64_t cache_rows;            /* DECODE: P, positions the caches hold */
     int32_t recompute;             /* LATHE_RECOMPUTE_* */
     int64_t head_chunk_rows;       /* 0: chosen by the device */
+    int32_t offloads;              /* TRAIN: values of the forward wait in the host's memory */
 } lathe_program_config;
 
 typedef struct lathe_program {
@@ -51,7 +52,8 @@ typedef struct lathe_program {
     lathe_val *cache_k, *cache_v; /* [n_layers], DECODE */
     lathe_stage_loss stage;       /* metrics by name */
     int32_t forward_end;          /* nodes up to which the loss is known */
-    void *own_arena;              /* NULL: the run's shared one is large enough */
+    int32_t n_offloaded; /* values that leave in the forward and come back in the backward */
+    void *own_arena;     /* NULL: the run's shared one is large enough */
     int64_t own_bytes;
 } lathe_program;
 

@@ -190,7 +190,8 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
                                          .n_rows = batch_rows(run),
                                          .row_tokens = run->set.seq_len,
                                          .recompute = run->set.recompute,
-                                         .head_chunk_rows = run->set.head_chunk_rows};
+                                         .head_chunk_rows = run->set.head_chunk_rows,
+                                         .offloads = run->offloads};
     return config;
 }
 
@@ -210,6 +211,7 @@ static lathe_status prepare(lathe_run *run, lathe_program *p)
     LATHE_TRY(lathe_program_prepare(p, &run->machine));
     const lathe_plan *plan = lathe_exec_plan(p->exec);
     reserve(run, plan->arena_bytes, plan->activation_bytes, plan->input_bytes);
+    run->planned.by[LATHE_MEM_OFFLOAD] += plan->host_bytes;
     run->planned.by[LATHE_MEM_STAGING] += lathe_exec_staging_bytes(p->exec);
     return LATHE_OK;
 }
@@ -242,36 +244,71 @@ static lathe_status build_programs(lathe_run *run)
     return LATHE_OK;
 }
 
-/* train.offload_optimizer. Where the device's memory is the host's, it is as it would be: said, and done. */
-static lathe_status plan_offload(lathe_run *run)
+/* An option of [train] that moves `what` to the host's memory. Where the device's memory is the host's, it is as
+ * it would be: said, and done. */
+static lathe_status check_offload(const lathe_run *run, const char *key, const char *what,
+                                  int32_t *out_moves)
 {
-    const lathe_device_v1 *dev = run->machine.dev;
     const char *device = run->device.component->plugin->name;
-    if (!run->set.offload_optimizer)
-        return LATHE_OK;
+    *out_moves = 0;
     if (lathe_machine_shares(&run->machine)) {
-        lathe__run_warn(
-            run, "train", "offload_optimizer",
-            "train.offload_optimizer changes nothing: the memory of device \"%s\" is the "
-            "host's, and the optimizer's state lies there already",
-            device);
+        lathe__run_warn(run, "train", key,
+                        "train.%s changes nothing: the memory of device \"%s\" is the "
+                        "host's, and %s there already",
+                        key, device, what);
         return LATHE_OK;
     }
-    if (!LATHE_HAS(dev, stream_create) || !LATHE_HAS(dev, event_record) ||
-        !LATHE_HAS(dev, event_wait) || !LATHE_HAS(dev, event_destroy))
-        return lathe__run_refuse(
-            run, "train", "offload_optimizer",
-            "train.offload_optimizer: device \"%s\" has no streams with events, "
-            "by which state could come and go beside the update",
-            device);
-    run->store.offload_buffer = run->set.offload_buffer > 0 ? run->set.offload_buffer : 1;
+    if (!lathe_machine_has_events(&run->machine))
+        return lathe__run_refuse(run, "train", key,
+                                 "train.%s: device \"%s\" has no streams with events, "
+                                 "by which memory could come and go beside the work",
+                                 key, device);
+    *out_moves = 1;
     return LATHE_OK;
+}
+
+static lathe_status plan_offload(lathe_run *run)
+{
+    int32_t moves = 0;
+    if (run->set.offload_optimizer)
+        LATHE_TRY(check_offload(run, "offload_optimizer", "the optimizer's state lies", &moves));
+    if (moves)
+        run->store.offload_buffer = run->set.offload_buffer > 0 ? run->set.offload_buffer : 1;
+    return LATHE_OK;
+}
+
+/* Before the programs are built: the training graph has the copies in it. */
+static lathe_status plan_value_offload(lathe_run *run)
+{
+    if (!run->set.offload_activations)
+        return LATHE_OK;
+    LATHE_TRY(check_offload(run, "offload_activations", "activations lie", &run->offloads));
+    if (run->offloads && run->machine.captures && run->set.capture == LATHE_CAPTURE_ON &&
+        !run->machine.info.capture_events)
+        return lathe__run_refuse(run, "train", "capture",
+                                 "train.capture = \"on\": the captures of device \"%s\" take no "
+                                 "events, which train.offload_activations needs",
+                                 run->device.component->plugin->name);
+    return LATHE_OK;
+}
+
+/* Asked for, and there is nothing that would be away for long enough. */
+static void tell_nothing_moves(const lathe_run *run)
+{
+    if (run->offloads && run->train.n_offloaded == 0)
+        lathe__run_warn(run, "train", "offload_activations",
+                        "train.offload_activations changes nothing: the backward of a model of "
+                        "%lld layer%s needs at once what the forward leaves",
+                        (long long)run->model.n_layers, run->model.n_layers == 1 ? "" : "s");
 }
 
 lathe_status lathe__run_plan(lathe_run *run)
 {
     const int trains = run->mode <= LATHE_OPEN_TRAIN;
+    if (trains)
+        LATHE_TRY(plan_value_offload(run));
     LATHE_TRY(build_programs(run));
+    tell_nothing_moves(run);
     LATHE_TRY(lathe_store_init(&run->store, &run->params, trains ? &run->optimizer : NULL, trains));
     if (trains)
         LATHE_TRY(lathe__average_plan(run));

@@ -64,6 +64,7 @@ struct lathe_run {
     lathe_instance *attention;
     int64_t n_attention;
     int32_t has_quant;
+    int32_t offloads; /* train.offload_activations, where it moves something */
 
     lathe_model_config model;
     lathe_params params;

@@ -90,6 +90,7 @@ void lathe_settings_read(const lathe_config *c, lathe_settings *s)
     s->head_chunk_rows = lathe_config_int(c, "train", "head_chunk_rows");
     s->memory_limit = (int64_t)(lathe_config_float(c, "train", "memory_limit") * 1073741824.0);
     s->offload_optimizer = (int32_t)lathe_config_int(c, "train", "offload_optimizer");
+    s->offload_activations = (int32_t)lathe_config_int(c, "train", "offload_activations");
     s->offload_buffer = (int64_t)(lathe_config_float(c, "train", "offload_buffer") * 1048576.0);
     s->checkpoint_dir = text(c, "checkpoint", "dir");
     s->checkpoint_every = lathe_config_int(c, "checkpoint", "every");

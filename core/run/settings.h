@@ -50,7 +50,7 @@ typedef struct lathe_settings {
     int64_t weight_average_start, weight_average_every; /* steps */
     int64_t head_chunk_rows;
     int64_t memory_limit; /* bytes; 0: what the machine has */
-    int32_t offload_optimizer;
+    int32_t offload_optimizer, offload_activations;
     int64_t offload_buffer; /* bytes of each of the two */
     /* [checkpoint] */
     const char *checkpoint_dir; /* NULL: none */

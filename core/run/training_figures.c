@@ -97,9 +97,11 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
                            phase[LATHE_PHASE_BACKWARD] + phase[LATHE_PHASE_RECOMPUTE]);
         lathe__figures_add(f, "optimizer_seconds", step->optimizer_seconds);
     }
-    const int64_t moved = lathe_update_take_moved(run->update);
-    if (moved >= 0)
-        lathe__figures_add(f, "offload_bytes", (double)moved);
+    const int64_t state = lathe_update_take_moved(run->update);
+    const int64_t values = lathe_exec_take_moved(run->train.exec);
+    if (state >= 0 || values >= 0)
+        lathe__figures_add(f, "offload_bytes",
+                           (double)((state > 0 ? state : 0) + (values > 0 ? values : 0)));
     for (int32_t i = 0; i < run->train.stage.n_metrics; i++)
         lathe__figures_add(f, run->train.stage.metrics[i].name, sum->metric_sums[i] / sum->count);
     if (run->traces_nodes)

@@ -1,5 +1,5 @@
-/* The optimizer's state in the host's memory on the emulated CUDA device, whose streams run when somebody waits for
- * them: the bits of a run that keeps it on the device. Blocks of 256 elements with a scale each (adamw_8bit), blocks
+/* The optimizer's state and activations in the host's memory on the emulated CUDA device, whose streams run when
+ * somebody waits for them: the bits of a run that keeps them on the device. Blocks of 256 elements with a scale each (adamw_8bit), blocks
  * of a head or a row (adam_mini) and matrices (muon) are cut where they may be. */
 #include "core/run/far_case.h"
 
@@ -86,4 +86,82 @@ Test(offload_cuda, of_matrices_changes_no_bit)
 {
     static const offload_case c = {"muon", "0.01", {NULL}};
     check_case(&c);
+}
+
+/* ---- activations ---- */
+
+typedef struct values_case {
+    const char *name;
+    const char *set[5];
+} values_case;
+
+static void set_values(settings *s, const char *dir, const values_case *c, const char *capture)
+{
+    static const offload_case none = {"adamw", NULL, {NULL}};
+    set_case(s, dir, &none, 0);
+    set(s, "model.num_hidden_layers=4");
+    set_all(s, c->set);
+    if (!capture)
+        return;
+    set(s, "train.offload_activations=true");
+    set(s, "train.capture=%s", capture);
+}
+
+/* Three steps of two micro-batches: one range after another is captured and launched. */
+static void train_values(const values_case *c, const char *capture, snapshot *out, double *loss)
+{
+    char dir[] = "/tmp/lathe_offload_XXXXXX";
+    settings s = {.n = 0};
+    make_folder(dir, 4000);
+    set_values(&s, dir, c, capture);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    for (int step = 0; step < 3; step++) {
+        for (int m = 0; m < 2; m++) {
+            lathe_forward_result f = {.size = sizeof f};
+            OK(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
+            OK(lathe_backward(run, NULL));
+            *loss = f.loss_sum;
+        }
+        lathe_step_result r = {.size = sizeof r};
+        OK(lathe_step(run, &r));
+        OK(lathe_zero_grad(run));
+    }
+    snapshot_take(out, run);
+    for (int32_t k = 0; k < LATHE_N_MEM; k++) {
+        cr_assert_eq(run->machine.used.by[k], run->planned.by[k], "%s", lathe_mem_name(k));
+        cr_assert_eq(run->machine.peak.by[k], run->planned.by[k], "%s", lathe_mem_name(k));
+    }
+    cr_assert_eq(run->planned.by[LATHE_MEM_OFFLOAD] > 0, capture != NULL);
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+static void check_values(const values_case *c)
+{
+    static const char *const captures[] = {"on", "off"};
+    snapshot want, got;
+    double losses[2];
+    train_values(c, NULL, &want, &losses[0]);
+    for (int i = 0; i < 2; i++) {
+        train_values(c, captures[i], &got, &losses[1]);
+        snapshot_compare(c->name, &got, &want);
+        cr_assert(losses[0] == losses[1] && losses[0] > 0.0, "%s: %a and %a", c->name, losses[0],
+                  losses[1]);
+        snapshot_free(&got);
+    }
+    snapshot_free(&want);
+}
+
+Test(offload_cuda, of_activations_changes_no_bit)
+{
+    static const values_case c = {"bf16", {NULL}};
+    check_values(&c);
+}
+
+Test(offload_cuda, of_what_layers_are_computed_again_from_changes_no_bit)
+{
+    static const values_case c = {
+        "nf4, layers again",
+        {"adapter.name=lora", "adapter.r=4", "quant.name=nf4", "train.recompute=layer"}};
+    check_values(&c);
 }

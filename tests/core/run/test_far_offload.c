@@ -1,8 +1,7 @@
 /* The optimizer's state in the host's memory, on a device whose memory the host cannot touch: the bits of a run
  * that keeps it on the device, whatever the size of the buffers, with streams that run as late as they may and as
  * early as they may; the plan to the byte, and what is refused. */
-#include "base/log.h"
-#include "far_case.h"
+#include "offload_case.h"
 #include "run/fit.h"
 
 /* Settings on top of set_small. */
@@ -70,60 +69,12 @@ static void set_case(settings *s, const char *dir, const offload_case *c, int w)
     set(s, "train.capture=%s", ways[w].capture);
 }
 
-static lathe_train_result train(lathe_run *run)
-{
-    lathe_train_result result;
-    FILE *quiet = fopen("/dev/null", "w");
-    const lathe_train_options options = {.out = quiet};
-    OK(lathe_train(run, &options, &result));
-    fclose(quiet);
-    return result;
-}
-
-/* Every figure of every step that does not tell of time, as it is written, and the last change to its bits. */
-static char *all_figures(const char *dir, double update_norm)
-{
-    static const char *const timed[] = {
-        "tokens_per_s",      "flops_per_s",  "share_of_peak", "memory_bytes",
-        "memory_peak_bytes", "step_seconds", "data_seconds",  "checkpoint_stall_seconds",
-        "offload_bytes"};
-    char path[512], line[8192];
-    size_t n = 0;
-    char *out = NULL;
-    json_error_t error;
-    FILE *text = open_memstream(&out, &n);
-    snprintf(path, sizeof path, "%s/out/metrics.jsonl", dir);
-    FILE *f = fopen(path, "r");
-    cr_assert(f && text, "%s", path);
-    while (fgets(line, sizeof line, f)) {
-        json_t *row = json_loads(line, 0, &error);
-        cr_assert(row, "%s", line);
-        for (size_t k = 0; k < sizeof timed / sizeof timed[0]; k++)
-            json_object_del(row, timed[k]);
-        char *rest = json_dumps(row, JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-        fprintf(text, "%s\n", rest);
-        free(rest);
-        json_decref(row);
-    }
-    fclose(f);
-    fprintf(text, "%a\n", update_norm);
-    fclose(text);
-    return out;
-}
-
 /* To the byte, and the state in the host's memory alone. */
 static void check_memory(const char *what, const lathe_run *run, int w)
 {
-    const int64_t *planned = run->planned.by;
-    for (int32_t k = 0; k < LATHE_N_MEM; k++) {
-        cr_assert_eq(run->machine.used.by[k], planned[k], "%s: %lld bytes of %s, planned %lld",
-                     what, (long long)run->machine.used.by[k], lathe_mem_name(k),
-                     (long long)planned[k]);
-        cr_assert_eq(run->machine.peak.by[k], planned[k], "%s: peak of %s", what,
-                     lathe_mem_name(k));
-    }
-    cr_assert_eq(planned[LATHE_MEM_OFFLOAD], w == IN_THE_DEVICE ? 0 : run->store.slot_bytes, "%s",
-                 what);
+    check_planned(what, run);
+    cr_assert_eq(run->planned.by[LATHE_MEM_OFFLOAD], w == IN_THE_DEVICE ? 0 : run->store.slot_bytes,
+                 "%s", what);
 }
 
 static void run_case(const offload_case *c, int w, snapshot *out, char **figures)
@@ -314,15 +265,6 @@ Test(far_offload, figures_tell_what_moved)
 
 /* ---- the plan ---- */
 
-static int64_t planned(const settings *s, lathe_mem_bytes *out)
-{
-    lathe_run *run = open_run(LATHE_OPEN_PLAN, s->list);
-    const int64_t peak = lathe_machine_total(&run->machine, &run->planned);
-    *out = run->planned;
-    lathe_run_close(run);
-    return peak;
-}
-
 /* The device keeps two buffers of the wanted size, or of the largest thing that cannot be cut. */
 Test(far_offload, plan_tells_both_sides)
 {
@@ -372,15 +314,6 @@ Test(far_offload, of_no_state_is_nothing)
 
 /* ---- what is said ---- */
 
-static char said[2048];
-
-static void keep_warning(void *arg, int32_t level, const char *message)
-{
-    (void)arg;
-    if (level == LATHE_LOG_WARN)
-        snprintf(said + strlen(said), sizeof said - strlen(said), "%s\n", message);
-}
-
 /* Where the state lies in the host's memory anyway nothing changes, and one line says so. */
 Test(far_offload, on_a_device_in_host_memory_is_told_and_changes_nothing)
 {
@@ -391,12 +324,7 @@ Test(far_offload, on_a_device_in_host_memory_is_told_and_changes_nothing)
     set_small(&s, dir, ON_CPU);
     (void)planned(&s, &plain);
     set(&s, "train.offload_optimizer=true");
-    said[0] = '\0';
-    lathe_log_set_sink(keep_warning, NULL);
-    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
-    lathe_log_set_sink(NULL, NULL);
-    asked = run->planned;
-    lathe_run_close(run);
+    (void)planned_aloud(&s, &asked);
     cr_assert_eq(memcmp(&plain, &asked, sizeof plain), 0);
     cr_assert(strstr(said, "train.offload_optimizer changes nothing"), "%s", said);
     cr_assert_eq(strchr(said, '\n'), said + strlen(said) - 1, "%s", said);
@@ -430,9 +358,8 @@ Test(far_offload, is_named_when_it_would_make_a_plan_fit)
     lathe_run *run = NULL;
     make_folder(dir, 20000);
     set_case(&s, dir, &cases[1], IN_THE_DEVICE);
-    settings with = s;
-    for (int i = 0; i < with.n; i++)
-        with.list[i] = with.text[i];
+    settings with;
+    copy_settings(&s, &with);
     set(&with, "train.offload_optimizer=true");
     set(&with, "train.offload_buffer=0.1");
     const int64_t least = planned(&with, &bytes);

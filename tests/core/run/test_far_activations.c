@@ -1,0 +1,504 @@
+/* What the forward leaves for the backward, in the host's memory, on a device whose memory the host cannot touch: the
+ * bits of a run that keeps it on the device, with streams that run as late as they may and as early as they may,
+ * captured and not; the plan to the byte; what each event is for; and what is refused. */
+#include "ir/op_info.h"
+#include "offload_case.h"
+#include "run/fit.h"
+
+/* Settings on top of set_small and five layers. */
+typedef struct offload_case {
+    const char *name;
+    const char *set[8];
+    int is_pairs;
+} offload_case;
+
+static const offload_case cases[] = {
+    {"fp32", {"train.precision=fp32"}, 0},
+    {"bf16, layers again", {"train.precision=bf16", "train.recompute=layer"}, 0},
+    {"attention again", {"train.precision=bf16", "train.recompute=attention"}, 0},
+    {"mlp again", {"train.precision=fp32", "train.recompute=mlp"}, 0},
+    {"norms again", {"train.precision=bf16", "train.recompute=pointwise"}, 0},
+    {"lora and dropout",
+     {"train.precision=bf16", "adapter.name=lora", "adapter.r=4", "adapter.dropout=0.1"},
+     0},
+    {"qlora, layers again",
+     {"train.precision=bf16", "adapter.name=lora", "adapter.r=4", "quant.name=nf4",
+      "train.recompute=layer"},
+     0},
+    {"dpo", {"stage.name=dpo", "train.precision=fp32"}, 1},
+    {"dpo, lora", {"stage.name=dpo", "train.precision=bf16", "adapter.name=lora"}, 1},
+    {"muon, its state away too",
+     {"train.precision=bf16", "optimizer.name=muon", "train.offload_optimizer=true",
+      "train.offload_buffer=0.01"},
+     0},
+    {"sophia: estimates",
+     {"train.precision=bf16", "optimizer.name=sophia", "optimizer.estimate_every=2"},
+     0},
+    {"fp16: steps without an update, evaluation between",
+     {"train.precision=fp16", "train.loss_scale_init=16777216", "data.validation_split=0.2",
+      "train.eval_every=2"},
+     0},
+};
+
+typedef struct way {
+    const char *eager, *capture;
+} way;
+
+static const way ways[] = {{"false", "on"}, {"true", "on"}, {"false", "off"}, {"true", "off"}};
+
+enum { ON_THE_DEVICE = -1, N_WAYS = (int)(sizeof ways / sizeof ways[0]), LAYERS = 5 };
+
+static void set_case(settings *s, const char *dir, const offload_case *c, int w)
+{
+    set_small(s, dir, ON_FAR);
+    set(s, "model.num_hidden_layers=%d", LAYERS);
+    if (c)
+        set_all(s, c->set);
+    if (c && c->is_pairs)
+        set(s, "data.datasets=[{path = \"%s/corpus.jsonl\"}]", dir);
+    if (w == ON_THE_DEVICE)
+        return;
+    set(s, "train.offload_activations=true");
+    set(s, "device.eager=%s", ways[w].eager);
+    set(s, "train.capture=%s", ways[w].capture);
+}
+
+static void write_pairs(const char *dir)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/corpus.jsonl", dir);
+    FILE *f = fopen(path, "w");
+    cr_assert(f);
+    for (int i = 0; i < 60; i++)
+        fprintf(f,
+                "{\"prompt\": \"question %d?\", \"chosen\": \" a good answer %d\", \"rejected\": "
+                "\" no\"}\n",
+                i, i * i);
+    fclose(f);
+}
+
+static int count_op(const lathe_run *run, int32_t op)
+{
+    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    int n = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        n += g->nodes[i].op == op;
+    return n;
+}
+
+static void run_case(const offload_case *c, int w, snapshot *out, char **figures)
+{
+    char dir[] = "/tmp/lathe_activations_XXXXXX";
+    settings s = {.n = 0};
+    make_folder(dir, 20000);
+    write_pairs(dir);
+    set_case(&s, dir, c, w);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    cr_assert_eq(count_op(run, LATHE_OP_LEAVE) > 0, w != ON_THE_DEVICE);
+    for (int32_t op = LATHE_OP_LEAVE; op < LATHE_N_CORE_OPS; op++)
+        cr_assert_eq(count_op(run, op), run->train.n_offloaded, "%s", c->name);
+    train(run);
+    snapshot_take(out, run);
+    check_planned(c->name, run);
+    const double update_norm = run->update_norm;
+    lathe_run_close(run);
+    *figures = all_figures(dir, update_norm);
+    OK(lathe_dir_remove(dir));
+}
+
+static void check_case(const offload_case *c)
+{
+    snapshot want, got;
+    char *figures = NULL, *others = NULL, what[128];
+    run_case(c, ON_THE_DEVICE, &want, &figures);
+    if (strstr(c->name, "without an update"))
+        cr_assert(strstr(figures, "\"skipped_steps\": 2"), "%s", figures);
+    for (int w = 0; w < N_WAYS; w++) {
+        run_case(c, w, &got, &others);
+        snprintf(what, sizeof what, "%s, eager %s, capture %s", c->name, ways[w].eager,
+                 ways[w].capture);
+        cr_assert_str_eq(others, figures, "%s", what);
+        snapshot_compare(what, &got, &want);
+        snapshot_free(&got);
+        free(others);
+    }
+    snapshot_free(&want);
+    free(figures);
+}
+
+Test(far_activations, of_a_plain_model_change_no_bit)
+{
+    check_case(&cases[0]);
+}
+
+Test(far_activations, beside_recomputation_change_no_bit)
+{
+    for (size_t i = 1; i < 5; i++)
+        check_case(&cases[i]);
+}
+
+Test(far_activations, of_adapters_change_no_bit)
+{
+    for (size_t i = 5; i < 7; i++)
+        check_case(&cases[i]);
+}
+
+Test(far_activations, of_two_models_change_no_bit)
+{
+    for (size_t i = 7; i < 9; i++)
+        check_case(&cases[i]);
+}
+
+Test(far_activations, beside_all_else_change_no_bit)
+{
+    for (size_t i = 9; i < sizeof cases / sizeof cases[0]; i++)
+        check_case(&cases[i]);
+}
+
+/* ---- what the events are for ---- */
+
+static void one_step(lathe_run *run)
+{
+    for (int m = 0; m < 2; m++) {
+        lathe_forward_result f = {.size = sizeof f};
+        OK(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
+        OK(lathe_backward(run, NULL));
+    }
+    lathe_step_result r = {.size = sizeof r};
+    OK(lathe_step(run, &r));
+    OK(lathe_zero_grad(run));
+}
+
+/* Streams as they are made. */
+enum { MAIN, IN, OUT, STREAMS = 4 };
+
+/* One step with a device that leaves out the waits of stream a for stream b; its gradients. */
+static void deaf_step(int deaf, int w, char **out, int64_t *out_bytes)
+{
+    char dir[] = "/tmp/lathe_activations_XXXXXX";
+    settings s = {.n = 0};
+    make_folder(dir, 20000);
+    set_case(&s, dir, &cases[0], w);
+    set(&s, "device.deaf=%d", deaf);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    lathe_forward_result f = {.size = sizeof f};
+    OK(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
+    OK(lathe_backward(run, NULL));
+    *out_bytes = run->store.grad_bytes;
+    *out = malloc((size_t)*out_bytes);
+    OK(lathe_store_get(&run->store, *out, run->store.grads, *out_bytes));
+    OK(lathe_zero_grad(run));
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+/* Without any one of the four a stale value is read: a copy runs on a stream of its own, and nothing but its event
+ * orders it. What must not run too early shows on eager streams, what must not run too late on lazy ones. */
+Test(far_activations, no_event_can_be_left_out)
+{
+    static const struct {
+        const char *what;
+        int waits, of, w;
+    } missing[] = {
+        {"leave waits for the producer", OUT, MAIN, 3},
+        {"the memory is free once it has left", MAIN, OUT, 2},
+        {"fetch waits for what had the memory", IN, MAIN, 3},
+        {"the first use waits for the arrival", MAIN, IN, 2},
+    };
+    char *want, *got;
+    int64_t bytes, n;
+    for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
+        deaf_step(0, missing[i].w, &want, &bytes);
+        deaf_step(STREAMS * missing[i].waits + missing[i].of, missing[i].w, &got, &n);
+        cr_assert_eq(n, bytes);
+        cr_assert_neq(memcmp(got, want, (size_t)n), 0, "%s: nobody misses it", missing[i].what);
+        free(want);
+        free(got);
+    }
+}
+
+/* A captured range ends with both streams joined; where one is not, the device says so. */
+Test(far_activations, a_capture_ends_where_its_streams_have_joined)
+{
+    char dir[] = "/tmp/lathe_activations_XXXXXX";
+    settings s = {.n = 0};
+    make_folder(dir, 20000);
+    set_case(&s, dir, &cases[0], 0);
+    set(&s, "device.deaf=%d", STREAMS * MAIN + OUT);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    one_step(run); /* accumulates in its second half: each range has run once */
+    lathe_forward_result f = {.size = sizeof f};
+    cr_assert_neq(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f), LATHE_OK);
+    cr_assert(strstr(lathe_error_message(), "a stream has not been waited for"), "%s",
+              lathe_error_message());
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+/* As many waits of the host as without. */
+Test(far_activations, a_step_does_not_wait_for_them)
+{
+    int64_t waits[2];
+    for (int w = ON_THE_DEVICE; w < 1; w++) {
+        char dir[] = "/tmp/lathe_activations_XXXXXX";
+        settings s = {.n = 0};
+        make_folder(dir, 20000);
+        set_case(&s, dir, NULL, w);
+        lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+        one_step(run);
+        const int64_t before = run->machine.n_syncs;
+        one_step(run);
+        waits[w + 1] = run->machine.n_syncs - before;
+        lathe_run_close(run);
+        OK(lathe_dir_remove(dir));
+    }
+    cr_assert_eq(waits[0], waits[1]);
+}
+
+/* All that leaves comes back, in each of a step's two micro-batches, launched or not. */
+Test(far_activations, figures_tell_what_moved)
+{
+    char dir[] = "/tmp/lathe_activations_XXXXXX", path[512], line[8192];
+    settings s = {.n = 0};
+    json_error_t error;
+    double values = 0.0;
+    int n = 0;
+    make_folder(dir, 20000);
+    set_case(&s, dir, NULL, 0);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == LATHE_OP_LEAVE)
+            values += (double)lathe_desc_bytes(&g->values[g->nodes[i].out[0]].desc);
+    train(run);
+    snprintf(path, sizeof path, "%s/out/metrics.jsonl", dir);
+    FILE *f = fopen(path, "r");
+    cr_assert(f);
+    for (; fgets(line, sizeof line, f); n++) {
+        json_t *row = json_loads(line, 0, &error);
+        cr_assert_eq(json_number_value(json_object_get(row, "offload_bytes")), 4.0 * values, "%s",
+                     line);
+        json_decref(row);
+    }
+    cr_assert_eq(n, 6);
+    fclose(f);
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+/* A row of weights whose products are too large, in the fourth layer: `text` gets what is said of it. */
+static void say_overflow(int w, char *text, size_t bytes)
+{
+    float large[32];
+    static const char wanted[] = "model.layers.3.mlp.up_proj.weight";
+    char dir[] = "/tmp/lathe_activations_XXXXXX", printed[4096];
+    settings s = {.n = 0};
+    lathe_train_result result;
+    int32_t row = 0;
+    make_folder(dir, 20000);
+    set_case(&s, dir, &cases[0], w);
+    set(&s, "train.on_nonfinite=stop");
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    while (strcmp(run->params.rows[row]->name, wanted) != 0)
+        row++;
+    for (int i = 0; i < 32; i++)
+        large[i] = 3e38f;
+    OK(lathe_upload(&run->machine, lathe_store_master(&run->store, row), large, sizeof large));
+    cr_assert_eq(train_said(run, printed, sizeof printed, &result), LATHE_E_NUMERIC);
+    const char *rest = strstr(lathe_error_message(), "first in micro-batch 1: the output of node ");
+    cr_assert(rest, "%s", lathe_error_message());
+    snprintf(text, bytes, "%s", strchr(rest, ',')); /* without the node's number */
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+Test(far_activations, a_bad_number_is_found_among_them)
+{
+    char want[1024], got[1024];
+    say_overflow(ON_THE_DEVICE, want, sizeof want);
+    cr_assert(strstr(want, "linear 'model.layers.3.mlp.up_proj' (layer 3"), "%s", want);
+    for (int w = 0; w < N_WAYS; w++) {
+        say_overflow(w, got, sizeof got);
+        cr_assert_str_eq(got, want);
+    }
+}
+
+/* ---- checkpoints ---- */
+
+/* To step 3 as `first`, and on to the end as `then`. */
+static void stop_and_go(int first, int then, snapshot *out)
+{
+    char dir[] = "/tmp/lathe_activations_XXXXXX";
+    make_folder(dir, 20000);
+    for (int part = 0; part < 2; part++) {
+        settings s = {.n = 0};
+        set_case(&s, dir, &cases[1], part == 0 ? first : then);
+        if (part == 0)
+            set(&s, "train.stop_after=3");
+        lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+        cr_assert_eq(train(run).step, part == 0 ? 3 : 6);
+        if (part == 1)
+            snapshot_take(out, run);
+        lathe_run_close(run);
+    }
+    OK(lathe_dir_remove(dir));
+}
+
+Test(far_activations, a_run_goes_on_with_them_and_without)
+{
+    static const int pairs[][2] = {{0, 1}, {ON_THE_DEVICE, 2}, {3, ON_THE_DEVICE}};
+    snapshot want, got;
+    char what[128];
+    stop_and_go(ON_THE_DEVICE, ON_THE_DEVICE, &want);
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        stop_and_go(pairs[i][0], pairs[i][1], &got);
+        snprintf(what, sizeof what, "%d, then %d", pairs[i][0], pairs[i][1]);
+        snapshot_compare(what, &got, &want);
+        snapshot_free(&got);
+    }
+    snapshot_free(&want);
+}
+
+/* ---- the plan ---- */
+
+/* What the plan says that the option takes off the device. */
+static void expect_saved(const settings *s, int64_t want)
+{
+    lathe_override list[MAX_SETTINGS];
+    char keys[MAX_SETTINGS][64];
+    for (int i = 0; i < s->n; i++) {
+        const char *equals = strchr(s->text[i], '=');
+        snprintf(keys[i], sizeof keys[i], "%.*s", (int)(equals - s->text[i]), s->text[i]);
+        list[i] = (lathe_override){keys[i], equals + 1};
+    }
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s->list);
+    cr_assert_gt(want, 0);
+    cr_assert_eq(lathe_fit_saved(run, "train.offload_activations", NULL, list, s->n), want);
+    lathe_run_close(run);
+}
+
+/* Whatever the model's depth, the device holds the values of a few layers; the rest of the plan stays. */
+Test(far_activations, plan_grows_in_the_host_alone)
+{
+    char dir[] = "/tmp/lathe_activations_XXXXXX";
+    lathe_mem_bytes kept[2], away[2];
+    make_folder(dir, 20000);
+    for (int deep = 0; deep < 2; deep++) {
+        settings s = {.n = 0};
+        set_case(&s, dir, &cases[0], ON_THE_DEVICE);
+        set(&s, "model.num_hidden_layers=%d", deep ? 16 : 8);
+        const int64_t most = planned(&s, &kept[deep]);
+        set(&s, "train.offload_activations=true");
+        const int64_t least = planned(&s, &away[deep]);
+        expect_saved(&s, most - least);
+        for (int32_t k = 0; k < LATHE_N_MEM; k++)
+            if (k != LATHE_MEM_OFFLOAD && k != LATHE_MEM_ACTIVATIONS && k != LATHE_MEM_SCRATCH)
+                cr_assert_eq(away[deep].by[k], kept[deep].by[k], "%s", lathe_mem_name(k));
+    }
+    const int64_t layers = kept[1].by[LATHE_MEM_ACTIVATIONS] - kept[0].by[LATHE_MEM_ACTIVATIONS];
+    cr_assert_gt(layers, 0);
+    cr_assert_eq(kept[0].by[LATHE_MEM_OFFLOAD], 0);
+    cr_assert_lt(away[1].by[LATHE_MEM_ACTIVATIONS], kept[1].by[LATHE_MEM_ACTIVATIONS] / 3);
+    /* eight layers more: nothing on the device, in the host what they keep but small statistics */
+    cr_assert_eq(away[1].by[LATHE_MEM_ACTIVATIONS] / 1024 / 16,
+                 away[0].by[LATHE_MEM_ACTIVATIONS] / 1024 / 16);
+    cr_assert_lt(away[1].by[LATHE_MEM_OFFLOAD] - away[0].by[LATHE_MEM_OFFLOAD], layers + 1);
+    cr_assert_gt(away[1].by[LATHE_MEM_OFFLOAD] - away[0].by[LATHE_MEM_OFFLOAD], layers * 9 / 10);
+    OK(lathe_dir_remove(dir));
+}
+
+/* ---- what is said ---- */
+
+Test(far_activations, on_a_device_in_host_memory_are_told_and_change_nothing)
+{
+    char dir[] = "/tmp/lathe_activations_XXXXXX";
+    lathe_mem_bytes plain, asked;
+    settings s = {.n = 0};
+    make_folder(dir, 20000);
+    set_small(&s, dir, ON_CPU);
+    (void)planned(&s, &plain);
+    set(&s, "train.offload_activations=true");
+    (void)planned_aloud(&s, &asked);
+    cr_assert_eq(memcmp(&plain, &asked, sizeof plain), 0);
+    cr_assert(strstr(said, "train.offload_activations changes nothing: the memory of"), "%s", said);
+    cr_assert_eq(strchr(said, '\n'), said + strlen(said) - 1, "%s", said);
+    OK(lathe_dir_remove(dir));
+}
+
+/* Two layers: what the forward leaves is wanted again at once. */
+Test(far_activations, of_a_shallow_model_are_told_to_stay)
+{
+    char dir[] = "/tmp/lathe_activations_XXXXXX";
+    lathe_mem_bytes bytes;
+    settings s = {.n = 0};
+    make_folder(dir, 20000);
+    set_case(&s, dir, NULL, 0);
+    set(&s, "model.num_hidden_layers=1");
+    (void)planned_aloud(&s, &bytes);
+    cr_assert_eq(bytes.by[LATHE_MEM_OFFLOAD], 0);
+    cr_assert(strstr(said, "train.offload_activations changes nothing: the backward of a model of "
+                           "1 layer"),
+              "%s", said);
+    OK(lathe_dir_remove(dir));
+}
+
+Test(far_activations, want_streams_with_events)
+{
+    char dir[] = "/tmp/lathe_activations_XXXXXX";
+    settings s = {.n = 0};
+    lathe_run *run = NULL;
+    make_folder(dir, 20000);
+    set_case(&s, dir, NULL, ON_THE_DEVICE);
+    set(&s, "device.name=far_in_order");
+    set(&s, "train.offload_activations=true");
+    cr_assert_eq(open_run_status(LATHE_OPEN_PLAN, s.list, &run), LATHE_E_CONFIG);
+    cr_assert(strstr(lathe_error_message(), "train.offload_activations: device \"far_in_order\" "
+                                            "has no streams with events"),
+              "%s", lathe_error_message());
+    OK(lathe_dir_remove(dir));
+}
+
+/* Where captures take no events, nothing is captured, unless that is what was asked for. */
+Test(far_activations, are_captured_where_captures_take_events)
+{
+    char dir[] = "/tmp/lathe_activations_XXXXXX";
+    settings s = {.n = 0};
+    lathe_run *run = NULL;
+    make_folder(dir, 20000);
+    set_case(&s, dir, NULL, 0);
+    set(&s, "device.capture_events=false");
+    cr_assert_eq(open_run_status(LATHE_OPEN_PLAN, s.list, &run), LATHE_E_CONFIG);
+    cr_assert(strstr(lathe_error_message(), "take no events, which train.offload_activations"),
+              "%s", lathe_error_message());
+    set(&s, "train.capture=auto");
+    run = open_run(LATHE_OPEN_TRAIN, s.list);
+    train(run);
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+/* The figure in the refusal is what the plan says with the option. */
+Test(far_activations, are_named_when_they_would_make_a_plan_fit)
+{
+    char dir[] = "/tmp/lathe_activations_XXXXXX", want[128];
+    lathe_mem_bytes bytes;
+    settings s = {.n = 0}, with;
+    lathe_run *run = NULL;
+    make_folder(dir, 20000);
+    set_case(&s, dir, &cases[0], ON_THE_DEVICE);
+    set(&s, "model.num_hidden_layers=12");
+    copy_settings(&s, &with);
+    set(&with, "train.offload_activations=true");
+    const int64_t least = planned(&with, &bytes);
+    set(&s, "device.memory_limit=%lld", (long long)least);
+    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_NOMEM);
+    snprintf(want, sizeof want, "\n  --train.offload_activations true   (peak %.1f MiB)",
+             (double)least / 1048576.0);
+    cr_assert(strstr(lathe_error_message(), want), "no '%s' in: %s", want, lathe_error_message());
+    s.n--;
+    set(&s, "device.memory_limit=%lld", (long long)least - 1);
+    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_NOMEM);
+    cr_assert_not(strstr(lathe_error_message(), "\n  --train.offload_activations true   "), "%s",
+                  lathe_error_message());
+    OK(lathe_dir_remove(dir));
+}
