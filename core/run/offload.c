@@ -40,6 +40,9 @@ struct lathe_offload {
     int32_t n_parts, n_tensor_parts, n_pieces, n_tensors, n_ranges;
     char *buffers;
     lathe_event *arrived[N_BUFFERS], *used[N_BUFFERS], *left[N_BUFFERS];
+    lathe_event **stood; /* [2 n_parts] before and behind the wait for a part; NULL: no times */
+    int32_t n_stood;     /* parts that were waited for since the last begin */
+    double waited;
     int64_t moved;
     int32_t is_under_way;
 };
@@ -95,6 +98,10 @@ void lathe_offload_destroy(lathe_offload *o)
     }
     lathe_machine_free(o->m, LATHE_MEM_OPTIMIZER, lathe_offload_bytes(o), o->buffers);
     o->store->offload = NULL;
+    for (int32_t i = 0; o->stood && i < 2 * o->n_parts; i++)
+        if (o->stood[i])
+            dev->event_destroy(o->m->device->self, o->stood[i]);
+    free(o->stood);
     free(o->parts);
     free(o->pieces);
     free(o->ranges);
@@ -281,6 +288,11 @@ lathe_status lathe_offload_place(lathe_offload *o)
     void *memory = NULL;
     LATHE_TRY(lathe_machine_alloc(o->m, LATHE_MEM_OPTIMIZER, lathe_offload_bytes(o), &memory));
     o->buffers = memory;
+    if (LATHE_HAS(o->m->dev, event_stamp) && LATHE_HAS(o->m->dev, event_seconds)) {
+        o->stood = calloc(2 * (size_t)o->n_parts + 1, sizeof *o->stood);
+        if (!o->stood)
+            return lathe_error(LATHE_E_NOMEM, "no memory for the times of %d parts", o->n_parts);
+    }
     return lathe_machine_sides(o->m);
 }
 
@@ -338,6 +350,7 @@ static lathe_status come_in(lathe_offload *o, int32_t k)
 
 lathe_status lathe_offload_begin(lathe_offload *o)
 {
+    o->n_stood = 0;
     for (int32_t k = 0; k < N_BUFFERS && k < o->n_parts; k++)
         LATHE_TRY(come_in(o, k));
     return LATHE_OK;
@@ -345,7 +358,15 @@ lathe_status lathe_offload_begin(lathe_offload *o)
 
 lathe_status lathe_offload_arrive(lathe_offload *o, int32_t k)
 {
-    return o->m->dev->event_wait(o->m->device->self, o->m->stream, o->arrived[k % N_BUFFERS]);
+    const lathe_device_v1 *dev = o->m->dev;
+    void *self = o->m->device->self;
+    if (o->stood)
+        LATHE_TRY(dev->event_stamp(self, o->m->stream, &o->stood[2 * k]));
+    LATHE_TRY(dev->event_wait(self, o->m->stream, o->arrived[k % N_BUFFERS]));
+    if (o->stood)
+        LATHE_TRY(dev->event_stamp(self, o->m->stream, &o->stood[2 * k + 1]));
+    o->n_stood = k + 1;
+    return LATHE_OK;
 }
 
 lathe_status lathe_offload_leave(lathe_offload *o, int32_t k)
@@ -375,4 +396,23 @@ int64_t lathe_offload_take_moved(lathe_offload *o)
     const int64_t moved = o->moved;
     o->moved = 0;
     return moved;
+}
+
+lathe_status lathe_offload_count_waits(lathe_offload *o)
+{
+    for (int32_t k = 0; o->stood && k < o->n_stood; k++) {
+        double seconds = 0.0;
+        LATHE_TRY(o->m->dev->event_seconds(o->m->device->self, o->stood[2 * k], o->stood[2 * k + 1],
+                                           &seconds));
+        o->waited += seconds;
+    }
+    o->n_stood = 0;
+    return LATHE_OK;
+}
+
+double lathe_offload_take_waited(lathe_offload *o)
+{
+    const double waited = o->waited;
+    o->waited = 0.0;
+    return o->stood ? waited : -1.0;
 }

@@ -64,4 +64,10 @@ lathe_status lathe_offload_settle(lathe_offload *o);
 /** Bytes queued, both ways, since the last call. */
 int64_t lathe_offload_take_moved(lathe_offload *o);
 
+/** Takes in how long the machine's stream stood waiting for parts to arrive since the last begin; the host has waited
+ *  for it. Nothing on devices that tell no time. */
+lathe_status lathe_offload_count_waits(lathe_offload *o);
+/** Those seconds since the last call; -1: the device tells no time. */
+double lathe_offload_take_waited(lathe_offload *o);
+
 #endif

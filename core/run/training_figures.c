@@ -102,6 +102,9 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     if (state >= 0 || values >= 0)
         lathe__figures_add(f, "offload_bytes",
                            (double)((state > 0 ? state : 0) + (values > 0 ? values : 0)));
+    const double waited = lathe_update_take_waited(run->update);
+    if (waited >= 0.0)
+        lathe__figures_add(f, "offload_wait_seconds", waited);
     for (int32_t i = 0; i < run->train.stage.n_metrics; i++)
         lathe__figures_add(f, run->train.stage.metrics[i].name, sum->metric_sums[i] / sum->count);
     if (run->traces_nodes)

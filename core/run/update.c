@@ -301,6 +301,11 @@ int64_t lathe_update_take_moved(lathe_update *u)
     return u->offload ? lathe_offload_take_moved(u->offload) : -1;
 }
 
+double lathe_update_take_waited(lathe_update *u)
+{
+    return u->offload ? lathe_offload_take_waited(u->offload) : -1.0;
+}
+
 double lathe_update_flops(const lathe_update *u)
 {
     return u->matrix ? lathe_graph_flops(lathe_exec_graph(u->matrix), 1) : 0.0;
@@ -520,7 +525,8 @@ static lathe_status update_all(lathe_update *u, const lathe_update_args *args, d
     if (u->device) {
         LATHE_TRY(lathe_device_update_send(u->device));
         LATHE_TRY(queue_update(u, LATHE_QUEUE_STEP, &step));
-        return lathe_device_update_figures(u->device, update2, param2);
+        LATHE_TRY(lathe_device_update_figures(u->device, update2, param2)); /* waits */
+        return u->offload ? lathe_offload_count_waits(u->offload) : LATHE_OK;
     }
     if (u->n_tensors > 0)
         LATHE_TRY(lathe__ranges_run(&u->ranges, &step, update2, param2));
@@ -572,7 +578,8 @@ lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args)
     LATHE_TRY(u->offload ? lathe_offload_begin(u->offload) : LATHE_OK);
     LATHE_TRY(lathe_device_update_send(u->device));
     LATHE_TRY(queue_update(u, LATHE_QUEUE_ESTIMATE, &step));
-    return lathe_machine_sync(u->m); /* step memory's way is free again */
+    LATHE_TRY(lathe_machine_sync(u->m)); /* step memory's way is free again */
+    return u->offload ? lathe_offload_count_waits(u->offload) : LATHE_OK;
 }
 
 lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed)

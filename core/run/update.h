@@ -75,6 +75,10 @@ lathe_exec *lathe_update_matrix(const lathe_update *u);
 /** Bytes of state that were queued to come to the device or to leave it since the last call; -1: none ever is. */
 int64_t lathe_update_take_moved(lathe_update *u);
 
+/** Seconds that updates and estimates stood waiting for state since the last call; -1: none ever do, or the device
+ *  tells no time. */
+double lathe_update_take_waited(lathe_update *u);
+
 /** FLOP of one update's products. */
 double lathe_update_flops(const lathe_update *u);
 

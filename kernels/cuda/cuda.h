@@ -51,6 +51,9 @@ lathe_status cuda_memory_copy(void *self, lathe_stream *stream, void *dst, const
 lathe_status cuda_stream_create(void *self, lathe_stream **out);
 void cuda_stream_destroy(void *self, lathe_stream *stream);
 lathe_status cuda_event_record(void *self, lathe_stream *stream, lathe_event **io_event);
+lathe_status cuda_event_stamp(void *self, lathe_stream *stream, lathe_event **io_event);
+lathe_status cuda_event_seconds(void *self, lathe_event *from, lathe_event *to,
+                                double *out_seconds);
 lathe_status cuda_event_wait(void *self, lathe_stream *stream, lathe_event *event);
 void cuda_event_destroy(void *self, lathe_event *event);
 lathe_status cuda_sync(void *self, lathe_stream *stream);

@@ -153,6 +153,8 @@ static const lathe_device_v1 table = {
     .capture_launch = cuda_capture_launch,
     .capture_destroy = cuda_capture_destroy,
     .launch = cuda_launch_image,
+    .event_stamp = cuda_event_stamp,
+    .event_seconds = cuda_event_seconds,
 };
 
 const lathe_plugin LATHE_PLUGIN_ENTRY = {

@@ -31,6 +31,33 @@ lathe_status cuda_event_record(void *self, lathe_stream *stream, lathe_event **i
                        "recording an event");
 }
 
+/* Timing costs an event a little more in the driver: only what is asked for has it. */
+lathe_status cuda_event_stamp(void *self, lathe_stream *stream, lathe_event **io_event)
+{
+    const cuda_device *device = self;
+    if (*io_event == NULL) {
+        cudaEvent_t event = NULL;
+        LATHE_TRY(cuda_status(device->host, cudaEventCreateWithFlags(&event, cudaEventDefault),
+                              "an event with a time"));
+        *io_event = (lathe_event *)event;
+    }
+    return cuda_event_record(self, stream, io_event);
+}
+
+lathe_status cuda_event_seconds(void *self, lathe_event *from, lathe_event *to, double *out_seconds)
+{
+    const cuda_device *device = self;
+    float ms = 0.0f;
+    const cudaError_t code = cudaEventElapsedTime(&ms, (cudaEvent_t)from, (cudaEvent_t)to);
+    if (code == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        return lathe_fail(device->host, LATHE_E_STATE,
+                          "the time of an event that is still to come");
+    }
+    *out_seconds = 1e-3 * (double)ms;
+    return cuda_status(device->host, code, "the time between two events");
+}
+
 lathe_status cuda_event_wait(void *self, lathe_stream *stream, lathe_event *event)
 {
     const cuda_device *device = self;

@@ -199,6 +199,15 @@ Test(faults, of_attention_backends)
     mentions(LATHE_KIND_ATTENTION, "overrun", "agrees_with_the_definition", "behind a block");
 }
 
+/* The device itself, and what breaks a rule of devices. */
+Test(far, devices)
+{
+    static const fault faults[] = {
+        {"far", ""}, {"far_timeless", ""}, {"far_backwards", "events_tell_time"}};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        fails_exactly("far", LATHE_KIND_DEVICE, faults[i].name, NULL, faults[i].expected);
+}
+
 /* A device without the kernels of some ops: adapters, stages and matrix updates that need them do not conform there. */
 Test(faults, kernels_that_the_device_lacks)
 {

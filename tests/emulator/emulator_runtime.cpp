@@ -3,6 +3,8 @@
  * "driver=none gpus=0 arch=75 memory=BYTES used=BYTES", each optional. */
 #include <cuda_runtime_api.h>
 
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -33,6 +35,8 @@ struct event_mark {
     struct stream_queue *stream; /* where it was recorded last */
     uint64_t ticket;
     struct capture *in; /* the capture that it was recorded in; NULL: in none */
+    std::shared_ptr<double>
+        when; /* of an event with timing: ms, NaN before it was passed; else NULL */
 };
 
 /* What a captured stream does: work, or (work empty) to wait for the first `ticket` items of another. */
@@ -414,16 +418,41 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 {
-    (void)flags;
-    *out = (cudaEvent_t) new event_mark{&default_stream, 0, nullptr};
+    const bool times = !(flags & cudaEventDisableTiming);
+    *out = (cudaEvent_t) new event_mark{&default_stream, 0, nullptr,
+                                        times ? std::make_shared<double>(NAN) : nullptr};
     return cudaSuccess;
+}
+
+static double now_ms()
+{
+    using namespace std::chrono;
+    return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    event_mark *mark = (event_mark *)event;
     stream_queue *s = of(stream);
-    const uint64_t ticket = s->in ? s->in->items[place_in(s->in, s)].size() : s->n_queued;
-    *(event_mark *)event = {s, ticket, s->in};
+    if (mark->when != nullptr && s->in == nullptr) { /* one in a capture has no time */
+        const std::shared_ptr<double> when = mark->when;
+        *when = NAN;
+        (void)emulator::queue(stream, [=] { *when = now_ms(); });
+    }
+    mark->stream = s;
+    mark->ticket = s->in ? s->in->items[place_in(s->in, s)].size() : s->n_queued;
+    mark->in = s->in;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
+{
+    const event_mark *from = (event_mark *)start, *to = (event_mark *)end;
+    if (from->when == nullptr || to->when == nullptr)
+        return fail(cudaErrorInvalidResourceHandle);
+    if (std::isnan(*from->when) || std::isnan(*to->when))
+        return fail(cudaErrorNotReady);
+    *ms = (float)(*to->when - *from->when);
     return cudaSuccess;
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "far_memory.h"
 #include "far_queue.h"
@@ -25,6 +26,9 @@ struct lathe_kernel {
 
 enum { MAX_STREAMS = 4 };
 
+#ifndef FAR_CLOCK /* -1: time runs backwards */
+#define FAR_CLOCK 1
+#endif
 #ifndef FAR_LACKS /* bit (1 << op): it has no kernel */
 #define FAR_LACKS UINT64_C(0)
 #endif
@@ -48,8 +52,16 @@ typedef struct far_stream {
 struct lathe_event {
     far_stream *stream;
     int64_t n_done;
-    int64_t capture; /* that it was recorded in; 0: in none */
+    int64_t capture;         /* that it was recorded in; 0: in none */
+    struct far_stamp *stamp; /* NULL: it has no time */
 };
+
+/* When a stream passed an event; lives as long as the device, since work that tells it may outlive the event. */
+typedef struct far_stamp {
+    struct far_stamp *next;
+    double seconds;
+    int32_t is_there;
+} far_stamp;
 
 typedef struct far_device {
     const lathe_host *host;
@@ -62,6 +74,7 @@ typedef struct far_device {
     int32_t n_events;
     int32_t is_eager, captures_events;
     int64_t n_captures, deaf;
+    far_stamp *stamps;
     int64_t free_bytes;
 } far_device;
 
@@ -169,7 +182,8 @@ static lathe_status event_record(void *self, lathe_stream *stream, lathe_event *
         d->n_events++;
     }
     const far_queue *q = s->capture ? &s->capture->queues[s - d->streams] : &s->queue;
-    **io_event = (lathe_event){s, q->n_done + q->n, s->capture ? s->capture->serial : 0};
+    **io_event = (lathe_event){
+        .stream = s, .n_done = q->n_done + q->n, .capture = s->capture ? s->capture->serial : 0};
     return LATHE_OK;
 }
 
@@ -192,6 +206,47 @@ static lathe_status event_wait(void *self, lathe_stream *stream, lathe_event *ev
     if (event->capture)
         s->capture = in;
     return queue(d, stream, run_wait, &args, (int64_t)sizeof args);
+}
+
+static lathe_status run_stamp(const void *args)
+{
+    far_stamp *stamp = *(far_stamp *const *)args;
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    stamp->seconds = FAR_CLOCK * ((double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+    stamp->is_there = 1;
+    return LATHE_OK;
+}
+
+static lathe_status event_stamp(void *self, lathe_stream *stream, lathe_event **io_event)
+{
+    far_device *d = self;
+    if (((far_stream *)(void *)stream)->capture)
+        return lathe_fail(d->host, LATHE_E_STATE, "far: an event with a time within a capture");
+    far_stamp *stamp = *io_event ? (*io_event)->stamp : calloc(1, sizeof *stamp);
+    if (!stamp)
+        return lathe_fail(d->host, LATHE_E_ARG, "far: an event without a time, or no memory");
+    if (!*io_event) {
+        stamp->next = d->stamps;
+        d->stamps = stamp;
+    }
+    stamp->is_there = 0;
+    LATHE_TRY(queue(d, stream, run_stamp, &stamp, (int64_t)sizeof stamp));
+    LATHE_TRY(event_record(self, stream, io_event));
+    (*io_event)->stamp = stamp;
+    return LATHE_OK;
+}
+
+static lathe_status event_seconds(void *self, lathe_event *from, lathe_event *to,
+                                  double *out_seconds)
+{
+    const far_device *d = self;
+    if (!from->stamp || !to->stamp)
+        return lathe_fail(d->host, LATHE_E_ARG, "far: an event without a time");
+    if (!from->stamp->is_there || !to->stamp->is_there)
+        return lathe_fail(d->host, LATHE_E_STATE, "far: an event that is still to come");
+    *out_seconds = to->stamp->seconds - from->stamp->seconds;
+    return LATHE_OK;
 }
 
 static void event_destroy(void *self, lathe_event *event)
@@ -567,6 +622,11 @@ static void destroy(void *self)
         abort();
     }
     d->real->destroy(d->cpu_self);
+    while (d->stamps) {
+        far_stamp *next = d->stamps->next;
+        free(d->stamps);
+        d->stamps = next;
+    }
     free(d);
 }
 
@@ -575,6 +635,13 @@ static void destroy(void *self)
 #define FAR_EVENT(fn) (0 ? (fn) : NULL)
 #else
 #define FAR_EVENT(fn) (fn)
+#endif
+
+/* far_timeless has no times. */
+#ifdef FAR_TIMELESS
+#define FAR_TIME(fn) (0 ? (fn) : NULL)
+#else
+#define FAR_TIME(fn) FAR_EVENT(fn)
 #endif
 
 static const lathe_device_v1 table = {
@@ -599,6 +666,8 @@ static const lathe_device_v1 table = {
     .capture_launch = capture_launch,
     .capture_destroy = capture_destroy,
     .launch = launch,
+    .event_stamp = FAR_TIME(event_stamp),
+    .event_seconds = FAR_TIME(event_seconds),
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

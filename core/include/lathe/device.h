@@ -136,7 +136,14 @@ typedef struct lathe_device_v1 {
     lathe_status (*launch)(void *self, lathe_stream *stream, const void *image, const char *kernel,
                            int64_t n_blocks, int32_t n_threads, const void *args,
                            int64_t args_bytes);
+
+    /** Times. event_stamp is event_record of an event that also keeps when the stream passed its mark; one event is
+     *  always given to the same of the two. event_seconds: from one to a later one of the same stream, once the
+     *  host has waited for both; LATHE_E_STATE before. Not within a capture. Both or neither. NULL: not offered. */
+    lathe_status (*event_stamp)(void *self, lathe_stream *stream, lathe_event **io_event);
+    lathe_status (*event_seconds)(void *self, lathe_event *from, lathe_event *to,
+                                  double *out_seconds);
 } lathe_device_v1;
-LATHE_ABI_SIZE(lathe_device_v1, 160);
+LATHE_ABI_SIZE(lathe_device_v1, 176);
 
 #endif

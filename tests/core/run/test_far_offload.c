@@ -263,6 +263,52 @@ Test(far_offload, figures_tell_what_moved)
     OK(lathe_dir_remove(dir));
 }
 
+/* offload_wait_seconds of every step of a run on `device`; how many lines there are. NULL: the figure is absent. */
+static int waits_of(const char *device, const char *eager, double *out)
+{
+    char dir[] = "/tmp/lathe_offload_XXXXXX", path[512], line[8192];
+    settings s = {.n = 0};
+    json_error_t error;
+    int n = 0;
+    make_folder(dir, 20000);
+    set_case(&s, dir, NULL, 0);
+    set(&s, "device.name=%s", device);
+    set(&s, "device.eager=%s", eager);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    train(run);
+    snprintf(path, sizeof path, "%s/out/metrics.jsonl", dir);
+    FILE *f = fopen(path, "r");
+    cr_assert(f);
+    for (; fgets(line, sizeof line, f); n++) {
+        json_t *row = json_loads(line, 0, &error);
+        const json_t *waited = json_object_get(row, "offload_wait_seconds");
+        cr_assert_eq(waited != NULL, out != NULL, "%s", line);
+        if (out)
+            out[n] = json_number_value(waited);
+        if (out)
+            cr_assert(out[n] >= 0.0 &&
+                          out[n] <= json_number_value(json_object_get(row, "step_seconds")),
+                      "%s", line);
+        json_decref(row);
+    }
+    fclose(f);
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+    return n;
+}
+
+/* Where nothing comes before it is waited for, the update stands for all of the way in; where everything has come
+ * long since, for next to none of it. */
+Test(far_offload, figures_tell_what_the_update_waited)
+{
+    double late[16], early[16];
+    cr_assert_eq(waits_of("far", "false", late), 6);
+    cr_assert_eq(waits_of("far", "true", early), 6);
+    for (int i = 0; i < 6; i++)
+        cr_assert_gt(late[i], 0.0);
+    cr_assert_eq(waits_of("far_timeless", "false", NULL), 6);
+}
+
 /* ---- the plan ---- */
 
 /* The device keeps two buffers of the wanted size, or of the largest thing that cannot be cut. */
