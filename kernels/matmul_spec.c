@@ -7,10 +7,34 @@
  */
 #include "matmul_spec.h"
 
+#include "lathe/fp8.h"
+
 static void add_or_overwrite(const lathe_kernel *k, matmul_spec *out)
 {
     out->may_accumulate = (k->may_accumulate & 1u) != 0;
     out->may_overwrite = (k->may_overwrite & 1u) != 0;
+}
+
+/* What the attribute fp8 asks of a product of these dims. */
+static lathe_status take_fp8(const lathe_kernel *k, int32_t a_fp8, matmul_spec *s)
+{
+    if (k->attrs.fp8 == LATHE_FP8_NONE)
+        return LATHE_OK;
+    if (k->attrs.fp8 < 0 || k->attrs.fp8 >= LATHE_N_FP8)
+        return lathe_fail(k->host, LATHE_E_UNSUPPORTED, "%s: fp8 recipe %d is unknown here",
+                          kernel_op_name(k), (int)k->attrs.fp8);
+    if (s->a_dtype != LATHE_BF16)
+        return lathe_fail(k->host, LATHE_E_UNSUPPORTED, "%s: fp8 is cast from bf16, not from %s",
+                          kernel_op_name(k), lathe_dtype_name(s->a_dtype));
+    if (s->m % LATHE_FP8_DIM != 0 || s->n % LATHE_FP8_DIM != 0 || s->k % LATHE_FP8_DIM != 0)
+        return lathe_fail(k->host, LATHE_E_SHAPE,
+                          "%s: [%lld,%lld]x[%lld,%lld] in fp8: the dims must be multiples of %d",
+                          kernel_op_name(k), (long long)s->m, (long long)s->k, (long long)s->k,
+                          (long long)s->n, LATHE_FP8_DIM);
+    s->fp8 = k->attrs.fp8;
+    s->a_fp8 = a_fp8;
+    s->b_fp8 = LATHE_F8_E4M3;
+    return LATHE_OK;
 }
 
 /* Width of the last dim; everything before it counts as rows. */
@@ -42,7 +66,7 @@ lathe_status kernel_product_linear(const lathe_kernel *k, matmul_spec *out)
                          .bias = kernel_has_in(k, 2),
                          .alpha = 1.0};
     add_or_overwrite(k, out);
-    return LATHE_OK;
+    return take_fp8(k, LATHE_F8_E4M3, out);
 }
 
 lathe_status kernel_product_dx(const lathe_kernel *k, matmul_spec *out)
@@ -64,7 +88,7 @@ lathe_status kernel_product_dx(const lathe_kernel *k, matmul_spec *out)
                          .c_dtype = k->out[0].dtype,
                          .alpha = 1.0};
     add_or_overwrite(k, out);
-    return LATHE_OK;
+    return take_fp8(k, LATHE_F8_E5M2, out);
 }
 
 lathe_status kernel_product_matmul(const lathe_kernel *k, matmul_spec *out)
@@ -115,5 +139,5 @@ lathe_status kernel_product_dw(const lathe_kernel *k, matmul_spec *out)
                          .trans_a = 1,
                          .alpha = 1.0};
     add_or_overwrite(k, out);
-    return LATHE_OK;
+    return take_fp8(k, LATHE_F8_E5M2, out);
 }

@@ -9,7 +9,8 @@ extern "C" {
 #endif
 
 /** c[m,n] (= or +=) alpha * op(a) op(b) + bias; everything row-major, and dense but for the strides.
- *  a is [m,k], with trans_a [k,m]; b is [k,n], with trans_b [n,k]. dtypes: f32, bf16 or f16. */
+ *  a is [m,k], with trans_a [k,m]; b is [k,n], with trans_b [n,k]. dtypes: f32, bf16 or f16; by cuBLASLt also
+ *  f8 for a and b, with trans_b alone, where fp8 says by what the result is scaled. */
 typedef struct matmul_spec {
     int64_t m, n, k;
     int32_t a_dtype, b_dtype, c_dtype;
@@ -19,6 +20,8 @@ typedef struct matmul_spec {
     int32_t prefer_gemm; /* oneDNN: its gemm, where it offers one, before its first choice */
     double alpha;
     int64_t a_stride, c_stride; /* elements from a row to the next, 0: dense; cuBLASLt only */
+    int32_t fp8;                /* LATHE_FP8_*: a and b, of bf16, are cast to these first: */
+    int32_t a_fp8, b_fp8;       /* LATHE_F8_* */
 } matmul_spec;
 
 /** Checks the op's problem and fills *out; LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_UNSUPPORTED. */

@@ -1,15 +1,18 @@
 /* LINEAR, its two derivatives and MATMUL by oneDNN. What they multiply: matmul_spec.c. */
+#include "fp8.h"
 #include "product.h"
 
 typedef struct linear {
     cpu_product *product;
-    int64_t rows, cols; /* of dy, for db */
+    cpu_fp8_product *fp8; /* in its place */
+    int64_t rows, cols;   /* of dy, for db */
 } linear;
 
 static void release(lathe_kernel *k)
 {
     linear *s = k->state;
     cpu_product_destroy(k->device, s->product);
+    cpu_fp8_product_destroy(k->device, s->fp8);
     k->host->free(s);
 }
 
@@ -19,6 +22,8 @@ static lathe_status make(lathe_kernel *k, const matmul_spec *spec, int64_t *out_
     if (s == NULL)
         return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", kernel_op_name(k));
     k->state = s;
+    if (spec->fp8 != 0)
+        return cpu_fp8_product_create(k->device, spec, &s->fp8, out_scratch);
     return cpu_product_create(k->device, spec, &s->product, out_scratch);
 }
 
@@ -62,15 +67,23 @@ static lathe_status prepare_dw(lathe_kernel *k, int64_t *out_scratch)
 static lathe_status run_linear(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const linear *s = k->state;
-    return cpu_product_run(k->device, s->product, a->in[0], a->in[1],
-                           kernel_has_in(k, 2) ? a->in[2] : NULL, a->out[0], a->scratch, 0);
+    const void *bias = kernel_has_in(k, 2) ? a->in[2] : NULL;
+    if (s->fp8 != NULL)
+        return cpu_fp8_product_run(k->device, s->fp8, a->in[0], a->in[1], bias, a->out[0],
+                                   a->scratch, 0);
+    return cpu_product_run(k->device, s->product, a->in[0], a->in[1], bias, a->out[0], a->scratch,
+                           0);
 }
 
 static lathe_status run_two(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const linear *s = k->state;
+    const int adds = (a->accumulate & 1u) != 0;
+    if (s->fp8 != NULL)
+        return cpu_fp8_product_run(k->device, s->fp8, a->in[0], a->in[1], NULL, a->out[0],
+                                   a->scratch, adds);
     return cpu_product_run(k->device, s->product, a->in[0], a->in[1], NULL, a->out[0], a->scratch,
-                           (a->accumulate & 1u) != 0);
+                           adds);
 }
 
 static lathe_status run_dw(lathe_kernel *k, const lathe_kernel_args *a)

@@ -9,9 +9,12 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
+#include "lathe/fp8.h"
+
 #define WORKSPACE_BYTES ((uint64_t)32 << 20) /* what NVIDIA recommends on Hopper */
 #define WORKSPACE_ALIGNED 256                /* what cublasLtMatmul asks of its address */
 #define ALIGNED 16                           /* what its fast kernels ask of operands and biases */
+#define HAS_ROW_SCALES (CUBLAS_VERSION >= 120900) /* fp8: scales of rows, on Hopper alone */
 
 /* The functions in use. */
 #define FUNCTIONS(X)                                                                               \
@@ -132,7 +135,16 @@ void cuda_blas_destroy(const lathe_host *host, cuda_blas *blas)
 
 static cudaDataType_t type_of(int32_t dtype)
 {
-    return dtype == LATHE_F32 ? CUDA_R_32F : dtype == LATHE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+    return dtype == LATHE_F32       ? CUDA_R_32F
+           : dtype == LATHE_BF16    ? CUDA_R_16BF
+           : dtype == LATHE_F16     ? CUDA_R_16F
+           : dtype == LATHE_F8_E4M3 ? CUDA_R_8F_E4M3
+                                    : CUDA_R_8F_E5M2;
+}
+
+static int is_fp8(const matmul_spec *s)
+{
+    return lathe_dtype_bytes(s->a_dtype) == 1;
 }
 
 /* A row-major [rows, cols] matrix is column-major [cols, rows]; stride 0: dense. */
@@ -147,6 +159,38 @@ static cublasStatus_t set(const functions *f, cuda_product *p, cublasLtMatmulDes
                           const void *value, size_t bytes)
 {
     return f->cublasLtMatmulDescSetAttribute(p->desc, which, value, bytes);
+}
+
+/* Inverse factors of our a and b: one each, or one of each row of both. */
+static cublasStatus_t point_at_scales(const functions *f, cuda_product *p, const float *a,
+                                      const float *b)
+{
+    cublasStatus_t status = set(f, p, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b, sizeof b);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = set(f, p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a, sizeof a);
+    return status;
+}
+
+/* Forward products (both operands E4M3) accumulate fast: on Hopper in fewer bits than f32 between promotions.
+ * Gradients do not. An address tells the heuristic that there are scales. */
+static cublasStatus_t describe_fp8(const functions *f, cuda_product *p)
+{
+    const int8_t fast = p->spec.a_dtype == LATHE_F8_E4M3 && p->spec.b_dtype == LATHE_F8_E4M3;
+    const float *some = (const float *)(uintptr_t)WORKSPACE_ALIGNED;
+    cublasStatus_t status = set(f, p, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
+    if (status == CUBLAS_STATUS_SUCCESS && p->spec.fp8 == LATHE_FP8_ROWWISE) {
+#if HAS_ROW_SCALES
+        const int32_t rows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+        status = set(f, p, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &rows, sizeof rows);
+        if (status == CUBLAS_STATUS_SUCCESS)
+            status = set(f, p, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &rows, sizeof rows);
+#else
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+#endif
+    }
+    if (status == CUBLAS_STATUS_SUCCESS && p->spec.fp8 != LATHE_FP8_NONE)
+        status = point_at_scales(f, p, some, some);
+    return status;
 }
 
 static cublasStatus_t describe(const cuda_blas *blas, cuda_product *p)
@@ -170,6 +214,8 @@ static cublasStatus_t describe(const cuda_blas *blas, cuda_product *p)
                             : layout(f, &p->b, s->a_dtype, s->m, s->k, s->a_stride);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = layout(f, &p->c, s->c_dtype, s->m, s->n, s->c_stride);
+    if (status == CUBLAS_STATUS_SUCCESS && is_fp8(s))
+        status = describe_fp8(f, p);
     return status;
 }
 
@@ -246,9 +292,37 @@ static cublasStatus_t choose_all(const cuda_blas *blas, cuda_product *p)
     }
     if (status == CUBLAS_STATUS_SUCCESS && !p->adds_bias)
         status = choose(blas, p, 1);
-    if (status == CUBLAS_STATUS_SUCCESS)
+    if (status == CUBLAS_STATUS_SUCCESS && !is_fp8(&p->spec)) /* which has to be aligned */
         (void)choose(blas, p, 0);
     return status;
+}
+
+static cublasStatus_t init(const cuda_blas *blas, cuda_product *p, const matmul_spec *spec)
+{
+    p->spec = *spec;
+    const cublasStatus_t status = describe(blas, p);
+    return status == CUBLAS_STATUS_SUCCESS ? choose_all(blas, p) : status;
+}
+
+static void fini(const cuda_blas *blas, cuda_product *p)
+{
+    const functions *f = &blas->f;
+    if (p->desc != NULL)
+        (void)f->cublasLtMatmulDescDestroy(p->desc);
+    if (p->a != NULL)
+        (void)f->cublasLtMatrixLayoutDestroy(p->a);
+    if (p->b != NULL)
+        (void)f->cublasLtMatrixLayoutDestroy(p->b);
+    if (p->c != NULL)
+        (void)f->cublasLtMatrixLayoutDestroy(p->c);
+}
+
+int32_t cuda_product_offered(cuda_device *device, const matmul_spec *spec)
+{
+    cuda_product p = {.desc = NULL};
+    const cublasStatus_t status = init(device->blas, &p, spec);
+    fini(device->blas, &p);
+    return status == CUBLAS_STATUS_SUCCESS;
 }
 
 lathe_status cuda_product_create(cuda_device *device, const matmul_spec *spec, cuda_product **out,
@@ -258,10 +332,7 @@ lathe_status cuda_product_create(cuda_device *device, const matmul_spec *spec, c
     cuda_product *p = device->host->alloc((int64_t)sizeof *p);
     if (p == NULL)
         return lathe_fail(device->host, LATHE_E_NOMEM, "no memory for a product");
-    p->spec = *spec;
-    cublasStatus_t status = describe(device->blas, p);
-    if (status == CUBLAS_STATUS_SUCCESS)
-        status = choose_all(device->blas, p);
+    const cublasStatus_t status = init(device->blas, p, spec);
     if (status != CUBLAS_STATUS_SUCCESS) {
         cuda_product_destroy(device, p);
         (void)snprintf(what, sizeof what, "product [%lld,%lld]x[%lld,%lld], %s by %s to %s",
@@ -286,15 +357,7 @@ void cuda_product_destroy(cuda_device *device, cuda_product *p)
 {
     if (p == NULL)
         return;
-    const functions *f = &device->blas->f;
-    if (p->desc != NULL)
-        (void)f->cublasLtMatmulDescDestroy(p->desc);
-    if (p->a != NULL)
-        (void)f->cublasLtMatrixLayoutDestroy(p->a);
-    if (p->b != NULL)
-        (void)f->cublasLtMatrixLayoutDestroy(p->b);
-    if (p->c != NULL)
-        (void)f->cublasLtMatrixLayoutDestroy(p->c);
+    fini(device->blas, p);
     device->host->free(p);
 }
 
@@ -310,6 +373,12 @@ static lathe_status point_at_bias(cuda_device *device, cuda_product *p, const vo
     return check(device,
                  set(&device->blas->f, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
                  "bias of a product");
+}
+
+lathe_status cuda_product_scale(cuda_device *device, cuda_product *p, const float *a,
+                                const float *b)
+{
+    return check(device, point_at_scales(&device->blas->f, p, a, b), "scales of a product");
 }
 
 lathe_status cuda_product_run(cuda_device *device, cuda_product *p, const void *a, const void *b,

@@ -4,6 +4,7 @@
 
 #include "blas.h"
 #include "cuda.h"
+#include "lathe/fp8.h"
 #include "lathe/plugin.h"
 #include "machine.h"
 
@@ -62,6 +63,11 @@ static lathe_status info(void *self, lathe_device_info *out)
     (void)snprintf(full.isa, sizeof full.isa, "sm_%d%d", properties.major, properties.minor);
     full.memory_bytes = (int64_t)properties.totalGlobalMem;
     full.compute_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16 | 1u << LATHE_F16;
+    if (device->arch >= 89) {
+        full.compute_dtypes |= 1u << LATHE_F8_E4M3;
+        full.fp8_recipes = 1u << LATHE_FP8_TENSORWISE | 1u << LATHE_FP8_ROWWISE;
+        full.fp8_recipe = device->arch == 90 ? LATHE_FP8_ROWWISE : LATHE_FP8_TENSORWISE;
+    }
     full.graph_dtypes = full.compute_dtypes;
     full.index = device->index;
     full.capture_events = 1;

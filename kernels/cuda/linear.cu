@@ -4,10 +4,11 @@
  *
  * A bias is f32 and is added before y is rounded. Where the library cannot (y of 16 bits), rows are taken a
  * block at a time: its product in f32, then the bias; the block stays in the cache between the two. Both of
- * the kernels here are bound by memory.
+ * the kernels here are bound by memory. What is to be multiplied in fp8: fp8_product.cu.
  */
 #include "blas.h"
 #include "columns.cuh"
+#include "fp8_product.h"
 #include "launch.cuh"
 
 #define BLOCK_BYTES                                                                                \
@@ -15,10 +16,11 @@
 
 struct linear {
     cuda_product *product,
-        *last;          /* last: of the last, shorter block of rows; NULL: all are alike */
-    int64_t rows, cols; /* of y; for db, of dy */
-    int64_t block_rows; /* 0: y straight from the product */
-    int64_t block_at;   /* of the block in scratch; the product's own comes first */
+        *last;             /* last: of the last, shorter block of rows; NULL: all are alike */
+    int64_t rows, cols;    /* of y; for db, of dy */
+    int64_t block_rows;    /* 0: y straight from the product */
+    int64_t block_at;      /* of the block in scratch; the product's own comes first */
+    cuda_fp8_product *fp8; /* in the place of all of it */
 };
 
 static void release(lathe_kernel *k)
@@ -26,6 +28,7 @@ static void release(lathe_kernel *k)
     linear *s = (linear *)k->state;
     cuda_product_destroy(cuda_of(k), s->product);
     cuda_product_destroy(cuda_of(k), s->last);
+    cuda_fp8_product_destroy(k, s->fp8);
     k->host->free(s);
 }
 
@@ -37,6 +40,8 @@ static lathe_status make(lathe_kernel *k, const matmul_spec *spec, int64_t *out_
     k->state = s;
     s->rows = spec->m;
     s->cols = spec->n;
+    if (spec->fp8 != 0)
+        return cuda_fp8_product_create(k, spec, &s->fp8, out_scratch);
     return cuda_product_create(cuda_of(k), spec, &s->product, out_scratch);
 }
 
@@ -69,7 +74,7 @@ static lathe_status prepare_linear(lathe_kernel *k, int64_t *out_scratch)
     matmul_spec spec;
     LATHE_TRY(kernel_product_linear(k, &spec));
     LATHE_TRY(make(k, &spec, out_scratch));
-    if (spec.bias && !cuda_product_adds_bias(((linear *)k->state)->product))
+    if (spec.fp8 == 0 && spec.bias && !cuda_product_adds_bias(((linear *)k->state)->product))
         return make_blocks(k, spec, out_scratch);
     return LATHE_OK;
 }
@@ -150,6 +155,9 @@ static lathe_status run_blocks(lathe_kernel *k, const lathe_kernel_args *a)
 static lathe_status run_linear(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const linear *s = (const linear *)k->state;
+    if (s->fp8 != nullptr)
+        return cuda_fp8_product_run(k, a, s->fp8,
+                                    kernel_has_in(k, 2) ? (const float *)a->in[2] : nullptr);
     if (s->block_rows > 0)
         return run_blocks(k, a);
     return cuda_product_run(cuda_of(k), s->product, a->in[0], a->in[1],
@@ -160,6 +168,8 @@ static lathe_status run_linear(lathe_kernel *k, const lathe_kernel_args *a)
 static lathe_status run_two(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const linear *s = (const linear *)k->state;
+    if (s->fp8 != nullptr)
+        return cuda_fp8_product_run(k, a, s->fp8, nullptr);
     return cuda_product_run(cuda_of(k), s->product, a->in[0], a->in[1], nullptr, a->out[0],
                             a->scratch, (a->accumulate & 1u) != 0, a->stream);
 }

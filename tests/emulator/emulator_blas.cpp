@@ -1,6 +1,8 @@
 /* The cuBLASLt functions that Lathe calls: products in double, of column-major matrices as the library has
  * them. It offers one algorithm, with a workspace of 64 bytes that it checks for, and holds the caller to
- * the alignment that the heuristic was told. */
+ * the alignment that the heuristic was told. fp8 has the rules of NVIDIA's documentation (cublasLtMatmul, "narrow
+ * precision"): GPUs from 8.9 on; A transposed and B not, but on 10.x; every dim and address a multiple of 16;
+ * not E5M2 by E5M2; a bias of 16 bits alone; scales in device memory, of rows on 9.0 alone. */
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 #include <functional>
 #include <vector>
 
-#include "lathe/dtype.h"
+#include "lathe/fp8.h"
 
 namespace emulator
 {
@@ -27,6 +29,9 @@ struct matmul_desc {
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     int32_t bias_type = -1;
     const void *bias = nullptr;
+    int8_t fast = 0;
+    int32_t scale_mode[2] = {0, 0}; /* of A and B */
+    const float *scale[2] = {nullptr, nullptr};
     cublasComputeType_t compute;
 };
 
@@ -50,9 +55,11 @@ bool is_aligned(const void *p, uint64_t bytes)
 double load(const layout &m, const void *p, uint64_t row, uint64_t col)
 {
     const int64_t i = (int64_t)row + (int64_t)col * m.ld;
-    return m.type == CUDA_R_32F    ? (double)((const float *)p)[i]
-           : m.type == CUDA_R_16BF ? (double)lathe_bf16_to_f32(((const uint16_t *)p)[i])
-                                   : (double)lathe_f16_to_f32(((const uint16_t *)p)[i]);
+    return m.type == CUDA_R_32F       ? (double)((const float *)p)[i]
+           : m.type == CUDA_R_16BF    ? (double)lathe_bf16_to_f32(((const uint16_t *)p)[i])
+           : m.type == CUDA_R_8F_E4M3 ? (double)lathe_e4m3_to_f32(((const uint8_t *)p)[i])
+           : m.type == CUDA_R_8F_E5M2 ? (double)lathe_e5m2_to_f32(((const uint8_t *)p)[i])
+                                      : (double)lathe_f16_to_f32(((const uint16_t *)p)[i]);
 }
 
 void store(const layout &m, void *p, uint64_t row, uint64_t col, double x)
@@ -70,24 +77,70 @@ bool is_known(const layout &m)
     return m.type == CUDA_R_32F || m.type == CUDA_R_16BF || m.type == CUDA_R_16F;
 }
 
-/* What the library multiplies: equal input types, and a result in theirs or in f32. */
+bool is_fp8(const layout &m)
+{
+    return m.type == CUDA_R_8F_E4M3 || m.type == CUDA_R_8F_E5M2;
+}
+
+int machine_arch()
+{
+    cudaDeviceProp p;
+    return cudaGetDeviceProperties(&p, 0) == cudaSuccess ? 10 * p.major + p.minor : 0;
+}
+
+bool is_device_memory(const void *p)
+{
+    cudaPointerAttributes a;
+    return cudaPointerGetAttributes(&a, p) == cudaSuccess && a.type == cudaMemoryTypeDevice;
+}
+
+bool fits_fp8(const matmul_desc &d, const layout &a, const layout &b, const layout &c)
+{
+    const int arch = machine_arch();
+    const bool by_rows = d.scale_mode[0] != 0;
+    if (!is_fp8(a) || !is_fp8(b) || arch < 89 || d.compute != CUBLAS_COMPUTE_32F ||
+        (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) || !is_known(c))
+        return false;
+    if (arch / 10 != 10 && (d.a != CUBLAS_OP_T || d.b != CUBLAS_OP_N))
+        return false;
+    for (const layout *m : {&a, &b, &c})
+        if (m->rows % 16 != 0 || m->cols % 16 != 0 || m->ld % 16 != 0)
+            return false;
+    if (d.scale_mode[0] != d.scale_mode[1] ||
+        (by_rows && (d.scale_mode[0] != CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F || arch != 90)))
+        return false;
+    return !by_rows || (d.scale[0] != nullptr && d.scale[1] != nullptr);
+}
+
+/* What the library multiplies: equal input types, and a result in theirs or in f32; or fp8. */
 bool fits(const matmul_desc &d, const layout &a, const layout &b, const layout &c)
 {
     const uint64_t m = d.a == CUBLAS_OP_N ? a.rows : a.cols,
                    k = d.a == CUBLAS_OP_N ? a.cols : a.rows;
     const uint64_t n = d.b == CUBLAS_OP_N ? b.cols : b.rows,
                    kb = d.b == CUBLAS_OP_N ? b.rows : b.cols;
-    return is_known(a) && is_known(c) && a.type == b.type &&
-           (c.type == a.type || c.type == CUDA_R_32F) && k == kb && c.rows == m && c.cols == n &&
+    const bool plain = is_known(a) && is_known(c) && a.type == b.type &&
+                       (c.type == a.type || c.type == CUDA_R_32F) && !d.fast && !d.scale[0] &&
+                       !d.scale[1];
+    return (plain || fits_fp8(d, a, b, c)) && k == kb && c.rows == m && c.cols == n &&
            a.ld >= (int64_t)a.rows && b.ld >= (int64_t)b.rows && c.ld >= (int64_t)c.rows;
 }
 
-/* Its table of types has a bias of D's type alone. */
-bool fits_epilogue(const matmul_desc &d, const layout &out)
+/* Its table of types has a bias of D's type alone; beside fp8 and f32, of bf16. */
+bool fits_epilogue(const matmul_desc &d, const layout &a, const layout &out)
 {
+    const cudaDataType_t type = is_fp8(a) && out.type == CUDA_R_32F ? CUDA_R_16BF : out.type;
     return d.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
            (d.epilogue == CUBLASLT_EPILOGUE_BIAS && is_aligned(d.bias, 16) &&
-            (d.bias_type < 0 || d.bias_type == (int32_t)out.type));
+            (d.bias_type < 0 ? type == out.type : d.bias_type == (int32_t)type));
+}
+
+bool fits_scales(const matmul_desc &d, const layout &a)
+{
+    for (const float *scale : d.scale)
+        if (scale != nullptr && (!is_fp8(a) || !is_aligned(scale, 16) || !is_device_memory(scale)))
+            return false;
+    return true;
 }
 
 /* [cols][rows], or its transpose: once, not once for each product it is part of. */
@@ -106,6 +159,7 @@ void multiply(const matmul_desc &d, const layout &ma, const void *a, const layou
     const uint64_t n_inner = d.a == CUBLAS_OP_N ? ma.cols : ma.rows, n_rows = mc.rows;
     const std::vector<double> left = unpacked(ma, a, d.a != CUBLAS_OP_N),
                               right = unpacked(mb, b, d.b != CUBLAS_OP_N);
+    const int64_t step = d.scale_mode[0] == 0 ? 0 : 1;
     std::vector<double> sums(n_rows);
     for (uint64_t col = 0; col < mc.cols; col++) {
         std::fill(sums.begin(), sums.end(), 0.0);
@@ -118,8 +172,11 @@ void multiply(const matmul_desc &d, const layout &ma, const void *a, const layou
         for (uint64_t row = 0; row < n_rows; row++) {
             const double bias =
                 d.epilogue == CUBLASLT_EPILOGUE_BIAS ? load(mc, d.bias, row, 0) : 0.0;
+            const double a_scale = d.scale[0] == nullptr ? 1.0 : d.scale[0][(int64_t)row * step];
+            const double b_scale = d.scale[1] == nullptr ? 1.0 : d.scale[1][(int64_t)col * step];
             store(mc, c, row, col,
-                  alpha * sums[row] + bias + (beta == 0.0 ? 0.0 : beta * load(mc, c, row, col)));
+                  alpha * a_scale * b_scale * sums[row] + bias +
+                      (beta == 0.0 ? 0.0 : beta * load(mc, c, row, col)));
         }
     }
 }
@@ -181,6 +238,16 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     else if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) {
         to = &d->bias;
         size = sizeof d->bias;
+    } else if (attribute == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER ||
+               attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) {
+        to = &d->scale[attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER];
+        size = sizeof d->scale[0];
+    } else if (attribute == CUBLASLT_MATMUL_DESC_A_SCALE_MODE ||
+               attribute == CUBLASLT_MATMUL_DESC_B_SCALE_MODE) {
+        to = &d->scale_mode[attribute == CUBLASLT_MATMUL_DESC_B_SCALE_MODE];
+    } else if (attribute == CUBLASLT_MATMUL_DESC_FAST_ACCUM) {
+        to = &d->fast;
+        size = sizeof d->fast;
     }
     if (to == nullptr || bytes != size)
         return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -244,8 +311,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         ((preference *)p)->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!fits(*(matmul_desc *)desc, *(layout *)a, *(layout *)b, *(layout *)c) ||
-        !fits_epilogue(*(matmul_desc *)desc, *(layout *)c))
+        !fits_epilogue(*(matmul_desc *)desc, *(layout *)a, *(layout *)c))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    for (const uint32_t bytes : ((preference *)p)->alignment)
+        if (is_fp8(*(layout *)a) && bytes < 16)
+            return CUBLAS_STATUS_NOT_SUPPORTED;
     *out = {};
     for (int i = 0; i < 4; i++)
         out->algo.data[i] = ((preference *)p)->alignment[i];
@@ -268,8 +338,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!is_aligned(a, algo->data[0]) || !is_aligned(b, algo->data[1]) ||
         !is_aligned(c, algo->data[2]) || !is_aligned(d, algo->data[3]) ||
-        !fits_epilogue(what, *(layout *)mc))
+        !fits_epilogue(what, *(layout *)ma, *(layout *)mc))
         return CUBLAS_STATUS_EXECUTION_FAILED; /* the real one: an address error on the GPU */
+    if (!fits_scales(what, *(layout *)ma))
+        return CUBLAS_STATUS_INVALID_VALUE;
     const layout la = *(layout *)ma, lb = *(layout *)mb, lc = *(layout *)mc;
     const double x = (double)*(const float *)alpha, y = (double)*(const float *)beta;
     emulator::queue(stream, [=] {

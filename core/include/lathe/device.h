@@ -39,12 +39,12 @@ typedef struct lathe_device_info {
     uint32_t compute_dtypes; /* bit (1 << LATHE_BF16) ...: native or at full rate */
     int32_t host_memory;     /* 1: pointers are ordinary host memory (CPU) */
     uint32_t graph_dtypes; /* compute dtypes that every op runs in, be it by way of f32; 0: f32 and
-                                what compute_dtypes says */
-    int32_t reserved;      /* 0 */
+                                what compute_dtypes says. F8_E4M3: lathe_op_attrs.fp8 is taken */
+    uint32_t fp8_recipes;  /* bit (1 << LATHE_FP8_ROWWISE) ...: with which; see fp8.h */
     int64_t
         memory_free_bytes;  /* now, for this process; 0: not known. Devices with their own memory */
     int32_t index;          /* which of the machine's devices of the kind, from 0 */
-    int32_t reserved2;      /* 0 */
+    int32_t fp8_recipe;     /* LATHE_FP8_*: which of them fits it best; 0: the first */
     char driver[48];        /* "CUDA 12.8, driver 570.86.15"; "": nothing to tell */
     int32_t capture_events; /* 1: events may lie within a capture, see event_record */
     int32_t reserved3;      /* 0 */

@@ -174,8 +174,8 @@ typedef struct lathe_op_attrs {
     int64_t chunk_rows;   /* HEAD_LOGPROB: rows of logits at a time; 0: chosen */
     uint64_t rng_stream;  /* DROPOUT, HEAD_SAMPLE: distinct per site */
     int32_t dtype;        /* CAST, L2_NORMALIZE: dtype of y */
-    int32_t reserved32;   /* 0 */
-    int64_t reserved;     /* 0 */
+    int32_t fp8;      /* LINEAR, LINEAR_DX, LINEAR_DW: LATHE_FP8_*, see fp8.h; 0: as they come */
+    int64_t reserved; /* 0 */
 } lathe_op_attrs;
 LATHE_ABI_SIZE(lathe_op_attrs, 128);
 
