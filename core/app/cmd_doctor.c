@@ -6,6 +6,7 @@
 #include "app/doctor.h"
 #include "app/plugins.h"
 #include "lathe/device.h"
+#include "lathe/fp8.h"
 #include "plug/config.h"
 #include "plug/kind.h"
 #include "plug/select.h"
@@ -20,6 +21,18 @@ static json_t *precisions(uint32_t dtypes)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (dtypes & 1u << all[i])
             json_array_append_new(out, json_string(lathe_precision_name(all[i])));
+    return out;
+}
+
+/* The one that "auto" takes first. */
+static json_t *recipes(const lathe_device_info *info)
+{
+    const int32_t best = lathe_fp8_recipe_on(info, LATHE_FP8_NONE);
+    json_t *out = json_array();
+    json_array_append_new(out, json_string(lathe_fp8_recipe_name(best)));
+    for (int32_t i = 1; i < LATHE_N_FP8; i++)
+        if (i != best && info->fp8_recipes & 1u << i)
+            json_array_append_new(out, json_string(lathe_fp8_recipe_name(i)));
     return out;
 }
 
@@ -41,11 +54,13 @@ static void add_precisions(lathe_config *defaults, const lathe_component *compon
         json_object_set_new(
             out, "precisions",
             precisions(info.graph_dtypes ? info.graph_dtypes : info.compute_dtypes));
+        if (info.fp8_recipes != 0)
+            json_object_set_new(out, "fp8_recipes", recipes(&info));
     }
     lathe_instance_fini(&instance);
 }
 
-/* {"folders", "found": {kind: [names]}, "devices": [{name, score, why, full_rate, precisions}], "refused": [..]} */
+/* {"folders", "found": {kind: [names]}, "devices": [{name, score, why, full_rate, precisions, fp8_recipes}], "refused": [..]} */
 static lathe_status plugins_json(lathe_registry *registry, lathe_config *defaults,
                                  lathe_arena *arena, json_t *out)
 {
@@ -175,6 +190,7 @@ static void print_plugins(const json_t *plugins)
                text_of(item, "why", ""));
         print_list("  precisions", json_object_get(item, "precisions"));
         print_list("  full rate", json_object_get(item, "full_rate"));
+        print_list("  fp8 scales", json_object_get(item, "fp8_recipes"));
     }
     if (json_array_size(json_object_get(plugins, "refused")) > 0)
         printf("\nrefused\n");

@@ -32,6 +32,12 @@ static double step_flops(const lathe_run *run)
            lathe_update_flops(run->update) + lathe_curvature_flops(run);
 }
 
+static double fp8_flops(const lathe_run *run)
+{
+    return lathe_graph_fp8_flops(lathe_exec_graph(run->train.exec)) *
+           run->set.gradient_accumulation_steps;
+}
+
 static double step_tokens(const lathe_run *run)
 {
     return (double)run->train.n_rows * (double)run->train.row_tokens *
@@ -104,6 +110,9 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *
         "  \"tokens_per_step\": %.0f,\n",
         (long long)lathe_model_n_params(&run->params), step_flops(run),
         lathe_model_flops_per_token(&run->model, &run->params, run->set.seq_len), step_tokens(run));
+    lathe_buffer_puts(b, "  \"precision\": ");
+    lathe_precision_json(run->set.precision, run->set.compute_dtype, run->set.fp8, b);
+    lathe_buffer_printf(b, ",\n  \"fp8_flops_per_step\": %.0f,\n", fp8_flops(run));
     lathe_buffer_printf(b, "  \"device\": \"%s\",\n  \"attention\": \"%s\",\n  \"nodes\": %d,\n",
                         run->device.component->plugin->name, lathe_exec_attention(run->train.exec),
                         lathe_exec_graph(run->train.exec)->n_nodes);
@@ -115,6 +124,21 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *
                             lr_at(run, step));
     }
     lathe_buffer_puts(b, "]\n}\n");
+}
+
+/* "precision fp8 rowwise, 93 % of the work; the rest bf16" */
+static void put_precision(const lathe_run *run, lathe_buffer *b)
+{
+    const lathe_settings *s = &run->set;
+    const char *used = lathe_precision_used(s->compute_dtype, s->fp8);
+    lathe_buffer_printf(b, "  precision %s", used);
+    if (s->fp8 != 0)
+        lathe_buffer_printf(b, " %s, %.0f %% of the work; the rest %s",
+                            lathe_fp8_recipe_name(s->fp8), 100.0 * fp8_flops(run) / step_flops(run),
+                            lathe_precision_name(s->compute_dtype));
+    if (strcmp(lathe_precision_name(s->precision), used) != 0)
+        lathe_buffer_printf(b, " for %s", lathe_precision_name(s->precision));
+    lathe_buffer_puts(b, "\n");
 }
 
 static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
@@ -138,6 +162,7 @@ static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *
         b, "\nwork\n  %.3f TFLOP and %.0f tokens per step; %d nodes; device %s, attention %s\n",
         step_flops(run) / 1e12, step_tokens(run), lathe_exec_graph(run->train.exec)->n_nodes,
         run->device.component->plugin->name, lathe_exec_attention(run->train.exec));
+    put_precision(run, b);
     if (run->set.max_steps <= 0)
         return;
     lathe_buffer_printf(b, "schedule\n  %s over %lld steps\n",

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "app/commands.h"
 #include "app/stop_signals.h"
@@ -19,11 +20,13 @@ static void print_start(const lathe_run *run)
         n_trainable += run->params.rows[i]->trainable ? n : 0;
     }
     const lathe_settings *set = &run->set;
-    const int differs = set->precision != set->compute_dtype;
-    (void)printf("%.2fM parameters, %.2fM trained; %s%s%s, %s on %s with %d threads; attention %s; "
-                 "planned peak %.1f MiB\n",
-                 (double)n_params / 1e6, (double)n_trainable / 1e6,
-                 lathe_precision_name(set->compute_dtype), differs ? " for " : "",
+    const char *used = lathe_precision_used(set->compute_dtype, set->fp8);
+    const char *recipe = lathe_fp8_recipe_name(set->fp8);
+    const int differs = strcmp(lathe_precision_name(set->precision), used) != 0;
+    (void)printf("%.2fM parameters, %.2fM trained; %s%s%s%s%s, %s on %s with %d threads; attention "
+                 "%s; planned peak %.1f MiB\n",
+                 (double)n_params / 1e6, (double)n_trainable / 1e6, used, recipe[0] ? " " : "",
+                 recipe, differs ? " for " : "",
                  differs ? lathe_precision_name(set->precision) : "",
                  run->device.component->plugin->name, run->machine.info.model,
                  run->machine.n_threads, lathe_exec_attention(run->train.exec),

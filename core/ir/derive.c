@@ -189,10 +189,11 @@ static void one_to_one(tape *t, const lathe_ir_node *n, int32_t op, const lathe_
 static void derive_linear(tape *t, const lathe_ir_node *n, lathe_val dy)
 {
     const lathe_val x = n->in[0], w = n->in[1], b = n->in[2];
-    one_to_one(t, n, LATHE_OP_LINEAR_DX, NULL, dy, w, x);
+    const lathe_op_attrs attrs = {.fp8 = n->attrs.fp8};
+    one_to_one(t, n, LATHE_OP_LINEAR_DX, &attrs, dy, w, x);
     if (needs(t, w) || needs(t, b)) {
         const lathe_val in[2] = {dy, x}, targets[2] = {w, b};
-        emit(t, LATHE_OP_LINEAR_DW, NULL, in, 2, targets, 1, 2, n->label);
+        emit(t, LATHE_OP_LINEAR_DW, &attrs, in, 2, targets, 1, 2, n->label);
     }
 }
 

@@ -50,7 +50,8 @@ void lathe_graph_dump(const lathe_graph *g, lathe_buffer *out)
             put_value(g, n->out[k], out);
             lathe_buffer_puts(out, writes[n->write[k]]);
         }
-        lathe_buffer_printf(out, " = %s(", lathe_op_info_get(n->op)->name);
+        lathe_buffer_printf(out, " = %s%s(", lathe_op_info_get(n->op)->name,
+                            n->attrs.fp8 ? "[fp8]" : "");
         for (int32_t k = 0; k < n->n_in; k++) {
             lathe_buffer_puts(out, k ? ", " : "");
             put_value(g, n->in[k], out);

@@ -12,6 +12,10 @@ enum {
     LATHE_RECOMPUTE_POINTWISE = 4  /* recompute norms and activations: next to no work */
 };
 
+/** Before the derivative: the products of the blocks' own weights whose dims are multiples of LATHE_FP8_DIM
+ *  run in fp8 by this recipe (LATHE_FP8_*; NONE: nothing), and so do their derivatives. */
+void lathe_pass_fp8(lathe_graph *g, int32_t recipe);
+
 /** Adds the nodes that compute d(loss * seed)/d(parameter) for every trainable parameter.
  *
  *  loss  f32[] value; seed f32[] value (the loss scale)

@@ -220,6 +220,15 @@ double lathe_node_flops(const lathe_graph *g, int32_t node)
     return node_flops(g, &g->nodes[node]);
 }
 
+double lathe_graph_fp8_flops(const lathe_graph *g)
+{
+    double total = 0.0;
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].attrs.fp8 != 0)
+            total += node_flops(g, &g->nodes[i]);
+    return total;
+}
+
 double lathe_graph_flops(const lathe_graph *g, int32_t with_recompute)
 {
     double total = 0.0;

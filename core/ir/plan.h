@@ -32,6 +32,8 @@ void lathe_plan_destroy(lathe_plan *plan);
  *  or not), 2 per multiply-add. with_recompute 0: without what gradient checkpointing repeats; for a
  *  model that trains whole this is lathe_model_flops_per_token times the tokens. */
 double lathe_graph_flops(const lathe_graph *g, int32_t with_recompute);
+/** Those of a run of the graph that are done in fp8, what is repeated included. */
+double lathe_graph_fp8_flops(const lathe_graph *g);
 /** Those of one node. */
 double lathe_node_flops(const lathe_graph *g, int32_t node);
 

@@ -174,9 +174,8 @@ static lathe_status write_manifest(const lathe_run *run, const lathe_figures *fi
     lathe_buffer_printf(
         &meta, "{\"lathe\": \"%s\", \"step\": %lld, \"time\": %lld, \"read_back\": %s",
         lathe_version(), (long long)run->at.step, (long long)time(NULL), gate ? "true" : "false");
-    lathe_buffer_printf(&meta, ", \"precision\": {\"asked\": \"%s\", \"used\": \"%s\"}",
-                        lathe_precision_name(run->set.precision),
-                        lathe_precision_name(run->set.compute_dtype));
+    lathe_buffer_puts(&meta, ", \"precision\": ");
+    lathe_precision_json(run->set.precision, run->set.compute_dtype, run->set.fp8, &meta);
     put_figures(&meta, figures);
     lathe_status status = put_plugins(&meta, run);
     lathe_buffer_puts(&meta, ", \"config\": ");

@@ -1,4 +1,5 @@
-/* The machine's product rate, measured at the start of a run. */
+/* The machine's product rate, measured at the start of a run: of the run's own kind of product, its casts to fp8
+ * included. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -31,9 +32,10 @@ static void product_fini(lathe_machine *m, product *p)
         m->dev->kernel_destroy(m->device->self, p->kernel);
 }
 
-static lathe_status product_init(lathe_machine *m, int32_t dtype, int64_t n, product *p)
+static lathe_status product_init(lathe_machine *m, int32_t dtype, int32_t fp8, int64_t n,
+                                 product *p)
 {
-    const lathe_op_attrs attrs = {0};
+    const lathe_op_attrs attrs = {.fp8 = fp8};
     const lathe_desc in[3] = {lathe_desc_2d(dtype, 2 * n, n),
                               lathe_desc_2d(dtype, n, n),
                               {LATHE_ABSENT, 0, {1, 1, 1, 1}}};
@@ -102,7 +104,7 @@ static lathe_status measure(lathe_run *run, int64_t n, int64_t room, double *out
     product p;
     void *memory = NULL;
     *out_best = 0.0;
-    lathe_status status = product_init(m, run->params.compute_dtype, n, &p);
+    lathe_status status = product_init(m, run->params.compute_dtype, run->set.fp8, n, &p);
     if (status != LATHE_OK || product_bytes(&p) > room)
         goto done;
     status = m->dev->alloc(m->device->self, product_bytes(&p), LATHE_MEM_DEVICE, &memory);

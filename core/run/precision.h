@@ -2,6 +2,7 @@
 #ifndef LATHE_RUN_PRECISION_H
 #define LATHE_RUN_PRECISION_H
 
+#include "base/buffer.h"
 #include "lathe/device.h"
 
 /* Below it no loss scale helps: it is the numbers themselves that overflow. */
@@ -23,6 +24,16 @@ void lathe_scaler_update(lathe_scaler *scaler, int32_t overflow, int32_t growth_
 const char *lathe_precision_name(int32_t dtype);
 /** The dtype of a text that train.precision takes; F32 for any other. */
 int32_t lathe_precision_dtype(const char *name);
+
+/** "tensorwise", "rowwise" of a LATHE_FP8_*; "" of NONE. And back: NONE for any other text. */
+const char *lathe_fp8_recipe_name(int32_t recipe);
+int32_t lathe_fp8_recipe_find(const char *name);
+/** The recipe that a device with fp8 takes when `asked` was (NONE: its best); NONE: it has not that one. */
+int32_t lathe_fp8_recipe_on(const lathe_device_info *info, int32_t asked);
+/** What is computed in, as train.precision spells it: "fp8" where a recipe is used, else of the dtype. */
+const char *lathe_precision_used(int32_t compute_dtype, int32_t recipe);
+/** {"asked": "fp8", "used": "fp8", "fp8_recipe": "rowwise"}; the last where there is one. */
+void lathe_precision_json(int32_t asked, int32_t compute_dtype, int32_t recipe, lathe_buffer *out);
 
 /** What a device computes in when `asked` was: itself, or one step back, and again:
  *  fp8 -> bf16 -> fp32, fp16 -> fp32. */

@@ -126,6 +126,7 @@ static lathe_status build_loss(builder *b, int32_t train)
     for (int32_t i = 0; i < p->stage.n_metrics; i++)
         lathe_graph_output(g, p->stage.metrics[i].sum);
     p->logprobs = b->logprobs[LATHE_MODEL_POLICY];
+    lathe_pass_fp8(g, b->config->fp8);
     if (!train) {
         if (p->logprobs != LATHE_NONE)
             lathe_graph_output(g, p->logprobs);
@@ -185,6 +186,7 @@ static lathe_status build_sample(builder *b)
     in[3] = p->draw;
     LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_SAMPLE, &attrs, in, 4, &p->sampled, 1, -1, "head"));
     lathe_graph_output(g, p->sampled);
+    lathe_pass_fp8(g, b->config->fp8);
     return LATHE_OK;
 }
 

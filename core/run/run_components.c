@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "lathe/fp8.h"
 #include "run/run_state.h"
 
 static lathe_status make(lathe_run *run, lathe_diags *diags, int32_t kind,
@@ -138,8 +139,29 @@ static void put_precisions(const lathe_device_info *info, lathe_buffer *out)
                                 lathe_precision_name(all[i]));
 }
 
+/* fp8 is how bf16 tensors are multiplied. */
+static lathe_status settle_fp8(lathe_run *run)
+{
+    lathe_settings *s = &run->set;
+    if (s->compute_dtype != LATHE_F8_E4M3) {
+        if (s->fp8_asked != LATHE_FP8_NONE && s->precision != LATHE_F8_E4M3)
+            lathe__run_warn(run, "train", "fp8_recipe",
+                            "train.fp8_recipe changes nothing: train.precision is \"%s\"",
+                            lathe_precision_name(s->precision));
+        return LATHE_OK;
+    }
+    s->compute_dtype = LATHE_BF16;
+    s->fp8 = lathe_fp8_recipe_on(&run->machine.info, s->fp8_asked);
+    if (s->fp8 != LATHE_FP8_NONE)
+        return LATHE_OK;
+    return lathe__run_refuse(
+        run, "train", "fp8_recipe", "train.fp8_recipe = \"%s\": device \"%s\" has only \"%s\"",
+        lathe_fp8_recipe_name(s->fp8_asked), run->device.component->plugin->name,
+        lathe_fp8_recipe_name(lathe_fp8_recipe_on(&run->machine.info, LATHE_FP8_NONE)));
+}
+
 /* The precision that the device gives, said when it is another than was asked for. */
-static void settle_precision(lathe_run *run)
+static lathe_status settle_precision(lathe_run *run)
 {
     lathe_settings *s = &run->set;
     lathe_buffer there = LATHE_BUFFER_INIT;
@@ -152,6 +174,7 @@ static void settle_precision(lathe_run *run)
     }
     lathe_buffer_fini(&there);
     run->at.scaler.scale = s->compute_dtype == LATHE_F16 ? (float)s->loss_scale_init : 1.0f;
+    return settle_fp8(run);
 }
 
 lathe_status lathe__run_components(lathe_run *run)
@@ -159,7 +182,7 @@ lathe_status lathe__run_components(lathe_run *run)
     lathe_diags diags = {0};
     lathe_status status = open_all(run, &diags);
     if (status == LATHE_OK)
-        settle_precision(run);
+        status = settle_precision(run);
     lathe_diags_fini(&diags);
     return status;
 }

@@ -154,7 +154,10 @@ lathe_status lathe__run_describe(const lathe_run *run, double peak_flops, json_t
     json_object_set_new(root, "model", describe_model(run));
     json_object_set_new(root, "precision",
                         json_pack("{s:s?, s:s}", "asked", asked, "used",
-                                  lathe_precision_name(run->params.compute_dtype)));
+                                  lathe_precision_used(run->set.compute_dtype, run->set.fp8)));
+    if (run->set.fp8 != 0)
+        json_object_set_new(json_object_get(root, "precision"), "fp8_recipe",
+                            json_string(lathe_fp8_recipe_name(run->set.fp8)));
     json_object_set_new(root, "attention", attention ? lathe__json_text(attention) : json_null());
     json_object_set_new(root, "plan", describe_plan(run, peak_flops));
     json_object_set_new(root, "plugins", describe_plugins(run));

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "ir/passes.h"
+#include "lathe/fp8.h"
 #include "plug/core_schema.h"
 #include "plug/schema.h"
 #include "run/adapter_check.h"
@@ -190,6 +191,7 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
                                          .n_rows = batch_rows(run),
                                          .row_tokens = run->set.seq_len,
                                          .recompute = run->set.recompute,
+                                         .fp8 = run->set.fp8,
                                          .head_chunk_rows = run->set.head_chunk_rows,
                                          .offloads = run->offloads};
     return config;
@@ -242,6 +244,19 @@ static lathe_status build_programs(lathe_run *run)
     if (evaluates(run))
         LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_EVAL, &run->eval));
     return LATHE_OK;
+}
+
+/* fp8 that no product of the training can be in. */
+static void check_fp8(const lathe_run *run)
+{
+    const lathe_graph *g = run->train.graph;
+    if (run->set.fp8 == LATHE_FP8_NONE || !g || lathe_graph_fp8_flops(g) > 0.0)
+        return;
+    lathe__run_warn(
+        run, "train", "precision",
+        "train.precision = \"fp8\": no product is in fp8, whose dims are multiples of %d: the "
+        "weights' or the %lld tokens of a micro-batch are not; all are in bf16",
+        LATHE_FP8_DIM, (long long)run->train.n_rows * (long long)run->train.row_tokens);
 }
 
 /* An option of [train] that moves `what` to the host's memory. Where the device's memory is the host's, it is as
@@ -309,6 +324,7 @@ lathe_status lathe__run_plan(lathe_run *run)
         LATHE_TRY(plan_value_offload(run));
     LATHE_TRY(build_programs(run));
     tell_nothing_moves(run);
+    check_fp8(run);
     LATHE_TRY(lathe_store_init(&run->store, &run->params, trains ? &run->optimizer : NULL, trains));
     if (trains)
         LATHE_TRY(lathe__average_plan(run));

@@ -29,7 +29,9 @@ typedef struct lathe_settings {
     const char *datasets; /* JSON text */
     /* [train] */
     int32_t precision;     /* what train.precision asks for: LATHE_F32, BF16, F16, F8_E4M3 */
-    int32_t compute_dtype; /* what the device gives for it: F32, BF16, F16 */
+    int32_t compute_dtype; /* what the device gives for it: F32, BF16, F16; BF16 beside fp8 too */
+    int32_t fp8_asked;     /* LATHE_FP8_* of train.fp8_recipe; NONE: auto */
+    int32_t fp8;           /* the recipe that is used; NONE: no fp8 */
     double loss_scale_init;
     int32_t loss_scale_growth_interval;
     int32_t on_nonfinite, on_spike; /* LATHE_POLICY_* */

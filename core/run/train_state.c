@@ -125,9 +125,9 @@ static lathe_status write_run_json(const lathe_run *run, const char *path)
     lathe_buffer_puts(&b, "    \"stage\": ");
     lathe_buffer_json_string(&b, run->stage.component->plugin->name);
     lathe_buffer_puts(&b, "\n  },\n");
-    lathe_buffer_printf(&b, "  \"precision\": {\"asked\": \"%s\", \"used\": \"%s\"},\n",
-                        lathe_precision_name(run->set.precision),
-                        lathe_precision_name(run->set.compute_dtype));
+    lathe_buffer_puts(&b, "  \"precision\": ");
+    lathe_precision_json(run->set.precision, run->set.compute_dtype, run->set.fp8, &b);
+    lathe_buffer_puts(&b, ",\n");
     put_counters(&b, run);
     put_sums(&b, &run->sum);
     lathe_buffer_puts(&b, "}\n");
@@ -484,23 +484,34 @@ static lathe_status read_counters(const json_t *root, const char *path, lathe_co
     return LATHE_OK;
 }
 
+/* Before a word that may be none. */
+static const char *gap(const char *word)
+{
+    return word[0] ? " " : "";
+}
+
 /* Another precision may go on from here, but not in the middle of a step: the sums are scaled. */
 static lathe_status check_precision(const lathe_run *run, const json_t *root, const char *path,
                                     lathe_counters *at, const lathe_accumulated *sum)
 {
-    const char *now = lathe_precision_name(run->set.compute_dtype);
-    const char *was =
-        json_string_value(json_object_get(json_object_get(root, "precision"), "used"));
+    const json_t *precision = json_object_get(root, "precision");
+    const char *now = lathe_precision_used(run->set.compute_dtype, run->set.fp8);
+    const char *recipe_now = lathe_fp8_recipe_name(run->set.fp8);
+    const char *was = json_string_value(json_object_get(precision, "used"));
+    const char *recipe = json_string_value(json_object_get(precision, "fp8_recipe"));
     if (!was)
         return lathe_error(LATHE_E_CORRUPT, "%s: 'precision' is missing", path);
-    if (strcmp(was, now) == 0)
+    recipe = recipe ? recipe : "";
+    if (strcmp(was, now) == 0 && strcmp(recipe, recipe_now) == 0)
         return LATHE_OK;
     if (sum->backwards > 0)
         return lathe_error(LATHE_E_CONFIG,
-                           "%s was written in %s in the middle of a step, the run computes in %s: "
-                           "finish the step in %s",
-                           path, was, now, was);
-    lathe_log(LATHE_LOG_WARN, "%s was written in %s, the run goes on in %s", path, was, now);
+                           "%s was written in %s%s%s in the middle of a step, the run computes in "
+                           "%s%s%s: finish the step in %s%s%s",
+                           path, was, gap(recipe), recipe, now, gap(recipe_now), recipe_now, was,
+                           gap(recipe), recipe);
+    lathe_log(LATHE_LOG_WARN, "%s was written in %s%s%s, the run goes on in %s%s%s", path, was,
+              gap(recipe), recipe, now, gap(recipe_now), recipe_now);
     at->scaler.scale = run->set.compute_dtype == LATHE_F16 ? (float)run->set.loss_scale_init : 1.0f;
     at->scaler.n_good = 0;
     return LATHE_OK;

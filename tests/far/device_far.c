@@ -17,6 +17,7 @@
 
 #include "far_memory.h"
 #include "far_queue.h"
+#include "lathe/fp8.h"
 
 /* The CPU device's kernel, and how many pointers it is run with. */
 struct lathe_kernel {
@@ -381,6 +382,8 @@ static lathe_status info(void *self, lathe_device_info *out)
     full.size = out->size;
     full.host_memory = 0;
     full.capture_events = d->captures_events;
+    full.graph_dtypes |= 1u << LATHE_F8_E4M3; /* the CPU's kernels have it, for tests */
+    full.fp8_recipes = 1u << LATHE_FP8_TENSORWISE;
     full.memory_free_bytes = d->free_bytes;
     full.memory_bytes = (int64_t)1 << 40;
     (void)snprintf(full.model, sizeof full.model, "far away");

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "lathe/device.h"
+#include "lathe/fp8.h"
 #include "lathe/op.h"
 #include "run/exec.h"
 
@@ -136,6 +137,37 @@ static void exact_linear(const kernel_case *c, double *const *in, double *out)
         }
 }
 
+/* The factor of row r of x [rows, cols]. */
+static float fp8_factor(const double *x, int64_t rows, int64_t cols, int64_t r, int32_t recipe)
+{
+    const int64_t first = recipe == LATHE_FP8_ROWWISE ? r * cols : 0;
+    const int64_t n = recipe == LATHE_FP8_ROWWISE ? cols : rows * cols;
+    double most = 0.0;
+    for (int64_t i = first; i < first + n; i++)
+        most = fmax(most, fabs(x[i]));
+    return lathe_fp8_scale((float)most, LATHE_F8_E4M3, recipe);
+}
+
+static double through_fp8(double x, float factor)
+{
+    return (double)lathe_e4m3_to_f32(lathe_f32_to_e4m3((float)x * factor)) / (double)factor;
+}
+
+static void exact_fp8_linear(const kernel_case *c, double *const *in, double *out)
+{
+    const int64_t n = c->in[0].dims[0], k = c->in[0].dims[1], o = c->in[1].dims[0];
+    for (int64_t i = 0; i < n; i++) {
+        const float x = fp8_factor(in[0], n, k, i, c->attrs.fp8);
+        for (int64_t j = 0; j < o; j++) {
+            const float w = fp8_factor(in[1], o, k, j, c->attrs.fp8);
+            double sum = in[2][j];
+            for (int64_t e = 0; e < k; e++)
+                sum += through_fp8(in[0][i * k + e], x) * through_fp8(in[1][j * k + e], w);
+            out[i * o + j] = sum;
+        }
+    }
+}
+
 static void exact_add(const kernel_case *c, double *const *in, double *out)
 {
     for (int64_t i = 0; i < lathe_desc_count(&c->in[0]); i++)
@@ -245,10 +277,19 @@ static void exact_clamp(const kernel_case *c, double *const *in, double *out)
         }                                                                                          \
     }
 
+#define FP8_LINEAR(title, recipe)                                                                  \
+    {                                                                                              \
+        .name = title, .op = LATHE_OP_LINEAR, .n_in = 3, .n_out = 1, .attrs = {.fp8 = recipe},     \
+        .in = {M(LATHE_BF16, 16, 80), M(LATHE_BF16, 48, 80), VEC(48)},                             \
+        .out = {M(LATHE_BF16, 16, 48)}, .exact = exact_fp8_linear, .terms = 80                     \
+    }
+
 static const kernel_case cases[] = {
     CASES(LATHE_F32),
     CASES(LATHE_BF16),
     CASES(LATHE_F16),
+    FP8_LINEAR("linear in fp8, tensorwise", LATHE_FP8_TENSORWISE),
+    FP8_LINEAR("linear in fp8, rowwise", LATHE_FP8_ROWWISE),
     {.name = "sum_squares",
      .op = LATHE_OP_SUM_SQUARES,
      .n_in = 2,
@@ -408,7 +449,9 @@ static lathe_status kernels_agree(lathe__subject *s)
         d.info.graph_dtypes ? d.info.graph_dtypes : d.info.compute_dtypes | 1u << LATHE_F32;
     int n_run = 0;
     for (int i = 0; i < N_CASES && status == LATHE_OK; i++) {
-        if (!(runs & 1u << cases[i].in[0].dtype))
+        const int32_t fp8 = cases[i].attrs.fp8;
+        if (!(runs & 1u << cases[i].in[0].dtype) ||
+            (fp8 != 0 && !(runs & 1u << LATHE_F8_E4M3 && d.info.fp8_recipes & 1u << fp8)))
             continue;
         n_run++;
         status = run_case(&d, &cases[i]);

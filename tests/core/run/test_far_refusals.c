@@ -26,6 +26,9 @@ static const refused refusals[] = {
      {"does not fit", "free memory of the far away", "too much", "train.micro_batch_size"},
      ON_FAR},
     {{"device.memory_limit=300000"}, {"does not fit", "device.memory_limit", "too much"}, ON_FAR},
+    {{"train.precision=fp8", "train.fp8_recipe=rowwise"},
+     {"train.fp8_recipe = \"rowwise\"", "device \"far\" has only \"tensorwise\""},
+     ON_FAR},
     {{"train.capture=on"}, {"train.capture", "captures nothing"}, ON_CPU},
 };
 

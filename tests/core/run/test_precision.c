@@ -1,6 +1,8 @@
 /* Precision: what a device gives for what is asked, and the loss scale beside torch's. */
 #include "run/precision.h"
 
+#include "lathe/fp8.h"
+
 #include "small_run.h"
 
 #define BIT(dtype) (1u << (dtype))
@@ -8,7 +10,8 @@
 Test(precision, falls_back_one_step_at_a_time)
 {
     const lathe_device_info all = {.graph_dtypes = BIT(LATHE_F32) | BIT(LATHE_BF16) |
-                                                   BIT(LATHE_F16) | BIT(LATHE_F8_E4M3)};
+                                                   BIT(LATHE_F16) | BIT(LATHE_F8_E4M3),
+                                   .fp8_recipes = BIT(LATHE_FP8_ROWWISE)};
     const lathe_device_info no_f8 = {.graph_dtypes =
                                          BIT(LATHE_F32) | BIT(LATHE_BF16) | BIT(LATHE_F16)};
     const lathe_device_info only_f32 = {.graph_dtypes = BIT(LATHE_F32)};
@@ -28,6 +31,32 @@ Test(precision, falls_back_one_step_at_a_time)
                          rows[i].on_only_f32);
         cr_expect_str_eq(lathe_precision_name(lathe_precision_on(&older, asked)), rows[i].on_older);
     }
+}
+
+/* The bit alone says nothing: there is no fp8 without a recipe, nor without bf16 to be cast from. */
+Test(precision, fp8_takes_a_recipe_and_bf16)
+{
+    const uint32_t f8 = BIT(LATHE_F32) | BIT(LATHE_F8_E4M3), both = f8 | BIT(LATHE_BF16);
+    const lathe_device_info bare = {.graph_dtypes = both};
+    const lathe_device_info alone = {.graph_dtypes = f8, .fp8_recipes = BIT(LATHE_FP8_ROWWISE)};
+    cr_expect_eq(lathe_precision_on(&bare, LATHE_F8_E4M3), LATHE_BF16);
+    cr_expect_eq(lathe_precision_on(&alone, LATHE_F8_E4M3), LATHE_F32);
+    static const struct {
+        uint32_t has;
+        int32_t best, asked, want;
+    } rows[] = {{6, LATHE_FP8_ROWWISE, 0, LATHE_FP8_ROWWISE},
+                {6, LATHE_FP8_ROWWISE, LATHE_FP8_TENSORWISE, LATHE_FP8_TENSORWISE},
+                {6, 0, 0, LATHE_FP8_TENSORWISE},
+                {2, LATHE_FP8_TENSORWISE, LATHE_FP8_ROWWISE, LATHE_FP8_NONE},
+                {4, 0, LATHE_FP8_ROWWISE, LATHE_FP8_ROWWISE},
+                {0, 0, 0, LATHE_FP8_NONE}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const lathe_device_info info = {.fp8_recipes = rows[i].has, .fp8_recipe = rows[i].best};
+        cr_expect_eq(lathe_fp8_recipe_on(&info, rows[i].asked), rows[i].want, "row %zu", i);
+    }
+    cr_expect_eq(lathe_fp8_recipe_find("rowwise"), LATHE_FP8_ROWWISE);
+    cr_expect_eq(lathe_fp8_recipe_find("auto"), LATHE_FP8_NONE);
+    cr_expect_str_eq(lathe_fp8_recipe_name(LATHE_FP8_TENSORWISE), "tensorwise");
 }
 
 /* Flags and scales of torch.amp.GradScaler (tests/golden/scaler.py), to the bit. */
