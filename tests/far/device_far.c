@@ -479,7 +479,7 @@ static lathe_status kernel_create(void *self, const lathe_kernel_problem *proble
                                   lathe_kernel **out, int64_t *out_scratch_bytes)
 {
     far_device *d = self;
-    if (problem->op < 64 && FAR_LACKS >> problem->op & 1)
+    if (problem->op >= 0 && problem->op < 64 && FAR_LACKS >> problem->op & 1)
         return lathe_fail(d->host, LATHE_E_UNSUPPORTED, "far: no kernel for op %d", problem->op);
     lathe_kernel *k = calloc(1, sizeof *k);
     if (!k)

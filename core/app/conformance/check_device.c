@@ -9,7 +9,6 @@
 #include "lathe/device.h"
 #include "lathe/fp8.h"
 #include "lathe/op.h"
-#include "run/exec.h"
 
 enum { MAX_TENSORS = 3 };
 
@@ -496,62 +495,6 @@ static lathe_status refuses_unknown_ops(lathe__subject *s)
     return status;
 }
 
-/* A copy between two stamps: its time is none below zero, and within that of the host around it. */
-static lathe_status time_a_copy(session *d, lathe_stream *stream, lathe_event **events)
-{
-    enum { BYTES = 1 << 20 };
-    void *a = NULL, *b = NULL, *const self = d->instance.self;
-    double seconds = -1.0;
-    LATHE_TRY(put(d, NULL, BYTES, &a));
-    lathe_status status = put(d, NULL, BYTES, &b);
-    const double begin = lathe_now();
-    if (status == LATHE_OK)
-        status = d->table->event_stamp(self, stream, &events[0]);
-    if (status == LATHE_OK)
-        status = d->table->copy(self, stream, b, a, BYTES, LATHE_COPY_ON_DEVICE);
-    if (status == LATHE_OK)
-        status = d->table->event_stamp(self, stream, &events[1]);
-    if (status == LATHE_OK)
-        status = d->table->sync(self, stream);
-    const double around = lathe_now() - begin;
-    if (status == LATHE_OK)
-        status = d->table->event_seconds(self, events[0], events[1], &seconds);
-    if (status == LATHE_OK && !(seconds >= 0.0 && seconds <= around + 1e-3))
-        status = lathe_error(LATHE_E_NUMERIC, "a copy took %g s, within %g s of the host's clock",
-                             seconds, around);
-    d->table->free(self, a);
-    d->table->free(self, b);
-    return status;
-}
-
-static lathe_status events_tell_time(lathe__subject *s)
-{
-    session d;
-    lathe_stream *stream = NULL;
-    lathe_event *events[2] = {NULL, NULL};
-    const lathe_device_v1 *table = s->table;
-    if (LATHE_HAS(table, event_stamp) != LATHE_HAS(table, event_seconds))
-        return lathe_error(LATHE_E_PLUGIN,
-                           "one of event_stamp and event_seconds without the other");
-    if (!LATHE_HAS(table, event_stamp))
-        return lathe__skip(s, "it tells no time");
-    if (!LATHE_HAS(table, stream_create) || !LATHE_HAS(table, event_destroy) ||
-        !LATHE_HAS(table, sync))
-        return lathe_error(LATHE_E_PLUGIN, "times without streams, event_destroy and sync");
-    LATHE_TRY(session_init(&d, s));
-    lathe_status status = table->stream_create(d.instance.self, &stream);
-    for (int i = 0; i < 2 && status == LATHE_OK;
-         i++) /* the second time with the events of the first */
-        status = time_a_copy(&d, stream, events);
-    for (int i = 0; i < 2; i++)
-        if (events[i] != NULL)
-            table->event_destroy(d.instance.self, events[i]);
-    if (stream != NULL)
-        table->stream_destroy(d.instance.self, stream);
-    lathe_instance_fini(&d.instance);
-    return status;
-}
-
 const lathe__check *lathe__checks_device(void)
 {
     static const lathe__check checks[] = {
@@ -561,7 +504,7 @@ const lathe__check *lathe__checks_device(void)
         {"streams_in_order", lathe__streams_in_order},
         {"kernels_agree", kernels_agree},
         {"refuses_unknown_ops", refuses_unknown_ops},
-        {"events_tell_time", events_tell_time},
+        {"events_tell_time", lathe__events_tell_time},
         {NULL, NULL},
     };
     return checks;

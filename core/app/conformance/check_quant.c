@@ -366,7 +366,7 @@ static lathe_status planes_of(lathe__subject *s, void *self, int64_t rows, int64
 {
     const float *w = lathe__random(s, rows * cols, 3, 0.05);
     weight q;
-    void *kept[LATHE_MAX_PLANES], *out;
+    void *kept[LATHE_MAX_PLANES] = {0}, *out;
     LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
     for (int32_t i = 0; i < q.n_planes; i++) {
         const int64_t bytes = lathe_desc_bytes(&q.planes[i].desc);

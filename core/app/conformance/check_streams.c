@@ -1,9 +1,10 @@
-/* Checks of a device's streams: a copy beside the first stream, ordered with it by events alone, plain and captured. */
+/* Checks of a device's streams: a copy beside the first stream, ordered with it by events alone, plain and captured;
+ * the time between two events. */
 #include <string.h>
 
 #include "app/conformance/suite.h"
 #include "base/error.h"
-#include "lathe/device.h"
+#include "run/exec.h"
 
 enum { N = 1 << 18 }; /* f32: long enough to be overtaken */
 
@@ -110,6 +111,46 @@ lathe_status lathe__streams_in_order(lathe__subject *s)
     if (status == LATHE_OK && captures)
         status = check_captured(s, &x);
     lathe__note(s, "queued%s", captures ? " and captured" : "");
+    streams_fini(&x);
+    return status;
+}
+
+/* A copy between two events with times: it takes no time below zero, and none beyond that of the host around it. */
+static lathe_status time_a_copy(const lathe_device_v1 *t, streams *x)
+{
+    void *const self = x->instance.self;
+    double seconds = -1.0;
+    const double begin = lathe_now();
+    LATHE_TRY(t->event_stamp(self, x->first, &x->made));
+    LATHE_TRY(t->copy(self, x->first, x->device, x->from, N * 4, LATHE_COPY_TO_DEVICE));
+    LATHE_TRY(t->event_stamp(self, x->first, &x->left));
+    LATHE_TRY(t->sync(self, x->first));
+    const double around = lathe_now() - begin;
+    LATHE_TRY(t->event_seconds(self, x->made, x->left, &seconds));
+    if (!(seconds >= 0.0 && seconds <= around + 1e-3))
+        return lathe_error(LATHE_E_NUMERIC, "a copy took %g s, within %g s of the host's clock",
+                           seconds, around);
+    return LATHE_OK;
+}
+
+lathe_status lathe__events_tell_time(lathe__subject *s)
+{
+    char why[256] = "";
+    streams x = {.table = s->table, .info = {.size = sizeof x.info}};
+    if (x.table->score(why, sizeof why) == LATHE_SCORE_NO)
+        return lathe__skip(s, "not on this machine: %s", why);
+    if (!LATHE_HAS(x.table, event_stamp) && !LATHE_HAS(x.table, event_seconds))
+        return lathe__skip(s, "it tells no time");
+    if (!LATHE_HAS(x.table, event_stamp) || !LATHE_HAS(x.table, event_seconds))
+        return lathe_error(LATHE_E_PLUGIN, "event_stamp or event_seconds without the other");
+    if (!LATHE_HAS(x.table, stream_create) || !LATHE_HAS(x.table, event_destroy) ||
+        !LATHE_HAS(x.table, sync))
+        return lathe_error(LATHE_E_PLUGIN, "times without streams, event_destroy and sync");
+    LATHE_TRY(lathe__instance(s, &x.instance));
+    lathe_status status = streams_init(&x);
+    for (int i = 0; i < 2 && status == LATHE_OK;
+         i++) /* the second time with the events of the first */
+        status = time_a_copy(x.table, &x);
     streams_fini(&x);
     return status;
 }

@@ -37,7 +37,9 @@ const lathe__check *lathe__checks_device(void);
 /** Those of kinds whose plugins carry code for devices with memory of their own. */
 const lathe__check *lathe__checks_optimizer_there(void);
 const lathe__check *lathe__checks_quant_there(void);
-lathe_status lathe__streams_in_order(lathe__subject *s); /* of a device, in a file of its own */
+/* Of a device, in a file of their own. */
+lathe_status lathe__streams_in_order(lathe__subject *s);
+lathe_status lathe__events_tell_time(lathe__subject *s);
 
 /** Notes why and returns LATHE__SKIP. */
 __attribute__((format(printf, 2, 3))) lathe_status lathe__skip(lathe__subject *s,
