@@ -77,8 +77,10 @@ Test(attention, two_keys_by_hand)
                                     .dv = dv};
     void *self = attention_instance(lathe_host_get(), NULL);
     cr_assert(self);
-    if (attention_is_refused(self, &p))
+    if (attention_is_refused(self, &p)) {
+        attention_plugin()->destroy(self);
         return;
+    }
     cr_assert(attention_call(self, &p, a, 0) == LATHE_OK);
     cr_assert(attention_call(self, &p, a, 1) == LATHE_OK);
     const float got[7] = {o[0], lse[0], dv[0], dv[1], dq[0], dk[0], dk[1]};
