@@ -12,6 +12,9 @@
 
 typedef lathe_adamw adam_mini;
 
+/* Elements of a block that are asked for ahead; a longer one is a stream of its own. */
+#define MOST_PREFETCHED 4096
+
 static const lathe_field fields[] = {LATHE_ADAMW_FIELDS("1e-3", "1e-8", "0.0")};
 
 static lathe_status read_values(const lathe_host *host, adam_mini *o, const lathe_value *values)
@@ -100,10 +103,16 @@ static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimiz
     (void)ctx;
     for (int64_t at = begin; at < end; at += size) {
         const int64_t n = at + size < end ? size : end - at;
-        float *const one = &v[at / size];
+        const int64_t next = at + 2 * n < end ? n : end - at - n;
+        float *const one = &v[at / size], *const m = (float *)x->slots[SLOT_M] + at;
+        if (n <= MOST_PREFETCHED) {
+            lathe_prefetch(x->param + at, n);
+            lathe_prefetch(m, n);
+        }
         const float rate = adam_mini_rate(&u, lr, bias, mean_square(x->grad + at, n, scale), one);
-        move(x->param + at, (float *)x->slots[SLOT_M] + at, x->grad + at, n, scale, u.new1, rate,
-             u.keep);
+        if (n <= MOST_PREFETCHED)
+            lathe_prefetch(x->grad + at + n, next);
+        move(x->param + at, m, x->grad + at, n, scale, u.new1, rate, u.keep);
     }
     lathe_shadow_refresh(x, begin, end);
 }

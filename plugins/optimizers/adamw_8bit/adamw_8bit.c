@@ -112,6 +112,10 @@ static void update(void *ctx, const lathe_optimizer_step *s, const lathe_optimiz
                                    (uint8_t *)x->slots[SLOT_V] + at};
         float *const absmax[2] = {(float *)x->slots[SLOT_M_ABSMAX] + at / BLOCK,
                                   (float *)x->slots[SLOT_V_ABSMAX] + at / BLOCK};
+        if (at + 2 * BLOCK <= end) {
+            lathe_prefetch(x->param + at + BLOCK, BLOCK);
+            lathe_prefetch(x->grad + at + BLOCK, BLOCK);
+        }
         update_block(ctx, &u, scale, x->param + at, x->grad + at, codes, absmax, n);
         lathe_shadow_refresh(x, at, at + n);
     }
