@@ -246,8 +246,8 @@ static lathe_status build_programs(lathe_run *run)
     return LATHE_OK;
 }
 
-/* fp8 that no product of the training can be in. */
-static void check_fp8(const lathe_run *run)
+/* fp8 that no product of the training can be in is said, and is not what the records call it. */
+static void check_fp8(lathe_run *run)
 {
     const lathe_graph *g = run->train.graph;
     if (run->set.fp8 == LATHE_FP8_NONE || !g || lathe_graph_fp8_flops(g) > 0.0)
@@ -257,6 +257,7 @@ static void check_fp8(const lathe_run *run)
         "train.precision = \"fp8\": no product is in fp8, whose dims are multiples of %d: the "
         "weights' or the %lld tokens of a micro-batch are not; all are in bf16",
         LATHE_FP8_DIM, (long long)run->train.n_rows * (long long)run->train.row_tokens);
+    run->set.fp8 = LATHE_FP8_NONE;
 }
 
 /* An option of [train] that moves `what` to the host's memory. Where the device's memory is the host's, it is as

@@ -181,8 +181,8 @@ static lathe_status call(lathe__optimizer_case *c, const lathe_optimizer_step *s
                                          .n_chunks = n_chunks,
                                          .n_tensors = step->n_tensors,
                                          .sums = lathe__there(s, t->sums)};
-    const lathe_optimizer_queue todo = {
-        .size = (uint32_t)sizeof todo,
+    const lathe_optimizer_queue queued = {
+        .size = (uint32_t)sizeof queued,
         .what = what,
         .step = &mine,
         .args = &args,
@@ -198,8 +198,8 @@ static lathe_status call(lathe__optimizer_case *c, const lathe_optimizer_step *s
     const int64_t outside = lathe_conformance_heap();
     t->taken_there = 0;
     const lathe_status status = LATHE_HAS(c->table, queue)
-                                    ? c->table->queue(c->instance.self, &todo)
-                                    : lathe_queue_elementwise(&todo);
+                                    ? c->table->queue(c->instance.self, &queued)
+                                    : lathe_queue_elementwise(&queued);
     c->taken += lathe_conformance_heap() - outside - t->taken_there;
     LATHE_TRY(status);
     return lathe__fetch(s);
