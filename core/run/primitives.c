@@ -191,6 +191,7 @@ int64_t lathe__losses_bytes(const lathe_run *run)
 lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss)
 {
     *out_bad = 0;
+    LATHE_TRY(lathe_update_expect_norm(run->update)); /* one wait for losses and norm */
     LATHE_TRY(lathe_machine_sync(&run->machine));
     for (int32_t k = 0; k < run->n_losses && *out_bad == 0; k++) {
         const float *from = run->losses + k * (1 + LATHE_MAX_STAGE_METRICS);
@@ -284,6 +285,7 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
         return lathe_error(LATHE_E_STATE,
                            "backward needs a forward with LATHE_FORWARD_TRAIN before it");
     run->pending = 0;
+    lathe_update_forget_norm(run->update);
     LATHE_TRY(lathe_exec_run_range(run->train.exec, run->train.forward_end,
                                    lathe_exec_graph(run->train.exec)->n_nodes,
                                    run->sum.backwards > 0));
@@ -302,6 +304,8 @@ lathe_status lathe_zero_grad(lathe_run *run)
 {
     memset(&run->sum, 0, sizeof run->sum);
     run->pending = run->n_losses = 0;
+    if (run->update)
+        lathe_update_forget_norm(run->update);
     return LATHE_OK;
 }
 

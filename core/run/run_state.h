@@ -151,8 +151,9 @@ void lathe__run_stepped(lathe_run *run, int32_t skipped);
 
 /** A training forward on the run's own data whose loss is not waited for; at most
  *  train.gradient_accumulation_steps of them before lathe__losses_settle, which waits, adds their sums to
- *  run->sum and tells the first whose loss is not finite: *out_bad counts the step's micro-batches from 1,
- *  0: none. On devices that the host does not share memory with. */
+ *  run->sum, brings the gradients' norm along for the update, and tells the first loss that is not finite:
+ *  *out_bad counts the step's micro-batches from 1, 0: none. On devices that the host does not share memory
+ *  with. */
 lathe_status lathe__forward_later(lathe_run *run);
 lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss);
 /** Bytes of run->losses. */

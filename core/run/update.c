@@ -390,6 +390,17 @@ static lathe_status norm_of(const lathe_update *u, int32_t family, double *out)
     return LATHE_OK;
 }
 
+lathe_status lathe_update_expect_norm(lathe_update *u)
+{
+    return u->device ? lathe_device_update_expect(u->device) : LATHE_OK;
+}
+
+void lathe_update_forget_norm(lathe_update *u)
+{
+    if (u->device)
+        lathe_device_update_forget(u->device);
+}
+
 lathe_status lathe_update_gradient_norm(const lathe_update *u, double *out)
 {
     return norm_of(u, LATHE_SQUARES_GRADIENTS, out);

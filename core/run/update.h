@@ -62,6 +62,12 @@ lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args);
  *  step: of the last update, 1 at the first. */
 lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed);
 
+/** The gradients are whole: where norms are computed elsewhere they are queued, so that the host's next wait brings
+ *  what the next norm is read from. */
+lathe_status lathe_update_expect_norm(lathe_update *u);
+/** The gradients change: what was expected is not their norm. */
+void lathe_update_forget_norm(lathe_update *u);
+
 /** Norm of the raw sums as they stand; of the trained parameters. */
 lathe_status lathe_update_gradient_norm(const lathe_update *u, double *out);
 lathe_status lathe_update_param_norm(const lathe_update *u, double *out);

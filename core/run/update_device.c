@@ -29,7 +29,9 @@ struct lathe_device_update {
     char *own, *staging;
     double *sums, *host_sums; /* by chunk, then of the APPLY_UPDATEs */
     void *scratch;            /* of the clamp */
-    float **averages;         /* [n_tensors] in device memory; NULL: no average() */
+    int64_t
+        expected_at; /* m->n_syncs when the squares of the gradients were queued; -1: they are not */
+    float **averages; /* [n_tensors] in device memory; NULL: no average() */
     char *queue_own, *queue_shared, *queue_host;
     lathe_elementwise_args args; /* what all parts have of them */
 };
@@ -111,6 +113,7 @@ lathe_status lathe_device_update_create(lathe_machine *m, const lathe_store *sto
     u->store = store;
     u->optimizer = optimizer;
     u->n_matrix_sums = n_matrix_sums;
+    u->expected_at = -1;
     count_chunks(u, table);
     lathe_status status = create_clamp(u);
     for (int32_t k = 0; k < 2 && status == LATHE_OK; k++)
@@ -280,10 +283,27 @@ double *lathe_device_update_matrix_sums(lathe_device_update *u)
     return u->sums + 2 * u->n_chunks;
 }
 
+lathe_status lathe_device_update_expect(lathe_device_update *u)
+{
+    u->expected_at = u->m->n_syncs;
+    return lathe_squares_queue(&u->of[LATHE_SQUARES_GRADIENTS]);
+}
+
+void lathe_device_update_forget(lathe_device_update *u)
+{
+    u->expected_at = -1;
+}
+
 lathe_status lathe_device_update_squares(lathe_device_update *u, int32_t family, double *rows)
 {
-    LATHE_TRY(lathe_squares_queue(&u->of[family]));
-    LATHE_TRY(lathe_machine_sync(u->m));
+    const int are_here =
+        family == LATHE_SQUARES_GRADIENTS && u->expected_at >= 0 && u->expected_at < u->m->n_syncs;
+    if (!are_here) {
+        LATHE_TRY(lathe_squares_queue(&u->of[family]));
+        LATHE_TRY(lathe_machine_sync(u->m));
+    }
+    if (family == LATHE_SQUARES_GRADIENTS)
+        u->expected_at = -1;
     lathe_squares_read(&u->of[family], rows, u->store->n_rows);
     return LATHE_OK;
 }

@@ -3,7 +3,8 @@
  * Parameters of step() are updated by one launch of the optimizer's image, or by what its queue() launches, over
  * a table of tensors that is in device memory from the start: all at once, or each part of offload.h by itself.
  * MATRIX parameters are updated by the executable of update.h. The host waits twice: for the gradients' norms, by
- * which it clips or leaves the step out, and for the figures at the end; and where queue() itself waits.
+ * which it clips or leaves the step out, unless a wait of its own brings them (expect), and for the figures at the
+ * end; and where queue() itself waits.
  *
  *   own      |tensors|first chunks|averages|sums by chunk|sums of APPLY_UPDATEs|squares of gradients|of masters|
  *            |scratch of the clamp|queue()'s own|shared|
@@ -39,7 +40,12 @@ lathe_status lathe_device_update_place(lathe_device_update *u);
 /** Where UPDATE_SQUARES nodes write to: [n_matrix_sums] f64. */
 double *lathe_device_update_matrix_sums(lathe_device_update *u);
 
-/** Sum of squares by row of the table [store->n_rows], of LATHE_SQUARES_*. Waits. */
+/** Queues the squares of the gradients: the host's next wait brings them. */
+lathe_status lathe_device_update_expect(lathe_device_update *u);
+/** The gradients change: what expect() queued is not theirs. */
+void lathe_device_update_forget(lathe_device_update *u);
+
+/** Sum of squares by row of the table [store->n_rows], of LATHE_SQUARES_*. Waits, unless it was expected. */
 lathe_status lathe_device_update_squares(lathe_device_update *u, int32_t family, double *rows);
 
 /** What the next step is told, to fill in host memory; and its way to the device. */

@@ -1,6 +1,7 @@
 /* Training on a device whose memory the host cannot touch and that runs nothing before it is waited for:
  * the bits of the CPU, with captured steps and without. A look at its memory would be a SIGSEGV. */
 #include "far_case.h"
+#include "run/training.h"
 
 /* Settings on top of set_small. */
 typedef struct far_training {
@@ -147,4 +148,47 @@ Test(far_training, of_adapters_pairs_and_averages_has_the_bits_of_the_cpu)
 {
     for (size_t i = 10; i < N_TRAININGS; i++)
         check_training(&trainings[i]);
+}
+
+/* Waits of the host in the run's third step of the loop. */
+static int64_t waits_of(const char *const *more)
+{
+    char dir[] = "/tmp/lathe_far_XXXXXX";
+    settings s = {.n = 0};
+    make_folder(dir, 20000);
+    set_small(&s, dir, ON_FAR);
+    set_all(&s, more);
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    lathe_train_result result = {0};
+    lathe_training t = {.run = run, .result = &result};
+    int64_t before = 0;
+    for (int i = 0; i < 3; i++) {
+        lathe_step_record step;
+        before = run->machine.n_syncs;
+        OK(lathe__training_step(&t, &step));
+        cr_assert_eq(step.result.skipped, 0);
+    }
+    const int64_t n = run->machine.n_syncs - before;
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+    return n;
+}
+
+/* One for the losses and the norm, one for the figures; a norm after clipping by value is one more, and so is a fifth
+ * micro-batch, which finds no inputs free. */
+Test(far_training, waits_twice_a_step)
+{
+    static const struct {
+        const char *set[2];
+        int waits;
+    } cases[] = {{{NULL}, 2},
+                 {{"train.max_grad_norm=0.05"}, 2},
+                 {{"train.precision=fp16"}, 2},
+                 {{"optimizer.name=muon"}, 2},
+                 {{"train.max_grad_value=1e-4"}, 3},
+                 {{"train.gradient_accumulation_steps=5"}, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int64_t waits = waits_of(cases[i].set);
+        cr_assert_eq(waits, cases[i].waits, "%s: %lld waits", cases[i].set[0], (long long)waits);
+    }
 }
