@@ -2,7 +2,7 @@
  *
  *   y = x W^T + b        x c[N,I], W c[O,I], b f32[O], y c[N,O]
  *   dx = dy W            dy c[N,O]
- *   dW = dy^T x          f32[O,I];  db = column sums of dy, f32[O]
+ *   dW = dy^T x          f32 or c[O,I];  db = column sums of dy, f32[O]
  *   y = alpha op(a) op(b)
  */
 #include "matmul_spec.h"
@@ -127,7 +127,8 @@ lathe_status kernel_product_dw(const lathe_kernel *k, matmul_spec *out)
         return kernel_bad_shape(k, "dy [N, O] and x [N, I] must be at least 1 in each dim");
     LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, n * o));
     LATHE_TRY(kernel_check_in(k, 1, k->in[0].dtype, n * i));
-    LATHE_TRY(kernel_check_out(k, 0, LATHE_F32, o * i));
+    const int32_t narrow = k->out[0].dtype != LATHE_F32;
+    LATHE_TRY(kernel_check_out(k, 0, narrow ? k->in[0].dtype : LATHE_F32, o * i));
     if (kernel_has_out(k, 1))
         LATHE_TRY(kernel_check_out(k, 1, LATHE_F32, o));
     *out = (matmul_spec){.m = o,
@@ -135,7 +136,7 @@ lathe_status kernel_product_dw(const lathe_kernel *k, matmul_spec *out)
                          .k = n,
                          .a_dtype = k->in[0].dtype,
                          .b_dtype = k->in[1].dtype,
-                         .c_dtype = LATHE_F32,
+                         .c_dtype = k->out[0].dtype,
                          .trans_a = 1,
                          .alpha = 1.0};
     add_or_overwrite(k, out);

@@ -333,7 +333,7 @@ lathe_status kernel_check_sum_squares(lathe_kernel *k, int64_t *out_scratch)
 {
     (void)out_scratch;
     const int64_t n = lathe_desc_count(&k->out[0]);
-    LATHE_TRY(kernel_check_in(k, 0, LATHE_F32, lathe_desc_count(&k->in[0])));
+    LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, lathe_desc_count(&k->in[0])));
     LATHE_TRY(kernel_check_in(k, 1, LATHE_I64, 2 * n));
     return kernel_check_out(k, 0, LATHE_F64, n);
 }
@@ -355,9 +355,9 @@ lathe_status kernel_check_clamp(lathe_kernel *k, int64_t *out_scratch)
 {
     (void)out_scratch;
     const int64_t n = lathe_desc_count(&k->in[0]), limits = lathe_desc_count(&k->in[1]);
-    LATHE_TRY(kernel_check_in(k, 0, LATHE_F32, n));
+    LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, n));
     LATHE_TRY(kernel_check_in(k, 1, LATHE_F32, limits));
     if (k->attrs.start < 0 || k->attrs.start >= limits)
         return kernel_bad_shape(k, "start is outside the limits");
-    return kernel_check_out(k, 0, LATHE_F32, n);
+    return kernel_check_out(k, 0, k->in[0].dtype, n);
 }

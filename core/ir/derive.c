@@ -22,7 +22,8 @@ static int needs(const tape *t, lathe_val v)
     return v != LATHE_NONE && t->g->values[v].needs_grad;
 }
 
-/* Whether output k of a gradient op is f32 whatever the compute dtype: the gradient of a parameter. */
+/* Whether output k of a gradient op is f32 whatever the compute dtype: the gradient of a parameter. That of a
+ * LINEAR's weight may be either. */
 static int is_param_output(int32_t op, int32_t k)
 {
     switch (op) {
@@ -86,10 +87,12 @@ static void give_output(tape *t, int32_t node, int32_t k, const lathe_val *targe
                            .param = -1,
                            .share = LATHE_NONE,
                            .name = g->values[target].name};
+    const int is_param = g->values[target].kind == LATHE_VALUE_PARAM;
+    const int32_t held = is_param ? lathe_params_grad_dtype(g->params, g->values[target].param) : 0;
     if (is_param_output(op, k))
-        init.desc.dtype = LATHE_F32;
-    if (adds && g->values[target].kind == LATHE_VALUE_PARAM) {
-        if (init.desc.dtype == LATHE_F32) {
+        init.desc.dtype = is_param && op == LATHE_OP_LINEAR_DW ? held : LATHE_F32;
+    if (adds && is_param) {
+        if (init.desc.dtype == held) {
             write_param(t, node, k, g->values[target].param);
             return;
         }
@@ -146,7 +149,8 @@ static void add_to_grad(tape *t, lathe_val target, lathe_val contribution, const
     const lathe_ir_value value = t->g->values[target];
     if (value.kind == LATHE_VALUE_PARAM) {
         const lathe_op_attrs one = {.alpha = 1.0};
-        contribution = as_dtype(t, contribution, LATHE_F32, label);
+        contribution =
+            as_dtype(t, contribution, lathe_params_grad_dtype(t->g->params, value.param), label);
         if (t->status != LATHE_OK)
             return;
         const int32_t node = append(t, LATHE_OP_SCALE, &one, &contribution, 1, label);

@@ -140,7 +140,9 @@ lathe_status lathe_graph_master(lathe_graph *g, int32_t param, lathe_val *out)
 
 lathe_status lathe_graph_grad(lathe_graph *g, int32_t param, lathe_val *out)
 {
-    return param_value(g, LATHE_VALUE_GRAD, param, 0, g->params->rows[param]->desc, out);
+    lathe_desc desc = g->params->rows[param]->desc;
+    desc.dtype = lathe_params_grad_dtype(g->params, param);
+    return param_value(g, LATHE_VALUE_GRAD, param, 0, desc, out);
 }
 
 lathe_status lathe_graph_plane(lathe_graph *g, int32_t param, int32_t plane, lathe_val *out)

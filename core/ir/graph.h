@@ -16,7 +16,7 @@ enum {
     LATHE_VALUE_CONST = 2,  /* written once (RoPE tables) */
     LATHE_VALUE_PARAM = 3,  /* a parameter as computation reads it */
     LATHE_VALUE_MASTER = 4, /* the f32 master copy of a parameter */
-    LATHE_VALUE_GRAD = 5,   /* the f32 gradient of a parameter */
+    LATHE_VALUE_GRAD = 5,   /* the gradient of a parameter, f32 or the table's grad_dtype */
     LATHE_VALUE_PLANE = 6,  /* a packed plane of a quantized parameter */
     LATHE_VALUE_STATE = 7   /* named memory kept between runs: optimizer slots, KV caches */
 };

@@ -278,9 +278,9 @@ static lathe_status squares(const scene *s)
 {
     const lathe_desc *x = s->in[0], *second = s->in[1];
     if (s->node->op == LATHE_OP_SUM_SQUARES) {
-        if (!x || !second || x->dtype != LATHE_F32 || second->dtype != LATHE_I64 ||
-            second->rank != 2 || second->dims[1] != 2)
-            return bad(s, "x f32[..], segments i64[S,2]");
+        if (!x || !second || second->dtype != LATHE_I64 || second->rank != 2 ||
+            second->dims[1] != 2)
+            return bad(s, "x [..], segments i64[S,2]");
         s->out[0] = lathe_desc_1d(LATHE_F64, second->dims[0]);
         return LATHE_OK;
     }

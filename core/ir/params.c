@@ -10,6 +10,7 @@ void lathe_params_init(lathe_params *params, int32_t compute_dtype)
 {
     memset(params, 0, sizeof *params);
     params->compute_dtype = compute_dtype;
+    params->grad_dtype = LATHE_F32;
 }
 
 void lathe_params_fini(lathe_params *params)
@@ -54,6 +55,12 @@ int32_t lathe_params_find(const lathe_params *params, const char *name)
 int32_t lathe_params_value_dtype(const lathe_params *params, int32_t index)
 {
     return params->rows[index]->desc.rank < 2 ? LATHE_F32 : params->compute_dtype;
+}
+
+int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index)
+{
+    const lathe_param *p = params->rows[index];
+    return p->desc.rank < 2 || p->layer < 0 ? LATHE_F32 : params->grad_dtype;
 }
 
 int32_t lathe_params_has_master(const lathe_params *params, int32_t index)

@@ -32,6 +32,7 @@ typedef struct lathe_params {
     lathe_param **rows; /* stable addresses */
     int32_t n, capacity;
     int32_t compute_dtype; /* of matrices in computation: F32, BF16, F16 */
+    int32_t grad_dtype;    /* of the gradients of the layers' matrices: F32, or the compute dtype */
 } lathe_params;
 
 void lathe_params_init(lathe_params *params, int32_t compute_dtype);
@@ -45,6 +46,9 @@ int32_t lathe_params_find(const lathe_params *params, const char *name);
 
 /** dtype in which computation reads a parameter: vectors f32, matrices the compute dtype. */
 int32_t lathe_params_value_dtype(const lathe_params *params, int32_t index);
+
+/** dtype in which a gradient is added up: f32, but for matrices of the layers where the table says another. */
+int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index);
 
 /** Whether a master copy in f32 is held: trainable, or read in f32; never when quantized. */
 int32_t lathe_params_has_master(const lathe_params *params, int32_t index);

@@ -92,6 +92,7 @@ static const lathe_field tokenizer_train_fields[] = {
 static const lathe_field train_fields[] = {
     STRING("precision", "\"bf16\"", "bf16|fp16|fp32|fp8", "type of the computation; weights and sums are fp32"),
     STRING("fp8_recipe", "\"auto\"", "auto|tensorwise|rowwise", "fp8: one scale for a tensor, or one for each row; auto: what fits the device best"),
+    STRING("grad_dtype", "\"fp32\"", "fp32|bf16", "what the gradients of the layers' matrices are added up in; bf16 halves them, in bf16 and fp8 runs"),
     {"loss_scale_init", LATHE_T_FLOAT, 0, "1024.0", 1.0, 16777216.0, NULL, "1", "fp16: factor on the loss before the backward pass, at first"},
     INT("loss_scale_growth_interval", "2000", 1, 1e9, "steps", "fp16: steps without overflow after which the factor doubles"),
     STRING("on_nonfinite", "\"stop\"", "stop|skip|rewind", "a NaN or infinite loss or gradient: stop, leave the step out, or go back to the last checkpoint and on behind it"),

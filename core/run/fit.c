@@ -222,7 +222,16 @@ static int search_layers(search *s, changes *layer)
     return with(s, layer, "train.offload_optimizer", "true") || smaller_batches(s, layer);
 }
 
-/* Less in memory for the same result, then a smaller set of trained parameters, then shorter rows. */
+/* Gradients of 16 bits, with the layers computed again if they must. */
+static void search_narrow(search *s)
+{
+    changes narrow = {.n = 0};
+    if (s->run->set.compute_dtype == LATHE_BF16 && s->run->set.grad_dtype == LATHE_F32 &&
+        !with(s, &narrow, "train.grad_dtype", "bf16") && s->fit->n_options == 0)
+        (void)with(s, &narrow, "train.recompute", "layer");
+}
+
+/* Less in memory for the same result, then gradients of fewer bits, then a smaller set of trained parameters, then shorter rows. */
 static void search_training(search *s)
 {
     const changes none = {.n = 0};
@@ -237,6 +246,7 @@ static void search_training(search *s)
     }
     if (s->run->set.recompute != LATHE_RECOMPUTE_LAYER)
         (void)search_layers(s, &layer);
+    search_narrow(s);
     if (is_named(&s->run->adapter, "full")) {
         change(&lora, "adapter.name", "lora");
         if (!fits(s, &lora) && s->fit->n_options == 0) {

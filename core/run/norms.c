@@ -3,6 +3,8 @@
  * contracted, so the sums have the same bits. Clang 14 leaves a clone's name undefined across objects. */
 #include "run/norms.h"
 
+#include "lathe/tensor.h"
+
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_THREAD__) &&                  \
     !defined(__clang__)
 #define WIDTHS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
@@ -23,6 +25,22 @@ WIDTHS double lathe__squares(const float *x, int64_t n)
         }
     for (; i < n; i++)
         lane[0] += (double)x[i] * (double)x[i];
+    for (int k = 0; k < LANES; k++)
+        sum += lane[k];
+    return sum;
+}
+
+WIDTHS double lathe__squares_bf16(const uint16_t *x, int64_t n)
+{
+    double lane[LANES] = {0.0}, sum = 0.0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            const double v = (double)lathe_bf16_to_f32(x[i + k]);
+            lane[k] += v * v;
+        }
+    for (; i < n; i++)
+        lane[0] += (double)lathe_bf16_to_f32(x[i]) * (double)lathe_bf16_to_f32(x[i]);
     for (int k = 0; k < LANES; k++)
         sum += lane[k];
     return sum;

@@ -190,23 +190,11 @@ static lathe_status add_piece(lathe_offload *o, int32_t param, int64_t whole, in
     return LATHE_OK;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b > 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 lathe_status lathe_offload_add_tensor(lathe_offload *o, const lathe_optimizer_tensor *tensor)
 {
     const lathe_store_row *row = &o->store->rows[tensor->tensor];
     const int64_t whole = tensor->n, unit = lathe__ranges_unit(o->store, o->optimizer, tensor);
-    /* what a cut must be a multiple of: the chunks that sums are of stay those of the whole tensor */
-    const int64_t step =
-        unit > 0 ? unit / common_divisor(unit, LATHE_CHUNK_ELEMENTS) * LATHE_CHUNK_ELEMENTS : whole;
+    const int64_t step = lathe__ranges_step(o->store, o->optimizer, tensor);
     for (int64_t begin = 0; begin < whole;) {
         const int64_t left = whole - begin;
         int64_t n = left;
@@ -296,7 +284,7 @@ lathe_status lathe_offload_place(lathe_offload *o)
     return lathe_machine_sides(o->m);
 }
 
-const lathe_optimizer_tensor *lathe_offload_pieces(const lathe_offload *o)
+lathe_optimizer_tensor *lathe_offload_pieces(const lathe_offload *o)
 {
     return o->tensors;
 }

@@ -41,7 +41,7 @@ int32_t lathe_offload_part_of(const lathe_offload *o, int32_t param);
 
 /** The pieces [lathe_offload_end of the last part of tensors], in order; their slots lie in the buffers. Sizes are
  *  there from the start, pointers once filled from whole tensors with theirs. */
-const lathe_optimizer_tensor *lathe_offload_pieces(const lathe_offload *o);
+lathe_optimizer_tensor *lathe_offload_pieces(const lathe_offload *o);
 void lathe_offload_fill(lathe_offload *o, const lathe_optimizer_tensor *tensors, int32_t n_tensors);
 /** Where the state of a matrix lies while its part is on the device. */
 void *lathe_offload_slot(const lathe_offload *o, int32_t param, int32_t slot);

@@ -160,6 +160,26 @@ static lathe_status settle_fp8(lathe_run *run)
         lathe_fp8_recipe_name(lathe_fp8_recipe_on(&run->machine.info, LATHE_FP8_NONE)));
 }
 
+/* Products give their gradients in f32 or in what they multiply. */
+static lathe_status settle_gradients(lathe_run *run)
+{
+    lathe_settings *s = &run->set;
+    const int32_t asked = s->grad_dtype;
+    if (asked == LATHE_F32 || asked == s->compute_dtype)
+        return LATHE_OK;
+    if (s->precision != LATHE_BF16 && s->precision != LATHE_F8_E4M3)
+        return lathe__run_refuse(
+            run, "train", "grad_dtype",
+            "train.grad_dtype = \"bf16\" goes with train.precision = \"bf16\" or "
+            "\"fp8\", not with \"%s\"",
+            lathe_precision_name(s->precision));
+    s->grad_dtype = LATHE_F32;
+    lathe__run_warn(run, "train", "grad_dtype",
+                    "train.grad_dtype = \"bf16\": the run computes in %s, so do its gradients",
+                    lathe_precision_name(s->compute_dtype));
+    return LATHE_OK;
+}
+
 /* The precision that the device gives, said when it is another than was asked for. */
 static lathe_status settle_precision(lathe_run *run)
 {
@@ -174,7 +194,8 @@ static lathe_status settle_precision(lathe_run *run)
     }
     lathe_buffer_fini(&there);
     run->at.scaler.scale = s->compute_dtype == LATHE_F16 ? (float)s->loss_scale_init : 1.0f;
-    return settle_fp8(run);
+    LATHE_TRY(settle_fp8(run));
+    return settle_gradients(run);
 }
 
 lathe_status lathe__run_components(lathe_run *run)

@@ -162,6 +162,7 @@ lathe_status lathe__run_params(lathe_run *run)
     LATHE_TRY(check_positions(run));
     LATHE_TRY(lathe__token_check(run));
     lathe_params_init(&run->params, run->set.compute_dtype);
+    run->params.grad_dtype = run->set.grad_dtype;
     LATHE_TRY(lathe_model_params(&run->model, &run->params));
     run->n_model_params = run->params.n;
     LATHE_TRY(lathe__adapter_check(run));

@@ -55,6 +55,7 @@ void lathe_settings_read(const lathe_config *c, lathe_settings *s)
     s->cache_dir = text(c, "data", "cache_dir");
     s->datasets = text(c, "data", "datasets");
     s->precision = s->compute_dtype = lathe_precision_dtype(text(c, "train", "precision"));
+    s->grad_dtype = lathe_precision_dtype(text(c, "train", "grad_dtype"));
     s->fp8_asked = lathe_fp8_recipe_find(text(c, "train", "fp8_recipe"));
     s->loss_scale_init = lathe_config_float(c, "train", "loss_scale_init");
     s->loss_scale_growth_interval =

@@ -32,6 +32,7 @@ typedef struct lathe_settings {
     int32_t compute_dtype; /* what the device gives for it: F32, BF16, F16; BF16 beside fp8 too */
     int32_t fp8_asked;     /* LATHE_FP8_* of train.fp8_recipe; NONE: auto */
     int32_t fp8;           /* the recipe that is used; NONE: no fp8 */
+    int32_t grad_dtype;    /* of the layers' matrices: F32, BF16 */
     double loss_scale_init;
     int32_t loss_scale_growth_interval;
     int32_t on_nonfinite, on_spike; /* LATHE_POLICY_* */

@@ -13,24 +13,45 @@ static int64_t round_up(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-static int64_t offset_of(const lathe_store *store, int32_t row, int32_t family)
+/* Its elements: what dtype they have, at which byte of the gradients or masters they begin, and how many bytes. */
+typedef struct family {
+    int32_t dtype;
+    int64_t begin, bytes;
+} family;
+
+static family family_of(const lathe_store *store, int32_t which)
 {
-    return family == LATHE_SQUARES_GRADIENTS ? store->rows[row].grad : store->rows[row].master;
+    const int64_t wide = store->wide_grad_bytes;
+    if (which == LATHE_SQUARES_MASTERS)
+        return (family){LATHE_F32, 0, store->master_bytes};
+    if (which == LATHE_SQUARES_GRADIENTS)
+        return (family){LATHE_F32, 0, wide};
+    return (family){store->params->grad_dtype, wide, store->grad_bytes - wide};
+}
+
+/* The row's first element in the family; -1: it has none. */
+static int64_t first_of(const lathe_store *store, int32_t row, int32_t which)
+{
+    const family f = family_of(store, which);
+    const int64_t at =
+        which == LATHE_SQUARES_MASTERS ? store->rows[row].master : store->rows[row].grad;
+    return at >= f.begin && at < f.begin + f.bytes ? (at - f.begin) / lathe_dtype_bytes(f.dtype)
+                                                   : -1;
 }
 
 /* Counts the segments, and writes them where there is room. */
-static int64_t cut(const lathe_store *store, int32_t family, int64_t *segments, int32_t *rows)
+static int64_t cut(const lathe_store *store, int32_t which, int64_t *segments, int32_t *rows)
 {
     int64_t n = 0;
     for (int32_t i = 0; i < store->n_rows; i++) {
-        const int64_t at = offset_of(store, i, family);
+        const int64_t first = first_of(store, i, which);
         const int64_t count = lathe_desc_count(&store->params->rows[i]->desc);
-        if (!store->params->rows[i]->trainable || at < 0)
+        if (!store->params->rows[i]->trainable || first < 0)
             continue;
         for (int64_t from = 0; from < count; from += SEGMENT, n++) {
             if (!segments)
                 continue;
-            segments[2 * n] = at / (int64_t)sizeof(float) + from;
+            segments[2 * n] = first + from;
             segments[2 * n + 1] = count - from < SEGMENT ? count - from : SEGMENT;
             rows[n] = i;
         }
@@ -39,20 +60,19 @@ static int64_t cut(const lathe_store *store, int32_t family, int64_t *segments, 
 }
 
 lathe_status lathe_squares_init(lathe_squares *s, lathe_machine *m, const lathe_store *store,
-                                int32_t family)
+                                int32_t which)
 {
-    *s = (lathe_squares){.m = m, .n = cut(store, family, NULL, NULL)};
+    *s = (lathe_squares){.m = m, .n = cut(store, which, NULL, NULL)};
     if (s->n == 0)
         return LATHE_OK;
     s->segments = malloc((size_t)s->n * 2 * sizeof *s->segments);
     s->row = malloc((size_t)s->n * sizeof *s->row);
     if (!s->segments || !s->row)
         return lathe_error(LATHE_E_NOMEM, "no memory for %lld segments", (long long)s->n);
-    (void)cut(store, family, s->segments, s->row);
-    const int64_t bytes =
-        family == LATHE_SQUARES_GRADIENTS ? store->grad_bytes : store->master_bytes;
+    (void)cut(store, which, s->segments, s->row);
+    const family f = family_of(store, which);
     const lathe_op_attrs attrs = {0};
-    const lathe_desc in[2] = {lathe_desc_1d(LATHE_F32, bytes / (int64_t)sizeof(float)),
+    const lathe_desc in[2] = {lathe_desc_1d(f.dtype, f.bytes / lathe_dtype_bytes(f.dtype)),
                               lathe_desc_2d(LATHE_I64, s->n, 2)};
     const lathe_desc out = lathe_desc_1d(LATHE_F64, s->n);
     const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
@@ -87,12 +107,13 @@ int64_t lathe_squares_staging_bytes(const lathe_squares *s)
     return round_up(8 * s->n);
 }
 
-lathe_status lathe_squares_place(lathe_squares *s, const lathe_store *store, int32_t family,
+lathe_status lathe_squares_place(lathe_squares *s, const lathe_store *store, int32_t which,
                                  void *own, void *staging)
 {
     s->own = own;
     s->host = staging;
-    s->family = family == LATHE_SQUARES_GRADIENTS ? store->grads : store->masters;
+    s->family = which == LATHE_SQUARES_MASTERS ? store->masters
+                                               : store->grads + family_of(store, which).begin;
     return lathe_upload(s->m, own, s->segments, 16 * s->n);
 }
 
@@ -112,9 +133,8 @@ lathe_status lathe_squares_queue(lathe_squares *s)
     return lathe_fetch_pinned(s->m, s->host, sums, 8 * s->n);
 }
 
-void lathe_squares_read(const lathe_squares *s, double *rows, int32_t n_rows)
+void lathe_squares_read(const lathe_squares *s, double *rows)
 {
-    memset(rows, 0, (size_t)n_rows * sizeof *rows);
     for (int64_t k = 0; k < s->n; k++)
         rows[s->row[k]] += s->host[k];
 }

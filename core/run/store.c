@@ -28,6 +28,29 @@ static void layout_slots(lathe_store *store, int32_t i, const lathe_instance *op
         row->slot[k] = take(&store->slot_bytes, lathe_desc_bytes(&row->slots[k].desc));
 }
 
+/* Gradients of one dtype, of the parameters of step() or of the others. */
+static void layout_grads_of(lathe_store *store, int32_t is_wide, int32_t is_matrix)
+{
+    for (int32_t i = 0; i < store->n_rows; i++) {
+        lathe_store_row *row = &store->rows[i];
+        const lathe_param *p = store->params->rows[i];
+        const int32_t dtype = lathe_params_grad_dtype(store->params, i);
+        if (p->trainable && (dtype == LATHE_F32) == is_wide &&
+            (row->partition == LATHE_PARTITION_MATRIX) == is_matrix)
+            row->grad =
+                take(&store->grad_bytes, lathe_dtype_bytes(dtype) * lathe_desc_count(&p->desc));
+    }
+}
+
+static void layout_grads(lathe_store *store)
+{
+    layout_grads_of(store, 1, 0);
+    layout_grads_of(store, 1, 1);
+    store->wide_grad_bytes = store->grad_bytes;
+    layout_grads_of(store, 0, 0);
+    layout_grads_of(store, 0, 1);
+}
+
 lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
                               const lathe_instance *optimizer, int32_t with_grads)
 {
@@ -51,11 +74,11 @@ lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
                                n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
         for (int32_t k = 0; p->quantized && k < p->n_planes; k++)
             row->plane[k] = take(&store->plane_bytes, lathe_desc_bytes(&p->planes[k].desc));
-        if (p->trainable && with_grads)
-            row->grad = take(&store->grad_bytes, 4 * n);
         if (p->trainable && optimizer)
             layout_slots(store, i, optimizer);
     }
+    if (with_grads)
+        layout_grads(store);
     return LATHE_OK;
 }
 
@@ -136,10 +159,10 @@ void *lathe_store_shadow(const lathe_store *store, int32_t param)
     return at < 0 ? NULL : store->shadows + at;
 }
 
-float *lathe_store_grad(const lathe_store *store, int32_t param)
+void *lathe_store_grad(const lathe_store *store, int32_t param)
 {
     const int64_t at = store->rows[param].grad;
-    return at < 0 ? NULL : (float *)(void *)(store->grads + at);
+    return at < 0 ? NULL : store->grads + at;
 }
 
 float *lathe_store_average(const lathe_store *store, int32_t param)
@@ -287,7 +310,8 @@ lathe_status lathe_store_set(const lathe_store *store, int32_t param, const floa
 #define NORM_PARTS 64
 
 typedef struct norm_job {
-    const float *x;
+    const void *x;
+    int32_t dtype; /* LATHE_F32, LATHE_BF16 */
     int64_t n, first_chunk;
     double part[NORM_PARTS];
 } norm_job;
@@ -299,16 +323,18 @@ static void square_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     for (int64_t c = begin; c < end; c++) {
         const int64_t at = (job->first_chunk + c) * NORM_CHUNK;
         const int64_t stop = at + NORM_CHUNK < job->n ? at + NORM_CHUNK : job->n;
-        job->part[c] = lathe__squares(job->x + at, stop - at);
+        job->part[c] = job->dtype == LATHE_F32
+                           ? lathe__squares((const float *)job->x + at, stop - at)
+                           : lathe__squares_bf16((const uint16_t *)job->x + at, stop - at);
     }
 }
 
-double lathe_sum_squares(const float *x, int64_t n)
+double lathe_sum_squares(const void *x, int32_t dtype, int64_t n)
 {
     const int64_t n_chunks = (n + NORM_CHUNK - 1) / NORM_CHUNK;
     double total = 0.0;
     for (int64_t first = 0; first < n_chunks; first += NORM_PARTS) {
-        norm_job job = {.x = x, .n = n, .first_chunk = first};
+        norm_job job = {.x = x, .dtype = dtype, .n = n, .first_chunk = first};
         const int64_t parts = n_chunks - first < NORM_PARTS ? n_chunks - first : NORM_PARTS;
         lathe_parallel_for(parts, 1, square_range, &job);
         for (int64_t c = 0; c < parts; c++)

@@ -5,7 +5,8 @@
  *
  *   masters    | p0 f32 | p1 f32 | ...        trainable, or read in f32
  *   shadows    | p0 c   | p3 c   | ...        copies in the compute dtype (bf16, f16)
- *   gradients  | p0 f32 | p1 f32 | ...        trainable
+ *   gradients  | p0 f32 | p1 f32 | ... | p3 bf16 | p5 bf16 | ...   trainable; the narrow ones in the order of
+ *                                             the update: those of step(), then MATRIX
  *   averages   | p0 f32 | p1 f32 | ...        trainable, when their average is kept
  *   slots      | p0.exp_avg | p0.exp_avg_sq | p1.exp_avg | ...
  *   planes     | p5.weight | p5.absmax | ...
@@ -42,6 +43,7 @@ typedef struct lathe_store {
     lathe_store_row *rows;
     int32_t n_rows;
     int64_t master_bytes, shadow_bytes, grad_bytes, slot_bytes, plane_bytes, average_bytes;
+    int64_t wide_grad_bytes;                                     /* of grad_bytes: those in f32 */
     char *masters, *shadows, *grads, *slots, *planes, *averages; /* NULL before place */
     lathe_step_memory *step;                                     /* device; NULL before place */
     lathe_machine *m;                                            /* whose memory it is placed in */
@@ -68,7 +70,7 @@ void lathe_store_fini(lathe_store *store, lathe_machine *m);
 /** Pointers into placed families; NULL when not held. */
 float *lathe_store_master(const lathe_store *store, int32_t param);
 void *lathe_store_shadow(const lathe_store *store, int32_t param);
-float *lathe_store_grad(const lathe_store *store, int32_t param);
+void *lathe_store_grad(const lathe_store *store, int32_t param);
 float *lathe_store_average(const lathe_store *store, int32_t param);
 void *lathe_store_plane(const lathe_store *store, int32_t param, int32_t plane);
 void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot);
@@ -94,7 +96,7 @@ lathe_status lathe_store_write(const lathe_store *store, lathe_st_writer *w, int
 /** Master and compute copy of a row from f32 values in host memory. */
 lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values);
 
-/** Sum of squares of n floats in double, in an order that depends on n only. */
-double lathe_sum_squares(const float *x, int64_t n);
+/** Sum of squares of n floats, LATHE_F32 or LATHE_BF16, in double, in an order that depends on n only. */
+double lathe_sum_squares(const void *x, int32_t dtype, int64_t n);
 
 #endif

@@ -190,30 +190,47 @@ static lathe_status write_slots(const lathe_run *run, const char *dir)
     return status;
 }
 
-/* An f32 tensor per trained parameter: lathe_store_grad (summed since zero_grad, as it stands in memory:
- * scaled and not yet averaged) or lathe_store_average. */
-typedef float *(*rows_fn)(const lathe_store *store, int32_t param);
+/* A tensor per trained parameter: its gradient (summed since zero_grad, as it stands in memory: scaled and not
+ * yet averaged) or its average. */
+typedef enum rows_of { GRADIENTS, AVERAGES } rows_of;
 
+static void *row_data(const lathe_run *run, rows_of what, int32_t i)
+{
+    return what == GRADIENTS ? lathe_store_grad(&run->store, i)
+                             : lathe_store_average(&run->store, i);
+}
+
+static lathe_desc row_desc(const lathe_run *run, rows_of what, int32_t i)
+{
+    lathe_desc desc = run->params.rows[i]->desc;
+    desc.dtype = what == GRADIENTS ? lathe_params_grad_dtype(&run->params, i) : LATHE_F32;
+    return desc;
+}
+
+/* Gradients with the batch of an estimate. */
 static lathe_status write_rows(const lathe_run *run, const char *dir, const char *name,
-                               rows_fn rows)
+                               rows_of what)
 {
     lathe_st_writer *w = NULL;
-    const int is_gradient = rows == lathe_store_grad; /* with the batch of an estimate */
     LATHE_TRY(lathe_st_writer_create(dir, name, FILE_BYTES, &w));
     lathe_status status = LATHE_OK;
     for (int32_t i = 0; i < run->store.n_rows && status == LATHE_OK; i++)
-        if (run->params.rows[i]->trainable)
-            status = lathe_st_writer_add(w, run->params.rows[i]->name, &run->params.rows[i]->desc);
-    if (status == LATHE_OK && is_gradient)
+        if (run->params.rows[i]->trainable) {
+            const lathe_desc desc = row_desc(run, what, i);
+            status = lathe_st_writer_add(w, run->params.rows[i]->name, &desc);
+        }
+    if (status == LATHE_OK && what == GRADIENTS)
         status = lathe__curvature_declare(run, w);
     if (status == LATHE_OK)
         status = lathe_st_writer_begin(w);
     int64_t n = 0;
     for (int32_t i = 0; i < run->store.n_rows && status == LATHE_OK; i++)
-        if (run->params.rows[i]->trainable)
-            status = lathe_store_write(&run->store, w, n++, rows(&run->store, i),
-                                       lathe_desc_bytes(&run->params.rows[i]->desc));
-    if (status == LATHE_OK && is_gradient)
+        if (run->params.rows[i]->trainable) {
+            const lathe_desc desc = row_desc(run, what, i);
+            status = lathe_store_write(&run->store, w, n++, row_data(run, what, i),
+                                       lathe_desc_bytes(&desc));
+        }
+    if (status == LATHE_OK && what == GRADIENTS)
         status = lathe__curvature_write(run, w, &n);
     if (status == LATHE_OK)
         status = lathe_st_writer_finish(w);
@@ -234,9 +251,9 @@ lathe_status lathe__train_state_write(const lathe_run *run, const char *dir)
     if (status == LATHE_OK)
         status = write_slots(run, state);
     if (status == LATHE_OK && run->sum.backwards > 0)
-        status = write_rows(run, state, "gradients", lathe_store_grad);
+        status = write_rows(run, state, "gradients", GRADIENTS);
     if (status == LATHE_OK && lathe__average_is_state(run))
-        status = write_rows(run, state, "average", lathe_store_average);
+        status = write_rows(run, state, "average", AVERAGES);
     if (status == LATHE_OK)
         status = write_run_json(run, json);
     lathe_arena_fini(&arena);
@@ -541,20 +558,27 @@ static lathe_status check_json(const lathe_run *run, const json_t *root, const c
 }
 
 static lathe_status check_row(const lathe_run *run, const lathe_safetensors *set, const char *name,
-                              int32_t i)
+                              rows_of what, int32_t i)
 {
+    const lathe_desc want = row_desc(run, what, i);
     const lathe_param *row = run->params.rows[i];
     const lathe_st_tensor *t = lathe_safetensors_find(set, row->name);
     if (!t)
         return lathe_error(LATHE_E_CORRUPT, "%s lacks '%s'", name, row->name);
-    if (t->desc.dtype != LATHE_F32 || lathe_desc_count(&t->desc) != lathe_desc_count(&row->desc))
+    if (what == GRADIENTS && t->desc.dtype != want.dtype)
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s: the gradient of '%s' was left in its middle in %s, the run adds up in "
+            "%s: go on with the train.grad_dtype it was written with",
+            t->file, row->name, lathe_dtype_name(t->desc.dtype), lathe_dtype_name(want.dtype));
+    if (t->desc.dtype != want.dtype || lathe_desc_count(&t->desc) != lathe_desc_count(&want))
         return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
                            t->file, row->name);
     return LATHE_OK;
 }
 
 /* What write_rows wrote, checked. */
-static lathe_status open_rows(const lathe_run *run, const char *dir, const char *name,
+static lathe_status open_rows(const lathe_run *run, const char *dir, const char *name, rows_of what,
                               lathe_safetensors **out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -562,19 +586,20 @@ static lathe_status open_rows(const lathe_run *run, const char *dir, const char 
     lathe_status status = file ? lathe_safetensors_open(file, out) : LATHE_E_NOMEM;
     for (int32_t i = 0; i < run->store.n_rows && status == LATHE_OK; i++)
         if (run->params.rows[i]->trainable)
-            status = check_row(run, *out, name, i);
+            status = check_row(run, *out, name, what, i);
     lathe_arena_fini(&arena);
     return status;
 }
 
-static lathe_status read_rows(const lathe_run *run, const lathe_safetensors *set, rows_fn rows)
+static lathe_status read_rows(const lathe_run *run, const lathe_safetensors *set, rows_of what)
 {
     for (int32_t i = 0; set && i < run->store.n_rows; i++) {
         const lathe_param *row = run->params.rows[i];
+        const lathe_desc desc = row_desc(run, what, i);
         if (row->trainable)
-            LATHE_TRY(lathe_store_put(&run->store, rows(&run->store, i),
+            LATHE_TRY(lathe_store_put(&run->store, row_data(run, what, i),
                                       lathe_safetensors_find(set, row->name)->data,
-                                      lathe_desc_bytes(&row->desc)));
+                                      lathe_desc_bytes(&desc)));
     }
     return LATHE_OK;
 }
@@ -597,7 +622,7 @@ static lathe_status open_average(const lathe_run *run, const json_t *root, const
     if (strcmp(was, now) != 0 || !lathe__average_is_state(run))
         return LATHE_OK;
     LATHE_TRY(count(average, path, "n", at->step, &at->averaged));
-    return open_rows(run, dir, "state/average.safetensors", out);
+    return open_rows(run, dir, "state/average.safetensors", AVERAGES, out);
 }
 
 lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t has_slots)
@@ -619,7 +644,7 @@ lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t ha
     if (status == LATHE_OK)
         status = open_average(run, root, path, dir, &at, &average);
     if (status == LATHE_OK && sum.backwards > 0)
-        status = open_rows(run, dir, "state/gradients.safetensors", &gradients);
+        status = open_rows(run, dir, "state/gradients.safetensors", GRADIENTS, &gradients);
     if (status == LATHE_OK)
         status = lathe__curvature_check(run, gradients);
     if (status == LATHE_OK && run->loader)
@@ -627,9 +652,9 @@ lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t ha
     if (status == LATHE_OK && !has_slots)
         status = each_slot(run, read_slot, slots);
     if (status == LATHE_OK)
-        status = read_rows(run, gradients, lathe_store_grad);
+        status = read_rows(run, gradients, GRADIENTS);
     if (status == LATHE_OK)
-        status = read_rows(run, average, lathe_store_average);
+        status = read_rows(run, average, AVERAGES);
     if (status == LATHE_OK) {
         run->at = at;
         run->sum = sum;

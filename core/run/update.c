@@ -12,6 +12,7 @@
 #include "run/offload.h"
 #include "run/update_device.h"
 #include "run/update_ranges.h"
+#include "run/widen.h"
 
 struct lathe_update {
     lathe_machine *m;
@@ -35,6 +36,7 @@ struct lathe_update {
     int64_t n_matrix_sums;
     lathe_offload *offload; /* where the state lies in the host's memory; else NULL */
     int32_t *matrix_ends;   /* there: nodes of `matrix` up to the end of each part of matrices */
+    lathe_widen *widen;     /* where gradients are in bf16; else NULL */
     double *rows;           /* [n_rows] sums of squares */
 };
 
@@ -55,6 +57,18 @@ static lathe_status measure_updates(lathe_update *u, lathe_graph *g, int32_t beg
     return LATHE_OK;
 }
 
+/* The gradient of a MATRIX parameter, in f32. */
+static lathe_status matrix_grad(lathe_graph *g, int32_t param, const char *label, lathe_val *out)
+{
+    const lathe_op_attrs attrs = {.dtype = LATHE_F32};
+    lathe_val grad;
+    LATHE_TRY(lathe_graph_grad(g, param, &grad));
+    *out = grad;
+    if (g->values[grad].desc.dtype == LATHE_F32)
+        return LATHE_OK;
+    return lathe_graph_node(g, LATHE_OP_CAST, &attrs, &grad, 1, out, 1, -1, label);
+}
+
 /* Emits the update of one MATRIX parameter, and the refresh of its compute copy. */
 static lathe_status build_matrix(lathe_update *u, lathe_graph *g, int32_t param)
 {
@@ -64,7 +78,7 @@ static lathe_status build_matrix(lathe_update *u, lathe_graph *g, int32_t param)
     const lathe_store_row *row = &u->store->rows[param];
     lathe_val master, grad, slots[LATHE_MAX_SLOTS];
     LATHE_TRY(lathe_graph_master(g, param, &master));
-    LATHE_TRY(lathe_graph_grad(g, param, &grad));
+    LATHE_TRY(matrix_grad(g, param, info.name, &grad));
     for (int32_t k = 0; k < row->n_slots; k++) {
         LATHE_TRY(lathe_graph_state(g, row->slots[k].name, row->slots[k].desc, &slots[k]));
         u->slot_vals[u->n_slot_vals] = slots[k];
@@ -159,25 +173,63 @@ static lathe_status create_offload(lathe_update *u, const int32_t *matrix, int32
     return lathe__matrices_cut(lathe_exec_graph(u->matrix), &state, u->offload, u->matrix_ends);
 }
 
+/* Elements of a part whose gradients are widened: where the update runs on the host, what its caches hold beside
+ * the state; elsewhere, what makes launches few. */
+#define HOST_ELEMENTS ((int64_t)1 << 20)
+#define DEVICE_ELEMENTS ((int64_t)1 << 24)
+
+/* The parts of the tensors of step(): one, or those that gradients are widened by. */
+static lathe_status create_parts(lathe_update *u, lathe_update_table *out)
+{
+    const int64_t elements = lathe_machine_shares(u->m) ? HOST_ELEMENTS : DEVICE_ELEMENTS;
+    *out = (lathe_update_table){u->tensors, &u->n_tensors, u->n_tensors > 0};
+    if (u->store->grad_bytes == u->store->wide_grad_bytes || u->n_tensors == 0)
+        return LATHE_OK;
+    LATHE_TRY(lathe_widen_create(u->m, u->store, u->optimizer, u->tensors, u->n_tensors, elements,
+                                 &u->widen));
+    *out = lathe_widen_table(u->widen);
+    return LATHE_OK;
+}
+
+/* The same where the state comes and goes: `ends` is for its parts. */
+static lathe_status join_parts(lathe_update *u, int32_t *ends, lathe_update_table *out)
+{
+    const int32_t n = lathe_offload_n_tensor_parts(u->offload);
+    lathe_optimizer_tensor *pieces = lathe_offload_pieces(u->offload);
+    for (int32_t k = 0; k < n; k++)
+        ends[k] = lathe_offload_end(u->offload, k);
+    *out = (lathe_update_table){pieces, ends, n};
+    return u->store->grad_bytes == u->store->wide_grad_bytes || n == 0
+               ? LATHE_OK
+               : lathe_widen_join(u->m, u->store, pieces, ends, n, &u->widen);
+}
+
 /* On a device with memory of its own: one table of all tensors, or of the pieces of the parts. */
 static lathe_status create_device(lathe_update *u, const int32_t *matrix, int32_t n_matrix)
 {
-    const lathe_update_table all = {u->tensors, &u->n_tensors, u->n_tensors > 0};
-    if (u->store->offload_buffer == 0)
-        return lathe_device_update_create(u->m, u->store, u->optimizer, &all, u->n_matrix_sums,
-                                          &u->device);
-    LATHE_TRY(create_offload(u, matrix, n_matrix));
-    const int32_t n = lathe_offload_n_tensor_parts(u->offload);
-    int32_t *ends = calloc((size_t)n + 1, sizeof *ends);
-    if (!ends)
-        return lathe_error(LATHE_E_NOMEM, "no memory for the optimizer step");
-    for (int32_t k = 0; k < n; k++)
-        ends[k] = lathe_offload_end(u->offload, k);
-    const lathe_update_table pieces = {lathe_offload_pieces(u->offload), ends, n};
-    const lathe_status status = lathe_device_update_create(u->m, u->store, u->optimizer, &pieces,
-                                                           u->n_matrix_sums, &u->device);
+    int32_t *ends = NULL;
+    lathe_update_table table;
+    if (u->store->offload_buffer == 0) {
+        LATHE_TRY(create_parts(u, &table));
+    } else {
+        LATHE_TRY(create_offload(u, matrix, n_matrix));
+        ends = calloc((size_t)lathe_offload_n_tensor_parts(u->offload) + 1, sizeof *ends);
+        if (!ends)
+            return lathe_error(LATHE_E_NOMEM, "no memory for the optimizer step");
+    }
+    lathe_status status = ends ? join_parts(u, ends, &table) : LATHE_OK;
+    if (status == LATHE_OK)
+        status = lathe_device_update_create(u->m, u->store, u->optimizer, &table, u->n_matrix_sums,
+                                            &u->device);
     free(ends);
     return status;
+}
+
+/* Where the host reads the memory: parts only where gradients are widened. */
+static lathe_status create_host(lathe_update *u)
+{
+    lathe_update_table table;
+    return create_parts(u, &table);
 }
 
 lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
@@ -221,8 +273,8 @@ lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
     u->ranges.capacity =
         lathe_machine_shares(m) ? lathe__ranges_capacity(&u->ranges, m->n_threads) : 0;
     status = n_matrix ? build_matrices(u, matrix, n_matrix) : LATHE_OK;
-    if (status == LATHE_OK && !lathe_machine_shares(m))
-        status = create_device(u, matrix, n_matrix);
+    if (status == LATHE_OK)
+        status = lathe_machine_shares(m) ? create_host(u) : create_device(u, matrix, n_matrix);
 out:
     free(matrix);
     if (status == LATHE_E_NOMEM && !u)
@@ -235,14 +287,26 @@ out:
     return LATHE_OK;
 }
 
+/* |copy of what is being updated|, then |scratch of the optimizer|, at a multiple of 64. */
+static int64_t scratch_at(const lathe_update *u)
+{
+    return (u->ranges.capacity * (int64_t)sizeof(float) + 63) / 64 * 64;
+}
+
+static int64_t host_bytes(const lathe_update *u)
+{
+    return scratch_at(u) + u->scratch_bytes;
+}
+
 void lathe_update_destroy(lathe_update *u)
 {
     if (!u)
         return;
+    if (!u->device)
+        lathe_machine_free(u->m, LATHE_MEM_OPTIMIZER, host_bytes(u), u->ranges.before);
+    lathe_widen_destroy(u->widen);
     lathe_offload_destroy(u->offload);
     lathe_exec_destroy(u->matrix);
-    if (!u->device)
-        lathe_machine_free(u->m, LATHE_MEM_OPTIMIZER, lathe_update_own_bytes(u), u->ranges.before);
     lathe_device_update_destroy(u->device);
     free(u->matrix_ends);
     free(u->sum_vals);
@@ -271,18 +335,11 @@ int64_t lathe_update_activation_bytes(const lathe_update *u)
     return u->matrix ? lathe_exec_plan(u->matrix)->activation_bytes : 0;
 }
 
-/* |copy of what is being updated|, then |scratch of the optimizer|, at a multiple of 64. */
-static int64_t scratch_at(const lathe_update *u)
-{
-    return (u->ranges.capacity * (int64_t)sizeof(float) + 63) / 64 * 64;
-}
-
 int64_t lathe_update_own_bytes(const lathe_update *u)
 {
-    if (!u->device)
-        return scratch_at(u) + u->scratch_bytes;
-    return lathe_device_update_own_bytes(u->device) +
-           (u->offload ? lathe_offload_bytes(u->offload) : 0);
+    const int64_t own = u->device ? lathe_device_update_own_bytes(u->device) : host_bytes(u);
+    return own + (u->offload ? lathe_offload_bytes(u->offload) : 0) +
+           (u->widen ? lathe_widen_bytes(u->widen) : 0);
 }
 
 int64_t lathe_update_staging_bytes(const lathe_update *u)
@@ -323,7 +380,8 @@ static void fill_pointers(lathe_update *u)
     for (int32_t i = 0; i < u->n_tensors; i++) {
         lathe_optimizer_tensor *t = &u->tensors[i];
         t->param = lathe_store_master(u->store, t->tensor);
-        t->grad = lathe_store_grad(u->store, t->tensor);
+        const int is_narrow = lathe_params_grad_dtype(u->store->params, t->tensor) != LATHE_F32;
+        t->grad = is_narrow ? NULL : lathe_store_grad(u->store, t->tensor); /* widen.h */
         t->shadow = lathe_store_shadow(u->store, t->tensor);
         u->averages[i] = lathe_store_average(u->store, t->tensor);
         t->shadow_dtype = lathe_params_value_dtype(u->store->params, t->tensor);
@@ -343,10 +401,12 @@ lathe_status lathe_update_place(lathe_update *u, void *arena)
         LATHE_TRY(lathe_offload_place(u->offload));
         lathe_offload_fill(u->offload, u->tensors, u->n_tensors);
     }
+    if (u->widen)
+        LATHE_TRY(lathe_widen_place(u->widen, u->tensors, u->n_tensors));
     if (u->device) {
         LATHE_TRY(lathe_device_update_place(u->device));
     } else {
-        LATHE_TRY(lathe_machine_alloc(u->m, LATHE_MEM_OPTIMIZER, lathe_update_own_bytes(u), &own));
+        LATHE_TRY(lathe_machine_alloc(u->m, LATHE_MEM_OPTIMIZER, host_bytes(u), &own));
         u->ranges.before = own;
         u->scratch = u->scratch_bytes > 0 ? (char *)own + scratch_at(u) : NULL;
     }
@@ -372,10 +432,13 @@ static lathe_status square_rows(const lathe_update *u, int32_t family)
         return lathe_device_update_squares(u->device, family, u->rows);
     for (int32_t i = 0; i < u->store->n_rows; i++) {
         const lathe_param *p = u->store->params->rows[i];
-        const float *x = !p->trainable                       ? NULL
-                         : family == LATHE_SQUARES_GRADIENTS ? lathe_store_grad(u->store, i)
-                                                             : lathe_store_master(u->store, i);
-        u->rows[i] = x ? lathe_sum_squares(x, lathe_desc_count(&p->desc)) : 0.0;
+        const int is_gradient = family == LATHE_SQUARES_GRADIENTS;
+        const void *x = !p->trainable ? NULL
+                        : is_gradient ? lathe_store_grad(u->store, i)
+                                      : (const void *)lathe_store_master(u->store, i);
+        const int32_t dtype =
+            is_gradient ? lathe_params_grad_dtype(u->store->params, i) : LATHE_F32;
+        u->rows[i] = x ? lathe_sum_squares(x, dtype, lathe_desc_count(&p->desc)) : 0.0;
     }
     return LATHE_OK;
 }
@@ -428,18 +491,28 @@ static lathe_status gradient_norm(const lathe_update *u, double average, double 
 }
 
 typedef struct clamp {
-    float *grad;
+    void *grad;
     float limit;
+    int32_t dtype; /* LATHE_F32, LATHE_BF16 */
 } clamp;
+
+static float clamped(const clamp *c, float x)
+{
+    return x > c->limit ? c->limit : x < -c->limit ? -c->limit : x;
+}
 
 static void clamp_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const clamp *c = arg;
+    float *wide = c->grad;
+    uint16_t *narrow = c->grad;
     (void)worker;
-    for (int64_t i = begin; i < end; i++)
-        c->grad[i] = c->grad[i] > c->limit    ? c->limit
-                     : c->grad[i] < -c->limit ? -c->limit
-                                              : c->grad[i];
+    if (c->dtype == LATHE_F32)
+        for (int64_t i = begin; i < end; i++)
+            wide[i] = clamped(c, wide[i]);
+    else
+        for (int64_t i = begin; i < end; i++)
+            narrow[i] = lathe_f32_to_bf16(clamped(c, lathe_bf16_to_f32(narrow[i])));
 }
 
 /* torch.nn.utils.clip_grad_value_ on what the raw sums average to. */
@@ -451,7 +524,8 @@ static lathe_status clip_values(const lathe_update *u, double limit)
         return lathe_device_update_clamp(u->device);
     }
     for (int32_t i = 0; i < u->store->n_rows; i++) {
-        clamp c = {lathe_store_grad(u->store, i), (float)limit};
+        clamp c = {lathe_store_grad(u->store, i), (float)limit,
+                   lathe_params_grad_dtype(u->store->params, i)};
         if (c.grad)
             lathe_parallel_for(lathe_desc_count(&u->store->params->rows[i]->desc),
                                LATHE_CHUNK_ELEMENTS, clamp_range, &c);
@@ -505,13 +579,23 @@ static lathe_optimizer_step plugin_step(const lathe_update *u, const lathe_updat
     return step;
 }
 
+/* LATHE_QUEUE_* for the tensors of a part; averages are of the weights alone. */
+static lathe_status queue_part(lathe_update *u, int32_t k, int32_t what,
+                               const lathe_optimizer_step *step)
+{
+    if (u->widen && what != LATHE_QUEUE_AVERAGE)
+        LATHE_TRY(lathe_widen_run(u->widen, k));
+    return lathe_device_update_queue(u->device, k, what, step);
+}
+
 /* Queues LATHE_QUEUE_*, part by part when the state comes and goes. Only a step has matrices. */
 static lathe_status queue_update(lathe_update *u, int32_t what, const lathe_optimizer_step *step)
 {
     lathe_exec *matrix = what == LATHE_QUEUE_STEP ? u->matrix : NULL;
     if (!u->offload) {
-        LATHE_TRY(u->n_tensors > 0 ? lathe_device_update_queue(u->device, 0, what, step)
-                                   : LATHE_OK);
+        const int32_t n = u->widen ? lathe_widen_table(u->widen).n_parts : u->n_tensors > 0;
+        for (int32_t k = 0; k < n; k++)
+            LATHE_TRY(queue_part(u, k, what, step));
         return matrix ? lathe_exec_run(matrix, 0) : LATHE_OK;
     }
     const int32_t n = lathe_offload_n_parts(u->offload);
@@ -519,13 +603,51 @@ static lathe_status queue_update(lathe_update *u, int32_t what, const lathe_opti
     for (int32_t k = 0; k < n; k++) {
         LATHE_TRY(lathe_offload_arrive(u->offload, k));
         if (k < first)
-            LATHE_TRY(lathe_device_update_queue(u->device, k, what, step));
+            LATHE_TRY(queue_part(u, k, what, step));
         else if (matrix)
             LATHE_TRY(lathe_exec_run_range(matrix, k > first ? u->matrix_ends[k - first - 1] : 0,
                                            u->matrix_ends[k - first], 0));
         LATHE_TRY(lathe_offload_leave(u->offload, k));
     }
     return LATHE_OK;
+}
+
+/* Calls fn for the tensors of step(), on the host, where their gradients are in f32: part by part when they are
+ * widened. */
+typedef lathe_status (*tensors_fn)(lathe_update *u, const lathe_optimizer_step *step, double *sums);
+static lathe_status each_part(lathe_update *u, const lathe_optimizer_step *all, tensors_fn fn,
+                              double *sums)
+{
+    lathe_optimizer_step step = *all;
+    if (!u->widen)
+        return step.n_tensors > 0 ? fn(u, &step, sums) : LATHE_OK;
+    const lathe_update_table t = lathe_widen_table(u->widen);
+    for (int32_t k = 0; k < t.n_parts; k++) {
+        const int32_t begin = k > 0 ? t.ends[k - 1] : 0;
+        step.tensors = t.tensors + begin;
+        step.n_tensors = t.ends[k] - begin;
+        LATHE_TRY(lathe_widen_run(u->widen, k));
+        LATHE_TRY(fn(u, &step, sums));
+    }
+    return LATHE_OK;
+}
+
+/* tensors_fn: sums, of the change and of the parameters */
+static lathe_status step_tensors(lathe_update *u, const lathe_optimizer_step *step, double *sums)
+{
+    lathe_ranges ranges = u->ranges;
+    ranges.tensors = step->tensors;
+    ranges.n_tensors = step->n_tensors;
+    return lathe__ranges_run(&ranges, step, &sums[0], &sums[1]);
+}
+
+/* tensors_fn */
+static lathe_status estimate_tensors(lathe_update *u, const lathe_optimizer_step *step,
+                                     double *sums)
+{
+    const lathe_optimizer_v1 *table = u->optimizer->table;
+    (void)sums;
+    return table->estimate(u->optimizer->self, step);
 }
 
 /* The tensors of step(), then the matrices; and the squares of what it did. */
@@ -539,8 +661,10 @@ static lathe_status update_all(lathe_update *u, const lathe_update_args *args, d
         LATHE_TRY(lathe_device_update_figures(u->device, update2, param2)); /* waits */
         return u->offload ? lathe_offload_count_waits(u->offload) : LATHE_OK;
     }
-    if (u->n_tensors > 0)
-        LATHE_TRY(lathe__ranges_run(&u->ranges, &step, update2, param2));
+    double sums[2] = {*update2, *param2};
+    LATHE_TRY(each_part(u, &step, step_tensors, sums));
+    *update2 = sums[0];
+    *param2 = sums[1];
     return u->matrix ? lathe__matrices_run(u->matrix, update2, param2) : LATHE_OK;
 }
 
@@ -575,7 +699,6 @@ lathe_status lathe_update_share(lathe_update *u, float share)
 
 lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args)
 {
-    const lathe_optimizer_v1 *table = u->optimizer->table;
     const double average = 1.0 / (args->count * args->loss_scale);
     double norm = 0.0;
     LATHE_TRY(gradient_norm(u, average, NULL, &norm));
@@ -585,7 +708,7 @@ lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args)
     fill_scalars(u, args, average);
     const lathe_optimizer_step step = plugin_step(u, args);
     if (!u->device)
-        return table->estimate(u->optimizer->self, &step);
+        return each_part(u, &step, estimate_tensors, NULL);
     LATHE_TRY(u->offload ? lathe_offload_begin(u->offload) : LATHE_OK);
     LATHE_TRY(lathe_device_update_send(u->device));
     LATHE_TRY(queue_update(u, LATHE_QUEUE_ESTIMATE, &step));
@@ -593,9 +716,26 @@ lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args)
     return u->offload ? lathe_offload_count_waits(u->offload) : LATHE_OK;
 }
 
-lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed)
+/* On the host. Pieces go one by one: each has its place in its tensor's average. */
+static lathe_status average_tensors(lathe_update *u, const lathe_optimizer_step *all)
 {
     const lathe_optimizer_v1 *table = u->optimizer->table;
+    if (!u->widen)
+        return table->average(u->optimizer->self, all, u->averages);
+    const lathe_update_table t = lathe_widen_table(u->widen);
+    lathe_optimizer_step step = *all;
+    step.n_tensors = 1;
+    for (int32_t i = 0; i < t.ends[t.n_parts - 1]; i++) {
+        float *whole = lathe_store_average(u->store, t.tensors[i].tensor);
+        float *average = whole ? whole + t.tensors[i].first : NULL;
+        step.tensors = &t.tensors[i];
+        LATHE_TRY(table->average(u->optimizer->self, &step, &average));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed)
+{
     const lathe_update_args args = {.step = step, .seed = seed};
     const lathe_optimizer_step all = plugin_step(u, &args);
     for (int32_t i = 0; i < u->store->n_rows; i++)
@@ -608,7 +748,7 @@ lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed)
     if (u->n_tensors == 0)
         return LATHE_OK;
     if (!u->device)
-        return table->average(u->optimizer->self, &all, u->averages);
+        return average_tensors(u, &all);
     LATHE_TRY(u->offload ? lathe_offload_begin(u->offload) : LATHE_OK);
     LATHE_TRY(lathe_device_update_send(u->device));
     return queue_update(u, LATHE_QUEUE_AVERAGE, &all);

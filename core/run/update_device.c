@@ -22,8 +22,8 @@ struct lathe_device_update {
     int32_t n_tensors, n_parts;
     int64_t n_chunks, n_matrix_sums;
     lathe_optimizer_room room; /* of queue(): own of all, the most of the others */
-    lathe_squares of[2];       /* by LATHE_SQUARES_* */
-    lathe_kernel *clamp;
+    lathe_squares of[LATHE_N_SQUARES];
+    lathe_kernel *clamp[2]; /* of the gradients in f32, in bf16; NULL: there are none */
     int64_t clamp_scratch;
     double *rows; /* [store->n_rows] */
     char *own, *staging;
@@ -41,11 +41,15 @@ static int64_t round_up(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-static lathe_status create_clamp(lathe_device_update *u)
+static lathe_status create_clamp(lathe_device_update *u, int64_t bytes, int32_t dtype,
+                                 lathe_kernel **out)
 {
+    int64_t scratch = 0;
     const lathe_op_attrs attrs = {0};
-    const lathe_desc x = lathe_desc_1d(LATHE_F32, u->store->grad_bytes / (int64_t)sizeof(float));
+    const lathe_desc x = lathe_desc_1d(dtype, bytes / lathe_dtype_bytes(dtype));
     const lathe_desc in[2] = {x, lathe_desc_1d(LATHE_F32, 1)};
+    if (bytes == 0)
+        return LATHE_OK;
     const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
                                           .op = LATHE_OP_CLAMP,
                                           .attrs = &attrs,
@@ -56,9 +60,16 @@ static lathe_status create_clamp(lathe_device_update *u)
                                           .may_overwrite = 1,
                                           .flags = u->m->flags,
                                           .n_threads = u->m->n_threads};
-    return u->store->grad_bytes == 0 ? LATHE_OK
-                                     : u->m->dev->kernel_create(u->m->device->self, &problem,
-                                                                &u->clamp, &u->clamp_scratch);
+    LATHE_TRY(u->m->dev->kernel_create(u->m->device->self, &problem, out, &scratch));
+    u->clamp_scratch = scratch > u->clamp_scratch ? scratch : u->clamp_scratch;
+    return LATHE_OK;
+}
+
+static lathe_status create_clamps(lathe_device_update *u)
+{
+    const lathe_store *s = u->store;
+    LATHE_TRY(create_clamp(u, s->wide_grad_bytes, LATHE_F32, &u->clamp[0]));
+    return create_clamp(u, s->grad_bytes - s->wide_grad_bytes, s->params->grad_dtype, &u->clamp[1]);
 }
 
 /* What queue() wants for tensor i, beside what it wants for those before. */
@@ -115,8 +126,8 @@ lathe_status lathe_device_update_create(lathe_machine *m, const lathe_store *sto
     u->n_matrix_sums = n_matrix_sums;
     u->expected_at = -1;
     count_chunks(u, table);
-    lathe_status status = create_clamp(u);
-    for (int32_t k = 0; k < 2 && status == LATHE_OK; k++)
+    lathe_status status = create_clamps(u);
+    for (int32_t k = 0; k < LATHE_N_SQUARES && status == LATHE_OK; k++)
         status = lathe_squares_init(&u->of[k], m, store, k);
     if (status != LATHE_OK) {
         lathe_device_update_destroy(u);
@@ -132,10 +143,11 @@ void lathe_device_update_destroy(lathe_device_update *u)
         return;
     lathe_machine_free(u->m, LATHE_MEM_OPTIMIZER, lathe_device_update_own_bytes(u), u->own);
     lathe_machine_free(u->m, LATHE_MEM_STAGING, lathe_device_update_staging_bytes(u), u->staging);
-    for (int32_t k = 0; k < 2; k++)
+    for (int32_t k = 0; k < LATHE_N_SQUARES; k++)
         lathe_squares_fini(&u->of[k]);
-    if (u->clamp)
-        u->m->dev->kernel_destroy(u->m->device->self, u->clamp);
+    for (int32_t k = 0; k < 2; k++)
+        if (u->clamp[k])
+            u->m->dev->kernel_destroy(u->m->device->self, u->clamp[k]);
     free(u->parts);
     free(u->rows);
     free(u);
@@ -170,15 +182,19 @@ static int64_t sums_bytes(const lathe_device_update *u)
 
 int64_t lathe_device_update_own_bytes(const lathe_device_update *u)
 {
-    return tensors_bytes(u) + first_chunk_bytes(u) + averages_bytes(u) + sums_bytes(u) +
-           lathe_squares_bytes(&u->of[0]) + lathe_squares_bytes(&u->of[1]) +
+    int64_t squares = 0;
+    for (int32_t k = 0; k < LATHE_N_SQUARES; k++)
+        squares += lathe_squares_bytes(&u->of[k]);
+    return tensors_bytes(u) + first_chunk_bytes(u) + averages_bytes(u) + sums_bytes(u) + squares +
            round_up(u->clamp_scratch) + round_up(u->room.own) + round_up(u->room.shared);
 }
 
 int64_t lathe_device_update_staging_bytes(const lathe_device_update *u)
 {
-    return round_up((int64_t)sizeof(lathe_step_memory)) + sums_bytes(u) +
-           lathe_squares_staging_bytes(&u->of[0]) + lathe_squares_staging_bytes(&u->of[1]) +
+    int64_t squares = 0;
+    for (int32_t k = 0; k < LATHE_N_SQUARES; k++)
+        squares += lathe_squares_staging_bytes(&u->of[k]);
+    return round_up((int64_t)sizeof(lathe_step_memory)) + sums_bytes(u) + squares +
            round_up(u->room.host);
 }
 
@@ -260,7 +276,7 @@ lathe_status lathe_device_update_place(lathe_device_update *u)
     u->host_sums = (double *)(void *)host;
     own += sums_bytes(u);
     host += sums_bytes(u);
-    for (int32_t k = 0; k < 2; k++) {
+    for (int32_t k = 0; k < LATHE_N_SQUARES; k++) {
         LATHE_TRY(lathe_squares_place(&u->of[k], u->store, k, own, host));
         own += lathe_squares_bytes(&u->of[k]);
         host += lathe_squares_staging_bytes(&u->of[k]);
@@ -283,10 +299,17 @@ double *lathe_device_update_matrix_sums(lathe_device_update *u)
     return u->sums + 2 * u->n_chunks;
 }
 
+static lathe_status queue_squares(lathe_device_update *u, int32_t family)
+{
+    LATHE_TRY(lathe_squares_queue(&u->of[family]));
+    return family == LATHE_SQUARES_GRADIENTS ? lathe_squares_queue(&u->of[LATHE_SQUARES_NARROW])
+                                             : LATHE_OK;
+}
+
 lathe_status lathe_device_update_expect(lathe_device_update *u)
 {
     u->expected_at = u->m->n_syncs;
-    return lathe_squares_queue(&u->of[LATHE_SQUARES_GRADIENTS]);
+    return queue_squares(u, LATHE_SQUARES_GRADIENTS);
 }
 
 void lathe_device_update_forget(lathe_device_update *u)
@@ -299,12 +322,15 @@ lathe_status lathe_device_update_squares(lathe_device_update *u, int32_t family,
     const int are_here =
         family == LATHE_SQUARES_GRADIENTS && u->expected_at >= 0 && u->expected_at < u->m->n_syncs;
     if (!are_here) {
-        LATHE_TRY(lathe_squares_queue(&u->of[family]));
+        LATHE_TRY(queue_squares(u, family));
         LATHE_TRY(lathe_machine_sync(u->m));
     }
-    if (family == LATHE_SQUARES_GRADIENTS)
-        u->expected_at = -1;
-    lathe_squares_read(&u->of[family], rows, u->store->n_rows);
+    memset(rows, 0, (size_t)u->store->n_rows * sizeof *rows);
+    lathe_squares_read(&u->of[family], rows);
+    if (family != LATHE_SQUARES_GRADIENTS)
+        return LATHE_OK;
+    lathe_squares_read(&u->of[LATHE_SQUARES_NARROW], rows);
+    u->expected_at = -1;
     return LATHE_OK;
 }
 
@@ -319,18 +345,24 @@ lathe_status lathe_device_update_send(lathe_device_update *u)
                            (int64_t)sizeof(lathe_step_memory), LATHE_COPY_TO_DEVICE);
 }
 
-lathe_status lathe_device_update_clamp(lathe_device_update *u)
+static lathe_status clamp(const lathe_device_update *u, lathe_kernel *kernel, char *grads)
 {
-    if (!u->clamp)
+    if (!kernel)
         return LATHE_OK;
-    const void *const in[2] = {u->store->grads, &u->store->step->limit};
-    void *const out[1] = {u->store->grads};
+    const void *const in[2] = {grads, &u->store->step->limit};
+    void *const out[1] = {grads};
     const lathe_kernel_args args = {.size = (uint32_t)sizeof args,
                                     .in = in,
                                     .out = out,
                                     .scratch = u->scratch,
                                     .stream = u->m->stream};
-    return u->m->dev->kernel_run(u->m->device->self, u->clamp, &args);
+    return u->m->dev->kernel_run(u->m->device->self, kernel, &args);
+}
+
+lathe_status lathe_device_update_clamp(lathe_device_update *u)
+{
+    LATHE_TRY(clamp(u, u->clamp[0], u->store->grads));
+    return clamp(u, u->clamp[1], u->store->grads + u->store->wide_grad_bytes);
 }
 
 /* ---- what queue() calls ---- */

@@ -45,7 +45,7 @@ lathe_status lathe_device_update_expect(lathe_device_update *u);
 /** The gradients change: what expect() queued is not theirs. */
 void lathe_device_update_forget(lathe_device_update *u);
 
-/** Sum of squares by row of the table [store->n_rows], of LATHE_SQUARES_*. Waits, unless it was expected. */
+/** Sum of squares by row of the table [store->n_rows], of LATHE_SQUARES_GRADIENTS, those in bf16 too, or MASTERS. Waits, unless it was expected. */
 lathe_status lathe_device_update_squares(lathe_device_update *u, int32_t family, double *rows);
 
 /** What the next step is told, to fill in host memory; and its way to the device. */

@@ -80,7 +80,7 @@ lathe_status lathe__matrices_run(lathe_exec *x, double *io_update2, double *io_p
         begin = i;
         LATHE_TRY(lathe_exec_run_range(x, begin, i + 1, 0));
         begin = i + 1;
-        *io_param2 += lathe_sum_squares(lathe_exec_data(x, n->out[0]),
+        *io_param2 += lathe_sum_squares(lathe_exec_data(x, n->out[0]), LATHE_F32,
                                         lathe_desc_count(&g->values[n->out[0]].desc));
     }
     return lathe_exec_run_range(x, begin, g->n_nodes, 0);

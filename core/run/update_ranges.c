@@ -15,6 +15,11 @@
 #define LEAST_ELEMENTS ((int64_t)64 * CHUNK)
 #define ELEMENTS_PER_THREAD ((int64_t)4 * CHUNK)
 
+static int64_t whole_of(const lathe_store *store, const lathe_optimizer_tensor *t)
+{
+    return lathe_desc_count(&store->params->rows[t->tensor]->desc);
+}
+
 int64_t lathe__ranges_unit(const lathe_store *store, const lathe_instance *optimizer,
                            const lathe_optimizer_tensor *t)
 {
@@ -23,21 +28,39 @@ int64_t lathe__ranges_unit(const lathe_store *store, const lathe_instance *optim
     int64_t unit = 1;
     if (row->partition == LATHE_PARTITION_TENSOR)
         return 0;
+    const int64_t whole = whole_of(store, t);
     if (row->partition == LATHE_PARTITION_ROW)
         unit = t->cols;
     if (row->partition == LATHE_PARTITION_BLOCK && LATHE_HAS(table, block)) {
         const lathe_param_info info = lathe_params_info(store->params, t->tensor);
         unit = table->block(optimizer->self, &info);
     }
-    if (unit < 1 || t->n < 1)
+    if (unit < 1 || whole < 1)
         return 0;
-    const int64_t n_units = (t->n + unit - 1) / unit;
+    const int64_t n_units = (whole + unit - 1) / unit;
     for (int32_t k = 0; k < row->n_slots; k++) {
         const int64_t n = lathe_desc_count(&row->slots[k].desc);
-        if (n != t->n && n != n_units)
+        if (n != whole && n != n_units)
             return 0;
     }
     return unit;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b > 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+int64_t lathe__ranges_step(const lathe_store *store, const lathe_instance *optimizer,
+                           const lathe_optimizer_tensor *t)
+{
+    const int64_t unit = lathe__ranges_unit(store, optimizer, t);
+    return unit > 0 ? unit / common_divisor(unit, CHUNK) * CHUNK : whole_of(store, t);
 }
 
 static int64_t unit_of(const lathe_ranges *r, const lathe_optimizer_tensor *t)
@@ -80,13 +103,14 @@ void lathe__ranges_cut(const lathe_store *store, const lathe_optimizer_tensor *t
     if (n == t->n)
         return;
     out->param = t->param + begin;
-    out->grad = t->grad + begin;
+    out->grad = t->grad ? t->grad + begin : NULL;
     out->shadow = t->shadow ? t->shadow + begin : NULL;
     out->first = t->first + begin;
     out->n = n;
     for (int32_t k = 0; k < row->n_slots; k++) {
         const lathe_desc *slot = &row->slots[k].desc;
-        const int64_t at = lathe_desc_count(slot) == t->n ? begin : unit > 0 ? begin / unit : 0;
+        const int is_by_element = lathe_desc_count(slot) == whole_of(store, t);
+        const int64_t at = is_by_element ? begin : unit > 0 ? begin / unit : 0;
         out->slots[k] = (char *)t->slots[k] + at * lathe_dtype_bytes(slot->dtype);
     }
 }

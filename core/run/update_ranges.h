@@ -28,11 +28,16 @@ typedef struct lathe_ranges {
     double *sums;     /* [2 * LATHE_RANGES_CHUNKS] */
 } lathe_ranges;
 
-/** How a tensor may be cut: into units of so many elements; 0: not at all. */
+/** How a tensor may be cut: into units of so many elements; 0: not at all. Of a piece, as of the whole. */
 int64_t lathe__ranges_unit(const lathe_store *store, const lathe_instance *optimizer,
                            const lathe_optimizer_tensor *t);
 
-/** Elements [begin, begin + n) of a tensor with its pointers; begin is a multiple of the unit. */
+/** What cuts for several calls of step() lie at multiples of: whole units and whole chunks, so that the figures' sums
+ *  are those of the uncut tensor; all of it, when it may not be cut. */
+int64_t lathe__ranges_step(const lathe_store *store, const lathe_instance *optimizer,
+                           const lathe_optimizer_tensor *t);
+
+/** Elements [begin, begin + n) of a tensor or piece with its pointers; begin is a multiple of the unit. */
 void lathe__ranges_cut(const lathe_store *store, const lathe_optimizer_tensor *t, int64_t unit,
                        int64_t begin, int64_t n, lathe_optimizer_tensor *out);
 

@@ -14,25 +14,26 @@
 #define PIECE 16384 /* elements per sum of UPDATE_SQUARES */
 
 typedef struct sum_job {
-    const float *x;
+    const void *x;
     const int64_t *segments;
     double *y;
+    int32_t dtype;
 } sum_job;
 
-static double squares(const float *x, int64_t n)
+CPU_INLINE void squares(const void *x, int64_t n, double *out, int32_t dtype)
 {
-    double lane[LANES] = {0.0}, sum = 0.0;
+    double lane[LANES] = {0.0};
     int64_t i = 0;
+    *out = 0.0;
     for (; i + LANES <= n; i += LANES)
         for (int k = 0; k < LANES; k++) {
-            const double v = (double)x[i + k];
+            const double v = (double)ld(x, i + k, dtype);
             lane[k] += v * v;
         }
     for (; i < n; i++)
-        lane[0] += (double)x[i] * (double)x[i];
+        lane[0] += (double)ld(x, i, dtype) * (double)ld(x, i, dtype);
     for (int k = 0; k < LANES; k++)
-        sum += lane[k];
-    return sum;
+        *out += lane[k];
 }
 
 static void sum_range(void *arg, int64_t begin, int64_t end, int32_t worker)
@@ -40,13 +41,14 @@ static void sum_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     const sum_job *job = arg;
     (void)worker;
     for (int64_t s = begin; s < end; s++)
-        job->y[s] = squares(job->x + job->segments[2 * s], job->segments[2 * s + 1]);
+        CPU_BY_DTYPE(job->dtype, squares, at(job->x, job->segments[2 * s], job->dtype),
+                     job->segments[2 * s + 1], &job->y[s]);
 }
 
 static lathe_status run_sum(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t n = lathe_desc_count(&k->out[0]), n_x = lathe_desc_count(&k->in[0]);
-    sum_job job = {a->in[0], a->in[1], a->out[0]};
+    sum_job job = {a->in[0], a->in[1], a->out[0], k->in[0].dtype};
     for (int64_t s = 0; s < n; s++) {
         const int64_t at = job.segments[2 * s], count = job.segments[2 * s + 1];
         if (at < 0 || count < 0 || at > n_x || count > n_x - at)

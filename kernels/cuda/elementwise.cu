@@ -175,7 +175,7 @@ static lathe_status run_copy(lathe_kernel *k, const lathe_kernel_args *a)
 
 static lathe_status run_clamp(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    return run_as<float, float, float>(k, a, clamp((const float *)a->in[1] + k->attrs.start));
+    return run_same(k, a, clamp((const float *)a->in[1] + k->attrs.start));
 }
 
 static lathe_status run_apply_update(lathe_kernel *k, const lathe_kernel_args *a)

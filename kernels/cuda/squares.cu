@@ -11,14 +11,16 @@
 
 LATHE_STATIC_ASSERT(CUDA_SUM_PIECE == 16384, "a block is a sum of UPDATE_SQUARES");
 
+template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    sum_squares(const float *x, int64_t n, const int64_t *segments, double *y)
+    sum_squares(const T *x, int64_t n, const int64_t *segments, double *y)
 {
     const int64_t first = segments[2 * (int64_t)blockIdx.x];
     const int64_t count = segments[2 * (int64_t)blockIdx.x + 1];
     const int fits = first >= 0 && count >= 0 && first <= n && count <= n - first;
     const double sum = cuda_range_sum(0, fits ? count : 0, [&](int64_t i) {
-        return (double)x[first + i] * (double)x[first + i];
+        const double v = (double)cuda_float(x[first + i]);
+        return v * v;
     });
     if (threadIdx.x == 0)
         y[blockIdx.x] = fits ? sum : (double)cuda_nan();
@@ -47,8 +49,11 @@ static lathe_status run_sum(lathe_kernel *k, const lathe_kernel_args *a)
     const int64_t n = lathe_desc_count(&k->out[0]);
     if (n == 0)
         return LATHE_OK;
-    return cuda_run(k, a, n, CUDA_THREADS, sum_squares, (const float *)a->in[0],
-                    lathe_desc_count(&k->in[0]), (const int64_t *)a->in[1], (double *)a->out[0]);
+    CUDA_BY_DTYPE(k->in[0].dtype, T, {
+        return cuda_run(k, a, n, CUDA_THREADS, sum_squares<T>, (const T *)a->in[0],
+                        lathe_desc_count(&k->in[0]), (const int64_t *)a->in[1],
+                        (double *)a->out[0]);
+    });
 }
 
 static lathe_status run_update(lathe_kernel *k, const lathe_kernel_args *a)

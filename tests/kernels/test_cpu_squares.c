@@ -16,10 +16,10 @@ static void sums(const op_case *c, double *const *in, double *const *want)
         }
 }
 
-static op_case make_sums(void)
+static op_case make_sums_of(int32_t dtype)
 {
     op_case c = {.op = LATHE_OP_SUM_SQUARES, .reference = sums, .slack = N_X * 0x1p-52};
-    op_input(&c, 0, lathe_desc_1d(LATHE_F32, N_X), 0.0, 1.0);
+    op_input(&c, 0, lathe_desc_1d(dtype, N_X), 0.0, 1.0);
     op_input(&c, 1, lathe_desc_2d(LATHE_I64, N_SEGMENTS, 2), 0.0, 1.0);
     for (int64_t s = 0; s < 2 * N_SEGMENTS; s++)
         c.value[1][s] = (double)segments[s / 2][s % 2];
@@ -27,10 +27,18 @@ static op_case make_sums(void)
     return c;
 }
 
+static op_case make_sums(void)
+{
+    return make_sums_of(LATHE_F32);
+}
+
 Test(sum_squares, adds_each_segment_in_double)
 {
-    op_case c = make_sums();
-    op_check(&c);
+    static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
+    for (int d = 0; d < 3; d++) {
+        op_case c = make_sums_of(dtypes[d]);
+        op_check(&c);
+    }
 }
 
 Test(sum_squares, carries_what_is_not_finite_into_its_segment_alone)
@@ -101,27 +109,35 @@ static void clamped(const op_case *c, double *const *in, double *const *want)
         want[0][i] = in[0][i] > limit ? limit : in[0][i] < -limit ? -limit : in[0][i];
 }
 
-static op_case make_clamp(int64_t n)
+static op_case make_clamp_of(int32_t dtype, int64_t n)
 {
     op_case c = {.op = LATHE_OP_CLAMP, .reference = clamped};
-    op_input(&c, 0, lathe_desc_1d(LATHE_F32, n), 0.0, 1.0);
+    op_input(&c, 0, lathe_desc_1d(dtype, n), 0.0, 1.0);
     op_input(&c, 1, lathe_desc_1d(LATHE_F32, 2), 0.0, 1.0);
-    op_output(&c, 0, lathe_desc_1d(LATHE_F32, n));
-    c.value[1][0] = -1.0; /* not the one at start */
-    c.value[1][1] = 0.25;
+    op_output(&c, 0, lathe_desc_1d(dtype, n));
+    c.value[1][0] = -1.0;            /* not the one at start */
+    c.value[1][1] = (double)0.2503f; /* no 16-bit number */
     c.attrs.start = 1;
     return c;
 }
 
+static op_case make_clamp(int64_t n)
+{
+    return make_clamp_of(LATHE_F32, n);
+}
+
 Test(clamp, keeps_elements_within_the_limit_at_start)
 {
-    op_case c = make_clamp(40003);
-    c.value[0][0] = INFINITY;
-    c.value[0][1] = -INFINITY;
-    op_check(&c);
-    op_case in_place = make_clamp(1025);
-    in_place.in_place = 1;
-    op_check(&in_place);
+    static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
+    for (int d = 0; d < 3; d++) {
+        op_case c = make_clamp_of(dtypes[d], 40003);
+        c.value[0][0] = INFINITY;
+        c.value[0][1] = -INFINITY;
+        op_check(&c);
+        op_case in_place = make_clamp_of(dtypes[d], 1025);
+        in_place.in_place = 1;
+        op_check(&in_place);
+    }
 }
 
 Test(clamp, leaves_nan_and_refuses_a_limit_that_is_not_there)

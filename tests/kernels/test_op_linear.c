@@ -61,7 +61,7 @@ static void dx_case(int32_t dtype, int64_t n, int64_t i, int64_t o)
     op_check(&c);
 }
 
-static void dw_case(int32_t dtype, int64_t n, int64_t i, int64_t o, int bias)
+static void dw_case_as(int32_t dtype, int32_t dw, int64_t n, int64_t i, int64_t o, int bias)
 {
     op_case c = {.op = LATHE_OP_LINEAR_DW,
                  .product = 1,
@@ -70,12 +70,17 @@ static void dw_case(int32_t dtype, int64_t n, int64_t i, int64_t o, int bias)
                  .add = 1};
     op_input(&c, 0, lathe_desc_2d(dtype, n, o), 0.0, 1.0);
     op_input(&c, 1, lathe_desc_2d(dtype, n, i), 0.0, 1.0);
-    op_output(&c, 0, lathe_desc_2d(LATHE_F32, o, i));
+    op_output(&c, 0, lathe_desc_2d(dw, o, i));
     if (bias)
         op_output(&c, 1, lathe_desc_1d(LATHE_F32, o));
     else
         op_absent_out(&c, 1);
     op_check(&c);
+}
+
+static void dw_case(int32_t dtype, int64_t n, int64_t i, int64_t o, int bias)
+{
+    dw_case_as(dtype, LATHE_F32, n, i, o, bias);
 }
 
 static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
@@ -145,6 +150,29 @@ Test(linear_dw, agrees_over_several_packed_blocks)
 {
     dw_case(LATHE_BF16, 9000, 8, 1000, 0);
     dw_case(LATHE_F16, 9000, 8, 1000, 0);
+}
+
+/* Rounded once, of what was there and what is added. */
+Test(linear_dw, agrees_in_the_dtype_of_what_it_multiplies)
+{
+    for (int d = 1; d < 3; d++) {
+        dw_case_as(dtypes[d], dtypes[d], 37, 67, 45, 1);
+        dw_case_as(dtypes[d], dtypes[d], 1, 33, 29, 0);
+        dw_case_as(dtypes[d], dtypes[d], 4096, 64, 48, 1);
+        dw_case_as(dtypes[d], dtypes[d], 1100, 520, 515, 1);
+        dw_case_as(dtypes[d], dtypes[d], 9000, 8, 1000, 0);
+    }
+}
+
+Test(linear_dw, refuses_a_third_dtype)
+{
+    op_case c = {.op = LATHE_OP_LINEAR_DW};
+    op_input(&c, 0, lathe_desc_2d(LATHE_BF16, 4, 3), 0.0, 1.0);
+    op_input(&c, 1, lathe_desc_2d(LATHE_BF16, 4, 5), 0.0, 1.0);
+    op_output(&c, 0, lathe_desc_2d(LATHE_F16, 3, 5));
+    op_absent_out(&c, 1);
+    cr_assert_eq(op_refusal(&c), LATHE_E_DTYPE);
+    op_free(&c);
 }
 
 static void matmul_reference(const op_case *c, double *const *in, double *const *want)

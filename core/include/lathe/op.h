@@ -64,10 +64,11 @@
  *  APPLY_UPDATE  p f32[..], u f32 or c[..], s f32[*] -> p'      p' = p - s[start]*(alpha*u + beta*p);
  *                i/o 0 always
  *
- *  Backward (dx has the shape and dtype of x; gradients of parameters are f32)
+ *  Backward (dx has the shape and dtype of x; gradients of parameters are f32 where it says no other)
  *  EMBED_BWD     dy, tokens -> dW f32[V,C]                      rows are added in token order
  *  LINEAR_DX     dy c[N,O], W c[O,I] -> dx c[N,I]               dx = dy W
- *  LINEAR_DW     dy c[N,O], x c[N,I] -> dW f32[O,I], db? f32[O] dW = dy^T x, db = column sums of dy
+ *  LINEAR_DW     dy c[N,O], x c[N,I] -> dW f32 or c[O,I], db? f32[O]
+ *                dW = dy^T x, db = column sums of dy; a dW in c is added to in f32 and rounded once
  *  RMSNORM_BWD   dy, x, w, rstd -> dx, dw? f32[D]
  *  LAYERNORM_BWD dy, x, w, mean, rstd -> dx, dw? f32[C], db? f32[C]
  *  ATTENTION_BWD do, q, k, v, o, lse, doc_start? -> dq, dk, dv  fused_qkv: dqkv, absent, absent
@@ -90,13 +91,13 @@
  *                lathe_uniform_f64; -1 where the target is -1 or p is no number
  *
  *  Of the optimizer step (no derivative); the order within a sum is the device's, and always the same
- *  SUM_SQUARES   x f32[..], segments i64[S,2] -> y f64[S]
+ *  SUM_SQUARES   x f32 or c[..], segments i64[S,2] -> y f64[S]
  *                y[s] = sum of x[e]^2 in f64, e = segments[s][0] and the segments[s][1] - 1 behind it
  *  UPDATE_SQUARES  p f32[..], u f32 or c[..], s f32[*] -> y f64[ceil(n/16384)]
  *                y[k] = sum of (s[start]*(alpha*u + beta*p))^2 in f64 over elements 16384k and on: the
  *                square of what APPLY_UPDATE takes off p
- *  CLAMP         x f32[..], limit f32[*] -> y f32[..]           y = x, within -limit[start] and
- *                limit[start]; NaN stays; i/o 0
+ *  CLAMP         x f32 or c[..], limit f32[*] -> y like x       y = x, within -limit[start] and
+ *                limit[start], rounded to y's dtype; NaN stays; i/o 0
  */
 #define LATHE_OP_TABLE(X)                                                                          \
     X(EMBED, "embed", 2, 1)                                                                        \

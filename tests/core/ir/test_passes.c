@@ -217,7 +217,7 @@ Test(detach, gradients_stop_there)
     for (int i = 0; i < 12; i++) { /* d(x * c)/dx = c, not c + x c' */
         const double v = (double)lathe_store_master(&f.store, 0)[i];
         const double gelu = 0.5 * v * (1.0 + tanh(sqrt(2.0 / M_PI) * (v + 0.044715 * v * v * v)));
-        cr_expect_float_eq((double)lathe_store_grad(&f.store, 0)[i], gelu, 1e-6);
+        cr_expect_float_eq((double)((const float *)lathe_store_grad(&f.store, 0))[i], gelu, 1e-6);
     }
     fixture_close(&f);
 }

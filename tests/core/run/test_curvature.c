@@ -207,7 +207,7 @@ Test(curvature, is_not_made_behind_a_step_left_out)
 {
     lathe_run *run = open_sophia("fp32", 4);
     accumulate(run, 1);
-    lathe_store_grad(&run->store, 0)[0] = INFINITY;
+    ((float *)lathe_store_grad(&run->store, 0))[0] = INFINITY;
     OK(lathe_step(run, NULL));
     cr_expect_eq(run->at.skipped, 1);
     cr_expect_eq(sum_of_curvature(run), 0.0);
@@ -222,7 +222,7 @@ Test(curvature, leaves_out_gradients_that_are_not_finite)
     lathe_update_args args = {.count = 10.0, .loss_scale = 1.0, .step = 2, .seed = 1};
     one_step(run, 1);
     const double before = sum_of_curvature(run);
-    lathe_store_grad(&run->store, 1)[3] = NAN;
+    ((float *)lathe_store_grad(&run->store, 1))[3] = NAN;
     OK(lathe_update_estimate(run->update, &args));
     cr_expect_eq(args.overflow, 1);
     cr_expect_eq(sum_of_curvature(run), before);

@@ -72,13 +72,14 @@ Test(far_checkpoint, resumes_an_adapter_over_a_quantized_base)
 }
 
 /* One micro-batch of two, saved, and gone on with by another run. */
-Test(far_checkpoint, keeps_the_gradients_of_a_step_in_its_middle)
+static void check_middle(const char *grad_dtype)
 {
     char dir[] = "/tmp/lathe_far_XXXXXX", path[64];
     snapshot went_on, loaded;
     settings s = {.n = 0};
     make_folder(dir, 20000);
     set_small(&s, dir, ON_FAR);
+    set(&s, "train.grad_dtype=%s", grad_dtype);
     snprintf(path, sizeof path, "%s/middle", dir);
     lathe_run *a = open_run(LATHE_OPEN_TRAIN, s.list), *b = NULL;
     lathe_forward_result f = {.size = (uint32_t)sizeof f};
@@ -101,6 +102,40 @@ Test(far_checkpoint, keeps_the_gradients_of_a_step_in_its_middle)
     snapshot_compare("in the middle", &loaded, &went_on);
     snapshot_free(&went_on);
     snapshot_free(&loaded);
+    lathe_run_close(a);
+    lathe_run_close(b);
+    OK(lathe_dir_remove(dir));
+}
+
+Test(far_checkpoint, keeps_the_gradients_of_a_step_in_its_middle)
+{
+    check_middle("fp32");
+    check_middle("bf16");
+}
+
+/* Between steps there are none, and another dtype goes on. */
+Test(far_checkpoint, of_a_step_in_its_middle_wants_the_dtype_of_its_gradients)
+{
+    char dir[] = "/tmp/lathe_far_XXXXXX", path[64], middle[80];
+    settings s = {.n = 0}, other = {.n = 0};
+    make_folder(dir, 20000);
+    set_small(&s, dir, ON_FAR);
+    set_small(&other, dir, ON_FAR);
+    set(&s, "train.grad_dtype=bf16");
+    snprintf(path, sizeof path, "%s/between", dir);
+    snprintf(middle, sizeof middle, "%s/middle", dir);
+    lathe_run *a = open_run(LATHE_OPEN_TRAIN, s.list), *b = open_run(LATHE_OPEN_TRAIN, other.list);
+    lathe_forward_result f = {.size = (uint32_t)sizeof f};
+    OK(lathe_save(a, path));
+    OK(lathe_load(b, path));
+    OK(lathe_forward(a, NULL, LATHE_FORWARD_TRAIN, &f));
+    OK(lathe_backward(a, NULL));
+    OK(lathe_save(a, middle));
+    cr_assert_eq(lathe_load(b, middle), LATHE_E_CONFIG);
+    cr_assert(strstr(lathe_error_message(),
+                     "was left in its middle in bf16, the run adds up in f32: go on with the "
+                     "train.grad_dtype it was written with"),
+              "%s", lathe_error_message());
     lathe_run_close(a);
     lathe_run_close(b);
     OK(lathe_dir_remove(dir));

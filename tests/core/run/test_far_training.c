@@ -66,6 +66,35 @@ static const far_training trainings[] = {
 };
 #define N_TRAININGS (sizeof trainings / sizeof trainings[0])
 
+/* Gradients in bf16, and what reads them: the clipping, updates by element, block, tensor and matrix, estimates,
+ * averages. */
+#define NARROW "train.precision=bf16", "train.grad_dtype=bf16"
+static const far_training narrow_trainings[] = {
+    {"adamw, bf16 gradients", {NARROW, "train.max_grad_norm=0.05"}, 0, 1},
+    {"clipped by value, bf16 gradients", {NARROW, "train.max_grad_value=1e-4"}, 0, 0},
+    {"many micro-batches, bf16 gradients", {NARROW, "train.gradient_accumulation_steps=7"}, 0, 0},
+    {"muon, bf16 gradients", {NARROW, "optimizer.name=muon", "train.recompute=layer"}, 0, 1},
+    {"sophia, bf16 gradients",
+     {NARROW, "optimizer.name=sophia", "optimizer.estimate_every=2"},
+     0,
+     0},
+    {"schedule_free_adamw, bf16 gradients",
+     {NARROW, "optimizer.name=schedule_free_adamw", "scheduler.name=constant",
+      "data.validation_split=0.2", "train.eval_every=2"},
+     0,
+     0},
+    {"adamw, bf16 gradients, state away",
+     {NARROW, "train.offload_optimizer=true", "train.offload_buffer=0.02"},
+     0,
+     1},
+    {"muon, bf16 gradients, state away",
+     {NARROW, "optimizer.name=muon", "train.offload_optimizer=true", "train.offload_buffer=0.02"},
+     0,
+     0},
+    {"qlora, bf16 gradients", {NARROW, "adapter.name=lora", "adapter.r=4", "quant.name=nf4"}, 0, 0},
+};
+#define N_NARROW (sizeof narrow_trainings / sizeof narrow_trainings[0])
+
 static void write_pairs(const char *dir)
 {
     char path[256];
@@ -150,6 +179,12 @@ Test(far_training, of_adapters_pairs_and_averages_has_the_bits_of_the_cpu)
         check_training(&trainings[i]);
 }
 
+Test(far_training, with_gradients_in_bf16_has_the_bits_of_the_cpu)
+{
+    for (size_t i = 0; i < N_NARROW; i++)
+        check_training(&narrow_trainings[i]);
+}
+
 /* Waits of the host in the run's third step of the loop. */
 static int64_t waits_of(const char *const *more)
 {
@@ -185,6 +220,7 @@ Test(far_training, waits_twice_a_step)
                  {{"train.max_grad_norm=0.05"}, 2},
                  {{"train.precision=fp16"}, 2},
                  {{"optimizer.name=muon"}, 2},
+                 {{"train.grad_dtype=bf16"}, 2},
                  {{"train.max_grad_value=1e-4"}, 3},
                  {{"train.gradient_accumulation_steps=5"}, 3}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -121,7 +121,13 @@ Test(update_ranges, too_little_room_for_a_whole_tensor_is_an_error)
     const lathe_instance optimizer = {.table = &table};
     lathe_store_row row = {.n_slots = 1};
     row.slots[0] = (lathe_slot){"s", lathe_desc_1d(LATHE_F32, 10)};
-    const lathe_store store = {.rows = &row, .n_rows = 1};
+    lathe_params params;
+    int32_t index;
+    const lathe_param p = {
+        .name = "w", .desc = lathe_desc_1d(LATHE_F32, N), .trainable = 1, .layer = -1};
+    lathe_params_init(&params, LATHE_F32);
+    cr_assert_eq(lathe_params_add(&params, &p, &index), LATHE_OK);
+    const lathe_store store = {.params = &params, .rows = &row, .n_rows = 1};
     lathe_optimizer_tensor t = {
         .param = param, .grad = grad, .slots = {slot}, .n = N, .rows = 1, .cols = N};
     lathe_ranges r = {.optimizer = &optimizer,
@@ -135,4 +141,5 @@ Test(update_ranges, too_little_room_for_a_whole_tensor_is_an_error)
     cr_expect_eq(lathe__ranges_capacity(&r, 1), N); /* what it asks for is enough */
     r.capacity = 100;
     cr_expect_eq(lathe__ranges_run(&r, &whole, &a, &b), LATHE_E_STATE);
+    lathe_params_fini(&params);
 }
