@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "support/build_folder.h"
+
 #ifndef ATTENTION_HAS_LIBRARY
 #define ATTENTION_HAS_LIBRARY 1
 #endif
@@ -27,7 +29,7 @@ typedef struct attention_gpu {
 static inline const lathe_plugin *attention_open(const char *folder, const char *file)
 {
     char path[512];
-    (void)snprintf(path, sizeof path, "%s/%s/%s.so", LATHE_TEST_BUILD, folder, file);
+    (void)snprintf(path, sizeof path, "%s/%s/%s.so", lathe_test_build(), folder, file);
     if (access(path, F_OK) != 0)
         return NULL;
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);

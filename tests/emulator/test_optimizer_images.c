@@ -230,7 +230,7 @@ static void rooms_fini(subject *s)
 static void subject_init(subject *s, const char *name, const char *text)
 {
     char path[4096];
-    (void)snprintf(path, sizeof path, "%s/%s/optimizer/%s.so", LATHE_TEST_BUILD,
+    (void)snprintf(path, sizeof path, "%s/%s/optimizer/%s.so", lathe_test_build(),
                    op_open_gpu(&s->device), name);
     s->plugin = lathe_test_open(path);
     s->table = s->plugin->table;

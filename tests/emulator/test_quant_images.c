@@ -78,8 +78,8 @@ static void check(const char *name, const char *text)
 {
     char path[4096];
     subject s = {.name = name};
-    (void)snprintf(path, sizeof path, "%s/%s/quant/%s.so", LATHE_TEST_BUILD, op_open_gpu(&s.device),
-                   name);
+    (void)snprintf(path, sizeof path, "%s/%s/quant/%s.so", lathe_test_build(),
+                   op_open_gpu(&s.device), name);
     const lathe_plugin *plugin = lathe_test_open(path);
     s.quant = plugin->table;
     cr_assert(s.quant->cuda_image != NULL);

@@ -22,6 +22,7 @@
 #include "lathe/device.h"
 #include "lathe/plugin.h"
 #include "lathe/rng.h"
+#include "support/build_folder.h"
 
 #define HARNESS_FENCE 64
 #define HARNESS_BYTE 0xff /* of NaN in every float dtype */
@@ -67,7 +68,7 @@ static inline double slack_of(int64_t n)
 static inline int op_open_file(const char *file, op_build *b)
 {
     char path[512], why[256] = "";
-    (void)snprintf(path, sizeof path, "%s/%s", LATHE_TEST_BUILD, file);
+    (void)snprintf(path, sizeof path, "%s/%s", lathe_test_build(), file);
     if (access(path, F_OK) != 0)
         return 0;
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);

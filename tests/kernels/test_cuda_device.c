@@ -9,7 +9,7 @@
 static void load(const char *machine, op_build *b)
 {
     char path[512];
-    (void)snprintf(path, sizeof path, "%s/%s", LATHE_TEST_BUILD, op_gpus[0]);
+    (void)snprintf(path, sizeof path, "%s/%s", lathe_test_build(), op_gpus[0]);
     if (access(path, F_OK) != 0)
         cr_skip_test("built without the CUDA toolkit");
     cr_assert_eq(setenv("LATHE_EMULATOR", machine, 1), 0);

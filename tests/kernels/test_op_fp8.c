@@ -18,8 +18,9 @@ static void set_machine(int i)
 static lathe_safetensors *golden(void)
 {
     lathe_safetensors *set = NULL;
-    cr_assert_eq(lathe_safetensors_open(LATHE_TEST_DATA "/golden/data/fp8.safetensors", &set),
-                 LATHE_OK);
+    char path[4400];
+    (void)snprintf(path, sizeof path, "%s/golden/data/fp8.safetensors", lathe_test_data());
+    cr_assert_eq(lathe_safetensors_open(path, &set), LATHE_OK);
     return set;
 }
 

@@ -23,6 +23,7 @@
 #include "lathe/rng.h"
 #include "run/exec.h"
 #include "run/transfer.h"
+#include "support/build_folder.h"
 
 #define OK(call) cr_assert_eq((call), LATHE_OK, "%s: %s", #call, lathe_error_message())
 
@@ -56,16 +57,23 @@ static inline void fixture_instance(fixture *f, int32_t kind, const char *name, 
     OK(lathe_instance_init(out, component, NULL));
 }
 
+static inline const char *fixture_folder(const char *name)
+{
+    static char folder[384];
+    (void)snprintf(folder, sizeof folder, "%s/%s", lathe_test_build(), name);
+    return folder;
+}
+
 #ifdef FIXTURE_GPU
 static inline void fixture_find(fixture *f)
 {
     const lathe_component *gpu = NULL;
     OK(lathe_registry_create(&f->registry));
-    OK(lathe_registry_add_path(f->registry, LATHE_TEST_BUILD "/lib/lathe/plugins"));
+    OK(lathe_registry_add_path(f->registry, fixture_folder("lib/lathe/plugins")));
     if (lathe_select_device(f->registry, "cuda", &f->memory, &gpu, NULL) != LATHE_OK) {
         lathe_registry_destroy(f->registry);
         OK(lathe_registry_create(&f->registry));
-        OK(lathe_registry_add_path(f->registry, LATHE_TEST_BUILD "/tests/emulated"));
+        OK(lathe_registry_add_path(f->registry, fixture_folder("tests/emulated")));
     }
     fixture_instance(f, LATHE_KIND_DEVICE, "cuda", &f->device);
     fixture_instance(f, LATHE_KIND_ATTENTION, "reference_cuda", &f->attention);
@@ -74,7 +82,7 @@ static inline void fixture_find(fixture *f)
 static inline void fixture_find(fixture *f)
 {
     OK(lathe_registry_create(&f->registry));
-    OK(lathe_registry_add_path(f->registry, LATHE_TEST_BUILD "/lib/lathe/plugins"));
+    OK(lathe_registry_add_path(f->registry, fixture_folder("lib/lathe/plugins")));
     fixture_instance(f, LATHE_KIND_DEVICE, "cpu", &f->device);
     fixture_instance(f, LATHE_KIND_ATTENTION, "reference", &f->attention);
 }
