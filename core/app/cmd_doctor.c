@@ -169,6 +169,12 @@ static void print_machine(const json_t *all)
     json_array_foreach(json_object_get(cuda, "devices"), i, device) printf(
         "  gpu %-8zu %s, sm_%lld, %.1f GiB\n", i, text_of(device, "name", ""),
         (long long)json_integer_value(json_object_get(device, "sm")), gib(device, "memory_bytes"));
+    if (json_array_size(json_object_get(cuda, "libraries")) == 0)
+        printf(
+            "cuda libraries  none: cuBLASLt and cuDNN are not found (LD_LIBRARY_PATH, ldconfig)\n");
+    json_array_foreach(json_object_get(cuda, "libraries"), i, device)
+        printf("  %-12s %s  %s\n", text_of(device, "name", ""), text_of(device, "version", ""),
+               text_of(device, "path", ""));
     printf("cuda toolkit  %s\n", text_of(cuda, "toolkit", "none"));
 }
 

@@ -1,5 +1,6 @@
 /* The NVIDIA driver and toolkit, asked for by name: neither is needed to build or to run. */
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,10 +94,39 @@ static json_t *toolkit(void)
     return access(file, X_OK) == 0 ? json_string(file) : json_null();
 }
 
+/* A library that plugins open by this name, as the loader finds it now. */
+static void add_library(json_t *out, const char *name, const char *file, const char *version_of)
+{
+    void *so = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    struct link_map *map = NULL;
+    size_t (*version)(void) = NULL;
+    if (so == NULL)
+        return;
+    (void)dlinfo(so, RTLD_DI_LINKMAP, &map);
+    const size_t v = load(so, version_of, &version) ? version() : 0;
+    json_array_append_new(out,
+                          json_pack("{s:s, s:o, s:s}", "name", name, "version",
+                                    json_sprintf("%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100),
+                                    "path", map != NULL ? map->l_name : file));
+}
+
+static json_t *libraries(void)
+{
+    json_t *out = json_array();
+    for (int major = 13; major >= 12; major--) {
+        char file[32];
+        (void)snprintf(file, sizeof file, "libcublasLt.so.%d", major);
+        add_library(out, "cuBLASLt", file, "cublasLtGetVersion");
+    }
+    add_library(out, "cuDNN", "libcudnn.so.9", "cudnnGetVersion");
+    return out;
+}
+
 json_t *lathe_doctor_cuda(void)
 {
     json_t *out = json_object();
     add_driver(out);
+    json_object_set_new(out, "libraries", libraries());
     json_object_set_new(out, "toolkit", toolkit());
     return out;
 }

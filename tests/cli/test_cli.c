@@ -121,7 +121,18 @@ Test(cli, doctor_answers_in_text_and_json)
     cr_assert(json_is_object(all), "%s", output);
     cr_expect_gt(json_integer_value(json_object_get(json_object_get(all, "memory"), "total_bytes")),
                  0);
+    cr_expect(json_is_array(json_object_get(json_object_get(all, "cuda"), "libraries")));
     json_decref(all);
+}
+
+/* Those of cuDNN and cuBLASLt may lie anywhere: what the loader takes is told with its place. */
+Test(cli, doctor_tells_which_cuda_libraries_are_found)
+{
+    expect("ln -s " LATHE_TEST_BUILD "/tests/fake_cudnn/libcudnn_91501.so libcudnn.so.9 && "
+           "LD_LIBRARY_PATH=$PWD " LATHE " doctor",
+           0, "cuDNN        9.15.1  /");
+    expect("LD_LIBRARY_PATH=$PWD " LATHE " doctor | grep \"$PWD/libcudnn.so.9\"", 0,
+           "libcudnn.so.9");
 }
 
 static void write_file(const char *path, const char *text)
