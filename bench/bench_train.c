@@ -191,8 +191,10 @@ int main(int argc, char **argv)
     lathe_run *run = open_run(argc - 2 - kernels, argv + 2 + kernels);
     const lathe_run_batch batch = make_batch(run);
     const double opened = lathe_now();
-    (void)printf("device %s\nparameters %lld\nplanned_gib %.2f\nopen_s %.2f\n",
-                 run->machine.info.model, (long long)lathe_model_n_params(&run->params),
+    const char *const attention = lathe_exec_attention(run->train.exec);
+    (void)printf("device %s\nattention %s\nparameters %lld\nplanned_gib %.2f\nopen_s %.2f\n",
+                 run->machine.info.model, attention ? attention : "none",
+                 (long long)lathe_model_n_params(&run->params),
                  (double)lathe_machine_total(&run->machine, &run->planned) / 1073741824.0,
                  opened - begun);
     one_step(run, &batch, 1, &f[0]); /* kernels are loaded, algorithms chosen */

@@ -102,7 +102,7 @@ def attention_backend(s):
             best = min(best, (time.perf_counter() - begun, backend), key=lambda x: x[0])
         except RuntimeError as error:
             print(f"{backend}: {error}", file=sys.stderr)
-    return best[1]
+    return best[1] or SDPBackend.EFFICIENT_ATTENTION
 
 
 def measure(s, steps, params):
