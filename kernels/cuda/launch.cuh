@@ -12,17 +12,26 @@
 #include "emulator.h" /* tests/emulator: the kernels as host code, thread by thread */
 #else
 #include <cuda_runtime.h>
+#endif
 
 /* Calls kernel<<<blocks, threads>>>(args...) on the stream of `a`. */
 template <typename... P, typename... A>
 static lathe_status cuda_run(const lathe_kernel *k, const lathe_kernel_args *a, int64_t blocks,
                              int threads, void (*kernel)(P...), A... args)
 {
-    kernel<<<dim3((unsigned)blocks), dim3((unsigned)threads), 0, cuda_stream(a->stream)>>>(
-        P(args)...);
-    return cuda_status(k->host, cudaPeekAtLastError(), kernel_op_name(k));
-}
+    const cudaStream_t stream = cuda_stream(a->stream);
+    if (blocks > INT32_MAX)
+        return lathe_fail(k->host, LATHE_E_UNSUPPORTED, "%s: %lld blocks are more than a grid has",
+                          kernel_op_name(k), (long long)blocks);
+#ifdef LATHE_CUDA_EMULATED
+    const cudaError_t error =
+        emulator::launch(kernel_op_name(k), blocks, threads, stream, [=] { kernel(P(args)...); });
+#else
+    kernel<<<dim3((unsigned)blocks), dim3((unsigned)threads), 0, stream>>>(P(args)...);
+    const cudaError_t error = cudaPeekAtLastError();
 #endif
+    return cuda_status(k->host, error, kernel_op_name(k));
+}
 
 #define CUDA_THREADS 256
 #define CUDA_WARP 32

@@ -1,7 +1,8 @@
 /* The part of CUDA C++ that kernels use, as host code: the threads of a block are fibers that run one at a
- * time and yield at barriers and warp exchanges. What it finds: wrong indices (with AddressSanitizer),
- * missing barriers (fibers run in either order, in turn), barriers that some threads miss (it aborts), and
- * wrong arithmetic. What it cannot find: what only the hardware does.
+ * time, in either order, and yield at barriers and warp exchanges. What it finds: wrong arithmetic; barriers that
+ * some threads miss, or reach at another line; lanes that are asked for what they do not give; and with
+ * emulator_checks.cpp wrong addresses, their alignment, and missing barriers. It aborts. What it cannot find:
+ * what only the hardware does.
  */
 #ifndef LATHE_EMULATOR_KERNEL_H
 #define LATHE_EMULATOR_KERNEL_H
@@ -35,23 +36,35 @@ struct index3 {
 extern "C" {
 extern index3 emulator_thread, emulator_block, emulator_block_dim, emulator_grid_dim;
 
-/** Waits for the block's threads, or for those of the warp that `mask` names. */
-void emulator_sync_block(void);
-void emulator_sync_warp(unsigned mask);
+/** Waits for the block's threads, all at this line, or for those of the warp that `mask` names; with
+ *  orders_memory, what they did to memory before is seen by each other. */
+void emulator_sync_block(const char *file, int line);
+void emulator_sync_warp(unsigned mask, int orders_memory);
 /** This warp's 32 cells of 16 bytes, through which its threads exchange values. */
 void *emulator_warp_cells(void);
+/** Says that a lane is asked for a value that it does not give, and aborts. */
+void emulator_no_lane(unsigned mask, int from);
 }
 
-template <typename T> T exchange(unsigned mask, T value, int from)
+/** Looks at an atomic update. */
+void emulator_atomic(const void *at, size_t bytes);
+
+/* The cells are the emulator's: nothing looks at them. */
+template <typename T>
+__attribute__((noinline, no_sanitize("thread"))) T exchange(unsigned mask, T value, int from)
 {
     static_assert(sizeof(T) <= 16, "a cell of the warp");
+    const unsigned lane = emulator_thread.x % 32;
     char *cells = (char *)emulator_warp_cells();
-    memcpy(cells + emulator_thread.x % 32 * 16, &value, sizeof value);
-    emulator_sync_warp(mask);
+    memcpy(cells + lane * 16, &value, sizeof value);
+    if (mask >> lane & 1u && from >= 0 && from < 32 &&
+        (!(mask >> from & 1u) || emulator_thread.x / 32 * 32 + from >= emulator_block_dim.x))
+        emulator_no_lane(mask, from);
+    emulator_sync_warp(mask, 0);
     T other = value;
-    if (from >= 0 && from < 32 && (mask >> from & 1u))
+    if (from >= 0 && from < 32)
         memcpy(&other, cells + from * 16, sizeof other);
-    emulator_sync_warp(mask);
+    emulator_sync_warp(mask, 0);
     return other;
 }
 
@@ -62,14 +75,14 @@ template <typename T> T exchange(unsigned mask, T value, int from)
 #define blockDim emulator::emulator_block_dim
 #define gridDim emulator::emulator_grid_dim
 
-static inline void __syncthreads()
+static inline void __syncthreads(const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
-    emulator::emulator_sync_block();
+    emulator::emulator_sync_block(file, line);
 }
 
 static inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
-    emulator::emulator_sync_warp(mask);
+    emulator::emulator_sync_warp(mask, 1);
 }
 
 template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int lanes)
@@ -96,7 +109,7 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate)
 {
     unsigned all = 0;
     for (int lane = 0; lane < 32; lane++)
-        if (mask >> lane & 1u)
+        if (mask >> lane & 1u && threadIdx.x / 32 * 32 + lane < blockDim.x)
             all |= (unsigned)(emulator::exchange(mask, predicate != 0, lane) ? 1 : 0) << lane;
     return all;
 }
@@ -105,7 +118,7 @@ template <typename T> static inline unsigned __match_any_sync(unsigned mask, T v
 {
     unsigned same = 0;
     for (int lane = 0; lane < 32; lane++)
-        if (mask >> lane & 1u)
+        if (mask >> lane & 1u && threadIdx.x / 32 * 32 + lane < blockDim.x)
             same |= (unsigned)(emulator::exchange(mask, value, lane) == value ? 1 : 0) << lane;
     return same;
 }
@@ -115,34 +128,22 @@ static inline int __popc(unsigned x)
     return __builtin_popcount(x);
 }
 
-/* One fiber runs at a time, so that a plain update is atomic. */
-template <typename T> static inline T atomicAdd(T *at, T value)
-{
-    const T before = *at;
-    *at = before + value;
-    return before;
-}
+/* One fiber runs at a time, so that a plain update is atomic; `now` is its new value, of the one `before`. */
+#define EMULATOR_ATOMIC(name, now)                                                                 \
+    template <typename T>                                                                          \
+    __attribute__((noinline, no_sanitize("thread"))) static T name(T *at, T value)                 \
+    {                                                                                              \
+        emulator::emulator_atomic(at, sizeof *at);                                                 \
+        const T before = *at;                                                                      \
+        *at = (now);                                                                               \
+        return before;                                                                             \
+    }
 
-template <typename T> static inline T atomicMax(T *at, T value)
-{
-    const T before = *at;
-    *at = value > before ? value : before;
-    return before;
-}
-
-template <typename T> static inline T atomicMin(T *at, T value)
-{
-    const T before = *at;
-    *at = value < before ? value : before;
-    return before;
-}
-
-static inline unsigned atomicOr(unsigned *at, unsigned value)
-{
-    const unsigned before = *at;
-    *at = before | value;
-    return before;
-}
+EMULATOR_ATOMIC(atomicAdd, before + value)
+EMULATOR_ATOMIC(atomicMax, value > before ? value : before)
+EMULATOR_ATOMIC(atomicMin, value < before ? value : before)
+EMULATOR_ATOMIC(atomicOr, before | value)
+#undef EMULATOR_ATOMIC
 
 static inline void __threadfence()
 {

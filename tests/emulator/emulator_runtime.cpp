@@ -16,13 +16,14 @@
 #include <sys/mman.h>
 #include <vector>
 
+#include "emulator_checks.h"
 #include "emulator_image.h"
 #include "emulator_threads.h"
 
 namespace emulator
 {
-cudaError_t launch(const char *name, int64_t blocks, int threads, cudaStream_t stream,
-                   std::function<void()> thread);
+cudaError_t launch_with(const char *name, int64_t blocks, int threads, cudaStream_t stream,
+                        void (*thread)(const void *), const void *args, size_t args_bytes);
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
 } // namespace emulator
 
@@ -50,6 +51,7 @@ struct captured_item {
 struct capture {
     std::vector<struct stream_queue *> streams;
     std::vector<std::vector<captured_item>> items;
+    bool is_invalid = false; /* something was called that a capture forbids */
 };
 
 using launchable = std::shared_ptr<const capture>;
@@ -68,7 +70,8 @@ struct block {
 stream_queue default_stream;
 std::map<char *, block> blocks;
 cudaError_t last_error = cudaSuccess;
-int n_running; /* depth of what runs "on the GPU" */
+int n_running;     /* depth of what runs "on the GPU" */
+capture *captured; /* under way */
 
 /* ---- what the machine looks like ---- */
 
@@ -100,6 +103,16 @@ cudaError_t fail(cudaError_t error)
     if (error != cudaSuccess)
         last_error = error;
     return error;
+}
+
+/* Calls that may wait for the GPU are refused while their thread captures a stream, which ends with that. */
+bool is_forbidden()
+{
+    if (captured == nullptr)
+        return false;
+    captured->is_invalid = true;
+    (void)fail(cudaErrorStreamCaptureUnsupported);
+    return true;
 }
 
 /* ---- memory: unreachable for the host but while the GPU works ---- */
@@ -219,19 +232,34 @@ const block *block_of(const void *p)
 
 } // namespace
 
+int emulator_allocation(const void *p, const void **out_first, size_t *out_bytes)
+{
+    auto next = blocks.upper_bound((char *)p);
+    if (next == blocks.begin())
+        return 0;
+    const auto &entry = *std::prev(next);
+    *out_first = entry.first;
+    *out_bytes = entry.second.bytes;
+    return (const char *)p < entry.first + entry.second.bytes;
+}
+
 cudaError_t emulator::queue(cudaStream_t stream, std::function<void()> w)
 {
     push(of(stream), std::move(w));
     return cudaSuccess;
 }
 
-cudaError_t emulator::launch(const char *name, int64_t n_blocks, int threads, cudaStream_t stream,
-                             std::function<void()> thread)
+cudaError_t emulator::launch_with(const char *name, int64_t n_blocks, int threads,
+                                  cudaStream_t stream, void (*thread)(const void *),
+                                  const void *args, size_t args_bytes)
 {
     if (n_blocks < 1 || n_blocks > INT32_MAX || threads < 1 || threads > 1024)
         return fail(cudaErrorInvalidConfiguration);
     const std::string title = name;
-    return queue(stream, [=] { emulator_run_grid(title.c_str(), n_blocks, threads, thread); });
+    const std::vector<char> copy((const char *)args, (const char *)args + args_bytes);
+    return queue(stream, [=] {
+        emulator_run_grid(title.c_str(), n_blocks, threads, thread, copy.data(), copy.size());
+    });
 }
 
 extern "C" {
@@ -309,6 +337,8 @@ cudaError_t cudaPeekAtLastError(void)
 
 cudaError_t cudaMalloc(void **out, size_t bytes)
 {
+    if (is_forbidden())
+        return cudaErrorStreamCaptureUnsupported;
     char *p = bytes <= free_bytes() ? memory_new(bytes) : nullptr;
     if (p == nullptr)
         return fail(cudaErrorMemoryAllocation);
@@ -320,6 +350,8 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 {
     (void)flags;
+    if (is_forbidden())
+        return cudaErrorStreamCaptureUnsupported;
     char *p = (char *)aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (p == nullptr)
         return fail(cudaErrorMemoryAllocation);
@@ -331,12 +363,15 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 /* As the real one: waits for all work first. */
 cudaError_t cudaFree(void *memory)
 {
+    if (is_forbidden())
+        return cudaErrorStreamCaptureUnsupported;
     const auto entry = blocks.find((char *)memory);
     if (memory == nullptr)
         return cudaSuccess;
     if (entry == blocks.end())
         return fail(cudaErrorInvalidValue);
     drain(&default_stream, default_stream.n_queued);
+    emulator_checks_forget(entry->first, entry->second.bytes);
     memory_delete(entry->first, entry->second.bytes);
     blocks.erase(entry);
     return cudaSuccess;
@@ -344,6 +379,8 @@ cudaError_t cudaFree(void *memory)
 
 cudaError_t cudaFreeHost(void *memory)
 {
+    if (is_forbidden())
+        return cudaErrorStreamCaptureUnsupported;
     drain(&default_stream, default_stream.n_queued);
     blocks.erase((char *)memory);
     free(memory);
@@ -382,6 +419,8 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
     if (to_device != (kind != cudaMemcpyDeviceToHost) ||
         from_device != (kind != cudaMemcpyHostToDevice))
         return fail(cudaErrorInvalidValue);
+    if ((to == nullptr || from == nullptr) && of(stream)->in != nullptr && is_forbidden())
+        return cudaErrorStreamCaptureUnsupported; /* memory that is not pinned */
     if (kind == cudaMemcpyHostToDevice && from == nullptr) {
         std::vector<char> copy((const char *)src, (const char *)src + bytes);
         return emulator::queue(stream, [=] { memcpy(dst, copy.data(), bytes); });
@@ -410,8 +449,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    if (of(stream)->in != nullptr)
-        return fail(cudaErrorStreamCaptureUnsupported);
+    if (of(stream)->in != nullptr && is_forbidden())
+        return cudaErrorStreamCaptureUnsupported;
     drain(of(stream), of(stream)->n_queued);
     return cudaSuccess;
 }
@@ -484,9 +523,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
 {
     (void)mode;
-    if (of(stream)->in != nullptr || stream == nullptr)
+    if (captured != nullptr || stream == nullptr || stream == cudaStreamLegacy)
         return fail(cudaErrorStreamCaptureUnsupported);
-    join(new capture, of(stream));
+    join(captured = new capture, of(stream));
     return cudaSuccess;
 }
 
@@ -500,10 +539,16 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     run_captured(c->items, done, 0, c->items[0].size(), false);
     for (stream_queue *s : c->streams)
         s->in = nullptr;
+    captured = nullptr;
+    cudaError_t error = c->is_invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
     for (size_t i = 0; i < done.size(); i++)
-        if (done[i] < c->items[i].size())
-            return fail(cudaErrorStreamCaptureUnjoined);
-    *out = (cudaGraph_t)c;
+        if (done[i] < c->items[i].size() && error == cudaSuccess)
+            error = cudaErrorStreamCaptureUnjoined;
+    *out = error == cudaSuccess ? (cudaGraph_t)c : nullptr;
+    if (error != cudaSuccess) {
+        delete c;
+        return fail(error);
+    }
     return cudaSuccess;
 }
 
@@ -543,6 +588,8 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *out, const void *code, cudaJitOpt
                                 void **values, unsigned n)
 {
     (void)jit_options, (void)jit_values, (void)n_jit, (void)options, (void)values, (void)n;
+    if (is_forbidden())
+        return cudaErrorStreamCaptureUnsupported;
     if (memcmp(code, EMULATOR_IMAGE_MAGIC, 8) != 0)
         return fail(cudaErrorInvalidKernelImage);
     *out = (cudaLibrary_t)code;
@@ -573,8 +620,8 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void *
     const emulator_kernel *k = (const emulator_kernel *)kernel;
     if (shared != 0)
         return fail(cudaErrorInvalidConfiguration);
-    std::vector<char> copy((const char *)args[0], (const char *)args[0] + k->args_bytes);
-    return emulator::launch(k->name, grid.x, (int)threads.x, stream, [=] { k->run(copy.data()); });
+    return emulator::launch_with(k->name, grid.x, (int)threads.x, stream, k->run, args[0],
+                                 k->args_bytes);
 }
 
 } // extern "C"

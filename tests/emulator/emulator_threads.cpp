@@ -4,8 +4,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <sys/mman.h>
 
+#include "emulator_checks.h"
 #include "emulator_context.h"
 #include "emulator_kernel.h"
 
@@ -20,6 +22,9 @@ enum thread_state { NEW, RUNNABLE, AT_BLOCK, AT_WARP, DONE };
 struct thread {
     thread_state state;
     unsigned mask; /* of the warp barrier it waits at */
+    int orders_memory;
+    const char *file; /* of the block's barrier, and the line */
+    int line;
     emulator_context *on;
 };
 
@@ -30,7 +35,8 @@ int n_fibers, n_idle;
 emulator_context scheduler;
 int n_threads, n_begun, is_reversed;
 int current; /* thread */
-const std::function<void()> *body;
+void (*body)(const void *);
+const void *body_args;
 char cells[MOST_THREADS / WARP][WARP * 16];
 unsigned n_launches;
 
@@ -38,6 +44,7 @@ void set_current(int t)
 {
     current = t;
     emulator::emulator_thread = {(unsigned)t, 0, 0};
+    emulator_checks_thread(t, threads[t].on->stack, STACK_BYTES);
 }
 
 /* The order of this launch. */
@@ -51,11 +58,12 @@ void fiber_main(void)
     emulator_context_begun(&scheduler);
     emulator_context *const self = threads[current].on;
     for (;;) {
-        (*body)();
+        body(body_args);
         threads[current].state = DONE;
         if (n_begun < n_threads) {
-            set_current(nth_thread(n_begun++));
-            threads[current].on = self;
+            const int next = nth_thread(n_begun++);
+            threads[next].on = self;
+            set_current(next);
             continue;
         }
         idle[n_idle++] = self;
@@ -90,6 +98,24 @@ void wait(void)
     emulator_context_switch(threads[current].on, &scheduler);
 }
 
+/* All threads of the block wait at a barrier of it. */
+void release_block()
+{
+    const thread *first = nullptr;
+    for (int t = 0; t < n_threads; t++) {
+        if (threads[t].state != AT_BLOCK)
+            continue;
+        first = first != nullptr ? first : &threads[t];
+        if (threads[t].line != first->line || strcmp(threads[t].file, first->file) != 0) {
+            set_current(t);
+            emulator_refuse("waits at %s:%d, and thread %d at %s:%d", threads[t].file,
+                            threads[t].line, (int)(first - threads), first->file, first->line);
+        }
+        threads[t].state = RUNNABLE;
+    }
+    emulator_checks_barrier();
+}
+
 /* Lets go of what waits at full barriers; how many. */
 int release()
 {
@@ -99,9 +125,7 @@ int release()
         n_at_block += threads[t].state == AT_BLOCK;
     }
     if (n_at_block > 0 && n_at_block + n_done == n_threads) {
-        for (int t = 0; t < n_threads; t++)
-            if (threads[t].state == AT_BLOCK)
-                threads[t].state = RUNNABLE;
+        release_block();
         return n_at_block;
     }
     for (int t = 0; t < n_threads; t++) {
@@ -115,6 +139,8 @@ int release()
             if ((mask >> lane & 1u) && (f->state != AT_WARP || f->mask != mask))
                 is_full = 0;
         }
+        if (is_full && threads[t].orders_memory)
+            emulator_checks_warp(first / WARP);
         for (int lane = 0; is_full && lane < WARP && first + lane < n_threads; lane++)
             if (mask >> lane & 1u) {
                 threads[first + lane].state = RUNNABLE;
@@ -129,6 +155,7 @@ void run_block(const char *name)
     for (int t = 0; t < n_threads; t++)
         threads[t].state = NEW;
     n_begun = 0;
+    emulator_checks_block();
     for (;;) {
         int n_left = 0;
         for (int i = 0; i < n_threads; i++) {
@@ -152,17 +179,27 @@ void run_block(const char *name)
 emulator::index3 emulator::emulator_thread, emulator::emulator_block, emulator::emulator_block_dim,
     emulator::emulator_grid_dim;
 
-void emulator::emulator_sync_block(void)
+void emulator::emulator_sync_block(const char *file, int line)
 {
     threads[current].state = AT_BLOCK;
+    threads[current].file = file;
+    threads[current].line = line;
     wait();
 }
 
-void emulator::emulator_sync_warp(unsigned mask)
+void emulator::emulator_sync_warp(unsigned mask, int orders_memory)
 {
+    if (!(mask >> current % WARP & 1u))
+        emulator_refuse("waits for lanes %#x of its warp, and is none of them", mask);
     threads[current].state = AT_WARP;
     threads[current].mask = mask;
+    threads[current].orders_memory = orders_memory;
     wait();
+}
+
+void emulator::emulator_no_lane(unsigned mask, int from)
+{
+    emulator_refuse("asks lane %d for a value, which lanes %#x exchange", from, mask);
 }
 
 void *emulator::emulator_warp_cells(void)
@@ -170,8 +207,8 @@ void *emulator::emulator_warp_cells(void)
     return cells[current / WARP];
 }
 
-void emulator_run_grid(const char *name, int64_t blocks, int threads,
-                       const std::function<void()> &thread)
+void emulator_run_grid(const char *name, int64_t blocks, int threads, void (*thread)(const void *),
+                       const void *args, size_t args_bytes)
 {
     if (threads < 1 || threads > MOST_THREADS || blocks < 1 || blocks > INT32_MAX) {
         fprintf(stderr, "emulator: %s: %lld blocks of %d threads\n", name, (long long)blocks,
@@ -180,11 +217,14 @@ void emulator_run_grid(const char *name, int64_t blocks, int threads,
     }
     is_reversed = (int)((n_launches++ * 2654435761u) >> 16 & 1u);
     n_threads = threads;
-    body = &thread;
+    body = thread;
+    body_args = args;
+    emulator_checks_begin(name, thread, blocks, args, args_bytes);
     emulator::emulator_block_dim = {(unsigned)threads, 1, 1};
     emulator::emulator_grid_dim = {(unsigned)blocks, 1, 1};
     for (int64_t b = 0; b < blocks; b++) {
         emulator::emulator_block = {(unsigned)(is_reversed ? blocks - 1 - b : b), 0, 0};
         run_block(name);
     }
+    emulator_checks_end();
 }

@@ -2,10 +2,11 @@
 #ifndef LATHE_EMULATOR_THREADS_H
 #define LATHE_EMULATOR_THREADS_H
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 
-void emulator_run_grid(const char *name, int64_t blocks, int threads,
-                       const std::function<void()> &thread);
+/** thread(args) for each thread of each block. */
+void emulator_run_grid(const char *name, int64_t blocks, int threads, void (*thread)(const void *),
+                       const void *args, size_t args_bytes);
 
 #endif

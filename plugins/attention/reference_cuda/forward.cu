@@ -34,6 +34,7 @@ static __device__ void soften(weights w, running *run)
     }
     for (int lanes = 1; lanes < PER_ROW; lanes *= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+    __syncwarp(); /* run->most was read: shuffles do not order memory */
     if (part == 0) {
         const float shrink = most == -INFINITY ? 1.0f : expf(before - most);
         run->shrink[row] = shrink;

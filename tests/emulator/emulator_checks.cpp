@@ -1,0 +1,356 @@
+/* What compute-sanitizer looks for on a GPU, on the emulated one. Kernels are compiled with -fsanitize=thread and
+ * -fsanitize=alignment; the functions that the compiler then calls are these, not those of the sanitizers.
+ *
+ *   memcheck   an access lies in one allocation of the GPU (or of pinned memory), or in shared memory
+ *   alignment  a pack is loaded and stored at a multiple of its alignment
+ *   racecheck  two accesses of a launch to the same bytes, one of them a write, have an order: they are of one thread,
+ *              a barrier of the block lies between them, or __syncwarp of their warp (a shuffle orders no memory).
+ *              Between blocks there is no order. Atomics have one among themselves.
+ *   initcheck  shared memory is read after the block wrote it
+ *
+ * Time is counted in barriers: blocks run one after the other, so that the time of an access tells its launch, its
+ * block and what it was ordered behind. For each two bytes the last write is kept, and the reads since. Two threads
+ * that write the bytes of a pair in turn are told from a race, but the first is forgotten.
+ */
+#include "emulator_checks.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <link.h>
+#include <map>
+#include <unordered_map>
+
+#include "emulator_kernel.h"
+
+namespace
+{
+
+constexpr uintptr_t PAGE = 4096, GRANULE = 2;
+constexpr int MOST_LOOKS = 2;
+
+/* clock << 20 | thread << 10 | flags; 0: never. */
+using mark = uint64_t;
+enum : unsigned { BYTES = 3, ATOMIC = 4, MANY_THREADS = 8, MANY_WARPS = 16, MANY_BLOCKS = 32 };
+
+struct cell {
+    mark writer, reader;
+};
+
+enum page_kind { GLOBAL, SHARED, CONSTANT };
+
+struct page {
+    page_kind kind;
+    uintptr_t first, end; /* of what may be accessed: the allocation */
+    cell cells[PAGE / GRANULE];
+};
+
+std::unordered_map<uintptr_t, page *> pages;
+struct {
+    uintptr_t number;
+    page *is;
+} recent[64];
+
+struct {
+    const char *kernel;
+    bool is_looking;
+    uintptr_t args, args_bytes, stack, stack_bytes;
+    int thread;
+} now;
+
+uint64_t clock_now = 1, launch_at, block_at, barrier_at, warp_at[32];
+
+enum access { READ, WRITE, ATOMIC_UPDATE };
+
+const char *name_of(access what)
+{
+    return what == READ ? "reads" : what == WRITE ? "writes" : "updates";
+}
+
+/* The segment of a loaded module that holds p: GLOBAL means there is none. */
+struct segment {
+    uintptr_t p, first, end;
+    page_kind kind;
+};
+
+int look_at_module(dl_phdr_info *module, size_t, void *arg)
+{
+    auto *s = (segment *)arg;
+    for (int i = 0; i < module->dlpi_phnum; i++) {
+        const ElfW(Phdr) &h = module->dlpi_phdr[i];
+        const uintptr_t first = module->dlpi_addr + h.p_vaddr;
+        if (h.p_type != PT_LOAD || s->p < first || s->p >= first + h.p_memsz)
+            continue;
+        const uintptr_t own = (uintptr_t)&emulator::emulator_thread; /* what threadIdx reads */
+        const bool is_shared = h.p_flags & PF_W && (own < first || own >= first + h.p_memsz);
+        *s = {s->p, first, first + h.p_memsz, is_shared ? SHARED : CONSTANT};
+        return 1;
+    }
+    return 0;
+}
+
+page *make_page(uintptr_t number)
+{
+    const void *first = nullptr;
+    size_t bytes = 0;
+    segment s = {number * PAGE, 0, 0, GLOBAL};
+    if (emulator_allocation((const void *)(number * PAGE), &first, &bytes)) {
+        s.first = (uintptr_t)first;
+        s.end = s.first + bytes;
+    } else {
+        for (s.p = number * PAGE; s.kind == GLOBAL && s.p < (number + 1) * PAGE; s.p += 64)
+            (void)dl_iterate_phdr(look_at_module, &s);
+        if (s.kind == GLOBAL)
+            return nullptr;
+    }
+    page *out = (page *)calloc(1, sizeof *out);
+    if (out == nullptr)
+        abort();
+    out->kind = s.kind;
+    out->first = s.first;
+    out->end = s.end;
+    return pages[number] = out;
+}
+
+page *page_of(uintptr_t at)
+{
+    const uintptr_t number = at / PAGE;
+    auto &slot = recent[number % 64];
+    if (slot.is != nullptr && slot.number == number)
+        return slot.is;
+    const auto found = pages.find(number);
+    page *const out = found != pages.end() ? found->second : make_page(number);
+    if (out != nullptr)
+        slot = {number, out};
+    return out;
+}
+
+/* Whether the access `before` and this thread's, now, have no order. */
+bool races(mark before, unsigned bytes, bool is_atomic)
+{
+    const uint64_t at = before >> 20;
+    const int thread = (int)(before >> 10 & 1023);
+    if (at < launch_at || !(before & bytes) || (is_atomic && before & ATOMIC))
+        return false;
+    if (before & MANY_BLOCKS || at < block_at)
+        return true;
+    if (at < barrier_at)
+        return false;
+    if (!(before & (MANY_THREADS | MANY_WARPS)) && thread == now.thread)
+        return false;
+    return before & MANY_WARPS || thread / 32 != now.thread / 32 || at >= warp_at[thread / 32];
+}
+
+mark mark_of(unsigned flags)
+{
+    return clock_now << 20 | (uint64_t)now.thread << 10 | flags;
+}
+
+/* The reads since the last write, and this one. */
+mark with_reader(mark before, unsigned bytes)
+{
+    const uint64_t at = before >> 20;
+    const int thread = (int)(before >> 10 & 1023);
+    unsigned flags = bytes;
+    if (at >= launch_at && (at < block_at || before & MANY_BLOCKS))
+        flags |= MANY_BLOCKS;
+    if (at >= barrier_at && before & bytes) {
+        flags |= (unsigned)before & (BYTES | MANY_WARPS);
+        if (thread / 32 != now.thread / 32)
+            flags |= MANY_WARPS;
+        else if (at >= warp_at[thread / 32] && (before & MANY_THREADS || thread != now.thread))
+            flags |= MANY_THREADS;
+    }
+    return mark_of(flags);
+}
+
+[[noreturn]] void refuse_race(access what, mark before, const char *did, uintptr_t at)
+{
+    const uint64_t t = before >> 20;
+    emulator_refuse("%s %s memory %#lx that %s %d of %s %s, and nothing orders the two",
+                    name_of(what), page_of(at)->kind == SHARED ? "shared" : "global",
+                    (unsigned long)at, before & MANY_THREADS ? "a thread near" : "thread",
+                    (int)(before >> 10 & 1023),
+                    t < block_at || before & MANY_BLOCKS ? "another block" : "the block", did);
+}
+
+void look_at_cell(page *p, uintptr_t at, unsigned bytes, access what)
+{
+    cell *const c = &p->cells[at % PAGE / GRANULE];
+    const bool is_atomic = what == ATOMIC_UPDATE;
+    if (p->kind == SHARED && c->writer >> 20 < block_at) { /* another block's has its address */
+        if (what != WRITE)
+            emulator_refuse("%s shared memory %#lx that the block did not write", name_of(what),
+                            (unsigned long)at);
+        *c = {};
+    }
+    if (races(c->writer, bytes, is_atomic))
+        refuse_race(what, c->writer, "wrote", at);
+    if (what != READ && races(c->reader, bytes, is_atomic))
+        refuse_race(what, c->reader, "read", at);
+    if (what == READ)
+        c->reader = with_reader(c->reader, bytes);
+    else
+        c->writer = mark_of(bytes | (is_atomic ? (unsigned)ATOMIC : 0u));
+}
+
+void look(const void *address, size_t bytes, access what)
+{
+    const uintptr_t first = (uintptr_t)address, end = first + bytes;
+    if (!now.is_looking || first - now.stack < now.stack_bytes ||
+        (what == READ && first - now.args < now.args_bytes))
+        return;
+    for (uintptr_t at = first; at < end; at = at / GRANULE * GRANULE + GRANULE) {
+        page *const p = page_of(at);
+        if (p == nullptr || first < p->first || end > p->end)
+            emulator_refuse("%s %zu bytes at %p: %s", name_of(what), bytes, address,
+                            p == nullptr        ? "no memory of the GPU"
+                            : p->kind == GLOBAL ? "the allocation ends within them"
+                                                : "not one variable");
+        if (p->kind == CONSTANT && what == READ)
+            return;
+        const unsigned mask =
+            (at % GRANULE == 0 ? 1u : 0u) | (at % GRANULE == 1 || at + 1 < end ? 2u : 0u);
+        look_at_cell(p, at, mask, what);
+    }
+}
+
+} // namespace
+
+void emulator_refuse(const char *format, ...)
+{
+    va_list arguments;
+    const auto block = emulator::emulator_block, thread = emulator::emulator_thread;
+    fprintf(stderr, "emulator: %s: ", now.kernel != nullptr ? now.kernel : "a kernel");
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, " (block %u, thread %u)\n", block.x, thread.x);
+    abort();
+}
+
+/* What follows on a kernel's first launches with a grid has little to show, and looking takes many times as long. */
+void emulator_checks_begin(const char *name, void (*kernel)(const void *), int64_t blocks,
+                           const void *args, size_t args_bytes)
+{
+    static std::map<std::pair<void (*)(const void *), int64_t>, int> launches;
+    now = {name, launches[{kernel, blocks}]++ < MOST_LOOKS, (uintptr_t)args, args_bytes, 0, 0, 0};
+    launch_at = ++clock_now;
+}
+
+void emulator_checks_end(void)
+{
+    now.is_looking = false;
+    now.kernel = nullptr;
+}
+
+void emulator_checks_block(void)
+{
+    block_at = barrier_at = ++clock_now;
+    for (uint64_t &at : warp_at)
+        at = clock_now;
+}
+
+void emulator_checks_barrier(void)
+{
+    barrier_at = ++clock_now;
+    for (uint64_t &at : warp_at)
+        at = clock_now;
+}
+
+void emulator_checks_warp(int warp)
+{
+    warp_at[warp] = ++clock_now;
+}
+
+void emulator_checks_thread(int thread, const void *stack, size_t stack_bytes)
+{
+    now.thread = thread;
+    now.stack = (uintptr_t)stack;
+    now.stack_bytes = stack_bytes;
+}
+
+void emulator_checks_forget(const void *memory, size_t bytes)
+{
+    const uintptr_t first = (uintptr_t)memory / PAGE, last = ((uintptr_t)memory + bytes) / PAGE;
+    for (uintptr_t number = first; number <= last; number++) {
+        const auto found = pages.find(number);
+        if (found == pages.end())
+            continue;
+        if (recent[number % 64].is == found->second)
+            recent[number % 64].is = nullptr;
+        free(found->second);
+        pages.erase(found);
+    }
+}
+
+void emulator::emulator_atomic(const void *at, size_t bytes)
+{
+    look(at, bytes, ATOMIC_UPDATE);
+}
+
+/* ---- what the compiler calls ---- */
+
+extern "C" {
+
+#define ACCESSES(n)                                                                                \
+    void __tsan_read##n(void *p)                                                                   \
+    {                                                                                              \
+        look(p, n, READ);                                                                          \
+    }                                                                                              \
+    void __tsan_write##n(void *p)                                                                  \
+    {                                                                                              \
+        look(p, n, WRITE);                                                                         \
+    }                                                                                              \
+    void __tsan_unaligned_read##n(void *p)                                                         \
+    {                                                                                              \
+        look(p, n, READ);                                                                          \
+    }                                                                                              \
+    void __tsan_unaligned_write##n(void *p)                                                        \
+    {                                                                                              \
+        look(p, n, WRITE);                                                                         \
+    }
+
+ACCESSES(1)
+ACCESSES(2)
+ACCESSES(4)
+ACCESSES(8)
+ACCESSES(16)
+#undef ACCESSES
+
+void __tsan_read_range(void *p, unsigned long bytes)
+{
+    look(p, bytes, READ);
+}
+
+void __tsan_write_range(void *p, unsigned long bytes)
+{
+    look(p, bytes, WRITE);
+}
+
+void __tsan_init(void)
+{
+}
+
+void __tsan_func_entry(void *)
+{
+}
+
+void __tsan_func_exit(void)
+{
+}
+
+/* Of -fsanitize=alignment; the first member says where. */
+struct mismatch {
+    const char *file;
+    uint32_t line, column;
+    const void *type;
+    unsigned char log_alignment, kind;
+};
+
+void __ubsan_handle_type_mismatch_v1_abort(const mismatch *m, const void *p)
+{
+    emulator_refuse("%s:%u: %p is no multiple of %u", m->file, m->line, p, 1u << m->log_alignment);
+}
+
+} // extern "C"
