@@ -115,7 +115,8 @@ static double update_bytes(const lathe_run *run, int64_t *out_trained)
         if (!row->trainable)
             continue;
         *out_trained += n;
-        bytes += (double)n * (4 + 4 + 8);
+        bytes += (double)n *
+                 (8 + 2 * (double)lathe_dtype_bytes(lathe_params_grad_dtype(&run->params, i)));
         if (lathe_params_has_shadow(&run->params, i))
             bytes +=
                 (double)n * (double)lathe_dtype_bytes(lathe_params_value_dtype(&run->params, i));
