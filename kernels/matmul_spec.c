@@ -4,6 +4,7 @@
  *   dx = dy W            dy c[N,O]
  *   dW = dy^T x          f32 or c[O,I];  db = column sums of dy, f32[O]
  *   y = alpha op(a) op(b)
+ *   the first two also with GELU behind them, of x's dtype throughout
  */
 #include "matmul_spec.h"
 
@@ -89,6 +90,31 @@ lathe_status kernel_product_dx(const lathe_kernel *k, matmul_spec *out)
                          .alpha = 1.0};
     add_or_overwrite(k, out);
     return take_fp8(k, LATHE_F8_E5M2, out);
+}
+
+static lathe_status refuse_fp8(const lathe_kernel *k)
+{
+    if (k->attrs.fp8 == LATHE_FP8_NONE)
+        return LATHE_OK;
+    return lathe_fail(k->host, LATHE_E_UNSUPPORTED, "%s is not computed in fp8", kernel_op_name(k));
+}
+
+lathe_status kernel_product_linear_gelu(const lathe_kernel *k, matmul_spec *out)
+{
+    LATHE_TRY(refuse_fp8(k));
+    LATHE_TRY(kernel_product_linear(k, out));
+    for (int32_t i = 0; i < 2; i++)
+        if (i == 0 || kernel_has_out(k, i))
+            LATHE_TRY(kernel_check_out(k, i, out->a_dtype, out->m * out->n));
+    return LATHE_OK;
+}
+
+lathe_status kernel_product_dx_gelu(const lathe_kernel *k, matmul_spec *out)
+{
+    LATHE_TRY(refuse_fp8(k));
+    LATHE_TRY(kernel_product_dx(k, out));
+    LATHE_TRY(kernel_check_out(k, 0, out->a_dtype, out->m * out->n));
+    return kernel_check_in(k, 2, out->a_dtype, out->m * out->n);
 }
 
 lathe_status kernel_product_matmul(const lathe_kernel *k, matmul_spec *out)

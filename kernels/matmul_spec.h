@@ -29,6 +29,9 @@ lathe_status kernel_product_linear(const lathe_kernel *k, matmul_spec *out);
 lathe_status kernel_product_dx(const lathe_kernel *k, matmul_spec *out);
 lathe_status kernel_product_dw(const lathe_kernel *k, matmul_spec *out); /* db too, when wanted */
 lathe_status kernel_product_matmul(const lathe_kernel *k, matmul_spec *out);
+/** Of LINEAR_GELU and LINEAR_DX_GELU: the product alone. */
+lathe_status kernel_product_linear_gelu(const lathe_kernel *k, matmul_spec *out);
+lathe_status kernel_product_dx_gelu(const lathe_kernel *k, matmul_spec *out);
 
 #ifdef __cplusplus
 }

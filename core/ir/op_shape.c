@@ -81,7 +81,7 @@ static lathe_status linear_backward(const scene *s)
     const lathe_desc *dy = s->in[0], *b = s->in[1];
     if (!dy || !b || dy->rank != 2 || b->rank != 2 || dy->dtype != b->dtype)
         return bad(s, "two matrices of one dtype");
-    if (s->node->op == LATHE_OP_LINEAR_DX) {
+    if (s->node->op != LATHE_OP_LINEAR_DW) {
         if (dy->dims[1] != b->dims[0])
             return bad(s, "dy c[N,O], W c[O,I]");
         s->out[0] = lathe_desc_2d(dy->dtype, dy->dims[0], b->dims[1]);
@@ -91,6 +91,19 @@ static lathe_status linear_backward(const scene *s)
         s->out[0] = lathe_desc_2d(LATHE_F32, dy->dims[1], b->dims[1]);
         s->out[1] = lathe_desc_1d(LATHE_F32, dy->dims[1]);
     }
+    return LATHE_OK;
+}
+
+static lathe_status linear_gelu(const scene *s)
+{
+    if (s->node->op == LATHE_OP_LINEAR_GELU) {
+        LATHE_TRY(linear(s));
+        s->out[1] = s->out[0];
+        return LATHE_OK;
+    }
+    LATHE_TRY(linear_backward(s));
+    if (!s->in[2] || !same_shape(s->in[2], &s->out[0]) || s->in[2]->dtype != s->out[0].dtype)
+        return bad(s, "dy c[N,O], W c[O,I], z c[N,I]");
     return LATHE_OK;
 }
 
@@ -312,6 +325,9 @@ lathe_status lathe__infer(lathe_graph *g, lathe_ir_node *node, lathe_desc out[LA
     case LATHE_OP_LINEAR_DX:
     case LATHE_OP_LINEAR_DW:
         return linear_backward(&s);
+    case LATHE_OP_LINEAR_GELU:
+    case LATHE_OP_LINEAR_DX_GELU:
+        return linear_gelu(&s);
     case LATHE_OP_RMSNORM:
     case LATHE_OP_LAYERNORM:
         return norm(&s);

@@ -33,6 +33,14 @@ lathe_status lathe_pass_merge_head(lathe_graph *g);
  *  first need, in the place of values kept from the forward. DEQUANT is recomputed in every mode. */
 lathe_status lathe_pass_recompute(lathe_graph *g, int32_t mode);
 
+/** Whether the device has a kernel for a node, as it stands, of these values. */
+typedef int32_t (*lathe_offers_fn)(void *arg, const lathe_graph *g, const lathe_ir_node *n);
+
+/** Behind recomputation, where the device offers it: a product and the GELU_TANH right behind it are one node, and so
+ *  are the derivatives of a GELU_TANH and of the product behind it, whose result is then never stored. No value
+ *  changes; the plan does not grow. Products that something is added to, or in fp8, are left. */
+lathe_status lathe_pass_gelu(lathe_graph *g, lathe_offers_fn offers, void *arg);
+
 /** Moves values that the backward reads to the host's memory and back (train.offload_activations).
  *
  *  Nodes [0, forward_end) are one range of a run, the others another. What leaves has left, and what is fetched

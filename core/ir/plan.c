@@ -193,8 +193,10 @@ static double node_flops(const lathe_graph *g, const lathe_ir_node *n)
     const int64_t t = a->batch > 0 ? in0->dims[0] / a->batch : 0;
     switch (n->op) {
     case LATHE_OP_LINEAR:
+    case LATHE_OP_LINEAR_GELU:
         return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[0];
     case LATHE_OP_LINEAR_DX:
+    case LATHE_OP_LINEAR_DX_GELU:
     case LATHE_OP_LINEAR_DW:
         return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[1];
     case LATHE_OP_MATMUL:

@@ -220,6 +220,46 @@ static lathe_status build_decode(builder *b)
     return build_logits(b, 1);
 }
 
+/* What the machine said last of an op: layers are alike. */
+typedef struct offer {
+    const lathe_machine *machine;
+    lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
+    int32_t op, is_made; /* op -1: nothing asked yet */
+} offer;
+
+/* lathe_offers_fn: the kernel can be made. `arg`: offer[2], by whether it is of the backward. */
+static int32_t machine_offers(void *arg, const lathe_graph *g, const lathe_ir_node *n)
+{
+    offer *o = (offer *)arg + (n->op == LATHE_OP_LINEAR_DX_GELU);
+    lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
+    lathe_kernel *kernel = NULL;
+    int64_t scratch = 0;
+    memset(tensors, 0, sizeof tensors);
+    for (int32_t k = 0; k < n->n_in; k++)
+        if (n->in[k] != LATHE_NONE)
+            tensors[k] = g->values[n->in[k]].desc;
+    for (int32_t k = 0; k < n->n_out; k++)
+        if (n->out[k] != LATHE_NONE)
+            tensors[LATHE_OP_MAX_IN + k] = g->values[n->out[k]].desc;
+    if (o->op == n->op && memcmp(o->tensors, tensors, sizeof tensors) == 0)
+        return o->is_made;
+    memcpy(o->tensors, tensors, sizeof tensors);
+    o->op = n->op;
+    o->is_made = lathe_node_kernel(o->machine, g, n, &kernel, &scratch) == LATHE_OK;
+    if (o->is_made)
+        o->machine->dev->kernel_destroy(o->machine->device->self, kernel);
+    else
+        lathe_error_clear(); /* it has none: no error */
+    return o->is_made;
+}
+
+static lathe_status join_ops(const builder *b)
+{
+    offer offers[2] = {{.machine = b->config->machine, .op = -1},
+                       {.machine = b->config->machine, .op = -1}};
+    return b->config->machine ? lathe_pass_gelu(b->build.graph, machine_offers, offers) : LATHE_OK;
+}
+
 /* The node after which the loss has been computed. */
 static int32_t loss_end(const lathe_program *p)
 {
@@ -253,6 +293,7 @@ static lathe_status build(builder *b, int32_t kind)
         LATHE_TRY(build_decode(b));
     }
     LATHE_TRY(lathe_pass_dead(g));
+    LATHE_TRY(join_ops(b));
     if (kind == LATHE_PROGRAM_TRAIN && b->config->offloads)
         LATHE_TRY(lathe_pass_offload(g, loss_end(b->program), &b->program->n_offloaded));
     LATHE_TRY(lathe_pass_inplace(g));

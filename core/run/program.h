@@ -36,9 +36,10 @@ typedef struct lathe_program_config {
     int64_t row_tokens;            /* T; for DECODE the tokens of one run */
     int64_t cache_rows;            /* DECODE: P, positions the caches hold */
     int32_t recompute;             /* LATHE_RECOMPUTE_* */
-    int32_t fp8;             /* LATHE_FP8_*: of TRAIN, EVAL and SAMPLE; the others make text */
-    int64_t head_chunk_rows; /* 0: chosen by the device */
-    int32_t offloads;        /* TRAIN: values of the forward wait in the host's memory */
+    int32_t fp8;                  /* LATHE_FP8_*: of TRAIN, EVAL and SAMPLE; the others make text */
+    int64_t head_chunk_rows;      /* 0: chosen by the device */
+    int32_t offloads;             /* TRAIN: values of the forward wait in the host's memory */
+    const lathe_machine *machine; /* asked which ops it has in one; NULL: none are joined */
 } lathe_program_config;
 
 typedef struct lathe_program {

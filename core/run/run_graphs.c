@@ -194,7 +194,8 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
                                          .recompute = run->set.recompute,
                                          .fp8 = run->set.fp8,
                                          .head_chunk_rows = run->set.head_chunk_rows,
-                                         .offloads = run->offloads};
+                                         .offloads = run->offloads,
+                                         .machine = &run->machine};
     return config;
 }
 

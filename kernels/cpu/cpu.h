@@ -55,6 +55,7 @@ static inline int64_t cpu_round_up(int64_t n, int64_t to)
 
 /* The rows of the dispatch table, each defined in its op's file. */
 extern const kernel_op cpu_op_linear, cpu_op_linear_dx, cpu_op_linear_dw, cpu_op_matmul;
+extern const kernel_op cpu_op_linear_gelu, cpu_op_linear_dx_gelu;
 extern const kernel_op cpu_op_head_logprob, cpu_op_head_logprob_bwd, cpu_op_head_eval;
 extern const kernel_op cpu_op_head_sample;
 extern const kernel_op cpu_op_rmsnorm, cpu_op_rmsnorm_bwd, cpu_op_layernorm, cpu_op_layernorm_bwd;

@@ -1,5 +1,11 @@
-/* LINEAR, its two derivatives and MATMUL by oneDNN. What they multiply: matmul_spec.c. */
+/* LINEAR, its two derivatives and MATMUL by oneDNN. What they multiply: matmul_spec.c.
+ *
+ * With GELU in it a product has the memory of one result less: GELU goes over what the product stored, where it lies.
+ * oneDNN's epilogues do not serve: its gelu has one result, where training wants z as well, and none multiplies by
+ * gelu's derivative.
+ */
 #include "fp8.h"
+#include "gelu.h"
 #include "product.h"
 
 typedef struct linear {
@@ -64,6 +70,40 @@ static lathe_status prepare_dw(lathe_kernel *k, int64_t *out_scratch)
     return LATHE_OK;
 }
 
+static lathe_status prepare_linear_gelu(lathe_kernel *k, int64_t *out_scratch)
+{
+    matmul_spec spec;
+    LATHE_TRY(kernel_product_linear_gelu(k, &spec));
+    return make(k, &spec, out_scratch);
+}
+
+static lathe_status prepare_dx_gelu(lathe_kernel *k, int64_t *out_scratch)
+{
+    matmul_spec spec;
+    LATHE_TRY(kernel_product_dx_gelu(k, &spec));
+    return make(k, &spec, out_scratch);
+}
+
+static lathe_status run_linear_gelu(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const linear *s = k->state;
+    void *z = kernel_has_out(k, 1) ? a->out[1] : a->out[0];
+    LATHE_TRY(cpu_product_run(k->device, s->product, a->in[0], a->in[1],
+                              kernel_has_in(k, 2) ? a->in[2] : NULL, z, a->scratch, 0));
+    cpu_gelu(k->host, z, a->out[0], k->out[0].dtype, lathe_desc_count(&k->out[0]));
+    return LATHE_OK;
+}
+
+static lathe_status run_dx_gelu(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    const linear *s = k->state;
+    LATHE_TRY(
+        cpu_product_run(k->device, s->product, a->in[0], a->in[1], NULL, a->out[0], a->scratch, 0));
+    cpu_gelu_bwd(k->host, a->out[0], a->in[2], a->out[0], k->out[0].dtype,
+                 lathe_desc_count(&k->out[0]), 0);
+    return LATHE_OK;
+}
+
 static lathe_status run_linear(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const linear *s = k->state;
@@ -99,3 +139,5 @@ const kernel_op cpu_op_linear = {prepare_linear, run_linear, release, 0};
 const kernel_op cpu_op_linear_dx = {prepare_dx, run_two, release, 1};
 const kernel_op cpu_op_linear_dw = {prepare_dw, run_dw, release, 3};
 const kernel_op cpu_op_matmul = {prepare_matmul, run_two, release, 1};
+const kernel_op cpu_op_linear_gelu = {prepare_linear_gelu, run_linear_gelu, release, 0};
+const kernel_op cpu_op_linear_dx_gelu = {prepare_dx_gelu, run_dx_gelu, release, 0};

@@ -10,24 +10,21 @@
 #include "columns.cuh"
 #include "fp8_product.h"
 #include "launch.cuh"
-
-#define BLOCK_BYTES                                                                                \
-    ((int64_t)16 << 20) /* of f32 products: fits the cache of every GPU from 8.0 on */
+#include "row_product.cuh"
 
 struct linear {
-    cuda_product *product,
-        *last;             /* last: of the last, shorter block of rows; NULL: all are alike */
-    int64_t rows, cols;    /* of y; for db, of dy */
-    int64_t block_rows;    /* 0: y straight from the product */
-    int64_t block_at;      /* of the block in scratch; the product's own comes first */
-    cuda_fp8_product *fp8; /* in the place of all of it */
+    cuda_product *product;
+    cuda_row_product blocks; /* in its place, of f32: behind each comes the bias */
+    int64_t block_at;        /* of the block in scratch; the product's own comes first */
+    cuda_fp8_product *fp8;   /* in the place of both */
+    int64_t rows, cols;      /* of y; for db, of dy */
 };
 
 static void release(lathe_kernel *k)
 {
     linear *s = (linear *)k->state;
     cuda_product_destroy(cuda_of(k), s->product);
-    cuda_product_destroy(cuda_of(k), s->last);
+    cuda_row_product_destroy(cuda_of(k), &s->blocks);
     cuda_fp8_product_destroy(k, s->fp8);
     k->host->free(s);
 }
@@ -49,23 +46,14 @@ static lathe_status make(lathe_kernel *k, const matmul_spec *spec, int64_t *out_
 static lathe_status make_blocks(lathe_kernel *k, matmul_spec spec, int64_t *out_scratch)
 {
     linear *s = (linear *)k->state;
-    const int64_t most = BLOCK_BYTES / (s->cols * 4);
-    const int64_t blocks = (s->rows + (most < 64 ? 64 : most) - 1) / (most < 64 ? 64 : most);
-    int64_t bytes = 0, last_bytes = 0;
-    s->block_rows = cuda_round_up((s->rows + blocks - 1) / blocks, 8);
-    if (s->block_rows > s->rows)
-        s->block_rows = s->rows;
+    int64_t bytes = 0;
     cuda_product_destroy(cuda_of(k), s->product);
     s->product = nullptr;
     spec.c_dtype = LATHE_F32;
     spec.bias = 0;
-    spec.m = s->block_rows;
-    LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->product, &bytes));
-    spec.m = s->rows % s->block_rows;
-    if (spec.m > 0)
-        LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->last, &last_bytes));
-    s->block_at = cuda_round_up(bytes > last_bytes ? bytes : last_bytes, 64);
-    *out_scratch = s->block_at + s->block_rows * s->cols * 4;
+    LATHE_TRY(cuda_row_product_create(cuda_of(k), spec, CUDA_BLOCK_BYTES, &s->blocks, &bytes));
+    s->block_at = cuda_round_up(bytes, 64);
+    *out_scratch = s->block_at + s->blocks.block_rows * s->cols * 4;
     return LATHE_OK;
 }
 
@@ -138,15 +126,12 @@ static lathe_status finish_block(lathe_kernel *k, const lathe_kernel_args *a, co
 static lathe_status run_blocks(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const linear *s = (const linear *)k->state;
-    const int64_t inner = k->in[1].dims[1], element = lathe_dtype_bytes(k->in[0].dtype);
     float *block = (float *)((char *)a->scratch + s->block_at);
-    for (int64_t row = 0; row < s->rows; row += s->block_rows) {
-        const int64_t n = s->rows - row < s->block_rows ? s->rows - row : s->block_rows;
-        const char *x = (const char *)a->in[0] + row * inner * element;
-        LATHE_TRY(cuda_product_run(cuda_of(k), n < s->block_rows ? s->last : s->product, x,
-                                   a->in[1], nullptr, block, a->scratch, 0, a->stream));
+    for (int64_t row = 0; row < s->rows; row += s->blocks.block_rows) {
+        LATHE_TRY(cuda_row_product_run(cuda_of(k), &s->blocks, row, a, nullptr, block));
         CUDA_BY_DTYPE(k->out[0].dtype, T, {
-            LATHE_TRY(finish_block<T>(k, a, block, (T *)a->out[0] + row * s->cols, n));
+            LATHE_TRY(finish_block<T>(k, a, block, (T *)a->out[0] + row * s->cols,
+                                      cuda_row_product_rows(&s->blocks, row)));
         });
     }
     return LATHE_OK;
@@ -158,7 +143,7 @@ static lathe_status run_linear(lathe_kernel *k, const lathe_kernel_args *a)
     if (s->fp8 != nullptr)
         return cuda_fp8_product_run(k, a, s->fp8,
                                     kernel_has_in(k, 2) ? (const float *)a->in[2] : nullptr);
-    if (s->block_rows > 0)
+    if (s->blocks.product != nullptr)
         return run_blocks(k, a);
     return cuda_product_run(cuda_of(k), s->product, a->in[0], a->in[1],
                             kernel_has_in(k, 2) ? a->in[2] : nullptr, a->out[0], a->scratch, 0,

@@ -261,6 +261,31 @@ Test(cuda_linear, takes_operands_of_any_alignment)
     op_close(&b);
 }
 
+Test(cuda_linear_gelu, takes_operands_of_any_alignment)
+{
+    static const int32_t dtypes[3] = {LATHE_F32, LATHE_BF16, LATHE_F16};
+    static const int none[3] = {0, 0, 0}, shifts[3][3] = {{1, 0, 0}, {0, 3, 0}, {0, 0, 1}};
+    op_build b = {0};
+    open_gpu("", &b);
+    for (int i = 0; i < 18; i++) {
+        const int32_t dtype = dtypes[i % 3];
+        const int *shift = shifts[i / 3 % 3], is_backward = i / 9;
+        op_case c = {.op = is_backward ? LATHE_OP_LINEAR_DX_GELU : LATHE_OP_LINEAR_GELU};
+        op_input(&c, 0, lathe_desc_2d(dtype, 5, is_backward ? 12 : 8), 0.0, 1.0);
+        op_input(&c, 1, lathe_desc_2d(dtype, 12, 8), 0.0, 1.0);
+        op_input(&c, 2, is_backward ? lathe_desc_2d(dtype, 5, 8) : lathe_desc_1d(LATHE_F32, 12),
+                 0.0, 1.0);
+        op_output(&c, 0, lathe_desc_2d(dtype, 5, is_backward ? 8 : 12));
+        void *want = run_shifted(&b, &c, none), *got = run_shifted(&b, &c, shift);
+        cr_assert_eq(memcmp(got, want, (size_t)lathe_desc_bytes(&c.out[0])), 0,
+                     "op %d, dtype %d, input %d moved", (int)c.op, (int)dtype, i / 3 % 3);
+        free(got);
+        free(want);
+        op_free(&c);
+    }
+    op_close(&b);
+}
+
 /* Rows of 16 MiB of f32 products each: three blocks, the last shorter. */
 Test(cuda_linear, adds_a_bias_over_several_blocks_of_rows)
 {

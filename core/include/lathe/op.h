@@ -98,6 +98,12 @@
  *                square of what APPLY_UPDATE takes off p
  *  CLAMP         x f32 or c[..], limit f32[*] -> y like x       y = x, within -limit[start] and
  *                limit[start], rounded to y's dtype; NaN stays; i/o 0
+ *
+ *  Two of the above in one, put there behind the derivative where the device offers them: no rule of their own,
+ *  nothing is added to. The first result is rounded to c before the second op takes it, as if it were stored.
+ *  LINEAR_GELU   x c[N,I], W c[O,I], b? f32[O] -> y c[N,O], z? c[N,O]
+ *                z = x W^T + b, y = gelu_tanh(z)
+ *  LINEAR_DX_GELU  dy c[N,O], W c[O,I], z c[N,I] -> dz c[N,I]   dz = (dy W) * gelu_tanh'(z)
  */
 #define LATHE_OP_TABLE(X)                                                                          \
     X(EMBED, "embed", 2, 1)                                                                        \
@@ -145,7 +151,9 @@
     X(HEAD_SAMPLE, "head_sample", 4, 1)                                                            \
     X(SUM_SQUARES, "sum_squares", 2, 1)                                                            \
     X(UPDATE_SQUARES, "update_squares", 3, 1)                                                      \
-    X(CLAMP, "clamp", 2, 1)
+    X(CLAMP, "clamp", 2, 1)                                                                        \
+    X(LINEAR_GELU, "linear_gelu", 3, 2)                                                            \
+    X(LINEAR_DX_GELU, "linear_dx_gelu", 3, 1)
 
 enum {
 #define LATHE_X(name, text, n_in, n_out) LATHE_OP_##name,
