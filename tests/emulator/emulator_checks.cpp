@@ -289,8 +289,9 @@ void emulator::emulator_atomic(const void *at, size_t bytes)
     look(at, bytes, ATOMIC_UPDATE);
 }
 
-/* ---- what the compiler calls ---- */
+/* ---- what the compiler calls; a build with a sanitizer has that one's ---- */
 
+#ifdef EMULATOR_CHECKS
 extern "C" {
 
 #define ACCESSES(n)                                                                                \
@@ -354,3 +355,4 @@ void __ubsan_handle_type_mismatch_v1_abort(const mismatch *m, const void *p)
 }
 
 } // extern "C"
+#endif
