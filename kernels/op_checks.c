@@ -100,17 +100,20 @@ lathe_status kernel_check_l2_normalize(lathe_kernel *k, int64_t *out_scratch)
 
 /* y and n_stats figures a group, from x, weights and maybe a bias: a group has as many elements as there are
  * weights. */
-static lathe_status check_norm(lathe_kernel *k, int32_t n_stats)
+static lathe_status check_norm(lathe_kernel *k, int32_t n_stats, int32_t adds)
 {
-    const int64_t n = lathe_desc_count(&k->in[0]), d = lathe_desc_count(&k->in[1]);
+    const int64_t n = lathe_desc_count(&k->in[0]), d = lathe_desc_count(&k->in[1 + adds]);
     if (d < 1 || n % d != 0)
         return kernel_bad_shape(k, "x must be whole groups of as many elements as w has");
     LATHE_TRY(kernel_check_in(k, 0, KERNEL_COMPUTE, n));
-    for (int32_t i = 1; i < 3; i++)
+    if (adds)
+        LATHE_TRY(kernel_check_in(k, 1, k->in[0].dtype, n));
+    for (int32_t i = 1 + adds; i < 3 + adds; i++)
         if (kernel_has_in(k, i))
             LATHE_TRY(kernel_check_in(k, i, LATHE_F32, d));
-    LATHE_TRY(kernel_check_out(k, 0, k->in[0].dtype, n));
-    for (int32_t i = 1; i <= n_stats; i++)
+    for (int32_t i = 0; i <= adds; i++)
+        LATHE_TRY(kernel_check_out(k, i, k->in[0].dtype, n));
+    for (int32_t i = 1 + adds; i <= n_stats + adds; i++)
         LATHE_TRY(kernel_check_out(k, i, LATHE_F32, n / d));
     return LATHE_OK;
 }
@@ -136,7 +139,13 @@ static lathe_status check_norm_bwd(lathe_kernel *k, int32_t n_stats)
 lathe_status kernel_check_rmsnorm(lathe_kernel *k, int64_t *out_scratch)
 {
     (void)out_scratch;
-    return check_norm(k, 1);
+    return check_norm(k, 1, 0);
+}
+
+lathe_status kernel_check_add_rmsnorm(lathe_kernel *k, int64_t *out_scratch)
+{
+    (void)out_scratch;
+    return check_norm(k, 1, 1);
 }
 
 lathe_status kernel_check_rmsnorm_bwd(lathe_kernel *k, int64_t *out_scratch)
@@ -148,7 +157,13 @@ lathe_status kernel_check_rmsnorm_bwd(lathe_kernel *k, int64_t *out_scratch)
 lathe_status kernel_check_layernorm(lathe_kernel *k, int64_t *out_scratch)
 {
     (void)out_scratch;
-    return check_norm(k, 2);
+    return check_norm(k, 2, 0);
+}
+
+lathe_status kernel_check_add_layernorm(lathe_kernel *k, int64_t *out_scratch)
+{
+    (void)out_scratch;
+    return check_norm(k, 2, 1);
 }
 
 lathe_status kernel_check_layernorm_bwd(lathe_kernel *k, int64_t *out_scratch)

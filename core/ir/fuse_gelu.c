@@ -5,80 +5,37 @@
  *   dz = (dy W2) * gelu'(z)     one node, in the place of the second of the two: h, which the node between them
  *                               reads for dW2, is gone when dz comes
  */
-#include <stdlib.h>
-
-#include "base/error.h"
-#include "ir/passes.h"
-
-typedef struct fusion {
-    lathe_graph *g;
-    lathe_offers_fn offers;
-    void *arg;
-    int32_t *reads;     /* [n_values] nodes that read it or take its memory */
-    int32_t *last_read; /* [n_values] the last of them; -1: none */
-    char *gone;         /* [n_nodes] part of another node now */
-} fusion;
-
-static void count_read(fusion *f, int32_t node, lathe_val v)
-{
-    if (v == LATHE_NONE)
-        return;
-    f->reads[v]++;
-    f->last_read[v] = node;
-}
-
-static void find_reads(fusion *f)
-{
-    const lathe_graph *g = f->g;
-    for (lathe_val v = 0; v < g->n_values; v++)
-        f->last_read[v] = -1;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        const lathe_ir_node *n = &g->nodes[i];
-        for (int32_t k = 0; k < n->n_in; k++)
-            count_read(f, i, n->in[k]);
-        for (int32_t k = 0; k < n->n_out; k++)
-            if (n->out[k] != LATHE_NONE && g->values[n->out[k]].kind == LATHE_VALUE_TEMP)
-                count_read(f, i, g->values[n->out[k]].share);
-    }
-}
-
-/* Whether output 0 of a node is written once, to memory of its own. */
-static int is_plain(const lathe_graph *g, const lathe_ir_node *n)
-{
-    const lathe_ir_value *v = &g->values[n->out[0]];
-    return v->kind == LATHE_VALUE_TEMP && v->share == LATHE_NONE && n->acc[0] == LATHE_NONE &&
-           n->write[0] == LATHE_WRITE_SET;
-}
+#include "ir/fusion.h"
 
 /* The node of `op`, a plain product, that makes v; -1: another kind of value. */
-static int32_t product_of(const fusion *f, lathe_val v, int32_t op)
+static int32_t product_of(const lathe_fusion *f, lathe_val v, int32_t op)
 {
     const int32_t i = v == LATHE_NONE ? -1 : f->g->values[v].node;
     const lathe_ir_node *n = i < 0 ? NULL : &f->g->nodes[i];
-    return n && n->op == op && !f->gone[i] && n->attrs.fp8 == 0 && is_plain(f->g, n) ? i : -1;
+    return n && n->op == op && !f->gone[i] && n->attrs.fp8 == 0 && lathe__fusion_is_plain(f->g, n)
+               ? i
+               : -1;
 }
 
-static void take_forward(fusion *f, int32_t i)
+static void take_forward(lathe_fusion *f, int32_t i)
 {
     const lathe_ir_node *gelu = &f->g->nodes[i];
     const lathe_val z = gelu->in[0];
     const int32_t p = product_of(f, z, LATHE_OP_LINEAR);
-    if (p < 0 || p + 1 != i || f->g->nodes[p].phase != gelu->phase || !is_plain(f->g, gelu))
+    if (p < 0 || p + 1 != i || f->g->nodes[p].phase != gelu->phase ||
+        !lathe__fusion_is_plain(f->g, gelu))
         return;
     lathe_ir_node fused = f->g->nodes[p];
     fused.op = LATHE_OP_LINEAR_GELU;
     fused.n_out = 2;
     fused.out[0] = gelu->out[0];
     fused.out[1] = f->reads[z] > 1 || f->g->values[z].is_output ? z : LATHE_NONE;
-    if (!f->offers(f->arg, f->g, &fused))
-        return;
-    f->g->nodes[p] = fused;
-    f->gone[i] = 1;
+    (void)lathe__fusion_join(f, &fused, p, i);
 }
 
 /* Whether v still holds at node `at` what it does at node `from`, and in no more memory: it would last so long
  * anyway, or one node longer, in less than the `bytes` that are saved there. */
-static int waits(const fusion *f, lathe_val v, int32_t from, int32_t at, int64_t bytes)
+static int waits(const lathe_fusion *f, lathe_val v, int32_t from, int32_t at, int64_t bytes)
 {
     const lathe_graph *g = f->g;
     const lathe_val root = lathe_graph_root(g, v);
@@ -92,14 +49,14 @@ static int waits(const fusion *f, lathe_val v, int32_t from, int32_t at, int64_t
            (f->last_read[v] == at - 1 && lathe_desc_bytes(&g->values[root].desc) <= bytes);
 }
 
-static void take_backward(fusion *f, int32_t i)
+static void take_backward(lathe_fusion *f, int32_t i)
 {
     const lathe_ir_node *gelu = &f->g->nodes[i];
     const lathe_val dh = gelu->in[0];
     const int32_t p = product_of(f, dh, LATHE_OP_LINEAR_DX);
     const int64_t bytes = lathe_desc_bytes(&f->g->values[dh].desc);
-    if (p < 0 || f->reads[dh] != 1 || f->g->values[dh].is_output || !is_plain(f->g, gelu) ||
-        !waits(f, f->g->nodes[p].in[0], p, i, bytes) ||
+    if (p < 0 || f->reads[dh] != 1 || f->g->values[dh].is_output ||
+        !lathe__fusion_is_plain(f->g, gelu) || !waits(f, f->g->nodes[p].in[0], p, i, bytes) ||
         !waits(f, f->g->nodes[p].in[1], p, i, bytes))
         return;
     lathe_ir_node fused = *gelu;
@@ -110,48 +67,19 @@ static void take_backward(fusion *f, int32_t i)
     fused.in[2] = gelu->in[1];
     fused.attrs = f->g->nodes[p].attrs;
     fused.label = f->g->nodes[p].label;
-    if (!f->offers(f->arg, f->g, &fused))
-        return;
-    f->g->nodes[i] = fused;
-    f->gone[p] = 1;
-}
-
-static void drop_gone(const fusion *f)
-{
-    lathe_graph *g = f->g;
-    int32_t kept = 0;
-    for (int32_t i = 0; i < g->n_nodes; i++) {
-        if (f->gone[i])
-            continue;
-        const lathe_ir_node *n = &g->nodes[i];
-        for (int32_t k = 0; k < n->n_out; k++)
-            if (n->out[k] != LATHE_NONE && g->values[n->out[k]].kind == LATHE_VALUE_TEMP)
-                g->values[n->out[k]].node = kept;
-        g->nodes[kept++] = *n;
-    }
-    g->n_nodes = kept;
+    (void)lathe__fusion_join(f, &fused, i, p);
 }
 
 lathe_status lathe_pass_gelu(lathe_graph *g, lathe_offers_fn offers, void *arg)
 {
-    fusion f = {.g = g, .offers = offers, .arg = arg};
-    f.reads = calloc((size_t)g->n_values + 1, sizeof *f.reads);
-    f.last_read = malloc(((size_t)g->n_values + 1) * sizeof *f.last_read);
-    f.gone = calloc((size_t)g->n_nodes + 1, 1);
-    const int has_memory = f.reads && f.last_read && f.gone;
-    if (has_memory) {
-        find_reads(&f);
-        for (int32_t i = 0; i < g->n_nodes; i++) {
-            if (g->nodes[i].op == LATHE_OP_GELU_TANH)
-                take_forward(&f, i);
-            else if (g->nodes[i].op == LATHE_OP_GELU_TANH_BWD)
-                take_backward(&f, i);
-        }
-        drop_gone(&f);
+    lathe_fusion f;
+    const lathe_status status = lathe__fusion_open(g, offers, arg, &f);
+    for (int32_t i = 0; i < g->n_nodes && status == LATHE_OK; i++) {
+        if (g->nodes[i].op == LATHE_OP_GELU_TANH)
+            take_forward(&f, i);
+        else if (g->nodes[i].op == LATHE_OP_GELU_TANH_BWD)
+            take_backward(&f, i);
     }
-    free(f.reads);
-    free(f.last_read);
-    free(f.gone);
-    return has_memory ? LATHE_OK
-                      : lathe_error(LATHE_E_NOMEM, "no memory to join products and gelu");
+    lathe__fusion_close(&f);
+    return status;
 }

@@ -109,15 +109,20 @@ static lathe_status linear_gelu(const scene *s)
 
 static lathe_status norm(const scene *s)
 {
-    const lathe_desc *x = s->in[0], *w = s->in[1];
+    const int32_t op = s->node->op;
+    const int32_t adds = op == LATHE_OP_ADD_RMSNORM || op == LATHE_OP_ADD_LAYERNORM;
+    const lathe_desc *x = s->in[0], *w = s->in[1 + adds];
+    if (adds && (!x || !s->in[1] || !same_shape(x, s->in[1]) || x->dtype != s->in[1]->dtype))
+        return bad(s, "two tensors of one shape and dtype to add");
     if (!x || !w || w->rank != 1 || w->dtype != LATHE_F32 || w->dims[0] < 1 ||
         last_dim(x) % w->dims[0])
         return bad(s, "x c[..] and a weight f32[D] with D dividing the last dim of x");
     const int64_t rows = count(x) / w->dims[0];
     s->out[0] = *x;
-    s->out[1] = lathe_desc_1d(LATHE_F32, rows);
-    if (s->node->op == LATHE_OP_LAYERNORM)
-        s->out[2] = lathe_desc_1d(LATHE_F32, rows);
+    s->out[adds] = *x;
+    s->out[1 + adds] = lathe_desc_1d(LATHE_F32, rows);
+    if (op == LATHE_OP_LAYERNORM || op == LATHE_OP_ADD_LAYERNORM)
+        s->out[2 + adds] = lathe_desc_1d(LATHE_F32, rows);
     return LATHE_OK;
 }
 
@@ -330,6 +335,8 @@ lathe_status lathe__infer(lathe_graph *g, lathe_ir_node *node, lathe_desc out[LA
         return linear_gelu(&s);
     case LATHE_OP_RMSNORM:
     case LATHE_OP_LAYERNORM:
+    case LATHE_OP_ADD_RMSNORM:
+    case LATHE_OP_ADD_LAYERNORM:
         return norm(&s);
     case LATHE_OP_RMSNORM_BWD:
     case LATHE_OP_LAYERNORM_BWD:

@@ -257,7 +257,10 @@ static lathe_status join_ops(const builder *b)
 {
     offer offers[2] = {{.machine = b->config->machine, .op = -1},
                        {.machine = b->config->machine, .op = -1}};
-    return b->config->machine ? lathe_pass_gelu(b->build.graph, machine_offers, offers) : LATHE_OK;
+    if (!b->config->machine)
+        return LATHE_OK;
+    LATHE_TRY(lathe_pass_gelu(b->build.graph, machine_offers, offers));
+    return lathe_pass_add_norm(b->build.graph, machine_offers, offers);
 }
 
 /* The node after which the loss has been computed. */

@@ -59,6 +59,7 @@ extern const kernel_op cpu_op_linear_gelu, cpu_op_linear_dx_gelu;
 extern const kernel_op cpu_op_head_logprob, cpu_op_head_logprob_bwd, cpu_op_head_eval;
 extern const kernel_op cpu_op_head_sample;
 extern const kernel_op cpu_op_rmsnorm, cpu_op_rmsnorm_bwd, cpu_op_layernorm, cpu_op_layernorm_bwd;
+extern const kernel_op cpu_op_add_rmsnorm, cpu_op_add_layernorm;
 extern const kernel_op cpu_op_rope, cpu_op_swiglu, cpu_op_swiglu_bwd, cpu_op_gelu, cpu_op_gelu_bwd;
 extern const kernel_op cpu_op_embed, cpu_op_embed_bwd, cpu_op_dropout, cpu_op_dropout_bwd;
 extern const kernel_op cpu_op_add, cpu_op_sub, cpu_op_mul, cpu_op_scale, cpu_op_scale_by;

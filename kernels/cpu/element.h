@@ -53,6 +53,14 @@ CPU_INLINE void *at_mut(void *p, int64_t i, int32_t dtype)
             fn(__VA_ARGS__, LATHE_F16);                                                            \
     } while (0)
 
+/** z = x + y, rounded; z may be either. */
+CPU_INLINE void add_elements(const void *x, const void *y, void *z, int64_t n, int32_t dtype)
+{
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; i++)
+        st(z, i, dtype, 0, ld(x, i, dtype) + ld(y, i, dtype));
+}
+
 /** Elements of a tile: buffers of this many floats stay in the first cache. */
 #define CPU_TILE 1024
 

@@ -1,5 +1,6 @@
-/* LAYERNORM and its derivative, over the last dim.
+/* LAYERNORM, with a sum in front of it, and its derivative, over the last dim.
  *
+ *   ADD_LAYERNORM: x = a + b first, rounded, row by row
  *   y = xhat * w + b,   xhat = (x - mean) * rstd,   rstd = 1 / sqrt(var(x) + eps)
  *   dx = rstd * (g - mean(g) - xhat * mean(g*xhat)),  g = dy*w
  *   dw = sum over rows of dy*xhat,  db = sum over rows of dy
@@ -17,6 +18,8 @@ typedef struct norm_job {
     const lathe_kernel_args *a;
     int64_t c, rows, grain;
     float *dw, *db; /* [chunks, c] each; NULL: not wanted */
+    int32_t
+        adds; /* 1: in[0] + in[1] goes to out[0]; the other inputs and outputs are one further on */
 } norm_job;
 
 CPU_INLINE void forward_row(const void *x, const float *w, const float *b, void *y, float *mean,
@@ -51,21 +54,40 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     const lathe_kernel *k = job->k;
     const lathe_kernel_args *a = job->a;
     const int32_t dtype = k->in[0].dtype;
-    const float *b = kernel_has_in(k, 2) ? a->in[2] : NULL;
-    float *mean = a->out[1], *rstd = a->out[2];
+    const void *const *in = a->in + job->adds;
+    void *const *out = a->out + job->adds;
+    const float *b = kernel_has_in(k, 2 + job->adds) ? in[2] : NULL;
+    float *mean = out[1], *rstd = out[2];
     (void)worker;
-    for (int64_t r = begin; r < end; r++)
-        CPU_BY_DTYPE(dtype, forward_row, at(a->in[0], r * job->c, dtype), a->in[1], b,
-                     at_mut(a->out[0], r * job->c, dtype), mean + r, rstd + r, job->c,
-                     k->attrs.eps);
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t first = r * job->c;
+        const void *x = at(a->in[0], first, dtype);
+        if (job->adds) {
+            void *sum = at_mut(a->out[0], first, dtype);
+            CPU_BY_DTYPE(dtype, add_elements, x, at(a->in[1], first, dtype), sum, job->c);
+            x = sum;
+        }
+        CPU_BY_DTYPE(dtype, forward_row, x, in[1], b, at_mut(out[0], first, dtype), mean + r,
+                     rstd + r, job->c, k->attrs.eps);
+    }
+}
+
+static lathe_status forward(lathe_kernel *k, const lathe_kernel_args *a, int32_t adds)
+{
+    const int64_t c = lathe_desc_count(&k->in[1 + adds]);
+    norm_job job = {.k = k, .a = a, .c = c, .rows = lathe_desc_count(&k->in[0]) / c, .adds = adds};
+    k->host->parallel_for(job.rows, cpu_row_grain(c), forward_range, &job);
+    return LATHE_OK;
 }
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    const int64_t c = lathe_desc_count(&k->in[1]);
-    norm_job job = {k, a, c, lathe_desc_count(&k->in[0]) / c, 0, NULL, NULL};
-    k->host->parallel_for(job.rows, cpu_row_grain(c), forward_range, &job);
-    return LATHE_OK;
+    return forward(k, a, 0);
+}
+
+static lathe_status run_add(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    return forward(k, a, 1);
 }
 
 typedef struct row_in {
@@ -157,7 +179,7 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t c = lathe_desc_count(&k->in[2]);
     const int64_t rows = lathe_desc_count(&k->in[1]) / c;
-    norm_job job = {k, a, c, rows, partial_grain(rows, c), NULL, NULL};
+    norm_job job = {k, a, c, rows, partial_grain(rows, c), NULL, NULL, 0};
     const int64_t chunks = (rows + job.grain - 1) / job.grain;
     float *partials = a->scratch;
     if (kernel_has_out(k, 1)) {
@@ -175,4 +197,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
 }
 
 const kernel_op cpu_op_layernorm = {kernel_check_layernorm, run, NULL, 0};
+const kernel_op cpu_op_add_layernorm = {kernel_check_add_layernorm, run_add, NULL, 0};
 const kernel_op cpu_op_layernorm_bwd = {prepare_bwd, run_bwd, NULL, 7};

@@ -1,5 +1,6 @@
-/* RMSNORM and its derivative, over groups of D elements.
+/* RMSNORM, with a sum in front of it, and its derivative, over groups of D elements.
  *
+ *   ADD_RMSNORM: x = a + b first, rounded, row by row
  *   y = x * rstd * g,   rstd = 1 / sqrt(mean(x^2) + eps),   g = w (or 1 + w with offset_one)
  *   dx = rstd * (dy*g - xhat * mean(dy*g*xhat)),  dw = sum over rows of dy*xhat,  xhat = x*rstd
  */
@@ -16,6 +17,8 @@ typedef struct norm_job {
     const lathe_kernel_args *a;
     int64_t d, rows, grain;
     float *partials; /* [chunks, d]; NULL: no dw */
+    int32_t
+        adds; /* 1: in[0] + in[1] goes to out[0]; the other inputs and outputs are one further on */
 } norm_job;
 
 CPU_INLINE void forward_row(const void *x, const float *w, void *y, float *rstd, int64_t d,
@@ -40,22 +43,39 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     const lathe_kernel *k = job->k;
     const int32_t dtype = k->in[0].dtype;
     const float offset = k->attrs.offset_one ? 1.0f : 0.0f;
-    float *rstd = job->a->out[1];
+    const void *const *in = job->a->in + job->adds;
+    void *const *out = job->a->out + job->adds;
+    float *rstd = out[1];
     (void)worker;
     for (int64_t r = begin; r < end; r++) {
-        const void *x = at(job->a->in[0], r * job->d, dtype);
-        void *y = at_mut(job->a->out[0], r * job->d, dtype);
-        CPU_BY_DTYPE(dtype, forward_row, x, job->a->in[1], y, rstd + r, job->d, k->attrs.eps,
-                     offset);
+        const int64_t first = r * job->d;
+        const void *x = at(job->a->in[0], first, dtype);
+        if (job->adds) {
+            void *sum = at_mut(job->a->out[0], first, dtype);
+            CPU_BY_DTYPE(dtype, add_elements, x, at(job->a->in[1], first, dtype), sum, job->d);
+            x = sum;
+        }
+        CPU_BY_DTYPE(dtype, forward_row, x, in[1], at_mut(out[0], first, dtype), rstd + r, job->d,
+                     k->attrs.eps, offset);
     }
+}
+
+static lathe_status forward(lathe_kernel *k, const lathe_kernel_args *a, int32_t adds)
+{
+    const int64_t d = lathe_desc_count(&k->in[1 + adds]);
+    norm_job job = {.k = k, .a = a, .d = d, .rows = lathe_desc_count(&k->in[0]) / d, .adds = adds};
+    k->host->parallel_for(job.rows, cpu_row_grain(d), forward_range, &job);
+    return LATHE_OK;
 }
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    const int64_t d = lathe_desc_count(&k->in[1]);
-    norm_job job = {k, a, d, lathe_desc_count(&k->in[0]) / d, 0, NULL};
-    k->host->parallel_for(job.rows, cpu_row_grain(d), forward_range, &job);
-    return LATHE_OK;
+    return forward(k, a, 0);
+}
+
+static lathe_status run_add(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    return forward(k, a, 1);
 }
 
 /* One row's dx; dw (f32, may be NULL) gets dy*xhat added. */
@@ -123,7 +143,7 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t d = lathe_desc_count(&k->in[2]);
     const int64_t rows = lathe_desc_count(&k->in[1]) / d;
-    norm_job job = {k, a, d, rows, dw_grain(rows, d), kernel_has_out(k, 1) ? a->scratch : NULL};
+    norm_job job = {k, a, d, rows, dw_grain(rows, d), kernel_has_out(k, 1) ? a->scratch : NULL, 0};
     k->host->parallel_for(rows, job.grain, backward_range, &job);
     if (job.partials != NULL)
         cpu_add_partials(k->host, job.partials, (rows + job.grain - 1) / job.grain, d, a->out[1],
@@ -132,4 +152,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
 }
 
 const kernel_op cpu_op_rmsnorm = {kernel_check_rmsnorm, run, NULL, 0};
+const kernel_op cpu_op_add_rmsnorm = {kernel_check_add_rmsnorm, run_add, NULL, 0};
 const kernel_op cpu_op_rmsnorm_bwd = {prepare_bwd, run_bwd, NULL, 3};

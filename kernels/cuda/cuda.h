@@ -91,6 +91,7 @@ extern const kernel_op cuda_op_add, cuda_op_sub, cuda_op_mul, cuda_op_scale, cud
 extern const kernel_op cuda_op_lincomb, cuda_op_cast, cuda_op_copy, cuda_op_sigmoid;
 extern const kernel_op cuda_op_logsigmoid;
 extern const kernel_op cuda_op_rmsnorm, cuda_op_rmsnorm_bwd;
+extern const kernel_op cuda_op_add_rmsnorm, cuda_op_add_layernorm;
 extern const kernel_op cuda_op_linear, cuda_op_linear_dx, cuda_op_linear_dw, cuda_op_matmul;
 extern const kernel_op cuda_op_linear_gelu, cuda_op_linear_dx_gelu;
 extern const kernel_op cuda_op_head_logprob, cuda_op_head_logprob_bwd, cuda_op_head_eval;

@@ -1,5 +1,7 @@
-/* LAYERNORM and its derivative, over the last dim.
+/* LAYERNORM, with a sum in front of it, and its derivative, over the last dim.
  *
+ *   ADD_LAYERNORM: x = a + b first, rounded, while the row is in registers: 4 elements moved, where ADD and LAYERNORM
+ *   move 5
  *   y = xhat * w + b,   xhat = (x - mean) * rstd,   rstd = 1 / sqrt(var(x) + eps)
  *   dx = rstd * (g - mean(g) - xhat * mean(g*xhat)),  g = dy*w
  *   dw = sum over rows of dy*xhat,  db = sum over rows of dy
@@ -17,14 +19,15 @@ struct tensors {
     void *out;          /* y or dx */
 };
 
-template <typename T, int N, int KIND>
+template <typename T, int N, int KIND, int ADDS>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    forward(tensors t, float *means, float *rstds, int64_t rows, int64_t c, float eps)
+    forward(tensors t, cuda_row_source x, float *means, float *rstds, int64_t rows, int64_t c,
+            float eps)
 {
     const int64_t n = (int64_t)blockIdx.x * cuda_row_groups<KIND> + cuda_row_group<KIND>();
     if (n >= rows)
         return;
-    const cuda_row<T, N, KIND> row((const T *)t.x + n * c, c);
+    const cuda_row<T, N, KIND> row(x, n * c, c, ADDS);
     float sum = 0.0f, squares = 0.0f;
     cuda_row_each<KIND, N>(c, [&](int64_t i, int at) {
         const auto v = row.get(i, at);
@@ -106,18 +109,23 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     db.finish(c);
 }
 
-static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
+/* ADDS: inputs and outputs behind the first are one further on. */
+template <int ADDS> static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    const int64_t c = lathe_desc_count(&k->in[1]), rows = lathe_desc_count(&k->in[0]) / c;
-    const tensors t = {a->in[0], nullptr, (const float *)a->in[1],
-                       kernel_has_in(k, 2) ? (const float *)a->in[2] : nullptr, a->out[0]};
-    const int packs = cuda_aligned(c, k->in[0].dtype, t.x, t.w, t.b, t.out);
+    const int64_t c = lathe_desc_count(&k->in[1 + ADDS]), rows = lathe_desc_count(&k->in[0]) / c;
+    const cuda_row_source x = {a->in[0], ADDS ? a->in[1] : nullptr, ADDS ? a->out[0] : nullptr};
+    const tensors t = {nullptr, nullptr, (const float *)a->in[1 + ADDS],
+                       kernel_has_in(k, 2 + ADDS) ? (const float *)a->in[2 + ADDS] : nullptr,
+                       a->out[ADDS]};
+    const int packs = cuda_aligned(c, k->in[0].dtype, x.x, x.other, x.sum) &&
+                      cuda_aligned(c, k->in[0].dtype, t.w, t.b, t.out);
     if (rows == 0)
         return LATHE_OK;
     CUDA_BY_ROW(k->in[0].dtype, c, packs, T, N, KIND, {
         const int64_t blocks = (rows + cuda_row_groups<KIND> - 1) / cuda_row_groups<KIND>;
-        return cuda_run(k, a, blocks, CUDA_THREADS, forward<T, N, KIND>, t, (float *)a->out[1],
-                        (float *)a->out[2], rows, c, k->attrs.eps);
+        return cuda_run(k, a, blocks, CUDA_THREADS, forward<T, N, KIND, ADDS>, t, x,
+                        (float *)a->out[1 + ADDS], (float *)a->out[2 + ADDS], rows, c,
+                        k->attrs.eps);
     });
 }
 
@@ -158,5 +166,6 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cuda_op_layernorm = {kernel_check_layernorm, run, nullptr, 0};
+const kernel_op cuda_op_layernorm = {kernel_check_layernorm, run<0>, nullptr, 0};
+const kernel_op cuda_op_add_layernorm = {kernel_check_add_layernorm, run<1>, nullptr, 0};
 const kernel_op cuda_op_layernorm_bwd = {prepare_bwd, run_bwd, nullptr, 7};

@@ -1,5 +1,6 @@
-/* RMSNORM and its derivative, over groups of D elements.
+/* RMSNORM, with a sum in front of it, and its derivative, over groups of D elements.
  *
+ *   ADD_RMSNORM: x = a + b first, rounded, while the row is in registers: 4 elements moved, where ADD and RMSNORM move 5
  *   y = x * rstd * g,   rstd = 1 / sqrt(mean(x^2) + eps),   g = w (or 1 + w with offset_one)
  *   dx = rstd * (dy*g - xhat * mean(dy*g*xhat)),  dw = sum over rows of dy*xhat,  xhat = x*rstd
  *
@@ -10,15 +11,15 @@
 #include "op_checks.h"
 #include "rows.cuh"
 
-template <typename T, int N, int KIND>
+template <typename T, int N, int KIND, int ADDS>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    forward(const T *x, const float *w, T *y, float *rstd, int64_t rows, int64_t d, float eps,
-            float offset)
+    forward(cuda_row_source x, const float *w, T *y, float *rstd, int64_t rows, int64_t d,
+            float eps, float offset)
 {
     const int64_t n = (int64_t)blockIdx.x * cuda_row_groups<KIND> + cuda_row_group<KIND>();
     if (n >= rows)
         return;
-    const cuda_row<T, N, KIND> row(x + n * d, d);
+    const cuda_row<T, N, KIND> row(x, n * d, d, ADDS);
     float sum = 0.0f;
     cuda_row_each<KIND, N>(d, [&](int64_t i, int at) {
         const auto v = row.get(i, at);
@@ -79,18 +80,22 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     dw.finish(d);
 }
 
-static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
+/* ADDS: inputs and outputs behind the first are one further on. */
+template <int ADDS> static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    const int64_t d = lathe_desc_count(&k->in[1]), rows = lathe_desc_count(&k->in[0]) / d;
-    const int packs = cuda_aligned(d, k->in[0].dtype, a->in[0], a->in[1], a->out[0]);
+    const int64_t d = lathe_desc_count(&k->in[1 + ADDS]), rows = lathe_desc_count(&k->in[0]) / d;
+    const cuda_row_source x = {a->in[0], ADDS ? a->in[1] : nullptr, ADDS ? a->out[0] : nullptr};
+    const float *w = (const float *)a->in[1 + ADDS];
+    const int packs = cuda_aligned(d, k->in[0].dtype, x.x, x.other, x.sum) &&
+                      cuda_aligned(d, k->in[0].dtype, w, a->out[ADDS]);
     const float offset = k->attrs.offset_one ? 1.0f : 0.0f;
     if (rows == 0)
         return LATHE_OK;
     CUDA_BY_ROW(k->in[0].dtype, d, packs, T, N, KIND, {
         const int64_t blocks = (rows + cuda_row_groups<KIND> - 1) / cuda_row_groups<KIND>;
-        return cuda_run(k, a, blocks, CUDA_THREADS, forward<T, N, KIND>, (const T *)a->in[0],
-                        (const float *)a->in[1], (T *)a->out[0], (float *)a->out[1], rows, d,
-                        k->attrs.eps, offset);
+        return cuda_run(k, a, blocks, CUDA_THREADS, forward<T, N, KIND, ADDS>, x, w,
+                        (T *)a->out[ADDS], (float *)a->out[1 + ADDS], rows, d, k->attrs.eps,
+                        offset);
     });
 }
 
@@ -125,5 +130,6 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
                                (a->accumulate & 2u) != 0);
 }
 
-const kernel_op cuda_op_rmsnorm = {kernel_check_rmsnorm, run, nullptr, 0};
+const kernel_op cuda_op_rmsnorm = {kernel_check_rmsnorm, run<0>, nullptr, 0};
+const kernel_op cuda_op_add_rmsnorm = {kernel_check_add_rmsnorm, run<1>, nullptr, 0};
 const kernel_op cuda_op_rmsnorm_bwd = {prepare_bwd, run_bwd, nullptr, 3};

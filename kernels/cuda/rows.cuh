@@ -79,6 +79,12 @@ static __device__ __forceinline__ void cuda_row_each(int64_t d, const F &f)
     }
 }
 
+/** What rows are made of: x, or x + other, rounded, which goes to sum; that may be either. */
+struct cuda_row_source {
+    const void *x, *other;
+    void *sum;
+};
+
 /** One row, the thread's packs of it. */
 template <typename T, int N, int KIND> struct cuda_row {
     const T *row;
@@ -89,6 +95,27 @@ template <typename T, int N, int KIND> struct cuda_row {
         if constexpr (KIND != CUDA_ROW_LONG)
             cuda_row_each<KIND, N>(
                 d, [&](int64_t i, int at) { kept[at / N] = cuda_load<N>(row + i); });
+    }
+
+    /** The row that begins at element `first`, of x, or where it is to add, of the sum. */
+    __device__ __forceinline__ cuda_row(const cuda_row_source &s, int64_t first, int64_t d,
+                                        int adds)
+        : row((const T *)(adds ? s.sum : s.x) + first)
+    {
+        cuda_row_each<KIND, N>(d, [&](int64_t i, int at) {
+            cuda_pack<T, N> x;
+            if (KIND == CUDA_ROW_LONG && !adds)
+                return;
+            x = cuda_load<N>((const T *)s.x + first + i);
+            if (adds) {
+                const auto y = cuda_load<N>((const T *)s.other + first + i);
+                for (int j = 0; j < N; j++)
+                    x.v[j] = cuda_as<T>::from(cuda_float(x.v[j]) + cuda_float(y.v[j]));
+                cuda_store((T *)s.sum + first + i, x);
+            }
+            if constexpr (KIND != CUDA_ROW_LONG)
+                kept[at / N] = x;
+        });
     }
 
     /** The pack that cuda_row_each names. */

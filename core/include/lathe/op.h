@@ -104,6 +104,8 @@
  *  LINEAR_GELU   x c[N,I], W c[O,I], b? f32[O] -> y c[N,O], z? c[N,O]
  *                z = x W^T + b, y = gelu_tanh(z)
  *  LINEAR_DX_GELU  dy c[N,O], W c[O,I], z c[N,I] -> dz c[N,I]   dz = (dy W) * gelu_tanh'(z)
+ *  ADD_RMSNORM   a, b c[..], w f32[D] -> x, y c[..], rstd       x = a + b, the rest RMSNORM of x; i/o of x: a or b
+ *  ADD_LAYERNORM a, b c[N,C], w, bias? f32[C] -> x, y, mean, rstd   the same of LAYERNORM
  */
 #define LATHE_OP_TABLE(X)                                                                          \
     X(EMBED, "embed", 2, 1)                                                                        \
@@ -153,7 +155,9 @@
     X(UPDATE_SQUARES, "update_squares", 3, 1)                                                      \
     X(CLAMP, "clamp", 2, 1)                                                                        \
     X(LINEAR_GELU, "linear_gelu", 3, 2)                                                            \
-    X(LINEAR_DX_GELU, "linear_dx_gelu", 3, 1)
+    X(LINEAR_DX_GELU, "linear_dx_gelu", 3, 1)                                                      \
+    X(ADD_RMSNORM, "add_rmsnorm", 3, 3)                                                            \
+    X(ADD_LAYERNORM, "add_layernorm", 4, 4)
 
 enum {
 #define LATHE_X(name, text, n_in, n_out) LATHE_OP_##name,

@@ -1,6 +1,5 @@
 /* GELU in its neighbours: no bit changes, no byte more is planned, and what must not be joined is not. */
-#include "graph_fixture.h"
-
+#include "fuse_case.h"
 #include "lathe/fp8.h"
 
 enum { LAYERS = 3, ROWS = 16, WIDTH = 16 };
@@ -15,14 +14,6 @@ enum {
     SEEN = 5,       /* the product's result is one of the graph's */
     BETWEEN = 6     /* what the second product's derivative reads is added to before GELU's turn */
 };
-
-static int count_op(const lathe_graph *g, int32_t op)
-{
-    int n = 0;
-    for (int32_t i = 0; i < g->n_nodes; i++)
-        n += g->nodes[i].op == op;
-    return n;
-}
 
 static lathe_val matrix(fixture *f, const char *name, int layer, int64_t rows, int64_t cols)
 {
@@ -81,29 +72,6 @@ static lathe_val network(fixture *f, int variant)
     return fixture_loss(f, x);
 }
 
-static int32_t device_offers(void *arg, const lathe_graph *g, const lathe_ir_node *n)
-{
-    const fixture *f = arg;
-    lathe_kernel *kernel = NULL;
-    int64_t scratch = 0;
-    if (lathe_node_kernel(&f->m, g, n, &kernel, &scratch) != LATHE_OK)
-        return 0;
-    f->m.dev->kernel_destroy(f->device.self, kernel);
-    return 1;
-}
-
-static int32_t offers_all(void *arg, const lathe_graph *g, const lathe_ir_node *n)
-{
-    (void)arg, (void)g, (void)n;
-    return 1;
-}
-
-static int32_t offers_none(void *arg, const lathe_graph *g, const lathe_ir_node *n)
-{
-    (void)arg, (void)g, (void)n;
-    return 0;
-}
-
 /* The network with its derivative, passed and not yet placed. offers NULL: as it comes. */
 static void build(fixture *f, int32_t dtype, int variant, int32_t recompute, lathe_offers_fn offers)
 {
@@ -114,43 +82,6 @@ static void build(fixture *f, int32_t dtype, int variant, int32_t recompute, lat
     if (offers)
         OK(lathe_pass_gelu(f->g, offers, f));
     OK(lathe_pass_inplace(f->g));
-}
-
-/* Not on a real GPU, where the rows of one product and of parts of it may be another algorithm's. */
-static int has_one_algorithm(const fixture *f)
-{
-    return strcmp(f->device.component->plugin->name, "cuda") != 0 ||
-           strstr(f->device.component->path, "/tests/emulated/") != NULL;
-}
-
-/* Within roundings of the compute dtype, of the largest; 0 where the bits must agree. */
-static double allowed(const fixture *f, double largest)
-{
-    const int32_t dtype = f->params.compute_dtype;
-    const double unit = dtype == LATHE_BF16 ? 0x1p-8 : dtype == LATHE_F16 ? 0x1p-11 : 0x1p-20;
-    return has_one_algorithm(f) ? 0.0 : 8.0 * unit * largest;
-}
-
-static void expect_same_bits(fixture *a, fixture *b, const char *what)
-{
-    const double loss_a = fixture_run(a, 0), loss_b = fixture_run(b, 0);
-    cr_expect(fabs(loss_a - loss_b) <= allowed(a, fabs(loss_a)), "%s: losses %.9g and %.9g", what,
-              loss_a, loss_b);
-    cr_assert_eq(a->params.n, b->params.n);
-    for (int32_t p = 0; p < a->params.n; p++) {
-        const int64_t n = lathe_desc_count(&a->params.rows[p]->desc);
-        float *x = fixture_gradient(a, p), *y = fixture_gradient(b, p);
-        double largest = 0.0;
-        for (int64_t i = 0; i < n; i++)
-            largest = fmax(largest, fabs((double)x[i]));
-        for (int64_t i = 0; i < n; i++)
-            cr_assert(fabs((double)x[i] - (double)y[i]) <= allowed(a, largest),
-                      "%s: gradient of %s: %.9g and %.9g", what, a->params.rows[p]->name,
-                      (double)x[i], (double)y[i]);
-        cr_expect_gt(largest, 0.0, "%s: no gradient of %s", what, a->params.rows[p]->name);
-        free(x);
-        free(y);
-    }
 }
 
 static void expect_no_growth(const fixture *apart, const fixture *joint, int32_t recompute,

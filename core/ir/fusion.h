@@ -1,0 +1,28 @@
+/* What passes that make one node of two share: who reads a value, what is whole, and which nodes are gone. */
+#ifndef LATHE_IR_FUSION_H
+#define LATHE_IR_FUSION_H
+
+#include "ir/passes.h"
+
+typedef struct lathe_fusion {
+    lathe_graph *g;
+    lathe_offers_fn offers;
+    void *arg;
+    int32_t *reads;     /* [n_values] nodes that read it or take its memory */
+    int32_t *last_read; /* [n_values] the last of them; -1: none */
+    char *gone;         /* [n_nodes] part of another node now */
+} lathe_fusion;
+
+/** Reads the graph. To be closed, also after a failure. */
+lathe_status lathe__fusion_open(lathe_graph *g, lathe_offers_fn offers, void *arg,
+                                lathe_fusion *out);
+/** Drops the nodes that are gone. */
+void lathe__fusion_close(lathe_fusion *f);
+
+/** Whether output 0 of a node is written once, to memory of its own. */
+int32_t lathe__fusion_is_plain(const lathe_graph *g, const lathe_ir_node *n);
+
+/** `fused` takes the place of node `at`, which it is part of, and `other` is gone; 0: the device has no such kernel. */
+int32_t lathe__fusion_join(lathe_fusion *f, const lathe_ir_node *fused, int32_t at, int32_t other);
+
+#endif
