@@ -75,8 +75,8 @@ Test(nonfinite, stop_names_step_micro_batch_and_first_tensor)
     cr_assert_eq(train_said(run, said, sizeof said, &r), LATHE_E_NUMERIC);
     /* row 22 is row 0 of its micro-batch: element 5*32 + 3 = 163 */
     expect_parts((const char *const[]){
-        "step 6, micro-batch 2: the loss is ", "first in micro-batch 2", "the output of node ",
-        "add '", "forward", "f32[64,32]: 1 values are bad, the first inf at 163",
+        "step 6, micro-batch 2: the loss is ", "first in micro-batch 2", "output 0 of node ",
+        "add_layernorm '", "forward", "f32[64,32]: 1 values are bad, the first inf at 163",
         "nothing was updated", NULL});
     lathe_run_close(run);
     OK(lathe_dir_remove(dir));
