@@ -13,9 +13,10 @@ static int64_t round_up(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Its elements: what dtype they have, at which byte of the gradients or masters they begin, and how many bytes. */
+/* Its elements: what dtype they have and of how many bytes, at which byte of the gradients or masters they begin, and
+ * how many bytes all are. */
 typedef struct family {
-    int32_t dtype;
+    int32_t dtype, size;
     int64_t begin, bytes;
 } family;
 
@@ -23,10 +24,10 @@ static family family_of(const lathe_store *store, int32_t which)
 {
     const int64_t wide = store->wide_grad_bytes;
     if (which == LATHE_SQUARES_MASTERS)
-        return (family){LATHE_F32, 0, store->master_bytes};
+        return (family){LATHE_F32, 4, 0, store->master_bytes};
     if (which == LATHE_SQUARES_GRADIENTS)
-        return (family){LATHE_F32, 0, wide};
-    return (family){store->params->grad_dtype, wide, store->grad_bytes - wide};
+        return (family){LATHE_F32, 4, 0, wide};
+    return (family){store->params->grad_dtype, 2, wide, store->grad_bytes - wide};
 }
 
 /* The row's first element in the family; -1: it has none. */
@@ -35,8 +36,7 @@ static int64_t first_of(const lathe_store *store, int32_t row, int32_t which)
     const family f = family_of(store, which);
     const int64_t at =
         which == LATHE_SQUARES_MASTERS ? store->rows[row].master : store->rows[row].grad;
-    return at >= f.begin && at < f.begin + f.bytes ? (at - f.begin) / lathe_dtype_bytes(f.dtype)
-                                                   : -1;
+    return at >= f.begin && at < f.begin + f.bytes ? (at - f.begin) / f.size : -1;
 }
 
 /* Counts the segments, and writes them where there is room. */
@@ -72,7 +72,7 @@ lathe_status lathe_squares_init(lathe_squares *s, lathe_machine *m, const lathe_
     (void)cut(store, which, s->segments, s->row);
     const family f = family_of(store, which);
     const lathe_op_attrs attrs = {0};
-    const lathe_desc in[2] = {lathe_desc_1d(f.dtype, f.bytes / lathe_dtype_bytes(f.dtype)),
+    const lathe_desc in[2] = {lathe_desc_1d(f.dtype, f.bytes / f.size),
                               lathe_desc_2d(LATHE_I64, s->n, 2)};
     const lathe_desc out = lathe_desc_1d(LATHE_F64, s->n);
     const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,

@@ -41,14 +41,14 @@ static int64_t round_up(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-static lathe_status create_clamp(lathe_device_update *u, int64_t bytes, int32_t dtype,
+static lathe_status create_clamp(lathe_device_update *u, int64_t n, int32_t dtype,
                                  lathe_kernel **out)
 {
     int64_t scratch = 0;
     const lathe_op_attrs attrs = {0};
-    const lathe_desc x = lathe_desc_1d(dtype, bytes / lathe_dtype_bytes(dtype));
+    const lathe_desc x = lathe_desc_1d(dtype, n);
     const lathe_desc in[2] = {x, lathe_desc_1d(LATHE_F32, 1)};
-    if (bytes == 0)
+    if (n == 0)
         return LATHE_OK;
     const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
                                           .op = LATHE_OP_CLAMP,
@@ -68,8 +68,9 @@ static lathe_status create_clamp(lathe_device_update *u, int64_t bytes, int32_t 
 static lathe_status create_clamps(lathe_device_update *u)
 {
     const lathe_store *s = u->store;
-    LATHE_TRY(create_clamp(u, s->wide_grad_bytes, LATHE_F32, &u->clamp[0]));
-    return create_clamp(u, s->grad_bytes - s->wide_grad_bytes, s->params->grad_dtype, &u->clamp[1]);
+    const int64_t narrow = (s->grad_bytes - s->wide_grad_bytes) / 2;
+    LATHE_TRY(create_clamp(u, s->wide_grad_bytes / 4, LATHE_F32, &u->clamp[0]));
+    return create_clamp(u, narrow, s->params->grad_dtype, &u->clamp[1]);
 }
 
 /* What queue() wants for tensor i, beside what it wants for those before. */
