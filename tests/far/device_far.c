@@ -624,6 +624,7 @@ static void destroy(void *self)
                 d->n_streams, d->n_events);
         abort();
     }
+    far_queue_clear(&d->streams[0].queue); /* of who made no stream */
     d->real->destroy(d->cpu_self);
     while (d->stamps) {
         far_stamp *next = d->stamps->next;
