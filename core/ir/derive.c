@@ -23,7 +23,7 @@ static int needs(const tape *t, lathe_val v)
 }
 
 /* Whether output k of a gradient op is f32 whatever the compute dtype: the gradient of a parameter. That of a
- * LINEAR's weight may be either. */
+ * LINEAR's weight may be in the compute dtype too. */
 static int is_param_output(int32_t op, int32_t k)
 {
     switch (op) {

@@ -588,7 +588,8 @@ static lathe_status queue_part(lathe_update *u, int32_t k, int32_t what,
     return lathe_device_update_queue(u->device, k, what, step);
 }
 
-/* Queues LATHE_QUEUE_*, part by part when the state comes and goes. Only a step has matrices. */
+/* Queues LATHE_QUEUE_*, part by part when the state comes and goes or gradients are widened. Only a step has
+ * matrices. */
 static lathe_status queue_update(lathe_update *u, int32_t what, const lathe_optimizer_step *step)
 {
     lathe_exec *matrix = what == LATHE_QUEUE_STEP ? u->matrix : NULL;
