@@ -38,7 +38,7 @@ typedef int32_t (*lathe_offers_fn)(void *arg, const lathe_graph *g, const lathe_
 
 /** Behind recomputation, where the device offers it: a product and the GELU_TANH right behind it are one node, and so
  *  are the derivatives of a GELU_TANH and of the product behind it, whose result is then never stored. No value
- *  changes; the plan does not grow. Products that something is added to, or in fp8, are left. */
+ *  changes, and fewer are alive at once. Products that something is added to, or in fp8, are left. */
 lathe_status lathe_pass_gelu(lathe_graph *g, lathe_offers_fn offers, void *arg);
 /** There too: an ADD and the norm right behind it are one node, with both results. No value changes. */
 lathe_status lathe_pass_add_norm(lathe_graph *g, lathe_offers_fn offers, void *arg);

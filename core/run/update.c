@@ -173,8 +173,7 @@ static lathe_status create_offload(lathe_update *u, const int32_t *matrix, int32
     return lathe__matrices_cut(lathe_exec_graph(u->matrix), &state, u->offload, u->matrix_ends);
 }
 
-/* Elements of a part whose gradients are widened: where the update runs on the host, what its caches hold beside
- * the state; elsewhere, what makes launches few. */
+/* Elements of a part whose gradients are widened: few on the host, for its caches; elsewhere many, for few launches. */
 #define HOST_ELEMENTS ((int64_t)1 << 20)
 #define DEVICE_ELEMENTS ((int64_t)1 << 24)
 
