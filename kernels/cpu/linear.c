@@ -33,25 +33,28 @@ static lathe_status make(lathe_kernel *k, const matmul_spec *spec, int64_t *out_
     return cpu_product_create(k->device, spec, &s->product, out_scratch);
 }
 
-static lathe_status prepare_linear(lathe_kernel *k, int64_t *out_scratch)
+/* Of what kernel_product_*() says. */
+typedef lathe_status (*spec_fn)(const lathe_kernel *k, matmul_spec *out);
+static lathe_status prepare(lathe_kernel *k, spec_fn say, int64_t *out_scratch)
 {
     matmul_spec spec;
-    LATHE_TRY(kernel_product_linear(k, &spec));
+    LATHE_TRY(say(k, &spec));
     return make(k, &spec, out_scratch);
+}
+
+static lathe_status prepare_linear(lathe_kernel *k, int64_t *out_scratch)
+{
+    return prepare(k, kernel_product_linear, out_scratch);
 }
 
 static lathe_status prepare_dx(lathe_kernel *k, int64_t *out_scratch)
 {
-    matmul_spec spec;
-    LATHE_TRY(kernel_product_dx(k, &spec));
-    return make(k, &spec, out_scratch);
+    return prepare(k, kernel_product_dx, out_scratch);
 }
 
 static lathe_status prepare_matmul(lathe_kernel *k, int64_t *out_scratch)
 {
-    matmul_spec spec;
-    LATHE_TRY(kernel_product_matmul(k, &spec));
-    return make(k, &spec, out_scratch);
+    return prepare(k, kernel_product_matmul, out_scratch);
 }
 
 static lathe_status prepare_dw(lathe_kernel *k, int64_t *out_scratch)
@@ -72,16 +75,12 @@ static lathe_status prepare_dw(lathe_kernel *k, int64_t *out_scratch)
 
 static lathe_status prepare_linear_gelu(lathe_kernel *k, int64_t *out_scratch)
 {
-    matmul_spec spec;
-    LATHE_TRY(kernel_product_linear_gelu(k, &spec));
-    return make(k, &spec, out_scratch);
+    return prepare(k, kernel_product_linear_gelu, out_scratch);
 }
 
 static lathe_status prepare_dx_gelu(lathe_kernel *k, int64_t *out_scratch)
 {
-    matmul_spec spec;
-    LATHE_TRY(kernel_product_dx_gelu(k, &spec));
-    return make(k, &spec, out_scratch);
+    return prepare(k, kernel_product_dx_gelu, out_scratch);
 }
 
 static lathe_status run_linear_gelu(lathe_kernel *k, const lathe_kernel_args *a)
