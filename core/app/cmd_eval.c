@@ -12,30 +12,62 @@
 #include "run/train.h"
 
 static const lathe_option options[] = {
-    {"--data", "PATH", "text file, JSONL file or folder to evaluate on"},
+    {"--data", "PATH", "file or folder to evaluate on: texts, or preference pairs for dpo"},
     {"--batches", "N", "at most so many micro-batches (default 0: all)"},
     {"--json", NULL, "one JSON object"},
     LATHE_WEIGHTS_OPTION,
     LATHE_TRACE_OPTIONS("operations and data", "batches"),
 };
 
-static void print(const lathe_evaluation *e, int json)
+/* Figures without a meaning for the stage (NAN) are left out of the line. */
+static void print_text(const lathe_evaluation *e)
 {
-    const char *const keys[] = {"token_accuracy", "bits_per_byte", "ece"};
     const char *const names[] = {"token accuracy", "bits per byte", "calibration error"};
     const double values[] = {e->token_accuracy, e->bits_per_byte, e->ece};
-    (void)printf(json ? "{\"loss\": %.9g, \"perplexity\": %.9g, \"count\": %.0f"
-                      : "loss %.4f  perplexity %.3f  over %.0f targets",
-                 e->loss, e->perplexity, e->count);
-    for (int i = 0; i < 3; i++) {
-        if (json && isnan(values[i]))
-            (void)printf(", \"%s\": null", keys[i]);
-        else if (json)
-            (void)printf(", \"%s\": %.9g", keys[i], values[i]);
-        else if (!isnan(values[i]))
+    (void)printf("loss %.4f", e->loss);
+    if (!isnan(e->perplexity))
+        (void)printf("  perplexity %.3f", e->perplexity);
+    (void)printf("  over %.0f %s", e->count, lathe_count_unit_name(e->count_unit));
+    for (int i = 0; i < 3; i++)
+        if (!isnan(values[i]))
             (void)printf("  %s %.4f", names[i], values[i]);
+    for (int32_t k = 0; k < e->n_metrics; k++)
+        (void)printf("  %s %.4f", e->metric_names[k], e->metrics[k]);
+    (void)printf("\n");
+}
+
+static void put_number(lathe_buffer *b, double value)
+{
+    if (isfinite(value))
+        lathe_buffer_printf(b, "%.9g", value);
+    else
+        lathe_buffer_puts(b, "null");
+}
+
+/* One object with the same keys for every stage; null where a figure has no meaning. */
+static lathe_status print_json(const lathe_evaluation *e)
+{
+    const char *const keys[] = {"loss", "perplexity", "token_accuracy", "bits_per_byte", "ece"};
+    const double values[] = {e->loss, e->perplexity, e->token_accuracy, e->bits_per_byte, e->ece};
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    for (int i = 0; i < 5; i++) {
+        lathe_buffer_printf(&b, "%s\"%s\": ", i ? ", " : "{", keys[i]);
+        put_number(&b, values[i]);
     }
-    (void)printf(json ? "}\n" : "\n");
+    lathe_buffer_printf(&b, ", \"count\": %.0f, \"unit\": \"%s\", \"metrics\": {", e->count,
+                        lathe_count_unit_name(e->count_unit));
+    for (int32_t k = 0; k < e->n_metrics; k++) {
+        lathe_buffer_puts(&b, k ? ", " : "");
+        lathe_buffer_json_string(&b, e->metric_names[k]);
+        lathe_buffer_puts(&b, ": ");
+        put_number(&b, e->metrics[k]);
+    }
+    lathe_buffer_puts(&b, "}}");
+    const lathe_status status = b.status;
+    if (status == LATHE_OK)
+        (void)puts(b.data);
+    lathe_buffer_fini(&b);
+    return status;
 }
 
 static int run_command(const lathe_args *args)
@@ -65,7 +97,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = lathe_evaluate(run, batches, &e);
     if (status == LATHE_OK)
-        print(&e, lathe_args_value(args, "--json") != NULL);
+        status = lathe_args_value(args, "--json") ? print_json(&e) : (print_text(&e), LATHE_OK);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
     lathe_run_close(run);
     lathe_trace_end();

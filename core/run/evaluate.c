@@ -8,10 +8,10 @@
 #include "run/run_trace.h"
 #include "run/train.h"
 
-/* A loss over pairs is none over tokens. */
+/* Perplexity, accuracy and bits per byte are figures of a loss per token; a loss per pair has none of them. */
 static int32_t counts_tokens(const lathe_run *run)
 {
-    return run->eval.stage.count_unit == LATHE_COUNT_TOKENS && run->eval.top != LATHE_NONE;
+    return run->eval.stage.count_unit == LATHE_COUNT_TOKENS;
 }
 
 /* The likeliest tokens of the batch just run. */
@@ -19,7 +19,7 @@ static lathe_status observe_tops(lathe_run *run, lathe_calibration *c)
 {
     const lathe_program *p = &run->eval;
     const void *tops = NULL, *logprobs = NULL;
-    if (!counts_tokens(run))
+    if (!counts_tokens(run) || p->top == LATHE_NONE)
         return LATHE_OK;
     const int32_t *targets = lathe_exec_input(p->exec, p->targets);
     LATHE_TRY(lathe_exec_fetch(p->exec, p->top, &tops));
@@ -38,6 +38,11 @@ static double bits_per_byte(const lathe_run *run, double loss)
     if (!counts_tokens(run) || bytes <= 0.0)
         return (double)NAN;
     return loss / log(2.0) * tokens / bytes;
+}
+
+const char *lathe_count_unit_name(int32_t count_unit)
+{
+    return count_unit == LATHE_COUNT_PAIRS ? "pairs" : "targets";
 }
 
 lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluation *out)
@@ -71,11 +76,15 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
     if (out->count <= 0.0)
         return lathe_error(LATHE_E_STATE, "the evaluation data holds no targets");
     out->loss = sum / out->count;
-    out->perplexity = exp(out->loss);
+    out->perplexity = counts_tokens(run) ? exp(out->loss) : (double)NAN;
     out->token_accuracy = lathe_calibration_accuracy(&calibration);
     out->ece = lathe_calibration_error(&calibration);
     out->bits_per_byte = bits_per_byte(run, out->loss);
-    for (int32_t k = 0; k < LATHE_MAX_STAGE_METRICS; k++)
+    out->count_unit = run->eval.stage.count_unit;
+    out->n_metrics = run->eval.stage.n_metrics;
+    for (int32_t k = 0; k < out->n_metrics; k++) {
         out->metrics[k] = metrics[k] / out->count;
+        out->metric_names[k] = run->eval.stage.metrics[k].name;
+    }
     return LATHE_OK;
 }

@@ -7,29 +7,54 @@
 #include "run/curvature.h"
 #include "run/weight_average.h"
 
-/* Rows that a short batch lacks are filled with tokens of id 0 that are no targets. */
-static void fill_input(int32_t *to, const int32_t *from, int64_t given_rows, int64_t given_tokens,
-                       int64_t rows, int64_t tokens, int32_t filler)
+/* Row of the batch that goes to row r of the program; -1: padding. The chosen rows of a batch of pairs go to the
+ * first half of the program's rows and the rejected rows to the second half, however few pairs there are. */
+static int64_t batch_row(const lathe_program *p, const lathe_run_batch *b, int64_t r)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t have = from && r < given_rows ? given_tokens : 0;
-        if (have)
-            memcpy(to + r * tokens, from + r * given_tokens, (size_t)have * sizeof *to);
-        for (; have < tokens; have++)
-            to[r * tokens + have] = filler;
+    if (p->pair_mask == LATHE_NONE)
+        return r < b->n_rows ? r : -1;
+    const int64_t half = p->n_rows / 2, pairs = b->n_rows / 2;
+    const int64_t pair = r % half;
+    if (pair >= pairs)
+        return -1;
+    return r < half ? pair : pairs + pair;
+}
+
+/* Copies one column of the batch into the program's input [rows, tokens]. Rows and tokens that the batch lacks
+ * get `padding`. from NULL: padding everywhere. */
+static void fill_input(const lathe_program *p, const lathe_run_batch *b, const int32_t *from,
+                       int32_t padding, int32_t *to)
+{
+    const int64_t tokens = p->row_tokens;
+    for (int64_t r = 0; r < p->n_rows; r++) {
+        const int64_t row = from ? batch_row(p, b, r) : -1;
+        int64_t t = row >= 0 ? b->row_tokens : 0;
+        if (t > 0)
+            memcpy(to + r * tokens, from + row * t, (size_t)t * sizeof *to);
+        for (; t < tokens; t++)
+            to[r * tokens + t] = padding;
     }
 }
 
-/* Positions count within the row; the filling behind a short row is a document of its own. */
-static void default_positions(int32_t *positions, int32_t *doc_start, int64_t given_tokens,
-                              int64_t rows, int64_t tokens)
+/* Positions count within the row; the padding after a short row is a document of its own. Columns of the batch
+ * take their place where it has them. */
+static void fill_positions(const lathe_program *p, const lathe_run_batch *b, int32_t *positions,
+                           int32_t *doc_start)
 {
-    for (int64_t r = 0; r < rows; r++)
+    const int64_t tokens = p->row_tokens;
+    const size_t bytes = (size_t)b->row_tokens * sizeof *positions;
+    for (int64_t r = 0; r < p->n_rows; r++) {
+        const int64_t row = batch_row(p, b, r);
         for (int64_t t = 0; t < tokens; t++) {
-            const int64_t begin = t < given_tokens ? 0 : given_tokens;
+            const int64_t begin = t < b->row_tokens ? 0 : b->row_tokens;
             positions[r * tokens + t] = (int32_t)(t - begin);
             doc_start[r * tokens + t] = (int32_t)begin;
         }
+        if (row >= 0 && b->positions)
+            memcpy(positions + r * tokens, b->positions + row * b->row_tokens, bytes);
+        if (row >= 0 && b->doc_start)
+            memcpy(doc_start + r * tokens, b->doc_start + row * b->row_tokens, bytes);
+    }
 }
 
 static lathe_status check_ids(const lathe_run *run, const lathe_run_batch *b)
@@ -54,42 +79,47 @@ static lathe_status check_ids(const lathe_run *run, const lathe_run_batch *b)
     return LATHE_OK;
 }
 
-/* Puts a batch into a program's inputs; *out_count gets what the loss counts. */
+/* Copies a batch into a program's inputs.
+ *
+ *  n_pairs    pairs of the batch, for a stage on pairs: those after them are padding
+ *  out_count  what the loss is divided by: targets, or pairs
+ */
 static lathe_status load_batch(lathe_run *run, lathe_program *p, const lathe_run_batch *b,
-                               double *out_count)
+                               int64_t n_pairs, double *out_count)
 {
+    const int on_pairs = p->pair_mask != LATHE_NONE;
     if (b->n_rows < 1 || b->row_tokens < 1 || b->n_rows > p->n_rows ||
         b->row_tokens > p->row_tokens)
         return lathe_error(LATHE_E_SHAPE, "a batch of %d x %d does not fit the run's %d x %lld",
                            b->n_rows, b->row_tokens, p->n_rows, (long long)p->row_tokens);
     if (!b->tokens)
         return lathe_error(LATHE_E_ARG, "a batch without tokens");
+    if (on_pairs && b->n_rows % 2 != 0)
+        return lathe_error(LATHE_E_SHAPE,
+                           "a batch of %d rows; expected an even number: the chosen rows of the "
+                           "pairs, then their rejected rows",
+                           b->n_rows);
     LATHE_TRY(check_ids(run, b));
     LATHE_TRY(lathe_exec_next_inputs(p->exec));
     int32_t *targets = lathe_exec_input(p->exec, p->targets);
-    int32_t *positions = lathe_exec_input(p->exec, p->positions);
-    int32_t *doc_start = lathe_exec_input(p->exec, p->doc_start);
-    fill_input(lathe_exec_input(p->exec, p->tokens), b->tokens, b->n_rows, b->row_tokens, p->n_rows,
-               p->row_tokens, 0);
-    fill_input(targets, b->targets, b->n_rows, b->row_tokens, p->n_rows, p->row_tokens, -1);
-    default_positions(positions, doc_start, b->row_tokens, p->n_rows, p->row_tokens);
-    for (int32_t r = 0; r < b->n_rows; r++) {
-        const size_t bytes = (size_t)b->row_tokens * sizeof(int32_t);
-        if (b->positions)
-            memcpy(positions + r * p->row_tokens, b->positions + (int64_t)r * b->row_tokens, bytes);
-        if (b->doc_start)
-            memcpy(doc_start + r * p->row_tokens, b->doc_start + (int64_t)r * b->row_tokens, bytes);
-    }
-    double n_target = 0.0;
+    fill_input(p, b, b->tokens, 0, lathe_exec_input(p->exec, p->tokens));
+    fill_input(p, b, b->targets, -1, targets);
+    fill_positions(p, b, lathe_exec_input(p->exec, p->positions),
+                   lathe_exec_input(p->exec, p->doc_start));
+    float *mask = on_pairs ? lathe_exec_input(p->exec, p->pair_mask) : NULL;
+    for (int64_t i = 0; mask && i < p->n_rows / 2; i++)
+        mask[i] = i < n_pairs ? 1.0f : 0.0f;
+    *out_count = 0.0;
     for (int64_t i = 0; i < p->n_rows * p->row_tokens; i++)
-        n_target += targets[i] >= 0;
-    *out_count = n_target;
+        *out_count += targets[i] >= 0;
+    if (p->stage.count_unit == LATHE_COUNT_PAIRS)
+        *out_count = (double)n_pairs;
     return LATHE_OK;
 }
 
 /* The next batch of the run's own data. */
 static lathe_status next_batch(lathe_run *run, lathe_loader *loader, lathe_run_batch *out,
-                               double *out_pairs)
+                               int64_t *out_pairs)
 {
     lathe_batch batch;
     if (!loader)
@@ -104,7 +134,7 @@ static lathe_status next_batch(lathe_run *run, lathe_loader *loader, lathe_run_b
                              .targets = batch.targets,
                              .positions = batch.positions,
                              .doc_start = batch.doc_start};
-    *out_pairs = (double)batch.n_pairs;
+    *out_pairs = batch.n_pairs;
     (void)run;
     return LATHE_OK;
 }
@@ -132,14 +162,6 @@ static void set_rng(lathe_run *run, lathe_program *p)
     int64_t *rng = lathe_exec_input(p->exec, p->rng);
     rng[0] = (int64_t)run->set.seed;
     rng[1] = run->at.micro;
-}
-
-static double counted(const lathe_program *p, double n_target, double n_pairs,
-                      const lathe_run_batch *own)
-{
-    if (p->stage.count_unit != LATHE_COUNT_PAIRS)
-        return n_target;
-    return own ? (double)(own->n_rows / 2) : n_pairs;
 }
 
 /* One of the sums that a forward leaves. */
@@ -229,7 +251,8 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
 {
     lathe_program *p = NULL;
     lathe_run_batch own = {.size = (uint32_t)sizeof own};
-    double n_target = 0.0, n_pairs = 0.0;
+    double count = 0.0;
+    int64_t n_pairs = batch ? batch->n_rows / 2 : 0;
     const int32_t train = (flags & LATHE_FORWARD_TRAIN) != 0;
     LATHE_TRY(program_for(run, flags, &p));
     if (run->weights_wait) /* nobody resumed */
@@ -246,7 +269,7 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
             run->sum.data_seconds += lathe_now() - begun;
         batch = &own;
     }
-    LATHE_TRY(load_batch(run, p, batch, &n_target));
+    LATHE_TRY(load_batch(run, p, batch, n_pairs, &count));
     set_rng(run, p);
     run->has_batch |= train;
     const uint32_t size = out->size;
@@ -263,7 +286,6 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
         out->logits = logits;
         return LATHE_OK;
     }
-    const double count = counted(p, n_target, n_pairs, given);
     return later ? read_loss_later(run, p, count) : read_loss(run, p, count, train, out);
 }
 
@@ -396,8 +418,11 @@ lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float 
                            "the stage's loss uses no log-probabilities of the policy");
     const void *all = NULL;
     LATHE_TRY(lathe_exec_fetch(run->eval.exec, p->logprobs, &all));
-    for (int32_t r = 0; r < batch->n_rows; r++)
-        memcpy(out + (int64_t)r * batch->row_tokens, (const float *)all + r * p->row_tokens,
-               (size_t)batch->row_tokens * sizeof *out);
+    for (int64_t r = 0; r < p->n_rows; r++) {
+        const int64_t row = batch_row(p, batch, r);
+        if (row >= 0)
+            memcpy(out + row * batch->row_tokens, (const float *)all + r * p->row_tokens,
+                   (size_t)batch->row_tokens * sizeof *out);
+    }
     return LATHE_OK;
 }

@@ -107,13 +107,17 @@ static lathe_status build_loss(builder *b, int32_t train)
     lathe_program *p = b->program;
     lathe_graph *g = b->build.graph;
     const lathe_stage_v1 *stage = b->config->stage->table;
+    LATHE_TRY(batch_inputs(b));
+    if (stage->rows == LATHE_ROWS_PAIRS)
+        LATHE_TRY(lathe_graph_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, p->n_rows / 2),
+                                    &p->pair_mask));
     const lathe_stage_build build = {.size = (uint32_t)sizeof build,
                                      .n_rows = p->n_rows,
                                      .row_tokens = p->row_tokens,
                                      .api = lathe_graph_api_get(),
                                      .graph = g,
-                                     .logprobs = stage_logprobs};
-    LATHE_TRY(batch_inputs(b));
+                                     .logprobs = stage_logprobs,
+                                     .pair_mask = p->pair_mask};
     p->stage = (lathe_stage_loss){.size = (uint32_t)sizeof p->stage, .sum = LATHE_NONE};
     in_flight = b;
     const lathe_status status = stage->loss(b->config->stage->self, &build, &p->stage);
@@ -311,7 +315,7 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
     *out = (lathe_program){.n_rows = config->n_rows, .row_tokens = config->row_tokens};
     out->tokens = out->targets = out->positions = out->doc_start = out->seed = LATHE_NONE;
     out->kv_len = out->rng = out->loss = out->logprobs = out->logits = LATHE_NONE;
-    out->top_logprobs = out->top = out->draw = out->sampled = LATHE_NONE;
+    out->top_logprobs = out->top = out->draw = out->sampled = out->pair_mask = LATHE_NONE;
     LATHE_TRY(lathe_graph_create(config->params, &out->graph));
     /* labels are drawn from what is differentiated: SAMPLE drops what TRAIN drops */
     out->graph->drop_nothing = kind != LATHE_PROGRAM_TRAIN && kind != LATHE_PROGRAM_SAMPLE;

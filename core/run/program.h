@@ -48,6 +48,7 @@ typedef struct lathe_program {
     int32_t n_rows;
     int64_t row_tokens;
     lathe_val tokens, targets, positions, doc_start, seed, kv_len, rng;
+    lathe_val pair_mask; /* f32[P] of stages on pairs: 0 for padding; LATHE_NONE: packed rows */
     lathe_val loss, logprobs, logits;
     lathe_val draw, sampled;      /* SAMPLE: rng i64[2] of the draws, i32[B*T] */
     lathe_val top_logprobs, top;  /* EVAL: of HEAD_EVAL; LATHE_NONE: the stage asked for none */

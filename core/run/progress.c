@@ -114,13 +114,12 @@ void lathe_progress_note(lathe_progress *p, int32_t always, const char *format, 
     settle(p);
 }
 
-void lathe_progress_validation(lathe_progress *p, int64_t step, double loss, double perplexity,
-                               double count, int32_t averaged, int32_t always)
+void lathe_progress_validation(lathe_progress *p, int64_t step, double loss, const char *detail,
+                               int32_t averaged, int32_t always)
 {
     const int64_t before = p->n_lines;
-    lathe_progress_note(p, always, "step %lld  validation loss %.4f  perplexity %.2f  over %.0f%s",
-                        (long long)step, loss, perplexity, count,
-                        averaged ? "  averaged weights" : "");
+    lathe_progress_note(p, always, "step %lld  validation loss %.4f  %s%s", (long long)step, loss,
+                        detail, averaged ? "  averaged weights" : "");
     p->held_validation = p->n_lines == before ? loss : (double)NAN;
 }
 

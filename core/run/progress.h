@@ -52,10 +52,10 @@ void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s);
 __attribute__((format(printf, 3, 4))) void lathe_progress_note(lathe_progress *p, int32_t always,
                                                                const char *format, ...);
 
-/** An evaluation: a line of its own when one is due, else a figure in the next line. averaged: by the
- *  average of the weights, and the line says so. */
-void lathe_progress_validation(lathe_progress *p, int64_t step, double loss, double perplexity,
-                               double count, int32_t averaged, int32_t always);
+/** An evaluation: a line of its own when one is due, else a figure in the next line. detail: its further figures,
+ *  as they are printed. averaged: by the average of the weights, and the line says so. */
+void lathe_progress_validation(lathe_progress *p, int64_t step, double loss, const char *detail,
+                               int32_t averaged, int32_t always);
 
 /** Ends an open in-place line, before other output. */
 void lathe_progress_break(lathe_progress *p);

@@ -76,16 +76,26 @@ static lathe_status read_model(lathe_run *run)
     return status;
 }
 
-/* Asks the adapter of each row whether it trains. */
-static lathe_status select_trainable(lathe_run *run)
+/* Asks the adapter of a parameter whether it trains. A run without an adapter trains nothing. */
+static lathe_status ask_trainable(const lathe_run *run, int32_t index, int32_t *out_trainable,
+                                  int32_t *out_group)
 {
     const lathe_adapter_v1 *table = run->adapter.component ? run->adapter.table : NULL;
+    const lathe_param_info info = lathe_params_info(&run->params, index);
+    *out_trainable = 0;
+    return LATHE_HAS(table, select)
+               ? table->select(run->adapter.self, &info, out_trainable, out_group)
+               : LATHE_OK;
+}
+
+/* Marks what trains. A run that only evaluates or generates trains nothing. */
+static lathe_status select_trainable(lathe_run *run)
+{
     for (int32_t i = 0; i < run->n_model_params; i++) {
         lathe_param *p = run->params.rows[i];
-        const lathe_param_info info = lathe_params_info(&run->params, i);
         int32_t trainable = 0;
-        if (LATHE_HAS(table, select) && run->mode <= LATHE_OPEN_TRAIN)
-            LATHE_TRY(table->select(run->adapter.self, &info, &trainable, &p->group));
+        if (run->mode <= LATHE_OPEN_TRAIN)
+            LATHE_TRY(ask_trainable(run, i, &trainable, &p->group));
         p->trainable = trainable;
     }
     return LATHE_OK;
@@ -100,7 +110,9 @@ static lathe_status quantize_rows(lathe_run *run)
     const lathe_quant_v1 *table = run->quant.table;
     for (int32_t i = 0; i < run->n_model_params; i++) {
         lathe_param *p = run->params.rows[i];
-        if (p->role != LATHE_ROLE_MATRIX || p->trainable || p->desc.rank != 2)
+        int32_t trained, group = 0;
+        LATHE_TRY(ask_trainable(run, i, &trained, &group)); /* also where the run only evaluates */
+        if (p->role != LATHE_ROLE_MATRIX || trained || p->desc.rank != 2)
             continue;
         const int64_t rows = p->desc.dims[0], cols = p->desc.dims[1];
         LATHE_TRY(table->accepts(run->quant.self, rows, cols));
@@ -118,7 +130,17 @@ static lathe_status quantize_rows(lathe_run *run)
     return LATHE_OK;
 }
 
-/* A frozen copy of the model for stages that compare with it, unless the adapter leaves the base as it is. */
+/* Whether a parameter of the checkpoint under evaluation may differ from the reference's: the run that wrote it
+ * trained the parameter. Without an adapter in the configuration that run trained all of them. */
+static lathe_status was_trained(const lathe_run *run, int32_t index, int32_t *out)
+{
+    int32_t group = 0;
+    *out = 1;
+    return run->adapter.component ? ask_trainable(run, index, out, &group) : LATHE_OK;
+}
+
+/* Adds a frozen copy of every trained parameter, for stages that compare with the model as it was before training.
+ * There is none where the adapter leaves the model's own parameters as they are. */
 static lathe_status add_reference(lathe_run *run)
 {
     const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
@@ -130,8 +152,10 @@ static lathe_status add_reference(lathe_run *run)
     for (int32_t i = 0; i < run->n_model_params; i++) {
         lathe_param copy = *run->params.rows[i];
         char name[512];
-        int32_t index;
-        if (!copy.trainable)
+        int32_t index, differs = copy.trainable;
+        if (run->mode > LATHE_OPEN_TRAIN)
+            LATHE_TRY(was_trained(run, i, &differs));
+        if (!differs)
             continue; /* shared */
         (void)snprintf(name, sizeof name, LATHE_REFERENCE_PREFIX "%s", copy.name);
         copy.name = name;

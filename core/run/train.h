@@ -29,7 +29,7 @@ typedef struct lathe_train_result {
 lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
                          lathe_train_result *out);
 
-/** Of every target of the data:
+/** Figures of an evaluation, over every target (or pair) of the data:
  *
  *   loss            -sum log p(target) / count, in nats (or the stage's loss per pair)
  *   perplexity      exp(loss)
@@ -37,14 +37,24 @@ lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
  *   ece             expected calibration error of the likeliest token's probability, calibration.h
  *   bits_per_byte   loss / ln 2 * tokens / bytes: the tokens and the UTF-8 bytes of the whole split
  *
- *  The last three are NAN where they mean nothing: for a loss over pairs, for data without text.
+ *   metrics         the stage's own, per target (or pair)
+ *
+ *  All but the loss and the metrics are NAN where they have no meaning: for a loss over pairs, and
+ *  bits_per_byte for data without text.
  */
 typedef struct lathe_evaluation {
-    double loss, perplexity; /* per target (or pair) */
-    double count;            /* targets, or pairs */
+    double loss, perplexity;
+    double count;       /* targets, or pairs */
+    int32_t count_unit; /* LATHE_COUNT_* */
+    int32_t n_metrics;
     double token_accuracy, ece, bits_per_byte;
     double metrics[LATHE_MAX_STAGE_METRICS];
+    const char
+        *metric_names[LATHE_MAX_STAGE_METRICS]; /* the stage's; valid while the run is open */
 } lathe_evaluation;
+
+/** "targets" or "pairs". */
+const char *lathe_count_unit_name(int32_t count_unit);
 
 /** The validation split once through, at most max_batches micro-batches (0: all). */
 lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluation *out);

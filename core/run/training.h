@@ -35,6 +35,8 @@ typedef struct lathe_training {
     FILE *samples; /* samples.jsonl; NULL: none wanted */
     lathe_run_record record;
     lathe_figures figures; /* of the step at hand */
+    const char
+        *eval_keys[LATHE_MAX_STAGE_METRICS]; /* "eval_<metric>"; NULL before the first evaluation */
     double peak_flops, flops_per_token;
     struct lathe_saver *saver; /* NULL: no checkpoints */
     int64_t rewound_to; /* step of the checkpoint that bad steps led back to, and how often */

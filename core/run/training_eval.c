@@ -67,22 +67,52 @@ static lathe_status evaluate(lathe_run *run, lathe_evaluation *out)
     return status != LATHE_OK ? status : back;
 }
 
+/* The stage's metrics as "eval_<name>". The keys live in the run's arena. */
+static lathe_status add_metrics(lathe_training *t, const lathe_evaluation *e)
+{
+    for (int32_t k = 0; k < e->n_metrics; k++) {
+        if (!t->eval_keys[k])
+            t->eval_keys[k] = lathe_arena_printf(&t->run->arena, "eval_%s", e->metric_names[k]);
+        if (!t->eval_keys[k])
+            return LATHE_E_NOMEM;
+        lathe__figures_add(&t->figures, t->eval_keys[k], e->metrics[k]);
+    }
+    return LATHE_OK;
+}
+
+/* The figures of an evaluation that stand in its line after the loss. */
+static void print_detail(const lathe_evaluation *e, char *text, size_t capacity)
+{
+    const char *unit = lathe_count_unit_name(e->count_unit);
+    size_t n = 0;
+    if (!isnan(e->perplexity))
+        n += (size_t)snprintf(text, capacity, "perplexity %.2f  ", e->perplexity);
+    for (int32_t k = 0; k < e->n_metrics && n < capacity; k++)
+        n += (size_t)snprintf(text + n, capacity - n, "%s %.4g  ", e->metric_names[k],
+                              e->metrics[k]);
+    if (n < capacity)
+        (void)snprintf(text + n, capacity - n, "over %.0f %s", e->count, unit);
+}
+
 lathe_status lathe__training_evaluate(lathe_training *t)
 {
     lathe_run *run = t->run;
     lathe_evaluation e;
+    char detail[1024];
     const double begin = lathe_now();
     LATHE_TRY(evaluate(run, &e));
     lathe_trace_since("evaluation", "evaluation", begin);
     t->result->validation = e.loss;
     lathe__training_observe(run, e.loss);
-    lathe_progress_validation(&t->progress, run->at.step, e.loss, e.perplexity, e.count,
+    print_detail(&e, detail, sizeof detail);
+    lathe_progress_validation(&t->progress, run->at.step, e.loss, detail,
                               lathe__average_is_apart(run), run->at.step >= run->set.max_steps);
     lathe__figures_add(&t->figures, "eval_loss", e.loss);
-    lathe__figures_add(&t->figures, "eval_perplexity", e.perplexity);
     lathe__figures_add(&t->figures, "eval_count", e.count);
+    add_known(&t->figures, "eval_perplexity", e.perplexity);
     add_known(&t->figures, "eval_token_accuracy", e.token_accuracy);
     add_known(&t->figures, "eval_bits_per_byte", e.bits_per_byte);
     add_known(&t->figures, "eval_ece", e.ece);
+    LATHE_TRY(add_metrics(t, &e));
     return observe_for_early_stopping(t);
 }

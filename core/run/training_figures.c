@@ -68,7 +68,8 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     lathe_exec_times(run->train.exec, phase);
     lathe_exec_times_reset(run->train.exec);
     lathe__figures_add(f, "loss", r->loss);
-    lathe__figures_add(f, "perplexity", exp(r->loss));
+    if (run->train.stage.count_unit == LATHE_COUNT_TOKENS)
+        lathe__figures_add(f, "perplexity", exp(r->loss));
     lathe__figures_add(f, "grad_norm", r->grad_norm);
     for (int32_t g = 0; run->groups.n > 1 && g < run->groups.n; g++)
         lathe__figures_add(f, run->groups.keys[g], run->group_norms[g]);

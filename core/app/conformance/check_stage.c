@@ -93,12 +93,17 @@ static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t *out_metric
     lathe_params_init(&m.params, LATHE_BF16);
     lathe_status status = lathe_graph_create(&m.params, &m.g);
     current = &m;
+    lathe_val pair_mask = LATHE_NONE;
+    if (status == LATHE_OK && m.table->rows == LATHE_ROWS_PAIRS)
+        status =
+            lathe_graph_input(m.g, "pair_mask", lathe_desc_1d(LATHE_F32, n_rows / 2), &pair_mask);
     const lathe_stage_build given = {.size = sizeof given,
                                      .n_rows = n_rows,
                                      .row_tokens = T,
                                      .api = lathe_graph_api_get(),
                                      .graph = m.g,
-                                     .logprobs = logprobs};
+                                     .logprobs = logprobs,
+                                     .pair_mask = pair_mask};
     if (status == LATHE_OK)
         status = m.table->loss(instance.self, &given, &loss);
     if (status == LATHE_OK)

@@ -28,10 +28,11 @@ LATHE_EXPORT lathe_status lathe_run_open(const char *config_path, int32_t n_over
 LATHE_EXPORT void lathe_run_close(lathe_run *run);
 
 /** Rows of the batch: arrays i32[n_rows * row_tokens]. targets may be NULL (no loss); -1 is ignored.
- *  positions and doc_start may be NULL: every row is one document. */
+ *  positions and doc_start may be NULL: every row is one document. For a stage on pairs the first half of the
+ *  rows are the chosen completions and the second half the rejected ones of the same pairs. */
 typedef struct lathe_run_batch {
     uint32_t size;
-    int32_t n_rows;     /* at most train.micro_batch_size; the rest is filled */
+    int32_t n_rows; /* at most train.micro_batch_size (twice that for pairs); the rest is padded */
     int32_t row_tokens; /* at most data.seq_len */
     int32_t reserved;   /* 0 */
     const int32_t *tokens, *targets, *positions, *doc_start;

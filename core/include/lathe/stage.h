@@ -54,8 +54,13 @@ typedef struct lathe_stage_build {
     /** Log-probabilities f32[B*T] of the row's own next tokens under the policy or the reference;
      *  0 where the token is no target. Asked twice, the same value comes back. */
     lathe_status (*logprobs)(lathe_graph *g, int32_t model, lathe_val *out);
+    /** LATHE_ROWS_PAIRS: f32[P], 1 for a pair of the batch and 0 for a padding pair. A batch that has fewer
+     *  pairs than the graph is padded; loss and metrics must be multiplied by this mask before they are summed.
+     *  LATHE_NONE for packed rows, whose padding has no targets. */
+    lathe_val pair_mask;
+    int32_t reserved; /* 0 */
 } lathe_stage_build;
-LATHE_ABI_SIZE(lathe_stage_build, 40);
+LATHE_ABI_SIZE(lathe_stage_build, 48);
 
 /** What loss() returns. The loss is a SUM; the core divides once by the step's total count. */
 typedef struct lathe_stage_loss {

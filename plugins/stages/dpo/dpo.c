@@ -47,6 +47,7 @@ typedef struct pairs {
     lathe_val policy_chosen, policy_rejected; /* f32[P]: summed log-probabilities */
     lathe_val ratio_chosen, ratio_rejected;   /* f32[P]: r_w, r_l */
     lathe_val margin;                         /* f32[P]: b d */
+    lathe_val mask;                           /* f32[P]: 1, or 0 for a padding pair */
 } pairs;
 
 static lathe_status dpo_create(const lathe_host *host, const lathe_value *values, int32_t n_values,
@@ -125,6 +126,14 @@ static lathe_status log_sigmoid(const pairs *p, double alpha, double sign, lathe
     return affine(p, alpha, 0.0, y, "dpo.term", out);
 }
 
+/* The sum over the pairs of the batch, without the padding. */
+static lathe_status masked_sum(const pairs *p, lathe_val x, const char *label, lathe_val *out)
+{
+    lathe_val y;
+    LATHE_TRY(binary(p, LATHE_OP_MUL, x, p->mask, label, &y));
+    return unary(p, LATHE_OP_SUM, y, label, out);
+}
+
 /* 1 where x > 0, else 0: the sigmoid far out, exactly 0 or 1 for |x| > 1e-26 and 0 at x = 0. No
  * derivative: its factor at both ends is exactly 0. */
 static lathe_status is_positive(const pairs *p, lathe_val x, lathe_val *out)
@@ -195,7 +204,7 @@ static lathe_status add_metric(const pairs *p, const char *name, double factor, 
 {
     lathe_stage_metric *metric = &out->metrics[out->n_metrics++];
     metric->name = name;
-    LATHE_TRY(unary(p, LATHE_OP_SUM, x, name, &metric->sum));
+    LATHE_TRY(masked_sum(p, x, name, &metric->sum));
     return factor == 1.0 ? LATHE_OK : affine(p, factor, 0.0, metric->sum, name, &metric->sum);
 }
 
@@ -215,7 +224,7 @@ static lathe_status build_metrics(const dpo *self, const pairs *p, lathe_stage_l
 static lathe_status dpo_loss(void *self, const lathe_stage_build *build, lathe_stage_loss *out)
 {
     const dpo *d = self;
-    pairs p = {.api = build->api, .g = build->graph};
+    pairs p = {.api = build->api, .g = build->graph, .mask = build->pair_mask};
     lathe_val losses;
     if (build->n_rows < 2 || build->n_rows % 2 != 0)
         return lathe_fail(
@@ -230,7 +239,7 @@ static lathe_status dpo_loss(void *self, const lathe_stage_build *build, lathe_s
         LATHE_TRY(build_nca_pair(d, &p, &losses));
     else
         LATHE_TRY(build_log_loss(d, &p, &losses));
-    LATHE_TRY(unary(&p, LATHE_OP_SUM, losses, "dpo.loss", &out->sum));
+    LATHE_TRY(masked_sum(&p, losses, "dpo.loss", &out->sum));
     out->count_unit = LATHE_COUNT_PAIRS;
     return build_metrics(d, &p, out);
 }

@@ -31,24 +31,64 @@ static void *instance(const lathe_plugin *plugin, const char *type, double beta,
     return self;
 }
 
-static lathe_stage_loss build(const lathe_plugin *plugin, void *self, lathe_graph *g, int32_t pairs,
-                              int64_t tokens, const double *policy, const double *reference)
+/* mask: 1 for each pair that counts. */
+static lathe_stage_loss build_masked(const lathe_plugin *plugin, void *self, lathe_graph *g,
+                                     int32_t pairs, int64_t tokens, const double *policy,
+                                     const double *reference, const double *mask)
 {
     const lathe_stage_v1 *stage = plugin->table;
     const lathe_desc desc = lathe_desc_1d(LATHE_F32, 2 * pairs * tokens);
     given[LATHE_MODEL_POLICY] = mock_input(g, "policy", desc, policy);
     given[LATHE_MODEL_REFERENCE] = mock_input(g, "reference", desc, reference);
-    const lathe_stage_build b = {.size = sizeof b,
-                                 .n_rows = 2 * pairs,
-                                 .row_tokens = tokens,
-                                 .api = mock_api(),
-                                 .graph = g,
-                                 .logprobs = logprobs};
+    const lathe_stage_build b = {
+        .size = sizeof b,
+        .n_rows = 2 * pairs,
+        .row_tokens = tokens,
+        .api = mock_api(),
+        .graph = g,
+        .logprobs = logprobs,
+        .pair_mask = mock_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, pairs), mask)};
     lathe_stage_loss loss = {.size = sizeof loss};
     cr_assert_eq(stage->loss(self, &b, &loss), LATHE_OK, "%s", mock_error(g));
     cr_expect_eq(loss.count_unit, LATHE_COUNT_PAIRS);
     mock_eval(g);
     return loss;
+}
+
+static lathe_stage_loss build(const lathe_plugin *plugin, void *self, lathe_graph *g, int32_t pairs,
+                              int64_t tokens, const double *policy, const double *reference)
+{
+    double mask[32];
+    cr_assert_leq(pairs, 32);
+    for (int32_t i = 0; i < pairs; i++)
+        mask[i] = 1.0;
+    return build_masked(plugin, self, g, pairs, tokens, policy, reference, mask);
+}
+
+/* Three pairs of one token, of which the second is padding, give the sums of the other two. */
+Test(dpo, a_padding_pair_adds_nothing_to_any_loss_or_metric)
+{
+    static const char *const types[] = {"sigmoid", "robust", "hinge", "nca_pair"};
+    static const double padded[6] = {-1.0, 0.0, -2.5, -1.5, 0.0, -2.0};
+    static const double two[4] = {-1.0, -2.5, -1.5, -2.0}, mask[3] = {1.0, 0.0, 1.0};
+    static const double base[6] = {-1.2, 0.0, -2.0, -1.0, 0.0, -3.0};
+    static const double base_two[4] = {-1.2, -2.0, -1.0, -3.0};
+    const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
+    for (int i = 0; i < 4; i++) {
+        void *self = instance(plugin, types[i], 0.5, 0.0);
+        lathe_graph *g = mock_create(LATHE_F32), *h = mock_create(LATHE_F32);
+        const lathe_stage_loss got = build_masked(plugin, self, g, 3, 1, padded, base, mask);
+        const lathe_stage_loss want = build(plugin, self, h, 2, 1, two, base_two);
+        cr_expect_float_eq(mock_data(g, got.sum)[0], mock_data(h, want.sum)[0], 1e-12, "%s",
+                           types[i]);
+        for (int m = 0; m < got.n_metrics; m++)
+            cr_expect_float_eq(mock_data(g, got.metrics[m].sum)[0],
+                               mock_data(h, want.metrics[m].sum)[0], 1e-12, "%s %s", types[i],
+                               got.metrics[m].name);
+        mock_destroy(g);
+        mock_destroy(h);
+        plugin->destroy(self);
+    }
 }
 
 static void read_line(FILE *file, const char *name, double *out, int n)

@@ -47,7 +47,7 @@ Test(dpo_graph, every_loss_has_a_derivative_that_reaches_the_policy_alone)
         lathe_value values[MOCK_MAX_FIELDS];
         lathe_params params;
         lathe_graph *g;
-        lathe_val x, seed;
+        lathe_val x, seed, mask;
         void *self;
         const lathe_desc scalar = {LATHE_F32, 0, {1, 1, 1, 1}};
         mock_defaults(plugin, values);
@@ -58,6 +58,8 @@ Test(dpo_graph, every_loss_has_a_derivative_that_reaches_the_policy_alone)
         cr_assert_eq(lathe_graph_create(&params, &g), LATHE_OK);
         cr_assert_eq(lathe_graph_input(g, "x", lathe_desc_2d(LATHE_F32, 6 * 5, 4), &x), LATHE_OK);
         cr_assert_eq(lathe_graph_input(g, "seed", scalar, &seed), LATHE_OK);
+        cr_assert_eq(lathe_graph_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, 3), &mask),
+                     LATHE_OK);
         logps[0] = model_of(g, &params, "policy", x, 1);
         logps[1] = model_of(g, &params, "reference", x, 1); /* trainable, to see the detachment */
         const lathe_stage_build build = {.size = sizeof build,
@@ -65,7 +67,8 @@ Test(dpo_graph, every_loss_has_a_derivative_that_reaches_the_policy_alone)
                                          .row_tokens = 5,
                                          .api = lathe_graph_api_get(),
                                          .graph = g,
-                                         .logprobs = logprobs};
+                                         .logprobs = logprobs,
+                                         .pair_mask = mask};
         lathe_stage_loss loss = {.size = sizeof loss};
         cr_assert_eq(stage->loss(self, &build, &loss), LATHE_OK, "%s", types[i]);
         for (int m = 0; m < loss.n_metrics; m++)

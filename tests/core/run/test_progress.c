@@ -64,7 +64,7 @@ static int64_t lines_of(double seconds, int64_t steps, int64_t *out_most_ahead)
         clock_seconds += seconds;
         const lathe_progress_step s = step_of(i, steps);
         lathe_progress_show(&p, &s);
-        lathe_progress_validation(&p, i, 2.75, 15.6, 640.0, 0, i == steps);
+        lathe_progress_validation(&p, i, 2.75, "perplexity 15.60  over 640 targets", 0, i == steps);
         lathe_progress_note(&p, i == steps, "checkpoint step-%08lld", (long long)i);
         const int64_t ahead = p.n_lines - (int64_t)((clock_seconds - p.begun) / 10.0);
         *out_most_ahead = i < steps && ahead > *out_most_ahead ? ahead : *out_most_ahead;
@@ -98,7 +98,7 @@ Test(progress, an_evaluation_without_a_line_stands_in_the_next_one)
     begin(&p, 0);
     lathe_progress_step s = step_of(1, 10);
     lathe_progress_show(&p, &s);
-    lathe_progress_validation(&p, 1, 2.125, 8.4, 64.0, 0, 0);
+    lathe_progress_validation(&p, 1, 2.125, "perplexity 8.40  over 64 targets", 0, 0);
     cr_expect_eq(count_lines(), 1);
     clock_seconds += 30.0;
     s = step_of(2, 10);
