@@ -94,12 +94,7 @@ static void one_step(lathe_run *run, const lathe_run_batch *batch, int sync, fig
 
 static double model_flops(lathe_run *run)
 {
-    const lathe_model_config *m = &run->model;
-    const lathe_program *p = &run->train;
-    const double tokens = (double)p->n_rows * (double)p->row_tokens;
-    const double attention = 12.0 * (double)m->n_layers * (double)m->n_heads * (double)m->head_dim *
-                             (double)p->row_tokens * tokens;
-    return (lathe_graph_flops(lathe_exec_graph(p->exec), 0) - 0.5 * attention) *
+    return lathe_graph_flops(lathe_exec_graph(run->train.exec), 0) *
            run->set.gradient_accumulation_steps;
 }
 

@@ -185,6 +185,14 @@ static const lathe_desc *desc_of(const lathe_graph *g, lathe_val v)
     return v == LATHE_NONE ? &none : &g->values[v].desc;
 }
 
+double lathe_attention_pairs(int64_t t, int64_t window, int32_t causal)
+{
+    if (!causal)
+        return (double)t * (double)t;
+    const double w = (double)(window > 0 && window < t ? window : t);
+    return w * (w + 1.0) / 2.0 + ((double)t - w) * w;
+}
+
 static double node_flops(const lathe_graph *g, const lathe_ir_node *n)
 {
     const lathe_desc *in0 = desc_of(g, n->in[0]);
@@ -209,9 +217,11 @@ static double node_flops(const lathe_graph *g, const lathe_ir_node *n)
         return (n->out[2] == LATHE_NONE ? 4.0 : 6.0) * (double)lathe_desc_count(in0) *
                (double)in1->dims[0];
     case LATHE_OP_ATTENTION:
-        return 4.0 * (double)in0->dims[0] * (double)t * a->n_heads * a->head_dim;
+        return 4.0 * (double)a->batch * lathe_attention_pairs(t, a->window, a->causal) *
+               a->n_heads * a->head_dim;
     case LATHE_OP_ATTENTION_BWD:
-        return 8.0 * (double)in0->dims[0] * (double)t * a->n_heads * a->head_dim;
+        return 8.0 * (double)a->batch * lathe_attention_pairs(t, a->window, a->causal) *
+               a->n_heads * a->head_dim;
     default:
         return 0.0;
     }

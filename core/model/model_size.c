@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ir/plan.h"
 #include "model/family.h"
 
 int64_t lathe_model_n_params(const lathe_params *params)
@@ -31,5 +32,5 @@ double lathe_model_flops_per_token(const lathe_model_config *config, const lathe
 {
     return 6.0 * (double)lathe_model_n_active(config, params) +
            12.0 * (double)config->n_layers * (double)config->n_heads * (double)config->head_dim *
-               (double)row_tokens;
+               lathe_attention_pairs(row_tokens, config->window, 1) / (double)row_tokens;
 }

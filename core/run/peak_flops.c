@@ -1,27 +1,39 @@
-/* The machine's product rate, measured at the start of a run: of the run's own kind of product, its casts to fp8
- * included. */
+/* The device's product rate, measured at the start of a run in the run's own kind of product, its casts to fp8
+ * included: the best of square products and of the run's own largest shapes. */
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "run/fit.h"
 #include "run/train.h"
 #include "run/transfer.h"
 
-/* Products [2n,n] x [n,n]. A product must be long beside a launch and a wait, and is not for a small machine:
- * n doubles until one takes LONG_ENOUGH, which is 1024 on two cores and 8192 on a large GPU. */
-enum { FIRST_N = 128, LAST_N = 8192, MOST_RUNS = 12 };
+/* Products [2n,n] x [n,n]. A product must be long beside a launch and a wait, which depends on the device: n doubles
+ * until one takes LONG_ENOUGH, which is 1024 on two cores and 8192 on a large GPU. */
+enum { FIRST_N = 128, LAST_N = 8192, MOST_RUNS = 12, MOST_SHAPES = 3 };
 #define LONG_ENOUGH 3e-3 /* s */
 #define TIME_LIMIT 0.1   /* s for one n, after the first two runs */
 
+/* y [m,n] = x [m,k] w [n,k]' */
+typedef struct shape {
+    int64_t m, n, k;
+} shape;
+
 typedef struct product {
     lathe_kernel *kernel;
-    int64_t x_bytes, w_bytes, scratch_bytes;
-    char *memory; /* x, w, out [x_bytes], scratch */
+    int64_t x_bytes, w_bytes, y_bytes, scratch_bytes;
+    char *memory; /* x, w, y, scratch */
 } product;
+
+static double shape_flops(const shape *s)
+{
+    return 2.0 * (double)s->m * (double)s->n * (double)s->k;
+}
 
 static int64_t product_bytes(const product *p)
 {
-    return 2 * p->x_bytes + p->w_bytes + p->scratch_bytes;
+    return p->x_bytes + p->w_bytes + p->y_bytes + p->scratch_bytes;
 }
 
 static void product_fini(lathe_machine *m, product *p)
@@ -32,14 +44,14 @@ static void product_fini(lathe_machine *m, product *p)
         m->dev->kernel_destroy(m->device->self, p->kernel);
 }
 
-static lathe_status product_init(lathe_machine *m, int32_t dtype, int32_t fp8, int64_t n,
+static lathe_status product_init(lathe_machine *m, int32_t dtype, int32_t fp8, const shape *s,
                                  product *p)
 {
     const lathe_op_attrs attrs = {.fp8 = fp8};
-    const lathe_desc in[3] = {lathe_desc_2d(dtype, 2 * n, n),
-                              lathe_desc_2d(dtype, n, n),
+    const lathe_desc in[3] = {lathe_desc_2d(dtype, s->m, s->k),
+                              lathe_desc_2d(dtype, s->n, s->k),
                               {LATHE_ABSENT, 0, {1, 1, 1, 1}}};
-    const lathe_desc out = lathe_desc_2d(dtype, 2 * n, n);
+    const lathe_desc out = lathe_desc_2d(dtype, s->m, s->n);
     const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
                                           .op = LATHE_OP_LINEAR,
                                           .attrs = &attrs,
@@ -50,7 +62,9 @@ static lathe_status product_init(lathe_machine *m, int32_t dtype, int32_t fp8, i
                                           .may_overwrite = 1,
                                           .flags = m->flags,
                                           .n_threads = m->n_threads};
-    *p = (product){.x_bytes = lathe_desc_bytes(&in[0]), .w_bytes = lathe_desc_bytes(&in[1])};
+    *p = (product){.x_bytes = lathe_desc_bytes(&in[0]),
+                   .w_bytes = lathe_desc_bytes(&in[1]),
+                   .y_bytes = lathe_desc_bytes(&out)};
     return m->dev->kernel_create(m->device->self, &problem, &p->kernel, &p->scratch_bytes);
 }
 
@@ -78,7 +92,7 @@ static lathe_status fill_small(lathe_machine *m, uint16_t *device, int64_t n)
     return status;
 }
 
-/* The shortest of up to MOST_RUNS, behind one that warms up. */
+/* The shortest of up to MOST_RUNS, after one that warms up. */
 static lathe_status time_product(lathe_machine *m, const product *p, double *out_best)
 {
     char *w = p->memory + p->x_bytes, *y = w + p->w_bytes;
@@ -87,7 +101,7 @@ static lathe_status time_product(lathe_machine *m, const product *p, double *out
     const lathe_kernel_args args = {.size = (uint32_t)sizeof args,
                                     .in = inputs,
                                     .out = outputs,
-                                    .scratch = p->scratch_bytes ? y + p->x_bytes : NULL,
+                                    .scratch = p->scratch_bytes ? y + p->y_bytes : NULL,
                                     .stream = m->stream};
     double sum = 0.0;
     *out_best = 0.0;
@@ -104,13 +118,13 @@ static lathe_status time_product(lathe_machine *m, const product *p, double *out
 }
 
 /* *out_best 0: there is no room for it. */
-static lathe_status measure(lathe_run *run, int64_t n, int64_t room, double *out_best)
+static lathe_status measure(lathe_run *run, const shape *s, int64_t room, double *out_best)
 {
     lathe_machine *m = &run->machine;
     product p;
     void *memory = NULL;
     *out_best = 0.0;
-    lathe_status status = product_init(m, run->params.compute_dtype, run->set.fp8, n, &p);
+    lathe_status status = product_init(m, run->params.compute_dtype, run->set.fp8, s, &p);
     if (status != LATHE_OK || product_bytes(&p) > room)
         goto done;
     status = m->dev->alloc(m->device->self, product_bytes(&p), LATHE_MEM_DEVICE, &memory);
@@ -129,19 +143,54 @@ done:
     return status;
 }
 
+/* The run's own largest products, of different shapes; returns how many there are. */
+static int32_t own_shapes(const lathe_run *run, shape list[MOST_SHAPES])
+{
+    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    int32_t n = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const lathe_ir_node *node = &g->nodes[i];
+        if (node->op != LATHE_OP_LINEAR)
+            continue;
+        const lathe_desc *x = &g->values[node->in[0]].desc, *w = &g->values[node->in[1]].desc;
+        const shape s = {lathe_desc_count(x) / w->dims[1], w->dims[0], w->dims[1]};
+        int32_t at = 0, is_known = 0;
+        for (int32_t k = 0; k < n; k++) {
+            is_known |= memcmp(&list[k], &s, sizeof s) == 0;
+            at += shape_flops(&list[k]) >= shape_flops(&s);
+        }
+        if (is_known || at == MOST_SHAPES)
+            continue;
+        n += n < MOST_SHAPES;
+        memmove(&list[at + 1], &list[at], (size_t)(n - at - 1) * sizeof s);
+        list[at] = s;
+    }
+    return n;
+}
+
 lathe_status lathe_peak_flops(lathe_run *run, double *out)
 {
+    shape own[MOST_SHAPES];
     lathe_fit fit;
     lathe_fit_check(run, &fit);
+    const int64_t room = fit.have - fit.need;
     *out = 0.0;
     for (int64_t n = FIRST_N; n <= LAST_N; n *= 2) {
+        const shape square = {2 * n, n, n};
         double best = 0.0;
-        LATHE_TRY(measure(run, n, fit.have - fit.need, &best));
+        LATHE_TRY(measure(run, &square, room, &best));
         if (best <= 0.0)
             break;
-        *out = 4.0 * (double)n * (double)n * (double)n / best;
+        *out = fmax(*out, shape_flops(&square) / best);
         if (best >= LONG_ENOUGH)
             break;
+    }
+    const int32_t n_own = own_shapes(run, own);
+    for (int32_t i = 0; i < n_own; i++) {
+        double best = 0.0;
+        LATHE_TRY(measure(run, &own[i], room, &best));
+        if (best > 0.0)
+            *out = fmax(*out, shape_flops(&own[i]) / best);
     }
     return LATHE_OK;
 }

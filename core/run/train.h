@@ -59,8 +59,8 @@ const char *lathe_count_unit_name(int32_t count_unit);
 /** The validation split once through, at most max_batches micro-batches (0: all). */
 lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluation *out);
 
-/** Rate of a large product in the compute dtype on this machine, FLOP/s: what shares are shares of. 0: the
- *  plan leaves no memory to measure it. */
+/** Best rate of a product in the compute dtype on this device, FLOP/s: what shares of the peak are shares of.
+ *  0: the plan leaves no memory to measure it. */
 lathe_status lathe_peak_flops(lathe_run *run, double *out);
 
 #endif

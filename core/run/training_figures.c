@@ -64,6 +64,9 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     double phase[3];
     const double tokens_per_second = (double)sum->tokens / step->seconds;
     const double flops = tokens_per_second * t->flops_per_token;
+    if (t->peak_flops > 0.0 &&
+        flops > t->peak_flops) /* the device does more than its products showed */
+        t->peak_flops = flops;
     const int64_t memory = lathe_machine_total(&run->machine, &run->machine.used);
     lathe_exec_times(run->train.exec, phase);
     lathe_exec_times_reset(run->train.exec);

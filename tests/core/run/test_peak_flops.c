@@ -1,6 +1,8 @@
-/* The product rate that shares are shares of. */
+/* The product rate that shares of the peak are shares of, and what a step counts. */
 #include "small_run.h"
 
+#include "ir/plan.h"
+#include "model/model_size.h"
 #include "run/fit.h"
 #include "run/train.h"
 
@@ -24,5 +26,68 @@ Test(peak_flops, are_measured_in_what_the_plan_leaves)
     OK(lathe_peak_flops(run, &rate));
     cr_expect_eq(rate, 0.0);
     lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+Test(peak_flops, causal_and_windowed_attention_count_the_keys_that_are_computed)
+{
+    static const int64_t lengths[] = {1, 2, 7, 33}, windows[] = {0, 1, 3, 7, 40};
+    for (int a = 0; a < 4; a++)
+        for (int b = 0; b < 5; b++) {
+            double want = 0.0;
+            for (int64_t q = 0; q < lengths[a]; q++)
+                for (int64_t k = 0; k <= q; k++)
+                    want += windows[b] == 0 || q - k < windows[b];
+            cr_expect_eq(lathe_attention_pairs(lengths[a], windows[b], 1), want,
+                         "T %lld window %lld", (long long)lengths[a], (long long)windows[b]);
+        }
+    cr_expect_eq(lathe_attention_pairs(7, 0, 0), 49.0);
+}
+
+/* A model that trains whole: the graph and the formula count the same. */
+Test(peak_flops, the_graph_of_a_step_and_the_formula_agree)
+{
+    settings s = {.n = 0};
+    set_llama(&s, 2, 32, 4, 2, 64);
+    set(&s, "tokenizer.path=bytes");
+    set(&s, "data.seq_len=24");
+    set(&s, "train.micro_batch_size=3");
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    const double graph = lathe_graph_flops(lathe_exec_graph(run->train.exec), 0);
+    const double formula = 3 * 24 * lathe_model_flops_per_token(&run->model, &run->params, 24);
+    /* the formula lets norms' weights count as products: 2 layers x 2 + 1 norms of 32 */
+    cr_expect_float_eq(graph, formula, 6.0 * 5 * 32 * 3 * 24 + 1.0, "%.0f, %.0f", graph, formula);
+    lathe_run_close(run);
+}
+
+/* Long rows: attention's share was counted twice, and 137 % of the peak were shown. */
+Test(peak_flops, no_step_has_more_than_the_peak)
+{
+    char dir[] = "/tmp/lathe-peak-XXXXXX", path[256], line[4096];
+    settings s = {.n = 0};
+    lathe_train_result result = {.loss = 0.0};
+    char said[4096] = "";
+    int n_lines = 0;
+    make_folder(dir, 40000);
+    set_llama(&s, 1, 64, 2, 2, 64);
+    set_data(&s, dir);
+    set(&s, "model.max_position_embeddings=4096");
+    set(&s, "data.seq_len=4096");
+    set(&s, "train.precision=fp32");
+    set(&s, "train.max_steps=3");
+    lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+    OK(train_said(run, said, sizeof said, &result));
+    lathe_run_close(run);
+    snprintf(path, sizeof path, "%s/out/metrics.jsonl", dir);
+    FILE *f = fopen(path, "r");
+    cr_assert(f);
+    for (; fgets(line, sizeof line, f); n_lines++) {
+        const char *at = strstr(line, "\"share_of_peak\": ");
+        cr_assert(at, "%s", line);
+        const double share = strtod(at + strlen("\"share_of_peak\": "), NULL);
+        cr_expect(share > 0.0 && share <= 1.0, "%g of the peak", share);
+    }
+    fclose(f);
+    cr_expect_eq(n_lines, 3);
     OK(lathe_dir_remove(dir));
 }
