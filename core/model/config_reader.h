@@ -20,6 +20,8 @@ int64_t lathe__config_int(lathe_config_reader *r, const char *key, int64_t def, 
                           int64_t hi);
 /** Finite number > 0. */
 double lathe__config_positive(lathe_config_reader *r, const char *key, double def);
+/** Number from 0 to 1; 0 when missing or null. */
+double lathe__config_share(lathe_config_reader *r, const char *key);
 int32_t lathe__config_bool(lathe_config_reader *r, const char *key, int32_t def);
 
 /** Fails unless the key is absent, null, or one of the strings "a|b". */
@@ -27,7 +29,15 @@ void lathe__config_only_string(lathe_config_reader *r, const char *key, const ch
 /** Fails unless the key is absent, null, or equals `value` (bool keys: 0 or 1). */
 void lathe__config_only_number(lathe_config_reader *r, const char *key, double value);
 
-/** rope_parameters, or rope_theta with rope_scaling. */
+/** The one of two names of a setting that the object has: `alias` where it is set, since transformers lets
+ *  the names of its attribute_map overwrite the model's own; else `key`. Warns when both are set and differ. */
+const char *lathe__config_alias(lathe_config_reader *r, const char *key, const char *alias);
+
+/** Fails unless layer_types is absent, null, or names full_attention for every layer. */
+void lathe__config_full_attention(lathe_config_reader *r, int64_t n_layers);
+
+/** rope_scaling, or else rope_parameters; rope_theta within it comes before the one beside it. Reads
+ *  out->max_positions, the default of llama3's original_max_position_embeddings. */
 void lathe__config_rope(lathe_config_reader *r, lathe_model_config *out);
 
 /** Fails with "file: key is VALUE; why". */

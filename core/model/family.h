@@ -18,6 +18,8 @@ typedef struct lathe_family {
     const char *embedding;    /* name of the token embedding */
     const char *const
         *keys; /* config keys it reads, NULL-terminated: others are refused in strict mode */
+    int32_t warns_of_dropout; /* 1: published files name a dropout that few fine-tune with: training
+                                 without it is a warning; 0: an error */
     /** Fills out from the object; failures go to r->status. */
     void (*read)(lathe_config_reader *r, lathe_model_config *out);
     /** Adds the keys of a generated config.json. */

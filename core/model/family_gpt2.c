@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "model/family.h"
 
 static const char *const keys[] = {"n_embd",
@@ -11,17 +10,25 @@ static const char *const keys[] = {"n_embd",
                                    "n_head",
                                    "n_positions",
                                    "n_ctx",
+                                   "hidden_size",
+                                   "num_hidden_layers",
+                                   "num_attention_heads",
+                                   "max_position_embeddings",
                                    "layer_norm_epsilon",
                                    "activation_function",
                                    NULL};
 
 static void read(lathe_config_reader *r, lathe_model_config *out)
 {
-    out->width = lathe__config_int(r, "n_embd", 768, 1, 1 << 20);
+    out->width =
+        lathe__config_int(r, lathe__config_alias(r, "n_embd", "hidden_size"), 768, 1, 1 << 20);
     out->ffn = lathe__config_int(r, "n_inner", 4 * out->width, 1, 1 << 24);
-    out->n_layers = (int32_t)lathe__config_int(r, "n_layer", 12, 1, 10000);
-    out->n_heads = (int32_t)lathe__config_int(r, "n_head", 12, 1, 65536);
-    out->max_positions = lathe__config_int(r, "n_positions", 1024, 1, INT32_MAX);
+    out->n_layers = (int32_t)lathe__config_int(
+        r, lathe__config_alias(r, "n_layer", "num_hidden_layers"), 12, 1, 10000);
+    out->n_heads = (int32_t)lathe__config_int(
+        r, lathe__config_alias(r, "n_head", "num_attention_heads"), 12, 1, 65536);
+    out->max_positions = lathe__config_int(
+        r, lathe__config_alias(r, "n_positions", "max_position_embeddings"), 1024, 1, INT32_MAX);
     out->norm_eps = lathe__config_positive(r, "layer_norm_epsilon", 1e-5);
     out->tied = lathe__config_bool(r, "tie_word_embeddings", 1);
     out->n_kv_heads = out->n_heads;
@@ -33,13 +40,16 @@ static void read(lathe_config_reader *r, lathe_model_config *out)
     lathe__config_only_number(r, "scale_attn_by_inverse_layer_idx", 0.0);
     lathe__config_only_number(r, "add_cross_attention", 0.0);
     if (r->status == LATHE_OK && out->width % out->n_heads != 0)
-        lathe__config_refuse(r, "n_embd", "it must be a multiple of n_head");
+        lathe__config_refuse(r, lathe__config_alias(r, "n_embd", "hidden_size"),
+                             "it must be a multiple of the number of heads");
     static const char *const dropouts[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
-    for (int i = 0; i < 3; i++)
-        if (json_number_value(json_object_get(r->object, dropouts[i])) > 0.0)
-            lathe_log(LATHE_LOG_WARN,
-                      "%s: %s is not applied: this model is trained without dropout", r->name,
-                      dropouts[i]);
+    for (int i = 0; i < 3; i++) {
+        const double p = lathe__config_share(r, dropouts[i]);
+        if (p > out->dropout) {
+            out->dropout = p;
+            out->dropout_key = dropouts[i];
+        }
+    }
 }
 
 static void write(const lathe_model_config *c, json_t *object)
@@ -170,6 +180,7 @@ const lathe_family lathe__family_gpt2 = {.model_type = "gpt2",
                                          .prefix = "transformer.",
                                          .embedding = "transformer.wte.weight",
                                          .keys = keys,
+                                         .warns_of_dropout = 1,
                                          .read = read,
                                          .write = write,
                                          .params = add_params,

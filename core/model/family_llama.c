@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "model/family.h"
 #include "model/rope_table.h"
 
@@ -34,7 +35,10 @@ void lathe__llama_read(lathe_config_reader *r, lathe_model_config *out)
     out->tied = lathe__config_bool(r, "tie_word_embeddings", 0);
     lathe__config_rope(r, out);
     lathe__config_only_string(r, "hidden_act", "silu|swish");
-    lathe__config_only_number(r, "attention_dropout", 0.0);
+    lathe__config_full_attention(r, out->n_layers);
+    out->dropout = lathe__config_share(r, "attention_dropout");
+    if (out->dropout > 0.0)
+        out->dropout_key = "attention_dropout";
     if (r->status == LATHE_OK && out->n_heads % out->n_kv_heads != 0)
         lathe__config_refuse(r, "num_key_value_heads", "it must divide num_attention_heads");
     if (r->status == LATHE_OK && out->head_dim % 2 != 0)
@@ -44,9 +48,22 @@ void lathe__llama_read(lathe_config_reader *r, lathe_model_config *out)
         lathe__config_refuse(r, "hidden_size", "it must be a multiple of num_attention_heads");
 }
 
+/* Llama's attention has no window; a file that was another model's may still have the key. transformers
+ * evaluates such a model without a window and generates with one, in its cache. */
+static void warn_of_window(const lathe_config_reader *r, const lathe_model_config *out)
+{
+    const json_t *window = json_object_get(r->object, "sliding_window");
+    if (json_is_integer(window) && json_integer_value(window) < out->max_positions)
+        lathe_log(LATHE_LOG_WARN,
+                  "%s: sliding_window is %lld and changes nothing: the attention of model_type "
+                  "llama has no window",
+                  r->name, (long long)json_integer_value(window));
+}
+
 static void read(lathe_config_reader *r, lathe_model_config *out)
 {
     lathe__llama_read(r, out);
+    warn_of_window(r, out);
     out->qkv_bias = out->out_bias = lathe__config_bool(r, "attention_bias", 0);
     out->mlp_bias = lathe__config_bool(r, "mlp_bias", 0);
 }

@@ -1,6 +1,4 @@
 /* Qwen2 (biases on q, k and v) and Qwen3 (RMSNorm over each head of q and k); the rest is Llama's. */
-#include <string.h>
-
 #include "model/family.h"
 
 static const char *const keys[] = {"hidden_size",
@@ -18,22 +16,29 @@ static const char *const keys[] = {"hidden_size",
                                    "attention_bias",
                                    NULL};
 
-/* Sliding windows are off by default in both; every layer must see all keys. */
-static void read_layers(lathe_config_reader *r)
+/* Whether any layer has a sliding window: layer_types say so (lathe__llama_read has checked them), or else
+ * use_sliding_window with a window, for the layers from max_window_layers on. Only models without one are
+ * read. */
+static void read_window(lathe_config_reader *r, const lathe_model_config *out)
 {
-    lathe__config_only_number(r, "use_sliding_window", 0.0);
     const json_t *types = json_object_get(r->object, "layer_types");
-    for (size_t i = 0; i < json_array_size(types); i++) {
-        const char *type = json_string_value(json_array_get(types, i));
-        if (type == NULL || strcmp(type, "full_attention") != 0)
-            lathe__config_refuse(r, "layer_types", "only full_attention is supported");
-    }
+    const json_t *window = json_object_get(r->object, "sliding_window");
+    const int32_t used = lathe__config_bool(r, "use_sliding_window", 0);
+    const int64_t first = lathe__config_int(r, "max_window_layers", 28, 0, INT32_MAX);
+    if (json_is_array(types) || !used || first >= out->n_layers || json_is_null(window) ||
+        (json_is_integer(window) && json_integer_value(window) >= out->max_positions))
+        return;
+    lathe__config_refuse(
+        r, "use_sliding_window",
+        "only layers that attend to all keys are supported: sliding_window must be "
+        "null, or no shorter than max_position_embeddings, or max_window_layers no "
+        "smaller than num_hidden_layers");
 }
 
 static void read_qwen2(lathe_config_reader *r, lathe_model_config *out)
 {
     lathe__llama_read(r, out);
-    read_layers(r);
+    read_window(r, out);
     out->qkv_bias = 1;
 }
 
@@ -42,7 +47,7 @@ static void read_qwen3(lathe_config_reader *r, lathe_model_config *out)
     lathe__llama_read(r, out);
     if (json_object_get(r->object, "head_dim") == NULL)
         out->head_dim = 128; /* transformers' default, whatever the width */
-    read_layers(r);
+    read_window(r, out);
     out->qkv_bias = out->out_bias = lathe__config_bool(r, "attention_bias", 0);
 }
 

@@ -35,7 +35,9 @@ typedef struct lathe_model_config {
     int32_t n_eos;
     int32_t file_dtype; /* of the weights as the file says (F32 when it says nothing) */
     int64_t window;     /* sliding window of every layer; 0: all keys */
-    char *json;         /* the text it was read from; NULL for a [model] table */
+    double dropout;     /* the largest dropout that the configuration names; none is ever applied */
+    const char *dropout_key; /* its key; NULL: none above 0 */
+    char *json;              /* the text it was read from; NULL for a [model] table */
 } lathe_model_config;
 
 /** Reads folder/config.json. LATHE_E_CONFIG names file, key, what was seen and what is supported. */

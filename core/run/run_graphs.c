@@ -5,8 +5,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "ir/passes.h"
 #include "lathe/fp8.h"
+#include "model/family.h"
 #include "plug/core_schema.h"
 #include "plug/schema.h"
 #include "run/adapter_check.h"
@@ -179,10 +181,27 @@ static lathe_status check_positions(const lathe_run *run)
                              run->set.model_path ? run->set.model_path : "");
 }
 
+/* Training applies no dropout of the model's own; evaluation and generation need none. */
+static lathe_status check_dropout(const lathe_run *run)
+{
+    const lathe_model_config *m = &run->model;
+    if (run->mode > LATHE_OPEN_TRAIN || !m->dropout_key)
+        return LATHE_OK;
+    if (!m->family->warns_of_dropout)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s/config.json: %s is %g, and training applies no dropout of the "
+                           "model: set it to 0 there to train without",
+                           run->set.model_path, m->dropout_key, m->dropout);
+    lathe_log(LATHE_LOG_WARN, "%s/config.json: %s is %g and not applied: training uses no dropout",
+              run->set.model_path, m->dropout_key, m->dropout);
+    return LATHE_OK;
+}
+
 /* The model's description and its table of parameters: what trains, what is quantized. */
 lathe_status lathe__run_params(lathe_run *run)
 {
     LATHE_TRY(read_model(run));
+    LATHE_TRY(check_dropout(run));
     LATHE_TRY(check_positions(run));
     LATHE_TRY(lathe__token_check(run));
     lathe_params_init(&run->params, run->set.compute_dtype);

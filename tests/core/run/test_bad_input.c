@@ -200,6 +200,22 @@ Test(bad_input, the_folders_are_good_before)
     }
 }
 
+/* The weights are the same with and without: what is only evaluated needs no dropout. */
+Test(bad_input, attention_dropout_is_refused_in_training_alone)
+{
+    char want[512];
+    lathe_run *run = NULL;
+    const lathe_override list[] = {{"model.path", folder}, {"data.seq_len", "32"}};
+    copy_model("llama_tied");
+    replace("config.json", "\"attention_dropout\": 0.0", "\"attention_dropout\": 0.1");
+    cr_expect_eq(open_folder(NULL), LATHE_OK, "%s", lathe_error_message());
+    cr_expect_eq(lathe_run_open_mode(NULL, list, 2, LATHE_OPEN_PLAN, &run), LATHE_E_CONFIG);
+    expand("%s/config.json: attention_dropout is 0.1, and training applies no dropout of the "
+           "model: set it to 0 there to train without",
+           want, sizeof want);
+    cr_expect_str_eq(lathe_error_message(), want, "%s", lathe_error_message());
+}
+
 static void keep_warning(void *user, int32_t level, const char *message)
 {
     (void)user;
@@ -231,6 +247,25 @@ Test(bad_input, tensors_that_are_not_the_models_are_listed)
         "model.layers.1.self_attn.k_proj.weight, model.layers.1.self_attn.o_proj.weight, "
         "model.layers.1.self_attn.q_proj.weight, ...",
         LATHE_OK);
+}
+
+Test(bad_input, dropout_that_gpt2_names_is_a_warning_in_training)
+{
+    char want[512];
+    lathe_run *run = NULL;
+    const lathe_override list[] = {
+        {"model.path", folder}, {"data.seq_len", "32"}, {"scheduler.name", "constant"}};
+    copy_model("gpt2");
+    replace("config.json", "\"attn_pdrop\": 0.0", "\"attn_pdrop\": 0.1");
+    expect_warning("", LATHE_OK); /* to generate */
+    lathe_log_set_sink(keep_warning, NULL);
+    cr_expect_eq(lathe_run_open_mode(NULL, list, 3, LATHE_OPEN_PLAN, &run), LATHE_OK, "%s",
+                 lathe_error_message());
+    lathe_log_set_sink(NULL, NULL);
+    expand("%s/config.json: attn_pdrop is 0.1 and not applied: training uses no dropout", want,
+           sizeof want);
+    cr_expect_str_eq(warned, want, "%s", warned);
+    lathe_run_close(run);
 }
 
 /* Byte-level tokenizers have 256 tokens at least, more than the golden models: the vocabulary is said to be

@@ -1,0 +1,189 @@
+/* Odd but legal configurations, read as transformers' classes resolve them (tests/golden/configs.py). */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "model/family.h"
+#include "model/hf_config.h"
+#include "model/rope_table.h"
+
+#define LLAMA                                                                                      \
+    "\"model_type\":\"llama\",\"vocab_size\":100,\"hidden_size\":64,\"intermediate_size\":96,"     \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":8"
+#define QWEN2                                                                                      \
+    "\"model_type\":\"qwen2\",\"vocab_size\":100,\"hidden_size\":64,\"intermediate_size\":96,"     \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":8,\"max_position_embeddings\":128"
+
+static char warned[4096];
+
+static void keep_warning(void *arg, int32_t level, const char *message)
+{
+    (void)arg;
+    if (level == LATHE_LOG_WARN && strlen(warned) + strlen(message) + 2 < sizeof warned)
+        strcat(strcat(warned, message), "\n");
+}
+
+static lathe_status parse(const char *text, lathe_model_config *out)
+{
+    warned[0] = '\0';
+    lathe_log_set_sink(keep_warning, NULL);
+    return lathe_model_config_parse("config.json", text, (int64_t)strlen(text), 0, out);
+}
+
+static int64_t number(const json_t *golden, const char *key)
+{
+    return (int64_t)json_integer_value(json_object_get(golden, key));
+}
+
+static void check_frequencies(const char *name, const lathe_model_config *c, const json_t *want)
+{
+    float got[64];
+    cr_assert_leq(c->head_dim / 2, 64);
+    cr_assert_eq(json_array_size(want), (size_t)c->head_dim / 2, "%s", name);
+    lathe_rope_inv_freq(&c->rope, c->head_dim, got);
+    for (int32_t i = 0; i < c->head_dim / 2; i++) {
+        const double x = json_number_value(json_array_get(want, (size_t)i));
+        /* two roundings of powf and one division, in f32 */
+        cr_expect(fabs((double)got[i] - x) <= 4e-7 * fabs(x), "%s: frequency %d is %.9g, not %.9g",
+                  name, i, (double)got[i], x);
+    }
+}
+
+/* The configurations whose name begins with `prefix`; there are `n`. */
+static void check(const char *prefix, int n)
+{
+    json_t *all = json_load_file(LATHE_TEST_DATA "/golden/data/configs.json", 0, NULL), *golden;
+    size_t i;
+    cr_assert(json_is_array(all));
+    json_array_foreach(all, i, golden)
+    {
+        const char *name = json_string_value(json_object_get(golden, "name"));
+        lathe_model_config c;
+        if (strncmp(name, prefix, strlen(prefix)) != 0)
+            continue;
+        n--;
+        char *text = json_dumps(json_object_get(golden, "config"), 0);
+        cr_expect_eq(parse(text, &c), LATHE_OK, "%s: %s", name, lathe_error_message());
+        free(text);
+        if (!c.family)
+            continue;
+        cr_expect_eq(c.width, number(golden, "width"), "%s", name);
+        cr_expect_eq(c.ffn, number(golden, "ffn"), "%s", name);
+        cr_expect_eq(c.n_layers, number(golden, "n_layers"), "%s", name);
+        cr_expect_eq(c.n_heads, number(golden, "n_heads"), "%s", name);
+        cr_expect_eq(c.max_positions, number(golden, "positions"), "%s", name);
+        if (json_object_get(golden, "inv_freq")) {
+            cr_expect_eq(c.n_kv_heads, number(golden, "n_kv_heads"), "%s", name);
+            cr_expect_eq(c.head_dim, number(golden, "head_dim"), "%s", name);
+            check_frequencies(name, &c, json_object_get(golden, "inv_freq"));
+        }
+        lathe_model_config_fini(&c);
+    }
+    json_decref(all);
+    cr_assert_eq(n, 0, "%d configurations too few begin with '%s'", n, prefix);
+}
+
+Test(hf_config_odd, every_configuration_is_read_as_transformers_reads_it)
+{
+    check("", 29);
+}
+
+Test(hf_config_odd, rope_scaling_comes_before_rope_parameters)
+{
+    check("rope_scaling", 5);
+}
+
+Test(hf_config_odd, gpt2_takes_the_names_of_the_attribute_map_first)
+{
+    lathe_model_config c;
+    check("gpt2", 4);
+    cr_assert_eq(
+        parse("{\"model_type\":\"gpt2\",\"vocab_size\":9,\"n_embd\":48,\"hidden_size\":24}", &c),
+        LATHE_OK);
+    cr_expect_eq(c.width, 24);
+    cr_expect_str_eq(warned,
+                     "config.json: n_embd and hidden_size differ; hidden_size counts, as in "
+                     "transformers\n");
+    lathe_model_config_fini(&c);
+}
+
+Test(hf_config_odd, llama3_rope_without_original_positions_takes_the_models)
+{
+    check("llama3", 4);
+}
+
+Test(hf_config_odd, a_sliding_window_that_no_layer_has_is_no_reason_to_refuse)
+{
+    check("qwen2", 4);
+    check("qwen3", 2);
+}
+
+Test(hf_config_odd, a_sliding_window_of_some_layer_is_refused)
+{
+    static const char *const bad[] = {
+        "{" QWEN2 ",\"use_sliding_window\":true,\"max_window_layers\":1,\"sliding_window\":16}",
+        "{" QWEN2 ",\"use_sliding_window\":true,\"max_window_layers\":1,\"sliding_window\":127}"};
+    lathe_model_config c;
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(parse(bad[i], &c), LATHE_E_CONFIG, "%s", bad[i]);
+        cr_expect(strstr(lathe_error_message(), "config.json: use_sliding_window is true; only"),
+                  "%s", lathe_error_message());
+    }
+    cr_expect_eq(parse("{" QWEN2 ",\"use_sliding_window\":true,\"max_window_layers\":1,"
+                       "\"sliding_window\":128}",
+                       &c),
+                 LATHE_OK); /* as long as the model's positions */
+    lathe_model_config_fini(&c);
+}
+
+/* transformers' Llama evaluates without a window and generates with one: no answer is right. */
+Test(hf_config_odd, stray_layer_types_of_llama_are_refused)
+{
+    lathe_model_config c;
+    cr_expect_eq(parse("{" LLAMA ",\"sliding_window\":4,"
+                       "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}",
+                       &c),
+                 LATHE_E_CONFIG);
+    cr_expect(strstr(lathe_error_message(), "layer_types is [\"sliding_attention\","), "%s",
+              lathe_error_message());
+    cr_expect_eq(parse("{" LLAMA ",\"layer_types\":[\"full_attention\"]}", &c), LATHE_E_CONFIG);
+    cr_expect(strstr(lathe_error_message(), "expected one name for each layer"), "%s",
+              lathe_error_message());
+    cr_expect_eq(parse("{" LLAMA ",\"sliding_window\":4}", &c), LATHE_OK);
+    cr_expect(strstr(warned, "sliding_window is 4 and changes nothing"), "%s", warned);
+    lathe_model_config_fini(&c);
+}
+
+Test(hf_config_odd, a_part_of_each_head_is_refused_where_transformers_fails)
+{
+    static const char *const bad[] = {
+        "{" LLAMA
+        ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2,\"partial_rotary_factor\":0.5}}",
+        "{" LLAMA
+        ",\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}"};
+    lathe_model_config c;
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(parse(bad[i], &c), LATHE_E_CONFIG, "%s", bad[i]);
+        cr_expect(strstr(lathe_error_message(), "partial_rotary_factor is 0.5"), "%s",
+                  lathe_error_message());
+    }
+    cr_expect_eq(parse("{" LLAMA ",\"partial_rotary_factor\":0.5}", &c), LATHE_OK);
+    cr_expect(strstr(warned, "partial_rotary_factor is 0.5 and changes nothing"), "%s", warned);
+    lathe_model_config_fini(&c);
+}
+
+Test(hf_config_odd, dropout_is_kept_for_those_who_train)
+{
+    lathe_model_config c;
+    cr_expect_eq(parse("{" LLAMA ",\"attention_dropout\":0.1}", &c), LATHE_OK);
+    cr_expect_eq(c.dropout, 0.1);
+    cr_expect_str_eq(c.dropout_key, "attention_dropout");
+    lathe_model_config_fini(&c);
+    cr_expect_eq(parse("{" LLAMA ",\"attention_dropout\":0.0}", &c), LATHE_OK);
+    cr_expect_null(c.dropout_key);
+    lathe_model_config_fini(&c);
+    cr_expect_eq(parse("{" LLAMA ",\"attention_dropout\":2}", &c), LATHE_E_CONFIG);
+}
