@@ -80,6 +80,30 @@ static void check_rewind(const lathe_config *config, const char *key, lathe_diag
                          key);
 }
 
+/* Where checkpoints go, and by which figure the best ones are kept. */
+static void check_checkpoints(const lathe_config *config, int evaluates, lathe_diags *diags)
+{
+    const char *dir = lathe_config_string(config, "checkpoint", "dir");
+    const char *metric = lathe_config_string(config, "checkpoint", "best_metric");
+    const int has_metric = metric != NULL && metric[0] != '\0';
+    if (dir == NULL || dir[0] == '\0')
+        lathe_config_add(
+            config, diags, LATHE_DIAG_ERROR, "checkpoint", "dir",
+            "checkpoint.dir is empty: the run would train and save nothing; expected a "
+            "folder, such as \"out\"");
+    if (lathe_config_int(config, "checkpoint", "keep_best") == 0)
+        return;
+    if (!has_metric)
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "checkpoint", "keep_best",
+                         "checkpoint.keep_best needs checkpoint.best_metric");
+    else if (strncmp(metric, "eval_", 5) == 0 && !evaluates)
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, "checkpoint", "keep_best",
+                         "checkpoint.keep_best goes by %s, and the run evaluates nothing: set "
+                         "data.validation, data.validation_split or data.validation_count, or "
+                         "another checkpoint.best_metric",
+                         metric);
+}
+
 void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
 {
     const char *datasets = lathe_config_string(config, "data", "datasets");
@@ -113,6 +137,7 @@ void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
         lathe_config_add(config, diags, LATHE_DIAG_WARNING, "train", "eval_every",
                          "train.eval_every has nothing to evaluate: data.validation_split, "
                          "data.validation_count and data.validation are unset");
+    check_checkpoints(config, has_split || has_count || has_sets, diags);
     check_rewind(config, "on_spike", diags);
     check_rewind(config, "on_nonfinite", diags);
 }

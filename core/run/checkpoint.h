@@ -37,7 +37,8 @@ lathe_status lathe_checkpoint_refuse_mixing(lathe_run *run);
  *  out_path  [capacity] the folder's path
  *
  *  Errors  anything that went wrong, with file and cause; the folders that were there are as before,
- *          but for a failure to remove old ones, by when the new one is complete.
+ *          but for a failure to remove old ones, by when the new one is complete. LATHE_E_NUMERIC: weights,
+ *          averages or optimizer state hold a number that is not finite; the message names the first tensor.
  *  Thread  any, one at a time per folder.
  */
 lathe_status lathe_checkpoint_write(const lathe_run *run, const struct lathe_figures *figures,

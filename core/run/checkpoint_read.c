@@ -7,6 +7,7 @@
 #include "io/manifest.h"
 #include "run/adapter_file.h"
 #include "run/checkpoint.h"
+#include "run/checkpoint_finite.h"
 #include "run/train_state.h"
 #include "run/weight_average.h"
 #include "run/weight_fill.h"
@@ -118,13 +119,15 @@ static const char *latest_of(lathe_run *run, const char *dir)
     return path;
 }
 
-/* 1: loaded. 0: damaged, with a warning. */
+/* 1: loaded. 0: damaged or not finite, with a warning. */
 static lathe_status try_path(lathe_run *run, const char *path, int32_t *out_loaded)
 {
     int32_t has_slots;
-    const lathe_status status = verify(run, path, &has_slots);
+    lathe_status status = verify(run, path, &has_slots);
     *out_loaded = 0;
-    if (status == LATHE_E_CORRUPT || status == LATHE_E_NOT_FOUND) {
+    if (status == LATHE_OK)
+        status = lathe_checkpoint_finite(path, NULL, NULL);
+    if (status == LATHE_E_CORRUPT || status == LATHE_E_NOT_FOUND || status == LATHE_E_NUMERIC) {
         lathe_log(LATHE_LOG_WARN, "%s is not used: %s", path, lathe_error_message());
         return LATHE_OK;
     }
@@ -182,6 +185,9 @@ static lathe_status resume_what(lathe_run *run, const char **out_path)
         int32_t has_slots;
         LATHE_TRY(lathe_checkpoint_resolve(&run->arena, resume, out_path));
         LATHE_TRY(verify(run, *out_path, &has_slots));
+        const lathe_status status = lathe_checkpoint_finite(*out_path, NULL, NULL);
+        if (status != LATHE_OK)
+            return lathe_error_context(status, "checkpoint.resume = \"%s\"", resume);
         return load(run, *out_path, has_slots);
     }
     if (!run->set.checkpoint_dir || !lathe_path_is_dir(run->set.checkpoint_dir))

@@ -19,6 +19,7 @@
 #include "plug/kind.h"
 #include "run/adapter_file.h"
 #include "run/checkpoint.h"
+#include "run/checkpoint_finite.h"
 #include "run/train_state.h"
 #include "run/training.h"
 #include "run/weight_average.h"
@@ -191,6 +192,17 @@ static lathe_status write_manifest(const lathe_run *run, const lathe_figures *fi
 
 /* ---- the folder ---- */
 
+/* A state with NaN or infinity in it never gets a checkpoint's name. The files are searched, not the memory they
+ * came from: a value that overflowed in the dtype of its file is found as well. */
+static lathe_status refuse_not_finite(const lathe_run *run, const char *dir)
+{
+    const lathe_status status = lathe_checkpoint_finite(dir, NULL, NULL);
+    return status == LATHE_E_NUMERIC
+               ? lathe_error_context(status, "the state after step %lld is not fit to go on from",
+                                     (long long)run->at.step)
+               : status;
+}
+
 static lathe_status fill_folder(lathe_run *run, const lathe_figures *figures, int32_t gate,
                                 const char *dir)
 {
@@ -203,6 +215,9 @@ static lathe_status fill_folder(lathe_run *run, const lathe_figures *figures, in
     if (run->mode == LATHE_OPEN_TRAIN)
         LATHE_TRY(lathe__train_state_write(run, dir));
     lathe_trace_since("checkpoint", "write state", written);
+    const double searched = lathe_trace_now();
+    LATHE_TRY(refuse_not_finite(run, dir));
+    lathe_trace_since("checkpoint", "search for NaN", searched);
     const double complete = lathe_trace_now();
     LATHE_TRY(write_manifest(run, figures, gate, dir));
     lathe_trace_since("checkpoint", "write manifest", complete);

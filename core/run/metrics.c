@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 
@@ -65,6 +66,25 @@ lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step)
     return status;
 }
 
+/* The name of a figure as JSON. A plain one, as nearly all are, is written without an allocation. */
+static lathe_status put_key(FILE *file, const char *key)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    const char *at = key;
+    while (*at >= 0x20 && *at < 0x7F && *at != '"' && *at != '\\')
+        at++;
+    if (*at == '\0') {
+        (void)fprintf(file, ", \"%s\": ", key);
+        return LATHE_OK;
+    }
+    lathe_buffer_json_string(&text, key);
+    const lathe_status status = text.status;
+    if (status == LATHE_OK)
+        (void)fprintf(file, ", %s: ", text.data);
+    lathe_buffer_fini(&text);
+    return status;
+}
+
 lathe_status lathe_metrics_write(lathe_metrics *m, int64_t step, int32_t n, const char *const *keys,
                                  const double *values)
 {
@@ -72,10 +92,11 @@ lathe_status lathe_metrics_write(lathe_metrics *m, int64_t step, int32_t n, cons
         return LATHE_OK;
     (void)fprintf(m->file, "{\"step\": %lld", (long long)step);
     for (int32_t i = 0; i < n; i++) {
+        LATHE_TRY(put_key(m->file, keys[i]));
         if (isfinite(values[i]))
-            (void)fprintf(m->file, ", \"%s\": %.9g", keys[i], values[i]);
+            (void)fprintf(m->file, "%.9g", values[i]);
         else
-            (void)fprintf(m->file, ", \"%s\": null", keys[i]);
+            (void)fputs("null", m->file);
     }
     if (fputs("}\n", m->file) == EOF || fflush(m->file) != 0)
         return lathe_error(LATHE_E_IO, "%s: cannot write the figures of step %lld: %s", m->path,

@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/json_text.h"
 
-enum { CHUNK = 1 << 17, MAX_KEY = 64 };
+enum { CHUNK = 1 << 17, MAX_KEY = 160 };
 
 struct lathe_metrics_reader {
     char *path;
@@ -155,6 +156,18 @@ static int32_t key_index(lathe_metrics_reader *r, const char *name, int64_t n, i
     return r->n_keys++;
 }
 
+/* The name between the quotes, without its escapes. One that is too long, or no JSON, stays as it is. */
+static const char *unescape(const char *name, int64_t *n, char out[MAX_KEY])
+{
+    lathe_json_walk walk = {.at = name - 1, .end = name + *n + 1};
+    lathe_json_string text;
+    if (*n >= MAX_KEY || !memchr(name, '\\', (size_t)*n) || !lathe_json_pass_string(&walk, &text) ||
+        text.has_nul)
+        return name;
+    *n = lathe_json_unescape(text.text, text.n_raw, out);
+    return out;
+}
+
 static void add_figure(lathe_metrics_reader *r, lathe_metrics_row *row, const char *name, int64_t n,
                        double value)
 {
@@ -181,7 +194,9 @@ static int parse_line(lathe_metrics_reader *r, const char *at, const char *end,
         const char *name = at + 1;
         if (*at != '"' || !(at = skip_string(at)))
             return 0;
-        const int64_t n = at - 1 - name;
+        char plain[MAX_KEY];
+        int64_t n = at - 1 - name;
+        name = unescape(name, &n, plain);
         at = skip_space(at);
         if (*at != ':')
             return 0;

@@ -114,6 +114,23 @@ static lathe_status multipliers(const reader *r, const json_t *entry, double *ou
     return LATHE_OK;
 }
 
+/* Two groups of one name would be one figure in the metrics. */
+static lathe_status check_name(const reader *r, int32_t group)
+{
+    char text[512];
+    for (int32_t i = 0; i < group; i++) {
+        if (strcmp(r->out->names[i], r->out->names[group]) != 0)
+            continue;
+        (void)snprintf(text, sizeof text,
+                       i == 0 ? "a group is called \"%s\", as the parameters of no group are; "
+                                "expected another name"
+                              : "two groups are called \"%s\"; expected a name for each",
+                       r->out->names[group]);
+        return refuse(r, "groups", text);
+    }
+    return LATHE_OK;
+}
+
 static lathe_status read_group(const reader *r, const json_t *entry, lathe_arena *arena)
 {
     lathe_param_groups *out = r->out;
@@ -126,6 +143,7 @@ static lathe_status read_group(const reader *r, const json_t *entry, lathe_arena
                                      : lathe_arena_printf(arena, "%d", (int)group);
     if (out->names[group] == NULL)
         return LATHE_E_NOMEM;
+    LATHE_TRY(check_name(r, group));
     for (size_t k = 0; k < json_array_size(patterns); k++)
         if (take_group(r, group, json_array_get(patterns, k), lr_mult, decay_mult) == 0) {
             char text[512];

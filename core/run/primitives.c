@@ -363,6 +363,22 @@ lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
     return LATHE_OK;
 }
 
+/* The learning rate of the next update, which the scheduler tells. */
+static lathe_status read_rate(const lathe_run *run, int64_t n_updates, double *out)
+{
+    const lathe_scheduler_v1 *scheduler = run->scheduler.table;
+    *out = scheduler->at(run->scheduler.self, n_updates, run->set.max_steps, run->base_lr,
+                         run->at.scheduler_state);
+    if (isfinite(*out) && *out >= 0.0)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_NUMERIC,
+                       "step %lld: scheduler \"%s\" gives the learning rate %g; expected a finite "
+                       "number of at least 0; nothing was updated: mend its settings, or choose "
+                       "another scheduler",
+                       (long long)run->at.step + 1, run->scheduler.component->plugin->name,
+                       isnan(*out) ? (double)NAN : *out);
+}
+
 lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
 {
     if (run->mode != LATHE_OPEN_TRAIN || run->sum.backwards == 0 || run->pending)
@@ -371,7 +387,6 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
     if (run->sum.count <= 0.0)
         return lathe_error(LATHE_E_STATE, "step %lld: none of the tokens was a target",
                            (long long)run->at.step + 1);
-    const lathe_scheduler_v1 *scheduler = run->scheduler.table;
     const int64_t n_updates =
         run->at.step - run->at.skipped; /* a step left out moves no schedule */
     const double loss_scale = (double)run->at.scaler.scale;
@@ -382,8 +397,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
                               .base_lr = run->base_lr,
                               .step = n_updates + 1,
                               .seed = run->set.seed};
-    args.lr = scheduler->at(run->scheduler.self, n_updates, run->set.max_steps, run->base_lr,
-                            run->at.scheduler_state);
+    LATHE_TRY(read_rate(run, n_updates, &args.lr));
     LATHE_TRY(lathe_update_run(run->update, &args));
     LATHE_TRY(lathe__curvature_estimate(run, &args));
     lathe__run_stepped(run, args.overflow);

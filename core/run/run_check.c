@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "run/curvature.h"
+#include "run/figure_names.h"
 #include "run/run_state.h"
 #include "run/weight_average.h"
 
@@ -59,6 +60,7 @@ lathe_status lathe_run_check(lathe_config *config, lathe_registry *registry, lat
     if (status == LATHE_OK) {
         (void)lathe__curvature_check_stage(run);
         (void)lathe__average_check_optimizer(run);
+        (void)lathe__figure_check_best(run);
         check_length(run);
         check_model(run);
     }

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "run/checkpoint.h"
 #include "run/checkpoint_image.h"
+#include "run/figure_names.h"
 #include "run/fit.h"
 #include "run/generate.h"
 #include "run/run_state.h"
@@ -101,7 +102,8 @@ static lathe_status plan_stages(lathe_run *run, const char *path, const lathe_ov
     if (needs_tokenizer(run))
         LATHE_TRY(lathe__run_tokenizer(run));
     LATHE_TRY(lathe__run_model(run));
-    return lathe__run_plan(run);
+    LATHE_TRY(lathe__run_plan(run));
+    return run->mode <= LATHE_OPEN_TRAIN ? lathe__figure_check_best(run) : LATHE_OK;
 }
 
 /* The data and what it needs, nothing else. */

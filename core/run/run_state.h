@@ -104,6 +104,9 @@ struct lathe_run {
 
     int32_t weights_wait; /* not filled yet: a checkpoint that holds them all is to be resumed */
     const char *plugins_json; /* names, versions, hashes, once known; NULL before */
+    const char
+        *branches_json; /* the run's branches (checkpoint_branch.h), a JSON array; NULL: none */
+    int32_t warned_of_metric; /* that checkpoint.best_metric does not come */
 
     struct lathe_generator *generator; /* made by the first lathe_generate */
 };

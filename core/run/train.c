@@ -23,7 +23,13 @@ static lathe_status after_step(lathe_training *t, int32_t *out_ends)
     lathe__training_save_figures(t);
     LATHE_TRY(lathe__training_figures_write(t));
     LATHE_TRY(lathe__training_sample(t));
-    return lathe__training_save(t, *out_ends);
+    int32_t rewound = 0;
+    LATHE_TRY(lathe__training_save(t, *out_ends, &rewound));
+    if (rewound) { /* the steps up to this one are taken again */
+        *out_ends = t->result->interrupted;
+        t->result->paused = t->result->stopped_early = 0;
+    }
+    return LATHE_OK;
 }
 
 static lathe_status loop(lathe_training *t)

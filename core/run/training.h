@@ -58,6 +58,10 @@ typedef struct lathe_step_record {
  *  is a spike and train.on_spike gives up: the message names step, loss, mean and deviation. */
 lathe_status lathe__training_step(lathe_training *t, lathe_step_record *out);
 
+/** Goes back to the newest checkpoint because of what `text` tells, and on with the data that follow.
+ *  LATHE_E_NUMERIC: there is no checkpoint, or it was gone back to too often. */
+lathe_status lathe__training_rewind(lathe_training *t, const char *text);
+
 /** One more figure; `key` must live as long as the step. */
 void lathe__figures_add(lathe_figures *f, const char *key, double value);
 /** Opens what figures are written to, from run->at.step on; closes it, also after a failure. */
@@ -87,8 +91,11 @@ lathe_status lathe__training_begin(lathe_training *t);
 /** Adds to the step's figures what the checkpoints since the last one cost. */
 void lathe__training_save_figures(lathe_training *t);
 /** Writes a checkpoint when one is due after this step, or begins to; `ends`: the loop stops here, and all
- *  is written. A failure of one that was begun before is returned here too. */
-lathe_status lathe__training_save(lathe_training *t, int32_t ends);
+ *  is written. A failure of one that was begun before is returned here too. *out_rewound 1: the state was not
+ *  finite, so that nothing was written, and the run went back as train.on_nonfinite = "rewind" says. */
+lathe_status lathe__training_save(lathe_training *t, int32_t ends, int32_t *out_rewound);
+/** Learns anew which checkpoints are the best, after the run went back. */
+lathe_status lathe__training_saver_rewound(lathe_training *t);
 /** Waits for what is being written. `status` is the loop's: it is returned, or else the first failure. */
 lathe_status lathe__training_settle(lathe_training *t, lathe_status status);
 /** Ends the thread and lets go of the folder. After a failed begin too; keeps the thread's message. */

@@ -21,6 +21,19 @@ static void add_known(lathe_figures *f, const char *key, double value)
         lathe__figures_add(f, key, value);
 }
 
+/* At the first evaluation: nothing will ever be the best by a figure that an evaluation should have and has not. */
+static void warn_of_missing_metric(const lathe_training *t, const char *metric)
+{
+    lathe_run *run = t->run;
+    if (run->set.keep_best == 0 || run->warned_of_metric || strncmp(metric, "eval_", 5) != 0)
+        return;
+    run->warned_of_metric = 1;
+    lathe__run_warn(run, "checkpoint", "best_metric",
+                    "checkpoint.keep_best keeps nothing: the evaluation after step %lld has no "
+                    "figure %s; name one of those in metrics.jsonl",
+                    (long long)run->at.step, metric);
+}
+
 /* The figure that checkpoints are kept by also ends the run. */
 static lathe_status observe_for_early_stopping(lathe_training *t)
 {
@@ -33,8 +46,10 @@ static lathe_status observe_for_early_stopping(lathe_training *t)
                                      run->set.early_stopping_threshold);
             return LATHE_OK;
         }
-    if (run->set.early_stopping_patience == 0)
+    if (run->set.early_stopping_patience == 0) {
+        warn_of_missing_metric(t, metric);
         return LATHE_OK;
+    }
     return lathe_error(LATHE_E_CONFIG,
                        "train.early_stopping_patience goes by checkpoint.best_metric = \"%s\", and "
                        "step %lld has no such figure: name one of metrics.jsonl",

@@ -42,21 +42,6 @@ static lathe_status know_best(lathe_saver *s, const char *dir, lathe_arena *aren
     return LATHE_OK;
 }
 
-static lathe_status check_metric(const lathe_run *run)
-{
-    const char *metric = run->set.best_metric;
-    if (run->set.keep_best == 0)
-        return LATHE_OK;
-    if (!metric)
-        return lathe_error(LATHE_E_CONFIG, "checkpoint.keep_best needs checkpoint.best_metric");
-    if (strncmp(metric, "eval_", 5) == 0 && !run->validation)
-        return lathe_error(LATHE_E_CONFIG,
-                           "checkpoint.keep_best goes by %s, and the run evaluates nothing: set "
-                           "data.validation or data.validation_split, or checkpoint.best_metric",
-                           metric);
-    return LATHE_OK;
-}
-
 /* The folder exists, is ours, and holds nothing that died half-way. */
 static lathe_status take_folder(lathe_saver *s, lathe_run *run)
 {
@@ -111,7 +96,6 @@ lathe_status lathe__training_begin(lathe_training *t)
     lathe_run *run = t->run;
     if (!run->set.checkpoint_dir)
         return resume(t);
-    LATHE_TRY(check_metric(run));
     LATHE_TRY(create(t));
     LATHE_TRY(take_folder(t->saver, run));
     LATHE_TRY(resume(t));
@@ -273,11 +257,10 @@ void lathe__training_save_figures(lathe_training *t)
     s->stalled = 0;
 }
 
-lathe_status lathe__training_save(lathe_training *t, int32_t ends)
+/* After this step: what is due, or what ends the run. */
+static lathe_status save_due(lathe_training *t, int32_t ends)
 {
     lathe_saver *s = t->saver;
-    if (!s)
-        return LATHE_OK;
     const double metric = metric_of(t);
     const int32_t good = is_good(s, metric);
     if (s->writer && !lathe_writer_busy(s->writer))
@@ -290,4 +273,23 @@ lathe_status lathe__training_save(lathe_training *t, int32_t ends)
     if (ends)
         lathe_progress_note(&t->progress, 1, "checkpoint %s", s->path);
     return LATHE_OK;
+}
+
+lathe_status lathe__training_save(lathe_training *t, int32_t ends, int32_t *out_rewound)
+{
+    char text[2048];
+    *out_rewound = 0;
+    if (!t->saver)
+        return LATHE_OK;
+    const lathe_status status = save_due(t, ends);
+    if (status != LATHE_E_NUMERIC || t->run->set.on_nonfinite != LATHE_POLICY_REWIND)
+        return status;
+    *out_rewound = 1;
+    (void)snprintf(text, sizeof text, "%s", lathe_error_message());
+    return lathe__training_rewind(t, text);
+}
+
+lathe_status lathe__training_saver_rewound(lathe_training *t)
+{
+    return t->saver ? know_best(t->saver, t->run->set.checkpoint_dir, &t->run->arena) : LATHE_OK;
 }

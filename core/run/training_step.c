@@ -72,12 +72,14 @@ static lathe_status pass_over(lathe_run *run, int32_t n)
     return LATHE_OK;
 }
 
-static lathe_status rewind_to_checkpoint(lathe_training *t, const char *text)
+lathe_status lathe__training_rewind(lathe_training *t, const char *text)
 {
     lathe_run *run = t->run;
     const int64_t step = run->at.step, micro = run->at.micro, n_spikes = run->at.spike.n_spikes;
     const lathe_cursor behind = run->at.cursor;
-    LATHE_TRY(lathe__training_settle(t, LATHE_OK)); /* a checkpoint may be on its way */
+    const lathe_status settled = lathe__training_settle(t, LATHE_OK);
+    if (settled != LATHE_E_NUMERIC) /* the bad state that is left behind here was not written */
+        LATHE_TRY(settled);
     const char *path = t->result->checkpoint;
     if (!path)
         return lathe_error(LATHE_E_NUMERIC, "%s; there is no checkpoint to go back to", text);
@@ -93,9 +95,11 @@ static lathe_status rewind_to_checkpoint(lathe_training *t, const char *text)
     run->at.spike.n_spikes = n_spikes;
     lathe__training_figures_close(t);
     LATHE_TRY(lathe__training_figures_open(t));
-    lathe_progress_note(&t->progress, 1, "%s\nback from step %lld to %s, and on behind its data",
-                        text, (long long)step, path);
-    return LATHE_OK;
+    lathe_progress_note(
+        &t->progress, 1,
+        "%s\nback from step %lld to %s; the data that follow the bad step come next", text,
+        (long long)step, path);
+    return lathe__training_saver_rewound(t);
 }
 
 /* The step at run->at.step was bad and counted as left out; `what` says how. `begin`: what is not finite
@@ -119,7 +123,7 @@ static lathe_status follow_policy(lathe_training *t, int32_t policy, const lathe
     }
     if (policy == LATHE_POLICY_REWIND) {
         *out_again = 1;
-        return rewind_to_checkpoint(t, text);
+        return lathe__training_rewind(t, text);
     }
     return policy == LATHE_POLICY_STOP
                ? lathe_error(LATHE_E_NUMERIC, "%s; nothing was updated", text)

@@ -3,12 +3,15 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 
+#include "io/manifest.h"
+#include "io/safetensors.h"
 #include "support/child_program.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
@@ -153,6 +156,32 @@ Test(cli_checkpoint, verify_names_every_damaged_file)
     expect(LATHE " checkpoint verify out/step-00000002", 1, "damaged");
     cr_assert_eq(run("echo '{}' > out/step-00000004/manifest.json"), 0);
     expect(LATHE " checkpoint verify out/step-00000004", 1, "manifest.json: truncated");
+}
+
+/* A checkpoint whose bytes are as its manifest says, and whose last norm holds a NaN. */
+Test(cli_checkpoint, verify_names_tensors_that_are_not_finite)
+{
+    lathe_safetensors *set = NULL;
+    char *meta = NULL;
+    expect(LATHE " train run.toml 2>&1", 0, "step-00000006");
+    cr_assert_eq(lathe_safetensors_open("out/step-00000004", &set), LATHE_OK);
+    const int64_t at = lathe_safetensors_find(set, "model.norm.weight")->offset + 8;
+    const int32_t dtype = lathe_safetensors_find(set, "model.norm.weight")->desc.dtype;
+    lathe_safetensors_close(set);
+    const float nan32 = NAN;
+    const uint16_t nan16 = 0x7fc0;
+    const size_t size = (size_t)lathe_dtype_bytes(dtype);
+    FILE *f = fopen("out/step-00000004/model.safetensors", "r+");
+    cr_assert(f && fseek(f, at, SEEK_SET) == 0 &&
+              fwrite(size == 4 ? (const void *)&nan32 : &nan16, size, 1, f) == 1 && fclose(f) == 0);
+    cr_assert_eq(lathe_manifest_meta("out/step-00000004", &meta), LATHE_OK);
+    cr_assert_eq(lathe_manifest_write("out/step-00000004", meta), LATHE_OK);
+    free(meta);
+    expect(LATHE " checkpoint verify out", 1,
+           "not finite  out/step-00000004/model.safetensors: 'model.norm.weight' holds 1 of 32 "
+           "values that are not finite, the first nan at ");
+    cr_assert_not_null(strstr(output, "whole    out/step-00000006"), "%s", output);
+    cr_assert_null(strstr(output, "whole    out/step-00000004"), "%s", output);
 }
 
 Test(cli_checkpoint, diff_tells_keys_counters_and_tensors)

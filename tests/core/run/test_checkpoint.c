@@ -7,6 +7,8 @@
 #include "checkpoint_case.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
+#include "run/figure_names.h"
+#include "run/metrics_read.h"
 
 static char dir[64];
 
@@ -22,6 +24,11 @@ static void drop_dir(void)
 }
 
 TestSuite(checkpoint, .init = make_dir, .fini = drop_dir);
+
+static void ignore_row(void *arg, const lathe_metrics_row *row)
+{
+    (void)arg, (void)row;
+}
 
 static void expect_message(const char *text)
 {
@@ -193,8 +200,69 @@ Test(checkpoint, best_by_a_metric_of_which_there_is_none_is_refused)
     configure(&s, dir);
     set(&s, "checkpoint.keep_best=1");
     set(&s, "data.validation_split=0.0");
-    cr_assert_eq(train_once(&s, NULL, NULL), LATHE_E_CONFIG);
-    expect_message("data.validation");
+    lathe_run *run = NULL;
+    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
+    expect_message("checkpoint.keep_best goes by eval_loss, and the run evaluates nothing: set "
+                   "data.validation");
+}
+
+Test(checkpoint, an_empty_folder_name_is_refused_before_anything_is_trained)
+{
+    settings s = {.n = 0};
+    lathe_run *run = NULL;
+    configure(&s, dir);
+    set(&s, "checkpoint.dir=");
+    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
+    expect_message("--checkpoint.dir: error: checkpoint.dir is empty: the run would train and save "
+                   "nothing; expected a folder, such as \"out\"");
+}
+
+Test(checkpoint, a_best_metric_that_never_comes_is_refused_with_the_one_that_was_meant)
+{
+    static const char *const wrong[] = {"eval_losss", "eval_rewards/margins", "grad_norm/heads"};
+    static const char *const near[] = {"(did you mean 'eval_loss'?)", "is no figure of this run",
+                                       "(did you mean 'grad_norm/head'?)"};
+    for (int i = 0; i < 3; i++) {
+        settings s = {.n = 0};
+        lathe_run *run = NULL;
+        configure(&s, dir);
+        set(&s, "checkpoint.keep_best=1");
+        set(&s, "optimizer.groups=[{name = \"head\", params = [\"lm_head.*\"], lr = 0.1}]");
+        set(&s, "checkpoint.best_metric=%s", wrong[i]);
+        cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
+        expect_message("checkpoint.best_metric = \"");
+        expect_message(near[i]);
+        set(&s, "checkpoint.best_metric=grad_norm/head");
+        OK(open_run_status(LATHE_OPEN_TRAIN, s.list, &run));
+        lathe_run_close(run);
+    }
+}
+
+/* Each figure that a run writes is one that best_metric may name. */
+Test(checkpoint, every_figure_in_metrics_jsonl_is_a_name_that_best_metric_takes)
+{
+    static const char *const precisions[] = {"fp16", "bf16"};
+    for (int i = 0; i < 2; i++) {
+        settings s = {.n = 0};
+        configure(&s, dir);
+        set(&s, "train.precision=%s", precisions[i]);
+        set(&s, "checkpoint.dir=%s/%s", dir, precisions[i]);
+        set(&s, "train.spike_window=2");
+        set(&s, "optimizer.groups=[{name = \"a\\\"b\", params = [\"lm_head.*\"], lr = 0.1}]");
+        OK(train_once(&s, NULL, NULL));
+        lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+        lathe_metrics_reader *reader = NULL;
+        OK(lathe_metrics_reader_create(in(dir, "%s/metrics.jsonl", precisions[i]), &reader));
+        OK(lathe_metrics_reader_poll(reader, ignore_row, NULL));
+        cr_expect_eq(lathe_metrics_reader_bad_lines(reader), 0);
+        const int32_t n = lathe_metrics_reader_n_keys(reader);
+        cr_expect_geq(n, 25);
+        for (int32_t k = 0; k < n; k++)
+            cr_expect(lathe__figure_is_known(run, lathe_metrics_reader_key(reader, k)), "%s",
+                      lathe_metrics_reader_key(reader, k));
+        lathe_metrics_reader_destroy(reader);
+        lathe_run_close(run);
+    }
 }
 
 Test(checkpoint, what_is_read_back_must_be_what_was_written)

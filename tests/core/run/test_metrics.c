@@ -2,12 +2,14 @@
 #include "run/metrics.h"
 
 #include <criterion/criterion.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "run/metrics_read.h"
 
 static char dir[] = "/tmp/lathe_metrics_XXXXXX";
 static char path[128];
@@ -53,6 +55,45 @@ Test(metrics, writes_one_object_per_step)
     cr_expect_eq(lathe_metrics_write(&m, 7, 3, keys, values), LATHE_OK);
     lathe_metrics_close(&m);
     cr_expect_str_eq(get(), "{\"step\": 7, \"loss\": 0.1, \"lr\": 0.0003, \"bad\": null}\n");
+}
+
+static void ignore(void *arg, const lathe_metrics_row *row)
+{
+    (void)arg, (void)row;
+}
+
+/* What the reader of the file makes of its keys. */
+static void first_key_is(const char *want)
+{
+    lathe_metrics_reader *reader = NULL;
+    cr_assert_eq(lathe_metrics_reader_create(path, &reader), LATHE_OK);
+    cr_assert_eq(lathe_metrics_reader_poll(reader, ignore, NULL), LATHE_OK);
+    cr_expect_eq(lathe_metrics_reader_bad_lines(reader), 0);
+    cr_expect_str_eq(lathe_metrics_reader_key(reader, 0), want);
+    lathe_metrics_reader_destroy(reader);
+}
+
+/* A group of parameters may have any name; its figure is called after it. */
+Test(metrics, any_name_of_a_figure_is_json_and_is_read_back)
+{
+    static const char *const names[] = {"grad_norm/a\"b",     "grad_norm/\\",
+                                        "grad_norm/\n\x01\t", "grad_norm/\xc3\xa4",
+                                        "grad_norm/plain",    "\"}, {\"step\": 9"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        lathe_metrics m;
+        const double value = 0.5;
+        json_error_t error;
+        put("");
+        cr_assert_eq(lathe_metrics_open(&m, dir, 0), LATHE_OK);
+        cr_expect_eq(lathe_metrics_write(&m, 7, 1, &names[i], &value), LATHE_OK);
+        lathe_metrics_close(&m);
+        json_t *line = json_loads(get(), JSON_REJECT_DUPLICATES, &error);
+        cr_assert_not_null(line, "%s: %s", names[i], error.text);
+        cr_expect_float_eq(json_real_value(json_object_get(line, names[i])), 0.5, 0.0);
+        cr_expect_eq(json_object_size(line), 2);
+        json_decref(line);
+        first_key_is(names[i]);
+    }
 }
 
 Test(metrics, a_resumed_run_drops_the_steps_it_will_take_again)

@@ -131,6 +131,27 @@ Test(param_groups, refuses_what_means_nothing)
     refused("optimizer.groups=[{params = [\"*\"], lr = -1.0}]", "lr");
 }
 
+Test(param_groups, two_of_one_name_are_refused)
+{
+    static const char *const groups[] = {"[{name = \"a\", params = [\"*.q_proj.weight\"]}, {name = "
+                                         "\"a\", params = [\"*.k_proj.weight\"]}]",
+                                         "[{name = \"default\", params = [\"*.q_proj.weight\"]}]"};
+    static const char *const said[] = {
+        "two groups are called \"a\"",
+        "a group is called \"default\", as the parameters of no group are"};
+    char dir[] = "/tmp/lathe_groups_XXXXXX";
+    make_folder(dir, 20000);
+    for (int i = 0; i < 2; i++) {
+        settings s = {.n = 0};
+        lathe_run *run = NULL;
+        base(&s, dir);
+        set(&s, "optimizer.groups=%s", groups[i]);
+        cr_expect_eq(open_run_status(LATHE_OPEN_PLAN, s.list, &run), LATHE_E_CONFIG);
+        expect_parts((const char *const[]){"optimizer.groups: ", said[i], NULL});
+    }
+    OK(lathe_dir_remove(dir));
+}
+
 Test(param_groups, a_decay_without_one_to_multiply_is_refused)
 {
     char dir[] = "/tmp/lathe_groups_XXXXXX";

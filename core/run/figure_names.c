@@ -1,0 +1,101 @@
+/* The names of the figures in metrics.jsonl. */
+#include "run/figure_names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "plug/suggest.h"
+
+/* In the order of training_figures.c, training_save.c and training_eval.c. */
+static const char *const names[] = {
+    "loss",
+    "perplexity",
+    "grad_norm",
+    "param_norm",
+    "update_ratio",
+    "lr",
+    "loss_scale",
+    "skipped_steps",
+    "loss_zscore",
+    "spikes",
+    "tokens_per_s",
+    "tokens",
+    "epoch",
+    "flops_per_s",
+    "share_of_peak",
+    "memory_bytes",
+    "memory_peak_bytes",
+    "step_seconds",
+    "data_seconds",
+    "forward_seconds",
+    "backward_seconds",
+    "optimizer_seconds",
+    "offload_bytes",
+    "offload_wait_seconds",
+    "checkpoint_stall_seconds",
+    "eval_loss",
+    "eval_perplexity",
+    "eval_count",
+    "eval_token_accuracy",
+    "eval_bits_per_byte",
+    "eval_ece",
+};
+
+enum { N_NAMES = sizeof names / sizeof names[0] };
+
+/* Of a figure of the stage, in a step or in an evaluation. */
+static const char *stage_part(const char *name)
+{
+    return strncmp(name, "eval_", 5) == 0 ? name + 5 : name;
+}
+
+int32_t lathe__figure_is_known(const lathe_run *run, const char *name)
+{
+    for (int32_t i = 0; i < N_NAMES; i++)
+        if (strcmp(names[i], name) == 0)
+            return 1;
+    for (int32_t g = 0; run->groups.n > 1 && g < run->groups.n; g++)
+        if (strcmp(run->groups.keys[g], name) == 0)
+            return 1;
+    for (int32_t i = 0; i < run->train.stage.n_metrics; i++)
+        if (strcmp(run->train.stage.metrics[i].name, stage_part(name)) == 0)
+            return 1;
+    return 0;
+}
+
+/* The nearest name that is one; NULL when none is near. */
+static const char *nearest(const lathe_run *run, const char *name)
+{
+    const char *list[N_NAMES + LATHE_MAX_GROUPS + 2 * LATHE_MAX_STAGE_METRICS];
+    static _Thread_local char evaluated[LATHE_MAX_STAGE_METRICS][96];
+    int32_t n = 0;
+    for (; n < N_NAMES; n++)
+        list[n] = names[n];
+    for (int32_t g = 0; run->groups.n > 1 && g < run->groups.n; g++)
+        list[n++] = run->groups.keys[g];
+    for (int32_t i = 0; i < run->train.stage.n_metrics && i < LATHE_MAX_STAGE_METRICS; i++) {
+        (void)snprintf(evaluated[i], sizeof evaluated[i], "eval_%s",
+                       run->train.stage.metrics[i].name);
+        list[n++] = run->train.stage.metrics[i].name;
+        list[n++] = evaluated[i];
+    }
+    return lathe_suggest(name, list, n);
+}
+
+lathe_status lathe__figure_check_best(lathe_run *run)
+{
+    const char *name = run->set.best_metric;
+    const int is_planned = run->train.exec != NULL;
+    if (!name || !lathe_config_is_set(run->config, "checkpoint", "best_metric") ||
+        lathe__figure_is_known(run, name))
+        return LATHE_OK;
+    const char *near = nearest(run, name);
+    if (!is_planned && (!near || strchr(name, '/') || lathe_edit_distance(name, near) > 2))
+        return LATHE_OK;
+    return lathe__run_refuse(run, "checkpoint", "best_metric",
+                             "checkpoint.best_metric = \"%s\" is no figure of this run%s%s%s; "
+                             "expected one of metrics.jsonl, such as eval_loss, "
+                             "eval_token_accuracy or loss",
+                             name, near ? " (did you mean '" : "", near ? near : "",
+                             near ? "'?)" : "");
+}
