@@ -25,6 +25,18 @@ static double lr_at(const lathe_run *run, int64_t step)
                      run->at.scheduler_state);
 }
 
+/* Steps of the schedule to show, evenly over the run; a short run has fewer of them. Returns how many. */
+static int32_t points(const lathe_run *run, int64_t steps[N_POINTS])
+{
+    int32_t n = 0;
+    for (int64_t i = 0; run->set.max_steps > 0 && i < N_POINTS; i++) {
+        const int64_t step = (run->set.max_steps - 1) * i / (N_POINTS - 1);
+        if (n == 0 || step > steps[n - 1])
+            steps[n++] = step;
+    }
+    return n;
+}
+
 static double step_flops(const lathe_run *run)
 {
     return lathe_graph_flops(lathe_exec_graph(run->train.exec), 1) *
@@ -118,11 +130,11 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *
                         lathe_exec_graph(run->train.exec)->n_nodes);
     lathe_buffer_printf(b, "  \"max_steps\": %lld,\n  \"schedule\": [",
                         (long long)run->set.max_steps);
-    for (int64_t i = 0; run->set.max_steps > 0 && i < N_POINTS; i++) {
-        const int64_t step = (run->set.max_steps - 1) * i / (N_POINTS - 1);
-        lathe_buffer_printf(b, "%s{\"step\": %lld, \"lr\": %.9g}", i ? ", " : "", (long long)step,
-                            lr_at(run, step));
-    }
+    int64_t steps[N_POINTS];
+    const int32_t n = points(run, steps);
+    for (int32_t i = 0; i < n; i++)
+        lathe_buffer_printf(b, "%s{\"step\": %lld, \"lr\": %.9g}", i ? ", " : "",
+                            (long long)steps[i], lr_at(run, steps[i]));
     lathe_buffer_puts(b, "]\n}\n");
 }
 
@@ -167,10 +179,11 @@ static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *
         return;
     lathe_buffer_printf(b, "schedule\n  %s over %lld steps\n",
                         run->scheduler.component->plugin->name, (long long)run->set.max_steps);
-    for (int64_t i = 0; i < N_POINTS; i++) {
-        const int64_t step = (run->set.max_steps - 1) * i / (N_POINTS - 1);
-        lathe_buffer_printf(b, "  step %-10lld lr %.3e\n", (long long)step, lr_at(run, step));
-    }
+    int64_t steps[N_POINTS];
+    const int32_t n = points(run, steps);
+    for (int32_t i = 0; i < n; i++)
+        lathe_buffer_printf(b, "  step %-10lld lr %.3e\n", (long long)steps[i],
+                            lr_at(run, steps[i]));
 }
 
 static lathe_status write_graph(const lathe_run *run, const char *path)

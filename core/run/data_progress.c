@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "run/exec.h"
 #include "run/progress.h"
+#include "run/status_line.h"
 
 #define IN_PLACE_SECONDS 0.1
 
@@ -25,6 +26,17 @@ void lathe_data_progress_end(lathe_data_progress *p)
         (void)fflush(p->out);
     }
     p->line_open = 0;
+}
+
+static void log_line(const lathe_status_line *line)
+{
+    char text[512] = "";
+    FILE *f = fmemopen(text, sizeof text, "w");
+    if (!f)
+        return;
+    lathe_status_line_print(line, 0, f);
+    (void)fclose(f);
+    lathe_log(LATHE_LOG_INFO, "%s", text);
 }
 
 void lathe_data_progress_show(void *progress, const char *path, int64_t done_bytes,
@@ -48,21 +60,25 @@ void lathe_data_progress_show(void *progress, const char *path, int64_t done_byt
                     : now - p->last < LATHE_PROGRESS_SECONDS)
         return;
     p->last = now;
-    char text[256];
     const double rate = seconds > 0.0 ? (double)(done_bytes - p->begun_bytes) / seconds : 0.0;
     const double left = rate > 0.0 ? (double)(total_bytes - done_bytes) / rate : 0.0;
     const long eta = left < 1e8 ? (long)(left + 0.5) : 0;
-    (void)snprintf(text, sizeof text,
-                   "%.80s: tokenised %.1f of %.1f MB (%.0f%%)  %.1f MB/s  %.1fM tokens  ETA "
-                   "%02ld:%02ld",
-                   path, (double)done_bytes / 1e6, (double)total_bytes / 1e6,
-                   total_bytes > 0 ? 100.0 * (double)done_bytes / (double)total_bytes : 100.0,
-                   rate / 1e6, (double)n_tokens / 1e6, eta / 60, eta % 60);
+    lathe_status_line line = {.n = 0};
+    lathe_status_line_add(&line, 1, "%.80s:", path);
+    lathe_status_line_add(&line, 5, "tokenised %.1f of %.1f MB (%.0f%%)", (double)done_bytes / 1e6,
+                          (double)total_bytes / 1e6,
+                          total_bytes > 0 ? 100.0 * (double)done_bytes / (double)total_bytes
+                                          : 100.0);
+    lathe_status_line_add(&line, 3, "%.1f MB/s", rate / 1e6);
+    lathe_status_line_add(&line, 0, "%.1fM tokens", (double)n_tokens / 1e6);
+    lathe_status_line_add(&line, 4, "ETA %02ld:%02ld", eta / 60, eta % 60);
     if (!p->in_place) {
-        lathe_log(LATHE_LOG_INFO, "%s", text);
+        log_line(&line);
         return;
     }
-    (void)fprintf(p->out, "\r%s\x1b[K", text);
+    (void)fputc('\r', p->out);
+    lathe_status_line_print(&line, lathe_terminal_columns(p->out), p->out);
+    (void)fputs("\x1b[K", p->out);
     (void)fflush(p->out);
     p->line_open = 1;
     if (done)

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "run/exec.h"
+#include "run/status_line.h"
 
 void lathe_progress_init(lathe_progress *p, FILE *out, int32_t mode, int32_t log_every)
 {
@@ -33,7 +34,7 @@ static int due(const lathe_progress *p)
     return p->n_lines < 2 || (double)(p->n_lines + 1) * LATHE_PROGRESS_SECONDS <= seconds;
 }
 
-/* Behind every write: nobody may be reading any more. */
+/* After every write: the reader may have gone. */
 static void settle(lathe_progress *p)
 {
     errno = 0;
@@ -45,33 +46,41 @@ static void settle(lathe_progress *p)
               errno ? strerror(errno) : "closed");
 }
 
-static void put_eta(FILE *out, double seconds)
+static void add_eta(lathe_status_line *line, int32_t rank, double seconds)
 {
     if (!isfinite(seconds) || seconds < 0.0)
         seconds = 0.0;
     const long s = (long)(seconds + 0.5);
     if (s >= 3600)
-        (void)fprintf(out, "  ETA %ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+        lathe_status_line_add(line, rank, "ETA %ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
     else
-        (void)fprintf(out, "  ETA %02ld:%02ld", s / 60, s % 60);
+        lathe_status_line_add(line, rank, "ETA %02ld:%02ld", s / 60, s % 60);
 }
 
+/* The figures of a step with their ranks: step and loss always stay. */
 static void put_line(const lathe_progress *p, const lathe_progress_step *s)
 {
-    FILE *out = p->out;
-    (void)fprintf(out, "step %lld/%lld  loss %.4f  |g| %.3g  |w| %.4g  lr %.2e", (long long)s->step,
-                  (long long)s->max_steps, s->loss, s->grad_norm, s->param_norm, s->lr);
-    if (s->tokens_per_second >= 1e4)
-        (void)fprintf(out, "  %.1fk tok/s", s->tokens_per_second / 1e3);
+    lathe_status_line line = {.n = 0};
+    const double speed = s->tokens_per_second;
+    lathe_status_line_add(&line, 9, "step %lld/%lld", (long long)s->step, (long long)s->max_steps);
+    lathe_status_line_add(&line, 9, "loss %.4f", s->loss);
+    lathe_status_line_add(&line, 4, "|g| %.3g", s->grad_norm);
+    lathe_status_line_add(&line, 1, "|w| %.4g", s->param_norm);
+    lathe_status_line_add(&line, 3, "lr %.2e", s->lr);
+    if (speed >= 1e4)
+        lathe_status_line_add(&line, 6, "%.1fk tok/s", speed / 1e3);
     else
-        (void)fprintf(out, "  %.0f tok/s", s->tokens_per_second);
-    (void)fprintf(out, "  %.0f GFLOP/s", s->flops_per_second / 1e9);
+        lathe_status_line_add(&line, 6, "%.0f tok/s", speed);
+    lathe_status_line_add(&line, 0, "%.0f GFLOP/s", s->flops_per_second / 1e9);
     if (s->peak_flops > 0.0)
-        (void)fprintf(out, " (%.0f%% of peak)", 100.0 * s->flops_per_second / s->peak_flops);
-    (void)fprintf(out, "  %.2f GiB", (double)s->memory_bytes / (1024.0 * 1024.0 * 1024.0));
+        lathe_status_line_add(&line, 5, "%.0f%% of peak",
+                              100.0 * s->flops_per_second / s->peak_flops);
+    lathe_status_line_add(&line, 2, "%.2f GiB",
+                          (double)s->memory_bytes / (1024.0 * 1024.0 * 1024.0));
     if (!p->in_place && isfinite(p->held_validation))
-        (void)fprintf(out, "  validation %.4f", p->held_validation);
-    put_eta(out, p->seconds_per_step * (double)(s->max_steps - s->step));
+        lathe_status_line_add(&line, 8, "validation %.4f", p->held_validation);
+    add_eta(&line, 7, p->seconds_per_step * (double)(s->max_steps - s->step));
+    lathe_status_line_print(&line, p->in_place ? lathe_terminal_columns(p->out) : 0, p->out);
 }
 
 void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s)

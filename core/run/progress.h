@@ -44,8 +44,9 @@ typedef struct lathe_progress_step {
 
 void lathe_progress_init(lathe_progress *p, FILE *out, int32_t mode, int32_t log_every);
 
-/** Shows a step: "step 120/1000  loss 3.214  |g| 0.81  |w| 102.3  lr 3.0e-04  12.3k tok/s  61% of peak
- *  1.2 GiB  ETA 04:12". The last step always gets a line. */
+/** Shows a step: "step 120/1000  loss 3.2140  |g| 0.81  |w| 102.3  lr 3.00e-04  12.3k tok/s  524 GFLOP/s
+ *  61% of peak  1.20 GiB  ETA 04:12". On a terminal the least important figures are left out until the line fits.
+ *  The last step always gets a line. */
 void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s);
 
 /** A line of its own, when one is due; `always`: in any case. */

@@ -1,6 +1,7 @@
 /* Preparing data: a rewritten line on a terminal, lines of the log elsewhere, and not too many. */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -12,7 +13,7 @@ static int n_lines;
 static void sink(void *arg, int32_t level, const char *message)
 {
     (void)arg, (void)level;
-    n_lines += strstr(message, "corpus: tokenised") != NULL;
+    n_lines += strstr(message, "corpus:  tokenised") != NULL;
 }
 
 static const char *show(int32_t mode, int in_place)
@@ -45,8 +46,9 @@ Test(data_progress, a_log_stays_quiet_for_ten_seconds)
 
 Test(data_progress, a_terminal_gets_one_line_rewritten_and_ended)
 {
+    cr_assert_eq(setenv("COLUMNS", "120", 1), 0);
     const char *text = show(LATHE_PROGRESS_AUTO, 1);
-    cr_expect_not_null(strstr(text, "\rcorpus: tokenised 1000.0 of 1000.0 MB (100%)"), "%s", text);
+    cr_expect_not_null(strstr(text, "\rcorpus:  tokenised 1000.0 of 1000.0 MB (100%)"), "%s", text);
     cr_expect_not_null(strstr(text, "250.0M tokens"), "%s", text);
     int ends = 0, rewritten = 0;
     for (const char *c = text; *c; c++) {
@@ -55,4 +57,12 @@ Test(data_progress, a_terminal_gets_one_line_rewritten_and_ended)
     }
     cr_expect_eq(ends, 1);
     cr_expect_leq(rewritten, 20, "%d lines in a moment", rewritten); /* one for 0.1 s */
+}
+
+Test(data_progress, the_line_fits_a_narrow_terminal)
+{
+    cr_assert_eq(setenv("COLUMNS", "48", 1), 0);
+    const char *text = show(LATHE_PROGRESS_AUTO, 1);
+    cr_expect_lt(strcspn(text + 1, "\x1b"), 48, "%s", text);
+    cr_expect_not_null(strstr(text, "(100%)"), "%s", text);
 }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -157,6 +158,59 @@ Test(progress, a_terminal_gets_one_line_rewritten)
     setenv("TERM", "dumb", 1);
     lathe_progress_init(&p, to, LATHE_PROGRESS_AUTO, 0);
     cr_expect_eq(p.in_place, 0);
+    fclose(to);
+    close(terminal);
+}
+
+/* The widest figures of a long run. */
+static lathe_progress_step wide_step(void)
+{
+    return (lathe_progress_step){.step = 123456,
+                                 .max_steps = 1000000,
+                                 .loss = 12.3456,
+                                 .grad_norm = 1.23e-5,
+                                 .param_norm = 12345.0,
+                                 .lr = 1.25e-5,
+                                 .tokens_per_second = 123456.0,
+                                 .flops_per_second = 5.9e14,
+                                 .peak_flops = 9.9e14,
+                                 .memory_bytes = INT64_C(1) << 36,
+                                 .step_seconds = 1.5};
+}
+
+Test(progress, the_line_fits_any_width_from_40_columns_and_drops_the_least_important_figures)
+{
+    const int terminal = posix_openpt(2 /* O_RDWR */);
+    if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0)
+        cr_skip_test("no pseudo terminal here");
+    setenv("TERM", "xterm", 1);
+    FILE *to = fopen(ptsname(terminal), "w");
+    cr_assert(to);
+    int last = 0;
+    for (int columns = 40; columns <= 160; columns++) {
+        const struct winsize size = {.ws_col = (unsigned short)columns, .ws_row = 24};
+        const lathe_progress_step s = wide_step();
+        lathe_progress p;
+        cr_assert_eq(ioctl(terminal, TIOCSWINSZ, &size), 0);
+        lathe_progress_init(&p, to, LATHE_PROGRESS_AUTO, 0);
+        lathe_progress_show(&p, &s);
+        size_t n = 0;
+        struct pollfd waits = {.fd = terminal, .events = POLLIN};
+        for (text[0] = '\0'; !strstr(text, "\x1b[K") && poll(&waits, 1, 2000) == 1;) {
+            const ssize_t got = read(terminal, text + n, sizeof text - 1 - n);
+            cr_assert_gt(got, 0);
+            n += (size_t)got;
+            text[n] = '\0';
+        }
+        const int width = (int)strcspn(text + 1, "\x1b");
+        cr_expect_lt(width, columns, "%d columns: '%s'", columns, text + 1);
+        cr_expect_geq(width, last, "a wider terminal shows less: '%s'", text + 1);
+        cr_expect_not_null(strstr(text, "step 123456/1000000  loss 12.3456"), "%s", text + 1);
+        if (columns >= 60)
+            cr_expect_not_null(strstr(text, "ETA"), "%s", text + 1);
+        last = width;
+    }
+    cr_expect_not_null(strstr(text, "GFLOP/s"), "%s", text + 1);
     fclose(to);
     close(terminal);
 }

@@ -1,0 +1,33 @@
+/* lathe plan: what it prints of the schedule. */
+#include "cli_case.h"
+#include "support/child_program.h"
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe"
+
+static void setup(void)
+{
+    child_programs_skip_the_leak_check();
+    make_folder();
+    put("run.toml", "[model]\nmodel_type = \"llama\"\nvocab_size = 300\nhidden_size = 32\n"
+                    "intermediate_size = 64\nnum_hidden_layers = 1\nnum_attention_heads = 2\n"
+                    "max_position_embeddings = 64\n[tokenizer]\npath = \"bytes\"\n"
+                    "[data]\nseq_len = 32\n");
+}
+
+TestSuite(cli_plan, .init = setup, .fini = remove_folder);
+
+/* A run of three steps has three rates, however many the table has room for. */
+Test(cli_plan, each_step_of_a_short_schedule_stands_there_once)
+{
+    expect(LATHE " plan run.toml --train.max_steps 3 2>&1", 0, "over 3 steps");
+    for (int step = 0; step < 3; step++) {
+        char row[32];
+        (void)snprintf(row, sizeof row, "\n  step %d ", step);
+        const char *first = strstr(output, row);
+        cr_assert_not_null(first, "no step %d in\n%s", step, output);
+        cr_expect_null(strstr(first + 1, row), "step %d comes twice in\n%s", step, output);
+    }
+    expect(LATHE " plan run.toml --train.max_steps 1 --json 2>&1", 0,
+           "\"schedule\": [{\"step\": 0, ");
+    cr_expect_null(strstr(strstr(output, "\"schedule\""), "}, {"), "%s", output);
+}
