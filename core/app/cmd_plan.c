@@ -195,7 +195,7 @@ static lathe_status write_graph(const lathe_run *run, const char *path)
     else
         lathe_graph_dump(lathe_exec_graph(run->train.exec), &b);
     const lathe_status status =
-        b.status == LATHE_OK ? lathe_file_write_atomic(path, b.data, b.len) : b.status;
+        b.status == LATHE_OK ? lathe_file_write_output(path, b.data, b.len) : b.status;
     lathe_buffer_fini(&b);
     return status;
 }

@@ -205,7 +205,7 @@ static lathe_status write_svg(const lathe_schedule_curve *c, const request *r)
     if (status == LATHE_OK && strcmp(r->path, "-") == 0)
         (void)fwrite(svg.data, 1, (size_t)svg.len, stdout);
     else if (status == LATHE_OK)
-        status = lathe_file_write_atomic(r->path, svg.data, svg.len);
+        status = lathe_file_write_output(r->path, svg.data, svg.len);
     lathe_buffer_fini(&svg);
     return status;
 }

@@ -18,7 +18,7 @@ static lathe_status write_page(const lathe_buffer *page, const char *path)
         (void)fwrite(page->data, 1, (size_t)page->len, stdout);
         return LATHE_OK;
     }
-    LATHE_TRY(lathe_file_write_atomic(path, page->data, page->len));
+    LATHE_TRY(lathe_file_write_output(path, page->data, page->len));
     (void)printf("%s (%.0f kB)\n", path, (double)page->len / 1e3);
     return LATHE_OK;
 }

@@ -119,7 +119,7 @@ lathe_status lathe_file_read(const char *path, int64_t limit, char **out_data, i
     return LATHE_OK;
 }
 
-static lathe_status write_all(int fd, const char *path, const char *data, int64_t bytes)
+static lathe_status put_all(int fd, const char *path, const char *data, int64_t bytes)
 {
     int64_t done = 0;
     while (done < bytes) {
@@ -129,6 +129,12 @@ static lathe_status write_all(int fd, const char *path, const char *data, int64_
         else if (errno != EINTR)
             return io_error(path, "write");
     }
+    return LATHE_OK;
+}
+
+static lathe_status write_all(int fd, const char *path, const char *data, int64_t bytes)
+{
+    LATHE_TRY(put_all(fd, path, data, bytes));
     return fsync(fd) == 0 ? LATHE_OK : io_error(path, "sync");
 }
 
@@ -169,6 +175,38 @@ lathe_status lathe_file_write_atomic(const char *path, const void *data, int64_t
             status = lathe_file_sync_parent(path);
     }
     lathe_arena_fini(&arena);
+    return status;
+}
+
+/* Into a device, a pipe or a socket's name, which cannot be synced. */
+static lathe_status write_through(const char *path, const char *data, int64_t bytes)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return io_error(path, "open");
+    lathe_status status = put_all(fd, path, data, bytes);
+    if (close(fd) != 0 && status == LATHE_OK)
+        status = io_error(path, "close");
+    return status;
+}
+
+lathe_status lathe_file_write_output(const char *path, const void *data, int64_t bytes)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return lathe_file_write_atomic(path, data, bytes); /* new, or an error that it names */
+    const int is_link = S_ISLNK(info.st_mode);
+    if (is_link && stat(path, &info) != 0)
+        return io_error(path, "follow the symbolic link");
+    if (S_ISDIR(info.st_mode))
+        return lathe_error(LATHE_E_IO, "%s: is a folder, expected a file to write", path);
+    if (!S_ISREG(info.st_mode))
+        return write_through(path, data, bytes);
+    char *target = is_link ? realpath(path, NULL) : NULL;
+    if (is_link && !target) /* /dev/stdout of a deleted file: no path leads there */
+        return write_through(path, data, bytes);
+    const lathe_status status = lathe_file_write_atomic(target ? target : path, data, bytes);
+    free(target);
     return status;
 }
 

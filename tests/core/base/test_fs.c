@@ -1,5 +1,6 @@
 /* Files and folders. */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,4 +133,38 @@ Test(fs, join_keeps_absolute_names)
     cr_assert_str_eq(lathe_path_join(&arena, "a/", "b"), "a/b");
     cr_assert_str_eq(lathe_path_join(&arena, "a", "/b"), "/b");
     cr_assert_str_eq(lathe_path_join(&arena, "", "b"), "b");
+}
+
+Test(fs, an_output_is_written_through_links_pipes_and_devices_and_replaces_none_of_them)
+{
+    struct stat info;
+    char *text = NULL, got[8] = "";
+    int64_t bytes = 0;
+    cr_assert_eq(lathe_file_write_output(at("target"), "old", 3), LATHE_OK);
+    cr_assert_eq(symlink("target", at("link")), 0);
+    cr_assert_eq(lathe_file_write_output(at("link"), "new", 3), LATHE_OK);
+    cr_assert_eq(lstat(at("link"), &info), 0);
+    cr_expect(S_ISLNK(info.st_mode), "the link was replaced");
+    cr_assert_eq(lathe_file_read(at("target"), 0, &text, &bytes), LATHE_OK);
+    cr_expect_str_eq(text, "new");
+    free(text);
+
+    cr_assert_eq(mkfifo(at("pipe"), 0600), 0);
+    const int reader = open(at("pipe"), O_RDONLY | O_NONBLOCK);
+    cr_assert_geq(reader, 0);
+    cr_expect_eq(lathe_file_write_output(at("pipe"), "text", 4), LATHE_OK);
+    cr_expect_eq(read(reader, got, sizeof got), 4);
+    cr_expect_str_eq(got, "text");
+    cr_assert_eq(stat(at("pipe"), &info), 0);
+    cr_expect(S_ISFIFO(info.st_mode), "the pipe was replaced");
+    close(reader);
+
+    cr_assert_eq(symlink("/dev/full", at("full")), 0);
+    cr_expect_neq(lathe_file_write_output(at("full"), "x", 1), LATHE_OK);
+    cr_expect_not_null(strstr(lathe_error_message(), "No space left on device"));
+    cr_assert_eq(stat("/dev/full", &info), 0);
+    cr_expect(S_ISCHR(info.st_mode));
+    cr_assert_eq(lathe_dir_create(at("dir")), LATHE_OK);
+    cr_expect_eq(lathe_file_write_output(at("dir"), "x", 1), LATHE_E_IO);
+    cr_expect_not_null(strstr(lathe_error_message(), "is a folder"), "%s", lathe_error_message());
 }
