@@ -1,24 +1,20 @@
-/* lathe plugin check: the conformance suite of a .so, in a child process that may crash. */
+/* lathe plugin check: the conformance suite of a .so, in a child process that may crash or hang. */
 #include <dlfcn.h>
 #include <limits.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "app/check_child.h"
 #include "app/commands.h"
-#include "app/conformance/conformance.h"
 #include "base/error.h"
+#include "base/toml.h"
 #include "plug/kind.h"
+#include "plug/schema.h"
 #include "plug/select.h"
 #include "plug/so.h"
 
-extern char **environ;
-
-enum { CHECK_SECONDS = 300 };
+enum { CHECK_SECONDS = 120, MAX_WORDS = 60 };
 
 /* Name before, result after: what a crash leaves unfinished names itself. */
 static void print_begin(void *arg, const char *check)
@@ -82,88 +78,219 @@ static lathe_status find_device(const lathe_args *args, lathe_registry **registr
     return lathe_select_device(*registry, name, arena, out, NULL);
 }
 
-static int check_on(const lathe_args *args, const lathe_component *component,
-                    const lathe_component *device, const lathe_report *report)
+/* ---- values of keys ---- */
+
+static lathe_status unknown_key(const lathe_plugin *plugin, const lathe_toml_node *node)
 {
-    lathe_conformance_totals totals;
-    if (lathe_conformance_run(component, device, report, &totals) != LATHE_OK)
-        return lathe_args_fail(args, LATHE_E_STATE);
-    printf("%s/%s%s%s: %d ok, %d failed, %d skipped\n", lathe_kind_name(component->plugin->kind),
-           component->plugin->name, device ? " on " : "", device ? device->plugin->name : "",
-           totals.ok + 1, totals.failed, totals.skipped);
+    if (lathe_schema_index(plugin->fields, plugin->n_fields, node->key) >= 0)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG, "%s has no key '%s'; lathe show %s/%s lists its keys",
+                       plugin->name, node->key, lathe_kind_name(plugin->kind), plugin->name);
+}
+
+/* --config: a file of the plugin's keys alone, or a run file with a table of the plugin's kind. */
+static lathe_status read_config(const char *path, const lathe_plugin *plugin, lathe_arena *arena,
+                                lathe_toml_node *settings)
+{
+    lathe_toml_node *file;
+    LATHE_TRY(lathe_toml_load_file(path, arena, &file));
+    const lathe_toml_node *table = lathe_toml_find(file, lathe_kind_name(plugin->kind));
+    if (table == NULL || table->kind != LATHE_TOML_TABLE)
+        table = file;
+    for (int64_t i = 0; i < table->n_children; i++) {
+        if (strcmp(table->children[i]->key, "name") == 0)
+            continue;
+        lathe_status status = unknown_key(plugin, table->children[i]);
+        if (status != LATHE_OK)
+            return lathe_error_context(status, "%s:%d:%d", path, table->children[i]->key_line,
+                                       table->children[i]->key_column);
+        LATHE_TRY(lathe_toml_set(settings, table->children[i], arena));
+    }
+    return LATHE_OK;
+}
+
+/* "key=value"; a value that is no TOML stands for itself as text, as on other command lines. */
+static lathe_status read_set(const char *text, const lathe_plugin *plugin, lathe_arena *arena,
+                             lathe_toml_node *settings)
+{
+    const char *equals = strchr(text, '=');
+    lathe_toml_node *node = NULL;
+    if (equals == NULL || equals == text)
+        return lathe_error(LATHE_E_ARG, "--set %s: expected key=value", text);
+    if (lathe_toml_literal(equals + 1, arena, &node) != LATHE_OK) {
+        lathe_error_clear();
+        node = lathe_arena_alloc(arena, (int64_t)sizeof *node);
+        if (node == NULL)
+            return lathe_error(LATHE_E_NOMEM, "no memory for --set");
+        *node = (lathe_toml_node){.kind = LATHE_TOML_STRING,
+                                  .s = lathe_arena_strdup(arena, equals + 1)};
+    }
+    node->key = lathe_arena_strndup(arena, text, equals - text);
+    node->origin = "--set";
+    if (node->key == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory for --set");
+    LATHE_TRY(unknown_key(plugin, node));
+    return lathe_toml_set(settings, node, arena);
+}
+
+static lathe_status read_settings(const lathe_args *args, const lathe_plugin *plugin,
+                                  lathe_arena *arena, lathe_toml_node **out)
+{
+    const char *config = lathe_args_value(args, "--config"), *text;
+    LATHE_TRY(lathe_toml_load("settings", "", 0, arena, out));
+    if (config != NULL)
+        LATHE_TRY(read_config(config, plugin, arena, *out));
+    for (int32_t k = 0; (text = lathe_args_each(args, "--set", k)) != NULL; k++)
+        LATHE_TRY(read_set(text, plugin, arena, *out));
+    return LATHE_OK;
+}
+
+/* ---- the checks ---- */
+
+/* "optimizer/lion on cuda". */
+static void title_of(const lathe_component *component, const lathe_component *device, char *out,
+                     size_t bytes)
+{
+    (void)snprintf(out, bytes, "%s/%s%s%s", lathe_kind_name(component->plugin->kind),
+                   component->plugin->name, device ? " on " : "",
+                   device ? device->plugin->name : "");
+}
+
+static int print_totals(const char *title, const lathe_conformance_totals *totals)
+{
+    printf("%s: %d ok, %d failed, %d skipped\n", title, totals->ok, totals->failed,
+           totals->skipped);
+    return totals->failed > 0 ? LATHE_EXIT_FAILED : LATHE_EXIT_OK;
+}
+
+/* Opens what the words of the command name, and runs the suite; *title: what was checked. */
+static lathe_status check_opened(const lathe_args *args, const lathe_component *component,
+                                 const lathe_report *report, lathe_conformance_totals *totals,
+                                 char *title, size_t title_bytes)
+{
+    lathe_registry *registry = NULL;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_toml_node *settings = NULL;
+    lathe_conformance_setup setup = {0};
+    lathe_status status = find_device(args, &registry, &arena, &setup.device);
+    if (status == LATHE_OK)
+        status = read_settings(args, component->plugin, &arena, &settings);
+    setup.settings = settings;
+    if (status == LATHE_OK)
+        status = lathe_conformance_run(component, &setup, report, totals);
+    title_of(component, setup.device, title, title_bytes);
+    totals->ok++; /* it loads */
+    lathe_arena_fini(&arena);
+    lathe_registry_destroy(registry);
+    return status;
+}
+
+/* The suite itself, in this process. in_child: a parent listens, and prints the totals. */
+static int check_here(const lathe_args *args, const char *path, const lathe_report *report,
+                      int in_child)
+{
+    lathe_component component;
+    lathe_conformance_totals totals = {0};
+    char title[256] = "";
+    report->begin(report->arg, "loads");
+    if (open_file(path, &component) != LATHE_OK) {
+        report->end(report->arg, LATHE_CHECK_FAILED, lathe_error_message());
+        totals.failed = 1;
+        (void)snprintf(title, sizeof title, "%.200s", path);
+    } else {
+        report->end(report->arg, LATHE_CHECK_OK, "");
+        const lathe_status status =
+            check_opened(args, &component, report, &totals, title, sizeof title);
+        if (status != LATHE_OK) {
+            const int code = lathe_args_fail(args, status);
+            if (in_child)
+                lathe_check_child_refused(code);
+            return code;
+        }
+    }
+    if (!in_child)
+        return print_totals(title, &totals);
+    lathe_check_child_done(&totals, title);
     return totals.failed > 0 ? LATHE_EXIT_FAILED : LATHE_EXIT_OK;
 }
 
-/* The suite itself, in this process. */
-static int check_here(const lathe_args *args, const char *path)
+/* The words of the child's command line: this program, with every option that was given. */
+static lathe_status child_words(const lathe_args *args, const char *path, lathe_arena *arena,
+                                char **out)
 {
-    lathe_component component;
-    lathe_registry *registry = NULL;
+    static const char *const passed[] = {"--device", "--config"};
+    const char *words[MAX_WORDS] = {"/proc/self/exe", "plugin", "check", "--here", path};
+    int n = 5;
+    const char *text;
+    for (int i = 0; i < 2; i++)
+        if (lathe_args_value(args, passed[i]) != NULL) {
+            words[n++] = passed[i];
+            words[n++] = lathe_args_value(args, passed[i]);
+        }
+    for (int32_t k = 0; (text = lathe_args_each(args, "--set", k)) != NULL; k++) {
+        if (n + 3 > MAX_WORDS)
+            return lathe_error(LATHE_E_ARG, "more than %d times --set; use --config", (int)k);
+        words[n++] = "--set";
+        words[n++] = text;
+    }
+    for (int i = 0; i < n; i++) {
+        out[i] = lathe_arena_strdup(arena, words[i]);
+        if (out[i] == NULL)
+            return lathe_error(LATHE_E_NOMEM, "no memory for the command line");
+    }
+    out[n] = NULL;
+    return LATHE_OK;
+}
+
+static int check_in_child(const lathe_args *args, const char *path, const lathe_report *report)
+{
+    char *words[MAX_WORDS + 1];
+    double seconds;
+    lathe_check_outcome outcome;
     lathe_arena arena = LATHE_ARENA_INIT;
-    const lathe_component *device;
-    const lathe_report report = {print_begin, print_end, NULL};
-    print_begin(NULL, "loads");
-    lathe_status status = open_file(path, &component);
-    if (status != LATHE_OK) {
-        print_end(NULL, LATHE_CHECK_FAILED, lathe_error_message());
+    lathe_status status =
+        lathe_args_float(args, "--timeout", 0.1, 86400.0, CHECK_SECONDS, &seconds);
+    if (status == LATHE_OK)
+        status = child_words(args, path, &arena, words);
+    (void)fflush(stdout);
+    if (status == LATHE_OK)
+        status = lathe_check_child_run(words, seconds, report, &outcome);
+    lathe_arena_fini(&arena);
+    if (status != LATHE_OK)
+        return lathe_args_fail(args, status);
+    if (outcome.refused != 0)
+        return outcome.refused;
+    if (!outcome.done) {
+        printf("%s: failed\n", path);
         return LATHE_EXIT_FAILED;
     }
-    print_end(NULL, LATHE_CHECK_OK, "");
-    status = find_device(args, &registry, &arena, &device);
-    const int code = status == LATHE_OK ? check_on(args, &component, device, &report)
-                                        : lathe_args_fail(args, status);
-    lathe_arena_fini(&arena);
-    lathe_registry_destroy(registry);
-    return code;
-}
-
-static int report_end(const char *path, int status)
-{
-    if (WIFEXITED(status))
-        return WEXITSTATUS(status);
-    const int number = WTERMSIG(status);
-    if (number == SIGALRM)
-        printf("FAIL  still running after %d s\n", CHECK_SECONDS);
-    else
-        printf("FAIL  crashed: %s\n", strsignal(number));
-    printf("%s: failed\n", path);
-    return LATHE_EXIT_FAILED;
-}
-
-static int check_in_child(const lathe_args *args, char *path)
-{
-    char program[] = "/proc/self/exe", plugin[] = "plugin", check[] = "check", here[] = "--here";
-    char option[] = "--device", name[NAME_MAX + 1];
-    const char *device = lathe_args_value(args, "--device");
-    (void)snprintf(name, sizeof name, "%s", device ? device : "");
-    char *const argv[] = {program, plugin, check, here, path, device ? option : NULL, name, NULL};
-    pid_t child;
-    int status;
-    (void)fflush(stdout);
-    const int code = posix_spawn(&child, program, NULL, NULL, argv, environ);
-    if (code != 0)
-        return lathe_args_fail(
-            args, lathe_error(LATHE_E_IO, "cannot start a process: %s", strerror(code)));
-    if (waitpid(child, &status, 0) < 0)
-        return lathe_args_fail(args, lathe_error(LATHE_E_IO, "lost the process of the check"));
-    return report_end(path, status);
+    return print_totals(outcome.title, &outcome.totals);
 }
 
 static int run(const lathe_args *args)
 {
+    const lathe_report printed = {print_begin, print_end, NULL};
     char path[PATH_MAX];
+    int64_t fd;
     if (realpath(args->words[0], path) == NULL)
         return lathe_args_fail(args,
                                lathe_error(LATHE_E_NOT_FOUND, "%s: no such file", args->words[0]));
     if (lathe_args_value(args, "--here") == NULL)
-        return check_in_child(args, path);
-    (void)alarm(CHECK_SECONDS);
-    return check_here(args, path);
+        return check_in_child(args, path, &printed);
+    const lathe_status status = lathe_args_int(args, "--report-to", 3, 1 << 20, -1, &fd);
+    if (status != LATHE_OK)
+        return lathe_args_fail(args, status);
+    const lathe_report report = fd >= 0 ? lathe_check_child_report((int)fd) : printed;
+    return check_here(args, path, &report, fd >= 0);
 }
 
 static const lathe_option options[] = {
+    {"--set", "KEY=VALUE...", "a value of one of the plugin's keys; may come more than once"},
+    {"--config", "FILE", "values from a TOML file: the keys themselves, or a run file"},
     {"--device", "NAME", "on this device: \"cuda\", another plugin's name, or \"auto\""},
+    {"--timeout", "SECONDS", "how long one check may take (default 120)"},
     {"--here", NULL, "in this process and not in a child, for a debugger"},
+    {"--report-to", "FD", "with --here: write events to this descriptor, for a program"},
 };
 
 const lathe_command lathe_cmd_plugin_check = {
@@ -172,16 +299,19 @@ const lathe_command lathe_cmd_plugin_check = {
     .summary = "run the conformance suite of its kind over a plugin",
     .details =
         "Prints one line per check: ok, FAIL with the reason, or skipped with the reason. The\n"
-        "plugin runs in a child process; a crash is a failure of the check it happened in.\n"
+        "plugin runs in a child process: a crash, a check that takes too long, and an early exit\n"
+        "of the process are failures of the check that they happened in.\n"
+        "The keys of the plugin have their defaults, unless --set or --config says otherwise.\n"
         "With --device, what a plugin computes runs on that device: an optimizer's or codec's "
         "image\n"
         "through launch() and queue(), against its host code bit for bit; an attention backend; "
         "and\n"
         "the kernels of what adapters, stages and matrix updates build.\n"
-        "Exit 0: all passed. Exit 1: some failed.",
+        "Exit 0: all passed. Exit 1: some failed. docs/plugin-checks.md lists the checks.",
     .options = options,
-    .n_options = 2,
+    .n_options = 6,
     .min_words = 1,
     .max_words = 1,
+    .computes = 0,
     .run = run,
 };

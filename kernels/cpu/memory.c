@@ -1,4 +1,4 @@
-/* Memory of the CPU device: zeroed, aligned, lazily backed when it is large. */
+/* Memory of the CPU device: zeroed, aligned, lazily backed when it is large. Pinned memory is the same. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -45,9 +45,9 @@ static void *map_block(size_t bytes)
 lathe_status cpu_memory_alloc(void *self, int64_t bytes, int32_t memory, void **out)
 {
     const cpu_device *device = self;
-    (void)memory; /* pinned or not, it is the same memory here */
-    if (bytes < 0)
-        return lathe_fail(device->host, LATHE_E_ARG, "alloc of %lld bytes", (long long)bytes);
+    if (bytes < 0 || (memory != LATHE_MEM_DEVICE && memory != LATHE_MEM_HOST_PINNED))
+        return lathe_fail(device->host, LATHE_E_ARG, "alloc of %lld bytes of memory kind %d",
+                          (long long)bytes, (int)memory);
     const size_t n = (size_t)bytes;
     if (n >= MAP_FROM) {
         *out = map_block(n);
@@ -95,7 +95,9 @@ lathe_status cpu_memory_copy(void *self, lathe_stream *stream, void *dst, const 
 {
     const cpu_device *device = self;
     (void)stream;
-    (void)direction;
+    if (direction < LATHE_COPY_TO_DEVICE || direction > LATHE_COPY_ON_DEVICE || bytes < 0)
+        return lathe_fail(device->host, LATHE_E_ARG, "copy of %lld bytes in direction %d",
+                          (long long)bytes, (int)direction);
     copy_job job = {dst, src};
     device->host->parallel_for(bytes, (int64_t)1 << 20, copy_range, &job);
     return LATHE_OK;

@@ -4,8 +4,9 @@
 lathe_status cuda_memory_alloc(void *self, int64_t bytes, int32_t memory, void **out)
 {
     const cuda_device *device = self;
-    if (bytes < 0)
-        return lathe_fail(device->host, LATHE_E_ARG, "alloc of %lld bytes", (long long)bytes);
+    if (bytes < 0 || (memory != LATHE_MEM_DEVICE && memory != LATHE_MEM_HOST_PINNED))
+        return lathe_fail(device->host, LATHE_E_ARG, "alloc of %lld bytes of memory kind %d",
+                          (long long)bytes, (int)memory);
     const size_t n = bytes > 0 ? (size_t)bytes : 1;
     *out = NULL;
     if (memory == LATHE_MEM_HOST_PINNED) {

@@ -46,13 +46,14 @@ static inline lathe_conformance_totals run(const lathe_component *component,
                                            const lathe_component *device, log *l)
 {
     const lathe_report report = {begin, end, l};
+    const lathe_conformance_setup setup = {.device = device};
     lathe_conformance_totals totals;
     *l = (log){0};
 #ifndef __SANITIZE_ADDRESS__
     lathe_conformance_heap = count_blocks;
     atomic_store(&heap_counting, 1);
 #endif
-    cr_assert_eq(lathe_conformance_run(component, device, &report, &totals), LATHE_OK, "%s",
+    cr_assert_eq(lathe_conformance_run(component, &setup, &report, &totals), LATHE_OK, "%s",
                  lathe_error_message());
     return totals;
 }

@@ -132,7 +132,7 @@ static int is_ready(const far_stream *s)
     if (s->queue.n == 0)
         return 0;
     const far_item *first = &s->queue.items[s->queue.first];
-    const wait_args *a = first->args;
+    const wait_args *a = (const void *)first->args;
     return first->call != run_wait || a->stream->queue.n_done >= a->n_done;
 }
 
@@ -319,7 +319,7 @@ static lathe_status run_captured(capture_run *r, int64_t stream, int64_t n)
     const far_queue *q = &r->capture->queues[stream];
     while (r->done[stream] < n) {
         const far_item *next = &q->items[q->first + r->done[stream]++];
-        const wait_args *wait = next->args;
+        const wait_args *wait = (const void *)next->args;
         if (next->call == run_wait)
             LATHE_TRY(run_captured(r, wait->stream - r->capture->device->streams, wait->n_done));
         else if (r->calls)
@@ -338,7 +338,7 @@ static lathe_status run_captured_eagerly(capture_run *r)
             const far_queue *q = &r->capture->queues[i];
             while (i != r->capture->first && r->done[i] < q->n) {
                 const far_item *next = &q->items[q->first + r->done[i]];
-                const wait_args *wait = next->args;
+                const wait_args *wait = (const void *)next->args;
                 if (next->call == run_wait && r->done[wait->stream - streams] < wait->n_done)
                     break;
                 LATHE_TRY(run_captured(r, i, r->done[i] + 1));
@@ -396,6 +396,8 @@ static lathe_status info(void *self, lathe_device_info *out)
 static lathe_status alloc(void *self, int64_t bytes, int32_t memory, void **out)
 {
     far_device *d = self;
+    if (memory != LATHE_MEM_DEVICE && memory != LATHE_MEM_HOST_PINNED)
+        return lathe_fail(d->host, LATHE_E_ARG, "far: memory of kind %d", memory);
     *out = far_memory_alloc(&d->memory, bytes, memory == LATHE_MEM_HOST_PINNED);
     return *out ? LATHE_OK
                 : lathe_fail(d->host, LATHE_E_NOMEM, "far: no memory for %lld bytes",

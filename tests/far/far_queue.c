@@ -14,10 +14,11 @@ lathe_status far_queue_push(far_queue *q, far_call call, const void *args, int64
         q->items = items;
         q->capacity = capacity;
     }
-    void *copy = malloc((size_t)bytes);
-    if (!copy)
-        return LATHE_E_NOMEM;
-    q->items[q->first + q->n++] = (far_item){call, memcpy(copy, args, (size_t)bytes)};
+    if (bytes > FAR_ARGS)
+        return LATHE_E_ARG;
+    far_item *item = &q->items[q->first + q->n++];
+    item->call = call;
+    memcpy(item->args, args, (size_t)bytes);
     return LATHE_OK;
 }
 
@@ -28,7 +29,6 @@ lathe_status far_queue_drain(far_queue *q, int64_t n_done)
         const far_item next = q->items[q->first];
         q->first = --q->n > 0 ? q->first + 1 : 0;
         status = next.call(next.args);
-        free(next.args);
         q->n_done++;
     }
     return status;
@@ -36,8 +36,6 @@ lathe_status far_queue_drain(far_queue *q, int64_t n_done)
 
 void far_queue_clear(far_queue *q)
 {
-    for (int64_t i = 0; i < q->n; i++)
-        free(q->items[q->first + i].args);
     free(q->items);
     memset(q, 0, sizeof *q);
 }

@@ -4,9 +4,11 @@
 
 #include "far.h"
 
+enum { FAR_ARGS = 640 }; /* bytes that one item's arguments may have */
+
 typedef struct far_item {
     far_call call;
-    void *args;
+    _Alignas(16) unsigned char args[FAR_ARGS]; /* in place: running a kernel takes no memory */
 } far_item;
 
 typedef struct far_queue {

@@ -221,9 +221,9 @@ static lathe_status writes_its_files(lathe__subject *s)
 const lathe__check *lathe__checks_adapter(void)
 {
     static const lathe__check checks[] = {
-        {"builds_around_a_site", builds_around_a_site},   {"trains", trains},
-        {"same_parameters_again", same_parameters_again}, {"merges", merges},
-        {"writes_its_files", writes_its_files},           {NULL, NULL},
+        {"builds_around_a_site", builds_around_a_site, 0},   {"trains", trains, 0},
+        {"same_parameters_again", same_parameters_again, 0}, {"merges", merges, 0},
+        {"writes_its_files", writes_its_files, 0},           {NULL, NULL, 0},
     };
     return checks;
 }

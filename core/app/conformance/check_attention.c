@@ -176,9 +176,9 @@ static lathe_status compute(lathe__subject *s, void *self, trial *t)
         args.stream = s->device->machine.stream;
         LATHE_TRY(lathe__send(s));
     }
-    const int64_t before = lathe_conformance_heap();
+    const int64_t before = lathe__heap();
     const lathe_status status = call(s, self, t, &args);
-    t->taken = lathe_conformance_heap() - before;
+    t->taken = lathe__heap() - before;
     LATHE_TRY(status);
     return s->device != NULL ? lathe__fetch(s) : LATHE_OK;
 }
@@ -331,10 +331,10 @@ static lathe_status refuses_with_a_reason(lathe__subject *s)
 const lathe__check *lathe__checks_attention(void)
 {
     static const lathe__check checks[] = {
-        {"agrees_with_the_definition", agrees_with_the_definition},
-        {"repeats_and_allocates_nothing", repeats_and_allocates_nothing},
-        {"refuses_with_a_reason", refuses_with_a_reason},
-        {NULL, NULL},
+        {"agrees_with_the_definition", agrees_with_the_definition, 0},
+        {"repeats_and_allocates_nothing", repeats_and_allocates_nothing, 0},
+        {"refuses_with_a_reason", refuses_with_a_reason, 0},
+        {NULL, NULL, 0},
     };
     return checks;
 }

@@ -277,16 +277,16 @@ static lathe_status matrix_update_plans(lathe__subject *s)
 const lathe__check *lathe__checks_optimizer(void)
 {
     static const lathe__check checks[] = {
-        {"slots_are_declared", slots_are_declared},
-        {"step_moves_parameters", step_moves_parameters},
-        {"repeats_bit_for_bit", repeats_bit_for_bit},
-        {"state_round_trip", state_round_trip},
-        {"parts_equal_the_whole", parts_equal_the_whole},
-        {"threads_do_not_matter", threads_do_not_matter},
-        {"step_allocates_nothing", step_allocates_nothing},
-        {"takes_empty_tensors", takes_empty_tensors},
-        {"matrix_update_plans", matrix_update_plans},
-        {NULL, NULL},
+        {"slots_are_declared", slots_are_declared, 0},
+        {"step_moves_parameters", step_moves_parameters, 0},
+        {"repeats_bit_for_bit", repeats_bit_for_bit, 0},
+        {"state_round_trip", state_round_trip, 0},
+        {"parts_equal_the_whole", parts_equal_the_whole, 0},
+        {"threads_do_not_matter", threads_do_not_matter, 0},
+        {"step_allocates_nothing", step_allocates_nothing, 0},
+        {"takes_empty_tensors", takes_empty_tensors, 0},
+        {"matrix_update_plans", matrix_update_plans, 0},
+        {NULL, NULL, 0},
     };
     return checks;
 }
@@ -294,22 +294,22 @@ const lathe__check *lathe__checks_optimizer(void)
 const lathe__check *lathe__checks_optimizer_there(void)
 {
     static const lathe__check checks[] = {
-        {"image_loads", lathe__image_loads},
-        {"slots_are_declared", slots_are_declared},
-        {"step_moves_parameters", step_moves_parameters},
-        {"same_bits_as_the_host", lathe__same_bits_as_the_host},
-        {"repeats_bit_for_bit", repeats_bit_for_bit},
-        {"state_round_trip", state_round_trip},
-        {"parts_equal_the_whole", parts_equal_the_whole},
-        {"threads_do_not_matter", threads_do_not_matter},
-        {"any_grid_will_do", lathe__any_grid_will_do},
-        {"tells_its_update", lathe__tells_its_update},
-        {"leaves_inputs_alone", lathe__leaves_inputs_alone},
-        {"step_allocates_nothing", step_allocates_nothing},
-        {"empty_among_others", lathe__empty_among_others},
-        {"failures_are_passed_on", lathe__failures_are_passed_on},
-        {"matrix_update_plans", matrix_update_plans},
-        {NULL, NULL},
+        {"image_loads", lathe__image_loads, 0},
+        {"slots_are_declared", slots_are_declared, 0},
+        {"step_moves_parameters", step_moves_parameters, 0},
+        {"same_bits_as_the_host", lathe__same_bits_as_the_host, 0},
+        {"repeats_bit_for_bit", repeats_bit_for_bit, 0},
+        {"state_round_trip", state_round_trip, 0},
+        {"parts_equal_the_whole", parts_equal_the_whole, 0},
+        {"threads_do_not_matter", threads_do_not_matter, 0},
+        {"any_grid_will_do", lathe__any_grid_will_do, 0},
+        {"tells_its_update", lathe__tells_its_update, 0},
+        {"leaves_inputs_alone", lathe__leaves_inputs_alone, 0},
+        {"step_allocates_nothing", step_allocates_nothing, 0},
+        {"empty_among_others", lathe__empty_among_others, 0},
+        {"failures_are_passed_on", lathe__failures_are_passed_on, 0},
+        {"matrix_update_plans", matrix_update_plans, 0},
+        {NULL, NULL, 0},
     };
     return checks;
 }

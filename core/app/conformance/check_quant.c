@@ -237,9 +237,9 @@ static lathe_status allocation_of(lathe__subject *s, void *self, int64_t rows, i
     LATHE_TRY(decode(s, self, &x, LATHE_BF16, &out));
     for (int32_t i = 0; i < x.n_planes; i++)
         planes[i] = x.data[i];
-    const int64_t before = lathe_conformance_heap();
+    const int64_t before = lathe__heap();
     LATHE_TRY(q->decode(self, rows, cols, planes, out, LATHE_BF16, x.scratch, NULL));
-    const int64_t taken = lathe_conformance_heap() - before;
+    const int64_t taken = lathe__heap() - before;
     return taken == 0
                ? LATHE_OK
                : lathe_error(LATHE_E_PLUGIN, "one decode took %lld heap blocks", (long long)taken);
@@ -293,13 +293,13 @@ static lathe_status writes_its_config(lathe__subject *s)
 const lathe__check *lathe__checks_quant(void)
 {
     static const lathe__check checks[] = {
-        {"error_is_bounded", error_is_bounded},
-        {"zero_stays_zero", zero_stays_zero},
-        {"repeats_bit_for_bit", repeats_bit_for_bit},
-        {"decode_allocates_nothing", decode_allocates_nothing},
-        {"refuses_empty_shapes", refuses_empty_shapes},
-        {"writes_its_config", writes_its_config},
-        {NULL, NULL},
+        {"error_is_bounded", error_is_bounded, 0},
+        {"zero_stays_zero", zero_stays_zero, 0},
+        {"repeats_bit_for_bit", repeats_bit_for_bit, 0},
+        {"decode_allocates_nothing", decode_allocates_nothing, 0},
+        {"refuses_empty_shapes", refuses_empty_shapes, 0},
+        {"writes_its_config", writes_its_config, 0},
+        {NULL, NULL, 0},
     };
     return checks;
 }
@@ -389,14 +389,14 @@ static lathe_status leaves_planes_alone(lathe__subject *s)
 const lathe__check *lathe__checks_quant_there(void)
 {
     static const lathe__check checks[] = {
-        {"image_loads", image_loads},
-        {"error_is_bounded", error_is_bounded},
-        {"zero_stays_zero", zero_stays_zero},
-        {"same_bits_as_the_host", same_bits_as_the_host},
-        {"repeats_bit_for_bit", repeats_bit_for_bit},
-        {"any_grid_will_do", any_grid_will_do},
-        {"leaves_planes_alone", leaves_planes_alone},
-        {NULL, NULL},
+        {"image_loads", image_loads, 0},
+        {"error_is_bounded", error_is_bounded, 0},
+        {"zero_stays_zero", zero_stays_zero, 0},
+        {"same_bits_as_the_host", same_bits_as_the_host, 0},
+        {"repeats_bit_for_bit", repeats_bit_for_bit, 0},
+        {"any_grid_will_do", any_grid_will_do, 0},
+        {"leaves_planes_alone", leaves_planes_alone, 0},
+        {NULL, NULL, 0},
     };
     return checks;
 }

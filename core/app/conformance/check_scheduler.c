@@ -170,12 +170,12 @@ static lathe_status observes_bad_metrics(lathe__subject *s)
 const lathe__check *lathe__checks_scheduler(void)
 {
     static const lathe__check checks[] = {
-        {"state_is_declared", state_is_declared},
-        {"rates_are_finite_and_pure", rates_are_finite_and_pure},
-        {"order_of_calls_is_free", order_of_calls_is_free},
-        {"state_round_trip", state_round_trip},
-        {"survives_bad_metrics", observes_bad_metrics},
-        {NULL, NULL},
+        {"state_is_declared", state_is_declared, 0},
+        {"rates_are_finite_and_pure", rates_are_finite_and_pure, 0},
+        {"order_of_calls_is_free", order_of_calls_is_free, 0},
+        {"state_round_trip", state_round_trip, 0},
+        {"survives_bad_metrics", observes_bad_metrics, 0},
+        {NULL, NULL, 0},
     };
     return checks;
 }

@@ -173,10 +173,10 @@ static lathe_status builds_the_same_again(lathe__subject *s)
 const lathe__check *lathe__checks_stage(void)
 {
     static const lathe__check checks[] = {
-        {"declares_its_data", declares_its_data},
-        {"loss_trains", loss_trains},
-        {"builds_the_same_again", builds_the_same_again},
-        {NULL, NULL},
+        {"declares_its_data", declares_its_data, 0},
+        {"loss_trains", loss_trains, 0},
+        {"builds_the_same_again", builds_the_same_again, 0},
+        {NULL, NULL, 0},
     };
     return checks;
 }

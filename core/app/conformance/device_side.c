@@ -16,7 +16,7 @@ lathe_status lathe__device_side_open(lathe__device_side *d, const lathe_componen
     if (table->score(why, sizeof why) == LATHE_SCORE_NO)
         return lathe_error(LATHE_E_UNSUPPORTED, "device %s does not run here: %s",
                            component->plugin->name, why);
-    lathe_status status = lathe__values_of(component->plugin, NULL, &d->arena, &values);
+    lathe_status status = lathe__values_of(component->plugin, NULL, NULL, &d->arena, &values);
     if (status == LATHE_OK)
         status = lathe_instance_init(&d->instance, component, values);
     if (status == LATHE_OK)

@@ -173,11 +173,11 @@ static lathe_status compute(lathe__optimizer_case *c, const lathe_optimizer_step
     if (c->on_device)
         return lathe__optimizer_case_queue(c, step, what, out);
     void *const self = c->instance.self;
-    const int64_t before = lathe_conformance_heap();
+    const int64_t before = lathe__heap();
     const lathe_status status = what == LATHE_QUEUE_ESTIMATE  ? c->table->estimate(self, step)
                                 : what == LATHE_QUEUE_AVERAGE ? c->table->average(self, step, out)
                                                               : c->table->step(self, step);
-    c->taken += lathe_conformance_heap() - before;
+    c->taken += lathe__heap() - before;
     return status;
 }
 

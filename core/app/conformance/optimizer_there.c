@@ -70,13 +70,13 @@ static lathe_status launch(void *ctx, const char *kernel, int64_t n_blocks, cons
 {
     lathe__optimizer_case *c = ctx;
     const lathe_machine *m = &c->s->device->machine;
-    const int64_t most = c->there.most_blocks, before = lathe_conformance_heap();
+    const int64_t most = c->there.most_blocks, before = lathe__heap();
     lathe_status status = called(c);
     if (status == LATHE_OK && n_blocks > 0)
         status = m->dev->launch(m->device->self, m->stream, c->table->cuda_image, kernel,
                                 most > 0 && n_blocks > most ? most : n_blocks,
                                 LATHE_ELEMENTWISE_THREADS, args, args_bytes);
-    c->there.taken_there += lathe_conformance_heap() - before;
+    c->there.taken_there += lathe__heap() - before;
     return status;
 }
 
@@ -84,11 +84,11 @@ static lathe_status copy(void *ctx, void *dst, const void *src, int64_t bytes, i
 {
     lathe__optimizer_case *c = ctx;
     const lathe_machine *m = &c->s->device->machine;
-    const int64_t before = lathe_conformance_heap();
+    const int64_t before = lathe__heap();
     lathe_status status = called(c);
     if (status == LATHE_OK)
         status = m->dev->copy(m->device->self, m->stream, dst, src, bytes, direction);
-    c->there.taken_there += lathe_conformance_heap() - before;
+    c->there.taken_there += lathe__heap() - before;
     return status;
 }
 
@@ -96,11 +96,11 @@ static lathe_status wait_for_all(void *ctx)
 {
     lathe__optimizer_case *c = ctx;
     const lathe_machine *m = &c->s->device->machine;
-    const int64_t before = lathe_conformance_heap();
+    const int64_t before = lathe__heap();
     lathe_status status = called(c);
     if (status == LATHE_OK && LATHE_HAS(m->dev, sync))
         status = m->dev->sync(m->device->self, m->stream);
-    c->there.taken_there += lathe_conformance_heap() - before;
+    c->there.taken_there += lathe__heap() - before;
     return status;
 }
 
@@ -195,12 +195,12 @@ static lathe_status call(lathe__optimizer_case *c, const lathe_optimizer_step *s
         .copy = copy,
         .wait = wait_for_all};
     LATHE_TRY(lathe__send(s));
-    const int64_t outside = lathe_conformance_heap();
+    const int64_t outside = lathe__heap();
     t->taken_there = 0;
     const lathe_status status = LATHE_HAS(c->table, queue)
                                     ? c->table->queue(c->instance.self, &queued)
                                     : lathe_queue_elementwise(&queued);
-    c->taken += lathe_conformance_heap() - outside - t->taken_there;
+    c->taken += lathe__heap() - outside - t->taken_there;
     LATHE_TRY(status);
     return lathe__fetch(s);
 }

@@ -1,5 +1,8 @@
 /* The conformance suite's runner and tools. */
+#include "app/conformance/device_session.h"
 #include "app/conformance/device_side.h"
+#include "app/conformance/imports.h"
+#include "app/conformance/process_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +18,11 @@
 enum { GUARD = LATHE__GUARD, GUARD_BYTE = 0xA5 };
 
 int64_t (*lathe_conformance_heap)(void) = lathe_heap_allocations;
+
+int64_t lathe__heap(void)
+{
+    return lathe_conformance_heap() + lathe__imports_heap();
+}
 
 static const lathe__check *checks_of(int32_t kind, int on_device)
 {
@@ -43,11 +51,22 @@ static void run_one(lathe__subject *s, const lathe__check *check, const lathe_re
 {
     report->begin(report->arg, check->name);
     s->note[0] = '\0';
+    s->check = check;
     s->guarded = NULL;
     lathe_error_clear();
+    /* The driver and the libraries of a device keep files, threads and handlers of their own. */
+    const int counts = s->plugin->kind != LATHE_KIND_DEVICE && s->device == NULL;
+    lathe__process_state before, after;
+    lathe__process_state_read(&before, counts);
     lathe_status status = check->run(s);
+    lathe__process_state_read(&after, counts);
     if (status == LATHE_OK)
         status = lathe__guards(s);
+    if (status == LATHE_OK || status == LATHE__SKIP) {
+        const lathe_status left = lathe__process_state_compare(&before, &after);
+        status = left != LATHE_OK ? left : status;
+    }
+    lathe__process_state_restore(&before);
     if (status == LATHE__SKIP) {
         totals->skipped++;
         report->end(report->arg, LATHE_CHECK_SKIPPED, s->note);
@@ -64,21 +83,28 @@ static void run_one(lathe__subject *s, const lathe__check *check, const lathe_re
     lathe_arena_fini(&s->arena);
 }
 
-lathe_status lathe_conformance_run(const lathe_component *component, const lathe_component *device,
-                                   const lathe_report *report, lathe_conformance_totals *out)
+lathe_status lathe_conformance_run(const lathe_component *component,
+                                   const lathe_conformance_setup *setup, const lathe_report *report,
+                                   lathe_conformance_totals *out)
 {
     const lathe_plugin *plugin = component->plugin;
-    lathe__subject s = {.component = component, .plugin = plugin, .table = plugin->table};
+    const lathe_component *device = setup != NULL ? setup->device : NULL;
+    lathe__subject s = {.component = component,
+                        .plugin = plugin,
+                        .table = plugin->table,
+                        .settings = setup != NULL ? setup->settings : NULL};
     lathe__device_side side = {0};
     *out = (lathe_conformance_totals){0};
+    lathe__imports_watch(plugin);
     if (device != NULL)
         LATHE_TRY(lathe__device_side_open(&side, device));
     s.device = device != NULL && !lathe_machine_shares(&side.machine) ? &side : NULL;
-    const lathe__check *const lists[] = {lathe__checks_common(),
-                                         checks_of(plugin->kind, s.device != NULL)};
+    const lathe__check *const lists[] = {
+        lathe__checks_common(), checks_of(plugin->kind, s.device != NULL),
+        plugin->kind == LATHE_KIND_DEVICE ? lathe__checks_kernels() : NULL};
     lathe_status status = LATHE_OK;
-    for (int i = 0; i < 2 && status == LATHE_OK; i++) {
-        if (lists[i] == NULL)
+    for (int i = 0; i < 3 && status == LATHE_OK; i++) {
+        if (lists[i] == NULL && i < 2)
             status = lathe_error(LATHE_E_ARG, "no checks for kind %d", plugin->kind);
         for (const lathe__check *check = lists[i]; check != NULL && check->name != NULL; check++)
             run_one(&s, check, report, out);
@@ -132,21 +158,33 @@ static void required_lines(const lathe_plugin *plugin, lathe_buffer *out)
     }
 }
 
-lathe_status lathe__values_of(const lathe_plugin *plugin, const char *toml, lathe_arena *arena,
-                              const lathe_value **out)
+/* Sets every key of `over` in `table`. */
+static lathe_status lay_over(lathe_toml_node *table, const lathe_toml_node *over,
+                             lathe_arena *arena)
+{
+    for (int64_t i = 0; over != NULL && i < over->n_children; i++)
+        LATHE_TRY(lathe_toml_set(table, over->children[i], arena));
+    return LATHE_OK;
+}
+
+lathe_status lathe__values_of(const lathe_plugin *plugin, const lathe_toml_node *settings,
+                              const char *toml, lathe_arena *arena, const lathe_value **out)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;
     lathe_diags diags = {0};
-    lathe_toml_node *table = NULL;
+    lathe_toml_node *table = NULL, *over = NULL;
     lathe_value *values = NULL;
     const lathe_schema_scope scope = {.section = plugin->name, .place = {"check", 0, 0}};
-    if (toml == NULL)
-        required_lines(plugin, &text);
-    else
-        lathe_buffer_puts(&text, toml);
+    required_lines(plugin, &text);
     lathe_status status = text.status;
     if (status == LATHE_OK)
         status = lathe_toml_load("check", text.data ? text.data : "", text.len, arena, &table);
+    if (status == LATHE_OK)
+        status = lay_over(table, settings, arena);
+    if (status == LATHE_OK && toml != NULL)
+        status = lathe_toml_load("check", toml, (int64_t)strlen(toml), arena, &over);
+    if (status == LATHE_OK)
+        status = lay_over(table, over, arena);
     if (status == LATHE_OK)
         status = lathe_schema_check(&scope, table, plugin->fields, plugin->n_fields, arena, &diags,
                                     &values);
@@ -160,15 +198,20 @@ lathe_status lathe__values_of(const lathe_plugin *plugin, const char *toml, lath
 
 lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_value **out)
 {
-    return lathe__values_of(s->plugin, toml, &s->arena, out);
+    return lathe__values_of(s->plugin, s->settings, toml, &s->arena, out);
+}
+
+lathe_status lathe__instance_with(lathe__subject *s, const char *toml, lathe_instance *out)
+{
+    const lathe_value *values;
+    *out = (lathe_instance){0};
+    LATHE_TRY(lathe__values(s, toml, &values));
+    return lathe_instance_init(out, s->component, values);
 }
 
 lathe_status lathe__instance(lathe__subject *s, lathe_instance *out)
 {
-    const lathe_value *values;
-    *out = (lathe_instance){0};
-    LATHE_TRY(lathe__values(s, NULL, &values));
-    return lathe_instance_init(out, s->component, values);
+    return lathe__instance_with(s, NULL, out);
 }
 
 lathe__guarded *lathe__guard(lathe__subject *s, unsigned char *raw, int64_t bytes)

@@ -9,21 +9,26 @@
 /* What a check returns beside LATHE_OK and errors: it does not apply here. */
 enum { LATHE__SKIP = 1 };
 
+typedef struct lathe__check lathe__check;
+
 typedef struct lathe__subject {
     const lathe_component *component;
     const lathe_plugin *plugin;
     const void *table;
     lathe_arena arena; /* of the check that runs */
     struct lathe__guarded *guarded;
+    const lathe_toml_node *settings; /* what the user set; NULL: nothing */
     const struct lathe__device_side
-        *device;    /* device_side.h; NULL: checks run in the host's memory */
-    char note[256]; /* why it was skipped, or a figure worth printing */
+        *device;               /* device_side.h; NULL: checks run in the host's memory */
+    const lathe__check *check; /* the one that runs */
+    char note[256];            /* why it was skipped, or a figure worth printing */
 } lathe__subject;
 
-typedef struct lathe__check {
+struct lathe__check {
     const char *name; /* "step_allocates_nothing" */
     lathe_status (*run)(lathe__subject *s);
-} lathe__check;
+    int32_t argument; /* for checks that share a function: an op */
+};
 
 /** The checks of a kind (0: those of every kind), ended by a NULL name. */
 const lathe__check *lathe__checks_common(void);
@@ -47,16 +52,21 @@ __attribute__((format(printf, 2, 3))) lathe_status lathe__skip(lathe__subject *s
 /** Notes a figure; the check goes on. */
 __attribute__((format(printf, 2, 3))) void lathe__note(lathe__subject *s, const char *format, ...);
 
-/** Values of the schema: defaults, the least value where one is required, and `toml` on top (lines
- *  "key = value", NULL: none). LATHE_E_CONFIG with all that is wrong. */
+/** Values of the schema: defaults, a value within its range for each required key, the user's settings over them,
+ *  and `toml` over these (lines "key = value", NULL: none). LATHE_E_CONFIG with all that is wrong. */
 lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_value **out);
 
-/** The same for any plugin, in an arena. */
-lathe_status lathe__values_of(const lathe_plugin *plugin, const char *toml, lathe_arena *arena,
-                              const lathe_value **out);
+/** The same for any plugin, in an arena; settings: a table, or NULL. */
+lathe_status lathe__values_of(const lathe_plugin *plugin, const lathe_toml_node *settings,
+                              const char *toml, lathe_arena *arena, const lathe_value **out);
 
-/** An instance with the defaults. lathe_instance_fini it. */
+/** An instance with the defaults and the user's settings. lathe_instance_fini it. */
 lathe_status lathe__instance(lathe__subject *s, lathe_instance *out);
+/** The same with lines of TOML over them. */
+lathe_status lathe__instance_with(lathe__subject *s, const char *toml, lathe_instance *out);
+
+/** Heap blocks that the core and the plugin have taken so far. */
+int64_t lathe__heap(void);
 
 enum { LATHE__GUARD = 64 }; /* bytes on each side */
 
