@@ -1,6 +1,7 @@
 # The installed tree, relocatable as it stands:
 #   bin/lathe  lib/liblathe.so*  lib/lathe/plugins/<kind>/*.so  include/lathe/*.h
-#   lib/cmake/lathe/  lib/pkgconfig/lathe.pc  share/lathe/plugin_template/  share/bash-completion/
+#   lib/cmake/lathe/  lib/pkgconfig/lathe.pc  share/lathe/plugin_template/  share/man/
+#   share/bash-completion/  share/zsh/  share/fish/
 # and the target lathe_product: what a user runs, without tests.
 include(CMakePackageConfigHelpers)
 
@@ -33,4 +34,17 @@ install(FILES ${CMAKE_BINARY_DIR}/lathe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/p
 if(EXISTS ${CMAKE_SOURCE_DIR}/examples/plugin_template)
   install(DIRECTORY examples/plugin_template DESTINATION ${CMAKE_INSTALL_DATADIR}/lathe)
 endif()
-install(FILES cmake/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME lathe)
+
+# Manual pages and completion scripts come from the program: its tables of commands and the plugins' schemas.
+if(TARGET lathe_app)
+  set(manual ${CMAKE_BINARY_DIR}/manual)
+  add_custom_command(OUTPUT ${manual}/man1/lathe.1
+    COMMAND ${CMAKE_SOURCE_DIR}/cmake/make_manual.sh $<TARGET_FILE:lathe_app> ${manual}
+    DEPENDS lathe_app ${plugin_targets} cmake/make_manual.sh COMMENT "Manual pages and completion scripts")
+  add_custom_target(lathe_manual ALL DEPENDS ${manual}/man1/lathe.1)
+  add_dependencies(lathe_product lathe_manual)
+  install(DIRECTORY ${manual}/man1 ${manual}/man5 DESTINATION ${CMAKE_INSTALL_MANDIR})
+  install(FILES ${manual}/completion/lathe DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${manual}/completion/_lathe DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${manual}/completion/lathe.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()

@@ -28,7 +28,9 @@
     X(checkpoint_rm)                                                                               \
     X(plugin_new)                                                                                  \
     X(plugin_check)                                                                                \
-    X(doctor)
+    X(doctor)                                                                                      \
+    X(completion)                                                                                  \
+    X(help)
 
 #define LATHE_X(name) extern const lathe_command lathe_cmd_##name;
 LATHE_COMMAND_TABLE(LATHE_X)

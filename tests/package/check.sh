@@ -14,7 +14,10 @@ cd "$dir"
 
 "$root/bin/lathe" --version
 "$root/bin/lathe" ls
-[ -f "$root/share/bash-completion/completions/lathe" ]
+for file in share/bash-completion/completions/lathe share/zsh/site-functions/_lathe \
+    share/fish/vendor_completions.d/lathe.fish share/man/man1/lathe-train.1 share/man/man5/lathe.toml.5; do
+    [ -s "$root/$file" ] || { echo "not installed: $file" >&2; exit 1; }
+done
 
 # C programs against the library, by pkg-config.
 cat >version.c <<'C'
