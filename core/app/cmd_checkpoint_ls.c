@@ -7,18 +7,62 @@
 #include "app/commands.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "run/checkpoint_branch.h"
 #include "run/checkpoint_info.h"
 
 typedef struct listing {
     lathe_checkpoint_entry *entries;
     lathe_checkpoint_info *infos;
+    int64_t *
+        branches; /* [n] the branch whose beginning abandoned it; 0: it is one of the newest branch */
     int64_t n;
     const char *latest, *best; /* names; NULL */
 } listing;
 
+/* Appends entries of one folder. */
+static lathe_status add_entries(listing *l, const lathe_checkpoint_entry *entries, int64_t n,
+                                int64_t branch, lathe_arena *arena)
+{
+    const int64_t total = l->n + n;
+    lathe_checkpoint_entry *list = lathe_arena_alloc(arena, (total + 1) * (int64_t)sizeof *list);
+    int64_t *branches = lathe_arena_alloc(arena, (total + 1) * (int64_t)sizeof *branches);
+    if (!list || !branches)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; i < total; i++) {
+        list[i] = i < l->n ? l->entries[i] : entries[i - l->n];
+        branches[i] = i < l->n ? l->branches[i] : branch;
+    }
+    l->entries = list;
+    l->branches = branches;
+    l->n = total;
+    return LATHE_OK;
+}
+
+/* What branches of a run's folder left behind. */
+static lathe_status add_abandoned(const char *dir, lathe_arena *arena, listing *l)
+{
+    json_t *list = NULL;
+    lathe_status status = lathe_branches_read(dir, &list);
+    for (size_t i = 0; i < json_array_size(list) && status == LATHE_OK; i++) {
+        const json_t *record = json_array_get(list, i);
+        const int64_t number = (int64_t)json_integer_value(json_object_get(record, "number"));
+        lathe_checkpoint_entry *entries = NULL;
+        int64_t n = 0;
+        status = lathe_branch_abandoned(dir, number, arena, &entries, &n);
+        if (status == LATHE_OK)
+            status = add_entries(l, entries, n, number, arena);
+    }
+    json_decref(list);
+    return status;
+}
+
 static lathe_status read_listing(const char *dir, lathe_arena *arena, listing *l)
 {
-    LATHE_TRY(lathe_checkpoint_entries(dir, arena, &l->entries, &l->n));
+    lathe_checkpoint_entry *entries = NULL;
+    int64_t n = 0;
+    LATHE_TRY(lathe_checkpoint_entries(dir, arena, &entries, &n));
+    LATHE_TRY(add_entries(l, entries, n, 0, arena));
+    LATHE_TRY(add_abandoned(dir, arena, l));
     l->infos = lathe_arena_alloc(arena, (l->n + 1) * (int64_t)sizeof *l->infos);
     if (!l->infos)
         return LATHE_E_NOMEM;
@@ -32,9 +76,10 @@ static lathe_status read_listing(const char *dir, lathe_arena *arena, listing *l
     return LATHE_OK;
 }
 
-static int is(const char *pointed, const lathe_checkpoint_entry *e)
+/* Whether a pointer names entry i. */
+static int is(const char *pointed, const listing *l, int64_t i)
 {
-    return pointed && strcmp(pointed, e->name) == 0;
+    return pointed && l->branches[i] == 0 && strcmp(pointed, l->entries[i].name) == 0;
 }
 
 static void put_size(lathe_buffer *b, int64_t bytes)
@@ -68,8 +113,10 @@ static void put_row(lathe_buffer *b, const listing *l, int64_t i)
     put_size(b, info->bytes);
     put_number(b, info->loss);
     put_number(b, info->best);
-    lathe_buffer_printf(b, "%s%s", is(l->latest, e) ? "  latest" : "",
-                        is(l->best, e) ? "  best" : "");
+    lathe_buffer_printf(b, "%s%s", is(l->latest, l, i) ? "  latest" : "",
+                        is(l->best, l, i) ? "  best" : "");
+    if (l->branches[i] > 0)
+        lathe_buffer_printf(b, "  abandoned by branch %lld", (long long)l->branches[i]);
     if (info->damage)
         lathe_buffer_printf(b, "  damaged: %s", info->damage);
     lathe_buffer_puts(b, "\n");
@@ -113,13 +160,17 @@ static void put_json(lathe_buffer *b, const listing *l)
             lathe_buffer_puts(b, "null");
         put_json_number(b, "value", info->best);
         lathe_buffer_printf(b, ", \"latest\": %s, \"best\": %s, \"read_back\": %s, \"damage\": ",
-                            is(l->latest, e) ? "true" : "false", is(l->best, e) ? "true" : "false",
+                            is(l->latest, l, i) ? "true" : "false",
+                            is(l->best, l, i) ? "true" : "false",
                             info->read_back ? "true" : "false");
         if (info->damage)
             lathe_buffer_json_string(b, info->damage);
         else
             lathe_buffer_puts(b, "null");
-        lathe_buffer_puts(b, "}");
+        if (l->branches[i] > 0)
+            lathe_buffer_printf(b, ", \"abandoned\": %lld}", (long long)l->branches[i]);
+        else
+            lathe_buffer_puts(b, ", \"abandoned\": null}");
     }
     lathe_buffer_puts(b, l->n ? "\n]\n" : "]\n");
 }
@@ -148,7 +199,7 @@ static int run(const lathe_args *args)
 static const lathe_option options[] = {
     {"--json", NULL,
      "an array of objects: step, path, time, bytes, loss, metric, value, latest, best, read_back, "
-     "damage"},
+     "damage, abandoned"},
 };
 
 const lathe_command lathe_cmd_checkpoint_ls = {
@@ -159,7 +210,8 @@ const lathe_command lathe_cmd_checkpoint_ls = {
         "By step: when it was written, its size, the loss of its step, the metric of\n"
         "checkpoint.best_metric where there was an evaluation, which ones `latest` and `best`\n"
         "name, and what is missing or of another length. `lathe checkpoint verify` looks into\n"
-        "the files.\n",
+        "the files. Checkpoints that a run left when it went back to an earlier one follow after\n"
+        "those of its newest branch.\n",
     .options = options,
     .n_options = 1,
     .min_words = 1,

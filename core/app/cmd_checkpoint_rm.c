@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/lock.h"
+#include "run/checkpoint_branch.h"
 #include "run/checkpoint_folder.h"
 
 typedef struct removal {
@@ -56,13 +57,34 @@ static lathe_status mark(removal *r, const char *text)
                        (long long)step);
 }
 
+/* All that branches left behind. */
+static lathe_status remove_abandoned(removal *r)
+{
+    json_t *list = NULL;
+    lathe_status status = lathe_branches_read(r->dir, &list);
+    for (size_t i = 0; i < json_array_size(list) && status == LATHE_OK; i++) {
+        const json_t *record = json_array_get(list, i);
+        const int64_t number = (int64_t)json_integer_value(json_object_get(record, "number"));
+        lathe_checkpoint_entry *entries = NULL;
+        int64_t n = 0;
+        status = lathe_branch_abandoned(r->dir, number, &r->arena, &entries, &n);
+        for (int64_t k = 0; k < n && status == LATHE_OK; k++) {
+            status = lathe_checkpoint_remove(entries[k].path);
+            if (status == LATHE_OK)
+                (void)printf("removed %s\n", entries[k].path);
+        }
+    }
+    json_decref(list);
+    return status;
+}
+
 static lathe_status choose(removal *r, const lathe_args *args)
 {
     int64_t keep = 0;
     LATHE_TRY(lathe_args_int(args, "--keep-last", 1, INT32_MAX, 0, &keep));
     const int32_t force = lathe_args_value(args, "--force") != NULL;
     if ((keep > 0) == (args->n_words > 1))
-        return lathe_error(LATHE_E_ARG, "expected either steps or --keep-last N");
+        return lathe_error(LATHE_E_ARG, "expected steps, --keep-last N or --abandoned");
     for (int32_t i = 1; i < args->n_words; i++)
         LATHE_TRY(mark(r, args->words[i]));
     for (int64_t i = 0; keep > 0 && i < r->n - keep; i++)
@@ -101,6 +123,11 @@ static lathe_status move_pointer(const removal *r, const char *pointer, const ch
 static lathe_status remove_chosen(removal *r, const lathe_args *args)
 {
     LATHE_TRY(read_folder(r));
+    if (lathe_args_value(args, "--abandoned")) {
+        LATHE_TRY(remove_abandoned(r));
+        if (args->n_words == 1 && !lathe_args_value(args, "--keep-last"))
+            return LATHE_OK;
+    }
     LATHE_TRY(choose(r, args));
     LATHE_TRY(move_pointer(r, "latest", r->latest, 1));
     LATHE_TRY(move_pointer(r, "best", r->best, 0));
@@ -131,18 +158,19 @@ static int run(const lathe_args *args)
 
 static const lathe_option options[] = {
     {"--keep-last", "N", "remove all but the newest N, the latest and the best"},
+    {"--abandoned", NULL, "remove what the run left in abandoned/ when it went back"},
     {"--force", NULL, "also the latest"},
 };
 
 const lathe_command lathe_cmd_checkpoint_rm = {
     .name = "checkpoint rm",
-    .arguments = "DIR STEP...|--keep-last N",
+    .arguments = "DIR STEP...|--keep-last N|--abandoned",
     .summary = "remove checkpoints of a run's folder",
     .details =
         "Not while a run trains in the folder. A pointer to what is removed moves to the newest\n"
         "checkpoint that stays (latest) or goes (best).\n",
     .options = options,
-    .n_options = 2,
+    .n_options = 3,
     .min_words = 1,
     .max_words = 1000,
     .run = run,

@@ -7,6 +7,7 @@
 #include "io/manifest.h"
 #include "run/adapter_file.h"
 #include "run/checkpoint.h"
+#include "run/checkpoint_branch.h"
 #include "run/checkpoint_finite.h"
 #include "run/train_state.h"
 #include "run/weight_average.h"
@@ -92,17 +93,19 @@ lathe_status lathe_checkpoint_take_average(lathe_run *run, const char *dir, int3
 
 lathe_status lathe_checkpoint_refuse_mixing(lathe_run *run)
 {
-    const char *latest = run->set.checkpoint_dir
-                             ? lathe_path_join(&run->arena, run->set.checkpoint_dir, "latest")
-                             : NULL;
-    if (!latest || !run->set.resume || strcmp(run->set.resume, "never") != 0 ||
-        !lathe_path_exists(latest))
+    const char *dir = run->set.checkpoint_dir, *resume = run->set.resume;
+    lathe_checkpoint_entry *list = NULL;
+    int64_t n = 0;
+    if (!dir || !resume || strcmp(resume, "never") != 0 || !lathe_path_is_dir(dir))
+        return LATHE_OK;
+    LATHE_TRY(lathe_checkpoint_list(dir, &run->arena, &list, &n));
+    if (n == 0)
         return LATHE_OK;
     return lathe_error(
         LATHE_E_CONFIG,
         "%s holds the checkpoints of a run already: choose another checkpoint.dir, remove "
         "it, or go on with checkpoint.resume = \"auto\"",
-        run->set.checkpoint_dir);
+        dir);
 }
 
 /* What `latest` names; NULL, with a warning, when it is of no use. */
@@ -136,6 +139,24 @@ static lathe_status try_path(lathe_run *run, const char *path, int32_t *out_load
     return load(run, path, has_slots);
 }
 
+/* A folder without checkpoints may be that of a branch that came from elsewhere and has none of its own yet. */
+static lathe_status resume_origin(lathe_run *run, const char *dir, const char **out_path)
+{
+    const char *origin = NULL;
+    int32_t loaded = 0;
+    LATHE_TRY(lathe_branch_origin(dir, &run->arena, &origin));
+    if (!origin)
+        return LATHE_OK;
+    LATHE_TRY(try_path(run, origin, &loaded));
+    if (!loaded)
+        return lathe_error(LATHE_E_CORRUPT,
+                           "%s: its newest branch began at %s, which cannot be used; name another "
+                           "checkpoint with checkpoint.resume, or remove the folder to begin anew",
+                           dir, origin);
+    *out_path = origin;
+    return LATHE_OK;
+}
+
 static lathe_status resume_newest(lathe_run *run, const char *dir, const char **out_path)
 {
     lathe_checkpoint_entry *list = NULL;
@@ -153,7 +174,9 @@ static lathe_status resume_newest(lathe_run *run, const char *dir, const char **
         LATHE_TRY(try_path(run, list[i].path, &loaded));
         *out_path = loaded ? list[i].path : NULL;
     }
-    if (!loaded && (n > 0 || latest))
+    if (!loaded && n == 0 && !latest)
+        return resume_origin(run, dir, out_path);
+    if (!loaded)
         return lathe_error(LATHE_E_CORRUPT,
                            "%s: none of its checkpoints is whole; remove the folder to begin anew",
                            dir);

@@ -179,6 +179,10 @@ static lathe_status write_manifest(const lathe_run *run, const lathe_figures *fi
     lathe_precision_json(run->set.precision, run->set.compute_dtype, run->set.fp8, &meta);
     put_figures(&meta, figures);
     lathe_status status = put_plugins(&meta, run);
+    if (run->branches_json) {
+        lathe_buffer_puts(&meta, ", \"branches\": ");
+        lathe_buffer_puts(&meta, run->branches_json);
+    }
     lathe_buffer_puts(&meta, ", \"config\": ");
     lathe_config_json(run->config, &meta);
     lathe_buffer_puts(&meta, "}");

@@ -46,6 +46,24 @@ lathe_status lathe_lines_cut(const char *path, int64_t step)
     return status;
 }
 
+lathe_status lathe_lines_copy_after(const char *path, int64_t step, const char *to)
+{
+    lathe_map map;
+    struct stat info;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0)
+        return LATHE_OK;
+    LATHE_TRY(lathe_map_open(path, &map));
+    const char *text = (const char *)map.data;
+    const int64_t kept = earlier_bytes(text, map.bytes, step);
+    int64_t end = map.bytes;
+    while (end > kept && text[end - 1] != '\n')
+        end--;
+    const lathe_status status =
+        end > kept ? lathe_file_write_atomic(to, text + kept, end - kept) : LATHE_OK;
+    lathe_map_close(&map);
+    return status;
+}
+
 lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step)
 {
     *m = (lathe_metrics){NULL, NULL};

@@ -27,4 +27,8 @@ void lathe_metrics_close(lathe_metrics *m);
  *  missing file is fine. */
 lathe_status lathe_lines_cut(const char *path, int64_t step);
 
+/** Writes the whole lines that lathe_lines_cut would cut into the file `to`, atomically. Without any, and when the
+ *  file is missing or none that can be mapped, nothing is written. */
+lathe_status lathe_lines_copy_after(const char *path, int64_t step, const char *to);
+
 #endif

@@ -14,6 +14,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "run/checkpoint_branch.h"
 #include "run/run_describe.h"
 
 static void utc_now(char out[32])
@@ -177,6 +178,40 @@ static json_t *this_start(const lathe_run *run, const char *started, const char 
     return entry;
 }
 
+/* The branch that this start is on, and what it moved out of the way when it began that branch. */
+static void add_branch(const lathe_run *run, json_t *entry)
+{
+    json_t *list = NULL;
+    if (lathe_branches_read(run->set.checkpoint_dir, &list) != LATHE_OK) {
+        lathe_log(LATHE_LOG_WARN, "%s", lathe_error_message());
+        return;
+    }
+    const size_t n = json_array_size(list);
+    const json_t *last = n ? json_array_get(list, n - 1) : NULL;
+    json_object_set_new(entry, "branch", json_integer(run->branch));
+    if (run->branch_began)
+        json_object_set(entry, "abandoned", json_object_get(last, "abandoned"));
+    json_decref(list);
+}
+
+/* The times that a run went back while it ran, with branches after `first`. */
+static void add_rewinds(const lathe_run *run, json_t *entry)
+{
+    json_t *list = NULL, *rewinds = json_array();
+    const int64_t first = (int64_t)json_integer_value(json_object_get(entry, "branch"));
+    if (lathe_branches_read(run->set.checkpoint_dir, &list) != LATHE_OK)
+        list = NULL;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *record = json_array_get(list, i);
+        if (json_integer_value(json_object_get(record, "number")) > first)
+            json_array_append(rewinds, record);
+    }
+    if (json_array_size(rewinds) > 0)
+        json_object_set(entry, "rewinds", rewinds);
+    json_decref(rewinds);
+    json_decref(list);
+}
+
 static lathe_status begin(lathe_run_record *record, const char *from, double peak_flops)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -194,6 +229,7 @@ static lathe_status begin(lathe_run_record *record, const char *from, double pea
                 : NULL;
         if (changed)
             json_object_set_new(entry, "changed", changed);
+        add_branch(record->run, entry);
         if (lineage)
             json_object_set(root, "lineage", lineage);
         else
@@ -248,6 +284,7 @@ static lathe_status end(const lathe_run_record *record, const char *how, const c
         json_object_set_new(entry, "end", json_string(how));
         json_object_set_new(entry, "end_time", json_string(now));
         json_object_set_new(entry, "end_step", json_integer(record->run->at.step));
+        add_rewinds(record->run, entry);
         if (message)
             json_object_set_new(entry, "message", lathe__json_text(message));
         status = write_json(path, root);

@@ -3,7 +3,9 @@
  *
  *   run.json       {"format": "lathe-run", "version": 1, "lathe", "config", "model", "plan", "precision",
  *                   "attention", "plugins": [{"kind", "name", "version", "sha256", "path"}], "machine",
- *                   "max_steps", "lineage": [{"time", "step", "from", "host", "pid", ..., "end", ...}]}
+ *                   "max_steps", "lineage": [{"time", "step", "from", "branch", "host", "pid", ..., "end",
+ *                   ...}]}; a start that began its branch has "abandoned", one that went back while it ran
+ *                   "rewinds" (checkpoint_branch.h)
  *   events.jsonl   {"time", "level": "warning" | "error", "text"} per line, appended
  *
  * Nothing here stops a training: what cannot be written is a warning.

@@ -105,7 +105,9 @@ struct lathe_run {
     int32_t weights_wait; /* not filled yet: a checkpoint that holds them all is to be resumed */
     const char *plugins_json; /* names, versions, hashes, once known; NULL before */
     const char
-        *branches_json; /* the run's branches (checkpoint_branch.h), a JSON array; NULL: none */
+        *branches_json;   /* the run's branches (checkpoint_branch.h), a JSON array; NULL: none */
+    int64_t branch;       /* number of the newest branch; 0: the run never went back */
+    int32_t branch_began; /* 1: this start began it */
     int32_t warned_of_metric; /* that checkpoint.best_metric does not come */
 
     struct lathe_generator *generator; /* made by the first lathe_generate */

@@ -94,8 +94,9 @@ void lathe__training_save_figures(lathe_training *t);
  *  is written. A failure of one that was begun before is returned here too. *out_rewound 1: the state was not
  *  finite, so that nothing was written, and the run went back as train.on_nonfinite = "rewind" says. */
 lathe_status lathe__training_save(lathe_training *t, int32_t ends, int32_t *out_rewound);
-/** Learns anew which checkpoints are the best, after the run went back. */
-lathe_status lathe__training_saver_rewound(lathe_training *t);
+/** After the run went back to the checkpoint `path`: begins a branch, and learns anew which checkpoints are the
+ *  best. Before figures are opened again. */
+lathe_status lathe__training_saver_rewound(lathe_training *t, const char *path);
 /** Waits for what is being written. `status` is the loop's: it is returned, or else the first failure. */
 lathe_status lathe__training_settle(lathe_training *t, lathe_status status);
 /** Ends the thread and lets go of the folder. After a failed begin too; keeps the thread's message. */

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "run/checkpoint.h"
+#include "run/checkpoint_branch.h"
 #include "run/checkpoint_writer.h"
 #include "run/training.h"
 #include "run/weight_average.h"
@@ -86,6 +87,9 @@ static lathe_status resume(lathe_training *t)
     if (!path)
         return LATHE_OK;
     t->result->checkpoint = path;
+    if (t->saver) {
+        LATHE_TRY(lathe_branch_begin(t->run, path, 0));
+    }
     (void)fprintf(t->options->out, "resumed from %s at step %lld\n", path,
                   (long long)t->run->at.step);
     return LATHE_OK;
@@ -289,7 +293,12 @@ lathe_status lathe__training_save(lathe_training *t, int32_t ends, int32_t *out_
     return lathe__training_rewind(t, text);
 }
 
-lathe_status lathe__training_saver_rewound(lathe_training *t)
+lathe_status lathe__training_saver_rewound(lathe_training *t, const char *path)
 {
-    return t->saver ? know_best(t->saver, t->run->set.checkpoint_dir, &t->run->arena) : LATHE_OK;
+    lathe_run *run = t->run;
+    if (!t->saver)
+        return LATHE_OK;
+    LATHE_TRY(lathe_branch_begin(run, path, 1));
+    t->saver->saved_epoch = run->at.cursor.epoch;
+    return know_best(t->saver, run->set.checkpoint_dir, &run->arena);
 }

@@ -94,12 +94,13 @@ lathe_status lathe__training_rewind(lathe_training *t, const char *text)
     run->at.micro = micro;
     run->at.spike.n_spikes = n_spikes;
     lathe__training_figures_close(t);
+    LATHE_TRY(lathe__training_saver_rewound(t, path));
     LATHE_TRY(lathe__training_figures_open(t));
     lathe_progress_note(
         &t->progress, 1,
         "%s\nback from step %lld to %s; the data that follow the bad step come next", text,
         (long long)step, path);
-    return lathe__training_saver_rewound(t);
+    return LATHE_OK;
 }
 
 /* The step at run->at.step was bad and counted as left out; `what` says how. `begin`: what is not finite

@@ -199,13 +199,34 @@ Test(cli_checkpoint, diff_tells_keys_counters_and_tensors)
     expect(LATHE " checkpoint diff out nowhere 2>&1", 2, "nowhere");
 }
 
+Test(cli_checkpoint, ls_shows_what_a_run_left_when_it_went_back_and_rm_removes_it)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "step-00000006");
+    expect(LATHE " train run.toml --checkpoint.resume out/step-00000002 --train.stop_after 4 2>&1",
+           0,
+           "branch 1: 2 checkpoints of the branch before (step-00000004 to step-00000006) moved to "
+           "out/abandoned/branch-1");
+    expect(LATHE " checkpoint ls out", 0, "abandoned by branch 1\n");
+    cr_expect_not_null(strstr(output, "  latest\n"), "%s", output);
+    expect(LATHE " checkpoint ls out --json", 0, "out/abandoned/branch-1/step-00000006");
+    cr_expect_not_null(strstr(output, "\"abandoned\": 1}"), "%s", output);
+    cr_expect_not_null(strstr(output, "\"abandoned\": null}"), "%s", output);
+    expect(LATHE " report out -o page.html && cat page.html", 0,
+           "branch 1 begins; moved to abandoned/: ");
+    expect(LATHE " checkpoint rm out --abandoned", 0,
+           "removed out/abandoned/branch-1/step-00000006\n");
+    expect(LATHE " checkpoint ls out", 0, "  latest\n");
+    cr_expect_null(strstr(output, "abandoned"), "%s", output);
+    expect(LATHE " checkpoint rm out 2>&1", 2, "expected steps, --keep-last N or --abandoned");
+}
+
 Test(cli_checkpoint, rm_spares_the_latest)
 {
     expect(LATHE " train run.toml 2>&1", 0, "step-00000006");
     expect(LATHE " checkpoint rm out 6 2>&1", 1, "is the latest");
     cr_assert_eq(access("out/step-00000006/manifest.json", R_OK), 0);
     expect(LATHE " checkpoint rm out 3 2>&1", 2, "no checkpoint of step 3");
-    expect(LATHE " checkpoint rm out 2 --keep-last 1 2>&1", 2, "either steps or --keep-last");
+    expect(LATHE " checkpoint rm out 2 --keep-last 1 2>&1", 2, "expected steps, --keep-last N or");
     expect(LATHE " checkpoint rm out 2 2>&1", 0, "removed out/step-00000002");
     expect(LATHE " checkpoint rm out 6 --force 2>&1", 0, "removed out/step-00000006");
     expect("cat out/latest", 0, "step-00000004");

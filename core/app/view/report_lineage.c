@@ -53,6 +53,31 @@ static void put_changes(const json_t *changed, lathe_buffer *out)
     }
 }
 
+/* Where the run went back, and what left the competition then. */
+static void put_branches(const json_t *start, lathe_buffer *out)
+{
+    const json_t *abandoned = json_object_get(start, "abandoned");
+    const json_t *rewinds = json_object_get(start, "rewinds");
+    const size_t n = json_array_size(abandoned);
+    if (n > 0) {
+        lathe_html_printf(out, "branch %lld begins; moved to abandoned/: ",
+                          (long long)json_integer_value(json_object_get(start, "branch")));
+        for (size_t i = 0; i < n; i++) {
+            const char *name = json_string_value(json_array_get(abandoned, i));
+            lathe_buffer_puts(out, i ? ", " : "");
+            lathe_html_text(out, name ? name : "");
+        }
+        lathe_buffer_puts(out, "<br>");
+    }
+    for (size_t i = 0; i < json_array_size(rewinds); i++) {
+        const json_t *r = json_array_get(rewinds, i);
+        lathe_html_printf(out, "branch %lld: went back to step %lld",
+                          (long long)json_integer_value(json_object_get(r, "number")),
+                          (long long)json_integer_value(json_object_get(r, "step")));
+        lathe_buffer_puts(out, "<br>");
+    }
+}
+
 static void put_start(const lathe_run_view *v, const json_t *start, int is_last, lathe_buffer *out)
 {
     char date[64], length[32];
@@ -83,6 +108,7 @@ static void put_start(const lathe_run_view *v, const json_t *start, int is_last,
     lathe_buffer_puts(out, "</td><td>");
     if (json_is_object(json_object_get(start, "changed")))
         put_changes(json_object_get(start, "changed"), out);
+    put_branches(start, out);
     if (text_of(start, "message")[0]) {
         lathe_buffer_puts(out, "<div class=\"bad\">");
         lathe_html_text(out, text_of(start, "message"));

@@ -194,6 +194,15 @@ Test(nonfinite, rewind_goes_on_behind_the_bad_step)
     cr_assert_eq(run->at.step, 8);
     cr_assert_eq(run->at.skipped, 0);
     cr_assert_eq(run->at.cursor.index, 4 * 10); /* 4 steps, 2 given up, 4 behind them */
+    /* it is another branch from step 4 on: the line of step 5 is that of the new one, the old one is kept */
+    char *lines = NULL, path[256];
+    int64_t bytes = 0;
+    snprintf(path, sizeof path, "%s/out/abandoned/branch-1/metrics.jsonl", dir);
+    OK(lathe_file_read(path, 0, &lines, &bytes));
+    cr_assert(strncmp(lines, "{\"step\": 5,", 11) == 0 && !strstr(lines + 1, "{\"step\""), "%s",
+              lines);
+    free(lines);
+    cr_assert_eq(run->branch, 1);
     float *got = malloc((size_t)run->store.master_bytes);
     copy_masters(run, got);
     /* by hand: 4 steps, the rows of 2 steps passed over, 4 steps */
