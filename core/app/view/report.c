@@ -65,9 +65,18 @@ static const char style[] =
     ".stack>.card+.card{margin-top:12px}\n"
     "section{scroll-margin-top:28px}\n"
     "footer{margin-top:44px;color:var(--quiet);font-size:13px}\n"
+    "details{margin-bottom:10px}summary{cursor:pointer;color:var(--quiet)}\n"
+    ".small{display:none}.phases{display:flex;flex-wrap:wrap;gap:6px 28px}\n"
     "@media(max-width:760px){.grid{grid-template-columns:minmax(0,1fr)}.keys{columns:1}main{"
     "padding:"
-    "26px 14px}}\n"
+    "26px 14px}.large{display:none}.small{display:block}"
+    /* a row of a wide table becomes a block of lines, each with its column's name */
+    "table.rows,table.rows tbody,table.rows tr,table.rows td{display:block}"
+    "table.rows tr:first-child{display:none}"
+    "table.rows tr{border-bottom:1px solid var(--line);padding:8px 0}"
+    "table.rows td,table.rows td.n{border:0;padding:1px 0;text-align:left;overflow-wrap:anywhere}"
+    "table.rows td:empty{display:none}"
+    "table.rows td::before{content:attr(data-label) \": \";color:var(--quiet)}}\n"
     "@media print{body{background:#fff}.card{break-inside:avoid}}\n";
 
 void lathe__report_date(double seconds, char *out, int64_t bytes)

@@ -66,7 +66,10 @@ static lathe_status put_row(const lathe_run_view *v, const row *r, lathe_buffer 
         status = add_curve(v, r, i, &arena, &plot, curves);
     if (status == LATHE_OK && plot.n_curves > 0) {
         lathe_buffer_printf(out, "<div class=\"card%s\">", r->is_wide ? " wide" : "");
-        lathe_svg_plot(out, &plot, r->is_wide ? 1080 : 520, r->is_wide ? 330 : 230);
+        if (r->is_wide)
+            lathe_svg_plot_wide(out, &plot, 330);
+        else
+            lathe_svg_plot(out, &plot, 520, 230);
         lathe_buffer_puts(out, "</div>\n");
     }
     lathe_arena_fini(&arena);
@@ -141,16 +144,16 @@ static void put_phase_bar(const lathe_curve *curves, int32_t n, lathe_buffer *ou
         if (curves[i].last > 5e-4 * sum) /* thinner ones would only be a gap */
             lathe_buffer_printf(out, "<i style=\"width:%.2f%%;background:var(--c%d)\"></i>",
                                 sum > 0.0 ? 100.0 * curves[i].last / sum : 0.0, curves[i].color);
-    lathe_buffer_puts(out, "</div><table><tr>");
+    lathe_buffer_puts(out, "</div><div class=\"phases\">");
     for (int32_t i = 0; i < n; i++) {
         lathe_axis_text(curves[i].last, 0.0, LATHE_UNIT_SECONDS, text, sizeof text);
-        lathe_buffer_printf(out,
-                            "<td><span class=\"swatch\" style=\"background:var(--c%d)\"></span>%s "
-                            "<b>%s</b> <span class=\"quiet\">%.1f%%</span></td>",
-                            curves[i].color, curves[i].label, text,
-                            sum > 0.0 ? 100.0 * curves[i].last / sum : 0.0);
+        lathe_buffer_printf(
+            out,
+            "<span><span class=\"swatch\" style=\"background:var(--c%d)\"></span>%s "
+            "<b>%s</b> <span class=\"quiet\">%.1f%%</span></span>",
+            curves[i].color, curves[i].label, text, sum > 0.0 ? 100.0 * curves[i].last / sum : 0.0);
     }
-    lathe_buffer_puts(out, "</tr></table></div>\n");
+    lathe_buffer_puts(out, "</div></div>\n");
 }
 
 lathe_status lathe__report_time(const lathe_run_view *v, lathe_buffer *out)
@@ -170,7 +173,7 @@ lathe_status lathe__report_time(const lathe_run_view *v, lathe_buffer *out)
         lathe_buffer_puts(out, "<section id=\"time\"><h2>Time</h2><div class=\"grid\">\n");
         put_phase_bar(curves, plot.n_curves, out);
         lathe_buffer_puts(out, "<div class=\"card wide\">");
-        lathe_svg_plot(out, &plot, 1080, 240);
+        lathe_svg_plot_wide(out, &plot, 240);
         lathe_buffer_puts(out, "</div></div></section>\n");
     }
     lathe_arena_fini(&arena);

@@ -7,7 +7,8 @@
 
 #include "app/view/html.h"
 
-enum { MAX_TICKS = 16, TOP = 36, BOTTOM = 26, RIGHT = 14, MAX_LEGEND = 8 };
+/* Below NARROW units a legend of more than two curves does not fit beside the title and is left out. */
+enum { MAX_TICKS = 16, TOP = 36, BOTTOM = 26, RIGHT = 14, MAX_LEGEND = 8, NARROW = 480 };
 
 /* Widths of text are not known here: that of a digit in wide fonts, at 12 units. */
 static const double DIGIT = 7.4;
@@ -75,7 +76,8 @@ static void put_head(const frame *f, const lathe_plot *plot, int32_t width)
 {
     char value[32];
     put_text(f, 2.0, 17.0, "t", "start", plot->title ? plot->title : "");
-    const int32_t n = plot->n_curves < MAX_LEGEND ? plot->n_curves : MAX_LEGEND;
+    const int32_t room = width < NARROW ? 2 : MAX_LEGEND;
+    const int32_t n = plot->n_curves <= room ? plot->n_curves : width < NARROW ? 0 : MAX_LEGEND;
     lathe_buffer_printf(f->out, "<text x=\"%d\" y=\"17\" class=\"v\" text-anchor=\"end\">",
                         width - RIGHT);
     for (int32_t i = 0; i < n; i++) {
@@ -203,6 +205,16 @@ void lathe_svg_plot(lathe_buffer *out, const lathe_plot *plot, int32_t width, in
     lathe_buffer_puts(out, "\">");
     put_body(out, plot, width, height);
     lathe_buffer_puts(out, "</svg>\n");
+}
+
+void lathe_svg_plot_wide(lathe_buffer *out, const lathe_plot *plot, int32_t height)
+{
+    enum { LARGE = 1080, SMALL = 380 };
+    lathe_buffer_puts(out, "<div class=\"large\">");
+    lathe_svg_plot(out, plot, LARGE, height);
+    lathe_buffer_puts(out, "</div><div class=\"small\">");
+    lathe_svg_plot(out, plot, SMALL, 230);
+    lathe_buffer_puts(out, "</div>\n");
 }
 
 void lathe_svg_file(lathe_buffer *out, const lathe_plot *plot, int32_t width, int32_t height)

@@ -63,9 +63,10 @@ static int is_void(const char *name)
 /* Every tag closed in order, every attribute quoted, nothing that loads or runs. */
 static void expect_well_formed(const char *html)
 {
-    static const char *const allowed = " html head meta title style body main header footer "
-                                       "section div span p b i h1 h2 h3 table tr "
-                                       "th td code pre br svg text tspan path line rect circle ";
+    static const char *const allowed =
+        " details summary html head meta title style body main header footer "
+        "section div span p b i h1 h2 h3 table tr "
+        "th td code pre br svg text tspan path line rect circle ";
     char stack[64][16];
     int depth = 0;
     for (const char *at = strchr(html + 1, '<'); at; at = strchr(at, '<')) {
@@ -161,6 +162,34 @@ Test(report, what_is_there_is_shown)
 }
 
 /* Texts that want to be markup, wherever a text can stand. */
+/* Sixty starts: ten are shown, fifty are folded away; each cell names its column for pages that are too narrow for
+ * a table, and wide plots come in a narrow form as well. */
+Test(report, many_starts_are_folded_and_narrow_pages_are_served)
+{
+    lathe_buffer record = LATHE_BUFFER_INIT;
+    put_metrics();
+    lathe_buffer_puts(&record, "{\"lineage\": [");
+    for (int i = 0; i < 60; i++)
+        lathe_buffer_printf(&record,
+                            "%s{\"time\": \"2026-11-22T18:00:00Z\", \"host\": \"host-%d\"}",
+                            i ? ", " : "", i);
+    lathe_buffer_puts(&record, "]}");
+    put("run.json", record.data);
+    lathe_buffer_fini(&record);
+    const char *html = make_page();
+    expect_well_formed(html);
+    const char *folded = strstr(html, "<summary>50 earlier starts</summary>");
+    cr_assert_not_null(folded);
+    const char *end = strstr(folded, "</details>");
+    cr_assert_not_null(end);
+    cr_expect_lt(strstr(html, "host-49<"), end);
+    cr_expect_gt(strstr(html, "host-50<"), end);
+    cr_expect_not_null(strstr(html, "<td data-label=\"Host\">host-59</td>"));
+    cr_expect_not_null(
+        strstr(html, "<div class=\"small\"><svg class=\"plot\" viewBox=\"0 0 380 230\""));
+    cr_expect_not_null(strstr(html, "@media(max-width:760px)"));
+}
+
 Test(report, hostile_texts_stay_texts)
 {
     put("metrics.jsonl", "{\"step\": 1, \"loss\": 1, \"</text><script>\": 2}\n<script>\n");
