@@ -4,6 +4,7 @@
 
 #include "app/commands.h"
 #include "app/model_dir.h"
+#include "run/sampling_settings.h"
 
 static const lathe_option options[] = {
     {"--prompt", "TEXT", "the text to continue; none: the beginning of a document"},
@@ -11,32 +12,58 @@ static const lathe_option options[] = {
     {"--temperature", "X", "0: the likeliest token each time"},
     {"--top-k", "K", "only the K likeliest tokens; 0: all"},
     {"--top-p", "P", "only the likeliest tokens that add up to P; 1: all"},
+    {"--min-p", "P", "only tokens with at least P times the likeliest one's probability; 0: all"},
+    {"--repetition-penalty", "X", "above 1: tokens of the text so far become less likely; 1: off"},
     {"--seed", "N", "seed of the sampling"},
-    {"--ignore-eos", NULL, "go on behind the end of a text"},
+    {"--ignore-eos", NULL, "go on after the end of a text"},
     LATHE_WEIGHTS_OPTION,
 };
 
-/* Options, and where they are not given the [generate] keys of the configuration. */
-static lathe_status read_sampling(const lathe_args *args, const lathe_config *c,
-                                  lathe_sampling *out)
+/* Options become keys of [generate], so that they win over the run file and over generation_config.json. */
+static const struct {
+    const char *option, *key;
+    int64_t lo, hi; /* of whole numbers */
+    double least, most;
+} sampling_options[] = {{"--max-new-tokens", "generate.max_new_tokens", 1, 100000000, 0.0, 0.0},
+                        {"--top-k", "generate.top_k", 0, 10000000, 0.0, 0.0},
+                        {"--seed", "generate.seed", 0, INT64_MAX, 0.0, 0.0},
+                        {"--temperature", "generate.temperature", 0, 0, 0.0, 100.0},
+                        {"--top-p", "generate.top_p", 0, 0, 1e-9, 1.0},
+                        {"--min-p", "generate.min_p", 0, 0, 0.0, 1.0},
+                        {"--repetition-penalty", "generate.repetition_penalty", 0, 0, 1e-9, 100.0}};
+
+enum { N_SAMPLING = sizeof sampling_options / sizeof sampling_options[0] };
+
+typedef struct sampling_settings {
+    const char
+        *list[2 * N_SAMPLING + 1]; /* key and value of each option that is given, then NULL */
+    char values[N_SAMPLING][32];   /* as TOML writes them */
+} sampling_settings;
+
+static lathe_status read_options(const lathe_args *args, sampling_settings *out)
 {
-    int64_t tokens, k, seed;
-    LATHE_TRY(lathe_args_int(args, "--max-new-tokens", 1, 100000000,
-                             lathe_config_int(c, "generate", "max_new_tokens"), &tokens));
-    LATHE_TRY(
-        lathe_args_int(args, "--top-k", 0, 10000000, lathe_config_int(c, "generate", "top_k"), &k));
-    LATHE_TRY(lathe_args_int(args, "--seed", 0, INT64_MAX,
-                             (int64_t)lathe_config_seed(c, "generate"), &seed));
-    LATHE_TRY(lathe_args_float(args, "--temperature", 0.0, 100.0,
-                               lathe_config_float(c, "generate", "temperature"),
-                               &out->temperature));
-    LATHE_TRY(lathe_args_float(args, "--top-p", 1e-9, 1.0,
-                               lathe_config_float(c, "generate", "top_p"), &out->top_p));
-    out->size = (uint32_t)sizeof *out;
-    out->max_new_tokens = (int32_t)tokens;
-    out->top_k = (int32_t)k;
-    out->seed = (uint64_t)seed;
-    out->stop_at_eos = lathe_args_value(args, "--ignore-eos") == NULL;
+    int32_t n = 0;
+    for (int32_t i = 0; i < N_SAMPLING; i++) {
+        const char *name = sampling_options[i].option, *text = lathe_args_value(args, name);
+        int64_t whole = 0;
+        double x = 0.0;
+        if (!text)
+            continue;
+        const int is_whole = sampling_options[i].hi > 0;
+        if (is_whole)
+            LATHE_TRY(lathe_args_int(args, name, sampling_options[i].lo, sampling_options[i].hi, 0,
+                                     &whole));
+        else
+            LATHE_TRY(lathe_args_float(args, name, sampling_options[i].least,
+                                       sampling_options[i].most, 0.0, &x));
+        if (is_whole)
+            (void)snprintf(out->values[i], sizeof out->values[i], "%lld", (long long)whole);
+        else
+            (void)snprintf(out->values[i], sizeof out->values[i], "%.17g", x);
+        out->list[n++] = sampling_options[i].key;
+        out->list[n++] = out->values[i];
+    }
+    out->list[n] = NULL;
     return LATHE_OK;
 }
 
@@ -45,14 +72,20 @@ static int run_command(const lathe_args *args)
     lathe_run *run = NULL;
     lathe_sampling sampling = {0};
     lathe_generation made = {.size = (uint32_t)sizeof made};
+    sampling_settings settings;
     const char *prompt = lathe_args_value(args, "--prompt");
-    lathe_status status = lathe_app_open_model(args, LATHE_OPEN_INFER, NULL, &run);
+    lathe_status status = read_options(args, &settings);
     if (status == LATHE_OK)
-        status = read_sampling(args, run->config, &sampling);
-    if (status == LATHE_OK && !prompt)
-        prompt = lathe_config_string(run->config, "generate", "prompt");
+        status = lathe_app_open_model(args, LATHE_OPEN_INFER, settings.list, &run);
     if (status == LATHE_OK)
+        status = lathe_default_sampling(run, &sampling);
+    if (status == LATHE_OK) {
+        lathe__sampling_say(run);
+        sampling.stop_at_eos = lathe_args_value(args, "--ignore-eos") == NULL;
+        if (!prompt)
+            prompt = lathe_config_string(run->config, "generate", "prompt");
         status = lathe_generate(run, prompt ? prompt : "", &sampling, &made);
+    }
     if (status == LATHE_OK) {
         (void)fputs(prompt ? prompt : "", stdout);
         (void)fwrite(made.text, 1, (size_t)made.text_bytes, stdout);
@@ -70,7 +103,8 @@ const lathe_command lathe_cmd_generate = {
     .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run; a run file "
                "stands for its latest\n"
                "checkpoint. Options not given come from [generate] (--generate.temperature 0.7 "
-               "works too).\n",
+               "works too), then from the\n"
+               "model's generation_config.json, read as transformers' generate reads it.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

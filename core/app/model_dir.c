@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "run/checkpoint.h"
 
-#define MAX_SETTINGS 16
+#define MAX_SETTINGS 24
 
 enum { WEIGHTS_ANY, WEIGHTS_TRAINING, WEIGHTS_AVERAGE }; /* --weights */
 

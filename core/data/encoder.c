@@ -114,6 +114,18 @@ static lathe_status encode_text(lathe_encoder *enc, const uint8_t *text, int64_t
     return cut(enc, &enc->tok->raw, text, n, encode_raw);
 }
 
+/* Takes the template's prefix out again where the text has brought its own. */
+static void begin_once(const lathe_tokenizer *tok, lathe_ids *ids, int64_t before)
+{
+    const int64_t n = tok->n_prefix;
+    int32_t *const added = ids->data + before;
+    if (n == 0 || ids->n - before < 2 * n ||
+        memcmp(added, added + n, (size_t)n * sizeof *added) != 0)
+        return;
+    memmove(added, added + n, (size_t)(ids->n - before - n) * sizeof *added);
+    ids->n -= n;
+}
+
 lathe_status lathe_encoder_run(lathe_encoder *enc, const char *text, int64_t n_bytes, int32_t flags,
                                lathe_ids *ids)
 {
@@ -123,10 +135,12 @@ lathe_status lathe_encoder_run(lathe_encoder *enc, const char *text, int64_t n_b
     const lathe_tokenizer *tok = enc->tok;
     enc->ids = ids;
     lathe_status status = LATHE_OK;
-    if (flags & LATHE_ENCODE_ADD_SPECIAL)
+    if (flags & (LATHE_ENCODE_ADD_SPECIAL | LATHE_ENCODE_BEGIN))
         status = lathe_ids_append(ids, tok->prefix, tok->n_prefix);
     if (status == LATHE_OK && n_bytes > 0)
         status = encode_text(enc, (const uint8_t *)text, n_bytes, flags);
+    if (status == LATHE_OK && (flags & LATHE_ENCODE_BEGIN))
+        begin_once(tok, ids, before);
     if (status == LATHE_OK && (flags & LATHE_ENCODE_ADD_SPECIAL))
         status = lathe_ids_append(ids, tok->suffix, tok->n_suffix);
     enc->ids = NULL;

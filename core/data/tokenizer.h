@@ -54,7 +54,9 @@ void lathe_encoder_destroy(lathe_encoder *enc);
 
 enum {
     LATHE_ENCODE_ADD_SPECIAL = 1, /* what the post-processor's template puts before and after */
-    LATHE_ENCODE_NO_ADDED = 2     /* added tokens in the text are plain text */
+    LATHE_ENCODE_NO_ADDED = 2,    /* added tokens in the text are plain text */
+    LATHE_ENCODE_BEGIN = 4 /* what the template puts before, unless the text begins with it: for
+                                   * a text that is to be continued */
 };
 
 /** Appends the ids of text[0, n_bytes) to `ids`. flags: LATHE_ENCODE_*.

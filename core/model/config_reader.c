@@ -245,3 +245,20 @@ void lathe__config_full_attention(lathe_config_reader *r, int64_t n_layers)
             lathe__config_refuse(r, "layer_types", "only full_attention is supported");
     }
 }
+
+void lathe__config_eos(lathe_config_reader *r, int32_t *ids, int32_t *out_n)
+{
+    const json_t *eos = value_of(r, "eos_token_id");
+    const size_t n = json_is_array(eos) ? json_array_size(eos) : eos != NULL;
+    *out_n = 0;
+    if (n > LATHE_MAX_EOS)
+        lathe__config_refuse(r, "eos_token_id", "at most 16 tokens are supported");
+    for (size_t i = 0; i < n && r->status == LATHE_OK; i++) {
+        const json_t *id = json_is_array(eos) ? json_array_get(eos, i) : eos;
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) > INT32_MAX)
+            lathe__config_refuse(r, "eos_token_id", "expected token ids");
+        else
+            ids[(*out_n)++] = (int32_t)json_integer_value(id);
+    }
+}

@@ -33,6 +33,9 @@ void lathe__config_only_number(lathe_config_reader *r, const char *key, double v
  *  the names of its attribute_map overwrite the model's own; else `key`. Warns when both are set and differ. */
 const char *lathe__config_alias(lathe_config_reader *r, const char *key, const char *alias);
 
+/** eos_token_id, an id or a list of them, into ids[LATHE_MAX_EOS]. */
+void lathe__config_eos(lathe_config_reader *r, int32_t *ids, int32_t *out_n);
+
 /** Fails unless layer_types is absent, null, or names full_attention for every layer. */
 void lathe__config_full_attention(lathe_config_reader *r, int64_t n_layers);
 

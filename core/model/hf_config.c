@@ -40,23 +40,6 @@ static void refuse_unknown(lathe_config_reader *r, const lathe_family *family)
     }
 }
 
-static void read_eos(lathe_config_reader *r, lathe_model_config *out)
-{
-    const json_t *eos = json_object_get(r->object, "eos_token_id");
-    const size_t n =
-        json_is_array(eos) ? json_array_size(eos) : (eos != NULL && !json_is_null(eos));
-    if (n > LATHE_MAX_EOS)
-        lathe__config_refuse(r, "eos_token_id", "at most 16 tokens are supported");
-    for (size_t i = 0; i < n && r->status == LATHE_OK; i++) {
-        const json_t *id = json_is_array(eos) ? json_array_get(eos, i) : eos;
-        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-            json_integer_value(id) > INT32_MAX)
-            lathe__config_refuse(r, "eos_token_id", "expected token ids");
-        else
-            out->eos[out->n_eos++] = (int32_t)json_integer_value(id);
-    }
-}
-
 static void read_file_dtype(lathe_config_reader *r, lathe_model_config *out)
 {
     const char *text = json_string_value(json_object_get(r->object, "dtype"));
@@ -75,7 +58,7 @@ static void read_common(lathe_config_reader *r, lathe_model_config *out)
     out->init_range = lathe__config_positive(r, "initializer_range", 0.02);
     out->bos = (int32_t)lathe__config_int(r, "bos_token_id", -1, -1, INT32_MAX);
     out->pad = (int32_t)lathe__config_int(r, "pad_token_id", -1, -1, INT32_MAX);
-    read_eos(r, out);
+    lathe__config_eos(r, out->eos, &out->n_eos);
     read_file_dtype(r, out);
     if (json_is_object(json_object_get(r->object, "quantization_config")))
         lathe__config_refuse(r, "quantization_config", "only unquantized weights are read");

@@ -145,9 +145,11 @@ static const lathe_field generate_fields[] = {
     STRING("prompt", NULL, NULL, "text to continue"),
     INT("every", "0", 0, ANY, "steps", "training writes what the model makes of prompt to samples.jsonl every so many steps; 0: never"),
     INT("max_new_tokens", "128", 1, 1e8, "tokens", "most tokens to make"),
-    FLOAT("temperature", "1.0", 0.0, 100.0, "1", "0: the likeliest token each time"),
+    FLOAT("temperature", "1.0", 0.0, 100.0, "1", "0: the likeliest token each time. Unset, this and the keys below come from the model's generation_config.json, if it has one"),
     INT("top_k", "0", 0, 1e7, "tokens", "only the k likeliest tokens; 0: all"),
     {"top_p", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "1.0", 0.0, 1.0, NULL, "1", "only the likeliest tokens that add up to this"},
+    FLOAT("min_p", "0.0", 0.0, 1.0, "1", "only tokens with at least this share of the likeliest one's probability; 0: all"),
+    {"repetition_penalty", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "1.0", 0.0, 100.0, NULL, "1", "above 1: tokens of the prompt and of the continuation so far become less likely; 1: off"},
     INT("seed", NULL, 0, ANY, NULL, "seed of the sampling; unset: train.seed"),
 };
 

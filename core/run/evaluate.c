@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "run/calibration.h"
+#include "run/nonfinite.h"
 #include "run/run_trace.h"
 #include "run/train.h"
 
@@ -64,6 +65,8 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
             lathe_run_trace_step(run, i + 1);
         lathe_forward_result r = {.size = (uint32_t)sizeof r};
         LATHE_TRY(lathe_forward(run, NULL, 0, &r));
+        if (run->mode == LATHE_OPEN_EVALUATE && !isfinite(r.loss_sum))
+            return lathe__nonfinite_refuse(run, "the losses of micro-batch", i + 1);
         sum += r.loss_sum;
         out->count += r.count;
         for (int32_t k = 0; k < run->eval.stage.n_metrics; k++) {

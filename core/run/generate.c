@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "run/generate.h"
+#include "run/nonfinite.h"
 #include "run/run_state.h"
 
 /* Tokens of a prompt that are run at once. */
@@ -164,8 +165,16 @@ static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t beg
     return LATHE_OK;
 }
 
+/* generation_config.json's list is the whole one, as in transformers; without one the tokenizer's end of text
+ * counts too, which training puts between documents. */
 static int is_eos(const lathe_run *run, int32_t token)
 {
+    const lathe_generation_config *c = &run->generation;
+    for (int32_t i = 0; i < c->n_eos; i++)
+        if (c->eos[i] == token)
+            return 1;
+    if (c->n_eos > 0)
+        return 0;
     if (run->tokenizer && token == lathe_tokenizer_eos(run->tokenizer))
         return 1;
     for (int32_t i = 0; i < run->model.n_eos; i++)
@@ -177,7 +186,8 @@ static int is_eos(const lathe_run *run, int32_t token)
 static lathe_status encode_prompt(lathe_run *run, lathe_generator *g, const char *prompt)
 {
     g->ids.n = 0;
-    LATHE_TRY(lathe_tokenizer_encode(run->tokenizer, prompt, (int64_t)strlen(prompt), 0, &g->ids));
+    LATHE_TRY(lathe_tokenizer_encode(run->tokenizer, prompt, (int64_t)strlen(prompt),
+                                     LATHE_ENCODE_BEGIN, &g->ids));
     if (g->ids.n == 0) {
         /* nothing to condition on: begin a document */
         LATHE_TRY(lathe_ids_reserve(&g->ids, 1));
@@ -213,14 +223,19 @@ static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const la
     }
     for (; at < n_prompt; at++)
         LATHE_TRY(run_tokens(g, &g->decode, at, &logits));
-    for (int32_t i = 0; i < how->max_new_tokens && g->ids.n < g->capacity; i++) {
+    const int64_t limit =
+        how->max_length > 0 && how->max_length < g->capacity ? how->max_length : g->capacity;
+    for (int32_t i = 0; i < how->max_new_tokens && g->ids.n < limit; i++) {
         float logprob;
-        const int32_t token = lathe_sampler_pick(g->sampler, logits, how, g->ids.n, &logprob);
+        const int32_t token =
+            lathe_sampler_pick(g->sampler, logits, how, g->ids.data, g->ids.n, &logprob);
+        if (token < 0)
+            return lathe__nonfinite_refuse(run, "the logits of token", g->ids.n);
         g->logprobs[i] = logprob;
         g->ids.data[g->ids.n++] = token;
         if (how->stop_at_eos && is_eos(run, token))
             break;
-        if (i + 1 < how->max_new_tokens && g->ids.n < g->capacity)
+        if (i + 1 < how->max_new_tokens && g->ids.n < limit)
             LATHE_TRY(run_tokens(g, &g->decode, g->ids.n - 1, &logits));
     }
     return LATHE_OK;
@@ -256,10 +271,12 @@ lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_samp
     if (run->pending)
         return lathe_error(LATHE_E_STATE, "the last training forward still waits for its backward");
     if (sampling->max_new_tokens < 1 || sampling->temperature < 0.0 || sampling->top_k < 0 ||
-        !(sampling->top_p > 0.0))
+        !(sampling->top_p > 0.0) || !(sampling->min_p >= 0.0 && sampling->min_p <= 1.0) ||
+        !(sampling->repetition_penalty >= 0.0) || sampling->max_length < 0)
         return lathe_error(LATHE_E_ARG,
-                           "sampling wants max_new_tokens >= 1, temperature >= 0, top_k >= 0 "
-                           "and top_p > 0");
+                           "sampling wants max_new_tokens >= 1, temperature >= 0, top_k >= 0, "
+                           "top_p > 0, min_p from 0 to 1, repetition_penalty >= 0 and "
+                           "max_length >= 0");
     LATHE_TRY(get(run, &g));
     LATHE_TRY(encode_prompt(run, g, prompt));
     const int64_t n_prompt = g->ids.n;

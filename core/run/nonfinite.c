@@ -62,28 +62,58 @@ static lathe_status look(lathe_run *run, const void *data, const lathe_desc *d, 
     return LATHE_OK;
 }
 
-/* *out_found: a parameter holds a bad number, and the line says so. */
-static lathe_status look_at_parameters(lathe_run *run, char *out, int64_t bytes, int *out_found)
+/* The first parameter that holds a bad number; *out_row -1: none does. */
+static lathe_status find_parameter(lathe_run *run, int32_t *out_row, finding *out)
 {
-    *out_found = 0;
-    for (int32_t i = 0; i < run->params.n; i++) {
+    *out_row = -1;
+    for (int32_t i = 0; i < run->params.n && *out_row < 0; i++) {
         const float *master = lathe_store_master(&run->store, i);
         lathe_desc d = run->params.rows[i]->desc;
         d.dtype = master ? LATHE_F32 : lathe_params_value_dtype(&run->params, i);
-        finding f;
         LATHE_TRY(
-            look(run, master ? (const void *)master : lathe_store_shadow(&run->store, i), &d, &f));
-        if (f.first < 0)
-            continue;
+            look(run, master ? (const void *)master : lathe_store_shadow(&run->store, i), &d, out));
+        if (out->first >= 0)
+            *out_row = i;
+    }
+    return LATHE_OK;
+}
+
+/* *out_found: a parameter holds a bad number, and the line says so. */
+static lathe_status look_at_parameters(lathe_run *run, char *out, int64_t bytes, int *out_found)
+{
+    finding f;
+    int32_t row;
+    LATHE_TRY(find_parameter(run, &row, &f));
+    *out_found = row >= 0;
+    if (*out_found)
         (void)snprintf(out, (size_t)bytes,
                        "the parameter '%s' was bad before the step: %lld of %lld values, the first "
                        "%g at %lld",
-                       run->params.rows[i]->name, (long long)f.n_bad,
-                       (long long)lathe_desc_count(&d), f.value, (long long)f.first);
-        *out_found = 1;
-        return LATHE_OK;
-    }
+                       run->params.rows[row]->name, (long long)f.n_bad,
+                       (long long)lathe_desc_count(&run->params.rows[row]->desc), f.value,
+                       (long long)f.first);
     return LATHE_OK;
+}
+
+lathe_status lathe__nonfinite_refuse(lathe_run *run, const char *what, int64_t index)
+{
+    finding f;
+    int32_t row;
+    LATHE_TRY(find_parameter(run, &row, &f));
+    if (row < 0)
+        return lathe_error(
+            LATHE_E_NUMERIC,
+            "%s %lld are not finite, although every parameter is: the computation in "
+            "%s overflows%s",
+            what, (long long)index, lathe_precision_name(run->set.compute_dtype),
+            run->set.compute_dtype == LATHE_F32 ? "" : "; try --train.precision fp32");
+    return lathe_error(
+        LATHE_E_NUMERIC,
+        "%s %lld are not finite, because %lld of %lld values of the parameter '%s' are "
+        "not: the first is %g, at %lld; take the weights of an earlier checkpoint",
+        what, (long long)index, (long long)f.n_bad,
+        (long long)lathe_desc_count(&run->params.rows[row]->desc), run->params.rows[row]->name,
+        f.value, (long long)f.first);
 }
 
 static void describe(const lathe_run *run, int32_t node, int32_t output, const finding *f,

@@ -19,4 +19,9 @@ typedef struct lathe_position {
 lathe_status lathe__nonfinite_find(lathe_run *run, const lathe_position *begin, char *out,
                                    int64_t bytes);
 
+/** LATHE_E_NUMERIC for a result of evaluation or generation that is NaN or infinite: names it ("the logits of
+ *  token", 12), and the first parameter that is not finite, or says that all are. */
+LATHE_MUST_USE lathe_status lathe__nonfinite_refuse(lathe_run *run, const char *what,
+                                                    int64_t index);
+
 #endif

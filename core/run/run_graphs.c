@@ -57,7 +57,8 @@ static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
         lathe_buffer_printf(b, "%s\"vocab_size\": %lld", first ? "" : ", ",
                             (long long)vocabulary(run));
     if (run->tokenizer) {
-        lathe_buffer_printf(b, ", \"eos_token_id\": %d", lathe_tokenizer_eos(run->tokenizer));
+        if (lathe_tokenizer_eos(run->tokenizer) >= 0)
+            lathe_buffer_printf(b, ", \"eos_token_id\": %d", lathe_tokenizer_eos(run->tokenizer));
         if (lathe_tokenizer_bos(run->tokenizer) >= 0)
             lathe_buffer_printf(b, ", \"bos_token_id\": %d", lathe_tokenizer_bos(run->tokenizer));
     }
@@ -67,8 +68,12 @@ static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
 
 static lathe_status read_model(lathe_run *run)
 {
-    if (run->set.model_path)
-        return lathe_model_config_load(run->set.model_path, &run->model);
+    if (run->set.model_path) {
+        LATHE_TRY(lathe_model_config_load(run->set.model_path, &run->model));
+        return run->mode == LATHE_OPEN_EVALUATE
+                   ? LATHE_OK
+                   : lathe_generation_config_load(run->set.model_path, &run->generation);
+    }
     lathe_buffer b = LATHE_BUFFER_INIT;
     lathe_status status = model_json(run, &b);
     if (status == LATHE_OK)

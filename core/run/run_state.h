@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "data/loader.h"
 #include "lathe/lathe.h"
-#include "model/hf_config.h"
+#include "model/generation_config.h"
 #include "run/early_stop.h"
 #include "run/loss_spike.h"
 #include "run/precision.h"
@@ -67,6 +67,7 @@ struct lathe_run {
     int32_t offloads; /* train.offload_activations, where it moves something */
 
     lathe_model_config model;
+    lathe_generation_config generation; /* of the model's folder; read where texts may be made */
     lathe_params params;
     int32_t n_model_params;
     int32_t has_reference_copy;

@@ -6,8 +6,10 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/trace.h"
 #include "run/generate.h"
+#include "run/sampling_settings.h"
 #include "run/training.h"
 
 static const char *prompt_of(const lathe_run *run)
@@ -24,6 +26,7 @@ lathe_status lathe__training_samples_open(lathe_training *t)
     const lathe_status status = lathe__generator_check(run, prompt_of(run));
     if (status != LATHE_OK)
         return lathe_error_context(status, "generate.every wants samples of generate.prompt");
+    lathe__sampling_say(run);
     if (!run->set.checkpoint_dir)
         return lathe_error(LATHE_E_CONFIG,
                            "generate.every writes samples.jsonl: set checkpoint.dir, its folder");
@@ -45,15 +48,8 @@ void lathe__training_samples_close(lathe_training *t)
 
 static lathe_status make(lathe_run *run, lathe_generation *out)
 {
-    const lathe_config *c = run->config;
-    const lathe_sampling sampling = {
-        .size = (uint32_t)sizeof sampling,
-        .max_new_tokens = (int32_t)lathe_config_int(c, "generate", "max_new_tokens"),
-        .temperature = lathe_config_float(c, "generate", "temperature"),
-        .top_p = lathe_config_float(c, "generate", "top_p"),
-        .top_k = (int32_t)lathe_config_int(c, "generate", "top_k"),
-        .stop_at_eos = 1,
-        .seed = lathe_config_seed(c, "generate")};
+    lathe_sampling sampling;
+    LATHE_TRY(lathe_default_sampling(run, &sampling));
     const double begin = lathe_now();
     *out = (lathe_generation){.size = (uint32_t)sizeof *out};
     LATHE_TRY(lathe_generate(run, prompt_of(run), &sampling, out));
@@ -83,7 +79,13 @@ lathe_status lathe__training_sample(lathe_training *t)
     lathe_buffer b = LATHE_BUFFER_INIT;
     if (!t->samples || run->at.step % run->set.sample_every != 0)
         return LATHE_OK;
-    LATHE_TRY(make(run, &made));
+    const lathe_status sampled = make(run, &made);
+    if (sampled == LATHE_E_NUMERIC) { /* train.on_nonfinite decides, at the next loss */
+        lathe_log(LATHE_LOG_WARN, "no sample after step %lld: %s", (long long)run->at.step,
+                  lathe_error_message());
+        return LATHE_OK;
+    }
+    LATHE_TRY(sampled);
     lathe_buffer_printf(&b, "{\"step\": %lld, \"prompt\": ", (long long)run->at.step);
     lathe_buffer_json_string(&b, prompt_of(run));
     lathe_buffer_puts(&b, ", \"text\": ");

@@ -98,8 +98,14 @@ typedef struct lathe_sampling {
     int32_t top_k;          /* 0: off */
     int32_t stop_at_eos;
     uint64_t seed;
+    double min_p; /* drops tokens less likely than this share of the likeliest; 0: off */
+    double
+        repetition_penalty; /* divides positive and multiplies negative logits of tokens that are in
+                                  the prompt or were generated; 0, 1: off */
+    int32_t max_length;     /* of prompt and continuation; 0: no limit but the context's */
+    int32_t reserved;       /* 0 */
 } lathe_sampling;
-LATHE_ABI_SIZE(lathe_sampling, 40);
+LATHE_ABI_SIZE(lathe_sampling, 64);
 
 typedef struct lathe_generation {
     uint32_t size;
@@ -111,7 +117,14 @@ typedef struct lathe_generation {
 } lathe_generation;
 LATHE_ABI_SIZE(lathe_generation, 40);
 
-/** Continues a prompt, with a KV cache and the ops of training. */
+/** The run's own sampling: [generate] of the run file where it says something, else the model's
+ *  generation_config.json as transformers' generate reads it, else the defaults of [generate]. */
+LATHE_EXPORT lathe_status lathe_default_sampling(const lathe_run *run, lathe_sampling *out);
+
+/** Continues a prompt, with a KV cache and the ops of training. What the tokenizer's template puts before a
+ *  text (BOS) comes first, unless the prompt begins with it. stop_at_eos: at each end of text that
+ *  generation_config.json lists; without a list, at config.json's and the tokenizer's.
+ *  LATHE_E_NUMERIC: the logits are not finite; the message names the first parameter that is not. */
 LATHE_EXPORT lathe_status lathe_generate(lathe_run *run, const char *prompt,
                                          const lathe_sampling *sampling, lathe_generation *out);
 

@@ -22,7 +22,7 @@ static void draw(const lathe_sampling *how, double *share)
     OK(lathe_sampler_create(V, &s));
     memset(share, 0, V * sizeof *share);
     for (int64_t position = 0; position < DRAWS; position++) {
-        const int32_t token = lathe_sampler_pick(s, logits, how, position, &logprob);
+        const int32_t token = lathe_sampler_pick(s, logits, how, NULL, position, &logprob);
         cr_assert(token >= 0 && token < V);
         /* at temperature 1 and uncut, whatever the settings */
         cr_assert_float_eq((double)logprob, log(p[token]), 1e-5);
@@ -58,7 +58,7 @@ Test(sample, temperature_zero_takes_the_likeliest_and_the_first_of_equals)
     draw(&greedy, share);
     check_shares(share, (double[V]){0.0, 1.0, 0.0, 0.0});
     OK(lathe_sampler_create(V, &s));
-    cr_assert_eq(lathe_sampler_pick(s, equal, &greedy, 0, NULL), 1);
+    cr_assert_eq(lathe_sampler_pick(s, equal, &greedy, NULL, 0, NULL), 1);
     lathe_sampler_destroy(s);
 }
 
@@ -121,10 +121,10 @@ Test(sample, seed_and_position_alone_decide)
     OK(lathe_sampler_create(V, &a));
     OK(lathe_sampler_create(V, &b));
     for (int64_t i = 0; i < 200; i++) {
-        const int32_t forwards = lathe_sampler_pick(a, logits, &how, i, NULL);
-        cr_assert_eq(lathe_sampler_pick(b, logits, &how, i, NULL), forwards);
+        const int32_t forwards = lathe_sampler_pick(a, logits, &how, NULL, i, NULL);
+        cr_assert_eq(lathe_sampler_pick(b, logits, &how, NULL, i, NULL), forwards);
         how.seed = 12;
-        n_other += lathe_sampler_pick(b, logits, &how, i, NULL) != forwards;
+        n_other += lathe_sampler_pick(b, logits, &how, NULL, i, NULL) != forwards;
         how.seed = 11;
     }
     cr_assert(n_other > 100 && n_other < 180, "%d of 200", n_other); /* 0.7 expected */

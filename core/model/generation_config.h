@@ -1,0 +1,41 @@
+/* A model's generation_config.json: how its makers want texts to be generated, as transformers' generate reads
+ * it. */
+#ifndef LATHE_MODEL_GENERATION_CONFIG_H
+#define LATHE_MODEL_GENERATION_CONFIG_H
+
+#include "model/hf_config.h"
+
+/** The keys that Lathe applies. A key that is missing or null has the value in brackets. */
+typedef struct lathe_generation_config {
+    int32_t is_present;                 /* 0: the folder has no such file; nothing below counts */
+    int32_t do_sample;                  /* 1: sampling; 0 [0]: the likeliest token each time */
+    double temperature;                 /* [1] > 0 */
+    double top_p;                       /* [1] */
+    double min_p;                       /* [0] */
+    double repetition_penalty;          /* [1] */
+    int64_t top_k;                      /* [50]; 0: all tokens */
+    int64_t max_new_tokens, max_length; /* [0]: not set */
+    int32_t eos[LATHE_MAX_EOS];
+    int32_t n_eos;    /* [0]: the file names no end of text */
+    uint32_t written; /* bit (1 << LATHE_GENERATION_*): keys that the file sets */
+} lathe_generation_config;
+
+enum {
+    LATHE_GENERATION_DO_SAMPLE = 0,
+    LATHE_GENERATION_TEMPERATURE = 1,
+    LATHE_GENERATION_TOP_K = 2,
+    LATHE_GENERATION_TOP_P = 3,
+    LATHE_GENERATION_MIN_P = 4,
+    LATHE_GENERATION_REPETITION_PENALTY = 5,
+    LATHE_GENERATION_MAX_NEW_TOKENS = 6,
+    LATHE_GENERATION_MAX_LENGTH = 7,
+    LATHE_GENERATION_EOS = 8
+};
+
+/** Reads folder/generation_config.json; a folder without one is fine. Warns of the keys that would change
+ *  what transformers generates and that Lathe does not apply (num_beams, no_repeat_ngram_size, ...).
+ *  LATHE_E_PARSE, LATHE_E_CONFIG: file and key, what was seen and what is expected.
+ *  Source  transformers 5.23, generation/configuration_utils.py: GenerationConfig and its defaults. */
+lathe_status lathe_generation_config_load(const char *folder, lathe_generation_config *out);
+
+#endif

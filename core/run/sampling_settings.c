@@ -1,0 +1,108 @@
+/* The run's own sampling, and what is said of it. */
+#include "run/sampling_settings.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+/* Whether the run file or an override sets a key of [generate]; else its default stands there. */
+static int is_given(const lathe_run *run, const char *key)
+{
+    const lathe_value *value = lathe_config_get(run->config, "generate", key);
+    return value && value->is_explicit;
+}
+
+/* Whether a key of [generate] is left to the model's file. */
+static int from_file(const lathe_run *run, const char *key)
+{
+    return run->generation.is_present && !is_given(run, key);
+}
+
+static double number(const lathe_run *run, const char *key, double of_file)
+{
+    return from_file(run, key) ? of_file : lathe_config_float(run->config, "generate", key);
+}
+
+/* Without do_sample transformers takes the likeliest token; a temperature that is given asks for sampling. */
+static double temperature(const lathe_run *run)
+{
+    return number(run, "temperature",
+                  run->generation.do_sample ? run->generation.temperature : 0.0);
+}
+
+/* max_new_tokens comes before max_length, in transformers too. */
+static void set_lengths(const lathe_run *run, lathe_sampling *out)
+{
+    const lathe_generation_config *c = &run->generation;
+    out->max_new_tokens = (int32_t)lathe_config_int(run->config, "generate", "max_new_tokens");
+    if (!from_file(run, "max_new_tokens"))
+        return;
+    if (c->max_new_tokens > 0)
+        out->max_new_tokens = (int32_t)c->max_new_tokens;
+    else if (c->max_length > 0)
+        out->max_new_tokens = out->max_length = (int32_t)c->max_length;
+}
+
+lathe_status lathe_default_sampling(const lathe_run *run, lathe_sampling *out)
+{
+    const lathe_generation_config *c = &run->generation;
+    *out = (lathe_sampling){
+        .size = (uint32_t)sizeof *out,
+        .temperature = temperature(run),
+        .top_p = number(run, "top_p", c->top_p),
+        .top_k =
+            (int32_t)(from_file(run, "top_k") ? c->top_k
+                                              : lathe_config_int(run->config, "generate", "top_k")),
+        .min_p = number(run, "min_p", c->min_p),
+        .repetition_penalty = number(run, "repetition_penalty", c->repetition_penalty),
+        .stop_at_eos = 1,
+        .seed = lathe_config_seed(run->config, "generate")};
+    set_lengths(run, out);
+    return LATHE_OK;
+}
+
+/* ---- what is said ---- */
+
+static void put_file_number(const lathe_run *run, const char *key, int32_t bit, double value,
+                            lathe_buffer *b)
+{
+    if (from_file(run, key) && (run->generation.written >> bit & 1))
+        lathe_buffer_printf(b, ", %s %g", key, value);
+}
+
+static void put_sampling(const lathe_run *run, const lathe_sampling *s, lathe_buffer *b)
+{
+    if (s->temperature > 0.0 && from_file(run, "temperature"))
+        lathe_buffer_printf(b, ", temperature %g", s->temperature);
+    else if (s->temperature == 0.0 && from_file(run, "temperature"))
+        lathe_buffer_puts(b, ", the likeliest token each time (do_sample is not true)");
+    if (s->temperature > 0.0) {
+        if (from_file(run, "top_k"))
+            lathe_buffer_printf(b, ", top_k %d", s->top_k);
+        put_file_number(run, "top_p", LATHE_GENERATION_TOP_P, s->top_p, b);
+        put_file_number(run, "min_p", LATHE_GENERATION_MIN_P, s->min_p, b);
+    }
+    put_file_number(run, "repetition_penalty", LATHE_GENERATION_REPETITION_PENALTY,
+                    s->repetition_penalty, b);
+}
+
+void lathe__sampling_say(const lathe_run *run)
+{
+    const lathe_generation_config *c = &run->generation;
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    lathe_sampling s;
+    if (!c->is_present || lathe_default_sampling(run, &s) != LATHE_OK)
+        return;
+    put_sampling(run, &s, &b);
+    if (from_file(run, "max_new_tokens") && c->max_new_tokens > 0)
+        lathe_buffer_printf(&b, ", max_new_tokens %d", s.max_new_tokens);
+    else if (s.max_length > 0)
+        lathe_buffer_printf(&b, ", max_length %d", s.max_length);
+    for (int32_t i = 0; i < c->n_eos; i++)
+        lathe_buffer_printf(&b, i ? " %d" : ", ends at token %d", c->eos[i]);
+    if (b.status == LATHE_OK && b.len > 2)
+        lathe_log(LATHE_LOG_INFO, "from %s/generation_config.json: %s", run->set.model_path,
+                  b.data + 2);
+    lathe_buffer_fini(&b);
+}
