@@ -105,6 +105,44 @@ static void put_savings(const savings *s, lathe_buffer *b)
                                 (double)all[i].bytes / (1024.0 * 1024.0));
 }
 
+/* What the groups of parameters train with, before the schedule. */
+static void put_groups(const lathe_run *run, int is_json, lathe_buffer *b)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_group_row *rows = NULL;
+    int32_t n = 0;
+    if (lathe_param_groups_rows(&run->groups, &run->params, &arena, &rows, &n) != LATHE_OK) {
+        b->status = LATHE_E_NOMEM;
+        n = 0;
+    }
+    lathe_buffer_puts(b, is_json ? "  \"groups\": ["
+                                 : "groups           part          lr  weight decay   tensors   "
+                                   "parameters\n");
+    for (int32_t i = 0; i < n; i++) {
+        const lathe_group_row *r = &rows[i];
+        if (!is_json) {
+            lathe_buffer_printf(b, "  %-14s %-8s %.3e %13g %9lld %12lld\n", r->name,
+                                r->part ? r->part : "-", r->lr, r->weight_decay,
+                                (long long)r->n_tensors, (long long)r->n_params);
+            continue;
+        }
+        lathe_buffer_puts(b, i ? ",\n    {\"name\": " : "\n    {\"name\": ");
+        lathe_buffer_json_string(b, r->name);
+        lathe_buffer_puts(b, ", \"part\": ");
+        if (r->part)
+            lathe_buffer_json_string(b, r->part);
+        else
+            lathe_buffer_puts(b, "null");
+        lathe_buffer_printf(b,
+                            ", \"lr\": %.9g, \"weight_decay\": %.9g, \"tensors\": %lld, "
+                            "\"parameters\": %lld}",
+                            r->lr, r->weight_decay, (long long)r->n_tensors,
+                            (long long)r->n_params);
+    }
+    lathe_buffer_puts(b, is_json ? "],\n" : "");
+    lathe_arena_fini(&arena);
+}
+
 static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
 {
     lathe_buffer_puts(b, "{\n  \"memory\": {");
@@ -128,6 +166,7 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *
     lathe_buffer_printf(b, "  \"device\": \"%s\",\n  \"attention\": \"%s\",\n  \"nodes\": %d,\n",
                         run->device.component->plugin->name, lathe_exec_attention(run->train.exec),
                         lathe_exec_graph(run->train.exec)->n_nodes);
+    put_groups(run, 1, b);
     lathe_buffer_printf(b, "  \"max_steps\": %lld,\n  \"schedule\": [",
                         (long long)run->set.max_steps);
     int64_t steps[N_POINTS];
@@ -175,6 +214,7 @@ static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *
         step_flops(run) / 1e12, step_tokens(run), lathe_exec_graph(run->train.exec)->n_nodes,
         run->device.component->plugin->name, lathe_exec_attention(run->train.exec));
     put_precision(run, b);
+    put_groups(run, 0, b);
     if (run->set.max_steps <= 0)
         return;
     lathe_buffer_printf(b, "schedule\n  %s over %lld steps\n",

@@ -13,8 +13,6 @@ typedef struct reader {
     const lathe_config *config;
     const lathe_params *params;
     lathe_param_groups *out;
-    double base_lr, weight_decay; /* of the optimizer */
-    int32_t has_weight_decay;
 } reader;
 
 static lathe_status refuse(const reader *r, const char *key, const char *text)
@@ -70,47 +68,53 @@ static lathe_status no_decay(const reader *r, const char *key,
     return LATHE_OK;
 }
 
-/* The multipliers of one group, and how many parameters took it. */
-static int32_t take_group(const reader *r, int32_t group, const json_t *pattern, double lr_mult,
-                          double decay_mult)
+/* What an entry of optimizer.groups gives to parameter i. */
+static lathe_status give(const reader *r, const json_t *entry, int32_t i)
 {
-    int32_t found = 0;
+    const json_t *lr = json_object_get(entry, "lr");
+    const json_t *decay = json_object_get(entry, "weight_decay");
+    const lathe_optimizer_rates *own = &r->out->rates[i];
+    char text[512];
+    if (lr != NULL && own->lr <= 0.0 && json_number_value(lr) > 0.0) {
+        (void)snprintf(text, sizeof text,
+                       "a group has an lr, and optimizer.%s, which it is a multiple of, is 0: set "
+                       "that",
+                       own->lr_key);
+        return refuse(r, "groups", text);
+    }
+    if (lr != NULL)
+        r->out->lr_mult[i] = own->lr > 0.0 ? json_number_value(lr) / own->lr : 1.0;
+    if (decay == NULL)
+        return LATHE_OK;
+    if (own->weight_decay_key == NULL)
+        return refuse(r, "groups", "the optimizer has no weight_decay that a group could change");
+    if (json_number_value(decay) > 0.0 && own->weight_decay <= 0.0) {
+        (void)snprintf(text, sizeof text,
+                       "a group decays '%s', and optimizer.%s is 0: set that, and 0 where there "
+                       "shall be none",
+                       r->params->rows[i]->name, own->weight_decay_key);
+        return refuse(r, "groups", text);
+    }
+    r->out->decay_mult[i] =
+        own->weight_decay > 0.0 ? json_number_value(decay) / own->weight_decay : 0.0;
+    return LATHE_OK;
+}
+
+/* Gives a group to the parameters that a pattern covers, and counts those that it covers. */
+static lathe_status take_group(const reader *r, int32_t group, const json_t *entry,
+                               const json_t *pattern, int32_t *out_found)
+{
+    *out_found = 0;
     for (int32_t i = 0; i < r->params->n; i++) {
         const lathe_param *p = r->params->rows[i];
         if (!p->trainable || !covers(json_string_value(pattern), p->name))
             continue;
-        found++;
+        ++*out_found;
         if (r->out->group[i] != 0)
             continue;
         r->out->group[i] = group;
-        r->out->lr_mult[i] = lr_mult;
-        if (decay_mult >= 0.0)
-            r->out->decay_mult[i] = decay_mult;
+        LATHE_TRY(give(r, entry, i));
     }
-    return found;
-}
-
-static lathe_status multipliers(const reader *r, const json_t *entry, double *out_lr,
-                                double *out_decay)
-{
-    const json_t *lr = json_object_get(entry, "lr");
-    const json_t *decay = json_object_get(entry, "weight_decay");
-    *out_lr = 1.0;
-    *out_decay = -1.0; /* as it was */
-    if (lr != NULL && r->base_lr <= 0.0)
-        return refuse(r, "groups", "a group has an lr, and the optimizer's is 0");
-    if (lr != NULL)
-        *out_lr = json_number_value(lr) / r->base_lr;
-    if (decay == NULL)
-        return LATHE_OK;
-    if (!r->has_weight_decay)
-        return refuse(r, "groups", "the optimizer has no weight_decay that a group could change");
-    if (json_number_value(decay) > 0.0 && r->weight_decay <= 0.0)
-        return refuse(
-            r, "groups",
-            "a group decays its weights, and optimizer.weight_decay is 0: set that, and 0 "
-            "where there shall be none");
-    *out_decay = r->weight_decay > 0.0 ? json_number_value(decay) / r->weight_decay : 0.0;
     return LATHE_OK;
 }
 
@@ -137,20 +141,21 @@ static lathe_status read_group(const reader *r, const json_t *entry, lathe_arena
     const json_t *patterns = json_object_get(entry, "params");
     const char *name = json_string_value(json_object_get(entry, "name"));
     const int32_t group = out->n++;
-    double lr_mult, decay_mult;
-    LATHE_TRY(multipliers(r, entry, &lr_mult, &decay_mult));
+    int32_t found = 0;
     out->names[group] = name != NULL ? lathe_arena_strdup(arena, name)
                                      : lathe_arena_printf(arena, "%d", (int)group);
     if (out->names[group] == NULL)
         return LATHE_E_NOMEM;
     LATHE_TRY(check_name(r, group));
-    for (size_t k = 0; k < json_array_size(patterns); k++)
-        if (take_group(r, group, json_array_get(patterns, k), lr_mult, decay_mult) == 0) {
-            char text[512];
-            (void)snprintf(text, sizeof text, "group %s: \"%s\" matches no trained parameter",
-                           out->names[group], json_string_value(json_array_get(patterns, k)));
-            return refuse(r, "groups", text);
-        }
+    for (size_t k = 0; k < json_array_size(patterns); k++) {
+        char text[512];
+        LATHE_TRY(take_group(r, group, entry, json_array_get(patterns, k), &found));
+        if (found > 0)
+            continue;
+        (void)snprintf(text, sizeof text, "group %s: \"%s\" matches no trained parameter",
+                       out->names[group], json_string_value(json_array_get(patterns, k)));
+        return refuse(r, "groups", text);
+    }
     return LATHE_OK;
 }
 
@@ -170,29 +175,41 @@ static lathe_status read_groups(const reader *r, lathe_arena *arena)
     return status;
 }
 
-lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
-                                     double base_lr, lathe_arena *arena, lathe_param_groups *out)
+/* What the optimizer gives a parameter by itself. */
+static void read_rates(const lathe_config *config, const lathe_instance *optimizer,
+                       const lathe_params *params, int32_t i, lathe_optimizer_rates *out)
 {
+    const lathe_optimizer_v1 *table = optimizer->table;
     const lathe_value *decay = lathe_config_get(config, "optimizer", "weight_decay");
-    const reader r = {.config = config,
-                      .params = params,
-                      .out = out,
-                      .base_lr = base_lr,
-                      .weight_decay = decay != NULL && decay->is_set ? decay->f : 0.0,
-                      .has_weight_decay = decay != NULL};
+    const lathe_param_info info = lathe_params_info(params, i);
+    *out = (lathe_optimizer_rates){.lr = table->base_lr(optimizer->self),
+                                   .weight_decay = decay != NULL && decay->is_set ? decay->f : 0.0,
+                                   .lr_key = "lr",
+                                   .weight_decay_key = decay != NULL ? "weight_decay" : NULL};
+    if (LATHE_HAS(table, rates))
+        table->rates(optimizer->self, &info, out);
+}
+
+lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
+                                     const lathe_instance *optimizer, lathe_arena *arena,
+                                     lathe_param_groups *out)
+{
+    const reader r = {.config = config, .params = params, .out = out};
     const int64_t n = params->n + 1;
     *out = (lathe_param_groups){.n = 1,
                                 .names = {"default"},
                                 .lr_mult = lathe_arena_alloc(arena, n * (int64_t)sizeof(double)),
                                 .decay_mult = lathe_arena_alloc(arena, n * (int64_t)sizeof(double)),
-                                .group = lathe_arena_alloc(arena, n * (int64_t)sizeof(int32_t))};
-    if (out->lr_mult == NULL || out->decay_mult == NULL || out->group == NULL)
+                                .group = lathe_arena_alloc(arena, n * (int64_t)sizeof(int32_t)),
+                                .rates = lathe_arena_alloc(arena, n * (int64_t)sizeof *out->rates)};
+    if (out->lr_mult == NULL || out->decay_mult == NULL || out->group == NULL || out->rates == NULL)
         return LATHE_E_NOMEM;
     for (int32_t i = 0; i < params->n; i++) {
         const int32_t role = params->rows[i]->role;
         out->lr_mult[i] = 1.0;
         out->decay_mult[i] = role == LATHE_ROLE_NORM || role == LATHE_ROLE_BIAS ? 0.0 : 1.0;
         out->group[i] = 0;
+        read_rates(config, optimizer, params, i, &out->rates[i]);
     }
     LATHE_TRY(no_decay(&r, "no_decay_modules", in_module));
     LATHE_TRY(no_decay(&r, "no_decay_params", covers));
@@ -202,5 +219,46 @@ lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_par
         if (out->keys[g] == NULL)
             return LATHE_E_NOMEM;
     }
+    return LATHE_OK;
+}
+
+/* The row of the list that a parameter belongs to; one more when there is none yet. */
+static lathe_group_row *row_of(lathe_group_row *list, int32_t *n, const lathe_group_row *like)
+{
+    for (int32_t k = 0; k < *n; k++) {
+        const lathe_group_row *row = &list[k];
+        const int same_part = row->part == like->part || (row->part != NULL && like->part != NULL &&
+                                                          strcmp(row->part, like->part) == 0);
+        /* the very same products of the very same numbers */
+        if (row->name == like->name && same_part && memcmp(&row->lr, &like->lr, 8) == 0 &&
+            memcmp(&row->weight_decay, &like->weight_decay, 8) == 0)
+            return &list[k];
+    }
+    list[*n] = *like;
+    return &list[(*n)++];
+}
+
+lathe_status lathe_param_groups_rows(const lathe_param_groups *groups, const lathe_params *params,
+                                     lathe_arena *arena, lathe_group_row **out, int32_t *out_n)
+{
+    lathe_group_row *list = lathe_arena_alloc(arena, (params->n + 1) * (int64_t)sizeof *list);
+    *out = list;
+    *out_n = 0;
+    if (list == NULL)
+        return LATHE_E_NOMEM;
+    for (int32_t g = 0; g < groups->n; g++)
+        for (int32_t i = 0; i < params->n; i++) {
+            if (!params->rows[i]->trainable || groups->group[i] != g)
+                continue;
+            const lathe_optimizer_rates *own = &groups->rates[i];
+            const lathe_group_row like = {.name = groups->names[g],
+                                          .part = own->part,
+                                          .lr = own->lr * groups->lr_mult[i],
+                                          .weight_decay =
+                                              own->weight_decay * groups->decay_mult[i]};
+            lathe_group_row *row = row_of(list, out_n, &like);
+            row->n_tensors++;
+            row->n_params += lathe_desc_count(&params->rows[i]->desc);
+        }
     return LATHE_OK;
 }

@@ -388,9 +388,7 @@ lathe_status lathe__run_plan(lathe_run *run)
     if (trains) {
         LATHE_TRY(lathe__device_check(run));
         LATHE_TRY(plan_offload(run));
-        const lathe_optimizer_v1 *optimizer = run->optimizer.table;
-        LATHE_TRY(lathe_param_groups_read(run->config, &run->params,
-                                          optimizer->base_lr(run->optimizer.self), &run->arena,
+        LATHE_TRY(lathe_param_groups_read(run->config, &run->params, &run->optimizer, &run->arena,
                                           &run->groups));
         LATHE_TRY(lathe_update_create(&run->machine, &run->store, &run->optimizer, &run->groups,
                                       &run->update));

@@ -198,6 +198,36 @@ Test(cli, validate_checks_rules_across_keys)
            "draws; stage \"dpo\" has none");
 }
 
+Test(cli, plan_prints_the_numbers_of_each_group_and_half)
+{
+    put("muon.toml", "[model]\nmodel_type = \"llama\"\nvocab_size = 260\nhidden_size = 32\n"
+                     "intermediate_size = 64\nnum_hidden_layers = 1\nnum_attention_heads = 2\n"
+                     "max_position_embeddings = 64\ntie_word_embeddings = true\n"
+                     "[tokenizer]\npath = \"bytes\"\n"
+                     "[data]\ndatasets = [{ path = \"text.txt\" }]\nseq_len = 16\n"
+                     "[train]\nmax_steps = 6\n"
+                     "[optimizer]\nname = \"muon\"\n"
+                     "groups = [{ name = \"e\\\"m\", params = [\"*embed*\"], lr = 1e-3 }]\n");
+    put("text.txt", "text\n");
+    expect(LATHE " plan muon.toml 2>&1", 0,
+           "groups           part          lr  weight decay   tensors   parameters\n");
+    cr_expect_not_null(
+        strstr(output,
+               "  default        muon     2.000e-02             0         7        10240\n"),
+        "%s", output);
+    cr_expect_not_null(
+        strstr(output,
+               "  default        adamw    3.000e-04             0         3           96\n"),
+        "%s", output);
+    cr_expect_not_null(
+        strstr(output,
+               "  e\"m            adamw    1.000e-03             0         1         8320\n"),
+        "%s", output);
+    expect(LATHE " plan muon.toml --json 2>&1", 0,
+           "{\"name\": \"e\\\"m\", \"part\": \"adamw\", \"lr\": 0.001, \"weight_decay\": 0, "
+           "\"tensors\": 1, \"parameters\": 8320}");
+}
+
 Test(cli, plugin_new_writes_a_folder_once)
 {
     expect(LATHE " plugin new optimizer mine", 0, "mine/CMakeLists.txt");

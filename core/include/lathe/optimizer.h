@@ -80,6 +80,17 @@ typedef struct lathe_optimizer_room {
 } lathe_optimizer_room;
 LATHE_ABI_SIZE(lathe_optimizer_room, 24);
 
+/** What a parameter trains with before any schedule, and the keys that say so. Plain data. */
+typedef struct lathe_optimizer_rates {
+    double lr;           /* times lr_mult and what the schedule did: the rate of a step */
+    double weight_decay; /* times weight_decay_mult */
+    const char *lr_key,
+        *weight_decay_key; /* of the plugin's table; weight_decay_key NULL: it has none */
+    const char
+        *part; /* "muon": which of its methods takes the parameter; NULL: there is one only */
+} lathe_optimizer_rates;
+LATHE_ABI_SIZE(lathe_optimizer_rates, 40);
+
 typedef struct lathe_optimizer_queue lathe_optimizer_queue; /* optimizer_queue.h */
 
 typedef struct lathe_optimizer_v1 {
@@ -126,7 +137,11 @@ typedef struct lathe_optimizer_v1 {
     lathe_status (*queue)(void *self, const lathe_optimizer_queue *todo);
     /** What queue() needs for a parameter that is not MATRIX. NULL: nothing. */
     void (*room)(void *self, const lathe_param_info *param, lathe_optimizer_room *out);
+    /** Where parameters have different base rates or decays: those of one. A group's own lr and
+     *  weight_decay are divided by them to become lr_mult and weight_decay_mult. NULL: base_lr() and the
+     *  key "weight_decay" for all. */
+    void (*rates)(void *self, const lathe_param_info *param, lathe_optimizer_rates *out);
 } lathe_optimizer_v1;
-LATHE_ABI_SIZE(lathe_optimizer_v1, 120);
+LATHE_ABI_SIZE(lathe_optimizer_v1, 128);
 
 #endif

@@ -128,10 +128,21 @@ static lathe_status build(void *self, const lathe_graph_api *api, lathe_graph *g
     return muon_emit(&matrix, api, g, param, grad, slot[0], scalar);
 }
 
+static void rates(void *self, const lathe_param_info *param, lathe_optimizer_rates *out)
+{
+    const muon *const m = self;
+    const int is_matrix = partition(self, param) == LATHE_PARTITION_MATRIX;
+    out->lr = is_matrix ? m->adamw.common.lr : m->adamw_lr;
+    out->weight_decay = is_matrix ? m->weight_decay : m->adamw.weight_decay;
+    out->lr_key = is_matrix ? "lr" : "adamw_lr";
+    out->weight_decay_key = is_matrix ? "weight_decay" : "adamw_weight_decay";
+    out->part = is_matrix ? "muon" : "adamw";
+}
+
 LATHE_INSTANCE(muon, read_values)
 
 LATHE_OPTIMIZER_TABLE(muon, .slots = slots, .partition = partition, .scalars = scalars,
-                      .step = step, .build = build, .cuda_image = LATHE_CUDA_IMAGE);
+                      .step = step, .build = build, .cuda_image = LATHE_CUDA_IMAGE, .rates = rates);
 
 LATHE_OPTIMIZER_ENTRY(
     muon, .version = "1.0.0",

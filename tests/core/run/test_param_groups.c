@@ -131,6 +131,75 @@ Test(param_groups, refuses_what_means_nothing)
     refused("optimizer.groups=[{params = [\"*\"], lr = -1.0}]", "lr");
 }
 
+/* Muon has two rates and two decays: a matrix's are 66 times an embedding's by default. */
+Test(param_groups, a_number_of_a_group_is_the_number_used_in_either_half_of_muon)
+{
+    char dir[] = "/tmp/lathe_groups_XXXXXX";
+    settings s = {.n = 0};
+    lathe_group_row *rows = NULL;
+    int32_t n = 0;
+    make_folder(dir, 20000);
+    base(&s, dir);
+    set(&s, "optimizer.name=muon");
+    set(&s, "optimizer.lr=0.02");
+    set(&s, "optimizer.adamw_lr=3e-4");
+    set(&s, "optimizer.adamw_weight_decay=0.01");
+    set(&s, "optimizer.groups=[{name = \"own\", params = [\"*embed_tokens*\", "
+            "\"*.layers.0.*q_proj*\"], lr = 1e-3, weight_decay = 0.05}]");
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    const lathe_param_groups *g = &run->groups;
+    const int32_t embed = param(run, "model.embed_tokens.weight");
+    const int32_t matrix = param(run, "model.layers.0.self_attn.q_proj.weight");
+    cr_expect_float_eq(g->lr_mult[embed] * 3e-4, 1e-3, 1e-12);
+    cr_expect_float_eq(g->decay_mult[embed] * 0.01, 0.05, 1e-12);
+    cr_expect_float_eq(g->lr_mult[matrix] * 0.02, 1e-3, 1e-12);
+    cr_expect_float_eq(g->decay_mult[matrix] * 0.1, 0.05, 1e-12);
+    OK(lathe_param_groups_rows(g, &run->params, &run->arena, &rows, &n));
+    int found = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const int is_own = strcmp(rows[i].name, "own") == 0;
+        const int is_muon = strcmp(rows[i].part, "muon") == 0;
+        cr_expect_float_eq(rows[i].lr, is_own ? 1e-3 : is_muon ? 0.02 : 3e-4, 1e-12);
+        cr_expect(rows[i].weight_decay == 0.0 || !is_own ||
+                  fabs(rows[i].weight_decay - 0.05) < 1e-12);
+        cr_expect(!is_own || rows[i].n_tensors == 1);
+        found += is_own;
+    }
+    cr_expect_eq(found, 2);
+    lathe_run_close(run);
+    OK(lathe_dir_remove(dir));
+}
+
+/* The AdamW half's own rate, said once more by a group, changes no bit. */
+Test(param_groups, muon_with_its_own_rate_as_a_group_trains_to_the_same_bits)
+{
+    char dir[] = "/tmp/lathe_groups_XXXXXX";
+    float *weights[2] = {NULL, NULL};
+    int64_t bytes = 0;
+    make_folder(dir, 20000);
+    for (int k = 0; k < 2; k++) {
+        settings s = {.n = 0};
+        base(&s, dir);
+        set(&s, "optimizer.name=muon");
+        set(&s, "optimizer.lr=0.02");
+        set(&s, "optimizer.adamw_lr=3e-4");
+        if (k == 1)
+            set(&s, "optimizer.groups=[{params = [\"*embed_tokens*\"], lr = 3e-4}]");
+        lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
+        lathe_step_result r = {.size = sizeof r};
+        one_step(run, &r);
+        one_step(run, &r);
+        bytes = run->store.master_bytes;
+        weights[k] = malloc((size_t)bytes);
+        memcpy(weights[k], run->store.masters, (size_t)bytes);
+        lathe_run_close(run);
+    }
+    cr_expect_eq(memcmp(weights[0], weights[1], (size_t)bytes), 0);
+    free(weights[0]);
+    free(weights[1]);
+    OK(lathe_dir_remove(dir));
+}
+
 Test(param_groups, two_of_one_name_are_refused)
 {
     static const char *const groups[] = {"[{name = \"a\", params = [\"*.q_proj.weight\"]}, {name = "
