@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "app/commands.h"
+#include "app/data_json.h"
 #include "app/sample_text.h"
 #include "base/error.h"
 #include "base/fs.h"
@@ -16,6 +17,7 @@ static const lathe_option options[] = {
     {"--seed", "S", "rows chosen at random by this seed; else the first that training takes"},
     {"--split", "train|validation", "of which split (default train)"},
     {"--chars", "N", "most characters of a row (default 2000; 0: all)"},
+    {"--json", NULL, "one JSON object with the figures, without rows"},
 };
 
 /* ---- a folder of shards ---- */
@@ -56,8 +58,7 @@ static lathe_status put_folder(const char *dir, lathe_buffer *b)
     int64_t n = 0, n_shards = 0, bad = 0;
     lathe_status status = lathe_dir_list(dir, &arena, &names, &n);
     for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
-        const size_t length = strlen(names[i]);
-        if (strncmp(names[i], "shard-", 6) || strcmp(names[i] + length - 4, ".bin"))
+        if (!lathe__shard_is_name(names[i]))
             continue;
         if (n_shards++ == 0)
             lathe_buffer_printf(b, "%-40s %9s %12s %12s %6s\n", "shard", "records", "tokens",
@@ -207,13 +208,18 @@ static int run_command(const lathe_args *args)
     lathe_run *run = NULL;
     lathe_buffer text = LATHE_BUFFER_INIT;
     lathe_status status;
+    const int as_json = lathe_args_value(args, "--json") != NULL;
+    int64_t n_damaged = 0;
     if (lathe_path_is_dir(args->words[0])) {
-        status = put_folder(args->words[0], &text);
+        status = as_json ? lathe_data_json_folder(args->words[0], &text, &n_damaged)
+                         : put_folder(args->words[0], &text);
+        if (status == LATHE_OK && n_damaged > 0)
+            status = lathe_error(LATHE_E_CORRUPT, "%lld shards are damaged", (long long)n_damaged);
     } else {
         status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
                                      LATHE_OPEN_DATA, &run);
         if (status == LATHE_OK)
-            status = put_run(args, run, &text);
+            status = as_json ? lathe_data_json_run(run, &text) : put_run(args, run, &text);
     }
     if (text.data)
         (void)fputs(text.data, stdout);

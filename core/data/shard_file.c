@@ -44,6 +44,12 @@ static lathe_status check_header(const char *path, const lathe_shard_header *h, 
     return LATHE_OK;
 }
 
+int lathe__shard_is_name(const char *name)
+{
+    const size_t n = strlen(name);
+    return strncmp(name, "shard-", 6) == 0 && n > 10 && strcmp(name + n - 4, ".bin") == 0;
+}
+
 lathe_status lathe__shard_peek(const char *path, lathe_shard_header *out, int *out_current)
 {
     *out_current = 0;

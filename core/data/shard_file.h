@@ -49,6 +49,9 @@ typedef struct lathe_shard {
     char payload[65];
 } lathe_shard;
 
+/** 1: the name of a file of tokenised rows: "shard-....bin". */
+int lathe__shard_is_name(const char *name);
+
 /** Reads and checks only the header. *out_current is 0 when there is no file, or one of another
  *  version; LATHE_E_CORRUPT names what is wrong with a damaged one. */
 lathe_status lathe__shard_peek(const char *path, lathe_shard_header *out, int *out_current);

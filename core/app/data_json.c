@@ -1,0 +1,161 @@
+/* lathe data --json. */
+#include "app/data_json.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "data/shard_file.h"
+
+/* Takes root: its text goes to out. */
+static lathe_status put_root(json_t *root, lathe_buffer *out)
+{
+    char *text = json_dumps(root, JSON_INDENT(2));
+    json_decref(root);
+    if (!text)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the data's description");
+    lathe_buffer_puts(out, text);
+    lathe_buffer_puts(out, "\n");
+    free(text);
+    return out->status;
+}
+
+static void set_int(json_t *object, const char *key, int64_t value)
+{
+    (void)json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+static lathe_status describe_datasets(lathe_run *run, const char *json, const lathe_shards *shards,
+                                      json_t **out)
+{
+    lathe_dataset *datasets = NULL;
+    int64_t n = 0;
+    LATHE_TRY(
+        lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
+    const int pairs = lathe_shards_rows(shards) == LATHE_ROWS_PAIRS;
+    *out = json_array();
+    for (int64_t d = 0; d < n; d++) {
+        const lathe_shards_set *set = lathe_shards_set_get(shards, d);
+        json_t *one = json_object();
+        (void)json_object_set_new(one, "path", json_string(datasets[d].path));
+        set_int(one, pairs ? "pairs" : "documents", set->n_segments / (pairs ? 3 : 1));
+        set_int(one, "tokens", set->n_tokens);
+        (void)json_object_set_new(one, "weight", json_real(set->weight));
+        (void)json_array_append_new(*out, one);
+    }
+    return LATHE_OK;
+}
+
+static lathe_status describe_split(lathe_run *run, const lathe_loader *loader,
+                                   const lathe_shards *shards, const char *datasets, json_t **out)
+{
+    json_t *sets = NULL;
+    lathe_loader_facts f;
+    lathe_loader_facts_get(loader, &f);
+    const int pairs = lathe_shards_rows(shards) == LATHE_ROWS_PAIRS;
+    const int64_t accumulated = run->set.gradient_accumulation_steps;
+    if (datasets)
+        LATHE_TRY(describe_datasets(run, datasets, shards, &sets));
+    *out = json_object();
+    if (sets)
+        (void)json_object_set_new(*out, "datasets", sets);
+    set_int(*out, "skipped_records", lathe_shards_skipped(shards));
+    set_int(*out, pairs ? "pairs" : "documents", f.n_documents);
+    set_int(*out, "tokens", f.n_tokens);
+    set_int(*out, "text_bytes", f.text_bytes);
+    set_int(*out, "rows", f.n_rows);
+    set_int(*out, "row_tokens", run->set.seq_len);
+    if (pairs)
+        set_int(*out, "pairs_left_out", f.n_left_out);
+    else
+        (void)json_object_set_new(*out, "filled", json_real(f.fill));
+    set_int(*out, "rows_per_epoch", f.n_places);
+    set_int(*out, "steps_per_epoch",
+            (lathe_loader_batches(loader, 1) + accumulated - 1) / accumulated);
+    set_int(*out, "index_bytes", f.index_bytes);
+    return LATHE_OK;
+}
+
+lathe_status lathe_data_json_run(lathe_run *run, lathe_buffer *out)
+{
+    json_t *training = NULL, *validation = json_null(), *root;
+    LATHE_TRY(describe_split(run, run->loader, run->shards, run->set.datasets, &training));
+    if (run->validation) {
+        const int own = run->validation_shards != NULL;
+        const lathe_status status = describe_split(
+            run, run->validation, own ? run->validation_shards : run->shards,
+            own ? lathe_config_string(run->config, "data", "validation") : NULL, &validation);
+        if (status != LATHE_OK) {
+            json_decref(training);
+            return status;
+        }
+        json_object_del(validation, "steps_per_epoch"); /* nothing steps on it */
+    }
+    root = json_object();
+    (void)json_object_set_new(root, "training", training);
+    (void)json_object_set_new(root, "validation", validation);
+    return put_root(root, out);
+}
+
+/* "name", and what the shard holds or what is wrong with it. */
+static lathe_status describe_shard(const char *path, const char *name, json_t *one, int64_t *bad)
+{
+    lathe_shard shard;
+    lathe_shard_header h;
+    int current = 0;
+    lathe_status status = lathe__shard_peek(path, &h, &current);
+    (void)json_object_set_new(one, "name", json_string(name));
+    (void)json_object_set_new(one, "damaged", json_null());
+    (void)json_object_set_new(one, "other_version", json_boolean(status == LATHE_OK && !current));
+    if (status == LATHE_OK && !current)
+        return LATHE_OK;
+    if (status == LATHE_OK)
+        status = lathe__shard_open(path, 1, &shard);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK) {
+        (void)json_object_set_new(one, "damaged", json_string(lathe_error_message()));
+        ++*bad;
+        return LATHE_OK;
+    }
+    const int pairs = h.rows == LATHE_ROWS_PAIRS;
+    set_int(one, pairs ? "pairs" : "documents", h.n_segments / (pairs ? 3 : 1));
+    set_int(one, "tokens", h.n_tokens);
+    set_int(one, "source_bytes", h.source_bytes);
+    set_int(one, "text_bytes", h.text_bytes);
+    (void)json_object_set_new(one, "is_last", json_boolean(h.is_last));
+    lathe__shard_close(&shard);
+    return LATHE_OK;
+}
+
+lathe_status lathe_data_json_folder(const char *dir, lathe_buffer *out, int64_t *out_bad)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    json_t *shards = json_array(), *root;
+    char **names = NULL;
+    int64_t n = 0;
+    *out_bad = 0;
+    lathe_status status = lathe_dir_list(dir, &arena, &names, &n);
+    for (int64_t i = 0; i < n && status == LATHE_OK; i++) {
+        if (!lathe__shard_is_name(names[i]))
+            continue;
+        json_t *one = json_object();
+        const char *path = lathe_path_join(&arena, dir, names[i]);
+        status = path ? describe_shard(path, names[i], one, out_bad) : LATHE_E_NOMEM;
+        (void)json_array_append_new(shards, one);
+    }
+    if (status == LATHE_OK && json_array_size(shards) == 0)
+        status =
+            lathe_error(LATHE_E_CONFIG,
+                        "%s: no shards in it; name a run file, or the data.cache_dir of one", dir);
+    lathe_arena_fini(&arena);
+    if (status != LATHE_OK) {
+        json_decref(shards);
+        return status;
+    }
+    root = json_object();
+    (void)json_object_set_new(root, "shards", shards);
+    return put_root(root, out);
+}

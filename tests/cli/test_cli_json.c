@@ -1,0 +1,85 @@
+/* Every command that prints facts prints them as JSON too. */
+#include "cli_case.h"
+#include "support/child_program.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe"
+
+static void setup(void)
+{
+    child_programs_skip_the_leak_check();
+    make_folder();
+    put("run.toml",
+        "[model]\nmodel_type = \"llama\"\nvocab_size = 300\nhidden_size = 32\n"
+        "intermediate_size = 64\nnum_hidden_layers = 1\nnum_attention_heads = 2\n"
+        "max_position_embeddings = 64\n[tokenizer]\npath = \"bytes\"\n"
+        "[data]\ndatasets = [{ path = \"text.txt\" }]\ncache_dir = \"cache\"\nseq_len = 32\n"
+        "validation = [{ path = \"text.txt\" }]\n[train]\nmax_steps = 2\nthreads = 1\n"
+        "[checkpoint]\ndir = \"out\"\nevery = 1\n");
+    put_times("text.txt", "the wheel turns and the tool holds, so the part is made\n", 60);
+}
+
+TestSuite(cli_json, .init = setup, .fini = remove_folder);
+
+/* What a command prints to stdout, which must be one JSON value and nothing else. */
+static json_t *json_of(const char *arguments, int code)
+{
+    char command[512];
+    json_error_t error;
+    (void)snprintf(command, sizeof command, LATHE " %s --json 2>/dev/null", arguments);
+    cr_expect_eq(run(command), code, "%s:\n%s", command, output);
+    json_t *root = json_loads(output, JSON_REJECT_DUPLICATES, &error);
+    cr_assert_not_null(root, "%s: %s at %d in\n%s", command, error.text, error.position, output);
+    return root;
+}
+
+Test(cli_json, facts_come_as_one_json_value)
+{
+    static const char *const commands[] = {"ls",
+                                           "ls optimizer",
+                                           "show optimizer/adamw",
+                                           "show train",
+                                           "plan run.toml",
+                                           "plot schedule run.toml",
+                                           "doctor",
+                                           "data run.toml",
+                                           "data cache",
+                                           "checkpoint ls out",
+                                           "checkpoint verify out",
+                                           "eval out --data text.txt",
+                                           "eval run.toml"};
+    cr_assert_eq(run(LATHE " train run.toml 2>&1"), 0, "%s", output);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        json_decref(json_of(commands[i], 0));
+}
+
+Test(cli_json, data_tells_tokens_rows_and_steps)
+{
+    json_int_t tokens = 0, rows = 0, steps = 0, documents = 0;
+    json_t *root = json_of("data run.toml", 0);
+    cr_expect_eq(json_unpack(root, "{s:{s:I, s:I, s:I, s:[{s:I}]}}", "training", "tokens", &tokens,
+                             "rows", &rows, "steps_per_epoch", &steps, "datasets", "documents",
+                             &documents),
+                 0);
+    cr_expect(tokens > 1000 && rows > 0 && steps == rows && documents == 1);
+    json_decref(root);
+}
+
+Test(cli_json, verify_names_what_is_damaged)
+{
+    const char *path = NULL;
+    int whole = -1;
+    cr_assert_eq(run(LATHE " train run.toml 2>&1"), 0, "%s", output);
+    put("out/step-00000001/config.json", "{}");
+    json_t *root = json_of("checkpoint verify out", 1);
+    cr_expect_eq(json_array_size(root), 2);
+    const json_t *first = json_array_get(root, 0);
+    cr_expect_eq(
+        json_unpack((json_t *)(uintptr_t)first, "{s:s, s:b}", "path", &path, "whole", &whole), 0);
+    cr_expect(path && strstr(path, "step-00000001"));
+    cr_expect_eq(whole, 0);
+    cr_expect_eq(json_array_size(json_object_get(first, "damaged")), 1);
+    json_decref(root);
+}
