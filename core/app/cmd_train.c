@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "app/commands.h"
+#include "app/refusal.h"
 #include "app/stop_signals.h"
 #include "app/trace_option.h"
+#include "run/run_check.h"
 #include "run/train.h"
 
 static volatile sig_atomic_t signal_seen;
@@ -34,25 +36,43 @@ static void print_start(const lathe_run *run)
 }
 
 static const lathe_option options[] = {
+    {"--dry-run", NULL,
+     "plan, data and two steps, and nothing is written: no checkpoint, log or cache"},
     LATHE_TRACE_OPTIONS("operations, data, evaluation and checkpoints", "steps"),
 };
+
+/* *out_code: the exit code when it cannot be opened. */
+static lathe_status open_run(const lathe_args *args, lathe_run **out, int *out_code)
+{
+    lathe_diags diags = {0};
+    const int is_dry = lathe_args_value(args, "--dry-run") != NULL;
+    const lathe_status status = lathe_run_open_training(args->words[0], args->overrides,
+                                                        args->n_overrides, is_dry, &diags, out);
+    *out_code = lathe_app_tell_refusal(args, &diags, status);
+    lathe_diags_fini(&diags);
+    return status;
+}
 
 static int run_command(const lathe_args *args)
 {
     lathe_run *run = NULL;
+    int code = LATHE_EXIT_OK;
     lathe_train_result result = {.loss = NAN};
     const lathe_train_options train_options = {.out = stdout, .stop = &signal_seen};
     lathe_status status = lathe_app_take_stop_signals(&signal_seen);
-    if (status == LATHE_OK)
-        status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
-                                     LATHE_OPEN_TRAIN, &run);
-    if (status == LATHE_OK)
-        status = lathe_app_begin_trace(args, run);
+    if (status != LATHE_OK)
+        return lathe_args_fail(args, status);
+    if (open_run(args, &run, &code) != LATHE_OK)
+        return code;
+    status = lathe_app_begin_trace(args, run);
     if (status == LATHE_OK) {
         print_start(run);
         (void)fflush(stdout);
         status = lathe_train(run, &train_options, &result);
     }
+    if (status == LATHE_OK && run->is_dry)
+        printf("dry run: %lld steps of %lld taken, nothing was written\n", (long long)result.step,
+               (long long)run->set.max_steps);
     lathe_run_close(run);
     lathe_trace_end();
     if (status != LATHE_OK)

@@ -44,6 +44,11 @@ lathe_status lathe_shards_prepare(const lathe_dataset *datasets, int64_t n_datas
                                   const lathe_tokenizer *tok, const char *cache_dir,
                                   lathe_shards_progress progress, void *arg, lathe_shards **out);
 
+/** The same of about the first `bytes` of each dataset, in a folder that the caller removes when it is done. */
+lathe_status lathe_shards_sample(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
+                                 const lathe_tokenizer *tok, const char *dir, int64_t bytes,
+                                 lathe_shards **out);
+
 /** Shards in memory: copies the ids; segment i is ids[offsets[i] .. offsets[i+1]), offsets[0] = 0.
  *  eos fills what a row has left over; vocab_size bounds the ids. */
 lathe_status lathe_shards_from_ids(int32_t rows, const int32_t *ids, const int64_t *offsets,

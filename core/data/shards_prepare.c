@@ -31,6 +31,7 @@ typedef struct chain {
     char key[65];
     int lock; /* file, -1: not held */
     int64_t built;
+    int64_t max_parts;     /* 0: all */
     int64_t *verify_bytes; /* left to check */
 } chain;
 
@@ -234,6 +235,8 @@ static lathe_status prepare_parts(chain *c)
         c->job.done_bytes += h.source_bytes;
         c->job.done_tokens += h.n_tokens;
         begin = h.end;
+        if (c->max_parts > 0 && part + 1 >= c->max_parts)
+            return LATHE_OK;
         if (h.is_last) {
             remove_behind(c, part + 1);
             return LATHE_OK;
@@ -265,11 +268,10 @@ static lathe_status check_filled(const lathe_shards *shards, const lathe_dataset
                        dataset->path, (long long)(shards->n_skipped - skipped_before));
 }
 
-lathe_status lathe__shards_prepare_parts(const lathe_dataset *datasets, int64_t n_datasets,
-                                         int32_t rows, const lathe_tokenizer *tok,
-                                         const char *cache_dir, int64_t part_bytes,
-                                         lathe_shards_progress progress, void *arg,
-                                         lathe_shards **out)
+static lathe_status prepare_all(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
+                                const lathe_tokenizer *tok, const char *cache_dir,
+                                int64_t part_bytes, int64_t max_parts,
+                                lathe_shards_progress progress, void *arg, lathe_shards **out)
 {
     if (rows != LATHE_ROWS_PACKED && rows != LATHE_ROWS_PAIRS)
         return lathe_error(LATHE_E_ARG, "rows is %d: neither packed nor pairs", rows);
@@ -293,6 +295,7 @@ lathe_status lathe__shards_prepare_parts(const lathe_dataset *datasets, int64_t 
                            .progress = progress,
                            .progress_arg = arg},
                    .shards = shards,
+                   .max_parts = max_parts,
                    .lock = -1,
                    .verify_bytes = &verify_bytes};
         lathe__shards_begin(shards, datasets[i].weight);
@@ -309,6 +312,23 @@ lathe_status lathe__shards_prepare_parts(const lathe_dataset *datasets, int64_t 
     }
     *out = shards;
     return LATHE_OK;
+}
+
+lathe_status lathe__shards_prepare_parts(const lathe_dataset *datasets, int64_t n_datasets,
+                                         int32_t rows, const lathe_tokenizer *tok,
+                                         const char *cache_dir, int64_t part_bytes,
+                                         lathe_shards_progress progress, void *arg,
+                                         lathe_shards **out)
+{
+    return prepare_all(datasets, n_datasets, rows, tok, cache_dir, part_bytes, 0, progress, arg,
+                       out);
+}
+
+lathe_status lathe_shards_sample(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
+                                 const lathe_tokenizer *tok, const char *dir, int64_t bytes,
+                                 lathe_shards **out)
+{
+    return prepare_all(datasets, n_datasets, rows, tok, dir, bytes, 1, NULL, NULL, out);
 }
 
 lathe_status lathe_shards_prepare(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,

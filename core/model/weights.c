@@ -164,6 +164,22 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
     return status;
 }
 
+lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model_config *config,
+                                 const lathe_params *params)
+{
+    LATHE_TRY(check_tied(set, config));
+    for (int32_t i = 0; i < params->n; i++) {
+        const lathe_param *row = params->rows[i];
+        if (!belongs_to_model(row))
+            continue;
+        const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
+        if (t == NULL)
+            return missing(set, row);
+        LATHE_TRY(check_tensor(t, row));
+    }
+    return LATHE_OK;
+}
+
 /* ---- saving ---- */
 
 /* One tensor in the file's layout and dtype, through `part` where it must be converted. */

@@ -27,6 +27,10 @@ typedef struct lathe_weight_sink {
 lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_config *config,
                                 const lathe_params *params, const lathe_weight_sink *sink);
 
+/** The same without reading any value: names, shapes, types, and a head that a tied model's file has too. */
+lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model_config *config,
+                                 const lathe_params *params);
+
 /** The tensor of a model's parameter, with or without the family's prefix, or NULL. */
 const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
                                           const lathe_model_config *config, const char *name);

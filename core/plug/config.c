@@ -62,20 +62,21 @@ static lathe_status check_core(lathe_config *config, const lathe_core_section *c
     LATHE_TRY(lathe_schema_check(&scope, section->table, core->fields, core->n_fields,
                                  &config->arena, diags, &values));
     section->values = values;
+    LATHE_TRY(lathe__config_default_paths(config, core->name, values));
     return lathe__config_tables(config, section, diags);
 }
 
-/* Paths are relative to the run file: the current folder must not decide what code is loaded. */
+/* What the file names is relative to the file by now (config_paths.c): the current folder does not decide what
+ * code is loaded. */
 static lathe_status add_paths(lathe_config *config, lathe_registry *registry, lathe_diags *diags)
 {
     const lathe_value *paths = lathe_config_get(config, "plugins", "paths");
-    char *file = config->path[0] != '\0' ? realpath(config->path, NULL) : NULL;
+    char *here = config->path[0] != '\0' ? realpath(".", NULL) : NULL;
     lathe_status status = LATHE_OK;
     for (int64_t i = 0; status == LATHE_OK && i < paths->n; i++) {
         const char *path = paths->strs[i];
-        if (path[0] != '/' && file != NULL)
-            path = lathe_arena_printf(&config->arena, "%.*s/%s", (int)(strrchr(file, '/') - file),
-                                      file, path);
+        if (path[0] != '/' && here != NULL)
+            path = lathe_path_join(&config->arena, here, path);
         if (path == NULL)
             status = LATHE_E_NOMEM;
         else if (path[0] != '/')
@@ -85,8 +86,29 @@ static lathe_status add_paths(lathe_config *config, lathe_registry *registry, la
             lathe_config_add(config, diags, LATHE_DIAG_ERROR, "plugins", "paths",
                              "plugins.paths: %s", lathe_error_message());
     }
-    free(file);
+    free(here);
     return status;
+}
+
+/* A pin protects a plugin by its name: a misspelt one would protect nothing. */
+static void check_pinned(const lathe_registry *registry, const lathe_toml_node *pin,
+                         const lathe_place *place, lathe_diags *diags)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char **names = NULL;
+    int64_t n = 0;
+    const char *slash = strchr(pin->key, '/');
+    const char *kind = lathe_arena_strndup(&arena, pin->key, slash - pin->key);
+    int found = 0;
+    if (kind != NULL &&
+        lathe_registry_names(registry, lathe_kind_id(kind), &arena, &names, &n) == LATHE_OK) {
+        for (int64_t i = 0; i < n; i++)
+            found |= strcmp(names[i], slash + 1) == 0;
+        if (!found)
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, place, lathe_suggest(slash + 1, names, n),
+                            "plugins.pins: there is no %s named '%s' to pin", kind, slash + 1);
+    }
+    lathe_arena_fini(&arena);
 }
 
 static void add_pins(const lathe_config *config, lathe_registry *registry, lathe_diags *diags)
@@ -104,6 +126,8 @@ static void add_pins(const lathe_config *config, lathe_registry *registry, lathe
         else if (lathe_registry_pin(registry, pin->key, pin->s) != LATHE_OK)
             lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "plugins.pins: %s",
                             lathe_error_message());
+        else
+            check_pinned(registry, pin, &place, diags);
     }
 }
 
@@ -142,6 +166,8 @@ lathe_status lathe_config_load(const char *path, const lathe_override *overrides
                               : lathe_toml_load("", "", 0, &config->arena, &config->root);
     if (status == LATHE_OK)
         status = lathe__config_override(config, overrides, n_overrides, diags);
+    if (status == LATHE_OK)
+        status = lathe__config_paths(config);
     if (status == LATHE_OK)
         status = check_all(config, kinds, registry, diags);
     if (status != LATHE_OK) {

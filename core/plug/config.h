@@ -69,6 +69,14 @@ lathe_status lathe_config_bind(lathe_config *config, int32_t kind, const lathe_c
 /** Where the key stands; else its section; else the file as a whole. */
 lathe_place lathe_config_where(const lathe_config *config, const char *section, const char *key);
 
+/** Where `inner` stands in element `index` of the array section.key ("data.datasets", 1, "columns"): the value, or
+ *  else the element, or else what lathe_config_where says. `inner` may be NULL, or lead further: "columns.text". */
+lathe_place lathe_config_where_in(const lathe_config *config, const char *section, const char *key,
+                                  int64_t index, const char *inner);
+
+/** Whether the command line sets the key. */
+int lathe_config_is_override(const lathe_config *config, const char *section, const char *key);
+
 /** Adds an error, or a warning, at lathe_config_where(section, key). */
 __attribute__((format(printf, 6, 7))) void lathe_config_add(const lathe_config *config,
                                                             lathe_diags *diags, int32_t severity,

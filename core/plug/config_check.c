@@ -1,5 +1,9 @@
 /* What a configuration says beyond its schemas: files that must exist, keys that need each other. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fs.h"
 #include "plug/config_state.h"
@@ -39,6 +43,30 @@ static void check_datasets(const lathe_config *config, const char *key, lathe_di
     }
 }
 
+/* The first part of the path that exists and is no folder, or a folder that takes no new file. */
+static void check_folder(const lathe_config *config, const char *section, const char *key,
+                         lathe_diags *diags)
+{
+    const char *path = lathe_config_string(config, section, key);
+    char part[PATH_MAX];
+    if (path == NULL || path[0] == '\0' || strlen(path) >= sizeof part)
+        return;
+    (void)snprintf(part, sizeof part, "%s", path);
+    for (char *slash; !lathe_path_exists(part); *slash = '\0')
+        if ((slash = strrchr(part, '/')) == NULL || slash == part) {
+            (void)snprintf(part, sizeof part, slash == part ? "/" : ".");
+            break;
+        }
+    if (!lathe_path_is_dir(part))
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, section, key,
+                         "%s.%s = \"%s\": %s is a file, expected a folder", section, key, path,
+                         part);
+    else if (access(part, W_OK | X_OK) != 0)
+        lathe_config_add(config, diags, LATHE_DIAG_ERROR, section, key,
+                         "%s.%s = \"%s\": the folder %s cannot be written: %s", section, key, path,
+                         part, strerror(errno));
+}
+
 void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
 {
     const char *model = lathe_config_string(config, "model", "path");
@@ -46,7 +74,9 @@ void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
     const char *resume = lathe_config_string(config, "checkpoint", "resume");
     if (model != NULL && !lathe_path_is_dir(model))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "model", "path",
-                         "model.path: no such folder: %s", model);
+                         lathe_path_exists(model) ? "model.path: a file, expected a folder: %s"
+                                                  : "model.path: no such folder: %s",
+                         model);
     if (tokenizer != NULL && strcmp(tokenizer, "bytes") != 0 && !lathe_path_exists(tokenizer))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "tokenizer", "path",
                          "tokenizer.path: no such file or folder: %s", tokenizer);
@@ -57,6 +87,8 @@ void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
             "checkpoint.resume is \"%s\", expected auto, never or a checkpoint's folder", resume);
     check_datasets(config, "datasets", diags);
     check_datasets(config, "validation", diags);
+    check_folder(config, "data", "cache_dir", diags);
+    check_folder(config, "checkpoint", "dir", diags);
 }
 
 /* What leads back to a checkpoint needs one to be there, and not only at the end. */

@@ -79,6 +79,37 @@ lathe_place lathe_config_where(const lathe_config *config, const char *section, 
     return place;
 }
 
+/* The node that "columns.text" names below a table; NULL. */
+static const lathe_toml_node *find_inner(const lathe_toml_node *node, const char *inner)
+{
+    char key[64];
+    while (node != NULL && inner != NULL && *inner != '\0') {
+        const size_t n = strcspn(inner, ".");
+        (void)snprintf(key, sizeof key, "%.*s", (int)n, inner);
+        node = lathe_toml_find(node, key);
+        inner += inner[n] == '.' ? n + 1 : n;
+    }
+    return node;
+}
+
+lathe_place lathe_config_where_in(const lathe_config *config, const char *section, const char *key,
+                                  int64_t index, const char *inner)
+{
+    const lathe_toml_node *node = lathe_toml_find(lathe_toml_find(config->root, section), key);
+    if (node != NULL && node->kind == LATHE_TOML_ARRAY)
+        node = index < node->n_children ? node->children[index] : NULL;
+    if (node == NULL || node->origin != NULL)
+        return lathe_config_where(config, section, key);
+    const lathe_toml_node *deep = find_inner(node, inner);
+    return lathe_value_place(config->path, deep != NULL ? deep : node);
+}
+
+int lathe_config_is_override(const lathe_config *config, const char *section, const char *key)
+{
+    const lathe_toml_node *node = lathe_toml_find(lathe_toml_find(config->root, section), key);
+    return node != NULL && node->origin != NULL;
+}
+
 void lathe_config_add(const lathe_config *config, lathe_diags *diags, int32_t severity,
                       const char *section, const char *key, const char *format, ...)
 {

@@ -5,6 +5,7 @@
 #include "plug/config_state.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
+#include "plug/schema_value.h"
 
 static lathe_schema_scope scope_of(const lathe_config *config, int32_t kind,
                                    const lathe_toml_node *table, int32_t ignore_unknown)
@@ -69,6 +70,33 @@ static lathe_status bind(lathe_config *config, int32_t kind, const lathe_compone
     return n_fields > plugin->n_fields ? lathe__config_tables(config, section, diags) : LATHE_OK;
 }
 
+/* A key of a family or of "auto": a value that none of the candidates that know the key takes is wrong,
+ * whichever of them wins later. The first one's words are told. */
+static lathe_status check_union_value(lathe_config *config, const lathe_toml_node *node,
+                                      const lathe_component **candidates, int64_t n,
+                                      const char *section, lathe_diags *diags)
+{
+    char why[512] = "", other[512];
+    const char *suggestion = NULL, *ignored = NULL;
+    for (int64_t j = 0; j < n; j++) {
+        const lathe_plugin *plugin = candidates[j]->plugin;
+        const int32_t i = lathe_schema_index(plugin->fields, plugin->n_fields, node->key);
+        const int first = why[0] == '\0';
+        lathe_value value;
+        if (i < 0)
+            continue;
+        const lathe_status status = lathe_value_from_toml(
+            &plugin->fields[i], node, &config->arena, &value, first ? why : other,
+            (int64_t)sizeof why, first ? &suggestion : &ignored);
+        if (status == LATHE_OK || status == LATHE_E_NOMEM)
+            return status;
+    }
+    const lathe_place place = lathe_value_place(config->path, node);
+    lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, suggestion, "%s.%s %s", section, node->key,
+                    why);
+    return LATHE_OK;
+}
+
 /* A family or "auto": every key must be known to one of the candidates, whoever wins later. */
 static lathe_status check_union(lathe_config *config, int32_t kind, const lathe_toml_node *table,
                                 const lathe_component **candidates, int64_t n, lathe_diags *diags)
@@ -85,8 +113,12 @@ static lathe_status check_union(lathe_config *config, int32_t kind, const lathe_
             all[at++] = candidates[j]->plugin->fields[i];
     for (int64_t i = 0; i < table->n_children; i++) {
         const lathe_toml_node *node = table->children[i];
-        if (strcmp(node->key, "name") != 0 && lathe_schema_index(all, n_fields, node->key) < 0)
+        if (strcmp(node->key, "name") == 0)
+            continue;
+        if (lathe_schema_index(all, n_fields, node->key) < 0)
             lathe_schema_unknown(&scope, node, all, n_fields, diags);
+        else
+            LATHE_TRY(check_union_value(config, node, candidates, n, scope.section, diags));
     }
     return LATHE_OK;
 }
@@ -119,6 +151,25 @@ static lathe_status resolve(lathe_config *config, int32_t kind, const lathe_toml
     return bind(config, kind, component, 0, diags);
 }
 
+/* Keys in the table of a kind that is switched off would be read by nobody. */
+static void refuse_idle_keys(const lathe_config *config, int32_t kind, const lathe_toml_node *table,
+                             const lathe_toml_node *name, lathe_diags *diags)
+{
+    const char *section = lathe_kind_name(kind);
+    for (int64_t i = 0; table != NULL && i < table->n_children; i++) {
+        const lathe_toml_node *node = table->children[i];
+        if (node == name)
+            continue;
+        const lathe_place place = lathe_key_place(config->path, node);
+        lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                        name != NULL ? "%s.%s has no effect, because %s.name is \"none\": name a "
+                                       "plugin, or take the key out"
+                                     : "%s.%s has no effect without %s.name: name a plugin, or "
+                                       "take the key out",
+                        section, node->key, section);
+    }
+}
+
 lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
                                 lathe_registry *registry, lathe_diags *diags)
 {
@@ -139,8 +190,10 @@ lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
         part->name = name->s;
     part->is_none = (table == NULL && !wanted) ||
                     (lathe_kind_is_optional(kind) && strcmp(part->name, "none") == 0);
-    if (part->is_none)
+    if (part->is_none) {
+        refuse_idle_keys(config, kind, table, name, diags);
         return LATHE_OK;
+    }
     const lathe_status status = resolve(config, kind, table, registry, diags);
     if (status != LATHE_OK && status != LATHE_E_NOMEM) {
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, lathe_kind_name(kind), "name", "%s",
@@ -153,8 +206,9 @@ lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
 lathe_status lathe_config_bind(lathe_config *config, int32_t kind, const lathe_component *component,
                                lathe_diags *diags, const lathe_value **out_values)
 {
+    const int64_t n_errors = diags->n_errors;
     if (config->parts[kind].component != component)
         LATHE_TRY(bind(config, kind, component, 1, diags));
     *out_values = config->parts[kind].values;
-    return lathe_diags_status(diags);
+    return diags->n_errors > n_errors ? lathe_diags_status(diags) : LATHE_OK;
 }

@@ -31,6 +31,13 @@ struct lathe_config {
 lathe_status lathe__config_override(lathe_config *config, const lathe_override *overrides,
                                     int64_t n, lathe_diags *diags);
 
+/** Makes the relative paths of the file relative to the file's folder (config_paths.c). Those of the command line
+ *  stay relative to the current folder. */
+lathe_status lathe__config_paths(lathe_config *config);
+/** The same for paths that are defaults of a core section. */
+lathe_status lathe__config_default_paths(lathe_config *config, const char *section,
+                                         lathe_value *values);
+
 /** Checks the tables inside a core section (datasets, ...) and replaces their JSON texts by ones
  *  with defaults filled in. */
 lathe_status lathe__config_tables(lathe_config *config, const struct lathe__section *section,

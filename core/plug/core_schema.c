@@ -160,7 +160,7 @@ static const lathe_field log_fields[] = {
 };
 
 static const lathe_field plugins_fields[] = {
-    {"paths", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "folders of <kind>/<name>.so, searched first; relative to this file"},
+    {"paths", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "folders of <kind>/<name>.so, searched first"},
     TABLE("pins", "SHA-256 of plugins: { \"optimizer/adamw\" = \"<64 hex digits>\" }"),
 };
 /* clang-format on */

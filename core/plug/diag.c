@@ -24,6 +24,16 @@ static lathe_diag *append(lathe_diags *diags)
     return &diags->items[diags->n++];
 }
 
+/* What two stages find is told once. */
+static int is_same(const lathe_diag *diag, int32_t severity, const lathe_place *place,
+                   const char *text)
+{
+    return diag->severity == severity && diag->place.line == place->line &&
+           diag->place.column == place->column && diag->message != NULL &&
+           strcmp(diag->message, text) == 0 && diag->place.file != NULL && place->file != NULL &&
+           strcmp(diag->place.file, place->file) == 0;
+}
+
 void lathe_diags_add(lathe_diags *diags, int32_t severity, const lathe_place *place,
                      const char *suggestion, const char *format, ...)
 {
@@ -32,6 +42,9 @@ void lathe_diags_add(lathe_diags *diags, int32_t severity, const lathe_place *pl
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    for (int64_t i = 0; i < diags->n; i++)
+        if (is_same(&diags->items[i], severity, place, text))
+            return;
     if (severity == LATHE_DIAG_ERROR)
         diags->n_errors++;
     lathe_diag *diag = append(diags);

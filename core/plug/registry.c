@@ -175,9 +175,8 @@ lathe_status lathe_registry_find(lathe_registry *registry, int32_t kind, const c
     *out = opened(registry, kind, name);
     if (*out != NULL)
         return LATHE_OK;
-    if (!is_name(name))
-        return lathe_error(LATHE_E_NOT_FOUND, "no %s named '%s': names are [a-z][a-z0-9_]*",
-                           lathe_kind_name(kind), name);
+    if (!is_name(name)) /* never a part of a path */
+        return not_found(registry, kind, name);
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_status status = LATHE_E_NOT_FOUND;
     for (int64_t i = 0; i < registry->n_paths; i++) {

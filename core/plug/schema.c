@@ -5,8 +5,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plug/core_schema.h"
+#include "plug/kind.h"
 #include "plug/schema_value.h"
 #include "plug/suggest.h"
+#include "plug/synonyms.h"
 
 lathe_place lathe_key_place(const char *file, const lathe_toml_node *node)
 {
@@ -34,6 +37,26 @@ int32_t lathe_schema_index(const lathe_field *fields, int32_t n_fields, const ch
     return -1;
 }
 
+/* "data.seq_len" for a key that another section has, by that name or by a synonym. */
+static int key_of_other_section(const char *key, char *out, size_t bytes)
+{
+    int32_t n = 0;
+    const lathe_core_section *core = lathe_core_sections(&n);
+    const char *section = NULL, *name = NULL;
+    for (int32_t i = 0; i < n && name == NULL; i++)
+        if (lathe_schema_index(core[i].fields, core[i].n_fields, key) >= 0) {
+            section = core[i].name;
+            name = key;
+        }
+    for (int32_t k = 0; name == NULL && (name = lathe_synonym(key, k, &section)) != NULL; k++)
+        if (section == NULL ||
+            (lathe_core_section_find(section) == NULL && lathe_kind_id(section) == 0))
+            name = NULL; /* a value, or a key of a table within a section */
+    if (name != NULL)
+        (void)snprintf(out, bytes, "%s.%s", section, name);
+    return name != NULL;
+}
+
 void lathe_schema_unknown(const lathe_schema_scope *scope, const lathe_toml_node *node,
                           const lathe_field *fields, int32_t n_fields, lathe_diags *diags)
 {
@@ -44,8 +67,12 @@ void lathe_schema_unknown(const lathe_schema_scope *scope, const lathe_toml_node
     if (scope->skipped != NULL)
         words[n++] = scope->skipped;
     const lathe_place place = lathe_key_place(scope->place.file, node);
-    lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, lathe_suggest(node->key, words, n),
-                    "unknown key '%s' in [%s]", node->key, scope->section);
+    const char *near = lathe_suggest(node->key, words, n);
+    char elsewhere[128];
+    if (near == NULL && key_of_other_section(node->key, elsewhere, sizeof elsewhere))
+        near = elsewhere;
+    lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, near, "unknown key '%s' in [%s]", node->key,
+                    scope->section);
 }
 
 /* The default, from its TOML literal; lathe_schema_validate has seen it before. */

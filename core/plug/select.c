@@ -32,13 +32,14 @@ static void cast(struct vote *vote, int64_t index, const char *name, int32_t sco
     vote->best_why = lathe_arena_strdup(vote->arena, why);
 }
 
-static lathe_status result(struct vote *vote, const char *what, int64_t *out_index,
+/* refusal: what is said when all refused. */
+static lathe_status result(struct vote *vote, const char *refusal, int64_t *out_index,
                            const char **out_why)
 {
     lathe_status status = LATHE_OK;
     *out_index = vote->best;
     if (vote->best < 0)
-        status = lathe_error(LATHE_E_UNSUPPORTED, "no %s (%s)", what,
+        status = lathe_error(LATHE_E_UNSUPPORTED, "%s (%s)", refusal,
                              vote->said.len > 0 ? vote->said.data : "none there");
     if (out_why != NULL)
         *out_why = vote->best_why != NULL ? vote->best_why : "";
@@ -61,7 +62,7 @@ lathe_status lathe_select_device(lathe_registry *registry, const char *name, lat
             LATHE_HAS(table, score) ? table->score(why, WHY_BYTES) : LATHE_SCORE_PORTABLE;
         cast(&vote, i, candidates[i]->plugin->name, score, why);
     }
-    LATHE_TRY(result(&vote, "device can run on this machine", &best, out_why));
+    LATHE_TRY(result(&vote, "no device can run on this machine", &best, out_why));
     *out = candidates[best];
     return LATHE_OK;
 }
@@ -79,7 +80,7 @@ lathe_status lathe_select_attention(const lathe_instance *instances, int64_t n,
                                   : LATHE_SCORE_NO;
         cast(&vote, i, instances[i].component->plugin->name, score, why);
     }
-    return result(&vote, "attention backend takes this problem", out_index, out_why);
+    return result(&vote, LATHE_NO_ATTENTION, out_index, out_why);
 }
 
 lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component *component,

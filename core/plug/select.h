@@ -2,6 +2,9 @@
 #ifndef LATHE_PLUG_SELECT_H
 #define LATHE_PLUG_SELECT_H
 
+/** What lathe_select_attention says when all candidates refuse. */
+#define LATHE_NO_ATTENTION "no attention backend takes this problem"
+
 #include "lathe/attention.h"
 #include "plug/registry.h"
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "plug/synonyms.h"
+
 enum { MAX_WORD = 63, FAR = 1000 };
 
 static int32_t min2(int32_t a, int32_t b)
@@ -39,8 +41,25 @@ static int is_prefix(const char *a, const char *b)
     return n >= 2 && strncmp(a, b, n) == 0;
 }
 
+/* The same word in another spelling ("AdamW", "int-8"), or what other programs call it. */
+static const char *known_word(const char *word, const char *const *words, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (words[i] != NULL && lathe_same_word(word, words[i]))
+            return words[i];
+    const char *section, *name;
+    for (int32_t k = 0; (name = lathe_synonym(word, k, &section)) != NULL; k++)
+        for (int64_t i = 0; i < n; i++)
+            if (words[i] != NULL && strcmp(words[i], name) == 0)
+                return words[i];
+    return NULL;
+}
+
 const char *lathe_suggest(const char *word, const char *const *words, int64_t n)
 {
+    const char *known = known_word(word, words, n);
+    if (known != NULL)
+        return known;
     const char *best = NULL;
     int32_t best_distance = FAR;
     const int32_t length = (int32_t)strlen(word);

@@ -364,10 +364,10 @@ lathe_status lathe__run_fits(const lathe_run *run, const char *config_path,
     lathe_fit_text(&fit, &text);
     lathe_status status = text.status;
     if (status == LATHE_OK)
-        status = lathe_error(LATHE_E_NOMEM,
-                             "%s: the plan %s\n"
-                             "train.memory_limit (GiB) overrules what the machine says",
-                             lathe_config_path(run->config), text.data);
+        status = lathe__run_refuse(run, run->set.memory_limit > 0 ? "train" : "", "memory_limit",
+                                   "the plan %s\n"
+                                   "train.memory_limit (GiB) overrules what the machine says",
+                                   text.data);
     lathe_buffer_fini(&text);
     return status;
 }

@@ -13,13 +13,23 @@ typedef struct reader {
     const lathe_config *config;
     const lathe_params *params;
     lathe_param_groups *out;
+    lathe_diags *diags; /* takes the refusals */
 } reader;
+
+/* `entry`: the group, from 1; 0: the key as a whole. `inner`: the group's key. */
+static lathe_status refuse_in(const reader *r, const char *key, int32_t entry, const char *inner,
+                              const char *text)
+{
+    const lathe_place place =
+        entry > 0 ? lathe_config_where_in(r->config, "optimizer", key, entry - 1, inner)
+                  : lathe_config_where(r->config, "optimizer", key);
+    lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &place, NULL, "optimizer.%s: %s", key, text);
+    return lathe_diags_status(r->diags);
+}
 
 static lathe_status refuse(const reader *r, const char *key, const char *text)
 {
-    const lathe_place place = lathe_config_where(r->config, "optimizer", key);
-    return lathe_error(LATHE_E_CONFIG, "%s:%d:%d: optimizer.%s: %s", place.file, place.line,
-                       place.column, key, text);
+    return refuse_in(r, key, 0, NULL, text);
 }
 
 /* The pattern covers the whole name. */
@@ -154,7 +164,7 @@ static lathe_status read_group(const reader *r, const json_t *entry, lathe_arena
             continue;
         (void)snprintf(text, sizeof text, "group %s: \"%s\" matches no trained parameter",
                        out->names[group], json_string_value(json_array_get(patterns, k)));
-        return refuse(r, "groups", text);
+        return refuse_in(r, "groups", group, "params", text);
     }
     return LATHE_OK;
 }
@@ -190,11 +200,11 @@ static void read_rates(const lathe_config *config, const lathe_instance *optimiz
         table->rates(optimizer->self, &info, out);
 }
 
-lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
-                                     const lathe_instance *optimizer, lathe_arena *arena,
-                                     lathe_param_groups *out)
+static lathe_status read_all(const lathe_config *config, const lathe_params *params,
+                             const lathe_instance *optimizer, lathe_arena *arena,
+                             lathe_diags *diags, lathe_param_groups *out)
 {
-    const reader r = {.config = config, .params = params, .out = out};
+    const reader r = {.config = config, .params = params, .out = out, .diags = diags};
     const int64_t n = params->n + 1;
     *out = (lathe_param_groups){.n = 1,
                                 .names = {"default"},
@@ -220,6 +230,17 @@ lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_par
             return LATHE_E_NOMEM;
     }
     return LATHE_OK;
+}
+
+lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
+                                     const lathe_instance *optimizer, lathe_arena *arena,
+                                     lathe_diags *diags, lathe_param_groups *out)
+{
+    lathe_diags own = {0};
+    const lathe_status status =
+        read_all(config, params, optimizer, arena, diags ? diags : &own, out);
+    lathe_diags_fini(&own);
+    return status;
 }
 
 /* The row of the list that a parameter belongs to; one more when there is none yet. */

@@ -29,10 +29,10 @@ typedef struct lathe_param_groups {
 
 /** Reads the groups for the trainable parameters of a table; arrays live in the arena. LATHE_E_CONFIG names
  *  place and pattern: one that matches no trainable parameter, a weight_decay that the optimizer does not
- *  have, a group's lr or weight_decay beside a base of 0. */
+ *  have, a group's lr or weight_decay beside a base of 0; diags has them too, unless it is NULL. */
 lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
                                      const lathe_instance *optimizer, lathe_arena *arena,
-                                     lathe_param_groups *out);
+                                     lathe_diags *diags, lathe_param_groups *out);
 
 /** Trained parameters that share a group, a part of the optimizer and all numbers. */
 typedef struct lathe_group_row {

@@ -1,12 +1,33 @@
-/* Whether a run would start, for lathe validate. */
+/* Whether a run would start: for lathe validate and lathe train alike. */
 #ifndef LATHE_RUN_RUN_CHECK_H
 #define LATHE_RUN_RUN_CHECK_H
 
-#include "plug/config.h"
+#include "run/run_state.h"
 
-/** Adds to diags what a run of the configuration, loaded without an error, would refuse: rules across a
- *  part's keys, parts that do not go together, a schedule longer than the run, a model description that
- *  is wrong. Reads config.json and, for its size alone, a tokenizer; no weights, no data, no device. */
-lathe_status lathe_run_check(lathe_config *config, lathe_registry *registry, lathe_diags *diags);
+/** Adds to diags everything that would keep the run from starting, and warnings. Does what opening a run for
+ *  training does up to the memory: it reads the model's description and the heads of its weight files, the
+ *  tokenizer and the data (which are tokenised into data.cache_dir), opens the device and makes the plan.
+ *  is_offline: leaves out what needs the machine or the data.
+ *
+ *  Errors  LATHE_E_CONFIG: diags has them. Others: the file is no TOML, or the machine failed; diags has none. */
+lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
+                             int32_t n_overrides, int32_t is_offline, lathe_diags *diags);
+
+/** Opens a run for training as lathe_run_open_mode does, with its errors and warnings in diags instead of the
+ *  log. is_dry: reads the first part of the data only, keeps nothing of it, and takes no checkpoint. */
+lathe_status lathe_run_open_training(const char *config_path, const lathe_override *overrides,
+                                     int32_t n_overrides, int32_t is_dry, lathe_diags *diags,
+                                     lathe_run **out);
+
+/* ---- parts of it, shared inside the floor ---- */
+
+/** Keys of the core's sections that contradict each other or have no effect (settings_check.c). */
+lathe_status lathe__settings_check(lathe_run *run);
+
+/** The kind of each dataset, its columns and its first record against the stage (data_check.c). */
+lathe_status lathe__data_check(lathe_run *run);
+
+/** The heads of the weight files against the model: names, shapes, types; no value is read (run_weights.c). */
+lathe_status lathe__weights_check(const lathe_run *run);
 
 #endif

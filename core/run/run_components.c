@@ -28,17 +28,15 @@ static lathe_status named(lathe_run *run, lathe_diags *diags, int32_t kind, lath
 }
 
 /* A device that is named exactly and cannot run here, with its reason. */
-static lathe_status refuse_device(lathe_run *run, lathe_diags *diags,
-                                  const lathe_component *component)
+static lathe_status refuse_device(const lathe_run *run, const lathe_component *component)
 {
     char why[256] = "";
     const lathe_device_v1 *table = component->plugin->table;
     if (!LATHE_HAS(table, score) || table->score(why, sizeof why) > LATHE_SCORE_NO)
         return LATHE_OK;
     why[sizeof why - 1] = '\0';
-    lathe_config_add(run->config, diags, LATHE_DIAG_ERROR, "device", "name",
-                     "device \"%s\" cannot run on this machine: %s", component->plugin->name, why);
-    return lathe_diags_status(diags);
+    return lathe__run_refuse(run, "device", "name", "device \"%s\" cannot run on this machine: %s",
+                             component->plugin->name, why);
 }
 
 static lathe_status open_device(lathe_run *run, lathe_diags *diags)
@@ -46,10 +44,15 @@ static lathe_status open_device(lathe_run *run, lathe_diags *diags)
     const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_DEVICE);
     const lathe_component *component = part->component;
     const char *why = NULL;
-    if (!component)
-        LATHE_TRY(lathe_select_device(run->registry, part->name, &run->arena, &component, &why));
-    else
-        LATHE_TRY(refuse_device(run, diags, component));
+    if (!component) {
+        const lathe_status status =
+            lathe_select_device(run->registry, part->name, &run->arena, &component, &why);
+        if (status == LATHE_E_UNSUPPORTED || status == LATHE_E_NOT_FOUND)
+            return lathe__run_refuse(run, "device", "name", "%s", lathe_error_message());
+        LATHE_TRY(status);
+    } else {
+        LATHE_TRY(refuse_device(run, component));
+    }
     LATHE_TRY(make(run, diags, LATHE_KIND_DEVICE, component, &run->device));
     uint32_t flags = run->set.deterministic ? LATHE_FLAG_DETERMINISTIC : 0;
     const int offers = LATHE_HAS((const lathe_device_v1 *)run->device.table, capture_begin);
@@ -62,10 +65,9 @@ static lathe_status open_device(lathe_run *run, lathe_diags *diags)
     run->machine.captures = captures;
     if (offers || run->set.capture != LATHE_CAPTURE_ON)
         return LATHE_OK;
-    lathe_config_add(run->config, diags, LATHE_DIAG_ERROR, "train", "capture",
-                     "train.capture = \"on\": device \"%s\" captures nothing",
-                     component->plugin->name);
-    return lathe_diags_status(diags);
+    return lathe__run_refuse(run, "train", "capture",
+                             "train.capture = \"on\": device \"%s\" captures nothing",
+                             component->plugin->name);
 }
 
 static lathe_status open_attention(lathe_run *run, lathe_diags *diags)
@@ -114,16 +116,20 @@ static lathe_status open_parts(lathe_run *run, lathe_diags *diags)
 
 lathe_status lathe__run_parts(lathe_run *run)
 {
-    lathe_diags diags = {0};
-    const lathe_status status = open_parts(run, &diags);
-    lathe_diags_fini(&diags);
+    lathe_diags own = {0};
+    const lathe_status status = open_parts(run, run->diags ? run->diags : &own);
+    lathe_diags_fini(&own);
     return status;
 }
 
+/* The device first: the others' figures may depend on it. Where errors are gathered, all are looked at. */
 static lathe_status open_all(lathe_run *run, lathe_diags *diags)
 {
-    LATHE_TRY(open_device(run, diags));
+    const lathe_status device = open_device(run, diags);
+    if (device != LATHE_OK && !run->diags)
+        return device;
     LATHE_TRY(lathe__run_parts(run));
+    LATHE_TRY(device);
     if (run->quant.component)
         run->machine.quant = &run->quant;
     return LATHE_OK;
@@ -160,19 +166,24 @@ static lathe_status settle_fp8(lathe_run *run)
         lathe_fp8_recipe_name(lathe_fp8_recipe_on(&run->machine.info, LATHE_FP8_NONE)));
 }
 
+lathe_status lathe__run_check_precision(const lathe_run *run)
+{
+    const lathe_settings *s = &run->set;
+    if (s->grad_dtype == LATHE_F32 || s->precision == LATHE_BF16 || s->precision == LATHE_F8_E4M3)
+        return LATHE_OK;
+    return lathe__run_refuse(run, "train", "grad_dtype",
+                             "train.grad_dtype = \"bf16\" goes with train.precision = \"bf16\" or "
+                             "\"fp8\", not with \"%s\"",
+                             lathe_precision_name(s->precision));
+}
+
 /* Products give their gradients in f32 or in what they multiply. */
 static lathe_status settle_gradients(lathe_run *run)
 {
     lathe_settings *s = &run->set;
-    const int32_t asked = s->grad_dtype;
-    if (asked == LATHE_F32 || asked == s->compute_dtype)
+    LATHE_TRY(lathe__run_check_precision(run));
+    if (s->grad_dtype == LATHE_F32 || s->grad_dtype == s->compute_dtype)
         return LATHE_OK;
-    if (s->precision != LATHE_BF16 && s->precision != LATHE_F8_E4M3)
-        return lathe__run_refuse(
-            run, "train", "grad_dtype",
-            "train.grad_dtype = \"bf16\" goes with train.precision = \"bf16\" or "
-            "\"fp8\", not with \"%s\"",
-            lathe_precision_name(s->precision));
     s->grad_dtype = LATHE_F32;
     lathe__run_warn(run, "train", "grad_dtype",
                     "train.grad_dtype = \"bf16\": the run computes in %s, so do its gradients",
@@ -188,9 +199,10 @@ static lathe_status settle_precision(lathe_run *run)
     s->compute_dtype = lathe_precision_on(&run->machine.info, s->precision);
     if (s->compute_dtype != s->precision) {
         put_precisions(&run->machine.info, &there);
-        lathe_log(LATHE_LOG_WARN, "train.precision = \"%s\": device %s computes in %s; %s is used",
-                  lathe_precision_name(s->precision), run->device.component->plugin->name,
-                  there.data ? there.data : "fp32", lathe_precision_name(s->compute_dtype));
+        lathe__run_warn(run, "train", "precision",
+                        "train.precision = \"%s\": device %s computes in %s; %s is used",
+                        lathe_precision_name(s->precision), run->device.component->plugin->name,
+                        there.data ? there.data : "fp32", lathe_precision_name(s->compute_dtype));
     }
     lathe_buffer_fini(&there);
     run->at.scaler.scale = s->compute_dtype == LATHE_F16 ? (float)s->loss_scale_init : 1.0f;
@@ -200,11 +212,11 @@ static lathe_status settle_precision(lathe_run *run)
 
 lathe_status lathe__run_components(lathe_run *run)
 {
-    lathe_diags diags = {0};
-    lathe_status status = open_all(run, &diags);
+    lathe_diags own = {0};
+    lathe_status status = open_all(run, run->diags ? run->diags : &own);
     if (status == LATHE_OK)
         status = settle_precision(run);
-    lathe_diags_fini(&diags);
+    lathe_diags_fini(&own);
     return status;
 }
 

@@ -11,6 +11,8 @@
 #include "run/data_progress.h"
 #include "run/run_state.h"
 
+#define DRY_BYTES (4LL << 20) /* of each dataset that a dry run reads */
+
 /* ---- learning a tokenizer from the datasets ---- */
 
 static lathe_status open_corpus(lathe_run *run, lathe_corpus **out)
@@ -121,8 +123,11 @@ static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards *
         lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
     lathe_data_progress_init(&progress, stderr, run->set.progress);
     const lathe_status status =
-        lathe_shards_prepare(datasets, n, stage->rows, run->tokenizer, run->set.cache_dir,
-                             lathe_data_progress_show, &progress, out);
+        run->is_dry
+            ? lathe_shards_sample(datasets, n, stage->rows, run->tokenizer, run->set.cache_dir,
+                                  DRY_BYTES, out)
+            : lathe_shards_prepare(datasets, n, stage->rows, run->tokenizer, run->set.cache_dir,
+                                   lathe_data_progress_show, &progress, out);
     lathe_data_progress_end(&progress);
     return status;
 }
@@ -158,11 +163,11 @@ static lathe_status check_length(const lathe_run *run)
         lathe_log(LATHE_LOG_INFO, "the data is one document: validation takes its last tokens");
     if (lathe_shards_rows(run->shards) == LATHE_ROWS_PAIRS || facts.n_tokens >= run->set.seq_len)
         return LATHE_OK;
-    return lathe_error(LATHE_E_CONFIG,
-                       "%s: the data to train on has %lld tokens, fewer than one row of "
-                       "data.seq_len = %d; give more data, or set data.seq_len to %lld at most",
-                       lathe_config_path(run->config), (long long)facts.n_tokens, run->set.seq_len,
-                       (long long)facts.n_tokens);
+    return lathe__run_refuse(
+        run, "data", "seq_len",
+        "the data to train on has %lld tokens, fewer than one row of data.seq_len = %d; give more "
+        "data, or set data.seq_len to %lld at most",
+        (long long)facts.n_tokens, run->set.seq_len, (long long)facts.n_tokens);
 }
 
 int lathe__run_has_validation_data(const lathe_run *run)
@@ -191,20 +196,6 @@ static lathe_status open_validation(lathe_run *run)
     return LATHE_OK;
 }
 
-static lathe_status check_early_stopping(const lathe_run *run)
-{
-    const char *lacks = !run->validation
-                            ? "data.validation, data.validation_split or data.validation_count"
-                        : run->set.eval_every == 0 ? "train.eval_every"
-                                                   : NULL;
-    if (run->mode != LATHE_OPEN_TRAIN || run->set.early_stopping_patience == 0 || !lacks)
-        return LATHE_OK;
-    return lathe_error(LATHE_E_CONFIG,
-                       "%s: train.early_stopping_patience counts evaluations, and there are none: "
-                       "set %s, or take it out",
-                       lathe_config_path(run->config), lacks);
-}
-
 lathe_status lathe__run_data(lathe_run *run)
 {
     if (!run->set.datasets)
@@ -216,6 +207,5 @@ lathe_status lathe__run_data(lathe_run *run)
         LATHE_TRY(check_length(run));
         lathe_loader_cursor(run->loader, &run->at.cursor);
     }
-    LATHE_TRY(open_validation(run));
-    return check_early_stopping(run);
+    return open_validation(run);
 }

@@ -66,9 +66,33 @@ static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
     return b->status;
 }
 
+/* Keys of a new model beside the folder of one that exists: its config.json is what counts. */
+static lathe_status check_model_keys(const lathe_run *run)
+{
+    const lathe_core_section *section = lathe_core_section_find("model");
+    lathe_status first = LATHE_OK;
+    for (int32_t i = 0; i < section->n_fields; i++) {
+        const char *key = section->fields[i].key;
+        const lathe_value *v = lathe_config_get(run->config, "model", key);
+        if (!v || !v->is_set || strcmp(key, "path") == 0 || strcmp(key, "seed") == 0 ||
+            strcmp(key, "model_type") == 0)
+            continue;
+        const lathe_status status = lathe__run_refuse(
+            run, "model", key,
+            "model.%s has no effect beside model.path, whose config.json describes "
+            "the model: take it out",
+            key);
+        if (!run->diags)
+            return status;
+        first = status;
+    }
+    return first;
+}
+
 static lathe_status read_model(lathe_run *run)
 {
     if (run->set.model_path) {
+        LATHE_TRY(check_model_keys(run));
         LATHE_TRY(lathe_model_config_load(run->set.model_path, &run->model));
         return run->mode == LATHE_OPEN_EVALUATE
                    ? LATHE_OK
@@ -148,7 +172,7 @@ static lathe_status was_trained(const lathe_run *run, int32_t index, int32_t *ou
 
 /* Adds a frozen copy of every trained parameter, for stages that compare with the model as it was before training.
  * There is none where the adapter leaves the model's own parameters as they are. */
-static lathe_status add_reference(lathe_run *run)
+lathe_status lathe__run_add_reference(lathe_run *run)
 {
     const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
     const lathe_adapter_v1 *adapter = run->adapter.component ? run->adapter.table : NULL;
@@ -221,7 +245,7 @@ lathe_status lathe__run_params(lathe_run *run)
 lathe_status lathe__run_model(lathe_run *run)
 {
     LATHE_TRY(lathe__run_params(run));
-    return add_reference(run);
+    return lathe__run_add_reference(run);
 }
 
 /* Rows of a micro-batch: a pair takes two. */
@@ -389,7 +413,7 @@ lathe_status lathe__run_plan(lathe_run *run)
         LATHE_TRY(lathe__device_check(run));
         LATHE_TRY(plan_offload(run));
         LATHE_TRY(lathe_param_groups_read(run->config, &run->params, &run->optimizer, &run->arena,
-                                          &run->groups));
+                                          run->diags, &run->groups));
         LATHE_TRY(lathe_update_create(&run->machine, &run->store, &run->optimizer, &run->groups,
                                       &run->update));
         reserve(run, lathe_update_arena_bytes(run->update),

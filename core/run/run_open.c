@@ -7,9 +7,11 @@
 #include "base/parallel.h"
 #include "run/checkpoint.h"
 #include "run/checkpoint_image.h"
+#include "run/dry_run.h"
 #include "run/figure_names.h"
 #include "run/fit.h"
 #include "run/generate.h"
+#include "run/run_check.h"
 #include "run/run_state.h"
 #include "run/weight_average.h"
 
@@ -49,10 +51,10 @@ static lathe_status split_overrides(lathe_run *run, int32_t n, const char *const
     return LATHE_OK;
 }
 
-static lathe_status configure(lathe_run *run, const char *path, const lathe_override *list,
-                              int32_t n_overrides)
+lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_override *list,
+                                  int32_t n_overrides)
 {
-    lathe_diags diags = {0};
+    lathe_diags own = {0}, *const diags = run->diags ? run->diags : &own;
     LATHE_TRY(lathe_registry_create(&run->registry));
     uint32_t wanted = kinds_of(run->mode);
     wanted |= run->mode != LATHE_OPEN_PLAN ? LATHE_CONFIG_FILES : 0;
@@ -61,11 +63,16 @@ static lathe_status configure(lathe_run *run, const char *path, const lathe_over
             ? LATHE_CONFIG_TRAIN
             : 0;
     const lathe_status status =
-        lathe_config_load(path, list, n_overrides, wanted, run->registry, &diags, &run->config);
-    lathe_diags_fini(&diags);
+        lathe_config_load(path, list, n_overrides, wanted, run->registry, diags, &run->config);
+    if (status == LATHE_OK) {
+        lathe_settings_read(run->config, &run->set);
+        lathe_log_set_level(run->set.log_level);
+        lathe__run_log_warnings(&own);
+    }
+    lathe_diags_fini(&own);
     LATHE_TRY(status);
-    lathe_settings_read(run->config, &run->set);
-    lathe_log_set_level(run->set.log_level);
+    if (run->is_dry)
+        LATHE_TRY(lathe__dry_run_begin(run));
     lathe_parallel_init(run->set.threads);
     return LATHE_OK;
 }
@@ -79,7 +86,7 @@ static int needs_tokenizer(const lathe_run *run)
 }
 
 /* train.max_steps from epochs; the schedule's own checks against the run's length. */
-static lathe_status settle_length(lathe_run *run)
+lathe_status lathe__run_settle_length(lathe_run *run)
 {
     const lathe_scheduler_v1 *scheduler = run->scheduler.table;
     if (run->set.max_steps == 0 && run->loader) {
@@ -97,7 +104,7 @@ static lathe_status settle_length(lathe_run *run)
 static lathe_status plan_stages(lathe_run *run, const char *path, const lathe_override *overrides,
                                 int32_t n)
 {
-    LATHE_TRY(configure(run, path, overrides, n));
+    LATHE_TRY(lathe__run_configure(run, path, overrides, n));
     LATHE_TRY(lathe__run_components(run));
     if (needs_tokenizer(run))
         LATHE_TRY(lathe__run_tokenizer(run));
@@ -110,10 +117,21 @@ static lathe_status plan_stages(lathe_run *run, const char *path, const lathe_ov
 static lathe_status data_stages(lathe_run *run, const char *path, const lathe_override *overrides,
                                 int32_t n)
 {
-    LATHE_TRY(configure(run, path, overrides, n));
+    LATHE_TRY(lathe__run_configure(run, path, overrides, n));
     LATHE_TRY(lathe__run_components(run));
     LATHE_TRY(lathe__run_tokenizer(run));
     return lathe__run_data(run);
+}
+
+/* To compute without training: up to the data. */
+static lathe_status computing_stages(lathe_run *run, const char *path,
+                                     const lathe_override *overrides, int32_t n)
+{
+    LATHE_TRY(plan_stages(run, path, overrides, n));
+    if (run->mode == LATHE_OPEN_PLAN)
+        return LATHE_OK;
+    LATHE_TRY(lathe__run_fits(run, path, overrides, n));
+    return run->mode == LATHE_OPEN_EVALUATE ? lathe__run_data(run) : LATHE_OK;
 }
 
 static lathe_status open_stages(lathe_run *run, const char *path, const lathe_override *overrides,
@@ -121,14 +139,13 @@ static lathe_status open_stages(lathe_run *run, const char *path, const lathe_ov
 {
     if (run->mode == LATHE_OPEN_DATA)
         return data_stages(run, path, overrides, n);
-    LATHE_TRY(plan_stages(run, path, overrides, n));
+    if (run->mode == LATHE_OPEN_TRAIN)
+        LATHE_TRY(lathe__run_prepare(run, path, overrides, n));
+    else
+        LATHE_TRY(computing_stages(run, path, overrides, n));
     if (run->mode == LATHE_OPEN_PLAN)
         return LATHE_OK;
-    LATHE_TRY(lathe__run_fits(run, path, overrides, n));
-    if (run->mode != LATHE_OPEN_INFER && (run->set.datasets || !run->data_is_optional))
-        LATHE_TRY(lathe__run_data(run));
-    if (run->mode == LATHE_OPEN_TRAIN)
-        LATHE_TRY(settle_length(run));
+    run->diags = NULL; /* from here on the failures are the machine's */
     LATHE_TRY(lathe__run_place(run));
     run->weights_wait = lathe__checkpoint_brings_all(run);
     return run->weights_wait ? LATHE_OK : lathe__run_weights(run);
@@ -153,12 +170,45 @@ static lathe_status opened(lathe_run *run, lathe_status status, lathe_run **out)
     return status;
 }
 
+lathe_status lathe_run_open_training(const char *config_path, const lathe_override *overrides,
+                                     int32_t n_overrides, int32_t is_dry, lathe_diags *diags,
+                                     lathe_run **out)
+{
+    lathe_run *run = NULL;
+    LATHE_TRY(create(LATHE_OPEN_TRAIN, &run));
+    run->diags = diags;
+    run->is_dry = is_dry;
+    return opened(run, open_stages(run, config_path, overrides, n_overrides), out);
+}
+
 lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *overrides,
                                  int32_t n_overrides, int32_t mode, lathe_run **out)
 {
     lathe_run *run = NULL;
+    if (mode == LATHE_OPEN_TRAIN) {
+        lathe_diags diags = {0};
+        const lathe_status status =
+            lathe_run_open_training(config_path, overrides, n_overrides, 0, &diags, out);
+        if (status == LATHE_OK)
+            lathe__run_log_warnings(&diags);
+        lathe_diags_fini(&diags);
+        return status;
+    }
     LATHE_TRY(create(mode, &run));
     return opened(run, open_stages(run, config_path, overrides, n_overrides), out);
+}
+
+lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
+                             int32_t n_overrides, int32_t is_offline, lathe_diags *diags)
+{
+    lathe_run *run = NULL;
+    LATHE_TRY(create(LATHE_OPEN_TRAIN, &run));
+    run->diags = diags;
+    run->is_offline = is_offline;
+    const lathe_status status = lathe__run_prepare(run, config_path, overrides, n_overrides);
+    run->diags = NULL;
+    lathe_run_close(run);
+    return status;
 }
 
 lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
@@ -220,6 +270,7 @@ void lathe_run_close(lathe_run *run)
     lathe__run_components_fini(run);
     lathe_config_destroy(run->config);
     lathe_registry_destroy(run->registry);
+    lathe__dry_run_end(run);
     lathe_arena_fini(&run->arena);
     free(run);
 }

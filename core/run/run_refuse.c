@@ -9,23 +9,58 @@
 #include "plug/kind.h"
 #include "run/run_state.h"
 
+/* "run.toml:4:1: text", as a warning in the log. */
+static void log_warning(const lathe_place *place, const char *text)
+{
+    lathe_buffer line = LATHE_BUFFER_INIT;
+    if (place->line > 0)
+        lathe_buffer_printf(&line, "%s:%d:%d: ", place->file, place->line, place->column);
+    lathe_buffer_puts(&line, text);
+    lathe_log(LATHE_LOG_WARN, "%s", line.data ? line.data : text);
+    lathe_buffer_fini(&line);
+}
+
+static lathe_status add_at(const lathe_run *run, int32_t severity, const lathe_place *place,
+                           const char *text)
+{
+    lathe_diags own = {0}, *const diags = run->diags ? run->diags : &own;
+    if (diags == &own && severity == LATHE_DIAG_WARNING) {
+        log_warning(place, text);
+        return LATHE_OK;
+    }
+    lathe_diags_add(diags, severity, place, NULL, "%s", text);
+    const lathe_status status = severity == LATHE_DIAG_ERROR ? lathe_diags_status(diags) : LATHE_OK;
+    lathe_diags_fini(&own);
+    return status;
+}
+
 static lathe_status add(const lathe_run *run, int32_t severity, const char *section,
                         const char *key, const char *text)
 {
-    lathe_diags own = {0}, *const diags = run->diags ? run->diags : &own;
-    lathe_buffer line = LATHE_BUFFER_INIT;
-    lathe_config_add(run->config, diags, severity, section, key, "%s", text);
-    const lathe_status status = lathe_diags_status(diags);
-    if (diags == &own && severity == LATHE_DIAG_WARNING) {
-        const lathe_place place = lathe_config_where(run->config, section, key);
-        if (place.line > 0)
-            lathe_buffer_printf(&line, "%s:%d:%d: ", place.file, place.line, place.column);
-        lathe_buffer_puts(&line, text);
-        lathe_log(LATHE_LOG_WARN, "%s", line.data ? line.data : text);
-    }
-    lathe_buffer_fini(&line);
-    lathe_diags_fini(&own);
-    return status;
+    const lathe_place place = lathe_config_where(run->config, section, key);
+    return add_at(run, severity, &place, text);
+}
+
+void lathe__run_log_warnings(const lathe_diags *diags)
+{
+    for (int64_t i = 0; i < diags->n; i++)
+        if (diags->items[i].severity == LATHE_DIAG_WARNING)
+            log_warning(&diags->items[i].place, diags->items[i].message);
+}
+
+lathe_status lathe__run_refuse_in(const lathe_run *run, const char *key, int64_t index,
+                                  const char *inner, const char *format, ...)
+{
+    char text[2048], section[32];
+    const size_t n = strcspn(key, ".");
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    (void)snprintf(section, sizeof section, "%.*s", (int)n, key);
+    const lathe_place place =
+        lathe_config_where_in(run->config, section, key + n + 1, index, inner);
+    return add_at(run, LATHE_DIAG_ERROR, &place, text);
 }
 
 lathe_status lathe__run_refuse(const lathe_run *run, const char *section, const char *key,

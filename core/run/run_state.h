@@ -57,6 +57,10 @@ struct lathe_run {
     lathe_settings set;
     int32_t mode; /* LATHE_OPEN_*, BATCHES being TRAIN from here on */
     int32_t data_is_optional;
+    int32_t is_offline; /* checked without the machine and without the data */
+    int32_t is_dry;     /* a dry run (dry_run.h) */
+    int32_t reserved;
+    const char *dry_dir; /* its prepared data; NULL: none */
     lathe_diags
         *diags; /* what refuses and warns adds to them; NULL: the thread's message, the log */
 
@@ -129,6 +133,12 @@ __attribute__((format(printf, 4, 5))) LATHE_MUST_USE lathe_status lathe__run_ref
     const lathe_run *run, const char *section, const char *key, const char *format, ...);
 /** The same of the thread's message, at the key of the kind's table that it begins with. */
 LATHE_MUST_USE lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t kind);
+/** The same at `inner` of element `index` of the array `key`, such as "data.datasets", 1, "columns.text". */
+__attribute__((format(printf, 5, 6))) LATHE_MUST_USE lathe_status
+lathe__run_refuse_in(const lathe_run *run, const char *key, int64_t index, const char *inner,
+                     const char *format, ...);
+/** Writes the warnings that were gathered to the log. */
+void lathe__run_log_warnings(const lathe_diags *diags);
 /** A warning there. */
 __attribute__((format(printf, 4, 5))) void lathe__run_warn(const lathe_run *run,
                                                            const char *section, const char *key,
@@ -138,13 +148,26 @@ __attribute__((format(printf, 4, 5))) void lathe__run_warn(const lathe_run *run,
 lathe_status lathe__run_components(lathe_run *run);
 /** Those that hold no machine: of no use to compute, enough to check. */
 lathe_status lathe__run_parts(lathe_run *run);
+/** The precisions and gradients that the settings ask for, as far as no device is needed to judge them. */
+lathe_status lathe__run_check_precision(const lathe_run *run);
 void lathe__run_components_fini(lathe_run *run);
 
 /** What the parts say of each other and of a run of `total` steps, 0: not known (run_check.c). */
 lathe_status lathe__run_check_length(const lathe_run *run, int64_t total);
 
+/** Everything that decides whether a run opened for training starts, up to the memory that it would take: with
+ *  run->diags all errors and warnings are gathered there; without, the first error ends it (run_prepare.c). */
+lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_override *overrides,
+                                int32_t n_overrides);
+/** Reads the configuration and the settings (run_open.c). */
+lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_override *overrides,
+                                  int32_t n_overrides);
+/** The length of the run, from the data where train.max_steps is unset (run_open.c). */
+lathe_status lathe__run_settle_length(lathe_run *run);
+
 /** Model, parameter table, graphs, plan (run_graphs.c). */
 lathe_status lathe__run_params(lathe_run *run);
+lathe_status lathe__run_add_reference(lathe_run *run);
 lathe_status lathe__run_model(lathe_run *run);
 lathe_status lathe__run_plan(lathe_run *run);
 /** What every program of the run is built from; the caller sets the shape. */

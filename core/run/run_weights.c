@@ -9,6 +9,7 @@
 #include "model/weights.h"
 #include "run/checkpoint_image.h"
 #include "run/generate.h"
+#include "run/run_check.h"
 #include "run/run_state.h"
 #include "run/weight_average.h"
 #include "run/weight_fill.h"
@@ -180,6 +181,15 @@ static lathe_status load_folder(lathe_run *run, lathe_weight_fill *fill)
     LATHE_TRY(lathe_safetensors_open(run->set.model_path, &set));
     const lathe_weight_sink sink = lathe__weight_sink(fill);
     const lathe_status status = lathe_weights_load(set, &run->model, &run->params, &sink);
+    lathe_safetensors_close(set);
+    return status;
+}
+
+lathe_status lathe__weights_check(const lathe_run *run)
+{
+    lathe_safetensors *set = NULL;
+    LATHE_TRY(lathe_safetensors_open(run->set.model_path, &set));
+    const lathe_status status = lathe_weights_check(set, &run->model, &run->params);
     lathe_safetensors_close(set);
     return status;
 }

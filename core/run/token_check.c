@@ -66,12 +66,13 @@ lathe_status lathe__token_check(const lathe_run *run)
     const int64_t tokens = lathe_tokenizer_vocab_size(run->tokenizer);
     const int reads_text = run->mode != LATHE_OPEN_PLAN && run->set.datasets;
     if (tokens > run->model.vocab && (run->tokenizer_dir || reads_text))
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s: vocab_size is %lld, but %s has %lld tokens: model and tokenizer do "
-                           "not belong together",
-                           model_name(run), (long long)run->model.vocab,
-                           run->tokenizer_dir ? run->tokenizer_dir : "the tokenizer of bytes",
-                           (long long)tokens);
+        return lathe__run_refuse(
+            run, run->set.tokenizer_path ? "tokenizer" : "model",
+            run->set.tokenizer_path || run->set.model_path ? "path" : "vocab_size",
+            "%s: vocab_size is %lld, but %s has %lld tokens: model and "
+            "tokenizer do not belong together",
+            model_name(run), (long long)run->model.vocab,
+            run->tokenizer_dir ? run->tokenizer_dir : "the tokenizer of bytes", (long long)tokens);
     if (!run->set.model_path)
         return LATHE_OK;
     for (int32_t i = 0; i < run->model.n_eos; i++)

@@ -160,7 +160,7 @@ static const char run_file[] = "[model]\n"
 Test(cli, validate_takes_a_good_file)
 {
     write_file("run.toml", run_file);
-    write_file("text.txt", "a few words\n");
+    write_file("text.txt", "a few words, and some more of them\n");
     expect(LATHE " validate run.toml 2>&1", 0, "run.toml: valid");
     expect(LATHE " validate run.toml --optimizer.lr=2e-5 --train.max_steps 7 2>&1", 0, "valid");
 }
@@ -191,11 +191,13 @@ Test(cli, validate_tells_all_errors_at_once)
 Test(cli, validate_checks_rules_across_keys)
 {
     write_file("run.toml", run_file);
-    write_file("text.txt", "a few words\n");
+    write_file("text.txt", "a few words, and some more of them\n");
     expect(LATHE " validate run.toml --scheduler.warmup_steps 50 2>&1", 2, "run.toml");
     expect(LATHE " validate run.toml --optimizer.name sophia 2>&1", 0, "valid");
     expect(LATHE " validate run.toml --optimizer.name sophia --stage.name dpo 2>&1", 2,
            "draws; stage \"dpo\" has none");
+    cr_expect_not_null(strstr(output, "run.toml:8:41: error: stage \"dpo\" reads pairs"), "%s",
+                       output);
 }
 
 Test(cli, plan_prints_the_numbers_of_each_group_and_half)

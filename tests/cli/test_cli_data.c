@@ -90,7 +90,8 @@ Test(cli_data, bad_data_is_refused_by_file_and_place)
     refuse("{ path = \"ok.txt\" }", "validation_count = 1\nvalidation_split = 0.5\n", 2,
            "data.validation_count and data.validation_split exclude each other");
     refuse("{ path = \"ok.txt\" }", "validation_count = 1\n", 2, "leaves none to train on");
-    refuse("{ path = \"ok.txt\" }", "cache_dir = \"ok.txt/cache\"\n", 1, "ok.txt");
+    refuse("{ path = \"ok.txt\" }", "cache_dir = \"ok.txt/cache\"\n", 2,
+           "ok.txt is a file, expected a folder");
     refuse("{ path = \"ok.txt\" }", "[stage]\nname = \"dpo\"\n", 2,
            "ok.txt: pairs come from a dataset of type jsonl, json or csv, not text");
     if (geteuid() != 0) { /* root reads everything */

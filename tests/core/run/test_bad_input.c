@@ -278,7 +278,8 @@ Test(bad_input, a_tokenizer_that_is_not_the_models_is_named)
              LATHE_TEST_DATA, folder);
     cr_assert_eq(system(command), 0);
     cr_expect_eq(open_folder(NULL), LATHE_E_CONFIG);
-    expand("%s: vocab_size is 128, but %s has 487 tokens: model and tokenizer do not belong "
+    expand("--model.path: error: %s: vocab_size is 128, but %s has 487 tokens: model and tokenizer "
+           "do not belong "
            "together",
            want, sizeof want);
     cr_expect_str_eq(lathe_error_message(), want, "%s", lathe_error_message());

@@ -496,18 +496,17 @@ Test(checkpoint, a_folder_that_cannot_be_written_is_refused_before_the_first_ste
 {
     settings s = {.n = 0};
     configure(&s, dir);
-    lathe_train_result r;
     set(&s, "checkpoint.dir=%s/corpus.txt/out", dir);
-    cr_assert_eq(train_once(&s, &r, NULL), LATHE_E_IO);
-    expect_message("corpus.txt");
-    cr_assert_eq(r.step, 0);
+    lathe_run *run = NULL;
+    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
+    expect_message("corpus.txt is a file, expected a folder");
     if (geteuid() == 0)
         return; /* root may write anywhere */
     OK(lathe_dir_create(in(dir, "closed")));
     cr_assert_eq(chmod(in(dir, "closed"), 0500), 0);
     set(&s, "checkpoint.dir=%s/closed", dir);
-    cr_assert_eq(train_once(&s, &r, NULL), LATHE_E_IO);
-    expect_message("closed/lock");
+    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
+    expect_message("closed cannot be written");
 }
 
 /* A limit on the size of files stands for a full disk: the same path, another errno. */

@@ -49,7 +49,7 @@ static void refuse(int32_t mode, const settings *s)
         list[n] = (lathe_override){keys[n], equals + 1};
     }
     lathe_run *run = NULL;
-    cr_assert_eq(lathe_run_open_mode(NULL, list, n, mode, &run), LATHE_E_NOMEM, "%s",
+    cr_assert_eq(lathe_run_open_mode(NULL, list, n, mode, &run), LATHE_E_CONFIG, "%s",
                  lathe_error_message());
     cr_assert_null(run);
 }

@@ -40,23 +40,15 @@ static void write_run(const char *head, const char *tail)
 /* Errors and warnings of the file as text in `said`; how many errors. */
 static int64_t validate(void)
 {
-    lathe_registry *registry = NULL;
-    lathe_config *config = NULL;
     lathe_diags diags = {0};
     lathe_buffer text = LATHE_BUFFER_INIT;
-    OK(lathe_registry_create(&registry));
-    const lathe_status status = lathe_config_load(
-        path, NULL, 0, ((1u << LATHE_N_KINDS) - 2) | LATHE_CONFIG_TRAIN, registry, &diags, &config);
+    const lathe_status status = lathe_run_check(path, NULL, 0, 1, &diags);
     cr_assert_eq(status == LATHE_OK, diags.n_errors == 0, "%s", lathe_error_message());
-    if (status == LATHE_OK)
-        OK(lathe_run_check(config, registry, &diags));
     lathe_diags_print(&diags, &text);
     snprintf(said, sizeof said, "%s", text.data ? text.data : "");
     const int64_t n = diags.n_errors;
     lathe_buffer_fini(&text);
-    lathe_config_destroy(config);
     lathe_diags_fini(&diags);
-    lathe_registry_destroy(registry);
     return n;
 }
 

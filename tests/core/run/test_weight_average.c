@@ -320,8 +320,10 @@ static void configure_variant(settings *s, const char *dir, const char *out, con
     set(s, "optimizer.name=%s", v->optimizer);
     set(s, "scheduler.name=constant"); /* all that schedule_free_adamw goes with */
     set(s, "train.weight_average=%s", v->average);
-    set(s, "train.weight_average_decay=0.9");
-    set(s, "train.weight_average_start=2");
+    if (strcmp(v->average, "ema") == 0)
+        set(s, "train.weight_average_decay=0.9");
+    if (strcmp(v->average, "none") != 0)
+        set(s, "train.weight_average_start=2");
 }
 
 static void expect_same(const char *dir, const char *a, const char *b, const variant *v)

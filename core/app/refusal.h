@@ -1,0 +1,12 @@
+/* What a run would not start for, as lathe validate and lathe train both tell it. */
+#ifndef LATHE_APP_REFUSAL_H
+#define LATHE_APP_REFUSAL_H
+
+#include "app/args.h"
+#include "plug/diag.h"
+
+/** Prints errors and warnings to stderr, a line each, and the number of errors. Returns the exit code for `status`, the
+ *  result of checking or opening the run: 0; 2 for what the user can mend; 1 for what failed. */
+int lathe_app_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status);
+
+#endif

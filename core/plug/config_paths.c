@@ -1,0 +1,90 @@
+/* Paths of a configuration. One rule: a path in the run file is relative to the folder of that file, wherever the
+ * command is started; a path on the command line is relative to the current folder, as with every command. Of a
+ * file in the current folder both are the same. Defaults ("out") count as standing in the file. */
+#include <string.h>
+
+#include "base/error.h"
+#include "plug/config_state.h"
+#include "plug/schema.h"
+
+/* Keys that hold a path, and words that stand for something else there. */
+static const struct {
+    const char *section, *key, *words[2];
+} keys[] = {
+    {"model", "path", {NULL, NULL}},
+    {"tokenizer", "path", {"bytes", NULL}},
+    {"data", "cache_dir", {NULL, NULL}},
+    {"checkpoint", "dir", {NULL, NULL}},
+    {"checkpoint", "resume", {"auto", "never"}},
+    {"plugins", "paths", {NULL, NULL}},
+};
+
+/* Length of "folder/" in front of the file's name; 0: the file is in the current folder, or there is none. */
+static size_t folder_length(const lathe_config *config)
+{
+    const char *slash = strrchr(config->path, '/');
+    return slash != NULL ? (size_t)(slash - config->path) + 1 : 0;
+}
+
+static lathe_status join(lathe_config *config, const char **path)
+{
+    const size_t n = folder_length(config);
+    if (n == 0 || *path == NULL || (*path)[0] == '/' || (*path)[0] == '\0')
+        return LATHE_OK;
+    *path = lathe_arena_printf(&config->arena, "%.*s%s", (int)n, config->path, *path);
+    return *path != NULL ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+static lathe_status join_node(lathe_config *config, lathe_toml_node *node,
+                              const char *const words[2])
+{
+    if (node == NULL || node->origin != NULL)
+        return LATHE_OK;
+    if (node->kind == LATHE_TOML_ARRAY)
+        for (int64_t i = 0; i < node->n_children; i++)
+            LATHE_TRY(join_node(config, node->children[i], words));
+    if (node->kind != LATHE_TOML_STRING || (words[0] != NULL && strcmp(node->s, words[0]) == 0) ||
+        (words[1] != NULL && strcmp(node->s, words[1]) == 0))
+        return LATHE_OK;
+    return join(config, &node->s);
+}
+
+/* data.datasets, data.validation: a table, or an array of tables. */
+static lathe_status join_datasets(lathe_config *config, const char *key)
+{
+    static const char *const none[2] = {NULL, NULL};
+    lathe_toml_node *sets = lathe_toml_find(lathe_toml_find(config->root, "data"), key);
+    if (sets == NULL)
+        return LATHE_OK;
+    if (sets->kind == LATHE_TOML_TABLE)
+        return join_node(config, lathe_toml_find(sets, "path"), none);
+    for (int64_t i = 0; sets->kind == LATHE_TOML_ARRAY && i < sets->n_children; i++)
+        LATHE_TRY(join_node(config, lathe_toml_find(sets->children[i], "path"), none));
+    return LATHE_OK;
+}
+
+lathe_status lathe__config_paths(lathe_config *config)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const lathe_toml_node *table = lathe_toml_find(config->root, keys[i].section);
+        LATHE_TRY(join_node(config, lathe_toml_find(table, keys[i].key), keys[i].words));
+    }
+    LATHE_TRY(join_datasets(config, "datasets"));
+    return join_datasets(config, "validation");
+}
+
+lathe_status lathe__config_default_paths(lathe_config *config, const char *section,
+                                         lathe_value *values)
+{
+    const lathe_core_section *core = lathe_core_section_find(section);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (strcmp(keys[i].section, section) != 0)
+            continue;
+        const int32_t at = lathe_schema_index(core->fields, core->n_fields, keys[i].key);
+        lathe_value *value = at >= 0 ? &values[at] : NULL;
+        if (value != NULL && value->is_set && !value->is_explicit &&
+            value->type == LATHE_T_STRING && keys[i].words[0] == NULL)
+            LATHE_TRY(join(config, &value->s));
+    }
+    return LATHE_OK;
+}

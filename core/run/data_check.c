@@ -1,0 +1,123 @@
+/* The datasets against the stage, before any of them is tokenised: the kind of each, its columns, its first record. */
+#include <string.h>
+
+#include "base/error.h"
+#include "data/reader.h"
+#include "run/run_check.h"
+#include "run/run_state.h"
+
+/* One dataset and its place in the file. */
+typedef struct place {
+    const lathe_run *run;
+    const char *key; /* "data.datasets" */
+    int64_t index;
+} place;
+
+static const char *stage_name(const lathe_run *run)
+{
+    return run->stage.component ? run->stage.component->plugin->name : "pretrain";
+}
+
+/* Whether rows of this kind take the column. */
+static int is_taken(int32_t rows, int32_t column)
+{
+    return (rows == LATHE_ROWS_PACKED) == (column == LATHE_COLUMN_TEXT);
+}
+
+static lathe_status check_columns(const place *p, const lathe_dataset *set, int32_t type,
+                                  int32_t rows)
+{
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
+        char inner[32] = "columns.";
+        if (!set->columns[c])
+            continue;
+        strcat(inner, lathe_column_name(c));
+        if (type == LATHE_DATASET_TEXT)
+            return lathe__run_refuse_in(p->run, p->key, p->index, inner,
+                                        "%s: columns have no effect on plain text, whose files are "
+                                        "documents: set type = \"jsonl\", \"json\" or \"csv\", or "
+                                        "take columns out",
+                                        p->key);
+        if (!is_taken(rows, c))
+            return lathe__run_refuse_in(p->run, p->key, p->index, inner,
+                                        "%s: columns.%s has no effect: stage \"%s\" reads %s",
+                                        p->key, lathe_column_name(c), stage_name(p->run),
+                                        rows == LATHE_ROWS_PACKED ? "text"
+                                                                  : "prompt, chosen, rejected");
+    }
+    return LATHE_OK;
+}
+
+/* Reads the first record; a column that it lacks is told with the file and its columns. */
+static lathe_status check_record(const place *p, const lathe_dataset *set,
+                                 const lathe_sources *sources, int32_t rows)
+{
+    const lathe_source_place begin = {0, 0, 1};
+    lathe_reader reader;
+    lathe_fields fields;
+    memset(&fields, 0, sizeof fields);
+    lathe_status status = lathe_reader_init(&reader, set, sources, rows, &begin);
+    reader.cut_text = 1;
+    if (status == LATHE_OK)
+        status = lathe_reader_batch(&reader, 1);
+    if (status == LATHE_OK && reader.n > 0)
+        status = lathe_fields_read(&fields, &reader, &reader.list[0]);
+    lathe_fields_fini(&fields);
+    lathe_reader_fini(&reader);
+    if (status == LATHE_OK || status == LATHE_E_NOMEM)
+        return status;
+    return lathe__run_refuse_in(p->run, p->key, p->index, "path", "%s", lathe_error_message());
+}
+
+static lathe_status check_set(const place *p, const lathe_dataset *set, int32_t rows,
+                              lathe_arena *arena)
+{
+    lathe_sources sources;
+    const lathe_status status = lathe_sources_list(set, arena, &sources);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK)
+        return lathe__run_refuse_in(p->run, p->key, p->index, "path", "%s", lathe_error_message());
+    if (rows == LATHE_ROWS_PAIRS && sources.type == LATHE_DATASET_TEXT)
+        return lathe__run_refuse_in(p->run, p->key, p->index,
+                                    set->type == LATHE_DATASET_AUTO ? "path" : "type",
+                                    "stage \"%s\" reads pairs, with the columns chosen and "
+                                    "rejected, and %s is plain text: give "
+                                    "files of type jsonl, json or csv",
+                                    stage_name(p->run), set->path);
+    LATHE_TRY(check_columns(p, set, sources.type, rows));
+    return check_record(p, set, &sources, rows);
+}
+
+/* The first error of each dataset. */
+static lathe_status check_list(const lathe_run *run, const char *key, const char *json,
+                               lathe_arena *arena)
+{
+    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    const int32_t rows = stage ? stage->rows : LATHE_ROWS_PACKED;
+    lathe_dataset *sets = NULL;
+    int64_t n = 0;
+    lathe_status first = LATHE_OK;
+    LATHE_TRY(lathe_datasets_parse(key, json, arena, &sets, &n));
+    for (int64_t i = 0; i < n && (first == LATHE_OK || run->diags); i++) {
+        const place p = {run, key, i};
+        const lathe_status status = check_set(&p, &sets[i], rows, arena);
+        first = first != LATHE_OK ? first : status;
+    }
+    return first;
+}
+
+lathe_status lathe__data_check(lathe_run *run)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *validation = lathe_config_string(run->config, "data", "validation");
+    lathe_status status = LATHE_OK;
+    if (run->set.datasets)
+        status = check_list(run, "data.datasets", run->set.datasets, &arena);
+    if (validation && (status == LATHE_OK || run->diags)) {
+        const lathe_status other = check_list(run, "data.validation", validation, &arena);
+        status = status != LATHE_OK ? status : other;
+    }
+    lathe_arena_fini(&arena);
+    return status;
+}

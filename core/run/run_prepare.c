@@ -1,0 +1,160 @@
+/* Preparing a training: everything that decides whether it starts, up to the memory.
+ *
+ * lathe train goes on from here to memory and weights, lathe validate stops. Where run->diags is set, a stage's error
+ * is added there and the next stage that does not need its result goes on, so that all errors are told at once;
+ * otherwise the first one ends it. What takes long (the data, a tokenizer that is trained) comes last, when nothing
+ * else is wrong.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "plug/select.h"
+#include "run/checkpoint.h"
+#include "run/figure_names.h"
+#include "run/fit.h"
+#include "run/param_groups.h"
+#include "run/run_check.h"
+#include "run/run_state.h"
+
+/* A failure of the machine: nothing that another run file would mend. */
+static int is_failure(lathe_status status)
+{
+    return status == LATHE_E_NOMEM || status == LATHE_E_DEVICE || status == LATHE_E_INTERRUPTED;
+}
+
+static int64_t n_errors(const lathe_run *run)
+{
+    return run->diags ? run->diags->n_errors : 0;
+}
+
+/* A stage's status and what it is about. LATHE_OK: it succeeded, or its error is in run->diags now; `before`: how many
+ * were there when the stage began. */
+static lathe_status note(const lathe_run *run, lathe_status status, int64_t before,
+                         const char *section, const char *key)
+{
+    const char *text = lathe_error_message(), *path = lathe_config_path(run->config);
+    const size_t n = strlen(path);
+    if (status == LATHE_OK || !run->diags || is_failure(status))
+        return status;
+    if (n_errors(run) > before)
+        return LATHE_OK;
+    if (n > 0 && strncmp(text, path, n) == 0 && strncmp(text + n, ": ", 2) == 0)
+        text += n + 2; /* the place has it */
+    lathe_config_add(run->config, run->diags, LATHE_DIAG_ERROR, section, key, "%s",
+                     text[0] ? text : lathe_status_text(status));
+    return LATHE_OK;
+}
+
+/* LATHE_E_CONFIG when something was wrong so far. */
+static lathe_status so_far(const lathe_run *run)
+{
+    return run->diags ? lathe_diags_status(run->diags) : LATHE_OK;
+}
+
+/* The plugins and the device; and what the settings say of each other. */
+static lathe_status prepare_parts(lathe_run *run)
+{
+    const int64_t before = n_errors(run);
+    lathe_status status = run->is_offline ? lathe__run_parts(run) : lathe__run_components(run);
+    if (run->is_offline && status == LATHE_OK)
+        status = lathe__run_check_precision(run);
+    LATHE_TRY(note(run, status, before, "device", "name"));
+    const int64_t then = n_errors(run);
+    return note(run, lathe__settings_check(run), then, "train", "precision");
+}
+
+/* The key that names the tokenizer. */
+static const char *tokenizer_key(const lathe_run *run, const char **out_section)
+{
+    const int is_model = !run->set.tokenizer_path && !run->set.tokenizer_train;
+    *out_section = is_model ? "model" : "tokenizer";
+    return run->set.tokenizer_train ? "train" : "path";
+}
+
+static lathe_status prepare_tokenizer(lathe_run *run)
+{
+    const int64_t before = n_errors(run);
+    const char *section, *key = tokenizer_key(run, &section);
+    return note(run, lathe__run_tokenizer(run), before, section, key);
+}
+
+/* Parameters, what trains, groups: needs the parts, and the tokenizer for a vocabulary that nothing else tells. */
+static lathe_status prepare_model(lathe_run *run)
+{
+    const char *key = run->set.model_path ? "path" : "model_type";
+    int64_t before = n_errors(run);
+    LATHE_TRY(note(run, lathe__run_params(run), before, "model", key));
+    if (n_errors(run) > before)
+        return LATHE_OK;
+    before = n_errors(run);
+    LATHE_TRY(note(run,
+                   lathe_param_groups_read(run->config, &run->params, &run->optimizer, &run->arena,
+                                           run->diags, &run->groups),
+                   before, "optimizer", "groups"));
+    return LATHE_OK;
+}
+
+static lathe_status prepare_plan(lathe_run *run, const char *path, const lathe_override *overrides,
+                                 int32_t n)
+{
+    const int64_t before = n_errors(run);
+    LATHE_TRY(note(run, lathe__run_add_reference(run), before, "model", "path"));
+    const lathe_status status = lathe__run_plan(run);
+    const int is_attention = strstr(lathe_error_message(), LATHE_NO_ATTENTION) != NULL;
+    LATHE_TRY(note(run, status, before, is_attention ? "attention" : "device", "name"));
+    LATHE_TRY(so_far(run));
+    LATHE_TRY(note(run, lathe__figure_check_best(run), before, "checkpoint", "best_metric"));
+    LATHE_TRY(note(run, lathe__run_fits(run, path, overrides, n), before, "train", "memory_limit"));
+    if (!run->set.model_path)
+        return LATHE_OK;
+    LATHE_TRY(so_far(run));
+    return note(run, lathe__weights_check(run), before, "model", "path");
+}
+
+static lathe_status prepare_data(lathe_run *run)
+{
+    int64_t before = n_errors(run);
+    if (run->set.datasets || !run->data_is_optional)
+        LATHE_TRY(note(run, lathe__run_data(run), before, "data", "datasets"));
+    LATHE_TRY(so_far(run));
+    before = n_errors(run);
+    return note(run, lathe__run_settle_length(run), before, "scheduler", "name");
+}
+
+/* As far as the schedule can be judged without the data: a length from epochs is not known. */
+static lathe_status check_length_offline(lathe_run *run)
+{
+    const int64_t own = lathe_config_int(run->config, "scheduler", "total_steps");
+    const int64_t total = run->set.max_steps > 0 ? run->set.max_steps : own, before = n_errors(run);
+    return total > 0 ? note(run, lathe__run_check_length(run, total), before, "scheduler", "name")
+                     : LATHE_OK;
+}
+
+lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_override *overrides,
+                                int32_t n)
+{
+    LATHE_TRY(lathe__run_configure(run, path, overrides, n));
+    LATHE_TRY(prepare_parts(run));
+    const int64_t in_parts = n_errors(run);
+    if (run->set.datasets && !run->is_offline)
+        LATHE_TRY(note(run, lathe__data_check(run), in_parts, "data", "datasets"));
+    if (run->set.tokenizer_train && !run->is_offline)
+        LATHE_TRY(so_far(run)); /* training it takes long */
+    const int64_t before = n_errors(run);
+    if (!run->set.tokenizer_train || !run->is_offline)
+        LATHE_TRY(prepare_tokenizer(run));
+    if (in_parts == 0 && n_errors(run) == before)
+        LATHE_TRY(prepare_model(run));
+    if (run->set.max_steps > 0 || run->is_offline)
+        LATHE_TRY(in_parts == 0 ? check_length_offline(run) : LATHE_OK);
+    const int64_t then = n_errors(run);
+    if (!run->data_is_optional && !run->is_dry)
+        LATHE_TRY(note(run, lathe_checkpoint_refuse_mixing(run), then, "checkpoint", "resume"));
+    LATHE_TRY(so_far(run));
+    if (run->is_offline)
+        return LATHE_OK;
+    LATHE_TRY(prepare_plan(run, path, overrides, n));
+    LATHE_TRY(so_far(run));
+    LATHE_TRY(prepare_data(run));
+    return so_far(run);
+}

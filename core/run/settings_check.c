@@ -1,0 +1,125 @@
+/* Keys of the core's sections against each other: what contradicts is refused, what has no effect is said. */
+#include "base/error.h"
+#include "run/curvature.h"
+#include "run/figure_names.h"
+#include "run/run_check.h"
+#include "run/run_state.h"
+#include "run/weight_average.h"
+
+/* Whether the file or the command line sets the key. */
+static int is_given(const lathe_run *run, const char *section, const char *key)
+{
+    const lathe_value *value = lathe_config_get(run->config, section, key);
+    return value && value->is_explicit;
+}
+
+/* Warns when a key is given that nothing reads. */
+static void warn_idle(const lathe_run *run, const char *section, const char *key, const char *why)
+{
+    if (is_given(run, section, key))
+        lathe__run_warn(run, section, key, "%s.%s has no effect: %s", section, key, why);
+}
+
+static void warn_idle_all(const lathe_run *run, const char *section, const char *const *keys,
+                          const char *why)
+{
+    for (; *keys; keys++)
+        warn_idle(run, section, *keys, why);
+}
+
+static void warn_training(const lathe_run *run)
+{
+    static const char *const scale[] = {"loss_scale_init", "loss_scale_growth_interval", NULL};
+    static const char *const average[] = {"weight_average_decay", "weight_average_start",
+                                          "weight_average_every", NULL};
+    const lathe_settings *s = &run->set;
+    if (s->precision != LATHE_F16)
+        warn_idle_all(run, "train", scale, "it belongs to train.precision = \"fp16\"");
+    if (s->weight_average == LATHE_AVERAGE_NONE)
+        warn_idle_all(run, "train", average, "train.weight_average is \"none\"");
+    else if (s->weight_average == LATHE_AVERAGE_SWA)
+        warn_idle(run, "train", "weight_average_decay",
+                  "it belongs to train.weight_average = \"ema\"");
+    if (s->early_stopping_patience == 0)
+        warn_idle(run, "train", "early_stopping_threshold",
+                  "train.early_stopping_patience is unset");
+    if (!s->offload_optimizer)
+        warn_idle(run, "train", "offload_buffer", "train.offload_optimizer is false");
+    if (!lathe__run_has_validation(run))
+        warn_idle(run, "train", "eval_batches",
+                  "there is nothing to evaluate: data.validation_split, data.validation_count and "
+                  "data.validation are unset");
+    /* On the command line a length is there to replace the file's. */
+    if (s->max_steps > 0 && !lathe_config_is_override(run->config, "train", "max_steps"))
+        warn_idle(run, "train", "epochs", "train.max_steps is the length of the run");
+}
+
+static void warn_others(const lathe_run *run)
+{
+    static const char *const best[] = {"best_metric", "best_mode", NULL};
+    static const char *const draws[] = {"top_k", "top_p", NULL};
+    const lathe_settings *s = &run->set;
+    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    if (s->keep_best == 0)
+        warn_idle(run, "checkpoint", "gate", "checkpoint.keep_best is 0");
+    if (s->keep_best == 0 && s->early_stopping_patience == 0)
+        warn_idle_all(run, "checkpoint", best,
+                      "checkpoint.keep_best and train.early_stopping_patience are 0");
+    if (lathe_config_float(run->config, "generate", "temperature") <= 0.0)
+        warn_idle_all(run, "generate", draws,
+                      "generate.temperature is 0, which takes the likeliest token each time");
+    if (!s->checkpoint_dir && s->tensorboard)
+        warn_idle(run, "log", "tensorboard", "checkpoint.dir is empty, and the files go there");
+    if (stage && stage->rows == LATHE_ROWS_PAIRS && s->packing != LATHE_PACK_SEQUENTIAL)
+        warn_idle(run, "data", "packing", "the stage's rows are pairs, which are not packed");
+    if (s->tokenizer_train && s->model_path)
+        lathe__run_warn(
+            run, "tokenizer", "train",
+            "tokenizer.train beside model.path: the tokens of the new tokenizer are not "
+            "those that the model of %s was trained with",
+            s->model_path);
+}
+
+static lathe_status check_early_stopping(const lathe_run *run)
+{
+    const char *lacks = !lathe__run_has_validation(run)
+                            ? "data.validation, data.validation_split or data.validation_count"
+                        : run->set.eval_every == 0 ? "train.eval_every"
+                                                   : NULL;
+    if (run->set.early_stopping_patience == 0 || !lacks)
+        return LATHE_OK;
+    return lathe__run_refuse(
+        run, "train", "early_stopping_patience",
+        "train.early_stopping_patience counts evaluations, and there are none: "
+        "set %s, or take it out",
+        lacks);
+}
+
+/* Samples go into the run's folder. */
+static lathe_status check_samples(const lathe_run *run)
+{
+    if (run->set.sample_every == 0 || run->set.checkpoint_dir)
+        return LATHE_OK;
+    return lathe__run_refuse(run, "generate", "every",
+                             "generate.every writes samples.jsonl: set checkpoint.dir, its folder");
+}
+
+lathe_status lathe__settings_check(lathe_run *run)
+{
+    lathe_status (*const checks[])(const lathe_run *run) = {
+        check_early_stopping,         check_samples,
+        lathe__curvature_check_stage, lathe__average_check_optimizer,
+        lathe__average_check_start,
+    };
+    lathe_status first = LATHE_OK;
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
+        const lathe_status status = checks[i](run);
+        if (status != LATHE_OK && !run->diags)
+            return status;
+        first = first != LATHE_OK ? first : status;
+    }
+    const lathe_status best = lathe__figure_check_best(run);
+    warn_training(run);
+    warn_others(run);
+    return first != LATHE_OK ? first : best;
+}
