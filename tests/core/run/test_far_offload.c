@@ -417,7 +417,7 @@ Test(far_offload, is_named_when_it_would_make_a_plan_fit)
     cr_assert(strstr(lathe_error_message(), want), "no '%s' in: %s", want, lathe_error_message());
     s.n--;
     set(&s, "device.memory_limit=%lld", (long long)least - 1);
-    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_NOMEM);
+    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
     cr_assert_not(strstr(lathe_error_message(), "offload_optimizer true   "), "%s",
                   lathe_error_message());
     OK(lathe_dir_remove(dir));
