@@ -9,6 +9,7 @@
 #include "model/model_size.h"
 #include "run/curvature.h"
 #include "run/fit.h"
+#include "run/model_file.h"
 
 static const lathe_option options[] = {
     {"--json", NULL, "one JSON object"},
@@ -151,6 +152,8 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *
     lathe_buffer_printf(b, "\"peak\": %lld},\n",
                         (long long)lathe_machine_total(&run->machine, &run->planned));
     put_json_fit(fit, b);
+    lathe_buffer_printf(b, "  \"checkpoint_bytes\": %lld,\n",
+                        (long long)lathe__checkpoint_disk_bytes(run));
     lathe_buffer_printf(
         b, "  \"saved\": {\"offload_optimizer\": %lld, \"offload_activations\": %lld},\n",
         (long long)s->state, (long long)s->values);
@@ -209,6 +212,10 @@ static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *
     put_savings(s, b);
     lathe_buffer_puts(b, "  ");
     lathe_fit_text(fit, b);
+    const int64_t disk = lathe__checkpoint_disk_bytes(run);
+    if (run->set.checkpoint_dir)
+        lathe_buffer_printf(b, "\n  a checkpoint takes %lld bytes, %.1f MiB, on the disk",
+                            (long long)disk, (double)disk / mib);
     lathe_buffer_printf(
         b, "\nwork\n  %.3f TFLOP and %.0f tokens per step; %d nodes; device %s, attention %s\n",
         step_flops(run) / 1e12, step_tokens(run), lathe_exec_graph(run->train.exec)->n_nodes,

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@
 typedef struct entry {
     const char *name;
     lathe_desc desc;
-    int64_t bytes, written;
+    int64_t bytes;
+    _Atomic int64_t written;
     int64_t offset; /* of its data in the file */
     int32_t shard;
 } entry;
@@ -86,7 +88,11 @@ lathe_status lathe_st_writer_add(lathe_st_writer *w, const char *name, const lat
     const char *copy = lathe_arena_strdup(&w->arena, name);
     if (copy == NULL)
         return LATHE_E_NOMEM;
-    w->entries[w->n++] = (entry){.name = copy, .desc = *desc, .bytes = lathe_desc_bytes(desc)};
+    entry *e = &w->entries[w->n++];
+    memset(e, 0, sizeof *e);
+    e->name = copy;
+    e->desc = *desc;
+    e->bytes = lathe_desc_bytes(desc);
     w->total_bytes += lathe_desc_bytes(desc);
     return LATHE_OK;
 }
@@ -114,20 +120,40 @@ static int layout_order(const void *a, const void *b)
     return rx != ry ? ry - rx : strcmp(x->name, y->name);
 }
 
+enum { NO_SHARD = -1 };
+
+/* The tensors that wait for a shard become the next one. */
+static void close_shard(lathe_st_writer *w, int64_t *first, int64_t end)
+{
+    for (; *first < end; ++*first)
+        if (w->entries[*first].shard == NO_SHARD)
+            w->entries[*first].shard = w->n_shards;
+    w->n_shards++;
+}
+
+/* As huggingface_hub splits: a tensor above the limit gets a shard of its own; the others fill a shard in their
+ * order until the next one would pass the limit. */
 static void assign_shards(lathe_st_writer *w)
 {
-    int64_t filled = 0;
-    int32_t at = 0;
+    const int64_t most = w->max_shard_bytes > 0 ? w->max_shard_bytes : INT64_MAX;
+    int64_t filled = 0, first = 0, n_waiting = 0;
+    w->n_shards = 0;
     for (int64_t i = 0; i < w->n; i++) {
         entry *e = &w->entries[i];
-        if (w->max_shard_bytes > 0 && filled > 0 && filled + e->bytes > w->max_shard_bytes) {
-            at++;
-            filled = 0;
+        if (e->bytes > most) {
+            e->shard = w->n_shards++;
+            continue;
         }
+        if (n_waiting > 0 && filled + e->bytes > most) {
+            close_shard(w, &first, i);
+            filled = n_waiting = 0;
+        }
+        e->shard = NO_SHARD;
         filled += e->bytes;
-        e->shard = at;
+        n_waiting++;
     }
-    w->n_shards = at + 1;
+    if (n_waiting > 0 || w->n_shards == 0)
+        close_shard(w, &first, w->n);
 }
 
 static int by_name(const void *a, const void *b)
@@ -259,40 +285,80 @@ lathe_status lathe_st_writer_begin(lathe_st_writer *w)
     return status;
 }
 
+/* The entry of a tensor that may be written now; NULL, with the error recorded. */
+static entry *open_entry(lathe_st_writer *w, int64_t index)
+{
+    if (w->shards != NULL && !w->finished && index >= 0 && index < w->n)
+        return &w->entries[index];
+    (void)lathe_error(LATHE_E_STATE,
+                      "safetensors write of tensor %lld of %lld outside begin and finish",
+                      (long long)index, (long long)w->n);
+    return NULL;
+}
+
+lathe_status lathe_st_writer_write_piece(lathe_st_writer *w, int64_t index, int64_t offset,
+                                         const void *data, int64_t bytes)
+{
+    entry *e = open_entry(w, index);
+    if (e == NULL)
+        return LATHE_E_STATE;
+    if (offset < 0 || bytes < 0 || offset > e->bytes || bytes > e->bytes - offset)
+        return lathe_error(LATHE_E_ARG, "tensor %s: bytes %lld..%lld written, it has %lld", e->name,
+                           (long long)offset, (long long)(offset + bytes), (long long)e->bytes);
+    LATHE_TRY(write_all(w->shards[e->shard].fd, w->shards[e->shard].temporary, data, bytes,
+                        e->offset + offset));
+    atomic_fetch_add(&e->written, bytes);
+    return LATHE_OK;
+}
+
 lathe_status lathe_st_writer_write(lathe_st_writer *w, int64_t index, int64_t offset,
                                    const void *data, int64_t bytes)
 {
-    if (w->shards == NULL || w->finished || index < 0 || index >= w->n)
-        return lathe_error(LATHE_E_STATE,
-                           "safetensors write of tensor %lld of %lld outside begin and finish",
-                           (long long)index, (long long)w->n);
-    entry *e = &w->entries[index];
-    if (offset != e->written || bytes < 0 || bytes > e->bytes - offset)
+    entry *e = open_entry(w, index);
+    if (e == NULL)
+        return LATHE_E_STATE;
+    const int64_t written = atomic_load(&e->written);
+    if (offset != written || bytes < 0 || bytes > e->bytes - offset)
         return lathe_error(
             LATHE_E_ARG, "tensor %s: bytes %lld..%lld written, expected from %lld, at most to %lld",
-            e->name, (long long)offset, (long long)(offset + bytes), (long long)e->written,
+            e->name, (long long)offset, (long long)(offset + bytes), (long long)written,
             (long long)e->bytes);
-    LATHE_TRY(write_all(w->shards[e->shard].fd, w->shards[e->shard].temporary, data, bytes,
-                        e->offset + offset));
-    e->written += bytes;
-    return LATHE_OK;
+    return lathe_st_writer_write_piece(w, index, offset, data, bytes);
 }
 
 /* ---- finish ---- */
 
+/* As transformers writes it: keys in their order, tensors by name. */
+static void put_index(const lathe_st_writer *w, entry *const *sorted, lathe_buffer *text)
+{
+    int64_t n_elements = 0;
+    for (int64_t i = 0; i < w->n; i++)
+        n_elements += lathe_desc_count(&w->entries[i].desc);
+    lathe_buffer_printf(text,
+                        "{\n  \"metadata\": {\n    \"total_parameters\": %lld,\n"
+                        "    \"total_size\": %lld\n  },\n  \"weight_map\": {",
+                        (long long)n_elements, (long long)w->total_bytes);
+    for (int64_t i = 0; i < w->n; i++) {
+        lathe_buffer_puts(text, i > 0 ? ",\n    " : "\n    ");
+        lathe_buffer_json_string(text, sorted[i]->name);
+        lathe_buffer_puts(text, ": ");
+        lathe_buffer_json_string(text, strrchr(w->shards[sorted[i]->shard].path, '/') + 1);
+    }
+    lathe_buffer_puts(text, "\n  }\n}\n");
+}
+
 static lathe_status write_index(lathe_st_writer *w, const char *path)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;
-    lathe_buffer_printf(&text,
-                        "{\n  \"metadata\": {\n    \"total_size\": %lld\n  },\n  \"weight_map\": {",
-                        (long long)w->total_bytes);
-    for (int64_t i = 0; i < w->n; i++) {
-        lathe_buffer_puts(&text, i > 0 ? ",\n    " : "\n    ");
-        lathe_buffer_json_string(&text, w->entries[i].name);
-        lathe_buffer_puts(&text, ": ");
-        lathe_buffer_json_string(&text, strrchr(w->shards[w->entries[i].shard].path, '/') + 1);
-    }
-    lathe_buffer_puts(&text, "\n  }\n}\n");
+    entry **sorted = calloc((size_t)w->n + 1, sizeof *sorted);
+    if (sorted == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory for the index of %lld tensors",
+                           (long long)w->n);
+    for (int64_t i = 0; i < w->n; i++)
+        sorted[i] = &w->entries[i];
+    qsort(sorted, (size_t)w->n, sizeof *sorted, by_name);
+    put_index(w, sorted, &text);
+    free(sorted);
     lathe_status status = text.status;
     if (status == LATHE_OK)
         status = lathe_file_write_atomic(path, text.data, text.len);
@@ -319,9 +385,9 @@ lathe_status lathe_st_writer_finish(lathe_st_writer *w)
     if (w->shards == NULL || w->finished)
         return lathe_error(LATHE_E_STATE, "finish of a safetensors writer that is not open");
     for (int64_t i = 0; i < w->n; i++)
-        if (w->entries[i].written != w->entries[i].bytes)
+        if (atomic_load(&w->entries[i].written) != w->entries[i].bytes)
             return lathe_error(LATHE_E_STATE, "tensor %s: %lld of %lld bytes were written",
-                               w->entries[i].name, (long long)w->entries[i].written,
+                               w->entries[i].name, (long long)atomic_load(&w->entries[i].written),
                                (long long)w->entries[i].bytes);
     for (int32_t s = 0; s < w->n_shards; s++)
         LATHE_TRY(shard_finish(&w->shards[s]));

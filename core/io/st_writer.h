@@ -13,7 +13,8 @@
 typedef struct lathe_st_writer lathe_st_writer;
 
 /** A writer of dir/base.safetensors, or, when the tensors exceed max_shard_bytes (> 0), of
- *  base-00001-of-0000N.safetensors and base.safetensors.index.json, filled in the order of add. */
+ *  base-00001-of-0000N.safetensors and base.safetensors.index.json. Tensors fill the shards in the order of add;
+ *  one that alone exceeds the limit gets a shard of its own, as huggingface_hub does it. */
 lathe_status lathe_st_writer_create(const char *dir, const char *base, int64_t max_shard_bytes,
                                     lathe_st_writer **out);
 
@@ -31,6 +32,11 @@ lathe_status lathe_st_writer_begin(lathe_st_writer *w);
  *  within its tensor; tensors in any order. */
 lathe_status lathe_st_writer_write(lathe_st_writer *w, int64_t index, int64_t offset,
                                    const void *data, int64_t bytes);
+
+/** The same in any order and from several threads at a time; the caller sees to it that every byte is written
+ *  once. */
+lathe_status lathe_st_writer_write_piece(lathe_st_writer *w, int64_t index, int64_t offset,
+                                         const void *data, int64_t bytes);
 
 /** fsyncs and renames every file, writes the index, fsyncs the folder. An older single file, or an
  *  older index, that would shadow the new ones is removed. LATHE_E_STATE: a tensor is incomplete. */

@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/json_record.h"
 #include "model/family.h"
 
 #define MAX_TEXT (16 << 20)
@@ -40,16 +42,38 @@ static void refuse_unknown(lathe_config_reader *r, const lathe_family *family)
     }
 }
 
+static const struct {
+    const char *text;
+    int32_t dtype;
+} dtype_names[] = {{"float32", LATHE_F32},
+                   {"bfloat16", LATHE_BF16},
+                   {"float16", LATHE_F16},
+                   {"float64", LATHE_F64}};
+
+/* LATHE_F32 for NULL and for what is no dtype of weights. */
+static int32_t dtype_find(const char *text)
+{
+    for (size_t i = 0; text != NULL && i < sizeof dtype_names / sizeof dtype_names[0]; i++)
+        if (strcmp(dtype_names[i].text, text) == 0)
+            return dtype_names[i].dtype;
+    return LATHE_F32;
+}
+
+static const char *dtype_text(int32_t dtype)
+{
+    for (size_t i = 0; i < sizeof dtype_names / sizeof dtype_names[0]; i++)
+        if (dtype_names[i].dtype == dtype)
+            return dtype_names[i].text;
+    return dtype_names[0].text;
+}
+
+/* "dtype" is the newer key and the one that transformers reads first. */
 static void read_file_dtype(lathe_config_reader *r, lathe_model_config *out)
 {
     const char *text = json_string_value(json_object_get(r->object, "dtype"));
     if (text == NULL)
         text = json_string_value(json_object_get(r->object, "torch_dtype"));
-    out->file_dtype = LATHE_F32;
-    if (text != NULL && strcmp(text, "bfloat16") == 0)
-        out->file_dtype = LATHE_BF16;
-    else if (text != NULL && strcmp(text, "float16") == 0)
-        out->file_dtype = LATHE_F16;
+    out->file_dtype = dtype_find(text);
 }
 
 static void read_common(lathe_config_reader *r, lathe_model_config *out)
@@ -146,24 +170,66 @@ static void write_common(const lathe_model_config *c, json_t *object)
     else
         json_object_set(object, "eos_token_id", c->n_eos == 0 ? json_null() : eos);
     json_decref(eos);
-    json_object_set_new(object, "torch_dtype",
-                        json_string(c->file_dtype == LATHE_BF16  ? "bfloat16"
-                                    : c->file_dtype == LATHE_F16 ? "float16"
-                                                                 : "float32"));
+    json_object_set_new(object, "torch_dtype", json_string(dtype_text(c->file_dtype)));
     json_object_set_new(object, "use_cache", json_true());
+}
+
+/* Whether a member of the text says another dtype than `dtype`; a missing one says float32. */
+static int says_another(const char *value, int64_t n, int32_t dtype)
+{
+    const char *want = dtype_text(dtype);
+    const size_t length = strlen(want);
+    return (size_t)n != length + 2 || memcmp(value + 1, want, length) != 0;
+}
+
+/* The text that was read, with config->file_dtype as the value of its "dtype" and "torch_dtype": the rest stays
+ * as it is, byte for byte. A text that has neither gets the second, which every transformers reads, unless the
+ * dtype is the one that a missing key means. */
+static void put_with_dtype(const lathe_model_config *config, lathe_buffer *out)
+{
+    const char *text = config->json, *end = text + strlen(text), *copied = text, *value;
+    lathe_json_string key;
+    int64_t n;
+    int n_said = 0;
+    for (const char *at = text; lathe_json_record_next(&at, end, &key, &value, &n);) {
+        const int is_dtype = (key.n_raw == 5 && memcmp(key.text, "dtype", 5) == 0) ||
+                             (key.n_raw == 11 && memcmp(key.text, "torch_dtype", 11) == 0);
+        n_said += is_dtype;
+        if (!is_dtype || !says_another(value, n, config->file_dtype))
+            continue;
+        lathe_buffer_append(out, copied, value - copied);
+        lathe_buffer_printf(out, "\"%s\"", dtype_text(config->file_dtype));
+        copied = value + n;
+    }
+    if (n_said == 0 && config->file_dtype != LATHE_F32) {
+        const char *inside = strchr(text, '{') + 1;
+        const int64_t space = (int64_t)strspn(inside, " \t\r\n");
+        lathe_buffer_append(out, text, inside + space - text);
+        lathe_buffer_printf(out, "\"torch_dtype\": \"%s\",", dtype_text(config->file_dtype));
+        copied = inside;
+    }
+    lathe_buffer_puts(out, copied);
+}
+
+static lathe_status text_with_dtype(const lathe_model_config *config, char **out_text)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    put_with_dtype(config, &text);
+    *out_text = text.status == LATHE_OK ? strdup(text.data) : NULL;
+    lathe_buffer_fini(&text);
+    return *out_text != NULL ? LATHE_OK
+                             : lathe_error(LATHE_E_NOMEM, "no memory for the text of config.json");
 }
 
 lathe_status lathe_model_config_text(const lathe_model_config *config, char **out_text)
 {
-    if (config->json != NULL) {
-        *out_text = strdup(config->json);
-    } else {
-        json_t *object = json_object();
-        write_common(config, object);
-        config->family->write(config, object);
-        *out_text = json_dumps(object, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-        json_decref(object);
-    }
+    if (config->json != NULL)
+        return text_with_dtype(config, out_text);
+    json_t *object = json_object();
+    write_common(config, object);
+    config->family->write(config, object);
+    *out_text = json_dumps(object, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    json_decref(object);
     return *out_text != NULL ? LATHE_OK
                              : lathe_error(LATHE_E_NOMEM, "no memory for the text of config.json");
 }

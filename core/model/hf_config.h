@@ -33,7 +33,7 @@ typedef struct lathe_model_config {
     int32_t bos, pad; /* token ids; -1: none */
     int32_t eos[LATHE_MAX_EOS];
     int32_t n_eos;
-    int32_t file_dtype; /* of the weights as the file says (F32 when it says nothing) */
+    int32_t file_dtype; /* of the weights, F32 BF16 F16 F64; F32 when the file does not say it */
     int64_t window;     /* sliding window of every layer; 0: all keys */
     double dropout;     /* the largest dropout that the configuration names; none is ever applied */
     const char *dropout_key; /* its key; NULL: none above 0 */
@@ -49,7 +49,8 @@ lathe_status lathe_model_config_load(const char *folder, lathe_model_config *out
 lathe_status lathe_model_config_parse(const char *name, const char *text, int64_t bytes,
                                       int32_t strict, lathe_model_config *out);
 
-/** The text of a config.json that transformers loads: the one read, or one generated (malloc'ed). */
+/** The text of a config.json that transformers loads (malloc'ed): the one that was read, with file_dtype as its
+ *  dtype, or a new one. */
 lathe_status lathe_model_config_text(const lathe_model_config *config, char **out_text);
 
 /** Writes folder/config.json, durably. */

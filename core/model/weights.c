@@ -10,13 +10,10 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "io/convert.h"
-#include "io/st_writer.h"
 #include "ir/desc_text.h"
 #include "model/family.h"
 
-#define PIECE (1 << 22) /* elements converted at a time when saving: 16 MiB of f32 */
-
-static int32_t belongs_to_model(const lathe_param *row)
+int32_t lathe_weights_is_model_row(const lathe_param *row)
 {
     return row->role != LATHE_ROLE_ADAPTER && !row->reference;
 }
@@ -33,8 +30,7 @@ const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
 
 /* ---- loading ---- */
 
-/* A row in the layout of files. */
-static lathe_desc file_desc(const lathe_param *row)
+lathe_desc lathe_weights_file_desc(const lathe_param *row)
 {
     lathe_desc desc = row->desc;
     if (row->transposed) {
@@ -46,7 +42,7 @@ static lathe_desc file_desc(const lathe_param *row)
 
 static lathe_status check_tensor(const lathe_st_tensor *t, const lathe_param *row)
 {
-    lathe_desc want = file_desc(row);
+    lathe_desc want = lathe_weights_file_desc(row);
     want.dtype = t->desc.dtype;
     if (memcmp(&want, &t->desc, sizeof want) != 0) {
         char seen[80], wanted[80];
@@ -63,7 +59,7 @@ static lathe_status check_tensor(const lathe_st_tensor *t, const lathe_param *ro
 
 static lathe_status missing(const lathe_safetensors *set, const lathe_param *row)
 {
-    const lathe_desc want = file_desc(row);
+    const lathe_desc want = lathe_weights_file_desc(row);
     char wanted[80];
     return lathe_error(LATHE_E_NOT_FOUND, "%s: no tensor %s, the configuration makes it %s",
                        lathe_safetensors_path(set), row->name,
@@ -148,7 +144,7 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
     lathe_status status = LATHE_OK;
     for (int32_t i = 0; i < params->n && status == LATHE_OK; i++) {
         const lathe_param *row = params->rows[i];
-        if (!belongs_to_model(row))
+        if (!lathe_weights_is_model_row(row))
             continue;
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
         if (t == NULL) {
@@ -170,7 +166,7 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
     LATHE_TRY(check_tied(set, config));
     for (int32_t i = 0; i < params->n; i++) {
         const lathe_param *row = params->rows[i];
-        if (!belongs_to_model(row))
+        if (!lathe_weights_is_model_row(row))
             continue;
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
         if (t == NULL)
@@ -180,69 +176,7 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
     return LATHE_OK;
 }
 
-/* ---- saving ---- */
-
-/* One tensor in the file's layout and dtype, through `part` where it must be converted. */
-static lathe_status save_row(lathe_st_writer *w, int64_t tensor, const lathe_param *row,
-                             const void *data, int32_t dtype, int32_t file_dtype)
-{
-    const int64_t n = lathe_desc_count(&row->desc), size = lathe_dtype_bytes(file_dtype);
-    if (!row->transposed && dtype == file_dtype)
-        return lathe_st_writer_write(w, tensor, 0, data, n * size);
-    const int64_t part = row->transposed || n < PIECE ? n : PIECE;
-    void *memory = malloc((size_t)(part > 0 ? part * size : 1));
-    if (memory == NULL)
-        return lathe_error(LATHE_E_NOMEM, "no memory to convert %s", row->name);
-    lathe_status status = LATHE_OK;
-    if (row->transposed) {
-        status = lathe_convert_transposed(memory, file_dtype, data, dtype, row->desc.dims[0],
-                                          row->desc.dims[1]);
-        if (status == LATHE_OK)
-            status = lathe_st_writer_write(w, tensor, 0, memory, n * size);
-    }
-    for (int64_t at = 0; !row->transposed && at < n && status == LATHE_OK; at += part) {
-        const int64_t count = n - at < part ? n - at : part;
-        const char *from = (const char *)data + at * lathe_dtype_bytes(dtype);
-        status = lathe_convert(memory, file_dtype, from, dtype, count);
-        if (status == LATHE_OK)
-            status = lathe_st_writer_write(w, tensor, at * size, memory, count * size);
-    }
-    free(memory);
-    return status;
-}
-
-static lathe_status save_rows(lathe_st_writer *w, const lathe_params *params, int32_t file_dtype,
-                              lathe_weight_source source, void *arg)
-{
-    for (int32_t i = 0; i < params->n; i++) {
-        if (!belongs_to_model(params->rows[i]))
-            continue;
-        lathe_desc desc = file_desc(params->rows[i]);
-        desc.dtype = file_dtype;
-        LATHE_TRY(lathe_st_writer_add(w, params->rows[i]->name, &desc));
-    }
-    LATHE_TRY(lathe_st_writer_begin(w));
-    int64_t tensor = 0;
-    for (int32_t i = 0; i < params->n; i++) {
-        if (!belongs_to_model(params->rows[i]))
-            continue;
-        const void *data = NULL;
-        int32_t dtype = LATHE_F32;
-        LATHE_TRY(source(arg, i, params->rows[i], &data, &dtype));
-        LATHE_TRY(save_row(w, tensor++, params->rows[i], data, dtype, file_dtype));
-    }
-    return lathe_st_writer_finish(w);
-}
-
-lathe_status lathe_weights_save(const char *folder, const lathe_params *params, int32_t file_dtype,
-                                int64_t max_shard_bytes, lathe_weight_source source, void *arg)
-{
-    lathe_st_writer *w = NULL;
-    LATHE_TRY(lathe_st_writer_create(folder, "model", max_shard_bytes, &w));
-    const lathe_status status = save_rows(w, params, file_dtype, source, arg);
-    lathe_st_writer_destroy(w);
-    return status;
-}
+/* ---- the tokenizer ---- */
 
 static lathe_status copy_file(const char *from, const char *to)
 {

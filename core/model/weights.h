@@ -1,4 +1,4 @@
-/* A model's weights: from a folder's safetensors into host memory, and back. */
+/* A model's weights: from a folder's safetensors into host memory. weight_file.h writes them. */
 #ifndef LATHE_MODEL_WEIGHTS_H
 #define LATHE_MODEL_WEIGHTS_H
 
@@ -35,15 +35,11 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
 const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
                                           const lathe_model_config *config, const char *name);
 
-/** Gives a row's values for saving: host memory in our layout and its dtype (comes in as F32), valid
- *  until the next call. */
-typedef lathe_status (*lathe_weight_source)(void *arg, int32_t index, const lathe_param *row,
-                                            const void **out_data, int32_t *out_dtype);
+/** Whether a row is the model's own: not an adapter's, not the reference's. */
+int32_t lathe_weights_is_model_row(const lathe_param *row);
 
-/** Writes folder/model.safetensors (sharded above max_shard_bytes > 0) with names and layout of
- *  transformers, every tensor in file_dtype (F32, BF16, F16). Durable; the folder must exist. */
-lathe_status lathe_weights_save(const char *folder, const lathe_params *params, int32_t file_dtype,
-                                int64_t max_shard_bytes, lathe_weight_source source, void *arg);
+/** A row's shape in the layout of files; its dtype is the row's. */
+lathe_desc lathe_weights_file_desc(const lathe_param *row);
 
 /** Copies the tokenizer's files and generation_config.json, those that are there, from folder to
  *  folder. */

@@ -137,6 +137,8 @@ static const lathe_field checkpoint_fields[] = {
     INT("keep_best", "0", 0, 1000, "checkpoints", "and so many with the best metric stay; after an evaluation that is among them one is written"),
     STRING("best_metric", "\"eval_loss\"", NULL, "a figure of metrics.jsonl"),
     STRING("best_mode", "\"auto\"", "auto|min|max", "auto: max for accuracy, reward, margin, score, f1, bleu; else min"),
+    STRING("save_dtype", "\"auto\"", "auto|fp32|bf16|fp16", "of the tensors in model.safetensors; auto: of each as in model.path, fp32 for a new model. The fp32 masters are kept in state/"),
+    FLOAT("shard_size", "5.0", 0.0, 1e6, "GB", "model.safetensors is split into files of at most this size (1 GB: 10^9 bytes); 0: one file"),
     BOOL("gate", "true", "a checkpoint counts as best only once read back from the disk and compared"),
     BOOL("async", "true", "writes beside the training, from a copy of the state; false: less memory"),
 };

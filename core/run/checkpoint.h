@@ -48,9 +48,6 @@ lathe_status lathe_checkpoint_write(const lathe_run *run, const struct lathe_fig
  *  caches of its files and verifying them. LATHE_E_CORRUPT names what differs. */
 lathe_status lathe__checkpoint_read_back(const lathe_run *run, const char *dir);
 
-/** The values of a row as they are saved (a lathe_weight_source; arg: the run). */
-lathe_status lathe__checkpoint_values(void *arg, int32_t index, const lathe_param *row,
-                                      const void **out_data, int32_t *out_dtype);
 /** 1: the folder written from this run holds the model, not only an adapter. */
 int32_t lathe__checkpoint_has_model(const lathe_run *run);
 

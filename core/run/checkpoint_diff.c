@@ -126,21 +126,25 @@ typedef struct gap {
     float x[PIECE], y[PIECE];
 } gap;
 
+/* Of equal shapes; of different dtypes only those that lathe_convert takes, whose values are compared as f32. */
 static lathe_status measure(const lathe_st_tensor *a, const lathe_st_tensor *b, gap *g)
 {
     const int64_t n = lathe_desc_count(&a->desc), size = lathe_dtype_bytes(a->desc.dtype);
+    const int64_t other = lathe_dtype_bytes(b->desc.dtype);
+    const int same = a->desc.dtype == b->desc.dtype;
     g->n_differ = 0;
     g->most = g->largest = 0.0;
     for (int64_t at = 0; at < n; at += PIECE) {
         const int64_t m = n - at < PIECE ? n - at : PIECE;
-        const char *p = (const char *)a->data + at * size, *q = (const char *)b->data + at * size;
+        const char *p = (const char *)a->data + at * size, *q = (const char *)b->data + at * other;
         const int floats = lathe_convert_takes(a->desc.dtype);
         if (floats) {
             LATHE_TRY(lathe_convert(g->x, LATHE_F32, p, a->desc.dtype, m));
-            LATHE_TRY(lathe_convert(g->y, LATHE_F32, q, a->desc.dtype, m));
+            LATHE_TRY(lathe_convert(g->y, LATHE_F32, q, b->desc.dtype, m));
         }
         for (int64_t i = 0; i < m; i++) {
-            g->n_differ += memcmp(p + i * size, q + i * size, (size_t)size) != 0;
+            g->n_differ += same ? memcmp(p + i * size, q + i * size, (size_t)size) != 0
+                                : memcmp(&g->x[i], &g->y[i], sizeof g->x[i]) != 0;
             if (!floats)
                 continue;
             const double x = (double)g->x[i], off = fabs((double)g->y[i] - x);
@@ -157,22 +161,39 @@ static void put_tensor(difference *d, const char *what, const lathe_st_tensor *t
     lathe_buffer_printf(d->out, "%-8s  %s  %s\n", what, t->name, text);
 }
 
+/* 1: the values can be compared: the same shape, and the same dtype or two that hold weights. */
+static int comparable(const lathe_st_tensor *a, const lathe_st_tensor *b)
+{
+    lathe_desc desc = b->desc;
+    const int floats = lathe_convert_takes(a->desc.dtype) && lathe_convert_takes(b->desc.dtype);
+    if (floats)
+        desc.dtype = a->desc.dtype;
+    return memcmp(&a->desc, &desc, sizeof desc) == 0;
+}
+
 static lathe_status compare_tensor(difference *d, const char *what, const lathe_st_tensor *a,
                                    const lathe_st_tensor *b, gap *g)
 {
-    char text[256], one[80], other[80];
-    if (memcmp(&a->desc, &b->desc, sizeof a->desc) != 0) {
-        (void)snprintf(text, sizeof text, "%s -> %s", lathe_desc_text(&a->desc, one, sizeof one),
+    char text[384], change[192] = "", one[80], other[80];
+    if (memcmp(&a->desc, &b->desc, sizeof a->desc) != 0)
+        (void)snprintf(change, sizeof change, "%s -> %s",
+                       lathe_desc_text(&a->desc, one, sizeof one),
                        lathe_desc_text(&b->desc, other, sizeof other));
-        put_tensor(d, what, a, text);
+    if (!comparable(a, b)) {
+        put_tensor(d, what, a, change);
         return LATHE_OK;
     }
     LATHE_TRY(measure(a, b, g));
-    if (g->n_differ == 0)
+    if (g->n_differ == 0 && !change[0])
         return LATHE_OK;
-    (void)snprintf(text, sizeof text, "%lld of %lld differ, at most by %.3g (%.3g of the largest)",
-                   (long long)g->n_differ, (long long)lathe_desc_count(&a->desc), g->most,
-                   g->largest > 0.0 ? g->most / g->largest : (double)INFINITY);
+    if (g->n_differ == 0)
+        (void)snprintf(text, sizeof text, "%s, the same values", change);
+    else
+        (void)snprintf(text, sizeof text,
+                       "%s%s%lld of %lld differ, at most by %.3g (%.3g of the largest)", change,
+                       change[0] ? ", " : "", (long long)g->n_differ,
+                       (long long)lathe_desc_count(&a->desc), g->most,
+                       g->largest > 0.0 ? g->most / g->largest : (double)INFINITY);
     put_tensor(d, what, a, text);
     return LATHE_OK;
 }
@@ -244,6 +265,7 @@ lathe_status lathe_checkpoint_diff(const char *a, const char *b, lathe_buffer *o
 {
     static const char *const files[][2] = {{"weights", ""},
                                            {"adapter", "adapter_model.safetensors"},
+                                           {"masters", "state/masters.safetensors"},
                                            {"optimizer", "state/optimizer.safetensors"},
                                            {"average", "state/average.safetensors"},
                                            {"gradient", "state/gradients.safetensors"}};

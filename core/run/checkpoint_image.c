@@ -29,23 +29,13 @@ static int64_t master_bytes(const lathe_run *run)
     return total;
 }
 
-/* Rows that do not train and go into every checkpoint: on a device with memory of its own the thread that
- * writes could not read them. */
-static int writes_frozen_rows(const lathe_run *run)
-{
-    int frozen = 0;
-    for (int32_t i = 0; i < run->n_model_params; i++)
-        frozen |= !run->params.rows[i]->trainable;
-    return !lathe_machine_shares(&run->machine) && frozen && lathe__checkpoint_has_model(run);
-}
-
 int64_t lathe_image_bytes(const lathe_run *run)
 {
     const lathe_settings *s = &run->set;
     const int repeats = s->checkpoint_every > 0 || s->every_minutes > 0.0 || s->every_epochs > 0 ||
                         s->keep_best > 0;
     if (run->mode > LATHE_OPEN_TRAIN || run->data_is_optional || !s->checkpoint_dir ||
-        !s->checkpoint_async || !repeats || writes_frozen_rows(run))
+        !s->checkpoint_async || !repeats)
         return 0;
     return master_bytes(run) + run->store.slot_bytes + run->store.average_bytes;
 }
@@ -118,7 +108,6 @@ lathe_status lathe_image_take(lathe_image *image, const lathe_run *run)
     lathe_machine *m = run->store.m;
     image->run = *run;
     image->run.arena = (lathe_arena)LATHE_ARENA_INIT;
-    image->run.frozen = &run->store;
     lathe_store *store = &image->run.store;
     store->rows = image->rows;
     store->is_host = 1;

@@ -4,9 +4,9 @@
  *
  *   | master of p0 | master of p1 | ... | all optimizer slots | average |
  *
- * Rows that do not train are not copied: nobody changes them. Counters, cursor and the like are a copy of
- * the lathe_run itself. On a device with memory of its own the block is pinned host memory, and there is none
- * when rows that do not train would have to be written with it.
+ * Rows that do not train are not copied: they are written from the files that they were read from
+ * (model_file.h). Counters, cursor and the like are a copy of the lathe_run itself. On a device with memory of its
+ * own the block is pinned host memory.
  */
 #ifndef LATHE_RUN_CHECKPOINT_IMAGE_H
 #define LATHE_RUN_CHECKPOINT_IMAGE_H

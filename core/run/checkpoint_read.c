@@ -4,11 +4,15 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "io/convert.h"
 #include "io/manifest.h"
+#include "model/weights.h"
 #include "run/adapter_file.h"
 #include "run/checkpoint.h"
 #include "run/checkpoint_branch.h"
 #include "run/checkpoint_finite.h"
+#include "run/model_file.h"
+#include "run/state_rows.h"
 #include "run/train_state.h"
 #include "run/weight_average.h"
 #include "run/weight_fill.h"
@@ -29,39 +33,146 @@ static lathe_status skip_row(void *arg, int32_t index, const lathe_param *row, v
     return LATHE_OK;
 }
 
-/* The state, then the weights, which `set` is known to hold. */
-static lathe_status fill(lathe_run *run, const char *dir, const lathe_safetensors *set,
-                         int32_t has_slots)
+/* ---- the weights: the model's file, and what it rounds from a file in f32 ---- */
+
+/* What a folder has of the model. */
+typedef struct model_files {
+    lathe_safetensors *set;     /* the model's file; NULL: none */
+    lathe_safetensors *masters; /* rows that it rounds, in f32 and in our layout; NULL: none */
+} model_files;
+
+static void close_files(model_files *files)
+{
+    lathe_safetensors_close(files->masters);
+    lathe_safetensors_close(files->set);
+}
+
+static const lathe_st_tensor *find_master(const model_files *files, const lathe_param *row)
+{
+    return files->masters ? lathe_safetensors_find(files->masters, row->name) : NULL;
+}
+
+typedef struct rounded_sink {
+    lathe_weight_sink inner;
+    const model_files *files;
+} rounded_sink;
+
+/* Rows that have a master are left to fill_masters. */
+static lathe_status place_rounded(void *arg, int32_t index, const lathe_param *row, void **out_data,
+                                  int32_t *out_dtype)
+{
+    const rounded_sink *s = arg;
+    if (find_master(s->files, row))
+        return skip_row(NULL, index, row, out_data, out_dtype);
+    return s->inner.place(s->inner.arg, index, row, out_data, out_dtype);
+}
+
+static lathe_status done_rounded(void *arg, int32_t index, const lathe_param *row, void *data)
+{
+    const rounded_sink *s = arg;
+    return s->inner.done(s->inner.arg, index, row, data);
+}
+
+static lathe_status fill_masters(lathe_run *run, const model_files *files,
+                                 const lathe_weight_sink *sink)
+{
+    for (int32_t i = 0; i < run->n_model_params; i++) {
+        const lathe_param *row = run->params.rows[i];
+        const lathe_st_tensor *t = find_master(files, row);
+        int32_t dtype = LATHE_F32;
+        void *data = NULL;
+        if (!t)
+            continue;
+        LATHE_TRY(sink->place(sink->arg, i, row, &data, &dtype));
+        LATHE_TRY(lathe_convert(data, dtype, t->data, LATHE_F32, lathe_desc_count(&t->desc)));
+        LATHE_TRY(sink->done(sink->arg, i, row, data));
+    }
+    return LATHE_OK;
+}
+
+static lathe_status fill_weights(lathe_run *run, const model_files *files)
 {
     lathe_weight_fill weights = {run, NULL, 0};
+    rounded_sink s = {lathe__weight_sink(&weights), files};
+    const lathe_weight_sink sink = {.place = place_rounded, .done = done_rounded, .arg = &s};
+    lathe_status status = lathe_weights_load(files->set, &run->model, &run->params, &sink);
+    if (status == LATHE_OK)
+        status = fill_masters(run, files, &s.inner);
+    lathe__weight_fill_fini(&weights);
+    LATHE_TRY(status);
+    run->weights_wait = 0;
+    return lathe__model_file_origin(run, files->set);
+}
+
+/* A master has the shape of its row; in a training, what is rounded has a master. */
+static lathe_status check_masters(const lathe_run *run, const char *dir, const model_files *files)
+{
+    for (int32_t i = 0; i < run->n_model_params; i++) {
+        const lathe_param *row = run->params.rows[i];
+        const lathe_st_tensor *t = find_master(files, row);
+        const lathe_st_tensor *saved = lathe_weights_find(files->set, &run->model, row->name);
+        if (t && (t->desc.dtype != LATHE_F32 ||
+                  lathe_desc_count(&t->desc) != lathe_desc_count(&row->desc)))
+            return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
+                               t->file, row->name);
+        if (!t && row->trainable && lathe_dtype_bytes(saved->desc.dtype) < 4)
+            return lathe_error(LATHE_E_CORRUPT,
+                               "%s: '%s' was saved in %s, and its fp32 master is not in "
+                               "state/masters.safetensors",
+                               dir, row->name, lathe_dtype_name(saved->desc.dtype));
+    }
+    return LATHE_OK;
+}
+
+/* Opens the files of the model in `dir` and checks every tensor; `masters` is NULL or the path of what it
+ * rounds. */
+static lathe_status open_files(lathe_run *run, const char *dir, const char *masters,
+                               model_files *out)
+{
+    const lathe_weight_sink none = {.place = skip_row};
+    LATHE_TRY(lathe_safetensors_open(dir, &out->set));
+    LATHE_TRY(lathe_weights_load(out->set, &run->model, &run->params, &none));
+    if (masters)
+        LATHE_TRY(lathe_safetensors_open(masters, &out->masters));
+    return check_masters(run, dir, out);
+}
+
+/* The state, then the weights. */
+static lathe_status fill(lathe_run *run, const char *dir, const model_files *files,
+                         int32_t has_slots)
+{
     LATHE_TRY(lathe_zero_grad(run));
     if (run->mode == LATHE_OPEN_TRAIN)
         LATHE_TRY(lathe__train_state_read(run, dir, has_slots));
-    if (set) {
-        const lathe_weight_sink sink = lathe__weight_sink(&weights);
-        const lathe_status status = lathe_weights_load(set, &run->model, &run->params, &sink);
-        lathe__weight_fill_fini(&weights);
-        LATHE_TRY(status);
-        run->weights_wait = 0;
-    }
+    if (files->set)
+        LATHE_TRY(fill_weights(run, files));
     if (run->params.n > run->n_model_params)
         LATHE_TRY(lathe__adapter_file_read(run, dir));
     return run->at.averaged == 0 ? lathe__average_begin(run) : LATHE_OK;
 }
 
 /* Of a folder that verifies. The model's file is opened and every tensor of it checked first. */
-static lathe_status load(lathe_run *run, const char *dir, int32_t has_slots)
+static lathe_status load(lathe_run *run, const char *dir, const char *masters, int32_t has_slots)
 {
-    const lathe_weight_sink none = {.place = skip_row};
-    lathe_safetensors *set = NULL;
+    model_files files = {NULL, NULL};
     lathe_status status = LATHE_OK;
-    if (lathe__checkpoint_has_model(run) || holds_model(&run->arena, dir)) {
-        LATHE_TRY(lathe_safetensors_open(dir, &set));
-        status = lathe_weights_load(set, &run->model, &run->params, &none);
-    }
+    if (lathe__checkpoint_has_model(run) || holds_model(&run->arena, dir))
+        status = open_files(run, dir, masters, &files);
     if (status == LATHE_OK)
-        status = fill(run, dir, set, has_slots);
-    lathe_safetensors_close(set);
+        status = fill(run, dir, &files, has_slots);
+    close_files(&files);
+    return status;
+}
+
+/* Of a checkpoint that verifies. */
+static lathe_status load_checkpoint(lathe_run *run, const char *dir, int32_t has_slots)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *masters = NULL;
+    lathe_status status = lathe__state_rows_find(&arena, dir, LATHE_ROWS_MASTERS, &masters);
+    if (status == LATHE_OK)
+        status = load(run, dir, masters, has_slots);
+    lathe_arena_fini(&arena);
     return status;
 }
 
@@ -70,7 +181,7 @@ lathe_status lathe_load(lathe_run *run, const char *dir)
     if (!run->placed)
         return lathe_error(LATHE_E_STATE, "the run has no memory to load into");
     LATHE_TRY(lathe_manifest_verify(dir));
-    return load(run, dir, 0);
+    return load_checkpoint(run, dir, 0);
 }
 
 /* Of a run that still waits for its weights there is nothing to lose: its slots are read as they are hashed. */
@@ -84,11 +195,12 @@ static lathe_status verify(const lathe_run *run, const char *dir, int32_t *out_h
 
 lathe_status lathe_checkpoint_take_average(lathe_run *run, const char *dir, int32_t *out_taken)
 {
-    const char *path = lathe_path_join(&run->arena, dir, "average");
+    const char *path = lathe_path_join(&run->arena, dir, "average"), *average = NULL;
     if (!path)
         return LATHE_E_NOMEM;
     *out_taken = lathe_path_is_dir(path);
-    return *out_taken ? load(run, path, 0) : LATHE_OK;
+    LATHE_TRY(lathe__state_rows_find(&run->arena, dir, LATHE_ROWS_AVERAGES, &average));
+    return *out_taken ? load(run, path, average, 0) : LATHE_OK;
 }
 
 lathe_status lathe_checkpoint_refuse_mixing(lathe_run *run)
@@ -136,7 +248,7 @@ static lathe_status try_path(lathe_run *run, const char *path, int32_t *out_load
     }
     LATHE_TRY(status);
     *out_loaded = 1;
-    return load(run, path, has_slots);
+    return load_checkpoint(run, path, has_slots);
 }
 
 /* A folder without checkpoints may be that of a branch that came from elsewhere and has none of its own yet. */
@@ -183,6 +295,12 @@ static lathe_status resume_newest(lathe_run *run, const char *dir, const char **
     return LATHE_OK;
 }
 
+/* Weights that do not train can be read from where they came from at first. */
+static int has_source(lathe_run *run)
+{
+    return !run->set.model_path || holds_model(&run->arena, run->set.model_path);
+}
+
 int32_t lathe__checkpoint_brings_all(lathe_run *run)
 {
     const char *resume = run->set.resume, *path = NULL;
@@ -190,7 +308,7 @@ int32_t lathe__checkpoint_brings_all(lathe_run *run)
         strcmp(resume, "never") == 0 || run->params.n > run->n_model_params)
         return 0;
     for (int32_t i = 0; i < run->params.n; i++)
-        if (!run->params.rows[i]->trainable)
+        if (!run->params.rows[i]->trainable && has_source(run))
             return 0;
     if (strcmp(resume, "auto") == 0)
         resume = run->set.checkpoint_dir;
@@ -211,7 +329,7 @@ static lathe_status resume_what(lathe_run *run, const char **out_path)
         const lathe_status status = lathe_checkpoint_finite(*out_path, NULL, NULL);
         if (status != LATHE_OK)
             return lathe_error_context(status, "checkpoint.resume = \"%s\"", resume);
-        return load(run, *out_path, has_slots);
+        return load_checkpoint(run, *out_path, has_slots);
     }
     if (!run->set.checkpoint_dir || !lathe_path_is_dir(run->set.checkpoint_dir))
         return LATHE_OK;

@@ -20,6 +20,7 @@
 #include "run/adapter_file.h"
 #include "run/checkpoint.h"
 #include "run/checkpoint_finite.h"
+#include "run/model_file.h"
 #include "run/train_state.h"
 #include "run/training.h"
 #include "run/weight_average.h"
@@ -46,32 +47,11 @@ int32_t lathe__checkpoint_has_model(const lathe_run *run)
     return trains_model(run) || (!run->set.model_path && !is_quantized(run));
 }
 
-lathe_status lathe__checkpoint_values(void *arg, int32_t index, const lathe_param *row,
-                                      const void **out_data, int32_t *out_dtype)
-{
-    const lathe_run *run = arg;
-    const lathe_store *store = run->frozen && !row->trainable ? run->frozen : &run->store;
-    *out_data = lathe_store_master(store, index);
-    *out_dtype = LATHE_F32;
-    if (!*out_data) {
-        *out_data = lathe_store_shadow(store, index);
-        *out_dtype = lathe_params_value_dtype(&run->params, index);
-    }
-    if (store->is_host)
-        return LATHE_OK;
-    return lathe_download_whole(store->m, *out_data,
-                                lathe_desc_count(&row->desc) * lathe_dtype_bytes(*out_dtype),
-                                out_data);
-}
-
 /* The model as transformers reads it; a frozen base that came from a folder stays there. */
 static lathe_status write_model(lathe_run *run, const char *dir)
 {
-    if (lathe__checkpoint_has_model(run)) {
-        LATHE_TRY(lathe_model_config_save(&run->model, dir));
-        LATHE_TRY(
-            lathe_weights_save(dir, &run->params, LATHE_F32, 0, lathe__checkpoint_values, run));
-    }
+    if (lathe__checkpoint_has_model(run))
+        LATHE_TRY(lathe__model_file_write(run, dir));
     if (run->params.n > run->n_model_params)
         LATHE_TRY(lathe__adapter_file_write(run, dir));
     if (run->tokenizer_dir)

@@ -16,6 +16,7 @@
 #include "run/curvature.h"
 #include "run/device_check.h"
 #include "run/generate.h"
+#include "run/model_file.h"
 #include "run/run_state.h"
 #include "run/token_check.h"
 #include "run/weight_average.h"
@@ -397,6 +398,7 @@ lathe_status lathe__run_plan(lathe_run *run)
     const int trains = run->mode <= LATHE_OPEN_TRAIN;
     if (trains)
         LATHE_TRY(plan_value_offload(run));
+    LATHE_TRY(lathe__model_file_plan(run));
     LATHE_TRY(build_programs(run));
     tell_nothing_moves(run);
     check_fp8(run);

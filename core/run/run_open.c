@@ -266,6 +266,7 @@ void lathe_run_close(lathe_run *run)
     lathe_shards_destroy(run->validation_shards);
     lathe_tokenizer_destroy(run->tokenizer);
     lathe_params_fini(&run->params);
+    lathe_weight_origin_destroy(run->origin);
     lathe_model_config_fini(&run->model);
     lathe__run_components_fini(run);
     lathe_config_destroy(run->config);

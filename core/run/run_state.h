@@ -6,6 +6,7 @@
 #include "data/loader.h"
 #include "lathe/lathe.h"
 #include "model/generation_config.h"
+#include "model/weight_origin.h"
 #include "run/early_stop.h"
 #include "run/loss_spike.h"
 #include "run/precision.h"
@@ -105,7 +106,10 @@ struct lathe_run {
     double update_norm;                   /* |w_new - w_old| of the last step */
 
     struct lathe_image *image; /* what asynchronous checkpoints are written from; NULL: none */
-    const lathe_store *frozen; /* in an image: where the rows are that do not train; else NULL */
+    lathe_weight_origin
+        *origin; /* files of the model's weights that do not train; NULL: none (model_file.h) */
+    int32_t *save_dtypes;        /* [n_model_params] in model.safetensors (model_file.h) */
+    int32_t save_dtypes_guessed; /* from config.json, because model.path has no weights */
 
     int32_t weights_wait; /* not filled yet: a checkpoint that holds them all is to be resumed */
     const char *plugins_json; /* names, versions, hashes, once known; NULL before */

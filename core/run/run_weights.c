@@ -3,14 +3,17 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/parallel.h"
 #include "io/convert.h"
 #include "model/param_init.h"
 #include "model/weights.h"
 #include "run/checkpoint_image.h"
 #include "run/generate.h"
+#include "run/model_file.h"
 #include "run/run_check.h"
 #include "run/run_state.h"
+#include "run/state_rows.h"
 #include "run/weight_average.h"
 #include "run/weight_fill.h"
 
@@ -175,12 +178,31 @@ static lathe_status fill_reference(lathe_run *run)
     return LATHE_OK;
 }
 
+/* model.path is a checkpoint whose f32 masters are elsewhere. */
+static lathe_status say_rounded(lathe_run *run)
+{
+    const char *masters = NULL;
+    LATHE_TRY(
+        lathe__state_rows_find(&run->arena, run->set.model_path, LATHE_ROWS_MASTERS, &masters));
+    if (masters)
+        lathe_log(
+            LATHE_LOG_INFO,
+            "%s: the weights are read as they were saved, rounded to %s; only resuming the run "
+            "(checkpoint.resume) takes the fp32 masters, %s",
+            run->set.model_path, lathe_precision_name(run->model.file_dtype), masters);
+    return LATHE_OK;
+}
+
 static lathe_status load_folder(lathe_run *run, lathe_weight_fill *fill)
 {
     lathe_safetensors *set = NULL;
     LATHE_TRY(lathe_safetensors_open(run->set.model_path, &set));
     const lathe_weight_sink sink = lathe__weight_sink(fill);
-    const lathe_status status = lathe_weights_load(set, &run->model, &run->params, &sink);
+    lathe_status status = lathe_weights_load(set, &run->model, &run->params, &sink);
+    if (status == LATHE_OK)
+        status = lathe__model_file_origin(run, set);
+    if (status == LATHE_OK)
+        status = say_rounded(run);
     lathe_safetensors_close(set);
     return status;
 }

@@ -35,6 +35,11 @@ static int32_t is_higher(const char *mode, const char *metric)
     return 0;
 }
 
+static int32_t save_dtype(const char *value)
+{
+    return !value || strcmp(value, "auto") == 0 ? LATHE_SAVE_AUTO : lathe_precision_dtype(value);
+}
+
 void lathe_settings_read(const lathe_config *c, lathe_settings *s)
 {
     static const char *const recompute[] = {"none", "layer", "attention", "mlp", "pointwise", NULL};
@@ -105,6 +110,8 @@ void lathe_settings_read(const lathe_config *c, lathe_settings *s)
     s->best_is_higher = is_higher(text(c, "checkpoint", "best_mode"), s->best_metric);
     s->checkpoint_async = (int32_t)lathe_config_int(c, "checkpoint", "async");
     s->gate = (int32_t)lathe_config_int(c, "checkpoint", "gate");
+    s->save_dtype = save_dtype(text(c, "checkpoint", "save_dtype"));
+    s->shard_bytes = (int64_t)(lathe_config_float(c, "checkpoint", "shard_size") * 1e9);
     s->progress = choice(text(c, "log", "progress"), progress);
     s->log_level = choice(text(c, "log", "level"), levels);
     s->tokenizer_path = text(c, "tokenizer", "path");

@@ -17,6 +17,10 @@ enum { LATHE_CAPTURE_AUTO = 0, LATHE_CAPTURE_ON = 1, LATHE_CAPTURE_OFF = 2 };
 
 enum { LATHE_AVERAGE_NONE = 0, LATHE_AVERAGE_EMA = 1, LATHE_AVERAGE_SWA = 2 };
 
+enum {
+    LATHE_SAVE_AUTO = -1
+}; /* checkpoint.save_dtype: each tensor in the dtype that it was read in */
+
 typedef struct lathe_settings {
     /* [data] */
     int32_t seq_len;
@@ -64,6 +68,8 @@ typedef struct lathe_settings {
     int64_t every_epochs;
     const char *best_metric;
     int32_t best_is_higher, checkpoint_async, gate;
+    int32_t save_dtype;  /* of model.safetensors: LATHE_SAVE_AUTO, LATHE_F32, BF16, F16 */
+    int64_t shard_bytes; /* of one of its files; 0: all in one */
     /* [log] */
     int32_t progress;  /* LATHE_PROGRESS_* */
     int32_t log_level; /* LATHE_LOG_* */

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "io/tensor_pieces.h"
 #include "run/norms.h"
 #include "run/offload.h"
 
@@ -274,6 +275,41 @@ lathe_status lathe_store_write(const lathe_store *store, lathe_st_writer *w, int
 {
     tensor_of_file t = {w, tensor};
     return lathe_store_read(store, from, bytes, write_piece, &t);
+}
+
+typedef struct parts_of_file {
+    lathe_st_writer *w;
+    const lathe_store_part *parts;
+} parts_of_file;
+
+/* lathe_tensor_piece_fn */
+static lathe_status write_part(void *arg, const lathe_tensor_piece *p)
+{
+    const parts_of_file *f = arg;
+    const lathe_store_part *part = &f->parts[p->tensor];
+    return lathe_st_writer_write_piece(f->w, part->tensor, p->offset,
+                                       (const char *)part->from + p->offset, p->bytes);
+}
+
+lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
+                                   const lathe_store_part *parts, int64_t n)
+{
+    parts_of_file f = {w, parts};
+    int all_on_host = 1;
+    for (int64_t i = 0; i < n && all_on_host; i++)
+        LATHE_TRY(on_host(store, parts[i].from, &all_on_host));
+    for (int64_t i = 0; i < n && !all_on_host; i++)
+        LATHE_TRY(lathe_store_write(store, w, parts[i].tensor, parts[i].from, parts[i].bytes));
+    if (!all_on_host)
+        return LATHE_OK;
+    int64_t *bytes = calloc((size_t)n + 1, sizeof *bytes);
+    if (!bytes)
+        return lathe_error(LATHE_E_NOMEM, "no memory to write %lld tensors", (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        bytes[i] = parts[i].bytes;
+    const lathe_status status = lathe_tensor_pieces_each(bytes, n, write_part, &f);
+    free(bytes);
+    return status;
 }
 
 /* The compute copy of a row whose memory the host cannot touch. */

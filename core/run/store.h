@@ -93,6 +93,17 @@ lathe_status lathe_store_put(const lathe_store *store, void *to, const void *fro
 lathe_status lathe_store_write(const lathe_store *store, lathe_st_writer *w, int64_t tensor,
                                const void *from, int64_t bytes);
 
+/** Tensor `tensor` of a file, from a family's memory. */
+typedef struct lathe_store_part {
+    int64_t tensor;
+    const void *from;
+    int64_t bytes;
+} lathe_store_part;
+
+/** The same for n whole tensors; where the host may read them, all threads of the pool write. */
+lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
+                                   const lathe_store_part *parts, int64_t n);
+
 /** Master and compute copy of a row from f32 values in host memory. */
 lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values);
 

@@ -22,11 +22,13 @@
 #include "io/safetensors.h"
 #include "io/st_writer.h"
 #include "ir/desc_text.h"
+#include "run/checkpoint.h"
 #include "run/curvature.h"
+#include "run/model_file.h"
+#include "run/state_rows.h"
 #include "run/weight_average.h"
 
 #define STATE_VERSION 2
-#define FILE_BYTES (256LL << 20) /* more goes into further files: one thread hashes one file */
 
 static uint64_t bits_of(double x)
 {
@@ -154,88 +156,53 @@ static lathe_status each_slot(const lathe_run *run, slot_fn visit, void *arg)
     return LATHE_OK;
 }
 
+typedef struct slot_writer {
+    lathe_st_writer *w;
+    lathe_store_part *parts; /* [n] */
+    int64_t n;
+} slot_writer;
+
 static lathe_status declare_slot(const lathe_run *run, void *arg, int32_t param, int32_t slot,
                                  const char *name)
 {
-    return lathe_st_writer_add(arg, name, &run->store.rows[param].slots[slot].desc);
-}
-
-typedef struct slot_writer {
-    lathe_st_writer *w;
-    int64_t index;
-} slot_writer;
-
-static lathe_status write_slot(const lathe_run *run, void *arg, int32_t param, int32_t slot,
-                               const char *name)
-{
     slot_writer *s = arg;
-    (void)name;
-    return lathe_store_write(&run->store, s->w, s->index++,
-                             lathe_store_slot(&run->store, param, slot),
-                             lathe_desc_bytes(&run->store.rows[param].slots[slot].desc));
+    const lathe_desc *desc = &run->store.rows[param].slots[slot].desc;
+    if (s->parts)
+        s->parts[s->n] = (lathe_store_part){s->n, lathe_store_slot(&run->store, param, slot),
+                                            lathe_desc_bytes(desc)};
+    s->n++;
+    return s->parts ? lathe_st_writer_add(s->w, name, desc) : LATHE_OK;
 }
 
 static lathe_status write_slots(const lathe_run *run, const char *dir)
 {
-    slot_writer s = {NULL, 0};
-    LATHE_TRY(lathe_st_writer_create(dir, "optimizer", FILE_BYTES, &s.w));
-    lathe_status status = each_slot(run, declare_slot, s.w);
+    slot_writer s = {NULL, NULL, 0};
+    LATHE_TRY(each_slot(run, declare_slot, &s)); /* counts them */
+    LATHE_TRY(lathe_st_writer_create(dir, "optimizer", LATHE_STATE_FILE_BYTES, &s.w));
+    s.parts = calloc((size_t)s.n + 1, sizeof *s.parts);
+    s.n = 0;
+    lathe_status status = s.parts ? each_slot(run, declare_slot, &s)
+                                  : lathe_error(LATHE_E_NOMEM, "no memory for optimizer states");
     if (status == LATHE_OK)
         status = lathe_st_writer_begin(s.w);
     if (status == LATHE_OK)
-        status = each_slot(run, write_slot, &s);
+        status = lathe_store_write_all(&run->store, s.w, s.parts, s.n);
     if (status == LATHE_OK)
         status = lathe_st_writer_finish(s.w);
     lathe_st_writer_destroy(s.w);
+    free(s.parts);
     return status;
 }
 
-/* A tensor per trained parameter: its gradient (summed since zero_grad, as it stands in memory: scaled and not
- * yet averaged) or its average. */
-typedef enum rows_of { GRADIENTS, AVERAGES } rows_of;
-
-static void *row_data(const lathe_run *run, rows_of what, int32_t i)
+static int32_t writes_masters(const lathe_run *run)
 {
-    return what == GRADIENTS ? lathe_store_grad(&run->store, i)
-                             : lathe_store_average(&run->store, i);
+    return lathe__checkpoint_has_model(run) && lathe__model_file_rounds_any(run);
 }
 
-static lathe_desc row_desc(const lathe_run *run, rows_of what, int32_t i)
+/* An average that is made from other state is written where average/ rounds it, for those who evaluate it. */
+static int32_t writes_average(const lathe_run *run)
 {
-    lathe_desc desc = run->params.rows[i]->desc;
-    desc.dtype = what == GRADIENTS ? lathe_params_grad_dtype(&run->params, i) : LATHE_F32;
-    return desc;
-}
-
-/* Gradients with the batch of an estimate. */
-static lathe_status write_rows(const lathe_run *run, const char *dir, const char *name,
-                               rows_of what)
-{
-    lathe_st_writer *w = NULL;
-    LATHE_TRY(lathe_st_writer_create(dir, name, FILE_BYTES, &w));
-    lathe_status status = LATHE_OK;
-    for (int32_t i = 0; i < run->store.n_rows && status == LATHE_OK; i++)
-        if (run->params.rows[i]->trainable) {
-            const lathe_desc desc = row_desc(run, what, i);
-            status = lathe_st_writer_add(w, run->params.rows[i]->name, &desc);
-        }
-    if (status == LATHE_OK && what == GRADIENTS)
-        status = lathe__curvature_declare(run, w);
-    if (status == LATHE_OK)
-        status = lathe_st_writer_begin(w);
-    int64_t n = 0;
-    for (int32_t i = 0; i < run->store.n_rows && status == LATHE_OK; i++)
-        if (run->params.rows[i]->trainable) {
-            const lathe_desc desc = row_desc(run, what, i);
-            status = lathe_store_write(&run->store, w, n++, row_data(run, what, i),
-                                       lathe_desc_bytes(&desc));
-        }
-    if (status == LATHE_OK && what == GRADIENTS)
-        status = lathe__curvature_write(run, w, &n);
-    if (status == LATHE_OK)
-        status = lathe_st_writer_finish(w);
-    lathe_st_writer_destroy(w);
-    return status;
+    return lathe__average_is_state(run) || (run->store.average_bytes > 0 && writes_masters(run));
 }
 
 lathe_status lathe__train_state_write(const lathe_run *run, const char *dir)
@@ -251,9 +218,11 @@ lathe_status lathe__train_state_write(const lathe_run *run, const char *dir)
     if (status == LATHE_OK)
         status = write_slots(run, state);
     if (status == LATHE_OK && run->sum.backwards > 0)
-        status = write_rows(run, state, "gradients", GRADIENTS);
-    if (status == LATHE_OK && lathe__average_is_state(run))
-        status = write_rows(run, state, "average", AVERAGES);
+        status = lathe__state_rows_write(run, state, LATHE_ROWS_GRADIENTS);
+    if (status == LATHE_OK && writes_average(run))
+        status = lathe__state_rows_write(run, state, LATHE_ROWS_AVERAGES);
+    if (status == LATHE_OK && writes_masters(run))
+        status = lathe__state_rows_write(run, state, LATHE_ROWS_MASTERS);
     if (status == LATHE_OK)
         status = write_run_json(run, json);
     lathe_arena_fini(&arena);
@@ -557,53 +526,6 @@ static lathe_status check_json(const lathe_run *run, const json_t *root, const c
     return check_precision(run, root, path, at, sum);
 }
 
-static lathe_status check_row(const lathe_run *run, const lathe_safetensors *set, const char *name,
-                              rows_of what, int32_t i)
-{
-    const lathe_desc want = row_desc(run, what, i);
-    const lathe_param *row = run->params.rows[i];
-    const lathe_st_tensor *t = lathe_safetensors_find(set, row->name);
-    if (!t)
-        return lathe_error(LATHE_E_CORRUPT, "%s lacks '%s'", name, row->name);
-    if (what == GRADIENTS && t->desc.dtype != want.dtype)
-        return lathe_error(
-            LATHE_E_CONFIG,
-            "%s: the gradient of '%s' was left in its middle in %s, the run adds up in "
-            "%s: go on with the train.grad_dtype it was written with",
-            t->file, row->name, lathe_dtype_name(t->desc.dtype), lathe_dtype_name(want.dtype));
-    if (t->desc.dtype != want.dtype || lathe_desc_count(&t->desc) != lathe_desc_count(&want))
-        return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
-                           t->file, row->name);
-    return LATHE_OK;
-}
-
-/* What write_rows wrote, checked. */
-static lathe_status open_rows(const lathe_run *run, const char *dir, const char *name, rows_of what,
-                              lathe_safetensors **out)
-{
-    lathe_arena arena = LATHE_ARENA_INIT;
-    const char *file = lathe_path_join(&arena, dir, name);
-    lathe_status status = file ? lathe_safetensors_open(file, out) : LATHE_E_NOMEM;
-    for (int32_t i = 0; i < run->store.n_rows && status == LATHE_OK; i++)
-        if (run->params.rows[i]->trainable)
-            status = check_row(run, *out, name, what, i);
-    lathe_arena_fini(&arena);
-    return status;
-}
-
-static lathe_status read_rows(const lathe_run *run, const lathe_safetensors *set, rows_of what)
-{
-    for (int32_t i = 0; set && i < run->store.n_rows; i++) {
-        const lathe_param *row = run->params.rows[i];
-        const lathe_desc desc = row_desc(run, what, i);
-        if (row->trainable)
-            LATHE_TRY(lathe_store_put(&run->store, row_data(run, what, i),
-                                      lathe_safetensors_find(set, row->name)->data,
-                                      lathe_desc_bytes(&desc)));
-    }
-    return LATHE_OK;
-}
-
 /* The average to go on with, checked; none when it is of another kind: it begins anew then. */
 static lathe_status open_average(const lathe_run *run, const json_t *root, const char *path,
                                  const char *dir, lathe_counters *at, lathe_safetensors **out)
@@ -622,7 +544,7 @@ static lathe_status open_average(const lathe_run *run, const json_t *root, const
     if (strcmp(was, now) != 0 || !lathe__average_is_state(run))
         return LATHE_OK;
     LATHE_TRY(count(average, path, "n", at->step, &at->averaged));
-    return open_rows(run, dir, "state/average.safetensors", AVERAGES, out);
+    return lathe__state_rows_open(run, dir, LATHE_ROWS_AVERAGES, out);
 }
 
 lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t has_slots)
@@ -644,7 +566,7 @@ lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t ha
     if (status == LATHE_OK)
         status = open_average(run, root, path, dir, &at, &average);
     if (status == LATHE_OK && sum.backwards > 0)
-        status = open_rows(run, dir, "state/gradients.safetensors", GRADIENTS, &gradients);
+        status = lathe__state_rows_open(run, dir, LATHE_ROWS_GRADIENTS, &gradients);
     if (status == LATHE_OK)
         status = lathe__curvature_check(run, gradients);
     if (status == LATHE_OK && run->loader)
@@ -652,9 +574,9 @@ lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t ha
     if (status == LATHE_OK && !has_slots)
         status = each_slot(run, read_slot, slots);
     if (status == LATHE_OK)
-        status = read_rows(run, gradients, GRADIENTS);
+        status = lathe__state_rows_read(run, gradients, LATHE_ROWS_GRADIENTS);
     if (status == LATHE_OK)
-        status = read_rows(run, average, AVERAGES);
+        status = lathe__state_rows_read(run, average, LATHE_ROWS_AVERAGES);
     if (status == LATHE_OK) {
         run->at = at;
         run->sum = sum;

@@ -245,7 +245,6 @@ lathe_status lathe__average_view(const lathe_run *run, lathe_run *out)
 {
     *out = *run;
     out->arena = (lathe_arena)LATHE_ARENA_INIT;
-    out->frozen = run->frozen ? run->frozen : &run->store;
     lathe_store *store = &out->store;
     store->rows =
         lathe_arena_alloc(&out->arena, (store->n_rows + 1) * (int64_t)sizeof *store->rows);

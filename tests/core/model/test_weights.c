@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "golden_model.h"
 #include "io/st_writer.h"
+#include "model/weight_file.h"
 
 static char dir[64];
 
@@ -55,13 +56,16 @@ Test(weights, values_arrive_in_our_layout)
     golden_close(&g);
 }
 
-static lathe_status give(void *arg, int32_t index, const lathe_param *row, const void **out,
-                         int32_t *dtype)
+/* Every row of a golden model, in the dtype of its file. Free the tensors. */
+static lathe_weight_job job_of(golden *g)
 {
-    (void)row;
-    (void)dtype;
-    *out = ((golden *)arg)->data[index];
-    return LATHE_OK;
+    lathe_weight_job job = {.params = &g->params};
+    job.tensors = calloc((size_t)g->params.n, sizeof *job.tensors);
+    cr_assert_not_null(job.tensors);
+    for (int32_t i = 0; i < g->params.n; i++)
+        job.tensors[job.n++] =
+            (lathe_weight_tensor){.param = i, .dtype = g->config.file_dtype, .values = g->data[i]};
+    return job;
 }
 
 Test(weights, saved_files_are_the_bytes_that_transformers_wrote)
@@ -70,7 +74,9 @@ Test(weights, saved_files_are_the_bytes_that_transformers_wrote)
     for (int m = 0; m < 5; m++) {
         golden g;
         golden_open(&g, names[m]);
-        OK(lathe_weights_save(dir, &g.params, g.config.file_dtype, 0, give, &g));
+        lathe_weight_job job = job_of(&g);
+        OK(lathe_weight_file_write(&job, dir, 0));
+        free(job.tensors);
         OK(lathe_model_config_save(&g.config, dir));
         static const char *const files[] = {"model.safetensors", "config.json"};
         for (int f = 0; f < 2; f++) {
@@ -87,6 +93,42 @@ Test(weights, saved_files_are_the_bytes_that_transformers_wrote)
         }
         golden_close(&g);
     }
+}
+
+static void expect_same_file(const char *ours, const char *theirs)
+{
+    lathe_map a, b;
+    OK(lathe_map_open(ours, &a));
+    OK(lathe_map_open(theirs, &b));
+    cr_expect(a.bytes == b.bytes && memcmp(a.data, b.data, (size_t)a.bytes) == 0, "%s differs",
+              theirs);
+    lathe_map_close(&a);
+    lathe_map_close(&b);
+}
+
+Test(weights, saved_in_shards_are_the_files_that_transformers_wrote)
+{
+    golden g;
+    char ours[512], theirs[512];
+    lathe_arena arena = LATHE_ARENA_INIT;
+    char **names = NULL;
+    int64_t n = 0, n_shards = 0;
+    golden_open(&g, "llama_tied");
+    lathe_weight_job job = job_of(&g);
+    OK(lathe_weight_file_write(&job, dir, 40000)); /* the limit that models.py gives */
+    OK(lathe_dir_list(MODELS "llama_sharded", &arena, &names, &n));
+    for (int64_t i = 0; i < n; i++) {
+        if (strncmp(names[i], "model", 5) != 0)
+            continue;
+        snprintf(ours, sizeof ours, "%s/%s", dir, names[i]);
+        snprintf(theirs, sizeof theirs, "%sllama_sharded/%s", MODELS, names[i]);
+        expect_same_file(ours, theirs);
+        n_shards++;
+    }
+    cr_expect_gt(n_shards, 3, "%lld", (long long)n_shards);
+    free(job.tensors);
+    lathe_arena_fini(&arena);
+    golden_close(&g);
 }
 
 static char warned[1024];
