@@ -197,7 +197,8 @@ static void put_precision(const lathe_run *run, lathe_buffer *b)
 
 static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
 {
-    const double mib = 1024.0 * 1024.0;
+    const double mib = 1024.0 * 1024.0, flops = step_flops(run);
+    const int is_large = flops >= 1e11;
     lathe_buffer_puts(b, "memory                       bytes         MiB\n");
     for (int32_t i = 0; i < LATHE_N_MEM; i++)
         if (run->planned.by[i])
@@ -217,9 +218,10 @@ static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *
         lathe_buffer_printf(b, "\n  a checkpoint takes %lld bytes, %.1f MiB, on the disk",
                             (long long)disk, (double)disk / mib);
     lathe_buffer_printf(
-        b, "\nwork\n  %.3f TFLOP and %.0f tokens per step; %d nodes; device %s, attention %s\n",
-        step_flops(run) / 1e12, step_tokens(run), lathe_exec_graph(run->train.exec)->n_nodes,
-        run->device.component->plugin->name, lathe_exec_attention(run->train.exec));
+        b, "\nwork\n  %.3f %s and %.0f tokens per step; %d nodes; device %s, attention %s\n",
+        is_large ? flops / 1e12 : flops / 1e9, is_large ? "TFLOP" : "GFLOP", step_tokens(run),
+        lathe_exec_graph(run->train.exec)->n_nodes, run->device.component->plugin->name,
+        lathe_exec_attention(run->train.exec));
     put_precision(run, b);
     put_groups(run, 0, b);
     if (run->set.max_steps <= 0)

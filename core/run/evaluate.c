@@ -53,7 +53,10 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
     int64_t n_batches;
     memset(out, 0, sizeof *out);
     if (!run->validation)
-        return lathe_error(LATHE_E_STATE, "the run has no data to evaluate on");
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: the run has no data to evaluate on: give --data PATH, or set "
+                           "data.validation, data.validation_split or data.validation_count",
+                           lathe_config_path(run->config));
     LATHE_TRY(lathe_loader_seek(run->validation, &run->validation_start));
     n_batches = lathe_loader_batches(run->validation, 1);
     if (max_batches > 0 && max_batches < n_batches)

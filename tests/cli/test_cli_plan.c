@@ -31,3 +31,10 @@ Test(cli_plan, each_step_of_a_short_schedule_stands_there_once)
            "\"schedule\": [{\"step\": 0, ");
     cr_expect_null(strstr(strstr(output, "\"schedule\""), "}, {"), "%s", output);
 }
+
+/* A small model's work is not rounded to nothing. */
+Test(cli_plan, the_work_of_a_small_model_is_told_in_gflop)
+{
+    expect(LATHE " plan run.toml --train.max_steps 3 2>&1", 0, " GFLOP and 32 tokens per step");
+    cr_expect_null(strstr(output, " 0.000 GFLOP"), "%s", output);
+}
