@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "data/corpus.h"
+#include "run/checkpoint_folder.h"
 #include "run/data_progress.h"
 #include "run/run_state.h"
 
@@ -18,14 +19,14 @@
 static lathe_status open_corpus(lathe_run *run, lathe_corpus **out)
 {
     const char *where = lathe_config_path(run->config);
-    const lathe_stage_v1 *stage = run->stage.table;
+    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
     lathe_dataset *datasets = NULL;
     int64_t n = 0;
     if (!run->set.datasets)
         return lathe_error(LATHE_E_CONFIG, "%s: tokenizer.train needs data.datasets to learn from",
                            where);
     LATHE_TRY(lathe_datasets_parse(where, run->set.datasets, &run->arena, &datasets, &n));
-    return lathe_corpus_open(datasets, n, stage->rows, out);
+    return lathe_corpus_open(datasets, n, stage ? stage->rows : LATHE_ROWS_PACKED, out);
 }
 
 /* Where a learnt tokenizer is kept: a folder named after the settings and the files' content. */
@@ -82,9 +83,46 @@ static lathe_status learn_from(lathe_run *run, lathe_corpus *corpus)
     return status;
 }
 
+/* The run's latest checkpoint, or the one that checkpoint.resume names, when it holds a tokenizer; else NULL. */
+static lathe_status checkpoint_of(lathe_run *run, const char **out)
+{
+    const char *resume = run->set.resume, *folder = NULL;
+    *out = NULL;
+    if (!resume || strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0)
+        resume = run->set.checkpoint_dir;
+    if (!resume)
+        return LATHE_OK;
+    LATHE_TRY(lathe_checkpoint_resolve(&run->arena, resume, &folder));
+    const char *json = lathe_path_join(&run->arena, folder, "tokenizer.json");
+    if (!json)
+        return LATHE_E_NOMEM;
+    *out = lathe_path_exists(json) ? folder : NULL;
+    return LATHE_OK;
+}
+
+/* A model that generates or is evaluated has been trained with a tokenizer: it is taken from the checkpoint, since
+ * the data that it was learned from may have changed, or be gone. */
+static lathe_status learned_before(lathe_run *run, int *out_found)
+{
+    const char *folder = NULL;
+    *out_found = 0;
+    if (run->mode != LATHE_OPEN_INFER && run->mode != LATHE_OPEN_EVALUATE)
+        return LATHE_OK;
+    LATHE_TRY(checkpoint_of(run, &folder));
+    if (!folder)
+        return LATHE_OK;
+    *out_found = 1;
+    run->tokenizer_dir = folder;
+    return lathe_tokenizer_load(folder, &run->tokenizer);
+}
+
 static lathe_status learn(lathe_run *run)
 {
     lathe_corpus *corpus = NULL;
+    int found = 0;
+    LATHE_TRY(learned_before(run, &found));
+    if (found)
+        return LATHE_OK;
     LATHE_TRY(open_corpus(run, &corpus));
     const lathe_status status = learn_from(run, corpus);
     lathe_corpus_close(corpus);
@@ -201,6 +239,11 @@ lathe_status lathe__run_data(lathe_run *run)
     if (!run->set.datasets)
         return lathe_error(LATHE_E_CONFIG, "%s: data.datasets names no data",
                            lathe_config_path(run->config));
+    if (run->mode == LATHE_OPEN_EVALUATE && !lathe__run_has_validation(run))
+        return lathe__run_refuse(run, "data", "validation",
+                                 "there is no data to evaluate on: set data.validation, "
+                                 "data.validation_split or data.validation_count, or give --data "
+                                 "PATH");
     LATHE_TRY(open_shards(run, run->set.datasets, &run->shards));
     if (run->mode == LATHE_OPEN_TRAIN || run->mode == LATHE_OPEN_DATA) {
         LATHE_TRY(open_loader(run, run->shards, 0, LATHE_SPLIT_TRAIN, &run->loader));
