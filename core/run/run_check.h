@@ -27,7 +27,8 @@ lathe_status lathe__settings_check(lathe_run *run);
 /** The kind of each dataset, its columns and its first record against the stage (data_check.c). */
 lathe_status lathe__data_check(lathe_run *run);
 
-/** The heads of the weight files against the model: names, shapes, types; no value is read (run_weights.c). */
-lathe_status lathe__weights_check(const lathe_run *run);
+/** The heads of the weight files against the model: names, shapes, types; no value is read (run_weights.c).
+ *  A folder without weight files will do where the checkpoint that is resumed from holds all weights. */
+lathe_status lathe__weights_check(lathe_run *run);
 
 #endif

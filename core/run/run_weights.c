@@ -8,6 +8,7 @@
 #include "io/convert.h"
 #include "model/param_init.h"
 #include "model/weights.h"
+#include "run/checkpoint.h"
 #include "run/checkpoint_image.h"
 #include "run/generate.h"
 #include "run/model_file.h"
@@ -207,11 +208,14 @@ static lathe_status load_folder(lathe_run *run, lathe_weight_fill *fill)
     return status;
 }
 
-lathe_status lathe__weights_check(const lathe_run *run)
+lathe_status lathe__weights_check(lathe_run *run)
 {
     lathe_safetensors *set = NULL;
-    LATHE_TRY(lathe_safetensors_open(run->set.model_path, &set));
-    const lathe_status status = lathe_weights_check(set, &run->model, &run->params);
+    lathe_status status = lathe_safetensors_open(run->set.model_path, &set);
+    if (status == LATHE_E_NOT_FOUND && lathe__checkpoint_brings_all(run))
+        return LATHE_OK;
+    LATHE_TRY(status);
+    status = lathe_weights_check(set, &run->model, &run->params);
     lathe_safetensors_close(set);
     return status;
 }
