@@ -110,19 +110,21 @@ static void make_data(void)
     put_times("README.md", "Lathe trains large language models.\n", 8);
 }
 
-/* Whether stderr tells of a failure once: one line "lathe train: ...", or the errors that validate lists. */
+/* Whether stderr tells of a failure once: one line "lathe train: ...", or the errors of the run file, listed with
+ * their number. */
 static int is_one_message(const char *name)
 {
     char begin[64];
-    int n = 0;
-    if (strcmp(name, "validate") == 0)
-        return strstr(output, ": error: ") != NULL;
-    snprintf(begin, sizeof begin, "lathe %s", name);
+    int n = 0, n_lists = 0;
+    snprintf(begin, sizeof begin, "lathe %s:", name);
     for (const char *line = output; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        n += strncmp(line, begin, strlen(begin)) == 0 && line[strlen(begin)] == ':';
+        n += strncmp(line, begin, strlen(begin)) == 0;
+        const size_t length = strcspn(line, "\n");
+        n_lists += (length > 6 && strncmp(line + length - 6, " error", 6) == 0) ||
+                   (length > 7 && strncmp(line + length - 7, " errors", 7) == 0);
     }
-    return n == 1;
+    return n + n_lists == 1 && (n == 1 || strstr(output, ": error: ") != NULL);
 }
 
 /* Exit codes of all commands; what is printed to stderr is in `output` of the last. */
