@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "data/char_class.h"
+#include "data/regex_internal.h"
 
 /* Unicode's White_Space, which \s means to Oniguruma; PCRE2's own \s has U+180E too. */
 #define SPACES "\\t-\\r\\x{85}\\p{Z}"
@@ -23,25 +24,17 @@
 #define WORD_SET "[" WORDS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]"
 #define NOT_WORD_SET "[^" WORDS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]"
 
-enum { MAX_DEPTH = 64, LONGEST_REWRITE = 1024 };
+enum { MAX_DEPTH = LATHE_REGEX_DEPTH, LONGEST_REWRITE = 1024 };
 
-typedef struct translator {
-    const char *place, *pattern, *p; /* p: what is read next */
-    char *out;
-    size_t at, capacity;
-    size_t atom;             /* where in out the last atom begins */
-    size_t group[MAX_DEPTH]; /* where in out the open groups begin */
-    int depth;
-    int class_depth; /* nested classes that are open */
-} translator;
+typedef lathe_translator translator;
 
-static lathe_status refuse(const translator *t, const char *what, int n)
+lathe_status lathe__regex_refuse(const lathe_translator *t, const char *what, int n)
 {
     return lathe_error(LATHE_E_UNSUPPORTED, "%s: \"%.*s\" in the regular expression %s", t->place,
                        n, what, t->pattern);
 }
 
-static lathe_status put(translator *t, const char *text, size_t n)
+lathe_status lathe__regex_put(lathe_translator *t, const char *text, size_t n)
 {
     if (t->at + n + LONGEST_REWRITE > t->capacity) {
         const size_t capacity = (t->at + n + LONGEST_REWRITE) * 2;
@@ -59,14 +52,13 @@ static lathe_status put(translator *t, const char *text, size_t n)
 
 static lathe_status puts_(translator *t, const char *text)
 {
-    return put(t, text, strlen(text));
+    return lathe__regex_put(t, text, strlen(text));
 }
 
 /* ---- escapes ---- */
 
 /* \p{NAME}, \P{NAME}, \p{^NAME}; p at the backslash. A script means Script to Oniguruma, and
- * Script_Extensions to PCRE2 unless asked. L and N are those of Oniguruma's newer Unicode, but for
- * their negation inside a class, which cannot be written. */
+ * Script_Extensions to PCRE2 unless asked. L and N are those of Oniguruma's newer Unicode. */
 static lathe_status property(translator *t)
 {
     static const char *const plain[] = {"Alphabetic",
@@ -84,7 +76,7 @@ static lathe_status property(translator *t)
     const char *begin = t->p, *name = begin + 3;
     const char *end = begin[2] == '{' ? strchr(name, '}') : NULL;
     if (!end || end - name > 40)
-        return refuse(t, begin, 3);
+        return lathe__regex_refuse(t, begin, 3);
     int negated = begin[1] == 'P';
     if (*name == '^') {
         negated = !negated;
@@ -96,7 +88,7 @@ static lathe_status property(translator *t)
     text[n] = 0;
     for (size_t i = 0; i < n; i++)
         if (!isalnum((unsigned char)text[i]) && !strchr("_- ", text[i]))
-            return refuse(t, begin, (int)(end + 1 - begin));
+            return lathe__regex_refuse(t, begin, (int)(end + 1 - begin));
     const char *kind = n > 2 ? "sc:" : "";
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (!strcasecmp(text, plain[i]))
@@ -110,11 +102,13 @@ static lathe_status property(translator *t)
     const char *newer = !strcasecmp(text, "L")   ? lathe__newer_letters()
                         : !strcasecmp(text, "N") ? lathe__newer_numbers()
                                                  : NULL;
-    if (newer && !(negated && t->class_depth)) {
-        LATHE_TRY(puts_(t, t->class_depth ? "" : negated ? "[^" : "["));
+    if (newer) {
+        const int listed = t->class_depth && !negated;
+        t->is_set = t->class_depth && negated;
+        LATHE_TRY(puts_(t, listed ? "" : negated ? "[^" : "["));
         LATHE_TRY(puts_(t, toupper((unsigned char)text[0]) == 'L' ? "\\p{L}" : "\\p{N}"));
         LATHE_TRY(puts_(t, newer));
-        return puts_(t, t->class_depth ? "" : "]");
+        return puts_(t, listed ? "" : "]");
     }
     LATHE_TRY(puts_(t, negated ? "\\P{" : "\\p{"));
     LATHE_TRY(puts_(t, kind));
@@ -131,18 +125,18 @@ static lathe_status code_point(translator *t)
     const size_t n = strspn(digits, "0123456789abcdefABCDEF");
     const size_t used = braces ? n : begin[1] == 'u' ? 4 : n < 2 ? n : 2;
     if (n < used || n == 0 || used > 6 || (braces && digits[n] != '}'))
-        return refuse(t, begin, 2);
+        return lathe__regex_refuse(t, begin, 2);
     if (begin[1] == 'x' && !braces && used == 2 && digits[0] > '7')
-        return refuse(t, begin, 4);
+        return lathe__regex_refuse(t, begin, 4);
     t->p = digits + used + braces;
     LATHE_TRY(puts_(t, "\\x{"));
-    LATHE_TRY(put(t, digits, used));
+    LATHE_TRY(lathe__regex_put(t, digits, used));
     return puts_(t, "}");
 }
 
 typedef struct rewrite {
     char letter;
-    const char *outside, *inside; /* of a class; NULL: refused there */
+    const char *outside, *inside; /* of a class; NULL: refused there; "[^...]": a set of its own */
 } rewrite;
 
 /* In a class, [\S\x{180e}] is exact: PCRE2's \S lacks U+180E alone. */
@@ -150,11 +144,11 @@ static const rewrite rewrites[] = {
     {'s', "[" SPACES "]", SPACES},
     {'S', "[^" SPACES "]", "\\S\\x{180e}"},
     {'w', WORD_SET, WORDS},
-    {'W', NOT_WORD_SET, NULL},
+    {'W', NOT_WORD_SET, "[^" WORDS "]"},
     {'d', "\\p{Nd}", "\\p{Nd}"},
     {'D', "\\P{Nd}", "\\P{Nd}"},
     {'h', "[0-9a-fA-F]", "0-9a-fA-F"},
-    {'H', "[^0-9a-fA-F]", NULL},
+    {'H', "[^0-9a-fA-F]", "[^0-9a-fA-F]"},
     {'b', "(?:(?<=" WORD_SET ")(?!" WORD_SET ")|(?<!" WORD_SET ")(?=" WORD_SET "))", "\\x08"},
     {'B', "(?:(?<=" WORD_SET ")(?=" WORD_SET ")|(?<!" WORD_SET ")(?!" WORD_SET "))", NULL},
     {'A', "\\A", NULL},
@@ -169,7 +163,7 @@ static const rewrite rewrites[] = {
     {'e', "\\e", "\\e"},
 };
 
-static lathe_status escape(translator *t)
+lathe_status lathe__regex_escape(lathe_translator *t)
 {
     const char c = t->p[1];
     if (c == 'p' || c == 'P')
@@ -180,54 +174,15 @@ static lathe_status escape(translator *t)
         if (rewrites[i].letter == c) {
             const char *text = t->class_depth ? rewrites[i].inside : rewrites[i].outside;
             if (!text)
-                return refuse(t, t->p, 2);
+                return lathe__regex_refuse(t, t->p, 2);
             t->p += 2;
+            t->is_set = t->class_depth && text[0] == '[';
             return puts_(t, text);
         }
     if (!c || isalnum((unsigned char)c))
-        return refuse(t, t->p, c ? 2 : 1);
+        return lathe__regex_refuse(t, t->p, c ? 2 : 1);
     t->p += 2;
-    return put(t, t->p - 2, 2);
-}
-
-/* ---- classes ---- */
-
-/* One step inside a class. Oniguruma's classes nest and intersect; a nested one that is not negated
- * is a union, so that its brackets can go. */
-static lathe_status in_class(translator *t)
-{
-    const char *p = t->p;
-    if (*p == '\\')
-        return escape(t);
-    if (*p == '&' && p[1] == '&')
-        return refuse(t, p, 2);
-    if (*p == '[') {
-        if (p[1] == ':' || p[1] == '^' || p[1] == ']' || p[-1] == '-' ||
-            t->class_depth == MAX_DEPTH)
-            return refuse(t, p, 2);
-        t->class_depth++;
-        t->p++;
-        return LATHE_OK;
-    }
-    t->p++;
-    if (*p == ']' && --t->class_depth > 0)
-        return LATHE_OK;
-    return put(t, p, 1);
-}
-
-static lathe_status open_class(translator *t)
-{
-    const char *begin = t->p;
-    t->atom = t->at;
-    t->class_depth = 1;
-    t->p += begin[1] == '^' ? 2 : 1;
-    if (*t->p == '[' && t->p[1] == ':')
-        return refuse(t, t->p, 2);
-    LATHE_TRY(put(t, begin, (size_t)(t->p - begin)));
-    if (*t->p != ']')
-        return LATHE_OK;
-    t->p++; /* a "]" at the start is a character */
-    return puts_(t, "\\]");
+    return lathe__regex_put(t, t->p - 2, 2);
 }
 
 /* ---- groups and repeats ---- */
@@ -238,11 +193,12 @@ static lathe_status group_kind(translator *t)
     const char *p = t->p + 2;
     if (strchr(":=!>", *p) && *p) {
         t->p = p + 1;
-        return put(t, p - 2, 3);
+        return lathe__regex_put(t, p - 2, 3);
     }
     if (*p == '<') {
         t->p = p + 2;
-        return p[1] == '=' || p[1] == '!' ? put(t, p - 2, 4) : refuse(t, p - 2, 4);
+        return p[1] == '=' || p[1] == '!' ? lathe__regex_put(t, p - 2, 4)
+                                          : lathe__regex_refuse(t, p - 2, 4);
     }
     LATHE_TRY(puts_(t, "(?"));
     const char *begin = p;
@@ -250,17 +206,17 @@ static lathe_status group_kind(translator *t)
         LATHE_TRY(puts_(t, *p == 'm' ? "s" : *p == 'i' ? "i" : "-"));
     /* "(?i)" reaches over the alternatives that follow in Oniguruma: the same only at the start. */
     if (p == begin || (*p != ':' && (*p != ')' || begin != t->pattern + 2)))
-        return refuse(t, begin - 2, (int)(p - begin) + 3);
+        return lathe__regex_refuse(t, begin - 2, (int)(p - begin) + 3);
     t->p = p + 1;
     if (*p == ')')
         t->depth--;
-    return put(t, p, 1);
+    return lathe__regex_put(t, p, 1);
 }
 
 static lathe_status open_group(translator *t)
 {
     if (t->depth == MAX_DEPTH)
-        return refuse(t, t->p, 1);
+        return lathe__regex_refuse(t, t->p, 1);
     t->group[t->depth++] = t->at;
     if (t->p[1] == '?')
         return group_kind(t);
@@ -282,9 +238,9 @@ static lathe_status repeat(translator *t)
         return puts_(t, "\\{");
     }
     if (p[1] == '?' && !comma) /* {n}? is lazy in one and optional in the other */
-        return refuse(t, begin, (int)(p + 2 - begin));
+        return lathe__regex_refuse(t, begin, (int)(p + 2 - begin));
     LATHE_TRY(puts_(t, from ? "{" : "{0"));
-    LATHE_TRY(put(t, begin + 1, (size_t)(p - begin)));
+    LATHE_TRY(lathe__regex_put(t, begin + 1, (size_t)(p - begin)));
     t->p = p + 1;
     if (*t->p != '+')
         return LATHE_OK;
@@ -299,14 +255,14 @@ static lathe_status step(translator *t)
     switch (*t->p) {
     case '\\':
         t->atom = t->at;
-        return escape(t);
+        return lathe__regex_escape(t);
     case '[':
-        return open_class(t);
+        return lathe__regex_class(t);
     case '(':
         return open_group(t);
     case ')':
         if (t->depth == 0)
-            return refuse(t, t->p, 1);
+            return lathe__regex_refuse(t, t->p, 1);
         t->atom = t->group[--t->depth];
         break;
     case '{':
@@ -329,11 +285,11 @@ static lathe_status step(translator *t)
             while (((unsigned char)t->p[n] & 0xc0) == 0x80)
                 n++;
             t->p += n;
-            return put(t, t->p - n, n);
+            return lathe__regex_put(t, t->p - n, n);
         }
     }
     t->p++;
-    return put(t, t->p - 1, 1);
+    return lathe__regex_put(t, t->p - 1, 1);
 }
 
 lathe_status lathe__regex_translate(const char *place, const char *pattern, char **out)
@@ -342,12 +298,12 @@ lathe_status lathe__regex_translate(const char *place, const char *pattern, char
     memset(&t, 0, sizeof t);
     t.place = place;
     t.pattern = t.p = pattern;
-    lathe_status status = put(&t, "", 0);
+    lathe_status status = lathe__regex_put(&t, "", 0);
     while (status == LATHE_OK && *t.p)
-        status = t.class_depth ? in_class(&t) : step(&t);
-    if (status == LATHE_OK && (t.class_depth || t.depth))
-        status = lathe_error(LATHE_E_PARSE, "%s: the regular expression %s: a %s is not closed",
-                             place, pattern, t.class_depth ? "\"[\"" : "\"(\"");
+        status = step(&t);
+    if (status == LATHE_OK && t.depth)
+        status = lathe_error(LATHE_E_PARSE, "%s: the regular expression %s: a \"(\" is not closed",
+                             place, pattern);
     if (status != LATHE_OK) {
         free(t.out);
         return status;

@@ -8,7 +8,7 @@
 #include "lathe/status.h"
 
 /** The expression in PCRE2's dialect: malloc'ed. What both engines take alike is copied, what they
- *  mean differently is rewritten (\s \w \b \h ^ $ \p{Script} {n,m}+ nested classes), the rest is
+ *  mean differently is rewritten (\s \w \b \h ^ $ \p{Script} {n,m}+, nested classes and "&&"), the rest is
  *  LATHE_E_UNSUPPORTED with `place`, which names file and key. */
 lathe_status lathe__regex_translate(const char *place, const char *pattern, char **out);
 

@@ -120,7 +120,11 @@ def features():
         f[f"Punctuation {behavior}"] = {"pre_tokenizer": t("Punctuation", behavior=behavior)}
     for rx in (r"\s+(?!\S)|\s+", r"\p{N}{1,3}+|\p{L}", r"(?=[A-Z])", r"(?i:'S|THE)|\d", r"[^(\s|[.,!?…])]+", r"\bw|d\b|\B_", r"^.|.$",
                r"\p{Han}+|\p{Hiragana}|\p{^L}", r"e*", r"[\S]|[^\S\n]", r"\h+", r"(?m:.)x?+", r"[\p{P}\p{S}&&]?[a-c]{,2}".replace("&&", ""),
-               r"\x{1F600}|\u00e9|\x41", r"(?<=t)h|o(?!o)", r"(?>to|t)o|[]a]|\W+"):
+               r"\x{1F600}|\u00e9|\x41", r"(?<=t)h|o(?!o)", r"(?>to|t)o|[]a]|\W+",
+               # Classes that nest, negate and intersect; the first is Kimi-K2's.
+               r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t)?",
+               r"[\p{L}&&\p{Latin}&&[^aeiou]]+", r"[^\p{L}&&[a-z]]+", r"[a-e[^\p{Ll}]]", r"[\W\d]+|[^\P{L}]", r"[^[^\p{L}a-f][s-z]]+",
+               r"[\w&&[^\d_&&[^3]]]{2,}", r"[a-&&[-a]]|[o&&[^[^o]]]", r"(?<=[\p{L}&&[^t]])[eo&&[^o]]"):
         f[f"expression {rx}"] = {"pre_tokenizer": split(rx)}
     for one in (True, False):
         f[f"Digits {one}"] = {"pre_tokenizer": t("Digits", individual_digits=one)}
@@ -221,7 +225,8 @@ def decode(tok, ids, skip):
 
 
 def main():
-    models_ = base_models()
+    made = OUT / "tokenizer_features.json"  # training is not repeatable: models once made are kept
+    models_ = json.loads(made.read_text())["models"] if made.exists() else base_models()
     out = {"models": models_, "texts": TEXTS, "features": []}
     for name, f in features().items():
         model = dict(models_[f.get("use", "bpe")])
