@@ -57,6 +57,29 @@ static void report_tokens(json_t *report, const lathe_tokenizer *tok)
                 "in tokenizer_config.json (eos_token)");
 }
 
+/* The bytes that a byte-level vocabulary lacks, as ranges: "0x00, 0xc0-0xc1". */
+static void report_missing(json_t *report, const lathe_tokenizer *tok)
+{
+    uint8_t missing[256];
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    const int32_t n = lathe_tokenizer_missing_bytes(tok, missing);
+    for (int32_t i = 0, end; n > 0 && i < 256; i = end) {
+        end = i + 1;
+        if (!missing[i])
+            continue;
+        while (end < 256 && missing[end])
+            end++;
+        lathe_buffer_printf(&text, text.len ? ", 0x%02x" : "0x%02x", (unsigned)i);
+        if (end > i + 1)
+            lathe_buffer_printf(&text, "-0x%02x", (unsigned)(end - 1));
+    }
+    if (n > 0)
+        json_object_set_new(
+            report, "missing_bytes",
+            json_pack("{s:i, s:s}", "count", (int)n, "values", text.data ? text.data : ""));
+    lathe_buffer_fini(&text);
+}
+
 /* A model's table must have a row for every id. */
 static lathe_status report_model(json_t *report, const lathe_tokenizer *tok, const char *config)
 {
@@ -89,13 +112,28 @@ static int64_t count_chars(const char *text, int64_t n)
     return chars;
 }
 
+/* What of a text has no token: counts and byte values; nothing when all has one. */
+static void put_loss(json_t *out, const lathe_text_loss *loss)
+{
+    lathe_buffer values = LATHE_BUFFER_INIT;
+    if (lathe_text_loss_total(loss) == 0)
+        return;
+    lathe_text_loss_list(loss, &values);
+    json_object_set_new(out, "lost",
+                        json_pack("{s:I, s:I, s:s}", "left_out", (json_int_t)loss->n_dropped,
+                                  "unknown", (json_int_t)loss->n_unknown, "bytes",
+                                  values.data ? values.data : ""));
+    lathe_buffer_fini(&values);
+}
+
 static lathe_status try_text(json_t *report, const lathe_tokenizer *tok, const char *file,
                              const char *text, int64_t n)
 {
     lathe_ids ids = {NULL, 0, 0};
     char *back = NULL;
     int64_t n_back = 0, same = 0;
-    lathe_status status = lathe_tokenizer_encode(tok, text, n, 0, &ids);
+    lathe_text_loss loss = {0};
+    lathe_status status = lathe_tokenizer_encode_counting(tok, text, n, 0, &ids, &loss);
     if (status == LATHE_OK)
         status = lathe_tokenizer_decode(tok, ids.data, ids.n, 0, &back, &n_back);
     if (status == LATHE_OK) {
@@ -111,7 +149,11 @@ static lathe_status try_text(json_t *report, const lathe_tokenizer *tok, const c
         json_object_set_new(out, "round_trip", json_boolean(!differs));
         if (differs)
             json_object_set_new(out, "differs_at", json_integer(same));
-        if (differs && !json_object_get(report, "rewrites"))
+        put_loss(out, &loss);
+        if (lathe_text_loss_total(&loss) > 0)
+            problem(report, "%s: %" PRId64 " bytes of the text have no token", file,
+                    lathe_text_loss_total(&loss));
+        else if (differs && !json_object_get(report, "rewrites"))
             problem(report, "%s: decoding gives other bytes from %" PRId64 " on", file, same);
         json_array_append_new(json_object_get(report, "texts"), out);
     }
@@ -159,6 +201,7 @@ static lathe_status examine(const lathe_args *args, lathe_arena *arena, json_t *
         return LATHE_OK;
     }
     report_tokens(report, *tok);
+    report_missing(report, *tok);
     if (config && lathe_path_exists(config))
         LATHE_TRY(report_model(report, *tok, config));
     return try_files(report, *tok, args);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "app/commands.h"
+#include "app/tokenizer_lines.h"
 #include "app/tokenizer_open.h"
 #include "base/error.h"
 
@@ -45,6 +46,56 @@ static lathe_status gather_ids(const lathe_args *args, lathe_ids *ids)
     return status;
 }
 
+/* A list of ids per line of standard input, a JSON string per line of the output. */
+static lathe_status decode_lines(const lathe_tokenizer *tok, int32_t flags, char *lists)
+{
+    lathe_ids ids = {NULL, 0, 0};
+    lathe_buffer out = LATHE_BUFFER_INIT;
+    lathe_status status = LATHE_OK;
+    for (char *line = lists, *next; *line && status == LATHE_OK; line = next) {
+        char *text = NULL;
+        int64_t n = 0;
+        next = line + strcspn(line, "\n");
+        if (*next)
+            *next++ = 0;
+        ids.n = 0;
+        status = read_ids(line, &ids);
+        if (status == LATHE_OK)
+            status = lathe_tokenizer_decode(tok, ids.data, ids.n, flags, &text, &n);
+        if (status == LATHE_OK) {
+            lathe_app_put_json_text(&out, text, n);
+            lathe_buffer_puts(&out, "\n");
+            status = out.status;
+        }
+        free(text);
+    }
+    if (status == LATHE_OK && out.len > 0)
+        (void)fwrite(out.data, 1, (size_t)out.len, stdout);
+    lathe_buffer_fini(&out);
+    lathe_ids_fini(&ids);
+    return status;
+}
+
+static int run_lines(const lathe_args *args, const lathe_tokenizer *tok, int32_t flags)
+{
+    char *lists = NULL;
+    int64_t n = 0;
+    lathe_status status = LATHE_OK;
+    if (args->n_words > 2 || (args->n_words == 2 && strcmp(args->words[1], "-") != 0))
+        status = lathe_error(LATHE_E_ARG,
+                             "--json-lines reads the ids from standard input; '%s' is "
+                             "not expected",
+                             args->words[1]);
+    if (status == LATHE_OK)
+        status = lathe_app_read("-", &lists, &n);
+    if (status == LATHE_OK && (int64_t)strlen(lists) != n)
+        status = lathe_error(LATHE_E_ARG, "standard input holds a NUL, expected token ids");
+    if (status == LATHE_OK)
+        status = decode_lines(tok, flags, lists);
+    free(lists);
+    return status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+}
+
 static int run(const lathe_args *args)
 {
     lathe_tokenizer *tok = NULL;
@@ -53,6 +104,11 @@ static int run(const lathe_args *args)
     int64_t n = 0;
     const int32_t flags = lathe_args_value(args, "--skip-special") ? LATHE_DECODE_SKIP_SPECIAL : 0;
     lathe_status status = lathe_app_tokenizer(args->words[0], &tok);
+    if (status == LATHE_OK && lathe_args_value(args, "--json-lines")) {
+        const int lines_code = run_lines(args, tok, flags);
+        lathe_tokenizer_destroy(tok);
+        return lines_code;
+    }
     if (status == LATHE_OK)
         status = gather_ids(args, &ids);
     if (status == LATHE_OK)
@@ -71,6 +127,7 @@ static int run(const lathe_args *args)
 
 static const lathe_option options[] = {
     {"--skip-special", NULL, "special tokens give no text"},
+    {"--json-lines", NULL, "each line is a list of ids; a JSON string for each"},
 };
 
 const lathe_command lathe_cmd_tokenizer_decode = {
@@ -82,7 +139,7 @@ const lathe_command lathe_cmd_tokenizer_decode = {
         "-, they are read from standard input. The bytes go out as they are; a line end follows\n"
         "on a terminal only.",
     .options = options,
-    .n_options = 1,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,
     .max_words = INT32_MAX,
     .run = run,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/commands.h"
+#include "app/tokenizer_lines.h"
 #include "app/tokenizer_open.h"
 #include "base/error.h"
 
@@ -63,6 +64,10 @@ static lathe_status encode(const lathe_args *args, lathe_tokenizer **tok, char *
     int32_t flags = lathe_args_value(args, "--add-special") ? LATHE_ENCODE_ADD_SPECIAL : 0;
     if (lathe_args_value(args, "--no-added"))
         flags |= LATHE_ENCODE_NO_ADDED;
+    if (lathe_args_value(args, "--json-lines") &&
+        (lathe_args_value(args, "--json") || lathe_args_value(args, "--pieces")))
+        return lathe_error(LATHE_E_ARG, "--json-lines prints ids alone: leave out --json and "
+                                        "--pieces, or --json-lines");
     if (given && args->n_words > 1)
         return lathe_error(LATHE_E_ARG, "--text and %s: one of them is what to encode",
                            args->words[1]);
@@ -73,7 +78,19 @@ static lathe_status encode(const lathe_args *args, lathe_tokenizer **tok, char *
     } else {
         n = (int64_t)strlen(given);
     }
-    LATHE_TRY(lathe_tokenizer_encode(*tok, given, n, flags, ids));
+    const char *file = args->n_words > 1 ? args->words[1] : "-";
+    const char *name = lathe_args_value(args, "--text") ? "--text"
+                       : strcmp(file, "-") == 0         ? "standard input"
+                                                        : file;
+    const int lines = lathe_args_value(args, "--json-lines") != NULL;
+    lathe_text_loss loss = {0};
+    if (lines)
+        LATHE_TRY(lathe_app_encode_lines(*tok, name, given, n, flags, &loss, out));
+    else
+        LATHE_TRY(lathe_tokenizer_encode_counting(*tok, given, n, flags, ids, &loss));
+    lathe_text_loss_warn(&loss, name);
+    if (lines)
+        return out->status;
     const int pieces = lathe_args_value(args, "--pieces") != NULL;
     if (lathe_args_value(args, "--json"))
         print_json(out, *tok, ids, n, pieces);
@@ -103,6 +120,7 @@ static const lathe_option options[] = {
     {"--text", "TEXT", "encode this and no file"},
     {"--json", NULL, "an object: bytes, tokens, ids (and pieces)"},
     {"--pieces", NULL, "one token per line: id, its bytes made visible, and whether it is special"},
+    {"--json-lines", NULL, "each line is a JSON string, a text of its own; a list of ids for each"},
     {"--add-special", NULL, "with the tokens that the file's template puts before and after"},
     {"--no-added", NULL, "added tokens in the text are plain text"},
 };

@@ -2,11 +2,14 @@
 #include "app/tokenizer_report.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/json.h"
+#include "data/tokenizer_json.h"
 
 static const char *type_of(const json_t *node)
 {
@@ -92,13 +95,15 @@ lathe_status lathe_tokenizer_report_file(json_t *report, const char *file)
     static const char *const unused[] = {"truncation", "padding"};
     json_t *root, *ignored = json_array();
     json_object_set_new(report, "ignored", ignored);
-    LATHE_TRY(lathe_json_load_file(file, &root));
+    char *json;
+    int64_t bytes, n_merges = 0;
+    LATHE_TRY(lathe_file_read(file, 0, &json, &bytes));
+    lathe_status status = lathe__tokenizer_tree(file, json, bytes, &root, &n_merges);
+    free(json);
+    LATHE_TRY(status);
     const json_t *model = json_object_get(root, "model");
-    lathe_status status = LATHE_OK;
     json_object_set_new(report, "kind", json_string(type_of(model)));
-    json_object_set_new(
-        report, "merges",
-        json_integer((json_int_t)json_array_size(json_object_get(model, "merges"))));
+    json_object_set_new(report, "merges", json_integer((json_int_t)n_merges));
     json_object_set_new(
         report, "added_tokens",
         json_integer((json_int_t)json_array_size(json_object_get(root, "added_tokens"))));
@@ -139,6 +144,12 @@ static void print_text(const json_t *text)
         printf("  decoded: other bytes from %lld on\n", (long long)json_integer_value(differs));
     else
         printf("  decoded: the same bytes\n");
+    const json_t *lost = json_object_get(text, "lost");
+    if (lost)
+        printf("  bytes without a token: %lld left out, %lld became the unknown token: %s\n",
+               (long long)json_integer_value(json_object_get(lost, "left_out")),
+               (long long)json_integer_value(json_object_get(lost, "unknown")),
+               json_string_value(json_object_get(lost, "bytes")));
 }
 
 void lathe_tokenizer_report_print(const json_t *report)
@@ -165,6 +176,11 @@ void lathe_tokenizer_report_print(const json_t *report)
     if (json_object_get(report, "rewrites"))
         printf("  %-15s %s\n", "rewrites text",
                json_string_value(json_object_get(report, "rewrites")));
+    const json_t *missing = json_object_get(report, "missing_bytes");
+    if (missing)
+        printf("  %-15s %lld of 256: %s; text loses these bytes\n", "bytes missing",
+               (long long)json_integer_value(json_object_get(missing, "count")),
+               json_string_value(json_object_get(missing, "values")));
     if (json_object_get(report, "model_vocab_size"))
         printf("  %-15s %lld\n", "config.json has",
                (long long)json_integer_value(json_object_get(report, "model_vocab_size")));

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/utf8.h"
 
 /* Makes room for `bytes` more and a NUL; 0 when it cannot, with the status set. */
 static int reserve(lathe_buffer *buffer, int64_t bytes)
@@ -64,47 +65,34 @@ void lathe_buffer_printf(lathe_buffer *buffer, const char *format, ...)
     va_end(again);
 }
 
-/* Bytes of the UTF-8 sequence at text, 0 when it is none (Unicode 15, table 3-7). */
-static int64_t utf8_length(const unsigned char *text)
-{
-    const unsigned char a = text[0];
-    if (a < 0x80)
-        return 1;
-    if (a < 0xC2 || a > 0xF4)
-        return 0;
-    const int64_t n = a < 0xE0 ? 2 : a < 0xF0 ? 3 : 4;
-    const unsigned char low = a == 0xE0 ? 0xA0 : a == 0xF0 ? 0x90 : 0x80;
-    const unsigned char high = a == 0xED ? 0x9F : a == 0xF4 ? 0x8F : 0xBF;
-    if (text[1] < low || text[1] > high)
-        return 0;
-    for (int64_t i = 2; i < n; i++)
-        if ((text[i] & 0xC0) != 0x80)
-            return 0;
-    return n;
-}
-
 /* Bytes that are no UTF-8 become U+FFFD: the text is valid JSON whatever came in. */
-void lathe_buffer_json_string(lathe_buffer *buffer, const char *text)
+void lathe_buffer_json_bytes(lathe_buffer *buffer, const char *text, int64_t bytes)
 {
-    const unsigned char *at = (const unsigned char *)text;
+    const uint8_t *const at = (const uint8_t *)text;
     lathe_buffer_puts(buffer, "\"");
-    while (*at != '\0') {
-        const int64_t n = utf8_length(at);
-        if (n == 0)
+    for (int64_t i = 0; i < bytes;) {
+        int32_t n;
+        const int32_t c = lathe_utf8_at(at + i, bytes - i, &n);
+        if (c < 0)
             lathe_buffer_puts(buffer, "\\ufffd");
-        else if (*at == '"' || *at == '\\')
-            lathe_buffer_printf(buffer, "\\%c", *at);
-        else if (*at == '\n')
+        else if (c == '"' || c == '\\')
+            lathe_buffer_printf(buffer, "\\%c", (char)c);
+        else if (c == '\n')
             lathe_buffer_puts(buffer, "\\n");
-        else if (*at == '\t')
+        else if (c == '\t')
             lathe_buffer_puts(buffer, "\\t");
-        else if (*at < 0x20 || *at == 0x7F)
-            lathe_buffer_printf(buffer, "\\u%04x", *at);
+        else if (c < 0x20 || c == 0x7F)
+            lathe_buffer_printf(buffer, "\\u%04x", (unsigned)c);
         else
-            lathe_buffer_append(buffer, at, n);
-        at += n == 0 ? 1 : n;
+            lathe_buffer_append(buffer, at + i, n);
+        i += n;
     }
     lathe_buffer_puts(buffer, "\"");
+}
+
+void lathe_buffer_json_string(lathe_buffer *buffer, const char *text)
+{
+    lathe_buffer_json_bytes(buffer, text, (int64_t)strlen(text));
 }
 
 void lathe_buffer_fini(lathe_buffer *buffer)

@@ -21,6 +21,8 @@ __attribute__((format(printf, 2, 3))) void lathe_buffer_printf(lathe_buffer *buf
                                                                const char *format, ...);
 /** Appends text as a JSON string literal, quotes included. */
 void lathe_buffer_json_string(lathe_buffer *buffer, const char *text);
+/** The same for text that may hold NUL. */
+void lathe_buffer_json_bytes(lathe_buffer *buffer, const char *text, int64_t bytes);
 void lathe_buffer_fini(lathe_buffer *buffer);
 
 #endif

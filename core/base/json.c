@@ -130,7 +130,8 @@ static size_t feed(void *out, size_t room, void *arg)
     return n;
 }
 
-lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, json_t **out)
+static lathe_status load(const char *name, const char *text, int64_t bytes, size_t flags,
+                         json_t **out)
 {
     scan s = {.name = name, .text = text, .bytes = bytes, .line = 1};
     char *copy = NULL;
@@ -146,7 +147,7 @@ lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, 
     if (copy != NULL)
         in.most -= bytes;
     lathe_json_memory_begin(bytes);
-    *out = json_load_callback(feed, &in, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    *out = json_load_callback(feed, &in, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &error);
     free(copy);
     const int32_t no_memory = lathe_json_memory_failed();
     if (no_memory) {
@@ -164,6 +165,17 @@ lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, 
     if (no_memory || json_error_code(&error) == json_error_out_of_memory)
         return lathe_error(LATHE_E_NOMEM, "%s: out of memory", name);
     return lathe_error(LATHE_E_PARSE, "%s:%d:%d: %s", name, error.line, error.column, error.text);
+}
+
+lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, json_t **out)
+{
+    return load(name, text, bytes, 0, out);
+}
+
+lathe_status lathe_json_load_with_nul(const char *name, const char *text, int64_t bytes,
+                                      json_t **out)
+{
+    return load(name, text, bytes, JSON_ALLOW_NUL, out);
 }
 
 lathe_status lathe_json_load_file(const char *path, json_t **out)

@@ -34,6 +34,7 @@ typedef struct waiting_piece {
 
 struct lathe_bpe {
     const lathe_tokenizer *tok;
+    lathe_text_loss *loss;
     void *memory;
     cached_piece *cache; /* in `memory`, at the begin of a cache line */
     lathe_bpe_long lengthy;
@@ -42,7 +43,7 @@ struct lathe_bpe {
 };
 
 /* Zeroed memory that the system hands out page by page: one short text does not pay for all of it. */
-lathe_status lathe__bpe_create(const lathe_tokenizer *tok, lathe_bpe **out)
+lathe_status lathe__bpe_create(const lathe_tokenizer *tok, lathe_text_loss *loss, lathe_bpe **out)
 {
     const uintptr_t line = sizeof(cached_piece);
     lathe_bpe *bpe = calloc(1, sizeof *bpe);
@@ -54,6 +55,7 @@ lathe_status lathe__bpe_create(const lathe_tokenizer *tok, lathe_bpe **out)
     }
     bpe->cache = (cached_piece *)(((uintptr_t)bpe->memory + line - 1) / line * line);
     bpe->tok = tok;
+    bpe->loss = loss;
     bpe->lengthy.merges = &tok->merges;
     *out = bpe;
     return LATHE_OK;
@@ -68,13 +70,27 @@ void lathe__bpe_destroy(lathe_bpe *bpe)
     free(bpe);
 }
 
-static int32_t merge_short(const lathe_tokenizer *tok, const uint8_t *piece, int32_t n,
-                           int32_t *ids)
+/* The tokens of the piece's bytes, without the bytes that the vocabulary lacks: their neighbours then
+ * stand side by side and may merge, as in Hugging Face's library. Returns how many. */
+static int64_t first_symbols(lathe_bpe *bpe, const uint8_t *piece, int64_t n, int32_t *ids)
+{
+    const int32_t *const byte_id = bpe->tok->byte_id;
+    int64_t n_ids = 0;
+    for (int64_t i = 0; i < n; i++) {
+        ids[n_ids] = byte_id[piece[i]];
+        n_ids += ids[n_ids] >= 0;
+    }
+    for (int64_t i = 0; i < n && n_ids < n; i++)
+        if (byte_id[piece[i]] < 0)
+            lathe_text_loss_count(bpe->loss, piece + i, 1, 0);
+    return n_ids;
+}
+
+/* Merges ids[0, n); returns how many are left. */
+static int32_t merge_short(const lathe_tokenizer *tok, int32_t n, int32_t *ids)
 {
     uint32_t rank[SHORT_PIECE];
     int32_t merged[SHORT_PIECE];
-    for (int32_t i = 0; i < n; i++)
-        ids[i] = tok->byte_id[piece[i]];
 #define LOOK_UP(i)                                                                                 \
     do {                                                                                           \
         const lathe_merge *m_ = lathe__merges_find(&tok->merges, ids[i], ids[(i) + 1]);            \
@@ -115,10 +131,8 @@ static lathe_status merge_long(lathe_bpe *bpe, const uint8_t *piece, int64_t n, 
 {
     LATHE_TRY(lathe_ids_reserve(ids, n));
     int32_t *out = ids->data + ids->n;
-    for (int64_t i = 0; i < n; i++)
-        out[i] = bpe->tok->byte_id[piece[i]];
     int64_t n_ids = 0;
-    LATHE_TRY(lathe__bpe_merge_long(&bpe->lengthy, out, n, &n_ids));
+    LATHE_TRY(lathe__bpe_merge_long(&bpe->lengthy, out, first_symbols(bpe, piece, n, out), &n_ids));
     ids->n += n_ids;
     return LATHE_OK;
 }
@@ -162,21 +176,23 @@ static inline int is_cached(const cached_piece *place, const text_key *key)
     return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | ((a[3] ^ b[3]) & ~OWNERS_BYTE)) == 0;
 }
 
-/* The ids of a piece that is not in the cache. */
+/* The ids of a piece that is not in the cache. A piece that lost bytes does not go into it: it is to be
+ * counted again. */
 static lathe_status merge(lathe_bpe *bpe, const waiting_piece *w, lathe_ids *ids)
 {
     const lathe_tokenizer *tok = bpe->tok;
-    int32_t merged[SHORT_PIECE], n_ids = 1;
+    int32_t merged[SHORT_PIECE], n_ids = 1, n_first = (int32_t)w->n;
     merged[0] = tok->ignore_merges ? lathe__vocab_find(&tok->vocab, w->piece, w->n) : -1;
     if (merged[0] < 0) {
         if (w->n > SHORT_PIECE)
             return merge_long(bpe, w->piece, w->n, ids);
-        n_ids = merge_short(tok, w->piece, (int32_t)w->n, merged);
+        n_first = (int32_t)first_symbols(bpe, w->piece, w->n, merged);
+        n_ids = merge_short(tok, n_first, merged);
     }
     LATHE_TRY(lathe_ids_reserve(ids, n_ids));
     memcpy(ids->data + ids->n, merged, (size_t)n_ids * sizeof *merged);
     ids->n += n_ids;
-    if (w->place && n_ids <= CACHE_IDS) {
+    if (w->place && n_ids <= CACHE_IDS && n_first == w->n) {
         w->place->key = w->key;
         w->place->key.word[3] |= (uint64_t)n_ids << 56;
         memcpy(w->place->ids, merged, (size_t)n_ids * sizeof *merged);

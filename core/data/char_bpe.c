@@ -49,9 +49,25 @@ static int add_bytes(const lathe_pipeline *pipeline, const uint8_t *text, int32_
     return 1;
 }
 
+void lathe__count_lost(const lathe_pipeline *pipeline, const uint8_t *text, int64_t n,
+                       int is_unknown, lathe_text_loss *loss)
+{
+    for (int64_t i = 0; i < n;) {
+        uint8_t byte;
+        int32_t len;
+        lathe_utf8_at(text + i, n - i, &len);
+        if (pipeline->byte_level && lathe__bytes_of_chars((const char *)text + i, len, &byte) == 1)
+            lathe_text_loss_count(loss, &byte, 1, is_unknown);
+        else
+            lathe_text_loss_count(loss, text + i, len, is_unknown);
+        i += len;
+    }
+}
+
 /* The piece as first symbols: characters, else their bytes, else unk (or nothing without one). As in
  * Hugging Face's, an unk still to be put lets byte tokens go first. */
-static int64_t first_symbols(const lathe_tokenizer *tok, const uint8_t *text, int64_t n, symbol *s)
+static int64_t first_symbols(const lathe_tokenizer *tok, const uint8_t *text, int64_t n, symbol *s,
+                             lathe_text_loss *loss)
 {
     const lathe_pipeline *pipeline = tok->pipeline;
     int64_t n_symbols = 0;
@@ -67,10 +83,12 @@ static int64_t first_symbols(const lathe_tokenizer *tok, const uint8_t *text, in
             add(s, &n_symbols, id);
         } else if (pipeline->byte_fallback && add_bytes(pipeline, text + i, len, s, &n_symbols)) {
             continue;
-        } else if (pipeline->unk >= 0) {
+        } else {
+            const int has_unk = pipeline->unk >= 0;
             if (pending && !pipeline->fuse_unk)
                 add(s, &n_symbols, pipeline->unk);
-            pending = 1;
+            pending = has_unk;
+            lathe__count_lost(pipeline, text + i, len, has_unk, loss);
         }
     }
     if (pending)
@@ -160,7 +178,7 @@ lathe_status lathe__char_bpe_encode(const lathe_tokenizer *tok, lathe_model_scra
         }
     }
     LATHE_TRY(reserve(scratch, n));
-    const int64_t n_symbols = first_symbols(tok, piece, n, scratch->symbols);
+    const int64_t n_symbols = first_symbols(tok, piece, n, scratch->symbols, scratch->loss);
     if (n_symbols == 0)
         return LATHE_OK;
     merge_all(tok, scratch->symbols, n_symbols, plain, scratch->heap);

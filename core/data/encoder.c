@@ -12,6 +12,7 @@ struct lathe_encoder {
     lathe_bpe *bpe;
     lathe_runner *runner; /* of a GENERAL tokenizer, else NULL */
     lathe_ids *ids;       /* of the call in progress */
+    lathe_text_loss loss; /* of all calls */
 };
 
 static lathe_status encode_piece(void *arg, const uint8_t *piece, int64_t n)
@@ -30,9 +31,9 @@ lathe_status lathe_encoder_create(const lathe_tokenizer *tok, lathe_encoder **ou
     if (tok->kind == LATHE_TOKENIZER_BPE) {
         status = lathe__splitter_init(&enc->splitter, tok, encode_piece, enc);
         if (status == LATHE_OK)
-            status = lathe__bpe_create(tok, &enc->bpe);
+            status = lathe__bpe_create(tok, &enc->loss, &enc->bpe);
     } else if (tok->kind == LATHE_TOKENIZER_GENERAL) {
-        status = lathe__runner_create(tok, &enc->runner);
+        status = lathe__runner_create(tok, &enc->loss, &enc->runner);
     }
     if (status != LATHE_OK) {
         lathe_encoder_destroy(enc);
@@ -147,4 +148,9 @@ lathe_status lathe_encoder_run(lathe_encoder *enc, const char *text, int64_t n_b
     if (status != LATHE_OK)
         ids->n = before;
     return status;
+}
+
+const lathe_text_loss *lathe_encoder_loss(const lathe_encoder *enc)
+{
+    return &enc->loss;
 }

@@ -46,12 +46,14 @@ void lathe__pipeline_destroy(lathe_pipeline *pipeline)
     free(pipeline);
 }
 
-lathe_status lathe__runner_create(const lathe_tokenizer *tok, lathe_runner **out)
+lathe_status lathe__runner_create(const lathe_tokenizer *tok, lathe_text_loss *loss,
+                                  lathe_runner **out)
 {
     lathe_runner *runner = calloc(1, sizeof *runner);
     if (!runner)
         return lathe_error(LATHE_E_NOMEM, "encoder");
     runner->tok = tok;
+    runner->scratch.loss = loss;
     runner->cache = calloc((size_t)1 << CACHE_BITS, sizeof *runner->cache);
     if (!runner->cache) {
         lathe__runner_destroy(runner);
@@ -103,10 +105,11 @@ static lathe_status encode_cached(lathe_runner *r, const uint8_t *piece, int64_t
         r->ids->n += hit->n_ids;
         return LATHE_OK;
     }
-    const int64_t before = r->ids->n;
+    const int64_t before = r->ids->n, lost = lathe_text_loss_total(r->scratch.loss);
     LATHE_TRY(encode_piece(r, piece, n));
     const int64_t n_ids = r->ids->n - before;
-    if (n_ids <= CACHE_IDS) {
+    /* A piece that lost bytes is encoded each time, so that they are counted each time. */
+    if (n_ids <= CACHE_IDS && lost == lathe_text_loss_total(r->scratch.loss)) {
         memcpy(hit->text, piece, (size_t)n);
         hit->len = (uint8_t)n;
         hit->n_ids = (uint8_t)n_ids;
@@ -171,15 +174,25 @@ static lathe_status encode_valid(lathe_runner *r, const uint8_t *text, int64_t n
     return encode_normalized(r, normal);
 }
 
-/* Byte-level vocabularies have every byte: one outside UTF-8 stands alone, as its own token. */
+/* In a byte-level vocabulary a byte outside UTF-8 stands alone: as its own token, or as what the model
+ * makes of a byte that has none. */
+static lathe_status encode_byte(lathe_runner *r, uint8_t byte)
+{
+    uint8_t text[4];
+    const int32_t id = r->tok->pipeline->byte_char[byte];
+    if (id >= 0)
+        return put_id(r->ids, id);
+    return encode_piece(r, text, lathe_utf8_put(text, lathe__byte_char(byte)));
+}
+
 static lathe_status encode_plain(lathe_runner *r, const uint8_t *text, int64_t n, int is_first)
 {
     for (int64_t at = 0; at < n; at++) {
         const int64_t valid = lathe_utf8_prefix(text + at, n - at);
         LATHE_TRY(encode_valid(r, text + at, valid, is_first && at == 0));
         at += valid;
-        if (at < n && r->tok->pipeline->byte_token[text[at]] >= 0)
-            LATHE_TRY(put_id(r->ids, r->tok->pipeline->byte_token[text[at]]));
+        if (at < n)
+            LATHE_TRY(encode_byte(r, text[at]));
     }
     return LATHE_OK;
 }

@@ -110,13 +110,14 @@ lathe_status lathe__unigram_create(const lathe_vocab *vocab, double *scores, int
                                    lathe_unigram **out);
 void lathe__unigram_destroy(lathe_unigram *unigram);
 
-/** Scratch of one thread: merge lists of BPE, the ways of Unigram. All zeros at first. */
+/** Scratch of one thread: merge lists of BPE, the ways of Unigram. All zeros at first, except loss. */
 typedef struct lathe_model_scratch {
     struct lathe_symbol *symbols; /* [capacity] */
     uint64_t *heap;               /* [2 * capacity] */
     int64_t capacity;
     struct lathe_way *ways; /* [n_ways] */
     int64_t n_ways;
+    lathe_text_loss *loss; /* where lost bytes are counted */
 } lathe_model_scratch;
 void lathe__model_scratch_fini(lathe_model_scratch *scratch);
 
@@ -157,10 +158,14 @@ typedef struct lathe_pipeline {
     lathe_unigram *unigram; /* NULL: BPE */
     int32_t unk;            /* id, -1: none */
     int32_t fuse_unk, byte_fallback;
-    int32_t
-        byte_token[256]; /* of byte_fallback: "<0x0A>"; of byte_level: its character; -1: none */
-    uint8_t *is_control; /* [vocab.n] 1: an added token that is special */
+    int32_t byte_token[256]; /* of byte_fallback: "<0x0A>"; -1: none */
+    int32_t byte_char[256];  /* of byte_level: the byte's character; -1: none */
+    uint8_t *is_control;     /* [vocab.n] 1: an added token that is special */
 } lathe_pipeline;
+
+/** Counts text of a piece that no token stands for: as bytes of the input where ByteLevel made the piece. */
+void lathe__count_lost(const lathe_pipeline *pipeline, const uint8_t *text, int64_t n,
+                       int is_unknown, lathe_text_loss *loss);
 
 /** Tokens of one piece, appended. plain: the text gives no special token (LATHE_ENCODE_NO_ADDED). */
 lathe_status lathe__char_bpe_encode(const lathe_tokenizer *tok, lathe_model_scratch *scratch,

@@ -40,7 +40,8 @@ static lathe_status hash_key(const lathe_shard_job *job, char out[65])
     lathe_sha256 *hash;
     LATHE_TRY(lathe_sha256_create(&hash));
     const lathe_dataset *dataset = job->dataset;
-    const int32_t numbers[3] = {LATHE_SHARD_VERSION, job->rows, job->sources->type};
+    const int32_t numbers[4] = {LATHE_SHARD_VERSION, LATHE_TOKENIZER_READING, job->rows,
+                                job->sources->type};
     lathe_sha256_update(hash, numbers, sizeof numbers);
     lathe_sha256_update(hash, &job->part_bytes, sizeof job->part_bytes);
     lathe_sha256_update(hash, lathe_tokenizer_hash(job->tok), 64);
@@ -249,8 +250,13 @@ static lathe_status prepare_dataset(chain *c)
     LATHE_TRY(lathe_sources_list(c->job.dataset, &c->arena, &c->sources));
     c->job.sources = &c->sources;
     LATHE_TRY(hash_key(&c->job, c->key));
+    lathe_text_loss loss = {0};
+    c->job.loss = &loss;
     const lathe_status status = prepare_parts(c);
+    c->job.loss = NULL;
     drop_lock(c);
+    if (status == LATHE_OK)
+        lathe_text_loss_warn(&loss, c->job.dataset->path);
     c->shards->n_built += c->built;
     return status;
 }

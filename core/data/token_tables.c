@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
+#include "data/score.h"
 
 enum { MAX_TEXT = 1 << 20 };
 
@@ -71,7 +72,7 @@ static const char *read_string(walker *w, const char *p, const char **out, int32
 {
     lathe_json_walk walk = {.at = p, .end = w->end};
     lathe_json_string string;
-    if (!lathe_json_pass_string(&walk, &string) || string.has_nul || string.n > MAX_TEXT)
+    if (!lathe_json_pass_string(&walk, &string) || string.n > MAX_TEXT)
         return NULL;
     *out = string.text;
     *out_n = (int32_t)string.n;
@@ -141,8 +142,7 @@ static const char *read_scored(const walker *w, const char *p, lathe_json_string
                                double *out_score)
 {
     lathe_json_walk walk = {.at = expect(w, p, '['), .end = w->end};
-    if (!walk.at || !lathe_json_pass_string(&walk, out_text) || out_text->has_nul ||
-        out_text->n > MAX_TEXT)
+    if (!walk.at || !lathe_json_pass_string(&walk, out_text) || out_text->n > MAX_TEXT)
         return NULL;
     walk.at = expect(w, walk.at, ',');
     if (!walk.at || walk.at >= w->end || (*walk.at != '-' && (*walk.at < '0' || *walk.at > '9')))
@@ -150,7 +150,7 @@ static const char *read_scored(const walker *w, const char *p, lathe_json_string
     const char *const number = walk.at;
     if (!lathe_json_pass_scalar(&walk) || walk.at >= w->end)
         return NULL;
-    *out_score = strtod(number, NULL); /* ends where the grammar's number does, before w->end */
+    *out_score = lathe__score_read(number, walk.at - number);
     p = blank(w, walk.at);
     return isfinite(*out_score) && p < w->end && *p == ']' ? p + 1 : NULL;
 }

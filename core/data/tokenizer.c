@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "data/pipeline.h"
 
 lathe_status lathe_ids_reserve(lathe_ids *ids, int64_t n_more)
@@ -188,6 +189,29 @@ int32_t lathe_tokenizer_id(const lathe_tokenizer *tok, const char *text, int64_t
     return lathe__vocab_find(&tok->vocab, text, n_bytes);
 }
 
+/* 1 when byte_fallback has a token for each UTF-8 byte of the character that stands for `byte`. */
+static int falls_back(const lathe_pipeline *p, int32_t byte)
+{
+    uint8_t text[4];
+    const int32_t n = lathe_utf8_put(text, lathe__byte_char(byte));
+    for (int32_t i = 0; i < n; i++)
+        if (p->byte_token[text[i]] < 0)
+            return 0;
+    return 1;
+}
+
+int32_t lathe_tokenizer_missing_bytes(const lathe_tokenizer *tok, uint8_t missing[256])
+{
+    const lathe_pipeline *p = tok->pipeline;
+    int32_t n = 0;
+    memset(missing, 0, 256);
+    for (int32_t byte = 0; byte < 256 && (!p || p->byte_level); byte++) {
+        missing[byte] = p ? p->byte_char[byte] < 0 && !falls_back(p, byte) : tok->byte_id[byte] < 0;
+        n += missing[byte];
+    }
+    return n;
+}
+
 const char *lathe_tokenizer_hash(const lathe_tokenizer *tok)
 {
     return tok->hash;
@@ -196,9 +220,18 @@ const char *lathe_tokenizer_hash(const lathe_tokenizer *tok)
 lathe_status lathe_tokenizer_encode(const lathe_tokenizer *tok, const char *text, int64_t n_bytes,
                                     int32_t flags, lathe_ids *ids)
 {
+    lathe_text_loss loss = {0};
+    return lathe_tokenizer_encode_counting(tok, text, n_bytes, flags, ids, &loss);
+}
+
+lathe_status lathe_tokenizer_encode_counting(const lathe_tokenizer *tok, const char *text,
+                                             int64_t n_bytes, int32_t flags, lathe_ids *ids,
+                                             lathe_text_loss *loss)
+{
     lathe_encoder *enc;
     LATHE_TRY(lathe_encoder_create(tok, &enc));
     const lathe_status status = lathe_encoder_run(enc, text, n_bytes, flags, ids);
+    lathe_text_loss_add(loss, lathe_encoder_loss(enc));
     lathe_encoder_destroy(enc);
     return status;
 }

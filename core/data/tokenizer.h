@@ -1,15 +1,19 @@
 /* Tokenizers: text to token ids and back, as Hugging Face's tokenizer.json says; raw bytes; and
  * training of a new byte-level BPE.
  *
- * Text that is not UTF-8 encodes too. A byte-level tokenizer has every byte: the expressions and the
- * normalizer see only the valid stretches, and every byte outside them is a token of its own; decoding
- * gives the bytes back exactly, unless the tokenizer normalizes or an added token strips spaces. Other
+ * Text that is not UTF-8 encodes too. In a byte-level tokenizer the expressions and the normalizer see
+ * only the valid stretches, and every byte outside them is a token of its own; decoding gives the bytes
+ * back exactly, unless the tokenizer normalizes, lacks a byte, or an added token strips spaces. Other
  * tokenizers see U+FFFD for each maximal part of a character that is not UTF-8 (Unicode 3.9, as Rust's
  * from_utf8_lossy). Decoded bytes are never repaired: where ids spell no UTF-8, neither is the text.
+ *
+ * A vocabulary may lack bytes (SmolLM2's has 235 of 256). As in Hugging Face's library, such a byte becomes
+ * the tokens of byte_fallback, else unk_token, else nothing: lathe_encoder_loss counts the last two.
  */
 #ifndef LATHE_DATA_TOKENIZER_H
 #define LATHE_DATA_TOKENIZER_H
 
+#include "data/text_loss.h"
 #include "lathe/status.h"
 
 /** A growing list of token ids; all zeros is empty. Appending functions keep what is there. */
@@ -64,9 +68,16 @@ enum {
 lathe_status lathe_encoder_run(lathe_encoder *enc, const char *text, int64_t n_bytes, int32_t flags,
                                lathe_ids *ids);
 
+/** What all texts of this encoder lost since it was made; borrowed. */
+const lathe_text_loss *lathe_encoder_loss(const lathe_encoder *enc);
+
 /** lathe_encoder_run with an encoder made for this call: for short texts, now and then. */
 lathe_status lathe_tokenizer_encode(const lathe_tokenizer *tok, const char *text, int64_t n_bytes,
                                     int32_t flags, lathe_ids *ids);
+/** The same, and what the text lost is added to *loss. */
+lathe_status lathe_tokenizer_encode_counting(const lathe_tokenizer *tok, const char *text,
+                                             int64_t n_bytes, int32_t flags, lathe_ids *ids,
+                                             lathe_text_loss *loss);
 
 enum { LATHE_DECODE_SKIP_SPECIAL = 1 /* special tokens give no text */ };
 
@@ -88,6 +99,9 @@ int32_t lathe_tokenizer_id(const lathe_tokenizer *tok, const char *text, int64_t
 const char *lathe_tokenizer_token(const lathe_tokenizer *tok, int32_t id, int64_t *out_bytes);
 /** 1 when the id is an added token marked special. */
 int lathe_tokenizer_is_special(const lathe_tokenizer *tok, int32_t id);
+/** The bytes that a byte-level tokenizer has no token for: missing[b] is 1 for each; returns how many.
+ *  0 for other tokenizers, whose unit is the character. */
+int32_t lathe_tokenizer_missing_bytes(const lathe_tokenizer *tok, uint8_t missing[256]);
 /** 64 hexadecimal digits: SHA-256 of tokenizer.json and of the special ids. */
 const char *lathe_tokenizer_hash(const lathe_tokenizer *tok);
 

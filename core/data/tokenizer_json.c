@@ -49,8 +49,21 @@ lathe_status lathe__tj_text(const char *place, const json_t *node, const char *k
         return LATHE_OK;
     if (!json_is_string(value))
         return lathe__tj_expected(place, key, value, "a string");
+    if (strlen(json_string_value(value)) != json_string_length(value))
+        return lathe_error(LATHE_E_PARSE, "%s.%s: expected a string without \\u0000", place, key);
     *out = json_string_value(value);
     return LATHE_OK;
+}
+
+/* A copy of n bytes, with a NUL after them. */
+static char *copy_text(const char *text, size_t n)
+{
+    char *out = malloc(n + 1);
+    if (out) {
+        memcpy(out, text, n);
+        out[n] = 0;
+    }
+    return out;
 }
 
 lathe_status lathe__tj_type(const char *place, const json_t *node, const char **out)
@@ -64,12 +77,11 @@ lathe_status lathe__tj_type(const char *place, const json_t *node, const char **
 lathe_status lathe__tj_copy(const char *place, const json_t *node, const char *key,
                             lathe_piece *out)
 {
-    const char *text;
-    LATHE_TRY(lathe__tj_text(place, node, key, &text));
-    if (!text)
-        return lathe__tj_expected(place, key, json_object_get(node, key), "a string");
-    out->bytes = (int64_t)strlen(text);
-    out->text = strdup(text);
+    const json_t *value = json_object_get(node, key);
+    if (!json_is_string(value))
+        return lathe__tj_expected(place, key, value, "a string");
+    out->bytes = (int64_t)json_string_length(value);
+    out->text = copy_text(json_string_value(value), json_string_length(value));
     return out->text ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "tokenizer");
 }
 
@@ -99,7 +111,7 @@ static lathe_status read_one_added(lathe_tokenizer *tok, const char *place, cons
     added->rstrip = (int8_t)flags[3];
     added->single_word = (int8_t)flags[4];
     added->id = (int32_t)json_integer_value(id);
-    added->content = strdup(json_string_value(content));
+    added->content = copy_text(json_string_value(content), json_string_length(content));
     added->bytes = bytes;
     if (!added->content)
         return lathe_error(LATHE_E_NOMEM, "added tokens");
@@ -222,7 +234,10 @@ static int is_short(const lathe_tokenizer *tok, const json_t *model)
             (step->pattern.code && lathe__regex_may_be_empty(step->pattern.code)))
             return 0;
     }
-    return lathe__has_all_bytes(tok, model) || !json_is_string(json_object_get(model, "unk_token"));
+    /* A missing byte is dropped on the short route: nothing else may stand for it. */
+    return lathe__has_all_bytes(tok, model) ||
+           (!json_is_string(json_object_get(model, "unk_token")) &&
+            !json_is_true(json_object_get(model, "byte_fallback")));
 }
 
 static lathe_status take_short_route(lathe_tokenizer *tok, const char *file)
@@ -297,7 +312,7 @@ static lathe_status parse_tables(const char *name, const char *json, int64_t byt
     json_t *root = NULL;
     lathe_status status = lathe_error(LATHE_E_PARSE, "%s: no usual model", name);
     if (lathe__token_tables_read(json, bytes, &tables))
-        status = lathe_json_load(name, tables.rest, tables.rest_bytes, &root);
+        status = lathe_json_load_with_nul(name, tables.rest, tables.rest_bytes, &root);
     if (root)
         status = build(name, root, &tables, out);
     lathe__token_tables_fini(&tables);
@@ -325,6 +340,31 @@ static lathe_status check_json(const char *name, const char *json, int64_t bytes
     return status;
 }
 
+/* 1 when the JSON reader stopped at a key with \u0000, which is right in model.vocab: then the error of the
+ * table reader tells what is wrong. */
+static int is_nul_in_key(void)
+{
+    return strstr(lathe_error_message(), "NUL") && strstr(lathe_error_message(), "key");
+}
+
+lathe_status lathe__tokenizer_tree(const char *name, const char *json, int64_t bytes, json_t **out,
+                                   int64_t *out_merges)
+{
+    lathe_token_tables tables;
+    lathe_status status;
+    if (lathe__token_tables_read(json, bytes, &tables)) {
+        status = lathe_json_load_with_nul(name, tables.rest, tables.rest_bytes, out);
+        *out_merges = tables.n_merges;
+    } else {
+        status = lathe_json_load_with_nul(name, json, bytes, out);
+        *out_merges = status != LATHE_OK ? 0
+                                         : (int64_t)json_array_size(json_object_get(
+                                               json_object_get(*out, "model"), "merges"));
+    }
+    lathe__token_tables_fini(&tables);
+    return status;
+}
+
 lathe_status lathe__tokenizer_parse(const char *name, char *json, int64_t json_bytes,
                                     lathe_tokenizer **out)
 {
@@ -333,10 +373,12 @@ lathe_status lathe__tokenizer_parse(const char *name, char *json, int64_t json_b
     if (status != LATHE_OK) { /* what is wrong, and in which line, if anything is */
         json_t *root = NULL;
         (void)snprintf(unusual, sizeof unusual, "%s", lathe_error_message());
-        LATHE_TRY(check_json(name, json, json_bytes));
-        status = lathe_json_load(name, json, json_bytes, &root);
-        if (status == LATHE_E_UNSUPPORTED)
-            return lathe_error_context(status, "%s", unusual);
+        status = check_json(name, json, json_bytes);
+        if (status != LATHE_OK)
+            return is_nul_in_key() ? lathe_error(LATHE_E_PARSE, "%s", unusual) : status;
+        status = lathe_json_load_with_nul(name, json, json_bytes, &root);
+        if (status == LATHE_E_UNSUPPORTED || (status != LATHE_OK && is_nul_in_key()))
+            return lathe_error(LATHE_E_PARSE, "%s", unusual);
         LATHE_TRY(status);
         status = build(name, root, NULL, out);
     }

@@ -19,12 +19,12 @@ lathe_status lathe__tj_unsupported(const char *place, const char *key, const cha
 /** A member that may be missing or null: then `missing`. */
 lathe_status lathe__tj_flag(const char *place, const json_t *node, const char *key, int missing,
                             int32_t *out);
-/** A string that may be missing or null: then NULL. */
+/** A string that may be missing or null: then NULL. One with \u0000 is refused. */
 lathe_status lathe__tj_text(const char *place, const json_t *node, const char *key,
                             const char **out);
 /** The "type" of an object, which must be there. */
 lathe_status lathe__tj_type(const char *place, const json_t *node, const char **out);
-/** A copy of a string that must be there. */
+/** A copy of a string that must be there; it may hold \u0000. */
 lathe_status lathe__tj_copy(const char *place, const json_t *node, const char *key,
                             lathe_piece *out);
 
@@ -45,6 +45,11 @@ int lathe__has_all_bytes(const lathe_tokenizer *tok, const json_t *model);
 
 /** What the model needs and the JSON does not: made when that is gone, for the peak of memory. */
 lathe_status lathe__finish_model(lathe_tokenizer *tok);
+
+/** The tree of a tokenizer.json, in which model.vocab and model.merges may be empty: for who wants the rest.
+ *  *out_merges: how many merges there are. */
+lathe_status lathe__tokenizer_tree(const char *name, const char *json, int64_t bytes, json_t **out,
+                                   int64_t *out_merges);
 
 /** What stands before and after a text. */
 lathe_status lathe__read_post_processor(lathe_tokenizer *tok, const char *place, const json_t *node,

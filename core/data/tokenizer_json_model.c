@@ -74,9 +74,10 @@ static lathe_status unusual(const char *file, const char *what)
     return lathe_error(LATHE_E_PARSE, "%s: %s", file, what);
 }
 
-/* No text may come twice, nor an id, nor an added token under another id. `taken`: a flag per id. */
+/* No text may come twice, nor an id, nor an added token under another id. `taken`: a flag per id; `others`:
+ * texts that are not byte-level on the short route, which are for decoding alone. */
 static lathe_status take_table(lathe_tokenizer *tok, const char *file, const lathe_vocab *added,
-                               uint8_t *taken)
+                               lathe_vocab *others, uint8_t *taken)
 {
     const lathe_token_tables *t = tok->tables;
     for (int64_t i = 0; i < t->n_tokens; i++) {
@@ -87,17 +88,20 @@ static lathe_status take_table(lathe_tokenizer *tok, const char *file, const lat
             return unusual(file, "model.vocab: an id or a text comes twice");
         LATHE_TRY(take_token(tok, file, token->text, token->n, token->id));
         if (tok->vocab.n_used == n_used && which < 0)
-            return unusual(file, "model.vocab: a text that is not byte-level");
+            LATHE_TRY(lathe__vocab_put(others, (int32_t)others->n, token->text, token->n, 1));
     }
-    return tok->vocab.n_repeated ? unusual(file, "model.vocab: a text comes twice") : LATHE_OK;
+    return tok->vocab.n_repeated || others->n_repeated
+               ? unusual(file, "model.vocab: a text comes twice")
+               : LATHE_OK;
 }
 
 static lathe_status read_table_vocab(lathe_tokenizer *tok, const char *file)
 {
     const lathe_token_tables *t = tok->tables;
-    lathe_vocab added;
+    lathe_vocab added, others;
     int32_t most = 0;
     memset(&added, 0, sizeof added);
+    memset(&others, 0, sizeof others);
     for (int64_t i = 0; i < t->n_tokens; i++)
         most = t->tokens[i].id > most ? t->tokens[i].id : most;
     uint8_t *taken = calloc((size_t)most + 1, 1);
@@ -109,8 +113,9 @@ static lathe_status read_table_vocab(lathe_tokenizer *tok, const char *file)
     if (status == LATHE_OK && added.n_repeated)
         status = unusual(file, "added_tokens: a text comes twice");
     if (status == LATHE_OK)
-        status = take_table(tok, file, &added, taken);
+        status = take_table(tok, file, &added, &others, taken);
     lathe__vocab_fini(&added);
+    lathe__vocab_fini(&others);
     free(taken);
     return status;
 }
@@ -227,18 +232,12 @@ int lathe__has_all_bytes(const lathe_tokenizer *tok, const json_t *model)
     return 1;
 }
 
-static lathe_status find_byte_ids(lathe_tokenizer *tok, const char *file)
+static void find_byte_ids(lathe_tokenizer *tok)
 {
     for (int32_t byte = 0; byte < 256; byte++) {
         const uint8_t b = (uint8_t)byte;
         tok->byte_id[byte] = lathe__vocab_find(&tok->vocab, &b, 1);
-        if (tok->byte_id[byte] < 0)
-            return lathe_error(LATHE_E_UNSUPPORTED,
-                               "%s: model.vocab has no token for the byte 0x%02x; a byte-level "
-                               "vocabulary without unk_token has all 256",
-                               file, (unsigned)byte);
     }
-    return LATHE_OK;
 }
 
 /* ---- merges ---- */
@@ -334,18 +333,15 @@ static int has_byte_level(const lathe_pipeline *p)
     return 0;
 }
 
-/* byte_token: the byte-level characters if the steps make them and all are there, else "<0x00>"... */
+/* The tokens of single bytes: their characters where a step makes those, and "<0x00>" ... "<0xFF>". */
 static void find_byte_tokens(lathe_tokenizer *tok)
 {
     lathe_pipeline *p = tok->pipeline;
     char key[8];
     p->byte_level = has_byte_level(p);
-    for (int32_t byte = 0; byte < 256 && p->byte_level; byte++) {
+    for (int32_t byte = 0; byte < 256; byte++) {
         byte_key(byte, key);
-        p->byte_token[byte] = find_text(tok, key);
-        p->byte_level = p->byte_token[byte] >= 0;
-    }
-    for (int32_t byte = 0; byte < 256 && !p->byte_level; byte++) {
+        p->byte_char[byte] = p->byte_level ? find_text(tok, key) : -1;
         snprintf(key, sizeof key, "<0x%02X>", (unsigned)byte);
         p->byte_token[byte] = p->byte_fallback ? find_text(tok, key) : -1;
     }
@@ -364,7 +360,7 @@ static lathe_status finish_general(lathe_tokenizer *tok)
 static lathe_status read_bpe(lathe_tokenizer *tok, const char *file, const char *place,
                              const json_t *model)
 {
-    const char *unk, *prefix, *suffix;
+    const char *prefix, *suffix;
     const json_t *merges = json_object_get(model, "merges");
     json_t *vocab = json_object_get(model, "vocab");
     const json_t *dropout = json_object_get(model, "dropout");
@@ -383,14 +379,16 @@ static lathe_status read_bpe(lathe_tokenizer *tok, const char *file, const char 
         return lathe__tj_unsupported(place, "continuing_subword_prefix", prefix, "null");
     if (suffix && *suffix)
         return lathe__tj_unsupported(place, "end_of_word_suffix", suffix, "null");
-    LATHE_TRY(lathe__tj_text(place, model, "unk_token", &unk));
+    const json_t *unk = json_object_get(model, "unk_token");
+    if (unk && !json_is_null(unk) && !json_is_string(unk))
+        return lathe__tj_expected(place, "unk_token", unk, "a string");
     LATHE_TRY(lathe__tj_flag(place, model, "fuse_unk", 0, &fuse_unk));
     LATHE_TRY(lathe__tj_flag(place, model, "byte_fallback", 0, &byte_fallback));
     LATHE_TRY(lathe__tj_flag(place, model, "ignore_merges", 0, &tok->ignore_merges));
     const lathe_token_tables *t = tok->tables;
     LATHE_TRY(t ? read_table_vocab(tok, file) : read_vocab(tok, file, vocab));
     if (tok->kind == LATHE_TOKENIZER_BPE)
-        LATHE_TRY(find_byte_ids(tok, file));
+        find_byte_ids(tok);
     LATHE_TRY(lathe__merges_init(&tok->merges, t ? t->n_merges : (int64_t)json_array_size(merges)));
     if (t)
         LATHE_TRY(read_table_merges(tok, file));
@@ -400,9 +398,14 @@ static lathe_status read_bpe(lathe_tokenizer *tok, const char *file, const char 
         return LATHE_OK;
     tok->pipeline->fuse_unk = fuse_unk;
     tok->pipeline->byte_fallback = byte_fallback;
-    tok->pipeline->unk = unk ? find_text(tok, unk) : -1;
-    if (unk && tok->pipeline->unk < 0)
-        return lathe_error(LATHE_E_PARSE, "%s.unk_token \"%s\" is not in model.vocab", place, unk);
+    tok->pipeline->unk = -1;
+    if (json_is_string(unk)) {
+        tok->pipeline->unk = lathe__vocab_find(&tok->vocab, json_string_value(unk),
+                                               (int64_t)json_string_length(unk));
+        if (tok->pipeline->unk < 0)
+            return lathe_error(LATHE_E_PARSE, "%s.unk_token \"%s\" is not in model.vocab", place,
+                               json_string_value(unk));
+    }
     return finish_general(tok);
 }
 

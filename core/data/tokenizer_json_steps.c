@@ -9,6 +9,26 @@
 
 enum { MAX_NESTING = 4 };
 
+/* An expression in which \x{0} stands for each NUL: malloc'ed. */
+static lathe_status write_out_nul(const char *place, const lathe_piece *in, char **out)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    int64_t n_backslashes = 0; /* right before here */
+    lathe_buffer_puts(&text, "");
+    for (int64_t i = 0; i < in->bytes; i++) {
+        const char c = in->text[i];
+        if (c == 0 && n_backslashes % 2) {
+            lathe_buffer_fini(&text);
+            return lathe_error(LATHE_E_UNSUPPORTED, "%s: a backslash before \\u0000; write \\x{0}",
+                               place);
+        }
+        n_backslashes = c == '\\' ? n_backslashes + 1 : 0;
+        lathe_buffer_append(&text, c ? &c : "\\x{0}", c ? 1 : 5);
+    }
+    *out = text.data;
+    return text.status;
+}
+
 lathe_status lathe__read_pattern(const char *place, const json_t *node, lathe_pattern *out)
 {
     const json_t *pattern = json_object_get(node, "pattern");
@@ -20,9 +40,11 @@ lathe_status lathe__read_pattern(const char *place, const json_t *node, lathe_pa
     lathe_piece text;
     if (json_object_get(pattern, "Regex")) {
         LATHE_TRY(lathe__tj_copy(inner, pattern, "Regex", &text));
-        out->source = text.text;
+        const lathe_status status = write_out_nul(inner, &text, &out->source);
+        free(text.text);
+        LATHE_TRY(status);
         int jit = 0;
-        LATHE_TRY(lathe__regex_compile(inner, text.text, &out->code, &jit));
+        LATHE_TRY(lathe__regex_compile(inner, out->source, &out->code, &jit));
         out->jit = jit;
         return LATHE_OK;
     }
@@ -237,8 +259,10 @@ static lathe_status read_metaspace(const char *place, const json_t *node, lathe_
     LATHE_TRY(lathe__tj_flag(place, node, "split", 1, &splits));
     if (!splits)
         return LATHE_OK;
-    step->pattern.text = strdup(step->replacement.text);
-    step->pattern.bytes = step->replacement.bytes;
+    lathe_piece copy;
+    LATHE_TRY(lathe__tj_copy(place, node, "replacement", &copy));
+    step->pattern.text = copy.text;
+    step->pattern.bytes = copy.bytes;
     return step->pattern.text ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "tokenizer");
 }
 

@@ -29,8 +29,13 @@ static lathe_status named_token(const lathe_tokenizer *tok, const char *file, co
 static lathe_status read_tokenizer_config(lathe_tokenizer *tok, const char *file)
 {
     json_t *config;
-    LATHE_TRY(lathe_json_load_file(file, &config));
-    lathe_status status = named_token(tok, file, config, "bos_token", &tok->bos);
+    char *json;
+    int64_t bytes;
+    LATHE_TRY(lathe_file_read(file, 0, &json, &bytes));
+    lathe_status status = lathe_json_load_with_nul(file, json, bytes, &config);
+    free(json);
+    LATHE_TRY(status);
+    status = named_token(tok, file, config, "bos_token", &tok->bos);
     if (status == LATHE_OK)
         status = named_token(tok, file, config, "eos_token", &tok->eos);
     if (status == LATHE_OK)
@@ -124,7 +129,7 @@ static void put_token(lathe_buffer *buffer, const lathe_tokenizer *tok, const ch
     if (!text)
         return;
     lathe_buffer_printf(buffer, "  \"%s\": ", key);
-    lathe_buffer_json_string(buffer, text);
+    lathe_buffer_json_bytes(buffer, text, n);
     lathe_buffer_puts(buffer, ",\n");
 }
 

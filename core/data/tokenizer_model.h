@@ -7,6 +7,10 @@
 #include "data/scanner.h"
 #include "data/tokenizer.h"
 
+/* Counts how often the ids of one tokenizer.json changed between releases: shards made from other ids are
+ * made again. */
+#define LATHE_TOKENIZER_READING 2
+
 #define LATHE_MAX_SPLITS 8
 #define LATHE_MAX_TEMPLATE 16
 
@@ -112,7 +116,7 @@ struct lathe_tokenizer {
     struct lathe_pipeline *pipeline;         /* of GENERAL, else NULL */
     const struct lathe_token_tables *tables; /* while the file is read: its large tables, or NULL */
     lathe_merges merges;
-    int32_t byte_id[256];
+    int32_t byte_id[256]; /* -1: the vocabulary lacks the byte */
     int32_t ignore_merges;
     int32_t nfc;
     int32_t add_prefix_space;
@@ -182,9 +186,9 @@ lathe_status lathe__normal_form(const uint8_t *text, int64_t n, lathe_form form,
                                 int64_t *out_n);
 lathe_status lathe__nfc(const uint8_t *text, int64_t n, uint8_t **out, int64_t *out_n);
 
-/** Merge lists and the piece cache of one thread. */
+/** Merge lists and the piece cache of one thread. `loss` counts the bytes that the vocabulary lacks. */
 typedef struct lathe_bpe lathe_bpe;
-lathe_status lathe__bpe_create(const lathe_tokenizer *tok, lathe_bpe **out);
+lathe_status lathe__bpe_create(const lathe_tokenizer *tok, lathe_text_loss *loss, lathe_bpe **out);
 void lathe__bpe_destroy(lathe_bpe *bpe);
 /** Takes a piece, whose bytes stay borrowed until lathe__bpe_finish: ids may come late, in order. */
 lathe_status lathe__bpe_encode(lathe_bpe *bpe, const uint8_t *piece, int64_t n, lathe_ids *ids);
@@ -202,7 +206,8 @@ uint8_t *lathe__chars_of_bytes(const uint8_t *bytes, int64_t n, uint8_t *out);
 
 /** One thread's use of a GENERAL tokenizer (pipeline.c). */
 typedef struct lathe_runner lathe_runner;
-lathe_status lathe__runner_create(const lathe_tokenizer *tok, lathe_runner **out);
+lathe_status lathe__runner_create(const lathe_tokenizer *tok, lathe_text_loss *loss,
+                                  lathe_runner **out);
 void lathe__runner_destroy(lathe_runner *runner);
 /** Appends the ids of a text; flags: LATHE_ENCODE_*. */
 lathe_status lathe__runner_encode(lathe_runner *runner, const uint8_t *text, int64_t n,

@@ -183,7 +183,7 @@ static lathe_status find_ways(const lathe_tokenizer *tok, const uint8_t *text, i
 
 /* Unknown text, as one token or as the tokens of its bytes. */
 static lathe_status put_unknown(const lathe_tokenizer *tok, const uint8_t *text, int64_t n,
-                                int plain, lathe_ids *ids)
+                                int plain, lathe_text_loss *loss, lathe_ids *ids)
 {
     const lathe_pipeline *pipeline = tok->pipeline;
     LATHE_TRY(lathe_ids_reserve(ids, n + 1));
@@ -195,6 +195,8 @@ static lathe_status put_unknown(const lathe_tokenizer *tok, const uint8_t *text,
         bytes = pipeline->byte_token[text[i]] >= 0;
     if (!bytes)
         ids->data[ids->n++] = id >= 0 ? id : pipeline->unk;
+    if (!bytes && id < 0)
+        lathe__count_lost(pipeline, text, n, 1, loss);
     for (int64_t i = 0; i < n && bytes; i++)
         ids->data[ids->n++] = pipeline->byte_token[text[i]];
     return LATHE_OK;
@@ -242,7 +244,7 @@ lathe_status lathe__unigram_encode(const lathe_tokenizer *tok, lathe_model_scrat
         if (unk >= 0 && ways[at].id == unk) { /* neighbours that are unknown are one */
             while (end < n && ways[end].id == unk)
                 end += ways[end].length;
-            LATHE_TRY(put_unknown(tok, piece + at, end - at, plain, ids));
+            LATHE_TRY(put_unknown(tok, piece + at, end - at, plain, scratch->loss, ids));
         } else {
             LATHE_TRY(lathe_ids_reserve(ids, 1));
             ids->data[ids->n++] = ways[at].id;

@@ -122,6 +122,71 @@ Test(cli_tokenizer, check_tells_all_parts)
            "decoded: other bytes from 3 on");
 }
 
+/* The golden gpt2.json without the byte 0xf1, which no text of Unicode's assigned characters has. */
+#define LACKS_F1 "sed 's/\"\303\261\": [0-9]*,//' " GOLDEN "gpt2.json >lacks.json; "
+
+Test(cli_tokenizer, missing_bytes_are_said_by_check)
+{
+    expect(LACKS_F1 LATHE "check lacks.json", 0,
+           "bytes missing   1 of 256: 0xf1; text loses these bytes");
+    expect("printf 'a\361b\361' >file; " LATHE "check lacks.json file", 1,
+           "problem: file: 2 bytes of the text have no token");
+    cr_expect_not_null(strstr(output, "2 left out, 0 became the unknown token: 0xf1 (2)"), "%s",
+                       output);
+    cr_assert_eq(run(LATHE "check lacks.json file --json"), 1);
+    json_t *got = json_loads(output, 0, NULL);
+    cr_assert_not_null(got, "%s", output);
+    const json_t *text = json_array_get(json_object_get(got, "texts"), 0);
+    const json_t *lost = json_object_get(text, "lost");
+    cr_expect_eq(json_integer_value(json_object_get(lost, "left_out")), 2);
+    cr_expect_str_eq(json_string_value(json_object_get(lost, "bytes")), "0xf1 (2)");
+    cr_expect_eq(
+        json_integer_value(json_object_get(json_object_get(got, "missing_bytes"), "count")), 1);
+    json_decref(got);
+    cr_assert_eq(run(LATHE "check " GOLDEN "gpt2.json"), 0);
+    cr_expect_null(strstr(output, "bytes missing"), "%s", output);
+}
+
+Test(cli_tokenizer, missing_bytes_of_a_text_are_warned_of_once)
+{
+    expect(LACKS_F1 "printf 'a\361b\361' >file; " LATHE "encode lacks.json file 2>&1 >ids", 0,
+           "lathe: warning: file: the tokenizer has no token for 2 bytes of the text, which were "
+           "left out: 0xf1 (2)");
+    expect("grep -c warning <<END\n$(" LATHE "encode lacks.json file 2>&1)\nEND", 0, "1\n");
+    cr_assert_eq(run(LATHE "decode lacks.json - <ids"), 0);
+    cr_expect_str_eq(output, "ab");
+    cr_assert_eq(run(LATHE "encode lacks.json --text ab 2>&1"), 0);
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+}
+
+Test(cli_tokenizer, lines_of_json_are_texts_of_their_own)
+{
+    expect("printf '\"Hi\"\\n\"\"\\n \"a\\\\n\\\\u0000\" \\n' | " LATHE "encode bytes --json-lines",
+           0, "[72, 105]\n[]\n[97, 10, 0]\n");
+    expect("printf '[72, 105]\\n[]\\n[97, 10, 0, 34, 255]\\n' | " LATHE "decode bytes --json-lines",
+           0, "\"Hi\"\n\"\"\n\"a\\u000a\\u0000\\\"\357\277\275\"\n");
+    expect("printf '\"a\"\\nx\\n' | " LATHE "encode bytes --json-lines 2>&1", 2,
+           "standard input:2:1: expected a JSON string, one per line");
+    expect("printf '\"a\" \"b\"' | " LATHE "encode bytes --json-lines 2>&1", 2,
+           "standard input:1:5: text after the JSON string");
+    expect("printf '\"\\\\x\"' | " LATHE "encode bytes --json-lines 2>&1", 2, "standard input:1:");
+    expect(LATHE "encode bytes --json-lines --pieces 2>&1", 2, "--json-lines prints ids alone");
+    expect(LATHE "decode bytes --json-lines 7 2>&1", 2, "'7' is not expected");
+}
+
+Test(cli_tokenizer, check_reads_a_vocabulary_with_nul)
+{
+    expect("echo '{\"model\": {\"type\": \"BPE\", \"vocab\": {\"\\u0000\": 0, \"a\": 1}, "
+           "\"merges\": []}, \"added_tokens\": [{\"id\": 2, \"content\": \"<\\u0000>\", "
+           "\"special\": true}]}' >nul.json; "
+           "printf 'a\\0a<\\0>' | " LATHE "encode nul.json",
+           0, "1 0 1 2\n");
+    expect(LATHE "check nul.json", 1, "special_tokens  1");
+    expect("mkdir nul; cp nul.json nul/tokenizer.json; echo '{\"eos_token\": \"<\\u0000>\"}' "
+           ">nul/tokenizer_config.json; " LATHE "check nul",
+           0, "eos             2 <\\x00>");
+}
+
 Test(cli_tokenizer, check_finds_what_is_wrong)
 {
     expect("mkdir m && cp " GOLDEN "gpt2.json m/tokenizer.json && echo '{\"vocab_size\": 100}' "

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/parallel.h"
 #include "data/shards_internal.h"
 
@@ -323,4 +324,58 @@ Test(prepare, nothing_to_learn_from_is_said)
         cr_expect(i < 2 || strstr(lathe_error_message(), "; 2 files or records were left out"),
                   "%s", lathe_error_message());
     }
+}
+
+static char warned[1024];
+static int n_warned;
+
+static void hear(void *arg, int32_t level, const char *message)
+{
+    (void)arg;
+    n_warned += level == LATHE_LOG_WARN;
+    if (level == LATHE_LOG_WARN)
+        snprintf(warned, sizeof warned, "%s", message);
+}
+
+/* The golden gpt2.json without the byte 0xf1. */
+static lathe_tokenizer *lacks_f1(void)
+{
+    static const char lacked[] = "\"\xc3\xb1\": 174,";
+    char *text;
+    int64_t n;
+    lathe_tokenizer *tok = NULL;
+    cr_assert_eq(lathe_file_read(LATHE_TEST_DATA "/golden/data/tokenizer/gpt2.json", 0, &text, &n),
+                 LATHE_OK);
+    char *place = strstr(text, lacked);
+    cr_assert_not_null(place);
+    memset(place, ' ', strlen(lacked));
+    cr_assert_eq(lathe_file_write_atomic(at("tokenizer.json"), text, n), LATHE_OK);
+    cr_assert_eq(lathe_tokenizer_load(root, &tok), LATHE_OK, "%s", lathe_error_message());
+    free(text);
+    return tok;
+}
+
+Test(prepare, bytes_without_a_token_are_warned_of_once_with_the_data_set)
+{
+    lathe_tokenizer *tok = lacks_f1();
+    FILE *file = fopen(at("a.jsonl"), "wb");
+    cr_assert_not_null(file);
+    for (int i = 0; i < 400; i++) /* U+40000 begins with 0xf1 */
+        fprintf(file, "{\"text\": \"record %d \xf1\x80\x80\x80\"}\n", i);
+    fclose(file);
+    const lathe_dataset dataset = {.path = at("a.jsonl"), .type = LATHE_DATASET_JSONL};
+    lathe_shards *shards;
+    lathe_log_set_sink(hear, NULL);
+    for (int k = 0; k < 2; k++) { /* the second time the shards are in the cache */
+        cr_assert_eq(lathe__shards_prepare_parts(&dataset, 1, LATHE_ROWS_PACKED, tok, at("cache"),
+                                                 2000, NULL, NULL, &shards),
+                     LATHE_OK, "%s", lathe_error_message());
+        lathe_shards_destroy(shards);
+    }
+    lathe_log_set_sink(NULL, NULL);
+    cr_expect_eq(n_warned, 1, "%d", n_warned);
+    cr_expect(strstr(warned, "/a.jsonl: the tokenizer has no token for 400 bytes of the text, "
+                             "which were left out: 0xf1 (400)"),
+              "%s", warned);
+    lathe_tokenizer_destroy(tok);
 }
