@@ -1,30 +1,186 @@
 /* lathe checkpoint diff: what two checkpoints differ in. */
+#include <jansson.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "app/commands.h"
+#include "base/error.h"
 #include "run/checkpoint_diff.h"
 #include "run/checkpoint_folder.h"
+
+enum { SHOWN_TENSORS = 10, SHOWN_BYTES = 80 }; /* of a part, and of a value, unless --all */
+
+/* The largest relative change first; what cannot be compared comes before all others. */
+static int by_size(const void *a, const void *b)
+{
+    const lathe_change *x = *(const lathe_change *const *)a, *y = *(const lathe_change *const *)b;
+    const double p = isnan(x->relative) ? (double)INFINITY : x->relative;
+    const double q = isnan(y->relative) ? (double)INFINITY : y->relative;
+    return p > q ? -1 : p < q ? 1 : strcmp(x->name, y->name);
+}
+
+/* The changes of a part, in `out`; returns how many. */
+static int64_t changes_of(const lathe_checkpoint_changes *c, const char *part,
+                          const lathe_change **out)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->n; i++)
+        if (strcmp(c->list[i].part, part) == 0)
+            out[n++] = &c->list[i];
+    return n;
+}
+
+static int width_of(const lathe_change *const *list, int64_t n)
+{
+    int width = 0;
+    for (int64_t i = 0; i < n; i++)
+        width = (int)strlen(list[i]->name) > width ? (int)strlen(list[i]->name) : width;
+    return width;
+}
+
+/* A value as JSON; long ones are cut, unless all is wanted. */
+static void print_value(const char *text, int all)
+{
+    const int n = text ? (int)strlen(text) : 0;
+    if (!text)
+        (void)printf("(none)");
+    else if (all || n <= SHOWN_BYTES)
+        (void)printf("%s", text);
+    else
+        (void)printf("%.*s... (%d bytes)", SHOWN_BYTES / 2, text, n);
+}
+
+static void print_values(const lathe_checkpoint_changes *c, const char *part, int all,
+                         const lathe_change **list)
+{
+    const int64_t n = changes_of(c, part, list);
+    const int width = width_of(list, n);
+    if (n > 0)
+        (void)printf("\n%s\n", part);
+    for (int64_t i = 0; i < n; i++) {
+        (void)printf("  %-*s  ", width, list[i]->name);
+        print_value(list[i]->from, all);
+        (void)printf(" -> ");
+        print_value(list[i]->to, all);
+        (void)printf("\n");
+    }
+}
+
+static void print_tensor(const lathe_change *t, int width)
+{
+    (void)printf("  %-*s", width, t->name);
+    if (t->from && t->to)
+        (void)printf("  %s -> %s", t->from, t->to);
+    else if (t->from || t->to)
+        (void)printf("  %s only in %s", t->from ? t->from : t->to, t->from ? "a" : "b");
+    if (t->n_differ == 0)
+        (void)printf("  the same values");
+    else if (t->n_differ > 0)
+        (void)printf("  %lld of %lld differ, |b-a| at most %.3g, %.3g of the largest |a|",
+                     (long long)t->n_differ, (long long)t->n_elements, t->most, t->relative);
+    (void)printf("\n");
+}
+
+static void print_tensors(const lathe_checkpoint_changes *c, const lathe_changed_file *file,
+                          int all, const lathe_change **list)
+{
+    const int64_t n = changes_of(c, file->part, list);
+    const int64_t shown = all || n <= SHOWN_TENSORS ? n : SHOWN_TENSORS;
+    (void)printf("\n%s: %lld of %lld tensors differ\n", file->part, (long long)file->n_differ,
+                 (long long)file->n);
+    qsort((void *)list, (size_t)n, sizeof *list, by_size);
+    const int width = width_of(list, shown);
+    for (int64_t i = 0; i < shown; i++)
+        print_tensor(list[i], width);
+    if (n > shown)
+        (void)printf("  and %lld with smaller changes; --all shows them\n", (long long)(n - shown));
+}
+
+static lathe_status print_text(const char *a, const char *b, const lathe_checkpoint_changes *c,
+                               int all)
+{
+    static const char *const values[] = {"lathe", "plugins", "config", "state"};
+    const lathe_change **list = malloc(((size_t)c->n + 1) * sizeof *list);
+    if (!list)
+        return lathe_error(LATHE_E_NOMEM, "no memory to print the differences");
+    (void)printf("a  %s\nb  %s\n", a, b);
+    for (int i = 0; i < 4; i++)
+        print_values(c, values[i], all, list);
+    for (int32_t i = 0; i < c->n_files; i++)
+        print_tensors(c, &c->files[i], all, list);
+    free((void *)list);
+    return LATHE_OK;
+}
+
+/* A value as the JSON it was, a number, or null. */
+static json_t *value_of(const char *text)
+{
+    json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+    return value ? value : text ? json_string(text) : json_null();
+}
+
+static void print_json(const char *a, const char *b, const lathe_checkpoint_changes *c)
+{
+    json_t *root = json_object(), *changes = json_array(), *tensors = json_object();
+    for (int64_t i = 0; i < c->n; i++) {
+        const lathe_change *x = &c->list[i];
+        json_t *one = json_pack("{s:s, s:s, s:o, s:o}", "part", x->part, "name", x->name, "from",
+                                value_of(x->from), "to", value_of(x->to));
+        if (x->n_elements > 0) {
+            (void)json_object_set_new(one, "elements", json_integer((json_int_t)x->n_elements));
+            (void)json_object_set_new(one, "differ",
+                                      x->n_differ >= 0 ? json_integer((json_int_t)x->n_differ)
+                                                       : json_null());
+            (void)json_object_set_new(one, "largest",
+                                      isfinite(x->most) ? json_real(x->most) : json_null());
+            (void)json_object_set_new(one, "relative",
+                                      isfinite(x->relative) ? json_real(x->relative) : json_null());
+        }
+        (void)json_array_append_new(changes, one);
+    }
+    for (int32_t i = 0; i < c->n_files; i++)
+        (void)json_object_set_new(tensors, c->files[i].part,
+                                  json_pack("{s:I, s:I}", "differ",
+                                            (json_int_t)c->files[i].n_differ, "of",
+                                            (json_int_t)c->files[i].n));
+    (void)json_object_set_new(root, "a", json_string(a));
+    (void)json_object_set_new(root, "b", json_string(b));
+    (void)json_object_set_new(root, "changes", changes);
+    (void)json_object_set_new(root, "tensors", tensors);
+    (void)json_dumpf(root, stdout, JSON_INDENT(2));
+    (void)putchar('\n');
+    json_decref(root);
+}
 
 static int run(const lathe_args *args)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_checkpoint_changes changes = {.arena = LATHE_ARENA_INIT};
     const char *a = NULL, *b = NULL;
-    int64_t n = 0;
     lathe_status status = lathe_checkpoint_resolve(&arena, args->words[0], &a);
     if (status == LATHE_OK)
         status = lathe_checkpoint_resolve(&arena, args->words[1], &b);
     if (status == LATHE_OK)
-        status = lathe_checkpoint_diff(a, b, &text, &n);
-    if (status == LATHE_OK && text.data)
-        (void)fputs(text.data, stdout);
+        status = lathe_checkpoint_diff(a, b, &changes);
+    if (status == LATHE_OK && lathe_args_value(args, "--json"))
+        print_json(a, b, &changes);
+    else if (status == LATHE_OK)
+        status = print_text(a, b, &changes, lathe_args_value(args, "--all") != NULL);
     const int code = status != LATHE_OK ? lathe_args_fail(args, status)
-                     : n > 0            ? LATHE_EXIT_FAILED
+                     : changes.n > 0    ? LATHE_EXIT_FAILED
                                         : LATHE_EXIT_OK;
-    lathe_buffer_fini(&text);
+    lathe_checkpoint_changes_fini(&changes);
     lathe_arena_fini(&arena);
     return code;
 }
+
+static const lathe_option options[] = {
+    {"--all", NULL,
+     "every tensor and whole values; else the ten tensors of a part that changed most"},
+    {"--json", NULL, "one object: a, b, changes, tensors"},
+};
 
 const lathe_command lathe_cmd_checkpoint_diff = {
     .name = "checkpoint diff",
@@ -32,9 +188,11 @@ const lathe_command lathe_cmd_checkpoint_diff = {
     .summary = "tell what two checkpoints differ in",
     .details =
         "Plugins and their versions, configuration keys, counters of the state, and for each\n"
-        "tensor how many elements differ, the largest |b - a|, and that over the largest |a|.\n"
+        "tensor how many elements differ, the largest |b-a|, and that over the largest |a|.\n"
         "A run's folder stands for its latest, DIR/best for its best. Exit 0: no difference.\n"
         "Exit 1: some, or one of the two cannot be read.\n",
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 2,
     .max_words = 2,
     .run = run,

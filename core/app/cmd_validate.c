@@ -7,6 +7,7 @@
 
 static const lathe_option options[] = {
     {"--offline", NULL, "leave out what needs this machine (device, memory) or the data"},
+    {"--json", NULL, "one JSON object: valid, errors, warnings, each with its place"},
 };
 
 static int run(const lathe_args *args)
@@ -16,8 +17,10 @@ static int run(const lathe_args *args)
     const lathe_status status =
         lathe_run_check(path, args->overrides, args->n_overrides,
                         lathe_args_value(args, "--offline") != NULL, &diags);
-    const int code = lathe_app_tell_refusal(args, &diags, status);
-    if (code == LATHE_EXIT_OK)
+    const int as_json = lathe_args_value(args, "--json") != NULL;
+    const int code = as_json ? lathe_app_tell_refusal_json(args, &diags, status)
+                             : lathe_app_tell_refusal(args, &diags, status);
+    if (code == LATHE_EXIT_OK && !as_json)
         printf("%s: valid\n", path);
     lathe_diags_fini(&diags);
     return code;

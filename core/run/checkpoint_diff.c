@@ -15,37 +15,52 @@
 #include "ir/desc_text.h"
 #include "run/checkpoint_info.h"
 
-typedef struct difference {
-    lathe_buffer *out;
-    int64_t n;
-} difference;
+/* Adds an empty change of the part; NULL: no memory. */
+static lathe_change *add(lathe_checkpoint_changes *d, const char *part, const char *name)
+{
+    if (d->n == d->capacity) {
+        const int64_t capacity = d->capacity ? 2 * d->capacity : 64;
+        lathe_change *grown = lathe_arena_alloc(&d->arena, capacity * (int64_t)sizeof *grown);
+        if (!grown)
+            return NULL;
+        if (d->n > 0)
+            memcpy(grown, d->list, (size_t)d->n * sizeof *grown);
+        d->list = grown;
+        d->capacity = capacity;
+    }
+    lathe_change *c = &d->list[d->n];
+    *c = (lathe_change){.part = part, .name = lathe_arena_strdup(&d->arena, name)};
+    d->n += c->name != NULL;
+    return c->name ? c : NULL;
+}
 
 /* ---- JSON ---- */
 
-static void put_value(lathe_buffer *out, const json_t *value)
+/* The value as it stands in JSON; NULL: there is none. */
+static const char *text_of(lathe_arena *arena, const json_t *value)
 {
     char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-    lathe_buffer_puts(out, text ? text : "(none)");
+    const char *kept = text ? lathe_arena_strdup(arena, text) : NULL;
     free(text);
+    return kept;
 }
 
 /* Keys of both, dotted. Depth is bounded by the parser. */
-static void compare_json(difference *d, const char *what, const char *name, const json_t *a,
-                         const json_t *b)
+static lathe_status compare_json(lathe_checkpoint_changes *d, const char *part, const char *name,
+                                 const json_t *a, const json_t *b)
 {
     const char *key;
     const json_t *value;
     char path[512];
     if (!json_is_object(a) || !json_is_object(b)) {
         if (json_equal(a, b) || (!a && !b))
-            return;
-        d->n++;
-        lathe_buffer_printf(d->out, "%-8s  %s  ", what, name);
-        put_value(d->out, a);
-        lathe_buffer_puts(d->out, " -> ");
-        put_value(d->out, b);
-        lathe_buffer_puts(d->out, "\n");
-        return;
+            return LATHE_OK;
+        lathe_change *c = add(d, part, name);
+        if (!c)
+            return LATHE_E_NOMEM;
+        c->from = text_of(&d->arena, a);
+        c->to = text_of(&d->arena, b);
+        return LATHE_OK;
     }
     for (int side = 0; side < 2; side++)
         json_object_foreach((json_t *)(uintptr_t)(side ? b : a), key, value)
@@ -53,8 +68,10 @@ static void compare_json(difference *d, const char *what, const char *name, cons
             if (side && json_object_get(a, key))
                 continue; /* seen from the other side */
             (void)snprintf(path, sizeof path, "%s%s%s", name, name[0] ? "." : "", key);
-            compare_json(d, what, path, json_object_get(a, key), json_object_get(b, key));
+            LATHE_TRY(
+                compare_json(d, part, path, json_object_get(a, key), json_object_get(b, key)));
         }
+    return LATHE_OK;
 }
 
 /* [{"kind", "name", ...}] as {"kind/name": {...}}. */
@@ -72,7 +89,7 @@ static json_t *by_name(const json_t *list)
     return out;
 }
 
-static lathe_status compare_meta(difference *d, const char *a, const char *b)
+static lathe_status compare_meta(lathe_checkpoint_changes *d, const char *a, const char *b)
 {
     json_t *x = NULL, *y = NULL;
     lathe_status status = lathe_checkpoint_meta(a, &x);
@@ -81,10 +98,13 @@ static lathe_status compare_meta(difference *d, const char *a, const char *b)
     if (status == LATHE_OK) {
         json_t *p = by_name(json_object_get(x, "plugins"));
         json_t *q = by_name(json_object_get(y, "plugins"));
-        compare_json(d, "lathe", "version", json_object_get(x, "lathe"),
-                     json_object_get(y, "lathe"));
-        compare_json(d, "plugin", "", p, q);
-        compare_json(d, "config", "", json_object_get(x, "config"), json_object_get(y, "config"));
+        status = compare_json(d, "lathe", "version", json_object_get(x, "lathe"),
+                              json_object_get(y, "lathe"));
+        if (status == LATHE_OK)
+            status = compare_json(d, "plugins", "", p, q);
+        if (status == LATHE_OK)
+            status = compare_json(d, "config", "", json_object_get(x, "config"),
+                                  json_object_get(y, "config"));
         json_decref(p);
         json_decref(q);
     }
@@ -103,14 +123,15 @@ static lathe_status load_state(const char *dir, lathe_arena *arena, json_t **out
     return lathe_path_exists(path) ? lathe_json_load_file(path, out) : LATHE_OK;
 }
 
-static lathe_status compare_state(difference *d, const char *a, const char *b, lathe_arena *arena)
+static lathe_status compare_state(lathe_checkpoint_changes *d, const char *a, const char *b,
+                                  lathe_arena *arena)
 {
     json_t *x = NULL, *y = NULL;
     lathe_status status = load_state(a, arena, &x);
     if (status == LATHE_OK)
         status = load_state(b, arena, &y);
     if (status == LATHE_OK)
-        compare_json(d, "state", "", x, y);
+        status = compare_json(d, "state", "", x, y);
     json_decref(x);
     json_decref(y);
     return status;
@@ -155,12 +176,6 @@ static lathe_status measure(const lathe_st_tensor *a, const lathe_st_tensor *b, 
     return LATHE_OK;
 }
 
-static void put_tensor(difference *d, const char *what, const lathe_st_tensor *t, const char *text)
-{
-    d->n++;
-    lathe_buffer_printf(d->out, "%-8s  %s  %s\n", what, t->name, text);
-}
-
 /* 1: the values can be compared: the same shape, and the same dtype or two that hold weights. */
 static int comparable(const lathe_st_tensor *a, const lathe_st_tensor *b)
 {
@@ -171,36 +186,53 @@ static int comparable(const lathe_st_tensor *a, const lathe_st_tensor *b)
     return memcmp(&a->desc, &desc, sizeof desc) == 0;
 }
 
-static lathe_status compare_tensor(difference *d, const char *what, const lathe_st_tensor *a,
-                                   const lathe_st_tensor *b, gap *g)
+static lathe_status compare_tensor(lathe_checkpoint_changes *d, const char *part,
+                                   const lathe_st_tensor *a, const lathe_st_tensor *b, gap *g)
 {
-    char text[384], change[192] = "", one[80], other[80];
-    if (memcmp(&a->desc, &b->desc, sizeof a->desc) != 0)
-        (void)snprintf(change, sizeof change, "%s -> %s",
-                       lathe_desc_text(&a->desc, one, sizeof one),
-                       lathe_desc_text(&b->desc, other, sizeof other));
-    if (!comparable(a, b)) {
-        put_tensor(d, what, a, change);
+    char one[80], other[80];
+    const int retyped = memcmp(&a->desc, &b->desc, sizeof a->desc) != 0;
+    const int measured = comparable(a, b);
+    if (measured)
+        LATHE_TRY(measure(a, b, g));
+    if (!retyped && g->n_differ == 0)
         return LATHE_OK;
+    lathe_change *c = add(d, part, a->name);
+    if (!c)
+        return LATHE_E_NOMEM;
+    c->n_elements = lathe_desc_count(&a->desc);
+    if (retyped) {
+        c->from = lathe_arena_strdup(&d->arena, lathe_desc_text(&a->desc, one, sizeof one));
+        c->to = lathe_arena_strdup(&d->arena, lathe_desc_text(&b->desc, other, sizeof other));
     }
-    LATHE_TRY(measure(a, b, g));
-    if (g->n_differ == 0 && !change[0])
-        return LATHE_OK;
-    if (g->n_differ == 0)
-        (void)snprintf(text, sizeof text, "%s, the same values", change);
-    else
-        (void)snprintf(text, sizeof text,
-                       "%s%s%lld of %lld differ, at most by %.3g (%.3g of the largest)", change,
-                       change[0] ? ", " : "", (long long)g->n_differ,
-                       (long long)lathe_desc_count(&a->desc), g->most,
-                       g->largest > 0.0 ? g->most / g->largest : (double)INFINITY);
-    put_tensor(d, what, a, text);
+    c->n_differ = measured ? g->n_differ : -1;
+    c->most = measured ? g->most : (double)NAN;
+    c->relative = !measured          ? (double)NAN
+                  : g->largest > 0.0 ? g->most / g->largest
+                  : g->most > 0.0    ? (double)INFINITY
+                                     : g->most;
+    return LATHE_OK;
+}
+
+/* A tensor of only one of the two. */
+static lathe_status one_sided(lathe_checkpoint_changes *d, const char *part,
+                              const lathe_st_tensor *t, int is_first)
+{
+    char text[80];
+    lathe_change *c = add(d, part, t->name);
+    if (!c)
+        return LATHE_E_NOMEM;
+    const char *desc = lathe_arena_strdup(&d->arena, lathe_desc_text(&t->desc, text, sizeof text));
+    c->n_elements = lathe_desc_count(&t->desc);
+    c->n_differ = -1;
+    c->most = c->relative = (double)NAN;
+    c->from = is_first ? desc : NULL;
+    c->to = is_first ? NULL : desc;
     return LATHE_OK;
 }
 
 /* Both are sorted by name. */
-static lathe_status compare_sets(difference *d, const char *what, const lathe_safetensors *a,
-                                 const lathe_safetensors *b, gap *g)
+static lathe_status compare_sets(lathe_checkpoint_changes *d, const char *part,
+                                 const lathe_safetensors *a, const lathe_safetensors *b, gap *g)
 {
     const int64_t n = a ? lathe_safetensors_count(a) : 0, m = b ? lathe_safetensors_count(b) : 0;
     const int64_t before = d->n;
@@ -209,19 +241,16 @@ static lathe_status compare_sets(difference *d, const char *what, const lathe_sa
         const lathe_st_tensor *x = i < n ? lathe_safetensors_at(a, i) : NULL;
         const lathe_st_tensor *y = j < m ? lathe_safetensors_at(b, j) : NULL;
         const int order = !x ? 1 : !y ? -1 : strcmp(x->name, y->name);
-        if (order < 0)
-            put_tensor(d, what, x, "only in the first");
-        else if (order > 0)
-            put_tensor(d, what, y, "only in the second");
-        else
-            LATHE_TRY(compare_tensor(d, what, x, y, g));
+        LATHE_TRY(order < 0   ? one_sided(d, part, x, 1)
+                  : order > 0 ? one_sided(d, part, y, 0)
+                              : compare_tensor(d, part, x, y, g));
         n_both += order == 0;
         i += order <= 0;
         j += order >= 0;
     }
     if (n + m > 0)
-        lathe_buffer_printf(d->out, "%-8s  %lld of %lld tensors differ\n", what,
-                            (long long)(d->n - before), (long long)(n + m - n_both));
+        d->files[d->n_files++] =
+            (lathe_changed_file){.part = part, .n_differ = d->n - before, .n = n + m - n_both};
     return LATHE_OK;
 }
 
@@ -242,8 +271,8 @@ static lathe_status open_set(const char *dir, const char *name, lathe_arena *are
     return status == LATHE_E_NOT_FOUND && !name[0] ? LATHE_OK : status; /* an adapter's folder */
 }
 
-static lathe_status compare_file(difference *d, const char *what, const char *name, const char *a,
-                                 const char *b, lathe_arena *arena)
+static lathe_status compare_file(lathe_checkpoint_changes *d, const char *part, const char *name,
+                                 const char *a, const char *b, lathe_arena *arena)
 {
     lathe_safetensors *x = NULL, *y = NULL;
     gap *g = malloc(sizeof *g);
@@ -254,29 +283,33 @@ static lathe_status compare_file(difference *d, const char *what, const char *na
     if (status == LATHE_OK)
         status = open_set(b, name, arena, &y);
     if (status == LATHE_OK)
-        status = compare_sets(d, what, x, y, g);
+        status = compare_sets(d, part, x, y, g);
     lathe_safetensors_close(x);
     lathe_safetensors_close(y);
     free(g);
     return status;
 }
 
-lathe_status lathe_checkpoint_diff(const char *a, const char *b, lathe_buffer *out, int64_t *out_n)
+lathe_status lathe_checkpoint_diff(const char *a, const char *b, lathe_checkpoint_changes *out)
 {
-    static const char *const files[][2] = {{"weights", ""},
-                                           {"adapter", "adapter_model.safetensors"},
-                                           {"masters", "state/masters.safetensors"},
-                                           {"optimizer", "state/optimizer.safetensors"},
-                                           {"average", "state/average.safetensors"},
-                                           {"gradient", "state/gradients.safetensors"}};
-    lathe_arena arena = LATHE_ARENA_INIT;
-    difference d = {.out = out};
-    lathe_status status = compare_meta(&d, a, b);
+    static const char *const files[LATHE_CHANGED_FILES][2] = {
+        {"weights", ""},
+        {"adapter", "adapter_model.safetensors"},
+        {"masters", "state/masters.safetensors"},
+        {"optimizer", "state/optimizer.safetensors"},
+        {"average", "state/average.safetensors"},
+        {"gradients", "state/gradients.safetensors"}};
+    *out = (lathe_checkpoint_changes){.arena = LATHE_ARENA_INIT};
+    lathe_status status = compare_meta(out, a, b);
     if (status == LATHE_OK)
-        status = compare_state(&d, a, b, &arena);
-    for (size_t k = 0; k < sizeof files / sizeof files[0] && status == LATHE_OK; k++)
-        status = compare_file(&d, files[k][0], files[k][1], a, b, &arena);
-    lathe_arena_fini(&arena);
-    *out_n = d.n;
-    return status == LATHE_OK ? out->status : status;
+        status = compare_state(out, a, b, &out->arena);
+    for (int k = 0; k < LATHE_CHANGED_FILES && status == LATHE_OK; k++)
+        status = compare_file(out, files[k][0], files[k][1], a, b, &out->arena);
+    return status;
+}
+
+void lathe_checkpoint_changes_fini(lathe_checkpoint_changes *changes)
+{
+    lathe_arena_fini(&changes->arena);
+    *changes = (lathe_checkpoint_changes){.arena = LATHE_ARENA_INIT};
 }

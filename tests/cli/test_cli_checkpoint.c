@@ -190,12 +190,17 @@ Test(cli_checkpoint, diff_tells_keys_counters_and_tensors)
     expect(LATHE " train run.toml --checkpoint.dir other --optimizer.lr 0.01 2>&1", 0,
            "step-00000006");
     expect(LATHE " checkpoint diff out/step-00000004 out/step-00000004", 0, "0 of ");
-    expect(LATHE " checkpoint diff out/step-00000004 out", 1, "state     step  4 -> 6");
-    cr_assert(strstr(output, "model.embed_tokens.weight") && strstr(output, " differ, at most by "),
+    expect(LATHE " checkpoint diff out/step-00000004 out", 1, "  4 -> 6\n");
+    cr_assert(strstr(output, "\nstate\n") && strstr(output, "\nweights: 12 of 12 tensors differ\n"),
               "%s", output);
-    expect(LATHE " checkpoint diff out other", 1, "config    optimizer.lr  ");
-    cr_assert(strstr(output, "-> 0.01"), "%s", output);
-    cr_assert_null(strstr(output, "state     step"), "%s", output);
+    cr_assert(strstr(output, " differ, |b-a| at most "), "%s", output);
+    cr_assert_not_null(strstr(output, "and 2 with smaller changes; --all shows them"), "%s",
+                       output);
+    expect(LATHE " checkpoint diff out/step-00000004 out --all", 1, "model.embed_tokens.weight");
+    cr_assert_null(strstr(output, "smaller changes"), "%s", output);
+    expect(LATHE " checkpoint diff out other", 1, "\nconfig\n");
+    cr_assert(strstr(output, "optimizer.lr") && strstr(output, "-> 0.01\n"), "%s", output);
+    cr_assert_null(strstr(output, "4 -> 6"), "%s", output);
     expect(LATHE " checkpoint diff out nowhere 2>&1", 2, "nowhere");
 }
 

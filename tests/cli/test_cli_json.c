@@ -48,6 +48,7 @@ Test(cli_json, facts_come_as_one_json_value)
                                            "data cache",
                                            "checkpoint ls out",
                                            "checkpoint verify out",
+                                           "validate run.toml",
                                            "eval out --data text.txt",
                                            "eval run.toml"};
     cr_assert_eq(run(LATHE " train run.toml 2>&1"), 0, "%s", output);
@@ -81,5 +82,34 @@ Test(cli_json, verify_names_what_is_damaged)
     cr_expect(path && strstr(path, "step-00000001"));
     cr_expect_eq(whole, 0);
     cr_expect_eq(json_array_size(json_object_get(first, "damaged")), 1);
+    json_decref(root);
+}
+
+Test(cli_json, validate_tells_errors_with_their_places)
+{
+    const char *message = NULL, *suggestion = NULL;
+    int valid = -1, line = 0, column = 0;
+    put("wrong.toml", "[train]\nmax_stps = 3\n");
+    json_t *root = json_of("validate wrong.toml", 2);
+    cr_expect_eq(json_unpack(root, "{s:b, s:[{s:s, s:i, s:i, s:s}]}", "valid", &valid, "errors",
+                             "message", &message, "line", &line, "column", &column, "suggestion",
+                             &suggestion),
+                 0);
+    cr_expect(valid == 0 && line == 2 && column == 1);
+    cr_expect(message && strstr(message, "unknown key 'max_stps'"), "%s", message);
+    cr_expect(suggestion && strcmp(suggestion, "max_steps") == 0, "%s", suggestion);
+    json_decref(root);
+}
+
+Test(cli_json, diff_tells_values_and_tensors)
+{
+    json_int_t differ = 0, of = 0;
+    cr_assert_eq(run(LATHE " train run.toml 2>&1"), 0, "%s", output);
+    json_t *root = json_of("checkpoint diff out/step-00000001 out", 1);
+    cr_expect_eq(
+        json_unpack(root, "{s:{s:{s:I, s:I}}}", "tensors", "weights", "differ", &differ, "of", &of),
+        0);
+    cr_expect(differ > 0 && differ <= of);
+    cr_expect_gt(json_array_size(json_object_get(root, "changes")), 1);
     json_decref(root);
 }
