@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { TEXT_BYTES = 16384, PATH_BYTES = 1024 };
 
@@ -64,6 +65,7 @@ static void lower(lathe_host_memory *out, int64_t available, const char *source)
     if (available >= out->available)
         return;
     out->available = available;
+    out->is_address_space = 0;
     (void)snprintf(out->source, sizeof out->source, "%.191s", source);
 }
 
@@ -105,11 +107,36 @@ static void read_groups(const char *root, const char *top, const char *group,
     }
 }
 
+/* One limit of the process, less what it uses of it. 1: it is the lowest so far. */
+static int read_limit(int resource, const char *status, const char *key, const char *name,
+                      lathe_host_memory *out)
+{
+    struct rlimit limit;
+    const int64_t before = out->available;
+    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur > (rlim_t)INT64_MAX)
+        return 0;
+    const int64_t used = find_number(status, key, 1024), bytes = (int64_t)limit.rlim_cur;
+    lower(out, used < 0 ? bytes : bytes > used ? bytes - used : 0, name);
+    return out->available < before;
+}
+
+void lathe_host_limits_read(const char *root, lathe_host_memory *out)
+{
+    char path[PATH_BYTES], text[TEXT_BYTES];
+    *out = (lathe_host_memory){.available = INT64_MAX};
+    (void)snprintf(path, sizeof path, "%s/proc/self/status", root);
+    if (!read_text(path, text, sizeof text))
+        text[0] = '\0';
+    (void)read_limit(RLIMIT_DATA, text, "VmData", "RLIMIT_DATA, ulimit -d", out);
+    if (read_limit(RLIMIT_AS, text, "VmSize", "RLIMIT_AS, ulimit -v", out))
+        out->is_address_space = 1;
+}
+
 void lathe_host_memory_read(const char *root, lathe_host_memory *out)
 {
     char path[PATH_BYTES], text[TEXT_BYTES];
-    out->available = INT64_MAX;
-    out->source[0] = '\0';
+    lathe_host_limits_read(root, out);
     (void)snprintf(path, sizeof path, "%s/proc/meminfo", root);
     if (read_text(path, text, sizeof text)) {
         const int64_t free_bytes = find_number(text, "MemAvailable", 1024);

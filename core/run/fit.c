@@ -4,10 +4,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "ir/passes.h"
 
 /* KV caches, which generation allocates when it begins. */
@@ -45,16 +47,59 @@ static void device_memory(const lathe_run *run, lathe_fit *out)
     }
 }
 
+/* Address space of the stacks of n threads. */
+static int64_t stack_bytes(int32_t n_threads)
+{
+    struct rlimit limit;
+    const int known = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    const int64_t each = known ? (int64_t)limit.rlim_cur : (int64_t)8 << 20;
+    return n_threads * each;
+}
+
+/* Bytes of the model's files, which are mapped while they are read. */
+static int64_t mapped_bytes(const lathe_run *run)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; run->set.model_path && i < run->n_model_params; i++)
+        n += lathe_desc_count(&run->params.rows[i]->desc);
+    return n * lathe_dtype_bytes(run->model.file_dtype);
+}
+
+/* What the process takes beside the plan. */
+static int64_t reserve_of(const lathe_host_memory *memory, int32_t n_threads)
+{
+    return LATHE_FIT_RESERVE + (memory->is_address_space ? stack_bytes(n_threads) : 0);
+}
+
 /* What the host has for the plan. */
-static int64_t of_the_host(const char *what, char *source, size_t bytes)
+static int64_t of_the_host(const lathe_run *run, const char *what, char *source, size_t bytes)
 {
     lathe_host_memory memory;
     lathe_host_memory_read("", &memory);
-    (void)snprintf(source, bytes, "%s%s, less %lld MiB for the process itself", what, memory.source,
-                   (long long)(LATHE_FIT_RESERVE >> 20));
+    int64_t reserve = reserve_of(&memory, lathe_parallel_threads());
+    if (memory.is_address_space)
+        reserve += mapped_bytes(run);
+    (void)snprintf(source, bytes, "%s%s, less %lld MiB for the process itself%s", what,
+                   memory.source, (long long)(reserve >> 20),
+                   memory.is_address_space ? " and the files that it maps" : "");
     if (memory.available == INT64_MAX)
         return INT64_MAX;
-    return memory.available < LATHE_FIT_RESERVE ? 0 : memory.available - LATHE_FIT_RESERVE;
+    return memory.available < reserve ? 0 : memory.available - reserve;
+}
+
+lathe_status lathe__fit_floor(int32_t n_threads)
+{
+    lathe_host_memory memory;
+    lathe_host_limits_read("", &memory);
+    const int64_t least = reserve_of(&memory, n_threads);
+    if (memory.available >= least)
+        return LATHE_OK;
+    return lathe_error(
+        LATHE_E_CONFIG,
+        "this process may take %lld MiB more (%s); any run needs %lld MiB for itself "
+        "with %d thread%s: raise the limit%s",
+        (long long)(memory.available >> 20), memory.source, (long long)(least >> 20), n_threads,
+        n_threads == 1 ? "" : "s", n_threads == 1 ? "" : ", or lower train.threads");
 }
 
 /* A plan that fits a device with memory of its own must fit the host too, whose part of it is pinned. */
@@ -62,7 +107,7 @@ static void host_side(const lathe_run *run, lathe_fit *out)
 {
     lathe_fit host = {.need = lathe_mem_total(&run->planned) -
                               lathe_machine_total(&run->machine, &run->planned)};
-    host.have = of_the_host("in the host's memory: ", host.source, sizeof host.source);
+    host.have = of_the_host(run, "in the host's memory: ", host.source, sizeof host.source);
     if (out->need <= out->have && host.need > host.have)
         *out = host;
 }
@@ -80,7 +125,7 @@ void lathe_fit_check(const lathe_run *run, lathe_fit *out)
         device_memory(run, out);
         host_side(run, out);
     } else {
-        out->have = of_the_host("", out->source, sizeof out->source);
+        out->have = of_the_host(run, "", out->source, sizeof out->source);
     }
 }
 

@@ -18,10 +18,15 @@ typedef struct lathe_fit_option {
 typedef struct lathe_fit {
     int64_t need;     /* the plan's peak; of generation with its KV cache */
     int64_t have;     /* what the machine leaves it, INT64_MAX: unknown */
-    char source[256]; /* where `have` comes from */
+    char source[320]; /* where `have` comes from */
     lathe_fit_option options[LATHE_FIT_OPTIONS];
     int32_t n_options;
 } lathe_fit;
+
+/** LATHE_E_CONFIG when the process's own limits (ulimit -v, -d) leave less than any run with so many threads
+ *  takes beside its plan. Libraries that a run calls end the process where memory fails them, so this comes
+ *  before they are called. */
+LATHE_MUST_USE lathe_status lathe__fit_floor(int32_t n_threads);
 
 /** Compares the run's plan with train.memory_limit, or with what the machine has free: a device with memory of its
  *  own, and the host for what it keeps of the plan. The first of the two that lacks is told. */

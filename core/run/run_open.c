@@ -55,6 +55,7 @@ lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_
                                   int32_t n_overrides)
 {
     lathe_diags own = {0}, *const diags = run->diags ? run->diags : &own;
+    LATHE_TRY(lathe__fit_floor(1));
     LATHE_TRY(lathe_registry_create(&run->registry));
     uint32_t wanted = kinds_of(run->mode);
     wanted |= run->mode != LATHE_OPEN_PLAN ? LATHE_CONFIG_FILES : 0;
@@ -74,7 +75,7 @@ lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_
     if (run->is_dry)
         LATHE_TRY(lathe__dry_run_begin(run));
     lathe_parallel_init(run->set.threads);
-    return LATHE_OK;
+    return lathe__fit_floor(lathe_parallel_threads());
 }
 
 /* The plan needs a tokenizer only for the size of a vocabulary that nothing else tells. */
