@@ -21,6 +21,7 @@ struct lathe_generator {
     lathe_ids ids;                     /* prompt and what follows */
     float *logprobs;                   /* [capacity] */
     char *text;
+    int32_t has_told_loss; /* a warning told of bytes of a prompt that have no token */
 };
 
 void lathe_generator_destroy(lathe_run *run)
@@ -186,8 +187,13 @@ static int is_eos(const lathe_run *run, int32_t token)
 static lathe_status encode_prompt(lathe_run *run, lathe_generator *g, const char *prompt)
 {
     g->ids.n = 0;
-    LATHE_TRY(lathe_tokenizer_encode(run->tokenizer, prompt, (int64_t)strlen(prompt),
-                                     LATHE_ENCODE_BEGIN, &g->ids));
+    lathe_text_loss loss = {0};
+    LATHE_TRY(lathe_tokenizer_encode_counting(run->tokenizer, prompt, (int64_t)strlen(prompt),
+                                              LATHE_ENCODE_BEGIN, &g->ids, &loss));
+    if (!g->has_told_loss) { /* a prompt of samples comes again and again */
+        lathe_text_loss_warn(&loss, "the prompt");
+        g->has_told_loss = lathe_text_loss_total(&loss) > 0;
+    }
     if (g->ids.n == 0) {
         /* nothing to condition on: begin a document */
         LATHE_TRY(lathe_ids_reserve(&g->ids, 1));

@@ -1,5 +1,6 @@
 /* How a generated text begins and what ends it: BOS as in training and evaluation, and weights that are not
  * finite. */
+#include "base/fs.h"
 #include "base/log.h"
 #include "small_run.h"
 
@@ -155,5 +156,42 @@ Test(generate_begin, evaluating_weights_that_are_not_finite_fails_and_names_the_
                      "the parameter 'model.embed_tokens.weight' are not: the first is inf, at "
                      "1024; take the weights of an earlier checkpoint",
                      "%s", lathe_error_message());
+    lathe_run_close(run);
+}
+
+static int n_lost;
+static char lost[512];
+
+static void hear_loss(void *arg, int32_t level, const char *message)
+{
+    (void)arg;
+    if (level != LATHE_LOG_WARN || !strstr(message, "has no token for"))
+        return;
+    n_lost++;
+    snprintf(lost, sizeof lost, "%s", message);
+}
+
+Test(generate_begin, bytes_of_the_prompt_without_a_token_are_warned_of_once)
+{
+    static const char lacked[] = "\"\xc3\xb1\": 174,"; /* the byte 0xf1 */
+    char *text, path[256];
+    int64_t n;
+    OK(lathe_file_read(LATHE_TEST_DATA "/golden/data/tokenizer/gpt2.json", 0, &text, &n));
+    cr_assert_not_null(strstr(text, lacked));
+    memset(strstr(text, lacked), ' ', strlen(lacked));
+    snprintf(path, sizeof path, "%s/lacks.json", dir);
+    OK(lathe_file_write_atomic(path, text, n));
+    free(text);
+    lathe_run *run = open_small(LATHE_OPEN_INFER, path);
+    lathe_log_set_sink(hear_loss, NULL);
+    (void)generated_logprob(run, "a");
+    cr_expect_eq(n_lost, 0);
+    (void)generated_logprob(run, "a\xf1z");
+    (void)generated_logprob(run, "a\xf1z");
+    lathe_log_set_sink(NULL, NULL);
+    cr_expect_eq(n_lost, 1);
+    cr_expect(strstr(lost, "the prompt: the tokenizer has no token for 1 bytes") &&
+                  strstr(lost, "0xf1 (1)"),
+              "%s", lost);
     lathe_run_close(run);
 }
