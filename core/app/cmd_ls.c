@@ -103,9 +103,10 @@ const lathe_command lathe_cmd_ls = {
     .details =
         "KIND is one of optimizer scheduler quant adapter stage attention device.\n"
         "The third column is where a plugin works: cpu, cuda, or any device.\n"
-        "Plugins are looked for in LATHE_PLUGIN_PATH (absolute folders, colons between), then\n"
-        "in lathe/plugins beside the library; each in <kind>/<name>.so. A file that is refused\n"
-        "is named on stderr with the reason.",
+        "Plugins are looked for in LATHE_PLUGIN_PATH (absolute folders, colons between), in\n"
+        "~/.local/lib/lathe/plugins, and in lathe/plugins beside the library; each in\n"
+        "<kind>/<name>.so. A file that is refused is named on stderr with the reason. Files that\n"
+        "are not known are tried out in a child process first.",
     .options = options,
     .n_options = 1,
     .max_words = 1,

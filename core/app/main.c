@@ -7,6 +7,7 @@
 
 #include "app/command_table.h"
 #include "app/complete.h"
+#include "app/exit_guard.h"
 #include "app/patience.h"
 #include "base/error.h"
 
@@ -32,7 +33,7 @@ static int run(const lathe_command *command, int argc, char **argv)
     return code;
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
     int n_words = 0;
     if (argc < 2) {
@@ -55,4 +56,12 @@ int main(int argc, char **argv)
     if (command->computes)
         lathe_app_wait_patiently(argv);
     return run(command, argc - 1 - n_words, argv + 1 + n_words);
+}
+
+int main(int argc, char **argv)
+{
+    lathe_app_guard_exit();
+    const int code = dispatch(argc, argv);
+    lathe_app_unguard_exit();
+    return code;
 }

@@ -9,42 +9,6 @@
 #include "plug/select.h"
 #include "run/device_check.h"
 
-/* Whether the backend takes rows of 64 tokens, 4 heads of 64, in bf16, there. */
-static int takes(const lathe_instance *instance, const char *isa, int32_t host_memory)
-{
-    enum { T = 64, H = 4, D = 64 };
-    const lathe_attention_v1 *table = instance->table;
-    char why[256] = "";
-    lathe_device_info device = {.size = (uint32_t)sizeof device,
-                                .n_workers = 1,
-                                .host_memory = host_memory,
-                                .compute_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16};
-    (void)snprintf(device.isa, sizeof device.isa, "%s", isa);
-    device.graph_dtypes = device.compute_dtypes;
-    const lathe_attention_problem problem = {.size = (uint32_t)sizeof problem,
-                                             .dtype = LATHE_BF16,
-                                             .batch = 1,
-                                             .t_q = T,
-                                             .t_k = T,
-                                             .n_heads = H,
-                                             .n_kv_heads = H,
-                                             .head_dim = D,
-                                             .causal = 1,
-                                             .n_threads = 1,
-                                             .scale = 0.125f,
-                                             .q_stride = H * D,
-                                             .k_stride = H * D,
-                                             .v_stride = H * D,
-                                             .o_stride = H * D,
-                                             .dq_stride = H * D,
-                                             .dk_stride = H * D,
-                                             .dv_stride = H * D,
-                                             .need_backward = 1,
-                                             .device = &device};
-    return LATHE_HAS(table, score) &&
-           table->score(instance->self, &problem, why, sizeof why) > LATHE_SCORE_NO;
-}
-
 static lathe_status ask_attention(lathe_registry *registry, const lathe_component *component,
                                   int *out_cpu, int *out_cuda)
 {
@@ -60,9 +24,9 @@ static lathe_status ask_attention(lathe_registry *registry, const lathe_componen
     if (status == LATHE_OK)
         status = lathe_instance_init(&instance, component, values);
     if (status == LATHE_OK) {
-        *out_cpu = takes(&instance, "avx2", 1);
+        *out_cpu = lathe_attention_takes_plain(&instance, "avx2", 1);
         for (size_t i = 0; i < sizeof gpus / sizeof gpus[0] && !*out_cuda; i++)
-            *out_cuda = takes(&instance, gpus[i], 0);
+            *out_cuda = lathe_attention_takes_plain(&instance, gpus[i], 0);
         lathe_instance_fini(&instance);
     }
     lathe_config_destroy(defaults);

@@ -30,7 +30,8 @@ void lathe_app_print_refusals(const lathe_registry *registry, int with_notes)
     int64_t n;
     const lathe_refusal *refusals = lathe_registry_refusals(registry, &n);
     for (int64_t i = 0; i < n; i++)
-        if (with_notes || !refusals[i].is_note)
+        if (refusals[i].kind != 0 &&
+            (with_notes || !refusals[i].is_note)) /* folders: warned of before */
             (void)fprintf(stderr, "lathe: %s: %s\n", refusals[i].is_note ? "note" : "warning",
                           refusals[i].reason);
 }

@@ -111,6 +111,22 @@ static void check_pinned(const lathe_registry *registry, const lathe_toml_node *
     lathe_arena_fini(&arena);
 }
 
+/* Built-in plugins that those of plugins.paths may replace. */
+static lathe_status add_overrides(lathe_config *config, lathe_registry *registry,
+                                  lathe_diags *diags)
+{
+    const lathe_value *names = lathe_config_get(config, "plugins", "override");
+    for (int64_t i = 0; i < names->n; i++) {
+        const lathe_status status = lathe_registry_override(registry, names->strs[i]);
+        if (status == LATHE_E_NOMEM)
+            return status;
+        if (status != LATHE_OK)
+            lathe_config_add(config, diags, LATHE_DIAG_ERROR, "plugins", "override",
+                             "plugins.override: %s", lathe_error_message());
+    }
+    return LATHE_OK;
+}
+
 static void add_pins(const lathe_config *config, lathe_registry *registry, lathe_diags *diags)
 {
     const lathe_toml_node *pins = lathe_toml_find(table_of(config, "plugins"), "pins");
@@ -139,6 +155,7 @@ static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_regist
     check_root(config, diags);
     for (int32_t i = 0; i < n_core; i++)
         LATHE_TRY(check_core(config, &core[i], diags));
+    LATHE_TRY(add_overrides(config, registry, diags));
     LATHE_TRY(add_paths(config, registry, diags));
     add_pins(config, registry, diags);
     for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++)

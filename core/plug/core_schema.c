@@ -163,6 +163,7 @@ static const lathe_field log_fields[] = {
 
 static const lathe_field plugins_fields[] = {
     {"paths", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "folders of <kind>/<name>.so, searched first"},
+    {"override", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "built-in plugins that one of another folder may replace: [\"optimizer/adamw\"]"},
     TABLE("pins", "SHA-256 of plugins: { \"optimizer/adamw\" = \"<64 hex digits>\" }"),
 };
 /* clang-format on */

@@ -56,6 +56,13 @@ int32_t lathe_kind_id(const char *name)
     return 0;
 }
 
+int lathe_name_is_valid(const char *name)
+{
+    if (name[0] < 'a' || name[0] > 'z')
+        return 0;
+    return name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
+}
+
 uint32_t lathe_kind_revision(int32_t kind)
 {
     return get(kind)->revision;

@@ -10,6 +10,9 @@ const char *lathe_kind_name(int32_t kind);
 /** LATHE_KIND_* of a name; 0 for none. */
 int32_t lathe_kind_id(const char *name);
 
+/** 1 when a text is a component's name: [a-z][a-z0-9_]*. */
+int lathe_name_is_valid(const char *name);
+
 /** The newest revision of the kind's interface this core knows; older ones are accepted. */
 uint32_t lathe_kind_revision(int32_t kind);
 

@@ -1,8 +1,14 @@
 /* The registry: where plugins are looked for, which are open, which were refused and why.
  *
- * Folders, first match wins: those added here (the run file's), LATHE_PLUGIN_PATH (colon list), then
- * lathe/plugins beside liblathe and <exe>/../lib/lathe/plugins. In each: <kind>/<name>.so. Never the
- * current folder: relative entries are refused.
+ * Folders, first match wins: those added here (the run file's), LATHE_PLUGIN_PATH (colon list), the user's own
+ * (~/.local/lib/lathe/plugins), then the built-in ones: lathe/plugins beside liblathe and
+ * <exe>/../lib/lathe/plugins. In each: <kind>/<name>.so. Never the current folder: relative entries are refused.
+ *
+ * A plugin is code with all rights of the user. Folders that are not built in, their files and all folders above
+ * belong to the user or root, and nobody else may write them (trust.h). The name of a built-in plugin is not taken
+ * by a file of another folder, unless lathe_registry_override or LATHE_PLUGIN_OVERRIDE ("kind/name", colon
+ * list) says so. Files that are not built in, and all files of a scan, are tried out in a child process
+ * before they are loaded (probe.h).
  *
  * Threads: one at a time. Plugins stay loaded for the life of the process; a registry that goes
  * leaves them in place.
@@ -25,6 +31,7 @@ typedef struct lathe_component {
 typedef struct lathe_refusal {
     int32_t kind;    /* 0: a folder */
     int32_t is_note; /* 1: nothing wrong, e.g. hidden by one of the same name */
+    int32_t hides;   /* 1: refused because it has the name of a built-in plugin, which is used */
     const char *path;
     const char *reason; /* one line that begins with the path */
 } lathe_refusal;
@@ -39,13 +46,18 @@ lathe_status lathe_registry_add_path(lathe_registry *registry, const char *folde
 lathe_status lathe_registry_pin(lathe_registry *registry, const char *kind_and_name,
                                 const char *hex);
 
+/** Lets a plugin of another folder take the name of the built-in "optimizer/adamw". Before it is loaded.
+ *  LATHE_E_ARG. */
+lathe_status lathe_registry_override(lathe_registry *registry, const char *kind_and_name);
+
 /** Opens <kind>/<name>.so and nothing else.
  *  LATHE_E_NOT_FOUND names the folders searched, what there is, and a near name; LATHE_E_PLUGIN
  *  the refusal. */
 lathe_status lathe_registry_find(lathe_registry *registry, int32_t kind, const char *name,
                                  const lathe_component **out);
 
-/** Opens all plugins of a kind (0: of every kind). Refusals are recorded, not errors. */
+/** Opens all plugins of a kind (0: of every kind) that survive a trial in a child process. Refusals are recorded,
+ *  not errors. */
 lathe_status lathe_registry_scan(lathe_registry *registry, int32_t kind);
 
 /** Open plugins of a kind (0: all) by kind, then name; in arena. */
@@ -57,7 +69,7 @@ lathe_status lathe_registry_names(const lathe_registry *registry, int32_t kind, 
                                   const char ***out, int64_t *out_n);
 
 /** What may stand for `name`: the plugin of that name alone; or all of that family; or, for "auto",
- *  all of the kind. By name. Errors as lathe_registry_find when there is none. */
+ *  all of the kind. By name. A candidate that is refused is a warning in the log. Errors as lathe_registry_find when there is none. */
 lathe_status lathe_registry_candidates(lathe_registry *registry, int32_t kind, const char *name,
                                        lathe_arena *arena, const lathe_component ***out,
                                        int64_t *out_n);

@@ -1,6 +1,7 @@
 /* Schema checking: keys, types, defaults. Ranges and choices are in schema_value.c. */
 #include "plug/schema.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -148,6 +149,8 @@ static int is_key(const char *key)
     return 1;
 }
 
+enum { KNOWN_FLAGS = LATHE_FIELD_REQUIRED | LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_MAX_EXCLUSIVE };
+
 lathe_status lathe_schema_validate(const lathe_field *fields, int32_t n_fields)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -167,6 +170,16 @@ lathe_status lathe_schema_validate(const lathe_field *fields, int32_t n_fields)
                                  "schema: %s has type %d, which this core does not "
                                  "know",
                                  field->key, field->type);
+        else if (field->flags & ~KNOWN_FLAGS)
+            status = lathe_error(LATHE_E_PLUGIN,
+                                 "schema: %s has flags %#x, of which this core knows %#x",
+                                 field->key, (unsigned)field->flags, (unsigned)KNOWN_FLAGS);
+        else if (field->doc == NULL)
+            status = lathe_error(LATHE_E_PLUGIN, "schema: %s has no line of documentation (doc)",
+                                 field->key);
+        else if (isnan(field->min) || isnan(field->max))
+            status =
+                lathe_error(LATHE_E_PLUGIN, "schema: the range of %s is not a number", field->key);
         else if (field->default_value != NULL && set_default(field, &arena, &value) != LATHE_OK)
             status = lathe_error(LATHE_E_PLUGIN, "schema: default %s of %s does not fit its field",
                                  field->default_value, field->key);

@@ -29,6 +29,11 @@ lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component
 /** Frees it; all zeros is fine. */
 void lathe_instance_fini(lathe_instance *instance);
 
+/** Whether an attention backend takes a plain problem (64 tokens, 4 heads of 64, bf16, with backward)
+ *  on a device of this instruction set, such as "avx2" or "sm_90". */
+int lathe_attention_takes_plain(const lathe_instance *instance, const char *isa,
+                                int32_t host_memory);
+
 /** The index of the instance with the highest score for an attention problem; ties go by order.
  *  LATHE_E_UNSUPPORTED lists what every one said. *out_why as above. */
 lathe_status lathe_select_attention(const lathe_instance *instances, int64_t n,

@@ -3,46 +3,168 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
-#include "base/fs.h"
 #include "base/hash.h"
+#include "plug/elf_file.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
+#include "plug/table_rules.h"
+#include "plug/trust.h"
 
-/* A plugin is code that runs with all our rights: nobody else may be able to change it. A folder
- * that all may write is as good as the file, unless it is sticky. */
-static lathe_status check_file(const char *path)
+enum { MAX_FILE_BYTES = 1 << 30 };
+
+static const char *at_work;
+
+const char *lathe_so_at_work(void)
 {
-    struct stat info;
-    if (stat(path, &info) != 0)
-        return lathe_error(LATHE_E_PLUGIN, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return lathe_error(LATHE_E_PLUGIN, "%s: not a regular file", path);
-    if (info.st_mode & (S_IWGRP | S_IWOTH))
-        return lathe_error(LATHE_E_PLUGIN, "%s: %s may write it; run: chmod go-w %s", path,
-                           info.st_mode & S_IWOTH ? "anyone" : "its group", path);
-    lathe_arena arena = LATHE_ARENA_INIT;
-    lathe_status status = LATHE_OK;
-    const char *slash = strrchr(path, '/');
-    const char *folder = lathe_arena_strndup(&arena, path, slash != NULL ? slash - path : 0);
-    if (folder != NULL && stat(folder, &info) == 0 && (info.st_mode & S_IWOTH) &&
-        !(info.st_mode & S_ISVTX))
-        status = lathe_error(LATHE_E_PLUGIN, "%s: anyone may write its folder; run: chmod o-w %s",
-                             path, folder);
-    lathe_arena_fini(&arena);
-    return status;
+    return at_work;
 }
 
-static lathe_status check_pin(const char *path, const char *pin)
+void lathe_so_set_at_work(const char *path)
+{
+    at_work = path;
+}
+
+/* A plugin's file, open. Everything is read through fd, so all checks see one and the same file. */
+typedef struct file {
+    const char *path;
+    int fd;
+    struct stat info;
+    char *data; /* the whole content */
+    lathe_elf_facts facts;
+} file;
+
+static lathe_status file_open(const char *path, file *f)
+{
+    *f = (file){.path = path, .fd = -1};
+    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for a writer */
+    if (f->fd < 0 || fstat(f->fd, &f->info) != 0)
+        return lathe_error(LATHE_E_PLUGIN, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(f->info.st_mode))
+        return lathe_error(LATHE_E_PLUGIN, "%s: not a regular file", path);
+    return lathe_trust_file(path, &f->info);
+}
+
+static void file_close(file *f)
+{
+    free(f->data);
+    if (f->fd >= 0)
+        (void)close(f->fd);
+}
+
+static lathe_status file_read(file *f)
+{
+    const int64_t bytes = f->info.st_size;
+    if (bytes > MAX_FILE_BYTES)
+        return lathe_error(LATHE_E_PLUGIN, "%s: %lld bytes, expected at most %d", f->path,
+                           (long long)bytes, MAX_FILE_BYTES);
+    f->data = malloc((size_t)bytes + 1);
+    if (f->data == NULL)
+        return lathe_error(LATHE_E_NOMEM, "%s: out of memory", f->path);
+    int64_t done = 0;
+    while (done < bytes) {
+        const ssize_t n = pread(f->fd, f->data + done, (size_t)(bytes - done), done);
+        if (n == 0 || (n < 0 && errno != EINTR))
+            return lathe_error(LATHE_E_PLUGIN, "%s: cannot read: %s", f->path,
+                               n == 0 ? "it ends early" : strerror(errno));
+        done += n > 0 ? n : 0;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status check_pin(const file *f, const char *pin)
 {
     char hex[65];
-    LATHE_TRY(lathe_sha256_file(path, hex));
+    lathe_sha256 *hash = NULL;
+    LATHE_TRY(lathe_sha256_create(&hash));
+    lathe_sha256_update(hash, f->data, f->info.st_size);
+    lathe_sha256_finish(hash, hex);
     if (strcasecmp(hex, pin) != 0)
-        return lathe_error(LATHE_E_PLUGIN, "%s: SHA-256 is %s, pinned to %s", path, hex, pin);
+        return lathe_error(LATHE_E_PLUGIN, "%s: SHA-256 is %s, pinned to %s", f->path, hex, pin);
+    return LATHE_OK;
+}
+
+static int is_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* A name of the open descriptor that the dynamic loader, and a debugger of this process, can open. It has the process's
+ * number, because "self" would mean the debugger there. The dynamic loader takes two libraries opened by one name
+ * for the same library, and descriptors are used again, so each name is spelled differently: the bits of a counter
+ * as "/" or "/.". 0: /proc does not show this process. */
+static int descriptor_name(const file *f, char *out, size_t out_bytes)
+{
+    enum { BITS = 16 };
+    static uint32_t n_names;
+    struct stat info;
+    int at = snprintf(out, out_bytes, "/proc/%d/fd", (int)getpid());
+    for (int bit = 0; bit < BITS; bit++)
+        at += snprintf(out + at, out_bytes - (size_t)at, "%s", n_names >> bit & 1 ? "/." : "/");
+    (void)snprintf(out + at, out_bytes - (size_t)at, "/%d", f->fd);
+    return n_names++ >> BITS == 0 && stat(out, &info) == 0 && is_same_file(&info, &f->info);
+}
+
+/* The name that dladdr(), debuggers and profilers show for the library from now on: its own path. The dynamic loader
+ * took the name it was opened by, which means nothing once the descriptor is closed. It owns that string and frees
+ * it with the library, which is never unloaded; the old one is kept so that leak checkers see it. */
+static void restore_name(void *handle, const char *path)
+{
+    static struct kept {
+        struct kept *next;
+        char *old;
+    } * all;
+    struct link_map *map = NULL;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || strncmp(map->l_name, "/proc/", 6) != 0)
+        return; /* it was open before */
+    struct kept *kept = malloc(sizeof *kept);
+    char *name = strdup(path);
+    if (kept == NULL || name == NULL) {
+        free(kept);
+        free(name);
+        return;
+    }
+    *kept = (struct kept){all, map->l_name};
+    all = kept;
+    map->l_name = name;
+}
+
+/* Loads the file that was checked: by its descriptor, so that a file put in its place meanwhile is not loaded. A
+ * library whose run path has $ORIGIN needs its real folder to find what it links to and is loaded by path; then
+ * the file at the path is compared with the descriptor before and after. */
+static lathe_status load(file *f, void **out)
+{
+    char name[128];
+    struct stat now;
+    const int by_path = f->facts.uses_origin || !descriptor_name(f, name, sizeof name);
+    const int known = stat(f->path, &now) == 0 && is_same_file(&now, &f->info);
+    lathe_so_set_at_work(f->path);
+    *out = known || !by_path ? dlopen(by_path ? f->path : name, RTLD_NOW | RTLD_LOCAL) : NULL;
+    lathe_so_set_at_work(NULL);
+    if (*out == NULL && (known || !by_path)) {
+        const char *why = dlerror();
+        const char *rest = why != NULL && !by_path && strncmp(why, name, strlen(name)) == 0
+                               ? why + strlen(name) + strspn(why + strlen(name), ": ")
+                               : why;
+        return lathe_error(LATHE_E_PLUGIN, "%s: cannot load: %s", f->path,
+                           rest != NULL ? rest : "?");
+    }
+    if (*out != NULL && !by_path)
+        restore_name(*out, f->path);
+    const int same = by_path ? stat(f->path, &now) == 0 : fstat(f->fd, &now) == 0;
+    if (!same || !is_same_file(&now, &f->info))
+        return lathe_error(LATHE_E_PLUGIN, "%s: the file changed while it was opened; try again",
+                           f->path);
     return LATHE_OK;
 }
 
@@ -73,7 +195,7 @@ lathe_status lathe_plugin_check(const lathe_plugin *plugin, int32_t kind, const 
     if (plugin->size < 104)
         return lathe_error(LATHE_E_PLUGIN, "its constant has %u bytes, expected at least 104",
                            plugin->size);
-    if (plugin->kind != kind)
+    if (kind <= 0 || kind >= LATHE_N_KINDS || plugin->kind != kind)
         return lathe_error(LATHE_E_PLUGIN, "is of kind %s (%d), found in the folder of %s",
                            lathe_kind_name(plugin->kind), plugin->kind, lathe_kind_name(kind));
     if (plugin->revision < 1 || plugin->revision > lathe_kind_revision(kind))
@@ -84,31 +206,49 @@ lathe_status lathe_plugin_check(const lathe_plugin *plugin, int32_t kind, const 
                            plugin->name != NULL ? plugin->name : "(null)", name);
     if (plugin->version == NULL || plugin->summary == NULL)
         return lathe_error(LATHE_E_PLUGIN, "has no version or no summary");
+    if (plugin->family != NULL && !lathe_name_is_valid(plugin->family))
+        return lathe_error(LATHE_E_PLUGIN, "its family '%.80s' is not [a-z][a-z0-9_]*",
+                           plugin->family);
     LATHE_TRY(check_table(plugin));
+    LATHE_TRY(lathe_table_rules_check(plugin));
     return lathe_schema_validate(plugin->fields, plugin->n_fields);
+}
+
+static lathe_status open_checked(file *f, int32_t kind, const char *name, const char *pin,
+                                 const lathe_plugin **out)
+{
+    void *handle = NULL;
+    LATHE_TRY(file_read(f));
+    if (pin != NULL)
+        LATHE_TRY(check_pin(f, pin));
+    lathe_status status = lathe_elf_check((const uint8_t *)f->data, f->info.st_size, &f->facts);
+    if (status != LATHE_OK)
+        return lathe_error_context(status, "%s", f->path);
+    LATHE_TRY(load(f, &handle));
+    const lathe_plugin *plugin = dlsym(handle, LATHE_PLUGIN_ENTRY_NAME);
+    if (plugin == NULL)
+        return lathe_error(LATHE_E_PLUGIN, "%s: exports no %s: not a Lathe plugin of ABI major %d",
+                           f->path, LATHE_PLUGIN_ENTRY_NAME, LATHE_ABI_MAJOR);
+    if (plugin->abi_major == LATHE_ABI_MAJOR && plugin->size > f->facts.entry_bytes)
+        return lathe_error(LATHE_E_PLUGIN, "%s: its constant says %u bytes and has %lld", f->path,
+                           plugin->size, (long long)f->facts.entry_bytes);
+    status = lathe_plugin_check(plugin, kind != 0 ? kind : plugin->kind, name);
+    if (status != LATHE_OK)
+        return lathe_error_context(status, "%s", f->path);
+    *out = plugin;
+    return LATHE_OK;
 }
 
 lathe_status lathe_so_open(const char *path, int32_t kind, const char *name, const char *pin,
                            const lathe_plugin **out)
 {
+    file f;
     *out = NULL;
     if (path[0] != '/')
         return lathe_error(LATHE_E_PLUGIN, "%s: not an absolute path", path);
-    LATHE_TRY(check_file(path));
-    if (pin != NULL)
-        LATHE_TRY(check_pin(path, pin));
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL) {
-        const char *why = dlerror();
-        return lathe_error(LATHE_E_PLUGIN, "%s: cannot load: %s", path, why != NULL ? why : "?");
-    }
-    const lathe_plugin *plugin = dlsym(handle, LATHE_PLUGIN_ENTRY_NAME);
-    if (plugin == NULL)
-        return lathe_error(LATHE_E_PLUGIN, "%s: exports no %s: not a Lathe plugin of ABI major %d",
-                           path, LATHE_PLUGIN_ENTRY_NAME, LATHE_ABI_MAJOR);
-    const lathe_status status = lathe_plugin_check(plugin, kind, name);
-    if (status != LATHE_OK)
-        return lathe_error_context(status, "%s", path);
-    *out = plugin;
-    return LATHE_OK;
+    lathe_status status = file_open(path, &f);
+    if (status == LATHE_OK)
+        status = open_checked(&f, kind, name, pin, out);
+    file_close(&f);
+    return status;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "plug/registry.h"
+#include "support/plugin_override.h"
 
 static lathe_component component_of(const char *folder, const char *kind, const char *name)
 {
@@ -29,6 +30,7 @@ static int all_on(const lathe_component *device, const char *folder, int32_t kin
     int ran = 0;
     (void)snprintf(path, sizeof path, "%s/%s", LATHE_TEST_BUILD, folder);
     cr_assert_eq(setenv("LATHE_PLUGIN_PATH", path, 1), 0);
+    override_all_of(path);
     cr_assert_eq(lathe_registry_create(&registry), LATHE_OK);
     cr_assert_eq(lathe_registry_scan(registry, kind), LATHE_OK);
     cr_assert_eq(lathe_registry_list(registry, kind, &arena, &items, &n), LATHE_OK);

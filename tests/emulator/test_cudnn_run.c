@@ -14,6 +14,7 @@ static void train_on(const char *backend, const char *packing, figures *out)
     settings s = {.n = 0};
     make_folder(dir, 4000);
     setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/tests/emulated", 1);
+    override_all_of(LATHE_TEST_BUILD "/tests/emulated");
     set_llama(&s, 2, 64, 4, 2, 96);
     set_data(&s, dir);
     set(&s, "device.name=cuda");

@@ -8,6 +8,7 @@
 static void set_case(settings *s, const char *dir, const char *precision, const char *recipe)
 {
     setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/tests/emulated", 1);
+    override_all_of(LATHE_TEST_BUILD "/tests/emulated");
     set_llama(s, 2, 32, 2, 1, 64);
     set_data(s, dir);
     set(s, "device.name=cuda");

@@ -24,6 +24,7 @@
 #include "run/exec.h"
 #include "run/transfer.h"
 #include "support/build_folder.h"
+#include "support/plugin_override.h"
 
 #define OK(call) cr_assert_eq((call), LATHE_OK, "%s: %s", #call, lathe_error_message())
 
@@ -72,6 +73,7 @@ static inline void fixture_find(fixture *f)
     OK(lathe_registry_add_path(f->registry, fixture_folder("lib/lathe/plugins")));
     if (lathe_select_device(f->registry, "cuda", &f->memory, &gpu, NULL) != LATHE_OK) {
         lathe_registry_destroy(f->registry);
+        override_all_of(fixture_folder("tests/emulated"));
         OK(lathe_registry_create(&f->registry));
         OK(lathe_registry_add_path(f->registry, fixture_folder("tests/emulated")));
     }

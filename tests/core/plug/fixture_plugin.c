@@ -7,7 +7,25 @@
 #ifdef FIXTURE_NO_SYMBOL
 LATHE_EXPORT extern const int some_other_symbol;
 const int some_other_symbol = 1;
+#elif defined FIXTURE_ENTRY_FUNCTION
+LATHE_EXPORT int lathe_plugin_v2(void);
+int lathe_plugin_v2(void) __asm__("lathe_plugin_v1");
+int lathe_plugin_v2(void)
+{
+    return 1;
+}
+#elif defined FIXTURE_ENTRY_SMALL
+LATHE_EXPORT extern const int lathe_plugin_v2 __asm__("lathe_plugin_v1");
+const int lathe_plugin_v2 = 1;
 #else
+
+#ifdef FIXTURE_TWO_SYMBOLS
+LATHE_EXPORT int helper(void);
+int helper(void)
+{
+    return 1;
+}
+#endif
 
 #ifndef FIXTURE_MAJOR
 #define FIXTURE_MAJOR LATHE_ABI_MAJOR
@@ -30,10 +48,19 @@ const int some_other_symbol = 1;
 
 #ifdef FIXTURE_NEEDS_LIBRARY
 int lathe_fixture_gone(void);
-LATHE_EXPORT int fixture_uses_library(void);
-int fixture_uses_library(void)
+int fixture_uses_library(void);
+__attribute__((used)) int fixture_uses_library(void)
 {
     return lathe_fixture_gone();
+}
+#endif
+
+#ifdef FIXTURE_CALLS_EXIT
+#include <stdlib.h>
+void fixture_ends(void);
+__attribute__((used)) void fixture_ends(void)
+{
+    exit(0);
 }
 #endif
 
@@ -45,13 +72,87 @@ static int32_t score(char *why, int64_t why_bytes)
     (void)snprintf(why, (size_t)why_bytes, "score %d", FIXTURE_SCORE);
     return FIXTURE_SCORE;
 }
-static const lathe_device_v1 table = {sizeof table, FIXTURE_REVISION, .score = score};
+/* Nobody calls these. */
+static lathe_status info(void *self, lathe_device_info *out)
+{
+    (void)self, (void)out;
+    return LATHE_OK;
+}
+static lathe_status alloc(void *self, int64_t bytes, int32_t memory, void **out)
+{
+    (void)self, (void)bytes, (void)memory, (void)out;
+    return LATHE_E_NOMEM;
+}
+static void release(void *self, void *memory)
+{
+    (void)self, (void)memory;
+}
+static lathe_status copy(void *self, lathe_stream *stream, void *dst, const void *src,
+                         int64_t bytes, int32_t direction)
+{
+    (void)self, (void)stream, (void)dst, (void)src, (void)bytes, (void)direction;
+    return LATHE_E_UNSUPPORTED;
+}
+static lathe_status kernel_create(void *self, const lathe_kernel_problem *problem,
+                                  lathe_kernel **out, int64_t *out_scratch_bytes)
+{
+    (void)self, (void)problem, (void)out, (void)out_scratch_bytes;
+    return LATHE_E_UNSUPPORTED;
+}
+static void kernel_destroy(void *self, lathe_kernel *kernel)
+{
+    (void)self, (void)kernel;
+}
+static lathe_status kernel_run(void *self, lathe_kernel *kernel, const lathe_kernel_args *args)
+{
+    (void)self, (void)kernel, (void)args;
+    return LATHE_E_UNSUPPORTED;
+}
+static const lathe_device_v1 table = {sizeof table,
+                                      FIXTURE_REVISION,
+                                      .score = score,
+                                      .info = info,
+                                      .alloc = alloc,
+                                      .free = release,
+                                      .copy = copy,
+                                      .kernel_create = kernel_create,
+                                      .kernel_destroy = kernel_destroy,
+                                      .kernel_run = kernel_run};
+#elif defined FIXTURE_SCHEDULER
+#undef FIXTURE_KIND
+#define FIXTURE_KIND LATHE_KIND_SCHEDULER
+static double at(void *self, int64_t step, int64_t total, double base_lr, const double *state)
+{
+    (void)self, (void)step, (void)total, (void)state;
+    return base_lr;
+}
+static const lathe_scheduler_v1 table = {sizeof table, FIXTURE_REVISION, .at = at};
 #else
 #ifndef FIXTURE_TABLE_SIZE
 #define FIXTURE_TABLE_SIZE sizeof(lathe_optimizer_v1)
 #endif
-/* Long enough for a scheduler's table too: nobody calls it. */
-static const lathe_optimizer_v1 table = {FIXTURE_TABLE_SIZE, FIXTURE_REVISION, .slots = NULL};
+#ifndef FIXTURE_NULL /* the member of the table that is NULL */
+#define FIXTURE_NULL cuda_image
+#endif
+static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
+{
+    (void)self, (void)param, (void)out;
+    return 0;
+}
+static double base_lr(void *self)
+{
+    (void)self;
+    return 0.001;
+}
+static lathe_status step(void *self, const lathe_optimizer_step *todo)
+{
+    (void)self, (void)todo;
+    return LATHE_OK;
+}
+#pragma GCC diagnostic ignored "-Woverride-init"
+static const lathe_optimizer_v1 table = {FIXTURE_TABLE_SIZE, FIXTURE_REVISION,
+                                         .slots = slots,     .base_lr = base_lr,
+                                         .step = step,       .FIXTURE_NULL = NULL};
 #endif
 
 static const lathe_field fields[] = {

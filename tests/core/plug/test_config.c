@@ -32,6 +32,7 @@ static void setup(void)
     cr_assert_not_null(mkdtemp(folder));
     cr_assert_eq(chdir(folder), 0);
     cr_assert_eq(lathe_registry_create(&registry), LATHE_OK);
+    cr_assert_eq(lathe_registry_override(registry, "optimizer/adamw"), LATHE_OK);
     cr_assert_eq(lathe_registry_add_path(registry, FIXTURES "/good"), LATHE_OK);
 }
 

@@ -7,6 +7,7 @@
 
 #include "run/transfer.h"
 #include "small_run.h"
+#include "support/plugin_override.h"
 
 #define FAR_PLUGINS LATHE_TEST_BUILD "/tests/far"
 
@@ -16,6 +17,7 @@ static const char *const where_names[N_WHERE] = {"cpu", "far", "far, capture off
 static void set_where(settings *s, int where)
 {
     setenv("LATHE_PLUGIN_PATH", FAR_PLUGINS, 1);
+    override_all_of(FAR_PLUGINS);
     set(s, "device.name=%s", where == ON_CPU ? "cpu" : "far");
     set(s, "attention.name=%s", where == ON_CPU ? "reference" : "far_reference");
     if (where == ON_FAR_WITHOUT_CAPTURE)

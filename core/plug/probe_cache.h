@@ -1,0 +1,44 @@
+/* Which plugin files were tried out before, by SHA-256, in a small text file of the user's cache folder.
+ *
+ *   $XDG_CACHE_HOME/lathe/plugins (or ~/.cache/lathe/plugins)
+ *   lathe plugins 1 <version of Lathe>
+ *   <sha256> <device> <inode> <bytes> <mtime ns> <ctime ns> <LATHE_CHILD_*> <unix time>
+ *
+ * The five numbers after the hash only save reading the file again: where they fit, its content is the one that was
+ * hashed. The cache decides nothing but whether a file is tried out in a child process first: it holds no code, no
+ * path and nothing that is shown. A file that is missing, damaged, of another version or in use by another process
+ * costs a new trial, never an error. Only files that loaded are remembered for good. One that hung is
+ * remembered for an hour, since trying it costs seconds; crashes are tried again each time.
+ */
+#ifndef LATHE_PLUG_PROBE_CACHE_H
+#define LATHE_PLUG_PROBE_CACHE_H
+
+#include <stdint.h>
+
+typedef struct lathe_probe_entry {
+    char hash[65];
+    uint64_t device, inode;
+    int64_t bytes, mtime_ns, ctime_ns;
+    int64_t when; /* unix time of the trial */
+    int32_t how;  /* LATHE_CHILD_* */
+} lathe_probe_entry;
+
+typedef struct lathe_probe_cache {
+    lathe_probe_entry *entries;
+    int64_t n;
+    int32_t is_changed;
+} lathe_probe_cache;
+
+/** Reads the cache; empty where there is none. */
+void lathe_probe_cache_load(lathe_probe_cache *cache);
+
+/** LATHE_CHILD_* of an earlier trial of this content, or -1. */
+int32_t lathe_probe_cache_get(lathe_probe_cache *cache, const char *path);
+
+/** Remembers a trial. */
+void lathe_probe_cache_put(lathe_probe_cache *cache, const char *path, int32_t how);
+
+/** Writes the cache where it has changed, and frees it. */
+void lathe_probe_cache_save(lathe_probe_cache *cache);
+
+#endif

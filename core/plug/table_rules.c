@@ -1,0 +1,171 @@
+/* What an interface table of each kind must hold. */
+#include "plug/table_rules.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "lathe/adapter.h"
+#include "lathe/attention.h"
+#include "lathe/device.h"
+#include "lathe/optimizer.h"
+#include "lathe/quant.h"
+#include "lathe/scheduler.h"
+#include "lathe/stage.h"
+#include "plug/kind.h"
+
+/* A pointer of a table and the group that it belongs to; members of one group follow each other in the list.
+ *   ALWAYS            it is never NULL
+ *   TOGETHER, + 1...  all members of the group are set, or all are NULL
+ *   NEEDS, + 1...     a member that is set needs the next one, which may stand alone */
+struct rule {
+    const char *member;
+    uint32_t offset;
+    int32_t group;
+};
+
+enum { ALWAYS = 0, TOGETHER = 1, NEEDS = 100 };
+
+#define MEMBER(type, name, group)                                                                  \
+    {                                                                                              \
+#name, (uint32_t)offsetof(type, name), group                                               \
+    }
+#define END                                                                                        \
+    {                                                                                              \
+        NULL, 0, 0                                                                                 \
+    }
+
+static const struct rule optimizer[] = {
+    MEMBER(lathe_optimizer_v1, slots, ALWAYS),   MEMBER(lathe_optimizer_v1, base_lr, ALWAYS),
+    MEMBER(lathe_optimizer_v1, step, ALWAYS),    MEMBER(lathe_optimizer_v1, estimate_every, NEEDS),
+    MEMBER(lathe_optimizer_v1, estimate, NEEDS), END,
+};
+static const struct rule scheduler[] = {
+    MEMBER(lathe_scheduler_v1, at, ALWAYS),
+    END,
+};
+static const struct rule quant[] = {
+    MEMBER(lathe_quant_v1, accepts, ALWAYS),
+    MEMBER(lathe_quant_v1, planes, ALWAYS),
+    MEMBER(lathe_quant_v1, encode, ALWAYS),
+    MEMBER(lathe_quant_v1, decode, ALWAYS),
+    END,
+};
+static const struct rule adapter[] = {
+    MEMBER(lathe_adapter_v1, select, ALWAYS),
+    END,
+};
+static const struct rule stage[] = {
+    MEMBER(lathe_stage_v1, loss, ALWAYS),
+    END,
+};
+static const struct rule attention[] = {
+    MEMBER(lathe_attention_v1, score, ALWAYS),
+    MEMBER(lathe_attention_v1, forward_scratch, ALWAYS),
+    MEMBER(lathe_attention_v1, backward_scratch, ALWAYS),
+    MEMBER(lathe_attention_v1, forward, ALWAYS),
+    MEMBER(lathe_attention_v1, backward, ALWAYS),
+    END,
+};
+static const struct rule device[] = {
+    MEMBER(lathe_device_v1, score, ALWAYS),
+    MEMBER(lathe_device_v1, info, ALWAYS),
+    MEMBER(lathe_device_v1, alloc, ALWAYS),
+    MEMBER(lathe_device_v1, free, ALWAYS),
+    MEMBER(lathe_device_v1, copy, ALWAYS),
+    MEMBER(lathe_device_v1, kernel_create, ALWAYS),
+    MEMBER(lathe_device_v1, kernel_destroy, ALWAYS),
+    MEMBER(lathe_device_v1, kernel_run, ALWAYS),
+    MEMBER(lathe_device_v1, stream_create, TOGETHER),
+    MEMBER(lathe_device_v1, stream_destroy, TOGETHER),
+    MEMBER(lathe_device_v1, event_record, TOGETHER + 1),
+    MEMBER(lathe_device_v1, event_wait, TOGETHER + 1),
+    MEMBER(lathe_device_v1, event_destroy, TOGETHER + 1),
+    MEMBER(lathe_device_v1, capture_begin, TOGETHER + 2),
+    MEMBER(lathe_device_v1, capture_end, TOGETHER + 2),
+    MEMBER(lathe_device_v1, capture_launch, TOGETHER + 2),
+    MEMBER(lathe_device_v1, capture_destroy, TOGETHER + 2),
+    MEMBER(lathe_device_v1, event_stamp, TOGETHER + 3),
+    MEMBER(lathe_device_v1, event_seconds, TOGETHER + 3),
+    MEMBER(lathe_device_v1, stream_create, NEEDS),
+    MEMBER(lathe_device_v1, sync, NEEDS),
+    MEMBER(lathe_device_v1, event_record, NEEDS + 1),
+    MEMBER(lathe_device_v1, stream_create, NEEDS + 1),
+    MEMBER(lathe_device_v1, event_stamp, NEEDS + 2),
+    MEMBER(lathe_device_v1, event_record, NEEDS + 2),
+    MEMBER(lathe_device_v1, capture_begin, NEEDS + 3),
+    MEMBER(lathe_device_v1, stream_create, NEEDS + 3),
+    END,
+};
+
+static const struct rule *const rules[LATHE_N_KINDS] = {
+    [LATHE_KIND_OPTIMIZER] = optimizer, [LATHE_KIND_SCHEDULER] = scheduler,
+    [LATHE_KIND_QUANT] = quant,         [LATHE_KIND_ADAPTER] = adapter,
+    [LATHE_KIND_STAGE] = stage,         [LATHE_KIND_ATTENTION] = attention,
+    [LATHE_KIND_DEVICE] = device,
+};
+
+/* Whether the table reaches as far as the pointer, and it is set. */
+static int has(const lathe_plugin *plugin, const struct rule *rule)
+{
+    const char *table = plugin->table;
+    uint32_t size;
+    const void *pointer;
+    memcpy(&size, table, sizeof size);
+    if (size < rule->offset + sizeof pointer)
+        return 0;
+    memcpy(&pointer, table + rule->offset, sizeof pointer);
+    return pointer != NULL;
+}
+
+/* A rule and the one after it, which belongs to the same group. */
+static lathe_status check_pair(const lathe_plugin *plugin, const struct rule *rule)
+{
+    const char *kind = lathe_kind_name(plugin->kind);
+    const struct rule *next = &rule[1];
+    if (next->member == NULL || next->group != rule->group ||
+        has(plugin, rule) == has(plugin, next))
+        return LATHE_OK;
+    if (rule->group < NEEDS)
+        return lathe_error(LATHE_E_PLUGIN,
+                           "its table has %s.%s and no %s.%s; both are set or both are NULL", kind,
+                           has(plugin, rule) ? rule->member : next->member, kind,
+                           has(plugin, rule) ? next->member : rule->member);
+    if (has(plugin, rule))
+        return lathe_error(LATHE_E_PLUGIN,
+                           "its table has %s.%s, which needs %s.%s, and that is NULL", kind,
+                           rule->member, kind, next->member);
+    return LATHE_OK;
+}
+
+enum { MAX_COLUMNS = 64 };
+
+static lathe_status check_stage(const lathe_stage_v1 *table)
+{
+    if (table->rows != LATHE_ROWS_PACKED && table->rows != LATHE_ROWS_PAIRS)
+        return lathe_error(LATHE_E_PLUGIN, "stage.rows is %d, expected %d (packed) or %d (pairs)",
+                           table->rows, LATHE_ROWS_PACKED, LATHE_ROWS_PAIRS);
+    if (table->needs & ~(uint32_t)LATHE_NEEDS_REFERENCE)
+        return lathe_error(LATHE_E_PLUGIN, "stage.needs is %#x; this core knows %#x", table->needs,
+                           LATHE_NEEDS_REFERENCE);
+    if (table->n_columns < 0 || table->n_columns > MAX_COLUMNS ||
+        (table->n_columns > 0 && table->columns == NULL))
+        return lathe_error(LATHE_E_PLUGIN, "stage.n_columns is %d, expected 0 to %d and columns",
+                           table->n_columns, MAX_COLUMNS);
+    for (int32_t i = 0; i < table->n_columns; i++)
+        if (table->columns[i].name == NULL || table->columns[i].name[0] == '\0')
+            return lathe_error(LATHE_E_PLUGIN, "stage.columns[%d] has no name", i);
+    return LATHE_OK;
+}
+
+lathe_status lathe_table_rules_check(const lathe_plugin *plugin)
+{
+    const char *kind = lathe_kind_name(plugin->kind);
+    for (const struct rule *rule = rules[plugin->kind]; rule->member != NULL; rule++) {
+        if (rule->group != ALWAYS)
+            LATHE_TRY(check_pair(plugin, rule));
+        else if (!has(plugin, rule))
+            return lathe_error(LATHE_E_PLUGIN, "%s.%s is NULL; every %s has it", kind, rule->member,
+                               kind);
+    }
+    return plugin->kind == LATHE_KIND_STAGE ? check_stage(plugin->table) : LATHE_OK;
+}

@@ -1,0 +1,27 @@
+/* Plugins of a test's own folder that take the names of built-in ones. */
+#ifndef LATHE_TEST_PLUGIN_OVERRIDE_H
+#define LATHE_TEST_PLUGIN_OVERRIDE_H
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** Sets LATHE_PLUGIN_OVERRIDE to all plugins of a folder: for registries that are made from now on. */
+static inline void override_all_of(const char *folder)
+{
+    char pattern[4096], list[1 << 14] = "";
+    glob_t found = {0};
+    size_t n = 0;
+    (void)snprintf(pattern, sizeof pattern, "%s/*/*.so", folder);
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            const char *tail = found.gl_pathv[i] + strlen(folder) + 1;
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%.*s", n > 0 ? ":" : "",
+                                  (int)(strlen(tail) - strlen(".so")), tail);
+        }
+    globfree(&found);
+    (void)setenv("LATHE_PLUGIN_OVERRIDE", list, 1);
+}
+
+#endif
