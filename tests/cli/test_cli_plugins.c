@@ -166,7 +166,7 @@ Test(bad_plugin, exit_in_a_step_is_not_the_end_of_a_run)
 Test(bad_plugin, exit_is_no_pass_of_the_check)
 {
     expect(LATHE " plugin check " WILD "exits.so 2>&1", 1, "exits.so");
-    expect(LATHE " plugin check " WILD "exits_unseen.so 2>&1", 1, "it ended the process");
+    expect(LATHE " plugin check " WILD "exits_unseen.so 2>&1", 1, "ended the process");
     expect(LATHE " plugin check " WILD "create_exits.so 2>&1", 1, "create_exits.so");
     expect(LATHE " plugin check " WILD "step_exits.so 2>&1", 1, "step_exits.so");
 }
