@@ -88,9 +88,10 @@ const lathe_command lathe_cmd_train = {
     .summary = "train a model as the file says",
     .details = "Resumes from the latest checkpoint in checkpoint.dir unless checkpoint.resume says "
                "otherwise.\n"
-               "Ctrl-C and SIGTERM finish the step, write a checkpoint and exit with 130 or 143; a "
-               "second\n"
-               "one ends at once.\n",
+               "Ctrl-C, SIGTERM and a lost connection (SIGHUP, unless nohup ignores it) finish the "
+               "step, write\n"
+               "a checkpoint and exit with 130, 143 or 129; a second Ctrl-C or SIGTERM ends at "
+               "once.\n",
     .min_words = 1,
     .max_words = 1,
     .computes = 1,

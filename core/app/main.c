@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "app/bus_error.h"
 #include "app/command_table.h"
 #include "app/complete.h"
 #include "app/exit_guard.h"
 #include "app/patience.h"
 #include "base/error.h"
+#include "base/map.h"
 
 extern const char *lathe_version(void);
 
@@ -28,6 +30,10 @@ static int run(const lathe_command *command, int argc, char **argv)
         code = command->run(&args);
     }
     lathe_args_fini(&args);
+    if (code == LATHE_EXIT_OK && lathe_maps_check() != LATHE_OK) {
+        (void)fprintf(stderr, "lathe %s: %s\n", command->name, lathe_error_message());
+        code = LATHE_EXIT_FAILED;
+    }
     if (fflush(stdout) != 0 && code == LATHE_EXIT_OK)
         code = LATHE_EXIT_FAILED; /* a full disk or a closed pipe: the answer did not arrive */
     return code;
@@ -36,6 +42,7 @@ static int run(const lathe_command *command, int argc, char **argv)
 static int dispatch(int argc, char **argv)
 {
     int n_words = 0;
+    lathe_app_take_bus_errors();
     if (argc < 2) {
         lathe_commands_help(stderr);
         return LATHE_EXIT_USAGE;

@@ -1,4 +1,4 @@
-/* Ctrl-C and SIGTERM while a training runs: a thread that waits for them. */
+/* Ctrl-C, SIGTERM and SIGHUP while a training runs: a thread that waits for them. */
 #include "app/stop_signals.h"
 
 #include <pthread.h>
@@ -8,12 +8,17 @@
 
 #include "base/error.h"
 
+/* `nohup lathe train ...`: the user wants the run to outlive its terminal. */
+static int ignores_hangup;
+
 static sigset_t stop_set(void)
 {
     sigset_t set;
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGINT);
     (void)sigaddset(&set, SIGTERM);
+    if (!ignores_hangup)
+        (void)sigaddset(&set, SIGHUP);
     return set;
 }
 
@@ -27,6 +32,8 @@ static void *wait_for_signals(void *arg)
         int number = 0;
         if (sigwait(&set, &number) != 0)
             continue;
+        if (*stop != 0 && number == SIGHUP)
+            continue; /* a lost connection sends it twice: from the terminal and from the shell */
         if (*stop != 0)
             _exit(128 + number);
         *stop = number;
@@ -44,6 +51,8 @@ lathe_status lathe_app_take_stop_signals(volatile sig_atomic_t *stop)
     memset(&ignore, 0, sizeof ignore);
     ignore.sa_handler = SIG_IGN; /* `lathe train ... | head`: the run outlives its reader */
     (void)sigaction(SIGPIPE, &ignore, NULL);
+    struct sigaction hangup;
+    ignores_hangup = sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler == SIG_IGN;
     const sigset_t set = stop_set();
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     (void)pthread_attr_init(&attr);

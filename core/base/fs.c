@@ -1,4 +1,4 @@
-/* Files and folders: whole reads, maps, durable atomic writes. Listings are in dir.c. */
+/* Files: opening, whole reads, durable atomic writes. Folders are in dir.c, maps in map.c. */
 #include "base/fs.h"
 
 #include <errno.h>
@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,11 +18,25 @@ static lathe_status io_error(const char *path, const char *what)
                        what, strerror(cause));
 }
 
-/* Opens a regular file for reading and tells its size. */
-static lathe_status open_regular(const char *path, int *out_fd, int64_t *out_bytes)
+const char *lathe_mode_text(uint32_t mode)
+{
+    return S_ISFIFO(mode)   ? "a named pipe (FIFO)"
+           : S_ISSOCK(mode) ? "a socket"
+           : S_ISDIR(mode)  ? "a folder"
+           : S_ISREG(mode)  ? "a regular file"
+                            : "a device";
+}
+
+/* O_NONBLOCK: to open a pipe without a writer would wait for one, and no signal to stop would be seen. */
+lathe_status lathe_file_open(const char *path, int *out_fd, int64_t *out_bytes)
 {
     struct stat info;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *out_fd = -1;
+    *out_bytes = 0;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && errno == ENXIO)
+        return lathe_error(LATHE_E_CONFIG, "%s: is a socket or a device; expected a regular file",
+                           path);
     if (fd < 0)
         return io_error(path, "open");
     if (fstat(fd, &info) != 0) {
@@ -33,46 +46,12 @@ static lathe_status open_regular(const char *path, int *out_fd, int64_t *out_byt
     }
     if (!S_ISREG(info.st_mode)) {
         (void)close(fd);
-        return lathe_error(LATHE_E_IO, "%s: not a regular file", path);
+        return lathe_error(LATHE_E_CONFIG, "%s: is %s; expected a regular file", path,
+                           lathe_mode_text(info.st_mode));
     }
     *out_fd = fd;
     *out_bytes = info.st_size;
     return LATHE_OK;
-}
-
-lathe_status lathe_map_open(const char *path, lathe_map *out)
-{
-    int fd = -1;
-    int64_t bytes = 0;
-    out->data = NULL;
-    out->bytes = 0;
-    LATHE_TRY(open_regular(path, &fd, &bytes));
-    lathe_status status = LATHE_OK;
-    if (bytes > 0) {
-        void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (data == MAP_FAILED) {
-            status = io_error(path, "map");
-        } else {
-            out->data = data;
-            out->bytes = bytes;
-        }
-    }
-    (void)close(fd);
-    return status;
-}
-
-void lathe_map_scattered(const lathe_map *map)
-{
-    if (map->data != NULL && map->bytes > 0)
-        (void)madvise((void *)(uintptr_t)map->data, (size_t)map->bytes, MADV_RANDOM);
-}
-
-void lathe_map_close(lathe_map *map)
-{
-    if (map->data != NULL)
-        (void)munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
-    map->data = NULL;
-    map->bytes = 0;
 }
 
 /* Reads until `bytes` are there or the file ends. */
@@ -98,7 +77,7 @@ lathe_status lathe_file_read(const char *path, int64_t limit, char **out_data, i
     int64_t bytes = 0;
     *out_data = NULL;
     *out_bytes = 0;
-    LATHE_TRY(open_regular(path, &fd, &bytes));
+    LATHE_TRY(lathe_file_open(path, &fd, &bytes));
     lathe_status status = LATHE_OK;
     char *data = NULL;
     if (limit > 0 && bytes > limit)

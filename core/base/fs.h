@@ -4,19 +4,15 @@
 #define LATHE_BASE_FS_H
 
 #include "base/arena.h"
+#include "base/map.h"
 #include "lathe/status.h"
 
-/** A read-only memory map of a whole file. An empty file has data NULL and bytes 0. */
-typedef struct lathe_map {
-    const uint8_t *data;
-    int64_t bytes;
-} lathe_map;
+/** Opens a regular file for reading and tells its size. LATHE_E_CONFIG: a pipe, socket, device or folder, which
+ *  is never waited for. */
+lathe_status lathe_file_open(const char *path, int *out_fd, int64_t *out_bytes);
 
-lathe_status lathe_map_open(const char *path, lathe_map *out);
-/** Says that the file will be read here and there: a page that is missing is fetched alone, without
- *  the ones around it. */
-void lathe_map_scattered(const lathe_map *map);
-void lathe_map_close(lathe_map *map);
+/** "a named pipe (FIFO)": what an st_mode stands for. */
+const char *lathe_mode_text(uint32_t mode);
 
 /** Reads a whole file into malloc'ed memory with a NUL behind it. Refuses more than limit bytes (0:
  * none). */

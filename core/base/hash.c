@@ -3,13 +3,13 @@
 #include "base/hash.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 
 /* OpenSSL's own SHA-256, not its EVP layer: the same code for the CPU's instructions, and nothing that is
  * fetched, allocated or can fail. */
@@ -97,9 +97,9 @@ lathe_status lathe_sha256_file_parts(const char *path, const lathe_file_part *pa
                                      int64_t n_parts, char out_hex[65])
 {
     out_hex[0] = '\0';
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return lathe_error(LATHE_E_IO, "%s: cannot open: %s", path, strerror(errno));
+    int fd = -1;
+    int64_t size = 0;
+    LATHE_TRY(lathe_file_open(path, &fd, &size));
     lathe_sha256 *hash = NULL;
     reading r = {.parts = parts, .n_parts = n_parts, .chunk = malloc(CHUNK)};
     lathe_status status = lathe_sha256_create(&hash);

@@ -1,6 +1,8 @@
 /* Rows: documents packed and cut, and completions behind their prompts. */
 #include "data/loader_rows.h"
 
+#include "base/error.h"
+
 void lathe__row_fill(const lathe_row *row, int64_t from, int32_t eos)
 {
     for (int64_t i = from; i < row->n_tokens; i++) {
@@ -39,6 +41,10 @@ lathe_status lathe__row_pair(const lathe_shards *shards, int64_t k, int32_t whic
     const int64_t n_prompt = lathe_shards_offset(shards, 3 * k + 1) - prompt;
     const int64_t completion = lathe_shards_offset(shards, 3 * k + which);
     int64_t n = lathe_shards_offset(shards, 3 * k + which + 1) - completion;
+    if (n_prompt < 0 || n <= 0) /* not in an index as it was opened: its file may be shorter now */
+        LATHE_TRY(lathe_shards_check(shards));
+    if (n_prompt < 0 || n < 0)
+        return lathe_error(LATHE_E_IO, "the prepared data changed while it was read");
     if (n > row->n_tokens - n_prompt)
         n = row->n_tokens - n_prompt;
     LATHE_TRY(lathe_shards_read(shards, prompt, prompt + n_prompt, row->tokens));

@@ -2,7 +2,6 @@
 #include "data/reader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/utf8.h"
 #include "lathe/stage.h"
 
@@ -46,8 +46,6 @@ static lathe_status check_same(const lathe_reader *r)
     struct stat info;
     if (fstat(r->fd, &info) != 0)
         return io_failed(r, "look at it");
-    if (!S_ISREG(info.st_mode))
-        return lathe_error(LATHE_E_IO, "%s: not a regular file", s->path);
     if (info.st_size != s->bytes || info.st_mtim.tv_sec != s->seconds ||
         info.st_mtim.tv_nsec != s->nanoseconds)
         return lathe_error(LATHE_E_IO,
@@ -155,9 +153,8 @@ static lathe_status open_file(lathe_reader *r)
     int64_t bytes = 0, lines = 0;
     r->eof = r->settled = 0;
     r->state = r->at.offset > 0;
-    r->fd = open(path_of(r), O_RDONLY | O_CLOEXEC);
-    if (r->fd < 0)
-        return io_failed(r, "open it");
+    int64_t size = 0;
+    LATHE_TRY(lathe_file_open(path_of(r), &r->fd, &size));
     LATHE_TRY(check_same(r));
     if (r->sources->type == LATHE_DATASET_TEXT)
         return open_text(r);

@@ -385,10 +385,17 @@ static lathe_status pack_run(const lathe_row_index *x, const lathe_row_set *set,
         from = from > begin ? from : begin;
         const int64_t left = end - from, room = out->n_tokens - at;
         const int64_t n = left < room ? left : room;
+        if (n < 0) {
+            LATHE_TRY(lathe_shards_check(x->config.shards));
+            return lathe_error(LATHE_E_IO, "the prepared data changed while it was read");
+        }
         if (n > 0)
             LATHE_TRY(lathe__row_piece(x->config.shards, from, n, left > room, at, out, n_target));
         at += n;
     }
+    if (at ==
+        0) /* a row without a token: nothing was read that would have told that the file is shorter now */
+        LATHE_TRY(lathe_shards_check(x->config.shards));
     lathe__row_fill(out, at, lathe_shards_eos(x->config.shards));
     return LATHE_OK;
 }

@@ -55,14 +55,12 @@ lathe_status lathe__shard_peek(const char *path, lathe_shard_header *out, int *o
     *out_current = 0;
     if (!lathe_path_exists(path))
         return LATHE_OK;
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return lathe_error(LATHE_E_IO, "%s: %s", path, strerror(errno));
-    const size_t n = fread(out, 1, sizeof *out, file);
-    const int failed = fseeko(file, 0, SEEK_END) != 0;
-    const int64_t bytes = failed ? -1 : (int64_t)ftello(file);
-    fclose(file);
-    if (n < sizeof *out || memcmp(out->magic, magic, sizeof magic) != 0)
+    int fd = -1;
+    int64_t bytes = 0;
+    LATHE_TRY(lathe_file_open(path, &fd, &bytes));
+    const ssize_t n = pread(fd, out, sizeof *out, 0);
+    (void)close(fd);
+    if (n < (ssize_t)sizeof *out || memcmp(out->magic, magic, sizeof magic) != 0)
         return damaged(path, "no shard header");
     if (out->version != LATHE_SHARD_VERSION)
         return LATHE_OK;

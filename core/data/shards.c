@@ -277,6 +277,22 @@ int64_t lathe_shards_find(const lathe_shards *shards, int64_t at)
     return shard->first_segment + low;
 }
 
+lathe_status lathe_shards_check(const lathe_shards *shards)
+{
+    for (int64_t i = 0; i < shards->n; i++) {
+        const lathe_shard *shard = &shards->list[i];
+        if (shard->map.data)
+            LATHE_TRY(lathe_map_check(&shard->map));
+        for (int64_t k = 0; k < shard->n_segments; k++)
+            if (shard->offsets[k + 1] < shard->offsets[k])
+                return lathe_error(LATHE_E_CORRUPT,
+                                   "%s: the index runs backwards; delete the file to have it made "
+                                   "again",
+                                   shard->path);
+    }
+    return lathe_maps_check();
+}
+
 lathe_status lathe_shards_read(const lathe_shards *shards, int64_t begin, int64_t end, int32_t *out)
 {
     const uint32_t limit = (uint32_t)shards->vocab_size;
@@ -296,6 +312,8 @@ lathe_status lathe_shards_read(const lathe_shards *shards, int64_t begin, int64_
             out[i] = (int32_t)id;
             largest = id > largest ? id : largest;
         }
+        if (shard->map.data)
+            LATHE_TRY(lathe_map_check(&shard->map));
         if (largest >= limit)
             return lathe_error(LATHE_E_CORRUPT, "%s: id %u in a vocabulary of %u", shard->path,
                                largest, limit);

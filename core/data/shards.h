@@ -84,7 +84,12 @@ int64_t lathe_shards_text_bytes(const lathe_shards *shards, int64_t begin, int64
 int64_t lathe_shards_offset(const lathe_shards *shards, int64_t i);
 /** The segment that holds token `at` of the stream, 0 <= at < tokens. */
 int64_t lathe_shards_find(const lathe_shards *shards, int64_t at);
-/** Copies ids [begin, end) of the stream. LATHE_E_CORRUPT for an id outside the vocabulary. */
+/** Whether all files are as they were when they were opened. For a reader of the index that finds what cannot be.
+ *  LATHE_E_IO: one became shorter. LATHE_E_CORRUPT: none, so that the index is at fault. LATHE_OK only when no file
+ *  is and the index goes forward. */
+lathe_status lathe_shards_check(const lathe_shards *shards);
+/** Copies ids [begin, end) of the stream. LATHE_E_CORRUPT for an id outside the vocabulary; LATHE_E_IO: the file
+ *  became shorter since it was opened. */
 lathe_status lathe_shards_read(const lathe_shards *shards, int64_t begin, int64_t end,
                                int32_t *out);
 

@@ -69,6 +69,11 @@ static lathe_status look_at(const char *path, lathe_source *out)
     struct stat info;
     if (stat(path, &info) != 0)
         return lathe_error(LATHE_E_IO, "%s: cannot read it: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: is %s; expected a regular file: data is read more than once, so "
+                           "write it to a file first",
+                           path, lathe_mode_text(info.st_mode));
     out->path = path;
     out->bytes = info.st_size;
     out->seconds = info.st_mtim.tv_sec;

@@ -38,6 +38,8 @@ static void leave(file_texts *t)
 static lathe_status next_file(void *arg, const char **out_text, int64_t *out_bytes)
 {
     file_texts *t = arg;
+    if (t->map.data)
+        LATHE_TRY(lathe_map_check(&t->map));
     leave(t);
     for (;;) {
         while (t->file == t->n_files) {

@@ -499,6 +499,13 @@ lathe_status lathe_safetensors_parse(const char *name, const void *data, int64_t
     return status;
 }
 
+lathe_status lathe_safetensors_check(const lathe_safetensors *set)
+{
+    for (int64_t i = 0; i < set->n_maps; i++)
+        LATHE_TRY(lathe_map_check(&set->maps[i]));
+    return LATHE_OK;
+}
+
 void lathe_safetensors_close(lathe_safetensors *set)
 {
     if (set == NULL)

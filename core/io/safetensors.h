@@ -35,6 +35,10 @@ lathe_status lathe_safetensors_open(const char *path, lathe_safetensors **out);
 lathe_status lathe_safetensors_parse(const char *name, const void *data, int64_t bytes,
                                      lathe_safetensors **out);
 
+/** After the last read of tensors. LATHE_E_IO: a file became shorter, or could not be read, since it was opened, so
+ *  that what was read is not to be used. */
+lathe_status lathe_safetensors_check(const lathe_safetensors *set);
+
 /** Unmaps everything; takes NULL. */
 void lathe_safetensors_close(lathe_safetensors *set);
 

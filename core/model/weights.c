@@ -155,6 +155,8 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
         }
     }
     if (status == LATHE_OK)
+        status = lathe_safetensors_check(set);
+    if (status == LATHE_OK)
         warn_extras(set, config, used);
     free(used);
     return status;
@@ -182,7 +184,9 @@ static lathe_status copy_file(const char *from, const char *to)
 {
     lathe_map map;
     LATHE_TRY(lathe_map_open(from, &map));
-    const lathe_status status = lathe_file_write_atomic(to, map.data, map.bytes);
+    lathe_status status = lathe_file_write_atomic(to, map.data, map.bytes);
+    if (status == LATHE_OK)
+        status = lathe_map_check(&map);
     lathe_map_close(&map);
     return status;
 }

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -33,9 +34,17 @@ static void check_datasets(const lathe_config *config, const char *key, lathe_di
     for (int64_t i = 0; i < n; i++) {
         const lathe_toml_node *set = sets->kind == LATHE_TOML_ARRAY ? sets->children[i] : sets;
         const lathe_toml_node *path = lathe_toml_find(set, "path");
-        if (path == NULL || path->s == NULL || is_found(path->s))
+        struct stat info;
+        if (path == NULL || path->s == NULL)
             continue;
         const lathe_place place = lathe_value_place(config->path, path);
+        if (stat(path->s, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                            "data.%s: %s is %s; expected a regular file or a folder: data is read "
+                            "more than once, so write it to a file first",
+                            key, path->s, lathe_mode_text(info.st_mode));
+        if (is_found(path->s))
+            continue;
         lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
                         strpbrk(path->s, "*?[") ? "data.%s: no file matches the pattern %s"
                                                 : "data.%s: no such file or folder: %s",

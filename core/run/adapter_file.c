@@ -149,6 +149,8 @@ static lathe_status use_file(const lathe_run *run, const char *dir, int32_t what
         status = read_tensors(run, set, CHECK);
     if (status == LATHE_OK)
         status = read_tensors(run, set, what);
+    if (status == LATHE_OK)
+        status = lathe_safetensors_check(set);
     lathe_safetensors_close(set);
     lathe_arena_fini(&arena);
     return status;

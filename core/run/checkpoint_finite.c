@@ -131,8 +131,9 @@ static lathe_status search_file(search *s, const char *path)
         if (f.n_bad > 0)
             found(s, &f);
     }
+    const lathe_status status = lathe_safetensors_check(set);
     lathe_safetensors_close(set);
-    return LATHE_OK;
+    return status;
 }
 
 /* 1: a safetensors file whose numbers must be finite. */

@@ -41,6 +41,13 @@ typedef struct model_files {
     lathe_safetensors *masters; /* rows that it rounds, in f32 and in our layout; NULL: none */
 } model_files;
 
+/* After the last read. */
+static lathe_status check_files(const model_files *files)
+{
+    LATHE_TRY(files->masters ? lathe_safetensors_check(files->masters) : LATHE_OK);
+    return files->set ? lathe_safetensors_check(files->set) : LATHE_OK;
+}
+
 static void close_files(model_files *files)
 {
     lathe_safetensors_close(files->masters);
@@ -160,6 +167,8 @@ static lathe_status load(lathe_run *run, const char *dir, const char *masters, i
         status = open_files(run, dir, masters, &files);
     if (status == LATHE_OK)
         status = fill(run, dir, &files, has_slots);
+    if (status == LATHE_OK)
+        status = check_files(&files);
     close_files(&files);
     return status;
 }

@@ -41,6 +41,8 @@ lathe_status lathe_lines_cut(const char *path, int64_t step)
     const int64_t kept = earlier_bytes((const char *)map.data, map.bytes, step);
     lathe_status status = LATHE_OK;
     if (kept != map.bytes)
+        status = lathe_map_check(&map);
+    if (kept != map.bytes && status == LATHE_OK)
         status = lathe_file_write_atomic(path, map.data, kept);
     lathe_map_close(&map);
     return status;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/parallel.h"
 #include "run/checkpoint.h"
 #include "run/checkpoint_image.h"
@@ -135,8 +136,8 @@ static lathe_status computing_stages(lathe_run *run, const char *path,
     return run->mode == LATHE_OPEN_EVALUATE ? lathe__run_data(run) : LATHE_OK;
 }
 
-static lathe_status open_stages(lathe_run *run, const char *path, const lathe_override *overrides,
-                                int32_t n)
+static lathe_status all_stages(lathe_run *run, const char *path, const lathe_override *overrides,
+                               int32_t n)
 {
     if (run->mode == LATHE_OPEN_DATA)
         return data_stages(run, path, overrides, n);
@@ -150,6 +151,15 @@ static lathe_status open_stages(lathe_run *run, const char *path, const lathe_ov
     LATHE_TRY(lathe__run_place(run));
     run->weights_wait = lathe__checkpoint_brings_all(run);
     return run->weights_wait ? LATHE_OK : lathe__run_weights(run);
+}
+
+/* Weights, vocabularies and data come from mapped files; one that became shorter on the way is told here. */
+static lathe_status open_stages(lathe_run *run, const char *path, const lathe_override *overrides,
+                                int32_t n)
+{
+    const lathe_status status = all_stages(run, path, overrides, n);
+    const lathe_status read = lathe_maps_check();
+    return read != LATHE_OK ? read : status;
 }
 
 static lathe_status create(int32_t mode, lathe_run **out)

@@ -547,6 +547,15 @@ static lathe_status open_average(const lathe_run *run, const json_t *root, const
     return lathe__state_rows_open(run, dir, LATHE_ROWS_AVERAGES, out);
 }
 
+/* What was read of these files is what they held; NULL: not opened. */
+static lathe_status check_read(const lathe_safetensors *slots, const lathe_safetensors *gradients,
+                               const lathe_safetensors *average)
+{
+    LATHE_TRY(lathe_safetensors_check(slots));
+    LATHE_TRY(gradients ? lathe_safetensors_check(gradients) : LATHE_OK);
+    return average ? lathe_safetensors_check(average) : LATHE_OK;
+}
+
 lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t has_slots)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -577,6 +586,8 @@ lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t ha
         status = lathe__state_rows_read(run, gradients, LATHE_ROWS_GRADIENTS);
     if (status == LATHE_OK)
         status = lathe__state_rows_read(run, average, LATHE_ROWS_AVERAGES);
+    if (status == LATHE_OK)
+        status = check_read(slots, gradients, average);
     if (status == LATHE_OK) {
         run->at = at;
         run->sum = sum;

@@ -316,6 +316,70 @@ Test(cli_checkpoint, the_first_signal_finishes_the_step_and_writes_a_checkpoint,
     check_signal(SIGTERM, 143, "false");
 }
 
+/* A lost connection: the terminal and the shell each send one. */
+Test(cli_checkpoint, a_hangup_ends_the_run_with_a_checkpoint_as_a_signal_to_stop_does,
+     .timeout = 120)
+{
+    check_signal(SIGHUP, 129, "true");
+    const pid_t child = start("log", (const char *const[]){NULL});
+    wait_for("out/latest");
+    for (int i = 0; i < 3; i++) {
+        const struct timespec some = {.tv_nsec = 2000000};
+        (void)kill(child, SIGHUP);
+        (void)nanosleep(&some, NULL);
+    }
+    cr_assert_eq(exit_code(child), 129);
+    expect("tail -1 out/metrics.jsonl | sed 's/^{\"step\": \\([0-9]*\\),.*/\\1/' > step; "
+           "printf 'step-%08d' $(cat step) | diff - out/latest && echo same",
+           0, "same");
+}
+
+Test(cli_checkpoint, under_nohup_a_hangup_does_not_end_the_run, .timeout = 120)
+{
+    const struct timespec some = {.tv_nsec = 300000000};
+    (void)signal(SIGHUP, SIG_IGN); /* what nohup does before it starts the program */
+    const pid_t child = start("log", (const char *const[]){NULL});
+    wait_for("out/latest");
+    cr_assert_eq(kill(child, SIGHUP), 0);
+    (void)nanosleep(&some, NULL);
+    cr_assert_eq(kill(child, 0), 0);
+    cr_assert_eq(kill(child, SIGTERM), 0);
+    cr_assert_eq(exit_code(child), 143);
+}
+
+Test(cli_checkpoint, a_pipe_as_data_configuration_or_model_is_refused_at_once, .timeout = 60)
+{
+    cr_assert_eq(run("mkfifo pipe && mkdir model && mkfifo model/config.json"), 0);
+    expect(LATHE " train run.toml --data.datasets '[{path = \"pipe\"}]' 2>&1", 2,
+           "pipe is a named pipe (FIFO); expected a regular file or a folder");
+    expect(LATHE " validate run.toml --data.datasets '[{path = \"pipe\"}]' 2>&1", 2,
+           "pipe is a named pipe (FIFO); expected a regular file or a folder");
+    expect(LATHE " train run.toml --data.datasets '[{path = \"/dev/zero\"}]' 2>&1", 2,
+           "is a device");
+    expect(LATHE " train run.toml --data.datasets '[{path = \"p*e\"}]' 2>&1", 2,
+           "no file matches the pattern p*e"); /* a pattern takes regular files only */
+    expect(LATHE " train pipe 2>&1", 2, "pipe: is a named pipe (FIFO); expected a regular file");
+    expect(LATHE " eval model --data text.txt 2>&1", 2,
+           "model/config.json: is a named pipe (FIFO); expected a regular file");
+    expect(LATHE " train run.toml --tokenizer.path pipe 2>&1", 2, "is a named pipe (FIFO)");
+}
+
+/* A cache on a disk that somebody cleans up while the run reads it. */
+Test(cli_checkpoint, a_shard_cut_during_a_run_is_one_error_that_names_it, .timeout = 120)
+{
+    const pid_t child = start("log", (const char *const[]){"--data.cache_dir", "cache", NULL});
+    wait_for("out/latest");
+    cr_assert_eq(run("truncate -s 600 cache/shard-*-00000.bin"), 0);
+    cr_assert_eq(exit_code(child), 1);
+    expect("grep -c 'became shorter' log", 0, "1\n");
+    expect("grep '^lathe train: cache/shard-.*-00000.bin: the file became shorter' log", 0, "bin");
+    expect(LATHE " checkpoint verify out", 0, "whole"); /* what was saved is sound */
+    expect("grep -c 'null' out/metrics.jsonl", 1, "0\n");
+    expect(LATHE " train run.toml --data.cache_dir other --train.max_steps 100000000 "
+                 "--train.stop_after 1 2>&1",
+           0, "resumed from out/step-");
+}
+
 /* The second one comes while the step is finished or the checkpoint written: wherever that is, the process ends at
  * once with the signal's code, and the folder can be gone on with. */
 Test(cli_checkpoint, the_second_signal_ends_at_once, .timeout = 120)

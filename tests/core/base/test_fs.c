@@ -69,7 +69,7 @@ Test(fs, reads_are_limited_and_refuse_folders)
     cr_assert_null(text);
     cr_assert_eq(lathe_file_read(at("a"), 5, &text, &bytes), LATHE_OK);
     free(text);
-    cr_assert_eq(lathe_file_read(root, 0, &text, &bytes), LATHE_E_IO);
+    cr_assert_eq(lathe_file_read(root, 0, &text, &bytes), LATHE_E_CONFIG);
     cr_assert_eq(lathe_file_read(at("none"), 0, &text, &bytes), LATHE_E_NOT_FOUND);
 }
 

@@ -1,6 +1,8 @@
 /* SHA-256 against FIPS 180-4 examples, and the table hash. */
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -26,9 +28,13 @@ Test(sha256, known_answers)
 Test(sha256, of_a_file)
 {
     char hex[65];
-    cr_assert_eq(lathe_sha256_file("/dev/null", hex), LATHE_OK);
+    char path[] = "/tmp/lathe-hash-XXXXXX";
+    cr_assert_eq(close(mkstemp(path)), 0);
+    cr_assert_eq(lathe_sha256_file(path, hex), LATHE_OK);
     cr_assert_str_eq(hex, empty);
-    cr_assert_eq(lathe_sha256_file("/nonexistent", hex), LATHE_E_IO);
+    (void)unlink(path);
+    cr_assert_eq(lathe_sha256_file("/nonexistent", hex), LATHE_E_NOT_FOUND);
+    cr_assert_eq(lathe_sha256_file("/dev/null", hex), LATHE_E_CONFIG); /* no regular file */
     cr_assert_str_eq(hex, "");
 }
 

@@ -1,9 +1,12 @@
 /* The safetensors reader against files of the Python package and against damaged ones. */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
 
@@ -197,4 +200,39 @@ Test(safetensors, names_what_is_missing)
     cr_assert_neq(lathe_safetensors_open(IO_DATA "absent.safetensors", &set), LATHE_OK);
     cr_assert_not_null(strstr(lathe_error_message(), "absent.safetensors"));
     cr_assert_null(set);
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (!lathe_map_fault(info->si_addr))
+        (void)signal(number, SIG_DFL);
+}
+
+Test(safetensors, a_file_cut_while_its_tensors_are_read_is_an_error_that_names_it)
+{
+    char path[] = "/tmp/lathe-cut-XXXXXX";
+    struct sigaction action = {.sa_flags = SA_SIGINFO};
+    lathe_safetensors *set = NULL;
+    int64_t bytes = 0, sum = 0;
+    action.sa_sigaction = on_fault;
+    cr_assert_eq(sigaction(SIGBUS, &action, NULL), 0);
+    const int fd = mkstemp(path);
+    uint8_t *whole = image("{\"a\":{\"dtype\":\"U8\",\"shape\":[100000],"
+                           "\"data_offsets\":[0,100000]}}",
+                           100000, &bytes);
+    cr_assert_eq(write(fd, whole, (size_t)bytes), bytes);
+    cr_assert_eq(lathe_safetensors_open(path, &set), LATHE_OK, "%s", lathe_error_message());
+    cr_expect_eq(lathe_safetensors_check(set), LATHE_OK);
+    cr_assert_eq(ftruncate(fd, 5000), 0);
+    const lathe_st_tensor *t = lathe_safetensors_find(set, "a");
+    for (int64_t i = 0; i < 100000; i++)
+        sum += ((const uint8_t *)t->data)[i];
+    cr_expect_gt(sum, 0);
+    cr_expect_eq(lathe_safetensors_check(set), LATHE_E_IO);
+    cr_expect_not_null(strstr(lathe_error_message(), path), "%s", lathe_error_message());
+    lathe_safetensors_close(set);
+    (void)close(fd);
+    (void)unlink(path);
+    free(whole);
 }

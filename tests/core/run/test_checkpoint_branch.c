@@ -226,6 +226,7 @@ Test(checkpoint_branch, a_folder_with_checkpoints_is_no_place_for_a_new_run)
     OK(lathe_dir_remove(in(dir, "out/step-00000006")));
     cr_assert_eq(unlink(in(dir, "out/latest")), 0);
     set(&s, "checkpoint.resume=never");
-    cr_expect_eq(train_once(&s, NULL, NULL), LATHE_E_CONFIG);
+    lathe_run *run = NULL;
+    cr_expect_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
     expect_parts((const char *const[]){"holds the checkpoints of a run already", NULL});
 }
