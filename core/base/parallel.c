@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 
 #include <omp.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,12 @@ int32_t lathe_parallel_threads(void)
     return atomic_load(&pool_size);
 }
 
+typedef struct loop {
+    int64_t n, grain, n_chunks;
+    lathe_range_fn fn;
+    void *arg;
+} loop;
+
 /* Chunks [first, last) of the loop, in order. */
 static void run_chunks(int64_t n, int64_t grain, int64_t first, int64_t last, lathe_range_fn fn,
                        void *arg, int32_t worker)
@@ -46,6 +53,106 @@ static void run_chunks(int64_t n, int64_t grain, int64_t first, int64_t last, la
     }
 }
 
+/* Worker w's chunks of the loop among `team` workers. */
+static void run_share(const loop *l, int64_t w, int64_t team)
+{
+    const int64_t share = l->n_chunks / team, rest = l->n_chunks % team;
+    const int64_t first = w * share + (w < rest ? w : rest);
+    inside = 1;
+    this_worker = (int32_t)w;
+    run_chunks(l->n, l->grain, first, first + share + (w < rest), l->fn, l->arg, (int32_t)w);
+    inside = 0;
+    this_worker = 0;
+}
+
+/* ---- a team: threads that wait for loops without sleeping ---- */
+
+#define SPINS                                                                                      \
+    2000 /* looks at the counter before other threads are let run, some tens of microseconds */
+
+static struct {
+    loop loop; /* written by the leader before `turn` */
+    atomic_uint turn, n_done;
+    int n_workers;
+} team;
+
+/* There is one team at a time; a second thread that wants one goes without. */
+static atomic_flag taken = ATOMIC_FLAG_INIT;
+
+/* Set on the thread that leads the team. */
+static _Thread_local int leads;
+
+static void pause_processor(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Waits until the counter differs from `from`. */
+static unsigned wait_for_change(atomic_uint *counter, unsigned from)
+{
+    unsigned now;
+    for (int i = 0; (now = atomic_load_explicit(counter, memory_order_acquire)) == from; i++)
+        if (i < SPINS)
+            pause_processor();
+        else
+            (void)sched_yield();
+    return now;
+}
+
+/* A loop without a body ends the team. */
+static void follow(int worker)
+{
+    for (unsigned seen = 0;;) {
+        seen = wait_for_change(&team.turn, seen);
+        if (!team.loop.fn)
+            return;
+        run_share(&team.loop, worker, team.n_workers);
+        (void)atomic_fetch_add_explicit(&team.n_done, 1, memory_order_release);
+    }
+}
+
+static void lead_loop(const loop *l)
+{
+    team.loop = *l;
+    atomic_store_explicit(&team.n_done, 0, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&team.turn, 1, memory_order_release);
+    if (!l->fn)
+        return;
+    run_share(l, 0, team.n_workers);
+    const unsigned others = (unsigned)team.n_workers - 1;
+    unsigned done = atomic_load_explicit(&team.n_done, memory_order_acquire);
+    while (done != others)
+        done = wait_for_change(&team.n_done, done);
+}
+
+void lathe_parallel_team(void (*fn)(void *arg), void *arg)
+{
+    const int32_t n_workers = lathe_parallel_threads();
+    if (inside || leads || n_workers == 1 || omp_in_parallel() ||
+        atomic_flag_test_and_set(&taken)) {
+        fn(arg);
+        return;
+    }
+    atomic_store(&team.turn, 0);
+#pragma omp parallel num_threads(n_workers)
+    {
+        const int w = omp_get_thread_num();
+        if (w > 0) {
+            follow(w);
+        } else {
+            const loop end = {0};
+            team.n_workers = omp_get_num_threads();
+            leads = 1;
+            fn(arg);
+            leads = 0;
+            lead_loop(&end);
+        }
+    }
+    atomic_flag_clear(&taken);
+}
+
 void lathe_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
 {
     if (n <= 0)
@@ -54,22 +161,18 @@ void lathe_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
         grain = 1;
     const int64_t n_chunks = n / grain + (n % grain != 0);
     const int32_t n_workers = lathe_parallel_threads();
+    const loop l = {n, grain, n_chunks, fn, arg};
+    if (leads && !inside && n_chunks > 1) {
+        lead_loop(&l);
+        return;
+    }
     if (inside || n_workers == 1 || n_chunks == 1 || omp_in_parallel()) {
         run_chunks(n, grain, 0, n_chunks, fn, arg, this_worker);
         return;
     }
 #pragma omp parallel num_threads(n_workers)
-    {
-        /* The runtime may give fewer threads than asked; all chunks still run. */
-        const int64_t w = omp_get_thread_num(), team = omp_get_num_threads();
-        const int64_t share = n_chunks / team, rest = n_chunks % team;
-        const int64_t first = w * share + (w < rest ? w : rest);
-        inside = 1;
-        this_worker = (int32_t)w;
-        run_chunks(n, grain, first, first + share + (w < rest), fn, arg, (int32_t)w);
-        inside = 0;
-        this_worker = 0;
-    }
+    /* The runtime may give fewer threads than asked; all chunks still run. */
+    run_share(&l, omp_get_thread_num(), omp_get_num_threads());
 }
 
 void lathe_parallel_stay_alone(void)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "run/generate.h"
 #include "run/nonfinite.h"
 #include "run/run_state.h"
@@ -18,6 +19,7 @@ struct lathe_generator {
     int64_t caches_bytes, arena_bytes; /* placed */
     int64_t cache_bytes;               /* of one */
     int64_t capacity;                  /* positions */
+    int32_t uses_team;                 /* by the decode program */
     lathe_ids ids;                     /* prompt and what follows */
     float *logprobs;                   /* [capacity] */
     char *text;
@@ -60,11 +62,24 @@ static lathe_status build_program(lathe_run *run, lathe_generator *g, int64_t ro
     return lathe_program_prepare(out, &run->machine);
 }
 
+/* A single token is some two hundred loops of a few microseconds each: waking sleeping threads for them would
+ * take as long as the loops. Products other than LINEAR may be a library's with OpenMP loops of its own, which
+ * a team does not spread. */
+static int wants_team(const lathe_run *run, const lathe_program *p)
+{
+    const lathe_graph *graph = lathe_exec_graph(p->exec);
+    int n_products = 0;
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        n_products += graph->nodes[i].op == LATHE_OP_MATMUL;
+    return p->row_tokens == 1 && n_products == 0 && lathe_machine_shares(&run->machine);
+}
+
 static lathe_status plan(lathe_run *run, lathe_generator *g)
 {
     const lathe_model_config *model = &run->model;
     g->capacity = run->set.seq_len < model->max_positions ? run->set.seq_len : model->max_positions;
     LATHE_TRY(build_program(run, g, 1, &g->decode));
+    g->uses_team = wants_team(run, &g->decode);
     if (g->capacity >= PREFILL_TOKENS)
         LATHE_TRY(build_program(run, g, PREFILL_TOKENS, &g->prefill));
     g->cache_bytes = (g->capacity * model->n_kv_heads * model->head_dim *
@@ -85,6 +100,11 @@ lathe_status lathe__generator_plan(lathe_run *run)
     if (status != LATHE_OK)
         lathe_generator_destroy(run);
     return status;
+}
+
+lathe_exec *lathe__generator_exec(const lathe_run *run)
+{
+    return run->generator ? run->generator->decode.exec : NULL;
 }
 
 lathe_generator_needs lathe__generator_needs(const lathe_run *run)
@@ -145,6 +165,18 @@ static lathe_status get(lathe_run *run, lathe_generator **out)
     return LATHE_OK;
 }
 
+/* What runs on the team. */
+typedef struct token_run {
+    lathe_exec *exec;
+    lathe_status status;
+} token_run;
+
+static void run_exec(void *arg)
+{
+    token_run *r = arg;
+    r->status = lathe_exec_run(r->exec, 0);
+}
+
 /* Runs tokens [begin, begin + p->row_tokens) of the ids; *out_logits are those behind the last. */
 static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t begin,
                                const float **out_logits)
@@ -160,7 +192,12 @@ static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t beg
     *kv_len = (int32_t)(begin + p->row_tokens);
     const void *logits = NULL;
     LATHE_TRY(lathe_exec_send(p->exec));
-    LATHE_TRY(lathe_exec_run(p->exec, 0));
+    token_run r = {p->exec, LATHE_OK};
+    if (p == &g->decode && g->uses_team)
+        lathe_parallel_team(run_exec, &r);
+    else
+        run_exec(&r);
+    LATHE_TRY(r.status);
     LATHE_TRY(lathe_exec_fetch(p->exec, p->logits, &logits));
     *out_logits = logits;
     return LATHE_OK;

@@ -3,6 +3,7 @@
 #define LATHE_RUN_GENERATE_H
 
 #include "lathe/lathe.h"
+#include "run/exec.h"
 
 typedef struct lathe_generator lathe_generator;
 
@@ -25,5 +26,8 @@ lathe_status lathe__generator_check(lathe_run *run, const char *prompt);
 
 /** Frees the run's generator, if it has one. */
 void lathe_generator_destroy(lathe_run *run);
+
+/** The graph that makes one token after the other, for benches; NULL before the first generation. */
+lathe_exec *lathe__generator_exec(const lathe_run *run);
 
 #endif

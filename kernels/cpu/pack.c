@@ -16,6 +16,7 @@ typedef struct pack_job {
     const void *src;
     void *dst;
     int64_t rows, cols, stride;
+    int64_t dst_stride; /* elements from a row of dst to the next */
     int32_t src_dtype, dst_dtype;
 } pack_job;
 
@@ -25,10 +26,10 @@ static __m256i two_halves(const void *low, const void *high)
                                    _mm_loadu_si128((const __m128i *)high), 1);
 }
 
-/* 16 rows x 8 columns of 16-bit elements. */
-static void tile_16(const uint16_t *src, int64_t stride, uint16_t *dst, int64_t dst_stride)
+/* 16 rows x 8 columns of 16-bit elements: r[j] = column j. */
+CPU_INLINE void turn_16(const uint16_t *src, int64_t stride, __m256i r[8])
 {
-    __m256i r[8], t[8];
+    __m256i t[8];
     for (int i = 0; i < 8; i++)
         r[i] = two_halves(src + i * stride, src + (i + 8) * stride);
     for (int round = 0; round < 3; round++) {
@@ -39,6 +40,12 @@ static void tile_16(const uint16_t *src, int64_t stride, uint16_t *dst, int64_t 
         for (int i = 0; i < 8; i++)
             r[i] = t[i];
     }
+}
+
+static void tile_16(const uint16_t *src, int64_t stride, uint16_t *dst, int64_t dst_stride)
+{
+    __m256i r[8];
+    turn_16(src, stride, r);
     for (int j = 0; j < 8; j++)
         _mm256_storeu_si256((__m256i *)(void *)(dst + j * dst_stride), r[j]);
 }
@@ -61,14 +68,24 @@ static void tile_32(const uint32_t *src, int64_t stride, uint32_t *dst, int64_t 
         _mm256_storeu_si256((__m256i *)(void *)(dst + j * dst_stride), r[j]);
 }
 
+CPU_INLINE __m256 widen_8(__m128i x, int32_t dtype)
+{
+    if (dtype == LATHE_F16)
+        return _mm256_cvtph_ps(x);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+}
+
 /* 16 rows x 8 columns of 16-bit elements of `dtype`, widened to f32. */
 CPU_INLINE void tile_widened(const uint16_t *src, int64_t stride, float *dst, int64_t dst_stride,
                              int32_t dtype)
 {
-    uint16_t turned[8 * 16];
-    tile_16(src, stride, turned, 16);
-    for (int j = 0; j < 8; j++)
-        widen(dst + j * dst_stride, turned + j * 16, 16, dtype);
+    __m256i r[8];
+    turn_16(src, stride, r);
+    for (int j = 0; j < 8; j++) {
+        float *const to = dst + j * dst_stride;
+        _mm256_storeu_ps(to, widen_8(_mm256_castsi256_si128(r[j]), dtype));
+        _mm256_storeu_ps(to + 8, widen_8(_mm256_extracti128_si256(r[j], 1), dtype));
+    }
 }
 
 /* Element by element: rows [i0, i1) of columns [j0, j1), with conversion to f32 where asked. */
@@ -76,7 +93,7 @@ static void plain(const pack_job *job, int64_t i0, int64_t i1, int64_t j0, int64
 {
     for (int64_t j = j0; j < j1; j++)
         for (int64_t i = i0; i < i1; i++) {
-            const int64_t from = i * job->stride + j, to = j * job->rows + i;
+            const int64_t from = i * job->stride + j, to = j * job->dst_stride + i;
             if (job->dst_dtype == LATHE_F32)
                 ((float *)job->dst)[to] = ld(job->src, from, job->src_dtype);
             else
@@ -89,13 +106,13 @@ static void tile(const pack_job *job, int64_t from, int64_t to)
     const uint16_t *src = (const uint16_t *)job->src + from;
     if (job->src_dtype == LATHE_F32)
         tile_32((const uint32_t *)job->src + from, job->stride, (uint32_t *)job->dst + to,
-                job->rows);
+                job->dst_stride);
     else if (job->dst_dtype != LATHE_F32)
-        tile_16(src, job->stride, (uint16_t *)job->dst + to, job->rows);
+        tile_16(src, job->stride, (uint16_t *)job->dst + to, job->dst_stride);
     else if (job->src_dtype == LATHE_BF16)
-        tile_widened(src, job->stride, (float *)job->dst + to, job->rows, LATHE_BF16);
+        tile_widened(src, job->stride, (float *)job->dst + to, job->dst_stride, LATHE_BF16);
     else
-        tile_widened(src, job->stride, (float *)job->dst + to, job->rows, LATHE_F16);
+        tile_widened(src, job->stride, (float *)job->dst + to, job->dst_stride, LATHE_F16);
 }
 
 static void strip_range(void *arg, int64_t begin, int64_t end, int32_t worker)
@@ -108,7 +125,7 @@ static void strip_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     (void)worker;
     for (int64_t j = 0; j < cols_end; j += tile_cols)
         for (int64_t i = begin; i < rows_end; i += tile_rows)
-            tile(job, i * job->stride + j, j * job->rows + i);
+            tile(job, i * job->stride + j, j * job->dst_stride + i);
     plain(job, begin, rows_end, cols_end, job->cols);
     plain(job, rows_end, end, 0, job->cols);
 }
@@ -116,6 +133,37 @@ static void strip_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 void cpu_pack_transposed(const lathe_host *host, void *dst, int32_t dst_dtype, const void *src,
                          int32_t src_dtype, int64_t rows, int64_t cols, int64_t stride)
 {
-    pack_job job = {src, dst, rows, cols, stride, src_dtype, dst_dtype};
+    pack_job job = {src, dst, rows, cols, stride, rows, src_dtype, dst_dtype};
     host->parallel_for(rows, STRIP, strip_range, &job);
+}
+
+/* The rows of the next call usually follow: asked for now, they come while these are transposed. */
+CPU_INLINE void transpose_16(float *dst, int64_t dst_stride, const uint16_t *src, int64_t rows,
+                             int64_t cols, int64_t stride, int32_t dtype)
+{
+    for (int64_t j = 0; j < cols; j += 8)
+        for (int64_t i = 0; i < rows; i += 16) {
+            if (j % 32 == 0)
+                for (int64_t r = i; r < i + 16; r++)
+                    __builtin_prefetch(src + (rows + r) * stride + j);
+            tile_widened(src + i * stride + j, stride, dst + j * dst_stride + i, dst_stride, dtype);
+        }
+}
+
+void cpu_transpose_f32(float *dst, int64_t dst_stride, const void *src, int32_t src_dtype,
+                       int64_t rows, int64_t cols, int64_t stride)
+{
+    const int wide = src_dtype == LATHE_F32;
+    const int64_t rows_end = wide ? 0 : rows / 16 * 16, cols_end = wide ? 0 : cols / 8 * 8;
+    pack_job job = {src, dst, rows, cols, stride, dst_stride, src_dtype, LATHE_F32};
+    if (src_dtype == LATHE_BF16)
+        transpose_16(dst, dst_stride, src, rows_end, cols_end, stride, LATHE_BF16);
+    else if (src_dtype == LATHE_F16)
+        transpose_16(dst, dst_stride, src, rows_end, cols_end, stride, LATHE_F16);
+    else
+        strip_range(&job, 0, rows, 0);
+    if (!wide) {
+        plain(&job, 0, rows_end, cols_end, cols);
+        plain(&job, rows_end, rows, 0, cols);
+    }
 }

@@ -1,4 +1,4 @@
-/* A matrix product of compute dtypes on any build: oneDNN directly, or through f32 blocks. */
+/* A matrix product of compute dtypes on any build: by oneDNN, or by kernels of our own. */
 #ifndef LATHE_CPU_PRODUCT_H
 #define LATHE_CPU_PRODUCT_H
 

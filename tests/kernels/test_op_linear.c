@@ -113,6 +113,37 @@ Test(linear, agrees_at_odd_sizes_and_one_row)
     }
 }
 
+/* Few rows read the weight's rows as they lie: whole steps, tails of every length, one to nine rows. */
+Test(linear, of_a_few_rows_reads_weights_of_any_width_in_their_own_dtype)
+{
+    static const int64_t widths[] = {1, 15, 16, 31, 32, 33, 63, 64, 65, 127, 200, 577};
+    for (int d = 0; d < 3; d++) {
+        for (int w = 0; w < 12; w++)
+            linear_case(dtypes[d], 1, widths[w], 35, w & 1);
+        for (int64_t rows = 2; rows <= 9; rows++)
+            linear_case(dtypes[d], rows, 131, 7, 1);
+        linear_case(dtypes[d], 1, 576, 2000, 0); /* several chunks */
+    }
+}
+
+/* More rows, columns and products than a block of a packed product holds, none a multiple of a tile. */
+Test(linear, agrees_over_several_packed_blocks)
+{
+    for (int d = 1; d < 3; d++) {
+        linear_case(dtypes[d], 97, 321, 517, 1);
+        linear_case(dtypes[d], 211, 700, 37, 1);
+        dx_case(dtypes[d], 97, 517, 321);
+        dw_case_as(dtypes[d], dtypes[d], 333, 517, 101, 0);
+        dw_case(dtypes[d], 650, 61, 211, 0);
+    }
+}
+
+/* So long a sum that the packed right side is taken in several turns. */
+Test(linear, agrees_where_the_right_side_is_packed_in_turns)
+{
+    linear_case(LATHE_BF16, 9, 8200, 530, 0);
+}
+
 Test(linear_dx, agrees_and_adds)
 {
     for (int d = 0; d < 3; d++) {

@@ -118,6 +118,63 @@ Test(parallel, allocates_nothing_once_the_pool_runs)
     cr_assert_eq(before.uordblks, after.uordblks);
 }
 
+struct team_case {
+    struct seen *seen;
+    int n_loops;
+    struct nest *nest;
+};
+
+static void many_loops(void *arg)
+{
+    struct team_case *t = arg;
+    for (int i = 0; i < t->n_loops; i++) {
+        t->seen->n = 40 * (i % 50) + 39;
+        lathe_parallel_for(t->seen->n, t->seen->grain, mark, t->seen);
+    }
+    lathe_parallel_for(8, 1, outer, t->nest);
+}
+
+Test(parallel, a_team_runs_the_same_chunks_on_the_same_workers)
+{
+    static struct seen plain, team;
+    static struct nest nest[8];
+    struct team_case alone = {&plain, 200, nest}, together = {&team, 200, nest};
+    lathe_parallel_init(3);
+    plain.grain = team.grain = 7;
+    many_loops(&alone);
+    const struct mallinfo2 before = mallinfo2();
+    for (int i = 0; i < 3; i++)
+        lathe_parallel_team(many_loops, &together);
+    cr_assert_eq(before.uordblks, mallinfo2().uordblks);
+    cr_assert_eq(team.bad, 0);
+    cr_assert_eq(memcmp(plain.worker, team.worker, sizeof plain.worker), 0);
+    for (int i = 0; i < MAX; i++)
+        cr_assert_eq(team.hits[i], 3 * plain.hits[i]);
+    for (int i = 0; i < 8; i++) {
+        cr_assert_eq(nest[i].inner_calls, 40);
+        cr_assert_eq(nest[i].wrong_worker, 0);
+    }
+}
+
+static void team_within_a_team(void *arg)
+{
+    lathe_parallel_team(many_loops, arg);
+}
+
+Test(parallel, a_team_within_a_team_or_of_one_worker_runs_the_loops)
+{
+    static struct seen seen;
+    static struct nest nest[8];
+    struct team_case t = {&seen, 50, nest};
+    seen.grain = 3;
+    lathe_parallel_init(2);
+    lathe_parallel_team(team_within_a_team, &t);
+    lathe_parallel_init(1);
+    lathe_parallel_team(many_loops, &t);
+    cr_assert_eq(seen.bad, 0);
+    cr_assert_eq(seen.hits[0], 100);
+}
+
 Test(host, memory_is_aligned_zeroed_and_counted)
 {
     const lathe_host *host = lathe_host_get();

@@ -1,0 +1,185 @@
+/* Generation: tokens/s of a prompt of 128 tokens and of 64 tokens one by one, and the share that the
+ * latter is of the memory's bandwidth, when every weight is read once a token.
+ *
+ * Usage: bench_decode [DIR|-] [rounds] [profile] [section.key=value ...]
+ * DIR is a Hugging Face folder; without one, random weights of SmolLM2-135M's shape. The two figures and the
+ * bandwidth are measured in turn, `rounds` times. Prints one "key value" per line, each the median of the
+ * rounds; with profile, first the milliseconds by kind of node.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "gpt2_run.h"
+#include "ir/op_info.h"
+#include "model/model_size.h"
+#include "run/generate.h"
+#include "run/run_state.h"
+
+enum { PROMPT = 128, TOKENS = 64, MOST_ROUNDS = 64, MOST_SETTINGS = 40 };
+
+/* ---- the bandwidth: both memories' worth of reading, summed in eight lanes a worker ---- */
+
+#define READ_BYTES ((int64_t)256 << 20)
+#define READ_GRAIN ((int64_t)1 << 20)
+
+typedef struct reading {
+    const uint64_t *data;
+    uint64_t sums[256];
+} reading;
+
+static void read_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    reading *r = arg;
+    uint64_t lanes[16] = {0};
+    for (int64_t i = begin / 8; i < end / 8; i += 16)
+        for (int64_t j = 0; j < 16; j++)
+            lanes[j] += r->data[i + j];
+    for (int64_t j = 0; j < 16; j++)
+        r->sums[worker & 255] += lanes[j];
+}
+
+/* Bytes/s of reading a buffer that no cache holds. */
+static double bandwidth(reading *r)
+{
+    const double begun = lathe_now();
+    lathe_parallel_for(READ_BYTES, READ_GRAIN, read_range, r);
+    return (double)READ_BYTES / (lathe_now() - begun);
+}
+
+/* ---- the run ---- */
+
+static lathe_run *open_model(const char *dir, int n_more, char *const *more)
+{
+    static const lathe_override shape[] = {
+        {"model.model_type", "llama"},        {"model.vocab_size", "49152"},
+        {"model.hidden_size", "576"},         {"model.intermediate_size", "1536"},
+        {"model.num_hidden_layers", "30"},    {"model.num_attention_heads", "9"},
+        {"model.num_key_value_heads", "3"},   {"model.max_position_embeddings", "8192"},
+        {"model.tie_word_embeddings", "true"}};
+    enum { N_SHAPE = sizeof shape / sizeof shape[0] };
+    char plugins[512];
+    lathe_override list[MOST_SETTINGS];
+    lathe_run *run = NULL;
+    int32_t n = 0;
+    (void)snprintf(plugins, sizeof plugins, "[\"%s/lib/lathe/plugins\"]", LATHE_BUILD);
+    list[n++] = (lathe_override){"plugins.paths", plugins};
+    list[n++] = (lathe_override){"tokenizer.path", "bytes"};
+    list[n++] = (lathe_override){"data.seq_len", "512"};
+    if (dir)
+        list[n++] = (lathe_override){"model.path", dir};
+    for (int i = 0; !dir && i < N_SHAPE; i++)
+        list[n++] = shape[i];
+    for (int i = 0; i < n_more && n < MOST_SETTINGS; i++) {
+        char *equals = strchr(more[i], '=');
+        if (!equals)
+            continue;
+        *equals = '\0';
+        list[n++] = (lathe_override){more[i], equals + 1};
+    }
+    if (lathe_run_open_mode(NULL, list, n, LATHE_OPEN_INFER, &run) != LATHE_OK)
+        bench_die("open");
+    return run;
+}
+
+/* Seconds to take `prompt` bytes in and make `tokens` greedily. */
+static double generate(lathe_run *run, int prompt, int tokens)
+{
+    char text[PROMPT + 1];
+    const lathe_sampling how = {
+        .size = (uint32_t)sizeof how, .max_new_tokens = tokens, .temperature = 0.0, .top_p = 1.0};
+    lathe_generation made = {.size = (uint32_t)sizeof made};
+    for (int i = 0; i < prompt; i++)
+        text[i] = (char)('a' + i * 7 % 26);
+    text[prompt] = '\0';
+    const double begun = lathe_now();
+    if (lathe_generate(run, text, &how, &made) != LATHE_OK)
+        bench_die("generate");
+    return lathe_now() - begun;
+}
+
+static void print_profile(lathe_exec *exec, int runs)
+{
+    const lathe_graph *g = lathe_exec_graph(exec);
+    double *const seconds = lathe_exec_profile_seconds(exec);
+    double by_op[LATHE_N_CORE_OPS] = {0};
+    int n_op[LATHE_N_CORE_OPS] = {0};
+    double head = 0.0; /* the last product */
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const int op = g->nodes[i].op;
+        by_op[op] += seconds[i] / runs;
+        n_op[op]++;
+        if (op == LATHE_OP_LINEAR)
+            head = seconds[i] / runs;
+    }
+    (void)printf("# head's product                 %9.3f ms\n", 1e3 * head);
+    for (;;) {
+        int most = 0;
+        for (int op = 1; op < LATHE_N_CORE_OPS; op++)
+            most = by_op[op] > by_op[most] ? op : most;
+        if (by_op[most] <= 0.0)
+            break;
+        (void)printf("# %-18s %4d nodes %9.3f ms\n", lathe_op_info_get(most)->name, n_op[most],
+                     1e3 * by_op[most]);
+        by_op[most] = 0.0;
+    }
+}
+
+/* Bytes of weights that a token reads: all matrices once, the embedding as the head's. */
+static double weight_bytes(const lathe_run *run)
+{
+    return (double)lathe_model_n_params(&run->params) *
+           (double)lathe_dtype_bytes(run->params.compute_dtype);
+}
+
+int main(int argc, char **argv)
+{
+    const char *dir = argc > 1 && strcmp(argv[1], "-") != 0 ? argv[1] : NULL;
+    const int rounds = argc > 2 ? atoi(argv[2]) : 5;
+    const int profile = argc > 3 && strcmp(argv[3], "profile") == 0;
+    double prefill[MOST_ROUNDS], decode[MOST_ROUNDS], reads[MOST_ROUNDS], shares[MOST_ROUNDS];
+    if (rounds < 1 || rounds > MOST_ROUNDS) {
+        (void)fprintf(stderr,
+                      "usage: bench_decode [DIR|-] [rounds] [profile] section.key=value ...\n");
+        return 2;
+    }
+    lathe_run *run = open_model(dir, argc > 3 ? argc - 3 : 0, argv + 3);
+    reading *r = calloc(1, sizeof *r);
+    uint64_t *const data = r ? aligned_alloc((size_t)2 << 20, (size_t)READ_BYTES) : NULL;
+    if (!data)
+        bench_die("no memory");
+    memset(data, 1, (size_t)READ_BYTES);
+    r->data = data;
+    (void)generate(run, PROMPT, 4);
+    for (int i = 0; i < rounds; i++) {
+        const double read = bandwidth(r);
+        const double p = generate(run, PROMPT, 1), d = generate(run, 1, TOKENS);
+        const double again = bandwidth(r);
+        prefill[i] = PROMPT / p;
+        decode[i] = TOKENS / d;
+        reads[i] = read > again ? read : again;
+        shares[i] = weight_bytes(run) * decode[i] / reads[i];
+    }
+    (void)printf("device %s %s\nprecision %s\nthreads %d\n", run->machine.info.isa,
+                 run->machine.info.model, lathe_precision_name(run->params.compute_dtype),
+                 lathe_parallel_threads());
+    if (profile) {
+        lathe_exec *const exec = lathe__generator_exec(run);
+        if (lathe_exec_profile(exec) != LATHE_OK)
+            bench_die("profile");
+        const double d = generate(run, 1, TOKENS);
+        (void)printf("# profiled token %.3f ms\n", 1e3 * d / TOKENS);
+        print_profile(exec, TOKENS);
+    }
+    (void)printf("weights_mb %.1f\nread_gbs %.2f\n", 1e-6 * weight_bytes(run),
+                 1e-9 * bench_median(reads, rounds));
+    (void)printf("prefill_tokens_per_s %.1f\ndecode_tokens_per_s %.1f\n",
+                 bench_median(prefill, rounds), bench_median(decode, rounds));
+    (void)printf("read_share %.3f\n", bench_median(shares, rounds));
+    lathe_run_close(run);
+    free(data);
+    free(r);
+    return 0;
+}

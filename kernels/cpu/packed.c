@@ -1,0 +1,364 @@
+/* Packed products: the classic three loops around a kernel that keeps a tile of c in registers.
+ *
+ *   for each nc columns of c:   pack op(b), all of k, into panels [k][TILE_COLUMNS] of f32    (all workers)
+ *     for each task, mc rows of c by a slice of these columns:                                (one worker)
+ *       for each kc elements of the sum:
+ *         pack op(a), [mc][kc]; for each panel of b, for each TILE_ROWS rows: the tile
+ *
+ * The packed part of a lies in the second cache, a panel of b (kc of its rows) in the first. Where the sum has
+ * several parts, tiles wait for the next one in f32 in the worker's scratch; the last part scales, adds the bias
+ * and what was in c, and rounds. Packing widens 16-bit elements, at n / slice and at 1 pass over a and b.
+ *
+ *   scratch: | packed b | for each worker: packed a, tiles |
+ *   packed a: by tile [kc][TILE_ROWS], tiles KC * TILE_ROWS apart
+ */
+#include "packed.h"
+
+#include "pack.h"
+#include "simd.h"
+
+#if VL == 16
+#define TILE_ROWS 12
+#else
+#define TILE_ROWS 6
+#endif
+#define TILE_COLUMNS (2 * VL)
+#define TILE (TILE_ROWS * TILE_COLUMNS)
+#define KC 320                      /* most elements of a sum packed at a time */
+#define MC 96                       /* rows of a task, about */
+#define SLICE 512                   /* columns of a task, at most */
+#define PACKED_B ((int64_t)4 << 20) /* elements of the packed b, about, at most */
+#define TASKS_PER_WORKER 4          /* at least, where there are columns enough */
+#define LEAST_SLICE (4 * TILE_COLUMNS)
+
+typedef struct packed_job {
+    const cpu_packed *p;
+    const void *a, *b;
+    const float *bias;
+    void *c;
+    int32_t accumulate;
+    float *packed_b;
+    char *workers;
+    int64_t from, columns; /* the columns of c in turn */
+    int64_t n_slices;
+} packed_job;
+
+/* ---- sizes ---- */
+
+static int64_t parts_of(int64_t n, int64_t most)
+{
+    return (n + most - 1) / most;
+}
+
+/* An even part of n, at most `most`, in whole multiples of `unit`. */
+static int64_t even_part(int64_t n, int64_t most, int64_t unit)
+{
+    const int64_t parts = parts_of(n, most);
+    return cpu_round_up((n + parts - 1) / parts, unit);
+}
+
+void cpu_packed_init(const matmul_spec *s, int32_t n_workers, cpu_packed *p, int64_t *out_scratch)
+{
+    const int64_t f = (int64_t)sizeof(float);
+    *p = (cpu_packed){.spec = *s, .n_workers = n_workers};
+    p->kc = even_part(s->k, KC, 8);
+    p->n_k = parts_of(s->k, p->kc);
+    p->mc = even_part(s->m, MC, TILE_ROWS);
+    p->n_m = parts_of(s->m, p->mc);
+    int64_t most = PACKED_B / s->k / SLICE * SLICE;
+    most = most < SLICE ? SLICE : most;
+    p->nc = even_part(s->n, most, TILE_COLUMNS);
+    p->n_n = parts_of(s->n, p->nc);
+    /* slices: enough tasks for the workers, but wide enough to be worth packing a for */
+    const int64_t tasks = (int64_t)n_workers * TASKS_PER_WORKER;
+    int64_t slices = parts_of(tasks, p->n_m);
+    slices = slices > p->nc / LEAST_SLICE ? p->nc / LEAST_SLICE : slices;
+    slices = slices < 1 ? 1 : slices;
+    p->slice = cpu_round_up((p->nc + slices - 1) / slices, TILE_COLUMNS);
+    p->slice = p->slice > SLICE ? even_part(p->nc, SLICE, TILE_COLUMNS) : p->slice;
+    p->worker_at = cpu_round_up(p->nc * s->k * f, 64);
+    p->part_at = cpu_round_up(p->mc * KC * f, 64);
+    p->worker_bytes = p->part_at + (p->n_k > 1 ? cpu_round_up(p->mc * p->slice * f, 64) : 0);
+    *out_scratch = p->worker_at + n_workers * p->worker_bytes;
+}
+
+/* ---- packing ---- */
+
+/* Panel `panel` of b, all of k: columns past the end are zeros. */
+CPU_INLINE void pack_panel(const packed_job *job, int64_t panel, int32_t dtype)
+{
+    const matmul_spec *s = &job->p->spec;
+    const int64_t first = job->from + panel * TILE_COLUMNS;
+    const int64_t n = s->n - first < TILE_COLUMNS ? s->n - first : TILE_COLUMNS;
+    float *const to = job->packed_b + panel * TILE_COLUMNS * s->k;
+    if (s->trans_b) {
+        if (n < TILE_COLUMNS)
+            memset(to, 0, (size_t)(s->k * TILE_COLUMNS) * sizeof *to);
+        cpu_transpose_f32(to, TILE_COLUMNS, at(job->b, first * s->k, dtype), dtype, n, s->k, s->k);
+        return;
+    }
+    for (int64_t i = 0; i < s->k; i++) {
+        float *const row = to + i * TILE_COLUMNS;
+        const void *const from = at(job->b, i * s->n + first, dtype);
+        if (n == TILE_COLUMNS) {
+            for (int64_t j = 0; j < TILE_COLUMNS; j++)
+                row[j] = ld(from, j, dtype);
+            continue;
+        }
+        for (int64_t j = 0; j < TILE_COLUMNS; j++)
+            row[j] = j < n ? ld(from, j, dtype) : 0.0f;
+    }
+}
+
+static void pack_b_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const packed_job *job = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        CPU_BY_DTYPE(job->p->spec.b_dtype, pack_panel, job, i);
+}
+
+/* Where a tile has fewer rows than are stored at once, the next store overwrites what is too much: all stores but
+ * the last may be whole. */
+
+/* Of a tile of op(a) that is stored by its columns: elements [at_k, at_k+kc) of the sum of rows row .. */
+CPU_INLINE void pack_tile_transposed(const packed_job *job, float *to, int64_t row, int64_t rows,
+                                     int64_t at_k, int64_t kc, int32_t dtype)
+{
+    const matmul_spec *s = &job->p->spec;
+    const int64_t whole = rows == TILE_ROWS && s->m - row >= VL ? kc - 1 : 0;
+    for (int64_t k = 0; k < whole; k++)
+        v_store(to + k * TILE_ROWS, v_load_as(job->a, (at_k + k) * s->m + row, dtype));
+    for (int64_t k = whole; k < kc; k++)
+        for (int64_t i = 0; i < TILE_ROWS; i++)
+            to[k * TILE_ROWS + i] =
+                ld(job->a, (at_k + k) * s->m + row + (i < rows ? i : rows - 1), dtype);
+}
+
+/* The same of a tile that is stored by its rows: transposed eight rows at a time, of which the second eight begin
+ * at TILE_ROWS - 8. */
+CPU_INLINE void pack_tile(const packed_job *job, float *to, int64_t row, int64_t rows, int64_t at_k,
+                          int64_t kc, int32_t dtype)
+{
+    const int64_t stride = job->p->spec.k, first = row * stride + at_k;
+    const int64_t whole = kc / 8 * 8 - (kc % 8 == 0 ? 8 : 0);
+    for (int64_t from = 0; from < TILE_ROWS; from += 8) {
+        const int64_t base = from + 8 <= TILE_ROWS || from == 0 ? from : TILE_ROWS - 8;
+        for (int64_t k = 0; k < whole; k += 8) {
+            __m256 x[8];
+            for (int64_t i = 0; i < 8; i++) {
+                const int64_t r = base + i < rows ? base + i : rows - 1;
+                x[i] = v8_load_as(job->a, first + r * stride + k, dtype);
+            }
+            v8_transpose(x);
+            for (int64_t i = 0; i < 8; i++)
+                _mm256_storeu_ps(to + (k + i) * TILE_ROWS + base, x[i]);
+        }
+    }
+    for (int64_t k = whole; k < kc; k++)
+        for (int64_t i = 0; i < TILE_ROWS; i++)
+            to[k * TILE_ROWS + i] =
+                ld(job->a, first + (i < rows ? i : rows - 1) * stride + k, dtype);
+}
+
+/* Rows [first, first+n) of op(a), elements [at_k, at_k+kc) of the sum. Rows past n repeat the last one. */
+CPU_INLINE void pack_a(const packed_job *job, float *to, int64_t first, int64_t n, int64_t at_k,
+                       int64_t kc, int32_t dtype)
+{
+    for (int64_t i = 0; i < n; i += TILE_ROWS) {
+        const int64_t rows = n - i < TILE_ROWS ? n - i : TILE_ROWS;
+        if (job->p->spec.trans_a)
+            pack_tile_transposed(job, to + i * KC, first + i, rows, at_k, kc, dtype);
+        else
+            pack_tile(job, to + i * KC, first + i, rows, at_k, kc, dtype);
+    }
+}
+
+/* ---- the tile ---- */
+
+/* What becomes of a tile's sums when a part of the products is added. */
+typedef struct tile_place {
+    float
+        *waiting; /* [TILE_ROWS][TILE_COLUMNS]: the sums of the parts before, and after this one */
+    int64_t row, column;   /* of c */
+    int64_t rows, columns; /* of the tile that are in c */
+} tile_place;
+
+/* Scales, adds the bias, and stores row i of a finished tile. */
+CPU_INLINE void store_row(const packed_job *job, const tile_place *at_c, int64_t i,
+                          const vf sums[2], const vf bias[2], int32_t dtype)
+{
+    const matmul_spec *s = &job->p->spec;
+    const vf alpha = v_set((float)s->alpha);
+    void *const to = at_mut(job->c, (at_c->row + i) * s->n + at_c->column, dtype);
+    float line[TILE_COLUMNS];
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; h++) {
+        vf y = v_add(v_mul(alpha, sums[h]), bias[h]);
+        if (at_c->columns < TILE_COLUMNS) {
+            v_store(line + h * VL, y);
+            continue;
+        }
+        if (job->accumulate)
+            y = v_add(y, v_load_as(to, h * VL, dtype));
+        v_store_as(to, h * VL, dtype, y);
+    }
+    for (int64_t j = 0; at_c->columns < TILE_COLUMNS && j < at_c->columns; j++)
+        st(to, j, dtype, job->accumulate, line[j]);
+}
+
+/* Adds `kc` products to every sum of a tile. is_first: there are no sums yet; is_last: they go to c. */
+CPU_INLINE void multiply(const packed_job *job, const tile_place *at_c, const float *a,
+                         const float *b, int64_t kc, int is_first, int is_last, int32_t dtype)
+{
+    vf c[TILE_ROWS][2], bias[2] = {v_zero(), v_zero()};
+#pragma GCC unroll 16
+    for (int i = 0; i < TILE_ROWS; i++)
+        c[i][0] = c[i][1] = v_zero();
+    for (int64_t k = 0; k < kc; k++) {
+        const vf b0 = v_load(b + k * TILE_COLUMNS), b1 = v_load(b + k * TILE_COLUMNS + VL);
+#pragma GCC unroll 16
+        for (int i = 0; i < TILE_ROWS; i++) {
+            const vf x = v_set(a[k * TILE_ROWS + i]);
+            c[i][0] = v_fma(x, b0, c[i][0]);
+            c[i][1] = v_fma(x, b1, c[i][1]);
+        }
+    }
+    if (is_last && job->bias != NULL) {
+        float line[TILE_COLUMNS] = {0};
+        memcpy(line, job->bias + at_c->column, (size_t)at_c->columns * sizeof *line);
+        bias[0] = v_load(line);
+        bias[1] = v_load(line + VL);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < TILE_ROWS; i++) {
+        float *const waiting = at_c->waiting + i * TILE_COLUMNS;
+        if (!is_first) {
+            c[i][0] = v_add(v_load(waiting), c[i][0]);
+            c[i][1] = v_add(v_load(waiting + VL), c[i][1]);
+        }
+        if (!is_last) {
+            v_store(waiting, c[i][0]);
+            v_store(waiting + VL, c[i][1]);
+        } else if (i < at_c->rows) {
+            store_row(job, at_c, i, c[i], bias, dtype);
+        }
+    }
+}
+
+typedef void (*multiply_fn)(const packed_job *job, const tile_place *at_c, const float *a,
+                            const float *b, int64_t kc);
+
+#define MULTIPLY(name, is_first, is_last, dtype)                                                   \
+    static void name(const packed_job *job, const tile_place *at_c, const float *a,                \
+                     const float *b, int64_t kc)                                                   \
+    {                                                                                              \
+        multiply(job, at_c, a, b, kc, is_first, is_last, dtype);                                   \
+    }
+MULTIPLY(multiply_first, 1, 0, LATHE_F32)
+MULTIPLY(multiply_middle, 0, 0, LATHE_F32)
+MULTIPLY(multiply_last_f32, 0, 1, LATHE_F32)
+MULTIPLY(multiply_last_bf16, 0, 1, LATHE_BF16)
+MULTIPLY(multiply_last_f16, 0, 1, LATHE_F16)
+MULTIPLY(multiply_only_f32, 1, 1, LATHE_F32)
+MULTIPLY(multiply_only_bf16, 1, 1, LATHE_BF16)
+MULTIPLY(multiply_only_f16, 1, 1, LATHE_F16)
+
+/* For part `part` of n. */
+static multiply_fn choose_multiply(int64_t part, int64_t n, int32_t c_dtype)
+{
+    if (part + 1 < n)
+        return part == 0 ? multiply_first : multiply_middle;
+    if (c_dtype == LATHE_F32)
+        return n == 1 ? multiply_only_f32 : multiply_last_f32;
+    if (c_dtype == LATHE_BF16)
+        return n == 1 ? multiply_only_bf16 : multiply_last_bf16;
+    return n == 1 ? multiply_only_f16 : multiply_last_f16;
+}
+
+/* ---- tasks ---- */
+
+/* A task's place: rows [row, row+rows) by columns [column, column+columns) of c. */
+typedef struct place {
+    int64_t row, rows, column, columns;
+} place;
+
+/* Asks for a share of the next panel of b, which lies where no hardware prefetcher expects it. */
+CPU_INLINE void ask_for_share(const float *panel, int64_t bytes, int64_t i, int64_t n)
+{
+    const char *const p = (const char *)panel;
+    const int64_t share = cpu_round_up((bytes + n - 1) / n, 64);
+    for (int64_t at_byte = i * share; at_byte < (i + 1) * share && at_byte < bytes; at_byte += 64)
+        __builtin_prefetch(p + at_byte, 0, 2);
+}
+
+/* One part of the sum of a task whose a is packed. */
+static void task_part(const packed_job *job, const place *w, const float *a, float *waiting,
+                      int64_t part)
+{
+    const cpu_packed *p = job->p;
+    const int64_t k = p->spec.k, at_k = part * p->kc, kc = k - at_k < p->kc ? k - at_k : p->kc;
+    const multiply_fn multiply_tile = choose_multiply(part, p->n_k, p->spec.c_dtype);
+    const int64_t tiles = parts_of(w->rows, TILE_ROWS);
+    tile_place t = {.waiting = waiting};
+    for (int64_t j = 0; j < w->columns; j += TILE_COLUMNS) {
+        const int64_t panel = (w->column - job->from + j) / TILE_COLUMNS;
+        const float *const b = job->packed_b + (panel * k + at_k) * TILE_COLUMNS;
+        t.column = w->column + j;
+        t.columns = w->columns - j < TILE_COLUMNS ? w->columns - j : TILE_COLUMNS;
+        for (int64_t i = 0; i < w->rows; i += TILE_ROWS) {
+            t.row = w->row + i;
+            t.rows = w->rows - i < TILE_ROWS ? w->rows - i : TILE_ROWS;
+            if (j + TILE_COLUMNS < w->columns)
+                ask_for_share(b + k * TILE_COLUMNS, kc * TILE_COLUMNS * (int64_t)sizeof *b,
+                              i / TILE_ROWS, tiles);
+            multiply_tile(job, &t, a + i * KC, b, kc);
+            t.waiting += p->n_k > 1 ? TILE : 0;
+        }
+    }
+}
+
+static void task_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const packed_job *job = arg;
+    const cpu_packed *p = job->p;
+    char *const own = job->workers + worker * p->worker_bytes;
+    float *const a = (float *)(void *)own, *const waiting = (float *)(void *)(own + p->part_at);
+    for (int64_t t = begin; t < end; t++) {
+        place w = {.row = t / job->n_slices * p->mc, .column = t % job->n_slices * p->slice};
+        w.rows = p->spec.m - w.row < p->mc ? p->spec.m - w.row : p->mc;
+        w.columns = job->columns - w.column < p->slice ? job->columns - w.column : p->slice;
+        w.column += job->from;
+        for (int64_t part = 0; part < p->n_k; part++) {
+            const int64_t at_k = part * p->kc;
+            const int64_t kc = p->spec.k - at_k < p->kc ? p->spec.k - at_k : p->kc;
+            CPU_BY_DTYPE(p->spec.a_dtype, pack_a, job, a, w.row, w.rows, at_k, kc);
+            task_part(job, &w, a, waiting, part);
+        }
+    }
+}
+
+lathe_status cpu_packed_run(const lathe_host *host, const cpu_packed *p, const void *a,
+                            const void *b, const float *bias, void *c, void *scratch,
+                            int accumulate)
+{
+    packed_job job = {.p = p,
+                      .a = a,
+                      .b = b,
+                      .bias = bias,
+                      .c = c,
+                      .accumulate = accumulate,
+                      .packed_b = scratch,
+                      .workers = (char *)scratch + p->worker_at};
+    if (host->n_threads() > p->n_workers)
+        return lathe_fail(host, LATHE_E_STATE, "a product made for %d workers runs with %d",
+                          (int)p->n_workers, (int)host->n_threads());
+    for (int64_t i = 0; i < p->n_n; i++) {
+        job.from = i * p->nc;
+        job.columns = p->spec.n - job.from < p->nc ? p->spec.n - job.from : p->nc;
+        job.n_slices = parts_of(job.columns, p->slice);
+        host->parallel_for(parts_of(job.columns, TILE_COLUMNS), 2, pack_b_range, &job);
+        host->parallel_for(p->n_m * job.n_slices, 1, task_range, &job);
+    }
+    return LATHE_OK;
+}

@@ -1,0 +1,168 @@
+/* Products of a few rows: dot products with the weight's rows as they lie in memory.
+ *
+ * The rows of `a` are widened to f32 in scratch first, in the order in which the weight's elements come out of
+ * registers: of 2 VL bf16 elements first those at even places, then the others. The tail of a row, less than
+ * 2 VL elements, is copied into zeros.
+ *
+ *   scratch: a f32 [m][k rounded up to 2 VL]
+ */
+#include "rows.h"
+
+#include "simd.h"
+
+#define STEP (2 * VL)           /* elements of a weight's row at a time */
+#define CHUNK_BYTES (64 * 1024) /* of weights, about, that a worker takes at a time */
+#define MOST_A 4                /* rows of a at a time */
+#define MOST_WAYS 4
+
+typedef struct rows_job {
+    const matmul_spec *spec;
+    const float *a; /* [m][wide] */
+    const char *b;
+    const float *bias;
+    void *c;
+    int64_t wide;
+    int32_t accumulate;
+} rows_job;
+
+int cpu_rows_serves(const matmul_spec *s)
+{
+    return s->m <= CPU_ROWS_MOST && s->trans_b && !s->trans_a && s->a_dtype == s->b_dtype;
+}
+
+int64_t cpu_rows_scratch(const matmul_spec *s)
+{
+    return s->m * cpu_round_up(s->k, STEP) * (int64_t)sizeof(float);
+}
+
+/* Elements [0, n) of a row in f32, in the order of load_step, and zeros up to `wide`. */
+CPU_INLINE void spread_row(float *to, const void *from, int64_t n, int64_t wide, int32_t dtype)
+{
+    for (int64_t i = 0; i < wide; i += STEP)
+        for (int64_t j = 0; j < STEP; j++) {
+            const int64_t e = dtype == LATHE_BF16 ? i + 2 * (j % VL) + j / VL : i + j;
+            to[i + j] = e < n ? ld(from, e, dtype) : 0.0f;
+        }
+}
+
+CPU_INLINE void load_step(const void *p, vf *x, vf *y, int32_t dtype)
+{
+    if (dtype == LATHE_BF16) {
+        v_widen_pairs(p, x, y);
+    } else if (dtype == LATHE_F16) {
+        *x = v_widen(p, LATHE_F16);
+        *y = v_widen((const uint16_t *)p + VL, LATHE_F16);
+    } else {
+        *x = v_load(p);
+        *y = v_load((const float *)p + VL);
+    }
+}
+
+CPU_INLINE void store_value(const rows_job *job, int64_t row, int64_t column, float sum)
+{
+    const matmul_spec *s = job->spec;
+    float y = (float)s->alpha * sum;
+    if (job->bias != NULL)
+        y += job->bias[column];
+    const int64_t i = row * s->n + column;
+    if (s->c_dtype == LATHE_F32)
+        st(job->c, i, LATHE_F32, job->accumulate, y);
+    else if (s->c_dtype == LATHE_BF16)
+        st(job->c, i, LATHE_BF16, job->accumulate, y);
+    else
+        st(job->c, i, LATHE_F16, job->accumulate, y);
+}
+
+/* sum + the products of a step's elements with those of a row of a. */
+CPU_INLINE vf add_step(vf sum, vf x, vf y, const float *a)
+{
+    return v_fma(y, v_load(a + VL), v_fma(x, v_load(a), sum));
+}
+
+/* One row of the weight with `n_a` rows of a from `row` on. Each sum has `ways` accumulators, which hide the
+ * latency of the additions; the steps that are left over go to the first ones. */
+CPU_INLINE void dot_row(const rows_job *job, int64_t row, int64_t column, int n_a, int ways,
+                        int32_t dtype)
+{
+    const int64_t k = job->spec->k, bytes = dtype == LATHE_F32 ? 4 : 2;
+    const int64_t whole = k / STEP * STEP, stride = ways * STEP;
+    const float *const a = job->a + row * job->wide;
+    const char *const b = job->b + column * k * bytes;
+    vf sums[MOST_A][MOST_WAYS], x, y;
+#pragma GCC unroll 16
+    for (int r = 0; r < n_a; r++)
+#pragma GCC unroll 16
+        for (int u = 0; u < ways; u++)
+            sums[r][u] = v_zero();
+    int64_t i = 0;
+    for (; i + stride <= whole; i += stride)
+#pragma GCC unroll 16
+        for (int u = 0; u < ways; u++) {
+            load_step(b + (i + u * STEP) * bytes, &x, &y, dtype);
+#pragma GCC unroll 16
+            for (int r = 0; r < n_a; r++)
+                sums[r][u] = add_step(sums[r][u], x, y, a + r * job->wide + i + u * STEP);
+        }
+#pragma GCC unroll 16
+    for (int u = 0; u < ways; u++, i += STEP) {
+        char tail[STEP * sizeof(float)] = {0};
+        if (i >= k)
+            break;
+        const int64_t n = k - i < STEP ? k - i : STEP;
+        memcpy(tail, b + i * bytes, (size_t)(n * bytes));
+        load_step(tail, &x, &y, dtype);
+#pragma GCC unroll 16
+        for (int r = 0; r < n_a; r++)
+            sums[r][u] = add_step(sums[r][u], x, y, a + r * job->wide + i);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < n_a; r++) {
+        vf sum = sums[r][0];
+#pragma GCC unroll 16
+        for (int u = 1; u < ways; u++)
+            sum = v_add(sum, sums[r][u]);
+        store_value(job, row + r, column, v_sum(sum));
+    }
+}
+
+/* Columns [begin, end) of c. A row of the weight stays in the first cache for all rows of a. */
+CPU_INLINE void dot_columns(const rows_job *job, int64_t begin, int64_t end, int32_t dtype)
+{
+    const int64_t m = job->spec->m;
+    for (int64_t j = begin; j < end; j++)
+        for (int64_t r = 0; r < m; r += MOST_A)
+            if (m - r == 1)
+                dot_row(job, r, j, 1, 4, dtype);
+            else if (m - r == 2)
+                dot_row(job, r, j, 2, 4, dtype);
+            else if (m - r == 3)
+                dot_row(job, r, j, 3, 2, dtype);
+            else
+                dot_row(job, r, j, 4, 2, dtype);
+}
+
+static void rows_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const rows_job *job = arg;
+    (void)worker;
+    CPU_BY_DTYPE(job->spec->b_dtype, dot_columns, job, begin, end);
+}
+
+void cpu_rows_run(const lathe_host *host, const matmul_spec *spec, const void *a, const void *b,
+                  const float *bias, void *c, void *scratch, int accumulate)
+{
+    rows_job job = {.spec = spec,
+                    .a = scratch,
+                    .b = b,
+                    .bias = bias,
+                    .c = c,
+                    .wide = cpu_round_up(spec->k, STEP),
+                    .accumulate = accumulate};
+    float *const to = scratch;
+    for (int64_t r = 0; r < spec->m; r++) {
+        const void *const from = at(a, r * spec->k, spec->a_dtype);
+        CPU_BY_DTYPE(spec->a_dtype, spread_row, to + r * job.wide, from, spec->k, job.wide);
+    }
+    const int64_t row_bytes = spec->k * lathe_dtype_bytes(spec->b_dtype);
+    host->parallel_for(spec->n, (CHUNK_BYTES + row_bytes - 1) / row_bytes, rows_range, &job);
+}
