@@ -149,19 +149,37 @@ Test(frozen_weights, of_a_new_model_are_the_numbers_of_its_seed)
 
 /* ---- a quantized base of which something trains ---- */
 
-/* Masters, slots and planes after four steps, stopped after two or not. */
-static uint64_t quantized_bits(const char *dir, const char *quant, int stops)
+/* The projections do not train: by the list of the adapter that trains all else, or by an adapter (tests/norms) that
+ * trains norms and biases. */
+static void set_adapter(settings *s, const char *adapter)
+{
+    if (strcmp(adapter, "full") == 0) {
+        freeze(s);
+        return;
+    }
+    set(s, "plugins.paths=[\"%s/tests/norms\"]", LATHE_TEST_BUILD);
+    set(s, "adapter.name=%s", adapter);
+}
+
+static void set_quantized(settings *s, const char *dir, const char *quant, const char *adapter)
+{
+    from_source(s, dir);
+    set_adapter(s, adapter);
+    set(s, "quant.name=%s", quant);
+    set(s, "train.max_steps=4");
+    set(s, "checkpoint.keep_best=1");
+}
+
+/* Masters, slots and planes after four steps, stopped after two or not; the last evaluation in *out_loss. */
+static uint64_t quantized_bits(const char *dir, const char *quant, const char *adapter, int stops,
+                               double *out_loss)
 {
     uint64_t hash = 0;
     for (int part = stops ? 0 : 1; part < 2; part++) {
         settings s = {.n = 0};
         lathe_train_result r;
         char said[4096];
-        from_source(&s, dir);
-        freeze(&s);
-        set(&s, "quant.name=%s", quant);
-        set(&s, "train.max_steps=4");
-        set(&s, "checkpoint.keep_best=1");
+        set_quantized(&s, dir, quant, adapter);
         if (part == 0)
             set(&s, "train.stop_after=2");
         lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
@@ -170,26 +188,56 @@ static uint64_t quantized_bits(const char *dir, const char *quant, int stops)
         hash = hash * 31 + lathe_hash64(run->store.slots, run->store.slot_bytes);
         hash = hash * 31 + lathe_hash64(run->store.planes, run->store.plane_bytes);
         cr_assert_gt(run->store.plane_bytes, 0);
+        *out_loss = r.validation;
         lathe_run_close(run);
     }
     return hash;
 }
 
+/* What `lathe eval` of the run file says of its latest checkpoint. */
+static double evaluated(const char *dir, const char *quant, const char *adapter)
+{
+    settings s = {.n = 0};
+    lathe_evaluation e;
+    const char *checkpoint = NULL;
+    set_quantized(&s, dir, quant, adapter);
+    lathe_run *run = open_run(LATHE_OPEN_EVALUATE, s.list);
+    OK(lathe_checkpoint_resume(run, &checkpoint));
+    cr_assert_not_null(checkpoint);
+    OK(lathe_evaluate(run, run->set.eval_batches, &e));
+    lathe_run_close(run);
+    return e.loss;
+}
+
+static void check_quantized(const char *quant, const char *adapter)
+{
+    char dir[] = FOLDER;
+    double loss, again;
+    make_folder(dir, 4000);
+    make_source(dir, "mixed");
+    const uint64_t straight = quantized_bits(dir, quant, adapter, 0, &loss);
+    expect_frozen(dir, in(dir, "out/step-00000004"), quant);
+    const int has_file = lathe_path_exists(in(dir, "out/step-00000004/adapter_model.safetensors"));
+    cr_expect_eq(has_file, strcmp(adapter, "full") != 0);
+    OK(lathe_dir_remove(in(dir, "out")));
+    cr_expect_eq(quantized_bits(dir, quant, adapter, 1, &again), straight,
+                 "%s, %s: resumed to other bits", quant, adapter);
+    expect_frozen(dir, in(dir, "out/step-00000004"), quant);
+    cr_expect_eq(again, loss);
+    cr_expect_eq(evaluated(dir, quant, adapter), loss, "%s, %s", quant, adapter);
+    OK(lathe_dir_remove(dir));
+}
+
 Test(frozen_weights, of_a_quantized_base_are_saved_with_what_trains_beside_them)
 {
-    static const char *const formats[] = {"int8", "nf4"};
-    for (int k = 0; k < 2; k++) {
-        char dir[] = FOLDER;
-        make_folder(dir, 4000);
-        make_source(dir, "mixed");
-        const uint64_t straight = quantized_bits(dir, formats[k], 0);
-        expect_frozen(dir, in(dir, "out/step-00000004"), formats[k]);
-        OK(lathe_dir_remove(in(dir, "out")));
-        cr_expect_eq(quantized_bits(dir, formats[k], 1), straight, "%s: resumed to other bits",
-                     formats[k]);
-        expect_frozen(dir, in(dir, "out/step-00000004"), formats[k]);
-        OK(lathe_dir_remove(dir));
-    }
+    check_quantized("int8", "full");
+    check_quantized("nf4", "full");
+}
+
+Test(frozen_weights, of_a_quantized_base_are_saved_beside_an_adapter_that_trains_norms)
+{
+    check_quantized("int8", "norms_and_biases");
+    check_quantized("nf4", "norms_and_biases");
 }
 
 /* ---- a device with memory of its own ---- */
