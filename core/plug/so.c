@@ -139,6 +139,34 @@ static void restore_name(void *handle, const char *path)
     map->l_name = name;
 }
 
+/* Files that are loaded, with their handles. The dynamic loader would find them by device and inode as well, but it
+ * keeps every further name they are opened by. */
+typedef struct loaded {
+    struct loaded *next;
+    struct stat info;
+    void *handle;
+} loaded;
+
+static loaded *all_loaded;
+
+static void *find_loaded(const struct stat *info)
+{
+    for (const loaded *l = all_loaded; l != NULL; l = l->next)
+        if (is_same_file(&l->info, info))
+            return l->handle;
+    return NULL;
+}
+
+/* Without memory it is not remembered: opening it again costs a name, no more. */
+static void remember(const struct stat *info, void *handle)
+{
+    loaded *l = malloc(sizeof *l);
+    if (l == NULL)
+        return;
+    *l = (loaded){all_loaded, *info, handle};
+    all_loaded = l;
+}
+
 /* Loads the file that was checked: by its descriptor, so that a file put in its place meanwhile is not loaded. A
  * library whose run path has $ORIGIN needs its real folder to find what it links to and is loaded by path; then
  * the file at the path is compared with the descriptor before and after. */
@@ -146,6 +174,9 @@ static lathe_status load(file *f, void **out)
 {
     char name[128];
     struct stat now;
+    *out = find_loaded(&f->info);
+    if (*out != NULL)
+        return LATHE_OK;
     const int by_path = f->facts.uses_origin || !descriptor_name(f, name, sizeof name);
     const int known = stat(f->path, &now) == 0 && is_same_file(&now, &f->info);
     lathe_so_set_at_work(f->path);
@@ -165,6 +196,8 @@ static lathe_status load(file *f, void **out)
     if (!same || !is_same_file(&now, &f->info))
         return lathe_error(LATHE_E_PLUGIN, "%s: the file changed while it was opened; try again",
                            f->path);
+    if (*out != NULL)
+        remember(&f->info, *out);
     return LATHE_OK;
 }
 
