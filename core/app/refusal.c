@@ -4,6 +4,14 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "base/error.h"
+
+/* The machine failed; anything else is for the user to mend. */
+static int is_failure(lathe_status status)
+{
+    return status == LATHE_E_NOMEM || status == LATHE_E_DEVICE || status == LATHE_E_INTERRUPTED;
+}
+
 int lathe_app_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;
@@ -14,10 +22,14 @@ int lathe_app_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_sta
     lathe_buffer_fini(&text);
     if (status == LATHE_OK)
         return LATHE_EXIT_OK;
-    if (status != LATHE_E_CONFIG || diags->n_errors == 0)
+    if (is_failure(status))
         return lathe_args_fail(args, status);
-    (void)fprintf(stderr, "%s: %lld error%s\n", args->words[0], (long long)diags->n_errors,
-                  diags->n_errors == 1 ? "" : "s");
+    if (diags->n_errors > 0)
+        (void)fprintf(stderr, "%s: %lld error%s\n", args->words[0], (long long)diags->n_errors,
+                      diags->n_errors == 1 ? "" : "s");
+    else /* no run file that could be read */
+        (void)fprintf(stderr, "%s\n",
+                      lathe_error_message()[0] ? lathe_error_message() : lathe_status_text(status));
     return LATHE_EXIT_USAGE;
 }
 

@@ -127,7 +127,7 @@ static void check_checkpoints(const lathe_config *config, int evaluates, lathe_d
     const char *dir = lathe_config_string(config, "checkpoint", "dir");
     const char *metric = lathe_config_string(config, "checkpoint", "best_metric");
     const int has_metric = metric != NULL && metric[0] != '\0';
-    if (dir == NULL || dir[0] == '\0')
+    if (dir != NULL && dir[0] == '\0')
         lathe_config_add(
             config, diags, LATHE_DIAG_ERROR, "checkpoint", "dir",
             "checkpoint.dir is empty: the run would train and save nothing; expected a "
@@ -145,17 +145,26 @@ static void check_checkpoints(const lathe_config *config, int evaluates, lathe_d
                          metric);
 }
 
+/* Whether the file has the key in a form that was refused already: its value is not set then. */
+static int is_refused(const lathe_config *config, const char *section, const char *key)
+{
+    const lathe_toml_node *node = lathe_toml_find(lathe_toml_find(config->root, section), key);
+    return node != NULL && !lathe_config_is_set(config, section, key);
+}
+
 void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
 {
     const char *datasets = lathe_config_string(config, "data", "datasets");
     const int has_split = lathe_config_float(config, "data", "validation_split") > 0.0;
     const int has_count = lathe_config_int(config, "data", "validation_count") > 0;
     const int has_sets = lathe_config_is_set(config, "data", "validation");
-    if (datasets == NULL || strcmp(datasets, "[]") == 0)
+    if ((datasets == NULL && !is_refused(config, "data", "datasets")) ||
+        (datasets != NULL && strcmp(datasets, "[]") == 0))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "data", "datasets",
                          "data.datasets is required to train: datasets = [{ path = \"...\" }]");
     if (!lathe_config_is_set(config, "model", "path") &&
-        !lathe_config_is_set(config, "model", "model_type"))
+        !lathe_config_is_set(config, "model", "model_type") &&
+        !is_refused(config, "model", "path") && !is_refused(config, "model", "model_type"))
         lathe_config_add(config, diags, LATHE_DIAG_ERROR, "model", "path",
                          "model.path or model.model_type is required");
     if (lathe_config_is_set(config, "model", "path") &&

@@ -12,7 +12,10 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
 {
     lathe_value *values = NULL;
     int first = 1;
-    const lathe_schema_scope scope = {schema->key, NULL, lathe_key_place(config->path, table), 0};
+    const char *name = lathe_arena_printf(&config->arena, "%s.%s", schema->name, schema->key);
+    const lathe_schema_scope scope = {name, NULL, lathe_key_place(config->path, table), 0};
+    if (name == NULL)
+        return LATHE_E_NOMEM;
     LATHE_TRY(lathe_schema_check(&scope, table, schema->fields, schema->n_fields, &config->arena,
                                  diags, &values));
     lathe_buffer_puts(text, "{");

@@ -48,7 +48,7 @@ static const lathe_field data_fields[] = {
     TABLE("validation", "as datasets, for evaluation; instead of validation_split"),
     {"validation_split", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.0", 0.0, 1.0, NULL, "1", "share of the documents (records of pairs) kept for evaluation"},
     INT("validation_count", "0", 0, ANY, "documents", "documents (records of pairs) kept for evaluation; instead of validation_split"),
-    INT("seq_len", "1024", 1, 1e8, "tokens", "tokens of a row"),
+    INT("seq_len", "1024", 2, 1e8, "tokens", "tokens of a row"),
     STRING("packing", "\"sequential\"", "sequential|multipack", "sequential: documents cut every seq_len tokens; multipack: whole documents put together by first-fit decreasing"),
     BOOL("shuffle", "true", "a new order each epoch, from the seed alone"),
     INT("seed", NULL, 0, ANY, NULL, "seed of the order and of the split; unset: train.seed"),

@@ -49,21 +49,66 @@ static void put_kinds(const char *const *modules, int32_t n, lathe_buffer *out)
     }
 }
 
+static lathe_status param_names(lathe_run *run, const char ***out_names)
+{
+    const char **names =
+        lathe_arena_alloc(&run->arena, (run->n_model_params + 1) * (int64_t)sizeof *names);
+    *out_names = names;
+    if (!names)
+        return LATHE_E_NOMEM;
+    for (int32_t i = 0; i < run->n_model_params; i++)
+        names[i] = run->params.rows[i]->name;
+    return LATHE_OK;
+}
+
+/* "no_train" of "full: no_train[0] = ...": the key that the message is about, where the file sets it. */
+static const char *key_of(const lathe_run *run, const char *text, char *out, size_t bytes)
+{
+    const char *colon = strchr(text, ':');
+    const char *at = colon && colon[1] == ' ' ? colon + 2 : text;
+    size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    if (n >= bytes)
+        n = bytes - 1;
+    memcpy(out, at, n);
+    out[n] = '\0';
+    const lathe_value *value = lathe_config_get(run->config, "adapter", out);
+    return value && value->is_explicit ? out : "name";
+}
+
+lathe_status lathe__adapter_check_trains(const lathe_run *run)
+{
+    const lathe_adapter_v1 *table = run->adapter.component ? run->adapter.table : NULL;
+    if (!table || LATHE_HAS(table, wrap))
+        return LATHE_OK; /* it brings parameters of its own */
+    for (int32_t i = 0; i < run->n_model_params; i++)
+        if (run->params.rows[i]->trainable)
+            return LATHE_OK;
+    return lathe__run_refuse(
+        run, "adapter",
+        lathe_config_is_set(run->config, "adapter", "no_train") ? "no_train" : "name",
+        "adapter \"%s\" trains nothing: all %d parameters of the model stay as "
+        "they are",
+        run->adapter.component->plugin->name, run->n_model_params);
+}
+
 lathe_status lathe__adapter_check(lathe_run *run)
 {
     const lathe_adapter_v1 *table = run->adapter.component ? run->adapter.table : NULL;
-    const char **modules = NULL;
+    const char **modules = NULL, **params = NULL;
     int32_t n = 0;
+    char key[64];
     if (!LATHE_HAS(table, check))
         return LATHE_OK;
     LATHE_TRY(module_names(run, &modules, &n));
-    lathe_status status = table->check(run->adapter.self, modules, n);
+    LATHE_TRY(param_names(run, &params));
+    lathe_status status = table->check(run->adapter.self, modules, n, params, run->n_model_params);
     if (status != LATHE_E_CONFIG)
         return status;
     lathe_buffer kinds = LATHE_BUFFER_INIT;
     put_kinds(modules, n, &kinds);
-    status = lathe__run_refuse(run, "adapter", "name", "%s; the model has %s",
-                               lathe_error_message(), kinds.data ? kinds.data : "none");
+    status = lathe__run_refuse(run, "adapter", key_of(run, lathe_error_message(), key, sizeof key),
+                               "%s; the model has %s", lathe_error_message(),
+                               kinds.data ? kinds.data : "none");
     lathe_buffer_fini(&kinds);
     return status;
 }

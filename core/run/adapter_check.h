@@ -8,4 +8,7 @@
  *  error: lora: target_modules[1] = ... matches no module; the model has q_proj, ...". */
 lathe_status lathe__adapter_check(lathe_run *run);
 
+/** Refuses an adapter that leaves every parameter as it is and adds none. After the choice of what trains. */
+lathe_status lathe__adapter_check_trains(const lathe_run *run);
+
 #endif

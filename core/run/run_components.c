@@ -149,13 +149,8 @@ static void put_precisions(const lathe_device_info *info, lathe_buffer *out)
 static lathe_status settle_fp8(lathe_run *run)
 {
     lathe_settings *s = &run->set;
-    if (s->compute_dtype != LATHE_F8_E4M3) {
-        if (s->fp8_asked != LATHE_FP8_NONE && s->precision != LATHE_F8_E4M3)
-            lathe__run_warn(run, "train", "fp8_recipe",
-                            "train.fp8_recipe changes nothing: train.precision is \"%s\"",
-                            lathe_precision_name(s->precision));
+    if (s->compute_dtype != LATHE_F8_E4M3)
         return LATHE_OK;
-    }
     s->compute_dtype = LATHE_BF16;
     s->fp8 = lathe_fp8_recipe_on(&run->machine.info, s->fp8_asked);
     if (s->fp8 != LATHE_FP8_NONE)
@@ -169,6 +164,10 @@ static lathe_status settle_fp8(lathe_run *run)
 lathe_status lathe__run_check_precision(const lathe_run *run)
 {
     const lathe_settings *s = &run->set;
+    if (s->fp8_asked != LATHE_FP8_NONE && s->precision != LATHE_F8_E4M3)
+        lathe__run_warn(run, "train", "fp8_recipe",
+                        "train.fp8_recipe changes nothing: train.precision is \"%s\"",
+                        lathe_precision_name(s->precision));
     if (s->grad_dtype == LATHE_F32 || s->precision == LATHE_BF16 || s->precision == LATHE_F8_E4M3)
         return LATHE_OK;
     return lathe__run_refuse(run, "train", "grad_dtype",

@@ -240,6 +240,8 @@ lathe_status lathe__run_params(lathe_run *run)
     run->n_model_params = run->params.n;
     LATHE_TRY(lathe__adapter_check(run));
     LATHE_TRY(select_trainable(run));
+    if (run->mode <= LATHE_OPEN_TRAIN)
+        LATHE_TRY(lathe__adapter_check_trains(run));
     return quantize_rows(run);
 }
 

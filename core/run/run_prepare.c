@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plug/core_schema.h"
 #include "plug/select.h"
 #include "run/checkpoint.h"
 #include "run/figure_names.h"
@@ -78,12 +79,30 @@ static lathe_status prepare_tokenizer(lathe_run *run)
     return note(run, lathe__run_tokenizer(run), before, section, key);
 }
 
+/* The key of [model] that the message names first, of those that the file sets; else `missing`. */
+static const char *model_key(const lathe_run *run, const char *missing)
+{
+    const lathe_core_section *section = lathe_core_section_find("model");
+    const char *text = lathe_error_message(), *best = NULL, *key = missing;
+    for (int32_t i = 0; i < section->n_fields && !run->set.model_path; i++) {
+        const char *name = section->fields[i].key, *at = strstr(text, name);
+        const lathe_value *value = lathe_config_get(run->config, "model", name);
+        if (!at || !value || !value->is_explicit || strcmp(name, "model_type") == 0 ||
+            (best && at > best) || (best == at && strlen(name) < strlen(key)))
+            continue;
+        best = at;
+        key = name;
+    }
+    return key;
+}
+
 /* Parameters, what trains, groups: needs the parts, and the tokenizer for a vocabulary that nothing else tells. */
 static lathe_status prepare_model(lathe_run *run)
 {
     const char *key = run->set.model_path ? "path" : "model_type";
     int64_t before = n_errors(run);
-    LATHE_TRY(note(run, lathe__run_params(run), before, "model", key));
+    const lathe_status status = lathe__run_params(run);
+    LATHE_TRY(note(run, status, before, "model", model_key(run, key)));
     if (n_errors(run) > before)
         return LATHE_OK;
     before = n_errors(run);
@@ -136,7 +155,7 @@ lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_ov
     LATHE_TRY(lathe__run_configure(run, path, overrides, n));
     LATHE_TRY(prepare_parts(run));
     const int64_t in_parts = n_errors(run);
-    if (run->set.datasets && !run->is_offline)
+    if (run->set.datasets && run->stage.component && !run->is_offline)
         LATHE_TRY(note(run, lathe__data_check(run), in_parts, "data", "datasets"));
     if (run->set.tokenizer_train && !run->is_offline)
         LATHE_TRY(so_far(run)); /* training it takes long */

@@ -85,7 +85,7 @@ void lathe__run_warn(const lathe_run *run, const char *section, const char *key,
     (void)add(run, LATHE_DIAG_WARNING, section, key, text);
 }
 
-/* Behind "optimizer sgd: ", which lathe_instance_init puts in front. */
+/* What follows "optimizer sgd: ", which lathe_instance_init puts in front. */
 static const char *behind_name(const char *text, const char *section)
 {
     const size_t n = strlen(section);
@@ -96,9 +96,12 @@ static const char *behind_name(const char *text, const char *section)
 lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t kind)
 {
     const char *section = lathe_kind_name(kind), *text = lathe_error_message(), *why;
+    const char *name = lathe_config_part(run->config, kind)->name;
     char key[64];
     size_t n = 0;
     why = behind_name(text, section);
+    if (strncmp(why, name, strlen(name)) == 0 && strncmp(why + strlen(name), ": ", 2) == 0)
+        why += strlen(name) + 2; /* the plugin said it too */
     while (n + 1 < sizeof key &&
            (islower((unsigned char)why[n]) || isdigit((unsigned char)why[n]) || why[n] == '_'))
         n++;

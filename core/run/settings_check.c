@@ -95,6 +95,22 @@ static lathe_status check_early_stopping(const lathe_run *run)
         lacks);
 }
 
+/* Tokens of a micro-batch are counted in 32 bits. */
+static lathe_status check_batch(const lathe_run *run)
+{
+    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    const int64_t rows =
+        (int64_t)run->set.micro_batch_size * (stage && stage->rows == LATHE_ROWS_PAIRS ? 2 : 1);
+    if (rows * run->set.seq_len <= INT32_MAX)
+        return LATHE_OK;
+    return lathe__run_refuse(
+        run, "train", "micro_batch_size",
+        "train.micro_batch_size = %d: %lld rows of data.seq_len = %d tokens are "
+        "%lld; expected less than 2^31 tokens",
+        run->set.micro_batch_size, (long long)rows, run->set.seq_len,
+        (long long)(rows * run->set.seq_len));
+}
+
 /* Samples go into the run's folder. */
 static lathe_status check_samples(const lathe_run *run)
 {
@@ -107,8 +123,11 @@ static lathe_status check_samples(const lathe_run *run)
 lathe_status lathe__settings_check(lathe_run *run)
 {
     lathe_status (*const checks[])(const lathe_run *run) = {
-        check_early_stopping,         check_samples,
-        lathe__curvature_check_stage, lathe__average_check_optimizer,
+        check_batch,
+        check_early_stopping,
+        check_samples,
+        lathe__curvature_check_stage,
+        lathe__average_check_optimizer,
         lathe__average_check_start,
     };
     lathe_status first = LATHE_OK;

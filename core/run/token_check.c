@@ -7,11 +7,6 @@
 #include "base/error.h"
 #include "base/log.h"
 
-static const char *model_name(const lathe_run *run)
-{
-    return run->set.model_path ? run->set.model_path : lathe_config_path(run->config);
-}
-
 /* Names a token for people: 7 ("</s>"). */
 static const char *token_text(const lathe_run *run, int32_t id, char *out, size_t capacity)
 {
@@ -69,9 +64,10 @@ lathe_status lathe__token_check(const lathe_run *run)
         return lathe__run_refuse(
             run, run->set.tokenizer_path ? "tokenizer" : "model",
             run->set.tokenizer_path || run->set.model_path ? "path" : "vocab_size",
-            "%s: vocab_size is %lld, but %s has %lld tokens: model and "
-            "tokenizer do not belong together",
-            model_name(run), (long long)run->model.vocab,
+            "%s%svocab_size is %lld, but %s has %lld tokens: model and tokenizer do not belong "
+            "together",
+            run->set.model_path ? run->set.model_path : "model.", run->set.model_path ? ": " : "",
+            (long long)run->model.vocab,
             run->tokenizer_dir ? run->tokenizer_dir : "the tokenizer of bytes", (long long)tokens);
     if (!run->set.model_path)
         return LATHE_OK;

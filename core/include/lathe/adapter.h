@@ -53,10 +53,12 @@ typedef struct lathe_adapter_v1 {
     int64_t (*file_key)(void *self, const char *param_name, char *out, int64_t capacity);
     /** JSON text of adapter_config.json; base is the model's name or path. NULL: none. */
     int64_t (*config_json)(void *self, const char *base, char *out, int64_t capacity);
-    /** Whether every pattern of the configuration names a linear site; modules: all there are
-     * ("model.layers.0.self_attn.q_proj"). LATHE_E_CONFIG names the pattern that does not; the core
-     * adds file, line and the names. NULL: there are no patterns. */
-    lathe_status (*check)(void *self, const char *const *modules, int32_t n_modules);
+    /** Whether every pattern of the configuration names something. modules: all linear sites
+     * ("model.layers.0.self_attn.q_proj"); params: all parameters ("model.norm.weight").
+     * LATHE_E_CONFIG: a message that begins with the key and names the pattern that matches nothing;
+     * the core adds file, line and the names. NULL: there are no patterns. */
+    lathe_status (*check)(void *self, const char *const *modules, int32_t n_modules,
+                          const char *const *params, int32_t n_params);
 } lathe_adapter_v1;
 LATHE_ABI_SIZE(lathe_adapter_v1, 72);
 

@@ -58,4 +58,16 @@ lathe_fail(const lathe_host *host, lathe_status code, const char *format, ...)
     return code;
 }
 
+/** Formats a warning into the run's log, such as a key that the others leave without effect. */
+__attribute__((format(printf, 2, 3))) static inline void lathe_warn(const lathe_host *host,
+                                                                    const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    host->log(LATHE_LOG_WARN, text);
+}
+
 #endif

@@ -14,6 +14,13 @@ lathe_schedule_read_warmup(const lathe_host *host, const lathe_value *values, la
         return lathe_fail(host, LATHE_E_CONFIG,
                           "warmup_steps is %lld and warmup_ratio is %g: set only one of them",
                           (long long)steps, ratio);
+    if (steps == 0 && !(ratio > 0.0))
+        for (int32_t k = LATHE_SCHEDULE_WARMUP_TYPE; k <= LATHE_SCHEDULE_START_LR_RATIO; k++)
+            if (values[k].is_explicit)
+                lathe_warn(host,
+                           "scheduler.%s has no effect without a warm-up: set warmup_steps or "
+                           "warmup_ratio",
+                           k == LATHE_SCHEDULE_WARMUP_TYPE ? "warmup_type" : "start_lr_ratio");
     out->warmup_steps = steps;
     out->warmup_ratio = ratio;
     out->warmup_type = lathe_choice("linear|cosine|1-sqrt", values[LATHE_SCHEDULE_WARMUP_TYPE].s);

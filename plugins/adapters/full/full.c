@@ -84,10 +84,32 @@ static lathe_status full_select(void *self, const lathe_param_info *param, int32
     return LATHE_OK;
 }
 
+/* A misspelt pattern would quietly train what was to stay. */
+static lathe_status full_check(void *self, const char *const *modules, int32_t n_modules,
+                               const char *const *params, int32_t n_params)
+{
+    const full *f = self;
+    (void)modules;
+    (void)n_modules;
+    for (int64_t i = 0; i < f->n_no_train; i++) {
+        int32_t p = 0;
+        while (p < n_params && !glob_matches(f->no_train[i], params[p]))
+            p++;
+        if (p == n_params)
+            return lathe_fail(
+                f->host, LATHE_E_CONFIG,
+                "full: no_train[%lld] = \"%s\" matches no parameter, and patterns cover "
+                "whole names (\"*.mlp.*\")",
+                (long long)i, f->no_train[i]);
+    }
+    return LATHE_OK;
+}
+
 static const lathe_adapter_v1 table = {
     .size = sizeof table,
     .revision = LATHE_ADAPTER_REVISION,
     .select = full_select,
+    .check = full_check,
 };
 
 LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;

@@ -273,9 +273,12 @@ static int64_t lora_file_key(void *self, const char *param_name, char *out, int6
 }
 
 /* A misspelt pattern would quietly leave its modules untrained, or at the wrong rank. */
-static lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules)
+static lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules,
+                               const char *const *params, int32_t n_params)
 {
     const lora *l = self;
+    (void)params;
+    (void)n_params;
     for (int64_t i = 0; i < l->n_targets && !l->all_linear; i++) {
         int32_t m = 0;
         while (m < n_modules && !ends_in(modules[m], l->targets[i]))

@@ -64,6 +64,8 @@ static lathe_status read_values(const lathe_host *host, adafactor *o, const lath
     o->weight_decay = values[FIELD_WEIGHT_DECAY].f;
     o->scales_by_parameter = (int32_t)values[FIELD_SCALE_PARAMETER].i;
     o->warmup_init = (int32_t)values[FIELD_WARMUP_INIT].i;
+    if (values[FIELD_EPS2].is_explicit && !o->scales_by_parameter)
+        lathe_warn(host, "optimizer.eps2 has no effect: scale_parameter is false");
     if (o->relative_step && lr->is_set)
         return lathe_fail(host, LATHE_E_CONFIG,
                           "lr is %g and relative_step is true: set only one of them", lr->f);

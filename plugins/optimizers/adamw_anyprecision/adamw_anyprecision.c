@@ -142,7 +142,9 @@ static const lathe_field fields[] = {
 static lathe_status read_values(const lathe_host *host, adamw_anyprecision *o,
                                 const lathe_value *values)
 {
-    (void)host;
+    if (values[FIELD_COMPENSATION_DTYPE].is_explicit && !values[FIELD_KAHAN].i)
+        lathe_warn(host,
+                   "optimizer.compensation_dtype has no effect: use_kahan_summation is false");
     o->common.lr = values[FIELD_LR].f;
     o->beta1 = values[FIELD_BETA1].f;
     o->beta2 = values[FIELD_BETA2].f;

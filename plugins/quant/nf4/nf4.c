@@ -11,12 +11,10 @@
 
 #include "lathe/instance.h"
 
-enum { FIELD_DOUBLE_QUANT, FIELD_COMPUTE_DTYPE };
+enum { FIELD_DOUBLE_QUANT };
 
 static const lathe_field fields[] = {
     LATHE_FIELD_BOOL("double_quant", "true", "hold the scales of the blocks as 8-bit codes"),
-    LATHE_FIELD_STRING("compute_dtype", "\"bfloat16\"", "float32|float16|bfloat16",
-                       "dtype that files name for computing with the decoded weight"),
 };
 
 static int has_avx512(void)
@@ -33,7 +31,6 @@ static lathe_status read_values(const lathe_host *host, nf4 *q, const lathe_valu
 {
     (void)host;
     q->nested = values[FIELD_DOUBLE_QUANT].i != 0;
-    q->compute_dtype = values[FIELD_COMPUTE_DTYPE].s;
     q->avx512 = has_avx512();
     lathe_dynamic_map(q->nested_map, 1);
     return LATHE_OK;

@@ -13,9 +13,8 @@
 typedef struct nf4 {
     const lathe_host *host;
     int nested;
-    int avx512;                /* the machine has F, BW and VL */
-    const char *compute_dtype; /* torch's name, for files */
-    float nested_map[256];     /* bitsandbytes' signed dynamic map, ascending */
+    int avx512;            /* the machine has F, BW and VL */
+    float nested_map[256]; /* bitsandbytes' signed dynamic map, ascending */
 } nf4;
 
 static inline int64_t nf4_blocks(int64_t n)

@@ -7,6 +7,8 @@
 #include "nf4.h"
 
 #define SUFFIX ".quant_state.bitsandbytes__nf4"
+#define COMPUTE_DTYPE                                                                              \
+    "bfloat16" /* what other programs decode into; a run of Lathe computes in train.precision */
 
 int64_t nf4_config_json(void *self, char *out, int64_t capacity)
 {
@@ -16,11 +18,11 @@ int64_t nf4_config_json(void *self, char *out, int64_t capacity)
         "{\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, \"load_in_8bit\": false, "
         "\"_load_in_4bit\": true, \"_load_in_8bit\": false, "
         "\"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_use_double_quant\": %s, "
-        "\"bnb_4bit_compute_dtype\": \"%s\", \"bnb_4bit_quant_storage\": \"uint8\", "
+        "\"bnb_4bit_compute_dtype\": \"" COMPUTE_DTYPE "\", \"bnb_4bit_quant_storage\": \"uint8\", "
         "\"llm_int8_threshold\": 6.0, \"llm_int8_skip_modules\": null, "
         "\"llm_int8_enable_fp32_cpu_offload\": false, "
         "\"llm_int8_has_fp16_weight\": false}",
-        q->nested ? "true" : "false", q->compute_dtype);
+        q->nested ? "true" : "false");
 }
 
 int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *const *planes,
@@ -36,9 +38,10 @@ int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *cons
                        "\"nested_offset\": %.17g",
                        NF4_NESTED_BLOCK, (double)*(const float *)planes[NF4_OFFSET]);
     return snprintf(out, capacity > 0 ? (size_t)capacity : 0,
-                    "{\"quant_type\": \"nf4\", \"blocksize\": %d, \"dtype\": \"%s\", "
+                    "{\"quant_type\": \"nf4\", \"blocksize\": %d, \"dtype\": \"" COMPUTE_DTYPE
+                    "\", "
                     "\"shape\": [%lld, %lld]%s}",
-                    NF4_BLOCK, q->compute_dtype, (long long)rows, (long long)cols, nested);
+                    NF4_BLOCK, (long long)rows, (long long)cols, nested);
 }
 
 /* The text after `"key":`, spaces skipped; NULL when the key is absent. The object is flat and its

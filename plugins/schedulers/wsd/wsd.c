@@ -50,6 +50,11 @@ static lathe_status read_values(const lathe_host *host, wsd *s, const lathe_valu
         return lathe_fail(host, LATHE_E_CONFIG,
                           "decay_steps is %lld and decay_ratio is %g: set only one of them",
                           (long long)steps->i, ratio->f);
+    if (values[FIELD_NUM_CYCLES].is_explicit && s->decay_type != 1)
+        lathe_warn(host, "scheduler.num_cycles has no effect: decay_type is \"%s\", not \"cosine\"",
+                   values[FIELD_DECAY_TYPE].s);
+    if (values[FIELD_DECAY_TYPE].is_explicit && s->decay_steps == 0)
+        lathe_warn(host, "scheduler.decay_type has no effect: decay_steps is 0");
     return lathe_schedule_read(host, values, &s->common);
 }
 

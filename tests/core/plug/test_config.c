@@ -133,9 +133,10 @@ Test(config, every_error_at_once_with_line_column_and_suggestion)
         "run.toml:12:1: error: unknown key 'warmup_step' in [scheduler] (did you mean "
         "'warmup_steps'?)",
         "run.toml:13:6: error: scheduler.lr is a string, expected a number",
-        "run.toml:15:13: error: datasets.path is required: file, folder, or pattern of *, ?, [..] "
+        "run.toml:15:13: error: data.datasets.path is required: file, folder, or pattern of *, ?, "
+        "[..] "
         "and **",
-        "run.toml:15:15: error: unknown key 'pth' in [datasets] (did you mean 'path'?)",
+        "run.toml:15:15: error: unknown key 'pth' in [data.datasets] (did you mean 'path'?)",
         "run.toml:16:11: error: data.seq_len is a floating number, expected an integer",
     };
     lathe_buffer out = LATHE_BUFFER_INIT;

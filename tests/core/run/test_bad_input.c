@@ -303,15 +303,16 @@ Test(bad_input, an_adapter_pattern_without_a_module_is_refused_with_the_modules)
     copy_model("llama_tied");
     static const struct {
         const char *value, *message;
+        int column; /* of the key's value */
     } rows[] = {
         {"{name = \"lora\", target_modules = [\"q_proj\", \"q_porj\"]}",
-         "lora: target_modules[1] = \"q_porj\" matches no module"},
+         "lora: target_modules[1] = \"q_porj\" matches no module", 44},
         {"{name = \"lora\", target_modules = [\"lm_head\"]}",
-         "lora: target_modules[0] = \"lm_head\" matches no module"},
+         "lora: target_modules[0] = \"lm_head\" matches no module", 44},
         {"{name = \"lora\", rank_pattern = {\"layers.2.*\" = 4}}",
-         "lora: rank_pattern \"layers.2.*\" matches no module"},
+         "lora: rank_pattern \"layers.2.*\" matches no module", 42},
         {"{name = \"lora\", alpha_pattern = {\"fc1\" = 4}}",
-         "lora: alpha_pattern \"fc1\" matches no module"},
+         "lora: alpha_pattern \"fc1\" matches no module", 43},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char toml[512], want[512];
@@ -322,9 +323,9 @@ Test(bad_input, an_adapter_pattern_without_a_module_is_refused_with_the_modules)
         cr_expect_eq(lathe_run_open_mode(in_folder("run.toml"), NULL, 0, LATHE_OPEN_PLAN, &run),
                      LATHE_E_CONFIG);
         snprintf(want, sizeof want,
-                 "%s/run.toml:1:19: error: %s; the model has q_proj, k_proj, v_proj, o_proj, "
+                 "%s/run.toml:1:%d: error: %s; the model has q_proj, k_proj, v_proj, o_proj, "
                  "gate_proj, up_proj, down_proj",
-                 folder, rows[i].message);
+                 folder, rows[i].column, rows[i].message);
         cr_expect_str_eq(lathe_error_message(), want, "\n got %s\nwant %s", lathe_error_message(),
                          want);
         lathe_run_close(run);

@@ -1,0 +1,225 @@
+/* lathe validate, and how a run file is tried out: what is valid would start, paths, warnings, dry runs. The faults that
+ * validate and train refuse alike are in test_bad_configs.c. */
+#include "cli_case.h"
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe"
+
+static const char run_file[] = "[model]\nmodel_type = \"llama\"\nhidden_size = 16\n"
+                               "intermediate_size = 32\nnum_hidden_layers = 1\n"
+                               "num_attention_heads = 2\nmax_position_embeddings = 64\n"
+                               "[data]\ndatasets = [{ path = \"text.txt\" }]\nseq_len = 16\n"
+                               "[scheduler]\nname = \"cosine\"\nwarmup_steps = 10\n"
+                               "[train]\nprecision = \"fp32\"\nmax_steps = 12\nthreads = 1\n"
+                               "[log]\nprogress = \"off\"\n";
+
+static void setup(void)
+{
+    make_folder();
+    put_times("text.txt", "the cat sat on the mat and it was fine.\n", 40);
+    put("run.toml", run_file);
+}
+
+TestSuite(validate, .init = setup, .fini = remove_folder);
+TestSuite(run_file_paths, .init = setup, .fini = remove_folder);
+TestSuite(dry_run, .init = setup, .fini = remove_folder);
+TestSuite(smoke_test, .init = setup, .fini = remove_folder);
+TestSuite(warm_up, .init = setup, .fini = remove_folder);
+
+static void expect_also(const char *text)
+{
+    cr_expect_not_null(strstr(output, text), "no '%s' in\n%s", text, output);
+}
+
+/* ---- what is valid would start ---- */
+
+Test(validate, tells_errors_of_all_parts_at_once)
+{
+    expect(LATHE " validate run.toml --train.grad_dtype bf16 --train.early_stopping_patience 2 "
+                 "--train.capture on --stage.name dpo --checkpoint.resume nothing 2>&1",
+           2, "checkpoint.resume is \"nothing\"");
+    expect(LATHE " validate run.toml --train.grad_dtype bf16 --train.early_stopping_patience 2 "
+                 "--train.capture on --stage.name dpo 2>&1",
+           2, "run.toml:9:22: error: stage \"dpo\" reads pairs");
+    expect_also("--train.capture: error: train.capture = \"on\"");
+    expect_also("--train.early_stopping_patience: error: train.early_stopping_patience counts");
+    cr_expect_null(strstr(output, "valid\n"), "%s", output);
+}
+
+Test(validate, offline_leaves_out_the_machine_and_the_data)
+{
+    static const char *const elsewhere[] = {
+        "--train.capture on", "--train.memory_limit 0.000001",
+        "--data.datasets '[{path = \"text.txt\", type = \"jsonl\"}]'", NULL};
+    char command[512];
+    for (int i = 0; elsewhere[i]; i++) {
+        snprintf(command, sizeof command, LATHE " validate run.toml %s 2>&1", elsewhere[i]);
+        expect(command, 2, "1 error");
+        snprintf(command, sizeof command, LATHE " validate run.toml --offline %s 2>&1",
+                 elsewhere[i]);
+        expect(command, 0, "run.toml: valid");
+    }
+    cr_expect_neq(access(".lathe/cache", F_OK), -2);
+    expect(LATHE " validate run.toml --offline --scheduler.warmup_steps 13 2>&1", 2,
+           "warmup_steps is 13, the run has 12 steps");
+    expect(LATHE " validate run.toml --offline --train.grad_dtype bf16 2>&1", 2,
+           "train.grad_dtype = \"bf16\" goes with");
+}
+
+Test(validate, offline_reads_no_data_and_writes_nothing)
+{
+    expect(LATHE " validate run.toml --offline 2>&1", 0, "valid");
+    expect("find . | sort", 0, "./run.toml");
+    cr_expect_str_eq(output, ".\n./run.toml\n./text.txt\n");
+}
+
+Test(validate, takes_a_failure_of_the_machine_for_no_fault_of_the_file)
+{
+    expect("ulimit -v 60000; " LATHE " validate run.toml >/dev/null 2>&1; [ $? -ne 2 ]", 0, "");
+}
+
+/* Each key alone is taken, and is said to have no effect; the run still starts. */
+Test(validate, warns_of_keys_that_have_no_effect)
+{
+    static const struct {
+        const char *settings, *says;
+    } rows[] = {
+        {"--train.loss_scale_init 8.0", "train.loss_scale_init has no effect: it belongs to"},
+        {"--train.loss_scale_growth_interval 8", "train.loss_scale_growth_interval has no effect"},
+        {"--train.weight_average_decay 0.9", "train.weight_average_decay has no effect"},
+        {"--train.weight_average_start 2", "train.weight_average_start has no effect"},
+        {"--train.weight_average_every 2", "train.weight_average_every has no effect"},
+        {"--train.weight_average swa --train.weight_average_decay 0.9",
+         "train.weight_average_decay has no effect: it belongs to train.weight_average = \"ema\""},
+        {"--train.early_stopping_threshold 0.1", "train.early_stopping_threshold has no effect"},
+        {"--train.offload_buffer 8.0", "train.offload_buffer has no effect"},
+        {"--train.eval_batches 2", "train.eval_batches has no effect"},
+        {"--train.eval_every 2", "train.eval_every has nothing to evaluate"},
+        {"--train.epochs 2", "train.epochs has no effect: train.max_steps is the length"},
+        {"--checkpoint.gate false", "checkpoint.gate has no effect"},
+        {"--checkpoint.best_metric loss", "checkpoint.best_metric has no effect"},
+        {"--checkpoint.best_mode min", "checkpoint.best_mode has no effect"},
+        {"--generate.temperature 0.0 --generate.top_k 5", "generate.top_k has no effect"},
+        {"--generate.temperature 0.0 --generate.top_p 0.5", "generate.top_p has no effect"},
+        {"--train.fp8_recipe rowwise", "train.fp8_recipe changes nothing"},
+        {"--scheduler.warmup_steps 0 --scheduler.warmup_type cosine",
+         "scheduler.warmup_type has no effect without a warm-up"},
+        {"--scheduler.warmup_steps 0 --scheduler.start_lr_ratio 0.5",
+         "scheduler.start_lr_ratio has no effect without a warm-up"},
+        {"--scheduler.name wsd --scheduler.num_cycles 2 --scheduler.decay_type linear",
+         "scheduler.num_cycles has no effect"},
+        {"--optimizer.name adamw_anyprecision --optimizer.use_kahan_summation false "
+         "--optimizer.compensation_dtype fp32",
+         "optimizer.compensation_dtype has no effect"},
+        {"--optimizer.name apollo --optimizer.norm_growth_limiter false "
+         "--optimizer.scale_front true",
+         "optimizer.scale_front has no effect"},
+        {"--optimizer.name adafactor --optimizer.lr 0.01 --optimizer.scale_parameter false "
+         "--optimizer.eps2 0.1",
+         "optimizer.eps2 has no effect"},
+    };
+    char command[512];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(command, sizeof command, LATHE " validate run.toml --offline %s 2>&1",
+                 rows[i].settings);
+        expect(command, 0, rows[i].says);
+        expect_also("run.toml: valid");
+    }
+}
+
+/* ---- paths ---- */
+
+Test(run_file_paths, are_relative_to_the_file_and_those_of_the_command_line_to_the_current_folder)
+{
+    expect("mkdir -p a/b && mv text.txt a/b && mv run.toml a/b", 0, "");
+    expect("cd a && " LATHE " train b/run.toml --train.max_steps 2 --scheduler.warmup_steps 0 2>&1",
+           0, "");
+    expect("find . -maxdepth 3 -name out -o -maxdepth 3 -name .lathe | sort", 0, "");
+    cr_expect_str_eq(output, "./a/b/.lathe\n./a/b/out\n"); /* the defaults, beside the file */
+    expect("cd a && " LATHE " train b/run.toml --train.max_steps 2 --scheduler.warmup_steps 0 "
+           "--checkpoint.dir mine --data.cache_dir cache 2>&1",
+           0, "");
+    expect("ls a", 0, "");
+    cr_expect_str_eq(output, "b\ncache\nmine\n");
+    expect("cd a && " LATHE " validate b/run.toml --data.datasets '[{path = \"text.txt\"}]' 2>&1",
+           2, "no such file or folder: text.txt");
+}
+
+Test(run_file_paths, of_every_kind_are_relative_to_the_file)
+{
+    expect("mkdir -p a/plugins a/m && cd a && mv ../text.txt ../run.toml . && " LATHE
+           " train run.toml --train.max_steps 1 --scheduler.warmup_steps 0 2>&1",
+           0, "");
+    expect("cp a/out/step-00000001/*.* a/m && " LATHE
+           " tokenizer train a/text.txt --vocab-size 257 -o a/tok 2>&1",
+           0, "");
+    put("a/all.toml", "[model]\npath = \"m\"\n[tokenizer]\npath = \"tok\"\n"
+                      "[data]\ndatasets = [{ path = \"t*.txt\" }]\n"
+                      "validation = { path = \"text.txt\" }\ncache_dir = \"cache\"\nseq_len = 16\n"
+                      "[train]\nmax_steps = 1\nthreads = 1\n[scheduler]\nname = \"constant\"\n"
+                      "[checkpoint]\ndir = \"out2\"\nresume = \"out\"\n"
+                      "[plugins]\npaths = [\"plugins\"]\n[log]\nprogress = \"off\"\n");
+    expect(LATHE " validate a/all.toml 2>&1", 0, "a/all.toml: valid");
+    expect("cd a && " LATHE " validate all.toml 2>&1", 0, "all.toml: valid");
+    expect("cd / && " LATHE " validate $OLDPWD/a/all.toml 2>&1", 0, "all.toml: valid");
+}
+
+/* ---- trying a file out ---- */
+
+Test(dry_run, takes_two_steps_and_writes_nothing)
+{
+    expect("mkdir tmp; TMPDIR=$PWD/tmp " LATHE " train run.toml --dry-run 2>&1", 0,
+           "dry run: 2 steps of 12 taken, nothing was written");
+    expect("find . | sort", 0, "./run.toml");
+    cr_expect_str_eq(output, ".\n./run.toml\n./text.txt\n./tmp\n");
+    expect(LATHE " train run.toml --dry-run --generate.every 1 --log.tensorboard true "
+                 "--checkpoint.every 1 --train.eval_every 1 --data.validation '[{path = "
+                 "\"text.txt\"}]' 2>&1",
+           0, "dry run: 2 steps");
+    expect("find . | sort", 0, "./run.toml");
+    cr_expect_str_eq(output, ".\n./run.toml\n./text.txt\n./tmp\n");
+}
+
+Test(dry_run, leaves_a_run_that_is_there_as_it_is)
+{
+    expect(LATHE " train run.toml 2>&1", 0, "");
+    expect("find out -type f -exec sha256sum {} + | sort >before; " LATHE
+           " train run.toml --dry-run 2>&1",
+           0, "dry run: 2 steps of 12");
+    expect("find out -type f -exec sha256sum {} + | sort | diff before - && echo same", 0, "same");
+}
+
+Test(dry_run, refuses_what_train_refuses)
+{
+    expect(LATHE " train run.toml --dry-run --train.max_step 3 2>&1", 2,
+           "did you mean 'max_steps'?");
+    expect(LATHE " train run.toml --dry-run --stage.name dpo 2>&1", 2, "reads pairs");
+}
+
+Test(smoke_test, five_steps_of_a_file_with_ten_steps_of_warm_up_are_taken)
+{
+    expect(LATHE " train run.toml --train.max_steps 5 2>&1", 0,
+           "warning: warmup_steps is 10, the run has 5 steps: the run ends before the schedule is "
+           "through");
+    expect("grep -c lr out/metrics.jsonl", 0, "5");
+    put("five.toml", "[train]\nmax_steps = 5\n");
+    expect("sed 's/max_steps = 12/max_steps = 5/' run.toml >five.toml; " LATHE
+           " validate five.toml 2>&1",
+           2, "five.toml:13:16: error: warmup_steps is 10, the run has 5 steps");
+    expect(LATHE " train run.toml --scheduler.name wsd --train.max_steps 5 --checkpoint.dir b 2>&1",
+           0, "the run ends before the schedule is through");
+}
+
+Test(warm_up, is_a_share_beside_steps_in_every_scheduler_that_warms_up)
+{
+    expect(
+        "for s in " LATHE_TEST_BUILD "/lib/lathe/plugins/scheduler/*.so; do n=$(basename $s .so); "
+        "t=$(" LATHE " show scheduler/$n); case $t in *warmup_steps*) case $t in *warmup_ratio*) "
+        "echo \"$n both\";; *) echo \"$n lacks it\";; esac;; esac; done",
+        0, "cosine both");
+    cr_expect_null(strstr(output, "lacks"), "%s", output);
+    expect(LATHE " train run.toml --scheduler.warmup_steps 0 --scheduler.warmup_ratio 0.5 "
+                 "--train.max_steps 4 2>&1",
+           0, "");
+    expect("sed -n 's/.*\"lr\": \\([^,]*\\),.*/\\1/p' out/metrics.jsonl | tr '\\n' ' '", 0,
+           "0 0.0005 0.001 0.0005");
+}
