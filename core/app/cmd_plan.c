@@ -8,6 +8,7 @@
 #include "ir/dump.h"
 #include "model/model_size.h"
 #include "run/curvature.h"
+#include "run/disk_fit.h"
 #include "run/fit.h"
 #include "run/model_file.h"
 
@@ -106,6 +107,30 @@ static void put_savings(const savings *s, lathe_buffer *b)
                                 (double)all[i].bytes / (1024.0 * 1024.0));
 }
 
+/* How many checkpoints there will be, and whether the disk has room for them. */
+static void put_disk(const lathe_run *run, int is_json, lathe_buffer *b)
+{
+    lathe_disk_fit fit;
+    if (!run->set.checkpoint_dir || lathe_disk_fit_check(run, &fit) != LATHE_OK)
+        return;
+    if (!is_json) {
+        lathe_buffer_puts(b, "\n  ");
+        lathe_disk_fit_text(run, &fit, b);
+        return;
+    }
+    lathe_buffer_printf(
+        b, "  \"checkpoints\": {\"bytes_each\": %lld, \"at_a_time\": ", (long long)fit.each);
+    if (fit.most > 0)
+        lathe_buffer_printf(b, "%lld", (long long)fit.most);
+    else
+        lathe_buffer_puts(b, "null");
+    if (fit.have >= 0)
+        lathe_buffer_printf(b, ", \"bytes_free\": %lld", (long long)fit.have);
+    else
+        lathe_buffer_puts(b, ", \"bytes_free\": null");
+    lathe_buffer_printf(b, ", \"fit\": %s},\n", fit.fits ? "true" : "false");
+}
+
 /* What the groups of parameters train with, before the schedule. */
 static void put_groups(const lathe_run *run, int is_json, lathe_buffer *b)
 {
@@ -169,6 +194,7 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *
     lathe_buffer_printf(b, "  \"device\": \"%s\",\n  \"attention\": \"%s\",\n  \"nodes\": %d,\n",
                         run->device.component->plugin->name, lathe_exec_attention(run->train.exec),
                         lathe_exec_graph(run->train.exec)->n_nodes);
+    put_disk(run, 1, b);
     put_groups(run, 1, b);
     lathe_buffer_printf(b, "  \"max_steps\": %lld,\n  \"schedule\": [",
                         (long long)run->set.max_steps);
@@ -217,6 +243,7 @@ static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *
     if (run->set.checkpoint_dir)
         lathe_buffer_printf(b, "\n  a checkpoint takes %lld bytes, %.1f MiB, on the disk",
                             (long long)disk, (double)disk / mib);
+    put_disk(run, 0, b);
     lathe_buffer_printf(
         b, "\nwork\n  %.3f %s and %.0f tokens per step; %d nodes; device %s, attention %s\n",
         is_large ? flops / 1e12 : flops / 1e9, is_large ? "TFLOP" : "GFLOP", step_tokens(run),

@@ -145,7 +145,7 @@ lathe_status lathe_dir_list(const char *path, lathe_arena *arena, char ***out_na
 }
 
 /* Links to files count as files; links to folders are not entered, so there are no circles. */
-static lathe_status walk(const char *path, struct names *names, int depth)
+static lathe_status walk(const char *path, struct names *names, struct names *others, int depth)
 {
     char **entries = NULL;
     int64_t n = 0;
@@ -160,21 +160,34 @@ static lathe_status walk(const char *path, struct names *names, int depth)
         if (lstat(child, &info) != 0)
             continue; /* went away meanwhile */
         if (S_ISDIR(info.st_mode))
-            LATHE_TRY(walk(child, names, depth + 1));
+            LATHE_TRY(walk(child, names, others, depth + 1));
         else if (stat(child, &info) == 0 && S_ISREG(info.st_mode))
             LATHE_TRY(names_add(names, child));
+        else if (others != NULL)
+            LATHE_TRY(names_add(others, child));
     }
+    return LATHE_OK;
+}
+
+lathe_status lathe_dir_walk_all(const char *path, lathe_arena *arena, char ***out_paths,
+                                int64_t *out_n, char ***out_others, int64_t *out_n_others)
+{
+    struct names names = {arena, NULL, 0, 0}, others = {arena, NULL, 0, 0};
+    *out_paths = *out_others = NULL;
+    *out_n = *out_n_others = 0;
+    LATHE_TRY(walk(path, &names, &others, 0));
+    names_sort(&names);
+    names_sort(&others);
+    *out_paths = names.items;
+    *out_n = names.n;
+    *out_others = others.items;
+    *out_n_others = others.n;
     return LATHE_OK;
 }
 
 lathe_status lathe_dir_walk(const char *path, lathe_arena *arena, char ***out_paths, int64_t *out_n)
 {
-    struct names names = {arena, NULL, 0, 0};
-    *out_paths = NULL;
-    *out_n = 0;
-    LATHE_TRY(walk(path, &names, 0));
-    names_sort(&names);
-    *out_paths = names.items;
-    *out_n = names.n;
-    return LATHE_OK;
+    char **others = NULL;
+    int64_t n_others = 0;
+    return lathe_dir_walk_all(path, arena, out_paths, out_n, &others, &n_others);
 }

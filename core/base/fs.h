@@ -37,6 +37,10 @@ lathe_status lathe_dir_remove(const char *path);
 /** Sorted names of the entries of a folder, without "." and "..". */
 lathe_status lathe_dir_list(const char *path, lathe_arena *arena, char ***out_names,
                             int64_t *out_n);
+/** Sorted paths of the regular files below a folder, recursively, and of what is neither a regular file nor a folder:
+ *  pipes, sockets, devices, links to folders and links that lead nowhere. */
+lathe_status lathe_dir_walk_all(const char *path, lathe_arena *arena, char ***out_paths,
+                                int64_t *out_n, char ***out_others, int64_t *out_n_others);
 /** Sorted paths of the regular files below a folder, recursively. */
 lathe_status lathe_dir_walk(const char *path, lathe_arena *arena, char ***out_paths,
                             int64_t *out_n);

@@ -54,7 +54,8 @@ typedef struct lathe_sources {
     int64_t n, bytes;
     int32_t type; /* LATHE_DATASET_*, no longer AUTO */
     int32_t reserved;
-    char stamp[65]; /* SHA-256 of paths, sizes and times */
+    char stamp[65];       /* SHA-256 of paths, sizes and times */
+    const char *left_out; /* a sentence on the folder's files that are not read; NULL: all are */
 } lathe_sources;
 
 /** Lists them, in the arena. Of a folder: text, all files; else those named as the type says.

@@ -72,9 +72,43 @@ void lathe_shards_destroy(lathe_shards *shards)
         return;
     for (int64_t i = 0; i < shards->n; i++)
         lathe__shard_close(&shards->list[i]);
+    lathe_arena_fini(&shards->arena);
     free(shards->list);
     free(shards->sets);
     free(shards);
+}
+
+lathe_status lathe__shards_note(lathe_shards *shards, const lathe_sources *sources)
+{
+    const int64_t n = shards->n_sources + sources->n;
+    lathe_source *list = lathe_arena_alloc(&shards->arena, (n + 1) * (int64_t)sizeof *list);
+    if (!list)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; i < n; i++) {
+        const int is_old = i < shards->n_sources;
+        list[i] = is_old ? shards->sources[i] : sources->list[i - shards->n_sources];
+        if (!is_old && !(list[i].path = lathe_arena_strdup(&shards->arena, list[i].path)))
+            return LATHE_E_NOMEM;
+    }
+    shards->sources = list;
+    shards->n_sources = n;
+    if (!sources->left_out)
+        return LATHE_OK;
+    shards->left_out = shards->left_out ? lathe_arena_printf(&shards->arena, "%s; %s",
+                                                             shards->left_out, sources->left_out)
+                                        : lathe_arena_strdup(&shards->arena, sources->left_out);
+    return shards->left_out ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+const char *lathe_shards_left_out(const lathe_shards *shards)
+{
+    return shards->left_out;
+}
+
+const lathe_source *lathe_shards_sources(const lathe_shards *shards, int64_t *out_n)
+{
+    *out_n = shards->n_sources;
+    return shards->sources;
 }
 
 /* memory: offsets, then ids as u32; taken. */

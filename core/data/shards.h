@@ -71,6 +71,10 @@ int64_t lathe_shards_segments(const lathe_shards *shards);
 int64_t lathe_shards_tokens(const lathe_shards *shards);
 /** Files left out as binary, and empty records left out. */
 int64_t lathe_shards_skipped(const lathe_shards *shards);
+/** What the datasets' folders hold and nothing is read from, in words; NULL: nothing. */
+const char *lathe_shards_left_out(const lathe_shards *shards);
+/** The files that the shards were made from, as they were when they were listed; none for shards in memory. */
+const lathe_source *lathe_shards_sources(const lathe_shards *shards, int64_t *out_n);
 /** Shard files that this call had to make. */
 int64_t lathe_shards_built(const lathe_shards *shards);
 int32_t lathe_shards_eos(const lathe_shards *shards);

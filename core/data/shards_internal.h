@@ -13,7 +13,14 @@ struct lathe_shards {
     int64_t vocab_size;
     int32_t rows, eos;
     char hash[65];
+    lathe_arena arena;     /* of what follows */
+    lathe_source *sources; /* [n_sources] files that the shards were made from */
+    int64_t n_sources;
+    const char *left_out; /* what the folders hold beside them, a sentence each; NULL: nothing */
 };
+
+/** Remembers a dataset's files, and what was left out. */
+lathe_status lathe__shards_note(lathe_shards *shards, const lathe_sources *sources);
 
 /** Room for n_sets datasets. */
 lathe_status lathe__shards_create(int64_t n_sets, int32_t rows, int32_t eos, int64_t vocab_size,

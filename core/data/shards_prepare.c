@@ -248,6 +248,7 @@ static lathe_status prepare_parts(chain *c)
 static lathe_status prepare_dataset(chain *c)
 {
     LATHE_TRY(lathe_sources_list(c->job.dataset, &c->arena, &c->sources));
+    LATHE_TRY(lathe__shards_note(c->shards, &c->sources));
     c->job.sources = &c->sources;
     LATHE_TRY(hash_key(&c->job, c->key));
     lathe_text_loss loss = {0};

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
@@ -38,10 +39,19 @@ static const char *names_of(int32_t type)
                                         : "files";
 }
 
-static lathe_status find_paths(const char *path, lathe_arena *arena, char ***out, int64_t *out_n)
+/* What a folder holds and nothing is read from. */
+typedef struct left_out {
+    char **others; /* no regular files */
+    int64_t n_others;
+    const char **named; /* regular files of other types, by their names */
+    int64_t n_named;
+} left_out;
+
+static lathe_status find_paths(const char *path, lathe_arena *arena, char ***out, int64_t *out_n,
+                               left_out *rest)
 {
     if (lathe_path_is_dir(path))
-        return lathe_dir_walk(path, arena, out, out_n);
+        return lathe_dir_walk_all(path, arena, out, out_n, &rest->others, &rest->n_others);
     if (lathe_path_exists(path)) {
         *out = lathe_arena_alloc(arena, (int64_t)sizeof **out);
         *out_n = 1;
@@ -96,24 +106,66 @@ static lathe_status stamp(lathe_sources *sources)
     return LATHE_OK;
 }
 
+/* ", " and up to three names. */
+static void put_names(lathe_buffer *b, const char *const *names, int64_t n)
+{
+    lathe_buffer_puts(b, " (");
+    for (int64_t i = 0; i < n && i < 3; i++)
+        lathe_buffer_printf(b, "%s%s", i ? ", " : "", names[i]);
+    lathe_buffer_puts(b, n > 3 ? ", ...)" : ")");
+}
+
+/* "corpus: 12 files are read; left out: 2 that are not *.jsonl (corpus/a.txt, corpus/b.md)" */
+static lathe_status describe(const lathe_dataset *dataset, const left_out *rest, lathe_arena *arena,
+                             lathe_sources *out)
+{
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    if (rest->n_named + rest->n_others == 0)
+        return LATHE_OK;
+    lathe_buffer_printf(&b, "%s: %lld file%s read; left out: ", dataset->path, (long long)out->n,
+                        out->n == 1 ? " is" : "s are");
+    if (rest->n_named > 0) {
+        lathe_buffer_printf(&b, "%lld not named %s", (long long)rest->n_named, names_of(out->type));
+        put_names(&b, rest->named, rest->n_named);
+    }
+    if (rest->n_others > 0) {
+        lathe_buffer_printf(&b, "%s%lld that %s no regular file%s", rest->n_named > 0 ? ", " : "",
+                            (long long)rest->n_others, rest->n_others == 1 ? "is" : "are",
+                            rest->n_others == 1 ? "" : "s");
+        put_names(&b, (const char *const *)rest->others, rest->n_others);
+    }
+    lathe_status status = b.status;
+    if (status == LATHE_OK) {
+        out->left_out = lathe_arena_strdup(arena, b.data);
+        status = out->left_out ? LATHE_OK : LATHE_E_NOMEM;
+    }
+    lathe_buffer_fini(&b);
+    return status;
+}
+
 lathe_status lathe_sources_list(const lathe_dataset *dataset, lathe_arena *arena,
                                 lathe_sources *out)
 {
     char **paths = NULL;
     int64_t n = 0;
     memset(out, 0, sizeof *out);
-    LATHE_TRY(find_paths(dataset->path, arena, &paths, &n));
+    left_out rest = {NULL, 0, NULL, 0};
+    LATHE_TRY(find_paths(dataset->path, arena, &paths, &n, &rest));
     const int is_folder = lathe_path_is_dir(dataset->path);
     out->type = dataset->type == LATHE_DATASET_AUTO ? common_type(paths, n) : dataset->type;
     lathe_source *list = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *list);
-    if (!list)
+    rest.named = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *rest.named);
+    if (!list || !rest.named)
         return LATHE_E_NOMEM;
     for (int64_t i = 0; i < n; i++)
         if (!is_folder || out->type == LATHE_DATASET_TEXT || type_by_name(paths[i]) == out->type)
             LATHE_TRY(look_at(paths[i], &list[out->n++]));
+        else
+            rest.named[rest.n_named++] = paths[i];
     out->list = list;
     if (!out->n)
         return lathe_error(LATHE_E_CONFIG, "%s: the folder holds no %s", dataset->path,
                            names_of(out->type));
+    LATHE_TRY(describe(dataset, &rest, arena, out));
     return stamp(out);
 }

@@ -192,13 +192,40 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
     return lathe_loader_create(&config, out);
 }
 
+/* Notes on the data are for the first start of a run; those after it would only repeat them. */
+static int is_first_start(const lathe_run *run)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *dir = run->set.checkpoint_dir;
+    const char *record = dir ? lathe_path_join(&arena, dir, "run.json") : NULL;
+    const int is_first = run->mode != LATHE_OPEN_TRAIN || !record || !lathe_path_exists(record);
+    lathe_arena_fini(&arena);
+    return is_first;
+}
+
+/* Files and records of the data that nothing is read from. */
+static void tell_left_out(const lathe_shards *shards)
+{
+    const char *files = lathe_shards_left_out(shards);
+    const int64_t n = lathe_shards_skipped(shards);
+    if (files)
+        lathe_log(LATHE_LOG_WARN, "%s", files);
+    if (n > 0)
+        lathe_log(
+            LATHE_LOG_WARN,
+            "%lld file%s or record%s of the data %s left out: no UTF-8 text, or nothing in it",
+            (long long)n, n == 1 ? "" : "s", n == 1 ? "" : "s", n == 1 ? "is" : "are");
+}
+
 /* Training rows that nothing ever fills would teach mostly end-of-text. */
 static lathe_status check_length(const lathe_run *run)
 {
     lathe_loader_facts facts;
     lathe_loader_facts_get(run->loader, &facts);
-    if (facts.is_cut)
+    if (facts.is_cut && is_first_start(run))
         lathe_log(LATHE_LOG_INFO, "the data is one document: validation takes its last tokens");
+    if (run->mode == LATHE_OPEN_TRAIN && is_first_start(run))
+        tell_left_out(run->shards);
     if (lathe_shards_rows(run->shards) == LATHE_ROWS_PAIRS || facts.n_tokens >= run->set.seq_len)
         return LATHE_OK;
     return lathe__run_refuse(

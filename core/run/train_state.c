@@ -24,6 +24,7 @@
 #include "ir/desc_text.h"
 #include "run/checkpoint.h"
 #include "run/curvature.h"
+#include "run/data_sources.h"
 #include "run/model_file.h"
 #include "run/state_rows.h"
 #include "run/weight_average.h"
@@ -129,6 +130,9 @@ static lathe_status write_run_json(const lathe_run *run, const char *path)
     lathe_buffer_puts(&b, "\n  },\n");
     lathe_buffer_puts(&b, "  \"precision\": ");
     lathe_precision_json(run->set.precision, run->set.compute_dtype, run->set.fp8, &b);
+    lathe_buffer_puts(&b, ",\n");
+    lathe_buffer_printf(&b, "  \"threads\": %d,\n  \"sources\": ", run->machine.n_threads);
+    lathe__data_sources_json(run, &b);
     lathe_buffer_puts(&b, ",\n");
     put_counters(&b, run);
     put_sums(&b, &run->sum);
@@ -503,6 +507,27 @@ static lathe_status check_precision(const lathe_run *run, const json_t *root, co
     return LATHE_OK;
 }
 
+/* What may differ, and makes other bits of the same step: the order of sums on another device, or spread over
+ * another number of threads. */
+static void warn_of_machine(const lathe_run *run, const json_t *root, const char *path)
+{
+    const char *was = json_string_value(json_object_get(json_object_get(root, "parts"), "device"));
+    const char *now = run->device.component ? run->device.component->plugin->name : NULL;
+    const json_t *threads = json_object_get(root, "threads");
+    if (was && now && strcmp(was, now) != 0)
+        lathe_log(LATHE_LOG_WARN,
+                  "%s was written on device %s, the run goes on on %s: not bit for bit what the "
+                  "uninterrupted run would have been",
+                  path, was, now);
+    else if (json_is_integer(threads) && json_integer_value(threads) != run->machine.n_threads &&
+             lathe_machine_shares(&run->machine))
+        lathe_log(LATHE_LOG_WARN,
+                  "%s was written with %lld threads, the run goes on with %d: not bit for bit what "
+                  "the uninterrupted run would have been; train.threads = %lld would be",
+                  path, (long long)json_integer_value(threads), run->machine.n_threads,
+                  (long long)json_integer_value(threads));
+}
+
 static lathe_status check_json(const lathe_run *run, const json_t *root, const char *path,
                                lathe_counters *at, lathe_accumulated *sum)
 {
@@ -517,6 +542,7 @@ static lathe_status check_json(const lathe_run *run, const json_t *root, const c
     LATHE_TRY(check_part(parts, path, "adapter", &run->adapter));
     LATHE_TRY(check_part(parts, path, "quant", &run->quant));
     LATHE_TRY(check_part(parts, path, "stage", &run->stage));
+    warn_of_machine(run, root, path);
     LATHE_TRY(read_counters(root, path, at));
     at->scaler.scale = run->set.compute_dtype == LATHE_F16 ? (float)run->set.loss_scale_init : 1.0f;
     memset(sum, 0, sizeof *sum);
@@ -579,7 +605,8 @@ lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t ha
     if (status == LATHE_OK)
         status = lathe__curvature_check(run, gradients);
     if (status == LATHE_OK && run->loader)
-        status = lathe_loader_seek(run->loader, &at.cursor);
+        status =
+            lathe__data_sources_explain(run, root, dir, lathe_loader_seek(run->loader, &at.cursor));
     if (status == LATHE_OK && !has_slots)
         status = each_slot(run, read_slot, slots);
     if (status == LATHE_OK)

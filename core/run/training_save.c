@@ -13,6 +13,7 @@
 #include "run/checkpoint.h"
 #include "run/checkpoint_branch.h"
 #include "run/checkpoint_writer.h"
+#include "run/disk_fit.h"
 #include "run/training.h"
 #include "run/weight_average.h"
 
@@ -95,6 +96,19 @@ static lathe_status resume(lathe_training *t)
     return LATHE_OK;
 }
 
+/* A disk that will be full is said before the first step, not at the step that fills it. */
+static void warn_of_disk(const lathe_run *run)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_disk_fit fit;
+    if (lathe_disk_fit_check(run, &fit) == LATHE_OK && !fit.fits) {
+        lathe_disk_fit_text(run, &fit, &text);
+        if (text.status == LATHE_OK)
+            lathe_log(LATHE_LOG_WARN, "the disk will be full: %s", text.data);
+    }
+    lathe_buffer_fini(&text);
+}
+
 lathe_status lathe__training_begin(lathe_training *t)
 {
     lathe_run *run = t->run;
@@ -107,6 +121,7 @@ lathe_status lathe__training_begin(lathe_training *t)
     LATHE_TRY(know_best(t->saver, run->set.checkpoint_dir, &run->arena));
     if (run->image)
         LATHE_TRY(lathe_writer_create(run->image, &t->saver->writer));
+    warn_of_disk(run);
     t->saver->saved_at = lathe_now();
     t->saver->saved_epoch = run->at.cursor.epoch;
     return LATHE_OK;

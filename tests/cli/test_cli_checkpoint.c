@@ -380,6 +380,87 @@ Test(cli_checkpoint, a_shard_cut_during_a_run_is_one_error_that_names_it, .timeo
            0, "resumed from out/step-");
 }
 
+/* Notes on the data come with the first start of a run, and with no other. */
+Test(cli_checkpoint, what_of_a_folder_is_left_out_is_said_once)
+{
+    static const char train[] =
+        LATHE " train run.toml --data.datasets '[{path = \"corpus\", type = \"jsonl\"}]'";
+    char command[512];
+    cr_assert_eq(run("mkdir -p corpus/deep && mkfifo corpus/pipe && ln -s nowhere corpus/link && "
+                     "echo notes > corpus/notes.md && touch corpus/deep/.hidden"),
+                 0);
+    put_times("corpus/a.jsonl", "{\"text\": \"the wheel turns and the tool holds, so it is\"}\n",
+              60);
+    put_times("corpus/deep/b.jsonl", "{\"text\": \"\"}\n", 2);
+    (void)snprintf(command, sizeof command, "%s --train.stop_after 2 2>&1", train);
+    expect(
+        command, 0,
+        "corpus: 2 files are read; left out: 2 not named *.jsonl or *.ndjson (corpus/deep/.hidden, "
+        "corpus/notes.md), 2 that are no regular files (corpus/link, corpus/pipe)\n");
+    cr_expect_not_null(strstr(output, "2 files or records of the data are left out: no UTF-8 text"),
+                       "%s", output);
+    (void)snprintf(command, sizeof command, "%s 2>&1", train);
+    expect(command, 0, "resumed from out/step-00000002");
+    cr_expect_null(strstr(output, "left out"), "%s", output);
+}
+
+Test(cli_checkpoint, one_document_in_the_data_is_a_note_of_the_first_start_alone)
+{
+    expect(LATHE " train run.toml --train.stop_after 2 2>&1", 0,
+           "the data is one document: validation takes its last tokens");
+    expect(LATHE " train run.toml 2>&1", 0, "resumed from out/step-00000002");
+    cr_expect_null(strstr(output, "one document"), "%s", output);
+}
+
+Test(cli_checkpoint, resuming_with_another_number_of_threads_is_said)
+{
+    expect(LATHE " train run.toml --train.stop_after 2 2>&1", 0, "step-00000002");
+    expect(LATHE " train run.toml --train.stop_after 4 2>&1", 0, "resumed from out/step-00000002");
+    cr_expect_null(strstr(output, "threads, the run goes on"), "%s", output);
+    expect(
+        LATHE " train run.toml --train.threads 2 2>&1", 0,
+        "out/step-00000004/state/run.json was written with 1 threads, the run goes on with 2: not "
+        "bit for bit what the uninterrupted run would have been; train.threads = 1 would be");
+}
+
+Test(cli_checkpoint, data_that_changed_are_named_by_their_file)
+{
+    put_times("other.txt", "chips fly off and the part spins on, as the feed is slow\n", 60);
+    static const char train[] = LATHE " train run.toml --data.datasets '[{path = \"text.txt\"}, "
+                                      "{path = \"other.txt\"}]' 2>&1";
+    char command[512];
+    (void)snprintf(command, sizeof command, "%s --train.stop_after 2", train);
+    expect(command, 0, "step-00000002");
+    cr_assert_eq(run("echo 'one line more' >> other.txt"), 0);
+    expect(
+        train, 2,
+        "out/step-00000002 cannot be gone on from, because the data changed since it was written: "
+        "other.txt has 3434 bytes, then it had 3420; put the data back as they were");
+    expect(LATHE " train run.toml 2>&1", 2, "other.txt is no longer there");
+    expect(LATHE " train run.toml --data.datasets '[{path = \"text.txt\"}, "
+                 "{path = \"run.toml\", type = \"text\"}]' 2>&1",
+           2, "run.toml is new (");
+}
+
+Test(cli_checkpoint, a_disk_that_the_checkpoints_will_fill_is_said_before_the_first_step)
+{
+    static const char many[] = " run.toml --train.max_steps 1000000000000 --checkpoint.every 1";
+    char command[256];
+    (void)snprintf(command, sizeof command, LATHE " plan%s 2>&1", many);
+    expect(command, 0,
+           "1000000000000 checkpoints at a time (checkpoint.keep_last = 0 keeps all) take ");
+    cr_expect_not_null(strstr(output, " free for out: too little; set checkpoint.keep_last to "),
+                       "%s", output);
+    (void)snprintf(command, sizeof command, LATHE " plan%s --json 2>&1", many);
+    expect(command, 0, "\"at_a_time\": 1000000000000, \"bytes_free\": ");
+    cr_expect_not_null(strstr(output, "\"fit\": false"), "%s", output);
+    (void)snprintf(command, sizeof command, LATHE " train%s --train.stop_after 1 2>&1", many);
+    expect(command, 0, "warning: the disk will be full: 1000000000000 checkpoints");
+    expect(LATHE " plan run.toml --checkpoint.keep_last 2 2>&1", 0,
+           "3 checkpoints at a time (checkpoint.keep_last = 2, and the one that is written) take ");
+    cr_expect_null(strstr(output, "too little"), "%s", output);
+}
+
 /* The second one comes while the step is finished or the checkpoint written: wherever that is, the process ends at
  * once with the signal's code, and the folder can be gone on with. */
 Test(cli_checkpoint, the_second_signal_ends_at_once, .timeout = 120)

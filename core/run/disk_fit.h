@@ -1,0 +1,25 @@
+/* Whether the checkpoints of a run fit the disk. */
+#ifndef LATHE_RUN_DISK_FIT_H
+#define LATHE_RUN_DISK_FIT_H
+
+#include "base/buffer.h"
+#include "run/run_state.h"
+
+typedef struct lathe_disk_fit {
+    int64_t each; /* bytes of a checkpoint */
+    int64_t
+        most; /* checkpoints that the run will have at a time, one being written included; 0: not known */
+    int64_t more;   /* of them, those that are not in checkpoint.dir yet */
+    int64_t have;   /* bytes free for them; -1: not known */
+    int32_t fits;   /* 0: more * each is more than have */
+    int32_t n_room; /* checkpoints that have is enough for */
+} lathe_disk_fit;
+
+/** By checkpoint.every, keep_last, keep_best, train.max_steps and the file system that checkpoint.dir will be on.
+ *  How many checkpoints every_minutes and every_epochs make is not known before; keep_last bounds them. */
+lathe_status lathe_disk_fit_check(const lathe_run *run, lathe_disk_fit *out);
+
+/** "20 checkpoints (checkpoint.keep_last = 0 keeps all) take 10.00 GiB; 5.00 GiB are free in out: ...". */
+void lathe_disk_fit_text(const lathe_run *run, const lathe_disk_fit *fit, lathe_buffer *out);
+
+#endif
