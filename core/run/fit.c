@@ -167,7 +167,7 @@ static void change(changes *c, const char *key, const char *format, ...)
  * suit the model, ...) does not count. */
 static int fits(search *s, const changes *c)
 {
-    lathe_override list[MAX_USER + MAX_CHANGES + 1];
+    lathe_override list[MAX_USER + MAX_CHANGES + 2];
     lathe_run *run = NULL;
     lathe_fit fit;
     if (s->tries++ >= MAX_TRIES || s->n_overrides > MAX_USER ||
@@ -176,6 +176,9 @@ static int fits(search *s, const changes *c)
     int32_t n = 0;
     for (; n < s->n_overrides; n++)
         list[n] = s->overrides[n];
+    if (s->run->mode > LATHE_OPEN_TRAIN) /* it was measured: not again for each try */
+        list[n++] =
+            (lathe_override){"train.precision", lathe_precision_name(s->run->set.precision)};
     for (int32_t i = 0; i < c->n; i++)
         list[n++] = c->list[i];
     list[n++] = (lathe_override){"log.level", "error"};

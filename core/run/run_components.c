@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "lathe/fp8.h"
+#include "run/fastest_precision.h"
 #include "run/run_state.h"
 
 static lathe_status make(lathe_run *run, lathe_diags *diags, int32_t kind,
@@ -213,6 +214,8 @@ lathe_status lathe__run_components(lathe_run *run)
 {
     lathe_diags own = {0};
     lathe_status status = open_all(run, run->diags ? run->diags : &own);
+    if (status == LATHE_OK)
+        status = lathe__fastest_precision(run);
     if (status == LATHE_OK)
         status = settle_precision(run);
     lathe_diags_fini(&own);

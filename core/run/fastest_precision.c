@@ -1,0 +1,120 @@
+/* Choosing the precision of what only generates or is evaluated. */
+#include "run/fastest_precision.h"
+
+#include "base/error.h"
+#include "base/host_memory.h"
+#include "base/log.h"
+#include "io/safetensors.h"
+#include "run/fit.h"
+#include "run/product_time.h"
+
+/* The weights of the measured product: enough that they come from memory on most machines, few enough that they are
+ * written and read in some ten milliseconds. */
+enum { MEASURED_ROWS = 4096, MEASURED_COLS = 2048, MOST_TOKENS = 64 };
+#define WIDE_MUST_WIN 1.15
+
+/* What a model's folder holds. */
+typedef struct weights {
+    int64_t n;        /* elements */
+    int32_t n_narrow; /* matrices in bf16 */
+    int32_t n_others; /* matrices in something else */
+} weights;
+
+static lathe_status look_at_folder(const char *folder, weights *out)
+{
+    lathe_safetensors *set = NULL;
+    *out = (weights){0};
+    LATHE_TRY(lathe_safetensors_open(folder, &set));
+    for (int64_t i = 0; i < lathe_safetensors_count(set); i++) {
+        const lathe_desc *d = &lathe_safetensors_at(set, i)->desc;
+        out->n += lathe_desc_count(d);
+        if (d->rank >= 2)
+            *(d->dtype == LATHE_BF16 ? &out->n_narrow : &out->n_others) += 1;
+    }
+    lathe_safetensors_close(set);
+    return LATHE_OK;
+}
+
+/* Whether the weights in fp32 fit what the machine leaves. */
+static int fits_wide(const lathe_run *run, int64_t n)
+{
+    lathe_host_memory memory;
+    if (run->set.memory_limit > 0)
+        return 4 * n <= run->set.memory_limit;
+    if (!run->machine.info.host_memory)
+        return run->machine.info.memory_free_bytes == 0 ||
+               4 * n <= run->machine.info.memory_free_bytes;
+    lathe_host_memory_read("", &memory);
+    return memory.available == INT64_MAX || 4 * n <= memory.available - LATHE_FIT_RESERVE;
+}
+
+int lathe__narrow_is_faster(double wide_seconds, double narrow_seconds)
+{
+    if (wide_seconds <= 0.0 || narrow_seconds <= 0.0)
+        return 1;
+    return narrow_seconds <= WIDE_MUST_WIN * wide_seconds;
+}
+
+/* Measures fp32 and bf16, and says what was found. */
+static lathe_status choose_by_time(lathe_run *run, const char *why)
+{
+    const int64_t batch = (int64_t)run->set.micro_batch_size * run->set.seq_len;
+    const int64_t tokens = run->mode == LATHE_OPEN_INFER ? 1
+                           : batch < MOST_TOKENS         ? batch
+                                                         : MOST_TOKENS;
+    const lathe_product_shape shape = {tokens, MEASURED_ROWS, MEASURED_COLS};
+    double wide = 0.0, narrow = 0.0;
+    LATHE_TRY(lathe_product_time(&run->machine, LATHE_F32, 0, &shape, INT64_MAX, &wide));
+    LATHE_TRY(lathe_product_time(&run->machine, LATHE_BF16, 0, &shape, INT64_MAX, &narrow));
+    run->set.precision = lathe__narrow_is_faster(wide, narrow) ? LATHE_BF16 : LATHE_F32;
+    lathe_log(LATHE_LOG_INFO,
+              "precision %s: %s; %d x %d weights times %lld token%s take %.2f ms in bf16, %.2f ms "
+              "in fp32 (--train.precision chooses)",
+              lathe_precision_name(run->set.precision), why, MEASURED_ROWS, MEASURED_COLS,
+              (long long)tokens, tokens == 1 ? "" : "s", narrow * 1e3, wide * 1e3);
+    return LATHE_OK;
+}
+
+static void choose(lathe_run *run, int32_t dtype, const char *why)
+{
+    run->set.precision = dtype;
+    lathe_log(LATHE_LOG_INFO, "precision %s: %s (--train.precision chooses)",
+              lathe_precision_name(dtype), why);
+}
+
+/* Between bf16 and fp32, both of which lose nothing. */
+static lathe_status choose_of_two(lathe_run *run, const char *why, int64_t n)
+{
+    const lathe_device_info *info = &run->machine.info;
+    if (lathe_precision_on(info, LATHE_BF16) != LATHE_BF16) {
+        choose(run, LATHE_F32, "the device has no bf16");
+    } else if (!fits_wide(run, n)) {
+        choose(run, LATHE_BF16, "the weights do not fit the memory in fp32");
+    } else if (info->host_memory) {
+        return choose_by_time(run, why);
+    } else {
+        choose(run, info->compute_dtypes & 1u << LATHE_BF16 ? LATHE_BF16 : LATHE_F32,
+               "what the device computes at full rate");
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__fastest_precision(lathe_run *run)
+{
+    weights w;
+    const lathe_value *given = lathe_config_get(run->config, "train", "precision");
+    const int only_reads = run->mode == LATHE_OPEN_INFER || run->mode == LATHE_OPEN_EVALUATE;
+    if (!only_reads || (given && given->is_explicit))
+        return LATHE_OK;
+    if (lathe_config_path(run->config)[0] != '\0') /* a run, which trains in bf16 */
+        return run->mode == LATHE_OPEN_INFER ? choose_of_two(run, "the run trains in bf16", 0)
+                                             : LATHE_OK;
+    if (!run->set.model_path)
+        return LATHE_OK;
+    LATHE_TRY(look_at_folder(run->set.model_path, &w));
+    if (w.n_others > 0 || w.n_narrow == 0) {
+        choose(run, LATHE_F32, "bf16 would round the model's weights");
+        return LATHE_OK;
+    }
+    return choose_of_two(run, "the model's weights are bf16", w.n);
+}
