@@ -8,18 +8,22 @@
 #include "run/nonfinite.h"
 #include "run/run_state.h"
 
-/* Tokens of a prompt that are run at once. */
-#define PREFILL_TOKENS 64
+/* Tokens that the programs run at once, the last one for decoding. */
+static const int64_t sizes[] = {128, 32, 8, 1};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0], DECODE = N_SIZES - 1 };
+
+/* Tokens up to which a program runs on a team of threads. */
+#define TEAM_TOKENS 8
 
 struct lathe_generator {
-    lathe_program prefill, decode;
+    lathe_program programs[N_SIZES]; /* by sizes[]; not built where the context is shorter */
     lathe_sampler *sampler;
     char *caches;                      /* all layers' k and v */
     char *arena;                       /* NULL: the run's shared arena is large enough */
     int64_t caches_bytes, arena_bytes; /* placed */
     int64_t cache_bytes;               /* of one */
     int64_t capacity;                  /* positions */
-    int32_t uses_team;                 /* by the decode program */
+    int32_t uses_team;                 /* by the programs of few tokens */
     lathe_ids ids;                     /* prompt and what follows */
     float *logprobs;                   /* [capacity] */
     char *text;
@@ -31,8 +35,8 @@ void lathe_generator_destroy(lathe_run *run)
     lathe_generator *g = run->generator;
     if (!g)
         return;
-    lathe_program_fini(&g->prefill);
-    lathe_program_fini(&g->decode);
+    for (int i = 0; i < N_SIZES; i++)
+        lathe_program_fini(&g->programs[i]);
     lathe_sampler_destroy(g->sampler);
     lathe_machine_free(&run->machine, LATHE_MEM_CACHE, g->caches_bytes, g->caches);
     lathe_machine_free(&run->machine, LATHE_MEM_ACTIVATIONS, g->arena_bytes, g->arena);
@@ -71,17 +75,17 @@ static int wants_team(const lathe_run *run, const lathe_program *p)
     int n_products = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++)
         n_products += graph->nodes[i].op == LATHE_OP_MATMUL;
-    return p->row_tokens == 1 && n_products == 0 && lathe_machine_shares(&run->machine);
+    return n_products == 0 && lathe_machine_shares(&run->machine);
 }
 
 static lathe_status plan(lathe_run *run, lathe_generator *g)
 {
     const lathe_model_config *model = &run->model;
     g->capacity = run->set.seq_len < model->max_positions ? run->set.seq_len : model->max_positions;
-    LATHE_TRY(build_program(run, g, 1, &g->decode));
-    g->uses_team = wants_team(run, &g->decode);
-    if (g->capacity >= PREFILL_TOKENS)
-        LATHE_TRY(build_program(run, g, PREFILL_TOKENS, &g->prefill));
+    for (int i = N_SIZES - 1; i >= 0; i--)
+        if (g->capacity >= sizes[i])
+            LATHE_TRY(build_program(run, g, sizes[i], &g->programs[i]));
+    g->uses_team = wants_team(run, &g->programs[DECODE]);
     g->cache_bytes = (g->capacity * model->n_kv_heads * model->head_dim *
                           lathe_dtype_bytes(run->params.compute_dtype) +
                       63) /
@@ -104,20 +108,20 @@ lathe_status lathe__generator_plan(lathe_run *run)
 
 lathe_exec *lathe__generator_exec(const lathe_run *run)
 {
-    return run->generator ? run->generator->decode.exec : NULL;
+    return run->generator ? run->generator->programs[DECODE].exec : NULL;
 }
 
 lathe_generator_needs lathe__generator_needs(const lathe_run *run)
 {
     const lathe_generator *g = run->generator;
-    const lathe_exec *execs[] = {g->decode.exec, g->prefill.exec};
     lathe_generator_needs needs = {.cache_bytes = 2 * run->model.n_layers * g->cache_bytes};
-    for (int i = 0; i < 2; i++) {
-        const lathe_plan *p = execs[i] ? lathe_exec_plan(execs[i]) : NULL;
+    for (int i = 0; i < N_SIZES; i++) {
+        const lathe_exec *exec = g->programs[i].exec;
+        const lathe_plan *p = exec ? lathe_exec_plan(exec) : NULL;
         if (!p)
             continue;
         needs.input_bytes += p->input_bytes;
-        needs.staging_bytes += lathe_exec_staging_bytes(execs[i]);
+        needs.staging_bytes += lathe_exec_staging_bytes(exec);
         if (p->arena_bytes > needs.arena_bytes)
             needs.arena_bytes = p->arena_bytes;
         if (p->activation_bytes > needs.activation_bytes)
@@ -142,11 +146,12 @@ lathe_status lathe__generator_place(lathe_run *run)
         arena = g->arena = memory;
         g->arena_bytes = needs.arena_bytes;
     }
-    LATHE_TRY(lathe_exec_place(g->decode.exec, &run->store, arena));
-    bind_caches(g, &g->decode, n_layers, g->cache_bytes);
-    if (g->prefill.exec) {
-        LATHE_TRY(lathe_exec_place(g->prefill.exec, &run->store, arena));
-        bind_caches(g, &g->prefill, n_layers, g->cache_bytes);
+    for (int i = 0; i < N_SIZES; i++) {
+        lathe_program *p = &g->programs[i];
+        if (!p->exec)
+            continue;
+        LATHE_TRY(lathe_exec_place(p->exec, &run->store, arena));
+        bind_caches(g, p, n_layers, g->cache_bytes);
     }
     return LATHE_OK;
 }
@@ -193,7 +198,7 @@ static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t beg
     const void *logits = NULL;
     LATHE_TRY(lathe_exec_send(p->exec));
     token_run r = {p->exec, LATHE_OK};
-    if (p == &g->decode && g->uses_team)
+    if (g->uses_team && p->row_tokens <= TEAM_TOKENS)
         lathe_parallel_team(run_exec, &r);
     else
         run_exec(&r);
@@ -255,17 +260,30 @@ lathe_status lathe__generator_check(lathe_run *run, const char *prompt)
     return encode_prompt(run, g, prompt);
 }
 
+/* Runs the prompt: whole chunks of each size, largest first. A rest of more than half a chunk is run as a whole
+ * one that ends with the prompt: its first tokens, which are in the caches already, are computed again. */
+static lathe_status take_prompt(lathe_generator *g, int64_t n_prompt, const float **out_logits)
+{
+    int64_t at = 0;
+    for (int i = 0; i < N_SIZES; i++) {
+        lathe_program *p = &g->programs[i];
+        if (!p->exec)
+            continue;
+        for (; n_prompt - at >= sizes[i]; at += sizes[i])
+            LATHE_TRY(run_tokens(g, p, at, out_logits));
+        if (2 * (n_prompt - at) > sizes[i] && n_prompt >= sizes[i]) {
+            LATHE_TRY(run_tokens(g, p, n_prompt - sizes[i], out_logits));
+            at = n_prompt;
+        }
+    }
+    return LATHE_OK;
+}
+
 static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const lathe_sampling *how,
                                     int64_t n_prompt)
 {
     const float *logits = NULL;
-    int64_t at = 0;
-    while (g->prefill.exec && n_prompt - at >= PREFILL_TOKENS) {
-        LATHE_TRY(run_tokens(g, &g->prefill, at, &logits));
-        at += PREFILL_TOKENS;
-    }
-    for (; at < n_prompt; at++)
-        LATHE_TRY(run_tokens(g, &g->decode, at, &logits));
+    LATHE_TRY(take_prompt(g, n_prompt, &logits));
     const int64_t limit =
         how->max_length > 0 && how->max_length < g->capacity ? how->max_length : g->capacity;
     for (int32_t i = 0; i < how->max_new_tokens && g->ids.n < limit; i++) {
@@ -279,7 +297,7 @@ static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const la
         if (how->stop_at_eos && is_eos(run, token))
             break;
         if (i + 1 < how->max_new_tokens && g->ids.n < limit)
-            LATHE_TRY(run_tokens(g, &g->decode, g->ids.n - 1, &logits));
+            LATHE_TRY(run_tokens(g, &g->programs[DECODE], g->ids.n - 1, &logits));
     }
     return LATHE_OK;
 }

@@ -1,7 +1,9 @@
 /* Sampling. */
 #include "run/sample.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +17,9 @@ typedef struct candidate {
 
 struct lathe_sampler {
     int64_t n;
-    candidate *list; /* [n] */
-    float *scores;   /* [n] logits after the penalty */
+    int64_t n_sorted; /* of the list: the likeliest, in order; the others follow in any order */
+    candidate *list;  /* [n] */
+    float *scores;    /* [n] logits after the penalty */
 };
 
 /* Stream of the counter RNG that sampling draws from. */
@@ -56,23 +59,70 @@ static int likelier_first(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* How many of the sorted candidates remain after top-k, top-p and min-p. */
-static int64_t cut(const candidate *list, int64_t n, const lathe_sampling *how)
+/* Moves the `count` likeliest of n candidates to the front, in any order. */
+static void select_likeliest(candidate *list, int64_t n, int64_t count)
 {
-    if (how->top_k > 0 && how->top_k < n)
-        n = how->top_k;
-    if (how->top_p < 1.0) {
-        double total = 0.0, mass = 0.0;
-        int64_t kept = 0;
-        for (int64_t i = 0; i < n; i++)
-            total += list[i].weight;
-        while (kept < n && mass < how->top_p * total)
-            mass += list[kept++].weight;
-        n = kept;
+    int64_t first = 0, last = n - 1;
+    while (first < last) {
+        const candidate pivot = list[first + (last - first) / 2];
+        int64_t i = first, j = last;
+        while (i <= j) {
+            while (likelier_first(&list[i], &pivot) < 0)
+                i++;
+            while (likelier_first(&list[j], &pivot) > 0)
+                j--;
+            if (i > j)
+                break;
+            const candidate x = list[i];
+            list[i++] = list[j];
+            list[j--] = x;
+        }
+        if (count - 1 <= j)
+            last = j;
+        else if (count - 1 >= i)
+            first = i;
+        else
+            return;
     }
-    while (n > 1 && list[n - 1].weight < how->min_p * list[0].weight)
-        n--;
-    return n;
+}
+
+/* Candidate i of the sorted list. Sorting a whole vocabulary takes as long as running a small model on a token, so
+ * only as much is sorted as is asked for. */
+static const candidate *sorted(lathe_sampler *s, int64_t i)
+{
+    while (i >= s->n_sorted) {
+        const int64_t left = s->n - s->n_sorted;
+        int64_t more = s->n_sorted > 0 ? 3 * s->n_sorted : 64;
+        more = more < left ? more : left;
+        select_likeliest(s->list + s->n_sorted, left, more);
+        qsort(s->list + s->n_sorted, (size_t)more, sizeof *s->list, likelier_first);
+        s->n_sorted += more;
+    }
+    return &s->list[i];
+}
+
+/* How many candidates, from the likeliest on, remain after top-k, top-p and min-p; *io_total: the sum of all
+ * weights, then of those that remain. */
+static int64_t cut(lathe_sampler *s, const lathe_sampling *how, double *io_total)
+{
+    const int is_cut =
+        (how->top_k > 0 && how->top_k < s->n) || how->top_p < 1.0 || how->min_p > 0.0;
+    int64_t n = s->n, kept = 0;
+    double mass = 0.0;
+    if (!is_cut)
+        return n;
+    if (how->top_k > 0 && how->top_k < n) {
+        n = how->top_k;
+        *io_total = 0.0;
+        for (int64_t i = 0; i < n; i++)
+            *io_total += sorted(s, i)->weight;
+    }
+    const double enough = how->top_p < 1.0 ? how->top_p * *io_total : (double)INFINITY;
+    const double least = how->min_p * sorted(s, 0)->weight;
+    while (kept < n && mass < enough && (kept == 0 || sorted(s, kept)->weight >= least))
+        mass += sorted(s, kept++)->weight;
+    *io_total = mass;
+    return kept;
 }
 
 /* The logits with the penalty on the tokens that came before. Each is taken from the logits themselves, so that
@@ -99,41 +149,87 @@ static int64_t largest(const float *x, int64_t n)
     return best;
 }
 
+/* exp(x) for x <= 0, within 1e-15 of its value; 0 below -700. Without branches, so that loops vectorise. */
+static inline double exp_below_zero(double x)
+{
+    const double shifted = x * 1.4426950408889634 + 0x1.8p52, n = shifted - 0x1.8p52;
+    const double r = (x - n * 0x1.62e42fee00000p-1) - n * 0x1.a39ef35793c76p-33;
+    double p = 1.0 / 6227020800.0;
+    p = p * r + 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r + 1.0;
+    p = p * r + 1.0;
+    uint64_t bits, power;
+    memcpy(&bits, &p, sizeof bits);
+    memcpy(&power, &shifted, sizeof power);
+    bits += power << 52;
+    memcpy(&p, &bits, sizeof p);
+    return x < -700.0 ? 0.0 : p;
+}
+
+/* out[i] = exp((x[i] - top) / temperature) for a tile; returns their sum over four lanes. */
+#define TILE 512
+static double exponentials(const float *x, int64_t n, double top, double temperature, double *out)
+{
+    double lanes[4] = {0.0, 0.0, 0.0, 0.0};
+    int64_t i = 0;
+    for (i = 0; i < n; i++)
+        out[i] = exp_below_zero(((double)x[i] - top) / temperature);
+    for (i = 0; i + 4 <= n; i += 4)
+        for (int j = 0; j < 4; j++)
+            lanes[j] += out[i + j];
+    for (; i < n; i++)
+        lanes[0] += out[i];
+    return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+}
+
 static int64_t draw(lathe_sampler *s, const float *scores, double top, const lathe_sampling *how,
                     int64_t position)
 {
-    for (int64_t i = 0; i < s->n; i++)
-        s->list[i] = (candidate){exp(((double)scores[i] - top) / how->temperature), (int32_t)i};
-    qsort(s->list, (size_t)s->n, sizeof *s->list, likelier_first);
-    const int64_t n = cut(s->list, s->n, how);
-    double total = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        total += s->list[i].weight;
+    double total = 0.0, weights[TILE];
+    for (int64_t i = 0; i < s->n; i += TILE) {
+        const int64_t n = s->n - i < TILE ? s->n - i : TILE;
+        total += exponentials(scores + i, n, top, how->temperature, weights);
+        for (int64_t j = 0; j < n; j++)
+            s->list[i + j] = (candidate){weights[j], (int32_t)(i + j)};
+    }
+    s->n_sorted = 0;
+    const int64_t n = cut(s, how, &total);
     const lathe_u32x4 r = lathe_rng_block(how->seed, (uint64_t)position, SAMPLE_STREAM, 0);
     double left = lathe_uniform_f64(r.v[0], r.v[1]) * total;
     int64_t i = 0;
-    while (i < n - 1 && left >= s->list[i].weight)
-        left -= s->list[i++].weight;
-    return s->list[i].id;
+    while (i < n - 1 && left >= sorted(s, i)->weight)
+        left -= sorted(s, i++)->weight;
+    return sorted(s, i)->id;
 }
 
 int32_t lathe_sampler_pick(lathe_sampler *s, const float *logits, const lathe_sampling *how,
                            const int32_t *ids, int64_t n_ids, float *out_logprob)
 {
-    const double top = (double)logits[largest(logits, s->n)];
-    double sum = 0.0;
     int bad = 0;
-    for (int64_t i = 0; i < s->n; i++) {
-        bad |= !isfinite(logits[i]);
-        sum += exp((double)logits[i] - top);
-    }
+    for (int64_t i = 0; i < s->n; i++)
+        bad |= !(fabsf(logits[i]) <= FLT_MAX);
     if (bad)
         return -1;
     const float *scores = penalize(s, logits, how->repetition_penalty, ids, n_ids);
     int64_t picked = largest(scores, s->n);
     if (how->temperature > 0.0)
         picked = draw(s, scores, (double)scores[picked], how, n_ids);
-    if (out_logprob)
+    if (out_logprob) {
+        const double top = (double)logits[largest(logits, s->n)];
+        double sum = 0.0, weights[TILE];
+        for (int64_t i = 0; i < s->n; i += TILE)
+            sum += exponentials(logits + i, s->n - i < TILE ? s->n - i : TILE, top, 1.0, weights);
         *out_logprob = (float)((double)logits[picked] - top - log(sum));
+    }
     return (int32_t)picked;
 }

@@ -131,3 +131,63 @@ Test(sample, seed_and_position_alone_decide)
     lathe_sampler_destroy(a);
     lathe_sampler_destroy(b);
 }
+
+enum { LARGE = 5000 };
+
+typedef struct ranked {
+    double weight;
+    int32_t id;
+} ranked;
+
+static int by_weight(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->weight != y->weight)
+        return x->weight < y->weight ? 1 : -1;
+    return x->id - y->id;
+}
+
+/* Index in the whole sorted list of the token picked, and what the cuts leave of it. */
+static int64_t left_by_cuts(const ranked *list, const lathe_sampling *how)
+{
+    const int64_t k = how->top_k > 0 ? how->top_k : LARGE;
+    double total = 0.0, mass = 0.0;
+    int64_t n = 0;
+    for (int64_t i = 0; i < k; i++)
+        total += list[i].weight;
+    while (n < k && mass < how->top_p * total)
+        mass += list[n++].weight;
+    return n;
+}
+
+/* Sorting only what is needed of a vocabulary must leave the tokens that sorting all of it does, equal ones by id. */
+Test(sample, of_a_large_vocabulary_draws_what_a_whole_sort_leaves)
+{
+    static float logits[LARGE];
+    static ranked list[LARGE];
+    static int32_t rank[LARGE];
+    lathe_sampler *s;
+    for (int32_t i = 0; i < LARGE; i++) {
+        logits[i] = (float)((i * 7919) % 1013) * 0.01f; /* some five of each */
+        list[i] = (ranked){exp((double)logits[i]), i};
+    }
+    qsort(list, LARGE, sizeof *list, by_weight);
+    for (int32_t i = 0; i < LARGE; i++)
+        rank[list[i].id] = i;
+    OK(lathe_sampler_create(LARGE, &s));
+    const lathe_sampling hows[] = {sampling(1.0, 0, 1.0), sampling(1.0, 7, 1.0),
+                                   sampling(1.0, 300, 0.9), sampling(1.0, 0, 0.5)};
+    for (int h = 0; h < 4; h++) {
+        const int64_t n =
+            hows[h].top_p < 1.0 || hows[h].top_k ? left_by_cuts(list, &hows[h]) : LARGE;
+        int64_t highest = 0;
+        for (int64_t position = 0; position < 3000; position++) {
+            float logprob;
+            const int32_t id = lathe_sampler_pick(s, logits, &hows[h], NULL, position, &logprob);
+            cr_assert_lt(rank[id], n);
+            highest = rank[id] > highest ? rank[id] : highest;
+        }
+        cr_assert_gt(highest, n / 2); /* not the likeliest alone */
+    }
+    lathe_sampler_destroy(s);
+}
