@@ -115,89 +115,80 @@ static int descriptor_name(const file *f, char *out, size_t out_bytes)
     return n_names++ >> BITS == 0 && stat(out, &info) == 0 && is_same_file(&info, &f->info);
 }
 
-/* The name that dladdr(), debuggers and profilers show for the library from now on: its own path. The dynamic loader
- * took the name it was opened by, which means nothing once the descriptor is closed. It owns that string and frees
- * it with the library, which is never unloaded; the old one is kept so that leak checkers see it. */
-static void restore_name(void *handle, const char *path)
-{
-    static struct kept {
-        struct kept *next;
-        char *old;
-    } * all;
-    struct link_map *map = NULL;
-    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || strncmp(map->l_name, "/proc/", 6) != 0)
-        return; /* it was open before */
-    struct kept *kept = malloc(sizeof *kept);
-    char *name = strdup(path);
-    if (kept == NULL || name == NULL) {
-        free(kept);
-        free(name);
-        return;
-    }
-    *kept = (struct kept){all, map->l_name};
-    all = kept;
-    map->l_name = name;
-}
-
-/* Files that are loaded, with their handles. The dynamic loader would find them by device and inode as well, but it
- * keeps every further name they are opened by. */
+/* Libraries that this process has loaded: one that is asked for again is not given to the dynamic loader, which would
+ * keep each new name of it. */
 typedef struct loaded {
     struct loaded *next;
     struct stat info;
     void *handle;
+    char *old_name; /* see restore_name */
 } loaded;
 
 static loaded *all_loaded;
 
-static void *find_loaded(const struct stat *info)
+/* The name that dladdr(), debuggers and profilers show for the library from now on: its own path. The dynamic loader
+ * took the name it was opened by, which means nothing once the descriptor is closed. It owns that string and frees
+ * it with the library, which is never unloaded; the old one is kept so that leak checkers see it. */
+static void restore_name(loaded *library, const char *path)
 {
-    for (const loaded *l = all_loaded; l != NULL; l = l->next)
-        if (is_same_file(&l->info, info))
-            return l->handle;
-    return NULL;
-}
-
-/* Without memory it is not remembered: opening it again costs a name, no more. */
-static void remember(const struct stat *info, void *handle)
-{
-    loaded *l = malloc(sizeof *l);
-    if (l == NULL)
+    struct link_map *map = NULL;
+    if (dlinfo(library->handle, RTLD_DI_LINKMAP, &map) != 0 ||
+        strncmp(map->l_name, "/proc/", 6) != 0)
         return;
-    *l = (loaded){all_loaded, *info, handle};
-    all_loaded = l;
+    char *name = strdup(path);
+    if (name == NULL)
+        return;
+    library->old_name = map->l_name;
+    map->l_name = name;
 }
 
 /* Loads the file that was checked: by its descriptor, so that a file put in its place meanwhile is not loaded. A
  * library whose run path has $ORIGIN needs its real folder to find what it links to and is loaded by path; then
  * the file at the path is compared with the descriptor before and after. */
-static lathe_status load(file *f, void **out)
+static lathe_status load_new(const file *f, loaded *library)
 {
     char name[128];
     struct stat now;
-    *out = find_loaded(&f->info);
-    if (*out != NULL)
-        return LATHE_OK;
     const int by_path = f->facts.uses_origin || !descriptor_name(f, name, sizeof name);
-    const int known = stat(f->path, &now) == 0 && is_same_file(&now, &f->info);
-    lathe_so_set_at_work(f->path);
-    *out = known || !by_path ? dlopen(by_path ? f->path : name, RTLD_NOW | RTLD_LOCAL) : NULL;
-    lathe_so_set_at_work(NULL);
-    if (*out == NULL && (known || !by_path)) {
-        const char *why = dlerror();
-        const char *rest = why != NULL && !by_path && strncmp(why, name, strlen(name)) == 0
-                               ? why + strlen(name) + strspn(why + strlen(name), ": ")
-                               : why;
-        return lathe_error(LATHE_E_PLUGIN, "%s: cannot load: %s", f->path,
-                           rest != NULL ? rest : "?");
-    }
-    if (*out != NULL && !by_path)
-        restore_name(*out, f->path);
-    const int same = by_path ? stat(f->path, &now) == 0 : fstat(f->fd, &now) == 0;
-    if (!same || !is_same_file(&now, &f->info))
+    if (by_path && (stat(f->path, &now) != 0 || !is_same_file(&now, &f->info)))
         return lathe_error(LATHE_E_PLUGIN, "%s: the file changed while it was opened; try again",
                            f->path);
-    if (*out != NULL)
-        remember(&f->info, *out);
+    lathe_so_set_at_work(f->path);
+    library->handle = dlopen(by_path ? f->path : name, RTLD_NOW | RTLD_LOCAL);
+    lathe_so_set_at_work(NULL);
+    if (library->handle == NULL) {
+        const char *why = dlerror();
+        if (why != NULL && !by_path && strncmp(why, name, strlen(name)) == 0)
+            why += strlen(name) + strspn(why + strlen(name), ": ");
+        return lathe_error(LATHE_E_PLUGIN, "%s: cannot load: %s", f->path, why != NULL ? why : "?");
+    }
+    if (!by_path)
+        restore_name(library, f->path);
+    if ((by_path ? stat(f->path, &now) : fstat(f->fd, &now)) != 0 || !is_same_file(&now, &f->info))
+        return lathe_error(LATHE_E_PLUGIN, "%s: the file changed while it was opened; try again",
+                           f->path);
+    return LATHE_OK;
+}
+
+static lathe_status load(const file *f, void **out)
+{
+    for (const loaded *known = all_loaded; known != NULL; known = known->next)
+        if (is_same_file(&known->info, &f->info)) {
+            *out = known->handle;
+            return LATHE_OK;
+        }
+    loaded *library = calloc(1, sizeof *library);
+    if (library == NULL)
+        return lathe_error(LATHE_E_NOMEM, "out of memory: plugins");
+    library->info = f->info;
+    const lathe_status status = load_new(f, library);
+    if (status != LATHE_OK) {
+        free(library);
+        return status;
+    }
+    library->next = all_loaded;
+    all_loaded = library;
+    *out = library->handle;
     return LATHE_OK;
 }
 

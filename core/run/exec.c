@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ir/op_info.h"
+#include "plug/answers.h"
 #include "run/attention_node.h"
 #include "run/quant_node.h"
 #include "run/replay.h"
@@ -85,7 +86,7 @@ lathe_status lathe_node_kernel(const lathe_machine *m, const lathe_graph *g, con
                                           .may_overwrite = set | both,
                                           .flags = m->flags,
                                           .n_threads = m->n_threads};
-    return m->dev->kernel_create(m->device->self, &problem, out, out_scratch_bytes);
+    return lathe_answer_kernel(m->device, &problem, out, out_scratch_bytes);
 }
 
 static lathe_status prepare_device(lathe_exec *x, int32_t i)
@@ -105,11 +106,8 @@ static lathe_status prepare_attention(lathe_exec *x, int32_t i)
     LATHE_TRY(lathe_select_attention(x->m->attention, x->m->n_attention, r->problem, &x->g->arena,
                                      &best, NULL));
     r->component = &x->m->attention[best];
-    const lathe_attention_v1 *table = r->component->table;
-    x->scratch_bytes[i] = x->g->nodes[i].op == LATHE_OP_ATTENTION
-                              ? table->forward_scratch(r->component->self, r->problem)
-                              : table->backward_scratch(r->component->self, r->problem);
-    return LATHE_OK;
+    return lathe_answer_attention_scratch(
+        r->component, r->problem, x->g->nodes[i].op != LATHE_OP_ATTENTION, &x->scratch_bytes[i]);
 }
 
 static lathe_status at_node(const lathe_exec *x, int32_t i, lathe_status status)

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "plug/answers.h"
 
 const char *lathe_mem_name(int32_t category)
 {
@@ -37,7 +38,7 @@ lathe_status lathe_machine_init(lathe_machine *m, const lathe_instance *device, 
     m->flags = flags;
     m->n_threads = lathe_parallel_threads();
     m->info.size = (uint32_t)sizeof m->info;
-    LATHE_TRY(m->dev->info(m->device->self, &m->info));
+    LATHE_TRY(lathe_answer_device_info(m->device, &m->info));
     return LATHE_HAS(m->dev, stream_create) ? m->dev->stream_create(m->device->self, &m->stream)
                                             : LATHE_OK;
 }

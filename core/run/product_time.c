@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "plug/answers.h"
 #include "run/exec.h"
 #include "run/transfer.h"
 
@@ -50,7 +51,7 @@ static lathe_status product_init(lathe_machine *m, int32_t dtype, int32_t fp8,
     *p = (product){.x_bytes = lathe_desc_bytes(&in[0]),
                    .w_bytes = lathe_desc_bytes(&in[1]),
                    .y_bytes = lathe_desc_bytes(&out)};
-    return m->dev->kernel_create(m->device->self, &problem, &p->kernel, &p->scratch_bytes);
+    return lathe_answer_kernel(m->device, &problem, &p->kernel, &p->scratch_bytes);
 }
 
 /* Small numbers of both signs without a pattern, no denormals, no zeros: a product of like numbers takes less power,

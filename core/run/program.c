@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ir/passes.h"
+#include "plug/answers.h"
 
 typedef struct builder {
     const lathe_program_config *config;
@@ -118,14 +119,11 @@ static lathe_status build_loss(builder *b, int32_t train)
                                      .graph = g,
                                      .logprobs = stage_logprobs,
                                      .pair_mask = p->pair_mask};
-    p->stage = (lathe_stage_loss){.size = (uint32_t)sizeof p->stage, .sum = LATHE_NONE};
     in_flight = b;
-    const lathe_status status = stage->loss(b->config->stage->self, &build, &p->stage);
+    const lathe_status status = lathe_answer_loss(b->config->stage, &build, &p->stage);
     in_flight = NULL;
     LATHE_TRY(status);
     p->loss = p->stage.sum;
-    if (p->loss < 0 || p->loss >= g->n_values)
-        return lathe_error(LATHE_E_PLUGIN, "the stage's loss() gave no loss");
     lathe_graph_output(g, p->loss);
     for (int32_t i = 0; i < p->stage.n_metrics; i++)
         lathe_graph_output(g, p->stage.metrics[i].sum);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plug/answers.h"
 
 static lathe_status make(lathe_row_kernels *k, int32_t op, const lathe_op_attrs *attrs,
                          const lathe_desc *in, int32_t n_in, lathe_desc out, lathe_kernel **to)
@@ -20,7 +21,7 @@ static lathe_status make(lathe_row_kernels *k, int32_t op, const lathe_op_attrs 
                                           .may_overwrite = 1,
                                           .flags = k->m->flags,
                                           .n_threads = k->m->n_threads};
-    LATHE_TRY(k->m->dev->kernel_create(k->m->device->self, &problem, to, &scratch));
+    LATHE_TRY(lathe_answer_kernel(k->m->device, &problem, to, &scratch));
     k->scratch_bytes = scratch > k->scratch_bytes ? scratch : k->scratch_bytes;
     return LATHE_OK;
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "lathe/fp8.h"
+#include "plug/answers.h"
 #include "run/fastest_precision.h"
 #include "run/run_state.h"
 
@@ -109,8 +110,7 @@ static lathe_status open_parts(lathe_run *run, lathe_diags *diags)
         first = first != LATHE_OK ? first : status;
     }
     if (first == LATHE_OK && run->optimizer.component) {
-        const lathe_optimizer_v1 *table = run->optimizer.table;
-        run->base_lr = table->base_lr(run->optimizer.self);
+        first = lathe_answer_base_lr(&run->optimizer, &run->base_lr);
     }
     return first;
 }

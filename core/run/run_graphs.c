@@ -9,6 +9,7 @@
 #include "ir/passes.h"
 #include "lathe/fp8.h"
 #include "model/family.h"
+#include "plug/answers.h"
 #include "plug/core_schema.h"
 #include "plug/schema.h"
 #include "run/adapter_check.h"
@@ -115,9 +116,9 @@ static lathe_status ask_trainable(const lathe_run *run, int32_t index, int32_t *
     const lathe_adapter_v1 *table = run->adapter.component ? run->adapter.table : NULL;
     const lathe_param_info info = lathe_params_info(&run->params, index);
     *out_trainable = 0;
-    return LATHE_HAS(table, select)
-               ? table->select(run->adapter.self, &info, out_trainable, out_group)
-               : LATHE_OK;
+    return LATHE_HAS(table, select) ? lathe_answer_select(&run->adapter, &info, LATHE_MAX_GROUPS,
+                                                          out_trainable, out_group)
+                                    : LATHE_OK;
 }
 
 /* Marks what trains. A run that only evaluates or generates trains nothing. */
@@ -149,7 +150,7 @@ static lathe_status quantize_rows(lathe_run *run)
         const int64_t rows = p->desc.dims[0], cols = p->desc.dims[1];
         LATHE_TRY(table->accepts(run->quant.self, rows, cols));
         p->quantized = 1;
-        p->n_planes = table->planes(run->quant.self, rows, cols, p->planes);
+        LATHE_TRY(lathe_answer_planes(&run->quant, rows, cols, p->planes, &p->n_planes));
         n++;
     }
     if (n == 0)

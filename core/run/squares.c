@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plug/answers.h"
 
 #define SEGMENT ((int64_t)1 << 16) /* as lathe_sum_squares cuts */
 
@@ -85,7 +86,7 @@ lathe_status lathe_squares_init(lathe_squares *s, lathe_machine *m, const lathe_
                                           .may_overwrite = 1,
                                           .flags = m->flags,
                                           .n_threads = m->n_threads};
-    return m->dev->kernel_create(m->device->self, &problem, &s->kernel, &s->scratch_bytes);
+    return lathe_answer_kernel(m->device, &problem, &s->kernel, &s->scratch_bytes);
 }
 
 void lathe_squares_fini(lathe_squares *s)

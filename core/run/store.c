@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "io/tensor_pieces.h"
+#include "plug/answers.h"
 #include "run/norms.h"
 #include "run/offload.h"
 
@@ -17,16 +18,14 @@ static int64_t take(int64_t *total, int64_t bytes)
     return at;
 }
 
-static void layout_slots(lathe_store *store, int32_t i, const lathe_instance *optimizer)
+static lathe_status layout_slots(lathe_store *store, int32_t i, const lathe_instance *optimizer)
 {
     lathe_store_row *row = &store->rows[i];
-    const lathe_optimizer_v1 *table = optimizer->table;
     const lathe_param_info info = lathe_params_info(store->params, i);
-    row->n_slots = table->slots(optimizer->self, &info, row->slots);
-    row->partition = LATHE_HAS(table, partition) ? table->partition(optimizer->self, &info)
-                                                 : LATHE_PARTITION_ELEMENT;
+    LATHE_TRY(lathe_answer_slots(optimizer, &info, row->slots, &row->n_slots, &row->partition));
     for (int32_t k = 0; k < row->n_slots; k++)
         row->slot[k] = take(&store->slot_bytes, lathe_desc_bytes(&row->slots[k].desc));
+    return LATHE_OK;
 }
 
 /* Gradients of one dtype, of the parameters of step() or of the others. */
@@ -76,7 +75,7 @@ lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
         for (int32_t k = 0; p->quantized && k < p->n_planes; k++)
             row->plane[k] = take(&store->plane_bytes, lathe_desc_bytes(&p->planes[k].desc));
         if (p->trainable && optimizer)
-            layout_slots(store, i, optimizer);
+            LATHE_TRY(layout_slots(store, i, optimizer));
     }
     if (with_grads)
         layout_grads(store);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "lathe/optimizer_queue.h"
+#include "plug/answers.h"
 
 /* One launch. */
 typedef struct part {
@@ -60,7 +61,7 @@ static lathe_status create_clamp(lathe_device_update *u, int64_t n, int32_t dtyp
                                           .may_overwrite = 1,
                                           .flags = u->m->flags,
                                           .n_threads = u->m->n_threads};
-    LATHE_TRY(u->m->dev->kernel_create(u->m->device->self, &problem, out, &scratch));
+    LATHE_TRY(lathe_answer_kernel(u->m->device, &problem, out, &scratch));
     u->clamp_scratch = scratch > u->clamp_scratch ? scratch : u->clamp_scratch;
     return LATHE_OK;
 }

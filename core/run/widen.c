@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plug/answers.h"
 #include "run/update_ranges.h"
 
 typedef struct part {
@@ -122,7 +123,7 @@ static lathe_status span(lathe_widen *w, int32_t k)
                                           .may_overwrite = 1,
                                           .flags = w->m->flags,
                                           .n_threads = w->m->n_threads};
-    LATHE_TRY(w->m->dev->kernel_create(w->m->device->self, &problem, &p->kernel, &scratch));
+    LATHE_TRY(lathe_answer_kernel(w->m->device, &problem, &p->kernel, &scratch));
     w->scratch_bytes = scratch > w->scratch_bytes ? scratch : w->scratch_bytes;
     return LATHE_OK;
 }

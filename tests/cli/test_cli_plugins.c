@@ -163,6 +163,16 @@ Test(bad_plugin, exit_in_a_step_is_not_the_end_of_a_run)
            "p/optimizer/step_exits.so ended the process by exit()");
 }
 
+Test(bad_plugin, answers_that_break_a_rule_end_a_run_with_the_rule)
+{
+    add("many_slots");
+    expect(LATHE " train run.toml --optimizer.name many_slots 2>&1", 2,
+           "breaks a rule of its kind: slots() says 99");
+    add("nameless_slot");
+    expect(LATHE " train run.toml --optimizer.name nameless_slot 2>&1", 2,
+           "slot 0 has no name (NULL)");
+}
+
 Test(bad_plugin, exit_is_no_pass_of_the_check)
 {
     expect(LATHE " plugin check " WILD "exits.so 2>&1", 1, "exits.so");

@@ -1,0 +1,50 @@
+/* What plugins answer when the core asks them, checked before the core relies on it.
+ *
+ * Counts, sizes, shapes, names and numbers of an enumeration come from foreign code: each function here asks one question
+ * and refuses an answer that breaks the rule of its header, with LATHE_E_PLUGIN and the plugin's name. Arrays handed to a
+ * plugin have room for more than it may write, so that one that writes too much is refused and does not
+ * damage the core.
+ */
+#ifndef LATHE_PLUG_ANSWERS_H
+#define LATHE_PLUG_ANSWERS_H
+
+#include "lathe/adapter.h"
+#include "lathe/attention.h"
+#include "lathe/optimizer.h"
+#include "lathe/quant.h"
+#include "lathe/stage.h"
+#include "plug/select.h"
+
+/** Slots and partition of a parameter; block(), scratch() and room() are asked and checked too. */
+lathe_status lathe_answer_slots(const lathe_instance *optimizer, const lathe_param_info *param,
+                                lathe_slot out[LATHE_MAX_SLOTS], int32_t *out_n,
+                                int32_t *out_partition);
+
+/** The base learning rate: a finite number, at least 0. */
+lathe_status lathe_answer_base_lr(const lathe_instance *optimizer, double *out);
+
+/** The planes of a [rows, cols] weight: 1 to LATHE_MAX_PLANES. */
+lathe_status lathe_answer_planes(const lathe_instance *quant, int64_t rows, int64_t cols,
+                                 lathe_plane out[LATHE_MAX_PLANES], int32_t *out_n);
+
+/** Whether a parameter trains (0 or 1), and its group, at least 0 and below n_groups. */
+lathe_status lathe_answer_select(const lathe_instance *adapter, const lathe_param_info *param,
+                                 int32_t n_groups, int32_t *out_trainable, int32_t *out_group);
+
+/** The loss of a stage: metrics with names, a known unit. Values are numbered 0 to below n_values after the call. */
+lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_build *build,
+                               lathe_stage_loss *out);
+
+/** Scratch bytes of an attention problem, forward or backward. */
+lathe_status lathe_answer_attention_scratch(const lathe_instance *attention,
+                                            const lathe_attention_problem *problem,
+                                            int32_t is_backward, int64_t *out);
+
+/** What info() of a device says: at least one worker, texts that end. out->size is set. */
+lathe_status lathe_answer_device_info(const lathe_instance *device, lathe_device_info *out);
+
+/** A kernel, and scratch that is a size. */
+lathe_status lathe_answer_kernel(const lathe_instance *device, const lathe_kernel_problem *problem,
+                                 lathe_kernel **out, int64_t *out_scratch_bytes);
+
+#endif
