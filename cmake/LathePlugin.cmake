@@ -2,7 +2,8 @@
 #
 # CUDA: the source with its kernels (lathe/code_image.h), embedded as a fatbin where nvcc is found.
 # One plugin = one .so in <prefix>/lib/lathe/plugins/<kind>/<name>.so that sees the public headers only
-# and exports one symbol. Works in this tree and, after find_package(lathe), in a third party's.
+# and exports one symbol. Works in this tree and, after find_package(lathe), in a third party's, where
+# `cmake --install` puts it into ~/.local/lib/lathe/plugins/<kind>, or below the prefix that is given.
 include(${CMAKE_CURRENT_LIST_DIR}/LatheCuda.cmake)
 
 function(lathe_add_plugin kind name)
@@ -17,6 +18,13 @@ function(lathe_add_plugin kind name)
   if(TARGET lathe::headers) # out of tree
     target_link_libraries(${target} PRIVATE lathe::headers)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/plugins/${kind})
+    # cmake --install: into ~/.local/lib/lathe/plugins, where Lathe looks, unless a prefix is given. Lathe's own
+    # prefix makes it one of the built-in plugins.
+    if(CMAKE_INSTALL_PREFIX_INITIALIZED_TO_DEFAULT AND DEFINED ENV{HOME})
+      set(CMAKE_INSTALL_PREFIX $ENV{HOME}/.local CACHE PATH "where cmake --install puts the plugin" FORCE)
+    endif()
+    install(TARGETS ${target} LIBRARY DESTINATION lib/lathe/plugins/${kind}
+      PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
   else()
     lathe_flags(${target})
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/core/include)

@@ -66,4 +66,17 @@ micro_batch_size = 2
 dir = "out"
 TOML
 LATHE_PLUGIN_PATH=$dir/mine_optimizer/build/plugins "$root/bin/lathe" train run.toml
+
+# cmake --install: into the home folder without a prefix, beside the built-in plugins with Lathe's own. (A home of the
+# test's own, before the plugin is configured.)
+export HOME=$dir/home
+mkdir "$HOME"
+cmake -S mine_scheduler -B installed -DCMAKE_PREFIX_PATH="$root" >"$dir/install.log"
+cmake --build installed >>"$dir/install.log"
+cmake --install installed >>"$dir/install.log"
+[ -f "$HOME/.local/lib/lathe/plugins/scheduler/mine_scheduler.so" ]
+"$root/bin/lathe" ls scheduler | grep -q '^scheduler/mine_scheduler '
+rm -r "$HOME/.local"
+cmake --install installed --prefix "$root" >>"$dir/install.log"
+"$root/bin/lathe" ls scheduler | grep -q '^scheduler/mine_scheduler '
 echo "package: installed, moved, and built against"
