@@ -1,10 +1,12 @@
 /* lathe doctor: what this machine has, and which plugins can use it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "app/commands.h"
 #include "app/doctor.h"
 #include "app/plugins.h"
+#include "base/child.h"
 #include "lathe/device.h"
 #include "lathe/fp8.h"
 #include "plug/config.h"
@@ -60,6 +62,51 @@ static void add_precisions(lathe_config *defaults, const lathe_component *compon
     lathe_instance_fini(&instance);
 }
 
+enum { DEVICE_SECONDS = 60 };
+
+typedef struct device_question {
+    lathe_config *defaults;
+    const lathe_component *component;
+} device_question;
+
+/* In a child: what a device says of itself, as JSON. Opening a device runs much code that is not ours. */
+static void ask_device(void *arg, int fd)
+{
+    const device_question *q = arg;
+    const lathe_plugin *plugin = q->component->plugin;
+    const lathe_device_v1 *device = plugin->table;
+    char why[256] = "";
+    const int32_t score = device->score(why, sizeof why);
+    why[sizeof why - 1] = '\0';
+    json_t *row = json_pack("{s:s, s:i, s:s}", "name", plugin->name, "score", score, "why", why);
+    if (score > LATHE_SCORE_NO)
+        add_precisions(q->defaults, q->component, row);
+    char *text = json_dumps(row, JSON_COMPACT);
+    if (text != NULL)
+        lathe_child_write(fd, text, (int64_t)strlen(text));
+    free(text);
+    json_decref(row);
+}
+
+static json_t *device_row(lathe_config *defaults, const lathe_component *component)
+{
+    device_question question = {defaults, component};
+    lathe_buffer answer = LATHE_BUFFER_INIT;
+    lathe_child_end end;
+    char how[128] = "cannot be asked";
+    json_t *row = NULL;
+    if (lathe_child_run(ask_device, &question, DEVICE_SECONDS, &answer, &end) == LATHE_OK) {
+        lathe_child_end_text(&end, DEVICE_SECONDS, how, sizeof how);
+        if (end.how == LATHE_CHILD_DONE && answer.data != NULL)
+            row = json_loads(answer.data, 0, NULL);
+    }
+    lathe_buffer_fini(&answer);
+    if (row == NULL)
+        row = json_pack("{s:s, s:i, s:s+}", "name", component->plugin->name, "score",
+                        LATHE_SCORE_NO, "why", how, " when it is opened");
+    return row;
+}
+
 /* {"folders", "found": {kind: [names]}, "devices": [{name, score, why, full_rate, precisions, fp8_recipes}], "refused": [..]} */
 static lathe_status plugins_json(lathe_registry *registry, lathe_config *defaults,
                                  lathe_arena *arena, json_t *out)
@@ -85,13 +132,7 @@ static lathe_status plugins_json(lathe_registry *registry, lathe_config *default
             json_array_append_new(names, json_string(name));
             if (kind != LATHE_KIND_DEVICE)
                 continue;
-            const lathe_device_v1 *device = items[i]->plugin->table;
-            char why[256] = "";
-            const int32_t score = device->score(why, sizeof why);
-            json_t *row = json_pack("{s:s, s:i, s:s}", "name", name, "score", score, "why", why);
-            if (score > LATHE_SCORE_NO)
-                add_precisions(defaults, items[i], row);
-            json_array_append_new(devices, row);
+            json_array_append_new(devices, device_row(defaults, items[i]));
         }
     }
     const lathe_refusal *refusals = lathe_registry_refusals(registry, &n);
@@ -109,7 +150,7 @@ static lathe_status collect(lathe_registry *registry, lathe_arena *arena, json_t
     json_object_set_new(out, "cpu", lathe_doctor_cpu());
     json_object_set_new(out, "memory", lathe_doctor_memory());
     json_object_set_new(out, "onednn", lathe_doctor_onednn());
-    json_object_set_new(out, "cuda", lathe_doctor_cuda());
+    json_object_set_new(out, "cuda", json_null()); /* keeps its place: see below */
     json_object_set_new(out, "plugins", plugins);
     lathe_diags diags = {0};
     lathe_config *defaults =
@@ -118,6 +159,8 @@ static lathe_status collect(lathe_registry *registry, lathe_arena *arena, json_t
         lathe_config_load(NULL, NULL, 0, 1u << LATHE_KIND_DEVICE, registry, &diags, &defaults);
     if (status == LATHE_OK)
         status = plugins_json(registry, defaults, arena, plugins);
+    /* After the plugins: a child cannot use CUDA once its parent does. */
+    json_object_set_new(out, "cuda", lathe_doctor_cuda());
     lathe_config_destroy(defaults);
     lathe_diags_fini(&diags);
     return status;

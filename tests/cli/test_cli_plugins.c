@@ -133,6 +133,16 @@ Test(bad_plugin, a_constructor_that_hangs_is_one_line)
     survived("hangs", "does not return within 5 s when it is loaded");
 }
 
+Test(bad_plugin, a_device_that_crashes_when_it_is_opened_is_one_line_of_doctor)
+{
+    cr_assert_eq(
+        run("cp " LATHE_TEST_BUILD "/tests/fixtures/faulty_info/device/info_faults.so p/device/"),
+        0);
+    expect(LATHE " doctor 2>&1", 0, "crashes (Segmentation fault) when it is opened");
+    cr_expect_not_null(strstr(output, "cpu_avx2 "), "%s", output);
+    expect(LATHE " ls 2>&1", 0, "device/info_faults");
+}
+
 Test(bad_plugin, many_at_once_leave_the_good_ones)
 {
     add("exits");

@@ -1,4 +1,6 @@
 /* A plugin shaped by macros: good ones, and each with one thing wrong. */
+#include <signal.h>
+
 #include "lathe/device.h"
 #include "lathe/optimizer.h"
 #include "lathe/plugin.h"
@@ -76,6 +78,9 @@ static int32_t score(char *why, int64_t why_bytes)
 static lathe_status info(void *self, lathe_device_info *out)
 {
     (void)self, (void)out;
+#ifdef FIXTURE_INFO_FAULTS
+    (void)raise(SIGSEGV);
+#endif
     return LATHE_OK;
 }
 static lathe_status alloc(void *self, int64_t bytes, int32_t memory, void **out)
