@@ -157,6 +157,7 @@ static lathe_status check_opened(const lathe_args *args, const lathe_component *
     if (status == LATHE_OK)
         status = read_settings(args, component->plugin, &arena, &settings);
     setup.settings = settings;
+    setup.first_failure = lathe_args_value(args, "--first-failure") != NULL;
     if (status == LATHE_OK)
         status = lathe_conformance_run(component, &setup, report, totals);
     title_of(component, setup.device, title, title_bytes);
@@ -208,6 +209,8 @@ static lathe_status child_words(const lathe_args *args, const char *path, lathe_
             words[n++] = passed[i];
             words[n++] = lathe_args_value(args, passed[i]);
         }
+    if (lathe_args_value(args, "--first-failure") != NULL)
+        words[n++] = "--first-failure";
     for (int32_t k = 0; (text = lathe_args_each(args, "--set", k)) != NULL; k++) {
         if (n + 3 > MAX_WORDS)
             return lathe_error(LATHE_E_ARG, "more than %d times --set; use --config", (int)k);
@@ -270,6 +273,7 @@ static const lathe_option options[] = {
     {"--config", "FILE", "values from a TOML file: the keys themselves, or a run file"},
     {"--device", "NAME", "on this device: \"cuda\", another plugin's name, or \"auto\""},
     {"--timeout", "SECONDS", "how long one check may take (default 120)"},
+    {"--first-failure", NULL, "stop behind the first check that fails"},
     {"--here", NULL, "in this process and not in a child, for a debugger"},
     {"--report-to", "FD", "with --here: write events to this descriptor, for a program"},
 };
@@ -290,7 +294,7 @@ const lathe_command lathe_cmd_plugin_check = {
         "the kernels of what adapters, stages and matrix updates build.\n"
         "Exit 0: all passed. Exit 1: some failed. docs/plugin-checks.md lists the checks.",
     .options = options,
-    .n_options = 6,
+    .n_options = 7,
     .min_words = 1,
     .max_words = 1,
     .computes = 0,

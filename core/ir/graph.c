@@ -1,6 +1,7 @@
 /* Building the graph, and the table through which plugins build. */
 #include "ir/graph.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -249,8 +250,38 @@ static lathe_status api_desc(lathe_graph *g, lathe_val v, lathe_desc *out)
     return LATHE_OK;
 }
 
+/* What a plugin declares is made as it stands: an impossible shape or setting ends here. */
+static lathe_status check_decl(const lathe_param_decl *decl)
+{
+    const int64_t most = (int64_t)1 << 40; /* elements: more than any model's largest tensor */
+    const lathe_desc *d = &decl->desc;
+    int64_t n = 1;
+    if (decl->name == NULL || decl->name[0] == '\0')
+        return lathe_error(LATHE_E_ARG, "a declared parameter has no name");
+    if (d->dtype != LATHE_F32 || d->rank < 1 || d->rank > LATHE_MAX_RANK)
+        return lathe_error(LATHE_E_ARG,
+                           "parameter '%s' is declared as %s of rank %d; expected f32 of rank 1 "
+                           "to %d",
+                           decl->name, lathe_dtype_name(d->dtype), d->rank, LATHE_MAX_RANK);
+    for (int32_t i = 0; i < d->rank; i++) {
+        if (d->dims[i] < 1 || d->dims[i] > most / n)
+            return lathe_error(LATHE_E_ARG, "parameter '%s' is declared with a dim of %lld",
+                               decl->name, (long long)d->dims[i]);
+        n *= d->dims[i];
+    }
+    if (decl->init < LATHE_INIT_ZERO || decl->init > LATHE_INIT_KAIMING_UNIFORM ||
+        !isfinite(decl->init_scale))
+        return lathe_error(LATHE_E_ARG, "parameter '%s' is declared with init %d of scale %g",
+                           decl->name, decl->init, decl->init_scale);
+    if ((decl->trainable != 0 && decl->trainable != 1) || decl->group < 0)
+        return lathe_error(LATHE_E_ARG, "parameter '%s' is declared with trainable %d, group %d",
+                           decl->name, decl->trainable, decl->group);
+    return LATHE_OK;
+}
+
 static lathe_status api_param(lathe_graph *g, const lathe_param_decl *decl, lathe_val *out)
 {
+    LATHE_TRY(check_decl(decl));
     int32_t index = lathe_params_find(g->params, decl->name);
     if (index < 0) {
         const lathe_param row = {.name = decl->name,

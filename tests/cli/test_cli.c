@@ -260,6 +260,37 @@ Test(cli, plugin_check_reports_and_exits)
     expect(LATHE " plugin check text.so 2>&1", 1, "FAIL");
 }
 
+#define KEYED                                                                                      \
+    LATHE " plugin check " LATHE_TEST_BUILD "/tests/faults/optimizer/"                             \
+          "sound_with_a_required_key.so "
+
+Test(cli, plugin_check_takes_values_for_required_keys)
+{
+    expect(KEYED "2>&1", 1, "it has required keys, which --set KEY=VALUE gives");
+    expect(KEYED "--set momentum=0.6 2>&1", 0, "0 failed");
+    expect(KEYED "--set=momentum=0.9 2>&1", 1, "momentum is 0.9, expected less than 0.75");
+    expect(KEYED "--set momemtum=0.6 2>&1", 2, "has no key 'momemtum'");
+    expect(KEYED "--set momentum 2>&1", 2, "expected key=value");
+    write_file("keys.toml", "momentum = 0.6\n");
+    expect(KEYED "--config keys.toml 2>&1", 0, "0 failed");
+    write_file("values.toml", "[optimizer]\nname = \"other\"\nlr = 0.5\nmomentum = 0.7\n");
+    expect(KEYED "--config values.toml 2>&1", 0, "0 failed");
+    write_file("wrong.toml", "[optimizer]\nmomemtum = 0.6\n");
+    expect(KEYED "--config wrong.toml 2>&1", 2, "wrong.toml:2:1: ");
+    expect(KEYED "--config nothing.toml 2>&1", 2, "nothing.toml");
+}
+
+#define FAULTY LATHE " plugin check " LATHE_TEST_BUILD "/tests/faults/optimizer/"
+
+Test(cli, plugin_check_finds_hangs_crashes_and_early_exits)
+{
+    expect(FAULTY "hangs.so --timeout 2 2>&1", 1,
+           "step_moves_parameters              FAIL  still running after 2 s");
+    expect(FAULTY "crashes.so 2>&1", 1, "step_moves_parameters              FAIL  ");
+    expect(FAULTY "exits_at_once.so 2>&1", 1, "FAIL  ended the process with exit code 0");
+    expect(FAULTY "mallocs.so 2>&1", 1, "3 steps took 3 heap blocks");
+}
+
 Test(cli, deleting_a_plugin_removes_just_that_name)
 {
     static char before[sizeof output];

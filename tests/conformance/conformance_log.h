@@ -71,7 +71,7 @@ static inline void fails_exactly(const char *folder, int32_t kind, const char *n
                  lathe_error_message());
     const lathe_conformance_totals totals = run(&component, device, &l);
     int32_t n = 0;
-    char words[256];
+    char words[512];
     (void)snprintf(words, sizeof words, "%s", expected);
     for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "), n++)
         cr_expect_not_null(strstr(l.failed, word), "%s: %s passed; failed:\n%s", name, word,

@@ -83,9 +83,11 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
         float *m = t->slots[0];
         for (int64_t i = 0; i < t->n; i++) {
             m[i] = 0.9f * m[i] + t->grad[i] * s->scalars[LATHE_SCALAR_GRAD_SCALE];
-            t->param[i] -= s->scalars[LATHE_SCALAR_LR] * m[i] * fault_factor(x, t, i);
+            t->param[i] -=
+                s->scalars[LATHE_SCALAR_LR] * (float)t->lr_mult * m[i] * fault_factor(x, t, i);
             if (t->shadow != NULL)
-                t->shadow[i] = lathe_f32_to_bf16(t->param[i]);
+                t->shadow[i] = t->shadow_dtype == LATHE_F16 ? lathe_f32_to_f16(t->param[i])
+                                                            : lathe_f32_to_bf16(t->param[i]);
         }
         if (FAULT == FAULT_OVERRUN)
             t->param[t->n] = 0.0f;

@@ -194,8 +194,8 @@ Test(faults, of_quantization_formats)
 Test(faults, of_attention_backends)
 {
     static const fault faults[] = {
-        {"wrong", "agrees_with_the_definition"},
-        {"changes", "repeats_and_allocates_nothing"},
+        {"wrong", "agrees_with_the_definition adds_where_it_is_asked reads_its_inputs_only"},
+        {"changes", "repeats_and_allocates_nothing runs_a_thousand_times"},
     };
     each_fault(LATHE_KIND_ATTENTION, faults, sizeof faults / sizeof *faults);
     mentions(LATHE_KIND_ATTENTION, "overrun", "agrees_with_the_definition", "behind a block");
@@ -216,7 +216,7 @@ Test(faults, kernels_that_the_device_lacks)
     static const struct {
         const char *folder, *kind, *name, *expected, *op;
     } graphs[] = {
-        {"lib/lathe/plugins", "adapter", "lora", "trains: ", "linear_dw"},
+        {"lib/lathe/plugins", "adapter", "lora", "trains: ", "head_logprob_bwd"},
         {"lib/lathe/plugins", "stage", "pretrain", "loss_trains: ", "head_logprob"},
         {"tests/far", "optimizer", "muon", "matrix_update_plans: ", "lincomb"},
     };

@@ -20,6 +20,11 @@ static const shape shapes[] = {
     {"one token", 1, 1, 1, 1, 1, 16, 1, 0, 0, 0, 0},
     {"causal", 2, 33, 33, 2, 2, 32, 1, 0, 0, 0, 0},
     {"not causal", 1, 17, 29, 2, 2, 16, 0, 0, 0, 0, 0},
+    {"causal, more keys than queries", 2, 17, 41, 2, 2, 32, 1, 0, 0, 0, 0},
+    {"window, more keys than queries", 1, 13, 37, 2, 1, 32, 1, 7, 0, 0, 0},
+    {"one key head for all", 1, 21, 21, 5, 1, 64, 1, 0, 0, 0, 0},
+    {"wide heads", 1, 33, 33, 2, 2, 128, 1, 0, 0, 0, 0},
+    {"a long row", 1, 300, 300, 1, 1, 32, 1, 0, 0, 0, 0},
     {"grouped heads", 1, 70, 70, 6, 2, 64, 1, 0, 0, 0, 0},
     {"packed documents", 2, 67, 67, 2, 1, 32, 1, 0, 1, 0, 0},
     {"window", 1, 65, 65, 2, 2, 32, 1, 9, 0, 0, 0},
@@ -42,7 +47,8 @@ typedef struct trial {
     float *lse;
     int32_t *doc_start, *kv_len;
     void *scratch[2];
-    int64_t taken; /* heap blocks, in the last run */
+    uint32_t accumulate; /* of the backward */
+    int64_t taken;       /* heap blocks, in the last run */
 } trial;
 
 static void store(void *data, int32_t dtype, int64_t i, float x)
@@ -159,6 +165,7 @@ static lathe_status compute(lathe__subject *s, void *self, trial *t)
         t->scratch[1] = lathe__memory(s, t->p.need_backward ? a->backward_scratch(self, &t->p) : 0);
     }
     lathe_attention_args args = {.size = sizeof args,
+                                 .accumulate = t->accumulate,
                                  .q = at(s, t->data[Q]),
                                  .k = at(s, t->data[K]),
                                  .v = at(s, t->data[VV]),
@@ -255,6 +262,11 @@ static lathe_status each_problem(lathe__subject *s,
             continue;
         taken++;
         status = one(s, instance.self, &t, figure);
+        if (status == LATHE_OK &&
+            s->device != NULL) { /* or every problem would be copied with each */
+            status = lathe__guards(s);
+            lathe__device_side_release(s);
+        }
         if (status != LATHE_OK)
             status = lathe_error_context(status, "%s, %s", shapes[i / 3].name,
                                          lathe_dtype_name(dtypes[i % 3]));
@@ -280,6 +292,134 @@ static lathe_status agrees_with_the_definition(lathe__subject *s)
     if (status == LATHE_OK)
         lathe__note(s, "worst at %.0f %% of the tolerance", 100 * worst);
     return status;
+}
+
+/* What dq, dk and dv hold before they are added to; whole numbers, exact in every dtype. */
+static double before(int k, int64_t i)
+{
+    return (double)((i * 7 + k) % 5) - 2.0;
+}
+
+/* Adding to some gradients, and overwriting the rest. */
+static lathe_status one_adds(lathe__subject *s, void *self, trial *t, double *figure)
+{
+    (void)figure;
+    if (!t->p.need_backward)
+        return LATHE_OK;
+    for (uint32_t mask = 1; mask < 8; mask += 2) { /* dq; dq dk; dq dv; all */
+        t->accumulate = mask == 3 ? 6 : mask;      /* dq; dk dv; dq dv; all */
+        for (int k = O; k < N_TENSORS; k++)
+            memset(t->exact[k], 0, (size_t)(8 * t->count[k]));
+        compute_exact(s, t);
+        for (int k = DQ; k < N_TENSORS; k++)
+            for (int64_t i = 0; i < t->count[k]; i++) {
+                const int adds = t->accumulate >> (k - DQ) & 1u;
+                store(t->data[k], t->p.dtype, i, adds ? (float)before(k, i) : NAN);
+                t->exact[k][i] += adds ? before(k, i) : 0.0;
+            }
+        double worst = 0;
+        LATHE_TRY(compute(s, self, t));
+        const lathe_status status = compare(t, &worst);
+        if (status != LATHE_OK)
+            return lathe_error_context(status, "accumulate 0x%x", t->accumulate);
+    }
+    t->accumulate = 0;
+    return LATHE_OK;
+}
+
+static lathe_status adds_where_it_is_asked(lathe__subject *s)
+{
+    double unused = 0;
+    return each_problem(s, one_adds, &unused);
+}
+
+/* q, k, v, dO, o and lse are as they were, and scratch may hold anything. */
+static lathe_status one_reads(lathe__subject *s, void *self, trial *t, double *figure)
+{
+    const lathe_attention_v1 *a = s->table;
+    const int64_t width = lathe_dtype_bytes(t->p.dtype);
+    void *kept[DO + 1];
+    for (int k = Q; k <= DO; k++) {
+        kept[k] = lathe__memory(s, t->count[k] * width);
+        memcpy(kept[k], t->data[k], (size_t)(t->count[k] * width));
+    }
+    const int64_t bytes[2] = {a->forward_scratch(self, &t->p),
+                              t->p.need_backward ? a->backward_scratch(self, &t->p) : 0};
+    for (int i = 0; i < 2; i++) {
+        if (bytes[i] < 0 || bytes[i] > (int64_t)1 << 32)
+            return lathe_error(LATHE_E_PLUGIN, "wants %lld bytes of scratch", (long long)bytes[i]);
+        t->scratch[i] = lathe__memory(s, bytes[i]);
+        memset(t->scratch[i], 0xff, (size_t)bytes[i]);
+    }
+    for (int k = O; k < N_TENSORS; k++)
+        memset(t->data[k], 0xff, (size_t)(t->count[k] * width));
+    LATHE_TRY(compute(s, self, t));
+    for (int k = Q; k <= DO; k++)
+        if (!lathe__same(kept[k], t->data[k], t->count[k] * width))
+            return lathe_error(LATHE_E_PLUGIN, "it changed its input %d", k);
+    compute_exact(s, t);
+    return compare(t, figure);
+}
+
+static lathe_status reads_its_inputs_only(lathe__subject *s)
+{
+    double unused = 0;
+    return each_problem(s, one_reads, &unused);
+}
+
+/* The same problem by two instances in turn, a thousand times. */
+static lathe_status runs_a_thousand_times(lathe__subject *s)
+{
+    static const shape small = {"small", 1, 7, 7, 2, 1, 32, 1, 0, 0, 0, 0};
+    static const shape other_shape = {"other", 1, 5, 9, 4, 2, 32, 0, 0, 0, 0, 0};
+    lathe_instance instance;
+    char why[256] = "";
+    trial t, other;
+    LATHE_TRY(lathe__instance(s, &instance));
+    trial_init(s, &small, LATHE_F32, &t);
+    trial_init(s, &other_shape, LATHE_F32, &other);
+    lathe_status status = LATHE_OK;
+    if (score(s, instance.self, &t, why, sizeof why) <= LATHE_SCORE_NO ||
+        score(s, instance.self, &other, why, sizeof why) <= LATHE_SCORE_NO)
+        status = lathe__skip(s, "does not take it: %s", why);
+    const int n = s->device != NULL ? 30 : 1000; /* each copies the tensors to a device */
+    void *first = lathe__memory(s, t.count[O] * 4);
+    for (int i = 1; i <= n && status == LATHE_OK; i++) {
+        if (i % 10 == 2)
+            status = compute(s, instance.self, &other);
+        if (status == LATHE_OK)
+            status = compute(s, instance.self, &t);
+        if (i == 1)
+            memcpy(first, t.data[O], (size_t)(t.count[O] * 4));
+        else if (status == LATHE_OK && !lathe__same(first, t.data[O], t.count[O] * 4))
+            status = lathe_error(LATHE_E_NUMERIC, "run %d has other bits than the first", i);
+    }
+    lathe_instance_fini(&instance);
+    return status;
+}
+
+static lathe_status one_scores(lathe__subject *s, void *self, trial *t, double *figure)
+{
+    const lathe_attention_v1 *a = s->table;
+    char why[256] = "", again[256] = "", few[8] = "abcdefg";
+    (void)figure;
+    const int32_t got = score(s, self, t, why, sizeof why);
+    if (got > 1000)
+        return lathe_error(LATHE_E_PLUGIN, "score is %d, expected 0 to 1000", got);
+    if (score(s, self, t, again, sizeof again) != got || strcmp(why, again) != 0)
+        return lathe_error(LATHE_E_PLUGIN, "score answers otherwise the second time");
+    (void)score(s, self, t, few, 4);
+    if (few[4] != 'e')
+        return lathe_error(LATHE_E_CORRUPT, "score writes more than its capacity");
+    if (a->forward_scratch(self, &t->p) != a->forward_scratch(self, &t->p))
+        return lathe_error(LATHE_E_PLUGIN, "forward_scratch answers otherwise the second time");
+    return LATHE_OK;
+}
+
+static lathe_status scores_are_pure(lathe__subject *s)
+{
+    double unused = 0;
+    return each_problem(s, one_scores, &unused);
 }
 
 static lathe_status one_repeats(lathe__subject *s, void *self, trial *t, double *figure)
@@ -312,20 +452,40 @@ static lathe_status repeats_and_allocates_nothing(lathe__subject *s)
 static lathe_status refuses_with_a_reason(lathe__subject *s)
 {
     static const shape odd = {"f64", 1, 4, 4, 3, 2, 7, 1, 0, 0, 0, 0};
+    static const int32_t dtypes[] = {LATHE_F64, LATHE_I32, 99, -1};
+    lathe_instance instance;
+    lathe_status status = LATHE_OK;
+    LATHE_TRY(lathe__instance(s, &instance));
+    for (int i = 0; i < 4 && status == LATHE_OK; i++) {
+        char why[256] = "";
+        trial t;
+        trial_init(s, &odd, LATHE_F32, &t); /* H is no multiple of Hkv */
+        t.p.dtype = dtypes[i];
+        const int32_t got = score(s, instance.self, &t, why, sizeof why);
+        if (got != LATHE_SCORE_NO)
+            status = lathe_error(LATHE_E_PLUGIN, "takes dtype %d with 3 heads over 2 key heads",
+                                 dtypes[i]);
+        else if (why[0] == '\0' || strchr(why, '\n') != NULL)
+            status = lathe_error(LATHE_E_PLUGIN, "refuses without one line of reason");
+        lathe__note(s, "%s", why);
+    }
+    lathe_instance_fini(&instance);
+    return status;
+}
+
+/* Right but for one number that no enum has. */
+static lathe_status refuses_unknown_dtypes(lathe__subject *s)
+{
+    static const shape good = {"good", 1, 8, 8, 2, 2, 32, 1, 0, 0, 0, 0};
     lathe_instance instance;
     char why[256] = "";
     trial t;
     LATHE_TRY(lathe__instance(s, &instance));
-    trial_init(s, &odd, LATHE_F32, &t); /* H is no multiple of Hkv */
-    t.p.dtype = LATHE_F64;
+    trial_init(s, &good, LATHE_F32, &t);
+    t.p.dtype = 99;
     const int32_t got = score(s, instance.self, &t, why, sizeof why);
     lathe_instance_fini(&instance);
-    if (got != LATHE_SCORE_NO)
-        return lathe_error(LATHE_E_PLUGIN, "takes f64 with 3 heads over 2 key heads");
-    if (why[0] == '\0' || strchr(why, '\n') != NULL)
-        return lathe_error(LATHE_E_PLUGIN, "refuses without one line of reason");
-    lathe__note(s, "%s", why);
-    return LATHE_OK;
+    return got == LATHE_SCORE_NO ? LATHE_OK : lathe_error(LATHE_E_PLUGIN, "takes dtype 99");
 }
 
 const lathe__check *lathe__checks_attention(void)
@@ -333,7 +493,12 @@ const lathe__check *lathe__checks_attention(void)
     static const lathe__check checks[] = {
         {"agrees_with_the_definition", agrees_with_the_definition, 0},
         {"repeats_and_allocates_nothing", repeats_and_allocates_nothing, 0},
+        {"adds_where_it_is_asked", adds_where_it_is_asked, 0},
+        {"reads_its_inputs_only", reads_its_inputs_only, 0},
+        {"runs_a_thousand_times", runs_a_thousand_times, 0},
+        {"scores_are_pure", scores_are_pure, 0},
         {"refuses_with_a_reason", refuses_with_a_reason, 0},
+        {"refuses_unknown_dtypes", refuses_unknown_dtypes, 0},
         {NULL, NULL, 0},
     };
     return checks;

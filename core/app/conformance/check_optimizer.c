@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "app/conformance/device_side.h"
-#include "app/conformance/optimizer_case.h"
+#include "app/conformance/optimizer_math.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "ir/dump.h"
@@ -286,6 +286,16 @@ const lathe__check *lathe__checks_optimizer(void)
         {"step_allocates_nothing", step_allocates_nothing, 0},
         {"takes_empty_tensors", takes_empty_tensors, 0},
         {"matrix_update_plans", matrix_update_plans, 0},
+        {"base_rate_is_the_key", lathe__base_rate_is_the_key, 0},
+        {"gradient_scale_is_applied", lathe__gradient_scale_is_applied, 0},
+        {"rate_is_applied", lathe__rate_is_applied, 0},
+        {"multiplier_is_applied", lathe__multiplier_is_applied, 0},
+        {"decay_multiplier_is_applied", lathe__decay_multiplier_is_applied, 0},
+        {"opposite_gradients_step_back", lathe__opposite_gradients_step_back, 0},
+        {"descends", lathe__descends, 0},
+        {"instances_are_apart", lathe__instances_are_apart, 0},
+        {"shadows_are_in_their_dtype", lathe__shadows_are_in_their_dtype, 0},
+        {"unknown_roles_are_survived", lathe__unknown_roles_are_survived, 0},
         {NULL, NULL, 0},
     };
     return checks;

@@ -3,37 +3,54 @@
 #include <string.h>
 
 #include "app/conformance/device_side.h"
+#include "app/conformance/quant_weight.h"
 #include "base/error.h"
 
 enum { N_SHAPES = 9 };
 static const int64_t shapes[N_SHAPES][2] = {{64, 64}, {128, 256}, {3, 64},   {1, 128}, {5, 7},
                                             {16, 96}, {33, 96},   {7, 1024}, {2, 8192}};
 
-/* One weight, its planes, and what came out of decode. */
-typedef struct weight {
-    int64_t rows, cols;
-    int32_t n_planes;
-    lathe_plane planes[LATHE_MAX_PLANES];
-    void *data[LATHE_MAX_PLANES];
-    void *scratch;
-    float *w;
-} weight;
+/* A name, a dtype, and a size that a lathe__weight of these dims can want. */
+static lathe_status check_plane(const lathe_plane *p, int32_t i, int64_t rows, int64_t cols)
+{
+    const int64_t most = 8 * rows * cols + ((int64_t)1 << 20);
+    int64_t n = 1;
+    if (p->name == NULL || lathe_dtype_bytes(p->desc.dtype) == 0)
+        return lathe_error(LATHE_E_PLUGIN, "plane %d lacks a name or dtype", i);
+    if (p->desc.rank < 0 || p->desc.rank > LATHE_MAX_RANK)
+        return lathe_error(LATHE_E_PLUGIN, "plane %s has rank %d", p->name, p->desc.rank);
+    for (int32_t k = 0; k < p->desc.rank; k++) {
+        if (p->desc.dims[k] < 0 || p->desc.dims[k] > most || n * p->desc.dims[k] > most)
+            return lathe_error(LATHE_E_PLUGIN,
+                               "plane %s is larger than 8 times the weight and 1 Mi", p->name);
+        n *= p->desc.dims[k];
+    }
+    return LATHE_OK;
+}
 
-static lathe_status weight_init(lathe__subject *s, void *self, int64_t rows, int64_t cols,
-                                const float *w, weight *out)
+static int same_planes(const lathe_plane *a, const lathe_plane *b, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (a[i].desc.dtype != b[i].desc.dtype || a[i].desc.rank != b[i].desc.rank ||
+            memcmp(a[i].desc.dims, b[i].desc.dims,
+                   (size_t)a[i].desc.rank * sizeof a[i].desc.dims[0]) != 0)
+            return 0;
+    return 1;
+}
+
+lathe_status lathe__weight_init(lathe__subject *s, void *self, int64_t rows, int64_t cols,
+                                const float *w, lathe__weight *out)
 {
     const lathe_quant_v1 *q = s->table;
-    *out =
-        (weight){.rows = rows, .cols = cols, .n_planes = q->planes(self, rows, cols, out->planes)};
+    *out = (lathe__weight){.rows = rows, .cols = cols};
     out->n_planes = q->planes(self, rows, cols, out->planes);
+    lathe_plane again[LATHE_MAX_PLANES] = {{0}};
     if (out->n_planes < 1 || out->n_planes > LATHE_MAX_PLANES)
         return lathe_error(LATHE_E_PLUGIN, "%d planes, expected 1 to %d", out->n_planes,
                            LATHE_MAX_PLANES);
     for (int32_t i = 0; i < out->n_planes; i++) {
         const lathe_plane *p = &out->planes[i];
-        if (p->name == NULL || lathe_dtype_bytes(p->desc.dtype) == 0 ||
-            lathe_desc_count(&p->desc) < 0)
-            return lathe_error(LATHE_E_PLUGIN, "plane %d lacks a name or dtype", i);
+        LATHE_TRY(check_plane(p, i, rows, cols));
         for (int32_t k = 0; k < i; k++)
             if (p->file_suffix && out->planes[k].file_suffix &&
                 strcmp(p->file_suffix, out->planes[k].file_suffix) == 0)
@@ -41,8 +58,17 @@ static lathe_status weight_init(lathe__subject *s, void *self, int64_t rows, int
                                    p->file_suffix);
         out->data[i] = lathe__memory(s, lathe_desc_bytes(&p->desc));
     }
-    if (LATHE_HAS(q, decode_scratch))
-        out->scratch = lathe__memory(s, q->decode_scratch(self, rows, cols));
+    if (q->planes(self, rows, cols, again) != out->n_planes ||
+        !same_planes(again, out->planes, out->n_planes))
+        return lathe_error(LATHE_E_PLUGIN, "planes() answers otherwise the second time");
+    const int64_t scratch = LATHE_HAS(q, decode_scratch) ? q->decode_scratch(self, rows, cols) : 0;
+    if (scratch < 0 || scratch > (int64_t)1 << 32)
+        return lathe_error(LATHE_E_PLUGIN, "decode wants %lld bytes of scratch",
+                           (long long)scratch);
+    if (scratch > 0) {
+        out->scratch = lathe__memory(s, scratch);
+        memset(out->scratch, 0xff, (size_t)scratch); /* what it holds means nothing */
+    }
     out->w = lathe__memory(s, rows * cols * 4);
     memcpy(out->w, w, (size_t)(rows * cols) * 4);
     LATHE_TRY(q->encode(self, rows, cols, out->w, out->data));
@@ -51,14 +77,15 @@ static lathe_status weight_init(lathe__subject *s, void *self, int64_t rows, int
     return LATHE_OK;
 }
 
-static lathe_status decode_here(lathe__subject *s, void *self, const weight *w, int32_t dtype,
-                                void **out)
+lathe_status lathe__decode_here(lathe__subject *s, void *self, const lathe__weight *w,
+                                int32_t dtype, void **out)
 {
     const lathe_quant_v1 *q = s->table;
     const void *planes[LATHE_MAX_PLANES];
     for (int32_t i = 0; i < w->n_planes; i++)
         planes[i] = w->data[i];
     *out = lathe__memory(s, w->rows * w->cols * lathe_dtype_bytes(dtype));
+    memset(*out, 0xff, (size_t)(w->rows * w->cols * lathe_dtype_bytes(dtype)));
     return q->decode(self, w->rows, w->cols, planes, *out, dtype, w->scratch, NULL);
 }
 
@@ -76,8 +103,8 @@ static lathe_status launch(const lathe__subject *s, const char *kernel, int64_t 
 }
 
 /* By the image. most_blocks: of the grid; 0: one for each chunk. */
-static lathe_status decode_there(lathe__subject *s, void *self, const weight *w, int32_t dtype,
-                                 int64_t most_blocks, void **out)
+static lathe_status decode_there(lathe__subject *s, void *self, const lathe__weight *w,
+                                 int32_t dtype, int64_t most_blocks, void **out)
 {
     const lathe_quant_v1 *q = s->table;
     const int64_t n = w->rows * w->cols;
@@ -103,15 +130,15 @@ static lathe_status decode_there(lathe__subject *s, void *self, const weight *w,
     return lathe__fetch(s);
 }
 
-static lathe_status decode(lathe__subject *s, void *self, const weight *w, int32_t dtype,
+lathe_status lathe__decode(lathe__subject *s, void *self, const lathe__weight *w, int32_t dtype,
                            void **out)
 {
     return s->device != NULL ? decode_there(s, self, w, dtype, 0, out)
-                             : decode_here(s, self, w, dtype, out);
+                             : lathe__decode_here(s, self, w, dtype, out);
 }
 
 /* Runs `one` over every shape that the format accepts. */
-static lathe_status each_shape(lathe__subject *s, lathe_status (*one)(lathe__subject *s, void *self,
+lathe_status lathe__each_shape(lathe__subject *s, lathe_status (*one)(lathe__subject *s, void *self,
                                                                       int64_t rows, int64_t cols))
 {
     const lathe_quant_v1 *q = s->table;
@@ -140,13 +167,13 @@ static lathe_status each_shape(lathe__subject *s, lathe_status (*one)(lathe__sub
 static lathe_status error_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     const float *w = lathe__random(s, rows * cols, 3, 0.05);
-    weight q;
+    lathe__weight q;
     void *f32, *bf16, *f16;
     double error = 0, norm = 0;
-    LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
-    LATHE_TRY(decode(s, self, &q, LATHE_F32, &f32));
-    LATHE_TRY(decode(s, self, &q, LATHE_BF16, &bf16));
-    LATHE_TRY(decode(s, self, &q, LATHE_F16, &f16));
+    LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
+    LATHE_TRY(lathe__decode(s, self, &q, LATHE_F32, &f32));
+    LATHE_TRY(lathe__decode(s, self, &q, LATHE_BF16, &bf16));
+    LATHE_TRY(lathe__decode(s, self, &q, LATHE_F16, &f16));
     for (int64_t i = 0; i < rows * cols; i++) {
         const double x = (double)((float *)f32)[i];
         const double y = (double)lathe_bf16_to_f32(((uint16_t *)bf16)[i]);
@@ -169,16 +196,16 @@ static lathe_status error_of(lathe__subject *s, void *self, int64_t rows, int64_
 
 static lathe_status error_is_bounded(lathe__subject *s)
 {
-    return each_shape(s, error_of);
+    return lathe__each_shape(s, error_of);
 }
 
 static lathe_status zeros_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     const float *w = lathe__memory(s, rows * cols * 4);
-    weight q;
+    lathe__weight q;
     void *out;
-    LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
-    LATHE_TRY(decode(s, self, &q, LATHE_F32, &out));
+    LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
+    LATHE_TRY(lathe__decode(s, self, &q, LATHE_F32, &out));
     for (int64_t i = 0; i < rows * cols; i++)
         if (!(fabsf(((float *)out)[i]) < 1e-6f))
             return lathe_error(LATHE_E_NUMERIC, "element %lld of a zero weight decodes to %g",
@@ -188,22 +215,22 @@ static lathe_status zeros_of(lathe__subject *s, void *self, int64_t rows, int64_
 
 static lathe_status zero_stays_zero(lathe__subject *s)
 {
-    return each_shape(s, zeros_of);
+    return lathe__each_shape(s, zeros_of);
 }
 
 typedef struct repeat {
     lathe__subject *s;
     void *self;
     const float *w;
-    weight q;
+    lathe__weight q;
     void *out;
 } repeat;
 
 static lathe_status code_and_back(void *arg)
 {
     repeat *r = arg;
-    LATHE_TRY(weight_init(r->s, r->self, r->q.rows, r->q.cols, r->w, &r->q));
-    return decode(r->s, r->self, &r->q, LATHE_F32, &r->out);
+    LATHE_TRY(lathe__weight_init(r->s, r->self, r->q.rows, r->q.cols, r->w, &r->q));
+    return lathe__decode(r->s, r->self, &r->q, LATHE_F32, &r->out);
 }
 
 static lathe_status repeat_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
@@ -223,7 +250,7 @@ static lathe_status repeat_of(lathe__subject *s, void *self, int64_t rows, int64
 
 static lathe_status repeats_bit_for_bit(lathe__subject *s)
 {
-    return each_shape(s, repeat_of);
+    return lathe__each_shape(s, repeat_of);
 }
 
 static lathe_status allocation_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
@@ -231,10 +258,10 @@ static lathe_status allocation_of(lathe__subject *s, void *self, int64_t rows, i
     const lathe_quant_v1 *q = s->table;
     const float *w = lathe__random(s, rows * cols, 9, 1.0);
     const void *planes[LATHE_MAX_PLANES];
-    weight x;
+    lathe__weight x;
     void *out;
-    LATHE_TRY(weight_init(s, self, rows, cols, w, &x));
-    LATHE_TRY(decode(s, self, &x, LATHE_BF16, &out));
+    LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &x));
+    LATHE_TRY(lathe__decode(s, self, &x, LATHE_BF16, &out));
     for (int32_t i = 0; i < x.n_planes; i++)
         planes[i] = x.data[i];
     const int64_t before = lathe__heap();
@@ -247,7 +274,7 @@ static lathe_status allocation_of(lathe__subject *s, void *self, int64_t rows, i
 
 static lathe_status decode_allocates_nothing(lathe__subject *s)
 {
-    return each_shape(s, allocation_of);
+    return lathe__each_shape(s, allocation_of);
 }
 
 static lathe_status refuses_empty_shapes(lathe__subject *s)
@@ -299,6 +326,13 @@ const lathe__check *lathe__checks_quant(void)
         {"decode_allocates_nothing", decode_allocates_nothing, 0},
         {"refuses_empty_shapes", refuses_empty_shapes, 0},
         {"writes_its_config", writes_its_config, 0},
+        {"has_no_gain_and_no_bias", lathe__codec_has_no_gain_and_no_bias, 0},
+        {"every_element_comes_back", lathe__codec_every_element_comes_back, 0},
+        {"weights_of_any_size", lathe__codec_weights_of_any_size, 0},
+        {"decodes_a_thousand_times", lathe__codec_decodes_a_thousand_times, 0},
+        {"instances_are_apart", lathe__codec_instances_are_apart, 0},
+        {"refuses_unknown_dtypes", lathe__codec_refuses_unknown_dtypes, 0},
+        {"multiplies_as_it_decodes", lathe__codec_multiplies_as_it_decodes, 0},
         {NULL, NULL, 0},
     };
     return checks;
@@ -317,7 +351,7 @@ static lathe_status image_loads(lathe__subject *s)
 
 static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
 
-static lathe_status check_bits(const void *a, const void *b, const weight *w, int32_t dtype)
+static lathe_status check_bits(const void *a, const void *b, const lathe__weight *w, int32_t dtype)
 {
     const int64_t width = lathe_dtype_bytes(dtype);
     for (int64_t i = 0; i < w->rows * w->cols; i++)
@@ -330,11 +364,11 @@ static lathe_status check_bits(const void *a, const void *b, const weight *w, in
 static lathe_status bits_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     const float *w = lathe__random(s, rows * cols, 3, 0.05);
-    weight q;
+    lathe__weight q;
     void *here, *there;
-    LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
+    LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
     for (int i = 0; i < 3; i++) {
-        LATHE_TRY(decode_here(s, self, &q, dtypes[i], &here));
+        LATHE_TRY(lathe__decode_here(s, self, &q, dtypes[i], &here));
         LATHE_TRY(decode_there(s, self, &q, dtypes[i], 0, &there));
         LATHE_TRY(check_bits(here, there, &q, dtypes[i]));
     }
@@ -343,15 +377,15 @@ static lathe_status bits_of(lathe__subject *s, void *self, int64_t rows, int64_t
 
 static lathe_status same_bits_as_the_host(lathe__subject *s)
 {
-    return each_shape(s, bits_of);
+    return lathe__each_shape(s, bits_of);
 }
 
 static lathe_status grid_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     const float *w = lathe__random(s, rows * cols, 3, 0.05);
-    weight q;
+    lathe__weight q;
     void *whole, *narrow;
-    LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
+    LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
     LATHE_TRY(decode_there(s, self, &q, LATHE_BF16, 0, &whole));
     LATHE_TRY(decode_there(s, self, &q, LATHE_BF16, 2, &narrow));
     return check_bits(whole, narrow, &q, LATHE_BF16);
@@ -359,15 +393,15 @@ static lathe_status grid_of(lathe__subject *s, void *self, int64_t rows, int64_t
 
 static lathe_status any_grid_will_do(lathe__subject *s)
 {
-    return each_shape(s, grid_of);
+    return lathe__each_shape(s, grid_of);
 }
 
 static lathe_status planes_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     const float *w = lathe__random(s, rows * cols, 3, 0.05);
-    weight q;
+    lathe__weight q;
     void *kept[LATHE_MAX_PLANES] = {0}, *out;
-    LATHE_TRY(weight_init(s, self, rows, cols, w, &q));
+    LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
     for (int32_t i = 0; i < q.n_planes; i++) {
         const int64_t bytes = lathe_desc_bytes(&q.planes[i].desc);
         kept[i] = lathe__memory(s, bytes);
@@ -383,7 +417,7 @@ static lathe_status planes_of(lathe__subject *s, void *self, int64_t rows, int64
 
 static lathe_status leaves_planes_alone(lathe__subject *s)
 {
-    return each_shape(s, planes_of);
+    return lathe__each_shape(s, planes_of);
 }
 
 const lathe__check *lathe__checks_quant_there(void)

@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "lathe/scheduler.h"
 
-enum { N_TOTALS = 6 };
-static const int64_t totals[N_TOTALS] = {0, 1, 2, 7, 100, 100000}; /* 0: length unknown */
+enum { N_TOTALS = 7 };
+static const int64_t totals[N_TOTALS] = {0, 1, 2, 7, 100, 1000, 100000}; /* 0: length unknown */
 
 typedef struct schedule {
     lathe_instance instance;
@@ -55,7 +55,7 @@ static lathe_status state_is_declared(lathe__subject *s)
 static lathe_status walk(const schedule *c, int64_t total)
 {
     const int64_t last = total > 0 ? total : 1000;
-    const int64_t stride = last > 200 ? last / 100 : 1;
+    const int64_t stride = last > 1000 ? last / 100 : 1;
     for (int64_t step = 0; step <= last + 2 * stride; step += stride) {
         double state[LATHE_MAX_SCHEDULER_STATE];
         memcpy(state, c->state, sizeof state);
@@ -167,6 +167,109 @@ static lathe_status observes_bad_metrics(lathe__subject *s)
     return status;
 }
 
+/* Far beyond the end. */
+static lathe_status far_steps_are_survived(lathe__subject *s)
+{
+    static const int64_t steps[] = {5000, 1 << 20, (int64_t)1 << 40};
+    schedule c;
+    LATHE_TRY(start(s, &c));
+    lathe_status status = LATHE_OK;
+    const int64_t total = fits(&c, 1000) ? 1000 : fits(&c, 100000) ? 100000 : 100;
+    for (int i = 0; i < 3 && status == LATHE_OK; i++) {
+        const double rate = c.table->at(c.instance.self, steps[i], total, 0.5, c.state);
+        if (!isfinite(rate) || rate < 0.0)
+            status = lathe_error(LATHE_E_NUMERIC, "at step %lld of %lld the rate is %g",
+                                 (long long)steps[i], (long long)total, rate);
+    }
+    lathe_instance_fini(&c.instance);
+    return status;
+}
+
+/* A larger base rate gives larger rates, and some rate is above 0. */
+static lathe_status follows_the_base_rate(lathe__subject *s)
+{
+    schedule c;
+    double most = 0.0, more = 0.0, other[LATHE_MAX_SCHEDULER_STATE] = {0};
+    LATHE_TRY(start(s, &c));
+    lathe_status status = LATHE_OK;
+    if (LATHE_HAS(c.table, init))
+        c.table->init(c.instance.self, 1.0, other);
+    for (int64_t step = 0; step < 1000 && status == LATHE_OK; step++) {
+        const double a = c.table->at(c.instance.self, step, 1000, 0.5, c.state);
+        const double b = c.table->at(c.instance.self, step, 1000, 1.0, other);
+        if (!(b >= a * (1 - 1e-12)))
+            status = lathe_error(LATHE_E_NUMERIC,
+                                 "at step %lld the rate is %g for a base of 0.5, and %g for 1",
+                                 (long long)step, a, b);
+        most = fmax(most, a);
+        more = fmax(more, b - a);
+    }
+    if (status == LATHE_OK && most <= 0.0)
+        status = lathe_error(LATHE_E_NUMERIC, "its rates are 0 throughout a run of 1000 steps");
+    if (status == LATHE_OK && most > 100.0 * 0.5)
+        status = lathe_error(LATHE_E_NUMERIC, "a rate of %g for a base of 0.5", most);
+    if (status == LATHE_OK && more <= 0.0)
+        status = lathe_error(LATHE_E_NUMERIC, "its rates do not depend on the base rate");
+    lathe_instance_fini(&c.instance);
+    return status;
+}
+
+/* Another instance with another base rate and other metrics in between changes nothing. */
+static lathe_status instances_are_apart(lathe__subject *s)
+{
+    schedule a, b;
+    double alone[64], beside[64], state[2][LATHE_MAX_SCHEDULER_STATE];
+    LATHE_TRY(start(s, &a));
+    lathe_status status = start(s, &b);
+    for (int pass = 0; pass < 2 && status == LATHE_OK; pass++) {
+        memcpy(state[0], a.state, sizeof a.state);
+        memcpy(state[1], b.state, sizeof b.state);
+        if (pass && LATHE_HAS(b.table, init))
+            b.table->init(b.instance.self, 4.0, state[1]);
+        for (int i = 0; i < 64; i++) {
+            (pass ? beside : alone)[i] = a.table->at(a.instance.self, i, 64, 0.5, state[0]);
+            if (LATHE_HAS(a.table, observe))
+                a.table->observe(a.instance.self, metric(i), 0.5, state[0]);
+            if (pass)
+                (void)b.table->at(b.instance.self, 63 - i, 64, 4.0, state[1]);
+            if (pass && LATHE_HAS(b.table, observe))
+                b.table->observe(b.instance.self, 9.0 + i, 4.0, state[1]);
+        }
+    }
+    if (status == LATHE_OK && !lathe__same(alone, beside, sizeof alone))
+        status = lathe_error(LATHE_E_PLUGIN, "another instance changes its rates");
+    if (status == LATHE_OK)
+        lathe_instance_fini(&b.instance);
+    lathe_instance_fini(&a.instance);
+    return status;
+}
+
+/* A thousand metrics: finite rates, the declared state alone, and no memory. */
+static lathe_status observes_a_thousand_times(lathe__subject *s)
+{
+    schedule c;
+    LATHE_TRY(start(s, &c));
+    lathe_status status = LATHE_OK;
+    const int observes = LATHE_HAS(c.table, observe);
+    const int64_t before = lathe__heap();
+    for (int i = 0; i < 1000 && status == LATHE_OK; i++) {
+        const double rate = c.table->at(c.instance.self, i, 1000, 0.5, c.state);
+        if (observes)
+            c.table->observe(c.instance.self, metric(i % 80), 0.5, c.state);
+        if (!isfinite(rate) || rate < 0.0)
+            status = lathe_error(LATHE_E_NUMERIC, "after %d metrics the rate is %g", i, rate);
+        for (int32_t k = c.n_state; k < LATHE_MAX_SCHEDULER_STATE && status == LATHE_OK; k++)
+            if (c.state[k] != 0.0)
+                status = lathe_error(LATHE_E_PLUGIN, "observe wrote state[%d] but n_state is %d", k,
+                                     c.n_state);
+    }
+    if (status == LATHE_OK && lathe__heap() != before)
+        status = lathe_error(LATHE_E_PLUGIN, "1000 rates took %lld heap blocks",
+                             (long long)(lathe__heap() - before));
+    lathe_instance_fini(&c.instance);
+    return status;
+}
+
 const lathe__check *lathe__checks_scheduler(void)
 {
     static const lathe__check checks[] = {
@@ -175,6 +278,10 @@ const lathe__check *lathe__checks_scheduler(void)
         {"order_of_calls_is_free", order_of_calls_is_free, 0},
         {"state_round_trip", state_round_trip, 0},
         {"survives_bad_metrics", observes_bad_metrics, 0},
+        {"far_steps_are_survived", far_steps_are_survived, 0},
+        {"follows_the_base_rate", follows_the_base_rate, 0},
+        {"instances_are_apart", instances_are_apart, 0},
+        {"observes_a_thousand_times", observes_a_thousand_times, 0},
         {NULL, NULL, 0},
     };
     return checks;

@@ -32,6 +32,27 @@ lathe_param_info lathe__optimizer_info(int i)
                               .head_rows = i == 0 ? 16 : 0};
 }
 
+/* A name, a dtype, and a size that a parameter of this size can want. */
+static lathe_status check_slot(const lathe_slot *slot, int32_t k, const lathe_param_info *info)
+{
+    const lathe_desc *d = &slot->desc;
+    const int64_t most = 16 * lathe_desc_count(&info->desc) + ((int64_t)1 << 20);
+    int64_t n = 1;
+    if (slot->name == NULL || slot->name[0] == '\0' || lathe_dtype_bytes(d->dtype) == 0)
+        return lathe_error(LATHE_E_PLUGIN, "slot %d of %s has no name or no dtype", k, info->name);
+    if (d->rank < 0 || d->rank > LATHE_MAX_RANK)
+        return lathe_error(LATHE_E_PLUGIN, "slot %s of %s has rank %d", slot->name, info->name,
+                           d->rank);
+    for (int32_t i = 0; i < d->rank; i++) {
+        if (d->dims[i] < 0 || d->dims[i] > most || n * d->dims[i] > most)
+            return lathe_error(LATHE_E_PLUGIN,
+                               "slot %s of %s is larger than 16 times the parameter and 1 Mi",
+                               slot->name, info->name);
+        n *= d->dims[i];
+    }
+    return LATHE_OK;
+}
+
 static lathe_status init_tensor(lathe__optimizer_case *c, int i)
 {
     const lathe_param_info info = lathe__optimizer_info(i);
@@ -58,25 +79,25 @@ static lathe_status init_tensor(lathe__optimizer_case *c, int i)
         .block = LATHE_HAS(c->table, block) ? c->table->block(c->instance.self, &info) : 1};
     const int64_t scratch =
         LATHE_HAS(c->table, scratch) ? c->table->scratch(c->instance.self, &info) : 0;
-    if (scratch < 0)
+    if (scratch < 0 || scratch > (int64_t)1 << 32)
         return lathe_error(LATHE_E_PLUGIN, "scratch of %s is %lld bytes", info.name,
                            (long long)scratch);
     c->scratch_bytes = scratch > c->scratch_bytes ? scratch : c->scratch_bytes;
     t->grad = c->grads[i] = lathe__memory(c->s, n * 4);
+    c->kept[i] = lathe__memory(c->s, n * 4);
     for (int32_t k = 0; k < c->n_slots[i]; k++) {
-        if (c->slots[i][k].name == NULL || lathe_dtype_bytes(c->slots[i][k].desc.dtype) == 0)
-            return lathe_error(LATHE_E_PLUGIN, "slot %d of %s has no name or no dtype", k,
-                               info.name);
+        LATHE_TRY(check_slot(&c->slots[i][k], k, &info));
         t->slots[k] = lathe__memory(c->s, lathe_desc_bytes(&c->slots[i][k].desc));
         t->half_slots |= c->slots[i][k].desc.dtype == LATHE_BF16 ? 1u << k : 0u;
     }
     return LATHE_OK;
 }
 
-lathe_status lathe__optimizer_case_init(lathe__optimizer_case *c, lathe__subject *s)
+lathe_status lathe__optimizer_case_init_with(lathe__optimizer_case *c, lathe__subject *s,
+                                             const char *toml)
 {
     *c = (lathe__optimizer_case){.s = s, .table = s->table};
-    LATHE_TRY(lathe__instance(s, &c->instance));
+    LATHE_TRY(lathe__instance_with(s, toml, &c->instance));
     for (int i = 0; i < LATHE__N_TENSORS; i++) {
         const lathe_status status = init_tensor(c, i);
         if (status != LATHE_OK) {
@@ -85,6 +106,12 @@ lathe_status lathe__optimizer_case_init(lathe__optimizer_case *c, lathe__subject
         }
     }
     c->scratch = c->scratch_bytes > 0 ? lathe__memory(s, c->scratch_bytes) : NULL;
+    return LATHE_OK;
+}
+
+lathe_status lathe__optimizer_case_init(lathe__optimizer_case *c, lathe__subject *s)
+{
+    LATHE_TRY(lathe__optimizer_case_init_with(c, s, NULL));
     c->on_device = s->device != NULL;
     const lathe_status status = c->on_device ? lathe__optimizer_case_place(c) : LATHE_OK;
     if (status != LATHE_OK)

@@ -34,7 +34,8 @@ typedef struct lathe__optimizer_case {
     int32_t n_slots[LATHE__N_TENSORS];
     lathe_slot slots[LATHE__N_TENSORS][LATHE_MAX_SLOTS];
     float *grads[LATHE__N_TENSORS];
-    void *scratch; /* [scratch_bytes]: the most that any of them wants */
+    float *kept[LATHE__N_TENSORS]; /* room for a copy of them */
+    void *scratch;                 /* [scratch_bytes]: the most that any of them wants */
     int64_t scratch_bytes;
     float *averages[LATHE__N_TENSORS]; /* what average() gave */
     int64_t step;                      /* taken so far */
@@ -49,6 +50,9 @@ lathe_param_info lathe__optimizer_info(int i);
 
 /** Fresh parameters and zero state. lathe_instance_fini(&c->instance). */
 lathe_status lathe__optimizer_case_init(lathe__optimizer_case *c, lathe__subject *s);
+/** The same with values of keys (lines of TOML, or NULL), in host memory. */
+lathe_status lathe__optimizer_case_init_with(lathe__optimizer_case *c, lathe__subject *s,
+                                             const char *toml);
 
 /** One step over all tensors that are not MATRIX, with gradients of this step number. */
 lathe_status lathe__optimizer_case_step(lathe__optimizer_case *c);

@@ -106,8 +106,13 @@ lathe_status lathe_conformance_run(const lathe_component *component,
     for (int i = 0; i < 3 && status == LATHE_OK; i++) {
         if (lists[i] == NULL && i < 2)
             status = lathe_error(LATHE_E_ARG, "no checks for kind %d", plugin->kind);
-        for (const lathe__check *check = lists[i]; check != NULL && check->name != NULL; check++)
+        for (const lathe__check *check = lists[i]; check != NULL && check->name != NULL; check++) {
             run_one(&s, check, report, out);
+            if (out->failed > 0 && setup != NULL && setup->first_failure)
+                break;
+        }
+        if (out->failed > 0 && setup != NULL && setup->first_failure)
+            break;
     }
     lathe__device_side_close(&side);
     return status;

@@ -1,0 +1,172 @@
+/* Eight bits per weight with one scale per row, and one fault. */
+#include "fault.h"
+
+#include "lathe/quant.h"
+
+static float shared_scale;
+static int64_t n_decodes;
+
+static lathe_status accepts(void *self, int64_t rows, int64_t cols)
+{
+    const instance *x = self;
+    if (IS(accepts_nothing))
+        return lathe_fail(x->host, LATHE_E_SHAPE, "never");
+    if (IS(accepts_empty_shapes) || (rows > 0 && cols > 0))
+        return LATHE_OK;
+    return IS(refuses_without_a_message) ? LATHE_E_SHAPE
+                                         : lathe_fail(x->host, LATHE_E_SHAPE, "empty");
+}
+
+static int32_t planes(void *self, int64_t rows, int64_t cols, lathe_plane *out)
+{
+    instance *x = self;
+    x->calls++;
+    out[0] = (lathe_plane){"codes", "", lathe_desc_2d(LATHE_I8, rows, cols)};
+    out[1] = (lathe_plane){"scale", IS(same_suffix_twice) ? "" : ".scale",
+                           lathe_desc_1d(LATHE_F32, rows)};
+    if (IS(plane_without_name))
+        out[1].name = NULL;
+    if (IS(plane_of_unknown_dtype))
+        out[1].desc.dtype = 77;
+    if (IS(plane_of_huge_dims))
+        out[1].desc.dims[0] = (int64_t)1 << 60;
+    if (IS(plane_of_rank_nine))
+        out[1].desc.rank = 9;
+    if (IS(planes_change))
+        out[1].desc.dims[0] = rows + x->calls;
+    return IS(no_planes) ? 0 : IS(too_many_planes) ? 7 : 2;
+}
+
+static int64_t decode_scratch(void *self, int64_t rows, int64_t cols)
+{
+    (void)self, (void)rows, (void)cols;
+    return IS(scratch_negative) ? -8 : IS(scratch_huge) ? (int64_t)1 << 60 : 64;
+}
+
+static float scale_of_row(const float *w, int64_t cols)
+{
+    float most = 0.0f;
+    for (int64_t i = 0; i < cols; i++)
+        most = fmaxf(most, fabsf(w[i]));
+    if (IS(scale_is_fixed))
+        return 0.05f / 127.0f;
+    if (IS(divides_zero_by_zero))
+        return most / most * (most / 127.0f);
+    return most > 0.0f ? most / 127.0f : 1.0f;
+}
+
+static lathe_status encode(void *self, int64_t rows, int64_t cols, const float *w, void *const *out)
+{
+    const instance *x = self;
+    int8_t *codes = out[0];
+    float *scales = out[1];
+    for (int64_t r = 0; r < rows; r++) {
+        scales[r] = shared_scale = scale_of_row(w + r * cols, cols);
+        for (int64_t c = 0; c < cols; c++) {
+            const float y = w[r * cols + c] / scales[r];
+            codes[r * cols + c] = (int8_t)(IS(rounds_down) ? floorf(y) : rintf(y));
+        }
+    }
+    if (IS(writes_the_weight))
+        ((float *)(uintptr_t)w)[0] = 0.0f;
+    if (IS(encodes_past_the_end))
+        codes[rows * cols] = 1;
+    if (IS(encodes_at_random))
+        codes[0] = (int8_t)(rand() % 100);
+    if (IS(encodes_by_threads))
+        codes[0] = (int8_t)x->host->n_threads();
+    return LATHE_OK;
+}
+
+static float decoded(const void *const *in, int64_t rows, int64_t cols, int64_t i,
+                     const void *scratch)
+{
+    const int8_t *codes = in[0];
+    const float *scales = in[1];
+    const int64_t at = IS(decodes_transposed) ? i % rows * cols + i / rows : i;
+    float y = (float)codes[at] * (IS(shares_its_scale) ? shared_scale : scales[at / cols]);
+    if (IS(has_a_gain))
+        y *= 1.05f;
+    if (IS(has_a_small_gain))
+        y *= 1.01f;
+    if (IS(has_a_bias))
+        y += 2e-4f;
+    if (IS(flips_signs))
+        y = -y;
+    if (IS(loses_the_last_column) && i % cols == cols - 1)
+        y = 0.0f;
+    if (IS(loses_the_last_row) && i / cols == rows - 1 && rows > 1)
+        y = 0.0f;
+    if (IS(nan_at_decode_777) && n_decodes % 1000 == 777)
+        y = NAN;
+    if (IS(reads_old_scratch))
+        y += (float)*(const unsigned char *)scratch * 1e-5f;
+    return y;
+}
+
+static lathe_status decode(void *self, int64_t rows, int64_t cols, const void *const *in, void *w,
+                           int32_t dtype, void *scratch, void *stream)
+{
+    const instance *x = self;
+    (void)stream;
+    misbehave(x->host);
+    n_decodes++;
+    if (dtype != LATHE_F32 && dtype != LATHE_BF16 && dtype != LATHE_F16 &&
+        !IS(takes_unknown_dtypes))
+        return lathe_fail(x->host, LATHE_E_DTYPE, "dtype %d", (int)dtype);
+    for (int64_t i = 0; i < rows * cols; i++)
+        lathe_quant_store(w, IS(knows_bf16_only) && dtype == LATHE_F16 ? LATHE_BF16 : dtype, i,
+                          decoded(in, rows, cols, i, scratch));
+    if (IS(decodes_past_the_end))
+        ((float *)w)[rows * cols] = 0.0f;
+    if (IS(writes_its_planes))
+        ((float *)(uintptr_t)in[1])[0] *= 0.5f;
+    return LATHE_OK;
+}
+
+/* y (+)= x W^T, or x W. */
+static lathe_status matmul(void *self, int64_t rows, int64_t cols, const void *const *in,
+                           const void *x, int64_t n, int32_t transpose, void *y, int32_t dtype,
+                           int32_t accumulate, void *scratch, void *stream)
+{
+    const int64_t inner = transpose ? rows : cols, outer = transpose ? cols : rows;
+    const instance *self_ = self;
+    (void)stream;
+    if (dtype != LATHE_F32)
+        return lathe_fail(self_->host, LATHE_E_DTYPE, "f32 alone");
+    for (int64_t i = 0; i < n * outer; i++) {
+        double sum = accumulate && !IS(matmul_overwrites) ? (double)((float *)y)[i] : 0.0;
+        for (int64_t k = 0; k < inner; k++) {
+            const int flip = IS(matmul_ignores_transpose) ? 0 : transpose;
+            const int64_t at = flip ? k * cols + i % outer : i % outer * cols + k;
+            sum += (double)((const float *)x)[i / outer * inner + k] *
+                   (double)decoded(in, rows, cols, at % (rows * cols), scratch);
+        }
+        ((float *)y)[i] = (float)sum;
+    }
+    return LATHE_OK;
+}
+
+static int64_t config_json(void *self, char *out, int64_t capacity)
+{
+    const char *text = IS(config_is_no_json) ? "{bits: 8" : "{\"bits\": 8}";
+    const int64_t n = (int64_t)strlen(text);
+    (void)self;
+    if (n <= capacity || IS(config_ignores_capacity))
+        memcpy(out, text, (size_t)n);
+    return n;
+}
+
+static const lathe_quant_v1 table = {
+    .size = sizeof table,
+    .revision = LATHE_QUANT_REVISION,
+    .accepts = IS(null_accepts) ? NULL : accepts,
+    .planes = IS(null_planes) ? NULL : planes,
+    .decode_scratch = decode_scratch,
+    .encode = IS(null_encode) ? NULL : encode,
+    .decode = IS(null_decode) ? NULL : decode,
+    .matmul = matmul,
+    .config_json = config_json,
+};
+
+FAULTY_PLUGIN(LATHE_KIND_QUANT, LATHE_QUANT_REVISION, &table);

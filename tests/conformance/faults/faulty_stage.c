@@ -1,0 +1,108 @@
+/* Next-token loss, minus the sum of log-probabilities, and one fault. */
+#include "fault.h"
+
+#include "lathe/stage.h"
+
+static double shared_sign = 1.0;
+
+static lathe_status sum_of(const lathe_stage_build *b, lathe_val x, double factor, lathe_val *out)
+{
+    const lathe_op_attrs scale = {.alpha = factor};
+    LATHE_TRY(b->api->node(b->graph, LATHE_OP_SUM, NULL, &x, 1, out, 1, -1, "sum"));
+    return b->api->node(b->graph, LATHE_OP_SCALE, &scale, out, 1, out, 1, -1, "loss");
+}
+
+static lathe_status slice(const lathe_stage_build *b, lathe_val x, int64_t from, int64_t n,
+                          lathe_val *out)
+{
+    const lathe_op_attrs at = {.start = from, .count = n};
+    return b->api->node(b->graph, LATHE_OP_SLICE, &at, &x, 1, out, 1, -1, "slice");
+}
+
+static double factor_of(const lathe_stage_build *b)
+{
+    if (IS(has_the_wrong_sign))
+        return 1.0;
+    if (IS(is_a_mean))
+        return -1.0 / (double)(b->n_rows * b->row_tokens);
+    if (IS(shares_its_sign)) {
+        shared_sign *= 0.9;
+        return -shared_sign;
+    }
+    return IS(is_infinite) ? -(double)INFINITY : IS(is_zero) ? 0.0 : -1.0;
+}
+
+static lathe_status add_metrics(lathe_stage_loss *out, lathe_val x)
+{
+    const int32_t n = IS(too_many_metrics) ? 99 : IS(seventeen_metrics) ? 17 : 1;
+    for (int32_t i = 0; i < n && i < (IS(writes_past_the_loss) ? 20 : LATHE_MAX_STAGE_METRICS); i++)
+        out->metrics[i] = (lathe_stage_metric){.name = "logp", .sum = x};
+    if (IS(writes_past_the_loss)) {
+        volatile lathe_stage_metric *m = out->metrics;
+        for (int i = 16; i < 18; i++)
+            m[i].sum = x;
+    }
+    out->n_metrics = IS(negative_metrics) ? -1 : n;
+    if (IS(metric_without_name))
+        out->metrics[0].name = NULL;
+    if (IS(metric_of_no_value))
+        out->metrics[0].sum = 100000;
+    if (IS(same_metric_twice)) {
+        out->metrics[1] = out->metrics[0];
+        out->n_metrics = 2;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status loss(void *self, const lathe_stage_build *b, lathe_stage_loss *out)
+{
+    const instance *x = self;
+    lathe_val logp, total;
+    misbehave(x->host);
+    if (IS(fails_without_a_message))
+        return LATHE_E_ARG;
+    if (IS(gives_no_loss))
+        return LATHE_OK;
+    LATHE_TRY(b->logprobs(b->graph, IS(asks_for_model_nine) ? 9 : LATHE_MODEL_POLICY, &logp));
+    if (IS(asks_for_the_reference))
+        LATHE_TRY(b->logprobs(b->graph, LATHE_MODEL_REFERENCE, &logp));
+    if (IS(is_no_scalar)) {
+        out->sum = logp;
+        return LATHE_OK;
+    }
+    if (IS(cuts_the_derivative))
+        LATHE_TRY(b->api->detach(b->graph, logp, &logp));
+    if (IS(leaves_out_the_last_row))
+        LATHE_TRY(slice(b, logp, 0, (b->n_rows - 1) * b->row_tokens, &logp));
+    if (IS(leaves_out_the_first_token))
+        LATHE_TRY(slice(b, logp, 1, b->n_rows * b->row_tokens - 1, &logp));
+    LATHE_TRY(sum_of(b, logp, factor_of(b), &total));
+    out->sum = total;
+    out->count_unit = IS(count_unit_unknown) ? 9
+                      : IS(counts_pairs)     ? LATHE_COUNT_PAIRS
+                                             : LATHE_COUNT_TOKENS;
+    if (IS(changes_the_size))
+        out->size = 3;
+    return add_metrics(out, total);
+}
+
+static const lathe_column columns[] = {
+    {IS(column_without_name) ? NULL : "text",
+     IS(required_unknown)   ? 7
+     : IS(requires_nothing) ? 0
+                            : 1,
+     0, "text to train on"},
+    {IS(same_column_twice) ? "text" : "source", 0, 0, "where it comes from"},
+};
+
+static const lathe_stage_v1 table = {
+    .size = sizeof table,
+    .revision = LATHE_STAGE_REVISION,
+    .columns = IS(null_columns) ? NULL : columns,
+    .n_columns = IS(no_columns) ? 0 : 2,
+    .rows = IS(rows_unknown) ? 9 : LATHE_ROWS_PACKED,
+    .needs = IS(needs_unknown) ? 0x80 : 0,
+    .loss = IS(null_loss) ? NULL : loss,
+};
+
+FAULTY_PLUGIN(LATHE_KIND_STAGE, LATHE_STAGE_REVISION, &table);
