@@ -320,3 +320,13 @@ Test(cli, a_bad_plugin_is_one_line_and_the_rest_works)
     cr_expect_not_null(strstr(output, "p/optimizer/open.so"), "%s", output);
     cr_expect_not_null(strstr(output, "p/optimizer/text.so"), "%s", output);
 }
+
+Test(cli, generate_with_weights_that_are_not_finite_exits_with_1)
+{
+    cr_assert_eq(run("cp -r " LATHE_TEST_DATA "/golden/data/models/llama_tied m && "
+                     "printf '\\000\\000\\300\\177' | dd of=m/model.safetensors bs=1 conv=notrunc "
+                     "seek=$(($(stat -c %s m/model.safetensors) - 4)) 2>&1"),
+                 0);
+    expect(LATHE " generate m --tokenizer.path bytes --prompt the 2>&1", 1,
+           "lathe generate: the logits of token 3 are not finite, because 1 of ");
+}
