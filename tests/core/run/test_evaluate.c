@@ -121,3 +121,17 @@ Test(evaluate, counts_bits_per_byte_of_the_text)
     cr_expect(e.ece >= 0.0 && e.ece < 1.0, "%g", e.ece);
     lathe_run_close(run);
 }
+
+Test(evaluate, a_run_without_data_to_evaluate_on_says_what_to_give)
+{
+    settings s = {.n = 0};
+    lathe_evaluation e;
+    static const char *const parts[] = {"no data to evaluate on", "--data PATH", "data.validation",
+                                        NULL};
+    set_llama(&s, 1, 32, 2, 2, 64);
+    set(&s, "tokenizer.path=bytes");
+    lathe_run *run = open_run(LATHE_OPEN_BATCHES, s.list);
+    cr_expect_eq(lathe_evaluate(run, 0, &e), LATHE_E_CONFIG);
+    expect_parts(parts);
+    lathe_run_close(run);
+}
