@@ -116,6 +116,14 @@ static lathe_status check_long_text(lathe_reader *r, int *out_good)
     return LATHE_OK;
 }
 
+/* The first few are named. */
+static void skip_file(lathe_reader *r)
+{
+    if (r->n_skipped < LATHE_READER_NAMES)
+        r->skipped[r->n_skipped] = r->at.file;
+    r->n_skipped++;
+}
+
 /* A long file that is no text is left out without reading all of it. */
 static lathe_status open_text(lathe_reader *r)
 {
@@ -127,7 +135,7 @@ static lathe_status open_text(lathe_reader *r)
     LATHE_TRY(check_long_text(r, &good));
     r->state = good && r->cut_text ? TEXT_PIECES : TEXT_WHOLE;
     if (!good) {
-        r->n_skipped++;
+        skip_file(r);
         r->n_bytes += bytes;
         r->at.offset = bytes;
         r->eof = 1;
@@ -210,7 +218,7 @@ static lathe_status scan_text(lathe_reader *r, const char *p, int64_t n, lathe_s
         return LATHE_OK;
     out->used = n;
     if (memchr(p, 0, (size_t)n) || lathe_utf8_prefix((const uint8_t *)p, n) < n)
-        r->n_skipped++;
+        skip_file(r);
     else
         out->length = n;
     return LATHE_OK;

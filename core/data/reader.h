@@ -10,6 +10,8 @@
 #include "base/json_record.h"
 #include "data/dataset.h"
 
+#define LATHE_READER_NAMES 3 /* skipped files that are named */
+
 /** A place between two records of a dataset: a source file, a byte in it, that byte's line (from 1).
  *  file = number of files: the end of the dataset. */
 typedef struct lathe_source_place {
@@ -28,12 +30,13 @@ typedef struct lathe_record {
 typedef struct lathe_reader {
     const lathe_dataset *dataset; /* borrowed, as sources */
     const lathe_sources *sources;
-    int32_t rows;          /* LATHE_ROWS_*: which columns must be there */
-    int32_t cut_text;      /* 1: long documents come in pieces, cut anywhere */
-    lathe_source_place at; /* behind the last record */
-    int64_t n_skipped;     /* files that are no UTF-8 text */
-    int64_t n_bytes;       /* passed so far */
-    const char *data;      /* of the batch */
+    int32_t rows;                        /* LATHE_ROWS_*: which columns must be there */
+    int32_t cut_text;                    /* 1: long documents come in pieces, cut anywhere */
+    lathe_source_place at;               /* behind the last record */
+    int64_t n_skipped;                   /* files that are no UTF-8 text */
+    int64_t skipped[LATHE_READER_NAMES]; /* indices of the first of them */
+    int64_t n_bytes;                     /* passed so far */
+    const char *data;                    /* of the batch */
     const lathe_record *list;
     int64_t n; /* records of the batch; 0: the dataset's end */
 

@@ -379,6 +379,19 @@ static void fini(builder *b)
     lathe_reader_fini(&b->reader);
 }
 
+/* When a shard is made, which is once, the files that are left out are known by their names. */
+static void name_skipped(const builder *b)
+{
+    char names[768] = "";
+    const lathe_reader *r = &b->reader;
+    for (int64_t i = 0; i < r->n_skipped && i < LATHE_READER_NAMES; i++)
+        (void)snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.240s",
+                       i ? ", " : "", b->job->sources->list[r->skipped[i]].path);
+    if (r->n_skipped > 0)
+        lathe_log(LATHE_LOG_WARN, "%s: left out because they are no UTF-8 text: %s%s",
+                  b->job->dataset->path, names, r->n_skipped > LATHE_READER_NAMES ? ", ..." : "");
+}
+
 lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *writer,
                                 char content[65])
 {
@@ -396,6 +409,7 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
         h->n_skipped += b.reader.n_skipped;
         for (int32_t i = 0; i < b.n_workers; i++)
             lathe_text_loss_add(job->loss, lathe_encoder_loss(b.workers[i].enc));
+        name_skipped(&b);
         if (b.n_recut)
             lathe_log(LATHE_LOG_WARN,
                       "%s: in %lld records the end of the prompt merges with the completion; those "

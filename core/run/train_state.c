@@ -521,11 +521,13 @@ static void warn_of_machine(const lathe_run *run, const json_t *root, const char
                   path, was, now);
     else if (json_is_integer(threads) && json_integer_value(threads) != run->machine.n_threads &&
              lathe_machine_shares(&run->machine))
-        lathe_log(LATHE_LOG_WARN,
-                  "%s was written with %lld threads, the run goes on with %d: not bit for bit what "
-                  "the uninterrupted run would have been; train.threads = %lld would be",
-                  path, (long long)json_integer_value(threads), run->machine.n_threads,
-                  (long long)json_integer_value(threads));
+        lathe_log(
+            LATHE_LOG_WARN,
+            "%s was written with %lld thread%s, the run goes on with %d: not bit for bit what "
+            "the uninterrupted run would have been; train.threads = %lld would be",
+            path, (long long)json_integer_value(threads),
+            json_integer_value(threads) == 1 ? "" : "s", run->machine.n_threads,
+            (long long)json_integer_value(threads));
 }
 
 static lathe_status check_json(const lathe_run *run, const json_t *root, const char *path,

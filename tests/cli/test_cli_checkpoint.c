@@ -404,6 +404,14 @@ Test(cli_checkpoint, what_of_a_folder_is_left_out_is_said_once)
     cr_expect_null(strstr(output, "left out"), "%s", output);
 }
 
+Test(cli_checkpoint, files_that_are_no_text_are_named_when_the_data_are_prepared)
+{
+    cr_assert_eq(run("mkdir corpus && printf 'a\\377b' > corpus/noise.bin && cp text.txt corpus"),
+                 0);
+    expect(LATHE " train run.toml --data.datasets '[{path = \"corpus\", type = \"text\"}]' 2>&1", 0,
+           "corpus: left out because they are no UTF-8 text: corpus/noise.bin\n");
+}
+
 Test(cli_checkpoint, one_document_in_the_data_is_a_note_of_the_first_start_alone)
 {
     expect(LATHE " train run.toml --train.stop_after 2 2>&1", 0,
@@ -416,10 +424,10 @@ Test(cli_checkpoint, resuming_with_another_number_of_threads_is_said)
 {
     expect(LATHE " train run.toml --train.stop_after 2 2>&1", 0, "step-00000002");
     expect(LATHE " train run.toml --train.stop_after 4 2>&1", 0, "resumed from out/step-00000002");
-    cr_expect_null(strstr(output, "threads, the run goes on"), "%s", output);
+    cr_expect_null(strstr(output, "the run goes on with"), "%s", output);
     expect(
         LATHE " train run.toml --train.threads 2 2>&1", 0,
-        "out/step-00000004/state/run.json was written with 1 threads, the run goes on with 2: not "
+        "out/step-00000004/state/run.json was written with 1 thread, the run goes on with 2: not "
         "bit for bit what the uninterrupted run would have been; train.threads = 1 would be");
 }
 
