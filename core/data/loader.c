@@ -331,7 +331,7 @@ void lathe_loader_cursor(const lathe_loader *loader, lathe_cursor *out)
     out->identity = loader->identity;
 }
 
-lathe_status lathe_loader_seek(lathe_loader *loader, const lathe_cursor *cursor)
+lathe_status lathe_loader_check_cursor(const lathe_loader *loader, const lathe_cursor *cursor)
 {
     if (cursor->seed != (int64_t)loader->config.seed)
         return lathe_error(LATHE_E_STATE, "the data cursor is of seed %llu, the loader has %llu",
@@ -347,6 +347,12 @@ lathe_status lathe_loader_seek(lathe_loader *loader, const lathe_cursor *cursor)
         return lathe_error(LATHE_E_STATE, "the data cursor is at epoch %lld, row %lld of %lld",
                            (long long)cursor->epoch, (long long)cursor->index,
                            (long long)loader->n_epoch);
+    return LATHE_OK;
+}
+
+lathe_status lathe_loader_seek(lathe_loader *loader, const lathe_cursor *cursor)
+{
+    LATHE_TRY(lathe_loader_check_cursor(loader, cursor));
     stop(loader);
     loader->consumed = cursor->epoch * loader->n_epoch + cursor->index;
     return start(loader);

@@ -84,6 +84,8 @@ lathe_status lathe_loader_next(lathe_loader *loader, lathe_batch *out);
 void lathe_loader_cursor(const lathe_loader *loader, lathe_cursor *out);
 /** Continues from the cursor. LATHE_E_STATE when it is of other data, row size, seed or split. */
 lathe_status lathe_loader_seek(lathe_loader *loader, const lathe_cursor *cursor);
+/** Whether lathe_loader_seek would take the cursor, with its errors. */
+lathe_status lathe_loader_check_cursor(const lathe_loader *loader, const lathe_cursor *cursor);
 
 /** What the split holds. */
 typedef struct lathe_loader_facts {

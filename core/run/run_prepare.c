@@ -14,6 +14,7 @@
 #include "run/figure_names.h"
 #include "run/fit.h"
 #include "run/param_groups.h"
+#include "run/resume_check.h"
 #include "run/run_check.h"
 #include "run/run_state.h"
 
@@ -137,7 +138,11 @@ static lathe_status prepare_data(lathe_run *run)
         LATHE_TRY(note(run, lathe__run_data(run), before, "data", "datasets"));
     LATHE_TRY(so_far(run));
     before = n_errors(run);
-    return note(run, lathe__run_settle_length(run), before, "scheduler", "name");
+    LATHE_TRY(note(run, lathe__run_settle_length(run), before, "scheduler", "name"));
+    if (run->data_is_optional)
+        return LATHE_OK;
+    before = n_errors(run);
+    return note(run, lathe__resume_check(run), before, "checkpoint", "resume");
 }
 
 /* As far as the schedule can be judged without the data: a length from epochs is not known. */

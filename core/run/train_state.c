@@ -530,12 +530,14 @@ static void warn_of_machine(const lathe_run *run, const json_t *root, const char
             (long long)json_integer_value(threads));
 }
 
-static lathe_status check_json(const lathe_run *run, const json_t *root, const char *path,
-                               lathe_counters *at, lathe_accumulated *sum)
+/* The version, the parts, the counters. */
+static lathe_status check_parts(const lathe_run *run, const json_t *root, const char *path,
+                                lathe_counters *at, int64_t *out_version)
 {
     int64_t version = 0;
     const json_t *parts = json_object_get(root, "parts");
     LATHE_TRY(integer(root, path, "version", &version));
+    *out_version = version;
     if (version < 1 || version > STATE_VERSION)
         return lathe_error(LATHE_E_UNSUPPORTED, "%s is of version %lld, this Lathe reads 1 to %d",
                            path, (long long)version, STATE_VERSION);
@@ -544,8 +546,15 @@ static lathe_status check_json(const lathe_run *run, const json_t *root, const c
     LATHE_TRY(check_part(parts, path, "adapter", &run->adapter));
     LATHE_TRY(check_part(parts, path, "quant", &run->quant));
     LATHE_TRY(check_part(parts, path, "stage", &run->stage));
+    return read_counters(root, path, at);
+}
+
+static lathe_status check_json(const lathe_run *run, const json_t *root, const char *path,
+                               lathe_counters *at, lathe_accumulated *sum)
+{
+    int64_t version = 0;
+    LATHE_TRY(check_parts(run, root, path, at, &version));
     warn_of_machine(run, root, path);
-    LATHE_TRY(read_counters(root, path, at));
     at->scaler.scale = run->set.compute_dtype == LATHE_F16 ? (float)run->set.loss_scale_init : 1.0f;
     memset(sum, 0, sizeof *sum);
     if (version == 1)
@@ -582,6 +591,30 @@ static lathe_status check_read(const lathe_safetensors *slots, const lathe_safet
     LATHE_TRY(lathe_safetensors_check(slots));
     LATHE_TRY(gradients ? lathe_safetensors_check(gradients) : LATHE_OK);
     return average ? lathe_safetensors_check(average) : LATHE_OK;
+}
+
+lathe_status lathe__train_state_check(const lathe_run *run, const char *dir)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_safetensors *slots = NULL;
+    json_t *root = NULL;
+    lathe_counters at;
+    int64_t version;
+    const char *path = lathe_path_join(&arena, dir, "state/run.json");
+    const char *file = lathe_path_join(&arena, dir, "state/optimizer.safetensors");
+    lathe_status status = path && file ? lathe_json_load_file(path, &root) : LATHE_E_NOMEM;
+    if (status == LATHE_OK)
+        status = check_parts(run, root, path, &at, &version);
+    if (status == LATHE_OK && run->loader)
+        status = lathe_loader_check_cursor(run->loader, &at.cursor);
+    if (status == LATHE_OK)
+        status = lathe_safetensors_open(file, &slots);
+    if (status == LATHE_OK)
+        status = check_slots(run, slots);
+    lathe_safetensors_close(slots);
+    json_decref(root);
+    lathe_arena_fini(&arena);
+    return status;
 }
 
 lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t has_slots)

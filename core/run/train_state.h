@@ -15,6 +15,10 @@ lathe_status lathe__train_state_write(const lathe_run *run, const char *dir);
  *  one that nothing has trained yet. */
 lathe_status lathe__train_state_verify(const lathe_run *run, const char *dir, int32_t *out_read);
 
+/** Whether it is a state of this run, before there is memory for it: parts, data cursor, and the heads of the slots.
+ *  The errors of lathe__train_state_read. */
+lathe_status lathe__train_state_check(const lathe_run *run, const char *dir);
+
 /** Reads them into the run; has_slots 1: the slots are there already. Everything is checked before anything is written: parts (optimizer,
  *  scheduler, stage, adapter), slot names and shapes, cursor. LATHE_E_CONFIG says what differs. */
 lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t has_slots);

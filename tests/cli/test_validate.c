@@ -120,6 +120,37 @@ Test(validate, warns_of_keys_that_have_no_effect)
     }
 }
 
+/* A checkpoint of other plugins, other data or another model is not resumed: known before training begins. */
+Test(validate, refuses_a_checkpoint_that_the_run_could_not_resume)
+{
+    static const struct {
+        const char *settings, *says;
+    } rows[] = {
+        {"--optimizer.name lion",
+         "--optimizer.name: error: out/step-00000012/state/run.json was written with optimizer "
+         "adamw, the run has lion"},
+        {"--data.seq_len 32", "run.toml:9:12: error: the data cursor is of other data"},
+        {"--data.seed 5", "run.toml:9:12: error: the data cursor is of seed 42"},
+        {"--model.hidden_size 32",
+         "run.toml:2:14: error: out/step-00000012/model.safetensors: tensor "
+         "model.embed_tokens.weight is f32[257,16]"},
+        {"--adapter.name lora", "was written with adapter full, the run has lora"},
+    };
+    char command[512];
+    static char said[sizeof output];
+    expect(LATHE " train run.toml 2>&1", 0, "");
+    expect(LATHE " validate run.toml 2>&1", 0, "run.toml: valid");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(command, sizeof command, LATHE " validate run.toml %s 2>&1", rows[i].settings);
+        expect(command, 2, rows[i].says);
+        strcpy(said, output);
+        snprintf(command, sizeof command, LATHE " train run.toml %s 2>&1", rows[i].settings);
+        expect(command, 2, rows[i].says);
+        cr_expect_str_eq(output, said);
+    }
+    expect(LATHE " train run.toml --optimizer.name lion --checkpoint.dir other 2>&1", 0, "");
+}
+
 /* ---- paths ---- */
 
 Test(run_file_paths, are_relative_to_the_file_and_those_of_the_command_line_to_the_current_folder)
@@ -150,8 +181,11 @@ Test(run_file_paths, of_every_kind_are_relative_to_the_file)
                       "[data]\ndatasets = [{ path = \"t*.txt\" }]\n"
                       "validation = { path = \"text.txt\" }\ncache_dir = \"cache\"\nseq_len = 16\n"
                       "[train]\nmax_steps = 1\nthreads = 1\n[scheduler]\nname = \"constant\"\n"
-                      "[checkpoint]\ndir = \"out2\"\nresume = \"out\"\n"
+                      "[checkpoint]\ndir = \"out2\"\nresume = \"auto\"\n"
                       "[plugins]\npaths = [\"plugins\"]\n[log]\nprogress = \"off\"\n");
+    expect(LATHE " train a/all.toml 2>&1; sed -i 's/\"auto\"/\"out2\"/; s/dir = \"out2\"/dir = "
+                 "\"out3\"/' a/all.toml",
+           0, "checkpoint a/out2/step-00000001");
     expect(LATHE " validate a/all.toml 2>&1", 0, "a/all.toml: valid");
     expect("cd a && " LATHE " validate all.toml 2>&1", 0, "all.toml: valid");
     expect("cd / && " LATHE " validate $OLDPWD/a/all.toml 2>&1", 0, "all.toml: valid");
