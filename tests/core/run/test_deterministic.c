@@ -71,7 +71,11 @@ Test(deterministic, refuses_a_kernel_that_does_not_repeat_and_names_its_node)
         real = f.m.dev;
         lathe_device_v1 patched = *real;
         patched.kernel_create = create_or_refuse;
+        const lathe_instance *device = f.m.device;
+        lathe_instance with_patch = *device;
+        with_patch.table = &patched;
         f.m.dev = &patched;
+        f.m.device = &with_patch;
         f.m.flags = asked ? LATHE_FLAG_DETERMINISTIC : 0;
         const lathe_val x = fixture_matrix(&f, "x", 3, 4), w = fixture_matrix(&f, "w", 5, 4);
         lathe_graph_output(f.g, fixture_linear(&f, x, w, LATHE_NONE));
@@ -84,6 +88,7 @@ Test(deterministic, refuses_a_kernel_that_does_not_repeat_and_names_its_node)
         }
         lathe_exec_destroy(exec);
         f.m.dev = real;
+        f.m.device = device;
         fixture_close(&f);
     }
 }
