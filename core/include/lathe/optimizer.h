@@ -102,7 +102,7 @@ typedef struct lathe_optimizer_v1 {
     int32_t (*partition)(void *self, const lathe_param_info *param);
     /** Elements per block for LATHE_PARTITION_BLOCK; NULL: 1. */
     int64_t (*block)(void *self, const lathe_param_info *param);
-    /** The base learning rate from the configuration: what schedules multiply. */
+    /** The base learning rate from the configuration; the schedule multiplies it. */
     double (*base_lr)(void *self);
     /** Fills out[8] = scalars LATHE_SCALAR_USER.. for `step` (1 first), on the host. NULL: zeros.
      */

@@ -14,7 +14,7 @@
 
 /* Rows of a schema. `def` is a TOML literal. */
 #define LATHE_LR_FIELD(def)                                                                        \
-    LATHE_FIELD_FLOAT("lr", def, 0, 1e3, "1", "learning rate that schedules multiply")
+    LATHE_FIELD_FLOAT("lr", def, 0, 1e3, "1", "learning rate; the schedule multiplies it")
 #define LATHE_BETA_FIELD(key, def, doc)                                                            \
     {                                                                                              \
         key, LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, def, 0, 1, NULL, "1", doc                   \

@@ -44,9 +44,9 @@ enum { FIELD_LR, FIELD_MOMENTUM, FIELD_WEIGHT_DECAY, FIELD_NESTEROV };
 
 static const lathe_field fields[] = {
     LATHE_LR_FIELD("0.01"),
-    LATHE_BETA_FIELD("momentum", "0.9", "share of the last direction that is kept"),
+    LATHE_BETA_FIELD("momentum", "0.9", "share of the previous update that is kept"),
     LATHE_FIELD_FLOAT("weight_decay", "0.0", 0, 1e3, "1", "L2 penalty, part of the gradient"),
-    LATHE_FIELD_BOOL("nesterov", "false", "look ahead by one momentum"),
+    LATHE_FIELD_BOOL("nesterov", "false", "use Nesterov momentum"),
 };
 
 static lathe_status @NAME@_read(const lathe_host *host, @NAME@ *out, const lathe_value *values)

@@ -34,7 +34,7 @@ enum {
 
 static const lathe_field fields[] = {
     LATHE_FIELD_FLOAT("lr", NULL, 0, 1e3, "1",
-                      "learning rate that schedules multiply; unset: relative_step"),
+                      "learning rate; the schedule multiplies it; unset: relative_step"),
     LATHE_FIELD_FLOAT("eps1", "1e-30", 0, 1, "1", "added to the squared gradient"),
     LATHE_FIELD_FLOAT("eps2", "1e-3", 0, 1, "1",
                       "least size of a parameter that the rate scales by"),

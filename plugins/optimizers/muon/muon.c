@@ -35,7 +35,7 @@ enum {
 
 static const lathe_field fields[] = {
     LATHE_FIELD_FLOAT("lr", "0.02", 0, 1e3, "1",
-                      "learning rate of the matrices, that schedules multiply"),
+                      "learning rate of the matrices; the schedule multiplies it"),
     LATHE_BETA_FIELD("momentum", "0.95", "decay of the momentum"),
     LATHE_FIELD_BOOL("nesterov", "true",
                      "orthogonalise momentum and gradient mixed, not the momentum alone"),
