@@ -1,4 +1,4 @@
-/* Files: opening, whole reads, durable atomic writes. Folders are in dir.c, maps in map.c. */
+/* Files: open, read whole, write atomically and durably. Folders are in dir.c, memory maps in map.c. */
 #include "base/fs.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ const char *lathe_mode_text(uint32_t mode)
                             : "a device";
 }
 
-/* O_NONBLOCK: to open a pipe without a writer would wait for one, and no signal to stop would be seen. */
+/* Without O_NONBLOCK, opening a pipe that has no writer waits for one, and Ctrl-C would have no effect. */
 lathe_status lathe_file_open(const char *path, int *out_fd, int64_t *out_bytes)
 {
     struct stat info;
@@ -54,7 +54,7 @@ lathe_status lathe_file_open(const char *path, int *out_fd, int64_t *out_bytes)
     return LATHE_OK;
 }
 
-/* Reads until `bytes` are there or the file ends. */
+/* Reads until `bytes` bytes are read or the file ends. */
 static lathe_status read_all(int fd, const char *path, char *data, int64_t bytes, int64_t *out_read)
 {
     int64_t done = 0;
@@ -157,7 +157,7 @@ lathe_status lathe_file_write_atomic(const char *path, const void *data, int64_t
     return status;
 }
 
-/* Into a device, a pipe or a socket's name, which cannot be synced. */
+/* Writes without fsync, into a device or a pipe, which cannot be synced. */
 static lathe_status write_through(const char *path, const char *data, int64_t bytes)
 {
     const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
@@ -173,7 +173,8 @@ lathe_status lathe_file_write_output(const char *path, const void *data, int64_t
 {
     struct stat info;
     if (lstat(path, &info) != 0)
-        return lathe_file_write_atomic(path, data, bytes); /* new, or an error that it names */
+        return lathe_file_write_atomic(path, data,
+                                       bytes); /* a new file; other errors are reported there */
     const int is_link = S_ISLNK(info.st_mode);
     if (is_link && stat(path, &info) != 0)
         return io_error(path, "follow the symbolic link");
@@ -182,7 +183,7 @@ lathe_status lathe_file_write_output(const char *path, const void *data, int64_t
     if (!S_ISREG(info.st_mode))
         return write_through(path, data, bytes);
     char *target = is_link ? realpath(path, NULL) : NULL;
-    if (is_link && !target) /* /dev/stdout of a deleted file: no path leads there */
+    if (is_link && !target) /* for example /dev/stdout of a deleted file, which has no path */
         return write_through(path, data, bytes);
     const lathe_status status = lathe_file_write_atomic(target ? target : path, data, bytes);
     free(target);
@@ -194,7 +195,7 @@ lathe_status lathe_dir_sync(const char *path)
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return io_error(path, "open folder");
-    /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do then. */
+    /* Some file systems cannot sync a folder and return EINVAL; this is not an error. */
     lathe_status status = LATHE_OK;
     if (fsync(fd) != 0 && errno != EINVAL)
         status = io_error(path, "sync folder");

@@ -1,4 +1,4 @@
-/* Memory that is left to this process. */
+/* How much memory this process may still take. */
 #include "base/host_memory.h"
 
 #include <errno.h>
@@ -9,16 +9,17 @@
 
 enum { TEXT_BYTES = 16384, PATH_BYTES = 1024 };
 
-/* Names of version 1's and version 2's files. */
+/* Names of the memory controller's files in version 1 and in version 2 of control groups. */
 typedef struct group_files {
-    const char *limit, *usage, *inactive; /* the last: a key of memory.stat */
+    const char *limit, *usage; /* files */
+    const char *inactive;      /* a key in the file memory.stat */
 } group_files;
 
 static const group_files version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
                                       "total_inactive_file"};
 static const group_files version_2 = {"memory.max", "memory.current", "inactive_file"};
 
-/* The beginning of a file of /proc or /sys, whose size stat does not tell; 0: cannot be read. */
+/* Reads the beginning of a file in /proc or /sys, for which stat gives no size. 0: the file cannot be read. */
 static int read_text(const char *path, char *out, size_t capacity)
 {
     FILE *file = fopen(path, "re");
@@ -30,7 +31,7 @@ static int read_text(const char *path, char *out, size_t capacity)
     return 1;
 }
 
-/* The number at `text`, in bytes of `unit`; -1: none ("max"), or more than 64 bits hold. */
+/* The number at `text` times `unit`; -1: not a number ("max"), or too large for 64 bits. */
 static int64_t number(const char *text, int64_t unit)
 {
     char *end;
@@ -48,7 +49,7 @@ static int64_t read_number(const char *dir, const char *name)
     return read_text(path, text, sizeof text) ? number(text, 1) : -1;
 }
 
-/* The number behind "key " or "key:" at the beginning of a line. */
+/* The number after "key " or "key:" at the beginning of a line; -1: no such line. */
 static int64_t find_number(const char *text, const char *key, int64_t unit)
 {
     const size_t n = strlen(key);
@@ -69,7 +70,7 @@ static void lower(lathe_host_memory *out, int64_t available, const char *source)
     (void)snprintf(out->source, sizeof out->source, "%.191s", source);
 }
 
-/* One control group's folder; `shown` is its name without the test's root. */
+/* Applies the limit of one control group. dir: its folder; shown: the same path without the prefix `root`. */
 static void read_group(const char *dir, const char *shown, const group_files *files,
                        lathe_host_memory *out)
 {
@@ -85,8 +86,8 @@ static void read_group(const char *dir, const char *shown, const group_files *fi
     lower(out, limit > held ? limit - held : 0, source);
 }
 
-/* The group and all above it. A container may see its own group as the top: what is not there is passed
- * over. */
+/* Applies the limits of a group and of all its parents. In a container its own group may be the top folder:
+ * folders that do not exist are skipped. */
 static void read_groups(const char *root, const char *top, const char *group,
                         const group_files *files, lathe_host_memory *out)
 {
@@ -107,7 +108,7 @@ static void read_groups(const char *root, const char *top, const char *group,
     }
 }
 
-/* One limit of the process, less what it uses of it. 1: it is the lowest so far. */
+/* Applies one limit of the process, less what the process uses already. 1: this is the lowest limit so far. */
 static int read_limit(int resource, const char *status, const char *key, const char *name,
                       lathe_host_memory *out)
 {
@@ -146,7 +147,7 @@ void lathe_host_memory_read(const char *root, lathe_host_memory *out)
     (void)snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     if (!read_text(path, text, sizeof text))
         return;
-    /* Lines of id:controllers:/group; version 2 has id 0 and no controllers. */
+    /* The lines read id:controllers:/group; in version 2 the id is 0 and controllers is empty. */
     char *at = NULL;
     for (char *line = strtok_r(text, "\n", &at); line != NULL; line = strtok_r(NULL, "\n", &at)) {
         const char *controllers = strchr(line, ':');

@@ -1,4 +1,4 @@
-/* Whether the checkpoints of a run fit the disk. */
+/* Check that the checkpoints of a run fit on the disk. */
 #include "run/disk_fit.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "run/checkpoint_folder.h"
 #include "run/model_file.h"
 
-/* Checkpoints that are written from the step at hand to the end; 0: not known before. */
+/* Number of checkpoints that the run still writes, from the current step on; 0: not known in advance. */
 static int64_t to_write(const lathe_run *run)
 {
     const lathe_settings *s = &run->set;
@@ -21,7 +21,7 @@ static int64_t to_write(const lathe_run *run)
            (last % s->checkpoint_every != 0);
 }
 
-/* Free bytes where the folder is, or will be. */
+/* Free bytes of the file system that holds the folder, or its nearest existing parent; -1: not known. */
 static int64_t free_bytes(const char *dir, lathe_arena *arena)
 {
     struct statvfs fs;
@@ -63,7 +63,7 @@ lathe_status lathe_disk_fit_check(const lathe_run *run, lathe_disk_fit *out)
         out->n_room = out->have >= 0 && out->each > 0 && out->have / out->each < INT32_MAX
                           ? (int32_t)(out->have / out->each)
                           : 0;
-        /* in floating point: the product of a long run's figures is beyond 64 bits */
+        /* in floating point: for a long run the product can overflow 64 bits */
         out->fits = out->have < 0 || (double)out->each * (double)(out->more > 0 ? out->more : 1) <=
                                          (double)out->have;
     }
@@ -88,24 +88,23 @@ void lathe_disk_fit_text(const lathe_run *run, const lathe_disk_fit *fit, lathe_
                             fit->most == 1 ? "" : "s");
         if (fit->most > 1)
             lathe_buffer_printf(b, " at a time (checkpoint.keep_last = %d%s)", run->set.keep_last,
-                                keeps_all ? " keeps all" : ", and the one that is written");
+                                keeps_all ? " keeps all" : ", plus the one being written");
         lathe_buffer_printf(b, " take%s ", fit->most == 1 ? "s" : "");
         put_bytes(b, (double)fit->most * (double)fit->each);
     } else {
-        lathe_buffer_puts(b, "how many checkpoints there will be is not known before");
+        lathe_buffer_puts(b, "the number of checkpoints is not known in advance");
     }
     if (fit->have < 0)
         return;
     lathe_buffer_puts(b, "; ");
     put_bytes(b, (double)fit->have);
-    lathe_buffer_printf(b, " free for %s", run->set.checkpoint_dir);
+    lathe_buffer_printf(b, " are free in %s", run->set.checkpoint_dir);
     if (fit->fits)
         return;
     if (fit->n_room < 2)
-        lathe_buffer_puts(b, ": too little for one more beside the one before; choose another "
-                             "checkpoint.dir");
+        lathe_buffer_puts(b, ": not enough for two checkpoints; choose another checkpoint.dir");
     else
         lathe_buffer_printf(
-            b, ": too little; set checkpoint.keep_last to %d at most",
+            b, ": not enough; set checkpoint.keep_last to at most %d",
             fit->n_room - 1 > run->set.keep_best + 1 ? fit->n_room - 1 - run->set.keep_best : 1);
 }

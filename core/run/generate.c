@@ -1,4 +1,5 @@
-/* Generation: the prompt in chunks through the KV cache, then token by token, with the ops of training. */
+/* Generation: runs the prompt in chunks that fill the KV cache, then one token at a time. Uses the same ops as
+ * training. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,26 +9,26 @@
 #include "run/nonfinite.h"
 #include "run/run_state.h"
 
-/* Tokens that the programs run at once, the last one for decoding. */
+/* Tokens per call of each program; the last program decodes. */
 static const int64_t sizes[] = {128, 32, 8, 1};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0], DECODE = N_SIZES - 1 };
 
-/* Tokens up to which a program runs on a team of threads. */
+/* A program of at most this many tokens runs on a team of threads. */
 #define TEAM_TOKENS 8
 
 struct lathe_generator {
-    lathe_program programs[N_SIZES]; /* by sizes[]; not built where the context is shorter */
+    lathe_program programs[N_SIZES]; /* one per sizes[]; not built if the context is shorter */
     lathe_sampler *sampler;
     char *caches;                      /* all layers' k and v */
     char *arena;                       /* NULL: the run's shared arena is large enough */
-    int64_t caches_bytes, arena_bytes; /* placed */
-    int64_t cache_bytes;               /* of one */
-    int64_t capacity;                  /* positions */
-    int32_t uses_team;                 /* by the programs of few tokens */
-    lathe_ids ids;                     /* prompt and what follows */
+    int64_t caches_bytes, arena_bytes; /* allocated for caches and arena */
+    int64_t cache_bytes;               /* one layer's k or v */
+    int64_t capacity;                  /* positions in the KV cache */
+    int32_t uses_team;                 /* programs of at most TEAM_TOKENS use a team of threads */
+    lathe_ids ids;                     /* prompt and generated tokens */
     float *logprobs;                   /* [capacity] */
     char *text;
-    int32_t has_told_loss; /* a warning told of bytes of a prompt that have no token */
+    int32_t has_told_loss; /* the warning about bytes of the prompt without a token was given */
 };
 
 void lathe_generator_destroy(lathe_run *run)
@@ -66,9 +67,9 @@ static lathe_status build_program(lathe_run *run, lathe_generator *g, int64_t ro
     return lathe_program_prepare(out, &run->machine);
 }
 
-/* A single token is some two hundred loops of a few microseconds each: waking sleeping threads for them would
- * take as long as the loops. Products other than LINEAR may be a library's with OpenMP loops of its own, which
- * a team does not spread. */
+/* One token takes about two hundred loops of a few microseconds each, and waking sleeping threads for each loop would
+ * take as long as the loop, so a team keeps its threads awake. Matrix products other than LINEAR may call a library
+ * with its own OpenMP loops, which a team cannot share out. */
 static int wants_team(const lathe_run *run, const lathe_program *p)
 {
     const lathe_graph *graph = lathe_exec_graph(p->exec);
@@ -140,7 +141,8 @@ lathe_status lathe__generator_place(lathe_run *run)
     g->caches = memory;
     g->caches_bytes = needs.cache_bytes;
     char *arena = run->shared_arena;
-    if (needs.arena_bytes > run->shared_bytes) { /* not in the plan: asked for by the caller */
+    if (needs.arena_bytes >
+        run->shared_bytes) { /* the plan has no generator: the caller generates without planning it */
         LATHE_TRY(
             lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, needs.arena_bytes, &memory));
         arena = g->arena = memory;
@@ -170,7 +172,7 @@ static lathe_status get(lathe_run *run, lathe_generator **out)
     return LATHE_OK;
 }
 
-/* What runs on the team. */
+/* Argument of run_exec. */
 typedef struct token_run {
     lathe_exec *exec;
     lathe_status status;
@@ -182,7 +184,7 @@ static void run_exec(void *arg)
     r->status = lathe_exec_run(r->exec, 0);
 }
 
-/* Runs tokens [begin, begin + p->row_tokens) of the ids; *out_logits are those behind the last. */
+/* Runs tokens [begin, begin + p->row_tokens) of the ids; *out_logits predict the token after the last one. */
 static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t begin,
                                const float **out_logits)
 {
@@ -208,8 +210,8 @@ static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t beg
     return LATHE_OK;
 }
 
-/* generation_config.json's list is the whole one, as in transformers; without one the tokenizer's end of text
- * counts too, which training puts between documents. */
+/* If generation_config.json lists end tokens, only those end the text, as in transformers. Otherwise the tokenizer's
+ * end-of-text token, which training puts between documents, and the end tokens of config.json do. */
 static int is_eos(const lathe_run *run, int32_t token)
 {
     const lathe_generation_config *c = &run->generation;
@@ -232,23 +234,24 @@ static lathe_status encode_prompt(lathe_run *run, lathe_generator *g, const char
     lathe_text_loss loss = {0};
     LATHE_TRY(lathe_tokenizer_encode_counting(run->tokenizer, prompt, (int64_t)strlen(prompt),
                                               LATHE_ENCODE_BEGIN, &g->ids, &loss));
-    if (!g->has_told_loss) { /* a prompt of samples comes again and again */
+    if (!g->has_told_loss) { /* training generates samples from the same prompt many times */
         lathe_text_loss_warn(&loss, "the prompt");
         g->has_told_loss = lathe_text_loss_total(&loss) > 0;
     }
     if (g->ids.n == 0) {
-        /* nothing to condition on: begin a document */
+        /* an empty prompt: begin a document */
         LATHE_TRY(lathe_ids_reserve(&g->ids, 1));
         const int32_t bos = lathe_tokenizer_bos(run->tokenizer);
         g->ids.data[g->ids.n++] = bos >= 0 ? bos : lathe_tokenizer_eos(run->tokenizer);
     }
     for (int64_t i = 0; i < g->ids.n; i++)
         if (g->ids.data[i] < 0 || g->ids.data[i] >= run->model.vocab)
-            return lathe_error(LATHE_E_CONFIG,
-                               "the tokenizer gives id %d, the model's vocabulary ends at %lld",
-                               g->ids.data[i], (long long)run->model.vocab);
+            return lathe_error(
+                LATHE_E_CONFIG,
+                "the tokenizer gives id %d, but the model's vocabulary has only %lld ids",
+                g->ids.data[i], (long long)run->model.vocab);
     if (g->ids.n >= g->capacity)
-        return lathe_error(LATHE_E_ARG, "the prompt has %lld tokens, the context holds %lld",
+        return lathe_error(LATHE_E_ARG, "the prompt has %lld tokens, but the context holds %lld",
                            (long long)g->ids.n, (long long)g->capacity);
     return lathe_ids_reserve(&g->ids, g->capacity - g->ids.n);
 }
@@ -260,8 +263,8 @@ lathe_status lathe__generator_check(lathe_run *run, const char *prompt)
     return encode_prompt(run, g, prompt);
 }
 
-/* Runs the prompt: whole chunks of each size, largest first. A rest of more than half a chunk is run as a whole
- * one that ends with the prompt: its first tokens, which are in the caches already, are computed again. */
+/* Runs the prompt in whole chunks of each size, largest first. If more than half a chunk remains, a whole chunk that
+ * ends at the prompt's end is run: its first tokens, which are in the caches already, are computed again. */
 static lathe_status take_prompt(lathe_generator *g, int64_t n_prompt, const float **out_logits)
 {
     int64_t at = 0;
@@ -302,7 +305,7 @@ static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const la
     return LATHE_OK;
 }
 
-/* The text of the new tokens. Ids that pad the model's vocabulary beyond the tokenizer's have none. */
+/* Decodes the new tokens to text. Ids of padding rows of the vocabulary, which the tokenizer lacks, are skipped. */
 static lathe_status decode_text(lathe_run *run, lathe_generator *g, int64_t n_prompt,
                                 int64_t *out_bytes)
 {
@@ -328,14 +331,14 @@ lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_samp
     lathe_generator *g = NULL;
     if (!run->placed || !run->tokenizer)
         return lathe_error(LATHE_E_STATE,
-                           "the run has no weights or no tokenizer to generate with");
+                           "cannot generate: the run has no weights in memory or no tokenizer");
     if (run->pending)
         return lathe_error(LATHE_E_STATE, "the last training forward still waits for its backward");
     if (sampling->max_new_tokens < 1 || sampling->temperature < 0.0 || sampling->top_k < 0 ||
         !(sampling->top_p > 0.0) || !(sampling->min_p >= 0.0 && sampling->min_p <= 1.0) ||
         !(sampling->repetition_penalty >= 0.0) || sampling->max_length < 0)
         return lathe_error(LATHE_E_ARG,
-                           "sampling wants max_new_tokens >= 1, temperature >= 0, top_k >= 0, "
+                           "sampling needs max_new_tokens >= 1, temperature >= 0, top_k >= 0, "
                            "top_p > 0, min_p from 0 to 1, repetition_penalty >= 0 and "
                            "max_length >= 0");
     LATHE_TRY(get(run, &g));

@@ -1,4 +1,4 @@
-/* The generator behind lathe_generate: programs, caches and sampler, kept between calls. */
+/* The generator of lathe_generate: programs, KV caches and sampler, kept between calls. */
 #ifndef LATHE_RUN_GENERATE_H
 #define LATHE_RUN_GENERATE_H
 
@@ -7,27 +7,27 @@
 
 typedef struct lathe_generator lathe_generator;
 
-/** What a generator takes of the device. */
+/** Device memory that a generator needs. */
 typedef struct lathe_generator_needs {
     int64_t cache_bytes;                   /* of the KV caches */
     int64_t input_bytes;                   /* of its programs' inputs */
-    int64_t staging_bytes;                 /* of what goes into them and comes out */
+    int64_t staging_bytes;                 /* host buffers for their inputs and outputs */
     int64_t arena_bytes, activation_bytes; /* of the shared arena */
 } lathe_generator_needs;
 
-/** Makes the run's generator without taking device memory, so that its needs can be planned; then,
- *  with the arena placed, gives it its memory. lathe_generate does both when nobody has. */
+/** plan creates the run's generator without device memory, so that its needs can be planned; place allocates its
+ *  memory once the arena is allocated. lathe_generate calls both if the caller has not. */
 lathe_status lathe__generator_plan(lathe_run *run);
 lathe_generator_needs lathe__generator_needs(const lathe_run *run);
 lathe_status lathe__generator_place(lathe_run *run);
 
-/** LATHE_E_ARG when the context has no room behind the prompt. */
+/** Returns LATHE_E_ARG if the prompt leaves no room in the context for a new token. */
 lathe_status lathe__generator_check(lathe_run *run, const char *prompt);
 
 /** Frees the run's generator, if it has one. */
 void lathe_generator_destroy(lathe_run *run);
 
-/** The graph that makes one token after the other, for benches; NULL before the first generation. */
+/** The program that decodes one token per call, for benchmarks; NULL before the first generation. */
 lathe_exec *lathe__generator_exec(const lathe_run *run);
 
 #endif

@@ -1,9 +1,9 @@
-/* Programs: the graphs of a run, built from model, adapter and stage and finished by the passes.
+/* Programs: the graphs of a run. The model, the adapter and the stage build them; the graph passes finish them.
  *
  *   TRAIN     inputs -> loss, metrics; gradients of every trainable parameter
- *   EVAL      inputs -> loss, metrics, log-probabilities of the policy, its likeliest tokens
+ *   EVAL      inputs -> loss, metrics, log-probabilities and most likely tokens of the policy
  *   LOGITS    inputs -> logits f32 [B*T, V]
- *   SAMPLE    inputs -> targets drawn from the policy where there are any
+ *   SAMPLE    inputs -> a token sampled from the policy at each position that has a target
  *   DECODE    tokens, positions, kv_len, caches -> logits f32 [1, V] of the last token
  */
 #ifndef LATHE_RUN_PROGRAM_H
@@ -23,23 +23,23 @@ enum {
     LATHE_PROGRAM_SAMPLE = 4
 };
 
-/* Names of the frozen copy of the model that a stage compares with, when it needs one of its own. */
+/* Prefix of the parameter names of the frozen reference model, for stages that need a separate copy. */
 #define LATHE_REFERENCE_PREFIX "ref:"
 
-/** What programs are built from. */
+/** Input to lathe_program_build. */
 typedef struct lathe_program_config {
     const lathe_model_config *model;
     lathe_params *params;
-    const lathe_instance *adapter; /* NULL: plain */
+    const lathe_instance *adapter; /* NULL: none */
     const lathe_instance *stage;   /* TRAIN and EVAL */
     int32_t n_rows;                /* B */
-    int64_t row_tokens;            /* T; for DECODE the tokens of one run */
-    int64_t cache_rows;            /* DECODE: P, positions the caches hold */
+    int64_t row_tokens;            /* T; DECODE: tokens per call */
+    int64_t cache_rows;            /* DECODE: P, positions that the KV caches hold */
     int32_t recompute;             /* LATHE_RECOMPUTE_* */
-    int32_t fp8;                  /* LATHE_FP8_*: of TRAIN, EVAL and SAMPLE; the others make text */
-    int64_t head_chunk_rows;      /* 0: chosen by the device */
-    int32_t offloads;             /* TRAIN: values of the forward wait in the host's memory */
-    const lathe_machine *machine; /* asked which ops it has in one; NULL: none are joined */
+    int32_t fp8; /* LATHE_FP8_*: for TRAIN, EVAL and SAMPLE; not used to generate text */
+    int64_t head_chunk_rows; /* 0: chosen by the device */
+    int32_t offloads;        /* TRAIN: activations are kept in host memory until the backward */
+    const lathe_machine *machine; /* says which ops it can fuse; NULL: no op is fused */
 } lathe_program_config;
 
 typedef struct lathe_program {
@@ -48,23 +48,23 @@ typedef struct lathe_program {
     int32_t n_rows;
     int64_t row_tokens;
     lathe_val tokens, targets, positions, doc_start, seed, kv_len, rng;
-    lathe_val pair_mask; /* f32[P] of stages on pairs: 0 for padding; LATHE_NONE: packed rows */
+    lathe_val pair_mask; /* f32[P] in stages on pairs: 0 for padding; LATHE_NONE: packed rows */
     lathe_val loss, logprobs, logits;
-    lathe_val draw, sampled;      /* SAMPLE: rng i64[2] of the draws, i32[B*T] */
-    lathe_val top_logprobs, top;  /* EVAL: of HEAD_EVAL; LATHE_NONE: the stage asked for none */
+    lathe_val draw, sampled;      /* SAMPLE: rng state i64[2], sampled tokens i32[B*T] */
+    lathe_val top_logprobs, top;  /* EVAL: from HEAD_EVAL; LATHE_NONE: not requested by the stage */
     lathe_val *cache_k, *cache_v; /* [n_layers], DECODE */
     lathe_stage_loss stage;       /* metrics by name */
-    int32_t forward_end;          /* nodes up to which the loss is known */
-    int32_t n_offloaded; /* values that leave in the forward and come back in the backward */
-    void *own_arena;     /* NULL: the run's shared one is large enough */
+    int32_t forward_end;          /* number of nodes of the forward; the loss is known after them */
+    int32_t n_offloaded; /* activations copied to the host in the forward, back in the backward */
+    void *own_arena;     /* NULL: the run's shared arena is large enough */
     int64_t own_bytes;
 } lathe_program;
 
-/** Builds and finishes the graph of a program; adapters add their parameters to the table here. */
+/** Builds and finishes the graph of a program. Adapters add their parameters to config->params in this call. */
 lathe_status lathe_program_build(const lathe_program_config *config, int32_t kind,
                                  lathe_program *out);
 
-/** Prepares the executable of a built program (takes the graph). */
+/** Creates p->exec from the graph, which it takes ownership of. */
 lathe_status lathe_program_prepare(lathe_program *p, lathe_machine *m);
 
 void lathe_program_fini(lathe_program *p);

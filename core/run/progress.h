@@ -1,11 +1,11 @@
-/* The progress line: rewritten in place on a terminal, a plain line now and then elsewhere.
+/* The progress line: rewritten in place on a terminal, separate plain lines in a file or a pipe.
  *
- * Elsewhere, lines are rationed: the first two come at once, then at most one for every ten seconds
- * that the run has taken so far. An evaluation without a line of its own stands in the next one. With
- * log_every, every line that is due is written.
+ * Plain lines are limited in number: the first two are written at once, then at most one per ten seconds
+ * of the run so far. If an evaluation gets no line, its loss is printed in the next line. With
+ * log_every, a line is written every log_every steps instead.
  *
- * When the output is closed or its disk is full, the run goes on without it and says so once, in the
- * log.
+ * If the output is closed or its disk is full, the run continues without progress lines and logs this
+ * once.
  */
 #ifndef LATHE_RUN_PROGRESS_H
 #define LATHE_RUN_PROGRESS_H
@@ -16,23 +16,23 @@
 
 enum { LATHE_PROGRESS_AUTO = 0, LATHE_PROGRESS_PLAIN = 1, LATHE_PROGRESS_OFF = 2 };
 
-#define LATHE_PROGRESS_SECONDS 10.0 /* of the run for one plain line */
+#define LATHE_PROGRESS_SECONDS 10.0 /* of the run per plain line */
 
 typedef struct lathe_progress {
     FILE *out;
-    double (*now)(void);     /* seconds; lathe_now, but in tests */
+    double (*now)(void);     /* seconds; lathe_now except in tests */
     int32_t in_place;        /* rewrite one line */
-    int32_t off;             /* nothing but notes that come in any case */
-    int32_t closed;          /* nothing at all: the output broke */
-    int32_t log_every;       /* plain: a line every so many steps; 0: rationed */
-    int64_t n_lines;         /* plain: written so far, with one before the first step */
-    double begun;            /* when, by now() */
+    int32_t off;             /* print only notes with `always` */
+    int32_t closed;          /* print nothing: writing to `out` failed */
+    int32_t log_every;       /* plain: steps per line; 0: limited by time */
+    int64_t n_lines;         /* plain: lines so far; the line before step 1 counts */
+    double begun;            /* start time, by now() */
     int32_t line_open;       /* an in-place line is on the screen */
     double seconds_per_step; /* smoothed */
-    double held_validation;  /* of an evaluation that got no line yet; NAN: none */
+    double held_validation;  /* loss of an evaluation not printed yet; NAN: none */
 } lathe_progress;
 
-/** One step's figures. */
+/** The figures of one step. */
 typedef struct lathe_progress_step {
     int64_t step, max_steps;
     double loss, grad_norm, param_norm, lr;
@@ -49,12 +49,12 @@ void lathe_progress_init(lathe_progress *p, FILE *out, int32_t mode, int32_t log
  *  The last step always gets a line. */
 void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s);
 
-/** A line of its own, when one is due; `always`: in any case. */
+/** Prints a separate line if a line is due, or if `always` is set. */
 __attribute__((format(printf, 3, 4))) void lathe_progress_note(lathe_progress *p, int32_t always,
                                                                const char *format, ...);
 
-/** An evaluation: a line of its own when one is due, else a figure in the next line. detail: its further figures,
- *  as they are printed. averaged: by the average of the weights, and the line says so. */
+/** Shows an evaluation: in a separate line if one is due, otherwise as a figure of the next line. detail: text of
+ *  its other figures. averaged: the evaluation used the average of the weights; the line says so. */
 void lathe_progress_validation(lathe_progress *p, int64_t step, double loss, const char *detail,
                                int32_t averaged, int32_t always);
 

@@ -1,4 +1,4 @@
-/* A line of figures that fits its terminal. */
+/* A status line of figures, shortened until it fits the terminal. */
 #include "run/status_line.h"
 
 #include <stdarg.h>
@@ -17,7 +17,7 @@ void lathe_status_line_add(lathe_status_line *line, int32_t rank, const char *fo
     line->rank[line->n++] = rank;
 }
 
-/* The width of the figures of at least a rank. */
+/* Columns taken by all figures of this rank or higher, with the gaps between them. */
 static int32_t width_of(const lathe_status_line *line, int32_t rank)
 {
     int32_t width = 0;

@@ -1,4 +1,4 @@
-/* A line of figures that fits its terminal: figures of low rank are left out until the rest fits. */
+/* A status line of figures: figures of low rank are left out until the line fits the terminal. */
 #ifndef LATHE_RUN_STATUS_LINE_H
 #define LATHE_RUN_STATUS_LINE_H
 
@@ -17,12 +17,12 @@ typedef struct lathe_status_line {
 __attribute__((format(printf, 3, 4))) void
 lathe_status_line_add(lathe_status_line *line, int32_t rank, const char *format, ...);
 
-/** Prints the figures into fewer than `columns` columns, so that no terminal wraps the line. 0: all of them.
- *  A first figure that is longer than that is cut. */
+/** Prints figures in fewer than `columns` columns, so that the terminal does not wrap the line; 0 prints all.
+ *  A first figure that is too long is cut. */
 void lathe_status_line_print(const lathe_status_line *line, int32_t columns, FILE *out);
 
-/** Columns of the terminal that the stream goes to; else of COLUMNS; else 80. Asked for every line, because the
- *  user may resize the window. */
+/** Width of the stream's terminal in columns; otherwise the variable COLUMNS; otherwise 80. Call it for every
+ *  line, because the user may resize the window. */
 int32_t lathe_terminal_columns(FILE *stream);
 
 #endif

@@ -1,4 +1,4 @@
-/* The optimizer step on a device with memory of its own. */
+/* The optimizer step on a device that has its own memory. */
 #include "run/update_device.h"
 
 #include <stdlib.h>
@@ -8,10 +8,10 @@
 #include "lathe/optimizer_queue.h"
 #include "plug/answers.h"
 
-/* One launch. */
+/* A range of tensors that one launch updates. */
 typedef struct part {
-    int32_t begin, end; /* tensors */
-    int64_t chunk, n_chunks;
+    int32_t begin, end;      /* tensors begin to end-1 */
+    int64_t chunk, n_chunks; /* first chunk, number of chunks */
 } part;
 
 struct lathe_device_update {
@@ -22,19 +22,19 @@ struct lathe_device_update {
     part *parts;
     int32_t n_tensors, n_parts;
     int64_t n_chunks, n_matrix_sums;
-    lathe_optimizer_room room; /* of queue(): own of all, the most of the others */
+    lathe_optimizer_room room; /* for queue(): sum of `own`, maximum of `shared` and of `host` */
     lathe_squares of[LATHE_N_SQUARES];
-    lathe_kernel *clamp[2]; /* of the gradients in f32, in bf16; NULL: there are none */
+    lathe_kernel *clamp[2]; /* for the gradients in f32, in bf16; NULL: no such gradients */
     int64_t clamp_scratch;
     double *rows; /* [store->n_rows] */
     char *own, *staging;
-    double *sums, *host_sums; /* by chunk, then of the APPLY_UPDATEs */
-    void *scratch;            /* of the clamp */
-    int64_t
-        expected_at; /* m->n_syncs when the squares of the gradients were queued; -1: they are not */
-    float **averages; /* [n_tensors] in device memory; NULL: no average() */
+    double *sums, *host_sums; /* two per chunk, then one per APPLY_UPDATE */
+    void *scratch;            /* for the clamp kernels */
+    /* m->n_syncs when the sums of squared gradients were queued; -1: not queued */
+    int64_t expected_at;
+    float **averages; /* [n_tensors] in device memory; NULL: the optimizer has no average() */
     char *queue_own, *queue_shared, *queue_host;
-    lathe_elementwise_args args; /* what all parts have of them */
+    lathe_elementwise_args args; /* the fields that are equal for all parts */
 };
 
 static int64_t round_up(int64_t bytes)
@@ -74,7 +74,7 @@ static lathe_status create_clamps(lathe_device_update *u)
     return create_clamp(u, narrow, s->params->grad_dtype, &u->clamp[1]);
 }
 
-/* What queue() wants for tensor i, beside what it wants for those before. */
+/* Adds the memory that queue() needs for tensor i to u->room. */
 static void add_room(lathe_device_update *u, int32_t i)
 {
     const lathe_optimizer_v1 *table = u->optimizer->table;
@@ -160,7 +160,7 @@ static int64_t tensors_bytes(const lathe_device_update *u)
     return round_up(u->n_tensors * (int64_t)sizeof *u->tensors);
 }
 
-/* Of every part, one more than it has tensors, counted from its own first chunk. */
+/* Entries of the table of first chunks: for each part its number of tensors plus one. */
 static int64_t n_firsts(const lathe_device_update *u)
 {
     return u->n_tensors + (u->n_parts > 0 ? u->n_parts : 1);
@@ -200,7 +200,7 @@ int64_t lathe_device_update_staging_bytes(const lathe_device_update *u)
            round_up(u->room.host);
 }
 
-/* Where average() goes, tensor by tensor. */
+/* Uploads the table of pointers that average() writes to, one per tensor. */
 static lathe_status place_averages(lathe_device_update *u, void *memory)
 {
     float **to = calloc((size_t)u->n_tensors + 1, sizeof *to);
@@ -208,7 +208,7 @@ static lathe_status place_averages(lathe_device_update *u, void *memory)
         return lathe_error(LATHE_E_NOMEM, "no memory for the tables of %d tensors", u->n_tensors);
     for (int32_t i = 0; i < u->n_tensors; i++) {
         float *whole = lathe_store_average(u->store, u->tensors[i].tensor);
-        to[i] = whole ? whole + u->tensors[i].first : NULL; /* a piece of it */
+        to[i] = whole ? whole + u->tensors[i].first : NULL; /* part of a tensor */
     }
     u->averages = memory;
     const lathe_status status = lathe_upload(u->m, memory, to, u->n_tensors * (int64_t)sizeof *to);
@@ -216,7 +216,7 @@ static lathe_status place_averages(lathe_device_update *u, void *memory)
     return status;
 }
 
-/* The tensors and their first chunks, in device memory for good. */
+/* Uploads the table of tensors and the table of their first chunks; they stay in device memory. */
 static lathe_status place_tables(lathe_device_update *u)
 {
     char *first_chunk = u->own + tensors_bytes(u);
@@ -241,8 +241,7 @@ static lathe_status place_tables(lathe_device_update *u)
     return status;
 }
 
-/* n_blocks 0: only loads. */
-/* What the kernels get for part k. */
+/* Arguments of the kernels for part k. */
 static lathe_elementwise_args part_args(const lathe_device_update *u, int32_t k)
 {
     const part *p = &u->parts[k];
@@ -255,6 +254,7 @@ static lathe_elementwise_args part_args(const lathe_device_update *u, int32_t k)
     return args;
 }
 
+/* n_blocks = 0 loads the kernel without running it. */
 static lathe_status launch(const lathe_device_update *u, const char *kernel, int64_t n_blocks,
                            const void *args, int64_t args_bytes)
 {
@@ -290,7 +290,7 @@ lathe_status lathe_device_update_place(lathe_device_update *u)
     LATHE_TRY(place_tables(u));
     const lathe_status status =
         u->n_chunks > 0 ? launch(u, LATHE_ELEMENTWISE_KERNEL, 0, &u->args, (int64_t)sizeof u->args)
-                        : LATHE_OK; /* only loads */
+                        : LATHE_OK; /* 0 blocks: loads the kernel */
     return status == LATHE_OK
                ? status
                : lathe_error_context(status, "optimizer %s", u->optimizer->component->plugin->name);
@@ -367,7 +367,7 @@ lathe_status lathe_device_update_clamp(lathe_device_update *u)
     return clamp(u, u->clamp[1], u->store->grads + u->store->wide_grad_bytes);
 }
 
-/* ---- what queue() calls ---- */
+/* ---- callbacks for the optimizer's queue() ---- */
 
 static lathe_status queue_launch(void *ctx, const char *kernel, int64_t n_blocks, const void *args,
                                  int64_t args_bytes)
@@ -421,7 +421,7 @@ lathe_status lathe_device_update_figures(lathe_device_update *u, double *out_upd
     const int64_t n = 2 * u->n_chunks + u->n_matrix_sums;
     *out_update2 = *out_param2 = 0.0;
     LATHE_TRY(lathe_fetch_pinned(u->m, u->host_sums, u->sums, n * (int64_t)sizeof(double)));
-    if (u->n_matrix_sums > 0) /* waits for both */
+    if (u->n_matrix_sums > 0) /* also waits for the copy above */
         LATHE_TRY(lathe_device_update_squares(u, LATHE_SQUARES_MASTERS, u->rows));
     else
         LATHE_TRY(lathe_machine_sync(u->m));

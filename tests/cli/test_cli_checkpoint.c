@@ -457,7 +457,7 @@ Test(cli_checkpoint, a_disk_that_the_checkpoints_will_fill_is_said_before_the_fi
     (void)snprintf(command, sizeof command, LATHE " plan%s 2>&1", many);
     expect(command, 0,
            "1000000000000 checkpoints at a time (checkpoint.keep_last = 0 keeps all) take ");
-    cr_expect_not_null(strstr(output, " free for out: too little; set checkpoint.keep_last to "),
+    cr_expect_not_null(strstr(output, " are free in out: not enough; set checkpoint.keep_last to "),
                        "%s", output);
     (void)snprintf(command, sizeof command, LATHE " plan%s --json 2>&1", many);
     expect(command, 0, "\"at_a_time\": 1000000000000, \"bytes_free\": ");
@@ -465,8 +465,8 @@ Test(cli_checkpoint, a_disk_that_the_checkpoints_will_fill_is_said_before_the_fi
     (void)snprintf(command, sizeof command, LATHE " train%s --train.stop_after 1 2>&1", many);
     expect(command, 0, "warning: the disk will be full: 1000000000000 checkpoints");
     expect(LATHE " plan run.toml --checkpoint.keep_last 2 2>&1", 0,
-           "3 checkpoints at a time (checkpoint.keep_last = 2, and the one that is written) take ");
-    cr_expect_null(strstr(output, "too little"), "%s", output);
+           "3 checkpoints at a time (checkpoint.keep_last = 2, plus the one being written) take ");
+    cr_expect_null(strstr(output, "not enough"), "%s", output);
 }
 
 /* The second one comes while the step is finished or the checkpoint written: wherever that is, the process ends at
