@@ -178,19 +178,20 @@ static int run(const lathe_args *args)
 
 static const lathe_option options[] = {
     {"--all", NULL,
-     "every tensor and whole values; else the ten tensors of a part that changed most"},
-    {"--json", NULL, "one object: a, b, changes, tensors"},
+     "print every tensor and whole values; otherwise the ten tensors of each part that changed "
+     "most"},
+    {"--json", NULL, "print one object: a, b, changes, tensors"},
 };
 
 const lathe_command lathe_cmd_checkpoint_diff = {
     .name = "checkpoint diff",
     .arguments = "A B",
-    .summary = "tell what two checkpoints differ in",
-    .details =
-        "Plugins and their versions, configuration keys, counters of the state, and for each\n"
-        "tensor how many elements differ, the largest |b-a|, and that over the largest |a|.\n"
-        "A run's folder stands for its latest, DIR/best for its best. Exit 0: no difference.\n"
-        "Exit 1: some, or one of the two cannot be read.\n",
+    .summary = "show the differences between two checkpoints",
+    .details = "Compares plugins and their versions, configuration keys and counters of the\n"
+               "state. For each tensor it prints how many elements differ, the largest |b-a|,\n"
+               "and its ratio to the largest |a|. The folder of a run means its latest\n"
+               "checkpoint, DIR/best means its best. Exit 0: no difference. Exit 1: there are\n"
+               "differences, or a checkpoint cannot be read.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 2,

@@ -198,20 +198,19 @@ static int run(const lathe_args *args)
 
 static const lathe_option options[] = {
     {"--json", NULL,
-     "an array of objects: step, path, time, bytes, loss, metric, value, latest, best, read_back, "
-     "damage, abandoned"},
+     "print an array of objects: step, path, time, bytes, loss, metric, value, latest, best, "
+     "read_back, damage, abandoned"},
 };
 
 const lathe_command lathe_cmd_checkpoint_ls = {
     .name = "checkpoint ls",
     .arguments = "DIR",
-    .summary = "list the checkpoints of a run's folder",
-    .details =
-        "By step: when it was written, its size, the loss of its step, the metric of\n"
-        "checkpoint.best_metric where there was an evaluation, which ones `latest` and `best`\n"
-        "name, and what is missing or of another length. `lathe checkpoint verify` looks into\n"
-        "the files. Checkpoints that a run left when it went back to an earlier one follow after\n"
-        "those of its newest branch.\n",
+    .summary = "list the checkpoints in the folder of a run",
+    .details = "Prints one line per checkpoint, by step: time, size, loss of the step, the\n"
+               "metric checkpoint.best_metric if there was an evaluation, whether `latest` or\n"
+               "`best` points to it, and files that are missing or have a wrong size. `lathe\n"
+               "checkpoint verify` also checks the contents of the files. Checkpoints that the\n"
+               "run abandoned when it went back to an earlier one are listed last.\n",
     .options = options,
     .n_options = 1,
     .min_words = 1,

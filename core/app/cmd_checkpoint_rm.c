@@ -157,18 +157,19 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"--keep-last", "N", "remove all but the newest N, the latest and the best"},
-    {"--abandoned", NULL, "remove what the run left in abandoned/ when it went back"},
-    {"--force", NULL, "also the latest"},
+    {"--keep-last", "N", "remove all except the newest N, the latest and the best"},
+    {"--abandoned", NULL,
+     "remove the checkpoints in abandoned/, which the run left there when it went back"},
+    {"--force", NULL, "remove the latest checkpoint too"},
 };
 
 const lathe_command lathe_cmd_checkpoint_rm = {
     .name = "checkpoint rm",
     .arguments = "DIR STEP...|--keep-last N|--abandoned",
-    .summary = "remove checkpoints of a run's folder",
-    .details =
-        "Not while a run trains in the folder. A pointer to what is removed moves to the newest\n"
-        "checkpoint that stays (latest) or goes (best).\n",
+    .summary = "remove checkpoints from the folder of a run",
+    .details = "The command is refused while a run trains in the folder. If `latest` pointed\n"
+               "to a removed checkpoint, it then points to the newest one that is left; `best`\n"
+               "is removed with its checkpoint.\n",
     .options = options,
     .n_options = 3,
     .min_words = 1,

@@ -93,18 +93,17 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"--json", NULL, "an array of objects: path, whole, bytes, damaged, not_finite"},
+    {"--json", NULL, "print an array of objects: path, whole, bytes, damaged, not_finite"},
 };
 
 const lathe_command lathe_cmd_checkpoint_verify = {
     .name = "checkpoint verify",
     .arguments = "DIR",
-    .summary = "check every byte of checkpoints by their SHA-256, and every number for NaN",
-    .details =
-        "DIR is a checkpoint, or a run's folder for all of its own. One line for each whole\n"
-        "checkpoint, one for each damaged file, and one for each tensor of weights, averages or\n"
-        "optimizer state that holds NaN or infinity. Exit 0: all are whole and finite. Exit 1:\n"
-        "some are not.\n",
+    .summary = "check every byte of checkpoints by SHA-256, and every number for NaN",
+    .details = "DIR is a checkpoint, or the folder of a run for all its checkpoints. Prints\n"
+               "one line for each undamaged checkpoint, for each damaged file, and for each\n"
+               "tensor of weights, averages or optimizer state that contains NaN or infinity.\n"
+               "Exit 0: all checkpoints are undamaged and finite. Exit 1: some are not.\n",
     .options = options,
     .n_options = 1,
     .min_words = 1,

@@ -83,7 +83,7 @@ const lathe_command lathe_cmd_completion = {
     .name = "completion",
     .arguments = "SHELL",
     .summary = "print a script that completes lathe's commands and keys in bash, zsh or fish",
-    .details = "An installed lathe brings the scripts along. Without that:\n"
+    .details = "Installing lathe also installs these scripts. Otherwise run:\n"
                "  bash   source <(lathe completion bash)\n"
                "  zsh    source <(lathe completion zsh)\n"
                "  fish   lathe completion fish | source\n",

@@ -13,11 +13,12 @@
 #include "run/run_state.h"
 
 static const lathe_option options[] = {
-    {"--n", "N", "rows to show (default 2)"},
-    {"--seed", "S", "rows chosen at random by this seed; else the first that training takes"},
-    {"--split", "train|validation", "of which split (default train)"},
-    {"--chars", "N", "most characters of a row (default 2000; 0: all)"},
-    {"--json", NULL, "one JSON object with the figures, without rows"},
+    {"--n", "N", "number of rows to show (default 2)"},
+    {"--seed", "S",
+     "choose the rows at random with this seed; otherwise the first rows of the training"},
+    {"--split", "train|validation", "the split to show rows of (default train)"},
+    {"--chars", "N", "maximum number of characters of a row (default 2000; 0: all)"},
+    {"--json", NULL, "print one JSON object with the figures, without rows"},
 };
 
 /* ---- a folder of shards ---- */
@@ -232,12 +233,12 @@ static int run_command(const lathe_args *args)
 const lathe_command lathe_cmd_data = {
     .name = "data",
     .arguments = "RUN.toml|DIR",
-    .summary = "a run's data: what there is, and rows as the model will see them",
-    .details =
-        "Prepares the data of RUN.toml as training would, tells documents, tokens, rows and steps "
-        "of an\nepoch, and shows rows with their documents, positions and loss mask: what is not "
-        "learnt is dimmed\non a terminal and stands in [- -] elsewhere. DIR is a folder of "
-        "tokenised shards (data.cache_dir):\neach is listed and checked against its SHA-256.\n",
+    .summary = "show the data of a run: figures, and rows as the model gets them",
+    .details = "Prepares the data of RUN.toml as training does, prints the number of\n"
+               "documents, tokens, rows and steps of an epoch, and shows rows with their\n"
+               "documents, positions and loss mask. Tokens without loss are dimmed on a\n"
+               "terminal and stand in [- -] elsewhere. If DIR is a folder of tokenised shards\n"
+               "(data.cache_dir), each shard is listed and checked against its SHA-256.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

@@ -270,15 +270,15 @@ static int run(const lathe_args *args)
     return code;
 }
 
-static const lathe_option options[] = {{"--json", NULL, "one object with all that is printed"}};
+static const lathe_option options[] = {{"--json", NULL, "print everything as one object"}};
 
 const lathe_command lathe_cmd_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "tell what this machine has and which plugins can use it",
-    .details =
-        "CPU features and whether the system enables them, threads, memory, oneDNN, CUDA driver\n"
-        "and toolkit; plugins found, devices with their scores, files refused and why.",
+    .summary = "show the hardware of this machine and which plugins can use it",
+    .details = "Prints CPU features and whether the operating system enables them, threads,\n"
+               "memory, oneDNN, CUDA driver and toolkit, the plugins found, the devices with\n"
+               "their scores, and the refused plugin files with the reasons.",
     .options = options,
     .n_options = 1,
     .run = run,

@@ -13,8 +13,8 @@
 
 static const lathe_option options[] = {
     {"--data", "PATH", "file or folder to evaluate on: texts, or preference pairs for dpo"},
-    {"--batches", "N", "at most so many micro-batches (default 0: all)"},
-    {"--json", NULL, "one JSON object"},
+    {"--batches", "N", "evaluate at most N micro-batches (default 0: all)"},
+    {"--json", NULL, "print one JSON object"},
     LATHE_WEIGHTS_OPTION,
     LATHE_TRACE_OPTIONS("operations and data", "batches"),
 };
@@ -108,11 +108,10 @@ static int run_command(const lathe_args *args)
 const lathe_command lathe_cmd_eval = {
     .name = "eval",
     .arguments = "DIR|RUN.toml [--data PATH]",
-    .summary = "loss, accuracy and calibration of a model on data",
-    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run, and --data "
-               "says on what; a run\n"
-               "file stands for its latest checkpoint, on its own validation data unless --data is "
-               "given.\n",
+    .summary = "compute loss, accuracy and calibration of a model on data",
+    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run; it needs\n"
+               "--data. A run file means its latest checkpoint, evaluated on its validation\n"
+               "data unless --data is given.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

@@ -7,15 +7,17 @@
 #include "run/sampling_settings.h"
 
 static const lathe_option options[] = {
-    {"--prompt", "TEXT", "the text to continue; none: the beginning of a document"},
-    {"--max-new-tokens", "N", "most tokens to make"},
-    {"--temperature", "X", "0: the likeliest token each time"},
-    {"--top-k", "K", "only the K likeliest tokens; 0: all"},
-    {"--top-p", "P", "only the likeliest tokens that add up to P; 1: all"},
-    {"--min-p", "P", "only tokens with at least P times the likeliest one's probability; 0: all"},
+    {"--prompt", "TEXT", "the text to continue; without it a new document begins"},
+    {"--max-new-tokens", "N", "maximum number of tokens to generate"},
+    {"--temperature", "X", "temperature of the sampling; 0: always the most likely token"},
+    {"--top-k", "K", "sample only from the K most likely tokens; 0: from all"},
+    {"--top-p", "P",
+     "sample only from the most likely tokens whose probabilities add up to P; 1: from all"},
+    {"--min-p", "P",
+     "sample only from tokens with at least P times the highest probability; 0: from all"},
     {"--repetition-penalty", "X", "above 1: tokens of the text so far become less likely; 1: off"},
     {"--seed", "N", "seed of the sampling"},
-    {"--ignore-eos", NULL, "go on after the end of a text"},
+    {"--ignore-eos", NULL, "continue after the end of a text"},
     LATHE_WEIGHTS_OPTION,
 };
 
@@ -100,11 +102,11 @@ const lathe_command lathe_cmd_generate = {
     .name = "generate",
     .arguments = "DIR|RUN.toml",
     .summary = "continue a prompt with a model",
-    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run; a run file "
-               "stands for its latest\n"
-               "checkpoint. Options not given come from [generate] (--generate.temperature 0.7 "
-               "works too), then from the\n"
-               "model's generation_config.json, read as transformers' generate reads it.\n",
+    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run; a run file\n"
+               "means its latest checkpoint. Options that are not given come from the table\n"
+               "[generate] of the run file (--generate.temperature 0.7 works too), then from\n"
+               "the model's generation_config.json, with the meaning that they have in\n"
+               "transformers.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

@@ -61,13 +61,14 @@ static int run(const lathe_args *args)
 
 static const lathe_option options[] = {
     {"--man", NULL,
-     "a manual page in roff, for `man -l -`; of run.toml: of all keys of a run file"},
+     "print a manual page in roff, for `man -l -`; `lathe help run.toml --man` describes all keys "
+     "of a run file"},
 };
 
 const lathe_command lathe_cmd_help = {
     .name = "help",
     .arguments = "[COMMAND]",
-    .summary = "tell what a command does",
+    .summary = "describe a command",
     .options = options,
     .n_options = 1,
     .max_words = 2,

@@ -93,20 +93,20 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"--json", NULL, "an array of objects: kind, name, version, path, summary, devices"},
+    {"--json", NULL, "print an array of objects: kind, name, version, path, summary, devices"},
 };
 
 const lathe_command lathe_cmd_ls = {
     .name = "ls",
     .arguments = "[KIND]",
-    .summary = "list the plugins found",
-    .details =
-        "KIND is one of optimizer scheduler quant adapter stage attention device.\n"
-        "The third column is where a plugin works: cpu, cuda, or any device.\n"
-        "Plugins are looked for in LATHE_PLUGIN_PATH (absolute folders, colons between), in\n"
-        "~/.local/lib/lathe/plugins, and in lathe/plugins beside the library; each in\n"
-        "<kind>/<name>.so. A file that is refused is named on stderr with the reason. Files that\n"
-        "are not known are tried out in a child process first.",
+    .summary = "list the installed plugins",
+    .details = "KIND is one of optimizer scheduler quant adapter stage attention device. The\n"
+               "third column is the device that a plugin works on: cpu, cuda, or any. Lathe\n"
+               "searches for plugins in LATHE_PLUGIN_PATH (absolute folders, separated by\n"
+               "colons), in ~/.local/lib/lathe/plugins, and in lathe/plugins next to the\n"
+               "library; each file is named <kind>/<name>.so. For a refused file the reason is\n"
+               "printed on stderr. A file that Lathe has not seen before is first loaded in a\n"
+               "child process.",
     .options = options,
     .n_options = 1,
     .max_words = 1,

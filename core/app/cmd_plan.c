@@ -13,8 +13,8 @@
 #include "run/model_file.h"
 
 static const lathe_option options[] = {
-    {"--json", NULL, "one JSON object"},
-    {"--graph", "FILE", "also writes the training graph: .dot for Graphviz, else text"},
+    {"--json", NULL, "print one JSON object"},
+    {"--graph", "FILE", "also write the training graph to FILE: .dot for Graphviz, otherwise text"},
 };
 
 /* Points of the schedule that are shown. */
@@ -308,8 +308,8 @@ static int run_command(const lathe_args *args)
 const lathe_command lathe_cmd_plan = {
     .name = "plan",
     .arguments = "RUN.toml",
-    .summary = "peak memory by category, work per step and schedule, without running",
-    .details = "Needs a config.json (or a [model] table), no weights and no data.\n",
+    .summary = "show peak memory by category, work per step and schedule, without running",
+    .details = "Needs a config.json or a [model] table, but neither weights nor data.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

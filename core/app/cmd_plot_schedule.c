@@ -15,10 +15,12 @@
 #include "plug/schema.h"
 
 static const lathe_option options[] = {
-    {"-o, --output", "FILE.svg", "draws it as SVG as well (\"-\": nothing else, on stdout)"},
-    {"--size", "WxH", "of the SVG, in its units (default 860x300)"},
-    {"--steps", "N", "length of the run; instead of train.max_steps"},
-    {"--json", NULL, "an array of {step, lr}: every step up to 10,000, else evenly spaced ones"},
+    {"-o, --output", "FILE.svg",
+     "also draw the curve as SVG (\"-\": print only the SVG, on stdout)"},
+    {"--size", "WxH", "width and height of the SVG, in its units (default 860x300)"},
+    {"--steps", "N", "length of the run, instead of train.max_steps"},
+    {"--json", NULL,
+     "print an array of {step, lr}: every step up to 10,000, otherwise evenly spaced steps"},
 };
 
 enum {
@@ -250,12 +252,11 @@ static int run_command(const lathe_args *args)
 const lathe_command lathe_cmd_plot_schedule = {
     .name = "plot schedule",
     .arguments = "RUN.toml [-o FILE.svg]",
-    .summary = "the learning rate over a run, drawn and in figures, before it runs",
-    .details = "Reads the run file and nothing else: no data, no weights. The rate is that of the "
-               "optimizer's\n"
-               "lr; parameter groups with an lr of their own follow the same curve from it. A "
-               "schedule that\n"
-               "looks at a metric (reduce_on_plateau) is drawn without what the metric would do.",
+    .summary = "plot the learning rate over a run and print its figures, without running",
+    .details = "Reads only the run file, no data and no weights. The curve starts from the lr\n"
+               "of the optimizer; a parameter group with its own lr follows the same curve,\n"
+               "scaled. A schedule that depends on a metric (reduce_on_plateau) is drawn\n"
+               "without the effect of the metric.",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

@@ -269,30 +269,29 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"--set", "KEY=VALUE...", "a value of one of the plugin's keys; may come more than once"},
-    {"--config", "FILE", "values from a TOML file: the keys themselves, or a run file"},
-    {"--device", "NAME", "on this device: \"cuda\", another plugin's name, or \"auto\""},
-    {"--timeout", "SECONDS", "how long one check may take (default 120)"},
-    {"--first-failure", NULL, "stop behind the first check that fails"},
-    {"--here", NULL, "in this process and not in a child, for a debugger"},
-    {"--report-to", "FD", "with --here: write events to this descriptor, for a program"},
+    {"--set", "KEY=VALUE...", "set a key of the plugin; may be given several times"},
+    {"--config", "FILE", "read the plugin's keys from a TOML file: the keys alone, or a run file"},
+    {"--device", "NAME",
+     "run on this device: \"cuda\", the name of another device plugin, or \"auto\""},
+    {"--timeout", "SECONDS", "maximum time of one check (default 120)"},
+    {"--first-failure", NULL, "stop after the first check that fails"},
+    {"--here", NULL, "run in this process instead of a child process, for a debugger"},
+    {"--report-to", "FD", "with --here: write events for another program to this file descriptor"},
 };
 
 const lathe_command lathe_cmd_plugin_check = {
     .name = "plugin check",
     .arguments = "FILE.so",
-    .summary = "run the conformance suite of its kind over a plugin",
-    .details =
-        "Prints one line per check: ok, FAIL with the reason, or skipped with the reason. The\n"
-        "plugin runs in a child process: a crash, a check that takes too long, and an early exit\n"
-        "of the process are failures of the check that they happened in.\n"
-        "The keys of the plugin have their defaults, unless --set or --config says otherwise.\n"
-        "With --device, what a plugin computes runs on that device: an optimizer's or codec's "
-        "image\n"
-        "through launch() and queue(), against its host code bit for bit; an attention backend; "
-        "and\n"
-        "the kernels of what adapters, stages and matrix updates build.\n"
-        "Exit 0: all passed. Exit 1: some failed. docs/plugin-checks.md lists the checks.",
+    .summary = "run the conformance suite on a plugin",
+    .details = "Prints one line per check: ok, FAIL with the reason, or skipped with the\n"
+               "reason. The plugin runs in a child process: if it crashes, takes too long or\n"
+               "exits early, the check that was running has failed. Keys of the plugin have\n"
+               "their defaults unless --set or --config changes them. With --device, the\n"
+               "plugin's computations run on that device: the image of an optimizer or codec\n"
+               "through launch() and queue(), compared bit for bit with its host code; an\n"
+               "attention backend; and the kernels of the graphs that adapters, stages and\n"
+               "matrix updates build. Exit 0: all checks passed. Exit 1: some failed.\n"
+               "docs/plugin-checks.md lists the checks.",
     .options = options,
     .n_options = 7,
     .min_words = 1,

@@ -166,15 +166,16 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"--into", "FOLDER", "make the plugin's folder in FOLDER and not here"},
+    {"--into", "FOLDER", "create the plugin's folder in FOLDER instead of the current folder"},
 };
 
 const lathe_command lathe_cmd_plugin_new = {
     .name = "plugin new",
     .arguments = "KIND NAME",
-    .summary = "write a plugin that builds: NAME/CMakeLists.txt, plugin.c, test.c",
-    .details = "It is built with find_package(lathe), outside this tree, and works as it is; then\n"
-               "replace its formula with yours. Refuses a folder that exists.",
+    .summary = "create a plugin from a template: NAME/CMakeLists.txt, plugin.c, test.c",
+    .details = "The plugin is built with find_package(lathe), outside the source tree of\n"
+               "Lathe, and works at once; then replace its formula with yours. A folder that\n"
+               "exists is refused.",
     .options = options,
     .n_options = 1,
     .min_words = 2,

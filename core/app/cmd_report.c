@@ -7,9 +7,8 @@
 #include "base/fs.h"
 
 static const lathe_option options[] = {
-    {"-o, --output", "FILE",
-     "where the page goes (default DIR/report.html; \"-\": standard output)"},
-    {"--no-verify", NULL, "leaves the checkpoints' files unread"},
+    {"-o, --output", "FILE", "the file to write (default DIR/report.html; \"-\": standard output)"},
+    {"--no-verify", NULL, "do not read the files of the checkpoints to verify them"},
 };
 
 static lathe_status write_page(const lathe_buffer *page, const char *path)
@@ -46,10 +45,10 @@ static int run_command(const lathe_args *args)
 const lathe_command lathe_cmd_report = {
     .name = "report",
     .arguments = "DIR [-o FILE]",
-    .summary = "one HTML page of a run: curves, plan, lineage, samples, configuration",
-    .details = "DIR is the run's checkpoint.dir. The page needs neither network nor script, and "
-               "follows the\n"
-               "reader's light or dark theme. Checkpoints are checked against their manifests.\n",
+    .summary = "write one HTML page about a run: curves, plan, starts, samples, configuration",
+    .details = "DIR is the run's checkpoint.dir. The page needs no network and no scripts, and\n"
+               "uses the reader's light or dark theme. Checkpoints are verified against their\n"
+               "manifests.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

@@ -276,18 +276,17 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"--json", NULL, "one object; `fields` holds type, default, range, choices, unit, doc"},
-    {"--markdown", NULL, "the table of keys, as the README of a plugin holds it"},
+    {"--json", NULL, "print one object; `fields` holds type, default, range, choices, unit, doc"},
+    {"--markdown", NULL, "print the table of keys in Markdown, as in the README of a plugin"},
 };
 
 const lathe_command lathe_cmd_show = {
     .name = "show",
     .arguments = "KIND/NAME",
     .summary = "describe a plugin and every key of its table",
-    .details =
-        "`lathe show optimizer/adamw`; also `lathe show train` and the other sections that are\n"
-        "the core's own (`optimizer` for the keys that all optimizers have): model, data, "
-        "tokenizer, train, checkpoint, generate, log, plugins.",
+    .details = "Examples: `lathe show optimizer/adamw`, `lathe show train`. The sections of\n"
+               "the core are model, data, tokenizer, train, checkpoint, generate, log and\n"
+               "plugins. `lathe show optimizer` describes the keys that all optimizers have.",
     .options = options,
     .n_options = 2,
     .min_words = 1,

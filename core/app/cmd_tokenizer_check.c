@@ -233,20 +233,19 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"--json", NULL, "the report as an object"},
+    {"--json", NULL, "print the report as an object"},
 };
 
 const lathe_command lathe_cmd_tokenizer_check = {
     .name = "tokenizer check",
     .arguments = "PATH [FILE...]",
-    .summary = "tell what a tokenizer is made of and whether it works",
-    .details = "PATH is a tokenizer.json, a folder that holds one, or \"bytes\". Tells its kind, "
-               "parts, sizes\n"
-               "and special tokens; what of the file is not supported; for each FILE (- is "
-               "standard input)\n"
-               "how many tokens it takes and whether they decode to the same bytes; and for a "
-               "model's folder\n"
-               "whether its table has a row for every id. Exits 1 when there is a problem.",
+    .summary = "describe a tokenizer and check that it works",
+    .details = "PATH is a tokenizer.json, a folder that contains one, or \"bytes\". Prints the\n"
+               "kind, parts, sizes and special tokens of the tokenizer, and the parts of the\n"
+               "file that are not supported. For each FILE (-: standard input) prints the\n"
+               "number of tokens, and whether they decode to the same bytes. For the folder of\n"
+               "a model checks that the embedding has a row for every id. Exits with 1 if\n"
+               "there is a problem.",
     .options = options,
     .n_options = 1,
     .min_words = 1,

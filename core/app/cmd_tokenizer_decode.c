@@ -126,18 +126,17 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"--skip-special", NULL, "special tokens give no text"},
-    {"--json-lines", NULL, "each line is a list of ids; a JSON string for each"},
+    {"--skip-special", NULL, "leave out special tokens"},
+    {"--json-lines", NULL, "read a list of ids per line and print a JSON string for each"},
 };
 
 const lathe_command lathe_cmd_tokenizer_decode = {
     .name = "tokenizer decode",
     .arguments = "PATH [ID...|-]",
     .summary = "turn token ids into text",
-    .details =
-        "Ids are separated by spaces, commas or lines; a JSON list is fine. Without them, or with\n"
-        "-, they are read from standard input. The bytes go out as they are; a line end follows\n"
-        "on a terminal only.",
+    .details = "Ids are separated by spaces, commas or line ends; a JSON list works too.\n"
+               "Without ids, or with -, they are read from standard input. The bytes are\n"
+               "printed unchanged; a line end is added only on a terminal.",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

@@ -117,21 +117,24 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"--text", "TEXT", "encode this and no file"},
-    {"--json", NULL, "an object: bytes, tokens, ids (and pieces)"},
-    {"--pieces", NULL, "one token per line: id, its bytes made visible, and whether it is special"},
-    {"--json-lines", NULL, "each line is a JSON string, a text of its own; a list of ids for each"},
-    {"--add-special", NULL, "with the tokens that the file's template puts before and after"},
-    {"--no-added", NULL, "added tokens in the text are plain text"},
+    {"--text", "TEXT", "encode this text instead of a file"},
+    {"--json", NULL, "print an object: bytes, tokens, ids (and pieces)"},
+    {"--pieces", NULL,
+     "print one token per line: id, its bytes made visible, and whether it is special"},
+    {"--json-lines", NULL,
+     "read one text per line as a JSON string and print a list of ids for each"},
+    {"--add-special", NULL,
+     "add the tokens that the template of the file puts before and after a text"},
+    {"--no-added", NULL, "treat added tokens in the text as plain text"},
 };
 
 const lathe_command lathe_cmd_tokenizer_encode = {
     .name = "tokenizer encode",
     .arguments = "PATH [FILE|-]",
     .summary = "turn text into token ids",
-    .details =
-        "PATH is a tokenizer.json, a folder that holds one, or \"bytes\". Without FILE, or with\n"
-        "-, standard input is read to its end. The text is taken byte by byte as it is.",
+    .details = "PATH is a tokenizer.json, a folder that contains one, or \"bytes\". Without\n"
+               "FILE, or with -, standard input is read to its end. The bytes of the text are\n"
+               "used unchanged.",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

@@ -103,25 +103,29 @@ static int run(const lathe_args *args)
 }
 
 static const lathe_option options[] = {
-    {"-o, --output", "DIR", "folder for tokenizer.json and tokenizer_config.json; made if missing"},
-    {"--vocab-size", "N", "tokens, special ones and the 256 bytes included (32000)"},
-    {"--min-frequency", "N", "pairs that come less often are not merged (2)"},
-    {"--max-token-length", "N", "no token of N bytes or more but those of two (no limit)"},
-    {"--pattern", "P", "how text is cut before merging: gpt2, llama3, qwen2, or a regex (gpt2)"},
+    {"-o, --output", "DIR",
+     "folder for tokenizer.json and tokenizer_config.json; created if missing"},
+    {"--vocab-size", "N", "size of the vocabulary, with special tokens and the 256 bytes (32000)"},
+    {"--min-frequency", "N", "pairs that occur less often are not merged (2)"},
+    {"--max-token-length", "N",
+     "no token of N bytes or more, except those of two bytes (no limit)"},
+    {"--pattern", "P", "how text is split before merging: gpt2, llama3, qwen2, or a regex (gpt2)"},
     {"--special", "TOKEN...",
-     "a special token; ids 0, 1, ... in order; the first ends a text "
-     "(<|endoftext|>); of metaspace, unk, bos and eos come first"},
-    {"--kind", "KIND", "bpe: of bytes; metaspace: of characters, as SentencePiece has it (bpe)"},
-    {"--byte-fallback", NULL, "metaspace: bytes stand in for characters that the text lacks"},
+     "a special token; special tokens get the ids 0, 1, ... in order, and the first one ends a "
+     "text (<|endoftext|>); with metaspace, unk, bos and eos come first"},
+    {"--kind", "KIND",
+     "bpe: merges bytes; metaspace: merges characters, as SentencePiece does (bpe)"},
+    {"--byte-fallback", NULL,
+     "metaspace: characters that are not in the vocabulary are encoded as bytes"},
 };
 
 const lathe_command lathe_cmd_tokenizer_train = {
     .name = "tokenizer train",
     .arguments = "FILE... -o DIR",
-    .summary = "learn a vocabulary from text",
-    .details =
-        "Each file is one text; folders are read with all below them, in the order of their\n"
-        "names. The result is that of Hugging Face's BpeTrainer for the same texts.",
+    .summary = "train a tokenizer on text",
+    .details = "Each file is one text. Folders are read with everything below them, in the\n"
+               "order of the names. The result is the same as that of Hugging Face's\n"
+               "BpeTrainer for the same texts.",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

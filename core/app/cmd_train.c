@@ -37,7 +37,7 @@ static void print_start(const lathe_run *run)
 
 static const lathe_option options[] = {
     {"--dry-run", NULL,
-     "plan, data and two steps, and nothing is written: no checkpoint, log or cache"},
+     "make the plan, prepare some data and run two steps, but write no checkpoint, log or cache"},
     LATHE_TRACE_OPTIONS("operations, data, evaluation and checkpoints", "steps"),
 };
 
@@ -85,13 +85,11 @@ static int run_command(const lathe_args *args)
 const lathe_command lathe_cmd_train = {
     .name = "train",
     .arguments = "RUN.toml",
-    .summary = "train a model as the file says",
-    .details = "Resumes from the latest checkpoint in checkpoint.dir unless checkpoint.resume says "
-               "otherwise.\n"
-               "Ctrl-C, SIGTERM and a lost connection (SIGHUP, unless nohup ignores it) finish the "
-               "step, write\n"
-               "a checkpoint and exit with 130, 143 or 129; a second Ctrl-C or SIGTERM ends at "
-               "once.\n",
+    .summary = "train a model as the run file describes",
+    .details = "Resumes from the latest checkpoint in checkpoint.dir unless checkpoint.resume\n"
+               "says otherwise. Ctrl-C, SIGTERM or a lost connection (SIGHUP, unless started\n"
+               "with nohup) lets the step finish, writes a checkpoint and exits with 130, 143\n"
+               "or 129. A second Ctrl-C or SIGTERM ends the process at once.\n",
     .min_words = 1,
     .max_words = 1,
     .computes = 1,

@@ -6,8 +6,8 @@
 #include "run/run_check.h"
 
 static const lathe_option options[] = {
-    {"--offline", NULL, "leave out what needs this machine (device, memory) or the data"},
-    {"--json", NULL, "one JSON object: valid, errors, warnings, each with its place"},
+    {"--offline", NULL, "skip the checks that need this machine (device, memory) or the data"},
+    {"--json", NULL, "print one JSON object: valid, errors, warnings, each with its position"},
 };
 
 static int run(const lathe_args *args)
@@ -29,16 +29,14 @@ static int run(const lathe_args *args)
 const lathe_command lathe_cmd_validate = {
     .name = "validate",
     .arguments = "RUN.toml",
-    .summary = "check a run file: all errors at once, each with its place",
-    .details =
-        "Exit 0: lathe train would start. Exit 2: it would not, and stderr says why, one line per\n"
-        "error: file:line:column, what was found, what was expected. Does what lathe train does "
-        "before\n"
-        "it takes memory: it reads the heads of the model's files, opens the device, makes the "
-        "plan, and\n"
-        "tokenises the data into data.cache_dir, where training finds them. With --offline it "
-        "reads\n"
-        "neither data nor weights and opens no device: for a file that is to run elsewhere.",
+    .summary = "check a run file: print all errors at once, each with its position",
+    .details = "Exit 0: lathe train would start. Exit 2: it would not; stderr has one line per\n"
+               "error: file:line:column, what was found, what was expected. Does everything\n"
+               "that lathe train does before it allocates memory: it reads the headers of the\n"
+               "model's files, opens the device, makes the plan, and tokenises the data into\n"
+               "data.cache_dir, where training uses them. With --offline it reads neither data\n"
+               "nor weights and opens no device; use this for a file that will run on another\n"
+               "machine.",
     .min_words = 1,
     .max_words = 1,
     .computes = 1,

@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 static const lathe_option options[] = {
-    {"--once", NULL, "one frame, then ends; so it is when the output is no terminal"},
+    {"--once", NULL, "draw once and exit; this is also done if the output is not a terminal"},
 };
 
 /* A frame's text. screen: with the codes that put it in place of the one before. */
@@ -77,10 +77,10 @@ static int run_command(const lathe_args *args)
 const lathe_command lathe_cmd_watch = {
     .name = "watch",
     .arguments = "DIR",
-    .summary = "curves of a run in the terminal; comes and goes at any time",
-    .details = "DIR is the run's checkpoint.dir. Reads files only: the run may be in another "
-               "terminal, on\n"
-               "another machine that shares the folder, or over. q or Ctrl-C leaves.\n",
+    .summary = "draw the curves of a run in the terminal",
+    .details = "DIR is the run's checkpoint.dir. Only reads files: the run may be in another\n"
+               "terminal, on another machine that shares the folder, or finished. q or Ctrl-C\n"
+               "quits.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

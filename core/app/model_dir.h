@@ -8,7 +8,7 @@
 /** The option of every command that opens a model so. */
 #define LATHE_WEIGHTS_OPTION                                                                       \
     {                                                                                              \
-        "--weights", "WHICH", "training or average (default: average, where there is one)"         \
+        "--weights", "WHICH", "training or average weights (default: average, if there is one)"    \
     }
 
 /** Opens the model that args->words[0] names: a Hugging Face folder, a checkpoint, the folder of a run

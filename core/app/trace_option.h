@@ -6,9 +6,10 @@
 #include "run/run_trace.h"
 
 #define LATHE_TRACE_OPTIONS(what, unit)                                                            \
-    {"--trace", "FILE", "Chrome trace of " what},                                                  \
+    {"--trace", "FILE", "write a Chrome trace of " what},                                          \
     {                                                                                              \
-        "--trace-steps", "A:B", unit " whose operations it holds (default: five, after two)"       \
+        "--trace-steps", "A:B",                                                                    \
+            "range of " unit " in the trace (default: five, after the first two)"                  \
     }
 
 /** Begins the trace that the arguments ask for, if they do. lathe_trace_end ends it. */

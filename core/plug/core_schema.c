@@ -1,5 +1,5 @@
-/* The fields of the core's own tables. One line per key: `lathe show` and the documentation print
- * these. */
+/* The keys of the core's own tables, one line per key. `lathe show`, the man pages and the tables in
+ * docs/ print these texts. */
 #include "plug/core_schema.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@
 /* clang-format off */
 static const lathe_field model_fields[] = {
     STRING("path", NULL, NULL, "Hugging Face folder (config.json, *.safetensors) to start from"),
-    STRING("model_type", NULL, "llama|qwen3|gpt2", "family of a model made from the keys below, without path"),
+    STRING("model_type", NULL, "llama|qwen3|gpt2", "family of a new model, made from the keys below; only without path"),
     INT("seed", NULL, 0, ANY, NULL, "seed of the initial weights; unset: train.seed"),
     INT("vocab_size", NULL, 1, 1e7, "tokens", "size of the vocabulary; unset: the tokenizer's"),
     INT("hidden_size", NULL, 1, 1e6, "channels", "width of the residual stream"),
@@ -28,7 +28,7 @@ static const lathe_field model_fields[] = {
     INT("head_dim", NULL, 1, 10000, "channels", "size of a head; unset: hidden_size / num_attention_heads"),
     INT("max_position_embeddings", NULL, 1, ANY, "tokens", "longest sequence"),
     {"rope_theta", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, ANY, NULL, "1", "base of the rotary frequencies"},
-    TABLE("rope_scaling", "as in config.json: rope_type, factor, ..."),
+    TABLE("rope_scaling", "RoPE scaling as in config.json: rope_type, factor, ..."),
     {"rms_norm_eps", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1.0, NULL, "1", "added to the mean square in RMSNorm"},
     BOOL("tie_word_embeddings", NULL, "the output head shares the token embedding"),
     STRING("hidden_act", NULL, "silu|gelu|gelu_new|gelu_pytorch_tanh|relu", "activation of the MLP"),
@@ -45,29 +45,29 @@ static const lathe_field model_fields[] = {
 
 static const lathe_field data_fields[] = {
     TABLE("datasets", "array of { path, type, columns, weight }"),
-    TABLE("validation", "as datasets, for evaluation; instead of validation_split"),
-    {"validation_split", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.0", 0.0, 1.0, NULL, "1", "share of the documents (records of pairs) kept for evaluation"},
-    INT("validation_count", "0", 0, ANY, "documents", "documents (records of pairs) kept for evaluation; instead of validation_split"),
+    TABLE("validation", "datasets for evaluation, in the same form as datasets; instead of validation_split"),
+    {"validation_split", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.0", 0.0, 1.0, NULL, "1", "share of the documents (for pairs: records) that is used for evaluation only"},
+    INT("validation_count", "0", 0, ANY, "documents", "number of documents (for pairs: records) used for evaluation only; instead of validation_split"),
     INT("seq_len", "1024", 2, 1e8, "tokens", "tokens of a row"),
-    STRING("packing", "\"sequential\"", "sequential|multipack", "sequential: documents cut every seq_len tokens; multipack: whole documents put together by first-fit decreasing"),
-    BOOL("shuffle", "true", "a new order each epoch, from the seed alone"),
+    STRING("packing", "\"sequential\"", "sequential|multipack", "sequential: documents in a row, cut every seq_len tokens; multipack: whole documents packed into rows by first-fit decreasing"),
+    BOOL("shuffle", "true", "use a new order in each epoch, which depends only on the seed"),
     INT("seed", NULL, 0, ANY, NULL, "seed of the order and of the split; unset: train.seed"),
     STRING("cache_dir", "\".lathe/cache\"", NULL, "folder of the tokenised shards"),
-    INT("prefetch", "2", 0, 1024, "batches", "batches prepared ahead; 0: none"),
+    INT("prefetch", "2", 0, 1024, "batches", "batches that are prepared in advance; 0: none"),
 };
 
 static const lathe_field dataset_fields[] = {
     {"path", LATHE_T_STRING, LATHE_FIELD_REQUIRED, NULL, LATHE_NO_RANGE, NULL, NULL, "file, folder, or pattern of *, ?, [..] and **"},
     STRING("type", NULL, "text|jsonl|json|csv", "text: whole files; jsonl: a record a line; json: an array of records; csv: with a header row; unset: by the names"),
-    TABLE("columns", "names in the file of text, prompt, chosen, rejected"),
-    {"weight", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1e6, NULL, "1", "how often each of its rows comes in an epoch; 0.5: half of them, the others in the next; unset: 1"},
+    TABLE("columns", "the file's names for the columns text, prompt, chosen, rejected"),
+    {"weight", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1e6, NULL, "1", "how often an epoch uses each row of the dataset; 0.5: half of the rows, the next epoch uses the others; unset: 1"},
 };
 
-/* The same without a weight: evaluation sees every row once. */
+/* As dataset_fields but without weight, because an evaluation uses every row once. */
 static const lathe_field validation_fields[] = {
     {"path", LATHE_T_STRING, LATHE_FIELD_REQUIRED, NULL, LATHE_NO_RANGE, NULL, NULL, "file, folder, or pattern of *, ?, [..] and **"},
     STRING("type", NULL, "text|jsonl|json|csv", "text: whole files; jsonl: a record a line; json: an array of records; csv: with a header row; unset: by the names"),
-    TABLE("columns", "names in the file of text, prompt, chosen, rejected"),
+    TABLE("columns", "the file's names for the columns text, prompt, chosen, rejected"),
 };
 
 static const lathe_field dataset_column_fields[] = {
@@ -83,102 +83,102 @@ static const lathe_field tokenizer_fields[] = {
 };
 
 static const lathe_field tokenizer_train_fields[] = {
-    {"vocab_size", LATHE_T_INT, LATHE_FIELD_REQUIRED, NULL, 257, 1e7, NULL, "tokens", "special tokens and the 256 bytes included"},
+    {"vocab_size", LATHE_T_INT, LATHE_FIELD_REQUIRED, NULL, 257, 1e7, NULL, "tokens", "size of the vocabulary, including the special tokens and the 256 bytes"},
     INT("min_frequency", "2", 1, ANY, NULL, "pairs rarer than this are not merged"),
     STRING("pattern", NULL, NULL, "regular expression that splits the text; unset: GPT-2's"),
-    {"special_tokens", LATHE_T_STRING_LIST, 0, "[\"<|endoftext|>\"]", LATHE_NO_RANGE, NULL, NULL, "ids 0, 1, ...; the first ends a document"},
+    {"special_tokens", LATHE_T_STRING_LIST, 0, "[\"<|endoftext|>\"]", LATHE_NO_RANGE, NULL, NULL, "special tokens, which get the ids 0, 1, ...; the first one ends a document"},
 };
 
 static const lathe_field train_fields[] = {
-    STRING("precision", "\"bf16\"", "bf16|fp16|fp32|fp8", "type of the computation; weights and sums are fp32"),
-    STRING("fp8_recipe", "\"auto\"", "auto|tensorwise|rowwise", "fp8: one scale for a tensor, or one for each row; auto: what fits the device best"),
-    STRING("grad_dtype", "\"fp32\"", "fp32|bf16", "what the gradients of the layers' matrices are added up in; bf16 halves them, in bf16 and fp8 runs"),
-    {"loss_scale_init", LATHE_T_FLOAT, 0, "1024.0", 1.0, 16777216.0, NULL, "1", "fp16: factor on the loss before the backward pass, at first"},
-    INT("loss_scale_growth_interval", "2000", 1, 1e9, "steps", "fp16: steps without overflow after which the factor doubles"),
-    STRING("on_nonfinite", "\"stop\"", "stop|skip|rewind", "a NaN or infinite loss or gradient: stop, leave the step out, or go back to the last checkpoint and on behind it"),
-    STRING("on_spike", "\"ignore\"", "ignore|stop|skip|rewind", "a loss far above those before it: nothing, stop, leave the step out, or go back to the last checkpoint and on behind it"),
-    {"spike_threshold", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "6.0", 0.0, ANY, NULL, "1", "standard deviations above the mean of the last losses from which a loss is a spike"},
-    INT("spike_window", "64", 2, 1024, "steps", "losses that mean and deviation are of; the first half of it judges nothing"),
-    INT("micro_batch_size", "1", 1, 1e6, "rows", "rows computed at once"),
+    STRING("precision", "\"bf16\"", "bf16|fp16|fp32|fp8", "number format of the computation; master weights and sums are fp32"),
+    STRING("fp8_recipe", "\"auto\"", "auto|tensorwise|rowwise", "fp8: one scale per tensor, or one per row; auto: the better one for the device"),
+    STRING("grad_dtype", "\"fp32\"", "fp32|bf16", "number format of the summed gradients of the layers' matrices; bf16, in bf16 and fp8 runs, halves their memory"),
+    {"loss_scale_init", LATHE_T_FLOAT, 0, "1024.0", 1.0, 16777216.0, NULL, "1", "fp16: first loss scale, which multiplies the loss before the backward pass"},
+    INT("loss_scale_growth_interval", "2000", 1, 1e9, "steps", "fp16: number of steps without overflow after which the loss scale doubles"),
+    STRING("on_nonfinite", "\"stop\"", "stop|skip|rewind", "after a NaN or infinite loss or gradient: stop, skip the step, or go back to the last checkpoint and continue with the data after the bad step"),
+    STRING("on_spike", "\"ignore\"", "ignore|stop|skip|rewind", "after a loss far above the previous ones: ignore it, stop, skip the step, or go back to the last checkpoint and continue with the data after the bad step"),
+    {"spike_threshold", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "6.0", 0.0, ANY, NULL, "1", "a loss is a spike if it is more than this many standard deviations above the mean of the last losses"},
+    INT("spike_window", "64", 2, 1024, "steps", "number of losses in that mean and standard deviation; no spike is detected before half of them are known"),
+    INT("micro_batch_size", "1", 1, 1e6, "rows", "rows that are computed at once"),
     INT("gradient_accumulation_steps", "1", 1, 1e6, "micro-batches", "micro-batches of one step"),
-    INT("max_steps", NULL, 1, ANY, "steps", "length of the run; unset: from epochs"),
+    INT("max_steps", NULL, 1, ANY, "steps", "length of the run; unset: computed from epochs"),
     INT("epochs", "1", 1, 1e9, "epochs", "passes over the data, when max_steps is unset"),
-    INT("stop_after", NULL, 1, ANY, "steps", "pauses here; the schedule still spans the whole run"),
+    INT("stop_after", NULL, 1, ANY, "steps", "pauses the run after this step; the schedule still covers the whole run"),
     FLOAT("max_grad_norm", "1.0", 0.0, ANY, "1", "clips the gradient to this norm; 0: no clipping"),
-    FLOAT("max_grad_value", "0.0", 0.0, ANY, "1", "clips every element of the averaged gradient to this size first; 0: no clipping"),
-    INT("seed", "42", 0, ANY, NULL, "seed of everything without a seed of its own"),
-    BOOL("deterministic", "true", "same bits each time; refuses kernels that cannot"),
+    FLOAT("max_grad_value", "0.0", 0.0, ANY, "1", "clips every element of the averaged gradient to this size, before max_grad_norm; 0: no clipping"),
+    INT("seed", "42", 0, ANY, NULL, "seed of everything that has no seed of its own"),
+    BOOL("deterministic", "true", "every run gives the same bits; kernels that cannot guarantee this are refused"),
     INT("threads", "0", 0, 4096, "threads", "CPU threads; 0: one per CPU"),
-    STRING("recompute", "\"pointwise\"", "none|layer|attention|mlp|pointwise", "activations computed again in the backward pass, to save memory"),
-    STRING("capture", "\"auto\"", "auto|on|off", "replays captured steps on a device that offers it; auto: when it does"),
-    INT("log_every", NULL, 1, ANY, "steps", "a line of progress every so many steps; unset: every ten seconds"),
-    INT("eval_every", "0", 0, ANY, "steps", "evaluation every so many steps; 0: at the end only"),
+    STRING("recompute", "\"pointwise\"", "none|layer|attention|mlp|pointwise", "activations that the backward pass computes again, to save memory"),
+    STRING("capture", "\"auto\"", "auto|on|off", "captures a step and replays it; auto: if the device supports it"),
+    INT("log_every", NULL, 1, ANY, "steps", "steps from one progress line to the next; unset: a line about every ten seconds"),
+    INT("eval_every", "0", 0, ANY, "steps", "steps from one evaluation to the next; 0: at the end only"),
     INT("eval_batches", "0", 0, ANY, "micro-batches", "length of an evaluation; 0: the whole split"),
-    INT("early_stopping_patience", "0", 0, 1e9, "evaluations", "ends the run when so many in a row brought no improvement; 0: off"),
-    FLOAT("early_stopping_threshold", "0.0", 0.0, ANY, "1", "by how much checkpoint.best_metric must beat the best so far to count as one"),
-    STRING("weight_average", "\"none\"", "none|ema|swa", "evaluates and keeps, beside the weights, their moving average (ema) or their mean (swa)"),
-    {"weight_average_decay", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.999", 0.0, 1.0, NULL, "1", "of ema: average = decay*average + (1-decay)*weights"},
-    INT("weight_average_start", "0", 0, ANY, "steps", "step from which it averages; before it, the average is the weights"),
-    INT("weight_average_every", "1", 1, ANY, "steps", "and the steps from one to the next that is taken in"),
-    FLOAT("memory_limit", "0", 0.0, 1e6, "GiB", "a plan that needs more is refused; 0: what the machine has free"),
-    BOOL("offload_optimizer", "false", "keeps the optimizer's state in pinned memory of the host, on a device with memory of its own"),
-    BOOL("offload_activations", "false", "keeps what the forward leaves for the backward in pinned memory of the host, on a device with memory of its own"),
-    {"offload_buffer", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "64", 0.0, 1e6, NULL, "MiB", "each of the two buffers that the state passes through on the device; larger where a tensor's state cannot be cut"},
-    INT("head_chunk_rows", "0", 0, ANY, "tokens", "tokens whose logits exist at once; 0: chosen by the planner"),
+    INT("early_stopping_patience", "0", 0, 1e9, "evaluations", "ends the run after this many evaluations in a row without improvement; 0: off"),
+    FLOAT("early_stopping_threshold", "0.0", 0.0, ANY, "1", "smallest change of checkpoint.best_metric that counts as an improvement"),
+    STRING("weight_average", "\"none\"", "none|ema|swa", "also keeps and evaluates the exponential moving average (ema) or the mean (swa) of the weights"),
+    {"weight_average_decay", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.999", 0.0, 1.0, NULL, "1", "decay of ema: average = decay*average + (1-decay)*weights"},
+    INT("weight_average_start", "0", 0, ANY, "steps", "first step of the average; before it, the average equals the weights"),
+    INT("weight_average_every", "1", 1, ANY, "steps", "steps from one update of the average to the next"),
+    FLOAT("memory_limit", "0", 0.0, 1e6, "GiB", "a run whose plan needs more memory is refused; 0: the memory that is free on the machine"),
+    BOOL("offload_optimizer", "false", "keeps the optimizer's state in pinned host memory, if the device has its own memory"),
+    BOOL("offload_activations", "false", "keeps activations in pinned host memory from the forward to the backward pass, if the device has its own memory"),
+    {"offload_buffer", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "64", 0.0, 1e6, NULL, "MiB", "size of each of the two device buffers for the offloaded state; larger if the state of one tensor cannot be split"},
+    INT("head_chunk_rows", "0", 0, ANY, "tokens", "number of tokens whose logits are in memory at once; 0: chosen by the planner"),
 };
 
 static const lathe_field checkpoint_fields[] = {
     STRING("dir", "\"out\"", NULL, "folder of checkpoints, metrics and logs"),
-    INT("every", "0", 0, ANY, "steps", "a checkpoint every so many steps; 0: at the end only"),
-    FLOAT("every_minutes", "0", 0.0, 1e6, "minutes", "and one when the last is so old; 0: never for its age"),
-    INT("every_epochs", "0", 0, 1e9, "epochs", "and one every so many passes over the data; 0: none for that"),
-    STRING("resume", "\"auto\"", NULL, "auto: from the latest in dir, if any; never; or a checkpoint, or a folder of them"),
-    INT("keep_last", "0", 0, 1e6, "checkpoints", "older ones are removed; 0: all are kept"),
-    INT("keep_best", "0", 0, 1000, "checkpoints", "and so many with the best metric stay; after an evaluation that is among them one is written"),
-    STRING("best_metric", "\"eval_loss\"", NULL, "a figure of metrics.jsonl"),
-    STRING("best_mode", "\"auto\"", "auto|min|max", "auto: max for accuracy, reward, margin, score, f1, bleu; else min"),
-    STRING("save_dtype", "\"auto\"", "auto|fp32|bf16|fp16", "of the tensors in model.safetensors; auto: of each as in model.path, fp32 for a new model. The fp32 masters are kept in state/"),
+    INT("every", "0", 0, ANY, "steps", "steps from one checkpoint to the next; 0: at the end only"),
+    FLOAT("every_minutes", "0", 0.0, 1e6, "minutes", "also writes a checkpoint when the last one is this old; 0: off"),
+    INT("every_epochs", "0", 0, 1e9, "epochs", "also writes a checkpoint after every so many passes over the data; 0: off"),
+    STRING("resume", "\"auto\"", NULL, "auto: resume from the latest checkpoint in dir, if there is one; never; or the path of a checkpoint or of a folder of checkpoints"),
+    INT("keep_last", "0", 0, 1e6, "checkpoints", "number of latest checkpoints to keep; 0: all are kept"),
+    INT("keep_best", "0", 0, 1000, "checkpoints", "number of checkpoints with the best metric to keep in addition; one is written after each evaluation that is among the best"),
+    STRING("best_metric", "\"eval_loss\"", NULL, "metric in metrics.jsonl that decides which checkpoint is best"),
+    STRING("best_mode", "\"auto\"", "auto|min|max", "whether a lower or a higher metric is better; auto: max for accuracy, reward, margin, score, f1, bleu, otherwise min"),
+    STRING("save_dtype", "\"auto\"", "auto|fp32|bf16|fp16", "number format of the tensors in model.safetensors; auto: as each tensor in model.path, fp32 for a new model. The fp32 master weights are in state/"),
     FLOAT("shard_size", "5.0", 0.0, 1e6, "GB", "model.safetensors is split into files of at most this size (1 GB: 10^9 bytes); 0: one file"),
-    BOOL("gate", "true", "a checkpoint counts as best only once read back from the disk and compared"),
-    BOOL("async", "true", "writes beside the training, from a copy of the state; false: less memory"),
+    BOOL("gate", "true", "a checkpoint becomes best only after it was read back from the disk and compared"),
+    BOOL("async", "true", "writes checkpoints while training goes on, from a copy of the state; false: needs less memory"),
 };
 
 static const lathe_field generate_fields[] = {
     STRING("prompt", NULL, NULL, "text to continue"),
-    INT("every", "0", 0, ANY, "steps", "training writes what the model makes of prompt to samples.jsonl every so many steps; 0: never"),
-    INT("max_new_tokens", "128", 1, 1e8, "tokens", "most tokens to make"),
-    FLOAT("temperature", "1.0", 0.0, 100.0, "1", "0: the likeliest token each time. Unset, this and the keys below come from the model's generation_config.json, if it has one"),
-    INT("top_k", "0", 0, 1e7, "tokens", "only the k likeliest tokens; 0: all"),
-    {"top_p", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "1.0", 0.0, 1.0, NULL, "1", "only the likeliest tokens that add up to this"},
-    FLOAT("min_p", "0.0", 0.0, 1.0, "1", "only tokens with at least this share of the likeliest one's probability; 0: all"),
+    INT("every", "0", 0, ANY, "steps", "steps between two samples: training continues the prompt and writes the text to samples.jsonl; 0: never"),
+    INT("max_new_tokens", "128", 1, 1e8, "tokens", "maximum number of tokens to generate"),
+    FLOAT("temperature", "1.0", 0.0, 100.0, "1", "temperature of the sampling; 0: always the most likely token. If unset, this and the keys below come from the model's generation_config.json, if it has one"),
+    INT("top_k", "0", 0, 1e7, "tokens", "sample only from the k most likely tokens; 0: from all"),
+    {"top_p", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "1.0", 0.0, 1.0, NULL, "1", "sample only from the most likely tokens whose probabilities add up to this"},
+    FLOAT("min_p", "0.0", 0.0, 1.0, "1", "sample only from tokens with at least this share of the highest probability; 0: from all"),
     {"repetition_penalty", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "1.0", 0.0, 100.0, NULL, "1", "above 1: tokens of the prompt and of the continuation so far become less likely; 1: off"},
     INT("seed", NULL, 0, ANY, NULL, "seed of the sampling; unset: train.seed"),
 };
 
 static const lathe_field log_fields[] = {
-    STRING("level", "\"info\"", "debug|info|warn|error", "least level that is shown"),
-    BOOL("tensorboard", "false", "event files for TensorBoard in tensorboard/ of checkpoint.dir"),
-    STRING("progress", "\"auto\"", "auto|plain|off", "auto: a progress line on a terminal, else plain lines"),
+    STRING("level", "\"info\"", "debug|info|warn|error", "lowest level that is shown"),
+    BOOL("tensorboard", "false", "writes event files for TensorBoard to tensorboard/ in checkpoint.dir"),
+    STRING("progress", "\"auto\"", "auto|plain|off", "auto: one updated progress line on a terminal, otherwise plain lines"),
 };
 
 static const lathe_field plugins_fields[] = {
-    {"paths", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "folders of <kind>/<name>.so, searched first"},
-    {"override", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "built-in plugins that one of another folder may replace: [\"optimizer/adamw\"]"},
+    {"paths", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "folders with plugins as <kind>/<name>.so; they are searched first"},
+    {"override", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "built-in plugins that a plugin in another folder may replace: [\"optimizer/adamw\"]"},
     TABLE("pins", "SHA-256 of plugins: { \"optimizer/adamw\" = \"<64 hex digits>\" }"),
 };
 /* clang-format on */
 
 /* clang-format off */
-/* Keys that the core gives every optimizer's table, behind the plugin's own. */
+/* Keys that the core adds to every optimizer's table, after the plugin's own keys. */
 static const lathe_field optimizer_fields[] = {
-    {"no_decay_modules", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "modules without weight decay: a part of the path (\"embed_tokens\"), or a pattern of the whole (\"model.layers.0.*\"); norms and biases have none anyway"},
-    {"no_decay_params", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "parameters without weight decay: patterns of whole names"},
-    TABLE("groups", "array of { name, params, lr, weight_decay }; a parameter belongs to the first that matches"),
+    {"no_decay_modules", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "modules without weight decay: one part of a module's path (\"embed_tokens\"), or a pattern for the whole path (\"model.layers.0.*\"); norms and biases never have weight decay"},
+    {"no_decay_params", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL, "parameters without weight decay: patterns for whole parameter names"},
+    TABLE("groups", "array of { name, params, lr, weight_decay }; a parameter belongs to the first group that matches it"),
 };
 
 static const lathe_field group_fields[] = {
-    STRING("name", NULL, NULL, "in the metrics: grad_norm/NAME; unset: its number"),
-    {"params", LATHE_T_STRING_LIST, LATHE_FIELD_REQUIRED, NULL, LATHE_NO_RANGE, NULL, NULL, "patterns of whole parameter names; * stands for any run of characters"},
+    STRING("name", NULL, NULL, "name in the metrics (grad_norm/NAME); unset: the number of the group"),
+    {"params", LATHE_T_STRING_LIST, LATHE_FIELD_REQUIRED, NULL, LATHE_NO_RANGE, NULL, NULL, "patterns for whole parameter names; * matches any characters"},
     FLOAT("lr", NULL, 0.0, 1e3, "1", "learning rate; unset: the optimizer's"),
     FLOAT("weight_decay", NULL, 0.0, 1e3, "1", "weight decay; unset: the optimizer's"),
 };
@@ -191,13 +191,13 @@ static const lathe_field group_fields[] = {
 
 static const lathe_core_section sections[] = {
     SECTION("model", NULL, model_fields, "the model: a folder, or the shape of a new one"),
-    SECTION("data", NULL, data_fields, "what is trained on"),
-    SECTION("tokenizer", NULL, tokenizer_fields, "text to tokens"),
-    SECTION("train", NULL, train_fields, "the run"),
-    SECTION("checkpoint", NULL, checkpoint_fields, "what is written, and resuming"),
+    SECTION("data", NULL, data_fields, "the data of training and evaluation"),
+    SECTION("tokenizer", NULL, tokenizer_fields, "the tokenizer"),
+    SECTION("train", NULL, train_fields, "the training"),
+    SECTION("checkpoint", NULL, checkpoint_fields, "checkpoints and resuming"),
     SECTION("generate", NULL, generate_fields, "sampling from the model"),
-    SECTION("log", NULL, log_fields, "what is shown"),
-    SECTION("plugins", NULL, plugins_fields, "where plugins come from"),
+    SECTION("log", NULL, log_fields, "log and progress output"),
+    SECTION("plugins", NULL, plugins_fields, "the plugins' folders and checks"),
 };
 
 static const lathe_core_section tables[] = {
