@@ -379,7 +379,11 @@ Test(curvature, needs_a_device_that_draws)
     lathe_program p;
     real = run->machine.dev;
     older.kernel_create = without_draws;
+    const lathe_instance *device = run->machine.device;
+    lathe_instance patched = *device;
+    patched.table = &older;
     run->machine.dev = &older;
+    run->machine.device = &patched;
     const lathe_program_config config = lathe__run_program_config(run);
     OK(lathe_program_build(&config, LATHE_PROGRAM_SAMPLE, &p));
     const lathe_status status =
@@ -392,5 +396,6 @@ Test(curvature, needs_a_device_that_draws)
               "%s", message);
     lathe_program_fini(&p);
     run->machine.dev = real;
+    run->machine.device = device;
     lathe_run_close(run);
 }

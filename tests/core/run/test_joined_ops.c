@@ -96,7 +96,11 @@ Test(joined_ops, stay_apart_on_a_device_that_does_not_know_them)
     lathe_device_v1 older = *run->machine.dev;
     real = run->machine.dev;
     older.kernel_create = before_the_ops;
+    const lathe_instance *device = run->machine.device;
+    lathe_instance patched = *device;
+    patched.table = &older;
     run->machine.dev = &older;
+    run->machine.device = &patched;
     lathe_error_clear();
     for (int32_t kind = LATHE_PROGRAM_TRAIN; kind <= LATHE_PROGRAM_EVAL; kind++) {
         const lathe_program_config config = lathe__run_program_config(run);
@@ -110,6 +114,7 @@ Test(joined_ops, stay_apart_on_a_device_that_does_not_know_them)
         lathe_program_fini(&p);
     }
     run->machine.dev = real;
+    run->machine.device = device;
     lathe_run_close(run);
 }
 
