@@ -23,7 +23,7 @@
     LATHE_FIELD_FLOAT("eps", def, 0, 1, "1", "added to the root of the second moment")
 #define LATHE_WEIGHT_DECAY_FIELD(def)                                                              \
     LATHE_FIELD_FLOAT("weight_decay", def, 0, 1e3, "1",                                            \
-                      "decoupled weight decay, times the learning rate")
+                      "decoupled weight decay, multiplied by the learning rate")
 #define LATHE_STATE_DTYPE_FIELD(doc) LATHE_FIELD_STRING("state_dtype", "\"fp32\"", "fp32|bf16", doc)
 
 /** LATHE_F32 or LATHE_BF16 from the value of LATHE_STATE_DTYPE_FIELD. */

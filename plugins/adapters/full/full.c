@@ -14,7 +14,7 @@ enum { FIELD_NO_TRAIN, N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
     {"no_train", LATHE_T_STRING_LIST, 0, "[]", LATHE_NO_RANGE, NULL, NULL,
-     "parameters that stay as they are: names, with * for any run of characters"},
+     "parameters that are not trained: patterns for whole names; * matches any characters"},
 };
 
 /* Whether all of `text` matches `pattern`, where * stands for any run of characters. Linear in

@@ -25,14 +25,14 @@ enum {
 };
 
 static const lathe_field fields[N_FIELDS] = {
-    LATHE_FIELD_INT("r", "8", 1.0, 65536.0, "1", "rank of the update"),
+    LATHE_FIELD_INT("r", "8", 1.0, 65536.0, "1", "rank of A and B"),
     {"alpha", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "8.0", 0.0, 1e6, NULL, "1",
      "the update is scaled by alpha/r"},
     {"dropout", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.0", 0.0, 1.0, NULL, "1",
-     "probability that an input of the update is dropped"},
+     "probability that an element of LoRA's input is dropped"},
     {"target_modules", LATHE_T_STRING_LIST, 0, "[\"all-linear\"]", LATHE_NO_RANGE, NULL, NULL,
      "ends of the names of the modules to adapt, or [\"all-linear\"]: all but the head"},
-    LATHE_FIELD_BOOL("use_rslora", "false", "scale by alpha/sqrt(r) instead"),
+    LATHE_FIELD_BOOL("use_rslora", "false", "scale the update by alpha/sqrt(r) instead of alpha/r"),
     {"rank_pattern", LATHE_T_TABLE, 0, NULL, LATHE_NO_RANGE, NULL, NULL,
      "other ranks for some modules: { \"down_proj\" = 32 }; keys are regular expressions"},
     {"alpha_pattern", LATHE_T_TABLE, 0, NULL, LATHE_NO_RANGE, NULL, NULL,

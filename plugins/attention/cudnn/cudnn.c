@@ -19,8 +19,9 @@ enum { FIELD_LIBRARY, FIELD_WORKSPACE };
 static const lathe_field fields[] = {
     LATHE_FIELD_STRING("library", "\"auto\"", NULL,
                        "path of cuDNN; auto: the libcudnn.so.9 that the system finds"),
-    LATHE_FIELD_INT("workspace_mib", "1024", 1, 1 << 20, "MiB",
-                    "a problem whose workspace is larger runs in parts, if heads or rows allow it"),
+    LATHE_FIELD_INT(
+        "workspace_mib", "1024", 1, 1 << 20, "MiB",
+        "a call that needs a larger workspace runs in parts, if heads or rows can be split"),
 };
 
 typedef struct cudnn {

@@ -48,8 +48,9 @@ static void choose(flash_cpu *s, int32_t level)
 static const char *const level_names[4] = {"generic", "avx2", "avx512", "avx512_bf16"};
 
 static const lathe_field fields[] = {
-    LATHE_FIELD_STRING("isa", "\"auto\"", "auto|generic|avx2|avx512|avx512_bf16",
-                       "instruction set of the kernels; auto: the best this machine has"),
+    LATHE_FIELD_STRING(
+        "isa", "\"auto\"", "auto|generic|avx2|avx512|avx512_bf16",
+        "instruction set of the kernels; auto: the best one that this machine supports"),
 };
 
 static lathe_status read_values(const lathe_host *host, flash_cpu *s, const lathe_value *values)

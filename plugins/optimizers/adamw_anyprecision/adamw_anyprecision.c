@@ -133,7 +133,8 @@ static const lathe_field fields[] = {
     LATHE_EPS_FIELD("1e-8"),
     LATHE_WEIGHT_DECAY_FIELD("0.0"),
     LATHE_FIELD_BOOL("use_kahan_summation", "true",
-                     "keeps what the parameter was too coarse to take"),
+                     "keep the rounding errors of the parameters and add them to the next updates "
+                     "(Kahan summation)"),
     DTYPE_FIELD("momentum_dtype", "\"bf16\"", "type of the first moment"),
     DTYPE_FIELD("variance_dtype", "\"bf16\"", "type of the second moment"),
     DTYPE_FIELD("compensation_dtype", "\"bf16\"", "type of what Kahan summation keeps"),

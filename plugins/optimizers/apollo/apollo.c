@@ -26,9 +26,12 @@ static const lathe_field fields[] = {
     LATHE_LOW_RANK_FIELDS("256", "random directions; 1: APOLLO-Mini",
                           "steps that a projection serves", "1.0",
                           "the update is multiplied by its root; 128 for APOLLO-Mini"),
-    LATHE_FIELD_STRING("scale_type", "\"channel\"", "channel|tensor", "what shares a scale"),
-    LATHE_FIELD_BOOL("scale_front", "false", "scale in front of the norm-growth limiter"),
-    LATHE_FIELD_BOOL("norm_growth_limiter", "true", "an update's norm grows by at most 1% a step"),
+    LATHE_FIELD_STRING("scale_type", "\"channel\"", "channel|tensor",
+                       "whether each channel or each tensor has its own scale"),
+    LATHE_FIELD_BOOL("scale_front", "false",
+                     "multiply by the scale before the norm-growth limiter instead of after it"),
+    LATHE_FIELD_BOOL("norm_growth_limiter", "true",
+                     "limit the growth of an update's norm to 1% per step"),
 };
 
 static lathe_status read_values(const lathe_host *host, apollo *o, const lathe_value *values)

@@ -34,7 +34,7 @@ enum { FIELD_LR, FIELD_BETA1, FIELD_BETA2, FIELD_WEIGHT_DECAY, FIELD_STATE_DTYPE
 
 static const lathe_field fields[] = {
     LATHE_LR_FIELD("1e-4"),
-    LATHE_BETA_FIELD("beta1", "0.9", "weight of the momentum in the sign"),
+    LATHE_BETA_FIELD("beta1", "0.9", "weight of the momentum in the update, whose sign is taken"),
     LATHE_BETA_FIELD("beta2", "0.99", "decay of the momentum"),
     LATHE_WEIGHT_DECAY_FIELD("0.0"),
     LATHE_STATE_DTYPE_FIELD("type of the momentum; bf16 is rounded stochastically"),

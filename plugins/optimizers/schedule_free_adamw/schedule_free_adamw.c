@@ -96,15 +96,16 @@ enum { FIELD_WARMUP_STEPS = LATHE_ADAMW_N_FIELDS, FIELD_R, FIELD_POWER };
 static const lathe_field fields[] = {
     LATHE_LR_FIELD("2.5e-3"),
     {"beta1", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_MAX_EXCLUSIVE, "0.9", 0, 1,
-     NULL, "1", "how far the weights that are trained stand from z towards the average"},
+     NULL, "1", "weight of the average x in the trained weights y = (1-beta1)*z + beta1*x"},
     LATHE_BETA_FIELD("beta2", "0.999", "decay of the second moment"),
     LATHE_EPS_FIELD("1e-8"),
     LATHE_WEIGHT_DECAY_FIELD("0.0"),
     LATHE_FIELD_INT("warmup_steps", "0", 0, 1e9, "steps",
-                    "steps over which the rate climbs from 0"),
-    LATHE_FIELD_FLOAT("r", "0.0", 0, 100, "1", "power of the step in the average's weights"),
+                    "steps in which the learning rate rises from 0"),
+    LATHE_FIELD_FLOAT("r", "0.0", 0, 100, "1",
+                      "exponent of the step in the weights of the average"),
     LATHE_FIELD_FLOAT("weight_lr_power", "2.0", 0, 100, "1",
-                      "power of the rate in the average's weights during the warm-up"),
+                      "exponent of the learning rate in the weights of the average during warm-up"),
 };
 
 static lathe_status read_values(const lathe_host *host, schedule_free_adamw *o,

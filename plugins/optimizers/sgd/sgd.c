@@ -45,10 +45,11 @@ enum { FIELD_LR, FIELD_MOMENTUM, FIELD_DAMPENING, FIELD_NESTEROV, FIELD_DECAY, F
 static const lathe_field fields[] = {
     LATHE_LR_FIELD("1e-3"),
     LATHE_BETA_FIELD("momentum", "0.0", "decay of the velocity; 0: plain SGD"),
-    LATHE_FIELD_FLOAT("dampening", "0.0", 0, 1, "1", "share of a new gradient that is left out"),
-    LATHE_FIELD_BOOL("nesterov", "false", "looks ahead along the velocity"),
+    LATHE_FIELD_FLOAT("dampening", "0.0", 0, 1, "1",
+                      "dampening of the momentum: the gradient enters it times (1 - dampening)"),
+    LATHE_FIELD_BOOL("nesterov", "false", "use Nesterov momentum"),
     LATHE_FIELD_FLOAT("weight_decay", "0.0", 0, 1e3, "1",
-                      "added to the gradient, times the weight"),
+                      "L2 penalty: weight_decay times the weight is added to the gradient"),
     LATHE_STATE_DTYPE_FIELD("type of the velocity; bf16 is rounded stochastically"),
 };
 

@@ -34,7 +34,8 @@ enum { FIELD_LR, FIELD_MOMENTUM, FIELD_WEIGHT_DECAY, FIELD_STATE_DTYPE };
 static const lathe_field fields[] = {
     LATHE_LR_FIELD("1e-4"),
     LATHE_BETA_FIELD("momentum", "0.9",
-                     "decay of the average whose sign is taken; 0: of the gradient"),
+                     "decay of the average of gradients whose sign is taken; 0: the sign of the "
+                     "gradient itself"),
     LATHE_WEIGHT_DECAY_FIELD("0.0"),
     LATHE_STATE_DTYPE_FIELD("type of the momentum; bf16 is rounded stochastically"),
 };

@@ -85,9 +85,9 @@ enum {
 static const lathe_field fields[] = {
     LATHE_LR_FIELD("1e-4"),
     LATHE_BETA_FIELD("beta1", "0.965", "decay of the momentum"),
-    LATHE_BETA_FIELD("beta2", "0.99", "decay of the curvature, per estimate"),
+    LATHE_BETA_FIELD("beta2", "0.99", "decay of the curvature, once per estimate"),
     {"rho", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "0.04", 0, 1e6, NULL, "1",
-     "how much curvature a full step needs; smaller: fewer elements are clipped"},
+     "factor of the curvature in the denominator; a larger one clips fewer elements"},
     LATHE_WEIGHT_DECAY_FIELD("0.1"),
     LATHE_FIELD_INT("estimate_every", "10", 1, 1e9, "steps", "steps from one estimate to the next"),
     LATHE_STATE_DTYPE_FIELD("type of momentum and curvature; bf16 is rounded stochastically"),

@@ -14,7 +14,7 @@
 enum { FIELD_DOUBLE_QUANT };
 
 static const lathe_field fields[] = {
-    LATHE_FIELD_BOOL("double_quant", "true", "hold the scales of the blocks as 8-bit codes"),
+    LATHE_FIELD_BOOL("double_quant", "true", "store the scales of the blocks as 8-bit codes"),
 };
 
 static int has_avx512(void)

@@ -12,7 +12,7 @@ typedef struct cosine_with_restarts {
 static const lathe_field fields[] = {
     LATHE_SCHEDULE_WARMUP_FIELDS,
     LATHE_SCHEDULE_DECAY_FIELDS("0.0", NULL),
-    LATHE_FIELD_INT("num_cycles", "1", 1, 1e9, "cycles", "times that the rate falls"),
+    LATHE_FIELD_INT("num_cycles", "1", 1, 1e9, "cycles", "number of cosine cycles"),
 };
 
 static lathe_status read_values(const lathe_host *host, cosine_with_restarts *s,

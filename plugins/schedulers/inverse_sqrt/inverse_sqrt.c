@@ -15,7 +15,8 @@ typedef struct inverse_sqrt {
 static const lathe_field fields[] = {
     LATHE_SCHEDULE_WARMUP_FIELDS,
     LATHE_FIELD_INT("timescale", NULL, 1, 1e15, "steps",
-                    "steps over which the rate falls by 1/sqrt(2); unset: the warm-up, or 10000"),
+                    "steps in which the rate falls to 1/sqrt(2) of its peak; unset: the length of "
+                    "the warm-up, or 10000"),
 };
 
 static lathe_status read_values(const lathe_host *host, inverse_sqrt *s, const lathe_value *values)

@@ -26,14 +26,16 @@ enum {
 
 static const lathe_field fields[] = {
     LATHE_FIELD_INT("total_steps", NULL, 1, 1e15, "steps",
-                    "length of the schedule; unset: the run's"),
+                    "length of the schedule; unset: the length of the run"),
     LATHE_FIELD_FLOAT("pct_start", "0.3", 0, 1, "1", "share of the steps in which the rate rises"),
-    LATHE_FIELD_STRING("anneal_strategy", "\"cos\"", "cos|linear", "how the rate moves"),
+    LATHE_FIELD_STRING("anneal_strategy", "\"cos\"", "cos|linear",
+                       "form of the curve: cosine or a straight line"),
     {"div_factor", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "25.0", 0, 1e12, NULL, "1",
      "the first rate is base / div_factor"},
     {"final_div_factor", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "1e4", 0, 1e18, NULL, "1",
-     "the last rate is the first / final_div_factor"},
-    LATHE_FIELD_BOOL("three_phase", "false", "falls back to the first rate before the last phase"),
+     "the last rate is the first rate / final_div_factor"},
+    LATHE_FIELD_BOOL("three_phase", "false",
+                     "return to the first rate in a phase before the last one"),
 };
 
 static lathe_status read_values(const lathe_host *host, one_cycle *s, const lathe_value *values)

@@ -32,8 +32,8 @@ static const lathe_field fields[] = {
     LATHE_FIELD_INT("decay_steps", NULL, 0, 1e15, "steps", "steps of the decay at the end"),
     LATHE_FIELD_FLOAT(
         "decay_ratio", "0.1", 0, 1, "1",
-        "the decay as a share of the schedule, rounded up; when decay_steps is unset"),
-    LATHE_FIELD_STRING("decay_type", "\"cosine\"", "linear|cosine|1-sqrt", "how the rate falls"),
+        "length of the decay as a share of the schedule, rounded up; used if decay_steps is unset"),
+    LATHE_FIELD_STRING("decay_type", "\"cosine\"", "linear|cosine|1-sqrt", "form of the decay"),
     {"num_cycles", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "0.5", 0, 1e6, NULL, "waves",
      "waves of a cosine decay; 0.5: from the top to the bottom once"},
 };

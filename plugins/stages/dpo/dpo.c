@@ -27,11 +27,11 @@ enum { FIELD_BETA, FIELD_LABEL_SMOOTHING, FIELD_LOSS_TYPE, N_FIELDS };
 
 static const lathe_field fields[N_FIELDS] = {
     {"beta", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, "0.1", 0.0, 1e6, NULL, "1",
-     "strength of the pull towards the reference model"},
+     "beta of DPO: a larger one keeps the policy closer to the reference model"},
     {"label_smoothing", LATHE_T_FLOAT, LATHE_FIELD_MAX_EXCLUSIVE, "0.0", 0.0, 0.5, NULL, "1",
      "probability that a pair's labels are swapped (sigmoid, robust)"},
     LATHE_FIELD_STRING("loss_type", "\"sigmoid\"", "sigmoid|robust|hinge|nca_pair",
-                       "which loss of the margin"),
+                       "loss function of the margin"),
 };
 
 static const lathe_column columns[] = {
