@@ -131,6 +131,7 @@ Test(evaluate, a_run_without_data_to_evaluate_on_says_what_to_give)
     set_llama(&s, 1, 32, 2, 2, 64);
     set(&s, "tokenizer.path=bytes");
     set(&s, "data.seq_len=64");
+    set(&s, "train.max_steps=1");
     lathe_run *run = open_run(LATHE_OPEN_BATCHES, s.list);
     cr_expect_eq(lathe_evaluate(run, 0, &e), LATHE_E_CONFIG);
     expect_parts(parts);
