@@ -66,7 +66,7 @@ static lathe_status put_document(const lathe_tokenizer *tok, const lathe_batch *
     lathe_buffer_printf(out, "-- tokens %lld to %lld, positions %d to %d, %lld learnt%s\n",
                         (long long)from, (long long)(to - 1), positions[from], positions[to - 1],
                         (long long)n_learnt,
-                        targets[to - 1] >= 0 ? ", goes on behind this row" : "");
+                        targets[to - 1] >= 0 ? ", continues after this row" : "");
     for (int64_t at = from; at<to && * room> 0;) {
         const int learnt = at > from && targets[at - 1] >= 0;
         int64_t end = at + 1;

@@ -338,10 +338,11 @@ lathe_status lathe_loader_check_cursor(const lathe_loader *loader, const lathe_c
                            (unsigned long long)cursor->seed,
                            (unsigned long long)loader->config.seed);
     if (cursor->rows_per_epoch != loader->n_epoch || cursor->identity != loader->identity)
-        return lathe_error(LATHE_E_STATE,
-                           "the data cursor is of other data: %lld rows an epoch there, %lld here; "
-                           "same datasets, tokenizer, row length and split are needed to resume",
-                           (long long)cursor->rows_per_epoch, (long long)loader->n_epoch);
+        return lathe_error(
+            LATHE_E_STATE,
+            "the saved data position belongs to other data: %lld rows an epoch there, %lld here; "
+            "same datasets, tokenizer, row length and split are needed to resume",
+            (long long)cursor->rows_per_epoch, (long long)loader->n_epoch);
     if (cursor->epoch < 0 || cursor->index < 0 || cursor->index >= loader->n_epoch ||
         cursor->epoch > (INT64_MAX >> 8) / loader->n_epoch)
         return lathe_error(LATHE_E_STATE, "the data cursor is at epoch %lld, row %lld of %lld",

@@ -62,7 +62,7 @@ static lathe_status scan_row(const lathe_reader *r, char delimiter, const char *
             break;
         if (p[i] != delimiter)
             return lathe__reader_error(r, LATHE_E_PARSE, out->lines,
-                                       quoted ? "text behind a field's closing quote"
+                                       quoted ? "text after a field's closing quote"
                                               : "a quote inside a field that does not begin with "
                                                 "one");
         i++;

@@ -153,7 +153,7 @@ static lathe_status check_spans(const char *file, span *spans, int64_t n, int64_
         at = spans[i].end;
     }
     if (at != data_bytes)
-        return lathe_error(LATHE_E_CORRUPT, "%s: %lld bytes behind the last tensor", file,
+        return lathe_error(LATHE_E_CORRUPT, "%s: %lld bytes after the last tensor", file,
                            (long long)(data_bytes - at));
     return LATHE_OK;
 }

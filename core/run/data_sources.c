@@ -78,7 +78,7 @@ lathe_status lathe__data_sources_explain(const lathe_run *run, const json_t *roo
     if (!what[0])
         return lathe_error(status, "%s", message);
     return lathe_error(LATHE_E_CONFIG,
-                       "%s cannot be gone on from, because the data changed since it was written: "
+                       "%s cannot be resumed, because the data changed since it was written: "
                        "%s; put the data back as they were, or start a new run from its weights "
                        "with model.path",
                        path, what);

@@ -74,7 +74,7 @@ static lathe_status check_ids(const lathe_run *run, const lathe_run_batch *b)
             return lathe_error(LATHE_E_ARG, "position %d is outside 0 .. %d", b->positions[i],
                                run->set.seq_len - 1);
         if (b->doc_start && (b->doc_start[i] < 0 || b->doc_start[i] > i % b->row_tokens))
-            return lathe_error(LATHE_E_ARG, "doc_start %d lies behind its token", b->doc_start[i]);
+            return lathe_error(LATHE_E_ARG, "doc_start %d is after its token", b->doc_start[i]);
     }
     return LATHE_OK;
 }

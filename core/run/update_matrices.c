@@ -139,7 +139,7 @@ lathe_status lathe__matrices_cut(const lathe_graph *g, const lathe_matrix_state 
             continue;
         if (at < now)
             status = lathe_error(LATHE_E_STATE,
-                                 "part %d of the matrices' state is needed behind %d", at, now);
+                                 "part %d of the matrices' state is needed after part %d", at, now);
         for (; now < at; now++)
             ends[now + 1] = ends[now];
         ends[now] = i + 1;

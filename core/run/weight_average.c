@@ -95,7 +95,7 @@ lathe_status lathe__average_check_start(const lathe_run *run)
         return LATHE_OK;
     return lathe__run_refuse(
         run, "train", "weight_average_start",
-        "weight_average_start = %lld lies behind the last step, %lld: nothing would be averaged",
+        "weight_average_start = %lld is after the last step, %lld: nothing would be averaged",
         (long long)run->set.weight_average_start, (long long)run->set.max_steps);
 }
 

@@ -440,10 +440,9 @@ Test(cli_checkpoint, data_that_changed_are_named_by_their_file)
     (void)snprintf(command, sizeof command, "%s --train.stop_after 2", train);
     expect(command, 0, "step-00000002");
     cr_assert_eq(run("echo 'one line more' >> other.txt"), 0);
-    expect(
-        train, 2,
-        "out/step-00000002 cannot be gone on from, because the data changed since it was written: "
-        "other.txt has 3434 bytes, then it had 3420; put the data back as they were");
+    expect(train, 2,
+           "out/step-00000002 cannot be resumed, because the data changed since it was written: "
+           "other.txt has 3434 bytes, then it had 3420; put the data back as they were");
     expect(LATHE " train run.toml 2>&1", 2, "other.txt is no longer there");
     expect(LATHE " train run.toml --data.datasets '[{path = \"text.txt\"}, "
                  "{path = \"run.toml\", type = \"text\"}]' 2>&1",

@@ -129,7 +129,8 @@ Test(validate, refuses_a_checkpoint_that_the_run_could_not_resume)
         {"--optimizer.name lion",
          "--optimizer.name: error: out/step-00000012/state/run.json was written with optimizer "
          "adamw, the run has lion"},
-        {"--data.seq_len 32", "run.toml:9:12: error: the data cursor is of other data"},
+        {"--data.seq_len 32",
+         "run.toml:9:12: error: the saved data position belongs to other data"},
         {"--data.seed 5", "run.toml:9:12: error: the data cursor is of seed 42"},
         {"--model.hidden_size 32",
          "run.toml:2:14: error: out/step-00000012/model.safetensors: tensor "

@@ -115,7 +115,7 @@ Test(faults, writing_one_element_too_many)
     cr_assert_eq(lathe_so_open(path, LATHE_KIND_OPTIMIZER, "overrun", NULL, &component.plugin),
                  LATHE_OK);
     cr_expect_gt(run(&component, NULL, &l).failed, 0);
-    cr_expect_not_null(strstr(l.failed, "behind a block"), "%s", l.failed);
+    cr_expect_not_null(strstr(l.failed, "after the end of a block"), "%s", l.failed);
 }
 
 Test(faults, rates_that_change_when_asked_again)

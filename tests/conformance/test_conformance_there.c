@@ -170,7 +170,7 @@ static void mentions(int32_t kind, const char *name, const char *check, const ch
 Test(faults, of_optimizers_that_stop_all)
 {
     mentions(LATHE_KIND_OPTIMIZER, "no_kernel", "image_loads", "no kernel lathe_elementwise_step");
-    mentions(LATHE_KIND_OPTIMIZER, "overrun", "step_moves_parameters", "behind a block");
+    mentions(LATHE_KIND_OPTIMIZER, "overrun", "step_moves_parameters", "after the end of a block");
     mentions(LATHE_KIND_OPTIMIZER, "underrun", "step_moves_parameters", "before a block");
     mentions(LATHE_KIND_OPTIMIZER, "not_finite", "step_moves_parameters", "became inf");
 }
@@ -188,7 +188,7 @@ Test(faults, of_quantization_formats)
     };
     each_fault(LATHE_KIND_QUANT, faults, sizeof faults / sizeof *faults);
     mentions(LATHE_KIND_QUANT, "no_kernel", "image_loads", "no kernel lathe_quant_decode");
-    mentions(LATHE_KIND_QUANT, "overrun", "error_is_bounded", "behind a block");
+    mentions(LATHE_KIND_QUANT, "overrun", "error_is_bounded", "after the end of a block");
 }
 
 Test(faults, of_attention_backends)
@@ -198,7 +198,8 @@ Test(faults, of_attention_backends)
         {"changes", "repeats_and_allocates_nothing runs_a_thousand_times"},
     };
     each_fault(LATHE_KIND_ATTENTION, faults, sizeof faults / sizeof *faults);
-    mentions(LATHE_KIND_ATTENTION, "overrun", "agrees_with_the_definition", "behind a block");
+    mentions(LATHE_KIND_ATTENTION, "overrun", "agrees_with_the_definition",
+             "after the end of a block");
 }
 
 /* The device itself, and what breaks a rule of devices. */

@@ -139,7 +139,7 @@ static lathe_status state_round_trip(lathe__subject *s)
         drive(&other, state, 37, 80, halves); /* another instance with the saved state */
         if (!lathe__same(whole, halves, sizeof whole))
             status =
-                lathe_error(LATHE_E_STATE, "resumed from its saved state it goes on otherwise");
+                lathe_error(LATHE_E_STATE, "resumed from its saved state, it gives other values");
         lathe_instance_fini(&other.instance);
     }
     lathe_instance_fini(&c.instance);

@@ -248,8 +248,9 @@ lathe_status lathe__guards(const lathe__subject *s)
                 return lathe_error(LATHE_E_CORRUPT, "wrote %d bytes before a block of %lld bytes",
                                    GUARD - i, (long long)b->bytes);
             if (b->middle[b->bytes + i] != GUARD_BYTE)
-                return lathe_error(LATHE_E_CORRUPT, "wrote %d bytes behind a block of %lld bytes",
-                                   i, (long long)b->bytes);
+                return lathe_error(LATHE_E_CORRUPT,
+                                   "wrote %d bytes after the end of a block of %lld bytes", i,
+                                   (long long)b->bytes);
         }
     return LATHE_OK;
 }

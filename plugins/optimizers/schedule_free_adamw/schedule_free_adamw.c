@@ -215,7 +215,7 @@ LATHE_OPTIMIZER_TABLE(schedule_free_adamw, .slots = schedule_free_adamw_slots,
                       .cuda_image = LATHE_CUDA_IMAGE, .average = average, .queue = queue);
 
 LATHE_OPTIMIZER_ENTRY(schedule_free_adamw, .version = "1.0.0",
-                      .summary = "AdamW with an average in the place of a schedule",
+                      .summary = "AdamW with an average instead of a schedule",
                       .source = "arXiv:2405.15682; schedulefree AdamWScheduleFree");
 
 #endif

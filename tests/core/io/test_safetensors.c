@@ -119,7 +119,7 @@ Test(safetensors, refuses_damaged_headers)
         const char *names; /* what the message must mention */
     } bad[] = {
         {GOOD "}", 3, "truncated"},
-        {GOOD "}", 5, "behind the last tensor"},
+        {GOOD "}", 5, "after the last tensor"},
         {GOOD ",\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "a"},
         {GOOD ",\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[5,9]}}", 9, "gap"},
         {GOOD ",\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "overlap"},

@@ -162,8 +162,8 @@ static const refused bad[] = {
      "overlap"},
     {"one inside another", "{" T("a", "U8", "4", "0", "4") "," T("b", "U8", "1", "1", "2") "}", 4,
      "overlap"},
-    {"bytes behind the last", "{" T("a", "U8", "1", "0", "1") "}", 3, "2 bytes behind"},
-    {"bytes and no tensor", "{}", 1, "1 bytes behind"},
+    {"bytes after the last", "{" T("a", "U8", "1", "0", "1") "}", 3, "2 bytes after"},
+    {"bytes and no tensor", "{}", 1, "1 bytes after"},
 };
 
 /* A file image: u64 length, header, `data_bytes` bytes counting up. */

@@ -541,7 +541,7 @@ Test(weight_average, bad_settings_are_refused)
     refused("optimizer.name=schedule_free_adamw", "train.weight_average=ema", "weight_average",
             "averages the weights by itself");
     refused("train.weight_average=swa", "train.weight_average_start=7", "weight_average_start",
-            "behind the last step, 6");
+            "after the last step, 6");
     refused("train.weight_average=ema", "train.weight_average_decay=1.0", "weight_average_decay",
             "1");
     refused("train.weight_average=ema", "train.weight_average_every=0", "weight_average_every",
