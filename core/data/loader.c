@@ -334,9 +334,10 @@ void lathe_loader_cursor(const lathe_loader *loader, lathe_cursor *out)
 lathe_status lathe_loader_check_cursor(const lathe_loader *loader, const lathe_cursor *cursor)
 {
     if (cursor->seed != (int64_t)loader->config.seed)
-        return lathe_error(LATHE_E_STATE, "the data cursor is of seed %llu, the loader has %llu",
-                           (unsigned long long)cursor->seed,
-                           (unsigned long long)loader->config.seed);
+        return lathe_error(
+            LATHE_E_STATE,
+            "the saved data position was made with seed %llu, but the run's seed is %llu",
+            (unsigned long long)cursor->seed, (unsigned long long)loader->config.seed);
     if (cursor->rows_per_epoch != loader->n_epoch || cursor->identity != loader->identity)
         return lathe_error(
             LATHE_E_STATE,
@@ -345,9 +346,9 @@ lathe_status lathe_loader_check_cursor(const lathe_loader *loader, const lathe_c
             (long long)cursor->rows_per_epoch, (long long)loader->n_epoch);
     if (cursor->epoch < 0 || cursor->index < 0 || cursor->index >= loader->n_epoch ||
         cursor->epoch > (INT64_MAX >> 8) / loader->n_epoch)
-        return lathe_error(LATHE_E_STATE, "the data cursor is at epoch %lld, row %lld of %lld",
-                           (long long)cursor->epoch, (long long)cursor->index,
-                           (long long)loader->n_epoch);
+        return lathe_error(
+            LATHE_E_STATE, "the saved data position is not valid: epoch %lld, row %lld of %lld",
+            (long long)cursor->epoch, (long long)cursor->index, (long long)loader->n_epoch);
     return LATHE_OK;
 }
 

@@ -36,11 +36,11 @@ lathe_status lathe_pass_recompute(lathe_graph *g, int32_t mode);
 /** Whether the device has a kernel for a node, as it stands, of these values. */
 typedef int32_t (*lathe_offers_fn)(void *arg, const lathe_graph *g, const lathe_ir_node *n);
 
-/** Behind recomputation, where the device offers it: a product and the GELU_TANH right behind it are one node, and so
- *  are the derivatives of a GELU_TANH and of the product behind it, whose result is then never stored. No value
- *  changes, and fewer are alive at once. Products that something is added to, or in fp8, are left. */
+/** Fuses a matrix product and the GELU_TANH after it into one node, if the device offers it; likewise the derivative of
+ *  a GELU_TANH and the product after it, whose result is then never stored. Runs after the recomputation pass. Values
+ *  do not change, and less memory is live at once. Products that accumulate or that are in fp8 are not fused. */
 lathe_status lathe_pass_gelu(lathe_graph *g, lathe_offers_fn offers, void *arg);
-/** There too: an ADD and the norm right behind it are one node, with both results. No value changes. */
+/** Fuses an ADD and the norm after it into one node with both results, if the device offers it. Values do not change. */
 lathe_status lathe_pass_add_norm(lathe_graph *g, lathe_offers_fn offers, void *arg);
 
 /** Moves values that the backward reads to the host's memory and back (train.offload_activations).

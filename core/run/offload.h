@@ -53,9 +53,10 @@ lathe_status lathe_offload_place(lathe_offload *o);
 
 /** Queues the first parts' way in. */
 lathe_status lathe_offload_begin(lathe_offload *o);
-/** What is queued on the machine's stream from here on finds the part on the device. */
+/** Makes the machine's stream wait for the copy of the part to the device; work queued after this call may use it. */
 lathe_status lathe_offload_arrive(lathe_offload *o, int32_t part);
-/** What was queued there is the part's last: it goes out behind it, and the next but one comes in. */
+/** Call it after queueing all work on the part. Queues the copy of the part to the host after that work, then the copy
+ *  of part + 2 into the same buffer. */
 lathe_status lathe_offload_leave(lathe_offload *o, int32_t part);
 
 /** Waits until the host's memory holds the state. */

@@ -131,7 +131,7 @@ Test(validate, refuses_a_checkpoint_that_the_run_could_not_resume)
          "adamw, the run has lion"},
         {"--data.seq_len 32",
          "run.toml:9:12: error: the saved data position belongs to other data"},
-        {"--data.seed 5", "run.toml:9:12: error: the data cursor is of seed 42"},
+        {"--data.seed 5", "run.toml:9:12: error: the saved data position was made with seed 42"},
         {"--model.hidden_size 32",
          "run.toml:2:14: error: out/step-00000012/model.safetensors: tensor "
          "model.embed_tokens.weight is f32[257,16]"},
