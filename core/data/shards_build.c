@@ -408,7 +408,8 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
         h->source_bytes = b.reader.n_bytes;
         h->n_skipped += b.reader.n_skipped;
         for (int32_t i = 0; i < b.n_workers; i++)
-            lathe_text_loss_add(job->loss, lathe_encoder_loss(b.workers[i].enc));
+            if (job->loss)
+                lathe_text_loss_add(job->loss, lathe_encoder_loss(b.workers[i].enc));
         name_skipped(&b);
         if (b.n_recut)
             lathe_log(LATHE_LOG_WARN,

@@ -43,7 +43,7 @@ typedef struct lathe_shard_job {
     lathe_shards_progress progress;
     void *progress_arg;
     int64_t done_bytes, done_tokens; /* of the parts before */
-    lathe_text_loss *loss;           /* where the bytes without a token are counted */
+    lathe_text_loss *loss;           /* counts the bytes without a token; NULL: nobody counts */
 } lathe_shard_job;
 
 /** Tokenises, on all threads, from writer->header.begin on until part_bytes are passed or the sources

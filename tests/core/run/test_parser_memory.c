@@ -118,10 +118,13 @@ static void check(const char *what, parse_fn parse, lathe_status want)
     cr_assert_geq(child, 0);
     if (child == 0)
         measure(ends[1], parse);
-    cr_assert_eq(read(ends[0], &seen, sizeof seen), (ssize_t)sizeof seen, "%s", what);
-    cr_assert_eq(waitpid(child, NULL, 0), child);
+    int ended = 0;
+    (void)close(ends[1]); /* so that a child that crashes ends the read */
+    const ssize_t got = read(ends[0], &seen, sizeof seen);
+    cr_assert_eq(waitpid(child, &ended, 0), child);
     (void)close(ends[0]);
-    (void)close(ends[1]);
+    cr_assert_eq(got, (ssize_t)sizeof seen, "%s: the parser's process ended by signal %d", what,
+                 WIFSIGNALED(ended) ? WTERMSIG(ended) : 0);
     const int64_t allowed = 2 * (int64_t)info.st_size + 64 * MIB;
     cr_expect_eq(seen.status, want, "%s: %s", what, seen.message);
     cr_expect_gt(seen.bytes, 0, "%s: nothing was measured", what);
