@@ -410,7 +410,8 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
         for (int32_t i = 0; i < b.n_workers; i++)
             if (job->loss)
                 lathe_text_loss_add(job->loss, lathe_encoder_loss(b.workers[i].enc));
-        name_skipped(&b);
+        if (h->n_segments > 0) /* else the data set is refused, with the same words */
+            name_skipped(&b);
         if (b.n_recut)
             lathe_log(LATHE_LOG_WARN,
                       "%s: in %lld records the end of the prompt merges with the completion; those "

@@ -606,7 +606,8 @@ lathe_status lathe__train_state_check(const lathe_run *run, const char *dir)
     if (status == LATHE_OK)
         status = check_parts(run, root, path, &at, &version);
     if (status == LATHE_OK && run->loader)
-        status = lathe_loader_check_cursor(run->loader, &at.cursor);
+        status = lathe__data_sources_explain(run, root, dir,
+                                             lathe_loader_check_cursor(run->loader, &at.cursor));
     if (status == LATHE_OK)
         status = lathe_safetensors_open(file, &slots);
     if (status == LATHE_OK)
