@@ -284,6 +284,7 @@ Test(cli, plugin_check_takes_values_for_required_keys)
 
 Test(cli, plugin_check_finds_hangs_crashes_and_early_exits)
 {
+    child_programs_crash_by_signal();
     expect(FAULTY "hangs.so --timeout 2 2>&1", 1,
            "step_moves_parameters              FAIL  still running after 2 s");
     expect(FAULTY "crashes.so 2>&1", 1, "step_moves_parameters              FAIL  ");

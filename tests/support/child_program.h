@@ -18,4 +18,19 @@ static inline void child_programs_skip_the_leak_check(void)
     cr_assert_eq(setenv("ASAN_OPTIONS", options, 1), 0);
 }
 
+/** Under AddressSanitizer a crash ends a program with exit code 1 and a report. For tests about programs that crash:
+ *  a fault stays the signal that it is without a sanitizer, an error that the sanitizer finds is SIGABRT, and an
+ *  allocation that is too large gives NULL, as malloc does. */
+static inline void child_programs_crash_by_signal(void)
+{
+    char options[640];
+    child_programs_skip_the_leak_check();
+    (void)snprintf(
+        options, sizeof options,
+        "%s:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:handle_abort=0:"
+        "abort_on_error=1:allocator_may_return_null=1",
+        getenv("ASAN_OPTIONS"));
+    cr_assert_eq(setenv("ASAN_OPTIONS", options, 1), 0);
+}
+
 #endif

@@ -190,7 +190,8 @@ static const double segments[8] = {0, 100, 37, 200, 300, 0, 0, 301};
 
 static double filled(const char *fill, double x, int64_t i)
 {
-    const int64_t n = isdigit((unsigned char)fill[1]) ? strtoll(fill + 1, NULL, 10) : 1;
+    const int has_number = fill[0] != '\0' && isdigit((unsigned char)fill[1]);
+    const int64_t n = has_number ? strtoll(fill + 1, NULL, 10) : 1;
     switch (fill[0]) {
     case '+':
         return 1.0 + 0.5 * x;

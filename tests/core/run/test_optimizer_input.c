@@ -310,8 +310,9 @@ static lathe_status train_to(const char *optimizer, const char *scheduler, int s
     char end[16];
     snprintf(end, sizeof end, "%d", steps);
     const lathe_override list[] = {{"train.stop_after", end}};
-    OK(lathe_run_open_mode(path, list, 1, LATHE_OPEN_TRAIN, &run));
-    const lathe_status status = lathe_train(run, &options, &result);
+    lathe_status status = lathe_run_open_mode(path, list, 1, LATHE_OPEN_TRAIN, &run);
+    if (status == LATHE_OK)
+        status = lathe_train(run, &options, &result);
     fclose(out);
     lathe_run_close(run);
     return status;
@@ -340,8 +341,8 @@ Test(optimizer_input, resuming_with_other_settings_is_refused, .timeout = 60)
         char want[1024];
         snprintf(want, sizeof want, "%s%s", folder, rows[i].message);
         cr_expect_eq(train_to(rows[i].optimizer, rows[i].scheduler, 3), LATHE_E_CONFIG);
-        cr_expect_str_eq(lathe_error_message(), want, "\n got %s\nwant %s", lathe_error_message(),
-                         want);
+        cr_expect_not_null(strstr(lathe_error_message(), want), "\n got %s\nwant %s",
+                           lathe_error_message(), want);
     }
     OK(train_to("name = \"adamw\"", "cosine", 3)); /* nothing was touched */
 }
