@@ -200,9 +200,9 @@ static lathe_status spawn(char *const *argv, int fd, pid_t *out)
     int n = 0;
     for (; argv[n] != NULL && n < MAX_WORDS - 3; n++)
         words[n] = argv[n];
-    if (argv[n] != NULL)
-        return lathe_error(LATHE_E_ARG, "more than %d words for the process of the check",
-                           MAX_WORDS - 3);
+    if (argv[0] == NULL || argv[n] != NULL)
+        return lathe_error(LATHE_E_ARG, "%d words for the process of the check; expected 1 to %d",
+                           n, MAX_WORDS - 3);
     (void)snprintf(number, sizeof number, "%d", fd);
     words[n] = option;
     words[n + 1] = number;

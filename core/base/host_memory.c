@@ -44,7 +44,7 @@ static int64_t number(const char *text, int64_t unit)
 
 static int64_t read_number(const char *dir, const char *name)
 {
-    char path[PATH_BYTES + 64], text[64];
+    char path[PATH_BYTES + 64], text[64] = "";
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
     return read_text(path, text, sizeof text) ? number(text, 1) : -1;
 }
@@ -124,7 +124,7 @@ static int read_limit(int resource, const char *status, const char *key, const c
 
 void lathe_host_limits_read(const char *root, lathe_host_memory *out)
 {
-    char path[PATH_BYTES], text[TEXT_BYTES];
+    char path[PATH_BYTES], text[TEXT_BYTES] = "";
     *out = (lathe_host_memory){.available = INT64_MAX};
     (void)snprintf(path, sizeof path, "%s/proc/self/status", root);
     if (!read_text(path, text, sizeof text))
@@ -136,7 +136,7 @@ void lathe_host_limits_read(const char *root, lathe_host_memory *out)
 
 void lathe_host_memory_read(const char *root, lathe_host_memory *out)
 {
-    char path[PATH_BYTES], text[TEXT_BYTES];
+    char path[PATH_BYTES], text[TEXT_BYTES] = "";
     lathe_host_limits_read(root, out);
     (void)snprintf(path, sizeof path, "%s/proc/meminfo", root);
     if (read_text(path, text, sizeof text)) {

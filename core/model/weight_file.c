@@ -48,6 +48,8 @@ static lathe_status from_values(const float *values, int32_t dtype, const lathe_
 {
     const int64_t size = lathe_dtype_bytes(dtype);
     *out = p->scratch;
+    if (size <= 0)
+        return lathe_error(LATHE_E_ARG, "no file holds weights in dtype %d", dtype);
     if (dtype != LATHE_F32)
         return lathe_convert(p->scratch, dtype, values + p->offset / size, LATHE_F32,
                              p->bytes / size);
@@ -62,6 +64,8 @@ static lathe_status from_origin(const lathe_weight_tensor *t, const lathe_tensor
     const int64_t size = lathe_dtype_bytes(t->dtype), wide = lathe_dtype_bytes(dtype);
     char *read = (char *)p->scratch + LATHE_PIECE_BYTES;
     *out = p->scratch;
+    if (size <= 0 || wide <= 0)
+        return lathe_error(LATHE_E_ARG, "no file holds weights in dtype %d or %d", t->dtype, dtype);
     if (dtype == t->dtype)
         return lathe_weight_origin_read(t->origin, t->param, p->offset, p->scratch, p->bytes);
     LATHE_TRY(lathe_weight_origin_read(t->origin, t->param, p->offset / size * wide, read,

@@ -245,6 +245,7 @@ static lathe_status open_checked(file *f, int32_t kind, const char *name, const 
     LATHE_TRY(file_read(f));
     if (pin != NULL)
         LATHE_TRY(check_pin(f, pin));
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): lathe_so_open frees f->data with file_close */
     lathe_status status = lathe_elf_check((const uint8_t *)f->data, f->info.st_size, &f->facts);
     if (status != LATHE_OK)
         return lathe_error_context(status, "%s", f->path);

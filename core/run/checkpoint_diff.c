@@ -165,7 +165,7 @@ static lathe_status measure(const lathe_st_tensor *a, const lathe_st_tensor *b, 
         }
         for (int64_t i = 0; i < m; i++) {
             g->n_differ += same ? memcmp(p + i * size, q + i * size, (size_t)size) != 0
-                                : memcmp(&g->x[i], &g->y[i], sizeof g->x[i]) != 0;
+                                : !(g->x[i] == g->y[i] || (isnan(g->x[i]) && isnan(g->y[i])));
             if (!floats)
                 continue;
             const double x = (double)g->x[i], off = fabs((double)g->y[i] - x);

@@ -1,4 +1,5 @@
 /* The datasets against the stage, before any of them is tokenised: the kind of each, its columns, its first record. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -28,10 +29,10 @@ static lathe_status check_columns(const place *p, const lathe_dataset *set, int3
                                   int32_t rows)
 {
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
-        char inner[32] = "columns.";
+        char inner[32];
         if (!set->columns[c])
             continue;
-        strcat(inner, lathe_column_name(c));
+        (void)snprintf(inner, sizeof inner, "columns.%s", lathe_column_name(c));
         if (type == LATHE_DATASET_TEXT)
             return lathe__run_refuse_in(p->run, p->key, p->index, inner,
                                         "%s: columns have no effect on plain text, whose files are "

@@ -251,8 +251,8 @@ static lathe_group_row *row_of(lathe_group_row *list, int32_t *n, const lathe_gr
         const int same_part = row->part == like->part || (row->part != NULL && like->part != NULL &&
                                                           strcmp(row->part, like->part) == 0);
         /* the very same products of the very same numbers */
-        if (row->name == like->name && same_part && memcmp(&row->lr, &like->lr, 8) == 0 &&
-            memcmp(&row->weight_decay, &like->weight_decay, 8) == 0)
+        if (row->name == like->name && same_part && row->lr == like->lr &&
+            row->weight_decay == like->weight_decay)
             return &list[k];
     }
     list[*n] = *like;

@@ -157,6 +157,10 @@ static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards *
     lathe_dataset *datasets = NULL;
     lathe_data_progress progress;
     int64_t n = 0;
+    if (!run->set.cache_dir)
+        return lathe__run_refuse(run, "data", "cache_dir",
+                                 "data.cache_dir is empty; expected a folder for the tokenised "
+                                 "data, such as \".lathe/cache\"");
     LATHE_TRY(
         lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
     lathe_data_progress_init(&progress, stderr, run->set.progress);

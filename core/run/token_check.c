@@ -54,12 +54,29 @@ static void compare_eos(const lathe_run *run)
               run->tokenizer_dir, token_text(run, eos, ours, sizeof ours));
 }
 
+/* A model folder without a tokenizer is read with raw bytes. A vocabulary far above the 256 bytes and a few special
+ * tokens says that the model was trained with another tokenizer, which is missing. */
+static lathe_status check_bytes(const lathe_run *run)
+{
+    enum { MOST_BYTES = 1024 };
+    if (run->tokenizer_dir || run->set.tokenizer_path || run->set.tokenizer_train ||
+        !run->set.model_path || run->model.vocab <= MOST_BYTES)
+        return LATHE_OK;
+    return lathe__run_refuse(run, "model", "path",
+                             "%s has no tokenizer.json, and its vocab_size of %lld is not one of "
+                             "raw bytes: put the file there, or set tokenizer.path (\"bytes\" for "
+                             "raw bytes)",
+                             run->set.model_path, (long long)run->model.vocab);
+}
+
 lathe_status lathe__token_check(const lathe_run *run)
 {
     if (!run->tokenizer)
         return LATHE_OK;
     const int64_t tokens = lathe_tokenizer_vocab_size(run->tokenizer);
     const int reads_text = run->mode != LATHE_OPEN_PLAN && run->set.datasets;
+    if (reads_text || run->mode == LATHE_OPEN_INFER)
+        LATHE_TRY(check_bytes(run));
     if (tokens > run->model.vocab && (run->tokenizer_dir || reads_text))
         return lathe__run_refuse(
             run, run->set.tokenizer_path ? "tokenizer" : "model",

@@ -163,6 +163,7 @@ void cpu_rows_run(const lathe_host *host, const matmul_spec *spec, const void *a
         const void *const from = at(a, r * spec->k, spec->a_dtype);
         CPU_BY_DTYPE(spec->a_dtype, spread_row, to + r * job.wide, from, spec->k, job.wide);
     }
-    const int64_t row_bytes = spec->k * lathe_dtype_bytes(spec->b_dtype);
+    const int64_t bytes = spec->k * lathe_dtype_bytes(spec->b_dtype);
+    const int64_t row_bytes = bytes > 0 ? bytes : 1; /* k = 0: the sums are empty */
     host->parallel_for(spec->n, (CHUNK_BYTES + row_bytes - 1) / row_bytes, rows_range, &job);
 }

@@ -324,7 +324,7 @@ static lathe_status instances_are_apart(lathe__subject *s)
         }
         numbers_fini(&b);
     }
-    if (status == LATHE_OK && memcmp(&first, &second, sizeof first) != 0)
+    if (status == LATHE_OK && !(first == second || (isnan(first) && isnan(second))))
         status = lathe_error(LATHE_E_PLUGIN, "another instance changes the loss from %.9g to %.9g",
                              first, second);
     numbers_fini(&a);

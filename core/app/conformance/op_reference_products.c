@@ -130,10 +130,13 @@ static void head_backward_row(const lathe__op_problem *p, double *const *in, dou
 static void evaluate_row(double *const *out, int64_t r, const double *logits, double lse,
                          int64_t vocabulary)
 {
+    double most = -INFINITY;
     int64_t top = 0;
-    for (int64_t v = 1; v < vocabulary; v++)
-        top = logits[v] > logits[top] ? v : top;
-    out[1][r] = logits[top] - lse;
+    for (int64_t v = 0; v < vocabulary; v++) {
+        top = logits[v] > most ? v : top;
+        most = logits[v] > most ? logits[v] : most;
+    }
+    out[1][r] = most - lse;
     out[2][r] = (double)top;
 }
 
