@@ -111,8 +111,8 @@ Test(reader, malformed_csv_is_refused_with_its_line)
     refuse("a.csv", "text,id\nx,1\ny\n", "3", "1 fields, the header names 2");
     refuse("b.csv", "text\nx\n\"open\nand on", "3", "has no end");
     refuse("c.csv", "text\nx\"y\n", "2", "a quote inside a field");
-    refuse("d.csv", "text\n\"x\"y\n", "2", "behind a field's closing quote");
-    refuse("e.csv", "text\n\"a\nb\" \n", "3", "behind a field's closing quote");
+    refuse("d.csv", "text\n\"x\"y\n", "2", "text after a field's closing quote");
+    refuse("e.csv", "text\n\"a\nb\" \n", "3", "text after a field's closing quote");
     refuse("f.csv", "", "1", "no header row");
     refuse("g.csv", "txt,\"i\"\"d\"\nx,1\n", "1",
            "no column \"text\"; the columns are txt, i\"d; name it in columns.text");
