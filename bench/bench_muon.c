@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "gpt2_run.h"
 #include "product_rate.h"
-#include "run/update.h"
+#include "update/update.h"
 
 enum { MOST_PRODUCTS = 64, MOST_STEPS = 16 };
 

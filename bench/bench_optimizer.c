@@ -19,7 +19,7 @@
 #include <time.h>
 
 #include "base/parallel.h"
-#include "lathe/elementwise.h"
+#include "lathe/kit/elementwise.h"
 #include "lathe/plugin.h"
 
 enum { REPEATS = 15, N_TENSORS = 40 };

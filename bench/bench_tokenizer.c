@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "data/tokenizer.h"
+#include "text/tokenizer.h"
 
 enum { REPEATS = 5, MAX_FILES = 32 };
 

@@ -14,10 +14,10 @@
 
 #include "base/error.h"
 #include "device_rates.h"
+#include "exec/exec.h"
 #include "gpt2_run.h"
 #include "kernel_times.h"
 #include "model/model_size.h"
-#include "run/exec.h"
 
 enum { MOST_STEPS = 64, MOST_SETTINGS = 48, RECORDED = 3, NAMES = 40 };
 #define BURST 0.1 /* s, of products and of copies behind a step */

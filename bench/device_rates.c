@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "run/exec.h"
-#include "run/transfer.h"
+#include "exec/exec.h"
+#include "exec/transfer.h"
 
 enum { FIRST_N = 32, LAST_N = 8192, MOST_RUNS = 1000 };
 #define N_VALUES ((int64_t)1 << 20)

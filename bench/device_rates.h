@@ -2,7 +2,7 @@
 #ifndef LATHE_BENCH_DEVICE_RATES_H
 #define LATHE_BENCH_DEVICE_RATES_H
 
-#include "run/machine.h"
+#include "exec/machine.h"
 
 typedef struct device_rates {
     lathe_machine *m;

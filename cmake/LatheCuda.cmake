@@ -1,5 +1,5 @@
 # lathe_embed_cuda(target file): compiles `file`, the C/CUDA source of a plugin's kernels, with nvcc to a
-# fatbin and puts it into the target as lathe_cuda_image (lathe/code_image.h). Without nvcc nothing is
+# fatbin and puts it into the target as lathe_cuda_image (lathe/kit/code_image.h). Without nvcc nothing is
 # embedded and the plugin's cuda_image is NULL: the toolkit is never needed to build.
 set(LATHE_CUDA_ARCHS 80 89 90a 100 CACHE STRING "Architectures of embedded CUDA code (sm_XX)")
 option(LATHE_CUDA_IMAGES "Embed CUDA code in plugins when nvcc is found" ON)

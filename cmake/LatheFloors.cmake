@@ -1,3 +1,6 @@
+# The rooms of liblathe, each after those that it may see (docs/design/000-floors.md).
+set(LATHE_ROOMS base plug ir io text data model exec update checkpoint record run)
+
 # lathe_floor(name SEES floors... LIBS libs...): core/<name> as an object library.
 #
 # Each floor is reached as "<floor>/<file>.h" through a link in the build tree, and a floor's target

@@ -1,6 +1,6 @@
 # lathe_add_plugin(kind name SOURCES files... [CUDA file] [LIBS libs...] [OPTIONS flags...])
 #
-# CUDA: the source with its kernels (lathe/code_image.h), embedded as a fatbin where nvcc is found.
+# CUDA: the source with its kernels (lathe/kit/code_image.h), embedded as a fatbin where nvcc is found.
 # One plugin = one .so in <prefix>/lib/lathe/plugins/<kind>/<name>.so that sees the public headers only
 # and exports one symbol. Works in this tree and, after find_package(lathe), in a third party's, where
 # `cmake --install` puts it into ~/.local/lib/lathe/plugins/<kind>, or below the prefix that is given.
@@ -27,7 +27,8 @@ function(lathe_add_plugin kind name)
       PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
   else()
     lathe_flags(${target})
-    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/core/include)
+    # "shared/...": what plugins of one kind share, plugins/<kinds>/shared.
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/core/include ${CMAKE_CURRENT_SOURCE_DIR}/..)
     set_target_properties(${target} PROPERTIES
       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/lathe/plugins/${kind})
     install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe/plugins/${kind})

@@ -6,7 +6,7 @@
 #ifndef LATHE_APP_CHECK_CHILD_H
 #define LATHE_APP_CHECK_CHILD_H
 
-#include "app/conformance/conformance.h"
+#include "conformance/conformance.h"
 
 /** In the child: a report that writes to descriptor `fd`, which it keeps to itself. */
 lathe_report lathe_check_child_report(int fd);

@@ -7,8 +7,8 @@
 
 #include "app/commands.h"
 #include "base/error.h"
-#include "run/checkpoint_diff.h"
-#include "run/checkpoint_folder.h"
+#include "checkpoint/checkpoint_diff.h"
+#include "checkpoint/checkpoint_folder.h"
 
 enum { SHOWN_TENSORS = 10, SHOWN_BYTES = 80 }; /* of a part, and of a value, unless --all */
 

@@ -7,8 +7,8 @@
 #include "app/commands.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "checkpoint/checkpoint_info.h"
 #include "run/checkpoint_branch.h"
-#include "run/checkpoint_info.h"
 
 typedef struct listing {
     lathe_checkpoint_entry *entries;

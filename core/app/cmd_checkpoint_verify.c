@@ -4,9 +4,9 @@
 
 #include "app/commands.h"
 #include "base/error.h"
+#include "checkpoint/checkpoint_finite.h"
+#include "checkpoint/checkpoint_info.h"
 #include "io/manifest.h"
-#include "run/checkpoint_finite.h"
-#include "run/checkpoint_info.h"
 
 /* Takes what is found of one checkpoint: printed at once, or kept for the JSON object. */
 typedef struct findings {

@@ -7,12 +7,12 @@
 #include "app/doctor.h"
 #include "app/plugins.h"
 #include "base/child.h"
+#include "exec/precision.h"
 #include "lathe/device.h"
 #include "lathe/fp8.h"
 #include "plug/config.h"
 #include "plug/kind.h"
 #include "plug/select.h"
-#include "run/precision.h"
 
 extern const char *lathe_version(void);
 

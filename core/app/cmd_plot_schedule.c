@@ -5,14 +5,14 @@
 
 #include "app/commands.h"
 #include "app/schedule_curve.h"
-#include "app/view/canvas.h"
-#include "app/view/svg_plot.h"
-#include "app/view/terminal.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/toml.h"
 #include "plug/schema.h"
+#include "view/canvas.h"
+#include "view/svg_plot.h"
+#include "view/terminal.h"
 
 static const lathe_option options[] = {
     {"-o, --output", "FILE.svg",

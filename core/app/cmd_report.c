@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "app/commands.h"
-#include "app/view/report.h"
 #include "base/fs.h"
+#include "view/report.h"
 
 static const lathe_option options[] = {
     {"-o, --output", "FILE", "the file to write (default DIR/report.html; \"-\": standard output)"},

@@ -7,8 +7,8 @@
 #include "app/commands.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "data/scanner.h"
-#include "data/tokenizer.h"
+#include "text/scanner.h"
+#include "text/tokenizer.h"
 
 enum { MAX_SPECIALS = 256 };
 

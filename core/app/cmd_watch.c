@@ -2,9 +2,9 @@
 #include <stdio.h>
 
 #include "app/commands.h"
-#include "app/view/terminal.h"
-#include "app/view/watch_frame.h"
 #include "base/error.h"
+#include "view/terminal.h"
+#include "view/watch_frame.h"
 
 static const lathe_option options[] = {
     {"--once", NULL, "draw once and exit; this is also done if the output is not a terminal"},

@@ -3,7 +3,7 @@
 #define LATHE_APP_TOKENIZER_LINES_H
 
 #include "base/buffer.h"
-#include "data/tokenizer.h"
+#include "text/tokenizer.h"
 
 /** Each line of text[0, n) is a JSON string: appends one line with the list of its ids for each. Lost bytes
  *  are added to *loss; flags: LATHE_ENCODE_*. LATHE_E_PARSE names line and column; `name` stands for

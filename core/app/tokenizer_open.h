@@ -3,7 +3,7 @@
 #define LATHE_APP_TOKENIZER_OPEN_H
 
 #include "base/buffer.h"
-#include "data/tokenizer.h"
+#include "text/tokenizer.h"
 
 /** "bytes", or a tokenizer.json or a folder that holds one. */
 lathe_status lathe_app_tokenizer(const char *path, lathe_tokenizer **out);

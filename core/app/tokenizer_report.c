@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "data/tokenizer_json.h"
+#include "text/tokenizer_json.h"
 
 static const char *type_of(const json_t *node)
 {

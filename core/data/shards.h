@@ -12,8 +12,8 @@
 #define LATHE_DATA_SHARDS_H
 
 #include "data/dataset.h"
-#include "data/tokenizer.h"
 #include "lathe/stage.h"
+#include "text/tokenizer.h"
 
 typedef struct lathe_shards lathe_shards;
 

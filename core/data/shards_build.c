@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "data/shards_internal.h"
-#include "data/text_cut.h"
-#include "data/tokenizer_model.h"
+#include "text/text_cut.h"
+#include "text/tokenizer_model.h"
 
 #define BATCH_BYTES (8LL << 20)
 #define UNIT_BYTES (64LL << 10) /* what a thread takes at a time */

@@ -17,7 +17,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "data/shards_internal.h"
-#include "data/tokenizer_model.h"
+#include "text/tokenizer_model.h"
 
 #define HASH_BYTES (8LL << 20)
 #define VERIFY_BYTES (1LL << 30) /* of payload whose SHA-256 each start checks */

@@ -13,7 +13,7 @@
 #ifndef LATHE_RUN_CHECKPOINT_H
 #define LATHE_RUN_CHECKPOINT_H
 
-#include "run/checkpoint_folder.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "run/run_state.h"
 
 struct lathe_figures; /* training.h */

@@ -12,8 +12,8 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "record/metrics.h"
 #include "run/checkpoint.h"
-#include "run/metrics.h"
 #include "run/run_describe.h"
 
 #define FILE_NAME "branches.json"

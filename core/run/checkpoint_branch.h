@@ -18,7 +18,7 @@
 
 #include <jansson.h>
 
-#include "run/checkpoint_folder.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "run/run_state.h"
 
 /** The list of branches of a folder, or of the folder that an abandoned checkpoint's path leads to; an empty list

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/transfer.h"
 #include "run/checkpoint.h"
-#include "run/transfer.h"
 
 struct lathe_image {
     lathe_run run;         /* as it was; its store's rows and memory are the image's */

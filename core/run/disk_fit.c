@@ -5,7 +5,7 @@
 #include <sys/statvfs.h>
 
 #include "base/fs.h"
-#include "run/checkpoint_folder.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "run/model_file.h"
 
 /* Number of checkpoints that the run still writes, from the current step on; 0: not known in advance. */

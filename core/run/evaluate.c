@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "run/calibration.h"
+#include "exec/calibration.h"
 #include "run/nonfinite.h"
 #include "run/run_trace.h"
 #include "run/train.h"

@@ -4,9 +4,9 @@
 #include "base/error.h"
 #include "base/host_memory.h"
 #include "base/log.h"
+#include "exec/product_time.h"
 #include "io/safetensors.h"
 #include "run/fit.h"
-#include "run/product_time.h"
 
 /* The weights of the measured product: enough that they come from memory on most machines, few enough that they are
  * written and read in some ten milliseconds. */

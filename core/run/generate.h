@@ -2,8 +2,8 @@
 #ifndef LATHE_RUN_GENERATE_H
 #define LATHE_RUN_GENERATE_H
 
+#include "exec/exec.h"
 #include "lathe/lathe.h"
-#include "run/exec.h"
 
 typedef struct lathe_generator lathe_generator;
 

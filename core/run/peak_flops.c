@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/product_time.h"
 #include "run/fit.h"
-#include "run/product_time.h"
 #include "run/train.h"
 
 /* Products [2n,n] x [n,n]. A product must be long beside a launch and a wait, which depends on the device: n doubles

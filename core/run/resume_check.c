@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "io/safetensors.h"
 #include "model/weights.h"
 #include "plug/kind.h"
 #include "run/checkpoint.h"
-#include "run/checkpoint_folder.h"
 #include "run/train_state.h"
 
 /* The folder of the checkpoint; NULL: none is resumed from. One that is named must be there. */

@@ -7,9 +7,9 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "data/corpus.h"
-#include "run/checkpoint_folder.h"
-#include "run/data_progress.h"
+#include "record/data_progress.h"
 #include "run/run_state.h"
 
 #define DRY_BYTES (4LL << 20) /* of each dataset that a dry run reads */

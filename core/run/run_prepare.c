@@ -13,10 +13,10 @@
 #include "run/checkpoint.h"
 #include "run/figure_names.h"
 #include "run/fit.h"
-#include "run/param_groups.h"
 #include "run/resume_check.h"
 #include "run/run_check.h"
 #include "run/run_state.h"
+#include "update/param_groups.h"
 
 /* A failure of the machine: nothing that another run file would mend. */
 static int is_failure(lathe_status status)

@@ -4,17 +4,17 @@
 
 #include "base/arena.h"
 #include "data/loader.h"
+#include "exec/precision.h"
+#include "exec/program.h"
+#include "exec/row_kernels.h"
 #include "lathe/lathe.h"
 #include "model/generation_config.h"
 #include "model/weight_origin.h"
 #include "run/early_stop.h"
-#include "run/loss_spike.h"
-#include "run/precision.h"
-#include "run/program.h"
-#include "run/row_kernels.h"
 #include "run/sample.h"
 #include "run/settings.h"
-#include "run/update.h"
+#include "update/loss_spike.h"
+#include "update/update.h"
 
 /* How far a run is opened. */
 enum {

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "exec/precision.h"
 #include "ir/passes.h"
-#include "run/precision.h"
-#include "run/progress.h"
+#include "record/progress.h"
 
 /* NULL when unset or empty. */
 static const char *text(const lathe_config *c, const char *section, const char *key)

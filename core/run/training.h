@@ -10,10 +10,10 @@
 #ifndef LATHE_RUN_TRAINING_H
 #define LATHE_RUN_TRAINING_H
 
-#include "run/metrics.h"
-#include "run/progress.h"
+#include "record/metrics.h"
+#include "record/progress.h"
+#include "record/tensorboard.h"
 #include "run/run_record.h"
-#include "run/tensorboard.h"
 #include "run/train.h"
 
 #define LATHE_MAX_FIGURES (48 + 2 * LATHE_MAX_STAGE_METRICS) /* with room */

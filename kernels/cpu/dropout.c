@@ -4,7 +4,7 @@
  */
 #include "cpu.h"
 #include "element.h"
-#include "lathe/rng_fill.h"
+#include "lathe/kit/rng_fill.h"
 #include "op_checks.h"
 
 LATHE_STATIC_ASSERT(CPU_TILE % 4 == 0 && CPU_GRAIN % CPU_TILE == 0, "a tile is whole RNG blocks");

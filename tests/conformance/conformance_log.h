@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "app/conformance/conformance.h"
 #include "base/error.h"
+#include "conformance/conformance.h"
 #include "lathe/device.h"
 #include "plug/kind.h"
 #include "plug/so.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "far/far.h"
-#include "lathe/optimizer_queue.h"
+#include "lathe/kit/optimizer_queue.h"
 
 enum {
     FAULT_NONE,

@@ -2,7 +2,7 @@
  * there is none, with its tables in device memory: parameters, states and narrow copies must be those of step()
  * on the CPU bit for bit. */
 #include "kernels/op_harness.h"
-#include "lathe/optimizer_queue.h"
+#include "lathe/kit/optimizer_queue.h"
 #include "support/optimizer_case.h"
 
 /* What the tests run an optimizer with; one that is not listed, with its defaults. */

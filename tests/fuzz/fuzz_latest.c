@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 
 #include "base/fs.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "fuzz/fuzz_file.h"
-#include "run/checkpoint_folder.h"
 
 static char folder[64], latest[96];
 

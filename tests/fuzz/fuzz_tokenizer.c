@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer_model.h"
+#include "text/tokenizer_model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -35,11 +35,14 @@ while IFS= read -r line; do
     case "$file" in
         */test_* | */bench_*) continue ;; # a plugin's test sees more
     esac
-    if grep -qE "^\"lathe/[a-z0-9_]+\.h\"$|^<lathe/[a-z0-9_]+\.h>$|^<($libc)\.h>$" <<<"$include"; then
+    if grep -qE "^\"lathe/(kit/)?[a-z0-9_]+\.h\"$|^<lathe/(kit/)?[a-z0-9_]+\.h>$|^<($libc)\.h>$" <<<"$include"; then
         continue
     fi
-    case "$include" in
-        '"'*) # a file of the plugin's own folder (devices: of their folder, or what all of them share)
+    case "$file:$include" in
+        plugins/*:'"shared/'*) # what plugins of one kind share
+            [ -e "$(cut -d/ -f1-2 <<<"$file")/${include//\"/}" ] && continue
+            ;;
+        *:'"'*) # a file of the plugin's own folder (devices: of their folder, or what all of them share)
             name=${include//\"/}
             if [[ "$name" != *..* ]] && { [ -e "$(dirname "$file")/$name" ] || [[ "$file" == kernels/* && -e kernels/$name ]] || [[ "$file" == kernels/* && -n "$(find "$(cut -d/ -f1-2 <<<"$file")" -path "*/$name" -print -quit)" ]]; }; then
                 continue
@@ -57,9 +60,9 @@ done < <(grep -nE '^[[:space:]]*#[[:space:]]*include' -r plugins kernels example
 
 # Public headers stand alone: C11 and C++17, in any order.
 if command -v "${CC:-gcc}" >/dev/null; then
-    for header in core/include/lathe/*.h; do
+    for header in core/include/lathe/*.h core/include/lathe/kit/*.h; do
         [[ "$header" == *_cuda.h ]] && continue
-        echo "#include \"lathe/$(basename "$header")\"" | "${CC:-gcc}" -std=c11 -Wall -Wextra -Wpedantic -Werror \
+        echo "#include \"${header#core/include/}\"" | "${CC:-gcc}" -std=c11 -Wall -Wextra -Wpedantic -Werror \
             -fsyntax-only -Icore/include -xc - || fail "$header does not compile alone as C11"
     done
 fi

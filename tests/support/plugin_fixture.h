@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "lathe/testing.h"
+#include "lathe/kit/testing.h"
 
 #ifdef LATHE_TEST_PLUGIN /* a test of many plugins opens them itself */
 static inline const lathe_plugin *fixture_plugin(void)

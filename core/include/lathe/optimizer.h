@@ -116,7 +116,7 @@ typedef struct lathe_optimizer_v1 {
                           const lathe_param_info *info, double lr_mult, double weight_decay_mult,
                           lathe_val param, lathe_val grad, const lathe_val *slots,
                           lathe_val scalars);
-    /** Embedded CUDA code (lathe/elementwise.h, lathe/optimizer_queue.h); NULL: CPU only. */
+    /** Embedded CUDA code (lathe/kit/elementwise.h, lathe/kit/optimizer_queue.h); NULL: CPU only. */
     const void *cuda_image;
     /** Scratch bytes that step() needs for a parameter, one parameter at a time. NULL: none. */
     int64_t (*scratch)(void *self, const lathe_param_info *param);

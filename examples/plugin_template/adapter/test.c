@@ -1,7 +1,7 @@
 /* @NAME@: what it asks of the graph, seen by a graph that only takes notes. Run with the path of the
  * .so. Values: 1 x, 2 weight, 3 bias of the site; new ones count from 10. */
 #include <lathe/adapter.h>
-#include <lathe/testing.h>
+#include <lathe/kit/testing.h>
 
 static lathe_val next, linear_bias;
 static int n_adds, n_params;

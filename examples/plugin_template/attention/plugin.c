@@ -6,7 +6,7 @@
  * Layouts, masks and what is saved for the backward: lathe/attention.h. A work item is one key head of
  * one batch row, so that dk and dv are added up in one order whatever the number of threads.
  */
-#include <lathe/attention_kit.h>
+#include <lathe/kit/attention_kit.h>
 #include <math.h>
 
 /* Keys of [attention]: a schema named `fields`, LATHE_INSTANCE and LATHE_PLUGIN_FIELDS, as in flash_cpu. */

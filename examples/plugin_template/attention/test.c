@@ -1,7 +1,7 @@
 /* @NAME@: a case by hand, gradients against finite differences, refusals. Run with the path of the
  * .so. */
 #include <lathe/attention.h>
-#include <lathe/testing.h>
+#include <lathe/kit/testing.h>
 #include <math.h>
 
 enum { B = 2, T = 5, H = 4, HKV = 2, D = 3, Q = B * T * H * D, K = B * T * HKV * D };

@@ -1,6 +1,6 @@
 /* @NAME@, by hand: memory, a product and an op that is not there. Run with the path of the .so. */
 #include <lathe/device.h>
-#include <lathe/testing.h>
+#include <lathe/kit/testing.h>
 
 int main(int argc, char **argv)
 {

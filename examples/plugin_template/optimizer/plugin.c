@@ -4,10 +4,10 @@
  *
  * The functions in the first part are C and CUDA at once: LATHE_ELEMENTWISE makes the vectorised CPU
  * loop of them here and, where nvcc is found, a kernel that travels inside the .so. Rules for them are
- * at the top of lathe/elementwise.h. Replace the formula, the state and the fields with yours; one that
- * is AdamW but for a detail begins with lathe/adamw_family.h instead.
+ * at the top of lathe/kit/elementwise.h. Replace the formula, the state and the fields with yours; one that
+ * is AdamW but for a detail begins with lathe/kit/adamw_family.h instead.
  */
-#include <lathe/elementwise.h>
+#include <lathe/kit/elementwise.h>
 
 /* What @NAME@_scalars() hands to every element, as u->user[]. */
 enum { MOMENTUM, NESTEROV, DECAY };
@@ -30,7 +30,7 @@ LATHE_ELEMENTWISE(@NAME@, 1)
 
 #ifndef __CUDACC__
 
-#include <lathe/optimizer_kit.h>
+#include <lathe/kit/optimizer_kit.h>
 
 typedef struct @NAME@ {
     lathe_optimizer_common common; /* the host and the base rate */

@@ -1,6 +1,6 @@
 /* @NAME@, by hand: two steps of three elements. Run with the path of the .so. */
 #include <lathe/optimizer.h>
-#include <lathe/testing.h>
+#include <lathe/kit/testing.h>
 #include <math.h>
 
 int main(int argc, char **argv)

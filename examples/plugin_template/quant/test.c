@@ -1,6 +1,6 @@
 /* @NAME@: codes by hand, and the error of a round trip. Run with the path of the .so. */
 #include <lathe/quant.h>
-#include <lathe/testing.h>
+#include <lathe/kit/testing.h>
 #include <math.h>
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 /* @NAME@, by hand. Run with the path of the .so. */
 #include <lathe/scheduler.h>
-#include <lathe/testing.h>
+#include <lathe/kit/testing.h>
 
 int main(int argc, char **argv)
 {

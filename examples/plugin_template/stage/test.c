@@ -1,6 +1,6 @@
 /* @NAME@: its nodes, computed by a graph that knows two ops. Run with the path of the .so. */
 #include <lathe/stage.h>
-#include <lathe/testing.h>
+#include <lathe/kit/testing.h>
 
 static const double logp[4] = {-1.5, -0.25, 0.0, -2.0};
 static double values[8]; /* by value id; 0 stands for logp */

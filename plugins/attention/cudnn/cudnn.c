@@ -6,7 +6,7 @@
 #include "cudnn_plans.h"
 #include "cudnn_problem.h"
 #include "cudnn_rows.h"
-#include "lathe/attention_kit.h"
+#include "lathe/kit/attention_kit.h"
 
 #ifndef CUDNN_LIBRARY_FILE
 #define CUDNN_LIBRARY_FILE "libcudnn.so.9"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "flash.h"
-#include "lathe/attention_kit.h"
+#include "lathe/kit/attention_kit.h"
 
 typedef struct flash_cpu {
     const lathe_host *host;

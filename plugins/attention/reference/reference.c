@@ -10,7 +10,7 @@
  */
 #include <math.h>
 
-#include "lathe/attention_kit.h"
+#include "lathe/kit/attention_kit.h"
 
 __extension__ typedef _Float16 half;
 

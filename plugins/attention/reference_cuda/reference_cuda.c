@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lathe/attention_kit.h"
+#include "lathe/kit/attention_kit.h"
 
 typedef struct reference_cuda {
     const lathe_host *host;

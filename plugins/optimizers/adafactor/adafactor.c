@@ -10,8 +10,8 @@
  * Source: arXiv:1804.04235; transformers Adafactor, operation by operation, sums in double.
  */
 #include "adafactor.h"
-#include "lathe/optimizer_kit.h"
-#include "lathe/tensor_chunks.h"
+#include "lathe/kit/optimizer_kit.h"
+#include "lathe/kit/tensor_chunks.h"
 
 typedef struct adafactor {
     lathe_optimizer_common common; /* lr: 1 with relative_step */

@@ -6,7 +6,7 @@
 #ifndef LATHE_ADAFACTOR_H
 #define LATHE_ADAFACTOR_H
 
-#include "lathe/optimizer_queue.h"
+#include "lathe/kit/optimizer_queue.h"
 
 /* Slots of a matrix: row, col, (m); of a vector: v, (m). */
 enum { SLOT_ROW, SLOT_COL, SLOT_V = 0 };

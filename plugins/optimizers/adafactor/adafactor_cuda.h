@@ -5,7 +5,7 @@
 #define LATHE_ADAFACTOR_CUDA_H
 
 #include "adafactor.h"
-#include "lathe/ordered_sums_cuda.h"
+#include "lathe/kit/ordered_sums_cuda.h"
 
 /* What a chunk works with. */
 typedef struct tensor_chunk {

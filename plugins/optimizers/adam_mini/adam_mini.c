@@ -8,7 +8,7 @@
  * Source: arXiv:2406.16793; the authors' package adam-mini 1.1.1.
  */
 #include "adam_mini.h"
-#include "lathe/tensor_chunks.h"
+#include "lathe/kit/tensor_chunks.h"
 
 typedef lathe_adamw adam_mini;
 

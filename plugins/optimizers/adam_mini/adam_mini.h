@@ -6,7 +6,7 @@
 #ifndef LATHE_ADAM_MINI_H
 #define LATHE_ADAM_MINI_H
 
-#include "lathe/adamw_family.h"
+#include "lathe/kit/adamw_family.h"
 
 enum { SLOT_M, SLOT_V, N_SLOTS };
 

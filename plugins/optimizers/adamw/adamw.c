@@ -1,8 +1,8 @@
-/* AdamW with decoupled weight decay: the formula of lathe/adamw_family.h, element by element.
+/* AdamW with decoupled weight decay: the formula of lathe/kit/adamw_family.h, element by element.
  *
  * Source: arXiv:1711.05101, algorithm 2, with the learning rate multiplying the decay (torch).
  */
-#include "lathe/adamw_family.h"
+#include "lathe/kit/adamw_family.h"
 
 typedef lathe_adamw_numbers adamw_uniform;
 

@@ -7,8 +7,8 @@
  * Source: arXiv:2110.02861; bitsandbytes 0.50 AdamW8bit (blockwise).
  */
 #include "adamw_8bit.h"
-#include "lathe/dynamic_codes.h"
-#include "lathe/optimizer_kit.h"
+#include "lathe/kit/optimizer_kit.h"
+#include "shared/dynamic_codes.h"
 
 typedef struct adamw_8bit {
     lathe_adamw adamw;

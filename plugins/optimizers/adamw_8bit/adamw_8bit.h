@@ -2,8 +2,8 @@
 #ifndef LATHE_ADAMW_8BIT_H
 #define LATHE_ADAMW_8BIT_H
 
-#include "lathe/adamw_family.h"
-#include "lathe/dynamic_map.h"
+#include "lathe/kit/adamw_family.h"
+#include "lathe/kit/dynamic_map.h"
 
 #define BLOCK 256
 

@@ -1,5 +1,5 @@
 /* AdamW in 8 bits: the maps and codes of bitsandbytes, nearest codes, state bytes, and refusals. */
-#include "lathe/dynamic_codes.h"
+#include "shared/dynamic_codes.h"
 #include "support/optimizer_golden.h"
 
 Test(adamw_8bit, maps_are_those_of_bitsandbytes_to_the_bit)

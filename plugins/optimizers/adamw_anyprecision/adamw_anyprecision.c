@@ -8,7 +8,7 @@
  * States in bf16 are rounded to nearest, as the source does (adamw's are rounded stochastically).
  * Source: torchdistx AnyPrecisionAdamW (Meta); Kahan 1965.
  */
-#include "lathe/elementwise.h"
+#include "lathe/kit/elementwise.h"
 
 enum { NEW1, BETA2, NEW2, EPS, DECAY, BIAS1, BIAS2, MODE };
 
@@ -90,7 +90,7 @@ LATHE_ELEMENTWISE_EXACT(adamw_anyprecision, 3)
 
 #ifndef __CUDACC__
 
-#include "lathe/optimizer_kit.h"
+#include "lathe/kit/optimizer_kit.h"
 
 /* The loop without Kahan summation: two slots. */
 typedef adamw_anyprecision_uniform plain_uniform;

@@ -2,8 +2,8 @@
 #ifndef LATHE_APOLLO_H
 #define LATHE_APOLLO_H
 
-#include "lathe/low_rank_queue.h"
-#include "lathe/normal.h"
+#include "lathe/kit/normal.h"
+#include "shared/low_rank_queue.h"
 
 #define GROWTH 1.01
 #define RNG_STREAM UINT64_C(0x41504f4c4c4f) /* apart from the streams of dropout and rounding */
@@ -77,7 +77,7 @@ LATHE_ABI_SIZE(apollo_args, 216);
 
 #ifdef __CUDACC__
 
-#include "lathe/ordered_sums_cuda.h"
+#include "lathe/kit/ordered_sums_cuda.h"
 
 LATHE_CUDA_KERNEL(apollo_projector, LATHE_ELEMENTWISE_THREADS, apollo_args)
 {

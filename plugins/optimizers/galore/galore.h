@@ -2,7 +2,7 @@
 #ifndef LATHE_GALORE_H
 #define LATHE_GALORE_H
 
-#include "lathe/low_rank_queue.h"
+#include "shared/low_rank_queue.h"
 
 enum { SLOT_M, SLOT_V, SLOT_PROJECTOR };
 

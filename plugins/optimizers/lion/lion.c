@@ -4,7 +4,7 @@
  *
  * Source: arXiv:2302.06675, algorithm 2; rounding order of lion-pytorch.
  */
-#include "lathe/elementwise.h"
+#include "lathe/kit/elementwise.h"
 
 enum { BETA1, NEW1, BETA2, NEW2, DECAY };
 
@@ -23,7 +23,7 @@ LATHE_ELEMENTWISE(lion, 1)
 
 #ifndef __CUDACC__
 
-#include "lathe/optimizer_kit.h"
+#include "lathe/kit/optimizer_kit.h"
 
 typedef struct lion {
     lathe_optimizer_common common;

@@ -2,7 +2,7 @@
 #ifndef LATHE_MUON_ADAMW_PART_H
 #define LATHE_MUON_ADAMW_PART_H
 
-#include "lathe/adamw_family.h"
+#include "lathe/kit/adamw_family.h"
 
 typedef lathe_adamw_numbers adamw_part_uniform;
 

@@ -9,8 +9,8 @@
  * with lr_max the highest rate so far. z starts as y. Use it with scheduler.name = "constant".
  * Source: arXiv:2405.15682; schedulefree AdamWScheduleFree, in its order of operations.
  */
-#include "lathe/adamw_family.h"
-#include "lathe/optimizer_queue.h"
+#include "lathe/kit/adamw_family.h"
+#include "lathe/kit/optimizer_queue.h"
 
 enum { BETA2, NEW2, EPS, DECAY, BIAS2, MIX, PULL, WARM };
 

@@ -6,7 +6,7 @@
  * Source: torch.optim.SGD, operation by operation. The decay is coupled, as there: the optimizer has
  * no second moment that would distort it. Without momentum there is no state.
  */
-#include "lathe/elementwise.h"
+#include "lathe/kit/elementwise.h"
 
 enum { MOMENTUM, FRESH /* 1 - tau, or 1 */, NESTEROV, DECAY };
 
@@ -32,7 +32,7 @@ typedef sgd_uniform sgd_plain_uniform;
 #define sgd_plain_element sgd_element
 LATHE_ELEMENTWISE(sgd_plain, 0)
 
-#include "lathe/optimizer_kit.h"
+#include "lathe/kit/optimizer_kit.h"
 
 typedef struct sgd {
     lathe_optimizer_common common;

@@ -4,7 +4,7 @@
  *
  * Source: arXiv:1802.04434, algorithms 1 and 3 (b = 0 is the first).
  */
-#include "lathe/elementwise.h"
+#include "lathe/kit/elementwise.h"
 
 enum { BETA, NEW, DECAY };
 
@@ -22,7 +22,7 @@ LATHE_ELEMENTWISE(signsgd, 1)
 
 #ifndef __CUDACC__
 
-#include "lathe/optimizer_kit.h"
+#include "lathe/kit/optimizer_kit.h"
 
 typedef struct signsgd {
     lathe_optimizer_common common;

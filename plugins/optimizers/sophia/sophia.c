@@ -8,7 +8,7 @@
  * Source: arXiv:2305.14342, algorithms 2 and 3; the authors' code keeps B out of h and multiplies it
  * in each step, which is the same for batches of one size.
  */
-#include "lathe/optimizer_queue.h"
+#include "lathe/kit/optimizer_queue.h"
 
 enum { BETA1, NEW1, RHO, DECAY };
 
@@ -64,7 +64,7 @@ LATHE_CUDA_KERNEL(sophia_estimate, LATHE_ELEMENTWISE_THREADS, sophia_estimate_ar
 
 #else
 
-#include "lathe/optimizer_kit.h"
+#include "lathe/kit/optimizer_kit.h"
 
 typedef struct sophia {
     lathe_optimizer_common common;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "int8_kernel.h"
-#include "lathe/instance.h"
+#include "lathe/kit/instance.h"
 
 typedef struct int8 {
     const lathe_host *host;

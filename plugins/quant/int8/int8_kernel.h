@@ -2,7 +2,7 @@
 #ifndef LATHE_INT8_KERNEL_H
 #define LATHE_INT8_KERNEL_H
 
-#include "lathe/code_image.h"
+#include "lathe/kit/code_image.h"
 #include "lathe/quant.h"
 
 enum { INT8_WEIGHT, INT8_SCB, INT8_N_PLANES };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lathe/instance.h"
+#include "lathe/kit/instance.h"
 
 enum { FIELD_DOUBLE_QUANT };
 

@@ -7,7 +7,7 @@
 #ifndef LATHE_NF4_H
 #define LATHE_NF4_H
 
-#include "lathe/dynamic_map.h"
+#include "lathe/kit/dynamic_map.h"
 #include "nf4_kernel.h"
 
 typedef struct nf4 {

@@ -3,7 +3,7 @@
 #ifndef LATHE_NF4_KERNEL_H
 #define LATHE_NF4_KERNEL_H
 
-#include "lathe/code_image.h"
+#include "lathe/kit/code_image.h"
 #include "lathe/quant.h"
 
 #define NF4_BLOCK 64

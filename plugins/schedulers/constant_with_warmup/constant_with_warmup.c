@@ -1,7 +1,7 @@
 /* Warm-up, then the base rate: lr(t) = base*warm(t/w) for t < w, else base.
  * Source: transformers get_constant_schedule_with_warmup.
  */
-#include "lathe/schedule.h"
+#include "lathe/kit/schedule.h"
 
 typedef struct constant_with_warmup {
     lathe_schedule common;

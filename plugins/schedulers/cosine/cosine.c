@@ -1,9 +1,9 @@
 /* Cosine decay after a warm-up: curve(p) = (1 + cos(2 pi n_cycles p))/2, half a wave by default, in
- * the frame of lathe/schedule.h.
+ * the frame of lathe/kit/schedule.h.
  * Source: transformers get_cosine_schedule_with_warmup; arXiv:1608.03983. Deviation: beyond T the
  * rate stays where it is, where transformers' would go on along the wave.
  */
-#include "lathe/schedule.h"
+#include "lathe/kit/schedule.h"
 
 typedef struct cosine {
     lathe_schedule common;

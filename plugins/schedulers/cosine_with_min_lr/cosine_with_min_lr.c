@@ -1,9 +1,9 @@
 /* Cosine decay to a minimum, a tenth of the base rate unless set:
- * base*(r + (1 - r)*(1 + cos(2 pi n_cycles p))/2) after a warm-up, in the frame of lathe/schedule.h.
+ * base*(r + (1 - r)*(1 + cos(2 pi n_cycles p))/2) after a warm-up, in the frame of lathe/kit/schedule.h.
  * Source: transformers get_cosine_with_min_lr_schedule_with_warmup. Deviation: beyond T the rate
  * stays where it is.
  */
-#include "lathe/schedule.h"
+#include "lathe/kit/schedule.h"
 
 typedef struct cosine_with_min_lr {
     lathe_schedule common;

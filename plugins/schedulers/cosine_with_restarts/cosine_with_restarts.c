@@ -1,8 +1,8 @@
 /* Cosine decay that starts again n_cycles times, after a warm-up:
- * curve(p) = (1 + cos(pi ((n_cycles p) mod 1)))/2, 0 at p = 1, in the frame of lathe/schedule.h.
+ * curve(p) = (1 + cos(pi ((n_cycles p) mod 1)))/2, 0 at p = 1, in the frame of lathe/kit/schedule.h.
  * Source: transformers get_cosine_with_hard_restarts_schedule_with_warmup; arXiv:1608.03983.
  */
-#include "lathe/schedule.h"
+#include "lathe/kit/schedule.h"
 
 typedef struct cosine_with_restarts {
     lathe_schedule common;

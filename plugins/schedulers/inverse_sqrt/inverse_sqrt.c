@@ -5,7 +5,7 @@
  * timescale: the warm-up's steps unless set, 10,000 without a warm-up. It needs no length.
  * Source: transformers get_inverse_sqrt_schedule; arXiv:2106.04560.
  */
-#include "lathe/schedule.h"
+#include "lathe/kit/schedule.h"
 
 typedef struct inverse_sqrt {
     lathe_schedule common;

@@ -1,7 +1,7 @@
-/* Linear decay after a warm-up: curve(p) = 1 - p, in the frame of lathe/schedule.h.
+/* Linear decay after a warm-up: curve(p) = 1 - p, in the frame of lathe/kit/schedule.h.
  * Source: transformers get_linear_schedule_with_warmup (there the floor is 0).
  */
-#include "lathe/schedule.h"
+#include "lathe/kit/schedule.h"
 
 typedef struct linear {
     lathe_schedule common;

@@ -7,7 +7,7 @@
  * Beyond T the rate stays at its minimum. base is the highest rate.
  * Source: torch.optim.lr_scheduler.OneCycleLR; arXiv:1708.07120. Deviation: momentum is not cycled.
  */
-#include "lathe/schedule.h"
+#include "lathe/kit/schedule.h"
 
 typedef struct one_cycle {
     lathe_schedule common; /* of it total_steps only */

@@ -1,8 +1,8 @@
-/* Polynomial decay after a warm-up: curve(p) = (1 - p)^power, in the frame of lathe/schedule.h; the
+/* Polynomial decay after a warm-up: curve(p) = (1 - p)^power, in the frame of lathe/kit/schedule.h; the
  * floor is min_lr = 1e-7 unless set.
  * Source: transformers get_polynomial_decay_schedule_with_warmup.
  */
-#include "lathe/schedule.h"
+#include "lathe/kit/schedule.h"
 
 typedef struct polynomial {
     lathe_schedule common;

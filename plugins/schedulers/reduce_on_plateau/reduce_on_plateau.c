@@ -10,7 +10,7 @@
  *
  * Source: torch.optim.lr_scheduler.ReduceLROnPlateau, operation by operation, in double.
  */
-#include "lathe/schedule.h"
+#include "lathe/kit/schedule.h"
 
 /* The state that the core keeps; no infinities, so that any checkpoint format can hold it. */
 enum { STATE_LR, STATE_BEST, STATE_HAS_BEST, STATE_BAD, STATE_COOLDOWN, N_STATE };

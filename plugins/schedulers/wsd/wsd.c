@@ -9,7 +9,7 @@
  * decay_ratio of T rounded up.
  * Source: transformers get_wsd_schedule; arXiv:2404.06395 (the schedule), arXiv:2405.18392 (1-sqrt).
  */
-#include "lathe/schedule.h"
+#include "lathe/kit/schedule.h"
 
 typedef struct wsd {
     lathe_schedule common;

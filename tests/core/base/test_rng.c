@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "lathe/dtype.h"
-#include "lathe/normal.h"
-#include "lathe/rng_fill.h"
+#include "lathe/kit/normal.h"
+#include "lathe/kit/rng_fill.h"
 
 static void check(lathe_u32x4 got, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {

@@ -11,7 +11,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "data/shards.h"
-#include "data/text_cut.h"
+#include "text/text_cut.h"
 
 static char root[64];
 static lathe_arena arena;

@@ -18,11 +18,11 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "exec/exec.h"
+#include "exec/transfer.h"
 #include "ir/passes.h"
 #include "ir/plan.h"
 #include "lathe/rng.h"
-#include "run/exec.h"
-#include "run/transfer.h"
 #include "support/build_folder.h"
 #include "support/plugin_override.h"
 

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "run/transfer.h"
+#include "exec/transfer.h"
 #include "small_run.h"
 #include "support/plugin_override.h"
 

@@ -7,8 +7,8 @@
 #include "checkpoint_case.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
+#include "record/metrics_read.h"
 #include "run/figure_names.h"
-#include "run/metrics_read.h"
 
 static char dir[64];
 

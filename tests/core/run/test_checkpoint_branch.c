@@ -2,8 +2,8 @@
 #include "base/json.h"
 
 #include "checkpoint_case.h"
+#include "record/metrics_read.h"
 #include "run/checkpoint_branch.h"
-#include "run/metrics_read.h"
 
 static char dir[64];
 

@@ -1,6 +1,6 @@
 /* NaN and infinity in a run's state: they never become a checkpoint, and none that holds them is resumed from. */
+#include "checkpoint/checkpoint_finite.h"
 #include "checkpoint_case.h"
-#include "run/checkpoint_finite.h"
 #include "run/training.h"
 
 static char dir[64];

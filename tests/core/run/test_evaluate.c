@@ -1,5 +1,5 @@
 /* Evaluation: accuracy and calibration against numpy on transformers' logits, bits per byte by hand. */
-#include "run/calibration.h"
+#include "exec/calibration.h"
 #include "small_run.h"
 
 Test(calibration, by_hand)

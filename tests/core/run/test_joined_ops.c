@@ -1,5 +1,5 @@
 /* Which ops of a run's programs are joined with GELU: by model, adapter, quantization and device. */
-#include "run/program.h"
+#include "exec/program.h"
 
 #include "ir/graph.h"
 #include "small_run.h"

@@ -2,7 +2,7 @@
  *
  * The runs learn from sentences; rows of the corpus from first to last are printable noise instead, which
  * a step of 4 rows meets as a loss of 7 and more where about 3 is usual. */
-#include "run/loss_spike.h"
+#include "update/loss_spike.h"
 
 #include "run/training.h"
 #include "small_run.h"

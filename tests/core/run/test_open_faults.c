@@ -1,12 +1,12 @@
 /* What a run reads before it begins, with every allocation and every read of it failing in turn: a clean
  * error each time, nothing leaked, nothing left that spoils the next try. */
 #include "data/shards.h"
-#include "data/tokenizer.h"
 #include "io/safetensors.h"
 #include "model/hf_config.h"
 #include "plug/config.h"
 #include "small_run.h"
 #include "support/inject.h"
+#include "text/tokenizer.h"
 #include <errno.h>
 
 static char dir[64], path[128];

@@ -15,12 +15,12 @@
 #include "base/parallel.h"
 #include "base/toml.h"
 #include "data/shards_internal.h"
-#include "data/tokenizer.h"
 #include "io/manifest.h"
 #include "io/safetensors.h"
 #include "model/hf_config.h"
 #include "plug/config.h"
-#include "run/metrics_read.h"
+#include "record/metrics_read.h"
+#include "text/tokenizer.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 

@@ -1,5 +1,5 @@
 /* Precision: what a device gives for what is asked, and the loss scale beside torch's. */
-#include "run/precision.h"
+#include "exec/precision.h"
 
 #include "lathe/fp8.h"
 

@@ -1,6 +1,6 @@
 /* The model in a checkpoint: the dtype of each tensor, weights that do not train, shards, and resuming from the
  * f32 masters. */
-#include "run/checkpoint_diff.h"
+#include "checkpoint/checkpoint_diff.h"
 #include "run/model_file.h"
 #include "source_case.h"
 

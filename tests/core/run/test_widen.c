@@ -1,8 +1,8 @@
 /* Gradients in bf16: what they are, and how they reach updates that read f32. */
-#include "run/widen.h"
+#include "update/widen.h"
 
-#include "run/update_ranges.h"
 #include "small_run.h"
+#include "update/update_ranges.h"
 
 static void set_case(settings *s, const char *dir, const char *const *more)
 {
@@ -121,7 +121,7 @@ static void check_parts(lathe_run *run, int64_t elements, int32_t least_parts)
         OK(lathe_widen_run(w, k));
         for (int32_t i = k > 0 ? t.ends[k - 1] : 0; i < t.ends[k]; i++) {
             const lathe_optimizer_tensor *p = &t.tensors[i];
-            const int64_t step = lathe__ranges_step(&run->store, &run->optimizer, &tensors[at]);
+            const int64_t step = lathe__cut_step(&run->store, &run->optimizer, &tensors[at]);
             cr_assert_eq(p->tensor, tensors[at].tensor);
             cr_assert_eq(p->first, begin);
             cr_assert_eq(p->param, tensors[at].param + begin);

@@ -1,0 +1,263 @@
+/* The folder of a run's checkpoints. */
+#include "checkpoint/checkpoint_folder.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "io/manifest.h"
+
+int32_t lathe_checkpoint_step(const char *name, int64_t *out_step)
+{
+    char again[64];
+    long long step = -1;
+    if (sscanf(name, "step-%lld", &step) != 1 || step < 0)
+        return 0;
+    (void)snprintf(again, sizeof again, LATHE_STEP_FORMAT, step);
+    *out_step = step;
+    return strcmp(again, name) == 0;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const lathe_checkpoint_entry *x = a, *y = b;
+    return (x->step > y->step) - (x->step < y->step);
+}
+
+lathe_status lathe_checkpoint_list(const char *dir, lathe_arena *arena,
+                                   lathe_checkpoint_entry **out, int64_t *out_n)
+{
+    char **names = NULL;
+    int64_t n = 0, kept = 0;
+    *out = NULL;
+    *out_n = 0;
+    LATHE_TRY(lathe_dir_list(dir, arena, &names, &n));
+    lathe_checkpoint_entry *list = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *list);
+    if (!list)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; i < n; i++) {
+        lathe_checkpoint_entry *e = &list[kept];
+        if (!lathe_checkpoint_step(names[i], &e->step))
+            continue;
+        e->name = names[i];
+        e->path = lathe_path_join(arena, dir, names[i]);
+        if (!e->path)
+            return LATHE_E_NOMEM;
+        kept += lathe_path_is_dir(e->path);
+    }
+    if (kept > 1)
+        qsort(list, (size_t)kept, sizeof *list, by_step);
+    *out = list;
+    *out_n = kept;
+    return LATHE_OK;
+}
+
+static lathe_status read_pointer(const char *path, lathe_arena *arena, const char **out_name)
+{
+    char *name = NULL;
+    int64_t bytes = 0, step;
+    LATHE_TRY(lathe_file_read(path, 4096, &name, &bytes));
+    while (bytes > 0 && (name[bytes - 1] == '\n' || name[bytes - 1] == ' '))
+        name[--bytes] = '\0';
+    const int good = lathe_checkpoint_step(name, &step);
+    *out_name = good ? lathe_arena_strdup(arena, name) : NULL;
+    free(name);
+    if (!good)
+        return lathe_error(LATHE_E_CORRUPT, "%s does not name a checkpoint", path);
+    return *out_name ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+lathe_status lathe_checkpoint_pointer(const char *dir, const char *pointer, lathe_arena *arena,
+                                      const char **out_name)
+{
+    *out_name = NULL;
+    const char *path = lathe_path_join(arena, dir, pointer);
+    if (!path)
+        return LATHE_E_NOMEM;
+    return lathe_path_exists(path) ? read_pointer(path, arena, out_name) : LATHE_OK;
+}
+
+lathe_status lathe_checkpoint_point(const char *dir, const char *pointer, const char *name)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *path = lathe_path_join(&arena, dir, pointer);
+    const lathe_status status =
+        path ? lathe_file_write_atomic(path, name, (int64_t)strlen(name)) : LATHE_E_NOMEM;
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe_checkpoint_resolve(lathe_arena *arena, const char *path, const char **out_path)
+{
+    const char *name = NULL, *dir = path;
+    const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+    *out_path = path;
+    if (lathe_path_is_dir(path)) {
+        LATHE_TRY(lathe_checkpoint_pointer(path, "latest", arena, &name));
+    } else if (strcmp(last, "latest") == 0 || strcmp(last, "best") == 0) {
+        dir = slash ? lathe_arena_strndup(arena, path, slash - path + 1) : ".";
+        LATHE_TRY(read_pointer(path, arena, &name));
+    }
+    if (!name)
+        return LATHE_OK;
+    *out_path = dir ? lathe_path_join(arena, dir, name) : NULL;
+    return *out_path ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+/* ---- what is best ---- */
+
+lathe_status lathe_checkpoint_figure(const char *path, const char *key, int32_t read_back,
+                                     double *out)
+{
+    char *text = NULL;
+    json_t *meta = NULL;
+    *out = NAN;
+    lathe_status status = lathe_manifest_meta(path, &text);
+    if (status == LATHE_OK && text)
+        status = lathe_json_load(path, text, (int64_t)strlen(text), &meta);
+    const json_t *figure = json_object_get(json_object_get(meta, "figures"), key);
+    if (json_is_number(figure) && (!read_back || json_is_true(json_object_get(meta, "read_back"))))
+        *out = json_number_value(figure);
+    json_decref(meta);
+    free(text);
+    const int damaged = status == LATHE_E_CORRUPT || status == LATHE_E_NOT_FOUND;
+    return damaged ? LATHE_OK : status;
+}
+
+int32_t lathe_checkpoint_better(const lathe_keep *keep, double a, double b)
+{
+    if (isnan(a) || isnan(b))
+        return !isnan(a);
+    return keep->higher ? a > b : a < b;
+}
+
+lathe_status lathe_checkpoint_best(const char *dir, const lathe_keep *keep, lathe_arena *arena,
+                                   const lathe_checkpoint_entry **out, int64_t *out_n)
+{
+    lathe_checkpoint_entry *list = NULL;
+    int64_t n = 0, kept = 0;
+    *out = NULL;
+    *out_n = 0;
+    if (keep->best <= 0)
+        return LATHE_OK;
+    LATHE_TRY(lathe_checkpoint_list(dir, arena, &list, &n));
+    double *values = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *values);
+    if (!values)
+        return LATHE_E_NOMEM;
+    for (int64_t i = 0; i < n; i++) { /* insertion: the earlier of equals stays in front */
+        const lathe_checkpoint_entry e = list[i];
+        double value;
+        LATHE_TRY(lathe_checkpoint_figure(e.path, keep->metric, keep->read_back, &value));
+        if (isnan(value))
+            continue;
+        int64_t at = kept++;
+        for (; at > 0 && lathe_checkpoint_better(keep, value, values[at - 1]); at--) {
+            values[at] = values[at - 1];
+            list[at] = list[at - 1];
+        }
+        values[at] = value;
+        list[at] = e;
+    }
+    *out = list;
+    *out_n = kept < keep->best ? kept : keep->best;
+    return LATHE_OK;
+}
+
+/* ---- what goes ---- */
+
+lathe_status lathe_checkpoint_remove(const char *path)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *going = lathe_arena_printf(&arena, "%s.tmp.%ld", path, (long)getpid());
+    lathe_status status = going ? lathe_dir_remove(going) : LATHE_E_NOMEM;
+    if (status == LATHE_OK && rename(path, going) != 0)
+        status = lathe_error(LATHE_E_IO, "%s: cannot remove: %s", path, strerror(errno));
+    if (status == LATHE_OK)
+        status = lathe_dir_remove(going);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+static int32_t is_named(const char *name, const lathe_checkpoint_entry *list, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(list[i].name, name) == 0)
+            return 1;
+    return 0;
+}
+
+static lathe_status remove_old(const char *dir, const lathe_keep *keep, lathe_arena *arena)
+{
+    lathe_checkpoint_entry *list = NULL;
+    const lathe_checkpoint_entry *good = NULL;
+    const char *latest = NULL, *best = NULL;
+    int64_t n = 0, n_good = 0;
+    LATHE_TRY(lathe_checkpoint_pointer(dir, "latest", arena, &latest));
+    LATHE_TRY(lathe_checkpoint_pointer(dir, "best", arena, &best));
+    LATHE_TRY(lathe_checkpoint_best(dir, keep, arena, &good, &n_good));
+    LATHE_TRY(lathe_checkpoint_list(dir, arena, &list, &n));
+    for (int64_t i = 0; i < n - keep->last; i++) {
+        const char *name = list[i].name;
+        if ((latest && strcmp(name, latest) == 0) || (best && strcmp(name, best) == 0) ||
+            is_named(name, good, n_good))
+            continue;
+        LATHE_TRY(lathe_checkpoint_remove(list[i].path));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_checkpoint_remove_old(const char *dir, const lathe_keep *keep)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const lathe_status status = keep->last > 0 ? remove_old(dir, keep, &arena) : LATHE_OK;
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+/* The process in "NAME.tmp.PID"; 0 for other names. */
+static long process_of(const char *name)
+{
+    const char *at = strstr(name, ".tmp.");
+    char *end = NULL;
+    if (!at)
+        return 0;
+    const long pid = strtol(at + 5, &end, 10);
+    return end != at + 5 && *end == '\0' && pid > 0 ? pid : 0;
+}
+
+static lathe_status remove_stale(const char *dir, lathe_arena *arena)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    LATHE_TRY(lathe_dir_list(dir, arena, &names, &n));
+    for (int64_t i = 0; i < n; i++) {
+        const long pid = process_of(names[i]);
+        if (!pid || (pid != (long)getpid() && (kill((pid_t)pid, 0) == 0 || errno != ESRCH)))
+            continue;
+        const char *path = lathe_path_join(arena, dir, names[i]);
+        if (!path)
+            return LATHE_E_NOMEM;
+        lathe_log(LATHE_LOG_INFO, "%s: left by a process that is gone, removed", path);
+        if (lathe_path_is_dir(path))
+            LATHE_TRY(lathe_dir_remove(path));
+        else if (unlink(path) != 0 && errno != ENOENT)
+            return lathe_error(LATHE_E_IO, "%s: cannot remove: %s", path, strerror(errno));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_checkpoint_remove_stale(const char *dir)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const lathe_status status = remove_stale(dir, &arena);
+    lathe_arena_fini(&arena);
+    return status;
+}

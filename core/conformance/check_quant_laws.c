@@ -1,0 +1,243 @@
+/* Laws of codecs: what the decoded numbers are to the weight, however the format packs them. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "conformance/quant_weight.h"
+
+/* The best factor for w' is 1 where errors are centred; it differs by about the squared relative error where they are
+ * rounding errors, which are independent of w. The mean error is far below the size of the errors. */
+static lathe_status gain_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    const int64_t n = rows * cols;
+    const float *w = lathe__random(s, n, 13, 0.05);
+    lathe__weight q;
+    void *out;
+    double cross = 0, squares = 0, norm = 0, error = 0, bias = 0, most = 0;
+    if (n < 1024) /* too few for a mean */
+        return LATHE_OK;
+    LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
+    LATHE_TRY(lathe__decode(s, self, &q, LATHE_F32, &out));
+    for (int64_t i = 0; i < n; i++) {
+        const double x = (double)w[i], y = (double)((const float *)out)[i];
+        cross += x * y, squares += y * y, norm += x * x;
+        error += (y - x) * (y - x), bias += y - x;
+        most = fmax(most, fabs(y - x));
+    }
+    const double e2 = error / norm, gain = norm > 0 ? cross / squares : 1;
+    if (!(fabs(1 - gain) <= 1.5 * e2 + 4 * sqrt(e2 / (double)n) + 1e-6))
+        return lathe_error(LATHE_E_NUMERIC,
+                           "decoded weights are %.4f times too large (relative error %.4f)",
+                           1 / gain, sqrt(e2));
+    const double rms = sqrt(error / (double)n);
+    if (!(fabs(bias) / (double)n <= 0.35 * rms + 4 * rms / sqrt((double)n) + 1e-9))
+        return lathe_error(LATHE_E_NUMERIC,
+                           "decoded weights are %.3g too large on average, of errors of %.3g",
+                           bias / (double)n, rms);
+    if (!(most <= 0.4 * 0.05))
+        return lathe_error(LATHE_E_NUMERIC, "an element is off by %.3g of weights up to 0.05",
+                           most);
+    return LATHE_OK;
+}
+
+lathe_status lathe__codec_has_no_gain_and_no_bias(lathe__subject *s)
+{
+    return lathe__each_shape(s, gain_of);
+}
+
+/* Every element on its own, in small shapes too: none is lost at the end of a row or of the last block. */
+static lathe_status element_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    const float *w = lathe__random(s, rows * cols, 17, 0.05);
+    lathe__weight q;
+    void *out;
+    LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
+    LATHE_TRY(lathe__decode(s, self, &q, LATHE_F32, &out));
+    for (int64_t i = 0; i < rows * cols; i++)
+        if (!(fabs((double)((const float *)out)[i] - (double)w[i]) <= 0.4 * 0.05))
+            return lathe_error(LATHE_E_NUMERIC, "element %lld is %g, decoded %g", (long long)i,
+                               (double)w[i], (double)((const float *)out)[i]);
+    return LATHE_OK;
+}
+
+lathe_status lathe__codec_every_element_comes_back(lathe__subject *s)
+{
+    return lathe__each_shape(s, element_of);
+}
+
+static double relative_error(lathe__subject *s, void *self, int64_t rows, int64_t cols,
+                             double scale, lathe_status *status)
+{
+    const float *w = lathe__random(s, rows * cols, 19, scale);
+    lathe__weight q;
+    void *out = NULL;
+    double error = 0, norm = 0;
+    *status = lathe__weight_init(s, self, rows, cols, w, &q);
+    if (*status == LATHE_OK)
+        *status = lathe__decode(s, self, &q, LATHE_F32, &out);
+    for (int64_t i = 0; *status == LATHE_OK && i < rows * cols; i++) {
+        const double d = (double)((const float *)out)[i] - (double)w[i];
+        error += d * d;
+        norm += (double)w[i] * (double)w[i];
+    }
+    return sqrt(error / norm);
+}
+
+static lathe_status scale_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    static const double scales[] = {0.01, 0.2, 1.0};
+    for (int i = 0; i < 3; i++) {
+        lathe_status status;
+        const double error = relative_error(s, self, rows, cols, scales[i], &status);
+        LATHE_TRY(status);
+        if (!(error < 0.34))
+            return lathe_error(LATHE_E_NUMERIC,
+                               "relative error %.3f for weights up to %g, expected below 0.34",
+                               error, scales[i]);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__codec_weights_of_any_size(lathe__subject *s)
+{
+    return lathe__each_shape(s, scale_of);
+}
+
+/* decode reads its planes and nothing else, a thousand times over. */
+static lathe_status long_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    const lathe_quant_v1 *table = s->table;
+    const float *w = lathe__random(s, rows * cols, 23, 0.05);
+    lathe__weight q;
+    void *first, *kept[LATHE_MAX_PLANES];
+    const void *planes[LATHE_MAX_PLANES];
+    const int64_t bytes = rows * cols * 4;
+    if (rows * cols > 256 && !(rows == 64 && cols == 64))
+        return LATHE_OK;
+    LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
+    LATHE_TRY(lathe__decode_here(s, self, &q, LATHE_F32, &first));
+    void *again = lathe__memory(s, bytes);
+    for (int32_t k = 0; k < q.n_planes; k++) {
+        const int64_t n = lathe_desc_bytes(&q.planes[k].desc);
+        planes[k] = q.data[k];
+        kept[k] = lathe__memory(s, n);
+        memcpy(kept[k], q.data[k], (size_t)n);
+    }
+    for (int i = 2; i <= 1000; i++) {
+        LATHE_TRY(table->decode(self, rows, cols, planes, again, LATHE_F32, q.scratch, NULL));
+        if (!lathe__same(first, again, bytes))
+            return lathe_error(LATHE_E_NUMERIC, "decode %d has other bits than the first", i);
+    }
+    for (int32_t k = 0; k < q.n_planes; k++)
+        if (!lathe__same(kept[k], q.data[k], lathe_desc_bytes(&q.planes[k].desc)))
+            return lathe_error(LATHE_E_PLUGIN, "decode writes to plane %s", q.planes[k].name);
+    return LATHE_OK;
+}
+
+lathe_status lathe__codec_decodes_a_thousand_times(lathe__subject *s)
+{
+    return lathe__each_shape(s, long_of);
+}
+
+/* Two weights coded in turn by two instances. */
+static lathe_status apart_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    lathe_instance other;
+    lathe__weight a, b;
+    void *before, *after, *unused;
+    LATHE_TRY(lathe__instance(s, &other));
+    lathe_status status =
+        lathe__weight_init(s, self, rows, cols, lathe__random(s, rows * cols, 29, 0.05), &a);
+    if (status == LATHE_OK)
+        status = lathe__decode(s, self, &a, LATHE_F32, &before);
+    if (status == LATHE_OK)
+        status = lathe__weight_init(s, other.self, rows, cols,
+                                    lathe__random(s, rows * cols, 31, 2.0), &b);
+    if (status == LATHE_OK)
+        status = lathe__decode(s, other.self, &b, LATHE_F32, &unused);
+    if (status == LATHE_OK)
+        status = lathe__decode(s, self, &a, LATHE_F32, &after);
+    lathe_instance_fini(&other);
+    if (status == LATHE_OK && !lathe__same(before, after, rows * cols * 4))
+        status = lathe_error(LATHE_E_PLUGIN, "another instance's weight changes what is decoded");
+    return status;
+}
+
+lathe_status lathe__codec_instances_are_apart(lathe__subject *s)
+{
+    return lathe__each_shape(s, apart_of);
+}
+
+/* A dtype that decode() does not promise. */
+static lathe_status dtype_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    static const int32_t unknown[] = {LATHE_I32, 99, -1};
+    const lathe_quant_v1 *q = s->table;
+    const void *planes[LATHE_MAX_PLANES];
+    lathe__weight x;
+    LATHE_TRY(lathe__weight_init(s, self, rows, cols, lathe__random(s, rows * cols, 37, 0.05), &x));
+    float *out = lathe__memory(s, rows * cols * 8);
+    for (int32_t i = 0; i < x.n_planes; i++)
+        planes[i] = x.data[i];
+    for (int i = 0; i < 3; i++) {
+        lathe_error_clear();
+        if (q->decode(self, rows, cols, planes, out, unknown[i], x.scratch, NULL) == LATHE_OK)
+            return lathe_error(LATHE_E_PLUGIN, "decodes to dtype %d, expected an error",
+                               unknown[i]);
+        if (lathe_error_message()[0] == '\0')
+            return lathe_error(LATHE_E_PLUGIN, "refuses dtype %d without a message", unknown[i]);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__codec_refuses_unknown_dtypes(lathe__subject *s)
+{
+    return lathe__each_shape(s, dtype_of);
+}
+
+/* y (+)= x W^T and x W by matmul(), against the decoded weight. */
+static lathe_status product(lathe__subject *s, void *self, const lathe__weight *q, const float *w,
+                            int32_t transpose, int32_t accumulate)
+{
+    enum { N = 3 };
+    const lathe_quant_v1 *table = s->table;
+    const int64_t in = transpose ? q->rows : q->cols, out = transpose ? q->cols : q->rows;
+    const float *x = lathe__random(s, N * in, 41, 1.0);
+    float *y = lathe__random(s, N * out, 43, 1.0), *start = lathe__random(s, N * out, 43, 1.0);
+    const void *planes[LATHE_MAX_PLANES];
+    for (int32_t i = 0; i < q->n_planes; i++)
+        planes[i] = q->data[i];
+    LATHE_TRY(table->matmul(self, q->rows, q->cols, planes, x, N, transpose, y, LATHE_F32,
+                            accumulate, q->scratch, NULL));
+    for (int64_t i = 0; i < N * out; i++) {
+        double want = accumulate ? (double)start[i] : 0.0;
+        for (int64_t k = 0; k < in; k++) {
+            const int64_t r = transpose ? k : i % out, c = transpose ? i % out : k;
+            want += (double)x[i / out * in + k] * (double)w[r * q->cols + c];
+        }
+        if (!(fabs((double)y[i] - want) <= 1e-5 * (1 + fabs(want)) * sqrt((double)in)))
+            return lathe_error(LATHE_E_NUMERIC, "matmul%s%s: element %lld is %g, expected %g",
+                               transpose ? ", transposed" : "", accumulate ? ", added to" : "",
+                               (long long)i, (double)y[i], want);
+    }
+    return LATHE_OK;
+}
+
+static lathe_status product_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
+{
+    lathe__weight q;
+    void *w;
+    LATHE_TRY(lathe__weight_init(s, self, rows, cols, lathe__random(s, rows * cols, 47, 0.05), &q));
+    LATHE_TRY(lathe__decode_here(s, self, &q, LATHE_F32, &w));
+    for (int k = 0; k < 4; k++)
+        LATHE_TRY(product(s, self, &q, w, k & 1, k >> 1));
+    return LATHE_OK;
+}
+
+lathe_status lathe__codec_multiplies_as_it_decodes(lathe__subject *s)
+{
+    const lathe_quant_v1 *q = s->table;
+    if (!LATHE_HAS(q, matmul))
+        return lathe__skip(s, "no matmul: the core decodes, then multiplies");
+    return lathe__each_shape(s, product_of);
+}

@@ -1,0 +1,403 @@
+/* Checks of training stages: their data, and a loss that a graph can be derived from. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "conformance/graph_exact.h"
+#include "conformance/tiny_graph.h"
+#include "lathe/rng.h"
+#include "lathe/stage.h"
+
+enum { C = 16, V = 40, T = 8 };
+
+/* A model that is a head over an input: enough to have log-probabilities with a derivative. */
+typedef struct model {
+    const lathe_stage_v1 *table;
+    lathe_params params;
+    lathe_graph *g;
+    int32_t n_rows, asked_reference;
+    int32_t plain;     /* 1: log-probabilities are inputs of the graph, not those of a head */
+    lathe_val logp[2]; /* policy, reference */
+    lathe_val pair_mask;
+} model;
+
+static model *current; /* logprobs() has no argument of its own; one check at a time */
+
+static lathe_status head(model *m, int32_t which, lathe_val *out)
+{
+    static const char *const names[] = {"lm_head.weight", "reference.lm_head.weight"};
+    const lathe_param row = {.name = names[which],
+                             .desc = lathe_desc_2d(LATHE_F32, V, C),
+                             .role = LATHE_ROLE_HEAD,
+                             .layer = -1,
+                             .trainable = which == LATHE_MODEL_POLICY,
+                             .reference = which == LATHE_MODEL_REFERENCE};
+    const int64_t n = (int64_t)m->n_rows * T;
+    lathe_val in[3];
+    int32_t index;
+    LATHE_TRY(lathe_params_add(&m->params, &row, &index));
+    LATHE_TRY(lathe_graph_input(m->g, which ? "x_reference" : "x", lathe_desc_2d(LATHE_BF16, n, C),
+                                &in[0]));
+    LATHE_TRY(lathe_graph_param(m->g, index, &in[1]));
+    LATHE_TRY(lathe_graph_input(m->g, which ? "targets_reference" : "targets",
+                                lathe_desc_1d(LATHE_I32, n), &in[2]));
+    LATHE_TRY(lathe_graph_node(m->g, LATHE_OP_HEAD_LOGPROB, NULL, in, 3, out, 1, -1, "head"));
+    return which == LATHE_MODEL_REFERENCE ? lathe_graph_api_get()->detach(m->g, *out, out)
+                                          : LATHE_OK;
+}
+
+static lathe_status logprobs(lathe_graph *g, int32_t which, lathe_val *out)
+{
+    model *m = current;
+    if (g != m->g || (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE))
+        return lathe_error(LATHE_E_ARG, "logprobs of model %d", which);
+    m->asked_reference |= which == LATHE_MODEL_REFERENCE;
+    if (m->logp[which] == LATHE_NONE && m->plain)
+        LATHE_TRY(lathe_graph_input(m->g, which ? "reference" : "policy",
+                                    lathe_desc_1d(LATHE_F32, (int64_t)m->n_rows * T),
+                                    &m->logp[which]));
+    else if (m->logp[which] == LATHE_NONE)
+        LATHE_TRY(head(m, which, &m->logp[which]));
+    *out = m->logp[which];
+    return LATHE_OK;
+}
+
+static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
+{
+    lathe_desc d;
+    LATHE_TRY(lathe_graph_api_get()->desc(m->g, loss->sum, &d));
+    if (d.dtype != LATHE_F32 || lathe_desc_count(&d) != 1)
+        return lathe_error(LATHE_E_SHAPE, "the loss is no f32 scalar");
+    if (loss->count_unit != LATHE_COUNT_TOKENS && loss->count_unit != LATHE_COUNT_PAIRS)
+        return lathe_error(LATHE_E_PLUGIN, "count_unit is %d", loss->count_unit);
+    if (loss->count_unit == LATHE_COUNT_PAIRS && m->table->rows != LATHE_ROWS_PAIRS)
+        return lathe_error(LATHE_E_PLUGIN, "counts pairs, but its rows are no pairs");
+    if (loss->size != sizeof *loss)
+        return lathe_error(LATHE_E_PLUGIN, "it changed the size of the loss it was given to %u",
+                           loss->size);
+    if (loss->n_metrics < 0 || loss->n_metrics > LATHE_MAX_STAGE_METRICS)
+        return lathe_error(LATHE_E_PLUGIN, "%d metrics", loss->n_metrics);
+    for (int32_t i = 0; i < loss->n_metrics; i++) {
+        const lathe_stage_metric *x = &loss->metrics[i];
+        LATHE_TRY(lathe_graph_api_get()->desc(m->g, x->sum, &d));
+        if (x->name == NULL || x->name[0] == '\0' || lathe_desc_count(&d) != 1 ||
+            d.dtype != LATHE_F32)
+            return lathe_error(LATHE_E_PLUGIN, "metric %d has no name or is no f32 scalar", i);
+        for (int32_t k = 0; k < i; k++)
+            if (strcmp(x->name, loss->metrics[k].name) == 0)
+                return lathe_error(LATHE_E_PLUGIN, "two metrics are called %s", x->name);
+    }
+    if (m->asked_reference && !(m->table->needs & LATHE_NEEDS_REFERENCE))
+        return lathe_error(LATHE_E_PLUGIN, "asks for the reference without needing it");
+    if (m->logp[LATHE_MODEL_POLICY] == LATHE_NONE)
+        return lathe_error(LATHE_E_PLUGIN, "the loss does not read the model");
+    return LATHE_OK;
+}
+
+/* Asks the stage for its loss on n_rows rows. The memory behind *loss is guarded. */
+static lathe_status ask(model *m, void *self, lathe_stage_loss *loss)
+{
+    m->pair_mask = LATHE_NONE;
+    if (m->table->rows == LATHE_ROWS_PAIRS)
+        LATHE_TRY(lathe_graph_input(m->g, "pair_mask", lathe_desc_1d(LATHE_F32, m->n_rows / 2),
+                                    &m->pair_mask));
+    const lathe_stage_build given = {.size = sizeof given,
+                                     .n_rows = m->n_rows,
+                                     .row_tokens = T,
+                                     .api = lathe_graph_api_get(),
+                                     .graph = m->g,
+                                     .logprobs = logprobs,
+                                     .pair_mask = m->pair_mask};
+    *loss = (lathe_stage_loss){.size = sizeof *loss, .sum = LATHE_NONE};
+    current = m;
+    const lathe_status status = m->table->loss(self, &given, loss);
+    current = NULL;
+    LATHE_TRY(status);
+    return check_loss(m, loss);
+}
+
+/* Loss, derivative, plan with n_rows rows. */
+static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t *out_metrics,
+                          lathe_buffer *text)
+{
+    lathe_instance instance;
+    LATHE_TRY(lathe__instance(s, &instance));
+    model m = {.table = s->table, .n_rows = n_rows, .logp = {LATHE_NONE, LATHE_NONE}};
+    lathe_stage_loss *loss = lathe__memory(s, (int64_t)sizeof *loss);
+    lathe_params_init(&m.params, LATHE_BF16);
+    lathe_status status = lathe_graph_create(&m.params, &m.g);
+    if (status == LATHE_OK)
+        status = ask(&m, instance.self, loss);
+    for (int32_t i = 0; status == LATHE_OK && i < loss->n_metrics; i++)
+        lathe_graph_output(m.g, loss->metrics[i].sum);
+    if (status == LATHE_OK)
+        status = lathe__train_graph(s, m.g, loss->sum, text);
+    *out_metrics = loss->n_metrics;
+    lathe_graph_destroy(m.g);
+    lathe_params_fini(&m.params);
+    lathe_instance_fini(&instance);
+    return status;
+}
+
+/* ---- the loss as a number ---- */
+
+/* The loss and its metrics as functions of the log-probabilities. */
+typedef struct numbers {
+    lathe_instance instance;
+    model m;
+    lathe_stage_loss *loss;
+    lathe__exact exact;
+} numbers;
+
+static void numbers_fini(numbers *x)
+{
+    lathe_graph_destroy(x->m.g);
+    lathe_params_fini(&x->m.params);
+    lathe_instance_fini(&x->instance);
+}
+
+static lathe_status numbers_init(numbers *x, lathe__subject *s, int32_t n_rows)
+{
+    *x = (numbers){
+        .m = {.table = s->table, .n_rows = n_rows, .plain = 1, .logp = {LATHE_NONE, LATHE_NONE}}};
+    LATHE_TRY(lathe__instance(s, &x->instance));
+    x->loss = lathe__memory(s, (int64_t)sizeof *x->loss);
+    lathe_params_init(&x->m.params, LATHE_F32);
+    lathe_status status = lathe_graph_create(&x->m.params, &x->m.g);
+    if (status == LATHE_OK)
+        status = ask(&x->m, x->instance.self, x->loss);
+    if (status == LATHE_OK)
+        status = lathe__exact_init(&x->exact, s, x->m.g);
+    if (status != LATHE_OK)
+        numbers_fini(x);
+    return status;
+}
+
+/* Log-probabilities between -2 and 0 of every token; `shift` is added to the policy's: of all rows, or for pairs to
+ * chosen ones and taken off rejected ones. repeat: rows repeat after so many of each kind. */
+static lathe_status value_at(numbers *x, double shift, int32_t repeat, double *out)
+{
+    const int32_t n_rows = x->m.n_rows, pairs = x->m.table->rows == LATHE_ROWS_PAIRS;
+    for (int which = 0; which < 2; which++)
+        for (int64_t i = 0; x->m.logp[which] != LATHE_NONE && i < (int64_t)n_rows * T; i++) {
+            const int64_t row = i / T, half = n_rows / 2;
+            const int64_t kind = pairs && row >= half, of_kind = pairs ? row % half : row;
+            const lathe_u32x4 w = lathe_rng_block(3 + (uint64_t)which + 10 * (uint64_t)kind, 0, 9,
+                                                  (uint64_t)(of_kind % repeat * T + i % T));
+            const double moved = which != LATHE_MODEL_POLICY ? 0.0 : kind ? -shift : shift;
+            lathe__exact_data(&x->exact, x->m.logp[which])[i] =
+                -1.0 - lathe_uniform_f64(w.v[0], w.v[1]) + moved;
+        }
+    for (int32_t i = 0; x->m.pair_mask != LATHE_NONE && i < n_rows / 2; i++)
+        lathe__exact_data(&x->exact, x->m.pair_mask)[i] = 1.0;
+    LATHE_TRY(lathe__exact_run(&x->exact));
+    *out = lathe__exact_data(&x->exact, x->loss->sum)[0];
+    for (int32_t i = 0; i < x->loss->n_metrics; i++)
+        if (!isfinite(lathe__exact_data(&x->exact, x->loss->metrics[i].sum)[0]))
+            return lathe_error(LATHE_E_NUMERIC, "metric %s is %g", x->loss->metrics[i].name,
+                               lathe__exact_data(&x->exact, x->loss->metrics[i].sum)[0]);
+    return isfinite(*out) ? LATHE_OK
+                          : lathe_error(LATHE_E_NUMERIC,
+                                        "the loss is %g for log-probabilities "
+                                        "between -2 and -1",
+                                        *out);
+}
+
+/* The better the model knows its targets, the smaller the loss: of every row and token on its own. */
+static lathe_status falls_as_targets_grow_likelier(lathe__subject *s)
+{
+    numbers x;
+    double at[3];
+    LATHE_TRY(numbers_init(&x, s, 4));
+    lathe_status status = LATHE_OK;
+    for (int i = 0; i < 3 && status == LATHE_OK; i++)
+        status = value_at(&x, 0.01 * (i - 1), 4, &at[i]);
+    if (status == LATHE_OK && !(at[0] > at[1] && at[1] > at[2]))
+        status = lathe_error(
+            LATHE_E_NUMERIC, "the loss goes from %.9g over %.9g to %.9g as %s grow likelier", at[0],
+            at[1], at[2], x.m.table->rows == LATHE_ROWS_PAIRS ? "chosen rows" : "targets");
+    numbers_fini(&x);
+    return status;
+}
+
+/* Rows that come twice count twice: the core divides by the count, once. */
+static lathe_status is_a_sum_over_rows(lathe__subject *s)
+{
+    numbers few, many;
+    double once = 0, twice = 0;
+    LATHE_TRY(numbers_init(&few, s, 4));
+    lathe_status status = numbers_init(&many, s, 8);
+    if (status != LATHE_OK) {
+        numbers_fini(&few);
+        return status;
+    }
+    const int32_t repeat = few.m.table->rows == LATHE_ROWS_PAIRS ? 2 : 4;
+    status = value_at(&few, 0.0, repeat, &once);
+    if (status == LATHE_OK)
+        status = value_at(&many, 0.0, repeat, &twice);
+    if (status == LATHE_OK && !(fabs(twice - 2 * once) <= 1e-6 * fabs(twice) + 1e-9))
+        status = lathe_error(LATHE_E_NUMERIC,
+                             "4 rows have a loss of %.9g, and the same rows twice of %.9g; "
+                             "expected a sum over the rows",
+                             once, twice);
+    numbers_fini(&few);
+    numbers_fini(&many);
+    return status;
+}
+
+/* Every target's log-probability moves the loss: none is left out. */
+static lathe_status every_row_counts(lathe__subject *s)
+{
+    numbers x;
+    double base = 0, moved;
+    LATHE_TRY(numbers_init(&x, s, 4));
+    lathe_status status = value_at(&x, 0.0, 4, &base);
+    double *logp = lathe__exact_data(&x.exact, x.m.logp[LATHE_MODEL_POLICY]);
+    for (int64_t i = 0; i < 4 * T && status == LATHE_OK; i++) {
+        const double keep = logp[i];
+        logp[i] = keep + 0.5;
+        status = lathe__exact_run(&x.exact);
+        moved = lathe__exact_data(&x.exact, x.loss->sum)[0];
+        logp[i] = keep;
+        if (status == LATHE_OK && fabs(moved - base) <= 1e-9)
+            status = lathe_error(LATHE_E_NUMERIC, "token %d of row %d does not move the loss",
+                                 (int)(i % T), (int)(i / T));
+    }
+    numbers_fini(&x);
+    return status;
+}
+
+/* The loss with the last pair of two masked, and its rows moved by `shift`. */
+static lathe_status masked_value(numbers *x, double shift, double *out)
+{
+    const int32_t rows[2] = {1, 3}; /* chosen and rejected of the second pair */
+    LATHE_TRY(value_at(x, 0.0, 4, out));
+    lathe__exact_data(&x->exact, x->m.pair_mask)[1] = 0.0;
+    for (int k = 0; k < 2; k++)
+        for (int64_t i = 0; i < T; i++)
+            lathe__exact_data(&x->exact, x->m.logp[LATHE_MODEL_POLICY])[rows[k] * T + i] +=
+                k ? -shift : shift;
+    LATHE_TRY(lathe__exact_run(&x->exact));
+    *out = lathe__exact_data(&x->exact, x->loss->sum)[0];
+    for (int32_t i = 0; i < x->loss->n_metrics; i++)
+        *out += lathe__exact_data(&x->exact, x->loss->metrics[i].sum)[0] * (i + 2);
+    return LATHE_OK;
+}
+
+/* A masked pair changes neither the loss nor a metric. */
+static lathe_status padding_pairs_count_for_nothing(lathe__subject *s)
+{
+    numbers x;
+    double at = 0, moved = 0;
+    LATHE_TRY(numbers_init(&x, s, 4));
+    lathe_status status = LATHE_OK;
+    if (x.m.pair_mask == LATHE_NONE)
+        status = lathe__skip(s, "its rows are no pairs");
+    if (status == LATHE_OK)
+        status = masked_value(&x, 0.0, &at);
+    if (status == LATHE_OK)
+        status = masked_value(&x, 0.75, &moved);
+    if (status == LATHE_OK && fabs(moved - at) > 1e-9)
+        status = lathe_error(LATHE_E_NUMERIC,
+                             "a pair whose pair_mask is 0 moves the loss or a metric by %.3g",
+                             moved - at);
+    numbers_fini(&x);
+    return status;
+}
+
+/* Two instances in turn have the graphs that each has alone. */
+static lathe_status instances_are_apart(lathe__subject *s)
+{
+    numbers a, b, again;
+    double first = 0, second = 0, other = 0;
+    LATHE_TRY(numbers_init(&a, s, 4));
+    lathe_status status = value_at(&a, 0.0, 4, &first);
+    if (status == LATHE_OK)
+        status = numbers_init(&b, s, 8);
+    if (status == LATHE_OK) {
+        status = value_at(&b, 0.1, 8, &other);
+        if (status == LATHE_OK)
+            status = numbers_init(&again, s, 4);
+        if (status == LATHE_OK) {
+            status = value_at(&again, 0.0, 4, &second);
+            numbers_fini(&again);
+        }
+        numbers_fini(&b);
+    }
+    if (status == LATHE_OK && !(first == second || (isnan(first) && isnan(second))))
+        status = lathe_error(LATHE_E_PLUGIN, "another instance changes the loss from %.9g to %.9g",
+                             first, second);
+    numbers_fini(&a);
+    return status;
+}
+
+static lathe_status declares_its_data(lathe__subject *s)
+{
+    const lathe_stage_v1 *t = s->table;
+    int32_t required = 0;
+    if (t->columns == NULL || t->n_columns < 1)
+        return lathe_error(LATHE_E_PLUGIN, "it names no column of its dataset");
+    for (int32_t i = 0; i < t->n_columns; i++) {
+        if (t->columns[i].required != 0 && t->columns[i].required != 1)
+            return lathe_error(LATHE_E_PLUGIN, "column %d has required = %d, expected 0 or 1", i,
+                               t->columns[i].required);
+        for (int32_t k = 0; k < i && t->columns[i].name != NULL; k++)
+            if (strcmp(t->columns[k].name, t->columns[i].name) == 0)
+                return lathe_error(LATHE_E_PLUGIN, "two columns are called %s", t->columns[i].name);
+        if (t->columns[i].name == NULL || t->columns[i].name[0] == '\0' ||
+            t->columns[i].doc == NULL)
+            return lathe_error(LATHE_E_PLUGIN, "column %d has no name or no doc", i);
+        required += t->columns[i].required;
+    }
+    if (required == 0)
+        return lathe_error(LATHE_E_PLUGIN, "no column is required");
+    if (t->rows != LATHE_ROWS_PACKED && t->rows != LATHE_ROWS_PAIRS)
+        return lathe_error(LATHE_E_PLUGIN, "rows is %d", t->rows);
+    if (t->needs & ~(uint32_t)LATHE_NEEDS_REFERENCE)
+        return lathe_error(LATHE_E_PLUGIN, "needs has unknown bits: 0x%x", t->needs);
+    return LATHE_OK;
+}
+
+static lathe_status loss_trains(lathe__subject *s)
+{
+    static const int32_t rows[] = {2, 4, 8};
+    int32_t metrics = 0;
+    for (int i = 0; i < 3; i++) {
+        lathe_buffer text = LATHE_BUFFER_INIT;
+        const lathe_status status = build(s, rows[i], &metrics, &text);
+        lathe_buffer_fini(&text);
+        LATHE_TRY(status);
+    }
+    lathe__note(s, "%d metrics beside the loss", metrics);
+    return LATHE_OK;
+}
+
+static lathe_status builds_the_same_again(lathe__subject *s)
+{
+    lathe_buffer text[2] = {LATHE_BUFFER_INIT, LATHE_BUFFER_INIT};
+    int32_t metrics;
+    lathe_status status = build(s, 4, &metrics, &text[0]);
+    if (status == LATHE_OK)
+        status = build(s, 4, &metrics, &text[1]);
+    if (status == LATHE_OK && strcmp(text[0].data, text[1].data) != 0)
+        status = lathe_error(LATHE_E_PLUGIN, "it builds another graph the second time");
+    lathe_buffer_fini(&text[0]);
+    lathe_buffer_fini(&text[1]);
+    return status;
+}
+
+const lathe__check *lathe__checks_stage(void)
+{
+    static const lathe__check checks[] = {
+        {"declares_its_data", declares_its_data, 0},
+        {"loss_trains", loss_trains, 0},
+        {"builds_the_same_again", builds_the_same_again, 0},
+        {"falls_as_targets_grow_likelier", falls_as_targets_grow_likelier, 0},
+        {"is_a_sum_over_rows", is_a_sum_over_rows, 0},
+        {"every_row_counts", every_row_counts, 0},
+        {"padding_pairs_count_for_nothing", padding_pairs_count_for_nothing, 0},
+        {"instances_are_apart", instances_are_apart, 0},
+        {NULL, NULL, 0},
+    };
+    return checks;
+}

@@ -1,0 +1,32 @@
+/* A device under check: an instance of it, and memory with fences. */
+#ifndef LATHE_CONFORMANCE_DEVICE_SESSION_H
+#define LATHE_CONFORMANCE_DEVICE_SESSION_H
+
+#include "conformance/suite.h"
+#include "lathe/device.h"
+
+typedef struct lathe__session {
+    lathe__subject *s;
+    lathe_instance instance;
+    const lathe_device_v1 *table;
+    lathe_device_info info;
+} lathe__session;
+
+/** LATHE__SKIP when this machine cannot run the device. lathe_instance_fini(&d->instance). */
+lathe_status lathe__session_init(lathe__session *d, lathe__subject *s);
+
+/** Device memory with `bytes` of host memory copied in (NULL: as it comes). */
+lathe_status lathe__session_put(lathe__session *d, const void *host, int64_t bytes, void **out);
+lathe_status lathe__session_get(lathe__session *d, const void *device, int64_t bytes, void *host);
+
+/** Compute dtypes that the device says every op runs in, as bits. */
+uint32_t lathe__session_dtypes(const lathe__session *d);
+
+/* Checks of kernels, and of what a device must refuse. */
+const lathe__check *lathe__checks_kernels(void);
+lathe_status lathe__kernels_are_apart(lathe__subject *s);
+lathe_status lathe__kernel_runs_a_thousand_times(lathe__subject *s);
+lathe_status lathe__refuses_wrong_problems(lathe__subject *s);
+lathe_status lathe__refuses_unknown_numbers(lathe__subject *s);
+
+#endif

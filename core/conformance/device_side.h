@@ -1,0 +1,34 @@
+/* The device that checks go through where its memory is its own: guarded blocks of the host have their like there,
+ * and travel with their guards. */
+#ifndef LATHE_CONFORMANCE_DEVICE_SIDE_H
+#define LATHE_CONFORMANCE_DEVICE_SIDE_H
+
+#include "conformance/suite.h"
+#include "exec/exec.h"
+
+typedef struct lathe__device_side {
+    lathe_arena arena;
+    lathe_instance instance;
+    lathe_machine machine;
+} lathe__device_side;
+
+/** Opens the device with its defaults. LATHE_E_UNSUPPORTED: this machine cannot run it; why. */
+lathe_status lathe__device_side_open(lathe__device_side *d, const lathe_component *component);
+/** All zeros is fine. */
+void lathe__device_side_close(lathe__device_side *d);
+
+/** Where a host address within guarded memory is on the device; NULL for NULL. */
+void *lathe__there(lathe__subject *s, const void *host);
+/** Guarded host memory that the device copies from and to, until the check ends. */
+void *lathe__pinned(lathe__subject *s, int64_t bytes);
+/** Copies every block that has its like on the device there, or back; done on return. */
+lathe_status lathe__send(lathe__subject *s);
+lathe_status lathe__fetch(lathe__subject *s);
+/** Frees what the blocks of a check have on the device. */
+void lathe__device_side_release(lathe__subject *s);
+
+/** LATHE_E_UNSUPPORTED naming the first node that the subject's device has no kernel for; LATHE_OK without a
+ *  device. Nodes of attention and codecs are those of other plugins. */
+lathe_status lathe__has_kernels(const lathe__subject *s, const lathe_graph *g);
+
+#endif

@@ -1,0 +1,94 @@
+/* The double-precision interpreter of graphs. */
+#include "conformance/graph_exact.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "conformance/op_reference.h"
+#include "ir/op_info.h"
+#include "lathe/rng.h"
+
+lathe_status lathe__exact_init(lathe__exact *e, lathe__subject *s, const lathe_graph *g)
+{
+    *e = (lathe__exact){.g = g};
+    e->data = lathe__memory(s, g->n_values * (int64_t)sizeof *e->data);
+    for (lathe_val v = 0; v < g->n_values; v++) {
+        const int64_t n = lathe_desc_count(&g->values[v].desc);
+        if (n < 0 || n > (int64_t)1 << 24)
+            return lathe_error(LATHE_E_SHAPE, "value %d of its graph has %lld elements", v,
+                               (long long)n);
+        e->data[v] = lathe__memory(s, 8 * n);
+        for (int64_t i = 0; g->values[v].kind == LATHE_VALUE_CONST && i < n; i++)
+            e->data[v][i] = lathe__op_load(g->values[v].data, g->values[v].desc.dtype, i);
+    }
+    return LATHE_OK;
+}
+
+double *lathe__exact_data(const lathe__exact *e, lathe_val v)
+{
+    return e->data[v];
+}
+
+int64_t lathe__exact_count(const lathe__exact *e, lathe_val v)
+{
+    return lathe_desc_count(&e->g->values[v].desc);
+}
+
+static lathe_status run_node(const lathe__exact *e, const lathe_ir_node *n)
+{
+    lathe__op_problem p = {.op = n->op, .attrs = n->attrs, .n_in = n->n_in, .n_out = n->n_out};
+    double *in[LATHE_OP_MAX_IN] = {0}, *out[LATHE_OP_MAX_OUT] = {0};
+    for (int32_t i = 0; i < LATHE_OP_MAX_IN; i++) {
+        const int given = i < n->n_in && n->in[i] != LATHE_NONE;
+        p.in[i].dtype = LATHE_ABSENT;
+        if (given) {
+            p.in[i] = e->g->values[n->in[i]].desc;
+            in[i] = e->data[n->in[i]];
+        }
+    }
+    for (int32_t i = 0; i < LATHE_OP_MAX_OUT; i++) {
+        const int wanted = i < n->n_out && n->out[i] != LATHE_NONE;
+        p.out[i].dtype = LATHE_ABSENT;
+        if (!wanted)
+            continue;
+        p.out[i] = e->g->values[n->out[i]].desc;
+        out[i] = e->data[n->out[i]];
+        memset(out[i], 0, 8 * (size_t)lathe_desc_count(&p.out[i]));
+    }
+    return lathe__op_exact(&p, in, out);
+}
+
+lathe_status lathe__exact_run(const lathe__exact *e)
+{
+    for (int32_t i = 0; i < e->g->n_nodes; i++)
+        LATHE_TRY(run_node(e, &e->g->nodes[i]));
+    return LATHE_OK;
+}
+
+lathe_val lathe__exact_last(const lathe__exact *e, lathe_val v)
+{
+    const lathe_val root = lathe_graph_root(e->g, v);
+    for (lathe_val last = e->g->n_values - 1; last > v; last--)
+        if (lathe_graph_root(e->g, last) == root)
+            return last;
+    return v;
+}
+
+void lathe__exact_noise(const lathe__exact *e, lathe_val v, uint64_t seed, double scale)
+{
+    for (int64_t i = 0; i < lathe__exact_count(e, v); i++) {
+        const lathe_u32x4 w = lathe_rng_block(seed, 0, 3, (uint64_t)i);
+        e->data[v][i] = scale * (2.0 * lathe_uniform_f64(w.v[0], w.v[1]) - 1.0);
+    }
+}
+
+void lathe__exact_initial(const lathe__exact *e, lathe_val v, uint64_t seed)
+{
+    const lathe_param *p = e->g->params->rows[e->g->values[v].param];
+    if (p->init == LATHE_INIT_ZERO || p->init == LATHE_INIT_ONE)
+        for (int64_t i = 0; i < lathe__exact_count(e, v); i++)
+            e->data[v][i] = p->init == LATHE_INIT_ONE ? 1.0 : 0.0;
+    else
+        lathe__exact_noise(e, v, seed, p->init_scale > 0.0 ? p->init_scale : 0.1);
+}

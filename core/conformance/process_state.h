@@ -1,0 +1,31 @@
+/* What a plugin shares with everything else in the process, and must leave as it found it. */
+#ifndef LATHE_CONFORMANCE_PROCESS_STATE_H
+#define LATHE_CONFORMANCE_PROCESS_STATE_H
+
+#include <signal.h>
+
+#include "lathe/status.h"
+
+enum { LATHE__N_SIGNALS = 32 };
+
+typedef struct lathe__process_state {
+    void (*handlers[LATHE__N_SIGNALS])(int);
+    char folder[512], locale[256];
+    unsigned rounding; /* of floating point: mode and flushing to zero */
+    unsigned umask;
+    unsigned long environment; /* a hash of every variable */
+    int64_t descriptors;       /* open files; 0: not counted */
+    int64_t prints, starts;    /* calls of printf and of pthread_create by watched plugins */
+} lathe__process_state;
+
+/** counts: 1 counts open files and started threads too. */
+void lathe__process_state_read(lathe__process_state *out, int counts);
+
+/** LATHE_E_PLUGIN says what the plugin changed between the two. */
+lathe_status lathe__process_state_compare(const lathe__process_state *before,
+                                          const lathe__process_state *after);
+
+/** Puts the rounding and the signal handlers back, so that the next check is not blamed for them. */
+void lathe__process_state_restore(const lathe__process_state *s);
+
+#endif

@@ -1,0 +1,40 @@
+/* A weight, its planes, and what comes out of decode. */
+#ifndef LATHE_CONFORMANCE_QUANT_WEIGHT_H
+#define LATHE_CONFORMANCE_QUANT_WEIGHT_H
+
+#include "conformance/suite.h"
+#include "lathe/quant.h"
+
+typedef struct lathe__weight {
+    int64_t rows, cols;
+    int32_t n_planes;
+    lathe_plane planes[LATHE_MAX_PLANES];
+    void *data[LATHE_MAX_PLANES];
+    void *scratch;
+    float *w;
+} lathe__weight;
+
+/** Encodes w [rows, cols], after a check of the planes that the codec declares. */
+lathe_status lathe__weight_init(lathe__subject *s, void *self, int64_t rows, int64_t cols,
+                                const float *w, lathe__weight *out);
+
+/** decode() in host memory; the same, or by the image where the subject has a device. */
+lathe_status lathe__decode_here(lathe__subject *s, void *self, const lathe__weight *w,
+                                int32_t dtype, void **out);
+lathe_status lathe__decode(lathe__subject *s, void *self, const lathe__weight *w, int32_t dtype,
+                           void **out);
+
+/** Runs `one` over every shape that the format accepts. */
+lathe_status lathe__each_shape(lathe__subject *s, lathe_status (*one)(lathe__subject *s, void *self,
+                                                                      int64_t rows, int64_t cols));
+
+/* Checks. */
+lathe_status lathe__codec_has_no_gain_and_no_bias(lathe__subject *s);
+lathe_status lathe__codec_every_element_comes_back(lathe__subject *s);
+lathe_status lathe__codec_weights_of_any_size(lathe__subject *s);
+lathe_status lathe__codec_decodes_a_thousand_times(lathe__subject *s);
+lathe_status lathe__codec_instances_are_apart(lathe__subject *s);
+lathe_status lathe__codec_refuses_unknown_dtypes(lathe__subject *s);
+lathe_status lathe__codec_multiplies_as_it_decodes(lathe__subject *s);
+
+#endif

@@ -1,0 +1,301 @@
+/* The conformance suite's runner and tools. */
+#include "conformance/device_session.h"
+#include "conformance/device_side.h"
+#include "conformance/imports.h"
+#include "conformance/process_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/parallel.h"
+#include "lathe/rng.h"
+#include "plug/schema.h"
+
+enum { GUARD = LATHE__GUARD, GUARD_BYTE = 0xA5 };
+
+int64_t (*lathe_conformance_heap)(void) = lathe_heap_allocations;
+
+int64_t lathe__heap(void)
+{
+    return lathe_conformance_heap() + lathe__imports_heap();
+}
+
+static const lathe__check *checks_of(int32_t kind, int on_device)
+{
+    switch (kind) {
+    case LATHE_KIND_OPTIMIZER:
+        return on_device ? lathe__checks_optimizer_there() : lathe__checks_optimizer();
+    case LATHE_KIND_SCHEDULER:
+        return lathe__checks_scheduler();
+    case LATHE_KIND_QUANT:
+        return on_device ? lathe__checks_quant_there() : lathe__checks_quant();
+    case LATHE_KIND_ADAPTER:
+        return lathe__checks_adapter();
+    case LATHE_KIND_STAGE:
+        return lathe__checks_stage();
+    case LATHE_KIND_ATTENTION:
+        return lathe__checks_attention();
+    case LATHE_KIND_DEVICE:
+        return lathe__checks_device();
+    default:
+        return NULL;
+    }
+}
+
+static void run_one(lathe__subject *s, const lathe__check *check, const lathe_report *report,
+                    lathe_conformance_totals *totals)
+{
+    report->begin(report->arg, check->name);
+    s->note[0] = '\0';
+    s->check = check;
+    s->guarded = NULL;
+    lathe_error_clear();
+    /* The driver and the libraries of a device keep files, threads and handlers of their own. */
+    const int counts = s->plugin->kind != LATHE_KIND_DEVICE && s->device == NULL;
+    lathe__process_state before, after;
+    lathe__process_state_read(&before, counts);
+    lathe_status status = check->run(s);
+    lathe__process_state_read(&after, counts);
+    if (status == LATHE_OK)
+        status = lathe__guards(s);
+    if (status == LATHE_OK || status == LATHE__SKIP) {
+        const lathe_status left = lathe__process_state_compare(&before, &after);
+        status = left != LATHE_OK ? left : status;
+    }
+    lathe__process_state_restore(&before);
+    if (status == LATHE__SKIP) {
+        totals->skipped++;
+        report->end(report->arg, LATHE_CHECK_SKIPPED, s->note);
+    } else if (status == LATHE_OK) {
+        totals->ok++;
+        report->end(report->arg, LATHE_CHECK_OK, s->note);
+    } else {
+        const char *message = lathe_error_message();
+        totals->failed++;
+        report->end(report->arg, LATHE_CHECK_FAILED,
+                    message[0] ? message : lathe_status_text(status));
+    }
+    lathe__device_side_release(s);
+    lathe_arena_fini(&s->arena);
+}
+
+lathe_status lathe_conformance_run(const lathe_component *component,
+                                   const lathe_conformance_setup *setup, const lathe_report *report,
+                                   lathe_conformance_totals *out)
+{
+    const lathe_plugin *plugin = component->plugin;
+    const lathe_component *device = setup != NULL ? setup->device : NULL;
+    lathe__subject s = {.component = component,
+                        .plugin = plugin,
+                        .table = plugin->table,
+                        .settings = setup != NULL ? setup->settings : NULL};
+    lathe__device_side side = {0};
+    *out = (lathe_conformance_totals){0};
+    lathe__imports_watch(plugin);
+    if (device != NULL)
+        LATHE_TRY(lathe__device_side_open(&side, device));
+    s.device = device != NULL && !lathe_machine_shares(&side.machine) ? &side : NULL;
+    const lathe__check *const lists[] = {
+        lathe__checks_common(), checks_of(plugin->kind, s.device != NULL),
+        plugin->kind == LATHE_KIND_DEVICE ? lathe__checks_kernels() : NULL};
+    lathe_status status = LATHE_OK;
+    for (int i = 0; i < 3 && status == LATHE_OK; i++) {
+        if (lists[i] == NULL && i < 2)
+            status = lathe_error(LATHE_E_ARG, "no checks for kind %d", plugin->kind);
+        for (const lathe__check *check = lists[i]; check != NULL && check->name != NULL; check++) {
+            run_one(&s, check, report, out);
+            if (out->failed > 0 && setup != NULL && setup->first_failure)
+                break;
+        }
+        if (out->failed > 0 && setup != NULL && setup->first_failure)
+            break;
+    }
+    lathe__device_side_close(&side);
+    return status;
+}
+
+static void note(lathe__subject *s, const char *format, va_list args)
+{
+    (void)vsnprintf(s->note, sizeof s->note, format, args);
+}
+
+lathe_status lathe__skip(lathe__subject *s, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    note(s, format, args);
+    va_end(args);
+    return LATHE__SKIP;
+}
+
+void lathe__note(lathe__subject *s, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    note(s, format, args);
+    va_end(args);
+}
+
+/* "key = value" for the fields that have no default. */
+static void required_lines(const lathe_plugin *plugin, lathe_buffer *out)
+{
+    for (int32_t i = 0; i < plugin->n_fields; i++) {
+        const lathe_field *f = &plugin->fields[i];
+        if (!(f->flags & LATHE_FIELD_REQUIRED))
+            continue;
+        const int ranged = f->min <= f->max;
+        lathe_buffer_printf(out, "%s = ", f->key);
+        if (f->type == LATHE_T_INT)
+            lathe_buffer_printf(out, "%lld\n", ranged ? (long long)f->min + 1 : 1LL);
+        else if (f->type == LATHE_T_FLOAT)
+            lathe_buffer_printf(out, "%.17g\n", ranged ? f->min * 0.5 + f->max * 0.5 : 1.0);
+        else if (f->type == LATHE_T_BOOL)
+            lathe_buffer_puts(out, "false\n");
+        else if (f->type == LATHE_T_STRING)
+            lathe_buffer_printf(out, "\"%.*s\"\n", f->choices ? (int)strcspn(f->choices, "|") : 1,
+                                f->choices ? f->choices : "x");
+        else
+            lathe_buffer_puts(out, f->type == LATHE_T_TABLE ? "{}\n" : "[]\n");
+    }
+}
+
+/* Sets every key of `over` in `table`. */
+static lathe_status lay_over(lathe_toml_node *table, const lathe_toml_node *over,
+                             lathe_arena *arena)
+{
+    for (int64_t i = 0; over != NULL && i < over->n_children; i++)
+        LATHE_TRY(lathe_toml_set(table, over->children[i], arena));
+    return LATHE_OK;
+}
+
+lathe_status lathe__values_of(const lathe_plugin *plugin, const lathe_toml_node *settings,
+                              const char *toml, lathe_arena *arena, const lathe_value **out)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_diags diags = {0};
+    lathe_toml_node *table = NULL, *over = NULL;
+    lathe_value *values = NULL;
+    const lathe_schema_scope scope = {.section = plugin->name, .place = {"check", 0, 0}};
+    required_lines(plugin, &text);
+    lathe_status status = text.status;
+    if (status == LATHE_OK)
+        status = lathe_toml_load("check", text.data ? text.data : "", text.len, arena, &table);
+    if (status == LATHE_OK)
+        status = lay_over(table, settings, arena);
+    if (status == LATHE_OK && toml != NULL)
+        status = lathe_toml_load("check", toml, (int64_t)strlen(toml), arena, &over);
+    if (status == LATHE_OK)
+        status = lay_over(table, over, arena);
+    if (status == LATHE_OK)
+        status = lathe_schema_check(&scope, table, plugin->fields, plugin->n_fields, arena, &diags,
+                                    &values);
+    if (status == LATHE_OK)
+        status = lathe_diags_status(&diags);
+    *out = values;
+    lathe_diags_fini(&diags);
+    lathe_buffer_fini(&text);
+    return status;
+}
+
+lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_value **out)
+{
+    return lathe__values_of(s->plugin, s->settings, toml, &s->arena, out);
+}
+
+lathe_status lathe__instance_with(lathe__subject *s, const char *toml, lathe_instance *out)
+{
+    const lathe_value *values;
+    *out = (lathe_instance){0};
+    LATHE_TRY(lathe__values(s, toml, &values));
+    return lathe_instance_init(out, s->component, values);
+}
+
+lathe_status lathe__instance(lathe__subject *s, lathe_instance *out)
+{
+    return lathe__instance_with(s, NULL, out);
+}
+
+lathe__guarded *lathe__guard(lathe__subject *s, unsigned char *raw, int64_t bytes)
+{
+    lathe__guarded *block = lathe_arena_alloc(&s->arena, (int64_t)sizeof *block);
+    if (block == NULL || raw == NULL) {
+        (void)fputs("the conformance suite is out of memory\n", stderr);
+        abort(); /* a program of checks: nothing can be said without memory */
+    }
+    *block = (lathe__guarded){.next = s->guarded,
+                              .middle = raw + GUARD + (GUARD - (uintptr_t)raw % GUARD) % GUARD,
+                              .bytes = bytes};
+    s->guarded = block;
+    memset(block->middle - GUARD, GUARD_BYTE, GUARD);
+    memset(block->middle + bytes, GUARD_BYTE, GUARD);
+    return block;
+}
+
+void *lathe__memory(lathe__subject *s, int64_t bytes)
+{
+    return lathe__guard(s, lathe_arena_alloc(&s->arena, bytes + 3 * GUARD), bytes)->middle;
+}
+
+lathe_status lathe__guards(const lathe__subject *s)
+{
+    for (const lathe__guarded *b = s->guarded; b != NULL; b = b->next)
+        for (int i = 0; i < GUARD; i++) {
+            if (b->middle[i - GUARD] != GUARD_BYTE)
+                return lathe_error(LATHE_E_CORRUPT, "wrote %d bytes before a block of %lld bytes",
+                                   GUARD - i, (long long)b->bytes);
+            if (b->middle[b->bytes + i] != GUARD_BYTE)
+                return lathe_error(LATHE_E_CORRUPT,
+                                   "wrote %d bytes after the end of a block of %lld bytes", i,
+                                   (long long)b->bytes);
+        }
+    return LATHE_OK;
+}
+
+float *lathe__random(lathe__subject *s, int64_t n, uint64_t seed, double scale)
+{
+    float *out = lathe__memory(s, n * (int64_t)sizeof *out);
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_u32x4 words = lathe_rng_block(seed, 0, 1, (uint64_t)i);
+        out[i] = (float)(scale * (2.0 * (double)lathe_uniform_f32(words.v[0]) - 1.0));
+    }
+    return out;
+}
+
+int lathe__same(const void *a, const void *b, int64_t bytes)
+{
+    return bytes == 0 || memcmp(a, b, (size_t)bytes) == 0;
+}
+
+lathe_status lathe__with_threads(int32_t n_threads, lathe_status (*body)(void *arg), void *arg)
+{
+    const int32_t before = lathe_parallel_threads();
+    lathe_parallel_init(n_threads);
+    const lathe_status status = body(arg);
+    lathe_parallel_init(before);
+    return status;
+}
+
+lathe_status lathe__check_json(lathe__subject *s, const char *what, lathe__writer write, void *arg)
+{
+    char *text = lathe__memory(s, 16384);
+    const int64_t n = write(arg, text, 16384);
+    json_t *json = NULL;
+    if (n < 0 || n > 16384)
+        return lathe_error(LATHE_E_PARSE, "%s returned %lld bytes for a capacity of 16384", what,
+                           (long long)n);
+    LATHE_TRY(lathe_json_load(what, text, n, &json));
+    json_decref(json);
+    char *few = lathe__memory(s, 8);
+    const int64_t needed = write(arg, few, 1);
+    if (needed < n)
+        return lathe_error(LATHE_E_PARSE, "%s says %lld bytes for a capacity of 1, needs %lld",
+                           what, (long long)needed, (long long)n);
+    for (int i = 2; i < 8; i++) /* one byte and perhaps a NUL */
+        if (few[i] != 0)
+            return lathe_error(LATHE_E_CORRUPT, "%s wrote more than its capacity of 1", what);
+    return LATHE_OK;
+}

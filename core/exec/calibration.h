@@ -1,0 +1,28 @@
+/* Calibration: how far the probability of the likeliest token is from how often it is right.
+ *
+ *   ece = sum over bins b of n_b/n * |hits_b/n_b - confidence_b/n_b|
+ *
+ * Bin b of LATHE_CALIBRATION_BINS equal ones holds probabilities in (b/B, (b+1)/B]; 0 falls into the
+ * first. Source: Guo et al., "On Calibration of Modern Neural Networks", 2017, equation 3.
+ */
+#ifndef LATHE_EXEC_CALIBRATION_H
+#define LATHE_EXEC_CALIBRATION_H
+
+#include <stdint.h>
+
+#define LATHE_CALIBRATION_BINS 15
+
+/** Begins as zeros. */
+typedef struct lathe_calibration {
+    double n[LATHE_CALIBRATION_BINS], hits[LATHE_CALIBRATION_BINS];
+    double confidence[LATHE_CALIBRATION_BINS]; /* sums of probabilities */
+} lathe_calibration;
+
+/** One prediction of probability p in [0, 1]; a p that is no number counts as 1. */
+void lathe_calibration_add(lathe_calibration *c, double p, int32_t hit);
+
+/** NAN without predictions. */
+double lathe_calibration_error(const lathe_calibration *c);
+double lathe_calibration_accuracy(const lathe_calibration *c);
+
+#endif

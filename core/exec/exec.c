@@ -1,0 +1,488 @@
+/* The executor: prepares kernels once, then runs nodes in order. */
+#include "exec/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "exec/activation_offload.h"
+#include "exec/attention_node.h"
+#include "exec/quant_node.h"
+#include "exec/replay.h"
+#include "exec/transfer.h"
+#include "ir/op_info.h"
+#include "plug/answers.h"
+
+/* Sets of inputs that may be on their way at a time, on a device with memory of its own. */
+#define INPUT_SETS 4
+
+/* One node made ready. */
+typedef struct ready {
+    lathe_kernel *kernel;             /* LATHE_RUNS_DEVICE */
+    const lathe_instance *component;  /* attention backend */
+    lathe_attention_problem *problem; /* attention */
+    const void *in[LATHE_OP_MAX_IN];
+    void *out[LATHE_OP_MAX_OUT];
+    void *scratch;
+} ready;
+
+struct lathe_exec {
+    lathe_machine *m;
+    lathe_graph *g;
+    lathe_plan *plan;
+    ready *nodes;
+    void **address;                   /* [n_values] */
+    char *inputs;                     /* inputs, then constants */
+    int64_t inputs_bytes, sent_bytes; /* of the inputs alone */
+    char *staging; /* |input sets|outputs| of a device with memory of its own; else NULL */
+    int64_t staging_bytes;
+    int64_t *staging_at; /* [n_values] of an input in its set, of an output in `staging` */
+    int32_t set;
+    int64_t sent_at[INPUT_SETS]; /* m->n_syncs when the set was sent; -1: never */
+    lathe_replays replays;
+    lathe_value_offload offload;
+    int64_t *scratch_bytes;
+    double seconds[3]; /* by phase */
+    double *profile;   /* [n_nodes] seconds, NULL: not wanted */
+    lathe_node_fn watch;
+};
+
+double lathe_now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static uint32_t mask_of(const lathe_ir_node *n, int32_t write)
+{
+    uint32_t mask = 0;
+    for (int32_t k = 0; k < n->n_out; k++)
+        if (n->out[k] != LATHE_NONE && n->write[k] == write)
+            mask |= 1u << k;
+    return mask;
+}
+
+lathe_status lathe_node_kernel(const lathe_machine *m, const lathe_graph *g, const lathe_ir_node *n,
+                               lathe_kernel **out, int64_t *out_scratch_bytes)
+{
+    lathe_desc in[LATHE_OP_MAX_IN], out_of[LATHE_OP_MAX_OUT];
+    const lathe_desc absent = {LATHE_ABSENT, 0, {1, 1, 1, 1}};
+    for (int32_t k = 0; k < n->n_in; k++)
+        in[k] = n->in[k] == LATHE_NONE ? absent : g->values[n->in[k]].desc;
+    for (int32_t k = 0; k < n->n_out; k++)
+        out_of[k] = n->out[k] == LATHE_NONE ? absent : g->values[n->out[k]].desc;
+    const uint32_t set = mask_of(n, LATHE_WRITE_SET), add = mask_of(n, LATHE_WRITE_ADD);
+    const uint32_t both = mask_of(n, LATHE_WRITE_RUNTIME);
+    const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
+                                          .op = n->op,
+                                          .attrs = &n->attrs,
+                                          .in = in,
+                                          .out = out_of,
+                                          .n_in = n->n_in,
+                                          .n_out = n->n_out,
+                                          .may_accumulate = add | both,
+                                          .may_overwrite = set | both,
+                                          .flags = m->flags,
+                                          .n_threads = m->n_threads};
+    return lathe_answer_kernel(m->device, &problem, out, out_scratch_bytes);
+}
+
+static lathe_status prepare_device(lathe_exec *x, int32_t i)
+{
+    return lathe_node_kernel(x->m, x->g, &x->g->nodes[i], &x->nodes[i].kernel,
+                             &x->scratch_bytes[i]);
+}
+
+static lathe_status prepare_attention(lathe_exec *x, int32_t i)
+{
+    ready *r = &x->nodes[i];
+    r->problem = calloc(1, sizeof *r->problem);
+    if (!r->problem)
+        return lathe_error(LATHE_E_NOMEM, "no memory for an attention problem");
+    lathe__attention_problem(x->g, &x->g->nodes[i], x->m, r->problem);
+    int64_t best = 0;
+    LATHE_TRY(lathe_select_attention(x->m->attention, x->m->n_attention, r->problem, &x->g->arena,
+                                     &best, NULL));
+    r->component = &x->m->attention[best];
+    return lathe_answer_attention_scratch(
+        r->component, r->problem, x->g->nodes[i].op != LATHE_OP_ATTENTION, &x->scratch_bytes[i]);
+}
+
+static lathe_status at_node(const lathe_exec *x, int32_t i, lathe_status status)
+{
+    const lathe_ir_node *n = &x->g->nodes[i];
+    return status == LATHE_OK ? status
+                              : lathe_error_context(status, "node %d, %s '%s'", i,
+                                                    lathe_op_info_get(n->op)->name, n->label);
+}
+
+static int64_t room(const lathe_ir_value *v)
+{
+    return (lathe_desc_bytes(&v->desc) + LATHE_PLAN_ALIGN - 1) / LATHE_PLAN_ALIGN *
+           LATHE_PLAN_ALIGN;
+}
+
+/* Where inputs stand in each of their sets, and outputs behind the sets. */
+static void lay_out_staging(lathe_exec *x)
+{
+    for (lathe_val v = 0; v < x->g->n_values; v++)
+        if (x->g->values[v].kind == LATHE_VALUE_INPUT) {
+            x->staging_at[v] = x->sent_bytes;
+            x->sent_bytes += room(&x->g->values[v]);
+        }
+    x->staging_bytes = INPUT_SETS * x->sent_bytes;
+    for (lathe_val v = 0; v < x->g->n_values; v++)
+        if (x->g->values[v].kind != LATHE_VALUE_INPUT && x->g->values[v].is_output) {
+            x->staging_at[v] = x->staging_bytes;
+            x->staging_bytes += room(&x->g->values[v]);
+        }
+    if (lathe_machine_shares(x->m))
+        x->staging_bytes = 0;
+}
+
+static lathe_status prepare(lathe_exec *x)
+{
+    for (int32_t i = 0; i < x->g->n_nodes; i++) {
+        lathe_status status;
+        switch (lathe_op_info_get(x->g->nodes[i].op)->runs_on) {
+        case LATHE_RUNS_ATTENTION:
+            status = prepare_attention(x, i);
+            break;
+        case LATHE_RUNS_QUANT:
+            status = lathe__quant_prepare(x->m, &x->g->values[x->g->nodes[i].out[0]].desc,
+                                          &x->scratch_bytes[i]);
+            break;
+        case LATHE_RUNS_BESIDE:
+            status = LATHE_OK;
+            break;
+        default:
+            status = prepare_device(x, i);
+        }
+        LATHE_TRY(at_node(x, i, status));
+    }
+    LATHE_TRY(lathe_plan_create(x->g, x->scratch_bytes, &x->plan));
+    x->inputs_bytes = x->plan->input_bytes;
+    lay_out_staging(x);
+    return LATHE_OK;
+}
+
+lathe_status lathe_exec_create(lathe_machine *m, lathe_graph *g, lathe_exec **out)
+{
+    lathe_exec *x = calloc(1, sizeof *x);
+    lathe_status status = LATHE_E_NOMEM;
+    if (x) {
+        x->m = m;
+        x->g = g;
+        x->nodes = calloc((size_t)g->n_nodes + 1, sizeof *x->nodes);
+        x->scratch_bytes = calloc((size_t)g->n_nodes + 1, sizeof *x->scratch_bytes);
+        x->address = calloc((size_t)g->n_values + 1, sizeof *x->address);
+        x->staging_at = calloc((size_t)g->n_values + 1, sizeof *x->staging_at);
+        x->replays.m = m;
+        memset(x->sent_at, 0xff, sizeof x->sent_at);
+    }
+    if (x && x->nodes && x->scratch_bytes && x->address && x->staging_at)
+        status = prepare(x);
+    else
+        (void)lathe_error(LATHE_E_NOMEM, "no memory for an executable of %d nodes", g->n_nodes);
+    if (status != LATHE_OK) {
+        if (x)
+            lathe_exec_destroy(x);
+        else
+            lathe_graph_destroy(g);
+        return status;
+    }
+    *out = x;
+    return LATHE_OK;
+}
+
+void lathe_exec_destroy(lathe_exec *x)
+{
+    if (!x)
+        return;
+    lathe_value_offload_fini(&x->offload);
+    lathe_replays_fini(&x->replays);
+    for (int32_t i = 0; x->nodes && i < x->g->n_nodes; i++) {
+        if (x->nodes[i].kernel)
+            x->m->dev->kernel_destroy(x->m->device->self, x->nodes[i].kernel);
+        free(x->nodes[i].problem);
+    }
+    lathe_machine_free(x->m, LATHE_MEM_ACTIVATIONS, x->inputs_bytes, x->inputs);
+    lathe_machine_free(x->m, LATHE_MEM_STAGING, x->staging_bytes, x->staging);
+    lathe_plan_destroy(x->plan);
+    lathe_graph_destroy(x->g);
+    free(x->nodes);
+    free(x->scratch_bytes);
+    free(x->address);
+    free(x->staging_at);
+    free(x->profile);
+    free(x);
+}
+
+const lathe_graph *lathe_exec_graph(const lathe_exec *x)
+{
+    return x->g;
+}
+
+const lathe_plan *lathe_exec_plan(const lathe_exec *x)
+{
+    return x->plan;
+}
+
+static void *persistent_address(const lathe_exec *x, const lathe_store *store,
+                                const lathe_ir_value *v)
+{
+    switch (v->kind) {
+    case LATHE_VALUE_PARAM:
+        return lathe_store_value(store, v->param);
+    case LATHE_VALUE_MASTER:
+        return lathe_store_master(store, v->param);
+    case LATHE_VALUE_GRAD:
+        return lathe_store_grad(store, v->param);
+    case LATHE_VALUE_PLANE:
+        return lathe_store_plane(store, v->param, v->plane);
+    default:
+        (void)x;
+        return NULL;
+    }
+}
+
+/* Where a planned value lies; the family of `root` shares it. */
+static void *planned_address(const lathe_exec *x, lathe_val root, char *arena)
+{
+    const int64_t at = x->plan->offset[root];
+    return at < 0 ? NULL : (x->g->values[root].on_host ? x->offload.host : arena) + at;
+}
+
+/* Pointers of every node, from the addresses of the values. */
+static void wire(lathe_exec *x, char *arena)
+{
+    for (int32_t i = 0; i < x->g->n_nodes; i++) {
+        const lathe_ir_node *n = &x->g->nodes[i];
+        for (int32_t k = 0; k < n->n_in; k++)
+            x->nodes[i].in[k] = n->in[k] == LATHE_NONE ? NULL : x->address[n->in[k]];
+        for (int32_t k = 0; k < n->n_out; k++)
+            x->nodes[i].out[k] = n->out[k] == LATHE_NONE ? NULL : x->address[n->out[k]];
+        x->nodes[i].scratch = x->scratch_bytes[i] ? arena + x->plan->scratch_offset[i] : NULL;
+    }
+}
+
+lathe_status lathe_exec_place(lathe_exec *x, const lathe_store *store, void *arena)
+{
+    void *memory = NULL;
+    LATHE_TRY(lathe_machine_alloc(x->m, LATHE_MEM_ACTIVATIONS, x->inputs_bytes, &memory));
+    x->inputs = memory;
+    LATHE_TRY(lathe_machine_alloc(x->m, LATHE_MEM_STAGING, x->staging_bytes, &memory));
+    x->staging = memory;
+    LATHE_TRY(lathe_value_offload_place(&x->offload, x->m, x->g, x->plan->host_bytes));
+    int64_t at = x->sent_bytes;
+    for (lathe_val v = 0; v < x->g->n_values; v++) {
+        const lathe_ir_value *value = &x->g->values[v];
+        if (value->kind == LATHE_VALUE_INPUT) {
+            x->address[v] = x->inputs + x->staging_at[v];
+        } else if (value->kind == LATHE_VALUE_CONST) {
+            x->address[v] = x->inputs + at;
+            at += room(value);
+            LATHE_TRY(
+                lathe_upload(x->m, x->address[v], value->data, lathe_desc_bytes(&value->desc)));
+        } else if (value->kind != LATHE_VALUE_TEMP && value->kind != LATHE_VALUE_STATE) {
+            x->address[v] = persistent_address(x, store, value);
+        }
+    }
+    for (lathe_val v = 0; v < x->g->n_values; v++) {
+        if (x->g->values[v].kind != LATHE_VALUE_TEMP)
+            continue;
+        const lathe_val root = lathe_graph_root(x->g, v);
+        x->address[v] = x->g->values[root].kind != LATHE_VALUE_TEMP
+                            ? x->address[root]
+                            : planned_address(x, root, arena);
+    }
+    wire(x, arena);
+    return LATHE_OK;
+}
+
+void lathe_exec_bind(lathe_exec *x, lathe_val state, void *memory)
+{
+    for (lathe_val v = 0; v < x->g->n_values; v++)
+        if (lathe_graph_root(x->g, v) == state)
+            x->address[v] = memory;
+    for (int32_t i = 0; i < x->g->n_nodes; i++) {
+        const lathe_ir_node *n = &x->g->nodes[i];
+        for (int32_t k = 0; k < n->n_in; k++)
+            if (n->in[k] != LATHE_NONE && lathe_graph_root(x->g, n->in[k]) == state)
+                x->nodes[i].in[k] = memory;
+        for (int32_t k = 0; k < n->n_out; k++)
+            if (n->out[k] != LATHE_NONE && lathe_graph_root(x->g, n->out[k]) == state)
+                x->nodes[i].out[k] = memory;
+    }
+}
+
+void *lathe_exec_data(lathe_exec *x, lathe_val v)
+{
+    return x->address[v];
+}
+
+int64_t lathe_exec_staging_bytes(const lathe_exec *x)
+{
+    return x->staging_bytes;
+}
+
+void *lathe_exec_input(lathe_exec *x, lathe_val v)
+{
+    return x->staging ? x->staging + x->set * x->sent_bytes + x->staging_at[v] : x->address[v];
+}
+
+lathe_status lathe_exec_next_inputs(lathe_exec *x)
+{
+    if (!x->staging)
+        return LATHE_OK;
+    x->set = (x->set + 1) % INPUT_SETS;
+    return x->sent_at[x->set] == x->m->n_syncs ? lathe_machine_sync(x->m) : LATHE_OK;
+}
+
+lathe_status lathe_exec_send(lathe_exec *x)
+{
+    if (!x->staging || x->sent_bytes == 0)
+        return LATHE_OK;
+    x->sent_at[x->set] = x->m->n_syncs;
+    return x->m->dev->copy(x->m->device->self, x->m->stream, x->inputs,
+                           x->staging + x->set * x->sent_bytes, x->sent_bytes,
+                           LATHE_COPY_TO_DEVICE);
+}
+
+lathe_status lathe_exec_fetch_later(lathe_exec *x, lathe_val output, void *to)
+{
+    const int64_t bytes = lathe_desc_bytes(&x->g->values[output].desc);
+    if (x->staging)
+        return x->m->dev->copy(x->m->device->self, x->m->stream, to, x->address[output], bytes,
+                               LATHE_COPY_TO_HOST);
+    memcpy(to, x->address[output], (size_t)bytes);
+    return LATHE_OK;
+}
+
+lathe_status lathe_exec_fetch(lathe_exec *x, lathe_val output, const void **out)
+{
+    *out = x->address[output];
+    if (!x->staging)
+        return LATHE_OK;
+    void *to = x->staging + x->staging_at[output];
+    LATHE_TRY(lathe_exec_fetch_later(x, output, to));
+    *out = to;
+    return lathe_machine_sync(x->m);
+}
+
+static lathe_status run_node(lathe_exec *x, int32_t i, int32_t accumulate)
+{
+    const lathe_ir_node *n = &x->g->nodes[i];
+    ready *r = &x->nodes[i];
+    uint32_t add = mask_of(n, LATHE_WRITE_ADD);
+    if (accumulate)
+        add |= mask_of(n, LATHE_WRITE_RUNTIME);
+    switch (lathe_op_info_get(n->op)->runs_on) {
+    case LATHE_RUNS_ATTENTION:
+        return lathe__attention_run(n, r->component, r->problem, r->in, r->out, r->scratch, add,
+                                    x->m->stream);
+    case LATHE_RUNS_QUANT:
+        return lathe__quant_run(x->m, &x->g->values[n->out[0]].desc, r->in, r->out[0], r->scratch);
+    case LATHE_RUNS_BESIDE:
+        return lathe_value_offload_run(&x->offload, n, r->in[0], r->out[0]);
+    default: {
+        const lathe_kernel_args args = {.size = (uint32_t)sizeof args,
+                                        .accumulate = add,
+                                        .in = r->in,
+                                        .out = r->out,
+                                        .scratch = r->scratch,
+                                        .stream = x->m->stream};
+        return x->m->dev->kernel_run(x->m->device->self, r->kernel, &args);
+    }
+    }
+}
+
+lathe_status lathe_exec_run(lathe_exec *x, int32_t accumulate)
+{
+    return lathe_exec_run_range(x, 0, x->g->n_nodes, accumulate);
+}
+
+/* lathe_range_run_fn */
+static lathe_status run_nodes(void *arg, int32_t begin, int32_t end, int32_t accumulate)
+{
+    lathe_exec *x = arg;
+    double since = lathe_now();
+    int32_t phase = LATHE_PHASE_FORWARD;
+    const int looks = x->profile || x->watch;
+    for (int32_t i = begin; i < end; i++) {
+        if (x->g->nodes[i].phase != phase) {
+            const double now = lathe_now();
+            x->seconds[phase] += now - since;
+            since = now;
+            phase = x->g->nodes[i].phase;
+        }
+        const double begun = looks ? lathe_now() : 0.0;
+        LATHE_TRY(at_node(x, i, run_node(x, i, accumulate)));
+        if (looks && !lathe_machine_shares(x->m)) /* a node's time, not that of queueing it */
+            LATHE_TRY(at_node(x, i, lathe_machine_sync(x->m)));
+        if (x->profile)
+            x->profile[i] += lathe_now() - begun;
+        if (x->watch)
+            x->watch(x->g, i, begun, lathe_now());
+    }
+    x->seconds[phase] += lathe_now() - since;
+    return LATHE_OK;
+}
+
+lathe_status lathe_exec_run_range(lathe_exec *x, int32_t begin, int32_t end, int32_t accumulate)
+{
+    const int cannot = x->offload.host_bytes > 0 && !x->m->info.capture_events;
+    lathe_value_offload_count(&x->offload, begin, end);
+    if (x->profile || x->watch || cannot)
+        return run_nodes(x, begin, end, accumulate);
+    return lathe_replays_run(&x->replays, begin, end, accumulate, run_nodes, x);
+}
+
+int64_t lathe_exec_take_moved(lathe_exec *x)
+{
+    const int64_t moved = x->offload.host_bytes > 0 ? x->offload.moved : -1;
+    x->offload.moved = 0;
+    return moved;
+}
+
+void lathe_exec_times(const lathe_exec *x, double out_seconds[3])
+{
+    memcpy(out_seconds, x->seconds, sizeof x->seconds);
+}
+
+void lathe_exec_times_reset(lathe_exec *x)
+{
+    memset(x->seconds, 0, sizeof x->seconds);
+}
+
+void lathe_exec_times_put(lathe_exec *x, const double seconds[3])
+{
+    memcpy(x->seconds, seconds, sizeof x->seconds);
+}
+
+lathe_status lathe_exec_profile(lathe_exec *x)
+{
+    if (!x->profile)
+        x->profile = calloc((size_t)x->g->n_nodes + 1, sizeof *x->profile);
+    return x->profile ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for a profile");
+}
+
+void lathe_exec_watch(lathe_exec *x, lathe_node_fn fn)
+{
+    x->watch = fn;
+}
+
+double *lathe_exec_profile_seconds(lathe_exec *x)
+{
+    return x->profile;
+}
+
+const char *lathe_exec_attention(const lathe_exec *x)
+{
+    for (int32_t i = 0; i < x->g->n_nodes; i++)
+        if (x->g->nodes[i].op == LATHE_OP_ATTENTION)
+            return x->nodes[i].component->component->plugin->name;
+    return NULL;
+}

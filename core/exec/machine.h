@@ -1,0 +1,93 @@
+/* The machine of a run: the opened device, its memory by category, and the backends that share it.
+ *
+ * All memory of a run comes from lathe_machine_alloc: the plan's figures and the allocator's are
+ * therefore the same sums, and are compared by the tests to the byte.
+ */
+#ifndef LATHE_EXEC_MACHINE_H
+#define LATHE_EXEC_MACHINE_H
+
+#include "lathe/quant.h"
+#include "plug/select.h"
+
+enum {
+    LATHE_MEM_PARAMETERS = 0, /* master copies and copies in the compute dtype */
+    LATHE_MEM_GRADIENTS = 1,
+    LATHE_MEM_OPTIMIZER = 2,   /* optimizer state and scalars */
+    LATHE_MEM_QUANTIZED = 3,   /* planes of quantized weights */
+    LATHE_MEM_ACTIVATIONS = 4, /* activations, batch inputs, constants */
+    LATHE_MEM_SCRATCH = 5,     /* what the arena needs on top of the activations */
+    LATHE_MEM_CACHE = 6,       /* KV caches of generation */
+    LATHE_MEM_CHECKPOINT = 7,  /* the copy that asynchronous checkpoints are written from */
+    LATHE_MEM_AVERAGE = 8,     /* the average of the weights */
+    LATHE_MEM_STAGING = 9, /* what passes between the host and a device with memory of its own */
+    LATHE_MEM_OFFLOAD =
+        10, /* what waits in the host's memory: optimizer state (offload.h), values of
+                               the forward (value_offload.h) */
+    LATHE_N_MEM = 11
+};
+
+/** Name of a category: "parameters", ... */
+const char *lathe_mem_name(int32_t category);
+
+/** Whether a category lies in host memory even where the device has its own. */
+int32_t lathe_mem_is_host(int32_t category);
+
+/** Bytes by category. */
+typedef struct lathe_mem_bytes {
+    int64_t by[LATHE_N_MEM];
+} lathe_mem_bytes;
+
+int64_t lathe_mem_total(const lathe_mem_bytes *bytes);
+
+typedef struct lathe_machine {
+    const lathe_instance *device;
+    const lathe_device_v1 *dev; /* device->table */
+    lathe_device_info info;
+    const lathe_instance *attention; /* [n_attention] candidates, best score wins per problem */
+    int64_t n_attention;
+    const lathe_instance *quant; /* NULL: none */
+    uint32_t flags;              /* LATHE_FLAG_* wanted of kernels */
+    lathe_stream *stream;        /* that all work is queued on; NULL: the device's only one */
+    lathe_stream *in, *out; /* beside it, to and from the host; NULL before somebody wants them */
+    int32_t captures;       /* 1: what runs again and again is captured and replayed */
+    char *staging;          /* transfer.h; NULL before it is placed, and where none is needed */
+    void *tensor;           /* [tensor_bytes] a tensor on its way to a file; NULL before */
+    int64_t tensor_bytes;
+    int64_t n_syncs; /* times that the host has waited for the stream */
+    int32_t n_threads;
+    lathe_mem_bytes used, peak;
+} lathe_machine;
+
+/** Fills the device part from an instance of a device plugin, which must outlive it. */
+lathe_status lathe_machine_init(lathe_machine *m, const lathe_instance *device, uint32_t flags);
+/** Lets go of what it holds; all zeros is fine. */
+void lathe_machine_fini(lathe_machine *m);
+
+/** Makes the two streams beside the machine's own, by which memory comes and goes while it computes: two, because a
+ *  bus carries both ways at once. Done when they are there already. */
+lathe_status lathe_machine_sides(lathe_machine *m);
+
+/** Whether a device has streams with events between them: what lathe_machine_sides needs. */
+int lathe_machine_has_events(const lathe_machine *m);
+
+/** Whether the host may touch the device's memory, and work is done when a call returns. */
+static inline int lathe_machine_shares(const lathe_machine *m)
+{
+    return m->info.host_memory != 0;
+}
+
+/** Waits until everything queued is done; tells of its failures. */
+lathe_status lathe_machine_sync(lathe_machine *m);
+
+/** Zeroed memory of the device, or pinned memory for lathe_mem_is_host, counted under its category. bytes 0
+ *  gives NULL. */
+lathe_status lathe_machine_alloc(lathe_machine *m, int32_t category, int64_t bytes, void **out);
+void lathe_machine_free(lathe_machine *m, int32_t category, int64_t bytes, void *memory);
+
+/** Of these bytes, those in the device's memory. */
+int64_t lathe_machine_total(const lathe_machine *m, const lathe_mem_bytes *bytes);
+
+/** Moves `bytes` of the count from one category to another: an arena is one block of two kinds. */
+void lathe_machine_recount(lathe_machine *m, int32_t from, int32_t to, int64_t bytes);
+
+#endif

@@ -1,0 +1,355 @@
+/* Building programs: model forward (policy, reference), adapter at every site, the stage's loss. */
+#include "exec/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "ir/passes.h"
+#include "plug/answers.h"
+
+typedef struct builder {
+    const lathe_program_config *config;
+    lathe_program *program;
+    lathe_model_build build;
+    lathe_val logprobs[2]; /* by LATHE_MODEL_*; LATHE_NONE: not asked for yet */
+    int32_t reference;     /* the forward being built is the reference's */
+    int32_t evaluates;     /* the likeliest token is wanted beside the target's probability */
+} builder;
+
+/* The stage's callback carries the graph only: the builder in flight on this thread. */
+static _Thread_local builder *in_flight;
+
+static lathe_status param_value(void *arg, const char *name, lathe_val *out)
+{
+    const builder *b = arg;
+    lathe_params *params = b->config->params;
+    int32_t index = -1;
+    if (b->reference) {
+        char *copy = lathe_arena_printf(&b->build.graph->arena, LATHE_REFERENCE_PREFIX "%s", name);
+        if (!copy)
+            return LATHE_E_NOMEM;
+        index = lathe_params_find(params, copy);
+    }
+    if (index < 0)
+        index = lathe_params_find(params, name);
+    if (index < 0)
+        return lathe_error(LATHE_E_NOT_FOUND, "the model has no parameter '%s'", name);
+    return lathe_graph_param(b->build.graph, index, out);
+}
+
+static lathe_status linear_site(void *arg, const lathe_site *site, lathe_val x, lathe_val *out)
+{
+    const builder *b = arg;
+    const lathe_graph_api *api = lathe_graph_api_get();
+    const lathe_adapter_v1 *table = b->config->adapter ? b->config->adapter->table : NULL;
+    if (LATHE_HAS(table, wrap) && LATHE_HAS(table, targets) &&
+        table->targets(b->config->adapter->self, site))
+        return table->wrap(b->config->adapter->self, api, b->build.graph, site, x, !b->reference,
+                           out);
+    return api->linear(b->build.graph, x, site->weight, site->bias, site->module, out);
+}
+
+static lathe_status build_logprobs(builder *b, int32_t model, lathe_val *out)
+{
+    lathe_graph *g = b->build.graph;
+    lathe_val hidden, head;
+    b->reference = model == LATHE_MODEL_REFERENCE;
+    LATHE_TRY(lathe_model_hidden(&b->build, &hidden));
+    LATHE_TRY(lathe_model_head(&b->build, &head));
+    lathe_graph_set_layer(g, -1, LATHE_BLOCK_NONE);
+    b->reference = 0;
+    const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows};
+    const lathe_val in[3] = {hidden, head, b->program->targets};
+    if (b->evaluates && model == LATHE_MODEL_POLICY) {
+        lathe_val all[3];
+        LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_EVAL, &attrs, in, 3, all, 3, -1, "head"));
+        *out = all[0];
+        b->program->top_logprobs = all[1];
+        b->program->top = all[2];
+        lathe_graph_output(g, all[1]);
+        lathe_graph_output(g, all[2]);
+        return LATHE_OK;
+    }
+    return lathe_graph_node(g, LATHE_OP_HEAD_LOGPROB, &attrs, in, 3, out, 1, -1, "head");
+}
+
+/* lathe_stage_build.logprobs */
+static lathe_status stage_logprobs(lathe_graph *g, int32_t model, lathe_val *out)
+{
+    builder *b = in_flight;
+    if (!b || b->build.graph != g)
+        return lathe_error(LATHE_E_STATE, "log-probabilities asked for outside loss()");
+    if (model != LATHE_MODEL_POLICY && model != LATHE_MODEL_REFERENCE)
+        return lathe_error(LATHE_E_ARG, "there is no model %d", model);
+    if (b->logprobs[model] == LATHE_NONE)
+        LATHE_TRY(build_logprobs(b, model, &b->logprobs[model]));
+    *out = b->logprobs[model];
+    return LATHE_OK;
+}
+
+static lathe_status batch_inputs(builder *b)
+{
+    lathe_program *p = b->program;
+    lathe_graph *g = b->build.graph;
+    const lathe_desc tokens = lathe_desc_1d(LATHE_I32, p->n_rows * p->row_tokens);
+    LATHE_TRY(lathe_graph_input(g, "tokens", tokens, &p->tokens));
+    LATHE_TRY(lathe_graph_input(g, "positions", tokens, &p->positions));
+    LATHE_TRY(lathe_graph_input(g, "doc_start", tokens, &p->doc_start));
+    LATHE_TRY(lathe_graph_input(g, "targets", tokens, &p->targets));
+    b->build.tokens = p->tokens;
+    b->build.positions = p->positions;
+    b->build.doc_start = p->doc_start;
+    return LATHE_OK;
+}
+
+static lathe_status build_loss(builder *b, int32_t train)
+{
+    lathe_program *p = b->program;
+    lathe_graph *g = b->build.graph;
+    const lathe_stage_v1 *stage = b->config->stage->table;
+    LATHE_TRY(batch_inputs(b));
+    if (stage->rows == LATHE_ROWS_PAIRS)
+        LATHE_TRY(lathe_graph_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, p->n_rows / 2),
+                                    &p->pair_mask));
+    const lathe_stage_build build = {.size = (uint32_t)sizeof build,
+                                     .n_rows = p->n_rows,
+                                     .row_tokens = p->row_tokens,
+                                     .api = lathe_graph_api_get(),
+                                     .graph = g,
+                                     .logprobs = stage_logprobs,
+                                     .pair_mask = p->pair_mask};
+    in_flight = b;
+    const lathe_status status = lathe_answer_loss(b->config->stage, &build, &p->stage);
+    in_flight = NULL;
+    LATHE_TRY(status);
+    p->loss = p->stage.sum;
+    lathe_graph_output(g, p->loss);
+    for (int32_t i = 0; i < p->stage.n_metrics; i++)
+        lathe_graph_output(g, p->stage.metrics[i].sum);
+    p->logprobs = b->logprobs[LATHE_MODEL_POLICY];
+    lathe_pass_fp8(g, b->config->fp8);
+    if (!train) {
+        if (p->logprobs != LATHE_NONE)
+            lathe_graph_output(g, p->logprobs);
+        return LATHE_OK;
+    }
+    LATHE_TRY(lathe_graph_input(g, "seed", (lathe_desc){LATHE_F32, 0, {1, 1, 1, 1}}, &p->seed));
+    LATHE_TRY(lathe_derive(g, p->loss, p->seed));
+    LATHE_TRY(lathe_pass_merge_head(g));
+    return lathe_pass_recompute(g, b->config->recompute);
+}
+
+static lathe_status to_f32(lathe_graph *g, lathe_val x, lathe_val *out)
+{
+    lathe_desc desc;
+    LATHE_TRY(lathe_graph_api_get()->desc(g, x, &desc));
+    *out = x;
+    if (desc.dtype == LATHE_F32)
+        return LATHE_OK;
+    const lathe_op_attrs attrs = {.dtype = LATHE_F32};
+    return lathe_graph_node(g, LATHE_OP_CAST, &attrs, &x, 1, out, 1, -1, "logits");
+}
+
+static lathe_status build_logits(builder *b, int32_t last_row_only)
+{
+    lathe_program *p = b->program;
+    lathe_graph *g = b->build.graph;
+    lathe_val hidden, head, logits;
+    LATHE_TRY(lathe_model_hidden(&b->build, &hidden));
+    LATHE_TRY(lathe_model_head(&b->build, &head));
+    lathe_graph_set_layer(g, -1, LATHE_BLOCK_NONE);
+    if (last_row_only && p->row_tokens > 1) {
+        const lathe_op_attrs last = {.start = p->row_tokens - 1, .count = 1};
+        LATHE_TRY(lathe_graph_node(g, LATHE_OP_SLICE, &last, &hidden, 1, &hidden, 1, -1, "last"));
+    }
+    LATHE_TRY(lathe_graph_api_get()->linear(g, hidden, head, LATHE_NONE, "head", &logits));
+    LATHE_TRY(to_f32(g, logits, &p->logits));
+    lathe_graph_output(g, p->logits);
+    return LATHE_OK;
+}
+
+/* "CURVE": apart from the streams of dropout and of rounding, which count from small numbers. */
+#define DRAW_STREAM UINT64_C(0x4355525645)
+
+static lathe_status build_sample(builder *b)
+{
+    lathe_program *p = b->program;
+    lathe_graph *g = b->build.graph;
+    const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
+                                  .rng_stream = DRAW_STREAM};
+    lathe_val in[4];
+    LATHE_TRY(batch_inputs(b));
+    LATHE_TRY(lathe_graph_input(g, "draw", lathe_desc_1d(LATHE_I64, 2), &p->draw));
+    LATHE_TRY(lathe_model_hidden(&b->build, &in[0]));
+    LATHE_TRY(lathe_model_head(&b->build, &in[1]));
+    lathe_graph_set_layer(g, -1, LATHE_BLOCK_NONE);
+    in[2] = p->targets;
+    in[3] = p->draw;
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_SAMPLE, &attrs, in, 4, &p->sampled, 1, -1, "head"));
+    lathe_graph_output(g, p->sampled);
+    lathe_pass_fp8(g, b->config->fp8);
+    return LATHE_OK;
+}
+
+static lathe_status build_decode(builder *b)
+{
+    lathe_program *p = b->program;
+    lathe_graph *g = b->build.graph;
+    const lathe_model_config *model = b->config->model;
+    const lathe_desc tokens = lathe_desc_1d(LATHE_I32, p->row_tokens);
+    lathe_desc cache = {
+        b->config->params->compute_dtype,
+        3,
+        {1, b->config->cache_rows, (int64_t)model->n_kv_heads * model->head_dim, 1}};
+    LATHE_TRY(lathe_graph_input(g, "tokens", tokens, &p->tokens));
+    LATHE_TRY(lathe_graph_input(g, "positions", tokens, &p->positions));
+    LATHE_TRY(lathe_graph_input(g, "kv_len", lathe_desc_1d(LATHE_I32, 1), &p->kv_len));
+    p->cache_k = calloc((size_t)model->n_layers, sizeof *p->cache_k);
+    p->cache_v = calloc((size_t)model->n_layers, sizeof *p->cache_v);
+    if (!p->cache_k || !p->cache_v)
+        return lathe_error(LATHE_E_NOMEM, "no memory for %d caches", model->n_layers);
+    for (int32_t i = 0; i < model->n_layers; i++) {
+        LATHE_TRY(lathe_graph_state(g, "cache_k", cache, &p->cache_k[i]));
+        LATHE_TRY(lathe_graph_state(g, "cache_v", cache, &p->cache_v[i]));
+    }
+    b->build.tokens = p->tokens;
+    b->build.positions = p->positions;
+    b->build.kv_len = p->kv_len;
+    b->build.cache_k = p->cache_k;
+    b->build.cache_v = p->cache_v;
+    b->build.max_positions = b->config->cache_rows;
+    return build_logits(b, 1);
+}
+
+/* What the machine said last of an op: layers are alike. */
+typedef struct offer {
+    const lathe_machine *machine;
+    lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
+    int32_t op, is_made; /* op -1: nothing asked yet */
+} offer;
+
+/* lathe_offers_fn: the kernel can be made. `arg`: offer[2], by whether it is of the backward. */
+static int32_t machine_offers(void *arg, const lathe_graph *g, const lathe_ir_node *n)
+{
+    offer *o = (offer *)arg + (n->op == LATHE_OP_LINEAR_DX_GELU);
+    lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
+    lathe_kernel *kernel = NULL;
+    int64_t scratch = 0;
+    memset(tensors, 0, sizeof tensors);
+    for (int32_t k = 0; k < n->n_in; k++)
+        if (n->in[k] != LATHE_NONE)
+            tensors[k] = g->values[n->in[k]].desc;
+    for (int32_t k = 0; k < n->n_out; k++)
+        if (n->out[k] != LATHE_NONE)
+            tensors[LATHE_OP_MAX_IN + k] = g->values[n->out[k]].desc;
+    if (o->op == n->op && memcmp(o->tensors, tensors, sizeof tensors) == 0)
+        return o->is_made;
+    memcpy(o->tensors, tensors, sizeof tensors);
+    o->op = n->op;
+    o->is_made = lathe_node_kernel(o->machine, g, n, &kernel, &scratch) == LATHE_OK;
+    if (o->is_made)
+        o->machine->dev->kernel_destroy(o->machine->device->self, kernel);
+    else
+        lathe_error_clear(); /* it has none: no error */
+    return o->is_made;
+}
+
+static lathe_status join_ops(const builder *b)
+{
+    offer offers[2] = {{.machine = b->config->machine, .op = -1},
+                       {.machine = b->config->machine, .op = -1}};
+    if (!b->config->machine)
+        return LATHE_OK;
+    LATHE_TRY(lathe_pass_gelu(b->build.graph, machine_offers, offers));
+    return lathe_pass_add_norm(b->build.graph, machine_offers, offers);
+}
+
+/* The node after which the loss has been computed. */
+static int32_t loss_end(const lathe_program *p)
+{
+    int32_t end = 0;
+    for (int32_t i = 0; p->loss != LATHE_NONE && i < p->graph->n_nodes; i++)
+        for (int32_t k = 0; k < p->graph->nodes[i].n_out; k++) {
+            const lathe_val v = p->graph->nodes[i].out[k];
+            if (v != LATHE_NONE && p->graph->values[v].is_output)
+                end = i + 1;
+        }
+    return end;
+}
+
+static lathe_status build(builder *b, int32_t kind)
+{
+    lathe_graph *g = b->build.graph;
+    switch (kind) {
+    case LATHE_PROGRAM_TRAIN:
+    case LATHE_PROGRAM_EVAL:
+        b->evaluates = kind == LATHE_PROGRAM_EVAL;
+        LATHE_TRY(build_loss(b, kind == LATHE_PROGRAM_TRAIN));
+        break;
+    case LATHE_PROGRAM_LOGITS:
+        LATHE_TRY(batch_inputs(b));
+        LATHE_TRY(build_logits(b, 0));
+        break;
+    case LATHE_PROGRAM_SAMPLE:
+        LATHE_TRY(build_sample(b));
+        break;
+    default:
+        LATHE_TRY(build_decode(b));
+    }
+    LATHE_TRY(lathe_pass_dead(g));
+    LATHE_TRY(join_ops(b));
+    if (kind == LATHE_PROGRAM_TRAIN && b->config->offloads)
+        LATHE_TRY(lathe_pass_offload(g, loss_end(b->program), &b->program->n_offloaded));
+    LATHE_TRY(lathe_pass_inplace(g));
+    b->program->forward_end = loss_end(b->program);
+    b->program->rng = g->rng;
+    return LATHE_OK;
+}
+
+lathe_status lathe_program_build(const lathe_program_config *config, int32_t kind,
+                                 lathe_program *out)
+{
+    *out = (lathe_program){.n_rows = config->n_rows, .row_tokens = config->row_tokens};
+    out->tokens = out->targets = out->positions = out->doc_start = out->seed = LATHE_NONE;
+    out->kv_len = out->rng = out->loss = out->logprobs = out->logits = LATHE_NONE;
+    out->top_logprobs = out->top = out->draw = out->sampled = out->pair_mask = LATHE_NONE;
+    LATHE_TRY(lathe_graph_create(config->params, &out->graph));
+    /* labels are drawn from what is differentiated: SAMPLE drops what TRAIN drops */
+    out->graph->drop_nothing = kind != LATHE_PROGRAM_TRAIN && kind != LATHE_PROGRAM_SAMPLE;
+    builder b = {.config = config,
+                 .program = out,
+                 .build = {.config = config->model,
+                           .graph = out->graph,
+                           .batch = config->n_rows,
+                           .max_positions = config->row_tokens,
+                           .doc_start = LATHE_NONE,
+                           .kv_len = LATHE_NONE,
+                           .param = param_value,
+                           .linear = linear_site},
+                 .logprobs = {LATHE_NONE, LATHE_NONE}};
+    b.build.arg = &b;
+    const lathe_status status = build(&b, kind);
+    if (status != LATHE_OK)
+        lathe_program_fini(out);
+    return status;
+}
+
+lathe_status lathe_program_prepare(lathe_program *p, lathe_machine *m)
+{
+    lathe_graph *g = p->graph;
+    p->graph = NULL;
+    LATHE_TRY(lathe_exec_create(m, g, &p->exec));
+    return LATHE_OK;
+}
+
+void lathe_program_fini(lathe_program *p)
+{
+    if (p->exec)
+        lathe_exec_destroy(p->exec);
+    else
+        lathe_graph_destroy(p->graph);
+    free(p->cache_k);
+    free(p->cache_v);
+    memset(p, 0, sizeof *p);
+}

@@ -1,0 +1,96 @@
+/* Kernels over whole rows of the store. */
+#include "exec/row_kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "plug/answers.h"
+
+static lathe_status make(lathe_row_kernels *k, int32_t op, const lathe_op_attrs *attrs,
+                         const lathe_desc *in, int32_t n_in, lathe_desc out, lathe_kernel **to)
+{
+    int64_t scratch = 0;
+    const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
+                                          .op = op,
+                                          .attrs = attrs,
+                                          .in = in,
+                                          .out = &out,
+                                          .n_in = n_in,
+                                          .n_out = 1,
+                                          .may_overwrite = 1,
+                                          .flags = k->m->flags,
+                                          .n_threads = k->m->n_threads};
+    LATHE_TRY(lathe_answer_kernel(k->m->device, &problem, to, &scratch));
+    k->scratch_bytes = scratch > k->scratch_bytes ? scratch : k->scratch_bytes;
+    return LATHE_OK;
+}
+
+static lathe_status make_row(lathe_row_kernels *k, const lathe_store *store, int32_t i)
+{
+    const int64_t n = lathe_desc_count(&store->params->rows[i]->desc);
+    /* a - share*(a - w): the same bits as a + share*(w - a) */
+    const lathe_op_attrs towards = {.alpha = -1.0, .beta = 1.0};
+    const lathe_desc wide = lathe_desc_1d(LATHE_F32, n);
+    const lathe_desc in[3] = {wide, wide, lathe_desc_1d(LATHE_F32, 1)};
+    LATHE_TRY(make(k, LATHE_OP_APPLY_UPDATE, &towards, in, 3, wide, &k->towards[i]));
+    if (store->rows[i].shadow < 0)
+        return LATHE_OK;
+    const int32_t dtype = lathe_params_value_dtype(store->params, i);
+    const lathe_op_attrs narrow = {.dtype = dtype};
+    return make(k, LATHE_OP_CAST, &narrow, in, 1, lathe_desc_1d(dtype, n), &k->narrow[i]);
+}
+
+lathe_status lathe_row_kernels_init(lathe_row_kernels *k, lathe_machine *m,
+                                    const lathe_store *store)
+{
+    const size_t n = (size_t)store->n_rows + 1;
+    *k = (lathe_row_kernels){.m = m, .n_rows = store->n_rows};
+    k->towards = calloc(n, sizeof(lathe_kernel *));
+    k->narrow = calloc(n, sizeof(lathe_kernel *));
+    if (!k->towards || !k->narrow)
+        return lathe_error(LATHE_E_NOMEM, "no memory for kernels of %d rows", store->n_rows);
+    for (int32_t i = 0; i < store->n_rows; i++)
+        if (store->rows[i].average >= 0)
+            LATHE_TRY(make_row(k, store, i));
+    return LATHE_OK;
+}
+
+void lathe_row_kernels_fini(lathe_row_kernels *k)
+{
+    lathe_kernel **const lists[2] = {k->towards, k->narrow};
+    for (int l = 0; l < 2; l++)
+        for (int32_t i = 0; lists[l] && i < k->n_rows; i++)
+            if (lists[l][i])
+                k->m->dev->kernel_destroy(k->m->device->self, lists[l][i]);
+    free(k->towards);
+    free(k->narrow);
+    memset(k, 0, sizeof *k);
+}
+
+static lathe_status run(const lathe_row_kernels *k, lathe_kernel *kernel, const void *const *in,
+                        void *out, void *scratch)
+{
+    const lathe_kernel_args args = {.size = (uint32_t)sizeof args,
+                                    .in = in,
+                                    .out = &out,
+                                    .scratch = scratch,
+                                    .stream = k->m->stream};
+    return k->m->dev->kernel_run(k->m->device->self, kernel, &args);
+}
+
+lathe_status lathe_row_towards(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
+                               void *scratch)
+{
+    float *average = lathe_store_average(store, row);
+    const void *const in[3] = {average, lathe_store_master(store, row), &store->step->share};
+    return run(k, k->towards[row], in, average, scratch);
+}
+
+lathe_status lathe_row_narrow(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
+                              void *scratch)
+{
+    const void *const in[1] = {lathe_store_master(store, row)};
+    return k->narrow[row] ? run(k, k->narrow[row], in, lathe_store_shadow(store, row), scratch)
+                          : LATHE_OK;
+}

@@ -1,0 +1,28 @@
+/* What is done to whole rows of the store on a device whose memory the host cannot touch: an average moves
+ * towards its weights, a compute copy is made anew. Kernels made once, by row of the table.
+ */
+#ifndef LATHE_EXEC_ROW_KERNELS_H
+#define LATHE_EXEC_ROW_KERNELS_H
+
+#include "exec/store.h"
+
+typedef struct lathe_row_kernels {
+    lathe_machine *m;
+    lathe_kernel **towards, **narrow; /* [n_rows], NULL: not for this row */
+    int32_t n_rows;
+    int64_t scratch_bytes; /* the most that one of them wants */
+} lathe_row_kernels;
+
+/** For every row that has an average. */
+lathe_status lathe_row_kernels_init(lathe_row_kernels *k, lathe_machine *m,
+                                    const lathe_store *store);
+void lathe_row_kernels_fini(lathe_row_kernels *k);
+
+/** Queues average += share * (master - average), share from step memory. scratch: scratch_bytes. */
+lathe_status lathe_row_towards(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
+                               void *scratch);
+/** Queues shadow <- master, where the row has a shadow. */
+lathe_status lathe_row_narrow(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
+                              void *scratch);
+
+#endif

@@ -1,0 +1,113 @@
+/* Where parameters live: master copies, compute copies, gradients, optimizer slots, quantized planes.
+ *
+ * One allocation per family; the layout is a function of the parameter table alone, so the plan knows
+ * it without allocating.
+ *
+ *   masters    | p0 f32 | p1 f32 | ...        trainable, or read in f32
+ *   shadows    | p0 c   | p3 c   | ...        copies in the compute dtype (bf16, f16)
+ *   gradients  | p0 f32 | p1 f32 | ... | p3 bf16 | p5 bf16 | ...   trainable; the narrow ones in the order of
+ *                                             the update: those of step(), then MATRIX
+ *   averages   | p0 f32 | p1 f32 | ...        trainable, when their average is kept
+ *   slots      | p0.exp_avg | p0.exp_avg_sq | p1.exp_avg | ...
+ *   planes     | p5.weight | p5.absmax | ...
+ */
+#ifndef LATHE_EXEC_STORE_H
+#define LATHE_EXEC_STORE_H
+
+#include "exec/transfer.h"
+#include "io/st_writer.h"
+#include "ir/params.h"
+#include "lathe/optimizer.h"
+
+/* Offsets of one parameter in each family; -1: not held. */
+typedef struct lathe_store_row {
+    int64_t master, shadow, grad, average;
+    int64_t plane[LATHE_MAX_PLANES];
+    int64_t slot[LATHE_MAX_SLOTS];
+    lathe_slot slots[LATHE_MAX_SLOTS];
+    int32_t n_slots;
+    int32_t partition; /* LATHE_PARTITION_* */
+} lathe_store_row;
+
+/* What a step is told, in device memory; the same place at every step. */
+typedef struct lathe_step_memory {
+    float scalars[LATHE_N_SCALARS]; /* of the optimizer */
+    uint64_t counter[2];            /* seed, step: lathe_elementwise_args */
+    float limit;                    /* elements of the gradient are clipped to it */
+    float share;                    /* of the way from the average to the weights */
+    float reserved[2];
+} lathe_step_memory;
+
+typedef struct lathe_store {
+    lathe_params *params;
+    lathe_store_row *rows;
+    int32_t n_rows;
+    int64_t master_bytes, shadow_bytes, grad_bytes, slot_bytes, plane_bytes, average_bytes;
+    int64_t wide_grad_bytes;                                     /* of grad_bytes: those in f32 */
+    char *masters, *shadows, *grads, *slots, *planes, *averages; /* NULL before place */
+    lathe_step_memory *step;                                     /* device; NULL before place */
+    lathe_machine *m;                                            /* whose memory it is placed in */
+    int32_t is_host; /* 1: the host may read and write the families */
+    int64_t
+        offload_buffer; /* bytes of a part of the slots that the host is to keep; 0: it keeps none */
+    int32_t slots_on_host; /* 1: the slots lie in pinned memory of the host, the rest does not */
+    struct lathe_offload *offload; /* what moves them then (offload.h); NULL: nothing does */
+} lathe_store;
+
+/** Lays out every parameter. optimizer NULL: no slots (evaluation, generation). with_grads 0: none. */
+lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
+                              const lathe_instance *optimizer, int32_t with_grads);
+
+/** Lays out a second f32 copy of every trainable parameter. Before bytes and place. */
+void lathe_store_add_averages(lathe_store *store);
+
+/** Adds what the layout needs to `bytes`. */
+void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes);
+
+lathe_status lathe_store_place(lathe_store *store, lathe_machine *m);
+void lathe_store_fini(lathe_store *store, lathe_machine *m);
+
+/** Pointers into placed families; NULL when not held. */
+float *lathe_store_master(const lathe_store *store, int32_t param);
+void *lathe_store_shadow(const lathe_store *store, int32_t param);
+void *lathe_store_grad(const lathe_store *store, int32_t param);
+float *lathe_store_average(const lathe_store *store, int32_t param);
+void *lathe_store_plane(const lathe_store *store, int32_t param, int32_t plane);
+void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot);
+
+/** What computation reads: the shadow where there is one, else the master. */
+void *lathe_store_value(const lathe_store *store, int32_t param);
+
+/** shadow <- master for one parameter, where the host may touch both, rounding to nearest even. */
+void lathe_store_refresh(const lathe_store *store, int32_t param);
+
+/** Bytes of a family's memory, from wherever it is, piece by piece (transfer.h); slots as the last step left
+ *  them. */
+lathe_status lathe_store_read(const lathe_store *store, const void *from, int64_t bytes,
+                              lathe_piece_fn fn, void *arg);
+/** The same into host memory; and host memory into a family's. */
+lathe_status lathe_store_get(const lathe_store *store, void *to, const void *from, int64_t bytes);
+lathe_status lathe_store_put(const lathe_store *store, void *to, const void *from, int64_t bytes);
+
+/** A whole tensor of a file from a family's memory. */
+lathe_status lathe_store_write(const lathe_store *store, lathe_st_writer *w, int64_t tensor,
+                               const void *from, int64_t bytes);
+
+/** Tensor `tensor` of a file, from a family's memory. */
+typedef struct lathe_store_part {
+    int64_t tensor;
+    const void *from;
+    int64_t bytes;
+} lathe_store_part;
+
+/** The same for n whole tensors; where the host may read them, all threads of the pool write. */
+lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
+                                   const lathe_store_part *parts, int64_t n);
+
+/** Master and compute copy of a row from f32 values in host memory. */
+lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values);
+
+/** Sum of squares of n floats, LATHE_F32 or LATHE_BF16, in double, in an order that depends on n only. */
+double lathe_sum_squares(const void *x, int32_t dtype, int64_t n);
+
+#endif

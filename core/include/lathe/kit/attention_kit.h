@@ -1,0 +1,108 @@
+/* What attention backends share: checks of a call, refusals, and the plugin's tables.
+ *
+ * An instance begins with its host (lathe/kit/instance.h). A backend writes score(), the two *_scratch() and
+ * forward() and backward(), which begin with the checks here.
+ */
+#ifndef LATHE_KIT_ATTENTION_KIT_H
+#define LATHE_KIT_ATTENTION_KIT_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "instance.h"
+#include "lathe/attention.h"
+
+/** Of an instance that begins with its host. */
+static inline const lathe_host *lathe_attention_host(const void *self)
+{
+    return *(const lathe_host *const *)self;
+}
+
+/** Why no backend takes the problem: a dtype or dims outside attention.h's, a backward through a cache.
+ *  NULL: nothing. */
+static inline const char *lathe_attention_refusal(const lathe_attention_problem *p)
+{
+    if (p->dtype != LATHE_F32 && p->dtype != LATHE_BF16 && p->dtype != LATHE_F16)
+        return "dtype is not f32, bf16 or f16";
+    if (p->cached && p->need_backward)
+        return "no backward through a cache";
+    if (p->batch < 0 || p->t_q < 0 || p->t_k < 0 || p->t_k > INT32_MAX || p->head_dim < 1)
+        return "dims are out of range";
+    if (p->n_heads < 1 || p->n_kv_heads < 1 || p->n_heads % p->n_kv_heads != 0)
+        return "key heads do not divide query heads";
+    return NULL;
+}
+
+/** The same for a backend that computes in the host's memory. */
+static inline const char *lathe_attention_host_refusal(const lathe_attention_problem *p)
+{
+    return p->device != NULL && !p->device->host_memory ? "runs on the CPU only"
+                                                        : lathe_attention_refusal(p);
+}
+
+/** The end of score(): puts the refusal `no`, or where it is NULL what the backend says of itself, into
+ *  `why`, and returns LATHE_SCORE_NO or `fitness`. */
+static inline int32_t lathe_attention_scored(const char *no, const char *yes, int32_t fitness,
+                                             char *why, int64_t why_bytes)
+{
+    if (why != NULL && why_bytes > 0)
+        (void)snprintf(why, (size_t)why_bytes, "%s", no != NULL ? no : yes);
+    return no != NULL ? LATHE_SCORE_NO : fitness;
+}
+
+/** What every call brings. scratch_bytes: what it asked for. Where the host can read them, the lengths
+ *  of the cached rows fit the cache. LATHE_E_ARG says what is wrong. */
+static inline lathe_status lathe_attention_check(const lathe_host *host,
+                                                 const lathe_attention_problem *p,
+                                                 const lathe_attention_args *a,
+                                                 int64_t scratch_bytes)
+{
+    if (a->q == NULL || a->k == NULL || a->v == NULL || a->o == NULL || a->lse == NULL)
+        return lathe_fail(host, LATHE_E_ARG, "attention: q, k, v, o or lse is missing");
+    if (scratch_bytes > 0 && (a->scratch == NULL || (uintptr_t)a->scratch % 64 != 0))
+        return lathe_fail(host, LATHE_E_ARG,
+                          "attention: scratch is missing or not 64-byte aligned");
+    if ((p->packed != 0) != (a->doc_start != NULL))
+        return lathe_fail(host, LATHE_E_ARG, "attention: packed is %d, doc_start is %s", p->packed,
+                          a->doc_start != NULL ? "given" : "missing");
+    if ((p->cached != 0) != (a->kv_len != NULL))
+        return lathe_fail(host, LATHE_E_ARG, "attention: cached is %d, kv_len is %s", p->cached,
+                          a->kv_len != NULL ? "given" : "missing");
+    const int is_readable = p->cached && (p->device == NULL || p->device->host_memory);
+    for (int64_t b = 0; is_readable && b < p->batch; b++)
+        if (a->kv_len[b] < 0 || a->kv_len[b] > p->t_k)
+            return lathe_fail(host, LATHE_E_ARG,
+                              "attention: kv_len[%lld] is %d, expected 0 .. %lld", (long long)b,
+                              a->kv_len[b], (long long)p->t_k);
+    return LATHE_OK;
+}
+
+/** The same for a backward call. */
+static inline lathe_status lathe_attention_check_backward(const lathe_host *host,
+                                                          const lathe_attention_problem *p,
+                                                          const lathe_attention_args *a,
+                                                          int64_t scratch_bytes)
+{
+    LATHE_TRY(lathe_attention_check(host, p, a, scratch_bytes));
+    if (p->cached || a->d_o == NULL)
+        return lathe_fail(host, LATHE_E_ARG, "attention: backward needs d_o and no cache");
+    return LATHE_OK;
+}
+
+/* The table of a backend with the functions type##_score, _forward_scratch, _backward_scratch, _forward and
+ * _backward, and its entry. ...: .family, .version, .summary, .source, and LATHE_PLUGIN_FIELDS where it has keys. */
+#define LATHE_ATTENTION_ENTRY(type, ...)                                                           \
+    static const lathe_attention_v1 type##_table = {                                               \
+        .size = (uint32_t)sizeof type##_table,                                                     \
+        .revision = LATHE_ATTENTION_REVISION,                                                      \
+        .score = type##_score,                                                                     \
+        .forward_scratch = type##_forward_scratch,                                                 \
+        .backward_scratch = type##_backward_scratch,                                               \
+        .forward = type##_forward,                                                                 \
+        .backward = type##_backward,                                                               \
+    };                                                                                             \
+    const lathe_plugin LATHE_PLUGIN_ENTRY = {                                                      \
+        LATHE_PLUGIN_LIFE_PLAIN(type), .kind = LATHE_KIND_ATTENTION,                               \
+        .revision = LATHE_ATTENTION_REVISION, .license = "Apache-2.0", __VA_ARGS__}
+
+#endif

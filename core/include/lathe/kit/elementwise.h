@@ -1,0 +1,167 @@
+/* Elementwise optimizers from one source: the update of one element, written once in the common
+ * subset of C and CUDA, becomes a vectorised CPU loop (C compiler) and a CUDA kernel (nvcc).
+ *
+ * A plugin writes its element and calls the macros:
+ *
+ *     enum { BETA1, NEW1, BETA2, NEW2, DECAY };   -- what scalars() fills
+ *     LATHE_UNIFORM(lion, DECAY)                  -- lion_uniform and lion_prepare(): or of its own
+ *     LATHE_HD static inline float lion_element(const lion_uniform *u, float p, float g,
+ *                                               float *s, const lathe_element *at);
+ *     LATHE_ELEMENTWISE(lion, 1)                  -- 1: state slots, 0..4
+ *     #ifndef __CUDACC__
+ *     ... step(): return lathe_elementwise_run(host, step, 1, lion_chunk);
+ *     #endif
+ *
+ * prepare() gathers what is the same for all elements of a tensor; everything it may know comes
+ * through `scalars` [LATHE_N_SCALARS] (scalars() of the optimizer puts its constants there, computed
+ * in double), so a kernel needs no instance and a captured graph stays valid from step to step.
+ * element() returns the new parameter, updates s[0..n_slots-1] in place; g is already multiplied by
+ * LATHE_SCALAR_GRAD_SCALE. The loop around it refreshes the bf16 or f16 shadow.
+ *
+ * element() computes in f32 whatever slots() declares: a slot may be f32 or bf16, each on its own.
+ * bf16 slots are rounded stochastically, up with the probability of what is cut off, from the counter
+ * (seed, step, tensor, slot, index). Rounding to nearest would lose every change below 2^-9 of the
+ * value, and with it the slow averages (beta2 = 0.999 moves by 2^-10 a step); this way they are
+ * right on average.
+ *
+ * CPU and GPU agree bit for bit when element() and prepare() use only + - * / (never contracted:
+ * -ffp-contract=off, -fmad=false), explicit fmaf, sqrtf, fabsf, comparisons and integers. No other
+ * function: their last bit differs between libraries.
+ */
+#ifndef LATHE_KIT_ELEMENTWISE_H
+#define LATHE_KIT_ELEMENTWISE_H
+
+#include <math.h>
+
+#include "code_image.h"
+#include "lathe/optimizer.h"
+#include "lathe/rng.h"
+#include "tensor_chunks.h"
+
+/* Elements that one parallel_for body, or one CUDA block, takes. A chunk never spans tensors. */
+#define LATHE_ELEMENTWISE_CHUNK LATHE_CHUNK_ELEMENTS
+
+/** Where an element is, for counter RNG: lathe_rng_block(seed, step, tensor, index / 4) and so on.
+ */
+typedef struct lathe_element {
+    int64_t index; /* in the whole tensor, whatever its sharding */
+    uint64_t seed, step;
+    uint64_t tensor;
+} lathe_element;
+
+/** Sole argument, by value, of the kernel named LATHE_ELEMENTWISE_KERNEL in cuda_image.
+ *
+ *  Grid: any number of blocks of LATHE_ELEMENTWISE_THREADS threads; a block takes chunks
+ *  blockIdx.x, blockIdx.x + gridDim.x, ...; n_chunks blocks are a good choice. No dynamic shared memory.
+ *  All pointers are device memory; nothing in here changes from step to step, so a launch may be
+ *  captured and replayed. */
+typedef struct lathe_elementwise_args {
+    const lathe_optimizer_tensor *tensors; /* [n_tensors], its pointers in device memory too */
+    const int64_t *first_chunk;            /* [n_tensors + 1]: index of each tensor's first chunk of
+                                              LATHE_ELEMENTWISE_CHUNK elements; last: n_chunks */
+    const float *scalars;                  /* [LATHE_N_SCALARS] */
+    const uint64_t *counter;               /* [2]: seed, step */
+    int64_t n_chunks;
+    int64_t n_tensors;
+    double *
+        sums; /* [n_chunks, 2] out: of a chunk, sum of (new - old)^2 and of new^2 of the parameters,
+                     in an order that depends on nothing but the chunk; NULL: not wanted */
+} lathe_elementwise_args;
+LATHE_ABI_SIZE(lathe_elementwise_args, 56);
+
+#define LATHE_ELEMENTWISE_KERNEL "lathe_elementwise_step"
+#define LATHE_ELEMENTWISE_THREADS 256
+
+/** What decoupled weight decay leaves of an element: 1 - lr*decay. */
+LATHE_HD static inline float lathe_keep(float lr, float decay, float weight_decay_mult)
+{
+    return fmaf(-lr, decay * weight_decay_mult, 1.0f);
+}
+
+/** -1, 0 or 1; NaN stays. */
+LATHE_HD static inline float lathe_sign(float x)
+{
+    return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x;
+}
+
+/** The uniform of optimizers that derive nothing else from a step's scalars. */
+typedef struct lathe_uniform {
+    float lr;      /* of the tensor */
+    float decay;   /* of the tensor */
+    float keep;    /* 1 - lr*decay */
+    float user[8]; /* as scalars() filled it */
+} lathe_uniform;
+
+/* Makes it the uniform of `name`, with its prepare(). decay_at: where scalars() put the weight decay. */
+#define LATHE_UNIFORM(name, decay_at)                                                              \
+    typedef lathe_uniform name##_uniform;                                                          \
+    LATHE_HD static inline lathe_uniform name##_prepare(const float *scalars, float lr_mult,       \
+                                                        float weight_decay_mult)                   \
+    {                                                                                              \
+        lathe_uniform u;                                                                           \
+        for (int k = 0; k < 8; k++)                                                                \
+            u.user[k] = scalars[LATHE_SCALAR_USER + k];                                            \
+        u.lr = scalars[LATHE_SCALAR_LR] * lr_mult;                                                 \
+        u.decay = u.user[decay_at] * weight_decay_mult;                                            \
+        u.keep = lathe_keep(u.lr, u.user[decay_at], weight_decay_mult);                            \
+        return u;                                                                                  \
+    }
+
+/* Stream of the rounding of slot k of a tensor; apart from those that an optimizer may use itself,
+ * which have the tensor alone. */
+LATHE_HD static inline uint64_t lathe_elementwise_stream(uint64_t tensor, int k)
+{
+    return (uint64_t)(0x5300 + k) << 32 | (uint32_t)tensor;
+}
+
+/** x to bf16, up or down at random: `random` is uniform in 0 .. 65535. */
+LATHE_HD static inline uint16_t lathe_f32_to_bf16_random(float x, uint32_t random)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const float zero = x - x; /* NaN where x is not finite: nothing to add there */
+    bits += zero == 0.0f ? random : 0u;
+    return (uint16_t)((x != x ? bits | 0x00400000u : bits) >> 16);
+}
+
+/** What a bf16 holds exactly, to bf16. */
+LATHE_HD static inline uint16_t lathe_f32_to_bf16_exact(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+/* One element, common to both loops; `i` is in scope, as is what LOAD and STORE name. */
+#define LATHE_ELEMENTWISE_BODY(name, n_slots, LOAD, STORE)                                         \
+    const lathe_element at = {first + i, seed, step, tensor};                                      \
+    float s[4] = {(n_slots) > 0 ? LOAD(0) : 0.0f, (n_slots) > 1 ? LOAD(1) : 0.0f,                  \
+                  (n_slots) > 2 ? LOAD(2) : 0.0f, (n_slots) > 3 ? LOAD(3) : 0.0f};                 \
+    const float updated = name##_element(&u, p[i], g[i] * grad_scale, s, &at);                     \
+    p[i] = updated;                                                                                \
+    if ((n_slots) > 0) {                                                                           \
+        STORE(0);                                                                                  \
+    }                                                                                              \
+    if ((n_slots) > 1) {                                                                           \
+        STORE(1);                                                                                  \
+    }                                                                                              \
+    if ((n_slots) > 2) {                                                                           \
+        STORE(2);                                                                                  \
+    }                                                                                              \
+    if ((n_slots) > 3) {                                                                           \
+        STORE(3);                                                                                  \
+    }
+
+#define LATHE_ELEMENTWISE(name, n_slots) LATHE__ELEMENTWISE(name, n_slots, 0)
+
+/* For an element() that leaves in bf16 slots what bf16 holds: nothing is left to round, and no random
+ * number is drawn. */
+#define LATHE_ELEMENTWISE_EXACT(name, n_slots) LATHE__ELEMENTWISE(name, n_slots, 1)
+
+#ifdef __CUDACC__
+#include "elementwise_cuda.h"
+#else
+#include "elementwise_cpu.h"
+#endif
+
+#endif

@@ -1,0 +1,134 @@
+/* The CUDA half of elementwise.h: the kernel over a flattened list of tensors. Not included alone. */
+#ifndef LATHE_KIT_ELEMENTWISE_CUDA_H
+#define LATHE_KIT_ELEMENTWISE_CUDA_H
+
+#include "elementwise.h"
+
+/* Tensor that `chunk` belongs to: the last t with first_chunk[t] <= chunk. */
+static __device__ inline int64_t lathe_elementwise_find(const lathe_elementwise_args *a,
+                                                        int64_t chunk)
+{
+    int64_t lo = 0, hi = a->n_tensors - 1;
+    while (lo < hi) {
+        const int64_t mid = (lo + hi + 1) / 2;
+        if (a->first_chunk[mid] <= chunk)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return lo;
+}
+
+/* What a chunk is: elements [begin, end) of tensor number t. */
+typedef struct lathe_elementwise_chunk {
+    const lathe_optimizer_tensor *x;
+    int64_t t, begin, end;
+} lathe_elementwise_chunk;
+
+static __device__ inline lathe_elementwise_chunk
+lathe_elementwise_chunk_of(const lathe_elementwise_args *a, int64_t chunk)
+{
+    lathe_elementwise_chunk c;
+    c.t = lathe_elementwise_find(a, chunk);
+    c.x = a->tensors + c.t;
+    c.begin = (chunk - a->first_chunk[c.t]) * LATHE_ELEMENTWISE_CHUNK;
+    c.end = c.begin + LATHE_ELEMENTWISE_CHUNK < c.x->n ? c.begin + LATHE_ELEMENTWISE_CHUNK : c.x->n;
+    return c;
+}
+
+/* A slot that slots() left out reads as zero and keeps nothing. */
+static __device__ inline float lathe_elementwise_load(const void *slot, int64_t i, uint32_t half)
+{
+    if (slot == NULL)
+        return 0.0f;
+    return half ? lathe_bf16_to_f32(((const uint16_t *)slot)[i]) : ((const float *)slot)[i];
+}
+
+/* Slot k of element `index`, number i of the memory; rounds as the CPU's loop does. */
+static __device__ inline void lathe_elementwise_store(void *slot, int64_t i, uint32_t half,
+                                                      float value, const lathe_element *at, int k,
+                                                      int is_exact)
+{
+    if (slot == NULL)
+        return;
+    if (!half) {
+        ((float *)slot)[i] = value;
+        return;
+    }
+    if (is_exact) {
+        ((uint16_t *)slot)[i] = lathe_f32_to_bf16_exact(value);
+        return;
+    }
+    const lathe_u32x4 r = lathe_rng_block(
+        at->seed, at->step, lathe_elementwise_stream(at->tensor, k), (uint64_t)(at->index / 8));
+    const uint32_t random = r.v[at->index / 2 % 4] >> at->index % 2 * 16 & 0xffffu;
+    ((uint16_t *)slot)[i] = lathe_f32_to_bf16_random(value, random);
+}
+
+/* Parameter i went from `was` to `now`: its narrow copy, and what the chunk's sums take in. */
+static __device__ inline void lathe_elementwise_done(const lathe_optimizer_tensor *x, int64_t i,
+                                                     float was, float now, double *io_change,
+                                                     double *io_size)
+{
+    const double d = (double)now - (double)was;
+    if (x->shadow != NULL)
+        x->shadow[i] =
+            x->shadow_dtype == LATHE_F16 ? lathe_f32_to_f16(now) : lathe_f32_to_bf16(now);
+    *io_change += d * d;
+    *io_size += (double)now * (double)now;
+}
+
+/* What this thread did to the parameters of a chunk, into the chunk's sums. All threads call it. A test that
+ * runs threads one after the other has its own. */
+#ifndef lathe_elementwise_sums
+static __device__ inline void lathe_elementwise_sums(const lathe_elementwise_args *a, int64_t chunk,
+                                                     double change, double size)
+{
+    if (a->sums == NULL)
+        return;
+    change = lathe_cuda_block_sum<LATHE_ELEMENTWISE_THREADS>(change);
+    size = lathe_cuda_block_sum<LATHE_ELEMENTWISE_THREADS>(size);
+    if (threadIdx.x == 0) {
+        a->sums[2 * chunk] = change;
+        a->sums[2 * chunk + 1] = size;
+    }
+}
+#endif
+
+#define LATHE__LOAD_ANY(k) lathe_elementwise_load(x->slots[k], i, half >> k & 1u)
+#define LATHE__STORE_ANY(k)                                                                        \
+    lathe_elementwise_store(x->slots[k], i, half >> k & 1u, s[k], &at, k, is_exact)
+
+#define LATHE__ELEMENTWISE(name, n_slots, exact)                                                   \
+    LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_args)   \
+    {                                                                                              \
+        const uint64_t seed = a.counter[0], step = a.counter[1];                                   \
+        const float grad_scale = a.scalars[LATHE_SCALAR_GRAD_SCALE];                               \
+        for (int64_t chunk = blockIdx.x; chunk < a.n_chunks; chunk += gridDim.x) {                 \
+            const lathe_elementwise_chunk c = lathe_elementwise_chunk_of(&a, chunk);               \
+            const lathe_optimizer_tensor *const x = c.x;                                           \
+            const name##_uniform u =                                                               \
+                name##_prepare(a.scalars, (float)x->lr_mult, (float)x->weight_decay_mult);         \
+            float *__restrict__ const p = x->param;                                                \
+            const float *__restrict__ const g = x->grad;                                           \
+            uint16_t *__restrict__ const shadow = x->shadow;                                       \
+            const uint32_t half = x->half_slots;                                                   \
+            const int f16 = x->shadow_dtype == LATHE_F16;                                          \
+            const int64_t first = x->first;                                                        \
+            const int is_exact = exact;                                                            \
+            (void)half, (void)is_exact;                                                            \
+            const uint64_t tensor = (uint64_t)x->tensor;                                           \
+            double change = 0.0, size = 0.0;                                                       \
+            for (int64_t i = c.begin + threadIdx.x; i < c.end; i += blockDim.x) {                  \
+                const double was = (double)p[i];                                                   \
+                LATHE_ELEMENTWISE_BODY(name, n_slots, LATHE__LOAD_ANY, LATHE__STORE_ANY)           \
+                if (shadow != NULL)                                                                \
+                    shadow[i] = f16 ? lathe_f32_to_f16(updated) : lathe_f32_to_bf16(updated);      \
+                change += ((double)updated - was) * ((double)updated - was);                       \
+                size += (double)updated * (double)updated;                                         \
+            }                                                                                      \
+            lathe_elementwise_sums(&a, chunk, change, size);                                       \
+        }                                                                                          \
+    }
+
+#endif

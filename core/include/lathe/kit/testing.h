@@ -1,0 +1,149 @@
+/* For tests of plugins, outside the core: a host table on plain libc, one thread, and an instance made
+ * from the schema's defaults. Header only; include it in one file of a test program.
+ *
+ *     int main(int argc, char **argv)                     argv[1]: the .so
+ *     {
+ *         const lathe_plugin *plugin = lathe_test_open(argv[1]);
+ *         void *self;
+ *         LATHE_CHECK(lathe_test_create(plugin, "lr=0.1 momentum=0", &self) == LATHE_OK);
+ *         ...
+ *         return lathe_test_failures != 0;
+ *     }
+ */
+#ifndef LATHE_KIT_TESTING_H
+#define LATHE_KIT_TESTING_H
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lathe/plugin.h"
+
+#define LATHE_TEST_MAX_FIELDS 64
+
+__attribute__((unused)) static int lathe_test_failures;
+static int64_t lathe_test_allocs;    /* calls of host->alloc: a step must not change it */
+static char lathe_test_message[512]; /* of the last host->fail */
+
+/* Says where and what when `condition` is false, and counts it. */
+#define LATHE_CHECK(condition)                                                                     \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,                    \
+                    lathe_test_message);                                                           \
+            lathe_test_failures++;                                                                 \
+        }                                                                                          \
+    } while (0)
+
+static inline void lathe_test_log(int32_t level, const char *message)
+{
+    (void)level;
+    fprintf(stderr, "%s\n", message);
+}
+
+static inline lathe_status lathe_test_fail(lathe_status code, const char *message)
+{
+    snprintf(lathe_test_message, sizeof lathe_test_message, "%s", message);
+    return code;
+}
+
+/* The last chunk first, so that a result which leans on their order shows. */
+static inline void lathe_test_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
+{
+    const int64_t step = grain < 1 ? 1 : grain;
+    for (int64_t chunk = (n + step - 1) / step - 1; chunk >= 0; chunk--)
+        fn(arg, chunk * step, (chunk + 1) * step < n ? (chunk + 1) * step : n, 0);
+}
+
+static inline int32_t lathe_test_threads(void)
+{
+    return 1;
+}
+
+static inline void *lathe_test_alloc(int64_t bytes)
+{
+    const size_t rounded = ((size_t)bytes + 63) / 64 * 64;
+    void *const memory = aligned_alloc(64, rounded);
+    lathe_test_allocs++;
+    return memory != NULL ? memset(memory, 0, rounded) : NULL;
+}
+
+static inline const lathe_host *lathe_test_host(void)
+{
+    static const lathe_host host = {.size = (uint32_t)sizeof(lathe_host),
+                                    .abi_minor = LATHE_ABI_MINOR,
+                                    .log = lathe_test_log,
+                                    .fail = lathe_test_fail,
+                                    .parallel_for = lathe_test_parallel_for,
+                                    .n_threads = lathe_test_threads,
+                                    .alloc = lathe_test_alloc,
+                                    .free = free};
+    return &host;
+}
+
+/** The plugin's constant. A test cannot go on without it: ends the program when it does not load. */
+static inline const lathe_plugin *lathe_test_open(const char *path)
+{
+    void *const handle = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    const lathe_plugin *const plugin =
+        handle != NULL ? (const lathe_plugin *)dlsym(handle, LATHE_PLUGIN_ENTRY_NAME) : NULL;
+    if (plugin == NULL || plugin->abi_major != LATHE_ABI_MAJOR) {
+        fprintf(stderr, "%s: %s\n", path != NULL ? path : "no plugin named",
+                plugin != NULL ? "built for another ABI" : dlerror());
+        exit(2);
+    }
+    return plugin;
+}
+
+/* `text` as a value of field f: a TOML literal, strings with or without quotes; lists stay empty. */
+static inline void lathe_test_value(lathe_value *v, const lathe_field *f, const char *text)
+{
+    v->type = f->type;
+    v->is_set = 1;
+    v->f = strtod(text, NULL);
+    v->i = f->type == LATHE_T_BOOL ? strncmp(text, "true", 4) == 0 : (int64_t)v->f;
+    if (f->type == LATHE_T_STRING || f->type == LATHE_T_TABLE) {
+        const char *const from = text + (*text == '"');
+        const size_t length = strcspn(from, "\"");
+        char *const copy = (char *)calloc(1, length + 1);
+        memcpy(copy, from, length);
+        v->s = copy; /* never freed: instances borrow it */
+    }
+}
+
+/** create() with the defaults and, over them, "key=value key=value"; its status, and its message in
+ *  lathe_test_message. LATHE_OK with *out_self NULL when the plugin has no create. */
+static inline lathe_status lathe_test_create(const lathe_plugin *plugin, const char *settings,
+                                             void **out_self)
+{
+    lathe_value *const values =
+        (lathe_value *)calloc(LATHE_TEST_MAX_FIELDS, sizeof *values); /* borrowed for good */
+    char text[512];
+    *out_self = NULL;
+    for (int32_t k = 0; k < plugin->n_fields; k++) {
+        values[k].type = plugin->fields[k].type;
+        if (plugin->fields[k].default_value != NULL)
+            lathe_test_value(&values[k], &plugin->fields[k], plugin->fields[k].default_value);
+    }
+    snprintf(text, sizeof text, "%s", settings);
+    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " ")) {
+        const size_t length = strcspn(word, "=");
+        int32_t k = 0;
+        while (k < plugin->n_fields && (strncmp(plugin->fields[k].key, word, length) != 0 ||
+                                        plugin->fields[k].key[length] != '\0'))
+            k++;
+        if (k == plugin->n_fields || word[length] != '=') {
+            fprintf(stderr, "%s: no field for '%s'\n", plugin->name, word);
+            exit(2);
+        }
+        lathe_test_value(&values[k], &plugin->fields[k], word + length + 1);
+        values[k].is_explicit = 1;
+    }
+    lathe_test_message[0] = '\0';
+    if (plugin->create == NULL)
+        return LATHE_OK;
+    return plugin->create(lathe_test_host(), values, plugin->n_fields, out_self);
+}
+
+#endif

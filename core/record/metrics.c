@@ -1,0 +1,133 @@
+/* metrics.jsonl. */
+#include "record/metrics.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+
+/* Bytes up to the first line of a step after `step`, or to a torn last one. */
+static int64_t earlier_bytes(const char *text, int64_t bytes, int64_t step)
+{
+    int64_t at = 0;
+    while (at < bytes) {
+        const char *end = memchr(text + at, '\n', (size_t)(bytes - at));
+        char begin[40] = "";
+        long long of = 0;
+        if (!end)
+            break;
+        const int64_t n = end + 1 - (text + at);
+        memcpy(begin, text + at, (size_t)(n < 39 ? n : 39));
+        if (sscanf(begin, "{\"step\": %lld", &of) == 1 && of > step)
+            break;
+        at += n;
+    }
+    return at;
+}
+
+lathe_status lathe_lines_cut(const char *path, int64_t step)
+{
+    lathe_map map;
+    struct stat info;
+    /* a pipe or device has no earlier lines */
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0)
+        return LATHE_OK;
+    LATHE_TRY(lathe_map_open(path, &map));
+    const int64_t kept = earlier_bytes((const char *)map.data, map.bytes, step);
+    lathe_status status = LATHE_OK;
+    if (kept != map.bytes)
+        status = lathe_map_check(&map);
+    if (kept != map.bytes && status == LATHE_OK)
+        status = lathe_file_write_atomic(path, map.data, kept);
+    lathe_map_close(&map);
+    return status;
+}
+
+lathe_status lathe_lines_copy_after(const char *path, int64_t step, const char *to)
+{
+    lathe_map map;
+    struct stat info;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0)
+        return LATHE_OK;
+    LATHE_TRY(lathe_map_open(path, &map));
+    const char *text = (const char *)map.data;
+    const int64_t kept = earlier_bytes(text, map.bytes, step);
+    int64_t end = map.bytes;
+    while (end > kept && text[end - 1] != '\n')
+        end--;
+    const lathe_status status =
+        end > kept ? lathe_file_write_atomic(to, text + kept, end - kept) : LATHE_OK;
+    lathe_map_close(&map);
+    return status;
+}
+
+lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step)
+{
+    *m = (lathe_metrics){NULL, NULL};
+    if (!dir)
+        return LATHE_OK;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *path = lathe_path_join(&arena, dir, "metrics.jsonl");
+    lathe_status status = path ? lathe_lines_cut(path, step) : LATHE_E_NOMEM;
+    if (status == LATHE_OK) {
+        m->path = strdup(path);
+        m->file = fopen(path, "a");
+        if (!m->file || !m->path)
+            status = lathe_error(LATHE_E_IO, "%s: cannot append: %s", path, strerror(errno));
+    }
+    lathe_arena_fini(&arena);
+    if (status != LATHE_OK)
+        lathe_metrics_close(m);
+    return status;
+}
+
+/* The name of a figure as JSON. A plain one, as nearly all are, is written without an allocation. */
+static lathe_status put_key(FILE *file, const char *key)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    const char *at = key;
+    while (*at >= 0x20 && *at < 0x7F && *at != '"' && *at != '\\')
+        at++;
+    if (*at == '\0') {
+        (void)fprintf(file, ", \"%s\": ", key);
+        return LATHE_OK;
+    }
+    lathe_buffer_json_string(&text, key);
+    const lathe_status status = text.status;
+    if (status == LATHE_OK)
+        (void)fprintf(file, ", %s: ", text.data);
+    lathe_buffer_fini(&text);
+    return status;
+}
+
+lathe_status lathe_metrics_write(lathe_metrics *m, int64_t step, int32_t n, const char *const *keys,
+                                 const double *values)
+{
+    if (!m->file)
+        return LATHE_OK;
+    (void)fprintf(m->file, "{\"step\": %lld", (long long)step);
+    for (int32_t i = 0; i < n; i++) {
+        LATHE_TRY(put_key(m->file, keys[i]));
+        if (isfinite(values[i]))
+            (void)fprintf(m->file, "%.9g", values[i]);
+        else
+            (void)fputs("null", m->file);
+    }
+    if (fputs("}\n", m->file) == EOF || fflush(m->file) != 0)
+        return lathe_error(LATHE_E_IO, "%s: cannot write the figures of step %lld: %s", m->path,
+                           (long long)step, strerror(errno));
+    return LATHE_OK;
+}
+
+void lathe_metrics_close(lathe_metrics *m)
+{
+    if (m->file)
+        (void)fclose(m->file);
+    free(m->path);
+    *m = (lathe_metrics){NULL, NULL};
+}

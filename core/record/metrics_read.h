@@ -1,0 +1,44 @@
+/* Reading metrics.jsonl: streaming, and following a file that grows, is torn or is replaced.
+ *
+ * A line is one flat JSON object with a whole number "step" >= 0; its numbers are the figures, null is a
+ * figure that was not finite (NAN here), texts and truth values are passed over. Any other line is
+ * skipped and counted. A last line without its end is not looked at until it has one.
+ */
+#ifndef LATHE_RECORD_METRICS_READ_H
+#define LATHE_RECORD_METRICS_READ_H
+
+#include "lathe/status.h"
+
+enum {
+    LATHE_METRICS_MAX_KEYS = 128, /* of a file; figures under further keys are passed over */
+    LATHE_METRICS_MAX_LINE = 1 << 16
+};
+
+typedef struct lathe_metrics_reader lathe_metrics_reader;
+
+typedef struct lathe_metrics_row {
+    int64_t step;
+    int32_t n;
+    const int32_t *keys; /* [n] indices for lathe_metrics_reader_key */
+    const double *values;
+} lathe_metrics_row;
+
+/** Called for every line in order. row NULL: the file was replaced or cut, all that was told is void. */
+typedef void (*lathe_metrics_visit)(void *arg, const lathe_metrics_row *row);
+
+/** The file need not exist yet. Errors LATHE_E_NOMEM. */
+lathe_status lathe_metrics_reader_create(const char *path, lathe_metrics_reader **out);
+void lathe_metrics_reader_destroy(lathe_metrics_reader *reader);
+
+/** Tells all whole lines that are new since the last call. A missing file is an empty one. LATHE_E_IO. */
+lathe_status lathe_metrics_reader_poll(lathe_metrics_reader *reader, lathe_metrics_visit visit,
+                                       void *arg);
+
+/** Name of a key; indices count up from 0 in the order of first sight, and stay. */
+const char *lathe_metrics_reader_key(const lathe_metrics_reader *reader, int32_t index);
+int32_t lathe_metrics_reader_n_keys(const lathe_metrics_reader *reader);
+
+/** Lines that were skipped since the file began. */
+int64_t lathe_metrics_reader_bad_lines(const lathe_metrics_reader *reader);
+
+#endif

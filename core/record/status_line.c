@@ -1,0 +1,53 @@
+/* A status line of figures, shortened until it fits the terminal. */
+#include "record/status_line.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+void lathe_status_line_add(lathe_status_line *line, int32_t rank, const char *format, ...)
+{
+    va_list args;
+    if (line->n == LATHE_STATUS_FIGURES)
+        return;
+    va_start(args, format);
+    (void)vsnprintf(line->text[line->n], sizeof line->text[0], format, args);
+    va_end(args);
+    line->rank[line->n++] = rank;
+}
+
+/* Columns taken by all figures of this rank or higher, with the gaps between them. */
+static int32_t width_of(const lathe_status_line *line, int32_t rank)
+{
+    int32_t width = 0;
+    for (int32_t i = 0; i < line->n; i++)
+        if (line->rank[i] >= rank)
+            width += (width > 0 ? 2 : 0) + (int32_t)strlen(line->text[i]);
+    return width;
+}
+
+void lathe_status_line_print(const lathe_status_line *line, int32_t columns, FILE *out)
+{
+    int32_t least = 0, most = 0, printed = 0;
+    for (int32_t i = 0; i < line->n; i++)
+        most = line->rank[i] > most ? line->rank[i] : most;
+    while (columns > 0 && least < most && width_of(line, least) >= columns)
+        least++;
+    for (int32_t i = 0; i < line->n; i++) {
+        const char *gap = printed > 0 ? "  " : "";
+        const int32_t room = columns > 0 ? columns - 1 - printed - (int32_t)strlen(gap) : INT32_MAX;
+        if (line->rank[i] >= least && room > 0)
+            printed += fprintf(out, "%s%.*s", gap, room, line->text[i]);
+    }
+}
+
+int32_t lathe_terminal_columns(FILE *stream)
+{
+    struct winsize size;
+    if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    const char *text = getenv("COLUMNS");
+    const long n = text ? strtol(text, NULL, 10) : 0;
+    return n > 0 && n < 10000 ? (int32_t)n : 80;
+}

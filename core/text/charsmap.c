@@ -1,0 +1,160 @@
+/* SentencePiece's precompiled_charsmap: a double-array trie of characters to rewrite, and what they
+ * become. Layout (little-endian): u32 bytes of the trie, the trie as u32 units, then the texts, each
+ * with a NUL behind it. A value in the trie is the place of a text. Source: SentencePiece's normalizer
+ * and Darts-clone's unit format. */
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/pipeline.h"
+
+struct lathe_charsmap {
+    uint8_t *blob;
+    uint32_t *units;
+    int64_t n_units;
+    const char *texts; /* in blob; a NUL stands behind */
+    int64_t n_texts;
+};
+
+void lathe__charsmap_destroy(lathe_charsmap *map)
+{
+    if (!map)
+        return;
+    free(map->blob);
+    free(map->units);
+    free(map);
+}
+
+static int value_of(char c)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+/* Bytes decoded into out (3 per 4 characters), -1 when it is no base64. */
+static int64_t decode_base64(const char *text, uint8_t *out)
+{
+    uint32_t bits = 0;
+    int n_bits = 0;
+    int64_t n = 0;
+    const char *p = text;
+    for (; value_of(*p) >= 0; p++) {
+        bits = bits << 6 | (uint32_t)value_of(*p);
+        n_bits += 6;
+        if (n_bits >= 8) {
+            n_bits -= 8;
+            out[n++] = (uint8_t)(bits >> n_bits);
+        }
+    }
+    const int64_t digits = p - text;
+    p += strspn(p, "=");
+    return *p || (p - text) % 4 || (p - text) - digits > 2 ? -1 : n;
+}
+
+static uint32_t read_u32(const uint8_t *p)
+{
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+lathe_status lathe__charsmap_create(const char *place, const char *base64, lathe_charsmap **out)
+{
+    lathe_charsmap *map = calloc(1, sizeof *map);
+    const size_t n_text = strlen(base64);
+    if (map)
+        map->blob = malloc(n_text + 8);
+    if (!map || !map->blob) {
+        lathe__charsmap_destroy(map);
+        return lathe_error(LATHE_E_NOMEM, "precompiled_charsmap");
+    }
+    const int64_t n = decode_base64(base64, map->blob);
+    const int64_t trie = n >= 4 ? (int64_t)read_u32(map->blob) : -1;
+    if (trie < 4 || trie % 4 || trie > n - 4) {
+        lathe__charsmap_destroy(map);
+        return lathe_error(LATHE_E_PARSE,
+                           "%s.precompiled_charsmap: expected base64 of a trie and its texts",
+                           place);
+    }
+    map->n_units = trie / 4;
+    map->units = malloc((size_t)trie);
+    if (!map->units) {
+        lathe__charsmap_destroy(map);
+        return lathe_error(LATHE_E_NOMEM, "precompiled_charsmap");
+    }
+    for (int64_t i = 0; i < map->n_units; i++)
+        map->units[i] = read_u32(map->blob + 4 + 4 * i);
+    map->texts = (const char *)map->blob + 4 + trie;
+    map->n_texts = n - 4 - trie;
+    map->blob[n] = 0;
+    *out = map;
+    return LATHE_OK;
+}
+
+/* Darts-clone's unit: 8 bits of label with bit 31, bit 8 "a value follows", bit 9 and 22 bits of
+ * offset. */
+static uint32_t offset_of(uint32_t unit)
+{
+    return (unit >> 10) << ((unit & (1u << 9)) >> 6);
+}
+
+/* What the shortest key at the begin of text[0, n) becomes, NULL for no key. (Not the longest: so the
+ * reader that tokenizers uses.) */
+static const char *look_up(const lathe_charsmap *map, const uint8_t *text, int64_t n)
+{
+    uint64_t at = offset_of(map->units[0]);
+    for (int64_t i = 0; i < n && text[i]; i++) {
+        at ^= text[i];
+        if (at >= (uint64_t)map->n_units)
+            return NULL;
+        const uint32_t unit = map->units[at];
+        if ((unit & (1u << 31 | 0xff)) != text[i])
+            return NULL;
+        at ^= offset_of(unit);
+        if (!(unit >> 8 & 1))
+            continue;
+        if (at >= (uint64_t)map->n_units)
+            return NULL;
+        const uint32_t value = map->units[at] & 0x7fffffff;
+        return value < (uint64_t)map->n_texts ? map->texts + value : NULL;
+    }
+    return NULL;
+}
+
+/* One grapheme: as a whole if it is short and has a key, else character by character. */
+static void rewrite(const lathe_charsmap *map, const uint8_t *text, int64_t n, lathe_buffer *out)
+{
+    const char *to = n < 6 ? look_up(map, text, n) : NULL;
+    if (to) {
+        lathe_buffer_puts(out, to);
+        return;
+    }
+    int32_t len;
+    for (int64_t i = 0; i < n; i += len) {
+        lathe_utf8_at(text + i, n - i, &len);
+        to = look_up(map, text + i, len);
+        if (to)
+            lathe_buffer_puts(out, to);
+        else
+            lathe_buffer_append(out, text + i, len);
+    }
+}
+
+void lathe__charsmap_run(const lathe_charsmap *map, const uint8_t *text, int64_t n,
+                         lathe_buffer *out)
+{
+    utf8proc_int32_t state = 0;
+    int32_t last = -1, len;
+    int64_t begin = 0;
+    for (int64_t i = 0; i < n; i += len) {
+        const int32_t c = lathe_utf8_at(text + i, n - i, &len);
+        if (last >= 0 && utf8proc_grapheme_break_stateful(last, c, &state)) {
+            rewrite(map, text + begin, i - begin, out);
+            begin = i;
+        }
+        last = c;
+    }
+    if (n > begin)
+        rewrite(map, text + begin, n - begin, out);
+}

@@ -1,0 +1,156 @@
+/* The encoder: added tokens, normalizer, split and merges, put together for one thread. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_model.h"
+
+struct lathe_encoder {
+    const lathe_tokenizer *tok;
+    lathe_splitter splitter;
+    lathe_bpe *bpe;
+    lathe_runner *runner; /* of a GENERAL tokenizer, else NULL */
+    lathe_ids *ids;       /* of the call in progress */
+    lathe_text_loss loss; /* of all calls */
+};
+
+static lathe_status encode_piece(void *arg, const uint8_t *piece, int64_t n)
+{
+    lathe_encoder *enc = arg;
+    return lathe__bpe_encode(enc->bpe, piece, n, enc->ids);
+}
+
+lathe_status lathe_encoder_create(const lathe_tokenizer *tok, lathe_encoder **out)
+{
+    lathe_encoder *enc = calloc(1, sizeof *enc);
+    if (!enc)
+        return lathe_error(LATHE_E_NOMEM, "encoder");
+    enc->tok = tok;
+    lathe_status status = LATHE_OK;
+    if (tok->kind == LATHE_TOKENIZER_BPE) {
+        status = lathe__splitter_init(&enc->splitter, tok, encode_piece, enc);
+        if (status == LATHE_OK)
+            status = lathe__bpe_create(tok, &enc->loss, &enc->bpe);
+    } else if (tok->kind == LATHE_TOKENIZER_GENERAL) {
+        status = lathe__runner_create(tok, &enc->loss, &enc->runner);
+    }
+    if (status != LATHE_OK) {
+        lathe_encoder_destroy(enc);
+        return status;
+    }
+    *out = enc;
+    return LATHE_OK;
+}
+
+void lathe_encoder_destroy(lathe_encoder *enc)
+{
+    if (!enc)
+        return;
+    lathe__splitter_fini(&enc->splitter);
+    lathe__bpe_destroy(enc->bpe);
+    lathe__runner_destroy(enc->runner);
+    free(enc);
+}
+
+/* Cuts the text at the added tokens of a trie and hands each plain stretch to `plain`. */
+static lathe_status cut(lathe_encoder *enc, const lathe_trie *trie, const uint8_t *text, int64_t n,
+                        lathe_status (*plain)(lathe_encoder *, const uint8_t *, int64_t))
+{
+    lathe_added_match match;
+    lathe_added_cursor cursor = {0, 0, 0};
+    int64_t at = 0;
+    while (lathe__added_find(enc->tok, trie, text, n, &cursor, at, &match)) {
+        if (match.begin > at)
+            LATHE_TRY(plain(enc, text + at, match.begin - at));
+        LATHE_TRY(lathe_ids_append(enc->ids, &enc->tok->added[match.token].id, 1));
+        at = match.end;
+    }
+    return at < n ? plain(enc, text + at, n - at) : LATHE_OK;
+}
+
+static lathe_status encode_normalized(lathe_encoder *enc, const uint8_t *text, int64_t n)
+{
+    lathe__bpe_forget(enc->bpe); /* of a text that failed */
+    LATHE_TRY(lathe__splitter_run(&enc->splitter, text, n));
+    return lathe__bpe_finish(enc->bpe, enc->ids);
+}
+
+static lathe_status encode_normalized_added(lathe_encoder *enc, const uint8_t *text, int64_t n)
+{
+    return cut(enc, &enc->tok->normalized, text, n, encode_normalized);
+}
+
+static lathe_status normalize_then(lathe_encoder *enc, const uint8_t *text, int64_t n,
+                                   lathe_status (*then)(lathe_encoder *, const uint8_t *, int64_t))
+{
+    uint8_t *normal = NULL;
+    int64_t n_normal = 0;
+    if (enc->tok->nfc)
+        LATHE_TRY(lathe__nfc(text, n, &normal, &n_normal));
+    const lathe_status status = normal ? then(enc, normal, n_normal) : then(enc, text, n);
+    free(normal);
+    return status;
+}
+
+static lathe_status encode_raw(lathe_encoder *enc, const uint8_t *text, int64_t n)
+{
+    return normalize_then(enc, text, n, encode_normalized_added);
+}
+
+static lathe_status encode_text(lathe_encoder *enc, const uint8_t *text, int64_t n, int32_t flags)
+{
+    if (enc->tok->kind == LATHE_TOKENIZER_BYTES) {
+        LATHE_TRY(lathe_ids_reserve(enc->ids, n));
+        int32_t *out = enc->ids->data + enc->ids->n;
+        for (int64_t i = 0; i < n; i++)
+            out[i] = text[i];
+        enc->ids->n += n;
+        return LATHE_OK;
+    }
+    if (enc->runner)
+        return lathe__runner_encode(enc->runner, text, n, flags, enc->ids);
+    if (flags & LATHE_ENCODE_NO_ADDED)
+        return normalize_then(enc, text, n, encode_normalized);
+    return cut(enc, &enc->tok->raw, text, n, encode_raw);
+}
+
+/* Takes the template's prefix out again where the text has brought its own. */
+static void begin_once(const lathe_tokenizer *tok, lathe_ids *ids, int64_t before)
+{
+    const int64_t n = tok->n_prefix;
+    int32_t *const added = ids->data + before;
+    if (n == 0 || ids->n - before < 2 * n ||
+        memcmp(added, added + n, (size_t)n * sizeof *added) != 0)
+        return;
+    memmove(added, added + n, (size_t)(ids->n - before - n) * sizeof *added);
+    ids->n -= n;
+}
+
+lathe_status lathe_encoder_run(lathe_encoder *enc, const char *text, int64_t n_bytes, int32_t flags,
+                               lathe_ids *ids)
+{
+    if (n_bytes < 0 || (n_bytes > 0 && !text))
+        return lathe_error(LATHE_E_ARG, "text of %lld bytes", (long long)n_bytes);
+    const int64_t before = ids->n;
+    const lathe_tokenizer *tok = enc->tok;
+    enc->ids = ids;
+    lathe_status status = LATHE_OK;
+    if (flags & (LATHE_ENCODE_ADD_SPECIAL | LATHE_ENCODE_BEGIN))
+        status = lathe_ids_append(ids, tok->prefix, tok->n_prefix);
+    if (status == LATHE_OK && n_bytes > 0)
+        status = encode_text(enc, (const uint8_t *)text, n_bytes, flags);
+    if (status == LATHE_OK && (flags & LATHE_ENCODE_BEGIN))
+        begin_once(tok, ids, before);
+    if (status == LATHE_OK && (flags & LATHE_ENCODE_ADD_SPECIAL))
+        status = lathe_ids_append(ids, tok->suffix, tok->n_suffix);
+    enc->ids = NULL;
+    if (status != LATHE_OK)
+        ids->n = before;
+    return status;
+}
+
+const lathe_text_loss *lathe_encoder_loss(const lathe_encoder *enc)
+{
+    return &enc->loss;
+}

@@ -1,0 +1,204 @@
+/* Normalizer steps of the general route: each rewrites a whole text. */
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/pipeline.h"
+
+void lathe__normal_step_fini(lathe_normal_step *step)
+{
+    lathe__pattern_fini(&step->pattern);
+    free(step->content.text);
+    lathe__charsmap_destroy(step->map);
+    memset(step, 0, sizeof *step);
+}
+
+static void put_char(lathe_buffer *out, int32_t c)
+{
+    uint8_t bytes[4];
+    lathe_buffer_append(out, bytes, lathe_utf8_put(bytes, c));
+}
+
+/* Bytes of the first character. */
+static int64_t first_char(const lathe_buffer *text)
+{
+    int32_t len = 0;
+    if (text->len > 0)
+        lathe_utf8_at((const uint8_t *)text->data, text->len, &len);
+    return len;
+}
+
+/* ---- steps that map characters ---- */
+
+/* Full lower case, as Rust's: utf8proc's is the simple one, and U+0130 alone has a longer one. */
+static void lower(lathe_buffer *out, int32_t c)
+{
+    if (c == 0x130)
+        lathe_buffer_append(out, "i\xcc\x87", 3);
+    else
+        put_char(out, utf8proc_tolower(c));
+}
+
+/* SentencePiece's nmt: control characters go, other blanks become spaces. -1: goes. */
+static int32_t nmt(int32_t c)
+{
+    if ((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f ||
+        c == 0x9f)
+        return -1;
+    if (c == 9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 || (c >= 0x200b && c <= 0x200f) ||
+        c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xfeff || c == 0xfffd)
+        return ' ';
+    return c;
+}
+
+/* Lower case, nmt, accents, byte-level characters: c by c. */
+static void map_chars(lathe_normal_kind kind, const uint8_t *text, int64_t n, lathe_text *out,
+                      int64_t origin)
+{
+    lathe_buffer *to = &out->buffer;
+    int32_t len;
+    for (int64_t i = 0; i < n && to->status == LATHE_OK; i += len) {
+        const int32_t c = lathe_utf8_at(text + i, n - i, &len);
+        if (kind == LATHE_NORMAL_LOWERCASE) {
+            lower(to, c);
+        } else if (kind == LATHE_NORMAL_BYTE_LEVEL) {
+            for (int32_t k = 0; k < len; k++)
+                put_char(to, lathe__byte_char(text[i + k]));
+        } else if (kind == LATHE_NORMAL_STRIP_ACCENTS) {
+            if (!lathe__is_mark(c))
+                put_char(to, c);
+        } else if (nmt(c) >= 0) {
+            put_char(to, nmt(c));
+        }
+        if (i < origin)
+            out->origin = to->len;
+    }
+}
+
+static lathe_status normal_form(lathe_form form, const uint8_t *text, int64_t n, lathe_text *out,
+                                int64_t origin)
+{
+    uint8_t *normal = NULL;
+    int64_t n_normal = 0;
+    LATHE_TRY(lathe__normal_form(text, n, form, &normal, &n_normal));
+    if (normal)
+        lathe_buffer_append(&out->buffer, normal, n_normal);
+    else
+        lathe_buffer_append(&out->buffer, text, n);
+    free(normal);
+    out->origin = 0;
+    if (origin == 0)
+        return LATHE_OK;
+    LATHE_TRY(lathe__normal_form(text, origin, form, &normal, &out->origin));
+    if (!normal)
+        out->origin = origin;
+    free(normal);
+    return LATHE_OK;
+}
+
+/* ---- Strip, Replace, Prepend ---- */
+
+static void strip(const lathe_normal_step *step, const uint8_t *text, int64_t n, lathe_text *out,
+                  int64_t origin)
+{
+    int64_t begin = 0, end = n;
+    int32_t len;
+    while (step->left && begin < end &&
+           lathe_is_space(lathe_utf8_at(text + begin, end - begin, &len)))
+        begin += len;
+    while (step->right && end > begin) {
+        int64_t last = end - 1;
+        while (last > begin && (text[last] & 0xc0) == 0x80)
+            last--;
+        if (!lathe_is_space(lathe_utf8_at(text + last, end - last, &len)))
+            break;
+        end = last;
+    }
+    lathe_buffer_append(&out->buffer, text + begin, end - begin);
+    out->origin = origin > begin ? origin - begin : 0;
+}
+
+typedef struct replacing {
+    const lathe_piece *content;
+    const uint8_t *text;
+    lathe_text *out;
+    int64_t origin;
+} replacing;
+
+/* What a match becomes stands for the match's last character. */
+static lathe_status replace_span(void *arg, int64_t begin, int64_t end, int is_match)
+{
+    const replacing *r = arg;
+    lathe_buffer *to = &r->out->buffer;
+    const int at_origin = r->out->origin == to->len; /* all before stands for the beginning */
+    if (is_match) {
+        lathe_buffer_append(to, r->content->text, r->content->bytes);
+        if (at_origin && r->origin > 0 && end <= r->origin)
+            r->out->origin = to->len;
+    } else {
+        lathe_buffer_append(to, r->text + begin, end - begin);
+        if (at_origin && begin < r->origin)
+            r->out->origin += (end < r->origin ? end : r->origin) - begin;
+    }
+    return to->status;
+}
+
+static lathe_status one_step(const lathe_normal_step *step, lathe_matcher *matcher,
+                             const uint8_t *text, int64_t n, int64_t origin, lathe_text *out)
+{
+    switch (step->kind) {
+    case LATHE_NORMAL_NFC:
+        return normal_form(LATHE_NFC, text, n, out, origin);
+    case LATHE_NORMAL_NFD:
+        return normal_form(LATHE_NFD, text, n, out, origin);
+    case LATHE_NORMAL_NFKC:
+        return normal_form(LATHE_NFKC, text, n, out, origin);
+    case LATHE_NORMAL_NFKD:
+        return normal_form(LATHE_NFKD, text, n, out, origin);
+    case LATHE_NORMAL_STRIP:
+        strip(step, text, n, out, origin);
+        break;
+    case LATHE_NORMAL_REPLACE: {
+        replacing r = {&step->content, text, out, origin};
+        return lathe__pattern_spans(&step->pattern, matcher, text, n, replace_span, &r);
+    }
+    case LATHE_NORMAL_PREPEND:
+        if (n > 0)
+            lathe_buffer_append(&out->buffer, step->content.text, step->content.bytes);
+        lathe_buffer_append(&out->buffer, text, n);
+        out->origin = origin > 0 ? origin + step->content.bytes : 0;
+        break;
+    case LATHE_NORMAL_PRECOMPILED:
+        lathe__charsmap_run(step->map, text, n, &out->buffer);
+        out->origin = origin > 0 ? first_char(&out->buffer) : 0;
+        break;
+    default:
+        map_chars(step->kind, text, n, out, origin);
+    }
+    return out->buffer.status;
+}
+
+lathe_status lathe__normalize(const lathe_normal_step *steps, int32_t n_steps,
+                              lathe_matcher *matcher, const uint8_t *text, int64_t n,
+                              int64_t origin, lathe_text scratch[2], lathe_text **out)
+{
+    lathe_text *from = &scratch[0], *to = &scratch[1];
+    from->buffer.len = to->buffer.len = 0;
+    from->origin = origin;
+    if (n_steps == 0)
+        lathe_buffer_append(&from->buffer, text, n);
+    for (int32_t i = 0; i < n_steps; i++) {
+        to->buffer.len = to->origin = 0;
+        LATHE_TRY(i == 0 ? one_step(steps, matcher, text, n, origin, to)
+                         : one_step(&steps[i], matcher, (const uint8_t *)from->buffer.data,
+                                    from->buffer.len, from->origin, to));
+        lathe_buffer_append(&to->buffer, "", 0); /* data is never NULL */
+        lathe_text *swap = from;
+        from = to;
+        to = swap;
+    }
+    *out = from;
+    return from->buffer.status;
+}

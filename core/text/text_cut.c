@@ -1,0 +1,47 @@
+/* Cuts of a text: where no piece, added token or normal form reaches across. */
+#include "text/text_cut.h"
+
+#include <string.h>
+
+#include "text/tokenizer_model.h"
+
+static int is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* The expressions with a scanner end a piece behind the line end and let none begin before it that goes on:
+ * a letter is taken up by letters, by a space before it and (Llama 3, Qwen2) by one character that is no
+ * line end. \s+(?!\S) looks one character ahead, which matters only to two spaces or more. */
+int32_t lathe__cuts_of(const lathe_tokenizer *tok)
+{
+    if (tok->kind == LATHE_TOKENIZER_BYTES)
+        return LATHE_CUT_ANYWHERE;
+    if (tok->kind != LATHE_TOKENIZER_BPE || tok->n_splits != 1 ||
+        tok->scans[0] == LATHE_SCAN_NONE || tok->add_prefix_space)
+        return LATHE_CUT_NONE;
+    for (int64_t i = 0; i < tok->n_added; i++) {
+        const lathe_added_token *added = &tok->added[i];
+        if (memchr(added->content, '\n', (size_t)added->bytes) ||
+            (added->lstrip && is_letter(added->content[0])))
+            return LATHE_CUT_NONE;
+    }
+    return LATHE_CUT_LINES;
+}
+
+int64_t lathe__cut_behind(int32_t cuts, const char *text, int64_t n, int64_t at)
+{
+    if (at >= n || cuts == LATHE_CUT_NONE)
+        return n;
+    if (cuts == LATHE_CUT_ANYWHERE)
+        return at;
+    for (at = at < 2 ? 2 : at; at < n; at++) {
+        const char *end = memchr(text + at - 1, '\n', (size_t)(n - at));
+        if (!end)
+            break;
+        at = end - text + 1;
+        if (is_letter(text[at]) && text[at - 2] > ' ' && text[at - 2] < 0x7f)
+            return at;
+    }
+    return n;
+}

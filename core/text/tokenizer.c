@@ -1,0 +1,237 @@
+/* A tokenizer's life, its accessors, and decoding. */
+#include "text/tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/utf8.h"
+#include "text/pipeline.h"
+
+lathe_status lathe_ids_reserve(lathe_ids *ids, int64_t n_more)
+{
+    if (ids->n + n_more <= ids->capacity)
+        return LATHE_OK;
+    int64_t capacity = ids->capacity + ids->capacity / 2 + 64;
+    if (capacity < ids->n + n_more)
+        capacity = ids->n + n_more;
+    int32_t *data = realloc(ids->data, (size_t)capacity * sizeof *data);
+    if (!data)
+        return lathe_error(LATHE_E_NOMEM, "%lld token ids", (long long)capacity);
+    ids->data = data;
+    ids->capacity = capacity;
+    return LATHE_OK;
+}
+
+lathe_status lathe_ids_append(lathe_ids *ids, const int32_t *data, int64_t n)
+{
+    LATHE_TRY(lathe_ids_reserve(ids, n));
+    if (n > 0)
+        memcpy(ids->data + ids->n, data, (size_t)n * sizeof *data);
+    ids->n += n;
+    return LATHE_OK;
+}
+
+void lathe_ids_fini(lathe_ids *ids)
+{
+    free(ids->data);
+    memset(ids, 0, sizeof *ids);
+}
+
+lathe_status lathe_tokenizer_bytes(lathe_tokenizer **out)
+{
+    static const char end_of_text[] = "<|endoftext|>";
+    lathe_tokenizer *tok = calloc(1, sizeof *tok);
+    if (!tok)
+        return lathe_error(LATHE_E_NOMEM, "tokenizer");
+    tok->kind = LATHE_TOKENIZER_BYTES;
+    tok->bos = -1;
+    tok->eos = tok->pad = 256;
+    lathe_status status = LATHE_OK;
+    for (int32_t i = 0; i < 256 && status == LATHE_OK; i++) {
+        const uint8_t byte = (uint8_t)i;
+        status = lathe__vocab_put(&tok->vocab, i, &byte, 1, 1);
+        tok->byte_id[i] = i;
+    }
+    if (status == LATHE_OK)
+        status = lathe__vocab_put(&tok->vocab, 256, end_of_text, sizeof end_of_text - 1, 0);
+    if (status == LATHE_OK)
+        status = lathe__tokenizer_seal(tok);
+    if (status != LATHE_OK) {
+        lathe_tokenizer_destroy(tok);
+        return status;
+    }
+    *out = tok;
+    return LATHE_OK;
+}
+
+lathe_status lathe__tokenizer_seal(lathe_tokenizer *tok)
+{
+    lathe_sha256 *hash;
+    LATHE_TRY(lathe_sha256_create(&hash));
+    char special[96];
+    const int n = snprintf(special, sizeof special, "%s bos %d eos %d pad %d\n",
+                           tok->kind == LATHE_TOKENIZER_BYTES ? "bytes" : "json", tok->bos,
+                           tok->eos, tok->pad);
+    lathe_sha256_update(hash, special, n);
+    lathe_sha256_update(hash, tok->json, tok->json_bytes);
+    lathe_sha256_finish(hash, tok->hash);
+    return LATHE_OK;
+}
+
+void lathe_tokenizer_destroy(lathe_tokenizer *tok)
+{
+    if (!tok)
+        return;
+    lathe__pipeline_destroy(tok->pipeline);
+    lathe__vocab_fini(&tok->vocab);
+    free(tok->merges.slots);
+    for (int32_t i = 0; i < tok->n_splits; i++)
+        pcre2_code_free(tok->splits[i]);
+    for (int64_t i = 0; i < tok->n_added; i++)
+        free(tok->added[i].content);
+    free(tok->added);
+    free(tok->added_at);
+    free(tok->raw.nodes);
+    free(tok->normalized.nodes);
+    free(tok->json);
+    free(tok);
+}
+
+const lathe_added_token *lathe__added_of(const lathe_tokenizer *tok, int32_t id)
+{
+    if (!tok->added_at || id < 0 || id >= tok->vocab.n || tok->added_at[id] < 0)
+        return NULL;
+    return &tok->added[tok->added_at[id]];
+}
+
+int lathe_tokenizer_is_special(const lathe_tokenizer *tok, int32_t id)
+{
+    if (tok->kind == LATHE_TOKENIZER_BYTES)
+        return id == 256;
+    if (tok->pipeline)
+        return id >= 0 && id < tok->vocab.n && tok->pipeline->is_control[id];
+    const lathe_added_token *added = lathe__added_of(tok, id);
+    return added && added->special;
+}
+
+const char *lathe_tokenizer_token(const lathe_tokenizer *tok, int32_t id, int64_t *out_bytes)
+{
+    if (id < 0 || id >= tok->vocab.n || tok->vocab.len[id] < 0)
+        return NULL;
+    *out_bytes = tok->vocab.len[id];
+    return (const char *)tok->vocab.pool + tok->vocab.at[id];
+}
+
+lathe_status lathe_tokenizer_decode(const lathe_tokenizer *tok, const int32_t *ids, int64_t n,
+                                    int32_t flags, char **out_text, int64_t *out_bytes)
+{
+    if (tok->kind == LATHE_TOKENIZER_GENERAL)
+        return lathe__pipeline_decode(tok, ids, n, flags, out_text, out_bytes);
+    int64_t total = 0;
+    for (int pass = 0;; pass++) {
+        int64_t at = 0;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t bytes = 0;
+            const char *text = lathe_tokenizer_token(tok, ids[i], &bytes);
+            if (!text) {
+                if (pass)
+                    free(*out_text);
+                return lathe_error(LATHE_E_ARG, "id %d at %lld is no token of a vocabulary of %lld",
+                                   ids[i], (long long)i, (long long)tok->vocab.n);
+            }
+            if ((flags & LATHE_DECODE_SKIP_SPECIAL) && lathe_tokenizer_is_special(tok, ids[i]))
+                continue;
+            if (pass)
+                memcpy(*out_text + at, text, (size_t)bytes);
+            at += bytes;
+        }
+        if (pass)
+            break;
+        total = at;
+        *out_text = malloc((size_t)total + 1);
+        if (!*out_text)
+            return lathe_error(LATHE_E_NOMEM, "%lld bytes of text", (long long)total);
+    }
+    (*out_text)[total] = 0;
+    *out_bytes = total;
+    return LATHE_OK;
+}
+
+int64_t lathe_tokenizer_vocab_size(const lathe_tokenizer *tok)
+{
+    return tok->vocab.n;
+}
+
+int32_t lathe_tokenizer_bos(const lathe_tokenizer *tok)
+{
+    return tok->bos;
+}
+
+int32_t lathe_tokenizer_eos(const lathe_tokenizer *tok)
+{
+    return tok->eos;
+}
+
+int32_t lathe_tokenizer_pad(const lathe_tokenizer *tok)
+{
+    return tok->pad;
+}
+
+int32_t lathe_tokenizer_id(const lathe_tokenizer *tok, const char *text, int64_t n_bytes)
+{
+    for (int64_t i = 0; i < tok->n_added; i++)
+        if (tok->vocab.len[tok->added[i].id] == n_bytes &&
+            !memcmp(tok->vocab.pool + tok->vocab.at[tok->added[i].id], text, (size_t)n_bytes))
+            return tok->added[i].id;
+    return lathe__vocab_find(&tok->vocab, text, n_bytes);
+}
+
+/* 1 when byte_fallback has a token for each UTF-8 byte of the character that stands for `byte`. */
+static int falls_back(const lathe_pipeline *p, int32_t byte)
+{
+    uint8_t text[4];
+    const int32_t n = lathe_utf8_put(text, lathe__byte_char(byte));
+    for (int32_t i = 0; i < n; i++)
+        if (p->byte_token[text[i]] < 0)
+            return 0;
+    return 1;
+}
+
+int32_t lathe_tokenizer_missing_bytes(const lathe_tokenizer *tok, uint8_t missing[256])
+{
+    const lathe_pipeline *p = tok->pipeline;
+    int32_t n = 0;
+    memset(missing, 0, 256);
+    for (int32_t byte = 0; byte < 256 && (!p || p->byte_level); byte++) {
+        missing[byte] = p ? p->byte_char[byte] < 0 && !falls_back(p, byte) : tok->byte_id[byte] < 0;
+        n += missing[byte];
+    }
+    return n;
+}
+
+const char *lathe_tokenizer_hash(const lathe_tokenizer *tok)
+{
+    return tok->hash;
+}
+
+lathe_status lathe_tokenizer_encode(const lathe_tokenizer *tok, const char *text, int64_t n_bytes,
+                                    int32_t flags, lathe_ids *ids)
+{
+    lathe_text_loss loss = {0};
+    return lathe_tokenizer_encode_counting(tok, text, n_bytes, flags, ids, &loss);
+}
+
+lathe_status lathe_tokenizer_encode_counting(const lathe_tokenizer *tok, const char *text,
+                                             int64_t n_bytes, int32_t flags, lathe_ids *ids,
+                                             lathe_text_loss *loss)
+{
+    lathe_encoder *enc;
+    LATHE_TRY(lathe_encoder_create(tok, &enc));
+    const lathe_status status = lathe_encoder_run(enc, text, n_bytes, flags, ids);
+    lathe_text_loss_add(loss, lathe_encoder_loss(enc));
+    lathe_encoder_destroy(enc);
+    return status;
+}

@@ -1,0 +1,285 @@
+/* Parameter groups. */
+#include "update/param_groups.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/json.h"
+
+/* What the reading of one configuration shares. */
+typedef struct reader {
+    const lathe_config *config;
+    const lathe_params *params;
+    lathe_param_groups *out;
+    lathe_diags *diags; /* takes the refusals */
+} reader;
+
+/* `entry`: the group, from 1; 0: the key as a whole. `inner`: the group's key. */
+static lathe_status refuse_in(const reader *r, const char *key, int32_t entry, const char *inner,
+                              const char *text)
+{
+    const lathe_place place =
+        entry > 0 ? lathe_config_where_in(r->config, "optimizer", key, entry - 1, inner)
+                  : lathe_config_where(r->config, "optimizer", key);
+    lathe_diags_add(r->diags, LATHE_DIAG_ERROR, &place, NULL, "optimizer.%s: %s", key, text);
+    return lathe_diags_status(r->diags);
+}
+
+static lathe_status refuse(const reader *r, const char *key, const char *text)
+{
+    return refuse_in(r, key, 0, NULL, text);
+}
+
+/* The pattern covers the whole name. */
+static int covers(const char *pattern, const char *name)
+{
+    return fnmatch(pattern, name, 0) == 0;
+}
+
+/* A module's path without a pattern's signs may be one part of the name's path; else it must cover the
+ * path of the module that holds the parameter. */
+static int in_module(const char *pattern, const char *name)
+{
+    char path[512];
+    const char *end = strrchr(name, '.');
+    const size_t n = end != NULL ? (size_t)(end - name) : 0;
+    if (n == 0 || n >= sizeof path)
+        return 0;
+    memcpy(path, name, n);
+    path[n] = '\0';
+    if (strpbrk(pattern, ".*?[") != NULL)
+        return covers(pattern, path);
+    for (char *part = strtok(path, "."); part != NULL; part = strtok(NULL, "."))
+        if (strcmp(part, pattern) == 0)
+            return 1;
+    return 0;
+}
+
+/* Takes the decay from what a list of patterns names. */
+static lathe_status no_decay(const reader *r, const char *key,
+                             int (*matches)(const char *pattern, const char *name))
+{
+    const lathe_value *list = lathe_config_get(r->config, "optimizer", key);
+    for (int64_t k = 0; list != NULL && k < list->n; k++) {
+        int found = 0;
+        for (int32_t i = 0; i < r->params->n; i++)
+            if (r->params->rows[i]->trainable && matches(list->strs[k], r->params->rows[i]->name)) {
+                r->out->decay_mult[i] = 0.0;
+                found = 1;
+            }
+        if (!found) {
+            char text[512];
+            (void)snprintf(text, sizeof text, "\"%s\" matches no trained parameter", list->strs[k]);
+            return refuse(r, key, text);
+        }
+    }
+    return LATHE_OK;
+}
+
+/* What an entry of optimizer.groups gives to parameter i. */
+static lathe_status give(const reader *r, const json_t *entry, int32_t i)
+{
+    const json_t *lr = json_object_get(entry, "lr");
+    const json_t *decay = json_object_get(entry, "weight_decay");
+    const lathe_optimizer_rates *own = &r->out->rates[i];
+    char text[512];
+    if (lr != NULL && own->lr <= 0.0 && json_number_value(lr) > 0.0) {
+        (void)snprintf(text, sizeof text,
+                       "a group has an lr, and optimizer.%s, which it is a multiple of, is 0: set "
+                       "that",
+                       own->lr_key);
+        return refuse(r, "groups", text);
+    }
+    if (lr != NULL)
+        r->out->lr_mult[i] = own->lr > 0.0 ? json_number_value(lr) / own->lr : 1.0;
+    if (decay == NULL)
+        return LATHE_OK;
+    if (own->weight_decay_key == NULL)
+        return refuse(r, "groups", "the optimizer has no weight_decay that a group could change");
+    if (json_number_value(decay) > 0.0 && own->weight_decay <= 0.0) {
+        (void)snprintf(text, sizeof text,
+                       "a group decays '%s', and optimizer.%s is 0: set that, and 0 where there "
+                       "shall be none",
+                       r->params->rows[i]->name, own->weight_decay_key);
+        return refuse(r, "groups", text);
+    }
+    r->out->decay_mult[i] =
+        own->weight_decay > 0.0 ? json_number_value(decay) / own->weight_decay : 0.0;
+    return LATHE_OK;
+}
+
+/* Gives a group to the parameters that a pattern covers, and counts those that it covers. */
+static lathe_status take_group(const reader *r, int32_t group, const json_t *entry,
+                               const json_t *pattern, int32_t *out_found)
+{
+    *out_found = 0;
+    for (int32_t i = 0; i < r->params->n; i++) {
+        const lathe_param *p = r->params->rows[i];
+        if (!p->trainable || !covers(json_string_value(pattern), p->name))
+            continue;
+        ++*out_found;
+        if (r->out->group[i] != 0)
+            continue;
+        r->out->group[i] = group;
+        LATHE_TRY(give(r, entry, i));
+    }
+    return LATHE_OK;
+}
+
+/* Two groups of one name would be one figure in the metrics. */
+static lathe_status check_name(const reader *r, int32_t group)
+{
+    char text[512];
+    for (int32_t i = 0; i < group; i++) {
+        if (strcmp(r->out->names[i], r->out->names[group]) != 0)
+            continue;
+        (void)snprintf(text, sizeof text,
+                       i == 0 ? "a group is called \"%s\", as the parameters of no group are; "
+                                "expected another name"
+                              : "two groups are called \"%s\"; expected a name for each",
+                       r->out->names[group]);
+        return refuse(r, "groups", text);
+    }
+    return LATHE_OK;
+}
+
+static lathe_status read_group(const reader *r, const json_t *entry, lathe_arena *arena)
+{
+    lathe_param_groups *out = r->out;
+    const json_t *patterns = json_object_get(entry, "params");
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    const int32_t group = out->n++;
+    int32_t found = 0;
+    out->names[group] = name != NULL ? lathe_arena_strdup(arena, name)
+                                     : lathe_arena_printf(arena, "%d", (int)group);
+    if (out->names[group] == NULL)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(check_name(r, group));
+    for (size_t k = 0; k < json_array_size(patterns); k++) {
+        char text[512];
+        LATHE_TRY(take_group(r, group, entry, json_array_get(patterns, k), &found));
+        if (found > 0)
+            continue;
+        (void)snprintf(text, sizeof text, "group %s: \"%s\" matches no trained parameter",
+                       out->names[group], json_string_value(json_array_get(patterns, k)));
+        return refuse_in(r, "groups", group, "params", text);
+    }
+    return LATHE_OK;
+}
+
+static lathe_status read_groups(const reader *r, lathe_arena *arena)
+{
+    const char *text = lathe_config_string(r->config, "optimizer", "groups");
+    json_t *root = NULL;
+    if (text == NULL)
+        return LATHE_OK;
+    LATHE_TRY(lathe_json_load("optimizer.groups", text, (int64_t)strlen(text), &root));
+    lathe_status status = LATHE_OK;
+    if (json_array_size(root) >= LATHE_MAX_GROUPS)
+        status = refuse(r, "groups", "at most 15 groups are taken");
+    for (size_t i = 0; i < json_array_size(root) && status == LATHE_OK; i++)
+        status = read_group(r, json_array_get(root, i), arena);
+    json_decref(root);
+    return status;
+}
+
+/* What the optimizer gives a parameter by itself. */
+static void read_rates(const lathe_config *config, const lathe_instance *optimizer,
+                       const lathe_params *params, int32_t i, lathe_optimizer_rates *out)
+{
+    const lathe_optimizer_v1 *table = optimizer->table;
+    const lathe_value *decay = lathe_config_get(config, "optimizer", "weight_decay");
+    const lathe_param_info info = lathe_params_info(params, i);
+    *out = (lathe_optimizer_rates){.lr = table->base_lr(optimizer->self),
+                                   .weight_decay = decay != NULL && decay->is_set ? decay->f : 0.0,
+                                   .lr_key = "lr",
+                                   .weight_decay_key = decay != NULL ? "weight_decay" : NULL};
+    if (LATHE_HAS(table, rates))
+        table->rates(optimizer->self, &info, out);
+}
+
+static lathe_status read_all(const lathe_config *config, const lathe_params *params,
+                             const lathe_instance *optimizer, lathe_arena *arena,
+                             lathe_diags *diags, lathe_param_groups *out)
+{
+    const reader r = {.config = config, .params = params, .out = out, .diags = diags};
+    const int64_t n = params->n + 1;
+    *out = (lathe_param_groups){.n = 1,
+                                .names = {"default"},
+                                .lr_mult = lathe_arena_alloc(arena, n * (int64_t)sizeof(double)),
+                                .decay_mult = lathe_arena_alloc(arena, n * (int64_t)sizeof(double)),
+                                .group = lathe_arena_alloc(arena, n * (int64_t)sizeof(int32_t)),
+                                .rates = lathe_arena_alloc(arena, n * (int64_t)sizeof *out->rates)};
+    if (out->lr_mult == NULL || out->decay_mult == NULL || out->group == NULL || out->rates == NULL)
+        return LATHE_E_NOMEM;
+    for (int32_t i = 0; i < params->n; i++) {
+        const int32_t role = params->rows[i]->role;
+        out->lr_mult[i] = 1.0;
+        out->decay_mult[i] = role == LATHE_ROLE_NORM || role == LATHE_ROLE_BIAS ? 0.0 : 1.0;
+        out->group[i] = 0;
+        read_rates(config, optimizer, params, i, &out->rates[i]);
+    }
+    LATHE_TRY(no_decay(&r, "no_decay_modules", in_module));
+    LATHE_TRY(no_decay(&r, "no_decay_params", covers));
+    LATHE_TRY(read_groups(&r, arena));
+    for (int32_t g = 0; g < out->n; g++) {
+        out->keys[g] = lathe_arena_printf(arena, "grad_norm/%s", out->names[g]);
+        if (out->keys[g] == NULL)
+            return LATHE_E_NOMEM;
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
+                                     const lathe_instance *optimizer, lathe_arena *arena,
+                                     lathe_diags *diags, lathe_param_groups *out)
+{
+    lathe_diags own = {0};
+    const lathe_status status =
+        read_all(config, params, optimizer, arena, diags ? diags : &own, out);
+    lathe_diags_fini(&own);
+    return status;
+}
+
+/* The row of the list that a parameter belongs to; one more when there is none yet. */
+static lathe_group_row *row_of(lathe_group_row *list, int32_t *n, const lathe_group_row *like)
+{
+    for (int32_t k = 0; k < *n; k++) {
+        const lathe_group_row *row = &list[k];
+        const int same_part = row->part == like->part || (row->part != NULL && like->part != NULL &&
+                                                          strcmp(row->part, like->part) == 0);
+        /* the very same products of the very same numbers */
+        if (row->name == like->name && same_part && row->lr == like->lr &&
+            row->weight_decay == like->weight_decay)
+            return &list[k];
+    }
+    list[*n] = *like;
+    return &list[(*n)++];
+}
+
+lathe_status lathe_param_groups_rows(const lathe_param_groups *groups, const lathe_params *params,
+                                     lathe_arena *arena, lathe_group_row **out, int32_t *out_n)
+{
+    lathe_group_row *list = lathe_arena_alloc(arena, (params->n + 1) * (int64_t)sizeof *list);
+    *out = list;
+    *out_n = 0;
+    if (list == NULL)
+        return LATHE_E_NOMEM;
+    for (int32_t g = 0; g < groups->n; g++)
+        for (int32_t i = 0; i < params->n; i++) {
+            if (!params->rows[i]->trainable || groups->group[i] != g)
+                continue;
+            const lathe_optimizer_rates *own = &groups->rates[i];
+            const lathe_group_row like = {.name = groups->names[g],
+                                          .part = own->part,
+                                          .lr = own->lr * groups->lr_mult[i],
+                                          .weight_decay =
+                                              own->weight_decay * groups->decay_mult[i]};
+            lathe_group_row *row = row_of(list, out_n, &like);
+            row->n_tensors++;
+            row->n_params += lathe_desc_count(&params->rows[i]->desc);
+        }
+    return LATHE_OK;
+}

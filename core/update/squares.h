@@ -1,0 +1,46 @@
+/* Sums of squares of the rows of a family (gradients, masters), computed by the device where they lie: one
+ * kernel for all rows, by segments of 65536 elements, whose sums the host adds in the order of the table.
+ * The same bits as lathe_sum_squares of each row, on a device that adds a segment as the CPU does.
+ */
+#ifndef LATHE_UPDATE_SQUARES_H
+#define LATHE_UPDATE_SQUARES_H
+
+#include "exec/store.h"
+
+enum {
+    LATHE_SQUARES_GRADIENTS = 0, /* in f32 */
+    LATHE_SQUARES_MASTERS = 1,
+    LATHE_SQUARES_NARROW = 2, /* gradients in bf16 */
+    LATHE_N_SQUARES = 3
+};
+
+typedef struct lathe_squares {
+    lathe_machine *m;
+    lathe_kernel *kernel; /* NULL: no rows */
+    int64_t *segments;    /* [n, 2] host: first element in the family, elements */
+    int32_t *row;         /* [n] that each belongs to */
+    int64_t n;
+    int64_t scratch_bytes;
+    char *own;          /* device: |segments|sums|scratch| */
+    double *host;       /* [n] staging */
+    const void *family; /* its first element */
+} lathe_squares;
+
+/** Of all trainable rows of a laid-out store. LATHE_E_UNSUPPORTED: the device has no SUM_SQUARES. */
+lathe_status lathe_squares_init(lathe_squares *s, lathe_machine *m, const lathe_store *store,
+                                int32_t which);
+void lathe_squares_fini(lathe_squares *s);
+
+/** Device memory that it wants, and pinned memory. */
+int64_t lathe_squares_bytes(const lathe_squares *s);
+int64_t lathe_squares_staging_bytes(const lathe_squares *s);
+
+lathe_status lathe_squares_place(lathe_squares *s, const lathe_store *store, int32_t which,
+                                 void *own, void *staging);
+
+/** Queues the sums and their copy to the host. */
+lathe_status lathe_squares_queue(lathe_squares *s);
+/** Adds to its row what came, once the host has waited. */
+void lathe_squares_read(const lathe_squares *s, double *rows);
+
+#endif

@@ -1,0 +1,23 @@
+/* The last lines of a JSON-lines file, read streaming. */
+#ifndef LATHE_VIEW_JSONL_TAIL_H
+#define LATHE_VIEW_JSONL_TAIL_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "lathe/status.h"
+
+enum { LATHE_JSONL_MAX_LINE = 1 << 20 };
+
+typedef struct lathe_jsonl_tail {
+    json_t **items; /* [n] objects, oldest first */
+    int32_t n;
+    int64_t n_all, n_bad; /* objects of the whole file; whole lines that are none */
+} lathe_jsonl_tail;
+
+/** Keeps the last `keep` objects. A missing file has none. LATHE_E_NOMEM. In every case
+ *  lathe_jsonl_tail_fini. */
+lathe_status lathe_jsonl_tail_read(const char *path, int32_t keep, lathe_jsonl_tail *out);
+void lathe_jsonl_tail_fini(lathe_jsonl_tail *tail);
+
+#endif
