@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/errors_json.h"
 #include "base/error.h"
 #include "plug/suggest.h"
 
@@ -127,6 +128,11 @@ lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, in
             return LATHE_OK;
         }
     int only_words = 0;
+    /* Read first, so that a wrong argument before it is told as JSON too. */
+    const int32_t json = option_index(command, "--json", strlen("--json"));
+    for (int i = 0; json >= 0 && i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            args->values[json] = "";
     for (int i = 0; i < argc; i++) {
         if (!only_words && strcmp(argv[i], "--") == 0)
             only_words = 1;
@@ -227,10 +233,13 @@ void lathe_args_help(const lathe_command *command)
 int lathe_args_fail(const lathe_args *args, lathe_status status)
 {
     const char *message = lathe_error_message();
+    if (!message[0])
+        message = lathe_status_text(status);
     const int usage = status == LATHE_E_ARG || status == LATHE_E_CONFIG ||
                       status == LATHE_E_PARSE || status == LATHE_E_NOT_FOUND;
+    if (lathe_args_value(args, "--json") != NULL)
+        lathe_app_print_errors(message);
     (void)fflush(stdout);
-    (void)fprintf(stderr, "lathe %s: %s\n", args->command->name,
-                  message[0] ? message : lathe_status_text(status));
+    (void)fprintf(stderr, "lathe %s: %s\n", args->command->name, message);
     return usage ? LATHE_EXIT_USAGE : LATHE_EXIT_FAILED;
 }

@@ -66,7 +66,9 @@ lathe_status lathe_args_float(const lathe_args *args, const char *name, double l
 void lathe_args_help(const lathe_command *command);
 
 /** Prints "lathe COMMAND: message" of the thread's error to stderr and gives the exit code that
- *  belongs to it: 2 for wrong usage or configuration, else 1. */
+ *  belongs to it: 2 for wrong usage or configuration, else 1. Where --json was given, also prints
+ *  {"errors": [...]} to stdout, so that a program that reads it always gets one JSON value: call it
+ *  only before the command has printed anything. */
 int lathe_args_fail(const lathe_args *args, lathe_status status);
 
 #endif

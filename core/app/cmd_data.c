@@ -214,17 +214,19 @@ static int run_command(const lathe_args *args)
     if (lathe_path_is_dir(args->words[0])) {
         status = as_json ? lathe_data_json_folder(args->words[0], &text, &n_damaged)
                          : put_folder(args->words[0], &text);
-        if (status == LATHE_OK && n_damaged > 0)
-            status = lathe_error(LATHE_E_CORRUPT, "%lld shards are damaged", (long long)n_damaged);
     } else {
         status = lathe_run_open_mode(args->words[0], args->overrides, args->n_overrides,
                                      LATHE_OPEN_DATA, &run);
         if (status == LATHE_OK)
             status = as_json ? lathe_data_json_run(run, &text) : put_run(args, run, &text);
     }
-    if (text.data)
+    if (text.data && (status == LATHE_OK || !as_json))
         (void)fputs(text.data, stdout);
-    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    if (n_damaged > 0)
+        (void)fprintf(stderr, "lathe data: %lld shards are damaged\n", (long long)n_damaged);
+    const int code = status != LATHE_OK ? lathe_args_fail(args, status)
+                     : n_damaged > 0    ? LATHE_EXIT_FAILED
+                                        : LATHE_EXIT_OK;
     lathe_buffer_fini(&text);
     lathe_run_close(run);
     return code;

@@ -13,14 +13,16 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
-__attribute__((format(printf, 2, 3))) static void problem(json_t *report, const char *format, ...)
+/* Adds a text to the list `key`: "problems" or "warnings". */
+__attribute__((format(printf, 3, 4))) static void note(json_t *report, const char *key,
+                                                       const char *format, ...)
 {
     char text[1024];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    json_array_append_new(json_object_get(report, "problems"), json_string(text));
+    json_array_append_new(json_object_get(report, key), json_string(text));
 }
 
 static json_t *token_json(const lathe_tokenizer *tok, int32_t id)
@@ -52,9 +54,9 @@ static void report_tokens(json_t *report, const lathe_tokenizer *tok)
     json_object_set_new(report, "eos", token_json(tok, lathe_tokenizer_eos(tok)));
     json_object_set_new(report, "pad", token_json(tok, lathe_tokenizer_pad(tok)));
     if (lathe_tokenizer_eos(tok) < 0)
-        problem(report,
-                "no eos token: texts of a packed stream have nothing between them; name one "
-                "in tokenizer_config.json (eos_token)");
+        note(report, "problems",
+             "no eos token: texts of a packed stream have nothing between them; name one "
+             "in tokenizer_config.json (eos_token)");
 }
 
 /* The bytes that a byte-level vocabulary lacks, as ranges: "0x00, 0xc0-0xc1". */
@@ -73,10 +75,15 @@ static void report_missing(json_t *report, const lathe_tokenizer *tok)
         if (end > i + 1)
             lathe_buffer_printf(&text, "-0x%02x", (unsigned)(end - 1));
     }
-    if (n > 0)
+    if (n > 0) {
         json_object_set_new(
             report, "missing_bytes",
             json_pack("{s:i, s:s}", "count", (int)n, "values", text.data ? text.data : ""));
+        note(report, "warnings",
+             "%d of the 256 bytes have no token: %s; a text that holds them loses them (check FILE "
+             "of your data counts how many)",
+             (int)n, text.data ? text.data : "");
+    }
     lathe_buffer_fini(&text);
 }
 
@@ -92,10 +99,10 @@ static lathe_status report_model(json_t *report, const lathe_tokenizer *tok, con
     if (json_is_integer(size)) {
         json_object_set_new(report, "model_vocab_size", json_integer(rows));
         if (rows < n)
-            problem(report,
-                    "%s: vocab_size is %" PRId64 ", and the tokenizer's ids go up to %" PRId64
-                    ": the model has no row for %" PRId64 " of them",
-                    config, rows, n - 1, n - rows);
+            note(report, "problems",
+                 "%s: vocab_size is %" PRId64 ", and the tokenizer's ids go up to %" PRId64
+                 ": the model has no row for %" PRId64 " of them",
+                 config, rows, n - 1, n - rows);
     }
     json_decref(root);
     return LATHE_OK;
@@ -151,10 +158,11 @@ static lathe_status try_text(json_t *report, const lathe_tokenizer *tok, const c
             json_object_set_new(out, "differs_at", json_integer(same));
         put_loss(out, &loss);
         if (lathe_text_loss_total(&loss) > 0)
-            problem(report, "%s: %" PRId64 " bytes of the text have no token", file,
-                    lathe_text_loss_total(&loss));
+            note(report, "problems", "%s: %" PRId64 " bytes of the text have no token", file,
+                 lathe_text_loss_total(&loss));
         else if (differs && !json_object_get(report, "rewrites"))
-            problem(report, "%s: decoding gives other bytes from %" PRId64 " on", file, same);
+            note(report, "problems", "%s: decoding gives other bytes from %" PRId64 " on", file,
+                 same);
         json_array_append_new(json_object_get(report, "texts"), out);
     }
     lathe_ids_fini(&ids);
@@ -189,6 +197,7 @@ static lathe_status examine(const lathe_args *args, lathe_arena *arena, json_t *
     }
     json_object_set_new(report, "file", json_string(file));
     json_object_set_new(report, "problems", json_array());
+    json_object_set_new(report, "warnings", json_array());
     if (strcmp(path, "bytes") == 0)
         json_object_set_new(report, "kind", json_string("bytes"));
     else if (lathe_path_exists(file))
@@ -197,7 +206,7 @@ static lathe_status examine(const lathe_args *args, lathe_arena *arena, json_t *
     if (status == LATHE_E_NOT_FOUND || status == LATHE_E_IO)
         return status;
     if (status != LATHE_OK) {
-        problem(report, "%s", lathe_error_message());
+        note(report, "problems", "%s", lathe_error_message());
         return LATHE_OK;
     }
     report_tokens(report, *tok);
@@ -245,7 +254,7 @@ const lathe_command lathe_cmd_tokenizer_check = {
                "file that are not supported. For each FILE (-: standard input) prints the\n"
                "number of tokens, and whether they decode to the same bytes. For the folder of\n"
                "a model checks that the embedding has a row for every id. Exits with 1 if\n"
-               "there is a problem.",
+               "there is a problem. A warning does not change the exit code.",
     .options = options,
     .n_options = 1,
     .min_words = 1,

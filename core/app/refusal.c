@@ -1,9 +1,9 @@
 /* Errors and warnings of a run file on the terminal. */
 #include "app/refusal.h"
 
-#include <jansson.h>
 #include <stdio.h>
 
+#include "app/errors_json.h"
 #include "base/error.h"
 
 /* The machine failed; anything else is for the user to mend. */
@@ -33,34 +33,22 @@ int lathe_app_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_sta
     return LATHE_EXIT_USAGE;
 }
 
-static json_t *describe(const lathe_diags *diags, int32_t severity)
-{
-    json_t *list = json_array();
-    for (int64_t i = 0; i < diags->n; i++) {
-        const lathe_diag *d = &diags->items[i];
-        if (d->severity != severity)
-            continue;
-        json_t *one = json_pack("{s:s?, s:s, s:s?}", "file", d->place.file, "message", d->message,
-                                "suggestion", d->suggestion);
-        const int placed = d->place.line > 0;
-        (void)json_object_set_new(one, "line", placed ? json_integer(d->place.line) : json_null());
-        (void)json_object_set_new(one, "column",
-                                  placed ? json_integer(d->place.column) : json_null());
-        (void)json_array_append_new(list, one);
-    }
-    return list;
-}
-
 int lathe_app_tell_refusal_json(const lathe_args *args, lathe_diags *diags, lathe_status status)
 {
     lathe_diags_sort(diags);
-    if (status != LATHE_OK && (status != LATHE_E_CONFIG || diags->n_errors == 0))
-        return lathe_args_fail(args, status);
-    json_t *root = json_pack("{s:b, s:o, s:o}", "valid", status == LATHE_OK, "errors",
-                             describe(diags, LATHE_DIAG_ERROR), "warnings",
-                             describe(diags, LATHE_DIAG_WARNING));
+    const int is_told = diags->n_errors > 0 || status == LATHE_OK;
+    const char *text = lathe_error_message()[0] ? lathe_error_message() : lathe_status_text(status);
+    json_t *errors =
+        is_told ? lathe_app_diags_json(diags, LATHE_DIAG_ERROR) : lathe_app_errors_json(text);
+    json_t *root = json_pack("{s:b, s:o, s:o}", "valid", status == LATHE_OK, "errors", errors,
+                             "warnings", lathe_app_diags_json(diags, LATHE_DIAG_WARNING));
     (void)json_dumpf(root, stdout, JSON_INDENT(2));
     (void)putchar('\n');
+    (void)fflush(stdout);
     json_decref(root);
-    return status == LATHE_OK ? LATHE_EXIT_OK : LATHE_EXIT_USAGE;
+    if (status == LATHE_OK)
+        return LATHE_EXIT_OK;
+    if (!is_told)
+        (void)fprintf(stderr, "lathe %s: %s\n", args->command->name, text);
+    return is_failure(status) ? LATHE_EXIT_FAILED : LATHE_EXIT_USAGE;
 }

@@ -10,7 +10,8 @@
 int lathe_app_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status);
 
 /** The same as one JSON object on stdout: "valid", and "errors" and "warnings" with "file", "line", "column",
- *  "message" and "suggestion" each. What failed for another reason than the file is told on stderr alone. */
+ *  "message" and "suggestion" each. What failed for another reason than the file is an error without a place, and
+ *  is told on stderr as well. */
 int lathe_app_tell_refusal_json(const lathe_args *args, lathe_diags *diags, lathe_status status);
 
 #endif

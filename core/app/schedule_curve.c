@@ -4,7 +4,9 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "lathe/optimizer.h"
+#include "run/run_check.h"
 
 int64_t lathe_schedule_step(int64_t total, int64_t n, int64_t k)
 {
@@ -103,8 +105,10 @@ lathe_status lathe_schedule_curve_init(lathe_schedule_curve *c, const char *path
     const lathe_scheduler_v1 *scheduler = c->scheduler.table;
     c->base_lr = optimizer->base_lr(c->optimizer.self);
     c->observes = LATHE_HAS(scheduler, observe) ? 1 : 0;
-    if (LATHE_HAS(scheduler, check))
-        LATHE_TRY(scheduler->check(c->scheduler.self, c->total));
+    const char *cut_short = NULL;
+    LATHE_TRY(lathe_run_check_schedule(&c->scheduler, c->total, &cut_short));
+    if (cut_short)
+        lathe_log(LATHE_LOG_WARN, "%s: the run ends before the schedule is complete", cut_short);
     if (LATHE_HAS(scheduler, init))
         scheduler->init(c->scheduler.self, c->base_lr, c->state);
     return look(c);

@@ -176,17 +176,15 @@ void lathe_tokenizer_report_print(const json_t *report)
     if (json_object_get(report, "rewrites"))
         printf("  %-15s %s\n", "rewrites text",
                json_string_value(json_object_get(report, "rewrites")));
-    const json_t *missing = json_object_get(report, "missing_bytes");
-    if (missing)
-        printf("  %-15s %lld of 256: %s; text loses these bytes\n", "bytes missing",
-               (long long)json_integer_value(json_object_get(missing, "count")),
-               json_string_value(json_object_get(missing, "values")));
     if (json_object_get(report, "model_vocab_size"))
         printf("  %-15s %lld\n", "config.json has",
                (long long)json_integer_value(json_object_get(report, "model_vocab_size")));
     json_array_foreach(json_object_get(report, "texts"), i, item) print_text(item);
     json_array_foreach(json_object_get(report, "problems"), i, item)
         printf("problem: %s\n", json_string_value(item));
-    if (json_array_size(json_object_get(report, "problems")) == 0)
+    json_array_foreach(json_object_get(report, "warnings"), i, item)
+        printf("warning: %s\n", json_string_value(item));
+    if (json_array_size(json_object_get(report, "problems")) == 0 &&
+        json_array_size(json_object_get(report, "warnings")) == 0)
         printf("no problem found\n");
 }

@@ -12,32 +12,33 @@
 /* Longer than any run: what a schedule refuses then is not about the length. */
 #define LONG_ENOUGH ((int64_t)1 << 60)
 
-/* Whether the command line made the run too short for its schedule, as one does to try a file out. */
-static int is_cut_short(const lathe_run *run)
+lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t total,
+                                      const char **out_cut_short)
 {
-    const lathe_scheduler_v1 *scheduler = run->scheduler.table;
-    return lathe_config_is_override(run->config, "train", "max_steps") &&
-           !lathe_config_is_override(run->config, "scheduler", "total_steps") &&
-           scheduler->check(run->scheduler.self, LONG_ENOUGH) == LATHE_OK;
-}
-
-static lathe_status check_schedule(const lathe_run *run, int64_t total)
-{
-    const lathe_scheduler_v1 *scheduler = run->scheduler.component ? run->scheduler.table : NULL;
-    char why[512];
-    if (!LATHE_HAS(scheduler, check))
+    static _Thread_local char why[512];
+    const lathe_scheduler_v1 *table = scheduler->component ? scheduler->table : NULL;
+    *out_cut_short = NULL;
+    if (!LATHE_HAS(table, check))
         return LATHE_OK;
-    const lathe_status status = scheduler->check(run->scheduler.self, total);
+    const lathe_status status = table->check(scheduler->self, total);
     if (status != LATHE_E_CONFIG)
         return status;
     (void)snprintf(why, sizeof why, "%s", lathe_error_message());
-    if (total > 0 && is_cut_short(run)) {
-        lathe__run_warn(run, "train", "max_steps",
-                        "%s: the run ends before the schedule is through", why);
-        return LATHE_OK;
-    }
-    (void)lathe_error(status, "%s", why);
-    return lathe__run_refuse_part(run, LATHE_KIND_SCHEDULER);
+    if (total < 1 || table->check(scheduler->self, LONG_ENOUGH) != LATHE_OK)
+        return lathe_error(status, "%s", why);
+    *out_cut_short = why;
+    return LATHE_OK;
+}
+
+/* A run that ends before its schedule does is allowed, wherever its length is set: that is how a file is tried out. */
+static lathe_status check_schedule(const lathe_run *run, int64_t total)
+{
+    const char *cut_short;
+    const lathe_status status = lathe_run_check_schedule(&run->scheduler, total, &cut_short);
+    if (cut_short)
+        lathe__run_warn_part(run, LATHE_KIND_SCHEDULER,
+                             "%s: the run ends before the schedule is complete", cut_short);
+    return status == LATHE_E_CONFIG ? lathe__run_refuse_part(run, LATHE_KIND_SCHEDULER) : status;
 }
 
 lathe_status lathe__run_check_length(const lathe_run *run, int64_t total)

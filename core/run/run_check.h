@@ -19,6 +19,12 @@ lathe_status lathe_run_open_training(const char *config_path, const lathe_overri
                                      int32_t n_overrides, int32_t is_dry, lathe_diags *diags,
                                      lathe_run **out);
 
+/** Whether a schedule takes a run of `total` steps. *out_cut_short: NULL, or why the run is too short for it, where
+ *  that is all that is wrong: the rates are those of the first steps of a longer run. Borrowed until the thread's
+ *  next call.  Errors  as the scheduler's check. */
+lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t total,
+                                      const char **out_cut_short);
+
 /* ---- parts of it, shared inside the floor ---- */
 
 /** Keys of the core's sections that contradict each other or have no effect (settings_check.c). */

@@ -121,6 +121,8 @@ static lathe_status data_stages(lathe_run *run, const char *path, const lathe_ov
 {
     LATHE_TRY(lathe__run_configure(run, path, overrides, n));
     LATHE_TRY(lathe__run_components(run));
+    if (run->set.datasets && run->stage.component)
+        LATHE_TRY(lathe__data_check(run));
     LATHE_TRY(lathe__run_tokenizer(run));
     return lathe__run_data(run);
 }
@@ -136,15 +138,33 @@ static lathe_status computing_stages(lathe_run *run, const char *path,
     return run->mode == LATHE_OPEN_EVALUATE ? lathe__run_data(run) : LATHE_OK;
 }
 
+/* What keeps a run from starting is for the user to mend, so that every command has the exit code of lathe validate.
+ * Failures of the machine keep their code, and so do those that name the user's mistake already. */
+static lathe_status as_refusal(lathe_status status)
+{
+    switch (status) {
+    case LATHE_OK:
+    case LATHE_E_NOMEM:
+    case LATHE_E_DEVICE:
+    case LATHE_E_INTERRUPTED:
+    case LATHE_E_ARG:
+    case LATHE_E_PARSE:
+    case LATHE_E_NOT_FOUND:
+        return status;
+    default:
+        return LATHE_E_CONFIG;
+    }
+}
+
 static lathe_status all_stages(lathe_run *run, const char *path, const lathe_override *overrides,
                                int32_t n)
 {
     if (run->mode == LATHE_OPEN_DATA)
-        return data_stages(run, path, overrides, n);
+        return as_refusal(data_stages(run, path, overrides, n));
     if (run->mode == LATHE_OPEN_TRAIN)
         LATHE_TRY(lathe__run_prepare(run, path, overrides, n));
     else
-        LATHE_TRY(computing_stages(run, path, overrides, n));
+        LATHE_TRY(as_refusal(computing_stages(run, path, overrides, n)));
     if (run->mode == LATHE_OPEN_PLAN)
         return LATHE_OK;
     run->diags = NULL; /* from here on the failures are the machine's */

@@ -93,9 +93,10 @@ static const char *behind_name(const char *text, const char *section)
     return colon && colon[1] == ' ' ? colon + 2 : text;
 }
 
-lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t kind)
+/* The key of a part that its plugin's message begins with, where the file sets it; else "name". */
+static lathe_place place_of_part(const lathe_run *run, int32_t kind, const char *text)
 {
-    const char *section = lathe_kind_name(kind), *text = lathe_error_message(), *why;
+    const char *section = lathe_kind_name(kind), *why;
     const char *name = lathe_config_part(run->config, kind)->name;
     char key[64];
     size_t n = 0;
@@ -108,5 +109,23 @@ lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t kind)
     (void)snprintf(key, sizeof key, "%.*s", (int)n, why);
     const lathe_value *value = lathe_config_get(run->config, section, key);
     const int is_written = value && value->is_explicit;
-    return lathe__run_refuse(run, section, is_written ? key : "name", "%s", text);
+    return lathe_config_where(run->config, section, is_written ? key : "name");
+}
+
+lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t kind)
+{
+    const char *text = lathe_error_message();
+    const lathe_place place = place_of_part(run, kind, text);
+    return add_at(run, LATHE_DIAG_ERROR, &place, text);
+}
+
+void lathe__run_warn_part(const lathe_run *run, int32_t kind, const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const lathe_place place = place_of_part(run, kind, text);
+    (void)add_at(run, LATHE_DIAG_WARNING, &place, text);
 }

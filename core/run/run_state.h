@@ -137,6 +137,9 @@ __attribute__((format(printf, 4, 5))) LATHE_MUST_USE lathe_status lathe__run_ref
     const lathe_run *run, const char *section, const char *key, const char *format, ...);
 /** The same of the thread's message, at the key of the kind's table that it begins with. */
 LATHE_MUST_USE lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t kind);
+/** A warning at the key of the kind's table that the text begins with. */
+__attribute__((format(printf, 3, 4))) void lathe__run_warn_part(const lathe_run *run, int32_t kind,
+                                                                const char *format, ...);
 /** The same at `inner` of element `index` of the array `key`, such as "data.datasets", 1, "columns.text". */
 __attribute__((format(printf, 5, 6))) LATHE_MUST_USE lathe_status
 lathe__run_refuse_in(const lathe_run *run, const char *key, int64_t index, const char *inner,

@@ -138,7 +138,7 @@ typedef lathe_status (*lathe_text_fn)(void *arg, const char **out_text, int64_t 
  *  frequent pair first; ties: smaller ids first). BYTE_LEVEL: with the ByteLevel alphabet. METASPACE:
  *  behind Metaspace(prepend_scheme always), the alphabet being every character of the texts; the
  *  bytes of byte_fallback count as special tokens there.
- *  Deterministic. Special tokens in the text are not recognized. */
+ *  Deterministic. Special tokens in the text are not recognized. LATHE_E_CONFIG: there is no text. */
 lathe_status lathe_tokenizer_train(const lathe_tokenizer_training *settings, lathe_text_fn next,
                                    void *arg, lathe_tokenizer **out);
 

@@ -170,6 +170,10 @@ lathe_status lathe_tokenizer_train(const lathe_tokenizer_training *settings, lat
     lathe_status status = make_splits(&s, &splits);
     if (status == LATHE_OK)
         status = lathe__words_count(&words, splits, next, arg);
+    if (status == LATHE_OK && words.pieces.n == 0)
+        status =
+            lathe_error(LATHE_E_CONFIG, "there is no text to train a tokenizer on: all files are "
+                                        "empty or hold no UTF-8 text");
     if (status == LATHE_OK)
         status = build(&s, &words, &vocab, out);
     lathe__words_fini(&words);

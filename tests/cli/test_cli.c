@@ -192,7 +192,8 @@ Test(cli, validate_checks_rules_across_keys)
 {
     write_file("run.toml", run_file);
     write_file("text.txt", "a few words, and some more of them\n");
-    expect(LATHE " validate run.toml --scheduler.warmup_steps 50 2>&1", 2, "run.toml");
+    expect(LATHE " validate run.toml --scheduler.warmup_steps 5 --scheduler.warmup_ratio 0.5 2>&1",
+           2, "set only one of them");
     expect(LATHE " validate run.toml --optimizer.name sophia 2>&1", 0, "valid");
     expect(LATHE " validate run.toml --optimizer.name sophia --stage.name dpo 2>&1", 2,
            "draws; stage \"dpo\" has none");

@@ -39,7 +39,7 @@ Test(cli_data, shows_what_there_is_and_rows_with_their_mask)
                      "conv=notrunc status=none; done"),
                  0);
     expect(LATHE " data .lathe/cache 2>&1", 1, "2 of 2 shards are damaged");
-    expect(LATHE " data run.toml 2>&1", 1, "the SHA-256 of its content is wrong");
+    expect(LATHE " data run.toml 2>&1", 2, "the SHA-256 of its content is wrong");
 }
 
 Test(cli_data, pairs_show_the_prompt_as_not_learnt)
@@ -93,10 +93,31 @@ Test(cli_data, bad_data_is_refused_by_file_and_place)
     refuse("{ path = \"ok.txt\" }", "cache_dir = \"ok.txt/cache\"\n", 2,
            "ok.txt is a file, expected a folder");
     refuse("{ path = \"ok.txt\" }", "[stage]\nname = \"dpo\"\n", 2,
-           "ok.txt: pairs come from a dataset of type jsonl, json or csv, not text");
+           "stage \"dpo\" reads pairs, with the columns chosen and rejected, and ok.txt is plain "
+           "text");
     if (geteuid() != 0) { /* root reads everything */
         cr_assert_eq(chmod("ok.txt", 0), 0);
-        refuse("{ path = \"ok.txt\" }", "", 1, "ok.txt: cannot open it: Permission denied");
+        refuse("{ path = \"ok.txt\" }", "", 2, "ok.txt: cannot open it: Permission denied");
+    }
+}
+
+/* The same refusal, place and exit code, whichever command reads the data first. */
+Test(cli_data, a_wrong_column_has_the_exit_code_of_validate)
+{
+    static const char *const commands[] = {"data", "data --json", "validate", "train"};
+    put("number.jsonl", "{\"text\": 5}\n");
+    put("body.jsonl", "{\"body\": \"a\"}\n");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        char command[256];
+        (void)snprintf(command, sizeof command, LATHE " %s run.toml 2>&1", commands[i]);
+        put_run("{ path = \"number.jsonl\" }", "");
+        expect(command, 2, "number.jsonl:1: column \"text\" is no string");
+        cr_expect(strstr(output, "run.toml:11:22: ") || strstr(output, "\"line\": 11"), "%s",
+                  output);
+        put_run("{ path = \"body.jsonl\" }", "");
+        expect(command, 2, "body.jsonl:1: no column");
+        cr_expect(strstr(output, "run.toml:11:22: ") || strstr(output, "\"line\": 11"), "%s",
+                  output);
     }
 }
 

@@ -101,6 +101,62 @@ Test(cli_json, validate_tells_errors_with_their_places)
     json_decref(root);
 }
 
+/* The "errors" of a command that fails: one at least, each with a message. */
+static json_t *errors_of(const char *arguments, int code)
+{
+    json_t *root = json_of(arguments, code), *errors = json_object_get(root, "errors");
+    cr_assert_gt(json_array_size(errors), 0, "%s: %s", arguments, output);
+    for (size_t i = 0; i < json_array_size(errors); i++) {
+        const json_t *message = json_object_get(json_array_get(errors, i), "message");
+        cr_expect(json_is_string(message) && json_string_length(message) > 0, "%s: %s", arguments,
+                  output);
+    }
+    (void)json_incref(errors);
+    json_decref(root);
+    return errors;
+}
+
+Test(cli_json, errors_of_every_command_come_as_json)
+{
+    static const char *const commands[] = {"validate none.toml",
+                                           "validate run.toml --no-such-option",
+                                           "ls nokind",
+                                           "show optimizer/none",
+                                           "plan none.toml",
+                                           "plan",
+                                           "plot schedule none.toml",
+                                           "doctor too much",
+                                           "data none.toml",
+                                           "data .",
+                                           "checkpoint ls none",
+                                           "checkpoint verify none",
+                                           "checkpoint diff none none",
+                                           "eval none --data text.txt",
+                                           "tokenizer check none",
+                                           "tokenizer encode none --text a",
+                                           "plan run.toml --train.max_stps 3"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        json_decref(errors_of(commands[i], 2));
+}
+
+Test(cli_json, errors_have_their_place_and_suggestion)
+{
+    const char *file = NULL, *suggestion = NULL, *message = NULL;
+    int line = 0, column = 0;
+    put("wrong.toml", "[train]\nmax_stps = 3\n\n[optimiser]\n");
+    json_t *errors = errors_of("plan wrong.toml", 2);
+    cr_assert_geq(json_array_size(errors), 2);
+    cr_expect_eq(json_unpack(json_array_get(errors, 0), "{s:s, s:i, s:i, s:s, s:s}", "file", &file,
+                             "line", &line, "column", &column, "message", &message, "suggestion",
+                             &suggestion),
+                 0, "%s", output);
+    cr_expect_str_eq(file, "wrong.toml");
+    cr_expect(line == 2 && column == 1);
+    cr_expect_str_eq(message, "unknown key 'max_stps' in [train]");
+    cr_expect_str_eq(suggestion, "max_steps");
+    json_decref(errors);
+}
+
 Test(cli_json, diff_tells_values_and_tensors)
 {
     json_int_t differ = 0, of = 0;

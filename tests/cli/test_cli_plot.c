@@ -166,9 +166,8 @@ Test(cli_plot, refuses_what_it_cannot_draw)
     expect(PLOT "endless.toml 2>&1", 2, "give --steps N");
     expect(PLOT "endless.toml --json 2>&1", 2, "train.max_steps is unset");
     expect(PLOT "run.toml --scheduler.name cosin 2>&1", 2, "did you mean 'cosine'?");
-    expect(PLOT "run.toml --scheduler.warmup_steps 500 2>&1", 2,
-           "warmup_steps is 500, the run has 12 steps");
-    expect(PLOT "run.toml --steps 3 2>&1", 2, "warmup_steps is 4, the run has 3 steps");
+    expect(PLOT "run.toml --scheduler.warmup_steps 500 --scheduler.total_steps 12 2>&1", 2,
+           "warmup_steps is 500, the schedule has 12 steps");
     expect(PLOT "run.toml --scheduler.warmup_stps 2 2>&1", 2, "did you mean 'warmup_steps'?");
     expect(PLOT "run.toml --optimizer.lr -1 2>&1", 2, "optimizer.lr");
     expect(PLOT "none.toml 2>&1", 2, "none.toml");

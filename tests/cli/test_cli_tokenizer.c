@@ -97,7 +97,7 @@ Test(cli_tokenizer, train_says_what_it_cannot)
     expect(LATHE "train x -q out 2>&1", 2, "unknown option '-q'");
     expect(LATHE "train x -o 2>&1", 2, "'-o' needs a value");
     expect("touch f; " LATHE "train x -o f 2>&1", 1, "f");
-    expect("printf 'a\\0b' >nul; " LATHE "train nul -o out --vocab-size 300", 0,
+    expect("printf 'a\\0b' >nul; echo ab >text; " LATHE "train nul text -o out --vocab-size 300", 0,
            "1 files left out");
     expect(LATHE "train " GOLDEN "corpus.txt -o out --pattern '(' 2>&1", 2, "regular expression (");
 }
@@ -128,7 +128,8 @@ Test(cli_tokenizer, check_tells_all_parts)
 Test(cli_tokenizer, missing_bytes_are_said_by_check)
 {
     expect(LACKS_F1 LATHE "check lacks.json", 0,
-           "bytes missing   1 of 256: 0xf1; text loses these bytes");
+           "warning: 1 of the 256 bytes have no token: 0xf1; a text that holds them loses them");
+    cr_expect_null(strstr(output, "no problem found"), "%s", output);
     expect("printf 'a\361b\361' >file; " LATHE "check lacks.json file", 1,
            "problem: file: 2 bytes of the text have no token");
     cr_expect_not_null(strstr(output, "2 left out, 0 became the unknown token: 0xf1 (2)"), "%s",
@@ -142,9 +143,22 @@ Test(cli_tokenizer, missing_bytes_are_said_by_check)
     cr_expect_str_eq(json_string_value(json_object_get(lost, "bytes")), "0xf1 (2)");
     cr_expect_eq(
         json_integer_value(json_object_get(json_object_get(got, "missing_bytes"), "count")), 1);
+    cr_expect_eq(json_array_size(json_object_get(got, "warnings")), 1);
     json_decref(got);
     cr_assert_eq(run(LATHE "check " GOLDEN "gpt2.json"), 0);
-    cr_expect_null(strstr(output, "bytes missing"), "%s", output);
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+    cr_expect_not_null(strstr(output, "no problem found"), "%s", output);
+}
+
+Test(cli_tokenizer, training_on_an_empty_file_is_refused)
+{
+    put("empty.txt", "");
+    put("binary.txt", "\377\376");
+    expect(LATHE "train empty.txt binary.txt -o learnt 2>&1", 2,
+           "lathe tokenizer train: there is no text to train a tokenizer on");
+    expect(LATHE "train empty.txt --kind metaspace -o learnt 2>&1", 2, "there is no text");
+    expect("ls learnt", 0, "");
+    cr_expect_null(strstr(output, "tokenizer.json"), "%s", output);
 }
 
 Test(cli_tokenizer, missing_bytes_of_a_text_are_warned_of_once)

@@ -58,7 +58,7 @@ Test(validate, offline_leaves_out_the_machine_and_the_data)
                  elsewhere[i]);
         expect(command, 0, "run.toml: valid");
     }
-    expect(LATHE " validate run.toml --offline --scheduler.warmup_steps 13 2>&1", 2,
+    expect(LATHE " validate run.toml --offline --scheduler.warmup_steps 13 2>&1", 0,
            "warmup_steps is 13, the run has 12 steps");
     expect(LATHE " validate run.toml --offline --train.grad_dtype bf16 2>&1", 2,
            "train.grad_dtype = \"bf16\" goes with");
@@ -228,14 +228,28 @@ Test(smoke_test, five_steps_of_a_file_with_ten_steps_of_warm_up_are_taken)
 {
     expect(LATHE " train run.toml --train.max_steps 5 2>&1", 0,
            "warning: warmup_steps is 10, the run has 5 steps: the run ends before the schedule is "
-           "through");
+           "complete");
     expect("grep -c lr out/metrics.jsonl", 0, "5");
-    put("five.toml", "[train]\nmax_steps = 5\n");
+    expect(LATHE " train run.toml --scheduler.name wsd --train.max_steps 5 --checkpoint.dir b 2>&1",
+           0, "the run ends before the schedule is complete");
+}
+
+Test(warm_up, longer_than_the_run_is_a_warning_wherever_the_length_is_set)
+{
+    static const char warning[] = "warning: warmup_steps is 10, the run has 5 steps: the run ends "
+                                  "before the schedule is complete";
+    put("five.toml", "");
+    expect(LATHE " validate run.toml --train.max_steps 5 2>&1", 0, warning);
     expect("sed 's/max_steps = 12/max_steps = 5/' run.toml >five.toml; " LATHE
            " validate five.toml 2>&1",
-           2, "five.toml:13:16: error: warmup_steps is 10, the run has 5 steps");
-    expect(LATHE " train run.toml --scheduler.name wsd --train.max_steps 5 --checkpoint.dir b 2>&1",
-           0, "the run ends before the schedule is through");
+           0, warning);
+    cr_expect_not_null(strstr(output, "five.toml:13:16: "), "%s", output);
+    expect(LATHE " validate five.toml --scheduler.warmup_steps 10 2>&1", 0, warning);
+    expect(LATHE " validate five.toml --offline 2>&1", 0, warning);
+    expect(LATHE " plot schedule five.toml 2>&1", 0, warning);
+    /* The schedule's own length is no length of the run. */
+    expect(LATHE " validate five.toml --scheduler.total_steps 6 2>&1", 2,
+           "warmup_steps is 10, the schedule has 6 steps");
 }
 
 Test(warm_up, is_a_share_beside_steps_in_every_scheduler_that_warms_up)

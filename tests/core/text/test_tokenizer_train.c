@@ -197,14 +197,18 @@ Test(tokenizer_train, ties_go_to_smaller_ids)
     lathe_tokenizer_destroy(tok);
 }
 
-Test(tokenizer_train, empty_corpus_gives_the_bytes)
+Test(tokenizer_train, an_empty_corpus_is_refused)
 {
-    texts source = {NULL, NULL};
-    const lathe_tokenizer_training settings = {.vocab_size = 257};
-    lathe_tokenizer *tok;
-    cr_assert_eq(lathe_tokenizer_train(&settings, next_text, &source, &tok), LATHE_OK);
-    cr_expect_eq(lathe_tokenizer_vocab_size(tok), 257);
-    lathe_tokenizer_destroy(tok);
+    static const int32_t kinds[] = {LATHE_TRAIN_BYTE_LEVEL, LATHE_TRAIN_METASPACE};
+    for (int i = 0; i < 2; i++) {
+        texts source = {NULL, NULL};
+        const lathe_tokenizer_training settings = {.vocab_size = 257, .kind = kinds[i]};
+        lathe_tokenizer *tok;
+        cr_assert_eq(lathe_tokenizer_train(&settings, next_text, &source, &tok), LATHE_E_CONFIG);
+        cr_expect_str_eq(lathe_error_message(),
+                         "there is no text to train a tokenizer on: all files "
+                         "are empty or hold no UTF-8 text");
+    }
 }
 
 static lathe_status failing(void *arg, const char **out, int64_t *out_n)
@@ -219,12 +223,14 @@ Test(tokenizer_train, bad_settings_and_failing_sources_are_refused)
 {
     static const char *const twice[2] = {"<a>", "<a>"}, *const byte[1] = {"!"};
     lathe_tokenizer *tok;
-    texts source = {NULL, NULL};
+    texts source = {"a text", NULL};
     lathe_tokenizer_training s = {.vocab_size = 256};
     cr_expect_eq(lathe_tokenizer_train(&s, next_text, &source, &tok), LATHE_E_ARG);
     s = (lathe_tokenizer_training){.vocab_size = 300, .specials = twice, .n_specials = 2};
+    source.at = "a text";
     cr_expect_eq(lathe_tokenizer_train(&s, next_text, &source, &tok), LATHE_E_ARG);
     s = (lathe_tokenizer_training){.vocab_size = 300, .specials = byte, .n_specials = 1};
+    source.at = "a text";
     cr_expect_eq(lathe_tokenizer_train(&s, next_text, &source, &tok), LATHE_E_ARG);
     s = (lathe_tokenizer_training){.vocab_size = 300, .pattern = "(["};
     cr_expect_eq(lathe_tokenizer_train(&s, next_text, &source, &tok), LATHE_E_PARSE);
