@@ -49,6 +49,29 @@ static lathe_status write_holder(int fd, const char *path)
     return LATHE_OK;
 }
 
+/* Takes a lock that may be held for an instant by one who only looks (lathe_lock_check). 0: taken; else errno. */
+static int take_soon(int fd)
+{
+    const struct timespec instant = {.tv_sec = 0, .tv_nsec = 10000000};
+    for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK || i == 10)
+            return errno;
+        (void)nanosleep(&instant, NULL);
+    }
+    return 0;
+}
+
+lathe_status lathe_lock_check(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return LATHE_OK;
+    const int is_held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    const lathe_status status = is_held ? refuse(fd, path) : LATHE_OK;
+    (void)close(fd);
+    return status;
+}
+
 lathe_status lathe_lock_take(const char *path, lathe_lock *out)
 {
     out->fd = -1;
@@ -56,13 +79,12 @@ lathe_status lathe_lock_take(const char *path, lathe_lock *out)
     if (fd < 0)
         return io_error(path, "open");
     lathe_status status = LATHE_OK;
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (errno == EWOULDBLOCK)
-            status = refuse(fd, path);
-        else
-            lathe_log(LATHE_LOG_WARN, "%s: no lock: %s; nothing keeps a second run away", path,
-                      strerror(errno));
-    }
+    const int failed = take_soon(fd);
+    if (failed == EWOULDBLOCK)
+        status = refuse(fd, path);
+    else if (failed)
+        lathe_log(LATHE_LOG_WARN, "%s: no lock: %s; nothing keeps a second run away", path,
+                  strerror(failed));
     if (status == LATHE_OK)
         status = write_holder(fd, path);
     if (status == LATHE_OK)

@@ -22,6 +22,9 @@ typedef struct lathe_lock {
  *  Errors  LATHE_E_STATE: another holds it; the message says who. LATHE_E_IO: the file cannot be written.
  */
 lathe_status lathe_lock_take(const char *path, lathe_lock *out);
+/** LATHE_E_STATE: another process holds the lock; the message says who. A file that does not exist, or that cannot be
+ *  read, is held by nobody. Nothing is written. */
+lathe_status lathe_lock_check(const char *path);
 void lathe_lock_release(lathe_lock *lock);
 
 #endif

@@ -97,7 +97,6 @@ void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
     check_datasets(config, "datasets", diags);
     check_datasets(config, "validation", diags);
     check_folder(config, "data", "cache_dir", diags);
-    check_folder(config, "checkpoint", "dir", diags);
 }
 
 /* What leads back to a checkpoint needs one to be there, and not only at the end. */
@@ -187,6 +186,7 @@ void lathe_config_check_train(const lathe_config *config, lathe_diags *diags)
         lathe_config_add(config, diags, LATHE_DIAG_WARNING, "train", "eval_every",
                          "train.eval_every has nothing to evaluate: data.validation_split, "
                          "data.validation_count and data.validation are unset");
+    check_folder(config, "checkpoint", "dir", diags);
     check_checkpoints(config, has_split || has_count || has_sets, diags);
     check_rewind(config, "on_spike", diags);
     check_rewind(config, "on_nonfinite", diags);

@@ -156,6 +156,11 @@ static lathe_status use_file(const lathe_run *run, const char *dir, int32_t what
     return status;
 }
 
+lathe_status lathe__adapter_file_check(const lathe_run *run, const char *dir)
+{
+    return use_file(run, dir, CHECK);
+}
+
 lathe_status lathe__adapter_file_read(lathe_run *run, const char *dir)
 {
     return use_file(run, dir, FILL);

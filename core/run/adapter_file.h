@@ -10,6 +10,9 @@ lathe_status lathe__adapter_file_write(lathe_run *run, const char *dir);
 /** Reads them back; every tensor is checked before the first is written. */
 lathe_status lathe__adapter_file_read(lathe_run *run, const char *dir);
 
+/** Whether the file has every tensor in the shape of the run's: LATHE_E_NOT_FOUND, LATHE_E_SHAPE. */
+lathe_status lathe__adapter_file_check(const lathe_run *run, const char *dir);
+
 /** LATHE_E_CORRUPT names the tensor that is not, bit by bit, what the run holds. */
 lathe_status lathe__adapter_file_compare(const lathe_run *run, const char *dir);
 

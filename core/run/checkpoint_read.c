@@ -12,6 +12,7 @@
 #include "run/checkpoint.h"
 #include "run/checkpoint_branch.h"
 #include "run/model_file.h"
+#include "run/resume_check.h"
 #include "run/state_rows.h"
 #include "run/train_state.h"
 #include "run/weight_average.h"
@@ -256,6 +257,7 @@ static lathe_status try_path(lathe_run *run, const char *path, int32_t *out_load
         return LATHE_OK;
     }
     LATHE_TRY(status);
+    LATHE_TRY(lathe__resume_check_loaded(run, path));
     *out_loaded = 1;
     return load_checkpoint(run, path, has_slots);
 }

@@ -1,98 +1,450 @@
-/* The checkpoint to resume from, against the run. */
+/* The checkpoint to resume from, against the run.
+ *
+ * What must fit is judged by what the files hold: plugins, the model and its parameters, the position in the data, the
+ * optimizer's state. The configurations of then and now, which the manifest and the run have, tell which key of the
+ * run file is the cause: a refusal stands at that key and names both values.
+ */
 #include "run/resume_check.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "checkpoint/checkpoint_folder.h"
-#include "io/safetensors.h"
-#include "model/weights.h"
-#include "plug/kind.h"
+#include "checkpoint/checkpoint_info.h"
 #include "run/checkpoint.h"
+#include "run/config_changes.h"
+#include "run/resume_model.h"
+#include "run/run_describe.h"
 #include "run/train_state.h"
 
-/* The folder of the checkpoint; NULL: none is resumed from. One that is named must be there. */
-static lathe_status find_checkpoint(lathe_run *run, const char **out)
+/* One check. */
+typedef struct resuming {
+    lathe_run *run;
+    const char *dir;      /* the checkpoint */
+    json_t *before, *now; /* configurations; before NULL: not known */
+    json_t *changes;      /* lathe_config_changes of the two */
+    int64_t n_refused;
+} resuming;
+
+/* ---- refusals ---- */
+
+/* What to do about a checkpoint that is not the run's. */
+static const char *way_out(const lathe_run *run)
 {
-    const char *resume = run->set.resume;
-    const int is_auto = resume && strcmp(resume, "auto") == 0;
-    *out = NULL;
-    if (!resume || strcmp(resume, "never") == 0)
-        return LATHE_OK;
-    if (is_auto)
-        resume = run->set.checkpoint_dir;
-    if (!resume || !lathe_path_is_dir(resume) ||
-        lathe_checkpoint_resolve(&run->arena, resume, out) == LATHE_OK)
-        return LATHE_OK;
-    *out = NULL;
-    if (!is_auto)
-        return lathe__run_refuse(run, "checkpoint", "resume", "%s", lathe_error_message());
-    lathe_error_clear();
-    return LATHE_OK;
+    return run->set.resume && strcmp(run->set.resume, "auto") != 0
+               ? "resume from another checkpoint with checkpoint.resume"
+               : "choose another checkpoint.dir to begin anew";
 }
 
-/* A whole model in it; an adapter's file is compared when it is read. */
-static lathe_status check_model(const lathe_run *run, const char *dir)
+/* "model.rope_theta" apart; a plugin is named by the key "name". */
+static void split_name(const char *name, char section[64], char key[64])
 {
-    lathe_safetensors *set = NULL;
-    const lathe_status status = lathe_safetensors_open(dir, &set);
-    if (status == LATHE_E_NOT_FOUND)
-        return LATHE_OK;
-    LATHE_TRY(status);
-    const lathe_status checked = lathe_weights_check(set, &run->model, &run->params);
-    lathe_safetensors_close(set);
-    return checked;
+    const size_t n = strcspn(name, ".");
+    (void)snprintf(section, 64, "%.*s", (int)n, name);
+    (void)snprintf(key, 64, "%s", name[n] ? name + n + 1 : "");
+    if (strcmp(key, "plugin") == 0)
+        (void)snprintf(key, 64, "name");
+}
+
+static const char *text_of(const lathe_buffer *b)
+{
+    return b->data ? b->data : "?";
+}
+
+/* Refuses the value that a key has now; `hint`: a further way out, or "". */
+static lathe_status refuse_value(resuming *r, const char *section, const char *key,
+                                 const json_t *from, const json_t *to, const char *hint)
+{
+    lathe_buffer was = LATHE_BUFFER_INIT, is = LATHE_BUFFER_INIT;
+    const int is_new = !from || json_is_null(from);
+    lathe_change_value_put(from, &was);
+    lathe_change_value_put(to, &is);
+    const lathe_status status = lathe__run_refuse(
+        r->run, section, key,
+        "%s.%s is %s, but %s, from which the run would resume, was written %s%s: %s, %sor %s",
+        section, key, text_of(&is), r->dir, is_new ? "without it" : "with ",
+        is_new ? "" : text_of(&was), is_new ? "take it out" : "set it back", hint, way_out(r->run));
+    lathe_buffer_fini(&was);
+    lathe_buffer_fini(&is);
+    r->n_refused++;
+    return status == LATHE_E_CONFIG ? LATHE_OK : status;
+}
+
+static lathe_status refuse_change(resuming *r, const char *name, const json_t *change)
+{
+    char section[64], key[64];
+    split_name(name, section, key);
+    return refuse_value(r, section, key, json_object_get(change, "from"),
+                        json_object_get(change, "to"), "");
+}
+
+/* Refuses by what a check said, at a key; `changed`: the keys that may be the cause, or "". */
+static lathe_status refuse_said(resuming *r, const char *section, const char *key,
+                                const char *changed)
+{
+    char said[1024];
+    (void)snprintf(said, sizeof said, "%s", lathe_error_message());
+    r->n_refused++;
+    const lathe_status status =
+        lathe__run_refuse(r->run, section, key, "%s%s%s; the run would resume from %s: %s%s", said,
+                          changed[0] ? "; changed since then: " : "", changed, r->dir,
+                          changed[0] ? "set these keys back, or " : "", way_out(r->run));
+    return status == LATHE_E_CONFIG ? LATHE_OK : status;
+}
+
+/* The same at the first changed key of the section, with all of them, or else at `key`. */
+static lathe_status refuse_section(resuming *r, const char *section, const char *key)
+{
+    const size_t n = strlen(section);
+    const char *name, *first = NULL;
+    json_t *change;
+    lathe_buffer list = LATHE_BUFFER_INIT;
+    char place_section[64], place_key[64];
+    json_object_foreach(r->changes, name, change)
+    {
+        if (strncmp(name, section, n) != 0 || name[n] != '.')
+            continue;
+        lathe_buffer_printf(&list, "%s%s ", first ? ", " : "", name);
+        lathe_change_put(change, &list);
+        first = first ? first : name;
+    }
+    if (first)
+        split_name(first, place_section, place_key);
+    const lathe_status status =
+        refuse_said(r, section, first ? place_key : key, list.data ? list.data : "");
+    lathe_buffer_fini(&list);
+    return status;
+}
+
+/* Whether the run could be another one's: the status of a check that is about it, not about damage. */
+static int is_refusal(lathe_status status)
+{
+    return status == LATHE_E_CONFIG || status == LATHE_E_STATE || status == LATHE_E_SHAPE;
 }
 
 /* Resuming from the newest goes on to the one before it when the newest is damaged. */
 static int is_damage(lathe_status status)
 {
-    return status == LATHE_E_CORRUPT || status == LATHE_E_PARSE || status == LATHE_E_IO;
+    return status == LATHE_E_CORRUPT || status == LATHE_E_PARSE || status == LATHE_E_IO ||
+           status == LATHE_E_NOT_FOUND;
 }
 
-/* The section whose plugin differs, by "was written with optimizer adamw", or whose state does; else the data's. */
-static lathe_status refuse(const lathe_run *run, const char *dir)
+/* ---- plugins ---- */
+
+static lathe_status check_plugins(resuming *r)
 {
-    const char *text = lathe_error_message(), *section = "data", *key = "datasets";
+    const char *name;
+    json_t *change;
+    json_object_foreach(r->changes, name, change)
+    {
+        const char *dot = strchr(name, '.');
+        if (!dot || strcmp(dot, ".plugin") != 0 ||
+            !(lathe_change_effect(name) & LATHE_CHANGE_FIXED))
+            continue;
+        json_t *from = json_object_get(change, "from"), *to = json_object_get(change, "to");
+        json_t *none = json_string("none"); /* such as no quantization */
+        char section[64], key[64];
+        split_name(name, section, key);
+        const lathe_status status = refuse_value(r, section, key, json_is_null(from) ? none : from,
+                                                 json_is_null(to) ? none : to, "");
+        json_decref(none);
+        LATHE_TRY(status);
+    }
+    return LATHE_OK;
+}
+
+/* ---- the model ---- */
+
+/* The keys of [model] that changed and make another model; with the others, unless one of these is among the
+ * differences of the two models by its name. */
+static lathe_status refuse_model_keys(resuming *r, const json_t *differences)
+{
+    const char *name;
+    json_t *change;
+    int named = 0;
+    json_object_foreach(r->changes, name, change) named |=
+        json_object_get(differences, name) != NULL;
+    json_object_foreach(r->changes, name, change)
+    {
+        if (strncmp(name, "model.", 6) == 0 && (lathe_change_effect(name) & LATHE_CHANGE_FIXED) &&
+            (!named || json_object_get(differences, name)))
+            LATHE_TRY(refuse_change(r, name, change));
+    }
+    return LATHE_OK;
+}
+
+/* A tokenizer decides on the size of a vocabulary that [model] does not give. */
+static lathe_status refuse_tokenizer(resuming *r)
+{
+    static const char *const names[] = {"tokenizer.train", "tokenizer.path"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *change = json_object_get(r->changes, names[i]);
+        if (change)
+            LATHE_TRY(refuse_change(r, names[i], change));
+    }
+    return LATHE_OK;
+}
+
+/* No key of [model] changed, but the model did: its folder, or the vocabulary. */
+static lathe_status refuse_model(resuming *r, const json_t *differences)
+{
+    lathe_buffer list = LATHE_BUFFER_INIT;
+    const char *name, *path = r->run->set.model_path;
+    json_t *change;
+    int n = 0;
+    if (json_object_get(differences, "model.vocab_size"))
+        LATHE_TRY(refuse_tokenizer(r));
+    if (r->n_refused > 0)
+        return LATHE_OK;
+    json_object_foreach((json_t *)(uintptr_t)differences, name, change)
+    {
+        lathe_buffer_printf(&list, "%s%s ", n++ ? ", " : "", name + strlen("model."));
+        lathe_change_put(change, &list);
+    }
+    r->n_refused++;
+    const lathe_status status = lathe__run_refuse(
+        r->run, "model", path ? "path" : "model_type",
+        "%s%s the run's model is not that of %s, from which the run would resume: %s; put it back "
+        "as it was, or %s",
+        path ? path : "", path ? "/config.json:" : "the configuration changed:", r->dir,
+        text_of(&list), way_out(r->run));
+    lathe_buffer_fini(&list);
+    return status == LATHE_E_CONFIG ? LATHE_OK : status;
+}
+
+static lathe_status check_model(resuming *r)
+{
+    json_t *differences = NULL;
+    LATHE_TRY(lathe__resume_model_changes(r->run, r->dir, &differences));
+    lathe_status status = LATHE_OK;
+    if (json_object_size(differences) > 0) {
+        status = refuse_model_keys(r, differences);
+        if (status == LATHE_OK && r->n_refused == 0)
+            status = refuse_model(r, differences);
+    }
+    json_decref(differences);
+    if (status != LATHE_OK || r->n_refused > 0)
+        return status;
+    status = lathe__resume_model_check(r->run, r->dir);
+    return is_refusal(status) || status == LATHE_E_NOT_FOUND
+               ? refuse_said(r, "model", r->run->set.model_path ? "path" : "model_type", "")
+               : status;
+}
+
+static lathe_status check_adapter(resuming *r)
+{
+    const lathe_status status = lathe__resume_adapter_check(r->run, r->dir);
+    return is_refusal(status) || status == LATHE_E_NOT_FOUND ? refuse_section(r, "adapter", "name")
+                                                             : status;
+}
+
+/* ---- the data ---- */
+
+/* The seed of the data's order: data.seed, or else train.seed. */
+static json_t *data_seed(const json_t *config)
+{
+    json_t *own = json_object_get(json_object_get(config, "data"), "seed");
+    return own ? own : json_object_get(json_object_get(config, "train"), "seed");
+}
+
+static lathe_status refuse_seed(resuming *r)
+{
+    const json_t *was = data_seed(r->before), *is = data_seed(r->now);
+    char hint[96];
+    if (!was || json_equal(was, is))
+        return LATHE_OK;
+    if (lathe_config_is_set(r->run->config, "data", "seed"))
+        return refuse_value(r, "data", "seed", was, is, "");
+    if (json_object_get(json_object_get(r->before, "data"), "seed"))
+        return refuse_value(r, "data", "seed", was, NULL, "");
+    (void)snprintf(hint, sizeof hint, "set data.seed = %lld to keep the order of the data, ",
+                   (long long)json_integer_value(was));
+    return refuse_value(r, "train", "seed", was, is, hint);
+}
+
+static lathe_status refuse_data(resuming *r)
+{
+    char said[1024];
+    const char *name;
+    json_t *change;
+    (void)snprintf(said, sizeof said, "%s", lathe_error_message());
+    LATHE_TRY(refuse_seed(r));
+    json_object_foreach(r->changes, name, change)
+    {
+        if ((lathe_change_effect(name) & LATHE_CHANGE_DATA) && strcmp(name, "data.datasets") != 0)
+            LATHE_TRY(refuse_change(r, name, change));
+    }
+    change = json_object_get(r->changes, "data.datasets");
+    if (r->n_refused > 0)
+        return change ? refuse_change(r, "data.datasets", change) : LATHE_OK;
+    lathe_buffer list = LATHE_BUFFER_INIT;
+    if (change) { /* the message names the file that is new, gone or another */
+        lathe_buffer_puts(&list, "data.datasets ");
+        lathe_change_put(change, &list);
+    }
+    (void)lathe_error(LATHE_E_STATE, "%s", said);
+    const lathe_status status = refuse_said(r, "data", "datasets", list.data ? list.data : "");
+    lathe_buffer_fini(&list);
+    return status;
+}
+
+/* ---- the state ---- */
+
+/* Run.json names a plugin that is not the run's, where the manifest has no configuration: "... with optimizer adamw". */
+static lathe_status refuse_part(resuming *r)
+{
+    static const char *const kinds[] = {"optimizer", "scheduler", "adapter", "quant", "stage"};
     char words[64];
-    if (strstr(text, "/state/optimizer.safetensors")) {
-        section = "optimizer";
-        key = "name";
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        (void)snprintf(words, sizeof words, "with %s ", kinds[i]);
+        if (strstr(lathe_error_message(), words))
+            return refuse_said(r, kinds[i], "name", "");
     }
-    for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++) {
-        (void)snprintf(words, sizeof words, "with %s ", lathe_kind_name(kind));
-        if (strstr(text, words)) {
-            section = lathe_kind_name(kind);
-            key = "name";
-        }
+    return refuse_said(r, "checkpoint", "resume", "");
+}
+
+static lathe_status check_state(resuming *r)
+{
+    int32_t what = LATHE_STATE_PARTS;
+    const lathe_status status = lathe__train_state_check(r->run, r->dir, &what);
+    if (!is_refusal(status))
+        return status;
+    if (what == LATHE_STATE_DATA)
+        return refuse_data(r);
+    return what == LATHE_STATE_SLOTS ? refuse_section(r, "optimizer", "name") : refuse_part(r);
+}
+
+/* ---- what may change ---- */
+
+/* Nothing is said of the same file or folder under another name. */
+static int is_same_path(const json_t *change)
+{
+    const char *from = json_string_value(json_object_get(change, "from"));
+    const char *to = json_string_value(json_object_get(change, "to"));
+    char *a = from ? realpath(from, NULL) : NULL, *b = to ? realpath(to, NULL) : NULL;
+    const int is_same = a && b && strcmp(a, b) == 0;
+    free(a);
+    free(b);
+    return is_same;
+}
+
+static lathe_status warn_of_changes(resuming *r)
+{
+    lathe_buffer list = LATHE_BUFFER_INIT;
+    char section[64] = "", key[64] = "", other_section[64], other_key[64];
+    const char *name;
+    json_t *change;
+    int n = 0;
+    json_object_foreach(r->changes, name, change)
+    {
+        if ((lathe_change_effect(name) & (LATHE_CHANGE_QUIET | LATHE_CHANGE_FIXED)) ||
+            is_same_path(change))
+            continue;
+        if (n == 0)
+            split_name(name, section, key);
+        split_name(name, other_section, other_key);
+        lathe_buffer_printf(&list, "%s%s.%s ", n++ ? ", " : "", other_section, other_key);
+        lathe_change_put(change, &list);
     }
-    return lathe__run_refuse(run, section, key,
-                             "%s; the run would resume from %s: choose another checkpoint.dir to "
-                             "begin anew",
-                             text, dir);
+    if (n > 0)
+        lathe__run_warn(r->run, section, key,
+                        "the run resumes from %s with other settings than it was written with: %s",
+                        r->dir, text_of(&list));
+    const lathe_status status = list.status;
+    lathe_buffer_fini(&list);
+    return status;
+}
+
+/* ---- one checkpoint ---- */
+
+static lathe_status read_configurations(resuming *r)
+{
+    json_t *meta = NULL;
+    LATHE_TRY(lathe_checkpoint_meta(r->dir, &meta));
+    json_t *before = json_object_get(meta, "config");
+    r->before = json_is_object(before) ? json_incref(before) : NULL;
+    json_decref(meta);
+    LATHE_TRY(lathe__run_describe_config(r->run, &r->now));
+    r->changes = r->before ? lathe_config_changes(r->before, r->now) : json_object();
+    return r->changes ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to compare settings");
+}
+
+/* In the order in which one cause hides another. */
+static lathe_status check_all(resuming *r)
+{
+    lathe_status (*const checks[])(resuming *) = {check_plugins, check_model, check_adapter,
+                                                  check_state, warn_of_changes};
+    LATHE_TRY(read_configurations(r));
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0] && r->n_refused == 0; i++)
+        LATHE_TRY(checks[i](r));
+    return LATHE_OK;
+}
+
+static lathe_status check_one(lathe_run *run, const char *dir)
+{
+    resuming r = {.run = run, .dir = dir};
+    lathe_status status = check_all(&r);
+    if (status == LATHE_OK && r.n_refused > 0)
+        status = LATHE_E_CONFIG;
+    json_decref(r.before);
+    json_decref(r.now);
+    json_decref(r.changes);
+    run->resume_checked = is_damage(status) ? NULL : dir;
+    return status;
+}
+
+/* ---- which one ---- */
+
+/* The newest of the folder that is not damaged at first sight; none will do. */
+static lathe_status check_newest(lathe_run *run, const char *folder)
+{
+    lathe_checkpoint_entry *list = NULL;
+    const char *latest = NULL;
+    int64_t n = 0;
+    if (lathe_checkpoint_resolve(&run->arena, folder, &latest) != LATHE_OK) {
+        lathe_error_clear();
+        return LATHE_OK;
+    }
+    lathe_status status = check_one(run, latest);
+    if (is_damage(status))
+        LATHE_TRY(lathe_checkpoint_list(folder, &run->arena, &list, &n));
+    for (int64_t i = n - 1; i >= 0 && is_damage(status); i--)
+        if (strcmp(latest, list[i].path) != 0)
+            status = check_one(run, list[i].path);
+    if (!is_damage(status))
+        return status;
+    lathe_error_clear(); /* resuming tells it, file by file */
+    return LATHE_OK;
 }
 
 lathe_status lathe__resume_check(lathe_run *run)
 {
-    const char *dir = NULL;
-    LATHE_TRY(find_checkpoint(run, &dir));
-    if (!dir)
+    const char *resume = run->set.resume, *dir = NULL;
+    if (!resume || strcmp(resume, "never") == 0)
         return LATHE_OK;
-    lathe_status status = check_model(run, dir);
-    if (status == LATHE_E_SHAPE || status == LATHE_E_NOT_FOUND || status == LATHE_E_CONFIG)
-        return lathe__run_refuse(run, "model", run->set.model_path ? "path" : "model_type",
-                                 "%s; the run would resume from %s: choose another checkpoint.dir "
-                                 "to begin anew",
-                                 lathe_error_message(), dir);
-    if (status == LATHE_OK)
-        status = lathe__train_state_check(run, dir);
-    if (status == LATHE_E_CONFIG || status == LATHE_E_STATE || status == LATHE_E_SHAPE)
-        return refuse(run, dir);
-    if (is_damage(status) || status == LATHE_E_NOT_FOUND) {
-        lathe_error_clear();
+    if (strcmp(resume, "auto") == 0)
+        return run->set.checkpoint_dir && lathe_path_is_dir(run->set.checkpoint_dir)
+                   ? check_newest(run, run->set.checkpoint_dir)
+                   : LATHE_OK;
+    if (!lathe_path_is_dir(resume))
+        return LATHE_OK; /* refused with the configuration */
+    if (lathe_checkpoint_resolve(&run->arena, resume, &dir) != LATHE_OK)
+        return lathe__run_refuse(run, "checkpoint", "resume", "%s", lathe_error_message());
+    const lathe_status status = check_one(run, dir);
+    return is_damage(status)
+               ? lathe__run_refuse(run, "checkpoint", "resume", "checkpoint.resume = \"%s\": %s",
+                                   resume, lathe_error_message())
+               : status;
+}
+
+lathe_status lathe__resume_check_loaded(lathe_run *run, const char *dir)
+{
+    if (run->mode != LATHE_OPEN_TRAIN || run->data_is_optional ||
+        (run->resume_checked && strcmp(run->resume_checked, dir) == 0))
         return LATHE_OK;
-    }
-    return status;
+    return check_one(run, dir);
 }

@@ -26,7 +26,7 @@ json_t *lathe__json_text(const char *text)
     return out;
 }
 
-static lathe_status describe_config(const lathe_run *run, json_t **out)
+lathe_status lathe__run_describe_config(const lathe_run *run, json_t **out)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;
     lathe_config_json(run->config, &text);
@@ -144,7 +144,7 @@ lathe_status lathe__run_describe(const lathe_run *run, double peak_flops, json_t
     const char *attention = lathe_exec_attention(run->train.exec);
     const char *asked = lathe_config_string(run->config, "train", "precision");
     *out = NULL;
-    LATHE_TRY(describe_config(run, &config));
+    LATHE_TRY(lathe__run_describe_config(run, &config));
     json_t *root = json_object();
     json_object_set_new(root, "format", json_string("lathe-run"));
     json_object_set_new(root, "version", json_integer(1));

@@ -9,6 +9,9 @@
 /** What run.json says of an opened run, without its lineage. The caller drops it. */
 lathe_status lathe__run_describe(const lathe_run *run, double peak_flops, json_t **out);
 
+/** The configuration as a JSON object of sections (lathe_config_json). The caller drops it. */
+lathe_status lathe__run_describe_config(const lathe_run *run, json_t **out);
+
 /** A JSON string; bytes that are no UTF-8 become U+FFFD. */
 json_t *lathe__json_text(const char *text);
 

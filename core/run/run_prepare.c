@@ -13,6 +13,7 @@
 #include "run/checkpoint.h"
 #include "run/figure_names.h"
 #include "run/fit.h"
+#include "run/folder_check.h"
 #include "run/resume_check.h"
 #include "run/run_check.h"
 #include "run/run_state.h"
@@ -174,6 +175,8 @@ lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_ov
     const int64_t then = n_errors(run);
     if (!run->data_is_optional && !run->is_dry)
         LATHE_TRY(note(run, lathe_checkpoint_refuse_mixing(run), then, "checkpoint", "resume"));
+    if (!run->data_is_optional && !run->is_dry && !run->is_offline)
+        LATHE_TRY(note(run, lathe__folder_check(run), then, "checkpoint", "dir"));
     LATHE_TRY(so_far(run));
     if (run->is_offline)
         return LATHE_OK;

@@ -14,7 +14,9 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint_info.h"
 #include "run/checkpoint_branch.h"
+#include "run/config_changes.h"
 #include "run/run_describe.h"
 
 static void utc_now(char out[32])
@@ -112,25 +114,17 @@ static lathe_status write_json(const char *path, const json_t *root)
     return status;
 }
 
-/* What this start changed: {"optimizer.lr": {"from": .., "to": ..}}; NULL when nothing. */
-static json_t *changes(const json_t *before, json_t *now)
+/* What this start changed since the checkpoint that it goes on from, or else since the start before it: see
+ * config_changes.h. NULL: nothing, or it is not known. */
+static json_t *changes(const json_t *earlier, const char *from, const json_t *now)
 {
-    json_t *out = json_object();
-    const char *section, *key;
-    json_t *table, *value;
-    json_object_foreach(now, section, table)
-    {
-        const json_t *old = json_object_get(before, section);
-        json_object_foreach(table, key, value)
-        {
-            json_t *was = json_object_get(old, key);
-            if (was && json_equal(was, value))
-                continue;
-            char name[160];
-            (void)snprintf(name, sizeof name, "%s.%s", section, key);
-            json_object_set_new(out, name, json_pack("{s:O?, s:O}", "from", was, "to", value));
-        }
-    }
+    json_t *meta = NULL, *out = NULL;
+    if (from && lathe_checkpoint_meta(from, &meta) != LATHE_OK)
+        lathe_error_clear(); /* the start before it will do */
+    const json_t *before = json_object_get(meta ? meta : earlier, "config");
+    if (json_is_object(before))
+        out = lathe_config_changes(before, now);
+    json_decref(meta);
     if (json_object_size(out) > 0)
         return out;
     json_decref(out);
@@ -223,10 +217,7 @@ static lathe_status begin(lathe_run_record *record, const char *from, double pea
     if (status == LATHE_OK) {
         json_t *entry = this_start(record->run, record->started, from);
         json_t *lineage = json_object_get(earlier, "lineage");
-        json_t *changed =
-            json_object_get(earlier, "config")
-                ? changes(json_object_get(earlier, "config"), json_object_get(root, "config"))
-                : NULL;
+        json_t *changed = changes(earlier, from, json_object_get(root, "config"));
         if (changed)
             json_object_set_new(entry, "changed", changed);
         add_branch(record->run, entry);

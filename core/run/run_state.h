@@ -111,6 +111,7 @@ struct lathe_run {
     int32_t *save_dtypes;        /* [n_model_params] in model.safetensors (model_file.h) */
     int32_t save_dtypes_guessed; /* from config.json, because model.path has no weights */
 
+    const char *resume_checked; /* checkpoint that lathe__resume_check has looked at; NULL: none */
     int32_t weights_wait; /* not filled yet: a checkpoint that holds them all is to be resumed */
     const char *plugins_json; /* names, versions, hashes, once known; NULL before */
     const char

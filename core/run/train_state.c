@@ -593,7 +593,7 @@ static lathe_status check_read(const lathe_safetensors *slots, const lathe_safet
     return average ? lathe_safetensors_check(average) : LATHE_OK;
 }
 
-lathe_status lathe__train_state_check(const lathe_run *run, const char *dir)
+lathe_status lathe__train_state_check(const lathe_run *run, const char *dir, int32_t *out_what)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_safetensors *slots = NULL;
@@ -605,11 +605,14 @@ lathe_status lathe__train_state_check(const lathe_run *run, const char *dir)
     lathe_status status = path && file ? lathe_json_load_file(path, &root) : LATHE_E_NOMEM;
     if (status == LATHE_OK)
         status = check_parts(run, root, path, &at, &version);
+    *out_what = status == LATHE_OK ? LATHE_STATE_DATA : LATHE_STATE_PARTS;
     if (status == LATHE_OK && run->loader)
         status = lathe__data_sources_explain(run, root, dir,
                                              lathe_loader_check_cursor(run->loader, &at.cursor));
-    if (status == LATHE_OK)
+    if (status == LATHE_OK) {
+        *out_what = LATHE_STATE_SLOTS;
         status = lathe_safetensors_open(file, &slots);
+    }
     if (status == LATHE_OK)
         status = check_slots(run, slots);
     lathe_safetensors_close(slots);

@@ -15,9 +15,12 @@ lathe_status lathe__train_state_write(const lathe_run *run, const char *dir);
  *  one that nothing has trained yet. */
 lathe_status lathe__train_state_verify(const lathe_run *run, const char *dir, int32_t *out_read);
 
+/** What of a state is not the run's. */
+enum { LATHE_STATE_PARTS, LATHE_STATE_DATA, LATHE_STATE_SLOTS };
+
 /** Whether it is a state of this run, before there is memory for it: parts, data cursor, and the heads of the slots.
- *  The errors of lathe__train_state_read. */
-lathe_status lathe__train_state_check(const lathe_run *run, const char *dir);
+ *  The errors of lathe__train_state_read; *out_what: LATHE_STATE_*, where it is not. */
+lathe_status lathe__train_state_check(const lathe_run *run, const char *dir, int32_t *out_what);
 
 /** Reads them into the run; has_slots 1: the slots are there already. Everything is checked before anything is written: parts (optimizer,
  *  scheduler, stage, adapter), slot names and shapes, cursor. LATHE_E_CONFIG says what differs. */

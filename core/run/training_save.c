@@ -7,13 +7,13 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/lock.h"
 #include "base/log.h"
 #include "base/trace.h"
 #include "run/checkpoint.h"
 #include "run/checkpoint_branch.h"
 #include "run/checkpoint_writer.h"
 #include "run/disk_fit.h"
+#include "run/folder_check.h"
 #include "run/training.h"
 #include "run/weight_average.h"
 
@@ -49,20 +49,10 @@ static lathe_status take_folder(lathe_saver *s, lathe_run *run)
 {
     const char *dir = run->set.checkpoint_dir;
     const int32_t is_new = !lathe_path_is_dir(dir);
-    const char *lock = lathe_path_join(&run->arena, dir, "lock");
-    if (!lock)
-        return LATHE_E_NOMEM;
     LATHE_TRY(lathe_dir_create(dir));
     if (is_new)
         LATHE_TRY(lathe_file_sync_parent(dir));
-    const lathe_status status = lathe_lock_take(lock, &s->lock);
-    if (status == LATHE_E_STATE)
-        return lathe_error(
-            status,
-            "%s is the folder of a run that is going on: %s; wait for it, stop it, or "
-            "choose another checkpoint.dir",
-            dir, lathe_error_message());
-    LATHE_TRY(status);
+    LATHE_TRY(lathe__folder_lock(run, &s->lock));
     return lathe_checkpoint_remove_stale(dir);
 }
 

@@ -448,7 +448,8 @@ Test(checkpoint, a_second_run_in_the_folder_is_refused_by_process_and_host)
     char host[128], who[200];
     OK(lathe_dir_create(in(dir, "out")));
     OK(lathe_lock_take(in(dir, "out/lock"), &lock));
-    cr_assert_eq(train_once(&s, NULL, NULL), LATHE_E_STATE);
+    lathe_run *run = NULL;
+    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
     cr_assert_eq(gethostname(host, sizeof host), 0);
     snprintf(who, sizeof who, "process %ld on %s", (long)getpid(), host);
     expect_message(who);

@@ -1,0 +1,76 @@
+/* The run's folder before the run. */
+#include "run/folder_check.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+
+static lathe_status refuse_shared(const lathe_run *run)
+{
+    const char *dir = run->set.checkpoint_dir;
+    return lathe__run_refuse(run, "checkpoint", "dir",
+                             "checkpoint.dir = \"%s\" is the folder of a run that is going on: %s; "
+                             "wait for it, stop it, or choose another checkpoint.dir",
+                             dir, lathe_error_message());
+}
+
+/* The folder itself, or the nearest one above it that exists. */
+static void find_folder(const char *dir, char out[PATH_MAX])
+{
+    (void)snprintf(out, PATH_MAX, "%s", dir);
+    while (!lathe_path_exists(out)) {
+        char *slash = strrchr(out, '/');
+        if (!slash || slash == out) {
+            (void)snprintf(out, PATH_MAX, slash ? "/" : ".");
+            return;
+        }
+        *slash = '\0';
+    }
+}
+
+/* Permissions do not tell it: a disk may be full or mounted for reading alone. */
+static lathe_status check_writable(const lathe_run *run)
+{
+    char folder[PATH_MAX], probe[PATH_MAX + 32];
+    find_folder(run->set.checkpoint_dir, folder);
+    (void)snprintf(probe, sizeof probe, "%s/.lathe-XXXXXX", folder);
+    if (mkdtemp(probe)) {
+        (void)rmdir(probe);
+        return LATHE_OK;
+    }
+    return lathe__run_refuse(
+        run, "checkpoint", "dir",
+        "checkpoint.dir = \"%s\": the folder %s cannot be written: %s; choose another one",
+        run->set.checkpoint_dir, folder, strerror(errno));
+}
+
+lathe_status lathe__folder_check(const lathe_run *run)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *dir = run->set.checkpoint_dir;
+    if (!dir)
+        return LATHE_OK;
+    const char *path = lathe_path_join(&arena, dir, "lock");
+    lathe_status status = path ? lathe_lock_check(path) : LATHE_E_NOMEM;
+    if (status == LATHE_E_STATE)
+        status = refuse_shared(run);
+    else if (status == LATHE_OK)
+        status = check_writable(run);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe__folder_lock(lathe_run *run, lathe_lock *out)
+{
+    const char *path = lathe_path_join(&run->arena, run->set.checkpoint_dir, "lock");
+    if (!path)
+        return LATHE_E_NOMEM;
+    const lathe_status status = lathe_lock_take(path, out);
+    return status == LATHE_E_STATE ? refuse_shared(run) : status;
+}

@@ -1,0 +1,259 @@
+/* What lathe says when a run is started again with other settings than its checkpoint was written with, and what it
+ * refuses: lathe validate and lathe train alike. */
+#include "cli_case.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe"
+
+static const char run_file[] = "[model]\nmodel_type = \"llama\"\nhidden_size = 16\n"
+                               "intermediate_size = 32\nnum_hidden_layers = 1\n"
+                               "num_attention_heads = 2\nmax_position_embeddings = 64\n"
+                               "[tokenizer]\ntrain = { vocab_size = 300 }\n"
+                               "[data]\ndatasets = [{ path = \"text.txt\" }]\nseq_len = 16\n"
+                               "[optimizer]\nname = \"adamw\"\nlr = 1e-3\n"
+                               "[scheduler]\nname = \"cosine\"\n"
+                               "[train]\nprecision = \"fp32\"\nmax_steps = 12\nstop_after = 4\n"
+                               "seed = 42\nthreads = 1\n"
+                               "[log]\nprogress = \"off\"\n"
+                               "[checkpoint]\ndir = \"out\"\nevery = 2\n";
+
+static void setup(void)
+{
+    child_programs_skip_the_leak_check();
+    make_folder();
+    put_times("text.txt", "the cat sat on the mat and it was fine with the other cats.\n", 40);
+    put_times("other.txt", "a dog ran by and never came back to the old barn again.\n", 40);
+    put("run.toml", run_file);
+    expect(LATHE " train run.toml 2>&1", 0, "checkpoint out/step-00000004");
+}
+
+TestSuite(resume_refusal, .init = setup, .fini = remove_folder, .timeout = 120);
+TestSuite(resume_warning, .init = setup, .fini = remove_folder, .timeout = 120);
+TestSuite(run_folder, .init = setup, .fini = remove_folder, .timeout = 120);
+
+/* Puts another line into the run file: `sed` does it. */
+static void edit(const char *script)
+{
+    char command[512];
+    put("run.toml", run_file);
+    snprintf(command, sizeof command, "sed -i '%s' run.toml", script);
+    cr_assert_eq(run(command), 0, "%s", output);
+}
+
+/* lathe validate and lathe train say the same and exit with 2. */
+static void expect_refused(const char *arguments, const char *text)
+{
+    static char said[sizeof output];
+    char command[512];
+    snprintf(command, sizeof command, LATHE " validate run.toml %s 2>&1", arguments);
+    expect(command, 2, text);
+    strcpy(said, output);
+    snprintf(command, sizeof command, LATHE " train run.toml %s 2>&1", arguments);
+    expect(command, 2, text);
+    cr_expect_str_eq(output, said);
+}
+
+#define FROM ", but out/step-00000004, from which the run would resume, was written "
+#define ANEW "or choose another checkpoint.dir to begin anew\n"
+
+Test(resume_refusal, names_the_key_its_place_and_both_values)
+{
+    static const struct {
+        const char *script, *says;
+    } rows[] = {
+        {"s/^seq_len.*/seq_len = 32/",
+         "run.toml:12:11: error: data.seq_len is 32" FROM "with 16: set it back, " ANEW},
+        {"s/^seq_len.*/&\\nseed = 5/",
+         "run.toml:13:8: error: data.seed is 5" FROM "with 42: set it back, " ANEW},
+        {"s/^seed.*/seed = 7/", "run.toml:22:8: error: train.seed is 7" FROM
+                                "with 42: set it back, set data.seed = 42 to keep the order of the "
+                                "data, " ANEW},
+        {"s/^seq_len.*/&\\nshuffle = false/",
+         "run.toml:13:11: error: data.shuffle is false" FROM "with true: set it back, " ANEW},
+        {"s/^seq_len.*/&\\nvalidation_split = 0.1/",
+         "run.toml:13:20: error: data.validation_split is 0.1" FROM "with 0.0: set it back, " ANEW},
+        {"s/^hidden_size.*/hidden_size = 32/",
+         "run.toml:3:15: error: model.hidden_size is 32" FROM "with 16: set it back, " ANEW},
+        {"s/^num_hidden.*/num_hidden_layers = 2/",
+         "run.toml:5:21: error: model.num_hidden_layers is 2" FROM "with 1: set it back, " ANEW},
+        {"s/^hidden_size.*/&\\nrope_theta = 500.0/", /* every tensor keeps its shape */
+         "run.toml:4:14: error: model.rope_theta is 500.0" FROM "without it: take it out, " ANEW},
+        {"s/^num_attention.*/num_attention_heads = 1/",
+         "run.toml:6:23: error: model.num_attention_heads is 1" FROM "with 2: set it back, " ANEW},
+        {"s/^train = .*/train = { vocab_size = 280 }/",
+         "run.toml:9:9: error: tokenizer.train is {\"vocab_size\": 280, "},
+        {"s/^name = \"adamw\"/name = \"lion\"/",
+         "run.toml:14:8: error: optimizer.name is \"lion\"" FROM
+         "with \"adamw\": set it back, " ANEW},
+        {"s/^name = \"cosine\"/name = \"linear\"/",
+         "run.toml:17:8: error: scheduler.name is \"linear\"" FROM
+         "with \"cosine\": set it back, " ANEW},
+        {"s/^lr = .*/&\\nstate_dtype = \"bf16\"/",
+         "changed since then: optimizer.state_dtype \"fp32\" -> \"bf16\"; the run would resume "
+         "from "
+         "out/step-00000004: set these keys back, " ANEW},
+        {"s/text.txt/other.txt/",
+         "run.toml:11:12: error: out/step-00000004 cannot be resumed, "
+         "because the data changed since it was written: other.txt is new"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        edit(rows[i].script);
+        expect_refused("", rows[i].says);
+    }
+    put("run.toml", run_file);
+    expect(LATHE " train run.toml --train.stop_after 5 2>&1", 0, "step-00000005");
+}
+
+Test(resume_refusal, names_every_key_that_changed_at_once)
+{
+    edit("s/^seq_len.*/seq_len = 32/; s/^seed.*/seed = 7/");
+    expect_refused("", "run.toml:12:11: error: data.seq_len is 32");
+    expect_refused("", "run.toml:22:8: error: train.seed is 7");
+    cr_expect_not_null(strstr(output, "2 errors"), "%s", output);
+}
+
+/* The checkpoint before a damaged one is judged in its place. */
+Test(resume_refusal, is_of_the_checkpoint_that_would_be_taken)
+{
+    edit("s/^seq_len.*/seq_len = 32/");
+    cr_assert_eq(truncate("out/step-00000004/state/run.json", 40), 0);
+    expect_refused("", "data.seq_len is 32, but out/step-00000002, from which the run would "
+                       "resume, was written with 16");
+}
+
+Test(resume_refusal, of_a_checkpoint_that_is_named_says_to_name_another)
+{
+    edit("s/^seq_len.*/seq_len = 32/");
+    expect_refused("--checkpoint.dir new --checkpoint.resume out/step-00000002",
+                   "or resume from another checkpoint with checkpoint.resume");
+}
+
+Test(resume_refusal, of_an_adapter_names_its_keys)
+{
+    put("base.toml", run_file);
+    cr_assert_eq(run("sed -e '/^model_type/,/^max_position/d' -e '/^train = /d' "
+                     "-e 's/^\\[model\\]/[model]\\npath = \"base\"\\n"
+                     "[adapter]\\nname = \"lora\"\\nr = 4/' base.toml > run.toml && "
+                     "cp -r out/step-00000004 base && rm -r out"),
+                 0);
+    expect(LATHE " train run.toml 2>&1", 0, "checkpoint out/step-00000004");
+    cr_assert_eq(run("sed -i 's/^r = 4/r = 8/' run.toml"), 0);
+    expect_refused("", "run.toml:5:5: error: ");
+    cr_expect_not_null(strstr(output, "changed since then: adapter.r 4 -> 8;"), "%s", output);
+}
+
+/* ---- what may change ---- */
+
+Test(resume_warning, lists_each_changed_key_once_and_the_lineage_has_them)
+{
+    static const char text[] =
+        "run.toml:22:20: warning: the run resumes from out/step-00000004 with other settings than "
+        "it was written with: train.micro_batch_size 1 -> 2, train.max_steps 12 -> 20, "
+        "optimizer.lr 0.001 -> 0.002, scheduler.min_lr 0.0 -> 0.0005\n";
+    edit("s/^max_steps.*/max_steps = 20\\nmicro_batch_size = 2/; s/^lr = .*/lr = 2e-3/; "
+         "s/^stop_after.*/stop_after = 6/; s/^name = \"cosine\"/&\\nmin_lr = 0.0005/; "
+         "s/^every = 2/every = 3/");
+    expect(LATHE " validate run.toml 2>&1", 0, text);
+    expect(LATHE " train run.toml 2>&1", 0, text);
+    const char *first = strstr(output, "other settings");
+    cr_assert_not_null(first);
+    cr_expect_null(strstr(first + 1, "other settings"), "said twice:\n%s", output);
+    json_t *root = json_load_file("out/run.json", 0, NULL);
+    const json_t *lineage = json_object_get(root, "lineage");
+    const json_t *changed = json_object_get(json_array_get(lineage, 1), "changed");
+    const json_t *batch = json_object_get(changed, "train.micro_batch_size");
+    cr_expect_eq(json_integer_value(json_object_get(batch, "from")), 1);
+    cr_expect_eq(json_integer_value(json_object_get(batch, "to")), 2);
+    cr_expect_not_null(json_object_get(changed, "checkpoint.every"));
+    json_decref(root);
+    /* the settings of the newest checkpoint are the file's now */
+    expect(LATHE " train run.toml --train.stop_after 7 2>&1", 0, "resumed from out/step-00000006");
+    cr_expect_null(strstr(output, "other settings"), "%s", output);
+}
+
+Test(resume_warning, names_a_key_that_was_taken_out)
+{
+    edit("s/^max_steps.*/epochs = 1/");
+    expect(LATHE " validate run.toml 2>&1", 0, "train.max_steps 12 -> unset");
+}
+
+Test(resume_warning, says_nothing_of_what_does_not_change_the_run)
+{
+    edit("s/^every = 2/every = 1\\nkeep_last = 3/; s/^progress.*/progress = \"plain\"/; "
+         "s/^threads.*/&\\nlog_every = 1/; s/^datasets.*/&\\nprefetch = 0/");
+    expect(LATHE " train run.toml --train.stop_after 5 --model.num_key_value_heads 2 2>&1", 0,
+           "resumed from out/step-00000004");
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+}
+
+Test(resume_warning, of_an_earlier_checkpoint_in_another_folder_compares_with_that_one)
+{
+    edit("s/^lr = .*/lr = 2e-3/");
+    expect(LATHE " train run.toml --checkpoint.dir new --checkpoint.resume out/step-00000002 "
+                 "--train.stop_after 3 2>&1",
+           0,
+           "resumes from out/step-00000002 with other settings than it was written with: "
+           "optimizer.lr 0.001 -> 0.002");
+    json_t *root = json_load_file("new/run.json", 0, NULL);
+    const json_t *start = json_array_get(json_object_get(root, "lineage"), 0);
+    cr_expect_not_null(json_object_get(json_object_get(start, "changed"), "optimizer.lr"));
+    json_decref(root);
+}
+
+/* ---- the run's folder ---- */
+
+static pid_t start_long_run(void)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        const int fd = open("log", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
+            _exit(126);
+        (void)execl(LATHE, LATHE, "train", "run.toml", "--train.max_steps", "100000000",
+                    "--train.stop_after", "100000000", "--checkpoint.keep_last", "2", (char *)NULL);
+        _exit(127);
+    }
+    return child;
+}
+
+Test(run_folder, of_a_run_that_goes_on_is_refused_at_its_key)
+{
+    const struct timespec ten_ms = {.tv_sec = 0, .tv_nsec = 10000000};
+    char who[80];
+    int status = 0;
+    const pid_t child = start_long_run();
+    for (int i = 0; i < 2000 && access("out/step-00000006", F_OK) != 0; i++)
+        (void)nanosleep(&ten_ms, NULL);
+    expect_refused("", "run.toml:27:7: error: checkpoint.dir = \"out\" is the folder of a run that "
+                       "is going on: out/lock is held by process ");
+    snprintf(who, sizeof who, "held by process %ld on ", (long)child);
+    cr_expect_not_null(strstr(output, who), "%s", output);
+    cr_assert_eq(kill(child, SIGKILL), 0);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    expect(LATHE " validate run.toml 2>&1", 0, "valid");
+}
+
+Test(run_folder, that_cannot_be_written_is_refused_at_its_key)
+{
+    edit("s/^dir = .*/dir = \"\\/proc\\/nowhere\\/out\"/");
+    expect_refused("", "run.toml:27:7: error: checkpoint.dir = \"/proc/nowhere/out\": the folder "
+                       "/proc cannot be written: ");
+    edit("s/^dir = .*/dir = \"fresh\\/out\"/");
+    expect(LATHE " validate run.toml 2>&1", 0, "valid");
+    cr_expect_neq(access("fresh", F_OK), 0, "validate made the folder");
+}
+
+/* Reading a run needs no right to write into its folder. */
+Test(run_folder, that_cannot_be_written_is_still_read)
+{
+    cr_assert_eq(chmod("out", 0555), 0);
+    expect(LATHE " generate run.toml --max-new-tokens 2 --prompt the 2>&1", 0, "");
+    cr_assert_eq(chmod("out", 0755), 0);
+}
