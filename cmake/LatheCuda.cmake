@@ -16,8 +16,8 @@ endforeach()
 list(GET LATHE_CUDA_ARCHS -1 newest)
 list(APPEND lathe_cuda_gencode -gencode arch=compute_${newest},code=compute_${newest})
 
-# Runs nvcc and keeps what ptxas tells of registers beside the object.
-set(lathe_nvcc_usage ${CMAKE_CURRENT_LIST_DIR}/nvcc_usage.sh)
+# Runs nvcc, or copies what it made of the same content before; keeps what ptxas says of registers beside the object.
+set(lathe_nvcc_cached ${CMAKE_CURRENT_LIST_DIR}/nvcc_cached.sh)
 
 # lathe_cuda_sources(target files...): compiles CUDA C++ with nvcc into the target. Needs LATHE_NVCC.
 function(lathe_cuda_sources target)
@@ -27,9 +27,9 @@ function(lathe_cuda_sources target)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${target}_${name}.o)
     set(includes $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
     add_custom_command(OUTPUT ${object}
-      COMMAND ${lathe_nvcc_usage} ${object}.usage ${CMAKE_C_COMPILER_LAUNCHER} ${LATHE_NVCC} -x cu -c ${lathe_cuda_gencode}
+      COMMAND ${lathe_nvcc_cached} -c ${object} ${source} ${LATHE_NVCC} -x cu ${lathe_cuda_gencode}
         -std=c++17 -O3 -DNDEBUG -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden
-        "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>" -MD -MF ${object}.d -MT ${object} -o ${object} ${source}
+        "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>"
       DEPENDS ${source} DEPFILE ${object}.d COMMAND_EXPAND_LISTS VERBATIM
       COMMENT "CUDA object ${target}/${name}")
     target_sources(${target} PRIVATE ${object})
@@ -47,9 +47,9 @@ function(lathe_embed_cuda target file)
   set(includes $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
   # No contraction, no approximations: the same bits as the CPU loop.
   add_custom_command(OUTPUT ${image}
-    COMMAND ${lathe_nvcc_usage} ${image}.usage ${LATHE_NVCC} -x cu -fatbin ${lathe_cuda_gencode} -std=c++17 -fmad=false
-      -ftz=false -prec-div=true -prec-sqrt=true -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra
-      "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>" -MD -MF ${image}.d -MT ${image} -o ${image} ${source}
+    COMMAND ${lathe_nvcc_cached} -fatbin ${image} ${source} ${LATHE_NVCC} -x cu ${lathe_cuda_gencode} -std=c++17
+      -fmad=false -ftz=false -prec-div=true -prec-sqrt=true -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra
+      "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>"
     DEPENDS ${source} DEPFILE ${image}.d COMMAND_EXPAND_LISTS VERBATIM
     COMMENT "CUDA code of ${target}")
   file(CONFIGURE OUTPUT ${holder} @ONLY CONTENT [[/* Generated: the fatbin as bytes of the plugin. */

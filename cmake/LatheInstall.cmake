@@ -26,7 +26,7 @@ configure_package_config_file(cmake/latheConfig.cmake.in ${CMAKE_BINARY_DIR}/lat
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/latheConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/latheConfig.cmake ${CMAKE_BINARY_DIR}/latheConfigVersion.cmake
   cmake/LathePlugin.cmake cmake/LatheCuda.cmake DESTINATION ${package_dir})
-install(PROGRAMS cmake/nvcc_usage.sh DESTINATION ${package_dir})
+install(PROGRAMS cmake/nvcc_cached.sh DESTINATION ${package_dir})
 
 configure_file(cmake/lathe.pc.in ${CMAKE_BINARY_DIR}/lathe.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/lathe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

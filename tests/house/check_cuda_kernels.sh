@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The registers of every CUDA kernel that was built, as ptxas told them (cmake/nvcc_usage.sh): fails when one keeps
+# The registers of every CUDA kernel that was built, as ptxas told them (cmake/nvcc_cached.sh): fails when one keeps
 # more than two of them in memory, be it spilled or an array with an index of the run; and when nothing was told.
 #
 #   tests/house/check_cuda_kernels.sh BUILD [--list]
