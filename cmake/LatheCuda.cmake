@@ -8,13 +8,30 @@ if(LATHE_CUDA_IMAGES)
   find_program(LATHE_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
 endif()
 
-# -gencode flags for LATHE_CUDA_ARCHS; the newest travels as PTX as well, for the GPUs that come after it.
-set(lathe_cuda_gencode)
-foreach(arch ${LATHE_CUDA_ARCHS})
-  list(APPEND lathe_cuda_gencode -gencode arch=compute_${arch},code=sm_${arch})
-endforeach()
-list(GET LATHE_CUDA_ARCHS -1 newest)
-list(APPEND lathe_cuda_gencode -gencode arch=compute_${newest},code=compute_${newest})
+# lathe_cuda_gencode(out source): the -gencode flags for LATHE_CUDA_ARCHS; the newest travels as PTX as well, for the GPUs
+# that come after it. nvcc makes the same PTX, and from it the same machine code, of our kernels for every architecture
+# before 100, so it makes that of the oldest alone: half of the time of a compilation goes into each PTX. A source that
+# compares __CUDA_ARCH__ gets PTX of its own for each (headers do not compare it: tests/house/check_sources.sh).
+function(lathe_cuda_gencode out source)
+  file(STRINGS ${source} own_ptx REGEX "__CUDA_ARCH__ *[<>=!]" LIMIT_COUNT 1)
+  list(GET LATHE_CUDA_ARCHS 0 oldest)
+  list(GET LATHE_CUDA_ARCHS -1 newest)
+  set(flags)
+  set(shared)
+  foreach(arch ${LATHE_CUDA_ARCHS})
+    string(REGEX MATCH "^[0-9]+" number ${arch})
+    if(number LESS 100 AND NOT own_ptx)
+      list(APPEND shared sm_${arch})
+    else()
+      list(APPEND flags -gencode arch=compute_${arch},code=sm_${arch})
+    endif()
+  endforeach()
+  if(shared)
+    list(JOIN shared "," shared)
+    list(PREPEND flags -gencode arch=compute_${oldest},code=[${shared}])
+  endif()
+  set(${out} ${flags} -gencode arch=compute_${newest},code=compute_${newest} PARENT_SCOPE)
+endfunction()
 
 # Runs nvcc, or copies what it made of the same content before; keeps what ptxas says of registers beside the object.
 set(lathe_nvcc_cached ${CMAKE_CURRENT_LIST_DIR}/nvcc_cached.sh)
@@ -26,8 +43,9 @@ function(lathe_cuda_sources target)
     get_filename_component(name ${file} NAME_WE)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${target}_${name}.o)
     set(includes $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+    lathe_cuda_gencode(gencode ${source})
     add_custom_command(OUTPUT ${object}
-      COMMAND ${lathe_nvcc_cached} -c ${object} ${source} ${LATHE_NVCC} -x cu ${lathe_cuda_gencode}
+      COMMAND ${lathe_nvcc_cached} -c ${object} ${source} ${LATHE_NVCC} -x cu ${gencode}
         -std=c++17 -O3 -DNDEBUG -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden
         "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>"
       DEPENDS ${source} DEPFILE ${object}.d COMMAND_EXPAND_LISTS VERBATIM
@@ -45,9 +63,10 @@ function(lathe_embed_cuda target file)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${target}.fatbin)
   set(holder ${CMAKE_CURRENT_BINARY_DIR}/${target}_cuda_image.c)
   set(includes $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+  lathe_cuda_gencode(gencode ${source})
   # No contraction, no approximations: the same bits as the CPU loop.
   add_custom_command(OUTPUT ${image}
-    COMMAND ${lathe_nvcc_cached} -fatbin ${image} ${source} ${LATHE_NVCC} -x cu ${lathe_cuda_gencode} -std=c++17
+    COMMAND ${lathe_nvcc_cached} -fatbin ${image} ${source} ${LATHE_NVCC} -x cu ${gencode} -std=c++17
       -fmad=false -ftz=false -prec-div=true -prec-sqrt=true -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra
       "$<$<BOOL:${includes}>:-I$<JOIN:${includes},;-I>>"
     DEPENDS ${source} DEPFILE ${image}.d COMMAND_EXPAND_LISTS VERBATIM

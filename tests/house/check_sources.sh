@@ -71,6 +71,11 @@ if command -v "${CC:-gcc}" >/dev/null; then
     done
 fi
 
+# One PTX serves several architectures (cmake/LatheCuda.cmake), except for a source that compares __CUDA_ARCH__ itself.
+while IFS= read -r header; do
+    [ -z "$header" ] || fail "$header compares __CUDA_ARCH__: only the .cu file or the plugin's .c file may"
+done < <(grep -rlE '__CUDA_ARCH__ *[<>=!]' core kernels plugins --include='*.h' --include='*.cuh' || true)
+
 # Names of .c files are unique in the tree (a core file by itself; a plugin's sources by its folder).
 while IFS= read -r name; do
     [ -z "$name" ] || fail "two files of core are called $name"
