@@ -106,7 +106,7 @@ static lathe_status json_fields(const lathe_field *fields, int32_t n, lathe_aren
         lathe_buffer_puts(out, i ? ",\n    " : "\n    ");
         LATHE_TRY(json_field(&fields[i], arena, out));
     }
-    lathe_buffer_puts(out, n ? "\n  ]}\n" : "]}\n");
+    lathe_buffer_puts(out, n ? "\n  ]" : "]");
     return out->status;
 }
 
@@ -133,7 +133,9 @@ static lathe_status json_plugin(lathe_registry *registry, const lathe_component 
         lathe_buffer_json_string(out, devices[i]);
     }
     lathe_buffer_puts(out, "]");
-    return json_fields(p->fields, p->n_fields, arena, out);
+    LATHE_TRY(json_fields(p->fields, p->n_fields, arena, out));
+    lathe_buffer_puts(out, "}\n");
+    return out->status;
 }
 
 static void text_range(const lathe_field *f, lathe_buffer *out)
@@ -199,23 +201,90 @@ static lathe_status text_plugin(lathe_registry *registry, const lathe_component 
     return out->status;
 }
 
-static lathe_status show_section(const lathe_core_section *s, int form, lathe_arena *arena,
-                                 lathe_buffer *out)
+/* ---- sections, and the tables inside them ---- */
+
+/* One section or table; `inner` tables come after it. */
+static lathe_status put_section(const lathe_core_section *s, int is_inner, int form,
+                                lathe_arena *arena, lathe_buffer *out)
 {
+    const char *const dot = s->key != NULL ? "." : "", *const key = s->key != NULL ? s->key : "";
     if (form == FORM_MARKDOWN) {
+        if (is_inner)
+            lathe_buffer_printf(out, "\n`%s%s%s`: %s\n\n", s->name, dot, key, s->doc);
         lathe_show_markdown(s->fields, s->n_fields, out);
         return out->status;
     }
     if (form == FORM_JSON) {
-        lathe_buffer_puts(out, "{\"section\": ");
-        lathe_buffer_json_string(out, s->name);
+        lathe_buffer_printf(out, "{\"section\": \"%s%s%s\"", s->name, dot, key);
         json_pair(out, "doc", s->doc);
         return json_fields(s->fields, s->n_fields, arena, out);
     }
-    lathe_buffer_printf(out, "[%s]  %s\n", s->name, s->doc ? s->doc : "");
+    lathe_buffer_printf(out, "%s[%s%s%s]  %s\n", is_inner ? "\n" : "", s->name, dot, key,
+                        s->doc ? s->doc : "");
     for (int32_t i = 0; i < s->n_fields; i++)
         text_field(&s->fields[i], out);
     return out->status;
+}
+
+/* Whether a table is inside `outer`, at any depth. */
+static int is_inside(const lathe_core_section *table, const lathe_core_section *outer)
+{
+    char path[128];
+    const int n = snprintf(path, sizeof path, "%s%s%s", outer->name, outer->key ? "." : "",
+                           outer->key ? outer->key : "");
+    return strncmp(table->name, path, (size_t)n) == 0 &&
+           (table->name[n] == '\0' || table->name[n] == '.');
+}
+
+static lathe_status show_section(const lathe_core_section *s, int form, lathe_arena *arena,
+                                 lathe_buffer *out)
+{
+    int32_t n = 0, n_inner = 0;
+    const lathe_core_section *tables = lathe_core_tables(&n);
+    LATHE_TRY(put_section(s, 0, form, arena, out));
+    if (form == FORM_JSON)
+        lathe_buffer_puts(out, ", \"tables\": [");
+    for (int32_t i = 0; i < n; i++) {
+        if (!is_inside(&tables[i], s))
+            continue;
+        if (form == FORM_JSON)
+            lathe_buffer_puts(out, n_inner++ > 0 ? ",\n  " : "\n  ");
+        LATHE_TRY(put_section(&tables[i], 1, form, arena, out));
+        if (form == FORM_JSON)
+            lathe_buffer_puts(out, "}");
+    }
+    if (form == FORM_JSON)
+        lathe_buffer_puts(out, "]}\n");
+    return out->status;
+}
+
+/* "data.datasets.columns"; NULL. */
+static const lathe_core_section *find_table(const char *path)
+{
+    int32_t n = 0;
+    const lathe_core_section *tables = lathe_core_tables(&n);
+    for (int32_t i = 0; i < n; i++) {
+        const size_t length = strlen(tables[i].name);
+        if (strncmp(tables[i].name, path, length) == 0 && path[length] == '.' &&
+            strcmp(tables[i].key, path + length + 1) == 0)
+            return &tables[i];
+    }
+    return NULL;
+}
+
+/* Neither a plugin nor a section; a table of this name inside a section is suggested. */
+static lathe_status unknown_word(const char *word)
+{
+    int32_t n = 0;
+    char near[160] = "";
+    const lathe_core_section *tables = lathe_core_tables(&n);
+    for (int32_t i = n - 1; i >= 0; i--)
+        if (strcmp(tables[i].key, word) == 0)
+            (void)snprintf(near, sizeof near, " (did you mean '%s.%s'?)", tables[i].name, word);
+    return lathe_error(LATHE_E_ARG,
+                       "'%s' is neither KIND/NAME, such as optimizer/adamw, nor a section of the "
+                       "run file, such as train%s",
+                       word, near);
 }
 
 /* "optimizer/adamw". */
@@ -224,11 +293,7 @@ static lathe_status show_plugin(const char *word, lathe_registry *registry, int 
 {
     const char *slash = strchr(word, '/');
     if (slash == NULL)
-        return lathe_error(
-            LATHE_E_ARG,
-            "'%s' is neither KIND/NAME, such as optimizer/adamw, nor a section of the "
-            "run file, such as train",
-            word);
+        return unknown_word(word);
     const char *kind_name = lathe_arena_strndup(arena, word, slash - word);
     const lathe_component *component;
     int32_t kind;
@@ -256,8 +321,8 @@ static int run(const lathe_args *args)
                                  .doc = "keys that the core adds to every plugin of this kind"};
     const lathe_core_section *section = lathe_core_section_find(args->words[0]);
     common.fields = lathe_core_kind_fields(lathe_kind_id(args->words[0]), &common.n_fields);
-    if (section == NULL && common.n_fields > 0)
-        section = &common;
+    if (section == NULL)
+        section = common.n_fields > 0 ? &common : find_table(args->words[0]);
     lathe_status status;
     if (section != NULL) {
         status = show_section(section, form, &arena, &out);
@@ -282,11 +347,13 @@ static const lathe_option options[] = {
 
 const lathe_command lathe_cmd_show = {
     .name = "show",
-    .arguments = "KIND/NAME",
+    .arguments = "KIND/NAME|SECTION",
     .summary = "describe a plugin and every key of its table",
     .details = "Examples: `lathe show optimizer/adamw`, `lathe show train`. The sections of\n"
                "the core are model, data, tokenizer, train, checkpoint, generate, log and\n"
-               "plugins. `lathe show optimizer` describes the keys that all optimizers have.",
+               "plugins; a table inside one is shown with it, or alone: `lathe show\n"
+               "data.datasets`. `lathe show optimizer` describes the keys that all optimizers\n"
+               "have.",
     .options = options,
     .n_options = 2,
     .min_words = 1,

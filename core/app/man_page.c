@@ -181,6 +181,22 @@ static lathe_status put_plugins(lathe_buffer *out)
     return status;
 }
 
+/* The tables inside a section. */
+static void put_tables(const char *section, lathe_buffer *out)
+{
+    int32_t n = 0;
+    const lathe_core_section *tables = lathe_core_tables(&n);
+    const size_t length = strlen(section);
+    for (int32_t i = 0; i < n; i++) {
+        char title[64];
+        if (strncmp(tables[i].name, section, length) != 0 ||
+            (tables[i].name[length] != '\0' && tables[i].name[length] != '.'))
+            continue;
+        (void)snprintf(title, sizeof title, "[%s.%s]", tables[i].name, tables[i].key);
+        put_fields(title, tables[i].doc, tables[i].fields, tables[i].n_fields, out);
+    }
+}
+
 lathe_status lathe_man_run_file(lathe_buffer *out)
 {
     int32_t n = 0;
@@ -195,7 +211,13 @@ lathe_status lathe_man_run_file(lathe_buffer *out)
         char title[64];
         (void)snprintf(title, sizeof title, "[%s]", sections[i].name);
         put_fields(title, sections[i].doc, sections[i].fields, sections[i].n_fields, out);
+        put_tables(sections[i].name, out);
     }
+    int32_t n_common = 0;
+    const lathe_field *common = lathe_core_kind_fields(LATHE_KIND_OPTIMIZER, &n_common);
+    put_fields("[optimizer]", "Keys that every optimizer has, beside its own.", common, n_common,
+               out);
+    put_tables("optimizer", out);
     lathe_buffer_puts(out, ".SH PLUGINS\n");
     const lathe_status status = put_plugins(out);
     lathe_buffer_puts(out, ".SH SEE ALSO\n.BR lathe (1)\n");

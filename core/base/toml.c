@@ -69,10 +69,11 @@ lathe_status lathe_toml_set(lathe_toml_node *table, lathe_toml_node *node, lathe
 
 const char *lathe_toml_kind_text(int32_t kind)
 {
-    static const char *const texts[] = {"nothing",   "a table",       "an array",
-                                        "a string",  "an integer",    "a floating number",
-                                        "a boolean", "a date or time"};
-    return kind > 0 && kind <= LATHE_TOML_TIME ? texts[kind] : texts[0];
+    static const char *const texts[] = {
+        "nothing",   "a table",        "an array",
+        "a string",  "an integer",     "a floating number",
+        "a boolean", "a date or time", "a number of more than 64 bits"};
+    return kind > 0 && kind <= LATHE_TOML_BIG ? texts[kind] : texts[0];
 }
 
 void lathe_buffer_json_double(lathe_buffer *out, double x)

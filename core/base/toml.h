@@ -16,6 +16,7 @@ enum {
     LATHE_TOML_FLOAT = 5,
     LATHE_TOML_BOOL = 6,
     LATHE_TOML_TIME = 7, /* date, time or both, as text in `s` */
+    LATHE_TOML_BIG = 8,  /* a number that does not fit in 64 bits, as text in `s`; near it: `f` */
 };
 
 /** One value and, in a table, its key. Lines and columns count from 1; 0: no place. */
@@ -25,7 +26,7 @@ typedef struct lathe_toml_node {
     int32_t key_line, key_column; /* of the key; 0 in arrays and at the root */
     const char *key;              /* NULL in arrays and at the root */
     const char *origin; /* not from a file: what the user typed ("--train.seed"), or NULL */
-    const char *s;      /* STRING, TIME: UTF-8 without NUL inside; with origin: as typed */
+    const char *s;      /* STRING, TIME, BIG: UTF-8 without NUL inside; with origin: as typed */
     int64_t i;          /* INT; BOOL (0/1) */
     double f;           /* FLOAT; also set for INT */
     struct lathe_toml_node **children; /* TABLE, ARRAY: in the order of the file */
@@ -33,6 +34,8 @@ typedef struct lathe_toml_node {
 } lathe_toml_node;
 
 /** Parses `bytes` of text into arena; `name` stands for the file in errors.
+ *  A number that does not fit in 64 bits is a node of its own kind, so that its reader refuses it together with
+ *  what else is wrong; in files with more than 16 of them the parser does.
  *  LATHE_E_PARSE "run.toml:3:7: ...": syntax, duplicate keys, bad UTF-8, nested deeper than 64. */
 lathe_status lathe_toml_load(const char *name, const char *text, int64_t bytes, lathe_arena *arena,
                              lathe_toml_node **out);

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <toml++/toml.h>
 
@@ -32,8 +34,25 @@ struct failure {
     const char *text;
 };
 
+/* A number that does not fit in 64 bits. The parser read a zero of the same length in its place. */
+struct big_number {
+    std::string text;
+    toml::source_index line, column;
+};
+
+constexpr std::size_t max_big = 16; /* each is found by a parse of its own */
+
 struct converter {
     lathe_arena *arena;
+    const std::vector<big_number> *big;
+
+    const big_number *big_at(const toml::source_position &at) const
+    {
+        for (const auto &number : *big)
+            if (number.line == at.line && number.column == at.column)
+                return &number;
+        return nullptr;
+    }
 
     char *copy(std::string_view text, const lathe_toml_node &place)
     {
@@ -54,6 +73,10 @@ struct converter {
             out->kind = LATHE_TOML_INT;
             out->i = integer->get();
             out->f = static_cast<double>(out->i);
+        } else if (const auto *number = big_at(node.source().begin)) {
+            out->kind = LATHE_TOML_BIG;
+            out->s = copy(number->text, *out);
+            out->f = std::strtod(number->text.c_str(), nullptr);
         } else if (const auto *real = node.as_floating_point()) {
             out->kind = LATHE_TOML_FLOAT;
             out->f = real->get();
@@ -137,6 +160,64 @@ void check_size(std::string_view text)
     }
 }
 
+/* The offset of a line and column, which count from 1; columns are code points, a byte order mark counts nothing. */
+std::size_t offset_of(std::string_view text, const toml::source_position &at)
+{
+    std::size_t offset = text.substr(0, 3) == "\xEF\xBB\xBF" ? 3 : 0;
+    for (toml::source_index line = 1; line < at.line && offset < text.size(); offset++)
+        line += text[offset] == '\n' ? 1 : 0;
+    for (toml::source_index column = 1; column < at.column && offset < text.size(); column++)
+        do
+            offset++;
+        while (offset < text.size() && (static_cast<unsigned char>(text[offset]) & 0xc0U) == 0x80U);
+    return offset;
+}
+
+bool is_of_number(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           c == '+' || c == '-' || c == '.';
+}
+
+/* Where the parser refused a number because of its size: notes it, and puts a zero of its length in its place. */
+bool take_big(std::string_view text, const toml::parse_error &e, std::string &patched,
+              std::vector<big_number> &big)
+{
+    const std::string_view what = e.description();
+    if (what.find("is not representable in 64 bits") == std::string_view::npos &&
+        what.find("could not be interpreted as a value") == std::string_view::npos &&
+        what.find("exceeds length limit") == std::string_view::npos)
+        return false;
+    const toml::source_position at = e.source().begin;
+    std::size_t begin = offset_of(text, at), end = begin;
+    while (begin > 0 && is_of_number(text[begin - 1]))
+        begin--;
+    const std::size_t before = end - begin;
+    while (end < text.size() && is_of_number(text[end]))
+        end++;
+    if (end - begin < 3 || before >= at.column)
+        return false;
+    big.push_back({std::string(text.substr(begin, end - begin)), at.line,
+                   static_cast<toml::source_index>(at.column - before)});
+    if (patched.empty())
+        patched = text;
+    patched.replace(begin, end - begin, "0." + std::string(end - begin - 2, '0'));
+    return true;
+}
+
+toml::table parse(std::string_view text, std::string &patched, std::vector<big_number> &big)
+{
+    for (;;) {
+        try {
+            return toml::parse(text);
+        } catch (const toml::parse_error &e) {
+            if (big.size() == max_big || !take_big(text, e, patched, big))
+                throw;
+            text = patched;
+        }
+    }
+}
+
 } // namespace
 
 extern "C" lathe_status lathe_toml_load(const char *name, const char *text, int64_t bytes,
@@ -146,8 +227,10 @@ extern "C" lathe_status lathe_toml_load(const char *name, const char *text, int6
     try {
         const std::string_view view(text, static_cast<std::size_t>(bytes));
         check_size(view);
-        const toml::table root = toml::parse(view);
-        converter convert{arena};
+        std::string patched;
+        std::vector<big_number> big;
+        const toml::table root = parse(view, patched, big);
+        converter convert{arena, &big};
         *out = convert.node(root, nullptr, 0);
         return LATHE_OK;
     } catch (const failure &e) {

@@ -1,6 +1,7 @@
 /* The run's configuration: loading and checking. Plugins' tables are in config_part.c. */
 #include "plug/config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +12,40 @@
 #include "plug/schema.h"
 #include "plug/suggest.h"
 
-static void check_root(lathe_config *config, lathe_diags *diags)
+/* "[adapter] name = "lora"" for a section that has the name of a plugin: "lora". 0: no plugin has it. */
+static int plugin_of_name(const lathe_registry *registry, const char *name, char *out, size_t bytes)
 {
+    lathe_arena arena = LATHE_ARENA_INIT;
+    int found = 0;
+    for (int32_t kind = 1; kind < LATHE_N_KINDS && !found; kind++) {
+        const char **names = NULL;
+        int64_t n = 0;
+        if (lathe_registry_names(registry, kind, &arena, &names, &n) != LATHE_OK)
+            n = 0;
+        for (int64_t i = 0; i < n && !found; i++)
+            found = strcmp(names[i], name) == 0;
+        if (found)
+            (void)snprintf(out, bytes, "[%s] name = \"%s\"", lathe_kind_name(kind), name);
+    }
+    lathe_arena_fini(&arena);
+    return found;
+}
+
+/* What a section or a key outside every section may have been meant to be; NULL. */
+static const char *suggest_root(const lathe_registry *registry, const lathe_toml_node *node,
+                                const char *const *words, int32_t n, char *text, size_t bytes)
+{
+    const int is_table = node->kind == LATHE_TOML_TABLE;
+    if (is_table ? plugin_of_name(registry, node->key, text, bytes)
+                 : lathe_schema_key_elsewhere(node->key, text, (int64_t)bytes))
+        return text;
+    return lathe_suggest(node->key, words, n);
+}
+
+static void check_root(const lathe_config *config, const lathe_registry *registry,
+                       lathe_diags *diags)
+{
+    char text[128];
     const char *words[32];
     int32_t n = 0, n_core = 0;
     const lathe_core_section *core = lathe_core_sections(&n_core);
@@ -32,12 +65,13 @@ static void check_root(lathe_config *config, lathe_diags *diags)
             lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
                             "'%s' is %s, expected a table [%s]", node->key,
                             lathe_toml_kind_text(node->kind), node->key);
-        else if (node->kind == LATHE_TOML_TABLE)
-            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, lathe_suggest(node->key, words, n),
-                            "unknown section [%s]", node->key);
         else
-            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, lathe_suggest(node->key, words, n),
-                            "key '%s' stands outside every section", node->key);
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place,
+                            suggest_root(registry, node, words, n, text, sizeof text),
+                            node->kind == LATHE_TOML_TABLE
+                                ? "unknown section [%s]"
+                                : "key '%s' stands outside every section",
+                            node->key);
     }
 }
 
@@ -56,7 +90,7 @@ static lathe_status check_core(lathe_config *config, const lathe_core_section *c
     section->table = table_of(config, core->name);
     section->fields = core->fields;
     section->n_fields = core->n_fields;
-    lathe_schema_scope scope = {core->name, NULL, {config->path, 0, 0}, 0};
+    lathe_schema_scope scope = {.section = core->name, .place = {config->path, 0, 0}};
     if (section->table != NULL)
         scope.place = lathe_key_place(config->path, section->table);
     LATHE_TRY(lathe_schema_check(&scope, section->table, core->fields, core->n_fields,
@@ -152,7 +186,7 @@ static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_regist
 {
     int32_t n_core = 0;
     const lathe_core_section *core = lathe_core_sections(&n_core);
-    check_root(config, diags);
+    check_root(config, registry, diags);
     for (int32_t i = 0; i < n_core; i++)
         LATHE_TRY(check_core(config, &core[i], diags));
     LATHE_TRY(add_overrides(config, registry, diags));

@@ -10,8 +10,10 @@
 static lathe_schema_scope scope_of(const lathe_config *config, int32_t kind,
                                    const lathe_toml_node *table, int32_t ignore_unknown)
 {
-    lathe_schema_scope scope = {
-        lathe_kind_name(kind), "name", {config->path, 0, 0}, ignore_unknown};
+    lathe_schema_scope scope = {.section = lathe_kind_name(kind),
+                                .skipped = "name",
+                                .place = {config->path, 0, 0},
+                                .ignore_unknown = ignore_unknown};
     if (table != NULL)
         scope.place = lathe_key_place(config->path, table);
     return scope;
@@ -40,15 +42,57 @@ static lathe_status all_fields(lathe_config *config, const lathe_plugin *plugin,
     return LATHE_OK;
 }
 
+/* ---- the plugins of a kind that know a key ---- */
+
+/* A kind, and the plugin whose table is checked. */
+typedef struct siblings {
+    lathe_registry *registry;
+    int32_t kind;
+    const char *name;
+} siblings;
+
+enum { MOST_SIBLINGS = 5 }; /* that are named */
+
+/* lathe_schema_scope.others. */
+static void put_owners(void *arg, const char *key, lathe_buffer *out)
+{
+    const siblings *all = arg;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char **names = NULL;
+    int64_t n = 0;
+    int n_owners = 0;
+    if (lathe_registry_names(all->registry, all->kind, &arena, &names, &n) != LATHE_OK)
+        n = 0;
+    for (int64_t i = 0; i < n && n_owners < MOST_SIBLINGS; i++) {
+        const lathe_component *other = NULL;
+        if (strcmp(names[i], all->name) == 0 ||
+            lathe_registry_find(all->registry, all->kind, names[i], &other) != LATHE_OK ||
+            lathe_schema_index(other->plugin->fields, other->plugin->n_fields, key) < 0)
+            continue;
+        if (n_owners++ == 0)
+            lathe_buffer_printf(out, ": \"%s\" does not have it; a key '%s' is in \"%s\"",
+                                all->name, key, names[i]);
+        else
+            lathe_buffer_printf(out, ", \"%s\"", names[i]);
+    }
+    lathe_error_clear(); /* of plugins that cannot be opened */
+    lathe_arena_fini(&arena);
+}
+
 /* The table against one plugin's schema; the section then answers lathe_config_get. */
 static lathe_status bind(lathe_config *config, int32_t kind, const lathe_component *component,
-                         int32_t ignore_unknown, lathe_diags *diags)
+                         int32_t ignore_unknown, lathe_registry *registry, lathe_diags *diags)
 {
     const lathe_plugin *plugin = component->plugin;
     lathe_part *part = &config->parts[kind];
     lathe_value *values = NULL;
     const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(kind));
-    const lathe_schema_scope scope = scope_of(config, kind, table, ignore_unknown);
+    lathe_schema_scope scope = scope_of(config, kind, table, ignore_unknown);
+    siblings all = {registry, kind, plugin->name};
+    if (registry != NULL) {
+        scope.others = put_owners;
+        scope.arg = &all;
+    }
     const lathe_field *fields = NULL;
     int32_t n_fields = 0;
     LATHE_TRY(all_fields(config, plugin, &fields, &n_fields));
@@ -137,7 +181,7 @@ static lathe_status resolve_scored(lathe_config *config, int32_t kind, const lat
     LATHE_TRY(
         lathe_registry_candidates(registry, kind, part->name, &config->arena, &candidates, &n));
     if (n == 1 && strcmp(candidates[0]->plugin->name, part->name) == 0)
-        return bind(config, kind, candidates[0], 0, diags);
+        return bind(config, kind, candidates[0], 0, registry, diags);
     return table != NULL ? check_union(config, kind, table, candidates, n, diags) : LATHE_OK;
 }
 
@@ -148,7 +192,7 @@ static lathe_status resolve(lathe_config *config, int32_t kind, const lathe_toml
     if (lathe_kind_is_scored(kind))
         return resolve_scored(config, kind, table, registry, diags);
     LATHE_TRY(lathe_registry_find(registry, kind, config->parts[kind].name, &component));
-    return bind(config, kind, component, 0, diags);
+    return bind(config, kind, component, 0, registry, diags);
 }
 
 /* Keys in the table of a kind that is switched off would be read by nobody. */
@@ -208,7 +252,7 @@ lathe_status lathe_config_bind(lathe_config *config, int32_t kind, const lathe_c
 {
     const int64_t n_errors = diags->n_errors;
     if (config->parts[kind].component != component)
-        LATHE_TRY(bind(config, kind, component, 1, diags));
+        LATHE_TRY(bind(config, kind, component, 1, NULL, diags));
     *out_values = config->parts[kind].values;
     return diags->n_errors > n_errors ? lathe_diags_status(diags) : LATHE_OK;
 }

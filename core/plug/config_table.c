@@ -13,7 +13,8 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
     lathe_value *values = NULL;
     int first = 1;
     const char *name = lathe_arena_printf(&config->arena, "%s.%s", schema->name, schema->key);
-    const lathe_schema_scope scope = {name, NULL, lathe_key_place(config->path, table), 0};
+    const lathe_schema_scope scope = {.section = name,
+                                      .place = lathe_key_place(config->path, table)};
     if (name == NULL)
         return LATHE_E_NOMEM;
     LATHE_TRY(lathe_schema_check(&scope, table, schema->fields, schema->n_fields, &config->arena,
@@ -25,7 +26,7 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
             continue;
         lathe_buffer_printf(text, "%s\"%s\": ", first ? "" : ", ", key);
         first = 0;
-        const lathe_core_section *inner = lathe_core_table_find(schema->key, key);
+        const lathe_core_section *inner = lathe_core_table_find(name, key);
         const lathe_toml_node *node = lathe_toml_find(table, key);
         if (inner != NULL && node != NULL && node->kind == LATHE_TOML_TABLE)
             LATHE_TRY(check_table(config, inner, node, diags, text));

@@ -201,18 +201,25 @@ static const lathe_core_section sections[] = {
 };
 
 static const lathe_core_section tables[] = {
-    SECTION("data", "datasets", dataset_fields, "one dataset"),
-    SECTION("data", "validation", validation_fields, "one dataset"),
-    SECTION("datasets", "columns", dataset_column_fields, "names of columns"),
-    SECTION("validation", "columns", dataset_column_fields, "names of columns"),
-    SECTION("tokenizer", "train", tokenizer_train_fields, "training a tokenizer"),
-    SECTION("optimizer", "groups", group_fields, "one parameter group"),
+    SECTION("data", "datasets", dataset_fields, "keys of each dataset"),
+    SECTION("data.datasets", "columns", dataset_column_fields, "the file's names for the columns"),
+    SECTION("data", "validation", validation_fields, "keys of each dataset for evaluation"),
+    SECTION("data.validation", "columns", dataset_column_fields,
+            "the file's names for the columns"),
+    SECTION("tokenizer", "train", tokenizer_train_fields, "training a tokenizer from the data"),
+    SECTION("optimizer", "groups", group_fields, "keys of each parameter group"),
 };
 
 const lathe_core_section *lathe_core_sections(int32_t *out_n)
 {
     *out_n = (int32_t)(sizeof sections / sizeof sections[0]);
     return sections;
+}
+
+const lathe_core_section *lathe_core_tables(int32_t *out_n)
+{
+    *out_n = (int32_t)(sizeof tables / sizeof tables[0]);
+    return tables;
 }
 
 const lathe_core_section *lathe_core_section_find(const char *name)

@@ -38,8 +38,7 @@ int32_t lathe_schema_index(const lathe_field *fields, int32_t n_fields, const ch
     return -1;
 }
 
-/* "data.seq_len" for a key that another section has, by that name or by a synonym. */
-static int key_of_other_section(const char *key, char *out, size_t bytes)
+int lathe_schema_key_elsewhere(const char *key, char *out, int64_t bytes)
 {
     int32_t n = 0;
     const lathe_core_section *core = lathe_core_sections(&n);
@@ -54,8 +53,24 @@ static int key_of_other_section(const char *key, char *out, size_t bytes)
             (lathe_core_section_find(section) == NULL && lathe_kind_id(section) == 0))
             name = NULL; /* a value, or a key of a table within a section */
     if (name != NULL)
-        (void)snprintf(out, bytes, "%s.%s", section, name);
+        (void)snprintf(out, (size_t)bytes, "%s.%s", section, name);
     return name != NULL;
+}
+
+/* Which other plugins have the key; and where nothing else is near, those that have what Lathe calls it. */
+static void put_others(const lathe_schema_scope *scope, const char *key, int with_synonyms,
+                       lathe_buffer *out)
+{
+    const char *section, *name;
+    if (scope->others == NULL)
+        return;
+    scope->others(scope->arg, key, out);
+    for (int32_t k = 0; with_synonyms && out->len == 0; k++) {
+        if ((name = lathe_synonym(key, k, &section)) == NULL)
+            break;
+        if (section != NULL && strcmp(section, scope->section) == 0)
+            scope->others(scope->arg, name, out);
+    }
 }
 
 void lathe_schema_unknown(const lathe_schema_scope *scope, const lathe_toml_node *node,
@@ -70,10 +85,15 @@ void lathe_schema_unknown(const lathe_schema_scope *scope, const lathe_toml_node
     const lathe_place place = lathe_key_place(scope->place.file, node);
     const char *near = lathe_suggest(node->key, words, n);
     char elsewhere[128];
-    if (near == NULL && key_of_other_section(node->key, elsewhere, sizeof elsewhere))
+    lathe_buffer others = LATHE_BUFFER_INIT;
+    put_others(scope, node->key, near == NULL, &others);
+    if (near == NULL && others.len == 0 &&
+        lathe_schema_key_elsewhere(node->key, elsewhere, sizeof elsewhere))
         near = elsewhere;
-    lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, near, "unknown key '%s' in [%s]", node->key,
-                    scope->section);
+    lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, others.len > 0 ? NULL : near,
+                    "unknown key '%s' in [%s]%s", node->key, scope->section,
+                    others.len > 0 ? others.data : "");
+    lathe_buffer_fini(&others);
 }
 
 /* The default, from its TOML literal; lathe_schema_validate has seen it before. */

@@ -12,6 +12,9 @@ typedef struct lathe_schema_scope {
     const char *skipped;    /* a key that belongs to someone else ("name"), or NULL */
     lathe_place place;      /* of the table: file for all keys, place for missing ones */
     int32_t ignore_unknown; /* 1: unknown keys are fine (another candidate knows them) */
+    /** Appends to `out` which other plugins have the key, or nothing. NULL: nobody knows. */
+    void (*others)(void *arg, const char *key, lathe_buffer *out);
+    void *arg;
 } lathe_schema_scope;
 
 /** Checks `table` (NULL: empty) and fills out_values[n_fields] in schema order, in `arena`.
@@ -25,6 +28,10 @@ lathe_status lathe_schema_validate(const lathe_field *fields, int32_t n_fields);
 
 /** Index of a key; -1. */
 int32_t lathe_schema_index(const lathe_field *fields, int32_t n_fields, const char *key);
+
+/** "optimizer.lr" for a key that a section of the core has, by that name or by a synonym ("learning_rate"); 0: no
+ *  section has it. */
+int lathe_schema_key_elsewhere(const char *key, char *out, int64_t bytes);
 
 /** Adds the error "unknown key", with the nearest key of the schema. */
 void lathe_schema_unknown(const lathe_schema_scope *scope, const lathe_toml_node *node,

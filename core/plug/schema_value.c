@@ -50,8 +50,8 @@ static lathe_status check_number(const struct check *check, double x, const char
     const int high = x > field->max || (open_max && x >= field->max);
     if (!low && !high)
         return LATHE_OK;
-    /* Bounds beyond 2^53 only stand for "none": they are not worth showing. */
-    const int show_min = field->min > -9e15, show_max = field->max < 9e15;
+    /* Bounds beyond 2^53 only stand for "none": they are worth showing to those that pass them alone. */
+    const int show_min = field->min > -9e15 || low, show_max = field->max < 9e15 || high;
     char range[160];
     if (show_min && show_max)
         (void)snprintf(range, sizeof range, "%s %.10g and %s %.10g",
@@ -104,8 +104,19 @@ static lathe_status check_choice(const struct check *check, const char *text)
     return misfit(check, "is \"%s\", expected one of %s", text, list);
 }
 
+/* A number that does not fit in 64 bits: out of the field's range, or larger than any number. */
+static lathe_status big_number(const struct check *check, const lathe_toml_node *node)
+{
+    if (isfinite(node->f))
+        LATHE_TRY(check_number(check, node->f, node->s));
+    return misfit(check, "is %s, which does not fit in 64 bits", node->s);
+}
+
 static lathe_status wrong_type(const struct check *check, const lathe_toml_node *node)
 {
+    const int32_t type = check->field->type;
+    if (node->kind == LATHE_TOML_BIG && (type == LATHE_T_INT || type == LATHE_T_FLOAT))
+        return big_number(check, node);
     if (check->field->type == LATHE_T_INT && node->kind == LATHE_TOML_FLOAT &&
         node->f == floor(node->f) && fabs(node->f) < 9e15)
         return misfit(check, "is a floating number, expected an integer: write %.0f", node->f);

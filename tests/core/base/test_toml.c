@@ -1,6 +1,7 @@
 /* TOML in: kinds, places, order, errors. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,55 @@ Test(toml, every_kind_with_the_place_of_key_and_value)
     cr_assert(p->line == 8 && p->key_column == 21, "%d:%d", p->line, p->key_column);
     cr_assert_null(lathe_toml_find(root, "none"));
     cr_assert_null(lathe_toml_find(z, "none"));
+}
+
+/* Refused by whoever reads the value, together with what else is wrong (core/plug/schema_value.c). */
+Test(toml, numbers_beyond_64_bits_are_nodes_of_their_own)
+{
+    static const char *const texts[] = {"9223372036854775808",
+                                        "-9223372036854775809",
+                                        "0xFFFFFFFFFFFFFFFF",
+                                        "+99_999_999_999_999_999_999",
+                                        "1e999",
+                                        "-1.5e+400"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        lathe_toml_node *root = NULL;
+        char text[256];
+        snprintf(text, sizeof text, "# \xC3\xA9\na = 1\nb = [\"\xC3\xA9\", %s, 7]\nc = 2",
+                 texts[i]);
+        cr_assert_eq(load(text, &root), LATHE_OK, "%s", lathe_error_message());
+        const lathe_toml_node *list = lathe_toml_find(root, "b"), *big = list->children[1];
+        cr_expect_eq(big->kind, LATHE_TOML_BIG, "%s", texts[i]);
+        cr_expect_str_eq(big->s, texts[i]);
+        cr_expect(big->line == 3 && big->column == 11, "%d:%d", big->line, big->column);
+        cr_expect_eq(list->children[2]->i, 7);
+        cr_expect_eq(lathe_toml_find(root, "c")->i, 2);
+        cr_expect_eq(load(texts[i], &root), LATHE_E_PARSE);
+    }
+}
+
+Test(toml, a_number_beyond_64_bits_may_end_the_text)
+{
+    lathe_toml_node *root = NULL, *literal = NULL;
+    cr_assert_eq(load("\xEF\xBB\xBF"
+                      "a = 9223372036854775808",
+                      &root),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect_eq(lathe_toml_find(root, "a")->kind, LATHE_TOML_BIG);
+    cr_expect_gt(lathe_toml_find(root, "a")->f, 9.2e18);
+    cr_assert_eq(lathe_toml_literal("9223372036854775808", &arena, &literal), LATHE_OK);
+    cr_expect_eq(literal->kind, LATHE_TOML_BIG);
+}
+
+Test(toml, many_numbers_beyond_64_bits_are_refused_by_the_parser)
+{
+    char text[2048] = "a = [";
+    lathe_toml_node *root = NULL;
+    for (int i = 0; i < 40; i++)
+        strcat(text, "99999999999999999999, ");
+    strcat(text, "1]");
+    cr_expect_eq(load(text, &root), LATHE_E_PARSE);
+    cr_expect_not_null(strstr(lathe_error_message(), "not representable in 64 bits"));
 }
 
 Test(toml, an_empty_text_is_an_empty_table)

@@ -122,7 +122,7 @@ Test(config, every_error_at_once_with_line_column_and_suggestion)
     cr_assert_null(config);
     cr_assert_eq(diags.n_errors, 11);
     const char *const want[] = {
-        "run.toml:1:1: error: key 'lr' stands outside every section",
+        "run.toml:1:1: error: key 'lr' stands outside every section (did you mean 'optimizer.lr'?)",
         "run.toml:2:2: error: unknown section [trian] (did you mean 'train'?)",
         "run.toml:5:1: error: unknown key 'max_step' in [train] (did you mean 'max_steps'?)",
         "run.toml:6:13: error: train.precision is \"fp15\", expected one of bf16, fp16, fp32, "
@@ -148,6 +148,22 @@ Test(config, every_error_at_once_with_line_column_and_suggestion)
     }
     cr_assert_eq(*at, '\0');
     lathe_buffer_fini(&out);
+}
+
+Test(config, a_number_beyond_64_bits_hides_no_other_error)
+{
+    cr_assert_eq(load("[train]\nmax_steps = 9223372036854775808\nmax_step = 1\n"
+                      "micro_batch_size = 99999999999999999999\nprecision = 0xFFFFFFFFFFFFFFFF\n",
+                      (const lathe_override[]){{"train.seed", "1e999"}}, 1, 0),
+                 LATHE_E_CONFIG);
+    printed("run.toml:2:13: error: train.max_steps is 9223372036854775808, expected at least 1 and "
+            "at most 1e+18\n"
+            "run.toml:3:1: error: unknown key 'max_step' in [train] (did you mean 'max_steps'?)\n"
+            "run.toml:4:20: error: train.micro_batch_size is 99999999999999999999, expected at "
+            "least 1 and at most 1000000\n"
+            "run.toml:5:13: error: train.precision is a number of more than 64 bits, expected a "
+            "string: put it in quotes\n"
+            "--train.seed: error: train.seed is 1e999, which does not fit in 64 bits\n");
 }
 
 Test(config, syntax_errors_and_missing_files)

@@ -35,7 +35,8 @@ TestSuite(schema, .fini = teardown);
 static void check(const char *text)
 {
     lathe_toml_node *root = NULL;
-    const lathe_schema_scope scope = {"optimizer", "name", {"run.toml", 1, 2}, 0};
+    const lathe_schema_scope scope = {
+        .section = "optimizer", .skipped = "name", .place = {"run.toml", 1, 2}};
     lathe_diags_fini(&diags);
     cr_assert_eq(lathe_toml_load("run.toml", text, (int64_t)strlen(text), &arena, &root), LATHE_OK,
                  "%s", lathe_error_message());
@@ -122,7 +123,7 @@ Test(schema, typed_values_are_taken_as_the_field_wants_them)
     lathe_toml_node rank = {.kind = LATHE_TOML_INT, .key = "rank", .i = 2, .f = 2.0};
     lathe_toml_node *children[] = {&mode, &targets, &rank};
     const lathe_toml_node table = {.kind = LATHE_TOML_TABLE, .children = children, .n_children = 3};
-    const lathe_schema_scope scope = {"o", NULL, {"run.toml", 0, 0}, 0};
+    const lathe_schema_scope scope = {.section = "o", .place = {"run.toml", 0, 0}};
     cr_assert_eq(lathe_schema_check(&scope, &table, fields, N, &arena, &diags, &values), LATHE_OK);
     printed("--o.mode: error: o.mode is \"7\", expected one of fast, exact\n");
     cr_assert_eq(values[TARGETS].n, 2);
