@@ -164,18 +164,43 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
     return status;
 }
 
+/* Whether the name is that of a file of weights, which would be read as TOML. */
+static int is_weights(const char *path)
+{
+    static const char *const ends[] = {".safetensors", ".gguf", ".bin", ".pt", ".pth", ".onnx"};
+    const size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        const size_t n_end = strlen(ends[i]);
+        if (n > n_end && strcmp(path + n - n_end, ends[i]) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* What stands for a model on the command line: a folder or a run file. */
+static lathe_status check_word(const char *word)
+{
+    static const char expected[] = "expected the folder of a model (with config.json and "
+                                   "*.safetensors), a checkpoint, the folder of a run, or a run "
+                                   "file (TOML)";
+    if (!lathe_path_exists(word))
+        return lathe_error(LATHE_E_CONFIG, "%s: no such folder or run file; %s", word, expected);
+    if (is_weights(word))
+        return lathe_error(LATHE_E_CONFIG, "%s: a file of weights; %s: name the folder it is in",
+                           word, expected);
+    return LATHE_OK;
+}
+
 lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const char *const *settings,
                                   lathe_run **out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *word = args->words[0];
-    lathe_status status;
+    lathe_status status = LATHE_OK;
     if (lathe_path_is_dir(word))
         status = open_folder(args, mode, settings, &arena, out);
-    else if (lathe_path_exists(word))
+    else if ((status = check_word(word)) == LATHE_OK)
         status = open_run_file(args, mode, settings, &arena, out);
-    else
-        status = lathe_error(LATHE_E_CONFIG, "%s: no such folder or run file", word);
     lathe_arena_fini(&arena);
     return status;
 }

@@ -10,6 +10,28 @@ static atomic_int lowest = LATHE_LOG_INFO;
 static lathe_log_sink log_sink;
 static void *log_arg;
 
+/* Of the thread: who hears its warnings first. */
+static _Thread_local void (*warning_catcher)(void *arg, const char *message);
+static _Thread_local void *catcher_arg;
+
+void lathe_log_catch_warnings(void (*catcher)(void *arg, const char *message), void *arg)
+{
+    warning_catcher = catcher;
+    catcher_arg = arg;
+}
+
+/* 1: the thread's catcher took the warning. */
+static int is_caught(int32_t level, const char *text)
+{
+    void (*const catcher)(void *arg, const char *message) = warning_catcher;
+    if (level != LATHE_LOG_WARN || catcher == NULL)
+        return 0;
+    warning_catcher = NULL; /* it may log itself */
+    catcher(catcher_arg, text);
+    warning_catcher = catcher;
+    return 1;
+}
+
 /* The tap, and what was said before there was one. All under the lock. */
 static pthread_mutex_t tap_lock = PTHREAD_MUTEX_INITIALIZER;
 static lathe_log_sink log_tap;
@@ -70,6 +92,8 @@ void lathe_log(int32_t level, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    if (is_caught(level, text))
+        return;
     if (level >= LATHE_LOG_WARN)
         tell_tap(level, text);
     if (!shown)

@@ -16,6 +16,10 @@ void lathe_log_set_level(int32_t level);
 enum { LATHE_LOG_KEPT = 32 };
 void lathe_log_set_tap(lathe_log_sink tap, void *arg);
 
+/** Gives the warnings that the calling thread logs to `catcher`, instead of to sink and tap, so that its caller can
+ *  add the place that they are about. NULL: no longer. The catcher may log itself. */
+void lathe_log_catch_warnings(void (*catcher)(void *arg, const char *message), void *arg);
+
 __attribute__((format(printf, 2, 3))) void lathe_log(int32_t level, const char *format, ...);
 
 #endif

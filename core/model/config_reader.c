@@ -20,8 +20,9 @@ void lathe__config_refuse(lathe_config_reader *r, const char *key, const char *w
     if (r->status != LATHE_OK)
         return;
     char *seen = json_dumps(json_object_get(r->object, key), JSON_ENCODE_ANY | JSON_COMPACT);
-    r->status = lathe_error(LATHE_E_CONFIG, "%s: %s is %.200s; %s", r->name, key,
-                            seen != NULL ? seen : "missing", why);
+    r->status =
+        lathe_error(LATHE_E_CONFIG, "%s: %s%s%s is %.200s; %s", r->name, r->parent ? r->parent : "",
+                    r->parent ? "." : "", key, seen != NULL ? seen : "missing", why);
     free(seen);
 }
 
@@ -110,9 +111,11 @@ void lathe__config_only_number(lathe_config_reader *r, const char *key, double w
     lathe__config_refuse(r, key, why);
 }
 
-static double rope_number(lathe_config_reader *r, json_t *rope, const char *key, double def)
+static double rope_number(lathe_config_reader *r, const char *parent, json_t *rope, const char *key,
+                          double def)
 {
-    lathe_config_reader sub = {.name = r->name, .object = rope, .status = r->status};
+    lathe_config_reader sub = {
+        .name = r->name, .object = rope, .status = r->status, .parent = parent};
     if (value_of(&sub, key) == NULL && def <= 0.0)
         lathe__config_refuse(&sub, key, "this rope_type needs it");
     const double x = lathe__config_positive(&sub, key, def);
@@ -172,14 +175,14 @@ static void check_partial(lathe_config_reader *r, lathe_config_reader *rope, int
 static void read_llama3(lathe_config_reader *r, const char *key, json_t *rope,
                         lathe_model_config *out)
 {
-    out->rope.factor = rope_number(r, rope, "factor", 0.0);
-    out->rope.low_freq_factor = rope_number(r, rope, "low_freq_factor", 0.0);
-    out->rope.high_freq_factor = rope_number(r, rope, "high_freq_factor", 0.0);
+    out->rope.factor = rope_number(r, key, rope, "factor", 0.0);
+    out->rope.low_freq_factor = rope_number(r, key, rope, "low_freq_factor", 0.0);
+    out->rope.high_freq_factor = rope_number(r, key, rope, "high_freq_factor", 0.0);
     /* transformers prefers the number beside the object, as it stands in Phi-3's files. */
     double positions = lathe__config_positive(r, "original_max_position_embeddings", 0.0);
     if (positions == 0.0)
-        positions =
-            rope_number(r, rope, "original_max_position_embeddings", (double)out->max_positions);
+        positions = rope_number(r, key, rope, "original_max_position_embeddings",
+                                (double)out->max_positions);
     if (r->status == LATHE_OK && !(positions >= 1.0 && positions <= 1e15))
         lathe__config_refuse(r, key, "original_max_position_embeddings must be from 1 to 1e15");
     if (r->status == LATHE_OK)
@@ -192,7 +195,7 @@ void lathe__config_rope(lathe_config_reader *r, lathe_model_config *out)
 {
     const char *key = NULL;
     json_t *rope = rope_object(r, &key);
-    lathe_config_reader sub = {.name = r->name, .object = rope, .status = r->status};
+    lathe_config_reader sub = {.name = r->name, .object = rope, .status = r->status, .parent = key};
     out->rope.type = LATHE_ROPE_DEFAULT;
     out->rope.theta = lathe__config_positive(r, "rope_theta", 10000.0);
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
@@ -203,14 +206,14 @@ void lathe__config_rope(lathe_config_reader *r, lathe_model_config *out)
         check_partial(r, r, LATHE_ROPE_DEFAULT);
         return;
     }
-    out->rope.theta = rope_number(r, rope, "rope_theta", out->rope.theta);
+    out->rope.theta = rope_number(r, key, rope, "rope_theta", out->rope.theta);
     if (type == NULL && value_of(&sub, "factor") != NULL)
         lathe_log(LATHE_LOG_WARN,
                   "%s: %s names no rope_type, so its factor changes nothing, as in transformers",
                   r->name, key);
     if (type != NULL && strcmp(type, "linear") == 0) {
         out->rope.type = LATHE_ROPE_LINEAR;
-        out->rope.factor = rope_number(r, rope, "factor", 0.0);
+        out->rope.factor = rope_number(r, key, rope, "factor", 0.0);
     } else if (type != NULL && strcmp(type, "llama3") == 0) {
         out->rope.type = LATHE_ROPE_LLAMA3;
         read_llama3(r, key, rope, out);

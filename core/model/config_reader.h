@@ -11,6 +11,8 @@ typedef struct lathe_config_reader {
     const char *name; /* of the file, for errors */
     json_t *object;
     lathe_status status;
+    const char *
+        parent; /* the key that the object stands at, such as "rope_scaling"; NULL: it is the whole file */
 } lathe_config_reader;
 
 #define LATHE_REQUIRED INT64_MIN /* as default of lathe__config_int */

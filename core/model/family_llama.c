@@ -41,11 +41,16 @@ void lathe__llama_read(lathe_config_reader *r, lathe_model_config *out)
         out->dropout_key = "attention_dropout";
     if (r->status == LATHE_OK && out->n_heads % out->n_kv_heads != 0)
         lathe__config_refuse(r, "num_key_value_heads", "it must divide num_attention_heads");
+    const int is_given = json_is_integer(json_object_get(r->object, "head_dim"));
+    if (r->status == LATHE_OK && !is_given && out->width % out->n_heads != 0)
+        lathe__config_refuse(
+            r, "hidden_size",
+            "it must be a multiple of num_attention_heads, unless head_dim is set");
     if (r->status == LATHE_OK && out->head_dim % 2 != 0)
-        lathe__config_refuse(r, "head_dim", "rotary positions need an even head size");
-    if (r->status == LATHE_OK && !json_is_integer(json_object_get(r->object, "head_dim")) &&
-        out->width % out->n_heads != 0)
-        lathe__config_refuse(r, "hidden_size", "it must be a multiple of num_attention_heads");
+        lathe__config_refuse(r, is_given ? "head_dim" : "hidden_size",
+                             is_given ? "rotary positions need an even head size"
+                                      : "hidden_size / num_attention_heads must be even, for the "
+                                        "rotary positions");
 }
 
 /* Llama's attention has no window; a file that was another model's may still have the key. transformers

@@ -1,4 +1,5 @@
 /* The run's components: selected, bound to their values, made into instances. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,8 +7,28 @@
 #include "base/log.h"
 #include "lathe/fp8.h"
 #include "plug/answers.h"
+#include "plug/kind.h"
 #include "run/fastest_precision.h"
 #include "run/run_state.h"
+
+/* A run, and the kind whose plugin warns. */
+typedef struct warned_part {
+    const lathe_run *run;
+    int32_t kind;
+} warned_part;
+
+/* A plugin's warning, at the key that it begins with: "scheduler.decay_type has no effect: ...". */
+static void place_warning(void *arg, const char *message)
+{
+    const warned_part *part = arg;
+    const char *section = lathe_kind_name(part->kind);
+    const size_t n = strlen(section);
+    char key[64] = "name";
+    if (strncmp(message, section, n) == 0 && message[n] == '.')
+        (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(message + n + 1, " :,"),
+                       message + n + 1);
+    lathe__run_warn(part->run, section, key, "%s", message);
+}
 
 static lathe_status make(lathe_run *run, lathe_diags *diags, int32_t kind,
                          const lathe_component *component, lathe_instance *out)
@@ -16,7 +37,10 @@ static lathe_status make(lathe_run *run, lathe_diags *diags, int32_t kind,
     const lathe_value *values = part->values;
     if (component != part->component || !values)
         LATHE_TRY(lathe_config_bind(run->config, kind, component, diags, &values));
+    warned_part warned = {run, kind};
+    lathe_log_catch_warnings(place_warning, &warned);
     const lathe_status status = lathe_instance_init(out, component, values);
+    lathe_log_catch_warnings(NULL, NULL);
     return status == LATHE_E_CONFIG ? lathe__run_refuse_part(run, kind) : status;
 }
 

@@ -5,6 +5,7 @@
  * otherwise the first one ends it. What takes long (the data, a tokenizer that is trained) comes last, when nothing
  * else is wrong.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -32,8 +33,8 @@ static int64_t n_errors(const lathe_run *run)
 
 /* A stage's status and what it is about. LATHE_OK: it succeeded, or its error is in run->diags now; `before`: how many
  * were there when the stage began. */
-static lathe_status note(const lathe_run *run, lathe_status status, int64_t before,
-                         const char *section, const char *key)
+static lathe_status note_at(const lathe_run *run, lathe_status status, int64_t before,
+                            const lathe_place *place)
 {
     const char *text = lathe_error_message(), *path = lathe_config_path(run->config);
     const size_t n = strlen(path);
@@ -43,9 +44,16 @@ static lathe_status note(const lathe_run *run, lathe_status status, int64_t befo
         return LATHE_OK;
     if (n > 0 && strncmp(text, path, n) == 0 && strncmp(text + n, ": ", 2) == 0)
         text += n + 2; /* the place has it */
-    lathe_config_add(run->config, run->diags, LATHE_DIAG_ERROR, section, key, "%s",
-                     text[0] ? text : lathe_status_text(status));
+    lathe_diags_add(run->diags, LATHE_DIAG_ERROR, place, NULL, "%s",
+                    text[0] ? text : lathe_status_text(status));
     return LATHE_OK;
+}
+
+static lathe_status note(const lathe_run *run, lathe_status status, int64_t before,
+                         const char *section, const char *key)
+{
+    const lathe_place place = lathe_config_where(run->config, section, key);
+    return note_at(run, status, before, &place);
 }
 
 /* LATHE_E_CONFIG when something was wrong so far. */
@@ -98,13 +106,26 @@ static const char *model_key(const lathe_run *run, const char *missing)
     return key;
 }
 
+/* The place of that key, or of the key inside its table that the message names with it: "rope_scaling.factor". */
+static lathe_place model_place(const lathe_run *run, const char *missing)
+{
+    const char *key = model_key(run, missing), *at = strstr(lathe_error_message(), key);
+    char inner[64] = "";
+    if (at != NULL && at[strlen(key)] == '.')
+        (void)snprintf(inner, sizeof inner, "%.*s", (int)strcspn(at + strlen(key) + 1, " :;,"),
+                       at + strlen(key) + 1);
+    return inner[0] ? lathe_config_where_in(run->config, "model", key, 0, inner)
+                    : lathe_config_where(run->config, "model", key);
+}
+
 /* Parameters, what trains, groups: needs the parts, and the tokenizer for a vocabulary that nothing else tells. */
 static lathe_status prepare_model(lathe_run *run)
 {
     const char *key = run->set.model_path ? "path" : "model_type";
     int64_t before = n_errors(run);
     const lathe_status status = lathe__run_params(run);
-    LATHE_TRY(note(run, status, before, "model", model_key(run, key)));
+    const lathe_place place = model_place(run, key);
+    LATHE_TRY(note_at(run, status, before, &place));
     if (n_errors(run) > before)
         return LATHE_OK;
     before = n_errors(run);

@@ -24,10 +24,45 @@ TestSuite(run_file_paths, .init = setup, .fini = remove_folder);
 TestSuite(dry_run, .init = setup, .fini = remove_folder);
 TestSuite(smoke_test, .init = setup, .fini = remove_folder);
 TestSuite(warm_up, .init = setup, .fini = remove_folder);
+TestSuite(places, .init = setup, .fini = remove_folder);
 
 static void expect_also(const char *text)
 {
     cr_expect_not_null(strstr(output, text), "no '%s' in\n%s", text, output);
+}
+
+/* ---- where an error stands ---- */
+
+Test(places, of_a_model_s_size_are_the_key_s)
+{
+    expect(LATHE " validate run.toml --model.hidden_size 63 --model.num_attention_heads 4 2>&1", 2,
+           "--model.hidden_size: error: hidden_size is 63; it must be a multiple of "
+           "num_attention_heads");
+    put("rope.toml", "[model]\nmodel_type = \"llama\"\nhidden_size = 16\nintermediate_size = 32\n"
+                     "num_hidden_layers = 1\nnum_attention_heads = 2\n"
+                     "rope_scaling = { rope_type = \"linear\", factor = 0 }\n"
+                     "[data]\ndatasets = [{ path = \"text.txt\" }]\n[train]\nmax_steps = 2\n");
+    expect(LATHE " validate --offline rope.toml 2>&1", 2,
+           "rope.toml:7:49: error: rope_scaling.factor is 0; expected a number above 0");
+}
+
+Test(places, of_a_plugin_s_warning_are_the_key_s)
+{
+    put("warn.toml", "");
+    expect("sed 's/^warmup_steps = 10/start_lr_ratio = 0.5/' run.toml >warn.toml; " LATHE
+           " validate warn.toml 2>&1",
+           0, "warn.toml:13:18: warning: scheduler.start_lr_ratio has no effect without a warm-up");
+    expect(LATHE " validate warn.toml --json 2>&1", 0, "\"line\": 13");
+    expect(LATHE " train warn.toml --dry-run 2>&1", 0, "warn.toml:13:18: warning: scheduler.start");
+}
+
+Test(places, of_a_model_are_folders_and_run_files_alone)
+{
+    put("model.safetensors", "");
+    expect(LATHE " generate model.safetensors 2>&1", 2,
+           "model.safetensors: a file of weights; expected the folder of a model");
+    expect(LATHE " eval nothing --data text.txt 2>&1", 2,
+           "nothing: no such folder or run file; expected the folder of a model");
 }
 
 /* ---- what is valid would start ---- */
