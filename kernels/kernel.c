@@ -14,35 +14,6 @@ const char *kernel_op_name(const lathe_kernel *k)
     return op_names[k->op_id];
 }
 
-static lathe_status check(const lathe_kernel *k, const lathe_desc *d, const char *side, int32_t i,
-                          int32_t dtype, int64_t count)
-{
-    if (dtype == KERNEL_COMPUTE && !kernel_computes(d->dtype))
-        return lathe_fail(k->host, LATHE_E_UNSUPPORTED,
-                          "%s: %s %d is %s; f32, bf16 and f16 are computed in", kernel_op_name(k),
-                          side, (int)i, lathe_dtype_name(d->dtype));
-    if (dtype != KERNEL_COMPUTE && d->dtype != dtype)
-        return lathe_fail(k->host, LATHE_E_DTYPE, "%s: %s %d is %s, expected %s", kernel_op_name(k),
-                          side, (int)i,
-                          d->dtype == LATHE_ABSENT ? "absent" : lathe_dtype_name(d->dtype),
-                          lathe_dtype_name(dtype));
-    if (lathe_desc_count(d) != count)
-        return lathe_fail(k->host, LATHE_E_SHAPE, "%s: %s %d has %lld elements, expected %lld",
-                          kernel_op_name(k), side, (int)i, (long long)lathe_desc_count(d),
-                          (long long)count);
-    return LATHE_OK;
-}
-
-lathe_status kernel_check_in(const lathe_kernel *k, int32_t i, int32_t dtype, int64_t count)
-{
-    return check(k, &k->in[i], "input", i, dtype, count);
-}
-
-lathe_status kernel_check_out(const lathe_kernel *k, int32_t i, int32_t dtype, int64_t count)
-{
-    return check(k, &k->out[i], "output", i, dtype, count);
-}
-
 lathe_status kernel_bad_shape(const lathe_kernel *k, const char *text)
 {
     return lathe_fail(k->host, LATHE_E_SHAPE, "%s: %s", kernel_op_name(k), text);
@@ -74,6 +45,8 @@ lathe_status kernel_create(const lathe_host *host, void *device, const char *dev
                            lathe_kernel **out, int64_t *out_scratch_bytes)
 {
     LATHE_TRY(check_problem(host, device_name, ops, problem));
+    if (LATHE_HAS(host, check_kernel))
+        LATHE_TRY(host->check_kernel(problem));
     lathe_kernel *k = host->alloc((int64_t)sizeof *k);
     if (k == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "%s: no memory for the kernel",
@@ -93,7 +66,7 @@ lathe_status kernel_create(const lathe_host *host, void *device, const char *dev
     for (int32_t i = 0; i < LATHE_OP_MAX_OUT; i++)
         k->out[i] = i < k->n_out ? problem->out[i] : (lathe_desc){LATHE_ABSENT, 0, {1, 1, 1, 1}};
     int64_t scratch = 0;
-    const lathe_status status = k->op->prepare(k, &scratch);
+    const lathe_status status = k->op->prepare == NULL ? LATHE_OK : k->op->prepare(k, &scratch);
     if (status != LATHE_OK) {
         kernel_destroy(k);
         return status;

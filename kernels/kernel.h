@@ -1,5 +1,5 @@
-/* What every device's kernels share: a prepared kernel, an op's row in the dispatch table, and the checks
- * of shapes and dtypes. Compiled into each device plugin.
+/* What every device's kernels share: a prepared kernel, and an op's row in the dispatch table. Compiled into each
+ * device plugin. Shapes and dtypes are checked by the core (lathe_host.check_kernel).
  */
 #ifndef LATHE_KERNEL_H
 #define LATHE_KERNEL_H
@@ -13,8 +13,8 @@ extern "C" {
 
 /** One row of a device's dispatch table. */
 typedef struct kernel_op {
-    /** Checks the problem, builds state; *out_scratch is 0 on entry. Errors through host->fail;
-     *  whatever state it has set by then is given to release. */
+    /** Builds state for a problem that host->check_kernel has checked; *out_scratch is 0 on entry. Errors through
+     *  host->fail; whatever state it has set by then is given to release. NULL: no state and no scratch. */
     lathe_status (*prepare)(lathe_kernel *k, int64_t *out_scratch);
     lathe_status (*run)(lathe_kernel *k, const lathe_kernel_args *a);
     void (*release)(lathe_kernel *k); /* NULL: no state */
@@ -57,16 +57,11 @@ static inline int kernel_has_out(const lathe_kernel *k, int32_t i)
     return i < k->n_out && k->out[i].dtype != LATHE_ABSENT;
 }
 
-#define KERNEL_COMPUTE (-1)
-
 static inline int kernel_computes(int32_t dtype)
 {
     return dtype == LATHE_F32 || dtype == LATHE_BF16 || dtype == LATHE_F16;
 }
 
-/** Input i is present with `count` elements of `dtype` (KERNEL_COMPUTE: f32, bf16 or f16). */
-lathe_status kernel_check_in(const lathe_kernel *k, int32_t i, int32_t dtype, int64_t count);
-lathe_status kernel_check_out(const lathe_kernel *k, int32_t i, int32_t dtype, int64_t count);
 /** Records "<op>: <text>" with LATHE_E_SHAPE. */
 lathe_status kernel_bad_shape(const lathe_kernel *k, const char *text);
 

@@ -24,14 +24,11 @@ typedef struct matmul_spec {
     int32_t a_fp8, b_fp8;       /* LATHE_F8_* */
 } matmul_spec;
 
-/** Checks the op's problem and fills *out; LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_UNSUPPORTED. */
-lathe_status kernel_product_linear(const lathe_kernel *k, matmul_spec *out);
-lathe_status kernel_product_dx(const lathe_kernel *k, matmul_spec *out);
-lathe_status kernel_product_dw(const lathe_kernel *k, matmul_spec *out); /* db too, when wanted */
-lathe_status kernel_product_matmul(const lathe_kernel *k, matmul_spec *out);
-/** Of LINEAR_GELU and LINEAR_DX_GELU: the product alone. */
-lathe_status kernel_product_linear_gelu(const lathe_kernel *k, matmul_spec *out);
-lathe_status kernel_product_dx_gelu(const lathe_kernel *k, matmul_spec *out);
+/** The product of a problem that was checked. dx and linear serve LINEAR_DX_GELU and LINEAR_GELU too. */
+void kernel_product_linear(const lathe_kernel *k, matmul_spec *out);
+void kernel_product_dx(const lathe_kernel *k, matmul_spec *out);
+void kernel_product_dw(const lathe_kernel *k, matmul_spec *out);
+void kernel_product_matmul(const lathe_kernel *k, matmul_spec *out);
 
 #ifdef __cplusplus
 }

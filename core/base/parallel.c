@@ -241,6 +241,7 @@ const lathe_host *lathe_host_get(void)
         .n_threads = lathe_parallel_threads,
         .alloc = host_alloc,
         .free = host_free,
+        .check_kernel = lathe__host_check_kernel,
     };
     return &host;
 }

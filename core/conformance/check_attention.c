@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "conformance/attention_reference.h"
 #include "conformance/device_side.h"
+#include "ir/ops/attention_exact.h"
 
 /* A problem to try; B, Tq, Tk, H, Hkv, D and what is switched on. */
 typedef struct shape {

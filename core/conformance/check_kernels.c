@@ -1,4 +1,4 @@
-/* Checks of a device's kernels: every op of lathe/op.h, by the table of op_cases.c, against double precision.
+/* Checks of a device's kernels: every op of lathe/op.h, on its own cases (core/ir/ops), against double precision.
  *
  * Each problem runs in every compute dtype that the device declares; overwriting, with outputs full of NaN before, and
  * added to, where the op allows it, also for one output alone; out of place and in the memory of an input, where the
@@ -19,8 +19,8 @@ enum { FENCE = 256, FENCE_BYTE = 0xA5, NAN_BYTE = 0xff };
 
 /* A problem with its exact result, in host memory. */
 typedef struct trial {
-    const lathe__op_row *row;
-    lathe__op_problem p;
+    const lathe_op_case *row;
+    lathe_op_problem p;
     int32_t compute_dtype;
     double *in[LATHE_OP_MAX_IN], *want[LATHE_OP_MAX_OUT];
     double largest[LATHE_OP_MAX_OUT];
@@ -48,7 +48,7 @@ static double *doubles(lathe__subject *s, const lathe_desc *d)
 /* o and lse of the forward, as the backward of attention gets them. */
 static lathe_status fill_saved(lathe__subject *s, trial *t)
 {
-    lathe__op_problem f = {.op = LATHE_OP_ATTENTION, .attrs = t->p.attrs, .n_in = 5, .n_out = 2};
+    lathe_op_problem f = {.op = LATHE_OP_ATTENTION, .attrs = t->p.attrs, .n_in = 5, .n_out = 2};
     double *const in[5] = {t->in[1], t->in[2], t->in[3], t->in[6], NULL};
     double *const out[2] = {t->in[4], t->in[5]};
     for (int i = 0; i < 3; i++)
@@ -67,7 +67,7 @@ static lathe_status trial_init(lathe__subject *s, trial *t)
     for (int32_t i = 0; i < t->p.n_in; i++) {
         t->in[i] = doubles(s, &t->p.in[i]);
         if (t->in[i] != NULL)
-            lathe__op_row_fill(t->row, &t->p, i, t->in[i]);
+            lathe__op_case_fill(t->row, &t->p, i, t->in[i]);
     }
     if (t->p.op == LATHE_OP_ATTENTION_BWD)
         LATHE_TRY(fill_saved(s, t));
@@ -200,7 +200,7 @@ static lathe_status check_output(lathe__session *d, const trial *t, mode m, cons
         const double old = m.accumulate >> i & 1u ? before(i, k, dtype) : 0.0;
         const double want = t->want[i][k] + old, value = lathe__op_load(got + FENCE, dtype, k);
         const double bound =
-            lathe__op_row_bound(t->row, t->compute_dtype, dtype, want, t->largest[i]);
+            lathe__op_case_bound(t->row, t->compute_dtype, dtype, want, t->largest[i]);
         if (!(fabs(value - want) <= bound) && !(isinf(want) && want == value))
             status = lathe_error(LATHE_E_NUMERIC,
                                  "output %d, element %lld is %.8g, expected %.8g within %.1e", i,
@@ -256,21 +256,21 @@ static const char *mode_text(mode m, char *text, size_t bytes)
 static lathe_status run_modes(lathe__session *d, lathe_kernel *kernel, int64_t scratch_bytes,
                               const trial *t)
 {
-    const lathe_op_info info = *lathe_op_info_get(t->p.op);
+    const lathe_op_info *info = lathe_op_info_get(t->p.op);
     uint32_t present = 0;
     mode modes[8];
     int n = 0;
     char text[64];
     for (int32_t i = 0; i < t->p.n_out; i++)
         present |= t->want[i] != NULL ? 1u << i : 0u;
-    if (!info.inplace_always) {
+    if (!info->inplace_always) {
         modes[n++] = (mode){0, -1};
         modes[n++] = (mode){0, -1}; /* once more: the same bits, and no memory */
     }
     for (int32_t i = 0; i < t->p.n_in; i++)
-        if (info.inplace >> i & 1u && t->p.in[i].dtype == t->p.out[0].dtype)
+        if (info->inplace >> i & 1u && t->p.in[i].dtype == t->p.out[0].dtype)
             modes[n++] = (mode){0, i};
-    if (info.accumulates) {
+    if (info->accumulates) {
         modes[n++] = (mode){present, -1};
         if (present & (present - 1)) {
             modes[n++] = (mode){1, -1};
@@ -280,7 +280,7 @@ static lathe_status run_modes(lathe__session *d, lathe_kernel *kernel, int64_t s
     const int64_t bytes = lathe_desc_bytes(&t->p.out[0]);
     unsigned char *keep = lathe__memory(d->s, bytes), *again = lathe__memory(d->s, bytes);
     for (int i = 0; i < n; i++) {
-        const int second = i == 1 && !info.inplace_always;
+        const int second = i == 1 && !info->inplace_always;
         const lathe_status status = run_once(d, kernel, scratch_bytes, t, modes[i], second,
                                              i == 0   ? keep
                                              : second ? again
@@ -295,10 +295,10 @@ static lathe_status run_modes(lathe__session *d, lathe_kernel *kernel, int64_t s
     return LATHE_OK;
 }
 
-static lathe_kernel_problem problem_of(const lathe__op_problem *p)
+static lathe_kernel_problem problem_of(const lathe_op_problem *p)
 {
     const uint32_t all = (1u << p->n_out) - 1u;
-    const lathe_op_info info = *lathe_op_info_get(p->op);
+    const lathe_op_info *info = lathe_op_info_get(p->op);
     return (lathe_kernel_problem){.size = sizeof(lathe_kernel_problem),
                                   .op = p->op,
                                   .attrs = &p->attrs,
@@ -306,18 +306,18 @@ static lathe_kernel_problem problem_of(const lathe__op_problem *p)
                                   .out = p->out,
                                   .n_in = p->n_in,
                                   .n_out = p->n_out,
-                                  .may_accumulate = info.accumulates ? all : 0,
+                                  .may_accumulate = info->accumulates ? all : 0,
                                   .may_overwrite = all,
                                   .flags = LATHE_FLAG_DETERMINISTIC,
                                   .n_threads = lathe_parallel_threads()};
 }
 
 /* LATHE__SKIP: the device offers no such kernel. */
-static lathe_status run_row(lathe__session *d, const lathe__op_row *row, int32_t dtype)
+static lathe_status run_row(lathe__session *d, int32_t op, const lathe_op_case *row, int32_t dtype)
 {
     trial t = {.row = row, .compute_dtype = dtype};
     int uses_c;
-    LATHE_TRY(lathe__op_row_problem(row, dtype, &t.p, &uses_c));
+    LATHE_TRY(lathe__op_case_problem(op, row, dtype, &t.p, &uses_c));
     const lathe_kernel_problem problem = problem_of(&t.p);
     lathe_kernel *kernel = NULL;
     int64_t scratch = 0;
@@ -344,30 +344,34 @@ static int fp8_is_declared(const lathe__session *d, int32_t recipe)
     return lathe__session_dtypes(d) & 1u << LATHE_F8_E4M3 && d->info.fp8_recipes & 1u << recipe;
 }
 
-/* All rows of one op; the first that the device has no kernel for decides that it has none at all. */
+/* Whether the device declares what a case asks for, in the compute dtype. */
+static int is_declared(const lathe__session *d, const lathe_op_case *row, int32_t dtype)
+{
+    return lathe__session_dtypes(d) & 1u << dtype &&
+           (row->attrs.fp8 == 0 || fp8_is_declared(d, row->attrs.fp8));
+}
+
+/* All cases of one op; the first that the device has no kernel for decides that it has none at all. */
 static lathe_status run_op(lathe__session *d, int32_t op)
 {
     static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
-    const lathe__op_row *rows;
-    int32_t n_rows, n_run = 0;
-    rows = lathe__op_rows_table(&n_rows);
-    for (int32_t r = 0; r < n_rows; r++)
-        for (int k = 0; k < 3 && rows[r].op == op; k++) {
-            lathe__op_problem p;
+    int32_t n_run = 0;
+    for (const lathe_op_case *row = lathe_op_info_get(op)->cases; row->in != NULL; row++)
+        for (int k = 0; k < 3; k++) {
+            lathe_op_problem p;
             int uses_c;
-            LATHE_TRY(lathe__op_row_problem(&rows[r], dtypes[k], &p, &uses_c));
-            if (!(lathe__session_dtypes(d) & 1u << dtypes[k]) || (!uses_c && k > 0) ||
-                (rows[r].attrs.fp8 != 0 && !fp8_is_declared(d, rows[r].attrs.fp8)))
+            LATHE_TRY(lathe__op_case_problem(op, row, dtypes[k], &p, &uses_c));
+            if (!is_declared(d, row, dtypes[k]) || (!uses_c && k > 0))
                 continue;
-            const lathe_status status = run_row(d, &rows[r], dtypes[k]);
+            const lathe_status status = run_row(d, op, row, dtypes[k]);
             if (status == LATHE__SKIP && n_run == 0)
                 return lathe__skip(d->s, "the device has no such kernel");
             if (status == LATHE__SKIP)
                 return lathe_error(LATHE_E_PLUGIN,
                                    "it has the op, but refuses %s in %s, which it declares: %s",
-                                   rows[r].in, lathe_dtype_name(dtypes[k]), lathe_error_message());
+                                   row->in, lathe_dtype_name(dtypes[k]), lathe_error_message());
             if (status != LATHE_OK)
-                return lathe_error_context(status, "%s -> %s", rows[r].in, rows[r].out);
+                return lathe_error_context(status, "%s -> %s", row->in, row->out);
             n_run++;
         }
     lathe__note(d->s, "%d problems", n_run);
@@ -379,7 +383,7 @@ static lathe_status op_agrees(lathe__subject *s)
     lathe__session d;
     LATHE_TRY(lathe__session_init(&d, s));
     lathe_status status = LATHE_OK;
-    if (s->check->argument == LATHE_OP_DEQUANT)
+    if (lathe_op_info_get(s->check->argument)->runs_on == LATHE_RUNS_QUANT)
         status = lathe__skip(s, "a codec runs it");
     else
         status = run_op(&d, s->check->argument);

@@ -2,11 +2,12 @@
 #include "conformance/graph_exact.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/op_reference.h"
 #include "ir/op_info.h"
+#include "ir/ops/op_values.h"
 #include "lathe/rng.h"
 
 lathe_status lathe__exact_init(lathe__exact *e, lathe__subject *s, const lathe_graph *g)
@@ -35,9 +36,21 @@ int64_t lathe__exact_count(const lathe__exact *e, lathe_val v)
     return lathe_desc_count(&e->g->values[v].desc);
 }
 
+/* What output i of a node is added to; NULL: nothing. Where that is its own memory, a copy of it. */
+static double *added_to(const lathe__exact *e, const lathe_ir_node *n, int32_t i)
+{
+    const int64_t bytes = 8 * lathe__exact_count(e, n->out[i]);
+    if (n->write[i] != LATHE_WRITE_ADD)
+        return NULL;
+    if (n->acc[i] != LATHE_NONE)
+        return e->data[n->acc[i]];
+    double *copy = malloc((size_t)bytes + 1);
+    return copy == NULL ? NULL : memcpy(copy, e->data[n->out[i]], (size_t)bytes);
+}
+
 static lathe_status run_node(const lathe__exact *e, const lathe_ir_node *n)
 {
-    lathe__op_problem p = {.op = n->op, .attrs = n->attrs, .n_in = n->n_in, .n_out = n->n_out};
+    lathe_op_problem p = {.op = n->op, .attrs = n->attrs, .n_in = n->n_in, .n_out = n->n_out};
     double *in[LATHE_OP_MAX_IN] = {0}, *out[LATHE_OP_MAX_OUT] = {0};
     for (int32_t i = 0; i < LATHE_OP_MAX_IN; i++) {
         const int given = i < n->n_in && n->in[i] != LATHE_NONE;
@@ -47,6 +60,7 @@ static lathe_status run_node(const lathe__exact *e, const lathe_ir_node *n)
             in[i] = e->data[n->in[i]];
         }
     }
+    double *before[LATHE_OP_MAX_OUT] = {0}; /* what an output is added to */
     for (int32_t i = 0; i < LATHE_OP_MAX_OUT; i++) {
         const int wanted = i < n->n_out && n->out[i] != LATHE_NONE;
         p.out[i].dtype = LATHE_ABSENT;
@@ -54,9 +68,17 @@ static lathe_status run_node(const lathe__exact *e, const lathe_ir_node *n)
             continue;
         p.out[i] = e->g->values[n->out[i]].desc;
         out[i] = e->data[n->out[i]];
+        before[i] = added_to(e, n, i);
         memset(out[i], 0, 8 * (size_t)lathe_desc_count(&p.out[i]));
     }
-    return lathe__op_exact(&p, in, out);
+    const lathe_status status = lathe__op_exact(&p, in, out);
+    for (int32_t i = 0; i < LATHE_OP_MAX_OUT; i++) {
+        for (int64_t k = 0; before[i] != NULL && k < lathe_desc_count(&p.out[i]); k++)
+            out[i][k] += before[i][k];
+        if (i < n->n_out && n->acc[i] == LATHE_NONE)
+            free(before[i]);
+    }
+    return status;
 }
 
 lathe_status lathe__exact_run(const lathe__exact *e)

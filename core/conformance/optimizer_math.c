@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/op_reference.h"
+#include "ir/ops/op_values.h"
 #include "lathe/rng.h"
 
 /* ---- matrix updates ---- */

@@ -191,36 +191,59 @@ static lathe_status check_node(const lathe_graph *g, int32_t op, const lathe_val
     return LATHE_OK;
 }
 
+void lathe__graph_problem(const lathe_graph *g, const lathe_ir_node *n, lathe_op_problem *out)
+{
+    const lathe_desc absent = {LATHE_ABSENT, 0, {1, 1, 1, 1}};
+    *out = (lathe_op_problem){
+        .op = n->op, .n_in = n->n_in, .n_out = n->n_out, .label = n->label, .attrs = n->attrs};
+    for (int32_t i = 0; i < LATHE_OP_MAX_IN; i++)
+        out->in[i] = n->in[i] == LATHE_NONE ? absent : g->values[n->in[i]].desc;
+    for (int32_t i = 0; i < LATHE_OP_MAX_OUT; i++)
+        out->out[i] = n->out[i] == LATHE_NONE ? absent : g->values[n->out[i]].desc;
+}
+
+/* Shapes and dtypes of a node's outputs; LATHE_ABSENT: it has no such output. */
+static lathe_status infer(const lathe_graph *g, const lathe_ir_node *node, lathe_op_problem *out)
+{
+    const lathe_op_info *info = lathe_op_info_get(node->op);
+    lathe__graph_problem(g, node, out);
+    if (info->infer == NULL)
+        return lathe_error(LATHE_E_ARG, "op %d of node '%s' has no shape rule", node->op,
+                           node->label);
+    return info->infer(out);
+}
+
 lathe_status lathe_graph_node(lathe_graph *g, int32_t op, const lathe_op_attrs *attrs,
                               const lathe_val *in, int32_t n_in, lathe_val *out, int32_t n_out,
                               int32_t inplace_in, const char *label)
 {
     label = label ? label : "";
     LATHE_TRY(check_node(g, op, in, n_in, n_out, inplace_in, label));
-    if (op == LATHE_OP_DROPOUT && g->drop_nothing) {
+    const lathe_op_info *info = lathe_op_info_get(op);
+    if (info->training_only && g->drop_nothing) {
         out[0] = in[0];
         return LATHE_OK;
     }
-    const lathe_op_info info = *lathe_op_info_get(op);
     lathe_ir_node *node = lathe__graph_append(g);
     if (!node)
         return LATHE_E_NOMEM;
     node->op = op;
-    node->n_in = info.n_in;
-    node->n_out = info.n_out;
+    node->n_in = info->n_in;
+    node->n_out = info->n_out;
     node->label = lathe_arena_strdup(&g->arena, label);
     if (attrs)
         node->attrs = *attrs;
     for (int32_t i = 0; i < n_in; i++)
         node->in[i] = in[i];
-    lathe_desc desc[LATHE_OP_MAX_OUT];
-    const lathe_status status = lathe__infer(g, node, desc);
+    lathe_op_problem problem;
+    const lathe_status status = infer(g, node, &problem);
+    const lathe_desc *desc = problem.out;
     if (status != LATHE_OK || !node->label) {
         g->n_nodes--;
         return status != LATHE_OK ? status : LATHE_E_NOMEM;
     }
     const int32_t index = g->n_nodes - 1;
-    if (info.inplace_always)
+    if (info->inplace_always)
         inplace_in = 0;
     for (int32_t k = 0; k < n_out; k++) {
         out[k] = LATHE_NONE;

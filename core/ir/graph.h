@@ -7,6 +7,7 @@
 #define LATHE_IR_GRAPH_H
 
 #include "base/arena.h"
+#include "ir/op_info.h"
 #include "ir/params.h"
 #include "lathe/graph.h"
 
@@ -110,6 +111,7 @@ int32_t lathe_graph_is_persistent(const lathe_graph *g, lathe_val v);
 /* shared inside the floor */
 lathe_val lathe__graph_value(lathe_graph *g, const lathe_ir_value *init);
 lathe_ir_node *lathe__graph_append(lathe_graph *g);
-lathe_status lathe__infer(lathe_graph *g, lathe_ir_node *node, lathe_desc out[LATHE_OP_MAX_OUT]);
+/** A node as a use of its op. */
+void lathe__graph_problem(const lathe_graph *g, const lathe_ir_node *n, lathe_op_problem *out);
 
 #endif

@@ -33,11 +33,14 @@ static void find_reads(inplace *p)
     }
 }
 
-/* Whether node n reads u by element only, at the place it writes: scale_by reads one element of its
- * factor for all of its output. */
+/* Whether node n reads u element by element, each where it writes. */
 static int reads_in_step(const lathe_ir_node *n, lathe_val u)
 {
-    return n->op != LATHE_OP_SCALE_BY || n->in[1] != u;
+    const uint32_t anywhere = lathe_op_info_get(n->op)->reads_anywhere;
+    for (int32_t k = 0; k < n->n_in; k++)
+        if (n->in[k] == u && anywhere & (1u << k))
+            return 0;
+    return 1;
 }
 
 /* Whether output k of node i (at index i of the old order) may take the memory of u. */

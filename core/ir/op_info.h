@@ -1,8 +1,11 @@
-/* What is true of each op whatever its shapes: name, arity, who runs it, what may be in place. */
+/* Everything that the core knows of an op. Each op has one constant lathe_op_info in core/ir/ops/<operation>.c;
+ * core/ir/ops/table.c lists them by number. Passes, the executor and the conformance suite read this table, and no
+ * code outside core/ir/ops switches over op numbers.
+ */
 #ifndef LATHE_IR_OP_INFO_H
 #define LATHE_IR_OP_INFO_H
 
-#include "lathe/op.h"
+#include "lathe/graph.h"
 
 enum {
     LATHE_RUNS_DEVICE = 0,
@@ -18,24 +21,85 @@ enum {
  *   fetch   h' -> w        w = h; nobody may touch w
  *   arrive  w, h' -> w'    from here on w is there, and h's memory free
  */
+#define LATHE_CORE_OP_TABLE(X)                                                                     \
+    X(LEAVE, "leave", 1, 1)                                                                        \
+    X(LEFT, "left", 2, 1)                                                                          \
+    X(FETCH, "fetch", 1, 1)                                                                        \
+    X(ARRIVE, "arrive", 2, 1)
+
 enum {
-    LATHE_OP_LEAVE = LATHE_N_OPS,
-    LATHE_OP_LEFT,
-    LATHE_OP_FETCH,
-    LATHE_OP_ARRIVE,
-    LATHE_N_CORE_OPS
+    LATHE_OP_BEFORE_CORE_OPS = LATHE_N_OPS - 1,
+#define LATHE_X(name, text, n_in, n_out) LATHE_OP_##name,
+    LATHE_CORE_OP_TABLE(LATHE_X)
+#undef LATHE_X
+        LATHE_N_CORE_OPS
 };
+
+/** One use of an op: attributes, and the shapes of its tensors. */
+typedef struct lathe_op_problem {
+    int32_t op, n_in, n_out;
+    uint32_t may_accumulate; /* bit i: output i is to be added to */
+    const char *label;       /* of the node, for messages; NULL: it is no node */
+    lathe_op_attrs attrs;
+    lathe_desc in[LATHE_OP_MAX_IN],
+        out[LATHE_OP_MAX_OUT]; /* dtype LATHE_ABSENT: not given, not wanted */
+} lathe_op_problem;
+
+/** A problem that kernels and derivatives are tested on. Tensors are written "dtype[dims]", with c for each compute
+ *  dtype in turn and - for an absent tensor, and may end in what they hold (noise in [-1, 1) without it):
+ *   :+    around 1, positive            :tN  indices below N          :r  an RNG counter
+ *   :w    small whole numbers           :TN  targets, every third -1  :s  segments of the first input
+ *   :2    noise in [-2, 2)              :k   lengths of cached rows */
+typedef struct lathe_op_case {
+    const char *in, *out; /* NULL: the end of a list */
+    lathe_op_attrs attrs;
+    int64_t terms;     /* summed in f32 per element */
+    double half_units; /* of c, on the largest element: values that are rounded on the way */
+} lathe_op_case;
+
+typedef struct lathe_tape lathe_tape; /* tape.h */
+struct lathe_ir_node;                 /* graph.h */
 
 typedef struct lathe_op_info {
     const char *name;
     int32_t n_in, n_out;
+
+    /* ---- traits: 0 for most ops ---- */
+
     int32_t runs_on;        /* LATHE_RUNS_* */
     int32_t accumulates;    /* its outputs may be added to */
     uint32_t inplace;       /* bit k: output 0 may take the memory of input k */
     int32_t inplace_always; /* output 0 is input 0 */
+    uint32_t
+        reads_anywhere; /* bit k: an element of output 0 reads more of input k than its own place */
+    uint32_t fixed_inputs; /* bit k: has no derivative for input k */
+    uint32_t
+        param_outputs; /* bit k: output k is a parameter's gradient, f32 in every compute dtype */
+    int32_t in_grad_dtype; /* such outputs may be in the dtype that the gradient is held in */
+    int32_t cheap;         /* costs less to recompute in the backward than to store */
+    int32_t recomputed;    /* in the backward, in every mode */
+    int32_t training_only; /* elsewhere its first input takes the place of its output */
+
+    /* ---- rules: NULL where the note says so ---- */
+
+    /** Shapes and dtypes of the outputs, from p->in and p->attrs into p->out, all LATHE_ABSENT before.
+     *  LATHE_E_SHAPE. NULL: nobody makes a node of it through lathe_graph_node. */
+    lathe_status (*infer)(lathe_op_problem *p);
+    /** Emits the gradient nodes of node n, where dy is the gradient of its output 0. NULL: no derivative. */
+    void (*derive)(lathe_tape *t, const struct lathe_ir_node *n, lathe_val dy);
+    /** Floating-point operations, 2 per multiply-add; NULL: next to none. */
+    double (*flops)(const lathe_op_problem *p);
+    /** What every device refuses: shapes, dtypes and attributes that op.h does not allow. LATHE_E_SHAPE,
+     *  LATHE_E_DTYPE, LATHE_E_ARG, LATHE_E_UNSUPPORTED. NULL: no device runs it. */
+    lathe_status (*check)(const lathe_op_problem *p);
+    /** out = op(in) in double precision, row-major; in[i], out[i] are NULL where absent; outputs are zero before. NULL:
+     *  what it computes is a codec's. */
+    void (*exact)(const lathe_op_problem *p, double *const *in, double *const *out);
+    /** Problems to test kernels on, until one without `in`. */
+    const lathe_op_case *cases;
 } lathe_op_info;
 
-/** Facts about an op; NULL for an unknown number. */
+/** What is known of an op; NULL for an unknown number. */
 const lathe_op_info *lathe_op_info_get(int32_t op);
 
 /** Number of an op by its name, or -1. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "ir/op_info.h"
 
 /* One block of memory: a family of values that share it, or the scratch of a node. */
 typedef struct block {
@@ -178,53 +179,14 @@ void lathe_plan_destroy(lathe_plan *plan)
     free(plan);
 }
 
-/* The shape of a value; of none, a scalar's. */
-static const lathe_desc *desc_of(const lathe_graph *g, lathe_val v)
-{
-    static const lathe_desc none = {LATHE_F32, 0, {1, 1, 1, 1}};
-    return v == LATHE_NONE ? &none : &g->values[v].desc;
-}
-
-double lathe_attention_pairs(int64_t t, int64_t window, int32_t causal)
-{
-    if (!causal)
-        return (double)t * (double)t;
-    const double w = (double)(window > 0 && window < t ? window : t);
-    return w * (w + 1.0) / 2.0 + ((double)t - w) * w;
-}
-
 static double node_flops(const lathe_graph *g, const lathe_ir_node *n)
 {
-    const lathe_desc *in0 = desc_of(g, n->in[0]);
-    const lathe_desc *in1 = desc_of(g, n->in[1]);
-    const lathe_op_attrs *a = &n->attrs;
-    const int64_t t = a->batch > 0 ? in0->dims[0] / a->batch : 0;
-    switch (n->op) {
-    case LATHE_OP_LINEAR:
-    case LATHE_OP_LINEAR_GELU:
-        return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[0];
-    case LATHE_OP_LINEAR_DX:
-    case LATHE_OP_LINEAR_DX_GELU:
-    case LATHE_OP_LINEAR_DW:
-        return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[1];
-    case LATHE_OP_MATMUL:
-        return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[a->trans_b ? 0 : 1];
-    case LATHE_OP_HEAD_LOGPROB:
-    case LATHE_OP_HEAD_EVAL:
-    case LATHE_OP_HEAD_SAMPLE:
-        return 2.0 * (double)lathe_desc_count(in0) * (double)in1->dims[0];
-    case LATHE_OP_HEAD_LOGPROB_BWD:
-        return (n->out[2] == LATHE_NONE ? 4.0 : 6.0) * (double)lathe_desc_count(in0) *
-               (double)in1->dims[0];
-    case LATHE_OP_ATTENTION:
-        return 4.0 * (double)a->batch * lathe_attention_pairs(t, a->window, a->causal) *
-               a->n_heads * a->head_dim;
-    case LATHE_OP_ATTENTION_BWD:
-        return 8.0 * (double)a->batch * lathe_attention_pairs(t, a->window, a->causal) *
-               a->n_heads * a->head_dim;
-    default:
+    const lathe_op_info *info = lathe_op_info_get(n->op);
+    lathe_op_problem problem;
+    if (info->flops == NULL)
         return 0.0;
-    }
+    lathe__graph_problem(g, n, &problem);
+    return info->flops(&problem);
 }
 
 double lathe_node_flops(const lathe_graph *g, int32_t node)

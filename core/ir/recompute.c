@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "ir/op_info.h"
 #include "ir/passes.h"
 
 typedef struct recompute {
@@ -17,19 +18,13 @@ typedef struct recompute {
     lathe_status status;
 } recompute;
 
-/* Ops that read and write about as much as their result: cheaper again than kept. */
-static int is_pointwise(int32_t op)
-{
-    return op == LATHE_OP_LAYERNORM || op == LATHE_OP_RMSNORM || op == LATHE_OP_GELU_TANH ||
-           op == LATHE_OP_SWIGLU;
-}
-
 /* Whether node n lies in the region that the mode recomputes. */
 static int in_region(const recompute *r, const lathe_ir_node *n)
 {
     if (n->phase != LATHE_PHASE_FORWARD)
         return 0;
-    if (n->op == LATHE_OP_DEQUANT)
+    const lathe_op_info *info = lathe_op_info_get(n->op);
+    if (info->recomputed)
         return 1;
     switch (r->mode) {
     case LATHE_RECOMPUTE_LAYER:
@@ -39,7 +34,7 @@ static int in_region(const recompute *r, const lathe_ir_node *n)
     case LATHE_RECOMPUTE_MLP:
         return n->layer >= 0 && n->block == LATHE_BLOCK_MLP;
     case LATHE_RECOMPUTE_POINTWISE:
-        return n->layer >= 0 && is_pointwise(n->op);
+        return n->layer >= 0 && info->cheap;
     default:
         return 0;
     }
@@ -63,7 +58,8 @@ static void mark_kept(recompute *r)
         for (int32_t k = 0; k < n->n_in; k++) {
             const lathe_val v = n->in[k];
             const int32_t p = v == LATHE_NONE ? -1 : r->producer[v];
-            if (p >= 0 && r->old[p].op != LATHE_OP_DEQUANT && !same_region(r, &r->old[p], n))
+            if (p >= 0 && !lathe_op_info_get(r->old[p].op)->recomputed &&
+                !same_region(r, &r->old[p], n))
                 r->kept[v] = 1;
         }
     }

@@ -1,7 +1,6 @@
 /* APPLY_UPDATE: p' = p - s[start] * (alpha*u + beta*p), in place; p f32, u f32 or c. */
 #include "cpu.h"
 #include "element.h"
-#include "op_checks.h"
 
 typedef struct update_job {
     const float *p;
@@ -40,4 +39,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cpu_op_apply_update = {kernel_check_apply_update, run, NULL, 0};
+const kernel_op CPU_OP(APPLY_UPDATE) = {NULL, run, NULL, 0};

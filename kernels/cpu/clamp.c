@@ -1,7 +1,6 @@
 /* CLAMP: y = x, kept within -limit[start] and limit[start]. NaN stays. May run in place. */
 #include "cpu.h"
 #include "element.h"
-#include "op_checks.h"
 
 typedef struct clamp_job {
     const void *x;
@@ -34,4 +33,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cpu_op_clamp = {kernel_check_clamp, run, NULL, 0};
+const kernel_op CPU_OP(CLAMP) = {NULL, run, NULL, 0};

@@ -1,6 +1,6 @@
 /* What the files of the CPU device share: the device instance, its functions, the rows of its ops.
  *
- * One op (or op family) per file; each exports a constant kernel_op that cpu_ops.c lists.
+ * One op (or op family) per file; each defines a constant kernel_op, which cpu_ops.c finds by its name.
  */
 #ifndef LATHE_CPU_H
 #define LATHE_CPU_H
@@ -53,20 +53,10 @@ static inline int64_t cpu_round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* The rows of the dispatch table, each defined in its op's file. */
-extern const kernel_op cpu_op_linear, cpu_op_linear_dx, cpu_op_linear_dw, cpu_op_matmul;
-extern const kernel_op cpu_op_linear_gelu, cpu_op_linear_dx_gelu;
-extern const kernel_op cpu_op_head_logprob, cpu_op_head_logprob_bwd, cpu_op_head_eval;
-extern const kernel_op cpu_op_head_sample;
-extern const kernel_op cpu_op_rmsnorm, cpu_op_rmsnorm_bwd, cpu_op_layernorm, cpu_op_layernorm_bwd;
-extern const kernel_op cpu_op_add_rmsnorm, cpu_op_add_layernorm;
-extern const kernel_op cpu_op_rope, cpu_op_swiglu, cpu_op_swiglu_bwd, cpu_op_gelu, cpu_op_gelu_bwd;
-extern const kernel_op cpu_op_embed, cpu_op_embed_bwd, cpu_op_dropout, cpu_op_dropout_bwd;
-extern const kernel_op cpu_op_add, cpu_op_sub, cpu_op_mul, cpu_op_scale, cpu_op_scale_by;
-extern const kernel_op cpu_op_lincomb, cpu_op_cast, cpu_op_copy, cpu_op_sigmoid, cpu_op_logsigmoid;
-extern const kernel_op cpu_op_sum, cpu_op_row_sum, cpu_op_broadcast, cpu_op_l2_normalize;
-extern const kernel_op cpu_op_slice, cpu_op_slice_bwd, cpu_op_kv_append, cpu_op_transpose;
-extern const kernel_op cpu_op_apply_update, cpu_op_sum_squares;
-extern const kernel_op cpu_op_update_squares, cpu_op_clamp;
+/** The row of an op: const kernel_op CPU_OP(ADD) = {..}; defined in the op's file, where this device has the op. */
+#define CPU_OP(name) cpu_op_##name
+#define LATHE_X(name, text, n_in, n_out) extern const kernel_op CPU_OP(name);
+LATHE_OP_TABLE(LATHE_X)
+#undef LATHE_X
 
 #endif

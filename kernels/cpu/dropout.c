@@ -5,7 +5,6 @@
 #include "cpu.h"
 #include "element.h"
 #include "lathe/kit/rng_fill.h"
-#include "op_checks.h"
 
 LATHE_STATIC_ASSERT(CPU_TILE % 4 == 0 && CPU_GRAIN % CPU_TILE == 0, "a tile is whole RNG blocks");
 
@@ -60,5 +59,5 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cpu_op_dropout = {kernel_check_dropout, run, NULL, 0};
-const kernel_op cpu_op_dropout_bwd = {kernel_check_dropout, run, NULL, 1};
+const kernel_op CPU_OP(DROPOUT) = {NULL, run, NULL, 0};
+const kernel_op CPU_OP(DROPOUT_BWD) = {NULL, run, NULL, 1};

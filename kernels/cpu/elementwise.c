@@ -8,7 +8,6 @@
 #include <math.h>
 
 #include "cpu.h"
-#include "op_checks.h"
 #include "product.h"
 #include "vecmath.h"
 
@@ -141,13 +140,13 @@ static lathe_status run_copy(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cpu_op_add = {kernel_check_binary, run_add, NULL, 1};
-const kernel_op cpu_op_sub = {kernel_check_binary, run_sub, NULL, 1};
-const kernel_op cpu_op_mul = {kernel_check_binary, run_mul, NULL, 1};
-const kernel_op cpu_op_scale = {kernel_check_unary, run_scale, NULL, 1};
-const kernel_op cpu_op_scale_by = {kernel_check_scale_by, run_scale_by, NULL, 1};
-const kernel_op cpu_op_lincomb = {kernel_check_lincomb, run_lincomb, NULL, 1};
-const kernel_op cpu_op_cast = {kernel_check_cast, run_cast, NULL, 1};
-const kernel_op cpu_op_copy = {kernel_check_copy, run_copy, NULL, 1};
-const kernel_op cpu_op_sigmoid = {kernel_check_unary, run_sigmoid, NULL, 1};
-const kernel_op cpu_op_logsigmoid = {kernel_check_unary, run_logsigmoid, NULL, 1};
+const kernel_op CPU_OP(ADD) = {NULL, run_add, NULL, 1};
+const kernel_op CPU_OP(SUB) = {NULL, run_sub, NULL, 1};
+const kernel_op CPU_OP(MUL) = {NULL, run_mul, NULL, 1};
+const kernel_op CPU_OP(SCALE) = {NULL, run_scale, NULL, 1};
+const kernel_op CPU_OP(SCALE_BY) = {NULL, run_scale_by, NULL, 1};
+const kernel_op CPU_OP(LINCOMB) = {NULL, run_lincomb, NULL, 1};
+const kernel_op CPU_OP(CAST) = {NULL, run_cast, NULL, 1};
+const kernel_op CPU_OP(COPY) = {NULL, run_copy, NULL, 1};
+const kernel_op CPU_OP(SIGMOID) = {NULL, run_sigmoid, NULL, 1};
+const kernel_op CPU_OP(LOGSIGMOID) = {NULL, run_logsigmoid, NULL, 1};

@@ -5,7 +5,6 @@
  */
 #include "cpu.h"
 #include "element.h"
-#include "op_checks.h"
 
 #define COLUMNS 64 /* of dW per chunk: every chunk walks all tokens in order */
 
@@ -82,5 +81,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cpu_op_embed = {kernel_check_embed, run, NULL, 0};
-const kernel_op cpu_op_embed_bwd = {kernel_check_embed_bwd, run_bwd, NULL, 1};
+const kernel_op CPU_OP(EMBED) = {NULL, run, NULL, 0};
+const kernel_op CPU_OP(EMBED_BWD) = {NULL, run_bwd, NULL, 1};

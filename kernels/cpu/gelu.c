@@ -6,7 +6,6 @@
  */
 #include "gelu.h"
 
-#include "op_checks.h"
 #include "vecmath.h"
 
 #define ROOT_2_PI 0.7978845608028654f
@@ -91,5 +90,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cpu_op_gelu = {kernel_check_gelu, run, NULL, 0};
-const kernel_op cpu_op_gelu_bwd = {kernel_check_gelu, run_bwd, NULL, 1};
+const kernel_op CPU_OP(GELU_TANH) = {NULL, run, NULL, 0};
+const kernel_op CPU_OP(GELU_TANH_BWD) = {NULL, run_bwd, NULL, 1};

@@ -14,7 +14,6 @@
 #include "element.h"
 #include "head_softmax.h"
 #include "lathe/rng.h"
-#include "op_checks.h"
 #include "product.h"
 
 #define BLOCK_COLUMNS 8192                /* of the vocabulary, about */
@@ -160,7 +159,6 @@ static void lay_out_scratch(head *s, int64_t product_bytes, int64_t *out_scratch
 
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 {
-    LATHE_TRY(kernel_check_head(k, out_scratch));
     head *s = k->host->alloc((int64_t)sizeof *s);
     if (s == NULL)
         return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", kernel_op_name(k));
@@ -405,7 +403,7 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return run_chunks(&r);
 }
 
-const kernel_op cpu_op_head_logprob = {prepare, run, release, 0};
-const kernel_op cpu_op_head_eval = {prepare, run, release, 0};
-const kernel_op cpu_op_head_sample = {prepare, run, release, 0};
-const kernel_op cpu_op_head_logprob_bwd = {prepare, run, release, 7};
+const kernel_op CPU_OP(HEAD_LOGPROB) = {prepare, run, release, 0};
+const kernel_op CPU_OP(HEAD_EVAL) = {prepare, run, release, 0};
+const kernel_op CPU_OP(HEAD_SAMPLE) = {prepare, run, release, 0};
+const kernel_op CPU_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 7};

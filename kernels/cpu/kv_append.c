@@ -1,7 +1,6 @@
 /* KV_APPEND: x c[B*Tq,W] becomes rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b], cache c[B,P,W]. */
 #include "cpu.h"
 #include "element.h"
-#include "op_checks.h"
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
@@ -25,4 +24,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cpu_op_kv_append = {kernel_check_kv_append, run, NULL, 0};
+const kernel_op CPU_OP(KV_APPEND) = {NULL, run, NULL, 0};

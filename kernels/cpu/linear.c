@@ -33,12 +33,12 @@ static lathe_status make(lathe_kernel *k, const matmul_spec *spec, int64_t *out_
     return cpu_product_create(k->device, spec, &s->product, out_scratch);
 }
 
-/* Of what kernel_product_*() says. */
-typedef lathe_status (*spec_fn)(const lathe_kernel *k, matmul_spec *out);
+/* The product that kernel_product_*() names. */
+typedef void (*spec_fn)(const lathe_kernel *k, matmul_spec *out);
 static lathe_status prepare(lathe_kernel *k, spec_fn say, int64_t *out_scratch)
 {
     matmul_spec spec;
-    LATHE_TRY(say(k, &spec));
+    say(k, &spec);
     return make(k, &spec, out_scratch);
 }
 
@@ -60,7 +60,7 @@ static lathe_status prepare_matmul(lathe_kernel *k, int64_t *out_scratch)
 static lathe_status prepare_dw(lathe_kernel *k, int64_t *out_scratch)
 {
     matmul_spec spec;
-    LATHE_TRY(kernel_product_dw(k, &spec));
+    kernel_product_dw(k, &spec);
     LATHE_TRY(make(k, &spec, out_scratch));
     linear *s = k->state;
     s->rows = spec.k;
@@ -71,16 +71,6 @@ static lathe_status prepare_dw(lathe_kernel *k, int64_t *out_scratch)
             *out_scratch = partials;
     }
     return LATHE_OK;
-}
-
-static lathe_status prepare_linear_gelu(lathe_kernel *k, int64_t *out_scratch)
-{
-    return prepare(k, kernel_product_linear_gelu, out_scratch);
-}
-
-static lathe_status prepare_dx_gelu(lathe_kernel *k, int64_t *out_scratch)
-{
-    return prepare(k, kernel_product_dx_gelu, out_scratch);
 }
 
 static lathe_status run_linear_gelu(lathe_kernel *k, const lathe_kernel_args *a)
@@ -134,9 +124,9 @@ static lathe_status run_dw(lathe_kernel *k, const lathe_kernel_args *a)
     return run_two(k, a);
 }
 
-const kernel_op cpu_op_linear = {prepare_linear, run_linear, release, 0};
-const kernel_op cpu_op_linear_dx = {prepare_dx, run_two, release, 1};
-const kernel_op cpu_op_linear_dw = {prepare_dw, run_dw, release, 3};
-const kernel_op cpu_op_matmul = {prepare_matmul, run_two, release, 1};
-const kernel_op cpu_op_linear_gelu = {prepare_linear_gelu, run_linear_gelu, release, 0};
-const kernel_op cpu_op_linear_dx_gelu = {prepare_dx_gelu, run_dx_gelu, release, 0};
+const kernel_op CPU_OP(LINEAR) = {prepare_linear, run_linear, release, 0};
+const kernel_op CPU_OP(LINEAR_DX) = {prepare_dx, run_two, release, 1};
+const kernel_op CPU_OP(LINEAR_DW) = {prepare_dw, run_dw, release, 3};
+const kernel_op CPU_OP(MATMUL) = {prepare_matmul, run_two, release, 1};
+const kernel_op CPU_OP(LINEAR_GELU) = {prepare_linear, run_linear_gelu, release, 0};
+const kernel_op CPU_OP(LINEAR_DX_GELU) = {prepare_dx, run_dx_gelu, release, 0};

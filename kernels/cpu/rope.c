@@ -5,7 +5,6 @@
  */
 #include "cpu.h"
 #include "element.h"
-#include "op_checks.h"
 
 typedef struct rope_job {
     const lathe_kernel *k;
@@ -61,4 +60,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cpu_op_rope = {kernel_check_rope, run, NULL, 1};
+const kernel_op CPU_OP(ROPE) = {NULL, run, NULL, 1};

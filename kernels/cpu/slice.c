@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "cpu.h"
-#include "op_checks.h"
 #include "product.h"
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
@@ -33,5 +32,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     return cpu_memory_copy(k->device, NULL, dx + before, a->in[0], bytes, LATHE_COPY_ON_DEVICE);
 }
 
-const kernel_op cpu_op_slice = {kernel_check_slice, run, NULL, 1};
-const kernel_op cpu_op_slice_bwd = {kernel_check_slice_bwd, run_bwd, NULL, 1};
+const kernel_op CPU_OP(SLICE) = {NULL, run, NULL, 1};
+const kernel_op CPU_OP(SLICE_BWD) = {NULL, run_bwd, NULL, 1};

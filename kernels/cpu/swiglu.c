@@ -4,7 +4,6 @@
  *   dup = dy * gate * s,  dgate = dy * up * s * (1 + gate * (1 - s))
  */
 #include "cpu.h"
-#include "op_checks.h"
 #include "vecmath.h"
 
 typedef struct swiglu_job {
@@ -73,5 +72,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cpu_op_swiglu = {kernel_check_swiglu, run, NULL, 0};
-const kernel_op cpu_op_swiglu_bwd = {kernel_check_swiglu, run_bwd, NULL, 3};
+const kernel_op CPU_OP(SWIGLU) = {NULL, run, NULL, 0};
+const kernel_op CPU_OP(SWIGLU_BWD) = {NULL, run_bwd, NULL, 3};

@@ -2,7 +2,6 @@
  * in registers, the others element by element in blocks. */
 #include "cpu.h"
 #include "element.h"
-#include "op_checks.h"
 #include "pack.h"
 
 #define BLOCK 32
@@ -60,4 +59,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cpu_op_transpose = {kernel_check_transpose, run, NULL, 0};
+const kernel_op CPU_OP(TRANSPOSE) = {NULL, run, NULL, 0};

@@ -7,7 +7,6 @@
  * which is the least.
  */
 #include "gelu.cuh"
-#include "op_checks.h"
 
 struct swiglu : cuda_map_fn<2, 1> {
     __device__ __forceinline__ void operator()(const float *x, float *y) const
@@ -38,7 +37,7 @@ template <typename F> static lathe_status run(lathe_kernel *k, const lathe_kerne
     });
 }
 
-const kernel_op cuda_op_swiglu = {kernel_check_swiglu, run<swiglu>, nullptr, 0};
-const kernel_op cuda_op_swiglu_bwd = {kernel_check_swiglu, run<swiglu_bwd>, nullptr, 3};
-const kernel_op cuda_op_gelu = {kernel_check_gelu, run<cuda_gelu_fn>, nullptr, 0};
-const kernel_op cuda_op_gelu_bwd = {kernel_check_gelu, run<cuda_gelu_bwd_fn>, nullptr, 1};
+const kernel_op CUDA_OP(SWIGLU) = {nullptr, run<swiglu>, nullptr, 0};
+const kernel_op CUDA_OP(SWIGLU_BWD) = {nullptr, run<swiglu_bwd>, nullptr, 3};
+const kernel_op CUDA_OP(GELU_TANH) = {nullptr, run<cuda_gelu_fn>, nullptr, 0};
+const kernel_op CUDA_OP(GELU_TANH_BWD) = {nullptr, run<cuda_gelu_bwd_fn>, nullptr, 1};

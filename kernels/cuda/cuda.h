@@ -1,7 +1,7 @@
 /* What the files of the CUDA device share: the device instance, its functions, the rows of its ops.
  *
- * Host code is C over the runtime API; one op (or op family) per .cu file, each exporting a constant
- * kernel_op that cuda_ops.c lists. Nothing here waits for the GPU but cuda_sync and cuda_memory_alloc.
+ * Host code is C over the runtime API; one op (or op family) per .cu file, each defining a constant
+ * kernel_op, which cuda_ops.c finds by its name. Nothing here waits for the GPU but cuda_sync and cuda_memory_alloc.
  *
  * Streams: lathe_stream is cudaStream_t; NULL is cudaStreamPerThread, so what a rank's thread queues stays
  * in order and can be captured.
@@ -86,25 +86,11 @@ static inline int64_t cuda_round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* The rows of the dispatch table, each defined in its op's file. */
-extern const kernel_op cuda_op_add, cuda_op_sub, cuda_op_mul, cuda_op_scale, cuda_op_scale_by;
-extern const kernel_op cuda_op_lincomb, cuda_op_cast, cuda_op_copy, cuda_op_sigmoid;
-extern const kernel_op cuda_op_logsigmoid;
-extern const kernel_op cuda_op_rmsnorm, cuda_op_rmsnorm_bwd;
-extern const kernel_op cuda_op_add_rmsnorm, cuda_op_add_layernorm;
-extern const kernel_op cuda_op_linear, cuda_op_linear_dx, cuda_op_linear_dw, cuda_op_matmul;
-extern const kernel_op cuda_op_linear_gelu, cuda_op_linear_dx_gelu;
-extern const kernel_op cuda_op_head_logprob, cuda_op_head_logprob_bwd, cuda_op_head_eval;
-extern const kernel_op cuda_op_head_sample;
-extern const kernel_op cuda_op_layernorm, cuda_op_layernorm_bwd;
-extern const kernel_op cuda_op_swiglu, cuda_op_swiglu_bwd, cuda_op_gelu, cuda_op_gelu_bwd;
-extern const kernel_op cuda_op_dropout, cuda_op_dropout_bwd;
-extern const kernel_op cuda_op_apply_update, cuda_op_clamp;
-extern const kernel_op cuda_op_sum, cuda_op_row_sum, cuda_op_broadcast, cuda_op_l2_normalize;
-extern const kernel_op cuda_op_sum_squares, cuda_op_update_squares;
-extern const kernel_op cuda_op_rope;
-extern const kernel_op cuda_op_embed, cuda_op_kv_append, cuda_op_embed_bwd;
-extern const kernel_op cuda_op_slice, cuda_op_slice_bwd, cuda_op_transpose;
+/** The row of an op: const kernel_op CUDA_OP(ADD) = {..}; defined in the op's file, where this device has the op. */
+#define CUDA_OP(name) cuda_op_##name
+#define LATHE_X(name, text, n_in, n_out) extern const kernel_op CUDA_OP(name);
+LATHE_OP_TABLE(LATHE_X)
+#undef LATHE_X
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,6 @@
  */
 #include "lathe/rng.h"
 #include "launch.cuh"
-#include "op_checks.h"
 
 struct drop_spec {
     const int64_t *rng; /* seed, step: device memory */
@@ -63,5 +62,5 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     });
 }
 
-const kernel_op cuda_op_dropout = {kernel_check_dropout, run, nullptr, 0};
-const kernel_op cuda_op_dropout_bwd = {kernel_check_dropout, run, nullptr, 1};
+const kernel_op CUDA_OP(DROPOUT) = {nullptr, run, nullptr, 0};
+const kernel_op CUDA_OP(DROPOUT_BWD) = {nullptr, run, nullptr, 1};

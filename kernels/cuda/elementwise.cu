@@ -10,7 +10,6 @@
  * Bound by memory: each element is read and written once.
  */
 #include "map.cuh"
-#include "op_checks.h"
 
 struct add : cuda_map_fn<2, 1> {
     __device__ __forceinline__ void operator()(const float *x, float *z) const
@@ -184,15 +183,15 @@ static lathe_status run_apply_update(lathe_kernel *k, const lathe_kernel_args *a
     CUDA_BY_DTYPE(k->in[1].dtype, U, return (run_as<float, U, float>(k, a, f)));
 }
 
-const kernel_op cuda_op_add = {kernel_check_binary, run_plain<add>, nullptr, 1};
-const kernel_op cuda_op_sub = {kernel_check_binary, run_plain<sub>, nullptr, 1};
-const kernel_op cuda_op_mul = {kernel_check_binary, run_plain<mul>, nullptr, 1};
-const kernel_op cuda_op_scale = {kernel_check_unary, run_scale, nullptr, 1};
-const kernel_op cuda_op_scale_by = {kernel_check_scale_by, run_scale_by, nullptr, 1};
-const kernel_op cuda_op_lincomb = {kernel_check_lincomb, run_lincomb, nullptr, 1};
-const kernel_op cuda_op_cast = {kernel_check_cast, run_cast, nullptr, 1};
-const kernel_op cuda_op_copy = {kernel_check_copy, run_copy, nullptr, 1};
-const kernel_op cuda_op_sigmoid = {kernel_check_unary, run_plain<sigmoid>, nullptr, 1};
-const kernel_op cuda_op_logsigmoid = {kernel_check_unary, run_plain<logsigmoid>, nullptr, 1};
-const kernel_op cuda_op_clamp = {kernel_check_clamp, run_clamp, nullptr, 0};
-const kernel_op cuda_op_apply_update = {kernel_check_apply_update, run_apply_update, nullptr, 0};
+const kernel_op CUDA_OP(ADD) = {nullptr, run_plain<add>, nullptr, 1};
+const kernel_op CUDA_OP(SUB) = {nullptr, run_plain<sub>, nullptr, 1};
+const kernel_op CUDA_OP(MUL) = {nullptr, run_plain<mul>, nullptr, 1};
+const kernel_op CUDA_OP(SCALE) = {nullptr, run_scale, nullptr, 1};
+const kernel_op CUDA_OP(SCALE_BY) = {nullptr, run_scale_by, nullptr, 1};
+const kernel_op CUDA_OP(LINCOMB) = {nullptr, run_lincomb, nullptr, 1};
+const kernel_op CUDA_OP(CAST) = {nullptr, run_cast, nullptr, 1};
+const kernel_op CUDA_OP(COPY) = {nullptr, run_copy, nullptr, 1};
+const kernel_op CUDA_OP(SIGMOID) = {nullptr, run_plain<sigmoid>, nullptr, 1};
+const kernel_op CUDA_OP(LOGSIGMOID) = {nullptr, run_plain<logsigmoid>, nullptr, 1};
+const kernel_op CUDA_OP(CLAMP) = {nullptr, run_clamp, nullptr, 0};
+const kernel_op CUDA_OP(APPLY_UPDATE) = {nullptr, run_apply_update, nullptr, 0};

@@ -12,7 +12,6 @@
  * dW before, V*C*4 bytes, which is most of the time for large vocabularies.
  */
 #include "launch.cuh"
-#include "op_checks.h"
 
 #define DIGIT_BITS 9
 #define DIGITS (1 << DIGIT_BITS)
@@ -155,7 +154,6 @@ static int64_t tiles_of(int64_t n)
 /* Scratch: tokens and places, twice each; the counts. */
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 {
-    LATHE_TRY(kernel_check_embed_bwd(k, out_scratch));
     const int64_t n = lathe_desc_count(&k->in[1]);
     if (n > INT32_MAX || k->out[0].dims[0] >= INT32_MAX)
         return kernel_bad_shape(k, "more than 2^31 - 1 tokens or rows of dW");
@@ -208,4 +206,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     });
 }
 
-const kernel_op cuda_op_embed_bwd = {prepare, run, nullptr, 1};
+const kernel_op CUDA_OP(EMBED_BWD) = {prepare, run, nullptr, 1};

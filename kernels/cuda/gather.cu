@@ -9,7 +9,6 @@
  * Bound by memory: each element is read and written once, in packs of 16 bytes where the rows allow.
  */
 #include "launch.cuh"
-#include "op_checks.h"
 
 /* Source and destination of a row, in rows; from < 0: NaN. */
 struct embed_rows {
@@ -94,5 +93,5 @@ static lathe_status run_append(lathe_kernel *k, const lathe_kernel_args *a)
     return copy(k, a, places, a->in[1], b * tq, w);
 }
 
-const kernel_op cuda_op_embed = {kernel_check_embed, run_embed, nullptr, 0};
-const kernel_op cuda_op_kv_append = {kernel_check_kv_append, run_append, nullptr, 0};
+const kernel_op CUDA_OP(EMBED) = {nullptr, run_embed, nullptr, 0};
+const kernel_op CUDA_OP(KV_APPEND) = {nullptr, run_append, nullptr, 0};

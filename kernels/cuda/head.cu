@@ -13,7 +13,6 @@
  */
 #include "blas.h"
 #include "head_softmax.cuh"
-#include "op_checks.h"
 
 #define LOGITS_BYTES ((int64_t)256 << 20) /* at most, but for vocabularies beyond a million */
 #define LEAST_ROWS 64
@@ -86,7 +85,6 @@ static lathe_status make_products(lathe_kernel *k, head *s, int i, int64_t rows,
 
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 {
-    LATHE_TRY(kernel_check_head(k, out_scratch));
     head *s = (head *)k->host->alloc((int64_t)sizeof *s);
     if (s == nullptr)
         return lathe_fail(k->host, LATHE_E_NOMEM, "%s: no memory for its state", kernel_op_name(k));
@@ -173,7 +171,7 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cuda_op_head_logprob = {prepare, run, release, 0};
-const kernel_op cuda_op_head_eval = {prepare, run, release, 0};
-const kernel_op cuda_op_head_sample = {prepare, run, release, 0};
-const kernel_op cuda_op_head_logprob_bwd = {prepare, run, release, 7};
+const kernel_op CUDA_OP(HEAD_LOGPROB) = {prepare, run, release, 0};
+const kernel_op CUDA_OP(HEAD_EVAL) = {prepare, run, release, 0};
+const kernel_op CUDA_OP(HEAD_SAMPLE) = {prepare, run, release, 0};
+const kernel_op CUDA_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 7};

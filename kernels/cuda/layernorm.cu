@@ -10,7 +10,6 @@
  * added in order. Bound by memory: up to C = 8192 the forward moves 2 elements per element and the backward 3,
  * which is the least (w and b stay in the first cache); longer rows are read three and two times.
  */
-#include "op_checks.h"
 #include "rows.cuh"
 
 struct tensors {
@@ -131,7 +130,6 @@ template <int ADDS> static lathe_status run(lathe_kernel *k, const lathe_kernel_
 
 static lathe_status prepare_bwd(lathe_kernel *k, int64_t *out_scratch)
 {
-    LATHE_TRY(kernel_check_layernorm_bwd(k, out_scratch));
     const int64_t each =
         cuda_columns_scratch(lathe_desc_count(&k->in[3]), lathe_desc_count(&k->in[2]));
     *out_scratch = each * (kernel_has_out(k, 1) + kernel_has_out(k, 2));
@@ -166,6 +164,6 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cuda_op_layernorm = {kernel_check_layernorm, run<0>, nullptr, 0};
-const kernel_op cuda_op_add_layernorm = {kernel_check_add_layernorm, run<1>, nullptr, 0};
-const kernel_op cuda_op_layernorm_bwd = {prepare_bwd, run_bwd, nullptr, 7};
+const kernel_op CUDA_OP(LAYERNORM) = {nullptr, run<0>, nullptr, 0};
+const kernel_op CUDA_OP(ADD_LAYERNORM) = {nullptr, run<1>, nullptr, 0};
+const kernel_op CUDA_OP(LAYERNORM_BWD) = {prepare_bwd, run_bwd, nullptr, 7};

@@ -60,7 +60,7 @@ static lathe_status make_blocks(lathe_kernel *k, matmul_spec spec, int64_t *out_
 static lathe_status prepare_linear(lathe_kernel *k, int64_t *out_scratch)
 {
     matmul_spec spec;
-    LATHE_TRY(kernel_product_linear(k, &spec));
+    kernel_product_linear(k, &spec);
     LATHE_TRY(make(k, &spec, out_scratch));
     if (spec.fp8 == 0 && spec.bias && !cuda_product_adds_bias(((linear *)k->state)->product))
         return make_blocks(k, spec, out_scratch);
@@ -70,21 +70,21 @@ static lathe_status prepare_linear(lathe_kernel *k, int64_t *out_scratch)
 static lathe_status prepare_dx(lathe_kernel *k, int64_t *out_scratch)
 {
     matmul_spec spec;
-    LATHE_TRY(kernel_product_dx(k, &spec));
+    kernel_product_dx(k, &spec);
     return make(k, &spec, out_scratch);
 }
 
 static lathe_status prepare_matmul(lathe_kernel *k, int64_t *out_scratch)
 {
     matmul_spec spec;
-    LATHE_TRY(kernel_product_matmul(k, &spec));
+    kernel_product_matmul(k, &spec);
     return make(k, &spec, out_scratch);
 }
 
 static lathe_status prepare_dw(lathe_kernel *k, int64_t *out_scratch)
 {
     matmul_spec spec;
-    LATHE_TRY(kernel_product_dw(k, &spec));
+    kernel_product_dw(k, &spec);
     LATHE_TRY(make(k, &spec, out_scratch));
     linear *s = (linear *)k->state;
     s->rows = spec.k;
@@ -195,7 +195,7 @@ static lathe_status run_dw(lathe_kernel *k, const lathe_kernel_args *a)
     return run_two(k, a);
 }
 
-const kernel_op cuda_op_linear = {prepare_linear, run_linear, release, 0};
-const kernel_op cuda_op_linear_dx = {prepare_dx, run_two, release, 1};
-const kernel_op cuda_op_linear_dw = {prepare_dw, run_dw, release, 3};
-const kernel_op cuda_op_matmul = {prepare_matmul, run_two, release, 1};
+const kernel_op CUDA_OP(LINEAR) = {prepare_linear, run_linear, release, 0};
+const kernel_op CUDA_OP(LINEAR_DX) = {prepare_dx, run_two, release, 1};
+const kernel_op CUDA_OP(LINEAR_DW) = {prepare_dw, run_dw, release, 3};
+const kernel_op CUDA_OP(MATMUL) = {prepare_matmul, run_two, release, 1};

@@ -35,7 +35,7 @@ static lathe_status make(lathe_kernel *k, const matmul_spec *spec, int64_t *out_
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 {
     matmul_spec spec;
-    LATHE_TRY(kernel_product_linear_gelu(k, &spec));
+    kernel_product_linear(k, &spec);
     LATHE_TRY(make(k, &spec, out_scratch));
     linear_gelu *s = (linear_gelu *)k->state;
     if (!spec.bias || cuda_product_adds_bias(s->blocks.product))
@@ -55,7 +55,7 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 static lathe_status prepare_dx(lathe_kernel *k, int64_t *out_scratch)
 {
     matmul_spec spec;
-    LATHE_TRY(kernel_product_dx_gelu(k, &spec));
+    kernel_product_dx(k, &spec);
     return make(k, &spec, out_scratch);
 }
 
@@ -146,5 +146,5 @@ static lathe_status run_dx(lathe_kernel *k, const lathe_kernel_args *a)
     return LATHE_OK;
 }
 
-const kernel_op cuda_op_linear_gelu = {prepare, run, release, 0};
-const kernel_op cuda_op_linear_dx_gelu = {prepare_dx, run_dx, release, 0};
+const kernel_op CUDA_OP(LINEAR_GELU) = {prepare, run, release, 0};
+const kernel_op CUDA_OP(LINEAR_DX_GELU) = {prepare_dx, run_dx, release, 0};

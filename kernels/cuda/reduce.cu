@@ -9,7 +9,6 @@
  * (on GPUs with few f64 units by those): x is read once, by L2_NORMALIZE twice.
  */
 #include "map.cuh"
-#include "op_checks.h"
 #include "sums.cuh"
 
 template <int SQUARES>
@@ -70,7 +69,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 static lathe_status prepare_sum(lathe_kernel *k, int64_t *out_scratch)
 {
     *out_scratch = cuda_sum_pieces(lathe_desc_count(&k->in[0])) * (int64_t)sizeof(double);
-    return kernel_check_sum(k, out_scratch);
+    return LATHE_OK;
 }
 
 static lathe_status run_sum(lathe_kernel *k, const lathe_kernel_args *a)
@@ -106,7 +105,7 @@ static lathe_status run_broadcast(lathe_kernel *k, const lathe_kernel_args *a)
 static lathe_status prepare_normalize(lathe_kernel *k, int64_t *out_scratch)
 {
     *out_scratch = (cuda_sum_pieces(lathe_desc_count(&k->in[0])) + 1) * (int64_t)sizeof(double);
-    return kernel_check_l2_normalize(k, out_scratch);
+    return LATHE_OK;
 }
 
 static lathe_status run_normalize(lathe_kernel *k, const lathe_kernel_args *a)
@@ -126,7 +125,7 @@ static lathe_status run_normalize(lathe_kernel *k, const lathe_kernel_args *a)
     });
 }
 
-const kernel_op cuda_op_sum = {prepare_sum, run_sum, nullptr, 1};
-const kernel_op cuda_op_row_sum = {kernel_check_row_sum, run_row_sum, nullptr, 1};
-const kernel_op cuda_op_broadcast = {kernel_check_broadcast, run_broadcast, nullptr, 1};
-const kernel_op cuda_op_l2_normalize = {prepare_normalize, run_normalize, nullptr, 1};
+const kernel_op CUDA_OP(SUM) = {prepare_sum, run_sum, nullptr, 1};
+const kernel_op CUDA_OP(ROW_SUM) = {nullptr, run_row_sum, nullptr, 1};
+const kernel_op CUDA_OP(BROADCAST) = {nullptr, run_broadcast, nullptr, 1};
+const kernel_op CUDA_OP(L2_NORMALIZE) = {prepare_normalize, run_normalize, nullptr, 1};

@@ -8,7 +8,6 @@
  * in order. Bound by memory: up to D = 8192 the forward moves 2 elements per element and the backward 3,
  * which is the least (w stays in the first cache); longer rows are read twice.
  */
-#include "op_checks.h"
 #include "rows.cuh"
 
 template <typename T, int N, int KIND, int ADDS>
@@ -101,7 +100,6 @@ template <int ADDS> static lathe_status run(lathe_kernel *k, const lathe_kernel_
 
 static lathe_status prepare_bwd(lathe_kernel *k, int64_t *out_scratch)
 {
-    LATHE_TRY(kernel_check_rmsnorm_bwd(k, out_scratch));
     if (kernel_has_out(k, 1))
         *out_scratch =
             cuda_columns_scratch(lathe_desc_count(&k->in[3]), lathe_desc_count(&k->in[2]));
@@ -130,6 +128,6 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
                                (a->accumulate & 2u) != 0);
 }
 
-const kernel_op cuda_op_rmsnorm = {kernel_check_rmsnorm, run<0>, nullptr, 0};
-const kernel_op cuda_op_add_rmsnorm = {kernel_check_add_rmsnorm, run<1>, nullptr, 0};
-const kernel_op cuda_op_rmsnorm_bwd = {prepare_bwd, run_bwd, nullptr, 3};
+const kernel_op CUDA_OP(RMSNORM) = {nullptr, run<0>, nullptr, 0};
+const kernel_op CUDA_OP(ADD_RMSNORM) = {nullptr, run<1>, nullptr, 0};
+const kernel_op CUDA_OP(RMSNORM_BWD) = {prepare_bwd, run_bwd, nullptr, 3};

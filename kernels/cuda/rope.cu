@@ -9,7 +9,6 @@
  * and written once; the heads of a row find its angles in the first cache.
  */
 #include "launch.cuh"
-#include "op_checks.h"
 
 struct rope_shape {
     int64_t rows, width, d, positions;
@@ -84,4 +83,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     });
 }
 
-const kernel_op cuda_op_rope = {kernel_check_rope, run, nullptr, 1};
+const kernel_op CUDA_OP(ROPE) = {nullptr, run, nullptr, 1};

@@ -1,7 +1,6 @@
 /* SLICE: rows start .. start+count-1 of x; and its derivative, zero outside them. Copies of the device, or the
  * map of map.cuh where they are added: no more bytes than are in the slice, and the zeros. */
 #include "map.cuh"
-#include "op_checks.h"
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
@@ -36,5 +35,5 @@ static lathe_status run_bwd(lathe_kernel *k, const lathe_kernel_args *a)
                             LATHE_COPY_ON_DEVICE);
 }
 
-const kernel_op cuda_op_slice = {kernel_check_slice, run, nullptr, 1};
-const kernel_op cuda_op_slice_bwd = {kernel_check_slice_bwd, run_bwd, nullptr, 1};
+const kernel_op CUDA_OP(SLICE) = {nullptr, run, nullptr, 1};
+const kernel_op CUDA_OP(SLICE_BWD) = {nullptr, run_bwd, nullptr, 1};

@@ -6,7 +6,6 @@
  * A segment that is not within x gives NaN. A block takes a sum, split as in sums.cuh. Bound by memory (on GPUs
  * with few f64 units by those): each element is read once.
  */
-#include "op_checks.h"
 #include "sums.cuh"
 
 LATHE_STATIC_ASSERT(CUDA_SUM_PIECE == 16384, "a block is a sum of UPDATE_SQUARES");
@@ -69,5 +68,5 @@ static lathe_status run_update(lathe_kernel *k, const lathe_kernel_args *a)
     });
 }
 
-const kernel_op cuda_op_sum_squares = {kernel_check_sum_squares, run_sum, nullptr, 0};
-const kernel_op cuda_op_update_squares = {kernel_check_update_squares, run_update, nullptr, 0};
+const kernel_op CUDA_OP(SUM_SQUARES) = {nullptr, run_sum, nullptr, 0};
+const kernel_op CUDA_OP(UPDATE_SQUARES) = {nullptr, run_update, nullptr, 0};

@@ -5,7 +5,6 @@
  * tile are 32 elements, which from 1 byte on are whole sectors of 32 bytes where the tensor's rows are.
  */
 #include "launch.cuh"
-#include "op_checks.h"
 
 #define TILE 32
 #define ROWS_AT_A_TIME (CUDA_THREADS / TILE)
@@ -51,4 +50,4 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     }
 }
 
-const kernel_op cuda_op_transpose = {kernel_check_transpose, run, nullptr, 0};
+const kernel_op CUDA_OP(TRANSPOSE) = {nullptr, run, nullptr, 0};

@@ -16,6 +16,8 @@ enum { LATHE_LOG_DEBUG = 0, LATHE_LOG_INFO = 1, LATHE_LOG_WARN = 2, LATHE_LOG_ER
 /** Body of a parallel loop over [begin, end). worker in [0, n_threads): for per-worker scratch. */
 typedef void (*lathe_range_fn)(void *arg, int64_t begin, int64_t end, int32_t worker);
 
+struct lathe_kernel_problem; /* device.h */
+
 typedef struct lathe_host {
     uint32_t size;
     uint32_t abi_minor;
@@ -42,8 +44,13 @@ typedef struct lathe_host {
 
     /** Releases what alloc gave; takes NULL. */
     void (*free)(void *memory);
+
+    /** Checks a problem as every device must: arity, shapes, dtypes and attributes of its op, as lathe/op.h has them.
+     *  A device calls it first in kernel_create; what the device itself lacks, a dtype or a size, it refuses itself.
+     *  LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_ARG or LATHE_E_UNSUPPORTED, recorded as by fail. Keeps nothing. */
+    lathe_status (*check_kernel)(const struct lathe_kernel_problem *problem);
 } lathe_host;
-LATHE_ABI_SIZE(lathe_host, 56);
+LATHE_ABI_SIZE(lathe_host, 64);
 
 /** Formats and records an error: return lathe_fail(host, LATHE_E_ARG, "beta1 is %g", b1); */
 __attribute__((format(printf, 3, 4))) static inline lathe_status

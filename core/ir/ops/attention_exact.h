@@ -1,6 +1,6 @@
 /* Attention in double precision, straight from the definition in lathe/attention.h. */
-#ifndef LATHE_CONFORMANCE_ATTENTION_REFERENCE_H
-#define LATHE_CONFORMANCE_ATTENTION_REFERENCE_H
+#ifndef LATHE_IR_OPS_ATTENTION_EXACT_H
+#define LATHE_IR_OPS_ATTENTION_EXACT_H
 
 #include "lathe/attention.h"
 

@@ -1,5 +1,5 @@
 /* Dense attention, one query at a time. */
-#include "conformance/attention_reference.h"
+#include "ir/ops/attention_exact.h"
 
 #include <math.h>
 

@@ -1,0 +1,200 @@
+/* The head over the vocabulary: HEAD_LOGPROB, its derivative, HEAD_EVAL, HEAD_SAMPLE. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "ir/ops/rules.h"
+#include "lathe/rng.h"
+
+static lathe_status infer(lathe_op_problem *p)
+{
+    const lathe_desc *x = lathe__in(p, 0), *w = lathe__in(p, 1), *t = lathe__in(p, 2);
+    if (!x || !w || !t || x->rank != 2 || w->rank != 2 || x->dims[1] != w->dims[1] ||
+        x->dtype != w->dtype || t->dtype != LATHE_I32 || lathe_desc_count(t) != x->dims[0])
+        return lathe__bad_inputs(p, "x c[N,C], W c[V,C], targets i32[N]");
+    p->out[0] = lathe_desc_1d(LATHE_F32, x->dims[0]);
+    if (p->op == LATHE_OP_HEAD_LOGPROB_BWD) {
+        if (!lathe__in(p, 3) || !lathe__is_vector(lathe__in(p, 3), x->dims[0]))
+            return lathe__bad_inputs(p, "dlogp f32[N] beside x, W and targets");
+        p->out[1] = *x;
+        p->out[2] = lathe__with_dtype(*w, LATHE_F32);
+    }
+    if (p->op == LATHE_OP_HEAD_EVAL) {
+        p->out[1] = p->out[0];
+        p->out[2] = lathe__with_dtype(p->out[0], LATHE_I32);
+    }
+    if (p->op == LATHE_OP_HEAD_SAMPLE) {
+        if (!lathe__in(p, 3) || p->in[3].dtype != LATHE_I64 ||
+            lathe_desc_count(lathe__in(p, 3)) != 2)
+            return lathe__bad_inputs(p, "rng i64[2] beside x, W and targets");
+        p->out[0] = lathe__with_dtype(p->out[0], LATHE_I32);
+    }
+    return LATHE_OK;
+}
+
+static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
+{
+    const lathe_val in[4] = {n->in[0], n->in[1], n->in[2], dy};
+    const lathe_val targets[3] = {n->out[0], n->in[0], n->in[1]};
+    /* output 0 is the log-probabilities again, not a gradient of them */
+    t->g->values[n->out[0]].needs_grad = 0;
+    lathe__emit(t, LATHE_OP_HEAD_LOGPROB_BWD, &n->attrs, in, 4, targets, 3, 3, n->label);
+    t->g->values[n->out[0]].needs_grad = 1;
+}
+
+static double flops(const lathe_op_problem *p)
+{
+    return 2.0 * (double)lathe_desc_count(&p->in[0]) * (double)p->in[1].dims[0];
+}
+
+/* The logits again, dx, and where wanted dW. */
+static double flops_bwd(const lathe_op_problem *p)
+{
+    return (lathe__out(p, 2) ? 6.0 : 4.0) * (double)lathe_desc_count(&p->in[0]) *
+           (double)p->in[1].dims[0];
+}
+
+static lathe_status check(const lathe_op_problem *p)
+{
+    if (p->in[1].rank != 2 || lathe_desc_count(&p->in[1]) < 1)
+        return lathe__refuse_shape(p, "W must be [V, C], both at least 1");
+    const int64_t n = lathe_desc_count(&p->in[2]), v = p->in[1].dims[0], c = p->in[1].dims[1];
+    const int32_t dtype = p->in[0].dtype;
+    if (n < 1)
+        return lathe__refuse_shape(p, "there must be at least one row");
+    LATHE_TRY(lathe__check_in(p, 0, LATHE__COMPUTE, n * c));
+    LATHE_TRY(lathe__check_in(p, 1, dtype, v * c));
+    LATHE_TRY(lathe__check_in(p, 2, LATHE_I32, n));
+    if (p->op == LATHE_OP_HEAD_SAMPLE) {
+        LATHE_TRY(lathe__check_in(p, 3, LATHE_I64, 2));
+        return lathe__check_out(p, 0, LATHE_I32, n);
+    }
+    LATHE_TRY(lathe__check_out(p, 0, LATHE_F32, n));
+    if (p->op == LATHE_OP_HEAD_EVAL) {
+        LATHE_TRY(lathe__check_out(p, 1, LATHE_F32, n));
+        LATHE_TRY(lathe__check_out(p, 2, LATHE_I32, n));
+    }
+    if (p->op != LATHE_OP_HEAD_LOGPROB_BWD)
+        return LATHE_OK;
+    LATHE_TRY(lathe__check_in(p, 3, LATHE_F32, n));
+    if (lathe__out(p, 1))
+        LATHE_TRY(lathe__check_out(p, 1, dtype, n * c));
+    return lathe__out(p, 2) ? lathe__check_out(p, 2, LATHE_F32, v * c) : LATHE_OK;
+}
+
+/* Row r's logits, [V], and log(sum(exp)). */
+static double logits_of(const lathe_op_problem *p, double *const *in, int64_t r, double *logits)
+{
+    const int64_t width = p->in[1].dims[1], vocabulary = p->in[1].dims[0];
+    const double cap = (double)p->attrs.softcap;
+    double top = -HUGE_VAL, sum = 0.0;
+    for (int64_t v = 0; v < vocabulary; v++) {
+        double x = 0.0;
+        for (int64_t i = 0; i < width; i++)
+            x += in[0][r * width + i] * in[1][v * width + i];
+        logits[v] = cap > 0.0 ? cap * tanh(x / cap) : x;
+        top = fmax(top, logits[v]);
+    }
+    for (int64_t v = 0; v < vocabulary; v++)
+        sum += exp(logits[v] - top);
+    return top + log(sum);
+}
+
+static void head_backward_row(const lathe_op_problem *p, double *const *in, double *const *out,
+                              int64_t r, const double *logits, double lse)
+{
+    const int64_t width = p->in[1].dims[1], vocabulary = p->in[1].dims[0];
+    const double cap = (double)p->attrs.softcap;
+    for (int64_t v = 0; v < vocabulary; v++) {
+        const double slope = cap > 0.0 ? 1.0 - (logits[v] / cap) * (logits[v] / cap) : 1.0;
+        const double hit = v == (int64_t)in[2][r] ? 1.0 : 0.0;
+        const double g = in[3][r] * (hit - exp(logits[v] - lse)) * slope;
+        for (int64_t i = 0; i < width; i++) {
+            out[1][r * width + i] += g * in[1][v * width + i];
+            if (out[2] != NULL)
+                out[2][v * width + i] += g * in[0][r * width + i];
+        }
+    }
+}
+
+static void evaluate_row(double *const *out, int64_t r, const double *logits, double lse,
+                         int64_t vocabulary)
+{
+    double most = -INFINITY;
+    int64_t top = 0;
+    for (int64_t v = 0; v < vocabulary; v++) {
+        top = logits[v] > most ? v : top;
+        most = logits[v] > most ? logits[v] : most;
+    }
+    out[1][r] = most - lse;
+    out[2][r] = (double)top;
+}
+
+static double sampled(const lathe_op_problem *p, double *const *in, int64_t r, const double *logits,
+                      double lse)
+{
+    const lathe_u32x4 w =
+        lathe_rng_block((uint64_t)in[3][0], (uint64_t)in[3][1], p->attrs.rng_stream, (uint64_t)r);
+    const double u = lathe_uniform_f64(w.v[0], w.v[1]);
+    double upto = 0.0;
+    int64_t token = -1;
+    for (int64_t v = 0; v < p->in[1].dims[0]; v++) {
+        token = upto <= u ? v : token;
+        upto += exp(logits[v] - lse);
+    }
+    return (double)token;
+}
+
+static void exact(const lathe_op_problem *p, double *const *in, double *const *out)
+{
+    const int64_t n = lathe_desc_count(&p->in[2]), vocabulary = p->in[1].dims[0];
+    double *logits = malloc((size_t)vocabulary * sizeof *logits);
+    for (int64_t r = 0; logits != NULL && r < n; r++) {
+        const int ignored = in[2][r] < 0.0;
+        const double lse = logits_of(p, in, r, logits);
+        if (p->op == LATHE_OP_HEAD_SAMPLE) {
+            out[0][r] = ignored ? -1.0 : sampled(p, in, r, logits, lse);
+            continue;
+        }
+        out[0][r] = ignored ? 0.0 : logits[(int64_t)in[2][r]] - lse;
+        if (p->op == LATHE_OP_HEAD_EVAL && ignored)
+            out[2][r] = -1.0;
+        else if (p->op == LATHE_OP_HEAD_EVAL)
+            evaluate_row(out, r, logits, lse, vocabulary);
+        else if (p->op == LATHE_OP_HEAD_LOGPROB_BWD && !ignored)
+            head_backward_row(p, in, out, r, logits, lse);
+    }
+    free(logits);
+}
+
+static const lathe_op_case logprob_cases[] = {
+    LATHE_CASE_WITH("c[13,9] c[37,9] i32[13]:T37", "f32[13]", 40, 4, .chunk_rows = 4),
+    LATHE_CASE_WITH("c[3,8] c[130,8] i32[3]:t130", "f32[3]", 130, 4, .softcap = 2.0f),
+    LATHE_LAST_CASE,
+};
+
+static const lathe_op_case logprob_bwd_cases[] = {
+    LATHE_CASE_WITH("c[13,9] c[37,9] i32[13]:T37 f32[13]", "f32[13] c[13,9] f32[37,9]", 64, 4,
+                    .chunk_rows = 4),
+    LATHE_CASE_WITH("c[3,8] c[40,8] i32[3]:t40 f32[3]", "f32[3] c[3,8] -", 64, 4, .softcap = 2.0f),
+    LATHE_LAST_CASE,
+};
+
+static const lathe_op_case eval_cases[] = {
+    LATHE_CASE_WITH("c[13,5]:w c[101,5]:w i32[13]:T101", "f32[13] f32[13] i32[13]", 110, 0,
+                    .chunk_rows = 8),
+    LATHE_LAST_CASE,
+};
+
+static const lathe_op_case sample_cases[] = {
+    LATHE_CASE_WITH("c[37,5]:w c[101,5]:w i32[37]:T101 i64[2]:r", "i32[37]", 0, 0, .rng_stream = 9),
+    LATHE_LAST_CASE,
+};
+
+LATHE_OP_DEFINE(HEAD_LOGPROB, .infer = infer, .derive = derive, .flops = flops, .check = check,
+                .exact = exact, .cases = logprob_cases);
+LATHE_OP_DEFINE(HEAD_LOGPROB_BWD, .accumulates = 1, .param_outputs = 4, .infer = infer,
+                .flops = flops_bwd, .check = check, .exact = exact, .cases = logprob_bwd_cases);
+LATHE_OP_DEFINE(HEAD_EVAL, .infer = infer, .flops = flops, .check = check, .exact = exact,
+                .cases = eval_cases);
+LATHE_OP_DEFINE(HEAD_SAMPLE, .infer = infer, .flops = flops, .check = check, .exact = exact,
+                .cases = sample_cases);
