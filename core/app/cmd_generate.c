@@ -72,7 +72,7 @@ static lathe_status read_options(const lathe_args *args, sampling_settings *out)
 static int run_command(const lathe_args *args)
 {
     lathe_run *run = NULL;
-    lathe_sampling sampling = {0};
+    lathe_sampling sampling = {.size = (uint32_t)sizeof sampling};
     lathe_generation made = {.size = (uint32_t)sizeof made};
     sampling_settings settings;
     const char *prompt = lathe_args_value(args, "--prompt");

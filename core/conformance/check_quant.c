@@ -332,7 +332,6 @@ const lathe__check *lathe__checks_quant(void)
         {"decodes_a_thousand_times", lathe__codec_decodes_a_thousand_times, 0},
         {"instances_are_apart", lathe__codec_instances_are_apart, 0},
         {"refuses_unknown_dtypes", lathe__codec_refuses_unknown_dtypes, 0},
-        {"multiplies_as_it_decodes", lathe__codec_multiplies_as_it_decodes, 0},
         {NULL, NULL, 0},
     };
     return checks;

@@ -21,8 +21,6 @@ typedef struct model {
     lathe_val pair_mask;
 } model;
 
-static model *current; /* logprobs() has no argument of its own; one check at a time */
-
 static lathe_status head(model *m, int32_t which, lathe_val *out)
 {
     static const char *const names[] = {"lm_head.weight", "reference.lm_head.weight"};
@@ -46,10 +44,10 @@ static lathe_status head(model *m, int32_t which, lathe_val *out)
                                           : LATHE_OK;
 }
 
-static lathe_status logprobs(lathe_graph *g, int32_t which, lathe_val *out)
+static lathe_status logprobs(void *ctx, int32_t which, lathe_val *out)
 {
-    model *m = current;
-    if (g != m->g || (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE))
+    model *m = ctx;
+    if (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE)
         return lathe_error(LATHE_E_ARG, "logprobs of model %d", which);
     m->asked_reference |= which == LATHE_MODEL_REFERENCE;
     if (m->logp[which] == LATHE_NONE && m->plain)
@@ -107,12 +105,10 @@ static lathe_status ask(model *m, void *self, lathe_stage_loss *loss)
                                      .api = lathe_graph_api_get(),
                                      .graph = m->g,
                                      .logprobs = logprobs,
+                                     .ctx = m,
                                      .pair_mask = m->pair_mask};
     *loss = (lathe_stage_loss){.size = sizeof *loss, .sum = LATHE_NONE};
-    current = m;
-    const lathe_status status = m->table->loss(self, &given, loss);
-    current = NULL;
-    LATHE_TRY(status);
+    LATHE_TRY(m->table->loss(self, &given, loss));
     return check_loss(m, loss);
 }
 

@@ -35,6 +35,5 @@ lathe_status lathe__codec_weights_of_any_size(lathe__subject *s);
 lathe_status lathe__codec_decodes_a_thousand_times(lathe__subject *s);
 lathe_status lathe__codec_instances_are_apart(lathe__subject *s);
 lathe_status lathe__codec_refuses_unknown_dtypes(lathe__subject *s);
-lathe_status lathe__codec_multiplies_as_it_decodes(lathe__subject *s);
 
 #endif

@@ -18,8 +18,6 @@ typedef struct builder {
 } builder;
 
 /* The stage's callback carries the graph only: the builder in flight on this thread. */
-static _Thread_local builder *in_flight;
-
 static lathe_status param_value(void *arg, const char *name, lathe_val *out)
 {
     const builder *b = arg;
@@ -75,11 +73,9 @@ static lathe_status build_logprobs(builder *b, int32_t model, lathe_val *out)
 }
 
 /* lathe_stage_build.logprobs */
-static lathe_status stage_logprobs(lathe_graph *g, int32_t model, lathe_val *out)
+static lathe_status stage_logprobs(void *ctx, int32_t model, lathe_val *out)
 {
-    builder *b = in_flight;
-    if (!b || b->build.graph != g)
-        return lathe_error(LATHE_E_STATE, "log-probabilities asked for outside loss()");
+    builder *b = ctx;
     if (model != LATHE_MODEL_POLICY && model != LATHE_MODEL_REFERENCE)
         return lathe_error(LATHE_E_ARG, "there is no model %d", model);
     if (b->logprobs[model] == LATHE_NONE)
@@ -118,11 +114,9 @@ static lathe_status build_loss(builder *b, int32_t train)
                                      .api = lathe_graph_api_get(),
                                      .graph = g,
                                      .logprobs = stage_logprobs,
+                                     .ctx = b,
                                      .pair_mask = p->pair_mask};
-    in_flight = b;
-    const lathe_status status = lathe_answer_loss(b->config->stage, &build, &p->stage);
-    in_flight = NULL;
-    LATHE_TRY(status);
+    LATHE_TRY(lathe_answer_loss(b->config->stage, &build, &p->stage));
     p->loss = p->stage.sum;
     lathe_graph_output(g, p->loss);
     for (int32_t i = 0; i < p->stage.n_metrics; i++)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/api_struct.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "run/generate.h"
@@ -325,9 +326,14 @@ static lathe_status decode_text(lathe_run *run, lathe_generator *g, int64_t n_pr
     return status;
 }
 
-lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_sampling *sampling,
+lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_sampling *how,
                             lathe_generation *out)
 {
+    lathe_sampling given;
+    const lathe_sampling *sampling = &given;
+    LATHE_TRY(lathe_struct_read(how, "lathe_sampling", (int64_t)sizeof given, &given,
+                                (int64_t)sizeof given));
+    LATHE_TRY(lathe_struct_check(out, "lathe_generation", (int64_t)sizeof *out));
     lathe_generator *g = NULL;
     if (!run->placed || !run->tokenizer)
         return lathe_error(LATHE_E_STATE,
@@ -347,12 +353,11 @@ lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_samp
     LATHE_TRY(continue_prompt(run, g, sampling, n_prompt));
     int64_t bytes = 0;
     LATHE_TRY(decode_text(run, g, n_prompt, &bytes));
-    const uint32_t size = out->size;
-    *out = (lathe_generation){.size = size,
-                              .n_tokens = (int32_t)(g->ids.n - n_prompt),
-                              .tokens = g->ids.data + n_prompt,
-                              .logprobs = g->logprobs,
-                              .text = g->text,
-                              .text_bytes = bytes};
+    const lathe_generation made = {.n_tokens = (int32_t)(g->ids.n - n_prompt),
+                                   .tokens = g->ids.data + n_prompt,
+                                   .logprobs = g->logprobs,
+                                   .text = g->text,
+                                   .text_bytes = bytes};
+    lathe_struct_write(out, &made, (int64_t)sizeof made);
     return LATHE_OK;
 }

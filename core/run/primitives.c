@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/api_struct.h"
 #include "base/error.h"
 #include "base/trace.h"
 #include "run/curvature.h"
@@ -272,8 +273,7 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     LATHE_TRY(load_batch(run, p, batch, n_pairs, &count));
     set_rng(run, p);
     run->has_batch |= train;
-    const uint32_t size = out->size;
-    *out = (lathe_forward_result){.size = size, .vocab_size = run->model.vocab};
+    *out = (lathe_forward_result){.size = (uint32_t)sizeof *out, .vocab_size = run->model.vocab};
     if (train) {
         LATHE_TRY(train_forward(run, batch, !given));
     } else {
@@ -292,7 +292,15 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
 lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,
                            lathe_forward_result *out)
 {
-    return forward(run, batch, flags, 0, out);
+    lathe_forward_result result;
+    lathe_run_batch given;
+    LATHE_TRY(lathe_struct_check(out, "lathe_forward_result", (int64_t)sizeof *out));
+    if (batch)
+        LATHE_TRY(lathe_struct_read(batch, "lathe_run_batch", (int64_t)sizeof given, &given,
+                                    (int64_t)sizeof given));
+    LATHE_TRY(forward(run, batch ? &given : NULL, flags, 0, &result));
+    lathe_struct_write(out, &result, (int64_t)sizeof result);
+    return LATHE_OK;
 }
 
 lathe_status lathe__forward_later(lathe_run *run)
@@ -306,6 +314,8 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
     if (!run->pending)
         return lathe_error(LATHE_E_STATE,
                            "backward needs a forward with LATHE_FORWARD_TRAIN before it");
+    if (out)
+        LATHE_TRY(lathe_struct_check(out, "lathe_backward_result", (int64_t)sizeof *out));
     run->pending = 0;
     lathe_update_forget_norm(run->update);
     LATHE_TRY(lathe_exec_run_range(run->train.exec, run->train.forward_end,
@@ -315,9 +325,9 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
     if (out) {
         double norm = 0.0;
         LATHE_TRY(lathe_update_gradient_norm(run->update, &norm));
-        out->grad_norm =
-            norm / (run->sum.count > 0.0 ? run->sum.count : 1.0) / (double)run->at.scaler.scale;
-        out->overflow = !isfinite(out->grad_norm);
+        norm = norm / (run->sum.count > 0.0 ? run->sum.count : 1.0) / (double)run->at.scaler.scale;
+        const lathe_backward_result result = {.grad_norm = norm, .overflow = !isfinite(norm)};
+        lathe_struct_write(out, &result, (int64_t)sizeof result);
     }
     return LATHE_OK;
 }
@@ -387,6 +397,8 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
     if (run->sum.count <= 0.0)
         return lathe_error(LATHE_E_STATE, "step %lld: none of the tokens was a target",
                            (long long)run->at.step + 1);
+    if (out)
+        LATHE_TRY(lathe_struct_check(out, "lathe_step_result", (int64_t)sizeof *out));
     const int64_t n_updates =
         run->at.step - run->at.skipped; /* a step left out moves no schedule */
     const double loss_scale = (double)run->at.scaler.scale;
@@ -406,8 +418,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
     run->update_norm = args.update_norm;
     memcpy(run->group_norms, args.group_norms, sizeof run->group_norms);
     if (out) {
-        const lathe_step_result result = {.size = out->size,
-                                          .skipped = args.overflow,
+        const lathe_step_result result = {.skipped = args.overflow,
                                           .step = run->at.step,
                                           .loss = run->sum.loss_sum / run->sum.count,
                                           .count = run->sum.count,
@@ -415,7 +426,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
                                           .param_norm = args.param_norm,
                                           .lr = args.lr,
                                           .loss_scale = loss_scale};
-        memcpy(out, &result, out->size < sizeof result ? out->size : sizeof result);
+        lathe_struct_write(out, &result, (int64_t)sizeof result);
     }
     return lathe_zero_grad(run);
 }
@@ -423,9 +434,15 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
 lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out)
 {
     lathe_forward_result result = {.size = (uint32_t)sizeof result};
-    if (!batch || !batch->targets)
+    lathe_run_batch given;
+    if (!batch)
+        return lathe_error(LATHE_E_ARG, "log-probabilities need a batch");
+    LATHE_TRY(lathe_struct_read(batch, "lathe_run_batch", (int64_t)sizeof given, &given,
+                                (int64_t)sizeof given));
+    if (!given.targets)
         return lathe_error(LATHE_E_ARG, "log-probabilities need a batch with targets");
-    LATHE_TRY(lathe_forward(run, batch, 0, &result));
+    batch = &given;
+    LATHE_TRY(forward(run, batch, 0, 0, &result));
     const lathe_program *p = &run->eval;
     if (p->logprobs == LATHE_NONE)
         return lathe_error(LATHE_E_UNSUPPORTED,

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/api_struct.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -44,11 +45,11 @@ static void set_lengths(const lathe_run *run, lathe_sampling *out)
         out->max_new_tokens = out->max_length = (int32_t)c->max_length;
 }
 
-lathe_status lathe_default_sampling(const lathe_run *run, lathe_sampling *out)
+static lathe_sampling defaults(const lathe_run *run)
 {
     const lathe_generation_config *c = &run->generation;
-    *out = (lathe_sampling){
-        .size = (uint32_t)sizeof *out,
+    lathe_sampling s = {
+        .size = (uint32_t)sizeof s,
         .temperature = temperature(run),
         .top_p = number(run, "top_p", c->top_p),
         .top_k =
@@ -58,7 +59,15 @@ lathe_status lathe_default_sampling(const lathe_run *run, lathe_sampling *out)
         .repetition_penalty = number(run, "repetition_penalty", c->repetition_penalty),
         .stop_at_eos = 1,
         .seed = lathe_config_seed(run->config, "generate")};
-    set_lengths(run, out);
+    set_lengths(run, &s);
+    return s;
+}
+
+lathe_status lathe_default_sampling(const lathe_run *run, lathe_sampling *out)
+{
+    const lathe_sampling s = defaults(run);
+    LATHE_TRY(lathe_struct_check(out, "lathe_sampling", (int64_t)sizeof *out));
+    lathe_struct_write(out, &s, (int64_t)sizeof s);
     return LATHE_OK;
 }
 
@@ -91,9 +100,9 @@ void lathe__sampling_say(const lathe_run *run)
 {
     const lathe_generation_config *c = &run->generation;
     lathe_buffer b = LATHE_BUFFER_INIT;
-    lathe_sampling s;
-    if (!c->is_present || lathe_default_sampling(run, &s) != LATHE_OK)
+    if (!c->is_present)
         return;
+    const lathe_sampling s = defaults(run);
     put_sampling(run, &s, &b);
     if (from_file(run, "max_new_tokens") && c->max_new_tokens > 0)
         lathe_buffer_printf(&b, ", max_new_tokens %d", s.max_new_tokens);

@@ -48,7 +48,7 @@ void lathe__training_samples_close(lathe_training *t)
 
 static lathe_status make(lathe_run *run, lathe_generation *out)
 {
-    lathe_sampling sampling;
+    lathe_sampling sampling = {.size = (uint32_t)sizeof sampling};
     LATHE_TRY(lathe_default_sampling(run, &sampling));
     const double begin = lathe_now();
     *out = (lathe_generation){.size = (uint32_t)sizeof *out};
@@ -75,7 +75,7 @@ static void put_text(lathe_buffer *b, const char *text, int64_t bytes)
 lathe_status lathe__training_sample(lathe_training *t)
 {
     lathe_run *run = t->run;
-    lathe_generation made;
+    lathe_generation made = {.size = (uint32_t)sizeof made};
     lathe_buffer b = LATHE_BUFFER_INIT;
     if (!t->samples || run->at.step % run->set.sample_every != 0)
         return LATHE_OK;

@@ -90,7 +90,7 @@ static lathe_status loss(void *self, const lathe_stage_build *build, lathe_stage
     const lathe_op_attrs minus = {.alpha = -1.0};
     lathe_val v;
     (void)self;
-    LATHE_TRY(build->logprobs(build->graph, LATHE_MODEL_POLICY, &v));
+    LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &v));
     LATHE_TRY(build->api->node(build->graph, LATHE_OP_SUM, NULL, &v, 1, &v, 1, -1, "sum"));
     LATHE_TRY(build->api->node(build->graph, LATHE_OP_SCALE, &minus, &v, 1, &v, 1, -1, "minus"));
     out->sum = v;

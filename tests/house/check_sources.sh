@@ -25,6 +25,13 @@ while read -r lines file; do
     esac
 done < <(printf '%s\0' "${files[@]}" | xargs -0 wc -l)
 
+# Every function in a table of the ABI says when it is called (core/include/lathe/abi.h).
+while IFS= read -r line; do
+    [ -z "$line" ] || fail "$line has no call contract: begin its comment with [any], [pure], [open], [build], [step] or [between]"
+done < <(awk '/\/\*\*/ { open = 1; contract = 0 }
+    /\/\*\* \[(any|pure|open|build|step|between)\]/ { contract = 1 }
+    /^    [a-z].*\(\*[a-z_0-9]+\)\(/ { if (!contract) print FILENAME ":" FNR; contract = 0 }' core/include/lathe/*.h)
+
 # Headers of the C library and of the compiler that plugins may use. oneDNN and OpenMP are for devices.
 libc='assert|ctype|errno|fenv|float|inttypes|limits|math|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|strings|time|complex|tgmath|fcntl|unistd|dlfcn|immintrin|cpuid|x86intrin|regex|sys/[a-z]+'
 cuda='cuda_runtime|cuda_runtime_api|cuda_bf16|cuda_fp16|cublasLt|cuda|curand_kernel'

@@ -3,9 +3,21 @@
  *  - A table begins with `size`, the bytes its writer knew of. Tables only grow, at the end.
  *  - A reader asks LATHE_HAS(table, member) before use; absence has a meaning stated at the member.
  *  - Plain data that travels in arrays (lathe_field, lathe_value, lathe_desc, ...) never grows.
- *  - No bool, enum, size_t, varargs or struct-by-value in a signature. Counts and bytes are
- * int64_t.
+ *  - No bool, enum, size_t, varargs or struct-by-value in a signature. Counts and bytes are int64_t.
  *  - No tail padding: LATHE_ABI_SIZE pins the size of every struct on a 64-bit target.
+ *
+ * The comment of every function in a table begins with its call contract, the state in which it is called:
+ *
+ *    [any]      from any thread at any time
+ *    [pure]     on the rank's thread at any time; the same arguments give the same answer, nothing else changes
+ *    [open]     on the rank's thread while a run is opened, saved or closed; may allocate
+ *    [build]    on the rank's thread while a graph is built; the graph and its values are borrowed until it returns
+ *    [step]     on the rank's thread inside a step, an evaluation or a generated token: allocates nothing; with a stream,
+ *               queues its work there, and memory stays borrowed until the stream has passed
+ *    [between]  on the rank's thread between two steps, with nothing queued; may allocate
+ *
+ * Pointers given to a function are borrowed until it returns unless its comment says otherwise. Functions of one
+ * instance are never called at the same time, but for [any].
  */
 #ifndef LATHE_ABI_H
 #define LATHE_ABI_H

@@ -53,16 +53,18 @@ LATHE_ABI_SIZE(lathe_attention_args, 112);
 typedef struct lathe_attention_v1 {
     uint32_t size;
     uint32_t revision;
-    /** Fitness for the problem (bands in plugin.h); 0 refuses, and `why` gets one line. */
+    /** [pure] Fitness for the problem (bands in plugin.h); 0 refuses, and `why` gets one line. */
     int32_t (*score)(void *self, const lathe_attention_problem *problem, char *why,
                      int64_t why_bytes);
-    /** Bytes of scratch forward / backward need. Pure. */
+    /** [pure] Bytes of scratch forward / backward need. Pure. */
     int64_t (*forward_scratch)(void *self, const lathe_attention_problem *problem);
+    /** [pure] */
     int64_t (*backward_scratch)(void *self, const lathe_attention_problem *problem);
-    /** Queue the computation. Allocate nothing; bitwise repeatable with LATHE_FLAG_DETERMINISTIC.
+    /** [step] Queue the computation. Allocate nothing; bitwise repeatable with LATHE_FLAG_DETERMINISTIC.
      */
     lathe_status (*forward)(void *self, const lathe_attention_problem *problem,
                             const lathe_attention_args *args);
+    /** [step] */
     lathe_status (*backward)(void *self, const lathe_attention_problem *problem,
                              const lathe_attention_args *args);
 } lathe_attention_v1;

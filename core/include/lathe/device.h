@@ -81,54 +81,63 @@ typedef struct lathe_device_v1 {
     uint32_t size;
     uint32_t revision;
 
-    /** Fitness of this build for the machine it runs on; 0 when it cannot run here (instruction set
+    /** [any] Fitness of this build for the machine it runs on; 0 when it cannot run here (instruction set
      *  missing in CPUID or not enabled by the OS, no driver). `why` gets one line, always. No
      * instance. */
     int32_t (*score)(char *why, int64_t why_bytes);
 
+    /** [open] Fills what out->size reaches. */
     lathe_status (*info)(void *self, lathe_device_info *out);
 
-    /** `bytes` of zeroed memory, 64-byte aligned (CPU) or as the device asks. LATHE_E_NOMEM.
+    /** [open] `bytes` of zeroed memory, 64-byte aligned (CPU) or as the device asks. LATHE_E_NOMEM.
      *  LATHE_MEM_HOST_PINNED: host memory that copies are fast from and to. Ready on return. */
     lathe_status (*alloc)(void *self, int64_t bytes, int32_t memory, void **out);
-    /** Nothing queued may still use it. */
+    /** [open] Nothing queued may still use the memory. */
     void (*free)(void *self, void *memory);
-    /** Queued copy; direction LATHE_COPY_*. Both ends stay borrowed until the stream has passed, whatever
+    /** [step] Queued copy; direction LATHE_COPY_*. Both ends stay borrowed until the stream has passed, whatever
      *  memory the host's end is. Within a capture: pinned memory only. */
     lathe_status (*copy)(void *self, lathe_stream *stream, void *dst, const void *src,
                          int64_t bytes, int32_t direction);
 
-    /** Streams and order between them. NULL on devices with one in-order queue. event_record marks what the
-     *  stream has queued so far, and makes the event where *io_event is NULL; event_wait lets what the
-     *  stream is given from here on wait for the last mark. No wait of the host. Within a capture only with
-     *  lathe_device_info.capture_events: a stream that waits for a mark made in a capture is captured with it from
-     *  there on, and must have been waited for by the first stream when the capture ends; marks of a capture
-     *  and those outside know nothing of each other. */
+    /** [open] A further stream. The five functions of streams and events are NULL on devices with one in-order queue. */
     lathe_status (*stream_create)(void *self, lathe_stream **out);
+    /** [open] Nothing queued on it may be left. */
     void (*stream_destroy)(void *self, lathe_stream *stream);
+    /** [step] Marks what the stream has queued so far; makes the event where *io_event is NULL, which happens before
+     *  the first step. The host does not wait.
+     *  Within a capture only with lathe_device_info.capture_events: a stream that waits for a mark made in a capture is
+     *  captured with it from there on, and must have been waited for by the first stream when the capture ends; marks
+     *  of a capture and marks outside do not order each other. */
     lathe_status (*event_record)(void *self, lathe_stream *stream, lathe_event **io_event);
+    /** [step] What the stream is given from here on waits for the event's last mark. The host does not wait. */
     lathe_status (*event_wait)(void *self, lathe_stream *stream, lathe_event *event);
+    /** [open] Nothing may still wait for it. */
     void (*event_destroy)(void *self, lathe_event *event);
-    /** Waits until everything queued has finished; reports errors of queued work. NULL:
+    /** [step] Waits until everything queued has finished; reports errors of queued work. NULL:
      * synchronous. */
     lathe_status (*sync)(void *self, lathe_stream *stream);
 
-    /** Prepares a kernel; *out_scratch_bytes is what each run needs (0: none).
+    /** [open] Prepares a kernel; *out_scratch_bytes is what each run needs (0: none).
      *  LATHE_E_UNSUPPORTED: this device has no such op for these dtypes or dims. */
     lathe_status (*kernel_create)(void *self, const lathe_kernel_problem *problem,
                                   lathe_kernel **out, int64_t *out_scratch_bytes);
+    /** [open] No run of it may still be queued. */
     void (*kernel_destroy)(void *self, lathe_kernel *kernel);
+    /** [step] Queues one run. Memory in args is borrowed until the stream has passed it. */
     lathe_status (*kernel_run)(void *self, lathe_kernel *kernel, const lathe_kernel_args *args);
 
-    /** Records what is queued between begin and end, which does not run then, and replays it: the same
+    /** [open] Records what is queued between begin and end, which does not run then, and replays it: the same
      *  kernels and copies with the same pointers. All four or none. After a failure between the two, end
      *  is still called; it fails then and leaves nothing. NULL: not offered. */
     lathe_status (*capture_begin)(void *self, lathe_stream *stream);
+    /** [open] Ends the recording. */
     lathe_status (*capture_end)(void *self, lathe_stream *stream, lathe_capture **out);
+    /** [step] Queues what was recorded. */
     lathe_status (*capture_launch)(void *self, lathe_capture *capture, lathe_stream *stream);
+    /** [open] No launch of it may still be queued. */
     void (*capture_destroy)(void *self, lathe_capture *capture);
 
-    /** Queues the kernel named `kernel` of an embedded code image (lathe_optimizer_v1.cuda_image,
+    /** [step] Queues the kernel named `kernel` of an embedded code image (lathe_optimizer_v1.cuda_image,
      *  lathe_quant_v1.cuda_image): n_blocks blocks of n_threads threads, whose only argument is a struct
      *  of args_bytes, copied at the call. `image` is constant and lives as long as the process; it is
      *  loaded at the first launch, which must not lie in a capture. n_blocks 0: loads, queues nothing. LATHE_E_UNSUPPORTED: the image holds
@@ -137,10 +146,10 @@ typedef struct lathe_device_v1 {
                            int64_t n_blocks, int32_t n_threads, const void *args,
                            int64_t args_bytes);
 
-    /** Times. event_stamp is event_record of an event that also keeps when the stream passed its mark; one event is
-     *  always given to the same of the two. event_seconds: from one to a later one of the same stream, once the
-     *  host has waited for both; LATHE_E_STATE before. Not within a capture. Both or neither. NULL: not offered. */
+    /** [step] event_record of an event that also keeps when the stream passed its mark; an event is always given to the
+     *  same one of the two. Not within a capture. With event_seconds or not at all. NULL: not offered. */
     lathe_status (*event_stamp)(void *self, lathe_stream *stream, lathe_event **io_event);
+    /** [step] Seconds from one stamp to a later one of the same stream. LATHE_E_STATE: the host has not waited for both. */
     lathe_status (*event_seconds)(void *self, lathe_event *from, lathe_event *to,
                                   double *out_seconds);
 } lathe_device_v1;

@@ -65,31 +65,31 @@ typedef struct lathe_graph_api {
     uint32_t size;
     uint32_t revision;
 
-    /** Shape and dtype of a value. */
+    /** [build] Shape and dtype of a value. */
     lathe_status (*desc)(lathe_graph *g, lathe_val v, lathe_desc *out);
 
-    /** Adds one node. in[n_in] (LATHE_NONE: absent), out[n_out] receives the new values.
+    /** [build] Adds one node. in[n_in] (LATHE_NONE: absent), out[n_out] receives the new values.
      *  attrs may be NULL. label: for dumps and errors. inplace_in: -1, or the input whose memory
      *  output 0 takes. LATHE_E_SHAPE, LATHE_E_DTYPE with both shapes named. */
     lathe_status (*node)(lathe_graph *g, int32_t op, const lathe_op_attrs *attrs,
                          const lathe_val *in, int32_t n_in, lathe_val *out, int32_t n_out,
                          int32_t inplace_in, const char *label);
 
-    /** Declares a parameter and gives its value in the compute dtype (matrices) or f32 (vectors).
+    /** [build] Declares a parameter and gives its value in the compute dtype (matrices) or f32 (vectors).
      */
     lathe_status (*param)(lathe_graph *g, const lathe_param_decl *decl, lathe_val *out);
 
-    /** The plain y = x W^T + b of a site's weight, which may be quantized: decode, then multiply.
+    /** [build] The plain y = x W^T + b of a site's weight, which may be quantized: decode, then multiply.
      */
     lathe_status (*linear)(lathe_graph *g, lathe_val x, lathe_val w, lathe_val bias,
                            const char *label, lathe_val *out);
 
-    /** x, cut from the derivative: nothing flows back through it. */
+    /** [build] x, cut from the derivative: nothing flows back through it. */
     lathe_status (*detach)(lathe_graph *g, lathe_val x, lathe_val *out);
 
-    /** The run's RNG counter input (i64[2]: seed, step), for DROPOUT. */
+    /** [build] The run's RNG counter input (i64[2]: seed, step), for DROPOUT. */
     lathe_status (*rng)(lathe_graph *g, lathe_val *out);
-    /** A number never given before in this graph: rng_stream of a DROPOUT. */
+    /** [build] A number never given before in this graph: rng_stream of a DROPOUT. */
     uint64_t (*rng_stream)(lathe_graph *g);
 } lathe_graph_api;
 LATHE_ABI_SIZE(lathe_graph_api, 64);

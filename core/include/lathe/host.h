@@ -22,27 +22,27 @@ typedef struct lathe_host {
     uint32_t size;
     uint32_t abi_minor;
 
-    /** Writes one line to the run's log (no newline needed). */
+    /** [any] Writes one line to the run's log (no newline needed). */
     void (*log)(int32_t level, const char *message);
 
-    /** Records `message` as the calling thread's error and returns `code` unchanged. */
+    /** [any] Records `message` as the calling thread's error and returns `code` unchanged. */
     lathe_status (*fail)(lathe_status code, const char *message);
 
-    /** Runs fn over [0, n) in chunks of exactly `grain` (the last may be shorter), spread over the
+    /** [any] Runs fn over [0, n) in chunks of exactly `grain` (the last may be shorter), spread over the
      *  process's one thread pool; returns when all are done. The chunks depend on n and grain only,
      *  never on the thread count, so a reduction that keeps one partial per chunk and adds them in
      *  order is bitwise repeatable. Nested calls run serially on the calling worker.
      *  Allocates nothing. grain < 1 counts as 1. */
     void (*parallel_for)(int64_t n, int64_t grain, lathe_range_fn fn, void *arg);
 
-    /** Number of workers parallel_for uses, >= 1; constant during a run. */
+    /** [any] Number of workers parallel_for uses, >= 1; constant during a run. */
     int32_t (*n_threads)(void);
 
-    /** Heap memory for instances and plans, 64-byte aligned, zeroed; NULL when out of memory.
+    /** [open] Heap memory for instances and plans, 64-byte aligned, zeroed; NULL when out of memory.
      *  Never called inside a step. Not thread safe inside parallel_for bodies. */
     void *(*alloc)(int64_t bytes);
 
-    /** Releases what alloc gave; takes NULL. */
+    /** [open] Releases what alloc gave; takes NULL. */
     void (*free)(void *memory);
 
     /** Checks a problem as every device must: arity, shapes, dtypes and attributes of its op, as lathe/op.h has them.

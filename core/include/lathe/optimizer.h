@@ -96,20 +96,20 @@ typedef struct lathe_optimizer_queue lathe_optimizer_queue; /* optimizer_queue.h
 typedef struct lathe_optimizer_v1 {
     uint32_t size;
     uint32_t revision;
-    /** Slots of a parameter, at most LATHE_MAX_SLOTS; returns how many. */
+    /** [pure] Slots of a parameter, at most LATHE_MAX_SLOTS; returns how many. */
     int32_t (*slots)(void *self, const lathe_param_info *param, lathe_slot *out);
-    /** LATHE_PARTITION_* for a parameter; NULL: ELEMENT. */
+    /** [pure] LATHE_PARTITION_* for a parameter; NULL: ELEMENT. */
     int32_t (*partition)(void *self, const lathe_param_info *param);
-    /** Elements per block for LATHE_PARTITION_BLOCK; NULL: 1. */
+    /** [pure] Elements per block for LATHE_PARTITION_BLOCK; NULL: 1. */
     int64_t (*block)(void *self, const lathe_param_info *param);
-    /** The base learning rate from the configuration; the schedule multiplies it. */
+    /** [pure] The base learning rate from the configuration; the schedule multiplies it. */
     double (*base_lr)(void *self);
-    /** Fills out[8] = scalars LATHE_SCALAR_USER.. for `step` (1 first), on the host. NULL: zeros.
+    /** [pure] Fills out[8] = scalars LATHE_SCALAR_USER.. for `step` (1 first), on the host. NULL: zeros.
      */
     void (*scalars)(void *self, int64_t step, double *out);
-    /** Updates all tensors that are not MATRIX. CPU: spreads over lathe_host.parallel_for. */
+    /** [step] Updates all tensors that are not MATRIX. CPU: spreads over lathe_host.parallel_for. */
     lathe_status (*step)(void *self, const lathe_optimizer_step *step);
-    /** MATRIX parameters: emits the update. param f32, grad f32, slots as declared, scalars f32
+    /** [build] MATRIX parameters: emits the update. param f32, grad f32, slots as declared, scalars f32
      *  [LATHE_N_SCALARS]; ends in APPLY_UPDATE on param and in-place nodes on its slots.
      *  weight_decay_mult as in the tensor. NULL: no MATRIX parameters. */
     lathe_status (*build)(void *self, const lathe_graph_api *api, lathe_graph *g,
@@ -118,26 +118,26 @@ typedef struct lathe_optimizer_v1 {
                           lathe_val scalars);
     /** Embedded CUDA code (lathe/kit/elementwise.h, lathe/kit/optimizer_queue.h); NULL: CPU only. */
     const void *cuda_image;
-    /** Scratch bytes that step() needs for a parameter, one parameter at a time. NULL: none. */
+    /** [pure] Scratch bytes that step() needs for a parameter, one parameter at a time. NULL: none. */
     int64_t (*scratch)(void *self, const lathe_param_info *param);
-    /** Steps from one estimate of the curvature to the next, from step 1 on. NULL or 0: none wanted.
+    /** [pure] Steps from one estimate of the curvature to the next, from step 1 on. NULL or 0: none wanted.
      *  Behind a step that wants one the core runs one more backward of the step's last batch, its
      *  targets sampled from the model, and calls estimate(). Needs a stage whose targets are labels. */
     int64_t (*estimate_every)(void *self);
-    /** Takes in those gradients: raw sums; LATHE_SCALAR_GRAD_SCALE is 1/count, count goes to
+    /** [step] Takes in those gradients: raw sums; LATHE_SCALAR_GRAD_SCALE is 1/count, count goes to
      *  LATHE_SCALAR_COUNT. */
     lathe_status (*estimate)(void *self, const lathe_optimizer_step *step);
-    /** The weights to evaluate and to keep, where they are not those that training works on:
+    /** [between] The weights to evaluate and to keep, where they are not those that training works on:
      *  out[i] f32[n] of each tensor. Before each evaluation and each save; step is the last one's,
      *  scalars hold what scalars() gives for it, the others are 0. It stands in the place of a
      *  schedule: one that lowers the rate is refused beside it. NULL: they are the same. */
     lathe_status (*average)(void *self, const lathe_optimizer_step *step, float *const *out);
-    /** step(), estimate() and average() on a device whose memory the host cannot touch: queues kernels of
+    /** [step] step(), estimate() and average() on a device whose memory the host cannot touch: queues kernels of
      *  cuda_image. NULL: a step there is one launch of LATHE_ELEMENTWISE_KERNEL, the others are refused. */
     lathe_status (*queue)(void *self, const lathe_optimizer_queue *todo);
-    /** What queue() needs for a parameter that is not MATRIX. NULL: nothing. */
+    /** [pure] What queue() needs for a parameter that is not MATRIX. NULL: nothing. */
     void (*room)(void *self, const lathe_param_info *param, lathe_optimizer_room *out);
-    /** Where parameters have different base rates or decays: those of one. A group's own lr and
+    /** [pure] Where parameters have different base rates or decays: those of one. A group's own lr and
      *  weight_decay are divided by them to become lr_mult and weight_decay_mult. NULL: base_lr() and the
      *  key "weight_decay" for all. */
     void (*rates)(void *self, const lathe_param_info *param, lathe_optimizer_rates *out);

@@ -50,13 +50,13 @@ typedef struct lathe_plugin {
     const lathe_field *fields; /* the schema: keys of its TOML table except `name` */
     const void *table;         /* the kind's interface, e.g. const lathe_optimizer_v1 * */
 
-    /** Makes an instance from checked values (n_fields, schema order; borrowed for its lifetime).
+    /** [open] Makes an instance from checked values (n_fields, schema order; borrowed for its lifetime).
      *  Cross-field rules are checked here. *out_self may stay NULL when there is no state.
      *  Errors: any code, with host->fail. A failed create leaves nothing behind. NULL: stateless.
      */
     lathe_status (*create)(const lathe_host *host, const lathe_value *values, int32_t n_values,
                            void **out_self);
-    /** Frees an instance; takes NULL. NULL: nothing to free. */
+    /** [open] Frees an instance; takes NULL. NULL: nothing to free. */
     void (*destroy)(void *self);
 } lathe_plugin;
 LATHE_ABI_SIZE(lathe_plugin, 104);

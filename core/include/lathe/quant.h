@@ -56,30 +56,26 @@ LATHE_HD static inline void lathe_quant_store(void *out, int32_t dtype, int64_t 
 typedef struct lathe_quant_v1 {
     uint32_t size;
     uint32_t revision;
-    /** Whether a weight of these dims can be held; LATHE_E_SHAPE says why not. */
+    /** [pure] Whether a weight of these dims can be held; LATHE_E_SHAPE says why not. */
     lathe_status (*accepts)(void *self, int64_t rows, int64_t cols);
-    /** The planes of a [rows, cols] weight; returns how many (<= LATHE_MAX_PLANES). Pure. */
+    /** [pure] The planes of a [rows, cols] weight; returns how many (<= LATHE_MAX_PLANES). Pure. */
     int32_t (*planes)(void *self, int64_t rows, int64_t cols, lathe_plane *out);
-    /** Scratch bytes that one decode needs. NULL: 0. */
+    /** [pure] Scratch bytes that one decode needs. NULL: 0. */
     int64_t (*decode_scratch)(void *self, int64_t rows, int64_t cols);
-    /** planes <- W f32 [rows, cols] (host). May allocate; deterministic. */
+    /** [open] planes <- W f32 [rows, cols] (host). May allocate; deterministic. */
     lathe_status (*encode)(void *self, int64_t rows, int64_t cols, const float *w,
                            void *const *planes);
-    /** W <- planes: dtype F32, BF16 or F16, row-major, device pointers. Allocates nothing. */
+    /** [step] W <- planes: dtype F32, BF16 or F16, row-major, device pointers. Allocates nothing. */
     lathe_status (*decode)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                            void *w, int32_t dtype, void *scratch, void *stream);
-    /** y [n,rows] (+)= x [n,cols] W^T, or with transpose y [n,cols] (+)= x [n,rows] W, without
-     * decoding the whole. NULL: decode, then multiply. */
-    lathe_status (*matmul)(void *self, int64_t rows, int64_t cols, const void *const *planes,
-                           const void *x, int64_t n, int32_t transpose, void *y, int32_t dtype,
-                           int32_t accumulate, void *scratch, void *stream);
-    /** JSON text of "quantization_config" for config.json; the file's extra metadata tensor, if the
+    /** [between] JSON text of "quantization_config" for config.json; the file's extra metadata tensor, if the
      *  layout has one (bitsandbytes' quant_state): its suffix and bytes. Both return bytes written
      *  (without NUL) or the bytes needed when more than capacity. NULL: none. */
     int64_t (*config_json)(void *self, char *out, int64_t capacity);
+    /** [between] */
     int64_t (*weight_meta)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                            char *out_suffix, int64_t suffix_capacity, char *out, int64_t capacity);
-    /** Reads what weight_meta of a file says of a weight whose other planes are loaded: fills the
+    /** [open] Reads what weight_meta of a file says of a weight whose other planes are loaded: fills the
      *  planes without a tensor, refuses what this instance is not set to (LATHE_E_UNSUPPORTED,
      *  LATHE_E_SHAPE, LATHE_E_PARSE). Host pointers. NULL: nothing to read. */
     lathe_status (*read_meta)(void *self, int64_t rows, int64_t cols, const char *meta,
@@ -88,10 +84,10 @@ typedef struct lathe_quant_v1 {
      *  cannot touch: decode() is not called there, encode() and read_meta() on the host. NULL: such a
      *  device cannot use the format. */
     const void *cuda_image;
-    /** Fills out[LATHE_QUANT_SETTINGS], zeros before, with what the kernel must know of the instance.
+    /** [pure] Fills out[LATHE_QUANT_SETTINGS], zeros before, with what the kernel must know of the instance.
      *  NULL: nothing. */
     void (*image_settings)(void *self, int64_t *out);
 } lathe_quant_v1;
-LATHE_ABI_SIZE(lathe_quant_v1, 96);
+LATHE_ABI_SIZE(lathe_quant_v1, 88);
 
 #endif

@@ -19,7 +19,7 @@ static lathe_status loss(void *self, const lathe_stage_build *build, lathe_stage
     const lathe_op_attrs minus = {.alpha = -1.0};
     lathe_val logp, total, negative;
     (void)self;
-    LATHE_TRY(build->logprobs(g, LATHE_MODEL_POLICY, &logp));
+    LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &logp));
     LATHE_TRY(api->node(g, LATHE_OP_SUM, NULL, &logp, 1, &total, 1, -1, "@NAME@.sum"));
     LATHE_TRY(api->node(g, LATHE_OP_SCALE, &minus, &total, 1, &negative, 1, -1, "@NAME@.loss"));
     out->sum = negative;

@@ -24,9 +24,9 @@ static lathe_status compute(lathe_graph *g, int32_t op, const lathe_op_attrs *at
     return LATHE_OK;
 }
 
-static lathe_status logprobs(lathe_graph *g, int32_t model, lathe_val *out)
+static lathe_status logprobs(void *ctx, int32_t model, lathe_val *out)
 {
-    (void)g;
+    (void)ctx;
     *out = 0;
     return model == LATHE_MODEL_POLICY ? LATHE_OK : LATHE_E_ARG;
 }

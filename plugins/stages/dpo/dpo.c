@@ -150,8 +150,8 @@ static lathe_status build_pairs(const dpo *self, const lathe_stage_build *build,
     const int64_t n = build->n_rows / 2;
     const lathe_op_attrs per_row = {.count = build->row_tokens};
     lathe_val policy, reference, ratio;
-    LATHE_TRY(build->logprobs(p->g, LATHE_MODEL_POLICY, &policy));
-    LATHE_TRY(build->logprobs(p->g, LATHE_MODEL_REFERENCE, &reference));
+    LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &policy));
+    LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_REFERENCE, &reference));
     LATHE_TRY(p->api->detach(p->g, reference, &reference));
     LATHE_TRY(p->api->node(p->g, LATHE_OP_ROW_SUM, &per_row, &policy, 1, &policy, 1, -1,
                            "dpo.policy_logps"));

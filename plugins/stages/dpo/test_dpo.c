@@ -10,9 +10,9 @@
 static lathe_val given[2];
 static int asked[2];
 
-static lathe_status logprobs(lathe_graph *g, int32_t model, lathe_val *out)
+static lathe_status logprobs(void *ctx, int32_t model, lathe_val *out)
 {
-    (void)g;
+    (void)ctx;
     asked[model]++;
     *out = given[model];
     return LATHE_OK;

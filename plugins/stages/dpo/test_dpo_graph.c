@@ -9,9 +9,9 @@
 
 static lathe_val logps[2];
 
-static lathe_status logprobs(lathe_graph *g, int32_t model, lathe_val *out)
+static lathe_status logprobs(void *ctx, int32_t model, lathe_val *out)
 {
-    (void)g;
+    (void)ctx;
     *out = logps[model];
     return LATHE_OK;
 }

@@ -14,7 +14,7 @@ static lathe_status pretrain_loss(void *self, const lathe_stage_build *build, la
     lathe_graph *g = build->graph;
     const lathe_op_attrs minus = {.alpha = -1.0};
     lathe_val logp, total, loss;
-    LATHE_TRY(build->logprobs(g, LATHE_MODEL_POLICY, &logp));
+    LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &logp));
     LATHE_TRY(api->node(g, LATHE_OP_SUM, NULL, &logp, 1, &total, 1, -1, "pretrain.sum"));
     LATHE_TRY(api->node(g, LATHE_OP_SCALE, &minus, &total, 1, &loss, 1, -1, "pretrain.loss"));
     out->sum = loss;

@@ -124,29 +124,6 @@ static lathe_status decode(void *self, int64_t rows, int64_t cols, const void *c
     return LATHE_OK;
 }
 
-/* y (+)= x W^T, or x W. */
-static lathe_status matmul(void *self, int64_t rows, int64_t cols, const void *const *in,
-                           const void *x, int64_t n, int32_t transpose, void *y, int32_t dtype,
-                           int32_t accumulate, void *scratch, void *stream)
-{
-    const int64_t inner = transpose ? rows : cols, outer = transpose ? cols : rows;
-    const instance *self_ = self;
-    (void)stream;
-    if (dtype != LATHE_F32)
-        return lathe_fail(self_->host, LATHE_E_DTYPE, "f32 alone");
-    for (int64_t i = 0; i < n * outer; i++) {
-        double sum = accumulate && !IS(matmul_overwrites) ? (double)((float *)y)[i] : 0.0;
-        for (int64_t k = 0; k < inner; k++) {
-            const int flip = IS(matmul_ignores_transpose) ? 0 : transpose;
-            const int64_t at = flip ? k * cols + i % outer : i % outer * cols + k;
-            sum += (double)((const float *)x)[i / outer * inner + k] *
-                   (double)decoded(in, rows, cols, at % (rows * cols), scratch);
-        }
-        ((float *)y)[i] = (float)sum;
-    }
-    return LATHE_OK;
-}
-
 static int64_t config_json(void *self, char *out, int64_t capacity)
 {
     const char *text = IS(config_is_no_json) ? "{bits: 8" : "{\"bits\": 8}";
@@ -165,7 +142,6 @@ static const lathe_quant_v1 table = {
     .decode_scratch = decode_scratch,
     .encode = IS(null_encode) ? NULL : encode,
     .decode = IS(null_decode) ? NULL : decode,
-    .matmul = matmul,
     .config_json = config_json,
 };
 

@@ -63,9 +63,9 @@ static lathe_status loss(void *self, const lathe_stage_build *b, lathe_stage_los
         return LATHE_E_ARG;
     if (IS(gives_no_loss))
         return LATHE_OK;
-    LATHE_TRY(b->logprobs(b->graph, IS(asks_for_model_nine) ? 9 : LATHE_MODEL_POLICY, &logp));
+    LATHE_TRY(b->logprobs(b->ctx, IS(asks_for_model_nine) ? 9 : LATHE_MODEL_POLICY, &logp));
     if (IS(asks_for_the_reference))
-        LATHE_TRY(b->logprobs(b->graph, LATHE_MODEL_REFERENCE, &logp));
+        LATHE_TRY(b->logprobs(b->ctx, LATHE_MODEL_REFERENCE, &logp));
     if (IS(is_no_scalar)) {
         out->sum = logp;
         return LATHE_OK;

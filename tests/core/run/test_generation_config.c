@@ -71,7 +71,7 @@ static lathe_run *open_with(const char *const *more)
 
 static lathe_sampling sampling_of(const lathe_run *run)
 {
-    lathe_sampling how;
+    lathe_sampling how = {.size = sizeof how};
     OK(lathe_default_sampling(run, &how));
     return how;
 }
