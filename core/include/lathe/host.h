@@ -45,7 +45,7 @@ typedef struct lathe_host {
     /** [open] Releases what alloc gave; takes NULL. */
     void (*free)(void *memory);
 
-    /** Checks a problem as every device must: arity, shapes, dtypes and attributes of its op, as lathe/op.h has them.
+    /** [any] Checks a problem as every device must: arity, shapes, dtypes and attributes of its op, as lathe/op.h has them.
      *  A device calls it first in kernel_create; what the device itself lacks, a dtype or a size, it refuses itself.
      *  LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_ARG or LATHE_E_UNSUPPORTED, recorded as by fail. Keeps nothing. */
     lathe_status (*check_kernel)(const struct lathe_kernel_problem *problem);
