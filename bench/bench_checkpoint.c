@@ -94,7 +94,7 @@ static double begin_checkpoint(lathe_run *run, lathe_writer *writer)
     const lathe_figures none = {.n = 0};
     const double begun = lathe_now();
     if (lathe_writer_wait(writer, NULL) != LATHE_OK ||
-        lathe_image_take(run->image, run) != LATHE_OK)
+        lathe_image_take(run->checkpoints.image, run) != LATHE_OK)
         die("checkpoint");
     lathe_writer_post(writer, &none, 0);
     return lathe_now() - begun;
@@ -106,7 +106,7 @@ static void measure_stall(lathe_run *run, int steps, int every)
     double plain = 0.0, with = 0.0, stall = 0.0;
     int n = 0;
     if (lathe__checkpoint_know_plugins(run) != LATHE_OK ||
-        lathe_writer_create(run->image, &writer) != LATHE_OK ||
+        lathe_writer_create(run->checkpoints.image, &writer) != LATHE_OK ||
         lathe_writer_wait(writer, NULL) != LATHE_OK)
         die("writer");
     (void)one_step(run);

@@ -146,7 +146,7 @@ static void bench_loader(int steps, int n_more, char *const *more)
     (void)snprintf(path, sizeof path, "%s/corpus.jsonl", folder);
     put_corpus(path);
     lathe_run *run = open_run(n_more, more);
-    lathe_loader_config config = {.shards = run->shards,
+    lathe_loader_config config = {.shards = run->data.shards,
                                   .n_rows = ROWS,
                                   .row_tokens = T,
                                   .seed = run->set.data_seed,

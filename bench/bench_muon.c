@@ -65,7 +65,7 @@ static int find_product(iterations *it, const lathe_ir_node *node)
 
 static void iterations_find(iterations *it, lathe_run *run)
 {
-    lathe_exec *const exec = lathe_update_matrix(run->update);
+    lathe_exec *const exec = lathe_update_matrix(run->opt.update);
     memset(it, 0, sizeof *it);
     if (exec == NULL || lathe_exec_profile(exec) != LATHE_OK)
         bench_die("no Newton-Schulz iterations to profile");

@@ -71,8 +71,8 @@ static void list_products(product *p, int64_t n)
 
 static void print_profile(lathe_run *run, double step_seconds, int steps)
 {
-    const lathe_graph *g = lathe_exec_graph(run->train.exec);
-    const double *seconds = lathe_exec_profile_seconds(run->train.exec);
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
+    const double *seconds = lathe_exec_profile_seconds(run->programs.train.exec);
     double by_op[LATHE_N_CORE_OPS] = {0}, graph = 0.0;
     int n_op[LATHE_N_CORE_OPS] = {0};
     for (int32_t i = 0; i < g->n_nodes; i++) {
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
     (void)one_step(run, &batch, &loss, &update);
     print_figures(run, status_kib("VmHWM")); /* before the products take memory of their own */
     (void)printf("first_loss %.4f\n", loss);
-    if (profile && lathe_exec_profile(run->train.exec) != LATHE_OK)
+    if (profile && lathe_exec_profile(run->programs.train.exec) != LATHE_OK)
         bench_die("profile");
     product products[N_PRODUCTS];
     list_products(products, n);

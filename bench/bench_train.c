@@ -48,7 +48,7 @@ static lathe_run *open_run(int n, char *const *settings)
 /* Tokens without a pattern, each the target of the one before. Never freed. */
 static lathe_run_batch make_batch(const lathe_run *run)
 {
-    const int64_t n = (int64_t)run->train.n_rows * run->train.row_tokens;
+    const int64_t n = (int64_t)run->programs.train.n_rows * run->programs.train.row_tokens;
     int32_t *tokens = malloc((size_t)(n + 1) * sizeof *tokens);
     uint64_t s = 0x9E3779B97F4A7C15u;
     if (!tokens)
@@ -60,8 +60,8 @@ static lathe_run_batch make_batch(const lathe_run *run)
         tokens[i] = (int32_t)((s >> 32) * (uint64_t)run->model.vocab >> 32);
     }
     const lathe_run_batch batch = {.size = (uint32_t)sizeof batch,
-                                   .n_rows = (int32_t)run->train.n_rows,
-                                   .row_tokens = (int32_t)run->train.row_tokens,
+                                   .n_rows = (int32_t)run->programs.train.n_rows,
+                                   .row_tokens = (int32_t)run->programs.train.row_tokens,
                                    .tokens = tokens,
                                    .targets = tokens + 1};
     return batch;
@@ -94,7 +94,7 @@ static void one_step(lathe_run *run, const lathe_run_batch *batch, int sync, fig
 
 static double model_flops(lathe_run *run)
 {
-    return lathe_graph_flops(lathe_exec_graph(run->train.exec), 0) *
+    return lathe_graph_flops(lathe_exec_graph(run->programs.train.exec), 0) *
            run->set.gradient_accumulation_steps;
 }
 
@@ -134,7 +134,8 @@ static void report(lathe_run *run, const figures *f, int steps)
     const double product = middle(f, steps, offsetof(figures, product));
     const double copy = middle(f, steps, offsetof(figures, copy));
     const double flops = model_flops(run);
-    const double tokens = (double)run->train.n_rows * (double)run->train.row_tokens *
+    const double tokens = (double)run->programs.train.n_rows *
+                          (double)run->programs.train.row_tokens *
                           run->set.gradient_accumulation_steps;
     int64_t trained;
     const double bytes = update_bytes(run, &trained);
@@ -187,7 +188,7 @@ int main(int argc, char **argv)
     lathe_run *run = open_run(argc - 2 - kernels, argv + 2 + kernels);
     const lathe_run_batch batch = make_batch(run);
     const double opened = lathe_now();
-    const char *const attention = lathe_exec_attention(run->train.exec);
+    const char *const attention = lathe_exec_attention(run->programs.train.exec);
     (void)printf("device %s\nattention %s\nparameters %lld\nplanned_gib %.2f\nopen_s %.2f\n",
                  run->machine.info.model, attention ? attention : "none",
                  (long long)lathe_model_n_params(&run->params),
@@ -197,8 +198,8 @@ int main(int argc, char **argv)
     (void)printf("first_step_s %.2f\nfirst_loss %.4f\n", f[0].step, f[0].loss);
     for (int i = 0; i < 2; i++)
         one_step(run, &batch, 1, &f[0]); /* what repeats is captured, then replayed */
-    if (device_rates_open(&run->machine, run->params.compute_dtype, run->shared_arena,
-                          run->shared_bytes, &rates) != LATHE_OK)
+    if (device_rates_open(&run->machine, run->params.compute_dtype, run->programs.arena,
+                          run->programs.arena_bytes, &rates) != LATHE_OK)
         bench_die("rates");
     for (int i = 0; i < steps; i++) {
         one_step(run, &batch, 1, &f[i]);

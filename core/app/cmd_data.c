@@ -107,7 +107,7 @@ static lathe_status put_datasets(lathe_run *run, const char *json, const lathe_s
 
 static void put_split(const lathe_run *run, const lathe_loader *loader, int trains, lathe_buffer *b)
 {
-    const lathe_stage_v1 *stage = run->stage.table;
+    const lathe_stage_v1 *stage = run->parts.stage.table;
     const int pairs = stage->rows == LATHE_ROWS_PAIRS;
     lathe_loader_facts f;
     lathe_loader_facts_get(loader, &f);
@@ -137,16 +137,16 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, int trai
 static lathe_status put_summary(lathe_run *run, lathe_buffer *b)
 {
     lathe_buffer_puts(b, "datasets\n");
-    LATHE_TRY(put_datasets(run, run->set.datasets, run->shards, b));
+    LATHE_TRY(put_datasets(run, run->set.datasets, run->data.shards, b));
     lathe_buffer_puts(b, "training\n");
-    put_split(run, run->loader, 1, b);
-    if (!run->validation)
+    put_split(run, run->data.loader, 1, b);
+    if (!run->data.validation)
         return b->status;
     lathe_buffer_puts(b, "validation\n");
-    if (run->validation_shards)
+    if (run->data.validation_shards)
         LATHE_TRY(put_datasets(run, lathe_config_string(run->config, "data", "validation"),
-                               run->validation_shards, b));
-    put_split(run, run->validation, 0, b);
+                               run->data.validation_shards, b));
+    put_split(run, run->data.validation, 0, b);
     return b->status;
 }
 
@@ -154,8 +154,9 @@ static lathe_status put_summary(lathe_run *run, lathe_buffer *b)
 static lathe_status put_rows(const lathe_run *run, lathe_loader *loader, int64_t n, int64_t seed,
                              const lathe_sample_style *style, lathe_buffer *b)
 {
-    const lathe_shards *shards =
-        loader == run->validation && run->validation_shards ? run->validation_shards : run->shards;
+    const lathe_shards *shards = loader == run->data.validation && run->data.validation_shards
+                                     ? run->data.validation_shards
+                                     : run->data.shards;
     const int32_t eos = lathe_shards_eos(shards);
     const int pairs = lathe_shards_rows(shards) == LATHE_ROWS_PAIRS;
     lathe_cursor cursor;
@@ -172,11 +173,11 @@ static lathe_status put_rows(const lathe_run *run, lathe_loader *loader, int64_t
         LATHE_TRY(lathe_loader_next(loader, &batch));
         lathe_buffer_printf(b, "\n== row %lld of the epoch%s\n", (long long)cursor.index,
                             pairs ? ", chosen" : "");
-        LATHE_TRY(lathe_app_sample(run->tokenizer, &batch, 0, eos, style, b));
+        LATHE_TRY(lathe_app_sample(run->data.tokenizer, &batch, 0, eos, style, b));
         if (!pairs)
             continue;
         lathe_buffer_printf(b, "== row %lld of the epoch, rejected\n", (long long)cursor.index);
-        LATHE_TRY(lathe_app_sample(run->tokenizer, &batch, batch.n_rows / 2, eos, style, b));
+        LATHE_TRY(lathe_app_sample(run->data.tokenizer, &batch, batch.n_rows / 2, eos, style, b));
     }
     return b->status;
 }
@@ -192,7 +193,7 @@ static lathe_status put_run(const lathe_args *args, lathe_run *run, lathe_buffer
     LATHE_TRY(lathe_args_int(args, "--chars", 0, INT64_MAX, 2000, &style.max_chars));
     if (split && !validates && strcmp(split, "train") != 0)
         return lathe_error(LATHE_E_ARG, "--split is \"%s\", expected train or validation", split);
-    if (validates && !run->validation)
+    if (validates && !run->data.validation)
         return lathe_error(LATHE_E_CONFIG,
                            "%s: there is no validation split: data.validation, "
                            "data.validation_split and data.validation_count are unset",
@@ -201,7 +202,7 @@ static lathe_status put_run(const lathe_args *args, lathe_run *run, lathe_buffer
     if (n > 0)
         lathe_buffer_puts(b, style.colour ? "\nWhat is not learnt is dimmed.\n"
                                           : "\nWhat is not learnt stands in [- -].\n");
-    return put_rows(run, validates ? run->validation : run->loader, n, seed, &style, b);
+    return put_rows(run, validates ? run->data.validation : run->data.loader, n, seed, &style, b);
 }
 
 static int run_command(const lathe_args *args)

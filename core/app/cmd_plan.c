@@ -22,8 +22,8 @@ static const lathe_option options[] = {
 
 static double lr_at(const lathe_run *run, int64_t step)
 {
-    const lathe_scheduler_v1 *table = run->scheduler.table;
-    return table->at(run->scheduler.self, step, run->set.max_steps, run->base_lr,
+    const lathe_scheduler_v1 *table = run->parts.scheduler.table;
+    return table->at(run->parts.scheduler.self, step, run->set.max_steps, run->opt.base_lr,
                      run->at.scheduler_state);
 }
 
@@ -41,20 +41,20 @@ static int32_t points(const lathe_run *run, int64_t steps[N_POINTS])
 
 static double step_flops(const lathe_run *run)
 {
-    return lathe_graph_flops(lathe_exec_graph(run->train.exec), 1) *
+    return lathe_graph_flops(lathe_exec_graph(run->programs.train.exec), 1) *
                run->set.gradient_accumulation_steps +
-           lathe_update_flops(run->update) + lathe_curvature_flops(run);
+           lathe_update_flops(run->opt.update) + lathe_curvature_flops(run);
 }
 
 static double fp8_flops(const lathe_run *run)
 {
-    return lathe_graph_fp8_flops(lathe_exec_graph(run->train.exec)) *
+    return lathe_graph_fp8_flops(lathe_exec_graph(run->programs.train.exec)) *
            run->set.gradient_accumulation_steps;
 }
 
 static double step_tokens(const lathe_run *run)
 {
-    return (double)run->train.n_rows * (double)run->train.row_tokens *
+    return (double)run->programs.train.n_rows * (double)run->programs.train.row_tokens *
            run->set.gradient_accumulation_steps;
 }
 
@@ -89,7 +89,7 @@ static savings find_savings(const lathe_run *run, const lathe_args *args)
     if (run->store.slots_on_host)
         s.state = lathe_fit_saved(run, "train.offload_optimizer", args->words[0], args->overrides,
                                   args->n_overrides);
-    if (run->train.n_offloaded > 0)
+    if (run->programs.train.n_offloaded > 0)
         s.values = lathe_fit_saved(run, "train.offload_activations", args->words[0],
                                    args->overrides, args->n_overrides);
     return s;
@@ -137,7 +137,7 @@ static void put_groups(const lathe_run *run, int is_json, lathe_buffer *b)
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_group_row *rows = NULL;
     int32_t n = 0;
-    if (lathe_param_groups_rows(&run->groups, &run->params, &arena, &rows, &n) != LATHE_OK) {
+    if (lathe_param_groups_rows(&run->opt.groups, &run->params, &arena, &rows, &n) != LATHE_OK) {
         b->status = LATHE_E_NOMEM;
         n = 0;
     }
@@ -192,8 +192,9 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *
     lathe_precision_json(run->set.precision, run->set.compute_dtype, run->set.fp8, b);
     lathe_buffer_printf(b, ",\n  \"fp8_flops_per_step\": %.0f,\n", fp8_flops(run));
     lathe_buffer_printf(b, "  \"device\": \"%s\",\n  \"attention\": \"%s\",\n  \"nodes\": %d,\n",
-                        run->device.component->plugin->name, lathe_exec_attention(run->train.exec),
-                        lathe_exec_graph(run->train.exec)->n_nodes);
+                        run->parts.device.component->plugin->name,
+                        lathe_exec_attention(run->programs.train.exec),
+                        lathe_exec_graph(run->programs.train.exec)->n_nodes);
     put_disk(run, 1, b);
     put_groups(run, 1, b);
     lathe_buffer_printf(b, "  \"max_steps\": %lld,\n  \"schedule\": [",
@@ -247,14 +248,15 @@ static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *
     lathe_buffer_printf(
         b, "\nwork\n  %.3f %s and %.0f tokens per step; %d nodes; device %s, attention %s\n",
         is_large ? flops / 1e12 : flops / 1e9, is_large ? "TFLOP" : "GFLOP", step_tokens(run),
-        lathe_exec_graph(run->train.exec)->n_nodes, run->device.component->plugin->name,
-        lathe_exec_attention(run->train.exec));
+        lathe_exec_graph(run->programs.train.exec)->n_nodes,
+        run->parts.device.component->plugin->name, lathe_exec_attention(run->programs.train.exec));
     put_precision(run, b);
     put_groups(run, 0, b);
     if (run->set.max_steps <= 0)
         return;
     lathe_buffer_printf(b, "schedule\n  %s over %lld steps\n",
-                        run->scheduler.component->plugin->name, (long long)run->set.max_steps);
+                        run->parts.scheduler.component->plugin->name,
+                        (long long)run->set.max_steps);
     int64_t steps[N_POINTS];
     const int32_t n = points(run, steps);
     for (int32_t i = 0; i < n; i++)
@@ -267,9 +269,9 @@ static lathe_status write_graph(const lathe_run *run, const char *path)
     lathe_buffer b = LATHE_BUFFER_INIT;
     const size_t n = strlen(path);
     if (n > 4 && strcmp(path + n - 4, ".dot") == 0)
-        lathe_graph_dot(lathe_exec_graph(run->train.exec), &b);
+        lathe_graph_dot(lathe_exec_graph(run->programs.train.exec), &b);
     else
-        lathe_graph_dump(lathe_exec_graph(run->train.exec), &b);
+        lathe_graph_dump(lathe_exec_graph(run->programs.train.exec), &b);
     const lathe_status status =
         b.status == LATHE_OK ? lathe_file_write_output(path, b.data, b.len) : b.status;
     lathe_buffer_fini(&b);

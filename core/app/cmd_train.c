@@ -30,8 +30,8 @@ static void print_start(const lathe_run *run)
                  (double)n_params / 1e6, (double)n_trainable / 1e6, used, recipe[0] ? " " : "",
                  recipe, differs ? " for " : "",
                  differs ? lathe_precision_name(set->precision) : "",
-                 run->device.component->plugin->name, run->machine.info.model,
-                 run->machine.n_threads, lathe_exec_attention(run->train.exec),
+                 run->parts.device.component->plugin->name, run->machine.info.model,
+                 run->machine.n_threads, lathe_exec_attention(run->programs.train.exec),
                  (double)lathe_mem_total(&run->planned) / (1024.0 * 1024.0));
 }
 
@@ -70,7 +70,7 @@ static int run_command(const lathe_args *args)
         (void)fflush(stdout);
         status = lathe_train(run, &train_options, &result);
     }
-    if (status == LATHE_OK && run->is_dry)
+    if (status == LATHE_OK && run->open.is_dry)
         printf("dry run: %lld steps of %lld taken, nothing was written\n", (long long)result.step,
                (long long)run->set.max_steps);
     lathe_run_close(run);

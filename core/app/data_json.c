@@ -81,11 +81,12 @@ static lathe_status describe_split(lathe_run *run, const lathe_loader *loader,
 lathe_status lathe_data_json_run(lathe_run *run, lathe_buffer *out)
 {
     json_t *training = NULL, *validation = json_null(), *root;
-    LATHE_TRY(describe_split(run, run->loader, run->shards, run->set.datasets, &training));
-    if (run->validation) {
-        const int own = run->validation_shards != NULL;
+    LATHE_TRY(
+        describe_split(run, run->data.loader, run->data.shards, run->set.datasets, &training));
+    if (run->data.validation) {
+        const int own = run->data.validation_shards != NULL;
         const lathe_status status = describe_split(
-            run, run->validation, own ? run->validation_shards : run->shards,
+            run, run->data.validation, own ? run->data.validation_shards : run->data.shards,
             own ? lathe_config_string(run->config, "data", "validation") : NULL, &validation);
         if (status != LATHE_OK) {
             json_decref(training);

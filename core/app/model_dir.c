@@ -113,12 +113,12 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     if (!is_set(args, "data.seq_len"))
         list[n++] = (lathe_override){"data.seq_len", rows};
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
-    if ((*out)->has_reference_copy)
+    if ((*out)->params.has_reference)
         return lathe_error(
             LATHE_E_CONFIG,
             "%s: stage \"%s\" compares the model with the one before training, which a "
             "folder does not name: name the run file instead of the folder",
-            args->words[0], (*out)->stage.component->plugin->name);
+            args->words[0], (*out)->parts.stage.component->plugin->name);
     return LATHE_OK;
 }
 

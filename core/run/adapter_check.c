@@ -12,11 +12,11 @@ static lathe_status module_names(lathe_run *run, const char ***out_names, int32_
     static const char weight[] = ".weight";
     const size_t end = sizeof weight - 1;
     const char **names =
-        lathe_arena_alloc(&run->arena, (run->n_model_params + 1) * (int64_t)sizeof *names);
+        lathe_arena_alloc(&run->arena, (run->params.n_model + 1) * (int64_t)sizeof *names);
     int32_t n = 0;
     if (!names)
         return LATHE_E_NOMEM;
-    for (int32_t i = 0; i < run->n_model_params; i++) {
+    for (int32_t i = 0; i < run->params.n_model; i++) {
         const lathe_param *p = run->params.rows[i];
         const size_t length = strlen(p->name);
         if (p->role != LATHE_ROLE_MATRIX || length <= end ||
@@ -52,11 +52,11 @@ static void put_kinds(const char *const *modules, int32_t n, lathe_buffer *out)
 static lathe_status param_names(lathe_run *run, const char ***out_names)
 {
     const char **names =
-        lathe_arena_alloc(&run->arena, (run->n_model_params + 1) * (int64_t)sizeof *names);
+        lathe_arena_alloc(&run->arena, (run->params.n_model + 1) * (int64_t)sizeof *names);
     *out_names = names;
     if (!names)
         return LATHE_E_NOMEM;
-    for (int32_t i = 0; i < run->n_model_params; i++)
+    for (int32_t i = 0; i < run->params.n_model; i++)
         names[i] = run->params.rows[i]->name;
     return LATHE_OK;
 }
@@ -77,10 +77,10 @@ static const char *key_of(const lathe_run *run, const char *text, char *out, siz
 
 lathe_status lathe__adapter_check_trains(const lathe_run *run)
 {
-    const lathe_adapter_v1 *table = run->adapter.component ? run->adapter.table : NULL;
+    const lathe_adapter_v1 *table = run->parts.adapter.component ? run->parts.adapter.table : NULL;
     if (!table || LATHE_HAS(table, wrap))
         return LATHE_OK; /* it brings parameters of its own */
-    for (int32_t i = 0; i < run->n_model_params; i++)
+    for (int32_t i = 0; i < run->params.n_model; i++)
         if (run->params.rows[i]->trainable)
             return LATHE_OK;
     return lathe__run_refuse(
@@ -88,12 +88,12 @@ lathe_status lathe__adapter_check_trains(const lathe_run *run)
         lathe_config_is_set(run->config, "adapter", "no_train") ? "no_train" : "name",
         "adapter \"%s\" trains nothing: all %d parameters of the model stay as "
         "they are",
-        run->adapter.component->plugin->name, run->n_model_params);
+        run->parts.adapter.component->plugin->name, run->params.n_model);
 }
 
 lathe_status lathe__adapter_check(lathe_run *run)
 {
-    const lathe_adapter_v1 *table = run->adapter.component ? run->adapter.table : NULL;
+    const lathe_adapter_v1 *table = run->parts.adapter.component ? run->parts.adapter.table : NULL;
     const char **modules = NULL, **params = NULL;
     int32_t n = 0;
     char key[64];
@@ -101,7 +101,8 @@ lathe_status lathe__adapter_check(lathe_run *run)
         return LATHE_OK;
     LATHE_TRY(module_names(run, &modules, &n));
     LATHE_TRY(param_names(run, &params));
-    lathe_status status = table->check(run->adapter.self, modules, n, params, run->n_model_params);
+    lathe_status status =
+        table->check(run->parts.adapter.self, modules, n, params, run->params.n_model);
     if (status != LATHE_E_CONFIG)
         return status;
     lathe_buffer kinds = LATHE_BUFFER_INIT;

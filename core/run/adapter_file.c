@@ -12,35 +12,35 @@
 
 static lathe_status file_key(const lathe_run *run, int32_t param, char *out, int64_t capacity)
 {
-    const lathe_adapter_v1 *table = run->adapter.table;
+    const lathe_adapter_v1 *table = run->parts.adapter.table;
     const char *name = run->params.rows[param]->name;
     int64_t bytes = 0;
     if (LATHE_HAS(table, file_key))
-        bytes = table->file_key(run->adapter.self, name, out, capacity);
+        bytes = table->file_key(run->parts.adapter.self, name, out, capacity);
     else
         bytes = snprintf(out, (size_t)capacity, "%s", name);
     if (bytes <= 0 || bytes >= capacity)
         return lathe_error(LATHE_E_PLUGIN, "adapter %s has no usable file key for '%s'",
-                           run->adapter.component->plugin->name, name);
+                           run->parts.adapter.component->plugin->name, name);
     return LATHE_OK;
 }
 
 static int is_adapter_row(const lathe_run *run, int32_t i)
 {
-    return i >= run->n_model_params && !run->params.rows[i]->reference;
+    return i >= run->params.n_model && !run->params.rows[i]->reference;
 }
 
 static lathe_status write_config(lathe_run *run, const char *dir)
 {
-    const lathe_adapter_v1 *table = run->adapter.table;
+    const lathe_adapter_v1 *table = run->parts.adapter.table;
     const char *base = run->set.model_path ? run->set.model_path : "";
     if (!LATHE_HAS(table, config_json))
         return LATHE_OK;
-    const int64_t bytes = table->config_json(run->adapter.self, base, NULL, 0);
+    const int64_t bytes = table->config_json(run->parts.adapter.self, base, NULL, 0);
     char *text = malloc((size_t)bytes + 1);
     if (!text)
         return lathe_error(LATHE_E_NOMEM, "no memory for adapter_config.json");
-    const int64_t written = table->config_json(run->adapter.self, base, text, bytes + 1);
+    const int64_t written = table->config_json(run->parts.adapter.self, base, text, bytes + 1);
     const char *path = lathe_path_join(&run->arena, dir, "adapter_config.json");
     const lathe_status status = path ? lathe_file_write_atomic(path, text, written) : LATHE_E_NOMEM;
     free(text);

@@ -370,12 +370,13 @@ lathe_status lathe_branch_begin(lathe_run *run, const char *path, int32_t is_rew
     lathe_status status = begin(&b, path, is_rewind);
     const json_t *last = last_of(b.list);
     if (status == LATHE_OK && last) {
-        run->branch = number_of(last);
-        run->branch_began |= b.began;
+        run->checkpoints.branch.number = number_of(last);
+        run->checkpoints.branch.began |= b.began;
         char *text = json_dumps(b.list, JSON_COMPACT);
-        run->branches_json = text ? lathe_arena_strdup(&run->arena, text) : NULL;
-        status =
-            run->branches_json ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for branches");
+        run->checkpoints.branch.json = text ? lathe_arena_strdup(&run->arena, text) : NULL;
+        status = run->checkpoints.branch.json
+                     ? LATHE_OK
+                     : lathe_error(LATHE_E_NOMEM, "no memory for branches");
         free(text);
     }
     json_decref(b.list);

@@ -34,7 +34,7 @@ int64_t lathe_image_bytes(const lathe_run *run)
     const lathe_settings *s = &run->set;
     const int repeats = s->checkpoint_every > 0 || s->every_minutes > 0.0 || s->every_epochs > 0 ||
                         s->keep_best > 0;
-    if (run->mode > LATHE_OPEN_TRAIN || run->data_is_optional || !s->checkpoint_dir ||
+    if (run->open.mode > LATHE_OPEN_TRAIN || run->open.data_is_optional || !s->checkpoint_dir ||
         !s->checkpoint_async || !repeats)
         return 0;
     return master_bytes(run) + run->store.slot_bytes + run->store.average_bytes;
@@ -47,7 +47,7 @@ lathe_status lathe_image_place(lathe_run *run)
     if (bytes == 0)
         return LATHE_OK;
     lathe_image *image = calloc(1, sizeof *image);
-    run->image = image;
+    run->checkpoints.image = image;
     if (image)
         image->rows = calloc((size_t)run->store.n_rows + 1, sizeof *image->rows);
     if (!image || !image->rows)
@@ -69,12 +69,13 @@ lathe_status lathe_image_place(lathe_run *run)
 
 void lathe_image_destroy(lathe_run *run)
 {
-    if (!run->image)
+    if (!run->checkpoints.image)
         return;
-    lathe_machine_free(&run->machine, LATHE_MEM_CHECKPOINT, run->image->bytes, run->image->memory);
-    free(run->image->rows);
-    free(run->image);
-    run->image = NULL;
+    lathe_machine_free(&run->machine, LATHE_MEM_CHECKPOINT, run->checkpoints.image->bytes,
+                       run->checkpoints.image->memory);
+    free(run->checkpoints.image->rows);
+    free(run->checkpoints.image);
+    run->checkpoints.image = NULL;
 }
 
 void lathe_image_touch(lathe_image *image)

@@ -18,7 +18,7 @@ typedef struct lathe_image lathe_image;
 /** Bytes of the copy; 0 when the settings ask for no checkpoints beside the training. */
 int64_t lathe_image_bytes(const lathe_run *run);
 
-/** Allocates run->image, when it takes bytes; and frees it. */
+/** Allocates run->checkpoints.image, when it takes bytes; and frees it. */
 lathe_status lathe_image_place(lathe_run *run);
 void lathe_image_destroy(lathe_run *run);
 

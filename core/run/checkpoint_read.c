@@ -84,7 +84,7 @@ static lathe_status done_rounded(void *arg, int32_t index, const lathe_param *ro
 static lathe_status fill_masters(lathe_run *run, const model_files *files,
                                  const lathe_weight_sink *sink)
 {
-    for (int32_t i = 0; i < run->n_model_params; i++) {
+    for (int32_t i = 0; i < run->params.n_model; i++) {
         const lathe_param *row = run->params.rows[i];
         const lathe_st_tensor *t = find_master(files, row);
         int32_t dtype = LATHE_F32;
@@ -108,14 +108,14 @@ static lathe_status fill_weights(lathe_run *run, const model_files *files)
         status = fill_masters(run, files, &s.inner);
     lathe__weight_fill_fini(&weights);
     LATHE_TRY(status);
-    run->weights_wait = 0;
+    run->open.weights_wait = 0;
     return lathe__model_file_origin(run, files->set);
 }
 
 /* A master has the shape of its row; in a training, what is rounded has a master. */
 static lathe_status check_masters(const lathe_run *run, const char *dir, const model_files *files)
 {
-    for (int32_t i = 0; i < run->n_model_params; i++) {
+    for (int32_t i = 0; i < run->params.n_model; i++) {
         const lathe_param *row = run->params.rows[i];
         const lathe_st_tensor *t = find_master(files, row);
         const lathe_st_tensor *saved = lathe_weights_find(files->set, &run->model, row->name);
@@ -150,11 +150,11 @@ static lathe_status fill(lathe_run *run, const char *dir, const model_files *fil
                          int32_t has_slots)
 {
     LATHE_TRY(lathe_zero_grad(run));
-    if (run->mode == LATHE_OPEN_TRAIN)
+    if (run->open.mode == LATHE_OPEN_TRAIN)
         LATHE_TRY(lathe__train_state_read(run, dir, has_slots));
     if (files->set)
         LATHE_TRY(fill_weights(run, files));
-    if (run->params.n > run->n_model_params)
+    if (run->params.n > run->params.n_model)
         LATHE_TRY(lathe__adapter_file_read(run, dir));
     return run->at.averaged == 0 ? lathe__average_begin(run) : LATHE_OK;
 }
@@ -188,7 +188,7 @@ static lathe_status load_checkpoint(lathe_run *run, const char *dir, int32_t has
 
 lathe_status lathe_load(lathe_run *run, const char *dir)
 {
-    if (!run->placed)
+    if (!run->open.placed)
         return lathe_error(LATHE_E_STATE, "the run has no memory to load into");
     LATHE_TRY(lathe_manifest_verify(dir));
     return load_checkpoint(run, dir, 0);
@@ -198,7 +198,7 @@ lathe_status lathe_load(lathe_run *run, const char *dir)
 static lathe_status verify(const lathe_run *run, const char *dir, int32_t *out_has_slots)
 {
     *out_has_slots = 0;
-    return run->weights_wait && run->store.is_host
+    return run->open.weights_wait && run->store.is_host
                ? lathe__train_state_verify(run, dir, out_has_slots)
                : lathe_manifest_verify(dir);
 }
@@ -315,8 +315,8 @@ static int has_source(lathe_run *run)
 int32_t lathe__checkpoint_brings_all(lathe_run *run)
 {
     const char *resume = run->set.resume, *path = NULL;
-    if (run->mode != LATHE_OPEN_TRAIN || run->data_is_optional || !resume ||
-        strcmp(resume, "never") == 0 || run->params.n > run->n_model_params)
+    if (run->open.mode != LATHE_OPEN_TRAIN || run->open.data_is_optional || !resume ||
+        strcmp(resume, "never") == 0 || run->params.n > run->params.n_model)
         return 0;
     for (int32_t i = 0; i < run->params.n; i++)
         if (!run->params.rows[i]->trainable && has_source(run))
@@ -351,5 +351,5 @@ lathe_status lathe_checkpoint_resume(lathe_run *run, const char **out_path)
 {
     *out_path = NULL;
     LATHE_TRY(resume_what(run, out_path));
-    return run->weights_wait ? lathe__run_weights(run) : LATHE_OK;
+    return run->open.weights_wait ? lathe__run_weights(run) : LATHE_OK;
 }

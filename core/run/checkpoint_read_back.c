@@ -33,7 +33,7 @@ static lathe_status compare_weights(const lathe_run *run, const char *dir)
 {
     if (lathe__checkpoint_has_model(run))
         LATHE_TRY(lathe__model_file_compare(run, dir));
-    return run->params.n > run->n_model_params ? lathe__adapter_file_compare(run, dir) : LATHE_OK;
+    return run->params.n > run->params.n_model ? lathe__adapter_file_compare(run, dir) : LATHE_OK;
 }
 
 static lathe_status compare_average(const lathe_run *run, const char *dir)

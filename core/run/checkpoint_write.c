@@ -27,7 +27,7 @@
 
 static int32_t trains_model(const lathe_run *run)
 {
-    for (int32_t i = 0; i < run->n_model_params; i++)
+    for (int32_t i = 0; i < run->params.n_model; i++)
         if (run->params.rows[i]->trainable)
             return 1;
     return 0;
@@ -35,7 +35,7 @@ static int32_t trains_model(const lathe_run *run)
 
 static int32_t is_quantized(const lathe_run *run)
 {
-    for (int32_t i = 0; i < run->n_model_params; i++)
+    for (int32_t i = 0; i < run->params.n_model; i++)
         if (run->params.rows[i]->quantized)
             return 1;
     return 0;
@@ -52,10 +52,10 @@ static lathe_status write_model(lathe_run *run, const char *dir)
 {
     if (lathe__checkpoint_has_model(run))
         LATHE_TRY(lathe__model_file_write(run, dir));
-    if (run->params.n > run->n_model_params)
+    if (run->params.n > run->params.n_model)
         LATHE_TRY(lathe__adapter_file_write(run, dir));
-    if (run->tokenizer_dir)
-        return lathe_tokenizer_files_copy(run->tokenizer_dir, dir);
+    if (run->data.tokenizer_dir)
+        return lathe_tokenizer_files_copy(run->data.tokenizer_dir, dir);
     return LATHE_OK;
 }
 
@@ -96,17 +96,18 @@ static lathe_status put_plugin(lathe_buffer *b, int32_t kind, const lathe_instan
 static lathe_status list_plugins(lathe_buffer *b, const lathe_run *run)
 {
     int32_t n = 0;
-    const char *attention = run->train.exec ? lathe_exec_attention(run->train.exec) : NULL;
+    const char *attention =
+        run->programs.train.exec ? lathe_exec_attention(run->programs.train.exec) : NULL;
     lathe_buffer_puts(b, "[");
-    LATHE_TRY(put_plugin(b, LATHE_KIND_OPTIMIZER, &run->optimizer, &n));
-    LATHE_TRY(put_plugin(b, LATHE_KIND_SCHEDULER, &run->scheduler, &n));
-    LATHE_TRY(put_plugin(b, LATHE_KIND_QUANT, &run->quant, &n));
-    LATHE_TRY(put_plugin(b, LATHE_KIND_ADAPTER, &run->adapter, &n));
-    LATHE_TRY(put_plugin(b, LATHE_KIND_STAGE, &run->stage, &n));
-    for (int64_t i = 0; attention && i < run->n_attention; i++)
-        if (strcmp(run->attention[i].component->plugin->name, attention) == 0)
-            LATHE_TRY(put_plugin(b, LATHE_KIND_ATTENTION, &run->attention[i], &n));
-    LATHE_TRY(put_plugin(b, LATHE_KIND_DEVICE, &run->device, &n));
+    LATHE_TRY(put_plugin(b, LATHE_KIND_OPTIMIZER, &run->parts.optimizer, &n));
+    LATHE_TRY(put_plugin(b, LATHE_KIND_SCHEDULER, &run->parts.scheduler, &n));
+    LATHE_TRY(put_plugin(b, LATHE_KIND_QUANT, &run->parts.quant, &n));
+    LATHE_TRY(put_plugin(b, LATHE_KIND_ADAPTER, &run->parts.adapter, &n));
+    LATHE_TRY(put_plugin(b, LATHE_KIND_STAGE, &run->parts.stage, &n));
+    for (int64_t i = 0; attention && i < run->parts.n_attention; i++)
+        if (strcmp(run->parts.attention[i].component->plugin->name, attention) == 0)
+            LATHE_TRY(put_plugin(b, LATHE_KIND_ATTENTION, &run->parts.attention[i], &n));
+    LATHE_TRY(put_plugin(b, LATHE_KIND_DEVICE, &run->parts.device, &n));
     lathe_buffer_puts(b, "]");
     return b->status;
 }
@@ -114,12 +115,12 @@ static lathe_status list_plugins(lathe_buffer *b, const lathe_run *run)
 lathe_status lathe__checkpoint_know_plugins(lathe_run *run)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;
-    if (run->plugins_json)
+    if (run->checkpoints.plugins_json)
         return LATHE_OK;
     lathe_status status = list_plugins(&text, run);
     if (status == LATHE_OK) {
-        run->plugins_json = lathe_arena_strdup(&run->arena, text.data);
-        status = run->plugins_json ? LATHE_OK : LATHE_E_NOMEM;
+        run->checkpoints.plugins_json = lathe_arena_strdup(&run->arena, text.data);
+        status = run->checkpoints.plugins_json ? LATHE_OK : LATHE_E_NOMEM;
     }
     lathe_buffer_fini(&text);
     return status;
@@ -128,9 +129,9 @@ lathe_status lathe__checkpoint_know_plugins(lathe_run *run)
 static lathe_status put_plugins(lathe_buffer *b, const lathe_run *run)
 {
     lathe_buffer_puts(b, ", \"plugins\": ");
-    if (!run->plugins_json)
+    if (!run->checkpoints.plugins_json)
         return list_plugins(b, run);
-    lathe_buffer_puts(b, run->plugins_json);
+    lathe_buffer_puts(b, run->checkpoints.plugins_json);
     return b->status;
 }
 
@@ -159,9 +160,9 @@ static lathe_status write_manifest(const lathe_run *run, const lathe_figures *fi
     lathe_precision_json(run->set.precision, run->set.compute_dtype, run->set.fp8, &meta);
     put_figures(&meta, figures);
     lathe_status status = put_plugins(&meta, run);
-    if (run->branches_json) {
+    if (run->checkpoints.branch.json) {
         lathe_buffer_puts(&meta, ", \"branches\": ");
-        lathe_buffer_puts(&meta, run->branches_json);
+        lathe_buffer_puts(&meta, run->checkpoints.branch.json);
     }
     lathe_buffer_puts(&meta, ", \"config\": ");
     lathe_config_json(run->config, &meta);
@@ -196,7 +197,7 @@ static lathe_status fill_folder(lathe_run *run, const lathe_figures *figures, in
     LATHE_TRY(write_average(run, dir));
     lathe_trace_since("checkpoint", "write model", begin);
     const double written = lathe_trace_now();
-    if (run->mode == LATHE_OPEN_TRAIN)
+    if (run->open.mode == LATHE_OPEN_TRAIN)
         LATHE_TRY(lathe__train_state_write(run, dir));
     lathe_trace_since("checkpoint", "write state", written);
     const double searched = lathe_trace_now();
@@ -271,7 +272,7 @@ static lathe_status save(const lathe_run *run, const lathe_figures *figures, int
 
 lathe_status lathe_save(lathe_run *run, const char *dir)
 {
-    if (!run->placed)
+    if (!run->open.placed)
         return lathe_error(LATHE_E_STATE, "the run has no weights to save");
     if (lathe_path_exists(dir))
         return lathe_error(LATHE_E_IO, "%s: exists already", dir);

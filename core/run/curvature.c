@@ -10,11 +10,11 @@
 
 int64_t lathe__curvature_every(const lathe_run *run)
 {
-    if (run->mode > LATHE_OPEN_TRAIN || !run->optimizer.component)
+    if (run->open.mode > LATHE_OPEN_TRAIN || !run->parts.optimizer.component)
         return 0;
-    const lathe_optimizer_v1 *table = run->optimizer.table;
+    const lathe_optimizer_v1 *table = run->parts.optimizer.table;
     const int64_t every =
-        LATHE_HAS(table, estimate_every) ? table->estimate_every(run->optimizer.self) : 0;
+        LATHE_HAS(table, estimate_every) ? table->estimate_every(run->parts.optimizer.self) : 0;
     return every > 0 ? every : 0;
 }
 
@@ -23,7 +23,7 @@ static lathe_status refuse(const lathe_run *run, const char *why)
     return lathe__run_refuse(
         run, "optimizer", "name",
         "optimizer \"%s\" estimates curvature from labels that the model draws; %s",
-        run->optimizer.component->plugin->name, why);
+        run->parts.optimizer.component->plugin->name, why);
 }
 
 /* `unit`: what the loss is over instead. */
@@ -32,13 +32,13 @@ static lathe_status refuse_stage(const lathe_run *run, const char *unit)
     char why[256];
     (void)snprintf(why, sizeof why,
                    "stage \"%s\" has none (its loss is over %s): choose another optimizer",
-                   run->stage.component->plugin->name, unit);
+                   run->parts.stage.component->plugin->name, unit);
     return refuse(run, why);
 }
 
 lathe_status lathe__curvature_check_stage(const lathe_run *run)
 {
-    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     if (lathe__curvature_every(run) == 0 || !stage || stage->rows != LATHE_ROWS_PAIRS)
         return LATHE_OK;
     return refuse_stage(run, "pairs");
@@ -46,17 +46,18 @@ lathe_status lathe__curvature_check_stage(const lathe_run *run)
 
 lathe_status lathe__curvature_build(lathe_run *run)
 {
-    const lathe_optimizer_v1 *table = run->optimizer.table;
+    const lathe_optimizer_v1 *table = run->parts.optimizer.table;
     const lathe_program_config config = lathe__run_program_config(run);
     if (!LATHE_HAS(table, estimate))
         return lathe_error(LATHE_E_PLUGIN,
                            "optimizer %s wants curvature estimates but has no estimate()",
-                           run->optimizer.component->plugin->name);
-    if (run->train.stage.count_unit == LATHE_COUNT_PAIRS || run->train.logprobs == LATHE_NONE)
-        return refuse_stage(run, run->train.stage.count_unit == LATHE_COUNT_PAIRS
+                           run->parts.optimizer.component->plugin->name);
+    if (run->programs.train.stage.count_unit == LATHE_COUNT_PAIRS ||
+        run->programs.train.logprobs == LATHE_NONE)
+        return refuse_stage(run, run->programs.train.stage.count_unit == LATHE_COUNT_PAIRS
                                      ? "pairs"
                                      : "no log-probabilities of the model");
-    return lathe_program_build(&config, LATHE_PROGRAM_SAMPLE, &run->sampling);
+    return lathe_program_build(&config, LATHE_PROGRAM_SAMPLE, &run->programs.sampling);
 }
 
 lathe_status lathe__curvature_prepared(const lathe_run *run, lathe_status status)
@@ -65,21 +66,21 @@ lathe_status lathe__curvature_prepared(const lathe_run *run, lathe_status status
     if (status != LATHE_E_UNSUPPORTED)
         return status;
     (void)snprintf(why, sizeof why, "device \"%s\" cannot draw them: %s",
-                   run->device.component->plugin->name, lathe_error_message());
+                   run->parts.device.component->plugin->name, lathe_error_message());
     return refuse(run, why);
 }
 
 static void copy_input(lathe_run *run, lathe_val to, lathe_val from)
 {
-    const lathe_program *p = &run->train;
-    memcpy(lathe_exec_input(run->sampling.exec, to), lathe_exec_input(p->exec, from),
+    const lathe_program *p = &run->programs.train;
+    memcpy(lathe_exec_input(run->programs.sampling.exec, to), lathe_exec_input(p->exec, from),
            (size_t)(p->n_rows * p->row_tokens) * sizeof(int32_t));
 }
 
 /* Draws labels for the batch in train's inputs and puts them in the place of its targets. */
 static lathe_status draw(lathe_run *run, int64_t step, double *out_count)
 {
-    const lathe_program *t = &run->train, *s = &run->sampling;
+    const lathe_program *t = &run->programs.train, *s = &run->programs.sampling;
     const int64_t n = t->n_rows * t->row_tokens;
     LATHE_TRY(lathe_exec_next_inputs(s->exec));
     copy_input(run, s->tokens, t->tokens);
@@ -115,11 +116,11 @@ static lathe_status estimate(lathe_run *run, const lathe_update_args *step)
                   (long long)step->step);
         return LATHE_OK;
     }
-    float *seed = lathe_exec_input(run->train.exec, run->train.seed);
+    float *seed = lathe_exec_input(run->programs.train.exec, run->programs.train.seed);
     *seed = (float)step->loss_scale;
-    LATHE_TRY(lathe_exec_send(run->train.exec));
-    LATHE_TRY(lathe_exec_run(run->train.exec, 0));
-    LATHE_TRY(lathe_update_estimate(run->update, &args));
+    LATHE_TRY(lathe_exec_send(run->programs.train.exec));
+    LATHE_TRY(lathe_exec_run(run->programs.train.exec, 0));
+    LATHE_TRY(lathe_update_estimate(run->opt.update, &args));
     if (args.overflow)
         lathe_log(LATHE_LOG_WARN,
                   "update %lld: the gradient of drawn labels is not finite, its "
@@ -130,10 +131,10 @@ static lathe_status estimate(lathe_run *run, const lathe_update_args *step)
 
 lathe_status lathe__curvature_estimate(lathe_run *run, const lathe_update_args *args)
 {
-    const int64_t every = run->sampling.exec ? lathe__curvature_every(run) : 0;
+    const int64_t every = run->programs.sampling.exec ? lathe__curvature_every(run) : 0;
     if (every == 0 || args->overflow || (args->step - 1) % every != 0)
         return LATHE_OK;
-    if (!run->has_batch)
+    if (!run->programs.has_batch)
         return lathe_error(
             LATHE_E_STATE,
             "update %lld wants a curvature estimate of its last micro-batch, which the "
@@ -141,10 +142,10 @@ lathe_status lathe__curvature_estimate(lathe_run *run, const lathe_update_args *
             (long long)args->step);
     double seconds[3];
     const double begun = lathe_now();
-    lathe_exec_times(run->train.exec, seconds); /* the estimate is the optimizer's time */
+    lathe_exec_times(run->programs.train.exec, seconds); /* the estimate is the optimizer's time */
     const lathe_status status = estimate(run, args);
-    lathe_exec_times_put(run->train.exec, seconds);
-    if (run->traces_nodes)
+    lathe_exec_times_put(run->programs.train.exec, seconds);
+    if (run->trace.is_on)
         lathe_trace_since("step", "curvature", begun);
     return status;
 }
@@ -157,20 +158,20 @@ static const char *const tensor_names[N_TENSORS] = {"batch.tokens", "batch.targe
 
 static int32_t *batch_tensor(const lathe_run *run, int32_t i)
 {
-    const lathe_program *p = &run->train;
+    const lathe_program *p = &run->programs.train;
     const lathe_val of[N_TENSORS] = {p->tokens, p->targets, p->positions, p->doc_start};
     return lathe_exec_input(p->exec, of[i]);
 }
 
 static lathe_desc batch_desc(const lathe_run *run)
 {
-    return lathe_desc_1d(LATHE_I32, run->train.n_rows * run->train.row_tokens);
+    return lathe_desc_1d(LATHE_I32, run->programs.train.n_rows * run->programs.train.row_tokens);
 }
 
 lathe_status lathe__curvature_declare(const lathe_run *run, lathe_st_writer *w)
 {
     const lathe_desc desc = batch_desc(run);
-    if (!run->sampling.exec || !run->has_batch)
+    if (!run->programs.sampling.exec || !run->programs.has_batch)
         return LATHE_OK;
     for (int32_t i = 0; i < N_TENSORS; i++)
         LATHE_TRY(lathe_st_writer_add(w, tensor_names[i], &desc));
@@ -180,7 +181,7 @@ lathe_status lathe__curvature_declare(const lathe_run *run, lathe_st_writer *w)
 lathe_status lathe__curvature_write(const lathe_run *run, lathe_st_writer *w, int64_t *io_index)
 {
     const lathe_desc desc = batch_desc(run);
-    if (!run->sampling.exec || !run->has_batch)
+    if (!run->programs.sampling.exec || !run->programs.has_batch)
         return LATHE_OK;
     for (int32_t i = 0; i < N_TENSORS; i++)
         LATHE_TRY(lathe_st_writer_write(w, (*io_index)++, 0, batch_tensor(run, i),
@@ -191,7 +192,7 @@ lathe_status lathe__curvature_write(const lathe_run *run, lathe_st_writer *w, in
 /* Ids that the graph could not take. */
 static lathe_status check_range(const lathe_run *run, const lathe_st_tensor *t, int32_t i)
 {
-    const int64_t row = run->train.row_tokens, n = lathe_desc_count(&t->desc);
+    const int64_t row = run->programs.train.row_tokens, n = lathe_desc_count(&t->desc);
     for (int64_t k = 0; k < n; k++) {
         const int64_t end[N_TENSORS] = {run->model.vocab, run->model.vocab, row, k % row + 1};
         int32_t x;
@@ -206,7 +207,7 @@ static lathe_status check_range(const lathe_run *run, const lathe_st_tensor *t, 
 lathe_status lathe__curvature_check(const lathe_run *run, const lathe_safetensors *set)
 {
     const lathe_desc want = batch_desc(run);
-    if (!set || !run->sampling.exec || !lathe_safetensors_find(set, tensor_names[0]))
+    if (!set || !run->programs.sampling.exec || !lathe_safetensors_find(set, tensor_names[0]))
         return LATHE_OK;
     for (int32_t i = 0; i < N_TENSORS; i++) {
         const lathe_st_tensor *t = lathe_safetensors_find(set, tensor_names[i]);
@@ -223,25 +224,26 @@ lathe_status lathe__curvature_check(const lathe_run *run, const lathe_safetensor
 void lathe__curvature_read(lathe_run *run, const lathe_safetensors *set)
 {
     const lathe_desc desc = batch_desc(run);
-    run->has_batch = set && run->sampling.exec && lathe_safetensors_find(set, tensor_names[0]);
-    if (!run->has_batch)
+    run->programs.has_batch =
+        set && run->programs.sampling.exec && lathe_safetensors_find(set, tensor_names[0]);
+    if (!run->programs.has_batch)
         return;
     for (int32_t i = 0; i < N_TENSORS; i++)
         memcpy(batch_tensor(run, i), lathe_safetensors_find(set, tensor_names[i])->data,
                (size_t)lathe_desc_bytes(&desc));
-    if (run->train.rng == LATHE_NONE)
+    if (run->programs.train.rng == LATHE_NONE)
         return;
-    int64_t *rng = lathe_exec_input(run->train.exec, run->train.rng);
+    int64_t *rng = lathe_exec_input(run->programs.train.exec, run->programs.train.rng);
     rng[0] = (int64_t)run->set.seed;
     rng[1] = run->at.micro - 1;
 }
 
 double lathe_curvature_flops(const lathe_run *run)
 {
-    const int64_t every = run->sampling.exec ? lathe__curvature_every(run) : 0;
+    const int64_t every = run->programs.sampling.exec ? lathe__curvature_every(run) : 0;
     if (every == 0)
         return 0.0;
-    return (lathe_graph_flops(lathe_exec_graph(run->sampling.exec), 1) +
-            lathe_graph_flops(lathe_exec_graph(run->train.exec), 1)) /
+    return (lathe_graph_flops(lathe_exec_graph(run->programs.sampling.exec), 1) +
+            lathe_graph_flops(lathe_exec_graph(run->programs.train.exec), 1)) /
            (double)every;
 }

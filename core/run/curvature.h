@@ -19,13 +19,13 @@
 /** Updates from one estimate to the next; 0: none are wanted. */
 int64_t lathe__curvature_every(const lathe_run *run);
 
-/** Builds run->sampling, once train is built. LATHE_E_CONFIG: the stage has no labels to draw. */
+/** Builds run->programs.sampling, once train is built. LATHE_E_CONFIG: the stage has no labels to draw. */
 lathe_status lathe__curvature_build(lathe_run *run);
 
 /** LATHE_E_CONFIG: an estimate is wanted with a stage that says beforehand that it has no labels. */
 lathe_status lathe__curvature_check_stage(const lathe_run *run);
 
-/** Passes on the status of preparing run->sampling; LATHE_E_CONFIG where the device cannot draw. */
+/** Passes on the status of preparing run->programs.sampling; LATHE_E_CONFIG where the device cannot draw. */
 lathe_status lathe__curvature_prepared(const lathe_run *run, lathe_status status);
 
 /** Makes an estimate when one is due behind the update `args`. Gradients count as cleared behind it.

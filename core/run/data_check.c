@@ -16,7 +16,7 @@ typedef struct place {
 
 static const char *stage_name(const lathe_run *run)
 {
-    return run->stage.component ? run->stage.component->plugin->name : "pretrain";
+    return run->parts.stage.component ? run->parts.stage.component->plugin->name : "pretrain";
 }
 
 /* Whether rows of this kind take the column. */
@@ -94,13 +94,13 @@ static lathe_status check_set(const place *p, const lathe_dataset *set, int32_t 
 static lathe_status check_list(const lathe_run *run, const char *key, const char *json,
                                lathe_arena *arena)
 {
-    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     const int32_t rows = stage ? stage->rows : LATHE_ROWS_PACKED;
     lathe_dataset *sets = NULL;
     int64_t n = 0;
     lathe_status first = LATHE_OK;
     LATHE_TRY(lathe_datasets_parse(key, json, arena, &sets, &n));
-    for (int64_t i = 0; i < n && (first == LATHE_OK || run->diags); i++) {
+    for (int64_t i = 0; i < n && (first == LATHE_OK || run->open.diags); i++) {
         const place p = {run, key, i};
         const lathe_status status = check_set(&p, &sets[i], rows, arena);
         first = first != LATHE_OK ? first : status;
@@ -115,7 +115,7 @@ lathe_status lathe__data_check(lathe_run *run)
     lathe_status status = LATHE_OK;
     if (run->set.datasets)
         status = check_list(run, "data.datasets", run->set.datasets, &arena);
-    if (validation && (status == LATHE_OK || run->diags)) {
+    if (validation && (status == LATHE_OK || run->open.diags)) {
         const lathe_status other = check_list(run, "data.validation", validation, &arena);
         status = status != LATHE_OK ? status : other;
     }

@@ -11,7 +11,7 @@ enum { MAX_FILES = 4096 };
 void lathe__data_sources_json(const lathe_run *run, lathe_buffer *out)
 {
     int64_t n = 0;
-    const lathe_source *list = run->shards ? lathe_shards_sources(run->shards, &n) : NULL;
+    const lathe_source *list = run->data.shards ? lathe_shards_sources(run->data.shards, &n) : NULL;
     lathe_buffer_puts(out, "[");
     for (int64_t i = 0; n <= MAX_FILES && i < n; i++) {
         lathe_buffer_puts(out, i ? ",\n    {\"path\": " : "\n    {\"path\": ");
@@ -64,7 +64,7 @@ lathe_status lathe__data_sources_explain(const lathe_run *run, const json_t *roo
     char what[1024] = "", message[1024];
     int64_t n = 0;
     const json_t *files = json_object_get(root, "sources");
-    const lathe_source *list = run->shards ? lathe_shards_sources(run->shards, &n) : NULL;
+    const lathe_source *list = run->data.shards ? lathe_shards_sources(run->data.shards, &n) : NULL;
     if (status != LATHE_E_STATE || json_array_size(files) == 0)
         return status;
     (void)snprintf(message, sizeof message, "%s", lathe_error_message());

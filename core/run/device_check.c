@@ -19,7 +19,7 @@ static int steps(const lathe_run *run)
 /* What of the optimizer is host code that the run needs; NULL: nothing. */
 static const char *host_code(const lathe_run *run)
 {
-    const lathe_optimizer_v1 *table = run->optimizer.table;
+    const lathe_optimizer_v1 *table = run->parts.optimizer.table;
     const int32_t is_queued = LATHE_HAS(table, cuda_image) && LATHE_HAS(table, queue);
     if (LATHE_HAS(table, average) && !is_queued)
         return "it averages the weights on the host";
@@ -70,8 +70,8 @@ lathe_status lathe__device_check(const lathe_run *run)
             run->config, &diags, LATHE_DIAG_ERROR, "optimizer", "name",
             "optimizer \"%s\" cannot run on device \"%s\", whose memory the host cannot "
             "touch: %s; these can: %s",
-            run->optimizer.component->plugin->name, run->device.component->plugin->name, why,
-            others.data);
+            run->parts.optimizer.component->plugin->name, run->parts.device.component->plugin->name,
+            why, others.data);
     lathe_buffer_fini(&others);
     if (status == LATHE_OK)
         status = lathe_diags_status(&diags);

@@ -21,7 +21,7 @@ lathe_status lathe__dry_run_begin(lathe_run *run)
     if (!mkdtemp(folder))
         return lathe_error(LATHE_E_IO, "%s: cannot make a folder for a dry run's data: %s", folder,
                            strerror(errno));
-    run->dry_dir = s->cache_dir = folder;
+    run->open.dry_dir = s->cache_dir = folder;
     s->checkpoint_dir = NULL;
     s->resume = "never";
     s->stop_after = STEPS;
@@ -34,7 +34,7 @@ lathe_status lathe__dry_run_begin(lathe_run *run)
 
 void lathe__dry_run_end(lathe_run *run)
 {
-    if (run->dry_dir)
-        (void)lathe_dir_remove(run->dry_dir);
-    run->dry_dir = NULL;
+    if (run->open.dry_dir)
+        (void)lathe_dir_remove(run->open.dry_dir);
+    run->open.dry_dir = NULL;
 }

@@ -12,13 +12,13 @@
 /* Perplexity, accuracy and bits per byte are figures of a loss per token; a loss per pair has none of them. */
 static int32_t counts_tokens(const lathe_run *run)
 {
-    return run->eval.stage.count_unit == LATHE_COUNT_TOKENS;
+    return run->programs.eval.stage.count_unit == LATHE_COUNT_TOKENS;
 }
 
 /* The likeliest tokens of the batch just run. */
 static lathe_status observe_tops(lathe_run *run, lathe_calibration *c)
 {
-    const lathe_program *p = &run->eval;
+    const lathe_program *p = &run->programs.eval;
     const void *tops = NULL, *logprobs = NULL;
     if (!counts_tokens(run) || p->top == LATHE_NONE)
         return LATHE_OK;
@@ -34,8 +34,8 @@ static lathe_status observe_tops(lathe_run *run, lathe_calibration *c)
 
 static double bits_per_byte(const lathe_run *run, double loss)
 {
-    const double tokens = (double)lathe_loader_tokens(run->validation);
-    const double bytes = (double)lathe_loader_text_bytes(run->validation);
+    const double tokens = (double)lathe_loader_tokens(run->data.validation);
+    const double bytes = (double)lathe_loader_text_bytes(run->data.validation);
     if (!counts_tokens(run) || bytes <= 0.0)
         return (double)NAN;
     return loss / log(2.0) * tokens / bytes;
@@ -52,29 +52,31 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
     lathe_calibration calibration = {0};
     int64_t n_batches;
     memset(out, 0, sizeof *out);
-    if (!run->validation)
+    if (!run->data.validation)
         return lathe_error(LATHE_E_CONFIG,
                            "%s: the run has no data to evaluate on: give --data PATH, or set "
                            "data.validation, data.validation_split or data.validation_count",
                            lathe_config_path(run->config));
-    LATHE_TRY(lathe_loader_seek(run->validation, &run->validation_start));
-    n_batches = lathe_loader_batches(run->validation, 1);
+    LATHE_TRY(lathe_loader_seek(run->data.validation, &run->data.validation_start));
+    n_batches = lathe_loader_batches(run->data.validation, 1);
     if (max_batches > 0 && max_batches < n_batches)
         n_batches = max_batches;
-    if (run->mode == LATHE_OPEN_EVALUATE)
+    if (run->open.mode == LATHE_OPEN_EVALUATE)
         lathe_run_trace_begin(run, 0);
     for (int64_t i = 0; i < n_batches; i++) {
-        if (run->mode == LATHE_OPEN_EVALUATE) /* within a training, the steps are what counts */
+        if (run->open.mode ==
+            LATHE_OPEN_EVALUATE) /* within a training, the steps are what counts */
             lathe_run_trace_step(run, i + 1);
         lathe_forward_result r = {.size = (uint32_t)sizeof r};
         LATHE_TRY(lathe_forward(run, NULL, 0, &r));
-        if (run->mode == LATHE_OPEN_EVALUATE && !isfinite(r.loss_sum))
+        if (run->open.mode == LATHE_OPEN_EVALUATE && !isfinite(r.loss_sum))
             return lathe__nonfinite_refuse(run, "the losses of micro-batch", i + 1);
         sum += r.loss_sum;
         out->count += r.count;
-        for (int32_t k = 0; k < run->eval.stage.n_metrics; k++) {
+        for (int32_t k = 0; k < run->programs.eval.stage.n_metrics; k++) {
             const void *value = NULL;
-            LATHE_TRY(lathe_exec_fetch(run->eval.exec, run->eval.stage.metrics[k].sum, &value));
+            LATHE_TRY(lathe_exec_fetch(run->programs.eval.exec,
+                                       run->programs.eval.stage.metrics[k].sum, &value));
             metrics[k] += (double)*(const float *)value;
         }
         LATHE_TRY(observe_tops(run, &calibration));
@@ -86,11 +88,11 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
     out->token_accuracy = lathe_calibration_accuracy(&calibration);
     out->ece = lathe_calibration_error(&calibration);
     out->bits_per_byte = bits_per_byte(run, out->loss);
-    out->count_unit = run->eval.stage.count_unit;
-    out->n_metrics = run->eval.stage.n_metrics;
+    out->count_unit = run->programs.eval.stage.count_unit;
+    out->n_metrics = run->programs.eval.stage.n_metrics;
     for (int32_t k = 0; k < out->n_metrics; k++) {
         out->metrics[k] = metrics[k] / out->count;
-        out->metric_names[k] = run->eval.stage.metrics[k].name;
+        out->metric_names[k] = run->programs.eval.stage.metrics[k].name;
     }
     return LATHE_OK;
 }

@@ -59,9 +59,9 @@ int lathe__narrow_is_faster(double wide_seconds, double narrow_seconds)
 static lathe_status choose_by_time(lathe_run *run, const char *why)
 {
     const int64_t batch = (int64_t)run->set.micro_batch_size * run->set.seq_len;
-    const int64_t tokens = run->mode == LATHE_OPEN_INFER ? 1
-                           : batch < MOST_TOKENS         ? batch
-                                                         : MOST_TOKENS;
+    const int64_t tokens = run->open.mode == LATHE_OPEN_INFER ? 1
+                           : batch < MOST_TOKENS              ? batch
+                                                              : MOST_TOKENS;
     const lathe_product_shape shape = {tokens, MEASURED_ROWS, MEASURED_COLS};
     double wide = 0.0, narrow = 0.0;
     LATHE_TRY(lathe_product_time(&run->machine, LATHE_F32, 0, &shape, INT64_MAX, &wide));
@@ -103,12 +103,13 @@ lathe_status lathe__fastest_precision(lathe_run *run)
 {
     weights w;
     const lathe_value *given = lathe_config_get(run->config, "train", "precision");
-    const int only_reads = run->mode == LATHE_OPEN_INFER || run->mode == LATHE_OPEN_EVALUATE;
+    const int only_reads =
+        run->open.mode == LATHE_OPEN_INFER || run->open.mode == LATHE_OPEN_EVALUATE;
     if (!only_reads || (given && given->is_explicit))
         return LATHE_OK;
     if (lathe_config_path(run->config)[0] != '\0') /* a run, which trains in bf16 */
-        return run->mode == LATHE_OPEN_INFER ? choose_of_two(run, "the run trains in bf16", 0)
-                                             : LATHE_OK;
+        return run->open.mode == LATHE_OPEN_INFER ? choose_of_two(run, "the run trains in bf16", 0)
+                                                  : LATHE_OK;
     if (!run->set.model_path)
         return LATHE_OK;
     LATHE_TRY(look_at_folder(run->set.model_path, &w));

@@ -54,11 +54,11 @@ int32_t lathe__figure_is_known(const lathe_run *run, const char *name)
     for (int32_t i = 0; i < N_NAMES; i++)
         if (strcmp(names[i], name) == 0)
             return 1;
-    for (int32_t g = 0; run->groups.n > 1 && g < run->groups.n; g++)
-        if (strcmp(run->groups.keys[g], name) == 0)
+    for (int32_t g = 0; run->opt.groups.n > 1 && g < run->opt.groups.n; g++)
+        if (strcmp(run->opt.groups.keys[g], name) == 0)
             return 1;
-    for (int32_t i = 0; i < run->train.stage.n_metrics; i++)
-        if (strcmp(run->train.stage.metrics[i].name, stage_part(name)) == 0)
+    for (int32_t i = 0; i < run->programs.train.stage.n_metrics; i++)
+        if (strcmp(run->programs.train.stage.metrics[i].name, stage_part(name)) == 0)
             return 1;
     return 0;
 }
@@ -71,12 +71,13 @@ static const char *nearest(const lathe_run *run, const char *name)
     int32_t n = 0;
     for (; n < N_NAMES; n++)
         list[n] = names[n];
-    for (int32_t g = 0; run->groups.n > 1 && g < run->groups.n; g++)
-        list[n++] = run->groups.keys[g];
-    for (int32_t i = 0; i < run->train.stage.n_metrics && i < LATHE_MAX_STAGE_METRICS; i++) {
+    for (int32_t g = 0; run->opt.groups.n > 1 && g < run->opt.groups.n; g++)
+        list[n++] = run->opt.groups.keys[g];
+    for (int32_t i = 0; i < run->programs.train.stage.n_metrics && i < LATHE_MAX_STAGE_METRICS;
+         i++) {
         (void)snprintf(evaluated[i], sizeof evaluated[i], "eval_%s",
-                       run->train.stage.metrics[i].name);
-        list[n++] = run->train.stage.metrics[i].name;
+                       run->programs.train.stage.metrics[i].name);
+        list[n++] = run->programs.train.stage.metrics[i].name;
         list[n++] = evaluated[i];
     }
     return lathe_suggest(name, list, n);
@@ -85,7 +86,7 @@ static const char *nearest(const lathe_run *run, const char *name)
 lathe_status lathe__figure_check_best(lathe_run *run)
 {
     const char *name = run->set.best_metric;
-    const int is_planned = run->train.exec != NULL;
+    const int is_planned = run->programs.train.exec != NULL;
     if (!name || !lathe_config_is_set(run->config, "checkpoint", "best_metric") ||
         lathe__figure_is_known(run, name))
         return LATHE_OK;

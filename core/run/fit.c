@@ -24,10 +24,10 @@ static int64_t cache_bytes(const lathe_run *run)
 /* A number of the device plugin's own table; 0: it has no such key. */
 static int64_t device_setting(const lathe_run *run, const char *key)
 {
-    const lathe_plugin *plugin = run->device.component->plugin;
-    for (int32_t i = 0; i < plugin->n_fields && run->device.values; i++)
+    const lathe_plugin *plugin = run->parts.device.component->plugin;
+    for (int32_t i = 0; i < plugin->n_fields && run->parts.device.values; i++)
         if (strcmp(plugin->fields[i].key, key) == 0)
-            return run->device.values[i].i;
+            return run->parts.device.values[i].i;
     return 0;
 }
 
@@ -60,7 +60,7 @@ static int64_t stack_bytes(int32_t n_threads)
 static int64_t mapped_bytes(const lathe_run *run)
 {
     int64_t n = 0;
-    for (int32_t i = 0; run->set.model_path && i < run->n_model_params; i++)
+    for (int32_t i = 0; run->set.model_path && i < run->params.n_model; i++)
         n += lathe_desc_count(&run->params.rows[i]->desc);
     return n * lathe_dtype_bytes(run->model.file_dtype);
 }
@@ -116,7 +116,7 @@ void lathe_fit_check(const lathe_run *run, lathe_fit *out)
 {
     memset(out, 0, sizeof *out);
     out->need = lathe_machine_total(&run->machine, &run->planned);
-    if (run->mode == LATHE_OPEN_INFER)
+    if (run->open.mode == LATHE_OPEN_INFER)
         out->need += cache_bytes(run);
     if (run->set.memory_limit > 0) {
         out->have = run->set.memory_limit;
@@ -176,13 +176,14 @@ static int fits(search *s, const changes *c)
     int32_t n = 0;
     for (; n < s->n_overrides; n++)
         list[n] = s->overrides[n];
-    if (s->run->mode > LATHE_OPEN_TRAIN) /* it was measured: not again for each try */
+    if (s->run->open.mode > LATHE_OPEN_TRAIN) /* it was measured: not again for each try */
         list[n++] =
             (lathe_override){"train.precision", lathe_precision_name(s->run->set.precision)};
     for (int32_t i = 0; i < c->n; i++)
         list[n++] = c->list[i];
     list[n++] = (lathe_override){"log.level", "error"};
-    const int32_t mode = s->run->mode <= LATHE_OPEN_TRAIN ? LATHE_OPEN_PLAN : s->run->mode;
+    const int32_t mode =
+        s->run->open.mode <= LATHE_OPEN_TRAIN ? LATHE_OPEN_PLAN : s->run->open.mode;
     if (lathe__run_open_planned(s->path, list, n, mode, &run) != LATHE_OK)
         return 0;
     lathe_fit_check(run, &fit);
@@ -210,7 +211,7 @@ static int smaller_batches(search *s, const changes *base)
         for (int32_t i = 0; i < c.n; i++)
             c.list[i].value = c.values[i];
         change(&c, "train.micro_batch_size", "%d", b);
-        if (s->run->mode != LATHE_OPEN_EVALUATE)
+        if (s->run->open.mode != LATHE_OPEN_EVALUATE)
             change(&c, "train.gradient_accumulation_steps", "%lld", (long long)(step / b));
         if (fits(s, &c))
             return 1;
@@ -295,7 +296,7 @@ static void search_training(search *s)
     if (s->run->set.recompute != LATHE_RECOMPUTE_LAYER)
         (void)search_layers(s, &layer);
     search_narrow(s);
-    if (is_named(&s->run->adapter, "full")) {
+    if (is_named(&s->run->parts.adapter, "full")) {
         change(&lora, "adapter.name", "lora");
         if (!fits(s, &lora) && s->fit->n_options == 0) {
             change(&lora, "train.recompute", "layer");
@@ -313,9 +314,9 @@ static void search_rows(search *s)
     for (int32_t tokens = s->run->set.seq_len / 2; tokens >= 16; tokens /= 2) {
         changes c = {.n = 0};
         change(&c, "data.seq_len", "%d", tokens);
-        if (s->run->mode != LATHE_OPEN_INFER && s->run->set.micro_batch_size > 1)
+        if (s->run->open.mode != LATHE_OPEN_INFER && s->run->set.micro_batch_size > 1)
             change(&c, "train.micro_batch_size", "1");
-        if (s->run->mode <= LATHE_OPEN_TRAIN && s->run->set.recompute != LATHE_RECOMPUTE_LAYER)
+        if (s->run->open.mode <= LATHE_OPEN_TRAIN && s->run->set.recompute != LATHE_RECOMPUTE_LAYER)
             change(&c, "train.recompute", "layer");
         if (fits(s, &c))
             return;
@@ -327,11 +328,11 @@ void lathe_fit_search(const lathe_run *run, const char *config_path,
 {
     search s = {run, config_path, overrides, n_overrides, fit, 0};
     const changes none = {.n = 0};
-    if (run->mode <= LATHE_OPEN_TRAIN)
+    if (run->open.mode <= LATHE_OPEN_TRAIN)
         search_training(&s);
-    else if (run->mode == LATHE_OPEN_EVALUATE)
+    else if (run->open.mode == LATHE_OPEN_EVALUATE)
         (void)smaller_batches(&s, &none);
-    if (run->mode > LATHE_OPEN_TRAIN && run->set.compute_dtype == LATHE_F32) {
+    if (run->open.mode > LATHE_OPEN_TRAIN && run->set.compute_dtype == LATHE_F32) {
         changes half = {.n = 0};
         change(&half, "train.precision", "bf16");
         (void)fits(&s, &half);
@@ -353,7 +354,7 @@ int64_t lathe_fit_saved(const lathe_run *run, const char *key, const char *confi
     list[n_overrides] = (lathe_override){key, "false"};
     list[n_overrides + 1] = (lathe_override){"log.level", "error"};
     int64_t peak = 0;
-    if (lathe__run_open_planned(config_path, list, n_overrides + 2, run->mode, &without) ==
+    if (lathe__run_open_planned(config_path, list, n_overrides + 2, run->open.mode, &without) ==
         LATHE_OK)
         peak = lathe_machine_total(&without->machine, &without->planned) -
                lathe_machine_total(&run->machine, &run->planned);

@@ -141,9 +141,10 @@ lathe_status lathe__generator_place(lathe_run *run)
     LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_CACHE, needs.cache_bytes, &memory));
     g->caches = memory;
     g->caches_bytes = needs.cache_bytes;
-    char *arena = run->shared_arena;
+    char *arena = run->programs.arena;
     if (needs.arena_bytes >
-        run->shared_bytes) { /* the plan has no generator: the caller generates without planning it */
+        run->programs
+            .arena_bytes) { /* the plan has no generator: the caller generates without planning it */
         LATHE_TRY(
             lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, needs.arena_bytes, &memory));
         arena = g->arena = memory;
@@ -221,7 +222,7 @@ static int is_eos(const lathe_run *run, int32_t token)
             return 1;
     if (c->n_eos > 0)
         return 0;
-    if (run->tokenizer && token == lathe_tokenizer_eos(run->tokenizer))
+    if (run->data.tokenizer && token == lathe_tokenizer_eos(run->data.tokenizer))
         return 1;
     for (int32_t i = 0; i < run->model.n_eos; i++)
         if (run->model.eos[i] == token)
@@ -233,7 +234,7 @@ static lathe_status encode_prompt(lathe_run *run, lathe_generator *g, const char
 {
     g->ids.n = 0;
     lathe_text_loss loss = {0};
-    LATHE_TRY(lathe_tokenizer_encode_counting(run->tokenizer, prompt, (int64_t)strlen(prompt),
+    LATHE_TRY(lathe_tokenizer_encode_counting(run->data.tokenizer, prompt, (int64_t)strlen(prompt),
                                               LATHE_ENCODE_BEGIN, &g->ids, &loss));
     if (!g->has_told_loss) { /* training generates samples from the same prompt many times */
         lathe_text_loss_warn(&loss, "the prompt");
@@ -242,8 +243,8 @@ static lathe_status encode_prompt(lathe_run *run, lathe_generator *g, const char
     if (g->ids.n == 0) {
         /* an empty prompt: begin a document */
         LATHE_TRY(lathe_ids_reserve(&g->ids, 1));
-        const int32_t bos = lathe_tokenizer_bos(run->tokenizer);
-        g->ids.data[g->ids.n++] = bos >= 0 ? bos : lathe_tokenizer_eos(run->tokenizer);
+        const int32_t bos = lathe_tokenizer_bos(run->data.tokenizer);
+        g->ids.data[g->ids.n++] = bos >= 0 ? bos : lathe_tokenizer_eos(run->data.tokenizer);
     }
     for (int64_t i = 0; i < g->ids.n; i++)
         if (g->ids.data[i] < 0 || g->ids.data[i] >= run->model.vocab)
@@ -318,10 +319,10 @@ static lathe_status decode_text(lathe_run *run, lathe_generator *g, int64_t n_pr
     if (!known)
         return lathe_error(LATHE_E_NOMEM, "no memory to decode %lld tokens", (long long)n);
     for (int64_t i = 0; i < n; i++)
-        if (lathe_tokenizer_token(run->tokenizer, g->ids.data[n_prompt + i], &bytes))
+        if (lathe_tokenizer_token(run->data.tokenizer, g->ids.data[n_prompt + i], &bytes))
             known[n_known++] = g->ids.data[n_prompt + i];
     const lathe_status status = lathe_tokenizer_decode(
-        run->tokenizer, known, n_known, LATHE_DECODE_SKIP_SPECIAL, &g->text, out_bytes);
+        run->data.tokenizer, known, n_known, LATHE_DECODE_SKIP_SPECIAL, &g->text, out_bytes);
     free(known);
     return status;
 }
@@ -335,10 +336,10 @@ lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_samp
                                 (int64_t)sizeof given));
     LATHE_TRY(lathe_struct_check(out, "lathe_generation", (int64_t)sizeof *out));
     lathe_generator *g = NULL;
-    if (!run->placed || !run->tokenizer)
+    if (!run->open.placed || !run->data.tokenizer)
         return lathe_error(LATHE_E_STATE,
                            "cannot generate: the run has no weights in memory or no tokenizer");
-    if (run->pending)
+    if (run->sum.pending)
         return lathe_error(LATHE_E_STATE, "the last training forward still waits for its backward");
     if (sampling->max_new_tokens < 1 || sampling->temperature < 0.0 || sampling->top_k < 0 ||
         !(sampling->top_p > 0.0) || !(sampling->min_p >= 0.0 && sampling->min_p <= 1.0) ||

@@ -16,28 +16,28 @@
 /* Those of the tensors; what `set` lacks keeps what it has. */
 static void take_dtypes(lathe_run *run, const lathe_safetensors *set)
 {
-    for (int32_t i = 0; i < run->n_model_params; i++) {
+    for (int32_t i = 0; i < run->params.n_model; i++) {
         const lathe_st_tensor *t = lathe_weights_find(set, &run->model, run->params.rows[i]->name);
         if (t)
-            run->save_dtypes[i] = t->desc.dtype;
+            run->checkpoints.file.dtypes[i] = t->desc.dtype;
     }
-    run->save_dtypes_guessed = 0;
+    run->checkpoints.file.is_guessed = 0;
 }
 
 lathe_status lathe__model_file_plan(lathe_run *run)
 {
     const int32_t asked = run->set.save_dtype;
     lathe_safetensors *set = NULL;
-    run->save_dtypes = lathe_arena_alloc(&run->arena, (run->n_model_params + 1) *
-                                                          (int64_t)sizeof *run->save_dtypes);
-    if (!run->save_dtypes)
+    run->checkpoints.file.dtypes = lathe_arena_alloc(
+        &run->arena, (run->params.n_model + 1) * (int64_t)sizeof *run->checkpoints.file.dtypes);
+    if (!run->checkpoints.file.dtypes)
         return LATHE_E_NOMEM;
-    for (int32_t i = 0; i < run->n_model_params; i++)
-        run->save_dtypes[i] = asked == LATHE_SAVE_AUTO ? run->model.file_dtype : asked;
-    run->save_dtypes_guessed = 0;
+    for (int32_t i = 0; i < run->params.n_model; i++)
+        run->checkpoints.file.dtypes[i] = asked == LATHE_SAVE_AUTO ? run->model.file_dtype : asked;
+    run->checkpoints.file.is_guessed = 0;
     if (asked != LATHE_SAVE_AUTO || !run->set.model_path || !lathe__checkpoint_has_model(run))
         return LATHE_OK;
-    run->save_dtypes_guessed =
+    run->checkpoints.file.is_guessed =
         1; /* a plan needs no weights; reading them says what is wrong with them */
     if (lathe_safetensors_open(run->set.model_path, &set) == LATHE_OK)
         take_dtypes(run, set);
@@ -47,18 +47,18 @@ lathe_status lathe__model_file_plan(lathe_run *run)
 
 static int32_t saved_dtype(const lathe_run *run, int32_t param)
 {
-    return run->save_dtypes[param];
+    return run->checkpoints.file.dtypes[param];
 }
 
 int32_t lathe__model_file_rounds(const lathe_run *run, int32_t param)
 {
-    const int32_t dtype = param < run->n_model_params ? saved_dtype(run, param) : LATHE_F32;
+    const int32_t dtype = param < run->params.n_model ? saved_dtype(run, param) : LATHE_F32;
     return run->params.rows[param]->trainable && lathe_dtype_bytes(dtype) < 4;
 }
 
 int32_t lathe__model_file_rounds_any(const lathe_run *run)
 {
-    for (int32_t i = 0; i < run->n_model_params; i++)
+    for (int32_t i = 0; i < run->params.n_model; i++)
         if (lathe__model_file_rounds(run, i))
             return 1;
     return 0;
@@ -68,7 +68,7 @@ int32_t lathe__model_file_rounds_any(const lathe_run *run)
 
 static int32_t has_frozen_rows(const lathe_run *run)
 {
-    for (int32_t i = 0; i < run->n_model_params; i++)
+    for (int32_t i = 0; i < run->params.n_model; i++)
         if (!run->params.rows[i]->trainable)
             return 1;
     return 0;
@@ -77,13 +77,14 @@ static int32_t has_frozen_rows(const lathe_run *run)
 lathe_status lathe__model_file_origin(lathe_run *run, const lathe_safetensors *set)
 {
     lathe_weight_origin *made = NULL;
-    if (run->save_dtypes_guessed)
+    if (run->checkpoints.file.is_guessed)
         take_dtypes(run, set);
     if (!lathe__checkpoint_has_model(run) || !has_frozen_rows(run))
         return LATHE_OK;
-    LATHE_TRY(lathe_weight_origin_create(set, &run->model, &run->params, run->origin, &made));
-    lathe_weight_origin_destroy(run->origin);
-    run->origin = made;
+    LATHE_TRY(lathe_weight_origin_create(set, &run->model, &run->params,
+                                         run->checkpoints.file.origin, &made));
+    lathe_weight_origin_destroy(run->checkpoints.file.origin);
+    run->checkpoints.file.origin = made;
     return LATHE_OK;
 }
 
@@ -126,8 +127,8 @@ static lathe_status add_tensor(const lathe_run *run, int32_t param, lathe_weight
         out->values = run->store.is_host ? lathe_store_master(&run->store, param) : NULL;
         return LATHE_OK;
     }
-    if (lathe_weight_origin_dtype(run->origin, param) >= 0)
-        out->origin = run->origin;
+    if (lathe_weight_origin_dtype(run->checkpoints.file.origin, param) >= 0)
+        out->origin = run->checkpoints.file.origin;
     else if (run->set.model_path)
         return lathe_error(LATHE_E_STATE, "'%s' does not train and was read from no file",
                            row->name);
@@ -156,11 +157,11 @@ static lathe_status with_job(const lathe_run *run, const char *dir,
 {
     maker m = {.run = run};
     lathe_weight_job job = {.params = &run->params, .make = make_values, .arg = &m};
-    lathe_status status = lathe_weight_origin_check(run->origin);
-    job.tensors = calloc((size_t)run->n_model_params + 1, sizeof *job.tensors);
+    lathe_status status = lathe_weight_origin_check(run->checkpoints.file.origin);
+    job.tensors = calloc((size_t)run->params.n_model + 1, sizeof *job.tensors);
     if (status == LATHE_OK && !job.tensors)
-        status = lathe_error(LATHE_E_NOMEM, "no memory for %d tensors", run->n_model_params);
-    for (int32_t i = 0; i < run->n_model_params && status == LATHE_OK; i++)
+        status = lathe_error(LATHE_E_NOMEM, "no memory for %d tensors", run->params.n_model);
+    for (int32_t i = 0; i < run->params.n_model && status == LATHE_OK; i++)
         status = add_tensor(run, i, &job.tensors[job.n++]);
     if (status == LATHE_OK)
         status = lathe_weight_file_widen(&job, report, NULL);
@@ -210,9 +211,9 @@ int64_t lathe__checkpoint_disk_bytes(const lathe_run *run)
     for (int32_t i = 0; i < run->params.n; i++) {
         const lathe_param *row = run->params.rows[i];
         const int64_t n = lathe_desc_count(&row->desc);
-        if (i < run->n_model_params && lathe__checkpoint_has_model(run))
+        if (i < run->params.n_model && lathe__checkpoint_has_model(run))
             model += n * lathe_dtype_bytes(saved_dtype(run, i));
-        else if (i >= run->n_model_params && !row->reference)
+        else if (i >= run->params.n_model && !row->reference)
             adapter += 4 * n;
         masters += lathe__model_file_rounds(run, i) ? 4 * n : 0;
         average += row->trainable ? 4 * n : 0;

@@ -120,7 +120,7 @@ static void describe(const lathe_run *run, int32_t node, int32_t output, const f
                      int32_t micro, char *out, int64_t bytes)
 {
     static const char *const phases[] = {"forward", "backward", "forward again"};
-    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
     const lathe_ir_node *n = &g->nodes[node];
     const lathe_ir_value *v = &g->values[n->out[output]];
     char shape[64], layer[32] = "", which[160] = "the output";
@@ -144,7 +144,7 @@ static void describe(const lathe_run *run, int32_t node, int32_t output, const f
 static lathe_status run_looking(lathe_run *run, int32_t begin, int32_t end, int32_t micro,
                                 char *out, int64_t bytes, int *out_found)
 {
-    lathe_exec *x = run->train.exec;
+    lathe_exec *x = run->programs.train.exec;
     const lathe_graph *g = lathe_exec_graph(x);
     for (int32_t i = begin; i < end && !*out_found; i++) {
         LATHE_TRY(lathe_exec_run_range(x, i, i + 1, run->sum.backwards > 0));
@@ -166,16 +166,17 @@ static lathe_status run_looking(lathe_run *run, int32_t begin, int32_t end, int3
 static lathe_status replay(lathe_run *run, int32_t done, char *out, int64_t bytes)
 {
     const int32_t n = run->set.gradient_accumulation_steps;
-    const int32_t end = lathe_exec_graph(run->train.exec)->n_nodes;
+    const int32_t end = lathe_exec_graph(run->programs.train.exec)->n_nodes;
     int found = 0;
     for (int32_t m = done + 1; m <= n && !found; m++) {
         lathe_forward_result f = {.size = (uint32_t)sizeof f};
         LATHE_TRY(
             lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f)); /* the batch is in place now */
-        run->pending = 0;
-        LATHE_TRY(run_looking(run, 0, run->train.forward_end, m, out, bytes, &found));
+        run->sum.pending = 0;
+        LATHE_TRY(run_looking(run, 0, run->programs.train.forward_end, m, out, bytes, &found));
         if (!found)
-            LATHE_TRY(run_looking(run, run->train.forward_end, end, m, out, bytes, &found));
+            LATHE_TRY(
+                run_looking(run, run->programs.train.forward_end, end, m, out, bytes, &found));
         run->sum.backwards++;
     }
     if (!found)
@@ -195,11 +196,11 @@ lathe_status lathe__nonfinite_find(lathe_run *run, const lathe_position *begin, 
     if (found)
         return lathe_zero_grad(run);
     LATHE_TRY(lathe_zero_grad(run));
-    LATHE_TRY(lathe_loader_seek(run->loader, &begin->cursor));
+    LATHE_TRY(lathe_loader_seek(run->data.loader, &begin->cursor));
     run->at.micro = begin->micro;
     const lathe_status status = replay(run, begin->backwards, out, bytes);
     run->at = at;
     LATHE_TRY(lathe_zero_grad(run));
     LATHE_TRY(status);
-    return lathe_loader_seek(run->loader, &at.cursor);
+    return lathe_loader_seek(run->data.loader, &at.cursor);
 }

@@ -29,7 +29,7 @@ static lathe_status measure(lathe_run *run, const shape *s, int64_t room, double
 /* The run's own largest products, of different shapes; returns how many there are. */
 static int32_t own_shapes(const lathe_run *run, shape list[MOST_SHAPES])
 {
-    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
     int32_t n = 0;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const lathe_ir_node *node = &g->nodes[i];

@@ -145,11 +145,11 @@ static lathe_status program_for(lathe_run *run, uint32_t flags, lathe_program **
     if ((flags & LATHE_FORWARD_TRAIN) && (flags & LATHE_FORWARD_LOGITS))
         return lathe_error(LATHE_E_ARG,
                            "logits are given by a forward without LATHE_FORWARD_TRAIN");
-    if ((flags & LATHE_FORWARD_TRAIN) && run->mode != LATHE_OPEN_TRAIN)
+    if ((flags & LATHE_FORWARD_TRAIN) && run->open.mode != LATHE_OPEN_TRAIN)
         return lathe_error(LATHE_E_STATE, "the run was not opened for training");
-    *out = flags & LATHE_FORWARD_TRAIN    ? &run->train
-           : flags & LATHE_FORWARD_LOGITS ? &run->logits
-                                          : &run->eval;
+    *out = flags & LATHE_FORWARD_TRAIN    ? &run->programs.train
+           : flags & LATHE_FORWARD_LOGITS ? &run->programs.logits
+                                          : &run->programs.eval;
     const int32_t kind = flags & LATHE_FORWARD_TRAIN    ? LATHE_PROGRAM_TRAIN
                          : flags & LATHE_FORWARD_LOGITS ? LATHE_PROGRAM_LOGITS
                                                         : LATHE_PROGRAM_EVAL;
@@ -191,11 +191,11 @@ static lathe_status read_loss(lathe_run *run, lathe_program *p, double count, in
     return LATHE_OK;
 }
 
-/* Without waiting: the sums go to run->losses, behind those of the forwards before. */
+/* Without waiting: the sums go to run->programs.losses, behind those of the forwards before. */
 static lathe_status read_loss_later(lathe_run *run, lathe_program *p, double count)
 {
-    float *to = run->losses + run->n_losses * (1 + LATHE_MAX_STAGE_METRICS);
-    run->n_losses++;
+    float *to = run->programs.losses + run->sum.n_losses * (1 + LATHE_MAX_STAGE_METRICS);
+    run->sum.n_losses++;
     run->sum.count += count;
     LATHE_TRY(lathe_exec_fetch_later(p->exec, p->loss, to));
     for (int32_t i = 0; i < p->stage.n_metrics; i++)
@@ -205,34 +205,34 @@ static lathe_status read_loss_later(lathe_run *run, lathe_program *p, double cou
 
 int64_t lathe__losses_bytes(const lathe_run *run)
 {
-    if (run->mode > LATHE_OPEN_TRAIN || lathe_machine_shares(&run->machine))
+    if (run->open.mode > LATHE_OPEN_TRAIN || lathe_machine_shares(&run->machine))
         return 0;
     return run->set.gradient_accumulation_steps *
-           (int64_t)((1 + LATHE_MAX_STAGE_METRICS) * sizeof *run->losses);
+           (int64_t)((1 + LATHE_MAX_STAGE_METRICS) * sizeof *run->programs.losses);
 }
 
 lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss)
 {
     *out_bad = 0;
-    LATHE_TRY(lathe_update_expect_norm(run->update)); /* one wait for losses and norm */
+    LATHE_TRY(lathe_update_expect_norm(run->opt.update)); /* one wait for losses and norm */
     LATHE_TRY(lathe_machine_sync(&run->machine));
-    for (int32_t k = 0; k < run->n_losses && *out_bad == 0; k++) {
-        const float *from = run->losses + k * (1 + LATHE_MAX_STAGE_METRICS);
+    for (int32_t k = 0; k < run->sum.n_losses && *out_bad == 0; k++) {
+        const float *from = run->programs.losses + k * (1 + LATHE_MAX_STAGE_METRICS);
         *out_loss = (double)from[0];
         run->sum.loss_sum += *out_loss;
-        for (int32_t i = 0; i < run->train.stage.n_metrics; i++)
+        for (int32_t i = 0; i < run->programs.train.stage.n_metrics; i++)
             run->sum.metric_sums[i] += (double)from[1 + i];
         if (!isfinite(*out_loss))
-            *out_bad = run->sum.backwards - run->n_losses + k + 1;
+            *out_bad = run->sum.backwards - run->sum.n_losses + k + 1;
     }
-    run->n_losses = 0;
+    run->sum.n_losses = 0;
     return LATHE_OK;
 }
 
 /* The batch in the inputs of train. */
 static lathe_status train_forward(lathe_run *run, const lathe_run_batch *batch, int32_t own)
 {
-    lathe_program *p = &run->train;
+    lathe_program *p = &run->programs.train;
     float *seed = lathe_exec_input(p->exec, p->seed);
     *seed = run->at.scaler.scale;
     LATHE_TRY(lathe_exec_send(p->exec));
@@ -241,8 +241,8 @@ static lathe_status train_forward(lathe_run *run, const lathe_run_batch *batch, 
     run->at.tokens += (int64_t)batch->n_rows * batch->row_tokens;
     run->sum.tokens += (int64_t)batch->n_rows * batch->row_tokens;
     if (own)
-        lathe_loader_cursor(run->loader, &run->at.cursor);
-    run->pending = 1;
+        lathe_loader_cursor(run->data.loader, &run->at.cursor);
+    run->sum.pending = 1;
     return LATHE_OK;
 }
 
@@ -256,15 +256,15 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     int64_t n_pairs = batch ? batch->n_rows / 2 : 0;
     const int32_t train = (flags & LATHE_FORWARD_TRAIN) != 0;
     LATHE_TRY(program_for(run, flags, &p));
-    if (run->weights_wait) /* nobody resumed */
+    if (run->open.weights_wait) /* nobody resumed */
         LATHE_TRY(lathe__run_weights(run));
-    if (run->pending)
+    if (run->sum.pending)
         return lathe_error(LATHE_E_STATE, "the last training forward still waits for its backward");
     const lathe_run_batch *given = batch;
     if (!batch) {
         const double begun = lathe_now();
-        LATHE_TRY(next_batch(run, train ? run->loader : run->validation, &own, &n_pairs));
-        if (run->traces_nodes)
+        LATHE_TRY(next_batch(run, train ? run->data.loader : run->data.validation, &own, &n_pairs));
+        if (run->trace.is_on)
             lathe_trace_since("data", "next batch", begun);
         if (train)
             run->sum.data_seconds += lathe_now() - begun;
@@ -272,7 +272,7 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     }
     LATHE_TRY(load_batch(run, p, batch, n_pairs, &count));
     set_rng(run, p);
-    run->has_batch |= train;
+    run->programs.has_batch |= train;
     *out = (lathe_forward_result){.size = (uint32_t)sizeof *out, .vocab_size = run->model.vocab};
     if (train) {
         LATHE_TRY(train_forward(run, batch, !given));
@@ -311,20 +311,20 @@ lathe_status lathe__forward_later(lathe_run *run)
 
 lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
 {
-    if (!run->pending)
+    if (!run->sum.pending)
         return lathe_error(LATHE_E_STATE,
                            "backward needs a forward with LATHE_FORWARD_TRAIN before it");
     if (out)
         LATHE_TRY(lathe_struct_check(out, "lathe_backward_result", (int64_t)sizeof *out));
-    run->pending = 0;
-    lathe_update_forget_norm(run->update);
-    LATHE_TRY(lathe_exec_run_range(run->train.exec, run->train.forward_end,
-                                   lathe_exec_graph(run->train.exec)->n_nodes,
+    run->sum.pending = 0;
+    lathe_update_forget_norm(run->opt.update);
+    LATHE_TRY(lathe_exec_run_range(run->programs.train.exec, run->programs.train.forward_end,
+                                   lathe_exec_graph(run->programs.train.exec)->n_nodes,
                                    run->sum.backwards > 0));
     run->sum.backwards++;
     if (out) {
         double norm = 0.0;
-        LATHE_TRY(lathe_update_gradient_norm(run->update, &norm));
+        LATHE_TRY(lathe_update_gradient_norm(run->opt.update, &norm));
         norm = norm / (run->sum.count > 0.0 ? run->sum.count : 1.0) / (double)run->at.scaler.scale;
         const lathe_backward_result result = {.grad_norm = norm, .overflow = !isfinite(norm)};
         lathe_struct_write(out, &result, (int64_t)sizeof result);
@@ -335,9 +335,9 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
 lathe_status lathe_zero_grad(lathe_run *run)
 {
     memset(&run->sum, 0, sizeof run->sum);
-    run->pending = run->n_losses = 0;
-    if (run->update)
-        lathe_update_forget_norm(run->update);
+    run->sum.pending = run->sum.n_losses = 0;
+    if (run->opt.update)
+        lathe_update_forget_norm(run->opt.update);
     return LATHE_OK;
 }
 
@@ -352,9 +352,9 @@ void lathe__run_stepped(lathe_run *run, int32_t skipped)
 
 lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
 {
-    const lathe_scheduler_v1 *scheduler = run->scheduler.table;
+    const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
     double param_norm = 0.0;
-    LATHE_TRY(lathe_update_param_norm(run->update, &param_norm));
+    LATHE_TRY(lathe_update_param_norm(run->opt.update, &param_norm));
     *out = (lathe_step_result){
         .size = (uint32_t)sizeof *out,
         .skipped = 1,
@@ -362,22 +362,22 @@ lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
         .loss = NAN,
         .grad_norm = NAN,
         .param_norm = param_norm,
-        .lr = scheduler->at(run->scheduler.self, run->at.step - run->at.skipped, run->set.max_steps,
-                            run->base_lr, run->at.scheduler_state),
+        .lr = scheduler->at(run->parts.scheduler.self, run->at.step - run->at.skipped,
+                            run->set.max_steps, run->opt.base_lr, run->at.scheduler_state),
         .loss_scale = (double)run->at.scaler.scale};
     run->at.step++;
     run->at.skipped++;
     run->at.skipped_in_row++;
     for (int32_t g = 0; g < LATHE_MAX_GROUPS; g++)
-        run->group_norms[g] = NAN;
+        run->opt.group_norms[g] = NAN;
     return LATHE_OK;
 }
 
 /* The learning rate of the next update, which the scheduler tells. */
 static lathe_status read_rate(const lathe_run *run, int64_t n_updates, double *out)
 {
-    const lathe_scheduler_v1 *scheduler = run->scheduler.table;
-    *out = scheduler->at(run->scheduler.self, n_updates, run->set.max_steps, run->base_lr,
+    const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
+    *out = scheduler->at(run->parts.scheduler.self, n_updates, run->set.max_steps, run->opt.base_lr,
                          run->at.scheduler_state);
     if (isfinite(*out) && *out >= 0.0)
         return LATHE_OK;
@@ -385,13 +385,13 @@ static lathe_status read_rate(const lathe_run *run, int64_t n_updates, double *o
                        "step %lld: scheduler \"%s\" gives the learning rate %g; expected a finite "
                        "number of at least 0; nothing was updated: mend its settings, or choose "
                        "another scheduler",
-                       (long long)run->at.step + 1, run->scheduler.component->plugin->name,
+                       (long long)run->at.step + 1, run->parts.scheduler.component->plugin->name,
                        isnan(*out) ? (double)NAN : *out);
 }
 
 lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
 {
-    if (run->mode != LATHE_OPEN_TRAIN || run->sum.backwards == 0 || run->pending)
+    if (run->open.mode != LATHE_OPEN_TRAIN || run->sum.backwards == 0 || run->sum.pending)
         return lathe_error(LATHE_E_STATE,
                            "step needs gradients: a forward and a backward before it");
     if (run->sum.count <= 0.0)
@@ -406,17 +406,17 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
                               .loss_scale = loss_scale,
                               .max_grad_norm = run->set.max_grad_norm,
                               .max_grad_value = run->set.max_grad_value,
-                              .base_lr = run->base_lr,
+                              .base_lr = run->opt.base_lr,
                               .step = n_updates + 1,
                               .seed = run->set.seed};
     LATHE_TRY(read_rate(run, n_updates, &args.lr));
-    LATHE_TRY(lathe_update_run(run->update, &args));
+    LATHE_TRY(lathe_update_run(run->opt.update, &args));
     LATHE_TRY(lathe__curvature_estimate(run, &args));
     lathe__run_stepped(run, args.overflow);
-    LATHE_TRY(args.overflow ? lathe_update_param_norm(run->update, &args.param_norm)
+    LATHE_TRY(args.overflow ? lathe_update_param_norm(run->opt.update, &args.param_norm)
                             : lathe__average_step(run));
-    run->update_norm = args.update_norm;
-    memcpy(run->group_norms, args.group_norms, sizeof run->group_norms);
+    run->opt.update_norm = args.update_norm;
+    memcpy(run->opt.group_norms, args.group_norms, sizeof run->opt.group_norms);
     if (out) {
         const lathe_step_result result = {.skipped = args.overflow,
                                           .step = run->at.step,
@@ -443,12 +443,12 @@ lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float 
         return lathe_error(LATHE_E_ARG, "log-probabilities need a batch with targets");
     batch = &given;
     LATHE_TRY(forward(run, batch, 0, 0, &result));
-    const lathe_program *p = &run->eval;
+    const lathe_program *p = &run->programs.eval;
     if (p->logprobs == LATHE_NONE)
         return lathe_error(LATHE_E_UNSUPPORTED,
                            "the stage's loss uses no log-probabilities of the policy");
     const void *all = NULL;
-    LATHE_TRY(lathe_exec_fetch(run->eval.exec, p->logprobs, &all));
+    LATHE_TRY(lathe_exec_fetch(run->programs.eval.exec, p->logprobs, &all));
     for (int64_t r = 0; r < p->n_rows; r++) {
         const int64_t row = batch_row(p, batch, r);
         if (row >= 0)

@@ -393,7 +393,7 @@ static lathe_status check_one(lathe_run *run, const char *dir)
     json_decref(r.before);
     json_decref(r.now);
     json_decref(r.changes);
-    run->resume_checked = is_damage(status) ? NULL : dir;
+    run->checkpoints.resume_checked = is_damage(status) ? NULL : dir;
     return status;
 }
 
@@ -443,8 +443,8 @@ lathe_status lathe__resume_check(lathe_run *run)
 
 lathe_status lathe__resume_check_loaded(lathe_run *run, const char *dir)
 {
-    if (run->mode != LATHE_OPEN_TRAIN || run->data_is_optional ||
-        (run->resume_checked && strcmp(run->resume_checked, dir) == 0))
+    if (run->open.mode != LATHE_OPEN_TRAIN || run->open.data_is_optional ||
+        (run->checkpoints.resume_checked && strcmp(run->checkpoints.resume_checked, dir) == 0))
         return LATHE_OK;
     return check_one(run, dir);
 }

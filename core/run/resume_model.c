@@ -88,5 +88,5 @@ lathe_status lathe__resume_model_check(const lathe_run *run, const char *dir)
 
 lathe_status lathe__resume_adapter_check(const lathe_run *run, const char *dir)
 {
-    return run->params.n > run->n_model_params ? lathe__adapter_file_check(run, dir) : LATHE_OK;
+    return run->params.n > run->params.n_model ? lathe__adapter_file_check(run, dir) : LATHE_OK;
 }

@@ -34,7 +34,7 @@ lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t t
 static lathe_status check_schedule(const lathe_run *run, int64_t total)
 {
     const char *cut_short;
-    const lathe_status status = lathe_run_check_schedule(&run->scheduler, total, &cut_short);
+    const lathe_status status = lathe_run_check_schedule(&run->parts.scheduler, total, &cut_short);
     if (cut_short)
         lathe__run_warn_part(run, LATHE_KIND_SCHEDULER,
                              "%s: the run ends before the schedule is complete", cut_short);

@@ -79,12 +79,12 @@ static lathe_status open_device(lathe_run *run, lathe_diags *diags)
     } else {
         LATHE_TRY(refuse_device(run, component));
     }
-    LATHE_TRY(make(run, diags, LATHE_KIND_DEVICE, component, &run->device));
+    LATHE_TRY(make(run, diags, LATHE_KIND_DEVICE, component, &run->parts.device));
     uint32_t flags = run->set.deterministic ? LATHE_FLAG_DETERMINISTIC : 0;
-    const int offers = LATHE_HAS((const lathe_device_v1 *)run->device.table, capture_begin);
+    const int offers = LATHE_HAS((const lathe_device_v1 *)run->parts.device.table, capture_begin);
     const int captures = offers && run->set.capture != LATHE_CAPTURE_OFF;
     flags |= captures ? LATHE_FLAG_CAPTURABLE : 0;
-    LATHE_TRY(lathe_machine_init(&run->machine, &run->device, flags));
+    LATHE_TRY(lathe_machine_init(&run->machine, &run->parts.device, flags));
     if (why && !run->machine.info.host_memory)
         lathe_log(LATHE_LOG_INFO, "device.name = \"%s\": %s, %s", part->name,
                   component->plugin->name, why);
@@ -103,15 +103,15 @@ static lathe_status open_attention(lathe_run *run, lathe_diags *diags)
     int64_t n = 0;
     LATHE_TRY(lathe_registry_candidates(run->registry, LATHE_KIND_ATTENTION, part->name,
                                         &run->arena, &candidates, &n));
-    run->attention = calloc((size_t)n + 1, sizeof *run->attention);
-    if (!run->attention)
+    run->parts.attention = calloc((size_t)n + 1, sizeof *run->parts.attention);
+    if (!run->parts.attention)
         return lathe_error(LATHE_E_NOMEM, "no memory for %lld attention backends", (long long)n);
     for (int64_t i = 0; i < n; i++) {
-        LATHE_TRY(make(run, diags, LATHE_KIND_ATTENTION, candidates[i], &run->attention[i]));
-        run->n_attention++;
+        LATHE_TRY(make(run, diags, LATHE_KIND_ATTENTION, candidates[i], &run->parts.attention[i]));
+        run->parts.n_attention++;
     }
-    run->machine.attention = run->attention;
-    run->machine.n_attention = run->n_attention;
+    run->machine.attention = run->parts.attention;
+    run->machine.n_attention = run->parts.n_attention;
     return LATHE_OK;
 }
 
@@ -122,19 +122,21 @@ static lathe_status open_parts(lathe_run *run, lathe_diags *diags)
         int32_t kind;
         lathe_instance *out;
     } parts[] = {
-        {LATHE_KIND_QUANT, &run->quant},         {LATHE_KIND_ADAPTER, &run->adapter},
-        {LATHE_KIND_STAGE, &run->stage},         {LATHE_KIND_OPTIMIZER, &run->optimizer},
-        {LATHE_KIND_SCHEDULER, &run->scheduler},
+        {LATHE_KIND_QUANT, &run->parts.quant},
+        {LATHE_KIND_ADAPTER, &run->parts.adapter},
+        {LATHE_KIND_STAGE, &run->parts.stage},
+        {LATHE_KIND_OPTIMIZER, &run->parts.optimizer},
+        {LATHE_KIND_SCHEDULER, &run->parts.scheduler},
     };
     lathe_status first = open_attention(run, diags);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (first != LATHE_OK && !run->diags)
+        if (first != LATHE_OK && !run->open.diags)
             return first;
         const lathe_status status = named(run, diags, parts[i].kind, parts[i].out);
         first = first != LATHE_OK ? first : status;
     }
-    if (first == LATHE_OK && run->optimizer.component) {
-        first = lathe_answer_base_lr(&run->optimizer, &run->base_lr);
+    if (first == LATHE_OK && run->parts.optimizer.component) {
+        first = lathe_answer_base_lr(&run->parts.optimizer, &run->opt.base_lr);
     }
     return first;
 }
@@ -142,7 +144,7 @@ static lathe_status open_parts(lathe_run *run, lathe_diags *diags)
 lathe_status lathe__run_parts(lathe_run *run)
 {
     lathe_diags own = {0};
-    const lathe_status status = open_parts(run, run->diags ? run->diags : &own);
+    const lathe_status status = open_parts(run, run->open.diags ? run->open.diags : &own);
     lathe_diags_fini(&own);
     return status;
 }
@@ -151,12 +153,12 @@ lathe_status lathe__run_parts(lathe_run *run)
 static lathe_status open_all(lathe_run *run, lathe_diags *diags)
 {
     const lathe_status device = open_device(run, diags);
-    if (device != LATHE_OK && !run->diags)
+    if (device != LATHE_OK && !run->open.diags)
         return device;
     LATHE_TRY(lathe__run_parts(run));
     LATHE_TRY(device);
-    if (run->quant.component)
-        run->machine.quant = &run->quant;
+    if (run->parts.quant.component)
+        run->machine.quant = &run->parts.quant;
     return LATHE_OK;
 }
 
@@ -182,7 +184,7 @@ static lathe_status settle_fp8(lathe_run *run)
         return LATHE_OK;
     return lathe__run_refuse(
         run, "train", "fp8_recipe", "train.fp8_recipe = \"%s\": device \"%s\" has only \"%s\"",
-        lathe_fp8_recipe_name(s->fp8_asked), run->device.component->plugin->name,
+        lathe_fp8_recipe_name(s->fp8_asked), run->parts.device.component->plugin->name,
         lathe_fp8_recipe_name(lathe_fp8_recipe_on(&run->machine.info, LATHE_FP8_NONE)));
 }
 
@@ -225,8 +227,9 @@ static lathe_status settle_precision(lathe_run *run)
         put_precisions(&run->machine.info, &there);
         lathe__run_warn(run, "train", "precision",
                         "train.precision = \"%s\": device %s computes in %s; %s is used",
-                        lathe_precision_name(s->precision), run->device.component->plugin->name,
-                        there.data ? there.data : "fp32", lathe_precision_name(s->compute_dtype));
+                        lathe_precision_name(s->precision),
+                        run->parts.device.component->plugin->name, there.data ? there.data : "fp32",
+                        lathe_precision_name(s->compute_dtype));
     }
     lathe_buffer_fini(&there);
     run->at.scaler.scale = s->compute_dtype == LATHE_F16 ? (float)s->loss_scale_init : 1.0f;
@@ -237,7 +240,7 @@ static lathe_status settle_precision(lathe_run *run)
 lathe_status lathe__run_components(lathe_run *run)
 {
     lathe_diags own = {0};
-    lathe_status status = open_all(run, run->diags ? run->diags : &own);
+    lathe_status status = open_all(run, run->open.diags ? run->open.diags : &own);
     if (status == LATHE_OK)
         status = lathe__fastest_precision(run);
     if (status == LATHE_OK)
@@ -248,14 +251,14 @@ lathe_status lathe__run_components(lathe_run *run)
 
 void lathe__run_components_fini(lathe_run *run)
 {
-    lathe_instance_fini(&run->scheduler);
-    lathe_instance_fini(&run->optimizer);
-    lathe_instance_fini(&run->stage);
-    lathe_instance_fini(&run->adapter);
-    lathe_instance_fini(&run->quant);
-    for (int64_t i = 0; i < run->n_attention; i++)
-        lathe_instance_fini(&run->attention[i]);
-    free(run->attention);
+    lathe_instance_fini(&run->parts.scheduler);
+    lathe_instance_fini(&run->parts.optimizer);
+    lathe_instance_fini(&run->parts.stage);
+    lathe_instance_fini(&run->parts.adapter);
+    lathe_instance_fini(&run->parts.quant);
+    for (int64_t i = 0; i < run->parts.n_attention; i++)
+        lathe_instance_fini(&run->parts.attention[i]);
+    free(run->parts.attention);
     lathe_machine_fini(&run->machine);
-    lathe_instance_fini(&run->device);
+    lathe_instance_fini(&run->parts.device);
 }

@@ -19,7 +19,7 @@
 static lathe_status open_corpus(lathe_run *run, lathe_corpus **out)
 {
     const char *where = lathe_config_path(run->config);
-    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     lathe_dataset *datasets = NULL;
     int64_t n = 0;
     if (!run->set.datasets)
@@ -70,15 +70,15 @@ static lathe_status learn_from(lathe_run *run, lathe_corpus *corpus)
     json_t *root = NULL;
     lathe_tokenizer_training settings;
     LATHE_TRY(cache_name(run, corpus, &folder));
-    run->tokenizer_dir = folder;
+    run->data.tokenizer_dir = folder;
     if (lathe_path_is_dir(folder))
-        return lathe_tokenizer_load(folder, &run->tokenizer);
+        return lathe_tokenizer_load(folder, &run->data.tokenizer);
     lathe_status status = train_settings(run, &root, &settings);
     if (status == LATHE_OK)
-        status = lathe_tokenizer_train(&settings, lathe_corpus_next, corpus, &run->tokenizer);
+        status = lathe_tokenizer_train(&settings, lathe_corpus_next, corpus, &run->data.tokenizer);
     if (status == LATHE_OK)
-        status =
-            lathe_tokenizer_save(run->tokenizer, lathe_arena_printf(&run->arena, "%s/", folder));
+        status = lathe_tokenizer_save(run->data.tokenizer,
+                                      lathe_arena_printf(&run->arena, "%s/", folder));
     json_decref(root);
     return status;
 }
@@ -106,14 +106,14 @@ static lathe_status learned_before(lathe_run *run, int *out_found)
 {
     const char *folder = NULL;
     *out_found = 0;
-    if (run->mode != LATHE_OPEN_INFER && run->mode != LATHE_OPEN_EVALUATE)
+    if (run->open.mode != LATHE_OPEN_INFER && run->open.mode != LATHE_OPEN_EVALUATE)
         return LATHE_OK;
     LATHE_TRY(checkpoint_of(run, &folder));
     if (!folder)
         return LATHE_OK;
     *out_found = 1;
-    run->tokenizer_dir = folder;
-    return lathe_tokenizer_load(folder, &run->tokenizer);
+    run->data.tokenizer_dir = folder;
+    return lathe_tokenizer_load(folder, &run->data.tokenizer);
 }
 
 static lathe_status learn(lathe_run *run)
@@ -135,7 +135,7 @@ lathe_status lathe__run_tokenizer(lathe_run *run)
     if (run->set.tokenizer_train)
         return learn(run);
     if (path && strcmp(path, "bytes") == 0)
-        return lathe_tokenizer_bytes(&run->tokenizer);
+        return lathe_tokenizer_bytes(&run->data.tokenizer);
     if (!path && run->set.model_path) {
         const char *json = lathe_path_join(&run->arena, run->set.model_path, "tokenizer.json");
         if (!json)
@@ -144,16 +144,16 @@ lathe_status lathe__run_tokenizer(lathe_run *run)
             path = run->set.model_path;
     }
     if (!path)
-        return lathe_tokenizer_bytes(&run->tokenizer);
-    run->tokenizer_dir = path;
-    return lathe_tokenizer_load(path, &run->tokenizer);
+        return lathe_tokenizer_bytes(&run->data.tokenizer);
+    run->data.tokenizer_dir = path;
+    return lathe_tokenizer_load(path, &run->data.tokenizer);
 }
 
 /* ---- shards and loaders ---- */
 
 static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards **out)
 {
-    const lathe_stage_v1 *stage = run->stage.table;
+    const lathe_stage_v1 *stage = run->parts.stage.table;
     lathe_dataset *datasets = NULL;
     lathe_data_progress progress;
     int64_t n = 0;
@@ -165,11 +165,11 @@ static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards *
         lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
     lathe_data_progress_init(&progress, stderr, run->set.progress);
     const lathe_status status =
-        run->is_dry
-            ? lathe_shards_sample(datasets, n, stage->rows, run->tokenizer, run->set.cache_dir,
+        run->open.is_dry
+            ? lathe_shards_sample(datasets, n, stage->rows, run->data.tokenizer, run->set.cache_dir,
                                   DRY_BYTES, out)
-            : lathe_shards_prepare(datasets, n, stage->rows, run->tokenizer, run->set.cache_dir,
-                                   lathe_data_progress_show, &progress, out);
+            : lathe_shards_prepare(datasets, n, stage->rows, run->data.tokenizer,
+                                   run->set.cache_dir, lathe_data_progress_show, &progress, out);
     lathe_data_progress_end(&progress);
     return status;
 }
@@ -179,7 +179,7 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
                                 int32_t split, lathe_loader **out)
 {
     const lathe_program_config program = lathe__run_program_config(run);
-    const int divides = shards == run->shards && !lathe__run_has_validation_data(run);
+    const int divides = shards == run->data.shards && !lathe__run_has_validation_data(run);
     const lathe_loader_config config = {.shards = shards,
                                         .n_rows = program.n_rows,
                                         .row_tokens = run->set.seq_len,
@@ -202,7 +202,8 @@ static int is_first_start(const lathe_run *run)
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *dir = run->set.checkpoint_dir;
     const char *record = dir ? lathe_path_join(&arena, dir, "run.json") : NULL;
-    const int is_first = run->mode != LATHE_OPEN_TRAIN || !record || !lathe_path_exists(record);
+    const int is_first =
+        run->open.mode != LATHE_OPEN_TRAIN || !record || !lathe_path_exists(record);
     lathe_arena_fini(&arena);
     return is_first;
 }
@@ -225,12 +226,13 @@ static void tell_left_out(const lathe_shards *shards)
 static lathe_status check_length(const lathe_run *run)
 {
     lathe_loader_facts facts;
-    lathe_loader_facts_get(run->loader, &facts);
+    lathe_loader_facts_get(run->data.loader, &facts);
     if (facts.is_cut && is_first_start(run))
         lathe_log(LATHE_LOG_INFO, "the data is one document: validation takes its last tokens");
-    if (run->mode == LATHE_OPEN_TRAIN && is_first_start(run))
-        tell_left_out(run->shards);
-    if (lathe_shards_rows(run->shards) == LATHE_ROWS_PAIRS || facts.n_tokens >= run->set.seq_len)
+    if (run->open.mode == LATHE_OPEN_TRAIN && is_first_start(run))
+        tell_left_out(run->data.shards);
+    if (lathe_shards_rows(run->data.shards) == LATHE_ROWS_PAIRS ||
+        facts.n_tokens >= run->set.seq_len)
         return LATHE_OK;
     return lathe__run_refuse(
         run, "data", "seq_len",
@@ -256,12 +258,14 @@ static lathe_status open_validation(lathe_run *run)
         return LATHE_OK;
     if (lathe__run_has_validation_data(run)) {
         const char *json = lathe_config_string(run->config, "data", "validation");
-        LATHE_TRY(open_shards(run, json, &run->validation_shards));
-        LATHE_TRY(open_loader(run, run->validation_shards, 1, LATHE_SPLIT_TRAIN, &run->validation));
+        LATHE_TRY(open_shards(run, json, &run->data.validation_shards));
+        LATHE_TRY(open_loader(run, run->data.validation_shards, 1, LATHE_SPLIT_TRAIN,
+                              &run->data.validation));
     } else {
-        LATHE_TRY(open_loader(run, run->shards, 1, LATHE_SPLIT_VALIDATION, &run->validation));
+        LATHE_TRY(
+            open_loader(run, run->data.shards, 1, LATHE_SPLIT_VALIDATION, &run->data.validation));
     }
-    lathe_loader_cursor(run->validation, &run->validation_start);
+    lathe_loader_cursor(run->data.validation, &run->data.validation_start);
     return LATHE_OK;
 }
 
@@ -270,16 +274,16 @@ lathe_status lathe__run_data(lathe_run *run)
     if (!run->set.datasets)
         return lathe_error(LATHE_E_CONFIG, "%s: data.datasets names no data",
                            lathe_config_path(run->config));
-    if (run->mode == LATHE_OPEN_EVALUATE && !lathe__run_has_validation(run))
+    if (run->open.mode == LATHE_OPEN_EVALUATE && !lathe__run_has_validation(run))
         return lathe__run_refuse(run, "data", "validation",
                                  "there is no data to evaluate on: set data.validation, "
                                  "data.validation_split or data.validation_count, or give --data "
                                  "PATH");
-    LATHE_TRY(open_shards(run, run->set.datasets, &run->shards));
-    if (run->mode == LATHE_OPEN_TRAIN || run->mode == LATHE_OPEN_DATA) {
-        LATHE_TRY(open_loader(run, run->shards, 0, LATHE_SPLIT_TRAIN, &run->loader));
+    LATHE_TRY(open_shards(run, run->set.datasets, &run->data.shards));
+    if (run->open.mode == LATHE_OPEN_TRAIN || run->open.mode == LATHE_OPEN_DATA) {
+        LATHE_TRY(open_loader(run, run->data.shards, 0, LATHE_SPLIT_TRAIN, &run->data.loader));
         LATHE_TRY(check_length(run));
-        lathe_loader_cursor(run->loader, &run->at.cursor);
+        lathe_loader_cursor(run->data.loader, &run->at.cursor);
     }
     return open_validation(run);
 }

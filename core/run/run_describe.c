@@ -67,7 +67,7 @@ static json_t *describe_model(const lathe_run *run)
 static json_t *describe_plan(const lathe_run *run, double peak_flops)
 {
     json_t *memory = json_object(), *out = json_object();
-    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
     const double micro = run->set.gradient_accumulation_steps;
     for (int32_t i = 0; i < LATHE_N_MEM; i++)
         if (run->planned.by[i])
@@ -76,11 +76,12 @@ static json_t *describe_plan(const lathe_run *run, double peak_flops)
     json_object_set_new(out, "memory_bytes", json_integer(lathe_mem_total(&run->planned)));
     json_object_set_new(out, "flops_per_step",
                         json_real(lathe_graph_flops(g, 1) * micro +
-                                  lathe_update_flops(run->update) + lathe_curvature_flops(run)));
-    json_object_set_new(
-        out, "tokens_per_step",
-        json_integer((json_int_t)run->train.n_rows * (json_int_t)run->train.row_tokens *
-                     (json_int_t)run->set.gradient_accumulation_steps));
+                                  lathe_update_flops(run->opt.update) +
+                                  lathe_curvature_flops(run)));
+    json_object_set_new(out, "tokens_per_step",
+                        json_integer((json_int_t)run->programs.train.n_rows *
+                                     (json_int_t)run->programs.train.row_tokens *
+                                     (json_int_t)run->set.gradient_accumulation_steps));
     json_object_set_new(out, "nodes", json_integer(g->n_nodes));
     json_object_set_new(out, "peak_flops", json_real(peak_flops));
     return out;
@@ -105,17 +106,17 @@ static void add_plugin(json_t *list, int32_t kind, const lathe_instance *instanc
 
 static json_t *describe_plugins(const lathe_run *run)
 {
-    const char *chosen = lathe_exec_attention(run->train.exec);
+    const char *chosen = lathe_exec_attention(run->programs.train.exec);
     json_t *list = json_array();
-    add_plugin(list, LATHE_KIND_OPTIMIZER, &run->optimizer);
-    add_plugin(list, LATHE_KIND_SCHEDULER, &run->scheduler);
-    add_plugin(list, LATHE_KIND_QUANT, &run->quant);
-    add_plugin(list, LATHE_KIND_ADAPTER, &run->adapter);
-    add_plugin(list, LATHE_KIND_STAGE, &run->stage);
-    for (int64_t i = 0; chosen && i < run->n_attention; i++)
-        if (strcmp(run->attention[i].component->plugin->name, chosen) == 0)
-            add_plugin(list, LATHE_KIND_ATTENTION, &run->attention[i]);
-    add_plugin(list, LATHE_KIND_DEVICE, &run->device);
+    add_plugin(list, LATHE_KIND_OPTIMIZER, &run->parts.optimizer);
+    add_plugin(list, LATHE_KIND_SCHEDULER, &run->parts.scheduler);
+    add_plugin(list, LATHE_KIND_QUANT, &run->parts.quant);
+    add_plugin(list, LATHE_KIND_ADAPTER, &run->parts.adapter);
+    add_plugin(list, LATHE_KIND_STAGE, &run->parts.stage);
+    for (int64_t i = 0; chosen && i < run->parts.n_attention; i++)
+        if (strcmp(run->parts.attention[i].component->plugin->name, chosen) == 0)
+            add_plugin(list, LATHE_KIND_ATTENTION, &run->parts.attention[i]);
+    add_plugin(list, LATHE_KIND_DEVICE, &run->parts.device);
     return list;
 }
 
@@ -124,7 +125,7 @@ static json_t *describe_machine(const lathe_run *run)
     const lathe_device_info *info = &run->machine.info;
     struct utsname name;
     json_t *out = json_object();
-    json_object_set_new(out, "device", lathe__json_text(run->device.component->plugin->name));
+    json_object_set_new(out, "device", lathe__json_text(run->parts.device.component->plugin->name));
     json_object_set_new(out, "model", lathe__json_text(info->model));
     json_object_set_new(out, "isa", lathe__json_text(info->isa));
     json_object_set_new(out, "memory_bytes", json_integer(info->memory_bytes));
@@ -141,7 +142,7 @@ static json_t *describe_machine(const lathe_run *run)
 lathe_status lathe__run_describe(const lathe_run *run, double peak_flops, json_t **out)
 {
     json_t *config = NULL;
-    const char *attention = lathe_exec_attention(run->train.exec);
+    const char *attention = lathe_exec_attention(run->programs.train.exec);
     const char *asked = lathe_config_string(run->config, "train", "precision");
     *out = NULL;
     LATHE_TRY(lathe__run_describe_config(run, &config));

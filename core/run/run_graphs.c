@@ -27,7 +27,7 @@
 static int64_t vocabulary(const lathe_run *run)
 {
     if (!run->set.tokenizer_train)
-        return run->tokenizer ? lathe_tokenizer_vocab_size(run->tokenizer) : 0;
+        return run->data.tokenizer ? lathe_tokenizer_vocab_size(run->data.tokenizer) : 0;
     json_t *root = NULL;
     int64_t n = 0;
     if (lathe_json_load("tokenizer.train", run->set.tokenizer_train,
@@ -58,11 +58,13 @@ static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
     if (!has_vocab && vocabulary(run) > 0)
         lathe_buffer_printf(b, "%s\"vocab_size\": %lld", first ? "" : ", ",
                             (long long)vocabulary(run));
-    if (run->tokenizer) {
-        if (lathe_tokenizer_eos(run->tokenizer) >= 0)
-            lathe_buffer_printf(b, ", \"eos_token_id\": %d", lathe_tokenizer_eos(run->tokenizer));
-        if (lathe_tokenizer_bos(run->tokenizer) >= 0)
-            lathe_buffer_printf(b, ", \"bos_token_id\": %d", lathe_tokenizer_bos(run->tokenizer));
+    if (run->data.tokenizer) {
+        if (lathe_tokenizer_eos(run->data.tokenizer) >= 0)
+            lathe_buffer_printf(b, ", \"eos_token_id\": %d",
+                                lathe_tokenizer_eos(run->data.tokenizer));
+        if (lathe_tokenizer_bos(run->data.tokenizer) >= 0)
+            lathe_buffer_printf(b, ", \"bos_token_id\": %d",
+                                lathe_tokenizer_bos(run->data.tokenizer));
     }
     lathe_buffer_puts(b, "}");
     return b->status;
@@ -84,7 +86,7 @@ static lathe_status check_model_keys(const lathe_run *run)
             "model.%s has no effect beside model.path, whose config.json describes "
             "the model: take it out",
             key);
-        if (!run->diags)
+        if (!run->open.diags)
             return status;
         first = status;
     }
@@ -96,7 +98,7 @@ static lathe_status read_model(lathe_run *run)
     if (run->set.model_path) {
         LATHE_TRY(check_model_keys(run));
         LATHE_TRY(lathe_model_config_load(run->set.model_path, &run->model));
-        return run->mode == LATHE_OPEN_EVALUATE
+        return run->open.mode == LATHE_OPEN_EVALUATE
                    ? LATHE_OK
                    : lathe_generation_config_load(run->set.model_path, &run->generation);
     }
@@ -113,21 +115,22 @@ static lathe_status read_model(lathe_run *run)
 static lathe_status ask_trainable(const lathe_run *run, int32_t index, int32_t *out_trainable,
                                   int32_t *out_group)
 {
-    const lathe_adapter_v1 *table = run->adapter.component ? run->adapter.table : NULL;
+    const lathe_adapter_v1 *table = run->parts.adapter.component ? run->parts.adapter.table : NULL;
     const lathe_param_info info = lathe_params_info(&run->params, index);
     *out_trainable = 0;
-    return LATHE_HAS(table, select) ? lathe_answer_select(&run->adapter, &info, LATHE_MAX_GROUPS,
-                                                          out_trainable, out_group)
-                                    : LATHE_OK;
+    return LATHE_HAS(table, select)
+               ? lathe_answer_select(&run->parts.adapter, &info, LATHE_MAX_GROUPS, out_trainable,
+                                     out_group)
+               : LATHE_OK;
 }
 
 /* Marks what trains. A run that only evaluates or generates trains nothing. */
 static lathe_status select_trainable(lathe_run *run)
 {
-    for (int32_t i = 0; i < run->n_model_params; i++) {
+    for (int32_t i = 0; i < run->params.n_model; i++) {
         lathe_param *p = run->params.rows[i];
         int32_t trainable = 0;
-        if (run->mode <= LATHE_OPEN_TRAIN)
+        if (run->open.mode <= LATHE_OPEN_TRAIN)
             LATHE_TRY(ask_trainable(run, i, &trainable, &p->group));
         p->trainable = trainable;
     }
@@ -138,19 +141,19 @@ static lathe_status select_trainable(lathe_run *run)
 static lathe_status quantize_rows(lathe_run *run)
 {
     int32_t n = 0;
-    if (!run->quant.component)
+    if (!run->parts.quant.component)
         return LATHE_OK;
-    const lathe_quant_v1 *table = run->quant.table;
-    for (int32_t i = 0; i < run->n_model_params; i++) {
+    const lathe_quant_v1 *table = run->parts.quant.table;
+    for (int32_t i = 0; i < run->params.n_model; i++) {
         lathe_param *p = run->params.rows[i];
         int32_t trained, group = 0;
         LATHE_TRY(ask_trainable(run, i, &trained, &group)); /* also where the run only evaluates */
         if (p->role != LATHE_ROLE_MATRIX || trained || p->desc.rank != 2)
             continue;
         const int64_t rows = p->desc.dims[0], cols = p->desc.dims[1];
-        LATHE_TRY(table->accepts(run->quant.self, rows, cols));
+        LATHE_TRY(table->accepts(run->parts.quant.self, rows, cols));
         p->quantized = 1;
-        LATHE_TRY(lathe_answer_planes(&run->quant, rows, cols, p->planes, &p->n_planes));
+        LATHE_TRY(lathe_answer_planes(&run->parts.quant, rows, cols, p->planes, &p->n_planes));
         n++;
     }
     if (n == 0)
@@ -158,8 +161,8 @@ static lathe_status quantize_rows(lathe_run *run)
             run, "quant", "name",
             "quant.name = \"%s\" would quantize nothing, because adapter \"%s\" trains every "
             "matrix: choose an adapter that freezes the model, such as lora",
-            run->quant.component->plugin->name,
-            run->adapter.component ? run->adapter.component->plugin->name : "none");
+            run->parts.quant.component->plugin->name,
+            run->parts.adapter.component ? run->parts.adapter.component->plugin->name : "none");
     return LATHE_OK;
 }
 
@@ -169,24 +172,25 @@ static lathe_status was_trained(const lathe_run *run, int32_t index, int32_t *ou
 {
     int32_t group = 0;
     *out = 1;
-    return run->adapter.component ? ask_trainable(run, index, out, &group) : LATHE_OK;
+    return run->parts.adapter.component ? ask_trainable(run, index, out, &group) : LATHE_OK;
 }
 
 /* Adds a frozen copy of every trained parameter, for stages that compare with the model as it was before training.
  * There is none where the adapter leaves the model's own parameters as they are. */
 lathe_status lathe__run_add_reference(lathe_run *run)
 {
-    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
-    const lathe_adapter_v1 *adapter = run->adapter.component ? run->adapter.table : NULL;
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
+    const lathe_adapter_v1 *adapter =
+        run->parts.adapter.component ? run->parts.adapter.table : NULL;
     if (!stage || !(stage->needs & LATHE_NEEDS_REFERENCE))
         return LATHE_OK;
-    if (LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(run->adapter.self))
+    if (LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(run->parts.adapter.self))
         return LATHE_OK;
-    for (int32_t i = 0; i < run->n_model_params; i++) {
+    for (int32_t i = 0; i < run->params.n_model; i++) {
         lathe_param copy = *run->params.rows[i];
         char name[512];
         int32_t index, differs = copy.trainable;
-        if (run->mode > LATHE_OPEN_TRAIN)
+        if (run->open.mode > LATHE_OPEN_TRAIN)
             LATHE_TRY(was_trained(run, i, &differs));
         if (!differs)
             continue; /* shared */
@@ -196,7 +200,7 @@ lathe_status lathe__run_add_reference(lathe_run *run)
         copy.reference = 1;
         LATHE_TRY(lathe_params_add(&run->params, &copy, &index));
     }
-    run->has_reference_copy = 1;
+    run->params.has_reference = 1;
     return LATHE_OK;
 }
 
@@ -216,7 +220,7 @@ static lathe_status check_positions(const lathe_run *run)
 static lathe_status check_dropout(const lathe_run *run)
 {
     const lathe_model_config *m = &run->model;
-    if (run->mode > LATHE_OPEN_TRAIN || !m->dropout_key)
+    if (run->open.mode > LATHE_OPEN_TRAIN || !m->dropout_key)
         return LATHE_OK;
     if (!m->family->warns_of_dropout)
         return lathe_error(LATHE_E_CONFIG,
@@ -238,10 +242,10 @@ lathe_status lathe__run_params(lathe_run *run)
     lathe_params_init(&run->params, run->set.compute_dtype);
     run->params.grad_dtype = run->set.grad_dtype;
     LATHE_TRY(lathe_model_params(&run->model, &run->params));
-    run->n_model_params = run->params.n;
+    run->params.n_model = run->params.n;
     LATHE_TRY(lathe__adapter_check(run));
     LATHE_TRY(select_trainable(run));
-    if (run->mode <= LATHE_OPEN_TRAIN)
+    if (run->open.mode <= LATHE_OPEN_TRAIN)
         LATHE_TRY(lathe__adapter_check_trains(run));
     return quantize_rows(run);
 }
@@ -255,23 +259,24 @@ lathe_status lathe__run_model(lathe_run *run)
 /* Rows of a micro-batch: a pair takes two. */
 static int32_t batch_rows(const lathe_run *run)
 {
-    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     return run->set.micro_batch_size * (stage && stage->rows == LATHE_ROWS_PAIRS ? 2 : 1);
 }
 
 lathe_program_config lathe__run_program_config(lathe_run *run)
 {
-    const lathe_program_config config = {.model = &run->model,
-                                         .params = &run->params,
-                                         .adapter = run->adapter.component ? &run->adapter : NULL,
-                                         .stage = run->stage.component ? &run->stage : NULL,
-                                         .n_rows = batch_rows(run),
-                                         .row_tokens = run->set.seq_len,
-                                         .recompute = run->set.recompute,
-                                         .fp8 = run->set.fp8,
-                                         .head_chunk_rows = run->set.head_chunk_rows,
-                                         .offloads = run->offloads,
-                                         .machine = &run->machine};
+    const lathe_program_config config = {
+        .model = &run->model,
+        .params = &run->params,
+        .adapter = run->parts.adapter.component ? &run->parts.adapter : NULL,
+        .stage = run->parts.stage.component ? &run->parts.stage : NULL,
+        .n_rows = batch_rows(run),
+        .row_tokens = run->set.seq_len,
+        .recompute = run->set.recompute,
+        .fp8 = run->set.fp8,
+        .head_chunk_rows = run->set.head_chunk_rows,
+        .offloads = run->programs.offloads,
+        .machine = &run->machine};
     return config;
 }
 
@@ -279,10 +284,10 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
 static void reserve(lathe_run *run, int64_t arena_bytes, int64_t activation_bytes,
                     int64_t input_bytes)
 {
-    if (arena_bytes > run->shared_bytes)
-        run->shared_bytes = arena_bytes;
-    if (activation_bytes > run->shared_activation_bytes)
-        run->shared_activation_bytes = activation_bytes;
+    if (arena_bytes > run->programs.arena_bytes)
+        run->programs.arena_bytes = arena_bytes;
+    if (activation_bytes > run->programs.activation_bytes)
+        run->programs.activation_bytes = activation_bytes;
     run->planned.by[LATHE_MEM_ACTIVATIONS] += input_bytes;
 }
 
@@ -299,13 +304,13 @@ static lathe_status prepare(lathe_run *run, lathe_program *p)
 /* Evaluation is part of the plan when the run will evaluate. */
 static int evaluates(const lathe_run *run)
 {
-    return run->mode == LATHE_OPEN_EVALUATE || lathe__run_has_validation(run);
+    return run->open.mode == LATHE_OPEN_EVALUATE || lathe__run_has_validation(run);
 }
 
 static lathe_status build_programs(lathe_run *run)
 {
     const lathe_program_config config = lathe__run_program_config(run);
-    if (run->mode == LATHE_OPEN_INFER) {
+    if (run->open.mode == LATHE_OPEN_INFER) {
         lathe_program_config decode = config;
         decode.n_rows = 1;
         decode.row_tokens = 1;
@@ -315,26 +320,27 @@ static lathe_status build_programs(lathe_run *run)
         lathe_program_fini(&p);
         return LATHE_OK;
     }
-    if (run->mode != LATHE_OPEN_EVALUATE)
-        LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_TRAIN, &run->train));
+    if (run->open.mode != LATHE_OPEN_EVALUATE)
+        LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_TRAIN, &run->programs.train));
     if (lathe__curvature_every(run) > 0)
         LATHE_TRY(lathe__curvature_build(run));
     if (evaluates(run))
-        LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_EVAL, &run->eval));
+        LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_EVAL, &run->programs.eval));
     return LATHE_OK;
 }
 
 /* fp8 that no product of the training can be in is said, and is not what the records call it. */
 static void check_fp8(lathe_run *run)
 {
-    const lathe_graph *g = run->train.graph;
+    const lathe_graph *g = run->programs.train.graph;
     if (run->set.fp8 == LATHE_FP8_NONE || !g || lathe_graph_fp8_flops(g) > 0.0)
         return;
     lathe__run_warn(
         run, "train", "precision",
         "train.precision = \"fp8\": no product is in fp8, whose dims are multiples of %d: the "
         "weights' or the %lld tokens of a micro-batch are not; all are in bf16",
-        LATHE_FP8_DIM, (long long)run->train.n_rows * (long long)run->train.row_tokens);
+        LATHE_FP8_DIM,
+        (long long)run->programs.train.n_rows * (long long)run->programs.train.row_tokens);
     run->set.fp8 = LATHE_FP8_NONE;
 }
 
@@ -343,7 +349,7 @@ static void check_fp8(lathe_run *run)
 static lathe_status check_offload(const lathe_run *run, const char *key, const char *what,
                                   int32_t *out_moves)
 {
-    const char *device = run->device.component->plugin->name;
+    const char *device = run->parts.device.component->plugin->name;
     *out_moves = 0;
     if (lathe_machine_shares(&run->machine)) {
         lathe__run_warn(run, "train", key,
@@ -376,20 +382,21 @@ static lathe_status plan_value_offload(lathe_run *run)
 {
     if (!run->set.offload_activations)
         return LATHE_OK;
-    LATHE_TRY(check_offload(run, "offload_activations", "activations lie", &run->offloads));
-    if (run->offloads && run->machine.captures && run->set.capture == LATHE_CAPTURE_ON &&
+    LATHE_TRY(
+        check_offload(run, "offload_activations", "activations lie", &run->programs.offloads));
+    if (run->programs.offloads && run->machine.captures && run->set.capture == LATHE_CAPTURE_ON &&
         !run->machine.info.capture_events)
         return lathe__run_refuse(run, "train", "capture",
                                  "train.capture = \"on\": the captures of device \"%s\" take no "
                                  "events, which train.offload_activations needs",
-                                 run->device.component->plugin->name);
+                                 run->parts.device.component->plugin->name);
     return LATHE_OK;
 }
 
 /* Asked for, and there is nothing that would be away for long enough. */
 static void tell_nothing_moves(const lathe_run *run)
 {
-    if (run->offloads && run->train.n_offloaded == 0)
+    if (run->programs.offloads && run->programs.train.n_offloaded == 0)
         lathe__run_warn(run, "train", "offload_activations",
                         "train.offload_activations changes nothing: the backward of a model of "
                         "%lld layer%s needs at once what the forward leaves",
@@ -398,34 +405,36 @@ static void tell_nothing_moves(const lathe_run *run)
 
 lathe_status lathe__run_plan(lathe_run *run)
 {
-    const int trains = run->mode <= LATHE_OPEN_TRAIN;
+    const int trains = run->open.mode <= LATHE_OPEN_TRAIN;
     if (trains)
         LATHE_TRY(plan_value_offload(run));
     LATHE_TRY(lathe__model_file_plan(run));
     LATHE_TRY(build_programs(run));
     tell_nothing_moves(run);
     check_fp8(run);
-    LATHE_TRY(lathe_store_init(&run->store, &run->params, trains ? &run->optimizer : NULL, trains));
+    LATHE_TRY(
+        lathe_store_init(&run->store, &run->params, trains ? &run->parts.optimizer : NULL, trains));
     if (trains)
         LATHE_TRY(lathe__average_plan(run));
-    if (run->train.graph)
-        LATHE_TRY(prepare(run, &run->train));
-    if (run->eval.graph)
-        LATHE_TRY(prepare(run, &run->eval));
-    if (run->sampling.graph)
-        LATHE_TRY(lathe__curvature_prepared(run, prepare(run, &run->sampling)));
+    if (run->programs.train.graph)
+        LATHE_TRY(prepare(run, &run->programs.train));
+    if (run->programs.eval.graph)
+        LATHE_TRY(prepare(run, &run->programs.eval));
+    if (run->programs.sampling.graph)
+        LATHE_TRY(lathe__curvature_prepared(run, prepare(run, &run->programs.sampling)));
     if (trains) {
         LATHE_TRY(lathe__device_check(run));
         LATHE_TRY(plan_offload(run));
-        LATHE_TRY(lathe_param_groups_read(run->config, &run->params, &run->optimizer, &run->arena,
-                                          run->diags, &run->groups));
-        LATHE_TRY(lathe_update_create(&run->machine, &run->store, &run->optimizer, &run->groups,
-                                      &run->update));
-        reserve(run, lathe_update_arena_bytes(run->update),
-                lathe_update_activation_bytes(run->update), lathe_update_input_bytes(run->update));
-        run->planned.by[LATHE_MEM_OPTIMIZER] += lathe_update_own_bytes(run->update);
-        run->planned.by[LATHE_MEM_STAGING] += lathe_update_staging_bytes(run->update);
-        reserve(run, run->row_kernels.scratch_bytes, 0, 0);
+        LATHE_TRY(lathe_param_groups_read(run->config, &run->params, &run->parts.optimizer,
+                                          &run->arena, run->open.diags, &run->opt.groups));
+        LATHE_TRY(lathe_update_create(&run->machine, &run->store, &run->parts.optimizer,
+                                      &run->opt.groups, &run->opt.update));
+        reserve(run, lathe_update_arena_bytes(run->opt.update),
+                lathe_update_activation_bytes(run->opt.update),
+                lathe_update_input_bytes(run->opt.update));
+        run->planned.by[LATHE_MEM_OPTIMIZER] += lathe_update_own_bytes(run->opt.update);
+        run->planned.by[LATHE_MEM_STAGING] += lathe_update_staging_bytes(run->opt.update);
+        reserve(run, run->opt.row_kernels.scratch_bytes, 0, 0);
     }
     if (trains && run->set.sample_every > 0) {
         LATHE_TRY(lathe__generator_plan(run));
@@ -435,8 +444,9 @@ lathe_status lathe__run_plan(lathe_run *run)
         run->planned.by[LATHE_MEM_STAGING] += needs.staging_bytes;
     }
     lathe_store_bytes(&run->store, &run->planned);
-    run->planned.by[LATHE_MEM_ACTIVATIONS] += run->shared_activation_bytes;
-    run->planned.by[LATHE_MEM_SCRATCH] += run->shared_bytes - run->shared_activation_bytes;
+    run->planned.by[LATHE_MEM_ACTIVATIONS] += run->programs.activation_bytes;
+    run->planned.by[LATHE_MEM_SCRATCH] +=
+        run->programs.arena_bytes - run->programs.activation_bytes;
     run->planned.by[LATHE_MEM_CHECKPOINT] += lathe_image_bytes(run);
     run->planned.by[LATHE_MEM_STAGING] +=
         lathe_staging_bytes(&run->machine) + lathe__losses_bytes(run);
@@ -446,11 +456,11 @@ lathe_status lathe__run_plan(lathe_run *run)
 lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out)
 {
     const lathe_program_config config = lathe__run_program_config(run);
-    const int64_t shared = run->shared_bytes;
+    const int64_t shared = run->programs.arena_bytes;
     LATHE_TRY(lathe_program_build(&config, kind, out));
     LATHE_TRY(lathe_program_prepare(out, &run->machine));
     const lathe_plan *plan = lathe_exec_plan(out->exec);
-    void *arena = run->shared_arena;
+    void *arena = run->programs.arena;
     if (plan->arena_bytes > shared) { /* outside the plan of training: asked for by the caller */
         LATHE_TRY(
             lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, plan->arena_bytes, &arena));

@@ -55,15 +55,15 @@ static lathe_status split_overrides(lathe_run *run, int32_t n, const char *const
 lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_override *list,
                                   int32_t n_overrides)
 {
-    lathe_diags own = {0}, *const diags = run->diags ? run->diags : &own;
+    lathe_diags own = {0}, *const diags = run->open.diags ? run->open.diags : &own;
     LATHE_TRY(lathe__fit_floor(1));
     LATHE_TRY(lathe_registry_create(&run->registry));
-    uint32_t wanted = kinds_of(run->mode);
-    wanted |= run->mode != LATHE_OPEN_PLAN ? LATHE_CONFIG_FILES : 0;
-    wanted |=
-        run->mode == LATHE_OPEN_DATA || (run->mode == LATHE_OPEN_TRAIN && !run->data_is_optional)
-            ? LATHE_CONFIG_TRAIN
-            : 0;
+    uint32_t wanted = kinds_of(run->open.mode);
+    wanted |= run->open.mode != LATHE_OPEN_PLAN ? LATHE_CONFIG_FILES : 0;
+    wanted |= run->open.mode == LATHE_OPEN_DATA ||
+                      (run->open.mode == LATHE_OPEN_TRAIN && !run->open.data_is_optional)
+                  ? LATHE_CONFIG_TRAIN
+                  : 0;
     const lathe_status status =
         lathe_config_load(path, list, n_overrides, wanted, run->registry, diags, &run->config);
     if (status == LATHE_OK) {
@@ -73,7 +73,7 @@ lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_
     }
     lathe_diags_fini(&own);
     LATHE_TRY(status);
-    if (run->is_dry)
+    if (run->open.is_dry)
         LATHE_TRY(lathe__dry_run_begin(run));
     lathe_parallel_init(run->set.threads);
     return lathe__fit_floor(lathe_parallel_threads());
@@ -82,7 +82,7 @@ lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_
 /* The plan needs a tokenizer only for the size of a vocabulary that nothing else tells. */
 static int needs_tokenizer(const lathe_run *run)
 {
-    return run->mode != LATHE_OPEN_PLAN ||
+    return run->open.mode != LATHE_OPEN_PLAN ||
            (!run->set.model_path && !run->set.tokenizer_train &&
             !lathe_config_is_set(run->config, "model", "vocab_size"));
 }
@@ -90,15 +90,15 @@ static int needs_tokenizer(const lathe_run *run)
 /* train.max_steps from epochs; the schedule's own checks against the run's length. */
 lathe_status lathe__run_settle_length(lathe_run *run)
 {
-    const lathe_scheduler_v1 *scheduler = run->scheduler.table;
-    if (run->set.max_steps == 0 && run->loader) {
+    const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
+    if (run->set.max_steps == 0 && run->data.loader) {
         const int64_t per_step = run->set.gradient_accumulation_steps;
         run->set.max_steps =
-            (lathe_loader_batches(run->loader, run->set.epochs) + per_step - 1) / per_step;
+            (lathe_loader_batches(run->data.loader, run->set.epochs) + per_step - 1) / per_step;
     }
     LATHE_TRY(lathe__run_check_length(run, run->set.max_steps));
     if (LATHE_HAS(scheduler, init))
-        scheduler->init(run->scheduler.self, run->base_lr, run->at.scheduler_state);
+        scheduler->init(run->parts.scheduler.self, run->opt.base_lr, run->at.scheduler_state);
     return LATHE_OK;
 }
 
@@ -112,7 +112,7 @@ static lathe_status plan_stages(lathe_run *run, const char *path, const lathe_ov
         LATHE_TRY(lathe__run_tokenizer(run));
     LATHE_TRY(lathe__run_model(run));
     LATHE_TRY(lathe__run_plan(run));
-    return run->mode <= LATHE_OPEN_TRAIN ? lathe__figure_check_best(run) : LATHE_OK;
+    return run->open.mode <= LATHE_OPEN_TRAIN ? lathe__figure_check_best(run) : LATHE_OK;
 }
 
 /* The data and what it needs, nothing else. */
@@ -121,7 +121,7 @@ static lathe_status data_stages(lathe_run *run, const char *path, const lathe_ov
 {
     LATHE_TRY(lathe__run_configure(run, path, overrides, n));
     LATHE_TRY(lathe__run_components(run));
-    if (run->set.datasets && run->stage.component)
+    if (run->set.datasets && run->parts.stage.component)
         LATHE_TRY(lathe__data_check(run));
     LATHE_TRY(lathe__run_tokenizer(run));
     return lathe__run_data(run);
@@ -132,10 +132,10 @@ static lathe_status computing_stages(lathe_run *run, const char *path,
                                      const lathe_override *overrides, int32_t n)
 {
     LATHE_TRY(plan_stages(run, path, overrides, n));
-    if (run->mode == LATHE_OPEN_PLAN)
+    if (run->open.mode == LATHE_OPEN_PLAN)
         return LATHE_OK;
     LATHE_TRY(lathe__run_fits(run, path, overrides, n));
-    return run->mode == LATHE_OPEN_EVALUATE ? lathe__run_data(run) : LATHE_OK;
+    return run->open.mode == LATHE_OPEN_EVALUATE ? lathe__run_data(run) : LATHE_OK;
 }
 
 /* What keeps a run from starting is for the user to mend, so that every command has the exit code of lathe validate.
@@ -159,18 +159,18 @@ static lathe_status as_refusal(lathe_status status)
 static lathe_status all_stages(lathe_run *run, const char *path, const lathe_override *overrides,
                                int32_t n)
 {
-    if (run->mode == LATHE_OPEN_DATA)
+    if (run->open.mode == LATHE_OPEN_DATA)
         return as_refusal(data_stages(run, path, overrides, n));
-    if (run->mode == LATHE_OPEN_TRAIN)
+    if (run->open.mode == LATHE_OPEN_TRAIN)
         LATHE_TRY(lathe__run_prepare(run, path, overrides, n));
     else
         LATHE_TRY(as_refusal(computing_stages(run, path, overrides, n)));
-    if (run->mode == LATHE_OPEN_PLAN)
+    if (run->open.mode == LATHE_OPEN_PLAN)
         return LATHE_OK;
-    run->diags = NULL; /* from here on the failures are the machine's */
+    run->open.diags = NULL; /* from here on the failures are the machine's */
     LATHE_TRY(lathe__run_place(run));
-    run->weights_wait = lathe__checkpoint_brings_all(run);
-    return run->weights_wait ? LATHE_OK : lathe__run_weights(run);
+    run->open.weights_wait = lathe__checkpoint_brings_all(run);
+    return run->open.weights_wait ? LATHE_OK : lathe__run_weights(run);
 }
 
 /* Weights, vocabularies and data come from mapped files; one that became shorter on the way is told here. */
@@ -187,8 +187,8 @@ static lathe_status create(int32_t mode, lathe_run **out)
     *out = calloc(1, sizeof **out);
     if (!*out)
         return lathe_error(LATHE_E_NOMEM, "no memory for a run");
-    (*out)->mode = mode == LATHE_OPEN_BATCHES ? LATHE_OPEN_TRAIN : mode;
-    (*out)->data_is_optional = mode == LATHE_OPEN_BATCHES;
+    (*out)->open.mode = mode == LATHE_OPEN_BATCHES ? LATHE_OPEN_TRAIN : mode;
+    (*out)->open.data_is_optional = mode == LATHE_OPEN_BATCHES;
     return LATHE_OK;
 }
 
@@ -207,8 +207,8 @@ lathe_status lathe_run_open_training(const char *config_path, const lathe_overri
 {
     lathe_run *run = NULL;
     LATHE_TRY(create(LATHE_OPEN_TRAIN, &run));
-    run->diags = diags;
-    run->is_dry = is_dry;
+    run->open.diags = diags;
+    run->open.is_dry = is_dry;
     return opened(run, open_stages(run, config_path, overrides, n_overrides), out);
 }
 
@@ -234,10 +234,10 @@ lathe_status lathe_run_check(const char *config_path, const lathe_override *over
 {
     lathe_run *run = NULL;
     LATHE_TRY(create(LATHE_OPEN_TRAIN, &run));
-    run->diags = diags;
-    run->is_offline = is_offline;
+    run->open.diags = diags;
+    run->open.is_offline = is_offline;
     const lathe_status status = lathe__run_prepare(run, config_path, overrides, n_overrides);
-    run->diags = NULL;
+    run->open.diags = NULL;
     lathe_run_close(run);
     return status;
 }
@@ -273,31 +273,32 @@ void lathe_run_close(lathe_run *run)
     if (!run)
         return;
     lathe_generator_destroy(run);
-    close_program(run, &run->train);
-    close_program(run, &run->eval);
-    close_program(run, &run->logits);
-    close_program(run, &run->sampling);
-    lathe_update_destroy(run->update);
-    if (run->shared_arena) {
+    close_program(run, &run->programs.train);
+    close_program(run, &run->programs.eval);
+    close_program(run, &run->programs.logits);
+    close_program(run, &run->programs.sampling);
+    lathe_update_destroy(run->opt.update);
+    if (run->programs.arena) {
         lathe_machine_recount(&run->machine, LATHE_MEM_SCRATCH, LATHE_MEM_ACTIVATIONS,
-                              run->shared_bytes - run->shared_activation_bytes);
-        lathe_machine_free(&run->machine, LATHE_MEM_ACTIVATIONS, run->shared_bytes,
-                           run->shared_arena);
+                              run->programs.arena_bytes - run->programs.activation_bytes);
+        lathe_machine_free(&run->machine, LATHE_MEM_ACTIVATIONS, run->programs.arena_bytes,
+                           run->programs.arena);
     }
     lathe_image_destroy(run);
-    lathe_row_kernels_fini(&run->row_kernels);
+    lathe_row_kernels_fini(&run->opt.row_kernels);
     if (run->machine.dev) {
-        lathe_machine_free(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run), run->losses);
+        lathe_machine_free(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run),
+                           run->programs.losses);
         lathe_staging_fini(&run->machine);
     }
     lathe_store_fini(&run->store, run->machine.dev ? &run->machine : NULL);
-    lathe_loader_destroy(run->loader);
-    lathe_loader_destroy(run->validation);
-    lathe_shards_destroy(run->shards);
-    lathe_shards_destroy(run->validation_shards);
-    lathe_tokenizer_destroy(run->tokenizer);
+    lathe_loader_destroy(run->data.loader);
+    lathe_loader_destroy(run->data.validation);
+    lathe_shards_destroy(run->data.shards);
+    lathe_shards_destroy(run->data.validation_shards);
+    lathe_tokenizer_destroy(run->data.tokenizer);
     lathe_params_fini(&run->params);
-    lathe_weight_origin_destroy(run->origin);
+    lathe_weight_origin_destroy(run->checkpoints.file.origin);
     lathe_model_config_fini(&run->model);
     lathe__run_components_fini(run);
     lathe_config_destroy(run->config);

@@ -1,6 +1,6 @@
 /* Preparing a training: everything that decides whether it starts, up to the memory.
  *
- * lathe train goes on from here to memory and weights, lathe validate stops. Where run->diags is set, a stage's error
+ * lathe train goes on from here to memory and weights, lathe validate stops. Where run->open.diags is set, a stage's error
  * is added there and the next stage that does not need its result goes on, so that all errors are told at once;
  * otherwise the first one ends it. What takes long (the data, a tokenizer that is trained) comes last, when nothing
  * else is wrong.
@@ -28,23 +28,23 @@ static int is_failure(lathe_status status)
 
 static int64_t n_errors(const lathe_run *run)
 {
-    return run->diags ? run->diags->n_errors : 0;
+    return run->open.diags ? run->open.diags->n_errors : 0;
 }
 
-/* A stage's status and what it is about. LATHE_OK: it succeeded, or its error is in run->diags now; `before`: how many
+/* A stage's status and what it is about. LATHE_OK: it succeeded, or its error is in run->open.diags now; `before`: how many
  * were there when the stage began. */
 static lathe_status note_at(const lathe_run *run, lathe_status status, int64_t before,
                             const lathe_place *place)
 {
     const char *text = lathe_error_message(), *path = lathe_config_path(run->config);
     const size_t n = strlen(path);
-    if (status == LATHE_OK || !run->diags || is_failure(status))
+    if (status == LATHE_OK || !run->open.diags || is_failure(status))
         return status;
     if (n_errors(run) > before)
         return LATHE_OK;
     if (n > 0 && strncmp(text, path, n) == 0 && strncmp(text + n, ": ", 2) == 0)
         text += n + 2; /* the place has it */
-    lathe_diags_add(run->diags, LATHE_DIAG_ERROR, place, NULL, "%s",
+    lathe_diags_add(run->open.diags, LATHE_DIAG_ERROR, place, NULL, "%s",
                     text[0] ? text : lathe_status_text(status));
     return LATHE_OK;
 }
@@ -59,15 +59,15 @@ static lathe_status note(const lathe_run *run, lathe_status status, int64_t befo
 /* LATHE_E_CONFIG when something was wrong so far. */
 static lathe_status so_far(const lathe_run *run)
 {
-    return run->diags ? lathe_diags_status(run->diags) : LATHE_OK;
+    return run->open.diags ? lathe_diags_status(run->open.diags) : LATHE_OK;
 }
 
 /* The plugins and the device; and what the settings say of each other. */
 static lathe_status prepare_parts(lathe_run *run)
 {
     const int64_t before = n_errors(run);
-    lathe_status status = run->is_offline ? lathe__run_parts(run) : lathe__run_components(run);
-    if (run->is_offline && status == LATHE_OK)
+    lathe_status status = run->open.is_offline ? lathe__run_parts(run) : lathe__run_components(run);
+    if (run->open.is_offline && status == LATHE_OK)
         status = lathe__run_check_precision(run);
     LATHE_TRY(note(run, status, before, "device", "name"));
     const int64_t then = n_errors(run);
@@ -130,8 +130,8 @@ static lathe_status prepare_model(lathe_run *run)
         return LATHE_OK;
     before = n_errors(run);
     LATHE_TRY(note(run,
-                   lathe_param_groups_read(run->config, &run->params, &run->optimizer, &run->arena,
-                                           run->diags, &run->groups),
+                   lathe_param_groups_read(run->config, &run->params, &run->parts.optimizer,
+                                           &run->arena, run->open.diags, &run->opt.groups),
                    before, "optimizer", "groups"));
     return LATHE_OK;
 }
@@ -156,12 +156,12 @@ static lathe_status prepare_plan(lathe_run *run, const char *path, const lathe_o
 static lathe_status prepare_data(lathe_run *run)
 {
     int64_t before = n_errors(run);
-    if (run->set.datasets || !run->data_is_optional)
+    if (run->set.datasets || !run->open.data_is_optional)
         LATHE_TRY(note(run, lathe__run_data(run), before, "data", "datasets"));
     LATHE_TRY(so_far(run));
     before = n_errors(run);
     LATHE_TRY(note(run, lathe__run_settle_length(run), before, "scheduler", "name"));
-    if (run->data_is_optional)
+    if (run->open.data_is_optional)
         return LATHE_OK;
     before = n_errors(run);
     return note(run, lathe__resume_check(run), before, "checkpoint", "resume");
@@ -182,24 +182,24 @@ lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_ov
     LATHE_TRY(lathe__run_configure(run, path, overrides, n));
     LATHE_TRY(prepare_parts(run));
     const int64_t in_parts = n_errors(run);
-    if (run->set.datasets && run->stage.component && !run->is_offline)
+    if (run->set.datasets && run->parts.stage.component && !run->open.is_offline)
         LATHE_TRY(note(run, lathe__data_check(run), in_parts, "data", "datasets"));
-    if (run->set.tokenizer_train && !run->is_offline)
+    if (run->set.tokenizer_train && !run->open.is_offline)
         LATHE_TRY(so_far(run)); /* training it takes long */
     const int64_t before = n_errors(run);
-    if (!run->set.tokenizer_train || !run->is_offline)
+    if (!run->set.tokenizer_train || !run->open.is_offline)
         LATHE_TRY(prepare_tokenizer(run));
     if (in_parts == 0 && n_errors(run) == before)
         LATHE_TRY(prepare_model(run));
-    if (run->set.max_steps > 0 || run->is_offline)
+    if (run->set.max_steps > 0 || run->open.is_offline)
         LATHE_TRY(in_parts == 0 ? check_length_offline(run) : LATHE_OK);
     const int64_t then = n_errors(run);
-    if (!run->data_is_optional && !run->is_dry)
+    if (!run->open.data_is_optional && !run->open.is_dry)
         LATHE_TRY(note(run, lathe_checkpoint_refuse_mixing(run), then, "checkpoint", "resume"));
-    if (!run->data_is_optional && !run->is_dry && !run->is_offline)
+    if (!run->open.data_is_optional && !run->open.is_dry && !run->open.is_offline)
         LATHE_TRY(note(run, lathe__folder_check(run), then, "checkpoint", "dir"));
     LATHE_TRY(so_far(run));
-    if (run->is_offline)
+    if (run->open.is_offline)
         return LATHE_OK;
     LATHE_TRY(prepare_plan(run, path, overrides, n));
     LATHE_TRY(so_far(run));

@@ -182,8 +182,8 @@ static void add_branch(const lathe_run *run, json_t *entry)
     }
     const size_t n = json_array_size(list);
     const json_t *last = n ? json_array_get(list, n - 1) : NULL;
-    json_object_set_new(entry, "branch", json_integer(run->branch));
-    if (run->branch_began)
+    json_object_set_new(entry, "branch", json_integer(run->checkpoints.branch.number));
+    if (run->checkpoints.branch.began)
         json_object_set(entry, "abandoned", json_object_get(last, "abandoned"));
     json_decref(list);
 }

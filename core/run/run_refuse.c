@@ -23,7 +23,7 @@ static void log_warning(const lathe_place *place, const char *text)
 static lathe_status add_at(const lathe_run *run, int32_t severity, const lathe_place *place,
                            const char *text)
 {
-    lathe_diags own = {0}, *const diags = run->diags ? run->diags : &own;
+    lathe_diags own = {0}, *const diags = run->open.diags ? run->open.diags : &own;
     if (diags == &own && severity == LATHE_DIAG_WARNING) {
         log_warning(place, text);
         return LATHE_OK;

@@ -3,18 +3,18 @@
 #define LATHE_RUN_RUN_STATE_H
 
 #include "base/arena.h"
-#include "data/loader.h"
+#include "checkpoint/checkpoints.h"
+#include "data/run_data.h"
 #include "exec/precision.h"
-#include "exec/program.h"
-#include "exec/row_kernels.h"
+#include "exec/programs.h"
 #include "lathe/lathe.h"
 #include "model/generation_config.h"
-#include "model/weight_origin.h"
+#include "plug/components.h"
 #include "run/early_stop.h"
 #include "run/sample.h"
 #include "run/settings.h"
 #include "update/loss_spike.h"
-#include "update/update.h"
+#include "update/optimization.h"
 
 /* How far a run is opened. */
 enum {
@@ -34,6 +34,8 @@ typedef struct lathe_accumulated {
     int64_t tokens;      /* all tokens seen, targets or not */
     double data_seconds; /* waited for batches */
     int32_t backwards;   /* since zero_grad: 0 means that the next one overwrites */
+    int32_t n_losses;    /* sums in programs.losses since the last lathe__losses_settle */
+    int32_t pending;     /* a forward with LATHE_FORWARD_TRAIN waits for its backward */
 } lathe_accumulated;
 
 /** The part of the state that a checkpoint's run.json holds. */
@@ -51,75 +53,45 @@ typedef struct lathe_counters {
     lathe_loss_spike spike;
 } lathe_counters;
 
+/** How the run is opened, and how far it is. */
+typedef struct lathe_opening {
+    int32_t mode; /* LATHE_OPEN_*, BATCHES being TRAIN from here on */
+    int32_t data_is_optional;
+    int32_t is_offline;   /* checked without the machine and without the data */
+    int32_t is_dry;       /* a dry run (dry_run.h) */
+    const char *dry_dir;  /* its prepared data; NULL: none */
+    lathe_diags *diags;   /* gathers errors and warnings; NULL: the thread's message and the log */
+    int32_t placed;       /* memory is allocated */
+    int32_t weights_wait; /* not filled yet: a checkpoint that holds them all is to be resumed */
+} lathe_opening;
+
+/** Steps whose nodes go into the trace (run_trace.h). */
+typedef struct lathe_trace_range {
+    int64_t first, last; /* 0: the default */
+    int32_t is_on;       /* the step at hand is in the range */
+} lathe_trace_range;
+
+/** A run: parts, each declared in the room that owns it (docs/design/015-parts-of-a-run.md). */
 struct lathe_run {
     lathe_arena arena;
     lathe_registry *registry;
     lathe_config *config;
     lathe_settings set;
-    int32_t mode; /* LATHE_OPEN_*, BATCHES being TRAIN from here on */
-    int32_t data_is_optional;
-    int32_t is_offline; /* checked without the machine and without the data */
-    int32_t is_dry;     /* a dry run (dry_run.h) */
-    int32_t reserved;
-    const char *dry_dir; /* its prepared data; NULL: none */
-    lathe_diags
-        *diags; /* what refuses and warns adds to them; NULL: the thread's message, the log */
-
-    lathe_instance device, optimizer, scheduler, adapter, stage, quant;
-    lathe_instance *attention;
-    int64_t n_attention;
-    int32_t has_quant;
-    int32_t offloads; /* train.offload_activations, where it moves something */
-
+    lathe_opening open;
+    lathe_components parts;
     lathe_model_config model;
     lathe_generation_config generation; /* of the model's folder; read where texts may be made */
     lathe_params params;
-    int32_t n_model_params;
-    int32_t has_reference_copy;
     lathe_machine machine;
     lathe_store store;
-    lathe_row_kernels row_kernels; /* of the averages, on a device with memory of its own */
-    lathe_param_groups groups;
-    lathe_update *update;
-    lathe_program train, eval, logits; /* prepared when first needed; train with the plan */
-    lathe_program sampling; /* of curvature estimates (curvature.h); no exec: none are wanted */
-    int32_t has_batch;      /* the inputs of train hold the last micro-batch */
     lathe_mem_bytes planned;
-    char *shared_arena; /* one arena, as large as the largest program needs */
-    int64_t shared_bytes, shared_activation_bytes;
-    int32_t placed;
-
-    lathe_tokenizer *tokenizer;
-    const char *tokenizer_dir; /* where its files are; NULL: raw bytes */
-    lathe_shards *shards, *validation_shards;
-    lathe_loader *loader, *validation;
-    lathe_cursor validation_start;
+    lathe_programs programs;
+    lathe_optimization opt;
+    lathe_run_data data;
     lathe_counters at;
     lathe_accumulated sum;
-    float *losses;    /* staging: sums of forwards whose loss is read later, [1 + metrics] each */
-    int32_t n_losses; /* of them, since the last lathe__losses_settle */
-    int32_t pending;  /* a forward with LATHE_FORWARD_TRAIN waits for its backward */
-    double base_lr;
-    int64_t trace_first, trace_last;      /* run_trace.h; 0: the default */
-    int32_t traces_nodes;                 /* the step at hand is in the range */
-    double group_norms[LATHE_MAX_GROUPS]; /* of the last step */
-    double update_norm;                   /* |w_new - w_old| of the last step */
-
-    struct lathe_image *image; /* what asynchronous checkpoints are written from; NULL: none */
-    lathe_weight_origin
-        *origin; /* files of the model's weights that do not train; NULL: none (model_file.h) */
-    int32_t *save_dtypes;        /* [n_model_params] in model.safetensors (model_file.h) */
-    int32_t save_dtypes_guessed; /* from config.json, because model.path has no weights */
-
-    const char *resume_checked; /* checkpoint that lathe__resume_check has looked at; NULL: none */
-    int32_t weights_wait; /* not filled yet: a checkpoint that holds them all is to be resumed */
-    const char *plugins_json; /* names, versions, hashes, once known; NULL before */
-    const char
-        *branches_json;   /* the run's branches (checkpoint_branch.h), a JSON array; NULL: none */
-    int64_t branch;       /* number of the newest branch; 0: the run never went back */
-    int32_t branch_began; /* 1: this start began it */
-    int32_t warned_of_metric; /* that checkpoint.best_metric does not come */
-
+    lathe_checkpoints checkpoints;
+    lathe_trace_range trace;
     struct lathe_generator *generator; /* made by the first lathe_generate */
 };
 
@@ -164,7 +136,7 @@ void lathe__run_components_fini(lathe_run *run);
 lathe_status lathe__run_check_length(const lathe_run *run, int64_t total);
 
 /** Everything that decides whether a run opened for training starts, up to the memory that it would take: with
- *  run->diags all errors and warnings are gathered there; without, the first error ends it (run_prepare.c). */
+ *  run->open.diags all errors and warnings are gathered there; without, the first error ends it (run_prepare.c). */
 lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_override *overrides,
                                 int32_t n_overrides);
 /** Reads the configuration and the settings (run_open.c). */
@@ -193,7 +165,7 @@ void lathe__run_stepped(lathe_run *run, int32_t skipped);
  *  with. */
 lathe_status lathe__forward_later(lathe_run *run);
 lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss);
-/** Bytes of run->losses. */
+/** Bytes of run->programs.losses. */
 int64_t lathe__losses_bytes(const lathe_run *run);
 
 /** A step left out without lathe_step: counts it, and fills what can be told of it. */

@@ -20,18 +20,18 @@ lathe_status lathe_run_trace_steps(lathe_run *run, const char *text)
     if (!fits || *end != '\0')
         return lathe_error(
             LATHE_E_ARG, "steps to trace: '%s' is neither a step nor FIRST:LAST, as in 3:7", text);
-    run->trace_first = first;
-    run->trace_last = last;
+    run->trace.first = first;
+    run->trace.last = last;
     return LATHE_OK;
 }
 
 void lathe_run_trace_begin(lathe_run *run, int64_t done)
 {
     lathe_trace_thread("training");
-    if (run->trace_first > 0)
+    if (run->trace.first > 0)
         return;
-    run->trace_first = done + LATHE_TRACE_SKIPPED + 1;
-    run->trace_last = done + LATHE_TRACE_SKIPPED + LATHE_TRACE_STEPS;
+    run->trace.first = done + LATHE_TRACE_SKIPPED + 1;
+    run->trace.last = done + LATHE_TRACE_SKIPPED + LATHE_TRACE_STEPS;
 }
 
 static void on_node(const lathe_graph *g, int32_t i, double begin, double end)
@@ -53,12 +53,12 @@ static void on_node(const lathe_graph *g, int32_t i, double begin, double end)
 
 void lathe_run_trace_step(lathe_run *run, int64_t step)
 {
-    if (!lathe_trace_on() && !run->traces_nodes)
+    if (!lathe_trace_on() && !run->trace.is_on)
         return;
-    const int32_t wants = lathe_trace_on() && step >= run->trace_first && step <= run->trace_last;
-    lathe_exec *const execs[] = {run->train.exec, run->eval.exec,
-                                 run->update ? lathe_update_matrix(run->update) : NULL};
-    run->traces_nodes = wants;
+    const int32_t wants = lathe_trace_on() && step >= run->trace.first && step <= run->trace.last;
+    lathe_exec *const execs[] = {run->programs.train.exec, run->programs.eval.exec,
+                                 run->opt.update ? lathe_update_matrix(run->opt.update) : NULL};
+    run->trace.is_on = wants;
     for (int i = 0; i < 3; i++)
         if (execs[i])
             lathe_exec_watch(execs[i], wants ? on_node : NULL);

@@ -15,7 +15,7 @@
 #define LATHE_TRACE_SKIPPED 2
 #define LATHE_TRACE_STEPS 5
 
-/** Reads "3:7" or "3" into run->trace_first and trace_last: steps as the run counts them. LATHE_E_ARG says
+/** Reads "3:7" or "3" into run->trace.first and trace_last: steps as the run counts them. LATHE_E_ARG says
  *  what was expected. */
 lathe_status lathe_run_trace_steps(lathe_run *run, const char *text);
 

@@ -23,26 +23,26 @@ lathe_status lathe__run_place(lathe_run *run)
     void *memory = NULL;
     LATHE_TRY(lathe_staging_place(&run->machine));
     LATHE_TRY(lathe_store_place(&run->store, &run->machine));
-    LATHE_TRY(
-        lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, run->shared_bytes, &memory));
-    run->shared_arena = memory;
+    LATHE_TRY(lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, run->programs.arena_bytes,
+                                  &memory));
+    run->programs.arena = memory;
     lathe_machine_recount(&run->machine, LATHE_MEM_ACTIVATIONS, LATHE_MEM_SCRATCH,
-                          run->shared_bytes - run->shared_activation_bytes);
-    if (run->train.exec)
-        LATHE_TRY(lathe_exec_place(run->train.exec, &run->store, run->shared_arena));
-    if (run->eval.exec)
-        LATHE_TRY(lathe_exec_place(run->eval.exec, &run->store, run->shared_arena));
-    if (run->sampling.exec)
-        LATHE_TRY(lathe_exec_place(run->sampling.exec, &run->store, run->shared_arena));
-    if (run->update)
-        LATHE_TRY(lathe_update_place(run->update, run->shared_arena));
+                          run->programs.arena_bytes - run->programs.activation_bytes);
+    if (run->programs.train.exec)
+        LATHE_TRY(lathe_exec_place(run->programs.train.exec, &run->store, run->programs.arena));
+    if (run->programs.eval.exec)
+        LATHE_TRY(lathe_exec_place(run->programs.eval.exec, &run->store, run->programs.arena));
+    if (run->programs.sampling.exec)
+        LATHE_TRY(lathe_exec_place(run->programs.sampling.exec, &run->store, run->programs.arena));
+    if (run->opt.update)
+        LATHE_TRY(lathe_update_place(run->opt.update, run->programs.arena));
     if (run->generator)
         LATHE_TRY(lathe__generator_place(run));
     LATHE_TRY(lathe_image_place(run));
     LATHE_TRY(
         lathe_machine_alloc(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run), &memory));
-    run->losses = memory;
-    run->placed = 1;
+    run->programs.losses = memory;
+    run->open.placed = 1;
     return LATHE_OK;
 }
 
@@ -85,7 +85,7 @@ static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, 
 static lathe_status encode_row(lathe_run *run, int32_t index, const lathe_param *row,
                                const float *values)
 {
-    const lathe_quant_v1 *table = run->quant.table;
+    const lathe_quant_v1 *table = run->parts.quant.table;
     void *planes[LATHE_MAX_PLANES] = {NULL};
     char *host = NULL;
     int64_t at[LATHE_MAX_PLANES + 1] = {0};
@@ -102,7 +102,7 @@ static lathe_status encode_row(lathe_run *run, int32_t index, const lathe_param 
             planes[k] = host + at[k];
     }
     lathe_status status =
-        table->encode(run->quant.self, row->desc.dims[0], row->desc.dims[1], values, planes);
+        table->encode(run->parts.quant.self, row->desc.dims[0], row->desc.dims[1], values, planes);
     for (int32_t k = 0; host && k < row->n_planes && status == LATHE_OK; k++)
         status = lathe_store_put(&run->store, lathe_store_plane(&run->store, index, k), planes[k],
                                  lathe_desc_bytes(&row->planes[k].desc));
@@ -222,11 +222,11 @@ lathe_status lathe__weights_check(lathe_run *run)
 
 lathe_status lathe__run_weights(lathe_run *run)
 {
-    run->weights_wait = 0;
+    run->open.weights_wait = 0;
     lathe_weight_fill fill = {run, NULL, 0};
     lathe_status status = run->set.model_path ? load_folder(run, &fill) : LATHE_OK;
     for (int32_t i = 0; i < run->params.n && status == LATHE_OK; i++)
-        if (!run->params.rows[i]->reference && (i >= run->n_model_params || !run->set.model_path))
+        if (!run->params.rows[i]->reference && (i >= run->params.n_model || !run->set.model_path))
             status = random_row(&fill, i, run->set.model_seed);
     if (status == LATHE_OK)
         status = fill_reference(run);

@@ -59,7 +59,7 @@ static void warn_others(const lathe_run *run)
     static const char *const best[] = {"best_metric", "best_mode", NULL};
     static const char *const draws[] = {"top_k", "top_p", NULL};
     const lathe_settings *s = &run->set;
-    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     if (s->keep_best == 0)
         warn_idle(run, "checkpoint", "gate", "checkpoint.keep_best is 0");
     if (s->keep_best == 0 && s->early_stopping_patience == 0)
@@ -98,7 +98,7 @@ static lathe_status check_early_stopping(const lathe_run *run)
 /* Tokens of a micro-batch are counted in 32 bits. */
 static lathe_status check_batch(const lathe_run *run)
 {
-    const lathe_stage_v1 *stage = run->stage.component ? run->stage.table : NULL;
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
     const int64_t rows =
         (int64_t)run->set.micro_batch_size * (stage && stage->rows == LATHE_ROWS_PAIRS ? 2 : 1);
     if (rows * run->set.seq_len <= INT32_MAX)
@@ -133,7 +133,7 @@ lathe_status lathe__settings_check(lathe_run *run)
     lathe_status first = LATHE_OK;
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         const lathe_status status = checks[i](run);
-        if (status != LATHE_OK && !run->diags)
+        if (status != LATHE_OK && !run->open.diags)
             return status;
         first = first != LATHE_OK ? first : status;
     }

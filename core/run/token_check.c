@@ -11,7 +11,7 @@
 static const char *token_text(const lathe_run *run, int32_t id, char *out, size_t capacity)
 {
     int64_t n = 0;
-    const char *text = lathe_tokenizer_token(run->tokenizer, id, &n);
+    const char *text = lathe_tokenizer_token(run->data.tokenizer, id, &n);
     if (text)
         (void)snprintf(out, capacity, "%d (\"%.*s\")", id, n < 60 ? (int)n : 60, text);
     else
@@ -23,26 +23,26 @@ static const char *token_text(const lathe_run *run, int32_t id, char *out, size_
  * the tokenizer's own; many a config.json has ids of other models there.) */
 static lathe_status check_eos(const lathe_run *run, int32_t id)
 {
-    const int64_t tokens = lathe_tokenizer_vocab_size(run->tokenizer);
+    const int64_t tokens = lathe_tokenizer_vocab_size(run->data.tokenizer);
     int64_t n = 0;
     if (id >= run->model.vocab)
         return lathe_error(LATHE_E_CONFIG,
                            "%s/config.json: eos_token_id is %d, and vocab_size only %lld",
                            run->set.model_path, id, (long long)run->model.vocab);
-    if (run->tokenizer_dir && !lathe_tokenizer_token(run->tokenizer, id, &n))
+    if (run->data.tokenizer_dir && !lathe_tokenizer_token(run->data.tokenizer, id, &n))
         return lathe_error(
             LATHE_E_CONFIG,
             "%s/config.json: eos_token_id is %d, which is no token of %s (%lld tokens)",
-            run->set.model_path, id, run->tokenizer_dir, (long long)tokens);
+            run->set.model_path, id, run->data.tokenizer_dir, (long long)tokens);
     return LATHE_OK;
 }
 
 /* Training ends documents with the tokenizer's token; other programs stop at config.json's. */
 static void compare_eos(const lathe_run *run)
 {
-    const int32_t eos = lathe_tokenizer_eos(run->tokenizer);
+    const int32_t eos = lathe_tokenizer_eos(run->data.tokenizer);
     char ours[96], theirs[96];
-    if (!run->tokenizer_dir || run->model.n_eos == 0 || eos < 0)
+    if (!run->data.tokenizer_dir || run->model.n_eos == 0 || eos < 0)
         return;
     for (int32_t i = 0; i < run->model.n_eos; i++)
         if (run->model.eos[i] == eos)
@@ -51,7 +51,7 @@ static void compare_eos(const lathe_run *run)
               "%s/config.json: eos_token_id is %s, but the tokenizer of %s ends a text with %s: "
               "documents end with the latter in training",
               run->set.model_path, token_text(run, run->model.eos[0], theirs, sizeof theirs),
-              run->tokenizer_dir, token_text(run, eos, ours, sizeof ours));
+              run->data.tokenizer_dir, token_text(run, eos, ours, sizeof ours));
 }
 
 /* A model folder without a tokenizer is read with raw bytes. A vocabulary far above the 256 bytes and a few special
@@ -59,7 +59,7 @@ static void compare_eos(const lathe_run *run)
 static lathe_status check_bytes(const lathe_run *run)
 {
     enum { MOST_BYTES = 1024 };
-    if (run->tokenizer_dir || run->set.tokenizer_path || run->set.tokenizer_train ||
+    if (run->data.tokenizer_dir || run->set.tokenizer_path || run->set.tokenizer_train ||
         !run->set.model_path || run->model.vocab <= MOST_BYTES)
         return LATHE_OK;
     return lathe__run_refuse(run, "model", "path",
@@ -71,13 +71,13 @@ static lathe_status check_bytes(const lathe_run *run)
 
 lathe_status lathe__token_check(const lathe_run *run)
 {
-    if (!run->tokenizer)
+    if (!run->data.tokenizer)
         return LATHE_OK;
-    const int64_t tokens = lathe_tokenizer_vocab_size(run->tokenizer);
-    const int reads_text = run->mode != LATHE_OPEN_PLAN && run->set.datasets;
-    if (reads_text || run->mode == LATHE_OPEN_INFER)
+    const int64_t tokens = lathe_tokenizer_vocab_size(run->data.tokenizer);
+    const int reads_text = run->open.mode != LATHE_OPEN_PLAN && run->set.datasets;
+    if (reads_text || run->open.mode == LATHE_OPEN_INFER)
         LATHE_TRY(check_bytes(run));
-    if (tokens > run->model.vocab && (run->tokenizer_dir || reads_text))
+    if (tokens > run->model.vocab && (run->data.tokenizer_dir || reads_text))
         return lathe__run_refuse(
             run, run->set.tokenizer_path ? "tokenizer" : "model",
             run->set.tokenizer_path || run->set.model_path ? "path" : "vocab_size",
@@ -85,7 +85,8 @@ lathe_status lathe__token_check(const lathe_run *run)
             "together",
             run->set.model_path ? run->set.model_path : "model.", run->set.model_path ? ": " : "",
             (long long)run->model.vocab,
-            run->tokenizer_dir ? run->tokenizer_dir : "the tokenizer of bytes", (long long)tokens);
+            run->data.tokenizer_dir ? run->data.tokenizer_dir : "the tokenizer of bytes",
+            (long long)tokens);
     if (!run->set.model_path)
         return LATHE_OK;
     for (int32_t i = 0; i < run->model.n_eos; i++)

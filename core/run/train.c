@@ -12,9 +12,9 @@ static lathe_status after_step(lathe_training *t, int32_t *out_ends)
     lathe_run *run = t->run;
     const int64_t step = run->at.step, every = run->set.eval_every;
     const int32_t last = step == run->set.max_steps;
-    if (run->validation && (last || (every > 0 && step % every == 0)))
+    if (run->data.validation && (last || (every > 0 && step % every == 0)))
         LATHE_TRY(lathe__training_evaluate(t));
-    else if (!run->validation && run->at.skipped_in_row == 0) /* left out: it is no progress */
+    else if (!run->data.validation && run->at.skipped_in_row == 0) /* left out: it is no progress */
         lathe__training_observe(run, t->result->loss);
     t->result->interrupted = t->options->stop && *t->options->stop;
     t->result->paused = run->set.stop_after > 0 && step >= run->set.stop_after && !last;
@@ -69,10 +69,11 @@ lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
 {
     lathe_training t = {.run = run, .options = options, .result = out};
     *out = (lathe_train_result){.validation = NAN, .loss = NAN};
-    if (run->mode != LATHE_OPEN_TRAIN)
+    if (run->open.mode != LATHE_OPEN_TRAIN)
         return lathe_error(LATHE_E_STATE, "the run was not opened for training");
-    t.flops_per_token = lathe_graph_flops(lathe_exec_graph(run->train.exec), 0) /
-                        ((double)run->train.n_rows * (double)run->train.row_tokens);
+    t.flops_per_token =
+        lathe_graph_flops(lathe_exec_graph(run->programs.train.exec), 0) /
+        ((double)run->programs.train.n_rows * (double)run->programs.train.row_tokens);
     LATHE_TRY(lathe_peak_flops(run, &t.peak_flops));
     lathe_status status = lathe__training_begin(&t);
     if (status == LATHE_OK)

@@ -120,13 +120,13 @@ static lathe_status write_run_json(const lathe_run *run, const char *path)
     lathe_buffer_printf(&b,
                         "{\n  \"format\": \"lathe-state\",\n  \"version\": %d,\n  \"parts\": {\n",
                         STATE_VERSION);
-    put_part(&b, "optimizer", &run->optimizer);
-    put_part(&b, "scheduler", &run->scheduler);
-    put_part(&b, "adapter", &run->adapter);
-    put_part(&b, "quant", &run->quant);
-    put_part(&b, "device", &run->device);
+    put_part(&b, "optimizer", &run->parts.optimizer);
+    put_part(&b, "scheduler", &run->parts.scheduler);
+    put_part(&b, "adapter", &run->parts.adapter);
+    put_part(&b, "quant", &run->parts.quant);
+    put_part(&b, "device", &run->parts.device);
     lathe_buffer_puts(&b, "    \"stage\": ");
-    lathe_buffer_json_string(&b, run->stage.component->plugin->name);
+    lathe_buffer_json_string(&b, run->parts.stage.component->plugin->name);
     lathe_buffer_puts(&b, "\n  },\n");
     lathe_buffer_puts(&b, "  \"precision\": ");
     lathe_precision_json(run->set.precision, run->set.compute_dtype, run->set.fp8, &b);
@@ -211,7 +211,7 @@ static int32_t writes_average(const lathe_run *run)
 
 lathe_status lathe__train_state_write(const lathe_run *run, const char *dir)
 {
-    if (run->pending)
+    if (run->sum.pending)
         return lathe_error(LATHE_E_STATE,
                            "a forward waits for its backward: nothing is saved between "
                            "the two");
@@ -258,7 +258,7 @@ static lathe_status check_slot(const lathe_run *run, void *arg, int32_t param, i
     const lathe_safetensors *set = arg;
     const lathe_st_tensor *t = lathe_safetensors_find(set, name);
     const lathe_desc *want = &run->store.rows[param].slots[slot].desc;
-    const char *optimizer = run->optimizer.component->plugin->name;
+    const char *optimizer = run->parts.optimizer.component->plugin->name;
     char was[96], is[96];
     if (!t)
         return lathe_error(LATHE_E_CONFIG, "%s has no '%s', the run keeps %s; " OTHER_SETTINGS,
@@ -281,7 +281,7 @@ static lathe_status check_slots(const lathe_run *run, lathe_safetensors *set)
         return LATHE_OK;
     return lathe_error(LATHE_E_CONFIG, "%s holds %lld states, the run keeps %lld; " OTHER_SETTINGS,
                        lathe_safetensors_path(set), (long long)lathe_safetensors_count(set),
-                       (long long)n, run->optimizer.component->plugin->name);
+                       (long long)n, run->parts.optimizer.component->plugin->name);
 }
 
 static lathe_status read_slot(const lathe_run *run, void *arg, int32_t param, int32_t slot,
@@ -512,7 +512,8 @@ static lathe_status check_precision(const lathe_run *run, const json_t *root, co
 static void warn_of_machine(const lathe_run *run, const json_t *root, const char *path)
 {
     const char *was = json_string_value(json_object_get(json_object_get(root, "parts"), "device"));
-    const char *now = run->device.component ? run->device.component->plugin->name : NULL;
+    const char *now =
+        run->parts.device.component ? run->parts.device.component->plugin->name : NULL;
     const json_t *threads = json_object_get(root, "threads");
     if (was && now && strcmp(was, now) != 0)
         lathe_log(LATHE_LOG_WARN,
@@ -541,11 +542,11 @@ static lathe_status check_parts(const lathe_run *run, const json_t *root, const 
     if (version < 1 || version > STATE_VERSION)
         return lathe_error(LATHE_E_UNSUPPORTED, "%s is of version %lld, this Lathe reads 1 to %d",
                            path, (long long)version, STATE_VERSION);
-    LATHE_TRY(check_part(parts, path, "optimizer", &run->optimizer));
-    LATHE_TRY(check_part(parts, path, "scheduler", &run->scheduler));
-    LATHE_TRY(check_part(parts, path, "adapter", &run->adapter));
-    LATHE_TRY(check_part(parts, path, "quant", &run->quant));
-    LATHE_TRY(check_part(parts, path, "stage", &run->stage));
+    LATHE_TRY(check_part(parts, path, "optimizer", &run->parts.optimizer));
+    LATHE_TRY(check_part(parts, path, "scheduler", &run->parts.scheduler));
+    LATHE_TRY(check_part(parts, path, "adapter", &run->parts.adapter));
+    LATHE_TRY(check_part(parts, path, "quant", &run->parts.quant));
+    LATHE_TRY(check_part(parts, path, "stage", &run->parts.stage));
     return read_counters(root, path, at);
 }
 
@@ -606,9 +607,9 @@ lathe_status lathe__train_state_check(const lathe_run *run, const char *dir, int
     if (status == LATHE_OK)
         status = check_parts(run, root, path, &at, &version);
     *out_what = status == LATHE_OK ? LATHE_STATE_DATA : LATHE_STATE_PARTS;
-    if (status == LATHE_OK && run->loader)
-        status = lathe__data_sources_explain(run, root, dir,
-                                             lathe_loader_check_cursor(run->loader, &at.cursor));
+    if (status == LATHE_OK && run->data.loader)
+        status = lathe__data_sources_explain(
+            run, root, dir, lathe_loader_check_cursor(run->data.loader, &at.cursor));
     if (status == LATHE_OK) {
         *out_what = LATHE_STATE_SLOTS;
         status = lathe_safetensors_open(file, &slots);
@@ -643,9 +644,9 @@ lathe_status lathe__train_state_read(lathe_run *run, const char *dir, int32_t ha
         status = lathe__state_rows_open(run, dir, LATHE_ROWS_GRADIENTS, &gradients);
     if (status == LATHE_OK)
         status = lathe__curvature_check(run, gradients);
-    if (status == LATHE_OK && run->loader)
-        status =
-            lathe__data_sources_explain(run, root, dir, lathe_loader_seek(run->loader, &at.cursor));
+    if (status == LATHE_OK && run->data.loader)
+        status = lathe__data_sources_explain(run, root, dir,
+                                             lathe_loader_seek(run->data.loader, &at.cursor));
     if (status == LATHE_OK && !has_slots)
         status = each_slot(run, read_slot, slots);
     if (status == LATHE_OK)

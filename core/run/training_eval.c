@@ -9,9 +9,10 @@
 
 void lathe__training_observe(lathe_run *run, double metric)
 {
-    const lathe_scheduler_v1 *scheduler = run->scheduler.table;
+    const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
     if (LATHE_HAS(scheduler, observe) && isfinite(metric)) /* a step left out has no loss */
-        scheduler->observe(run->scheduler.self, metric, run->base_lr, run->at.scheduler_state);
+        scheduler->observe(run->parts.scheduler.self, metric, run->opt.base_lr,
+                           run->at.scheduler_state);
 }
 
 /* A figure that has no meaning for the run is left out. */
@@ -25,9 +26,10 @@ static void add_known(lathe_figures *f, const char *key, double value)
 static void warn_of_missing_metric(const lathe_training *t, const char *metric)
 {
     lathe_run *run = t->run;
-    if (run->set.keep_best == 0 || run->warned_of_metric || strncmp(metric, "eval_", 5) != 0)
+    if (run->set.keep_best == 0 || run->checkpoints.warned_of_metric ||
+        strncmp(metric, "eval_", 5) != 0)
         return;
-    run->warned_of_metric = 1;
+    run->checkpoints.warned_of_metric = 1;
     lathe__run_warn(run, "checkpoint", "best_metric",
                     "checkpoint.keep_best keeps nothing: the evaluation after step %lld has no "
                     "figure %s; name one of those in metrics.jsonl",

@@ -68,16 +68,16 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
         flops > t->peak_flops) /* the device does more than its products showed */
         t->peak_flops = flops;
     const int64_t memory = lathe_machine_total(&run->machine, &run->machine.used);
-    lathe_exec_times(run->train.exec, phase);
-    lathe_exec_times_reset(run->train.exec);
+    lathe_exec_times(run->programs.train.exec, phase);
+    lathe_exec_times_reset(run->programs.train.exec);
     lathe__figures_add(f, "loss", r->loss);
-    if (run->train.stage.count_unit == LATHE_COUNT_TOKENS)
+    if (run->programs.train.stage.count_unit == LATHE_COUNT_TOKENS)
         lathe__figures_add(f, "perplexity", exp(r->loss));
     lathe__figures_add(f, "grad_norm", r->grad_norm);
-    for (int32_t g = 0; run->groups.n > 1 && g < run->groups.n; g++)
-        lathe__figures_add(f, run->groups.keys[g], run->group_norms[g]);
+    for (int32_t g = 0; run->opt.groups.n > 1 && g < run->opt.groups.n; g++)
+        lathe__figures_add(f, run->opt.groups.keys[g], run->opt.group_norms[g]);
     lathe__figures_add(f, "param_norm", r->param_norm);
-    lathe__figures_add(f, "update_ratio", r->skipped ? 0.0 : run->update_norm / r->param_norm);
+    lathe__figures_add(f, "update_ratio", r->skipped ? 0.0 : run->opt.update_norm / r->param_norm);
     lathe__figures_add(f, "lr", r->lr);
     if (run->set.compute_dtype == LATHE_F16)
         lathe__figures_add(f, "loss_scale", r->loss_scale);
@@ -101,17 +101,18 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
                            phase[LATHE_PHASE_BACKWARD] + phase[LATHE_PHASE_RECOMPUTE]);
         lathe__figures_add(f, "optimizer_seconds", step->optimizer_seconds);
     }
-    const int64_t state = lathe_update_take_moved(run->update);
-    const int64_t values = lathe_exec_take_moved(run->train.exec);
+    const int64_t state = lathe_update_take_moved(run->opt.update);
+    const int64_t values = lathe_exec_take_moved(run->programs.train.exec);
     if (state >= 0 || values >= 0)
         lathe__figures_add(f, "offload_bytes",
                            (double)((state > 0 ? state : 0) + (values > 0 ? values : 0)));
-    const double waited = lathe_update_take_waited(run->update);
+    const double waited = lathe_update_take_waited(run->opt.update);
     if (waited >= 0.0)
         lathe__figures_add(f, "offload_wait_seconds", waited);
-    for (int32_t i = 0; i < run->train.stage.n_metrics; i++)
-        lathe__figures_add(f, run->train.stage.metrics[i].name, sum->metric_sums[i] / sum->count);
-    if (run->traces_nodes)
+    for (int32_t i = 0; i < run->programs.train.stage.n_metrics; i++)
+        lathe__figures_add(f, run->programs.train.stage.metrics[i].name,
+                           sum->metric_sums[i] / sum->count);
+    if (run->trace.is_on)
         trace_step(step);
     const lathe_progress_step line = {.step = r->step,
                                       .max_steps = run->set.max_steps,

@@ -109,8 +109,8 @@ lathe_status lathe__training_begin(lathe_training *t)
     LATHE_TRY(resume(t));
     LATHE_TRY(lathe__checkpoint_know_plugins(run));
     LATHE_TRY(know_best(t->saver, run->set.checkpoint_dir, &run->arena));
-    if (run->image)
-        LATHE_TRY(lathe_writer_create(run->image, &t->saver->writer));
+    if (run->checkpoints.image)
+        LATHE_TRY(lathe_writer_create(run->checkpoints.image, &t->saver->writer));
     warn_of_disk(run);
     t->saver->saved_at = lathe_now();
     t->saver->saved_epoch = run->at.cursor.epoch;
@@ -242,7 +242,7 @@ static lathe_status write_checkpoint(lathe_training *t, int32_t gate, int32_t en
     LATHE_TRY(settle(t));
     LATHE_TRY(lathe__average_fill(t->run));
     if (s->writer && !ends && t->run->sum.backwards == 0) {
-        LATHE_TRY(lathe_image_take(t->run->image, t->run));
+        LATHE_TRY(lathe_image_take(t->run->checkpoints.image, t->run));
         lathe_writer_post(s->writer, &t->figures, gate);
     } else {
         LATHE_TRY(write_now(t, gate));

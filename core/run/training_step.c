@@ -64,10 +64,10 @@ static lathe_status pass_over(lathe_run *run, int32_t n)
 {
     lathe_batch batch;
     for (int32_t i = 0; i < n; i++) {
-        LATHE_TRY(lathe_loader_next(run->loader, &batch));
+        LATHE_TRY(lathe_loader_next(run->data.loader, &batch));
         run->at.micro++;
         run->at.tokens += (int64_t)batch.n_rows * batch.row_tokens;
-        lathe_loader_cursor(run->loader, &run->at.cursor);
+        lathe_loader_cursor(run->data.loader, &run->at.cursor);
     }
     return LATHE_OK;
 }
@@ -89,7 +89,7 @@ lathe_status lathe__training_rewind(lathe_training *t, const char *text)
     if (t->n_rewinds > MOST_REWINDS)
         return lathe_error(LATHE_E_NUMERIC, "%s; after going back to %s %d times", text, path,
                            MOST_REWINDS);
-    LATHE_TRY(lathe_loader_seek(run->loader, &behind));
+    LATHE_TRY(lathe_loader_seek(run->data.loader, &behind));
     run->at.cursor = behind;
     run->at.micro = micro;
     run->at.spike.n_spikes = n_spikes;
@@ -216,7 +216,7 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     LATHE_TRY(accumulate(run, &bad, &loss));
     out->sum = run->sum;
     const double before = lathe_now();
-    LATHE_TRY(bad ? leave_out(t, run->sum.backwards + run->pending, loss, out)
+    LATHE_TRY(bad ? leave_out(t, run->sum.backwards + run->sum.pending, loss, out)
                   : update(t, out, &spikes));
     out->seconds = lathe_now() - since;
     out->optimizer_seconds = lathe_now() - before;

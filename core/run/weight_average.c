@@ -10,7 +10,8 @@
 
 static int32_t optimizer_averages(const lathe_run *run)
 {
-    const lathe_optimizer_v1 *table = run->optimizer.component ? run->optimizer.table : NULL;
+    const lathe_optimizer_v1 *table =
+        run->parts.optimizer.component ? run->parts.optimizer.table : NULL;
     return LATHE_HAS(table, average);
 }
 
@@ -37,7 +38,7 @@ lathe_status lathe__average_check_optimizer(const lathe_run *run)
         run, "train", "weight_average",
         "optimizer \"%s\" averages the weights by itself, and its average is what is "
         "evaluated and kept: leave weight_average at \"none\"",
-        run->optimizer.component->plugin->name);
+        run->parts.optimizer.component->plugin->name);
 }
 
 /* ---- a schedule beside an optimizer that has an average in its place ---- */
@@ -47,16 +48,17 @@ enum { SAMPLES = 4096 };
 /* Whether the rate ever falls, or rises, in a run of `total` steps. */
 static void watch_rate(const lathe_run *run, int64_t total, int *out_falls, int *out_rises)
 {
-    const lathe_scheduler_v1 *table = run->scheduler.table;
+    const lathe_scheduler_v1 *table = run->parts.scheduler.table;
     double state[LATHE_MAX_SCHEDULER_STATE] = {0.0}, last = 0.0;
     const int64_t n = total < SAMPLES ? total : SAMPLES;
     if (LATHE_HAS(table, init))
-        table->init(run->scheduler.self, run->base_lr, state);
+        table->init(run->parts.scheduler.self, run->opt.base_lr, state);
     *out_falls = LATHE_HAS(table, observe);
     *out_rises = 0;
     for (int64_t i = 0; i < n; i++) {
         const int64_t step = n > 1 ? i * (total - 1) / (n - 1) : 0;
-        const double rate = table->at(run->scheduler.self, step, total, run->base_lr, state);
+        const double rate =
+            table->at(run->parts.scheduler.self, step, total, run->opt.base_lr, state);
         *out_falls |= i > 0 && rate < last;
         *out_rises |= i > 0 && rate > last;
         last = rate;
@@ -66,10 +68,10 @@ static void watch_rate(const lathe_run *run, int64_t total, int *out_falls, int 
 lathe_status lathe__average_check_schedule(const lathe_run *run, int64_t total)
 {
     int falls = 0, rises = 0;
-    if (!optimizer_averages(run) || !run->scheduler.component)
+    if (!optimizer_averages(run) || !run->parts.scheduler.component)
         return LATHE_OK;
-    const char *scheduler = run->scheduler.component->plugin->name;
-    const char *optimizer = run->optimizer.component->plugin->name;
+    const char *scheduler = run->parts.scheduler.component->plugin->name;
+    const char *optimizer = run->parts.optimizer.component->plugin->name;
     watch_rate(run, total > 0 ? total : SAMPLES, &falls, &rises);
     const lathe_place place = lathe_config_where(run->config, "scheduler", "name");
     const int is_named = place.line > 0 || strncmp(place.file, "--", 2) == 0;
@@ -108,7 +110,7 @@ lathe_status lathe__average_plan(lathe_run *run)
     lathe_store_add_averages(&run->store);
     return lathe_machine_shares(&run->machine)
                ? LATHE_OK
-               : lathe_row_kernels_init(&run->row_kernels, &run->machine, &run->store);
+               : lathe_row_kernels_init(&run->opt.row_kernels, &run->machine, &run->store);
 }
 
 /* ---- the arithmetic ---- */
@@ -163,10 +165,11 @@ static lathe_status move_rows(lathe_run *run, float share)
         each(run, move_range, share);
         return LATHE_OK;
     }
-    LATHE_TRY(lathe_update_share(run->update, share));
+    LATHE_TRY(lathe_update_share(run->opt.update, share));
     for (int32_t i = 0; i < run->store.n_rows; i++)
         if (lathe_store_average(&run->store, i))
-            LATHE_TRY(lathe_row_towards(&run->row_kernels, &run->store, i, run->shared_arena));
+            LATHE_TRY(
+                lathe_row_towards(&run->opt.row_kernels, &run->store, i, run->programs.arena));
     return LATHE_OK;
 }
 
@@ -203,7 +206,7 @@ lathe_status lathe__average_fill(lathe_run *run)
     if (run->store.average_bytes == 0 || lathe__average_is_state(run))
         return LATHE_OK;
     if (n_updates(run) > 0)
-        return lathe_update_average(run->update, n_updates(run), run->set.seed);
+        return lathe_update_average(run->opt.update, n_updates(run), run->set.seed);
     return lathe__average_begin(run);
 }
 
@@ -220,10 +223,11 @@ static lathe_status swap_rows_there(lathe_run *run)
     for (int32_t i = 0; i < store->n_rows; i++) {
         if (!lathe_store_average(store, i))
             continue;
-        LATHE_TRY(lathe_exchange(
-            &run->machine, lathe_store_master(store, i), lathe_store_average(store, i),
-            lathe_desc_bytes(&run->params.rows[i]->desc), run->shared_arena, run->shared_bytes));
-        LATHE_TRY(lathe_row_narrow(&run->row_kernels, store, i, run->shared_arena));
+        LATHE_TRY(lathe_exchange(&run->machine, lathe_store_master(store, i),
+                                 lathe_store_average(store, i),
+                                 lathe_desc_bytes(&run->params.rows[i]->desc), run->programs.arena,
+                                 run->programs.arena_bytes));
+        LATHE_TRY(lathe_row_narrow(&run->opt.row_kernels, store, i, run->programs.arena));
     }
     return LATHE_OK;
 }

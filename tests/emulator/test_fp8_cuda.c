@@ -184,7 +184,7 @@ static void expect_products(const char *const *set, int y, int dx, int dw, int y
     set_case(&s, dir, "fp8", NULL);
     set_all(&s, set);
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
     cr_expect_eq(count(g, LATHE_OP_LINEAR, 1), y, "%s", set[0]);
     cr_expect_eq(count(g, LATHE_OP_LINEAR_DX, 1), dx, "%s", set[0]);
     cr_expect_eq(count(g, LATHE_OP_LINEAR_DW, 1), dw, "%s", set[0]);

@@ -48,7 +48,7 @@ static void train_case(const offload_case *c, int offloads, snapshot *out, doubl
     for (int i = 0; i < 3; i++)
         one_step(run);
     snapshot_take(out, run);
-    *update_norm = run->update_norm;
+    *update_norm = run->opt.update_norm;
     for (int32_t k = 0; k < LATHE_N_MEM; k++) {
         cr_assert_eq(run->machine.used.by[k], run->planned.by[k], "%s", lathe_mem_name(k));
         cr_assert_eq(run->machine.peak.by[k], run->planned.by[k], "%s", lathe_mem_name(k));

@@ -50,9 +50,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lathe_run *const run = calloc(1, sizeof *run);
     if (run == NULL)
         return 0;
-    run->optimizer.component = &optimizer;
-    run->scheduler.component = &scheduler;
-    run->stage.component = &stage;
+    run->parts.optimizer.component = &optimizer;
+    run->parts.scheduler.component = &scheduler;
+    run->parts.stage.component = &stage;
     run->at.step = 41;
     if (lathe__train_state_read(run, folder, 0) != LATHE_OK && run->at.step != 41)
         abort();

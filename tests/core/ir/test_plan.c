@@ -160,7 +160,7 @@ static void real_graph(const char *stage, const char *recompute, const char *pre
         {"train.micro_batch_size", "2"},
         {"train.max_steps", "10"}};
     OK(lathe_run_open_mode(NULL, settings, 7, LATHE_OPEN_BATCHES, &run));
-    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
     cr_assert_gt(g->n_nodes, 50);
     const double plain = check_plan(g, 0, recompute), full = check_plan(g, 512, recompute);
     cr_expect_leq(plain, 1.25, "%s %s: peak over least is %g", stage, recompute, plain);

@@ -91,8 +91,8 @@ static void restore(void)
     OK(lathe_checkpoint_point(in(dir, "out"), "latest", name));
     OK(lathe_checkpoint_point(in(dir, "out"), "best", name));
     OK(lathe_checkpoint_remove_stale(in(dir, "out")));
-    run->branches_json = NULL;
-    run->branch = run->branch_began = 0;
+    run->checkpoints.branch.json = NULL;
+    run->checkpoints.branch.number = run->checkpoints.branch.began = 0;
 }
 
 static lathe_status go_back(void)

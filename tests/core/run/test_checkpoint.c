@@ -128,7 +128,7 @@ Test(checkpoint, every_so_many_epochs)
     settings s = {.n = 0};
     configure(&s, dir);
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-    const int64_t rows = lathe_loader_rows(run->loader);
+    const int64_t rows = lathe_loader_rows(run->data.loader);
     char want[64];
     lathe_run_close(run);
     const int64_t first = (2 * rows + 1) / 2; /* two rows a step: the step that ends epoch 2 */

@@ -44,7 +44,7 @@ static lathe_status save(int how, int32_t gate, double eval_loss)
     const lathe_figures f = figures_of(eval_loss);
     if (how == SYNC)
         return lathe_checkpoint_write(run, &f, gate, path, (int64_t)sizeof path);
-    cr_assert_eq(lathe_image_take(run->image, run), LATHE_OK);
+    cr_assert_eq(lathe_image_take(run->checkpoints.image, run), LATHE_OK);
     lathe_writer_post(writer, &f, gate);
     return lathe_writer_wait(writer, NULL);
 }
@@ -66,7 +66,7 @@ static void setup(void)
     run = open_run(LATHE_OPEN_TRAIN, s.list);
     lathe_log_set_sink(swallow, NULL);
     OK(lathe__checkpoint_know_plugins(run));
-    OK(lathe_writer_create(run->image, &writer));
+    OK(lathe_writer_create(run->checkpoints.image, &writer));
     OK(lathe_writer_wait(writer, NULL));
     OK(lathe_dir_create(in(dir, "out")));
     one_step();

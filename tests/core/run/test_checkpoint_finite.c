@@ -227,17 +227,17 @@ Test(learning_rate, one_that_is_negative_or_not_finite_ends_the_run_and_names_th
         set(&s, "checkpoint.dir=%s/rate%d", dir, i);
         set(&s, "scheduler.name=cosine");
         lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-        lathe_scheduler_v1 table = *(const lathe_scheduler_v1 *)run->scheduler.table;
-        const void *const was = run->scheduler.table;
+        lathe_scheduler_v1 table = *(const lathe_scheduler_v1 *)run->parts.scheduler.table;
+        const void *const was = run->parts.scheduler.table;
         rate = rates[i];
         table.at = bad_rate;
-        run->scheduler.table = &table;
+        run->parts.scheduler.table = &table;
         cr_expect_eq(train_said(run, text, sizeof text, &r), LATHE_E_NUMERIC);
         expect_parts((const char *const[]){"step 4: scheduler \"cosine\" gives the learning ",
                                            said[i], "expected a finite number of at least 0",
                                            NULL});
         cr_expect_eq(r.step, 3);
-        run->scheduler.table = was;
+        run->parts.scheduler.table = was;
         lathe_run_close(run);
     }
 }

@@ -37,7 +37,7 @@ static void save_until_killed(int how, int told)
 {
     char path[512];
     lathe_writer *writer = NULL;
-    if (how && lathe_writer_create(run->image, &writer) != LATHE_OK)
+    if (how && lathe_writer_create(run->checkpoints.image, &writer) != LATHE_OK)
         _exit(2);
     while (run->at.step < STEPS) {
         one_step();
@@ -47,7 +47,7 @@ static void save_until_killed(int how, int told)
         const int64_t step = run->at.step;
         if (how) {
             status = lathe_writer_wait(writer, NULL);
-            cr_assert_eq(lathe_image_take(run->image, run), LATHE_OK);
+            cr_assert_eq(lathe_image_take(run->checkpoints.image, run), LATHE_OK);
             lathe_writer_post(writer, &f, step % 2 == 0);
             if (status == LATHE_OK)
                 status = lathe_writer_wait(writer, NULL);

@@ -163,10 +163,10 @@ Test(curvature, moves_nothing_else)
     lathe_step_result a = {.size = (uint32_t)sizeof a}, b = a;
     accumulate(run, 1);
     accumulate(other, 1);
-    lathe_exec_times(run->train.exec, seconds[0]);
+    lathe_exec_times(run->programs.train.exec, seconds[0]);
     OK(lathe_step(run, &a));
     OK(lathe_step(other, &b));
-    lathe_exec_times(run->train.exec, seconds[1]);
+    lathe_exec_times(run->programs.train.exec, seconds[1]);
     cr_expect_gt(sum_of_curvature(run), 0.0);
     cr_expect_eq(run->at.micro, other->at.micro);
     cr_expect_eq(run->at.tokens, other->at.tokens);
@@ -223,7 +223,7 @@ Test(curvature, leaves_out_gradients_that_are_not_finite)
     one_step(run, 1);
     const double before = sum_of_curvature(run);
     ((float *)lathe_store_grad(&run->store, 1))[3] = NAN;
-    OK(lathe_update_estimate(run->update, &args));
+    OK(lathe_update_estimate(run->opt.update, &args));
     cr_expect_eq(args.overflow, 1);
     cr_expect_eq(sum_of_curvature(run), before);
     lathe_run_close(run);
@@ -261,13 +261,14 @@ Test(curvature, draws_from_the_model_with_the_dropout_of_the_step)
                                        "adapter.dropout=0.1", NULL};
     lathe_run *run = open_model(more);
     uint64_t train[64], sampling[64];
-    const int32_t n = streams(lathe_exec_graph(run->train.exec), train);
+    const int32_t n = streams(lathe_exec_graph(run->programs.train.exec), train);
     cr_assert_gt(n, 3);
-    cr_assert_eq(streams(lathe_exec_graph(run->sampling.exec), sampling), n);
+    cr_assert_eq(streams(lathe_exec_graph(run->programs.sampling.exec), sampling), n);
     cr_expect_arr_eq(train, sampling, (size_t)n * sizeof *train);
     one_step(run, 1);
-    const int64_t *rng[2] = {lathe_exec_data(run->train.exec, run->train.rng),
-                             lathe_exec_data(run->sampling.exec, run->sampling.rng)};
+    const int64_t *rng[2] = {
+        lathe_exec_data(run->programs.train.exec, run->programs.train.rng),
+        lathe_exec_data(run->programs.sampling.exec, run->programs.sampling.rng)};
     cr_expect_arr_eq(rng[0], rng[1], 2 * sizeof *rng[0]);
     cr_expect_eq(rng[0][1], 0, "the masks are those of micro-batch 0");
     lathe_run_close(run);
@@ -391,7 +392,7 @@ Test(curvature, needs_a_device_that_draws)
     cr_expect_eq(status, LATHE_E_CONFIG);
     const char *message = lathe_error_message();
     cr_expect(strstr(message, "sophia") && strstr(message, "cannot draw") &&
-                  strstr(message, run->device.component->plugin->name) &&
+                  strstr(message, run->parts.device.component->plugin->name) &&
                   strstr(message, "op 42 is unknown here"),
               "%s", message);
     lathe_program_fini(&p);

@@ -26,7 +26,7 @@ static lathe_status plan(const char *attention, const char *deterministic, char 
     }
     const lathe_status status = lathe_run_open_mode(NULL, list, s.n, LATHE_OPEN_PLAN, &run);
     if (status == LATHE_OK)
-        snprintf(chosen, 64, "%s", lathe_exec_attention(run->train.exec));
+        snprintf(chosen, 64, "%s", lathe_exec_attention(run->programs.train.exec));
     lathe_run_close(run);
     return status;
 }

@@ -54,8 +54,9 @@ static void check_golden(const char *name, double loss, double accuracy, double 
                                    .tokens = lathe_safetensors_find(golden, "input_ids")->data,
                                    .targets = targets};
     OK(lathe_forward(run, &batch, 0, &r));
-    const int32_t *top = lathe_exec_data(run->eval.exec, run->eval.top);
-    const float *logprobs = lathe_exec_data(run->eval.exec, run->eval.top_logprobs);
+    const int32_t *top = lathe_exec_data(run->programs.eval.exec, run->programs.eval.top);
+    const float *logprobs =
+        lathe_exec_data(run->programs.eval.exec, run->programs.eval.top_logprobs);
     for (int i = 0; i < B * T; i++) {
         if (targets[i] >= 0)
             lathe_calibration_add(&c, exp((double)logprobs[i]), top[i] == targets[i]);

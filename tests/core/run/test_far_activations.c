@@ -79,7 +79,7 @@ static void write_pairs(const char *dir)
 
 static int count_op(const lathe_run *run, int32_t op)
 {
-    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
     int n = 0;
     for (int32_t i = 0; i < g->n_nodes; i++)
         n += g->nodes[i].op == op;
@@ -96,11 +96,11 @@ static void run_case(const offload_case *c, int w, snapshot *out, char **figures
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
     cr_assert_eq(count_op(run, LATHE_OP_LEAVE) > 0, w != ON_THE_DEVICE);
     for (int32_t op = LATHE_OP_LEAVE; op < LATHE_N_CORE_OPS; op++)
-        cr_assert_eq(count_op(run, op), run->train.n_offloaded, "%s", c->name);
+        cr_assert_eq(count_op(run, op), run->programs.train.n_offloaded, "%s", c->name);
     train(run);
     snapshot_take(out, run);
     check_planned(c->name, run);
-    const double update_norm = run->update_norm;
+    const double update_norm = run->opt.update_norm;
     lathe_run_close(run);
     *figures = all_figures(dir, update_norm);
     OK(lathe_dir_remove(dir));
@@ -266,7 +266,7 @@ Test(far_activations, figures_tell_what_moved)
     make_folder(dir, 20000);
     set_case(&s, dir, NULL, 0);
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-    const lathe_graph *g = lathe_exec_graph(run->train.exec);
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
     for (int32_t i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].op == LATHE_OP_LEAVE)
             values += (double)lathe_desc_bytes(&g->values[g->nodes[i].out[0]].desc);

@@ -87,7 +87,7 @@ static void run_case(const offload_case *c, int w, snapshot *out, char **figures
     train(run);
     snapshot_take(out, run);
     check_memory(c->name, run, w);
-    const double update_norm = run->update_norm;
+    const double update_norm = run->opt.update_norm;
     lathe_run_close(run);
     *figures = all_figures(dir, update_norm);
     OK(lathe_dir_remove(dir));

@@ -259,7 +259,7 @@ Test(frozen_weights, of_a_device_with_memory_of_its_own_are_saved_beside_the_tra
         lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
         lathe_train_result r;
         char said[4096];
-        cr_assert_eq(run->image != NULL, async);
+        cr_assert_eq(run->checkpoints.image != NULL, async);
         OK(train_said(run, said, sizeof said, &r));
         lathe_run_close(run);
         expect_frozen(dir, in(dir, "out/step-00000006"), async ? "beside" : "at once");

@@ -154,7 +154,7 @@ Test(generate, nothing_is_dropped_outside_training)
     for (int k = 0; k < 2; k++) {
         lathe_run *run = open_golden("llama_untied", 32, k ? with : without);
         lathe_forward_result f = {.size = (uint32_t)sizeof f};
-        for (int32_t i = run->n_model_params; i < run->params.n; i++) /* B is zero at the start */
+        for (int32_t i = run->params.n_model; i < run->params.n; i++) /* B is zero at the start */
             for (int64_t j = 0; j < lathe_desc_count(&run->params.rows[i]->desc); j++)
                 lathe_store_master(&run->store, i)[j] = (float)((i + j) % 7 - 3) * 0.05f;
         OK(lathe_logprobs(run, &batch, logprobs[k]));

@@ -65,9 +65,9 @@ static void check_begin(const char *tokenizer, const char *prompt, const char *w
 {
     lathe_run *run = open_small(LATHE_OPEN_INFER, tokenizer);
     lathe_ids ids = {0}, bare = {0};
-    OK(lathe_tokenizer_encode(run->tokenizer, prompt, (int64_t)strlen(prompt),
+    OK(lathe_tokenizer_encode(run->data.tokenizer, prompt, (int64_t)strlen(prompt),
                               LATHE_ENCODE_ADD_SPECIAL, &ids));
-    OK(lathe_tokenizer_encode(run->tokenizer, prompt, (int64_t)strlen(prompt), 0, &bare));
+    OK(lathe_tokenizer_encode(run->data.tokenizer, prompt, (int64_t)strlen(prompt), 0, &bare));
     cr_assert_eq(ids.n, bare.n + 1);
     const double want = best_logprob(run, ids.data, (int)ids.n);
     const double without = best_logprob(run, bare.data, (int)bare.n);

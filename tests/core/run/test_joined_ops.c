@@ -64,8 +64,9 @@ Test(joined_ops, are_those_that_no_adapter_adds_to)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const joined *c = &cases[i];
         lathe_run *run = open_gpt2(c->set);
-        const lathe_graph *g =
-            run->train.graph ? run->train.graph : lathe_exec_graph(run->train.exec);
+        const lathe_graph *g = run->programs.train.graph
+                                   ? run->programs.train.graph
+                                   : lathe_exec_graph(run->programs.train.exec);
         cr_expect_eq(count(g, LATHE_OP_LINEAR_GELU), c->forward, "case %zu: %d", i,
                      count(g, LATHE_OP_LINEAR_GELU));
         cr_expect_eq(count(g, LATHE_OP_LINEAR_DX_GELU), c->backward, "case %zu: %d", i,

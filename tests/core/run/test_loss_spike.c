@@ -292,7 +292,7 @@ Test(loss_spike, rewind_goes_on_behind_the_bad_step)
     for (int k = 1; k <= 20; k++) {
         for (int m = 0; k == 13 && m < 6; m++) {
             lathe_batch batch;
-            OK(lathe_loader_next(other->loader, &batch));
+            OK(lathe_loader_next(other->data.loader, &batch));
             other->at.micro++;
         }
         step_by_hand(other, 1);

@@ -202,7 +202,7 @@ Test(nonfinite, rewind_goes_on_behind_the_bad_step)
     cr_assert(strncmp(lines, "{\"step\": 5,", 11) == 0 && !strstr(lines + 1, "{\"step\""), "%s",
               lines);
     free(lines);
-    cr_assert_eq(run->branch, 1);
+    cr_assert_eq(run->checkpoints.branch.number, 1);
     float *got = malloc((size_t)run->store.master_bytes);
     copy_masters(run, got);
     /* by hand: 4 steps, the rows of 2 steps passed over, 4 steps */
@@ -214,7 +214,7 @@ Test(nonfinite, rewind_goes_on_behind_the_bad_step)
     for (int k = 0; k < 8; k++) {
         for (int m = 0; k == 4 && m < 4; m++) {
             lathe_batch batch;
-            OK(lathe_loader_next(other->loader, &batch));
+            OK(lathe_loader_next(other->data.loader, &batch));
             other->at.micro++;
         }
         for (int m = 0; m < 2; m++) {

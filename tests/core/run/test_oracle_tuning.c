@@ -20,11 +20,11 @@ static const lathe_st_tensor *tensor(const lathe_safetensors *golden, const char
 /* A parameter's name in the golden: the model's own, or PEFT's key. */
 static void golden_key(const lathe_run *run, int32_t param, char *out, int64_t capacity)
 {
-    const lathe_adapter_v1 *adapter = run->adapter.table;
+    const lathe_adapter_v1 *adapter = run->parts.adapter.table;
     const char *name = run->params.rows[param]->name;
     int64_t n = snprintf(out, (size_t)capacity, "grad.");
-    if (param >= run->n_model_params)
-        adapter->file_key(run->adapter.self, name, out + n, capacity - n);
+    if (param >= run->params.n_model)
+        adapter->file_key(run->parts.adapter.self, name, out + n, capacity - n);
     else
         snprintf(out + n, (size_t)(capacity - n), "%s", name);
 }
@@ -78,11 +78,11 @@ static void preference_steps(lathe_run *run, const lathe_safetensors *golden)
         OK(lathe_forward(run, &batch, LATHE_FORWARD_TRAIN, &f));
         cr_assert_eq(f.count, (double)PAIRS);
         check_figure("loss", step, f.loss_sum / f.count, golden_f64(golden, "loss", step));
-        cr_assert_eq(run->train.stage.n_metrics, 6);
+        cr_assert_eq(run->programs.train.stage.n_metrics, 6);
         for (int32_t i = 0; i < 6; i++)
-            check_figure(run->train.stage.metrics[i].name, step,
+            check_figure(run->programs.train.stage.metrics[i].name, step,
                          run->sum.metric_sums[i] / (double)PAIRS,
-                         golden_f64(golden, run->train.stage.metrics[i].name, step));
+                         golden_f64(golden, run->programs.train.stage.metrics[i].name, step));
         OK(lathe_backward(run, NULL));
         if (step + 1 < DPO_STEPS)
             OK(lathe_step(run, NULL));
@@ -96,7 +96,7 @@ static void check_preferences(const char *name, const char *const *settings, int
     snprintf(path, sizeof path, RUNS "%s.safetensors", name);
     OK(lathe_safetensors_open(path, &golden));
     lathe_run *run = open_run(LATHE_OPEN_BATCHES, settings);
-    if (run->params.n > run->n_model_params && !run->has_reference_copy)
+    if (run->params.n > run->params.n_model && !run->params.has_reference)
         OK(lathe__adapter_file_read(run, RUNS "lora"));
     preference_steps(run, golden);
     cr_assert_eq(check_gradients(run, golden, PAIRS, 2e-4), n_gradients);

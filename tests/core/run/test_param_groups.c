@@ -31,7 +31,7 @@ Test(param_groups, patterns_give_rates_and_decays)
         "optimizer.groups=[{name = \"attn\", params = [\"*.q_proj.weight\", \"*.k_proj.weight\"], "
         "lr = 5e-4, weight_decay = 0.2}, {params = [\"*norm*\"], weight_decay = 0.05}]");
     lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
-    const lathe_param_groups *g = &run->groups;
+    const lathe_param_groups *g = &run->opt.groups;
     const struct {
         const char *name;
         double lr, decay;
@@ -87,10 +87,10 @@ static void check_frozen_group(const char *optimizer)
     lathe_step_result r = {.size = sizeof r};
     one_step(run, &r);
     one_step(run, &r);
-    const double all =
-        sqrt(run->group_norms[0] * run->group_norms[0] + run->group_norms[1] * run->group_norms[1]);
+    const double all = sqrt(run->opt.group_norms[0] * run->opt.group_norms[0] +
+                            run->opt.group_norms[1] * run->opt.group_norms[1]);
     cr_assert_float_eq(all, r.grad_norm, 1e-12 * r.grad_norm, "%s", optimizer);
-    cr_assert_gt(run->group_norms[1], 0.0);
+    cr_assert_gt(run->opt.group_norms[1], 0.0);
     cr_assert_arr_eq(before, lathe_store_master(&run->store, still), (size_t)n * sizeof *before,
                      "%s moved a group whose lr is 0", optimizer);
     cr_assert_neq(memcmp(other, lathe_store_master(&run->store, moved), (size_t)n * sizeof *other),
@@ -147,7 +147,7 @@ Test(param_groups, a_number_of_a_group_is_the_number_used_in_either_half_of_muon
     set(&s, "optimizer.groups=[{name = \"own\", params = [\"*embed_tokens*\", "
             "\"*.layers.0.*q_proj*\"], lr = 1e-3, weight_decay = 0.05}]");
     lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
-    const lathe_param_groups *g = &run->groups;
+    const lathe_param_groups *g = &run->opt.groups;
     const int32_t embed = param(run, "model.embed_tokens.weight");
     const int32_t matrix = param(run, "model.layers.0.self_attn.q_proj.weight");
     cr_expect_float_eq(g->lr_mult[embed] * 3e-4, 1e-3, 1e-12);

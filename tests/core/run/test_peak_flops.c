@@ -53,7 +53,7 @@ Test(peak_flops, the_graph_of_a_step_and_the_formula_agree)
     set(&s, "data.seq_len=24");
     set(&s, "train.micro_batch_size=3");
     lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
-    const double graph = lathe_graph_flops(lathe_exec_graph(run->train.exec), 0);
+    const double graph = lathe_graph_flops(lathe_exec_graph(run->programs.train.exec), 0);
     const double formula = 3 * 24 * lathe_model_flops_per_token(&run->model, &run->params, 24);
     /* the formula lets norms' weights count as products: 2 layers x 2 + 1 norms of 32 */
     cr_expect_float_eq(graph, formula, 6.0 * 5 * 32 * 3 * 24 + 1.0, "%.0f, %.0f", graph, formula);

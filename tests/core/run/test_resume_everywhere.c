@@ -57,7 +57,7 @@ static uint64_t state_hash(lathe_run *run, uint64_t data)
 static uint64_t micro(lathe_run *run, uint64_t data)
 {
     lathe_forward_result f = {.size = sizeof f};
-    const lathe_program *p = &run->train;
+    const lathe_program *p = &run->programs.train;
     OK(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
     OK(lathe_backward(run, NULL));
     data = mix(data, &f.loss_sum, sizeof f.loss_sum);

@@ -49,8 +49,8 @@ static void check_steps(const char *optimizer, const char *precision, double tol
         }
         const double want = sqrt((double)update), norm = sqrt((double)param);
         cr_expect_gt(want, 0.0);
-        cr_expect_float_eq(run->update_norm, want, tolerance * want,
-                           "%s: |update| %.12g, not %.12g", optimizer, run->update_norm, want);
+        cr_expect_float_eq(run->opt.update_norm, want, tolerance * want,
+                           "%s: |update| %.12g, not %.12g", optimizer, run->opt.update_norm, want);
         /* f64 sums of 1e6 terms in lanes: far below 1e-12 */
         cr_expect_float_eq(r.param_norm, norm, 1e-12 * norm, "%s: |w| %.15g, not %.15g", optimizer,
                            r.param_norm, norm);

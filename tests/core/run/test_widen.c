@@ -112,7 +112,8 @@ static void check_parts(lathe_run *run, int64_t elements, int32_t least_parts)
     lathe_widen *w;
     int32_t at = 0;
     int64_t begin = 0;
-    OK(lathe_widen_create(&run->machine, &run->store, &run->optimizer, tensors, n, elements, &w));
+    OK(lathe_widen_create(&run->machine, &run->store, &run->parts.optimizer, tensors, n, elements,
+                          &w));
     OK(lathe_widen_place(w, tensors, n));
     const lathe_update_table t = lathe_widen_table(w);
     cr_assert_geq(t.n_parts, least_parts);
@@ -121,7 +122,7 @@ static void check_parts(lathe_run *run, int64_t elements, int32_t least_parts)
         OK(lathe_widen_run(w, k));
         for (int32_t i = k > 0 ? t.ends[k - 1] : 0; i < t.ends[k]; i++) {
             const lathe_optimizer_tensor *p = &t.tensors[i];
-            const int64_t step = lathe__cut_step(&run->store, &run->optimizer, &tensors[at]);
+            const int64_t step = lathe__cut_step(&run->store, &run->parts.optimizer, &tensors[at]);
             cr_assert_eq(p->tensor, tensors[at].tensor);
             cr_assert_eq(p->first, begin);
             cr_assert_eq(p->param, tensors[at].param + begin);
@@ -192,7 +193,7 @@ Test(widen, of_a_model_of_several_parts_trains_as_in_one)
         cr_assert(run->params.rows[i]->layer < 0 || same < n / 10, "%s: %lld of %lld stayed",
                   run->params.rows[i]->name, (long long)same, (long long)n);
     }
-    cr_assert_float_eq(sqrt(change), run->update_norm, 1e-6 * run->update_norm);
+    cr_assert_float_eq(sqrt(change), run->opt.update_norm, 1e-6 * run->opt.update_norm);
     lathe_run_close(run);
     lathe_run_close(fresh);
     OK(lathe_dir_remove(dir));

@@ -1,0 +1,14 @@
+/* The components of a run: one instance per kind that its configuration names. */
+#ifndef LATHE_PLUG_COMPONENTS_H
+#define LATHE_PLUG_COMPONENTS_H
+
+#include "plug/select.h"
+
+/** Instances without a component are of kinds that the run does not use. The run makes and frees them. */
+typedef struct lathe_components {
+    lathe_instance device, optimizer, scheduler, adapter, stage, quant;
+    lathe_instance *attention; /* [n_attention] candidates; the device chooses one per problem */
+    int64_t n_attention;
+} lathe_components;
+
+#endif
