@@ -43,7 +43,7 @@ lathe_status lathe_plugin_devices(lathe_registry *registry, const lathe_componen
     memset(out, 0, LATHE_DEVICES_MOST * sizeof *out);
     switch (plugin->kind) {
     case LATHE_KIND_OPTIMIZER:
-        cuda = lathe__optimizer_runs_there(plugin->table);
+        cuda = lathe__optimizer_runs_on_device(plugin->table);
         break;
     case LATHE_KIND_QUANT:
         cuda = LATHE_HAS(quant, cuda_image);

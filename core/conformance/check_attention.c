@@ -146,7 +146,7 @@ static int32_t score(lathe__subject *s, void *self, trial *t, char *why, int64_t
 /* An address for the backend. */
 static void *at(lathe__subject *s, const void *host)
 {
-    return s->device != NULL ? lathe__there(s, host) : (void *)(uintptr_t)host;
+    return s->device != NULL ? lathe__on_device(s, host) : (void *)(uintptr_t)host;
 }
 
 static lathe_status call(lathe__subject *s, void *self, trial *t, lathe_attention_args *args)

@@ -452,21 +452,21 @@ static lathe_status with_vectors(lathe__subject *s,
                                                       const void *on_device, void *y))
 {
     lathe__session d;
-    void *x_there = NULL, *y = NULL;
+    void *x_on_device = NULL, *y = NULL;
     LATHE_TRY(lathe__session_init(&d, s));
     const float *x = lathe__random(s, N, 5, 1.0);
-    lathe_status status = lathe__session_put(&d, x, N * 4, &x_there);
+    lathe_status status = lathe__session_put(&d, x, N * 4, &x_on_device);
     if (status == LATHE_OK)
         status = lathe__session_put(&d, NULL, N * 4, &y);
     if (status == LATHE_OK)
-        status = body(&d, x, x_there, y);
-    d.table->free(d.instance.self, x_there);
+        status = body(&d, x, x_on_device, y);
+    d.table->free(d.instance.self, x_on_device);
     d.table->free(d.instance.self, y);
     lathe_instance_fini(&d.instance);
     return status;
 }
 
-static lathe_status two_kernels(lathe__session *d, const float *x, const void *x_there, void *y)
+static lathe_status two_kernels(lathe__session *d, const float *x, const void *x_on_device, void *y)
 {
     lathe_op_attrs attrs[2];
     lathe_kernel *kernels[2] = {NULL, NULL};
@@ -477,7 +477,7 @@ static lathe_status two_kernels(lathe__session *d, const float *x, const void *x
         status = scale_kernel(d, &attrs[1], -3.0, &kernels[1]);
     attrs[0].alpha = attrs[1].alpha = 77.0; /* attrs are the caller's again */
     for (int i = 0; i < 4 && status == LATHE_OK; i++) {
-        status = scale_run(d, kernels[i % 2], x_there, y);
+        status = scale_run(d, kernels[i % 2], x_on_device, y);
         if (status == LATHE_OK)
             status = expect_scaled(d, x, y, i % 2 ? -3.0 : 2.0, "two kernels in turn");
     }
@@ -492,7 +492,8 @@ lathe_status lathe__kernels_are_apart(lathe__subject *s)
     return with_vectors(s, two_kernels);
 }
 
-static lathe_status thousand_runs(lathe__session *d, const float *x, const void *x_there, void *y)
+static lathe_status thousand_runs(lathe__session *d, const float *x, const void *x_on_device,
+                                  void *y)
 {
     lathe_op_attrs attrs;
     lathe_kernel *kernel;
@@ -502,7 +503,7 @@ static lathe_status thousand_runs(lathe__session *d, const float *x, const void 
     LATHE_TRY(status);
     for (int i = 1; i <= 1000 && status == LATHE_OK; i++) {
         char when[32];
-        status = scale_run(d, kernel, x_there, y);
+        status = scale_run(d, kernel, x_on_device, y);
         (void)snprintf(when, sizeof when, "run %d", i);
         if (status == LATHE_OK)
             status = expect_scaled(d, x, y, 0.5, when);

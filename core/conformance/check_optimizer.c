@@ -301,7 +301,7 @@ const lathe__check *lathe__checks_optimizer(void)
     return checks;
 }
 
-const lathe__check *lathe__checks_optimizer_there(void)
+const lathe__check *lathe__checks_optimizer_device(void)
 {
     static const lathe__check checks[] = {
         {"image_loads", lathe__image_loads, 0},

@@ -103,8 +103,8 @@ static lathe_status launch(const lathe__subject *s, const char *kernel, int64_t 
 }
 
 /* By the image. most_blocks: of the grid; 0: one for each chunk. */
-static lathe_status decode_there(lathe__subject *s, void *self, const lathe__weight *w,
-                                 int32_t dtype, int64_t most_blocks, void **out)
+static lathe_status decode_on_device(lathe__subject *s, void *self, const lathe__weight *w,
+                                     int32_t dtype, int64_t most_blocks, void **out)
 {
     const lathe_quant_v1 *q = s->table;
     const int64_t n = w->rows * w->cols;
@@ -118,9 +118,9 @@ static lathe_status decode_there(lathe__subject *s, void *self, const lathe__wei
         memset(w->scratch, 0xff, (size_t)q->decode_scratch(self, w->rows, w->cols));
     memset(*out, 0xff, (size_t)(n * lathe_dtype_bytes(dtype)));
     for (int32_t i = 0; i < w->n_planes; i++)
-        args.planes[i] = lathe__there(s, w->data[i]);
-    args.out = lathe__there(s, *out);
-    args.scratch = lathe__there(s, w->scratch);
+        args.planes[i] = lathe__on_device(s, w->data[i]);
+    args.out = lathe__on_device(s, *out);
+    args.scratch = lathe__on_device(s, w->scratch);
     if (LATHE_HAS(q, image_settings))
         q->image_settings(self, args.settings);
     LATHE_TRY(lathe__send(s));
@@ -133,7 +133,7 @@ static lathe_status decode_there(lathe__subject *s, void *self, const lathe__wei
 lathe_status lathe__decode(lathe__subject *s, void *self, const lathe__weight *w, int32_t dtype,
                            void **out)
 {
-    return s->device != NULL ? decode_there(s, self, w, dtype, 0, out)
+    return s->device != NULL ? decode_on_device(s, self, w, dtype, 0, out)
                              : lathe__decode_here(s, self, w, dtype, out);
 }
 
@@ -368,7 +368,7 @@ static lathe_status bits_of(lathe__subject *s, void *self, int64_t rows, int64_t
     LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
     for (int i = 0; i < 3; i++) {
         LATHE_TRY(lathe__decode_here(s, self, &q, dtypes[i], &here));
-        LATHE_TRY(decode_there(s, self, &q, dtypes[i], 0, &there));
+        LATHE_TRY(decode_on_device(s, self, &q, dtypes[i], 0, &there));
         LATHE_TRY(check_bits(here, there, &q, dtypes[i]));
     }
     return LATHE_OK;
@@ -385,8 +385,8 @@ static lathe_status grid_of(lathe__subject *s, void *self, int64_t rows, int64_t
     lathe__weight q;
     void *whole, *narrow;
     LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
-    LATHE_TRY(decode_there(s, self, &q, LATHE_BF16, 0, &whole));
-    LATHE_TRY(decode_there(s, self, &q, LATHE_BF16, 2, &narrow));
+    LATHE_TRY(decode_on_device(s, self, &q, LATHE_BF16, 0, &whole));
+    LATHE_TRY(decode_on_device(s, self, &q, LATHE_BF16, 2, &narrow));
     return check_bits(whole, narrow, &q, LATHE_BF16);
 }
 
@@ -406,7 +406,7 @@ static lathe_status planes_of(lathe__subject *s, void *self, int64_t rows, int64
         kept[i] = lathe__memory(s, bytes);
         memcpy(kept[i], q.data[i], (size_t)bytes);
     }
-    LATHE_TRY(decode_there(s, self, &q, LATHE_F32, 0, &out));
+    LATHE_TRY(decode_on_device(s, self, &q, LATHE_F32, 0, &out));
     for (int32_t i = 0; i < q.n_planes; i++)
         if (!lathe__same(kept[i], q.data[i], lathe_desc_bytes(&q.planes[i].desc)))
             return lathe_error(LATHE_E_CORRUPT, "wrote to plane %s, which it is to read",
@@ -419,7 +419,7 @@ static lathe_status leaves_planes_alone(lathe__subject *s)
     return lathe__each_shape(s, planes_of);
 }
 
-const lathe__check *lathe__checks_quant_there(void)
+const lathe__check *lathe__checks_quant_device(void)
 {
     static const lathe__check checks[] = {
         {"image_loads", image_loads, 0},

@@ -46,7 +46,7 @@ static void *taken(const lathe__subject *s, int64_t bytes, int32_t memory)
     return out;
 }
 
-void *lathe__there(lathe__subject *s, const void *host)
+void *lathe__on_device(lathe__subject *s, const void *host)
 {
     const unsigned char *at = host;
     lathe__guarded *b = s->guarded;

@@ -18,7 +18,7 @@ lathe_status lathe__device_side_open(lathe__device_side *d, const lathe_componen
 void lathe__device_side_close(lathe__device_side *d);
 
 /** Where a host address within guarded memory is on the device; NULL for NULL. */
-void *lathe__there(lathe__subject *s, const void *host);
+void *lathe__on_device(lathe__subject *s, const void *host);
 /** Guarded host memory that the device copies from and to, until the check ends. */
 void *lathe__pinned(lathe__subject *s, int64_t bytes);
 /** Copies every block that has its like on the device there, or back; done on return. */

@@ -8,7 +8,7 @@
 enum { LATHE__N_TENSORS = 6, LATHE__N_PIECES = 3 * LATHE__N_TENSORS };
 
 /* What queue() is given beside the tensors: guarded memory. */
-typedef struct lathe__optimizer_there {
+typedef struct lathe__optimizer_on_device {
     lathe_optimizer_tensor *tensors; /* [LATHE__N_PIECES] with addresses of the device */
     int64_t *first_chunk;            /* [LATHE__N_PIECES + 1] */
     uint64_t *counter;
@@ -18,12 +18,12 @@ typedef struct lathe__optimizer_there {
     int64_t n_sums;
     lathe_optimizer_room room;
     void *own, *shared, *host;
-    int64_t most_blocks;   /* of a launch; 0: as many as are asked for */
-    int32_t n_calls;       /* launches, copies and waits since the case began */
-    int32_t fails_at;      /* the call of that number fails; 0: none */
-    int64_t taken_there;   /* heap blocks that the device took during the calls */
-    const char *was_input; /* what a kernel wrote though it is to be read; NULL: nothing */
-} lathe__optimizer_there;
+    int64_t most_blocks;     /* of a launch; 0: as many as are asked for */
+    int32_t n_calls;         /* launches, copies and waits since the case began */
+    int32_t fails_at;        /* the call of that number fails; 0: none */
+    int64_t taken_on_device; /* heap blocks that the device took during the calls */
+    const char *was_input;   /* what a kernel wrote though it is to be read; NULL: nothing */
+} lathe__optimizer_on_device;
 
 typedef struct lathe__optimizer_case {
     lathe__subject *s;
@@ -42,7 +42,7 @@ typedef struct lathe__optimizer_case {
     int64_t taken;                     /* heap blocks that the plugin took in them */
     int32_t in_parts;  /* 1: every tensor is given in as many ranges as its partition allows */
     int32_t on_device; /* 1: by the image, on the subject's device; else by step() in host memory */
-    lathe__optimizer_there there;
+    lathe__optimizer_on_device there;
 } lathe__optimizer_case;
 
 /** What the core would say of tensor i: a matrix, an embedding, a norm, a bias, ... */

@@ -28,11 +28,11 @@ static const lathe__check *checks_of(int32_t kind, int on_device)
 {
     switch (kind) {
     case LATHE_KIND_OPTIMIZER:
-        return on_device ? lathe__checks_optimizer_there() : lathe__checks_optimizer();
+        return on_device ? lathe__checks_optimizer_device() : lathe__checks_optimizer();
     case LATHE_KIND_SCHEDULER:
         return lathe__checks_scheduler();
     case LATHE_KIND_QUANT:
-        return on_device ? lathe__checks_quant_there() : lathe__checks_quant();
+        return on_device ? lathe__checks_quant_device() : lathe__checks_quant();
     case LATHE_KIND_ADAPTER:
         return lathe__checks_adapter();
     case LATHE_KIND_STAGE:

@@ -40,8 +40,8 @@ const lathe__check *lathe__checks_stage(void);
 const lathe__check *lathe__checks_attention(void);
 const lathe__check *lathe__checks_device(void);
 /** Those of kinds whose plugins carry code for devices with memory of their own. */
-const lathe__check *lathe__checks_optimizer_there(void);
-const lathe__check *lathe__checks_quant_there(void);
+const lathe__check *lathe__checks_optimizer_device(void);
+const lathe__check *lathe__checks_quant_device(void);
 /* Of a device, in a file of their own. */
 lathe_status lathe__streams_in_order(lathe__subject *s);
 lathe_status lathe__events_tell_time(lathe__subject *s);

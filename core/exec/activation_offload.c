@@ -65,9 +65,9 @@ lathe_status lathe_value_offload_run(lathe_value_offload *o, const lathe_ir_node
                                      const void *from, void *to)
 {
     switch (n->op) {
-    case LATHE_OP_LEAVE:
+    case LATHE_OP_COPY_OUT:
         return copy_beside(o, o->m->out, n->out[0], from, to, LATHE_COPY_TO_HOST);
-    case LATHE_OP_FETCH:
+    case LATHE_OP_COPY_IN:
         return copy_beside(o, o->m->in, n->out[0], from, to, LATHE_COPY_TO_DEVICE);
     default: /* left, arrive */
         return o->m->dev->event_wait(o->m->device->self, o->m->stream, o->done[n->in[0]]);
@@ -77,6 +77,6 @@ lathe_status lathe_value_offload_run(lathe_value_offload *o, const lathe_ir_node
 void lathe_value_offload_count(lathe_value_offload *o, int32_t begin, int32_t end)
 {
     for (int32_t i = begin; i < end && o->m; i++)
-        if (o->g->nodes[i].op == LATHE_OP_LEAVE || o->g->nodes[i].op == LATHE_OP_FETCH)
+        if (o->g->nodes[i].op == LATHE_OP_COPY_OUT || o->g->nodes[i].op == LATHE_OP_COPY_IN)
             o->moved += bytes_of(o, o->g->nodes[i].out[0]);
 }

@@ -1,12 +1,11 @@
-/* Values of a graph that wait in the host's memory (train.offload_activations): the nodes of lathe_pass_offload, run
- * as copies on the machine's two streams beside its own, and events.
+/* Runs the nodes of lathe_pass_offload (train.offload_activations): copies on the machine's two copy streams, `out` and
+ * `in`, ordered with its own stream by events.
  *
- *   leave    machine --event--> out: copy      left    out --event--> machine
- *   fetch    machine --event--> in:  copy      arrive  in  --event--> machine
+ *   copy_out  out waits for the machine's stream, then copies     wait_out  the machine's stream waits for out
+ *   copy_in   in waits for the machine's stream, then copies      wait_in   the machine's stream waits for in
  *
- * No wait of the host. Whoever frees or writes the memory of a copy does so behind `left` or `arrive`, in the
- * machine's order. Both lie in the range of nodes that they belong to, so that a captured range has joined
- * the two streams again when it ends.
+ * The host does not wait. Memory of a copy is freed or overwritten only after wait_out or wait_in. Each copy and its wait
+ * lie in the same range of nodes, so that a captured range has joined the two streams again when it ends.
  */
 #ifndef LATHE_EXEC_ACTIVATION_OFFLOAD_H
 #define LATHE_EXEC_ACTIVATION_OFFLOAD_H

@@ -1,13 +1,13 @@
-/* The optimizer's state in pinned host memory (train.offload_optimizer): the device holds two buffers, through
- * which the state passes part by part while the parameters are updated part by part.
+/* Keeps the optimizer's state in pinned host memory (train.offload_optimizer). The device has two buffers; the state
+ * is copied in, updated and copied out part by part.
  *
  *   in       |part 0|part 1|      |part 2|      |part 3| ...
  *   update          |part 0|part 1|      |part 2|        ...
  *   out                    |part 0|part 1|      |part 2| ...
  *
- * Part k passes through buffer k % 2 at every step: addresses are fixed, so that a captured update stays valid.
- * `in` and `out` are the machine's streams beside its own; events order them with it. The host waits for none of them in a step; lathe_offload_settle is for who looks at the
- * state.
+ * Part k uses buffer k % 2 at every step: addresses are fixed, so a captured update stays valid. `in` and `out` are the
+ * machine's copy streams; events order them with its own stream. The host does not wait in a step; call
+ * lathe_offload_settle before reading the state.
  *
  * A part is a run of tensors, or of matrices, whose state fits a buffer. A tensor whose update splits
  * (LATHE_PARTITION_*) is cut where both its units and the chunks of the update's sums end: no bit depends on the

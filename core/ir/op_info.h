@@ -14,18 +14,19 @@ enum {
     LATHE_RUNS_BESIDE = 3 /* the core: a copy on a stream beside the machine's, or a wait for one */
 };
 
-/* Ops behind those of op.h, which lathe_pass_offload alone makes (passes.h). w is where h comes back to.
+/* Ops that only lathe_pass_offload makes (passes.h), numbered after those of op.h. v and w are in the device's memory,
+ * h in the host's; h' and w' are h and w after the wait.
  *
- *   leave   v -> h         h = v, h in the host's memory; v may be read meanwhile, not written
- *   left    h, v -> h'     from here on h is there, and v's memory free
- *   fetch   h' -> w        w = h; nobody may touch w
- *   arrive  w, h' -> w'    from here on w is there, and h's memory free
+ *   copy_out  v -> h         begins to copy v to h; until wait_out v may be read but not written
+ *   wait_out  h, v -> h'     waits for that copy: h holds the value, and the memory of v is free
+ *   copy_in   h' -> w        begins to copy h to w; until wait_in nothing may use w
+ *   wait_in   w, h' -> w'    waits for that copy: w holds the value, and the memory of h is free
  */
 #define LATHE_CORE_OP_TABLE(X)                                                                     \
-    X(LEAVE, "leave", 1, 1)                                                                        \
-    X(LEFT, "left", 2, 1)                                                                          \
-    X(FETCH, "fetch", 1, 1)                                                                        \
-    X(ARRIVE, "arrive", 2, 1)
+    X(COPY_OUT, "copy_out", 1, 1)                                                                  \
+    X(WAIT_OUT, "wait_out", 2, 1)                                                                  \
+    X(COPY_IN, "copy_in", 1, 1)                                                                    \
+    X(WAIT_IN, "wait_in", 2, 1)
 
 enum {
     LATHE_OP_BEFORE_CORE_OPS = LATHE_N_OPS - 1,

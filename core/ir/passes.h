@@ -43,12 +43,12 @@ lathe_status lathe_pass_gelu(lathe_graph *g, lathe_offers_fn offers, void *arg);
 /** Fuses an ADD and the norm after it into one node with both results, if the device offers it. Values do not change. */
 lathe_status lathe_pass_add_norm(lathe_graph *g, lathe_offers_fn offers, void *arg);
 
-/** Moves values that the backward reads to the host's memory and back (train.offload_activations).
+/** Moves activations that the backward reads to the host's memory and back (train.offload_activations).
  *
- *  Nodes [0, forward_end) are one range of a run, the others another. What leaves has left, and what is fetched
- *  has arrived, within its range. Layers are the clock: a value has the time of the layer behind its own to leave,
- *  and is fetched a layer before its first use. What would be away for less than a layer stays, and so does
- *  what is small beside the largest that goes. *out_n: values that go.
+ *  Nodes [0, forward_end) run as one range, the others as another. copy_out and wait_out lie in the first range, copy_in
+ *  and wait_in in the second. A copy to the host may last as long as the layer after the one that makes the value; the
+ *  copy back begins one layer before its first use. Not moved: values that would be on the host for less than one layer,
+ *  and values much smaller than the largest moved one. *out_n: number of moved values.
  */
 lathe_status lathe_pass_offload(lathe_graph *g, int32_t forward_end, int32_t *out_n);
 

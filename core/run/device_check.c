@@ -31,7 +31,7 @@ static const char *host_code(const lathe_run *run)
                                                               : NULL;
 }
 
-int32_t lathe__optimizer_runs_there(const lathe_optimizer_v1 *table)
+int32_t lathe__optimizer_runs_on_device(const lathe_optimizer_v1 *table)
 {
     return LATHE_HAS(table, cuda_image) &&
            (LATHE_HAS(table, queue) ||
@@ -49,7 +49,7 @@ static lathe_status put_others(const lathe_run *run, lathe_buffer *out)
     if (status == LATHE_OK)
         status = lathe_registry_list(run->registry, LATHE_KIND_OPTIMIZER, &arena, &list, &n);
     for (int64_t i = 0; i < n && status == LATHE_OK; i++)
-        if (lathe__optimizer_runs_there(list[i]->plugin->table))
+        if (lathe__optimizer_runs_on_device(list[i]->plugin->table))
             lathe_buffer_printf(out, "%s%s", any++ ? ", " : "", list[i]->plugin->name);
     if (!any)
         lathe_buffer_puts(out, "none of those installed");

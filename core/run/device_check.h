@@ -9,6 +9,6 @@
 lathe_status lathe__device_check(const lathe_run *run);
 
 /** Whether an optimizer works where the host cannot touch the memory, at all of what it does. */
-int32_t lathe__optimizer_runs_there(const lathe_optimizer_v1 *table);
+int32_t lathe__optimizer_runs_on_device(const lathe_optimizer_v1 *table);
 
 #endif

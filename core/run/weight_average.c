@@ -217,7 +217,7 @@ int32_t lathe__average_is_apart(const lathe_run *run)
 }
 
 /* Through the arena, which holds nothing between two runs. */
-static lathe_status swap_rows_there(lathe_run *run)
+static lathe_status swap_rows_on_device(lathe_run *run)
 {
     lathe_store *store = &run->store;
     for (int32_t i = 0; i < store->n_rows; i++) {
@@ -235,7 +235,7 @@ static lathe_status swap_rows_there(lathe_run *run)
 lathe_status lathe__average_swap(lathe_run *run)
 {
     if (!run->store.is_host)
-        return swap_rows_there(run);
+        return swap_rows_on_device(run);
     each(run, swap_range, 0.0f);
     for (int32_t i = 0; i < run->store.n_rows; i++)
         if (lathe_store_average(&run->store, i))

@@ -94,8 +94,8 @@ static void run_case(const offload_case *c, int w, snapshot *out, char **figures
     write_pairs(dir);
     set_case(&s, dir, c, w);
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-    cr_assert_eq(count_op(run, LATHE_OP_LEAVE) > 0, w != ON_THE_DEVICE);
-    for (int32_t op = LATHE_OP_LEAVE; op < LATHE_N_CORE_OPS; op++)
+    cr_assert_eq(count_op(run, LATHE_OP_COPY_OUT) > 0, w != ON_THE_DEVICE);
+    for (int32_t op = LATHE_OP_COPY_OUT; op < LATHE_N_CORE_OPS; op++)
         cr_assert_eq(count_op(run, op), run->programs.train.n_offloaded, "%s", c->name);
     train(run);
     snapshot_take(out, run);
@@ -200,10 +200,10 @@ Test(far_activations, no_event_can_be_left_out)
         const char *what;
         int waits, of, w;
     } missing[] = {
-        {"leave waits for the producer", OUT, MAIN, 3},
-        {"the memory is free once it has left", MAIN, OUT, 2},
-        {"fetch waits for what had the memory", IN, MAIN, 3},
-        {"the first use waits for the arrival", MAIN, IN, 2},
+        {"copy_out waits for the producer", OUT, MAIN, 3},
+        {"the memory is free after wait_out", MAIN, OUT, 2},
+        {"copy_in waits for what had the memory", IN, MAIN, 3},
+        {"the first use waits for wait_in", MAIN, IN, 2},
     };
     char *want, *got;
     int64_t bytes, n;
@@ -268,7 +268,7 @@ Test(far_activations, figures_tell_what_moved)
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
     const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
     for (int32_t i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op == LATHE_OP_LEAVE)
+        if (g->nodes[i].op == LATHE_OP_COPY_OUT)
             values += (double)lathe_desc_bytes(&g->values[g->nodes[i].out[0]].desc);
     train(run);
     snprintf(path, sizeof path, "%s/out/metrics.jsonl", dir);

@@ -95,24 +95,26 @@ static void expect_untouched(const lathe_graph *g, const lathe_plan *plan, lathe
 }
 
 /* A value's whole way, in an order that its copies need. */
-static void check_trip(const lathe_graph *g, const lathe_plan *plan, int32_t leave)
+static void check_trip(const lathe_graph *g, const lathe_plan *plan, int32_t copy_out)
 {
-    const lathe_val v = g->nodes[leave].in[0], there = g->nodes[leave].out[0];
-    const int32_t left = reader(g, LATHE_OP_LEFT, there);
-    cr_assert(left < g->n_nodes && g->nodes[left].in[1] == v);
-    const int32_t fetch = reader(g, LATHE_OP_FETCH, g->nodes[left].out[0]);
-    cr_assert_lt(fetch, g->n_nodes);
-    const int32_t arrive = reader(g, LATHE_OP_ARRIVE, g->nodes[fetch].out[0]);
-    cr_assert_lt(arrive, g->n_nodes);
-    cr_assert(maker(g, v) < leave && leave < left && left < fetch && fetch < arrive);
-    cr_assert(g->values[there].on_host && !g->values[g->nodes[fetch].out[0]].on_host);
-    expect_untouched(g, plan, v, leave, left, 0);
-    expect_untouched(g, plan, g->nodes[fetch].out[0], fetch, arrive, 1);
-    for (int32_t i = leave + 1; i < arrive; i++)
-        if (i != left)
-            cr_assert_not(meet(g, plan, there, g->nodes[i].out[0]), "node %d has its slot", i);
+    const lathe_val v = g->nodes[copy_out].in[0], on_host_copy = g->nodes[copy_out].out[0];
+    const int32_t wait_out = reader(g, LATHE_OP_WAIT_OUT, on_host_copy);
+    cr_assert(wait_out < g->n_nodes && g->nodes[wait_out].in[1] == v);
+    const int32_t copy_in = reader(g, LATHE_OP_COPY_IN, g->nodes[wait_out].out[0]);
+    cr_assert_lt(copy_in, g->n_nodes);
+    const int32_t wait_in = reader(g, LATHE_OP_WAIT_IN, g->nodes[copy_in].out[0]);
+    cr_assert_lt(wait_in, g->n_nodes);
+    cr_assert(maker(g, v) < copy_out && copy_out < wait_out && wait_out < copy_in &&
+              copy_in < wait_in);
+    cr_assert(g->values[on_host_copy].on_host && !g->values[g->nodes[copy_in].out[0]].on_host);
+    expect_untouched(g, plan, v, copy_out, wait_out, 0);
+    expect_untouched(g, plan, g->nodes[copy_in].out[0], copy_in, wait_in, 1);
+    for (int32_t i = copy_out + 1; i < wait_in; i++)
+        if (i != wait_out)
+            cr_assert_not(meet(g, plan, on_host_copy, g->nodes[i].out[0]), "node %d has its slot",
+                          i);
     /* behind the arrival it is read, and v no more */
-    for (int32_t i = left + 1; i < g->n_nodes; i++)
+    for (int32_t i = wait_out + 1; i < g->n_nodes; i++)
         for (int32_t k = 0; k < g->nodes[i].n_in; k++)
             cr_assert(g->nodes[i].phase == LATHE_PHASE_FORWARD || g->nodes[i].in[k] != v);
 }
@@ -126,8 +128,8 @@ Test(offload_values, go_and_come_back_in_an_order_that_their_copies_need)
             int n_trips = 0;
             const int32_t n = open_network(&f, layers, mode);
             OK(lathe_plan_create(f.g, NULL, &plan));
-            for (int32_t i = find(f.g, LATHE_OP_LEAVE, 0); i < f.g->n_nodes;
-                 i = find(f.g, LATHE_OP_LEAVE, i + 1), n_trips++)
+            for (int32_t i = find(f.g, LATHE_OP_COPY_OUT, 0); i < f.g->n_nodes;
+                 i = find(f.g, LATHE_OP_COPY_OUT, i + 1), n_trips++)
                 check_trip(f.g, plan, i);
             cr_assert_eq(n_trips, n, "mode %d, %d layers", mode, layers);
             cr_assert_eq(n > 0, layers > 1, "mode %d, %d layers: %d values", mode, layers, n);
@@ -171,8 +173,8 @@ Test(offload_values, statistics_and_results_stay)
     lathe_graph_output(f.g, kept);
     OK(lathe_pass_offload(f.g, forward_end(f.g), &n));
     cr_assert_gt(n, 0);
-    for (int32_t i = find(f.g, LATHE_OP_LEAVE, 0); i < f.g->n_nodes;
-         i = find(f.g, LATHE_OP_LEAVE, i + 1)) {
+    for (int32_t i = find(f.g, LATHE_OP_COPY_OUT, 0); i < f.g->n_nodes;
+         i = find(f.g, LATHE_OP_COPY_OUT, i + 1)) {
         cr_expect_neq(f.g->nodes[i].in[0], kept);
         cr_expect_eq(f.g->values[f.g->nodes[i].in[0]].desc.rank, 2);
     }
@@ -199,7 +201,7 @@ Test(offload_values, no_plugin_makes_them)
     fixture f;
     fixture_open(&f, LATHE_F32);
     const lathe_val x = fixture_matrix(&f, "x", ROWS, WIDTH), in[2] = {x, x};
-    for (int32_t op = LATHE_OP_LEAVE; op < LATHE_N_CORE_OPS; op++) {
+    for (int32_t op = LATHE_OP_COPY_OUT; op < LATHE_N_CORE_OPS; op++) {
         lathe_val out;
         cr_expect_eq(lathe_graph_api_get()->node(f.g, op, NULL, in, 1, &out, 1, -1, "case"),
                      LATHE_E_ARG);

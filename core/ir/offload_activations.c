@@ -1,11 +1,11 @@
-/* Values of the forward that wait for their backward in the host's memory.
+/* Moves activations to the host's memory between their forward and their backward.
  *
- *   forward   |layer 0|layer 1|layer 2|..          |layer 2|layer 1|layer 0|   backward
- *   out          |0 --leave--||1 ..                        |1 --fetch-||0 ..
- *                             ^ left                                   ^ arrive
+ *   forward   |layer 0 |layer 1 |layer 2 |..        |layer 2 |layer 1 |layer 0 |   backward
+ *   copies       |copy_out 0||copy_out 1 ..            |copy_in 1 ||copy_in 0
+ *                            ^ wait_out 0                         ^ wait_in 1
  *
- * On the device a value lives from its producer to `left`, and again from `fetch` to its last use: two short lives
- * that the plan sees as it sees any other.
+ * In the device's memory a value exists from the node that makes it to its wait_out, and again from copy_in to its last
+ * use. The memory plan treats these as two values with two short lifetimes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +14,15 @@
 #include "ir/op_info.h"
 #include "ir/passes.h"
 
-/* What is smaller than this part of the largest value that goes is not worth a copy: statistics of norms and of
+/* A value smaller than 1/SMALL of the largest value that is moved stays on the device: statistics of norms and of
  * attention, sums of rows. */
 enum { SMALL = 32 };
 
-/* A value's way out and back; places are nodes of the old order, before which it happens. */
+/* One moved value and where its four nodes go: each before the node of the old order with this index. */
 typedef struct trip {
     lathe_val v;
-    lathe_val there, settled, coming, back; /* h, h', w, w' of op_info.h */
-    int32_t leave, left, fetch, arrive;
+    lathe_val on_host, settled, coming, back; /* h, h', w, w' of op_info.h */
+    int32_t copy_out, wait_out, copy_in, wait_in;
 } trip;
 
 typedef struct offload {
@@ -83,18 +83,18 @@ static int plan_trip(const offload *o, lathe_val v, trip *out)
     if (to < from + 3) /* nor is there a layer between */
         return 0;
     *out = (trip){.v = v,
-                  .leave = made + 1,
-                  .left = o->begin[from + 2],
-                  .fetch = o->begin[to - 1],
-                  .arrive = use};
-    return out->left < o->forward_end && out->fetch >= o->forward_end;
+                  .copy_out = made + 1,
+                  .wait_out = o->begin[from + 2],
+                  .copy_in = o->begin[to - 1],
+                  .wait_in = use};
+    return out->wait_out < o->forward_end && out->copy_in >= o->forward_end;
 }
 
 static int in_order(const void *a, const void *b)
 {
     const trip *x = a, *y = b;
-    if (x->leave != y->leave)
-        return x->leave < y->leave ? -1 : 1;
+    if (x->copy_out != y->copy_out)
+        return x->copy_out < y->copy_out ? -1 : 1;
     return x->v < y->v ? -1 : x->v > y->v;
 }
 
@@ -138,7 +138,7 @@ static lathe_status add(offload *o, int32_t op, int32_t before, lathe_val a, lat
     const lathe_ir_node *at = &o->old[before < o->n_old ? before : o->n_old - 1];
     lathe_ir_value value = g->values[a];
     value.share = share;
-    value.on_host = op == LATHE_OP_LEAVE || op == LATHE_OP_LEFT;
+    value.on_host = op == LATHE_OP_COPY_OUT || op == LATHE_OP_WAIT_OUT;
     value.param = -1;
     value.detached = value.needs_grad = 0;
     *out = lathe__graph_value(g, &value);
@@ -163,13 +163,13 @@ static lathe_status add_before(offload *o, int32_t i)
 {
     for (int32_t k = 0; k < o->n_trips; k++) {
         trip *t = &o->trips[k];
-        if (t->left == i)
-            LATHE_TRY(add(o, LATHE_OP_LEFT, i, t->there, t->v, t->there, &t->settled));
+        if (t->wait_out == i)
+            LATHE_TRY(add(o, LATHE_OP_WAIT_OUT, i, t->on_host, t->v, t->on_host, &t->settled));
     }
     for (int32_t k = 0; k < o->n_trips; k++) {
         trip *t = &o->trips[k];
-        if (t->leave == i)
-            LATHE_TRY(add(o, LATHE_OP_LEAVE, i - 1, t->v, LATHE_NONE, LATHE_NONE, &t->there));
+        if (t->copy_out == i)
+            LATHE_TRY(add(o, LATHE_OP_COPY_OUT, i - 1, t->v, LATHE_NONE, LATHE_NONE, &t->on_host));
     }
     const int begins = i >= o->forward_end && o->begin[o->layer_of[i]] == i;
     for (int32_t use = i; begins && use < o->n_old; use++) { /* by first use, a layer ahead */
@@ -177,16 +177,16 @@ static lathe_status add_before(offload *o, int32_t i)
             break;
         for (int32_t k = 0; k < o->n_trips; k++) {
             trip *t = &o->trips[k];
-            if (t->fetch == i && t->arrive == use)
+            if (t->copy_in == i && t->wait_in == use)
                 LATHE_TRY(
-                    add(o, LATHE_OP_FETCH, i, t->settled, LATHE_NONE, LATHE_NONE, &t->coming));
+                    add(o, LATHE_OP_COPY_IN, i, t->settled, LATHE_NONE, LATHE_NONE, &t->coming));
         }
     }
     for (int32_t k = 0; k < o->n_trips; k++) {
         trip *t = &o->trips[k];
-        if (t->arrive != i)
+        if (t->wait_in != i)
             continue;
-        LATHE_TRY(add(o, LATHE_OP_ARRIVE, i, t->coming, t->settled, t->coming, &t->back));
+        LATHE_TRY(add(o, LATHE_OP_WAIT_IN, i, t->coming, t->settled, t->coming, &t->back));
         o->replaced[t->v] = t->back;
     }
     return LATHE_OK;

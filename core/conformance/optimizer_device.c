@@ -21,7 +21,7 @@ static lathe_status load(const lathe__optimizer_case *c)
 
 lathe_status lathe__optimizer_case_place(lathe__optimizer_case *c)
 {
-    lathe__optimizer_there *t = &c->there;
+    lathe__optimizer_on_device *t = &c->there;
     lathe__subject *s = c->s;
     if (!LATHE_HAS(c->table, cuda_image))
         return lathe_error(LATHE_E_UNSUPPORTED, "it carries no code for a device (cuda_image)");
@@ -76,7 +76,7 @@ static lathe_status launch(void *ctx, const char *kernel, int64_t n_blocks, cons
         status = m->dev->launch(m->device->self, m->stream, c->table->cuda_image, kernel,
                                 most > 0 && n_blocks > most ? most : n_blocks,
                                 LATHE_ELEMENTWISE_THREADS, args, args_bytes);
-    c->there.taken_there += lathe__heap() - before;
+    c->there.taken_on_device += lathe__heap() - before;
     return status;
 }
 
@@ -88,7 +88,7 @@ static lathe_status copy(void *ctx, void *dst, const void *src, int64_t bytes, i
     lathe_status status = called(c);
     if (status == LATHE_OK)
         status = m->dev->copy(m->device->self, m->stream, dst, src, bytes, direction);
-    c->there.taken_there += lathe__heap() - before;
+    c->there.taken_on_device += lathe__heap() - before;
     return status;
 }
 
@@ -100,7 +100,7 @@ static lathe_status wait_for_all(void *ctx)
     lathe_status status = called(c);
     if (status == LATHE_OK && LATHE_HAS(m->dev, sync))
         status = m->dev->sync(m->device->self, m->stream);
-    c->there.taken_there += lathe__heap() - before;
+    c->there.taken_on_device += lathe__heap() - before;
     return status;
 }
 
@@ -110,19 +110,19 @@ static lathe_status wait_for_all(void *ctx)
 static int64_t fill_tables(lathe__optimizer_case *c, const lathe_optimizer_step *step,
                            float *const *out)
 {
-    lathe__optimizer_there *t = &c->there;
+    lathe__optimizer_on_device *t = &c->there;
     lathe__subject *s = c->s;
     memset(t->averages, 0, LATHE__N_PIECES * sizeof *t->averages);
     for (int32_t i = 0; i < step->n_tensors; i++) {
         lathe_optimizer_tensor x = step->tensors[i];
-        x.param = lathe__there(s, x.param);
-        x.grad = lathe__there(s, x.grad);
-        x.shadow = lathe__there(s, x.shadow);
+        x.param = lathe__on_device(s, x.param);
+        x.grad = lathe__on_device(s, x.grad);
+        x.shadow = lathe__on_device(s, x.shadow);
         for (int k = 0; k < LATHE_MAX_SLOTS; k++)
-            x.slots[k] = lathe__there(s, x.slots[k]);
+            x.slots[k] = lathe__on_device(s, x.slots[k]);
         t->tensors[i] = x;
         t->first_chunk[i + 1] = t->first_chunk[i] + lathe_queue_chunks(&x);
-        t->averages[i] = lathe__there(s, out[i]);
+        t->averages[i] = lathe__on_device(s, out[i]);
     }
     t->counter[0] = SEED;
     t->counter[1] = (uint64_t)step->step;
@@ -146,7 +146,7 @@ typedef struct input {
 /* What kernels read. Its content, kept apart, in memory that has not its like on the device. */
 static void keep_inputs(lathe__optimizer_case *c, input *list)
 {
-    const lathe__optimizer_there *t = &c->there;
+    const lathe__optimizer_on_device *t = &c->there;
     const input tables[5] = {
         {"the tensors", t->tensors, LATHE__N_PIECES * (int64_t)sizeof *t->tensors, NULL},
         {"first_chunk", t->first_chunk, (LATHE__N_PIECES + 1) * (int64_t)sizeof *t->first_chunk,
@@ -167,28 +167,28 @@ static void keep_inputs(lathe__optimizer_case *c, input *list)
 static lathe_status call(lathe__optimizer_case *c, const lathe_optimizer_step *step, int32_t what,
                          int64_t n_chunks)
 {
-    lathe__optimizer_there *t = &c->there;
+    lathe__optimizer_on_device *t = &c->there;
     lathe__subject *s = c->s;
     lathe_optimizer_step mine = *step;
     mine.tensors = t->tensors;
     mine.scalars = t->scalars;
     mine.scratch = NULL;
     mine.scratch_bytes = 0;
-    const lathe_elementwise_args args = {.tensors = lathe__there(s, t->tensors),
-                                         .first_chunk = lathe__there(s, t->first_chunk),
-                                         .scalars = lathe__there(s, t->scalars),
-                                         .counter = lathe__there(s, t->counter),
+    const lathe_elementwise_args args = {.tensors = lathe__on_device(s, t->tensors),
+                                         .first_chunk = lathe__on_device(s, t->first_chunk),
+                                         .scalars = lathe__on_device(s, t->scalars),
+                                         .counter = lathe__on_device(s, t->counter),
                                          .n_chunks = n_chunks,
                                          .n_tensors = step->n_tensors,
-                                         .sums = lathe__there(s, t->sums)};
+                                         .sums = lathe__on_device(s, t->sums)};
     const lathe_optimizer_queue queued = {
         .size = (uint32_t)sizeof queued,
         .what = what,
         .step = &mine,
         .args = &args,
-        .averages = what == LATHE_QUEUE_AVERAGE ? lathe__there(s, t->averages) : NULL,
-        .own = lathe__there(s, t->own),
-        .shared = lathe__there(s, t->shared),
+        .averages = what == LATHE_QUEUE_AVERAGE ? lathe__on_device(s, t->averages) : NULL,
+        .own = lathe__on_device(s, t->own),
+        .shared = lathe__on_device(s, t->shared),
         .host = t->host,
         .ctx = c,
         .launch = launch,
@@ -196,11 +196,11 @@ static lathe_status call(lathe__optimizer_case *c, const lathe_optimizer_step *s
         .wait = wait_for_all};
     LATHE_TRY(lathe__send(s));
     const int64_t outside = lathe__heap();
-    t->taken_there = 0;
+    t->taken_on_device = 0;
     const lathe_status status = LATHE_HAS(c->table, queue)
                                     ? c->table->queue(c->instance.self, &queued)
                                     : lathe_queue_elementwise(&queued);
-    c->taken += lathe__heap() - outside - t->taken_there;
+    c->taken += lathe__heap() - outside - t->taken_on_device;
     LATHE_TRY(status);
     return lathe__fetch(s);
 }

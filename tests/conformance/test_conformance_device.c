@@ -124,7 +124,7 @@ static void each_fault(int32_t kind, const fault *faults, size_t n)
     const lathe_component device = component_of("tests/far", "device", "far");
     cr_assert_not_null(device.plugin);
     for (size_t i = 0; i < n; i++)
-        fails_exactly("faulty_there", kind, faults[i].name, &device, faults[i].expected);
+        fails_exactly("faulty_on_device", kind, faults[i].name, &device, faults[i].expected);
 }
 
 Test(faults, of_optimizers)
@@ -157,7 +157,7 @@ static void mentions(int32_t kind, const char *name, const char *check, const ch
     char line[160];
     const lathe_component device = component_of("tests/far", "device", "far");
     const lathe_component component =
-        component_of("tests/faulty_there", lathe_kind_name(kind), name);
+        component_of("tests/faulty_on_device", lathe_kind_name(kind), name);
     log l;
     cr_assert_not_null(component.plugin, "%s", name);
     cr_assert_gt(run(&component, &device, &l).failed, 0, "%s passes", name);
