@@ -14,6 +14,12 @@ function(lathe_test_mocks)
   target_include_directories(lathe_test_mocks PRIVATE ${CMAKE_SOURCE_DIR}/core/include ${CMAKE_SOURCE_DIR}/tests)
 endfunction()
 
+# The tests that take longest, in that order: ctest starts them first, so that none of them runs alone at the end.
+set(LATHE_LONG_TESTS test_conformance_there test_checkpoint_faults test_cudnn_planning test_far_activations
+  test_far_offload test_resume_everywhere test_cli_checkpoint test_op_linear test_far_training test_bad_configs
+  test_op_fp8 test_parser_memory test_flash_cpu test_op_linear_gelu test_tokenizer_equality test_cli_plugins
+  test_save_dtype test_weight_average test_checkpoint_kill test_checkpoint test_tokenizer_general)
+
 function(lathe_add_test file)
   lathe_test_mocks()
   cmake_parse_arguments(A "" "PLUGIN;TIMEOUT" "LABELS;LIBS;ENV" ${ARGN})
@@ -21,7 +27,8 @@ function(lathe_add_test file)
   add_executable(${name} ${file})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   lathe_flags(${name})
-  target_compile_options(${name} PRIVATE -Wno-pedantic) # Criterion's macros
+  # -Wno-pedantic: Criterion's macros. -O1: most of a test's time passes in the library, and -O3 compiles twice as long.
+  target_compile_options(${name} PRIVATE -Wno-pedantic -O1)
   target_compile_definitions(${name} PRIVATE LATHE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests"
     LATHE_TEST_BUILD="${CMAKE_BINARY_DIR}")
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/core/include ${CMAKE_SOURCE_DIR}/tests)
@@ -42,6 +49,11 @@ function(lathe_add_test file)
   add_test(NAME ${name} COMMAND ${name} --jobs 1)
   set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}
     ENVIRONMENT "OMP_WAIT_POLICY=passive;${A_ENV}")
+  list(FIND LATHE_LONG_TESTS ${name} place)
+  if(NOT place EQUAL -1)
+    math(EXPR cost "1000 - ${place}")
+    set_tests_properties(${name} PROPERTIES COST ${cost})
+  endif()
   if(LATHE_SANITIZE) # Criterion has counted a test before its process looks for leaks
     set_tests_properties(${name} PROPERTIES
       FAIL_REGULAR_EXPRESSION "ERROR: [A-Za-z]+Sanitizer;runtime error:")
