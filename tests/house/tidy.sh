@@ -10,6 +10,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
+self=$root/tests/house/tidy.sh
 
 # -mavx512fp16: clang 14 knows _Float16 with it only.
 extra=(-mavx512fp16 -Wno-unknown-warning-option -Wno-ignored-optimization-argument)
@@ -65,7 +66,7 @@ if [ "$cache" = off ] || [ "$cache" = /lathe ] || ! mkdir -p "$cache/tidy" 2>/de
     cache=
 fi
 export LATHE_TIDY_CACHE=${cache:+$cache/tidy} LATHE_TIDY_BASE=$work/base
-{ clang-tidy-14 --version; cat .clang-tidy "${BASH_SOURCE[0]##"$root"/}"; } >"$work/base"
+{ clang-tidy-14 --version; cat .clang-tidy "$self"; } >"$work/base"
 
 # One folder for each command. flash_cpu is written in GCC's vector builtins, which clang 14 does not have.
 awk -v root="$root/" -v work="$work/" '
@@ -88,7 +89,7 @@ awk -v root="$root/" -v work="$work/" '
     }' "$build/compile_commands.json" >"$work/list"
 [ -s "$work/list" ] || { echo "tidy: $build compiles no source of the product" >&2; exit 1; }
 
-cut -d ' ' -f 1 "$work/list" | xargs -P "$jobs" -n 1 "${BASH_SOURCE[0]}" --key
+cut -d ' ' -f 1 "$work/list" | xargs -P "$jobs" -n 1 "$self" --key
 n_files=$(cut -d ' ' -f 2- "$work/list" | sort -u | wc -l)
 declare -A seen=()
 while read -r folder file; do # the product's commands come before those of tests/, which have fewer warnings
@@ -104,5 +105,5 @@ while read -r folder file; do # the product's commands come before those of test
 done <"$work/list" | sort -rn >"$work/todo" # the longest first, so that no long one is left for the end
 printf '== clang-tidy over %d of %d texts of %d files\n' "$(wc -l <"$work/todo")" "$(cat "$work"/*/text | sort -u | wc -l)" \
     "$n_files" >&2
-cut -d ' ' -f 2 "$work/todo" | xargs -r -P "$jobs" -n 1 "${BASH_SOURCE[0]}" --check
+cut -d ' ' -f 2 "$work/todo" | xargs -r -P "$jobs" -n 1 "$self" --check
 [ -z "$cache" ] || find "$cache/tidy" -type f -mtime +30 -delete 2>/dev/null || true
