@@ -102,7 +102,8 @@ const lathe_command lathe_cmd_generate = {
     .name = "generate",
     .arguments = "DIR|RUN.toml",
     .summary = "continue a prompt with a model",
-    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run; a run file\n"
+    .details = "DIR is a Hugging Face folder, a checkpoint (of an adapter too: its base is opened\n"
+               "with it; --model.path where it was moved), or the folder of a run; a run file\n"
                "means its latest checkpoint. Options that are not given come from the table\n"
                "[generate] of the run file (--generate.temperature 0.7 works too), then from\n"
                "the model's generation_config.json, with the meaning that they have in\n"

@@ -3,21 +3,30 @@
 
 #include <string.h>
 
+#include "app/adapter_folder.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "run/adapter_file.h"
 #include "run/checkpoint.h"
 
 #define MAX_SETTINGS 24
 
 enum { WEIGHTS_ANY, WEIGHTS_TRAINING, WEIGHTS_AVERAGE }; /* --weights */
 
-static int is_set(const lathe_args *args, const char *key)
+/* The value of the key on the command line; NULL: it is not there. */
+static const char *given(const lathe_args *args, const char *key)
 {
+    const char *value = NULL;
     for (int32_t i = 0; i < args->n_overrides; i++)
         if (strcmp(args->overrides[i].key, key) == 0)
-            return 1;
-    return 0;
+            value = args->overrides[i].value;
+    return value;
+}
+
+static int is_set(const lathe_args *args, const char *key)
+{
+    return given(args, key) != NULL;
 }
 
 static lathe_status wanted_weights(const lathe_args *args, int32_t *out)
@@ -51,12 +60,12 @@ static lathe_status context_length(const char *path, int64_t *out)
     return LATHE_OK;
 }
 
-/* The overrides of the command: its own settings, then the user's. NULL: out of memory. */
+/* The overrides of the command: its own settings, then the user's; with room for n_more. NULL: out of memory. */
 static lathe_override *overrides(const lathe_args *args, const char *const *settings,
-                                 lathe_arena *arena, int32_t *out_n)
+                                 int32_t n_more, lathe_arena *arena, int32_t *out_n)
 {
-    lathe_override *list =
-        lathe_arena_alloc(arena, (MAX_SETTINGS + args->n_overrides) * (int64_t)sizeof *list);
+    lathe_override *list = lathe_arena_alloc(arena, (MAX_SETTINGS + n_more + args->n_overrides) *
+                                                        (int64_t)sizeof *list);
     int32_t n = 0;
     for (int32_t i = 0; list && settings && settings[i] && n < MAX_SETTINGS - 2; i += 2)
         if (settings[i + 1] && !is_set(args, settings[i]))
@@ -67,21 +76,89 @@ static lathe_override *overrides(const lathe_args *args, const char *const *sett
     return list;
 }
 
-/* A folder is opened when it is a whole model: not an adapter, whose base is known to its run only. */
 static lathe_status check_folder(const char *path, lathe_arena *arena)
 {
     const char *config = lathe_path_join(arena, path, "config.json");
-    const char *adapter = lathe_path_join(arena, path, "adapter_config.json");
-    if (!config || !adapter)
+    if (!config)
         return LATHE_E_NOMEM;
-    if (lathe_path_exists(adapter))
-        return lathe_error(LATHE_E_CONFIG,
-                           "%s holds an adapter: name the run file that trained it in its place",
-                           path);
     if (!lathe_path_exists(config))
         return lathe_error(LATHE_E_CONFIG, "%s: no config.json there, so no model folder", path);
     return LATHE_OK;
 }
+
+static lathe_status refuse_reference(const lathe_args *args, const lathe_run *run)
+{
+    if (!run->params.has_reference)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: stage \"%s\" compares the model with the one before training, which a "
+                       "folder does not name: name the run file instead of the folder",
+                       args->words[0], run->parts.stage.component->plugin->name);
+}
+
+/* ---- an adapter's folder ---- */
+
+/* The command's settings, the adapter's, the base and the tokenizer, which the folder has where the run had one. */
+static lathe_status adapter_overrides(const lathe_args *args, const char *const *settings,
+                                      const char *path, const lathe_adapter_folder *folder,
+                                      lathe_arena *arena, lathe_override **out, int32_t *out_n)
+{
+    int64_t length = 0;
+    LATHE_TRY(context_length(folder->base, &length));
+    lathe_override *list = overrides(args, settings, folder->n, arena, out_n);
+    const char *rows = lathe_arena_printf(arena, "%lld", (long long)length);
+    const char *tokenizer = lathe_path_join(arena, path, "tokenizer.json");
+    if (!list || !rows || !tokenizer)
+        return LATHE_E_NOMEM;
+    for (int32_t i = 0; i < folder->n; i++)
+        if (!is_set(args, folder->list[i].key))
+            list[(*out_n)++] = folder->list[i];
+    if (!is_set(args, "model.path"))
+        list[(*out_n)++] = (lathe_override){"model.path", folder->base};
+    if (!is_set(args, "data.seq_len"))
+        list[(*out_n)++] = (lathe_override){"data.seq_len", rows};
+    if (!is_set(args, "tokenizer.path") && lathe_path_exists(tokenizer))
+        list[(*out_n)++] = (lathe_override){"tokenizer.path", path};
+    *out = list;
+    return LATHE_OK;
+}
+
+/* A checkpoint is verified; the average, if it is wanted, takes the place of what trained. */
+static lathe_status load_adapter(const lathe_args *args, const char *path, int32_t has_manifest,
+                                 int32_t weights, lathe_run *run)
+{
+    const char *checkpoint = NULL;
+    int32_t averaged = 0;
+    if (!has_manifest && weights == WEIGHTS_AVERAGE)
+        return no_average(args->words[0]);
+    if (!has_manifest)
+        return lathe__adapter_file_read(run, path);
+    run->set.resume = path;
+    LATHE_TRY(lathe_checkpoint_resume(run, &checkpoint));
+    if (weights != WEIGHTS_TRAINING)
+        LATHE_TRY(lathe_checkpoint_take_average(run, path, &averaged));
+    if (weights == WEIGHTS_AVERAGE && !averaged)
+        return no_average(path);
+    if (averaged)
+        say_average(path);
+    return LATHE_OK;
+}
+
+static lathe_status open_adapter(const lathe_args *args, int32_t mode, const char *const *settings,
+                                 const char *path, lathe_arena *arena, lathe_run **out)
+{
+    lathe_adapter_folder folder;
+    lathe_override *list = NULL;
+    int32_t n = 0, weights;
+    LATHE_TRY(wanted_weights(args, &weights));
+    LATHE_TRY(lathe_adapter_folder_read(path, given(args, "model.path"), arena, &folder));
+    LATHE_TRY(adapter_overrides(args, settings, path, &folder, arena, &list, &n));
+    LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
+    LATHE_TRY(refuse_reference(args, *out));
+    return load_adapter(args, path, folder.has_manifest, weights, *out);
+}
+
+/* ---- a model's folder, a run file ---- */
 
 static lathe_status open_folder(const lathe_args *args, int32_t mode, const char *const *settings,
                                 lathe_arena *arena, lathe_run **out)
@@ -89,11 +166,13 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     const char *path = NULL;
     int64_t length = 0;
     int32_t n = 0, weights;
+    LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], &path));
+    if (lathe_adapter_folder_is(path))
+        return open_adapter(args, mode, settings, path, arena, out);
     if (is_set(args, "model.path"))
         return lathe_error(LATHE_E_ARG, "--model.path beside the folder %s: one of them",
                            args->words[0]);
     LATHE_TRY(wanted_weights(args, &weights));
-    LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], &path));
     LATHE_TRY(check_folder(path, arena));
     const char *average = lathe_path_join(arena, path, "average");
     if (!average)
@@ -105,7 +184,7 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
         path = average;
     }
     LATHE_TRY(context_length(path, &length));
-    lathe_override *list = overrides(args, settings, arena, &n);
+    lathe_override *list = overrides(args, settings, 0, arena, &n);
     const char *rows = lathe_arena_printf(arena, "%lld", (long long)length);
     if (!list || !rows)
         return LATHE_E_NOMEM;
@@ -113,13 +192,7 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     if (!is_set(args, "data.seq_len"))
         list[n++] = (lathe_override){"data.seq_len", rows};
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
-    if ((*out)->params.has_reference)
-        return lathe_error(
-            LATHE_E_CONFIG,
-            "%s: stage \"%s\" compares the model with the one before training, which a "
-            "folder does not name: name the run file instead of the folder",
-            args->words[0], (*out)->parts.stage.component->plugin->name);
-    return LATHE_OK;
+    return refuse_reference(args, *out);
 }
 
 /* --model.path beside a run file is the base of its adapter; a whole model has none. */
@@ -142,7 +215,7 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
     const char *checkpoint = NULL;
     int32_t n = 0, weights, averaged = 0;
     lathe_run *run = NULL;
-    const lathe_override *list = overrides(args, settings, arena, &n);
+    const lathe_override *list = overrides(args, settings, 0, arena, &n);
     if (!list)
         return LATHE_E_NOMEM;
     LATHE_TRY(wanted_weights(args, &weights));

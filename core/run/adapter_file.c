@@ -7,8 +7,10 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "io/convert.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
+#include "ir/desc_text.h"
 
 static lathe_status file_key(const lathe_run *run, int32_t param, char *out, int64_t capacity)
 {
@@ -30,20 +32,25 @@ static int is_adapter_row(const lathe_run *run, int32_t i)
     return i >= run->params.n_model && !run->params.rows[i]->reference;
 }
 
+/* The base is written as an absolute path: the folder may be used from anywhere. */
 static lathe_status write_config(lathe_run *run, const char *dir)
 {
     const lathe_adapter_v1 *table = run->parts.adapter.table;
-    const char *base = run->set.model_path ? run->set.model_path : "";
     if (!LATHE_HAS(table, config_json))
         return LATHE_OK;
+    char *absolute = run->set.model_path ? realpath(run->set.model_path, NULL) : NULL;
+    const char *base = absolute ? absolute : run->set.model_path ? run->set.model_path : "";
     const int64_t bytes = table->config_json(run->parts.adapter.self, base, NULL, 0);
     char *text = malloc((size_t)bytes + 1);
-    if (!text)
-        return lathe_error(LATHE_E_NOMEM, "no memory for adapter_config.json");
-    const int64_t written = table->config_json(run->parts.adapter.self, base, text, bytes + 1);
-    const char *path = lathe_path_join(&run->arena, dir, "adapter_config.json");
-    const lathe_status status = path ? lathe_file_write_atomic(path, text, written) : LATHE_E_NOMEM;
+    lathe_status status =
+        text ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for adapter_config.json");
+    if (status == LATHE_OK) {
+        const int64_t written = table->config_json(run->parts.adapter.self, base, text, bytes + 1);
+        const char *path = lathe_path_join(&run->arena, dir, "adapter_config.json");
+        status = path ? lathe_file_write_atomic(path, text, written) : LATHE_E_NOMEM;
+    }
     free(text);
+    free(absolute);
     return status;
 }
 
@@ -96,13 +103,36 @@ static lathe_status compare(void *arg, int64_t offset, const void *data, int64_t
 /* What is done with each tensor of the file, once it is known to fit. */
 enum { CHECK, FILL, COMPARE };
 
+/* Other programs write bf16 or fp16 too. */
+static lathe_status fill_tensor(const lathe_run *run, int32_t i, const lathe_st_tensor *t)
+{
+    const int64_t n = lathe_desc_count(&t->desc);
+    if (t->desc.dtype == LATHE_F32)
+        return lathe_store_set(&run->store, i, t->data);
+    float *wide = malloc((size_t)n * sizeof *wide + 1);
+    lathe_status status =
+        wide ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to read '%s'", t->name);
+    if (status == LATHE_OK)
+        status = lathe_convert(wide, LATHE_F32, t->data, t->desc.dtype, n);
+    if (status == LATHE_OK)
+        status = lathe_store_set(&run->store, i, wide);
+    free(wide);
+    return status;
+}
+
+/* A training goes on from what Lathe wrote, which is f32. */
+static int takes(const lathe_run *run, int32_t dtype)
+{
+    return dtype == LATHE_F32 || (run->open.mode != LATHE_OPEN_TRAIN && lathe_convert_takes(dtype));
+}
+
 static lathe_status use_tensor(const lathe_run *run, int32_t i, const lathe_st_tensor *t,
                                int32_t what)
 {
     const int64_t bytes = lathe_desc_bytes(&run->params.rows[i]->desc);
     comparison c = {t->data, 0};
     if (what == FILL)
-        return lathe_store_set(&run->store, i, t->data);
+        return fill_tensor(run, i, t);
     if (what == COMPARE)
         LATHE_TRY(
             lathe_store_read(&run->store, lathe_store_master(&run->store, i), bytes, compare, &c));
@@ -117,7 +147,7 @@ static lathe_status use_tensor(const lathe_run *run, int32_t i, const lathe_st_t
 
 static lathe_status read_tensors(const lathe_run *run, const lathe_safetensors *set, int32_t what)
 {
-    char key[512];
+    char key[512], seen[96], expected[96];
     for (int32_t i = 0; i < run->params.n; i++) {
         if (!is_adapter_row(run, i))
             continue;
@@ -126,9 +156,10 @@ static lathe_status read_tensors(const lathe_run *run, const lathe_safetensors *
         const lathe_st_tensor *t = lathe_safetensors_find(set, key);
         if (!t)
             return lathe_error(LATHE_E_NOT_FOUND, "the adapter's file lacks '%s'", key);
-        if (t->desc.dtype != LATHE_F32 || lathe_desc_count(&t->desc) != lathe_desc_count(want))
-            return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",
-                               t->file, key);
+        if (!takes(run, t->desc.dtype) || lathe_desc_count(&t->desc) != lathe_desc_count(want))
+            return lathe_error(LATHE_E_SHAPE, "%s: '%s' is %s, expected %s", t->file, key,
+                               lathe_desc_text(&t->desc, seen, sizeof seen),
+                               lathe_desc_text(want, expected, sizeof expected));
         LATHE_TRY(use_tensor(run, i, t, what));
     }
     return LATHE_OK;

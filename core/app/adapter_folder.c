@@ -1,0 +1,283 @@
+/* An adapter's folder. */
+#include "app/adapter_folder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "checkpoint/checkpoint_info.h"
+#include "io/manifest.h"
+
+enum { MAX_SETTINGS = 256 };
+
+static int has(const char *dir, const char *name)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *path = lathe_path_join(&arena, dir, name);
+    const int found = path && lathe_path_exists(path);
+    lathe_arena_fini(&arena);
+    return found;
+}
+
+int32_t lathe_adapter_folder_is(const char *dir)
+{
+    return has(dir, "adapter_model.safetensors") || has(dir, "adapter_config.json");
+}
+
+/* ---- settings ---- */
+
+/* A JSON value as TOML writes it. Depth is bounded by the parser. */
+static void put_toml(const json_t *value, lathe_buffer *out)
+{
+    const char *key;
+    json_t *inner;
+    int n = 0;
+    if (json_is_object(value)) {
+        lathe_buffer_puts(out, "{");
+        json_object_foreach((json_t *)(uintptr_t)value, key, inner)
+        {
+            lathe_buffer_puts(out, n++ ? ", " : " ");
+            lathe_buffer_json_string(out, key);
+            lathe_buffer_puts(out, " = ");
+            put_toml(inner, out);
+        }
+        lathe_buffer_puts(out, " }");
+        return;
+    }
+    if (json_is_array(value)) {
+        lathe_buffer_puts(out, "[");
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            lathe_buffer_puts(out, i ? ", " : "");
+            put_toml(json_array_get(value, i), out);
+        }
+        lathe_buffer_puts(out, "]");
+        return;
+    }
+    char *text = json_dumps(value, JSON_ENCODE_ANY);
+    lathe_buffer_puts(out, text ? text : "");
+    free(text);
+}
+
+static lathe_status add(lathe_adapter_folder *f, lathe_arena *arena, const char *section,
+                        const char *key, const json_t *value)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    if (!value || json_is_null(value))
+        return LATHE_OK;
+    if (f->n == MAX_SETTINGS)
+        return lathe_error(LATHE_E_UNSUPPORTED, "more than %d settings of an adapter",
+                           MAX_SETTINGS);
+    put_toml(value, &text);
+    lathe_override *one = &f->list[f->n];
+    one->key = lathe_arena_printf(arena, "%s.%s", section, key);
+    one->value = text.status == LATHE_OK ? lathe_arena_strdup(arena, text.data) : NULL;
+    lathe_buffer_fini(&text);
+    f->n++;
+    return one->key && one->value ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+/* ---- from the manifest ---- */
+
+/* What the plugin is, not a setting of it; the path of the model is found apart. */
+static int is_setting(const char *section, const char *key)
+{
+    return strcmp(key, "plugin") != 0 && strcmp(key, "version") != 0 &&
+           (strcmp(section, "model") != 0 || strcmp(key, "path") != 0);
+}
+
+static lathe_status add_section(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config,
+                                const char *section)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(config, section), key, value)
+    {
+        if (is_setting(section, key))
+            LATHE_TRY(add(f, arena, section, key, value));
+    }
+    return LATHE_OK;
+}
+
+/* Where the precision was chosen, not left to the default, which commands that only read replace by a faster one. */
+static lathe_status add_precision(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config)
+{
+    json_t *precision = json_object_get(json_object_get(config, "train"), "precision");
+    const char *text = json_string_value(precision);
+    return text && strcmp(text, "bf16") != 0 ? add(f, arena, "train", "precision", precision)
+                                             : LATHE_OK;
+}
+
+static lathe_status add_run(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config,
+                            int whole_model)
+{
+    const json_t *quant = json_object_get(json_object_get(config, "quant"), "name");
+    const char *name = json_string_value(quant);
+    LATHE_TRY(add_section(f, arena, config, "adapter"));
+    if (name && strcmp(name, "none") != 0)
+        LATHE_TRY(add_section(f, arena, config, "quant"));
+    if (!whole_model && !json_object_get(json_object_get(config, "model"), "path"))
+        LATHE_TRY(add_section(f, arena, config, "model"));
+    return add_precision(f, arena, config);
+}
+
+/* The configuration of the run that wrote the folder, or the folder above its average/; NULL: there is none. */
+static lathe_status read_run(const char *dir, lathe_arena *arena, json_t **out_config,
+                             int32_t *out_has_manifest)
+{
+    const size_t n = strlen(dir);
+    const char *from = dir;
+    json_t *meta = NULL;
+    *out_config = NULL;
+    *out_has_manifest = has(dir, LATHE_MANIFEST_NAME);
+    if (!*out_has_manifest && n > 8 && strcmp(dir + n - 8, "/average") == 0)
+        from = lathe_arena_strndup(arena, dir, (int64_t)n - 8);
+    if (!from)
+        return LATHE_E_NOMEM;
+    if (!has(from, LATHE_MANIFEST_NAME))
+        return LATHE_OK;
+    LATHE_TRY(lathe_checkpoint_meta(from, &meta));
+    json_t *config = json_object_get(meta, "config");
+    *out_config = json_is_object(config) ? json_incref(config) : NULL;
+    json_decref(meta);
+    return LATHE_OK;
+}
+
+/* ---- from adapter_config.json ---- */
+
+static lathe_status read_peft(const char *dir, lathe_arena *arena, json_t **out)
+{
+    const char *path = lathe_path_join(arena, dir, "adapter_config.json");
+    *out = NULL;
+    if (!path)
+        return LATHE_E_NOMEM;
+    return lathe_path_exists(path) ? lathe_json_load_file(path, out) : LATHE_OK;
+}
+
+static int is_empty(const json_t *value)
+{
+    return !value || json_is_null(value) || json_is_false(value) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
+/* What would make another model than Lathe's LoRA does. */
+static lathe_status check_peft(const char *dir, const json_t *peft)
+{
+    static const char *const others[] = {
+        "use_dora",        "modules_to_save",   "layers_to_transform",
+        "exclude_modules", "layer_replication", "target_parameters"};
+    const char *type = json_string_value(json_object_get(peft, "peft_type"));
+    const char *bias = json_string_value(json_object_get(peft, "bias"));
+    if (!type || strcmp(type, "LORA") != 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s/adapter_config.json: peft_type is \"%s\"; expected \"LORA\"", dir,
+                           type ? type : "");
+    if (bias && strcmp(bias, "none") != 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s/adapter_config.json: bias is \"%s\"; only \"none\" is supported",
+                           dir, bias);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (!is_empty(json_object_get(peft, others[i])))
+            return lathe_error(LATHE_E_CONFIG, "%s/adapter_config.json: %s is not supported", dir,
+                               others[i]);
+    return LATHE_OK;
+}
+
+static lathe_status add_targets(lathe_adapter_folder *f, lathe_arena *arena, const char *dir,
+                                const json_t *peft)
+{
+    json_t *targets = json_object_get(peft, "target_modules");
+    const char *text = json_string_value(targets);
+    if (text && strcmp(text, "all-linear") != 0)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s/adapter_config.json: target_modules is the pattern \"%s\"; expected "
+                           "a list of names, or \"all-linear\"",
+                           dir, text);
+    json_t *list = text ? json_pack("[s]", text) : json_incref(targets);
+    const lathe_status status = add(f, arena, "adapter", "target_modules", list);
+    json_decref(list);
+    return status;
+}
+
+static lathe_status add_peft(lathe_adapter_folder *f, lathe_arena *arena, const char *dir,
+                             const json_t *peft)
+{
+    static const struct {
+        const char *peft, *ours;
+    } keys[] = {{"r", "r"},
+                {"lora_alpha", "alpha"},
+                {"use_rslora", "use_rslora"},
+                {"rank_pattern", "rank_pattern"},
+                {"alpha_pattern", "alpha_pattern"}};
+    LATHE_TRY(check_peft(dir, peft));
+    json_t *name = json_string("lora");
+    lathe_status status = add(f, arena, "adapter", "name", name);
+    json_decref(name);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && status == LATHE_OK; i++) {
+        const json_t *value = json_object_get(peft, keys[i].peft);
+        if (!is_empty(value))
+            status = add(f, arena, "adapter", keys[i].ours, value);
+    }
+    return status == LATHE_OK ? add_targets(f, arena, dir, peft) : status;
+}
+
+/* ---- the model ---- */
+
+/* The folder itself, where it holds the whole model; the user's; the one that the adapter names. */
+static lathe_status find_base(lathe_adapter_folder *f, lathe_arena *arena, const char *dir,
+                              const char *given, const json_t *config, const json_t *peft)
+{
+    const char *of_peft = json_string_value(json_object_get(peft, "base_model_name_or_path"));
+    const char *of_run =
+        json_string_value(json_object_get(json_object_get(config, "model"), "path"));
+    const char *named = of_peft && of_peft[0] ? of_peft : of_run;
+    if (given || has(dir, "config.json")) {
+        f->base = given ? given : dir;
+        return LATHE_OK;
+    }
+    if (named && !lathe_path_is_dir(named) && of_run && lathe_path_is_dir(of_run))
+        named = of_run;
+    if (!named || !lathe_path_is_dir(named))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s holds an adapter of the model %s, which is not there: name the "
+                           "model's folder with --model.path",
+                           dir, named ? named : "(not named)");
+    f->base = lathe_arena_strdup(arena, named);
+    return f->base ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+static lathe_status read_settings(lathe_adapter_folder *f, lathe_arena *arena, const char *dir,
+                                  const char *base, const json_t *config, const json_t *peft)
+{
+    LATHE_TRY(find_base(f, arena, dir, base, config, peft));
+    if (config)
+        return add_run(f, arena, config, strcmp(f->base, dir) == 0);
+    if (peft)
+        return add_peft(f, arena, dir, peft);
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s holds an adapter, but neither manifest.json nor adapter_config.json "
+                       "tells its settings: name the run file that trained it instead",
+                       dir);
+}
+
+lathe_status lathe_adapter_folder_read(const char *dir, const char *base, lathe_arena *arena,
+                                       lathe_adapter_folder *out)
+{
+    json_t *config = NULL, *peft = NULL;
+    *out = (lathe_adapter_folder){.n = 0};
+    out->list = lathe_arena_alloc(arena, MAX_SETTINGS * (int64_t)sizeof *out->list);
+    lathe_status status = out->list ? LATHE_OK : LATHE_E_NOMEM;
+    if (status == LATHE_OK)
+        status = read_run(dir, arena, &config, &out->has_manifest);
+    if (status == LATHE_OK)
+        status = read_peft(dir, arena, &peft);
+    if (status == LATHE_OK)
+        status = read_settings(out, arena, dir, base, config, peft);
+    json_decref(config);
+    json_decref(peft);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* An adapter's folder: a checkpoint of a run with an adapter, or one that PEFT wrote. */
+#ifndef LATHE_APP_ADAPTER_FOLDER_H
+#define LATHE_APP_ADAPTER_FOLDER_H
+
+#include "base/arena.h"
+#include "plug/config.h"
+
+typedef struct lathe_adapter_folder {
+    const char *base;     /* the model's folder; the adapter's own, where that holds the whole model */
+    lathe_override *list; /* adapter, quantization, model: as keys of a run file */
+    int32_t n;
+    int32_t has_manifest; /* 1: a checkpoint, whose files have hashes */
+} lathe_adapter_folder;
+
+/** 1: there is an adapter's file in the folder. */
+int32_t lathe_adapter_folder_is(const char *dir);
+
+/** Reads what the adapter was made with: the configuration in manifest.json, or else PEFT's adapter_config.json (LoRA).
+ *  base: the model's folder, or NULL: the one that the folder names. Everything lives in the arena.
+ *
+ *  Errors  LATHE_E_CONFIG: the base is not there, or a setting that Lathe does not support; the message says what to do.
+ */
+lathe_status lathe_adapter_folder_read(const char *dir, const char *base, lathe_arena *arena,
+                                       lathe_adapter_folder *out);
+
+#endif

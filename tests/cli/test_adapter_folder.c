@@ -1,0 +1,157 @@
+/* The checkpoint of a run with an adapter, used by its folder: lathe generate DIR, lathe eval DIR. */
+#include "cli_case.h"
+
+#include <sys/stat.h>
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe"
+
+static const char base_file[] = "[model]\nmodel_type = \"llama\"\nhidden_size = 32\n"
+                                "intermediate_size = 64\nnum_hidden_layers = 2\n"
+                                "num_attention_heads = 2\nmax_position_embeddings = 64\n"
+                                "[tokenizer]\ntrain = { vocab_size = 300 }\n"
+                                "[data]\ndatasets = [{ path = \"text.txt\" }]\nseq_len = 16\n"
+                                "[optimizer]\nlr = 0.02\n"
+                                "[train]\nprecision = \"fp32\"\nmax_steps = 12\nthreads = 1\n"
+                                "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"first\"\n";
+
+static const char lora_file[] = "[model]\npath = \"../base\"\n"
+                                "[adapter]\nname = \"lora\"\nr = 4\nalpha = 16.0\ntarget_modules = "
+                                "[\"q_proj\", \"down_proj\"]\n"
+                                "rank_pattern = { down_proj = 2 }\n"
+                                "[data]\ndatasets = [{ path = \"../other.txt\" }]\nseq_len = 16\n"
+                                "[optimizer]\nlr = 0.05\n"
+                                "[train]\nprecision = \"fp32\"\nmax_steps = 8\nthreads = 1\n"
+                                "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"../out\"\n";
+
+/* A base, and a run in a folder of its own, so that its paths differ from those of the current folder. */
+static void setup(void)
+{
+    make_folder();
+    put_times("text.txt", "the cat sat on the mat and it was fine with the other cats.\n", 40);
+    put_times("other.txt", "a dog ran by and never came back to the old barn again.\n", 40);
+    put("base.toml", base_file);
+    cr_assert_eq(mkdir("runs", 0777), 0);
+    put("runs/lora.toml", lora_file);
+    expect(LATHE " train base.toml 2>&1", 0, "checkpoint first/step-00000012");
+    cr_assert_eq(run("mv first/step-00000012 base"), 0);
+}
+
+TestSuite(adapter_folder, .init = setup, .fini = remove_folder, .timeout = 120);
+
+static void train_adapter(const char *settings)
+{
+    char command[512];
+    snprintf(command, sizeof command, LATHE " train runs/lora.toml %s 2>&1", settings);
+    expect(command, 0, "step-00000008");
+}
+
+#define TEXT "--prompt 'a dog' --temperature 0 --max-new-tokens 24 --data.seq_len 48"
+
+/* What a command prints, in `out`. */
+static void take(const char *command, char out[4096])
+{
+    cr_assert_eq(run(command), 0, "%s: %s", command, output);
+    cr_assert_lt(strlen(output), 4096);
+    strcpy(out, output);
+}
+
+static void expect_text(const char *command, const char *want)
+{
+    cr_assert_eq(run(command), 0, "%s: %s", command, output);
+    cr_expect_str_eq(output, want, "%s", command);
+}
+
+Test(adapter_folder, continues_a_prompt_as_its_run_file_does)
+{
+    char of_run[4096], of_base[4096], command[512];
+    train_adapter("");
+    take(LATHE " generate runs/lora.toml " TEXT " 2>/dev/null", of_run);
+    take(LATHE " generate base " TEXT " --train.precision fp32 2>/dev/null", of_base);
+    cr_assert_str_neq(of_run, of_base);
+    expect_text(LATHE " generate out " TEXT " 2>/dev/null", of_run);
+    expect_text(LATHE " generate out/step-00000008 " TEXT " 2>/dev/null", of_run);
+    snprintf(command, sizeof command,
+             "cd / && " LATHE " generate %s/out/step-00000008 " TEXT " 2>/dev/null", folder);
+    expect_text(command, of_run); /* adapter_config.json names the base by its absolute path */
+}
+
+Test(adapter_folder, is_evaluated_as_its_run_file_is)
+{
+    static const char data[] = "--data text.txt --data.seq_len 16 --json 2>/dev/null";
+    char of_run[4096], command[512];
+    train_adapter("");
+    snprintf(command, sizeof command, LATHE " eval runs/lora.toml %s", data);
+    take(command, of_run);
+    snprintf(command, sizeof command, LATHE " eval out %s", data);
+    expect_text(command, of_run);
+}
+
+Test(adapter_folder, over_a_quantized_base_is_quantized_as_in_its_run)
+{
+    char of_run[4096];
+    train_adapter("--quant.name nf4 --quant.double_quant true");
+    take(LATHE " generate runs/lora.toml --quant.name nf4 --quant.double_quant true " TEXT
+               " 2>/dev/null",
+         of_run);
+    expect_text(LATHE " generate out " TEXT " 2>/dev/null", of_run);
+}
+
+Test(adapter_folder, with_averaged_weights_gives_those_or_the_others)
+{
+    char average[4096], training[4096];
+    train_adapter("--train.weight_average swa");
+    take(LATHE " generate runs/lora.toml " TEXT " 2>/dev/null", average);
+    take(LATHE " generate runs/lora.toml --weights training " TEXT " 2>/dev/null", training);
+    expect_text(LATHE " generate out " TEXT " 2>/dev/null", average);
+    expect_text(LATHE " generate out --weights training " TEXT " 2>/dev/null", training);
+    expect_text(LATHE " generate out/step-00000008/average " TEXT " 2>/dev/null", average);
+}
+
+/* The folder as PEFT would write it: no manifest, no state. */
+Test(adapter_folder, of_peft_is_read_by_its_adapter_config)
+{
+    char of_run[4096];
+    train_adapter("");
+    take(LATHE " generate runs/lora.toml " TEXT " 2>/dev/null", of_run);
+    cr_assert_eq(run("mkdir peft && cp out/step-00000008/adapter_* peft"), 0);
+    expect_text(LATHE " generate peft " TEXT " --train.precision fp32 2>/dev/null", of_run);
+    cr_assert_eq(run("sed -i 's/\"use_dora\": false/\"use_dora\": true/' "
+                     "peft/adapter_config.json"),
+                 0);
+    expect(LATHE " generate peft " TEXT " 2>&1", 2,
+           "peft/adapter_config.json: use_dora is not supported");
+    cr_assert_eq(run("sed -i 's/LORA/IA3/' peft/adapter_config.json"), 0);
+    expect(LATHE " generate peft " TEXT " 2>&1", 2, "peft_type is \"IA3\"; expected \"LORA\"");
+}
+
+Test(adapter_folder, without_its_base_asks_for_it)
+{
+    char of_run[4096];
+    train_adapter("");
+    take(LATHE " generate runs/lora.toml " TEXT " 2>/dev/null", of_run);
+    cr_assert_eq(run("mv base moved"), 0);
+    expect(LATHE " generate out " TEXT " 2>&1", 2,
+           "base, which is not there: name the model's folder with --model.path");
+    expect_text(LATHE " generate out --model.path moved " TEXT " 2>/dev/null", of_run);
+}
+
+Test(adapter_folder, that_is_damaged_is_refused_by_its_file)
+{
+    train_adapter("");
+    cr_assert_eq(truncate("out/step-00000008/adapter_model.safetensors", 900), 0);
+    expect(LATHE " generate out " TEXT " 2>&1", 1,
+           "out/step-00000008/adapter_model.safetensors: 900 bytes");
+}
+
+/* An adapter over a model that the run made: the checkpoint holds that model too. */
+Test(adapter_folder, of_a_new_model_is_its_own_base)
+{
+    char of_run[4096];
+    put("new.toml", base_file);
+    cr_assert_eq(run("sed -i 's/^\\[optimizer\\]/[adapter]\\nname = \"lora\"\\n&/; "
+                     "s/first/new/' new.toml"),
+                 0);
+    expect(LATHE " train new.toml 2>&1", 0, "checkpoint new/step-00000012");
+    take(LATHE " generate new.toml " TEXT " 2>/dev/null", of_run);
+    expect_text(LATHE " generate new " TEXT " 2>/dev/null", of_run);
+}
