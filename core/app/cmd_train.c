@@ -11,7 +11,7 @@
 #include "run/run_check.h"
 #include "run/train.h"
 
-static volatile sig_atomic_t signal_seen;
+static lathe_app_stop stop;
 
 static void print_start(const lathe_run *run)
 {
@@ -58,8 +58,10 @@ static int run_command(const lathe_args *args)
     lathe_run *run = NULL;
     int code = LATHE_EXIT_OK;
     lathe_train_result result = {.loss = NAN};
-    const lathe_train_options train_options = {.out = stdout, .stop = &signal_seen};
-    lathe_status status = lathe_app_take_stop_signals(&signal_seen);
+    stop.steps = lathe_args_value(args, "--dry-run") != NULL; /* it removes its data at its end */
+    const lathe_train_options train_options = {
+        .out = stdout, .stop = &stop.seen, .steps = &stop.steps};
+    lathe_status status = lathe_app_take_stop_signals(&stop);
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);
     if (open_run(args, &run, &code) != LATHE_OK)
@@ -78,7 +80,7 @@ static int run_command(const lathe_args *args)
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);
     if (result.interrupted)
-        return 128 + (int)signal_seen;
+        return 128 + (int)stop.seen;
     return LATHE_EXIT_OK;
 }
 
@@ -88,8 +90,9 @@ const lathe_command lathe_cmd_train = {
     .summary = "train a model as the run file describes",
     .details = "Resumes from the latest checkpoint in checkpoint.dir unless checkpoint.resume\n"
                "says otherwise. Ctrl-C, SIGTERM or a lost connection (SIGHUP, unless started\n"
-               "with nohup) lets the step finish, writes a checkpoint and exits with 130, 143\n"
-               "or 129. A second Ctrl-C or SIGTERM ends the process at once.\n",
+               "with nohup) lets the micro-batch finish, writes a checkpoint (in the middle of\n"
+               "the step, if need be) and exits with 130, 143 or 129; before the first step it\n"
+               "exits at once. A second Ctrl-C or SIGTERM ends the process at once.\n",
     .min_words = 1,
     .max_words = 1,
     .computes = 1,

@@ -2,7 +2,6 @@
 #include "app/stop_signals.h"
 
 #include <pthread.h>
-#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,28 +21,38 @@ static sigset_t stop_set(void)
     return set;
 }
 
+static void tell(const char *note)
+{
+    if (write(STDERR_FILENO, note, strlen(note)) < 0)
+        return; /* nobody reads it */
+}
+
 static void *wait_for_signals(void *arg)
 {
-    static const char note[] =
-        "\nlathe: finishing the step and writing a checkpoint; once more to stop at once\n";
-    volatile sig_atomic_t *stop = arg;
+    lathe_app_stop *stop = arg;
     const sigset_t set = stop_set();
     for (;;) {
         int number = 0;
         if (sigwait(&set, &number) != 0)
             continue;
-        if (*stop != 0 && number == SIGHUP)
+        if (stop->seen != 0 && number == SIGHUP)
             continue; /* a lost connection sends it twice: from the terminal and from the shell */
-        if (*stop != 0)
+        if (stop->seen != 0)
             _exit(128 + number);
-        *stop = number;
-        if (write(STDERR_FILENO, note, sizeof note - 1) < 0)
-            continue; /* nobody reads it */
+        if (!stop->steps) { /* files that are written whole, or resumed: as after a power cut */
+            tell(
+                "\nlathe: stopped before the first step; nothing was trained, and what is prepared "
+                "of the data is kept\n");
+            _exit(128 + number);
+        }
+        stop->seen = number;
+        tell("\nlathe: finishing the micro-batch and writing a checkpoint; once more to stop at "
+             "once\n");
     }
     return NULL;
 }
 
-lathe_status lathe_app_take_stop_signals(volatile sig_atomic_t *stop)
+lathe_status lathe_app_take_stop_signals(lathe_app_stop *stop)
 {
     pthread_t thread;
     pthread_attr_t attr;
@@ -57,7 +66,7 @@ lathe_status lathe_app_take_stop_signals(volatile sig_atomic_t *stop)
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    const int failed = pthread_create(&thread, &attr, wait_for_signals, (void *)(uintptr_t)stop);
+    const int failed = pthread_create(&thread, &attr, wait_for_signals, stop);
     (void)pthread_attr_destroy(&attr);
     if (failed != 0)
         return lathe_error(LATHE_E_NOMEM, "no thread to wait for Ctrl-C: %s", strerror(failed));

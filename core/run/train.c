@@ -44,6 +44,10 @@ static lathe_status loop(lathe_training *t)
         lathe_step_record step;
         lathe_run_trace_step(run, run->at.step + 1);
         LATHE_TRY(lathe__training_step(t, &step));
+        if (step.is_stopped) {
+            t->result->interrupted = 1;
+            return lathe__training_save_partial(t);
+        }
         lathe__training_record(t, &step);
         LATHE_TRY(after_step(t, &ends));
     }
@@ -76,6 +80,8 @@ lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
         ((double)run->programs.train.n_rows * (double)run->programs.train.row_tokens);
     LATHE_TRY(lathe_peak_flops(run, &t.peak_flops));
     lathe_status status = lathe__training_begin(&t);
+    if (options->steps)
+        *options->steps = 1;
     if (status == LATHE_OK)
         status = train(&t);
     lathe__training_end(&t);

@@ -9,9 +9,11 @@
 
 typedef struct lathe_train_options {
     FILE *out; /* progress and notes */
-    /* Non-zero: finish the step, write a checkpoint, return. Set it from a thread that waits for the signal:
+    /* Non-zero: finish the micro-batch, write a checkpoint, return. Set it from a thread that waits for the signal:
      * a handler on a computing thread's stack can damage memory (app/stop_signals.h). */
     const volatile sig_atomic_t *stop;
+    volatile sig_atomic_t *
+        steps; /* set to 1 before the first step: from there on there is something to save; or NULL */
 } lathe_train_options;
 
 typedef struct lathe_train_result {

@@ -50,10 +50,11 @@ typedef struct lathe_step_record {
     double seconds, optimizer_seconds;
     lathe_loss_verdict spike;
     int32_t is_empty; /* none of its tokens was a target: left out */
-    int32_t reserved; /* 0 */
+    int32_t
+        is_stopped; /* not taken: options.stop was seen between two micro-batches; run->sum has those before */
 } lathe_step_record;
 
-/** Takes one step, which may be left out (result.skipped). LATHE_E_NUMERIC: a loss or gradient is not
+/** Takes one step, which may be left out (result.skipped), or none (is_stopped). LATHE_E_NUMERIC: a loss or gradient is not
  *  finite and train.on_nonfinite gives up: the message names the step and the first bad tensor; or the loss
  *  is a spike and train.on_spike gives up: the message names step, loss, mean and deviation. */
 lathe_status lathe__training_step(lathe_training *t, lathe_step_record *out);
@@ -94,6 +95,9 @@ void lathe__training_save_figures(lathe_training *t);
  *  is written. A failure of one that was begun before is returned here too. *out_rewound 1: the state was not
  *  finite, so that nothing was written, and the run went back as train.on_nonfinite = "rewind" says. */
 lathe_status lathe__training_save(lathe_training *t, int32_t ends, int32_t *out_rewound);
+/** Writes a checkpoint in the middle of a step, after some of its micro-batches; the loop stops here. It has the name and
+ *  the figures of the step before, and the sums and gradients so far, so that resuming takes the other micro-batches. */
+lathe_status lathe__training_save_partial(lathe_training *t);
 /** After the run went back to the checkpoint `path`: begins a branch, and learns anew which checkpoints are the
  *  best. Before figures are opened again. */
 lathe_status lathe__training_saver_rewound(lathe_training *t, const char *path);

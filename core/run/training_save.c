@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/trace.h"
+#include "checkpoint/checkpoint_info.h"
 #include "run/checkpoint.h"
 #include "run/checkpoint_branch.h"
 #include "run/checkpoint_writer.h"
@@ -70,6 +71,23 @@ static lathe_status create(lathe_training *t)
     return s->best ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for checkpoints");
 }
 
+/* The figures of the step that the run goes on from: a checkpoint in the middle of the next step has them too. */
+static lathe_status restore_figures(lathe_training *t, const char *path)
+{
+    json_t *meta = NULL, *value;
+    const char *key;
+    LATHE_TRY(lathe_checkpoint_meta(path, &meta));
+    json_object_foreach(json_object_get(meta, "figures"), key, value)
+    {
+        const char *name = lathe_arena_strdup(&t->run->arena, key);
+        if (name && t->figures.n < LATHE_MAX_FIGURES)
+            lathe__figures_add(&t->figures, name,
+                               json_is_number(value) ? json_number_value(value) : (double)NAN);
+    }
+    json_decref(meta);
+    return LATHE_OK;
+}
+
 static lathe_status resume(lathe_training *t)
 {
     const char *path = NULL;
@@ -78,6 +96,7 @@ static lathe_status resume(lathe_training *t)
     if (!path)
         return LATHE_OK;
     t->result->checkpoint = path;
+    LATHE_TRY(restore_figures(t, path));
     if (t->saver) {
         LATHE_TRY(lathe_branch_begin(t->run, path, 0));
     }
@@ -280,6 +299,25 @@ static lathe_status save_due(lathe_training *t, int32_t ends)
         note_good(s, metric);
     LATHE_TRY(write_checkpoint(t, good && s->keep.read_back, ends));
     if (ends)
+        lathe_progress_note(&t->progress, 1, "checkpoint %s", s->path);
+    return LATHE_OK;
+}
+
+lathe_status lathe__training_save_partial(lathe_training *t)
+{
+    const lathe_run *run = t->run;
+    lathe_saver *s = t->saver;
+    if (!s)
+        return LATHE_OK;
+    if (run->sum.backwards > 0 || s->saved_step != run->at.step) /* one of the best stays one */
+        LATHE_TRY(write_checkpoint(t, s->keep.best > 0 && s->keep.read_back, 1));
+    LATHE_TRY(settle(t));
+    if (run->sum.backwards > 0)
+        lathe_progress_note(&t->progress, 1,
+                            "checkpoint %s, in the middle of step %lld: %d of %d micro-batches",
+                            s->path, (long long)run->at.step + 1, run->sum.backwards,
+                            run->set.gradient_accumulation_steps);
+    else
         lathe_progress_note(&t->progress, 1, "checkpoint %s", s->path);
     return LATHE_OK;
 }

@@ -22,10 +22,18 @@
 #define MOST_SKIPPED 10 /* in a row, by "skip" */
 #define MOST_REWINDS 3  /* to one checkpoint */
 
-/* The micro-batches of one step, each waited for. */
-static lathe_status accumulate_one_by_one(lathe_run *run, int32_t *out_bad, double *out_loss)
+/* Whether another micro-batch of the step is to be computed: a step of many need not be finished before the run stops. */
+static int goes_on(const lathe_training *t)
 {
-    while (run->sum.backwards < run->set.gradient_accumulation_steps) {
+    return t->run->sum.backwards < t->run->set.gradient_accumulation_steps &&
+           !(t->options->stop && *t->options->stop);
+}
+
+/* The micro-batches of one step, each waited for. */
+static lathe_status accumulate_one_by_one(lathe_training *t, int32_t *out_bad, double *out_loss)
+{
+    lathe_run *run = t->run;
+    while (goes_on(t)) {
         lathe_forward_result f = {.size = (uint32_t)sizeof f};
         LATHE_TRY(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
         if (!isfinite(f.loss_sum)) {
@@ -39,9 +47,10 @@ static lathe_status accumulate_one_by_one(lathe_run *run, int32_t *out_bad, doub
 }
 
 /* All of them queued, then waited for: the device does not stand still between them. */
-static lathe_status accumulate_at_once(lathe_run *run, int32_t *out_bad, double *out_loss)
+static lathe_status accumulate_at_once(lathe_training *t, int32_t *out_bad, double *out_loss)
 {
-    while (run->sum.backwards < run->set.gradient_accumulation_steps) {
+    lathe_run *run = t->run;
+    while (goes_on(t)) {
         LATHE_TRY(lathe__forward_later(run));
         LATHE_TRY(lathe_backward(run, NULL));
     }
@@ -49,11 +58,11 @@ static lathe_status accumulate_at_once(lathe_run *run, int32_t *out_bad, double 
 }
 
 /* *out_bad: the micro-batch whose loss is bad, from 1; 0: none. */
-static lathe_status accumulate(lathe_run *run, int32_t *out_bad, double *out_loss)
+static lathe_status accumulate(lathe_training *t, int32_t *out_bad, double *out_loss)
 {
     *out_bad = 0;
-    LATHE_TRY(lathe_machine_shares(&run->machine) ? accumulate_one_by_one(run, out_bad, out_loss)
-                                                  : accumulate_at_once(run, out_bad, out_loss));
+    LATHE_TRY(lathe_machine_shares(&t->run->machine) ? accumulate_one_by_one(t, out_bad, out_loss)
+                                                     : accumulate_at_once(t, out_bad, out_loss));
     if (isnan(*out_loss))
         *out_loss = (double)NAN; /* without its sign */
     return LATHE_OK;
@@ -213,7 +222,10 @@ static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_
     out->result = (lathe_step_result){.size = (uint32_t)sizeof out->result};
     out->spike = (lathe_loss_verdict){.mean = NAN, .std = NAN, .zscore = NAN};
     out->is_empty = 0;
-    LATHE_TRY(accumulate(run, &bad, &loss));
+    LATHE_TRY(accumulate(t, &bad, &loss));
+    out->is_stopped = !bad && run->sum.backwards < run->set.gradient_accumulation_steps;
+    if (out->is_stopped)
+        return LATHE_OK;
     out->sum = run->sum;
     const double before = lathe_now();
     LATHE_TRY(bad ? leave_out(t, run->sum.backwards + run->sum.pending, loss, out)

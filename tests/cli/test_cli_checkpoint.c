@@ -300,7 +300,7 @@ static void check_signal(int number, int code, const char *async)
     wait_for("out/latest");
     cr_assert_eq(kill(child, number), 0);
     cr_assert_eq(exit_code(child), code);
-    expect("cat log", 0, "finishing the step and writing a checkpoint");
+    expect("cat log", 0, "finishing the micro-batch and writing a checkpoint");
     expect(LATHE " checkpoint verify out", 0, "whole");
     /* the last line of the metrics is the step of the checkpoint: nothing was lost */
     expect("tail -1 out/metrics.jsonl | sed 's/^{\"step\": \\([0-9]*\\),.*/\\1/' > step; "

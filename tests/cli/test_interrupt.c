@@ -1,4 +1,4 @@
-/* SIGTERM again and again: each time the run finishes its step, writes a checkpoint and exits with 143;
+/* SIGTERM again and again: each time the run finishes its micro-batch, writes a checkpoint and exits with 143;
  * what it ends with is what an uninterrupted run ends with, to the bit. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ static void remove_folder(void)
 
 TestSuite(interrupt, .init = make_folder, .fini = remove_folder);
 
-static pid_t start(const char *dir)
+static pid_t start_file(const char *file, const char *dir)
 {
     const pid_t child = fork();
     cr_assert_geq(child, 0);
@@ -64,10 +64,15 @@ static pid_t start(const char *dir)
         const int log = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
         (void)dup2(log, 1);
         (void)dup2(log, 2);
-        execl(LATHE, LATHE, "train", "run.toml", "--checkpoint.dir", dir, (char *)NULL);
+        execl(LATHE, LATHE, "train", file, "--checkpoint.dir", dir, (char *)NULL);
         _exit(127);
     }
     return child;
+}
+
+static pid_t start(const char *dir)
+{
+    return start_file("run.toml", dir);
 }
 
 /* 1: the child has ended; it is still to be waited for. */
@@ -127,4 +132,102 @@ Test(interrupt, by_sigterm_and_resumed_gives_the_same_bits, .timeout = 60)
     expect_same("model.safetensors");
     expect_same("state/optimizer.safetensors");
     expect_same("state/run.json");
+}
+
+static void wait_ms(int ms)
+{
+    const struct timespec moment = {ms / 1000, ms % 1000 * 1000000};
+    (void)nanosleep(&moment, NULL);
+}
+
+static int log_has(const char *text)
+{
+    char command[256];
+    snprintf(command, sizeof command, "grep -aqs '%s' log", text);
+    return system(command) == 0;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* A run file of few steps with many micro-batches each. */
+static void put_long_steps(int micro_batches)
+{
+    char command[512];
+    snprintf(command, sizeof command,
+             "sed -e 's/^gradient_accumulation_steps.*/gradient_accumulation_steps = %d/' "
+             "-e 's/^max_steps.*/max_steps = 2/' -e 's/^micro_batch_size.*/micro_batch_size = 1/' "
+             "-e 's/fp16/fp32/' run.toml > long.toml; sed -i '/^loss_scale/d' long.toml",
+             micro_batches);
+    cr_assert_eq(system(command), 0);
+}
+
+/* A step of 800 micro-batches is stopped between two of them, and resumed with those that are left. */
+Test(interrupt, within_a_step_stops_between_micro_batches_and_gives_the_same_bits, .timeout = 120)
+{
+    int n_within = 0;
+    put_long_steps(800);
+    cr_assert_eq(finish(start_file("long.toml", "whole")), 0);
+    for (int i = 0, code = 143; code == 143 && i < 40; i++) {
+        (void)unlink("log");
+        const pid_t child = start_file("long.toml", "parts");
+        while (!log_has("planned peak") && !has_ended(child))
+            wait_ms(5);
+        wait_ms(i < 6 ? 60 + 40 * i : 60000 / (41 - i));
+        if (!has_ended(child))
+            cr_assert_eq(kill(child, SIGTERM), 0);
+        code = finish(child);
+        cr_assert(code == 143 || code == 0, "exit code %d", code);
+        n_within += log_has("in the middle of step");
+    }
+    cr_assert_geq(n_within, 1, "no signal came within a step");
+    cr_assert_eq(finish(start_file("long.toml", "parts")), 0);
+    cr_expect_eq(system("cmp whole/step-00000002/model.safetensors "
+                        "parts/step-00000002/model.safetensors"),
+                 0);
+    cr_expect_eq(system("cmp whole/step-00000002/state/optimizer.safetensors "
+                        "parts/step-00000002/state/optimizer.safetensors"),
+                 0);
+    cr_expect_eq(system("cmp whole/step-00000002/state/run.json "
+                        "parts/step-00000002/state/run.json"),
+                 0);
+    cr_expect_eq(lines("parts/metrics.jsonl"), 2);
+}
+
+/* The first step alone would take minutes. */
+Test(interrupt, within_a_step_of_very_many_micro_batches_stops_soon, .timeout = 120)
+{
+    put_long_steps(1000000);
+    const pid_t child = start_file("long.toml", "out");
+    while (!log_has("planned peak") && !has_ended(child))
+        wait_ms(5);
+    wait_ms(500);
+    const double begin = seconds_now();
+    cr_assert_eq(kill(child, SIGTERM), 0);
+    cr_assert_eq(finish(child), 143);
+    cr_expect_lt(seconds_now() - begin, 10.0);
+    cr_expect(log_has("checkpoint out/step-00000000, in the middle of step 1: [0-9]* of 1000000"));
+    cr_expect_eq(system(LATHE " checkpoint verify out >log2"), 0);
+}
+
+/* While a tokenizer is learned from the data there is nothing to save, and nothing to wait for. */
+Test(interrupt, before_the_first_step_ends_at_once_and_loses_nothing, .timeout = 120)
+{
+    cr_assert_eq(system("i=0; while [ $i -lt 12 ]; do i=$((i+1)); "
+                        "od -An -v -tx1 -N 1000000 /dev/urandom; done > corpus.txt; "
+                        "sed -i -e 's/^path = \"bytes\"/train = { vocab_size = 20000 }/' "
+                        "-e '/^vocab_size/d' run.toml"),
+                 0);
+    const pid_t child = start("out");
+    wait_ms(400);
+    const double begin = seconds_now();
+    cr_assert_eq(kill(child, SIGTERM), 0);
+    cr_assert_eq(finish(child), 143);
+    cr_expect_lt(seconds_now() - begin, 2.0);
+    cr_expect(log_has("stopped before the first step; nothing was trained"));
+    cr_expect_neq(access("out/latest", F_OK), 0);
 }
