@@ -34,6 +34,8 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = lathe_run_view_refresh(&view);
     if (status == LATHE_OK)
+        status = lathe_run_view_check(&view);
+    if (status == LATHE_OK)
         status = lathe_report_page(&view, lathe_args_value(args, "--no-verify") == NULL, &page);
     if (status == LATHE_OK)
         status = write_page(&page, path);

@@ -68,6 +68,8 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = lathe_run_view_refresh(&view);
     if (status == LATHE_OK)
+        status = lathe_run_view_check(&view);
+    if (status == LATHE_OK)
         status = screen && !lathe_args_value(args, "--once") ? follow(&view, colors, utf8)
                                                              : show_once(&view, colors, utf8);
     lathe_run_view_fini(&view);

@@ -1,6 +1,7 @@
 /* Reading a checkpoint: verified whole before the first byte of the run changes. */
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -244,8 +245,9 @@ static const char *latest_of(lathe_run *run, const char *dir)
     return path;
 }
 
-/* 1: loaded. 0: damaged or not finite, with a warning. */
-static lathe_status try_path(lathe_run *run, const char *path, int32_t *out_loaded)
+/* 1: loaded. 0: damaged or not finite, with a warning, and in `damage`, which holds those before. */
+static lathe_status try_path(lathe_run *run, const char *path, lathe_buffer *damage,
+                             int32_t *out_loaded)
 {
     int32_t has_slots;
     lathe_status status = verify(run, path, &has_slots);
@@ -254,7 +256,8 @@ static lathe_status try_path(lathe_run *run, const char *path, int32_t *out_load
         status = lathe_checkpoint_finite(path, NULL, NULL);
     if (status == LATHE_E_CORRUPT || status == LATHE_E_NOT_FOUND || status == LATHE_E_NUMERIC) {
         lathe_log(LATHE_LOG_WARN, "%s is not used: %s", path, lathe_error_message());
-        return LATHE_OK;
+        lathe_buffer_printf(damage, "%s%s", damage->len > 0 ? "; " : "", lathe_error_message());
+        return damage->status;
     }
     LATHE_TRY(status);
     LATHE_TRY(lathe__resume_check_loaded(run, path));
@@ -263,47 +266,61 @@ static lathe_status try_path(lathe_run *run, const char *path, int32_t *out_load
 }
 
 /* A folder without checkpoints may be that of a branch that came from elsewhere and has none of its own yet. */
-static lathe_status resume_origin(lathe_run *run, const char *dir, const char **out_path)
+static lathe_status resume_origin(lathe_run *run, const char *dir, lathe_buffer *damage,
+                                  const char **out_path)
 {
     const char *origin = NULL;
     int32_t loaded = 0;
     LATHE_TRY(lathe_branch_origin(dir, &run->arena, &origin));
     if (!origin)
         return LATHE_OK;
-    LATHE_TRY(try_path(run, origin, &loaded));
+    LATHE_TRY(try_path(run, origin, damage, &loaded));
     if (!loaded)
         return lathe_error(LATHE_E_CORRUPT,
-                           "%s: its newest branch began at %s, which cannot be used; name another "
-                           "checkpoint with checkpoint.resume, or remove the folder to begin anew",
-                           dir, origin);
+                           "%s: its newest branch began at %s, which cannot be used: %s; put the "
+                           "file back from a copy, name another checkpoint with "
+                           "checkpoint.resume, or choose another checkpoint.dir to begin anew",
+                           dir, origin, damage->data);
     *out_path = origin;
     return LATHE_OK;
 }
 
-static lathe_status resume_newest(lathe_run *run, const char *dir, const char **out_path)
+static lathe_status try_newest(lathe_run *run, const char *dir, lathe_buffer *damage,
+                               const char **out_path)
 {
     lathe_checkpoint_entry *list = NULL;
     int64_t n = 0;
     int32_t loaded = 0;
     const char *latest = latest_of(run, dir);
     if (latest)
-        LATHE_TRY(try_path(run, latest, &loaded));
+        LATHE_TRY(try_path(run, latest, damage, &loaded));
     if (!loaded)
         LATHE_TRY(lathe_checkpoint_list(dir, &run->arena, &list, &n));
     *out_path = loaded ? latest : NULL;
     for (int64_t i = n - 1; i >= 0 && !loaded; i--) {
         if (latest && strcmp(latest, list[i].path) == 0)
             continue;
-        LATHE_TRY(try_path(run, list[i].path, &loaded));
+        LATHE_TRY(try_path(run, list[i].path, damage, &loaded));
         *out_path = loaded ? list[i].path : NULL;
     }
     if (!loaded && n == 0 && !latest)
-        return resume_origin(run, dir, out_path);
-    if (!loaded)
+        return resume_origin(run, dir, damage, out_path);
+    if (!loaded) /* they are the only copy of what was trained: nobody is told to remove them */
         return lathe_error(LATHE_E_CORRUPT,
-                           "%s: none of its checkpoints is whole; remove the folder to begin anew",
+                           "%s: none of its checkpoints is whole: %s; nothing was changed: put one "
+                           "of these files back from a copy, or choose another checkpoint.dir to "
+                           "begin anew (lathe checkpoint verify %s lists every damaged file)",
+                           dir, damage->data ? damage->data : "latest names none that is there",
                            dir);
     return LATHE_OK;
+}
+
+static lathe_status resume_newest(lathe_run *run, const char *dir, const char **out_path)
+{
+    lathe_buffer damage = LATHE_BUFFER_INIT;
+    const lathe_status status = try_newest(run, dir, &damage, out_path);
+    lathe_buffer_fini(&damage);
+    return status;
 }
 
 /* Weights that do not train can be read from where they came from at first. */

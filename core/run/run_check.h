@@ -30,6 +30,9 @@ lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t t
 /** Keys of the core's sections that contradict each other or have no effect (settings_check.c). */
 lathe_status lathe__settings_check(lathe_run *run);
 
+/** Warns when train.stop_after is at or beyond the run's end, as far as its length is known. */
+void lathe__settings_check_pause(const lathe_run *run);
+
 /** The kind of each dataset, its columns and its first record against the stage (data_check.c). */
 lathe_status lathe__data_check(lathe_run *run);
 

@@ -95,6 +95,7 @@ lathe_status lathe__run_settle_length(lathe_run *run)
         const int64_t per_step = run->set.gradient_accumulation_steps;
         run->set.max_steps =
             (lathe_loader_batches(run->data.loader, run->set.epochs) + per_step - 1) / per_step;
+        lathe__settings_check_pause(run);
     }
     LATHE_TRY(lathe__run_check_length(run, run->set.max_steps));
     if (LATHE_HAS(scheduler, init))

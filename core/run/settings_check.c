@@ -1,4 +1,6 @@
 /* Keys of the core's sections against each other: what contradicts is refused, what has no effect is said. */
+#include <sched.h>
+
 #include "base/error.h"
 #include "run/curvature.h"
 #include "run/figure_names.h"
@@ -25,6 +27,70 @@ static void warn_idle_all(const lathe_run *run, const char *section, const char 
 {
     for (; *keys; keys++)
         warn_idle(run, section, *keys, why);
+}
+
+void lathe__settings_check_pause(const lathe_run *run)
+{
+    const lathe_settings *s = &run->set;
+    if (s->stop_after > 0 && s->max_steps > 0 && s->stop_after >= s->max_steps &&
+        is_given(run, "train", "stop_after"))
+        lathe__run_warn(run, "train", "stop_after",
+                        "train.stop_after = %lld has no effect: the run ends after step %lld",
+                        (long long)s->stop_after, (long long)s->max_steps);
+}
+
+/* A floor of the learning rate that is above its top. */
+static void warn_least_rate(const lathe_run *run)
+{
+    const double lr = lathe_config_float(run->config, "optimizer", "lr");
+    const double least = lathe_config_float(run->config, "scheduler", "min_lr");
+    if (is_given(run, "scheduler", "min_lr") && lr > 0.0 && least > lr)
+        lathe__run_warn(run, "scheduler", "min_lr",
+                        "scheduler.min_lr = %g is above optimizer.lr = %g: the learning rate rises "
+                        "where the schedule would lower it",
+                        least, lr);
+}
+
+static void warn_threads(const lathe_run *run)
+{
+    cpu_set_t cpus;
+    const int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
+    if (!run->open.is_offline && n > 0 && run->set.threads > n)
+        lathe__run_warn(
+            run, "train", "threads",
+            "train.threads = %d, but this process may run on %d CPU%s: the threads will "
+            "wait for each other; 0 takes one per CPU",
+            run->set.threads, n, n == 1 ? "" : "s");
+}
+
+/* Below it a model becomes thousands of files; most likely the unit was taken for another. */
+#define LEAST_SHARD_BYTES 1000000
+
+static void warn_shard_size(const lathe_run *run)
+{
+    if (run->set.shard_bytes >= LEAST_SHARD_BYTES ||
+        !(lathe_config_float(run->config, "checkpoint", "shard_size") > 0.0))
+        return;
+    lathe__run_warn(run, "checkpoint", "shard_size",
+                    "checkpoint.shard_size = %g GB is %lld bytes: most tensors get a file of their "
+                    "own; 0 writes one file",
+                    lathe_config_float(run->config, "checkpoint", "shard_size"),
+                    (long long)run->set.shard_bytes);
+}
+
+static void warn_values(const lathe_run *run)
+{
+    static const char *const spikes[] = {"spike_threshold", "spike_window", NULL};
+    for (int i = 0; run->set.on_spike == LATHE_POLICY_IGNORE && spikes[i]; i++)
+        if (is_given(run, "train", spikes[i]))
+            lathe__run_warn(run, "train", spikes[i],
+                            "train.%s only counts spikes in metrics.jsonl, because train.on_spike "
+                            "is \"ignore\"; set it to stop, skip or rewind to act on them",
+                            spikes[i]);
+    lathe__settings_check_pause(run);
+    warn_least_rate(run);
+    warn_threads(run);
+    warn_shard_size(run);
 }
 
 static void warn_training(const lathe_run *run)
@@ -140,5 +206,6 @@ lathe_status lathe__settings_check(lathe_run *run)
     const lathe_status best = lathe__figure_check_best(run);
     warn_training(run);
     warn_others(run);
+    warn_values(run);
     return first != LATHE_OK ? first : best;
 }

@@ -258,6 +258,16 @@ lathe_status lathe_run_view_refresh(lathe_run_view *v)
     return status;
 }
 
+lathe_status lathe_run_view_check(const lathe_run_view *v)
+{
+    if (v->record || v->step >= 0 || v->n_checkpoints > 0)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_NOT_FOUND,
+                       "%s: no run in it: neither run.json, nor metrics.jsonl, nor a checkpoint; "
+                       "expected the checkpoint.dir of a run that was started",
+                       v->dir);
+}
+
 const lathe_series *lathe_run_view_series(const lathe_run_view *v, const char *key)
 {
     for (int32_t i = 0; i < lathe_metrics_reader_n_keys(v->reader); i++)

@@ -52,6 +52,10 @@ void lathe_run_view_fini(lathe_run_view *v);
 /** Reads what is new. LATHE_E_NOMEM, LATHE_E_IO. */
 lathe_status lathe_run_view_refresh(lathe_run_view *v);
 
+/** LATHE_E_NOT_FOUND: the folder is not that of a run: neither run.json, nor metrics.jsonl, nor a checkpoint is in it.
+ *  After a refresh. */
+lathe_status lathe_run_view_check(const lathe_run_view *v);
+
 /** The curve of a key; NULL when there is no value of it. */
 const lathe_series *lathe_run_view_series(const lathe_run_view *v, const char *key);
 /** The last value of a key; NAN without one. */

@@ -257,3 +257,28 @@ Test(run_folder, that_cannot_be_written_is_still_read)
     expect(LATHE " generate run.toml --max-new-tokens 2 --prompt the 2>&1", 0, "");
     cr_assert_eq(chmod("out", 0755), 0);
 }
+
+Test(run_folder, of_damaged_checkpoints_alone_names_each_file_and_keeps_the_data)
+{
+    cr_assert_eq(truncate("out/step-00000002/model.safetensors", 99), 0);
+    cr_assert_eq(unlink("out/step-00000004/state/run.json"), 0);
+    expect(LATHE " train run.toml 2>&1", 1, "out: none of its checkpoints is whole: ");
+    const char *said = strstr(output, "none of its checkpoints");
+    cr_assert_not_null(said);
+    cr_expect_not_null(strstr(said, "out/step-00000004/state/run.json: missing"), "%s", output);
+    cr_expect_not_null(strstr(said, "out/step-00000002/model.safetensors: 99 bytes"), "%s", output);
+    cr_expect_not_null(strstr(said, "put one of these files back"), "%s", output);
+    cr_expect_null(strstr(output, "remove the folder"), "%s", output);
+    cr_expect_eq(access("out/step-00000004/model.safetensors", F_OK), 0);
+}
+
+Test(run_folder, without_a_run_is_refused_by_report_and_watch)
+{
+    static const char says[] = "fresh: no run in it: neither run.json, nor metrics.jsonl, nor a "
+                               "checkpoint; expected the checkpoint.dir of a run";
+    cr_assert_eq(mkdir("fresh", 0777), 0);
+    expect(LATHE " report fresh 2>&1", 2, says);
+    expect(LATHE " watch fresh --once 2>&1", 2, says);
+    cr_expect_neq(access("fresh/report.html", F_OK), 0);
+    expect(LATHE " report out 2>&1", 0, "out/report.html");
+}

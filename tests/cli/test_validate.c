@@ -155,6 +155,38 @@ Test(validate, warns_of_keys_that_have_no_effect)
     }
 }
 
+Test(validate, warns_of_values_that_cannot_be_meant)
+{
+    static const struct {
+        const char *settings, *says;
+    } rows[] = {
+        {"--scheduler.min_lr 0.5 --optimizer.lr 0.1",
+         "--scheduler.min_lr: warning: scheduler.min_lr = 0.5 is above optimizer.lr = 0.1"},
+        {"--train.stop_after 12", "--train.stop_after: warning: train.stop_after = 12 has no "
+                                  "effect: the run ends after step 12"},
+        {"--train.spike_threshold 3.0",
+         "train.spike_threshold only counts spikes in metrics.jsonl"},
+        {"--train.spike_window 8", "train.spike_window only counts spikes in metrics.jsonl"},
+        {"--train.threads 4000", "--train.threads: warning: train.threads = 4000, but this process "
+                                 "may run on "},
+        {"--checkpoint.shard_size 0.000001",
+         "--checkpoint.shard_size: warning: checkpoint.shard_size = 1e-06 GB is 1000 bytes"},
+    };
+    char command[512];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(command, sizeof command, LATHE " validate run.toml %s 2>&1", rows[i].settings);
+        expect(command, 0, rows[i].says);
+        expect_also("run.toml: valid");
+    }
+    expect("sed -i 's/^max_steps.*/epochs = 1/; s/^warmup.*//' run.toml; " LATHE
+           " validate run.toml --train.stop_after 100000 2>&1",
+           0, "train.stop_after = 100000 has no effect: the run ends after step ");
+    expect(LATHE " validate run.toml --train.stop_after 2 --train.on_spike stop "
+                 "--train.spike_threshold 3.0 2>&1",
+           0, "run.toml: valid");
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+}
+
 /* A checkpoint of other plugins, other data or another model is not resumed: known before training begins. */
 Test(validate, refuses_a_checkpoint_that_the_run_could_not_resume)
 {
