@@ -6,7 +6,7 @@
 #include "plug/config.h"
 
 typedef struct lathe_adapter_folder {
-    const char *base;     /* the model's folder; the adapter's own, where that holds the whole model */
+    const char *base; /* the model's folder; the adapter's own, where that holds the whole model */
     lathe_override *list; /* adapter, quantization, model: as keys of a run file */
     int32_t n;
     int32_t has_manifest; /* 1: a checkpoint, whose files have hashes */
