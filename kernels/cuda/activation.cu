@@ -24,20 +24,7 @@ struct swiglu_bwd : cuda_map_fn<3, 2> {
     }
 };
 
-/* All tensors have the first input's dtype and count. */
-template <typename F> static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
-{
-    CUDA_BY_DTYPE(k->in[0].dtype, T, {
-        const cuda_map_io<T, T, T> io = {(const T *)a->in[0],
-                                         F::n_in > 1 ? (const T *)a->in[1] : nullptr,
-                                         F::n_in > 2 ? (const T *)a->in[2] : nullptr,
-                                         {(T *)a->out[0], F::n_out > 1 ? (T *)a->out[1] : nullptr},
-                                         a->accumulate};
-        return cuda_map(k, a, F{}, io, lathe_desc_count(&k->in[0]));
-    });
-}
-
-const kernel_op CUDA_OP(SWIGLU) = {nullptr, run<swiglu>, nullptr, 0};
-const kernel_op CUDA_OP(SWIGLU_BWD) = {nullptr, run<swiglu_bwd>, nullptr, 3};
-const kernel_op CUDA_OP(GELU_TANH) = {nullptr, run<cuda_gelu_fn>, nullptr, 0};
-const kernel_op CUDA_OP(GELU_TANH_BWD) = {nullptr, run<cuda_gelu_bwd_fn>, nullptr, 1};
+const kernel_op CUDA_OP(SWIGLU) = {nullptr, cuda_map_plain<swiglu>, nullptr, 0};
+const kernel_op CUDA_OP(SWIGLU_BWD) = {nullptr, cuda_map_plain<swiglu_bwd>, nullptr, 3};
+const kernel_op CUDA_OP(GELU_TANH) = {nullptr, cuda_map_plain<cuda_gelu_fn>, nullptr, 0};
+const kernel_op CUDA_OP(GELU_TANH_BWD) = {nullptr, cuda_map_plain<cuda_gelu_bwd_fn>, nullptr, 1};

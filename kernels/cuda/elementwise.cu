@@ -1,10 +1,12 @@
 /* The elementwise ops: the map of map.cuh, one small function per op.
  *
- *   ADD SUB MUL  z = x + y, x - y, x * y      SCALE     y = alpha*x + beta
+ *   ADD SUB      z = x + y, x - y             SCALE     y = alpha*x + beta
+ *   MUL DIV      z = x * y, x / y
  *   SCALE_BY     y = x * s[start]             LINCOMB   z = alpha*x + beta*y
  *   LOGSIGMOID   y = log sigmoid(x)           SIGMOID   y = sigmoid(x)
  *   CAST         y = x as another dtype       COPY      y = x, any dtype
- *   CLAMP        y = x, within -limit[start] and limit[start]; NaN stays
+ *   CLAMP        y = x, within -limit[start] and limit[start], or alpha and beta; NaN stays
+ *   CLAMP_BWD    dx = dy where CLAMP leaves x as it is, else 0
  *   APPLY_UPDATE p' = p - s[start]*(alpha*u + beta*p)
  *
  * Bound by memory: each element is read and written once.
@@ -29,6 +31,13 @@ struct mul : cuda_map_fn<2, 1> {
     __device__ __forceinline__ void operator()(const float *x, float *z) const
     {
         z[0] = x[0] * x[1];
+    }
+};
+
+struct quotient : cuda_map_fn<2, 1> {
+    __device__ __forceinline__ void operator()(const float *x, float *z) const
+    {
+        z[0] = x[0] / x[1];
     }
 };
 
@@ -73,22 +82,60 @@ struct lincomb : cuda_map_fn<2, 1> {
     }
 };
 
-struct clamp : cuda_map_fn<1, 1> {
-    const float *at;
-    float limit;
+/* Bounds: a limit of device memory and its negative, or two attributes. */
+struct bounds {
+    const float *at; /* NULL: low and high are set */
+    float low, high;
 
-    explicit clamp(const float *scalar) : at(scalar), limit(0.0f)
+    explicit bounds(const lathe_op_attrs &attrs, const void *limits)
+        : at(limits == nullptr ? nullptr : (const float *)limits + attrs.start),
+          low((float)attrs.alpha), high((float)attrs.beta)
+    {
+    }
+
+    __device__ __forceinline__ void load()
+    {
+        if (at == nullptr)
+            return;
+        high = *at;
+        low = -high;
+    }
+};
+
+struct clamp : cuda_map_fn<1, 1> {
+    bounds b;
+
+    explicit clamp(const bounds &of) : b(of)
     {
     }
 
     __device__ void begin()
     {
-        limit = *at;
+        b.load();
     }
 
     __device__ __forceinline__ void operator()(const float *x, float *z) const
     {
-        z[0] = x[0] > limit ? limit : x[0] < -limit ? -limit : x[0];
+        z[0] = x[0] > b.high ? b.high : x[0] < b.low ? b.low : x[0];
+    }
+};
+
+/* dx = dy where x is within the bounds, of dy and x */
+struct clamp_bwd : cuda_map_fn<2, 1> {
+    bounds b;
+
+    explicit clamp_bwd(const bounds &of) : b(of)
+    {
+    }
+
+    __device__ void begin()
+    {
+        b.load();
+    }
+
+    __device__ __forceinline__ void operator()(const float *x, float *z) const
+    {
+        z[0] = x[1] > b.high || x[1] < b.low ? 0.0f : x[0];
     }
 };
 
@@ -112,35 +159,14 @@ struct apply_update : cuda_map_fn<2, 1> {
     }
 };
 
-template <typename X, typename Y, typename Z, typename F>
-static lathe_status run_as(lathe_kernel *k, const lathe_kernel_args *a, F f)
-{
-    const void *y = F::n_in > 1 ? a->in[1] : nullptr;
-    return cuda_map(
-        k, a, f,
-        cuda_map_io<X, Y, Z>{
-            (const X *)a->in[0], (const Y *)y, nullptr, {(Z *)a->out[0], nullptr}, a->accumulate},
-        lathe_desc_count(&k->in[0]));
-}
-
-template <typename F> static lathe_status run_same(lathe_kernel *k, const lathe_kernel_args *a, F f)
-{
-    CUDA_BY_DTYPE(k->in[0].dtype, T, return (run_as<T, T, T>(k, a, f)));
-}
-
-template <typename F> static lathe_status run_plain(lathe_kernel *k, const lathe_kernel_args *a)
-{
-    return run_same(k, a, F{});
-}
-
 static lathe_status run_scale(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    return run_same(k, a, scale(k->attrs));
+    return cuda_map_same(k, a, scale(k->attrs));
 }
 
 static lathe_status run_scale_by(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    return run_same(k, a, cuda_times_fn((const float *)a->in[1] + k->attrs.start));
+    return cuda_map_same(k, a, cuda_times_fn((const float *)a->in[1] + k->attrs.start));
 }
 
 /* The output has the dtype of one of the inputs. */
@@ -150,15 +176,15 @@ static lathe_status run_lincomb(lathe_kernel *k, const lathe_kernel_args *a)
     const int as_x = k->out[0].dtype == k->in[0].dtype;
     CUDA_BY_DTYPE(k->in[0].dtype, X, CUDA_BY_DTYPE(k->in[1].dtype, Y, {
                       if (as_x)
-                          return (run_as<X, Y, X>(k, a, f));
-                      return (run_as<X, Y, Y>(k, a, f));
+                          return (cuda_map_as<X, Y, X>(k, a, f));
+                      return (cuda_map_as<X, Y, Y>(k, a, f));
                   }));
 }
 
 static lathe_status run_cast(lathe_kernel *k, const lathe_kernel_args *a)
 {
     CUDA_BY_DTYPE(k->in[0].dtype, X, CUDA_BY_DTYPE(k->out[0].dtype, Z, {
-                      return (run_as<X, X, Z>(k, a, cuda_same_fn{}));
+                      return (cuda_map_as<X, X, Z>(k, a, cuda_same_fn{}));
                   }));
 }
 
@@ -174,24 +200,32 @@ static lathe_status run_copy(lathe_kernel *k, const lathe_kernel_args *a)
 
 static lathe_status run_clamp(lathe_kernel *k, const lathe_kernel_args *a)
 {
-    return run_same(k, a, clamp((const float *)a->in[1] + k->attrs.start));
+    return cuda_map_same(k, a, clamp(bounds(k->attrs, kernel_has_in(k, 1) ? a->in[1] : nullptr)));
+}
+
+static lathe_status run_clamp_bwd(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    return cuda_map_same(k, a,
+                         clamp_bwd(bounds(k->attrs, kernel_has_in(k, 2) ? a->in[2] : nullptr)));
 }
 
 static lathe_status run_apply_update(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const apply_update f(k->attrs, (const float *)a->in[2]);
-    CUDA_BY_DTYPE(k->in[1].dtype, U, return (run_as<float, U, float>(k, a, f)));
+    CUDA_BY_DTYPE(k->in[1].dtype, U, return (cuda_map_as<float, U, float>(k, a, f)));
 }
 
-const kernel_op CUDA_OP(ADD) = {nullptr, run_plain<add>, nullptr, 1};
-const kernel_op CUDA_OP(SUB) = {nullptr, run_plain<sub>, nullptr, 1};
-const kernel_op CUDA_OP(MUL) = {nullptr, run_plain<mul>, nullptr, 1};
+const kernel_op CUDA_OP(ADD) = {nullptr, cuda_map_plain<add>, nullptr, 1};
+const kernel_op CUDA_OP(SUB) = {nullptr, cuda_map_plain<sub>, nullptr, 1};
+const kernel_op CUDA_OP(MUL) = {nullptr, cuda_map_plain<mul>, nullptr, 1};
+const kernel_op CUDA_OP(DIV) = {nullptr, cuda_map_plain<quotient>, nullptr, 1};
 const kernel_op CUDA_OP(SCALE) = {nullptr, run_scale, nullptr, 1};
 const kernel_op CUDA_OP(SCALE_BY) = {nullptr, run_scale_by, nullptr, 1};
 const kernel_op CUDA_OP(LINCOMB) = {nullptr, run_lincomb, nullptr, 1};
 const kernel_op CUDA_OP(CAST) = {nullptr, run_cast, nullptr, 1};
 const kernel_op CUDA_OP(COPY) = {nullptr, run_copy, nullptr, 1};
-const kernel_op CUDA_OP(SIGMOID) = {nullptr, run_plain<sigmoid>, nullptr, 1};
-const kernel_op CUDA_OP(LOGSIGMOID) = {nullptr, run_plain<logsigmoid>, nullptr, 1};
+const kernel_op CUDA_OP(SIGMOID) = {nullptr, cuda_map_plain<sigmoid>, nullptr, 1};
+const kernel_op CUDA_OP(LOGSIGMOID) = {nullptr, cuda_map_plain<logsigmoid>, nullptr, 1};
 const kernel_op CUDA_OP(CLAMP) = {nullptr, run_clamp, nullptr, 0};
+const kernel_op CUDA_OP(CLAMP_BWD) = {nullptr, run_clamp_bwd, nullptr, 1};
 const kernel_op CUDA_OP(APPLY_UPDATE) = {nullptr, run_apply_update, nullptr, 0};

@@ -82,6 +82,32 @@ static lathe_status cuda_map(const lathe_kernel *k, const lathe_kernel_args *a, 
                     f, io, n);
 }
 
+/** The map of an op's first inputs and outputs, one of each dtype: X, Y, Z. */
+template <typename X, typename Y, typename Z, typename F>
+static lathe_status cuda_map_as(const lathe_kernel *k, const lathe_kernel_args *a, F f)
+{
+    const cuda_map_io<X, Y, Z> io = {(const X *)a->in[0],
+                                     F::n_in > 1 ? (const Y *)a->in[1] : nullptr,
+                                     F::n_in > 2 ? (const Y *)a->in[2] : nullptr,
+                                     {(Z *)a->out[0], F::n_out > 1 ? (Z *)a->out[1] : nullptr},
+                                     a->accumulate};
+    return cuda_map(k, a, f, io, lathe_desc_count(&k->in[0]));
+}
+
+/** The same where all of them have the dtype of the first. */
+template <typename F>
+static lathe_status cuda_map_same(const lathe_kernel *k, const lathe_kernel_args *a, F f)
+{
+    CUDA_BY_DTYPE(k->in[0].dtype, T, return (cuda_map_as<T, T, T>(k, a, f)));
+}
+
+/** The same as kernel_op.run of an op that has no attributes. */
+template <typename F>
+static lathe_status cuda_map_plain(lathe_kernel *k, const lathe_kernel_args *a)
+{
+    return cuda_map_same(k, a, F{});
+}
+
 /** z = x */
 struct cuda_same_fn : cuda_map_fn<1, 1> {
     __device__ __forceinline__ void operator()(const float *x, float *z) const

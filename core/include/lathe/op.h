@@ -61,6 +61,16 @@
  *                op transposes with trans_a, trans_b
  *  L2_NORMALIZE  x f32[..] -> y f32 or c[..]                    x / max(|x|_2, eps); norm in f64
  *  TRANSPOSE     x [R,S] -> y [S,R]
+ *  EXP LOG TANH ABS  x c[..] -> y c[..]                         LOG of 0 is -inf, of less NaN; i/o 0
+ *  DIV           a, b -> y                                      y = a / b, same shape and dtype; i/o 0
+ *  MIN MAX       a, b -> y                                      NaN where either is; where both are
+ *                equal the gradient goes to b; i/o 0 or 1
+ *  LESS          a, b -> y                                      1 where a < b, else 0; its derivative is 0;
+ *                i/o 0 or 1
+ *  WHERE         condition, a, b -> y                           a where condition > 0.5, else b; all of one
+ *                shape and dtype; nothing flows back to the condition; i/o 1 or 2
+ *  CLAMP         x f32 or c[..], limit? f32[*] -> y like x      y = x, within -limit[start] and
+ *                limit[start], without a limit within alpha and beta; NaN stays; i/o 0
  *  APPLY_UPDATE  p f32[..], u f32 or c[..], s f32[*] -> p'      p' = p - s[start]*(alpha*u + beta*p);
  *                i/o 0 always
  *
@@ -79,6 +89,11 @@
  *                one pass over the chunks gives the log-probabilities as well
  *  BROADCAST     x f32[] or f32[R] -> y f32[..]                 of SUM and ROW_SUM:
  *                y[i] = x[i / count], count = elements of y per element of x
+ *  ABS_BWD       dy, x -> dx                                    dy * sign(x), 0 where x is 0
+ *  TANH_BWD      dy, y -> dx                                    dy * (1 - y^2); y = tanh(x)
+ *  WHERE_BWD     dy, condition -> da, db                        dy to da where condition > 0.5, else to db;
+ *                the other is 0
+ *  CLAMP_BWD     dy, x, limit? -> dx                            dy where CLAMP leaves x as it is, else 0
  *  SLICE_BWD     dy [count,..] -> dx [R,..]                     zero outside start .. start+count-1
  *
  *  Evaluation (no derivative)
@@ -96,8 +111,6 @@
  *  UPDATE_SQUARES  p f32[..], u f32 or c[..], s f32[*] -> y f64[ceil(n/16384)]
  *                y[k] = sum of (s[start]*(alpha*u + beta*p))^2 in f64 over elements 16384k and on: the
  *                square of what APPLY_UPDATE takes off p
- *  CLAMP         x f32 or c[..], limit f32[*] -> y like x       y = x, within -limit[start] and
- *                limit[start], rounded to y's dtype; NaN stays; i/o 0
  *
  *  Two of the above in one, put there behind the derivative where the device offers them: no rule of their own,
  *  nothing is added to. The first result is rounded to c before the second op takes it, as if it were stored.
@@ -157,7 +170,20 @@
     X(LINEAR_GELU, "linear_gelu", 3, 2)                                                            \
     X(LINEAR_DX_GELU, "linear_dx_gelu", 3, 1)                                                      \
     X(ADD_RMSNORM, "add_rmsnorm", 3, 3)                                                            \
-    X(ADD_LAYERNORM, "add_layernorm", 4, 4)
+    X(ADD_LAYERNORM, "add_layernorm", 4, 4)                                                        \
+    X(EXP, "exp", 1, 1)                                                                            \
+    X(LOG, "log", 1, 1)                                                                            \
+    X(ABS, "abs", 1, 1)                                                                            \
+    X(TANH, "tanh", 1, 1)                                                                          \
+    X(ABS_BWD, "abs_bwd", 2, 1)                                                                    \
+    X(TANH_BWD, "tanh_bwd", 2, 1)                                                                  \
+    X(DIV, "div", 2, 1)                                                                            \
+    X(MIN, "min", 2, 1)                                                                            \
+    X(MAX, "max", 2, 1)                                                                            \
+    X(LESS, "less", 2, 1)                                                                          \
+    X(WHERE, "where", 3, 1)                                                                        \
+    X(WHERE_BWD, "where_bwd", 2, 2)                                                                \
+    X(CLAMP_BWD, "clamp_bwd", 3, 1)
 
 enum {
 #define LATHE_X(name, text, n_in, n_out) LATHE_OP_##name,
@@ -171,7 +197,7 @@ enum {
 
 /** Attributes of a node; each op reads those that its row names, the others are 0. Plain data. */
 typedef struct lathe_op_attrs {
-    double alpha, beta;                    /* SCALE, LINCOMB, MATMUL, APPLY_UPDATE, ... */
+    double alpha, beta;                    /* SCALE, LINCOMB, MATMUL, CLAMP, ... */
     float eps;                             /* norms, L2_NORMALIZE */
     float softcap;                         /* ATTENTION, HEAD_LOGPROB: 0 none, else c*tanh(x/c) */
     float scale;                           /* ATTENTION: factor on q k^T */

@@ -1,4 +1,4 @@
-/* Sums and products of elements: ADD, SUB, MUL, SCALE, SCALE_BY, LINCOMB. */
+/* Sums, products and quotients of elements: ADD, SUB, MUL, DIV, SCALE, SCALE_BY, LINCOMB. */
 #include "ir/ops/rules.h"
 
 static lathe_status infer_lincomb(lathe_op_problem *p)
@@ -26,6 +26,19 @@ static void derive_mul(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
 {
     lathe__emit_one(t, n, LATHE_OP_MUL, NULL, dy, n->in[1], n->in[0]);
     lathe__emit_one(t, n, LATHE_OP_MUL, NULL, dy, n->in[0], n->in[1]);
+}
+
+/* d (a / b) = da / b - y db / b */
+static void derive_div(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
+{
+    const lathe_op_attrs minus = {.alpha = -1.0};
+    const lathe_val b = n->in[1];
+    lathe__emit_one(t, n, LATHE_OP_DIV, NULL, dy, b, n->in[0]);
+    if (!lathe__needs(t, b))
+        return;
+    lathe_val g = lathe__emit_plain(t, LATHE_OP_DIV, NULL, dy, b, n->label);
+    g = lathe__emit_plain(t, LATHE_OP_MUL, NULL, g, n->out[0], n->label);
+    lathe__emit_one(t, n, LATHE_OP_SCALE, &minus, g, LATHE_NONE, b);
 }
 
 static void derive_scale(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
@@ -88,6 +101,12 @@ static void exact_mul(const lathe_op_problem *p, double *const *in, double *cons
         out[0][i] = in[0][i] * in[1][i];
 }
 
+static void exact_div(const lathe_op_problem *p, double *const *in, double *const *out)
+{
+    for (int64_t i = 0; i < lathe_desc_count(&p->out[0]); i++)
+        out[0][i] = in[0][i] / in[1][i];
+}
+
 static void exact_scale(const lathe_op_problem *p, double *const *in, double *const *out)
 {
     for (int64_t i = 0; i < lathe_desc_count(&p->out[0]); i++)
@@ -122,6 +141,11 @@ static const lathe_op_case mul_cases[] = {
     LATHE_LAST_CASE,
 };
 
+static const lathe_op_case div_cases[] = {
+    LATHE_CASE("c[1025] c[1025]:+", "c[1025]", 1, 0),
+    LATHE_CASE("c[7,3] c[7,3]:+", "c[7,3]", 1, 0),
+    LATHE_LAST_CASE,
+};
 static const lathe_op_case scale_cases[] = {
     LATHE_CASE_WITH("c[1025]", "c[1025]", 1, 0, .alpha = 0.75, .beta = -1.25),
     LATHE_LAST_CASE,
@@ -144,6 +168,8 @@ LATHE_OP_DEFINE(SUB, .inplace = 1, .infer = lathe__infer_pair, .derive = derive_
                 .check = lathe__check_binary, .exact = exact_sub, .cases = sub_cases);
 LATHE_OP_DEFINE(MUL, .inplace = 1, .infer = lathe__infer_pair, .derive = derive_mul,
                 .check = lathe__check_binary, .exact = exact_mul, .cases = mul_cases);
+LATHE_OP_DEFINE(DIV, .inplace = 1, .infer = lathe__infer_pair, .derive = derive_div,
+                .check = lathe__check_binary, .exact = exact_div, .cases = div_cases);
 LATHE_OP_DEFINE(SCALE, .accumulates = 1, .inplace = 1, .infer = lathe__infer_like,
                 .derive = derive_scale, .check = lathe__check_unary, .exact = exact_scale,
                 .cases = scale_cases);
