@@ -1,5 +1,5 @@
 /* HEAD_LOGPROB, its derivative and HEAD_EVAL: log softmax(softcap(x W^T))[target], never all logits at
- * once; and HEAD_SAMPLE, a token drawn from that softmax.
+ * once; HEAD_ENTROPY and its derivative, and HEAD_SAMPLE, a token drawn from that softmax.
  *
  * Rows with a target are taken `rows` at a time (the last chunk is padded with zero rows); rows
  * without one cost nothing. The vocabulary is taken in blocks, so that every product reads and
@@ -25,11 +25,12 @@ typedef struct head {
     int64_t n, c, v;
     int64_t rows;            /* of a chunk */
     int64_t width, n_blocks; /* blocks of the vocabulary; the last may be narrower */
-    int32_t dtype, backward, evaluates, samples;
+    int32_t dtype, backward, evaluates, samples, entropy;
     cpu_product *logits[2], *dx[2], *dw[2]; /* [1]: for the last, narrower block */
     /* offsets in scratch */
     int64_t logits_at, x_at, dx_at, list_at, state_at, lse_at, dlogp_at, target_at;
     int64_t u_at, token_at, parts_at; /* of a draw */
+    int64_t entropy_at;               /* of HEAD_ENTROPY_BWD */
 } head;
 
 /* The arguments by name: HEAD_LOGPROB and HEAD_LOGPROB_BWD number them alike as far as they go. */
@@ -149,6 +150,7 @@ static void lay_out_scratch(head *s, int64_t product_bytes, int64_t *out_scratch
     s->lse_at = carve(&end, s->rows * 4);
     s->dlogp_at = carve(&end, s->rows * 4);
     s->target_at = carve(&end, s->rows * 4);
+    s->entropy_at = carve(&end, s->entropy ? s->rows * 4 : 0);
     if (s->samples) {
         s->u_at = carve(&end, s->rows * (int64_t)sizeof(double));
         s->token_at = carve(&end, s->rows * 4);
@@ -167,7 +169,8 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
     s->v = k->in[1].dims[0];
     s->c = k->in[1].dims[1];
     s->dtype = k->in[0].dtype;
-    s->backward = k->op_id == LATHE_OP_HEAD_LOGPROB_BWD;
+    s->entropy = k->op_id == LATHE_OP_HEAD_ENTROPY || k->op_id == LATHE_OP_HEAD_ENTROPY_BWD;
+    s->backward = k->op_id == LATHE_OP_HEAD_LOGPROB_BWD || k->op_id == LATHE_OP_HEAD_ENTROPY_BWD;
     s->evaluates = k->op_id == LATHE_OP_HEAD_EVAL;
     s->samples = k->op_id == LATHE_OP_HEAD_SAMPLE;
     choose_sizes(k, s);
@@ -234,7 +237,7 @@ static head_block chunk_block(const head_run *r, int64_t from, int64_t n)
     float *dlogp = (float *)(void *)(r->scratch + s->dlogp_at);
     for (int64_t i = 0; i < s->rows; i++) {
         const int64_t row = i < n ? r->list[from + i] : -1;
-        state[i] = (head_row){-INFINITY, 0.0f, 0.0, -INFINITY, -1};
+        state[i] = (head_row){-INFINITY, 0.0f, 0.0, -INFINITY, -1, 0.0};
         targets[i] = row < 0 ? -1 : r->targets[row];
         dlogp[i] = row < 0 || r->dlogp == NULL ? 0.0f : r->dlogp[row];
     }
@@ -243,6 +246,9 @@ static head_block chunk_block(const head_run *r, int64_t from, int64_t n)
                               .softcap = r->k->attrs.softcap,
                               .targets = targets,
                               .find_top = s->evaluates,
+                              .entropy = s->entropy,
+                              .entropies =
+                                  (const float *)(const void *)(r->scratch + s->entropy_at),
                               .state = state,
                               .dlogp = dlogp,
                               .lse = (const float *)(const void *)(r->scratch + s->lse_at)};
@@ -270,6 +276,7 @@ static lathe_status chunk_forward(const head_run *r, head_block *block, const vo
     const head *s = r->s;
     cpu_device *device = r->k->device;
     float *lse = (float *)(void *)(r->scratch + s->lse_at);
+    float *entropies = (float *)(void *)(r->scratch + s->entropy_at);
     for (int64_t b = 0; b < s->n_blocks; b++) {
         aim(r, block, b);
         const void *w = at(r->w, block->first * s->c, s->dtype);
@@ -281,8 +288,12 @@ static lathe_status chunk_forward(const head_run *r, head_block *block, const vo
         const head_row *row = &block->state[i];
         const double log_sum = (double)row->max + log(row->sum);
         lse[i] = (float)log_sum;
-        st(r->logp, r->list[from + i], LATHE_F32, (r->accumulate & 1u) != 0,
-           (float)((double)row->target - log_sum));
+        float result = (float)((double)row->target - log_sum);
+        if (s->entropy) {
+            result = (float)(log(row->sum) - row->spread / row->sum);
+            entropies[i] = result;
+        }
+        st(r->logp, r->list[from + i], LATHE_F32, (r->accumulate & 1u) != 0, result);
         if (r->top != NULL) {
             r->top_logp[r->list[from + i]] = (float)((double)row->max - log_sum);
             r->top[r->list[from + i]] = row->top_id;
@@ -407,3 +418,5 @@ const kernel_op CPU_OP(HEAD_LOGPROB) = {prepare, run, release, 0};
 const kernel_op CPU_OP(HEAD_EVAL) = {prepare, run, release, 0};
 const kernel_op CPU_OP(HEAD_SAMPLE) = {prepare, run, release, 0};
 const kernel_op CPU_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 7};
+const kernel_op CPU_OP(HEAD_ENTROPY) = {prepare, run, release, 0};
+const kernel_op CPU_OP(HEAD_ENTROPY_BWD) = {prepare, run, release, 7};

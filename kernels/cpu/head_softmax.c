@@ -49,6 +49,22 @@ CPU_INLINE void observe_row(const void *l, int64_t n, float cap, int has_cap, in
         row->target = capped(ld(l, target, dtype), cap, has_cap);
 }
 
+/* row->spread of a block, behind observe_row; `before`: the row before it. */
+CPU_INLINE void observe_spread(const void *l, int64_t n, float cap, int has_cap,
+                               const head_row *before, head_row *row, int32_t dtype)
+{
+    const float shift = row->max > -INFINITY ? row->max : 0.0f;
+    const double less = (double)before->max - (double)shift;
+    float spread = 0.0f;
+#pragma omp simd reduction(+ : spread)
+    for (int64_t i = 0; i < n; i++) {
+        const float s = capped(ld(l, i, dtype), cap, has_cap) - shift, e = cpu_exp(s);
+        spread += e > 0.0f ? e * s : 0.0f;
+    }
+    row->spread = before->sum > 0.0 ? exp(less) * (before->spread + less * before->sum) : 0.0;
+    row->spread += (double)spread;
+}
+
 /* A cap is increasing: the largest logit is the largest capped one. */
 CPU_INLINE void top_of_row(const void *l, int64_t n, int64_t first, head_row *row, int32_t dtype)
 {
@@ -82,6 +98,18 @@ CPU_INLINE void gradient_row(void *l, int64_t n, float cap, int has_cap, int64_t
         st(l, target, dtype, 0, onto_target);
 }
 
+/* -dh * p * (log p + h) */
+CPU_INLINE void entropy_gradient_row(void *l, int64_t n, float cap, int has_cap, float lse, float h,
+                                     float dh, int32_t dtype)
+{
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; i++) {
+        const float s = capped(ld(l, i, dtype), cap, has_cap), p = cpu_exp(s - lse);
+        const float slope = has_cap ? 1.0f - (s / cap) * (s / cap) : 1.0f;
+        st(l, i, dtype, 0, p > 0.0f ? -dh * p * (s - lse + h) * slope : 0.0f);
+    }
+}
+
 static void observe_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const head_block *b = arg;
@@ -93,10 +121,16 @@ static void observe_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         const int64_t target = b->targets[r] - b->first;
         if (b->find_top)
             CPU_BY_DTYPE(b->dtype, top_of_row, l, b->width, b->first, b->state + r);
+        const head_row before = b->state[r];
         if (b->softcap > 0.0f)
             CPU_BY_DTYPE(b->dtype, observe_row, l, b->width, b->softcap, 1, target, b->state + r);
         else
             CPU_BY_DTYPE(b->dtype, observe_row, l, b->width, 0.0f, 0, target, b->state + r);
+        if (b->entropy && b->softcap > 0.0f)
+            CPU_BY_DTYPE(b->dtype, observe_spread, l, b->width, b->softcap, 1, &before,
+                         b->state + r);
+        else if (b->entropy)
+            CPU_BY_DTYPE(b->dtype, observe_spread, l, b->width, 0.0f, 0, &before, b->state + r);
     }
 }
 
@@ -109,6 +143,12 @@ static void gradient_range(void *arg, int64_t begin, int64_t end, int32_t worker
         const int64_t target = b->targets[r] - b->first;
         if (b->targets[r] < 0 || b->dlogp[r] == 0.0f)
             memset(l, 0, (size_t)(b->width * lathe_dtype_bytes(b->dtype)));
+        else if (b->entropy && b->softcap > 0.0f)
+            CPU_BY_DTYPE(b->dtype, entropy_gradient_row, l, b->width, b->softcap, 1, b->lse[r],
+                         b->entropies[r], b->dlogp[r]);
+        else if (b->entropy)
+            CPU_BY_DTYPE(b->dtype, entropy_gradient_row, l, b->width, 0.0f, 0, b->lse[r],
+                         b->entropies[r], b->dlogp[r]);
         else if (b->softcap > 0.0f)
             CPU_BY_DTYPE(b->dtype, gradient_row, l, b->width, b->softcap, 1, target, b->lse[r],
                          b->dlogp[r]);

@@ -58,4 +58,37 @@ static inline lathe_status cuda_columns_finish(const lathe_kernel *k, const lath
                     partials, parts, cols, out, accumulate);
 }
 
+/* partials[p, j] = sum of x[r, j] over the rows of part p; a block takes CUDA_THREADS columns of a part. */
+template <typename T>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    cuda_columns_parts_of(const T *x, float *partials, int64_t rows, int64_t cols,
+                          int64_t rows_per_part, int64_t blocks_per_part)
+{
+    const int64_t part = blockIdx.x / blocks_per_part;
+    const int64_t j = blockIdx.x % blocks_per_part * blockDim.x + threadIdx.x;
+    const int64_t first = part * rows_per_part;
+    const int64_t last = first + rows_per_part < rows ? first + rows_per_part : rows;
+    if (j >= cols)
+        return;
+    float sum = 0.0f;
+    for (int64_t r = first; r < last; r++)
+        sum += cuda_float(x[r * cols + j]);
+    partials[part * cols + j] = sum;
+}
+
+/** out[j] (= or +=) sum of x[r, j] over r; the partial sums lie in the scratch, cuda_columns_scratch(rows, cols). */
+static inline lathe_status cuda_columns_sum(const lathe_kernel *k, const lathe_kernel_args *a,
+                                            const void *x, int32_t dtype, int64_t rows,
+                                            int64_t cols, float *out, int accumulate)
+{
+    const int64_t parts = cuda_columns_parts(rows),
+                  across = (cols + CUDA_THREADS - 1) / CUDA_THREADS;
+    float *partials = (float *)a->scratch;
+    CUDA_BY_DTYPE(dtype, T, {
+        LATHE_TRY(cuda_run(k, a, parts * across, CUDA_THREADS, cuda_columns_parts_of<T>,
+                           (const T *)x, partials, rows, cols, cuda_columns_rows(rows), across));
+    });
+    return cuda_columns_finish(k, a, partials, parts, cols, out, accumulate);
+}
+
 #endif

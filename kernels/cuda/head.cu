@@ -1,5 +1,5 @@
 /* HEAD_LOGPROB, its derivative, HEAD_EVAL and HEAD_SAMPLE: log softmax(softcap(x W^T))[target], never all
- * logits at once.
+ * logits at once; HEAD_ENTROPY, the entropy of that softmax, and its derivative.
  *
  * Rows are taken a chunk at a time: a product gives its logits, one kernel (head_softmax.cuh) the
  * log-probabilities and, in place, the gradient of the logits, from which two products make dx and, added to
@@ -12,10 +12,20 @@
  * target outside the vocabulary gives logp NaN and no gradient.
  */
 #include "blas.h"
-#include "head_softmax.cuh"
+#include "head_entropy.cuh"
 
 #define LOGITS_BYTES ((int64_t)256 << 20) /* at most, but for vocabularies beyond a million */
 #define LEAST_ROWS 64
+
+static int is_entropy(const lathe_kernel *k)
+{
+    return k->op_id == LATHE_OP_HEAD_ENTROPY || k->op_id == LATHE_OP_HEAD_ENTROPY_BWD;
+}
+
+static int is_backward(const lathe_kernel *k)
+{
+    return k->op_id == LATHE_OP_HEAD_LOGPROB_BWD || k->op_id == LATHE_OP_HEAD_ENTROPY_BWD;
+}
 
 enum { WHOLE, LAST, N_SIZES }; /* chunks; the last may have fewer rows */
 
@@ -70,13 +80,13 @@ static lathe_status make_products(lathe_kernel *k, head *s, int i, int64_t rows,
     spec.trans_b = 0;
     spec.c_stride = 0;
     spec.a_stride = s->stride;
-    if (k->op_id == LATHE_OP_HEAD_LOGPROB_BWD && kernel_has_out(k, 1))
+    if (is_backward(k) && kernel_has_out(k, 1))
         LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->dx[i], &bytes[1]));
     spec.m = s->v;
     spec.k = rows;
     spec.trans_a = 1;
     spec.c_dtype = LATHE_F32;
-    if (k->op_id == LATHE_OP_HEAD_LOGPROB_BWD && kernel_has_out(k, 2))
+    if (is_backward(k) && kernel_has_out(k, 2))
         LATHE_TRY(cuda_product_create(cuda_of(k), &spec, &s->dw[i], &bytes[2]));
     for (int j = 0; j < 3; j++)
         *io_scratch = bytes[j] > *io_scratch ? bytes[j] : *io_scratch;
@@ -122,7 +132,7 @@ static head_rows rows_at(const lathe_kernel *k, const lathe_kernel_args *a, int6
     }
     out.logp = (float *)a->out[0] + first;
     out.accumulate_logp = (a->accumulate & 1u) != 0;
-    if (k->op_id == LATHE_OP_HEAD_LOGPROB_BWD)
+    if (is_backward(k))
         out.dlogp = (const float *)a->in[3] + first;
     if (k->op_id == LATHE_OP_HEAD_EVAL) {
         out.top_logp = (float *)a->out[1] + first;
@@ -135,6 +145,8 @@ template <typename T>
 static lathe_status run_rows(const lathe_kernel *k, const lathe_kernel_args *a, T *logits,
                              head_rows rows, int64_t n)
 {
+    if (is_entropy(k))
+        return cuda_run(k, a, n, CUDA_THREADS, head_entropy<T>, logits, rows);
     if (rows.sampled != nullptr)
         return cuda_run(k, a, n, CUDA_THREADS, head_draw<T>, (const T *)logits, rows);
     if (rows.top != nullptr)
@@ -175,3 +187,5 @@ const kernel_op CUDA_OP(HEAD_LOGPROB) = {prepare, run, release, 0};
 const kernel_op CUDA_OP(HEAD_EVAL) = {prepare, run, release, 0};
 const kernel_op CUDA_OP(HEAD_SAMPLE) = {prepare, run, release, 0};
 const kernel_op CUDA_OP(HEAD_LOGPROB_BWD) = {prepare, run, release, 7};
+const kernel_op CUDA_OP(HEAD_ENTROPY) = {prepare, run, release, 0};
+const kernel_op CUDA_OP(HEAD_ENTROPY_BWD) = {prepare, run, release, 7};

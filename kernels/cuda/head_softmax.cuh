@@ -34,22 +34,6 @@ template <typename T> static __device__ __forceinline__ float head_logit(T x, fl
     return cap > 0.0f ? cap * tanhf(l / cap) : l;
 }
 
-/* Largest over the block, the same on every thread. A NaN is passed over. */
-template <typename T> static __device__ T head_block_max(T x)
-{
-    __shared__ T warps[32];
-    const int warp = (int)threadIdx.x / CUDA_WARP, n = (int)blockDim.x / CUDA_WARP;
-    x = cuda_warp_max(x);
-    __syncthreads();
-    if (threadIdx.x % CUDA_WARP == 0)
-        warps[warp] = x;
-    __syncthreads();
-    T most = warps[0];
-    for (int w = 1; w < n; w++)
-        most = warps[w] > most ? warps[w] : most;
-    return most;
-}
-
 /* What a thread has seen of a row. */
 struct head_seen {
     float max, sum; /* of s, of exp(s - max) */
@@ -85,7 +69,7 @@ static __device__ __forceinline__ head_seen head_observe(const T *row, int64_t v
 /* lse of the row, in double on thread 0; *out_max its largest s on every thread. */
 static __device__ __forceinline__ double head_lse(head_seen seen, float *out_max)
 {
-    const float max = head_block_max(seen.max);
+    const float max = cuda_block_max(seen.max);
     const float share = seen.max > -INFINITY && seen.max < max ? expf(seen.max - max) : 1.0f;
     const double sum = cuda_block_sum((double)seen.sum * (double)share);
     *out_max = max;
@@ -95,9 +79,9 @@ static __device__ __forceinline__ double head_lse(head_seen seen, float *out_max
 /* The first column of the row's largest logit; -1: none is larger than -inf. */
 static __device__ __forceinline__ int32_t head_top(head_seen seen)
 {
-    const float top = head_block_max(seen.top);
+    const float top = cuda_block_max(seen.top);
     const int32_t id =
-        head_block_max(seen.top_id >= 0 && seen.top == top ? -seen.top_id - 1 : INT32_MIN);
+        cuda_block_max(seen.top_id >= 0 && seen.top == top ? -seen.top_id - 1 : INT32_MIN);
     return id == INT32_MIN ? -1 : -(id + 1);
 }
 
@@ -234,7 +218,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) head_draw(const T *logits
             a.sampled[r] = -1;
         return;
     }
-    const float max = head_block_max(head_observe<T, 0>(row, a.v, a.cap).max);
+    const float max = cuda_block_max(head_observe<T, 0>(row, a.v, a.cap).max);
     const float shift = max > -INFINITY ? max : 0.0f;
     const int64_t run = head_run_columns<T>(a.v), tile = run * blockDim.x;
     const int64_t n_tiles = (a.v + tile - 1) / tile, mine = threadIdx.x * run;

@@ -213,4 +213,20 @@ template <typename T> static __device__ T cuda_block_sum(T x)
     return sum;
 }
 
+/** Largest over the block, the same on every thread. A NaN is passed over. */
+template <typename T> static __device__ T cuda_block_max(T x)
+{
+    __shared__ T warps[32];
+    const int warp = (int)threadIdx.x / CUDA_WARP, n = (int)blockDim.x / CUDA_WARP;
+    x = cuda_warp_max(x);
+    __syncthreads();
+    if (threadIdx.x % CUDA_WARP == 0)
+        warps[warp] = x;
+    __syncthreads();
+    T most = warps[0];
+    for (int w = 1; w < n; w++)
+        most = warps[w] > most ? warps[w] : most;
+    return most;
+}
+
 #endif

@@ -159,39 +159,12 @@ static lathe_status run_two(lathe_kernel *k, const lathe_kernel_args *a)
                             a->scratch, (a->accumulate & 1u) != 0, a->stream);
 }
 
-/* partials[p, j] = sum of x[r, j] over the rows of part p; a block takes CUDA_THREADS columns of a part. */
-template <typename T>
-static __global__ void __launch_bounds__(CUDA_THREADS)
-    sum_columns(const T *x, float *partials, int64_t rows, int64_t cols, int64_t rows_per_part,
-                int64_t blocks_per_part)
-{
-    const int64_t part = blockIdx.x / blocks_per_part;
-    const int64_t j = blockIdx.x % blocks_per_part * blockDim.x + threadIdx.x;
-    const int64_t first = part * rows_per_part;
-    const int64_t last = first + rows_per_part < rows ? first + rows_per_part : rows;
-    if (j >= cols)
-        return;
-    float sum = 0.0f;
-    for (int64_t r = first; r < last; r++)
-        sum += cuda_float(x[r * cols + j]);
-    partials[part * cols + j] = sum;
-}
-
 static lathe_status run_dw(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const linear *s = (const linear *)k->state;
-    const int64_t parts = cuda_columns_parts(s->rows);
-    const int64_t across = (s->cols + CUDA_THREADS - 1) / CUDA_THREADS;
-    float *partials = (float *)a->scratch;
-    if (kernel_has_out(k, 1)) {
-        CUDA_BY_DTYPE(k->in[0].dtype, T, {
-            LATHE_TRY(cuda_run(k, a, parts * across, CUDA_THREADS, sum_columns<T>,
-                               (const T *)a->in[0], partials, s->rows, s->cols,
-                               cuda_columns_rows(s->rows), across));
-        });
-        LATHE_TRY(cuda_columns_finish(k, a, partials, parts, s->cols, (float *)a->out[1],
-                                      (a->accumulate & 2u) != 0));
-    }
+    if (kernel_has_out(k, 1))
+        LATHE_TRY(cuda_columns_sum(k, a, a->in[0], k->in[0].dtype, s->rows, s->cols,
+                                   (float *)a->out[1], (a->accumulate & 2u) != 0));
     return run_two(k, a);
 }
 

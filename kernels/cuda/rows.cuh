@@ -62,6 +62,12 @@ template <int KIND> static __device__ __forceinline__ float cuda_row_sum(float x
     return KIND == CUDA_ROW_WARP ? cuda_warp_sum(x) : cuda_block_sum(x);
 }
 
+/** Largest over the row's threads, the same on each; all of them call. */
+template <int KIND> static __device__ __forceinline__ float cuda_row_max(float x)
+{
+    return KIND == CUDA_ROW_WARP ? cuda_warp_max(x) : cuda_block_max(x);
+}
+
 /** Calls f(i, at) for each pack of the thread's: elements i .. i+N-1, kept at `at` .. at+N-1. */
 template <int KIND, int N, typename F>
 static __device__ __forceinline__ void cuda_row_each(int64_t d, const F &f)

@@ -94,6 +94,7 @@ static void check_input(const built *b, const lathe_op_info *info, int32_t i)
 {
     lathe_val grad;
     double *x = lathe__exact_data(&b->e, b->in[i]), largest = 0.0;
+    int smooth = 0;
     const int64_t n = lathe__exact_count(&b->e, b->in[i]);
     const int32_t n_values = b->g->n_values;
     OK(lathe_graph_grad(b->g, b->g->values[b->in[i]].param, &grad));
@@ -107,11 +108,16 @@ static void check_input(const built *b, const lathe_op_info *info, int32_t i)
     for (int64_t j = 0; j < ELEMENTS && j < n; j++) {
         const int64_t k = n <= ELEMENTS ? j : j * (n - 1) / (ELEMENTS - 1);
         const double up = loss_at(b, &x[k], x[k] + STEP), down = loss_at(b, &x[k], x[k] - STEP);
-        const double want = (up - down) / (2.0 * STEP);
+        const double want = (up - down) / (2.0 * STEP),
+                     bend = up + down - 2.0 * loss_at(b, &x[k], x[k]);
+        if (fabs(bend) > 0.01 * STEP * fmax(largest, 1.0)) /* a kink: there is no derivative */
+            continue;
+        smooth++;
         cr_expect(fabs(got[k] - want) <= TOLERANCE * fmax(largest, 1e-3),
                   "%s of (%s): d/d input %d [%lld] is %.9g, by differences %.9g", info->name,
                   b->c->in, i, (long long)k, got[k], want);
     }
+    cr_expect_gt(smooth, 0, "%s of (%s): input %d", info->name, b->c->in, i);
     free(got);
 }
 

@@ -18,13 +18,14 @@
 #ifndef LATHE_OP_H
 #define LATHE_OP_H
 
+#include "op_tensor.h"
 #include "tensor.h"
 
 #define LATHE_ABSENT (-1)
 
 /*  X(NAME, "name", n_in, n_out): the inputs and outputs of each, in order
  *
- *  Forward
+ *  Forward; op_tensor.h has more, for losses and adapters
  *  EMBED         tokens i32[N], W c[V,C] -> y c[N,C]            y[n] = W[tokens[n]]
  *  LINEAR        x c[N,I], W c[O,I], b? f32[O] -> y c[N,O]      y = x W^T + b
  *  RMSNORM       x c[..], w f32[D] -> y c[..], rstd f32[rows]   y = x*rstd*w over groups of D
@@ -61,14 +62,6 @@
  *                op transposes with trans_a, trans_b
  *  L2_NORMALIZE  x f32[..] -> y f32 or c[..]                    x / max(|x|_2, eps); norm in f64
  *  TRANSPOSE     x [R,S] -> y [S,R]
- *  EXP LOG TANH ABS  x c[..] -> y c[..]                         LOG of 0 is -inf, of less NaN; i/o 0
- *  DIV           a, b -> y                                      y = a / b, same shape and dtype; i/o 0
- *  MIN MAX       a, b -> y                                      NaN where either is; where both are
- *                equal the gradient goes to b; i/o 0 or 1
- *  LESS          a, b -> y                                      1 where a < b, else 0; its derivative is 0;
- *                i/o 0 or 1
- *  WHERE         condition, a, b -> y                           a where condition > 0.5, else b; all of one
- *                shape and dtype; nothing flows back to the condition; i/o 1 or 2
  *  CLAMP         x f32 or c[..], limit? f32[*] -> y like x      y = x, within -limit[start] and
  *                limit[start], without a limit within alpha and beta; NaN stays; i/o 0
  *  APPLY_UPDATE  p f32[..], u f32 or c[..], s f32[*] -> p'      p' = p - s[start]*(alpha*u + beta*p);
@@ -89,11 +82,6 @@
  *                one pass over the chunks gives the log-probabilities as well
  *  BROADCAST     x f32[] or f32[R] -> y f32[..]                 of SUM and ROW_SUM:
  *                y[i] = x[i / count], count = elements of y per element of x
- *  ABS_BWD       dy, x -> dx                                    dy * sign(x), 0 where x is 0
- *  TANH_BWD      dy, y -> dx                                    dy * (1 - y^2); y = tanh(x)
- *  WHERE_BWD     dy, condition -> da, db                        dy to da where condition > 0.5, else to db;
- *                the other is 0
- *  CLAMP_BWD     dy, x, limit? -> dx                            dy where CLAMP leaves x as it is, else 0
  *  SLICE_BWD     dy [count,..] -> dx [R,..]                     zero outside start .. start+count-1
  *
  *  Evaluation (no derivative)
@@ -120,7 +108,7 @@
  *  ADD_RMSNORM   a, b c[..], w f32[D] -> x, y c[..], rstd       x = a + b, the rest RMSNORM of x; i/o of x: a or b
  *  ADD_LAYERNORM a, b c[N,C], w, bias? f32[C] -> x, y, mean, rstd   the same of LAYERNORM
  */
-#define LATHE_OP_TABLE(X)                                                                          \
+#define LATHE_MODEL_OP_TABLE(X)                                                                    \
     X(EMBED, "embed", 2, 1)                                                                        \
     X(LINEAR, "linear", 3, 1)                                                                      \
     X(RMSNORM, "rmsnorm", 2, 2)                                                                    \
@@ -170,20 +158,9 @@
     X(LINEAR_GELU, "linear_gelu", 3, 2)                                                            \
     X(LINEAR_DX_GELU, "linear_dx_gelu", 3, 1)                                                      \
     X(ADD_RMSNORM, "add_rmsnorm", 3, 3)                                                            \
-    X(ADD_LAYERNORM, "add_layernorm", 4, 4)                                                        \
-    X(EXP, "exp", 1, 1)                                                                            \
-    X(LOG, "log", 1, 1)                                                                            \
-    X(ABS, "abs", 1, 1)                                                                            \
-    X(TANH, "tanh", 1, 1)                                                                          \
-    X(ABS_BWD, "abs_bwd", 2, 1)                                                                    \
-    X(TANH_BWD, "tanh_bwd", 2, 1)                                                                  \
-    X(DIV, "div", 2, 1)                                                                            \
-    X(MIN, "min", 2, 1)                                                                            \
-    X(MAX, "max", 2, 1)                                                                            \
-    X(LESS, "less", 2, 1)                                                                          \
-    X(WHERE, "where", 3, 1)                                                                        \
-    X(WHERE_BWD, "where_bwd", 2, 2)                                                                \
-    X(CLAMP_BWD, "clamp_bwd", 3, 1)
+    X(ADD_LAYERNORM, "add_layernorm", 4, 4)
+
+#define LATHE_OP_TABLE(X) LATHE_MODEL_OP_TABLE(X) LATHE_TENSOR_OP_TABLE(X)
 
 enum {
 #define LATHE_X(name, text, n_in, n_out) LATHE_OP_##name,

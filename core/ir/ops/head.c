@@ -1,9 +1,14 @@
-/* The head over the vocabulary: HEAD_LOGPROB, its derivative, HEAD_EVAL, HEAD_SAMPLE. */
+/* The head over the vocabulary: HEAD_LOGPROB, HEAD_ENTROPY, their derivatives, HEAD_EVAL, HEAD_SAMPLE. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "ir/ops/rules.h"
 #include "lathe/rng.h"
+
+static int32_t is_backward(const lathe_op_problem *p)
+{
+    return p->op == LATHE_OP_HEAD_LOGPROB_BWD || p->op == LATHE_OP_HEAD_ENTROPY_BWD;
+}
 
 static lathe_status infer(lathe_op_problem *p)
 {
@@ -12,9 +17,9 @@ static lathe_status infer(lathe_op_problem *p)
         x->dtype != w->dtype || t->dtype != LATHE_I32 || lathe_desc_count(t) != x->dims[0])
         return lathe__bad_inputs(p, "x c[N,C], W c[V,C], targets i32[N]");
     p->out[0] = lathe_desc_1d(LATHE_F32, x->dims[0]);
-    if (p->op == LATHE_OP_HEAD_LOGPROB_BWD) {
+    if (is_backward(p)) {
         if (!lathe__in(p, 3) || !lathe__is_vector(lathe__in(p, 3), x->dims[0]))
-            return lathe__bad_inputs(p, "dlogp f32[N] beside x, W and targets");
+            return lathe__bad_inputs(p, "the gradient f32[N] beside x, W and targets");
         p->out[1] = *x;
         p->out[2] = lathe__with_dtype(*w, LATHE_F32);
     }
@@ -35,9 +40,11 @@ static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
 {
     const lathe_val in[4] = {n->in[0], n->in[1], n->in[2], dy};
     const lathe_val targets[3] = {n->out[0], n->in[0], n->in[1]};
-    /* output 0 is the log-probabilities again, not a gradient of them */
+    const int32_t op =
+        n->op == LATHE_OP_HEAD_LOGPROB ? LATHE_OP_HEAD_LOGPROB_BWD : LATHE_OP_HEAD_ENTROPY_BWD;
+    /* output 0 is the forward's result again, not a gradient of it */
     t->g->values[n->out[0]].needs_grad = 0;
-    lathe__emit(t, LATHE_OP_HEAD_LOGPROB_BWD, &n->attrs, in, 4, targets, 3, 3, n->label);
+    lathe__emit(t, op, &n->attrs, in, 4, targets, 3, 3, n->label);
     t->g->values[n->out[0]].needs_grad = 1;
 }
 
@@ -73,7 +80,7 @@ static lathe_status check(const lathe_op_problem *p)
         LATHE_TRY(lathe__check_out(p, 1, LATHE_F32, n));
         LATHE_TRY(lathe__check_out(p, 2, LATHE_I32, n));
     }
-    if (p->op != LATHE_OP_HEAD_LOGPROB_BWD)
+    if (!is_backward(p))
         return LATHE_OK;
     LATHE_TRY(lathe__check_in(p, 3, LATHE_F32, n));
     if (lathe__out(p, 1))
@@ -108,6 +115,27 @@ static void head_backward_row(const lathe_op_problem *p, double *const *in, doub
         const double slope = cap > 0.0 ? 1.0 - (logits[v] / cap) * (logits[v] / cap) : 1.0;
         const double hit = v == (int64_t)in[2][r] ? 1.0 : 0.0;
         const double g = in[3][r] * (hit - exp(logits[v] - lse)) * slope;
+        for (int64_t i = 0; i < width; i++) {
+            out[1][r * width + i] += g * in[1][v * width + i];
+            if (out[2] != NULL)
+                out[2][v * width + i] += g * in[0][r * width + i];
+        }
+    }
+}
+
+/* H = -sum of p log p; d H / d s[v] = -p[v] (log p[v] + H) */
+static void entropy_row(const lathe_op_problem *p, double *const *in, double *const *out, int64_t r,
+                        const double *logits, double lse)
+{
+    const int64_t width = p->in[1].dims[1], vocabulary = p->in[1].dims[0];
+    const double cap = (double)p->attrs.softcap;
+    double entropy = 0.0;
+    for (int64_t v = 0; v < vocabulary; v++)
+        entropy -= exp(logits[v] - lse) * (logits[v] - lse);
+    out[0][r] = entropy;
+    for (int64_t v = 0; is_backward(p) && v < vocabulary; v++) {
+        const double slope = cap > 0.0 ? 1.0 - (logits[v] / cap) * (logits[v] / cap) : 1.0;
+        const double logp = logits[v] - lse, g = -in[3][r] * exp(logp) * (logp + entropy) * slope;
         for (int64_t i = 0; i < width; i++) {
             out[1][r * width + i] += g * in[1][v * width + i];
             if (out[2] != NULL)
@@ -155,6 +183,11 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
             out[0][r] = ignored ? -1.0 : sampled(p, in, r, logits, lse);
             continue;
         }
+        if (p->op == LATHE_OP_HEAD_ENTROPY || p->op == LATHE_OP_HEAD_ENTROPY_BWD) {
+            if (!ignored)
+                entropy_row(p, in, out, r, logits, lse);
+            continue;
+        }
         out[0][r] = ignored ? 0.0 : logits[(int64_t)in[2][r]] - lse;
         if (p->op == LATHE_OP_HEAD_EVAL && ignored)
             out[2][r] = -1.0;
@@ -198,3 +231,7 @@ LATHE_OP_DEFINE(HEAD_EVAL, .infer = infer, .flops = flops, .check = check, .exac
                 .cases = eval_cases);
 LATHE_OP_DEFINE(HEAD_SAMPLE, .infer = infer, .flops = flops, .check = check, .exact = exact,
                 .cases = sample_cases);
+LATHE_OP_DEFINE(HEAD_ENTROPY, .infer = infer, .derive = derive, .flops = flops, .check = check,
+                .exact = exact, .cases = logprob_cases);
+LATHE_OP_DEFINE(HEAD_ENTROPY_BWD, .accumulates = 1, .param_outputs = 4, .infer = infer,
+                .flops = flops_bwd, .check = check, .exact = exact, .cases = logprob_bwd_cases);

@@ -1,6 +1,6 @@
 /* What the files of this folder share: how an op is defined, and checks of shapes and dtypes.
  *
- * A new op is a row of LATHE_OP_TABLE (lathe/op.h) and one LATHE_OP_DEFINE here, in a file of its own or in that of
+ * A new op is a row of LATHE_OP_TABLE (lathe/op.h, lathe/op_tensor.h) and one LATHE_OP_DEFINE here, in a file of its own or in that of
  * its forward op; a missing one fails the link.
  */
 #ifndef LATHE_IR_OPS_RULES_H

@@ -1,0 +1,73 @@
+/* Operations on tensors of any meaning, of which losses and adapters are composed: functions of an element, choices, rows
+ * and columns, rows by index. The conventions, the other ops and the attributes are in op.h, which includes this header.
+ *
+ * Each is differentiable in every input of a compute dtype but where it says no other.
+ */
+#ifndef LATHE_OP_TENSOR_H
+#define LATHE_OP_TENSOR_H
+
+#include "abi.h"
+
+/*  X(NAME, "name", n_in, n_out): the inputs and outputs of each, in order
+ *
+ *  EXP LOG TANH ABS  x c[..] -> y c[..]                         LOG of 0 is -inf, of less NaN; i/o 0
+ *  DIV           a, b -> y                                      y = a / b, same shape and dtype; i/o 0
+ *  MIN MAX       a, b -> y                                      NaN where either is; where both are
+ *                equal the gradient goes to b; i/o 0 or 1
+ *  LESS          a, b -> y                                      1 where a < b, else 0; its derivative is 0;
+ *                i/o 0 or 1
+ *  WHERE         condition, a, b -> y                           a where condition > 0.5, else b; all of one
+ *                shape and dtype; nothing flows back to the condition; i/o 1 or 2
+ *  SOFTMAX       x c[..,D] -> y c[..,D]                         exp(x - max) / sum, over the last dim
+ *  BROADCAST_ROW     v f32[C] -> y c[count,C]                   y[n,j] = v[j]; dtype: that of y
+ *  BROADCAST_COLUMN  v f32[N] -> y c[N,count]                   y[n,j] = v[n]; dtype: that of y
+ *  SUM_ROWS      x c[N,C] -> y f32[C]                           y[j] = sum of x[n,j] over n
+ *  SUM_COLUMNS   x c[N,C] -> y f32[N]                           y[n] = sum of x[n,j] over j
+ *  GATHER        x c[R,..], index i32[N] -> y c[N,..]           y[n] = x[index[n]], zeros where it is -1
+ *  SCATTER       x c[N,..], index i32[N] -> y c[count,..]       y[index[n]] += x[n] in the order of n, from
+ *                zero; -1: nowhere. Each row of y reads the whole index: for hundreds of rows, not vocabularies
+ *  TOPK          x c[N,V] -> y c[N,count], index i32[N,count]   the largest of each row, largest first, of
+ *                equal ones the first; NaN is never taken: too few numbers end in NaN and -1
+ *  HEAD_ENTROPY  x c[N,C], W c[V,C], targets i32[N] -> h f32[N]
+ *                h = -sum of p log p, p = softmax(softcap(x W^T)), chunk_rows rows at a time; 0 where the
+ *                target is -1, whatever it is elsewhere
+ *
+ *  Backward
+ *  HEAD_ENTROPY_BWD  x, W, targets, dh f32[N] -> h f32[N], dx c[N,C], dW? f32[V,C]
+ *                one pass over the chunks gives the entropies as well
+ *  ABS_BWD       dy, x -> dx                                    dy * sign(x), 0 where x is 0
+ *  TANH_BWD      dy, y -> dx                                    dy * (1 - y^2); y = tanh(x)
+ *  WHERE_BWD     dy, condition -> da, db                        dy to da where condition > 0.5, else to db;
+ *                the other is 0
+ *  CLAMP_BWD     dy, x, limit? -> dx                            dy where CLAMP leaves x as it is, else 0
+ *  SOFTMAX_BWD   dy, y -> dx                                    y * (dy - sum of dy * y); y = softmax(x)
+ *  TOPK_BWD      dy c[N,k], index i32[N,k] -> dx c[N,count]     dx[n,index[n,j]] = dy[n,j], else 0
+ */
+#define LATHE_TENSOR_OP_TABLE(X)                                                                   \
+    X(EXP, "exp", 1, 1)                                                                            \
+    X(LOG, "log", 1, 1)                                                                            \
+    X(ABS, "abs", 1, 1)                                                                            \
+    X(TANH, "tanh", 1, 1)                                                                          \
+    X(ABS_BWD, "abs_bwd", 2, 1)                                                                    \
+    X(TANH_BWD, "tanh_bwd", 2, 1)                                                                  \
+    X(DIV, "div", 2, 1)                                                                            \
+    X(MIN, "min", 2, 1)                                                                            \
+    X(MAX, "max", 2, 1)                                                                            \
+    X(LESS, "less", 2, 1)                                                                          \
+    X(WHERE, "where", 3, 1)                                                                        \
+    X(WHERE_BWD, "where_bwd", 2, 2)                                                                \
+    X(CLAMP_BWD, "clamp_bwd", 3, 1)                                                                \
+    X(SOFTMAX, "softmax", 1, 1)                                                                    \
+    X(SOFTMAX_BWD, "softmax_bwd", 2, 1)                                                            \
+    X(BROADCAST_ROW, "broadcast_row", 1, 1)                                                        \
+    X(BROADCAST_COLUMN, "broadcast_column", 1, 1)                                                  \
+    X(SUM_ROWS, "sum_rows", 1, 1)                                                                  \
+    X(SUM_COLUMNS, "sum_columns", 1, 1)                                                            \
+    X(GATHER, "gather", 2, 1)                                                                      \
+    X(SCATTER, "scatter", 2, 1)                                                                    \
+    X(TOPK, "topk", 1, 2)                                                                          \
+    X(TOPK_BWD, "topk_bwd", 2, 1)                                                                  \
+    X(HEAD_ENTROPY, "head_entropy", 3, 1)                                                          \
+    X(HEAD_ENTROPY_BWD, "head_entropy_bwd", 4, 3)
+
+#endif
