@@ -97,6 +97,14 @@ Test(op_tensor, softmax_of_equal_numbers_is_even_and_large_ones_do_not_overflow)
     op_check(&c);
 }
 
+Test(op_tensor, cumsum_from_either_end)
+{
+    const double x[4] = {1, 2, 3, 4}, y[4] = {1, 3, 6, 10}, z[4] = {10, 9, 7, 4};
+    const lathe_op_attrs inverse = {.inverse = 1};
+    check_vectors(LATHE_OP_CUMSUM, none, 4, 1, (const double *const[]){x}, y);
+    check_vectors(LATHE_OP_CUMSUM, inverse, 4, 1, (const double *const[]){x}, z);
+}
+
 Test(op_tensor, gather_of_no_row_is_zero_and_scatter_adds_up)
 {
     const double x[6] = {1, 2, 3, 4, 5, 6}, index[3] = {2, -1, 2};

@@ -182,7 +182,7 @@ typedef struct lathe_op_attrs {
     int32_t n_heads, n_kv_heads, head_dim; /* ATTENTION, ROPE (head_dim) */
     int32_t window;                        /* ATTENTION: keys seen incl. itself; 0 all */
     int32_t causal, fused_qkv;             /* ATTENTION */
-    int32_t inverse;                       /* ROPE */
+    int32_t inverse;                       /* ROPE, CUMSUM */
     int32_t offset_one;                    /* RMSNORM */
     int32_t trans_a, trans_b;              /* MATMUL */
     int64_t batch;                         /* ATTENTION: B, so that Tq = N/B */

@@ -19,6 +19,8 @@
  *  WHERE         condition, a, b -> y                           a where condition > 0.5, else b; all of one
  *                shape and dtype; nothing flows back to the condition; i/o 1 or 2
  *  SOFTMAX       x c[..,D] -> y c[..,D]                         exp(x - max) / sum, over the last dim
+ *  CUMSUM        x c[..,D] -> y c[..,D]                         y[j] = x[0] + .. + x[j] over the last dim;
+ *                inverse: x[j] + .. + x[D-1]
  *  BROADCAST_ROW     v f32[C] -> y c[count,C]                   y[n,j] = v[j]; dtype: that of y
  *  BROADCAST_COLUMN  v f32[N] -> y c[N,count]                   y[n,j] = v[n]; dtype: that of y
  *  SUM_ROWS      x c[N,C] -> y f32[C]                           y[j] = sum of x[n,j] over n
@@ -68,6 +70,7 @@
     X(TOPK, "topk", 1, 2)                                                                          \
     X(TOPK_BWD, "topk_bwd", 2, 1)                                                                  \
     X(HEAD_ENTROPY, "head_entropy", 3, 1)                                                          \
-    X(HEAD_ENTROPY_BWD, "head_entropy_bwd", 4, 3)
+    X(HEAD_ENTROPY_BWD, "head_entropy_bwd", 4, 3)                                                  \
+    X(CUMSUM, "cumsum", 1, 1)
 
 #endif
