@@ -37,8 +37,15 @@ static double one_step(lathe_run *run, int micro_batches)
     return r.loss;
 }
 
+/* A sanitizer looks at what a step does, which is the same in each: the losses are compared in the other builds. */
+#ifdef __SANITIZE_ADDRESS__
+enum { LEARNING_STEPS = 3 };
+#else
+enum { LEARNING_STEPS = 100 };
+#endif
+
 typedef struct curve {
-    double first, mean, last; /* of 100 steps' losses: the first, all, the last ten */
+    double first, mean, last; /* of the steps' losses: the first, all, the last ten */
 } curve;
 
 static curve learned(const char *dir, const char *precision, const char *recipe)
@@ -49,11 +56,11 @@ static curve learned(const char *dir, const char *precision, const char *recipe)
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
     cr_assert_eq(run->set.fp8, lathe_fp8_recipe_find(recipe));
     cr_assert_eq(run->params.compute_dtype, LATHE_BF16);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < LEARNING_STEPS; i++) {
         const double loss = one_step(run, 1);
         out.first = i == 0 ? loss : out.first;
-        out.mean += loss / 100;
-        out.last += i >= 90 ? loss / 10 : 0.0;
+        out.mean += loss / LEARNING_STEPS;
+        out.last += i >= LEARNING_STEPS - 10 ? loss / 10 : 0.0;
     }
     lathe_run_close(run);
     return out;
@@ -68,12 +75,13 @@ Test(fp8_cuda, learns_as_bf16_does)
     make_folder(dir, 12000);
     const curve bf16 = learned(dir, "bf16", NULL);
     const curve fp8[2] = {learned(dir, "fp8", "tensorwise"), learned(dir, "fp8", "rowwise")};
-    cr_expect_lt(bf16.last, 2.5, "%g", bf16.last);
+    const int learned_enough = LEARNING_STEPS == 100;
+    cr_expect(!learned_enough || bf16.last < 2.5, "%g", bf16.last);
     for (int i = 0; i < 2; i++) {
         cr_expect(fabs(fp8[i].mean - bf16.mean) < 0.01 * bf16.mean, "%d: mean %g, bf16's %g", i,
                   fp8[i].mean, bf16.mean);
-        cr_expect(fabs(fp8[i].last - bf16.last) < 0.03 * bf16.last, "%d ends at %g, bf16 at %g", i,
-                  fp8[i].last, bf16.last);
+        cr_expect(!learned_enough || fabs(fp8[i].last - bf16.last) < 0.03 * bf16.last,
+                  "%d ends at %g, bf16 at %g", i, fp8[i].last, bf16.last);
         cr_expect(fp8[i].first != bf16.first, "the recipe changes nothing");
     }
     cr_expect(fp8[0].first != fp8[1].first, "both recipes are the same");
