@@ -307,6 +307,20 @@ static lathe_status refuse_part(resuming *r)
     return refuse_said(r, "checkpoint", "resume", "");
 }
 
+/* The sums of a step's first micro-batches are of the precision that they were computed in. */
+static lathe_status refuse_precision(resuming *r)
+{
+    lathe_buffer list = LATHE_BUFFER_INIT;
+    const json_t *change = json_object_get(r->changes, "train.precision");
+    if (change) {
+        lathe_buffer_puts(&list, "train.precision ");
+        lathe_change_put(change, &list);
+    }
+    const lathe_status status = refuse_said(r, "train", "precision", list.data ? list.data : "");
+    lathe_buffer_fini(&list);
+    return status;
+}
+
 static lathe_status check_state(resuming *r)
 {
     int32_t what = LATHE_STATE_PARTS;
@@ -315,6 +329,8 @@ static lathe_status check_state(resuming *r)
         return status;
     if (what == LATHE_STATE_DATA)
         return refuse_data(r);
+    if (what == LATHE_STATE_PRECISION)
+        return refuse_precision(r);
     return what == LATHE_STATE_SLOTS ? refuse_section(r, "optimizer", "name") : refuse_part(r);
 }
 

@@ -507,6 +507,17 @@ static lathe_status check_precision(const lathe_run *run, const json_t *root, co
     return LATHE_OK;
 }
 
+/* The precision of a state in the middle of a step. */
+static lathe_status check_middle(const lathe_run *run, const json_t *root, const char *path)
+{
+    const json_t *accumulated = json_object_get(root, "accumulated");
+    const lathe_accumulated middle = {.backwards = 1};
+    lathe_counters at = {0};
+    return json_integer_value(json_object_get(accumulated, "backwards")) > 0
+               ? check_precision(run, root, path, &at, &middle)
+               : LATHE_OK;
+}
+
 /* What may differ, and makes other bits of the same step: the order of sums on another device, or spread over
  * another number of threads. */
 static void warn_of_machine(const lathe_run *run, const json_t *root, const char *path)
@@ -606,7 +617,11 @@ lathe_status lathe__train_state_check(const lathe_run *run, const char *dir, int
     lathe_status status = path && file ? lathe_json_load_file(path, &root) : LATHE_E_NOMEM;
     if (status == LATHE_OK)
         status = check_parts(run, root, path, &at, &version);
-    *out_what = status == LATHE_OK ? LATHE_STATE_DATA : LATHE_STATE_PARTS;
+    *out_what = status == LATHE_OK ? LATHE_STATE_PRECISION : LATHE_STATE_PARTS;
+    if (status == LATHE_OK)
+        status = check_middle(run, root, path);
+    if (status == LATHE_OK)
+        *out_what = LATHE_STATE_DATA;
     if (status == LATHE_OK && run->data.loader)
         status = lathe__data_sources_explain(
             run, root, dir, lathe_loader_check_cursor(run->data.loader, &at.cursor));

@@ -16,7 +16,12 @@ lathe_status lathe__train_state_write(const lathe_run *run, const char *dir);
 lathe_status lathe__train_state_verify(const lathe_run *run, const char *dir, int32_t *out_read);
 
 /** What of a state is not the run's. */
-enum { LATHE_STATE_PARTS, LATHE_STATE_DATA, LATHE_STATE_SLOTS };
+enum {
+    LATHE_STATE_PARTS,
+    LATHE_STATE_PRECISION, /* in the middle of a step */
+    LATHE_STATE_DATA,
+    LATHE_STATE_SLOTS
+};
 
 /** Whether it is a state of this run, before there is memory for it: parts, data cursor, and the heads of the slots.
  *  The errors of lathe__train_state_read; *out_what: LATHE_STATE_*, where it is not. */

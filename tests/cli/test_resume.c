@@ -208,7 +208,8 @@ Test(resume_warning, of_an_earlier_checkpoint_in_another_folder_compares_with_th
 
 /* ---- the run's folder ---- */
 
-static pid_t start_long_run(void)
+/* A run that goes on until it is stopped, with so many micro-batches a step. */
+static pid_t start_long_run(const char *micro_batches)
 {
     const pid_t child = fork();
     if (child == 0) {
@@ -217,7 +218,8 @@ static pid_t start_long_run(void)
         if (dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
             _exit(126);
         (void)execl(LATHE, LATHE, "train", "run.toml", "--train.max_steps", "100000000",
-                    "--train.stop_after", "100000000", "--checkpoint.keep_last", "2", (char *)NULL);
+                    "--train.stop_after", "100000000", "--checkpoint.keep_last", "2",
+                    "--train.gradient_accumulation_steps", micro_batches, (char *)NULL);
         _exit(127);
     }
     return child;
@@ -228,7 +230,7 @@ Test(run_folder, of_a_run_that_goes_on_is_refused_at_its_key)
     const struct timespec ten_ms = {.tv_sec = 0, .tv_nsec = 10000000};
     char who[80];
     int status = 0;
-    const pid_t child = start_long_run();
+    const pid_t child = start_long_run("1");
     for (int i = 0; i < 2000 && access("out/step-00000006", F_OK) != 0; i++)
         (void)nanosleep(&ten_ms, NULL);
     expect_refused("", "run.toml:27:7: error: checkpoint.dir = \"out\" is the folder of a run that "
@@ -281,4 +283,26 @@ Test(run_folder, without_a_run_is_refused_by_report_and_watch)
     expect(LATHE " watch fresh --once 2>&1", 2, says);
     cr_expect_neq(access("fresh/report.html", F_OK), 0);
     expect(LATHE " report out 2>&1", 0, "out/report.html");
+}
+
+Test(run_folder, of_a_step_in_its_middle_keeps_its_precision, .timeout = 60)
+{
+    const struct timespec ten_ms = {.tv_sec = 0, .tv_nsec = 10000000};
+    int status = 0;
+    const pid_t child = start_long_run("1000000");
+    for (int i = 0; i < 2000 && run("grep -aqs 'resumed from' log") != 0; i++)
+        (void)nanosleep(&ten_ms, NULL);
+    for (int i = 0; i < 30; i++)
+        (void)nanosleep(&ten_ms, NULL);
+    cr_assert_eq(kill(child, SIGTERM), 0);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 143);
+    expect("cat log", 0, "checkpoint out/step-00000004, in the middle of step 5");
+    expect_refused("--train.precision bf16", "--train.precision: error: ");
+    cr_expect_not_null(strstr(output, "in the middle of a step, the run computes in bf16: finish "
+                                      "the step in fp32; changed since then: train.precision "
+                                      "\"fp32\" -> \"bf16\""),
+                       "%s", output);
+    expect(LATHE " validate run.toml 2>&1", 0, "valid");
+    expect(LATHE " train run.toml --train.stop_after 5 2>&1", 0, "checkpoint out/step-00000005");
 }
