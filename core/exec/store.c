@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "exec/norms.h"
 #include "exec/state_offload.h"
 #include "io/tensor_pieces.h"
 #include "plug/answers.h"
@@ -339,41 +338,4 @@ lathe_status lathe_store_set(const lathe_store *store, int32_t param, const floa
     else if (lathe_store_shadow(store, param))
         return upload_shadow(store, param, values);
     return LATHE_OK;
-}
-
-#define NORM_CHUNK (1 << 16)
-#define NORM_PARTS 64
-
-typedef struct norm_job {
-    const void *x;
-    int32_t dtype; /* LATHE_F32, LATHE_BF16 */
-    int64_t n, first_chunk;
-    double part[NORM_PARTS];
-} norm_job;
-
-static void square_range(void *arg, int64_t begin, int64_t end, int32_t worker)
-{
-    norm_job *job = arg;
-    (void)worker;
-    for (int64_t c = begin; c < end; c++) {
-        const int64_t at = (job->first_chunk + c) * NORM_CHUNK;
-        const int64_t stop = at + NORM_CHUNK < job->n ? at + NORM_CHUNK : job->n;
-        job->part[c] = job->dtype == LATHE_F32
-                           ? lathe__squares((const float *)job->x + at, stop - at)
-                           : lathe__squares_bf16((const uint16_t *)job->x + at, stop - at);
-    }
-}
-
-double lathe_sum_squares(const void *x, int32_t dtype, int64_t n)
-{
-    const int64_t n_chunks = (n + NORM_CHUNK - 1) / NORM_CHUNK;
-    double total = 0.0;
-    for (int64_t first = 0; first < n_chunks; first += NORM_PARTS) {
-        norm_job job = {.x = x, .dtype = dtype, .n = n, .first_chunk = first};
-        const int64_t parts = n_chunks - first < NORM_PARTS ? n_chunks - first : NORM_PARTS;
-        lathe_parallel_for(parts, 1, square_range, &job);
-        for (int64_t c = 0; c < parts; c++)
-            total += job.part[c];
-    }
-    return total;
 }

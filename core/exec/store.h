@@ -107,7 +107,4 @@ lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
 /** Master and compute copy of a row from f32 values in host memory. */
 lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values);
 
-/** Sum of squares of n floats, LATHE_F32 or LATHE_BF16, in double, in an order that depends on n only. */
-double lathe_sum_squares(const void *x, int32_t dtype, int64_t n);
-
 #endif

@@ -99,12 +99,33 @@ lathe_status lathe_download_whole(lathe_machine *m, const void *device, int64_t 
 
 lathe_status lathe_fetch_pinned(lathe_machine *m, void *pinned, const void *device, int64_t bytes)
 {
-    if (bytes == 0)
+    if (bytes == 0 || pinned == device)
         return LATHE_OK;
     if (!lathe_machine_shares(m))
         return m->dev->copy(m->device->self, m->stream, pinned, device, bytes, LATHE_COPY_TO_HOST);
     lathe_parallel_copy(pinned, device, bytes);
     return LATHE_OK;
+}
+
+lathe_status lathe_send_pinned(lathe_machine *m, void *device, const void *pinned, int64_t bytes)
+{
+    if (bytes == 0 || pinned == device)
+        return LATHE_OK;
+    if (!lathe_machine_shares(m))
+        return m->dev->copy(m->device->self, m->stream, device, pinned, bytes,
+                            LATHE_COPY_TO_DEVICE);
+    lathe_parallel_copy(device, pinned, bytes);
+    return LATHE_OK;
+}
+
+int64_t lathe_view_bytes(const lathe_machine *m, int64_t bytes)
+{
+    return lathe_machine_shares(m) ? 0 : bytes;
+}
+
+void *lathe_view_at(const lathe_machine *m, void *device, void *pinned)
+{
+    return lathe_machine_shares(m) ? device : pinned;
 }
 
 lathe_status lathe_move(lathe_machine *m, void *to, const void *from, int64_t bytes)
@@ -116,10 +137,34 @@ lathe_status lathe_move(lathe_machine *m, void *to, const void *from, int64_t by
     return m->dev->copy(m->device->self, m->stream, to, from, bytes, LATHE_COPY_ON_DEVICE);
 }
 
+#define SWAP_BYTES ((int64_t)1 << 16) /* that one thread exchanges at a time */
+
+typedef struct swap_job {
+    char *a, *b;
+} swap_job;
+
+static void swap_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const swap_job *job = arg;
+    char piece[4096];
+    (void)worker;
+    for (int64_t at = begin; at < end; at += (int64_t)sizeof piece) {
+        const size_t n = (size_t)least((int64_t)sizeof piece, end - at);
+        memcpy(piece, job->a + at, n);
+        memcpy(job->a + at, job->b + at, n);
+        memcpy(job->b + at, piece, n);
+    }
+}
+
 lathe_status lathe_exchange(lathe_machine *m, void *a, void *b, int64_t bytes, void *through,
                             int64_t room)
 {
     char *const x = a, *const y = b;
+    if (lathe_machine_shares(m)) {
+        swap_job job = {x, y};
+        lathe_parallel_for(bytes, SWAP_BYTES, swap_range, &job);
+        return LATHE_OK;
+    }
     for (int64_t at = 0; at < bytes; at += room) {
         const int64_t n = least(room, bytes - at);
         LATHE_TRY(lathe_move(m, through, x + at, n));

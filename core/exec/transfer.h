@@ -31,11 +31,20 @@ lathe_status lathe_download_whole(lathe_machine *m, const void *device, int64_t 
 
 /** Queues the copy into pinned memory; the caller waits. Done on return where the host shares memory. */
 lathe_status lathe_fetch_pinned(lathe_machine *m, void *pinned, const void *device, int64_t bytes);
+/** Queues the copy from pinned memory, which must not change before the machine's stream passes it. */
+lathe_status lathe_send_pinned(lathe_machine *m, void *device, const void *pinned, int64_t bytes);
+
+/** The host's view of a small device buffer, which it fills or reads at every step: pinned memory, or the buffer itself
+ *  where the host shares the device's memory; a copy between the two is then nothing.
+ *  lathe_view_bytes: bytes of pinned memory that a view takes. */
+int64_t lathe_view_bytes(const lathe_machine *m, int64_t bytes);
+void *lathe_view_at(const lathe_machine *m, void *device, void *pinned);
 
 /** to <- from within the device, in order with what is queued. */
 lathe_status lathe_move(lathe_machine *m, void *to, const void *from, int64_t bytes);
 
-/** Exchanges two ranges of device memory, through `room` bytes of it that nobody needs. */
+/** Exchanges two ranges of device memory, through `room` bytes of it that are free; in place where the host shares the
+ *  memory. */
 lathe_status lathe_exchange(lathe_machine *m, void *a, void *b, int64_t bytes, void *through,
                             int64_t room);
 

@@ -4,9 +4,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/parallel.h"
-
-#define GRAIN ((int64_t)1 << 14)
 
 static int32_t optimizer_averages(const lathe_run *run)
 {
@@ -108,47 +105,12 @@ lathe_status lathe__average_plan(lathe_run *run)
     if (run->set.weight_average == LATHE_AVERAGE_NONE && !optimizer_averages(run))
         return LATHE_OK;
     lathe_store_add_averages(&run->store);
-    return lathe_machine_shares(&run->machine)
-               ? LATHE_OK
-               : lathe_row_kernels_init(&run->opt.row_kernels, &run->machine, &run->store);
+    return lathe_row_kernels_init(&run->opt.row_kernels, &run->machine, &run->store);
 }
 
 /* ---- the arithmetic ---- */
 
-typedef struct pair {
-    float *w, *a;
-    float share; /* of the way from a to w */
-} pair;
-
-static void swap_range(void *arg, int64_t begin, int64_t end, int32_t worker)
-{
-    const pair *p = arg;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        const float was = p->w[i];
-        p->w[i] = p->a[i];
-        p->a[i] = was;
-    }
-}
-
-static void move_range(void *arg, int64_t begin, int64_t end, int32_t worker)
-{
-    const pair *p = arg;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++)
-        p->a[i] += p->share * (p->w[i] - p->a[i]);
-}
-
-static void each(lathe_run *run, lathe_range_fn fn, float share)
-{
-    for (int32_t i = 0; i < run->store.n_rows; i++) {
-        pair p = {lathe_store_master(&run->store, i), lathe_store_average(&run->store, i), share};
-        if (p.a)
-            lathe_parallel_for(lathe_desc_count(&run->params.rows[i]->desc), GRAIN, fn, &p);
-    }
-}
-
-/* The averages become the weights. */
+/* Makes every average a copy of its weights. */
 static lathe_status copy_rows(lathe_run *run)
 {
     for (int32_t i = 0; i < run->store.n_rows; i++)
@@ -161,10 +123,6 @@ static lathe_status copy_rows(lathe_run *run)
 
 static lathe_status move_rows(lathe_run *run, float share)
 {
-    if (run->store.is_host) {
-        each(run, move_range, share);
-        return LATHE_OK;
-    }
     LATHE_TRY(lathe_update_share(run->opt.update, share));
     for (int32_t i = 0; i < run->store.n_rows; i++)
         if (lathe_store_average(&run->store, i))
@@ -216,8 +174,8 @@ int32_t lathe__average_is_apart(const lathe_run *run)
                                         : run->store.average_bytes > 0 && n_updates(run) > 0;
 }
 
-/* Through the arena, which holds nothing between two runs. */
-static lathe_status swap_rows_on_device(lathe_run *run)
+/* Through the arena, which holds nothing between two runs of a graph. */
+lathe_status lathe__average_swap(lathe_run *run)
 {
     lathe_store *store = &run->store;
     for (int32_t i = 0; i < store->n_rows; i++) {
@@ -229,17 +187,6 @@ static lathe_status swap_rows_on_device(lathe_run *run)
                                  run->programs.arena_bytes));
         LATHE_TRY(lathe_row_narrow(&run->opt.row_kernels, store, i, run->programs.arena));
     }
-    return LATHE_OK;
-}
-
-lathe_status lathe__average_swap(lathe_run *run)
-{
-    if (!run->store.is_host)
-        return swap_rows_on_device(run);
-    each(run, swap_range, 0.0f);
-    for (int32_t i = 0; i < run->store.n_rows; i++)
-        if (lathe_store_average(&run->store, i))
-            lathe_store_refresh(&run->store, i);
     return LATHE_OK;
 }
 

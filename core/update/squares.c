@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "plug/answers.h"
 
-#define SEGMENT ((int64_t)1 << 16) /* as lathe_sum_squares cuts */
+#define SEGMENT ((int64_t)1 << 16)
 
 static int64_t round_up(int64_t bytes)
 {
@@ -21,10 +21,15 @@ typedef struct family {
     int64_t begin, bytes;
 } family;
 
+static int is_of_masters(int32_t which)
+{
+    return which == LATHE_SQUARES_MASTERS || which == LATHE_SQUARES_MATRICES;
+}
+
 static family family_of(const lathe_store *store, int32_t which)
 {
     const int64_t wide = store->wide_grad_bytes;
-    if (which == LATHE_SQUARES_MASTERS)
+    if (is_of_masters(which))
         return (family){LATHE_F32, 4, 0, store->master_bytes};
     if (which == LATHE_SQUARES_GRADIENTS)
         return (family){LATHE_F32, 4, 0, wide};
@@ -35,8 +40,9 @@ static family family_of(const lathe_store *store, int32_t which)
 static int64_t first_of(const lathe_store *store, int32_t row, int32_t which)
 {
     const family f = family_of(store, which);
-    const int64_t at =
-        which == LATHE_SQUARES_MASTERS ? store->rows[row].master : store->rows[row].grad;
+    const int64_t at = is_of_masters(which) ? store->rows[row].master : store->rows[row].grad;
+    if (which == LATHE_SQUARES_MATRICES && store->rows[row].partition != LATHE_PARTITION_MATRIX)
+        return -1;
     return at >= f.begin && at < f.begin + f.bytes ? (at - f.begin) / f.size : -1;
 }
 
@@ -105,16 +111,16 @@ int64_t lathe_squares_bytes(const lathe_squares *s)
 
 int64_t lathe_squares_staging_bytes(const lathe_squares *s)
 {
-    return round_up(8 * s->n);
+    return round_up(lathe_view_bytes(s->m, 8 * s->n));
 }
 
 lathe_status lathe_squares_place(lathe_squares *s, const lathe_store *store, int32_t which,
                                  void *own, void *staging)
 {
     s->own = own;
-    s->host = staging;
-    s->family = which == LATHE_SQUARES_MASTERS ? store->masters
-                                               : store->grads + family_of(store, which).begin;
+    s->host = lathe_view_at(s->m, s->own + round_up(16 * s->n), staging);
+    s->family =
+        (is_of_masters(which) ? store->masters : store->grads) + family_of(store, which).begin;
     return lathe_upload(s->m, own, s->segments, 16 * s->n);
 }
 

@@ -1,6 +1,6 @@
-/* Sums of squares of the rows of a family (gradients, masters), computed by the device where they lie: one
- * kernel for all rows, by segments of 65536 elements, whose sums the host adds in the order of the table.
- * The same bits as lathe_sum_squares of each row, on a device that adds a segment as the CPU does.
+/* Sums of squares of the rows of a family (gradients, masters), computed by the device's SUM_SQUARES: one kernel for
+ * all rows, by segments of 65536 elements. The host adds the sums of a row's segments in the order of the table, so
+ * that the bits depend neither on the number of threads nor on the rows beside it.
  */
 #ifndef LATHE_UPDATE_SQUARES_H
 #define LATHE_UPDATE_SQUARES_H
@@ -10,8 +10,9 @@
 enum {
     LATHE_SQUARES_GRADIENTS = 0, /* in f32 */
     LATHE_SQUARES_MASTERS = 1,
-    LATHE_SQUARES_NARROW = 2, /* gradients in bf16 */
-    LATHE_N_SQUARES = 3
+    LATHE_SQUARES_NARROW = 2,   /* gradients in bf16 */
+    LATHE_SQUARES_MATRICES = 3, /* the masters of MATRIX parameters alone */
+    LATHE_N_SQUARES = 4
 };
 
 typedef struct lathe_squares {
@@ -22,7 +23,7 @@ typedef struct lathe_squares {
     int64_t n;
     int64_t scratch_bytes;
     char *own;          /* device: |segments|sums|scratch| */
-    double *host;       /* [n] staging */
+    double *host;       /* [n] the host's view of the sums */
     const void *family; /* its first element */
 } lathe_squares;
 
@@ -40,7 +41,7 @@ lathe_status lathe_squares_place(lathe_squares *s, const lathe_store *store, int
 
 /** Queues the sums and their copy to the host. */
 lathe_status lathe_squares_queue(lathe_squares *s);
-/** Adds to its row what came, once the host has waited. */
+/** Adds the sums to their rows; the host has waited for them. */
 void lathe_squares_read(const lathe_squares *s, double *rows);
 
 #endif

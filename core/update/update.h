@@ -69,8 +69,8 @@ lathe_status lathe_update_expect_norm(lathe_update *u);
 void lathe_update_forget_norm(lathe_update *u);
 
 /** Norm of the raw sums as they stand; of the trained parameters. */
-lathe_status lathe_update_gradient_norm(const lathe_update *u, double *out);
-lathe_status lathe_update_param_norm(const lathe_update *u, double *out);
+lathe_status lathe_update_gradient_norm(lathe_update *u, double *out);
+lathe_status lathe_update_param_norm(lathe_update *u, double *out);
 
 /** Sets the share of step memory (store.h), in order with what is queued. */
 lathe_status lathe_update_share(lathe_update *u, float share);

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "exec/norms.h"
 #include "lathe/kit/elementwise.h"
+#include "update/change_norms.h"
 
 #define MOST_PIECES 64 /* of one call */
 #define CHUNK LATHE_ELEMENTWISE_CHUNK

@@ -13,8 +13,6 @@
 #ifndef LATHE_UPDATE_UPDATE_RANGES_H
 #define LATHE_UPDATE_UPDATE_RANGES_H
 
-#include "exec/exec.h"
-#include "exec/state_offload.h"
 #include "exec/tensor_cut.h"
 
 #define LATHE_RANGES_CHUNKS 4096 /* most of one call */
@@ -36,27 +34,5 @@ int64_t lathe__ranges_capacity(const lathe_ranges *r, int32_t n_threads);
 /** One step of all tensors. Adds to *io_update2 and *io_param2. Allocates nothing. */
 lathe_status lathe__ranges_run(const lathe_ranges *r, const lathe_optimizer_step *step,
                                double *io_update2, double *io_param2);
-
-/** Runs the executable of the MATRIX parameters. What each APPLY_UPDATE takes off its parameter is
- *  measured before it runs (a sum over s*(alpha*u + beta*p), before p - ... is rounded), the parameter
- *  behind it. */
-lathe_status lathe__matrices_run(lathe_exec *matrix, double *io_update2, double *io_param2);
-
-/** Where the host cannot look: puts an UPDATE_SQUARES in front of APPLY_UPDATE `node`, which moves on by
- *  one. *out_sums: the STATE value that it writes. */
-lathe_status lathe__matrix_measure(lathe_graph *g, int32_t node, lathe_val *out_sums);
-
-/** The STATE values of a graph of matrices, and the parameters that they belong to. */
-typedef struct lathe_matrix_state {
-    const lathe_val *values; /* [n] */
-    const int32_t *params;
-    int32_t n;
-} lathe_matrix_state;
-
-/** Where the nodes of each part of matrices end: behind the last that touches the part's state. What a part
- *  has left to do then, which needs its state no more, runs with the next. ends: one for each part of
- *  matrices, 0 before. LATHE_E_STATE: the parts' nodes are not in the parts' order. */
-lathe_status lathe__matrices_cut(const lathe_graph *g, const lathe_matrix_state *state,
-                                 const lathe_offload *offload, int32_t *ends);
 
 #endif

@@ -15,7 +15,7 @@
 #ifndef LATHE_UPDATE_WIDEN_H
 #define LATHE_UPDATE_WIDEN_H
 
-#include "update/update_device.h"
+#include "update/updater.h"
 
 typedef struct lathe_widen lathe_widen;
 

@@ -83,6 +83,10 @@ while IFS= read -r header; do
     [ -z "$header" ] || fail "$header compares __CUDA_ARCH__: only the .cu file or the plugin's .c file may"
 done < <(grep -rlE '__CUDA_ARCH__ *[<>=!]' core kernels plugins --include='*.h' --include='*.cuh' || true)
 
+# An update has one path for host and device: only the choice of the updater asks where memory lies.
+asked=$(grep -rhoE 'lathe_machine_shares|->is_host' core/update --include='*.c' --include='*.h' | wc -l)
+[ "$asked" -eq 1 ] || fail "core/update asks $asked times whether the host shares the memory; 1 (the choice of lathe_updater_ops in update.c) is allowed"
+
 # Names of .c files are unique in the tree (a core file by itself; a plugin's sources by its folder).
 while IFS= read -r name; do
     [ -z "$name" ] || fail "two files of core are called $name"

@@ -1,0 +1,35 @@
+/* Sums of squares of a change. Compiled for each vector width that the processor may have: two doubles at a time
+ * would take longer than reading the memory does. The lanes are the same at each width and nothing is contracted, so
+ * that the sums have the same bits. Clang 14 leaves a clone's name undefined across objects, hence one width there. */
+#include "update/change_norms.h"
+
+#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_THREAD__) &&                  \
+    !defined(__clang__)
+#define WIDTHS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
+#define WIDTHS
+#endif
+
+#define LANES 16
+
+WIDTHS void lathe__squares_of_change(const float *x, const float *was, int64_t n, double out[2])
+{
+    double change[LANES] = {0.0}, size[LANES] = {0.0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) {
+            const double w = (double)x[i + k], d = w - (double)was[i + k];
+            change[k] += d * d;
+            size[k] += w * w;
+        }
+    for (; i < n; i++) {
+        const double w = (double)x[i], d = w - (double)was[i];
+        change[0] += d * d;
+        size[0] += w * w;
+    }
+    out[0] = out[1] = 0.0;
+    for (int k = 0; k < LANES; k++) {
+        out[0] += change[k];
+        out[1] += size[k];
+    }
+}

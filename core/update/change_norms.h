@@ -1,0 +1,10 @@
+/* The size of a change and of what it led to: sums of squares in double, in an order that depends on the length only. */
+#ifndef LATHE_UPDATE_CHANGE_NORMS_H
+#define LATHE_UPDATE_CHANGE_NORMS_H
+
+#include <stdint.h>
+
+/** out[0] = sum (x[i] - was[i])^2, out[1] = sum x[i]^2, by the calling thread. */
+void lathe__squares_of_change(const float *x, const float *was, int64_t n, double out[2]);
+
+#endif

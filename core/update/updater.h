@@ -1,0 +1,47 @@
+/* What updates the tensors of step(), where host and device differ: host_update.c calls the plugin's step() on memory
+ * that the host shares with the device; device_update.c queues the kernels of the plugin's image.
+ *
+ * Everything else of a step is one path (update.c): norms, clipping, 16-bit gradients, MATRIX parameters and the way of
+ * offloaded state are ops and copies of the device on either.
+ */
+#ifndef LATHE_UPDATE_UPDATER_H
+#define LATHE_UPDATE_UPDATER_H
+
+#include "exec/store.h"
+
+/** Pieces of tensors, by part: part k has pieces ends[k-1] to ends[k]-1. */
+typedef struct lathe_update_table {
+    const lathe_optimizer_tensor *tensors;
+    const int32_t *ends; /* [n_parts] */
+    int32_t n_parts;
+} lathe_update_table;
+
+typedef struct lathe_updater {
+    const struct lathe_updater_ops *ops;
+} lathe_updater;
+
+typedef struct lathe_updater_ops {
+    /* Elements of a part whose bf16 gradients are widened (widen.h): few fit a cache, many need few launches. */
+    int64_t part_elements;
+    /* The table's tensors are borrowed; their pointers are set before place(). `ends` is copied. */
+    lathe_status (*create)(lathe_machine *m, const lathe_store *store,
+                           const lathe_instance *optimizer, const lathe_update_table *table,
+                           lathe_updater **out);
+    void (*destroy)(lathe_updater *u);
+    /* LATHE_MEM_OPTIMIZER and LATHE_MEM_STAGING that place() takes. */
+    int64_t (*own_bytes)(const lathe_updater *u);
+    int64_t (*staging_bytes)(const lathe_updater *u);
+    lathe_status (*place)(lathe_updater *u);
+    /* Runs or queues LATHE_QUEUE_* (kit/optimizer_queue.h) for the tensors of a part. `step` has no tensors and no
+     * scratch: the updater adds its own. */
+    lathe_status (*run)(lathe_updater *u, int32_t part, int32_t what,
+                        const lathe_optimizer_step *step);
+    /* Queues the copy of a step's figures to the host. */
+    lathe_status (*fetch)(lathe_updater *u);
+    /* After a wait: adds |w_new - w_old|^2 and |w_new|^2 of the last step. */
+    void (*figures)(lathe_updater *u, double *io_update2, double *io_param2);
+} lathe_updater_ops;
+
+extern const lathe_updater_ops lathe_host_updater, lathe_device_updater;
+
+#endif
