@@ -195,6 +195,21 @@ static lathe_status builds_around_a_site(lathe__subject *s)
     return LATHE_OK;
 }
 
+/* A site that the adapter wraps; the first where it wraps none. */
+static const char *own_module(lathe__subject *s)
+{
+    for (int i = 0; i < 3; i++) {
+        bench b;
+        if (bench_init(&b, s, modules[i]) != LATHE_OK)
+            break;
+        const int targeted = b.targeted;
+        bench_fini(&b);
+        if (targeted)
+            return modules[i];
+    }
+    return modules[0];
+}
+
 static lathe_status trains(lathe__subject *s)
 {
     lathe_buffer text[2] = {LATHE_BUFFER_INIT, LATHE_BUFFER_INIT};
@@ -202,7 +217,7 @@ static lathe_status trains(lathe__subject *s)
     for (int i = 0; i < 2 && status == LATHE_OK; i++) {
         bench b;
         int32_t trained = 0;
-        status = bench_init(&b, s, modules[0]);
+        status = bench_init(&b, s, own_module(s));
         if (status != LATHE_OK)
             break;
         for (int32_t k = 0; k < b.params.n; k++)
@@ -224,7 +239,7 @@ static lathe_status same_parameters_again(lathe__subject *s)
 {
     bench b;
     lathe_val again;
-    LATHE_TRY(bench_init(&b, s, modules[0]));
+    LATHE_TRY(bench_init(&b, s, own_module(s)));
     const int32_t n = b.params.n;
     lathe_status status = wrap(&b, 1, &again);
     if (status == LATHE_OK && b.params.n != n)
@@ -285,7 +300,7 @@ static lathe_status disabled_is_the_base(lathe__subject *s)
 {
     bench b;
     lathe__exact e;
-    LATHE_TRY(bench_init_in(&b, s, modules[0], LATHE_F32));
+    LATHE_TRY(bench_init_in(&b, s, own_module(s), LATHE_F32));
     lathe_status status = fill(&b, &e, s, 1, 0);
     if (status == LATHE_OK)
         status = expect_equal(&e, b.base_y, b.plain_y, "wrap with enabled = 0");
@@ -297,7 +312,7 @@ static lathe_status every_parameter_counts(lathe__subject *s)
 {
     bench b;
     lathe__exact e;
-    LATHE_TRY(bench_init_in(&b, s, modules[0], LATHE_F32));
+    LATHE_TRY(bench_init_in(&b, s, own_module(s), LATHE_F32));
     lathe_status status = fill(&b, &e, s, 1, 0);
     const double before = status == LATHE_OK ? lathe__exact_data(&e, b.loss)[0] : 0.0;
     for (lathe_val v = 0; v < b.g->n_values && status == LATHE_OK; v++) {
@@ -378,7 +393,7 @@ static lathe_status merges(lathe__subject *s)
 {
     bench b;
     lathe__exact e;
-    LATHE_TRY(bench_init_in(&b, s, modules[0], LATHE_F32));
+    LATHE_TRY(bench_init_in(&b, s, own_module(s), LATHE_F32));
     lathe_status status = LATHE_OK;
     if (!LATHE_HAS(b.table, merge) || b.params.n == N_ROWS)
         status = lathe__skip(s, "nothing to merge");
@@ -397,7 +412,7 @@ static lathe_status merges(lathe__subject *s)
 static lathe_status frozen_base_is_frozen(lathe__subject *s)
 {
     bench b;
-    LATHE_TRY(bench_init(&b, s, modules[0]));
+    LATHE_TRY(bench_init(&b, s, own_module(s)));
     const int32_t frozen =
         LATHE_HAS(b.table, base_is_frozen) ? b.table->base_is_frozen(b.instance.self) : 0;
     lathe_status status = LATHE_OK;
@@ -490,7 +505,7 @@ static lathe_status writes_its_files(lathe__subject *s)
 {
     bench b;
     lathe_status status = LATHE_OK;
-    LATHE_TRY(bench_init(&b, s, modules[0]));
+    LATHE_TRY(bench_init(&b, s, own_module(s)));
     writer w = {b.table, b.instance.self};
     if (LATHE_HAS(b.table, config_json))
         status = lathe__check_json(s, "config_json", write_config, &w);

@@ -3,6 +3,7 @@
 # the command, pkg-config, find_package(lathe), and a plugin made by `lathe plugin new`.
 set -euo pipefail
 build=$(cd "$1" && pwd)
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 unset LATHE_PLUGIN_PATH || true
@@ -66,6 +67,23 @@ micro_batch_size = 2
 dir = "out"
 TOML
 LATHE_PLUGIN_PATH=$dir/mine_optimizer/build/plugins "$root/bin/lathe" train run.toml
+
+# An adapter and a stage of examples/, composed of graph ops, train a few steps.
+for i in $(seq 20); do
+    echo "{\"prompt\": \"line $i\", \"chosen\": \" of a text by heart\", \"rejected\": \" of a model that\"}"
+done >corpus/pairs.jsonl
+for example in ia3:adapter orpo:stage; do
+    name=${example%:*} kind=${example#*:}
+    cmake -S "$source/examples/$name" -B "$name" -DCMAKE_PREFIX_PATH="$root" \
+        -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/$name.log"
+    cmake --build "$name" >>"$dir/$name.log" || { cat "$dir/$name.log"; exit 1; }
+    "$root/bin/lathe" plugin check "$name/plugins/$kind/$name.so"
+done
+LATHE_PLUGIN_PATH=$dir/ia3/plugins "$root/bin/lathe" train run.toml --optimizer.name adamw --optimizer.lr 0.01 \
+    --adapter.name ia3 --checkpoint.dir out_ia3
+LATHE_PLUGIN_PATH=$dir/orpo/plugins "$root/bin/lathe" train run.toml --optimizer.name adamw --optimizer.lr 0.01 \
+    --stage.name orpo --data.datasets '[{ path = "corpus/pairs.jsonl" }]' --train.micro_batch_size 4 \
+    --checkpoint.dir out_orpo
 
 # cmake --install: into the home folder without a prefix, beside the built-in plugins with Lathe's own. (A home of the
 # test's own, before the plugin is configured.)

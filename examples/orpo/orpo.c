@@ -1,0 +1,156 @@
+/* ORPO: the loss of supervised fine-tuning on the chosen completion, and the log odds of chosen against rejected. It needs no
+ * reference model. arXiv:2403.07691, equations 6 and 7.
+ *
+ *     m      = mean log-probability of a row's target tokens
+ *     odds   = m - log(1 - exp(m))
+ *     loss   = -m[chosen] - lambda * log sigmoid(odds[chosen] - odds[rejected]),   a sum over pairs
+ *
+ * The paper takes the first term over all tokens of the batch; here it is the mean of each pair, like the second.
+ */
+#include <lathe/plugin.h>
+#include <lathe/stage.h>
+
+typedef struct orpo {
+    const lathe_host *host;
+    double lambda;
+} orpo;
+
+static const lathe_field fields[] = {
+    {"lambda", LATHE_T_FLOAT, 0, "0.1", 0.0, 1000.0, NULL, NULL,
+     "factor on the log of the odds ratio"},
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields };
+
+static const lathe_column columns[] = {
+    {"prompt", 1, 0, "what both completions follow"},
+    {"chosen", 1, 0, "the better completion"},
+    {"rejected", 1, 0, "the worse completion"},
+};
+
+static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
+                           void **out_self)
+{
+    if (n_values != N_FIELDS)
+        return lathe_fail(host, LATHE_E_ARG, "orpo takes %d values, got %d", N_FIELDS, n_values);
+    orpo *const self = host->alloc((int64_t)sizeof *self);
+    if (self == NULL)
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for an instance of orpo");
+    *self = (orpo){host, values[0].f};
+    *out_self = self;
+    return LATHE_OK;
+}
+
+static void destroy(void *self)
+{
+    if (self != NULL)
+        ((orpo *)self)->host->free(self);
+}
+
+/* The graph, and the status of the first node that failed: later ones are then not added. */
+typedef struct builder {
+    const lathe_graph_api *api;
+    lathe_graph *g;
+    lathe_status status;
+} builder;
+
+static lathe_val node(builder *b, int32_t op, lathe_op_attrs attrs, lathe_val x, lathe_val y)
+{
+    const lathe_val in[2] = {x, y};
+    lathe_val out = LATHE_NONE;
+    if (b->status == LATHE_OK)
+        b->status =
+            b->api->node(b->g, op, &attrs, in, y == LATHE_NONE ? 1 : 2, &out, 1, -1, "orpo");
+    return out;
+}
+
+static lathe_val one(builder *b, int32_t op, lathe_val x)
+{
+    return node(b, op, (lathe_op_attrs){0}, x, LATHE_NONE);
+}
+
+static lathe_val two(builder *b, int32_t op, lathe_val x, lathe_val y)
+{
+    return node(b, op, (lathe_op_attrs){0}, x, y);
+}
+
+/* alpha*x + beta */
+static lathe_val affine(builder *b, double alpha, lathe_val x, double beta)
+{
+    return node(b, LATHE_OP_SCALE, (lathe_op_attrs){.alpha = alpha, .beta = beta}, x, LATHE_NONE);
+}
+
+static lathe_val rows(builder *b, lathe_val x, int64_t start, int64_t count)
+{
+    return node(b, LATHE_OP_SLICE, (lathe_op_attrs){.start = start, .count = count}, x, LATHE_NONE);
+}
+
+/* m, f32[rows]. A token that is no target has the log-probability 0, a target less. A row without targets, of a padding
+ * pair, gets the upper bound: its odds are finite, and nothing flows back. */
+static lathe_val mean_logprob(builder *b, lathe_val logp, int64_t row_tokens)
+{
+    const lathe_op_attrs per_row = {.count = row_tokens};
+    const lathe_op_attrs bounds = {.alpha = -1e30, .beta = -1e-6};
+    const lathe_val is_target = two(b, LATHE_OP_LESS, logp, affine(b, 0.0, logp, 0.0));
+    lathe_val count = node(b, LATHE_OP_ROW_SUM, per_row, is_target, LATHE_NONE);
+    count = two(b, LATHE_OP_MAX, count, affine(b, 0.0, count, 1.0));
+    const lathe_val sum = node(b, LATHE_OP_ROW_SUM, per_row, logp, LATHE_NONE);
+    return node(b, LATHE_OP_CLAMP, bounds, two(b, LATHE_OP_DIV, sum, count), LATHE_NONE);
+}
+
+static void add_metric(builder *b, const char *name, lathe_val x, lathe_val mask,
+                       lathe_stage_loss *out)
+{
+    out->metrics[out->n_metrics++] =
+        (lathe_stage_metric){name, one(b, LATHE_OP_SUM, two(b, LATHE_OP_MUL, x, mask)), 0};
+}
+
+static lathe_status loss(void *self, const lathe_stage_build *build, lathe_stage_loss *out)
+{
+    const orpo *const o = self;
+    const int32_t n = build->n_rows / 2;
+    builder b = {build->api, build->graph, LATHE_OK};
+    lathe_val logp;
+    if (build->n_rows < 2 || build->n_rows % 2 != 0)
+        return lathe_fail(o->host, LATHE_E_SHAPE, "orpo: %d rows; expected pairs", build->n_rows);
+    LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &logp));
+    const lathe_val m = mean_logprob(&b, logp, build->row_tokens);
+    const lathe_val rest = affine(&b, -1.0, one(&b, LATHE_OP_EXP, m), 1.0);
+    const lathe_val odds = two(&b, LATHE_OP_SUB, m, one(&b, LATHE_OP_LOG, rest));
+    const lathe_val ratio = two(&b, LATHE_OP_SUB, rows(&b, odds, 0, n), rows(&b, odds, n, n));
+    const lathe_val preference = affine(&b, -o->lambda, one(&b, LATHE_OP_LOGSIGMOID, ratio), 0.0);
+    const lathe_val nll = affine(&b, -1.0, rows(&b, m, 0, n), 0.0);
+    const lathe_val losses = two(&b, LATHE_OP_ADD, nll, preference);
+    out->sum = one(&b, LATHE_OP_SUM, two(&b, LATHE_OP_MUL, losses, build->pair_mask));
+    out->count_unit = LATHE_COUNT_PAIRS;
+    out->n_metrics = 0;
+    add_metric(&b, "nll", nll, build->pair_mask, out);
+    add_metric(&b, "log_odds_ratio", ratio, build->pair_mask, out);
+    add_metric(&b, "accuracies", two(&b, LATHE_OP_LESS, affine(&b, 0.0, ratio, 0.0), ratio),
+               build->pair_mask, out);
+    return b.status;
+}
+
+static const lathe_stage_v1 table = {
+    .size = (uint32_t)sizeof table,
+    .revision = LATHE_STAGE_REVISION,
+    .columns = columns,
+    .n_columns = sizeof columns / sizeof *columns,
+    .rows = LATHE_ROWS_PAIRS,
+    .loss = loss,
+};
+
+const lathe_plugin LATHE_PLUGIN_ENTRY = {
+    LATHE_PLUGIN_HEADER,
+    .kind = LATHE_KIND_STAGE,
+    .revision = LATHE_STAGE_REVISION,
+    .n_fields = N_FIELDS,
+    .name = "orpo",
+    .version = "0.1.0",
+    .summary = "odds ratio preference optimization on chosen and rejected completions",
+    .source = "arXiv:2403.07691",
+    .license = "Apache-2.0",
+    .fields = fields,
+    .table = &table,
+    .create = create,
+    .destroy = destroy,
+};
