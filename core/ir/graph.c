@@ -26,6 +26,7 @@ void lathe_graph_destroy(lathe_graph *g)
         return;
     free(g->values);
     free(g->nodes);
+    free(g->param_values);
     lathe_arena_fini(&g->arena);
     free(g);
 }
@@ -114,17 +115,42 @@ lathe_status lathe_graph_state(lathe_graph *g, const char *name, lathe_desc desc
     return named_value(g, LATHE_VALUE_STATE, name, desc, -1, 0, NULL, out);
 }
 
+/* Where the value of (kind, parameter, plane) is noted: 3 kinds and the planes for each parameter. NULL: no memory. */
+static int32_t *param_slot(lathe_graph *g, int32_t kind, int32_t param, int32_t plane)
+{
+    enum { EACH = LATHE_VALUE_PLANE - LATHE_VALUE_PARAM + LATHE_MAX_PLANES };
+    const int64_t at = (int64_t)param * EACH + (kind - LATHE_VALUE_PARAM) + plane;
+    if (at >= g->cap_param_values) {
+        const int64_t capacity = 2 * at + 256;
+        int32_t *values = capacity <= INT32_MAX
+                              ? realloc(g->param_values, (size_t)capacity * sizeof *values)
+                              : NULL;
+        if (!values) {
+            (void)lathe_error(LATHE_E_NOMEM, "no memory for the values of %d parameters", param);
+            return NULL;
+        }
+        memset(values + g->cap_param_values, 0,
+               (size_t)(capacity - g->cap_param_values) * sizeof *values);
+        g->param_values = values;
+        g->cap_param_values = (int32_t)capacity;
+    }
+    return &g->param_values[at];
+}
+
 /* One value per (kind, parameter, plane) and graph. */
 static lathe_status param_value(lathe_graph *g, int32_t kind, int32_t param, int32_t plane,
                                 lathe_desc desc, lathe_val *out)
 {
-    for (lathe_val v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == kind && g->values[v].param == param &&
-            g->values[v].plane == plane) {
-            *out = v;
-            return LATHE_OK;
-        }
-    return named_value(g, kind, g->params->rows[param]->name, desc, param, plane, NULL, out);
+    int32_t *slot = param_slot(g, kind, param, plane);
+    if (!slot)
+        return LATHE_E_NOMEM;
+    if (*slot == 0) {
+        LATHE_TRY(
+            named_value(g, kind, g->params->rows[param]->name, desc, param, plane, NULL, out));
+        *slot = *out + 1;
+    }
+    *out = *slot - 1;
+    return LATHE_OK;
 }
 
 lathe_status lathe_graph_param(lathe_graph *g, int32_t param, lathe_val *out)

@@ -66,6 +66,9 @@ struct lathe_graph {
     lathe_ir_value *values;
     lathe_ir_node *nodes;
     int32_t n_values, cap_values, n_nodes, cap_nodes;
+    int32_t *
+        param_values; /* [cap_param_values] value + 1 of (parameter, kind, plane), or 0: param_value() */
+    int32_t cap_param_values;
     int32_t layer, block, phase; /* given to new nodes */
     uint64_t next_rng_stream;
     lathe_val rng;        /* the RNG input, once asked for */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 void lathe_params_init(lathe_params *params, int32_t compute_dtype)
 {
@@ -16,8 +17,37 @@ void lathe_params_init(lathe_params *params, int32_t compute_dtype)
 void lathe_params_fini(lathe_params *params)
 {
     free(params->rows);
+    free(params->by_name);
     lathe_arena_fini(&params->arena);
     memset(params, 0, sizeof *params);
+}
+
+/* The slot of a name: where it is, or where it would go. There is a free one. */
+static int32_t *slot_of(const lathe_params *params, const char *name)
+{
+    const uint64_t mask = (uint64_t)params->n_slots - 1;
+    for (uint64_t at = lathe_hash64(name, (int64_t)strlen(name)) & mask;; at = (at + 1) & mask) {
+        int32_t *slot = &params->by_name[at];
+        if (*slot == 0 || strcmp(params->rows[*slot - 1]->name, name) == 0)
+            return slot;
+    }
+}
+
+/* Room for one more name, at most half full. */
+static lathe_status grow_names(lathe_params *params)
+{
+    if (2 * (params->n + 1) <= params->n_slots)
+        return LATHE_OK;
+    const int32_t n_slots = params->n_slots ? 2 * params->n_slots : 128;
+    int32_t *by_name = calloc((size_t)n_slots, sizeof *by_name);
+    if (!by_name)
+        return lathe_error(LATHE_E_NOMEM, "no memory for %d parameters", n_slots);
+    free(params->by_name);
+    params->by_name = by_name;
+    params->n_slots = n_slots;
+    for (int32_t i = 0; i < params->n; i++)
+        *slot_of(params, params->rows[i]->name) = i + 1;
+    return LATHE_OK;
 }
 
 lathe_status lathe_params_add(lathe_params *params, const lathe_param *row, int32_t *out_index)
@@ -39,6 +69,8 @@ lathe_status lathe_params_add(lathe_params *params, const lathe_param *row, int3
     copy->name = lathe_arena_strdup(&params->arena, row->name);
     if (!copy->name)
         return LATHE_E_NOMEM;
+    LATHE_TRY(grow_names(params));
+    *slot_of(params, copy->name) = params->n + 1;
     *out_index = params->n;
     params->rows[params->n++] = copy;
     return LATHE_OK;
@@ -46,10 +78,7 @@ lathe_status lathe_params_add(lathe_params *params, const lathe_param *row, int3
 
 int32_t lathe_params_find(const lathe_params *params, const char *name)
 {
-    for (int32_t i = 0; i < params->n; i++)
-        if (strcmp(params->rows[i]->name, name) == 0)
-            return i;
-    return -1;
+    return params->n_slots > 0 ? *slot_of(params, name) - 1 : -1;
 }
 
 int32_t lathe_params_value_dtype(const lathe_params *params, int32_t index)

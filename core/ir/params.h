@@ -33,6 +33,8 @@ typedef struct lathe_params {
     int32_t n, capacity;
     int32_t n_model;       /* the first rows are the model's own; an adapter's and copies follow */
     int32_t has_reference; /* rows are a frozen copy of the model */
+    int32_t *by_name;      /* [n_slots] hash table of names: row + 1, or 0 */
+    int32_t n_slots;       /* a power of two, or 0 */
     int32_t compute_dtype; /* of matrices in computation: F32, BF16, F16 */
     int32_t grad_dtype;    /* of the gradients of the layers' matrices: F32, or the compute dtype */
 } lathe_params;

@@ -1,10 +1,11 @@
-/* Liveness and placement: the largest first, each at the lowest offset free over its whole life. */
+/* Liveness and placement: the largest first, each at the lowest offset free over its whole life (free_space.h). */
 #include "ir/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "ir/free_space.h"
 #include "ir/op_info.h"
 
 /* One block of memory: a family of values that share it, or the scratch of a node. */
@@ -76,36 +77,22 @@ static int larger_first(const void *a, const void *b)
     return x->scratch_of < y->scratch_of ? -1 : x->scratch_of > y->scratch_of;
 }
 
-static int lower_first(const void *a, const void *b)
+/* Places blocks in their order. */
+static lathe_status place(block *blocks, int32_t n, int32_t n_nodes, int64_t *out_peak)
 {
-    const block *x = *(block *const *)a, *y = *(block *const *)b;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
-/* Places blocks in their order; returns the peak. */
-static int64_t place(block *blocks, int32_t n, block **busy)
-{
-    int64_t peak = 0;
+    lathe_free_space *space = NULL;
+    *out_peak = 0;
+    LATHE_TRY(lathe_free_space_create(n_nodes + 1, &space)); /* outputs hold after the last node */
     qsort(blocks, (size_t)n, sizeof *blocks, larger_first);
-    for (int32_t i = 0; i < n; i++) {
-        int32_t n_busy = 0;
-        for (int32_t j = 0; j < i; j++)
-            if (blocks[j].first <= blocks[i].last && blocks[i].first <= blocks[j].last &&
-                blocks[j].bytes)
-                busy[n_busy++] = &blocks[j];
-        qsort(busy, (size_t)n_busy, sizeof(block *), lower_first);
-        int64_t at = 0;
-        for (int32_t j = 0; j < n_busy; j++) {
-            if (busy[j]->offset - at >= blocks[i].bytes)
-                break;
-            if (busy[j]->offset + busy[j]->bytes > at)
-                at = busy[j]->offset + busy[j]->bytes;
-        }
-        blocks[i].offset = at;
-        if (at + blocks[i].bytes > peak)
-            peak = at + blocks[i].bytes;
+    lathe_status status = LATHE_OK;
+    for (int32_t i = 0; i < n && status == LATHE_OK; i++) {
+        block *b = &blocks[i];
+        status = lathe_free_space_take(space, b->first, b->last, b->bytes, &b->offset);
+        if (b->offset + b->bytes > *out_peak)
+            *out_peak = b->offset + b->bytes;
     }
-    return peak;
+    lathe_free_space_destroy(space);
+    return status;
 }
 
 static int64_t held_inputs(const lathe_graph *g)
@@ -127,19 +114,38 @@ static void fill_offsets(lathe_plan *plan, const block *blocks, int32_t n)
     }
 }
 
+/* Host memory, then the device's: first without scratch, for the figure, then with it. */
+static lathe_status place_all(lathe_plan *plan, const lathe_graph *g, block *by_root,
+                              const int64_t *scratch_bytes, block *blocks)
+{
+    int32_t n = value_blocks(g, by_root, 1, blocks);
+    LATHE_TRY(place(blocks, n, g->n_nodes, &plan->host_bytes));
+    fill_offsets(plan, blocks, n);
+    n = value_blocks(g, by_root, 0, blocks);
+    LATHE_TRY(place(blocks, n, g->n_nodes, &plan->activation_bytes));
+    for (int32_t i = 0; i < g->n_nodes; i++)
+        if (scratch_bytes && scratch_bytes[i] > 0)
+            blocks[n++] = (block){aligned(scratch_bytes[i]), 0, i, i, i, LATHE_NONE};
+    LATHE_TRY(place(blocks, n, g->n_nodes, &plan->arena_bytes));
+    plan->input_bytes = held_inputs(g);
+    fill_offsets(plan, blocks, n);
+    for (lathe_val v = 0; v < g->n_values; v++)
+        plan->offset[v] = plan->offset[lathe_graph_root(g, v)];
+    return LATHE_OK;
+}
+
 lathe_status lathe_plan_create(const lathe_graph *g, const int64_t *scratch_bytes, lathe_plan **out)
 {
     const size_t n_values = (size_t)g->n_values + 1, n_nodes = (size_t)g->n_nodes + 1;
     lathe_plan *plan = calloc(1, sizeof *plan);
     block *by_root = calloc(n_values, sizeof *by_root);
     block *blocks = malloc((n_values + n_nodes) * sizeof *blocks);
-    block **busy = malloc((n_values + n_nodes) * sizeof *busy);
     lathe_status status = LATHE_OK;
     if (plan) {
         plan->offset = malloc(n_values * sizeof *plan->offset);
         plan->scratch_offset = calloc(n_nodes, sizeof *plan->scratch_offset);
     }
-    if (!plan || !by_root || !blocks || !busy || !plan->offset || !plan->scratch_offset) {
+    if (!plan || !by_root || !blocks || !plan->offset || !plan->scratch_offset) {
         lathe_plan_destroy(plan);
         status = lathe_error(LATHE_E_NOMEM, "no memory to plan a graph of %d nodes", g->n_nodes);
         goto out;
@@ -149,24 +155,14 @@ lathe_status lathe_plan_create(const lathe_graph *g, const int64_t *scratch_byte
     for (int32_t v = 0; v < plan->n_values; v++)
         plan->offset[v] = -1;
     find_lives(g, by_root);
-    int32_t n = value_blocks(g, by_root, 1, blocks);
-    plan->host_bytes = place(blocks, n, busy);
-    fill_offsets(plan, blocks, n);
-    n = value_blocks(g, by_root, 0, blocks);
-    plan->activation_bytes = place(blocks, n, busy);
-    for (int32_t i = 0; i < g->n_nodes; i++)
-        if (scratch_bytes && scratch_bytes[i] > 0)
-            blocks[n++] = (block){aligned(scratch_bytes[i]), 0, i, i, i, LATHE_NONE};
-    plan->arena_bytes = place(blocks, n, busy);
-    plan->input_bytes = held_inputs(g);
-    fill_offsets(plan, blocks, n);
-    for (lathe_val v = 0; v < g->n_values; v++)
-        plan->offset[v] = plan->offset[lathe_graph_root(g, v)];
-    *out = plan;
+    status = place_all(plan, g, by_root, scratch_bytes, blocks);
+    if (status == LATHE_OK)
+        *out = plan;
+    else
+        lathe_plan_destroy(plan);
 out:
     free(by_root);
     free(blocks);
-    free(busy);
     return status;
 }
 
