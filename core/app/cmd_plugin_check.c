@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/check_child.h"
+#include "app/check_report.h"
 #include "app/commands.h"
 #include "base/error.h"
 #include "base/toml.h"
@@ -14,22 +15,6 @@
 #include "plug/so.h"
 
 enum { CHECK_SECONDS = 120, MAX_WORDS = 60 };
-
-/* Name before, result after: what a crash leaves unfinished names itself. */
-static void print_begin(void *arg, const char *check)
-{
-    (void)arg;
-    printf("  %-34s ", check);
-    (void)fflush(stdout);
-}
-
-static void print_end(void *arg, int32_t result, const char *text)
-{
-    static const char *const words[] = {"ok", "FAIL", "skipped"};
-    (void)arg;
-    printf("%s%s%s\n", words[result], text[0] ? "  " : "", text);
-    (void)fflush(stdout);
-}
 
 /* The kind is the folder's name, or else what the plugin says. */
 static lathe_status open_file(const char *path, lathe_component *out)
@@ -137,13 +122,6 @@ static void title_of(const lathe_component *component, const lathe_component *de
                    device ? device->plugin->name : "");
 }
 
-static int print_totals(const char *title, const lathe_conformance_totals *totals)
-{
-    printf("%s: %d ok, %d failed, %d skipped\n", title, totals->ok, totals->failed,
-           totals->skipped);
-    return totals->failed > 0 ? LATHE_EXIT_FAILED : LATHE_EXIT_OK;
-}
-
 /* Opens what the words of the command name, and runs the suite; *title: what was checked. */
 static lathe_status check_opened(const lathe_args *args, const lathe_component *component,
                                  const lathe_report *report, lathe_conformance_totals *totals,
@@ -167,13 +145,16 @@ static lathe_status check_opened(const lathe_args *args, const lathe_component *
     return status;
 }
 
-/* The suite itself, in this process. in_child: a parent listens, and prints the totals. */
-static int check_here(const lathe_args *args, const char *path, const lathe_report *report,
-                      int in_child)
+/* The suite itself, in this process. fd: where a parent listens, who prints the totals; -1: none does. */
+static int check_here(const lathe_args *args, const char *path, lathe_check_report *shown, int fd)
 {
+    const int in_child = fd >= 0;
+    const lathe_report told = in_child ? lathe_check_child_report(fd) : shown->calls;
+    const lathe_report *report = &told;
     lathe_component component;
     lathe_conformance_totals totals = {0};
     char title[256] = "";
+    lathe_check_report_divert(shown);
     report->begin(report->arg, "loads");
     if (open_file(path, &component) != LATHE_OK) {
         report->end(report->arg, LATHE_CHECK_FAILED, lathe_error_message());
@@ -184,6 +165,7 @@ static int check_here(const lathe_args *args, const char *path, const lathe_repo
         const lathe_status status =
             check_opened(args, &component, report, &totals, title, sizeof title);
         if (status != LATHE_OK) {
+            lathe_check_report_restore(shown);
             const int code = lathe_args_fail(args, status);
             if (in_child)
                 lathe_check_child_refused(code);
@@ -191,7 +173,7 @@ static int check_here(const lathe_args *args, const char *path, const lathe_repo
         }
     }
     if (!in_child)
-        return print_totals(title, &totals);
+        return lathe_check_report_end(shown, title, &totals);
     lathe_check_child_done(&totals, title);
     return totals.failed > 0 ? LATHE_EXIT_FAILED : LATHE_EXIT_OK;
 }
@@ -211,6 +193,8 @@ static lathe_status child_words(const lathe_args *args, const char *path, lathe_
         }
     if (lathe_args_value(args, "--first-failure") != NULL)
         words[n++] = "--first-failure";
+    if (lathe_args_value(args, "--json") != NULL)
+        words[n++] = "--json";
     for (int32_t k = 0; (text = lathe_args_each(args, "--set", k)) != NULL; k++) {
         if (n + 3 > MAX_WORDS)
             return lathe_error(LATHE_E_ARG, "more than %d times --set; use --config", (int)k);
@@ -226,7 +210,7 @@ static lathe_status child_words(const lathe_args *args, const char *path, lathe_
     return LATHE_OK;
 }
 
-static int check_in_child(const lathe_args *args, const char *path, const lathe_report *report)
+static int check_in_child(const lathe_args *args, const char *path, lathe_check_report *shown)
 {
     char *words[MAX_WORDS + 1];
     double seconds;
@@ -238,34 +222,41 @@ static int check_in_child(const lathe_args *args, const char *path, const lathe_
         status = child_words(args, path, &arena, words);
     (void)fflush(stdout);
     if (status == LATHE_OK)
-        status = lathe_check_child_run(words, seconds, report, &outcome);
+        status = lathe_check_child_run(words, seconds, &shown->calls, &outcome);
     lathe_arena_fini(&arena);
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);
     if (outcome.refused != 0)
         return outcome.refused;
-    if (!outcome.done) {
+    if (!outcome.done && shown->checks == NULL) {
         printf("%s: failed\n", path);
         return LATHE_EXIT_FAILED;
     }
-    return print_totals(outcome.title, &outcome.totals);
+    return lathe_check_report_end(shown, outcome.done ? outcome.title : path, &outcome.totals);
 }
 
-static int run(const lathe_args *args)
+static int check(const lathe_args *args, lathe_check_report *shown)
 {
-    const lathe_report printed = {print_begin, print_end, NULL};
     char path[PATH_MAX];
     int64_t fd;
     if (realpath(args->words[0], path) == NULL)
         return lathe_args_fail(args,
                                lathe_error(LATHE_E_NOT_FOUND, "%s: no such file", args->words[0]));
     if (lathe_args_value(args, "--here") == NULL)
-        return check_in_child(args, path, &printed);
+        return check_in_child(args, path, shown);
     const lathe_status status = lathe_args_int(args, "--report-to", 3, 1 << 20, -1, &fd);
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);
-    const lathe_report report = fd >= 0 ? lathe_check_child_report((int)fd) : printed;
-    return check_here(args, path, &report, fd >= 0);
+    return check_here(args, path, shown, (int)fd);
+}
+
+static int run(const lathe_args *args)
+{
+    lathe_check_report shown;
+    lathe_check_report_init(&shown, lathe_args_value(args, "--json") != NULL);
+    const int code = check(args, &shown);
+    lathe_check_report_fini(&shown);
+    return code;
 }
 
 static const lathe_option options[] = {
@@ -275,6 +266,9 @@ static const lathe_option options[] = {
      "run on this device: \"cuda\", the name of another device plugin, or \"auto\""},
     {"--timeout", "SECONDS", "maximum time of one check (default 120)"},
     {"--first-failure", NULL, "stop after the first check that fails"},
+    {"--json", NULL,
+     "print one object: plugin, passed, ok, failed, skipped, and checks with name, result (pass, "
+     "fail or skip) and message"},
     {"--here", NULL, "run in this process instead of a child process, for a debugger"},
     {"--report-to", "FD", "with --here: write events for another program to this file descriptor"},
 };
@@ -293,7 +287,7 @@ const lathe_command lathe_cmd_plugin_check = {
                "matrix updates build. Exit 0: all checks passed. Exit 1: some failed.\n"
                "docs/plugin-checks.md lists the checks.",
     .options = options,
-    .n_options = 7,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,
     .max_words = 1,
     .computes = 0,

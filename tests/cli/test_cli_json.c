@@ -133,6 +133,9 @@ Test(cli_json, errors_of_every_command_come_as_json)
                                            "checkpoint diff none none",
                                            "eval none --data text.txt",
                                            "tokenizer check none",
+                                           "plugin check none.so",
+                                           "plugin check " LATHE_TEST_BUILD
+                                           "/lib/lathe/plugins/optimizer/sgd.so --set x=1",
                                            "tokenizer encode none --text a",
                                            "plan run.toml --train.max_stps 3"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
@@ -155,6 +158,40 @@ Test(cli_json, errors_have_their_place_and_suggestion)
     cr_expect_str_eq(message, "unknown key 'max_stps' in [train]");
     cr_expect_str_eq(suggestion, "max_steps");
     json_decref(errors);
+}
+
+Test(cli_json, plugin_check_lists_its_checks_with_their_results)
+{
+    int passed = -1, ok = 0, failed = -1, skipped = -1, n_of[3] = {0};
+    const char *plugin = NULL;
+    size_t i;
+    json_t *check;
+    json_t *root =
+        json_of("plugin check " LATHE_TEST_BUILD "/lib/lathe/plugins/scheduler/wsd.so", 0);
+    cr_expect_eq(json_unpack(root, "{s:s, s:b, s:i, s:i, s:i}", "plugin", &plugin, "passed",
+                             &passed, "ok", &ok, "failed", &failed, "skipped", &skipped),
+                 0);
+    cr_expect(passed == 1 && ok > 3 && failed == 0);
+    cr_expect_str_eq(plugin, "scheduler/wsd");
+    json_array_foreach(json_object_get(root, "checks"), i, check)
+    {
+        const char *result = json_string_value(json_object_get(check, "result"));
+        cr_assert_not_null(result);
+        cr_expect(json_is_string(json_object_get(check, "name")));
+        n_of[0] += strcmp(result, "pass") == 0;
+        n_of[1] += strcmp(result, "fail") == 0;
+        n_of[2] += strcmp(result, "skip") == 0;
+    }
+    cr_expect(n_of[0] == ok && n_of[1] == 0 && n_of[2] == skipped);
+    json_decref(root);
+    put("torn.so", "no plugin");
+    root = json_of("plugin check torn.so", 1);
+    cr_expect(json_is_false(json_object_get(root, "passed")));
+    check = json_array_get(json_object_get(root, "checks"), 0);
+    cr_expect_str_eq(json_string_value(json_object_get(check, "name")), "loads");
+    cr_expect_str_eq(json_string_value(json_object_get(check, "result")), "fail");
+    cr_expect(json_string_length(json_object_get(check, "message")) > 0);
+    json_decref(root);
 }
 
 Test(cli_json, diff_tells_values_and_tensors)
