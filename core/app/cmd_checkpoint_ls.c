@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint_info.h"
 #include "run/checkpoint_branch.h"
+#include "view/wrap.h"
 
 typedef struct listing {
     lathe_checkpoint_entry *entries;
@@ -100,7 +101,9 @@ static void put_number(lathe_buffer *b, double x)
         lathe_buffer_printf(b, "  %10.5g", x);
 }
 
-static void put_row(lathe_buffer *b, const listing *l, int64_t i)
+enum { TABLE_COLUMNS = 80 }; /* in fewer, a checkpoint takes two lines */
+
+static void put_row(lathe_buffer *b, const listing *l, int64_t i, int is_narrow)
 {
     const lathe_checkpoint_info *info = &l->infos[i];
     const lathe_checkpoint_entry *e = &l->entries[i];
@@ -108,17 +111,29 @@ static void put_row(lathe_buffer *b, const listing *l, int64_t i)
     const time_t at = (time_t)info->time;
     struct tm local;
     if (info->time > 0 && localtime_r(&at, &local))
-        (void)strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &local);
-    lathe_buffer_printf(b, "%8lld  %-19s", (long long)e->step, when);
-    put_size(b, info->bytes);
-    put_number(b, info->loss);
-    put_number(b, info->best);
+        (void)strftime(when, sizeof when, is_narrow ? "%Y-%m-%d %H:%M" : "%Y-%m-%d %H:%M:%S",
+                       &local);
+    lathe_buffer_printf(b, "%8lld  %-*s", (long long)e->step, is_narrow ? 16 : 19, when);
+    if (!is_narrow) {
+        put_size(b, info->bytes);
+        put_number(b, info->loss);
+        put_number(b, info->best);
+    }
     lathe_buffer_printf(b, "%s%s", is(l->latest, l, i) ? "  latest" : "",
                         is(l->best, l, i) ? "  best" : "");
+    if (is_narrow) {
+        lathe_buffer_puts(b, "\n  ");
+        put_size(b, info->bytes);
+        put_number(b, info->loss);
+        put_number(b, info->best);
+    }
+    const char *gap = is_narrow ? "\n    " : "  ";
     if (l->branches[i] > 0)
-        lathe_buffer_printf(b, "  abandoned by branch %lld", (long long)l->branches[i]);
-    if (info->damage)
-        lathe_buffer_printf(b, "  damaged: %s", info->damage);
+        lathe_buffer_printf(b, "%sabandoned by branch %lld", gap, (long long)l->branches[i]);
+    if (info->damage) {
+        lathe_buffer_printf(b, "%sdamaged: ", gap);
+        lathe_wrap_text(b, info->damage, 13, 4, is_narrow ? lathe_wrap_columns() : 0);
+    }
     lathe_buffer_puts(b, "\n");
 }
 
@@ -127,10 +142,17 @@ static void put_table(lathe_buffer *b, const listing *l)
     const char *metric = NULL;
     for (int64_t i = l->n - 1; i >= 0 && !metric; i--)
         metric = l->infos[i].metric;
-    lathe_buffer_printf(b, "%8s  %-19s  %10s  %10s  %10s\n", "step", "written", "size", "loss",
-                        metric ? metric : "metric");
+    const int32_t columns = lathe_wrap_columns();
+    const int is_narrow = columns > 0 && columns < TABLE_COLUMNS;
+    metric = metric ? metric : "metric";
+    if (is_narrow)
+        lathe_buffer_printf(b, "%8s  written\n  %12s  %10s  %10.10s\n", "step", "size", "loss",
+                            metric);
+    else
+        lathe_buffer_printf(b, "%8s  %-19s  %10s  %10s  %10s\n", "step", "written", "size", "loss",
+                            metric);
     for (int64_t i = 0; i < l->n; i++)
-        put_row(b, l, i);
+        put_row(b, l, i, is_narrow);
 }
 
 static void put_json_number(lathe_buffer *b, const char *key, double x)

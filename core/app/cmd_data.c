@@ -128,10 +128,14 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, int trai
         return;
     const int64_t accumulated = run->set.gradient_accumulation_steps;
     const int64_t batches = lathe_loader_batches(loader, 1);
-    lathe_buffer_printf(
-        b, "  an epoch: %lld rows, %lld steps of %d micro-batches of %d\n  index: %lld bytes\n",
-        (long long)f.n_places, (long long)((batches + accumulated - 1) / accumulated),
-        run->set.gradient_accumulation_steps, run->set.micro_batch_size, (long long)f.index_bytes);
+    lathe_buffer_printf(b,
+                        "  an epoch: %lld rows, %lld steps; a step: %d micro-batch%s of %d row%s\n"
+                        "  the index of the rows takes %lld bytes of memory\n",
+                        (long long)f.n_places,
+                        (long long)((batches + accumulated - 1) / accumulated),
+                        run->set.gradient_accumulation_steps, accumulated == 1 ? "" : "es",
+                        run->set.micro_batch_size, run->set.micro_batch_size == 1 ? "" : "s",
+                        (long long)f.index_bytes);
 }
 
 static lathe_status put_summary(lathe_run *run, lathe_buffer *b)
@@ -200,8 +204,8 @@ static lathe_status put_run(const lathe_args *args, lathe_run *run, lathe_buffer
                            lathe_config_path(run->config));
     LATHE_TRY(put_summary(run, b));
     if (n > 0)
-        lathe_buffer_puts(b, style.colour ? "\nWhat is not learnt is dimmed.\n"
-                                          : "\nWhat is not learnt stands in [- -].\n");
+        lathe_buffer_puts(b, style.colour ? "\nText without loss is dimmed.\n"
+                                          : "\nText without loss stands in [- -].\n");
     return put_rows(run, validates ? run->data.validation : run->data.loader, n, seed, &style, b);
 }
 

@@ -7,6 +7,7 @@
 #include "app/plugins.h"
 #include "base/buffer.h"
 #include "plug/kind.h"
+#include "view/wrap.h"
 
 static lathe_status print_json(lathe_registry *registry, const lathe_component *const *items,
                                int64_t n, lathe_buffer *out)
@@ -37,9 +38,30 @@ static lathe_status print_json(lathe_registry *registry, const lathe_component *
     return out->status;
 }
 
+enum { LEAST_SUMMARY = 30 }; /* columns; with fewer, a summary is on lines of its own */
+
+/* One plugin: its columns and its summary, wrapped to the terminal. */
+static void put_row(const char *name, int width, const lathe_plugin *p, const char *devices,
+                    int32_t columns, lathe_buffer *out)
+{
+    const char *version = p->version ? p->version : "", *summary = p->summary ? p->summary : "";
+    const int at = width + 2 + 8 + 2 + 8 + 2;
+    if (columns > 0 && columns < at + LEAST_SUMMARY) {
+        char text[512];
+        (void)snprintf(text, sizeof text, "%s, %s: %s", version, devices, summary);
+        lathe_buffer_printf(out, "%s\n    ", name);
+        lathe_wrap_text(out, text, 4, 4, columns);
+    } else {
+        lathe_buffer_printf(out, "%-*s  %-8s  %-8s  ", width, name, version, devices);
+        lathe_wrap_text(out, summary, at, at, columns);
+    }
+    lathe_buffer_puts(out, "\n");
+}
+
 static lathe_status print_table(lathe_registry *registry, const lathe_component *const *items,
                                 int64_t n, lathe_buffer *out)
 {
+    const int32_t columns = lathe_wrap_columns();
     int width = 0;
     for (int64_t i = 0; i < n; i++) {
         const lathe_plugin *p = items[i]->plugin;
@@ -48,12 +70,10 @@ static lathe_status print_table(lathe_registry *registry, const lathe_component 
     }
     for (int64_t i = 0; i < n; i++) {
         const lathe_plugin *p = items[i]->plugin;
-        const char *kind = lathe_kind_name(p->kind);
-        const int rest = width - (int)strlen(kind) - 1;
-        char devices[64];
+        char devices[64], name[128];
         LATHE_TRY(lathe_plugin_devices_text(registry, items[i], devices, sizeof devices));
-        lathe_buffer_printf(out, "%s/%-*s  %-8s  %-8s  %s\n", kind, rest, p->name,
-                            p->version ? p->version : "", devices, p->summary ? p->summary : "");
+        (void)snprintf(name, sizeof name, "%s/%s", lathe_kind_name(p->kind), p->name);
+        put_row(name, width, p, devices, columns, out);
     }
     return out->status;
 }

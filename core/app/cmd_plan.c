@@ -27,7 +27,7 @@ static double lr_at(const lathe_run *run, int64_t step)
                      run->at.scheduler_state);
 }
 
-/* Steps of the schedule to show, evenly over the run; a short run has fewer of them. Returns how many. */
+/* Steps of the schedule, 0 first, to show, evenly over the run; a short run has fewer of them. Returns how many. */
 static int32_t points(const lathe_run *run, int64_t steps[N_POINTS])
 {
     int32_t n = 0;
@@ -203,7 +203,7 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *
     const int32_t n = points(run, steps);
     for (int32_t i = 0; i < n; i++)
         lathe_buffer_printf(b, "%s{\"step\": %lld, \"lr\": %.9g}", i ? ", " : "",
-                            (long long)steps[i], lr_at(run, steps[i]));
+                            (long long)steps[i] + 1, lr_at(run, steps[i]));
     lathe_buffer_puts(b, "]\n}\n");
 }
 
@@ -260,7 +260,7 @@ static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *
     int64_t steps[N_POINTS];
     const int32_t n = points(run, steps);
     for (int32_t i = 0; i < n; i++)
-        lathe_buffer_printf(b, "  step %-10lld lr %.3e\n", (long long)steps[i],
+        lathe_buffer_printf(b, "  step %-10lld lr %.3e\n", (long long)steps[i] + 1,
                             lr_at(run, steps[i]));
 }
 

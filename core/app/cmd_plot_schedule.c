@@ -1,4 +1,5 @@
-/* lathe plot schedule: the learning rate over a run, before it runs. */
+/* lathe plot schedule: the learning rate over a run, before it runs. Schedulers count steps from 0; what is printed
+ * counts from 1, as training does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "view/canvas.h"
 #include "view/svg_plot.h"
 #include "view/terminal.h"
+#include "view/wrap.h"
 
 static const lathe_option options[] = {
     {"-o, --output", "FILE.svg",
@@ -20,7 +22,8 @@ static const lathe_option options[] = {
     {"--size", "WxH", "width and height of the SVG, in its units (default 860x300)"},
     {"--steps", "N", "length of the run, instead of train.max_steps"},
     {"--json", NULL,
-     "print an array of {step, lr}: every step up to 10,000, otherwise evenly spaced steps"},
+     "print an array of {step, lr}, steps counted from 1: every step up to 10,000, otherwise "
+     "evenly spaced steps"},
 };
 
 enum {
@@ -42,6 +45,14 @@ typedef struct request {
     int width, height, json;
 } request;
 
+enum { WIDE = 60 }; /* columns; in fewer, titles are short and texts have lines of their own */
+
+static int is_narrow(void)
+{
+    const int32_t columns = lathe_wrap_columns();
+    return columns > 0 && columns < WIDE;
+}
+
 /* Draws at most max points of the curve. */
 static lathe_status
 with_plot(const lathe_schedule_curve *c, const request *r, int64_t max, lathe_buffer *out,
@@ -55,10 +66,11 @@ with_plot(const lathe_schedule_curve *c, const request *r, int64_t max, lathe_bu
     double *y = x + n;
     for (int64_t k = 0; k < n; k++) {
         const int64_t step = lathe_schedule_step(c->total, n, k);
-        x[k] = (double)step;
+        x[k] = (double)step + 1.0;
         y[k] = lathe_schedule_curve_at(c, step);
     }
-    (void)snprintf(title, sizeof title, "learning rate, %s", c->scheduler.component->plugin->name);
+    (void)snprintf(title, sizeof title, "%s%s", is_narrow() && !r->path ? "" : "learning rate, ",
+                   c->scheduler.component->plugin->name);
     const lathe_curve curve = {.label = "peak", .x = x, .y = y, .n = (int32_t)n, .last = c->peak};
     const lathe_plot plot = {
         .title = title, .curves = &curve, .n_curves = 1, .x_end = (double)c->total, .from_zero = 1};
@@ -128,7 +140,10 @@ static lathe_status put_groups(const lathe_schedule_curve *c, lathe_buffer *b)
 static lathe_status put_figures(const lathe_schedule_curve *c, lathe_buffer *b)
 {
     const lathe_plugin *scheduler = c->scheduler.component->plugin;
-    lathe_buffer_printf(b, "\nscheduler           %s: %s\n", scheduler->name, scheduler->summary);
+    lathe_buffer_printf(b, "\nscheduler           %s: ", scheduler->name);
+    lathe_wrap_text(b, scheduler->summary, 22 + (int32_t)strlen(scheduler->name), 20,
+                    is_narrow() ? 0 : lathe_wrap_columns());
+    lathe_buffer_puts(b, "\n");
     put_keys(&c->scheduler, b);
     lathe_buffer_printf(b, "base rate           %.6g  (optimizer.lr of %s)\n", c->base_lr,
                         c->optimizer.component->plugin->name);
@@ -136,14 +151,13 @@ static lathe_status put_figures(const lathe_schedule_curve *c, lathe_buffer *b)
     lathe_buffer_printf(b, "steps               %lld\n", (long long)c->total);
     lathe_buffer_printf(b, "first rate          %.6g\n", c->first);
     lathe_buffer_printf(b, "peak rate           %.6g at step %lld\n", c->peak,
-                        (long long)c->peak_step);
-    lathe_buffer_printf(b, "last rate           %.6g at step %lld\n", c->last,
-                        (long long)c->total - 1);
+                        (long long)c->peak_step + 1);
+    lathe_buffer_printf(b, "last rate           %.6g at step %lld\n", c->last, (long long)c->total);
     lathe_buffer_printf(b, "least rate          %.6g at step %lld\n", c->least,
-                        (long long)c->least_step);
+                        (long long)c->least_step + 1);
     if (c->climb > 0)
-        lathe_buffer_printf(b, "warm-up seen        %lld step%s: the rate rises from step 0 on\n",
-                            (long long)c->climb, c->climb == 1 ? "" : "s");
+        lathe_buffer_printf(b, "warm-up seen        %lld step%s: the rate rises up to step %lld\n",
+                            (long long)c->climb, c->climb == 1 ? "" : "s", (long long)c->climb + 1);
     else
         lathe_buffer_puts(b, "warm-up seen        none\n");
     if (c->seen < c->total)
@@ -157,12 +171,30 @@ static lathe_status put_figures(const lathe_schedule_curve *c, lathe_buffer *b)
     return b->status;
 }
 
+/* The figures in lines that fit a narrow terminal, without the columns of the wide form. */
+static lathe_status put_narrow_figures(const lathe_schedule_curve *c, lathe_buffer *out)
+{
+    lathe_buffer wide = LATHE_BUFFER_INIT;
+    const lathe_status status = put_figures(c, &wide);
+    char *line = wide.data, *end;
+    for (; status == LATHE_OK && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        const int32_t lead = (int32_t)strspn(line, " ");
+        *end = '\0';
+        lathe_buffer_printf(out, "%*s", lead, "");
+        lathe_wrap_text(out, line + lead, lead, 4, lathe_wrap_columns());
+        lathe_buffer_puts(out, "\n");
+    }
+    lathe_buffer_fini(&wide);
+    return status != LATHE_OK ? status : out->status;
+}
+
 static lathe_status put_json(const lathe_schedule_curve *c, lathe_buffer *b)
 {
     const int64_t n = c->total < JSON_POINTS ? c->total : JSON_POINTS;
     for (int64_t k = 0; k < n; k++) {
         const int64_t step = lathe_schedule_step(c->total, n, k);
-        lathe_buffer_printf(b, "%s{\"step\": %lld, \"lr\": ", k ? ",\n " : "[", (long long)step);
+        lathe_buffer_printf(b, "%s{\"step\": %lld, \"lr\": ", k ? ",\n " : "[",
+                            (long long)step + 1);
         lathe_buffer_json_double(b, lathe_schedule_curve_at(c, step));
         lathe_buffer_puts(b, "}");
     }
@@ -223,7 +255,7 @@ static lathe_status show(const lathe_schedule_curve *c, const request *r)
     } else {
         status = with_plot(c, r, TERMINAL_POINTS, &text, draw_terminal);
         if (status == LATHE_OK)
-            status = put_figures(c, &text);
+            status = is_narrow() ? put_narrow_figures(c, &text) : put_figures(c, &text);
         if (r->path)
             lathe_buffer_printf(&text, "written             %s\n", r->path);
         status = status != LATHE_OK ? status : text.status;

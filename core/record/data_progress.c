@@ -62,7 +62,6 @@ void lathe_data_progress_show(void *progress, const char *path, int64_t done_byt
     p->last = now;
     const double rate = seconds > 0.0 ? (double)(done_bytes - p->begun_bytes) / seconds : 0.0;
     const double left = rate > 0.0 ? (double)(total_bytes - done_bytes) / rate : 0.0;
-    const long eta = left < 1e8 ? (long)(left + 0.5) : 0;
     lathe_status_line line = {.n = 0};
     lathe_status_line_add(&line, 1, "%.80s:", path);
     lathe_status_line_add(&line, 5, "tokenised %.1f of %.1f MB (%.0f%%)", (double)done_bytes / 1e6,
@@ -71,7 +70,7 @@ void lathe_data_progress_show(void *progress, const char *path, int64_t done_byt
                                           : 100.0);
     lathe_status_line_add(&line, 3, "%.1f MB/s", rate / 1e6);
     lathe_status_line_add(&line, 0, "%.1fM tokens", (double)n_tokens / 1e6);
-    lathe_status_line_add(&line, 4, "ETA %02ld:%02ld", eta / 60, eta % 60);
+    lathe_status_line_add_eta(&line, 4, left);
     if (!p->in_place) {
         log_line(&line);
         return;

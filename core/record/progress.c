@@ -46,17 +46,6 @@ static void settle(lathe_progress *p)
               errno ? strerror(errno) : "closed");
 }
 
-static void add_eta(lathe_status_line *line, int32_t rank, double seconds)
-{
-    if (!isfinite(seconds) || seconds < 0.0)
-        seconds = 0.0;
-    const long s = (long)(seconds + 0.5);
-    if (s >= 3600)
-        lathe_status_line_add(line, rank, "ETA %ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-    else
-        lathe_status_line_add(line, rank, "ETA %02ld:%02ld", s / 60, s % 60);
-}
-
 /* The figures of a step with their ranks: step and loss always stay. */
 static void put_line(const lathe_progress *p, const lathe_progress_step *s)
 {
@@ -79,7 +68,7 @@ static void put_line(const lathe_progress *p, const lathe_progress_step *s)
                           (double)s->memory_bytes / (1024.0 * 1024.0 * 1024.0));
     if (!p->in_place && isfinite(p->held_validation))
         lathe_status_line_add(&line, 8, "validation %.4f", p->held_validation);
-    add_eta(&line, 7, p->seconds_per_step * (double)(s->max_steps - s->step));
+    lathe_status_line_add_eta(&line, 7, p->seconds_per_step * (double)(s->max_steps - s->step));
     lathe_status_line_print(&line, p->in_place ? lathe_terminal_columns(p->out) : 0, p->out);
 }
 

@@ -66,11 +66,13 @@ static lathe_status choose_by_time(lathe_run *run, const char *why)
     double wide = 0.0, narrow = 0.0;
     LATHE_TRY(lathe_product_time(&run->machine, LATHE_F32, 0, &shape, INT64_MAX, &wide));
     LATHE_TRY(lathe_product_time(&run->machine, LATHE_BF16, 0, &shape, INT64_MAX, &narrow));
-    run->set.precision = lathe__narrow_is_faster(wide, narrow) ? LATHE_BF16 : LATHE_F32;
+    const int is_narrow = lathe__narrow_is_faster(wide, narrow);
+    run->set.precision = is_narrow ? LATHE_BF16 : LATHE_F32;
     lathe_log(LATHE_LOG_INFO,
-              "precision %s: %s; %d x %d weights times %lld token%s take %.2f ms in bf16, %.2f ms "
-              "in fp32 (--train.precision chooses)",
-              lathe_precision_name(run->set.precision), why, MEASURED_ROWS, MEASURED_COLS,
+              "computes in %s: %s, and %s is %s here (the product of %d x %d weights with %lld "
+              "token%s takes %.2f ms in bf16 and %.2f ms in fp32; --train.precision sets another)",
+              lathe_precision_name(run->set.precision), why, is_narrow ? "bf16" : "fp32",
+              is_narrow ? "faster than fp32" : "no slower", MEASURED_ROWS, MEASURED_COLS,
               (long long)tokens, tokens == 1 ? "" : "s", narrow * 1e3, wide * 1e3);
     return LATHE_OK;
 }
@@ -78,7 +80,7 @@ static lathe_status choose_by_time(lathe_run *run, const char *why)
 static void choose(lathe_run *run, int32_t dtype, const char *why)
 {
     run->set.precision = dtype;
-    lathe_log(LATHE_LOG_INFO, "precision %s: %s (--train.precision chooses)",
+    lathe_log(LATHE_LOG_INFO, "computes in %s: %s (--train.precision sets another)",
               lathe_precision_name(dtype), why);
 }
 

@@ -109,7 +109,7 @@ void lathe__sampling_say(const lathe_run *run)
     else if (s.max_length > 0)
         lathe_buffer_printf(&b, ", max_length %d", s.max_length);
     for (int32_t i = 0; i < c->n_eos; i++)
-        lathe_buffer_printf(&b, i ? " %d" : ", ends at token %d", c->eos[i]);
+        lathe_buffer_printf(&b, i ? " or %d" : ", stops at token %d", c->eos[i]);
     if (b.status == LATHE_OK && b.len > 2)
         lathe_log(LATHE_LOG_INFO, "from %s/generation_config.json: %s", run->set.model_path,
                   b.data + 2);

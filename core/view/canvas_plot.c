@@ -115,7 +115,6 @@ static void draw_title(lathe_canvas *c, int32_t x, int32_t y, int32_t width, con
 {
     char legend[8][96], value[32];
     int32_t length = 0, n = plot->n_curves < 8 ? plot->n_curves : 8;
-    const int32_t behind = lathe_canvas_text(c, x, y, LATHE_STYLE_BOLD, "%s", plot->title);
     for (int32_t i = 0; i < n; i++) {
         const lathe_curve *k = &plot->curves[i];
         lathe_axis_text(k->last, 0.0, plot->unit, value, sizeof value);
@@ -123,6 +122,15 @@ static void draw_title(lathe_canvas *c, int32_t x, int32_t y, int32_t width, con
                        k->label ? " " : "", value);
         length += (int32_t)strlen(legend[i]) + 4;
     }
+    /* One curve's legend stands beside a title that is cut to leave it room; of several, only where both fit. */
+    const int32_t title = (int32_t)strlen(plot->title), least = width / 3;
+    int32_t room = title + 1 + length <= width ? title : n == 1 ? width - length - 1 : width;
+    if (room < title && room < least) {
+        room = width;
+        n = 0;
+    }
+    const int32_t behind = lathe_canvas_text(c, x, y, LATHE_STYLE_BOLD, "%.*s",
+                                             room < title ? room : title, plot->title);
     int32_t at = x + width - length + 2;
     for (int32_t i = 0; i < n && at > behind; i++) {
         const lathe_curve *k = &plot->curves[i];

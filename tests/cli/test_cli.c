@@ -81,6 +81,8 @@ Test(cli, ls_and_show_tell_on_which_devices_a_plugin_works)
     }
     cr_assert_eq(run(LATHE " show attention/reference"), 0);
     cr_expect(strstr(output, "devices   cpu\n"), "%s", output);
+    expect("COLUMNS=40 LC_ALL=C.UTF-8 " LATHE " ls | awk 'length > 40' | wc -l", 0, "0\n");
+    expect("COLUMNS=100 LC_ALL=C.UTF-8 " LATHE " ls | awk 'length > 100' | wc -l", 0, "0\n");
     if (run(LATHE " ls device | grep -q ^device/cuda") != 0)
         return; /* built without the CUDA toolkit: no plugin carries such code */
     expect(LATHE " show optimizer/adamw", 0, "devices   cpu,cuda\n");

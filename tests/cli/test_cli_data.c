@@ -26,8 +26,9 @@ Test(cli_data, shows_what_there_is_and_rows_with_their_mask)
     put_run("{ path = \"a.jsonl\" }, { path = \"*.csv\", weight = 2 }",
             "packing = \"multipack\"\nshuffle = false\n");
     expect(LATHE " data run.toml --n 2 2>&1", 0, "2 documents          14 tokens  weight 2");
-    cr_expect_not_null(strstr(output, "an epoch: 4 rows, 4 steps of 1 micro-batches of 1"), "%s",
-                       output);
+    cr_expect_not_null(
+        strstr(output, "an epoch: 4 rows, 4 steps; a step: 1 micro-batch of 1 row\n"), "%s",
+        output);
     cr_expect_not_null(strstr(output, "-- tokens 0 to 13, positions 0 to 13, 13 learnt\n"
                                       "[-A-] \\x1b[1mthread.<|endoftext|>\n"
                                       "-- tokens 14 to 15 are filling\n"),

@@ -20,7 +20,7 @@ TestSuite(cli_plan, .init = setup, .fini = remove_folder);
 Test(cli_plan, each_step_of_a_short_schedule_stands_there_once)
 {
     expect(LATHE " plan run.toml --train.max_steps 3 2>&1", 0, "over 3 steps");
-    for (int step = 0; step < 3; step++) {
+    for (int step = 1; step <= 3; step++) { /* counted from 1, as train does */
         char row[32];
         (void)snprintf(row, sizeof row, "\n  step %d ", step);
         const char *first = strstr(output, row);
@@ -28,7 +28,7 @@ Test(cli_plan, each_step_of_a_short_schedule_stands_there_once)
         cr_expect_null(strstr(first + 1, row), "step %d comes twice in\n%s", step, output);
     }
     expect(LATHE " plan run.toml --train.max_steps 1 --json 2>&1", 0,
-           "\"schedule\": [{\"step\": 0, ");
+           "\"schedule\": [{\"step\": 1, ");
     cr_expect_null(strstr(strstr(output, "\"schedule\""), "}, {"), "%s", output);
 }
 

@@ -48,7 +48,7 @@ Test(cli_plot, numbers_are_those_of_the_formula)
     json_t *all = points_of(PLOT "run.toml --json");
     cr_assert_eq(json_array_size(all), 12);
     for (size_t k = 0; k < 12; k++) {
-        cr_expect_eq(step_of(all, k), (long long)k);
+        cr_expect_eq(step_of(all, k), (long long)k + 1); /* as train counts */
         cr_expect_float_eq(lr_of(all, k), want[k], 1e-18, "step %zu: %.17g", k, lr_of(all, k));
     }
     json_decref(all);
@@ -73,8 +73,8 @@ Test(cli_plot, long_runs_are_thinned_with_both_ends)
     json_decref(all);
     all = points_of(PLOT "run.toml --json --steps 1000000000000");
     cr_assert_eq(json_array_size(all), 10000);
-    cr_expect_eq(step_of(all, 0), 0);
-    cr_expect_eq(step_of(all, 9999), 999999999999);
+    cr_expect_eq(step_of(all, 0), 1);
+    cr_expect_eq(step_of(all, 9999), 1000000000000);
     for (size_t k = 1; k < 10000; k++) { /* 999999999999/9999 = 100010001 */
         const long long gap = step_of(all, k) - step_of(all, k - 1);
         cr_expect(gap == 100010001, "%lld before point %zu", gap, k);
@@ -95,16 +95,16 @@ Test(cli_plot, text_tells_keys_and_figures)
         "base rate           0.002  (optimizer.lr of adamw)\n",
         "steps               12\n",
         "first rate          0\n",
-        "peak rate           0.002 at step 4\n",
-        "last rate           0.00025 at step 11\n",
-        "least rate          0 at step 0\n",
-        "warm-up seen        4 steps",
+        "peak rate           0.002 at step 5\n",
+        "last rate           0.00025 at step 12\n",
+        "least rate          0 at step 1\n",
+        "warm-up seen        4 steps: the rate rises up to step 5\n",
     };
     cr_assert_eq(run(PLOT "run.toml"), 0);
     for (size_t k = 0; k < sizeof lines / sizeof *lines; k++)
         cr_expect_not_null(strstr(output, lines[k]), "no '%s' in\n%s", lines[k], output);
     expect(PLOT "run.toml --scheduler.warmup_steps 0", 0, "warm-up seen        none\n");
-    expect(PLOT "run.toml --steps 1000000000", 0, "peak rate           0.002 at step 4\n");
+    expect(PLOT "run.toml --steps 1000000000", 0, "peak rate           0.002 at step 5\n");
     cr_expect_not_null(strstr(output, "warm-up seen        4 steps"), "%s", output);
     cr_expect_not_null(strstr(output, "of 10000000 evenly spaced steps"), "%s", output);
 }
@@ -119,7 +119,7 @@ Test(cli_plot, groups_with_their_own_rate_are_told)
     expect(PLOT "groups.toml", 0,
            "group emb           base rate 0.0001: the same curve, times 0.05\n"
            "group 3             base rate 0.004: the same curve, times 2\n");
-    expect(PLOT "groups.toml --optimizer.lr 0.0", 0, "peak rate           0 at step 0\n");
+    expect(PLOT "groups.toml --optimizer.lr 0.0", 0, "peak rate           0 at step 1\n");
 }
 
 Test(cli_plot, piped_output_has_no_escape_codes)
@@ -131,6 +131,36 @@ Test(cli_plot, piped_output_has_no_escape_codes)
     for (const char *at = output; *at; at++)
         cr_expect((*at >= ' ' && *at <= '~') || *at == '\n', "byte %d", *at);
     cr_expect_not_null(strchr(output, '*'), "no curve in\n%s", output);
+}
+
+/* The longest line of `output`, in characters of UTF-8 without the codes of colours. */
+static int widest_line(void)
+{
+    int widest = 0, width = 0;
+    for (const char *c = output; *c; c++) {
+        if (*c == '\n') {
+            widest = width > widest ? width : widest;
+            width = 0;
+        } else {
+            width += ((unsigned char)*c & 0xc0) != 0x80;
+        }
+    }
+    return widest;
+}
+
+Test(cli_plot, forty_columns_hold_curve_and_summary)
+{
+    static const char *const names[] = {"cosine", "cosine_with_restarts", "constant_with_warmup",
+                                        "reduce_on_plateau", "wsd"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char command[256];
+        (void)snprintf(command, sizeof command,
+                       "COLUMNS=40 LC_ALL=C.UTF-8 " PLOT "run.toml --scheduler.name %s", names[i]);
+        cr_assert_eq(run(command), 0, "%s", output);
+        cr_expect_leq(widest_line(), 40, "%s:\n%s", names[i], output);
+        cr_expect_not_null(strstr(output, names[i]), "%s:\n%s", names[i], output);
+        cr_expect_not_null(strstr(output, "peak 0.002"), "%s:\n%s", names[i], output);
+    }
 }
 
 Test(cli_plot, a_schedule_that_observes_says_so)

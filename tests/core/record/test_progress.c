@@ -1,5 +1,6 @@
 /* The progress line: how many lines a log gets, what a terminal gets, and an output that breaks. */
 #include "record/progress.h"
+#include "record/status_line.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -242,4 +243,26 @@ Test(progress, a_full_disk_silences_it_with_one_warning)
     cr_expect_not_null(strstr(warning, "No space left on device"), "%s", warning);
     lathe_log_set_sink(NULL, NULL);
     fclose(full);
+}
+
+/* ---- the time that is left ---- */
+
+Test(status_line, a_long_time_is_told_in_days)
+{
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{0.0, "ETA 00:00"},
+                 {-1.0, "ETA 00:00"},
+                 {59.6, "ETA 01:00"},
+                 {3661.0, "ETA 1:01:01"},
+                 {86400.0 * 4 - 1, "ETA 95:59:59"},
+                 {86400.0 * 12 + 5 * 3600, "ETA 12d 5h"},
+                 {86400.0 * 1000, "ETA >999d"},
+                 {1e300, "ETA >999d"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        lathe_status_line line = {.n = 0};
+        lathe_status_line_add_eta(&line, 1, cases[i].seconds);
+        cr_expect_str_eq(line.text[0], cases[i].text);
+    }
 }

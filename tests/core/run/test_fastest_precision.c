@@ -36,8 +36,8 @@ Test(fastest_precision, weights_that_bf16_would_round_are_computed_in_fp32)
 {
     cr_expect_eq(precision_of("llama_tied", LATHE_OPEN_INFER, nothing), LATHE_F32);
     cr_expect_str_eq(said,
-                     "precision fp32: bf16 would round the model's weights "
-                     "(--train.precision chooses)\n",
+                     "computes in fp32: bf16 would round the model's weights "
+                     "(--train.precision sets another)\n",
                      "%s", said);
 }
 
@@ -45,16 +45,17 @@ Test(fastest_precision, bf16_weights_are_computed_in_what_was_measured_to_be_fas
 {
     double narrow = 0.0, wide = 0.0;
     const int32_t used = precision_of("qwen3", LATHE_OPEN_INFER, nothing);
-    const char *times = strstr(said, "times 1 token take ");
+    const char *times = strstr(said, "with 1 token takes ");
     cr_assert_not_null(times, "%s", said);
-    cr_assert_eq(sscanf(times, "times 1 token take %lf ms in bf16, %lf ms in fp32", &narrow, &wide),
-                 2, "%s", said);
+    cr_assert_eq(
+        sscanf(times, "with 1 token takes %lf ms in bf16 and %lf ms in fp32", &narrow, &wide), 2,
+        "%s", said);
     cr_expect(narrow > 0.0 && wide > 0.0, "%s", said);
     if (fabs(narrow - 1.15 * wide) > 0.02) /* they are printed in hundredths */
         cr_expect_eq(used, lathe__narrow_is_faster(wide, narrow) ? LATHE_BF16 : LATHE_F32, "%s",
                      said);
-    cr_expect_eq(strncmp(said, used == LATHE_F32 ? "precision fp32:" : "precision bf16:", 15), 0,
-                 "%s", said);
+    cr_expect_eq(strncmp(said, used == LATHE_F32 ? "computes in fp32:" : "computes in bf16:", 17),
+                 0, "%s", said);
 }
 
 /* The measurement comes before the data, which bytes are no tokenizer of here. */
@@ -71,7 +72,7 @@ Test(fastest_precision, evaluation_is_measured_with_the_tokens_of_a_micro_batch)
     said[0] = '\0';
     lathe_log_set_sink(keep, NULL);
     cr_expect_eq(open_run_status(LATHE_OPEN_EVALUATE, list, &run), LATHE_E_CONFIG);
-    cr_expect(strstr(said, "times 32 tokens take "), "%s", said);
+    cr_expect(strstr(said, "with 32 tokens takes "), "%s", said);
 }
 
 Test(fastest_precision, what_the_user_sets_is_used_and_nothing_is_measured)

@@ -223,7 +223,7 @@ Test(generation_config, says_which_values_came_from_the_file)
     lathe_run *run = open_with(more);
     lathe__sampling_say(run);
     snprintf(want, sizeof want,
-             "from %s/generation_config.json: temperature 0.6, top_k 20, ends at token 7 9\n",
+             "from %s/generation_config.json: temperature 0.6, top_k 20, stops at token 7 or 9\n",
              folder);
     cr_expect_str_eq(said, want, "%s", said);
     lathe_run_close(run);
@@ -232,7 +232,7 @@ Test(generation_config, says_which_values_came_from_the_file)
     lathe__sampling_say(run);
     snprintf(want, sizeof want,
              "from %s/generation_config.json: the likeliest token each time (do_sample is not "
-             "true), ends at token 7\n",
+             "true), stops at token 7\n",
              folder);
     cr_expect_str_eq(said, want, "%s", said);
     lathe_run_close(run);
