@@ -81,7 +81,8 @@ Test(free_space, a_hundred_thousand_blocks_are_placed_in_a_moment)
     for (int32_t i = 0; i < N; i++) {
         cr_assert_eq(lathe_free_space_take(space, i, i + 1, 64, &offset), LATHE_OK);
         const int64_t saved = i + 2 < N ? i + 2 : N;
-        cr_assert_eq(offset, saved * 128 + (i == N - 1) * 64, "block %d: %lld", i, (long long)offset);
+        cr_assert_eq(offset, saved * 128 + (i == N - 1) * 64, "block %d: %lld", i,
+                     (long long)offset);
     }
     lathe_free_space_destroy(space);
 }
