@@ -1,8 +1,10 @@
 /* parallel_for over OpenMP's pool, and the host table made of this floor's services.
  *
- * Chunks go to workers in contiguous runs fixed by (n, grain, pool size): the same worker touches the
- * same memory each time. Every region uses the whole pool, because libgomp allocates a new team when
- * the size of a region changes and keeps the old one when it does not.
+ * Every worker first takes the chunks of a contiguous share fixed by (n, grain, pool size), front to back, so that it
+ * touches the same memory each time. A worker that has finished its share takes chunks from the ends of the others'
+ * shares: one that the operating system has stopped, or that runs on a slower core, delays a loop by one chunk and
+ * not by its whole share. Every region uses the whole pool, because libgomp allocates a new team when the size of a
+ * region changes and keeps the old one when it does not.
  */
 #include "base/parallel.h"
 
@@ -44,36 +46,102 @@ typedef struct loop {
 } loop;
 
 /* Chunks [first, last) of the loop, in order. */
-static void run_chunks(int64_t n, int64_t grain, int64_t first, int64_t last, lathe_range_fn fn,
-                       void *arg, int32_t worker)
+static void run_chunks(const loop *l, int64_t first, int64_t last, int32_t worker)
 {
     for (int64_t c = first; c < last; c++) {
-        const int64_t begin = c * grain;
-        fn(arg, begin, n - begin < grain ? n : begin + grain, worker);
+        const int64_t begin = c * l->grain;
+        l->fn(l->arg, begin, l->n - begin < l->grain ? l->n : begin + l->grain, worker);
     }
 }
 
-/* Worker w's chunks of the loop among `team` workers. */
-static void run_share(const loop *l, int64_t w, int64_t team)
+/* ---- shares of a loop, from which every worker may take ---- */
+
+/* Of a larger pool, the other workers have no share of their own and take from these. */
+#define MOST_SHARES 256
+#define MOST_UNITS 65535
+
+/* The units [begin, end) of a share that nobody has taken yet, and the loop they belong to:
+ * loop << 32 | end << 16 | begin. A unit is unit_chunks() chunks. */
+typedef struct loop_share {
+    _Alignas(64) _Atomic uint64_t left;
+} loop_share;
+
+static int64_t unit_chunks(const loop *l)
 {
-    const int64_t share = l->n_chunks / team, rest = l->n_chunks % team;
-    const int64_t first = w * share + (w < rest ? w : rest);
+    return 1 + l->n_chunks / MOST_UNITS;
+}
+
+/* Deals the units out to n_shares even shares of the loop called `id`. */
+static void deal(const loop *l, loop_share *shares, int64_t n_shares, uint32_t id)
+{
+    const int64_t per_unit = unit_chunks(l), n_units = (l->n_chunks + per_unit - 1) / per_unit;
+    const int64_t even = n_units / n_shares, rest = n_units % n_shares;
+    int64_t begin = 0;
+    for (int64_t w = 0; w < n_shares; w++) {
+        const int64_t end = begin + even + (w < rest);
+        atomic_store_explicit(&shares[w].left,
+                              (uint64_t)id << 32 | (uint64_t)end << 16 | (uint64_t)begin,
+                              memory_order_release);
+        begin = end;
+    }
+}
+
+/* Takes the first unit of a share, or the last one; -1: none of the loop `id` is left. */
+static int64_t take_unit(loop_share *s, uint32_t id, int from_end)
+{
+    uint64_t left = atomic_load_explicit(&s->left, memory_order_acquire);
+    for (;;) {
+        const uint64_t begin = left & 0xffff, end = left >> 16 & 0xffff;
+        if (left >> 32 != id || begin >= end)
+            return -1;
+        const uint64_t rest = from_end ? left - ((uint64_t)1 << 16) : left + 1;
+        if (atomic_compare_exchange_weak_explicit(&s->left, &left, rest, memory_order_acq_rel,
+                                                  memory_order_acquire))
+            return (int64_t)(from_end ? end - 1 : begin);
+    }
+}
+
+/* Runs units of the loop `id` until none is left: those of worker w's share, then those of the others'. Returns the
+ * number of chunks run. */
+static int64_t run_shares(const loop *l, loop_share *shares, int64_t n_shares, uint32_t id,
+                          int32_t w)
+{
+    const int64_t per_unit = unit_chunks(l);
+    int64_t n_run = 0;
     inside = 1;
-    this_worker = (int32_t)w;
-    run_chunks(l->n, l->grain, first, first + share + (w < rest), l->fn, l->arg, (int32_t)w);
+    this_worker = w;
+    for (int64_t i = 0; i < n_shares; i++)
+        for (;;) {
+            const int64_t unit = take_unit(&shares[(w + i) % n_shares], id, i > 0 || w >= n_shares);
+            if (unit < 0)
+                break;
+            const int64_t first = unit * per_unit;
+            const int64_t last = l->n_chunks - first < per_unit ? l->n_chunks : first + per_unit;
+            run_chunks(l, first, last, w);
+            n_run += last - first;
+        }
     inside = 0;
     this_worker = 0;
+    return n_run;
 }
 
 /* ---- a team: threads that wait for loops without sleeping ---- */
 
-#define SPINS                                                                                      \
-    2000 /* looks at the counter before other threads are let run, some tens of microseconds */
+/* Looks at a counter before other threads are let run: some tens of microseconds. */
+#define SPINS 2000
 
+/* The leader writes a loop, deals its shares out with the loop's number, and counts `turn` up to that number. A
+ * follower that comes late reads a loop that may be half of the next one, but it takes none of its chunks: its number
+ * does not fit. The leader waits for chunks that were taken, never for followers that took none. */
 static struct {
-    loop loop; /* written by the leader before `turn` */
-    atomic_uint turn, n_done;
-    int n_workers;
+    _Atomic int64_t n, grain, n_chunks;
+    _Atomic(lathe_range_fn) fn;
+    _Atomic(void *) arg;
+    atomic_uint turn; /* the number of the loop, from 1 on */
+    atomic_int ends;
+    _Alignas(64) _Atomic int64_t n_done; /* chunks that followers finished */
+    int32_t n_shares;
+    loop_share shares[MOST_SHARES];
 } team;
 
 /* There is one team at a time; a second thread that wants one goes without. */
@@ -89,42 +157,55 @@ static void pause_processor(void)
 #endif
 }
 
-/* Waits until the counter differs from `from`. */
-static unsigned wait_for_change(atomic_uint *counter, unsigned from)
+/* After the i-th look in vain at a counter. */
+static void wait_a_little(int i)
+{
+    if (i < SPINS)
+        pause_processor();
+    else
+        (void)sched_yield();
+}
+
+/* Waits until the turn differs from `seen`. */
+static unsigned wait_for_turn(unsigned seen)
 {
     unsigned now;
-    for (int i = 0; (now = atomic_load_explicit(counter, memory_order_acquire)) == from; i++)
-        if (i < SPINS)
-            pause_processor();
-        else
-            (void)sched_yield();
+    for (int i = 0; (now = atomic_load_explicit(&team.turn, memory_order_acquire)) == seen; i++)
+        wait_a_little(i);
     return now;
 }
 
-/* A loop without a body ends the team. */
 static void follow(int worker)
 {
     for (unsigned seen = 0;;) {
-        seen = wait_for_change(&team.turn, seen);
-        if (!team.loop.fn)
+        seen = wait_for_turn(seen);
+        if (atomic_load_explicit(&team.ends, memory_order_relaxed))
             return;
-        run_share(&team.loop, worker, team.n_workers);
-        (void)atomic_fetch_add_explicit(&team.n_done, 1, memory_order_release);
+        const loop l = {.n = atomic_load_explicit(&team.n, memory_order_relaxed),
+                        .grain = atomic_load_explicit(&team.grain, memory_order_relaxed),
+                        .n_chunks = atomic_load_explicit(&team.n_chunks, memory_order_relaxed),
+                        .fn = atomic_load_explicit(&team.fn, memory_order_relaxed),
+                        .arg = atomic_load_explicit(&team.arg, memory_order_relaxed)};
+        const int64_t n_run = run_shares(&l, team.shares, team.n_shares, seen, worker);
+        if (n_run > 0)
+            (void)atomic_fetch_add_explicit(&team.n_done, n_run, memory_order_release);
     }
 }
 
 static void lead_loop(const loop *l)
 {
-    team.loop = *l;
+    const unsigned id = atomic_load_explicit(&team.turn, memory_order_relaxed) + 1;
+    atomic_store_explicit(&team.n, l->n, memory_order_relaxed);
+    atomic_store_explicit(&team.grain, l->grain, memory_order_relaxed);
+    atomic_store_explicit(&team.n_chunks, l->n_chunks, memory_order_relaxed);
+    atomic_store_explicit(&team.fn, l->fn, memory_order_relaxed);
+    atomic_store_explicit(&team.arg, l->arg, memory_order_relaxed);
     atomic_store_explicit(&team.n_done, 0, memory_order_relaxed);
-    (void)atomic_fetch_add_explicit(&team.turn, 1, memory_order_release);
-    if (!l->fn)
-        return;
-    run_share(l, 0, team.n_workers);
-    const unsigned others = (unsigned)team.n_workers - 1;
-    unsigned done = atomic_load_explicit(&team.n_done, memory_order_acquire);
-    while (done != others)
-        done = wait_for_change(&team.n_done, done);
+    deal(l, team.shares, team.n_shares, id);
+    atomic_store_explicit(&team.turn, id, memory_order_release);
+    const int64_t others = l->n_chunks - run_shares(l, team.shares, team.n_shares, id, 0);
+    for (int i = 0; atomic_load_explicit(&team.n_done, memory_order_acquire) != others; i++)
+        wait_a_little(i);
 }
 
 void lathe_parallel_team(void (*fn)(void *arg), void *arg)
@@ -136,18 +217,19 @@ void lathe_parallel_team(void (*fn)(void *arg), void *arg)
         return;
     }
     atomic_store(&team.turn, 0);
+    atomic_store(&team.ends, 0);
+    team.n_shares = n_workers < MOST_SHARES ? n_workers : MOST_SHARES;
 #pragma omp parallel num_threads(n_workers)
     {
         const int w = omp_get_thread_num();
         if (w > 0) {
             follow(w);
         } else {
-            const loop end = {0};
-            team.n_workers = omp_get_num_threads();
             leads = 1;
             fn(arg);
             leads = 0;
-            lead_loop(&end);
+            atomic_store(&team.ends, 1);
+            (void)atomic_fetch_add(&team.turn, 1);
         }
     }
     atomic_flag_clear(&taken);
@@ -167,12 +249,15 @@ void lathe_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
         return;
     }
     if (inside || n_workers == 1 || n_chunks == 1 || omp_in_parallel()) {
-        run_chunks(n, grain, 0, n_chunks, fn, arg, this_worker);
+        run_chunks(&l, 0, n_chunks, this_worker);
         return;
     }
+    loop_share shares[MOST_SHARES];
+    const int n_shares = n_workers < MOST_SHARES ? n_workers : MOST_SHARES;
+    deal(&l, shares, n_shares, 0);
 #pragma omp parallel num_threads(n_workers)
     /* The runtime may give fewer threads than asked; all chunks still run. */
-    run_share(&l, omp_get_thread_num(), omp_get_num_threads());
+    (void)run_shares(&l, shares, n_shares, 0, omp_get_thread_num());
 }
 
 void lathe_parallel_stay_alone(void)

@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/arena.h"
 #include "base/error.h"
@@ -45,17 +46,68 @@ Test(parallel, every_index_once_in_exact_chunks)
         }
 }
 
-Test(parallel, the_same_chunk_goes_to_the_same_worker)
+static void count_hits(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
-    static struct seen a, b;
+    atomic_int *hits = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        atomic_fetch_add(&hits[i], 1);
+}
+
+struct stopped {
+    atomic_int n_done, has_waited;
+    int n_chunks;
+};
+
+/* The last worker's first chunk ends when all other chunks are done, or after ten seconds. */
+static void stop_last_worker(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    struct stopped *s = arg;
+    const struct timespec millisecond = {0, 1000000};
+    (void)begin;
+    (void)end;
+    if (worker == lathe_parallel_threads() - 1 && !atomic_exchange(&s->has_waited, 1))
+        for (int i = 0; i < 10000 && atomic_load(&s->n_done) < s->n_chunks - 1; i++)
+            (void)nanosleep(&millisecond, NULL);
+    else if (worker == 0 && !atomic_load(&s->has_waited)) /* so that the last worker gets a chunk */
+        for (int i = 0; i < 1000 && !atomic_load(&s->has_waited); i++)
+            (void)nanosleep(&millisecond, NULL);
+    atomic_fetch_add(&s->n_done, 1);
+}
+
+static void run_stopped(void *arg)
+{
+    struct stopped *s = arg;
+    lathe_parallel_for(s->n_chunks, 1, stop_last_worker, s);
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+Test(parallel, the_chunks_of_a_stopped_worker_are_run_by_the_others)
+{
+    static struct stopped plain = {.n_chunks = 100}, team = {.n_chunks = 100};
+    const double begun = seconds_now();
     lathe_parallel_init(3);
-    a.n = b.n = 1999;
-    a.grain = b.grain = 10;
-    lathe_parallel_for(a.n, a.grain, mark, &a);
-    lathe_parallel_for(b.n, b.grain, mark, &b);
-    cr_assert_eq(memcmp(a.worker, b.worker, sizeof a.worker), 0);
-    cr_assert_eq(a.worker[0], 0);
-    cr_assert_eq(a.worker[1998], 2);
+    run_stopped(&plain);
+    lathe_parallel_team(run_stopped, &team);
+    cr_assert_eq(plain.n_done, 100);
+    cr_assert_eq(team.n_done, 100);
+    cr_assert_lt(seconds_now() - begun, 10.0);
+}
+
+Test(parallel, more_chunks_than_a_share_can_count_are_run_once)
+{
+    enum { MANY = 200001 };
+    static atomic_int hits[MANY];
+    lathe_parallel_init(3);
+    lathe_parallel_for(MANY, 1, count_hits, hits);
+    for (int i = 0; i < MANY; i++)
+        cr_assert_eq(hits[i], 1);
 }
 
 Test(parallel, a_grain_below_one_counts_as_one)
@@ -134,7 +186,7 @@ static void many_loops(void *arg)
     lathe_parallel_for(8, 1, outer, t->nest);
 }
 
-Test(parallel, a_team_runs_the_same_chunks_on_the_same_workers)
+Test(parallel, a_team_runs_the_same_chunks)
 {
     static struct seen plain, team;
     static struct nest nest[8];
@@ -147,7 +199,6 @@ Test(parallel, a_team_runs_the_same_chunks_on_the_same_workers)
         lathe_parallel_team(many_loops, &together);
     cr_assert_eq(before.uordblks, mallinfo2().uordblks);
     cr_assert_eq(team.bad, 0);
-    cr_assert_eq(memcmp(plain.worker, team.worker, sizeof plain.worker), 0);
     for (int i = 0; i < MAX; i++)
         cr_assert_eq(team.hits[i], 3 * plain.hits[i]);
     for (int i = 0; i < 8; i++) {
