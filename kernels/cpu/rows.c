@@ -11,7 +11,7 @@
 #include "simd.h"
 
 #define STEP (2 * VL)           /* elements of a weight's row at a time */
-#define CHUNK_BYTES (64 * 1024) /* of weights, about, that a worker takes at a time */
+#define CHUNK_BYTES (16 * 1024) /* of weights, about, that a worker takes at a time */
 #define MOST_A 4                /* rows of a at a time */
 #define MOST_WAYS 4
 
@@ -35,16 +35,6 @@ int64_t cpu_rows_scratch(const matmul_spec *s)
     return s->m * cpu_round_up(s->k, STEP) * (int64_t)sizeof(float);
 }
 
-/* Elements [0, n) of a row in f32, in the order of load_step, and zeros up to `wide`. */
-CPU_INLINE void spread_row(float *to, const void *from, int64_t n, int64_t wide, int32_t dtype)
-{
-    for (int64_t i = 0; i < wide; i += STEP)
-        for (int64_t j = 0; j < STEP; j++) {
-            const int64_t e = dtype == LATHE_BF16 ? i + 2 * (j % VL) + j / VL : i + j;
-            to[i + j] = e < n ? ld(from, e, dtype) : 0.0f;
-        }
-}
-
 CPU_INLINE void load_step(const void *p, vf *x, vf *y, int32_t dtype)
 {
     if (dtype == LATHE_BF16) {
@@ -55,6 +45,30 @@ CPU_INLINE void load_step(const void *p, vf *x, vf *y, int32_t dtype)
     } else {
         *x = v_load(p);
         *y = v_load((const float *)p + VL);
+    }
+}
+
+/* The last n < STEP elements of a row, and zeros. */
+CPU_INLINE void load_tail(const char *p, int64_t n, vf *x, vf *y, int32_t dtype)
+{
+    char tail[STEP * sizeof(float)] = {0};
+    memcpy(tail, p, (size_t)(n * (dtype == LATHE_F32 ? 4 : 2)));
+    load_step(tail, x, y, dtype);
+}
+
+/* Elements [0, n) of a row in f32, in the order of load_step, and zeros up to a multiple of STEP. */
+CPU_INLINE void spread_row(float *to, const void *from, int64_t n, int32_t dtype)
+{
+    const int64_t bytes = dtype == LATHE_F32 ? 4 : 2;
+    const char *const p = from;
+    vf x, y;
+    for (int64_t i = 0; i < n; i += STEP) {
+        if (n - i >= STEP)
+            load_step(p + i * bytes, &x, &y, dtype);
+        else
+            load_tail(p + i * bytes, n - i, &x, &y, dtype);
+        v_store(to + i, x);
+        v_store(to + i + VL, y);
     }
 }
 
@@ -105,12 +119,12 @@ CPU_INLINE void dot_row(const rows_job *job, int64_t row, int64_t column, int n_
         }
 #pragma GCC unroll 16
     for (int u = 0; u < ways; u++, i += STEP) {
-        char tail[STEP * sizeof(float)] = {0};
         if (i >= k)
             break;
-        const int64_t n = k - i < STEP ? k - i : STEP;
-        memcpy(tail, b + i * bytes, (size_t)(n * bytes));
-        load_step(tail, &x, &y, dtype);
+        if (i < whole)
+            load_step(b + i * bytes, &x, &y, dtype);
+        else
+            load_tail(b + i * bytes, k - i, &x, &y, dtype);
 #pragma GCC unroll 16
         for (int r = 0; r < n_a; r++)
             sums[r][u] = add_step(sums[r][u], x, y, a + r * job->wide + i);
@@ -161,7 +175,7 @@ void cpu_rows_run(const lathe_host *host, const matmul_spec *spec, const void *a
     float *const to = scratch;
     for (int64_t r = 0; r < spec->m; r++) {
         const void *const from = at(a, r * spec->k, spec->a_dtype);
-        CPU_BY_DTYPE(spec->a_dtype, spread_row, to + r * job.wide, from, spec->k, job.wide);
+        CPU_BY_DTYPE(spec->a_dtype, spread_row, to + r * job.wide, from, spec->k);
     }
     const int64_t bytes = spec->k * lathe_dtype_bytes(spec->b_dtype);
     const int64_t row_bytes = bytes > 0 ? bytes : 1; /* k = 0: the sums are empty */
