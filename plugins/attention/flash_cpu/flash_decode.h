@@ -1,8 +1,9 @@
 /* The forward for a few queries over many keys: each key and value is read once, straight from the
  * tensor, for all query heads that share it.
  *
- * Work: (batch row, run of DECODE_RUN keys) over all heads, so that memory is walked in its order;
- * each leaves m, l and o of its keys for every query, and a second pass merges them in order.
+ * Work: (batch row, run of DECODE_RUN keys, key head). Where there are runs enough for all workers, a
+ * worker takes all heads of a run, so that memory is walked in its order. Each item writes m, l and o
+ * of its keys for every query, and a second pass merges them in order.
  */
 #ifndef LATHE_ATTENTION_FLASH_DECODE_H
 #define LATHE_ATTENTION_FLASH_DECODE_H
@@ -169,36 +170,49 @@ static void decode_keys(const decode_job *j, const decode_work *w, const float *
     }
 }
 
+/* Heads [from, to) of a run of keys: run i of all batch rows. */
+static void decode_heads(const decode_job *j, const decode_work *w, int64_t i, int64_t from,
+                         int64_t to)
+{
+    const lathe_attention_problem *p = j->c->p;
+    const int64_t b = i / j->runs, first = i % j->runs * DECODE_RUN;
+    const int64_t head = j->queries * j->wide; /* floats of one key head's queries */
+    const int64_t group = p->n_heads / p->n_kv_heads;
+    span whole = {0, 0};
+    for (int64_t t = 0; t < p->t_q; t++)
+        whole = join(whole, range_of(j->c, b, t));
+    const int64_t lo = first > whole.lo ? first : whole.lo;
+    const int64_t hi = least(whole.hi, first + DECODE_RUN);
+    for (int64_t h = from * group; lo < hi && h < to * group; h++)
+        load_rows(w->q + h * p->t_q * j->wide, j, j->c->a->q, b * p->t_q * p->q_stride + h * j->x.d,
+                  p->q_stride, p->t_q, p->t_q);
+    for (int64_t hk = from; hk < to; hk++) {
+        const int64_t part = part_of(j, b, hk) + i % j->runs;
+        memset(j->o + part * head, 0, (size_t)head * sizeof(float));
+        for (int64_t r = 0; r < j->queries; r++) {
+            j->sum[2 * (part * j->queries + r)] = -1e30f;
+            j->sum[2 * (part * j->queries + r) + 1] = 0.0f;
+        }
+    }
+    for (int64_t k = lo; k < hi; k += VL)
+        for (int64_t hk = from; hk < to; hk++) {
+            const int64_t part = part_of(j, b, hk) + i % j->runs;
+            decode_keys(j, w, w->q + hk * head, j->o + part * head, j->sum + part * j->queries * 2,
+                        b, hk, k, least(VL, hi - k));
+        }
+}
+
 static void decode_items(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const decode_job *j = arg;
-    const lathe_attention_problem *p = j->c->p;
+    const int64_t heads = j->c->p->n_kv_heads;
     decode_work w;
     (void)decode_work_init(&w, j, j->workers + worker * j->worker_bytes);
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t b = i / j->runs, first = i % j->runs * DECODE_RUN;
-        const int64_t head = j->queries * j->wide; /* floats of one key head's queries */
-        span whole = {0, 0};
-        for (int64_t t = 0; t < p->t_q; t++)
-            whole = join(whole, range_of(j->c, b, t));
-        for (int64_t h = 0; h < p->n_heads; h++)
-            load_rows(w.q + h * p->t_q * j->wide, j, j->c->a->q,
-                      b * p->t_q * p->q_stride + h * j->x.d, p->q_stride, p->t_q, p->t_q);
-        for (int64_t hk = 0; hk < p->n_kv_heads; hk++) {
-            const int64_t part = part_of(j, b, hk) + i % j->runs;
-            memset(j->o + part * head, 0, (size_t)head * sizeof(float));
-            for (int64_t r = 0; r < j->queries; r++) {
-                j->sum[2 * (part * j->queries + r)] = -1e30f;
-                j->sum[2 * (part * j->queries + r) + 1] = 0.0f;
-            }
-        }
-        const int64_t hi = least(whole.hi, first + DECODE_RUN);
-        for (int64_t k = first > whole.lo ? first : whole.lo; k < hi; k += VL)
-            for (int64_t hk = 0; hk < p->n_kv_heads; hk++) {
-                const int64_t part = part_of(j, b, hk) + i % j->runs;
-                decode_keys(j, &w, w.q + hk * head, j->o + part * head,
-                            j->sum + part * j->queries * 2, b, hk, k, least(VL, hi - k));
-            }
+    for (int64_t i = begin; i < end;) {
+        const int64_t run = i / heads, from = i % heads;
+        const int64_t to = least(heads, from + end - i);
+        decode_heads(j, &w, run, from, to);
+        i += to - from;
     }
 }
 
@@ -235,9 +249,14 @@ static void merge_items(void *arg, int64_t begin, int64_t end, int32_t worker)
 static void decode(const flash_call *c)
 {
     decode_job j;
+    const int64_t heads = c->p->n_kv_heads;
     (void)decode_job_init(&j, c->p, c->workers, c->a->scratch);
     j.c = c;
-    c->host->parallel_for(c->p->batch * j.runs, 1, decode_items, &j);
+    int64_t seen = 0; /* runs with keys to see */
+    for (int64_t b = 0; b < c->p->batch; b++)
+        seen += tiles_of(length_of(c, b), DECODE_RUN);
+    c->host->parallel_for(c->p->batch * j.runs * heads, seen >= 2 * c->workers ? heads : 1,
+                          decode_items, &j);
     c->host->parallel_for(c->p->batch * c->p->n_heads * c->p->t_q, 8, merge_items, &j);
 }
 
