@@ -284,11 +284,18 @@ static lathe_status take_prompt(lathe_generator *g, int64_t n_prompt, const floa
     return LATHE_OK;
 }
 
-static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const lathe_sampling *how,
-                                    int64_t n_prompt)
+/* Argument of make_tokens. */
+typedef struct continuation {
+    lathe_run *run;
+    lathe_generator *g;
+    const lathe_sampling *how;
+    const float *logits; /* those that follow the prompt */
+    lathe_status status;
+} continuation;
+
+static lathe_status make_more(lathe_run *run, lathe_generator *g, const lathe_sampling *how,
+                              const float *logits)
 {
-    const float *logits = NULL;
-    LATHE_TRY(take_prompt(g, n_prompt, &logits));
     const int64_t limit =
         how->max_length > 0 && how->max_length < g->capacity ? how->max_length : g->capacity;
     for (int32_t i = 0; i < how->max_new_tokens && g->ids.n < limit; i++) {
@@ -305,6 +312,24 @@ static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const la
             LATHE_TRY(run_tokens(g, &g->programs[DECODE], g->ids.n - 1, &logits));
     }
     return LATHE_OK;
+}
+
+static void make_tokens(void *arg)
+{
+    continuation *c = arg;
+    c->status = make_more(c->run, c->g, c->how, c->logits);
+}
+
+static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const lathe_sampling *how,
+                                    int64_t n_prompt)
+{
+    continuation c = {.run = run, .g = g, .how = how};
+    LATHE_TRY(take_prompt(g, n_prompt, &c.logits));
+    if (g->uses_team)
+        lathe_parallel_team(make_tokens, &c);
+    else
+        make_tokens(&c);
+    return c.status;
 }
 
 /* Decodes the new tokens to text. Ids of padding rows of the vocabulary, which the tokenizer lacks, are skipped. */

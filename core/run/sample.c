@@ -1,13 +1,13 @@
 /* Sampling. */
 #include "run/sample.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "lathe/rng.h"
 
 typedef struct candidate {
@@ -15,8 +15,20 @@ typedef struct candidate {
     int32_t id;
 } candidate;
 
+/* Elements of the vocabulary that a worker takes at a time. The tiles' sums are added in order, so that results do not
+ * depend on the number of workers. */
+#define TILE 512
+
+/* Figures of one tile. */
+typedef struct tile {
+    float most;   /* the largest element, if all are numbers */
+    int32_t bad;  /* an element is not finite */
+    double total; /* of the exponentials */
+} tile;
+
 struct lathe_sampler {
     int64_t n;
+    tile *tiles;      /* [n / TILE, rounded up] */
     int64_t n_sorted; /* of the list: the likeliest, in order; the others follow in any order */
     candidate *list;  /* [n] */
     float *scores;    /* [n] logits after the penalty */
@@ -31,8 +43,9 @@ lathe_status lathe_sampler_create(int64_t vocab_size, lathe_sampler **out)
     if (s) {
         s->list = malloc((size_t)vocab_size * sizeof *s->list);
         s->scores = malloc((size_t)vocab_size * sizeof *s->scores);
+        s->tiles = malloc((size_t)(vocab_size / TILE + 1) * sizeof *s->tiles);
     }
-    if (!s || !s->list || !s->scores) {
+    if (!s || !s->list || !s->scores || !s->tiles) {
         lathe_sampler_destroy(s);
         return lathe_error(LATHE_E_NOMEM, "no memory to sample from %lld tokens",
                            (long long)vocab_size);
@@ -47,6 +60,7 @@ void lathe_sampler_destroy(lathe_sampler *s)
     if (s) {
         free(s->list);
         free(s->scores);
+        free(s->tiles);
     }
     free(s);
 }
@@ -140,15 +154,6 @@ static const float *penalize(lathe_sampler *s, const float *logits, double penal
     return s->scores;
 }
 
-static int64_t largest(const float *x, int64_t n)
-{
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (x[i] > x[best])
-            best = i;
-    return best;
-}
-
 /* exp(x) for x <= 0, within 1e-15 of its value; 0 below -700. Without branches, so that loops vectorise. */
 static inline double exp_below_zero(double x)
 {
@@ -176,9 +181,17 @@ static inline double exp_below_zero(double x)
     return x < -700.0 ? 0.0 : p;
 }
 
+/* Built for several instruction sets. All give the same bits: no variant fuses a product with a sum. */
+#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_THREAD__) &&                  \
+    !defined(__clang__)
+#define WIDTHS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
+#define WIDTHS
+#endif
+
 /* out[i] = exp((x[i] - top) / temperature) for a tile; returns their sum over four lanes. */
-#define TILE 512
-static double exponentials(const float *x, int64_t n, double top, double temperature, double *out)
+WIDTHS static double exponentials(const float *x, int64_t n, double top, double temperature,
+                                  double *out)
 {
     double lanes[4] = {0.0, 0.0, 0.0, 0.0};
     int64_t i = 0;
@@ -192,16 +205,93 @@ static double exponentials(const float *x, int64_t n, double top, double tempera
     return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
 }
 
+/* Argument of the loops over tiles. */
+typedef struct tile_job {
+    lathe_sampler *s;
+    const float *x; /* [n] logits, or scores */
+    double top, temperature;
+    int32_t lists; /* the exponentials go to the list of candidates */
+} tile_job;
+
+/* The largest element of a tile, found lane by lane so that the loop vectorises. */
+static void look_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    enum { LANES = 8 };
+    const tile_job *job = arg;
+    const float *const x = job->x;
+    tile *const t = &job->s->tiles[begin / TILE];
+    float most[LANES], sums[LANES] = {0.0f};
+    int64_t i = begin;
+    (void)worker;
+    for (int j = 0; j < LANES; j++)
+        most[j] = x[begin];
+    for (; i + LANES <= end; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            most[j] = x[i + j] > most[j] ? x[i + j] : most[j];
+            sums[j] += x[i + j] - x[i + j]; /* NaN if the element is not finite, else 0 */
+        }
+    for (; i < end; i++) {
+        most[0] = x[i] > most[0] ? x[i] : most[0];
+        sums[0] += x[i] - x[i];
+    }
+    t->most = most[0];
+    t->bad = 0;
+    for (int j = 0; j < LANES; j++) {
+        t->most = most[j] > t->most ? most[j] : t->most;
+        t->bad |= isnan(sums[j]);
+    }
+}
+
+/* The first place of the largest element. */
+static int64_t largest(lathe_sampler *s, const float *x)
+{
+    tile_job job = {.s = s, .x = x};
+    int64_t best = 0;
+    lathe_parallel_for(s->n, TILE, look_range, &job);
+    for (int64_t i = 1; i * TILE < s->n; i++)
+        if (s->tiles[i].most > s->tiles[best].most)
+            best = i;
+    const float most = s->tiles[best].most;
+    for (best *= TILE; best < s->n - 1 && x[best] != most;)
+        best++;
+    return best;
+}
+
+/* Whether all elements were finite that largest() looked at. */
+static int were_finite(const lathe_sampler *s)
+{
+    int bad = 0;
+    for (int64_t i = 0; i * TILE < s->n; i++)
+        bad |= s->tiles[i].bad;
+    return !bad;
+}
+
+static void weigh_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const tile_job *job = arg;
+    double weights[TILE];
+    (void)worker;
+    job->s->tiles[begin / TILE].total =
+        exponentials(job->x + begin, end - begin, job->top, job->temperature, weights);
+    for (int64_t i = begin; job->lists && i < end; i++)
+        job->s->list[i] = (candidate){weights[i - begin], (int32_t)i};
+}
+
+/* The sum of exp((x - top) / temperature), each of which becomes a candidate's weight if `lists`. */
+static double weigh(lathe_sampler *s, const float *x, double top, double temperature, int32_t lists)
+{
+    tile_job job = {s, x, top, temperature, lists};
+    double total = 0.0;
+    lathe_parallel_for(s->n, TILE, weigh_range, &job);
+    for (int64_t i = 0; i * TILE < s->n; i++)
+        total += s->tiles[i].total;
+    return total;
+}
+
 static int64_t draw(lathe_sampler *s, const float *scores, double top, const lathe_sampling *how,
                     int64_t position)
 {
-    double total = 0.0, weights[TILE];
-    for (int64_t i = 0; i < s->n; i += TILE) {
-        const int64_t n = s->n - i < TILE ? s->n - i : TILE;
-        total += exponentials(scores + i, n, top, how->temperature, weights);
-        for (int64_t j = 0; j < n; j++)
-            s->list[i + j] = (candidate){weights[j], (int32_t)(i + j)};
-    }
+    double total = weigh(s, scores, top, how->temperature, 1);
     s->n_sorted = 0;
     const int64_t n = cut(s, how, &total);
     const lathe_u32x4 r = lathe_rng_block(how->seed, (uint64_t)position, SAMPLE_STREAM, 0);
@@ -215,21 +305,16 @@ static int64_t draw(lathe_sampler *s, const float *scores, double top, const lat
 int32_t lathe_sampler_pick(lathe_sampler *s, const float *logits, const lathe_sampling *how,
                            const int32_t *ids, int64_t n_ids, float *out_logprob)
 {
-    int bad = 0;
-    for (int64_t i = 0; i < s->n; i++)
-        bad |= !(fabsf(logits[i]) <= FLT_MAX);
-    if (bad)
+    const int64_t first = largest(s, logits);
+    if (!were_finite(s))
         return -1;
     const float *scores = penalize(s, logits, how->repetition_penalty, ids, n_ids);
-    int64_t picked = largest(scores, s->n);
+    int64_t picked = scores == logits ? first : largest(s, scores);
     if (how->temperature > 0.0)
         picked = draw(s, scores, (double)scores[picked], how, n_ids);
     if (out_logprob) {
-        const double top = (double)logits[largest(logits, s->n)];
-        double sum = 0.0, weights[TILE];
-        for (int64_t i = 0; i < s->n; i += TILE)
-            sum += exponentials(logits + i, s->n - i < TILE ? s->n - i : TILE, top, 1.0, weights);
-        *out_logprob = (float)((double)logits[picked] - top - log(sum));
+        const double top = (double)logits[first];
+        *out_logprob = (float)((double)logits[picked] - top - log(weigh(s, logits, top, 1.0, 0)));
     }
     return (int32_t)picked;
 }

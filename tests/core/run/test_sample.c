@@ -2,6 +2,8 @@
 #include "run/sample.h"
 #include "run_case.h"
 
+#include "base/parallel.h"
+
 enum { V = 4, DRAWS = 20000 };
 
 /* Probabilities 0.1, 0.4, 0.2, 0.3 as logits, with a constant that changes nothing. */
@@ -188,6 +190,51 @@ Test(sample, of_a_large_vocabulary_draws_what_a_whole_sort_leaves)
             highest = rank[id] > highest ? rank[id] : highest;
         }
         cr_assert_gt(highest, n / 2); /* not the likeliest alone */
+    }
+    lathe_sampler_destroy(s);
+}
+
+Test(sample, any_number_of_workers_gives_the_same_tokens_and_logprobs)
+{
+    enum { WIDE = 5001, N = 40 };
+    static float logits[WIDE], want_logprob[N];
+    int32_t want[N];
+    lathe_sampler *s;
+    const lathe_sampling how = sampling(0.8, 0, 0.9);
+    for (int i = 0; i < WIDE; i++)
+        logits[i] = (float)((i * 7919) % 1013) * 0.01f - 3.0f;
+    OK(lathe_sampler_create(WIDE, &s));
+    for (int32_t n_threads = 1; n_threads <= 4; n_threads++) {
+        lathe_parallel_init(n_threads);
+        for (int i = 0; i < N; i++) {
+            float logprob;
+            const int32_t token = lathe_sampler_pick(s, logits, &how, NULL, i, &logprob);
+            if (n_threads == 1) {
+                want[i] = token;
+                want_logprob[i] = logprob;
+            }
+            cr_assert_eq(token, want[i]);
+            cr_assert_eq(logprob, want_logprob[i]);
+        }
+    }
+    lathe_sampler_destroy(s);
+}
+
+Test(sample, the_first_of_equal_tokens_in_any_tile_is_the_likeliest)
+{
+    enum { WIDE = 2000 };
+    static float logits[WIDE];
+    lathe_sampler *s;
+    const lathe_sampling greedy = sampling(0.0, 0, 1.0);
+    OK(lathe_sampler_create(WIDE, &s));
+    for (int first = 0; first < WIDE; first += 333) {
+        for (int i = 0; i < WIDE; i++)
+            logits[i] = i >= first && i % 3 == first % 3 ? 2.0f : -1.0f;
+        cr_assert_eq(lathe_sampler_pick(s, logits, &greedy, NULL, 0, NULL), first);
+        logits[WIDE - 1] = NAN;
+        cr_assert_eq(lathe_sampler_pick(s, logits, &greedy, NULL, 0, NULL), -1);
+        logits[WIDE - 1] = INFINITY;
+        cr_assert_eq(lathe_sampler_pick(s, logits, &greedy, NULL, 0, NULL), -1);
     }
     lathe_sampler_destroy(s);
 }
