@@ -1,14 +1,16 @@
-/* Generation: tokens/s of a prompt of 128 tokens and of 64 tokens one by one, and the share that the
- * latter is of the memory's bandwidth, when every weight is read once a token.
+/* Generation: tokens/s of a prompt of 128 tokens and of 64 tokens one by one, and the share that decoding
+ * reaches of the memory's bandwidth, when every weight is read once a token.
  *
  * Usage: bench_decode [DIR|-] [rounds] [profile] [section.key=value ...]
- * DIR is a Hugging Face folder; without one, random weights of SmolLM2-135M's shape. The two figures and the
- * bandwidth are measured in turn, `rounds` times. Prints one "key value" per line, each the median of the
- * rounds; with profile, first the milliseconds by kind of node.
+ * DIR is a Hugging Face folder; without one, random weights of SmolLM2-135M's shape. The two figures are measured
+ * in turn, `rounds` times, and as often BURSTS times the bandwidth followed at once by BURST_TOKENS tokens, because
+ * the bandwidth of a shared machine changes within seconds. The buffer that is read lies in huge pages, as the
+ * weights do. Prints one "key value" per line, each a median; with profile, first the milliseconds by kind of node.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -18,7 +20,14 @@
 #include "run/generate.h"
 #include "run/run_state.h"
 
-enum { PROMPT = 128, TOKENS = 64, MOST_ROUNDS = 64, MOST_SETTINGS = 40 };
+enum {
+    PROMPT = 128,
+    TOKENS = 64,
+    BURSTS = 4,
+    BURST_TOKENS = 16,
+    MOST_ROUNDS = 64,
+    MOST_SETTINGS = 40
+};
 
 /* ---- the bandwidth: both memories' worth of reading, summed in eight lanes a worker ---- */
 
@@ -100,21 +109,54 @@ static double generate(lathe_run *run, int prompt, int tokens)
     return lathe_now() - begun;
 }
 
+/* The products by the shape of their weights, with the rate at which these are read. */
+static void print_products(const lathe_graph *g, const double *seconds, int runs)
+{
+    enum { MOST_SHAPES = 16 };
+    struct {
+        int64_t rows, columns;
+        int n;
+        double seconds;
+    } shapes[MOST_SHAPES];
+    int n_shapes = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].op != LATHE_OP_LINEAR)
+            continue;
+        const lathe_desc *w = &g->values[g->nodes[i].in[1]].desc;
+        int s = 0;
+        while (s < n_shapes && (shapes[s].rows != w->dims[0] || shapes[s].columns != w->dims[1]))
+            s++;
+        if (s == MOST_SHAPES)
+            continue;
+        if (s == n_shapes) {
+            shapes[n_shapes].rows = w->dims[0];
+            shapes[n_shapes].columns = w->dims[1];
+            shapes[n_shapes].n = 0;
+            shapes[n_shapes++].seconds = 0.0;
+        }
+        shapes[s].n++;
+        shapes[s].seconds += seconds[i] / runs;
+    }
+    for (int s = 0; s < n_shapes; s++)
+        (void)printf("# linear %6lld x %-6lld %3d nodes %9.3f ms %6.1f GB/s of bf16\n",
+                     (long long)shapes[s].rows, (long long)shapes[s].columns, shapes[s].n,
+                     1e3 * shapes[s].seconds,
+                     2e-9 * (double)(shapes[s].rows * shapes[s].columns) * shapes[s].n /
+                         shapes[s].seconds);
+}
+
 static void print_profile(lathe_exec *exec, int runs)
 {
     const lathe_graph *g = lathe_exec_graph(exec);
     double *const seconds = lathe_exec_profile_seconds(exec);
     double by_op[LATHE_N_CORE_OPS] = {0};
     int n_op[LATHE_N_CORE_OPS] = {0};
-    double head = 0.0; /* the last product */
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const int op = g->nodes[i].op;
         by_op[op] += seconds[i] / runs;
         n_op[op]++;
-        if (op == LATHE_OP_LINEAR)
-            head = seconds[i] / runs;
     }
-    (void)printf("# head's product                 %9.3f ms\n", 1e3 * head);
+    print_products(g, seconds, runs);
     for (;;) {
         int most = 0;
         for (int op = 1; op < LATHE_N_CORE_OPS; op++)
@@ -139,7 +181,8 @@ int main(int argc, char **argv)
     const char *dir = argc > 1 && strcmp(argv[1], "-") != 0 ? argv[1] : NULL;
     const int rounds = argc > 2 ? atoi(argv[2]) : 5;
     const int profile = argc > 3 && strcmp(argv[3], "profile") == 0;
-    double prefill[MOST_ROUNDS], decode[MOST_ROUNDS], reads[MOST_ROUNDS], shares[MOST_ROUNDS];
+    double prefill[MOST_ROUNDS], decode[MOST_ROUNDS], reads[MOST_ROUNDS * BURSTS];
+    double shares[MOST_ROUNDS * BURSTS];
     if (rounds < 1 || rounds > MOST_ROUNDS) {
         (void)fprintf(stderr,
                       "usage: bench_decode [DIR|-] [rounds] [profile] section.key=value ...\n");
@@ -150,17 +193,19 @@ int main(int argc, char **argv)
     uint64_t *const data = r ? aligned_alloc((size_t)2 << 20, (size_t)READ_BYTES) : NULL;
     if (!data)
         bench_die("no memory");
+    (void)madvise(data, (size_t)READ_BYTES, MADV_HUGEPAGE);
     memset(data, 1, (size_t)READ_BYTES);
     r->data = data;
     (void)generate(run, PROMPT, 4);
     for (int i = 0; i < rounds; i++) {
-        const double read = bandwidth(r);
         const double p = generate(run, PROMPT, 1), d = generate(run, 1, TOKENS);
-        const double again = bandwidth(r);
         prefill[i] = PROMPT / p;
         decode[i] = TOKENS / d;
-        reads[i] = read > again ? read : again;
-        shares[i] = weight_bytes(run) * decode[i] / reads[i];
+        for (int k = i * BURSTS; k < (i + 1) * BURSTS; k++) {
+            reads[k] = bandwidth(r);
+            const double burst = generate(run, 1, BURST_TOKENS);
+            shares[k] = weight_bytes(run) * BURST_TOKENS / burst / reads[k];
+        }
     }
     (void)printf("device %s %s\nprecision %s\nthreads %d\n", run->machine.info.isa,
                  run->machine.info.model, lathe_precision_name(run->params.compute_dtype),
@@ -174,10 +219,10 @@ int main(int argc, char **argv)
         print_profile(exec, TOKENS);
     }
     (void)printf("weights_mb %.1f\nread_gbs %.2f\n", 1e-6 * weight_bytes(run),
-                 1e-9 * bench_median(reads, rounds));
+                 1e-9 * bench_median(reads, rounds * BURSTS));
     (void)printf("prefill_tokens_per_s %.1f\ndecode_tokens_per_s %.1f\n",
                  bench_median(prefill, rounds), bench_median(decode, rounds));
-    (void)printf("read_share %.3f\n", bench_median(shares, rounds));
+    (void)printf("read_share %.3f\n", bench_median(shares, rounds * BURSTS));
     lathe_run_close(run);
     free(data);
     free(r);

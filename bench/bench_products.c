@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/parallel.h"
@@ -232,6 +233,7 @@ int main(int argc, char **argv)
     void *const data = aligned_alloc((size_t)2 << 20, (size_t)READ_BYTES);
     if (!r || !data)
         fail("no memory");
+    (void)madvise(data, (size_t)READ_BYTES, MADV_HUGEPAGE); /* as the device's memory is */
     memset(data, 1, (size_t)READ_BYTES);
     r->data = data;
     double read = 1e30;
