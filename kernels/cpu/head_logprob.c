@@ -30,7 +30,7 @@ typedef struct head {
     /* offsets in scratch */
     int64_t logits_at, x_at, dx_at, list_at, state_at, lse_at, dlogp_at, target_at;
     int64_t u_at, token_at, parts_at; /* of a draw */
-    int64_t entropy_at;               /* of HEAD_ENTROPY_BWD */
+    int64_t entropy_at, spread_at;    /* of HEAD_ENTROPY */
 } head;
 
 /* The arguments by name: HEAD_LOGPROB and HEAD_LOGPROB_BWD number them alike as far as they go. */
@@ -150,7 +150,10 @@ static void lay_out_scratch(head *s, int64_t product_bytes, int64_t *out_scratch
     s->lse_at = carve(&end, s->rows * 4);
     s->dlogp_at = carve(&end, s->rows * 4);
     s->target_at = carve(&end, s->rows * 4);
-    s->entropy_at = carve(&end, s->entropy ? s->rows * 4 : 0);
+    if (s->entropy) {
+        s->entropy_at = carve(&end, s->rows * 4);
+        s->spread_at = carve(&end, s->rows * (int64_t)sizeof(double));
+    }
     if (s->samples) {
         s->u_at = carve(&end, s->rows * (int64_t)sizeof(double));
         s->token_at = carve(&end, s->rows * 4);
@@ -235,18 +238,21 @@ static head_block chunk_block(const head_run *r, int64_t from, int64_t n)
     head_row *state = (head_row *)(void *)(r->scratch + s->state_at);
     int32_t *targets = (int32_t *)(void *)(r->scratch + s->target_at);
     float *dlogp = (float *)(void *)(r->scratch + s->dlogp_at);
+    double *spreads = s->entropy ? (double *)(void *)(r->scratch + s->spread_at) : NULL;
     for (int64_t i = 0; i < s->rows; i++) {
         const int64_t row = i < n ? r->list[from + i] : -1;
-        state[i] = (head_row){-INFINITY, 0.0f, 0.0, -INFINITY, -1, 0.0};
+        state[i] = (head_row){-INFINITY, 0.0f, 0.0, -INFINITY, -1};
         targets[i] = row < 0 ? -1 : r->targets[row];
         dlogp[i] = row < 0 || r->dlogp == NULL ? 0.0f : r->dlogp[row];
+        if (spreads != NULL)
+            spreads[i] = 0.0;
     }
     const head_block block = {.rows = s->rows,
                               .dtype = s->dtype,
                               .softcap = r->k->attrs.softcap,
                               .targets = targets,
                               .find_top = s->evaluates,
-                              .entropy = s->entropy,
+                              .spreads = spreads,
                               .entropies =
                                   (const float *)(const void *)(r->scratch + s->entropy_at),
                               .state = state,
@@ -290,7 +296,7 @@ static lathe_status chunk_forward(const head_run *r, head_block *block, const vo
         lse[i] = (float)log_sum;
         float result = (float)((double)row->target - log_sum);
         if (s->entropy) {
-            result = (float)(log(row->sum) - row->spread / row->sum);
+            result = (float)(log(row->sum) - block->spreads[i] / row->sum);
             entropies[i] = result;
         }
         st(r->logp, r->list[from + i], LATHE_F32, (r->accumulate & 1u) != 0, result);

@@ -49,9 +49,10 @@ CPU_INLINE void observe_row(const void *l, int64_t n, float cap, int has_cap, in
         row->target = capped(ld(l, target, dtype), cap, has_cap);
 }
 
-/* row->spread of a block, behind observe_row; `before`: the row before it. */
+/* Takes a block into *spread_of, after observe_row; `before`: the row before it. */
 CPU_INLINE void observe_spread(const void *l, int64_t n, float cap, int has_cap,
-                               const head_row *before, head_row *row, int32_t dtype)
+                               const head_row *before, const head_row *row, double *spread_of,
+                               int32_t dtype)
 {
     const float shift = row->max > -INFINITY ? row->max : 0.0f;
     const double less = (double)before->max - (double)shift;
@@ -61,8 +62,8 @@ CPU_INLINE void observe_spread(const void *l, int64_t n, float cap, int has_cap,
         const float s = capped(ld(l, i, dtype), cap, has_cap) - shift, e = cpu_exp(s);
         spread += e > 0.0f ? e * s : 0.0f;
     }
-    row->spread = before->sum > 0.0 ? exp(less) * (before->spread + less * before->sum) : 0.0;
-    row->spread += (double)spread;
+    const double kept = before->sum > 0.0 ? exp(less) * (*spread_of + less * before->sum) : 0.0;
+    *spread_of = kept + (double)spread;
 }
 
 /* A cap is increasing: the largest logit is the largest capped one. */
@@ -126,11 +127,12 @@ static void observe_range(void *arg, int64_t begin, int64_t end, int32_t worker)
             CPU_BY_DTYPE(b->dtype, observe_row, l, b->width, b->softcap, 1, target, b->state + r);
         else
             CPU_BY_DTYPE(b->dtype, observe_row, l, b->width, 0.0f, 0, target, b->state + r);
-        if (b->entropy && b->softcap > 0.0f)
+        if (b->spreads != NULL && b->softcap > 0.0f)
             CPU_BY_DTYPE(b->dtype, observe_spread, l, b->width, b->softcap, 1, &before,
-                         b->state + r);
-        else if (b->entropy)
-            CPU_BY_DTYPE(b->dtype, observe_spread, l, b->width, 0.0f, 0, &before, b->state + r);
+                         b->state + r, b->spreads + r);
+        else if (b->spreads != NULL)
+            CPU_BY_DTYPE(b->dtype, observe_spread, l, b->width, 0.0f, 0, &before, b->state + r,
+                         b->spreads + r);
     }
 }
 
@@ -143,10 +145,10 @@ static void gradient_range(void *arg, int64_t begin, int64_t end, int32_t worker
         const int64_t target = b->targets[r] - b->first;
         if (b->targets[r] < 0 || b->dlogp[r] == 0.0f)
             memset(l, 0, (size_t)(b->width * lathe_dtype_bytes(b->dtype)));
-        else if (b->entropy && b->softcap > 0.0f)
+        else if (b->spreads != NULL && b->softcap > 0.0f)
             CPU_BY_DTYPE(b->dtype, entropy_gradient_row, l, b->width, b->softcap, 1, b->lse[r],
                          b->entropies[r], b->dlogp[r]);
-        else if (b->entropy)
+        else if (b->spreads != NULL)
             CPU_BY_DTYPE(b->dtype, entropy_gradient_row, l, b->width, 0.0f, 0, b->lse[r],
                          b->entropies[r], b->dlogp[r]);
         else if (b->softcap > 0.0f)

@@ -8,14 +8,13 @@
 
 #include "cpu.h"
 
-/** What is known of a row after some blocks; begins as {-inf, 0, 0, -inf, -1, 0}. */
+/** What is known of a row after some blocks; begins as {-inf, 0, 0, -inf, -1}. */
 typedef struct head_row {
     float max;      /* of the (capped) logits seen */
     float target;   /* the target's (capped) logit, once seen */
     double sum;     /* of exp(logit - max) */
     float top;      /* the largest logit seen, not capped; with find_top */
     int32_t top_id; /* its column in the vocabulary, the first among equals */
-    double spread;  /* sum of exp(s - max) * (s - max); with `entropy` */
 } head_row;
 
 typedef struct head_block {
@@ -28,7 +27,7 @@ typedef struct head_block {
     const float *lse;       /* [rows] log of the sum of exp over the whole vocabulary */
     const float *dlogp;     /* [rows] */
     int32_t find_top;       /* 1: top and top_id are wanted */
-    int32_t entropy;        /* 1: spread is wanted, and the gradient is that of the entropy */
+    double *spreads;        /* [rows] sums of exp(s - max) * (s - max); NULL: no entropy */
     const float *entropies; /* [rows] of the whole vocabulary, for the gradient */
 } head_block;
 

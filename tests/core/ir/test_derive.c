@@ -571,7 +571,7 @@ Test(derive, a_factor_that_trains_is_refused)
     const lathe_val s = fixture_vector(&f, "s", 1),
                     x = fixture_const(&f, (lathe_desc){0, 1, {4, 1, 1, 1}});
     refused(&f, fixture_loss(&f, fixture_binary(&f, LATHE_OP_SCALE_BY, x, s)), LATHE_E_UNSUPPORTED,
-            "no derivative for its factor");
+            "no derivative for its input 1");
 }
 
 Test(derive, a_loss_on_statistics_is_refused)
