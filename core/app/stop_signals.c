@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -27,8 +28,19 @@ static void tell(const char *note)
         return; /* nobody reads it */
 }
 
+/* timeout(1) and batch systems send a signal to the process and then to its group: within this time it is one. */
+#define ONE_SIGNAL_SECONDS 0.25
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 static void *wait_for_signals(void *arg)
 {
+    double first = 0.0;
     lathe_app_stop *stop = arg;
     const sigset_t set = stop_set();
     for (;;) {
@@ -37,6 +49,8 @@ static void *wait_for_signals(void *arg)
             continue;
         if (stop->seen != 0 && number == SIGHUP)
             continue; /* a lost connection sends it twice: from the terminal and from the shell */
+        if (stop->seen == number && seconds_now() - first < ONE_SIGNAL_SECONDS)
+            continue;
         if (stop->seen != 0)
             _exit(128 + number);
         if (!stop->steps) { /* files that are written whole, or resumed: as after a power cut */
@@ -46,6 +60,7 @@ static void *wait_for_signals(void *arg)
             _exit(128 + number);
         }
         stop->seen = number;
+        first = seconds_now();
         tell("\nlathe: finishing the micro-batch and writing a checkpoint; once more to stop at "
              "once\n");
     }

@@ -15,7 +15,7 @@ typedef struct lathe_app_stop {
 
 /** From here on SIGINT, SIGTERM and SIGHUP are taken by a thread of their own: the first sets stop->seen to its number
  *  and says so, or, before the first step, ends the process at once with 128 + its number; a second SIGINT or SIGTERM
- *  does so at any time. SIGHUP stays ignored where it was (nohup). SIGPIPE is ignored. Call it before any thread is made: those made later inherit that
+ *  does so at any time, but for the same one within 0.25 s. SIGHUP stays ignored where it was (nohup). SIGPIPE is ignored. Call it before any thread is made: those made later inherit that
  *  the signals are blocked.
  *
  *  A handler would run on the stack of whatever thread is interrupted, and oneDNN 2.6's AVX2 products have no

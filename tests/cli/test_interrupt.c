@@ -214,6 +214,21 @@ Test(interrupt, within_a_step_of_very_many_micro_batches_stops_soon, .timeout = 
     cr_expect_eq(system(LATHE " checkpoint verify out >log2"), 0);
 }
 
+/* As timeout(1) does: to the process, and then to its group. */
+Test(interrupt, sent_twice_at_once_is_one_signal, .timeout = 120)
+{
+    put_long_steps(1000000);
+    const pid_t child = start_file("long.toml", "out");
+    while (!log_has("planned peak") && !has_ended(child))
+        wait_ms(5);
+    wait_ms(500);
+    cr_assert_eq(kill(child, SIGTERM), 0);
+    wait_ms(1);
+    (void)kill(child, SIGTERM);
+    cr_assert_eq(finish(child), 143);
+    cr_expect(log_has("checkpoint out/step-00000000, in the middle of step 1"));
+}
+
 /* While a tokenizer is learned from the data there is nothing to save, and nothing to wait for. */
 Test(interrupt, before_the_first_step_ends_at_once_and_loses_nothing, .timeout = 120)
 {
