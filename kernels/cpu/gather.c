@@ -80,11 +80,10 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int gathers = k->op_id == LATHE_OP_GATHER;
     const int64_t n = lathe_desc_count(&k->in[1]);
-    const gather_job made = {a->in[1],          a->in[0],
-                             a->out[0],         n,
-                             k->out[0].dims[0], lathe_desc_count(&k->in[0]) / k->in[0].dims[0],
-                             k->in[0].dtype,    (a->accumulate & 1u) != 0};
-    gather_job job = made;
+    gather_job job = {a->in[1],          a->in[0],
+                      a->out[0],         n,
+                      k->out[0].dims[0], lathe_desc_count(&k->in[0]) / k->in[0].dims[0],
+                      k->in[0].dtype,    (a->accumulate & 1u) != 0};
     LATHE_TRY(check_index(k, a->in[1], n, gathers ? k->in[0].dims[0] : job.rows));
     k->host->parallel_for(job.rows, gathers ? cpu_row_grain(job.row) : 4,
                           gathers ? gather_range : scatter_range, &job);
