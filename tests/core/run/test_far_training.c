@@ -195,7 +195,8 @@ static int64_t waits_of(const char *const *more)
     set_all(&s, more);
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
     lathe_train_result result = {0};
-    lathe_training t = {.run = run, .result = &result};
+    const lathe_train_options options = {.out = NULL};
+    lathe_training t = {.run = run, .options = &options, .result = &result};
     int64_t before = 0;
     for (int i = 0; i < 3; i++) {
         lathe_step_record step;
