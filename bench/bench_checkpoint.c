@@ -17,9 +17,11 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "run/checkpoint.h"
-#include "run/checkpoint_writer.h"
-#include "run/training.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_writer.h"
+#include "loop/training.h"
+#include "run/run_saved.h"
+#include "run/save_load.h"
 
 enum { MOST_SETTINGS = 40, V = 50257 };
 
@@ -94,7 +96,7 @@ static double begin_checkpoint(lathe_run *run, lathe_writer *writer)
     const lathe_figures none = {.n = 0};
     const double begun = lathe_now();
     if (lathe_writer_wait(writer, NULL) != LATHE_OK ||
-        lathe_image_take(run->checkpoints.image, run) != LATHE_OK)
+        lathe_image_take(run->checkpoints.image, lathe__run_saved(run)) != LATHE_OK)
         die("checkpoint");
     lathe_writer_post(writer, &none, 0);
     return lathe_now() - begun;
@@ -105,7 +107,7 @@ static void measure_stall(lathe_run *run, int steps, int every)
     lathe_writer *writer = NULL;
     double plain = 0.0, with = 0.0, stall = 0.0;
     int n = 0;
-    if (lathe__checkpoint_know_plugins(run) != LATHE_OK ||
+    if (lathe__checkpoint_know_plugins(lathe__run_saved(run)) != LATHE_OK ||
         lathe_writer_create(run->checkpoints.image, &writer) != LATHE_OK ||
         lathe_writer_wait(writer, NULL) != LATHE_OK)
         die("writer");
@@ -155,14 +157,14 @@ int main(int argc, char **argv)
     } else {
         const char *from = NULL;
         char path[4096];
-        if (resumes && (lathe_checkpoint_resume(run, &from) != LATHE_OK || !from))
+        if (resumes && (lathe__run_resume(run, &from) != LATHE_OK || !from))
             die("resume");
         const double opened = lathe_now();
         const double step = one_step(run);
         (void)printf("opened_ms %.1f\nfirst_step_ms %.1f\nfirst_ms %.1f\n", 1e3 * (opened - begun),
                      1e3 * step, 1e3 * (lathe_now() - begun));
-        if (!resumes &&
-            lathe_checkpoint_write(run, NULL, 0, path, (int64_t)sizeof path) != LATHE_OK)
+        if (!resumes && lathe_checkpoint_write(lathe__run_saved(run), NULL, 0, path,
+                                               (int64_t)sizeof path) != LATHE_OK)
             die("save");
     }
     lathe_run_close(run);

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/map.h"
 #include "text/tokenizer.h"
 
 enum { REPEATS = 5, MAX_FILES = 32 };

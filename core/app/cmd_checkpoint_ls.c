@@ -7,8 +7,8 @@
 #include "app/commands.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_info.h"
-#include "run/checkpoint_branch.h"
 #include "view/wrap.h"
 
 typedef struct listing {

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/lock.h"
+#include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_folder.h"
-#include "run/checkpoint_branch.h"
 
 typedef struct removal {
     const char *dir;

@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "run/train.h"
+#include "loop/train.h"
 
 static const lathe_option options[] = {
     {"--data", "PATH", "file or folder to evaluate on: texts, or preference pairs for dpo"},

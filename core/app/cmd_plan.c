@@ -5,12 +5,13 @@
 #include "app/commands.h"
 #include "base/buffer.h"
 #include "base/fs.h"
+#include "checkpoint/disk_fit.h"
+#include "checkpoint/model_file.h"
 #include "ir/dump.h"
 #include "model/model_size.h"
 #include "run/curvature.h"
-#include "run/disk_fit.h"
 #include "run/fit.h"
-#include "run/model_file.h"
+#include "run/run_saved.h"
 
 static const lathe_option options[] = {
     {"--json", NULL, "print one JSON object"},
@@ -108,14 +109,14 @@ static void put_savings(const savings *s, lathe_buffer *b)
 }
 
 /* How many checkpoints there will be, and whether the disk has room for them. */
-static void put_disk(const lathe_run *run, int is_json, lathe_buffer *b)
+static void put_disk(lathe_run *run, int is_json, lathe_buffer *b)
 {
     lathe_disk_fit fit;
-    if (!run->set.checkpoint_dir || lathe_disk_fit_check(run, &fit) != LATHE_OK)
+    if (!run->set.checkpoint.dir || lathe_disk_fit_check(lathe__run_saved(run), &fit) != LATHE_OK)
         return;
     if (!is_json) {
         lathe_buffer_puts(b, "\n  ");
-        lathe_disk_fit_text(run, &fit, b);
+        lathe_disk_fit_text(lathe__run_saved(run), &fit, b);
         return;
     }
     lathe_buffer_printf(
@@ -169,7 +170,7 @@ static void put_groups(const lathe_run *run, int is_json, lathe_buffer *b)
     lathe_arena_fini(&arena);
 }
 
-static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
+static void put_json(lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
 {
     lathe_buffer_puts(b, "{\n  \"memory\": {");
     for (int32_t i = 0; i < LATHE_N_MEM; i++)
@@ -178,7 +179,7 @@ static void put_json(const lathe_run *run, const lathe_fit *fit, const savings *
                         (long long)lathe_machine_total(&run->machine, &run->planned));
     put_json_fit(fit, b);
     lathe_buffer_printf(b, "  \"checkpoint_bytes\": %lld,\n",
-                        (long long)lathe__checkpoint_disk_bytes(run));
+                        (long long)lathe__checkpoint_disk_bytes(lathe__run_saved(run)));
     lathe_buffer_printf(
         b, "  \"saved\": {\"offload_optimizer\": %lld, \"offload_activations\": %lld},\n",
         (long long)s->state, (long long)s->values);
@@ -222,7 +223,7 @@ static void put_precision(const lathe_run *run, lathe_buffer *b)
     lathe_buffer_puts(b, "\n");
 }
 
-static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
+static void put_text(lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
 {
     const double mib = 1024.0 * 1024.0, flops = step_flops(run);
     const int is_large = flops >= 1e11;
@@ -240,8 +241,8 @@ static void put_text(const lathe_run *run, const lathe_fit *fit, const savings *
     put_savings(s, b);
     lathe_buffer_puts(b, "  ");
     lathe_fit_text(fit, b);
-    const int64_t disk = lathe__checkpoint_disk_bytes(run);
-    if (run->set.checkpoint_dir)
+    const int64_t disk = lathe__checkpoint_disk_bytes(lathe__run_saved(run));
+    if (run->set.checkpoint.dir)
         lathe_buffer_printf(b, "\n  a checkpoint takes %lld bytes, %.1f MiB, on the disk",
                             (long long)disk, (double)disk / mib);
     put_disk(run, 0, b);

@@ -8,8 +8,8 @@
 #include "app/refusal.h"
 #include "app/stop_signals.h"
 #include "app/trace_option.h"
+#include "loop/train.h"
 #include "run/run_check.h"
-#include "run/train.h"
 
 static lathe_app_stop stop;
 

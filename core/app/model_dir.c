@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "run/adapter_file.h"
-#include "run/checkpoint.h"
+#include "checkpoint/adapter_file.h"
+#include "checkpoint/checkpoint.h"
+#include "run/run_saved.h"
+#include "run/save_load.h"
 
 #define MAX_SETTINGS 24
 
@@ -132,11 +134,11 @@ static lathe_status load_adapter(const lathe_args *args, const char *path, int32
     if (!has_manifest && weights == WEIGHTS_AVERAGE)
         return no_average(args->words[0]);
     if (!has_manifest)
-        return lathe__adapter_file_read(run, path);
-    run->set.resume = path;
-    LATHE_TRY(lathe_checkpoint_resume(run, &checkpoint));
+        return lathe__adapter_file_read(lathe__run_saved(run), path);
+    run->set.checkpoint.resume = path;
+    LATHE_TRY(lathe__run_resume(run, &checkpoint));
     if (weights != WEIGHTS_TRAINING)
-        LATHE_TRY(lathe_checkpoint_take_average(run, path, &averaged));
+        LATHE_TRY(lathe_checkpoint_take_average(lathe__run_saved(run), path, &averaged));
     if (weights == WEIGHTS_AVERAGE && !averaged)
         return no_average(path);
     if (averaged)
@@ -221,15 +223,16 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
     LATHE_TRY(wanted_weights(args, &weights));
     LATHE_TRY(lathe_run_open_mode(args->words[0], list, n, mode, &run));
     *out = run;
-    run->set.resume = strcmp(run->set.resume, "never") == 0 ? "auto" : run->set.resume;
-    lathe_status status = lathe_checkpoint_resume(run, &checkpoint);
+    run->set.checkpoint.resume =
+        strcmp(run->set.checkpoint.resume, "never") == 0 ? "auto" : run->set.checkpoint.resume;
+    lathe_status status = lathe__run_resume(run, &checkpoint);
     if (status == LATHE_OK && !checkpoint)
         status = lathe_error(LATHE_E_CONFIG, "%s: its checkpoint.dir, %s, holds no checkpoint yet",
-                             args->words[0], run->set.checkpoint_dir);
+                             args->words[0], run->set.checkpoint.dir);
     if (status == LATHE_OK && is_set(args, "model.path"))
         status = check_base(args, checkpoint, arena);
     if (status == LATHE_OK && weights != WEIGHTS_TRAINING)
-        status = lathe_checkpoint_take_average(run, checkpoint, &averaged);
+        status = lathe_checkpoint_take_average(lathe__run_saved(run), checkpoint, &averaged);
     if (status == LATHE_OK && weights == WEIGHTS_AVERAGE && !averaged)
         return no_average(checkpoint);
     if (status == LATHE_OK && averaged)

@@ -3,7 +3,7 @@
 #define LATHE_APP_TRACE_OPTION_H
 
 #include "app/args.h"
-#include "run/run_trace.h"
+#include "loop/run_trace.h"
 
 #define LATHE_TRACE_OPTIONS(what, unit)                                                            \
     {"--trace", "FILE", "write a Chrome trace of " what},                                          \

@@ -4,7 +4,6 @@
 #define LATHE_BASE_FS_H
 
 #include "base/arena.h"
-#include "base/map.h"
 #include "lathe/status.h"
 
 /** Opens a regular file for reading and returns its size. A pipe, socket, device or folder gives LATHE_E_CONFIG at

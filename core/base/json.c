@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json_memory.h"
@@ -187,4 +188,14 @@ lathe_status lathe_json_load_file(const char *path, json_t **out)
     const lathe_status status = lathe_json_load(path, text, bytes, out);
     free(text);
     return status;
+}
+
+json_t *lathe__json_text(const char *text)
+{
+    lathe_buffer b = LATHE_BUFFER_INIT;
+    lathe_buffer_json_string(&b, text);
+    json_t *out = b.status == LATHE_OK ? json_loadb(b.data, (size_t)b.len, JSON_DECODE_ANY, NULL)
+                                       : json_null();
+    lathe_buffer_fini(&b);
+    return out;
 }

@@ -23,4 +23,7 @@ lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, 
 lathe_status lathe_json_load_with_nul(const char *name, const char *text, int64_t bytes,
                                       json_t **out);
 
+/** A JSON string; bytes that are no UTF-8 become U+FFFD. */
+json_t *lathe__json_text(const char *text);
+
 #endif

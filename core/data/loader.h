@@ -12,6 +12,7 @@
 #ifndef LATHE_DATA_LOADER_H
 #define LATHE_DATA_LOADER_H
 
+#include "data/multipack.h"
 #include "data/shards.h"
 
 enum { LATHE_SPLIT_TRAIN = 0, LATHE_SPLIT_VALIDATION = 1 };
@@ -19,7 +20,6 @@ enum { LATHE_SPLIT_TRAIN = 0, LATHE_SPLIT_VALIDATION = 1 };
 /** How documents become rows. Sequential: behind each other, cut every T tokens, also inside a
  *  document. Multipack: whole documents, those longer than T cut into pieces of T, put together so that
  *  little is left over (multipack.h). Rows hold documents of one dataset. */
-enum { LATHE_PACK_SEQUENTIAL = 0, LATHE_PACK_MULTIPACK = 1 };
 
 typedef struct lathe_loader_config {
     const lathe_shards *shards; /* borrowed for the loader's life */

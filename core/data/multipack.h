@@ -4,6 +4,8 @@
 
 #include "lathe/status.h"
 
+enum { LATHE_PACK_SEQUENTIAL = 0, LATHE_PACK_MULTIPACK = 1 };
+
 /** A stretch [begin, begin + n) of the token stream, of one document. */
 typedef struct lathe_row_piece {
     int64_t begin;

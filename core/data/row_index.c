@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "data/loader.h"
 #include "data/shuffle.h"
 
 enum { STREAM_SPLIT = 0x73706c74, STREAM_LAP = 0x6c617073 };

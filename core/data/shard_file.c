@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/map.h"
 
 static const char magic[8] = {'L', 'A', 'T', 'H', 'S', 'H', 'R', 'D'};
 

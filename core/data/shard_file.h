@@ -6,8 +6,9 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/map.h"
+#include "data/dataset.h"
 #include "data/reader.h"
-#include "data/shards.h"
 
 #define LATHE_SHARD_VERSION 2
 #define LATHE_SHARD_CHUNK 4096 /* ids written at once */

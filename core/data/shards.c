@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/map.h"
 #include "data/shards_internal.h"
 #include "lathe/rng.h"
 

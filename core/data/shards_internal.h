@@ -3,6 +3,7 @@
 #define LATHE_DATA_SHARDS_INTERNAL_H
 
 #include "data/shard_file.h"
+#include "data/shards.h"
 
 struct lathe_shards {
     lathe_shard *list;

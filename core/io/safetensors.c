@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/json_record.h"
+#include "base/map.h"
 
 #define HEADER_LIMIT 100000000
 

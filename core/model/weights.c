@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "io/convert.h"
 #include "ir/desc_text.h"
 #include "model/family.h"

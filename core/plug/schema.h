@@ -5,6 +5,7 @@
 #include "base/toml.h"
 #include "lathe/schema.h"
 #include "plug/diag.h"
+#include "plug/schema_value.h"
 
 /** What is checked, for messages. */
 typedef struct lathe_schema_scope {
@@ -40,11 +41,5 @@ void lathe_schema_unknown(const lathe_schema_scope *scope, const lathe_toml_node
 /** The place of a key, and of a value; `file` where the node comes from a file. */
 lathe_place lathe_key_place(const char *file, const lathe_toml_node *node);
 lathe_place lathe_value_place(const char *file, const lathe_toml_node *node);
-
-/** "a number", "true or false", ...: what a field expects. */
-const char *lathe_type_text(int32_t type);
-
-/** Appends a value as JSON; unset ones as null. */
-void lathe_value_json(const lathe_value *value, lathe_buffer *out);
 
 #endif

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plug/schema.h"
 #include "plug/suggest.h"
 
 /* The text of a failure, and the arena of the result. */

@@ -2,6 +2,7 @@
 #ifndef LATHE_PLUG_SCHEMA_VALUE_H
 #define LATHE_PLUG_SCHEMA_VALUE_H
 
+#include "base/buffer.h"
 #include "base/toml.h"
 #include "lathe/schema.h"
 
@@ -11,5 +12,11 @@
 lathe_status lathe_value_from_toml(const lathe_field *field, const lathe_toml_node *node,
                                    lathe_arena *arena, lathe_value *out, char *why,
                                    int64_t why_bytes, const char **out_suggestion);
+
+/** "a number", "true or false", ...: what a field expects. */
+const char *lathe_type_text(int32_t type);
+
+/** Appends a value as JSON; unset ones as null. */
+void lathe_value_json(const lathe_value *value, lathe_buffer *out);
 
 #endif

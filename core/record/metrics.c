@@ -10,6 +10,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/map.h"
 
 /* Bytes up to the first line of a step after `step`, or to a torn last one. */
 static int64_t earlier_bytes(const char *text, int64_t bytes, int64_t step)

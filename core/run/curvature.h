@@ -12,8 +12,6 @@
 #ifndef LATHE_RUN_CURVATURE_H
 #define LATHE_RUN_CURVATURE_H
 
-#include "io/safetensors.h"
-#include "io/st_writer.h"
 #include "run/run_state.h"
 
 /** Updates from one estimate to the next; 0: none are wanted. */
@@ -31,14 +29,6 @@ lathe_status lathe__curvature_prepared(const lathe_run *run, lathe_status status
 /** Makes an estimate when one is due behind the update `args`. Gradients count as cleared behind it.
  *  Not finite ones, and a batch without targets, are left out with a warning. Allocates nothing. */
 lathe_status lathe__curvature_estimate(lathe_run *run, const lathe_update_args *args);
-
-/** The last micro-batch, for a state that is saved between backward and step: its tensors in the file of
- *  the gradients, declared behind those, and written from *io_index on. Nothing where none is wanted. */
-lathe_status lathe__curvature_declare(const lathe_run *run, lathe_st_writer *w);
-lathe_status lathe__curvature_write(const lathe_run *run, lathe_st_writer *w, int64_t *io_index);
-/** Reads them back (set NULL: there is no such file). LATHE_E_SHAPE, LATHE_E_CORRUPT. */
-lathe_status lathe__curvature_check(const lathe_run *run, const lathe_safetensors *set);
-void lathe__curvature_read(lathe_run *run, const lathe_safetensors *set);
 
 /** FLOP of the estimates per step, on average. */
 double lathe_curvature_flops(const lathe_run *run);

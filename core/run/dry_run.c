@@ -22,8 +22,8 @@ lathe_status lathe__dry_run_begin(lathe_run *run)
         return lathe_error(LATHE_E_IO, "%s: cannot make a folder for a dry run's data: %s", folder,
                            strerror(errno));
     run->open.dry_dir = s->cache_dir = folder;
-    s->checkpoint_dir = NULL;
-    s->resume = "never";
+    s->checkpoint.dir = NULL;
+    s->checkpoint.resume = "never";
     s->stop_after = STEPS;
     s->sample_every = 0;
     s->tensorboard = 0;

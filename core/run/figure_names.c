@@ -85,7 +85,7 @@ static const char *nearest(const lathe_run *run, const char *name)
 
 lathe_status lathe__figure_check_best(lathe_run *run)
 {
-    const char *name = run->set.best_metric;
+    const char *name = run->set.checkpoint.best_metric;
     const int is_planned = run->programs.train.exec != NULL;
     if (!name || !lathe_config_is_set(run->config, "checkpoint", "best_metric") ||
         lathe__figure_is_known(run, name))

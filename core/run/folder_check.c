@@ -13,7 +13,7 @@
 
 static lathe_status refuse_shared(const lathe_run *run)
 {
-    const char *dir = run->set.checkpoint_dir;
+    const char *dir = run->set.checkpoint.dir;
     return lathe__run_refuse(run, "checkpoint", "dir",
                              "checkpoint.dir = \"%s\" is the folder of a run that is going on: %s; "
                              "wait for it, stop it, or choose another checkpoint.dir",
@@ -38,7 +38,7 @@ static void find_folder(const char *dir, char out[PATH_MAX])
 static lathe_status check_writable(const lathe_run *run)
 {
     char folder[PATH_MAX], probe[PATH_MAX + 32];
-    find_folder(run->set.checkpoint_dir, folder);
+    find_folder(run->set.checkpoint.dir, folder);
     (void)snprintf(probe, sizeof probe, "%s/.lathe-XXXXXX", folder);
     if (mkdtemp(probe)) {
         (void)rmdir(probe);
@@ -47,13 +47,13 @@ static lathe_status check_writable(const lathe_run *run)
     return lathe__run_refuse(
         run, "checkpoint", "dir",
         "checkpoint.dir = \"%s\": the folder %s cannot be written: %s; choose another one",
-        run->set.checkpoint_dir, folder, strerror(errno));
+        run->set.checkpoint.dir, folder, strerror(errno));
 }
 
 lathe_status lathe__folder_check(const lathe_run *run)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    const char *dir = run->set.checkpoint_dir;
+    const char *dir = run->set.checkpoint.dir;
     if (!dir)
         return LATHE_OK;
     const char *path = lathe_path_join(&arena, dir, "lock");
@@ -68,7 +68,7 @@ lathe_status lathe__folder_check(const lathe_run *run)
 
 lathe_status lathe__folder_lock(lathe_run *run, lathe_lock *out)
 {
-    const char *path = lathe_path_join(&run->arena, run->set.checkpoint_dir, "lock");
+    const char *path = lathe_path_join(&run->arena, run->set.checkpoint.dir, "lock");
     if (!path)
         return LATHE_E_NOMEM;
     const lathe_status status = lathe_lock_take(path, out);

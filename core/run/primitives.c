@@ -256,7 +256,7 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     int64_t n_pairs = batch ? batch->n_rows / 2 : 0;
     const int32_t train = (flags & LATHE_FORWARD_TRAIN) != 0;
     LATHE_TRY(program_for(run, flags, &p));
-    if (run->open.weights_wait) /* nobody resumed */
+    if (run->checkpoints.weights_wait) /* nobody resumed */
         LATHE_TRY(lathe__run_weights(run));
     if (run->sum.pending)
         return lathe_error(LATHE_E_STATE, "the last training forward still waits for its backward");

@@ -13,13 +13,14 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_info.h"
-#include "run/checkpoint.h"
-#include "run/config_changes.h"
+#include "checkpoint/train_state.h"
+#include "plug/config_changes.h"
 #include "run/resume_model.h"
 #include "run/run_describe.h"
-#include "run/train_state.h"
+#include "run/run_saved.h"
 
 /* One check. */
 typedef struct resuming {
@@ -35,7 +36,7 @@ typedef struct resuming {
 /* What to do about a checkpoint that is not the run's. */
 static const char *way_out(const lathe_run *run)
 {
-    return run->set.resume && strcmp(run->set.resume, "auto") != 0
+    return run->set.checkpoint.resume && strcmp(run->set.checkpoint.resume, "auto") != 0
                ? "resume from another checkpoint with checkpoint.resume"
                : "choose another checkpoint.dir to begin anew";
 }
@@ -324,7 +325,7 @@ static lathe_status refuse_precision(resuming *r)
 static lathe_status check_state(resuming *r)
 {
     int32_t what = LATHE_STATE_PARTS;
-    const lathe_status status = lathe__train_state_check(r->run, r->dir, &what);
+    const lathe_status status = lathe__train_state_check(lathe__run_saved(r->run), r->dir, &what);
     if (!is_refusal(status))
         return status;
     if (what == LATHE_STATE_DATA)
@@ -439,12 +440,12 @@ static lathe_status check_newest(lathe_run *run, const char *folder)
 
 lathe_status lathe__resume_check(lathe_run *run)
 {
-    const char *resume = run->set.resume, *dir = NULL;
+    const char *resume = run->set.checkpoint.resume, *dir = NULL;
     if (!resume || strcmp(resume, "never") == 0)
         return LATHE_OK;
     if (strcmp(resume, "auto") == 0)
-        return run->set.checkpoint_dir && lathe_path_is_dir(run->set.checkpoint_dir)
-                   ? check_newest(run, run->set.checkpoint_dir)
+        return run->set.checkpoint.dir && lathe_path_is_dir(run->set.checkpoint.dir)
+                   ? check_newest(run, run->set.checkpoint.dir)
                    : LATHE_OK;
     if (!lathe_path_is_dir(resume))
         return LATHE_OK; /* refused with the configuration */

@@ -7,10 +7,11 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "checkpoint/adapter_file.h"
 #include "io/safetensors.h"
 #include "model/weights.h"
-#include "run/adapter_file.h"
-#include "run/config_changes.h"
+#include "plug/config_changes.h"
+#include "run/run_saved.h"
 
 /* Drops the keys that change neither what the model computes nor which parameters it has. */
 static void drop_others(json_t *config)
@@ -86,7 +87,9 @@ lathe_status lathe__resume_model_check(const lathe_run *run, const char *dir)
     return checked;
 }
 
-lathe_status lathe__resume_adapter_check(const lathe_run *run, const char *dir)
+lathe_status lathe__resume_adapter_check(lathe_run *run, const char *dir)
 {
-    return run->params.n > run->params.n_model ? lathe__adapter_file_check(run, dir) : LATHE_OK;
+    return run->params.n > run->params.n_model
+               ? lathe__adapter_file_check(lathe__run_saved(run), dir)
+               : LATHE_OK;
 }

@@ -14,6 +14,6 @@ lathe_status lathe__resume_model_changes(const lathe_run *run, const char *dir, 
 /** LATHE_E_SHAPE, LATHE_E_NOT_FOUND, LATHE_E_CONFIG: the heads of the model's file, or of the adapter's, are not those
  *  of the run's parameters. */
 lathe_status lathe__resume_model_check(const lathe_run *run, const char *dir);
-lathe_status lathe__resume_adapter_check(const lathe_run *run, const char *dir);
+lathe_status lathe__resume_adapter_check(lathe_run *run, const char *dir);
 
 #endif

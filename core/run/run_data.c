@@ -86,10 +86,10 @@ static lathe_status learn_from(lathe_run *run, lathe_corpus *corpus)
 /* The run's latest checkpoint, or the one that checkpoint.resume names, when it holds a tokenizer; else NULL. */
 static lathe_status checkpoint_of(lathe_run *run, const char **out)
 {
-    const char *resume = run->set.resume, *folder = NULL;
+    const char *resume = run->set.checkpoint.resume, *folder = NULL;
     *out = NULL;
     if (!resume || strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0)
-        resume = run->set.checkpoint_dir;
+        resume = run->set.checkpoint.dir;
     if (!resume)
         return LATHE_OK;
     LATHE_TRY(lathe_checkpoint_resolve(&run->arena, resume, &folder));
@@ -200,7 +200,7 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
 static int is_first_start(const lathe_run *run)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    const char *dir = run->set.checkpoint_dir;
+    const char *dir = run->set.checkpoint.dir;
     const char *record = dir ? lathe_path_join(&arena, dir, "run.json") : NULL;
     const int is_first =
         run->open.mode != LATHE_OPEN_TRAIN || !record || !lathe_path_exists(record);

@@ -16,16 +16,6 @@
 #include "plug/kind.h"
 #include "run/curvature.h"
 
-json_t *lathe__json_text(const char *text)
-{
-    lathe_buffer b = LATHE_BUFFER_INIT;
-    lathe_buffer_json_string(&b, text);
-    json_t *out = b.status == LATHE_OK ? json_loadb(b.data, (size_t)b.len, JSON_DECODE_ANY, NULL)
-                                       : json_null();
-    lathe_buffer_fini(&b);
-    return out;
-}
-
 lathe_status lathe__run_describe_config(const lathe_run *run, json_t **out)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;

@@ -12,7 +12,4 @@ lathe_status lathe__run_describe(const lathe_run *run, double peak_flops, json_t
 /** The configuration as a JSON object of sections (lathe_config_json). The caller drops it. */
 lathe_status lathe__run_describe_config(const lathe_run *run, json_t **out);
 
-/** A JSON string; bytes that are no UTF-8 become U+FFFD. */
-json_t *lathe__json_text(const char *text);
-
 #endif

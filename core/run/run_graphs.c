@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint_image.h"
+#include "checkpoint/model_file.h"
 #include "ir/passes.h"
 #include "lathe/fp8.h"
 #include "model/family.h"
@@ -13,11 +15,10 @@
 #include "plug/core_schema.h"
 #include "plug/schema.h"
 #include "run/adapter_check.h"
-#include "run/checkpoint_image.h"
 #include "run/curvature.h"
 #include "run/device_check.h"
 #include "run/generate.h"
-#include "run/model_file.h"
+#include "run/run_saved.h"
 #include "run/run_state.h"
 #include "run/token_check.h"
 #include "run/weight_average.h"
@@ -408,7 +409,7 @@ lathe_status lathe__run_plan(lathe_run *run)
     const int trains = run->open.mode <= LATHE_OPEN_TRAIN;
     if (trains)
         LATHE_TRY(plan_value_offload(run));
-    LATHE_TRY(lathe__model_file_plan(run));
+    LATHE_TRY(lathe__model_file_plan(lathe__run_saved(run)));
     LATHE_TRY(build_programs(run));
     tell_nothing_moves(run);
     check_fp8(run);
@@ -447,7 +448,7 @@ lathe_status lathe__run_plan(lathe_run *run)
     run->planned.by[LATHE_MEM_ACTIVATIONS] += run->programs.activation_bytes;
     run->planned.by[LATHE_MEM_SCRATCH] +=
         run->programs.arena_bytes - run->programs.activation_bytes;
-    run->planned.by[LATHE_MEM_CHECKPOINT] += lathe_image_bytes(run);
+    run->planned.by[LATHE_MEM_CHECKPOINT] += lathe_image_bytes(lathe__run_saved(run));
     run->planned.by[LATHE_MEM_STAGING] +=
         lathe_staging_bytes(&run->machine) + lathe__losses_bytes(run);
     return LATHE_OK;

@@ -6,13 +6,14 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/parallel.h"
-#include "run/checkpoint.h"
-#include "run/checkpoint_image.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_image.h"
 #include "run/dry_run.h"
 #include "run/figure_names.h"
 #include "run/fit.h"
 #include "run/generate.h"
 #include "run/run_check.h"
+#include "run/run_saved.h"
 #include "run/run_state.h"
 #include "run/weight_average.h"
 
@@ -170,8 +171,8 @@ static lathe_status all_stages(lathe_run *run, const char *path, const lathe_ove
         return LATHE_OK;
     run->open.diags = NULL; /* from here on the failures are the machine's */
     LATHE_TRY(lathe__run_place(run));
-    run->open.weights_wait = lathe__checkpoint_brings_all(run);
-    return run->open.weights_wait ? LATHE_OK : lathe__run_weights(run);
+    run->checkpoints.weights_wait = lathe__checkpoint_brings_all(lathe__run_saved(run));
+    return run->checkpoints.weights_wait ? LATHE_OK : lathe__run_weights(run);
 }
 
 /* Weights, vocabularies and data come from mapped files; one that became shorter on the way is told here. */
@@ -285,7 +286,7 @@ void lathe_run_close(lathe_run *run)
         lathe_machine_free(&run->machine, LATHE_MEM_ACTIVATIONS, run->programs.arena_bytes,
                            run->programs.arena);
     }
-    lathe_image_destroy(run);
+    lathe_image_destroy(lathe__run_saved(run));
     lathe_row_kernels_fini(&run->opt.row_kernels);
     if (run->machine.dev) {
         lathe_machine_free(&run->machine, LATHE_MEM_STAGING, lathe__losses_bytes(run),

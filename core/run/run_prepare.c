@@ -9,14 +9,15 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "checkpoint/checkpoint.h"
 #include "plug/core_schema.h"
 #include "plug/select.h"
-#include "run/checkpoint.h"
 #include "run/figure_names.h"
 #include "run/fit.h"
 #include "run/folder_check.h"
 #include "run/resume_check.h"
 #include "run/run_check.h"
+#include "run/run_saved.h"
 #include "run/run_state.h"
 #include "update/param_groups.h"
 
@@ -195,7 +196,8 @@ lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_ov
         LATHE_TRY(in_parts == 0 ? check_length_offline(run) : LATHE_OK);
     const int64_t then = n_errors(run);
     if (!run->open.data_is_optional && !run->open.is_dry)
-        LATHE_TRY(note(run, lathe_checkpoint_refuse_mixing(run), then, "checkpoint", "resume"));
+        LATHE_TRY(note(run, lathe_checkpoint_refuse_mixing(lathe__run_saved(run)), then,
+                       "checkpoint", "resume"));
     if (!run->open.data_is_optional && !run->open.is_dry && !run->open.is_offline)
         LATHE_TRY(note(run, lathe__folder_check(run), then, "checkpoint", "dir"));
     LATHE_TRY(so_far(run));

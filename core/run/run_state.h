@@ -3,18 +3,11 @@
 #define LATHE_RUN_RUN_STATE_H
 
 #include "base/arena.h"
-#include "checkpoint/checkpoints.h"
-#include "data/run_data.h"
-#include "exec/precision.h"
-#include "exec/programs.h"
+#include "checkpoint/saved_state.h"
 #include "lathe/lathe.h"
 #include "model/generation_config.h"
-#include "plug/components.h"
-#include "run/early_stop.h"
-#include "run/sample.h"
+#include "model/sample.h"
 #include "run/settings.h"
-#include "update/loss_spike.h"
-#include "update/optimization.h"
 
 /* How far a run is opened. */
 enum {
@@ -27,42 +20,15 @@ enum {
     LATHE_OPEN_DATA = 5      /* configuration, tokenizer and data alone: no model, no plan */
 };
 
-/** What is accumulated since the last step. */
-typedef struct lathe_accumulated {
-    double loss_sum, count;
-    double metric_sums[LATHE_MAX_STAGE_METRICS];
-    int64_t tokens;      /* all tokens seen, targets or not */
-    double data_seconds; /* waited for batches */
-    int32_t backwards;   /* since zero_grad: 0 means that the next one overwrites */
-    int32_t n_losses;    /* sums in programs.losses since the last lathe__losses_settle */
-    int32_t pending;     /* a forward with LATHE_FORWARD_TRAIN waits for its backward */
-} lathe_accumulated;
-
-/** The part of the state that a checkpoint's run.json holds. */
-typedef struct lathe_counters {
-    int64_t step;           /* steps taken, those without an update too */
-    int64_t skipped;        /* steps without an update: overflow, bad numbers or spikes left out */
-    int64_t skipped_in_row; /* of them, the last ones without a good step between */
-    int64_t averaged;       /* weights taken into their average; 0: it equals them */
-    int64_t micro;          /* micro-batches seen: the RNG's step */
-    int64_t tokens;         /* tokens seen */
-    double scheduler_state[LATHE_MAX_SCHEDULER_STATE];
-    lathe_cursor cursor;
-    lathe_early_stop early;
-    lathe_scaler scaler;
-    lathe_loss_spike spike;
-} lathe_counters;
-
 /** How the run is opened, and how far it is. */
 typedef struct lathe_opening {
     int32_t mode; /* LATHE_OPEN_*, BATCHES being TRAIN from here on */
     int32_t data_is_optional;
-    int32_t is_offline;   /* checked without the machine and without the data */
-    int32_t is_dry;       /* a dry run (dry_run.h) */
-    const char *dry_dir;  /* its prepared data; NULL: none */
-    lathe_diags *diags;   /* gathers errors and warnings; NULL: the thread's message and the log */
-    int32_t placed;       /* memory is allocated */
-    int32_t weights_wait; /* not filled yet: a checkpoint that holds them all is to be resumed */
+    int32_t is_offline;  /* checked without the machine and without the data */
+    int32_t is_dry;      /* a dry run (dry_run.h) */
+    const char *dry_dir; /* its prepared data; NULL: none */
+    lathe_diags *diags;  /* gathers errors and warnings; NULL: the thread's message and the log */
+    int32_t placed;      /* memory is allocated */
 } lathe_opening;
 
 /** Steps whose nodes go into the trace (run_trace.h). */
@@ -91,6 +57,7 @@ struct lathe_run {
     lathe_counters at;
     lathe_accumulated sum;
     lathe_checkpoints checkpoints;
+    lathe_saved_state saved; /* pointers to these parts, for core/checkpoint (run_saved.h) */
     lathe_trace_range trace;
     struct lathe_generator *generator; /* made by the first lathe_generate */
 };

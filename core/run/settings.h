@@ -2,8 +2,10 @@
 #ifndef LATHE_RUN_SETTINGS_H
 #define LATHE_RUN_SETTINGS_H
 
+#include "checkpoint/checkpoints.h"
 #include "lathe/lathe.h"
 #include "plug/config.h"
+#include "update/average_rows.h"
 
 /* What is done about a step that should not be: a number that is not finite, a spike of the loss. */
 enum {
@@ -14,12 +16,6 @@ enum {
 };
 
 enum { LATHE_CAPTURE_AUTO = 0, LATHE_CAPTURE_ON = 1, LATHE_CAPTURE_OFF = 2 };
-
-enum { LATHE_AVERAGE_NONE = 0, LATHE_AVERAGE_EMA = 1, LATHE_AVERAGE_SWA = 2 };
-
-enum {
-    LATHE_SAVE_AUTO = -1
-}; /* checkpoint.save_dtype: each tensor in the dtype that it was read in */
 
 typedef struct lathe_settings {
     /* [data] */
@@ -60,16 +56,7 @@ typedef struct lathe_settings {
     int32_t offload_optimizer, offload_activations;
     int64_t offload_buffer; /* bytes of each of the two */
     /* [checkpoint] */
-    const char *checkpoint_dir; /* NULL: none */
-    int64_t checkpoint_every;
-    const char *resume; /* "auto", "never" or a path */
-    int32_t keep_last, keep_best;
-    double every_minutes;
-    int64_t every_epochs;
-    const char *best_metric;
-    int32_t best_is_higher, checkpoint_async, gate;
-    int32_t save_dtype;  /* of model.safetensors: LATHE_SAVE_AUTO, LATHE_F32, BF16, F16 */
-    int64_t shard_bytes; /* of one of its files; 0: all in one */
+    lathe_checkpoint_settings checkpoint;
     /* [log] */
     int32_t progress;  /* LATHE_PROGRESS_* */
     int32_t log_level; /* LATHE_LOG_* */

@@ -68,14 +68,14 @@ static void warn_threads(const lathe_run *run)
 
 static void warn_shard_size(const lathe_run *run)
 {
-    if (run->set.shard_bytes >= LEAST_SHARD_BYTES ||
+    if (run->set.checkpoint.shard_bytes >= LEAST_SHARD_BYTES ||
         !(lathe_config_float(run->config, "checkpoint", "shard_size") > 0.0))
         return;
     lathe__run_warn(run, "checkpoint", "shard_size",
                     "checkpoint.shard_size = %g GB is %lld bytes: most tensors get a file of their "
                     "own; 0 writes one file",
                     lathe_config_float(run->config, "checkpoint", "shard_size"),
-                    (long long)run->set.shard_bytes);
+                    (long long)run->set.checkpoint.shard_bytes);
 }
 
 static void warn_values(const lathe_run *run)
@@ -126,15 +126,15 @@ static void warn_others(const lathe_run *run)
     static const char *const draws[] = {"top_k", "top_p", NULL};
     const lathe_settings *s = &run->set;
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
-    if (s->keep_best == 0)
+    if (s->checkpoint.keep_best == 0)
         warn_idle(run, "checkpoint", "gate", "checkpoint.keep_best is 0");
-    if (s->keep_best == 0 && s->early_stopping_patience == 0)
+    if (s->checkpoint.keep_best == 0 && s->early_stopping_patience == 0)
         warn_idle_all(run, "checkpoint", best,
                       "checkpoint.keep_best and train.early_stopping_patience are 0");
     if (lathe_config_float(run->config, "generate", "temperature") <= 0.0)
         warn_idle_all(run, "generate", draws,
                       "generate.temperature is 0, which takes the likeliest token each time");
-    if (!s->checkpoint_dir && s->tensorboard)
+    if (!s->checkpoint.dir && s->tensorboard)
         warn_idle(run, "log", "tensorboard", "checkpoint.dir is empty, and the files go there");
     if (stage && stage->rows == LATHE_ROWS_PAIRS && s->packing != LATHE_PACK_SEQUENTIAL)
         warn_idle(run, "data", "packing", "the stage's rows are pairs, which are not packed");
@@ -180,7 +180,7 @@ static lathe_status check_batch(const lathe_run *run)
 /* Samples go into the run's folder. */
 static lathe_status check_samples(const lathe_run *run)
 {
-    if (run->set.sample_every == 0 || run->set.checkpoint_dir)
+    if (run->set.sample_every == 0 || run->set.checkpoint.dir)
         return LATHE_OK;
     return lathe__run_refuse(run, "generate", "every",
                              "generate.every writes samples.jsonl: set checkpoint.dir, its folder");

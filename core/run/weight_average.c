@@ -5,31 +5,12 @@
 
 #include "base/error.h"
 
-static int32_t optimizer_averages(const lathe_run *run)
-{
-    const lathe_optimizer_v1 *table =
-        run->parts.optimizer.component ? run->parts.optimizer.table : NULL;
-    return LATHE_HAS(table, average);
-}
-
-int32_t lathe__average_is_state(const lathe_run *run)
-{
-    return run->store.average_bytes > 0 && !optimizer_averages(run);
-}
-
-const char *lathe__average_name(const lathe_run *run)
-{
-    static const char *const names[] = {"none", "ema", "swa"}; /* LATHE_AVERAGE_* */
-    if (run->store.average_bytes == 0)
-        return names[LATHE_AVERAGE_NONE];
-    return optimizer_averages(run) ? "optimizer" : names[run->set.weight_average];
-}
-
 /* ---- what is asked for ---- */
 
 lathe_status lathe__average_check_optimizer(const lathe_run *run)
 {
-    if (!optimizer_averages(run) || run->set.weight_average == LATHE_AVERAGE_NONE)
+    if (!lathe_optimizer_averages(&run->parts.optimizer) ||
+        run->set.weight_average == LATHE_AVERAGE_NONE)
         return LATHE_OK;
     return lathe__run_refuse(
         run, "train", "weight_average",
@@ -65,7 +46,7 @@ static void watch_rate(const lathe_run *run, int64_t total, int *out_falls, int 
 lathe_status lathe__average_check_schedule(const lathe_run *run, int64_t total)
 {
     int falls = 0, rises = 0;
-    if (!optimizer_averages(run) || !run->parts.scheduler.component)
+    if (!lathe_optimizer_averages(&run->parts.optimizer) || !run->parts.scheduler.component)
         return LATHE_OK;
     const char *scheduler = run->parts.scheduler.component->plugin->name;
     const char *optimizer = run->parts.optimizer.component->plugin->name;
@@ -102,7 +83,8 @@ lathe_status lathe__average_plan(lathe_run *run)
 {
     LATHE_TRY(lathe__average_check_optimizer(run));
     LATHE_TRY(lathe__average_check_start(run));
-    if (run->set.weight_average == LATHE_AVERAGE_NONE && !optimizer_averages(run))
+    if (run->set.weight_average == LATHE_AVERAGE_NONE &&
+        !lathe_optimizer_averages(&run->parts.optimizer))
         return LATHE_OK;
     lathe_store_add_averages(&run->store);
     return lathe_row_kernels_init(&run->opt.row_kernels, &run->machine, &run->store);
@@ -113,12 +95,12 @@ lathe_status lathe__average_plan(lathe_run *run)
 /* Makes every average a copy of its weights. */
 static lathe_status copy_rows(lathe_run *run)
 {
-    for (int32_t i = 0; i < run->store.n_rows; i++)
-        if (lathe_store_average(&run->store, i))
-            LATHE_TRY(lathe_move(&run->machine, lathe_store_average(&run->store, i),
-                                 lathe_store_master(&run->store, i),
-                                 lathe_desc_bytes(&run->params.rows[i]->desc)));
-    return LATHE_OK;
+    return lathe_average_copy(&run->store, &run->machine, &run->params);
+}
+
+static int32_t is_state(const lathe_run *run)
+{
+    return lathe_average_is_state(&run->store, &run->parts.optimizer);
 }
 
 static lathe_status move_rows(lathe_run *run, float share)
@@ -142,7 +124,7 @@ lathe_status lathe__average_step(lathe_run *run)
     const lathe_settings *s = &run->set;
     const int64_t since = run->at.step - s->weight_average_start;
     double share = 1.0;
-    if (!lathe__average_is_state(run))
+    if (!is_state(run))
         return LATHE_OK;
     if (since >= 0 && since % s->weight_average_every == 0) {
         run->at.averaged++;
@@ -161,7 +143,7 @@ static int64_t n_updates(const lathe_run *run)
 
 lathe_status lathe__average_fill(lathe_run *run)
 {
-    if (run->store.average_bytes == 0 || lathe__average_is_state(run))
+    if (run->store.average_bytes == 0 || is_state(run))
         return LATHE_OK;
     if (n_updates(run) > 0)
         return lathe_update_average(run->opt.update, n_updates(run), run->set.seed);
@@ -170,8 +152,8 @@ lathe_status lathe__average_fill(lathe_run *run)
 
 int32_t lathe__average_is_apart(const lathe_run *run)
 {
-    return lathe__average_is_state(run) ? run->at.averaged > 0
-                                        : run->store.average_bytes > 0 && n_updates(run) > 0;
+    return is_state(run) ? run->at.averaged > 0
+                         : run->store.average_bytes > 0 && n_updates(run) > 0;
 }
 
 /* Through the arena, which holds nothing between two runs of a graph. */
@@ -188,30 +170,4 @@ lathe_status lathe__average_swap(lathe_run *run)
         LATHE_TRY(lathe_row_narrow(&run->opt.row_kernels, store, i, run->programs.arena));
     }
     return LATHE_OK;
-}
-
-/* ---- to write from ---- */
-
-lathe_status lathe__average_view(const lathe_run *run, lathe_run *out)
-{
-    *out = *run;
-    out->arena = (lathe_arena)LATHE_ARENA_INIT;
-    lathe_store *store = &out->store;
-    store->rows =
-        lathe_arena_alloc(&out->arena, (store->n_rows + 1) * (int64_t)sizeof *store->rows);
-    if (!store->rows)
-        return LATHE_E_NOMEM;
-    memcpy(store->rows, run->store.rows, (size_t)store->n_rows * sizeof *store->rows);
-    store->masters = store->averages;
-    store->shadows = NULL;
-    for (int32_t i = 0; i < store->n_rows; i++) {
-        store->rows[i].master = store->rows[i].average;
-        store->rows[i].shadow = -1;
-    }
-    return LATHE_OK;
-}
-
-void lathe__average_view_fini(lathe_run *view)
-{
-    lathe_arena_fini(&view->arena);
 }

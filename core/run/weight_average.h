@@ -27,12 +27,6 @@ lathe_status lathe__average_check_start(const lathe_run *run);
  *  that lowers the rate in a run of `total` steps (0: not known). One that raises it is a warning. */
 lathe_status lathe__average_check_schedule(const lathe_run *run, int64_t total);
 
-/** What the average is, for run.json: "none", "ema", "swa", "optimizer". */
-const char *lathe__average_name(const lathe_run *run);
-
-/** 1: the copy is a state of its own, which checkpoints keep (ema, swa). */
-int32_t lathe__average_is_state(const lathe_run *run);
-
 /** The copy becomes the weights; nothing is taken in. */
 lathe_status lathe__average_begin(lathe_run *run);
 
@@ -48,10 +42,5 @@ int32_t lathe__average_is_apart(const lathe_run *run);
 /** Exchanges weights and average, element by element, and makes the compute copies anew: twice leaves
  *  every bit as it was. */
 lathe_status lathe__average_swap(lathe_run *run);
-
-/** A run whose trained weights are the average of `run`, to write from. Its arena is its own.
- *  Free with lathe__average_view_fini. */
-lathe_status lathe__average_view(const lathe_run *run, lathe_run *out);
-void lathe__average_view_fini(lathe_run *view);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/map.h"
 #include "base/utf8.h"
 #include "text/tokenizer.h"
 

@@ -4,9 +4,10 @@
 #include <sys/stat.h>
 
 #include "base/fs.h"
+#include "checkpoint/train_state.h"
 #include "fuzz/fuzz_file.h"
+#include "run/run_saved.h"
 #include "run/run_state.h"
-#include "run/train_state.h"
 
 static char folder[64], json[96];
 
@@ -54,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     run->parts.scheduler.component = &scheduler;
     run->parts.stage.component = &stage;
     run->at.step = 41;
-    if (lathe__train_state_read(run, folder, 0) != LATHE_OK && run->at.step != 41)
+    if (lathe__train_state_read(lathe__run_saved(run), folder, 0) != LATHE_OK && run->at.step != 41)
         abort();
     lathe_arena_fini(&run->arena);
     free(run);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/map.h"
 
 static char root[64];
 static lathe_arena arena;

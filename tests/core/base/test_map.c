@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/map.h"
 
 static char dir[] = "/tmp/lathe_map_XXXXXX";
 static char path[64], other[64];

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/map.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
 

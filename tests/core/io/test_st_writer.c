@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/map.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
 

@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "golden_model.h"
 #include "io/st_writer.h"
 #include "model/weight_file.h"

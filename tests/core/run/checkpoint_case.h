@@ -3,8 +3,8 @@
 #define LATHE_TEST_CHECKPOINT_CASE_H
 
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "io/manifest.h"
-#include "run/checkpoint.h"
 #include "small_run.h"
 
 /* Warnings of the run, one per line. */

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "far_case.h"
-#include "run/train.h"
+#include "loop/train.h"
 
 __attribute__((unused)) static lathe_train_result train(lathe_run *run)
 {

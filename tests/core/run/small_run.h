@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "run/train.h"
+#include "loop/train.h"
 #include "run_case.h"
 
 /* "key=value" settings, as many as open_run takes. */

@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "checkpoint/checkpoint_branch.h"
 #include "checkpoint_case.h"
-#include "run/checkpoint_branch.h"
-#include "run/training.h"
+#include "loop/training.h"
+#include "run/run_saved.h"
+#include "run/save_load.h"
 #include "support/inject.h"
 
 enum { STEPS = 4, BACK = 2 };
@@ -29,7 +31,7 @@ static void save_step(int64_t step)
     OK(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &r));
     OK(lathe_backward(run, NULL));
     OK(lathe_step(run, NULL));
-    OK(lathe_checkpoint_write(run, &f, 0, path, (int64_t)sizeof path));
+    OK(lathe_checkpoint_write(lathe__run_saved(run), &f, 0, path, (int64_t)sizeof path));
 }
 
 static void setup(void)
@@ -98,7 +100,7 @@ static void restore(void)
 static lathe_status go_back(void)
 {
     run->at.step = BACK;
-    return lathe_branch_begin(run, in(dir, "out/step-%08d", BACK), 0);
+    return lathe_branch_begin(lathe__run_saved(run), in(dir, "out/step-%08d", BACK), 0);
 }
 
 /* The branch is complete: two checkpoints in the competition, two in abandoned/. */
@@ -124,10 +126,10 @@ static void start_again(const char *call)
                  "%s: a checkpoint is lost", call);
     OK(lathe_checkpoint_remove_stale(in(dir, "out")));
     OK(lathe_zero_grad(run));
-    OK(lathe_checkpoint_resume(run, &path));
+    OK(lathe__run_resume(run, &path));
     cr_assert(path && (run->at.step == BACK || run->at.step == STEPS), "%s: resumed %s", call,
               path);
-    OK(lathe_branch_begin(run, path, 0));
+    OK(lathe_branch_begin(lathe__run_saved(run), path, 0));
     if (run->at.step == STEPS) {
         cr_assert_eq(n_in(in(dir, "out")), STEPS, "%s: two branches are mixed", call);
         cr_assert_eq(n_in(in(dir, "out/abandoned/branch-1")), 0, "%s", call);

@@ -4,11 +4,14 @@
 #include <sys/wait.h>
 
 #include "base/lock.h"
+#include "base/map.h"
 #include "checkpoint_case.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"
 #include "record/metrics_read.h"
 #include "run/figure_names.h"
+#include "run/run_saved.h"
+#include "run/save_load.h"
 
 static char dir[64];
 
@@ -273,13 +276,13 @@ Test(checkpoint, what_is_read_back_must_be_what_was_written)
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
     const char *path = in(dir, "out/step-00000006");
     OK(lathe_load(run, path));
-    OK(lathe__checkpoint_read_back(run, path));
+    OK(lathe__checkpoint_read_back(lathe__run_saved(run), path));
     uint32_t bits;
     float *w = lathe_store_master(&run->store, 0);
     memcpy(&bits, &w[5], sizeof bits);
     bits ^= 1;
     memcpy(&w[5], &bits, sizeof bits);
-    cr_assert_eq(lathe__checkpoint_read_back(run, path), LATHE_E_CORRUPT);
+    cr_assert_eq(lathe__checkpoint_read_back(lathe__run_saved(run), path), LATHE_E_CORRUPT);
     expect_message(run->params.rows[0]->name);
     lathe_run_close(run);
 }
@@ -378,7 +381,7 @@ Test(checkpoint, a_state_that_does_not_verify_leaves_nothing_in_the_run)
     flip(in(dir, "out/step-00000004/state/optimizer.safetensors"), 3000);
     const char *from = NULL;
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-    cr_assert_eq(lathe_checkpoint_resume(run, &from), LATHE_E_CORRUPT);
+    cr_assert_eq(lathe__run_resume(run, &from), LATHE_E_CORRUPT);
     cr_assert_gt(run->store.slot_bytes, 0);
     for (int64_t i = 0; i < run->store.slot_bytes; i++)
         cr_assert_eq(run->store.slots[i], 0, "byte %lld", (long long)i);

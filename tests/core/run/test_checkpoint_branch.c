@@ -1,9 +1,11 @@
 /* A run that goes back: what is newer leaves the competition, and nothing of two branches is mixed. */
 #include "base/json.h"
 
+#include "checkpoint/checkpoint_branch.h"
 #include "checkpoint_case.h"
 #include "record/metrics_read.h"
-#include "run/checkpoint_branch.h"
+#include "run/run_saved.h"
+#include "run/save_load.h"
 
 static char dir[64];
 
@@ -191,8 +193,8 @@ Test(checkpoint_branch, from_another_folder_nothing_of_this_one_stays)
     set(&s, "checkpoint.resume=%s/other/step-00000002", dir);
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
     const char *path = NULL;
-    OK(lathe_checkpoint_resume(run, &path));
-    OK(lathe_branch_begin(run, path, 0));
+    OK(lathe__run_resume(run, &path));
+    OK(lathe_branch_begin(lathe__run_saved(run), path, 0));
     lathe_run_close(run); /* and then it was killed */
     cr_expect_str_eq(steps_in(dir), "");
     cr_expect_str_eq(abandoned(1), "1 2 3 4 5 6");

@@ -4,9 +4,10 @@
 #include <errno.h>
 
 #include "base/hash.h"
+#include "checkpoint/checkpoint_writer.h"
 #include "checkpoint_case.h"
-#include "run/checkpoint_writer.h"
-#include "run/training.h"
+#include "loop/training.h"
+#include "run/run_saved.h"
 #include "support/inject.h"
 
 enum { SYNC, ASYNC };
@@ -43,8 +44,8 @@ static lathe_status save(int how, int32_t gate, double eval_loss)
     char path[512];
     const lathe_figures f = figures_of(eval_loss);
     if (how == SYNC)
-        return lathe_checkpoint_write(run, &f, gate, path, (int64_t)sizeof path);
-    cr_assert_eq(lathe_image_take(run->checkpoints.image, run), LATHE_OK);
+        return lathe_checkpoint_write(lathe__run_saved(run), &f, gate, path, (int64_t)sizeof path);
+    cr_assert_eq(lathe_image_take(run->checkpoints.image, lathe__run_saved(run)), LATHE_OK);
     lathe_writer_post(writer, &f, gate);
     return lathe_writer_wait(writer, NULL);
 }
@@ -65,7 +66,7 @@ static void setup(void)
     set(&s, "checkpoint.keep_best=1");
     run = open_run(LATHE_OPEN_TRAIN, s.list);
     lathe_log_set_sink(swallow, NULL);
-    OK(lathe__checkpoint_know_plugins(run));
+    OK(lathe__checkpoint_know_plugins(lathe__run_saved(run)));
     OK(lathe_writer_create(run->checkpoints.image, &writer));
     OK(lathe_writer_wait(writer, NULL));
     OK(lathe_dir_create(in(dir, "out")));

@@ -1,7 +1,8 @@
 /* NaN and infinity in a run's state: they never become a checkpoint, and none that holds them is resumed from. */
 #include "checkpoint/checkpoint_finite.h"
 #include "checkpoint_case.h"
-#include "run/training.h"
+#include "loop/training.h"
+#include "run/run_saved.h"
 
 static char dir[64];
 
@@ -62,7 +63,8 @@ static void expect_refused(lathe_run *run, const char *tensor, const char *value
 {
     char path[512];
     const int before = n_steps_in(in(dir, "out"));
-    cr_expect_eq(lathe_checkpoint_write(run, NULL, 0, path, (int64_t)sizeof path), LATHE_E_NUMERIC);
+    cr_expect_eq(lathe_checkpoint_write(lathe__run_saved(run), NULL, 0, path, (int64_t)sizeof path),
+                 LATHE_E_NUMERIC);
     expect_parts((const char *const[]){"the state after step 2 is not fit to go on from", tensor,
                                        "holds 1 of ", value, NULL});
     cr_expect_eq(n_steps_in(in(dir, "out")), before);
@@ -83,7 +85,7 @@ Test(checkpoint_finite, what_is_not_finite_never_becomes_latest_or_best)
     one_step(run);
     lathe_figures f = {.n = 0};
     lathe__figures_add(&f, "eval_loss", 2.0);
-    OK(lathe_checkpoint_write(run, &f, 0, path, (int64_t)sizeof path));
+    OK(lathe_checkpoint_write(lathe__run_saved(run), &f, 0, path, (int64_t)sizeof path));
     one_step(run);
     const int32_t row = row_of(run, "embed_tokens.weight");
     float *const places[] = {lathe_store_master(&run->store, row) + 5,
@@ -97,7 +99,7 @@ Test(checkpoint_finite, what_is_not_finite_never_becomes_latest_or_best)
         expect_refused(run, files[i], i == 1 ? "the first inf at 5" : "the first nan at 5");
         *places[i] = was;
     }
-    OK(lathe_checkpoint_write(run, &f, 0, path, (int64_t)sizeof path));
+    OK(lathe_checkpoint_write(lathe__run_saved(run), &f, 0, path, (int64_t)sizeof path));
     cr_expect_eq(pointed(dir, "latest"), 2);
     lathe_run_close(run);
 }

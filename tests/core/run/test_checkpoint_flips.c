@@ -1,5 +1,6 @@
 /* Flipped bits: every one over a whole checkpoint is seen by the product's own check, and its file is named. */
 #include "checkpoint_case.h"
+#include "run/save_load.h"
 
 enum { FLIPS = 10000 };
 
@@ -98,7 +99,7 @@ Test(checkpoint_flips, a_flipped_pointer_leads_to_no_flipped_checkpoint)
         const char *path = NULL;
         logged[0] = '\0';
         lathe_log_set_sink(keep_log, NULL);
-        const lathe_status status = lathe_checkpoint_resume(run, &path);
+        const lathe_status status = lathe__run_resume(run, &path);
         /* the newest whole one, or, where the bit made it another's name, that one */
         cr_assert(status == LATHE_OK && path && run->at.step >= 1 && run->at.step <= 3,
                   "bit %d: %s", bit, lathe_error_message());

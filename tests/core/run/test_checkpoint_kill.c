@@ -5,9 +5,11 @@
 #include <time.h>
 
 #include "base/hash.h"
+#include "checkpoint/checkpoint_writer.h"
 #include "checkpoint_case.h"
-#include "run/checkpoint_writer.h"
-#include "run/training.h"
+#include "loop/training.h"
+#include "run/run_saved.h"
+#include "run/save_load.h"
 
 enum { KILLS = 500, STEPS = 12 };
 
@@ -47,12 +49,13 @@ static void save_until_killed(int how, int told)
         const int64_t step = run->at.step;
         if (how) {
             status = lathe_writer_wait(writer, NULL);
-            cr_assert_eq(lathe_image_take(run->checkpoints.image, run), LATHE_OK);
+            cr_assert_eq(lathe_image_take(run->checkpoints.image, lathe__run_saved(run)), LATHE_OK);
             lathe_writer_post(writer, &f, step % 2 == 0);
             if (status == LATHE_OK)
                 status = lathe_writer_wait(writer, NULL);
         } else {
-            status = lathe_checkpoint_write(run, &f, step % 2 == 0, path, (int64_t)sizeof path);
+            status = lathe_checkpoint_write(lathe__run_saved(run), &f, step % 2 == 0, path,
+                                            (int64_t)sizeof path);
         }
         if (status != LATHE_OK || write(told, &step, sizeof step) != (ssize_t)sizeof step) {
             (void)fprintf(stderr, "child: %s\n", lathe_error_message());
@@ -79,7 +82,7 @@ static void check_kill(int i, uint32_t us, int64_t told, int64_t before)
     durable = before == 0 ? told : told > durable ? told : durable;
     OK(lathe_zero_grad(run));
     OK(lathe_checkpoint_remove_stale(in(dir, "out")));
-    OK(lathe_checkpoint_resume(run, &path));
+    OK(lathe__run_resume(run, &path));
     if (good == 0 && !path)
         return;
     cr_assert_not_null(path, "kill %d after %u us: step %lld is lost", i, us, (long long)good);
@@ -141,7 +144,7 @@ static int64_t kill_once(int i, uint32_t us, int64_t before)
 static void open_again(const settings *s)
 {
     run = open_run(LATHE_OPEN_TRAIN, s->list);
-    OK(lathe__checkpoint_know_plugins(run));
+    OK(lathe__checkpoint_know_plugins(lathe__run_saved(run)));
     OK(lathe_dir_create(in(dir, "out")));
 }
 
@@ -151,10 +154,10 @@ static uint32_t save_time(const settings *s)
     char path[512];
     open_again(s);
     one_step();
-    OK(lathe_checkpoint_write(run, NULL, 1, path, (int64_t)sizeof path));
+    OK(lathe_checkpoint_write(lathe__run_saved(run), NULL, 1, path, (int64_t)sizeof path));
     const double begin = lathe_now();
     one_step();
-    OK(lathe_checkpoint_write(run, NULL, 1, path, (int64_t)sizeof path));
+    OK(lathe_checkpoint_write(lathe__run_saved(run), NULL, 1, path, (int64_t)sizeof path));
     const double seconds = lathe_now() - begin;
     lathe_run_close(run);
     OK(lathe_dir_remove(in(dir, "out")));

@@ -1,5 +1,5 @@
 /* Early stopping: the rule by hand, and a run that stops, resumed or not, at the same step. */
-#include "run/early_stop.h"
+#include "update/early_stop.h"
 
 #include "small_run.h"
 

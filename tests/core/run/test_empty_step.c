@@ -1,7 +1,7 @@
 /* A step none of whose tokens is a target: the last token of an epoch, alone in its row. */
 #include "small_run.h"
 
-#include "run/train.h"
+#include "loop/train.h"
 
 enum { T = 32 };
 

@@ -1,7 +1,7 @@
 /* Training on a device whose memory the host cannot touch and that runs nothing before it is waited for:
  * the bits of the CPU, with captured steps and without. A look at its memory would be a SIGSEGV. */
 #include "far_case.h"
-#include "run/training.h"
+#include "loop/training.h"
 
 /* Settings on top of set_small. */
 typedef struct far_training {

@@ -3,6 +3,7 @@
 
 #include "far_case.h"
 #include "model/param_init.h"
+#include "run/save_load.h"
 #include "source_case.h"
 
 #define FOLDER "/tmp/lathe-frozen-XXXXXX"
@@ -202,7 +203,7 @@ static double evaluated(const char *dir, const char *quant, const char *adapter)
     const char *checkpoint = NULL;
     set_quantized(&s, dir, quant, adapter);
     lathe_run *run = open_run(LATHE_OPEN_EVALUATE, s.list);
-    OK(lathe_checkpoint_resume(run, &checkpoint));
+    OK(lathe__run_resume(run, &checkpoint));
     cr_assert_not_null(checkpoint);
     OK(lathe_evaluate(run, run->set.eval_batches, &e));
     lathe_run_close(run);

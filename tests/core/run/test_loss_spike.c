@@ -4,7 +4,7 @@
  * a step of 4 rows meets as a loss of 7 and more where about 3 is usual. */
 #include "update/loss_spike.h"
 
-#include "run/training.h"
+#include "loop/training.h"
 #include "small_run.h"
 
 enum { T = 32, ROWS = 240, WINDOW = 8 };

@@ -4,7 +4,7 @@
  * column: only where a Q stands in column 5 of a row is their sum infinite. */
 #include "small_run.h"
 
-#include "run/training.h"
+#include "loop/training.h"
 
 enum { T = 32, ROWS = 96, Q_COLUMN = 5 };
 

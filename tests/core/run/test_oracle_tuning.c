@@ -3,7 +3,8 @@
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "run/adapter_file.h"
+#include "checkpoint/adapter_file.h"
+#include "run/run_saved.h"
 #include "run_case.h"
 
 #define RUNS LATHE_TEST_DATA "/golden/data/runs/"
@@ -97,7 +98,7 @@ static void check_preferences(const char *name, const char *const *settings, int
     OK(lathe_safetensors_open(path, &golden));
     lathe_run *run = open_run(LATHE_OPEN_BATCHES, settings);
     if (run->params.n > run->params.n_model && !run->params.has_reference)
-        OK(lathe__adapter_file_read(run, RUNS "lora"));
+        OK(lathe__adapter_file_read(lathe__run_saved(run), RUNS "lora"));
     preference_steps(run, golden);
     cr_assert_eq(check_gradients(run, golden, PAIRS, 2e-4), n_gradients);
     lathe_run_close(run);
@@ -175,7 +176,7 @@ Test(oracle_tuning, lora_agrees_with_peft)
     OK(lathe_forward(run, &c.batch, LATHE_FORWARD_LOGITS, &f));
     compare("a fresh adapter changes nothing", f.logits, tensor(c.model, "logits")->data,
             B * T * f.vocab_size, 2e-5);
-    OK(lathe__adapter_file_read(run, RUNS "lora"));
+    OK(lathe__adapter_file_read(lathe__run_saved(run), RUNS "lora"));
     OK(lathe_forward(run, &c.batch, LATHE_FORWARD_LOGITS, &f));
     compare("logits", f.logits, tensor(golden, "logits")->data, B * T * f.vocab_size, 2e-5);
     OK(lathe_forward(run, &c.batch, LATHE_FORWARD_TRAIN, &f));
@@ -197,7 +198,7 @@ Test(oracle_tuning, lora_writes_the_file_that_peft_writes)
     snprintf(saved, sizeof saved, "%s/adapter", dir);
     snprintf(file, sizeof file, "%s/adapter_model.safetensors", saved);
     lathe_run *run = open_run(LATHE_OPEN_BATCHES, settings);
-    OK(lathe__adapter_file_read(run, RUNS "lora"));
+    OK(lathe__adapter_file_read(lathe__run_saved(run), RUNS "lora"));
     OK(lathe_save(run, saved));
     lathe_run_close(run);
     OK(lathe_safetensors_open(file, &ours));

@@ -2,9 +2,9 @@
 #include "small_run.h"
 
 #include "ir/plan.h"
+#include "loop/train.h"
 #include "model/model_size.h"
 #include "run/fit.h"
-#include "run/train.h"
 
 /* On a plan that leaves nothing, nothing is measured, and the run goes on. */
 Test(peak_flops, are_measured_in_what_the_plan_leaves)

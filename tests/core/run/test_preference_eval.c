@@ -1,6 +1,7 @@
 /* Evaluation of a stage on pairs: padding pairs count for nothing, short batches keep chosen and rejected rows
  * apart, a full-weights run is compared with the model before training, and the stage's metrics are recorded. */
-#include "run/checkpoint.h"
+#include "checkpoint/checkpoint.h"
+#include "run/save_load.h"
 #include "small_run.h"
 
 enum { T = 48, VOCAB = 320 };
@@ -159,7 +160,7 @@ static void evaluate_checkpoint(const char *const *list, lathe_evaluation *e)
 {
     const char *checkpoint = NULL;
     lathe_run *run = open_run(LATHE_OPEN_EVALUATE, list);
-    OK(lathe_checkpoint_resume(run, &checkpoint));
+    OK(lathe__run_resume(run, &checkpoint));
     cr_assert(checkpoint);
     OK(lathe_evaluate(run, 0, e));
     lathe_run_close(run);

@@ -3,7 +3,7 @@
  * end: weights, optimizer, schedule, scaler, counters of the RNG, and the order of the data. */
 #include "small_run.h"
 
-#include "run/training.h"
+#include "loop/training.h"
 
 enum { STEPS = 50, MICROS = 3, SEED_SCALE = 1 << 20 };
 

@@ -1,5 +1,5 @@
 /* Sampling a token: greedy, temperature, top-k, top-p, by hand. */
-#include "run/sample.h"
+#include "model/sample.h"
 #include "run_case.h"
 
 #include "base/parallel.h"

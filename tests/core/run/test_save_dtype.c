@@ -1,7 +1,10 @@
 /* The model in a checkpoint: the dtype of each tensor, weights that do not train, shards, and resuming from the
  * f32 masters. */
+#include "base/map.h"
 #include "checkpoint/checkpoint_diff.h"
-#include "run/model_file.h"
+#include "checkpoint/model_file.h"
+#include "run/run_saved.h"
+#include "run/save_load.h"
 #include "source_case.h"
 
 #define FOLDER "/tmp/lathe-dtype-XXXXXX"
@@ -237,10 +240,10 @@ static double evaluated_loss(const settings *s, int averaged)
     const char *checkpoint = NULL;
     int32_t taken = 0;
     lathe_run *run = open_run(LATHE_OPEN_EVALUATE, s->list);
-    OK(lathe_checkpoint_resume(run, &checkpoint));
+    OK(lathe__run_resume(run, &checkpoint));
     cr_assert_not_null(checkpoint);
     if (averaged)
-        OK(lathe_checkpoint_take_average(run, checkpoint, &taken));
+        OK(lathe_checkpoint_take_average(lathe__run_saved(run), checkpoint, &taken));
     cr_assert_eq(taken, averaged);
     OK(lathe_evaluate(run, run->set.eval_batches, &e));
     lathe_run_close(run);
@@ -315,7 +318,7 @@ Test(plan, tells_the_bytes_of_a_checkpoint_on_the_disk)
         set(&s, "train.max_steps=1");
         set(&s, "train.weight_average=%s", averages[k % 2]);
         lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
-        const int64_t planned = lathe__checkpoint_disk_bytes(run);
+        const int64_t planned = lathe__checkpoint_disk_bytes(lathe__run_saved(run));
         lathe_run_close(run);
         OK(train_once(&s, NULL, NULL));
         char saved[64];

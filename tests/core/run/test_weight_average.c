@@ -1,9 +1,10 @@
 /* The average of the weights: its arithmetic, its exchange, its place in checkpoints. In one file, of more than
  * 500 lines, because the parts share the runs that they look at. */
 #include "base/hash.h"
+#include "checkpoint/adapter_file.h"
 #include "checkpoint_case.h"
-#include "run/adapter_file.h"
-#include "run/training.h"
+#include "loop/training.h"
+#include "run/run_saved.h"
 #include "run/weight_average.h"
 
 #define FOLDER "/tmp/lathe-average-XXXXXX"
@@ -446,9 +447,10 @@ Test(weight_average, damaged_on_the_disk_is_no_best_checkpoint)
     for (int k = 0; k < 3; k++)
         (void)one_step(run);
     OK(lathe_save(run, in(dir, "saved")));
-    OK(lathe__checkpoint_read_back(run, in(dir, "saved")));
+    OK(lathe__checkpoint_read_back(lathe__run_saved(run), in(dir, "saved")));
     lathe_store_average(&run->store, 0)[5] += 1.0f;
-    cr_assert_eq(lathe__checkpoint_read_back(run, in(dir, "saved")), LATHE_E_CORRUPT);
+    cr_assert_eq(lathe__checkpoint_read_back(lathe__run_saved(run), in(dir, "saved")),
+                 LATHE_E_CORRUPT);
     cr_assert(strstr(lathe_error_message(), "saved/average"), "%s", lathe_error_message());
     lathe_run_close(run);
     OK(lathe_dir_remove(dir));
@@ -458,7 +460,7 @@ Test(weight_average, of_an_adapter_is_an_adapter)
 {
     char dir[] = FOLDER;
     settings base = {.n = 0}, s = {.n = 0};
-    lathe_run view;
+    lathe_store store;
     make_folder(dir, 3000);
     configure(&base, dir);
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, base.list);
@@ -478,11 +480,12 @@ Test(weight_average, of_an_adapter_is_an_adapter)
     OK(lathe_save(run, in(dir, "tuned")));
     cr_assert(lathe_path_exists(in(dir, "tuned/average/adapter_config.json")));
     cr_assert_not(lathe_path_exists(in(dir, "tuned/average/model.safetensors")));
-    OK(lathe__average_view(run, &view));
+    lathe_saved_state view = *lathe__run_saved(run);
+    OK(lathe_average_view(&run->store, &run->arena, &store));
+    view.store = &store;
     OK(lathe__adapter_file_compare(&view, in(dir, "tuned/average")));
-    OK(lathe__adapter_file_compare(run, in(dir, "tuned")));
+    OK(lathe__adapter_file_compare(lathe__run_saved(run), in(dir, "tuned")));
     cr_assert_eq(lathe__adapter_file_compare(&view, in(dir, "tuned")), LATHE_E_CORRUPT);
-    lathe__average_view_fini(&view);
     const uint64_t was = hash_of(run);
     (void)one_step(run);
     cr_assert_neq(hash_of(run), was);

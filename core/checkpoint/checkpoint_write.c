@@ -1,0 +1,319 @@
+/* Writing a checkpoint: beside, made durable, read back if asked, then given its name. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/trace.h"
+#include "checkpoint/adapter_file.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_finite.h"
+#include "checkpoint/model_file.h"
+#include "checkpoint/train_state.h"
+#include "io/manifest.h"
+#include "lathe/lathe.h"
+#include "model/weights.h"
+#include "plug/kind.h"
+
+static int32_t trains_model(const lathe_saved_state *saved)
+{
+    for (int32_t i = 0; i < saved->params->n_model; i++)
+        if (saved->params->rows[i]->trainable)
+            return 1;
+    return 0;
+}
+
+static int32_t is_quantized(const lathe_saved_state *saved)
+{
+    for (int32_t i = 0; i < saved->params->n_model; i++)
+        if (saved->params->rows[i]->quantized)
+            return 1;
+    return 0;
+}
+
+/* A frozen base stays where it came from: its folder, or, quantized from random numbers, its seed. */
+int32_t lathe__checkpoint_has_model(const lathe_saved_state *saved)
+{
+    return trains_model(saved) || (!saved->model_path && !is_quantized(saved));
+}
+
+/* The model as transformers reads it; a frozen base that came from a folder stays there. */
+static lathe_status write_model(const lathe_saved_state *saved, const char *dir)
+{
+    if (lathe__checkpoint_has_model(saved))
+        LATHE_TRY(lathe__model_file_write(saved, dir));
+    if (saved->params->n > saved->params->n_model)
+        LATHE_TRY(lathe__adapter_file_write(saved, dir));
+    if (saved->data->tokenizer_dir)
+        return lathe_tokenizer_files_copy(saved->data->tokenizer_dir, dir);
+    return LATHE_OK;
+}
+
+/* The same of the weights' average, in a folder of its own. */
+static lathe_status write_average(const lathe_saved_state *saved, const char *dir)
+{
+    lathe_saved_state view = *saved;
+    lathe_store store;
+    if (saved->store->average_bytes == 0)
+        return LATHE_OK;
+    LATHE_TRY(lathe_average_view(saved->store, saved->arena, &store));
+    view.store = &store;
+    const char *path = lathe_path_join(saved->arena, dir, "average");
+    if (!path)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(lathe_dir_create(path));
+    return write_model(&view, path);
+}
+
+/* ---- the manifest's "meta" ---- */
+
+static lathe_status put_plugin(lathe_buffer *b, int32_t kind, const lathe_instance *instance,
+                               int32_t *n)
+{
+    char hex[65];
+    if (!instance->component)
+        return LATHE_OK;
+    const lathe_plugin *p = instance->component->plugin;
+    LATHE_TRY(lathe_sha256_file(instance->component->path, hex));
+    lathe_buffer_printf(b, "%s{\"kind\": \"%s\", \"name\": ", (*n)++ ? ", " : "",
+                        lathe_kind_name(kind));
+    lathe_buffer_json_string(b, p->name);
+    lathe_buffer_puts(b, ", \"version\": ");
+    lathe_buffer_json_string(b, p->version ? p->version : "");
+    lathe_buffer_printf(b, ", \"sha256\": \"%s\"}", hex);
+    return LATHE_OK;
+}
+
+static lathe_status list_plugins(lathe_buffer *b, const lathe_saved_state *saved)
+{
+    int32_t n = 0;
+    const char *attention =
+        saved->programs->train.exec ? lathe_exec_attention(saved->programs->train.exec) : NULL;
+    lathe_buffer_puts(b, "[");
+    LATHE_TRY(put_plugin(b, LATHE_KIND_OPTIMIZER, &saved->parts->optimizer, &n));
+    LATHE_TRY(put_plugin(b, LATHE_KIND_SCHEDULER, &saved->parts->scheduler, &n));
+    LATHE_TRY(put_plugin(b, LATHE_KIND_QUANT, &saved->parts->quant, &n));
+    LATHE_TRY(put_plugin(b, LATHE_KIND_ADAPTER, &saved->parts->adapter, &n));
+    LATHE_TRY(put_plugin(b, LATHE_KIND_STAGE, &saved->parts->stage, &n));
+    for (int64_t i = 0; attention && i < saved->parts->n_attention; i++)
+        if (strcmp(saved->parts->attention[i].component->plugin->name, attention) == 0)
+            LATHE_TRY(put_plugin(b, LATHE_KIND_ATTENTION, &saved->parts->attention[i], &n));
+    LATHE_TRY(put_plugin(b, LATHE_KIND_DEVICE, &saved->parts->device, &n));
+    lathe_buffer_puts(b, "]");
+    return b->status;
+}
+
+lathe_status lathe__checkpoint_know_plugins(const lathe_saved_state *saved)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    if (saved->checkpoints->plugins_json)
+        return LATHE_OK;
+    lathe_status status = list_plugins(&text, saved);
+    if (status == LATHE_OK) {
+        saved->checkpoints->plugins_json = lathe_arena_strdup(saved->arena, text.data);
+        status = saved->checkpoints->plugins_json ? LATHE_OK : LATHE_E_NOMEM;
+    }
+    lathe_buffer_fini(&text);
+    return status;
+}
+
+static lathe_status put_plugins(lathe_buffer *b, const lathe_saved_state *saved)
+{
+    lathe_buffer_puts(b, ", \"plugins\": ");
+    if (!saved->checkpoints->plugins_json)
+        return list_plugins(b, saved);
+    lathe_buffer_puts(b, saved->checkpoints->plugins_json);
+    return b->status;
+}
+
+static void put_figures(lathe_buffer *b, const lathe_figures *f)
+{
+    lathe_buffer_puts(b, ", \"figures\": {");
+    for (int32_t i = 0; f && i < f->n; i++) {
+        lathe_buffer_puts(b, i ? ", " : "");
+        lathe_buffer_json_string(b, f->keys[i]);
+        if (isfinite(f->values[i]))
+            lathe_buffer_printf(b, ": %.17g", f->values[i]);
+        else
+            lathe_buffer_puts(b, ": null");
+    }
+    lathe_buffer_puts(b, "}");
+}
+
+static lathe_status write_manifest(const lathe_saved_state *saved, const lathe_figures *figures,
+                                   int32_t gate, const char *dir)
+{
+    lathe_buffer meta = LATHE_BUFFER_INIT;
+    lathe_buffer_printf(&meta,
+                        "{\"lathe\": \"%s\", \"step\": %lld, \"time\": %lld, \"read_back\": %s",
+                        lathe_version(), (long long)saved->at->step, (long long)time(NULL),
+                        gate ? "true" : "false");
+    lathe_buffer_puts(&meta, ", \"precision\": ");
+    lathe_precision_json(saved->precision, saved->compute_dtype, saved->fp8, &meta);
+    put_figures(&meta, figures);
+    lathe_status status = put_plugins(&meta, saved);
+    if (saved->checkpoints->branch.json) {
+        lathe_buffer_puts(&meta, ", \"branches\": ");
+        lathe_buffer_puts(&meta, saved->checkpoints->branch.json);
+    }
+    lathe_buffer_puts(&meta, ", \"config\": ");
+    lathe_config_json(saved->config, &meta);
+    lathe_buffer_puts(&meta, "}");
+    if (status == LATHE_OK)
+        status = meta.status;
+    if (status == LATHE_OK)
+        status = lathe_manifest_write(dir, meta.data);
+    lathe_buffer_fini(&meta);
+    return status;
+}
+
+/* ---- the folder ---- */
+
+/* A state with NaN or infinity in it never gets a checkpoint's name. The files are searched, not the memory they
+ * came from: a value that overflowed in the dtype of its file is found as well. */
+static lathe_status refuse_not_finite(const lathe_saved_state *saved, const char *dir)
+{
+    const lathe_status status = lathe_checkpoint_finite(dir, NULL, NULL);
+    return status == LATHE_E_NUMERIC
+               ? lathe_error_context(status, "the state after step %lld is not fit to go on from",
+                                     (long long)saved->at->step)
+               : status;
+}
+
+static lathe_status fill_folder(const lathe_saved_state *saved, const lathe_figures *figures,
+                                int32_t gate, const char *dir)
+{
+    const double begin = lathe_trace_now();
+    LATHE_TRY(lathe_dir_create(dir));
+    LATHE_TRY(write_model(saved, dir));
+    LATHE_TRY(write_average(saved, dir));
+    lathe_trace_since("checkpoint", "write model", begin);
+    const double written = lathe_trace_now();
+    if (saved->trains)
+        LATHE_TRY(lathe__train_state_write(saved, dir));
+    lathe_trace_since("checkpoint", "write state", written);
+    const double searched = lathe_trace_now();
+    LATHE_TRY(refuse_not_finite(saved, dir));
+    lathe_trace_since("checkpoint", "search for NaN", searched);
+    const double complete = lathe_trace_now();
+    LATHE_TRY(write_manifest(saved, figures, gate, dir));
+    lathe_trace_since("checkpoint", "write manifest", complete);
+    if (!gate)
+        return LATHE_OK;
+    const double described = lathe_trace_now();
+    LATHE_TRY(lathe__checkpoint_read_back(saved, dir));
+    lathe_trace_since("checkpoint", "read back", described);
+    return LATHE_OK;
+}
+
+/* Gives the folder its name. What has that name already is then called `beside`, and goes. */
+static lathe_status give_name(lathe_arena *arena, const char *beside, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *parent = slash ? lathe_arena_strndup(arena, path, slash - path) : ".";
+    const int32_t replaces = lathe_path_exists(path);
+    if (!parent)
+        return LATHE_E_NOMEM;
+    int failed = replaces ? renameat2(AT_FDCWD, beside, AT_FDCWD, path, RENAME_EXCHANGE)
+                          : rename(beside, path);
+    if (failed && replaces && (errno == EINVAL || errno == ENOSYS)) {
+        /* a file system that cannot exchange: between the two calls nothing has the name, and a run
+         * that starts then takes the checkpoint before */
+        const char *old = lathe_arena_printf(arena, "%s.old.tmp.%ld", path, (long)getpid());
+        if (!old)
+            return LATHE_E_NOMEM;
+        LATHE_TRY(lathe_dir_remove(old));
+        failed = rename(path, old) || rename(beside, path);
+        beside = old;
+    }
+    if (failed)
+        return lathe_error(LATHE_E_IO, "%s: cannot rename to %s: %s", beside, path,
+                           strerror(errno));
+    LATHE_TRY(lathe_dir_sync(parent[0] ? parent : "/"));
+    return replaces ? lathe_dir_remove(beside) : LATHE_OK;
+}
+
+/* Takes away what was half written; the message of the failure stays. */
+static void clean_up(lathe_arena *arena, lathe_status status, const char *beside)
+{
+    char *message = lathe_arena_strdup(arena, lathe_error_message());
+    if (lathe_dir_remove(beside) != LATHE_OK)
+        lathe_log(LATHE_LOG_WARN, "%s is left behind", beside);
+    if (message)
+        (void)lathe_error(status, "%s", message);
+}
+
+lathe_status lathe_checkpoint_save(const lathe_saved_state *saved, const lathe_figures *figures,
+                                   int32_t gate, const char *path)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_saved_state view = *saved;
+    view.arena = &arena; /* texts of this checkpoint only */
+    const char *beside = lathe_arena_printf(&arena, "%s.tmp.%ld", path, (long)getpid());
+    if (!beside)
+        return LATHE_E_NOMEM;
+    lathe_status status = lathe_dir_remove(beside);
+    if (status == LATHE_OK)
+        status = fill_folder(&view, figures, gate, beside);
+    if (status == LATHE_OK)
+        status = give_name(&arena, beside, path);
+    if (status != LATHE_OK)
+        clean_up(&arena, status, beside);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+/* ---- in the run's folder ---- */
+
+lathe_keep lathe__checkpoint_keep(const lathe_saved_state *saved)
+{
+    const lathe_keep keep = {.last = saved->set->keep_last,
+                             .best = saved->set->keep_best,
+                             .metric = saved->set->best_metric,
+                             .higher = saved->set->best_is_higher,
+                             .read_back = saved->set->gate};
+    return keep;
+}
+
+/* `best` names the best; it moves only to one that the rules count. */
+static lathe_status move_best(const char *dir, const lathe_keep *keep, lathe_arena *arena)
+{
+    const lathe_checkpoint_entry *good = NULL;
+    const char *now = NULL;
+    int64_t n = 0;
+    LATHE_TRY(lathe_checkpoint_best(dir, keep, arena, &good, &n));
+    if (n == 0)
+        return LATHE_OK;
+    if (lathe_checkpoint_pointer(dir, "best", arena, &now) != LATHE_OK)
+        lathe_log(LATHE_LOG_WARN, "%s: it is written anew", lathe_error_message());
+    if (now && strcmp(now, good[0].name) == 0)
+        return LATHE_OK;
+    return lathe_checkpoint_point(dir, "best", good[0].name);
+}
+
+lathe_status lathe_checkpoint_write(const lathe_saved_state *saved, const lathe_figures *figures,
+                                    int32_t gate, char *out_path, int64_t capacity)
+{
+    const char *dir = saved->set->dir;
+    const lathe_keep keep = lathe__checkpoint_keep(saved);
+    lathe_arena arena = LATHE_ARENA_INIT;
+    char name[64];
+    (void)snprintf(name, sizeof name, LATHE_STEP_FORMAT, (long long)saved->at->step);
+    if (snprintf(out_path, (size_t)capacity, "%s/%s", dir, name) >= capacity)
+        return lathe_error(LATHE_E_ARG, "checkpoint.dir is too long: %s", dir);
+    LATHE_TRY(lathe_checkpoint_save(saved, figures, gate, out_path));
+    LATHE_TRY(lathe_checkpoint_point(dir, "latest", name));
+    const lathe_status status = move_best(dir, &keep, &arena);
+    lathe_arena_fini(&arena);
+    LATHE_TRY(status);
+    return lathe_checkpoint_remove_old(dir, &keep);
+}

@@ -1,0 +1,111 @@
+/* Check that the checkpoints of a run fit on the disk. */
+#include "checkpoint/disk_fit.h"
+
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "base/fs.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/model_file.h"
+
+/* Number of checkpoints that the run still writes, from the current step on; 0: not known in advance. */
+static int64_t to_write(const lathe_saved_state *saved)
+{
+    const lathe_checkpoint_settings *s = saved->set;
+    const int64_t first = saved->at->step, last = saved->max_steps;
+    if (s->every_minutes > 0.0 || s->every_epochs > 0 || (s->every > 0 && last <= 0))
+        return 0;
+    if (s->every == 0)
+        return 1;
+    return last / s->every - first / s->every + (last % s->every != 0);
+}
+
+/* Free bytes of the file system that holds the folder, or its nearest existing parent; -1: not known. */
+static int64_t free_bytes(const char *dir, lathe_arena *arena)
+{
+    struct statvfs fs;
+    char *path = lathe_arena_strdup(arena, dir);
+    while (path && !lathe_path_exists(path)) {
+        char *slash = strrchr(path, '/');
+        if (!slash)
+            path = lathe_arena_strdup(arena, ".");
+        else if (slash == path)
+            path = lathe_arena_strdup(arena, "/");
+        else
+            *slash = '\0';
+    }
+    if (!path || statvfs(path, &fs) != 0)
+        return -1;
+    return (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
+}
+
+lathe_status lathe_disk_fit_check(const lathe_saved_state *saved, lathe_disk_fit *out)
+{
+    const lathe_checkpoint_settings *s = saved->set;
+    const char *dir = s->dir;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_checkpoint_entry *list = NULL;
+    int64_t there = 0, kept = 0;
+    lathe_status status = LATHE_OK;
+    *out = (lathe_disk_fit){.each = lathe__checkpoint_disk_bytes(saved), .have = -1, .fits = 1};
+    if (dir && lathe_path_is_dir(dir))
+        status = lathe_checkpoint_list(dir, &arena, &list, &there);
+    if (status == LATHE_OK && dir) {
+        kept = to_write(saved);
+        out->most = kept > 0 ? kept + there : 0;
+        if (s->keep_last > 0) { /* an old one is removed after the new one is complete */
+            const int64_t bound = (int64_t)s->keep_last + s->keep_best + 1;
+            out->most = out->most > 0 && out->most < bound ? out->most : bound;
+        }
+        out->more = out->most > there ? out->most - there : out->most > 0 ? 1 : 0;
+        out->have = free_bytes(dir, &arena);
+        out->n_room = out->have >= 0 && out->each > 0 && out->have / out->each < INT32_MAX
+                          ? (int32_t)(out->have / out->each)
+                          : 0;
+        /* in floating point: for a long run the product can overflow 64 bits */
+        out->fits = out->have < 0 || (double)out->each * (double)(out->more > 0 ? out->more : 1) <=
+                                         (double)out->have;
+    }
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+static void put_bytes(lathe_buffer *b, double bytes)
+{
+    const double mib = bytes / (1024.0 * 1024.0);
+    if (mib >= 1024.0)
+        lathe_buffer_printf(b, "%.2f GiB", mib / 1024.0);
+    else
+        lathe_buffer_printf(b, "%.1f MiB", mib);
+}
+
+void lathe_disk_fit_text(const lathe_saved_state *saved, const lathe_disk_fit *fit, lathe_buffer *b)
+{
+    const int keeps_all = saved->set->keep_last == 0;
+    if (fit->most > 0) {
+        lathe_buffer_printf(b, "%lld checkpoint%s", (long long)fit->most,
+                            fit->most == 1 ? "" : "s");
+        if (fit->most > 1)
+            lathe_buffer_printf(b, " at a time (checkpoint.keep_last = %d%s)",
+                                saved->set->keep_last,
+                                keeps_all ? " keeps all" : ", plus the one being written");
+        lathe_buffer_printf(b, " take%s ", fit->most == 1 ? "s" : "");
+        put_bytes(b, (double)fit->most * (double)fit->each);
+    } else {
+        lathe_buffer_puts(b, "the number of checkpoints is not known in advance");
+    }
+    if (fit->have < 0)
+        return;
+    lathe_buffer_puts(b, "; ");
+    put_bytes(b, (double)fit->have);
+    lathe_buffer_printf(b, " are free in %s", saved->set->dir);
+    if (fit->fits)
+        return;
+    if (fit->n_room < 2)
+        lathe_buffer_puts(b, ": not enough for two checkpoints; choose another checkpoint.dir");
+    else
+        lathe_buffer_printf(b, ": not enough; set checkpoint.keep_last to at most %d",
+                            fit->n_room - 1 > saved->set->keep_best + 1
+                                ? fit->n_room - 1 - saved->set->keep_best
+                                : 1);
+}

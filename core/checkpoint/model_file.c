@@ -1,0 +1,235 @@
+/* The model's own file in a checkpoint. */
+#include "checkpoint/model_file.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "model/param_init.h"
+#include "model/weight_file.h"
+#include "model/weights.h"
+
+/* ---- dtypes ---- */
+
+/* Those of the tensors; what `set` lacks keeps what it has. */
+static void take_dtypes(const lathe_saved_state *saved, const lathe_safetensors *set)
+{
+    for (int32_t i = 0; i < saved->params->n_model; i++) {
+        const lathe_st_tensor *t =
+            lathe_weights_find(set, saved->model, saved->params->rows[i]->name);
+        if (t)
+            saved->checkpoints->file.dtypes[i] = t->desc.dtype;
+    }
+    saved->checkpoints->file.is_guessed = 0;
+}
+
+lathe_status lathe__model_file_plan(const lathe_saved_state *saved)
+{
+    const int32_t asked = saved->set->save_dtype;
+    lathe_safetensors *set = NULL;
+    saved->checkpoints->file.dtypes =
+        lathe_arena_alloc(saved->arena, (saved->params->n_model + 1) *
+                                            (int64_t)sizeof *saved->checkpoints->file.dtypes);
+    if (!saved->checkpoints->file.dtypes)
+        return LATHE_E_NOMEM;
+    for (int32_t i = 0; i < saved->params->n_model; i++)
+        saved->checkpoints->file.dtypes[i] =
+            asked == LATHE_SAVE_AUTO ? saved->model->file_dtype : asked;
+    saved->checkpoints->file.is_guessed = 0;
+    if (asked != LATHE_SAVE_AUTO || !saved->model_path || !lathe__checkpoint_has_model(saved))
+        return LATHE_OK;
+    saved->checkpoints->file.is_guessed =
+        1; /* a plan needs no weights; reading them says what is wrong with them */
+    if (lathe_safetensors_open(saved->model_path, &set) == LATHE_OK)
+        take_dtypes(saved, set);
+    lathe_safetensors_close(set);
+    return LATHE_OK;
+}
+
+static int32_t saved_dtype(const lathe_saved_state *saved, int32_t param)
+{
+    return saved->checkpoints->file.dtypes[param];
+}
+
+int32_t lathe__model_file_rounds(const lathe_saved_state *saved, int32_t param)
+{
+    const int32_t dtype = param < saved->params->n_model ? saved_dtype(saved, param) : LATHE_F32;
+    return saved->params->rows[param]->trainable && lathe_dtype_bytes(dtype) < 4;
+}
+
+int32_t lathe__model_file_rounds_any(const lathe_saved_state *saved)
+{
+    for (int32_t i = 0; i < saved->params->n_model; i++)
+        if (lathe__model_file_rounds(saved, i))
+            return 1;
+    return 0;
+}
+
+/* ---- where values come from ---- */
+
+static int32_t has_frozen_rows(const lathe_saved_state *saved)
+{
+    for (int32_t i = 0; i < saved->params->n_model; i++)
+        if (!saved->params->rows[i]->trainable)
+            return 1;
+    return 0;
+}
+
+lathe_status lathe__model_file_origin(const lathe_saved_state *saved, const lathe_safetensors *set)
+{
+    lathe_weight_origin *made = NULL;
+    if (saved->checkpoints->file.is_guessed)
+        take_dtypes(saved, set);
+    if (!lathe__checkpoint_has_model(saved) || !has_frozen_rows(saved))
+        return LATHE_OK;
+    LATHE_TRY(lathe_weight_origin_create(set, saved->model, saved->params,
+                                         saved->checkpoints->file.origin, &made));
+    lathe_weight_origin_destroy(saved->checkpoints->file.origin);
+    saved->checkpoints->file.origin = made;
+    return LATHE_OK;
+}
+
+/* The job's make(): masters that the host cannot touch, and random numbers that nothing trained. */
+typedef struct maker {
+    const lathe_saved_state *saved;
+    float *buffer;
+    int64_t capacity; /* floats */
+} maker;
+
+static lathe_status make_values(void *arg, int32_t param, const float **out)
+{
+    maker *m = arg;
+    const lathe_saved_state *saved = m->saved;
+    const lathe_param *row = saved->params->rows[param];
+    const int64_t n = lathe_desc_count(&row->desc);
+    if (row->trainable) {
+        const void *values = NULL;
+        LATHE_TRY(lathe_download_whole(saved->store->m, lathe_store_master(saved->store, param),
+                                       4 * n, &values));
+        *out = values;
+        return LATHE_OK;
+    }
+    if (n > m->capacity) {
+        free(m->buffer);
+        m->buffer = malloc((size_t)n * sizeof *m->buffer);
+        m->capacity = m->buffer ? n : 0;
+        if (!m->buffer)
+            return lathe_error(LATHE_E_NOMEM, "no memory to make '%s'", row->name);
+    }
+    *out = m->buffer;
+    return lathe_param_init(row, saved->model_seed, m->buffer);
+}
+
+static lathe_status add_tensor(const lathe_saved_state *saved, int32_t param,
+                               lathe_weight_tensor *out)
+{
+    const lathe_param *row = saved->params->rows[param];
+    *out = (lathe_weight_tensor){.param = param, .dtype = saved_dtype(saved, param)};
+    if (row->trainable) {
+        out->values = saved->store->is_host ? lathe_store_master(saved->store, param) : NULL;
+        return LATHE_OK;
+    }
+    if (lathe_weight_origin_dtype(saved->checkpoints->file.origin, param) >= 0)
+        out->origin = saved->checkpoints->file.origin;
+    else if (saved->model_path)
+        return lathe_error(LATHE_E_STATE, "'%s' does not train and was read from no file",
+                           row->name);
+    return LATHE_OK;
+}
+
+/* ---- writing and comparing ---- */
+
+static void say_wide(void *arg, const char *name)
+{
+    (void)arg;
+    lathe_log(LATHE_LOG_WARN,
+              "'%s' holds numbers above 65504, which fp16 does not have: it is saved in fp32",
+              name);
+}
+
+static void say_nothing(void *arg, const char *name)
+{
+    (void)arg, (void)name;
+}
+
+typedef lathe_status (*job_fn)(const lathe_saved_state *saved, const lathe_weight_job *job,
+                               const char *dir);
+
+static lathe_status with_job(const lathe_saved_state *saved, const char *dir,
+                             void (*report)(void *arg, const char *name), job_fn fn)
+{
+    maker m = {.saved = saved};
+    lathe_weight_job job = {.params = saved->params, .make = make_values, .arg = &m};
+    lathe_status status = lathe_weight_origin_check(saved->checkpoints->file.origin);
+    job.tensors = calloc((size_t)saved->params->n_model + 1, sizeof *job.tensors);
+    if (status == LATHE_OK && !job.tensors)
+        status = lathe_error(LATHE_E_NOMEM, "no memory for %d tensors", saved->params->n_model);
+    for (int32_t i = 0; i < saved->params->n_model && status == LATHE_OK; i++)
+        status = add_tensor(saved, i, &job.tensors[job.n++]);
+    if (status == LATHE_OK)
+        status = lathe_weight_file_widen(&job, report, NULL);
+    if (status == LATHE_OK)
+        status = fn(saved, &job, dir);
+    free(job.tensors);
+    free(m.buffer);
+    return status;
+}
+
+static lathe_status write_job(const lathe_saved_state *saved, const lathe_weight_job *job,
+                              const char *dir)
+{
+    lathe_model_config config = *saved->model; /* its texts are borrowed */
+    const int32_t asked = saved->set->save_dtype;
+    config.file_dtype =
+        lathe_weight_file_dtype(job, asked == LATHE_SAVE_AUTO ? config.file_dtype : asked);
+    LATHE_TRY(lathe_model_config_save(&config, dir));
+    return lathe_weight_file_write(job, dir, saved->set->shard_bytes);
+}
+
+lathe_status lathe__model_file_write(const lathe_saved_state *saved, const char *dir)
+{
+    return with_job(saved, dir, say_wide, write_job);
+}
+
+static lathe_status compare_job(const lathe_saved_state *saved, const lathe_weight_job *job,
+                                const char *dir)
+{
+    lathe_safetensors *set = NULL;
+    (void)saved;
+    LATHE_TRY(lathe_safetensors_open(dir, &set));
+    const lathe_status status = lathe_weight_file_compare(job, set);
+    lathe_safetensors_close(set);
+    return status;
+}
+
+lathe_status lathe__model_file_compare(const lathe_saved_state *saved, const char *dir)
+{
+    return with_job(saved, dir, say_nothing, compare_job);
+}
+
+/* ---- sizes ---- */
+
+int64_t lathe__checkpoint_disk_bytes(const lathe_saved_state *saved)
+{
+    const int32_t averages = saved->store->average_bytes > 0;
+    int64_t model = 0, adapter = 0, average = 0, masters = 0, slots = 0;
+    for (int32_t i = 0; i < saved->params->n; i++) {
+        const lathe_param *row = saved->params->rows[i];
+        const int64_t n = lathe_desc_count(&row->desc);
+        if (i < saved->params->n_model && lathe__checkpoint_has_model(saved))
+            model += n * lathe_dtype_bytes(saved_dtype(saved, i));
+        else if (i >= saved->params->n_model && !row->reference)
+            adapter += 4 * n;
+        masters += lathe__model_file_rounds(saved, i) ? 4 * n : 0;
+        average += row->trainable ? 4 * n : 0;
+        for (int32_t k = 0; k < saved->store->rows[i].n_slots; k++)
+            slots += lathe_desc_bytes(&saved->store->rows[i].slots[k].desc);
+    }
+    if (!averages)
+        return model + adapter + masters + slots;
+    if (!lathe_average_is_state(saved->store, &saved->parts->optimizer) &&
+        !lathe__model_file_rounds_any(saved))
+        average = 0;
+    return 2 * (model + adapter) + masters + slots + average;
+}

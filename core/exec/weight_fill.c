@@ -1,0 +1,97 @@
+/* Filling the store's rows: f32 rows become masters, compute copies or planes. */
+#include "exec/weight_fill.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lathe/quant.h"
+
+/* Host memory of at least `bytes` for one row at a time. */
+static lathe_status row_buffer(lathe_weight_fill *fill, const lathe_param *row, int64_t bytes)
+{
+    if (bytes <= fill->bytes)
+        return LATHE_OK;
+    float *grown = realloc(fill->buffer, (size_t)bytes);
+    if (!grown)
+        return lathe_error(LATHE_E_NOMEM, "no memory to read '%s'", row->name);
+    fill->buffer = grown;
+    fill->bytes = bytes;
+    return LATHE_OK;
+}
+
+static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, void **out_data,
+                              int32_t *out_dtype)
+{
+    lathe_weight_fill *fill = arg;
+    const lathe_store *store = fill->store;
+    const int64_t n = lathe_desc_count(&row->desc);
+    void *memory = lathe_store_master(store, index);
+    *out_dtype = LATHE_F32;
+    if (!memory && lathe_store_shadow(store, index)) {
+        memory = lathe_store_shadow(store, index);
+        *out_dtype = lathe_params_value_dtype(fill->params, index);
+    }
+    if (!memory || !store->is_host) { /* on its way into planes, or to the device */
+        LATHE_TRY(row_buffer(fill, row, 4 * n));
+        memory = fill->buffer;
+    }
+    *out_data = memory;
+    return LATHE_OK;
+}
+
+/* The planes of a row from its f32 values; encoded on the host. */
+static lathe_status encode_row(const lathe_weight_fill *fill, int32_t index, const lathe_param *row,
+                               const float *values)
+{
+    const lathe_quant_v1 *table = fill->quant->table;
+    void *planes[LATHE_MAX_PLANES] = {NULL};
+    char *host = NULL;
+    int64_t at[LATHE_MAX_PLANES + 1] = {0};
+    for (int32_t k = 0; k < row->n_planes; k++) {
+        at[k + 1] = at[k] + (lathe_desc_bytes(&row->planes[k].desc) + 63) / 64 * 64;
+        planes[k] = lathe_store_plane(fill->store, index, k);
+    }
+    if (!fill->store->is_host) {
+        host = aligned_alloc(64, (size_t)at[row->n_planes] + 64);
+        if (!host)
+            return lathe_error(LATHE_E_NOMEM, "no memory to encode '%s'", row->name);
+        memset(host, 0, (size_t)at[row->n_planes]);
+        for (int32_t k = 0; k < row->n_planes; k++)
+            planes[k] = host + at[k];
+    }
+    lathe_status status =
+        table->encode(fill->quant->self, row->desc.dims[0], row->desc.dims[1], values, planes);
+    for (int32_t k = 0; host && k < row->n_planes && status == LATHE_OK; k++)
+        status = lathe_store_put(fill->store, lathe_store_plane(fill->store, index, k), planes[k],
+                                 lathe_desc_bytes(&row->planes[k].desc));
+    free(host);
+    return status;
+}
+
+static lathe_status row_done(void *arg, int32_t index, const lathe_param *row, void *data)
+{
+    lathe_weight_fill *fill = arg;
+    if (row->quantized)
+        return encode_row(fill, index, row, data);
+    if (lathe_store_master(fill->store, index))
+        return lathe_store_set(fill->store, index, data);
+    if (fill->store->is_host) /* it was written in its place */
+        return LATHE_OK;
+    return lathe_store_put(fill->store, lathe_store_shadow(fill->store, index), data,
+                           lathe_desc_count(&row->desc) *
+                               lathe_dtype_bytes(lathe_params_value_dtype(fill->params, index)));
+}
+
+lathe_weight_sink lathe_weight_fill_sink(lathe_weight_fill *fill)
+{
+    const lathe_weight_sink sink = {.place = place_row, .done = row_done, .arg = fill};
+    return sink;
+}
+
+void lathe_weight_fill_fini(lathe_weight_fill *fill)
+{
+    free(fill->buffer);
+    fill->buffer = NULL;
+    fill->bytes = 0;
+}

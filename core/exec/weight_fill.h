@@ -1,0 +1,21 @@
+/* Filling the store's rows from f32 values: masters and copies directly, planes by encoding. */
+#ifndef LATHE_EXEC_WEIGHT_FILL_H
+#define LATHE_EXEC_WEIGHT_FILL_H
+
+#include "exec/store.h"
+#include "model/weights.h"
+#include "plug/select.h"
+
+typedef struct lathe_weight_fill {
+    const lathe_store *store;
+    const lathe_params *params;
+    const lathe_instance *quant;
+    float *buffer; /* a row on its way into planes */
+    int64_t bytes;
+} lathe_weight_fill;
+
+/** The sink that lathe_weights_load pours into. */
+lathe_weight_sink lathe_weight_fill_sink(lathe_weight_fill *fill);
+void lathe_weight_fill_fini(lathe_weight_fill *fill);
+
+#endif

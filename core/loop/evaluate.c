@@ -1,0 +1,98 @@
+/* Evaluation. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "exec/calibration.h"
+#include "loop/run_trace.h"
+#include "loop/train.h"
+#include "run/nonfinite.h"
+
+/* Perplexity, accuracy and bits per byte are figures of a loss per token; a loss per pair has none of them. */
+static int32_t counts_tokens(const lathe_run *run)
+{
+    return run->programs.eval.stage.count_unit == LATHE_COUNT_TOKENS;
+}
+
+/* The likeliest tokens of the batch just run. */
+static lathe_status observe_tops(lathe_run *run, lathe_calibration *c)
+{
+    const lathe_program *p = &run->programs.eval;
+    const void *tops = NULL, *logprobs = NULL;
+    if (!counts_tokens(run) || p->top == LATHE_NONE)
+        return LATHE_OK;
+    const int32_t *targets = lathe_exec_input(p->exec, p->targets);
+    LATHE_TRY(lathe_exec_fetch(p->exec, p->top, &tops));
+    LATHE_TRY(lathe_exec_fetch(p->exec, p->top_logprobs, &logprobs));
+    for (int64_t i = 0; i < p->n_rows * p->row_tokens; i++)
+        if (targets[i] >= 0)
+            lathe_calibration_add(c, exp((double)((const float *)logprobs)[i]),
+                                  ((const int32_t *)tops)[i] == targets[i]);
+    return LATHE_OK;
+}
+
+static double bits_per_byte(const lathe_run *run, double loss)
+{
+    const double tokens = (double)lathe_loader_tokens(run->data.validation);
+    const double bytes = (double)lathe_loader_text_bytes(run->data.validation);
+    if (!counts_tokens(run) || bytes <= 0.0)
+        return (double)NAN;
+    return loss / log(2.0) * tokens / bytes;
+}
+
+const char *lathe_count_unit_name(int32_t count_unit)
+{
+    return count_unit == LATHE_COUNT_PAIRS ? "pairs" : "targets";
+}
+
+lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluation *out)
+{
+    double sum = 0.0, metrics[LATHE_MAX_STAGE_METRICS] = {0.0};
+    lathe_calibration calibration = {0};
+    int64_t n_batches;
+    memset(out, 0, sizeof *out);
+    if (!run->data.validation)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: the run has no data to evaluate on: give --data PATH, or set "
+                           "data.validation, data.validation_split or data.validation_count",
+                           lathe_config_path(run->config));
+    LATHE_TRY(lathe_loader_seek(run->data.validation, &run->data.validation_start));
+    n_batches = lathe_loader_batches(run->data.validation, 1);
+    if (max_batches > 0 && max_batches < n_batches)
+        n_batches = max_batches;
+    if (run->open.mode == LATHE_OPEN_EVALUATE)
+        lathe_run_trace_begin(run, 0);
+    for (int64_t i = 0; i < n_batches; i++) {
+        if (run->open.mode ==
+            LATHE_OPEN_EVALUATE) /* within a training, the steps are what counts */
+            lathe_run_trace_step(run, i + 1);
+        lathe_forward_result r = {.size = (uint32_t)sizeof r};
+        LATHE_TRY(lathe_forward(run, NULL, 0, &r));
+        if (run->open.mode == LATHE_OPEN_EVALUATE && !isfinite(r.loss_sum))
+            return lathe__nonfinite_refuse(run, "the losses of micro-batch", i + 1);
+        sum += r.loss_sum;
+        out->count += r.count;
+        for (int32_t k = 0; k < run->programs.eval.stage.n_metrics; k++) {
+            const void *value = NULL;
+            LATHE_TRY(lathe_exec_fetch(run->programs.eval.exec,
+                                       run->programs.eval.stage.metrics[k].sum, &value));
+            metrics[k] += (double)*(const float *)value;
+        }
+        LATHE_TRY(observe_tops(run, &calibration));
+    }
+    if (out->count <= 0.0)
+        return lathe_error(LATHE_E_STATE, "the evaluation data holds no targets");
+    out->loss = sum / out->count;
+    out->perplexity = counts_tokens(run) ? exp(out->loss) : (double)NAN;
+    out->token_accuracy = lathe_calibration_accuracy(&calibration);
+    out->ece = lathe_calibration_error(&calibration);
+    out->bits_per_byte = bits_per_byte(run, out->loss);
+    out->count_unit = run->programs.eval.stage.count_unit;
+    out->n_metrics = run->programs.eval.stage.n_metrics;
+    for (int32_t k = 0; k < out->n_metrics; k++) {
+        out->metrics[k] = metrics[k] / out->count;
+        out->metric_names[k] = run->programs.eval.stage.metrics[k].name;
+    }
+    return LATHE_OK;
+}

@@ -1,0 +1,79 @@
+/* The device's product rate, measured at the start of a run in the run's own kind of product, its casts to fp8
+ * included: the best of square products and of the run's own largest shapes. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "exec/product_time.h"
+#include "loop/train.h"
+#include "run/fit.h"
+
+/* Products [2n,n] x [n,n]. A product must be long beside a launch and a wait, which depends on the device: n doubles
+ * until one takes LONG_ENOUGH, which is 1024 on two cores and 8192 on a large GPU. */
+enum { FIRST_N = 128, LAST_N = 8192, MOST_SHAPES = 3 };
+#define LONG_ENOUGH 3e-3 /* s */
+
+typedef lathe_product_shape shape;
+
+static double shape_flops(const shape *s)
+{
+    return 2.0 * (double)s->m * (double)s->n * (double)s->k;
+}
+
+static lathe_status measure(lathe_run *run, const shape *s, int64_t room, double *out_best)
+{
+    return lathe_product_time(&run->machine, run->params.compute_dtype, run->set.fp8, s, room,
+                              out_best);
+}
+
+/* The run's own largest products, of different shapes; returns how many there are. */
+static int32_t own_shapes(const lathe_run *run, shape list[MOST_SHAPES])
+{
+    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
+    int32_t n = 0;
+    for (int32_t i = 0; i < g->n_nodes; i++) {
+        const lathe_ir_node *node = &g->nodes[i];
+        if (node->op != LATHE_OP_LINEAR)
+            continue;
+        const lathe_desc *x = &g->values[node->in[0]].desc, *w = &g->values[node->in[1]].desc;
+        const shape s = {lathe_desc_count(x) / w->dims[1], w->dims[0], w->dims[1]};
+        int32_t at = 0, is_known = 0;
+        for (int32_t k = 0; k < n; k++) {
+            is_known |= memcmp(&list[k], &s, sizeof s) == 0;
+            at += shape_flops(&list[k]) >= shape_flops(&s);
+        }
+        if (is_known || at == MOST_SHAPES)
+            continue;
+        n += n < MOST_SHAPES;
+        memmove(&list[at + 1], &list[at], (size_t)(n - at - 1) * sizeof s);
+        list[at] = s;
+    }
+    return n;
+}
+
+lathe_status lathe_peak_flops(lathe_run *run, double *out)
+{
+    shape own[MOST_SHAPES];
+    lathe_fit fit;
+    lathe_fit_check(run, &fit);
+    const int64_t room = fit.have - fit.need;
+    *out = 0.0;
+    for (int64_t n = FIRST_N; n <= LAST_N; n *= 2) {
+        const shape square = {2 * n, n, n};
+        double best = 0.0;
+        LATHE_TRY(measure(run, &square, room, &best));
+        if (best <= 0.0)
+            break;
+        *out = fmax(*out, shape_flops(&square) / best);
+        if (best >= LONG_ENOUGH)
+            break;
+    }
+    const int32_t n_own = own_shapes(run, own);
+    for (int32_t i = 0; i < n_own; i++) {
+        double best = 0.0;
+        LATHE_TRY(measure(run, &own[i], room, &best));
+        if (best > 0.0)
+            *out = fmax(*out, shape_flops(&own[i]) / best);
+    }
+    return LATHE_OK;
+}

@@ -1,0 +1,310 @@
+/* The record of a run: its starts. What is described is in run_describe.c. */
+#include "loop/run_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint_branch.h"
+#include "checkpoint/checkpoint_info.h"
+#include "plug/config_changes.h"
+#include "run/run_describe.h"
+
+static void utc_now(char out[32])
+{
+    const time_t now = time(NULL);
+    struct tm parts;
+    if (!gmtime_r(&now, &parts) || strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+        (void)snprintf(out, 32, "%lld", (long long)now);
+}
+
+/* ---- events.jsonl ---- */
+
+/* One write per line: lines of several threads do not mix. */
+static void write_event(void *arg, int32_t level, const char *text)
+{
+    const lathe_run_record *record = arg;
+    lathe_buffer line = LATHE_BUFFER_INIT;
+    char now[32];
+    utc_now(now);
+    lathe_buffer_printf(&line, "{\"time\": \"%s\", \"level\": \"%s\", \"text\": ", now,
+                        level >= LATHE_LOG_ERROR ? "error" : "warning");
+    lathe_buffer_json_string(&line, text);
+    lathe_buffer_puts(&line, "}\n");
+    if (line.status == LATHE_OK && write(record->events, line.data, (size_t)line.len) < 0) {
+        /* a full disk: the message went to the log as well */
+    }
+    lathe_buffer_fini(&line);
+}
+
+static void open_events(lathe_run_record *record, const char *dir)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *path = lathe_path_join(&arena, dir, "events.jsonl");
+    record->events =
+        path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666) : -1;
+    if (record->events < 0)
+        lathe_log(LATHE_LOG_WARN, "%s: cannot append: %s", path ? path : dir, strerror(errno));
+    else
+        lathe_log_set_tap(write_event, record);
+    lathe_arena_fini(&arena);
+}
+
+/* ---- run.json ---- */
+
+/* Renames what cannot be read out of the way, under a name that is free. */
+static lathe_status set_aside(const char *path)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_status status = LATHE_E_IO;
+    for (int i = 1; i < 1000; i++) {
+        const char *aside = lathe_arena_printf(&arena, "%s.damaged-%d", path, i);
+        if (!aside) {
+            status = LATHE_E_NOMEM;
+            break;
+        }
+        if (link(path, aside) == 0) { /* unlike rename, never over another */
+            status = unlink(path) == 0 ? LATHE_OK : LATHE_E_IO;
+            lathe_log(LATHE_LOG_WARN, "%s; it was set aside as %s", lathe_error_message(), aside);
+            break;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    if (status == LATHE_E_IO)
+        status = lathe_error(LATHE_E_IO, "%s: cannot be set aside: %s", path, strerror(errno));
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+/* The record of earlier starts, or NULL when there is none; one that is damaged is set aside. */
+static lathe_status read_earlier(const char *path, json_t **out)
+{
+    *out = NULL;
+    if (!lathe_path_exists(path))
+        return LATHE_OK;
+    lathe_status status = lathe_json_load_file(path, out);
+    if (status == LATHE_OK && !json_is_array(json_object_get(*out, "lineage")))
+        status = lathe_error(LATHE_E_CORRUPT, "%s: not the record of a run: no 'lineage'", path);
+    if (status == LATHE_OK)
+        return LATHE_OK;
+    json_decref(*out);
+    *out = NULL;
+    if (status == LATHE_E_PARSE || status == LATHE_E_CORRUPT)
+        return set_aside(path);
+    return status; /* unreadable: leave it alone */
+}
+
+static lathe_status write_json(const char *path, const json_t *root)
+{
+    char *text = json_dumps(root, JSON_INDENT(2));
+    if (!text)
+        return lathe_error(LATHE_E_NOMEM, "%s: no memory for its text", path);
+    const lathe_status status = lathe_file_write_atomic(path, text, (int64_t)strlen(text));
+    free(text);
+    return status;
+}
+
+/* What this start changed since the checkpoint that it goes on from, or else since the start before it: see
+ * config_changes.h. NULL: nothing, or it is not known. */
+static json_t *changes(const json_t *earlier, const char *from, const json_t *now)
+{
+    json_t *meta = NULL, *out = NULL;
+    if (from && lathe_checkpoint_meta(from, &meta) != LATHE_OK)
+        lathe_error_clear(); /* the start before it will do */
+    const json_t *before = json_object_get(meta ? meta : earlier, "config");
+    if (json_is_object(before))
+        out = lathe_config_changes(before, now);
+    json_decref(meta);
+    if (json_object_size(out) > 0)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+/* The last line of a file of one line, without its end. */
+static void read_line(const char *path, char *out, size_t bytes)
+{
+    FILE *f = fopen(path, "re");
+    if (!f || !fgets(out, (int)bytes, f))
+        out[0] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+    if (f)
+        (void)fclose(f);
+}
+
+/* When this process began, in clock ticks after boot: with the boot's id it tells a process from a
+ * later one that got its number. 0: unknown. Field 22 of proc(5) stat, counted behind the name's ')'. */
+static long long start_ticks(void)
+{
+    char line[1024];
+    read_line("/proc/self/stat", line, sizeof line);
+    const char *at = strrchr(line, ')');
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at ? strtoll(at, NULL, 10) : 0;
+}
+
+static json_t *this_start(const lathe_run *run, const char *started, const char *from)
+{
+    char host[256] = "", boot[64];
+    if (gethostname(host, sizeof host - 1) != 0)
+        host[0] = '\0';
+    read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    json_t *entry = json_object();
+    json_object_set_new(entry, "time", json_string(started));
+    json_object_set_new(entry, "step", json_integer(run->at.step));
+    json_object_set_new(entry, "from", from ? lathe__json_text(from) : json_null());
+    json_object_set_new(entry, "lathe", json_string(lathe_version()));
+    json_object_set_new(entry, "host", lathe__json_text(host));
+    json_object_set_new(entry, "pid", json_integer(getpid()));
+    json_object_set_new(entry, "start_ticks", json_integer(start_ticks()));
+    json_object_set_new(entry, "boot", lathe__json_text(boot));
+    return entry;
+}
+
+/* The branch that this start is on, and what it moved out of the way when it began that branch. */
+static void add_branch(const lathe_run *run, json_t *entry)
+{
+    json_t *list = NULL;
+    if (lathe_branches_read(run->set.checkpoint.dir, &list) != LATHE_OK) {
+        lathe_log(LATHE_LOG_WARN, "%s", lathe_error_message());
+        return;
+    }
+    const size_t n = json_array_size(list);
+    const json_t *last = n ? json_array_get(list, n - 1) : NULL;
+    json_object_set_new(entry, "branch", json_integer(run->checkpoints.branch.number));
+    if (run->checkpoints.branch.began)
+        json_object_set(entry, "abandoned", json_object_get(last, "abandoned"));
+    json_decref(list);
+}
+
+/* The times that a run went back while it ran, with branches after `first`. */
+static void add_rewinds(const lathe_run *run, json_t *entry)
+{
+    json_t *list = NULL, *rewinds = json_array();
+    const int64_t first = (int64_t)json_integer_value(json_object_get(entry, "branch"));
+    if (lathe_branches_read(run->set.checkpoint.dir, &list) != LATHE_OK)
+        list = NULL;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *record = json_array_get(list, i);
+        if (json_integer_value(json_object_get(record, "number")) > first)
+            json_array_append(rewinds, record);
+    }
+    if (json_array_size(rewinds) > 0)
+        json_object_set(entry, "rewinds", rewinds);
+    json_decref(rewinds);
+    json_decref(list);
+}
+
+static lathe_status begin(lathe_run_record *record, const char *from, double peak_flops)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    json_t *earlier = NULL, *root = NULL;
+    const char *path = lathe_path_join(&arena, record->run->set.checkpoint.dir, "run.json");
+    lathe_status status = path ? read_earlier(path, &earlier) : LATHE_E_NOMEM;
+    if (status == LATHE_OK)
+        status = lathe__run_describe(record->run, peak_flops, &root);
+    if (status == LATHE_OK) {
+        json_t *entry = this_start(record->run, record->started, from);
+        json_t *lineage = json_object_get(earlier, "lineage");
+        json_t *changed = changes(earlier, from, json_object_get(root, "config"));
+        if (changed)
+            json_object_set_new(entry, "changed", changed);
+        add_branch(record->run, entry);
+        if (lineage)
+            json_object_set(root, "lineage", lineage);
+        else
+            json_object_set_new(root, "lineage", json_array());
+        json_array_append_new(json_object_get(root, "lineage"), entry);
+        status = write_json(path, root);
+    }
+    json_decref(root);
+    json_decref(earlier);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+void lathe_run_record_begin(lathe_run_record *record, lathe_run *run, const char *from,
+                            double peak_flops)
+{
+    *record = (lathe_run_record){.events = -1};
+    if (!run->set.checkpoint.dir)
+        return;
+    record->run = run;
+    utc_now(record->started);
+    open_events(record, run->set.checkpoint.dir);
+    if (begin(record, from, peak_flops) != LATHE_OK)
+        lathe_log(LATHE_LOG_WARN, "the run's record was not written: %s", lathe_error_message());
+    lathe_error_clear();
+}
+
+/* The lineage entry of this start, or NULL when another process replaced the file meanwhile. */
+static json_t *own_entry(const json_t *root, const lathe_run_record *record)
+{
+    const json_t *lineage = json_object_get(root, "lineage");
+    for (size_t i = json_array_size(lineage); i-- > 0;) {
+        json_t *entry = json_array_get(lineage, i);
+        const char *time = json_string_value(json_object_get(entry, "time"));
+        if (time && strcmp(time, record->started) == 0 &&
+            json_integer_value(json_object_get(entry, "pid")) == getpid())
+            return entry;
+    }
+    return NULL;
+}
+
+static lathe_status end(const lathe_run_record *record, const char *how, const char *message)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    json_t *root = NULL;
+    char now[32];
+    utc_now(now);
+    const char *path = lathe_path_join(&arena, record->run->set.checkpoint.dir, "run.json");
+    lathe_status status = path ? lathe_json_load_file(path, &root) : LATHE_E_NOMEM;
+    json_t *entry = status == LATHE_OK ? own_entry(root, record) : NULL;
+    if (entry) {
+        json_object_set_new(entry, "end", json_string(how));
+        json_object_set_new(entry, "end_time", json_string(now));
+        json_object_set_new(entry, "end_step", json_integer(record->run->at.step));
+        add_rewinds(record->run, entry);
+        if (message)
+            json_object_set_new(entry, "message", lathe__json_text(message));
+        status = write_json(path, root);
+    }
+    json_decref(root);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+void lathe_run_record_end(lathe_run_record *record, lathe_status status,
+                          const lathe_train_result *result)
+{
+    if (!record->run)
+        return;
+    char *message = status != LATHE_OK ? strdup(lathe_error_message()) : NULL;
+    const char *how = status != LATHE_OK      ? "failed"
+                      : result->interrupted   ? "interrupted"
+                      : result->paused        ? "paused"
+                      : result->stopped_early ? "stopped early"
+                                              : "finished";
+    if (end(record, how, message) != LATHE_OK)
+        lathe_log(LATHE_LOG_WARN, "the run's record was not written: %s", lathe_error_message());
+    lathe_error_clear();
+    if (record->events >= 0) {
+        lathe_log_set_tap(NULL, NULL);
+        (void)close(record->events);
+    }
+    if (message) /* the caller's error, not ours */
+        (void)lathe_error(status, "%s", message);
+    free(message);
+    record->run = NULL;
+}

@@ -1,0 +1,68 @@
+/* The loop: steps until the run's end, with progress, metrics, evaluation and checkpoints. */
+#ifndef LATHE_LOOP_TRAIN_H
+#define LATHE_LOOP_TRAIN_H
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "run/run_state.h"
+
+typedef struct lathe_train_options {
+    FILE *out; /* progress and notes */
+    /* Non-zero: finish the micro-batch, write a checkpoint, return. Set it from a thread that waits for the signal:
+     * a handler on a computing thread's stack can damage memory (app/stop_signals.h). */
+    const volatile sig_atomic_t *stop;
+    volatile sig_atomic_t *
+        steps; /* set to 1 before the first step: from there on there is something to save; or NULL */
+} lathe_train_options;
+
+typedef struct lathe_train_result {
+    int64_t step;           /* steps taken over the whole run */
+    double loss;            /* of the last step */
+    double validation;      /* last evaluation's loss; NAN without one */
+    int32_t interrupted;    /* options.stop was seen */
+    int32_t paused;         /* train.stop_after was reached */
+    int32_t stopped_early;  /* train.early_stopping_patience ran out */
+    const char *checkpoint; /* the last one written; NULL without one */
+} lathe_train_result;
+
+/** Trains an opened run (LATHE_OPEN_TRAIN) from where it stands, resuming by checkpoint.resume first.
+ *  LATHE_E_NUMERIC: a loss or gradient is not finite (names the step; nothing was updated by it). */
+lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
+                         lathe_train_result *out);
+
+/** Figures of an evaluation, over every target (or pair) of the data:
+ *
+ *   loss            -sum log p(target) / count, in nats (or the stage's loss per pair)
+ *   perplexity      exp(loss)
+ *   token_accuracy  share of targets that are the likeliest token (the smallest id among equals)
+ *   ece             expected calibration error of the likeliest token's probability, calibration.h
+ *   bits_per_byte   loss / ln 2 * tokens / bytes: the tokens and the UTF-8 bytes of the whole split
+ *
+ *   metrics         the stage's own, per target (or pair)
+ *
+ *  All but the loss and the metrics are NAN where they have no meaning: for a loss over pairs, and
+ *  bits_per_byte for data without text.
+ */
+typedef struct lathe_evaluation {
+    double loss, perplexity;
+    double count;       /* targets, or pairs */
+    int32_t count_unit; /* LATHE_COUNT_* */
+    int32_t n_metrics;
+    double token_accuracy, ece, bits_per_byte;
+    double metrics[LATHE_MAX_STAGE_METRICS];
+    const char
+        *metric_names[LATHE_MAX_STAGE_METRICS]; /* the stage's; valid while the run is open */
+} lathe_evaluation;
+
+/** "targets" or "pairs". */
+const char *lathe_count_unit_name(int32_t count_unit);
+
+/** The validation split once through, at most max_batches micro-batches (0: all). */
+lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluation *out);
+
+/** Best rate of a product in the compute dtype on this device, FLOP/s: what shares of the peak are shares of.
+ *  0: the plan leaves no memory to measure it. */
+lathe_status lathe_peak_flops(lathe_run *run, double *out);
+
+#endif

@@ -1,0 +1,138 @@
+/* Evaluation in the loop. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/trace.h"
+#include "loop/training.h"
+#include "run/weight_average.h"
+
+void lathe__training_observe(lathe_run *run, double metric)
+{
+    const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
+    if (LATHE_HAS(scheduler, observe) && isfinite(metric)) /* a step left out has no loss */
+        scheduler->observe(run->parts.scheduler.self, metric, run->opt.base_lr,
+                           run->at.scheduler_state);
+}
+
+/* A figure that has no meaning for the run is left out. */
+static void add_known(lathe_figures *f, const char *key, double value)
+{
+    if (!isnan(value))
+        lathe__figures_add(f, key, value);
+}
+
+/* At the first evaluation: nothing will ever be the best by a figure that an evaluation should have and has not. */
+static void warn_of_missing_metric(const lathe_training *t, const char *metric)
+{
+    lathe_run *run = t->run;
+    if (run->set.checkpoint.keep_best == 0 || run->checkpoints.warned_of_metric ||
+        strncmp(metric, "eval_", 5) != 0)
+        return;
+    run->checkpoints.warned_of_metric = 1;
+    lathe__run_warn(run, "checkpoint", "best_metric",
+                    "checkpoint.keep_best keeps nothing: the evaluation after step %lld has no "
+                    "figure %s; name one of those in metrics.jsonl",
+                    (long long)run->at.step, metric);
+}
+
+/* The figure that checkpoints are kept by also ends the run. */
+static lathe_status observe_for_early_stopping(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    const char *metric =
+        run->set.checkpoint.best_metric ? run->set.checkpoint.best_metric : "eval_loss";
+    const lathe_figures *f = &t->figures;
+    for (int32_t i = 0; i < f->n; i++)
+        if (strcmp(f->keys[i], metric) == 0) {
+            lathe_early_stop_observe(&run->at.early, f->values[i],
+                                     run->set.checkpoint.best_is_higher,
+                                     run->set.early_stopping_threshold);
+            return LATHE_OK;
+        }
+    if (run->set.early_stopping_patience == 0) {
+        warn_of_missing_metric(t, metric);
+        return LATHE_OK;
+    }
+    return lathe_error(LATHE_E_CONFIG,
+                       "train.early_stopping_patience goes by checkpoint.best_metric = \"%s\", and "
+                       "step %lld has no such figure: name one of metrics.jsonl",
+                       metric, (long long)run->at.step);
+}
+
+int32_t lathe__training_has_enough(lathe_training *t)
+{
+    const lathe_run *run = t->run;
+    const int64_t patience = run->set.early_stopping_patience;
+    t->result->stopped_early = patience > 0 && run->at.early.n_since >= patience;
+    if (t->result->stopped_early)
+        lathe_progress_note(&t->progress, 1,
+                            "stopped early at step %lld: %lld evaluations without an improvement "
+                            "on %s %.6g",
+                            (long long)run->at.step, (long long)run->at.early.n_since,
+                            run->set.checkpoint.best_metric ? run->set.checkpoint.best_metric
+                                                            : "eval_loss",
+                            run->at.early.best);
+    return t->result->stopped_early;
+}
+
+/* By the averaged weights, where they are others. */
+static lathe_status evaluate(lathe_run *run, lathe_evaluation *out)
+{
+    LATHE_TRY(lathe__average_fill(run));
+    const int32_t apart = lathe__average_is_apart(run);
+    LATHE_TRY(apart ? lathe__average_swap(run) : LATHE_OK);
+    const lathe_status status = lathe_evaluate(run, run->set.eval_batches, out);
+    const lathe_status back = apart ? lathe__average_swap(run) : LATHE_OK;
+    return status != LATHE_OK ? status : back;
+}
+
+/* The stage's metrics as "eval_<name>". The keys live in the run's arena. */
+static lathe_status add_metrics(lathe_training *t, const lathe_evaluation *e)
+{
+    for (int32_t k = 0; k < e->n_metrics; k++) {
+        if (!t->eval_keys[k])
+            t->eval_keys[k] = lathe_arena_printf(&t->run->arena, "eval_%s", e->metric_names[k]);
+        if (!t->eval_keys[k])
+            return LATHE_E_NOMEM;
+        lathe__figures_add(&t->figures, t->eval_keys[k], e->metrics[k]);
+    }
+    return LATHE_OK;
+}
+
+/* The figures of an evaluation that stand in its line after the loss. */
+static void print_detail(const lathe_evaluation *e, char *text, size_t capacity)
+{
+    const char *unit = lathe_count_unit_name(e->count_unit);
+    size_t n = 0;
+    if (!isnan(e->perplexity))
+        n += (size_t)snprintf(text, capacity, "perplexity %.2f  ", e->perplexity);
+    for (int32_t k = 0; k < e->n_metrics && n < capacity; k++)
+        n += (size_t)snprintf(text + n, capacity - n, "%s %.4g  ", e->metric_names[k],
+                              e->metrics[k]);
+    if (n < capacity)
+        (void)snprintf(text + n, capacity - n, "over %.0f %s", e->count, unit);
+}
+
+lathe_status lathe__training_evaluate(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    lathe_evaluation e;
+    char detail[1024];
+    const double begin = lathe_now();
+    LATHE_TRY(evaluate(run, &e));
+    lathe_trace_since("evaluation", "evaluation", begin);
+    t->result->validation = e.loss;
+    lathe__training_observe(run, e.loss);
+    print_detail(&e, detail, sizeof detail);
+    lathe_progress_validation(&t->progress, run->at.step, e.loss, detail,
+                              lathe__average_is_apart(run), run->at.step >= run->set.max_steps);
+    lathe__figures_add(&t->figures, "eval_loss", e.loss);
+    lathe__figures_add(&t->figures, "eval_count", e.count);
+    add_known(&t->figures, "eval_perplexity", e.perplexity);
+    add_known(&t->figures, "eval_token_accuracy", e.token_accuracy);
+    add_known(&t->figures, "eval_bits_per_byte", e.bits_per_byte);
+    add_known(&t->figures, "eval_ece", e.ece);
+    LATHE_TRY(add_metrics(t, &e));
+    return observe_for_early_stopping(t);
+}

@@ -1,0 +1,119 @@
+/* A step's figures. */
+#include <math.h>
+
+#include "base/trace.h"
+#include "loop/training.h"
+
+lathe_status lathe__training_figures_open(lathe_training *t)
+{
+    const char *dir = t->run->set.checkpoint.dir;
+    const int64_t step = t->run->at.step;
+    lathe_status status = lathe_metrics_open(&t->metrics, dir, step);
+    if (status == LATHE_OK && dir && t->run->set.tensorboard)
+        status = lathe_tensorboard_open(&t->tensorboard, dir, step);
+    if (status == LATHE_OK)
+        status = lathe__training_samples_open(t);
+    if (status != LATHE_OK)
+        lathe__training_figures_close(t);
+    return status;
+}
+
+void lathe__training_figures_close(lathe_training *t)
+{
+    lathe_metrics_close(&t->metrics);
+    lathe_tensorboard_close(&t->tensorboard);
+    lathe__training_samples_close(t);
+}
+
+lathe_status lathe__training_figures_write(lathe_training *t)
+{
+    const lathe_figures *f = &t->figures;
+    const int64_t step = t->run->at.step;
+    LATHE_TRY(lathe_metrics_write(&t->metrics, step, f->n, f->keys, f->values));
+    return lathe_tensorboard_write(&t->tensorboard, step, f->n, f->keys, f->values);
+}
+
+/* The step that has just ended, and its update. */
+static void trace_step(const lathe_step_record *step)
+{
+    char args[96];
+    const double now = lathe_now();
+    (void)snprintf(args, sizeof args, "{\"step\": %lld, \"tokens\": %lld}",
+                   (long long)step->result.step, (long long)step->sum.tokens);
+    lathe_trace_span("step", "step", now - step->seconds, now, args);
+    lathe_trace_span("step", "optimizer", now - step->optimizer_seconds, now, NULL);
+}
+
+void lathe__training_record(lathe_training *t, const lathe_step_record *step)
+{
+    lathe_run *run = t->run;
+    const lathe_step_result *r = &step->result;
+    const lathe_accumulated *sum = &step->sum;
+    lathe_figures *f = &t->figures;
+    f->n = 0;
+    double phase[3];
+    const double tokens_per_second = (double)sum->tokens / step->seconds;
+    const double flops = tokens_per_second * t->flops_per_token;
+    if (t->peak_flops > 0.0 &&
+        flops > t->peak_flops) /* the device does more than its products showed */
+        t->peak_flops = flops;
+    const int64_t memory = lathe_machine_total(&run->machine, &run->machine.used);
+    lathe_exec_times(run->programs.train.exec, phase);
+    lathe_exec_times_reset(run->programs.train.exec);
+    lathe__figures_add(f, "loss", r->loss);
+    if (run->programs.train.stage.count_unit == LATHE_COUNT_TOKENS)
+        lathe__figures_add(f, "perplexity", exp(r->loss));
+    lathe__figures_add(f, "grad_norm", r->grad_norm);
+    for (int32_t g = 0; run->opt.groups.n > 1 && g < run->opt.groups.n; g++)
+        lathe__figures_add(f, run->opt.groups.keys[g], run->opt.group_norms[g]);
+    lathe__figures_add(f, "param_norm", r->param_norm);
+    lathe__figures_add(f, "update_ratio", r->skipped ? 0.0 : run->opt.update_norm / r->param_norm);
+    lathe__figures_add(f, "lr", r->lr);
+    if (run->set.compute_dtype == LATHE_F16)
+        lathe__figures_add(f, "loss_scale", r->loss_scale);
+    lathe__figures_add(f, "skipped_steps", (double)run->at.skipped);
+    if (!isnan(step->spike.zscore))
+        lathe__figures_add(f, "loss_zscore", step->spike.zscore);
+    lathe__figures_add(f, "spikes", (double)run->at.spike.n_spikes);
+    lathe__figures_add(f, "tokens_per_s", tokens_per_second);
+    lathe__figures_add(f, "tokens", (double)run->at.tokens);
+    lathe__figures_add(f, "epoch", (double)run->at.cursor.epoch);
+    lathe__figures_add(f, "flops_per_s", flops);
+    lathe__figures_add(f, "share_of_peak", t->peak_flops > 0.0 ? flops / t->peak_flops : 0.0);
+    lathe__figures_add(f, "memory_bytes", (double)memory);
+    lathe__figures_add(f, "memory_peak_bytes",
+                       (double)lathe_machine_total(&run->machine, &run->machine.peak));
+    lathe__figures_add(f, "step_seconds", step->seconds);
+    lathe__figures_add(f, "data_seconds", sum->data_seconds);
+    if (lathe_machine_shares(&run->machine)) { /* elsewhere these are the times of queueing */
+        lathe__figures_add(f, "forward_seconds", phase[LATHE_PHASE_FORWARD]);
+        lathe__figures_add(f, "backward_seconds",
+                           phase[LATHE_PHASE_BACKWARD] + phase[LATHE_PHASE_RECOMPUTE]);
+        lathe__figures_add(f, "optimizer_seconds", step->optimizer_seconds);
+    }
+    const int64_t state = lathe_update_take_moved(run->opt.update);
+    const int64_t values = lathe_exec_take_moved(run->programs.train.exec);
+    if (state >= 0 || values >= 0)
+        lathe__figures_add(f, "offload_bytes",
+                           (double)((state > 0 ? state : 0) + (values > 0 ? values : 0)));
+    const double waited = lathe_update_take_waited(run->opt.update);
+    if (waited >= 0.0)
+        lathe__figures_add(f, "offload_wait_seconds", waited);
+    for (int32_t i = 0; i < run->programs.train.stage.n_metrics; i++)
+        lathe__figures_add(f, run->programs.train.stage.metrics[i].name,
+                           sum->metric_sums[i] / sum->count);
+    if (run->trace.is_on)
+        trace_step(step);
+    const lathe_progress_step line = {.step = r->step,
+                                      .max_steps = run->set.max_steps,
+                                      .loss = r->loss,
+                                      .grad_norm = r->grad_norm,
+                                      .param_norm = r->param_norm,
+                                      .lr = r->lr,
+                                      .tokens_per_second = tokens_per_second,
+                                      .flops_per_second = flops,
+                                      .peak_flops = t->peak_flops,
+                                      .memory_bytes = memory,
+                                      .step_seconds = step->seconds};
+    lathe_progress_show(&t->progress, &line);
+}

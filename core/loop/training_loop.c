@@ -1,0 +1,90 @@
+/* The training loop. */
+#include "loop/train.h"
+
+#include <math.h>
+
+#include "base/error.h"
+#include "loop/run_trace.h"
+#include "loop/training.h"
+
+static lathe_status after_step(lathe_training *t, int32_t *out_ends)
+{
+    lathe_run *run = t->run;
+    const int64_t step = run->at.step, every = run->set.eval_every;
+    const int32_t last = step == run->set.max_steps;
+    if (run->data.validation && (last || (every > 0 && step % every == 0)))
+        LATHE_TRY(lathe__training_evaluate(t));
+    else if (!run->data.validation && run->at.skipped_in_row == 0) /* left out: it is no progress */
+        lathe__training_observe(run, t->result->loss);
+    t->result->interrupted = t->options->stop && *t->options->stop;
+    t->result->paused = run->set.stop_after > 0 && step >= run->set.stop_after && !last;
+    *out_ends =
+        last || t->result->interrupted || t->result->paused || lathe__training_has_enough(t);
+    lathe__training_save_figures(t);
+    LATHE_TRY(lathe__training_figures_write(t));
+    LATHE_TRY(lathe__training_sample(t));
+    int32_t rewound = 0;
+    LATHE_TRY(lathe__training_save(t, *out_ends, &rewound));
+    if (rewound) { /* the steps up to this one are taken again */
+        *out_ends = t->result->interrupted;
+        t->result->paused = t->result->stopped_early = 0;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status loop(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    lathe_run_trace_begin(run, run->at.step);
+    if (run->at.step >= run->set.max_steps)
+        (void)fprintf(t->options->out, "nothing to do: step %lld of %lld\n",
+                      (long long)run->at.step, (long long)run->set.max_steps);
+    for (int32_t ends = lathe__training_has_enough(t);
+         !ends && run->at.step < run->set.max_steps;) {
+        lathe_step_record step;
+        lathe_run_trace_step(run, run->at.step + 1);
+        LATHE_TRY(lathe__training_step(t, &step));
+        if (step.is_stopped) {
+            t->result->interrupted = 1;
+            return lathe__training_save_partial(t);
+        }
+        lathe__training_record(t, &step);
+        LATHE_TRY(after_step(t, &ends));
+    }
+    return LATHE_OK;
+}
+
+/* Between taking the run's folder and letting go of it. */
+static lathe_status train(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    lathe_progress_init(&t->progress, t->options->out, run->set.progress, run->set.log_every);
+    LATHE_TRY(lathe__training_figures_open(t));
+    lathe_run_record_begin(&t->record, run, t->result->checkpoint, t->peak_flops);
+    const lathe_status status = lathe__training_settle(t, loop(t));
+    lathe_run_record_end(&t->record, status, t->result);
+    lathe_progress_break(&t->progress);
+    lathe__training_figures_close(t);
+    return status;
+}
+
+lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
+                         lathe_train_result *out)
+{
+    lathe_training t = {.run = run, .options = options, .result = out};
+    *out = (lathe_train_result){.validation = NAN, .loss = NAN};
+    if (run->open.mode != LATHE_OPEN_TRAIN)
+        return lathe_error(LATHE_E_STATE, "the run was not opened for training");
+    t.flops_per_token =
+        lathe_graph_flops(lathe_exec_graph(run->programs.train.exec), 0) /
+        ((double)run->programs.train.n_rows * (double)run->programs.train.row_tokens);
+    LATHE_TRY(lathe_peak_flops(run, &t.peak_flops));
+    lathe_status status = lathe__training_begin(&t);
+    if (options->steps)
+        *options->steps = 1;
+    if (status == LATHE_OK)
+        status = train(&t);
+    lathe__training_end(&t);
+    out->step = run->at.step;
+    return status;
+}

@@ -1,0 +1,351 @@
+/* Checkpoints in the loop: which are due, and who writes them. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/trace.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_branch.h"
+#include "checkpoint/checkpoint_info.h"
+#include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/disk_fit.h"
+#include "loop/training.h"
+#include "run/folder_check.h"
+#include "run/run_saved.h"
+#include "run/save_load.h"
+#include "run/weight_average.h"
+
+typedef struct lathe_saver {
+    lathe_lock lock;
+    lathe_writer *writer; /* NULL: the training thread writes */
+    lathe_keep keep;
+    double *best; /* [keep.best] metrics of the best so far, best first; NAN behind them */
+    double saved_at, stall;
+    int64_t saved_step, saved_epoch;
+    int32_t stalled;     /* a checkpoint was written or begun since the last figures */
+    char path[PATH_MAX]; /* of the newest one that this thread knows of */
+} lathe_saver;
+
+/* ---- begin and end ---- */
+
+/* The metrics of the checkpoints that are there. */
+static lathe_status know_best(lathe_saver *s, const char *dir, lathe_arena *arena)
+{
+    const lathe_checkpoint_entry *list = NULL;
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->keep.best; i++)
+        s->best[i] = NAN;
+    LATHE_TRY(lathe_checkpoint_best(dir, &s->keep, arena, &list, &n));
+    for (int64_t i = 0; i < n; i++)
+        LATHE_TRY(
+            lathe_checkpoint_figure(list[i].path, s->keep.metric, s->keep.read_back, &s->best[i]));
+    return LATHE_OK;
+}
+
+/* The folder exists, is ours, and holds nothing that died half-way. */
+static lathe_status take_folder(lathe_saver *s, lathe_run *run)
+{
+    const char *dir = run->set.checkpoint.dir;
+    const int32_t is_new = !lathe_path_is_dir(dir);
+    LATHE_TRY(lathe_dir_create(dir));
+    if (is_new)
+        LATHE_TRY(lathe_file_sync_parent(dir));
+    LATHE_TRY(lathe__folder_lock(run, &s->lock));
+    return lathe_checkpoint_remove_stale(dir);
+}
+
+static lathe_status create(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    lathe_saver *s = calloc(1, sizeof *s);
+    if (!s)
+        return lathe_error(LATHE_E_NOMEM, "no memory for checkpoints");
+    t->saver = s;
+    s->lock = (lathe_lock)LATHE_LOCK_INIT;
+    s->keep = lathe__checkpoint_keep(lathe__run_saved(run));
+    s->saved_step = -1;
+    s->best = calloc((size_t)s->keep.best + 1, sizeof *s->best);
+    return s->best ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for checkpoints");
+}
+
+/* The figures of the step that the run goes on from: a checkpoint in the middle of the next step has them too. */
+static lathe_status restore_figures(lathe_training *t, const char *path)
+{
+    json_t *meta = NULL, *value;
+    const char *key;
+    LATHE_TRY(lathe_checkpoint_meta(path, &meta));
+    json_object_foreach(json_object_get(meta, "figures"), key, value)
+    {
+        const char *name = lathe_arena_strdup(&t->run->arena, key);
+        if (name && t->figures.n < LATHE_MAX_FIGURES)
+            lathe__figures_add(&t->figures, name,
+                               json_is_number(value) ? json_number_value(value) : (double)NAN);
+    }
+    json_decref(meta);
+    return LATHE_OK;
+}
+
+static lathe_status resume(lathe_training *t)
+{
+    const char *path = NULL;
+    LATHE_TRY(lathe_checkpoint_refuse_mixing(lathe__run_saved(t->run)));
+    LATHE_TRY(lathe__run_resume(t->run, &path));
+    if (!path)
+        return LATHE_OK;
+    t->result->checkpoint = path;
+    LATHE_TRY(restore_figures(t, path));
+    if (t->saver) {
+        LATHE_TRY(lathe_branch_begin(lathe__run_saved(t->run), path, 0));
+    }
+    (void)fprintf(t->options->out, "resumed from %s at step %lld\n", path,
+                  (long long)t->run->at.step);
+    return LATHE_OK;
+}
+
+/* A disk that will be full is said before the first step, not at the step that fills it. */
+static void warn_of_disk(lathe_run *run)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_disk_fit fit;
+    if (lathe_disk_fit_check(lathe__run_saved(run), &fit) == LATHE_OK && !fit.fits) {
+        lathe_disk_fit_text(lathe__run_saved(run), &fit, &text);
+        if (text.status == LATHE_OK)
+            lathe_log(LATHE_LOG_WARN, "the disk will be full: %s", text.data);
+    }
+    lathe_buffer_fini(&text);
+}
+
+lathe_status lathe__training_begin(lathe_training *t)
+{
+    lathe_run *run = t->run;
+    if (!run->set.checkpoint.dir)
+        return resume(t);
+    LATHE_TRY(create(t));
+    LATHE_TRY(take_folder(t->saver, run));
+    LATHE_TRY(resume(t));
+    LATHE_TRY(lathe__checkpoint_know_plugins(lathe__run_saved(run)));
+    LATHE_TRY(know_best(t->saver, run->set.checkpoint.dir, &run->arena));
+    if (run->checkpoints.image)
+        LATHE_TRY(lathe_writer_create(run->checkpoints.image, &t->saver->writer));
+    warn_of_disk(run);
+    t->saver->saved_at = lathe_now();
+    t->saver->saved_epoch = run->at.cursor.epoch;
+    return LATHE_OK;
+}
+
+/* The message of a checkpoint that could not be written, and what there is instead. */
+static lathe_status not_written(const lathe_training *t, lathe_status status)
+{
+    char message[4096];
+    const char *whole = t->saver->path[0] ? t->saver->path : t->result->checkpoint;
+    (void)snprintf(message, sizeof message, "%s", lathe_error_message());
+    return lathe_error(status, "a checkpoint was not written: %s; %s%s", message,
+                       whole ? "the newest whole one is " : "there is none yet",
+                       whole ? whole : "");
+}
+
+/* Waits for what was begun; takes note of its path. */
+static lathe_status settle(lathe_training *t)
+{
+    lathe_saver *s = t->saver;
+    const char *path = NULL;
+    if (!s->writer)
+        return LATHE_OK;
+    const lathe_status status = lathe_writer_wait(s->writer, &path);
+    if (path)
+        (void)snprintf(s->path, sizeof s->path, "%s", path);
+    return status == LATHE_OK ? LATHE_OK : not_written(t, status);
+}
+
+/* The result's path outlives the saver. */
+static void hand_over(lathe_training *t)
+{
+    const char *path =
+        t->saver->path[0] ? lathe_arena_strdup(&t->run->arena, t->saver->path) : NULL;
+    if (path)
+        t->result->checkpoint = path;
+}
+
+lathe_status lathe__training_settle(lathe_training *t, lathe_status status)
+{
+    if (!t->saver)
+        return status;
+    if (status != LATHE_OK) { /* the loop's message stays; the writer's becomes a warning */
+        char message[4096];
+        (void)snprintf(message, sizeof message, "%s", lathe_error_message());
+        if (settle(t) != LATHE_OK)
+            lathe_log(LATHE_LOG_WARN, "%s", lathe_error_message());
+        status = lathe_error(status, "%s", message);
+    } else {
+        status = settle(t);
+    }
+    hand_over(t);
+    return status;
+}
+
+void lathe__training_end(lathe_training *t)
+{
+    lathe_saver *s = t->saver;
+    if (!s)
+        return;
+    lathe_writer_destroy(s->writer);
+    lathe_lock_release(&s->lock);
+    free(s->best);
+    free(s);
+    t->saver = NULL;
+}
+
+/* ---- what is due ---- */
+
+static double metric_of(const lathe_training *t)
+{
+    const lathe_figures *f = &t->figures;
+    for (int32_t i = f->n - 1; t->saver->keep.best > 0 && i >= 0; i--)
+        if (strcmp(f->keys[i], t->saver->keep.metric) == 0)
+            return isfinite(f->values[i]) ? f->values[i] : (double)NAN;
+    return NAN;
+}
+
+/* Whether the metric belongs among the best. */
+static int32_t is_good(const lathe_saver *s, double metric)
+{
+    return !isnan(metric) && lathe_checkpoint_better(&s->keep, metric, s->best[s->keep.best - 1]);
+}
+
+static void note_good(lathe_saver *s, double metric)
+{
+    int64_t at = s->keep.best - 1;
+    for (; at > 0 && lathe_checkpoint_better(&s->keep, metric, s->best[at - 1]); at--)
+        s->best[at] = s->best[at - 1];
+    s->best[at] = metric;
+}
+
+static int32_t is_due(const lathe_training *t)
+{
+    const lathe_run *run = t->run;
+    const lathe_settings *set = &run->set;
+    const lathe_saver *s = t->saver;
+    return (set->checkpoint.every > 0 && run->at.step % set->checkpoint.every == 0) ||
+           (set->checkpoint.every_minutes > 0.0 &&
+            lathe_now() - s->saved_at >= 60.0 * set->checkpoint.every_minutes) ||
+           (set->checkpoint.every_epochs > 0 &&
+            run->at.cursor.epoch / set->checkpoint.every_epochs >
+                s->saved_epoch / set->checkpoint.every_epochs);
+}
+
+/* Another figure than those of every step: the metric of an evaluation just made. */
+static int32_t is_evaluation(const lathe_saver *s)
+{
+    return strncmp(s->keep.metric, "eval_", 5) == 0;
+}
+
+/* ---- writing ---- */
+
+static lathe_status write_now(lathe_training *t, int32_t gate)
+{
+    char path[PATH_MAX];
+    lathe_saver *s = t->saver;
+    const lathe_status status = lathe_checkpoint_write(lathe__run_saved(t->run), &t->figures, gate,
+                                                       path, (int64_t)sizeof path);
+    if (status != LATHE_OK)
+        return not_written(t, status);
+    (void)snprintf(s->path, sizeof s->path, "%s", path);
+    return LATHE_OK;
+}
+
+static lathe_status write_checkpoint(lathe_training *t, int32_t gate, int32_t ends)
+{
+    lathe_saver *s = t->saver;
+    const double begin = lathe_now();
+    LATHE_TRY(settle(t));
+    LATHE_TRY(lathe__average_fill(t->run));
+    if (s->writer && !ends && t->run->sum.backwards == 0) {
+        LATHE_TRY(lathe_image_take(t->run->checkpoints.image, lathe__run_saved(t->run)));
+        lathe_writer_post(s->writer, &t->figures, gate);
+    } else {
+        LATHE_TRY(write_now(t, gate));
+    }
+    s->saved_at = lathe_now();
+    s->stall += s->saved_at - begin;
+    lathe_trace_span("checkpoint", "checkpoint stall", begin, s->saved_at, NULL);
+    s->stalled = 1;
+    s->saved_step = t->run->at.step;
+    s->saved_epoch = t->run->at.cursor.epoch;
+    return LATHE_OK;
+}
+
+void lathe__training_save_figures(lathe_training *t)
+{
+    lathe_saver *s = t->saver;
+    if (!s || !s->stalled)
+        return;
+    lathe__figures_add(&t->figures, "checkpoint_stall_seconds", s->stall);
+    s->stall = 0.0;
+    s->stalled = 0;
+}
+
+/* After this step: what is due, or what ends the run. */
+static lathe_status save_due(lathe_training *t, int32_t ends)
+{
+    lathe_saver *s = t->saver;
+    const double metric = metric_of(t);
+    const int32_t good = is_good(s, metric);
+    if (s->writer && !lathe_writer_busy(s->writer))
+        LATHE_TRY(settle(t)); /* what went wrong with the last one is told without waiting */
+    if (!ends && !is_due(t) && !(good && is_evaluation(s)))
+        return LATHE_OK;
+    if (good)
+        note_good(s, metric);
+    LATHE_TRY(write_checkpoint(t, good && s->keep.read_back, ends));
+    if (ends)
+        lathe_progress_note(&t->progress, 1, "checkpoint %s", s->path);
+    return LATHE_OK;
+}
+
+lathe_status lathe__training_save_partial(lathe_training *t)
+{
+    const lathe_run *run = t->run;
+    lathe_saver *s = t->saver;
+    if (!s)
+        return LATHE_OK;
+    if (run->sum.backwards > 0 || s->saved_step != run->at.step) /* one of the best stays one */
+        LATHE_TRY(write_checkpoint(t, s->keep.best > 0 && s->keep.read_back, 1));
+    LATHE_TRY(settle(t));
+    if (run->sum.backwards > 0)
+        lathe_progress_note(&t->progress, 1,
+                            "checkpoint %s, in the middle of step %lld: %d of %d micro-batches",
+                            s->path, (long long)run->at.step + 1, run->sum.backwards,
+                            run->set.gradient_accumulation_steps);
+    else
+        lathe_progress_note(&t->progress, 1, "checkpoint %s", s->path);
+    return LATHE_OK;
+}
+
+lathe_status lathe__training_save(lathe_training *t, int32_t ends, int32_t *out_rewound)
+{
+    char text[2048];
+    *out_rewound = 0;
+    if (!t->saver)
+        return LATHE_OK;
+    const lathe_status status = save_due(t, ends);
+    if (status != LATHE_E_NUMERIC || t->run->set.on_nonfinite != LATHE_POLICY_REWIND)
+        return status;
+    *out_rewound = 1;
+    (void)snprintf(text, sizeof text, "%s", lathe_error_message());
+    return lathe__training_rewind(t, text);
+}
+
+lathe_status lathe__training_saver_rewound(lathe_training *t, const char *path)
+{
+    lathe_run *run = t->run;
+    if (!t->saver)
+        return LATHE_OK;
+    LATHE_TRY(lathe_branch_begin(lathe__run_saved(run), path, 1));
+    t->saver->saved_epoch = run->at.cursor.epoch;
+    return know_best(t->saver, run->set.checkpoint.dir, &run->arena);
+}

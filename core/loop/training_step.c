@@ -1,0 +1,245 @@
+/* One step of the loop, and what is done about a bad one.
+ *
+ * A step is bad when the loss of a micro-batch or the norm of its gradient is NaN or infinite; in fp16
+ * the gradient alone is not: the loss scale is too high then, and the scaler leaves the step out, until
+ * no scale is left to try. A step is bad too when its mean loss is a spike (loss_spike.h), which is known
+ * before the update. train.on_nonfinite and train.on_spike say what a bad step leads to:
+ *
+ *   ignore   spikes only: they are counted
+ *   stop     an error that names the step and the micro-batch and first bad tensor, or the spike's figures
+ *   skip     the step counts, updates nothing and moves no schedule; so many in a row are an error
+ *   rewind   the state of the last checkpoint, and the data behind the bad step
+ *
+ * A step without any target is left out as by skip.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "loop/training.h"
+#include "run/nonfinite.h"
+
+#define MOST_SKIPPED 10 /* in a row, by "skip" */
+#define MOST_REWINDS 3  /* to one checkpoint */
+
+/* Whether another micro-batch of the step is to be computed: a step of many need not be finished before the run stops. */
+static int goes_on(const lathe_training *t)
+{
+    return t->run->sum.backwards < t->run->set.gradient_accumulation_steps &&
+           !(t->options->stop && *t->options->stop);
+}
+
+/* The micro-batches of one step, each waited for. */
+static lathe_status accumulate_one_by_one(lathe_training *t, int32_t *out_bad, double *out_loss)
+{
+    lathe_run *run = t->run;
+    while (goes_on(t)) {
+        lathe_forward_result f = {.size = (uint32_t)sizeof f};
+        LATHE_TRY(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f));
+        if (!isfinite(f.loss_sum)) {
+            *out_bad = run->sum.backwards + 1;
+            *out_loss = f.loss_sum;
+            return LATHE_OK;
+        }
+        LATHE_TRY(lathe_backward(run, NULL));
+    }
+    return LATHE_OK;
+}
+
+/* All of them queued, then waited for: the device does not stand still between them. */
+static lathe_status accumulate_at_once(lathe_training *t, int32_t *out_bad, double *out_loss)
+{
+    lathe_run *run = t->run;
+    while (goes_on(t)) {
+        LATHE_TRY(lathe__forward_later(run));
+        LATHE_TRY(lathe_backward(run, NULL));
+    }
+    return lathe__losses_settle(run, out_bad, out_loss);
+}
+
+/* *out_bad: the micro-batch whose loss is bad, from 1; 0: none. */
+static lathe_status accumulate(lathe_training *t, int32_t *out_bad, double *out_loss)
+{
+    *out_bad = 0;
+    LATHE_TRY(lathe_machine_shares(&t->run->machine) ? accumulate_one_by_one(t, out_bad, out_loss)
+                                                     : accumulate_at_once(t, out_bad, out_loss));
+    if (isnan(*out_loss))
+        *out_loss = (double)NAN; /* without its sign */
+    return LATHE_OK;
+}
+
+/* Takes the rest of the step's batches, so that a step's data do not depend on what became of it. */
+static lathe_status pass_over(lathe_run *run, int32_t n)
+{
+    lathe_batch batch;
+    for (int32_t i = 0; i < n; i++) {
+        LATHE_TRY(lathe_loader_next(run->data.loader, &batch));
+        run->at.micro++;
+        run->at.tokens += (int64_t)batch.n_rows * batch.row_tokens;
+        lathe_loader_cursor(run->data.loader, &run->at.cursor);
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__training_rewind(lathe_training *t, const char *text)
+{
+    lathe_run *run = t->run;
+    const int64_t step = run->at.step, micro = run->at.micro, n_spikes = run->at.spike.n_spikes;
+    const lathe_cursor behind = run->at.cursor;
+    const lathe_status settled = lathe__training_settle(t, LATHE_OK);
+    if (settled != LATHE_E_NUMERIC) /* the bad state that is left behind here was not written */
+        LATHE_TRY(settled);
+    const char *path = t->result->checkpoint;
+    if (!path)
+        return lathe_error(LATHE_E_NUMERIC, "%s; there is no checkpoint to go back to", text);
+    LATHE_TRY(lathe_load(run, path));
+    t->n_rewinds = t->rewound_to == run->at.step ? t->n_rewinds + 1 : 1;
+    t->rewound_to = run->at.step;
+    if (t->n_rewinds > MOST_REWINDS)
+        return lathe_error(LATHE_E_NUMERIC, "%s; after going back to %s %d times", text, path,
+                           MOST_REWINDS);
+    LATHE_TRY(lathe_loader_seek(run->data.loader, &behind));
+    run->at.cursor = behind;
+    run->at.micro = micro;
+    run->at.spike.n_spikes = n_spikes;
+    lathe__training_figures_close(t);
+    LATHE_TRY(lathe__training_saver_rewound(t, path));
+    LATHE_TRY(lathe__training_figures_open(t));
+    lathe_progress_note(
+        &t->progress, 1,
+        "%s\nback from step %lld to %s; the data that follow the bad step come next", text,
+        (long long)step, path);
+    return LATHE_OK;
+}
+
+/* The step at run->at.step was bad and counted as left out; `what` says how. `begin`: what is not finite
+ * is to be found in the step that began there; NULL: nothing is. *out_again: the step is to be taken
+ * again, from another state. */
+static lathe_status follow_policy(lathe_training *t, int32_t policy, const lathe_position *begin,
+                                  const char *what, int *out_again)
+{
+    lathe_run *run = t->run;
+    char where[600], text[900];
+    *out_again = 0;
+    const int last = run->at.skipped_in_row >= MOST_SKIPPED;
+    if (policy == LATHE_POLICY_SKIP && !last) {
+        lathe_progress_note(&t->progress, 1, "%s; the step is left out", what);
+        return LATHE_OK;
+    }
+    (void)snprintf(text, sizeof text, "%s", what);
+    if (begin) {
+        LATHE_TRY(lathe__nonfinite_find(run, begin, where, (int64_t)sizeof where));
+        (void)snprintf(text, sizeof text, "%s; %s", what, where);
+    }
+    if (policy == LATHE_POLICY_REWIND) {
+        *out_again = 1;
+        return lathe__training_rewind(t, text);
+    }
+    return policy == LATHE_POLICY_STOP
+               ? lathe_error(LATHE_E_NUMERIC, "%s; nothing was updated", text)
+               : lathe_error(LATHE_E_NUMERIC, "%s; %d steps in a row were left out", text,
+                             MOST_SKIPPED);
+}
+
+/* A step without an update because of its loss, known after `n_done` micro-batches. */
+static lathe_status leave_out(lathe_training *t, int32_t n_done, double loss,
+                              lathe_step_record *out)
+{
+    lathe_run *run = t->run;
+    LATHE_TRY(pass_over(run, run->set.gradient_accumulation_steps - n_done));
+    LATHE_TRY(lathe__run_left_out(run, &out->result));
+    out->result.loss = loss;
+    return lathe_zero_grad(run);
+}
+
+/* The end of a step whose micro-batches are fine: the update, unless its loss is a spike that something is
+ * done about. *out_spikes: it was left out for that. */
+static lathe_status update(lathe_training *t, lathe_step_record *out, int *out_spikes)
+{
+    lathe_run *run = t->run;
+    const lathe_accumulated *sum = &run->sum;
+    const double loss = sum->loss_sum / sum->count;
+    *out_spikes = 0;
+    out->is_empty = !(sum->count > 0.0);
+    if (out->is_empty) /* such as the last token of an epoch alone in its row */
+        return leave_out(t, run->set.gradient_accumulation_steps, (double)NAN, out);
+    out->spike = lathe_loss_spike_judge(&run->at.spike, loss, run->set.spike_window,
+                                        run->set.spike_threshold);
+    run->at.spike.n_spikes += out->spike.is_spike;
+    if (out->spike.is_spike && run->set.on_spike != LATHE_POLICY_IGNORE) {
+        *out_spikes = 1;
+        return leave_out(t, run->set.gradient_accumulation_steps, loss, out);
+    }
+    LATHE_TRY(lathe_step(run, &out->result));
+    if (!out->result.skipped)
+        lathe_loss_spike_accept(&run->at.spike, loss);
+    return LATHE_OK;
+}
+
+/* What is done about a step that was left out. `bad`: the micro-batch whose loss is not finite, or 0. */
+static lathe_status treat(lathe_training *t, const lathe_step_record *step,
+                          const lathe_position *begin, int32_t bad, int spikes, int *out_again)
+{
+    const lathe_run *run = t->run;
+    const lathe_loss_verdict *v = &step->spike;
+    const double norm = step->result.grad_norm;
+    const long long n = (long long)run->at.step;
+    const int is_f16 = run->set.compute_dtype == LATHE_F16;
+    char what[200];
+    if (step->is_empty) {
+        (void)snprintf(what, sizeof what, "step %lld: none of the tokens was a target", n);
+        return follow_policy(t, LATHE_POLICY_SKIP, NULL, what, out_again);
+    }
+    if (spikes) {
+        (void)snprintf(
+            what, sizeof what,
+            "step %lld: the loss is %.6g, a spike: the mean of the %d before it is %.6g, "
+            "their std %.3g (z-score %.3g, train.spike_threshold %g)",
+            n, step->result.loss, v->n, v->mean, v->std, v->zscore, run->set.spike_threshold);
+        return follow_policy(t, run->set.on_spike, NULL, what, out_again);
+    }
+    if (bad)
+        (void)snprintf(what, sizeof what, "step %lld, micro-batch %d: the loss is %g", n, bad,
+                       step->result.loss);
+    else if (is_f16 && (double)run->at.scaler.scale >= LATHE_SCALE_LEAST)
+        return LATHE_OK; /* the scaler acts */
+    else
+        (void)snprintf(what, sizeof what, "step %lld: the gradient's norm is %g%s", n,
+                       isnan(norm) ? (double)NAN : norm, is_f16 ? " at the least loss scale" : "");
+    return follow_policy(t, run->set.on_nonfinite, begin, what, out_again);
+}
+
+/* One attempt; *out_again as above. */
+static lathe_status attempt(lathe_training *t, lathe_step_record *out, int *out_again)
+{
+    lathe_run *run = t->run;
+    const double since = lathe_now();
+    const lathe_position begin = {run->at.cursor, run->at.micro, run->sum.backwards};
+    int32_t bad = 0;
+    int spikes = 0;
+    double loss = 0.0;
+    *out_again = 0;
+    out->result = (lathe_step_result){.size = (uint32_t)sizeof out->result};
+    out->spike = (lathe_loss_verdict){.mean = NAN, .std = NAN, .zscore = NAN};
+    out->is_empty = 0;
+    LATHE_TRY(accumulate(t, &bad, &loss));
+    out->is_stopped = !bad && run->sum.backwards < run->set.gradient_accumulation_steps;
+    if (out->is_stopped)
+        return LATHE_OK;
+    out->sum = run->sum;
+    const double before = lathe_now();
+    LATHE_TRY(bad ? leave_out(t, run->sum.backwards + run->sum.pending, loss, out)
+                  : update(t, out, &spikes));
+    out->seconds = lathe_now() - since;
+    out->optimizer_seconds = lathe_now() - before;
+    t->result->loss = out->result.loss;
+    return out->result.skipped ? treat(t, out, &begin, bad, spikes, out_again) : LATHE_OK;
+}
+
+lathe_status lathe__training_step(lathe_training *t, lathe_step_record *out)
+{
+    int again = 1;
+    while (again)
+        LATHE_TRY(attempt(t, out, &again));
+    return LATHE_OK;
+}

@@ -1,0 +1,131 @@
+/* The keys in which the configurations of two starts differ. */
+#include "plug/config_changes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_VALUE 100 /* bytes of a value in a message */
+
+static json_t *or_null(json_t *value)
+{
+    return value ? json_incref(value) : json_null();
+}
+
+/* Adds section.key when its two values differ. */
+static int add(json_t *out, const char *section, const char *key, json_t *from, json_t *to)
+{
+    char name[160];
+    if (from == to || (from && to && json_equal(from, to)))
+        return 0;
+    (void)snprintf(name, sizeof name, "%s.%s", section, key);
+    return json_object_set_new(out, name,
+                               json_pack("{s:o, s:o}", "from", or_null(from), "to", or_null(to)));
+}
+
+json_t *lathe_config_changes(const json_t *before, const json_t *now)
+{
+    json_t *out = json_object(), *table, *value;
+    const char *section, *key;
+    int failed = out == NULL;
+    json_object_foreach((json_t *)(uintptr_t)now, section, table)
+    {
+        const json_t *old = json_object_get(before, section);
+        json_object_foreach(table, key, value) failed |=
+            add(out, section, key, json_object_get(old, key), value) != 0;
+        json_object_foreach((json_t *)(uintptr_t)old, key, value)
+        {
+            if (!json_object_get(table, key))
+                failed |= add(out, section, key, value, NULL) != 0;
+        }
+    }
+    if (!failed)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+int32_t lathe_change_effect(const char *name)
+{
+    static const struct {
+        const char
+            *name; /* "section.*": every other key of the section; the first row that fits counts */
+        int32_t effect;
+    } rows[] = {
+        {"model.path", LATHE_CHANGE_DATA}, /* its tokenizer may be the run's */
+        {"model.seed", LATHE_CHANGE_QUIET},
+        {"model.max_position_embeddings", 0},
+        {"model.*", LATHE_CHANGE_FIXED},
+        {"stage.plugin", LATHE_CHANGE_FIXED},
+        {"adapter.plugin", LATHE_CHANGE_FIXED},
+        {"quant.plugin", LATHE_CHANGE_FIXED},
+        {"optimizer.plugin", LATHE_CHANGE_FIXED},
+        {"scheduler.plugin", LATHE_CHANGE_FIXED},
+        {"stage.name", LATHE_CHANGE_QUIET}, /* the plugin that it stands for counts */
+        {"adapter.name", LATHE_CHANGE_QUIET},
+        {"quant.name", LATHE_CHANGE_QUIET},
+        {"optimizer.name", LATHE_CHANGE_QUIET},
+        {"scheduler.name", LATHE_CHANGE_QUIET},
+        {"data.datasets", LATHE_CHANGE_DATA | LATHE_CHANGE_QUIET},
+        {"data.seq_len", LATHE_CHANGE_DATA},
+        {"data.packing", LATHE_CHANGE_DATA},
+        {"data.shuffle", LATHE_CHANGE_DATA},
+        {"data.validation_split", LATHE_CHANGE_DATA},
+        {"data.validation_count", LATHE_CHANGE_DATA},
+        {"data.seed", LATHE_CHANGE_QUIET}, /* the seed in use counts: data.seed or train.seed */
+        {"data.cache_dir", LATHE_CHANGE_QUIET},
+        {"data.prefetch", LATHE_CHANGE_QUIET},
+        {"tokenizer.path", LATHE_CHANGE_DATA | LATHE_CHANGE_QUIET},
+        {"tokenizer.train", LATHE_CHANGE_DATA | LATHE_CHANGE_QUIET},
+        {"train.stop_after", LATHE_CHANGE_QUIET},
+        {"train.threads", LATHE_CHANGE_QUIET},
+        {"train.log_every", LATHE_CHANGE_QUIET},
+        {"train.memory_limit", LATHE_CHANGE_QUIET},
+        {"train.offload_optimizer", LATHE_CHANGE_QUIET},
+        {"train.offload_activations", LATHE_CHANGE_QUIET},
+        {"train.offload_buffer", LATHE_CHANGE_QUIET},
+        {"train.capture", LATHE_CHANGE_QUIET},
+        {"checkpoint.best_metric", 0}, /* early stopping goes by it */
+        {"checkpoint.best_mode", 0},
+        {"checkpoint.*", LATHE_CHANGE_QUIET},
+        {"generate.*", LATHE_CHANGE_QUIET},
+        {"log.*", LATHE_CHANGE_QUIET},
+        {"plugins.*", LATHE_CHANGE_QUIET},
+        {"device.*", LATHE_CHANGE_QUIET},
+        {"attention.plugin",
+         LATHE_CHANGE_QUIET}, /* a candidate; the one that is taken is told elsewhere */
+        {"attention.version", LATHE_CHANGE_QUIET},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const size_t n = strcspn(rows[i].name, "*");
+        if (rows[i].name[n] ? strncmp(rows[i].name, name, n) == 0 : strcmp(rows[i].name, name) == 0)
+            return rows[i].effect;
+    }
+    return 0;
+}
+
+void lathe_change_value_put(const json_t *value, lathe_buffer *out)
+{
+    if (!value || json_is_null(value)) {
+        lathe_buffer_puts(out, "unset");
+        return;
+    }
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    const size_t n = text ? strlen(text) : 0;
+    if (n <= MAX_VALUE) {
+        lathe_buffer_puts(out, text ? text : "?");
+    } else {
+        size_t kept = MAX_VALUE;
+        while (kept > 0 && ((unsigned char)text[kept] & 0xC0) == 0x80)
+            kept--; /* not within a character */
+        lathe_buffer_printf(out, "%.*s...", (int)kept, text);
+    }
+    free(text);
+}
+
+void lathe_change_put(const json_t *change, lathe_buffer *out)
+{
+    lathe_change_value_put(json_object_get(change, "from"), out);
+    lathe_buffer_puts(out, " -> ");
+    lathe_change_value_put(json_object_get(change, "to"), out);
+}

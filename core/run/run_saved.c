@@ -1,0 +1,37 @@
+/* The state of a run as core/checkpoint sees it. */
+#include "run/run_saved.h"
+
+const lathe_saved_state *lathe__run_saved(lathe_run *run)
+{
+    const lathe_settings *s = &run->set;
+    run->saved = (lathe_saved_state){
+        .arena = &run->arena,
+        .config = run->config,
+        .set = &s->checkpoint,
+        .model_path = s->model_path,
+        .model_seed = s->model_seed,
+        .seed = s->seed,
+        .max_steps = s->max_steps,
+        .precision = s->precision,
+        .compute_dtype = s->compute_dtype,
+        .fp8 = s->fp8,
+        .loss_scale_init = s->loss_scale_init,
+        .spike_window = s->spike_window,
+        .average = s->weight_average,
+        .trains = run->open.mode == LATHE_OPEN_TRAIN,
+        .plans = run->open.mode <= LATHE_OPEN_TRAIN,
+        .data_is_optional = run->open.data_is_optional,
+        .parts = &run->parts,
+        .model = &run->model,
+        .params = &run->params,
+        .machine = &run->machine,
+        .store = &run->store,
+        .programs = &run->programs,
+        .opt = &run->opt,
+        .data = &run->data,
+        .at = &run->at,
+        .sum = &run->sum,
+        .checkpoints = &run->checkpoints,
+    };
+    return &run->saved;
+}

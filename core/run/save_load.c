@@ -1,0 +1,38 @@
+/* The primitives save and load; resuming. */
+#include "run/save_load.h"
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "checkpoint/checkpoint.h"
+#include "run/resume_check.h"
+#include "run/run_saved.h"
+#include "run/weight_average.h"
+
+static lathe_status accept(void *run, const char *dir)
+{
+    return lathe__resume_check_loaded(run, dir);
+}
+
+lathe_status lathe__run_resume(lathe_run *run, const char **out_path)
+{
+    LATHE_TRY(lathe_checkpoint_resume(lathe__run_saved(run), accept, run, out_path));
+    return run->checkpoints.weights_wait ? lathe__run_weights(run) : LATHE_OK;
+}
+
+lathe_status lathe_save(lathe_run *run, const char *dir)
+{
+    if (!run->open.placed)
+        return lathe_error(LATHE_E_STATE, "the run has no weights to save");
+    if (lathe_path_exists(dir))
+        return lathe_error(LATHE_E_IO, "%s: exists already", dir);
+    LATHE_TRY(lathe__checkpoint_know_plugins(lathe__run_saved(run)));
+    LATHE_TRY(lathe__average_fill(run));
+    return lathe_checkpoint_save(lathe__run_saved(run), NULL, 0, dir);
+}
+
+lathe_status lathe_load(lathe_run *run, const char *dir)
+{
+    if (!run->open.placed)
+        return lathe_error(LATHE_E_STATE, "the run has no memory to load into");
+    return lathe_checkpoint_load(lathe__run_saved(run), dir);
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# rooms.sh [--check FILE]: prints the table of the rooms of core: files, lines, and the rooms that each one includes.
+# --check fails when the table in FILE, between "<!-- rooms -->" and "<!-- end -->", lists other rooms or other
+# includes, or when a room has more than 6000 lines; numbers of files and lines may be older than the sources.
+# --write FILE puts the present table there.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+mode=${1:-} file=${2:-}
+most=6000
+# From the lowest floor to the highest.
+rooms=$(grep -oE '^set\(LATHE_ROOMS [a-z ]+' cmake/LatheFloors.cmake | cut -d' ' -f2-)
+rooms="$rooms view conformance app"
+
+sources() { find "core/$1" -name '*.[ch]' -o -name '*.cpp'; }
+
+table() {
+    printf '| room | files | lines | includes |\n|---|---|---|---|\n'
+    local room
+    for room in $rooms; do
+        local files lines sees
+        files=$(sources "$room" | wc -l)
+        lines=$(sources "$room" | xargs cat | wc -l)
+        sees=$({ sources "$room" | xargs grep -hoE '^#include "[a-z]+/' || true; } | sed -E 's/.*"([a-z]+)\//\1/' | sort -u)
+        printf '| `%s` | %d | %d |' "$room" "$files" "$lines"
+        local other list=""
+        for other in $rooms; do
+            [ "$other" != "$room" ] && grep -qx "$other" <<<"$sees" && list="$list $other"
+        done
+        printf '%s |\n' "${list:- none}"
+    done
+}
+
+now=$(table)
+case $mode in
+"") printf '%s\n' "$now" ;;
+--write)
+    fresh=$(mktemp)
+    awk -v table="$now" '/^<!-- rooms -->$/ {print; print ""; print table; print ""; skip = 1}
+        /^<!-- end -->$/ {skip = 0} !skip && !/^<!-- rooms -->$/ {print}' "$file" >"$fresh"
+    cat "$fresh" >"$file" && rm -f "$fresh"
+    ;;
+--check)
+    failures=0
+    plain() { grep '^| `' | sed -E 's/ [0-9]+ \| [0-9]+ \|//'; }
+    if ! diff <(sed -n '/^<!-- rooms -->$/,/^<!-- end -->$/p' "$file" | plain) <(plain <<<"$now") >&2; then
+        printf '%s: the table of rooms is not that of the sources: tests/house/rooms.sh --write %s\n' "$file" "$file" >&2
+        failures=1
+    fi
+    while IFS='|' read -r _ room _ lines _; do
+        room=$(tr -d ' `' <<<"$room") lines=$(tr -d ' ' <<<"$lines")
+        [ "$room" = room ] || [ "$room" = --- ] && continue
+        [ -e "core/$room/README.md" ] || {
+            printf 'core/%s: has no README.md that says what comes in and what goes out\n' "$room" >&2
+            failures=1
+        }
+        if [ "$lines" -gt "$most" ] && ! grep -q "more than $most lines" "core/$room/README.md" 2>/dev/null; then
+            printf 'core/%s: has %d lines; expected at most %d, or a reason in its README.md that begins with "It has more than %d lines"\n' \
+                "$room" "$lines" "$most" "$most" >&2
+            failures=1
+        fi
+    done <<<"$now"
+    [ "$failures" -eq 0 ] || exit 1
+    printf 'rooms: %d, each with its page\n' "$(wc -w <<<"$rooms")"
+    ;;
+esac
