@@ -352,7 +352,8 @@ Test(weight_average, resumed_gives_the_same_bits)
         set(&part, "train.stop_after=3");
         OK(train_once(&part, &got, NULL));
         cr_assert_eq(got.step, 3);
-        set(&part, "train.stop_after=0"); /* to the end */
+        part = (settings){.n = 0};
+        configure_variant(&part, dir, "part", v);
         OK(train_once(&part, &got, NULL));
         cr_assert_str_empty(logged);
         cr_assert_eq(got.validation, want.validation);
