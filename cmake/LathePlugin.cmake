@@ -1,5 +1,7 @@
-# lathe_add_plugin(kind name SOURCES files... [CUDA file] [LIBS libs...] [OPTIONS flags...])
+# lathe_add_plugin(kind name SOURCES files... [CUDA file] [GOLDEN folder] [LIBS libs...] [OPTIONS flags...])
 #
+# GOLDEN: for a model family, a folder with config.json, *.safetensors and golden.safetensors (input_ids, logits), which
+# `lathe plugin check` finds as <name>.golden beside the plugin.
 # CUDA: the source with its kernels (lathe/kit/code_image.h), embedded as a fatbin where nvcc is found.
 # One plugin = one .so in <prefix>/lib/lathe/plugins/<kind>/<name>.so that sees the public headers only
 # and exports one symbol. Works in this tree and, after find_package(lathe), in a third party's, where
@@ -7,7 +9,7 @@
 include(${CMAKE_CURRENT_LIST_DIR}/LatheCuda.cmake)
 
 function(lathe_add_plugin kind name)
-  cmake_parse_arguments(A "" "CUDA" "SOURCES;LIBS;OPTIONS" ${ARGN})
+  cmake_parse_arguments(A "" "CUDA;GOLDEN" "SOURCES;LIBS;OPTIONS" ${ARGN})
   set(target lathe_${kind}_${name})
   add_library(${target} MODULE ${A_SOURCES})
   set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} C_VISIBILITY_PRESET hidden
@@ -36,6 +38,11 @@ function(lathe_add_plugin kind name)
   endif()
   # The loader refuses what others may write, and some systems' umask lets the group.
   add_custom_command(TARGET ${target} POST_BUILD COMMAND chmod go-w $<TARGET_FILE:${target}>)
+  if(A_GOLDEN)
+    get_filename_component(golden ${A_GOLDEN} ABSOLUTE)
+    add_custom_command(TARGET ${target} POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy_directory ${golden}
+      $<TARGET_FILE_DIR:${target}>/${name}.golden)
+  endif()
   if(A_CUDA)
     get_filename_component(cuda ${A_CUDA} ABSOLUTE)
     set_target_properties(${target} PROPERTIES LATHE_CUDA_SOURCE ${cuda} LATHE_C_SOURCES "${A_SOURCES}")

@@ -48,7 +48,7 @@ static lathe_status offer_settings(request *r)
     char text[64];
     const lathe_core_section *sections = lathe_core_sections(&n_sections);
     for (int32_t i = 0; i < n_sections; i++)
-        if (!sections[i].key)
+        if (!sections[i].key && lathe_kind_id(sections[i].name) == 0)
             offer_keys(r, sections[i].name, sections[i].fields, sections[i].n_fields);
     for (int32_t kind = 1; kind < LATHE_N_KINDS; kind++) {
         int32_t n_fields = 0;
@@ -137,6 +137,9 @@ static lathe_status offer_values(request *r, const char *setting)
         LATHE_TRY(plugins(r, kind, &list, &n));
     for (int64_t i = 0; i < n && !field; i++)
         field = find_field(list[i]->plugin->fields, list[i]->plugin->n_fields, dot + 1);
+    for (int64_t i = 0; i < n && kind == LATHE_KIND_MODEL && strcmp(dot + 1, "model_type") == 0;
+         i++)
+        offer_choices(r, find_field(list[i]->plugin->fields, list[i]->plugin->n_fields, dot + 1));
     if (field && (field->choices || field->type == LATHE_T_BOOL))
         offer_choices(r, field);
     else if (strstr(dot + 1, "path") || strstr(dot + 1, "dir"))

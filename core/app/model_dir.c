@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
+#include "plug/config.h"
 #include "run/run_saved.h"
 #include "run/save_load.h"
 
@@ -52,14 +53,29 @@ static void say_average(const char *path)
               path);
 }
 
-/* Rows as long as the model can take, but no longer than is usual. */
-static lathe_status context_length(const char *path, int64_t *out)
+/* Rows as long as the model can take, but no longer than is usual. The overrides may name folders of plugins, and the
+ * plugin of the model's family. */
+static lathe_status context_length(const char *path, const lathe_override *overrides, int32_t n,
+                                   int64_t *out)
 {
-    lathe_model_config config = {0};
-    LATHE_TRY(lathe_model_config_load(path, &config));
-    *out = config.max_positions < 1024 ? config.max_positions : 1024;
-    lathe_model_config_fini(&config);
-    return LATHE_OK;
+    lathe_model_config model = {0};
+    lathe_model_source source = {NULL, NULL};
+    lathe_config *config = NULL;
+    lathe_diags diags = {0};
+    lathe_status status = lathe_registry_create(&source.registry);
+    if (status == LATHE_OK)
+        status = lathe_config_load(NULL, overrides, n, 0, source.registry, &diags, &config);
+    if (status == LATHE_OK) {
+        source.family = lathe_config_part(config, LATHE_KIND_MODEL)->component;
+        status = lathe_model_config_load(&source, path, &model);
+    }
+    if (status == LATHE_OK)
+        *out = model.max_positions < 1024 ? model.max_positions : 1024;
+    lathe_model_config_fini(&model);
+    lathe_config_destroy(config);
+    lathe_diags_fini(&diags);
+    lathe_registry_destroy(source.registry);
+    return status;
 }
 
 /* The overrides of the command: its own settings, then the user's; with room for n_more. NULL: out of memory. */
@@ -106,11 +122,13 @@ static lathe_status adapter_overrides(const lathe_args *args, const char *const 
                                       lathe_arena *arena, lathe_override **out, int32_t *out_n)
 {
     int64_t length = 0;
-    LATHE_TRY(context_length(folder->base, &length));
     lathe_override *list = overrides(args, settings, folder->n, arena, out_n);
+    if (!list)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(context_length(folder->base, list, *out_n, &length));
     const char *rows = lathe_arena_printf(arena, "%lld", (long long)length);
     const char *tokenizer = lathe_path_join(arena, path, "tokenizer.json");
-    if (!list || !rows || !tokenizer)
+    if (!rows || !tokenizer)
         return LATHE_E_NOMEM;
     for (int32_t i = 0; i < folder->n; i++)
         if (!is_set(args, folder->list[i].key))
@@ -185,10 +203,12 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
         say_average(path);
         path = average;
     }
-    LATHE_TRY(context_length(path, &length));
     lathe_override *list = overrides(args, settings, 0, arena, &n);
+    if (!list)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(context_length(path, list, n, &length));
     const char *rows = lathe_arena_printf(arena, "%lld", (long long)length);
-    if (!list || !rows)
+    if (!rows)
         return LATHE_E_NOMEM;
     list[n++] = (lathe_override){"model.path", path};
     if (!is_set(args, "data.seq_len"))

@@ -99,6 +99,7 @@ static lathe_status list_plugins(lathe_buffer *b, const lathe_saved_state *saved
     const char *attention =
         saved->programs->train.exec ? lathe_exec_attention(saved->programs->train.exec) : NULL;
     lathe_buffer_puts(b, "[");
+    LATHE_TRY(put_plugin(b, LATHE_KIND_MODEL, &saved->model->family, &n));
     LATHE_TRY(put_plugin(b, LATHE_KIND_OPTIMIZER, &saved->parts->optimizer, &n));
     LATHE_TRY(put_plugin(b, LATHE_KIND_SCHEDULER, &saved->parts->scheduler, &n));
     LATHE_TRY(put_plugin(b, LATHE_KIND_QUANT, &saved->parts->quant, &n));

@@ -41,6 +41,8 @@ static const lathe__check *checks_of(int32_t kind, int on_device)
         return lathe__checks_attention();
     case LATHE_KIND_DEVICE:
         return lathe__checks_device();
+    case LATHE_KIND_MODEL:
+        return lathe__checks_model();
     default:
         return NULL;
     }
@@ -140,6 +142,30 @@ void lathe__note(lathe__subject *s, const char *format, ...)
     va_end(args);
 }
 
+int64_t lathe__small_size(const char *key)
+{
+    static const struct {
+        const char *key;
+        int64_t value;
+    } sizes[] = {{"vocab_size", 40},
+                 {"hidden_size", 32},
+                 {"intermediate_size", 48},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2},
+                 {"head_dim", 8},
+                 {"n_embd", 32},
+                 {"n_layer", 2},
+                 {"n_head", 4},
+                 {"n_positions", 64},
+                 {"max_position_embeddings", 64},
+                 {"sliding_window", 4}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (strcmp(sizes[i].key, key) == 0)
+            return sizes[i].value;
+    return 0;
+}
+
 /* "key = value" for the fields that have no default. */
 static void required_lines(const lathe_plugin *plugin, lathe_buffer *out)
 {
@@ -149,7 +175,10 @@ static void required_lines(const lathe_plugin *plugin, lathe_buffer *out)
             continue;
         const int ranged = f->min <= f->max;
         lathe_buffer_printf(out, "%s = ", f->key);
-        if (f->type == LATHE_T_INT)
+        if (f->type == LATHE_T_INT && plugin->kind == LATHE_KIND_MODEL &&
+            lathe__small_size(f->key) > 0)
+            lathe_buffer_printf(out, "%lld\n", (long long)lathe__small_size(f->key));
+        else if (f->type == LATHE_T_INT)
             lathe_buffer_printf(out, "%lld\n", ranged ? (long long)f->min + 1 : 1LL);
         else if (f->type == LATHE_T_FLOAT)
             lathe_buffer_printf(out, "%.17g\n", ranged ? f->min * 0.5 + f->max * 0.5 : 1.0);

@@ -39,6 +39,7 @@ const lathe__check *lathe__checks_adapter(void);
 const lathe__check *lathe__checks_stage(void);
 const lathe__check *lathe__checks_attention(void);
 const lathe__check *lathe__checks_device(void);
+const lathe__check *lathe__checks_model(void);
 /** Those of kinds whose plugins carry code for devices with memory of their own. */
 const lathe__check *lathe__checks_optimizer_device(void);
 const lathe__check *lathe__checks_quant_device(void);
@@ -55,6 +56,9 @@ __attribute__((format(printf, 2, 3))) void lathe__note(lathe__subject *s, const 
 /** Values of the schema: defaults, a value within its range for each required key, the user's settings over them,
  *  and `toml` over these (lines "key = value", NULL: none). LATHE_E_CONFIG with all that is wrong. */
 lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_value **out);
+
+/** The size that checks give a key which many model families have ("hidden_size"); 0: it is none of them. */
+int64_t lathe__small_size(const char *key);
 
 /** The same for any plugin, in an arena; settings: a table, or NULL. */
 lathe_status lathe__values_of(const lathe_plugin *plugin, const lathe_toml_node *settings,

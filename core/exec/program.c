@@ -13,8 +13,10 @@ typedef struct builder {
     lathe_program *program;
     lathe_model_build build;
     lathe_val logprobs[2]; /* by LATHE_MODEL_*; LATHE_NONE: not asked for yet */
-    int32_t reference;     /* the forward being built is the reference's */
-    int32_t evaluates;     /* the likeliest token is wanted beside the target's probability */
+    lathe_model_report reports[LATHE_MAX_REPORTS]; /* of the policy's family */
+    int32_t n_reports;
+    int32_t reference; /* the forward being built is the reference's */
+    int32_t evaluates; /* the likeliest token is wanted beside the target's probability */
 } builder;
 
 /* The stage's callback carries the graph only: the builder in flight on this thread. */
@@ -54,10 +56,15 @@ static lathe_status build_logprobs(builder *b, int32_t model, lathe_val *out)
     lathe_val hidden, head;
     b->reference = model == LATHE_MODEL_REFERENCE;
     LATHE_TRY(lathe_model_hidden(&b->build, &hidden));
+    if (model == LATHE_MODEL_POLICY) {
+        b->n_reports = b->build.n_reports;
+        memcpy(b->reports, b->build.reports, sizeof b->reports);
+    }
     LATHE_TRY(lathe_model_head(&b->build, &head));
     lathe_graph_set_layer(g, -1, LATHE_BLOCK_NONE);
     b->reference = 0;
-    const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows};
+    const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
+                                  .softcap = (float)b->config->model->head_softcap};
     const lathe_val in[3] = {hidden, head, b->program->targets};
     if (b->evaluates && model == LATHE_MODEL_POLICY) {
         lathe_val all[3];
@@ -99,6 +106,29 @@ static lathe_status batch_inputs(builder *b)
     return LATHE_OK;
 }
 
+/* What the policy's family reports: figures beside those of the stage, and auxiliary losses, which training adds. */
+static lathe_status add_reports(builder *b, int32_t train)
+{
+    lathe_graph *g = b->build.graph;
+    lathe_stage_loss *loss = &b->program->stage;
+    for (int32_t i = 0; i < b->n_reports; i++) {
+        const lathe_model_report *r = &b->reports[i];
+        const lathe_op_attrs weight = {.alpha = r->weight};
+        lathe_val pair[2] = {loss->sum, LATHE_NONE};
+        if (loss->n_metrics == LATHE_MAX_STAGE_METRICS)
+            return lathe_error(LATHE_E_PLUGIN,
+                               "stage and model have more than %d figures; %s has no room",
+                               LATHE_MAX_STAGE_METRICS, r->name);
+        loss->metrics[loss->n_metrics++] = (lathe_stage_metric){.name = r->name, .sum = r->sum};
+        if (r->weight == 0.0 || !train)
+            continue;
+        LATHE_TRY(
+            lathe_graph_node(g, LATHE_OP_SCALE, &weight, &r->sum, 1, &pair[1], 1, -1, r->name));
+        LATHE_TRY(lathe_graph_node(g, LATHE_OP_ADD, NULL, pair, 2, &loss->sum, 1, -1, r->name));
+    }
+    return LATHE_OK;
+}
+
 static lathe_status build_loss(builder *b, int32_t train)
 {
     lathe_program *p = b->program;
@@ -117,6 +147,7 @@ static lathe_status build_loss(builder *b, int32_t train)
                                      .ctx = b,
                                      .pair_mask = p->pair_mask};
     LATHE_TRY(lathe_answer_loss(b->config->stage, &build, &p->stage));
+    LATHE_TRY(add_reports(b, train));
     p->loss = p->stage.sum;
     lathe_graph_output(g, p->loss);
     for (int32_t i = 0; i < p->stage.n_metrics; i++)
@@ -145,6 +176,17 @@ static lathe_status to_f32(lathe_graph *g, lathe_val x, lathe_val *out)
     return lathe_graph_node(g, LATHE_OP_CAST, &attrs, &x, 1, out, 1, -1, "logits");
 }
 
+/* c*tanh(x/c) of logits in f32, by tanh(z) = 2 sigmoid(2z) - 1. cap 0: as they are. */
+static lathe_status cap_logits(lathe_graph *g, double cap, lathe_val *logits)
+{
+    const lathe_op_attrs into = {.alpha = 2.0 / cap}, back = {.alpha = 2.0 * cap, .beta = -cap};
+    if (!(cap > 0.0))
+        return LATHE_OK;
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_SCALE, &into, logits, 1, logits, 1, -1, "soft-cap"));
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_SIGMOID, NULL, logits, 1, logits, 1, -1, "soft-cap"));
+    return lathe_graph_node(g, LATHE_OP_SCALE, &back, logits, 1, logits, 1, -1, "soft-cap");
+}
+
 static lathe_status build_logits(builder *b, int32_t last_row_only)
 {
     lathe_program *p = b->program;
@@ -159,6 +201,7 @@ static lathe_status build_logits(builder *b, int32_t last_row_only)
     }
     LATHE_TRY(lathe_graph_api_get()->linear(g, hidden, head, LATHE_NONE, "head", &logits));
     LATHE_TRY(to_f32(g, logits, &p->logits));
+    LATHE_TRY(cap_logits(g, b->config->model->head_softcap, &p->logits));
     lathe_graph_output(g, p->logits);
     return LATHE_OK;
 }
@@ -171,6 +214,7 @@ static lathe_status build_sample(builder *b)
     lathe_program *p = b->program;
     lathe_graph *g = b->build.graph;
     const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
+                                  .softcap = (float)b->config->model->head_softcap,
                                   .rng_stream = DRAW_STREAM};
     lathe_val in[4];
     LATHE_TRY(batch_inputs(b));
@@ -192,10 +236,6 @@ static lathe_status build_decode(builder *b)
     lathe_graph *g = b->build.graph;
     const lathe_model_config *model = b->config->model;
     const lathe_desc tokens = lathe_desc_1d(LATHE_I32, p->row_tokens);
-    lathe_desc cache = {
-        b->config->params->compute_dtype,
-        3,
-        {1, b->config->cache_rows, (int64_t)model->n_kv_heads * model->head_dim, 1}};
     LATHE_TRY(lathe_graph_input(g, "tokens", tokens, &p->tokens));
     LATHE_TRY(lathe_graph_input(g, "positions", tokens, &p->positions));
     LATHE_TRY(lathe_graph_input(g, "kv_len", lathe_desc_1d(LATHE_I32, 1), &p->kv_len));
@@ -204,6 +244,9 @@ static lathe_status build_decode(builder *b)
     if (!p->cache_k || !p->cache_v)
         return lathe_error(LATHE_E_NOMEM, "no memory for %d caches", model->n_layers);
     for (int32_t i = 0; i < model->n_layers; i++) {
+        const int64_t width = (int64_t)model->layers[i].n_kv_heads * model->layers[i].head_dim;
+        const lathe_desc cache = {
+            b->config->params->compute_dtype, 3, {1, b->config->cache_rows, width, 1}};
         LATHE_TRY(lathe_graph_state(g, "cache_k", cache, &p->cache_k[i]));
         LATHE_TRY(lathe_graph_state(g, "cache_v", cache, &p->cache_v[i]));
     }

@@ -108,7 +108,7 @@ static void read_keys(lathe_config_reader *r, lathe_generation_config *out)
     out->repetition_penalty = lathe__config_positive(r, "repetition_penalty", 1.0);
     out->max_new_tokens = lathe__config_int(r, "max_new_tokens", 0, 1, INT32_MAX);
     out->max_length = lathe__config_int(r, "max_length", 0, 1, INT32_MAX);
-    lathe__config_eos(r, out->eos, &out->n_eos);
+    lathe__config_eos(r, out->eos, LATHE_MAX_EOS, &out->n_eos);
     if (r->status == LATHE_OK)
         warn_of_ignored(r);
 }

@@ -11,36 +11,14 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/json_record.h"
-#include "model/family.h"
+#include "model/model_values.h"
+#include "plug/model_types.h"
 
 #define MAX_TEXT (16 << 20)
 
-/* Keys that every family knows. */
+/* Keys that the core reads for every family. */
 static const char *const common_keys[] = {
-    "model_type", "vocab_size",  "bos_token_id",      "eos_token_id",        "pad_token_id",
-    "dtype",      "torch_dtype", "initializer_range", "tie_word_embeddings", NULL};
-
-static int listed(const char *const *keys, const char *key)
-{
-    for (; *keys != NULL; keys++)
-        if (strcmp(*keys, key) == 0)
-            return 1;
-    return 0;
-}
-
-static void refuse_unknown(lathe_config_reader *r, const lathe_family *family)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach(r->object, key, value)
-    {
-        if (!listed(common_keys, key) && !listed(family->keys, key)) {
-            r->status = lathe_error(LATHE_E_CONFIG, "%s: model_type %s has no key %s", r->name,
-                                    family->model_type, key);
-            return;
-        }
-    }
-}
+    "model_type", "bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype", NULL};
 
 static const struct {
     const char *text;
@@ -78,46 +56,152 @@ static void read_file_dtype(lathe_config_reader *r, lathe_model_config *out)
 
 static void read_common(lathe_config_reader *r, lathe_model_config *out)
 {
-    out->vocab = lathe__config_int(r, "vocab_size", LATHE_REQUIRED, 1, INT32_MAX);
-    out->init_range = lathe__config_positive(r, "initializer_range", 0.02);
     out->bos = (int32_t)lathe__config_int(r, "bos_token_id", -1, -1, INT32_MAX);
     out->pad = (int32_t)lathe__config_int(r, "pad_token_id", -1, -1, INT32_MAX);
-    lathe__config_eos(r, out->eos, &out->n_eos);
+    lathe__config_eos(r, out->eos, LATHE_MAX_EOS, &out->n_eos);
     read_file_dtype(r, out);
     if (json_is_object(json_object_get(r->object, "quantization_config")))
         lathe__config_refuse(r, "quantization_config", "only unquantized weights are read");
 }
 
-static lathe_status read_object(const char *name, json_t *object, int32_t strict,
-                                lathe_model_config *out)
+/* ---- the family ---- */
+
+static lathe_status refuse_type(const lathe_model_source *source, const char *name,
+                                const char *type)
 {
-    lathe_config_reader r = {.name = name, .object = object, .status = LATHE_OK};
-    if (!json_is_object(object))
-        return lathe_error(LATHE_E_CONFIG, "%s: not a JSON object", name);
-    const char *type = json_string_value(json_object_get(object, "model_type"));
-    if (type == NULL)
-        return lathe_error(LATHE_E_CONFIG, "%s: the key model_type is missing; supported: %s", name,
-                           lathe_family_names());
-    const lathe_family *family = lathe_family_find(type);
-    if (family == NULL)
-        return lathe_error(LATHE_E_CONFIG, "%s: model_type is \"%s\"; supported: %s", name, type,
-                           lathe_family_names());
-    out->family = family;
-    if (strict)
-        refuse_unknown(&r, family);
-    read_common(&r, out);
-    family->read(&r, out);
-    return r.status;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_buffer list = LATHE_BUFFER_INIT;
+    const char **names = NULL;
+    int64_t n = 0;
+    lathe_status status = source->registry != NULL
+                              ? lathe_model_type_names(source->registry, &arena, &names, &n)
+                              : LATHE_OK;
+    for (int64_t i = 0; i < n && status == LATHE_OK; i++)
+        lathe_buffer_printf(&list, "%s%s", i > 0 ? ", " : "", names[i]);
+    const char *known = n > 0 && list.data != NULL ? list.data : "none";
+    if (status == LATHE_OK && type == NULL)
+        status = lathe_error(LATHE_E_CONFIG, "%s: the key model_type is missing; supported: %s",
+                             name, known);
+    else if (status == LATHE_OK)
+        status = lathe_error(LATHE_E_CONFIG, "%s: model_type is \"%s\"; supported: %s", name, type,
+                             known);
+    lathe_buffer_fini(&list);
+    lathe_arena_fini(&arena);
+    return status;
 }
 
-lathe_status lathe_model_config_parse(const char *name, const char *text, int64_t bytes,
-                                      int32_t strict, lathe_model_config *out)
+static lathe_status find_family(const lathe_model_source *source, const char *name,
+                                const char *type, lathe_model_config *out)
+{
+    const lathe_component *family = source->family;
+    if (type == NULL)
+        return refuse_type(source, name, type);
+    if (family == NULL)
+        LATHE_TRY(lathe_model_type_find(source->registry, type, &family));
+    if (family == NULL)
+        return refuse_type(source, name, type);
+    const lathe_model_type *row = lathe_model_type_of(family->plugin, type);
+    if (row == NULL)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: model_type is \"%s\", which plugin model/%s does "
+                           "not serve: lathe show model/%s lists those that it does",
+                           name, type, family->plugin->name, family->plugin->name);
+    out->family.component = family;
+    out->model_type = row->model_type;
+    out->architecture = row->architecture;
+    return LATHE_OK;
+}
+
+/* A description that the rest of the core can work with, whatever the plugin. */
+static lathe_status check_info(const lathe_plugin *plugin, const lathe_model_info *info)
+{
+    const char *wrong = NULL;
+    if (info->n_layers < 1 || info->layers == NULL)
+        wrong = "has no layers";
+    else if (info->vocab < 1 || info->width < 1 || info->max_positions < 1)
+        wrong = "has no vocabulary, no width or no positions";
+    else if (info->prefix == NULL || info->embedding == NULL || info->head == NULL)
+        wrong = "does not name prefix, embedding and head";
+    else if (info->n_ropes < 0 || info->n_ropes > LATHE_MAX_ROPES)
+        wrong = "has more than 4 tables of rotary frequencies";
+    else if (info->dropout_key == NULL && info->dropout > 0.0)
+        wrong = "has a dropout without a key";
+    for (int32_t i = 0; i < info->n_layers && wrong == NULL; i++) {
+        const lathe_model_layer *l = &info->layers[i];
+        if (l->n_heads < 1 || l->n_kv_heads < 1 || l->n_heads % l->n_kv_heads != 0 ||
+            l->head_dim < 1 || l->window < 0)
+            wrong = "has a layer whose heads or window make no sense";
+    }
+    for (int32_t i = 0; i < info->n_ropes && wrong == NULL; i++)
+        if (info->ropes[i].dims < 2 || info->ropes[i].dims > LATHE_MAX_ROPE_DIMS ||
+            info->ropes[i].dims % 2 != 0 || !(info->ropes[i].theta > 0.0))
+            wrong = "has rotary frequencies of odd or too large size, or without a base";
+    return wrong == NULL ? LATHE_OK
+                         : lathe_error(LATHE_E_PLUGIN, "%s: the model that it describes %s",
+                                       plugin->name, wrong);
+}
+
+static lathe_status describe(lathe_config_reader *r, lathe_model_config *out)
+{
+    const lathe_model_v1 *table = out->family.table;
+    lathe_model_info info = {.size = (uint32_t)sizeof info};
+    LATHE_TRY(table->describe(out->family.self, &info));
+    LATHE_TRY(check_info(out->family.component->plugin, &info));
+    out->vocab = info.vocab;
+    out->width = info.width;
+    out->ffn = info.ffn;
+    out->n_layers = info.n_layers;
+    out->layers = info.layers;
+    out->n_heads = info.layers[0].n_heads;
+    out->n_kv_heads = info.layers[0].n_kv_heads;
+    out->head_dim = info.layers[0].head_dim;
+    out->max_positions = info.max_positions;
+    out->tied = info.tied;
+    out->prefix = info.prefix;
+    out->embedding = info.embedding;
+    out->head = info.head;
+    out->head_softcap = info.head_softcap;
+    out->dropout = info.dropout;
+    out->dropout_key = info.dropout_key;
+    out->warns_of_dropout = info.warns_of_dropout;
+    out->values = info.values != NULL ? info.values : out->family.values;
+    out->n_ropes = info.n_ropes;
+    for (int32_t i = 0; i < info.n_ropes; i++)
+        lathe_rope_config_read(r, &info.ropes[i], out->max_positions, &out->arena, &out->ropes[i]);
+    return r->status;
+}
+
+static lathe_status read_object(const lathe_model_source *source, const char *name, json_t *object,
+                                int32_t strict, lathe_model_config *out)
+{
+    lathe_config_reader r = {.name = name, .object = object, .status = LATHE_OK};
+    lathe_value *values = NULL;
+    if (!json_is_object(object))
+        return lathe_error(LATHE_E_CONFIG, "%s: not a JSON object", name);
+    LATHE_TRY(
+        find_family(source, name, json_string_value(json_object_get(object, "model_type")), out));
+    const lathe_component *family = out->family.component;
+    out->family.component = NULL; /* nothing to free yet */
+    if (strict)
+        lathe_model_values_refuse_unknown(&r, family->plugin, out->model_type, common_keys);
+    if (r.status == LATHE_OK)
+        read_common(&r, out);
+    if (r.status == LATHE_OK)
+        lathe_model_values_read(&r, family->plugin, &out->arena, &values);
+    LATHE_TRY(r.status);
+    const lathe_status status = lathe_instance_init(&out->family, family, values);
+    return status == LATHE_OK ? describe(&r, out) : lathe_error_context(status, "%s", name);
+}
+
+lathe_status lathe_model_config_parse(const lathe_model_source *source, const char *name,
+                                      const char *text, int64_t bytes, int32_t strict,
+                                      lathe_model_config *out)
 {
     memset(out, 0, sizeof *out);
     json_t *object = NULL;
     LATHE_TRY(lathe_json_load(name, text, bytes, &object));
     lathe_model_config made = {.json = NULL};
-    lathe_status status = read_object(name, object, strict, &made);
+    lathe_status status = read_object(source, name, object, strict, &made);
     json_decref(object);
     if (status == LATHE_OK && !strict) {
         made.json = strndup(text, (size_t)bytes);
@@ -126,10 +210,13 @@ lathe_status lathe_model_config_parse(const char *name, const char *text, int64_
     }
     if (status == LATHE_OK)
         *out = made;
+    else
+        lathe_model_config_fini(&made);
     return status;
 }
 
-lathe_status lathe_model_config_load(const char *folder, lathe_model_config *out)
+lathe_status lathe_model_config_load(const lathe_model_source *source, const char *folder,
+                                     lathe_model_config *out)
 {
     memset(out, 0, sizeof *out);
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -139,7 +226,7 @@ lathe_status lathe_model_config_load(const char *folder, lathe_model_config *out
     lathe_status status =
         path != NULL ? lathe_file_read(path, MAX_TEXT, &text, &bytes) : LATHE_E_NOMEM;
     if (status == LATHE_OK)
-        status = lathe_model_config_parse(path, text, bytes, 0, out);
+        status = lathe_model_config_parse(source, path, text, bytes, 0, out);
     free(text);
     lathe_arena_fini(&arena);
     return status;
@@ -155,14 +242,11 @@ static void set_token(json_t *object, const char *key, int32_t id)
 static void write_common(const lathe_model_config *c, json_t *object)
 {
     json_t *architectures = json_array(), *eos = json_array();
-    json_array_append_new(architectures, json_string(c->family->architecture));
+    json_array_append_new(architectures, json_string(c->architecture));
     for (int32_t i = 0; i < c->n_eos; i++)
         json_array_append_new(eos, json_integer(c->eos[i]));
     json_object_set_new(object, "architectures", architectures);
-    json_object_set_new(object, "model_type", json_string(c->family->model_type));
-    json_object_set_new(object, "vocab_size", json_integer(c->vocab));
-    json_object_set_new(object, "initializer_range", json_real(c->init_range));
-    json_object_set_new(object, "tie_word_embeddings", json_boolean(c->tied));
+    json_object_set_new(object, "model_type", json_string(c->model_type));
     set_token(object, "bos_token_id", c->bos);
     set_token(object, "pad_token_id", c->pad);
     if (c->n_eos == 1)
@@ -226,8 +310,13 @@ lathe_status lathe_model_config_text(const lathe_model_config *config, char **ou
     if (config->json != NULL)
         return text_with_dtype(config, out_text);
     json_t *object = json_object();
+    const lathe_status status =
+        lathe_model_values_write(config->family.component->plugin, config->values, object);
+    if (status != LATHE_OK) {
+        json_decref(object);
+        return status;
+    }
     write_common(config, object);
-    config->family->write(config, object);
     *out_text = json_dumps(object, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
     json_decref(object);
     return *out_text != NULL ? LATHE_OK
@@ -249,6 +338,8 @@ lathe_status lathe_model_config_save(const lathe_model_config *config, const cha
 
 void lathe_model_config_fini(lathe_model_config *config)
 {
+    lathe_instance_fini(&config->family);
+    lathe_arena_fini(&config->arena);
     free(config->json);
     memset(config, 0, sizeof *config);
 }

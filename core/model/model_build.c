@@ -1,99 +1,75 @@
-/* What every family's forward is made of. */
+/* The forward of a model: what the core offers to build() of its family. */
 #include "model/model_build.h"
 
-#include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "model/family.h"
+#include "model/rope_table.h"
 
-lathe_status lathe_model_hidden(const lathe_model_build *build, lathe_val *out)
+_Static_assert((int)LATHE_PART_ATTENTION == (int)LATHE_BLOCK_ATTENTION &&
+                   (int)LATHE_PART_MLP == (int)LATHE_BLOCK_MLP &&
+                   (int)LATHE_PART_NONE == (int)LATHE_BLOCK_NONE,
+               "parts of a layer have the numbers of the graph's blocks");
+
+static const char *family_name(const lathe_model_build *b)
 {
-    lathe_desc tokens, positions;
-    const lathe_graph_api *api = lathe_graph_api_get();
-    LATHE_TRY(api->desc(build->graph, build->tokens, &tokens));
-    LATHE_TRY(api->desc(build->graph, build->positions, &positions));
-    const int64_t n = lathe_desc_count(&tokens);
-    if (build->batch < 1 || n % build->batch != 0 || lathe_desc_count(&positions) != n)
-        return lathe_error(
-            LATHE_E_SHAPE, "model: %lld tokens with %lld positions in a batch of %lld",
-            (long long)n, (long long)lathe_desc_count(&positions), (long long)build->batch);
-    const lathe_status status = build->config->family->hidden(build, out);
-    lathe_graph_set_layer(build->graph, -1, LATHE_BLOCK_NONE);
-    return status;
+    return b->config->family.component->plugin->name;
 }
 
-const char *lathe_model_head_name(const lathe_model_config *config)
+static lathe_status check_layer(const lathe_model_build *b, int32_t layer)
 {
-    return config->tied ? config->family->embedding : LATHE_HEAD_NAME;
+    if (layer >= -1 && layer < b->config->n_layers)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_PLUGIN, "%s: build() speaks of layer %d of %d", family_name(b),
+                       layer, b->config->n_layers);
 }
 
-lathe_status lathe_model_head(const lathe_model_build *build, lathe_val *out)
+/* lathe_model_builder.tensor */
+static lathe_status tensor(void *ctx, const char *name, lathe_val *out)
 {
-    return lathe__build_param(build, out, "%s", lathe_model_head_name(build->config));
-}
-
-static int32_t find_row(const lathe_model_build *b, const char *name)
-{
-    return lathe_params_find(b->graph->params, name);
-}
-
-lathe_status lathe__build_param(const lathe_model_build *b, lathe_val *out, const char *format, ...)
-{
-    char name[256];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(name, sizeof name, format, args);
-    va_end(args);
+    const lathe_model_build *b = ctx;
     if (b->param != NULL)
         return b->param(b->arg, name, out);
-    const int32_t row = find_row(b, name);
+    const int32_t row = lathe_params_find(b->graph->params, name);
     if (row < 0)
         return lathe_error(LATHE_E_NOT_FOUND, "the model has no parameter %s", name);
     return lathe_graph_param(b->graph, row, out);
 }
 
-const char *lathe__build_name(const lathe_model_build *b, const char *before, int32_t layer,
-                              const char *after)
-{
-    return lathe_arena_printf(&b->graph->arena, "%s%d%s", before, (int)layer, after);
-}
-
 /* "layers.3.mlp.gate_proj": the module without the family's prefix. */
 static const char *label_of(const lathe_model_build *b, const char *module)
 {
-    const char *prefix = b->config->family->prefix;
-    const size_t n = strlen(prefix);
-    return strncmp(module, prefix, n) == 0 ? module + n : module;
+    const size_t n = strlen(b->config->prefix);
+    return strncmp(module, b->config->prefix, n) == 0 ? module + n : module;
 }
 
-lathe_status lathe__build_node(const lathe_model_build *b, int32_t op, const lathe_op_attrs *attrs,
-                               const lathe_val *in, int32_t n_in, const char *label, lathe_val *out)
+/* The tensor module + suffix. */
+static lathe_status tensor_of(lathe_model_build *b, const char *module, const char *suffix,
+                              lathe_val *out)
 {
-    lathe_val outs[LATHE_OP_MAX_OUT];
-    const int32_t n_out = op == LATHE_OP_RMSNORM || op == LATHE_OP_ATTENTION ? 2
-                          : op == LATHE_OP_LAYERNORM                         ? 3
-                                                                             : 1;
-    LATHE_TRY(lathe_graph_api_get()->node(b->graph, op, attrs, in, n_in, outs, n_out, -1,
-                                          label_of(b, label)));
-    *out = outs[0];
-    return LATHE_OK;
+    char name[300];
+    (void)snprintf(name, sizeof name, "%.250s%s", module, suffix);
+    return tensor(b, name, out);
 }
 
-lathe_status lathe__build_linear(const lathe_model_build *b, int32_t layer, const char *module,
-                                 int32_t has_bias, lathe_val x, lathe_val *out)
+/* lathe_model_builder.linear */
+static lathe_status linear(void *ctx, int32_t layer, const char *module, int32_t has_bias,
+                           lathe_val x, lathe_val *out)
 {
+    lathe_model_build *b = ctx;
+    const lathe_graph_api *api = lathe_graph_api_get();
+    lathe_desc w;
+    LATHE_TRY(check_layer(b, layer));
+    module = lathe_arena_strdup(&b->graph->arena, module);
     if (module == NULL)
         return LATHE_E_NOMEM;
     lathe_site site = {
         .size = (uint32_t)sizeof site, .layer = layer, .module = module, .bias = LATHE_NONE};
-    LATHE_TRY(lathe__build_param(b, &site.weight, "%s.weight", module));
+    LATHE_TRY(tensor_of(b, module, ".weight", &site.weight));
     if (has_bias)
-        LATHE_TRY(lathe__build_param(b, &site.bias, "%s.bias", module));
-    const lathe_graph_api *api = lathe_graph_api_get();
-    lathe_desc w;
+        LATHE_TRY(tensor_of(b, module, ".bias", &site.bias));
     LATHE_TRY(api->desc(b->graph, site.weight, &w));
     site.out_features = w.dims[0];
     site.in_features = w.dims[1];
@@ -107,59 +83,163 @@ lathe_status lathe__build_linear(const lathe_model_build *b, int32_t layer, cons
     return api->linear(b->graph, x, site.weight, site.bias, label_of(b, module), out);
 }
 
-lathe_status lathe__build_norm(const lathe_model_build *b, int32_t op, const char *module,
-                               lathe_val x, lathe_val *out)
+/* lathe_model_builder.cache */
+static lathe_status cache(void *ctx, int32_t layer, lathe_val *k, lathe_val *v)
 {
-    if (module == NULL)
-        return LATHE_E_NOMEM;
-    lathe_val in[3] = {x, LATHE_NONE, LATHE_NONE};
-    LATHE_TRY(lathe__build_param(b, &in[1], "%s.weight", module));
-    if (op == LATHE_OP_LAYERNORM)
-        LATHE_TRY(lathe__build_param(b, &in[2], "%s.bias", module));
-    const lathe_op_attrs attrs = {.eps = (float)b->config->norm_eps};
-    return lathe__build_node(b, op, &attrs, in, op == LATHE_OP_LAYERNORM ? 3 : 2, module, out);
-}
-
-/* Columns [third*C, (third+1)*C) of the fused projection, for a cache of its own. */
-static lathe_status split_fused(const lathe_model_build *b, lathe_val fused, int64_t third,
-                                const char *label, lathe_val *out)
-{
-    const int64_t width = (int64_t)b->config->n_heads * b->config->head_dim;
-    const lathe_op_attrs rows = {.start = third * width, .count = width};
-    lathe_val v;
-    LATHE_TRY(lathe__build_node(b, LATHE_OP_TRANSPOSE, NULL, &fused, 1, label, &v));
-    LATHE_TRY(lathe__build_node(b, LATHE_OP_SLICE, &rows, &v, 1, label, &v));
-    return lathe__build_node(b, LATHE_OP_TRANSPOSE, NULL, &v, 1, label, out);
-}
-
-lathe_status lathe__build_attention(const lathe_model_build *b, int32_t layer, int32_t fused,
-                                    lathe_val q, lathe_val k, lathe_val v, lathe_val *out)
-{
-    const lathe_model_config *c = b->config;
+    const lathe_model_build *b = ctx;
     char label[64];
+    LATHE_TRY(check_layer(b, layer));
+    if (b->kv_len == LATHE_NONE || layer < 0)
+        return LATHE_OK;
     (void)snprintf(label, sizeof label, "layers.%d.attention", (int)layer);
-    if (b->kv_len != LATHE_NONE) {
-        if (fused) {
-            const lathe_val all = q;
-            LATHE_TRY(split_fused(b, all, 0, label, &q));
-            LATHE_TRY(split_fused(b, all, 1, label, &k));
-            LATHE_TRY(split_fused(b, all, 2, label, &v));
-            fused = 0;
-        }
-        const lathe_val k_in[3] = {b->cache_k[layer], k, b->kv_len};
-        const lathe_val v_in[3] = {b->cache_v[layer], v, b->kv_len};
-        LATHE_TRY(lathe__build_node(b, LATHE_OP_KV_APPEND, NULL, k_in, 3, label, &k));
-        LATHE_TRY(lathe__build_node(b, LATHE_OP_KV_APPEND, NULL, v_in, 3, label, &v));
-    }
-    const lathe_op_attrs attrs = {.n_heads = c->n_heads,
-                                  .n_kv_heads = c->n_kv_heads,
-                                  .head_dim = c->head_dim,
-                                  .scale = (float)(1.0 / sqrt((double)c->head_dim)),
-                                  .causal = 1,
-                                  .window = (int32_t)c->window,
-                                  .fused_qkv = fused,
-                                  .batch = b->batch};
-    const lathe_val in[5] = {q, fused ? LATHE_NONE : k, fused ? LATHE_NONE : v, b->doc_start,
-                             b->kv_len};
-    return lathe__build_node(b, LATHE_OP_ATTENTION, &attrs, in, 5, label, out);
+    const lathe_val k_in[3] = {b->cache_k[layer], *k, b->kv_len};
+    const lathe_val v_in[3] = {b->cache_v[layer], *v, b->kv_len};
+    LATHE_TRY(lathe_graph_node(b->graph, LATHE_OP_KV_APPEND, NULL, k_in, 3, k, 1, -1, label));
+    return lathe_graph_node(b->graph, LATHE_OP_KV_APPEND, NULL, v_in, 3, v, 1, -1, label);
+}
+
+/* lathe_model_builder.rope */
+static lathe_status rope(void *ctx, int32_t index, lathe_val *out)
+{
+    const lathe_model_build *b = ctx;
+    if (index < 0 || index >= b->config->n_ropes)
+        return lathe_error(LATHE_E_PLUGIN, "%s: build() asks for table %d of %d rotary frequencies",
+                           family_name(b), index, b->config->n_ropes);
+    *out = b->ropes[index];
+    return LATHE_OK;
+}
+
+/* lathe_model_builder.constant */
+static lathe_status constant(void *ctx, const char *name, const lathe_desc *desc, const void *data,
+                             lathe_val *out)
+{
+    const lathe_model_build *b = ctx;
+    return lathe_graph_const(b->graph, name, *desc, data, out);
+}
+
+/* lathe_model_builder.part */
+static lathe_status part(void *ctx, int32_t layer, int32_t which)
+{
+    const lathe_model_build *b = ctx;
+    LATHE_TRY(check_layer(b, layer));
+    if (which < LATHE_PART_NONE || which > LATHE_PART_MLP)
+        return lathe_error(LATHE_E_PLUGIN, "%s: build() speaks of part %d of a layer",
+                           family_name(b), which);
+    lathe_graph_set_layer(b->graph, layer, which);
+    return LATHE_OK;
+}
+
+/* lathe_model_builder.report */
+static lathe_status report(void *ctx, const char *name, lathe_val sum, double weight)
+{
+    lathe_model_build *b = ctx;
+    lathe_desc desc;
+    LATHE_TRY(lathe_graph_api_get()->desc(b->graph, sum, &desc));
+    if (name == NULL || name[0] == '\0' || b->n_reports == LATHE_MAX_REPORTS)
+        return lathe_error(LATHE_E_PLUGIN,
+                           "%s: build() reports a figure without a name, or more "
+                           "than %d of them",
+                           family_name(b), LATHE_MAX_REPORTS);
+    if (desc.dtype != LATHE_F32 || lathe_desc_count(&desc) != 1)
+        return lathe_error(LATHE_E_PLUGIN,
+                           "%s: the figure %s that build() reports is no f32 scalar",
+                           family_name(b), name);
+    for (int32_t i = 0; i < b->n_reports; i++)
+        if (strcmp(b->reports[i].name, name) == 0)
+            return lathe_error(LATHE_E_PLUGIN, "%s: build() reports two figures called %s",
+                               family_name(b), name);
+    const char *copy = lathe_arena_strdup(&b->graph->arena, name);
+    if (copy == NULL)
+        return LATHE_E_NOMEM;
+    b->reports[b->n_reports++] = (lathe_model_report){copy, sum, weight};
+    return LATHE_OK;
+}
+
+/* A table of rotary frequencies as a constant of the graph. */
+static lathe_status rope_constant(const lathe_model_build *b, int32_t index, lathe_val *out)
+{
+    const lathe_rope_config *r = &b->config->ropes[index];
+    float *table = malloc((size_t)b->max_positions * (size_t)r->dims * sizeof *table);
+    if (table == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory for a RoPE table of %lld positions",
+                           (long long)b->max_positions);
+    lathe_rope_table(r, b->max_positions, table);
+    const lathe_desc desc = {LATHE_F32, 3, {b->max_positions, 2, r->dims / 2, 1}};
+    const lathe_status status = lathe_graph_const(b->graph, "rope.table", desc, table, out);
+    free(table);
+    return status;
+}
+
+static lathe_status check_inputs(const lathe_model_build *b)
+{
+    lathe_desc tokens, positions;
+    const lathe_graph_api *api = lathe_graph_api_get();
+    LATHE_TRY(api->desc(b->graph, b->tokens, &tokens));
+    LATHE_TRY(api->desc(b->graph, b->positions, &positions));
+    const int64_t n = lathe_desc_count(&tokens);
+    if (b->batch < 1 || n % b->batch != 0 || lathe_desc_count(&positions) != n)
+        return lathe_error(
+            LATHE_E_SHAPE, "model: %lld tokens with %lld positions in a batch of %lld",
+            (long long)n, (long long)lathe_desc_count(&positions), (long long)b->batch);
+    if (b->max_positions < 1)
+        return lathe_error(LATHE_E_CONFIG, "a model of %lld positions",
+                           (long long)b->max_positions);
+    return LATHE_OK;
+}
+
+/* What build() gave is the input of the head. */
+static lathe_status check_hidden(const lathe_model_build *b, lathe_val out)
+{
+    lathe_desc tokens, hidden;
+    LATHE_TRY(lathe_graph_api_get()->desc(b->graph, b->tokens, &tokens));
+    LATHE_TRY(lathe_graph_api_get()->desc(b->graph, out, &hidden));
+    if (hidden.rank == 2 && hidden.dims[0] == tokens.dims[0] &&
+        hidden.dims[1] == b->config->width && hidden.dtype == b->graph->params->compute_dtype)
+        return LATHE_OK;
+    return lathe_error(
+        LATHE_E_PLUGIN,
+        "%s: build() gives hidden states of another shape or dtype than [%lld, %lld]",
+        family_name(b), (long long)tokens.dims[0], (long long)b->config->width);
+}
+
+lathe_status lathe_model_hidden(lathe_model_build *b, lathe_val *out)
+{
+    const lathe_model_v1 *table = b->config->family.table;
+    const lathe_model_builder builder = {.size = (uint32_t)sizeof builder,
+                                         .cached = b->kv_len != LATHE_NONE,
+                                         .api = lathe_graph_api_get(),
+                                         .graph = b->graph,
+                                         .batch = b->batch,
+                                         .max_positions = b->max_positions,
+                                         .tokens = b->tokens,
+                                         .positions = b->positions,
+                                         .doc_start = b->doc_start,
+                                         .kv_len = b->kv_len,
+                                         .ctx = b,
+                                         .tensor = tensor,
+                                         .linear = linear,
+                                         .cache = cache,
+                                         .rope = rope,
+                                         .constant = constant,
+                                         .part = part,
+                                         .report = report};
+    b->n_reports = 0;
+    LATHE_TRY(check_inputs(b));
+    lathe_graph_set_layer(b->graph, -1, LATHE_BLOCK_NONE);
+    for (int32_t i = 0; i < b->config->n_ropes; i++)
+        LATHE_TRY(rope_constant(b, i, &b->ropes[i]));
+    const lathe_status status = table->build(b->config->family.self, &builder, out);
+    lathe_graph_set_layer(b->graph, -1, LATHE_BLOCK_NONE);
+    LATHE_TRY(status);
+    return check_hidden(b, *out);
+}
+
+const char *lathe_model_head_name(const lathe_model_config *config)
+{
+    return config->tied ? config->embedding : config->head;
+}
+
+lathe_status lathe_model_head(const lathe_model_build *build, lathe_val *out)
+{
+    return tensor((void *)(uintptr_t)build, lathe_model_head_name(build->config), out);
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "ir/plan.h"
-#include "model/family.h"
 
 int64_t lathe_model_n_params(const lathe_params *params)
 {
@@ -20,17 +19,32 @@ int64_t lathe_model_n_active(const lathe_model_config *config, const lathe_param
     int64_t n = lathe_model_n_params(params);
     for (int32_t i = 0; i < params->n; i++) {
         const lathe_param *row = params->rows[i];
-        const int is_head = config->tied && strcmp(row->name, config->family->embedding) == 0;
+        const int is_head = config->tied && strcmp(row->name, config->embedding) == 0;
         if (row->role == LATHE_ROLE_EMBEDDING && !row->reference && !is_head)
             n -= lathe_desc_count(&row->desc);
     }
     return n;
 }
 
+int64_t lathe_model_kv_width(const lathe_model_config *config)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; i < config->n_layers; i++) {
+        const int64_t n = (int64_t)config->layers[i].n_kv_heads * config->layers[i].head_dim;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 double lathe_model_flops_per_token(const lathe_model_config *config, const lathe_params *params,
                                    int64_t row_tokens)
 {
+    double attention = 0.0;
+    for (int32_t i = 0; i < config->n_layers; i++) {
+        const lathe_model_layer *l = &config->layers[i];
+        attention += (double)l->n_heads * (double)l->head_dim *
+                     lathe_attention_pairs(row_tokens, l->window, 1);
+    }
     return 6.0 * (double)lathe_model_n_active(config, params) +
-           12.0 * (double)config->n_layers * (double)config->n_heads * (double)config->head_dim *
-               lathe_attention_pairs(row_tokens, config->window, 1) / (double)row_tokens;
+           12.0 * attention / (double)row_tokens;
 }

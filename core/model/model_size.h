@@ -12,6 +12,9 @@ int64_t lathe_model_n_params(const lathe_params *params);
  *  and the token embedding unless it is also the head). nanoGPT's "non-embedding" count when tied. */
 int64_t lathe_model_n_active(const lathe_model_config *config, const lathe_params *params);
 
+/** Elements of a key or value row of the widest layer: Hkv*D. */
+int64_t lathe_model_kv_width(const lathe_model_config *config);
+
 /** Model FLOPs of training one token in a row of T: 6 N + 12 L H D K, with N = lathe_model_n_active and K the mean
  *  number of keys that a query sees: (T+1)/2 under the causal mask, fewer in a sliding window.
  *  Forward and backward, 2 per multiply-add, nothing for recomputation.

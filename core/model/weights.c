@@ -12,7 +12,6 @@
 #include "base/map.h"
 #include "io/convert.h"
 #include "ir/desc_text.h"
-#include "model/family.h"
 
 int32_t lathe_weights_is_model_row(const lathe_param *row)
 {
@@ -23,8 +22,8 @@ const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
                                           const lathe_model_config *config, const char *name)
 {
     const lathe_st_tensor *t = lathe_safetensors_find(set, name);
-    const size_t n = strlen(config->family->prefix);
-    if (t == NULL && strncmp(name, config->family->prefix, n) == 0)
+    const size_t n = strlen(config->prefix);
+    if (t == NULL && strncmp(name, config->prefix, n) == 0)
         t = lathe_safetensors_find(set, name + n);
     return t;
 }
@@ -87,19 +86,19 @@ static lathe_status load_row(const lathe_st_tensor *t, const lathe_param *row, i
 /* A tied model's file has no head, or the embedding twice. */
 static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_config *config)
 {
-    const lathe_st_tensor *head = lathe_safetensors_find(set, LATHE_HEAD_NAME);
-    const lathe_st_tensor *embedding = lathe_weights_find(set, config, config->family->embedding);
+    const lathe_st_tensor *head = lathe_safetensors_find(set, config->head);
+    const lathe_st_tensor *embedding = lathe_weights_find(set, config, config->embedding);
     if (!config->tied && head == NULL)
         return lathe_error(
             LATHE_E_CONFIG,
             "%s: no tensor %s, and tie_word_embeddings is false: set it, or supply the tensor",
-            lathe_safetensors_path(set), LATHE_HEAD_NAME);
+            lathe_safetensors_path(set), config->head);
     if (config->tied && head != NULL && embedding != NULL &&
         (memcmp(&head->desc, &embedding->desc, sizeof head->desc) != 0 ||
          memcmp(head->data, embedding->data, (size_t)lathe_desc_bytes(&head->desc)) != 0))
         return lathe_error(LATHE_E_CONFIG,
                            "%s: %s differs from %s, and tie_word_embeddings is true: which holds?",
-                           head->file, LATHE_HEAD_NAME, embedding->name);
+                           head->file, config->head, embedding->name);
     return LATHE_OK;
 }
 
@@ -114,7 +113,7 @@ static int is_expected_extra(const lathe_model_config *config, const char *name)
 {
     return ends_with(name, ".rotary_emb.inv_freq") || ends_with(name, ".attn.bias") ||
            ends_with(name, ".attn.masked_bias") ||
-           (config->tied && strcmp(name, LATHE_HEAD_NAME) == 0);
+           (config->tied && strcmp(name, config->head) == 0);
 }
 
 static void warn_extras(const lathe_safetensors *set, const lathe_model_config *config,

@@ -188,7 +188,8 @@ static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_regist
     const lathe_core_section *core = lathe_core_sections(&n_core);
     check_root(config, registry, diags);
     for (int32_t i = 0; i < n_core; i++)
-        LATHE_TRY(check_core(config, &core[i], diags));
+        if (lathe_kind_id(core[i].name) == 0) /* [model] is checked with its plugin's keys */
+            LATHE_TRY(check_core(config, &core[i], diags));
     LATHE_TRY(add_overrides(config, registry, diags));
     LATHE_TRY(add_paths(config, registry, diags));
     add_pins(config, registry, diags);

@@ -49,6 +49,10 @@ const char *lathe_config_path(const lathe_config *config);
 const lathe_value *lathe_config_get(const lathe_config *config, const char *section,
                                     const char *key);
 
+/** The keys of a section, those of its plugin included; n 0: there is no such section. */
+const lathe_field *lathe_config_fields(const lathe_config *config, const char *section,
+                                       int32_t *out_n);
+
 /** Shorthands: 0, 0.0 or NULL when the key is unset. */
 int64_t lathe_config_int(const lathe_config *config, const char *section, const char *key);
 double lathe_config_float(const lathe_config *config, const char *section, const char *key);

@@ -30,6 +30,14 @@ const lathe_value *lathe_config_get(const lathe_config *config, const char *sect
     return i < 0 ? NULL : &found->values[i];
 }
 
+const lathe_field *lathe_config_fields(const lathe_config *config, const char *section,
+                                       int32_t *out_n)
+{
+    const struct lathe__section *found = lathe__config_section(config, section);
+    *out_n = found != NULL ? found->n_fields : 0;
+    return found != NULL ? found->fields : NULL;
+}
+
 int64_t lathe_config_int(const lathe_config *config, const char *section, const char *key)
 {
     const lathe_value *value = lathe_config_get(config, section, key);
@@ -139,9 +147,13 @@ void lathe_config_json(const lathe_config *config, lathe_buffer *out)
 {
     int32_t n_core = 0;
     const lathe_core_section *core = lathe_core_sections(&n_core);
+    int first = 1;
     lathe_buffer_puts(out, "{");
     for (int32_t i = 0; i < n_core; i++) {
-        lathe_buffer_printf(out, "%s\n  \"%s\": {", i > 0 ? "," : "", core[i].name);
+        if (lathe_kind_id(core[i].name) != 0)
+            continue; /* with the kinds below */
+        lathe_buffer_printf(out, "%s\n  \"%s\": {", first ? "" : ",", core[i].name);
+        first = 0;
         values_json(lathe__config_section(config, core[i].name), 1, out);
         lathe_buffer_puts(out, "}");
     }
@@ -154,8 +166,9 @@ void lathe_config_json(const lathe_config *config, lathe_buffer *out)
             lathe_buffer_json_string(out, part->component->plugin->name);
             lathe_buffer_puts(out, ", \"version\": ");
             lathe_buffer_json_string(out, part->component->plugin->version);
-            values_json(lathe__config_section(config, lathe_kind_name(kind)), 0, out);
         }
+        if (part->component != NULL || kind == LATHE_KIND_MODEL)
+            values_json(lathe__config_section(config, lathe_kind_name(kind)), 0, out);
         lathe_buffer_puts(out, "}");
     }
     lathe_buffer_puts(out, "\n}\n");

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "lathe/model.h"
 #include "plug/config_state.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
@@ -19,24 +20,50 @@ static lathe_schema_scope scope_of(const lathe_config *config, int32_t kind,
     return scope;
 }
 
-/* The plugin's keys, then those that the core adds to its kind. */
-static lathe_status all_fields(lathe_config *config, const lathe_plugin *plugin,
+/* Keys of a model's table that are other names of its plugin's keys. None is required there: vocab_size may come
+ * from the tokenizer, and a key that has an alias from that. */
+static int32_t add_aliases(const lathe_plugin *plugin, lathe_field *all, int32_t n)
+{
+    const lathe_model_v1 *table = plugin->table;
+    const int32_t vocab = lathe_schema_index(all, n, "vocab_size");
+    if (vocab >= 0)
+        all[vocab].flags &= ~LATHE_FIELD_REQUIRED;
+    for (int32_t i = 0; i < table->n_aliases; i++) {
+        const int32_t at = lathe_schema_index(all, n, table->aliases[i].key);
+        if (at < 0 || lathe_schema_index(all, n, table->aliases[i].alias) >= 0)
+            continue;
+        all[at].flags &= ~LATHE_FIELD_REQUIRED;
+        all[n] = all[at];
+        all[n].key = table->aliases[i].alias;
+        all[n++].default_value = NULL;
+    }
+    return n;
+}
+
+/* The plugin's keys, then those that the core adds to its kind. plugin NULL: the core's alone. */
+static lathe_status all_fields(lathe_config *config, int32_t kind, const lathe_plugin *plugin,
                                const lathe_field **out, int32_t *out_n)
 {
-    int32_t n_extra = 0, n = plugin->n_fields;
-    const lathe_field *extra = lathe_core_kind_fields(plugin->kind, &n_extra);
-    *out = plugin->fields;
+    int32_t n_extra = 0, n = plugin != NULL ? plugin->n_fields : 0;
+    const int32_t n_plugin = n;
+    const lathe_field *extra = lathe_core_kind_fields(kind, &n_extra);
+    const int is_model = kind == LATHE_KIND_MODEL && plugin != NULL;
+    const int32_t n_aliases = is_model ? ((const lathe_model_v1 *)plugin->table)->n_aliases : 0;
+    *out = plugin != NULL ? plugin->fields : NULL;
     *out_n = n;
     if (n_extra == 0)
         return LATHE_OK;
-    lathe_field *all = lathe_arena_alloc(&config->arena, (n + n_extra) * (int64_t)sizeof *all);
+    lathe_field *all =
+        lathe_arena_alloc(&config->arena, (n + n_extra + n_aliases) * (int64_t)sizeof *all);
     if (all == NULL)
         return LATHE_E_NOMEM;
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < n_plugin; i++)
         all[i] = plugin->fields[i];
     for (int32_t i = 0; i < n_extra; i++)
-        if (lathe_schema_index(plugin->fields, plugin->n_fields, extra[i].key) < 0)
+        if (lathe_schema_index(all, n_plugin, extra[i].key) < 0)
             all[n++] = extra[i];
+    if (is_model)
+        n = add_aliases(plugin, all, n);
     *out = all;
     *out_n = n;
     return LATHE_OK;
@@ -79,23 +106,25 @@ static void put_owners(void *arg, const char *key, lathe_buffer *out)
     lathe_arena_fini(&arena);
 }
 
-/* The table against one plugin's schema; the section then answers lathe_config_get. */
-static lathe_status bind(lathe_config *config, int32_t kind, const lathe_component *component,
-                         int32_t ignore_unknown, lathe_registry *registry, lathe_diags *diags)
+lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
+                                const lathe_component *component, int32_t ignore_unknown,
+                                lathe_registry *registry, lathe_diags *diags)
 {
-    const lathe_plugin *plugin = component->plugin;
+    const lathe_plugin *plugin = component != NULL ? component->plugin : NULL;
     lathe_part *part = &config->parts[kind];
     lathe_value *values = NULL;
     const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(kind));
+    if (table != NULL && table->kind != LATHE_TOML_TABLE)
+        table = NULL; /* an error already */
     lathe_schema_scope scope = scope_of(config, kind, table, ignore_unknown);
-    siblings all = {registry, kind, plugin->name};
+    siblings all = {registry, kind, plugin != NULL ? plugin->name : ""};
     if (registry != NULL) {
         scope.others = put_owners;
         scope.arg = &all;
     }
     const lathe_field *fields = NULL;
     int32_t n_fields = 0;
-    LATHE_TRY(all_fields(config, plugin, &fields, &n_fields));
+    LATHE_TRY(all_fields(config, kind, plugin, &fields, &n_fields));
     LATHE_TRY(lathe_schema_check(&scope, table, fields, n_fields, &config->arena, diags, &values));
     struct lathe__section *section = NULL;
     for (int32_t i = 0; i < config->n_sections; i++)
@@ -111,7 +140,9 @@ static lathe_status bind(lathe_config *config, int32_t kind, const lathe_compone
                                        .values = values};
     part->component = component;
     part->values = values;
-    return n_fields > plugin->n_fields ? lathe__config_tables(config, section, diags) : LATHE_OK;
+    return plugin == NULL || n_fields > plugin->n_fields
+               ? lathe__config_tables(config, section, diags)
+               : LATHE_OK;
 }
 
 /* A key of a family or of "auto": a value that none of the candidates that know the key takes is wrong,
@@ -181,7 +212,7 @@ static lathe_status resolve_scored(lathe_config *config, int32_t kind, const lat
     LATHE_TRY(
         lathe_registry_candidates(registry, kind, part->name, &config->arena, &candidates, &n));
     if (n == 1 && strcmp(candidates[0]->plugin->name, part->name) == 0)
-        return bind(config, kind, candidates[0], 0, registry, diags);
+        return lathe__config_bind(config, kind, candidates[0], 0, registry, diags);
     return table != NULL ? check_union(config, kind, table, candidates, n, diags) : LATHE_OK;
 }
 
@@ -192,7 +223,7 @@ static lathe_status resolve(lathe_config *config, int32_t kind, const lathe_toml
     if (lathe_kind_is_scored(kind))
         return resolve_scored(config, kind, table, registry, diags);
     LATHE_TRY(lathe_registry_find(registry, kind, config->parts[kind].name, &component));
-    return bind(config, kind, component, 0, registry, diags);
+    return lathe__config_bind(config, kind, component, 0, registry, diags);
 }
 
 /* Keys in the table of a kind that is switched off would be read by nobody. */
@@ -224,6 +255,8 @@ lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
     const lathe_toml_node *name = lathe_toml_find(table, "name");
     part->kind = kind;
     part->name = lathe_kind_default(kind);
+    if (kind == LATHE_KIND_MODEL)
+        return lathe__config_model(config, registry, diags);
     if (name != NULL && name->kind != LATHE_TOML_STRING) {
         const lathe_place place = lathe_value_place(config->path, name);
         lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL, "%s.name is %s, expected a string",
@@ -252,7 +285,7 @@ lathe_status lathe_config_bind(lathe_config *config, int32_t kind, const lathe_c
 {
     const int64_t n_errors = diags->n_errors;
     if (config->parts[kind].component != component)
-        LATHE_TRY(bind(config, kind, component, 1, NULL, diags));
+        LATHE_TRY(lathe__config_bind(config, kind, component, 1, NULL, diags));
     *out_values = config->parts[kind].values;
     return diags->n_errors > n_errors ? lathe_diags_status(diags) : LATHE_OK;
 }

@@ -43,6 +43,16 @@ lathe_status lathe__config_default_paths(lathe_config *config, const char *secti
 lathe_status lathe__config_tables(lathe_config *config, const struct lathe__section *section,
                                   lathe_diags *diags);
 
+/** Checks the table of a kind against the schema of a plugin (NULL: the core's keys alone); the section then answers
+ *  lathe_config_get. */
+lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
+                                const lathe_component *component, int32_t ignore_unknown,
+                                lathe_registry *registry, lathe_diags *diags);
+
+/** Resolves [model]: the plugin that model_type or name asks for (config_model.c). */
+lathe_status lathe__config_model(lathe_config *config, lathe_registry *registry,
+                                 lathe_diags *diags);
+
 /** Resolves a kind's table: plugin, schema, values. */
 lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
                                 lathe_registry *registry, lathe_diags *diags);

@@ -15,32 +15,11 @@
 #define ANY 1e18 /* no upper bound worth showing */
 
 /* clang-format off */
+/* Beside the keys of the plugin that serves the model_type. */
 static const lathe_field model_fields[] = {
     STRING("path", NULL, NULL, "Hugging Face folder (config.json, *.safetensors) to start from"),
-    STRING("model_type", NULL, "llama|qwen3|gpt2", "family of a new model, made from the keys below; only without path"),
+    STRING("model_type", NULL, NULL, "architecture of a new model, made from the keys of its family (lathe ls model, lathe show model/NAME); only without path"),
     INT("seed", NULL, 0, ANY, NULL, "seed of the initial weights; unset: train.seed"),
-    INT("vocab_size", NULL, 1, 1e7, "tokens", "size of the vocabulary; unset: the tokenizer's"),
-    INT("hidden_size", NULL, 1, 1e6, "channels", "width of the residual stream"),
-    INT("intermediate_size", NULL, 1, 1e7, "channels", "width inside the MLP"),
-    INT("num_hidden_layers", NULL, 1, 10000, "layers", "number of layers"),
-    INT("num_attention_heads", NULL, 1, 10000, "heads", "query heads"),
-    INT("num_key_value_heads", NULL, 1, 10000, "heads", "key and value heads; unset: as many as query heads"),
-    INT("head_dim", NULL, 1, 10000, "channels", "size of a head; unset: hidden_size / num_attention_heads"),
-    INT("max_position_embeddings", NULL, 1, ANY, "tokens", "longest sequence"),
-    {"rope_theta", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, ANY, NULL, "1", "base of the rotary frequencies"},
-    TABLE("rope_scaling", "RoPE scaling as in config.json: rope_type, factor, ..."),
-    {"rms_norm_eps", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1.0, NULL, "1", "added to the mean square in RMSNorm"},
-    BOOL("tie_word_embeddings", NULL, "the output head shares the token embedding"),
-    STRING("hidden_act", NULL, "silu|gelu|gelu_new|gelu_pytorch_tanh|relu", "activation of the MLP"),
-    FLOAT("initializer_range", NULL, 0.0, 10.0, "1", "standard deviation of the initial weights"),
-    BOOL("attention_bias", NULL, "biases in the attention projections"),
-    INT("n_embd", NULL, 1, 1e6, "channels", "GPT-2: width of the residual stream"),
-    INT("n_layer", NULL, 1, 10000, "layers", "GPT-2: number of layers"),
-    INT("n_head", NULL, 1, 10000, "heads", "GPT-2: heads"),
-    INT("n_positions", NULL, 1, ANY, "tokens", "GPT-2: longest sequence"),
-    INT("n_inner", NULL, 1, 1e7, "channels", "GPT-2: width inside the MLP; unset: 4 n_embd"),
-    {"layer_norm_epsilon", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1.0, NULL, "1", "GPT-2: added to the variance in LayerNorm"},
-    STRING("activation_function", NULL, "gelu_new|gelu|gelu_pytorch_tanh|relu|silu", "GPT-2: activation of the MLP"),
 };
 
 static const lathe_field data_fields[] = {
@@ -240,8 +219,13 @@ const lathe_core_section *lathe_core_table_find(const char *section, const char 
 
 const lathe_field *lathe_core_kind_fields(int32_t kind, int32_t *out_n)
 {
-    *out_n = kind == LATHE_KIND_OPTIMIZER
-                 ? (int32_t)(sizeof optimizer_fields / sizeof optimizer_fields[0])
-                 : 0;
-    return kind == LATHE_KIND_OPTIMIZER ? optimizer_fields : NULL;
+    *out_n = 0;
+    if (kind == LATHE_KIND_MODEL) {
+        *out_n = (int32_t)(sizeof model_fields / sizeof model_fields[0]);
+        return model_fields;
+    }
+    if (kind != LATHE_KIND_OPTIMIZER)
+        return NULL;
+    *out_n = (int32_t)(sizeof optimizer_fields / sizeof optimizer_fields[0]);
+    return optimizer_fields;
 }

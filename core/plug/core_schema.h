@@ -16,7 +16,7 @@ typedef struct lathe_core_section {
     const char *doc;
 } lathe_core_section;
 
-/** The sections, in the order they are documented. */
+/** The sections, in the order they are documented. `model` is also a kind: its table has the keys of a plugin too. */
 const lathe_core_section *lathe_core_sections(int32_t *out_n);
 
 /** A section by name; NULL. */

@@ -6,6 +6,7 @@
 #include "lathe/adapter.h"
 #include "lathe/attention.h"
 #include "lathe/device.h"
+#include "lathe/model.h"
 #include "lathe/optimizer.h"
 #include "lathe/quant.h"
 #include "lathe/scheduler.h"
@@ -36,6 +37,8 @@ static const struct kind kinds[LATHE_N_KINDS] = {
                               REACH(lathe_attention_v1, backward), 1, 0},
     [LATHE_KIND_DEVICE] = {"device", "auto", LATHE_DEVICE_REVISION,
                            REACH(lathe_device_v1, kernel_run), 1, 0},
+    [LATHE_KIND_MODEL] = {"model", "auto", LATHE_MODEL_REVISION, REACH(lathe_model_v1, build), 0,
+                          0},
 };
 
 static const struct kind *get(int32_t kind)

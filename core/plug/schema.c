@@ -169,7 +169,10 @@ static int is_key(const char *key)
     return 1;
 }
 
-enum { KNOWN_FLAGS = LATHE_FIELD_REQUIRED | LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_MAX_EXCLUSIVE };
+enum {
+    KNOWN_FLAGS = LATHE_FIELD_REQUIRED | LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_MAX_EXCLUSIVE |
+                  LATHE_FIELD_NULLABLE
+};
 
 lathe_status lathe_schema_validate(const lathe_field *fields, int32_t n_fields)
 {

@@ -7,6 +7,7 @@
 #include "lathe/adapter.h"
 #include "lathe/attention.h"
 #include "lathe/device.h"
+#include "lathe/model.h"
 #include "lathe/optimizer.h"
 #include "lathe/quant.h"
 #include "lathe/scheduler.h"
@@ -97,11 +98,19 @@ static const struct rule device[] = {
     END,
 };
 
+static const struct rule model[] = {
+    MEMBER(lathe_model_v1, types, ALWAYS),
+    MEMBER(lathe_model_v1, describe, ALWAYS),
+    MEMBER(lathe_model_v1, tensors, ALWAYS),
+    MEMBER(lathe_model_v1, build, ALWAYS),
+    END,
+};
+
 static const struct rule *const rules[LATHE_N_KINDS] = {
     [LATHE_KIND_OPTIMIZER] = optimizer, [LATHE_KIND_SCHEDULER] = scheduler,
     [LATHE_KIND_QUANT] = quant,         [LATHE_KIND_ADAPTER] = adapter,
     [LATHE_KIND_STAGE] = stage,         [LATHE_KIND_ATTENTION] = attention,
-    [LATHE_KIND_DEVICE] = device,
+    [LATHE_KIND_DEVICE] = device,       [LATHE_KIND_MODEL] = model,
 };
 
 /* Whether the table reaches as far as the pointer, and it is set. */
@@ -157,6 +166,32 @@ static lathe_status check_stage(const lathe_stage_v1 *table)
     return LATHE_OK;
 }
 
+enum { MAX_MODEL_TYPES = 64 };
+
+static int is_empty(const char *text)
+{
+    return text == NULL || text[0] == '\0';
+}
+
+static lathe_status check_model(const lathe_model_v1 *table)
+{
+    if (table->n_types < 1 || table->n_types > MAX_MODEL_TYPES)
+        return lathe_error(LATHE_E_PLUGIN, "model.n_types is %d, expected 1 to %d", table->n_types,
+                           MAX_MODEL_TYPES);
+    for (int32_t i = 0; i < table->n_types; i++)
+        if (is_empty(table->types[i].model_type) || is_empty(table->types[i].architecture))
+            return lathe_error(LATHE_E_PLUGIN, "model.types[%d] has no model_type or architecture",
+                               i);
+    if (table->n_aliases < 0 || table->n_aliases > MAX_MODEL_TYPES ||
+        (table->n_aliases > 0 && table->aliases == NULL))
+        return lathe_error(LATHE_E_PLUGIN, "model.n_aliases is %d, expected 0 to %d and aliases",
+                           table->n_aliases, MAX_MODEL_TYPES);
+    for (int32_t i = 0; i < table->n_aliases; i++)
+        if (is_empty(table->aliases[i].key) || is_empty(table->aliases[i].alias))
+            return lathe_error(LATHE_E_PLUGIN, "model.aliases[%d] has no key or alias", i);
+    return LATHE_OK;
+}
+
 lathe_status lathe_table_rules_check(const lathe_plugin *plugin)
 {
     const char *kind = lathe_kind_name(plugin->kind);
@@ -167,5 +202,7 @@ lathe_status lathe_table_rules_check(const lathe_plugin *plugin)
             return lathe_error(LATHE_E_PLUGIN, "%s.%s is NULL; every %s has it", kind, rule->member,
                                kind);
     }
+    if (plugin->kind == LATHE_KIND_MODEL)
+        return check_model(plugin->table);
     return plugin->kind == LATHE_KIND_STAGE ? check_stage(plugin->table) : LATHE_OK;
 }

@@ -1,5 +1,6 @@
 /* Whether a plan fits the machine, and what would. */
 #include "run/fit.h"
+#include "model/model_size.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ static int64_t cache_bytes(const lathe_run *run)
 {
     const lathe_model_config *m = &run->model;
     const int64_t rows = run->set.seq_len < m->max_positions ? run->set.seq_len : m->max_positions;
-    return 2 * m->n_layers * rows * m->n_kv_heads * m->head_dim *
+    return 2 * m->n_layers * rows * lathe_model_kv_width(m) *
            lathe_dtype_bytes(run->params.compute_dtype);
 }
 

@@ -6,6 +6,7 @@
 #include "base/api_struct.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "model/model_size.h"
 #include "run/generate.h"
 #include "run/nonfinite.h"
 #include "run/run_state.h"
@@ -88,10 +89,10 @@ static lathe_status plan(lathe_run *run, lathe_generator *g)
         if (g->capacity >= sizes[i])
             LATHE_TRY(build_program(run, g, sizes[i], &g->programs[i]));
     g->uses_team = wants_team(run, &g->programs[DECODE]);
-    g->cache_bytes = (g->capacity * model->n_kv_heads * model->head_dim *
-                          lathe_dtype_bytes(run->params.compute_dtype) +
-                      63) /
-                     64 * 64;
+    g->cache_bytes =
+        (g->capacity * lathe_model_kv_width(model) * lathe_dtype_bytes(run->params.compute_dtype) +
+         63) /
+        64 * 64;
     LATHE_TRY(lathe_sampler_create(model->vocab, &g->sampler));
     g->logprobs = calloc((size_t)g->capacity, sizeof *g->logprobs);
     return g->logprobs ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to generate");

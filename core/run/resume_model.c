@@ -42,9 +42,10 @@ static lathe_status describe(const lathe_model_config *model, json_t **out)
 
 static lathe_status compare(const lathe_run *run, const char *dir, json_t **out)
 {
+    const lathe_model_source source = lathe__run_model_source(run);
     lathe_model_config saved = {0};
     json_t *before = NULL, *now = NULL;
-    lathe_status status = lathe_model_config_load(dir, &saved);
+    lathe_status status = lathe_model_config_load(&source, dir, &saved);
     if (status == LATHE_OK)
         status = describe(&saved, &before);
     if (status == LATHE_OK)

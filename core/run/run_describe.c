@@ -11,7 +11,6 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "model/family.h"
 #include "model/model_size.h"
 #include "plug/kind.h"
 #include "run/curvature.h"
@@ -38,7 +37,7 @@ static json_t *describe_model(const lathe_run *run)
         n_adapter += row->role == LATHE_ROLE_ADAPTER ? n : 0;
     }
     json_t *out = json_object();
-    json_object_set_new(out, "family", json_string(m->family->model_type));
+    json_object_set_new(out, "family", json_string(m->model_type));
     json_object_set_new(out, "layers", json_integer(m->n_layers));
     json_object_set_new(out, "width", json_integer(m->width));
     json_object_set_new(out, "ffn", json_integer(m->ffn));
@@ -98,6 +97,7 @@ static json_t *describe_plugins(const lathe_run *run)
 {
     const char *chosen = lathe_exec_attention(run->programs.train.exec);
     json_t *list = json_array();
+    add_plugin(list, LATHE_KIND_MODEL, &run->model.family);
     add_plugin(list, LATHE_KIND_OPTIMIZER, &run->parts.optimizer);
     add_plugin(list, LATHE_KIND_SCHEDULER, &run->parts.scheduler);
     add_plugin(list, LATHE_KIND_QUANT, &run->parts.quant);

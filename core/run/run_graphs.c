@@ -10,9 +10,7 @@
 #include "checkpoint/model_file.h"
 #include "ir/passes.h"
 #include "lathe/fp8.h"
-#include "model/family.h"
 #include "plug/answers.h"
-#include "plug/core_schema.h"
 #include "plug/schema.h"
 #include "run/adapter_check.h"
 #include "run/curvature.h"
@@ -41,13 +39,14 @@ static int64_t vocabulary(const lathe_run *run)
 /* config.json text from the explicit keys of [model]. */
 static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
 {
-    const lathe_core_section *section = lathe_core_section_find("model");
     int first = 1, has_vocab = 0;
+    int32_t n = 0;
+    const lathe_field *fields = lathe_config_fields(run->config, "model", &n);
     lathe_buffer_puts(b, "{");
-    for (int32_t i = 0; i < section->n_fields; i++) {
-        const char *key = section->fields[i].key;
+    for (int32_t i = 0; i < n; i++) {
+        const char *key = fields[i].key;
         const lathe_value *v = lathe_config_get(run->config, "model", key);
-        if (!v || !v->is_set || strcmp(key, "path") == 0 || strcmp(key, "seed") == 0)
+        if (!v || !v->is_explicit || strcmp(key, "path") == 0 || strcmp(key, "seed") == 0)
             continue;
         has_vocab |= strcmp(key, "vocab_size") == 0;
         lathe_buffer_puts(b, first ? "" : ", ");
@@ -71,34 +70,18 @@ static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
     return b->status;
 }
 
-/* Keys of a new model beside the folder of one that exists: its config.json is what counts. */
-static lathe_status check_model_keys(const lathe_run *run)
+lathe_model_source lathe__run_model_source(const lathe_run *run)
 {
-    const lathe_core_section *section = lathe_core_section_find("model");
-    lathe_status first = LATHE_OK;
-    for (int32_t i = 0; i < section->n_fields; i++) {
-        const char *key = section->fields[i].key;
-        const lathe_value *v = lathe_config_get(run->config, "model", key);
-        if (!v || !v->is_set || strcmp(key, "path") == 0 || strcmp(key, "seed") == 0 ||
-            strcmp(key, "model_type") == 0)
-            continue;
-        const lathe_status status = lathe__run_refuse(
-            run, "model", key,
-            "model.%s has no effect beside model.path, whose config.json describes "
-            "the model: take it out",
-            key);
-        if (!run->open.diags)
-            return status;
-        first = status;
-    }
-    return first;
+    const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_MODEL);
+    return (lathe_model_source){run->registry,
+                                strcmp(part->name, "auto") == 0 ? NULL : part->component};
 }
 
 static lathe_status read_model(lathe_run *run)
 {
+    const lathe_model_source source = lathe__run_model_source(run);
     if (run->set.model_path) {
-        LATHE_TRY(check_model_keys(run));
-        LATHE_TRY(lathe_model_config_load(run->set.model_path, &run->model));
+        LATHE_TRY(lathe_model_config_load(&source, run->set.model_path, &run->model));
         return run->open.mode == LATHE_OPEN_EVALUATE
                    ? LATHE_OK
                    : lathe_generation_config_load(run->set.model_path, &run->generation);
@@ -106,8 +89,8 @@ static lathe_status read_model(lathe_run *run)
     lathe_buffer b = LATHE_BUFFER_INIT;
     lathe_status status = model_json(run, &b);
     if (status == LATHE_OK)
-        status =
-            lathe_model_config_parse(lathe_config_path(run->config), b.data, b.len, 1, &run->model);
+        status = lathe_model_config_parse(&source, lathe_config_path(run->config), b.data, b.len, 1,
+                                          &run->model);
     lathe_buffer_fini(&b);
     return status;
 }
@@ -223,7 +206,7 @@ static lathe_status check_dropout(const lathe_run *run)
     const lathe_model_config *m = &run->model;
     if (run->open.mode > LATHE_OPEN_TRAIN || !m->dropout_key)
         return LATHE_OK;
-    if (!m->family->warns_of_dropout)
+    if (!m->warns_of_dropout)
         return lathe_error(LATHE_E_CONFIG,
                            "%s/config.json: %s is %g, and training applies no dropout of the "
                            "model: set it to 0 there to train without",

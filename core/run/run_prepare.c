@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
-#include "plug/core_schema.h"
 #include "plug/select.h"
 #include "run/figure_names.h"
 #include "run/fit.h"
@@ -93,10 +92,11 @@ static lathe_status prepare_tokenizer(lathe_run *run)
 /* The key of [model] that the message names first, of those that the file sets; else `missing`. */
 static const char *model_key(const lathe_run *run, const char *missing)
 {
-    const lathe_core_section *section = lathe_core_section_find("model");
+    int32_t n = 0;
+    const lathe_field *fields = lathe_config_fields(run->config, "model", &n);
     const char *text = lathe_error_message(), *best = NULL, *key = missing;
-    for (int32_t i = 0; i < section->n_fields && !run->set.model_path; i++) {
-        const char *name = section->fields[i].key, *at = strstr(text, name);
+    for (int32_t i = 0; i < n && !run->set.model_path; i++) {
+        const char *name = fields[i].key, *at = strstr(text, name);
         const lathe_value *value = lathe_config_get(run->config, "model", name);
         if (!at || !value || !value->is_explicit || strcmp(name, "model_type") == 0 ||
             (best && at > best) || (best == at && strlen(name) < strlen(key)))

@@ -112,6 +112,8 @@ lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_
 /** The length of the run, from the data where train.max_steps is unset (run_open.c). */
 lathe_status lathe__run_settle_length(lathe_run *run);
 
+/** Where the family of the run's model is looked for (run_graphs.c). */
+lathe_model_source lathe__run_model_source(const lathe_run *run);
 /** Model, parameter table, graphs, plan (run_graphs.c). */
 lathe_status lathe__run_params(lathe_run *run);
 lathe_status lathe__run_add_reference(lathe_run *run);

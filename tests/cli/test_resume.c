@@ -83,7 +83,7 @@ Test(resume_refusal, names_the_key_its_place_and_both_values)
         {"s/^num_hidden.*/num_hidden_layers = 2/",
          "run.toml:5:21: error: model.num_hidden_layers is 2" FROM "with 1: set it back, " ANEW},
         {"s/^hidden_size.*/&\\nrope_theta = 500.0/", /* every tensor keeps its shape */
-         "run.toml:4:14: error: model.rope_theta is 500.0" FROM "without it: take it out, " ANEW},
+         "run.toml:4:14: error: model.rope_theta is 500.0" FROM "with 10000.0: set it back, " ANEW},
         {"s/^num_attention.*/num_attention_heads = 1/",
          "run.toml:6:23: error: model.num_attention_heads is 1" FROM "with 2: set it back, " ANEW},
         {"s/^train = .*/train = { vocab_size = 280 }/",

@@ -63,6 +63,11 @@ Test(conformance, attention_backends)
     all_of(LATHE_KIND_ATTENTION);
 }
 
+Test(conformance, model_families)
+{
+    all_of(LATHE_KIND_MODEL);
+}
+
 Test(conformance, devices)
 {
     all_of(LATHE_KIND_DEVICE);

@@ -18,11 +18,14 @@ Made with torch 2.15.0, transformers 5.23.0, safetensors 0.8.0:  python tests/go
 import json
 import pathlib
 import shutil
+import sys
 
 import torch
 from safetensors.torch import save_file
-from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config,
+                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+                          Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+                          Qwen3Config, Qwen3ForCausalLM)
 
 OUT = pathlib.Path(__file__).parent / "data" / "models"
 B, T = 2, 23
@@ -36,6 +39,7 @@ def randomize(model, seed):
             r = torch.randn(p.shape, generator=g)
             if p.dim() == 1:
                 base = 1.0 if "norm" in name or "ln_" in name and name.endswith("weight") else 0.0
+                base = 0.0 if model.config.model_type.startswith("gemma") else base  # 1 + w
                 p.copy_(base + 0.1 * r)
             else:
                 p.copy_(r * (0.5 if "embed" in name or "wte" in name else 0.15))
@@ -53,7 +57,7 @@ def golden(model, folder, seed):
     tensors = {"input_ids": ids.to(torch.int32), "logits": out.logits.detach().contiguous(), "logprobs": logprobs,
                "loss": out.loss.detach().reshape(1)}
     rotary = getattr(getattr(model, "model", None), "rotary_emb", None)
-    if rotary is not None:
+    if rotary is not None and model.config.model_type != "gemma3_text":
         cos, sin = rotary(out.logits, torch.arange(64)[None])
         half = cos.shape[-1] // 2
         tensors["rope"] = torch.stack([cos[0, :, :half], sin[0, :, :half]], 1).contiguous()
@@ -66,6 +70,8 @@ def golden(model, folder, seed):
 
 def make(name, cls, config, seed, dtype=torch.float32, **save):
     folder = OUT / name
+    if len(sys.argv) > 1 and name not in sys.argv[1:]:
+        return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     config._attn_implementation = "eager"
@@ -81,6 +87,8 @@ def make(name, cls, config, seed, dtype=torch.float32, **save):
 
 
 def older_keys(folder):
+    if len(sys.argv) > 1 and folder.name not in sys.argv[1:]:
+        return
     path = folder / "config.json"
     c = json.loads(path.read_text())
     rope = c.pop("rope_parameters")
@@ -110,3 +118,25 @@ make("qwen2", Qwen2ForCausalLM, Qwen2Config(
 make("gpt2", GPT2LMHeadModel, GPT2Config(
     vocab_size=128, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0, attn_pdrop=0.0,
     embd_pdrop=0.0, resid_pdrop=0.0), 4)
+
+# With the name of a model (python tests/golden/models.py gemma2) only that one is made.
+small = dict(tiny, vocab_size=64, hidden_size=24, intermediate_size=40, num_attention_heads=4, num_key_value_heads=2)
+make("mistral", MistralForCausalLM, MistralConfig(
+    **small, head_dim=8, sliding_window=7, rms_norm_eps=1e-5, tie_word_embeddings=False), 6)
+make("qwen2_window", Qwen2ForCausalLM, Qwen2Config(
+    **dict(small, hidden_size=32), rms_norm_eps=1e-6, use_sliding_window=True, sliding_window=6, max_window_layers=1), 7)
+# pad_token_id None: nn.Embedding gives the row of padding_idx no gradient, whatever tokens mean
+gemma = dict(small, num_hidden_layers=3, head_dim=8, sliding_window=6, query_pre_attn_scalar=12, pad_token_id=None)
+make("gemma2", Gemma2ForCausalLM, Gemma2Config(**gemma, attn_logit_softcapping=2.0, final_logit_softcapping=3.0), 8)
+make("gemma3", Gemma3ForCausalLM, Gemma3TextConfig(
+    **gemma, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+    rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=100.0),
+                         full_attention=dict(rope_type="linear", rope_theta=5000.0, factor=4.0))), 9)
+factors = dict(short_factor=[1.0, 1.1, 1.3, 1.6], long_factor=[1.5, 2.0, 3.0, 5.0])
+phi = dict(small, hidden_size=32, original_max_position_embeddings=16, pad_token_id=None)
+make("phi3", Phi3ForCausalLM, Phi3Config(
+    **phi, rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, **factors)), 10)
+make("olmo2", Olmo2ForCausalLM, Olmo2Config(**dict(small, hidden_size=32), pad_token_id=None), 11)
+make("llama_yarn", LlamaForCausalLM, LlamaConfig(
+    **dict(small, hidden_size=32), rms_norm_eps=1e-5, tie_word_embeddings=True,
+    rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16)), 12)

@@ -22,7 +22,8 @@ enum {
     LATHE_KIND_STAGE = 5,
     LATHE_KIND_ATTENTION = 6,
     LATHE_KIND_DEVICE = 7,
-    LATHE_N_KINDS = 8
+    LATHE_KIND_MODEL = 8,
+    LATHE_N_KINDS = 9
 };
 
 /* Selection bands of score(): 0 refuses, ties go by name. */

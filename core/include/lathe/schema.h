@@ -23,6 +23,7 @@ enum {
     LATHE_FIELD_REQUIRED = 1,      /* no default: the file must set it */
     LATHE_FIELD_MIN_EXCLUSIVE = 2, /* value > min instead of >= */
     LATHE_FIELD_MAX_EXCLUSIVE = 4, /* value < max instead of <= */
+    LATHE_FIELD_NULLABLE = 8,      /* config.json: null leaves it unset; else null is the default */
 };
 
 /** One key of a component's table. Plain data: never grows. */

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "model/family.h"
+#include "family_source.h"
+#include "model/model_build.h"
 #include "model/weights.h"
 
 #define MODELS LATHE_TEST_DATA "/golden/data/models/"
@@ -35,7 +36,7 @@ static void golden_open(golden *g, const char *name)
     char path[512];
     memset(g, 0, sizeof *g);
     snprintf(path, sizeof path, "%s%s", MODELS, name);
-    OK(lathe_model_config_load(path, &g->config));
+    OK(lathe_model_config_load(family_source(), path, &g->config));
     OK(lathe_safetensors_open(path, &g->weights));
     lathe_params_init(&g->params, LATHE_F32);
     OK(lathe_model_params(&g->config, &g->params));

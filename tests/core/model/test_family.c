@@ -3,11 +3,14 @@
 #include "model/model_build.h"
 #include "model/model_size.h"
 
-static const char *const names[] = {"gpt2", "llama_tied", "llama_untied", "qwen2", "qwen3"};
+static const char *const names[] = {"gpt2",    "llama_tied", "llama_untied", "llama_yarn",
+                                    "mistral", "qwen2",      "qwen2_window", "qwen3",
+                                    "gemma2",  "gemma3",     "phi3",         "olmo2"};
+#define N_NAMES (sizeof names / sizeof names[0])
 
 Test(family, parameters_are_those_of_transformers)
 {
-    for (int m = 0; m < 5; m++) {
+    for (size_t m = 0; m < N_NAMES; m++) {
         golden g;
         golden_open(&g, names[m]);
         int64_t gradients = 0;
@@ -61,7 +64,7 @@ Test(family, sizes_of_gpt2_small_are_the_published_ones)
 {
     static const char text[] = "{\"model_type\":\"gpt2\",\"vocab_size\":50257}";
     lathe_model_config c;
-    OK(lathe_model_config_parse("gpt2", text, (int64_t)sizeof text - 1, 0, &c));
+    OK(lathe_model_config_parse(family_source(), "gpt2", text, (int64_t)sizeof text - 1, 0, &c));
     lathe_params params;
     lathe_params_init(&params, LATHE_F32);
     OK(lathe_model_params(&c, &params));

@@ -6,8 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "model/family.h"
-#include "model/hf_config.h"
+#include "family_source.h"
 #include "model/rope_table.h"
 
 #define LLAMA                                                                                      \
@@ -30,7 +29,8 @@ static lathe_status parse(const char *text, lathe_model_config *out)
 {
     warned[0] = '\0';
     lathe_log_set_sink(keep_warning, NULL);
-    return lathe_model_config_parse("config.json", text, (int64_t)strlen(text), 0, out);
+    return lathe_model_config_parse(family_source(), "config.json", text, (int64_t)strlen(text), 0,
+                                    out);
 }
 
 static int64_t number(const json_t *golden, const char *key)
@@ -43,7 +43,7 @@ static void check_frequencies(const char *name, const lathe_model_config *c, con
     float got[64];
     cr_assert_leq(c->head_dim / 2, 64);
     cr_assert_eq(json_array_size(want), (size_t)c->head_dim / 2, "%s", name);
-    lathe_rope_inv_freq(&c->rope, c->head_dim, got);
+    lathe_rope_inv_freq(&c->ropes[0], 1, got);
     for (int32_t i = 0; i < c->head_dim / 2; i++) {
         const double x = json_number_value(json_array_get(want, (size_t)i));
         /* two roundings of powf and one division, in f32 */
@@ -68,7 +68,7 @@ static void check(const char *prefix, int n)
         char *text = json_dumps(json_object_get(golden, "config"), 0);
         cr_expect_eq(parse(text, &c), LATHE_OK, "%s: %s", name, lathe_error_message());
         free(text);
-        if (!c.family)
+        if (!c.model_type)
             continue;
         cr_expect_eq(c.width, number(golden, "width"), "%s", name);
         cr_expect_eq(c.ffn, number(golden, "ffn"), "%s", name);
@@ -121,21 +121,26 @@ Test(hf_config_odd, a_sliding_window_that_no_layer_has_is_no_reason_to_refuse)
     check("qwen3", 2);
 }
 
-Test(hf_config_odd, a_sliding_window_of_some_layer_is_refused)
+Test(hf_config_odd, a_sliding_window_belongs_to_the_layers_that_have_it)
 {
-    static const char *const bad[] = {
-        "{" QWEN2 ",\"use_sliding_window\":true,\"max_window_layers\":1,\"sliding_window\":16}",
-        "{" QWEN2 ",\"use_sliding_window\":true,\"max_window_layers\":1,\"sliding_window\":127}"};
     lathe_model_config c;
-    for (int i = 0; i < 2; i++) {
-        cr_expect_eq(parse(bad[i], &c), LATHE_E_CONFIG, "%s", bad[i]);
-        cr_expect(strstr(lathe_error_message(), "config.json: use_sliding_window is true; only"),
-                  "%s", lathe_error_message());
-    }
-    cr_expect_eq(parse("{" QWEN2 ",\"use_sliding_window\":true,\"max_window_layers\":1,"
+    cr_assert_eq(parse("{" QWEN2 ",\"use_sliding_window\":true,\"max_window_layers\":1,"
+                       "\"sliding_window\":16}",
+                       &c),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect(c.layers[0].window == 0 && c.layers[1].window == 16);
+    lathe_model_config_fini(&c);
+    cr_assert_eq(parse("{" QWEN2 ",\"use_sliding_window\":true,\"sliding_window\":16,"
+                       "\"layer_types\":[\"sliding_attention\",\"full_attention\"]}",
+                       &c),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect(c.layers[0].window == 16 && c.layers[1].window == 0);
+    lathe_model_config_fini(&c);
+    cr_assert_eq(parse("{" QWEN2 ",\"use_sliding_window\":true,\"max_window_layers\":1,"
                        "\"sliding_window\":128}",
                        &c),
                  LATHE_OK); /* as long as the model's positions */
+    cr_expect(c.layers[0].window == 0 && c.layers[1].window == 0);
     lathe_model_config_fini(&c);
 }
 

@@ -1,4 +1,4 @@
-/* RoPE tables against transformers: default, linear and llama3 scaling. */
+/* RoPE tables against transformers: default, linear, llama3, yarn and longrope. */
 #include <math.h>
 
 #include "golden_model.h"
@@ -6,20 +6,22 @@
 
 Test(rope_table, agrees_with_transformers)
 {
-    static const char *const names[] = {"llama_tied", "llama_untied", "qwen2", "qwen3"};
-    for (int m = 0; m < 4; m++) {
+    static const char *const names[] = {"llama_tied", "llama_untied", "qwen2",
+                                        "qwen3",      "llama_yarn",   "phi3"};
+    for (int m = 0; m < 6; m++) {
         golden g;
         golden_open(&g, names[m]);
         const lathe_st_tensor *want = lathe_safetensors_find(g.golden, "rope");
         const int64_t n = 64 * g.config.head_dim;
         cr_assert_eq(lathe_desc_count(&want->desc), n);
         float *table = malloc((size_t)n * sizeof *table);
-        lathe_rope_table(&g.config.rope, g.config.head_dim, 64, table);
+        lathe_rope_table(&g.config.ropes[0], 64, table);
         for (int64_t i = 0; i < n; i++) {
             float w;
             memcpy(&w, (const char *)want->data + 4 * i, 4);
-            /* an ulp of inv_freq (2^-23 relative) turns an angle of at most 64 by 64 * 2^-23 */
-            cr_assert_float_eq(table[i], w, 64 * 0x1p-23f, "%s at %lld: %g, %g", names[m],
+            /* an ulp of inv_freq (2^-23 relative) turns an angle of at most 64 by 64 * 2^-23; yarn and longrope
+             * multiply by at most 1.25 */
+            cr_assert_float_eq(table[i], w, 80 * 0x1p-23f, "%s at %lld: %g, %g", names[m],
                                (long long)i, (double)table[i], (double)w);
         }
         free(table);
@@ -29,9 +31,10 @@ Test(rope_table, agrees_with_transformers)
 
 Test(rope_table, position_one_by_hand)
 {
-    const lathe_rope_config rope = {.type = LATHE_ROPE_DEFAULT, .theta = 100.0};
+    const lathe_rope_config rope = {
+        .type = LATHE_ROPE_DEFAULT, .dims = 4, .theta = 100.0, .attention_factor = 1.0};
     float table[2 * 2 * 2];
-    lathe_rope_table(&rope, 4, 2, table); /* inv_freq 1 and 100^(-1/2) = 0.1 */
+    lathe_rope_table(&rope, 2, table); /* inv_freq 1 and 100^(-1/2) = 0.1 */
     const double want[8] = {1, 1, 0, 0, cos(1.0), cos(0.1), sin(1.0), sin(0.1)};
     for (int i = 0; i < 8; i++)
         cr_assert_float_eq((double)table[i], want[i], 1e-7);

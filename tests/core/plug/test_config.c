@@ -347,7 +347,9 @@ Test(config, json_holds_every_effective_value_and_is_the_same_each_time)
 {
     const char *text = "[train]\nmax_steps = 5\n[optimizer]\nname = \"plain\"\nlr = 3e-4\n"
                        "[tokenizer]\ntrain = { vocab_size = 300 }\n"
-                       "[model]\nrope_scaling = { factor = 2.0 }\n";
+                       "[model]\nmodel_type = \"llama\"\nhidden_size = 8\nintermediate_size = 8\n"
+                       "num_hidden_layers = 1\nnum_attention_heads = 1\n"
+                       "rope_scaling = { factor = 2.0 }\n";
     lathe_buffer a = LATHE_BUFFER_INIT, b = LATHE_BUFFER_INIT;
     loads(text);
     lathe_config_json(config, &a);

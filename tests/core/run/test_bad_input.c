@@ -83,7 +83,8 @@ static const fault faults[] = {
      "%s/config.json:10:18: unexpected token near ','"},
     {"config.json of another kind", "llama_tied", "config.json", "\"llama\"", "\"mamba\"", NULL, 0,
      LATHE_E_CONFIG,
-     "%s/config.json: model_type is \"mamba\"; supported: gpt2, llama, qwen2, qwen3"},
+     "%s/config.json: model_type is \"mamba\"; supported: gemma2, gemma3_text, gpt2, llama, "
+     "mistral, olmo2, phi3, qwen2, qwen3"},
     {"malformed tokenizer.json", "llama_tied", "tokenizer.json", NULL, "{\"model\": {\"type\": }}",
      NULL, 0, LATHE_E_PARSE, "%s/tokenizer.json:1:20: unexpected token near '}'"},
     {"end of text beyond the vocabulary", "llama_tied", "config.json", "\"eos_token_id\": 2",

@@ -4,7 +4,9 @@
 
 enum { B = 2, T = 23, N_TARGETS = B * (T - 1) };
 
-static const char *const families[] = {"gpt2", "llama_tied", "llama_untied", "qwen2", "qwen3"};
+static const char *const families[] = {"gpt2",    "llama_tied", "llama_untied", "llama_yarn",
+                                       "mistral", "qwen2",      "qwen2_window", "qwen3",
+                                       "gemma2",  "gemma3",     "phi3",         "olmo2"};
 #define N_FAMILIES (sizeof families / sizeof families[0])
 
 /* A golden folder opened as a run, with its batch. */
@@ -143,5 +145,7 @@ Test(golden_models, gradients_agree_in_every_recompute_mode)
     for (size_t m = 0; m < 4; m++) {
         check_training("gpt2", "auto", modes[m]);
         check_training("qwen3", "auto", modes[m]);
+        check_training("gemma2", "auto", modes[m]);
+        check_training("phi3", "auto", modes[m]);
     }
 }

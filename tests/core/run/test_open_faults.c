@@ -172,11 +172,17 @@ static lathe_status read_config_json(void)
 {
     lathe_model_config config;
     char *text = NULL;
-    lathe_status status = lathe_model_config_load(path, &config);
+    lathe_model_source source = {NULL, NULL};
+    lathe_status status = lathe_registry_create(&source.registry);
+    if (status == LATHE_OK)
+        status = lathe_model_config_load(&source, path, &config);
+    else
+        memset(&config, 0, sizeof config);
     if (status == LATHE_OK)
         status = lathe_model_config_text(&config, &text);
     free(text);
     lathe_model_config_fini(&config);
+    lathe_registry_destroy(source.registry);
     return status;
 }
 

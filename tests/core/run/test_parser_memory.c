@@ -305,8 +305,11 @@ Test(parser_memory, tokenizer_bpe)
 
 static lathe_status load_config(void)
 {
+    static lathe_model_source source; /* its plugins are found once */
     lathe_model_config config;
-    LATHE_TRY(lathe_model_config_load(root, &config));
+    if (source.registry == NULL)
+        LATHE_TRY(lathe_registry_create(&source.registry));
+    LATHE_TRY(lathe_model_config_load(&source, root, &config));
     lathe_model_config_fini(&config);
     return LATHE_OK;
 }

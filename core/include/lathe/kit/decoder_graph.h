@@ -1,0 +1,131 @@
+/* The graph of a decoder (lathe/kit/decoder.h), piece by piece. */
+#ifndef LATHE_KIT_DECODER_GRAPH_H
+#define LATHE_KIT_DECODER_GRAPH_H
+
+#include "decoder.h"
+
+/** Where a piece is built: the decoder, the builder, the layer. */
+typedef struct lathe_decoder_at {
+    const lathe_decoder *d;
+    const lathe_model_builder *b;
+    int32_t layer; /* -1 outside */
+} lathe_decoder_at;
+
+/** The module's full name: "model.layers.3.mlp.up_proj". */
+static inline void lathe_decoder_name(const lathe_decoder_at *at, const char *module, char *out,
+                                      size_t bytes)
+{
+    if (at->layer >= 0)
+        (void)snprintf(out, bytes, "%s%d.%s", at->d->layer_prefix, (int)at->layer, module);
+    else
+        (void)snprintf(out, bytes, "%s", module);
+}
+
+/** A module's name without the prefix of the family: what labels say. */
+static inline const char *lathe_decoder_label(const lathe_decoder_at *at, const char *name)
+{
+    const size_t n = strlen(at->d->info.prefix);
+    return strncmp(name, at->d->info.prefix, n) == 0 ? name + n : name;
+}
+
+/** y = op(in...), the first output only. */
+static inline lathe_status lathe_decoder_node(const lathe_decoder_at *at, int32_t op,
+                                              const lathe_op_attrs *attrs, const lathe_val *in,
+                                              int32_t n_in, const char *label, lathe_val *out)
+{
+    lathe_val outs[LATHE_OP_MAX_OUT];
+    const int32_t n_out = op == LATHE_OP_RMSNORM || op == LATHE_OP_ATTENTION ? 2
+                          : op == LATHE_OP_LAYERNORM                         ? 3
+                                                                             : 1;
+    LATHE_TRY(at->b->api->node(at->b->graph, op, attrs, in, n_in, outs, n_out, -1, label));
+    *out = outs[0];
+    return LATHE_OK;
+}
+
+/** A linear site. */
+static inline lathe_status lathe_decoder_linear(const lathe_decoder_at *at, const char *module,
+                                                int32_t has_bias, lathe_val x, lathe_val *out)
+{
+    char name[256];
+    lathe_decoder_name(at, module, name, sizeof name);
+    return at->b->linear(at->b->ctx, at->layer, name, has_bias, x, out);
+}
+
+/** The layer's kind of norm with the weight (and bias, for LAYERNORM) of `module`; NULL: x itself. */
+static inline lathe_status lathe_decoder_norm(const lathe_decoder_at *at, const char *module,
+                                              lathe_val x, lathe_val *out)
+{
+    const lathe_decoder_layer *l = &at->d->layers[at->layer >= 0 ? at->layer : 0];
+    char name[256], tensor[264];
+    lathe_val in[3] = {x, LATHE_NONE, LATHE_NONE};
+    *out = x;
+    if (module == NULL)
+        return LATHE_OK;
+    lathe_decoder_name(at, module, name, sizeof name);
+    (void)snprintf(tensor, sizeof tensor, "%s.weight", name);
+    LATHE_TRY(at->b->tensor(at->b->ctx, tensor, &in[1]));
+    if (l->norm == LATHE_OP_LAYERNORM) {
+        (void)snprintf(tensor, sizeof tensor, "%s.bias", name);
+        LATHE_TRY(at->b->tensor(at->b->ctx, tensor, &in[2]));
+    }
+    const lathe_op_attrs attrs = {.eps = (float)at->d->norm_eps, .offset_one = l->norm_offset_one};
+    return lathe_decoder_node(at, l->norm, &attrs, in, l->norm == LATHE_OP_LAYERNORM ? 3 : 2,
+                              lathe_decoder_label(at, name), out);
+}
+
+/** Columns [start, start + count) of x c[N,W]. */
+static inline lathe_status lathe_decoder_columns(const lathe_decoder_at *at, lathe_val x,
+                                                 int64_t start, int64_t count, const char *label,
+                                                 lathe_val *out)
+{
+    const lathe_op_attrs rows = {.start = start, .count = count};
+    lathe_val v;
+    LATHE_TRY(lathe_decoder_node(at, LATHE_OP_TRANSPOSE, NULL, &x, 1, label, &v));
+    LATHE_TRY(lathe_decoder_node(at, LATHE_OP_SLICE, &rows, &v, 1, label, &v));
+    return lathe_decoder_node(at, LATHE_OP_TRANSPOSE, NULL, &v, 1, label, out);
+}
+
+/** Queries or keys: normalised where the layer does so, then rotated. */
+static inline lathe_status lathe_decoder_rotate(const lathe_decoder_at *at, const char *module,
+                                                const char *norm, lathe_val x, lathe_val *out)
+{
+    const lathe_decoder_layer *l = &at->d->layers[at->layer];
+    char label[128];
+    LATHE_TRY(lathe_decoder_norm(at, norm, x, out));
+    if (l->rope < 0)
+        return LATHE_OK;
+    lathe_val in[3] = {*out, at->b->positions, LATHE_NONE};
+    const lathe_op_attrs attrs = {.head_dim = at->d->shapes[at->layer].head_dim};
+    LATHE_TRY(at->b->rope(at->b->ctx, l->rope, &in[2]));
+    (void)snprintf(label, sizeof label, "layers.%d.%s", (int)at->layer, norm ? norm : module);
+    return lathe_decoder_node(at, LATHE_OP_ROPE, &attrs, in, 3, label, out);
+}
+
+/** Causal attention with the layer's window, scale and soft-cap. fused: q holds k and v as well. */
+static inline lathe_status lathe_decoder_attend(const lathe_decoder_at *at, int32_t fused,
+                                                lathe_val q, lathe_val k, lathe_val v,
+                                                lathe_val *out)
+{
+    const lathe_decoder_layer *l = &at->d->layers[at->layer];
+    const lathe_model_layer *s = &at->d->shapes[at->layer];
+    char label[64];
+    (void)snprintf(label, sizeof label, "layers.%d.attention", (int)at->layer);
+    if (!fused)
+        LATHE_TRY(at->b->cache(at->b->ctx, at->layer, &k, &v));
+    const float scale =
+        l->attention_scale > 0.0f ? l->attention_scale : (float)(1.0 / sqrt((double)s->head_dim));
+    const lathe_op_attrs attrs = {.n_heads = s->n_heads,
+                                  .n_kv_heads = s->n_kv_heads,
+                                  .head_dim = s->head_dim,
+                                  .scale = scale,
+                                  .softcap = l->softcap,
+                                  .causal = 1,
+                                  .window = s->window,
+                                  .fused_qkv = fused,
+                                  .batch = at->b->batch};
+    const lathe_val in[5] = {q, fused ? LATHE_NONE : k, fused ? LATHE_NONE : v, at->b->doc_start,
+                             at->b->kv_len};
+    return lathe_decoder_node(at, LATHE_OP_ATTENTION, &attrs, in, 5, label, out);
+}
+
+#endif

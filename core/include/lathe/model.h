@@ -1,0 +1,160 @@
+/* Model families: the architectures that a plugin knows, the keys of config.json that it reads, the tensors of a
+ * model and the graph of its hidden states.
+ *
+ * The plugin's schema lists the keys of config.json, with the ranges and the defaults of transformers. The same keys
+ * describe a new model in [model]. The core reads the file, checks it against the schema, loads the tensors by their
+ * names and adds the head and the loss. The plugin builds what lies between the token ids and the head, from the ops
+ * of the graph; lathe/kit/model_kit.h has the pieces that decoders share.
+ *
+ * create() gets the values of one model in schema order. A key that the file lacks, or whose value is null, has its
+ * default, or is unset. create() fills in what follows from other keys (describe() hands it out) and checks what keys
+ * must agree on; an error begins with the key: "num_key_value_heads is 3; it must divide num_attention_heads".
+ *
+ * Threads: the rank's thread, before the run. Nothing here is called inside a step.
+ */
+#ifndef LATHE_MODEL_H
+#define LATHE_MODEL_H
+
+#include "graph.h"
+#include "host.h"
+#include "schema.h"
+
+#define LATHE_MODEL_REVISION 1
+
+/** An architecture that the plugin serves. Plain data. */
+typedef struct lathe_model_type {
+    const char *model_type;   /* "llama": a choice of the schema's key model_type */
+    const char *architecture; /* "LlamaForCausalLM": the class in transformers */
+} lathe_model_type;
+LATHE_ABI_SIZE(lathe_model_type, 16);
+
+/** Another name of a key, as in the attribute_map of transformers. Where a file has both, the alias counts. */
+typedef struct lathe_key_alias {
+    const char *key, *alias; /* "n_embd", "hidden_size" */
+} lathe_key_alias;
+LATHE_ABI_SIZE(lathe_key_alias, 16);
+
+/* Flags of a table. */
+enum {
+    LATHE_ROPE_UNSCALED = 1, /* rope_scaling does not apply; a nested rope_parameters still does */
+    LATHE_ROPE_WHOLE = 2, /* a partial_rotary_factor other than 1 is refused, whatever rope_type */
+};
+
+/** One table of rotary frequencies. The core reads rope_theta, rope_scaling and rope_parameters (rope_type default,
+ *  linear, dynamic, llama3, yarn, longrope), both generations of keys. Plain data. */
+typedef struct lathe_rope_use {
+    const char *layer_type; /* key within rope_parameters ("full_attention"); NULL: not nested */
+    const char *theta_key;  /* key of the base beside the settings; NULL: "rope_theta" */
+    double theta;           /* base where no key gives one */
+    int32_t dims;           /* channels of a head that are rotated; even, at most 1024 */
+    int32_t flags;          /* LATHE_ROPE_* */
+} lathe_rope_use;
+LATHE_ABI_SIZE(lathe_rope_use, 32);
+
+/** What the core must know of a layer: the size of its cache and its FLOPs. Plain data. */
+typedef struct lathe_model_layer {
+    int32_t n_heads, n_kv_heads, head_dim;
+    int32_t window; /* keys that a query sees, itself included; 0: all */
+} lathe_model_layer;
+LATHE_ABI_SIZE(lathe_model_layer, 16);
+
+/** A model. The core zeroes it and sets size; pointers stay the instance's. */
+typedef struct lathe_model_info {
+    uint32_t size;
+    int32_t n_layers;
+    int64_t vocab, width, ffn;       /* V, C, F; ffn is for display */
+    int64_t max_positions;           /* longest context that the model was made for */
+    const lathe_model_layer *layers; /* [n_layers] */
+    const lathe_rope_use *ropes;     /* [n_ropes] */
+    const lathe_value *values;       /* [n_fields] with those filled in that follow from others */
+    const char *prefix;              /* of all names but the head's ("model."): files may lack it */
+    const char *embedding;           /* name of the token embedding */
+    const char *head;                /* name of the head, when it is not tied */
+    const char *dropout_key;         /* key of the largest dropout; NULL: none above 0 */
+    double dropout;                  /* its value; training applies none */
+    double head_softcap;             /* logits are c*tanh(x/c); 0: none */
+    int32_t n_ropes;
+    int32_t tied;             /* 1: the head is the token embedding */
+    int32_t warns_of_dropout; /* 1: published files name a dropout that few fine-tune with: training
+                                 without it is a warning; 0: an error */
+    int32_t reserved;         /* 0 */
+} lathe_model_info;
+LATHE_ABI_SIZE(lathe_model_info, 128);
+
+enum {
+    LATHE_LAYOUT_PLAIN = 0,
+    LATHE_LAYOUT_TRANSPOSED = 1, /* Conv1D: files hold [in, out] */
+};
+
+/** One tensor of a model: a parameter, and its place in files. Plain data. */
+typedef struct lathe_model_tensor {
+    const char *name; /* in files and in named_parameters(); copied */
+    int64_t rows;     /* O of a matrix [O, I], V of an embedding, n of a vector */
+    int64_t cols;     /* 0: a vector */
+    double init_scale;
+    int32_t role;      /* LATHE_ROLE_* */
+    int32_t layer;     /* -1 outside the layers */
+    int32_t init;      /* LATHE_INIT_* */
+    int32_t layout;    /* LATHE_LAYOUT_* of the file */
+    int32_t head_rows; /* rows of one head in a query or key projection, else 0 */
+    int32_t reserved;  /* 0 */
+} lathe_model_tensor;
+LATHE_ABI_SIZE(lathe_model_tensor, 56);
+
+/* Parts of a layer, for train.recompute. */
+enum { LATHE_PART_NONE = 0, LATHE_PART_ATTENTION = 1, LATHE_PART_MLP = 2 };
+
+/** What build() works with. Names and labels are copied. */
+typedef struct lathe_model_builder {
+    uint32_t size;
+    int32_t cached; /* 1: generation; keys and values of earlier tokens come from cache() */
+    const lathe_graph_api *api;
+    lathe_graph *graph;
+    int64_t batch;         /* B; there are N = B*Tq tokens */
+    int64_t max_positions; /* positions are below this */
+    lathe_val tokens;      /* i32[N] */
+    lathe_val positions;   /* i32[N]: position within the document */
+    lathe_val doc_start;   /* i32[N] or LATHE_NONE: input 3 of ATTENTION */
+    lathe_val kv_len;      /* i32[B] or LATHE_NONE: input 4 of ATTENTION */
+    void *ctx;             /* first argument of the functions below */
+    /** [build] Value of a tensor that tensors() named: c[rows, cols], or f32[rows] of a vector. */
+    lathe_status (*tensor)(void *ctx, const char *name, lathe_val *out);
+    /** [build] y c[N,O] of the linear site "model.layers.0.mlp.up_proj": its tensors are module.weight and, with has_bias,
+     *  module.bias. Adapters wrap it. */
+    lathe_status (*linear)(void *ctx, int32_t layer, const char *module, int32_t has_bias,
+                           lathe_val x, lathe_val *out);
+    /** [build] Appends the new rows k and v c[N, Hkv*D] to the layer's cache and gives the whole of it, where `cached` is 1;
+     *  leaves them as they are elsewhere. Once per layer. */
+    lathe_status (*cache)(void *ctx, int32_t layer, lathe_val *k, lathe_val *v);
+    /** [build] Table f32[P,2,dims/2] of describe()'s ropes[index]: input 2 of ROPE. */
+    lathe_status (*rope)(void *ctx, int32_t index, lathe_val *out);
+    /** [build] A constant; its data are copied. */
+    lathe_status (*constant)(void *ctx, const char *name, const lathe_desc *desc, const void *data,
+                             lathe_val *out);
+    /** [build] New nodes belong to this layer (-1: outside) and LATHE_PART_*. */
+    lathe_status (*part)(void *ctx, int32_t layer, int32_t part);
+    /** [build] A figure f32[], summed over the batch: shown as its sum over a step divided by the loss's count. With weight
+     *  != 0 training adds weight * sum to the loss: an auxiliary loss. At most 8 of them, names are unique. */
+    lathe_status (*report)(void *ctx, const char *name, lathe_val sum, double weight);
+} lathe_model_builder;
+LATHE_ABI_SIZE(lathe_model_builder, 120);
+
+typedef struct lathe_model_v1 {
+    uint32_t size;
+    uint32_t revision;
+    const lathe_model_type *types; /* at least one */
+    int32_t n_types;
+    int32_t n_aliases;
+    const lathe_key_alias *aliases; /* NULL: none */
+    /** [open] Describes the instance's model. */
+    lathe_status (*describe)(void *self, lathe_model_info *out);
+    /** [open] Calls add for every tensor, in the order of transformers' named_parameters(). */
+    lathe_status (*tensors)(void *self,
+                            lathe_status (*add)(void *ctx, const lathe_model_tensor *tensor),
+                            void *ctx);
+    /** [build] Emits the hidden states c[N,C] after the last norm: the input of the head. */
+    lathe_status (*build)(void *self, const lathe_model_builder *b, lathe_val *out);
+} lathe_model_v1;
+LATHE_ABI_SIZE(lathe_model_v1, 56);
+
+#endif

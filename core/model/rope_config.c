@@ -1,0 +1,231 @@
+/* Reading the settings of rotary frequencies. */
+#include "model/rope_config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+/* The object that settings stand in, and its key. */
+typedef struct settings {
+    lathe_config_reader *r; /* of the whole file */
+    const char *key;        /* "rope_scaling" */
+    json_t *object;         /* NULL: there are none */
+    int64_t max_positions;
+    lathe_arena *arena;
+} settings;
+
+/* A number above 0 within the settings; def 0: the key must be there. */
+static double number(settings *s, const char *key, double def)
+{
+    lathe_config_reader sub = {
+        .name = s->r->name, .object = s->object, .status = s->r->status, .parent = s->key};
+    if (lathe__config_value(&sub, key) == NULL && def <= 0.0)
+        lathe__config_refuse(&sub, key, "this rope_type needs it");
+    const double x = lathe__config_positive(&sub, key, def);
+    s->r->status = sub.status;
+    return x;
+}
+
+/* The object of the settings, as transformers chooses it: a rope_scaling that is not empty comes before
+ * rope_parameters, whatever is in either. */
+static void find_object(settings *s)
+{
+    static const char *const keys[] = {"rope_scaling", "rope_parameters"};
+    for (int i = 0; i < 2; i++) {
+        json_t *value = lathe__config_value(s->r, keys[i]);
+        s->key = keys[i];
+        if (json_is_object(value) && json_object_size(value) > 0) {
+            s->object = value;
+            return;
+        }
+        if (value != NULL && !json_is_object(value) &&
+            !(json_is_array(value) && json_array_size(value) == 0))
+            lathe__config_refuse(s->r, keys[i], "expected an object");
+    }
+}
+
+/* Settings for each type of layer: the one of `layer_type`. 1: they were nested. */
+static int choose_nested(settings *s, const char *layer_type)
+{
+    const char *name;
+    json_t *value, *own = layer_type != NULL ? json_object_get(s->object, layer_type) : NULL;
+    if (json_is_object(own)) {
+        s->object = own;
+        return 1;
+    }
+    json_object_foreach(s->object, name, value)
+    {
+        if (json_is_object(value))
+            lathe__config_refuse(s->r, s->key,
+                                 "expected the settings themselves, not an object for each type "
+                                 "of layer");
+    }
+    return 0;
+}
+
+/* Rotary positions of a part of each head: transformers reads the factor in its scaled types alone, where a model of
+ * a family that turns whole heads then fails. */
+static void check_partial(settings *s, int32_t type, int32_t flags)
+{
+    lathe_config_reader sub = {
+        .name = s->r->name, .object = s->object, .status = s->r->status, .parent = s->key};
+    lathe_config_reader *from =
+        lathe__config_value(&sub, "partial_rotary_factor") != NULL ? &sub : s->r;
+    const json_t *value = lathe__config_value(from, "partial_rotary_factor");
+    if (value == NULL || json_number_value(value) == 1.0)
+        return;
+    if (type != LATHE_ROPE_DEFAULT || !json_is_number(value) || (flags & LATHE_ROPE_WHOLE))
+        lathe__config_only_number(from, "partial_rotary_factor", 1.0);
+    else
+        lathe_log(LATHE_LOG_WARN,
+                  "%s: partial_rotary_factor is %g and changes nothing: with rope_type default, "
+                  "transformers turns whole heads too",
+                  s->r->name, json_number_value(value));
+    s->r->status = from->status;
+}
+
+/* transformers prefers the number beside the object, as it stands in Phi-3's files. */
+static void read_original(settings *s, lathe_rope_config *out)
+{
+    double positions = lathe__config_positive(s->r, "original_max_position_embeddings", 0.0);
+    if (positions == 0.0)
+        positions = number(s, "original_max_position_embeddings", (double)s->max_positions);
+    if (s->r->status == LATHE_OK && !(positions >= 1.0 && positions <= 1e15))
+        lathe__config_refuse(s->r, s->key,
+                             "original_max_position_embeddings must be from 1 to 1e15");
+    if (s->r->status == LATHE_OK)
+        out->original_max_positions = (int64_t)positions;
+}
+
+static void read_llama3(settings *s, lathe_rope_config *out)
+{
+    out->factor = number(s, "factor", 0.0);
+    out->low_freq_factor = number(s, "low_freq_factor", 0.0);
+    out->high_freq_factor = number(s, "high_freq_factor", 0.0);
+    read_original(s, out);
+    if (s->r->status == LATHE_OK && out->high_freq_factor <= out->low_freq_factor)
+        lathe__config_refuse(s->r, s->key, "high_freq_factor must be above low_freq_factor");
+}
+
+/* How far the positions are stretched, where no factor says it. */
+static double stretch(const settings *s, const lathe_rope_config *out)
+{
+    return s->r->status == LATHE_OK ? (double)s->max_positions / (double)out->original_max_positions
+                                    : 1.0;
+}
+
+static double yarn_scale(double factor, double mscale)
+{
+    return factor <= 1.0 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
+}
+
+static void read_yarn(settings *s, lathe_rope_config *out)
+{
+    lathe_config_reader sub = {
+        .name = s->r->name, .object = s->object, .status = s->r->status, .parent = s->key};
+    read_original(s, out);
+    out->factor = number(s, "factor", stretch(s, out));
+    out->beta_fast = number(s, "beta_fast", 32.0);
+    out->beta_slow = number(s, "beta_slow", 1.0);
+    sub.status = s->r->status;
+    out->truncate = lathe__config_bool(&sub, "truncate", 1);
+    s->r->status = sub.status;
+    double def = yarn_scale(out->factor, 1.0);
+    if (lathe__config_value(&sub, "mscale") != NULL &&
+        lathe__config_value(&sub, "mscale_all_dim") != NULL)
+        def = yarn_scale(out->factor, number(s, "mscale", 1.0)) /
+              yarn_scale(out->factor, number(s, "mscale_all_dim", 1.0));
+    out->attention_factor = number(s, "attention_factor", def);
+}
+
+/* One factor for each pair of channels. */
+static const float *read_factors(settings *s, const char *key, int32_t dims)
+{
+    const json_t *list = json_object_get(s->object, key);
+    lathe_config_reader sub = {
+        .name = s->r->name, .object = s->object, .status = s->r->status, .parent = s->key};
+    float *out = lathe_arena_alloc(s->arena, dims / 2 * (int64_t)sizeof *out);
+    if (out == NULL)
+        s->r->status = LATHE_E_NOMEM;
+    if (out == NULL || s->r->status != LATHE_OK)
+        return NULL;
+    if (!json_is_array(list) || json_array_size(list) != (size_t)(dims / 2))
+        lathe__config_refuse(&sub, key, "expected one factor for each two channels of a head");
+    for (int32_t i = 0; i < dims / 2 && sub.status == LATHE_OK; i++) {
+        const double x = json_number_value(json_array_get(list, (size_t)i));
+        out[i] = (float)x;
+        if (!(x > 0.0) || !isfinite(x))
+            lathe__config_refuse(&sub, key, "expected numbers above 0");
+    }
+    s->r->status = sub.status;
+    return out;
+}
+
+static void read_longrope(settings *s, lathe_rope_config *out)
+{
+    read_original(s, out);
+    out->factor = number(s, "factor", stretch(s, out));
+    const double original = (double)out->original_max_positions;
+    const double def =
+        out->factor <= 1.0 || original <= 1.0 ? 1.0 : sqrt(1.0 + log(out->factor) / log(original));
+    out->attention_factor = number(s, "attention_factor", def);
+    out->short_factor = read_factors(s, "short_factor", out->dims);
+    out->long_factor = read_factors(s, "long_factor", out->dims);
+}
+
+static void read_type(settings *s, const char *type, lathe_rope_config *out)
+{
+    if (strcmp(type, "linear") == 0) {
+        out->type = LATHE_ROPE_LINEAR;
+        out->factor = number(s, "factor", 0.0);
+    } else if (strcmp(type, "dynamic") == 0) {
+        out->type = LATHE_ROPE_DYNAMIC;
+        out->factor = number(s, "factor", 0.0);
+    } else if (strcmp(type, "llama3") == 0) {
+        out->type = LATHE_ROPE_LLAMA3;
+        read_llama3(s, out);
+    } else if (strcmp(type, "yarn") == 0) {
+        out->type = LATHE_ROPE_YARN;
+        read_yarn(s, out);
+    } else if (strcmp(type, "longrope") == 0) {
+        out->type = LATHE_ROPE_LONGROPE;
+        read_longrope(s, out);
+    } else if (strcmp(type, "default") != 0) {
+        lathe__config_refuse(
+            s->r, s->key,
+            "supported values of rope_type: default, linear, dynamic, llama3, yarn, longrope");
+    }
+}
+
+void lathe_rope_config_read(lathe_config_reader *r, const lathe_rope_use *use,
+                            int64_t max_positions, lathe_arena *arena, lathe_rope_config *out)
+{
+    settings s = {.r = r, .max_positions = max_positions, .arena = arena};
+    memset(out, 0, sizeof *out);
+    out->type = LATHE_ROPE_DEFAULT;
+    out->dims = use->dims;
+    out->attention_factor = 1.0;
+    out->theta = lathe__config_positive(r, use->theta_key != NULL ? use->theta_key : "rope_theta",
+                                        use->theta);
+    find_object(&s);
+    const int nested = choose_nested(&s, use->layer_type);
+    if (!nested && (use->flags & LATHE_ROPE_UNSCALED))
+        s.object = NULL;
+    const char *type = json_string_value(json_object_get(s.object, "rope_type"));
+    if (type == NULL)
+        type = json_string_value(json_object_get(s.object, "type"));
+    if (s.object == NULL || r->status != LATHE_OK) {
+        check_partial(&s, LATHE_ROPE_DEFAULT, use->flags);
+        return;
+    }
+    out->theta = number(&s, "rope_theta", out->theta);
+    if (type == NULL && json_is_number(json_object_get(s.object, "factor")))
+        lathe_log(LATHE_LOG_WARN,
+                  "%s: %s names no rope_type, so its factor changes nothing, as in transformers",
+                  r->name, s.key);
+    if (type != NULL)
+        read_type(&s, type, out);
+    check_partial(&s, out->type, use->flags);
+}

@@ -1,0 +1,87 @@
+/* Gemma 3: Gemma 2 with normed queries and keys instead of caps, and rotary frequencies of their own for the layers with a
+ * sliding window. The text model alone. */
+#include <lathe/kit/decoder_family.h>
+
+/* clang-format off */
+static const lathe_field fields[] = {
+    LATHE_MODEL_FIELDS("gemma3_text", "true"),
+    LATHE_DECODER_FIELDS("131072"),
+    LATHE_POSITIVE("rms_norm_eps", "1e-6", 1.0, "added to the mean square in RMSNorm"),
+    LATHE_POSITIVE("rope_theta", "1000000.0", 1e18, "base of the rotary frequencies of layers without a window"),
+    LATHE_POSITIVE("rope_local_base_freq", "10000.0", 1e18, "the same of layers with a window"),
+    LATHE_FIELD_TABLE("rope_scaling", "RoPE scaling of the layers without a window: rope_type, factor, ..."),
+    LATHE_FIELD_TABLE("rope_parameters", "the newer form: { sliding_attention = {...}, full_attention = {...} }"),
+    LATHE_FIELD_STRING("hidden_activation", "\"gelu_pytorch_tanh\"", "gelu_pytorch_tanh", "activation of the MLP"),
+    LATHE_FIELD_BOOL("attention_bias", "false", "biases in the attention projections"),
+    LATHE_POSITIVE("query_pre_attn_scalar", "256.0", 1e9, "scores are divided by its root"),
+    LATHE_WINDOW_FIELD("4096", "keys that a query sees in a layer with a window, itself included"),
+    LATHE_FIELD_INT("sliding_window_pattern", "6", 1, 10000.0, "layers", "each layer whose number is a multiple of this has no window, where layer_types is unset"),
+    LATHE_FIELD_STRINGS("layer_types", "sliding_attention or full_attention for each layer; unset: by sliding_window_pattern"),
+    {"attn_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE, NULL, 0.0, 1e9, NULL, "1", "scores are c tanh(score/c); null: as they are"},
+    {"final_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE, NULL, 0.0, 1e9, NULL, "1", "logits are c tanh(logit/c); null: as they are"},
+    LATHE_FIELD_BOOL("use_bidirectional_attention", "false", "only false is supported"),
+};
+/* clang-format on */
+
+static const lathe_model_type types[] = {{"gemma3_text", "Gemma3ForCausalLM"}};
+
+static const lathe_layer_names names = {.q = "self_attn.q_proj",
+                                        .k = "self_attn.k_proj",
+                                        .v = "self_attn.v_proj",
+                                        .o = "self_attn.o_proj",
+                                        .q_norm = "self_attn.q_norm",
+                                        .k_norm = "self_attn.k_norm",
+                                        .gate = "mlp.gate_proj",
+                                        .up = "mlp.up_proj",
+                                        .down = "mlp.down_proj",
+                                        .attention_norm = "input_layernorm",
+                                        .attention_out_norm = "post_attention_layernorm",
+                                        .mlp_norm = "pre_feedforward_layernorm",
+                                        .mlp_out_norm = "post_feedforward_layernorm"};
+
+/* Layers with a window use the first table, the others the second. */
+static void set_ropes(lathe_decoder *d)
+{
+    const int32_t dims = d->shapes[0].head_dim;
+    d->ropes[0] = (lathe_rope_use){.layer_type = "sliding_attention",
+                                   .theta_key = "rope_local_base_freq",
+                                   .theta = 10000.0,
+                                   .dims = dims,
+                                   .flags = LATHE_ROPE_UNSCALED};
+    d->ropes[1] =
+        (lathe_rope_use){.layer_type = "full_attention", .theta = 1000000.0, .dims = dims};
+    d->info.n_ropes = 2;
+}
+
+static void set_layer(lathe_decoder *d, const lathe_keys *k, int32_t i)
+{
+    lathe_decoder_layer *l = &d->layers[i];
+    const int64_t pattern = lathe_key_int(k, "sliding_window_pattern");
+    const int slides = lathe_layer_is(k, i, "sliding_attention", (i + 1) % pattern != 0);
+    d->shapes[i].window = slides ? (int32_t)lathe_key_int(k, "sliding_window") : 0;
+    l->rope = slides ? 0 : 1;
+    l->names = &names;
+    l->norm_offset_one = 1;
+    l->activation = LATHE_ACT_GELU_TANH;
+    l->qkv_bias = l->out_bias = (int32_t)lathe_key_int(k, "attention_bias");
+    l->attention_scale = (float)(1.0 / sqrt(lathe_key_float(k, "query_pre_attn_scalar")));
+    l->softcap = (float)lathe_key_float(k, "attn_logit_softcapping");
+}
+
+static lathe_status read(lathe_decoder *d, const lathe_keys *k)
+{
+    LATHE_TRY(lathe_decoder_shape(d, 256)); /* whatever the width, as transformers */
+    LATHE_TRY(lathe_key_only(k, "use_bidirectional_attention", 0.0, "only false is supported"));
+    LATHE_TRY(lathe_layer_types_check(k, d->info.n_layers, "sliding_attention|full_attention",
+                                      "expected sliding_attention or full_attention"));
+    set_ropes(d);
+    d->embed_scale = sqrt((double)d->info.width);
+    d->info.head_softcap = lathe_key_float(k, "final_logit_softcapping");
+    for (int32_t i = 0; i < d->info.n_layers; i++)
+        set_layer(d, k, i);
+    return LATHE_OK;
+}
+
+LATHE_DECODER_FAMILY(gemma3, types, NULL, 0, read, .version = "1.0.0",
+                     .summary = "Gemma 3 (text): normed queries and keys, local and global layers",
+                     .source = "arXiv:2503.19786; transformers", .license = "Apache-2.0");

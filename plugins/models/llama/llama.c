@@ -1,0 +1,48 @@
+/* Llama: RMSNorm, rotary positions, grouped attention, SwiGLU. */
+#include <lathe/kit/decoder_family.h>
+
+/* clang-format off */
+static const lathe_field fields[] = {
+    LATHE_MODEL_FIELDS("llama", "false"),
+    LATHE_DECODER_FIELDS("2048"),
+    LATHE_POSITIVE("rms_norm_eps", "1e-6", 1.0, "added to the mean square in RMSNorm"),
+    LATHE_ROPE_FIELDS("10000.0"),
+    LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
+    LATHE_FIELD_BOOL("attention_bias", "false", "biases in the attention projections"),
+    LATHE_FIELD_BOOL("mlp_bias", "false", "biases in the MLP"),
+    LATHE_FIELD_INT("sliding_window", NULL, 1, LATHE_ANY_POSITIONS, "tokens", "changes nothing: Llama has no window"),
+    LATHE_FIELD_STRINGS("layer_types", "full_attention for every layer"),
+};
+/* clang-format on */
+
+static const lathe_model_type types[] = {{"llama", "LlamaForCausalLM"}};
+
+/* Llama's attention has no window; a file that was another model's may still have the key. transformers evaluates
+ * such a model without a window and generates with one, in its cache. */
+static void warn_of_window(const lathe_decoder *d, const lathe_keys *k)
+{
+    const int64_t window = lathe_key_int(k, "sliding_window");
+    if (window > 0 && window < d->info.max_positions)
+        lathe_warn(d->host,
+                   "sliding_window is %lld and changes nothing: the attention of model_type llama "
+                   "has no window",
+                   (long long)window);
+}
+
+static lathe_status read(lathe_decoder *d, const lathe_keys *k)
+{
+    LATHE_TRY(lathe_decoder_shape(d, 0));
+    lathe_decoder_rope(d, 10000.0);
+    warn_of_window(d, k);
+    for (int32_t i = 0; i < d->info.n_layers; i++) {
+        lathe_decoder_layer *l = &d->layers[i];
+        l->qkv_bias = l->out_bias = (int32_t)lathe_key_int(k, "attention_bias");
+        l->mlp_bias = (int32_t)lathe_key_int(k, "mlp_bias");
+    }
+    return lathe_layer_types_check(k, d->info.n_layers, "full_attention",
+                                   "only full_attention is supported");
+}
+
+LATHE_DECODER_FAMILY(llama, types, NULL, 0, read, .version = "1.0.0",
+                     .summary = "Llama: RMSNorm, rotary positions, grouped attention, SwiGLU",
+                     .source = "arXiv:2302.13971; transformers", .license = "Apache-2.0");

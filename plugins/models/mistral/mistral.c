@@ -1,0 +1,28 @@
+/* Mistral: Llama with a sliding window. */
+#include <lathe/kit/decoder_family.h>
+
+/* clang-format off */
+static const lathe_field fields[] = {
+    LATHE_MODEL_FIELDS("mistral", "false"),
+    LATHE_DECODER_FIELDS("131072"),
+    LATHE_POSITIVE("rms_norm_eps", "1e-6", 1.0, "added to the mean square in RMSNorm"),
+    LATHE_ROPE_FIELDS("10000.0"),
+    LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
+    LATHE_WINDOW_FIELD("4096", "keys that a query sees, itself included; null: all"),
+};
+/* clang-format on */
+
+static const lathe_model_type types[] = {{"mistral", "MistralForCausalLM"}};
+
+static lathe_status read(lathe_decoder *d, const lathe_keys *k)
+{
+    LATHE_TRY(lathe_decoder_shape(d, 0));
+    lathe_decoder_rope(d, 10000.0);
+    for (int32_t i = 0; i < d->info.n_layers; i++)
+        d->shapes[i].window = (int32_t)lathe_key_int(k, "sliding_window");
+    return LATHE_OK;
+}
+
+LATHE_DECODER_FAMILY(mistral, types, NULL, 0, read, .version = "1.0.0",
+                     .summary = "Mistral: Llama with a sliding window",
+                     .source = "arXiv:2310.06825; transformers", .license = "Apache-2.0");

@@ -1,0 +1,44 @@
+/* OLMo 2: Llama with its norms after attention and MLP, and RMSNorm over all heads of q and of k together. */
+#include <lathe/kit/decoder_family.h>
+
+/* clang-format off */
+static const lathe_field fields[] = {
+    LATHE_MODEL_FIELDS("olmo2", "false"),
+    LATHE_DECODER_FIELDS("2048"),
+    LATHE_POSITIVE("rms_norm_eps", "1e-5", 1.0, "added to the mean square in RMSNorm"),
+    LATHE_ROPE_FIELDS("10000.0"),
+    LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
+    LATHE_FIELD_BOOL("attention_bias", "false", "biases in the attention projections"),
+};
+/* clang-format on */
+
+static const lathe_model_type types[] = {{"olmo2", "Olmo2ForCausalLM"}};
+
+static const lathe_layer_names names = {.q = "self_attn.q_proj",
+                                        .k = "self_attn.k_proj",
+                                        .v = "self_attn.v_proj",
+                                        .o = "self_attn.o_proj",
+                                        .q_norm = "self_attn.q_norm",
+                                        .k_norm = "self_attn.k_norm",
+                                        .gate = "mlp.gate_proj",
+                                        .up = "mlp.up_proj",
+                                        .down = "mlp.down_proj",
+                                        .attention_out_norm = "post_attention_layernorm",
+                                        .mlp_out_norm = "post_feedforward_layernorm"};
+
+static lathe_status read(lathe_decoder *d, const lathe_keys *k)
+{
+    LATHE_TRY(lathe_decoder_shape(d, 0));
+    lathe_decoder_rope(d, 10000.0);
+    for (int32_t i = 0; i < d->info.n_layers; i++) {
+        lathe_decoder_layer *l = &d->layers[i];
+        l->names = &names;
+        l->whole_qk_norm = 1;
+        l->qkv_bias = l->out_bias = (int32_t)lathe_key_int(k, "attention_bias");
+    }
+    return LATHE_OK;
+}
+
+LATHE_DECODER_FAMILY(olmo2, types, NULL, 0, read, .version = "1.0.0",
+                     .summary = "OLMo 2: norms after attention and MLP, normed queries and keys",
+                     .source = "arXiv:2501.00656; transformers", .license = "Apache-2.0");

@@ -1,0 +1,70 @@
+/* Qwen2, with biases on q, k and v, and Qwen3, with RMSNorm over each head of q and k; the rest is Llama's. Layers
+ * from max_window_layers on may have a sliding window. */
+#include <lathe/kit/decoder_family.h>
+
+/* clang-format off */
+static const lathe_field fields[] = {
+    LATHE_MODEL_FIELDS("qwen2|qwen3", "false"),
+    LATHE_DECODER_FIELDS("32768"),
+    LATHE_POSITIVE("rms_norm_eps", "1e-6", 1.0, "added to the mean square in RMSNorm"),
+    LATHE_ROPE_FIELDS("10000.0"),
+    LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
+    LATHE_FIELD_BOOL("attention_bias", "false", "qwen3: biases in the attention projections; qwen2 has them on q, k and v"),
+    LATHE_FIELD_BOOL("use_sliding_window", "false", "layers from max_window_layers on have the window of sliding_window"),
+    LATHE_WINDOW_FIELD("4096", "keys that a query sees, itself included; null: all"),
+    LATHE_FIELD_INT("max_window_layers", "28", 0, LATHE_ANY_POSITIONS, "layers", "first layer with a window"),
+    LATHE_FIELD_STRINGS("layer_types", "full_attention or sliding_attention for each layer; unset: by max_window_layers"),
+};
+/* clang-format on */
+
+static const lathe_model_type types[] = {{"qwen2", "Qwen2ForCausalLM"},
+                                         {"qwen3", "Qwen3ForCausalLM"}};
+
+static const lathe_layer_names qwen3_names = {.q = "self_attn.q_proj",
+                                              .k = "self_attn.k_proj",
+                                              .v = "self_attn.v_proj",
+                                              .o = "self_attn.o_proj",
+                                              .q_norm = "self_attn.q_norm",
+                                              .k_norm = "self_attn.k_norm",
+                                              .gate = "mlp.gate_proj",
+                                              .up = "mlp.up_proj",
+                                              .down = "mlp.down_proj",
+                                              .attention_norm = "input_layernorm",
+                                              .mlp_norm = "post_attention_layernorm"};
+
+/* The window of each layer. One that is no shorter than the model's positions hides nothing. */
+static lathe_status read_windows(lathe_decoder *d, const lathe_keys *k)
+{
+    const int64_t asked = lathe_key_int(k, "sliding_window");
+    const int used = lathe_key_int(k, "use_sliding_window") && asked > 0;
+    const int64_t first = lathe_key_int(k, "max_window_layers");
+    const int32_t window = used && asked < d->info.max_positions ? (int32_t)asked : 0;
+    LATHE_TRY(lathe_layer_types_check(
+        k, d->info.n_layers, used ? "full_attention|sliding_attention" : "full_attention",
+        "only full_attention is supported without use_sliding_window and sliding_window"));
+    for (int32_t i = 0; i < d->info.n_layers; i++)
+        if (lathe_layer_is(k, i, "sliding_attention", used && i >= first))
+            d->shapes[i].window = window;
+    return LATHE_OK;
+}
+
+static lathe_status read(lathe_decoder *d, const lathe_keys *k)
+{
+    const lathe_value *type = lathe_key(k, "model_type");
+    const int is_qwen3 = type->is_set && strcmp(type->s, "qwen3") == 0;
+    LATHE_TRY(lathe_decoder_shape(d, is_qwen3 ? 128 : 0)); /* whatever the width, as transformers */
+    lathe_decoder_rope(d, 10000.0);
+    for (int32_t i = 0; i < d->info.n_layers; i++) {
+        lathe_decoder_layer *l = &d->layers[i];
+        l->out_bias = is_qwen3 && lathe_key_int(k, "attention_bias");
+        l->qkv_bias = is_qwen3 ? l->out_bias : 1;
+        if (is_qwen3)
+            l->names = &qwen3_names;
+    }
+    return read_windows(d, k);
+}
+
+LATHE_DECODER_FAMILY(qwen, types, NULL, 0, read, .version = "1.0.0",
+                     .summary = "Qwen2 and Qwen3: Llama with biases or normed queries and keys",
+                     .source = "arXiv:2407.10671, arXiv:2505.09388; transformers",
+                     .license = "Apache-2.0");
