@@ -120,8 +120,8 @@ const lathe_command lathe_cmd_ls = {
     .name = "ls",
     .arguments = "[KIND]",
     .summary = "list the installed plugins",
-    .details = "KIND is one of optimizer scheduler quant adapter stage attention device. The\n"
-               "third column is the device that a plugin works on: cpu, cuda, or any. Lathe\n"
+    .details = "KIND is one of optimizer scheduler quant adapter stage attention device model.\n"
+               "The third column is the device that a plugin works on: cpu, cuda, or any. Lathe\n"
                "searches for plugins in LATHE_PLUGIN_PATH (absolute folders, separated by\n"
                "colons), in ~/.local/lib/lathe/plugins, and in lathe/plugins next to the\n"
                "library; each file is named <kind>/<name>.so. For a refused file the reason is\n"

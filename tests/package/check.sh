@@ -4,6 +4,7 @@
 set -euo pipefail
 build=$(cd "$1" && pwd)
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 unset LATHE_PLUGIN_PATH || true
@@ -84,6 +85,16 @@ LATHE_PLUGIN_PATH=$dir/ia3/plugins "$root/bin/lathe" train run.toml --optimizer.
 LATHE_PLUGIN_PATH=$dir/orpo/plugins "$root/bin/lathe" train run.toml --optimizer.name adamw --optimizer.lr 0.01 \
     --stage.name orpo --data.datasets '[{ path = "corpus/pairs.jsonl" }]' --train.micro_batch_size 4 \
     --checkpoint.dir out_orpo
+
+# An architecture that Lathe does not know, with a figure and an auxiliary loss of its own.
+cp -r "$source/examples/models/braid" braid
+cmake -S braid -B braid/build -DCMAKE_PREFIX_PATH="$root" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/braid.log"
+cmake --build braid/build >>"$dir/braid.log" || { cat "$dir/braid.log"; exit 1; }
+"$root/bin/lathe" plugin check braid/build/plugins/model/braid.so
+sed -e 's/"llama"/"braid"/' -e 's/mine_optimizer/adamw/; s/"out"/"out_braid"/' -e 's/^lr = .*/lr = 1e-3/' run.toml >braid.toml
+LATHE_PLUGIN_PATH=$dir/braid/build/plugins "$root/bin/lathe" train braid.toml
+grep -q '"hidden_square"' out_braid/metrics.jsonl
+LATHE_PLUGIN_PATH=$dir/braid/build/plugins "$root/bin/lathe" generate out_braid --prompt line --max-new-tokens 4
 
 # cmake --install: into the home folder without a prefix, beside the built-in plugins with Lathe's own. (A home of the
 # test's own, before the plugin is configured.)
