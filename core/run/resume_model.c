@@ -8,9 +8,9 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "checkpoint/adapter_file.h"
+#include "checkpoint/config_changes.h"
 #include "io/safetensors.h"
 #include "model/weights.h"
-#include "plug/config_changes.h"
 #include "run/run_saved.h"
 
 /* Drops the keys that change neither what the model computes nor which parameters it has. */

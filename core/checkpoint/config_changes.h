@@ -1,6 +1,6 @@
 /* The keys in which the configurations of two starts differ. */
-#ifndef LATHE_PLUG_CONFIG_CHANGES_H
-#define LATHE_PLUG_CONFIG_CHANGES_H
+#ifndef LATHE_CHECKPOINT_CONFIG_CHANGES_H
+#define LATHE_CHECKPOINT_CONFIG_CHANGES_H
 
 #include <jansson.h>
 

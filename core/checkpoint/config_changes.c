@@ -1,5 +1,5 @@
 /* The keys in which the configurations of two starts differ. */
-#include "plug/config_changes.h"
+#include "checkpoint/config_changes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
