@@ -36,7 +36,7 @@ static void expect_also(const char *text)
 Test(places, of_a_model_s_size_are_the_key_s)
 {
     expect(LATHE " validate run.toml --model.hidden_size 63 --model.num_attention_heads 4 2>&1", 2,
-           "--model.hidden_size: error: hidden_size is 63; it must be a multiple of "
+           "--model.hidden_size: error: model llama: hidden_size is 63; it must be a multiple of "
            "num_attention_heads");
     put("rope.toml", "[model]\nmodel_type = \"llama\"\nhidden_size = 16\nintermediate_size = 32\n"
                      "num_hidden_layers = 1\nnum_attention_heads = 2\n"
