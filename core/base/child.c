@@ -79,7 +79,8 @@ static int drain(int fd, lathe_buffer *out)
     }
 }
 
-/* Until the child has ended, or has written nothing for too long. *out_status: as of waitpid, -1: it has been killed. */
+/* Until the child has ended, or has written nothing for too long. *out_status: as of waitpid,
+ * -1: it has been killed. */
 static void watch(pid_t child, int fd, double seconds, lathe_buffer *out, int *out_status)
 {
     double end = now() + seconds;

@@ -1,4 +1,5 @@
-/* A child process for work that may crash, hang or end the process: what it wrote, and how it ended. */
+/* A child process for work that may crash, hang or end the process: what it wrote, and how it
+ * ended. */
 #ifndef LATHE_BASE_CHILD_H
 #define LATHE_BASE_CHILD_H
 
@@ -22,10 +23,10 @@ typedef void (*lathe_child_fn)(void *arg, int fd);
 
 /** Forks, runs work(arg, fd) in the child, appends to `out` what it wrote, and waits for its end.
  *
- *  In the child standard input, output and error are /dev/null, signals have their default action, no core is
- *  dumped, and exit handlers do not run after `work`. It is killed with the parent, and when it has written nothing
- *  for `seconds`.
- *  `out` has everything that was written before the end, however the child ended. The wait is spent asleep.
+ *  In the child standard input, output and error are /dev/null, signals have their default action,
+ *  no core is dumped, and exit handlers do not run after `work`. It is killed with the parent, and
+ *  when it has written nothing for `seconds`. `out` has everything that was written before the end,
+ *  however the child ended. The wait is spent asleep.
  *
  *  Threads: the calling process should have no other threads that load libraries meanwhile.
  *  Errors  LATHE_E_IO: no process or pipe can be made. */

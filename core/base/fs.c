@@ -1,4 +1,5 @@
-/* Files: open, read whole, write atomically and durably. Folders are in dir.c, memory maps in map.c. */
+/* Files: open, read whole, write atomically and durably. Folders are in dir.c, memory maps in
+ * map.c. */
 #include "base/fs.h"
 
 #include <errno.h>
@@ -27,7 +28,8 @@ const char *lathe_mode_text(uint32_t mode)
                             : "a device";
 }
 
-/* Without O_NONBLOCK, opening a pipe that has no writer waits for one, and Ctrl-C would have no effect. */
+/* Without O_NONBLOCK, opening a pipe that has no writer waits for one, and Ctrl-C would have no
+ * effect. */
 lathe_status lathe_file_open(const char *path, int *out_fd, int64_t *out_bytes)
 {
     struct stat info;

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 
-/* OpenSSL's own SHA-256, not its EVP layer: the same code for the CPU's instructions, and nothing that is
- * fetched, allocated or can fail. */
+/* OpenSSL's own SHA-256, not its EVP layer: the same code for the CPU's instructions, and
+ * nothing that is fetched, allocated or can fail. */
 struct lathe_sha256 {
     SHA256_CTX context;
 };
@@ -50,7 +50,8 @@ void lathe_sha256_destroy(lathe_sha256 *hash)
     free(hash);
 }
 
-/* What is read next: the rest of a part, into its place, or what lies before one, into the chunk. */
+/* What is read next: the rest of a part, into its place, or what lies before one, into the
+ * chunk. */
 typedef struct reading {
     const lathe_file_part *parts;
     int64_t n_parts, part, at; /* part: the first that is not behind `at` */

@@ -21,8 +21,9 @@ typedef struct lathe_file_part {
     void *to;
 } lathe_file_part;
 
-/** The same, and the parts, in the order of the file and apart from each other, are read to their places. Only the
- *  hash says whether they are what they should be. LATHE_E_IO: the file ends before the last of them does. */
+/** The same, and the parts, in the order of the file and apart from each other, are read to
+ *  their places. Only the hash says whether they are what they should be. LATHE_E_IO: the file
+ *  ends before the last of them does. */
 lathe_status lathe_sha256_file_parts(const char *path, const lathe_file_part *parts,
                                      int64_t n_parts, char out_hex[65]);
 

@@ -19,7 +19,8 @@ static const group_files version_1 = {"memory.limit_in_bytes", "memory.usage_in_
                                       "total_inactive_file"};
 static const group_files version_2 = {"memory.max", "memory.current", "inactive_file"};
 
-/* Reads the beginning of a file in /proc or /sys, for which stat gives no size. 0: the file cannot be read. */
+/* Reads the beginning of a file in /proc or /sys, for which stat gives no size. 0: the file
+ * cannot be read. */
 static int read_text(const char *path, char *out, size_t capacity)
 {
     FILE *file = fopen(path, "re");
@@ -70,7 +71,8 @@ static void lower(lathe_host_memory *out, int64_t available, const char *source)
     (void)snprintf(out->source, sizeof out->source, "%.191s", source);
 }
 
-/* Applies the limit of one control group. dir: its folder; shown: the same path without the prefix `root`. */
+/* Applies the limit of one control group. dir: its folder; shown: the same path without the
+ * prefix `root`. */
 static void read_group(const char *dir, const char *shown, const group_files *files,
                        lathe_host_memory *out)
 {
@@ -86,8 +88,8 @@ static void read_group(const char *dir, const char *shown, const group_files *fi
     lower(out, limit > held ? limit - held : 0, source);
 }
 
-/* Applies the limits of a group and of all its parents. In a container its own group may be the top folder:
- * folders that do not exist are skipped. */
+/* Applies the limits of a group and of all its parents. In a container its own group may be the
+ * top folder: folders that do not exist are skipped. */
 static void read_groups(const char *root, const char *top, const char *group,
                         const group_files *files, lathe_host_memory *out)
 {
@@ -108,7 +110,8 @@ static void read_groups(const char *root, const char *top, const char *group,
     }
 }
 
-/* Applies one limit of the process, less what the process uses already. 1: this is the lowest limit so far. */
+/* Applies one limit of the process, less what the process uses already. 1: this is the lowest
+ * limit so far. */
 static int read_limit(int resource, const char *status, const char *key, const char *name,
                       lathe_host_memory *out)
 {

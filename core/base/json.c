@@ -12,8 +12,8 @@
 /* Far above any configuration or tokenizer, far below what a stack holds. */
 enum { MAX_DEPTH = 256 };
 
-/* What a tree may take beyond the size of its text; 4 MiB less than what both may take beyond 2 x the text,
- * for what malloc keeps. */
+/* What a tree may take beyond the size of its text; 4 MiB less than what both may take beyond 2
+ * x the text, for what malloc keeps. */
 #define MEMORY_BEYOND ((int64_t)60 << 20)
 
 /* The text as jansson takes it, some bytes at a time. */
@@ -58,7 +58,8 @@ static int64_t number_end(const char *text, int64_t bytes, int64_t at, int *out_
     return at;
 }
 
-/* Depth, and NUL bytes: jansson passes over those, and who keeps the text as a string loses the rest. */
+/* Depth, and NUL bytes: jansson passes over those, and who keeps the text as a string loses the
+ * rest. */
 static lathe_status scan_text(scan *s)
 {
     int depth = 0, in_string = 0;

@@ -9,7 +9,8 @@
 static json_malloc_t next_malloc;
 static json_free_t next_free;
 
-/* A node of the tree with its hash table takes some 500 bytes, and two bytes of text ("1,") make one. */
+/* A node of the tree with its hash table takes some 500 bytes, and two bytes of text ("1,") make
+ * one. */
 enum { BYTES_PER_BYTE = 512, LEAST = 1 << 20, ALIGN = 16 };
 
 static _Thread_local struct {

@@ -1,8 +1,9 @@
-/* Memory for jansson's parser, which does not survive a malloc that fails (2.14 asserts in lex_scan_string).
+/* Memory for jansson's parser, which does not survive a malloc that fails (2.14 asserts in
+ * lex_scan_string).
  *
- * Between begin and end the calling thread's jansson gets what malloc gives, and when malloc gives nothing,
- * address space of our own; end says that this happened. So the parser never sees a failure, and its caller
- * always does. What was made in between must be gone by end in that case.
+ * Between begin and end the calling thread's jansson gets what malloc gives, and when malloc gives
+ * nothing, address space of our own; end says that this happened. So the parser never sees a
+ * failure, and its caller always does. What was made in between must be gone by end in that case.
  */
 #ifndef LATHE_BASE_JSON_MEMORY_H
 #define LATHE_BASE_JSON_MEMORY_H

@@ -1,7 +1,8 @@
 /* A JSON record: the members of one object that are asked for, found without a tree of values.
  *
- * The whole record is checked: RFC 8259 with UTF-8 alone, at most LATHE_JSON_DEPTH levels, no key twice in an
- * object, no NUL in a key. Memory: four bytes a key of the objects that are open at a time.
+ * The whole record is checked: RFC 8259 with UTF-8 alone, at most LATHE_JSON_DEPTH levels, no key
+ * twice in an object, no NUL in a key. Memory: four bytes a key of the objects that are open at a
+ * time.
  */
 #ifndef LATHE_BASE_JSON_RECORD_H
 #define LATHE_BASE_JSON_RECORD_H
@@ -37,8 +38,8 @@ typedef struct lathe_json_record {
 int lathe_json_record_read(lathe_json_record *record, const char *text, int64_t n,
                            const char *const *names, int32_t n_names, lathe_json_member *members);
 
-/** Where walk.at is in a record that was not read well: the line, from 1 in the record's first, and the byte
- *  in that line, from 1. */
+/** Where walk.at is in a record that was not read well: the line, from 1 in the record's first,
+ *  and the byte in that line, from 1. */
 void lathe_json_record_place(const lathe_json_record *record, int64_t *out_line,
                              int64_t *out_column);
 
@@ -47,8 +48,8 @@ void lathe_json_record_place(const lathe_json_record *record, int64_t *out_line,
 int lathe_json_record_next(const char **at, const char *end, lathe_json_string *out_key,
                            const char **out_value, int64_t *out_n);
 
-/** Puts the keys of a record that was read well into out: "a, b, c", as they are written, "..." where
- *  room ends; "" for none. */
+/** Puts the keys of a record that was read well into out: "a, b, c", as they are written, "..."
+ *  where room ends; "" for none. */
 void lathe_json_record_keys(const char *text, int64_t n, char *out, int64_t room);
 
 void lathe_json_record_fini(lathe_json_record *record);

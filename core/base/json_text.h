@@ -1,8 +1,8 @@
-/* JSON as it stands in a text: strings, numbers and words, checked in place and unescaped only where
- * they are wanted. For files too large for a tree of values.
+/* JSON as it stands in a text: strings, numbers and words, checked in place and unescaped only
+ * where they are wanted. For files too large for a tree of values.
  *
- * A walk goes forward from `at`; a function that fails leaves `at` at the byte that is wrong, and says
- * what in `what`.
+ * A walk goes forward from `at`; a function that fails leaves `at` at the byte that is wrong, and
+ * says what in `what`.
  */
 #ifndef LATHE_BASE_JSON_TEXT_H
 #define LATHE_BASE_JSON_TEXT_H
@@ -33,20 +33,22 @@ static inline void lathe_json_pass_blank(lathe_json_walk *walk)
 __attribute__((format(printf, 2, 3))) int lathe_json_wrong(lathe_json_walk *walk,
                                                            const char *format, ...);
 
-/** Past the string that begins at `at`: UTF-8, no control characters, known escapes, surrogates in pairs.
- *  1, or 0 when it is none. */
+/** Past the string that begins at `at`: UTF-8, no control characters, known escapes, surrogates
+ *  in pairs. 1, or 0 when it is none. */
 int lathe_json_pass_string(lathe_json_walk *walk, lathe_json_string *out);
 
 /** Past the number, true, false or null at `at`; numbers by their grammar, of any size. 1 or 0. */
 int lathe_json_pass_scalar(lathe_json_walk *walk);
 
-/** The text of a checked string, n_raw bytes at raw, into out; returns its length, at most n_raw. */
+/** The text of a checked string, n_raw bytes at raw, into out; returns its length, at most
+ *  n_raw. */
 int64_t lathe_json_unescape(const char *raw, int64_t n_raw, char *out);
 
 /** 1 when a checked string is text[0, n). */
 int lathe_json_is(const lathe_json_string *string, const char *text, int64_t n);
 
-/** Compares two checked strings by their characters, from behind their opening quotes: < 0, 0, > 0. */
+/** Compares two checked strings by their characters, from behind their opening quotes: < 0, 0, >
+ *  0. */
 int lathe_json_compare(const char *a, const char *b);
 
 #endif

@@ -12,7 +12,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 
-/* Maps at a time that can be told apart when a page is missing; a map beyond them is one without a guard. */
+/* Maps at a time that can be told apart when a page is missing; a map beyond them is one without
+ * a guard. */
 enum { MAX_MAPS = 16384, PATH_BYTES = 256 };
 
 /* What is known of an open map. The handler of SIGBUS reads begin and end, and writes broken. */

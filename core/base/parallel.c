@@ -1,10 +1,11 @@
 /* parallel_for over OpenMP's pool, and the host table made of this floor's services.
  *
- * Every worker first takes the chunks of a contiguous share fixed by (n, grain, pool size), front to back, so that it
- * touches the same memory each time. A worker that has finished its share takes chunks from the ends of the others'
- * shares: one that the operating system has stopped, or that runs on a slower core, delays a loop by one chunk and
- * not by its whole share. Every region uses the whole pool, because libgomp allocates a new team when the size of a
- * region changes and keeps the old one when it does not.
+ * Every worker first takes the chunks of a contiguous share fixed by (n, grain, pool size), front
+ * to back, so that it touches the same memory each time. A worker that has finished its share takes
+ * chunks from the ends of the others' shares: one that the operating system has stopped, or that
+ * runs on a slower core, delays a loop by one chunk and not by its whole share. Every region uses
+ * the whole pool, because libgomp allocates a new team when the size of a region changes and keeps
+ * the old one when it does not.
  */
 #include "base/parallel.h"
 
@@ -101,8 +102,8 @@ static int64_t take_unit(loop_share *s, uint32_t id, int from_end)
     }
 }
 
-/* Runs units of the loop `id` until none is left: those of worker w's share, then those of the others'. Returns the
- * number of chunks run. */
+/* Runs units of the loop `id` until none is left: those of worker w's share, then those of the
+ * others'. Returns the number of chunks run. */
 static int64_t run_shares(const loop *l, loop_share *shares, int64_t n_shares, uint32_t id,
                           int32_t w)
 {
@@ -130,9 +131,10 @@ static int64_t run_shares(const loop *l, loop_share *shares, int64_t n_shares, u
 /* Looks at a counter before other threads are let run: some tens of microseconds. */
 #define SPINS 2000
 
-/* The leader writes a loop, deals its shares out with the loop's number, and counts `turn` up to that number. A
- * follower that comes late reads a loop that may be half of the next one, but it takes none of its chunks: its number
- * does not fit. The leader waits for chunks that were taken, never for followers that took none. */
+/* The leader writes a loop, deals its shares out with the loop's number, and counts `turn` up to
+ * that number. A follower that comes late reads a loop that may be half of the next one, but it
+ * takes none of its chunks: its number does not fit. The leader waits for chunks that were
+ * taken, never for followers that took none. */
 static struct {
     _Atomic int64_t n, grain, n_chunks;
     _Atomic(lathe_range_fn) fn;

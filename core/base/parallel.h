@@ -10,14 +10,15 @@ void lathe_parallel_init(int32_t n_threads);
 int32_t lathe_parallel_threads(void);
 void lathe_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg);
 
-/** Runs fn(arg) on the calling thread while the pool's other threads wait for its lathe_parallel_for calls without
- *  sleeping: such a call then starts in about a microsecond, where waking sleeping threads takes tens of them.
- *  For many short loops in a row, a few milliseconds in all. Results are those of the same calls outside.
- *  OpenMP regions of other libraries that fn enters run on the calling thread alone. Allocates nothing. */
+/** Runs fn(arg) on the calling thread while the pool's other threads wait for its
+ *  lathe_parallel_for calls without sleeping: such a call then starts in about a microsecond,
+ *  where waking sleeping threads takes tens of them. For many short loops in a row, a few
+ *  milliseconds in all. Results are those of the same calls outside. OpenMP regions of other
+ *  libraries that fn enters run on the calling thread alone. Allocates nothing. */
 void lathe_parallel_team(void (*fn)(void *arg), void *arg);
 
-/** From now on the calling thread runs its loops by itself: for threads that work beside the pool, which
- *  would otherwise get a second pool of their own. */
+/** From now on the calling thread runs its loops by itself: for threads that work beside the
+ *  pool, which would otherwise get a second pool of their own. */
 void lathe_parallel_stay_alone(void);
 
 /** memcpy spread over the pool. */
@@ -26,7 +27,8 @@ void lathe_parallel_copy(void *to, const void *from, int64_t bytes);
 /** The host table that every plugin gets: log, fail, parallel_for, alloc, free, check_kernel. */
 const lathe_host *lathe_host_get(void);
 
-/** lathe_host.check_kernel. Declared here for the table; core/ir/ops, which knows the ops, defines it. */
+/** lathe_host.check_kernel. Declared here for the table; core/ir/ops, which knows the ops,
+ *  defines it. */
 lathe_status lathe__host_check_kernel(const struct lathe_kernel_problem *problem);
 
 #endif

@@ -33,10 +33,10 @@ typedef struct lathe_toml_node {
     int64_t n_children;
 } lathe_toml_node;
 
-/** Parses `bytes` of text into arena; `name` stands for the file in errors.
- *  A number that does not fit in 64 bits is a node of its own kind, so that its reader refuses it together with
- *  what else is wrong; in files with more than 16 of them the parser does.
- *  LATHE_E_PARSE "run.toml:3:7: ...": syntax, duplicate keys, bad UTF-8, nested deeper than 64. */
+/** Parses `bytes` of text into arena; `name` stands for the file in errors. A number that does
+ *  not fit in 64 bits is a node of its own kind, so that its reader refuses it together with
+ *  what else is wrong; in files with more than 16 of them the parser does. LATHE_E_PARSE
+ *  "run.toml:3:7: ...": syntax, duplicate keys, bad UTF-8, nested deeper than 64. */
 lathe_status lathe_toml_load(const char *name, const char *text, int64_t bytes, lathe_arena *arena,
                              lathe_toml_node **out);
 

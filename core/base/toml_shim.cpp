@@ -160,7 +160,8 @@ void check_size(std::string_view text)
     }
 }
 
-/* The offset of a line and column, which count from 1; columns are code points, a byte order mark counts nothing. */
+/* The offset of a line and column, which count from 1; columns are code points, a byte order
+ * mark counts nothing. */
 std::size_t offset_of(std::string_view text, const toml::source_position &at)
 {
     std::size_t offset = text.substr(0, 3) == "\xEF\xBB\xBF" ? 3 : 0;
@@ -179,7 +180,8 @@ bool is_of_number(char c)
            c == '+' || c == '-' || c == '.';
 }
 
-/* Where the parser refused a number because of its size: notes it, and puts a zero of its length in its place. */
+/* Where the parser refused a number because of its size: notes it, and puts a zero of its length
+ * in its place. */
 bool take_big(std::string_view text, const toml::parse_error &e, std::string &patched,
               std::vector<big_number> &big)
 {

@@ -5,10 +5,10 @@
  *   {"ph": "X", "cat", "name", "pid", "tid", "ts", "dur", "args": {...}}, ...    microseconds
  *   ]}
  *
- * One at a time in a process, like the log. The file is whole JSON whenever the process ends, however
- * it ends: events are appended over the closing brackets, a buffer at a time, at least once a second
- * while spans come. Memory is the one buffer. A file that cannot be written ends the trace with a warning, not
- * the run. Without a trace, a call costs one load.
+ * One at a time in a process, like the log. The file is whole JSON whenever the process ends,
+ * however it ends: events are appended over the closing brackets, a buffer at a time, at least once
+ * a second while spans come. Memory is the one buffer. A file that cannot be written ends the trace
+ * with a warning, not the run. Without a trace, a call costs one load.
  *
  * Threads: every entry but begin and end from any thread.
  */

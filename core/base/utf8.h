@@ -47,15 +47,16 @@ static inline int64_t lathe_utf8_prefix(const uint8_t *p, int64_t n)
     return n;
 }
 
-/** Bytes of the part at p that is no UTF-8, n > 0 bytes left: as far as a character could still have
- *  begun so, and at least one. Rust's from_utf8_lossy puts one U+FFFD for each. */
+/** Bytes of the part at p that is no UTF-8, n > 0 bytes left: as far as a character could still
+ *  have begun so, and at least one. Rust's from_utf8_lossy puts one U+FFFD for each. */
 static inline int32_t lathe_utf8_bad(const uint8_t *p, int64_t n)
 {
     const uint8_t a = p[0];
     const int32_t want = a >= 0xc2 && a <= 0xdf ? 2 : (a & 0xf0) == 0xe0 ? 3 : 4;
     if (a < 0xc2 || a > 0xf4 || n < 2)
         return 1;
-    /* The second byte's range keeps out overlong forms, surrogates and what lies beyond U+10FFFF. */
+    /* The second byte's range keeps out overlong forms, surrogates and what lies beyond
+     * U+10FFFF. */
     const uint8_t low = a == 0xe0 ? 0xa0 : a == 0xf0 ? 0x90 : 0x80;
     const uint8_t high = a == 0xed ? 0x9f : a == 0xf4 ? 0x8f : 0xbf;
     if (p[1] < low || p[1] > high)

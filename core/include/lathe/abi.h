@@ -1,23 +1,31 @@
-/* The rules every table of the Lathe ABI obeys, and the macros that keep them.
+/* Rules for all tables of the Lathe ABI (structs of data and function pointers), and their macros.
  *
- *  - A table begins with `size`, the bytes its writer knew of. Tables only grow, at the end.
- *  - A reader asks LATHE_HAS(table, member) before use; absence has a meaning stated at the member.
- *  - Plain data that travels in arrays (lathe_field, lathe_value, lathe_desc, ...) never grows.
- *  - No bool, enum, size_t, varargs or struct-by-value in a signature. Counts and bytes are int64_t.
- *  - No tail padding: LATHE_ABI_SIZE pins the size of every struct on a 64-bit target.
+ *  - A table begins with `size`: sizeof(table) in the header that its writer was built with. New
+ *    members are only added at the end.
+ *  - A reader checks LATHE_HAS(table, member) before it uses a member. The member's comment says
+ *    what its absence means.
+ *  - Structs marked "plain data" (lathe_field, lathe_value, lathe_desc, ...) are stored in arrays
+ *    and never grow.
+ *  - Signatures use no bool, enum, size_t, varargs or struct by value. Counts and sizes in bytes
+ *    are int64_t.
+ *  - Structs have no tail padding. LATHE_ABI_SIZE fixes their sizes on a 64-bit target.
  *
- * The comment of every function in a table begins with its call contract, the state in which it is called:
+ * The comment of every function in a table begins with its call contract, which says when the
+ * function is called and what it may do:
  *
  *    [any]      from any thread at any time
- *    [pure]     on the rank's thread at any time; the same arguments give the same answer, nothing else changes
+ *    [pure]     on the rank's thread at any time; the same arguments give the same result, and
+ *               nothing else changes
  *    [open]     on the rank's thread while a run is opened, saved or closed; may allocate
- *    [build]    on the rank's thread while a graph is built; the graph and its values are borrowed until it returns
- *    [step]     on the rank's thread inside a step, an evaluation or a generated token: allocates nothing; with a stream,
- *               queues its work there, and memory stays borrowed until the stream has passed
- *    [between]  on the rank's thread between two steps, with nothing queued; may allocate
+ *    [build]    on the rank's thread while a graph is built; the graph and its values are borrowed
+ *               until the function returns
+ *    [step]     on the rank's thread during a training step, an evaluation or the generation of a
+ *               token; must not allocate. A function that gets a stream queues its work on that
+ *               stream; the memory stays borrowed until the stream has finished this work
+ *    [between]  on the rank's thread between two steps, while no work is queued; may allocate
  *
- * Pointers given to a function are borrowed until it returns unless its comment says otherwise. Functions of one
- * instance are never called at the same time, but for [any].
+ * Pointers passed to a function are borrowed until it returns, unless its comment says otherwise.
+ * The core never calls two functions of one instance at the same time, except [any] functions.
  */
 #ifndef LATHE_ABI_H
 #define LATHE_ABI_H
@@ -27,7 +35,7 @@
 
 /* Major version: part of the entry symbol's name. A change of it breaks every plugin. */
 #define LATHE_ABI_MAJOR 1
-/* Minor version: counts additions within the major; for information only, LATHE_HAS decides. */
+/* Minor version: counts additions within a major version. For information only; use LATHE_HAS. */
 #define LATHE_ABI_MINOR 0
 
 #ifdef __cplusplus
@@ -50,14 +58,14 @@
 #define LATHE_EXPORT __attribute__((visibility("default")))
 #define LATHE_MUST_USE __attribute__((warn_unused_result))
 
-/* Whether `table` reaches as far as `member` and the member is set. */
+/* True if `table` is large enough to contain `member` and the member is not 0 or NULL. */
 #define LATHE_HAS(table, member)                                                                   \
     ((table) != NULL &&                                                                            \
      (size_t)(table)->size >= (size_t)((const char *)&(table)->member - (const char *)(table)) +   \
                                   sizeof((table)->member) &&                                       \
      (table)->member != 0)
 
-/* Pins a struct's size so that padding or reordering cannot slip into the ABI unseen. */
+/* Fixes a struct's size at compile time, so that no accidental change breaks the ABI. */
 #define LATHE_ABI_SIZE(type, bytes)                                                                \
     LATHE_STATIC_ASSERT(sizeof(type) == (bytes), #type " changed its size: this breaks the ABI")
 

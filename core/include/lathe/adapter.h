@@ -39,24 +39,27 @@ typedef struct lathe_adapter_v1 {
                            int32_t *out_group);
     /** [pure] Whether wrap is wanted at this site. NULL: never. */
     int32_t (*targets)(void *self, const lathe_site *site);
-    /** [build] y of the site for input x. enabled = 0: the model without the adapter (a reference model
-     * that shares the frozen weights). Sees a site once per forward built; asks for the same
-     * parameter names each time and gets the same parameters. NULL: plain. */
+    /** [build] y of the site for input x. enabled = 0: the model without the adapter (a
+     *  reference model that shares the frozen weights). Sees a site once per forward built; asks
+     *  for the same parameter names each time and gets the same parameters. NULL: plain. */
     lathe_status (*wrap)(void *self, const lathe_graph_api *api, lathe_graph *g,
                          const lathe_site *site, lathe_val x, int32_t enabled, lathe_val *out_y);
-    /** [pure] 1: the frozen base is the reference model; 0: a reference needs its own copy. NULL: 0. */
+    /** [pure] 1: the frozen base is the reference model; 0: a reference needs its own copy.
+     *  NULL: 0. */
     int32_t (*base_is_frozen)(void *self);
-    /** [between] w [out,in] f32 host += what the adapter adds at this site. NULL: nothing to merge. */
+    /** [between] w [out,in] f32 host += what the adapter adds at this site. NULL: nothing to
+     *  merge. */
     lathe_status (*merge)(void *self, const lathe_site *site, const lathe_site_param *params,
                           int32_t n_params, float *w);
-    /** [pure] Key of a parameter in the adapter's own file (PEFT); returns bytes needed. NULL: none. */
+    /** [pure] Key of a parameter in the adapter's own file (PEFT); returns bytes needed. NULL:
+     *  none. */
     int64_t (*file_key)(void *self, const char *param_name, char *out, int64_t capacity);
     /** [pure] JSON text of adapter_config.json; base is the model's name or path. NULL: none. */
     int64_t (*config_json)(void *self, const char *base, char *out, int64_t capacity);
-    /** [open] Whether every pattern of the configuration names something. modules: all linear sites
-     * ("model.layers.0.self_attn.q_proj"); params: all parameters ("model.norm.weight").
-     * LATHE_E_CONFIG: a message that begins with the key and names the pattern that matches nothing;
-     * the core adds file, line and the names. NULL: there are no patterns. */
+    /** [open] Whether every pattern of the configuration names something. modules: all linear
+     *  sites ("model.layers.0.self_attn.q_proj"); params: all parameters ("model.norm.weight").
+     *  LATHE_E_CONFIG: a message that begins with the key and names the pattern that matches
+     *  nothing; the core adds file, line and the names. NULL: there are no patterns. */
     lathe_status (*check)(void *self, const char *const *modules, int32_t n_modules,
                           const char *const *params, int32_t n_params);
 } lathe_adapter_v1;

@@ -60,7 +60,8 @@ typedef struct lathe_attention_v1 {
     int64_t (*forward_scratch)(void *self, const lathe_attention_problem *problem);
     /** [pure] */
     int64_t (*backward_scratch)(void *self, const lathe_attention_problem *problem);
-    /** [step] Queue the computation. Allocate nothing; bitwise repeatable with LATHE_FLAG_DETERMINISTIC.
+    /** [step] Queue the computation. Allocate nothing; bitwise repeatable with
+     *  LATHE_FLAG_DETERMINISTIC.
      */
     lathe_status (*forward)(void *self, const lathe_attention_problem *problem,
                             const lathe_attention_args *args);

@@ -1,16 +1,19 @@
-/* Products in fp8: what lathe_op_attrs.fp8 asks of LINEAR, LINEAR_DX and LINEAR_DW, and the two formats.
+/* Products in fp8: what lathe_op_attrs.fp8 asks of LINEAR, LINEAR_DX and LINEAR_DW, and the two
+ * formats.
  *
  *   c = (q(a) q(b)) / (s_a s_b), summed in f32 or wider, rounded once     q(t) = fp8(t * s_t), saturated
  *
- * a and b are the op's bf16 inputs as they come; a bias and what is added to stay as the op has them. Inputs
- * and weights become E4M3, dy becomes E5M2 (db is of dy itself). Scales are made from the very tensor, one
- * for all of it (TENSORWISE) or one for each row of op(a) and each column of op(b) (ROWWISE), so that the two
- * products of the backward scale along other dims than the forward does. Every dim of the product (N, I, O)
- * is a multiple of LATHE_FP8_DIM: others are LATHE_E_SHAPE.
+ * a and b are the op's bf16 inputs as they come; a bias and what is added to stay as the op has
+ * them. Inputs and weights become E4M3, dy becomes E5M2 (db is of dy itself). Scales are made from
+ * the very tensor, one for all of it (TENSORWISE) or one for each row of op(a) and each column of
+ * op(b) (ROWWISE), so that the two products of the backward scale along other dims than the forward
+ * does. Every dim of the product (N, I, O) is a multiple of LATHE_FP8_DIM: others are
+ * LATHE_E_SHAPE.
  *
- * A device that sets LATHE_F8_E4M3 in lathe_device_info.graph_dtypes takes the attribute, for the recipes of
- * lathe_device_info.fp8_recipes. Source: the meaning is torchao's (Float8Linear, dynamic scaling), with its
- * default scales of each recipe; E5M2 for dy in both (its rowwise recipe has E4M3 there).
+ * A device that sets LATHE_F8_E4M3 in lathe_device_info.graph_dtypes takes the attribute, for the
+ * recipes of lathe_device_info.fp8_recipes. Source: the meaning is torchao's (Float8Linear, dynamic
+ * scaling), with its default scales of each recipe; E5M2 for dy in both (its rowwise recipe has
+ * E4M3 there).
  */
 #ifndef LATHE_FP8_H
 #define LATHE_FP8_H
@@ -49,7 +52,8 @@ LATHE_HD static inline uint8_t lathe__f32_to_f8(float x, int32_t mantissa, int32
     return (uint8_t)((bits >> 24 & 0x80u) | (magnitude > 0x7f800000u ? 0x7fu : code));
 }
 
-/** float to E4M3 (the "fn" format: no infinity, largest 448) and E5M2 (largest 57344), saturated. */
+/** float to E4M3 (the "fn" format: no infinity, largest 448) and E5M2 (largest 57344),
+ *  saturated. */
 LATHE_HD static inline uint8_t lathe_f32_to_e4m3(float x)
 {
     return lathe__f32_to_f8(x, 3, 7, 0x7e);

@@ -75,11 +75,13 @@ typedef struct lathe_graph_api {
                          const lathe_val *in, int32_t n_in, lathe_val *out, int32_t n_out,
                          int32_t inplace_in, const char *label);
 
-    /** [build] Declares a parameter and gives its value in the compute dtype (matrices) or f32 (vectors).
+    /** [build] Declares a parameter and gives its value in the compute dtype (matrices) or f32
+     *  (vectors).
      */
     lathe_status (*param)(lathe_graph *g, const lathe_param_decl *decl, lathe_val *out);
 
-    /** [build] The plain y = x W^T + b of a site's weight, which may be quantized: decode, then multiply.
+    /** [build] The plain y = x W^T + b of a site's weight, which may be quantized: decode, then
+     *  multiply.
      */
     lathe_status (*linear)(lathe_graph *g, lathe_val x, lathe_val w, lathe_val bias,
                            const char *label, lathe_val *out);

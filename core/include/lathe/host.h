@@ -28,26 +28,27 @@ typedef struct lathe_host {
     /** [any] Records `message` as the calling thread's error and returns `code` unchanged. */
     lathe_status (*fail)(lathe_status code, const char *message);
 
-    /** [any] Runs fn over [0, n) in chunks of exactly `grain` (the last may be shorter), spread over the
-     *  process's one thread pool; returns when all are done. The chunks depend on n and grain only,
-     *  never on the thread count, so a reduction that keeps one partial per chunk and adds them in
-     *  order is bitwise repeatable. Nested calls run serially on the calling worker.
-     *  Allocates nothing. grain < 1 counts as 1. */
+    /** [any] Runs fn over [0, n) in chunks of exactly `grain` (the last may be shorter), spread
+     *  over the process's one thread pool; returns when all are done. The chunks depend on n and
+     *  grain only, never on the thread count, so a reduction that keeps one partial per chunk
+     *  and adds them in order is bitwise repeatable. Nested calls run serially on the calling
+     *  worker. Allocates nothing. grain < 1 counts as 1. */
     void (*parallel_for)(int64_t n, int64_t grain, lathe_range_fn fn, void *arg);
 
     /** [any] Number of workers parallel_for uses, >= 1; constant during a run. */
     int32_t (*n_threads)(void);
 
-    /** [open] Heap memory for instances and plans, 64-byte aligned, zeroed; NULL when out of memory.
-     *  Never called inside a step. Not thread safe inside parallel_for bodies. */
+    /** [open] Heap memory for instances and plans, 64-byte aligned, zeroed; NULL when out of
+     *  memory. Never called inside a step. Not thread safe inside parallel_for bodies. */
     void *(*alloc)(int64_t bytes);
 
     /** [open] Releases what alloc gave; takes NULL. */
     void (*free)(void *memory);
 
-    /** [any] Checks a problem as every device must: arity, shapes, dtypes and attributes of its op, as lathe/op.h has them.
-     *  A device calls it first in kernel_create; what the device itself lacks, a dtype or a size, it refuses itself.
-     *  LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_ARG or LATHE_E_UNSUPPORTED, recorded as by fail. Keeps nothing. */
+    /** [any] Checks a problem as every device must: arity, shapes, dtypes and attributes of its
+     *  op, as lathe/op.h has them. A device calls it first in kernel_create; what the device
+     *  itself lacks, a dtype or a size, it refuses itself. LATHE_E_SHAPE, LATHE_E_DTYPE,
+     *  LATHE_E_ARG or LATHE_E_UNSUPPORTED, recorded as by fail. Keeps nothing. */
     lathe_status (*check_kernel)(const struct lathe_kernel_problem *problem);
 } lathe_host;
 LATHE_ABI_SIZE(lathe_host, 64);

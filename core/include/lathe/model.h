@@ -1,16 +1,18 @@
-/* Model families: the architectures that a plugin knows, the keys of config.json that it reads, the tensors of a
- * model and the graph of its hidden states.
+/* The interface of model family plugins: which architectures a plugin supports, which keys of
+ * config.json it reads, which tensors a model has, and how its graph computes the hidden states.
  *
- * The plugin's schema lists the keys of config.json, with the ranges and the defaults of transformers. The same keys
- * describe a new model in [model]. The core reads the file, checks it against the schema, loads the tensors by their
- * names and adds the head and the loss. The plugin builds what lies between the token ids and the head, from the ops
- * of the graph; lathe/kit/model_kit.h has the pieces that decoders share.
+ * The plugin's schema lists the keys of config.json, with the ranges and defaults of transformers.
+ * The same keys describe a new model in [model]. The core reads the file, checks it against the
+ * schema, loads the tensors by name and adds the head and the loss. From the ops of the graph the
+ * plugin builds the layers from the token ids to the input of the head; lathe/kit/model_kit.h has
+ * the parts that decoders share.
  *
- * create() gets the values of one model in schema order. A key that the file lacks, or whose value is null, has its
- * default, or is unset. create() fills in what follows from other keys (describe() hands it out) and checks what keys
- * must agree on; an error begins with the key: "num_key_value_heads is 3; it must divide num_attention_heads".
+ * create() gets the values of one model in schema order. A key that is missing in the file or null
+ * has its default, or is unset if it has no default. create() fills in values that follow from
+ * other keys (describe() returns them) and checks that the keys agree with each other. An error
+ * begins with the key: "num_key_value_heads is 3; it must divide num_attention_heads".
  *
- * Threads: the rank's thread, before the run. Nothing here is called inside a step.
+ * Threads: the rank's thread, before the run. No function is called inside a step.
  */
 #ifndef LATHE_MODEL_H
 #define LATHE_MODEL_H
@@ -21,44 +23,46 @@
 
 #define LATHE_MODEL_REVISION 1
 
-/** An architecture that the plugin serves. Plain data. */
+/** An architecture that the plugin supports. Plain data. */
 typedef struct lathe_model_type {
     const char *model_type;   /* "llama": a choice of the schema's key model_type */
     const char *architecture; /* "LlamaForCausalLM": the class in transformers */
 } lathe_model_type;
 LATHE_ABI_SIZE(lathe_model_type, 16);
 
-/** Another name of a key, as in the attribute_map of transformers. Where a file has both, the alias counts. */
+/** Another name of a key, as in the attribute_map of transformers. If a file has both, the alias
+ *  is used. Plain data. */
 typedef struct lathe_key_alias {
     const char *key, *alias; /* "n_embd", "hidden_size" */
 } lathe_key_alias;
 LATHE_ABI_SIZE(lathe_key_alias, 16);
 
-/* Flags of a table. */
+/* Flags of a table of rotary frequencies. */
 enum {
     LATHE_ROPE_UNSCALED = 1, /* rope_scaling does not apply; a nested rope_parameters still does */
-    LATHE_ROPE_WHOLE = 2, /* a partial_rotary_factor other than 1 is refused, whatever rope_type */
+    LATHE_ROPE_WHOLE = 2,    /* with any rope_type, partial_rotary_factor must be 1 */
 };
 
-/** One table of rotary frequencies. The core reads rope_theta, rope_scaling and rope_parameters (rope_type default,
- *  linear, dynamic, llama3, yarn, longrope), both generations of keys. Plain data. */
+/** One table of rotary frequencies. The core reads the old keys rope_theta and rope_scaling and the
+ *  newer rope_parameters; rope_type is default, linear, dynamic, llama3, yarn or longrope. Plain
+ *  data. */
 typedef struct lathe_rope_use {
     const char *layer_type; /* key within rope_parameters ("full_attention"); NULL: not nested */
-    const char *theta_key;  /* key of the base beside the settings; NULL: "rope_theta" */
-    double theta;           /* base where no key gives one */
+    const char *theta_key;  /* key of the base next to the settings; NULL: "rope_theta" */
+    double theta;           /* base if no key gives one */
     int32_t dims;           /* channels of a head that are rotated; even, at most 1024 */
     int32_t flags;          /* LATHE_ROPE_* */
 } lathe_rope_use;
 LATHE_ABI_SIZE(lathe_rope_use, 32);
 
-/** What the core must know of a layer: the size of its cache and its FLOPs. Plain data. */
+/** Shape of a layer's attention, from which the core computes cache size and FLOPs. Plain data. */
 typedef struct lathe_model_layer {
     int32_t n_heads, n_kv_heads, head_dim;
     int32_t window; /* keys that a query sees, itself included; 0: all */
 } lathe_model_layer;
 LATHE_ABI_SIZE(lathe_model_layer, 16);
 
-/** A model. The core zeroes it and sets size; pointers stay the instance's. */
+/** The description of a model. The core zeroes it and sets size; the instance owns the pointers. */
 typedef struct lathe_model_info {
     uint32_t size;
     int32_t n_layers;
@@ -66,17 +70,17 @@ typedef struct lathe_model_info {
     int64_t max_positions;           /* longest context that the model was made for */
     const lathe_model_layer *layers; /* [n_layers] */
     const lathe_rope_use *ropes;     /* [n_ropes] */
-    const lathe_value *values;       /* [n_fields] with those filled in that follow from others */
-    const char *prefix;              /* of all names but the head's ("model."): files may lack it */
+    const lathe_value *values;       /* [n_fields], with the values that create() filled in */
+    const char *prefix;              /* of all names but the head's ("model."); files may omit it */
     const char *embedding;           /* name of the token embedding */
-    const char *head;                /* name of the head, when it is not tied */
+    const char *head;                /* name of the head, if it is not tied */
     const char *dropout_key;         /* key of the largest dropout; NULL: none above 0 */
     double dropout;                  /* its value; training applies none */
     double head_softcap;             /* logits are c*tanh(x/c); 0: none */
     int32_t n_ropes;
     int32_t tied;             /* 1: the head is the token embedding */
-    int32_t warns_of_dropout; /* 1: published files name a dropout that few fine-tune with: training
-                                 without it is a warning; 0: an error */
+    int32_t warns_of_dropout; /* 1: training without the model's dropout is a warning, as few
+                                 fine-tune with it; 0: an error */
     int32_t reserved;         /* 0 */
 } lathe_model_info;
 LATHE_ABI_SIZE(lathe_model_info, 128);
@@ -86,7 +90,7 @@ enum {
     LATHE_LAYOUT_TRANSPOSED = 1, /* Conv1D: files hold [in, out] */
 };
 
-/** One tensor of a model: a parameter, and its place in files. Plain data. */
+/** One tensor of a model: the parameter and its layout in files. Plain data. */
 typedef struct lathe_model_tensor {
     const char *name; /* in files and in named_parameters(); copied */
     int64_t rows;     /* O of a matrix [O, I], V of an embedding, n of a vector */
@@ -104,10 +108,10 @@ LATHE_ABI_SIZE(lathe_model_tensor, 56);
 /* Parts of a layer, for train.recompute. */
 enum { LATHE_PART_NONE = 0, LATHE_PART_ATTENTION = 1, LATHE_PART_MLP = 2 };
 
-/** What build() works with. Names and labels are copied. */
+/** Inputs and functions for build(). Names and labels are copied. */
 typedef struct lathe_model_builder {
     uint32_t size;
-    int32_t cached; /* 1: generation; keys and values of earlier tokens come from cache() */
+    int32_t cached; /* 1: generation; cache() gives keys and values of earlier tokens */
     const lathe_graph_api *api;
     lathe_graph *graph;
     int64_t batch;         /* B; there are N = B*Tq tokens */
@@ -117,24 +121,26 @@ typedef struct lathe_model_builder {
     lathe_val doc_start;   /* i32[N] or LATHE_NONE: input 3 of ATTENTION */
     lathe_val kv_len;      /* i32[B] or LATHE_NONE: input 4 of ATTENTION */
     void *ctx;             /* first argument of the functions below */
-    /** [build] Value of a tensor that tensors() named: c[rows, cols], or f32[rows] of a vector. */
+    /** [build] Value of a tensor that tensors() declared: a matrix c[rows, cols] or a vector
+     *  f32[rows]. */
     lathe_status (*tensor)(void *ctx, const char *name, lathe_val *out);
-    /** [build] y c[N,O] of the linear site "model.layers.0.mlp.up_proj": its tensors are module.weight and, with has_bias,
-     *  module.bias. Adapters wrap it. */
+    /** [build] Output y c[N,O] of a linear layer, such as "model.layers.0.mlp.up_proj". Its tensors
+     *  are module.weight and, with has_bias, module.bias. Adapters may wrap it. */
     lathe_status (*linear)(void *ctx, int32_t layer, const char *module, int32_t has_bias,
                            lathe_val x, lathe_val *out);
-    /** [build] Appends the new rows k and v c[N, Hkv*D] to the layer's cache and gives the whole of it, where `cached` is 1;
-     *  leaves them as they are elsewhere. Once per layer. */
+    /** [build] If `cached` is 1: appends the new rows k and v c[N, Hkv*D] to the layer's cache and
+     *  returns the whole cache in *k and *v. Otherwise: changes nothing. Call it once per layer. */
     lathe_status (*cache)(void *ctx, int32_t layer, lathe_val *k, lathe_val *v);
     /** [build] Table f32[P,2,dims/2] of describe()'s ropes[index]: input 2 of ROPE. */
     lathe_status (*rope)(void *ctx, int32_t index, lathe_val *out);
-    /** [build] A constant; its data are copied. */
+    /** [build] Adds a constant; its data are copied. */
     lathe_status (*constant)(void *ctx, const char *name, const lathe_desc *desc, const void *data,
                              lathe_val *out);
-    /** [build] New nodes belong to this layer (-1: outside) and LATHE_PART_*. */
+    /** [build] Sets the layer (-1: outside) and the LATHE_PART_* of the nodes added next. */
     lathe_status (*part)(void *ctx, int32_t layer, int32_t part);
-    /** [build] A figure f32[], summed over the batch: shown as its sum over a step divided by the loss's count. With weight
-     *  != 0 training adds weight * sum to the loss: an auxiliary loss. At most 8 of them, names are unique. */
+    /** [build] Adds a metric f32[], summed over the batch; the value shown is its sum over a step
+     *  divided by the loss's count. With weight != 0 it is an auxiliary loss: training adds
+     *  weight * sum to the loss. At most 8 metrics, with unique names. */
     lathe_status (*report)(void *ctx, const char *name, lathe_val sum, double weight);
 } lathe_model_builder;
 LATHE_ABI_SIZE(lathe_model_builder, 120);

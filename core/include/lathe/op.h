@@ -1,19 +1,17 @@
-/* The operations of the graph: the contract between the graph, its derivative and the devices.
+/* The operations (ops) of the graph: inputs, outputs, formulas and attributes.
  *
  * Conventions, for every op:
  *  - Tensors are dense and row-major. N = B*T rows (tokens), C width, V vocabulary.
  *  - A "c" dtype is the compute dtype (f32, bf16 or f16): activations and matrix weights. Vectors
  *    (norm weights, biases) are f32. Statistics, losses and gradients of parameters are f32.
- *    Reductions (norms, softmax, losses, sums) run in f32 or wider whatever "c" is.
- *  - An output is written whole (=) unless its bit in lathe_kernel_args.accumulate is set: then it
- * is added to (+=). Every *_BWD op, LINEAR_DX, LINEAR_DW, MATMUL, ADD and SCALE allows it for each
- * output.
- *  - "?" marks an optional tensor: absent inputs and outputs have dtype LATHE_ABSENT and pointer
- * NULL.
- *  - "i/o k" in the notes: the output may share the memory of input k.
- *  - Index -1 in `targets` means: ignored (log-probability 0, no gradient). One outside the vocabulary is
- *    LATHE_E_ARG; from a device apart, which cannot tell while it runs, log-probability NaN, no
- *    gradient and no token, and no memory outside the tensors is touched.
+ *    Reductions (norms, softmax, losses, sums) are computed in f32 or wider, whatever "c" is.
+ *  - A kernel overwrites its outputs (=). If bit i of lathe_kernel_args.accumulate is set, it adds
+ *    to output i instead (+=). *_BWD, LINEAR_DX, LINEAR_DW, MATMUL, ADD and SCALE allow this.
+ *  - "?" marks an optional tensor: if absent, its dtype is LATHE_ABSENT and its pointer NULL.
+ *  - "i/o k": the output may share the memory of input k.
+ *  - Target -1 is ignored: log-probability 0, no gradient. A target outside the vocabulary is
+ *    LATHE_E_ARG. A device with its own memory cannot report it while a kernel runs: there the
+ *    log-probability is NaN, and the target gives no gradient, no token and no stray access.
  */
 #ifndef LATHE_OP_H
 #define LATHE_OP_H
@@ -23,17 +21,17 @@
 
 #define LATHE_ABSENT (-1)
 
-/*  X(NAME, "name", n_in, n_out): the inputs and outputs of each, in order
+/*  X(NAME, "name", n_in, n_out), with the inputs and outputs of each op in order
  *
- *  Forward; op_tensor.h has more, for losses and adapters
+ *  Forward (op_tensor.h has further ops, for losses and adapters)
  *  EMBED         tokens i32[N], W c[V,C] -> y c[N,C]            y[n] = W[tokens[n]]
  *  LINEAR        x c[N,I], W c[O,I], b? f32[O] -> y c[N,O]      y = x W^T + b
  *  RMSNORM       x c[..], w f32[D] -> y c[..], rstd f32[rows]   y = x*rstd*w over groups of D
- *                elements, rows = count(x)/D; eps; offset_one: 1+w in the place of w
+ *                elements, rows = count(x)/D; eps; offset_one: 1+w instead of w
  *  LAYERNORM     x c[N,C], w f32[C], b? f32[C] -> y c[N,C], mean f32[N], rstd f32[N]   eps
  *  ROPE          x c[N,H*D], pos i32[N], table f32[P,2,D/2] -> y c[N,H*D]
- *                table[p] = a row of cosines, a row of sines; halves are rotated:
- *                y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin; head_dim; inverse: sin negated; i/o 0
+ *                table[p] = a row of cosines, a row of sines; x1, x2 = halves of a head:
+ *                y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin; head_dim; inverse: -sin; i/o 0
  *  ATTENTION     q c[N,H*D], k c[M,Hkv*D], v c[M,Hkv*D], doc_start? i32[N], kv_len? i32[B]
  *                -> o c[N,H*D], lse f32[B,H,Tq]                 semantics in attention.h;
  *                fused_qkv: q is c[N,(H+2Hkv)*D], k and v are absent
@@ -43,13 +41,14 @@
  *  SCALE         x -> y                                         y = alpha*x + beta; i/o 0
  *  SCALE_BY      x f32[..], s f32[*] -> y f32[..]               y = x * s[start]; i/o 0
  *  LINCOMB       x, y -> z                                      z = alpha*x + beta*y; z has the
- *                dtype of the input whose memory it takes, else of x; i/o 0 or 1
- *  DROPOUT       x c[..], rng i64[2] -> y c[..]                 kept with 1-p and scaled by 1/(1-p);
- *                element e: word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream, e/4) as uniform
- *                u; kept iff u >= p
+ *                dtype of the input whose memory it shares, else of x; i/o 0 or 1
+ *  DROPOUT       x c[..], rng i64[2] -> y c[..]                 kept with probability 1-p, times
+ *                1/(1-p); element e: word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream,
+ *                e/4) as uniform u; kept iff u >= p
  *  HEAD_LOGPROB  x c[N,C], W c[V,C], targets i32[N] -> logp f32[N]
- *                log softmax(softcap(x W^T))[target], the logits chunk_rows rows at a time
- *  DEQUANT       up to 6 planes -> W c[O,I]                     by the quant plugin
+ *                log softmax(softcap(x W^T))[target]; computes chunk_rows rows of logits at
+ *                a time
+ *  DEQUANT       up to 6 planes -> W c[O,I]                     decoded by the quant plugin
  *  CAST COPY     x -> y
  *  SUM           x f32[..] -> y f32[]                           summed in f64, in a fixed order
  *  ROW_SUM       x f32[R*T] -> y f32[R]                         T = count; summed in f64
@@ -62,16 +61,17 @@
  *                op transposes with trans_a, trans_b
  *  L2_NORMALIZE  x f32[..] -> y f32 or c[..]                    x / max(|x|_2, eps); norm in f64
  *  TRANSPOSE     x [R,S] -> y [S,R]
- *  CLAMP         x f32 or c[..], limit? f32[*] -> y like x      y = x, within -limit[start] and
- *                limit[start], without a limit within alpha and beta; NaN stays; i/o 0
- *  APPLY_UPDATE  p f32[..], u f32 or c[..], s f32[*] -> p'      p' = p - s[start]*(alpha*u + beta*p);
- *                i/o 0 always
+ *  CLAMP         x f32 or c[..], limit? f32[*] -> y like x      y = x limited to -limit[start] ..
+ *                limit[start], or, without `limit`, to alpha .. beta; NaN stays; i/o 0
+ *  APPLY_UPDATE  p f32[..], u f32 or c[..], s f32[*] -> p'
+ *                p' = p - s[start]*(alpha*u + beta*p); i/o 0 always
  *
- *  Backward (dx has the shape and dtype of x; gradients of parameters are f32 where it says no other)
+ *  Backward (dx has the shape and dtype of x; parameter gradients are f32 unless noted)
  *  EMBED_BWD     dy, tokens -> dW f32[V,C]                      rows are added in token order
  *  LINEAR_DX     dy c[N,O], W c[O,I] -> dx c[N,I]               dx = dy W
  *  LINEAR_DW     dy c[N,O], x c[N,I] -> dW f32 or c[O,I], db? f32[O]
- *                dW = dy^T x, db = column sums of dy; a dW in c is added to in f32 and rounded once
+ *                dW = dy^T x, db = column sums of dy; dW of type c accumulates in f32 and is
+ *                rounded once
  *  RMSNORM_BWD   dy, x, w, rstd -> dx, dw? f32[D]
  *  LAYERNORM_BWD dy, x, w, mean, rstd -> dx, dw? f32[C], db? f32[C]
  *  ATTENTION_BWD do, q, k, v, o, lse, doc_start? -> dq, dk, dv  fused_qkv: dqkv, absent, absent
@@ -79,34 +79,35 @@
  *  GELU_TANH_BWD dy, x -> dx
  *  DROPOUT_BWD   dy, rng -> dx                                  the same mask
  *  HEAD_LOGPROB_BWD  x, W, targets, dlogp f32[N] -> logp f32[N], dx c[N,C], dW? f32[V,C]
- *                one pass over the chunks gives the log-probabilities as well
- *  BROADCAST     x f32[] or f32[R] -> y f32[..]                 of SUM and ROW_SUM:
+ *                one pass over the chunks also gives the log-probabilities
+ *  BROADCAST     x f32[] or f32[R] -> y f32[..]                 backward of SUM and ROW_SUM:
  *                y[i] = x[i / count], count = elements of y per element of x
  *  SLICE_BWD     dy [count,..] -> dx [R,..]                     zero outside start .. start+count-1
  *
  *  Evaluation (no derivative)
  *  HEAD_EVAL     x c[N,C], W c[V,C], targets i32[N] -> logp f32[N], top_logp f32[N], top i32[N]
- *                logp as HEAD_LOGPROB, bit for bit; top the likeliest token, the smallest id among
- *                equals, and its log-probability; 0, 0 and -1 where the target is -1
+ *                logp as HEAD_LOGPROB, bit for bit; top: the most likely token (ties: the
+ *                smallest id), top_logp: its log-probability; 0, 0, -1 where the target is -1
  *  HEAD_SAMPLE   x c[N,C], W c[V,C], targets i32[N], rng i64[2] -> sampled i32[N]
- *                the smallest v with p[0] + .. + p[v] > u, p = softmax(softcap(x W^T)) summed in f64;
+ *                smallest v with p[0] + .. + p[v] > u, p = softmax(softcap(x W^T)), summed in f64;
  *                u of row n: words 0 and 1 of lathe_rng_block(rng[0], rng[1], rng_stream, n) as
- *                lathe_uniform_f64; -1 where the target is -1 or p is no number
+ *                lathe_uniform_f64; -1 where the target is -1 or p is NaN
  *
- *  Of the optimizer step (no derivative); the order within a sum is the device's, and always the same
+ *  Optimizer step (no derivative); each device adds in its own fixed order
  *  SUM_SQUARES   x f32 or c[..], segments i64[S,2] -> y f64[S]
- *                y[s] = sum of x[e]^2 in f64, e = segments[s][0] and the segments[s][1] - 1 behind it
+ *                y[s] = sum of x[e]^2 in f64 over segments[s][1] elements from segments[s][0]
  *  UPDATE_SQUARES  p f32[..], u f32 or c[..], s f32[*] -> y f64[ceil(n/16384)]
- *                y[k] = sum of (s[start]*(alpha*u + beta*p))^2 in f64 over elements 16384k and on: the
- *                square of what APPLY_UPDATE takes off p
+ *                y[k] = sum of (s[start]*(alpha*u + beta*p))^2 in f64 over the 16384 elements from
+ *                16384k on: squared size of the update that APPLY_UPDATE subtracts from p
  *
- *  Two of the above in one, put there behind the derivative where the device offers them: no rule of their own,
- *  nothing is added to. The first result is rounded to c before the second op takes it, as if it were stored.
+ *  Fused pairs of the ops above. The core inserts them after differentiation if the device has
+ *  them; they have no derivative and never accumulate. The first result is rounded to c.
  *  LINEAR_GELU   x c[N,I], W c[O,I], b? f32[O] -> y c[N,O], z? c[N,O]
  *                z = x W^T + b, y = gelu_tanh(z)
  *  LINEAR_DX_GELU  dy c[N,O], W c[O,I], z c[N,I] -> dz c[N,I]   dz = (dy W) * gelu_tanh'(z)
- *  ADD_RMSNORM   a, b c[..], w f32[D] -> x, y c[..], rstd       x = a + b, the rest RMSNORM of x; i/o of x: a or b
- *  ADD_LAYERNORM a, b c[N,C], w, bias? f32[C] -> x, y, mean, rstd   the same of LAYERNORM
+ *  ADD_RMSNORM   a, b c[..], w f32[D] -> x, y c[..], rstd       x = a + b, then RMSNORM of x; x
+ *                may share the memory of a or b
+ *  ADD_LAYERNORM a, b c[N,C], w, bias? f32[C] -> x, y, mean, rstd   the same with LAYERNORM
  */
 #define LATHE_MODEL_OP_TABLE(X)                                                                    \
     X(EMBED, "embed", 2, 1)                                                                        \
@@ -172,7 +173,8 @@ enum {
 #define LATHE_OP_MAX_IN 8
 #define LATHE_OP_MAX_OUT 4
 
-/** Attributes of a node; each op reads those that its row names, the others are 0. Plain data. */
+/** Attributes of a node. An op reads those named in its row of the table above; the others are 0.
+ *  Plain data. */
 typedef struct lathe_op_attrs {
     double alpha, beta;                    /* SCALE, LINCOMB, MATMUL, CLAMP, ... */
     float eps;                             /* norms, L2_NORMALIZE */
@@ -180,18 +182,18 @@ typedef struct lathe_op_attrs {
     float scale;                           /* ATTENTION: factor on q k^T */
     float p;                               /* DROPOUT */
     int32_t n_heads, n_kv_heads, head_dim; /* ATTENTION, ROPE (head_dim) */
-    int32_t window;                        /* ATTENTION: keys seen incl. itself; 0 all */
+    int32_t window;                        /* ATTENTION: keys seen, itself included; 0: all */
     int32_t causal, fused_qkv;             /* ATTENTION */
     int32_t inverse;                       /* ROPE, CUMSUM */
     int32_t offset_one;                    /* RMSNORM */
     int32_t trans_a, trans_b;              /* MATMUL */
     int64_t batch;                         /* ATTENTION: B, so that Tq = N/B */
     int64_t start, count; /* SLICE, ROW_SUM, BROADCAST, SCALE_BY, APPLY_UPDATE, ... */
-    int64_t chunk_rows;   /* HEAD_LOGPROB: rows of logits at a time; 0: chosen */
+    int64_t chunk_rows;   /* HEAD_LOGPROB: rows of logits at a time; 0: automatic */
     uint64_t rng_stream;  /* DROPOUT, HEAD_SAMPLE: distinct per site */
     int32_t dtype;        /* CAST, L2_NORMALIZE: dtype of y */
-    int32_t fp8;      /* LINEAR, LINEAR_DX, LINEAR_DW: LATHE_FP8_*, see fp8.h; 0: as they come */
-    int64_t reserved; /* 0 */
+    int32_t fp8;          /* LINEAR, LINEAR_DX, LINEAR_DW: LATHE_FP8_*, see fp8.h; 0: no fp8 */
+    int64_t reserved;     /* 0 */
 } lathe_op_attrs;
 LATHE_ABI_SIZE(lathe_op_attrs, 128);
 

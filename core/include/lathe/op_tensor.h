@@ -1,48 +1,53 @@
-/* Operations on tensors of any meaning, of which losses and adapters are composed: functions of an element, choices, rows
- * and columns, rows by index. The conventions, the other ops and the attributes are in op.h, which includes this header.
+/* General tensor operations, from which losses and adapters are composed: elementwise functions,
+ * selection, row and column sums, gather and scatter. op.h includes this header; it has the
+ * conventions, the other ops and the attributes.
  *
- * Each is differentiable in every input of a compute dtype but where it says no other.
+ * Every op is differentiable in each input of a compute dtype, unless its row says otherwise.
  */
 #ifndef LATHE_OP_TENSOR_H
 #define LATHE_OP_TENSOR_H
 
 #include "abi.h"
 
-/*  X(NAME, "name", n_in, n_out): the inputs and outputs of each, in order
+/*  X(NAME, "name", n_in, n_out), with the inputs and outputs of each op in order
  *
- *  EXP LOG TANH ABS  x c[..] -> y c[..]                         LOG of 0 is -inf, of less NaN; i/o 0
- *  DIV           a, b -> y                                      y = a / b, same shape and dtype; i/o 0
- *  MIN MAX       a, b -> y                                      NaN where either is; where both are
- *                equal the gradient goes to b; i/o 0 or 1
- *  LESS          a, b -> y                                      1 where a < b, else 0; its derivative is 0;
+ *  EXP LOG TANH ABS  x c[..] -> y c[..]                    LOG: -inf for 0, NaN below 0; i/o 0
+ *  DIV           a, b -> y                                 y = a / b; same shape and dtype;
+ *                i/o 0
+ *  MIN MAX       a, b -> y                                 NaN where a or b is NaN; where a
+ *                equals b, the gradient goes to b; i/o 0 or 1
+ *  LESS          a, b -> y                                 1 where a < b, else 0; derivative 0;
  *                i/o 0 or 1
- *  WHERE         condition, a, b -> y                           a where condition > 0.5, else b; all of one
- *                shape and dtype; nothing flows back to the condition; i/o 1 or 2
- *  SOFTMAX       x c[..,D] -> y c[..,D]                         exp(x - max) / sum, over the last dim
- *  CUMSUM        x c[..,D] -> y c[..,D]                         y[j] = x[0] + .. + x[j] over the last dim;
- *                inverse: x[j] + .. + x[D-1]
- *  BROADCAST_ROW     v f32[C] -> y c[count,C]                   y[n,j] = v[j]; dtype: that of y
- *  BROADCAST_COLUMN  v f32[N] -> y c[N,count]                   y[n,j] = v[n]; dtype: that of y
- *  SUM_ROWS      x c[N,C] -> y f32[C]                           y[j] = sum of x[n,j] over n
- *  SUM_COLUMNS   x c[N,C] -> y f32[N]                           y[n] = sum of x[n,j] over j
- *  GATHER        x c[R,..], index i32[N] -> y c[N,..]           y[n] = x[index[n]], zeros where it is -1
- *  SCATTER       x c[N,..], index i32[N] -> y c[count,..]       y[index[n]] += x[n] in the order of n, from
- *                zero; -1: nowhere. Each row of y reads the whole index: for hundreds of rows, not vocabularies
- *  TOPK          x c[N,V] -> y c[N,count], index i32[N,count]   the largest of each row, largest first, of
- *                equal ones the first; NaN is never taken: too few numbers end in NaN and -1
+ *  WHERE         condition, a, b -> y                      a where condition > 0.5, else b; all
+ *                of one shape and dtype; the condition gets no gradient; i/o 1 or 2
+ *  SOFTMAX       x c[..,D] -> y c[..,D]                    exp(x - max) / sum, over the last dim
+ *  CUMSUM        x c[..,D] -> y c[..,D]                    y[j] = x[0] + .. + x[j], over the last
+ *                dim; inverse: x[j] + .. + x[D-1]
+ *  BROADCAST_ROW     v f32[C] -> y c[count,C]              y[n,j] = v[j]; dtype: that of y
+ *  BROADCAST_COLUMN  v f32[N] -> y c[N,count]              y[n,j] = v[n]; dtype: that of y
+ *  SUM_ROWS      x c[N,C] -> y f32[C]                      y[j] = sum of x[n,j] over n
+ *  SUM_COLUMNS   x c[N,C] -> y f32[N]                      y[n] = sum of x[n,j] over j
+ *  GATHER        x c[R,..], index i32[N] -> y c[N,..]      y[n] = x[index[n]]; zeros where the
+ *                index is -1
+ *  SCATTER       x c[N,..], index i32[N] -> y c[count,..]  y = 0, then y[index[n]] += x[n] in the
+ *                order of n; index -1 adds nothing. Every row of y reads the whole index: use it
+ *                for hundreds of rows, not for a vocabulary
+ *  TOPK          x c[N,V] -> y c[N,count], index i32[N,count]
+ *                the `count` largest of each row, largest first; ties: lowest index first. NaN is
+ *                never selected; if a row has too few numbers, the rest is NaN with index -1
  *  HEAD_ENTROPY  x c[N,C], W c[V,C], targets i32[N] -> h f32[N]
- *                h = -sum of p log p, p = softmax(softcap(x W^T)), chunk_rows rows at a time; 0 where the
- *                target is -1, whatever it is elsewhere
+ *                h = -sum of p log p, p = softmax(softcap(x W^T)), chunk_rows rows at a time; h = 0
+ *                where the target is -1; other targets have no influence
  *
  *  Backward
  *  HEAD_ENTROPY_BWD  x, W, targets, dh f32[N] -> h f32[N], dx c[N,C], dW? f32[V,C]
- *                one pass over the chunks gives the entropies as well
- *  ABS_BWD       dy, x -> dx                                    dy * sign(x), 0 where x is 0
- *  TANH_BWD      dy, y -> dx                                    dy * (1 - y^2); y = tanh(x)
- *  WHERE_BWD     dy, condition -> da, db                        dy to da where condition > 0.5, else to db;
- *                the other is 0
- *  CLAMP_BWD     dy, x, limit? -> dx                            dy where CLAMP leaves x as it is, else 0
- *  SOFTMAX_BWD   dy, y -> dx                                    y * (dy - sum of dy * y); y = softmax(x)
+ *                one pass over the chunks also gives the entropies
+ *  ABS_BWD       dy, x -> dx                               dy * sign(x), 0 where x is 0
+ *  TANH_BWD      dy, y -> dx                               dy * (1 - y^2); y = tanh(x)
+ *  WHERE_BWD     dy, condition -> da, db                   where condition > 0.5: da = dy, db = 0;
+ *                elsewhere: da = 0, db = dy
+ *  CLAMP_BWD     dy, x, limit? -> dx                       dy where CLAMP does not change x, else 0
+ *  SOFTMAX_BWD   dy, y -> dx                               y * (dy - sum of dy * y); y = softmax(x)
  *  TOPK_BWD      dy c[N,k], index i32[N,k] -> dx c[N,count]     dx[n,index[n,j]] = dy[n,j], else 0
  */
 #define LATHE_TENSOR_OP_TABLE(X)                                                                   \

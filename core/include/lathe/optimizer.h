@@ -1,8 +1,9 @@
-/* Optimizers: from averaged gradients to new parameters.
+/* The interface of optimizer plugins, which compute new parameters from averaged gradients.
  *
- * The core owns parameters, gradients and state. The plugin says per parameter which named slots it
- * needs and how its update splits (partition); the core allocates, shards, checkpoints and calls.
- * Every call of step() or run of the built graph is one optimizer step for each tensor given.
+ * The core owns parameters, gradients and state. For each parameter the plugin declares its named
+ * state slots and how its update may be split (partition). The core allocates, shards and
+ * checkpoints the state, and calls the plugin. Each call of step(), or run of the graph that
+ * build() makes, is one optimizer step for each tensor given.
  */
 #ifndef LATHE_OPTIMIZER_H
 #define LATHE_OPTIMIZER_H
@@ -21,15 +22,14 @@ enum {
     LATHE_PARTITION_TENSOR = 4   /* the whole tensor, updated by step() */
 };
 
-/** Device-resident scalars of a step, f32 [LATHE_N_SCALARS], written by the core before each step.
- *  What must be exact is computed on the host in double and rounded once. */
+/** Scalars of a step: f32 [LATHE_N_SCALARS] in device memory, written by the core before each step.
+ *  The host computes them in double and rounds them once. */
 enum {
     LATHE_SCALAR_LR = 0,         /* learning rate of the step */
     LATHE_SCALAR_GRAD_SCALE = 1, /* factor on the raw gradient sum: clip / (tokens * loss scale) */
-    LATHE_SCALAR_LR_RATIO =
-        2,                  /* lr / base lr: what the schedule did, for groups with their own lr */
-    LATHE_SCALAR_COUNT = 3, /* what the step's loss is divided by: targets, or pairs */
-    LATHE_SCALAR_USER = 8,  /* first of 8 that scalars() may fill (bias corrections, ...) */
+    LATHE_SCALAR_LR_RATIO = 2,   /* lr / base lr: factor of the schedule, for groups with own lr */
+    LATHE_SCALAR_COUNT = 3,      /* divisor of the step's loss: number of targets, or of pairs */
+    LATHE_SCALAR_USER = 8,       /* first of 8 that scalars() may fill (bias corrections, ...) */
     LATHE_N_SCALARS = 16
 };
 
@@ -40,7 +40,7 @@ typedef struct lathe_slot {
 } lathe_slot;
 LATHE_ABI_SIZE(lathe_slot, 48);
 
-/** One tensor (or the range of it this rank owns) in a step. Plain data. */
+/** One tensor in a step, or the range of it that this rank owns. Plain data. */
 typedef struct lathe_optimizer_tensor {
     float *param;                 /* [n] f32 in/out: master copy */
     const float *grad;            /* [n] f32 in: raw sum; multiply by LATHE_SCALAR_GRAD_SCALE */
@@ -55,7 +55,7 @@ typedef struct lathe_optimizer_tensor {
     double weight_decay_mult; /* 0 for parameters that take no decay, else 1 (or the group's) */
     int32_t shadow_dtype;     /* LATHE_F16: shadow is f16; else bf16 */
     uint32_t half_slots;      /* bit k: slots() declared slots[k] as bf16; else f32 */
-    int64_t block;            /* elements of a block, as block() said; 1 without */
+    int64_t block;            /* elements per block, from block(); 1 if block is NULL */
 } lathe_optimizer_tensor;
 LATHE_ABI_SIZE(lathe_optimizer_tensor, 160);
 
@@ -67,27 +67,27 @@ typedef struct lathe_optimizer_step {
     int64_t step;         /* 1 at the first step */
     uint64_t seed;
     void *stream;
-    void *scratch; /* [scratch_bytes], 64-byte aligned; what it holds is lost between steps */
-    int64_t scratch_bytes; /* the most that scratch() wants of the step's tensors */
+    void *scratch;         /* [scratch_bytes], 64-byte aligned; content is lost between steps */
+    int64_t scratch_bytes; /* maximum of scratch() over the step's tensors */
 } lathe_optimizer_step;
 LATHE_ABI_SIZE(lathe_optimizer_step, 64);
 
-/** Memory for queue() beside the slots of a parameter. */
+/** Memory that queue() needs for a parameter in addition to its slots. */
 typedef struct lathe_optimizer_room {
-    int64_t own;    /* device bytes, added up over the parameters */
-    int64_t shared; /* device bytes, the most of all parameters */
-    int64_t host;   /* pinned host bytes, likewise */
+    int64_t own;    /* device bytes; the core adds them over the parameters */
+    int64_t shared; /* device bytes; the core takes the maximum over the parameters */
+    int64_t host;   /* pinned host bytes; also the maximum */
 } lathe_optimizer_room;
 LATHE_ABI_SIZE(lathe_optimizer_room, 24);
 
-/** What a parameter trains with before any schedule, and the keys that say so. Plain data. */
+/** Base rates of a parameter, before any schedule, and the configuration keys that set them. Plain
+ *  data. */
 typedef struct lathe_optimizer_rates {
-    double lr;           /* times lr_mult and what the schedule did: the rate of a step */
-    double weight_decay; /* times weight_decay_mult */
-    const char *lr_key,
-        *weight_decay_key; /* of the plugin's table; weight_decay_key NULL: it has none */
-    const char
-        *part; /* "muon": which of its methods takes the parameter; NULL: there is one only */
+    double lr;           /* a step's rate is lr * lr_mult * factor of the schedule */
+    double weight_decay; /* a step's decay is weight_decay * weight_decay_mult */
+    /* Keys in the plugin's table. weight_decay_key is NULL if the plugin has no decay. */
+    const char *lr_key, *weight_decay_key;
+    const char *part; /* "muon": the method that updates the parameter; NULL: there is only one */
 } lathe_optimizer_rates;
 LATHE_ABI_SIZE(lathe_optimizer_rates, 40);
 
@@ -96,50 +96,56 @@ typedef struct lathe_optimizer_queue lathe_optimizer_queue; /* optimizer_queue.h
 typedef struct lathe_optimizer_v1 {
     uint32_t size;
     uint32_t revision;
-    /** [pure] Slots of a parameter, at most LATHE_MAX_SLOTS; returns how many. */
+    /** [pure] Fills in the state slots of a parameter; returns their number, <= LATHE_MAX_SLOTS. */
     int32_t (*slots)(void *self, const lathe_param_info *param, lathe_slot *out);
     /** [pure] LATHE_PARTITION_* for a parameter; NULL: ELEMENT. */
     int32_t (*partition)(void *self, const lathe_param_info *param);
     /** [pure] Elements per block for LATHE_PARTITION_BLOCK; NULL: 1. */
     int64_t (*block)(void *self, const lathe_param_info *param);
-    /** [pure] The base learning rate from the configuration; the schedule multiplies it. */
+    /** [pure] Base learning rate from the configuration; the schedule scales it. */
     double (*base_lr)(void *self);
-    /** [pure] Fills out[8] = scalars LATHE_SCALAR_USER.. for `step` (1 first), on the host. NULL: zeros.
-     */
+    /** [pure] Fills out[8], which become the scalars from LATHE_SCALAR_USER on in step `step` (1
+     *  is the first). Runs on the host. NULL: zeros. */
     void (*scalars)(void *self, int64_t step, double *out);
-    /** [step] Updates all tensors that are not MATRIX. CPU: spreads over lathe_host.parallel_for. */
+    /** [step] Updates all tensors except MATRIX ones, on the CPU; in parallel through
+     *  lathe_host.parallel_for. */
     lathe_status (*step)(void *self, const lathe_optimizer_step *step);
-    /** [build] MATRIX parameters: emits the update. param f32, grad f32, slots as declared, scalars f32
-     *  [LATHE_N_SCALARS]; ends in APPLY_UPDATE on param and in-place nodes on its slots.
-     *  weight_decay_mult as in the tensor. NULL: no MATRIX parameters. */
+    /** [build] Emits the update of a MATRIX parameter. param f32, grad f32, slots as declared,
+     *  scalars f32 [LATHE_N_SCALARS], weight_decay_mult as in lathe_optimizer_tensor. The last
+     *  nodes are APPLY_UPDATE on param and in-place nodes on its slots. NULL: no MATRIX
+     *  parameters. */
     lathe_status (*build)(void *self, const lathe_graph_api *api, lathe_graph *g,
                           const lathe_param_info *info, double lr_mult, double weight_decay_mult,
                           lathe_val param, lathe_val grad, const lathe_val *slots,
                           lathe_val scalars);
-    /** Embedded CUDA code (lathe/kit/elementwise.h, lathe/kit/optimizer_queue.h); NULL: CPU only. */
+    /** Embedded CUDA code (lathe/kit/elementwise.h, lathe/kit/optimizer_queue.h); NULL: CPU
+     *  only. */
     const void *cuda_image;
-    /** [pure] Scratch bytes that step() needs for a parameter, one parameter at a time. NULL: none. */
+    /** [pure] Scratch bytes that step() needs to update this parameter. NULL: none. */
     int64_t (*scratch)(void *self, const lathe_param_info *param);
-    /** [pure] Steps from one estimate of the curvature to the next, from step 1 on. NULL or 0: none wanted.
-     *  Behind a step that wants one the core runs one more backward of the step's last batch, its
-     *  targets sampled from the model, and calls estimate(). Needs a stage whose targets are labels. */
+    /** [pure] Number of steps between curvature estimates; the first is after step 1. NULL or 0:
+     *  no estimates. After such a step the core runs one more backward on the step's last batch,
+     *  with targets sampled from the model, and calls estimate(). Needs a stage whose targets
+     *  are labels. */
     int64_t (*estimate_every)(void *self);
-    /** [step] Takes in those gradients: raw sums; LATHE_SCALAR_GRAD_SCALE is 1/count, count goes to
-     *  LATHE_SCALAR_COUNT. */
+    /** [step] Updates the curvature estimate from these gradients (raw sums).
+     *  LATHE_SCALAR_COUNT is the number of targets, LATHE_SCALAR_GRAD_SCALE is 1/count. */
     lathe_status (*estimate)(void *self, const lathe_optimizer_step *step);
-    /** [between] The weights to evaluate and to keep, where they are not those that training works on:
-     *  out[i] f32[n] of each tensor. Before each evaluation and each save; step is the last one's,
-     *  scalars hold what scalars() gives for it, the others are 0. It stands in the place of a
-     *  schedule: one that lowers the rate is refused beside it. NULL: they are the same. */
+    /** [between] Writes the weights for evaluation and saving into out[i] f32[n] of each tensor,
+     *  for methods that train on other weights. Called before each evaluation and each save.
+     *  step: the last step; its scalars are those from scalars(), the others are 0. Such a
+     *  method replaces a schedule: the core refuses one that lowers the rate. NULL: the weights
+     *  are the same. */
     lathe_status (*average)(void *self, const lathe_optimizer_step *step, float *const *out);
-    /** [step] step(), estimate() and average() on a device whose memory the host cannot touch: queues kernels of
-     *  cuda_image. NULL: a step there is one launch of LATHE_ELEMENTWISE_KERNEL, the others are refused. */
+    /** [step] Does the work of step(), estimate() or average() on a device whose memory the host
+     *  cannot access: queues kernels of cuda_image. NULL: a step on such a device is one launch
+     *  of LATHE_ELEMENTWISE_KERNEL, and the core refuses estimate() and average(). */
     lathe_status (*queue)(void *self, const lathe_optimizer_queue *todo);
-    /** [pure] What queue() needs for a parameter that is not MATRIX. NULL: nothing. */
+    /** [pure] Memory that queue() needs for a parameter that is not MATRIX. NULL: none. */
     void (*room)(void *self, const lathe_param_info *param, lathe_optimizer_room *out);
-    /** [pure] Where parameters have different base rates or decays: those of one. A group's own lr and
-     *  weight_decay are divided by them to become lr_mult and weight_decay_mult. NULL: base_lr() and the
-     *  key "weight_decay" for all. */
+    /** [pure] Base rate and decay of one parameter, for optimizers where these differ. The core
+     *  divides a group's own lr and weight_decay by them to get lr_mult and weight_decay_mult.
+     *  NULL: base_lr() and the key "weight_decay" apply to all parameters. */
     void (*rates)(void *self, const lathe_param_info *param, lathe_optimizer_rates *out);
 } lathe_optimizer_v1;
 LATHE_ABI_SIZE(lathe_optimizer_v1, 128);

@@ -51,9 +51,10 @@ typedef struct lathe_plugin {
     const lathe_field *fields; /* the schema: keys of its TOML table except `name` */
     const void *table;         /* the kind's interface, e.g. const lathe_optimizer_v1 * */
 
-    /** [open] Makes an instance from checked values (n_fields, schema order; borrowed for its lifetime).
-     *  Cross-field rules are checked here. *out_self may stay NULL when there is no state.
-     *  Errors: any code, with host->fail. A failed create leaves nothing behind. NULL: stateless.
+    /** [open] Makes an instance from checked values (n_fields, schema order; borrowed for its
+     *  lifetime). Cross-field rules are checked here. *out_self may stay NULL when there is no
+     *  state. Errors: any code, with host->fail. A failed create leaves nothing behind. NULL:
+     *  stateless.
      */
     lathe_status (*create)(const lathe_host *host, const lathe_value *values, int32_t n_values,
                            void **out_self);

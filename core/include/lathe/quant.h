@@ -13,8 +13,8 @@
 #define LATHE_MAX_PLANES 6
 
 /** One packed plane. file_suffix: appended to the weight's name in files (".absmax"); "" is the
- * weight itself; "../SCB" takes the place of the name's last part ("q_proj.weight" -> "q_proj.SCB");
- * NULL: no tensor of its own, the plane travels in weight_meta. */
+ *  weight itself; "../SCB" takes the place of the name's last part ("q_proj.weight" ->
+ *  "q_proj.SCB"); NULL: no tensor of its own, the plane travels in weight_meta. */
 typedef struct lathe_plane {
     const char *name;
     const char *file_suffix;
@@ -65,27 +65,30 @@ typedef struct lathe_quant_v1 {
     /** [open] planes <- W f32 [rows, cols] (host). May allocate; deterministic. */
     lathe_status (*encode)(void *self, int64_t rows, int64_t cols, const float *w,
                            void *const *planes);
-    /** [step] W <- planes: dtype F32, BF16 or F16, row-major, device pointers. Allocates nothing. */
+    /** [step] W <- planes: dtype F32, BF16 or F16, row-major, device pointers. Allocates
+     *  nothing. */
     lathe_status (*decode)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                            void *w, int32_t dtype, void *scratch, void *stream);
-    /** [between] JSON text of "quantization_config" for config.json; the file's extra metadata tensor, if the
-     *  layout has one (bitsandbytes' quant_state): its suffix and bytes. Both return bytes written
-     *  (without NUL) or the bytes needed when more than capacity. NULL: none. */
+    /** [between] JSON text of "quantization_config" for config.json; the file's extra metadata
+     *  tensor, if the layout has one (bitsandbytes' quant_state): its suffix and bytes. Both
+     *  return bytes written (without NUL) or the bytes needed when more than capacity. NULL:
+     *  none. */
     int64_t (*config_json)(void *self, char *out, int64_t capacity);
     /** [between] */
     int64_t (*weight_meta)(void *self, int64_t rows, int64_t cols, const void *const *planes,
                            char *out_suffix, int64_t suffix_capacity, char *out, int64_t capacity);
-    /** [open] Reads what weight_meta of a file says of a weight whose other planes are loaded: fills the
-     *  planes without a tensor, refuses what this instance is not set to (LATHE_E_UNSUPPORTED,
-     *  LATHE_E_SHAPE, LATHE_E_PARSE). Host pointers. NULL: nothing to read. */
+    /** [open] Reads what weight_meta of a file says of a weight whose other planes are loaded:
+     *  fills the planes without a tensor, refuses what this instance is not set to
+     *  (LATHE_E_UNSUPPORTED, LATHE_E_SHAPE, LATHE_E_PARSE). Host pointers. NULL: nothing to
+     *  read. */
     lathe_status (*read_meta)(void *self, int64_t rows, int64_t cols, const char *meta,
                               int64_t bytes, void *const *planes);
-    /** Embedded CUDA code that decodes (lathe_quant_args, above), for devices whose memory the host
-     *  cannot touch: decode() is not called there, encode() and read_meta() on the host. NULL: such a
-     *  device cannot use the format. */
+    /** Embedded CUDA code that decodes (lathe_quant_args, above), for devices whose memory the
+     *  host cannot touch: decode() is not called there, encode() and read_meta() on the host.
+     *  NULL: such a device cannot use the format. */
     const void *cuda_image;
-    /** [pure] Fills out[LATHE_QUANT_SETTINGS], zeros before, with what the kernel must know of the instance.
-     *  NULL: nothing. */
+    /** [pure] Fills out[LATHE_QUANT_SETTINGS], zeros before, with what the kernel must know of
+     *  the instance. NULL: nothing. */
     void (*image_settings)(void *self, int64_t *out);
 } lathe_quant_v1;
 LATHE_ABI_SIZE(lathe_quant_v1, 88);

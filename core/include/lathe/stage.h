@@ -51,14 +51,15 @@ typedef struct lathe_stage_build {
     int64_t row_tokens; /* T */
     const lathe_graph_api *api;
     lathe_graph *graph;
-    /** [build] Log-probabilities f32[B*T] of the row's own next tokens under the policy or the reference;
-     *  0 where the token is no target. Asked twice, the same value comes back. ctx: the member below;
-     *  valid until loss() returns. LATHE_E_ARG: no such model. */
+    /** [build] Log-probabilities f32[B*T] of the row's own next tokens under the policy or the
+     *  reference; 0 where the token is no target. Asked twice, the same value comes back. ctx:
+     *  the member below; valid until loss() returns. LATHE_E_ARG: no such model. */
     lathe_status (*logprobs)(void *ctx, int32_t model, lathe_val *out);
     void *ctx; /* of logprobs */
-    /** LATHE_ROWS_PAIRS: f32[P], 1 for a pair of the batch and 0 for a padding pair. A batch that has fewer
-     *  pairs than the graph is padded; loss and metrics must be multiplied by this mask before they are summed.
-     *  LATHE_NONE for packed rows, whose padding has no targets. */
+    /** LATHE_ROWS_PAIRS: f32[P], 1 for a pair of the batch and 0 for a padding pair. A batch
+     *  that has fewer pairs than the graph is padded; loss and metrics must be multiplied by
+     *  this mask before they are summed. LATHE_NONE for packed rows, whose padding has no
+     *  targets. */
     lathe_val pair_mask;
     int32_t reserved; /* 0 */
 } lathe_stage_build;
@@ -84,8 +85,9 @@ typedef struct lathe_stage_v1 {
     int32_t rows;      /* LATHE_ROWS_* */
     uint32_t needs;    /* LATHE_NEEDS_* */
     uint32_t reserved; /* 0 */
-    /** [build] Adds the loss of one micro-batch to build->graph. Called on the rank's thread while a program is built, before
-     *  the run; may be called again for another shape. Values of the graph are borrowed until it returns. */
+    /** [build] Adds the loss of one micro-batch to build->graph. Called on the rank's thread
+     *  while a program is built, before the run; may be called again for another shape. Values
+     *  of the graph are borrowed until it returns. */
     lathe_status (*loss)(void *self, const lathe_stage_build *build, lathe_stage_loss *out);
 } lathe_stage_v1;
 LATHE_ABI_SIZE(lathe_stage_v1, 40);

@@ -3,16 +3,17 @@
  *     m += (1-b1)*(g - m);  v = b2*v + (1-b2)*g*g
  *     p = p*(1 - lr*wd) - lr/(1 - b1^t) * m / (sqrt(v)/sqrt(1 - b2^t) + eps)
  *
- * rounding for rounding as torch.optim.AdamW computes it (arXiv:1711.05101, algorithm 2). An optimizer
- * that keeps the moments in another way takes what it needs: the fields and scalars, the numbers, or
- * the element too. The first half is the common subset of C and CUDA.
+ * rounding for rounding as torch.optim.AdamW computes it (arXiv:1711.05101, algorithm 2). An
+ * optimizer that keeps the moments in another way takes what it needs: the fields and scalars, the
+ * numbers, or the element too. The first half is the common subset of C and CUDA.
  */
 #ifndef LATHE_KIT_ADAMW_FAMILY_H
 #define LATHE_KIT_ADAMW_FAMILY_H
 
 #include "elementwise.h"
 
-/* What lathe_adamw_scalars() puts at LATHE_SCALAR_USER + k; an optimizer may add one behind them. */
+/* What lathe_adamw_scalars() puts at LATHE_SCALAR_USER + k; an optimizer may add one behind
+ * them. */
 enum {
     LATHE_ADAMW_NEW1,  /* 1 - b1 */
     LATHE_ADAMW_BETA2, /* b2 */

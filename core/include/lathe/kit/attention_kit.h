@@ -1,7 +1,7 @@
 /* What attention backends share: checks of a call, refusals, and the plugin's tables.
  *
- * An instance begins with its host (lathe/kit/instance.h). A backend writes score(), the two *_scratch() and
- * forward() and backward(), which begin with the checks here.
+ * An instance begins with its host (lathe/kit/instance.h). A backend writes score(), the two
+ * *_scratch() and forward() and backward(), which begin with the checks here.
  */
 #ifndef LATHE_KIT_ATTENTION_KIT_H
 #define LATHE_KIT_ATTENTION_KIT_H
@@ -18,8 +18,8 @@ static inline const lathe_host *lathe_attention_host(const void *self)
     return *(const lathe_host *const *)self;
 }
 
-/** Why no backend takes the problem: a dtype or dims outside attention.h's, a backward through a cache.
- *  NULL: nothing. */
+/** Why no backend takes the problem: a dtype or dims outside attention.h's, a backward through a
+ *  cache. NULL: nothing. */
 static inline const char *lathe_attention_refusal(const lathe_attention_problem *p)
 {
     if (p->dtype != LATHE_F32 && p->dtype != LATHE_BF16 && p->dtype != LATHE_F16)
@@ -40,8 +40,8 @@ static inline const char *lathe_attention_host_refusal(const lathe_attention_pro
                                                         : lathe_attention_refusal(p);
 }
 
-/** The end of score(): puts the refusal `no`, or where it is NULL what the backend says of itself, into
- *  `why`, and returns LATHE_SCORE_NO or `fitness`. */
+/** The end of score(): puts the refusal `no`, or where it is NULL what the backend says of
+ *  itself, into `why`, and returns LATHE_SCORE_NO or `fitness`. */
 static inline int32_t lathe_attention_scored(const char *no, const char *yes, int32_t fitness,
                                              char *why, int64_t why_bytes)
 {
@@ -50,8 +50,8 @@ static inline int32_t lathe_attention_scored(const char *no, const char *yes, in
     return no != NULL ? LATHE_SCORE_NO : fitness;
 }
 
-/** What every call brings. scratch_bytes: what it asked for. Where the host can read them, the lengths
- *  of the cached rows fit the cache. LATHE_E_ARG says what is wrong. */
+/** What every call brings. scratch_bytes: what it asked for. Where the host can read them, the
+ *  lengths of the cached rows fit the cache. LATHE_E_ARG says what is wrong. */
 static inline lathe_status lathe_attention_check(const lathe_host *host,
                                                  const lathe_attention_problem *p,
                                                  const lathe_attention_args *a,
@@ -89,8 +89,9 @@ static inline lathe_status lathe_attention_check_backward(const lathe_host *host
     return LATHE_OK;
 }
 
-/* The table of a backend with the functions type##_score, _forward_scratch, _backward_scratch, _forward and
- * _backward, and its entry. ...: .family, .version, .summary, .source, and LATHE_PLUGIN_FIELDS where it has keys. */
+/* The table of a backend with the functions type##_score, _forward_scratch, _backward_scratch,
+ * _forward and _backward, and its entry. ...: .family, .version, .summary, .source, and
+ * LATHE_PLUGIN_FIELDS where it has keys. */
 #define LATHE_ATTENTION_ENTRY(type, ...)                                                           \
     static const lathe_attention_v1 type##_table = {                                               \
         .size = (uint32_t)sizeof type##_table,                                                     \

@@ -1,8 +1,10 @@
-/* CUDA code that a plugin carries (lathe_optimizer_v1.cuda_image, lathe_quant_v1.cuda_image) and that a
- * device loads and queues (lathe_device_v1.launch): where it is, and what its kernels are written with.
+/* CUDA code that a plugin carries (lathe_optimizer_v1.cuda_image, lathe_quant_v1.cuda_image) and
+ * that a device loads and queues (lathe_device_v1.launch): where it is, and what its kernels are
+ * written with.
  *
- * lathe_add_plugin(... CUDA file) compiles the file with nvcc and puts the fatbin into the plugin. A kernel
- * of an image is found by its name, takes one struct by value, and has no dynamic shared memory.
+ * lathe_add_plugin(... CUDA file) compiles the file with nvcc and puts the fatbin into the plugin.
+ * A kernel of an image is found by its name, takes one struct by value, and has no dynamic shared
+ * memory.
  */
 #ifndef LATHE_KIT_CODE_IMAGE_H
 #define LATHE_KIT_CODE_IMAGE_H
@@ -21,8 +23,8 @@ LATHE_EXTERN_C_END
 
 #ifdef __CUDACC__
 
-/* Begins the kernel `name` (an identifier) for blocks of n_threads; its argument is `a`. An emulated GPU
- * has a definition of its own. */
+/* Begins the kernel `name` (an identifier) for blocks of n_threads; its argument is `a`. An
+ * emulated GPU has a definition of its own. */
 #ifndef LATHE_CUDA_KERNEL
 #define LATHE_CUDA_KERNEL(name, n_threads, args_type)                                              \
     extern "C" __global__ void __launch_bounds__(n_threads) name(const args_type a)

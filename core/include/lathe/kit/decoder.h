@@ -1,6 +1,6 @@
-/* The description of a decoder, which a model family fills in from the keys of config.json. Every choice is a layer's
- * own. Its tensors are in decoder_tensors.h, its graph in decoder_graph.h and decoder_layer.h, the plugin in
- * decoder_family.h. */
+/* The description of a decoder, which a model family fills in from the keys of config.json.
+ * Every choice is a layer's own. Its tensors are in decoder_tensors.h, its graph in
+ * decoder_graph.h and decoder_layer.h, the plugin in decoder_family.h. */
 #ifndef LATHE_KIT_DECODER_H
 #define LATHE_KIT_DECODER_H
 
@@ -100,8 +100,9 @@ static inline const lathe_layer_names *lathe_llama_names(void)
     return &names;
 }
 
-/** Fills in what LATHE_MODEL_FIELDS and LATHE_DECODER_FIELDS say, with names and choices of Llama, and makes the
- *  layers. head_dim: size of a head where the key is unset; 0: hidden_size / num_attention_heads. */
+/** Fills in what LATHE_MODEL_FIELDS and LATHE_DECODER_FIELDS say, with names and choices of
+ *  Llama, and makes the layers. head_dim: size of a head where the key is unset; 0: hidden_size
+ *  / num_attention_heads. */
 static inline lathe_status lathe_decoder_shape(lathe_decoder *d, int64_t head_dim)
 {
     const lathe_keys *k = &d->keys;

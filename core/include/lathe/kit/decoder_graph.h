@@ -51,7 +51,8 @@ static inline lathe_status lathe_decoder_linear(const lathe_decoder_at *at, cons
     return at->b->linear(at->b->ctx, at->layer, name, has_bias, x, out);
 }
 
-/** The layer's kind of norm with the weight (and bias, for LAYERNORM) of `module`; NULL: x itself. */
+/** The layer's kind of norm with the weight (and bias, for LAYERNORM) of `module`; NULL: x
+ *  itself. */
 static inline lathe_status lathe_decoder_norm(const lathe_decoder_at *at, const char *module,
                                               lathe_val x, lathe_val *out)
 {

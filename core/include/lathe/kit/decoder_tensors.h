@@ -1,4 +1,5 @@
-/* The tensors of a decoder (lathe/kit/decoder.h), in the order of transformers' named_parameters(). */
+/* The tensors of a decoder (lathe/kit/decoder.h), in the order of transformers'
+ * named_parameters(). */
 #ifndef LATHE_KIT_DECODER_TENSORS_H
 #define LATHE_KIT_DECODER_TENSORS_H
 

@@ -15,14 +15,16 @@
 
 #define LATHE_DYNAMIC_DECADES 7
 
-/* Point k of `n` from 0.1 to 1, as torch.linspace rounds it: from the nearer end, in one rounding. */
+/* Point k of `n` from 0.1 to 1, as torch.linspace rounds it: from the nearer end, in one
+ * rounding. */
 LATHE_HD static inline float lathe_dynamic_point(int k, int n)
 {
     const float step = (1.0f - 0.1f) / (float)(n - 1);
     return k < n / 2 ? fmaf(step, (float)k, 0.1f) : fmaf(-step, (float)(n - 1 - k), 1.0f);
 }
 
-/** Value of a code; with signs, that of 127 is 0 and that of 254 - code its negative but for the last, 1. */
+/** Value of a code; with signs, that of 127 is 0 and that of 254 - code its negative but for the
+ *  last, 1. */
 LATHE_HD static inline float lathe_dynamic_value(int code, int is_signed)
 {
     const float powers[LATHE_DYNAMIC_DECADES] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
@@ -51,12 +53,13 @@ static inline void lathe_dynamic_map(float *out, int is_signed)
 
 /* What finds the value of a map that is nearest to a number.
  *
- * Count places from zero on by magnitude: 0, 1, 2, ... (unsigned: 1, 2, ...). Decade e then has `count`
- * = 2^e (unsigned 2^(e+1)) places, from place `count` on, and within it the place is a line of the
- * magnitude: slope[e]*a + offset[e]. The lines become flatter from decade to decade, so that the
- * lowest is the one that counts. Two places begin beside their lines, for an edge is in the middle of
- * two values: the first of a decade 0.2 late (the line of decade 0 is laid so that this holds for the
- * edge of zero too), and the value 1 a quarter early. Both are stretched until they begin whole.
+ * Count places from zero on by magnitude: 0, 1, 2, ... (unsigned: 1, 2, ...). Decade e then has
+ * `count` = 2^e (unsigned 2^(e+1)) places, from place `count` on, and within it the place is a line
+ * of the magnitude: slope[e]*a + offset[e]. The lines become flatter from decade to decade, so that
+ * the lowest is the one that counts. Two places begin beside their lines, for an edge is in the
+ * middle of two values: the first of a decade 0.2 late (the line of decade 0 is laid so that this
+ * holds for the edge of zero too), and the value 1 a quarter early. Both are stretched until they
+ * begin whole.
  */
 typedef struct lathe_dynamic_lines {
     float slope[LATHE_DYNAMIC_DECADES], offset[LATHE_DYNAMIC_DECADES];
@@ -102,9 +105,9 @@ static inline void lathe_dynamic_book_init(lathe_dynamic_book *b, int is_signed)
  * each in slope, offset, their sum and the map's own values; times 256 places, stretched by 4/3. */
 #define LATHE_DYNAMIC_DOUBT 2e-4f
 
-/** The code of the value nearest to y in -1 .. 1, which may be wrong by 2^-23 of itself; *out_doubt: 1
- *  where y is so near to an edge that it may be the code beside it. NaN gives the code of 0 in the
- *  lower 8 bits. No branches and no tables, so loops vectorise. */
+/** The code of the value nearest to y in -1 .. 1, which may be wrong by 2^-23 of itself;
+ *  *out_doubt: 1 where y is so near to an edge that it may be the code beside it. NaN gives the
+ *  code of 0 in the lower 8 bits. No branches and no tables, so loops vectorise. */
 LATHE_HD static inline int32_t lathe_dynamic_near(const lathe_dynamic_lines *l, float y,
                                                   int32_t *out_doubt)
 {

@@ -13,16 +13,16 @@
  *     #endif
  *
  * prepare() gathers what is the same for all elements of a tensor; everything it may know comes
- * through `scalars` [LATHE_N_SCALARS] (scalars() of the optimizer puts its constants there, computed
- * in double), so a kernel needs no instance and a captured graph stays valid from step to step.
- * element() returns the new parameter, updates s[0..n_slots-1] in place; g is already multiplied by
- * LATHE_SCALAR_GRAD_SCALE. The loop around it refreshes the bf16 or f16 shadow.
+ * through `scalars` [LATHE_N_SCALARS] (scalars() of the optimizer puts its constants there,
+ * computed in double), so a kernel needs no instance and a captured graph stays valid from step to
+ * step. element() returns the new parameter, updates s[0..n_slots-1] in place; g is already
+ * multiplied by LATHE_SCALAR_GRAD_SCALE. The loop around it refreshes the bf16 or f16 shadow.
  *
  * element() computes in f32 whatever slots() declares: a slot may be f32 or bf16, each on its own.
- * bf16 slots are rounded stochastically, up with the probability of what is cut off, from the counter
- * (seed, step, tensor, slot, index). Rounding to nearest would lose every change below 2^-9 of the
- * value, and with it the slow averages (beta2 = 0.999 moves by 2^-10 a step); this way they are
- * right on average.
+ * bf16 slots are rounded stochastically, up with the probability of what is cut off, from the
+ * counter (seed, step, tensor, slot, index). Rounding to nearest would lose every change below 2^-9
+ * of the value, and with it the slow averages (beta2 = 0.999 moves by 2^-10 a step); this way they
+ * are right on average.
  *
  * CPU and GPU agree bit for bit when element() and prepare() use only + - * / (never contracted:
  * -ffp-contract=off, -fmad=false), explicit fmaf, sqrtf, fabsf, comparisons and integers. No other
@@ -52,9 +52,9 @@ typedef struct lathe_element {
 /** Sole argument, by value, of the kernel named LATHE_ELEMENTWISE_KERNEL in cuda_image.
  *
  *  Grid: any number of blocks of LATHE_ELEMENTWISE_THREADS threads; a block takes chunks
- *  blockIdx.x, blockIdx.x + gridDim.x, ...; n_chunks blocks are a good choice. No dynamic shared memory.
- *  All pointers are device memory; nothing in here changes from step to step, so a launch may be
- *  captured and replayed. */
+ *  blockIdx.x, blockIdx.x + gridDim.x, ...; n_chunks blocks are a good choice. No dynamic shared
+ *  memory. All pointers are device memory; nothing in here changes from step to step, so a
+ *  launch may be captured and replayed. */
 typedef struct lathe_elementwise_args {
     const lathe_optimizer_tensor *tensors; /* [n_tensors], its pointers in device memory too */
     const int64_t *first_chunk;            /* [n_tensors + 1]: index of each tensor's first chunk of
@@ -63,9 +63,8 @@ typedef struct lathe_elementwise_args {
     const uint64_t *counter;               /* [2]: seed, step */
     int64_t n_chunks;
     int64_t n_tensors;
-    double *
-        sums; /* [n_chunks, 2] out: of a chunk, sum of (new - old)^2 and of new^2 of the parameters,
-                     in an order that depends on nothing but the chunk; NULL: not wanted */
+    double *sums; /* [n_chunks, 2] out: of a chunk, sum of (new - old)^2 and of new^2 of the
+                  parameters, in an order that depends on nothing but the chunk; NULL: not wanted */
 } lathe_elementwise_args;
 LATHE_ABI_SIZE(lathe_elementwise_args, 56);
 
@@ -92,7 +91,8 @@ typedef struct lathe_uniform {
     float user[8]; /* as scalars() filled it */
 } lathe_uniform;
 
-/* Makes it the uniform of `name`, with its prepare(). decay_at: where scalars() put the weight decay. */
+/* Makes it the uniform of `name`, with its prepare(). decay_at: where scalars() put the weight
+ * decay. */
 #define LATHE_UNIFORM(name, decay_at)                                                              \
     typedef lathe_uniform name##_uniform;                                                          \
     LATHE_HD static inline lathe_uniform name##_prepare(const float *scalars, float lr_mult,       \
@@ -154,8 +154,8 @@ LATHE_HD static inline uint16_t lathe_f32_to_bf16_exact(float x)
 
 #define LATHE_ELEMENTWISE(name, n_slots) LATHE__ELEMENTWISE(name, n_slots, 0)
 
-/* For an element() that leaves in bf16 slots what bf16 holds: nothing is left to round, and no random
- * number is drawn. */
+/* For an element() that leaves in bf16 slots what bf16 holds: nothing is left to round, and no
+ * random number is drawn. */
 #define LATHE_ELEMENTWISE_EXACT(name, n_slots) LATHE__ELEMENTWISE(name, n_slots, 1)
 
 #ifdef __CUDACC__

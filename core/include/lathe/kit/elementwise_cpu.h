@@ -34,7 +34,8 @@ static inline lathe_optimizer_tensor lathe_elementwise_range(const lathe_optimiz
 
 LATHE_STATIC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "half 0 of a word comes first");
 
-/* Words of the counter RNG, and their halves: element e takes half e%2 of word e/2%4 of block e/8. */
+/* Words of the counter RNG, and their halves: element e takes half e%2 of word e/2%4 of block
+ * e/8. */
 typedef union lathe_elementwise_random {
     uint32_t words[LATHE_ELEMENTWISE_TILE / 2 + 8];
     uint16_t halves[LATHE_ELEMENTWISE_TILE + 16];

@@ -1,4 +1,5 @@
-/* The CUDA half of elementwise.h: the kernel over a flattened list of tensors. Not included alone. */
+/* The CUDA half of elementwise.h: the kernel over a flattened list of tensors. Not included
+ * alone. */
 #ifndef LATHE_KIT_ELEMENTWISE_CUDA_H
 #define LATHE_KIT_ELEMENTWISE_CUDA_H
 
@@ -78,8 +79,8 @@ static __device__ inline void lathe_elementwise_done(const lathe_optimizer_tenso
     *io_size += (double)now * (double)now;
 }
 
-/* What this thread did to the parameters of a chunk, into the chunk's sums. All threads call it. A test that
- * runs threads one after the other has its own. */
+/* What this thread did to the parameters of a chunk, into the chunk's sums. All threads call it.
+ * A test that runs threads one after the other has its own. */
 #ifndef lathe_elementwise_sums
 static __device__ inline void lathe_elementwise_sums(const lathe_elementwise_args *a, int64_t chunk,
                                                      double change, double size)

@@ -48,7 +48,8 @@ static inline lathe_status lathe_value_check_number(const lathe_host *host, cons
                       f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? " (exclusive)" : "");
 }
 
-/** All values against the schema: count, presence, ranges, choices. LATHE_E_CONFIG names the key. */
+/** All values against the schema: count, presence, ranges, choices. LATHE_E_CONFIG names the
+ *  key. */
 static inline lathe_status lathe_values_check(const lathe_host *host, const char *name,
                                               const lathe_field *fields, int32_t n_fields,
                                               const lathe_value *values, int32_t n_values)
@@ -84,8 +85,8 @@ static inline lathe_status lathe_values_check(const lathe_host *host, const char
             (*(const lathe_host **)self)->free(self);                                              \
     }
 
-/* type##_create. read: lathe_status (const lathe_host *, type *, const lathe_value *); the instance is
- * zero but for `host`. */
+/* type##_create. read: lathe_status (const lathe_host *, type *, const lathe_value *); the
+ * instance is zero but for `host`. */
 #define LATHE_INSTANCE_MADE(type, read)                                                            \
     static lathe_status type##_create(const lathe_host *host, const lathe_value *values,           \
                                       int32_t n_values, void **out_self)                           \

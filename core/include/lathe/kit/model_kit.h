@@ -1,5 +1,5 @@
-/* The keys of a model family: looked up by name, completed, refused with their value; and the fields that most
- * families have. lathe/kit/decoder.h builds decoders on it. */
+/* The keys of a model family: looked up by name, completed, refused with their value; and the
+ * fields that most families have. lathe/kit/decoder.h builds decoders on it. */
 #ifndef LATHE_KIT_MODEL_KIT_H
 #define LATHE_KIT_MODEL_KIT_H
 
@@ -162,7 +162,8 @@ static inline int lathe_layer_is(const lathe_keys *k, int64_t layer, const char 
             "tokens", doc                                                                          \
     }
 
-/** model_type (types: "qwen2|qwen3"), vocab_size, tie_word_embeddings (tied: "true"), initializer_range. */
+/** model_type (types: "qwen2|qwen3"), vocab_size, tie_word_embeddings (tied: "true"),
+ *  initializer_range. */
 #define LATHE_MODEL_FIELDS(types, tied)                                                            \
     LATHE_FIELD_STRING("model_type", NULL, types, "architecture of the family"),                   \
         LATHE_REQUIRED_INT("vocab_size", 1, 2147483647.0, "tokens",                                \
@@ -172,7 +173,8 @@ static inline int lathe_layer_is(const lathe_keys *k, int64_t layer, const char 
         LATHE_FIELD_FLOAT("initializer_range", "0.02", 0.0, 10.0, "1",                             \
                           "standard deviation of the initial weights")
 
-/** Shape of a decoder with grouped attention. positions: default of max_position_embeddings, or NULL. */
+/** Shape of a decoder with grouped attention. positions: default of max_position_embeddings, or
+ *  NULL. */
 #define LATHE_DECODER_FIELDS(positions)                                                            \
     LATHE_REQUIRED_INT("hidden_size", 1, 1048576.0, "channels", "width of the residual stream"),   \
         LATHE_REQUIRED_INT("intermediate_size", 1, 16777216.0, "channels",                         \

@@ -1,6 +1,6 @@
-/* Normal numbers from the counter RNG, by Box and Muller, the same bits in C and CUDA, with every libm:
- * logarithm, sine and cosine are sums of their series here, in + - * / and sqrt alone. Each is within 2 units in
- * the last place of a double.
+/* Normal numbers from the counter RNG, by Box and Muller, the same bits in C and CUDA, with every
+ * libm: logarithm, sine and cosine are sums of their series here, in + - * / and sqrt alone. Each
+ * is within 2 units in the last place of a double.
  */
 #ifndef LATHE_KIT_NORMAL_H
 #define LATHE_KIT_NORMAL_H
@@ -10,7 +10,8 @@
 
 #include "lathe/rng.h"
 
-/* log(x), 0 < x <= 1, no subnormal: x = 2^e m with m in 0.7 .. 1.41, log m = 2 artanh((m - 1)/(m + 1)). */
+/* log(x), 0 < x <= 1, no subnormal: x = 2^e m with m in 0.7 .. 1.41, log m = 2 artanh((m - 1)/(m
+ * + 1)). */
 LATHE_HD static inline double lathe__log(double x)
 {
     uint64_t bits;

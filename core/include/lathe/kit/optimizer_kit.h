@@ -1,8 +1,9 @@
 /* What optimizers share: the keys of the field, slots like the parameter, table and entry.
  *
- * An elementwise optimizer is then a page: its formula (lathe/kit/elementwise.h), its struct beginning
- * with lathe_optimizer_common, its fields, slots(), scalars(), and LATHE_OPTIMIZER_ELEMENTWISE. One of
- * the AdamW family takes most of these from lathe/kit/adamw_family.h.
+ * An elementwise optimizer is then a page: its formula (lathe/kit/elementwise.h), its struct
+ * beginning with lathe_optimizer_common, its fields, slots(), scalars(), and
+ * LATHE_OPTIMIZER_ELEMENTWISE. One of the AdamW family takes most of these from
+ * lathe/kit/adamw_family.h.
  */
 #ifndef LATHE_KIT_OPTIMIZER_KIT_H
 #define LATHE_KIT_OPTIMIZER_KIT_H

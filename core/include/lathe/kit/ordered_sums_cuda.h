@@ -1,7 +1,9 @@
-/* Sums that a kernel adds up in the order of the CPU's loop, so that both give the same bits. CUDA C++ only.
+/* Sums that a kernel adds up in the order of the CPU's loop, so that both give the same bits. CUDA
+ * C++ only.
  *
- * A run is what the loop adds up in one go, from its first element to its last. A block of threads takes
- * LATHE_RUNS runs: all threads fetch a tile of each, then one thread of a run adds the tile's values.
+ * A run is what the loop adds up in one go, from its first element to its last. A block of threads
+ * takes LATHE_RUNS runs: all threads fetch a tile of each, then one thread of a run adds the tile's
+ * values.
  */
 #ifndef LATHE_KIT_ORDERED_SUMS_CUDA_H
 #define LATHE_KIT_ORDERED_SUMS_CUDA_H
@@ -20,8 +22,9 @@ static __device__ inline lathe__run_tile *lathe__run_tile_get(void)
     return &tile;
 }
 
-/** In thread k < n_runs the sum over j < length of value(k, j), in the order of j; 0 in the others. All threads call
- *  it, with the same arguments. is_across: neighbours in memory are those of k, else those of j. */
+/** In thread k < n_runs the sum over j < length of value(k, j), in the order of j; 0 in the
+ *  others. All threads call it, with the same arguments. is_across: neighbours in memory are
+ *  those of k, else those of j. */
 template <typename Value>
 static __device__ inline double lathe_run_sum(int n_runs, int64_t length, int is_across,
                                               const Value &value)

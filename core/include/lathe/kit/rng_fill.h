@@ -1,9 +1,9 @@
-/* Many blocks of the counter RNG: the words of lathe_rng_block, several blocks side by side in vector
- * registers where the machine has them.
+/* Many blocks of the counter RNG: the words of lathe_rng_block, several blocks side by side in
+ * vector registers where the machine has them.
  *
  * A lane of 64 bits holds one word of a block in its lower half: the multiplication reads no more
- * than that and gives both halves of the product, and what else stands above is left there until the
- * end. The machine is asked at every call, so that one binary serves all.
+ * than that and gives both halves of the product, and what else stands above is left there until
+ * the end. The machine is asked at every call, so that one binary serves all.
  */
 #ifndef LATHE_KIT_RNG_FILL_H
 #define LATHE_KIT_RNG_FILL_H

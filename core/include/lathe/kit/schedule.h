@@ -3,8 +3,8 @@
  *     t < w    lr = base * (s + (1 - s)*warm(t/w))      warm: linear, cosine or 1-sqrt
  *     t >= w   lr = base * (r + (1 - r)*curve(p)),      p = (t - w)/(T - w), held at p = 1
  *
- * t: optimizer step, 0 first; w: warm-up steps; T: length of the schedule; s: start_lr_ratio;
- * r: the floor as a share of base (min_lr_ratio, or min_lr/base, at most 1). All in double.
+ * t: optimizer step, 0 first; w: warm-up steps; T: length of the schedule; s: start_lr_ratio; r:
+ * the floor as a share of base (min_lr_ratio, or min_lr/base, at most 1). All in double.
  *
  * A scheduler of this kind is its schema, an optional reader of its own keys, a curve, and a macro:
  *

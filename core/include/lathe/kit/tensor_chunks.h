@@ -1,7 +1,7 @@
 /* The tensors of an optimizer step in chunks, spread over the host's threads.
  *
- * For optimizers on the CPU that are no single element function: what a chunk is (16,384 elements, a
- * number of rows, a block with its scale) the optimizer says per tensor; the split depends on the
+ * For optimizers on the CPU that are no single element function: what a chunk is (16,384 elements,
+ * a number of rows, a block with its scale) the optimizer says per tensor; the split depends on the
  * tensors alone, never on the thread count, and nothing is allocated.
  */
 #ifndef LATHE_KIT_TENSOR_CHUNKS_H
@@ -9,16 +9,16 @@
 
 #include "lathe/optimizer.h"
 
-/* A loop so marked is compiled for three instruction sets; the loader's resolver takes the best. The
- * portable one calls fmaf, which is exact but slow without the instruction. */
+/* A loop so marked is compiled for three instruction sets; the loader's resolver takes the best.
+ * The portable one calls fmaf, which is exact but slow without the instruction. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__)
 #define LATHE_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define LATHE_CLONES
 #endif
 
-/** Asks for n floats that are needed soon. For loops that take several arrays in turn, a block of each: the
- *  processor sees no stream there. */
+/** Asks for n floats that are needed soon. For loops that take several arrays in turn, a block
+ *  of each: the processor sees no stream there. */
 static inline void lathe_prefetch(const float *x, int64_t n)
 {
 #ifdef __GNUC__

@@ -1,5 +1,5 @@
-/* For tests of plugins, outside the core: a host table on plain libc, one thread, and an instance made
- * from the schema's defaults. Header only; include it in one file of a test program.
+/* For tests of plugins, outside the core: a host table on plain libc, one thread, and an instance
+ * made from the schema's defaults. Header only; include it in one file of a test program.
  *
  *     int main(int argc, char **argv)                     argv[1]: the .so
  *     {
@@ -82,7 +82,8 @@ static inline const lathe_host *lathe_test_host(void)
     return &host;
 }
 
-/** The plugin's constant. A test cannot go on without it: ends the program when it does not load. */
+/** The plugin's constant. A test cannot go on without it: ends the program when it does not
+ *  load. */
 static inline const lathe_plugin *lathe_test_open(const char *path)
 {
     void *const handle = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -96,7 +97,8 @@ static inline const lathe_plugin *lathe_test_open(const char *path)
     return plugin;
 }
 
-/* `text` as a value of field f: a TOML literal, strings with or without quotes; lists stay empty. */
+/* `text` as a value of field f: a TOML literal, strings with or without quotes; lists stay
+ * empty. */
 static inline void lathe_test_value(lathe_value *v, const lathe_field *f, const char *text)
 {
     v->type = f->type;
