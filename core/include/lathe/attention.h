@@ -1,15 +1,15 @@
-/* Attention backends: o = softmax(mask(softcap(scale * q k^T))) v, forward and backward.
+/* The interface of attention plugins: o = softmax(mask(softcap(scale * q k^T))) v and its backward.
  *
  * Layout: q [B,Tq,H,D], k v [B,Tk,Hkv,D], o [B,Tq,H,D]; a token's row is contiguous over heads, and
  * consecutive tokens are *_stride elements apart (so q, k, v may be columns of one fused tensor);
  * consecutive batch rows are Tq (or Tk) tokens apart. Query head h uses key head h / (H / Hkv).
- * Query i of row b sits at key index i + (len_b - Tq), len_b = kv_len ? kv_len[b] : Tk.
+ * * Query i of row b has the key index i + (len_b - Tq), len_b = kv_len ? kv_len[b] : Tk.
  * It sees key j iff  j < len_b,  causal: j <= its index,  window w > 0: j > its index - w,
  * and packed: j >= doc_start[b*Tq + i] (index within the row at which its document begins).
  *
  * Saved for the backward, exactly: o, and lse [B,H,Tq] f32, the natural log of the sum of
  * exp(masked, soft-capped, scaled scores). A query that sees no key: o = 0, lse = -inf.
- * One saved layout, so backends may be swapped between a forward and another run's backward.
+ * * All backends save the same layout.
  */
 #ifndef LATHE_ATTENTION_H
 #define LATHE_ATTENTION_H
@@ -45,7 +45,7 @@ typedef struct lathe_attention_args {
     float *lse;               /* forward out, backward in */
     const void *d_o;          /* backward in; o_stride */
     void *dq, *dk, *dv;       /* backward out */
-    void *scratch;            /* what *_scratch asked for, 64-byte aligned */
+    void *scratch;            /* bytes from *_scratch, 64-byte aligned */
     lathe_stream *stream;
 } lathe_attention_args;
 LATHE_ABI_SIZE(lathe_attention_args, 112);
@@ -53,19 +53,18 @@ LATHE_ABI_SIZE(lathe_attention_args, 112);
 typedef struct lathe_attention_v1 {
     uint32_t size;
     uint32_t revision;
-    /** [pure] Fitness for the problem (bands in plugin.h); 0 refuses, and `why` gets one line. */
+    /** [pure] Rates how well the backend suits the problem (bands in plugin.h); 0 refuses. `why`
+     *  gets one line. */
     int32_t (*score)(void *self, const lathe_attention_problem *problem, char *why,
                      int64_t why_bytes);
-    /** [pure] Bytes of scratch forward / backward need. Pure. */
+    /** [pure] Bytes of scratch that forward needs. */
     int64_t (*forward_scratch)(void *self, const lathe_attention_problem *problem);
-    /** [pure] */
+    /** [pure] Bytes of scratch that backward needs. */
     int64_t (*backward_scratch)(void *self, const lathe_attention_problem *problem);
-    /** [step] Queue the computation. Allocate nothing; bitwise repeatable with
-     *  LATHE_FLAG_DETERMINISTIC.
-     */
+    /** [step] Queues the forward computation; bitwise repeatable with LATHE_FLAG_DETERMINISTIC. */
     lathe_status (*forward)(void *self, const lathe_attention_problem *problem,
                             const lathe_attention_args *args);
-    /** [step] */
+    /** [step] Queues the backward computation; repeatable as forward. */
     lathe_status (*backward)(void *self, const lathe_attention_problem *problem,
                              const lathe_attention_args *args);
 } lathe_attention_v1;

@@ -72,8 +72,8 @@ LATHE_HD static inline float lathe_f16_to_f32(uint16_t bits)
     return out;
 }
 
-/** float to f16 bits, round to nearest even, subnormals too; NaN gives a quiet NaN, what rounds to
- *  65520 or more infinity. */
+/** float to f16 bits, round to nearest even, subnormals too; NaN gives a quiet NaN, magnitudes
+ *  of 65520 or more give infinity. */
 LATHE_HD static inline uint16_t lathe_f32_to_f16(float x)
 {
     uint32_t bits, rounded;

@@ -1,19 +1,20 @@
-/* Products in fp8: what lathe_op_attrs.fp8 asks of LINEAR, LINEAR_DX and LINEAR_DW, and the two
- * formats.
+/* Matrix products in fp8: the meaning of lathe_op_attrs.fp8 for LINEAR, LINEAR_DX and LINEAR_DW,
+ * and the two fp8 formats.
  *
- *   c = (q(a) q(b)) / (s_a s_b), summed in f32 or wider, rounded once     q(t) = fp8(t * s_t), saturated
+ *   c = (q(a) q(b)) / (s_a s_b), summed in f32 or wider, rounded once
+ *   q(t) = fp8(t * s_t), saturated
  *
- * a and b are the op's bf16 inputs as they come; a bias and what is added to stay as the op has
- * them. Inputs and weights become E4M3, dy becomes E5M2 (db is of dy itself). Scales are made from
- * the very tensor, one for all of it (TENSORWISE) or one for each row of op(a) and each column of
- * op(b) (ROWWISE), so that the two products of the backward scale along other dims than the forward
- * does. Every dim of the product (N, I, O) is a multiple of LATHE_FP8_DIM: others are
- * LATHE_E_SHAPE.
+ * a and b are the op's bf16 inputs; the bias and the accumulation are as without fp8. Inputs and
+ * weights are converted to E4M3, dy to E5M2 (db is computed from dy itself). The scales s are
+ * computed from the tensor at each use: one per tensor (TENSORWISE), or one for each row of op(a)
+ * and each column of op(b) (ROWWISE). With ROWWISE the two products of the backward therefore scale
+ * along other dims than the forward. Every dim of the product (N, I, O) must be a multiple of
+ * LATHE_FP8_DIM, else LATHE_E_SHAPE.
  *
- * A device that sets LATHE_F8_E4M3 in lathe_device_info.graph_dtypes takes the attribute, for the
- * recipes of lathe_device_info.fp8_recipes. Source: the meaning is torchao's (Float8Linear, dynamic
- * scaling), with its default scales of each recipe; E5M2 for dy in both (its rowwise recipe has
- * E4M3 there).
+ * A device that sets LATHE_F8_E4M3 in lathe_device_info.graph_dtypes supports the attribute for the
+ * recipes in lathe_device_info.fp8_recipes. Source: torchao (Float8Linear, dynamic scaling) with
+ * the default scales of each recipe, except that dy is E5M2 in both (torchao's rowwise recipe:
+ * E4M3).
  */
 #ifndef LATHE_FP8_H
 #define LATHE_FP8_H
@@ -27,7 +28,7 @@ enum { LATHE_FP8_NONE = 0, LATHE_FP8_TENSORWISE = 1, LATHE_FP8_ROWWISE = 2, LATH
 #define LATHE_E4M3_MAX 448.0f
 #define LATHE_E5M2_MAX 57344.0f
 
-/* Round to nearest even, subnormals too; beyond `largest` (a code) it saturates, NaN gives 0x7f. */
+/* Rounds to nearest even, also to subnormals; saturates at the code `largest`; NaN gives 0x7f. */
 LATHE_HD static inline uint8_t lathe__f32_to_f8(float x, int32_t mantissa, int32_t bias,
                                                 uint32_t largest)
 {
@@ -37,8 +38,7 @@ LATHE_HD static inline uint8_t lathe__f32_to_f8(float x, int32_t mantissa, int32
     float value, sum;
     memcpy(&bits, &x, sizeof bits);
     const uint32_t magnitude = bits & 0x7fffffffu;
-    if (magnitude < (uint32_t)(128 - bias)
-                        << 23) { /* f8's subnormals, and what rounds up from them */
+    if (magnitude < (uint32_t)(128 - bias) << 23) { /* subnormal in f8, or rounds up from one */
         memcpy(&value, &magnitude, sizeof value);
         memcpy(&sum, &unit, sizeof sum);
         sum += value; /* the float addition rounds */
@@ -84,8 +84,9 @@ LATHE_HD static inline float lathe_e5m2_to_f32(uint8_t code)
     return lathe_f16_to_f32((uint16_t)((uint32_t)code << 8)); /* f16 with eight bits less */
 }
 
-/** The factor of a tensor or row whose largest magnitude is `amax`, before it is cast to `dtype`:
- *  largest / max(amax, 1e-12), for ROWWISE rounded down to a power of 2. NaN stays. */
+/** Scale factor for casting to `dtype` a tensor or row whose largest magnitude is `amax`:
+ *  largest value of dtype / max(amax, 1e-12); for ROWWISE rounded down to a power of 2. NaN
+ *  stays. */
 LATHE_HD static inline float lathe_fp8_scale(float amax, int32_t dtype, int32_t recipe)
 {
     const float largest = dtype == LATHE_F8_E4M3 ? LATHE_E4M3_MAX : LATHE_E5M2_MAX;

@@ -1,4 +1,5 @@
-/* The graph builder: what adapters, stages and matrix optimizers use to add computation.
+/* The graph builder, with which models, adapters, stages and matrix optimizers add computation.
+ *
  *
  * The graph is static single assignment: node() gives new value ids, nothing is overwritten (an
  * in-place output is a new value that shares the old one's memory). Shapes and dtypes are inferred
@@ -37,7 +38,7 @@ typedef struct lathe_param_decl {
 } lathe_param_decl;
 LATHE_ABI_SIZE(lathe_param_decl, 72);
 
-/** What is known of a parameter; handed to select, slots, partition. */
+/** Description of a parameter, for functions such as select, slots and partition. */
 typedef struct lathe_param_info {
     uint32_t size;
     int32_t role; /* LATHE_ROLE_* */
@@ -75,23 +76,21 @@ typedef struct lathe_graph_api {
                          const lathe_val *in, int32_t n_in, lathe_val *out, int32_t n_out,
                          int32_t inplace_in, const char *label);
 
-    /** [build] Declares a parameter and gives its value in the compute dtype (matrices) or f32
-     *  (vectors).
-     */
+    /** [build] Declares a parameter and returns its value in the compute dtype (matrices) or f32
+     *  (vectors). */
     lathe_status (*param)(lathe_graph *g, const lathe_param_decl *decl, lathe_val *out);
 
-    /** [build] The plain y = x W^T + b of a site's weight, which may be quantized: decode, then
-     *  multiply.
-     */
+    /** [build] Plain linear layer y = x W^T + b of a site. If the weight is quantized, it is
+     *  decoded first. */
     lathe_status (*linear)(lathe_graph *g, lathe_val x, lathe_val w, lathe_val bias,
                            const char *label, lathe_val *out);
 
-    /** [build] x, cut from the derivative: nothing flows back through it. */
+    /** [build] Value x without its derivative: no gradient flows back through it. */
     lathe_status (*detach)(lathe_graph *g, lathe_val x, lathe_val *out);
 
     /** [build] The run's RNG counter input (i64[2]: seed, step), for DROPOUT. */
     lathe_status (*rng)(lathe_graph *g, lathe_val *out);
-    /** [build] A number never given before in this graph: rng_stream of a DROPOUT. */
+    /** [build] A number unique in this graph, for rng_stream of a DROPOUT. */
     uint64_t (*rng_stream)(lathe_graph *g);
 } lathe_graph_api;
 LATHE_ABI_SIZE(lathe_graph_api, 64);

@@ -1,7 +1,8 @@
-/* The services the core offers to every plugin. One table per process; valid until exit.
+/* The functions that the core offers to every plugin: log, errors, threads and memory. There is one
+ * table per process, valid until exit.
  *
- * Threads: every entry may be called from the rank's thread and from inside parallel_for bodies,
- * unless it says otherwise.
+ * Threads: every function may be called from the rank's thread and from parallel_for bodies, unless
+ * its comment says otherwise.
  */
 #ifndef LATHE_HOST_H
 #define LATHE_HOST_H
@@ -13,7 +14,8 @@
 
 enum { LATHE_LOG_DEBUG = 0, LATHE_LOG_INFO = 1, LATHE_LOG_WARN = 2, LATHE_LOG_ERROR = 3 };
 
-/** Body of a parallel loop over [begin, end). worker in [0, n_threads): for per-worker scratch. */
+/** Body of a parallel loop over [begin, end). worker: 0 .. n_threads - 1, to index scratch per
+ *  worker. */
 typedef void (*lathe_range_fn)(void *arg, int64_t begin, int64_t end, int32_t worker);
 
 struct lathe_kernel_problem; /* device.h */
@@ -28,11 +30,11 @@ typedef struct lathe_host {
     /** [any] Records `message` as the calling thread's error and returns `code` unchanged. */
     lathe_status (*fail)(lathe_status code, const char *message);
 
-    /** [any] Runs fn over [0, n) in chunks of exactly `grain` (the last may be shorter), spread
-     *  over the process's one thread pool; returns when all are done. The chunks depend on n and
-     *  grain only, never on the thread count, so a reduction that keeps one partial per chunk
-     *  and adds them in order is bitwise repeatable. Nested calls run serially on the calling
-     *  worker. Allocates nothing. grain < 1 counts as 1. */
+    /** [any] Runs fn over [0, n) in chunks of exactly `grain` (the last may be shorter), in
+     *  parallel on the process's one thread pool; returns when all are done. The chunks depend
+     *  only on n and grain, not on the thread count: a reduction that keeps one partial sum per
+     *  chunk and adds them in order is bitwise repeatable. Nested calls run serially on the
+     *  calling worker. Allocates nothing. grain < 1 counts as 1. */
     void (*parallel_for)(int64_t n, int64_t grain, lathe_range_fn fn, void *arg);
 
     /** [any] Number of workers parallel_for uses, >= 1; constant during a run. */
@@ -42,13 +44,13 @@ typedef struct lathe_host {
      *  memory. Never called inside a step. Not thread safe inside parallel_for bodies. */
     void *(*alloc)(int64_t bytes);
 
-    /** [open] Releases what alloc gave; takes NULL. */
+    /** [open] Frees memory from alloc; NULL is allowed. */
     void (*free)(void *memory);
 
-    /** [any] Checks a problem as every device must: arity, shapes, dtypes and attributes of its
-     *  op, as lathe/op.h has them. A device calls it first in kernel_create; what the device
-     *  itself lacks, a dtype or a size, it refuses itself. LATHE_E_SHAPE, LATHE_E_DTYPE,
-     *  LATHE_E_ARG or LATHE_E_UNSUPPORTED, recorded as by fail. Keeps nothing. */
+    /** [any] Checks a problem against the rules of lathe/op.h: number of inputs and outputs,
+     *  shapes, dtypes and attributes. A device calls it first in kernel_create, and then refuses
+     *  itself the dtypes and sizes that it does not support. LATHE_E_SHAPE, LATHE_E_DTYPE,
+     *  LATHE_E_ARG or LATHE_E_UNSUPPORTED, recorded as by fail. Keeps no pointer. */
     lathe_status (*check_kernel)(const struct lathe_kernel_problem *problem);
 } lathe_host;
 LATHE_ABI_SIZE(lathe_host, 64);
@@ -66,7 +68,7 @@ lathe_fail(const lathe_host *host, lathe_status code, const char *format, ...)
     return code;
 }
 
-/** Formats a warning into the run's log, such as a key that the others leave without effect. */
+/** Formats a warning and writes it to the run's log; for example, a key that has no effect. */
 __attribute__((format(printf, 2, 3))) static inline void lathe_warn(const lathe_host *host,
                                                                     const char *format, ...)
 {

@@ -123,8 +123,8 @@ typedef struct lathe_optimizer_v1 {
     const void *cuda_image;
     /** [pure] Scratch bytes that step() needs to update this parameter. NULL: none. */
     int64_t (*scratch)(void *self, const lathe_param_info *param);
-    /** [pure] Number of steps between curvature estimates; the first is after step 1. NULL or 0:
-     *  no estimates. After such a step the core runs one more backward on the step's last batch,
+    /** [pure] Number of steps between curvature estimates, counted from step 1. NULL or 0: no
+     *  estimates. After such a step the core runs one more backward on the step's last batch,
      *  with targets sampled from the model, and calls estimate(). Needs a stage whose targets
      *  are labels. */
     int64_t (*estimate_every)(void *self);

@@ -1,9 +1,10 @@
-/* What a plugin exports: exactly one constant, LATHE_PLUGIN_ENTRY, readable before any of its code
- * runs. The loader checks abi_major and size first, then kind, revision and schema.
+/* The entry of a plugin. A plugin exports exactly one constant, LATHE_PLUGIN_ENTRY, which can be
+ * read before any plugin code runs. The loader checks abi_major and size first, then kind, revision
+ * and schema.
  *
  *     LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;
- *     const lathe_plugin LATHE_PLUGIN_ENTRY = { LATHE_PLUGIN_HEADER, .kind = LATHE_KIND_OPTIMIZER,
- * ... };
+ *     *     const lathe_plugin LATHE_PLUGIN_ENTRY = {
+ *         LATHE_PLUGIN_HEADER, .kind = LATHE_KIND_OPTIMIZER, ...};
  *
  * A .so is never unloaded. Its tables and strings are constant for the life of the process.
  */
@@ -26,7 +27,7 @@ enum {
     LATHE_N_KINDS = 9
 };
 
-/* Selection bands of score(): 0 refuses, ties go by name. */
+/* Bands of score(): the highest score is chosen, 0 refuses, ties are resolved by name. */
 enum {
     LATHE_SCORE_NO = 0,
     LATHE_SCORE_PORTABLE = 100,
@@ -43,7 +44,7 @@ typedef struct lathe_plugin {
     uint32_t revision;   /* of the kind's interface, LATHE_<KIND>_REVISION */
     int32_t n_fields;    /* length of fields */
     const char *name;    /* [a-z][a-z0-9_]*, the name in the TOML file */
-    const char *family;  /* components one may stand in for another under, e.g. "cpu"; or NULL */
+    const char *family;  /* plugins of one family can replace each other, e.g. "cpu"; or NULL */
     const char *version; /* of the plugin, semantic */
     const char *summary; /* one line */
     const char *source;  /* paper, equation or project it follows; "ours" */
@@ -51,11 +52,10 @@ typedef struct lathe_plugin {
     const lathe_field *fields; /* the schema: keys of its TOML table except `name` */
     const void *table;         /* the kind's interface, e.g. const lathe_optimizer_v1 * */
 
-    /** [open] Makes an instance from checked values (n_fields, schema order; borrowed for its
-     *  lifetime). Cross-field rules are checked here. *out_self may stay NULL when there is no
-     *  state. Errors: any code, with host->fail. A failed create leaves nothing behind. NULL:
-     *  stateless.
-     */
+    /** [open] Makes an instance from checked values: n_fields of them in schema order, borrowed
+     *  for the instance's lifetime. Checks rules across fields. *out_self may stay NULL if there
+     *  is no state. Errors: any code, recorded with host->fail. A create that fails must free
+     *  everything. NULL: the plugin has no state. */
     lathe_status (*create)(const lathe_host *host, const lathe_value *values, int32_t n_values,
                            void **out_self);
     /** [open] Frees an instance; takes NULL. NULL: nothing to free. */

@@ -33,8 +33,9 @@ LATHE_HD static inline lathe_u32x4 lathe_philox(uint32_t k0, uint32_t k1, uint32
     return out;
 }
 
-/** The 4 words of block `index` in stream `stream` of `seed` at `step`: the project's one keying.
- *  Key = seed; counter = (index low, index high and stream high mixed, stream low, step). */
+/** The 4 random words of block `index` in stream `stream` of `seed` at `step`; all random
+ *  numbers of the project use this key and counter. Key = seed; counter = (index low, index high
+ *  and stream high mixed, stream low, step). */
 LATHE_HD static inline lathe_u32x4 lathe_rng_block(uint64_t seed, uint64_t step, uint64_t stream,
                                                    uint64_t index)
 {

@@ -1,8 +1,9 @@
-/* What a component lets its user set: the fields of its TOML table, and their checked values.
+/* The schema of a component: the keys of its TOML table, and their checked values.
  *
- * A component lists fields; the core parses the file, checks key, type, range and choice, and hands
- * over one lathe_value per field, in the order of the list. The same list prints `lathe show`, the
- * generated documentation, the run manifest and the suggestion for a misspelt key.
+ * A component lists its fields. The core parses the file, checks each key's name, type, range and
+ * choice, and passes one lathe_value per field, in the order of the list. `lathe show`, the
+ * generated documentation, the run manifest and the suggestions for misspelt keys use the same
+ * list.
  */
 #ifndef LATHE_SCHEMA_H
 #define LATHE_SCHEMA_H
@@ -39,7 +40,7 @@ typedef struct lathe_field {
 } lathe_field;
 LATHE_ABI_SIZE(lathe_field, 64);
 
-/** A checked value, in schema order. Borrowed: lives as long as the configuration. Plain data. */
+/** A checked value, in schema order. Borrowed; valid as long as the configuration. Plain data. */
 typedef struct lathe_value {
     int32_t type;            /* LATHE_T_* of its field */
     int32_t is_set;          /* 0: neither in the file nor given a default */

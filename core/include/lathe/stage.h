@@ -1,8 +1,8 @@
-/* Training stages: what a row of data is, and the loss on it.
+/* The interface of training stage plugins, which define how data become rows and the loss on them.
  *
- * A stage declares the columns it reads and what it needs, and builds its loss from the model's
- * per-token log-probabilities. Everything else (batching, accumulation, clipping, the step) is the
- * core's; a stage may change a run only through the primitives.
+ * A stage declares the dataset columns it reads and what else it needs, and builds its loss from
+ * the model's log-probabilities per token. The core does everything else: batching, accumulation,
+ * clipping and the step.
  */
 #ifndef LATHE_STAGE_H
 #define LATHE_STAGE_H
@@ -15,9 +15,9 @@
 /* How rows are made from a dataset. */
 enum {
     LATHE_ROWS_PACKED = 0, /* documents packed into rows of T tokens; every token is a target */
-    LATHE_ROWS_PAIRS =
-        1 /* prompt+chosen and prompt+rejected: rows 0..P-1 chosen, P..2P-1 rejected of
-             the same pairs; right-padded to T, only completion tokens are targets */
+    /* prompt+chosen and prompt+rejected: rows 0..P-1 are chosen, rows P..2P-1 rejected, of the same
+     * pairs; padded on the right to T tokens; only completion tokens are targets */
+    LATHE_ROWS_PAIRS = 1
 };
 enum {
     LATHE_NEEDS_REFERENCE = 1, /* log-probabilities of the model before training */
@@ -33,8 +33,7 @@ typedef struct lathe_column {
 } lathe_column;
 LATHE_ABI_SIZE(lathe_column, 24);
 
-/** A number shown beside the loss: the value's sum over a step divided by the count's. Plain data.
- */
+/** A metric shown with the loss: its sum over a step divided by the step's count. Plain data. */
 typedef struct lathe_stage_metric {
     const char *name; /* "rewards/margins" */
     lathe_val sum;    /* f32[] */
@@ -44,28 +43,28 @@ LATHE_ABI_SIZE(lathe_stage_metric, 16);
 
 #define LATHE_MAX_STAGE_METRICS 16
 
-/** What the core gives to loss(). */
+/** Inputs of loss(), from the core. */
 typedef struct lathe_stage_build {
     uint32_t size;
     int32_t n_rows;     /* B: rows of the micro-batch (2P for pairs) */
     int64_t row_tokens; /* T */
     const lathe_graph_api *api;
     lathe_graph *graph;
-    /** [build] Log-probabilities f32[B*T] of the row's own next tokens under the policy or the
-     *  reference; 0 where the token is no target. Asked twice, the same value comes back. ctx:
-     *  the member below; valid until loss() returns. LATHE_E_ARG: no such model. */
+    /** [build] Log-probabilities f32[B*T] of the targets under the policy or the reference model
+     *  (LATHE_MODEL_*); 0 where a token is not a target. A second call gives the same value.
+     *  ctx: the member below. Valid until loss() returns. LATHE_E_ARG: no such model. */
     lathe_status (*logprobs)(void *ctx, int32_t model, lathe_val *out);
     void *ctx; /* of logprobs */
-    /** LATHE_ROWS_PAIRS: f32[P], 1 for a pair of the batch and 0 for a padding pair. A batch
-     *  that has fewer pairs than the graph is padded; loss and metrics must be multiplied by
-     *  this mask before they are summed. LATHE_NONE for packed rows, whose padding has no
+    /** For LATHE_ROWS_PAIRS: mask f32[P], 1 for a pair of the batch and 0 for a padding pair. A
+     *  batch with fewer pairs than the graph is padded, so loss and metrics must be multiplied
+     *  by this mask before they are summed. LATHE_NONE for packed rows, whose padding has no
      *  targets. */
     lathe_val pair_mask;
     int32_t reserved; /* 0 */
 } lathe_stage_build;
 LATHE_ABI_SIZE(lathe_stage_build, 56);
 
-/** What loss() returns. The loss is a SUM; the core divides once by the step's total count. */
+/** Result of loss(). The loss is a SUM; the core divides it once by the step's total count. */
 typedef struct lathe_stage_loss {
     uint32_t size;
     int32_t n_metrics;
@@ -85,9 +84,8 @@ typedef struct lathe_stage_v1 {
     int32_t rows;      /* LATHE_ROWS_* */
     uint32_t needs;    /* LATHE_NEEDS_* */
     uint32_t reserved; /* 0 */
-    /** [build] Adds the loss of one micro-batch to build->graph. Called on the rank's thread
-     *  while a program is built, before the run; may be called again for another shape. Values
-     *  of the graph are borrowed until it returns. */
+    /** [build] Adds the loss of one micro-batch to build->graph. May be called again for another
+     *  shape. */
     lathe_status (*loss)(void *self, const lathe_stage_build *build, lathe_stage_loss *out);
 } lathe_stage_v1;
 LATHE_ABI_SIZE(lathe_stage_v1, 40);

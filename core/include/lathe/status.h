@@ -1,7 +1,8 @@
-/* The result of a fallible call, and the one table of its codes.
+/* The result of a call that can fail, and the table of all error codes.
  *
- * A code says what class of thing went wrong; what was seen, what was expected and where goes into
- * the calling thread's error record (lathe_host.fail for plugins, lathe_last_error for callers).
+ * A code gives the kind of error. The message (what was found, what was expected, where) is kept in
+ * the calling thread's error record: plugins write it with lathe_host.fail, callers read it with
+ * lathe_last_error.
  */
 #ifndef LATHE_STATUS_H
 #define LATHE_STATUS_H
