@@ -1,19 +1,22 @@
-/* The adapter's own file: adapter_model.safetensors and adapter_config.json, as PEFT reads them. */
+/* Writes and reads the files of an adapter, adapter_model.safetensors and adapter_config.json, in
+ * the format of PEFT. */
 #ifndef LATHE_CHECKPOINT_ADAPTER_FILE_H
 #define LATHE_CHECKPOINT_ADAPTER_FILE_H
 
 #include "checkpoint/saved_state.h"
 
-/** Writes the parameters that the adapter made, f32, under its own keys. */
+/** Writes the parameters that the adapter added, in f32, under the adapter's key names. */
 lathe_status lathe__adapter_file_write(const lathe_saved_state *saved, const char *dir);
 
-/** Reads them back; every tensor is checked before the first is written. */
+/** Reads the parameters; every tensor is checked before the first is changed. */
 lathe_status lathe__adapter_file_read(const lathe_saved_state *saved, const char *dir);
 
-/** Whether the file has every tensor in the shape of the run's: LATHE_E_NOT_FOUND, LATHE_E_SHAPE. */
+/** Checks that the file has every tensor in the shape that the run expects: LATHE_E_NOT_FOUND,
+ * LATHE_E_SHAPE. */
 lathe_status lathe__adapter_file_check(const lathe_saved_state *saved, const char *dir);
 
-/** LATHE_E_CORRUPT names the tensor that is not, bit by bit, what the run holds. */
+/** Compares the file with the run's memory, bit by bit. LATHE_E_CORRUPT names a tensor that
+ * differs. */
 lathe_status lathe__adapter_file_compare(const lathe_saved_state *saved, const char *dir);
 
 #endif

@@ -326,7 +326,8 @@ static lathe_status begin_next(branching *b, json_t *leaving, int32_t is_rewind)
     return LATHE_OK;
 }
 
-/* The record of a beginning that was interrupted and is this one; NULL: none, or it is closed now. */
+/* The record of a beginning that was interrupted and is this one; NULL: none, or it is closed now.
+ */
 static lathe_status take_interrupted(branching *b, json_t **out)
 {
     json_t *record = last_of(b->list);

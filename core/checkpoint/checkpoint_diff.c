@@ -147,7 +147,8 @@ typedef struct gap {
     float x[PIECE], y[PIECE];
 } gap;
 
-/* Of equal shapes; of different dtypes only those that lathe_convert takes, whose values are compared as f32. */
+/* Of equal shapes; of different dtypes only those that lathe_convert takes, whose values are
+ * compared as f32. */
 static lathe_status measure(const lathe_st_tensor *a, const lathe_st_tensor *b, gap *g)
 {
     const int64_t n = lathe_desc_count(&a->desc), size = lathe_dtype_bytes(a->desc.dtype);

@@ -1,4 +1,4 @@
-/* What two checkpoints differ in. */
+/* Compares two checkpoints. */
 #ifndef LATHE_CHECKPOINT_CHECKPOINT_DIFF_H
 #define LATHE_CHECKPOINT_CHECKPOINT_DIFF_H
 
@@ -9,19 +9,19 @@ enum { LATHE_CHANGED_FILES = 6 };
 
 /** One difference between checkpoints a and b. */
 typedef struct lathe_change {
-    const char *
-        part; /* lathe, plugins, config, state: a value; weights, adapter, masters, optimizer, average,
-                              gradients: a tensor */
+    /* lathe, plugins, config, state: a value; weights, adapter, masters, optimizer, average,
+     * gradients: a tensor */
+    const char *part;
     const char *name; /* the dotted key, or the tensor's name */
-    const char *from,
-        *to; /* values as JSON; of a tensor its dtype and shape, where these differ; NULL: absent */
+    /* values as JSON; of a tensor, its dtype and shape where these differ; NULL: absent */
+    const char *from, *to;
     int64_t n_elements; /* of a tensor; 0: a value */
     int64_t n_differ;   /* elements that differ; -1: the values cannot be compared */
-    double most,
-        relative; /* largest |b - a|; that over the largest |a|; NAN where n_differ is -1 */
+    /* largest |b - a|, and the same divided by the largest |a|; NAN where n_differ is -1 */
+    double most, relative;
 } lathe_change;
 
-/** How many of the tensors of a part differ. */
+/** Number of tensors of a part that differ. */
 typedef struct lathe_changed_file {
     const char *part;
     int64_t n_differ, n;
@@ -36,9 +36,9 @@ typedef struct lathe_checkpoint_changes {
     int32_t n_files;
 } lathe_checkpoint_changes;
 
-/** Compares two checkpoint folders: plugins and versions, configuration, counters of the state, and every tensor.
- *  Neither folder is verified first. lathe_checkpoint_changes_fini in every case.
- *  LATHE_E_NOT_FOUND, LATHE_E_CORRUPT, LATHE_E_IO: one of them cannot be read. */
+/** Compares two checkpoint folders: plugins and versions, configuration, counters of the state, and
+ * every tensor. Does not verify the folders first. Call lathe_checkpoint_changes_fini also after an
+ * error. LATHE_E_NOT_FOUND, LATHE_E_CORRUPT, LATHE_E_IO: one of the folders cannot be read. */
 lathe_status lathe_checkpoint_diff(const char *a, const char *b, lathe_checkpoint_changes *out);
 void lathe_checkpoint_changes_fini(lathe_checkpoint_changes *changes);
 

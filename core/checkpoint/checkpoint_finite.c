@@ -10,7 +10,8 @@
 #include "lathe/dtype.h"
 #include "lathe/tensor.h"
 
-/* Elements looked at before the count is read: the loop inside has no branch, and compiles to vectors. */
+/* Elements looked at before the count is read: the loop inside has no branch, and compiles to
+ * vectors. */
 enum { BLOCK = 1 << 14 };
 
 /* An element is not finite when all bits of its exponent are set (E4M3: all bits but the sign). */

@@ -1,10 +1,11 @@
-/* Whether a checkpoint holds numbers that are not finite: NaN or infinity in weights, averages or optimizer state. */
+/* Searches the files of a checkpoint for NaN and infinity, in weights, averages and optimizer
+ * state. */
 #ifndef LATHE_CHECKPOINT_CHECKPOINT_FINITE_H
 #define LATHE_CHECKPOINT_CHECKPOINT_FINITE_H
 
 #include "lathe/status.h"
 
-/** A tensor that holds numbers that are not finite. Texts live as long as the call that reports it. */
+/** A tensor that holds NaN or infinity. The strings are valid during the call that reports it. */
 typedef struct lathe_not_finite {
     const char *file, *tensor;
     int64_t n_bad, n; /* of its elements */
@@ -14,14 +15,16 @@ typedef struct lathe_not_finite {
 
 typedef void (*lathe_not_finite_fn)(void *arg, const lathe_not_finite *found);
 
-/** Reads every float tensor of every safetensors file below the folder `dir`.
+/** Reads every float tensor of every safetensors file in the folder `dir` and its subfolders.
  *
- *  report  called for each tensor that holds NaN or infinity, in the order of files and names; NULL: none
+ *  report  called for each tensor that holds NaN or infinity, in the order of files and names;
+ *          NULL: none
  *
- *  Gradients in the middle of a step (state/gradients*) are left out: in fp16 they may overflow, and the loss
- *  scale deals with that.
- *  Errors  LATHE_E_NUMERIC: at least one tensor was found; the message names the first. LATHE_E_CORRUPT and
- *          LATHE_E_IO: a file cannot be read.
+ * Skips gradients that were saved in the middle of a step (state/gradients*): in fp16 they may
+ * overflow, and then the loss scale is lowered.
+ *
+ *  Errors  LATHE_E_NUMERIC: at least one tensor was found; the message names the first.
+ *          LATHE_E_CORRUPT, LATHE_E_IO: a file cannot be read.
  *  Thread  any.
  */
 lathe_status lathe_checkpoint_finite(const char *dir, lathe_not_finite_fn report, void *arg);

@@ -1,10 +1,12 @@
-/* The folder of a run's checkpoints: names, pointers, what is kept. Order is by step; no clock has a say.
+/* The folder of a run's checkpoints: names, pointer files, and which checkpoints are kept.
+ * Checkpoints are ordered by step, never by time.
  *
- *   <dir>/step-00000100/   checkpoints
- *   <dir>/latest           name of the newest complete one
- *   <dir>/best             name of the one with the best metric, once read back (checkpoint.keep_best)
- *   <dir>/lock             held by the run that trains here
- *   <dir>/NAME.tmp.PID     what process PID is writing
+ *   <dir>/step-00000100/   a checkpoint
+ *   <dir>/latest           name of the newest complete checkpoint
+ *   <dir>/best             name of the checkpoint with the best metric, written after that
+ *                          checkpoint was read back (checkpoint.keep_best)
+ *   <dir>/lock             held by the run that trains in this folder
+ *   <dir>/NAME.tmp.PID     folder or file that process PID is writing
  */
 #ifndef LATHE_CHECKPOINT_CHECKPOINT_FOLDER_H
 #define LATHE_CHECKPOINT_CHECKPOINT_FOLDER_H
@@ -19,51 +21,56 @@ typedef struct lathe_checkpoint_entry {
     const char *name, *path;
 } lathe_checkpoint_entry;
 
-/** What to keep, and what is best. */
+/** Which checkpoints to keep, and which are best. */
 typedef struct lathe_keep {
-    int64_t last;       /* the newest so many; 0: all */
-    int64_t best;       /* the best so many; 0: none for being good */
+    int64_t last;       /* number of newest checkpoints to keep; 0 keeps all */
+    int64_t best;       /* number of best checkpoints to keep; 0: none */
     const char *metric; /* "eval_loss" */
     int32_t higher;     /* 1: more is better */
-    int32_t read_back;  /* 1: only those that were read back count (checkpoint.gate) */
+    int32_t read_back;  /* 1: only checkpoints that were read back can be best (checkpoint.gate) */
 } lathe_keep;
 
-/** The step in a checkpoint's name; 0 when it is no such name. */
+/** Reads the step from a checkpoint's name; returns 0 if it is not such a name. */
 int32_t lathe_checkpoint_step(const char *name, int64_t *out_step);
 
-/** The folder's checkpoints by step, whether whole or not. */
+/** Lists the folder's checkpoints by step, including damaged ones. */
 lathe_status lathe_checkpoint_list(const char *dir, lathe_arena *arena,
                                    lathe_checkpoint_entry **out, int64_t *out_n);
 
-/** What a pointer file ("latest", "best") names; NULL without one. LATHE_E_CORRUPT: no checkpoint's name. */
+/** Reads the name in a pointer file ("latest", "best"); NULL if there is no such file.
+ * LATHE_E_CORRUPT: the file does not hold the name of a checkpoint. */
 lathe_status lathe_checkpoint_pointer(const char *dir, const char *pointer, lathe_arena *arena,
                                       const char **out_name);
-/** Moves a pointer: atomic and durable. */
+/** Writes a pointer file, atomically and durably. */
 lathe_status lathe_checkpoint_point(const char *dir, const char *pointer, const char *name);
 
-/** The model folder behind a path: itself; for a folder of checkpoints what `latest` names; for such a
- *  folder's pointer file (DIR/best) what it names. */
+/** Finds the model folder that a path refers to. For a folder of checkpoints, that is the one which
+ * `latest` names; for a pointer file in such a folder (DIR/best), the one which the file names;
+ * otherwise the path itself. */
 lathe_status lathe_checkpoint_resolve(lathe_arena *arena, const char *path, const char **out_path);
 
-/** A figure that the checkpoint's manifest tells of its step; NAN when it has none, when the manifest is missing
- *  or damaged, or, when `read_back`, when the checkpoint was not read back before it got its name. */
+/** Reads a figure of the checkpoint's step from its manifest. NAN if the figure is not in it, if
+ * the manifest is missing or damaged, or if `read_back` is set and the checkpoint was not read back
+ * before its rename. */
 lathe_status lathe_checkpoint_figure(const char *path, const char *key, int32_t read_back,
                                      double *out);
 
-/** Whether `a` is the better metric. NAN is never better, and worse than any number. */
+/** Whether metric `a` is better than `b`. NAN is worse than any number. */
 int32_t lathe_checkpoint_better(const lathe_keep *keep, double a, double b);
 
 /** The names of the best keep->best checkpoints, best first, in the arena. */
 lathe_status lathe_checkpoint_best(const char *dir, const lathe_keep *keep, lathe_arena *arena,
                                    const lathe_checkpoint_entry **out, int64_t *out_n);
 
-/** Removes a checkpoint: first its name goes, then its files, so that no half of it stays behind. */
+/** Removes a checkpoint. Renames the folder before it deletes the files, so that no partial
+ * checkpoint remains. */
 lathe_status lathe_checkpoint_remove(const char *path);
 
-/** Removes what `keep` leaves over, never what `latest` or `best` names. */
+/** Removes the checkpoints that `keep` does not keep, but never those that `latest` or `best`
+ * names. */
 lathe_status lathe_checkpoint_remove_old(const char *dir, const lathe_keep *keep);
 
-/** Removes what processes that are gone were writing (NAME.tmp.PID). */
+/** Removes unfinished files and folders (NAME.tmp.PID) of processes that no longer exist. */
 lathe_status lathe_checkpoint_remove_stale(const char *dir);
 
 #endif

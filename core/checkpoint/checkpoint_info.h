@@ -1,4 +1,4 @@
-/* What a checkpoint tells of itself, without a run. */
+/* Reads what a checkpoint's manifest says about it; needs no run. */
 #ifndef LATHE_CHECKPOINT_CHECKPOINT_INFO_H
 #define LATHE_CHECKPOINT_CHECKPOINT_INFO_H
 
@@ -14,20 +14,21 @@ typedef struct lathe_checkpoint_info {
     double loss;   /* of its step; NAN: unknown */
     const char *metric; /* checkpoint.best_metric of its run; NULL: unknown */
     double best;        /* that metric; NAN: none at this step */
-    int32_t read_back;  /* compared with memory after it was written */
-    const char *damage; /* NULL: whole, as far as sizes tell; else the first thing that is wrong */
+    int32_t read_back;  /* 1: compared with memory after it was written */
+    /* NULL: no damage, judged by the sizes of the files; else the first fault */
+    const char *damage;
 } lathe_checkpoint_info;
 
-/** Reads a checkpoint's manifest and looks whether its files are there, at their lengths. Damage is no
- *  failure. Texts live in the arena. */
+/** Reads a checkpoint's manifest and checks that its files exist with the right sizes. A damaged
+ * checkpoint is not an error. The strings are in the arena. */
 lathe_status lathe_checkpoint_info_read(const char *path, lathe_arena *arena,
                                         lathe_checkpoint_info *out);
 
-/** The manifest's "meta"; NULL without one. The caller drops it. */
+/** Reads "meta" of the manifest; NULL if there is none. The caller releases it. */
 lathe_status lathe_checkpoint_meta(const char *path, json_t **out);
 
-/** The checkpoints a path stands for: a folder of checkpoints all of its own, a checkpoint itself.
- *  LATHE_E_NOT_FOUND: neither. */
+/** Lists the checkpoints at a path: all checkpoints of a folder of checkpoints, or one checkpoint.
+ * LATHE_E_NOT_FOUND: the path is neither. */
 lathe_status lathe_checkpoint_entries(const char *path, lathe_arena *arena,
                                       lathe_checkpoint_entry **out, int64_t *out_n);
 

@@ -132,8 +132,8 @@ static lathe_status check_masters(const lathe_saved_state *saved, const char *di
     return LATHE_OK;
 }
 
-/* Opens the files of the model in `dir` and checks every tensor; `masters` is NULL or the path of what it
- * rounds. */
+/* Opens the files of the model in `dir` and checks every tensor; `masters` is NULL or the path of
+ * what it rounds. */
 static lathe_status open_files(const lathe_saved_state *saved, const char *dir, const char *masters,
                                model_files *out)
 {
@@ -196,7 +196,8 @@ lathe_status lathe_checkpoint_load(const lathe_saved_state *saved, const char *d
     return load_checkpoint(saved, dir, 0);
 }
 
-/* Of a run that still waits for its weights there is nothing to lose: its slots are read as they are hashed. */
+/* Of a run that still waits for its weights there is nothing to lose: its slots are read as they
+ * are hashed. */
 static lathe_status verify(const lathe_saved_state *saved, const char *dir, int32_t *out_has_slots)
 {
     *out_has_slots = 0;
@@ -253,7 +254,8 @@ typedef struct judgement {
     void *arg;
 } judgement;
 
-/* 1: loaded. 0: damaged or not finite, with a warning, and in `damage`, which holds those before. */
+/* 1: loaded. 0: damaged or not finite, with a warning, and in `damage`, which holds those before.
+ */
 static lathe_status try_path(const lathe_saved_state *saved, const judgement *judge,
                              const char *path, lathe_buffer *damage, int32_t *out_loaded)
 {
@@ -273,7 +275,8 @@ static lathe_status try_path(const lathe_saved_state *saved, const judgement *ju
     return load_checkpoint(saved, path, has_slots);
 }
 
-/* A folder without checkpoints may be that of a branch that came from elsewhere and has none of its own yet. */
+/* A folder without checkpoints may be that of a branch that came from elsewhere and has none of its
+ * own yet. */
 static lathe_status resume_origin(const lathe_saved_state *saved, const judgement *judge,
                                   const char *dir, lathe_buffer *damage, const char **out_path)
 {

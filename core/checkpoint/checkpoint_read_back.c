@@ -11,7 +11,8 @@
 #include "checkpoint/model_file.h"
 #include "io/manifest.h"
 
-/* Lets go of the kernel's copy, which is clean after the fsync: the next read comes from the disk. */
+/* Lets go of the kernel's copy, which is clean after the fsync: the next read comes from the disk.
+ */
 static lathe_status forget_cache(const char *dir, lathe_arena *arena)
 {
     char **paths = NULL;

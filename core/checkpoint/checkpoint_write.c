@@ -40,7 +40,8 @@ static int32_t is_quantized(const lathe_saved_state *saved)
     return 0;
 }
 
-/* A frozen base stays where it came from: its folder, or, quantized from random numbers, its seed. */
+/* A frozen base stays where it came from: its folder, or, quantized from random numbers, its seed.
+ */
 int32_t lathe__checkpoint_has_model(const lathe_saved_state *saved)
 {
     return trains_model(saved) || (!saved->model_path && !is_quantized(saved));
@@ -179,8 +180,8 @@ static lathe_status write_manifest(const lathe_saved_state *saved, const lathe_f
 
 /* ---- the folder ---- */
 
-/* A state with NaN or infinity in it never gets a checkpoint's name. The files are searched, not the memory they
- * came from: a value that overflowed in the dtype of its file is found as well. */
+/* A state with NaN or infinity in it never gets a checkpoint's name. The files are searched, not
+ * the memory they came from: a value that overflowed in the dtype of its file is found as well. */
 static lathe_status refuse_not_finite(const lathe_saved_state *saved, const char *dir)
 {
     const lathe_status status = lathe_checkpoint_finite(dir, NULL, NULL);

@@ -1,4 +1,4 @@
-/* What a run keeps for the checkpoints that it writes. */
+/* Settings and data that a run keeps for its checkpoints. */
 #ifndef LATHE_CHECKPOINT_CHECKPOINTS_H
 #define LATHE_CHECKPOINT_CHECKPOINTS_H
 
@@ -6,7 +6,7 @@
 
 enum {
     LATHE_SAVE_AUTO = -1
-}; /* checkpoint.save_dtype: each tensor in the dtype that it was read in */
+}; /* checkpoint.save_dtype: each tensor is saved in the dtype in which it was read */
 
 /** [checkpoint] of the run file. */
 typedef struct lathe_checkpoint_settings {
@@ -19,12 +19,12 @@ typedef struct lathe_checkpoint_settings {
     const char *best_metric;
     int32_t best_is_higher, async, gate;
     int32_t save_dtype;  /* of model.safetensors: LATHE_SAVE_AUTO, LATHE_F32, BF16, F16 */
-    int64_t shard_bytes; /* of one of its files; 0: all in one */
+    int64_t shard_bytes; /* bytes per file of model.safetensors; 0: one file */
 } lathe_checkpoint_settings;
 
 /** How the model's own file is written (model_file.h). */
 typedef struct lathe_model_file {
-    lathe_weight_origin *origin; /* files of the weights that do not train; NULL: none */
+    lathe_weight_origin *origin; /* files with the weights that are not trained; NULL: none */
     int32_t *dtypes;             /* [params.n_model] in model.safetensors */
     int32_t is_guessed; /* dtypes are from config.json, because model.path has no weights */
 } lathe_model_file;
@@ -32,18 +32,20 @@ typedef struct lathe_model_file {
 /** The branch that the run is on (checkpoint_branch.h). */
 typedef struct lathe_branch {
     int64_t number;   /* of the newest branch; 0: the run never went back */
-    int32_t began;    /* 1: this start began it */
+    int32_t began;    /* 1: this process started the branch */
     const char *json; /* all branches of the run, a JSON array; NULL: none */
 } lathe_branch;
 
 typedef struct lathe_checkpoints {
-    struct lathe_image *image; /* what asynchronous checkpoints are written from; NULL: none */
+    /* copy from which asynchronous checkpoints are written; NULL: none */
+    struct lathe_image *image;
     lathe_model_file file;
     lathe_branch branch;
-    const char *plugins_json;   /* names, versions, hashes, once known; NULL before */
-    const char *resume_checked; /* checkpoint that lathe__resume_check has looked at; NULL: none */
-    int32_t weights_wait; /* not filled yet: a checkpoint that holds them all is to be resumed */
-    int32_t warned_of_metric; /* that checkpoint.best_metric does not come */
+    const char *plugins_json;   /* names, versions and hashes; NULL until they are computed */
+    const char *resume_checked; /* checkpoint that lathe__resume_check has checked; NULL: none */
+    /* 1: the weights are not filled yet, because the checkpoint to resume from holds them all */
+    int32_t weights_wait;
+    int32_t warned_of_metric; /* 1: warned that checkpoint.best_metric is never reported */
 } lathe_checkpoints;
 
 #endif

@@ -1,4 +1,4 @@
-/* The keys in which the configurations of two starts differ. */
+/* Compares the configurations of two starts of a run. */
 #ifndef LATHE_CHECKPOINT_CONFIG_CHANGES_H
 #define LATHE_CHECKPOINT_CONFIG_CHANGES_H
 
@@ -6,15 +6,16 @@
 
 #include "base/buffer.h"
 
-/** What it means to a run that resumes that a key changed since its checkpoint. */
+/** Effect of a key that changed since the checkpoint, for a run that resumes. */
 enum {
-    LATHE_CHANGE_FIXED = 1, /* the run would train another model: refused */
-    LATHE_CHANGE_DATA = 2,  /* may make other rows of the data, or another order of them */
-    LATHE_CHANGE_QUIET = 4  /* has no influence on the training, or is told elsewhere */
+    LATHE_CHANGE_FIXED = 1, /* the run would train a different model: refused */
+    LATHE_CHANGE_DATA = 2,  /* may change the rows of the data or their order */
+    LATHE_CHANGE_QUIET = 4  /* does not affect the training, or is reported elsewhere */
 };
 
-/** Compares two configurations (lathe_config_json): {"optimizer.lr": {"from": 0.001, "to": 0.1}, ...}, in the order of
- *  the second one. null: the key is not set there. NULL: no memory. The caller drops it. */
+/** Compares two configurations (lathe_config_json). Returns {"optimizer.lr": {"from": 0.001, "to":
+ * 0.1}, ...}, in the order of the second one; null means that the key is not set. Returns NULL if
+ * memory runs out. The caller releases the result. */
 json_t *lathe_config_changes(const json_t *before, const json_t *now);
 
 /** LATHE_CHANGE_* of "section.key". */
@@ -23,7 +24,7 @@ int32_t lathe_change_effect(const char *name);
 /** Appends "0.001 -> 0.1"; long values are cut. */
 void lathe_change_put(const json_t *change, lathe_buffer *out);
 
-/** Appends a value of a change as it would stand in the file; "unset" for null. */
+/** Appends a value of a change as it is written in the run file; "unset" for null. */
 void lathe_change_value_put(const json_t *value, lathe_buffer *out);
 
 #endif

@@ -8,7 +8,8 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/model_file.h"
 
-/* Number of checkpoints that the run still writes, from the current step on; 0: not known in advance. */
+/* Number of checkpoints that the run still writes, from the current step on; 0: not known in
+ * advance. */
 static int64_t to_write(const lathe_saved_state *saved)
 {
     const lathe_checkpoint_settings *s = saved->set;
@@ -20,7 +21,8 @@ static int64_t to_write(const lathe_saved_state *saved)
     return last / s->every - first / s->every + (last % s->every != 0);
 }
 
-/* Free bytes of the file system that holds the folder, or its nearest existing parent; -1: not known. */
+/* Free bytes of the file system that holds the folder, or its nearest existing parent; -1: not
+ * known. */
 static int64_t free_bytes(const char *dir, lathe_arena *arena)
 {
     struct statvfs fs;

@@ -1,4 +1,4 @@
-/* Check that the checkpoints of a run fit on the disk. */
+/* Checks that the checkpoints of a run fit on the disk. */
 #ifndef LATHE_CHECKPOINT_DISK_FIT_H
 #define LATHE_CHECKPOINT_DISK_FIT_H
 
@@ -7,19 +7,21 @@
 
 typedef struct lathe_disk_fit {
     int64_t each; /* bytes of a checkpoint */
-    int64_t
-        most; /* most checkpoints in checkpoint.dir at one time, with the one being written; 0: not known */
+    /* most checkpoints in checkpoint.dir at one time, with the one being written; 0: unknown */
+    int64_t most;
     int64_t more;   /* how many of `most` are not in checkpoint.dir yet */
     int64_t have;   /* free bytes of the file system; -1: not known */
     int32_t fits;   /* 0: more * each is more than have */
     int32_t n_room; /* number of checkpoints that fit in `have` */
 } lathe_disk_fit;
 
-/** Computes it from checkpoint.every, keep_last, keep_best, train.max_steps and the file system of checkpoint.dir.
- *  The number of checkpoints that every_minutes and every_epochs make is not known in advance; keep_last bounds it. */
+/** Computes it from checkpoint.every, keep_last, keep_best, train.max_steps and the file system of
+ * checkpoint.dir. The number of checkpoints that every_minutes and every_epochs make is not known
+ * in advance; keep_last bounds it. */
 lathe_status lathe_disk_fit_check(const lathe_saved_state *saved, lathe_disk_fit *out);
 
-/** "20 checkpoints (checkpoint.keep_last = 0 keeps all) take 10.00 GiB; 5.00 GiB are free in out: ...". */
+/** "20 checkpoints (checkpoint.keep_last = 0 keeps all) take 10.00 GiB; 5.00 GiB are free in out:
+ * ...". */
 void lathe_disk_fit_text(const lathe_saved_state *saved, const lathe_disk_fit *fit,
                          lathe_buffer *out);
 

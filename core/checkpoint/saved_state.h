@@ -1,7 +1,8 @@
-/* The state that checkpoints save and load: pointers to the parts of a run, so that this room needs no run.
+/* The state that checkpoints save and load: pointers to the parts of a run, so that core/checkpoint
+ * does not depend on core/run.
  *
- * The run fills one in (run/run_saved.h). A view for writing is a copy in which some pointers lead elsewhere: to
- * the store of the averages, or to the image of an asynchronous checkpoint.
+ * The run fills it in (run/run_saved.h). For writing there are also copies in which some pointers
+ * are replaced: by those of the averages' store, or of the image of an asynchronous checkpoint.
  */
 #ifndef LATHE_CHECKPOINT_SAVED_STATE_H
 #define LATHE_CHECKPOINT_SAVED_STATE_H
@@ -16,20 +17,22 @@
 #include "update/optimization.h"
 
 typedef struct lathe_saved_state {
-    lathe_arena *arena;         /* for paths and texts that live as long as the run */
+    lathe_arena *arena;         /* for paths and strings that are valid as long as the run */
     const lathe_config *config; /* for the manifest */
     /* settings */
     const lathe_checkpoint_settings *set;
     const char *model_path; /* NULL: random weights from model_seed */
     uint64_t model_seed, seed;
     int64_t max_steps;
-    int32_t precision, compute_dtype, fp8; /* asked for, and used */
+    int32_t precision, compute_dtype, fp8; /* requested, and used */
     double loss_scale_init;
     int32_t spike_window;
-    int32_t average;          /* LATHE_AVERAGE_* */
-    int32_t trains;           /* the run is open for training: it has a state besides its weights */
-    int32_t plans;            /* it trains, or plans a training */
-    int32_t data_is_optional; /* batches may be given, so that no loop writes checkpoints */
+    int32_t average; /* LATHE_AVERAGE_* */
+    /* 1: the run is open for training and has state besides its weights */
+    int32_t trains;
+    int32_t plans; /* 1: the run trains, or plans a training */
+    /* 1: the caller may pass in batches, so that no loop writes checkpoints */
+    int32_t data_is_optional;
     /* parts */
     const lathe_components *parts;
     const lathe_model_config *model;

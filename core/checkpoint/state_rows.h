@@ -1,8 +1,8 @@
-/* Files of state/ with a tensor per trained parameter:
+/* Files of state/ that hold one tensor per trained parameter:
  *
- *   gradients  summed since zero_grad, as they stand in memory: scaled and not yet averaged
- *   average    the f32 average of the weights
- *   masters    the f32 masters that model.safetensors rounds (model_file.h)
+ *   gradients  sums since zero_grad, as in memory: with the loss scale, not averaged
+ *   average    f32 average of the weights
+ *   masters    f32 masters of the weights that model.safetensors rounds (model_file.h)
  */
 #ifndef LATHE_CHECKPOINT_STATE_ROWS_H
 #define LATHE_CHECKPOINT_STATE_ROWS_H
@@ -17,13 +17,15 @@ typedef enum lathe_state_rows {
 } lathe_state_rows;
 
 #define LATHE_STATE_FILE_BYTES                                                                     \
-    (256LL << 20) /* more goes into further files: one thread hashes one file */
+    (256LL << 20) /* a larger file is split, because each file is hashed by one thread */
 
-/** The file's path, in the arena, when it or its index is in the checkpoint `dir`; else NULL in *out. */
+/** Finds the file, or its index, in the checkpoint `dir`. *out is its path, in the arena; NULL if
+ * there is none. */
 lathe_status lathe__state_rows_find(lathe_arena *arena, const char *dir, lathe_state_rows what,
                                     const char **out);
 
-/** Writes the file into the folder `state`; gradients with the batch of a curvature estimate. */
+/** Writes the file into the folder `state`. With the gradients it writes the batch of a curvature
+ * estimate (batch_rows.h). */
 lathe_status lathe__state_rows_write(const lathe_saved_state *saved, const char *state,
                                      lathe_state_rows what);
 
@@ -31,7 +33,7 @@ lathe_status lathe__state_rows_write(const lathe_saved_state *saved, const char 
 lathe_status lathe__state_rows_open(const lathe_saved_state *saved, const char *dir,
                                     lathe_state_rows what, lathe_safetensors **out);
 
-/** Into the run's memory; a NULL set is nothing. */
+/** Copies the rows into the run's memory; does nothing if set is NULL. */
 lathe_status lathe__state_rows_read(const lathe_saved_state *saved, const lathe_safetensors *set,
                                     lathe_state_rows what);
 

@@ -1,8 +1,9 @@
-/* The training state in files. Doubles travel as the hexadecimal of their bits: exact, infinities too.
+/* The training state in files. Doubles travel as the hexadecimal of their bits: exact, infinities
+ * too.
  *
  * Version 1 (0.1.0 before fp16) knew no steps left out, no loss scale and no gradients between two
- * backward passes; it is read as a state without them. Writing and reading of one format stay in one file,
- * which makes it a long one.
+ * backward passes; it is read as a state without them. Writing and reading of one format stay in
+ * one file, which makes it a long one.
  */
 #include "checkpoint/train_state.h"
 
@@ -203,7 +204,8 @@ static int32_t writes_masters(const lathe_saved_state *saved)
     return lathe__checkpoint_has_model(saved) && lathe__model_file_rounds_any(saved);
 }
 
-/* An average that is made from other state is written where average/ rounds it, for those who evaluate it. */
+/* An average that is made from other state is written where average/ rounds it, for those who
+ * evaluate it. */
 static int32_t writes_average(const lathe_saved_state *saved)
 {
     return lathe_average_is_state(saved->store, &saved->parts->optimizer) ||
@@ -523,8 +525,8 @@ static lathe_status check_middle(const lathe_saved_state *saved, const json_t *r
                : LATHE_OK;
 }
 
-/* What may differ, and makes other bits of the same step: the order of sums on another device, or spread over
- * another number of threads. */
+/* What may differ, and makes other bits of the same step: the order of sums on another device, or
+ * spread over another number of threads. */
 static void warn_of_machine(const lathe_saved_state *saved, const json_t *root, const char *path)
 {
     const char *was = json_string_value(json_object_get(json_object_get(root, "parts"), "device"));

@@ -9,7 +9,8 @@
 #include "loop/train.h"
 #include "run/nonfinite.h"
 
-/* Perplexity, accuracy and bits per byte are figures of a loss per token; a loss per pair has none of them. */
+/* Perplexity, accuracy and bits per byte are figures of a loss per token; a loss per pair has none
+ * of them. */
 static int32_t counts_tokens(const lathe_run *run)
 {
     return run->programs.eval.stage.count_unit == LATHE_COUNT_TOKENS;

@@ -1,5 +1,5 @@
-/* The device's product rate, measured at the start of a run in the run's own kind of product, its casts to fp8
- * included: the best of square products and of the run's own largest shapes. */
+/* The device's product rate, measured at the start of a run in the run's own kind of product, its
+ * casts to fp8 included: the best of square products and of the run's own largest shapes. */
 #include <math.h>
 #include <string.h>
 
@@ -8,8 +8,9 @@
 #include "loop/train.h"
 #include "run/fit.h"
 
-/* Products [2n,n] x [n,n]. A product must be long beside a launch and a wait, which depends on the device: n doubles
- * until one takes LONG_ENOUGH, which is 1024 on two cores and 8192 on a large GPU. */
+/* Products [2n,n] x [n,n]. A product must be long beside a launch and a wait, which depends on the
+ * device: n doubles until one takes LONG_ENOUGH, which is 1024 on two cores and 8192 on a large
+ * GPU. */
 enum { FIRST_N = 128, LAST_N = 8192, MOST_SHAPES = 3 };
 #define LONG_ENOUGH 3e-3 /* s */
 

@@ -114,8 +114,8 @@ static lathe_status write_json(const char *path, const json_t *root)
     return status;
 }
 
-/* What this start changed since the checkpoint that it goes on from, or else since the start before it: see
- * config_changes.h. NULL: nothing, or it is not known. */
+/* What this start changed since the checkpoint that it goes on from, or else since the start before
+ * it: see config_changes.h. NULL: nothing, or it is not known. */
 static json_t *changes(const json_t *earlier, const char *from, const json_t *now)
 {
     json_t *meta = NULL, *out = NULL;
@@ -143,7 +143,8 @@ static void read_line(const char *path, char *out, size_t bytes)
 }
 
 /* When this process began, in clock ticks after boot: with the boot's id it tells a process from a
- * later one that got its number. 0: unknown. Field 22 of proc(5) stat, counted behind the name's ')'. */
+ * later one that got its number. 0: unknown. Field 22 of proc(5) stat, counted behind the name's
+ * ')'. */
 static long long start_ticks(void)
 {
     char line[1024];

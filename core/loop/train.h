@@ -9,11 +9,12 @@
 
 typedef struct lathe_train_options {
     FILE *out; /* progress and notes */
-    /* Non-zero: finish the micro-batch, write a checkpoint, return. Set it from a thread that waits for the signal:
-     * a handler on a computing thread's stack can damage memory (app/stop_signals.h). */
+    /* Non-zero: finish the micro-batch, write a checkpoint, return. Set it from a thread that waits
+     * for the signal: a handler on a computing thread's stack can damage memory
+     * (app/stop_signals.h). */
     const volatile sig_atomic_t *stop;
-    volatile sig_atomic_t *
-        steps; /* set to 1 before the first step: from there on there is something to save; or NULL */
+    /* Set to 1 before the first step: from then on there is something to save. NULL: not wanted. */
+    volatile sig_atomic_t *steps;
 } lathe_train_options;
 
 typedef struct lathe_train_result {
@@ -26,8 +27,9 @@ typedef struct lathe_train_result {
     const char *checkpoint; /* the last one written; NULL without one */
 } lathe_train_result;
 
-/** Trains an opened run (LATHE_OPEN_TRAIN) from where it stands, resuming by checkpoint.resume first.
- *  LATHE_E_NUMERIC: a loss or gradient is not finite (names the step; nothing was updated by it). */
+/** Trains an opened run (LATHE_OPEN_TRAIN) from where it stands, resuming by checkpoint.resume
+ * first. LATHE_E_NUMERIC: a loss or gradient is not finite (names the step; nothing was updated by
+ * it). */
 lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
                          lathe_train_result *out);
 
@@ -51,8 +53,8 @@ typedef struct lathe_evaluation {
     int32_t n_metrics;
     double token_accuracy, ece, bits_per_byte;
     double metrics[LATHE_MAX_STAGE_METRICS];
-    const char
-        *metric_names[LATHE_MAX_STAGE_METRICS]; /* the stage's; valid while the run is open */
+    /* names given by the stage; valid while the run is open */
+    const char *metric_names[LATHE_MAX_STAGE_METRICS];
 } lathe_evaluation;
 
 /** "targets" or "pairs". */
@@ -61,8 +63,8 @@ const char *lathe_count_unit_name(int32_t count_unit);
 /** The validation split once through, at most max_batches micro-batches (0: all). */
 lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluation *out);
 
-/** Best rate of a product in the compute dtype on this device, FLOP/s: what shares of the peak are shares of.
- *  0: the plan leaves no memory to measure it. */
+/** Best rate of a product in the compute dtype on this device, FLOP/s: what shares of the peak are
+ * shares of. 0: the plan leaves no memory to measure it. */
 lathe_status lathe_peak_flops(lathe_run *run, double *out);
 
 #endif

@@ -22,7 +22,8 @@ static void add_known(lathe_figures *f, const char *key, double value)
         lathe__figures_add(f, key, value);
 }
 
-/* At the first evaluation: nothing will ever be the best by a figure that an evaluation should have and has not. */
+/* At the first evaluation: nothing will ever be the best by a figure that an evaluation should have
+ * and has not. */
 static void warn_of_missing_metric(const lathe_training *t, const char *metric)
 {
     lathe_run *run = t->run;

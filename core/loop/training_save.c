@@ -73,7 +73,8 @@ static lathe_status create(lathe_training *t)
     return s->best ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for checkpoints");
 }
 
-/* The figures of the step that the run goes on from: a checkpoint in the middle of the next step has them too. */
+/* The figures of the step that the run goes on from: a checkpoint in the middle of the next step
+ * has them too. */
 static lathe_status restore_figures(lathe_training *t, const char *path)
 {
     json_t *meta = NULL, *value;

@@ -1,16 +1,18 @@
-/* One step of the loop, and what is done about a bad one.
+/* Runs one training step, and handles bad steps.
  *
- * A step is bad when the loss of a micro-batch or the norm of its gradient is NaN or infinite; in fp16
- * the gradient alone is not: the loss scale is too high then, and the scaler leaves the step out, until
- * no scale is left to try. A step is bad too when its mean loss is a spike (loss_spike.h), which is known
- * before the update. train.on_nonfinite and train.on_spike say what a bad step leads to:
+ * A step is bad if the loss of a micro-batch or the norm of its gradient is NaN or infinite. In
+ * fp16 a gradient that is not finite only means that the loss scale is too high: the scaler skips
+ * the step and lowers the scale, and the step is bad only when no lower scale is left. A step is
+ * also bad if its mean loss is a spike (loss_spike.h); this is known before the update.
+ * train.on_nonfinite and train.on_spike choose what follows a bad step:
  *
  *   ignore   spikes only: they are counted
- *   stop     an error that names the step and the micro-batch and first bad tensor, or the spike's figures
- *   skip     the step counts, updates nothing and moves no schedule; so many in a row are an error
- *   rewind   the state of the last checkpoint, and the data behind the bad step
+ *   stop     an error, with the step, the micro-batch and the first bad tensor, or the spike's
+ * figures skip     the step counts, but updates nothing and does not advance the schedule; too many
+ * skipped steps in a row are an error rewind   the run loads its last checkpoint and continues with
+ * the data after the bad step
  *
- * A step without any target is left out as by skip.
+ * A step without any target is skipped in the same way.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +24,8 @@
 #define MOST_SKIPPED 10 /* in a row, by "skip" */
 #define MOST_REWINDS 3  /* to one checkpoint */
 
-/* Whether another micro-batch of the step is to be computed: a step of many need not be finished before the run stops. */
+/* Whether another micro-batch of the step is to be computed: a step of many need not be finished
+ * before the run stops. */
 static int goes_on(const lathe_training *t)
 {
     return t->run->sum.backwards < t->run->set.gradient_accumulation_steps &&
@@ -68,7 +71,8 @@ static lathe_status accumulate(lathe_training *t, int32_t *out_bad, double *out_
     return LATHE_OK;
 }
 
-/* Takes the rest of the step's batches, so that a step's data do not depend on what became of it. */
+/* Takes the rest of the step's batches, so that a step's data do not depend on what became of it.
+ */
 static lathe_status pass_over(lathe_run *run, int32_t n)
 {
     lathe_batch batch;
@@ -112,9 +116,9 @@ lathe_status lathe__training_rewind(lathe_training *t, const char *text)
     return LATHE_OK;
 }
 
-/* The step at run->at.step was bad and counted as left out; `what` says how. `begin`: what is not finite
- * is to be found in the step that began there; NULL: nothing is. *out_again: the step is to be taken
- * again, from another state. */
+/* The step at run->at.step was bad and counted as left out; `what` says how. `begin`: what is not
+ * finite is to be found in the step that began there; NULL: nothing is. *out_again: the step is to
+ * be taken again, from another state. */
 static lathe_status follow_policy(lathe_training *t, int32_t policy, const lathe_position *begin,
                                   const char *what, int *out_again)
 {
@@ -152,8 +156,8 @@ static lathe_status leave_out(lathe_training *t, int32_t n_done, double loss,
     return lathe_zero_grad(run);
 }
 
-/* The end of a step whose micro-batches are fine: the update, unless its loss is a spike that something is
- * done about. *out_spikes: it was left out for that. */
+/* The end of a step whose micro-batches are fine: the update, unless its loss is a spike that
+ * something is done about. *out_spikes: it was left out for that. */
 static lathe_status update(lathe_training *t, lathe_step_record *out, int *out_spikes)
 {
     lathe_run *run = t->run;
@@ -176,7 +180,8 @@ static lathe_status update(lathe_training *t, lathe_step_record *out, int *out_s
     return LATHE_OK;
 }
 
-/* What is done about a step that was left out. `bad`: the micro-batch whose loss is not finite, or 0. */
+/* What is done about a step that was left out. `bad`: the micro-batch whose loss is not finite, or
+ * 0. */
 static lathe_status treat(lathe_training *t, const lathe_step_record *step,
                           const lathe_position *begin, int32_t bad, int spikes, int *out_again)
 {

@@ -1,5 +1,5 @@
-/* How far preparing the data has come: a rewritten line on a terminal, else a line of the log every ten
- * seconds. */
+/* How far preparing the data has come: a rewritten line on a terminal, else a line of the log every
+ * ten seconds. */
 #ifndef LATHE_RECORD_DATA_PROGRESS_H
 #define LATHE_RECORD_DATA_PROGRESS_H
 

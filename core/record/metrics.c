@@ -87,7 +87,8 @@ lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step)
     return status;
 }
 
-/* The name of a figure as JSON. A plain one, as nearly all are, is written without an allocation. */
+/* The name of a figure as JSON. A plain one, as nearly all are, is written without an allocation.
+ */
 static lathe_status put_key(FILE *file, const char *key)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;

@@ -138,8 +138,8 @@ static const char *read_value(const char *at, double *out, int *out_is_number)
     return strncmp(at, "false", 5) == 0 ? at + 5 : NULL;
 }
 
-/* Index of a key, new ones included; -1: one too many, or too long. Lines repeat their order: the key
- * behind the last one is tried first. */
+/* Index of a key, new ones included; -1: one too many, or too long. Lines repeat their order: the
+ * key behind the last one is tried first. */
 static int32_t key_index(lathe_metrics_reader *r, const char *name, int64_t n, int32_t guess)
 {
     if (n >= MAX_KEY)
@@ -156,7 +156,8 @@ static int32_t key_index(lathe_metrics_reader *r, const char *name, int64_t n, i
     return r->n_keys++;
 }
 
-/* The name between the quotes, without its escapes. One that is too long, or no JSON, stays as it is. */
+/* The name between the quotes, without its escapes. One that is too long, or no JSON, stays as it
+ * is. */
 static const char *unescape(const char *name, int64_t *n, char out[MAX_KEY])
 {
     lathe_json_walk walk = {.at = name - 1, .end = name + *n + 1};
@@ -249,8 +250,8 @@ static void forget(lathe_metrics_reader *r)
     r->skipping = 0;
 }
 
-/* Opens the file, or finds that it is another or shorter than it was. The open descriptor keeps the old
- * file's inode from being given to the new one. */
+/* Opens the file, or finds that it is another or shorter than it was. The open descriptor keeps the
+ * old file's inode from being given to the new one. */
 static lathe_status settle(lathe_metrics_reader *r, lathe_metrics_visit visit, void *arg)
 {
     struct stat now, mine;

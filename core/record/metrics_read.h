@@ -1,8 +1,8 @@
 /* Reading metrics.jsonl: streaming, and following a file that grows, is torn or is replaced.
  *
- * A line is one flat JSON object with a whole number "step" >= 0; its numbers are the figures, null is a
- * figure that was not finite (NAN here), texts and truth values are passed over. Any other line is
- * skipped and counted. A last line without its end is not looked at until it has one.
+ * A line is one flat JSON object with a whole number "step" >= 0; its numbers are the figures, null
+ * is a figure that was not finite (NAN here), texts and truth values are passed over. Any other
+ * line is skipped and counted. A last line without its end is not looked at until it has one.
  */
 #ifndef LATHE_RECORD_METRICS_READ_H
 #define LATHE_RECORD_METRICS_READ_H
@@ -23,14 +23,16 @@ typedef struct lathe_metrics_row {
     const double *values;
 } lathe_metrics_row;
 
-/** Called for every line in order. row NULL: the file was replaced or cut, all that was told is void. */
+/** Called for every line in order. row NULL: the file was replaced or cut, all that was told is
+ * void. */
 typedef void (*lathe_metrics_visit)(void *arg, const lathe_metrics_row *row);
 
 /** The file need not exist yet. Errors LATHE_E_NOMEM. */
 lathe_status lathe_metrics_reader_create(const char *path, lathe_metrics_reader **out);
 void lathe_metrics_reader_destroy(lathe_metrics_reader *reader);
 
-/** Tells all whole lines that are new since the last call. A missing file is an empty one. LATHE_E_IO. */
+/** Tells all whole lines that are new since the last call. A missing file is an empty one.
+ * LATHE_E_IO. */
 lathe_status lathe_metrics_reader_poll(lathe_metrics_reader *reader, lathe_metrics_visit visit,
                                        void *arg);
 

@@ -1,11 +1,11 @@
 /* The progress line: rewritten in place on a terminal, separate plain lines in a file or a pipe.
  *
- * Plain lines are limited in number: the first two are written at once, then at most one per ten seconds
- * of the run so far. If an evaluation gets no line, its loss is printed in the next line. With
- * log_every, a line is written every log_every steps instead.
+ * Plain lines are limited in number: the first two are written at once, then at most one per ten
+ * seconds of the run so far. If an evaluation gets no line, its loss is printed in the next line.
+ * With log_every, a line is written every log_every steps instead.
  *
- * If the output is closed or its disk is full, the run continues without progress lines and logs this
- * once.
+ * If the output is closed or its disk is full, the run continues without progress lines and logs
+ * this once.
  */
 #ifndef LATHE_RECORD_PROGRESS_H
 #define LATHE_RECORD_PROGRESS_H
@@ -44,17 +44,18 @@ typedef struct lathe_progress_step {
 
 void lathe_progress_init(lathe_progress *p, FILE *out, int32_t mode, int32_t log_every);
 
-/** Shows a step: "step 120/1000  loss 3.2140  |g| 0.81  |w| 102.3  lr 3.00e-04  12.3k tok/s  524 GFLOP/s
- *  61% of peak  1.20 GiB  ETA 04:12". On a terminal the least important figures are left out until the line fits.
- *  The last step always gets a line. */
+/** Shows a step: "step 120/1000  loss 3.2140  |g| 0.81  |w| 102.3  lr 3.00e-04  12.3k tok/s  524
+ * GFLOP/s 61% of peak  1.20 GiB  ETA 04:12". On a terminal the least important figures are left out
+ * until the line fits. The last step always gets a line. */
 void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s);
 
 /** Prints a separate line if a line is due, or if `always` is set. */
 __attribute__((format(printf, 3, 4))) void lathe_progress_note(lathe_progress *p, int32_t always,
                                                                const char *format, ...);
 
-/** Shows an evaluation: in a separate line if one is due, otherwise as a figure of the next line. detail: text of
- *  its other figures. averaged: the evaluation used the average of the weights; the line says so. */
+/** Shows an evaluation: in a separate line if one is due, otherwise as a figure of the next line.
+ * detail: text of its other figures. averaged: the evaluation used the average of the weights; the
+ * line says so. */
 void lathe_progress_validation(lathe_progress *p, int64_t step, double loss, const char *detail,
                                int32_t averaged, int32_t always);
 

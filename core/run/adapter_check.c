@@ -61,7 +61,8 @@ static lathe_status param_names(lathe_run *run, const char ***out_names)
     return LATHE_OK;
 }
 
-/* "no_train" of "full: no_train[0] = ...": the key that the message is about, where the file sets it. */
+/* "no_train" of "full: no_train[0] = ...": the key that the message is about, where the file sets
+ * it. */
 static const char *key_of(const lathe_run *run, const char *text, char *out, size_t bytes)
 {
     const char *colon = strchr(text, ':');

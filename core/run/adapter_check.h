@@ -4,11 +4,13 @@
 
 #include "run/run_state.h"
 
-/** Lets the adapter check its patterns against the model's linear sites. LATHE_E_CONFIG: "run.toml:9:1:
- *  error: lora: target_modules[1] = ... matches no module; the model has q_proj, ...". */
+/** Lets the adapter check its patterns against the model's linear sites. LATHE_E_CONFIG:
+ * "run.toml:9:1: error: lora: target_modules[1] = ... matches no module; the model has q_proj,
+ * ...". */
 lathe_status lathe__adapter_check(lathe_run *run);
 
-/** Refuses an adapter that leaves every parameter as it is and adds none. After the choice of what trains. */
+/** Refuses an adapter that leaves every parameter as it is and adds none. After the choice of what
+ * trains. */
 lathe_status lathe__adapter_check_trains(const lathe_run *run);
 
 #endif

@@ -1,4 +1,5 @@
-/* The datasets against the stage, before any of them is tokenised: the kind of each, its columns, its first record. */
+/* The datasets against the stage, before any of them is tokenised: the kind of each, its columns,
+ * its first record. */
 #include <stdio.h>
 #include <string.h>
 

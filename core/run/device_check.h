@@ -4,8 +4,8 @@
 
 #include "run/run_state.h"
 
-/** LATHE_E_CONFIG: the optimizer updates on the host, and the host cannot touch the device's memory; the
- *  message names both, and the optimizers that run there. Behind the store's layout. */
+/** LATHE_E_CONFIG: the optimizer updates on the host, and the host cannot touch the device's
+ * memory; the message names both, and the optimizers that run there. Behind the store's layout. */
 lathe_status lathe__device_check(const lathe_run *run);
 
 /** Whether an optimizer works where the host cannot touch the memory, at all of what it does. */

@@ -8,8 +8,8 @@
 #include "io/safetensors.h"
 #include "run/fit.h"
 
-/* The weights of the measured product: enough that they come from memory on most machines, few enough that they are
- * written and read in some ten milliseconds. */
+/* The weights of the measured product: enough that they come from memory on most machines, few
+ * enough that they are written and read in some ten milliseconds. */
 enum { MEASURED_ROWS = 4096, MEASURED_COLS = 2048, MOST_TOKENS = 64 };
 #define WIDE_MUST_WIN 1.15
 

@@ -103,7 +103,8 @@ lathe_status lathe__fit_floor(int32_t n_threads)
         n_threads == 1 ? "" : "s", n_threads == 1 ? "" : ", or lower train.threads");
 }
 
-/* A plan that fits a device with memory of its own must fit the host too, whose part of it is pinned. */
+/* A plan that fits a device with memory of its own must fit the host too, whose part of it is
+ * pinned. */
 static void host_side(const lathe_run *run, lathe_fit *out)
 {
     lathe_fit host = {.need = lathe_mem_total(&run->planned) -
@@ -164,8 +165,8 @@ static void change(changes *c, const char *key, const char *format, ...)
     c->n++;
 }
 
-/* Plans with the changes; 1 when that fits, and remembers it. A plan that fails (an adapter that does not
- * suit the model, ...) does not count. */
+/* Plans with the changes; 1 when that fits, and remembers it. A plan that fails (an adapter that
+ * does not suit the model, ...) does not count. */
 static int fits(search *s, const changes *c)
 {
     lathe_override list[MAX_USER + MAX_CHANGES + 2];
@@ -245,8 +246,8 @@ static int with(search *s, changes *c, const char *key, const char *value)
     return fits(s, c);
 }
 
-/* What leaves the device for the host's memory: the optimizer's state, activations, both; and then as little in a
- * micro-batch as it takes. */
+/* What leaves the device for the host's memory: the optimizer's state, activations, both; and then
+ * as little in a micro-batch as it takes. */
 static void search_offload(search *s)
 {
     changes state = {.n = 0}, values = {.n = 0};
@@ -281,7 +282,8 @@ static void search_narrow(search *s)
         (void)with(s, &narrow, "train.recompute", "layer");
 }
 
-/* Less in memory for the same result, then gradients of fewer bits, then a smaller set of trained parameters, then shorter rows. */
+/* Less in memory for the same result, then gradients of fewer bits, then a smaller set of trained
+ * parameters, then shorter rows. */
 static void search_training(search *s)
 {
     const changes none = {.n = 0};

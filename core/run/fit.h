@@ -4,7 +4,8 @@
 
 #include "run/run_state.h"
 
-/* What a process takes beside the plan: libraries, tokenizer, caches of kernels, buffers of files. */
+/* What a process takes beside the plan: libraries, tokenizer, caches of kernels, buffers of files.
+ */
 #define LATHE_FIT_RESERVE ((int64_t)128 << 20)
 
 enum { LATHE_FIT_OPTIONS = 4 };
@@ -23,22 +24,23 @@ typedef struct lathe_fit {
     int32_t n_options;
 } lathe_fit;
 
-/** LATHE_E_CONFIG when the process's own limits (ulimit -v, -d) leave less than any run with so many threads
- *  takes beside its plan. Libraries that a run calls end the process where memory fails them, so this comes
- *  before they are called. */
+/** LATHE_E_CONFIG when the process's own limits (ulimit -v, -d) leave less than any run with so
+ * many threads takes beside its plan. Libraries that a run calls end the process where memory fails
+ * them, so this comes before they are called. */
 LATHE_MUST_USE lathe_status lathe__fit_floor(int32_t n_threads);
 
-/** Compares the run's plan with train.memory_limit, or with what the machine has free: a device with memory of its
- *  own, and the host for what it keeps of the plan. The first of the two that lacks is told. */
+/** Compares the run's plan with train.memory_limit, or with what the machine has free: a device
+ * with memory of its own, and the host for what it keeps of the plan. The first of the two that
+ * lacks is told. */
 void lathe_fit_check(const lathe_run *run, lathe_fit *out);
 
-/** Plans again with less demanding settings, until some fit: fills the options. The configuration is read
- *  anew from config_path with the overrides that the run was opened with. */
+/** Plans again with less demanding settings, until some fit: fills the options. The configuration
+ * is read anew from config_path with the overrides that the run was opened with. */
 void lathe_fit_search(const lathe_run *run, const char *config_path,
                       const lathe_override *overrides, int32_t n_overrides, lathe_fit *fit);
 
-/** Bytes of the device that an option of [train] takes off the run's peak: plans again without it. 0 when that
- *  cannot be planned. */
+/** Bytes of the device that an option of [train] takes off the run's peak: plans again without it.
+ * 0 when that cannot be planned. */
 int64_t lathe_fit_saved(const lathe_run *run, const char *key, const char *config_path,
                         const lathe_override *overrides, int32_t n_overrides);
 

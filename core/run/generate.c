@@ -1,5 +1,5 @@
-/* Generation: runs the prompt in chunks that fill the KV cache, then one token at a time. Uses the same ops as
- * training. */
+/* Generation: runs the prompt in chunks that fill the KV cache, then one token at a time. Uses the
+ * same ops as training. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,9 +69,9 @@ static lathe_status build_program(lathe_run *run, lathe_generator *g, int64_t ro
     return lathe_program_prepare(out, &run->machine);
 }
 
-/* One token takes about two hundred loops of a few microseconds each, and waking sleeping threads for each loop would
- * take as long as the loop, so a team keeps its threads awake. Matrix products other than LINEAR may call a library
- * with its own OpenMP loops, which a team cannot share out. */
+/* One token takes about two hundred loops of a few microseconds each, and waking sleeping threads
+ * for each loop would take as long as the loop, so a team keeps its threads awake. Matrix products
+ * other than LINEAR may call a library with its own OpenMP loops, which a team cannot share out. */
 static int wants_team(const lathe_run *run, const lathe_program *p)
 {
     const lathe_graph *graph = lathe_exec_graph(p->exec);
@@ -143,9 +143,8 @@ lathe_status lathe__generator_place(lathe_run *run)
     g->caches = memory;
     g->caches_bytes = needs.cache_bytes;
     char *arena = run->programs.arena;
-    if (needs.arena_bytes >
-        run->programs
-            .arena_bytes) { /* the plan has no generator: the caller generates without planning it */
+    if (needs.arena_bytes > run->programs.arena_bytes) { /* the plan has no generator: the caller
+                                                            generates without planning it */
         LATHE_TRY(
             lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, needs.arena_bytes, &memory));
         arena = g->arena = memory;
@@ -187,7 +186,8 @@ static void run_exec(void *arg)
     r->status = lathe_exec_run(r->exec, 0);
 }
 
-/* Runs tokens [begin, begin + p->row_tokens) of the ids; *out_logits predict the token after the last one. */
+/* Runs tokens [begin, begin + p->row_tokens) of the ids; *out_logits predict the token after the
+ * last one. */
 static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t begin,
                                const float **out_logits)
 {
@@ -213,8 +213,9 @@ static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t beg
     return LATHE_OK;
 }
 
-/* If generation_config.json lists end tokens, only those end the text, as in transformers. Otherwise the tokenizer's
- * end-of-text token, which training puts between documents, and the end tokens of config.json do. */
+/* If generation_config.json lists end tokens, only those end the text, as in transformers.
+ * Otherwise the tokenizer's end-of-text token, which training puts between documents, and the end
+ * tokens of config.json do. */
 static int is_eos(const lathe_run *run, int32_t token)
 {
     const lathe_generation_config *c = &run->generation;
@@ -266,8 +267,9 @@ lathe_status lathe__generator_check(lathe_run *run, const char *prompt)
     return encode_prompt(run, g, prompt);
 }
 
-/* Runs the prompt in whole chunks of each size, largest first. If more than half a chunk remains, a whole chunk that
- * ends at the prompt's end is run: its first tokens, which are in the caches already, are computed again. */
+/* Runs the prompt in whole chunks of each size, largest first. If more than half a chunk remains, a
+ * whole chunk that ends at the prompt's end is run: its first tokens, which are in the caches
+ * already, are computed again. */
 static lathe_status take_prompt(lathe_generator *g, int64_t n_prompt, const float **out_logits)
 {
     int64_t at = 0;
@@ -333,7 +335,8 @@ static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const la
     return c.status;
 }
 
-/* Decodes the new tokens to text. Ids of padding rows of the vocabulary, which the tokenizer lacks, are skipped. */
+/* Decodes the new tokens to text. Ids of padding rows of the vocabulary, which the tokenizer lacks,
+ * are skipped. */
 static lathe_status decode_text(lathe_run *run, lathe_generator *g, int64_t n_prompt,
                                 int64_t *out_bytes)
 {

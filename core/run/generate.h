@@ -15,8 +15,9 @@ typedef struct lathe_generator_needs {
     int64_t arena_bytes, activation_bytes; /* of the shared arena */
 } lathe_generator_needs;
 
-/** plan creates the run's generator without device memory, so that its needs can be planned; place allocates its
- *  memory once the arena is allocated. lathe_generate calls both if the caller has not. */
+/** plan creates the run's generator without device memory, so that its needs can be planned; place
+ * allocates its memory once the arena is allocated. lathe_generate calls both if the caller has
+ * not. */
 lathe_status lathe__generator_plan(lathe_run *run);
 lathe_generator_needs lathe__generator_needs(const lathe_run *run);
 lathe_status lathe__generator_place(lathe_run *run);
@@ -27,7 +28,8 @@ lathe_status lathe__generator_check(lathe_run *run, const char *prompt);
 /** Frees the run's generator, if it has one. */
 void lathe_generator_destroy(lathe_run *run);
 
-/** The program that decodes one token per call, for benchmarks; NULL before the first generation. */
+/** The program that decodes one token per call, for benchmarks; NULL before the first generation.
+ */
 lathe_exec *lathe__generator_exec(const lathe_run *run);
 
 #endif

@@ -8,8 +8,9 @@
 #include "run/curvature.h"
 #include "run/weight_average.h"
 
-/* Row of the batch that goes to row r of the program; -1: padding. The chosen rows of a batch of pairs go to the
- * first half of the program's rows and the rejected rows to the second half, however few pairs there are. */
+/* Row of the batch that goes to row r of the program; -1: padding. The chosen rows of a batch of
+ * pairs go to the first half of the program's rows and the rejected rows to the second half,
+ * however few pairs there are. */
 static int64_t batch_row(const lathe_program *p, const lathe_run_batch *b, int64_t r)
 {
     if (p->pair_mask == LATHE_NONE)
@@ -21,8 +22,8 @@ static int64_t batch_row(const lathe_program *p, const lathe_run_batch *b, int64
     return r < half ? pair : pairs + pair;
 }
 
-/* Copies one column of the batch into the program's input [rows, tokens]. Rows and tokens that the batch lacks
- * get `padding`. from NULL: padding everywhere. */
+/* Copies one column of the batch into the program's input [rows, tokens]. Rows and tokens that the
+ * batch lacks get `padding`. from NULL: padding everywhere. */
 static void fill_input(const lathe_program *p, const lathe_run_batch *b, const int32_t *from,
                        int32_t padding, int32_t *to)
 {
@@ -37,8 +38,8 @@ static void fill_input(const lathe_program *p, const lathe_run_batch *b, const i
     }
 }
 
-/* Positions count within the row; the padding after a short row is a document of its own. Columns of the batch
- * take their place where it has them. */
+/* Positions count within the row; the padding after a short row is a document of its own. Columns
+ * of the batch take their place where it has them. */
 static void fill_positions(const lathe_program *p, const lathe_run_batch *b, int32_t *positions,
                            int32_t *doc_start)
 {

@@ -1,8 +1,9 @@
 /* The checkpoint to resume from, against the run.
  *
- * What must fit is judged by what the files hold: plugins, the model and its parameters, the position in the data, the
- * optimizer's state. The configurations of then and now, which the manifest and the run have, tell which key of the
- * run file is the cause: a refusal stands at that key and names both values.
+ * What must fit is judged by what the files hold: plugins, the model and its parameters, the
+ * position in the data, the optimizer's state. The configurations of then and now, which the
+ * manifest and the run have, tell which key of the run file is the cause: a refusal stands at that
+ * key and names both values.
  */
 #include "run/resume_check.h"
 
@@ -121,7 +122,8 @@ static lathe_status refuse_section(resuming *r, const char *section, const char 
     return status;
 }
 
-/* Whether the run could be another one's: the status of a check that is about it, not about damage. */
+/* Whether the run could be another one's: the status of a check that is about it, not about damage.
+ */
 static int is_refusal(lathe_status status)
 {
     return status == LATHE_E_CONFIG || status == LATHE_E_STATE || status == LATHE_E_SHAPE;
@@ -160,8 +162,8 @@ static lathe_status check_plugins(resuming *r)
 
 /* ---- the model ---- */
 
-/* The keys of [model] that changed and make another model; with the others, unless one of these is among the
- * differences of the two models by its name. */
+/* The keys of [model] that changed and make another model; with the others, unless one of these is
+ * among the differences of the two models by its name. */
 static lathe_status refuse_model_keys(resuming *r, const json_t *differences)
 {
     const char *name;
@@ -295,7 +297,8 @@ static lathe_status refuse_data(resuming *r)
 
 /* ---- the state ---- */
 
-/* Run.json names a plugin that is not the run's, where the manifest has no configuration: "... with optimizer adamw". */
+/* Run.json names a plugin that is not the run's, where the manifest has no configuration: "... with
+ * optimizer adamw". */
 static lathe_status refuse_part(resuming *r)
 {
     static const char *const kinds[] = {"optimizer", "scheduler", "adapter", "quant", "stage"};

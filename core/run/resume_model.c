@@ -23,7 +23,8 @@ static void drop_others(json_t *config)
         (void)json_object_del(config, others[i]);
 }
 
-/* {"model": {...}}: the config.json that this Lathe would write, so that it does not matter who wrote the file. */
+/* {"model": {...}}: the config.json that this Lathe would write, so that it does not matter who
+ * wrote the file. */
 static lathe_status describe(const lathe_model_config *model, json_t **out)
 {
     lathe_model_config plain = *model;

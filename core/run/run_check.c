@@ -30,7 +30,8 @@ lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t t
     return LATHE_OK;
 }
 
-/* A run that ends before its schedule does is allowed, wherever its length is set: that is how a file is tried out. */
+/* A run that ends before its schedule does is allowed, wherever its length is set: that is how a
+ * file is tried out. */
 static lathe_status check_schedule(const lathe_run *run, int64_t total)
 {
     const char *cut_short;

@@ -1,27 +1,33 @@
-/* Whether a run would start: for lathe validate and lathe train alike. */
+/* Checks whether a run would start, for `lathe validate` and `lathe train`. */
 #ifndef LATHE_RUN_RUN_CHECK_H
 #define LATHE_RUN_RUN_CHECK_H
 
 #include "run/run_state.h"
 
-/** Adds to diags everything that would keep the run from starting, and warnings. Does what opening a run for
- *  training does up to the memory: it reads the model's description and the heads of its weight files, the
- *  tokenizer and the data (which are tokenised into data.cache_dir), opens the device and makes the plan.
- *  is_offline: leaves out what needs the machine or the data.
+/** Adds to diags every error that would keep the run from starting, and all warnings. Does the same
+ * work as opening a run for training, up to the allocation of memory: reads the model's
+ * description, the headers of its weight files, the tokenizer and the data (which are tokenised
+ * into data.cache_dir), opens the device and makes the plan.
  *
- *  Errors  LATHE_E_CONFIG: diags has them. Others: the file is no TOML, or the machine failed; diags has none. */
+ *  is_offline  1: skips what needs the machine or the data
+ *
+ *  Errors  LATHE_E_CONFIG: the errors are in diags. Others: the file is not valid TOML, or the
+ *          machine failed; the errors are not in diags.
+ */
 lathe_status lathe_run_check(const char *config_path, const lathe_override *overrides,
                              int32_t n_overrides, int32_t is_offline, lathe_diags *diags);
 
-/** Opens a run for training as lathe_run_open_mode does, with its errors and warnings in diags instead of the
- *  log. is_dry: reads the first part of the data only, keeps nothing of it, and takes no checkpoint. */
+/** Opens a run for training as lathe_run_open_mode does, but adds its errors and warnings to diags
+ * instead of logging them. is_dry: reads only the first part of the data, keeps none of it, and
+ * loads no checkpoint. */
 lathe_status lathe_run_open_training(const char *config_path, const lathe_override *overrides,
                                      int32_t n_overrides, int32_t is_dry, lathe_diags *diags,
                                      lathe_run **out);
 
-/** Whether a schedule takes a run of `total` steps. *out_cut_short: NULL, or why the run is too short for it, where
- *  that is all that is wrong: the rates are those of the first steps of a longer run. Borrowed until the thread's
- *  next call.  Errors  as the scheduler's check. */
+/** Checks that a schedule supports a run of `total` steps. out_cut_short may be NULL. If the only
+ * fault is that the run is too short for the schedule, *out_cut_short says why; the rates are then
+ * those of the first steps of a longer run. The text is valid until the thread's next call. Errors:
+ * those of the scheduler's check. */
 lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t total,
                                       const char **out_cut_short);
 
@@ -36,8 +42,9 @@ void lathe__settings_check_pause(const lathe_run *run);
 /** The kind of each dataset, its columns and its first record against the stage (data_check.c). */
 lathe_status lathe__data_check(lathe_run *run);
 
-/** The heads of the weight files against the model: names, shapes, types; no value is read (run_weights.c).
- *  A folder without weight files will do where the checkpoint that is resumed from holds all weights. */
+/** The heads of the weight files against the model: names, shapes, types; no value is read
+ * (run_weights.c). A folder without weight files will do where the checkpoint that is resumed from
+ * holds all weights. */
 lathe_status lathe__weights_check(lathe_run *run);
 
 #endif

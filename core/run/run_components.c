@@ -149,7 +149,8 @@ lathe_status lathe__run_parts(lathe_run *run)
     return status;
 }
 
-/* The device first: the others' figures may depend on it. Where errors are gathered, all are looked at. */
+/* The device first: the others' figures may depend on it. Where errors are gathered, all are looked
+ * at. */
 static lathe_status open_all(lathe_run *run, lathe_diags *diags)
 {
     const lathe_status device = open_device(run, diags);

@@ -83,7 +83,8 @@ static lathe_status learn_from(lathe_run *run, lathe_corpus *corpus)
     return status;
 }
 
-/* The run's latest checkpoint, or the one that checkpoint.resume names, when it holds a tokenizer; else NULL. */
+/* The run's latest checkpoint, or the one that checkpoint.resume names, when it holds a tokenizer;
+ * else NULL. */
 static lathe_status checkpoint_of(lathe_run *run, const char **out)
 {
     const char *resume = run->set.checkpoint.resume, *folder = NULL;
@@ -100,8 +101,8 @@ static lathe_status checkpoint_of(lathe_run *run, const char **out)
     return LATHE_OK;
 }
 
-/* A model that generates or is evaluated has been trained with a tokenizer: it is taken from the checkpoint, since
- * the data that it was learned from may have changed, or be gone. */
+/* A model that generates or is evaluated has been trained with a tokenizer: it is taken from the
+ * checkpoint, since the data that it was learned from may have changed, or be gone. */
 static lathe_status learned_before(lathe_run *run, int *out_found)
 {
     const char *folder = NULL;

@@ -150,8 +150,9 @@ static lathe_status quantize_rows(lathe_run *run)
     return LATHE_OK;
 }
 
-/* Whether a parameter of the checkpoint under evaluation may differ from the reference's: the run that wrote it
- * trained the parameter. Without an adapter in the configuration that run trained all of them. */
+/* Whether a parameter of the checkpoint under evaluation may differ from the reference's: the run
+ * that wrote it trained the parameter. Without an adapter in the configuration that run trained all
+ * of them. */
 static lathe_status was_trained(const lathe_run *run, int32_t index, int32_t *out)
 {
     int32_t group = 0;
@@ -159,8 +160,9 @@ static lathe_status was_trained(const lathe_run *run, int32_t index, int32_t *ou
     return run->parts.adapter.component ? ask_trainable(run, index, out, &group) : LATHE_OK;
 }
 
-/* Adds a frozen copy of every trained parameter, for stages that compare with the model as it was before training.
- * There is none where the adapter leaves the model's own parameters as they are. */
+/* Adds a frozen copy of every trained parameter, for stages that compare with the model as it was
+ * before training. There is none where the adapter leaves the model's own parameters as they are.
+ */
 lathe_status lathe__run_add_reference(lathe_run *run)
 {
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
@@ -188,7 +190,8 @@ lathe_status lathe__run_add_reference(lathe_run *run)
     return LATHE_OK;
 }
 
-/* Rows longer than the model's positions: learned ones end there, rotary ones were not trained beyond. */
+/* Rows longer than the model's positions: learned ones end there, rotary ones were not trained
+ * beyond. */
 static lathe_status check_positions(const lathe_run *run)
 {
     if (run->set.seq_len <= run->model.max_positions)
@@ -328,8 +331,8 @@ static void check_fp8(lathe_run *run)
     run->set.fp8 = LATHE_FP8_NONE;
 }
 
-/* An option of [train] that moves `what` to the host's memory. Where the device's memory is the host's, it is as
- * it would be: said, and done. */
+/* An option of [train] that moves `what` to the host's memory. Where the device's memory is the
+ * host's, it is as it would be: said, and done. */
 static lathe_status check_offload(const lathe_run *run, const char *key, const char *what,
                                   int32_t *out_moves)
 {

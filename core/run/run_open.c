@@ -140,8 +140,9 @@ static lathe_status computing_stages(lathe_run *run, const char *path,
     return run->open.mode == LATHE_OPEN_EVALUATE ? lathe__run_data(run) : LATHE_OK;
 }
 
-/* What keeps a run from starting is for the user to mend, so that every command has the exit code of lathe validate.
- * Failures of the machine keep their code, and so do those that name the user's mistake already. */
+/* What keeps a run from starting is for the user to mend, so that every command has the exit code
+ * of lathe validate. Failures of the machine keep their code, and so do those that name the user's
+ * mistake already. */
 static lathe_status as_refusal(lathe_status status)
 {
     switch (status) {
@@ -175,7 +176,8 @@ static lathe_status all_stages(lathe_run *run, const char *path, const lathe_ove
     return run->checkpoints.weights_wait ? LATHE_OK : lathe__run_weights(run);
 }
 
-/* Weights, vocabularies and data come from mapped files; one that became shorter on the way is told here. */
+/* Weights, vocabularies and data come from mapped files; one that became shorter on the way is told
+ * here. */
 static lathe_status open_stages(lathe_run *run, const char *path, const lathe_override *overrides,
                                 int32_t n)
 {

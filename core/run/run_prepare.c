@@ -1,9 +1,9 @@
 /* Preparing a training: everything that decides whether it starts, up to the memory.
  *
- * lathe train goes on from here to memory and weights, lathe validate stops. Where run->open.diags is set, a stage's error
- * is added there and the next stage that does not need its result goes on, so that all errors are told at once;
- * otherwise the first one ends it. What takes long (the data, a tokenizer that is trained) comes last, when nothing
- * else is wrong.
+ * lathe train goes on from here to memory and weights, lathe validate stops. Where run->open.diags
+ * is set, a stage's error is added there and the next stage that does not need its result goes on,
+ * so that all errors are told at once; otherwise the first one ends it. What takes long (the data,
+ * a tokenizer that is trained) comes last, when nothing else is wrong.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,8 +31,8 @@ static int64_t n_errors(const lathe_run *run)
     return run->open.diags ? run->open.diags->n_errors : 0;
 }
 
-/* A stage's status and what it is about. LATHE_OK: it succeeded, or its error is in run->open.diags now; `before`: how many
- * were there when the stage began. */
+/* A stage's status and what it is about. LATHE_OK: it succeeded, or its error is in run->open.diags
+ * now; `before`: how many were there when the stage began. */
 static lathe_status note_at(const lathe_run *run, lathe_status status, int64_t before,
                             const lathe_place *place)
 {
@@ -107,7 +107,8 @@ static const char *model_key(const lathe_run *run, const char *missing)
     return key;
 }
 
-/* The place of that key, or of the key inside its table that the message names with it: "rope_scaling.factor". */
+/* The place of that key, or of the key inside its table that the message names with it:
+ * "rope_scaling.factor". */
 static lathe_place model_place(const lathe_run *run, const char *missing)
 {
     const char *key = model_key(run, missing), *at = strstr(lathe_error_message(), key);
@@ -119,7 +120,8 @@ static lathe_place model_place(const lathe_run *run, const char *missing)
                     : lathe_config_where(run->config, "model", key);
 }
 
-/* Parameters, what trains, groups: needs the parts, and the tokenizer for a vocabulary that nothing else tells. */
+/* Parameters, what trains, groups: needs the parts, and the tokenizer for a vocabulary that nothing
+ * else tells. */
 static lathe_status prepare_model(lathe_run *run)
 {
     const char *key = run->set.model_path ? "path" : "model_type";

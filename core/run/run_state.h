@@ -68,7 +68,8 @@ lathe_status lathe_run_open_mode(const char *config_path, const lathe_override *
 
 /* ---- shared inside the floor ---- */
 
-/** As lathe_run_open_mode, but only up to the plan of that mode: no memory placed, no weights, no data. */
+/** As lathe_run_open_mode, but only up to the plan of that mode: no memory placed, no weights, no
+ * data. */
 lathe_status lathe__run_open_planned(const char *config_path, const lathe_override *overrides,
                                      int32_t n_overrides, int32_t mode, lathe_run **out);
 
@@ -80,7 +81,8 @@ LATHE_MUST_USE lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t
 /** A warning at the key of the kind's table that the text begins with. */
 __attribute__((format(printf, 3, 4))) void lathe__run_warn_part(const lathe_run *run, int32_t kind,
                                                                 const char *format, ...);
-/** The same at `inner` of element `index` of the array `key`, such as "data.datasets", 1, "columns.text". */
+/** The same at `inner` of element `index` of the array `key`, such as "data.datasets", 1,
+ * "columns.text". */
 __attribute__((format(printf, 5, 6))) LATHE_MUST_USE lathe_status
 lathe__run_refuse_in(const lathe_run *run, const char *key, int64_t index, const char *inner,
                      const char *format, ...);
@@ -95,15 +97,17 @@ __attribute__((format(printf, 4, 5))) void lathe__run_warn(const lathe_run *run,
 lathe_status lathe__run_components(lathe_run *run);
 /** Those that hold no machine: of no use to compute, enough to check. */
 lathe_status lathe__run_parts(lathe_run *run);
-/** The precisions and gradients that the settings ask for, as far as no device is needed to judge them. */
+/** The precisions and gradients that the settings ask for, as far as no device is needed to judge
+ * them. */
 lathe_status lathe__run_check_precision(const lathe_run *run);
 void lathe__run_components_fini(lathe_run *run);
 
 /** What the parts say of each other and of a run of `total` steps, 0: not known (run_check.c). */
 lathe_status lathe__run_check_length(const lathe_run *run, int64_t total);
 
-/** Everything that decides whether a run opened for training starts, up to the memory that it would take: with
- *  run->open.diags all errors and warnings are gathered there; without, the first error ends it (run_prepare.c). */
+/** Everything that decides whether a run opened for training starts, up to the memory that it would
+ * take: with run->open.diags all errors and warnings are gathered there; without, the first error
+ * ends it (run_prepare.c). */
 lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_override *overrides,
                                 int32_t n_overrides);
 /** Reads the configuration and the settings (run_open.c). */
@@ -128,10 +132,10 @@ lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out
 void lathe__run_stepped(lathe_run *run, int32_t skipped);
 
 /** A training forward on the run's own data whose loss is not waited for; at most
- *  train.gradient_accumulation_steps of them before lathe__losses_settle, which waits, adds their sums to
- *  run->sum, brings the gradients' norm along for the update, and tells the first loss that is not finite:
- *  *out_bad counts the step's micro-batches from 1, 0: none. On devices that the host does not share memory
- *  with. */
+ *  train.gradient_accumulation_steps of them before lathe__losses_settle, which waits, adds their
+ * sums to run->sum, brings the gradients' norm along for the update, and tells the first loss that
+ * is not finite: *out_bad counts the step's micro-batches from 1, 0: none. On devices that the host
+ * does not share memory with. */
 lathe_status lathe__forward_later(lathe_run *run);
 lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_loss);
 /** Bytes of run->programs.losses. */

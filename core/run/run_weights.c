@@ -1,4 +1,5 @@
-/* Placing a run's memory and filling its weights: from a folder, at random, or from a checkpoint. */
+/* Placing a run's memory and filling its weights: from a folder, at random, or from a checkpoint.
+ */
 #include <stdlib.h>
 #include <string.h>
 

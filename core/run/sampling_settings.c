@@ -25,7 +25,8 @@ static double number(const lathe_run *run, const char *key, double of_file)
     return from_file(run, key) ? of_file : lathe_config_float(run->config, "generate", key);
 }
 
-/* Without do_sample transformers takes the likeliest token; a temperature that is given asks for sampling. */
+/* Without do_sample transformers takes the likeliest token; a temperature that is given asks for
+ * sampling. */
 static double temperature(const lathe_run *run)
 {
     return number(run, "temperature",

@@ -7,7 +7,8 @@
 #include "plug/config.h"
 #include "update/average_rows.h"
 
-/* What is done about a step that should not be: a number that is not finite, a spike of the loss. */
+/* What is done about a step that should not be: a number that is not finite, a spike of the loss.
+ */
 enum {
     LATHE_POLICY_STOP = 0,
     LATHE_POLICY_SKIP = 1,

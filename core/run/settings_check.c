@@ -1,4 +1,5 @@
-/* Keys of the core's sections against each other: what contradicts is refused, what has no effect is said. */
+/* Keys of the core's sections against each other: what contradicts is refused, what has no effect
+ * is said. */
 #include <sched.h>
 
 #include "base/error.h"

@@ -19,8 +19,8 @@ static const char *token_text(const lathe_run *run, int32_t id, char *out, size_
     return out;
 }
 
-/* An end of text that the embedding has a row for and the tokenizer a token. (Beginnings and padding are
- * the tokenizer's own; many a config.json has ids of other models there.) */
+/* An end of text that the embedding has a row for and the tokenizer a token. (Beginnings and
+ * padding are the tokenizer's own; many a config.json has ids of other models there.) */
 static lathe_status check_eos(const lathe_run *run, int32_t id)
 {
     const int64_t tokens = lathe_tokenizer_vocab_size(run->data.tokenizer);
@@ -54,8 +54,9 @@ static void compare_eos(const lathe_run *run)
               run->data.tokenizer_dir, token_text(run, eos, ours, sizeof ours));
 }
 
-/* A model folder without a tokenizer is read with raw bytes. A vocabulary far above the 256 bytes and a few special
- * tokens says that the model was trained with another tokenizer, which is missing. */
+/* A model folder without a tokenizer is read with raw bytes. A vocabulary far above the 256 bytes
+ * and a few special tokens says that the model was trained with another tokenizer, which is
+ * missing. */
 static lathe_status check_bytes(const lathe_run *run)
 {
     enum { MOST_BYTES = 1024 };

@@ -1,5 +1,5 @@
-/* The rows of the weights' average: which average a run keeps, and a store that shows it as the weights.
- * The rules of averaging are in run/weight_average.h. */
+/* The rows of the weights' average: which average a run keeps, and a store that shows it as the
+ * weights. The rules of averaging are in run/weight_average.h. */
 #ifndef LATHE_UPDATE_AVERAGE_ROWS_H
 #define LATHE_UPDATE_AVERAGE_ROWS_H
 

@@ -1,6 +1,7 @@
-/* Sums of squares of a change. Compiled for each vector width that the processor may have: two doubles at a time
- * would take longer than reading the memory does. The lanes are the same at each width and nothing is contracted, so
- * that the sums have the same bits. Clang 14 leaves a clone's name undefined across objects, hence one width there. */
+/* Sums of squares of a change. Compiled for each vector width that the processor may have: two
+ * doubles at a time would take longer than reading the memory does. The lanes are the same at each
+ * width and nothing is contracted, so that the sums have the same bits. Clang 14 leaves a clone's
+ * name undefined across objects, hence one width there. */
 #include "update/change_norms.h"
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_THREAD__) &&                  \

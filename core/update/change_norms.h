@@ -1,4 +1,5 @@
-/* The size of a change and of what it led to: sums of squares in double, in an order that depends on the length only. */
+/* The size of a change and of what it led to: sums of squares in double, in an order that depends
+ * on the length only. */
 #ifndef LATHE_UPDATE_CHANGE_NORMS_H
 #define LATHE_UPDATE_CHANGE_NORMS_H
 

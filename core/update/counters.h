@@ -1,4 +1,5 @@
-/* The counters of a training, and what it has accumulated since the last step. Plain data, part of a run's state. */
+/* The counters of a training, and what it has accumulated since the last step. Plain data, part of
+ * a run's state. */
 #ifndef LATHE_UPDATE_COUNTERS_H
 #define LATHE_UPDATE_COUNTERS_H
 
@@ -36,7 +37,8 @@ typedef struct lathe_counters {
     lathe_loss_spike spike;
 } lathe_counters;
 
-/** Sets `sum` to zero, so that the next backward overwrites the gradients. update: NULL without an optimizer. */
+/** Sets `sum` to zero, so that the next backward overwrites the gradients. update: NULL without an
+ * optimizer. */
 void lathe_accumulated_clear(lathe_accumulated *sum, lathe_update *update);
 
 #endif

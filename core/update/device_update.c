@@ -1,7 +1,8 @@
-/* The kernels of the plugin's image on memory that the host cannot touch.
+/* Runs the optimizer's update with the kernels of the plugin's image, on memory that the host
+ * cannot access.
  *
- * A part is updated by one launch, or by what the plugin's queue() launches, over a table of tensors that is in device
- * memory from the start.
+ * A part is updated by one launch, or by the launches of the plugin's queue(). The kernels read a
+ * table of tensors that was copied to device memory before the first step.
  *
  *   own      |tensors|first chunks|averages|sums by chunk|queue()'s own|shared|
  *   staging  |sums by chunk|queue()'s|

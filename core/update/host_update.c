@@ -1,5 +1,6 @@
-/* The plugin's step() on memory that the host shares with the device: range by range (update_ranges.h), so that the
- * figures of the step are computed while the parameters are in the cache. */
+/* The plugin's step() on memory that the host shares with the device: range by range
+ * (update_ranges.h), so that the figures of the step are computed while the parameters are in the
+ * cache. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* The part of a run that updates its weights: the groups of parameters, the step, and what the last step told. */
+/* The part of a run that updates its weights: the groups of parameters, the step, and what the last
+ * step told. */
 #ifndef LATHE_UPDATE_OPTIMIZATION_H
 #define LATHE_UPDATE_OPTIMIZATION_H
 

@@ -38,8 +38,8 @@ static int covers(const char *pattern, const char *name)
     return fnmatch(pattern, name, 0) == 0;
 }
 
-/* A module's path without a pattern's signs may be one part of the name's path; else it must cover the
- * path of the module that holds the parameter. */
+/* A module's path without a pattern's signs may be one part of the name's path; else it must cover
+ * the path of the module that holds the parameter. */
 static int in_module(const char *pattern, const char *name)
 {
     char path[512];

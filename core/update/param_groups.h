@@ -1,7 +1,7 @@
 /* Parameter groups: what each parameter's learning rate and weight decay are multiplied by.
  *
- * A group's number is the number used: it is divided by what the optimizer would give that very parameter
- * (lathe_optimizer_v1.rates), which may differ from one to the next, as with muon.
+ * A group's number is the number used: it is divided by what the optimizer would give that very
+ * parameter (lathe_optimizer_v1.rates), which may differ from one to the next, as with muon.
  *
  * A parameter belongs to the first entry of optimizer.groups whose pattern covers its name, else to
  * group 0. Norms and biases take no decay, nor do those that no_decay_modules and no_decay_params
@@ -27,9 +27,10 @@ typedef struct lathe_param_groups {
     lathe_optimizer_rates *rates;        /* [params] of the optimizer, before the multipliers */
 } lathe_param_groups;
 
-/** Reads the groups for the trainable parameters of a table; arrays live in the arena. LATHE_E_CONFIG names
- *  place and pattern: one that matches no trainable parameter, a weight_decay that the optimizer does not
- *  have, a group's lr or weight_decay beside a base of 0; diags has them too, unless it is NULL. */
+/** Reads the groups for the trainable parameters of a table; arrays live in the arena.
+ * LATHE_E_CONFIG names place and pattern: one that matches no trainable parameter, a weight_decay
+ * that the optimizer does not have, a group's lr or weight_decay beside a base of 0; diags has them
+ * too, unless it is NULL. */
 lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
                                      const lathe_instance *optimizer, lathe_arena *arena,
                                      lathe_diags *diags, lathe_param_groups *out);

@@ -14,8 +14,8 @@ static int64_t round_up(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Its elements: what dtype they have and of how many bytes, at which byte of the gradients or masters they begin, and
- * how many bytes all are. */
+/* Its elements: what dtype they have and of how many bytes, at which byte of the gradients or
+ * masters they begin, and how many bytes all are. */
 typedef struct family {
     int32_t dtype, size;
     int64_t begin, bytes;

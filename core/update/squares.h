@@ -1,6 +1,7 @@
-/* Sums of squares of the rows of a family (gradients, masters), computed by the device's SUM_SQUARES: one kernel for
- * all rows, by segments of 65536 elements. The host adds the sums of a row's segments in the order of the table, so
- * that the bits depend neither on the number of threads nor on the rows beside it.
+/* Sums of squares of the rows of a family (gradients, masters), computed by the device's
+ * SUM_SQUARES: one kernel for all rows, by segments of 65536 elements. The host adds the sums of a
+ * row's segments in the order of the table, so that the bits depend neither on the number of
+ * threads nor on the rows beside it.
  */
 #ifndef LATHE_UPDATE_SQUARES_H
 #define LATHE_UPDATE_SQUARES_H
@@ -27,7 +28,8 @@ typedef struct lathe_squares {
     const void *family; /* its first element */
 } lathe_squares;
 
-/** Of all trainable rows of a laid-out store. LATHE_E_UNSUPPORTED: the device has no SUM_SQUARES. */
+/** Of all trainable rows of a laid-out store. LATHE_E_UNSUPPORTED: the device has no SUM_SQUARES.
+ */
 lathe_status lathe_squares_init(lathe_squares *s, lathe_machine *m, const lathe_store *store,
                                 int32_t which);
 void lathe_squares_fini(lathe_squares *s);

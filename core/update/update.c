@@ -1,4 +1,5 @@
-/* The optimizer step: planned, placed and run. One path for every device: what differs lies behind lathe_updater. */
+/* The optimizer step: planned, placed and run. One path for every device: what differs lies behind
+ * lathe_updater. */
 #include "update/update.h"
 
 #include <math.h>
@@ -273,7 +274,8 @@ lathe_status lathe_update_param_norm(lathe_update *u, double *out)
     return norm_of(u, LATHE_SQUARES_MASTERS, out);
 }
 
-/* Norm of all gradients, parameter by parameter in the table's order; by group where there are any. */
+/* Norm of all gradients, parameter by parameter in the table's order; by group where there are any.
+ */
 static lathe_status gradient_norm(lathe_update *u, double average, double *groups, double *out)
 {
     LATHE_TRY(norm_of(u, LATHE_SQUARES_GRADIENTS, out));
@@ -340,7 +342,8 @@ static lathe_optimizer_step plugin_step(const lathe_update *u, int64_t step, uin
 
 /* ---- the update ---- */
 
-/* LATHE_QUEUE_* for the tensors of part k. An average is of the weights alone and needs no gradients. */
+/* LATHE_QUEUE_* for the tensors of part k. An average is of the weights alone and needs no
+ * gradients. */
 static lathe_status run_part(lathe_update *u, int32_t k, int32_t what,
                              const lathe_optimizer_step *step)
 {
@@ -349,7 +352,8 @@ static lathe_status run_part(lathe_update *u, int32_t k, int32_t what,
     return u->updater->ops->run(u->updater, k, what, step);
 }
 
-/* Runs or queues LATHE_QUEUE_*, part by part. Only a step has matrices, which come after the tensors. */
+/* Runs or queues LATHE_QUEUE_*, part by part. Only a step has matrices, which come after the
+ * tensors. */
 static lathe_status run_parts(lathe_update *u, int32_t what, const lathe_optimizer_step *step)
 {
     const lathe_matrices *matrices = what == LATHE_QUEUE_STEP ? u->matrices : NULL;

@@ -1,7 +1,8 @@
-/* The optimizer step: gradient norm, clipping, scalars, the plugin's update, compute copies refreshed.
+/* The optimizer step: gradient norm, clipping, scalars, the plugin's update, compute copies
+ * refreshed.
  *
- * Element-, row- and block-wise parameters go to the plugin's step() in one call; MATRIX parameters are
- * updated by one executable built from the graph that the plugin emits.
+ * Element-, row- and block-wise parameters go to the plugin's step() in one call; MATRIX parameters
+ * are updated by one executable built from the graph that the plugin emits.
  */
 #ifndef LATHE_UPDATE_UPDATE_H
 #define LATHE_UPDATE_UPDATE_H
@@ -30,7 +31,8 @@ typedef struct lathe_update_args {
     int32_t overflow;                     /* 1: a gradient was not finite; nothing was updated */
 } lathe_update_args;
 
-/** Prepares the step for the parameters of a laid-out store. Optimizer and groups must outlive it. */
+/** Prepares the step for the parameters of a laid-out store. Optimizer and groups must outlive it.
+ */
 lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
                                  const lathe_instance *optimizer, const lathe_param_groups *groups,
                                  lathe_update **out);
@@ -54,16 +56,16 @@ lathe_status lathe_update_place(lathe_update *u, void *arena);
 lathe_status lathe_update_run(lathe_update *u, lathe_update_args *args);
 
 /** Hands the gradients as they stand to the optimizer's estimate(), for the tensors of its step():
- *  args->count and loss_scale are theirs; nothing is clipped. args->overflow: they are not finite, and
- *  nothing was called. */
+ *  args->count and loss_scale are theirs; nothing is clipped. args->overflow: they are not finite,
+ * and nothing was called. */
 lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args);
 
-/** The optimizer's average() into the store's averages; of MATRIX parameters, the weights as they are.
- *  step: of the last update, 1 at the first. */
+/** The optimizer's average() into the store's averages; of MATRIX parameters, the weights as they
+ * are. step: of the last update, 1 at the first. */
 lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed);
 
-/** The gradients are whole: where norms are computed elsewhere they are queued, so that the host's next wait brings
- *  what the next norm is read from. */
+/** The gradients are whole: where norms are computed elsewhere they are queued, so that the host's
+ * next wait brings what the next norm is read from. */
 lathe_status lathe_update_expect_norm(lathe_update *u);
 /** The gradients change: what was expected is not their norm. */
 void lathe_update_forget_norm(lathe_update *u);
@@ -78,11 +80,12 @@ lathe_status lathe_update_share(lathe_update *u, float share);
 /** The executable of the MATRIX parameters; NULL: none. */
 lathe_exec *lathe_update_matrix(const lathe_update *u);
 
-/** Bytes of state that were queued to come to the device or to leave it since the last call; -1: none ever is. */
+/** Bytes of state that were queued to come to the device or to leave it since the last call; -1:
+ * none ever is. */
 int64_t lathe_update_take_moved(lathe_update *u);
 
-/** Seconds that updates and estimates stood waiting for state since the last call; -1: none ever do, or the device
- *  tells no time. */
+/** Seconds that updates and estimates stood waiting for state since the last call; -1: none ever
+ * do, or the device tells no time. */
 double lathe_update_take_waited(lathe_update *u);
 
 /** FLOP of one update's products. */

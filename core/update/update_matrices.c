@@ -41,8 +41,8 @@ static lathe_status no_memory(void)
 
 /* ---- the graph ---- */
 
-/* Puts an UPDATE_SQUARES in front of APPLY_UPDATE `node`, which moves on by one. *out_sums: the STATE value that it
- * writes. */
+/* Puts an UPDATE_SQUARES in front of APPLY_UPDATE `node`, which moves on by one. *out_sums: the
+ * STATE value that it writes. */
 static lathe_status measure_node(lathe_graph *g, int32_t node, lathe_val *out_sums)
 {
     const int64_t n = lathe_desc_count(&g->values[g->nodes[node].in[0]].desc);

@@ -1,10 +1,12 @@
-/* MATRIX parameters, updated by one executable of the graph that the optimizer's build() emits.
+/* Updates MATRIX parameters with one executable, built from the graph that the optimizer's build()
+ * emits.
  *
- * In front of each APPLY_UPDATE an UPDATE_SQUARES measures what the node takes off its parameter, a sum over
- * (s*(alpha*u + beta*p))^2 before p - ... is rounded, by pieces of 16384 elements.
+ * Before each APPLY_UPDATE, an UPDATE_SQUARES measures what the node will subtract from its
+ * parameter p: the sum of (s*(alpha*u + beta*p))^2, before p - ... is rounded, in pieces of 16384
+ * elements.
  *
  *   own      |sums of every APPLY_UPDATE|
- *   staging  |the same|    nothing where the host shares the memory
+ *   staging  |the same|    empty if the host shares the memory
  */
 #ifndef LATHE_UPDATE_UPDATE_MATRICES_H
 #define LATHE_UPDATE_UPDATE_MATRICES_H
@@ -15,7 +17,8 @@
 
 typedef struct lathe_matrices lathe_matrices;
 
-/** Builds the executable for n parameters, at least one. Store, optimizer and groups must outlive it. */
+/** Builds the executable for n parameters, at least one. Store, optimizer and groups must outlive
+ * it. */
 lathe_status lathe_matrices_create(lathe_machine *m, lathe_store *store,
                                    const lathe_instance *optimizer,
                                    const lathe_param_groups *groups, const int32_t *params,
@@ -23,8 +26,8 @@ lathe_status lathe_matrices_create(lathe_machine *m, lathe_store *store,
 /** NULL is fine. */
 void lathe_matrices_destroy(lathe_matrices *x);
 
-/** Finds the nodes of each part of `offload`, whose buffers hold the state from then on. LATHE_E_STATE: the nodes of the
- *  parts are not in the order of the parts. */
+/** Finds the nodes of each part of `offload`; from then on its buffers hold the state.
+ * LATHE_E_STATE: the nodes are not in the order of the parts. */
 lathe_status lathe_matrices_join(lathe_matrices *x, const lathe_offload *offload);
 
 lathe_exec *lathe_matrices_exec(const lathe_matrices *x);
@@ -35,11 +38,13 @@ int64_t lathe_matrices_staging_bytes(const lathe_matrices *x);
 /** Binds the placed store, the shared arena and the memory of the sums. */
 lathe_status lathe_matrices_place(lathe_matrices *x, void *arena, void *own, void *staging);
 
-/** Runs or queues all updates; with an offload, those of one part of matrices, counted from 0. */
+/** Runs or queues all updates; run_part only those of one part of the matrices, with an offload.
+ * Parts count from 0. */
 lathe_status lathe_matrices_run(const lathe_matrices *x);
 lathe_status lathe_matrices_run_part(const lathe_matrices *x, int32_t part);
 
-/** Queues the copy of the sums to the host; after a wait: adds those of the last step, matrix by matrix. */
+/** fetch queues the copy of the sums to the host. After a wait, figures adds the sums of the last
+ * step, matrix by matrix. */
 lathe_status lathe_matrices_fetch(const lathe_matrices *x);
 void lathe_matrices_figures(const lathe_matrices *x, double *io_update2);
 

@@ -11,7 +11,8 @@
 #define MOST_PIECES 64 /* of one call */
 #define CHUNK LATHE_ELEMENTWISE_CHUNK
 #define PIECE_CHUNKS 1024 /* at most; those of a large tensor that may not be cut are longer */
-/* From 8 to 128 chunks at a time cost the same processor time; more at a time are fewer barriers. */
+/* From 8 to 128 chunks at a time cost the same processor time; more at a time are fewer barriers.
+ */
 #define LEAST_ELEMENTS ((int64_t)64 * CHUNK)
 #define ELEMENTS_PER_THREAD ((int64_t)4 * CHUNK)
 

@@ -1,5 +1,5 @@
-/* The trainable parameters by how they are updated: those of step() as the plugin gets them, and those whose update is
- * a graph (LATHE_PARTITION_MATRIX). */
+/* The trainable parameters by how they are updated: those of step() as the plugin gets them, and
+ * those whose update is a graph (LATHE_PARTITION_MATRIX). */
 #ifndef LATHE_UPDATE_UPDATE_TENSORS_H
 #define LATHE_UPDATE_UPDATE_TENSORS_H
 

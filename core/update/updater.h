@@ -1,8 +1,9 @@
-/* What updates the tensors of step(), where host and device differ: host_update.c calls the plugin's step() on memory
- * that the host shares with the device; device_update.c queues the kernels of the plugin's image.
+/* What updates the tensors of step(), where host and device differ: host_update.c calls the
+ * plugin's step() on memory that the host shares with the device; device_update.c queues the
+ * kernels of the plugin's image.
  *
- * Everything else of a step is one path (update.c): norms, clipping, 16-bit gradients, MATRIX parameters and the way of
- * offloaded state are ops and copies of the device on either.
+ * Everything else of a step is one path (update.c): norms, clipping, 16-bit gradients, MATRIX
+ * parameters and the way of offloaded state are ops and copies of the device on either.
  */
 #ifndef LATHE_UPDATE_UPDATER_H
 #define LATHE_UPDATE_UPDATER_H
@@ -21,7 +22,8 @@ typedef struct lathe_updater {
 } lathe_updater;
 
 typedef struct lathe_updater_ops {
-    /* Elements of a part whose bf16 gradients are widened (widen.h): few fit a cache, many need few launches. */
+    /* Elements of a part whose bf16 gradients are widened (widen.h): few fit a cache, many need few
+     * launches. */
     int64_t part_elements;
     /* The table's tensors are borrowed; their pointers are set before place(). `ends` is copied. */
     lathe_status (*create)(lathe_machine *m, const lathe_store *store,
@@ -32,8 +34,8 @@ typedef struct lathe_updater_ops {
     int64_t (*own_bytes)(const lathe_updater *u);
     int64_t (*staging_bytes)(const lathe_updater *u);
     lathe_status (*place)(lathe_updater *u);
-    /* Runs or queues LATHE_QUEUE_* (kit/optimizer_queue.h) for the tensors of a part. `step` has no tensors and no
-     * scratch: the updater adds its own. */
+    /* Runs or queues LATHE_QUEUE_* (kit/optimizer_queue.h) for the tensors of a part. `step` has no
+     * tensors and no scratch: the updater adds its own. */
     lathe_status (*run)(lathe_updater *u, int32_t part, int32_t what,
                         const lathe_optimizer_step *step);
     /* Queues the copy of a step's figures to the host. */

@@ -1,5 +1,5 @@
-/* Clipping of every element of the gradients, by the device's CLAMP: one kernel for all gradients in f32, one for those
- * in bf16. The limit is that of step memory (store.h).
+/* Clipping of every element of the gradients, by the device's CLAMP: one kernel for all gradients
+ * in f32, one for those in bf16. The limit is that of step memory (store.h).
  */
 #ifndef LATHE_UPDATE_VALUE_CLIP_H
 #define LATHE_UPDATE_VALUE_CLIP_H
