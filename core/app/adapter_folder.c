@@ -102,7 +102,8 @@ static lathe_status add_section(lathe_adapter_folder *f, lathe_arena *arena, con
     return LATHE_OK;
 }
 
-/* Where the precision was chosen, not left to the default, which commands that only read replace by a faster one. */
+/* Where the precision was chosen, not left to the default, which commands that only read replace by
+ * a faster one. */
 static lathe_status add_precision(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config)
 {
     json_t *precision = json_object_get(json_object_get(config, "train"), "precision");
@@ -124,7 +125,8 @@ static lathe_status add_run(lathe_adapter_folder *f, lathe_arena *arena, const j
     return add_precision(f, arena, config);
 }
 
-/* The configuration of the run that wrote the folder, or the folder above its average/; NULL: there is none. */
+/* The configuration of the run that wrote the folder, or the folder above its average/; NULL: there
+ * is none. */
 static lathe_status read_run(const char *dir, lathe_arena *arena, json_t **out_config,
                              int32_t *out_has_manifest)
 {

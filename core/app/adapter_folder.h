@@ -15,10 +15,12 @@ typedef struct lathe_adapter_folder {
 /** 1: there is an adapter's file in the folder. */
 int32_t lathe_adapter_folder_is(const char *dir);
 
-/** Reads what the adapter was made with: the configuration in manifest.json, or else PEFT's adapter_config.json (LoRA).
+/** Reads what the adapter was made with: the configuration in manifest.json, or else PEFT's
+ *  adapter_config.json (LoRA).
  *  base: the model's folder, or NULL: the one that the folder names. Everything lives in the arena.
  *
- *  Errors  LATHE_E_CONFIG: the base is not there, or a setting that Lathe does not support; the message says what to do.
+ *  Errors  LATHE_E_CONFIG: the base is not there, or a setting that Lathe does not support; the
+ *          message says what to do.
  */
 lathe_status lathe_adapter_folder_read(const char *dir, const char *base, lathe_arena *arena,
                                        lathe_adapter_folder *out);

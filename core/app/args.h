@@ -54,11 +54,13 @@ const char *lathe_args_value(const lathe_args *args, const char *name);
 /** The k-th value of an option that may come more than once, or NULL behind the last. */
 const char *lathe_args_each(const lathe_args *args, const char *name, int32_t k);
 
-/** An option's value as a whole number in [lo, hi]; `missing` when it was not given. LATHE_E_ARG. */
+/** An option's value as a whole number in [lo, hi]; `missing` when it was not given.
+ *  LATHE_E_ARG. */
 lathe_status lathe_args_int(const lathe_args *args, const char *name, int64_t lo, int64_t hi,
                             int64_t missing, int64_t *out);
 
-/** An option's value as a finite number in [lo, hi]; `missing` when it was not given. LATHE_E_ARG. */
+/** An option's value as a finite number in [lo, hi]; `missing` when it was not given.
+ *  LATHE_E_ARG. */
 lathe_status lathe_args_float(const lathe_args *args, const char *name, double lo, double hi,
                               double missing, double *out);
 

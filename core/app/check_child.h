@@ -1,7 +1,8 @@
 /* The process that `lathe plugin check` runs a plugin in, and what it tells its parent over a pipe.
  *
- * One line per event: "begin NAME", "end RESULT TEXT", and "done OK FAILED SKIPPED TITLE" when all checks have run. A child
- * that ends without "done" has failed, whatever its exit code says: a plugin may have called exit(0).
+ * One line per event: "begin NAME", "end RESULT TEXT", and "done OK FAILED SKIPPED TITLE" when all
+ * checks have run. A child that ends without "done" has failed, whatever its exit code says: a
+ * plugin may have called exit(0).
  */
 #ifndef LATHE_APP_CHECK_CHILD_H
 #define LATHE_APP_CHECK_CHILD_H
@@ -22,9 +23,9 @@ typedef struct lathe_check_outcome {
     char title[256];
 } lathe_check_outcome;
 
-/** In the parent: starts argv[0] with `--report-to FD` behind the other words, passes its events on to `report`, and
- *  kills it when one check takes longer than `seconds`. A crash, a hang and an early exit are reported as failures of
- *  the check that they happened in. */
+/** In the parent: starts argv[0] with `--report-to FD` behind the other words, passes its events on
+ *  to `report`, and kills it when one check takes longer than `seconds`. A crash, a hang and an
+ *  early exit are reported as failures of the check that they happened in. */
 lathe_status lathe_check_child_run(char *const *argv, double seconds, const lathe_report *report,
                                    lathe_check_outcome *out);
 

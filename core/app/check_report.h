@@ -1,4 +1,5 @@
-/* The report of `lathe plugin check`: a line for each check as it ends, or one JSON object at the end. */
+/* The report of `lathe plugin check`: a line for each check as it ends, or one JSON object at the
+ * end. */
 #ifndef LATHE_APP_CHECK_REPORT_H
 #define LATHE_APP_CHECK_REPORT_H
 
@@ -9,16 +10,19 @@
 typedef struct lathe_check_report {
     lathe_report calls; /* to be given to the suite */
     json_t *checks;     /* NULL: printed as text */
-    int saved_stdout; /* with JSON: the real stdout, while the plugin's own output goes to stderr; else -1 */
+    int saved_stdout;   /* with JSON: the real stdout, while the plugin's own output goes to stderr;
+                           else -1 */
 } lathe_check_report;
 
 /** Begins a report. The report must stay where it is. */
 void lathe_check_report_init(lathe_check_report *report, int as_json);
-/** Sends what a plugin prints to stderr, so that stdout holds the JSON alone; and no longer. Without JSON: nothing. */
+/** Sends what a plugin prints to stderr, so that stdout holds the JSON alone; and no longer.
+ *  Without JSON: nothing. */
 void lathe_check_report_divert(lathe_check_report *report);
 void lathe_check_report_restore(lathe_check_report *report);
-/** Prints the totals of `title`, or the whole object: "plugin", "passed", "ok", "failed", "skipped" and "checks", a list
- *  of "name", "result" (pass, fail, skip) and "message". Returns the exit code. */
+/** Prints the totals of `title`, or the whole object: "plugin", "passed", "ok", "failed", "skipped"
+ *  and "checks", a list of "name", "result" (pass, fail, skip) and "message". Returns the exit
+ *  code. */
 int lathe_check_report_end(lathe_check_report *report, const char *title,
                            const lathe_conformance_totals *totals);
 void lathe_check_report_fini(lathe_check_report *report);

@@ -14,8 +14,8 @@
 typedef struct listing {
     lathe_checkpoint_entry *entries;
     lathe_checkpoint_info *infos;
-    int64_t *
-        branches; /* [n] the branch whose beginning abandoned it; 0: it is one of the newest branch */
+    int64_t *branches; /* [n] the branch whose beginning abandoned it; 0: it is one of the newest
+                          branch */
     int64_t n;
     const char *latest, *best; /* names; NULL */
 } listing;

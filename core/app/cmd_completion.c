@@ -1,7 +1,8 @@
-/* lathe completion: the script that lets a shell complete lathe's commands, options, keys and plugins.
+/* lathe completion: the script that lets a shell complete lathe's commands, options, keys and
+ * plugins.
  *
- * The scripts know nothing themselves: they ask `lathe --complete WORDS`, which answers from the tables of
- * commands and the schemas (complete.c).
+ * The scripts know nothing themselves: they ask `lathe --complete WORDS`, which answers from the
+ * tables of commands and the schemas (complete.c).
  */
 #include <stdio.h>
 #include <string.h>

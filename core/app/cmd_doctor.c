@@ -69,7 +69,8 @@ typedef struct device_question {
     const lathe_component *component;
 } device_question;
 
-/* In a child: what a device says of itself, as JSON. Opening a device runs much code that is not ours. */
+/* In a child: what a device says of itself, as JSON. Opening a device runs much code that is not
+ * ours. */
 static void ask_device(void *arg, int fd)
 {
     const device_question *q = arg;
@@ -107,7 +108,8 @@ static json_t *device_row(lathe_config *defaults, const lathe_component *compone
     return row;
 }
 
-/* {"folders", "found": {kind: [names]}, "devices": [{name, score, why, full_rate, precisions, fp8_recipes}], "refused": [..]} */
+/* {"folders", "found": {kind: [names]}, "devices": [{name, score, why, full_rate, precisions,
+ * fp8_recipes}], "refused": [..]} */
 static lathe_status plugins_json(lathe_registry *registry, lathe_config *defaults,
                                  lathe_arena *arena, json_t *out)
 {

@@ -21,7 +21,8 @@ static const lathe_option options[] = {
     LATHE_WEIGHTS_OPTION,
 };
 
-/* Options become keys of [generate], so that they win over the run file and over generation_config.json. */
+/* Options become keys of [generate], so that they win over the run file and over
+ * generation_config.json. */
 static const struct {
     const char *option, *key;
     int64_t lo, hi; /* of whole numbers */

@@ -28,7 +28,8 @@ static double lr_at(const lathe_run *run, int64_t step)
                      run->at.scheduler_state);
 }
 
-/* Steps of the schedule, 0 first, to show, evenly over the run; a short run has fewer of them. Returns how many. */
+/* Steps of the schedule, 0 first, to show, evenly over the run; a short run has fewer of them.
+ * Returns how many. */
 static int32_t points(const lathe_run *run, int64_t steps[N_POINTS])
 {
     int32_t n = 0;

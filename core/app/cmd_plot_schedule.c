@@ -1,5 +1,5 @@
-/* lathe plot schedule: the learning rate over a run, before it runs. Schedulers count steps from 0; what is printed
- * counts from 1, as training does. */
+/* lathe plot schedule: the learning rate over a run, before it runs. Schedulers count steps from 0;
+ * what is printed counts from 1, as training does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

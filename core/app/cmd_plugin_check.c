@@ -145,7 +145,8 @@ static lathe_status check_opened(const lathe_args *args, const lathe_component *
     return status;
 }
 
-/* The suite itself, in this process. fd: where a parent listens, who prints the totals; -1: none does. */
+/* The suite itself, in this process. fd: where a parent listens, who prints the totals; -1: none
+ * does. */
 static int check_here(const lathe_args *args, const char *path, lathe_check_report *shown, int fd)
 {
     const int in_child = fd >= 0;

@@ -1,4 +1,5 @@
-/* The commands as a list: finding one by what the user typed, the overview, and answers to unknown words. */
+/* The commands as a list: finding one by what the user typed, the overview, and answers to unknown
+ * words. */
 #ifndef LATHE_APP_COMMAND_TABLE_H
 #define LATHE_APP_COMMAND_TABLE_H
 
@@ -18,8 +19,8 @@ int lathe_command_is_group(const char *word);
 /** The overview: every command with its summary. */
 void lathe_commands_help(FILE *to);
 
-/** Answers words that name no command: the commands that begin with the first of them ("plugin"), what to use
- *  instead, or a near name. Returns the exit code. argc is at least 1. */
+/** Answers words that name no command: the commands that begin with the first of them ("plugin"),
+ *  what to use instead, or a near name. Returns the exit code. argc is at least 1. */
 int lathe_command_unknown(int argc, char *const *argv);
 
 #endif

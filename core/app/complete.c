@@ -22,7 +22,8 @@ static void offer(const request *r, const char *candidate)
         (void)puts(candidate);
 }
 
-/* "--section.key" for all fields; the key of a field that has `typed` as its whole key is found by find_field. */
+/* "--section.key" for all fields; the key of a field that has `typed` as its whole key is found by
+ * find_field. */
 static void offer_keys(const request *r, const char *section, const lathe_field *fields, int32_t n)
 {
     char text[192];

@@ -5,12 +5,12 @@
 #include "base/buffer.h"
 #include "run/run_state.h"
 
-/** Appends one object of a run opened with LATHE_OPEN_DATA: "datasets", "training" and "validation" (null without
- *  a validation split). */
+/** Appends one object of a run opened with LATHE_OPEN_DATA: "datasets", "training" and "validation"
+ *  (null without a validation split). */
 lathe_status lathe_data_json_run(lathe_run *run, lathe_buffer *out);
 
-/** Appends one object of a folder of shards: "shards", each with "damaged" (null, or what is wrong). *out_bad counts
- *  the damaged ones. LATHE_E_CONFIG: there are none in it. */
+/** Appends one object of a folder of shards: "shards", each with "damaged" (null, or what is
+ *  wrong). *out_bad counts the damaged ones. LATHE_E_CONFIG: there are none in it. */
 lathe_status lathe_data_json_folder(const char *dir, lathe_buffer *out, int64_t *out_bad);
 
 #endif

@@ -11,8 +11,9 @@ json_t *lathe_doctor_cpu(void);
 /** {"total_bytes", "available_bytes", "limit_bytes" (control group; null: none)}. */
 json_t *lathe_doctor_memory(void);
 
-/** {"driver": "13.0" or null, "devices": [..], "libraries": [{"name", "version", "path"}], "toolkit": path or null,
- *  "why": text}. Libraries: those of cuBLASLt and cuDNN that the loader finds. */
+/** {"driver": "13.0" or null, "devices": [..], "libraries": [{"name", "version", "path"}],
+ *  "toolkit": path or null, "why": text}. Libraries: those of cuBLASLt and cuDNN that the loader
+ *  finds. */
 json_t *lathe_doctor_cuda(void);
 
 /** "2.6.3", or null: the oneDNN that the loader finds. */

@@ -36,8 +36,8 @@ static long take_number(const char *text, size_t *n)
     return strtol(text + at, NULL, 10);
 }
 
-/* Reads "FILE:LINE:COLUMN: " or "FILE: error: " at the beginning of a line of n bytes into `one`, and returns how many
- * bytes it has; 0 for neither. */
+/* Reads "FILE:LINE:COLUMN: " or "FILE: error: " at the beginning of a line of n bytes into `one`,
+ * and returns how many bytes it has; 0 for neither. */
 static size_t read_place(const char *line, size_t n, json_t *one)
 {
     static const char mark[] = "error: ";

@@ -1,4 +1,5 @@
-/* A plugin, or a library that it uses, that ends the process does not pass for a command that is done. */
+/* A plugin, or a library that it uses, that ends the process does not pass for a command that is
+ * done. */
 #include "app/exit_guard.h"
 
 #include <dlfcn.h>
@@ -27,7 +28,8 @@ static int is_plugin(void *address, char *out, size_t out_bytes)
     if (library == NULL || dlsym(library, LATHE_PLUGIN_ENTRY_NAME) == NULL)
         return 0;
     (void)snprintf(out, out_bytes, "%s", info.dli_fname);
-    /* Until its constructors have run, a plugin has the name of the descriptor it is loaded from. */
+    /* Until its constructors have run, a plugin has the name of the descriptor it is loaded
+     * from. */
     const ssize_t n = readlink(info.dli_fname, out, out_bytes - 1);
     if (n > 0)
         out[n] = '\0';

@@ -53,8 +53,8 @@ static void say_average(const char *path)
               path);
 }
 
-/* Rows as long as the model can take, but no longer than is usual. The overrides may name folders of plugins, and the
- * plugin of the model's family. */
+/* Rows as long as the model can take, but no longer than is usual. The overrides may name folders
+ * of plugins, and the plugin of the model's family. */
 static lathe_status context_length(const char *path, const lathe_override *overrides, int32_t n,
                                    int64_t *out)
 {
@@ -78,7 +78,8 @@ static lathe_status context_length(const char *path, const lathe_override *overr
     return status;
 }
 
-/* The overrides of the command: its own settings, then the user's; with room for n_more. NULL: out of memory. */
+/* The overrides of the command: its own settings, then the user's; with room for n_more. NULL: out
+ * of memory. */
 static lathe_override *overrides(const lathe_args *args, const char *const *settings,
                                  int32_t n_more, lathe_arena *arena, int32_t *out_n)
 {
@@ -116,7 +117,8 @@ static lathe_status refuse_reference(const lathe_args *args, const lathe_run *ru
 
 /* ---- an adapter's folder ---- */
 
-/* The command's settings, the adapter's, the base and the tokenizer, which the folder has where the run had one. */
+/* The command's settings, the adapter's, the base and the tokenizer, which the folder has where the
+ * run had one. */
 static lathe_status adapter_overrides(const lathe_args *args, const char *const *settings,
                                       const char *path, const lathe_adapter_folder *folder,
                                       lathe_arena *arena, lathe_override **out, int32_t *out_n)

@@ -11,10 +11,11 @@
         "--weights", "WHICH", "training or average weights (default: average, if there is one)"    \
     }
 
-/** Opens the model that args->words[0] names: a Hugging Face folder, a checkpoint, an adapter's folder (with the base
- *  that it names, or --model.path), the folder of a run (its latest checkpoint), or a run file (its latest checkpoint by checkpoint.resume, adapter
- *  included). Where the checkpoint holds averaged weights, those, and one line says so; --weights chooses.
- *  Further settings, "key", "value" pairs ending in NULL, go before the user's overrides. */
+/** Opens the model that args->words[0] names: a Hugging Face folder, a checkpoint, an adapter's
+ *  folder (with the base that it names, or --model.path), the folder of a run (its latest
+ *  checkpoint), or a run file (its latest checkpoint by checkpoint.resume, adapter included). Where
+ *  the checkpoint holds averaged weights, those, and one line says so; --weights chooses. Further
+ *  settings, "key", "value" pairs ending in NULL, go before the user's overrides. */
 lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const char *const *settings,
                                   lathe_run **out);
 

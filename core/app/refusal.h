@@ -5,13 +5,14 @@
 #include "app/args.h"
 #include "plug/diag.h"
 
-/** Prints errors and warnings to stderr, a line each, and the number of errors. Returns the exit code for `status`, the
- *  result of checking or opening the run: 0; 2 for what the user can mend; 1 for what failed. */
+/** Prints errors and warnings to stderr, a line each, and the number of errors. Returns the exit
+ *  code for `status`, the result of checking or opening the run: 0; 2 for what the user can mend; 1
+ *  for what failed. */
 int lathe_app_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status);
 
-/** The same as one JSON object on stdout: "valid", and "errors" and "warnings" with "file", "line", "column",
- *  "message" and "suggestion" each. What failed for another reason than the file is an error without a place, and
- *  is told on stderr as well. */
+/** The same as one JSON object on stdout: "valid", and "errors" and "warnings" with "file", "line",
+ *  "column", "message" and "suggestion" each. What failed for another reason than the file is an
+ *  error without a place, and is told on stderr as well. */
 int lathe_app_tell_refusal_json(const lathe_args *args, lathe_diags *diags, lathe_status status);
 
 #endif

@@ -16,7 +16,8 @@ typedef struct lathe_sample_style {
 lathe_status lathe_app_sample(const lathe_tokenizer *tok, const lathe_batch *batch, int64_t r,
                               int32_t eos, const lathe_sample_style *style, lathe_buffer *out);
 
-/** Tokens of row r that are filling: the last document, when it is end-of-text alone and not learnt. */
+/** Tokens of row r that are filling: the last document, when it is end-of-text alone and not
+ *  learnt. */
 int64_t lathe_app_filling(const lathe_batch *batch, int64_t r, int32_t eos);
 
 #endif

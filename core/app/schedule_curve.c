@@ -39,8 +39,8 @@ static lathe_status settle_length(lathe_schedule_curve *c, const char *path, int
     return LATHE_OK;
 }
 
-/* The step up to which the rate rises without a pause from step 0 on: seen step by step, since evenly
- * spaced ones would pass over a short warm-up. */
+/* The step up to which the rate rises without a pause from step 0 on: seen step by step, since
+ * evenly spaced ones would pass over a short warm-up. */
 static int64_t climb_of(const lathe_schedule_curve *c)
 {
     const int64_t end = c->seen; /* as many as the rest looks at */

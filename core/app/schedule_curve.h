@@ -6,8 +6,8 @@
 #include "lathe/scheduler.h"
 #include "plug/select.h"
 
-/* So many steps are looked at for the figures; of longer runs, so many evenly spaced ones, and as many
- * at the beginning for the warm-up. */
+/* So many steps are looked at for the figures; of longer runs, so many evenly spaced ones, and as
+ * many at the beginning for the warm-up. */
 #define LATHE_SCHEDULE_SEEN 10000000
 
 /** An open schedule and what its curve says. Zeros: nothing is open. */
@@ -21,13 +21,14 @@ typedef struct lathe_schedule_curve {
     double first, last, peak, least;
     int64_t peak_step, least_step; /* the first of them */
     int64_t climb;    /* the step up to which the rate rises without a pause from step 0 on; at most
-                    * seen - 1 */
+                       * seen - 1 */
     int32_t observes; /* 1: lower or higher once a metric is seen */
 } lathe_schedule_curve;
 
 /** Opens scheduler and optimizer of a run file; no data, no weights. steps: length of the run, 0:
  *  train.max_steps. lathe_schedule_curve_fini in every case.
- *  Errors  as lathe_config_load; LATHE_E_CONFIG: the length is not known, or the schedule refuses it;
+ *  Errors  as lathe_config_load; LATHE_E_CONFIG: the length is not known, or the schedule refuses
+ *          it;
  *          LATHE_E_PLUGIN: a rate is not finite. */
 lathe_status lathe_schedule_curve_init(lathe_schedule_curve *c, const char *path,
                                        const lathe_override *overrides, int32_t n_overrides,

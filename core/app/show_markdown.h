@@ -5,7 +5,8 @@
 #include "base/buffer.h"
 #include "lathe/schema.h"
 
-/** Appends "| key | default | range | meaning |" and a row per field; a sentence when there is none. */
+/** Appends "| key | default | range | meaning |" and a row per field; a sentence when there is
+ *  none. */
 void lathe_show_markdown(const lathe_field *fields, int32_t n, lathe_buffer *out);
 
 #endif

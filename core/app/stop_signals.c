@@ -28,7 +28,8 @@ static void tell(const char *note)
         return; /* nobody reads it */
 }
 
-/* timeout(1) and batch systems send a signal to the process and then to its group: within this time it is one. */
+/* timeout(1) and batch systems send a signal to the process and then to its group: within this time
+ * it is one. */
 #define ONE_SIGNAL_SECONDS 0.25
 
 static double seconds_now(void)

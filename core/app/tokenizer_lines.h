@@ -5,9 +5,9 @@
 #include "base/buffer.h"
 #include "text/tokenizer.h"
 
-/** Each line of text[0, n) is a JSON string: appends one line with the list of its ids for each. Lost bytes
- *  are added to *loss; flags: LATHE_ENCODE_*. LATHE_E_PARSE names line and column; `name` stands for
- *  the file. */
+/** Each line of text[0, n) is a JSON string: appends one line with the list of its ids for each.
+ *  Lost bytes are added to *loss; flags: LATHE_ENCODE_*. LATHE_E_PARSE names line and column;
+ *  `name` stands for the file. */
 lathe_status lathe_app_encode_lines(const lathe_tokenizer *tok, const char *name, const char *text,
                                     int64_t n, int32_t flags, lathe_text_loss *loss,
                                     lathe_buffer *out);

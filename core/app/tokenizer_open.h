@@ -11,8 +11,8 @@ lathe_status lathe_app_tokenizer(const char *path, lathe_tokenizer **out);
 /** A whole file, or standard input for "-": malloc'ed. */
 lathe_status lathe_app_read(const char *path, char **out, int64_t *out_bytes);
 
-/** Appends bytes so that each can be seen: \n \t \r \\ \", \xNN for what is no UTF-8 or no printable
- *  character, the rest as it is. */
+/** Appends bytes so that each can be seen: \n \t \r \\ \", \xNN for what is no UTF-8 or no
+ *  printable character, the rest as it is. */
 void lathe_app_show_bytes(lathe_buffer *out, const char *text, int64_t n);
 
 #endif

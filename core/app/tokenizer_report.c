@@ -1,4 +1,5 @@
-/* The report of `lathe tokenizer check`: what tokenizer.json says of itself, and the printed form. */
+/* The report of `lathe tokenizer check`: what tokenizer.json says of itself, and the printed
+ * form. */
 #include "app/tokenizer_report.h"
 
 #include <stdio.h>

@@ -7,8 +7,8 @@
 #include "lathe/status.h"
 
 /** Adds to `report` what the file itself says of its parts: kind, merges, added_tokens, normalizer,
- *  pre_tokenizer, post_processor, decoder, ignored, rewrites (why decoding may not give the text back;
- *  absent when it must). Errors: no JSON. */
+ *  pre_tokenizer, post_processor, decoder, ignored, rewrites (why decoding may not give the text
+ *  back; absent when it must). Errors: no JSON. */
 lathe_status lathe_tokenizer_report_file(json_t *report, const char *file);
 
 /** Prints a report as text. */

@@ -12,7 +12,8 @@ enum { IN = 24, OUT = 16, TOKENS = 6, VOCABULARY = 40 };
 
 static const char *const modules[] = {"self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"};
 
-/* What the model has beside the adapter: a parameter of every role, so that an adapter may train any of them. */
+/* What the model has beside the adapter: a parameter of every role, so that an adapter may train
+ * any of them. */
 enum { WEIGHT, BIAS, NORM, EMBEDDING, HEAD, N_ROWS };
 
 /* A model of one site: embedding, norm, the site with its bias, head, sum of log-probabilities. */
@@ -251,7 +252,8 @@ static lathe_status same_parameters_again(lathe__subject *s)
 
 /* ---- the graph as numbers ---- */
 
-/* Every parameter and input of the bench; adapter: 0 initial values, 1 noise. no_bias: the site's bias is 0. */
+/* Every parameter and input of the bench; adapter: 0 initial values, 1 noise. no_bias: the site's
+ * bias is 0. */
 static lathe_status fill(const bench *b, lathe__exact *e, lathe__subject *s, int noise, int no_bias)
 {
     LATHE_TRY(lathe__exact_init(e, s, b->g));

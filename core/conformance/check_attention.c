@@ -208,8 +208,8 @@ static void compute_exact(lathe__subject *s, trial *t)
     lathe__attention_dense(&t->p, &dense);
 }
 
-/* Largest |got - want| over the largest |want|, and the bound: a few roundings of the dtype, plus f32
- * sums of n terms (n = keys for o, heads' queries for dk and dv). */
+/* Largest |got - want| over the largest |want|, and the bound: a few roundings of the dtype, plus
+ * f32 sums of n terms (n = keys for o, heads' queries for dk and dv). */
 static lathe_status compare(const trial *t, double *worst)
 {
     static const char *const names[] = {"q", "k", "v", "dO", "o", "dq", "dk", "dv"};

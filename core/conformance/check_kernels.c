@@ -1,8 +1,10 @@
-/* Checks of a device's kernels: every op of lathe/op.h, on its own cases (core/ir/ops), against double precision.
+/* Checks of a device's kernels: every op of lathe/op.h, on its own cases (core/ir/ops), against
+ * double precision.
  *
- * Each problem runs in every compute dtype that the device declares; overwriting, with outputs full of NaN before, and
- * added to, where the op allows it, also for one output alone; out of place and in the memory of an input, where the
- * op allows it. Inputs must come back unchanged, the memory beside each tensor untouched, and the same bits again. */
+ * Each problem runs in every compute dtype that the device declares; overwriting, with outputs full
+ * of NaN before, and added to, where the op allows it, also for one output alone; out of place and
+ * in the memory of an input, where the op allows it. Inputs must come back unchanged, the memory
+ * beside each tensor untouched, and the same bits again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,7 +214,8 @@ static lathe_status check_output(lathe__session *d, const trial *t, mode m, cons
     return status;
 }
 
-/* One run on fresh memory. measured: it must take no heap blocks. keep: gets the bytes of output 0, or NULL. */
+/* One run on fresh memory. measured: it must take no heap blocks. keep: gets the bytes of output 0,
+ * or NULL. */
 static lathe_status run_once(lathe__session *d, lathe_kernel *kernel, int64_t scratch_bytes,
                              const trial *t, mode m, int measured, unsigned char *keep)
 {
@@ -351,7 +354,8 @@ static int is_declared(const lathe__session *d, const lathe_op_case *row, int32_
            (row->attrs.fp8 == 0 || fp8_is_declared(d, row->attrs.fp8));
 }
 
-/* All cases of one op; the first that the device has no kernel for decides that it has none at all. */
+/* All cases of one op; the first that the device has no kernel for decides that it has none at
+ * all. */
 static lathe_status run_op(lathe__session *d, int32_t op)
 {
     static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};

@@ -1,5 +1,5 @@
-/* Checks of model families: what they describe, a forward that trains and generates, and the logits of a golden folder
- * that the plugin brings. */
+/* Checks of model families: what they describe, a forward that trains and generates, and the logits
+ * of a golden folder that the plugin brings. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

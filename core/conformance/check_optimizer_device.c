@@ -98,7 +98,8 @@ lathe_status lathe__any_grid_will_do(lathe__subject *s)
     return compare_two(&a, &b, "with a grid of two blocks");
 }
 
-/* Sums of all positive terms, in whatever order: each addition is off by 2^-53 of the sum at most. */
+/* Sums of all positive terms, in whatever order: each addition is off by 2^-53 of the sum at
+ * most. */
 static lathe_status check_sum(double got, double want, int64_t n, const char *of, const char *name)
 {
     if (fabs(got - want) <= (double)(2 * n + 8) * 0x1p-53 * want)

@@ -196,8 +196,8 @@ static double distance(const lathe__laws *l, int i)
     return squares;
 }
 
-/* Descent on |p - 2 p0|^2 / 2, which decay alone does not reach: a thousand steps for the small tensors, then thirty
- * for all. */
+/* Descent on |p - 2 p0|^2 / 2, which decay alone does not reach: a thousand steps for the small
+ * tensors, then thirty for all. */
 static lathe_status descend(lathe__laws *l, const lathe__rule *rule, int n, int small)
 {
     double before[LATHE__N_TENSORS];

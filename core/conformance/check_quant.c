@@ -1,4 +1,5 @@
-/* Checks of quantization formats: planes as declared, codes that repeat, errors that are bounded. */
+/* Checks of quantization formats: planes as declared, codes that repeat, errors that are
+ * bounded. */
 #include <math.h>
 #include <string.h>
 

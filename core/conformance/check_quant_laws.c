@@ -5,8 +5,9 @@
 #include "base/error.h"
 #include "conformance/quant_weight.h"
 
-/* The best factor for w' is 1 where errors are centred; it differs by about the squared relative error where they are
- * rounding errors, which are independent of w. The mean error is far below the size of the errors. */
+/* The best factor for w' is 1 where errors are centred; it differs by about the squared relative
+ * error where they are rounding errors, which are independent of w. The mean error is far below the
+ * size of the errors. */
 static lathe_status gain_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     const int64_t n = rows * cols;
@@ -45,7 +46,8 @@ lathe_status lathe__codec_has_no_gain_and_no_bias(lathe__subject *s)
     return lathe__each_shape(s, gain_of);
 }
 
-/* Every element on its own, in small shapes too: none is lost at the end of a row or of the last block. */
+/* Every element on its own, in small shapes too: none is lost at the end of a row or of the last
+ * block. */
 static lathe_status element_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     const float *w = lathe__random(s, rows * cols, 17, 0.05);

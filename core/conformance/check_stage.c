@@ -169,8 +169,9 @@ static lathe_status numbers_init(numbers *x, lathe__subject *s, int32_t n_rows)
     return status;
 }
 
-/* Log-probabilities between -2 and 0 of every token; `shift` is added to the policy's: of all rows, or for pairs to
- * chosen ones and taken off rejected ones. repeat: rows repeat after so many of each kind. */
+/* Log-probabilities between -2 and 0 of every token; `shift` is added to the policy's: of all rows,
+ * or for pairs to chosen ones and taken off rejected ones. repeat: rows repeat after so many of
+ * each kind. */
 static lathe_status value_at(numbers *x, double shift, int32_t repeat, double *out)
 {
     const int32_t n_rows = x->m.n_rows, pairs = x->m.table->rows == LATHE_ROWS_PAIRS;
@@ -199,7 +200,8 @@ static lathe_status value_at(numbers *x, double shift, int32_t repeat, double *o
                                         *out);
 }
 
-/* The better the model knows its targets, the smaller the loss: of every row and token on its own. */
+/* The better the model knows its targets, the smaller the loss: of every row and token on its
+ * own. */
 static lathe_status falls_as_targets_grow_likelier(lathe__subject *s)
 {
     numbers x;

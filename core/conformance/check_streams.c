@@ -1,5 +1,5 @@
-/* Checks of a device's streams: a copy beside the first stream, ordered with it by events alone, plain and captured;
- * the time between two events. */
+/* Checks of a device's streams: a copy beside the first stream, ordered with it by events alone,
+ * plain and captured; the time between two events. */
 #include <string.h>
 
 #include "base/error.h"
@@ -115,7 +115,8 @@ lathe_status lathe__streams_in_order(lathe__subject *s)
     return status;
 }
 
-/* A copy between two events with times: it takes no time below zero, and none beyond that of the host around it. */
+/* A copy between two events with times: it takes no time below zero, and none beyond that of the
+ * host around it. */
 static lathe_status time_a_copy(const lathe_device_v1 *t, streams *x)
 {
     void *const self = x->instance.self;

@@ -23,9 +23,9 @@ typedef struct lathe_conformance_totals {
 
 /** How a plugin is checked. All zeros is fine. */
 typedef struct lathe_conformance_setup {
-    /** A device plugin that this machine can run. Where it has memory of its own, optimizers, codecs and attention
-     *  backends compute on it, and graphs must find their kernels. NULL, or a device whose memory is the host's: the
-     *  checks run in host memory. */
+    /** A device plugin that this machine can run. Where it has memory of its own, optimizers,
+     *  codecs and attention backends compute on it, and graphs must find their kernels. NULL, or a
+     *  device whose memory is the host's: the checks run in host memory. */
     const lathe_component *device;
     /** A table with values of the plugin's keys, in place of their defaults. NULL: none. */
     const lathe_toml_node *settings;
@@ -33,14 +33,15 @@ typedef struct lathe_conformance_setup {
     int32_t reserved;      /* 0 */
 } lathe_conformance_setup;
 
-/** Runs all checks of the plugin's kind. setup: NULL for the defaults. LATHE_E_NOMEM when the suite itself cannot go
- *  on; errors of opening the device. */
+/** Runs all checks of the plugin's kind. setup: NULL for the defaults. LATHE_E_NOMEM when the suite
+ *  itself cannot go on; errors of opening the device. */
 lathe_status lathe_conformance_run(const lathe_component *component,
                                    const lathe_conformance_setup *setup, const lathe_report *report,
                                    lathe_conformance_totals *out);
 
-/** Heap blocks that the core took so far; default lathe_heap_allocations. A program that counts malloc itself sets
- *  its own counter before the first run. Calls that the plugin makes itself are counted in any case. */
+/** Heap blocks that the core took so far; default lathe_heap_allocations. A program that counts
+ *  malloc itself sets its own counter before the first run. Calls that the plugin makes itself are
+ *  counted in any case. */
 extern int64_t (*lathe_conformance_heap)(void);
 
 #endif

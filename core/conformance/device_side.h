@@ -1,5 +1,5 @@
-/* The device that checks go through where its memory is its own: guarded blocks of the host have their like there,
- * and travel with their guards. */
+/* The device that checks go through where its memory is its own: guarded blocks of the host have
+ * their like there, and travel with their guards. */
 #ifndef LATHE_CONFORMANCE_DEVICE_SIDE_H
 #define LATHE_CONFORMANCE_DEVICE_SIDE_H
 
@@ -27,8 +27,8 @@ lathe_status lathe__fetch(lathe__subject *s);
 /** Frees what the blocks of a check have on the device. */
 void lathe__device_side_release(lathe__subject *s);
 
-/** LATHE_E_UNSUPPORTED naming the first node that the subject's device has no kernel for; LATHE_OK without a
- *  device. Nodes of attention and codecs are those of other plugins. */
+/** LATHE_E_UNSUPPORTED naming the first node that the subject's device has no kernel for; LATHE_OK
+ *  without a device. Nodes of attention and codecs are those of other plugins. */
 lathe_status lathe__has_kernels(const lathe__subject *s, const lathe_graph *g);
 
 #endif

@@ -36,7 +36,8 @@ int64_t lathe__exact_count(const lathe__exact *e, lathe_val v)
     return lathe_desc_count(&e->g->values[v].desc);
 }
 
-/* What output i of a node is added to; NULL: nothing. Where that is its own memory, a copy of it. */
+/* What output i of a node is added to; NULL: nothing. Where that is its own memory, a copy of
+ * it. */
 static double *added_to(const lathe__exact *e, const lathe_ir_node *n, int32_t i)
 {
     const int64_t bytes = 8 * lathe__exact_count(e, n->out[i]);

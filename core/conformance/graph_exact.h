@@ -1,4 +1,5 @@
-/* A graph evaluated node by node in double precision: what a plugin's graph computes, whatever device runs it later.
+/* A graph evaluated node by node in double precision: what a plugin's graph computes, whatever
+ * device runs it later.
  *
  *     lathe__exact e;
  *     LATHE_TRY(lathe__exact_init(&e, s, g));   behind the last node
@@ -20,7 +21,8 @@ lathe_status lathe__exact_init(lathe__exact *e, lathe__subject *s, const lathe_g
 double *lathe__exact_data(const lathe__exact *e, lathe_val v);
 int64_t lathe__exact_count(const lathe__exact *e, lathe_val v);
 
-/** Values of constants are taken from the graph. LATHE_E_UNSUPPORTED: a node that only a codec can run. */
+/** Values of constants are taken from the graph. LATHE_E_UNSUPPORTED: a node that only a codec can
+ *  run. */
 lathe_status lathe__exact_run(const lathe__exact *e);
 
 /** The value that stands in the memory of v when all nodes have run. */

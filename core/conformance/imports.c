@@ -1,8 +1,9 @@
-/* Counts calls by putting functions of our own into the slots through which a shared object reaches the C library.
+/* Counts calls by putting functions of our own into the slots through which a shared object reaches
+ * the C library.
  *
- * Every call to another library goes through a slot that the dynamic linker filled (ELF relocations JUMP_SLOT and
- * GLOB_DAT). Exchanging the address there reaches this plugin alone, works beside a sanitizer's allocator, and needs
- * no second library. */
+ * Every call to another library goes through a slot that the dynamic linker filled (ELF relocations
+ * JUMP_SLOT and GLOB_DAT). Exchanging the address there reaches this plugin alone, works beside a
+ * sanitizer's allocator, and needs no second library. */
 #include "conformance/imports.h"
 
 #include <dlfcn.h>

@@ -1,10 +1,12 @@
-/* Problems that a device's kernels are checked on: what the words of lathe_op_case (ir/op_info.h) mean. */
+/* Problems that a device's kernels are checked on: what the words of lathe_op_case (ir/op_info.h)
+ * mean. */
 #ifndef LATHE_CONFORMANCE_OP_CASES_H
 #define LATHE_CONFORMANCE_OP_CASES_H
 
 #include "ir/ops/op_values.h"
 
-/** The problem of a case in a compute dtype. LATHE_E_ARG: the case is misspelt. *out_uses_c: whether c stands in it. */
+/** The problem of a case in a compute dtype. LATHE_E_ARG: the case is misspelt. *out_uses_c:
+ *  whether c stands in it. */
 lathe_status lathe__op_case_problem(int32_t op, const lathe_op_case *c, int32_t dtype,
                                     lathe_op_problem *out, int *out_uses_c);
 
@@ -12,7 +14,8 @@ lathe_status lathe__op_case_problem(int32_t op, const lathe_op_case *c, int32_t 
 void lathe__op_case_fill(const lathe_op_case *c, const lathe_op_problem *p, int32_t i,
                          double *values);
 
-/** Allowed difference of output element `want`, where the largest is `largest`; added: to what was there. */
+/** Allowed difference of output element `want`, where the largest is `largest`; added: to what was
+ *  there. */
 double lathe__op_case_bound(const lathe_op_case *c, int32_t compute_dtype, int32_t out_dtype,
                             double want, double largest);
 

@@ -59,7 +59,8 @@ lathe_status lathe__optimizer_case_step(lathe__optimizer_case *c);
 /** An estimate or an average behind the last step: LATHE_QUEUE_ESTIMATE, LATHE_QUEUE_AVERAGE. */
 lathe_status lathe__optimizer_case_also(lathe__optimizer_case *c, int32_t what);
 
-/** The same of what queue() does: LATHE_QUEUE_*, for step->tensors in host memory; out: averages, or NULL. */
+/** The same of what queue() does: LATHE_QUEUE_*, for step->tensors in host memory; out: averages,
+ *  or NULL. */
 lathe_status lathe__optimizer_case_queue(lathe__optimizer_case *c, const lathe_optimizer_step *step,
                                          int32_t what, float *const *out);
 /** Takes what that needs. */

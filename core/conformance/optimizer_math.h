@@ -1,7 +1,7 @@
 /* Optimizers as mathematics: steps with gradients, rates and factors of the check's own choice.
  *
- * Parameters that step() updates go through it in host memory; those that build() updates go through their graph in
- * double precision, so that the same laws are asked of both. */
+ * Parameters that step() updates go through it in host memory; those that build() updates go
+ * through their graph in double precision, so that the same laws are asked of both. */
 #ifndef LATHE_CONFORMANCE_OPTIMIZER_MATH_H
 #define LATHE_CONFORMANCE_OPTIMIZER_MATH_H
 
@@ -36,8 +36,9 @@ typedef struct lathe__laws {
 lathe_status lathe__laws_init(lathe__laws *l, lathe__subject *s, const char *toml);
 void lathe__laws_fini(lathe__laws *l);
 
-/** One step of all tensors; with small, of those below 2,000 elements that step() updates. LATHE_E_NUMERIC: a parameter
- *  is not finite. LATHE_E_PLUGIN: a gradient or a scalar was changed. */
+/** One step of all tensors; with small, of those below 2,000 elements that step() updates.
+ *  LATHE_E_NUMERIC: a parameter is not finite. LATHE_E_PLUGIN: a gradient or a scalar was
+ *  changed. */
 lathe_status lathe__laws_step(lathe__laws *l, const lathe__rule *rule, int small);
 
 /** |p - start| of tensor i, and of all. */

@@ -1,4 +1,5 @@
-/* Signal handlers, current folder, locale, rounding, umask, environment, open files, threads, and printing. */
+/* Signal handlers, current folder, locale, rounding, umask, environment, open files, threads, and
+ * printing. */
 #include "conformance/process_state.h"
 
 #include <dirent.h>

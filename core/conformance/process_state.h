@@ -25,7 +25,8 @@ void lathe__process_state_read(lathe__process_state *out, int counts);
 lathe_status lathe__process_state_compare(const lathe__process_state *before,
                                           const lathe__process_state *after);
 
-/** Puts the rounding and the signal handlers back, so that the next check is not blamed for them. */
+/** Puts the rounding and the signal handlers back, so that the next check is not blamed for
+ *  them. */
 void lathe__process_state_restore(const lathe__process_state *s);
 
 #endif

@@ -53,11 +53,13 @@ __attribute__((format(printf, 2, 3))) lathe_status lathe__skip(lathe__subject *s
 /** Notes a figure; the check goes on. */
 __attribute__((format(printf, 2, 3))) void lathe__note(lathe__subject *s, const char *format, ...);
 
-/** Values of the schema: defaults, a value within its range for each required key, the user's settings over them,
- *  and `toml` over these (lines "key = value", NULL: none). LATHE_E_CONFIG with all that is wrong. */
+/** Values of the schema: defaults, a value within its range for each required key, the user's
+ *  settings over them, and `toml` over these (lines "key = value", NULL: none). LATHE_E_CONFIG with
+ *  all that is wrong. */
 lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_value **out);
 
-/** The size that checks give a key which many model families have ("hidden_size"); 0: it is none of them. */
+/** The size that checks give a key which many model families have ("hidden_size"); 0: it is none of
+ *  them. */
 int64_t lathe__small_size(const char *key);
 
 /** The same for any plugin, in an arena; settings: a table, or NULL. */

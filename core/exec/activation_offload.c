@@ -1,4 +1,4 @@
-/* Values on their way to the host's memory and back. */
+/* Copies activations to host memory and back. */
 #include "exec/activation_offload.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ void lathe_value_offload_fini(lathe_value_offload *o)
     lathe_machine *m = o->m;
     if (!m)
         return;
-    (void)lathe_machine_sync(m); /* a captured copy is the machine's */
+    (void)lathe_machine_sync(m); /* a captured copy runs on the machine's stream */
     if (m->in)
         (void)m->dev->sync(m->device->self, m->in);
     if (m->out)
@@ -49,7 +49,8 @@ static int64_t bytes_of(const lathe_value_offload *o, lathe_val v)
     return lathe_desc_bytes(&o->g->values[v].desc);
 }
 
-/* On a stream of its own, behind what the machine's has queued; `done` marks its end. */
+/* Queues a copy on a copy stream, after the work queued on the machine's stream; `done` marks the
+ * end of the copy. */
 static lathe_status copy_beside(lathe_value_offload *o, lathe_stream *beside, lathe_val made,
                                 const void *from, void *to, int32_t direction)
 {

@@ -1,11 +1,14 @@
-/* Runs the nodes of lathe_pass_offload (train.offload_activations): copies on the machine's two copy streams, `out` and
- * `in`, ordered with its own stream by events.
+/* Runs the copy and wait nodes of lathe_pass_offload (train.offload_activations). The copies use
+ * the machine's two copy streams, `out` and `in`; events order them with the machine's own stream.
  *
- *   copy_out  out waits for the machine's stream, then copies     wait_out  the machine's stream waits for out
- *   copy_in   in waits for the machine's stream, then copies      wait_in   the machine's stream waits for in
+ *   copy_out  stream `out` waits for the machine's stream, then copies to the host
+ *   wait_out  the machine's stream waits for `out`
+ *   copy_in   stream `in` waits for the machine's stream, then copies to the device
+ *   wait_in   the machine's stream waits for `in`
  *
- * The host does not wait. Memory of a copy is freed or overwritten only after wait_out or wait_in. Each copy and its wait
- * lie in the same range of nodes, so that a captured range has joined the two streams again when it ends.
+ * The host does not wait. Memory of a copy is freed or overwritten only after wait_out or wait_in.
+ * Each copy and its wait are in the same range of nodes, so that the two copy streams have joined
+ * the machine's stream again when a captured range ends.
  */
 #ifndef LATHE_EXEC_ACTIVATION_OFFLOAD_H
 #define LATHE_EXEC_ACTIVATION_OFFLOAD_H
@@ -18,22 +21,24 @@ typedef struct lathe_value_offload {
     const lathe_graph *g;
     int64_t host_bytes; /* 0: nothing moves */
     char *host;         /* [host_bytes] */
-    lathe_event *mark;  /* where the machine's stream was last */
-    lathe_event **done; /* [n_values] of the copy that makes a value */
+    lathe_event *mark;  /* last recorded point of the machine's stream */
+    lathe_event **done; /* [n_values] end of the copy that writes a value */
     int64_t moved;
 } lathe_value_offload;
 
-/** Takes the memory and the streams; NULL of `host` when nothing moves. g and m must outlive it. */
+/** Allocates the host memory and creates the streams; `host` is NULL when nothing is moved. g and m
+ * must outlive it. */
 lathe_status lathe_value_offload_place(lathe_value_offload *o, lathe_machine *m,
                                        const lathe_graph *g, int64_t host_bytes);
-/** Waits for what is under way. All zeros is fine. */
+/** Waits for copies in flight, then frees everything. A zeroed object is allowed. */
 void lathe_value_offload_fini(lathe_value_offload *o);
 
 /** Runs a node of LATHE_RUNS_BESIDE. */
 lathe_status lathe_value_offload_run(lathe_value_offload *o, const lathe_ir_node *n,
                                      const void *from, void *to);
 
-/** Counts what the nodes [begin, end) move, whether run one by one or replayed. */
+/** Counts the bytes that the nodes [begin, end) move, whether they run one by one or as a replay.
+ */
 void lathe_value_offload_count(lathe_value_offload *o, int32_t begin, int32_t end);
 
 #endif

@@ -1,4 +1,5 @@
-/* Attention nodes: strides of fused and separate q, k, v; argument order of forward and backward. */
+/* Attention nodes: strides of fused and separate q, k, v; argument order of forward and
+ * backward. */
 #include "exec/attention_node.h"
 
 void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, const lathe_machine *m,

@@ -14,10 +14,10 @@
 #include "ir/op_info.h"
 #include "plug/answers.h"
 
-/* Sets of inputs that may be on their way at a time, on a device with memory of its own. */
+/* Number of input sets that can be in flight at a time, if the device has its own memory. */
 #define INPUT_SETS 4
 
-/* One node made ready. */
+/* A prepared node. */
 typedef struct ready {
     lathe_kernel *kernel;             /* LATHE_RUNS_DEVICE */
     const lathe_instance *component;  /* attention backend */
@@ -34,17 +34,17 @@ struct lathe_exec {
     ready *nodes;
     void **address;                   /* [n_values] */
     char *inputs;                     /* inputs, then constants */
-    int64_t inputs_bytes, sent_bytes; /* of the inputs alone */
-    char *staging; /* |input sets|outputs| of a device with memory of its own; else NULL */
+    int64_t inputs_bytes, sent_bytes; /* without constants */
+    char *staging; /* |input sets|outputs| if the device has its own memory; else NULL */
     int64_t staging_bytes;
-    int64_t *staging_at; /* [n_values] of an input in its set, of an output in `staging` */
+    int64_t *staging_at; /* [n_values] offset: of an input in its set, of an output in `staging` */
     int32_t set;
     int64_t sent_at[INPUT_SETS]; /* m->n_syncs when the set was sent; -1: never */
     lathe_replays replays;
     lathe_value_offload offload;
     int64_t *scratch_bytes;
     double seconds[3]; /* by phase */
-    double *profile;   /* [n_nodes] seconds, NULL: not wanted */
+    double *profile;   /* [n_nodes] seconds; NULL: no profile */
     lathe_node_fn watch;
 };
 
@@ -124,7 +124,7 @@ static int64_t room(const lathe_ir_value *v)
            LATHE_PLAN_ALIGN;
 }
 
-/* Where inputs stand in each of their sets, and outputs behind the sets. */
+/* Lays out the inputs in each input set, and the outputs after the sets. */
 static void lay_out_staging(lathe_exec *x)
 {
     for (lathe_val v = 0; v < x->g->n_values; v++)
@@ -248,14 +248,14 @@ static void *persistent_address(const lathe_exec *x, const lathe_store *store,
     }
 }
 
-/* Where a planned value lies; the family of `root` shares it. */
+/* Address of a planned value; all values that share memory with `root` have the same. */
 static void *planned_address(const lathe_exec *x, lathe_val root, char *arena)
 {
     const int64_t at = x->plan->offset[root];
     return at < 0 ? NULL : (x->g->values[root].on_host ? x->offload.host : arena) + at;
 }
 
-/* Pointers of every node, from the addresses of the values. */
+/* Sets the pointers of every node from the addresses of the values. */
 static void wire(lathe_exec *x, char *arena)
 {
     for (int32_t i = 0; i < x->g->n_nodes; i++) {
@@ -420,7 +420,7 @@ static lathe_status run_nodes(void *arg, int32_t begin, int32_t end, int32_t acc
         }
         const double begun = looks ? lathe_now() : 0.0;
         LATHE_TRY(at_node(x, i, run_node(x, i, accumulate)));
-        if (looks && !lathe_machine_shares(x->m)) /* a node's time, not that of queueing it */
+        if (looks && !lathe_machine_shares(x->m)) /* measure the node's run, not its queueing */
             LATHE_TRY(at_node(x, i, lathe_machine_sync(x->m)));
         if (x->profile)
             x->profile[i] += lathe_now() - begun;

@@ -19,10 +19,9 @@ enum {
     LATHE_MEM_CACHE = 6,       /* KV caches of generation */
     LATHE_MEM_CHECKPOINT = 7,  /* the copy that asynchronous checkpoints are written from */
     LATHE_MEM_AVERAGE = 8,     /* the average of the weights */
-    LATHE_MEM_STAGING = 9, /* what passes between the host and a device with memory of its own */
-    LATHE_MEM_OFFLOAD =
-        10, /* what waits in the host's memory: optimizer state (offload.h), values of
-                               the forward (value_offload.h) */
+    LATHE_MEM_STAGING = 9,  /* what passes between the host and a device with memory of its own */
+    LATHE_MEM_OFFLOAD = 10, /* what waits in the host's memory: optimizer state (offload.h), values
+                               of the forward (value_offload.h) */
     LATHE_N_MEM = 11
 };
 
@@ -63,8 +62,8 @@ lathe_status lathe_machine_init(lathe_machine *m, const lathe_instance *device, 
 /** Lets go of what it holds; all zeros is fine. */
 void lathe_machine_fini(lathe_machine *m);
 
-/** Makes the two streams beside the machine's own, by which memory comes and goes while it computes: two, because a
- *  bus carries both ways at once. Done when they are there already. */
+/** Makes the two streams beside the machine's own, by which memory comes and goes while it
+ *  computes: two, because a bus carries both ways at once. Done when they are there already. */
 lathe_status lathe_machine_sides(lathe_machine *m);
 
 /** Whether a device has streams with events between them: what lathe_machine_sides needs. */
@@ -79,8 +78,8 @@ static inline int lathe_machine_shares(const lathe_machine *m)
 /** Waits until everything queued is done; tells of its failures. */
 lathe_status lathe_machine_sync(lathe_machine *m);
 
-/** Zeroed memory of the device, or pinned memory for lathe_mem_is_host, counted under its category. bytes 0
- *  gives NULL. */
+/** Zeroed memory of the device, or pinned memory for lathe_mem_is_host, counted under its category.
+ *  bytes 0 gives NULL. */
 lathe_status lathe_machine_alloc(lathe_machine *m, int32_t category, int64_t bytes, void **out);
 void lathe_machine_free(lathe_machine *m, int32_t category, int64_t bytes, void *memory);
 

@@ -54,8 +54,8 @@ static lathe_status product_init(lathe_machine *m, int32_t dtype, int32_t fp8,
     return lathe_answer_kernel(m->device, &problem, &p->kernel, &p->scratch_bytes);
 }
 
-/* Small numbers of both signs without a pattern, no denormals, no zeros: a product of like numbers takes less power,
- * and the clock stays higher than in training. */
+/* Small numbers of both signs without a pattern, no denormals, no zeros: a product of like numbers
+ * takes less power, and the clock stays higher than in training. */
 static lathe_status fill_small(lathe_machine *m, uint16_t *device, int64_t n)
 {
     enum { CHUNK = 1 << 20 };

@@ -9,8 +9,9 @@ typedef struct lathe_product_shape {
     int64_t m, n, k;
 } lathe_product_shape;
 
-/** Seconds of a LINEAR of this shape in `dtype` (fp8: LATHE_FP8_*, how it is multiplied), the shortest of up to
- *  twelve runs. *out_best 0: `room` bytes of the device do not suffice, and nothing was measured. */
+/** Seconds of a LINEAR of this shape in `dtype` (fp8: LATHE_FP8_*, how it is multiplied), the
+ *  shortest of up to twelve runs. *out_best 0: `room` bytes of the device do not suffice, and
+ *  nothing was measured. */
 lathe_status lathe_product_time(lathe_machine *m, int32_t dtype, int32_t fp8,
                                 const lathe_product_shape *s, int64_t room, double *out_best);
 

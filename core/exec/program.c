@@ -106,7 +106,8 @@ static lathe_status batch_inputs(builder *b)
     return LATHE_OK;
 }
 
-/* What the policy's family reports: figures beside those of the stage, and auxiliary losses, which training adds. */
+/* What the policy's family reports: figures beside those of the stage, and auxiliary losses, which
+ * training adds. */
 static lathe_status add_reports(builder *b, int32_t train)
 {
     lathe_graph *g = b->build.graph;

@@ -1,4 +1,5 @@
-/* Programs: the graphs of a run. The model, the adapter and the stage build them; the graph passes finish them.
+/* Programs: the graphs of a run. The model, the adapter and the stage build them; the graph passes
+ * finish them.
  *
  *   TRAIN     inputs -> loss, metrics; gradients of every trainable parameter
  *   EVAL      inputs -> loss, metrics, log-probabilities and most likely tokens of the policy
@@ -23,7 +24,8 @@ enum {
     LATHE_PROGRAM_SAMPLE = 4
 };
 
-/* Prefix of the parameter names of the frozen reference model, for stages that need a separate copy. */
+/* Prefix of the parameter names of the frozen reference model, for stages that need a separate
+ * copy. */
 #define LATHE_REFERENCE_PREFIX "ref:"
 
 /** Input to lathe_program_build. */
@@ -60,7 +62,8 @@ typedef struct lathe_program {
     int64_t own_bytes;
 } lathe_program;
 
-/** Builds and finishes the graph of a program. Adapters add their parameters to config->params in this call. */
+/** Builds and finishes the graph of a program. Adapters add their parameters to config->params in
+ *  this call. */
 lathe_status lathe_program_build(const lathe_program_config *config, int32_t kind,
                                  lathe_program *out);
 

@@ -1,9 +1,9 @@
-/* Replays: ranges of an executable that are run again and again, captured by the device at their second run
- * and launched as one from the third on.
+/* Replays: ranges of an executable that are run again and again, captured by the device at their
+ * second run and launched as one from the third on.
  *
- * A captured range runs the same kernels on the same memory: what differs from run to run lies in device
- * memory that is filled before. Only on devices that offer captures, and only while nobody looks at single
- * nodes.
+ * A captured range runs the same kernels on the same memory: what differs from run to run lies in
+ * device memory that is filled before. Only on devices that offer captures, and only while nobody
+ * looks at single nodes.
  */
 #ifndef LATHE_EXEC_REPLAY_H
 #define LATHE_EXEC_REPLAY_H

@@ -1,5 +1,5 @@
-/* Kernels over whole rows of the store: one moves an average towards its weights, one makes the compute copy anew from
- * the weights. They are created once, by row of the table.
+/* Kernels over whole rows of the store: one moves an average towards its weights, one makes the
+ * compute copy anew from the weights. They are created once, by row of the table.
  */
 #ifndef LATHE_EXEC_ROW_KERNELS_H
 #define LATHE_EXEC_ROW_KERNELS_H

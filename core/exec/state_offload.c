@@ -151,8 +151,8 @@ static lathe_status open_part(lathe_offload *o, int is_matrix)
     return LATHE_OK;
 }
 
-/* `bytes` of the family of slots behind what the last part holds. joins: one copy takes them with what they lie
- * behind, and the padding between the two, which must be nobody else's. */
+/* `bytes` of the family of slots behind what the last part holds. joins: one copy takes them with
+ * what they lie behind, and the padding between the two, which must be nobody else's. */
 static lathe_status add_slot(lathe_offload *o, int64_t at, int64_t bytes, int joins,
                              int64_t *out_to)
 {

@@ -1,11 +1,13 @@
-/* Where parameters live: master copies, compute copies, gradients, optimizer slots, quantized planes.
+/* Memory of the parameters: master copies, compute copies, gradients, optimizer slots, quantized
+ * planes.
  *
- * One allocation per family; the layout is a function of the parameter table alone, so the plan knows
- * it without allocating.
+ * There is one allocation per family. The layout depends on the parameter table alone, so the plan
+ * knows its size before anything is allocated.
  *
  *   masters    | p0 f32 | p1 f32 | ...        trainable, or read in f32
  *   shadows    | p0 c   | p3 c   | ...        copies in the compute dtype (bf16, f16)
- *   gradients  | p0 f32 | p1 f32 | ... | p3 bf16 | p5 bf16 | ...   trainable; the narrow ones in the order of
+ *   gradients  | p0 f32 | p1 f32 | ... | p3 bf16 | p5 bf16 | ...
+ *                                             trainable; the bf16 or f16 ones are in the order of
  *                                             the update: those of step(), then MATRIX
  *   averages   | p0 f32 | p1 f32 | ...        trainable, when their average is kept
  *   slots      | p0.exp_avg | p0.exp_avg_sq | p1.exp_avg | ...
@@ -19,7 +21,7 @@
 #include "ir/params.h"
 #include "lathe/optimizer.h"
 
-/* Offsets of one parameter in each family; -1: not held. */
+/* Offsets of one parameter in each family; -1: the family does not hold it. */
 typedef struct lathe_store_row {
     int64_t master, shadow, grad, average;
     int64_t plane[LATHE_MAX_PLANES];
@@ -29,7 +31,7 @@ typedef struct lathe_store_row {
     int32_t partition; /* LATHE_PARTITION_* */
 } lathe_store_row;
 
-/* What a step is told, in device memory; the same place at every step. */
+/* Arguments of a step, in device memory, at the same address for every step. */
 typedef struct lathe_step_memory {
     float scalars[LATHE_N_SCALARS]; /* of the optimizer */
     uint64_t counter[2];            /* seed, step: lathe_elementwise_args */
@@ -47,14 +49,15 @@ typedef struct lathe_store {
     char *masters, *shadows, *grads, *slots, *planes, *averages; /* NULL before place */
     lathe_step_memory *step;                                     /* device; NULL before place */
     lathe_machine *m;                                            /* whose memory it is placed in */
-    int32_t is_host; /* 1: the host may read and write the families */
-    int64_t
-        offload_buffer; /* bytes of a part of the slots that the host is to keep; 0: it keeps none */
-    int32_t slots_on_host; /* 1: the slots lie in pinned memory of the host, the rest does not */
+    int32_t is_host;        /* 1: the host may read and write the families */
+    int64_t offload_buffer; /* bytes of a part of the slots that the host is to keep; 0: it keeps
+                               none */
+    int32_t slots_on_host;  /* 1: the slots lie in pinned memory of the host, the rest does not */
     struct lathe_offload *offload; /* what moves them then (offload.h); NULL: nothing does */
 } lathe_store;
 
-/** Lays out every parameter. optimizer NULL: no slots (evaluation, generation). with_grads 0: none. */
+/** Lays out every parameter. optimizer NULL: no slots (evaluation, generation). with_grads 0:
+ *  none. */
 lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
                               const lathe_instance *optimizer, int32_t with_grads);
 
@@ -81,11 +84,11 @@ void *lathe_store_value(const lathe_store *store, int32_t param);
 /** shadow <- master for one parameter, where the host may touch both, rounding to nearest even. */
 void lathe_store_refresh(const lathe_store *store, int32_t param);
 
-/** Bytes of a family's memory, from wherever it is, piece by piece (transfer.h); slots as the last step left
- *  them. */
+/** Reads bytes of a family's memory, on the host or the device, piece by piece (transfer.h). Slots
+ * have their values after the last step. */
 lathe_status lathe_store_read(const lathe_store *store, const void *from, int64_t bytes,
                               lathe_piece_fn fn, void *arg);
-/** The same into host memory; and host memory into a family's. */
+/** Copies a family's memory into host memory; the second copies host memory into a family. */
 lathe_status lathe_store_get(const lathe_store *store, void *to, const void *from, int64_t bytes);
 lathe_status lathe_store_put(const lathe_store *store, void *to, const void *from, int64_t bytes);
 
@@ -100,7 +103,8 @@ typedef struct lathe_store_part {
     int64_t bytes;
 } lathe_store_part;
 
-/** The same for n whole tensors; where the host may read them, all threads of the pool write. */
+/** Like the above, for n whole tensors; if the host can read them, all threads of the pool write.
+ */
 lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
                                    const lathe_store_part *parts, int64_t n);
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 
-/* Two halves: while the device takes one, the host fills the other. */
+/* Double buffer: the host fills one half while the device copies the other. */
 #define HALF ((int64_t)2 << 20)
 
 int64_t lathe_staging_bytes(const lathe_machine *m)
@@ -44,7 +44,7 @@ lathe_status lathe_upload(lathe_machine *m, void *device, const void *host, int6
     int32_t half = 0;
     for (int64_t at = 0; at < bytes; at += HALF, half = !half) {
         const int64_t n = least(HALF, bytes - at);
-        if (at > 0 && half == 0) /* both are on their way */
+        if (at > 0 && half == 0) /* both halves are in flight */
             LATHE_TRY(lathe_machine_sync(m));
         char *piece = m->staging + half * HALF;
         memcpy(piece, (const char *)host + at, (size_t)n);
@@ -137,7 +137,7 @@ lathe_status lathe_move(lathe_machine *m, void *to, const void *from, int64_t by
     return m->dev->copy(m->device->self, m->stream, to, from, bytes, LATHE_COPY_ON_DEVICE);
 }
 
-#define SWAP_BYTES ((int64_t)1 << 16) /* that one thread exchanges at a time */
+#define SWAP_BYTES ((int64_t)1 << 16) /* exchanged by one thread at a time */
 
 typedef struct swap_job {
     char *a, *b;

@@ -1,6 +1,6 @@
-/* Transfers: between host memory and that of a device which the host cannot touch, in pieces that pass
- * through pinned memory planned with the run. Where the host shares the device's memory they are plain
- * copies, and take no memory of their own.
+/* Copies data between host memory and device memory that the host cannot access. The data passes in
+ * pieces through pinned memory that is part of the memory plan. If the host shares the device's
+ * memory, these are plain copies and need no memory of their own.
  *
  * Rank's thread.
  */
@@ -9,42 +9,46 @@
 
 #include "exec/machine.h"
 
-/** Bytes of LATHE_MEM_STAGING that transfers pass through; 0: the host shares the memory. */
+/** Bytes of LATHE_MEM_STAGING that transfers need; 0 if the host shares the device's memory. */
 int64_t lathe_staging_bytes(const lathe_machine *m);
 lathe_status lathe_staging_place(lathe_machine *m);
 void lathe_staging_fini(lathe_machine *m);
 
-/** device <- host. On return the host's end may be reused; the copy is in order with what is queued. */
+/** Copies host to device. On return the host memory may be reused; the copy runs in order with the
+ * queued work. */
 lathe_status lathe_upload(lathe_machine *m, void *device, const void *host, int64_t bytes);
 
-/** host <- device, after all that is queued; waits for it. */
+/** Copies device to host after all queued work, and waits for the copy. */
 lathe_status lathe_download(lathe_machine *m, void *host, const void *device, int64_t bytes);
 
-/** Hands over device memory piece by piece: `data` holds bytes [offset, offset + bytes). */
+/** Passes device memory on piece by piece: `data` holds bytes [offset, offset + bytes). */
 typedef lathe_status (*lathe_piece_fn)(void *arg, int64_t offset, const void *data, int64_t bytes);
 lathe_status lathe_download_pieces(lathe_machine *m, const void *device, int64_t bytes,
                                    lathe_piece_fn fn, void *arg);
 
-/** A whole tensor, in host memory that the machine keeps: valid until the next call. */
+/** Copies a whole tensor into host memory owned by the machine, valid until the next call. */
 lathe_status lathe_download_whole(lathe_machine *m, const void *device, int64_t bytes,
                                   const void **out);
 
-/** Queues the copy into pinned memory; the caller waits. Done on return where the host shares memory. */
+/** Queues a copy from the device into pinned memory; the caller waits. If the host shares the
+ * memory, the copy is done on return. */
 lathe_status lathe_fetch_pinned(lathe_machine *m, void *pinned, const void *device, int64_t bytes);
-/** Queues the copy from pinned memory, which must not change before the machine's stream passes it. */
+/** Queues a copy from pinned memory to the device. The pinned memory must not change until the
+ * machine's stream has passed the copy. */
 lathe_status lathe_send_pinned(lathe_machine *m, void *device, const void *pinned, int64_t bytes);
 
-/** The host's view of a small device buffer, which it fills or reads at every step: pinned memory, or the buffer itself
- *  where the host shares the device's memory; a copy between the two is then nothing.
- *  lathe_view_bytes: bytes of pinned memory that a view takes. */
+/** The host's view of a small device buffer that it fills or reads at every step: pinned memory, or
+ *  the buffer itself if the host shares the device's memory; then a copy between the two does
+ *  nothing.
+ *  lathe_view_bytes: bytes of pinned memory that a view needs. */
 int64_t lathe_view_bytes(const lathe_machine *m, int64_t bytes);
 void *lathe_view_at(const lathe_machine *m, void *device, void *pinned);
 
-/** to <- from within the device, in order with what is queued. */
+/** Copies within the device, in order with the queued work. */
 lathe_status lathe_move(lathe_machine *m, void *to, const void *from, int64_t bytes);
 
-/** Exchanges two ranges of device memory, through `room` bytes of it that are free; in place where the host shares the
- *  memory. */
+/** Exchanges two ranges of device memory, using `room` bytes of free device memory; in place if the
+ * host shares the memory. */
 lathe_status lathe_exchange(lathe_machine *m, void *a, void *b, int64_t bytes, void *through,
                             int64_t room);
 

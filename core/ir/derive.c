@@ -1,7 +1,8 @@
 /* The derivative: walks the forward nodes backwards and emits each op's gradient nodes.
  *
- * grad[v] is the value that holds d(loss*seed)/dv so far. A second contribution to v is added onto the
- * first's memory (acc), legal or not: lathe_pass_inplace puts a COPY where the first is still read.
+ * grad[v] is the value that holds d(loss*seed)/dv so far. A second contribution to v is added onto
+ * the first's memory (acc), legal or not: lathe_pass_inplace puts a COPY where the first is still
+ * read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,9 +48,9 @@ static void write_param(lathe_tape *t, int32_t node, int32_t k, int32_t param)
     t->has_grad[param] = 1;
 }
 
-/* Gives output k of a gradient node its value: the gradient of forward value targets[k]. It is written
- * straight onto the gradient so far where the op can add, the dtypes agree, and no earlier output of
- * the node has taken that memory; otherwise it is a value of its own. */
+/* Gives output k of a gradient node its value: the gradient of forward value targets[k]. It is
+ * written straight onto the gradient so far where the op can add, the dtypes agree, and no earlier
+ * output of the node has taken that memory; otherwise it is a value of its own. */
 static void give_output(lathe_tape *t, int32_t node, int32_t k, const lathe_val *targets)
 {
     lathe_graph *g = t->g;

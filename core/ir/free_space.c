@@ -24,8 +24,8 @@ typedef struct range {
 } range;
 
 struct lathe_free_space {
-    range *
-        ranges; /* [2 * n_leaves]: 1 is the root, 2i and 2i + 1 are the halves of i, leaves from n_leaves on */
+    range *ranges; /* [2 * n_leaves]: 1 is the root, 2i and 2i + 1 are the halves of i, leaves from
+                      n_leaves on */
     int32_t n_leaves; /* a power of two */
 };
 
@@ -78,7 +78,8 @@ static int pass(const intervals *s, int64_t bytes, int64_t *offset)
     return moved;
 }
 
-/* Moves *offset behind what holds a part of range i: blocks kept in it or below, and in the ranges above it. */
+/* Moves *offset behind what holds a part of range i: blocks kept in it or below, and in the ranges
+ * above it. */
 static int pass_range(const lathe_free_space *space, int32_t i, int64_t bytes, int64_t *offset)
 {
     int moved = pass(&space->ranges[i].any, bytes, offset);

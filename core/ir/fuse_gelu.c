@@ -1,13 +1,13 @@
-/* GELU in its neighbours: LINEAR and the GELU_TANH of its result, LINEAR_DX and the GELU_TANH_BWD of its.
+/* Fuses LINEAR with the GELU_TANH of its result, and LINEAR_DX with the GELU_TANH_BWD after it.
  *
- *   h = gelu(z = x W1^T + b)    one node; z stays an output where somebody reads it
+ *   h = gelu(z = x W1^T + b)    one node; z stays an output if another node reads it
  *   y = h W2^T
- *   dz = (dy W2) * gelu'(z)     one node, in the place of the second of the two: h, which the node between them
- *                               reads for dW2, is gone when dz comes
+ *   dz = (dy W2) * gelu'(z)     one node, at the place of GELU_TANH_BWD. A node between the two
+ *                               reads h for dW2, so h can be freed before dz is allocated
  */
 #include "ir/fusion.h"
 
-/* The node of `op`, a plain product, that makes v; -1: another kind of value. */
+/* The node of `op`, a plain product, that computes v; -1 if v comes from another kind of node. */
 static int32_t product_of(const lathe_fusion *f, lathe_val v, int32_t op)
 {
     const int32_t i = v == LATHE_NONE ? -1 : f->g->values[v].node;
@@ -33,8 +33,8 @@ static void take_forward(lathe_fusion *f, int32_t i)
     (void)lathe__fusion_join(f, &fused, p, i);
 }
 
-/* Whether v still holds at node `at` what it does at node `from`, and in no more memory: it would last so long
- * anyway, or one node longer, in less than the `bytes` that are saved there. */
+/* Whether v still holds at node `at` what it does at node `from`, and in no more memory: it would
+ * last so long anyway, or one node longer, in less than the `bytes` that are saved there. */
 static int waits(const lathe_fusion *f, lathe_val v, int32_t from, int32_t at, int64_t bytes)
 {
     const lathe_graph *g = f->g;

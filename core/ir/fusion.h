@@ -1,4 +1,5 @@
-/* What passes that make one node of two share: who reads a value, what is whole, and which nodes are gone. */
+/* What passes that make one node of two share: who reads a value, what is whole, and which nodes
+ * are gone. */
 #ifndef LATHE_IR_FUSION_H
 #define LATHE_IR_FUSION_H
 
@@ -22,7 +23,8 @@ void lathe__fusion_close(lathe_fusion *f);
 /** Whether output 0 of a node is written once, to memory of its own. */
 int32_t lathe__fusion_is_plain(const lathe_graph *g, const lathe_ir_node *n);
 
-/** `fused` takes the place of node `at`, which it is part of, and `other` is gone; 0: the device has no such kernel. */
+/** `fused` takes the place of node `at`, which it is part of, and `other` is gone; 0: the device
+ *  has no such kernel. */
 int32_t lathe__fusion_join(lathe_fusion *f, const lathe_ir_node *fused, int32_t at, int32_t other);
 
 #endif

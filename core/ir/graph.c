@@ -115,7 +115,8 @@ lathe_status lathe_graph_state(lathe_graph *g, const char *name, lathe_desc desc
     return named_value(g, LATHE_VALUE_STATE, name, desc, -1, 0, NULL, out);
 }
 
-/* Where the value of (kind, parameter, plane) is noted: 3 kinds and the planes for each parameter. NULL: no memory. */
+/* Where the value of (kind, parameter, plane) is noted: 3 kinds and the planes for each parameter.
+ * NULL: no memory. */
 static int32_t *param_slot(lathe_graph *g, int32_t kind, int32_t param, int32_t plane)
 {
     enum { EACH = LATHE_VALUE_PLANE - LATHE_VALUE_PARAM + LATHE_MAX_PLANES };

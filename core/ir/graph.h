@@ -1,7 +1,7 @@
 /* The graph: values and nodes in topological order, static single assignment.
  *
- * Values of persistent kinds (parameters, gradients, states) stand for memory that outlives a run of
- * the graph; several nodes may write them, in node order. All other values are written once.
+ * Values of persistent kinds (parameters, gradients, states) stand for memory that outlives a run
+ * of the graph; several nodes may write them, in node order. All other values are written once.
  */
 #ifndef LATHE_IR_GRAPH_H
 #define LATHE_IR_GRAPH_H
@@ -66,8 +66,8 @@ struct lathe_graph {
     lathe_ir_value *values;
     lathe_ir_node *nodes;
     int32_t n_values, cap_values, n_nodes, cap_nodes;
-    int32_t *
-        param_values; /* [cap_param_values] value + 1 of (parameter, kind, plane), or 0: param_value() */
+    int32_t *param_values; /* [cap_param_values] value + 1 of (parameter, kind, plane), or 0:
+                              param_value() */
     int32_t cap_param_values;
     int32_t layer, block, phase; /* given to new nodes */
     uint64_t next_rng_stream;

@@ -1,7 +1,8 @@
 /* Shared memory made legal, and more of it: the last pass before the plan.
  *
- * A node that takes over the memory of a value u (an accumulated gradient, an in-place output) is legal
- * when nobody reads u afterwards. Where somebody does, u is copied first and the copy is taken.
+ * A node that takes over the memory of a value u (an accumulated gradient, an in-place output) is
+ * legal when nobody reads u afterwards. Where somebody does, u is copied first and the copy is
+ * taken.
  */
 #include <stdlib.h>
 #include <string.h>

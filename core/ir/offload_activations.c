@@ -4,8 +4,8 @@
  *   copies       |copy_out 0||copy_out 1 ..            |copy_in 1 ||copy_in 0
  *                            ^ wait_out 0                         ^ wait_in 1
  *
- * In the device's memory a value exists from the node that makes it to its wait_out, and again from copy_in to its last
- * use. The memory plan treats these as two values with two short lifetimes.
+ * In the device's memory a value exists from the node that makes it to its wait_out, and again from
+ * copy_in to its last use. The memory plan treats these as two values with two short lifetimes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +14,12 @@
 #include "ir/op_info.h"
 #include "ir/passes.h"
 
-/* A value smaller than 1/SMALL of the largest value that is moved stays on the device: statistics of norms and of
- * attention, sums of rows. */
+/* A value smaller than 1/SMALL of the largest value that is moved stays on the device: statistics
+ * of norms and of attention, sums of rows. */
 enum { SMALL = 32 };
 
-/* One moved value and where its four nodes go: each before the node of the old order with this index. */
+/* One moved value and where its four nodes go: each before the node of the old order with this
+ * index. */
 typedef struct trip {
     lathe_val v;
     lathe_val on_host, settled, coming, back; /* h, h', w, w' of op_info.h */
@@ -28,9 +29,9 @@ typedef struct trip {
 typedef struct offload {
     lathe_graph *g;
     int32_t forward_end;
-    int32_t *
-        layer_of; /* [n_nodes] counts runs of nodes of one layer, from 0; the head is one to both sides */
-    int32_t *begin; /* [n_layers + 1] first node of each */
+    int32_t *layer_of; /* [n_nodes] counts runs of nodes of one layer, from 0; the head is one to
+                          both sides */
+    int32_t *begin;    /* [n_layers + 1] first node of each */
     int32_t n_layers;
     int32_t *first_use;  /* [n_values] behind forward_end; -1: none */
     char *stays;         /* [n_values] something there takes its memory over */
@@ -71,7 +72,8 @@ static void find_uses(offload *o)
     }
 }
 
-/* Whether v goes: what the layers next to the head need is wanted again at once. The places of its trip. */
+/* Whether v goes: what the layers next to the head need is wanted again at once. The places of its
+ * trip. */
 static int plan_trip(const offload *o, lathe_val v, trip *out)
 {
     const lathe_ir_value *value = &o->g->values[v];

@@ -1,6 +1,6 @@
-/* Everything that the core knows of an op. Each op has one constant lathe_op_info in core/ir/ops/<operation>.c;
- * core/ir/ops/table.c lists them by number. Passes, the executor and the conformance suite read this table, and no
- * code outside core/ir/ops switches over op numbers.
+/* Describes every op for the core. Each op has one constant lathe_op_info in
+ * core/ir/ops/<operation>.c; core/ir/ops/table.c lists them by number. Passes, the executor and the
+ * conformance suite read this table; only code in core/ir/ops switches over op numbers.
  */
 #ifndef LATHE_IR_OP_INFO_H
 #define LATHE_IR_OP_INFO_H
@@ -11,11 +11,11 @@ enum {
     LATHE_RUNS_DEVICE = 0,
     LATHE_RUNS_ATTENTION = 1,
     LATHE_RUNS_QUANT = 2,
-    LATHE_RUNS_BESIDE = 3 /* the core: a copy on a stream beside the machine's, or a wait for one */
+    LATHE_RUNS_BESIDE = 3 /* the core: a copy on a copy stream, or a wait for it */
 };
 
-/* Ops that only lathe_pass_offload makes (passes.h), numbered after those of op.h. v and w are in the device's memory,
- * h in the host's; h' and w' are h and w after the wait.
+/* Ops that only lathe_pass_offload makes (passes.h), numbered after those of op.h. v and w are in
+ * the device's memory, h in the host's; h' and w' are h and w after the wait.
  *
  *   copy_out  v -> h         begins to copy v to h; until wait_out v may be read but not written
  *   wait_out  h, v -> h'     waits for that copy: h holds the value, and the memory of v is free
@@ -43,19 +43,21 @@ typedef struct lathe_op_problem {
     const char *label;       /* of the node, for messages; NULL: it is no node */
     lathe_op_attrs attrs;
     lathe_desc in[LATHE_OP_MAX_IN],
-        out[LATHE_OP_MAX_OUT]; /* dtype LATHE_ABSENT: not given, not wanted */
+        out[LATHE_OP_MAX_OUT]; /* dtype LATHE_ABSENT: not given or not requested */
 } lathe_op_problem;
 
-/** A problem that kernels and derivatives are tested on. Tensors are written "dtype[dims]", with c for each compute
- *  dtype in turn and - for an absent tensor, and may end in what they hold (noise in [-1, 1) without it):
- *   :+    around 1, positive            :tN  indices below N          :r  an RNG counter
- *   :w    small whole numbers           :TN  targets, every third -1  :s  segments of the first input
- *   :2    noise in [-2, 2)              :k   lengths of cached rows */
+/** A problem that kernels and derivatives are tested on. Tensors are written "dtype[dims]"; c
+ * stands for each compute dtype in turn, and - for an absent tensor. A suffix says what the tensor
+ * holds (without one: noise in [-1, 1)):
+ *   :+   around 1, positive          :tN  indices below N
+ *   :w   small whole numbers         :TN  targets, every third -1
+ *   :2   noise in [-2, 2)            :k   lengths of cached rows
+ *   :r   an RNG counter              :s   segments of the first input */
 typedef struct lathe_op_case {
     const char *in, *out; /* NULL: the end of a list */
     lathe_op_attrs attrs;
     int64_t terms;     /* summed in f32 per element */
-    double half_units; /* of c, on the largest element: values that are rounded on the way */
+    double half_units; /* of c, on the largest element, for intermediate values that are rounded */
 } lathe_op_case;
 
 typedef struct lathe_tape lathe_tape; /* tape.h */
@@ -76,31 +78,34 @@ typedef struct lathe_op_info {
     uint32_t fixed_inputs; /* bit k: has no derivative for input k */
     uint32_t
         param_outputs; /* bit k: output k is a parameter's gradient, f32 in every compute dtype */
-    int32_t in_grad_dtype; /* such outputs may be in the dtype that the gradient is held in */
+    int32_t in_grad_dtype; /* these outputs may have the dtype of the stored gradient */
     int32_t cheap;         /* costs less to recompute in the backward than to store */
     int32_t recomputed;    /* in the backward, in every mode */
-    int32_t training_only; /* elsewhere its first input takes the place of its output */
+    int32_t training_only; /* outside training its output is its first input */
 
     /* ---- rules: NULL where the note says so ---- */
 
-    /** Shapes and dtypes of the outputs, from p->in and p->attrs into p->out, all LATHE_ABSENT before.
-     *  LATHE_E_SHAPE. NULL: nobody makes a node of it through lathe_graph_node. */
+    /** Computes shapes and dtypes of the outputs from p->in and p->attrs into p->out, whose entries
+     *  are LATHE_ABSENT before the call. LATHE_E_SHAPE.
+     *  NULL: lathe_graph_node cannot create a node of this op. */
     lathe_status (*infer)(lathe_op_problem *p);
-    /** Emits the gradient nodes of node n, where dy is the gradient of its output 0. NULL: no derivative. */
+    /** Emits the gradient nodes of node n; dy is the gradient of its output 0. NULL: no derivative.
+     */
     void (*derive)(lathe_tape *t, const struct lathe_ir_node *n, lathe_val dy);
-    /** Floating-point operations, 2 per multiply-add; NULL: next to none. */
+    /** Floating-point operations, 2 per multiply-add; NULL: negligible. */
     double (*flops)(const lathe_op_problem *p);
-    /** What every device refuses: shapes, dtypes and attributes that op.h does not allow. LATHE_E_SHAPE,
-     *  LATHE_E_DTYPE, LATHE_E_ARG, LATHE_E_UNSUPPORTED. NULL: no device runs it. */
+    /** Checks the shapes, dtypes and attributes that op.h allows; every device refuses the others.
+     *  LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_ARG, LATHE_E_UNSUPPORTED. NULL: no device runs the op.
+     */
     lathe_status (*check)(const lathe_op_problem *p);
-    /** out = op(in) in double precision, row-major; in[i], out[i] are NULL where absent; outputs are zero before. NULL:
-     *  what it computes is a codec's. */
+    /** Computes out = op(in) in double precision, row-major. in[i] and out[i] are NULL where
+     * absent; outputs are zero before the call. NULL: the result is defined by a codec. */
     void (*exact)(const lathe_op_problem *p, double *const *in, double *const *out);
-    /** Problems to test kernels on, until one without `in`. */
+    /** Problems to test kernels on; the list ends at an entry without `in`. */
     const lathe_op_case *cases;
 } lathe_op_info;
 
-/** What is known of an op; NULL for an unknown number. */
+/** The description of an op; NULL for an unknown number. */
 const lathe_op_info *lathe_op_info_get(int32_t op);
 
 /** Number of an op by its name, or -1. */

@@ -100,7 +100,8 @@ out:
     return status;
 }
 
-/* Rewrites the node array in the given order (n entries of old indices) and the producers of values. */
+/* Rewrites the node array in the given order (n entries of old indices) and the producers of
+ * values. */
 static lathe_status apply_order(lathe_graph *g, const int32_t *order, int32_t n)
 {
     lathe_ir_node *nodes = malloc(((size_t)n + 1) * sizeof *nodes);

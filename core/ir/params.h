@@ -1,7 +1,7 @@
 /* The table of parameters: what exists, in which dtypes it is held, which of it trains.
  *
- * One table serves every graph of a run (training, evaluation, generation); graphs refer to its rows.
- * The table holds no memory of tensors: core/run places them.
+ * One table serves every graph of a run (training, evaluation, generation); graphs refer to its
+ * rows. The table holds no memory of tensors: core/run places them.
  */
 #ifndef LATHE_IR_PARAMS_H
 #define LATHE_IR_PARAMS_H
@@ -51,7 +51,8 @@ int32_t lathe_params_find(const lathe_params *params, const char *name);
 /** dtype in which computation reads a parameter: vectors f32, matrices the compute dtype. */
 int32_t lathe_params_value_dtype(const lathe_params *params, int32_t index);
 
-/** dtype in which a gradient is added up: f32, but for matrices of the layers where the table says another. */
+/** dtype in which a gradient is added up: f32, but for matrices of the layers where the table says
+ *  another. */
 int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index);
 
 /** Whether a master copy in f32 is held: trainable, or read in f32; never when quantized. */

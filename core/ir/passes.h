@@ -1,4 +1,5 @@
-/* Graph -> graph passes between the loss and the plan. Each leaves a valid graph; nothing flows back. */
+/* Graph -> graph passes between the loss and the plan. Each leaves a valid graph; nothing flows
+ * back. */
 #ifndef LATHE_IR_PASSES_H
 #define LATHE_IR_PASSES_H
 
@@ -12,15 +13,16 @@ enum {
     LATHE_RECOMPUTE_POINTWISE = 4  /* recompute norms and activations: next to no work */
 };
 
-/** Before the derivative: the products of the blocks' own weights whose dims are multiples of LATHE_FP8_DIM
- *  run in fp8 by this recipe (LATHE_FP8_*; NONE: nothing), and so do their derivatives. */
+/** Before the derivative: the products of the blocks' own weights whose dims are multiples of
+ *  LATHE_FP8_DIM run in fp8 by this recipe (LATHE_FP8_*; NONE: nothing), and so do their
+ *  derivatives. */
 void lathe_pass_fp8(lathe_graph *g, int32_t recipe);
 
 /** Adds the nodes that compute d(loss * seed)/d(parameter) for every trainable parameter.
  *
  *  loss  f32[] value; seed f32[] value (the loss scale)
- *  Gradients land in LATHE_VALUE_GRAD values, = or += by LATHE_WRITE_RUNTIME; a value used more than
- *  once gets its contributions added in the reverse of node order.
+ *  Gradients land in LATHE_VALUE_GRAD values, = or += by LATHE_WRITE_RUNTIME; a value used more
+ *  than once gets its contributions added in the reverse of node order.
  *  Errors  LATHE_E_UNSUPPORTED: an op without a derivative between a trainable value and the loss,
  *  naming the node. LATHE_E_CONFIG: no trainable parameter reaches the loss.
  */
@@ -30,33 +32,38 @@ lathe_status lathe_derive(lathe_graph *g, lathe_val loss, lathe_val seed);
 lathe_status lathe_pass_merge_head(lathe_graph *g);
 
 /** Gradient checkpointing: backward nodes read clones of forward nodes, computed just before the
- *  first need, in the place of values kept from the forward. DEQUANT is recomputed in every mode. */
+ *  first need, in the place of values kept from the forward. DEQUANT is recomputed in every
+ *  mode. */
 lathe_status lathe_pass_recompute(lathe_graph *g, int32_t mode);
 
 /** Whether the device has a kernel for a node, as it stands, of these values. */
 typedef int32_t (*lathe_offers_fn)(void *arg, const lathe_graph *g, const lathe_ir_node *n);
 
-/** Fuses a matrix product and the GELU_TANH after it into one node, if the device offers it; likewise the derivative of
- *  a GELU_TANH and the product after it, whose result is then never stored. Runs after the recomputation pass. Values
- *  do not change, and less memory is live at once. Products that accumulate or that are in fp8 are not fused. */
+/** Fuses a matrix product and the GELU_TANH after it into one node, if the device offers it;
+ *  likewise the derivative of a GELU_TANH and the product after it, whose result is then never
+ *  stored. Runs after the recomputation pass. Values do not change, and less memory is live at
+ *  once. Products that accumulate or that are in fp8 are not fused. */
 lathe_status lathe_pass_gelu(lathe_graph *g, lathe_offers_fn offers, void *arg);
-/** Fuses an ADD and the norm after it into one node with both results, if the device offers it. Values do not change. */
+/** Fuses an ADD and the norm after it into one node with both results, if the device offers it.
+ *  Values do not change. */
 lathe_status lathe_pass_add_norm(lathe_graph *g, lathe_offers_fn offers, void *arg);
 
-/** Moves activations that the backward reads to the host's memory and back (train.offload_activations).
+/** Moves activations that the backward reads to the host's memory and back
+ *  (train.offload_activations).
  *
- *  Nodes [0, forward_end) run as one range, the others as another. copy_out and wait_out lie in the first range, copy_in
- *  and wait_in in the second. A copy to the host may last as long as the layer after the one that makes the value; the
- *  copy back begins one layer before its first use. Not moved: values that would be on the host for less than one layer,
- *  and values much smaller than the largest moved one. *out_n: number of moved values.
+ *  Nodes [0, forward_end) run as one range, the others as another. copy_out and wait_out lie in the
+ *  first range, copy_in and wait_in in the second. A copy to the host may last as long as the layer
+ *  after the one that makes the value; the copy back begins one layer before its first use. Not
+ *  moved: values that would be on the host for less than one layer, and values much smaller than
+ *  the largest moved one. *out_n: number of moved values.
  */
 lathe_status lathe_pass_offload(lathe_graph *g, int32_t forward_end, int32_t *out_n);
 
 /** Removes nodes that neither reach an output nor write persistent memory. */
 lathe_status lathe_pass_dead(lathe_graph *g);
 
-/** Makes every shared memory legal (a COPY where the old value is still needed) and shares more where
- *  an input dies at its node. The last pass before the plan. */
+/** Makes every shared memory legal (a COPY where the old value is still needed) and shares more
+ *  where an input dies at its node. The last pass before the plan. */
 lathe_status lathe_pass_inplace(lathe_graph *g);
 
 /** Stable topological order after passes that moved uses. */

@@ -1,4 +1,5 @@
-/* Liveness and placement: the largest first, each at the lowest offset free over its whole life (free_space.h). */
+/* Liveness and placement: the largest first, each at the lowest offset free over its whole life
+ * (free_space.h). */
 #include "ir/plan.h"
 
 #include <stdlib.h>

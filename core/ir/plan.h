@@ -13,8 +13,8 @@
 #define LATHE_PLAN_ALIGN 64
 
 typedef struct lathe_plan {
-    int64_t *
-        offset; /* [n_values] in the arena, or the host's; -1: not planned (persistent, input, const) */
+    int64_t *offset; /* [n_values] in the arena, or the host's; -1: not planned (persistent, input,
+                        const) */
     int64_t *scratch_offset;  /* [n_nodes] */
     int64_t arena_bytes;      /* peak of activations and scratch together */
     int64_t activation_bytes; /* peak were there no scratch */
@@ -28,13 +28,15 @@ lathe_status lathe_plan_create(const lathe_graph *g, const int64_t *scratch_byte
                                lathe_plan **out);
 void lathe_plan_destroy(lathe_plan *plan);
 
-/** Pairs of a query and a key that attention computes in a sequence of t tokens: t*t, or, when causal,
- *  sum over i of min(i+1, window). window 0: all keys. Boundaries between packed documents are not known here. */
+/** Pairs of a query and a key that attention computes in a sequence of t tokens: t*t, or, when
+ *  causal, sum over i of min(i+1, window). window 0: all keys. Boundaries between packed documents
+ *  are not known here. */
 double lathe_attention_pairs(int64_t t, int64_t window, int32_t causal);
 
-/** Floating-point operations of one run of the graph: products and attention (lathe_attention_pairs), 2 per
- *  multiply-add. with_recompute 0: without what gradient checkpointing repeats; for a model that trains whole
- *  this is lathe_model_flops_per_token times the tokens. */
+/** Floating-point operations of one run of the graph: products and attention
+ *  (lathe_attention_pairs), 2 per multiply-add. with_recompute 0: without what gradient
+ *  checkpointing repeats; for a model that trains whole this is lathe_model_flops_per_token times
+ *  the tokens. */
 double lathe_graph_flops(const lathe_graph *g, int32_t with_recompute);
 /** Those of a run of the graph that are done in fp8, what is repeated included. */
 double lathe_graph_fp8_flops(const lathe_graph *g);

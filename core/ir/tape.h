@@ -1,4 +1,5 @@
-/* What derivative rules (core/ir/ops) are written with: they read the forward's values and emit gradient nodes. */
+/* What derivative rules (core/ir/ops) are written with: they read the forward's values and emit
+ * gradient nodes. */
 #ifndef LATHE_IR_TAPE_H
 #define LATHE_IR_TAPE_H
 
@@ -14,8 +15,8 @@ struct lathe_tape {
 /** Whether the gradient of v is wanted. */
 int32_t lathe__needs(const lathe_tape *t, lathe_val v);
 
-/** Emits one gradient node. targets[k]: the forward value whose gradient output k is, or LATHE_NONE when
- *  nobody wants it; must: bit k, the op has no way to leave output k out. */
+/** Emits one gradient node. targets[k]: the forward value whose gradient output k is, or LATHE_NONE
+ *  when nobody wants it; must: bit k, the op has no way to leave output k out. */
 void lathe__emit(lathe_tape *t, int32_t op, const lathe_op_attrs *attrs, const lathe_val *in,
                  int32_t n_in, const lathe_val *targets, uint32_t must, int32_t n_targets,
                  const char *label);

@@ -1,5 +1,6 @@
 /* Checked access to the keys of a JSON object: those of config.json that all families share, and of
- * generation_config.json. The first failure sticks in `status`; later calls do nothing and return the default. */
+ * generation_config.json. The first failure sticks in `status`; later calls do nothing and return
+ * the default. */
 #ifndef LATHE_MODEL_CONFIG_READER_H
 #define LATHE_MODEL_CONFIG_READER_H
 
@@ -11,8 +12,8 @@ typedef struct lathe_config_reader {
     const char *name; /* of the file, for errors */
     json_t *object;
     lathe_status status;
-    const char *
-        parent; /* the key that the object stands at, such as "rope_scaling"; NULL: it is the whole file */
+    const char *parent; /* the key that the object stands at, such as "rope_scaling"; NULL: it is
+                           the whole file */
 } lathe_config_reader;
 
 #define LATHE_REQUIRED INT64_MIN /* as default of lathe__config_int */

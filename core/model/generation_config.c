@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "model/config_reader.h"
 
-/* Keys that change what transformers generates and that Lathe does not apply, with the number that makes
- * them do nothing. Other values that do nothing: null, false, an empty list or object. */
+/* Keys that change what transformers generates and that Lathe does not apply, with the number that
+ * makes them do nothing. Other values that do nothing: null, false, an empty list or object. */
 static const struct {
     const char *key;
     double idle;

@@ -1,5 +1,5 @@
-/* A model's generation_config.json: how its makers want texts to be generated, as transformers' generate reads
- * it. */
+/* A model's generation_config.json: how its makers want texts to be generated, as transformers'
+ * generate reads it. */
 #ifndef LATHE_MODEL_GENERATION_CONFIG_H
 #define LATHE_MODEL_GENERATION_CONFIG_H
 
@@ -32,10 +32,12 @@ enum {
     LATHE_GENERATION_EOS = 8
 };
 
-/** Reads folder/generation_config.json; a folder without one is fine. Warns of the keys that would change
- *  what transformers generates and that Lathe does not apply (num_beams, no_repeat_ngram_size, ...).
+/** Reads folder/generation_config.json; a folder without one is fine. Warns of the keys that would
+ *  change what transformers generates and that Lathe does not apply (num_beams,
+ *  no_repeat_ngram_size, ...).
  *  LATHE_E_PARSE, LATHE_E_CONFIG: file and key, what was seen and what is expected.
- *  Source  transformers 5.23, generation/configuration_utils.py: GenerationConfig and its defaults. */
+ *  Source  transformers 5.23, generation/configuration_utils.py: GenerationConfig and its
+ *          defaults. */
 lathe_status lathe_generation_config_load(const char *folder, lathe_generation_config *out);
 
 #endif

@@ -266,9 +266,9 @@ static int says_another(const char *value, int64_t n, int32_t dtype)
     return (size_t)n != length + 2 || memcmp(value + 1, want, length) != 0;
 }
 
-/* The text that was read, with config->file_dtype as the value of its "dtype" and "torch_dtype": the rest stays
- * as it is, byte for byte. A text that has neither gets the second, which every transformers reads, unless the
- * dtype is the one that a missing key means. */
+/* The text that was read, with config->file_dtype as the value of its "dtype" and "torch_dtype":
+ * the rest stays as it is, byte for byte. A text that has neither gets the second, which every
+ * transformers reads, unless the dtype is the one that a missing key means. */
 static void put_with_dtype(const lathe_model_config *config, lathe_buffer *out)
 {
     const char *text = config->json, *end = text + strlen(text), *copied = text, *value;

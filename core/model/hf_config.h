@@ -1,6 +1,6 @@
-/* A model's configuration: read from a Hugging Face config.json of either generation of keys (or from the same keys
- * in a [model] table) by the plugin of its family, and written back. What is not supported is refused with the key
- * and the value seen.
+/* A model's configuration: read from a Hugging Face config.json of either generation of keys (or
+ * from the same keys in a [model] table) by the plugin of its family, and written back. What is not
+ * supported is refused with the key and the value seen.
  */
 #ifndef LATHE_MODEL_HF_CONFIG_H
 #define LATHE_MODEL_HF_CONFIG_H
@@ -44,18 +44,21 @@ typedef struct lathe_model_source {
         *family; /* this plugin, whatever others serve the model_type; NULL: by model_type */
 } lathe_model_source;
 
-/** Reads folder/config.json. LATHE_E_CONFIG names file, key, what was seen and what is supported. */
+/** Reads folder/config.json. LATHE_E_CONFIG names file, key, what was seen and what is
+ *  supported. */
 lathe_status lathe_model_config_load(const lathe_model_source *source, const char *folder,
                                      lathe_model_config *out);
 
-/** Reads config.json text; `name` is for errors. strict: unknown keys are refused, and the text is not kept for
- *  saving: for a [model] table. Keys are those of config.json ("hidden_size", "n_embd", ...) and model_type. */
+/** Reads config.json text; `name` is for errors. strict: unknown keys are refused, and the text is
+ *  not kept for
+ *  saving: for a [model] table. Keys are those of config.json ("hidden_size", "n_embd", ...) and
+ *  model_type. */
 lathe_status lathe_model_config_parse(const lathe_model_source *source, const char *name,
                                       const char *text, int64_t bytes, int32_t strict,
                                       lathe_model_config *out);
 
-/** The text of a config.json that transformers loads (malloc'ed): the one that was read, with file_dtype as its
- *  dtype, or a new one. */
+/** The text of a config.json that transformers loads (malloc'ed): the one that was read, with
+ *  file_dtype as its dtype, or a new one. */
 lathe_status lathe_model_config_text(const lathe_model_config *config, char **out_text);
 
 /** Writes folder/config.json, durably. */

@@ -1,5 +1,5 @@
-/* A model's parameters, and its forward as a graph with places for adapters and KV caches, from the plugin of its
- * family. */
+/* A model's parameters, and its forward as a graph with places for adapters and KV caches, from the
+ * plugin of its family. */
 #ifndef LATHE_MODEL_MODEL_BUILD_H
 #define LATHE_MODEL_MODEL_BUILD_H
 
@@ -26,8 +26,8 @@ typedef struct lathe_model_build {
     lathe_val
         doc_start; /* i32[N]: index in the row at which the token's document begins, or NONE */
 
-    /* Generation: caches c[B,P,Hkv*D] per layer, of which kv_len i32[B] rows are valid once the tokens
-     * of this run are in. kv_len NONE: no cache. */
+    /* Generation: caches c[B,P,Hkv*D] per layer, of which kv_len i32[B] rows are valid once the
+     * tokens of this run are in. kv_len NONE: no cache. */
     lathe_val kv_len;
     const lathe_val *cache_k, *cache_v; /* [n_layers] */
 

@@ -1,4 +1,5 @@
-/* The keys of a config.json as the values of a plugin's schema, by the rules that the run file obeys too. */
+/* The keys of a config.json as the values of a plugin's schema, by the rules that the run file
+ * obeys too. */
 #include "model/model_values.h"
 
 #include <stdio.h>

@@ -11,8 +11,8 @@
 
 #define BLOCKS 256 /* of the RNG at a time: the arrays of one batch stay in L1 */
 
-/* Built several times and chosen at load: the same IEEE operations, wider. Sanitized builds cannot run
- * the resolver. */
+/* Built several times and chosen at load: the same IEEE operations, wider. Sanitized builds cannot
+ * run the resolver. */
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&                \
     !defined(__SANITIZE_THREAD__)
 #define WIDE __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
@@ -48,8 +48,8 @@ static inline float radius(uint32_t word)
     return sqrtf(-2.0f * ln > 0.0f ? -2.0f * ln : 0.0f);
 }
 
-/* cos and sin of 2 pi t, t = word / 2^32: the top three bits name the octant's quadrant, the rest is
- * an angle in [-pi/4, pi/4) for two Taylor polynomials. */
+/* cos and sin of 2 pi t, t = word / 2^32: the top three bits name the octant's quadrant, the rest
+ * is an angle in [-pi/4, pi/4) for two Taylor polynomials. */
 static inline void turn(uint32_t word, float *cosine, float *sine)
 {
     const uint32_t rounded = word + 0x20000000u;

@@ -28,8 +28,8 @@ static double number(settings *s, const char *key, double def)
     return x;
 }
 
-/* The object of the settings, as transformers chooses it: a rope_scaling that is not empty comes before
- * rope_parameters, whatever is in either. */
+/* The object of the settings, as transformers chooses it: a rope_scaling that is not empty comes
+ * before rope_parameters, whatever is in either. */
 static void find_object(settings *s)
 {
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
@@ -65,8 +65,8 @@ static int choose_nested(settings *s, const char *layer_type)
     return 0;
 }
 
-/* Rotary positions of a part of each head: transformers reads the factor in its scaled types alone, where a model of
- * a family that turns whole heads then fails. */
+/* Rotary positions of a part of each head: transformers reads the factor in its scaled types alone,
+ * where a model of a family that turns whole heads then fails. */
 static void check_partial(settings *s, int32_t type, int32_t flags)
 {
     lathe_config_reader sub = {

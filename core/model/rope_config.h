@@ -1,4 +1,5 @@
-/* The settings of a table of rotary frequencies: rope_theta with rope_scaling or rope_parameters of a config.json. */
+/* The settings of a table of rotary frequencies: rope_theta with rope_scaling or rope_parameters of
+ * a config.json. */
 #ifndef LATHE_MODEL_ROPE_CONFIG_H
 #define LATHE_MODEL_ROPE_CONFIG_H
 
@@ -32,7 +33,8 @@ typedef struct lathe_rope_config {
     const float *short_factor, *long_factor;  /* LONGROPE: [dims/2] */
 } lathe_rope_config;
 
-/** Reads the settings of one table; max_positions is the model's; lists go to the arena. Failures go to r->status.
+/** Reads the settings of one table; max_positions is the model's; lists go to the arena. Failures
+ *  go to r->status.
  *  Source  transformers 5.23, modeling_rope_utils.py. */
 void lathe_rope_config_read(lathe_config_reader *r, const lathe_rope_use *use,
                             int64_t max_positions, lathe_arena *arena, lathe_rope_config *out);

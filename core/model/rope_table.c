@@ -7,8 +7,8 @@
 
 #define PI 3.14159265358979323846
 
-/* Long wavelengths are divided by factor, short ones kept, those between blended. Every step in f32,
- * in the order of the reference, so that the frequencies agree with it. */
+/* Long wavelengths are divided by factor, short ones kept, those between blended. Every step in
+ * f32, in the order of the reference, so that the frequencies agree with it. */
 static float llama3_scale(const lathe_rope_config *rope, float f)
 {
     const float factor = (float)rope->factor, original = (float)rope->original_max_positions;
@@ -26,14 +26,16 @@ static float llama3_scale(const lathe_rope_config *rope, float f)
     return (1.0f - smooth) * f / factor + smooth * f;
 }
 
-/* The channel, perhaps a fraction, whose wavelength fits `rotations` times into the original positions. */
+/* The channel, perhaps a fraction, whose wavelength fits `rotations` times into the original
+ * positions. */
 static double yarn_channel(const lathe_rope_config *rope, double rotations)
 {
     return rope->dims * log((double)rope->original_max_positions / (rotations * 2.0 * PI)) /
            (2.0 * log(rope->theta));
 }
 
-/* Channels below `low` keep their frequency, those above `high` are divided by factor, those between are blended. */
+/* Channels below `low` keep their frequency, those above `high` are divided by factor, those
+ * between are blended. */
 static float yarn_scale(const lathe_rope_config *rope, int32_t i, float power)
 {
     double low = yarn_channel(rope, rope->beta_fast), high = yarn_channel(rope, rope->beta_slow);

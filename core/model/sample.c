@@ -15,8 +15,8 @@ typedef struct candidate {
     int32_t id;
 } candidate;
 
-/* Elements of the vocabulary that a worker takes at a time. The tiles' sums are added in order, so that results do not
- * depend on the number of workers. */
+/* Elements of the vocabulary that a worker takes at a time. The tiles' sums are added in order, so
+ * that results do not depend on the number of workers. */
 #define TILE 512
 
 /* Figures of one tile. */
@@ -100,8 +100,8 @@ static void select_likeliest(candidate *list, int64_t n, int64_t count)
     }
 }
 
-/* Candidate i of the sorted list. Sorting a whole vocabulary takes as long as running a small model on a token, so
- * only as much is sorted as is asked for. */
+/* Candidate i of the sorted list. Sorting a whole vocabulary takes as long as running a small model
+ * on a token, so only as much is sorted as is asked for. */
 static const candidate *sorted(lathe_sampler *s, int64_t i)
 {
     while (i >= s->n_sorted) {
@@ -115,8 +115,8 @@ static const candidate *sorted(lathe_sampler *s, int64_t i)
     return &s->list[i];
 }
 
-/* How many candidates, from the likeliest on, remain after top-k, top-p and min-p; *io_total: the sum of all
- * weights, then of those that remain. */
+/* How many candidates, from the likeliest on, remain after top-k, top-p and min-p; *io_total: the
+ * sum of all weights, then of those that remain. */
 static int64_t cut(lathe_sampler *s, const lathe_sampling *how, double *io_total)
 {
     const int is_cut =
@@ -139,8 +139,8 @@ static int64_t cut(lathe_sampler *s, const lathe_sampling *how, double *io_total
     return kept;
 }
 
-/* The logits with the penalty on the tokens that came before. Each is taken from the logits themselves, so that
- * a token that came twice is penalized once. */
+/* The logits with the penalty on the tokens that came before. Each is taken from the logits
+ * themselves, so that a token that came twice is penalized once. */
 static const float *penalize(lathe_sampler *s, const float *logits, double penalty,
                              const int32_t *ids, int64_t n_ids)
 {
@@ -154,7 +154,8 @@ static const float *penalize(lathe_sampler *s, const float *logits, double penal
     return s->scores;
 }
 
-/* exp(x) for x <= 0, within 1e-15 of its value; 0 below -700. Without branches, so that loops vectorise. */
+/* exp(x) for x <= 0, within 1e-15 of its value; 0 below -700. Without branches, so that loops
+ * vectorise. */
 static inline double exp_below_zero(double x)
 {
     const double shifted = x * 1.4426950408889634 + 0x1.8p52, n = shifted - 0x1.8p52;
@@ -181,7 +182,8 @@ static inline double exp_below_zero(double x)
     return x < -700.0 ? 0.0 : p;
 }
 
-/* Built for several instruction sets. All give the same bits: no variant fuses a product with a sum. */
+/* Built for several instruction sets. All give the same bits: no variant fuses a product with a
+ * sum. */
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_THREAD__) &&                  \
     !defined(__clang__)
 #define WIDTHS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
@@ -277,7 +279,8 @@ static void weigh_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         job->s->list[i] = (candidate){weights[i - begin], (int32_t)i};
 }
 
-/* The sum of exp((x - top) / temperature), each of which becomes a candidate's weight if `lists`. */
+/* The sum of exp((x - top) / temperature), each of which becomes a candidate's weight if
+ * `lists`. */
 static double weigh(lathe_sampler *s, const float *x, double top, double temperature, int32_t lists)
 {
     tile_job job = {s, x, top, temperature, lists};

@@ -151,8 +151,8 @@ static lathe_status share_file(lathe_weight_origin *o, const origin_file *from, 
     return LATHE_OK;
 }
 
-/* Whether the earlier origin's tensor, rounded to the dtype of `t`, is `t`, bit by bit. part: [PART] of 8 bytes,
- * twice. */
+/* Whether the earlier origin's tensor, rounded to the dtype of `t`, is `t`, bit by bit. part:
+ * [PART] of 8 bytes, twice. */
 static lathe_status gives(const lathe_weight_origin *earlier, int32_t param,
                           const lathe_st_tensor *t, char *part, int *out)
 {

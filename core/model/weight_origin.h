@@ -1,7 +1,8 @@
 /* Where a model's weights came from: file, place and dtype of each tensor.
  *
- * Weights that do not train are held rounded to the compute dtype, or quantized. A saved model gets them from here,
- * byte for byte as they were read. The files stay open, so that removing or replacing them does not matter.
+ * Weights that do not train are held rounded to the compute dtype, or quantized. A saved model gets
+ * them from here, byte for byte as they were read. The files stay open, so that removing or
+ * replacing them does not matter.
  */
 #ifndef LATHE_MODEL_WEIGHT_ORIGIN_H
 #define LATHE_MODEL_WEIGHT_ORIGIN_H
@@ -12,10 +13,12 @@
 
 typedef struct lathe_weight_origin lathe_weight_origin;
 
-/** Remembers the tensors of `set` that are rows of `params` and do not train. The set may be closed afterwards.
+/** Remembers the tensors of `set` that are rows of `params` and do not train. The set may be closed
+ *  afterwards.
  *
- *  earlier  NULL, or an origin whose tensors are preferred where they give those of the set when they are
- *           rounded to their dtype: of a checkpoint in bf16, the f32 tensors of the model that it was made from
+ *  earlier  NULL, or an origin whose tensors are preferred where they give those of the set when
+ *           they are rounded to their dtype: of a checkpoint in bf16, the f32 tensors of the model
+ *           that it was made from
  *
  *  Errors  LATHE_E_IO: a file cannot be opened. LATHE_E_NOMEM.
  */

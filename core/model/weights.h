@@ -8,8 +8,8 @@
 
 /** Where loaded weights go. */
 typedef struct lathe_weight_sink {
-    /** Gives the host memory of a row: its elements in our layout, in F32, BF16 or F16 (out_dtype comes
-     *  in as F32). NULL memory skips the row. */
+    /** Gives the host memory of a row: its elements in our layout, in F32, BF16 or F16 (out_dtype
+     *  comes in as F32). NULL memory skips the row. */
     lathe_status (*place)(void *arg, int32_t index, const lathe_param *row, void **out_data,
                           int32_t *out_dtype);
     /** The row is filled: encode it, copy it to the device, reuse the memory. May be NULL. */
@@ -17,17 +17,20 @@ typedef struct lathe_weight_sink {
     void *arg;
 } lathe_weight_sink;
 
-/** Fills every row of the model (not adapters', not the reference's) from the tensors of its name, with
- *  or without the family's prefix; Conv1D tensors are transposed; rows are visited in table order.
+/** Fills every row of the model (not adapters', not the reference's) from the tensors of its name,
+ *  with or without the family's prefix; Conv1D tensors are transposed; rows are visited in table
+ *  order.
  *
- *  Errors  LATHE_E_NOT_FOUND: a tensor is missing. LATHE_E_SHAPE: it has another shape. LATHE_E_DTYPE: it
- *  is no float. LATHE_E_CONFIG: tie_word_embeddings contradicts the file. Tensors that no row asked for
- *  are listed in a warning.
+ *  Errors  LATHE_E_NOT_FOUND: a tensor is missing. LATHE_E_SHAPE: it has another shape.
+ *          LATHE_E_DTYPE: it
+ *  is no float. LATHE_E_CONFIG: tie_word_embeddings contradicts the file. Tensors that no row asked
+ *  for are listed in a warning.
  */
 lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_config *config,
                                 const lathe_params *params, const lathe_weight_sink *sink);
 
-/** The same without reading any value: names, shapes, types, and a head that a tied model's file has too. */
+/** The same without reading any value: names, shapes, types, and a head that a tied model's file
+ *  has too. */
 lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model_config *config,
                                  const lathe_params *params);
 

@@ -122,7 +122,8 @@ static void draw_title(lathe_canvas *c, int32_t x, int32_t y, int32_t width, con
                        k->label ? " " : "", value);
         length += (int32_t)strlen(legend[i]) + 4;
     }
-    /* One curve's legend stands beside a title that is cut to leave it room; of several, only where both fit. */
+    /* One curve's legend stands beside a title that is cut to leave it room; of several, only where
+     * both fit. */
     const int32_t title = (int32_t)strlen(plot->title), least = width / 3;
     int32_t room = title + 1 + length <= width ? title : n == 1 ? width - length - 1 : width;
     if (room < title && room < least) {

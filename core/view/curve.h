@@ -33,20 +33,21 @@ typedef struct lathe_plot {
     int32_t is_stacked; /* curves are areas lo..hi on top of each other (pages only) */
 } lathe_plot;
 
-/** The range of all finite points; y widened where it is empty, x from 0 when it begins close to it.
+/** The range of all finite points; y widened where it is empty, x from 0 when it begins close to
+ *  it.
  *  0: there is no point. */
 int lathe_plot_range(const lathe_plot *plot, double x[2], double y[2]);
 
 /** Widens a range to the round numbers around it, for about max of them. */
 void lathe_axis_widen(double range[2], int32_t max, int32_t unit);
 
-/** Round numbers in [lo, hi] (bytes: round in the unit they are told in), at most max of them and at
- *  most 16; *out_step is their distance. */
+/** Round numbers in [lo, hi] (bytes: round in the unit they are told in), at most max of them and
+ *  at most 16; *out_step is their distance. */
 int32_t lathe_axis_ticks(double lo, double hi, int32_t max, int32_t unit, double *out,
                          double *out_step);
 
-/** A number for people: "3.32", "12.5k", "1.0e-05", "71%", "396.9 MiB", "1.2 ms". step: the distance
- *  of the ticks, which decides the digits; 0: four digits. */
+/** A number for people: "3.32", "12.5k", "1.0e-05", "71%", "396.9 MiB", "1.2 ms". step: the
+ *  distance of the ticks, which decides the digits; 0: four digits. */
 void lathe_axis_text(double value, double step, int32_t unit, char *out, int64_t bytes);
 
 /** "01:26", "3:02:11", "4d 03:10" */

@@ -4,8 +4,8 @@
 
 #include "base/buffer.h"
 
-/** Appends text with & < > " ' as entities; control characters but line ends and tabs, and bytes that
- *  are no UTF-8, become U+FFFD. NULL is "". Fit for content and for quoted attributes. */
+/** Appends text with & < > " ' as entities; control characters but line ends and tabs, and bytes
+ *  that are no UTF-8, become U+FFFD. NULL is "". Fit for content and for quoted attributes. */
 void lathe_html_text(lathe_buffer *out, const char *text);
 
 /** The same for the first n bytes; a character that is cut becomes U+FFFD. */

@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "base/json.h"
 
-/* The text of the next line into line[0, MAX], without its end. 0: no whole line is left; -1: too long. */
+/* The text of the next line into line[0, MAX], without its end. 0: no whole line is left; -1: too
+ * long. */
 static int64_t read_line(FILE *f, char *line)
 {
     int64_t n = 0;

@@ -5,7 +5,8 @@
 #include "base/buffer.h"
 #include "view/run_view.h"
 
-/** Appends the page. verify: every checkpoint is checked against its manifest, which reads it whole.
+/** Appends the page. verify: every checkpoint is checked against its manifest, which reads it
+ *  whole.
  *  LATHE_E_NOMEM. */
 lathe_status lathe_report_page(const lathe_run_view *v, int32_t verify, lathe_buffer *out);
 

@@ -94,8 +94,8 @@ static const char *const phase_names[N_PHASES] = {"data", "forward", "backward",
                                                   "other"};
 static const int32_t phase_colors[N_PHASES] = {4, 0, 3, 2, 5};
 
-/* The phases as areas on top of each other up to the whole step. Points of all are the same steps: the
- * figures come in the same lines. */
+/* The phases as areas on top of each other up to the whole step. Points of all are the same steps:
+ * the figures come in the same lines. */
 static lathe_status stack_phases(const lathe_run_view *v, const lathe_series *whole,
                                  lathe_arena *arena, lathe_curve *curves, int32_t *out_n)
 {

@@ -56,7 +56,8 @@ static void put_memory(const lathe_run_view *v, lathe_buffer *out)
     lathe_buffer_puts(out, "</table></div>\n");
 }
 
-/* A row of two cells; a number that is not there is left out. With a unit, the letter of its size goes to
+/* A row of two cells; a number that is not there is left out. With a unit, the letter of its size
+ * goes to
  * it: 14.5 GFLOP. */
 static void put_number(const lathe_run_view *v, const char *name, const char *path,
                        const char *unit, lathe_buffer *out)

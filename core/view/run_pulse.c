@@ -1,5 +1,5 @@
-/* Whether a run lives (declared in run_view.h): by its process where it can be seen, else by the age of
- * what it wrote last. */
+/* Whether a run lives (declared in run_view.h): by its process where it can be seen, else by the
+ * age of what it wrote last. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -235,7 +235,8 @@ static lathe_status refresh(lathe_run_view *v, lathe_arena *scratch)
     const char *latest = lathe_path_join(scratch, v->dir, "latest");
     if (!metrics || !record || !latest)
         return LATHE_E_NOMEM;
-    /* Stamps are taken before what they stand for is read: what comes in between is seen next time. */
+    /* Stamps are taken before what they stand for is read: what comes in between is seen next
+     * time. */
     v->metrics_stamp = stamp_of(metrics);
     v->checkpoint_stamp = stamp_of(v->dir) ^ stamp_of(latest);
     v->metrics_written = stat(metrics, &info) == 0 ? seconds_of(&info.st_mtim) : 0.0;

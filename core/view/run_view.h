@@ -1,5 +1,5 @@
-/* A run as its folder tells it: run.json, metrics.jsonl, checkpoints. Nothing is asked of the training
- * itself, which may be another process, on another machine, or long gone. */
+/* A run as its folder tells it: run.json, metrics.jsonl, checkpoints. Nothing is asked of the
+ * training itself, which may be another process, on another machine, or long gone. */
 #ifndef LATHE_VIEW_RUN_VIEW_H
 #define LATHE_VIEW_RUN_VIEW_H
 
@@ -52,8 +52,8 @@ void lathe_run_view_fini(lathe_run_view *v);
 /** Reads what is new. LATHE_E_NOMEM, LATHE_E_IO. */
 lathe_status lathe_run_view_refresh(lathe_run_view *v);
 
-/** LATHE_E_NOT_FOUND: the folder is not that of a run: neither run.json, nor metrics.jsonl, nor a checkpoint is in it.
- *  After a refresh. */
+/** LATHE_E_NOT_FOUND: the folder is not that of a run: neither run.json, nor metrics.jsonl, nor a
+ *  checkpoint is in it. After a refresh. */
 lathe_status lathe_run_view_check(const lathe_run_view *v);
 
 /** The curve of a key; NULL when there is no value of it. */

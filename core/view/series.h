@@ -1,5 +1,6 @@
-/* A curve in bounded memory: buckets of neighbouring steps with least, largest, mean and last value.
- * While there are few values every bucket is one step; when all are taken, neighbours are joined. */
+/* A curve in bounded memory: buckets of neighbouring steps with least, largest, mean and last
+ * value. While there are few values every bucket is one step; when all are taken, neighbours are
+ * joined. */
 #ifndef LATHE_VIEW_SERIES_H
 #define LATHE_VIEW_SERIES_H
 

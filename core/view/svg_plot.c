@@ -7,7 +7,8 @@
 
 #include "view/html.h"
 
-/* Below NARROW units a legend of more than two curves does not fit beside the title and is left out. */
+/* Below NARROW units a legend of more than two curves does not fit beside the title and is left
+ * out. */
 enum { MAX_TICKS = 16, TOP = 36, BOTTOM = 26, RIGHT = 14, MAX_LEGEND = 8, NARROW = 480 };
 
 /* Widths of text are not known here: that of a digit in wide fonts, at 12 units. */

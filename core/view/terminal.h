@@ -1,4 +1,5 @@
-/* The terminal as a screen that is taken and always given back: alternate screen, no echo, no cursor. */
+/* The terminal as a screen that is taken and always given back: alternate screen, no echo, no
+ * cursor. */
 #ifndef LATHE_VIEW_TERMINAL_H
 #define LATHE_VIEW_TERMINAL_H
 

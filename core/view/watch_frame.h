@@ -5,8 +5,8 @@
 #include "view/canvas.h"
 #include "view/run_view.h"
 
-/** Draws the run as it stands onto a blank canvas of any size. is_live: keys are listened to, and the
- *  frame says which. LATHE_E_NOMEM. */
+/** Draws the run as it stands onto a blank canvas of any size. is_live: keys are listened to, and
+ *  the frame says which. LATHE_E_NOMEM. */
 lathe_status lathe_watch_draw(lathe_canvas *c, const lathe_run_view *v, int32_t is_live);
 
 #endif

@@ -1,4 +1,5 @@
-/* CLAMP between a limit of device memory and its negative, or between two attributes; and its derivative. */
+/* CLAMP between a limit of device memory and its negative, or between two attributes; and its
+ * derivative. */
 #include "ir/ops/rules.h"
 
 /* Where x stands among the inputs; the limit is behind it. */

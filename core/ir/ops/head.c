@@ -1,4 +1,5 @@
-/* The head over the vocabulary: HEAD_LOGPROB, HEAD_ENTROPY, their derivatives, HEAD_EVAL, HEAD_SAMPLE. */
+/* The head over the vocabulary: HEAD_LOGPROB, HEAD_ENTROPY, their derivatives, HEAD_EVAL,
+ * HEAD_SAMPLE. */
 #include <math.h>
 #include <stdlib.h>
 

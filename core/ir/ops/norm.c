@@ -48,8 +48,8 @@ static void derive_layernorm(lathe_tape *t, const lathe_ir_node *n, lathe_val dy
     lathe__emit(t, LATHE_OP_LAYERNORM_BWD, &n->attrs, in, 5, n->in, 1, 3, n->label);
 }
 
-/* y and n_stats figures a group, from x, weights and maybe a bias: a group has as many elements as there are
- * weights. */
+/* y and n_stats figures a group, from x, weights and maybe a bias: a group has as many elements as
+ * there are weights. */
 static lathe_status check_norm(const lathe_op_problem *p, int32_t n_stats, int32_t adds)
 {
     const int64_t n = lathe_desc_count(&p->in[0]), d = lathe_desc_count(&p->in[1 + adds]);
@@ -68,7 +68,8 @@ static lathe_status check_norm(const lathe_op_problem *p, int32_t n_stats, int32
     return LATHE_OK;
 }
 
-/* dx, and where wanted the gradients of weights and bias, from dy, x, weights and the n_stats figures. */
+/* dx, and where wanted the gradients of weights and bias, from dy, x, weights and the n_stats
+ * figures. */
 static lathe_status check_norm_bwd(const lathe_op_problem *p, int32_t n_stats)
 {
     const int64_t n = lathe_desc_count(&p->in[1]), d = lathe_desc_count(&p->in[2]);

@@ -4,8 +4,9 @@
 
 #include "ir/op_info.h"
 
-/** out = op(in), all as doubles in row-major order; in[i], out[i] are NULL where absent. Outputs are zero before.
- *  What lies between the two halves of a joined op is rounded to the compute dtype, as the op says; nothing else is.
+/** out = op(in), all as doubles in row-major order; in[i], out[i] are NULL where absent. Outputs
+ *  are zero before. What lies between the two halves of a joined op is rounded to the compute
+ *  dtype, as the op says; nothing else is.
  *  LATHE_E_UNSUPPORTED: DEQUANT, whose meaning is the codec's. LATHE_E_NOMEM. */
 lathe_status lathe__op_exact(const lathe_op_problem *p, double *const *in, double *const *out);
 

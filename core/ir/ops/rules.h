@@ -1,7 +1,7 @@
 /* What the files of this folder share: how an op is defined, and checks of shapes and dtypes.
  *
- * A new op is a row of LATHE_OP_TABLE (lathe/op.h, lathe/op_tensor.h) and one LATHE_OP_DEFINE here, in a file of its own or in that of
- * its forward op; a missing one fails the link.
+ * A new op is a row of LATHE_OP_TABLE (lathe/op.h, lathe/op_tensor.h) and one LATHE_OP_DEFINE here,
+ * in a file of its own or in that of its forward op; a missing one fails the link.
  */
 #ifndef LATHE_IR_OPS_RULES_H
 #define LATHE_IR_OPS_RULES_H
@@ -21,7 +21,8 @@ LATHE_OP_TABLE(LATHE_X)
 LATHE_CORE_OP_TABLE(LATHE_X)
 #undef LATHE_X
 
-/** Defines an op: LATHE_OP_DEFINE(ADD, .infer = .., .derive = .., ..); the members of lathe_op_info. */
+/** Defines an op: LATHE_OP_DEFINE(ADD, .infer = .., .derive = .., ..); the members of
+ *  lathe_op_info. */
 #define LATHE_OP_DEFINE(op_name, ...)                                                              \
     const lathe_op_info lathe__op_##op_name = {.name = lathe__name_##op_name,                      \
                                                .n_in = LATHE__INS_##op_name,                       \

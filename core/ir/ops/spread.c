@@ -1,5 +1,5 @@
-/* Vectors over matrices: BROADCAST_ROW, BROADCAST_COLUMN, and the sums SUM_ROWS, SUM_COLUMNS. Each broadcast and its
- * sum are the derivative of one another. */
+/* Vectors over matrices: BROADCAST_ROW, BROADCAST_COLUMN, and the sums SUM_ROWS, SUM_COLUMNS. Each
+ * broadcast and its sum are the derivative of one another. */
 #include "ir/ops/rules.h"
 
 static int32_t is_sum(const lathe_op_problem *p)

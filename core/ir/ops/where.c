@@ -1,4 +1,5 @@
-/* One element or another: MIN, MAX, LESS, WHERE, and WHERE_BWD, which is the derivative of three of them. */
+/* One element or another: MIN, MAX, LESS, WHERE, and WHERE_BWD, which is the derivative of three of
+ * them. */
 #include <math.h>
 
 #include "ir/ops/rules.h"
