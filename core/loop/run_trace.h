@@ -1,8 +1,8 @@
-/* What of a run goes into the process's trace (base/trace.h): its nodes, for a range of steps.
+/* Adds the nodes of a run to the process's trace (base/trace.h), for a range of steps.
  *
- * Within the range: spans of the step, its update, its waits for data, and of every node, with op,
- * phase, dtype, layer and floating-point operations as arguments. Evaluations and checkpoints are
- * in the trace of the whole run.
+ * In this range the trace has a span for the step, its update, its waits for data and every node,
+ * with op, phase, dtype, layer and floating-point operations as arguments. Evaluations and
+ * checkpoints are traced in the whole run.
  */
 #ifndef LATHE_LOOP_RUN_TRACE_H
 #define LATHE_LOOP_RUN_TRACE_H
@@ -10,20 +10,21 @@
 #include "base/trace.h"
 #include "run/run_state.h"
 
-/** Steps (batches of an evaluation) whose nodes are traced when nothing else is said: the third to
- * the seventh of this start, behind the warm-up. */
+/** Default range of steps (batches, in an evaluation) whose nodes are traced: the third to the
+ * seventh of this start, after the warm-up. */
 #define LATHE_TRACE_SKIPPED 2
 #define LATHE_TRACE_STEPS 5
 
-/** Reads "3:7" or "3" into run->trace.first and trace_last: steps as the run counts them.
- * LATHE_E_ARG says what was expected. */
+/** Reads "3:7" or "3" into run->trace.first and last: step numbers of the run. LATHE_E_ARG says
+ * what was expected. */
 lathe_status lathe_run_trace_steps(lathe_run *run, const char *text);
 
-/** Before the first step: settles the default, for a start that has taken `done` steps before. */
+/** Sets the default range; call it before the first step. `done`: number of steps that the run took
+ * before this start. */
 void lathe_run_trace_begin(lathe_run *run, int64_t done);
 
-/** Before step `step`: from here on the nodes of all programs are traced if it is one of those,
- * else not. Without a trace, nothing. */
+/** Call it before step `step`: turns the tracing of all programs' nodes on if the step is in the
+ * range, and off otherwise. Does nothing without a trace. */
 void lathe_run_trace_step(lathe_run *run, int64_t step);
 
 #endif

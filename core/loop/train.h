@@ -1,4 +1,5 @@
-/* The loop: steps until the run's end, with progress, metrics, evaluation and checkpoints. */
+/* Runs the training loop: steps until the end of the run, with progress, metrics, evaluation and
+ * checkpoints. */
 #ifndef LATHE_LOOP_TRAIN_H
 #define LATHE_LOOP_TRAIN_H
 
@@ -27,9 +28,9 @@ typedef struct lathe_train_result {
     const char *checkpoint; /* the last one written; NULL without one */
 } lathe_train_result;
 
-/** Trains an opened run (LATHE_OPEN_TRAIN) from where it stands, resuming by checkpoint.resume
- * first. LATHE_E_NUMERIC: a loss or gradient is not finite (names the step; nothing was updated by
- * it). */
+/** Trains an opened run (LATHE_OPEN_TRAIN) from its current step, after resuming as
+ * checkpoint.resume says. LATHE_E_NUMERIC: a loss or gradient is not finite; the message names the
+ * step, which updated nothing. */
 lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
                          lathe_train_result *out);
 
@@ -60,11 +61,11 @@ typedef struct lathe_evaluation {
 /** "targets" or "pairs". */
 const char *lathe_count_unit_name(int32_t count_unit);
 
-/** The validation split once through, at most max_batches micro-batches (0: all). */
+/** Evaluates the validation split once, with at most max_batches micro-batches (0: all). */
 lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluation *out);
 
-/** Best rate of a product in the compute dtype on this device, FLOP/s: what shares of the peak are
- * shares of. 0: the plan leaves no memory to measure it. */
+/** Measures the highest rate of a matrix product in the compute dtype on this device, in FLOP/s; "%
+ * of peak" figures refer to it. 0: the plan leaves no memory for the measurement. */
 lathe_status lathe_peak_flops(lathe_run *run, double *out);
 
 #endif

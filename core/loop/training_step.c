@@ -7,8 +7,9 @@
  * train.on_nonfinite and train.on_spike choose what follows a bad step:
  *
  *   ignore   spikes only: they are counted
- *   stop     an error, with the step, the micro-batch and the first bad tensor, or the spike's
- * figures skip     the step counts, but updates nothing and does not advance the schedule; too many
+ *   stop     an error, with the step, the micro-batch and the first bad tensor, or the figures of
+ *            the spike
+ *   skip     the step counts, but updates nothing and does not advance the schedule; too many
  * skipped steps in a row are an error rewind   the run loads its last checkpoint and continues with
  * the data after the bad step
  *
@@ -24,15 +25,15 @@
 #define MOST_SKIPPED 10 /* in a row, by "skip" */
 #define MOST_REWINDS 3  /* to one checkpoint */
 
-/* Whether another micro-batch of the step is to be computed: a step of many need not be finished
- * before the run stops. */
+/* Whether to compute another micro-batch of the step; the run may stop between two
+ * micro-batches. */
 static int goes_on(const lathe_training *t)
 {
     return t->run->sum.backwards < t->run->set.gradient_accumulation_steps &&
            !(t->options->stop && *t->options->stop);
 }
 
-/* The micro-batches of one step, each waited for. */
+/* Runs the micro-batches of one step and waits for each. */
 static lathe_status accumulate_one_by_one(lathe_training *t, int32_t *out_bad, double *out_loss)
 {
     lathe_run *run = t->run;
@@ -49,7 +50,7 @@ static lathe_status accumulate_one_by_one(lathe_training *t, int32_t *out_bad, d
     return LATHE_OK;
 }
 
-/* All of them queued, then waited for: the device does not stand still between them. */
+/* Queues all micro-batches and then waits for them, so that the device does not idle in between. */
 static lathe_status accumulate_at_once(lathe_training *t, int32_t *out_bad, double *out_loss)
 {
     lathe_run *run = t->run;
@@ -71,8 +72,8 @@ static lathe_status accumulate(lathe_training *t, int32_t *out_bad, double *out_
     return LATHE_OK;
 }
 
-/* Takes the rest of the step's batches, so that a step's data do not depend on what became of it.
- */
+/* Skips the rest of the step's batches, so that every step takes the same amount of data whatever
+ * happened to it. */
 static lathe_status pass_over(lathe_run *run, int32_t n)
 {
     lathe_batch batch;
@@ -116,9 +117,9 @@ lathe_status lathe__training_rewind(lathe_training *t, const char *text)
     return LATHE_OK;
 }
 
-/* The step at run->at.step was bad and counted as left out; `what` says how. `begin`: what is not
- * finite is to be found in the step that began there; NULL: nothing is. *out_again: the step is to
- * be taken again, from another state. */
+/* Handles the bad step run->at.step, which was counted as skipped; `what` says what was wrong.
+ * `begin`: where that step began, to search it for the first NaN or infinity; NULL: no search.
+ * *out_again: the step must be repeated, from another state. */
 static lathe_status follow_policy(lathe_training *t, int32_t policy, const lathe_position *begin,
                                   const char *what, int *out_again)
 {
@@ -145,7 +146,7 @@ static lathe_status follow_policy(lathe_training *t, int32_t policy, const lathe
                              MOST_SKIPPED);
 }
 
-/* A step without an update because of its loss, known after `n_done` micro-batches. */
+/* Skips the update of a step because of its loss, which is known after `n_done` micro-batches. */
 static lathe_status leave_out(lathe_training *t, int32_t n_done, double loss,
                               lathe_step_record *out)
 {
@@ -156,8 +157,9 @@ static lathe_status leave_out(lathe_training *t, int32_t n_done, double loss,
     return lathe_zero_grad(run);
 }
 
-/* The end of a step whose micro-batches are fine: the update, unless its loss is a spike that
- * something is done about. *out_spikes: it was left out for that. */
+/* Ends a step whose micro-batches are good: updates the weights, unless the loss is a spike and
+ * train.on_spike asks for more than counting it. *out_spikes: the update was skipped for that
+ * reason. */
 static lathe_status update(lathe_training *t, lathe_step_record *out, int *out_spikes)
 {
     lathe_run *run = t->run;
@@ -180,8 +182,7 @@ static lathe_status update(lathe_training *t, lathe_step_record *out, int *out_s
     return LATHE_OK;
 }
 
-/* What is done about a step that was left out. `bad`: the micro-batch whose loss is not finite, or
- * 0. */
+/* Handles a skipped step. `bad`: the micro-batch whose loss is not finite, or 0. */
 static lathe_status treat(lathe_training *t, const lathe_step_record *step,
                           const lathe_position *begin, int32_t bad, int spikes, int *out_again)
 {

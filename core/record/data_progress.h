@@ -1,5 +1,5 @@
-/* How far preparing the data has come: a rewritten line on a terminal, else a line of the log every
- * ten seconds. */
+/* Shows the progress of data preparation: one rewritten line on a terminal, otherwise a log line
+ * every ten seconds. */
 #ifndef LATHE_RECORD_DATA_PROGRESS_H
 #define LATHE_RECORD_DATA_PROGRESS_H
 
@@ -7,13 +7,13 @@
 #include <stdio.h>
 
 typedef struct lathe_data_progress {
-    FILE *out; /* of the rewritten line */
+    FILE *out; /* stream of the rewritten line */
     int32_t off;
     int32_t in_place;
     int32_t line_open;
-    int64_t begun_bytes; /* done when the dataset began: parts made before */
-    double begun, last;  /* seconds: of the dataset, of the last line */
-    const char *path;    /* dataset that is prepared */
+    int64_t begun_bytes; /* bytes done when the dataset began: parts made before */
+    double begun, last;  /* times in seconds: start of the dataset, last line */
+    const char *path;    /* dataset in preparation */
 } lathe_data_progress;
 
 /** mode: LATHE_PROGRESS_*. */

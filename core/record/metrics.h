@@ -1,4 +1,4 @@
-/* metrics.jsonl: one JSON object per step, appended and flushed. */
+/* Writes metrics.jsonl: one JSON object per step, appended and flushed. */
 #ifndef LATHE_RECORD_METRICS_H
 #define LATHE_RECORD_METRICS_H
 
@@ -11,8 +11,8 @@ typedef struct lathe_metrics {
     char *path;
 } lathe_metrics;
 
-/** Opens dir/metrics.jsonl; lines of steps after `step` (of a run that went on from there) are
- * dropped. dir NULL: metrics go nowhere. */
+/** Opens dir/metrics.jsonl and removes the lines of steps after `step`, which belong to a run that
+ * was resumed from an earlier step. dir NULL: metrics are not written. */
 lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step);
 
 /** Appends {"step": n, key: value, ...}; values that are not finite become null. LATHE_E_IO names
@@ -22,13 +22,13 @@ lathe_status lathe_metrics_write(lathe_metrics *m, int64_t step, int32_t n, cons
 
 void lathe_metrics_close(lathe_metrics *m);
 
-/** Cuts a file of such lines before the first whose step is greater, and drops a torn last line:
- * one pass over a map of the file, then a new file in its place (who follows it sees another one).
- * A missing file is fine. */
+/** Cuts a file of such lines before the first line whose step is greater, and removes an incomplete
+ * last line. Reads a map of the file once and replaces the file by a new one, so a program that
+ * follows it sees another file. A missing file is fine. */
 lathe_status lathe_lines_cut(const char *path, int64_t step);
 
-/** Writes the whole lines that lathe_lines_cut would cut into the file `to`, atomically. Without
- * any, and when the file is missing or none that can be mapped, nothing is written. */
+/** Writes the complete lines that lathe_lines_cut would remove into the file `to`, atomically.
+ * Writes nothing if there are no such lines, or if the file is missing or cannot be mapped. */
 lathe_status lathe_lines_copy_after(const char *path, int64_t step, const char *to);
 
 #endif

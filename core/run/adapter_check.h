@@ -1,4 +1,4 @@
-/* Whether what the adapter's configuration names is in the model. */
+/* Checks that the modules named in the adapter's configuration exist in the model. */
 #ifndef LATHE_RUN_ADAPTER_CHECK_H
 #define LATHE_RUN_ADAPTER_CHECK_H
 
@@ -9,8 +9,8 @@
  * ...". */
 lathe_status lathe__adapter_check(lathe_run *run);
 
-/** Refuses an adapter that leaves every parameter as it is and adds none. After the choice of what
- * trains. */
+/** Refuses an adapter that trains no parameter of the model and adds none. Call it after the
+ * trained parameters are chosen. */
 lathe_status lathe__adapter_check_trains(const lathe_run *run);
 
 #endif

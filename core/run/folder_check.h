@@ -1,15 +1,15 @@
-/* Whether a run may have its folder, checkpoint.dir. */
+/* Checks that a run can use its folder, checkpoint.dir. */
 #ifndef LATHE_RUN_FOLDER_CHECK_H
 #define LATHE_RUN_FOLDER_CHECK_H
 
 #include "base/lock.h"
 #include "run/run_state.h"
 
-/** Refuses, at checkpoint.dir, a folder in which another run trains, and one in which nothing can
- * be written; a folder that does not exist yet stays so. */
+/** Refuses, at checkpoint.dir, a folder in which another run trains, or in which nothing can be
+ * written. Does not create a folder that does not exist yet. */
 lathe_status lathe__folder_check(const lathe_run *run);
 
-/** Takes the lock of the folder, which exists. LATHE_E_CONFIG: another run has it. */
+/** Locks the folder, which must exist. LATHE_E_CONFIG: another run holds the lock. */
 lathe_status lathe__folder_lock(lathe_run *run, lathe_lock *out);
 
 #endif

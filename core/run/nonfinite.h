@@ -1,27 +1,29 @@
-/* Where bad numbers come from: a step computed once more, node by node, with every result looked
- * at. */
+/* Finds where NaN or infinity first appears: computes a step again, node by node, and checks every
+ * result. */
 #ifndef LATHE_RUN_NONFINITE_H
 #define LATHE_RUN_NONFINITE_H
 
 #include "run/run_state.h"
 
-/** Where a step's data begin: what it takes to compute the step again. */
+/** The position in the data at which a step begins, and what else is needed to compute the step
+ * again. */
 typedef struct lathe_position {
     lathe_cursor cursor;
     int64_t micro;
-    int32_t backwards; /* done already: of a step resumed in its middle */
+    int32_t backwards; /* backward passes already done, if the step was resumed in its middle */
 } lathe_position;
 
-/** Tells in one line where the first NaN or infinity of the step that began at `begin` is: a
- * parameter, or the output of a node, with its layer, label and element, by micro-batch. Computes
- * the step again, from the run's own data. The parameters are read only; gradients and activations
- * are overwritten, nothing stays accumulated; cursor and counters are afterwards what they were.
- *  `out` gets the line, cut at `bytes`. */
+/** Writes one line to `out` that says where the step that began at `begin` first has a NaN or
+ * infinity: a parameter, or the output of a node, with its micro-batch, layer, label and element.
+ * The line is cut at `bytes`. Computes the step again from the run's own data. Only reads the
+ * parameters; overwrites gradients and activations, and leaves nothing accumulated. Restores cursor
+ * and counters. */
 lathe_status lathe__nonfinite_find(lathe_run *run, const lathe_position *begin, char *out,
                                    int64_t bytes);
 
-/** LATHE_E_NUMERIC for a result of evaluation or generation that is NaN or infinite: names it ("the
- * logits of token", 12), and the first parameter that is not finite, or says that all are. */
+/** Returns LATHE_E_NUMERIC for a NaN or infinity in an evaluation or a generation. The message
+ * names it ("the logits of token", 12) and the first parameter that is not finite, or says that all
+ * parameters are finite. */
 LATHE_MUST_USE lathe_status lathe__nonfinite_refuse(lathe_run *run, const char *what,
                                                     int64_t index);
 

@@ -1,18 +1,18 @@
-/* Whether the checkpoint that a training would resume from is one of the run, and what changed
- * since. */
+/* Checks that the checkpoint to resume from belongs to the run, and reports what changed since
+ * then. */
 #ifndef LATHE_RUN_RESUME_CHECK_H
 #define LATHE_RUN_RESUME_CHECK_H
 
 #include "run/run_state.h"
 
-/** Refuses a checkpoint of other plugins, other data or another model, at the key that differs, and
- * warns, once, of keys that may differ but change the run. Reads the manifest, run.json and the
- * heads of the other files; one that is damaged is passed over for the one before it, as resuming
- * does. After the plan and the data. */
+/** Refuses a checkpoint with other plugins, other data or another model, and names the key that
+ * differs. Warns once of keys that may differ but change the training. Reads the manifest, run.json
+ * and the headers of the other files. A damaged checkpoint is skipped, as in resuming: the one
+ * before it is checked. Call it after the plan and the data are made. */
 lathe_status lathe__resume_check(lathe_run *run);
 
-/** The same of one checkpoint, which has verified, just before the run reads it; nothing for the
- * one that lathe__resume_check looked at. LATHE_E_CONFIG: refused. */
+/** Makes the same check of one verified checkpoint, just before the run reads it; does nothing if
+ * lathe__resume_check has already checked it. LATHE_E_CONFIG: refused. */
 lathe_status lathe__resume_check_loaded(lathe_run *run, const char *dir);
 
 #endif

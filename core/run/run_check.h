@@ -33,18 +33,20 @@ lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t t
 
 /* ---- parts of it, shared inside the floor ---- */
 
-/** Keys of the core's sections that contradict each other or have no effect (settings_check.c). */
+/** Refuses keys of the core's sections that contradict each other, and warns of keys without effect
+ * (settings_check.c). */
 lathe_status lathe__settings_check(lathe_run *run);
 
-/** Warns when train.stop_after is at or beyond the run's end, as far as its length is known. */
+/** Warns if train.stop_after is not before the end of the run, as far as the length is known. */
 void lathe__settings_check_pause(const lathe_run *run);
 
-/** The kind of each dataset, its columns and its first record against the stage (data_check.c). */
+/** Checks that the kind of each dataset, its columns and its first record suit the stage
+ * (data_check.c). */
 lathe_status lathe__data_check(lathe_run *run);
 
-/** The heads of the weight files against the model: names, shapes, types; no value is read
- * (run_weights.c). A folder without weight files will do where the checkpoint that is resumed from
- * holds all weights. */
+/** Compares the headers of the weight files with the model: names, shapes, dtypes; reads no values
+ * (run_weights.c). A folder without weight files is accepted if the checkpoint to resume from holds
+ * all weights. */
 lathe_status lathe__weights_check(lathe_run *run);
 
 #endif

@@ -1,12 +1,12 @@
-/* How a run samples when its caller does not say: the run file, then generation_config.json, then
- * defaults. */
+/* Chooses the sampling settings that the caller does not give: from the run file, then
+ * generation_config.json, then defaults. */
 #ifndef LATHE_RUN_SAMPLING_SETTINGS_H
 #define LATHE_RUN_SAMPLING_SETTINGS_H
 
 #include "run/run_state.h"
 
 /** Logs one line with the values of lathe_default_sampling that came from generation_config.json;
- * nothing where there is no such file. */
+ * logs nothing if there is no such file. */
 void lathe__sampling_say(const lathe_run *run);
 
 #endif
