@@ -1,7 +1,7 @@
-/* What attention backends share: checks of a call, refusals, and the plugin's tables.
+/* Helpers for attention plugins: argument checks, refusals, and the plugin's tables.
  *
- * An instance begins with its host (lathe/kit/instance.h). A backend writes score(), the two
- * *_scratch() and forward() and backward(), which begin with the checks here.
+ * An instance begins with its host (lathe/kit/instance.h). A plugin provides score(), the two
+ * *_scratch(), forward() and backward(); the last two begin with the checks below.
  */
 #ifndef LATHE_KIT_ATTENTION_KIT_H
 #define LATHE_KIT_ATTENTION_KIT_H
@@ -12,14 +12,14 @@
 #include "instance.h"
 #include "lathe/attention.h"
 
-/** Of an instance that begins with its host. */
+/** The host of an instance, which is its first member. */
 static inline const lathe_host *lathe_attention_host(const void *self)
 {
     return *(const lathe_host *const *)self;
 }
 
-/** Why no backend takes the problem: a dtype or dims outside attention.h's, a backward through a
- *  cache. NULL: nothing. */
+/** The reason why no backend supports the problem: an unsupported dtype, dims out of range, or a
+ *  backward through a cache. NULL: the problem is valid. */
 static inline const char *lathe_attention_refusal(const lathe_attention_problem *p)
 {
     if (p->dtype != LATHE_F32 && p->dtype != LATHE_BF16 && p->dtype != LATHE_F16)
@@ -33,15 +33,16 @@ static inline const char *lathe_attention_refusal(const lathe_attention_problem 
     return NULL;
 }
 
-/** The same for a backend that computes in the host's memory. */
+/** The same for a backend that computes in host memory. */
 static inline const char *lathe_attention_host_refusal(const lathe_attention_problem *p)
 {
     return p->device != NULL && !p->device->host_memory ? "runs on the CPU only"
                                                         : lathe_attention_refusal(p);
 }
 
-/** The end of score(): puts the refusal `no`, or where it is NULL what the backend says of
- *  itself, into `why`, and returns LATHE_SCORE_NO or `fitness`. */
+/** The end of score(). If there is a refusal `no`: writes it into `why` and returns
+ *  LATHE_SCORE_NO. If `no` is NULL: writes `yes`, the backend's own reason, and returns
+ *  `fitness`. */
 static inline int32_t lathe_attention_scored(const char *no, const char *yes, int32_t fitness,
                                              char *why, int64_t why_bytes)
 {
@@ -50,8 +51,8 @@ static inline int32_t lathe_attention_scored(const char *no, const char *yes, in
     return no != NULL ? LATHE_SCORE_NO : fitness;
 }
 
-/** What every call brings. scratch_bytes: what it asked for. Where the host can read them, the
- *  lengths of the cached rows fit the cache. LATHE_E_ARG says what is wrong. */
+/** Checks the arguments of a forward call. scratch_bytes: from *_scratch(). If the host can read
+ *  kv_len, each length must fit the cache. LATHE_E_ARG: the message says what is wrong. */
 static inline lathe_status lathe_attention_check(const lathe_host *host,
                                                  const lathe_attention_problem *p,
                                                  const lathe_attention_args *a,
@@ -89,9 +90,9 @@ static inline lathe_status lathe_attention_check_backward(const lathe_host *host
     return LATHE_OK;
 }
 
-/* The table of a backend with the functions type##_score, _forward_scratch, _backward_scratch,
- * _forward and _backward, and its entry. ...: .family, .version, .summary, .source, and
- * LATHE_PLUGIN_FIELDS where it has keys. */
+/* Defines the table of a plugin from the functions type##_score, _forward_scratch,
+ * _backward_scratch, _forward and _backward, and the plugin's entry. ...: .family, .version,
+ * .summary, .source, and LATHE_PLUGIN_FIELDS if it has keys. */
 #define LATHE_ATTENTION_ENTRY(type, ...)                                                           \
     static const lathe_attention_v1 type##_table = {                                               \
         .size = (uint32_t)sizeof type##_table,                                                     \

@@ -1,10 +1,8 @@
-/* CUDA code that a plugin carries (lathe_optimizer_v1.cuda_image, lathe_quant_v1.cuda_image) and
- * that a device loads and queues (lathe_device_v1.launch): where it is, and what its kernels are
- * written with.
+/* Macros for CUDA code embedded in a plugin (lathe_optimizer_v1.cuda_image,
+ * lathe_quant_v1.cuda_image), which a device loads and launches (lathe_device_v1.launch).
  *
- * lathe_add_plugin(... CUDA file) compiles the file with nvcc and puts the fatbin into the plugin.
- * A kernel of an image is found by its name, takes one struct by value, and has no dynamic shared
- * memory.
+ * lathe_add_plugin(... CUDA file) compiles the file with nvcc and embeds the fatbin in the plugin.
+ * A kernel is found by its name, takes one struct by value, and uses no dynamic shared memory.
  */
 #ifndef LATHE_KIT_CODE_IMAGE_H
 #define LATHE_KIT_CODE_IMAGE_H
@@ -23,16 +21,17 @@ LATHE_EXTERN_C_END
 
 #ifdef __CUDACC__
 
-/* Begins the kernel `name` (an identifier) for blocks of n_threads; its argument is `a`. An
- * emulated GPU has a definition of its own. */
+/* Begins the kernel `name` (an identifier) for blocks of n_threads threads; its argument is `a`.
+ * The GPU emulation of the tests defines its own version. */
 #ifndef LATHE_CUDA_KERNEL
 #define LATHE_CUDA_KERNEL(name, n_threads, args_type)                                              \
     extern "C" __global__ void __launch_bounds__(n_threads) name(const args_type a)
 #endif
 
 #ifdef __cplusplus
-/* Sum of x over the block's n_threads threads, a power of two of them, as a tree: thread i takes in
- * thread i + n/2, then i + n/4, and so on. In all threads; all of them call it. */
+/* Sum of x over the block's n_threads threads, a power of two, as a tree: thread i adds the
+ * value of thread i + n/2, then of i + n/4, and so on. All threads must call it, and all get the
+ * sum. */
 template <int n_threads> static __device__ inline double lathe_cuda_block_sum(double x)
 {
     __shared__ double part[n_threads];

@@ -1,6 +1,6 @@
-/* The description of a decoder, which a model family fills in from the keys of config.json.
- * Every choice is a layer's own. Its tensors are in decoder_tensors.h, its graph in
- * decoder_graph.h and decoder_layer.h, the plugin in decoder_family.h. */
+/* The description of a decoder, which a model family fills in from the keys of config.json. Each
+ * layer can make its own choices. decoder_tensors.h lists the tensors, decoder_graph.h and
+ * decoder_layer.h build the graph, decoder_family.h makes the plugin. */
 #ifndef LATHE_KIT_DECODER_H
 #define LATHE_KIT_DECODER_H
 
@@ -8,7 +8,7 @@
 
 #include "model_kit.h"
 
-/** Modules of a layer, as they follow "model.layers.3."; NULL: the layer has none. */
+/** Names of a layer's modules, without "model.layers.3."; NULL: the layer has no such module. */
 typedef struct lathe_layer_names {
     const char *q, *k, *v;               /* projections of the attention, or */
     const char *qkv;                     /* all three in one: rows of q, then k, then v */
@@ -30,7 +30,7 @@ typedef struct lathe_decoder_layer {
     int32_t rope;            /* index of describe()'s ropes; -1: no rotary positions */
     int32_t norm;            /* LATHE_OP_RMSNORM or LATHE_OP_LAYERNORM */
     int32_t norm_offset_one; /* RMSNORM multiplies by 1+w; w begins at 0 */
-    int32_t whole_qk_norm;   /* q_norm and k_norm are over all heads together, else over each */
+    int32_t whole_qk_norm;   /* 1: q_norm and k_norm span all heads; 0: each head */
     int32_t activation;      /* LATHE_ACT_*; without gate and gate_up: GELU_TANH */
     int32_t qkv_bias, out_bias, mlp_bias;
     int32_t parallel;      /* 1: x + attention(norm(x)) + mlp(norm(x)) */
@@ -48,21 +48,21 @@ typedef struct lathe_decoder {
     const char *layer_prefix;                 /* "model.layers." */
     const char *positions;                    /* learned position embedding; NULL: none */
     const char *final_norm;                   /* "model.norm" */
-    double norm_eps, init_range, embed_scale; /* embed_scale 0: the embedding as it is */
+    double norm_eps, init_range, embed_scale; /* embed_scale 0: no scaling */
     int32_t transposed;                       /* files hold matrices as [in, out] */
-    int32_t residual_init;                    /* o and down begin smaller by sqrt(2 n_layers) */
-    int32_t norms_first; /* tensors: each norm stands before its module, else after all */
+    int32_t residual_init;                    /* o and down: init divided by sqrt(2 n_layers) */
+    int32_t norms_first; /* order of tensors: each norm before its module, else norms last */
     int32_t reserved;
 } lathe_decoder;
 
-/** One table of rotary frequencies over whole heads, for all layers. */
+/** Sets one table of rotary frequencies over whole heads, for all layers. */
 static inline void lathe_decoder_rope(lathe_decoder *d, double theta)
 {
     d->ropes[0] = (lathe_rope_use){.theta = theta, .dims = d->shapes[0].head_dim};
     d->info.n_ropes = 1;
 }
 
-/** Takes the largest of the dropouts that a key names. */
+/** Reads the dropout `key` and keeps it if it is the largest so far. */
 static inline void lathe_decoder_dropout(lathe_decoder *d, const char *key)
 {
     const double p = lathe_key_float(&d->keys, key);
@@ -72,7 +72,7 @@ static inline void lathe_decoder_dropout(lathe_decoder *d, const char *key)
     d->info.dropout_key = key;
 }
 
-/** Memory of n layers, all zero but for rope = -1. */
+/** Allocates n layers, all zero except rope = -1. */
 static inline lathe_status lathe_decoder_layers(lathe_decoder *d, int64_t n)
 {
     d->info.n_layers = (int32_t)n;
@@ -100,9 +100,9 @@ static inline const lathe_layer_names *lathe_llama_names(void)
     return &names;
 }
 
-/** Fills in what LATHE_MODEL_FIELDS and LATHE_DECODER_FIELDS say, with names and choices of
- *  Llama, and makes the layers. head_dim: size of a head where the key is unset; 0: hidden_size
- *  / num_attention_heads. */
+/** Fills in the description from LATHE_MODEL_FIELDS and LATHE_DECODER_FIELDS, with the names and
+ *  choices of Llama, and makes the layers. head_dim: head size if the key is unset; 0:
+ *  hidden_size / num_attention_heads. */
 static inline lathe_status lathe_decoder_shape(lathe_decoder *d, int64_t head_dim)
 {
     const lathe_keys *k = &d->keys;

@@ -1,12 +1,14 @@
 /* A model family as a plugin, from the description of a decoder.
  *
- *     static const lathe_field fields[] = {LATHE_MODEL_FIELDS("mine", "false"), LATHE_DECODER_FIELDS("2048"), ...};
+ *     *     static const lathe_field fields[] = {LATHE_MODEL_FIELDS("mine", "false"),
+ *                                          LATHE_DECODER_FIELDS("2048"), ...};
  *     static const lathe_model_type types[] = {{"mine", "MineForCausalLM"}};
- *     static lathe_status read(lathe_decoder *d, const lathe_keys *k);    -- calls lathe_decoder_shape first
+ *     -- read() calls lathe_decoder_shape first
+ *     static lathe_status read(lathe_decoder *d, const lathe_keys *k);
  *     LATHE_DECODER_FAMILY(mine, types, NULL, 0, read, .version = "1.0.0", .summary = "...", ...);
  *
- * A family whose layers are made otherwise has a table and a build() of its own, which calls the
- * pieces of decoder_graph.h and decoder_layer.h.
+ * A family with other layers defines its own table and build(), which calls the functions of
+ * decoder_graph.h and decoder_layer.h.
  */
 #ifndef LATHE_KIT_DECODER_FAMILY_H
 #define LATHE_KIT_DECODER_FAMILY_H
@@ -35,8 +37,8 @@ static inline void lathe_decoder_destroy(void *self)
     d->host->free(d);
 }
 
-/** An instance of a decoder: a copy of the values, the defaults that decoders share, then
- *  read(). */
+/** Makes an instance of a decoder: copies the values, sets the defaults that decoders share,
+ *  calls read(). */
 static inline lathe_status
 lathe_decoder_create(const lathe_host *host, const lathe_field *fields, const lathe_value *values,
                      int32_t n, lathe_status (*read)(lathe_decoder *d, const lathe_keys *k),
@@ -66,7 +68,7 @@ lathe_decoder_create(const lathe_host *host, const lathe_field *fields, const la
     return status;
 }
 
-/** The plugin of a family of decoders: `fields` and read() as above; types: its
+/** Defines the plugin of a decoder family: `fields` and read() as above; type_list: its
  *  lathe_model_type[]. */
 #define LATHE_DECODER_FAMILY(id, type_list, alias_list, alias_count, read, ...)                    \
     static lathe_status id##_create(const lathe_host *host, const lathe_value *values,             \

@@ -1,8 +1,9 @@
-/* The dynamic map: 256 values for 8 bits, dense near zero, as bitsandbytes makes it.
+/* The dynamic map of bitsandbytes: a table of 256 values for 8-bit codes, dense near zero.
  *
- * Decade e = 10^-6 .. 10^0 holds the midpoints between points that divide 0.1 .. 1 evenly: 2^e of
- * them of either sign (signed), or 2^(e+1) (unsigned); then 0 and 1. Ascending.
- * Source: arXiv:1511.04561; bitsandbytes create_dynamic_map, to the bit.
+ * Decade e = 0 .. 6 is scaled by 10^(e-6). It has the midpoints between evenly spaced points from
+ * 0.1 to 1: 2^e values of each sign (signed map), or 2^(e+1) values (unsigned map). The values 0
+ * and 1 are added. The table is ascending. Source: arXiv:1511.04561; bitsandbytes
+ * create_dynamic_map, to the bit.
  */
 #ifndef LATHE_KIT_DYNAMIC_MAP_H
 #define LATHE_KIT_DYNAMIC_MAP_H
@@ -15,20 +16,20 @@
 
 #define LATHE_DYNAMIC_DECADES 7
 
-/* Point k of `n` from 0.1 to 1, as torch.linspace rounds it: from the nearer end, in one
- * rounding. */
+/* Point k of `n` from 0.1 to 1. As in torch.linspace, it is computed from the nearer end with
+ * one rounding. */
 LATHE_HD static inline float lathe_dynamic_point(int k, int n)
 {
     const float step = (1.0f - 0.1f) / (float)(n - 1);
     return k < n / 2 ? fmaf(step, (float)k, 0.1f) : fmaf(-step, (float)(n - 1 - k), 1.0f);
 }
 
-/** Value of a code; with signs, that of 127 is 0 and that of 254 - code its negative but for the
- *  last, 1. */
+/** Value of a code. In the signed map code 127 is 0, code 255 is 1, and code 254 - c is the
+ *  negative of code c. */
 LATHE_HD static inline float lathe_dynamic_value(int code, int is_signed)
 {
     const float powers[LATHE_DYNAMIC_DECADES] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
-    const int from_zero = is_signed ? code - 127 : code + 1; /* decade e begins at its count */
+    const int from_zero = is_signed ? code - 127 : code + 1; /* decade e begins at `count` */
     const int place = from_zero < 0 ? -from_zero : from_zero;
     if (code == 255)
         return 1.0f;
@@ -51,28 +52,30 @@ static inline void lathe_dynamic_map(float *out, int is_signed)
         out[code] = lathe_dynamic_value(code, is_signed);
 }
 
-/* What finds the value of a map that is nearest to a number.
+/* Constants for finding the value of a map that is nearest to a number, without a search.
  *
- * Count places from zero on by magnitude: 0, 1, 2, ... (unsigned: 1, 2, ...). Decade e then has
- * `count` = 2^e (unsigned 2^(e+1)) places, from place `count` on, and within it the place is a line
- * of the magnitude: slope[e]*a + offset[e]. The lines become flatter from decade to decade, so that
- * the lowest is the one that counts. Two places begin beside their lines, for an edge is in the
- * middle of two values: the first of a decade 0.2 late (the line of decade 0 is laid so that this
- * holds for the edge of zero too), and the value 1 a quarter early. Both are stretched until they
- * begin whole.
+ * Number the values by magnitude: places 0, 1, 2, ... (unsigned: 1, 2, ...). Decade e has `count` =
+ * 2^e (unsigned: 2^(e+1)) places, which begin at place `count`. Within a decade the place is a
+ * linear function of the magnitude a: slope[e]*a + offset[e]. The slopes decrease from decade to
+ * decade, so the minimum over all lines is the right line.
+ *
+ * The edge between two values is their midpoint, so at two kinds of places the line does not reach
+ * a whole number at the edge: the first place of a decade begins 0.2 late (the line of decade 0 is
+ * chosen so that this is also true for the edge of zero), and the value 1 begins 0.25 early. The
+ * code stretches both places so that they begin at whole numbers.
  */
 typedef struct lathe_dynamic_lines {
     float slope[LATHE_DYNAMIC_DECADES], offset[LATHE_DYNAMIC_DECADES];
     float last;   /* stretches the last place before 1: 4/3*place + last */
     float origin; /* place of the value 0 */
     int32_t zero; /* its code */
-    int32_t n_up; /* codes above zero; below it one less */
+    int32_t n_up; /* number of codes above zero; below zero there is one less */
 } lathe_dynamic_lines;
 LATHE_ABI_SIZE(lathe_dynamic_lines, 72);
 
 typedef struct lathe_dynamic_book {
     float value[256];
-    float edge[256]; /* middle of values k and k + 1; the last is never passed */
+    float edge[256]; /* midpoint of values k and k + 1; the last is FLT_MAX */
     lathe_dynamic_lines lines;
 } lathe_dynamic_book;
 LATHE_ABI_SIZE(lathe_dynamic_book, 2120);
@@ -101,13 +104,14 @@ static inline void lathe_dynamic_book_init(lathe_dynamic_book *b, int is_signed)
     to->offset[0] = (float)(count + 1.0 - slope * end);
 }
 
-/* How near to an edge, in places, rounding may have moved a number over it: 2^-23 of it, and 2^-24
- * each in slope, offset, their sum and the map's own values; times 256 places, stretched by 4/3. */
+/* Distance from an edge, in places, within which rounding errors may give the wrong code. The
+ * relative errors are 2^-23 of the number and 2^-24 each of slope, offset, their sum and the
+ * map's values; times 256 places, times the stretch of 4/3. */
 #define LATHE_DYNAMIC_DOUBT 2e-4f
 
-/** The code of the value nearest to y in -1 .. 1, which may be wrong by 2^-23 of itself;
- *  *out_doubt: 1 where y is so near to an edge that it may be the code beside it. NaN gives the
- *  code of 0 in the lower 8 bits. No branches and no tables, so loops vectorise. */
+/** The code of the value nearest to y in -1 .. 1; y may have a relative error of 2^-23.
+ *  *out_doubt is 1 if y is so near to an edge that the neighbouring code may be the right one.
+ *  NaN gives the code of 0 in the lower 8 bits. No branches and no tables, so loops vectorise. */
 LATHE_HD static inline int32_t lathe_dynamic_near(const lathe_dynamic_lines *l, float y,
                                                   int32_t *out_doubt)
 {
@@ -133,14 +137,15 @@ LATHE_HD static inline int32_t lathe_dynamic_near(const lathe_dynamic_lines *l, 
     return l->zero + (int32_t)(((uint32_t)k ^ (uint32_t)sign) - (uint32_t)sign);
 }
 
-/** The code of the value nearest to y, of two equally near ones the lower, from one beside it. */
+/** Corrects code k, which may be wrong by one, to the value nearest to y; ties give the lower
+ *  code. */
 LATHE_HD static inline int32_t lathe_dynamic_settle(const lathe_dynamic_book *b, float y, int32_t k)
 {
     k -= k > 0 && y <= b->edge[k - 1];
     return k + (y > b->edge[k]);
 }
 
-/** The code of the value nearest to y, of two equally near ones the lower. */
+/** The code of the value nearest to y; ties give the lower code. */
 LATHE_HD static inline int32_t lathe_dynamic_code(const lathe_dynamic_book *b, float y)
 {
     int32_t doubt;

@@ -4,7 +4,7 @@
  * A plugin writes its element and calls the macros:
  *
  *     enum { BETA1, NEW1, BETA2, NEW2, DECAY };   -- what scalars() fills
- *     LATHE_UNIFORM(lion, DECAY)                  -- lion_uniform and lion_prepare(): or of its own
+ *     *     LATHE_UNIFORM(lion, DECAY)                  -- makes lion_uniform and lion_prepare()
  *     LATHE_HD static inline float lion_element(const lion_uniform *u, float p, float g,
  *                                               float *s, const lathe_element *at);
  *     LATHE_ELEMENTWISE(lion, 1)                  -- 1: state slots, 0..4
@@ -12,21 +12,21 @@
  *     ... step(): return lathe_elementwise_run(host, step, 1, lion_chunk);
  *     #endif
  *
- * prepare() gathers what is the same for all elements of a tensor; everything it may know comes
- * through `scalars` [LATHE_N_SCALARS] (scalars() of the optimizer puts its constants there,
- * computed in double), so a kernel needs no instance and a captured graph stays valid from step to
- * step. element() returns the new parameter, updates s[0..n_slots-1] in place; g is already
- * multiplied by LATHE_SCALAR_GRAD_SCALE. The loop around it refreshes the bf16 or f16 shadow.
+ * * prepare() computes the values that all elements of a tensor share (the "uniform"). Its only
+ * input is `scalars` [LATHE_N_SCALARS], where the optimizer's scalars() puts its constants,
+ * computed in double. So a kernel needs no instance, and a captured graph stays valid from step to
+ * step. element() returns the new parameter and updates s[0..n_slots-1] in place; g is already
+ * multiplied by LATHE_SCALAR_GRAD_SCALE. The loop around it updates the bf16 or f16 compute copy
+ * (shadow).
  *
- * element() computes in f32 whatever slots() declares: a slot may be f32 or bf16, each on its own.
- * bf16 slots are rounded stochastically, up with the probability of what is cut off, from the
- * counter (seed, step, tensor, slot, index). Rounding to nearest would lose every change below 2^-9
- * of the value, and with it the slow averages (beta2 = 0.999 moves by 2^-10 a step); this way they
- * are right on average.
+ * element() always computes in f32; slots() may declare each slot as f32 or bf16. bf16 slots are
+ * rounded stochastically, with random bits from the counter (seed, step, tensor, slot, index).
+ * Rounding to nearest would lose every change below 2^-9 of the value, and so the slow averages
+ * (beta2 = 0.999 changes by 2^-10 per step); stochastic rounding is right on average.
  *
- * CPU and GPU agree bit for bit when element() and prepare() use only + - * / (never contracted:
- * -ffp-contract=off, -fmad=false), explicit fmaf, sqrtf, fabsf, comparisons and integers. No other
- * function: their last bit differs between libraries.
+ * * CPU and GPU agree bit for bit if element() and prepare() use only + - * / (never contracted:
+ * -ffp-contract=off, -fmad=false), explicit fmaf, sqrtf, fabsf, comparisons and integers. Other
+ * functions differ in the last bit between libraries.
  */
 #ifndef LATHE_KIT_ELEMENTWISE_H
 #define LATHE_KIT_ELEMENTWISE_H
@@ -38,7 +38,8 @@
 #include "lathe/rng.h"
 #include "tensor_chunks.h"
 
-/* Elements that one parallel_for body, or one CUDA block, takes. A chunk never spans tensors. */
+/* Elements per chunk, the work of one parallel_for body or one CUDA block. A chunk is part of
+ * one tensor. */
 #define LATHE_ELEMENTWISE_CHUNK LATHE_CHUNK_ELEMENTS
 
 /** Where an element is, for counter RNG: lathe_rng_block(seed, step, tensor, index / 4) and so on.
@@ -49,7 +50,7 @@ typedef struct lathe_element {
     uint64_t tensor;
 } lathe_element;
 
-/** Sole argument, by value, of the kernel named LATHE_ELEMENTWISE_KERNEL in cuda_image.
+/** The only argument, passed by value, of the kernel named LATHE_ELEMENTWISE_KERNEL in cuda_image.
  *
  *  Grid: any number of blocks of LATHE_ELEMENTWISE_THREADS threads; a block takes chunks
  *  blockIdx.x, blockIdx.x + gridDim.x, ...; n_chunks blocks are a good choice. No dynamic shared
@@ -63,15 +64,16 @@ typedef struct lathe_elementwise_args {
     const uint64_t *counter;               /* [2]: seed, step */
     int64_t n_chunks;
     int64_t n_tensors;
-    double *sums; /* [n_chunks, 2] out: of a chunk, sum of (new - old)^2 and of new^2 of the
-                  parameters, in an order that depends on nothing but the chunk; NULL: not wanted */
+    /* [n_chunks, 2] out: for each chunk the sums of (new - old)^2 and of new^2 over its parameters,
+     * in an order that depends only on the chunk; NULL: not wanted */
+    double *sums;
 } lathe_elementwise_args;
 LATHE_ABI_SIZE(lathe_elementwise_args, 56);
 
 #define LATHE_ELEMENTWISE_KERNEL "lathe_elementwise_step"
 #define LATHE_ELEMENTWISE_THREADS 256
 
-/** What decoupled weight decay leaves of an element: 1 - lr*decay. */
+/** Factor of decoupled weight decay on a parameter: 1 - lr*decay*weight_decay_mult. */
 LATHE_HD static inline float lathe_keep(float lr, float decay, float weight_decay_mult)
 {
     return fmaf(-lr, decay * weight_decay_mult, 1.0f);
@@ -83,7 +85,7 @@ LATHE_HD static inline float lathe_sign(float x)
     return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x;
 }
 
-/** The uniform of optimizers that derive nothing else from a step's scalars. */
+/** The uniform of optimizers that need no other derived values. */
 typedef struct lathe_uniform {
     float lr;      /* of the tensor */
     float decay;   /* of the tensor */
@@ -91,8 +93,8 @@ typedef struct lathe_uniform {
     float user[8]; /* as scalars() filled it */
 } lathe_uniform;
 
-/* Makes it the uniform of `name`, with its prepare(). decay_at: where scalars() put the weight
- * decay. */
+/* Makes lathe_uniform the uniform of `name`, and defines its prepare(). decay_at: the index at
+ * which scalars() puts the weight decay. */
 #define LATHE_UNIFORM(name, decay_at)                                                              \
     typedef lathe_uniform name##_uniform;                                                          \
     LATHE_HD static inline lathe_uniform name##_prepare(const float *scalars, float lr_mult,       \
@@ -107,8 +109,8 @@ typedef struct lathe_uniform {
         return u;                                                                                  \
     }
 
-/* Stream of the rounding of slot k of a tensor; apart from those that an optimizer may use itself,
- * which have the tensor alone. */
+/* RNG stream for the rounding of slot k of a tensor; differs from the streams that an optimizer
+ * uses itself, which are the tensor's number alone. */
 LATHE_HD static inline uint64_t lathe_elementwise_stream(uint64_t tensor, int k)
 {
     return (uint64_t)(0x5300 + k) << 32 | (uint32_t)tensor;
@@ -124,7 +126,7 @@ LATHE_HD static inline uint16_t lathe_f32_to_bf16_random(float x, uint32_t rando
     return (uint16_t)((x != x ? bits | 0x00400000u : bits) >> 16);
 }
 
-/** What a bf16 holds exactly, to bf16. */
+/** x to bf16, for x that bf16 can represent exactly. */
 LATHE_HD static inline uint16_t lathe_f32_to_bf16_exact(float x)
 {
     uint32_t bits;
@@ -132,7 +134,8 @@ LATHE_HD static inline uint16_t lathe_f32_to_bf16_exact(float x)
     return (uint16_t)(bits >> 16);
 }
 
-/* One element, common to both loops; `i` is in scope, as is what LOAD and STORE name. */
+/* The update of one element, common to the CPU and CUDA loops; uses the variables in scope
+ * there. */
 #define LATHE_ELEMENTWISE_BODY(name, n_slots, LOAD, STORE)                                         \
     const lathe_element at = {first + i, seed, step, tensor};                                      \
     float s[4] = {(n_slots) > 0 ? LOAD(0) : 0.0f, (n_slots) > 1 ? LOAD(1) : 0.0f,                  \
@@ -154,8 +157,8 @@ LATHE_HD static inline uint16_t lathe_f32_to_bf16_exact(float x)
 
 #define LATHE_ELEMENTWISE(name, n_slots) LATHE__ELEMENTWISE(name, n_slots, 0)
 
-/* For an element() that leaves in bf16 slots what bf16 holds: nothing is left to round, and no
- * random number is drawn. */
+/* For an element() whose values for bf16 slots are already exact in bf16: no rounding, no random
+ * numbers. */
 #define LATHE_ELEMENTWISE_EXACT(name, n_slots) LATHE__ELEMENTWISE(name, n_slots, 1)
 
 #ifdef __CUDACC__

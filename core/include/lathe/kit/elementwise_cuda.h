@@ -1,5 +1,5 @@
-/* The CUDA half of elementwise.h: the kernel over a flattened list of tensors. Not included
- * alone. */
+/* The CUDA half of elementwise.h: one kernel over the chunks of all tensors. Include
+ * elementwise.h instead. */
 #ifndef LATHE_KIT_ELEMENTWISE_CUDA_H
 #define LATHE_KIT_ELEMENTWISE_CUDA_H
 
@@ -20,7 +20,7 @@ static __device__ inline int64_t lathe_elementwise_find(const lathe_elementwise_
     return lo;
 }
 
-/* What a chunk is: elements [begin, end) of tensor number t. */
+/* A chunk: elements [begin, end) of tensor number t. */
 typedef struct lathe_elementwise_chunk {
     const lathe_optimizer_tensor *x;
     int64_t t, begin, end;
@@ -37,7 +37,7 @@ lathe_elementwise_chunk_of(const lathe_elementwise_args *a, int64_t chunk)
     return c;
 }
 
-/* A slot that slots() left out reads as zero and keeps nothing. */
+/* Loads from a slot; a slot that slots() did not declare (NULL) reads as zero. */
 static __device__ inline float lathe_elementwise_load(const void *slot, int64_t i, uint32_t half)
 {
     if (slot == NULL)
@@ -45,7 +45,7 @@ static __device__ inline float lathe_elementwise_load(const void *slot, int64_t 
     return half ? lathe_bf16_to_f32(((const uint16_t *)slot)[i]) : ((const float *)slot)[i];
 }
 
-/* Slot k of element `index`, number i of the memory; rounds as the CPU's loop does. */
+/* Stores slot k of an element at position i of the memory; rounds as the CPU loop does. */
 static __device__ inline void lathe_elementwise_store(void *slot, int64_t i, uint32_t half,
                                                       float value, const lathe_element *at, int k,
                                                       int is_exact)
@@ -66,7 +66,8 @@ static __device__ inline void lathe_elementwise_store(void *slot, int64_t i, uin
     ((uint16_t *)slot)[i] = lathe_f32_to_bf16_random(value, random);
 }
 
-/* Parameter i went from `was` to `now`: its narrow copy, and what the chunk's sums take in. */
+/* After parameter i changed from `was` to `now`: writes its compute copy and adds to the chunk's
+ * sums. */
 static __device__ inline void lathe_elementwise_done(const lathe_optimizer_tensor *x, int64_t i,
                                                      float was, float now, double *io_change,
                                                      double *io_size)
@@ -79,8 +80,8 @@ static __device__ inline void lathe_elementwise_done(const lathe_optimizer_tenso
     *io_size += (double)now * (double)now;
 }
 
-/* What this thread did to the parameters of a chunk, into the chunk's sums. All threads call it.
- * A test that runs threads one after the other has its own. */
+/* Adds this thread's sums to the sums of a chunk. All threads must call it. A test that runs the
+ * threads one after the other defines its own version. */
 #ifndef lathe_elementwise_sums
 static __device__ inline void lathe_elementwise_sums(const lathe_elementwise_args *a, int64_t chunk,
                                                      double change, double size)

@@ -1,6 +1,8 @@
-/* Normal numbers from the counter RNG, by Box and Muller, the same bits in C and CUDA, with every
- * libm: logarithm, sine and cosine are sums of their series here, in + - * / and sqrt alone. Each
- * is within 2 units in the last place of a double.
+/* Normally distributed random numbers from the counter RNG (Box-Muller), with the same bits in C
+ * and CUDA and with every libm.
+ *
+ * Logarithm, sine and cosine are computed here from their series, with only + - * / and sqrt. Each
+ * is accurate to 2 units in the last place of a double.
  */
 #ifndef LATHE_KIT_NORMAL_H
 #define LATHE_KIT_NORMAL_H
@@ -10,13 +12,13 @@
 
 #include "lathe/rng.h"
 
-/* log(x), 0 < x <= 1, no subnormal: x = 2^e m with m in 0.7 .. 1.41, log m = 2 artanh((m - 1)/(m
+/* log(x) for normal x, 0 < x <= 1: x = 2^e m with m in 0.7 .. 1.41, log m = 2 artanh((m - 1)/(m
  * + 1)). */
 LATHE_HD static inline double lathe__log(double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    const uint64_t above = bits - UINT64_C(0x3FE6A09E667F3BCD); /* of sqrt(1/2) */
+    const uint64_t above = bits - UINT64_C(0x3FE6A09E667F3BCD); /* bits of sqrt(1/2) */
     const double e = (double)((int64_t)above >> 52);
     double m;
     bits -= above & UINT64_C(0xFFF0000000000000);
@@ -30,7 +32,7 @@ LATHE_HD static inline double lathe__log(double x)
     return e * ln2_high + (two + (two * tail + e * ln2_low));
 }
 
-/* sin and cos of 0 <= x < 2 pi, from x - q pi/2 within pi/4. */
+/* sin and cos for 0 <= x < 2 pi, from the remainder x - q pi/2, which is within pi/4. */
 LATHE_HD static inline void lathe__sin_cos(double x, double *out_sin, double *out_cos)
 {
     const double high = 0x1.921fb54400000p+0,
@@ -52,7 +54,7 @@ LATHE_HD static inline void lathe__sin_cos(double x, double *out_sin, double *ou
     *out_cos = (q + 1) & 2 ? -*out_cos : *out_cos;
 }
 
-/** Two independent normal numbers, mean 0 and variance 1, of a block of random words. */
+/** Two independent normal numbers with mean 0 and variance 1, from a block of random words. */
 LATHE_HD static inline void lathe_normal_pair(lathe_u32x4 b, double *out_first, double *out_second)
 {
     const double radius = sqrt(-2.0 * lathe__log(1.0 - lathe_uniform_f64(b.v[0], b.v[1])));

@@ -1,12 +1,12 @@
-/* Optimizers on a device whose memory the host cannot touch, where one element-wise launch is not
- * enough: what queue() is given, and what its kernels have in common.
+/* Arguments and helpers of lathe_optimizer_v1.queue(), for optimizers that need more than one
+ * element-wise launch on a device whose memory the host cannot access.
  *
- * queue() runs on the host in every step, outside of captures, and launches kernels of the plugin's
- * image on one in-order stream. It may compute on the host what depends on the configuration and
- * the step alone; what the tensors hold it leaves to the kernels, or fetches at a point that its
- * README names, and not in every step. The image has a kernel named LATHE_ELEMENTWISE_KERNEL, by
- * which the core loads it when the run is opened. Where the state lies in the host's memory
- * (train.offload_optimizer), each part is a call of its own.
+ * queue() runs on the host in every step, outside captures, and launches kernels of the plugin's
+ * image on one in-order stream. The host may compute values that depend only on the configuration
+ * and the step. Kernels compute everything that depends on tensors; if the host must read tensor
+ * data, the plugin's README says when, and it is not in every step. The image must have a kernel
+ * named LATHE_ELEMENTWISE_KERNEL, which the core uses to load the image when the run is opened. If
+ * the state is kept in host memory (train.offload_optimizer), queue() is called once for each part.
  */
 #ifndef LATHE_KIT_OPTIMIZER_QUEUE_H
 #define LATHE_KIT_OPTIMIZER_QUEUE_H
@@ -16,43 +16,43 @@
 
 enum {
     LATHE_QUEUE_STEP = 0,
-    LATHE_QUEUE_ESTIMATE = 1, /* offered with estimate() only */
-    LATHE_QUEUE_AVERAGE = 2   /* offered with average() only */
+    LATHE_QUEUE_ESTIMATE = 1, /* only for plugins with estimate() */
+    LATHE_QUEUE_AVERAGE = 2   /* only for plugins with average() */
 };
 
 struct lathe_optimizer_queue {
     uint32_t size;
     int32_t what; /* LATHE_QUEUE_* */
-    /** The step as the CPU gets it; what its tensors point to is device memory, the tensors and the
-     *  scalars themselves are host memory, to be read during the call. No scratch. */
+    /** The step as in step() on the CPU. The array of tensors and the scalars are in host
+     *  memory, readable during the call; the pointers inside the tensors are device pointers. No
+     *  scratch. */
     const lathe_optimizer_step *step;
-    /** The same tensors, scalars and counter in device memory; of a step that updates
-     *  parameters, every chunk's sums are to be written: those of a tensor may be split among
-     *  its chunks in any fixed way. */
+    /** The same tensors, scalars and counter in device memory. A step that updates parameters
+     *  must write the sums of every chunk; the sums of a tensor may be distributed over its
+     *  chunks in any fixed way. */
     const lathe_elementwise_args *args;
-    float *const
-        *averages; /* [n_tensors] for AVERAGE, where to: an array in device memory too; else NULL */
-    void *own, *shared, *host; /* as room() asked for; what they hold is lost between calls */
+    /* [n_tensors] destinations for AVERAGE, an array in device memory; else NULL */
+    float *const *averages;
+    void *own, *shared, *host; /* memory as room() asked; content is lost between calls */
     void *ctx;
-    /** Queues a kernel of the image, as lathe_device_v1.launch does. 0 blocks: nothing is
-     *  queued. */
+    /** Queues a kernel of the image, as lathe_device_v1.launch does. n_blocks 0 queues nothing. */
     lathe_status (*launch)(void *ctx, const char *kernel, int64_t n_blocks, const void *args,
                            int64_t args_bytes);
     /** Queues a copy between `host` and device memory; direction LATHE_COPY_*. */
     lathe_status (*copy)(void *ctx, void *dst, const void *src, int64_t bytes, int32_t direction);
-    /** Waits until everything queued has finished. */
+    /** Waits until all queued work has finished. */
     lathe_status (*wait)(void *ctx);
 };
 LATHE_ABI_SIZE(lathe_optimizer_queue, 88);
 
-/** Blocks of LATHE_ELEMENTWISE_THREADS threads, one for each chunk of x. */
+/** Number of blocks (of LATHE_ELEMENTWISE_THREADS threads) for one block per chunk of x. */
 LATHE_HD static inline int64_t lathe_queue_chunks(const lathe_optimizer_tensor *x)
 {
     return (x->n + LATHE_ELEMENTWISE_CHUNK - 1) / LATHE_ELEMENTWISE_CHUNK;
 }
 
-/** Queues `kernel` over all chunks; args begins with lathe_elementwise_args, to be copied from
- *  todo. */
+/** Queues `kernel` over all chunks. args begins with lathe_elementwise_args, a copy of
+ *  *todo->args. */
 static inline lathe_status lathe_queue_launch(const lathe_optimizer_queue *todo, const char *kernel,
                                               const void *args, int64_t args_bytes)
 {

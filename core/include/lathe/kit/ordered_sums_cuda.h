@@ -1,9 +1,9 @@
-/* Sums that a kernel adds up in the order of the CPU's loop, so that both give the same bits. CUDA
- * C++ only.
+/* Sums in the order of a sequential CPU loop, for kernels that must give the same bits. CUDA C++
+ * only.
  *
- * A run is what the loop adds up in one go, from its first element to its last. A block of threads
- * takes LATHE_RUNS runs: all threads fetch a tile of each, then one thread of a run adds the tile's
- * values.
+ * A run is a sequence of elements that the CPU loop adds one after the other. A block of threads
+ * sums LATHE_RUNS runs at a time: all threads load a tile of each run, then one thread per run adds
+ * the tile's values.
  */
 #ifndef LATHE_KIT_ORDERED_SUMS_CUDA_H
 #define LATHE_KIT_ORDERED_SUMS_CUDA_H
@@ -15,16 +15,16 @@
 
 typedef double lathe__run_tile[LATHE_RUNS][LATHE__RUN_TILE + 1];
 
-/* The one of a kernel, however many sums it makes. */
+/* The kernel's tile in shared memory; all sums of the kernel use the same one. */
 static __device__ inline lathe__run_tile *lathe__run_tile_get(void)
 {
     __shared__ lathe__run_tile tile;
     return &tile;
 }
 
-/** In thread k < n_runs the sum over j < length of value(k, j), in the order of j; 0 in the
- *  others. All threads call it, with the same arguments. is_across: neighbours in memory are
- *  those of k, else those of j. */
+/** Returns in thread k < n_runs the sum of value(k, j) over j < length, in the order of j;
+ *  returns 0 in the other threads. All threads must call it, with the same arguments. is_across:
+ *  consecutive k are neighbours in memory; else consecutive j are. */
 template <typename Value>
 static __device__ inline double lathe_run_sum(int n_runs, int64_t length, int is_across,
                                               const Value &value)
@@ -49,7 +49,7 @@ static __device__ inline double lathe_run_sum(int n_runs, int64_t length, int is
     return sum;
 }
 
-/** Sum of x[0 .. n-1], in order, in all threads. All threads call it. */
+/** Sum of x[0 .. n-1], in order. All threads must call it, and all get the sum. */
 static __device__ inline double lathe_ordered_sum(const double *x, int64_t n)
 {
     __shared__ double total;

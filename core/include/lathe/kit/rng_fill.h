@@ -1,9 +1,9 @@
-/* Many blocks of the counter RNG: the words of lathe_rng_block, several blocks side by side in
- * vector registers where the machine has them.
+/* Many blocks of the counter RNG at once: gives the words of lathe_rng_block, several blocks in
+ * parallel with AVX2 or AVX-512 if the CPU has them.
  *
- * A lane of 64 bits holds one word of a block in its lower half: the multiplication reads no more
- * than that and gives both halves of the product, and what else stands above is left there until
- * the end. The machine is asked at every call, so that one binary serves all.
+ * A 64-bit lane holds one word of a block in its lower half. The multiplication reads only the
+ * lower half and gives the full product; other bits in the upper half are masked off at the end.
+ * The CPU is tested at every call, so one binary runs on all machines.
  */
 #ifndef LATHE_KIT_RNG_FILL_H
 #define LATHE_KIT_RNG_FILL_H
@@ -12,7 +12,7 @@
 
 #include "lathe/rng.h"
 
-/* The keys of the ten rounds, and what is the same in the counters of all blocks. */
+/* The keys of the ten rounds, and the counter words that all blocks share. */
 typedef struct lathe_rng_lanes {
     uint64_t key[10][2];
     uint64_t first, c1, c2, c3; /* first: index of the first block */
@@ -21,8 +21,8 @@ typedef struct lathe_rng_lanes {
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-/* Whole registers of blocks; returns how many blocks. ...: which block is in which lane, so that
- * interleaving the halves of words 0, 1 and 2, 3 within 16 bytes puts them in order. */
+/* Defines a function that fills whole registers of blocks and returns the number of blocks done.
+ * ...: the block in each lane, chosen so that the unpack instructions put the words in order. */
 #define LATHE__RNG_LANES(name, isa, lanes, vector, mm, ...)                                        \
     typedef uint64_t name##_u64 __attribute__((vector_size(8 * (lanes))));                         \
     __attribute__((target(isa))) static inline int64_t name(const lathe_rng_lanes *r,              \
