@@ -1,19 +1,20 @@
-/* The AdamW family: its five fields, the numbers of a step, and the update of one element.
+/* Parts of the AdamW family of optimizers: five configuration fields, the scalars of a step, and
+ * the update of one element:
  *
  *     m += (1-b1)*(g - m);  v = b2*v + (1-b2)*g*g
  *     p = p*(1 - lr*wd) - lr/(1 - b1^t) * m / (sqrt(v)/sqrt(1 - b2^t) + eps)
  *
- * rounding for rounding as torch.optim.AdamW computes it (arXiv:1711.05101, algorithm 2). An
- * optimizer that keeps the moments in another way takes what it needs: the fields and scalars, the
- * numbers, or the element too. The first half is the common subset of C and CUDA.
+ * * with the same roundings as torch.optim.AdamW (arXiv:1711.05101, algorithm 2). An optimizer that
+ * stores the moments in another format can use some of the parts only. The first half of the file
+ * is in the common subset of C and CUDA.
  */
 #ifndef LATHE_KIT_ADAMW_FAMILY_H
 #define LATHE_KIT_ADAMW_FAMILY_H
 
 #include "elementwise.h"
 
-/* What lathe_adamw_scalars() puts at LATHE_SCALAR_USER + k; an optimizer may add one behind
- * them. */
+/* Index k of each scalar that lathe_adamw_scalars() writes at LATHE_SCALAR_USER + k. An
+ * optimizer may add one scalar after them. */
 enum {
     LATHE_ADAMW_NEW1,  /* 1 - b1 */
     LATHE_ADAMW_BETA2, /* b2 */
@@ -25,7 +26,7 @@ enum {
     LATHE_ADAMW_N_SCALARS
 };
 
-/** What is the same for all elements of a tensor in a step. */
+/** Values that all elements of a tensor share in a step. */
 typedef struct lathe_adamw_numbers {
     float keep; /* 1 - lr*wd */
     float rate; /* lr/(1 - b1^t) */
@@ -34,7 +35,7 @@ typedef struct lathe_adamw_numbers {
     float root_bias; /* 1/sqrt(1 - b2^t) */
 } lathe_adamw_numbers;
 
-/** lr: of the tensor, its multiplier included. */
+/** lr: learning rate of the tensor, with its multiplier. */
 LATHE_HD static inline lathe_adamw_numbers lathe_adamw_numbers_of(const float *scalars, float lr,
                                                                   float weight_decay_mult)
 {
@@ -50,7 +51,7 @@ LATHE_HD static inline lathe_adamw_numbers lathe_adamw_numbers_of(const float *s
     return u;
 }
 
-/** The new parameter; updates m and v. */
+/** Returns the new parameter; updates m and v. */
 LATHE_HD static inline float lathe_adamw_move(const lathe_adamw_numbers *u, float p, float g,
                                               float *m, float *v)
 {
@@ -63,13 +64,13 @@ LATHE_HD static inline float lathe_adamw_move(const lathe_adamw_numbers *u, floa
 
 #include "optimizer_kit.h"
 
-/** What an instance of the family begins with. */
+/** First member of every instance of the family. */
 typedef struct lathe_adamw {
     lathe_optimizer_common common;
     double beta1, beta2, eps, weight_decay;
 } lathe_adamw;
 
-/* The first five rows of the schema, and the number of the next. */
+/* The first five rows of the schema, and the index of the next row. */
 #define LATHE_ADAMW_FIELDS(lr, eps, weight_decay)                                                  \
     LATHE_LR_FIELD(lr), LATHE_BETA_FIELD("beta1", "0.9", "decay of the first moment"),             \
         LATHE_BETA_FIELD("beta2", "0.999", "decay of the second moment"), LATHE_EPS_FIELD(eps),    \

@@ -1,10 +1,10 @@
-/* The graph of a decoder (lathe/kit/decoder.h), piece by piece. */
+/* Functions that build the parts of a decoder's graph (lathe/kit/decoder.h). */
 #ifndef LATHE_KIT_DECODER_GRAPH_H
 #define LATHE_KIT_DECODER_GRAPH_H
 
 #include "decoder.h"
 
-/** Where a piece is built: the decoder, the builder, the layer. */
+/** The place of a new part: the decoder, the builder and the layer. */
 typedef struct lathe_decoder_at {
     const lathe_decoder *d;
     const lathe_model_builder *b;
@@ -21,7 +21,7 @@ static inline void lathe_decoder_name(const lathe_decoder_at *at, const char *mo
         (void)snprintf(out, bytes, "%s", module);
 }
 
-/** A module's name without the prefix of the family: what labels say. */
+/** A module's name without the family's prefix, for labels. */
 static inline const char *lathe_decoder_label(const lathe_decoder_at *at, const char *name)
 {
     const size_t n = strlen(at->d->info.prefix);
@@ -51,8 +51,8 @@ static inline lathe_status lathe_decoder_linear(const lathe_decoder_at *at, cons
     return at->b->linear(at->b->ctx, at->layer, name, has_bias, x, out);
 }
 
-/** The layer's kind of norm with the weight (and bias, for LAYERNORM) of `module`; NULL: x
- *  itself. */
+/** Normalises x with the layer's kind of norm and the weight (for LAYERNORM also the bias) of
+ *  `module`; NULL: returns x itself. */
 static inline lathe_status lathe_decoder_norm(const lathe_decoder_at *at, const char *module,
                                               lathe_val x, lathe_val *out)
 {
@@ -86,7 +86,7 @@ static inline lathe_status lathe_decoder_columns(const lathe_decoder_at *at, lat
     return lathe_decoder_node(at, LATHE_OP_TRANSPOSE, NULL, &v, 1, label, out);
 }
 
-/** Queries or keys: normalised where the layer does so, then rotated. */
+/** Normalises queries or keys if the layer has such a norm, then applies the rotary positions. */
 static inline lathe_status lathe_decoder_rotate(const lathe_decoder_at *at, const char *module,
                                                 const char *norm, lathe_val x, lathe_val *out)
 {
@@ -102,7 +102,7 @@ static inline lathe_status lathe_decoder_rotate(const lathe_decoder_at *at, cons
     return lathe_decoder_node(at, LATHE_OP_ROPE, &attrs, in, 3, label, out);
 }
 
-/** Causal attention with the layer's window, scale and soft-cap. fused: q holds k and v as well. */
+/** Causal attention with the layer's window, scale and soft-cap. fused: q also holds k and v. */
 static inline lathe_status lathe_decoder_attend(const lathe_decoder_at *at, int32_t fused,
                                                 lathe_val q, lathe_val k, lathe_val v,
                                                 lathe_val *out)

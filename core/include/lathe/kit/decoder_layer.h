@@ -4,7 +4,7 @@
 
 #include "decoder_graph.h"
 
-/** The attention of one fused projection. */
+/** Attention with one fused projection for q, k and v. */
 static inline lathe_status lathe_decoder_fused(const lathe_decoder_at *at, lathe_val x,
                                                lathe_val *out)
 {
@@ -26,7 +26,7 @@ static inline lathe_status lathe_decoder_fused(const lathe_decoder_at *at, lathe
     return lathe_decoder_attend(at, 0, q, k, v, out);
 }
 
-/** Attention from the normed x to the output projection. */
+/** Attention, from the normalised x to the output projection. */
 static inline lathe_status lathe_decoder_attention(const lathe_decoder_at *at, lathe_val x,
                                                    lathe_val *out)
 {
@@ -57,7 +57,7 @@ static inline lathe_status lathe_decoder_gated(const lathe_decoder_at *at, const
     return lathe_decoder_node(at, LATHE_OP_MUL, NULL, in, 2, "mlp.gate", out);
 }
 
-/** The MLP of the normed x. */
+/** The MLP, applied to the normalised x. */
 static inline lathe_status lathe_decoder_mlp(const lathe_decoder_at *at, lathe_val x,
                                              lathe_val *out)
 {
@@ -93,7 +93,7 @@ static inline lathe_status lathe_decoder_layer_build(const lathe_decoder_at *at,
     LATHE_TRY(lathe_decoder_norm(at, n->attention_norm, x, &h));
     LATHE_TRY(lathe_decoder_attention(at, h, &h));
     LATHE_TRY(lathe_decoder_norm(at, n->attention_out_norm, h, &h));
-    /* into h: nothing needs it afterwards, while the backward of the norm needs x */
+    /* the sum overwrites h, which is not needed any more; the backward of the norm needs x */
     const lathe_val first[2] = {h, x};
     LATHE_TRY(lathe_decoder_node(at, LATHE_OP_ADD, NULL, first, 2, "attention residual", &y));
     LATHE_TRY(b->part(b->ctx, at->layer, LATHE_PART_MLP));
@@ -104,7 +104,7 @@ static inline lathe_status lathe_decoder_layer_build(const lathe_decoder_at *at,
     return lathe_decoder_node(at, LATHE_OP_ADD, NULL, second, 2, "mlp residual", out);
 }
 
-/** Rows of an embedding's tensor: "model.embed_tokens.weight" gives the label "embed_tokens". */
+/** Looks up rows of an embedding; "model.embed_tokens.weight" gets the label "embed_tokens". */
 static inline lathe_status lathe_decoder_embed(const lathe_decoder_at *at, const char *tensor,
                                                lathe_val ids, lathe_val w, lathe_val *out)
 {

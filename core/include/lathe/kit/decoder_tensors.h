@@ -11,7 +11,7 @@ typedef struct lathe_tensor_list {
     void *ctx;
 } lathe_tensor_list;
 
-/** The weight of a module, and its bias where has_bias. cols 0: a norm's. */
+/** Adds the weight of a module and, with has_bias, its bias. cols 0: the weight of a norm. */
 static inline lathe_status lathe_decoder_add(const lathe_tensor_list *list, int32_t layer,
                                              const char *module, int32_t has_bias,
                                              const lathe_model_tensor *tensor)
@@ -46,7 +46,7 @@ static inline lathe_status lathe_decoder_add_linear(const lathe_tensor_list *lis
     const lathe_layer_names *names = d->layers[layer].names;
     if (module == NULL)
         return LATHE_OK;
-    /* projections back into the residual stream start smaller: the stream sums 2L of them */
+    /* output projections start smaller, because the residual stream is the sum of 2L of them */
     const int shrinks = d->residual_init && (module == names->o || module == names->down);
     const lathe_model_tensor t = {
         .rows = rows,

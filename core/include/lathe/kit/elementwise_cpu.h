@@ -1,5 +1,5 @@
-/* The CPU half of elementwise.h: the vectorised loop, and its spread over the host's threads. Not
- * included alone. */
+/* The CPU half of elementwise.h: the vectorised loop, run in parallel on the host's threads.
+ * Include elementwise.h instead. */
 #ifndef LATHE_KIT_ELEMENTWISE_CPU_H
 #define LATHE_KIT_ELEMENTWISE_CPU_H
 
@@ -7,16 +7,17 @@
 #include "rng_fill.h"
 #include "tensor_chunks.h"
 
-/** Updates n elements; the pointers of a tensor, advanced to the chunk's first element. */
+/** Updates n elements; the pointers are those of a tensor, advanced to the chunk's first
+ *  element. */
 typedef void (*lathe_elementwise_fn)(const float *scalars, const lathe_optimizer_tensor *x,
                                      uint64_t seed, uint64_t step);
 
-/* Elements taken at a time: their random numbers and their parameters stay in the first cache. */
+/* Elements per pass of the loop: their random numbers and parameters stay in the L1 cache. */
 #define LATHE_ELEMENTWISE_TILE 1024
 
 #define LATHE_ELEMENTWISE_INLINE static inline __attribute__((always_inline))
 
-/* n elements of a tensor from begin on, as a tensor of its own. */
+/* A view of n elements of a tensor, from `begin` on. */
 static inline lathe_optimizer_tensor lathe_elementwise_range(const lathe_optimizer_tensor *tensor,
                                                              int64_t begin, int64_t n)
 {
@@ -41,7 +42,8 @@ typedef union lathe_elementwise_random {
     uint16_t halves[LATHE_ELEMENTWISE_TILE + 16];
 } lathe_elementwise_random;
 
-/* The numbers that round elements [first, first + n) of a slot, n <= LATHE_ELEMENTWISE_TILE. */
+/* Fills in the random numbers that round elements [first, first + n) of a slot, n <=
+ * LATHE_ELEMENTWISE_TILE. */
 static inline const uint16_t *lathe_elementwise_draw(lathe_elementwise_random *r, int64_t n,
                                                      uint64_t seed, uint64_t step, uint64_t stream,
                                                      int64_t first)
@@ -154,9 +156,9 @@ static inline void lathe_elementwise_body(void *ctx, const lathe_optimizer_step 
     ((const lathe_elementwise_job *)ctx)->fn(step->scalars, &x, step->seed, (uint64_t)step->step);
 }
 
-/** One optimizer step over all tensors: fn for each chunk, spread over host->parallel_for.
- *  Allocates nothing; the result does not depend on the thread count. LATHE_E_ARG: a tensor without
- *  param, grad or one of its n_slots slots. */
+/** One optimizer step over all tensors: calls fn for each chunk, in parallel through
+ *  host->parallel_for. Allocates nothing; the result does not depend on the thread count.
+ *  LATHE_E_ARG: a tensor without param, grad or one of its n_slots slots. */
 static inline lathe_status lathe_elementwise_run(const lathe_host *host,
                                                  const lathe_optimizer_step *step, int32_t n_slots,
                                                  lathe_elementwise_fn fn)

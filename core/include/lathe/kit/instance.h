@@ -1,4 +1,5 @@
-/* The life of a plugin's instance, written once: values checked by the schema, read, kept, freed.
+/* Creation and destruction of a plugin's instance: checks the values against the schema, reads
+ * them, and frees the instance.
  *
  *     typedef struct lion {
  *         const lathe_host *host;   -- first, or the first member of the first member
@@ -9,8 +10,9 @@
  *     LATHE_INSTANCE(lion, lion_read)      -- defines lion_create and lion_destroy
  *     const lathe_plugin LATHE_PLUGIN_ENTRY = {LATHE_PLUGIN_LIFE(lion), .kind = ..., ...};
  *
- * The core has checked the values by the same schema already; a caller of the C interface may not
- * have, so a value out of its range is refused here too. Checks across fields belong to read().
+ * * The core has already checked the values against the same schema. Other callers of the C
+ * interface may not have done so, so values out of range are refused here too. Checks across fields
+ * belong in read().
  */
 #ifndef LATHE_KIT_INSTANCE_H
 #define LATHE_KIT_INSTANCE_H
@@ -35,7 +37,7 @@ static inline int32_t lathe_choice(const char *words, const char *text)
     return -1;
 }
 
-/** One number against its field's range. Written so that NaN fails. */
+/** Checks one number against its field's range; NaN fails. */
 static inline lathe_status lathe_value_check_number(const lathe_host *host, const lathe_field *f,
                                                     double x)
 {
@@ -48,8 +50,8 @@ static inline lathe_status lathe_value_check_number(const lathe_host *host, cons
                       f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? " (exclusive)" : "");
 }
 
-/** All values against the schema: count, presence, ranges, choices. LATHE_E_CONFIG names the
- *  key. */
+/** Checks all values against the schema: count, presence, ranges, choices. LATHE_E_CONFIG names
+ *  the key. */
 static inline lathe_status lathe_values_check(const lathe_host *host, const char *name,
                                               const lathe_field *fields, int32_t n_fields,
                                               const lathe_value *values, int32_t n_values)
@@ -77,7 +79,7 @@ static inline lathe_status lathe_values_check(const lathe_host *host, const char
 
 #define LATHE_N_FIELDS(list) ((int32_t)(sizeof(list) / sizeof((list)[0])))
 
-/* type##_destroy of an instance that begins with its host. */
+/* Defines type##_destroy for an instance that begins with its host. */
 #define LATHE_INSTANCE_FREED(type)                                                                 \
     static void type##_destroy(void *self)                                                         \
     {                                                                                              \
@@ -85,8 +87,8 @@ static inline lathe_status lathe_values_check(const lathe_host *host, const char
             (*(const lathe_host **)self)->free(self);                                              \
     }
 
-/* type##_create. read: lathe_status (const lathe_host *, type *, const lathe_value *); the
- * instance is zero but for `host`. */
+/* Defines type##_create. read: lathe_status (const lathe_host *, type *, const lathe_value *);
+ * it gets an instance that is zero except for `host`. */
 #define LATHE_INSTANCE_MADE(type, read)                                                            \
     static lathe_status type##_create(const lathe_host *host, const lathe_value *values,           \
                                       int32_t n_values, void **out_self)                           \
@@ -106,12 +108,12 @@ static inline lathe_status lathe_values_check(const lathe_host *host, const char
         return LATHE_OK;                                                                           \
     }
 
-/* Both. */
+/* Defines type##_create and type##_destroy. */
 #define LATHE_INSTANCE(type, read)                                                                 \
     LATHE_INSTANCE_MADE(type, read)                                                                \
     LATHE_INSTANCE_FREED(type)
 
-/* An instance without keys: zero but for `host`. */
+/* The same for an instance without keys: zero except for `host`. */
 #define LATHE_INSTANCE_PLAIN(type)                                                                 \
     static lathe_status type##_create(const lathe_host *host, const lathe_value *values,           \
                                       int32_t n_values, void **out_self)                           \
@@ -126,8 +128,8 @@ static inline lathe_status lathe_values_check(const lathe_host *host, const char
     }                                                                                              \
     LATHE_INSTANCE_FREED(type)
 
-/* The members of lathe_plugin that follow from type##_create, type##_destroy and a table named
- * type##_table; and those of a schema named `fields`. */
+/* Initializers of lathe_plugin for type##_create, type##_destroy and type##_table, and for a
+ * schema named `fields`. */
 #define LATHE_PLUGIN_LIFE_PLAIN(type)                                                              \
     LATHE_PLUGIN_HEADER, .name = #type, .table = &type##_table, .create = type##_create,           \
                          .destroy = type##_destroy

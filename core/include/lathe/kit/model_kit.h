@@ -1,5 +1,5 @@
-/* The keys of a model family: looked up by name, completed, refused with their value; and the
- * fields that most families have. lathe/kit/decoder.h builds decoders on it. */
+/* Helpers for the keys of a model family: look-up by name, completion, error messages with the
+ * value, and the schema fields that most families share. lathe/kit/decoder.h uses them. */
 #ifndef LATHE_KIT_MODEL_KIT_H
 #define LATHE_KIT_MODEL_KIT_H
 
@@ -45,7 +45,7 @@ static inline double lathe_key_float(const lathe_keys *k, const char *key)
     return v != NULL && v->is_set ? v->f : 0.0;
 }
 
-/** Sets an unset INT key to what follows from others, and gives its value. */
+/** Sets an INT key to the given value if it is unset, and returns the key's value. */
 static inline int64_t lathe_key_fill(const lathe_keys *k, const char *key, int64_t value)
 {
     lathe_value *v = lathe_key(k, key);
@@ -59,7 +59,7 @@ static inline int64_t lathe_key_fill(const lathe_keys *k, const char *key, int64
     return v->i;
 }
 
-/** The value as JSON has it, for messages. */
+/** Writes the value as JSON, for messages. */
 static inline void lathe_key_text(const lathe_keys *k, const char *key, char *out, size_t bytes)
 {
     const lathe_value *v = lathe_key(k, key);
@@ -92,7 +92,7 @@ static inline lathe_status lathe_key_refuse(const lathe_keys *k, const char *key
     return lathe_fail(k->host, LATHE_E_CONFIG, "%s is %s; %s", key, seen, why);
 }
 
-/** Refuses a key whose value is another than the one that is supported. */
+/** Refuses a key whose value differs from the only supported one. */
 static inline lathe_status lathe_key_only(const lathe_keys *k, const char *key, double value,
                                           const char *why)
 {
@@ -103,7 +103,7 @@ static inline lathe_status lathe_key_only(const lathe_keys *k, const char *key, 
     return seen == value ? LATHE_OK : lathe_key_refuse(k, key, why);
 }
 
-/** Whether layer_types, when it is set, names one of `types` ("a|b") for every layer. */
+/** Checks that layer_types, if set, names one of `types` ("a|b") for every layer. */
 static inline lathe_status lathe_layer_types_check(const lathe_keys *k, int64_t n_layers,
                                                    const char *types, const char *why)
 {
@@ -125,7 +125,7 @@ static inline lathe_status lathe_layer_types_check(const lathe_keys *k, int64_t 
     return LATHE_OK;
 }
 
-/** Whether layer_types calls a layer so; `def` when it is unset. */
+/** True if layer_types gives this type for the layer; `def` if it is unset. */
 static inline int lathe_layer_is(const lathe_keys *k, int64_t layer, const char *type, int def)
 {
     const lathe_value *v = lathe_key(k, "layer_types");
@@ -155,7 +155,7 @@ static inline int lathe_layer_is(const lathe_keys *k, int64_t layer, const char 
 
 #define LATHE_ANY_POSITIONS 2147483647.0
 
-/** sliding_window, which null switches off. */
+/** sliding_window; null switches it off. */
 #define LATHE_WINDOW_FIELD(def, doc)                                                               \
     {                                                                                              \
         "sliding_window", LATHE_T_INT, LATHE_FIELD_NULLABLE, def, 1, LATHE_ANY_POSITIONS, NULL,    \
@@ -190,7 +190,7 @@ static inline int lathe_layer_is(const lathe_keys *k, int64_t layer, const char 
         LATHE_FIELD_FLOAT("attention_dropout", "0.0", 0.0, 1.0, "1",                               \
                           "dropout of the attention weights; training applies none")
 
-/** Rotary positions: what the core reads for describe()'s ropes. */
+/** Keys of rotary positions, which the core reads for describe()'s ropes. */
 #define LATHE_ROPE_FIELDS(theta)                                                                   \
     LATHE_POSITIVE("rope_theta", theta, 1e18, "base of the rotary frequencies"),                   \
         LATHE_FIELD_TABLE("rope_scaling", "RoPE scaling: rope_type, factor, ..."),                 \

@@ -1,8 +1,8 @@
-/* What optimizers share: the keys of the field, slots like the parameter, table and entry.
+/* Helpers for optimizer plugins: common configuration keys, state slots, table and entry.
  *
- * An elementwise optimizer is then a page: its formula (lathe/kit/elementwise.h), its struct
- * beginning with lathe_optimizer_common, its fields, slots(), scalars(), and
- * LATHE_OPTIMIZER_ELEMENTWISE. One of the AdamW family takes most of these from
+ * An elementwise optimizer then needs only its formula (lathe/kit/elementwise.h), a struct that
+ * begins with lathe_optimizer_common, its fields, slots(), scalars(), and
+ * LATHE_OPTIMIZER_ELEMENTWISE. Members of the AdamW family take most of these from
  * lathe/kit/adamw_family.h.
  */
 #ifndef LATHE_KIT_OPTIMIZER_KIT_H
@@ -33,7 +33,7 @@ static inline int32_t lathe_state_dtype(const lathe_value *value)
     return lathe_choice("fp32|bf16", value->s) == 1 ? LATHE_BF16 : LATHE_F32;
 }
 
-/** What every instance begins with. */
+/** First member of every instance. */
 typedef struct lathe_optimizer_common {
     const lathe_host *host;
     double lr;           /* the base rate */
@@ -51,7 +51,7 @@ static inline const lathe_host *lathe_optimizer_host(const void *self)
     return ((const lathe_optimizer_common *)self)->host;
 }
 
-/** Declares a slot of the parameter's shape. */
+/** Declares a slot with the parameter's shape. */
 static inline void lathe_slot_like(lathe_slot *slot, const char *name,
                                    const lathe_param_info *param, int32_t dtype)
 {
@@ -67,27 +67,28 @@ static inline void lathe_slot_vector(lathe_slot *slot, const char *name, int64_t
     slot->desc = lathe_desc_1d(dtype, n);
 }
 
-/** 1 - beta^step: what a moment that began at zero is divided by. */
+/** Bias correction 1 - beta^step: divisor of a moment that began at zero. */
 static inline double lathe_bias_correction(double beta, int64_t step)
 {
     return 1.0 - pow(beta, (double)step);
 }
 
-/* The table, type##_table. ...: what it has beside a base rate. */
+/* Defines type##_table. ...: its members other than base_lr. */
 #define LATHE_OPTIMIZER_TABLE(type, ...)                                                           \
     static const lathe_optimizer_v1 type##_table = {.size = (uint32_t)sizeof type##_table,         \
                                                     .revision = LATHE_OPTIMIZER_REVISION,          \
                                                     .base_lr = lathe_optimizer_lr,                 \
                                                     __VA_ARGS__}
 
-/* The entry of an optimizer whose table is type##_table. ...: .version, .summary, .source. */
+/* Defines the entry of an optimizer whose table is type##_table. ...: .version, .summary,
+ * .source. */
 #define LATHE_OPTIMIZER_ENTRY(type, ...)                                                           \
     const lathe_plugin LATHE_PLUGIN_ENTRY = {                                                      \
         LATHE_PLUGIN_LIFE(type), .kind = LATHE_KIND_OPTIMIZER,                                     \
         .revision = LATHE_OPTIMIZER_REVISION, .license = "Apache-2.0", __VA_ARGS__}
 
-/* The rest of an elementwise optimizer: instance, table around type##_slots, type##_scalars and the
- * chunk that LATHE_ELEMENTWISE(type, n_slots) made, entry. */
+/* Defines the rest of an elementwise optimizer: instance, table and entry. Uses type##_slots,
+ * type##_scalars and the chunk function from LATHE_ELEMENTWISE(type, n_slots). */
 #define LATHE_OPTIMIZER_ELEMENTWISE(type, n_slots, read, ...)                                      \
     LATHE_INSTANCE(type, read)                                                                     \
     static lathe_status type##_step(void *self, const lathe_optimizer_step *step)                  \

@@ -1,4 +1,4 @@
-/* Schedules from one curve: warm-up, floor, length and their checks, written once.
+/* Common code of schedules with a warm-up and a decay curve: fields, warm-up, floor and checks.
  *
  *     t < w    lr = base * (s + (1 - s)*warm(t/w))      warm: linear, cosine or 1-sqrt
  *     t >= w   lr = base * (r + (1 - r)*curve(p)),      p = (t - w)/(T - w), held at p = 1
@@ -17,10 +17,11 @@
  *         LATHE_FIELD_FLOAT("power", "1.0", 0, 1e3, "1", "exponent of the decay"),
  *     };
  *     static lathe_status polynomial_read(const lathe_host *, polynomial *, const lathe_value *);
- *     static double polynomial_at(void *self, int64_t step, int64_t total, double base, const double *);
+ *     *     static double polynomial_at(void *self, int64_t step, int64_t total, double base,
+ *                                 const double *state);
  *     LATHE_SCHEDULER(polynomial, polynomial_read, lathe_schedule_check, .summary = ...);
  *
- * Its own fields come behind the common ones: values[LATHE_SCHEDULE_N_FIELDS] is the first.
+ * * Its own fields come after the common ones: values[LATHE_SCHEDULE_N_FIELDS] is the first.
  */
 #ifndef LATHE_KIT_SCHEDULE_H
 #define LATHE_KIT_SCHEDULE_H
@@ -84,7 +85,7 @@ static inline int64_t lathe_schedule_length(const lathe_schedule *s, int64_t tot
     return s->total_steps > 0 ? s->total_steps : total;
 }
 
-/** w. */
+/** w: warm-up steps in a run of `total` steps. */
 static inline int64_t lathe_schedule_warmup(const lathe_schedule *s, int64_t total)
 {
     return s->warmup_ratio > 0.0
@@ -105,7 +106,7 @@ static inline double lathe_schedule_climb(const lathe_schedule *s, int64_t step,
     return factor * (1.0 - start) + start;
 }
 
-/** Share of base that the decay ends at. */
+/** r: the final rate of the decay as a share of base. */
 static inline double lathe_schedule_floor(const lathe_schedule *s, double base_lr)
 {
     if (s->min_lr_ratio >= 0.0)
@@ -114,7 +115,7 @@ static inline double lathe_schedule_floor(const lathe_schedule *s, double base_l
     return ratio < 1.0 ? ratio : 1.0;
 }
 
-/** p in [0, 1]: how far the decay is, for t >= w. */
+/** p in [0, 1]: progress of the decay, for t >= w. */
 static inline double lathe_schedule_progress(int64_t step, int64_t warmup, int64_t length)
 {
     const int64_t left = length - warmup;
@@ -122,7 +123,7 @@ static inline double lathe_schedule_progress(int64_t step, int64_t warmup, int64
     return p < 1.0 ? p : 1.0;
 }
 
-/** The rate of a schedule that warms up and then follows curve(p), 1 .. 0. */
+/** The rate of a schedule that warms up and then follows curve(p), which goes from 1 to 0. */
 static inline double lathe_schedule_at(const lathe_schedule *s, int64_t step, int64_t total,
                                        double base_lr,
                                        double (*curve)(const lathe_schedule *s, double p))
@@ -141,12 +142,12 @@ static inline double lathe_schedule_cosine(double p, double n_cycles)
     return 0.5 * (1.0 + cos(LATHE_PI * n_cycles * 2.0 * p));
 }
 
-/* The rest of a plugin in one macro: its instance (a struct `type` that begins with lathe_schedule),
- * its table around type##_at, and the entry.
- *   read   as for LATHE_INSTANCE
- *   check  lathe_scheduler_v1.check
- *   ...    .version, .summary, .source of lathe_plugin
- * One that keeps state writes its own table between LATHE_INSTANCE and LATHE_SCHEDULER_ENTRY. */
+/* Defines the rest of a plugin: its instance (a struct `type` that begins with lathe_schedule), its
+ * table with type##_at, and the entry.
+ *   read          as for LATHE_INSTANCE
+ *   check_length  lathe_scheduler_v1.check
+ *   ...           .version, .summary, .source of lathe_plugin
+ * A plugin with state uses LATHE_INSTANCE, its own table and LATHE_SCHEDULER_ENTRY instead. */
 #define LATHE_SCHEDULER(type, read, check_length, ...)                                             \
     LATHE_INSTANCE(type, read)                                                                     \
     static const lathe_scheduler_v1 type##_table = {                                               \

@@ -1,4 +1,4 @@
-/* The half of schedule.h that reads and checks the common fields. Not included alone. */
+/* The part of schedule.h that reads and checks the common fields. Include schedule.h instead. */
 #ifndef LATHE_KIT_SCHEDULE_READ_H
 #define LATHE_KIT_SCHEDULE_READ_H
 
@@ -49,7 +49,7 @@ static inline lathe_status lathe_schedule_read(const lathe_host *host, const lat
     return LATHE_OK;
 }
 
-/** Refuses a warm-up longer than the schedule. Enough for those that need no length. */
+/** Refuses a warm-up longer than the schedule. For schedules that need no known length. */
 static inline lathe_status lathe_schedule_check_warmup(void *self, int64_t total_steps)
 {
     const lathe_schedule *const s = (const lathe_schedule *)self;
@@ -66,7 +66,7 @@ static inline lathe_status lathe_schedule_check_warmup(void *self, int64_t total
     return LATHE_OK;
 }
 
-/** Refuses an unknown length as well. */
+/** Also refuses an unknown length. */
 static inline lathe_status lathe_schedule_check(void *self, int64_t total_steps)
 {
     const lathe_schedule *const s = (const lathe_schedule *)self;

@@ -1,24 +1,24 @@
-/* The tensors of an optimizer step in chunks, spread over the host's threads.
+/* Splits the tensors of an optimizer step into chunks and runs them in parallel on the CPU.
  *
- * For optimizers on the CPU that are no single element function: what a chunk is (16,384 elements,
- * a number of rows, a block with its scale) the optimizer says per tensor; the split depends on the
- * tensors alone, never on the thread count, and nothing is allocated.
+ * For CPU optimizers that cannot be written as one element function. The optimizer gives the chunk
+ * size of each tensor: 16,384 elements, a number of rows, or a block with its scale. The split
+ * depends only on the tensors, never on the thread count. Nothing is allocated.
  */
 #ifndef LATHE_KIT_TENSOR_CHUNKS_H
 #define LATHE_KIT_TENSOR_CHUNKS_H
 
 #include "lathe/optimizer.h"
 
-/* A loop so marked is compiled for three instruction sets; the loader's resolver takes the best.
- * The portable one calls fmaf, which is exact but slow without the instruction. */
+/* Compiles a loop for three instruction sets; the dynamic loader chooses the best one. The
+ * portable version calls fmaf, which is exact but slow on CPUs without this instruction. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__)
 #define LATHE_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define LATHE_CLONES
 #endif
 
-/** Asks for n floats that are needed soon. For loops that take several arrays in turn, a block
- *  of each: the processor sees no stream there. */
+/** Prefetches n floats. For loops that read a block of each of several arrays in turn, a pattern
+ *  that the hardware prefetcher does not recognize. */
 static inline void lathe_prefetch(const float *x, int64_t n)
 {
 #ifdef __GNUC__
@@ -36,10 +36,11 @@ typedef void (*lathe_chunk_fn)(void *ctx, const lathe_optimizer_step *step,
 /** Elements per chunk of a tensor, >= 1. */
 typedef int64_t (*lathe_chunk_size_fn)(void *ctx, const lathe_optimizer_tensor *x);
 
-/* Elements of a chunk where nothing else asks for a size. */
+/* Default number of elements per chunk. */
 #define LATHE_CHUNK_ELEMENTS 16384
 
-/* The first chunk is kept for every stride-th tensor only, so that it fits the stack. */
+/* Size of the table of first chunks, which has only every stride-th tensor and so fits on the
+ * stack. */
 #define LATHE_CHUNK_SAMPLES 256
 
 typedef struct lathe_chunk_job {
@@ -107,11 +108,12 @@ static inline lathe_status lathe_scratch_check(const lathe_host *host,
                       x->tensor, (long long)bytes, (long long)step->scratch_bytes);
 }
 
-/** Updates one whole tensor; it spreads its work itself. */
+/** Updates one whole tensor; runs its own parallel loops. */
 typedef lathe_status (*lathe_tensor_fn)(void *ctx, const lathe_optimizer_step *step,
                                         const lathe_optimizer_tensor *x);
 
-/** fn for each tensor that has elements, one after the other. n_slots as in lathe_chunks_run. */
+/** Calls fn for each tensor that has elements, one after the other. n_slots as in
+ *  lathe_chunks_run. */
 static inline lathe_status lathe_tensors_run(const lathe_host *host,
                                              const lathe_optimizer_step *step, int32_t n_slots,
                                              lathe_tensor_fn fn, void *ctx)
@@ -130,7 +132,8 @@ static inline int64_t lathe_chunk_elements(void *ctx, const lathe_optimizer_tens
     return LATHE_CHUNK_ELEMENTS;
 }
 
-/** fn for each chunk of each tensor. n_slots: slots that every tensor must have. */
+/** Calls fn in parallel for each chunk of each tensor. n_slots: slots that every tensor must
+ *  have. */
 static inline lathe_status lathe_chunks_run(const lathe_host *host,
                                             const lathe_optimizer_step *step, int32_t n_slots,
                                             lathe_chunk_size_fn size, lathe_chunk_fn fn, void *ctx)
@@ -153,7 +156,7 @@ static inline lathe_status lathe_chunks_run(const lathe_host *host,
     return LATHE_OK;
 }
 
-/** Rounds elements [begin, end) of the parameter into its compute copy, when it has one. */
+/** Rounds elements [begin, end) of the parameter into its compute copy, if it has one. */
 LATHE_CLONES static inline void lathe_shadow_refresh(const lathe_optimizer_tensor *x, int64_t begin,
                                                      int64_t end)
 {

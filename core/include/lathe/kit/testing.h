@@ -1,5 +1,5 @@
-/* For tests of plugins, outside the core: a host table on plain libc, one thread, and an instance
- * made from the schema's defaults. Header only; include it in one file of a test program.
+/* Test support for plugins, without the core: a single-threaded host table on plain libc, and
+ * instances made from the schema's defaults. Header only; include it in one file of a test program.
  *
  *     int main(int argc, char **argv)                     argv[1]: the .so
  *     {
@@ -26,7 +26,7 @@ __attribute__((unused)) static int lathe_test_failures;
 static int64_t lathe_test_allocs;    /* calls of host->alloc: a step must not change it */
 static char lathe_test_message[512]; /* of the last host->fail */
 
-/* Says where and what when `condition` is false, and counts it. */
+/* If `condition` is false: prints file, line and condition, and counts a failure. */
 #define LATHE_CHECK(condition)                                                                     \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -48,7 +48,8 @@ static inline lathe_status lathe_test_fail(lathe_status code, const char *messag
     return code;
 }
 
-/* The last chunk first, so that a result which leans on their order shows. */
+/* Runs the last chunk first, so that a test notices a result that depends on the order of
+ * chunks. */
 static inline void lathe_test_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
 {
     const int64_t step = grain < 1 ? 1 : grain;
@@ -82,8 +83,7 @@ static inline const lathe_host *lathe_test_host(void)
     return &host;
 }
 
-/** The plugin's constant. A test cannot go on without it: ends the program when it does not
- *  load. */
+/** Loads a plugin and returns its entry; ends the program if this fails. */
 static inline const lathe_plugin *lathe_test_open(const char *path)
 {
     void *const handle = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -97,7 +97,7 @@ static inline const lathe_plugin *lathe_test_open(const char *path)
     return plugin;
 }
 
-/* `text` as a value of field f: a TOML literal, strings with or without quotes; lists stay
+/* Reads `text` as a value of field f: a TOML literal, strings with or without quotes. Lists stay
  * empty. */
 static inline void lathe_test_value(lathe_value *v, const lathe_field *f, const char *text)
 {
@@ -110,17 +110,18 @@ static inline void lathe_test_value(lathe_value *v, const lathe_field *f, const 
         const size_t length = strcspn(from, "\"");
         char *const copy = (char *)calloc(1, length + 1);
         memcpy(copy, from, length);
-        v->s = copy; /* never freed: instances borrow it */
+        v->s = copy; /* never freed, because instances borrow it */
     }
 }
 
-/** create() with the defaults and, over them, "key=value key=value"; its status, and its message in
- *  lathe_test_message. LATHE_OK with *out_self NULL when the plugin has no create. */
+/** Calls create() with the defaults, changed by `settings` ("key=value key=value"). Returns its
+ *  status; its message is in lathe_test_message. LATHE_OK with *out_self NULL if the plugin has
+ *  no create. */
 static inline lathe_status lathe_test_create(const lathe_plugin *plugin, const char *settings,
                                              void **out_self)
 {
     lathe_value *const values =
-        (lathe_value *)calloc(LATHE_TEST_MAX_FIELDS, sizeof *values); /* borrowed for good */
+        (lathe_value *)calloc(LATHE_TEST_MAX_FIELDS, sizeof *values); /* instances borrow them */
     char text[512];
     *out_self = NULL;
     for (int32_t k = 0; k < plugin->n_fields; k++) {
