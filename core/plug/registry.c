@@ -235,6 +235,8 @@ lathe_status lathe__registry_not_found(const lathe_registry *registry, int32_t k
     const char *near = lathe_suggest(name, names, n);
     if (near != NULL)
         lathe_buffer_printf(&text, " (did you mean '%s'?)", near);
+    else if (kind == LATHE_KIND_MODEL) /* [model] name is a plugin; elsewhere it is the folder */
+        lathe_buffer_puts(&text, " (the key of a model's folder is model.path)");
     lathe_buffer_puts(&text, n > 0 ? "; there are: " : "; there are none");
     for (int64_t i = 0; i < n; i++)
         lathe_buffer_printf(&text, "%s%s", i > 0 ? ", " : "", names[i]);

@@ -9,14 +9,18 @@
 #include "plug/probe.h"
 #include "plug/registry_state.h"
 
-/* The name of "NAME.so" in arena; NULL for other files. */
-static char *stem(lathe_arena *arena, const char *file)
+/* *out: the name of "NAME.so" in arena; NULL for other files. */
+static lathe_status stem(lathe_arena *arena, const char *file, const char **out)
 {
     const size_t n = strlen(file);
+    *out = NULL;
     if (n < 4 || strcmp(file + n - 3, ".so") != 0)
-        return NULL;
-    char *name = lathe_arena_strndup(arena, file, (int64_t)n - 3);
-    return name != NULL && lathe_name_is_valid(name) ? name : NULL;
+        return LATHE_OK;
+    const char *name = lathe_arena_strndup(arena, file, (int64_t)n - 3);
+    if (name == NULL)
+        return LATHE_E_NOMEM;
+    *out = lathe_name_is_valid(name) ? name : NULL;
+    return LATHE_OK;
 }
 
 static int was_refused(const lathe_registry *registry, int32_t kind, const char *name)
@@ -106,9 +110,11 @@ static lathe_status find_in_folder(lathe_registry *registry, int64_t i, int32_t 
         return LATHE_OK;
     }
     for (int64_t k = 0; k < n; k++) {
-        const char *name = stem(&f->arena, files[k]);
-        const char *path = lathe_path_join(&f->arena, folder, files[k]);
-        if (name != NULL && path != NULL)
+        const char *name, *path = lathe_path_join(&f->arena, folder, files[k]);
+        if (path == NULL)
+            return LATHE_E_NOMEM;
+        LATHE_TRY(stem(&f->arena, files[k], &name));
+        if (name != NULL)
             LATHE_TRY(find_file(registry, i, kind, name, path, f));
     }
     return LATHE_OK;
@@ -199,9 +205,10 @@ lathe_status lathe_registry_names(const lathe_registry *registry, int32_t kind, 
         if (!lathe_path_is_dir(folder) ||
             lathe_dir_list(folder, arena, &files, &n_files) != LATHE_OK)
             continue;
-        for (int64_t j = 0; j < n_files && n < MAX_NAMES; j++)
-            if ((names[n] = stem(arena, files[j])) != NULL)
-                n++;
+        for (int64_t j = 0; j < n_files && n < MAX_NAMES; j++) {
+            LATHE_TRY(stem(arena, files[j], &names[n]));
+            n += names[n] != NULL;
+        }
     }
     if (n > 1)
         qsort(names, (size_t)n, sizeof *names, by_text);

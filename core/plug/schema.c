@@ -102,7 +102,11 @@ static lathe_status set_default(const lathe_field *field, lathe_arena *arena, la
     lathe_toml_node *node = NULL;
     char why[256];
     LATHE_TRY(lathe_toml_literal(field->default_value, arena, &node));
-    return lathe_value_from_toml(field, node, arena, out, why, sizeof why, NULL);
+    const lathe_status status =
+        lathe_value_from_toml(field, node, arena, out, why, sizeof why, NULL);
+    if (status == LATHE_OK || status == LATHE_E_NOMEM)
+        return status;
+    return lathe_error(status, "default %s of %s %s", field->default_value, field->key, why);
 }
 
 static lathe_status check_one(const lathe_schema_scope *scope, const lathe_toml_node *table,
@@ -203,7 +207,9 @@ lathe_status lathe_schema_validate(const lathe_field *fields, int32_t n_fields)
         else if (isnan(field->min) || isnan(field->max))
             status =
                 lathe_error(LATHE_E_PLUGIN, "schema: the range of %s is not a number", field->key);
-        else if (field->default_value != NULL && set_default(field, &arena, &value) != LATHE_OK)
+        else if (field->default_value != NULL)
+            status = set_default(field, &arena, &value);
+        if (status != LATHE_OK && status != LATHE_E_NOMEM && status != LATHE_E_PLUGIN)
             status = lathe_error(LATHE_E_PLUGIN, "schema: default %s of %s does not fit its field",
                                  field->default_value, field->key);
     }

@@ -22,7 +22,8 @@ int after(void) { return 0; }"
     "$cc" -std=c11 -pedantic-errors -Wall -Wextra -Werror -fsyntax-only -I"$folder" -xc - <<<"$source" ||
         fail "$name does not compile alone as C11"
     for standard in c++17 c++20; do
-        "$cxx" -std=$standard -Wall -Wextra -Werror -fsyntax-only -I"$folder" -xc++ - <<<"$source" ||
+        # g++ warns of members that a designated initializer leaves out, gcc does not: they are 0 by intention.
+        "$cxx" -std=$standard -Wall -Wextra -Wno-missing-field-initializers -Werror -fsyntax-only -I"$folder" -xc++ - <<<"$source" ||
             fail "$name does not compile alone as $standard"
     done
     # Comments may speak of CUDA; declarations may not.

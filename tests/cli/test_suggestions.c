@@ -54,7 +54,7 @@ Test(suggestions, of_the_model_s_path)
 {
     says("[model]\nname_or_path = \"m\"\n",
          "unknown key 'name_or_path' in [model] (did you mean 'path'?)");
-    says("[model]\nname = \"m\"\n", "(did you mean 'path'?)");
+    says("[model]\nname = \"m\"\n", "(the key of a model's folder is model.path)");
 }
 
 Test(suggestions, tables_inside_a_section_have_one_name_everywhere)

@@ -432,6 +432,8 @@ Test(far_offload, must_fit_the_host)
     make_folder(dir, 20000);
     set_case(&s, dir, NULL, 5);
     set(&s, "model.hidden_size=262144");
+    set(&s, "model.num_attention_heads=256");
+    set(&s, "model.num_key_value_heads=256");
     set(&s, "model.intermediate_size=262144");
     set(&s, "device.free_bytes=1000000000000000000");
     lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);

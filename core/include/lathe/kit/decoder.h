@@ -76,8 +76,8 @@ static inline void lathe_decoder_dropout(lathe_decoder *d, const char *key)
 static inline lathe_status lathe_decoder_layers(lathe_decoder *d, int64_t n)
 {
     d->info.n_layers = (int32_t)n;
-    d->shapes = d->host->alloc(n * (int64_t)sizeof *d->shapes);
-    d->layers = d->host->alloc(n * (int64_t)sizeof *d->layers);
+    d->shapes = (lathe_model_layer *)d->host->alloc(n * (int64_t)sizeof *d->shapes);
+    d->layers = (lathe_decoder_layer *)d->host->alloc(n * (int64_t)sizeof *d->layers);
     if (d->shapes == NULL || d->layers == NULL)
         return lathe_fail(d->host, LATHE_E_NOMEM, "no memory for %lld layers", (long long)n);
     d->info.layers = d->shapes;

@@ -19,7 +19,7 @@
 
 static inline lathe_status lathe_decoder_describe(void *self, lathe_model_info *out)
 {
-    const lathe_decoder *d = self;
+    const lathe_decoder *d = (const lathe_decoder *)self;
     const uint32_t size = out->size;
     *out = d->info;
     out->size = size;
@@ -28,7 +28,7 @@ static inline lathe_status lathe_decoder_describe(void *self, lathe_model_info *
 
 static inline void lathe_decoder_destroy(void *self)
 {
-    lathe_decoder *d = self;
+    lathe_decoder *d = (lathe_decoder *)self;
     if (d == NULL)
         return;
     d->host->free(d->shapes);
@@ -44,11 +44,12 @@ lathe_decoder_create(const lathe_host *host, const lathe_field *fields, const la
                      int32_t n, lathe_status (*read)(lathe_decoder *d, const lathe_keys *k),
                      void **out_self)
 {
-    lathe_decoder *d = host->alloc((int64_t)sizeof *d);
+    lathe_decoder *d = (lathe_decoder *)host->alloc((int64_t)sizeof *d);
     if (d == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "no memory for a model's description");
     d->host = host;
-    d->keys = (lathe_keys){host, fields, host->alloc(n * (int64_t)sizeof *values), n};
+    d->keys =
+        (lathe_keys){host, fields, (lathe_value *)host->alloc(n * (int64_t)sizeof *values), n};
     d->info.prefix = "model.";
     d->info.embedding = "model.embed_tokens.weight";
     d->info.head = "lm_head.weight";

@@ -115,13 +115,13 @@ static inline lathe_status lathe_decoder_attend(const lathe_decoder_at *at, int3
         LATHE_TRY(at->b->cache(at->b->ctx, at->layer, &k, &v));
     const float scale =
         l->attention_scale > 0.0f ? l->attention_scale : (float)(1.0 / sqrt((double)s->head_dim));
-    const lathe_op_attrs attrs = {.n_heads = s->n_heads,
+    const lathe_op_attrs attrs = {.softcap = l->softcap,
+                                  .scale = scale,
+                                  .n_heads = s->n_heads,
                                   .n_kv_heads = s->n_kv_heads,
                                   .head_dim = s->head_dim,
-                                  .scale = scale,
-                                  .softcap = l->softcap,
-                                  .causal = 1,
                                   .window = s->window,
+                                  .causal = 1,
                                   .fused_qkv = fused,
                                   .batch = at->b->batch};
     const lathe_val in[5] = {q, fused ? LATHE_NONE : k, fused ? LATHE_NONE : v, at->b->doc_start,

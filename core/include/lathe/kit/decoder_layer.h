@@ -145,7 +145,7 @@ static inline lathe_status lathe_decoder_embedding(const lathe_decoder_at *at, l
 static inline lathe_status lathe_decoder_build(void *self, const lathe_model_builder *b,
                                                lathe_val *out)
 {
-    const lathe_decoder *d = self;
+    const lathe_decoder *d = (const lathe_decoder *)self;
     lathe_decoder_at at = {d, b, -1};
     lathe_val x = LATHE_NONE;
     LATHE_TRY(lathe_decoder_embedding(&at, &x));

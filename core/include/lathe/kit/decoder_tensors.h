@@ -51,9 +51,9 @@ static inline lathe_status lathe_decoder_add_linear(const lathe_tensor_list *lis
     const lathe_model_tensor t = {
         .rows = rows,
         .cols = cols,
+        .init_scale = shrinks ? d->init_range / sqrt(2.0 * d->info.n_layers) : d->init_range,
         .role = LATHE_ROLE_MATRIX,
         .init = LATHE_INIT_NORMAL,
-        .init_scale = shrinks ? d->init_range / sqrt(2.0 * d->info.n_layers) : d->init_range,
         .layout = d->transposed ? LATHE_LAYOUT_TRANSPOSED : LATHE_LAYOUT_PLAIN,
         .head_rows = head_rows};
     return lathe_decoder_add(list, layer, module, has_bias, &t);
@@ -130,15 +130,15 @@ static inline lathe_status
 lathe_decoder_tensors(void *self, lathe_status (*add)(void *ctx, const lathe_model_tensor *tensor),
                       void *ctx)
 {
-    const lathe_decoder *d = self;
+    const lathe_decoder *d = (const lathe_decoder *)self;
     const lathe_tensor_list list = {d, add, ctx};
     lathe_model_tensor t = {.name = d->info.embedding,
                             .rows = d->info.vocab,
                             .cols = d->info.width,
+                            .init_scale = d->init_range,
                             .role = LATHE_ROLE_EMBEDDING,
                             .layer = -1,
-                            .init = LATHE_INIT_NORMAL,
-                            .init_scale = d->init_range};
+                            .init = LATHE_INIT_NORMAL};
     LATHE_TRY(add(ctx, &t));
     if (d->positions != NULL) {
         t.name = d->positions;
