@@ -1,4 +1,4 @@
-/* The line that tells how far preparing the data has come. */
+/* Shows the progress of data preparation. */
 #include "record/data_progress.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* metrics.jsonl. */
+/* Writes metrics.jsonl. */
 #include "record/metrics.h"
 
 #include <errno.h>
@@ -12,7 +12,8 @@
 #include "base/fs.h"
 #include "base/map.h"
 
-/* Bytes up to the first line of a step after `step`, or to a torn last one. */
+/* Number of bytes before the first line of a step after `step`, or before an incomplete last
+ * line. */
 static int64_t earlier_bytes(const char *text, int64_t bytes, int64_t step)
 {
     int64_t at = 0;
@@ -35,7 +36,7 @@ lathe_status lathe_lines_cut(const char *path, int64_t step)
 {
     lathe_map map;
     struct stat info;
-    /* a pipe or device has no earlier lines */
+    /* A pipe or device has no earlier lines. */
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0)
         return LATHE_OK;
     LATHE_TRY(lathe_map_open(path, &map));
@@ -87,8 +88,7 @@ lathe_status lathe_metrics_open(lathe_metrics *m, const char *dir, int64_t step)
     return status;
 }
 
-/* The name of a figure as JSON. A plain one, as nearly all are, is written without an allocation.
- */
+/* Writes the name of a figure as JSON. Plain names, which most are, need no allocation. */
 static lathe_status put_key(FILE *file, const char *key)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;

@@ -1,4 +1,4 @@
-/* The reader of metrics.jsonl. */
+/* Reads metrics.jsonl. */
 #include "record/metrics_read.h"
 
 #include <errno.h>
@@ -21,10 +21,10 @@ struct lathe_metrics_reader {
     int64_t n_bad;
     char names[LATHE_METRICS_MAX_KEYS][MAX_KEY];
     int32_t n_keys;
-    int32_t skipping; /* inside a line that is too long */
+    int32_t skipping; /* 1: inside a line that is too long */
     int32_t keys[LATHE_METRICS_MAX_KEYS];
     double values[LATHE_METRICS_MAX_KEYS];
-    int64_t held; /* bytes of an unfinished line at the front of text */
+    int64_t held; /* bytes of an incomplete line at the front of text */
     char text[LATHE_METRICS_MAX_LINE + CHUNK + 1];
 };
 
@@ -75,7 +75,7 @@ static const char *skip_space(const char *at)
     return at;
 }
 
-/* Behind a JSON string that begins at `at`; NULL when it has no end. */
+/* Returns the end of the JSON string at `at`; NULL if it has none. */
 static const char *skip_string(const char *at)
 {
     for (at++; *at != '"'; at++) {
@@ -94,7 +94,7 @@ static const char *skip_digits(const char *at)
     return at;
 }
 
-/* A JSON number (RFC 8259 section 6: no hexadecimal, no "inf"); NULL when there is none. */
+/* Reads a JSON number (RFC 8259 section 6: no hexadecimal, no "inf"); NULL if there is none. */
 static const char *read_number(const char *at, double *out)
 {
     const char *begin = at, *digits;
@@ -121,7 +121,7 @@ static const char *read_number(const char *at, double *out)
     return at;
 }
 
-/* A value: *out_is_number tells whether it is a figure. NULL: none that belongs here. */
+/* Reads a value; *out_is_number says whether it is a figure. NULL: not an allowed value. */
 static const char *read_value(const char *at, double *out, int *out_is_number)
 {
     *out_is_number = 1;
@@ -138,8 +138,8 @@ static const char *read_value(const char *at, double *out, int *out_is_number)
     return strncmp(at, "false", 5) == 0 ? at + 5 : NULL;
 }
 
-/* Index of a key, new ones included; -1: one too many, or too long. Lines repeat their order: the
- * key behind the last one is tried first. */
+/* Returns the index of a key, and adds new keys; -1: too many keys, or too long a name. Lines
+ * repeat their order, so the key after the last one is tried first. */
 static int32_t key_index(lathe_metrics_reader *r, const char *name, int64_t n, int32_t guess)
 {
     if (n >= MAX_KEY)
@@ -156,8 +156,7 @@ static int32_t key_index(lathe_metrics_reader *r, const char *name, int64_t n, i
     return r->n_keys++;
 }
 
-/* The name between the quotes, without its escapes. One that is too long, or no JSON, stays as it
- * is. */
+/* Removes the escapes from a name. A name that is too long or invalid JSON stays as it is. */
 static const char *unescape(const char *name, int64_t *n, char out[MAX_KEY])
 {
     lathe_json_walk walk = {.at = name - 1, .end = name + *n + 1};
@@ -180,7 +179,7 @@ static void add_figure(lathe_metrics_reader *r, lathe_metrics_row *row, const ch
     r->values[row->n++] = value;
 }
 
-/* The figures of a line that ends in a NUL; 0: it is no such line. */
+/* Parses a line that ends in a NUL; returns 0 if it is not a line of figures. */
 static int parse_line(lathe_metrics_reader *r, const char *at, const char *end,
                       lathe_metrics_row *row)
 {
@@ -216,7 +215,7 @@ static int parse_line(lathe_metrics_reader *r, const char *at, const char *end,
 
 /* ---- the file ---- */
 
-/* Tells the whole lines of text[0, n) and moves what is left to the front. */
+/* Reports the complete lines of text[0, n) and moves the rest to the front. */
 static void tell_lines(lathe_metrics_reader *r, int64_t n, lathe_metrics_visit visit, void *arg)
 {
     char *line = r->text, *end = r->text + n;
@@ -233,7 +232,7 @@ static void tell_lines(lathe_metrics_reader *r, int64_t n, lathe_metrics_visit v
     r->held = end - line;
     if (r->skipping) {
         r->held = 0;
-    } else if (r->held > LATHE_METRICS_MAX_LINE) { /* counted now, passed over to its end */
+    } else if (r->held > LATHE_METRICS_MAX_LINE) { /* counted now, and skipped up to its end */
         r->n_bad++;
         r->skipping = 1;
         r->held = 0;
@@ -250,8 +249,8 @@ static void forget(lathe_metrics_reader *r)
     r->skipping = 0;
 }
 
-/* Opens the file, or finds that it is another or shorter than it was. The open descriptor keeps the
- * old file's inode from being given to the new one. */
+/* Opens the file, or detects that it was replaced or cut. The old descriptor stays open meanwhile,
+ * so that the new file cannot get the old inode number. */
 static lathe_status settle(lathe_metrics_reader *r, lathe_metrics_visit visit, void *arg)
 {
     struct stat now, mine;

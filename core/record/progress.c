@@ -34,7 +34,7 @@ static int due(const lathe_progress *p)
     return p->n_lines < 2 || (double)(p->n_lines + 1) * LATHE_PROGRESS_SECONDS <= seconds;
 }
 
-/* After every write: the reader may have gone. */
+/* Checks the stream after every write: the reader may have closed it. */
 static void settle(lathe_progress *p)
 {
     errno = 0;

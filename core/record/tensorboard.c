@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 
-#define MOST_BYTES (16 * 1024) /* of a record: some hundred scalars */
-#define MOST_FILES 1000        /* begun in one second by one process */
+#define MOST_BYTES (16 * 1024) /* largest record in bytes: a few hundred scalars */
+#define MOST_FILES 1000        /* files that one process can begin in one second */
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 enum { SESSION_START = 1 };

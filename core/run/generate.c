@@ -143,8 +143,8 @@ lathe_status lathe__generator_place(lathe_run *run)
     g->caches = memory;
     g->caches_bytes = needs.cache_bytes;
     char *arena = run->programs.arena;
-    if (needs.arena_bytes > run->programs.arena_bytes) { /* the plan has no generator: the caller
-                                                            generates without planning it */
+    /* The plan has no generator: the caller generates without planning it. */
+    if (needs.arena_bytes > run->programs.arena_bytes) {
         LATHE_TRY(
             lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, needs.arena_bytes, &memory));
         arena = g->arena = memory;

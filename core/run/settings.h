@@ -7,8 +7,7 @@
 #include "plug/config.h"
 #include "update/average_rows.h"
 
-/* What is done about a step that should not be: a number that is not finite, a spike of the loss.
- */
+/* What happens after a bad step: a number that is not finite, or a loss spike. */
 enum {
     LATHE_POLICY_STOP = 0,
     LATHE_POLICY_SKIP = 1,
@@ -29,10 +28,10 @@ typedef struct lathe_settings {
     const char *cache_dir;
     const char *datasets; /* JSON text */
     /* [train] */
-    int32_t precision;     /* what train.precision asks for: LATHE_F32, BF16, F16, F8_E4M3 */
-    int32_t compute_dtype; /* what the device gives for it: F32, BF16, F16; BF16 beside fp8 too */
+    int32_t precision;     /* value of train.precision: LATHE_F32, BF16, F16, F8_E4M3 */
+    int32_t compute_dtype; /* dtype the device uses for it: F32, BF16, F16; BF16 also with fp8 */
     int32_t fp8_asked;     /* LATHE_FP8_* of train.fp8_recipe; NONE: auto */
-    int32_t fp8;           /* the recipe that is used; NONE: no fp8 */
+    int32_t fp8;           /* the recipe in use; NONE: no fp8 */
     int32_t grad_dtype;    /* of the layers' matrices: F32, BF16 */
     double loss_scale_init;
     int32_t loss_scale_growth_interval;
@@ -40,7 +39,8 @@ typedef struct lathe_settings {
     double spike_threshold;
     int32_t spike_window; /* 2 .. LATHE_MAX_SPIKE_WINDOW */
     int32_t micro_batch_size, gradient_accumulation_steps;
-    int64_t max_steps, epochs;            /* max_steps 0: from epochs, once the data is known */
+    /* max_steps 0: computed from epochs once the data are known */
+    int64_t max_steps, epochs;
     int64_t stop_after;                   /* 0: off */
     double max_grad_norm, max_grad_value; /* 0: off */
     uint64_t seed;
@@ -55,7 +55,7 @@ typedef struct lathe_settings {
     int64_t head_chunk_rows;
     int64_t memory_limit; /* bytes; 0: what the machine has */
     int32_t offload_optimizer, offload_activations;
-    int64_t offload_buffer; /* bytes of each of the two */
+    int64_t offload_buffer; /* bytes of each of the two buffers */
     /* [checkpoint] */
     lathe_checkpoint_settings checkpoint;
     /* [log] */

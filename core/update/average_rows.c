@@ -1,4 +1,4 @@
-/* The rows of the weights' average. */
+/* Finds the average of the weights in the store, and copies it to the weights. */
 #include "update/average_rows.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The rows of the weights' average: which average a run keeps, and a store that shows it as the
- * weights. The rules of averaging are in run/weight_average.h. */
+/* Describes the average of the weights: which kind a run keeps, and a store whose weights are the
+ * averages. The rules of averaging are in run/weight_average.h. */
 #ifndef LATHE_UPDATE_AVERAGE_ROWS_H
 #define LATHE_UPDATE_AVERAGE_ROWS_H
 
@@ -8,21 +8,22 @@
 
 enum { LATHE_AVERAGE_NONE = 0, LATHE_AVERAGE_EMA = 1, LATHE_AVERAGE_SWA = 2 };
 
-/** 1: the optimizer has an average of its own. An instance without a component has none. */
+/** 1: the optimizer averages the weights by itself. 0 for an instance without a component. */
 int32_t lathe_optimizer_averages(const lathe_instance *optimizer);
 
-/** 1: the average is a state of its own, which checkpoints keep (ema, swa). */
+/** 1: the average is a separate state, which checkpoints save (ema, swa). */
 int32_t lathe_average_is_state(const lathe_store *store, const lathe_instance *optimizer);
 
 /** The average's name in run.json: "none", "ema", "swa", "optimizer". kind: LATHE_AVERAGE_*. */
 const char *lathe_average_name(const lathe_store *store, const lathe_instance *optimizer,
                                int32_t kind);
 
-/** The average of every row becomes the row's weights. */
+/** Copies the average of every row into its weights. */
 lathe_status lathe_average_copy(const lathe_store *store, lathe_machine *m,
                                 const lathe_params *params);
 
-/** *out: `store` with the averages as the weights, to write from. Its rows are in the arena. */
+/** Makes a view of `store` whose weights are the averages, to write a checkpoint from. Its rows are
+ * in the arena. */
 lathe_status lathe_average_view(const lathe_store *store, lathe_arena *arena, lathe_store *out);
 
 #endif

@@ -1,7 +1,10 @@
-/* Sums of squares of a change. Compiled for each vector width that the processor may have: two
- * doubles at a time would take longer than reading the memory does. The lanes are the same at each
- * width and nothing is contracted, so that the sums have the same bits. Clang 14 leaves a clone's
- * name undefined across objects, hence one width there. */
+/* Computes sums of squares of a change and of its result.
+ *
+ * The function is compiled for each vector width that the processor may have, because code for two
+ * doubles at a time would be slower than the memory. Each width uses the same lanes and no fused
+ * multiply-add, so the sums have the same bits. Clang 14 leaves the name of a clone undefined in
+ * other objects, so with it only one width is compiled.
+ */
 #include "update/change_norms.h"
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_THREAD__) &&                  \

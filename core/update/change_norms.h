@@ -1,5 +1,5 @@
-/* The size of a change and of what it led to: sums of squares in double, in an order that depends
- * on the length only. */
+/* Computes the norms of an update and of the updated values: sums of squares in double, added in an
+ * order that depends only on the length. */
 #ifndef LATHE_UPDATE_CHANGE_NORMS_H
 #define LATHE_UPDATE_CHANGE_NORMS_H
 

@@ -1,6 +1,5 @@
-/* The plugin's step() on memory that the host shares with the device: range by range
- * (update_ranges.h), so that the figures of the step are computed while the parameters are in the
- * cache. */
+/* Runs the plugin's step() on memory that the host shares with the device. It proceeds range by
+ * range (update_ranges.h), so that the norms are computed while the parameters are in the cache. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +13,10 @@ typedef struct host_update {
     lathe_machine *m;
     lathe_ranges ranges; /* of all tensors */
     int32_t *ends;
-    float **averages; /* [n_tensors] where average() writes */
+    float **averages; /* [n_tensors] destinations of average() */
     void *own;        /* |copy of what is being updated|scratch of step()| */
     int64_t scratch_bytes;
-    double update2, param2; /* of the parts since the last figures() */
+    double update2, param2; /* sums over the parts since the last figures() */
 } host_update;
 
 static void destroy(lathe_updater *base)
@@ -32,7 +31,7 @@ static void destroy(lathe_updater *base)
     free(u);
 }
 
-/* The most scratch that step() wants for one of the tensors. */
+/* Largest scratch memory, in bytes, that step() needs for one of the tensors. */
 static int64_t most_scratch(const lathe_ranges *r)
 {
     const lathe_optimizer_v1 *table = r->optimizer->table;
@@ -73,7 +72,7 @@ static lathe_status create(lathe_machine *m, const lathe_store *store,
     return LATHE_OK;
 }
 
-/* Where the scratch begins, at a multiple of 64. */
+/* Offset of the scratch memory, a multiple of 64. */
 static int64_t scratch_at(const host_update *u)
 {
     return (u->ranges.capacity * (int64_t)sizeof(float) + 63) / 64 * 64;
@@ -128,7 +127,7 @@ static lathe_status run(lathe_updater *base, int32_t part, int32_t what,
 
 static lathe_status fetch(lathe_updater *base)
 {
-    (void)base; /* run() has computed them */
+    (void)base; /* run() has computed the figures */
     return LATHE_OK;
 }
 

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #define STD_LEAST_OF_MEAN 1e-3
-#define STD_LEAST 1e-6 /* nats: what is left of the floor where the mean is 0 */
+#define STD_LEAST 1e-6 /* nats: lower limit of std if the mean is 0 */
 
 int32_t lathe_loss_spike_count(const lathe_loss_spike *s, int32_t window)
 {

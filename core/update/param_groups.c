@@ -8,12 +8,12 @@
 #include "base/error.h"
 #include "base/json.h"
 
-/* What the reading of one configuration shares. */
+/* State of reading one configuration. */
 typedef struct reader {
     const lathe_config *config;
     const lathe_params *params;
     lathe_param_groups *out;
-    lathe_diags *diags; /* takes the refusals */
+    lathe_diags *diags; /* collects the errors */
 } reader;
 
 /* `entry`: the group, from 1; 0: the key as a whole. `inner`: the group's key. */
@@ -38,7 +38,7 @@ static int covers(const char *pattern, const char *name)
     return fnmatch(pattern, name, 0) == 0;
 }
 
-/* A module's path without a pattern's signs may be one part of the name's path; else it must cover
+/* A module pattern without wildcards may equal one part of the name's path. Otherwise it must match
  * the path of the module that holds the parameter. */
 static int in_module(const char *pattern, const char *name)
 {
@@ -57,7 +57,7 @@ static int in_module(const char *pattern, const char *name)
     return 0;
 }
 
-/* Takes the decay from what a list of patterns names. */
+/* Removes the weight decay from the parameters that a list of patterns names. */
 static lathe_status no_decay(const reader *r, const char *key,
                              int (*matches)(const char *pattern, const char *name))
 {
@@ -78,7 +78,7 @@ static lathe_status no_decay(const reader *r, const char *key,
     return LATHE_OK;
 }
 
-/* What an entry of optimizer.groups gives to parameter i. */
+/* Applies an entry of optimizer.groups to parameter i. */
 static lathe_status give(const reader *r, const json_t *entry, int32_t i)
 {
     const json_t *lr = json_object_get(entry, "lr");
@@ -110,7 +110,7 @@ static lathe_status give(const reader *r, const json_t *entry, int32_t i)
     return LATHE_OK;
 }
 
-/* Gives a group to the parameters that a pattern covers, and counts those that it covers. */
+/* Assigns a group to the parameters that a pattern matches, and counts them. */
 static lathe_status take_group(const reader *r, int32_t group, const json_t *entry,
                                const json_t *pattern, int32_t *out_found)
 {
@@ -128,7 +128,7 @@ static lathe_status take_group(const reader *r, int32_t group, const json_t *ent
     return LATHE_OK;
 }
 
-/* Two groups of one name would be one figure in the metrics. */
+/* Refuses two groups of one name, because their figures in the metrics would have the same name. */
 static lathe_status check_name(const reader *r, int32_t group)
 {
     char text[512];
@@ -185,7 +185,7 @@ static lathe_status read_groups(const reader *r, lathe_arena *arena)
     return status;
 }
 
-/* What the optimizer gives a parameter by itself. */
+/* Reads the optimizer's own learning rate and weight decay of every parameter. */
 static void read_rates(const lathe_config *config, const lathe_instance *optimizer,
                        const lathe_params *params, int32_t i, lathe_optimizer_rates *out)
 {
@@ -243,14 +243,15 @@ lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_par
     return status;
 }
 
-/* The row of the list that a parameter belongs to; one more when there is none yet. */
+/* Finds the row of the list to which a parameter belongs, or adds one. */
 static lathe_group_row *row_of(lathe_group_row *list, int32_t *n, const lathe_group_row *like)
 {
     for (int32_t k = 0; k < *n; k++) {
         const lathe_group_row *row = &list[k];
         const int same_part = row->part == like->part || (row->part != NULL && like->part != NULL &&
                                                           strcmp(row->part, like->part) == 0);
-        /* the very same products of the very same numbers */
+        /* Exact comparison is right: equal numbers come from the same product of the same
+         * factors. */
         if (row->name == like->name && same_part && row->lr == like->lr &&
             row->weight_decay == like->weight_decay)
             return &list[k];

@@ -1,4 +1,4 @@
-/* Sums of squares of families. */
+/* Computes sums of squares of the rows of a family on the device. */
 #include "update/squares.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@ static int64_t round_up(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Its elements: what dtype they have and of how many bytes, at which byte of the gradients or
- * masters they begin, and how many bytes all are. */
+/* A family's elements: dtype, size of an element, first byte in the gradients or masters, and total
+ * bytes. */
 typedef struct family {
     int32_t dtype, size;
     int64_t begin, bytes;
@@ -36,7 +36,7 @@ static family family_of(const lathe_store *store, int32_t which)
     return (family){store->params->grad_dtype, 2, wide, store->grad_bytes - wide};
 }
 
-/* The row's first element in the family; -1: it has none. */
+/* Index of the row's first element in the family; -1: the row is not in it. */
 static int64_t first_of(const lathe_store *store, int32_t row, int32_t which)
 {
     const family f = family_of(store, which);
@@ -46,7 +46,7 @@ static int64_t first_of(const lathe_store *store, int32_t row, int32_t which)
     return at >= f.begin && at < f.begin + f.bytes ? (at - f.begin) / f.size : -1;
 }
 
-/* Counts the segments, and writes them where there is room. */
+/* Counts the segments, and writes them if an output is given. */
 static int64_t cut(const lathe_store *store, int32_t which, int64_t *segments, int32_t *rows)
 {
     int64_t n = 0;

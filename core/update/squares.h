@@ -1,8 +1,7 @@
-/* Sums of squares of the rows of a family (gradients, masters), computed by the device's
- * SUM_SQUARES: one kernel for all rows, by segments of 65536 elements. The host adds the sums of a
- * row's segments in the order of the table, so that the bits depend neither on the number of
- * threads nor on the rows beside it.
- */
+/* Computes sums of squares of the rows of a family (gradients or masters) with the device's
+ * SUM_SQUARES: one kernel for all rows, in segments of 65536 elements. The host adds the segments
+ * of a row in the order of the table, so the result depends neither on the number of threads nor on
+ * the other rows. */
 #ifndef LATHE_UPDATE_SQUARES_H
 #define LATHE_UPDATE_SQUARES_H
 
@@ -12,7 +11,7 @@ enum {
     LATHE_SQUARES_GRADIENTS = 0, /* in f32 */
     LATHE_SQUARES_MASTERS = 1,
     LATHE_SQUARES_NARROW = 2,   /* gradients in bf16 */
-    LATHE_SQUARES_MATRICES = 3, /* the masters of MATRIX parameters alone */
+    LATHE_SQUARES_MATRICES = 3, /* only the masters of MATRIX parameters */
     LATHE_N_SQUARES = 4
 };
 
@@ -20,21 +19,21 @@ typedef struct lathe_squares {
     lathe_machine *m;
     lathe_kernel *kernel; /* NULL: no rows */
     int64_t *segments;    /* [n, 2] host: first element in the family, elements */
-    int32_t *row;         /* [n] that each belongs to */
+    int32_t *row;         /* [n] row to which each segment belongs */
     int64_t n;
     int64_t scratch_bytes;
     char *own;          /* device: |segments|sums|scratch| */
     double *host;       /* [n] the host's view of the sums */
-    const void *family; /* its first element */
+    const void *family; /* first element of the family */
 } lathe_squares;
 
-/** Of all trainable rows of a laid-out store. LATHE_E_UNSUPPORTED: the device has no SUM_SQUARES.
- */
+/** Prepares the sums of all trainable rows of a store whose layout is known. LATHE_E_UNSUPPORTED:
+ * the device has no SUM_SQUARES. */
 lathe_status lathe_squares_init(lathe_squares *s, lathe_machine *m, const lathe_store *store,
                                 int32_t which);
 void lathe_squares_fini(lathe_squares *s);
 
-/** Device memory that it wants, and pinned memory. */
+/** Bytes of device memory, and of pinned memory. */
 int64_t lathe_squares_bytes(const lathe_squares *s);
 int64_t lathe_squares_staging_bytes(const lathe_squares *s);
 
@@ -43,7 +42,7 @@ lathe_status lathe_squares_place(lathe_squares *s, const lathe_store *store, int
 
 /** Queues the sums and their copy to the host. */
 lathe_status lathe_squares_queue(lathe_squares *s);
-/** Adds the sums to their rows; the host has waited for them. */
+/** Adds the sums to their rows; call it after the host has waited for them. */
 void lathe_squares_read(const lathe_squares *s, double *rows);
 
 #endif

@@ -1,4 +1,4 @@
-/* The norms of a step. */
+/* Computes the norms of a step on the device. */
 #include "update/step_norms.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The optimizer step: planned, placed and run. One path for every device: what differs lies behind
- * lathe_updater. */
+/* Plans, places and runs the optimizer step. The path is the same for every device; lathe_updater
+ * hides the differences. */
 #include "update/update.h"
 
 #include <math.h>
@@ -23,13 +23,13 @@ struct lathe_update {
     const lathe_instance *optimizer;
     const lathe_param_groups *groups;
     lathe_update_tensors tensors;
-    lathe_updater *updater;   /* updates those of step(), or their pieces */
+    lathe_updater *updater;   /* updates the tensors of step(), or their pieces */
     lathe_matrices *matrices; /* NULL: no MATRIX parameters */
-    lathe_offload *offload;   /* where the state lies in the host's memory; else NULL */
-    lathe_widen *widen;       /* where gradients are in bf16; else NULL */
+    lathe_offload *offload;   /* NULL: the optimizer's state stays on the device */
+    lathe_widen *widen;       /* NULL: no gradients in bf16 */
     lathe_step_norms norms;
     lathe_value_clip clip;
-    int32_t *ends;           /* with an offload: pieces up to the end of each part */
+    int32_t *ends;           /* [parts] with an offload: end of each part's pieces */
     char *own;               /* device: |norms|sums of matrices|scratch of the clip| */
     char *staging;           /* pinned: |step memory|norms|sums of matrices| */
     lathe_step_memory *step; /* the host's view of store->step */
@@ -38,7 +38,7 @@ struct lathe_update {
 
 /* ---- created ---- */
 
-/* The parameters in parts whose state passes through the device. */
+/* Divides the parameters into parts whose state is copied to the device and back. */
 static lathe_status create_offload(lathe_update *u, lathe_update_table *out)
 {
     LATHE_TRY(
@@ -62,7 +62,7 @@ static lathe_status create_offload(lathe_update *u, lathe_update_table *out)
                : lathe_widen_join(u->m, u->store, pieces, u->ends, n, &u->widen);
 }
 
-/* The parameters in one part, or in those that bf16 gradients are widened by. */
+/* Makes one part of all parameters, or the parts in which bf16 gradients are converted. */
 static lathe_status create_parts(lathe_update *u, int64_t elements, lathe_update_table *out)
 {
     lathe_update_tensors *t = &u->tensors;
@@ -274,8 +274,8 @@ lathe_status lathe_update_param_norm(lathe_update *u, double *out)
     return norm_of(u, LATHE_SQUARES_MASTERS, out);
 }
 
-/* Norm of all gradients, parameter by parameter in the table's order; by group where there are any.
- */
+/* Computes the norm of all gradients, parameter by parameter in the table's order, and by group if
+ * there are groups. */
 static lathe_status gradient_norm(lathe_update *u, double average, double *groups, double *out)
 {
     LATHE_TRY(norm_of(u, LATHE_SQUARES_GRADIENTS, out));
@@ -292,13 +292,13 @@ static lathe_status gradient_norm(lathe_update *u, double average, double *group
 
 /* ---- what a step is told ---- */
 
-/* Queues the way of u->step to the device. */
+/* Queues the copy of u->step to the device. */
 static lathe_status send_step(lathe_update *u)
 {
     return lathe_send_pinned(u->m, u->store->step, u->step, (int64_t)sizeof *u->step);
 }
 
-/* torch.nn.utils.clip_grad_value_ on the average of the raw sums. */
+/* Clips the values as torch.nn.utils.clip_grad_value_ does to the averaged gradients. */
 static lathe_status clip_values(lathe_update *u, double limit)
 {
     u->step->limit = (float)limit;
@@ -306,7 +306,7 @@ static lathe_status clip_values(lathe_update *u, double limit)
     return lathe_value_clip_queue(&u->clip);
 }
 
-/* The optimizer's own scalars of a step; those of the core are zero. */
+/* Fills the optimizer's own scalars of a step; those of the core are zero. */
 static void fill_user_scalars(const lathe_update *u, int64_t step)
 {
     const lathe_optimizer_v1 *table = u->optimizer->table;
@@ -331,7 +331,7 @@ static void fill_scalars(const lathe_update *u, const lathe_update_args *args, d
     s[LATHE_SCALAR_LR_RATIO] = args->base_lr > 0.0 ? (float)(args->lr / args->base_lr) : 0.0f;
 }
 
-/* A step as the plugin gets it, without tensors: the scalars where the host reads them. */
+/* Makes the step that the plugin gets, without tensors. Its scalars point to host memory. */
 static lathe_optimizer_step plugin_step(const lathe_update *u, int64_t step, uint64_t seed)
 {
     return (lathe_optimizer_step){.size = (uint32_t)sizeof(lathe_optimizer_step),
@@ -342,8 +342,7 @@ static lathe_optimizer_step plugin_step(const lathe_update *u, int64_t step, uin
 
 /* ---- the update ---- */
 
-/* LATHE_QUEUE_* for the tensors of part k. An average is of the weights alone and needs no
- * gradients. */
+/* Runs LATHE_QUEUE_* for the tensors of part k. An average needs only the weights, no gradients. */
 static lathe_status run_part(lathe_update *u, int32_t k, int32_t what,
                              const lathe_optimizer_step *step)
 {
@@ -352,8 +351,8 @@ static lathe_status run_part(lathe_update *u, int32_t k, int32_t what,
     return u->updater->ops->run(u->updater, k, what, step);
 }
 
-/* Runs or queues LATHE_QUEUE_*, part by part. Only a step has matrices, which come after the
- * tensors. */
+/* Runs or queues LATHE_QUEUE_*, part by part. Matrices follow after the tensors, and only in a
+ * step. */
 static lathe_status run_parts(lathe_update *u, int32_t what, const lathe_optimizer_step *step)
 {
     const lathe_matrices *matrices = what == LATHE_QUEUE_STEP ? u->matrices : NULL;
@@ -401,7 +400,7 @@ static lathe_status figures(lathe_update *u, double *out_update2, double *out_pa
     return LATHE_OK;
 }
 
-/* The tensors of step(), then the matrices. */
+/* Updates the tensors of step(), then the matrices. */
 static lathe_status update_all(lathe_update *u, lathe_update_args *args)
 {
     const lathe_optimizer_step step = plugin_step(u, args->step, args->seed);
@@ -452,7 +451,7 @@ lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args)
     LATHE_TRY(begin_offload(u));
     LATHE_TRY(send_step(u));
     LATHE_TRY(run_parts(u, LATHE_QUEUE_ESTIMATE, &step));
-    LATHE_TRY(lathe_machine_sync(u->m)); /* from here on u->step may be filled again */
+    LATHE_TRY(lathe_machine_sync(u->m)); /* u->step may be changed after this wait */
     return u->offload ? lathe_offload_count_waits(u->offload) : LATHE_OK;
 }
 

@@ -1,8 +1,8 @@
-/* The optimizer step: gradient norm, clipping, scalars, the plugin's update, compute copies
- * refreshed.
+/* Runs the optimizer step: gradient norm, clipping, scalars, the plugin's update, and the refresh
+ * of the compute copies.
  *
- * Element-, row- and block-wise parameters go to the plugin's step() in one call; MATRIX parameters
- * are updated by one executable built from the graph that the plugin emits.
+ * Element-, row- and block-wise parameters are passed to the plugin's step() in one call. MATRIX
+ * parameters are updated by one executable, built from the graph that the plugin emits.
  */
 #ifndef LATHE_UPDATE_UPDATE_H
 #define LATHE_UPDATE_UPDATE_H
@@ -13,12 +13,12 @@
 
 typedef struct lathe_update lathe_update;
 
-/** What a step is told and what it tells. */
+/** Inputs and outputs of a step. */
 typedef struct lathe_update_args {
-    double count;      /* what the summed loss is divided by: tokens or pairs of the whole step */
-    double loss_scale; /* factor in the gradients, 1 without a scaler */
+    double count;          /* divisor of the summed loss: tokens or pairs of the whole step */
+    double loss_scale;     /* factor in the gradients; 1 without a scaler */
     double max_grad_norm;  /* 0: no clipping */
-    double max_grad_value; /* 0: no clipping of elements, which comes first */
+    double max_grad_value; /* 0: no clipping of elements; done before max_grad_norm */
     double lr;             /* from the schedule */
     double base_lr;
     int64_t step; /* 1 at the first */
@@ -38,15 +38,16 @@ lathe_status lathe_update_create(lathe_machine *m, lathe_store *store,
                                  lathe_update **out);
 void lathe_update_destroy(lathe_update *u);
 
-/** Arena bytes that MATRIX updates need (0: none), and their plan for the report. */
+/** Bytes of the arena that MATRIX updates need (0: none), and their inputs and activations, for the
+ * report of the plan. */
 int64_t lathe_update_arena_bytes(const lathe_update *u);
 int64_t lathe_update_input_bytes(const lathe_update *u);
 int64_t lathe_update_activation_bytes(const lathe_update *u);
 
-/** Bytes of its own that place() takes, counted as the optimizer's. */
+/** Bytes of memory that place() allocates, counted as the optimizer's. */
 int64_t lathe_update_own_bytes(const lathe_update *u);
 
-/** Bytes of LATHE_MEM_STAGING that place() takes. */
+/** Bytes of LATHE_MEM_STAGING that place() allocates. */
 int64_t lathe_update_staging_bytes(const lathe_update *u);
 
 /** Binds the placed store and the shared arena. */
@@ -55,40 +56,40 @@ lathe_status lathe_update_place(lathe_update *u, void *arena);
 /** One step. Gradients are read, not cleared. */
 lathe_status lathe_update_run(lathe_update *u, lathe_update_args *args);
 
-/** Hands the gradients as they stand to the optimizer's estimate(), for the tensors of its step():
- *  args->count and loss_scale are theirs; nothing is clipped. args->overflow: they are not finite,
- * and nothing was called. */
+/** Passes the unclipped gradients to the optimizer's estimate(), for the tensors of its step().
+ * args->count and loss_scale belong to these gradients. args->overflow 1: they are not finite, and
+ * estimate() was not called. */
 lathe_status lathe_update_estimate(lathe_update *u, lathe_update_args *args);
 
-/** The optimizer's average() into the store's averages; of MATRIX parameters, the weights as they
- * are. step: of the last update, 1 at the first. */
+/** Calls the optimizer's average() to fill the store's averages; MATRIX parameters get their
+ * weights. step: number of the last update, 1 at the first. */
 lathe_status lathe_update_average(lathe_update *u, int64_t step, uint64_t seed);
 
-/** The gradients are whole: where norms are computed elsewhere they are queued, so that the host's
- * next wait brings what the next norm is read from. */
+/** Queues the norm of the gradients once they are complete, so that the next wait of the host makes
+ * it available. */
 lathe_status lathe_update_expect_norm(lathe_update *u);
-/** The gradients change: what was expected is not their norm. */
+/** Discards the queued norm, because the gradients change. */
 void lathe_update_forget_norm(lathe_update *u);
 
-/** Norm of the raw sums as they stand; of the trained parameters. */
+/** Norm of the accumulated gradients, without averaging; and norm of the trained parameters. */
 lathe_status lathe_update_gradient_norm(lathe_update *u, double *out);
 lathe_status lathe_update_param_norm(lathe_update *u, double *out);
 
-/** Sets the share of step memory (store.h), in order with what is queued. */
+/** Sets the share in step memory (store.h), in order with the queued work. */
 lathe_status lathe_update_share(lathe_update *u, float share);
 
 /** The executable of the MATRIX parameters; NULL: none. */
 lathe_exec *lathe_update_matrix(const lathe_update *u);
 
-/** Bytes of state that were queued to come to the device or to leave it since the last call; -1:
- * none ever is. */
+/** Bytes of state that were queued for a copy to or from the device since the last call; -1: state
+ * is not offloaded. */
 int64_t lathe_update_take_moved(lathe_update *u);
 
-/** Seconds that updates and estimates stood waiting for state since the last call; -1: none ever
- * do, or the device tells no time. */
+/** Seconds that updates and estimates waited for state since the last call; -1: they never wait, or
+ * the device measures no time. */
 double lathe_update_take_waited(lathe_update *u);
 
-/** FLOP of one update's products. */
+/** FLOP of the matrix products of one update. */
 double lathe_update_flops(const lathe_update *u);
 
 #endif

@@ -1,4 +1,4 @@
-/* MATRIX parameters updated by their graph. */
+/* Updates MATRIX parameters with the graph that the optimizer emits. */
 #include "update/update_matrices.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #define PIECE 16384 /* elements of a sum of UPDATE_SQUARES */
 
-/* A slot's STATE value, and the slot that it is bound to. */
+/* A STATE value of the graph, and the optimizer slot to which it is bound. */
 typedef struct slot_value {
     lathe_val value;
     int32_t param, slot;
@@ -21,17 +21,17 @@ struct lathe_matrices {
     lathe_store *store;
     const lathe_instance *optimizer;
     const lathe_param_groups *groups;
-    const lathe_offload *offload; /* NULL: the state lies in the store */
+    const lathe_offload *offload; /* NULL: the state is in the store */
     lathe_exec *exec;
     lathe_val scalars; /* STATE in the graph */
     slot_value *slots; /* [n_slots] */
     int32_t n_slots;
     lathe_val *sum_vals; /* [n_sum_vals] STATE values that UPDATE_SQUARES write, in order */
     int32_t n_sum_vals;
-    int64_t n_sums;     /* of all of them */
+    int64_t n_sums;     /* total number of sums */
     double *sums;       /* device */
     double *host_sums;  /* the host's view of them */
-    int32_t *part_ends; /* with an offload: nodes up to the end of each part */
+    int32_t *part_ends; /* with an offload: end of each part's nodes */
 };
 
 static lathe_status no_memory(void)
@@ -41,8 +41,8 @@ static lathe_status no_memory(void)
 
 /* ---- the graph ---- */
 
-/* Puts an UPDATE_SQUARES in front of APPLY_UPDATE `node`, which moves on by one. *out_sums: the
- * STATE value that it writes. */
+/* Inserts an UPDATE_SQUARES before the APPLY_UPDATE `node`, whose index grows by one. *out_sums:
+ * the STATE value that the new node writes. */
 static lathe_status measure_node(lathe_graph *g, int32_t node, lathe_val *out_sums)
 {
     const int64_t n = lathe_desc_count(&g->values[g->nodes[node].in[0]].desc);
@@ -66,7 +66,7 @@ static lathe_status measure_node(lathe_graph *g, int32_t node, lathe_val *out_su
     return LATHE_OK;
 }
 
-/* Measures every APPLY_UPDATE from node `begin` on. */
+/* Inserts an UPDATE_SQUARES before every APPLY_UPDATE, from node `begin` on. */
 static lathe_status measure_updates(lathe_matrices *x, lathe_graph *g, int32_t begin)
 {
     for (int32_t i = begin; i < g->n_nodes; i++) {
@@ -78,7 +78,7 @@ static lathe_status measure_updates(lathe_matrices *x, lathe_graph *g, int32_t b
         x->sum_vals = grown;
         LATHE_TRY(measure_node(g, i, &x->sum_vals[x->n_sum_vals]));
         x->n_sums += lathe_desc_count(&g->values[x->sum_vals[x->n_sum_vals++]].desc);
-        i++; /* the node itself moved on by one */
+        i++; /* skip the APPLY_UPDATE, which moved by one */
     }
     return LATHE_OK;
 }
@@ -95,7 +95,8 @@ static lathe_status matrix_grad(lathe_graph *g, int32_t param, const char *label
     return lathe_graph_node(g, LATHE_OP_CAST, &attrs, &grad, 1, out, 1, -1, label);
 }
 
-/* The compute copy <- the updated master, by the last APPLY_UPDATE from node `begin` on. */
+/* Emits the cast that refreshes the compute copy from the master, as the last APPLY_UPDATE from
+ * node `begin` on leaves it. */
 static lathe_status build_refresh(const lathe_matrices *x, lathe_graph *g, int32_t param,
                                   lathe_val master, int32_t begin)
 {
@@ -121,7 +122,8 @@ static lathe_status build_refresh(const lathe_matrices *x, lathe_graph *g, int32
     return LATHE_OK;
 }
 
-/* Emits the update of one parameter, its measure, and the refresh of its compute copy. */
+/* Emits the update of one parameter, the sum of its squares, and the refresh of its compute
+ * copy. */
 static lathe_status build_matrix(lathe_matrices *x, lathe_graph *g, int32_t param)
 {
     const lathe_optimizer_v1 *table = x->optimizer->table;
@@ -206,7 +208,7 @@ lathe_exec *lathe_matrices_exec(const lathe_matrices *x)
 
 /* ---- parts ---- */
 
-/* The part whose state a node touches, by the parts of the values; -1: none. */
+/* Returns the part whose state a node uses, from the parts of the values; -1: none. */
 static int32_t part_of(const lathe_graph *g, const lathe_ir_node *node, const int32_t *part)
 {
     int32_t found = -1;
@@ -246,7 +248,7 @@ lathe_status lathe_matrices_join(lathe_matrices *x, const lathe_offload *offload
             ends[now + 1] = ends[now];
         ends[now] = i + 1;
     }
-    /* What is left after the last node that touches a part's state runs with the next part. */
+    /* The nodes that follow the last node that uses a part's state run with the next part. */
     for (; now + 1 < n; now++)
         ends[now + 1] = ends[now];
     ends[n - 1] = g->n_nodes;

@@ -1,4 +1,4 @@
-/* Element-wise parameters updated range by range. */
+/* Updates element-wise parameters range by range. */
 #include "update/update_ranges.h"
 
 #include <string.h>
@@ -8,11 +8,12 @@
 #include "lathe/kit/elementwise.h"
 #include "update/change_norms.h"
 
-#define MOST_PIECES 64 /* of one call */
+#define MOST_PIECES 64 /* largest number of pieces of one call */
 #define CHUNK LATHE_ELEMENTWISE_CHUNK
-#define PIECE_CHUNKS 1024 /* at most; those of a large tensor that may not be cut are longer */
-/* From 8 to 128 chunks at a time cost the same processor time; more at a time are fewer barriers.
- */
+/* largest number of chunks of a piece, except of large tensors that must not be cut */
+#define PIECE_CHUNKS 1024
+/* Calls with 8 to 128 chunks take the same processor time; calls with more chunks need fewer
+ * barriers. */
 #define LEAST_ELEMENTS ((int64_t)64 * CHUNK)
 #define ELEMENTS_PER_THREAD ((int64_t)4 * CHUNK)
 
@@ -35,7 +36,7 @@ int64_t lathe__ranges_capacity(const lathe_ranges *r, int32_t n_threads)
     return all < capacity ? all : capacity;
 }
 
-/* Elements of tensor t from `begin` that fit `room`; 0: none do. */
+/* Elements of tensor t, from `begin` on, that fit in `room`; 0: none. */
 static int64_t fitting(const lathe_optimizer_tensor *t, int64_t unit, int64_t begin, int64_t room)
 {
     const int64_t left = t->n - begin;
@@ -43,12 +44,12 @@ static int64_t fitting(const lathe_optimizer_tensor *t, int64_t unit, int64_t be
         return left;
     if (unit == 0)
         return 0;
-    /* whole chunks where the unit allows: the sums are then those of the uncut tensor */
+    /* Cut at whole chunks if the unit allows it: then the sums equal those of the uncut tensor. */
     const int64_t step = CHUNK % unit == 0 ? CHUNK : unit;
     return room / step * step;
 }
 
-/* The pieces of one call; piece p's copy stands at r->before + at[p]. */
+/* The pieces of one call. The copy of piece p is at r->before + at[p]. */
 typedef struct batch {
     const lathe_ranges *r;
     lathe_optimizer_tensor piece[MOST_PIECES];
@@ -105,7 +106,7 @@ static lathe_status run_batch(batch *b, const lathe_optimizer_step *whole, doubl
     return LATHE_OK;
 }
 
-/* Takes as much of tensor t from `begin` as fits into the batch; 0: nothing does. */
+/* Adds as much of tensor t, from `begin` on, as fits in the batch; returns 0 if nothing fits. */
 static int64_t take(batch *b, const lathe_optimizer_tensor *t, int64_t begin, int64_t used)
 {
     const lathe_ranges *r = b->r;

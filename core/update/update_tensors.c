@@ -1,4 +1,4 @@
-/* The trainable parameters by how they are updated. */
+/* Sorts the trainable parameters by how they are updated. */
 #include "update/update_tensors.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The trainable parameters by how they are updated: those of step() as the plugin gets them, and
- * those whose update is a graph (LATHE_PARTITION_MATRIX). */
+/* Sorts the trainable parameters by how they are updated: by the plugin's step(), or by a graph
+ * (LATHE_PARTITION_MATRIX). */
 #ifndef LATHE_UPDATE_UPDATE_TENSORS_H
 #define LATHE_UPDATE_UPDATE_TENSORS_H
 
@@ -13,13 +13,15 @@ typedef struct lathe_update_tensors {
     int32_t n_matrices;
 } lathe_update_tensors;
 
-/** Of a laid-out store, everything but the pointers. On failure fini is due. */
+/** Fills everything except the pointers, for a store whose layout is known. After an error, call
+ * fini. */
 lathe_status lathe_update_tensors_init(lathe_update_tensors *t, const lathe_store *store,
                                        const lathe_instance *optimizer,
                                        const lathe_param_groups *groups);
 void lathe_update_tensors_fini(lathe_update_tensors *t);
 
-/** The pointers, into the placed store. Gradients in bf16 have none: widen.h makes them f32. */
+/** Sets the pointers, into the store after its memory was allocated. Gradients in bf16 get none:
+ * widen.h converts them. */
 void lathe_update_tensors_fill(lathe_update_tensors *t, const lathe_store *store);
 
 #endif

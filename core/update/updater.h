@@ -1,16 +1,16 @@
-/* What updates the tensors of step(), where host and device differ: host_update.c calls the
+/* Interface of the two implementations that update the tensors of step(): host_update.c calls the
  * plugin's step() on memory that the host shares with the device; device_update.c queues the
  * kernels of the plugin's image.
  *
- * Everything else of a step is one path (update.c): norms, clipping, 16-bit gradients, MATRIX
- * parameters and the way of offloaded state are ops and copies of the device on either.
+ * All else is the same for both (update.c): norms, clipping, 16-bit gradients, MATRIX parameters
+ * and copies of offloaded state are ops and copies of the device.
  */
 #ifndef LATHE_UPDATE_UPDATER_H
 #define LATHE_UPDATE_UPDATER_H
 
 #include "exec/store.h"
 
-/** Pieces of tensors, by part: part k has pieces ends[k-1] to ends[k]-1. */
+/** Pieces of tensors, by part: part k has the pieces ends[k-1] to ends[k]-1. */
 typedef struct lathe_update_table {
     const lathe_optimizer_tensor *tensors;
     const int32_t *ends; /* [n_parts] */
@@ -22,15 +22,15 @@ typedef struct lathe_updater {
 } lathe_updater;
 
 typedef struct lathe_updater_ops {
-    /* Elements of a part whose bf16 gradients are widened (widen.h): few fit a cache, many need few
-     * launches. */
+    /* Elements per part when bf16 gradients are converted (widen.h): few to fit in a cache, many to
+     * need few launches. */
     int64_t part_elements;
     /* The table's tensors are borrowed; their pointers are set before place(). `ends` is copied. */
     lathe_status (*create)(lathe_machine *m, const lathe_store *store,
                            const lathe_instance *optimizer, const lathe_update_table *table,
                            lathe_updater **out);
     void (*destroy)(lathe_updater *u);
-    /* LATHE_MEM_OPTIMIZER and LATHE_MEM_STAGING that place() takes. */
+    /* Bytes of LATHE_MEM_OPTIMIZER and LATHE_MEM_STAGING that place() allocates. */
     int64_t (*own_bytes)(const lathe_updater *u);
     int64_t (*staging_bytes)(const lathe_updater *u);
     lathe_status (*place)(lathe_updater *u);

@@ -1,4 +1,4 @@
-/* Clipping of every element of the gradients. */
+/* Clips every element of the gradients on the device. */
 #include "update/value_clip.h"
 
 #include <string.h>

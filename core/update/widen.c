@@ -1,4 +1,4 @@
-/* Gradients of 16 bits, widened part by part. */
+/* Converts bf16 gradients to f32, part by part. */
 #include "update/widen.h"
 
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "update/update_ranges.h"
 
 typedef struct part {
-    int64_t first, n;     /* elements, from the first gradient in bf16 on */
-    lathe_kernel *kernel; /* NULL: it has none */
+    int64_t first, n;     /* range of elements, counted from the first bf16 gradient */
+    lathe_kernel *kernel; /* NULL: the part has no bf16 gradients */
 } part;
 
 struct lathe_widen {
@@ -18,10 +18,10 @@ struct lathe_widen {
     const lathe_store *store;
     const lathe_instance *optimizer; /* NULL: the pieces are borrowed */
     lathe_optimizer_tensor *pieces;
-    int32_t *ends; /* [n_parts] pieces up to the end of a part */
+    int32_t *ends; /* [n_parts] end of each part's pieces */
     part *parts;   /* [n_parts] */
     int32_t n_parts;
-    int64_t scratch_bytes; /* of a cast */
+    int64_t scratch_bytes; /* scratch of one cast */
     char *memory;          /* |buffer|scratch| */
 };
 
@@ -37,7 +37,8 @@ static lathe_status no_memory(void)
     return lathe_error(LATHE_E_NOMEM, "no memory for the parts of the gradients");
 }
 
-/* Elements of a tensor, in steps, that a part with so much room left of `most` takes; 0: none. */
+/* Elements of a tensor, a multiple of `step`, that still fit in a part whose buffer has `room` left
+ * of `most`; 0: none. */
 static int64_t fitting(int64_t step, int64_t left, int64_t room, int64_t most)
 {
     const int64_t n_steps = room / step;
@@ -49,7 +50,7 @@ static int64_t fitting(int64_t step, int64_t left, int64_t room, int64_t most)
     return n < left ? n : left;
 }
 
-/* Counts the pieces and parts, and writes them where there is room. */
+/* Counts the pieces and parts, and writes them if the outputs are allocated. */
 static void cut(const lathe_widen *w, const lathe_optimizer_tensor *tensors, int32_t n_tensors,
                 int64_t most, int32_t *out_pieces, int32_t *out_parts)
 {
@@ -83,7 +84,7 @@ static void cut(const lathe_widen *w, const lathe_optimizer_tensor *tensors, int
     *out_parts = n_parts;
 }
 
-/* Where a piece's gradient lies among those in bf16. */
+/* Index of a piece's gradient among the bf16 gradients. */
 static int64_t first_of(const lathe_store *store, const lathe_optimizer_tensor *piece)
 {
     return (store->rows[piece->tensor].grad - store->wide_grad_bytes) / 2 + piece->first;
@@ -94,7 +95,8 @@ static int32_t begin_of(const lathe_widen *w, int32_t k)
     return k > 0 ? w->ends[k - 1] : 0;
 }
 
-/* What a part widens: the store lays the gradients out in the order of the update. */
+/* Finds the range of elements of a part. It is contiguous, because the store lays gradients out in
+ * the order of the update. */
 static lathe_status span(lathe_widen *w, int32_t k)
 {
     part *p = &w->parts[k];
