@@ -1,4 +1,4 @@
-/* Calibration. */
+/* Expected calibration error of the predictions. */
 #include "exec/calibration.h"
 
 #include <math.h>

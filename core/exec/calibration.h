@@ -1,4 +1,4 @@
-/* Calibration: how far the probability of the likeliest token is from how often it is right.
+/* Calibration: compares the probability of the most likely token with how often it is correct.
  *
  *   ece = sum over bins b of n_b/n * |hits_b/n_b - confidence_b/n_b|
  *
@@ -12,16 +12,16 @@
 
 #define LATHE_CALIBRATION_BINS 15
 
-/** Begins as zeros. */
+/** A zeroed object is empty. */
 typedef struct lathe_calibration {
     double n[LATHE_CALIBRATION_BINS], hits[LATHE_CALIBRATION_BINS];
     double confidence[LATHE_CALIBRATION_BINS]; /* sums of probabilities */
 } lathe_calibration;
 
-/** One prediction of probability p in [0, 1]; a p that is no number counts as 1. */
+/** Adds one prediction of probability p in [0, 1]; a NaN counts as 1. */
 void lathe_calibration_add(lathe_calibration *c, double p, int32_t hit);
 
-/** NAN without predictions. */
+/** The calibration error; NAN without predictions. */
 double lathe_calibration_error(const lathe_calibration *c);
 double lathe_calibration_accuracy(const lathe_calibration *c);
 

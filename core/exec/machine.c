@@ -1,4 +1,4 @@
-/* The machine: memory counted by category, attention chosen by score. */
+/* The machine of a run: memory counted by category, attention backend chosen by score. */
 #include "exec/machine.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The machine of a run: the opened device, its memory by category, and the backends that share it.
  *
- * All memory of a run comes from lathe_machine_alloc: the plan's figures and the allocator's are
- * therefore the same sums, and are compared by the tests to the byte.
+ * All memory of a run comes from lathe_machine_alloc. The plan's byte counts and the allocator's
+ * are therefore the same sums; tests require them to be equal.
  */
 #ifndef LATHE_EXEC_MACHINE_H
 #define LATHE_EXEC_MACHINE_H
@@ -19,7 +19,7 @@ enum {
     LATHE_MEM_CACHE = 6,       /* KV caches of generation */
     LATHE_MEM_CHECKPOINT = 7,  /* the copy that asynchronous checkpoints are written from */
     LATHE_MEM_AVERAGE = 8,     /* the average of the weights */
-    LATHE_MEM_STAGING = 9,  /* what passes between the host and a device with memory of its own */
+    LATHE_MEM_STAGING = 9,     /* transfer buffers of a device with its own memory */
     LATHE_MEM_OFFLOAD = 10, /* what waits in the host's memory: optimizer state (offload.h), values
                                of the forward (value_offload.h) */
     LATHE_N_MEM = 11
@@ -59,34 +59,36 @@ typedef struct lathe_machine {
 
 /** Fills the device part from an instance of a device plugin, which must outlive it. */
 lathe_status lathe_machine_init(lathe_machine *m, const lathe_instance *device, uint32_t flags);
-/** Lets go of what it holds; all zeros is fine. */
+/** Frees what the machine owns; a zeroed machine is allowed. */
 void lathe_machine_fini(lathe_machine *m);
 
-/** Makes the two streams beside the machine's own, by which memory comes and goes while it
- *  computes: two, because a bus carries both ways at once. Done when they are there already. */
+/** Creates the two copy streams for transfers during computation. There are two because a bus
+ *  carries both directions at once. Does nothing if they exist. */
 lathe_status lathe_machine_sides(lathe_machine *m);
 
-/** Whether a device has streams with events between them: what lathe_machine_sides needs. */
+/** Whether the device has streams and events between them, which lathe_machine_sides requires. */
 int lathe_machine_has_events(const lathe_machine *m);
 
-/** Whether the host may touch the device's memory, and work is done when a call returns. */
+/** Whether the host can access the device's memory, and a call returns only when its work is
+ *  done. */
 static inline int lathe_machine_shares(const lathe_machine *m)
 {
     return m->info.host_memory != 0;
 }
 
-/** Waits until everything queued is done; tells of its failures. */
+/** Waits until all queued work is done, and reports its errors. */
 lathe_status lathe_machine_sync(lathe_machine *m);
 
-/** Zeroed memory of the device, or pinned memory for lathe_mem_is_host, counted under its category.
- *  bytes 0 gives NULL. */
+/** Allocates zeroed device memory, or pinned host memory for the categories of lathe_mem_is_host,
+ *  counted under its category. Gives NULL for 0 bytes. */
 lathe_status lathe_machine_alloc(lathe_machine *m, int32_t category, int64_t bytes, void **out);
 void lathe_machine_free(lathe_machine *m, int32_t category, int64_t bytes, void *memory);
 
-/** Of these bytes, those in the device's memory. */
+/** How many of these bytes are in device memory. */
 int64_t lathe_machine_total(const lathe_machine *m, const lathe_mem_bytes *bytes);
 
-/** Moves `bytes` of the count from one category to another: an arena is one block of two kinds. */
+/** Moves `bytes` of the count from one category to another: an arena is one allocation that two
+ *  categories share. */
 void lathe_machine_recount(lathe_machine *m, int32_t from, int32_t to, int64_t bytes);
 
 #endif

@@ -8,7 +8,7 @@
 
 static const struct {
     const char *name;
-    int32_t dtype, otherwise; /* what is taken where the device has none of it */
+    int32_t dtype, otherwise; /* fallback if the device lacks it */
 } table[] = {{"fp32", LATHE_F32, LATHE_F32},
              {"bf16", LATHE_BF16, LATHE_F32},
              {"fp16", LATHE_F16, LATHE_F32},
@@ -34,9 +34,9 @@ int32_t lathe_precision_dtype(const char *name)
 int32_t lathe_precision_on(const lathe_device_info *info, int32_t asked)
 {
     uint32_t runs = info->graph_dtypes ? info->graph_dtypes : info->compute_dtypes;
-    if (info->fp8_recipes == 0 || !(runs & 1u << LATHE_BF16)) /* what fp8 is cast from */
+    if (info->fp8_recipes == 0 || !(runs & 1u << LATHE_BF16)) /* fp8 values are cast from bf16 */
         runs &= ~(1u << LATHE_F8_E4M3);
-    for (int i = N_PRECISIONS - 1; i >= 0; i--) /* a fallback stands before what falls back to it */
+    for (int i = N_PRECISIONS - 1; i >= 0; i--) /* a fallback has the lower index */
         if (table[i].dtype == asked && !(runs & 1u << asked))
             asked = table[i].otherwise;
     return asked;

@@ -1,4 +1,4 @@
-/* Timing a product on the device, as a run would have it computed. */
+/* Measures the time of a matrix product on the device, computed as in a run. */
 #include "exec/product_time.h"
 
 #include <stdlib.h>
@@ -54,8 +54,8 @@ static lathe_status product_init(lathe_machine *m, int32_t dtype, int32_t fp8,
     return lathe_answer_kernel(m->device, &problem, &p->kernel, &p->scratch_bytes);
 }
 
-/* Small numbers of both signs without a pattern, no denormals, no zeros: a product of like numbers
- * takes less power, and the clock stays higher than in training. */
+/* Fills with small numbers of both signs without a pattern, no denormals, no zeros. A product of
+ * equal numbers takes less power, so the clock would be higher than in training. */
 static lathe_status fill_small(lathe_machine *m, uint16_t *device, int64_t n)
 {
     enum { CHUNK = 1 << 20 };
@@ -113,7 +113,7 @@ lathe_status lathe_product_time(lathe_machine *m, int32_t dtype, int32_t fp8,
     if (status != LATHE_OK || product_bytes(&p) > room)
         goto done;
     status = m->dev->alloc(m->device->self, product_bytes(&p), LATHE_MEM_DEVICE, &memory);
-    if (status == LATHE_E_NOMEM) { /* others have taken what was free */
+    if (status == LATHE_E_NOMEM) { /* other processes use the memory */
         lathe_error_clear();
         status = LATHE_OK;
         goto done;

@@ -1,4 +1,4 @@
-/* Building programs: model forward (policy, reference), adapter at every site, the stage's loss. */
+/* Builds programs: model forward (policy, reference), adapter at every site, the stage's loss. */
 #include "exec/program.h"
 
 #include <stdlib.h>
@@ -106,8 +106,8 @@ static lathe_status batch_inputs(builder *b)
     return LATHE_OK;
 }
 
-/* What the policy's family reports: figures beside those of the stage, and auxiliary losses, which
- * training adds. */
+/* Adds what the policy's family reports: metrics beside those of the stage, and auxiliary losses,
+ * which training adds to the loss. */
 static lathe_status add_reports(builder *b, int32_t train)
 {
     lathe_graph *g = b->build.graph;
@@ -177,7 +177,7 @@ static lathe_status to_f32(lathe_graph *g, lathe_val x, lathe_val *out)
     return lathe_graph_node(g, LATHE_OP_CAST, &attrs, &x, 1, out, 1, -1, "logits");
 }
 
-/* c*tanh(x/c) of logits in f32, by tanh(z) = 2 sigmoid(2z) - 1. cap 0: as they are. */
+/* c*tanh(x/c) of logits in f32, computed as tanh(z) = 2 sigmoid(2z) - 1. cap 0: unchanged. */
 static lathe_status cap_logits(lathe_graph *g, double cap, lathe_val *logits)
 {
     const lathe_op_attrs into = {.alpha = 2.0 / cap}, back = {.alpha = 2.0 * cap, .beta = -cap};
@@ -207,7 +207,8 @@ static lathe_status build_logits(builder *b, int32_t last_row_only)
     return LATHE_OK;
 }
 
-/* "CURVE": apart from the streams of dropout and of rounding, which count from small numbers. */
+/* "CURVE" as a number: distinct from the RNG streams of dropout and rounding, which count from
+ * small numbers. */
 #define DRAW_STREAM UINT64_C(0x4355525645)
 
 static lathe_status build_sample(builder *b)
@@ -260,14 +261,15 @@ static lathe_status build_decode(builder *b)
     return build_logits(b, 1);
 }
 
-/* What the machine said last of an op: layers are alike. */
+/* The machine's last answer about an op; layers are alike, so it is often asked again. */
 typedef struct offer {
     const lathe_machine *machine;
     lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
     int32_t op, is_made; /* op -1: nothing asked yet */
 } offer;
 
-/* lathe_offers_fn: the kernel can be made. `arg`: offer[2], by whether it is of the backward. */
+/* lathe_offers_fn: whether the kernel can be created. `arg`: offer[2], indexed by whether it is of
+ * the backward. */
 static int32_t machine_offers(void *arg, const lathe_graph *g, const lathe_ir_node *n)
 {
     offer *o = (offer *)arg + (n->op == LATHE_OP_LINEAR_DX_GELU);

@@ -1,4 +1,4 @@
-/* Decoding nodes. */
+/* Runs the nodes that decode quantized weights. */
 #include "exec/quant_node.h"
 
 #include "base/error.h"

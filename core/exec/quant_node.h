@@ -1,15 +1,17 @@
-/* Decoding nodes: the codec on the host, or its image on a device with memory of its own. */
+/* Decodes quantized weights: the codec on the host, or its image on a device with its own
+ * memory. */
 #ifndef LATHE_EXEC_QUANT_NODE_H
 #define LATHE_EXEC_QUANT_NODE_H
 
 #include "exec/machine.h"
 #include "ir/graph.h"
 
-/** Checks that the run's codec can decode on the machine, and tells the scratch of one decoding. */
+/** Checks that the run's codec can decode on the machine, and returns the scratch size of one
+ *  decoding. */
 lathe_status lathe__quant_prepare(const lathe_machine *m, const lathe_desc *w,
                                   int64_t *out_scratch_bytes);
 
-/** Queues w <- planes [LATHE_MAX_PLANES]. */
+/** Queues the decoding of planes [LATHE_MAX_PLANES] into w. */
 lathe_status lathe__quant_run(const lathe_machine *m, const lathe_desc *w,
                               const void *const *planes, void *out, void *scratch);
 

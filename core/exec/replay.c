@@ -5,7 +5,8 @@
 
 #include "base/error.h"
 
-/* NULL: the table is full, or the range is a single node, which somebody runs to look at it. */
+/* Entry of the range. NULL: the table is full, or the range is a single node, which a caller runs
+ * to observe it. */
 static lathe_replay *find(lathe_replays *r, int32_t begin, int32_t end, int32_t accumulate)
 {
     if (end - begin < 2)
@@ -27,7 +28,7 @@ static lathe_status capture(lathe_replays *r, lathe_replay *one, lathe_range_run
     LATHE_TRY(dev->capture_begin(self, r->m->stream));
     const lathe_status status = run(arg, one->begin, one->end, one->accumulate);
     lathe_capture *made = NULL;
-    if (status != LATHE_OK) { /* its message stays */
+    if (status != LATHE_OK) { /* keep its message */
         (void)dev->capture_end(self, r->m->stream, &made);
         dev->capture_destroy(self, made);
         return status;
@@ -41,7 +42,7 @@ lathe_status lathe_replays_run(lathe_replays *r, int32_t begin, int32_t end, int
                                lathe_range_run_fn run, void *arg)
 {
     lathe_replay *one = r->m->captures ? find(r, begin, end, accumulate) : NULL;
-    if (!one || one->n_runs++ == 0) /* the first run may load and look up what a capture cannot */
+    if (!one || one->n_runs++ == 0) /* the first run may load modules, which a capture cannot */
         return run(arg, begin, end, accumulate);
     if (!one->capture) {
         const lathe_status status = capture(r, one, run, arg);

@@ -1,9 +1,9 @@
-/* Replays: ranges of an executable that are run again and again, captured by the device at their
- * second run and launched as one from the third on.
+/* Replays of node ranges that run repeatedly: the device captures a range at its second run, and
+ * launches the capture as one unit from the third run on.
  *
- * A captured range runs the same kernels on the same memory: what differs from run to run lies in
- * device memory that is filled before. Only on devices that offer captures, and only while nobody
- * looks at single nodes.
+ * A captured range runs the same kernels on the same memory; everything that differs from run to
+ * run is written to device memory before. Used only on devices that offer captures, and only while
+ * no caller observes single nodes.
  */
 #ifndef LATHE_EXEC_REPLAY_H
 #define LATHE_EXEC_REPLAY_H
@@ -28,7 +28,7 @@ typedef struct lathe_replays {
 typedef lathe_status (*lathe_range_run_fn)(void *arg, int32_t begin, int32_t end,
                                            int32_t accumulate);
 
-/** Runs a range: by `run`, or by launching what was captured of it. */
+/** Runs a range, by calling `run` or by launching its capture. */
 lathe_status lathe_replays_run(lathe_replays *r, int32_t begin, int32_t end, int32_t accumulate,
                                lathe_range_run_fn run, void *arg);
 void lathe_replays_fini(lathe_replays *r);

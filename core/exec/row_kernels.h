@@ -1,5 +1,5 @@
-/* Kernels over whole rows of the store: one moves an average towards its weights, one makes the
- * compute copy anew from the weights. They are created once, by row of the table.
+/* Kernels over whole rows of the store: one moves an average towards the weights, one converts the
+ * weights to the compute copy. They are created once, one per row of the table.
  */
 #ifndef LATHE_EXEC_ROW_KERNELS_H
 #define LATHE_EXEC_ROW_KERNELS_H
@@ -10,10 +10,10 @@ typedef struct lathe_row_kernels {
     lathe_machine *m;
     lathe_kernel **towards, **narrow; /* [n_rows], NULL: not for this row */
     int32_t n_rows;
-    int64_t scratch_bytes; /* the most that one of them wants */
+    int64_t scratch_bytes; /* maximum over all kernels */
 } lathe_row_kernels;
 
-/** For every row that has an average. */
+/** Creates the kernel of every row that has an average. */
 lathe_status lathe_row_kernels_init(lathe_row_kernels *k, lathe_machine *m,
                                     const lathe_store *store);
 void lathe_row_kernels_fini(lathe_row_kernels *k);
@@ -21,7 +21,7 @@ void lathe_row_kernels_fini(lathe_row_kernels *k);
 /** Queues average += share * (master - average), share from step memory. scratch: scratch_bytes. */
 lathe_status lathe_row_towards(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
                                void *scratch);
-/** Queues shadow <- master, where the row has a shadow. */
+/** Queues shadow <- master if the row has a shadow. */
 lathe_status lathe_row_narrow(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
                               void *scratch);
 

@@ -1,4 +1,4 @@
-/* The optimizer's state in host memory. */
+/* Keeps the optimizer's state in pinned host memory. */
 #include "exec/state_offload.h"
 
 #include <stdlib.h>
@@ -10,18 +10,18 @@
 
 enum { N_BUFFERS = 2 };
 
-/* State that is copied at once: from the family of slots into a part's buffer, and back. */
+/* State copied at once: from the family of slots into a part's buffer, and back. */
 typedef struct range {
     int64_t at, to, bytes;
 } range;
 
 typedef struct part {
     int32_t end;       /* pieces, or matrices, of this part and those before it */
-    int32_t end_range; /* the same of ranges */
+    int32_t end_range; /* ranges, counted likewise */
     int64_t bytes;     /* in the buffer */
 } part;
 
-/* What lies in a part: a piece of a tensor, or a matrix. */
+/* Content of a part: a piece of a tensor, or a matrix. */
 typedef struct piece {
     int32_t param, part, is_whole;
     int64_t begin, n, unit;      /* elements, of it and of what it is cut into */
@@ -36,12 +36,12 @@ struct lathe_offload {
     part *parts;
     piece *pieces;
     range *ranges;
-    lathe_optimizer_tensor *tensors; /* of the pieces of tensors */
+    lathe_optimizer_tensor *tensors; /* one per piece of a tensor */
     int32_t n_parts, n_tensor_parts, n_pieces, n_tensors, n_ranges;
     char *buffers;
     lathe_event *arrived[N_BUFFERS], *used[N_BUFFERS], *left[N_BUFFERS];
-    lathe_event **stood; /* [2 n_parts] before and behind the wait for a part; NULL: no times */
-    int32_t n_stood;     /* parts that were waited for since the last begin */
+    lathe_event **stood; /* [2 n_parts] before and after the wait for a part; NULL: no times */
+    int32_t n_stood;     /* waits for parts since the last begin */
     double waited;
     int64_t moved;
     int32_t is_under_way;
@@ -52,7 +52,7 @@ static int64_t round_up(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Room for one more behind n; NULL: no memory. */
+/* Makes room for one more entry after n; NULL: no memory. */
 static void *grown(void *list, int32_t n, size_t size)
 {
     return n & (n - 1) ? list : realloc(list, (n > 0 ? 2 * (size_t)n : 1) * size);
@@ -111,7 +111,7 @@ void lathe_offload_destroy(lathe_offload *o)
 
 /* ---- parts ---- */
 
-/* Bytes of slot k for n of a parameter's elements, cut into units. */
+/* Bytes of slot k for n elements of a parameter, cut into units. */
 static int64_t slot_bytes(const lathe_store_row *row, int32_t k, int64_t whole, int64_t n,
                           int64_t unit)
 {
@@ -135,7 +135,7 @@ static int32_t first_range(const lathe_offload *o, int32_t k)
     return k > 0 ? o->parts[k - 1].end_range : 0;
 }
 
-/* Bytes that the last part has room for, when it may take more of the kind; 0: it may not. */
+/* Bytes that the last part can still take of this kind; 0 if it cannot take more. */
 static int64_t room(const lathe_offload *o, int is_matrix)
 {
     const part *last = o->n_parts > 0 ? &o->parts[o->n_parts - 1] : NULL;
@@ -151,8 +151,8 @@ static lathe_status open_part(lathe_offload *o, int is_matrix)
     return LATHE_OK;
 }
 
-/* `bytes` of the family of slots behind what the last part holds. joins: one copy takes them with
- * what they lie behind, and the padding between the two, which must be nobody else's. */
+/* Appends `bytes` of the slot family to the last part. joins: one copy moves them together with the
+ * bytes before them and the padding between, which no other part may use. */
 static lathe_status add_slot(lathe_offload *o, int64_t at, int64_t bytes, int joins,
                              int64_t *out_to)
 {
@@ -171,7 +171,7 @@ static lathe_status add_slot(lathe_offload *o, int64_t at, int64_t bytes, int jo
     return LATHE_OK;
 }
 
-/* Elements [begin, begin + n) of a parameter, into the last part. */
+/* Appends elements [begin, begin + n) of a parameter to the last part. */
 static lathe_status add_piece(lathe_offload *o, int32_t param, int64_t whole, int64_t begin,
                               int64_t n, int64_t unit)
 {
@@ -308,7 +308,7 @@ void *lathe_offload_slot(const lathe_offload *o, int32_t param, int32_t slot)
     return buffer_of(o, p->part) + p->to[slot];
 }
 
-/* ---- the way in and out ---- */
+/* ---- copies in and out ---- */
 
 static lathe_status copy(lathe_offload *o, lathe_stream *stream, int32_t k, int32_t direction)
 {

@@ -9,10 +9,10 @@
  * `in` and `out` are the machine's copy streams; events order them with its own stream. The host
  * does not wait in a step; call lathe_offload_settle before reading the state.
  *
- * A part is a run of tensors, or of matrices, whose state fits a buffer. A tensor whose update
- * splits (LATHE_PARTITION_*) is cut where both its units and the chunks of the update's sums end:
- * no bit depends on the size of the buffers. What cannot be cut is a part however large, and the
- * buffers grow with it.
+ * A part is a run of tensors, or of matrices, whose state fits a buffer. A tensor whose update can
+ * be split (LATHE_PARTITION_*) is cut at positions where both its units and the chunks of the
+ * update's sums end, so results do not depend on the size of the buffers. A tensor that cannot be
+ * cut is one part of any size, and the buffers grow to hold it.
  */
 #ifndef LATHE_EXEC_STATE_OFFLOAD_H
 #define LATHE_EXEC_STATE_OFFLOAD_H
@@ -21,38 +21,40 @@
 
 typedef struct lathe_offload lathe_offload;
 
-/** Of a laid-out store, whose slots belong to the host from here on. Parts aim at buffer_bytes. */
+/** Creates the offload of a laid-out store, which keeps its slots in host memory from here on.
+ *  Parts have at most buffer_bytes if possible. */
 lathe_status lathe_offload_create(lathe_machine *m, lathe_store *store,
                                   const lathe_instance *optimizer, int64_t buffer_bytes,
                                   lathe_offload **out);
-/** Waits for what is under way. NULL is fine. */
+/** Waits for copies in flight, then frees the offload; NULL is allowed. */
 void lathe_offload_destroy(lathe_offload *o);
 
-/** Adds what is updated, in the order of the update: tensors first. */
+/** Adds a tensor or matrix to update, in the order of the update: tensors first. */
 lathe_status lathe_offload_add_tensor(lathe_offload *o, const lathe_optimizer_tensor *tensor);
 lathe_status lathe_offload_add_matrix(lathe_offload *o, int32_t param);
 
-/** Parts: those of tensors, then those of matrices. */
+/** Number of parts: first the parts of tensors, then the parts of matrices. */
 int32_t lathe_offload_n_parts(const lathe_offload *o);
 int32_t lathe_offload_n_tensor_parts(const lathe_offload *o);
-/** Pieces of tensors that the parts up to `part` hold. */
+/** Number of tensor pieces in the parts up to `part`. */
 int32_t lathe_offload_end(const lathe_offload *o, int32_t part);
-/** The part of a matrix. */
+/** Index of the part that holds a matrix. */
 int32_t lathe_offload_part_of(const lathe_offload *o, int32_t param);
 
-/** The pieces [lathe_offload_end of the last part of tensors], in order; their slots lie in the
- *  buffers. Sizes are there from the start, pointers once filled from whole tensors with theirs. */
+/** The pieces [lathe_offload_end of the last part of tensors], in order; their slots are in the
+ *  buffers. Sizes are valid from the start; pointers after they have been derived from the whole
+ *  tensors. */
 lathe_optimizer_tensor *lathe_offload_pieces(const lathe_offload *o);
 void lathe_offload_fill(lathe_offload *o, const lathe_optimizer_tensor *tensors, int32_t n_tensors);
-/** Where the state of a matrix lies while its part is on the device. */
+/** Address of a matrix's state while its part is on the device. */
 void *lathe_offload_slot(const lathe_offload *o, int32_t param, int32_t slot);
 
-/** Device memory of the buffers, counted as the optimizer's. */
+/** Bytes of device memory of the buffers, counted as optimizer memory. */
 int64_t lathe_offload_bytes(const lathe_offload *o);
-/** Takes it, and the streams. */
+/** Allocates the buffers and creates the streams. */
 lathe_status lathe_offload_place(lathe_offload *o);
 
-/** Queues the first parts' way in. */
+/** Queues the copies of the first parts to the device. */
 lathe_status lathe_offload_begin(lathe_offload *o);
 /** Makes the machine's stream wait for the copy of the part to the device; work queued after this
  *  call may use it. */
@@ -61,16 +63,16 @@ lathe_status lathe_offload_arrive(lathe_offload *o, int32_t part);
  *  work, then the copy of part + 2 into the same buffer. */
 lathe_status lathe_offload_leave(lathe_offload *o, int32_t part);
 
-/** Waits until the host's memory holds the state. */
+/** Waits until the state in host memory is complete. */
 lathe_status lathe_offload_settle(lathe_offload *o);
 
-/** Bytes queued, both ways, since the last call. */
+/** Bytes queued in both directions since the last call. */
 int64_t lathe_offload_take_moved(lathe_offload *o);
 
-/** Takes in how long the machine's stream stood waiting for parts to arrive since the last begin;
- *  the host has waited for it. Nothing on devices that tell no time. */
+/** Adds the time that the machine's stream waited for parts since the last begin; call it after the
+ *  host has waited for the stream. Does nothing on devices without event times. */
 lathe_status lathe_offload_count_waits(lathe_offload *o);
-/** Those seconds since the last call; -1: the device tells no time. */
+/** Seconds of these waits since the last call; -1 on devices without event times. */
 double lathe_offload_take_waited(lathe_offload *o);
 
 #endif

@@ -1,4 +1,4 @@
-/* The parameter store. */
+/* Memory of the parameters: layout, placement, reading and writing. */
 #include "exec/store.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static lathe_status layout_slots(lathe_store *store, int32_t i, const lathe_inst
     return LATHE_OK;
 }
 
-/* Gradients of one dtype, of the parameters of step() or of the others. */
+/* Lays out the gradients of one dtype, of the parameters of step() or of the others. */
 static void layout_grads_of(lathe_store *store, int32_t is_wide, int32_t is_matrix)
 {
     for (int32_t i = 0; i < store->n_rows; i++) {
@@ -215,7 +215,7 @@ void lathe_store_refresh(const lathe_store *store, int32_t param)
                            round_range, (void *)(uintptr_t)&job);
 }
 
-/* Whether the host may touch what p points to. Slots that are on their way are waited for. */
+/* Whether the host can access p. Waits for slots in flight. */
 static lathe_status on_host(const lathe_store *store, const void *p, int *out)
 {
     const char *at = p;
@@ -310,7 +310,7 @@ lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
     return status;
 }
 
-/* The compute copy of a row whose memory the host cannot touch. */
+/* Updates the compute copy of a row in memory that the host cannot access. */
 static lathe_status upload_shadow(const lathe_store *store, int32_t param, const float *values)
 {
     const int64_t n = lathe_desc_count(&store->params->rows[param]->desc);

@@ -1,4 +1,4 @@
-/* Where a tensor that an optimizer updates may be cut. */
+/* Positions at which a tensor that an optimizer updates may be cut. */
 #include "exec/tensor_cut.h"
 
 #include "lathe/kit/elementwise.h"

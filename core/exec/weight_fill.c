@@ -1,4 +1,4 @@
-/* Filling the store's rows: f32 rows become masters, compute copies or planes. */
+/* Fills the store's rows: f32 rows become master copies, compute copies or quantized planes. */
 #include "exec/weight_fill.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, 
     return LATHE_OK;
 }
 
-/* The planes of a row from its f32 values; encoded on the host. */
+/* Encodes the planes of a row from its f32 values, on the host. */
 static lathe_status encode_row(const lathe_weight_fill *fill, int32_t index, const lathe_param *row,
                                const float *values)
 {

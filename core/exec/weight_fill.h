@@ -1,4 +1,5 @@
-/* Filling the store's rows from f32 values: masters and copies directly, planes by encoding. */
+/* Fills the store's rows from f32 values: master and compute copies directly, planes by
+ * encoding. */
 #ifndef LATHE_EXEC_WEIGHT_FILL_H
 #define LATHE_EXEC_WEIGHT_FILL_H
 
@@ -10,11 +11,11 @@ typedef struct lathe_weight_fill {
     const lathe_store *store;
     const lathe_params *params;
     const lathe_instance *quant;
-    float *buffer; /* a row on its way into planes */
+    float *buffer; /* a row to be encoded into planes */
     int64_t bytes;
 } lathe_weight_fill;
 
-/** The sink that lathe_weights_load pours into. */
+/** The sink that lathe_weights_load writes to. */
 lathe_weight_sink lathe_weight_fill_sink(lathe_weight_fill *fill);
 void lathe_weight_fill_fini(lathe_weight_fill *fill);
 

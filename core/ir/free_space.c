@@ -19,8 +19,8 @@ typedef struct intervals {
 
 /* One range of nodes. */
 typedef struct range {
-    intervals whole; /* of blocks that hold all of it, and not all of the range above it */
-    intervals any;   /* of these, and of the blocks kept below it */
+    intervals whole; /* of blocks that cover this range, but not its parent range */
+    intervals any;   /* of these, and of the blocks stored below this range */
 } range;
 
 struct lathe_free_space {
@@ -67,7 +67,7 @@ static lathe_status add(intervals *s, interval one)
     return LATHE_OK;
 }
 
-/* Moves *offset behind what the list has in its way; 1: it moved. */
+/* Moves *offset past the interval of the list that overlaps the block; 1: it moved. */
 static int pass(const intervals *s, int64_t bytes, int64_t *offset)
 {
     int moved = 0;
@@ -78,8 +78,8 @@ static int pass(const intervals *s, int64_t bytes, int64_t *offset)
     return moved;
 }
 
-/* Moves *offset behind what holds a part of range i: blocks kept in it or below, and in the ranges
- * above it. */
+/* Moves *offset past all blocks that overlap a part of range i: blocks stored in it, below it, and
+ * in the ranges above it. */
 static int pass_range(const lathe_free_space *space, int32_t i, int64_t bytes, int64_t *offset)
 {
     int moved = pass(&space->ranges[i].any, bytes, offset);
@@ -98,7 +98,7 @@ static lathe_status keep(lathe_free_space *space, int32_t i, interval one)
 
 enum { MOST_RANGES = 64 }; /* of a life: two at each depth of the tree */
 
-/* The ranges whose union is first..last. */
+/* The ranges whose union is the nodes first..last. */
 static int32_t cut(const lathe_free_space *space, int32_t first, int32_t last, int32_t *out)
 {
     int32_t n = 0;

@@ -1,4 +1,4 @@
-/* A norm and the sum right in front of it, which is what a residual is:
+/* Fuses a norm and the ADD directly before it, which together are a residual connection:
  *
  *   x = a + b
  *   y = norm(x)     one node that gives both

@@ -1,4 +1,4 @@
-/* The frame of passes that make one node of two. */
+/* Common code of passes that fuse two nodes into one. */
 #include "ir/fusion.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* What passes that make one node of two share: who reads a value, what is whole, and which nodes
- * are gone. */
+/* Common code of passes that fuse two nodes: number of readers of each value, and removed nodes. */
 #ifndef LATHE_IR_FUSION_H
 #define LATHE_IR_FUSION_H
 
@@ -14,17 +13,17 @@ typedef struct lathe_fusion {
     char *gone;         /* [n_nodes] part of another node now */
 } lathe_fusion;
 
-/** Reads the graph. To be closed, also after a failure. */
+/** Reads the graph. Close the fusion in every case, also after a failure. */
 lathe_status lathe__fusion_open(lathe_graph *g, lathe_offers_fn offers, void *arg,
                                 lathe_fusion *out);
-/** Drops the nodes that are gone. */
+/** Deletes the removed nodes from the graph. */
 void lathe__fusion_close(lathe_fusion *f);
 
 /** Whether output 0 of a node is written once, to memory of its own. */
 int32_t lathe__fusion_is_plain(const lathe_graph *g, const lathe_ir_node *n);
 
-/** `fused` takes the place of node `at`, which it is part of, and `other` is gone; 0: the device
- *  has no such kernel. */
+/** Replaces node `at`, one of the two fused nodes, by `fused`, and removes node `other`. Returns 0
+ *  if the device has no such kernel. */
 int32_t lathe__fusion_join(lathe_fusion *f, const lathe_ir_node *fused, int32_t at, int32_t other);
 
 #endif

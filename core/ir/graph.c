@@ -1,4 +1,4 @@
-/* Building the graph, and the table through which plugins build. */
+/* Builds the graph, and implements the function table through which plugins build. */
 #include "ir/graph.h"
 
 #include <math.h>
@@ -300,7 +300,7 @@ static lathe_status api_desc(lathe_graph *g, lathe_val v, lathe_desc *out)
     return LATHE_OK;
 }
 
-/* What a plugin declares is made as it stands: an impossible shape or setting ends here. */
+/* Checks what a plugin declares: an impossible shape or setting is an error here. */
 static lathe_status check_decl(const lathe_param_decl *decl)
 {
     const int64_t most = (int64_t)1 << 40; /* elements: more than any model's largest tensor */

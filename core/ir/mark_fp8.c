@@ -1,10 +1,10 @@
-/* Which products run in fp8: those of the blocks' own weights, forward; the derivative passes it
- * on. */
+/* Marks the products that run in fp8: forward products of the blocks' own weights. The derivative
+ * passes the mark on. */
 #include "ir/passes.h"
 #include "lathe/fp8.h"
 
-/* Of a weight of the model itself, be it decoded: what an adapter adds is small, and stays as it
- * is. */
+/* Whether the weight belongs to the model itself, quantized or not; products of an adapter are
+ * small and stay as they are. */
 static int is_of_the_model(const lathe_graph *g, lathe_val w)
 {
     const int32_t param = g->values[w].param;

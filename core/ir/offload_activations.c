@@ -14,12 +14,12 @@
 #include "ir/op_info.h"
 #include "ir/passes.h"
 
-/* A value smaller than 1/SMALL of the largest value that is moved stays on the device: statistics
- * of norms and of attention, sums of rows. */
+/* A value smaller than 1/SMALL of the largest moved value stays on the device: statistics of norms
+ * and of attention, sums of rows. */
 enum { SMALL = 32 };
 
-/* One moved value and where its four nodes go: each before the node of the old order with this
- * index. */
+/* One moved value and the positions of its four nodes: each goes before the node with this index in
+ * the old order. */
 typedef struct trip {
     lathe_val v;
     lathe_val on_host, settled, coming, back; /* h, h', w, w' of op_info.h */
@@ -72,8 +72,8 @@ static void find_uses(offload *o)
     }
 }
 
-/* Whether v goes: what the layers next to the head need is wanted again at once. The places of its
- * trip. */
+/* Decides whether v is moved, and where its four nodes go. Values of the layers next to the head
+ * stay: they are needed again at once. */
 static int plan_trip(const offload *o, lathe_val v, trip *out)
 {
     const lathe_ir_value *value = &o->g->values[v];
@@ -131,7 +131,8 @@ static lathe_status append(offload *o, const lathe_ir_node *node)
     return LATHE_OK;
 }
 
-/* A node of op over (a, b), with the place it is put at; *out lies where `share` does, or anew. */
+/* Creates a node of op over (a, b) at its position; *out shares the memory of `share`, or has new
+ * memory. */
 static lathe_status add(offload *o, int32_t op, int32_t before, lathe_val a, lathe_val b,
                         lathe_val share, lathe_val *out)
 {
@@ -160,7 +161,7 @@ static lathe_status add(offload *o, int32_t op, int32_t before, lathe_val a, lat
     return LATHE_OK;
 }
 
-/* Memory is given back before more is taken, and what is on its way is waited for last. */
+/* Memory is freed before more is allocated, and waits for copies come as late as possible. */
 static lathe_status add_before(offload *o, int32_t i)
 {
     for (int32_t k = 0; k < o->n_trips; k++) {

@@ -1,4 +1,4 @@
-/* Order and life: the stable topological sort, and the removal of dead nodes. */
+/* Orders and prunes nodes: the stable topological sort, and the removal of dead nodes. */
 #include <stdlib.h>
 #include <string.h>
 

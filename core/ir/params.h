@@ -1,4 +1,4 @@
-/* The table of parameters: what exists, in which dtypes it is held, which of it trains.
+/* The table of parameters: which exist, their dtypes in memory, and which are trained.
  *
  * One table serves every graph of a run (training, evaluation, generation); graphs refer to its
  * rows. The table holds no memory of tensors: core/run places them.
@@ -48,17 +48,18 @@ lathe_status lathe_params_add(lathe_params *params, const lathe_param *row, int3
 /** Index of a name, or -1. */
 int32_t lathe_params_find(const lathe_params *params, const char *name);
 
-/** dtype in which computation reads a parameter: vectors f32, matrices the compute dtype. */
+/** The dtype in which computation reads a parameter: f32 for vectors, the compute dtype for
+ *  matrices. */
 int32_t lathe_params_value_dtype(const lathe_params *params, int32_t index);
 
-/** dtype in which a gradient is added up: f32, but for matrices of the layers where the table says
- *  another. */
+/** The dtype in which a gradient is accumulated: f32, except for matrices of the layers if
+ *  grad_dtype is another. */
 int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index);
 
-/** Whether a master copy in f32 is held: trainable, or read in f32; never when quantized. */
+/** Whether there is an f32 master copy: trainable, or read in f32; never when quantized. */
 int32_t lathe_params_has_master(const lathe_params *params, int32_t index);
 
-/** Whether a copy in the compute dtype is held beside (or in the place of) the master. */
+/** Whether there is a copy in the compute dtype, beside the master or instead of it. */
 int32_t lathe_params_has_shadow(const lathe_params *params, int32_t index);
 
 /** The row as plugins see it. */

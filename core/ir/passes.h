@@ -1,5 +1,4 @@
-/* Graph -> graph passes between the loss and the plan. Each leaves a valid graph; nothing flows
- * back. */
+/* Passes that transform the graph between the loss and the plan. Each leaves a valid graph. */
 #ifndef LATHE_IR_PASSES_H
 #define LATHE_IR_PASSES_H
 
@@ -13,9 +12,9 @@ enum {
     LATHE_RECOMPUTE_POINTWISE = 4  /* recompute norms and activations: next to no work */
 };
 
-/** Before the derivative: the products of the blocks' own weights whose dims are multiples of
- *  LATHE_FP8_DIM run in fp8 by this recipe (LATHE_FP8_*; NONE: nothing), and so do their
- *  derivatives. */
+/** Marks products for fp8; runs before the derivative. Products of the blocks' own weights whose
+ *  dims are multiples of LATHE_FP8_DIM run in fp8 by this recipe (LATHE_FP8_*; NONE: no product),
+ *  and so do their derivatives. */
 void lathe_pass_fp8(lathe_graph *g, int32_t recipe);
 
 /** Adds the nodes that compute d(loss * seed)/d(parameter) for every trainable parameter.
@@ -28,15 +27,15 @@ void lathe_pass_fp8(lathe_graph *g, int32_t recipe);
  */
 lathe_status lathe_derive(lathe_graph *g, lathe_val loss, lathe_val seed);
 
-/** Where the backward of a head does not depend on its forward, one node serves for both. */
+/** Replaces the head's forward and backward by one node if the backward does not depend on the
+ *  forward's result. */
 lathe_status lathe_pass_merge_head(lathe_graph *g);
 
-/** Gradient checkpointing: backward nodes read clones of forward nodes, computed just before the
- *  first need, in the place of values kept from the forward. DEQUANT is recomputed in every
- *  mode. */
+/** Gradient checkpointing: backward nodes read recomputed copies of forward values, computed just
+ *  before their first use, instead of stored values. DEQUANT is recomputed in every mode. */
 lathe_status lathe_pass_recompute(lathe_graph *g, int32_t mode);
 
-/** Whether the device has a kernel for a node, as it stands, of these values. */
+/** Whether the device has a kernel for this node with these values. */
 typedef int32_t (*lathe_offers_fn)(void *arg, const lathe_graph *g, const lathe_ir_node *n);
 
 /** Fuses a matrix product and the GELU_TANH after it into one node, if the device offers it;
@@ -59,14 +58,14 @@ lathe_status lathe_pass_add_norm(lathe_graph *g, lathe_offers_fn offers, void *a
  */
 lathe_status lathe_pass_offload(lathe_graph *g, int32_t forward_end, int32_t *out_n);
 
-/** Removes nodes that neither reach an output nor write persistent memory. */
+/** Removes nodes that neither contribute to an output nor write persistent memory. */
 lathe_status lathe_pass_dead(lathe_graph *g);
 
-/** Makes every shared memory legal (a COPY where the old value is still needed) and shares more
- *  where an input dies at its node. The last pass before the plan. */
+/** Makes all shared memory legal (inserts a COPY if the old value is still needed), and lets a node
+ *  reuse the memory of an input that it is the last to read. The last pass before the plan. */
 lathe_status lathe_pass_inplace(lathe_graph *g);
 
-/** Stable topological order after passes that moved uses. */
+/** Stable topological sort, for use after passes that moved uses. */
 lathe_status lathe__graph_sort(lathe_graph *g);
 
 #endif

@@ -38,9 +38,9 @@ double lathe_attention_pairs(int64_t t, int64_t window, int32_t causal);
  *  checkpointing repeats; for a model that trains whole this is lathe_model_flops_per_token times
  *  the tokens. */
 double lathe_graph_flops(const lathe_graph *g, int32_t with_recompute);
-/** Those of a run of the graph that are done in fp8, what is repeated included. */
+/** Floating-point operations in fp8 of one run of the graph, including recomputation. */
 double lathe_graph_fp8_flops(const lathe_graph *g);
-/** Those of one node. */
+/** Floating-point operations of one node. */
 double lathe_node_flops(const lathe_graph *g, int32_t node);
 
 #endif

@@ -1,4 +1,5 @@
-/* Gradient checkpointing: backward nodes read recomputed copies of what the forward let go. */
+/* Gradient checkpointing: backward nodes read recomputed copies of forward values that are not
+ * kept. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +74,7 @@ static int can_drop(const recompute *r, lathe_val v)
     return in_region(r, &r->old[r->producer[v]]);
 }
 
-/* The value that a backward node reads in the place of v: a clone, made now if need be. */
+/* The value that a backward node reads instead of v: a recomputed copy, created if needed. */
 static lathe_val recomputed(recompute *r, lathe_val v)
 {
     if (!can_drop(r, v) || r->status != LATHE_OK)

@@ -1,4 +1,4 @@
-/* What derivative rules (core/ir/ops) are written with: they read the forward's values and emit
+/* The interface for derivative rules (core/ir/ops): they read the forward's values and emit
  * gradient nodes. */
 #ifndef LATHE_IR_TAPE_H
 #define LATHE_IR_TAPE_H
@@ -12,27 +12,29 @@ struct lathe_tape {
     lathe_status status;
 };
 
-/** Whether the gradient of v is wanted. */
+/** Whether the gradient of v is needed. */
 int32_t lathe__needs(const lathe_tape *t, lathe_val v);
 
-/** Emits one gradient node. targets[k]: the forward value whose gradient output k is, or LATHE_NONE
- *  when nobody wants it; must: bit k, the op has no way to leave output k out. */
+/** Emits one gradient node. targets[k]: the forward value whose gradient is output k, or LATHE_NONE
+ *  if that gradient is not needed. must: bit k is set if the op cannot omit output k. */
 void lathe__emit(lathe_tape *t, int32_t op, const lathe_op_attrs *attrs, const lathe_val *in,
                  int32_t n_in, const lathe_val *targets, uint32_t must, int32_t n_targets,
                  const char *label);
 
-/** One node of one output, op(a) or op(a, b), as the gradient of `target`, where that is wanted. */
+/** Emits a node with one output, op(a) or op(a, b), as the gradient of `target`, if that is
+ *  needed. */
 void lathe__emit_one(lathe_tape *t, const lathe_ir_node *n, int32_t op, const lathe_op_attrs *attrs,
                      lathe_val a, lathe_val b, lathe_val target);
 
-/** A helper node of a composed derivative, op(a) or op(a, b): its output is no gradient yet. */
+/** Emits a helper node of a composed derivative, op(a) or op(a, b); its output is not yet a
+ *  gradient. */
 lathe_val lathe__emit_plain(lathe_tape *t, int32_t op, const lathe_op_attrs *attrs, lathe_val a,
                             lathe_val b, const char *label);
 
-/** Adds a value that was computed to the gradient of `target`, where that is wanted. */
+/** Adds a computed value to the gradient of `target`, if that is needed. */
 void lathe__add_to_grad(lathe_tape *t, lathe_val target, lathe_val contribution, const char *label);
 
-/** v in another dtype; v itself when it has it. */
+/** v converted to another dtype; v itself if it already has that dtype. */
 lathe_val lathe__as_dtype(lathe_tape *t, lathe_val v, int32_t dtype, const char *label);
 
 #endif
