@@ -1,5 +1,5 @@
-/* A growing arena: allocations live until the arena goes. For graphs, configurations, registries.
- */
+/* A growing arena: all its allocations are freed together. For graphs, configurations,
+ * registries. */
 #ifndef LATHE_BASE_ARENA_H
 #define LATHE_BASE_ARENA_H
 
@@ -32,7 +32,7 @@ void lathe_arena_fini(lathe_arena *arena);
  *  lathe_host.alloc. A step that allocates nothing leaves it unchanged. Any thread. */
 int64_t lathe_heap_allocations(void);
 
-/** Adds one to it; for the allocators of this floor. */
+/** Adds one to that count; for the allocators in core/base. */
 void lathe_heap_count(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* A child process for work that may crash, hang or end the process: what it wrote, and how it
- * ended. */
+/* Runs work in a child process, because it may crash, hang or end the process. Returns the
+ * child's output and how the child ended. */
 #ifndef LATHE_BASE_CHILD_H
 #define LATHE_BASE_CHILD_H
 
@@ -21,19 +21,20 @@ typedef struct lathe_child_end {
 /** The work of a child. Writes its answer with lathe_child_write(fd, ...). */
 typedef void (*lathe_child_fn)(void *arg, int fd);
 
-/** Forks, runs work(arg, fd) in the child, appends to `out` what it wrote, and waits for its end.
+/** Forks, runs work(arg, fd) in the child, appends the child's output to `out`, and waits for its
+ *  end.
  *
- *  In the child standard input, output and error are /dev/null, signals have their default action,
- *  no core is dumped, and exit handlers do not run after `work`. It is killed with the parent, and
- *  when it has written nothing for `seconds`. `out` has everything that was written before the end,
- *  however the child ended. The wait is spent asleep.
+ *  In the child, standard input, output and error are /dev/null, signals have their default action,
+ *  no core is dumped, and exit handlers do not run after `work`. The child is killed if the parent
+ *  ends, or if it has written nothing for `seconds`. `out` gets everything that the child wrote,
+ *  however it ended. The parent sleeps while it waits.
  *
- *  Threads: the calling process should have no other threads that load libraries meanwhile.
- *  Errors  LATHE_E_IO: no process or pipe can be made. */
+ *  *  Threads: no other thread of the process should load libraries during the call. Errors
+ *  LATHE_E_IO: no process or pipe can be made. */
 lathe_status lathe_child_run(lathe_child_fn work, void *arg, double seconds, lathe_buffer *out,
                              lathe_child_end *end);
 
-/** Writes bytes to the parent; for use in the child. What cannot be written is lost. */
+/** Writes bytes to the parent; for use in the child. Write errors are ignored. */
 void lathe_child_write(int fd, const void *data, int64_t bytes);
 
 /** "ends the process", "crashes (Segmentation fault)", "does not return within 5 s". */

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/** Of bytes: polynomial 0x1edc6f41 reflected, begun and ended with all ones. */
+/** CRC-32C of bytes: reflected polynomial 0x1edc6f41, initial value and final XOR all ones. */
 uint32_t lathe_crc32c(const void *data, int64_t bytes);
 
 #endif

@@ -15,15 +15,15 @@ void lathe_sha256_destroy(lathe_sha256 *hash);
 /** SHA-256 of a file, as 64 hexadecimal digits. */
 lathe_status lathe_sha256_file(const char *path, char out_hex[65]);
 
-/** A stretch of a file, and memory of the caller's for it. */
+/** A range of a file, and the caller's memory for its bytes. */
 typedef struct lathe_file_part {
     int64_t offset, bytes;
     void *to;
 } lathe_file_part;
 
-/** The same, and the parts, in the order of the file and apart from each other, are read to
- *  their places. Only the hash says whether they are what they should be. LATHE_E_IO: the file
- *  ends before the last of them does. */
+/** The same, and also reads the parts into memory; they are in file order and do not overlap.
+ *  The caller must compare the hash to know that their bytes are right. LATHE_E_IO: the file
+ *  ends before the last part does. */
 lathe_status lathe_sha256_file_parts(const char *path, const lathe_file_part *parts,
                                      int64_t n_parts, char out_hex[65]);
 

@@ -1,5 +1,5 @@
-/* How much memory this process may still take, by the machine's free memory, the limits of its
- * control groups and its own limits. */
+/* Finds how much more memory this process may allocate, from the machine's free memory, the
+ * limits of its control groups and its own limits. */
 #ifndef LATHE_BASE_HOST_MEMORY_H
 #define LATHE_BASE_HOST_MEMORY_H
 

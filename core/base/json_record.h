@@ -1,8 +1,8 @@
-/* A JSON record: the members of one object that are asked for, found without a tree of values.
+/* Finds given members of one JSON object (a record), without a tree of values.
  *
- * The whole record is checked: RFC 8259 with UTF-8 alone, at most LATHE_JSON_DEPTH levels, no key
- * twice in an object, no NUL in a key. Memory: four bytes a key of the objects that are open at a
- * time.
+ * The whole record is checked: RFC 8259 in UTF-8, at most LATHE_JSON_DEPTH levels, no duplicate
+ * keys in an object, no NUL in a key. Memory: four bytes per key of the objects that are open at
+ * the same time.
  */
 #ifndef LATHE_BASE_JSON_RECORD_H
 #define LATHE_BASE_JSON_RECORD_H
@@ -12,7 +12,7 @@
 
 enum { LATHE_JSON_DEPTH = 2048, LATHE_JSON_WANTED = 8 };
 
-/** What a record has of a wanted member. */
+/** The value of a wanted member in a record. */
 typedef struct lathe_json_member {
     int32_t found;            /* 0: no such member */
     int32_t is_string;        /* 0: any other value */
@@ -38,18 +38,18 @@ typedef struct lathe_json_record {
 int lathe_json_record_read(lathe_json_record *record, const char *text, int64_t n,
                            const char *const *names, int32_t n_names, lathe_json_member *members);
 
-/** Where walk.at is in a record that was not read well: the line, from 1 in the record's first,
- *  and the byte in that line, from 1. */
+/** The position of walk.at after a failed read: the line in the record and the byte in that
+ *  line, both from 1. */
 void lathe_json_record_place(const lathe_json_record *record, int64_t *out_line,
                              int64_t *out_column);
 
-/** The next member of a record that was read well, its value as it stands. *at: `text` at first.
- *  1, or 0 at the end. */
+/** Gives the next member of a record that was read successfully; its value is the raw text. *at:
+ *  `text` for the first member. Returns 1, or 0 at the end. */
 int lathe_json_record_next(const char **at, const char *end, lathe_json_string *out_key,
                            const char **out_value, int64_t *out_n);
 
-/** Puts the keys of a record that was read well into out: "a, b, c", as they are written, "..."
- *  where room ends; "" for none. */
+/** Writes the keys of a record that was read successfully into out: "a, b, c", still escaped,
+ *  with "..." if they do not fit in `room` bytes; "" if there are none. */
 void lathe_json_record_keys(const char *text, int64_t n, char *out, int64_t room);
 
 void lathe_json_record_fini(lathe_json_record *record);

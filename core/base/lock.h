@@ -1,4 +1,4 @@
-/* A lock file: one process at a time, gone with the process that held it. */
+/* Lock files: only one process at a time holds a lock, and its end releases the lock. */
 #ifndef LATHE_BASE_LOCK_H
 #define LATHE_BASE_LOCK_H
 
@@ -13,18 +13,19 @@ typedef struct lathe_lock {
         -1                                                                                         \
     }
 
-/** Takes the lock and writes process, host and time (UTC) into the file, which stays for good.
+/** Takes the lock and writes process, host and time (UTC) into the file. The file is never deleted.
  *
- *  The kernel lets go of it when the process ends, however it ends; so what a dead process left in
- *  the file is no obstacle. On NFS it holds between hosts only where the server locks (flock is
- *  carried as a byte-range lock); a file system without locks gives a warning and no protection.
+ *  The kernel releases the lock when the process ends for any reason, so the file of a dead process
+ *  does not block others. On NFS the lock works between hosts only if the server supports locks
+ *  (flock becomes a byte-range lock). A file system without locks gives a warning and no
+ *  protection.
  *
- *  Errors  LATHE_E_STATE: another holds it; the message says who. LATHE_E_IO: the file cannot be
- *  written.
+ *  Errors  LATHE_E_STATE: another process holds the lock; the message says which. LATHE_E_IO: the
+ *  file cannot be written.
  */
 lathe_status lathe_lock_take(const char *path, lathe_lock *out);
-/** LATHE_E_STATE: another process holds the lock; the message says who. A file that does not
- *  exist, or that cannot be read, is held by nobody. Nothing is written. */
+/** Tests the lock and writes nothing. LATHE_E_STATE: another process holds it; the message says
+ *  which. A file that does not exist or cannot be read counts as not locked. */
 lathe_status lathe_lock_check(const char *path);
 void lathe_lock_release(lathe_lock *lock);
 

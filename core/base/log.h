@@ -10,15 +10,14 @@ typedef void (*lathe_log_sink)(void *arg, int32_t level, const char *message);
 void lathe_log_set_sink(lathe_log_sink sink, void *arg);
 void lathe_log_set_level(int32_t level);
 
-/** Hears warnings and errors beside the sink, whatever the level: for a run's record. Those of
- *  before (the last LATHE_LOG_KEPT) are told again at once. NULL: nobody listens. One at a time:
- *  a tap that is set while another listens takes its place. */
+/** Sets a tap, which gets all warnings and errors in addition to the sink, at any log level; for
+ *  a run's record. It first gets the last LATHE_LOG_KEPT earlier ones. There is at most one tap:
+ *  a new one replaces the old one. NULL removes it. */
 enum { LATHE_LOG_KEPT = 32 };
 void lathe_log_set_tap(lathe_log_sink tap, void *arg);
 
-/** Gives the warnings that the calling thread logs to `catcher`, instead of to sink and tap, so
- *  that its caller can add the place that they are about. NULL: no longer. The catcher may log
- *  itself. */
+/** Sends the warnings of the calling thread to `catcher` instead of sink and tap, so that the
+ *  caller can add the place that they concern. NULL ends this. The catcher may log, too. */
 void lathe_log_catch_warnings(void (*catcher)(void *arg, const char *message), void *arg);
 
 __attribute__((format(printf, 2, 3))) void lathe_log(int32_t level, const char *format, ...);

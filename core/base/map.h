@@ -1,13 +1,12 @@
-/* Read-only memory maps of whole files, and what becomes of one whose file shrinks.
+/* Read-only memory maps of whole files, safe against files that shrink while they are mapped.
  *
- * A page of a map that the file no longer has, or that the disk cannot give, is a SIGBUS for
- * whoever touches it. The command installs a handler (app/bus_error.h) that asks lathe_map_fault:
- * the page becomes zeros, the map is marked broken, and the reader goes on to the next check, which
- * is an error that names the file. A library must not take a signal from its host: a program that
- * uses liblathe without such a handler gets the SIGBUS, as with any map.
+ * Reading a page that the file no longer has, or that the disk cannot read, raises SIGBUS. The
+ * command-line program installs a handler (app/bus_error.h) that calls lathe_map_fault: the page
+ * becomes zeros, the map is marked as broken, and the reader continues until its next check, which
+ * returns an error that names the file. A library must not install signal handlers, so a program
+ * that uses liblathe without such a handler gets the SIGBUS, as with any memory map.
  *
- * A reader that used a map calls lathe_map_check or lathe_maps_check before it believes what it
- * read.
+ * A reader calls lathe_map_check or lathe_maps_check before it uses data that it read from a map.
  */
 #ifndef LATHE_BASE_MAP_H
 #define LATHE_BASE_MAP_H
@@ -22,28 +21,28 @@ typedef struct lathe_map {
     int64_t bytes;
 } lathe_map;
 
-/** Errors as of lathe_file_open. Any thread. */
+/** Maps a file. Errors as from lathe_file_open. Any thread. */
 lathe_status lathe_map_open(const char *path, lathe_map *out);
-/** Says that the file will be read here and there: a page that is missing is fetched alone, without
- *  the ones around it. */
+/** Announces random access: the kernel then reads only the missing page, not its neighbours. */
 void lathe_map_scattered(const lathe_map *map);
 void lathe_map_close(lathe_map *map);
 
-/** LATHE_E_IO: the file is shorter than it was when it was mapped, or a page of it could not be
- *  read. What was read before a check that succeeds is what the file held. One stat, a
+/** Checks a map. LATHE_E_IO: the file is shorter than when it was mapped, or a page could not be
+ *  read. If the check succeeds, all data read before it are the file's. Costs one stat, about a
  *  microsecond. Any thread. */
 lathe_status lathe_map_check(const lathe_map *map);
 
-/** LATHE_E_IO: the same was found for any map since the process began, or since
- *  lathe_maps_forget; its file may be closed by now. An atomic load when all is well. Any
+/** Checks all maps. LATHE_E_IO: a map was found broken since the process began or since
+ *  lathe_maps_forget; it may be closed by now. Costs one atomic load if all maps are intact. Any
  *  thread. */
 lathe_status lathe_maps_check(void);
 
-/** Forgets what was found. For a host that has dealt with it. */
+/** Clears the error of lathe_maps_check, for a program that has handled it. */
 void lathe_maps_forget(void);
 
-/** For a SIGBUS handler: 1 when the address lies in a map. Then the page and those after it are
- *  zeros now, the map is broken, and the instruction may be taken again. Async-signal-safe. */
+/** For a SIGBUS handler. Returns 1 if the address is in a map: then this page and those after it
+ *  are now zeros, the map is marked as broken, and the instruction can be repeated.
+ *  Async-signal-safe. */
 int32_t lathe_map_fault(const void *address);
 
 #endif

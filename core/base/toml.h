@@ -1,6 +1,6 @@
-/* TOML in: a plain tree that lives in an arena, with the place of every key and value.
+/* Reads TOML into a plain tree in an arena, with the line and column of every key and value.
  *
- * toml++ behind a C face; its exceptions end in toml_shim.cpp.
+ * The parser is toml++; toml_shim.cpp wraps it in C functions and catches its exceptions.
  */
 #ifndef LATHE_BASE_TOML_H
 #define LATHE_BASE_TOML_H
@@ -33,23 +33,23 @@ typedef struct lathe_toml_node {
     int64_t n_children;
 } lathe_toml_node;
 
-/** Parses `bytes` of text into arena; `name` stands for the file in errors. A number that does
- *  not fit in 64 bits is a node of its own kind, so that its reader refuses it together with
- *  what else is wrong; in files with more than 16 of them the parser does. LATHE_E_PARSE
- *  "run.toml:3:7: ...": syntax, duplicate keys, bad UTF-8, nested deeper than 64. */
+/** Parses `bytes` of text into arena; `name` is the file name in errors. A number that does not
+ *  fit in 64 bits becomes a LATHE_TOML_BIG node, so that the caller can report it together with
+ *  other errors; the parser refuses files with more than 16 such numbers. LATHE_E_PARSE
+ *  "run.toml:3:7: ...": bad syntax, duplicate keys, bad UTF-8, or more than 64 levels. */
 lathe_status lathe_toml_load(const char *name, const char *text, int64_t bytes, lathe_arena *arena,
                              lathe_toml_node **out);
 
 /** Parses a file of at most 4 MiB. */
 lathe_status lathe_toml_load_file(const char *path, lathe_arena *arena, lathe_toml_node **out);
 
-/** Parses one value as it stands behind "key =": 0.9, true, "sgd", [1, 2]. LATHE_E_PARSE. */
+/** Parses one value as written after "key =": 0.9, true, "sgd", [1, 2]. LATHE_E_PARSE. */
 lathe_status lathe_toml_literal(const char *text, lathe_arena *arena, lathe_toml_node **out);
 
-/** The value of `key` in a table; NULL when it has none or is no table. */
+/** The value of `key` in a table; NULL if there is none, or if the node is not a table. */
 lathe_toml_node *lathe_toml_find(const lathe_toml_node *table, const char *key);
 
-/** Sets table[node->key] = node, in place of one with that key or at the end. LATHE_E_NOMEM. */
+/** Sets table[node->key] = node: replaces the node with that key, or appends. LATHE_E_NOMEM. */
 lathe_status lathe_toml_set(lathe_toml_node *table, lathe_toml_node *node, lathe_arena *arena);
 
 /** "a table", "an integer", ...: for messages. */

@@ -5,12 +5,12 @@
  *   {"ph": "X", "cat", "name", "pid", "tid", "ts", "dur", "args": {...}}, ...    microseconds
  *   ]}
  *
- * One at a time in a process, like the log. The file is whole JSON whenever the process ends,
- * however it ends: events are appended over the closing brackets, a buffer at a time, at least once
- * a second while spans come. Memory is the one buffer. A file that cannot be written ends the trace
- * with a warning, not the run. Without a trace, a call costs one load.
+ * * A process has at most one trace. The file is valid JSON at any time, also after a crash: each
+ * write of a buffer overwrites the closing brackets and adds them again, at least once a second
+ * while spans arrive. The only memory is one buffer. If the file cannot be written, the trace ends
+ * with a warning and the run continues. Without a trace, a call costs one load.
  *
- * Threads: every entry but begin and end from any thread.
+ * Threads: all functions except begin and end may be called from any thread.
  */
 #ifndef LATHE_BASE_TRACE_H
 #define LATHE_BASE_TRACE_H
@@ -19,7 +19,7 @@
 
 /** Begins a trace in a new file. LATHE_E_IO names it; LATHE_E_STATE: there is one already. */
 lathe_status lathe_trace_begin(const char *path);
-/** Writes what is left and closes the file. Without a trace, nothing. */
+/** Writes the rest of the buffer and closes the file. Does nothing without a trace. */
 void lathe_trace_end(void);
 
 /** Whether there is a trace. */
@@ -28,7 +28,7 @@ int32_t lathe_trace_on(void);
 /** Seconds on the clock that spans are given in: CLOCK_MONOTONIC. */
 double lathe_trace_now(void);
 
-/** Names the calling thread: "training", "checkpoint writer". The text must live on. */
+/** Names the calling thread: "training", "checkpoint writer". The text must stay valid. */
 void lathe_trace_thread(const char *name);
 
 /** A span of the calling thread. args: a JSON object, or NULL. */

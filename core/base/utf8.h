@@ -1,4 +1,4 @@
-/* UTF-8: how far a text is valid, and one character at a time. */
+/* Checks, reads and writes UTF-8. */
 #ifndef LATHE_BASE_UTF8_H
 #define LATHE_BASE_UTF8_H
 
@@ -47,8 +47,9 @@ static inline int64_t lathe_utf8_prefix(const uint8_t *p, int64_t n)
     return n;
 }
 
-/** Bytes of the part at p that is no UTF-8, n > 0 bytes left: as far as a character could still
- *  have begun so, and at least one. Rust's from_utf8_lossy puts one U+FFFD for each. */
+/** Length of the invalid sequence at p, with n > 0 bytes left: the longest prefix that could
+ *  begin a character, at least one byte. Rust's from_utf8_lossy replaces each such sequence by
+ *  one U+FFFD. */
 static inline int32_t lathe_utf8_bad(const uint8_t *p, int64_t n)
 {
     const uint8_t a = p[0];
