@@ -3,12 +3,12 @@
  * Included by the test of each backend; LATHE_TEST_PLUGIN is its .so. Backends are also called
  * through hosts of our own, which spread work over a chosen number of workers in a chosen order.
  *
- * A backend for a device whose memory is its own defines ATTENTION_ON_DEVICE first (attention_device.h):
- * every call then goes through copies of its arguments on the device.
+ * A backend for a device whose memory is its own defines ATTENTION_ON_DEVICE first
+ * (attention_device.h): every call then goes through copies of its arguments on the device.
  *
- * A backend that serves less than all defines ATTENTION_REFUSES(problem), which its score must agree with
- * everywhere; ATTENTION_FIRST_DTYPE, the first of F32, BF16, F16 that it takes; ATTENTION_GAP, the elements
- * between rows that it can skip.
+ * A backend that serves less than all defines ATTENTION_REFUSES(problem), which its score must
+ * agree with everywhere; ATTENTION_FIRST_DTYPE, the first of F32, BF16, F16 that it takes;
+ * ATTENTION_GAP, the elements between rows that it can skip.
  */
 #ifndef LATHE_TESTS_ATTENTION_CASES_H
 #define LATHE_TESTS_ATTENTION_CASES_H
@@ -243,8 +243,8 @@ static inline void attention_exact(attention_memory *m, int with_gradients)
     free(pr);
 }
 
-/* Tensors of a case: unfused rows are further apart than they need be, so that a backend which ignores a
- * stride is caught. */
+/* Tensors of a case: unfused rows are further apart than they need be, so that a backend which
+ * ignores a stride is caught. */
 static inline void attention_layout(attention_memory *m, const attention_case *c)
 {
     lathe_attention_problem *p = &m->p;
@@ -374,8 +374,8 @@ static inline const lathe_host *attention_host(int32_t workers)
     return &host;
 }
 
-/* An instance; `isa` sets the plugin's first field where it has any, NULL its default. The others have their
- * defaults: whole numbers. */
+/* An instance; `isa` sets the plugin's first field where it has any, NULL its default. The others
+ * have their defaults: whole numbers. */
 static inline void *attention_instance(const lathe_host *host, const char *isa)
 {
     const lathe_plugin *plugin = attention_plugin();
@@ -436,7 +436,7 @@ static inline lathe_status attention_call(void *self, const lathe_attention_prob
     return status;
 }
 
-/* Runs forward and (unless forward_only) backward; 0: the problem is one that the backend refuses. */
+/* Runs forward and (unless forward_only) backward; 0 if the backend refuses the problem. */
 static inline int attention_run(void *self, attention_memory *m, const attention_case *c)
 {
     const lathe_attention_args a = attention_args(m, c->accumulate);

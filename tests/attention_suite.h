@@ -8,8 +8,8 @@
 static const char *const attention_isas[] = {ATTENTION_ISAS};
 #define ATTENTION_N_ISAS (sizeof attention_isas / sizeof attention_isas[0])
 
-/* Runs the case in every dtype on every instruction set; on the emulated GPU, which is slow, in the dtypes in
- * turn. */
+/* Runs the case in every dtype on every instruction set; on the emulated GPU, which is slow, in the
+ * dtypes in turn. */
 static inline void attention_try_everywhere(attention_case c)
 {
     int tried = 0;
@@ -174,8 +174,8 @@ Test(attention, fused_columns_and_accumulation)
                                                   .fused = 1, .accumulate = add});
 }
 
-/* 200 tokens, split over 1 and 3 workers in opposite orders: the same bits. Few heads and many. The emulated GPU,
- * which is slow, orders its own threads anew at each launch. */
+/* 200 tokens, split over 1 and 3 workers in opposite orders: the same bits. Few heads and many. The
+ * emulated GPU, which is slow, orders its own threads anew at each launch. */
 Test(attention, bits_do_not_depend_on_threads)
 {
     int32_t most = 33;

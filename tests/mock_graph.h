@@ -62,7 +62,8 @@ double mock_gradient(lathe_graph *g, lathe_val out, lathe_val at, int64_t i, dou
 /** Text of the last refusal. */
 const char *mock_error(const lathe_graph *g);
 
-/** A host table on plain libc and one thread, for plugins under test; the last message of fail(). */
+/** A host table on plain libc and one thread, for plugins under test; the last message of fail().
+ */
 const lathe_host *mock_host(void);
 const char *mock_host_error(void);
 

@@ -1,6 +1,7 @@
 /* Plugins of another time. COMPAT_OLD: tables that end behind the last member the core cannot do
- * without, with poison where later members would lie. COMPAT_NEW: a constant and tables longer than this
- * core knows. Each does its plain work: SGD, a constant rate, everything trains, cross-entropy. */
+ * without, with poison where later members would lie. COMPAT_NEW: a constant and tables longer than
+ * this core knows. Each does its plain work: SGD, a constant rate, everything trains,
+ * cross-entropy. */
 #include "lathe/adapter.h"
 #include "lathe/optimizer.h"
 #include "lathe/plugin.h"

@@ -1,4 +1,4 @@
-/* Plugins with shorter (older) and longer (newer) tables load, and a run trains with nothing else. */
+/* Plugins with shorter (older) and longer (newer) tables load, and a run trains with them alone. */
 #include "core/run/run_case.h"
 
 #include <dlfcn.h>

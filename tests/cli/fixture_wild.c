@@ -1,4 +1,5 @@
-/* An optimizer that does what a plugin must not do, at the moment WILD_WHEN: plain gradient descent otherwise. */
+/* An optimizer that does what a plugin must not do, at the moment WILD_WHEN: plain gradient descent
+ * otherwise. */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The checkpoint of a run with an adapter, used by its folder: lathe generate DIR, lathe eval DIR. */
+/* lathe generate DIR and lathe eval DIR, where DIR is the checkpoint of a run with an adapter. */
 #include "cli_case.h"
 
 #include <sys/stat.h>
@@ -23,7 +23,8 @@ static const char lora_file[] = "[model]\npath = \"../base\"\n"
                                 "[train]\nprecision = \"fp32\"\nmax_steps = 8\nthreads = 1\n"
                                 "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"../out\"\n";
 
-/* A base, and a run in a folder of its own, so that its paths differ from those of the current folder. */
+/* A base, and a run in a folder of its own, so that its paths differ from those of the current
+ * folder. */
 static void setup(void)
 {
     make_folder();

@@ -1,6 +1,6 @@
-/* Over two hundred run files with one fault each (bad_configs.txt): lathe validate and lathe train refuse each of them
- * in the same words, at the same place, with exit code 2, and before anything is written. The cases are dealt out to
- * four tests, which run beside each other. */
+/* Over two hundred run files with one fault each (bad_configs.txt): lathe validate and lathe train
+ * refuse each of them in the same words, at the same place, with exit code 2, and before anything
+ * is written. The cases are dealt out to four tests, which run beside each other. */
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
@@ -65,7 +65,8 @@ static int is_key(const char *line, const char *like)
     return strncmp(line, like, n) == 0 && (line[n] == ' ' || line[n] == '\0');
 }
 
-/* The line of a key in the section whose header is at `header`; the end of the section when it has none. */
+/* The line of a key in the section whose header is at `header`; the end of the section when it has
+ * none. */
 static int find_key(const lines *file, int header, const char *like, int *out_found)
 {
     int i = header + 1;

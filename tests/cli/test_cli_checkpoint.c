@@ -468,8 +468,8 @@ Test(cli_checkpoint, a_disk_that_the_checkpoints_will_fill_is_said_before_the_fi
     cr_expect_null(strstr(output, "not enough"), "%s", output);
 }
 
-/* The second one comes while the step is finished or the checkpoint written: wherever that is, the process ends at
- * once with the signal's code, and the folder can be gone on with. */
+/* The second one comes while the step is finished or the checkpoint written: wherever that is, the
+ * process ends at once with the signal's code, and the folder can be gone on with. */
 Test(cli_checkpoint, the_second_signal_ends_at_once, .timeout = 120)
 {
     const char *const more[] = {"--model.hidden_size",

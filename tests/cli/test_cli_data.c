@@ -1,4 +1,4 @@
-/* lathe data, and every bad dataset as a user meets it: one message with file and place, no crash. */
+/* lathe data with good and bad datasets: each fault gives one message with file and place. */
 #include "cli_case.h"
 
 #include <sys/stat.h>

@@ -1,6 +1,7 @@
-/* Every command with every run file of examples/, and with each section of the file left out: no command dies of a
- * signal, each exits with 0, 1 or 2, a failure is one message, and what validate calls valid trains and
- * generates. The files are made small: a model of one layer, a few steps, a few texts where they look for data. */
+/* Every command with every run file of examples/, and with each section of the file left out: no
+ * command dies of a signal, each exits with 0, 1 or 2, a failure is one message, and what validate
+ * calls valid trains and generates. The files are made small: a model of one layer, a few steps, a
+ * few texts where they look for data. */
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
@@ -110,8 +111,8 @@ static void make_data(void)
     put_times("README.md", "Lathe trains large language models.\n", 8);
 }
 
-/* Whether stderr tells of a failure once: one line "lathe train: ...", or the errors of the run file, listed with
- * their number. */
+/* Whether stderr tells of a failure once: one line "lathe train: ...", or the errors of the run
+ * file, listed with their number. */
 static int is_one_message(const char *name)
 {
     char begin[64];

@@ -1,5 +1,5 @@
-/* Limits of the process itself: ulimit -v and -d count as what the machine has, and a run that would not get
- * along with them is refused before anything is allocated. */
+/* Limits of the process itself: ulimit -v and -d count as what the machine has, and a run that
+ * would not get along with them is refused before anything is allocated. */
 #include <sys/resource.h>
 
 #include "base/host_memory.h"
@@ -61,8 +61,8 @@ Test(limits, too_little_data_is_refused_and_never_a_crash)
     sweep("d", "RLIMIT_DATA, ulimit -d");
 }
 
-/* Runs in a child: lowers a limit to what is used now and so much more, and compares what is said to be left.
- * 0: right. */
+/* Runs in a child: lowers a limit to what is used now and so much more, and compares what is said
+ * to be left. 0: right. */
 static int left_of(int resource, int64_t more)
 {
     lathe_host_memory before, after;

@@ -36,7 +36,7 @@ static int count(const char *text)
     return n;
 }
 
-/* The three commands survive p/optimizer/<name>.so and the first two say `part` of it in one line. */
+/* The three commands survive p/optimizer/<name>.so; the first two print `part` in one line. */
 static void survived(const char *name, const char *part)
 {
     char file[64];

@@ -1,5 +1,5 @@
-/* `lathe ls` and `lathe show` over the optimizers and schedulers: how many there are, and that each tells
- * where it comes from and what its keys mean. */
+/* `lathe ls` and `lathe show` over the optimizers and schedulers: how many there are, and that each
+ * tells where it comes from and what its keys mean. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -122,7 +122,7 @@ Test(cli_tokenizer, check_tells_all_parts)
            "decoded: other bytes from 3 on");
 }
 
-/* The golden gpt2.json without the byte 0xf1, which no text of Unicode's assigned characters has. */
+/* The golden gpt2.json without the byte 0xf1, which no assigned character of Unicode uses. */
 #define LACKS_F1 "sed 's/\"\303\261\": [0-9]*,//' " GOLDEN "gpt2.json >lacks.json; "
 
 Test(cli_tokenizer, missing_bytes_are_said_by_check)

@@ -1,5 +1,5 @@
-/* SIGTERM again and again: each time the run finishes its micro-batch, writes a checkpoint and exits with 143;
- * what it ends with is what an uninterrupted run ends with, to the bit. */
+/* SIGTERM again and again: each time the run finishes its micro-batch, writes a checkpoint and
+ * exits with 143; what it ends with is what an uninterrupted run ends with, to the bit. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -166,7 +166,7 @@ static void put_long_steps(int micro_batches)
     cr_assert_eq(system(command), 0);
 }
 
-/* A step of 800 micro-batches is stopped between two of them, and resumed with those that are left. */
+/* Stops a step of 800 micro-batches between two of them and resumes it with the remaining ones. */
 Test(interrupt, within_a_step_stops_between_micro_batches_and_gives_the_same_bits, .timeout = 120)
 {
     int n_within = 0;

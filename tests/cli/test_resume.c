@@ -1,5 +1,5 @@
-/* What lathe says when a run is started again with other settings than its checkpoint was written with, and what it
- * refuses: lathe validate and lathe train alike. */
+/* What lathe says when a run is started again with other settings than its checkpoint was written
+ * with, and what it refuses: lathe validate and lathe train alike. */
 #include "cli_case.h"
 
 #include <fcntl.h>

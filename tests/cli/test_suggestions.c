@@ -1,5 +1,5 @@
-/* What lathe suggests for keys and sections that other programs have, or that stand in the wrong place; and where the
- * keys of the tables inside sections are described. */
+/* What lathe suggests for keys and sections that other programs have, or that stand in the wrong
+ * place; and where the keys of the tables inside sections are described. */
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"

@@ -1,5 +1,5 @@
-/* lathe validate, and how a run file is tried out: what is valid would start, paths, warnings, dry runs. The faults that
- * validate and train refuse alike are in test_bad_configs.c. */
+/* lathe validate, and how a run file is tried out: what is valid would start, paths, warnings, dry
+ * runs. The faults that validate and train refuse alike are in test_bad_configs.c. */
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
@@ -187,7 +187,8 @@ Test(validate, warns_of_values_that_cannot_be_meant)
     cr_expect_null(strstr(output, "warning"), "%s", output);
 }
 
-/* A checkpoint of other plugins, other data or another model is not resumed: known before training begins. */
+/* A checkpoint of other plugins, other data or another model is not resumed: known before training
+ * begins. */
 Test(validate, refuses_a_checkpoint_that_the_run_could_not_resume)
 {
     static const struct {

@@ -13,8 +13,8 @@
 #include "plug/kind.h"
 #include "plug/so.h"
 
-/* oneDNN takes blocks of its own while it multiplies: test_step_allocations reports them. Under a sanitizer
- * the core's counter has to do. */
+/* oneDNN takes blocks of its own while it multiplies: test_step_allocations reports them. Under a
+ * sanitizer the core's counter has to do. */
 #ifndef __SANITIZE_ADDRESS__
 #include "support/heap_counter.h"
 

@@ -1,4 +1,5 @@
-/* Plain gradient descent with momentum whose code for the far device breaks one rule, chosen by FAULT. */
+/* Plain gradient descent with momentum whose code for the far device breaks one rule, chosen by
+ * FAULT. */
 #include <math.h>
 
 #include "far/far.h"

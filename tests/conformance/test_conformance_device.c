@@ -1,5 +1,5 @@
-/* Plugins conform on devices whose memory the host cannot touch: the emulated GPU and the far device. Fixtures whose
- * code for the far device breaks a rule are caught at that rule. */
+/* Plugins conform on devices whose memory the host cannot touch: the emulated GPU and the far
+ * device. Fixtures whose code for the far device breaks a rule are caught at that rule. */
 #include "conformance_log.h"
 
 #include <unistd.h>
@@ -211,7 +211,8 @@ Test(far, devices)
         fails_exactly("far", LATHE_KIND_DEVICE, faults[i].name, NULL, faults[i].expected);
 }
 
-/* A device without the kernels of some ops: adapters, stages and matrix updates that need them do not conform there. */
+/* A device without the kernels of some ops: adapters, stages and matrix updates that need them do
+ * not conform there. */
 Test(faults, kernels_that_the_device_lacks)
 {
     static const struct {

@@ -1,9 +1,11 @@
-/* The rules of every op (core/ir/ops) against each other, on the op's own cases: inference against the shapes that the
- * case states, the derivative against central differences. All of it runs in double precision on the references that
- * kernels are held to, so a new op is tested here without a line of its own.
+/* The rules of every op (core/ir/ops) against each other, on the op's own cases: inference against
+ * the shapes that the case states, the derivative against central differences. All of it runs in
+ * double precision on the references that kernels are held to, so a new op is tested here without a
+ * line of its own.
  *
- * A difference with step h = 1e-4 is off by about h^2 = 1e-8 of a function's third derivative, and by 1e-16 / h of its
- * value; TOLERANCE, of the largest gradient of the input, leaves room for sums of thousands of elements.
+ * A difference with step h = 1e-4 is off by about h^2 = 1e-8 of a function's third derivative, and
+ * by 1e-16 / h of its value; TOLERANCE, of the largest gradient of the input, leaves room for sums
+ * of thousands of elements.
  */
 #include <criterion/criterion.h>
 #include <math.h>

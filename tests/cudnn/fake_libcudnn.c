@@ -1,4 +1,5 @@
-/* Libraries that cudnn_library_open must turn down: FAKE_VERSION, and with FAKE_LACKS no cudnnBackendExecute. */
+/* Libraries that cudnn_library_open must turn down: FAKE_VERSION, and with FAKE_LACKS no
+ * cudnnBackendExecute. */
 #include <stddef.h>
 
 #define NAMES(X)                                                                                   \

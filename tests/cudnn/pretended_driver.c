@@ -1,5 +1,5 @@
-/* A libcuda.so.1 without a GPU: kernels load, everything else is refused. cuDNN plans graphs with it for a GPU
- * that is described to it, which compiles kernels and loads them, but runs none. */
+/* A libcuda.so.1 without a GPU: kernels load, everything else is refused. cuDNN plans graphs with
+ * it for a GPU that is described to it, which compiles kernels and loads them, but runs none. */
 
 /* What is looked up by name. */
 #define REFUSED(X)                                                                                 \

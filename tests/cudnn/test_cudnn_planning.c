@@ -1,5 +1,6 @@
-/* The graphs of attention, planned by the real cuDNN for GPUs that are described to it: every engine that `auto`
- * may meet takes them. Nothing runs. The driver is pretended_driver.c, found through LD_LIBRARY_PATH. */
+/* The graphs of attention, planned by the real cuDNN for GPUs that are described to it: every
+ * engine that `auto` may meet takes them. Nothing runs. The driver is pretended_driver.c, found
+ * through LD_LIBRARY_PATH. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -97,7 +98,8 @@ static void must_plan(const gpu *x, lathe_attention_problem p, cudnn_part part)
         cr_assert(g.status == CUDNN_STATUS_SUCCESS, "%s: %s", x->isa, g.error);
         cr_assert(cudnn_engine_plan(&g, NULL, target, only, &bytes), "%s %s T %lld D %d: %s",
                   x->isa, backward ? "backward" : "forward", (long long)p.t_q, p.head_dim, g.error);
-        /* What README.md tells of the workspace: dS in 16 bits, and dk and dv of every query head. */
+        /* What README.md tells of the workspace: dS in 16 bits, and dk and dv of every query head.
+         */
         const int64_t heads = part.batch * part.n_kv_heads * (p.n_heads / p.n_kv_heads);
         const int64_t t = (p.t_k + 127) / 128 * 128;
         const int64_t ds = backward && !only ? 2 * heads * t * t : 0;

@@ -1,5 +1,5 @@
-/* An attention backend that beats every other and is not repeatable: it says so when it is asked for
- * repeatable bits. It is planned with, never run. */
+/* An attention backend that beats every other and is not repeatable: it says so when it is asked
+ * for repeatable bits. It is planned with, never run. */
 #include <stdio.h>
 
 #include "lathe/attention.h"

@@ -11,7 +11,8 @@
 namespace emulator
 {
 
-/** Queues a launch on the stream: thread(args), of a copy of args, once for every thread of every block. */
+/** Queues a launch on the stream: thread(args), of a copy of args, once for every thread of every
+ * block. */
 cudaError_t launch_with(const char *name, int64_t blocks, int threads, cudaStream_t stream,
                         void (*thread)(const void *), const void *args, size_t args_bytes);
 

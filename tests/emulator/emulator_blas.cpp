@@ -1,8 +1,9 @@
-/* The cuBLASLt functions that Lathe calls: products in double, of column-major matrices as the library has
- * them. It offers one algorithm, with a workspace of 64 bytes that it checks for, and holds the caller to
- * the alignment that the heuristic was told. fp8 has the rules of NVIDIA's documentation (cublasLtMatmul, "narrow
- * precision"): GPUs from 8.9 on; A transposed and B not, but on 10.x; every dim and address a multiple of 16;
- * not E5M2 by E5M2; a bias of 16 bits alone; scales in device memory, of rows on 9.0 alone. */
+/* The cuBLASLt functions that Lathe calls: products in double, of column-major matrices as the
+ * library has them. It offers one algorithm, with a workspace of 64 bytes that it checks for, and
+ * holds the caller to the alignment that the heuristic was told. fp8 has the rules of NVIDIA's
+ * documentation (cublasLtMatmul, "narrow precision"): GPUs from 8.9 on; A transposed and B not, but
+ * on 10.x; every dim and address a multiple of 16; not E5M2 by E5M2; a bias of 16 bits alone;
+ * scales in device memory, of rows on 9.0 alone. */
 #include <cublasLt.h>
 
 #include <algorithm>

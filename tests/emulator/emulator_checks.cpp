@@ -1,16 +1,20 @@
-/* What compute-sanitizer looks for on a GPU, on the emulated one. Kernels are compiled with -fsanitize=thread and
- * -fsanitize=alignment; the functions that the compiler then calls are these, not those of the sanitizers.
+/* The checks of compute-sanitizer, for the emulated GPU. Kernels are compiled with
+ * -fsanitize=thread and -fsanitize=alignment; the compiler then calls the functions of this file
+ * instead of those of the sanitizer libraries.
  *
- *   memcheck   an access lies in one allocation of the GPU (or of pinned memory), or in shared memory
+ *   memcheck   each access is inside one allocation of the GPU (or of pinned memory), or in shared
+ *              memory
  *   alignment  a pack is loaded and stored at a multiple of its alignment
- *   racecheck  two accesses of a launch to the same bytes, one of them a write, have an order: they are of one thread,
- *              a barrier of the block lies between them, or __syncwarp of their warp (a shuffle orders no memory).
- *              Between blocks there is no order. Atomics have one among themselves.
- *   initcheck  shared memory is read after the block wrote it
+ *   racecheck  two accesses of a launch to the same bytes, one of them a write, are ordered: by one
+ *              thread that makes both, by a barrier of the block, or by a __syncwarp of their warp
+ *              (a shuffle does not order memory). Blocks are not ordered among each other.
+ *              Atomics do not race with atomics.
+ *   initcheck  shared memory is read only after the block wrote it
  *
- * Time is counted in barriers: blocks run one after the other, so that the time of an access tells its launch, its
- * block and what it was ordered behind. For each two bytes the last write is kept, and the reads since. Two threads
- * that write the bytes of a pair in turn are told from a race, but the first is forgotten.
+ * Time is counted in barriers. Blocks run one after the other, so the time of an access identifies
+ * its launch, its block and the accesses it is ordered after. For each two bytes the last write and
+ * the reads since then are kept. When two threads write one byte each of a pair, this is no race,
+ * but the first write is forgotten.
  */
 #include "emulator_checks.h"
 
@@ -235,7 +239,8 @@ void emulator_refuse(const char *format, ...)
     abort();
 }
 
-/* What follows on a kernel's first launches with a grid has little to show, and looking takes many times as long. */
+/* Later launches of a kernel with the same grid are not checked: they would show little, and a
+ * checked launch takes many times as long. */
 void emulator_checks_begin(const char *name, void (*kernel)(const void *), int64_t blocks,
                            const void *args, size_t args_bytes)
 {

@@ -7,8 +7,8 @@
 
 /* ---- what the scheduler tells ---- */
 
-/** Between the two, memory is looked at, in the first launches of a kernel with each grid. args: the arguments, which
- *  threads may read. */
+/** Between the two, memory is looked at, in the first launches of a kernel with each grid. args:
+ * the arguments, which threads may read. */
 void emulator_checks_begin(const char *name, void (*kernel)(const void *), int64_t blocks,
                            const void *args, size_t args_bytes);
 void emulator_checks_end(void);

@@ -1,4 +1,5 @@
-/* The switch of stacks by the rules of System V's calls on x86-64: six registers and the stack pointer. */
+/* The switch of stacks by the rules of System V's calls on x86-64: six registers and the stack
+ * pointer. */
 #include "emulator_context.h"
 
 #ifdef __x86_64__

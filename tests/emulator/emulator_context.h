@@ -1,5 +1,6 @@
-/* One of several stacks that a thread runs on by turns. swapcontext would serve, and does on other processors,
- * but asks the kernel about signals at each turn, and the address sanitizer then wipes the shadow of the stack. */
+/* One of several stacks that a thread runs on by turns. swapcontext would serve, and does on other
+ * processors, but asks the kernel about signals at each turn, and the address sanitizer then wipes
+ * the shadow of the stack. */
 #ifndef EMULATOR_CONTEXT_H
 #define EMULATOR_CONTEXT_H
 

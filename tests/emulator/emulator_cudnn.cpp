@@ -1,10 +1,11 @@
-/* An emulated libcudnn.so.9: the descriptors of its graph API, and engines that evaluate what they are given.
+/* An emulated libcudnn.so.9: the descriptors of its graph API, and engines that evaluate what they
+ * are given.
  *
- * It holds the caller to the documentation: attributes of the right type and number, finalized before use, 16-byte
- * addresses where tensors promise them, a workspace that is the run's alone. Its first proposal for a graph
- * adds up in no fixed order and does not run; what it proposes next does. As NVIDIA's, it has no backward
- * for heads above 128 but on sm_90, and on sm_10x none but engine 5 with its knobs. LATHE_EMULATOR may say
- * "cudnn=91900", the version.
+ * It holds the caller to the documentation: attributes of the right type and number, finalized
+ * before use, 16-byte addresses where tensors promise them, a workspace that is the run's alone.
+ * Its first proposal for a graph adds up in no fixed order and does not run; what it proposes next
+ * does. As NVIDIA's, it has no backward for heads above 128 but on sm_90, and on sm_10x none but
+ * engine 5 with its knobs. LATHE_EMULATOR may say "cudnn=91900", the version.
  */
 #include "emulator_cudnn.h"
 

@@ -1,5 +1,5 @@
-/* The emulated cuDNN's two halves: descriptors (emulator_cudnn.cpp), and graphs that are evaluated in double,
- * operation by operation (emulator_cudnn_graph.cpp). */
+/* The emulated cuDNN's two halves: descriptors (emulator_cudnn.cpp), and graphs that are evaluated
+ * in double, operation by operation (emulator_cudnn_graph.cpp). */
 #ifndef LATHE_EMULATOR_CUDNN_H
 #define LATHE_EMULATOR_CUDNN_H
 

@@ -1,5 +1,5 @@
-/* Graphs of cuDNN operations, evaluated in double. A virtual tensor is rounded to its type as well, as an engine
- * does that multiplies in it. */
+/* Graphs of cuDNN operations, evaluated in double. A virtual tensor is rounded to its type as well,
+ * as an engine does that multiplies in it. */
 #include "emulator_cudnn.h"
 
 #include <cmath>
@@ -13,7 +13,8 @@ namespace
 
 using namespace emulated_cudnn;
 
-/* A position in a tensor of four dims, and the same in one where some are fewer: 1, or key heads. */
+/* A position in a tensor of four dims, and the same in one where some are fewer: 1, or key heads.
+ */
 struct place {
     int64_t i[4];
 
@@ -188,7 +189,8 @@ void reduction(machine &m, const operation &op)
     m.write(op.y, std::move(out));
 }
 
-/* Of the operations here only the exchange of the last two dims: read off the dims and strides of y. */
+/* Of the operations here only the exchange of the last two dims: read off the dims and strides of
+ * y. */
 void reshape(machine &m, const operation &op)
 {
     const tensor &x = m.of(op.x), &y = m.of(op.y);

@@ -1,5 +1,5 @@
-/* A plugin's CUDA code as an image of the emulated GPU: compiled once for each plugin, with EMULATED_SOURCE,
- * in the place of the fatbin that nvcc would make of that file. */
+/* A plugin's CUDA code as an image of the emulated GPU: compiled once for each plugin, with
+ * EMULATED_SOURCE, in the place of the fatbin that nvcc would make of that file. */
 #include "emulator_kernel.h"
 
 #include "emulator_image.h"

@@ -1,8 +1,8 @@
-/* The part of CUDA C++ that kernels use, as host code: the threads of a block are fibers that run one at a
- * time, in either order, and yield at barriers and warp exchanges. What it finds: wrong arithmetic; barriers that
- * some threads miss, or reach at another line; lanes that are asked for what they do not give; and with
- * emulator_checks.cpp wrong addresses, their alignment, and missing barriers. It aborts. What it cannot find:
- * what only the hardware does.
+/* The part of CUDA C++ that kernels use, as host code: the threads of a block are fibers that run
+ * one at a time, in either order, and yield at barriers and warp exchanges. What it finds: wrong
+ * arithmetic; barriers that some threads miss, or reach at another line; lanes that are asked for
+ * what they do not give; and with emulator_checks.cpp wrong addresses, their alignment, and missing
+ * barriers. It aborts. What it cannot find: what only the hardware does.
  */
 #ifndef LATHE_EMULATOR_KERNEL_H
 #define LATHE_EMULATOR_KERNEL_H
@@ -36,8 +36,8 @@ struct index3 {
 extern "C" {
 extern index3 emulator_thread, emulator_block, emulator_block_dim, emulator_grid_dim;
 
-/** Waits for the block's threads, all at this line, or for those of the warp that `mask` names; with
- *  orders_memory, what they did to memory before is seen by each other. */
+/** Waits for the block's threads, all at this line, or for those of the warp that `mask` names;
+ * with orders_memory, what they did to memory before is seen by each other. */
 void emulator_sync_block(const char *file, int line);
 void emulator_sync_warp(unsigned mask, int orders_memory);
 /** This warp's 32 cells of 16 bytes, through which its threads exchange values. */
@@ -128,7 +128,8 @@ static inline int __popc(unsigned x)
     return __builtin_popcount(x);
 }
 
-/* One fiber runs at a time, so that a plain update is atomic; `now` is its new value, of the one `before`. */
+/* One fiber runs at a time, so that a plain update is atomic; `now` is its new value, of the one
+ * `before`. */
 #define EMULATOR_ATOMIC(name, now)                                                                 \
     template <typename T>                                                                          \
     __attribute__((noinline, no_sanitize("thread"))) static T name(T *at, T value)                 \

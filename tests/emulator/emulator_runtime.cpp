@@ -1,6 +1,6 @@
-/* The CUDA runtime's functions that Lathe calls, on host memory. Work is queued and runs when somebody waits
- * for it; device memory cannot be touched outside of that. LATHE_EMULATOR sets what the machine looks like:
- * "driver=none gpus=0 arch=75 memory=BYTES used=BYTES", each optional. */
+/* The CUDA runtime's functions that Lathe calls, on host memory. Work is queued and runs when
+ * somebody waits for it; device memory cannot be touched outside of that. LATHE_EMULATOR sets what
+ * the machine looks like: "driver=none gpus=0 arch=75 memory=BYTES used=BYTES", each optional. */
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -40,14 +40,16 @@ struct event_mark {
         when; /* of an event with timing: ms, NaN before it was passed; else NULL */
 };
 
-/* What a captured stream does: work, or (work empty) to wait for the first `ticket` items of another. */
+/* What a captured stream does: work, or (work empty) to wait for the first `ticket` items of
+ * another. */
 struct captured_item {
     work w;
     size_t stream;
     uint64_t ticket;
 };
 
-/* The streams of a capture, the one that it began on first; they join by waiting for an event of it. */
+/* The streams of a capture, the one that it began on first; they join by waiting for an event of
+ * it. */
 struct capture {
     std::vector<struct stream_queue *> streams;
     std::vector<std::vector<captured_item>> items;
@@ -105,7 +107,8 @@ cudaError_t fail(cudaError_t error)
     return error;
 }
 
-/* Calls that may wait for the GPU are refused while their thread captures a stream, which ends with that. */
+/* Calls that may wait for the GPU are refused while their thread captures a stream, which ends with
+ * that. */
 bool is_forbidden()
 {
     if (captured == nullptr)
@@ -197,7 +200,8 @@ void join(capture *c, stream_queue *s)
     c->items.emplace_back();
 }
 
-/* How far each stream has come in a launch: `until` items of one, and of the others only what it waits for. */
+/* How far each stream has come in a launch: `until` items of one, and of the others only what it
+ * waits for. */
 void run_captured(const std::vector<std::vector<captured_item>> &items, std::vector<uint64_t> &done,
                   size_t stream, uint64_t until, bool calls)
 {
@@ -409,7 +413,8 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t strea
     return emulator::queue(stream, [=] { memset(p, value, bytes); });
 }
 
-/* Pinned host memory is read and written when the copy runs, other host memory when it is queued. */
+/* Pinned host memory is read and written when the copy runs, other host memory when it is queued.
+ */
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
@@ -495,8 +500,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     return cudaSuccess;
 }
 
-/* As the real one: a stream that waits for an event of a capture is captured with it, and no capture waits for what
- * lies outside of it. */
+/* As the real one: a stream that waits for an event of a capture is captured with it, and no
+ * capture waits for what lies outside of it. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     const event_mark mark = *(event_mark *)event;
@@ -565,7 +570,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
     return cudaSuccess;
 }
 
-/* One at a time of the stream's own, so that who waits for a place within the graph waits for no more. */
+/* One at a time of the stream's own, so that who waits for a place within the graph waits for no
+ * more. */
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     const launchable c = *(const launchable *)exec;

@@ -1,5 +1,6 @@
-/* The threads of a block as fibers: one runs at a time, a scheduler resumes those whose barrier is full. A fiber
- * runs thread after thread until one of them waits, so that a kernel without barriers needs a single fiber. */
+/* The threads of a block as fibers: one runs at a time, a scheduler resumes those whose barrier is
+ * full. A fiber runs thread after thread until one of them waits, so that a kernel without barriers
+ * needs a single fiber. */
 #include "emulator_threads.h"
 
 #include <cstdio>

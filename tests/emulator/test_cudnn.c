@@ -1,5 +1,6 @@
-/* The cudnn attention backend under the tests of all backends: on a GPU with cuDNN, else on the emulated GPU and
- * an emulated libcudnn.so.9 (emulator_cudnn.cpp) that evaluates the graphs it is handed. */
+/* The cudnn attention backend under the tests of all backends: on a GPU with cuDNN, else on the
+ * emulated GPU and an emulated libcudnn.so.9 (emulator_cudnn.cpp) that evaluates the graphs it is
+ * handed. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +142,8 @@ Test(attention_cudnn, blackwell_takes_its_own_backward)
     }
 }
 
-/* Scores near +-900 do not show through the bias between documents. A weight is rounded, and then o. */
+/* Scores near +-900 do not show through the bias between documents. A weight is rounded, and then
+ * o. */
 Test(attention_cudnn, documents_hide_large_scores)
 {
     for (int32_t dtype = LATHE_BF16; dtype <= LATHE_F16; dtype++) {
@@ -187,8 +189,8 @@ Test(attention_cudnn, plans_are_kept_apart)
     attention_plugin()->destroy(self);
 }
 
-/* dS of 2 * 4 * 520 * 520 scores takes 4.1 MiB: by parts of a batch row, of a key head, and a bias of 0.5 MiB
- * a row. */
+/* dS of 2 * 4 * 520 * 520 scores takes 4.1 MiB: by parts of a batch row, of a key head, and a bias
+ * of 0.5 MiB a row. */
 Test(attention_cudnn, parts_give_the_whole)
 {
     attention_case c = {ATTENTION_CASE(2, 520, 520, 4, 2, 16),
@@ -265,7 +267,8 @@ Test(attention_cudnn, arguments_that_do_not_fit_are_errors)
     attention_plugin()->destroy(self);
 }
 
-/* A start behind its query, which no host could check, counts as the query itself: it sees one key. */
+/* A start behind its query, which no host could check, counts as the query itself: it sees one key.
+ */
 Test(attention_cudnn, starts_out_of_range_are_clamped)
 {
     attention_case c = {ATTENTION_CASE(1, 40, 40, 2, 1, 16), .dtype = LATHE_BF16, .causal = 1,

@@ -1,4 +1,5 @@
-/* The emulated GPU's rules: each is seen to refuse what breaks it, and what keeps all of them runs. */
+/* The emulated GPU's rules: each is seen to refuse what breaks it, and what keeps all of them runs.
+ */
 #include <criterion/criterion.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Training in fp8 on the emulated CUDA device: losses beside bf16's, the same bits however a run is cut, captured or
- * recomputed, which products it is of, and what is said where there is none. */
+/* Training in fp8 on the emulated CUDA device: losses beside bf16's, the same bits however a run is
+ * cut, captured or recomputed, which products it is of, and what is said where there is none. */
 #include "core/run/far_case.h"
 
 #include "lathe/fp8.h"
@@ -23,7 +23,8 @@ static void set_case(settings *s, const char *dir, const char *precision, const 
         set(s, "train.fp8_recipe=%s", recipe);
 }
 
-/* By the primitives: lathe_train measures a large product first, which takes the emulator its time. */
+/* By the primitives: lathe_train measures a large product first, which takes the emulator its time.
+ */
 static double one_step(lathe_run *run, int micro_batches)
 {
     lathe_step_result r = {.size = sizeof r};
@@ -37,7 +38,8 @@ static double one_step(lathe_run *run, int micro_batches)
     return r.loss;
 }
 
-/* A sanitizer looks at what a step does, which is the same in each: the losses are compared in the other builds. */
+/* A sanitizer looks at what a step does, which is the same in each: the losses are compared in the
+ * other builds. */
 #ifdef __SANITIZE_ADDRESS__
 enum { LEARNING_STEPS = 3 };
 #else
@@ -66,9 +68,10 @@ static curve learned(const char *dir, const char *precision, const char *recipe)
     return out;
 }
 
-/* The loss falls from log 320 = 5.8 to 2.2. At this learning rate bf16 ends 0.2 % from fp32 (at 0.01 it is 8 %: the path
- * is chaotic there, and says nothing of roundings). Of fp8, whose numbers have 4 bits in the place of 8, the mean over
- * the run may be 1 % from bf16's and the end 3 %; seen were 0.4 % and 0.6 %. */
+/* The loss falls from log 320 = 5.8 to 2.2. At this learning rate bf16 ends 0.2 % from fp32 (at
+ * 0.01 it is 8 %: the path is chaotic there, and says nothing of roundings). Of fp8, whose numbers
+ * have 4 bits in the place of 8, the mean over the run may be 1 % from bf16's and the end 3 %; seen
+ * were 0.4 % and 0.6 %. */
 Test(fp8_cuda, learns_as_bf16_does)
 {
     char dir[] = "/tmp/lathe_fp8_XXXXXX";
@@ -88,8 +91,8 @@ Test(fp8_cuda, learns_as_bf16_does)
     OK(lathe_dir_remove(dir));
 }
 
-/* The CPU's twin of these products trains where a device of the tests offers it. Both round the same codes and sum in
- * another order, so that they part as two builds for the CPU do in bf16. */
+/* The CPU's twin of these products trains where a device of the tests offers it. Both round the
+ * same codes and sum in another order, so that they part as two builds for the CPU do in bf16. */
 Test(fp8_cuda, goes_the_way_of_the_cpus_twin)
 {
     char dir[] = "/tmp/lathe_fp8_XXXXXX";
@@ -203,8 +206,8 @@ static void expect_products(const char *const *set, int y, int dx, int dw, int y
     OK(lathe_dir_remove(dir));
 }
 
-/* Seven products a layer. Adapters' own stay bf16 (A and B, 7 sites, 2 layers), and so does what has a dim that is
- * no multiple of 16: here those of the MLP. */
+/* Seven products a layer. Adapters' own stay bf16 (A and B, 7 sites, 2 layers), and so does what
+ * has a dim that is no multiple of 16: here those of the MLP. */
 Test(fp8_cuda, is_of_the_blocks_products_that_fit)
 {
     expect_products((const char *const[]){"train.recompute=none", NULL}, 14, 14, 14, 0, 0);

@@ -1,6 +1,6 @@
-/* The CUDA code of every optimizer that carries some, through launch() of the GPU, or of the emulated one where
- * there is none, with its tables in device memory: parameters, states and narrow copies must be those of step()
- * on the CPU bit for bit. */
+/* The CUDA code of every optimizer that carries some, through launch() of the GPU, or of the
+ * emulated one where there is none, with its tables in device memory: parameters, states and narrow
+ * copies must be those of step() on the CPU bit for bit. */
 #include "kernels/op_harness.h"
 #include "lathe/kit/optimizer_queue.h"
 #include "support/optimizer_case.h"
@@ -54,13 +54,8 @@ typedef struct tensor {
 } tensor;
 
 static const tensor shapes[N_TENSORS] = {
-    {LATHE_ROLE_EMBEDDING,
-     2,
-     {37, 443},
-     0,
-     1.0,
-     1.0,
-     LATHE_BF16}, /* 7 elements into a second chunk */
+    /* 7 elements in the second chunk */
+    {LATHE_ROLE_EMBEDDING, 2, {37, 443}, 0, 1.0, 1.0, LATHE_BF16},
     {LATHE_ROLE_NORM, 1, {1}, 0, 2.0, 0.0, LATHE_F32},
     {LATHE_ROLE_NORM, 1, {0}, 0, 1.0, 0.0, LATHE_F32},
     {LATHE_ROLE_BIAS, 1, {300}, 0, 1.0, 0.0, LATHE_F16},
@@ -69,20 +64,10 @@ static const tensor shapes[N_TENSORS] = {
     {LATHE_ROLE_MATRIX, 2, {96, 91}, 32, 1.0, 1.0, LATHE_BF16},
     {LATHE_ROLE_NORM, 1, {1201}, 0, 1.0, 0.0, LATHE_BF16},
     {LATHE_ROLE_BIAS, 1, {7}, 0, 1.0, 1.0, LATHE_F32},
-    {LATHE_ROLE_MATRIX,
-     2,
-     {24, 701},
-     8,
-     2.0,
-     1.0,
-     LATHE_F16}, /* its columns are the longer side's lines */
-    {LATHE_ROLE_MATRIX,
-     2,
-     {3, 180001},
-     0,
-     1.0,
-     1.0,
-     LATHE_F32}, /* rows longer than chunks, 33 of them */
+    /* its columns are the longer side's lines */
+    {LATHE_ROLE_MATRIX, 2, {24, 701}, 8, 2.0, 1.0, LATHE_F16},
+    /* rows longer than a chunk; 33 chunks in all */
+    {LATHE_ROLE_MATRIX, 2, {3, 180001}, 0, 1.0, 1.0, LATHE_F32},
 };
 
 typedef struct subject {
@@ -397,8 +382,8 @@ static void compare(const subject *s, const char *name, int64_t step)
         }
 }
 
-/* What the kernel says of the update, against the tensors before and after. In whatever order: eight
- * roundings of doubles for each of the tree's levels and the loops of its leaves. */
+/* What the kernel says of the update, against the tensors before and after. In whatever order:
+ * eight roundings of doubles for each of the tree's levels and the loops of its leaves. */
 static void check_sums(const subject *s, const char *name)
 {
     double *sums = op_to_host(&s->device, s->sums, s->args.n_chunks * 2 * (int64_t)sizeof *sums);
@@ -409,8 +394,8 @@ static void check_sums(const subject *s, const char *name)
             part[0] += d * d;
             part[1] += now * now;
             if ((e + 1) % LATHE_ELEMENTWISE_CHUNK == 0 || e + 1 == s->cpu[i].n) {
-                change += part
-                    [0]; /* chunk by chunk: one sum over all would be the less exact of the two */
+                /* sums by chunk: a single sum over all elements would be less exact */
+                change += part[0];
                 size += part[1];
                 part[0] = part[1] = 0.0;
             }

@@ -1,6 +1,6 @@
-/* The CUDA code of every codec that carries some, through launch() of the GPU, or of the emulated one where there
- * is none, with its planes in device memory: the decoded weight must be that of decode() on the CPU bit for
- * bit. */
+/* The CUDA code of every codec that carries some, through launch() of the GPU, or of the emulated
+ * one where there is none, with its planes in device memory: the decoded weight must be that of
+ * decode() on the CPU bit for bit. */
 #include "kernels/op_harness.h"
 #include "quant_weights.h"
 #include "support/plugin_fixture.h"
@@ -12,7 +12,8 @@ typedef struct setting {
 static const setting settings[] = {
     {"nf4", "double_quant=true"}, {"nf4", "double_quant=false"}, {"int8", ""}};
 
-/* An element; odd; whole blocks of 64; a chunk of 4096 and one element; nested blocks and an odd end. */
+/* An element; odd; whole blocks of 64; a chunk of 4096 and one element; nested blocks and an odd
+ * end. */
 static const int64_t shapes[][2] = {{1, 1}, {3, 5}, {64, 64}, {17, 241}, {129, 387}};
 
 typedef struct subject {

@@ -1,4 +1,5 @@
-/* The reference_cuda attention backend against a dense double reference: on a GPU, or on the emulated one. */
+/* The reference_cuda attention backend against a dense double reference: on a GPU, or on the
+ * emulated one. */
 #define ATTENTION_ON_DEVICE "reference_cuda"
 #define ATTENTION_ISAS NULL
 #include "attention_suite.h"
@@ -53,7 +54,8 @@ Test(attention_reference_cuda, score_names_what_is_amiss)
     attention_plugin()->destroy(self);
 }
 
-/* Lengths and starts that no host could check: read as the nearest that exists, never out of bounds. */
+/* Lengths and starts that no host could check: read as the nearest that exists, never out of
+ * bounds. */
 Test(attention_reference_cuda, lengths_out_of_range_are_clamped)
 {
     attention_case c = {ATTENTION_CASE(3, 2, 70, 2, 1, 16), .causal = 1, .cached = 1,

@@ -1,4 +1,5 @@
-/* The reference attention for the far device: queued on its stream. FAR_FAULT: it breaks one rule there. */
+/* The reference attention for the far device: queued on its stream. FAR_FAULT: it breaks one rule
+ * there. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,14 +1,16 @@
 /* The far device: the best CPU device's kernels behind a lazy queue, on memory of its own.
  *
- * Nothing runs before sync(): a core that reads too early, or writes again what a copy has yet to take,
- * gets wrong numbers. Device memory is PROT_NONE but while the queue runs: a core that looks gets SIGSEGV.
- * A capture is a queue that is kept, one for each stream that has joined it by an event. A launch runs them as streams
- * run: of the others what the first waits for, or with `eager` as much as events let them.
+ * Nothing runs before sync(): a core that reads too early, or writes again what a copy has yet to
+ * take, gets wrong numbers. Device memory is PROT_NONE but while the queue runs: a core that looks
+ * gets SIGSEGV. A capture is a queue that is kept, one for each stream that has joined it by an
+ * event. A launch runs them as streams run: of the others what the first waits for, or with `eager`
+ * as much as events let them.
  *
- * Of several streams, only the one that is waited for runs, and of the others what it waits for by events: work
- * that somebody relies on without an event is not done yet. With `eager` every stream but the first runs as far as
- * events let it as soon as something is queued: work that does not wait for what it needs is done too early. `deaf`
- * leaves out waits, to show that a test of the order would fail without them.
+ * Of several streams, only the one that is waited for runs, and of the others what it waits for by
+ * events: work that somebody relies on without an event is not done yet. With `eager` every stream
+ * but the first runs as far as events let it as soon as something is queued: work that does not
+ * wait for what it needs is done too early. `deaf` leaves out waits, to show that a test of the
+ * order would fail without them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +59,8 @@ struct lathe_event {
     struct far_stamp *stamp; /* NULL: it has no time */
 };
 
-/* When a stream passed an event; lives as long as the device, since work that tells it may outlive the event. */
+/* When a stream passed an event; lives as long as the device, since work that tells it may outlive
+ * the event. */
 typedef struct far_stamp {
     struct far_stamp *next;
     double seconds;

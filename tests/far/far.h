@@ -1,5 +1,5 @@
-/* A device for tests whose memory the host cannot touch: the kernels of the CPU device, on memory that is
- * there only while queued work runs, and work that runs only when somebody waits for it.
+/* A device for tests whose memory the host cannot touch: the kernels of the CPU device, on memory
+ * that is there only while queued work runs, and work that runs only when somebody waits for it.
  *
  * What the parts of it share. An image, in the place of CUDA code, is a far_image.
  */

@@ -18,8 +18,8 @@ typedef struct far_queue {
 } far_queue;
 
 lathe_status far_queue_push(far_queue *q, far_call call, const void *args, int64_t bytes);
-/** Calls and forgets all up to the n_done-th since the queue began. A call may come back here for its own queue:
- *  what stands before it is done by then. */
+/** Calls and forgets all up to the n_done-th since the queue began. A call may come back here for
+ * its own queue: what stands before it is done by then. */
 lathe_status far_queue_drain(far_queue *q, int64_t n_done);
 void far_queue_clear(far_queue *q);
 

@@ -1,5 +1,6 @@
-/* An elementwise optimizer of this build with an image for the far device: its CUDA kernels' code, run on
- * the host thread after thread. FAR_NAME: the plugin; FAR_SOURCE: the file with LATHE_ELEMENTWISE. */
+/* An elementwise optimizer of this build with an image for the far device: its CUDA kernels' code,
+ * run on the host thread after thread. FAR_NAME: the plugin; FAR_SOURCE: the file with
+ * LATHE_ELEMENTWISE. */
 #include "far.h"
 #include "support/cuda_on_host.h"
 

@@ -1,4 +1,5 @@
-/* An optimizer of this build, FAR_WRAPS, under the name FAR_NAME and with no code but the host's. */
+/* An optimizer of this build, FAR_WRAPS, under the name FAR_NAME and with no code but the host's.
+ */
 #include "far.h"
 #include "lathe/optimizer.h"
 

@@ -1,4 +1,5 @@
-/* Any bytes as a dataset's file, tokenised by bytes into a shard; and read again from its middle. */
+/* Any bytes as a dataset's file, tokenised by bytes into a shard; and read again from its middle.
+ */
 #ifndef LATHE_TEST_FUZZ_DATASET_H
 #define LATHE_TEST_FUZZ_DATASET_H
 
@@ -9,8 +10,8 @@
 #include "data/shards_internal.h"
 #include "fuzz/fuzz_file.h"
 
-/* Builds the parts of the file one after the other, each of at least part_bytes. Returns the number of
- * segments, -1 when the file is refused. */
+/* Builds the parts of the file one after the other, each of at least part_bytes. Returns the number
+ * of segments, -1 when the file is refused. */
 static inline int64_t fuzz_build(const lathe_dataset *dataset, const lathe_sources *sources,
                                  const lathe_tokenizer *tok, const char *target, int32_t rows,
                                  int64_t part_bytes, int64_t *out_tokens)
@@ -49,7 +50,8 @@ static inline int64_t fuzz_build(const lathe_dataset *dataset, const lathe_sourc
     }
 }
 
-/* The first byte chooses documents (even) or preference pairs (odd). Parts of any size hold the same. */
+/* The first byte chooses documents (even) or preference pairs (odd). Parts of any size hold the
+ * same. */
 static inline int fuzz_dataset(int32_t type, const char *name, const uint8_t *data, size_t size)
 {
     static lathe_tokenizer *tok;

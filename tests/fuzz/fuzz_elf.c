@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as the file of a plugin, whose ELF headers are read before the dynamic loader sees it. What
- * is accepted has an entry of a size that the file could hold. */
+/* libFuzzer target: any bytes as the file of a plugin, whose ELF headers are read before the
+ * dynamic loader sees it. What is accepted has an entry of a size that the file could hold. */
 #include <stdlib.h>
 #include <string.h>
 

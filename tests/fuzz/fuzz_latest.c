@@ -1,4 +1,5 @@
-/* libFuzzer target: any bytes as the `latest` of a folder of checkpoints. What it names stays inside. */
+/* libFuzzer target: any bytes as the `latest` of a folder of checkpoints. What it names stays
+ * inside. */
 #include <string.h>
 #include <sys/stat.h>
 

@@ -1,6 +1,6 @@
-/* A kernel under test: makes the problem, runs it on every CPU build this machine can run, on the emulated
- * GPU where the toolkit's headers were found (tests/emulator) and on the real one where there is one, and
- * compares with a reference in double precision.
+/* A kernel under test: makes the problem, runs it on every CPU build this machine can run, on the
+ * emulated GPU where the toolkit's headers were found (tests/emulator) and on the real one where
+ * there is one, and compares with a reference in double precision.
  *
  * Each case runs overwriting (outputs full of NaN before) and, where asked, adding; with one and
  * with two workers, whose results must agree bit for bit; scratch is full of NaN and fenced.
@@ -91,8 +91,8 @@ static inline int op_open(const char *name, op_build *b)
     return op_open_file(file, b);
 }
 
-/* The CUDA device of the real GPU where there is one, else of the emulated one; the folder, below that of the
- * build, of the plugins with code for it. */
+/* The CUDA device of the real GPU where there is one, else of the emulated one; the folder, below
+ * that of the build, of the plugins with code for it. */
 static inline const char *op_open_gpu(op_build *b)
 {
     static const char *const folders[] = {"lib/lathe/plugins", "tests/emulated"};
@@ -367,15 +367,16 @@ static inline void op_free_outputs(const op_case *c, void **out)
         free(out[i]);
 }
 
-/* Whether products do not depend on the workers: those of f32 do without AVX-512, where oneDNN's gemm splits
- * long sums over them. */
+/* Whether products do not depend on the workers: those of f32 do without AVX-512, where oneDNN's
+ * gemm splits long sums over them. */
 static inline int op_products_are_exact(const op_case *c)
 {
     return c->in[0].dtype != LATHE_F32 ||
            (__builtin_cpu_supports("avx512bw") && getenv("ONEDNN_MAX_CPU_ISA") == NULL);
 }
 
-/* One build: overwriting and adding, one worker and two (the emulated GPU: threads in either order). */
+/* One build: overwriting and adding, one worker and two (the emulated GPU: threads in either
+ * order). */
 static inline void op_check_build(const op_build *b, const op_case *c, double *const *want)
 {
     for (int add = 0; add <= c->add; add++) {

@@ -1,11 +1,13 @@
-/* The CUDA device on the emulated GPU (tests/emulator): what it says of machines that cannot run it, its
- * memory, code of plugins, and what its ops do with what a GPU cannot refuse. LATHE_EMULATOR is the machine.
+/* The CUDA device on the emulated GPU (tests/emulator): what it says of machines that cannot run
+ * it, its memory, code of plugins, and what its ops do with what a GPU cannot refuse.
+ * LATHE_EMULATOR is the machine.
  */
 #include "emulator/emulator_image.h"
 #include "kernels/op_harness.h"
 #include "lathe/lathe.h"
 
-/* The plugin, loaded and not opened; the test is skipped where the toolkit's headers were not found. */
+/* The plugin, loaded and not opened; the test is skipped where the toolkit's headers were not
+ * found. */
 static void load(const char *machine, op_build *b)
 {
     char path[512];
@@ -212,7 +214,8 @@ Test(cuda_launch, refuses_what_is_not_there)
 
 /* ---- what no test of an op on every device can ask ---- */
 
-/* Runs the case with input i moved by shift[i] elements in its memory; the caller frees output 0. */
+/* Runs the case with input i moved by shift[i] elements in its memory; the caller frees output 0.
+ */
 static void *run_shifted(const op_build *b, const op_case *c, const int *shift)
 {
     const void *in[LATHE_OP_MAX_IN] = {0};

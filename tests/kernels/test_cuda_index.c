@@ -1,5 +1,6 @@
-/* What the CUDA device makes of indices outside their range: the CPU refuses them, a kernel on a GPU cannot,
- * and must neither touch other memory nor go on as if nothing were; and the order of EMBED_BWD's sums. */
+/* What the CUDA device makes of indices outside their range: the CPU refuses them, a kernel on a
+ * GPU cannot, and must neither touch other memory nor go on as if nothing were; and the order of
+ * EMBED_BWD's sums. */
 #include "kernels/op_harness.h"
 
 static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};

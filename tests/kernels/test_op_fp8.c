@@ -1,6 +1,6 @@
-/* Products in fp8: the formats beside torch's casts, the three products of a linear beside torchao's Float8Linear
- * (tests/golden/fp8.py) and beside a reference in double, on the CPU, the emulated GPU as several generations,
- * and the real one where it has fp8. */
+/* Products in fp8: the formats beside torch's casts, the three products of a linear beside
+ * torchao's Float8Linear (tests/golden/fp8.py) and beside a reference in double, on the CPU, the
+ * emulated GPU as several generations, and the real one where it has fp8. */
 #include "io/safetensors.h"
 #include "kernels/op_harness.h"
 #include "lathe/fp8.h"
@@ -351,7 +351,8 @@ Test(fp8, products_agree_on_every_generation)
     }
 }
 
-/* Rows of a warp, of a block, and those that are read again; several parts of columns and of a tensor. */
+/* Rows of a warp, of a block, and those that are read again; several parts of columns and of a
+ * tensor. */
 Test(fp8, rows_of_every_length_agree)
 {
     for (int r = 0; r < 2; r++) {

@@ -251,9 +251,9 @@ static double uniform_of(const op_case *c, double *const *in, int64_t row)
     return lathe_uniform_f64(w.v[0], w.v[1]);
 }
 
-/* Inverse distribution function of the whole row. The kernel's exp is within 2 ulp and its cap of 4 within
- * 3 ulp of 4, 2^-20 of the sum together: a level closer to a boundary than that would make the draw a
- * matter of rounding, and the cases have none. */
+/* Inverse distribution function of the whole row. The kernel's exp is within 2 ulp and its cap of 4
+ * within 3 ulp of 4, 2^-20 of the sum together: a level closer to a boundary than that would make
+ * the draw a matter of rounding, and the cases have none. */
 static void sample(const op_case *c, double *const *in, double *const *want)
 {
     const int64_t n = lathe_desc_count(&c->in[2]), vocabulary = c->in[1].dims[0];

@@ -113,7 +113,8 @@ Test(linear, agrees_at_odd_sizes_and_one_row)
     }
 }
 
-/* Few rows read the weight's rows as they lie: whole steps, tails of every length, one to nine rows. */
+/* Few rows read the weight's rows as they lie: whole steps, tails of every length, one to nine
+ * rows. */
 Test(linear, of_a_few_rows_reads_weights_of_any_width_in_their_own_dtype)
 {
     static const int64_t widths[] = {1, 15, 16, 31, 32, 33, 63, 64, 65, 127, 200, 577};
@@ -126,7 +127,8 @@ Test(linear, of_a_few_rows_reads_weights_of_any_width_in_their_own_dtype)
     }
 }
 
-/* More rows, columns and products than a block of a packed product holds, none a multiple of a tile. */
+/* More rows, columns and products than a block of a packed product holds, none a multiple of a
+ * tile. */
 Test(linear, agrees_over_several_packed_blocks)
 {
     for (int d = 1; d < 3; d++) {

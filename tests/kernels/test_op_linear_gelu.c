@@ -1,4 +1,5 @@
-/* LINEAR_GELU and LINEAR_DX_GELU: a product and GELU in one op give what the two ops give, bit for bit. */
+/* LINEAR_GELU and LINEAR_DX_GELU: a product and GELU in one op give what the two ops give, bit for
+ * bit. */
 #include "kernels/op_harness.h"
 
 static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
@@ -36,8 +37,9 @@ static void backward_reference(const op_case *c, double *const *in, double *cons
         }
 }
 
-/* The harness allows for the rounding of each result; this is for that of the value between the two ops, which the
- * slope of GELU, 1.13 at most, takes along, where the largest of both differ by 1.5 at most; and for the sum. */
+/* The harness allows for the rounding of each result; this is for that of the value between the two
+ * ops, which the slope of GELU, 1.13 at most, takes along, where the largest of both differ by 1.5
+ * at most; and for the sum. */
 static double slack_between(int32_t dtype, int64_t terms)
 {
     const double half_unit = dtype == LATHE_BF16 ? 0x1p-8 : dtype == LATHE_F16 ? 0x1p-11 : 0x1p-24;
@@ -265,7 +267,8 @@ Test(linear_gelu, has_the_bits_of_two_ops_over_several_blocks_of_rows)
     on_every_build(&dz, expect_backward_bits);
 }
 
-/* NaN, infinities and values whose GELU ends in 0 or in themselves: as the two ops have it, and NaN stays NaN. */
+/* NaN, infinities and values whose GELU ends in 0 or in themselves: as the two ops have it, and NaN
+ * stays NaN. */
 Test(linear_gelu, keeps_what_is_no_number)
 {
     static const double odd[6] = {NAN, INFINITY, -INFINITY, 1e4, -1e4, -0.0};

@@ -252,8 +252,8 @@ Test(layernorm_bwd, adds_partials_of_many_rows)
     op_check(&c);
 }
 
-/* Widths around those where a device changes its way: a warp or a block a row, rows in registers or not, whole
- * packs of elements or not. */
+/* Widths around those where a device changes its way: a warp or a block a row, rows in registers or
+ * not, whole packs of elements or not. */
 static const int64_t widths[] = {64, 1024, 1032, 1027, 2048, 8192, 8200};
 #define N_WIDTHS ((int)(sizeof widths / sizeof widths[0]))
 

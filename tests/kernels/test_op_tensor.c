@@ -1,5 +1,6 @@
-/* The ops of lathe/op_tensor.h on cases worked by hand: ties, NaN, infinities, indices that name nothing. Larger cases in every
- * dtype are those of core/ir/ops, which `lathe plugin check` runs. */
+/* The ops of lathe/op_tensor.h on cases worked by hand: ties, NaN, infinities, indices that name
+ * nothing. Larger cases in every dtype are those of core/ir/ops, which `lathe plugin check` runs.
+ */
 #include "kernels/op_harness.h"
 
 static const double *hand[LATHE_OP_MAX_OUT]; /* what the outputs must be */
@@ -146,7 +147,8 @@ Test(op_tensor, topk_refuses_more_than_a_row_has)
     op_free(&c);
 }
 
-/* W = [[0, 0], [0, 0]]: two tokens of even chance have the entropy log 2; a target of -1 counts nothing. */
+/* W = [[0, 0], [0, 0]]: two tokens of even chance have the entropy log 2; a target of -1 counts
+ * nothing. */
 Test(op_tensor, entropy_of_an_even_choice_is_log_2)
 {
     const double x[4] = {1, 2, 3, 4}, w[4] = {0}, targets[2] = {0, -1};

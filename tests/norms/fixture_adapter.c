@@ -1,4 +1,5 @@
-/* An adapter that trains the model's norms, and gives every linear layer without a bias one of its own. */
+/* An adapter that trains the model's norms, and gives every linear layer without a bias one of its
+ * own. */
 #include <stdio.h>
 
 #include "lathe/adapter.h"

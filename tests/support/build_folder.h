@@ -1,5 +1,5 @@
-/* Where a test finds what was built and its data: around its own program, wherever that was taken, else where
- * it was built. */
+/* Where a test finds what was built and its data: around its own program, wherever that was taken,
+ * else where it was built. */
 #ifndef LATHE_TEST_BUILD_FOLDER_H
 #define LATHE_TEST_BUILD_FOLDER_H
 

@@ -1,6 +1,6 @@
-/* CUDA kernels of plugins on the host, thread after thread: include this, then the kernel's source, then
- * undefine __CUDACC__. Threads of a block run in order and to their end: a kernel may wait for others in
- * lathe_elementwise_sums() alone. */
+/* CUDA kernels of plugins on the host, thread after thread: include this, then the kernel's source,
+ * then undefine __CUDACC__. Threads of a block run in order and to their end: a kernel may wait for
+ * others in lathe_elementwise_sums() alone. */
 #ifndef LATHE_CUDA_ON_HOST_H
 #define LATHE_CUDA_ON_HOST_H
 

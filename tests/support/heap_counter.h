@@ -1,6 +1,6 @@
-/* Counts malloc, calloc, realloc, aligned_alloc and posix_memalign of the whole process by the module that
- * called, while heap_counting is set. Defines them: include in one file of a program. Under a sanitizer,
- * whose allocator it is then, nothing is counted. */
+/* Counts malloc, calloc, realloc, aligned_alloc and posix_memalign of the whole process by the
+ * module that called, while heap_counting is set. Defines them: include in one file of a program.
+ * Under a sanitizer, whose allocator it is then, nothing is counted. */
 #ifndef LATHE_TEST_HEAP_COUNTER_H
 #define LATHE_TEST_HEAP_COUNTER_H
 

@@ -151,8 +151,8 @@ static int fails(uint32_t call, const char *name, const void *caller)
 
 #define FAILS(set, name) fails(set, name, __builtin_return_address(0))
 
-/* Set while dlsym runs on this thread: it may itself free an old message or make a new one. Volatile, for
- * dlsym is declared not to call back into this file. */
+/* Set while dlsym runs on this thread: it may itself free an old message or make a new one.
+ * Volatile, for dlsym is declared not to call back into this file. */
 static _Thread_local volatile int resolving;
 
 /* libc's own, or the sanitizer's; NULL from within dlsym. */

@@ -1,10 +1,11 @@
-/* Failure injection: the Nth call that Lathe makes of write, fsync, rename, mkdir, malloc, ... fails.
+/* Failure injection: the Nth call that Lathe makes of write, fsync, rename, mkdir, malloc, ...
+ * fails.
  *
- * Linked into tests named test_*_faults.c, whose own definitions of these libc functions come before
- * libc's in every shared library of the process. Only calls made by liblathe, its plugins and what it
- * links (jansson, OpenSSL, PCRE2, toml++, utf8proc, libstdc++) are counted and failed; those of the
- * test, Criterion, libgomp, oneDNN and libc itself pass. A plugin loaded after inject_arm() passes too.
- * Calls from all threads share one count.
+ * Linked into tests named test_*_faults.c, whose own definitions of these libc functions come
+ * before libc's in every shared library of the process. Only calls made by liblathe, its plugins
+ * and what it links (jansson, OpenSSL, PCRE2, toml++, utf8proc, libstdc++) are counted and failed;
+ * those of the test, Criterion, libgomp, oneDNN and libc itself pass. A plugin loaded after
+ * inject_arm() passes too. Calls from all threads share one count.
  *
  *     inject_arm(INJECT_DISK, 0, 0, 0);          // counts only
  *     save(run);
@@ -21,8 +22,8 @@
 
 #include <stdint.h>
 
-/* Sets of calls. A failing write writes half of its bytes first; a failing close closes. fprintf and
- * fputs go to stdio's buffer: they fail at the next fflush or fclose. */
+/* Sets of calls. A failing write writes half of its bytes first; a failing close closes. fprintf
+ * and fputs go to stdio's buffer: they fail at the next fflush or fclose. */
 enum {
     INJECT_WRITE = 1 << 0,   /* write pwrite fwrite */
     INJECT_SYNC = 1 << 1,    /* fsync fdatasync */
@@ -43,8 +44,8 @@ enum {
 /** Why nothing can be injected in this build (a sanitizer that brings its own malloc), or NULL. */
 const char *inject_unsupported(void);
 
-/** From now on counts the `calls`, and makes number `first` (from 1; 0: none) and the n - 1 after it fail
- *  with errno = error; n INT64_MAX: all after it, as on a full disk. */
+/** From now on counts the `calls`, and makes number `first` (from 1; 0: none) and the n - 1 after
+ * it fail with errno = error; n INT64_MAX: all after it, as on a full disk. */
 void inject_arm(uint32_t calls, int64_t first, int64_t n, int error);
 
 /** Stops; returns how many calls were counted. */
@@ -53,12 +54,12 @@ int64_t inject_disarm(void);
 /** How many calls failed since inject_arm(). */
 int64_t inject_failed(void);
 
-/** The first call that failed: "fsync, call 3, from liblathe.so.0+0x1f2a0" (for addr2line). With INJECT_TRACE
- *  in the environment each one's stack goes to stderr. */
+/** The first call that failed: "fsync, call 3, from liblathe.so.0+0x1f2a0" (for addr2line). With
+ * INJECT_TRACE in the environment each one's stack goes to stderr. */
 const char *inject_last(void);
 
-/** Heap blocks alive in the whole process: one failing action done twice must leave it where the first
- *  time left it, else it leaks. */
+/** Heap blocks alive in the whole process: one failing action done twice must leave it where the
+ * first time left it, else it leaks. */
 int64_t inject_live_blocks(void);
 
 /** Bytes of heap alive in the whole process now; from here on the most there ever are is kept. */

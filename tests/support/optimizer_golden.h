@@ -1,4 +1,5 @@
-/* An optimizer against goldens of tests/golden/optimizers.py: many steps on a mixed set of tensors. */
+/* An optimizer against goldens of tests/golden/optimizers.py: many steps on a mixed set of tensors.
+ */
 #ifndef LATHE_TESTS_OPTIMIZER_GOLDEN_H
 #define LATHE_TESTS_OPTIMIZER_GOLDEN_H
 
@@ -99,8 +100,8 @@ static inline double golden_worst(const float *got, const float *want, int64_t n
 }
 
 /* Compares what the case holds with the golden: parameters relative to |p| + 0.2, the way they walk
- * in 300 steps of 1e-3, and states relative to the largest of their tensor: every step of both sides
- * rounds to f32 (6e-8). */
+ * in 300 steps of 1e-3, and states relative to the largest of their tensor: every step of both
+ * sides rounds to f32 (6e-8). */
 static inline void golden_compare(const optimizer_case *c, const lathe_optimizer_v1 *table,
                                   void *self, const golden_run *run)
 {

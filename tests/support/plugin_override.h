@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Sets LATHE_PLUGIN_OVERRIDE to all plugins of a folder: for registries that are made from now on. */
+/** Sets LATHE_PLUGIN_OVERRIDE to all plugins of a folder: for registries that are made from now on.
+ */
 static inline void override_all_of(const char *folder)
 {
     char pattern[4096], list[1 << 14] = "";

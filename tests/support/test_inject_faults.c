@@ -42,7 +42,8 @@ static void expect_file(const char *want)
     free(text);
 }
 
-/* Fails the nth of `calls` of an atomic write; the message must name the cause, the file stay whole. */
+/* Fails the nth of `calls` of an atomic write; the message must name the cause, the file stay
+ * whole. */
 static void fail_write(uint32_t calls, int64_t nth, int error, const char *what)
 {
     inject_arm(calls, nth, 1, error);

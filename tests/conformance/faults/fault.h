@@ -1,6 +1,8 @@
-/* A plugin with one fault. FAULT_NAME is its name in list.txt and that of its file; IS(name) is 1 in that plugin alone.
+/* A plugin with one fault. FAULT_NAME is its name in list.txt and that of its file; IS(name) is 1
+ * in that plugin alone.
  *
- * What every kind can do wrong is here: in its constant, in create() and destroy(), and to the process. */
+ * What every kind can do wrong is here: in its constant, in create() and destroy(), and to the
+ * process. */
 #ifndef LATHE_TEST_FAULT_H
 #define LATHE_TEST_FAULT_H
 

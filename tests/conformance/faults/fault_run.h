@@ -1,5 +1,5 @@
-/* Runs `lathe plugin check` over the rows of list.txt of one kind, two at a time, and compares what it says. Include
- * in one file of a program, with FAULT_KIND defined. */
+/* Runs `lathe plugin check` over the rows of list.txt of one kind, two at a time, and compares what
+ * it says. Include in one file of a program, with FAULT_KIND defined. */
 #ifndef LATHE_TEST_FAULT_RUN_H
 #define LATHE_TEST_FAULT_RUN_H
 
@@ -80,7 +80,8 @@ static void *work(void *arg)
     return arg;
 }
 
-/* Whether the first failure is in one of the checks that are named, or there is none where none may be. */
+/* Whether the first failure is in one of the checks that are named, or there is none where none may
+ * be. */
 static int as_expected(const row *r)
 {
     char check[64] = "", list[280], word[70];

@@ -1,5 +1,5 @@
-/* Adapters that have no low-rank factors: they must pass. BitFit (arXiv:2106.10199) trains biases; IA3
- * (arXiv:2205.05638) scales the outputs of sites. */
+/* Adapters that have no low-rank factors: they must pass. BitFit (arXiv:2106.10199) trains biases;
+ * IA3 (arXiv:2205.05638) scales the outputs of sites. */
 #include "fault.h"
 
 #include "lathe/adapter.h"

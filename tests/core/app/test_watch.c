@@ -1,5 +1,5 @@
-/* lathe watch as a program: on a pseudo terminal it takes the screen, follows, and always gives it back;
- * elsewhere it prints one frame without a single escape code. */
+/* lathe watch as a program: on a pseudo terminal it takes the screen, follows, and always gives it
+ * back; elsewhere it prints one frame without a single escape code. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -85,7 +85,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Reads what the program writes until `text` came after position `from`; fails after ten seconds. */
+/* Reads what the program writes until `text` came after position `from`; fails after ten seconds.
+ */
 static void await_from(size_t from, const char *text)
 {
     const double end = now() + 10.0;

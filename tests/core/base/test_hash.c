@@ -38,8 +38,8 @@ Test(sha256, of_a_file)
     cr_assert_str_eq(hex, "");
 }
 
-/* FNV-1a of "" is the offset basis, of "a" 0xaf63dc4c8601ec8c (Noll's test vectors); the mix is applied
- * to them here by its definition. */
+/* FNV-1a of "" is the offset basis, of "a" 0xaf63dc4c8601ec8c (Noll's test vectors); the mix is
+ * applied to them here by its definition. */
 static uint64_t mix(uint64_t h)
 {
     h ^= h >> 33;

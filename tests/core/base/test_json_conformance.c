@@ -1,5 +1,5 @@
-/* JSON by the rules of RFC 8259: a table of what must be read, with the value it has, and one of what must
- * be refused. Where the RFC leaves a choice, ours is in base/json.h and a row here. */
+/* JSON by the rules of RFC 8259: a table of what must be read, with the value it has, and one of
+ * what must be refused. Where the RFC leaves a choice, ours is in base/json.h and a row here. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

@@ -35,7 +35,8 @@ static void compare_member(const lathe_json_member *m, const json_t *want, const
     free(got);
 }
 
-/* 1: accepted by both, 0: refused by both. Numbers too large for jansson are numbers all the same. */
+/* 1: accepted by both, 0: refused by both. Numbers too large for jansson are numbers all the same.
+ */
 static int compare(const char *text, int64_t n)
 {
     lathe_json_member members[2];

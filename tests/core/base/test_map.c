@@ -1,4 +1,5 @@
-/* Maps of files that become shorter while they are read: zeros instead of a signal, and an error that names the file. */
+/* Maps of files that become shorter while they are read: zeros instead of a signal, and an error
+ * that names the file. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>

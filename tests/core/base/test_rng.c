@@ -1,4 +1,5 @@
-/* Philox 4x32-10 against the known answers of its authors (Random123, kat_vectors), and dtype bits. */
+/* Philox 4x32-10 against the known answers of its authors (Random123, kat_vectors), and dtype bits.
+ */
 #include <criterion/criterion.h>
 #include <math.h>
 

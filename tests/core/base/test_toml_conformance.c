@@ -1,5 +1,6 @@
-/* TOML by the rules of version 1.0: a table of what must be read, with the tree it makes, and one of what
- * must be refused, with the line of the fault. One choice is ours: no NUL in keys and strings. */
+/* TOML by the rules of version 1.0: a table of what must be read, with the tree it makes, and one
+ * of what must be refused, with the line of the fault. One choice is ours: no NUL in keys and
+ * strings. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Shards in memory of several datasets, in which every token is another: what a row holds tells which
- * one it is. */
+/* Shards in memory of several datasets, in which every token is another: what a row holds tells
+ * which one it is. */
 #ifndef LATHE_TEST_DATA_SETS_H
 #define LATHE_TEST_DATA_SETS_H
 
@@ -12,8 +12,8 @@
 #include "data/shards_internal.h"
 #include "lathe/rng.h"
 
-/* Datasets of n[d] documents with weight[d] (pairs: records). Lengths are 1 to `longest` tokens; the ids
- * count 1, 2, 3, ... through the stream; end-of-text is 0. */
+/* Datasets of n[d] documents with weight[d] (pairs: records). Lengths are 1 to `longest` tokens;
+ * the ids count 1, 2, 3, ... through the stream; end-of-text is 0. */
 static inline lathe_shards *make_sets(int32_t rows, int64_t n_sets, const int64_t *n,
                                       const double *weight, int64_t longest)
 {

@@ -1,4 +1,5 @@
-/* Datasets: which files a path, a folder or a pattern stands for, and what they are taken to hold. */
+/* Datasets: which files a path, a folder or a pattern stands for, and what they are taken to hold.
+ */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Ranks: no sample repeats or is lost within an epoch over 1, 2, 3 and 8 of them, interrupted and resumed
- * in between, also with another number of ranks; whatever the packing, weights, split and prefetching. */
+/* Ranks: no sample repeats or is lost within an epoch over 1, 2, 3 and 8 of them, interrupted and
+ * resumed in between, also with another number of ranks; whatever the packing, weights, split and
+ * prefetching. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -43,8 +44,8 @@ static lathe_loader_config config_of(const data_case *c, const lathe_shards *sha
                                  .n_epochs = EPOCHS};
 }
 
-/* The samples of every place, as the first token of each row: places[0 ..), taken by n_ranks ranks from
- * `cursor` on for at most `steps` batches each. Returns the place behind the last one. */
+/* The samples of every place, as the first token of each row: places[0 ..), taken by n_ranks ranks
+ * from `cursor` on for at most `steps` batches each. Returns the place behind the last one. */
 static int64_t run_ranks(lathe_loader_config config, int32_t n_ranks, const lathe_cursor *cursor,
                          int64_t steps, int32_t *places, lathe_cursor *out)
 {
@@ -91,7 +92,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Every epoch has `n` places. With weights of 1 they are n different samples, the same in each epoch. */
+/* Every epoch has `n` places. With weights of 1 they are n different samples, the same in each
+ * epoch. */
 static void check_epochs(const data_case *c, const int32_t *places, int64_t n)
 {
     static int32_t sorted[EPOCHS][MAX_PLACES];

@@ -1,5 +1,5 @@
-/* The reader: JSON, CSV and text as records, whole or from any place on; what is malformed is refused
- * with its file and line. */
+/* The reader: JSON, CSV and text as records, whole or from any place on; what is malformed is
+ * refused with its file and line. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +38,8 @@ static void put(const char *name, const char *text)
     cr_assert_eq(lathe_file_write_atomic(at(name), text, (int64_t)strlen(text)), LATHE_OK);
 }
 
-/* The text column of all records, each behind its line, "2:text|...": read in batches of `bytes`, with a
- * new reader for every batch when `restart` is set. The error's message when it fails. */
+/* The text column of all records, each behind its line, "2:text|...": read in batches of `bytes`,
+ * with a new reader for every batch when `restart` is set. The error's message when it fails. */
 static const char *read_with(lathe_dataset dataset, int64_t bytes, int restart)
 {
     lathe_sources sources;

@@ -1,4 +1,5 @@
-/* The row index: splits by document, weights in laps, multipack rows, and what it tells of itself. */
+/* The row index: splits by document, weights in laps, multipack rows, and what it tells of itself.
+ */
 #include "data/row_index.h"
 #include "data_sets.h"
 
@@ -99,8 +100,8 @@ Test(row_index, a_single_document_is_divided_at_its_end)
     lathe_shards_destroy(shards);
 }
 
-/* Documents 1 2 3 | 4 .. 14 (11 tokens) | 15 16 | 17 18 19 20 in rows of 8: the long one is cut in 8 + 3;
- * packed 8 | 4+3 | 3+2, pieces of a row in the order of the data. */
+/* Documents 1 2 3 | 4 .. 14 (11 tokens) | 15 16 | 17 18 19 20 in rows of 8: the long one is cut in
+ * 8 + 3; packed 8 | 4+3 | 3+2, pieces of a row in the order of the data. */
 Test(row_index, multipack_rows_by_hand)
 {
     int32_t ids[20];

@@ -258,7 +258,8 @@ Test(shards, every_flipped_byte_and_every_cut_is_refused_by_name)
     free(data);
 }
 
-/* A text of `bytes` with all that stands around line ends in real ones, and with the added tokens. */
+/* A text of `bytes` with all that stands around line ends in real ones, and with the added tokens.
+ */
 static char *long_text(int64_t bytes)
 {
     static const char *const parts[] = {"The lathe",

@@ -1,5 +1,5 @@
-/* Preparing shards: in parts, on any number of threads, resumed after a kill, by two processes at once,
- * and with a disk that refuses. */
+/* Preparing shards: in parts, on any number of threads, resumed after a kill, by two processes at
+ * once, and with a disk that refuses. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -125,7 +125,8 @@ Test(prepare, the_number_of_threads_changes_nothing)
     }
 }
 
-/* A text of more than the 8 MiB that a window takes at once: bytes are tokenised in pieces of it. */
+/* A text of more than the 8 MiB that a window takes at once: bytes are tokenised in pieces of it.
+ */
 Test(prepare, a_long_text_of_bytes_is_one_document)
 {
     enum { N = 9 << 20 };

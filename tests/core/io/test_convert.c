@@ -1,4 +1,5 @@
-/* Conversions: the half format exhaustively, the others through it, odd sizes and unaligned memory. */
+/* Conversions: the half format exhaustively, the others through it, odd sizes and unaligned memory.
+ */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

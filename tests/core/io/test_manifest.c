@@ -1,4 +1,5 @@
-/* Manifests: a folder verifies until a file of it is torn, flipped or gone, and the file is named. */
+/* Manifests: a folder verifies until a file of it is torn, flipped or gone, and the file is named.
+ */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

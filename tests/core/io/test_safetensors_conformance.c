@@ -1,6 +1,6 @@
-/* safetensors by the rules of its format: a table of headers that must open, and one of headers that must
- * be refused with the file and what is wrong. Two choices are ours: white space before the header is
- * taken (the reference wants '{' first), and a tensor has at most 4 dimensions. */
+/* safetensors by the rules of its format: a table of headers that must open, and one of headers
+ * that must be refused with the file and what is wrong. Two choices are ours: white space before
+ * the header is taken (the reference wants '{' first), and a tensor has at most 4 dimensions. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -38,7 +38,8 @@ __attribute__((unused)) static int32_t offers_none(void *arg, const lathe_graph 
     return 0;
 }
 
-/* Not on a real GPU, where the rows of one product and of parts of it may be another algorithm's. */
+/* Not on a real GPU, where the rows of one product and of parts of it may be another algorithm's.
+ */
 __attribute__((unused)) static int has_one_algorithm(const fixture *f)
 {
     return strcmp(f->device.component->plugin->name, "cuda") != 0 ||

@@ -1,12 +1,12 @@
-/* A graph under test: built over parameters, derived, passed, placed and run on the CPU device; with FIXTURE_GPU on
- * the CUDA device, of the real GPU where there is one, else of the emulated one. What lies on the device goes through
- * fixture_put and fixture_get.
+/* A graph under test: built over parameters, derived, passed, placed and run on the CPU device;
+ * with FIXTURE_GPU on the CUDA device, of the real GPU where there is one, else of the emulated
+ * one. What lies on the device goes through fixture_put and fixture_get.
  *
  * The loss of a value y is sum(y * c) with fixed uneven weights c, so that a gradient that mixes up
  * elements shows. Gradients are held to central differences of that loss of the fourth order,
- * (8 (L(+h) - L(-h)) - (L(+2h) - L(-2h))) / 12h with h = 2^-6: the truncation is of order h^4 = 6e-8,
- * the round-off of an f32 loss near 1 is 1.5 * 2^-24 / h = 6e-6. FIXTURE_TOLERANCE leaves room for
- * forwards whose own f32 sums lose a few bits more.
+ * (8 (L(+h) - L(-h)) - (L(+2h) - L(-2h))) / 12h with h = 2^-6: the truncation is of order h^4 =
+ * 6e-8, the round-off of an f32 loss near 1 is 1.5 * 2^-24 / h = 6e-6. FIXTURE_TOLERANCE leaves
+ * room for forwards whose own f32 sums lose a few bits more.
  */
 #ifndef LATHE_TEST_GRAPH_FIXTURE_H
 #define LATHE_TEST_GRAPH_FIXTURE_H

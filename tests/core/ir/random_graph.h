@@ -1,6 +1,6 @@
-/* Random graphs over a fixture: a chain of ops on [4, 6] values with random earlier inputs, layers and
- * blocks; the loss reads a few of them. A function of the seed: asked for in-place outputs, the same
- * graph takes over memory at random, legal or not. */
+/* Random graphs over a fixture: a chain of ops on [4, 6] values with random earlier inputs, layers
+ * and blocks; the loss reads a few of them. A function of the seed: asked for in-place outputs, the
+ * same graph takes over memory at random, legal or not. */
 #ifndef LATHE_TEST_RANDOM_GRAPH_H
 #define LATHE_TEST_RANDOM_GRAPH_H
 

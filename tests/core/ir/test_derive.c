@@ -1,10 +1,11 @@
-/* The derivative: every rule against central differences, sums over several uses, and its refusals. */
+/* The derivative: every rule against central differences, sums over several uses, and its refusals.
+ */
 #include "graph_fixture.h"
 
 typedef lathe_val (*rule_fn)(fixture *f);
 
-/* bf16 rounds to 2^-9 relative; a gradient here is a sum of at most some tens of products of a few such
- * factors, each off by less than 2^-7 of the largest. f16 has three bits more. */
+/* bf16 rounds to 2^-9 relative; a gradient here is a sum of at most some tens of products of a few
+ * such factors, each off by less than 2^-7 of the largest. f16 has three bits more. */
 #define BF16_TOLERANCE 0x1p-4
 #define F16_TOLERANCE 0x1p-7
 

@@ -65,7 +65,8 @@ Test(dump, an_empty_graph_is_an_empty_text)
     fixture_close(&f);
 }
 
-/* Statements end in ';' outside of strings, quotes are paired, and edges join nodes that are there. */
+/* Statements end in ';' outside of strings, quotes are paired, and edges join nodes that are there.
+ */
 Test(dot, is_well_formed)
 {
     fixture f;

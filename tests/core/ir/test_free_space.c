@@ -1,5 +1,5 @@
-/* The free space of an arena: the offsets are those of comparing each block with all before it, and a hundred thousand
- * blocks are placed in a moment. */
+/* The free space of an arena: the offsets are those of comparing each block with all before it, and
+ * a hundred thousand blocks are placed in a moment. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -66,8 +66,8 @@ Test(free_space, gives_the_lowest_offset_that_nothing_else_holds)
     }
 }
 
-/* As in a training: what layer i saves holds until its backward, and the layers' own values are short. Comparing each
- * with all others would take minutes. */
+/* As in a training: what layer i saves holds until its backward, and the layers' own values are
+ * short. Comparing each with all others would take minutes. */
 Test(free_space, a_hundred_thousand_blocks_are_placed_in_a_moment)
 {
     enum { N = 50000 };

@@ -1,4 +1,5 @@
-/* GELU in its neighbours: no bit changes, no byte more is planned, and what must not be joined is not. */
+/* GELU in its neighbours: no bit changes, no byte more is planned, and what must not be joined is
+ * not. */
 #include "fuse_case.h"
 #include "lathe/fp8.h"
 
@@ -121,7 +122,9 @@ Test(fuse_gelu, no_bit_changes_and_no_byte_more_is_planned)
         }
 }
 
-#ifndef FIXTURE_GPU /* it takes minutes of an emulated GPU, whose bits are those of ops that are held to differences */
+/* Not on the emulated GPU: it would take minutes there, and other tests compare its bits with those
+ * of ops whose gradients are checked by differences. */
+#ifndef FIXTURE_GPU
 Test(fuse_gelu, gradients_agree_with_differences)
 {
     fixture f;

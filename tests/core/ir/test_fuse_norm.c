@@ -1,4 +1,5 @@
-/* Norms and the sums in front of them: no bit changes, no byte more is planned, and what is not so is left. */
+/* Norms and the sums in front of them: no bit changes, no byte more is planned, and what is not so
+ * is left. */
 #include "fuse_case.h"
 
 enum { LAYERS = 3, ROWS = 16, WIDTH = 24 };

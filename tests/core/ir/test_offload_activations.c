@@ -1,4 +1,5 @@
-/* Values of the forward in the host's memory: what goes, when, and that nobody touches memory that a copy is at. */
+/* Values of the forward in the host's memory: what goes, when, and that nobody touches memory that
+ * a copy is at. */
 #include "graph_fixture.h"
 #include "ir/op_info.h"
 
@@ -139,7 +140,8 @@ Test(offload_values, go_and_come_back_in_an_order_that_their_copies_need)
         }
 }
 
-/* With every layer more the host's part grows by what a layer keeps, the device's by the layer's statistics. */
+/* With every layer more the host's part grows by what a layer keeps, the device's by the layer's
+ * statistics. */
 Test(offload_values, the_device_holds_those_of_a_few_layers)
 {
     int64_t device[2], host[2];

@@ -1,4 +1,5 @@
-/* The passes: each does its work where it may, refrains where it must not, and changes no result. */
+/* The passes: each does its work where it may, refrains where it must not, and changes no result.
+ */
 #include "random_graph.h"
 
 static int count_op(const lathe_graph *g, int32_t op)
@@ -253,8 +254,8 @@ Test(inplace, a_copy_is_made_where_the_old_value_is_still_read)
     }
 }
 
-/* Both inputs of an addition have one value as their gradient so far; what is added to the one must not
- * show in the other. */
+/* Both inputs of an addition have one value as their gradient so far; what is added to the one must
+ * not show in the other. */
 Test(inplace, a_gradient_shared_by_two_values_is_copied_before_it_is_added_to)
 {
     fixture f;
@@ -272,7 +273,8 @@ Test(inplace, a_gradient_shared_by_two_values_is_copied_before_it_is_added_to)
     fixture_close(&f);
 }
 
-/* scale_by reads one element of its second input for all of the first: the output may not take it. */
+/* scale_by reads one element of its second input for all of the first: the output may not take it.
+ */
 Test(inplace, a_factor_inside_the_scaled_tensor_survives)
 {
     const lathe_op_attrs second = {.start = 1};

@@ -1,5 +1,5 @@
-/* The memory plan: blocks that live at the same time never touch, over random and real graphs, and the
- * peak stays near the least that liveness allows. */
+/* The memory plan: blocks that live at the same time never touch, over random and real graphs, and
+ * the peak stays near the least that liveness allows. */
 #include "random_graph.h"
 #include "run/run_state.h"
 

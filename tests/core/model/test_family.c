@@ -70,7 +70,8 @@ Test(family, sizes_of_gpt2_small_are_the_published_ones)
     OK(lathe_model_params(&c, &params));
     cr_assert_eq(lathe_model_n_params(&params), 124439808);                  /* transformers */
     cr_assert_eq(lathe_model_n_active(&c, &params), 124439808 - 1024 * 768); /* nanoGPT's 123.65M */
-    /* nanoGPT estimate_mfu: 6N + 12 L H Q K at T = 1024, with the (T+1)/2 keys that a query sees for K */
+    /* nanoGPT estimate_mfu: 6N + 12 L H Q K at T = 1024, with the (T+1)/2 keys that a query sees
+     * for K */
     cr_assert_float_eq(lathe_model_flops_per_token(&c, &params, 1024),
                        6.0 * 123653376 + 12.0 * 12 * 12 * 64 * 512.5, 1.0);
     lathe_params_fini(&params);

@@ -1,5 +1,5 @@
-/* The families' forward graphs, run in double, against the logits of transformers; packed documents and
- * the cached forward against the plain one; hooks, layers and labels. */
+/* The families' forward graphs, run in double, against the logits of transformers; packed documents
+ * and the cached forward against the plain one; hooks, layers and labels. */
 #include "eval_graph.h"
 #include "golden_model.h"
 #include "ir/graph.h"
@@ -271,8 +271,8 @@ Test(forward, nodes_carry_layers_blocks_and_labels)
         gate += strcmp(n->label, "layers.1.mlp.gate_proj") == 0 && n->layer == 1 &&
                 n->block == LATHE_BLOCK_MLP;
     }
-    /* embedding and final norm outside; per layer 1 norm, 4 linears, 2 norms, 2 ropes, attention, sum;
-     * and 1 norm, 3 linears, swiglu, sum */
+    /* embedding and final norm outside; per layer 1 norm, 4 linears, 2 norms, 2 ropes, attention,
+     * sum; and 1 norm, 3 linears, swiglu, sum */
     cr_assert(layers[0] == 2 && layers[1] == 17 && layers[2] == 17);
     cr_assert(blocks[LATHE_BLOCK_NONE] == 2 && blocks[LATHE_BLOCK_ATTENTION] == 22 &&
               blocks[LATHE_BLOCK_MLP] == 12);

@@ -1,4 +1,5 @@
-/* Reading configurations of both generations of keys, refusing what is not supported, writing them. */
+/* Reading configurations of both generations of keys, refusing what is not supported, writing them.
+ */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* Odd but legal configurations, read as transformers' classes resolve them (tests/golden/configs.py). */
+/* Odd but legal configurations, read as transformers' classes resolve them
+ * (tests/golden/configs.py). */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>

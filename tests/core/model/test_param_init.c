@@ -1,5 +1,5 @@
-/* Random weights: a double reference from the C library, statistics, and independence of everything but
- * (seed, name, element). */
+/* Random weights: a double reference from the C library, statistics, and independence of everything
+ * but (seed, name, element). */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -68,8 +68,8 @@ Test(param_init, depends_on_seed_name_and_element_only)
 
 Test(param_init, bits_are_pinned)
 {
-    /* fails when the keying, the polynomials or the order of operations change: then old seeds give new
-     * models, which must be said in the change log */
+    /* fails when the keying, the polynomials or the order of operations change: then old seeds give
+     * new models, which must be said in the change log */
     const lathe_param row = row_of("pinned", 64, 1024, LATHE_INIT_NORMAL, 1.0);
     float *x = malloc(64 * 1024 * sizeof *x);
     cr_assert_eq(lathe_param_init(&row, 42, x), LATHE_OK);

@@ -19,8 +19,8 @@ Test(rope_table, agrees_with_transformers)
         for (int64_t i = 0; i < n; i++) {
             float w;
             memcpy(&w, (const char *)want->data + 4 * i, 4);
-            /* an ulp of inv_freq (2^-23 relative) turns an angle of at most 64 by 64 * 2^-23; yarn and longrope
-             * multiply by at most 1.25 */
+            /* an ulp of inv_freq (2^-23 relative) turns an angle of at most 64 by 64 * 2^-23; yarn
+             * and longrope multiply by at most 1.25 */
             cr_assert_float_eq(table[i], w, 80 * 0x1p-23f, "%s at %lld: %g, %g", names[m],
                                (long long)i, (double)table[i], (double)w);
         }

@@ -141,7 +141,8 @@ static void keep_warning(void *arg, int32_t level, const char *message)
         snprintf(warned, sizeof warned, "%s", message);
 }
 
-/* A file with the tensors of a model, changed: without `drop`, `rename`d as given, and with an extra. */
+/* A file with the tensors of a model, changed: without `drop`, `rename`d as given, and with an
+ * extra. */
 static void write_changed(const golden *g, const char *drop, const char *cut_prefix,
                           const char *extra, float extra_value)
 {

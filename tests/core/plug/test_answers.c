@@ -1,4 +1,5 @@
-/* Answers of plugins that break a rule of their kind are refused with the rule, and do no damage. */
+/* Answers of plugins that break a rule of their kind are refused with the rule, and do no damage.
+ */
 #include "plug/answers.h"
 
 #include <criterion/criterion.h>

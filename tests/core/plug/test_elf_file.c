@@ -1,4 +1,5 @@
-/* ELF headers: what is refused before the dynamic loader sees the file, and that no content is unsafe to read. */
+/* ELF headers: what is refused before the dynamic loader sees the file, and that no content is
+ * unsafe to read. */
 #include "plug/elf_file.h"
 
 #include <criterion/criterion.h>

@@ -70,7 +70,8 @@ static char *copy_plugin(void)
     return path;
 }
 
-/* A debugger, a profiler and dladdr() show a plugin by its own path, though it is loaded by descriptor. */
+/* A debugger, a profiler and dladdr() show a plugin by its own path, though it is loaded by
+ * descriptor. */
 Test(registry, a_loaded_plugin_is_known_by_its_own_path)
 {
     const lathe_component *found = NULL;

@@ -1,5 +1,5 @@
-/* The same run on the CPU and on the far device (tests/far), whose kernels are the CPU's: what comes out is
- * compared bit for bit. */
+/* The same run on the CPU and on the far device (tests/far), whose kernels are the CPU's: what
+ * comes out is compared bit for bit. */
 #ifndef LATHE_TEST_FAR_CASE_H
 #define LATHE_TEST_FAR_CASE_H
 

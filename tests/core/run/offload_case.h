@@ -1,5 +1,5 @@
-/* What tests of offload share: a run to its end, all of its figures that do not tell of time, plans, and what
- * was warned of. */
+/* What tests of offload share: a run to its end, all of its figures that do not tell of time,
+ * plans, and what was warned of. */
 #ifndef LATHE_TEST_OFFLOAD_CASE_H
 #define LATHE_TEST_OFFLOAD_CASE_H
 
@@ -17,7 +17,8 @@ __attribute__((unused)) static lathe_train_result train(lathe_run *run)
     return result;
 }
 
-/* Every figure of every step that does not tell of time, as it is written, and the last change to its bits. */
+/* Every figure of every step that does not tell of time, as it is written, and the last change to
+ * its bits. */
 __attribute__((unused)) static char *all_figures(const char *dir, double update_norm)
 {
     static const char *const timed[] = {

@@ -1,4 +1,5 @@
-/* Small runs on text of their own: a folder with a corpus, and settings put together line by line. */
+/* Small runs on text of their own: a folder with a corpus, and settings put together line by line.
+ */
 #ifndef LATHE_TEST_SMALL_RUN_H
 #define LATHE_TEST_SMALL_RUN_H
 

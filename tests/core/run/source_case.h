@@ -1,4 +1,5 @@
-/* A model folder with tensors of several dtypes, to start runs from, and the comparison of what they save. */
+/* A model folder with tensors of several dtypes, to start runs from, and the comparison of what
+ * they save. */
 #ifndef LATHE_TEST_SOURCE_CASE_H
 #define LATHE_TEST_SOURCE_CASE_H
 
@@ -8,7 +9,8 @@
 
 /* ---- a model folder to start from ---- */
 
-/* The dtype of a tensor in the source: "mixed" has matrices in bf16, norms in f32 and the embedding in f16. */
+/* The dtype of a tensor in the source: "mixed" has matrices in bf16, norms in f32 and the embedding
+ * in f16. */
 static int32_t source_dtype(const char *kind, const char *name)
 {
     if (strcmp(kind, "bf16") == 0)
@@ -50,7 +52,8 @@ static void put_tensors(const lathe_run *run, lathe_st_writer *w, const char *ki
     OK(lathe_st_writer_finish(w));
 }
 
-/* dir/source: a llama of a layer, its tensors in the dtypes of `kind`; config.json says bfloat16. */
+/* dir/source: a llama of a layer, its tensors in the dtypes of `kind`; config.json says bfloat16.
+ */
 __attribute__((unused)) static void make_source(const char *dir, const char *kind)
 {
     settings s = {.n = 0};

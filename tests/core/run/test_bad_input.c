@@ -1,5 +1,5 @@
-/* Model folders that are wrong in one way each: what a run says, word for word. docs/bad-input.md lists
- * the messages; `%s` stands for the folder. */
+/* Model folders that are wrong in one way each: what a run says, word for word. docs/bad-input.md
+ * lists the messages; `%s` stands for the folder. */
 #include "base/log.h"
 #include "small_run.h"
 
@@ -269,8 +269,8 @@ Test(bad_input, dropout_that_gpt2_names_is_a_warning_in_training)
     lathe_run_close(run);
 }
 
-/* Byte-level tokenizers have 256 tokens at least, more than the golden models: the vocabulary is said to be
- * larger than the weights are, which are not reached. */
+/* Byte-level tokenizers have 256 tokens at least, more than the golden models: the vocabulary is
+ * said to be larger than the weights are, which are not reached. */
 Test(bad_input, a_tokenizer_that_is_not_the_models_is_named)
 {
     char command[512], want[512];

@@ -1,5 +1,6 @@
-/* Going back to an earlier checkpoint, cut off at each of its calls on the disk in turn: the next start goes on from
- * that checkpoint or from where the run was before, and no checkpoint is lost or mixed into the wrong branch. */
+/* Going back to an earlier checkpoint, cut off at each of its calls on the disk in turn: the next
+ * start goes on from that checkpoint or from where the run was before, and no checkpoint is lost or
+ * mixed into the wrong branch. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -118,7 +119,8 @@ static void expect_branch(const char *call)
     free(lines);
 }
 
-/* What the next start finds; first with resume = "auto", then going back once more as the user wanted. */
+/* What the next start finds; first with resume = "auto", then going back once more as the user
+ * wanted. */
 static void start_again(const char *call)
 {
     const char *path = NULL;

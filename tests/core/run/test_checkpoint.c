@@ -178,8 +178,8 @@ Test(checkpoint, the_last_and_the_best_are_kept)
     cr_assert_eq(pointed(dir, "latest"), 6);
 }
 
-/* Evaluations alone, without a period: those among the best are written, and a resumed run goes on with the
- * list it finds. */
+/* Evaluations alone, without a period: those among the best are written, and a resumed run goes on
+ * with the list it finds. */
 Test(checkpoint, an_evaluation_among_the_best_is_written)
 {
     settings s = {.n = 0};
@@ -340,8 +340,8 @@ static void split_optimizer(const char *folder, int64_t most)
 
 #define SECOND "out/step-00000004/state/optimizer-00002-of-%05d.safetensors"
 
-/* A large state is in several files, which are read as they are hashed: the same bits come back, and when one
- * file is damaged nothing of any is left. */
+/* A large state is in several files, which are read as they are hashed: the same bits come back,
+ * and when one file is damaged nothing of any is left. */
 Test(checkpoint, state_in_several_files_resumes_to_the_same_bits)
 {
     settings s = {.n = 0};

@@ -1,4 +1,5 @@
-/* A run that goes back: what is newer leaves the competition, and nothing of two branches is mixed. */
+/* A run that goes back: what is newer leaves the competition, and nothing of two branches is mixed.
+ */
 #include "base/json.h"
 
 #include "checkpoint/checkpoint_branch.h"

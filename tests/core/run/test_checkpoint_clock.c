@@ -1,5 +1,6 @@
-/* The clock goes back by years, and jumps: nothing of checkpoints depends on it. Minutes are of another clock,
- * which only goes forward. clock_gettime and time of the whole process are ours here. */
+/* The clock goes back by years, and jumps: nothing of checkpoints depends on it. Minutes are of
+ * another clock, which only goes forward. clock_gettime and time of the whole process are ours
+ * here. */
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,6 +1,6 @@
-/* A failure at every write, fsync, rename, mkdir, open, close, read, map and allocation, one after the other, of
- * a save and of a load, on the training thread and beside it: a clean error, the checkpoint before it whole and
- * pointed to, nothing left behind, no memory lost. */
+/* A failure at every write, fsync, rename, mkdir, open, close, read, map and allocation, one after
+ * the other, of a save and of a load, on the training thread and beside it: a clean error, the
+ * checkpoint before it whole and pointed to, nothing left behind, no memory lost. */
 #include <errno.h>
 
 #include "base/hash.h"
@@ -183,7 +183,8 @@ Test(checkpoint_faults, every_allocation_of_an_asynchronous_save_that_is_read_ba
     fail_each(ASYNC, 1, INJECT_MALLOC, ENOMEM);
 }
 
-/* A disk that stays full from the nth call on: nothing can be cleaned up by writing, and nothing has to. */
+/* A disk that stays full from the nth call on: nothing can be cleaned up by writing, and nothing
+ * has to. */
 Test(checkpoint_faults, a_disk_that_stays_full)
 {
     const int64_t n = count_calls(SYNC, 0, INJECT_DISK & ~(uint32_t)INJECT_OPEN);
@@ -191,7 +192,8 @@ Test(checkpoint_faults, a_disk_that_stays_full)
         inject_arm(INJECT_DISK & ~(uint32_t)INJECT_OPEN, i, INT64_MAX, ENOSPC);
         const lathe_status status = save(SYNC, 0, 2.0);
         inject_disarm();
-        /* of the last calls, one is the close of a folder that was only synced: it is not looked at */
+        /* of the last calls, one is the close of a folder that was only synced: it is not looked at
+         */
         cr_assert(status == LATHE_E_IO || strncmp(inject_last(), "close,", 6) == 0, "%s: %d",
                   inject_last(), status);
         check_folder(status, inject_last());

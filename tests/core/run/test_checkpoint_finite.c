@@ -1,4 +1,5 @@
-/* NaN and infinity in a run's state: they never become a checkpoint, and none that holds them is resumed from. */
+/* NaN and infinity in a run's state: they never become a checkpoint, and none that holds them is
+ * resumed from. */
 #include "checkpoint/checkpoint_finite.h"
 #include "checkpoint_case.h"
 #include "loop/training.h"
@@ -30,7 +31,8 @@ static int32_t row_of(const lathe_run *run, const char *suffix)
     return -1;
 }
 
-/* Of the embedding of a byte that the corpus does not have: the loss and its gradient never see it. */
+/* Of the embedding of a byte that the corpus does not have: the loss and its gradient never see it.
+ */
 static float *unused(lathe_run *run)
 {
     return lathe_store_master(&run->store, row_of(run, "embed_tokens.weight")) + 16 * 'Q' + 3;
@@ -126,7 +128,8 @@ Test(checkpoint_finite, a_run_whose_weights_are_nan_ends_and_names_the_tensor)
     }
 }
 
-/* Spoils the weights once, when the evaluation after step 4 is told, which is before that step is saved. */
+/* Spoils the weights once, when the evaluation after step 4 is told, which is before that step is
+ * saved. */
 typedef struct saboteur {
     lathe_run *run;
     int done;

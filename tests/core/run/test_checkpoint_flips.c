@@ -1,4 +1,5 @@
-/* Flipped bits: every one over a whole checkpoint is seen by the product's own check, and its file is named. */
+/* Flipped bits: every one over a whole checkpoint is seen by the product's own check, and its file
+ * is named. */
 #include "checkpoint_case.h"
 #include "run/save_load.h"
 
@@ -79,7 +80,8 @@ Test(checkpoint_flips, ten_thousand_over_every_file_are_all_seen)
     lathe_arena_fini(&arena);
 }
 
-/* And what a run does about one: another checkpoint is used, not the flipped one. A bit of a pointer file too. */
+/* And what a run does about one: another checkpoint is used, not the flipped one. A bit of a
+ * pointer file too. */
 Test(checkpoint_flips, a_flipped_pointer_leads_to_no_flipped_checkpoint)
 {
     settings s = {.n = 0};

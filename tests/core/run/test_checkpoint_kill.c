@@ -1,5 +1,5 @@
-/* kill -9 at random moments of saving: five hundred times, the last good checkpoint is there afterwards, is what
- * was saved, and nothing torn is taken for one. */
+/* kill -9 at random moments of saving: five hundred times, the last good checkpoint is there
+ * afterwards, is what was saved, and nothing torn is taken for one. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -33,8 +33,8 @@ static void one_step(void)
     OK(lathe_step(run, NULL));
 }
 
-/* The child: steps and saves until it is killed. It tells through the pipe which step is durable, after
- * lathe_checkpoint_write has said so. */
+/* The child: steps and saves until it is killed. It tells through the pipe which step is durable,
+ * after lathe_checkpoint_write has said so. */
 static void save_until_killed(int how, int told)
 {
     char path[512];
@@ -116,7 +116,8 @@ static void check_all(int i)
         OK(lathe_manifest_verify(in(dir, "out/step-%08d", (int)best)));
 }
 
-/* Forks from the run as it stands, so that nothing is opened anew; kills; resumes in this process. */
+/* Forks from the run as it stands, so that nothing is opened anew; kills; resumes in this process.
+ */
 static int64_t kill_once(int i, uint32_t us, int64_t before)
 {
     int tube[2], code = 0;
@@ -183,8 +184,8 @@ Test(checkpoint_kill, five_hundred_times_nothing_is_lost_and_nothing_torn_is_use
     settings s = {.n = 0};
     int64_t at = 0, rounds = 0, caught = 0;
     uint32_t state = 2026;
-    /* what a killed process leaves is the same in memory as on a disk; what a power cut leaves is another
-     * matter, for which there is fsync */
+    /* what a killed process leaves is the same in memory as on a disk; what a power cut leaves is
+     * another matter, for which there is fsync */
     strcpy(dir,
            access("/dev/shm", W_OK) == 0 ? "/dev/shm/lathe-kill-XXXXXX" : "/tmp/lathe-kill-XXXXXX");
     make_folder(dir, 4000);

@@ -1,4 +1,5 @@
-/* Curvature estimates: against a gradient computed another way, when they are due, and what they leave. */
+/* Curvature estimates: against a gradient computed another way, when they are due, and what they
+ * leave. */
 #include "run/curvature.h"
 
 #include "ir/graph.h"
@@ -229,7 +230,8 @@ Test(curvature, leaves_out_gradients_that_are_not_finite)
     lathe_run_close(run);
 }
 
-/* The scale is in the gradients and out of the curvature: powers of two, so nothing is rounded by it. */
+/* The scale is in the gradients and out of the curvature: powers of two, so nothing is rounded by
+ * it. */
 Test(curvature, does_not_depend_on_the_loss_scale)
 {
     static const char *const scales[] = {"train.loss_scale_init=64", "train.loss_scale_init=512"};

@@ -1,4 +1,5 @@
-/* Evaluation: accuracy and calibration against numpy on transformers' logits, bits per byte by hand. */
+/* Evaluation: accuracy and calibration against numpy on transformers' logits, bits per byte by
+ * hand. */
 #include "exec/calibration.h"
 #include "small_run.h"
 

@@ -1,6 +1,7 @@
-/* What the forward leaves for the backward, in the host's memory, on a device whose memory the host cannot touch: the
- * bits of a run that keeps it on the device, with streams that run as late as they may and as early as they may,
- * captured and not; the plan to the byte; what each event is for; and what is refused. */
+/* What the forward leaves for the backward, in the host's memory, on a device whose memory the host
+ * cannot touch: the bits of a run that keeps it on the device, with streams that run as late as
+ * they may and as early as they may, captured and not; the plan to the byte; what each event is
+ * for; and what is refused. */
 #include "ir/op_info.h"
 #include "offload_case.h"
 #include "run/fit.h"
@@ -192,8 +193,9 @@ static void deaf_step(int deaf, int w, char **out, int64_t *out_bytes)
     OK(lathe_dir_remove(dir));
 }
 
-/* Without any one of the four a stale value is read: a copy runs on a stream of its own, and nothing but its event
- * orders it. What must not run too early shows on eager streams, what must not run too late on lazy ones. */
+/* Without any one of the four a stale value is read: a copy runs on a stream of its own, and
+ * nothing but its event orders it. What must not run too early shows on eager streams, what must
+ * not run too late on lazy ones. */
 Test(far_activations, no_event_can_be_left_out)
 {
     static const struct {
@@ -286,7 +288,8 @@ Test(far_activations, figures_tell_what_moved)
     OK(lathe_dir_remove(dir));
 }
 
-/* A row of weights whose products are too large, in the fourth layer: `text` gets what is said of it. */
+/* A row of weights whose products are too large, in the fourth layer: `text` gets what is said of
+ * it. */
 static void say_overflow(int w, char *text, size_t bytes)
 {
     float large[32];
@@ -377,7 +380,8 @@ static void expect_saved(const settings *s, int64_t want)
     lathe_run_close(run);
 }
 
-/* Whatever the model's depth, the device holds the values of a few layers; the rest of the plan stays. */
+/* Whatever the model's depth, the device holds the values of a few layers; the rest of the plan
+ * stays. */
 Test(far_activations, plan_grows_in_the_host_alone)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX";

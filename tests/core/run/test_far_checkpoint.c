@@ -1,5 +1,5 @@
-/* Checkpoints of a device whose memory the host cannot touch: the same bits as those of a run that never
- * stopped, on it and on the CPU. */
+/* Checkpoints of a device whose memory the host cannot touch: the same bits as those of a run that
+ * never stopped, on it and on the CPU. */
 #include "far_case.h"
 
 static lathe_train_result train(lathe_run *run)

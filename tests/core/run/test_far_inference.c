@@ -1,5 +1,5 @@
-/* Evaluation, generation and the primitives on a device whose memory the host cannot touch: the bits of
- * the CPU. */
+/* Evaluation, generation and the primitives on a device whose memory the host cannot touch: the
+ * bits of the CPU. */
 #include "far_case.h"
 
 enum { N = 12 };

@@ -1,6 +1,6 @@
-/* The optimizer's state in the host's memory, on a device whose memory the host cannot touch: the bits of a run
- * that keeps it on the device, whatever the size of the buffers, with streams that run as late as they may and as
- * early as they may; the plan to the byte, and what is refused. */
+/* The optimizer's state in the host's memory, on a device whose memory the host cannot touch: the
+ * bits of a run that keeps it on the device, whatever the size of the buffers, with streams that
+ * run as late as they may and as early as they may; the plan to the byte, and what is refused. */
 #include "offload_case.h"
 #include "run/fit.h"
 
@@ -38,8 +38,8 @@ static const offload_case cases[] = {
      0},
 };
 
-/* Buffers: of nearly nothing (every tensor, or its least piece, is a part), of some tensors, of all; and streams
- * that run late, or early. */
+/* Buffers: of nearly nothing (every tensor, or its least piece, is a part), of some tensors, of
+ * all; and streams that run late, or early. */
 typedef struct way {
     const char *buffer, *eager, *capture;
 } way;
@@ -200,8 +200,8 @@ static void one_step(lathe_run *run)
     OK(lathe_zero_grad(run));
 }
 
-/* The far device takes nothing out before somebody waits for that stream: had a step waited, the state would
- * be there behind it. */
+/* The far device takes nothing out before somebody waits for that stream: had a step waited, the
+ * state would be there behind it. */
 Test(far_offload, a_step_does_not_wait_for_what_leaves)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX";
@@ -263,7 +263,8 @@ Test(far_offload, figures_tell_what_moved)
     OK(lathe_dir_remove(dir));
 }
 
-/* offload_wait_seconds of every step of a run on `device`; how many lines there are. NULL: the figure is absent. */
+/* offload_wait_seconds of every step of a run on `device`; how many lines there are. NULL: the
+ * figure is absent. */
 static int waits_of(const char *device, const char *eager, double *out)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX", path[512], line[8192];
@@ -297,8 +298,8 @@ static int waits_of(const char *device, const char *eager, double *out)
     return n;
 }
 
-/* Where nothing comes before it is waited for, the update stands for all of the way in; where everything has come
- * long since, for next to none of it. */
+/* Where nothing comes before it is waited for, the update stands for all of the way in; where
+ * everything has come long since, for next to none of it. */
 Test(far_offload, figures_tell_what_the_update_waited)
 {
     double late[16], early[16];

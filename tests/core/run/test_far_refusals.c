@@ -1,5 +1,5 @@
-/* What cannot run on a device whose memory the host cannot touch is refused when the run is opened; and
- * what a bad number there is called. */
+/* What cannot run on a device whose memory the host cannot touch is refused when the run is opened;
+ * and what a bad number there is called. */
 #include "far_case.h"
 
 /* Settings on top of set_small, and what the message holds. */
@@ -50,7 +50,8 @@ Test(far_refusals, name_the_part_the_device_and_what_would_do)
     OK(lathe_dir_remove(dir));
 }
 
-/* Told before any of its code runs: a build for instructions that the processor lacks would end the process. */
+/* Told before any of its code runs: a build for instructions that the processor lacks would end the
+ * process. */
 Test(far_refusals, a_device_that_cannot_run_here_is_refused_by_name)
 {
     char dir[] = "/tmp/lathe_far_XXXXXX";

@@ -1,5 +1,6 @@
-/* Training on a device whose memory the host cannot touch and that runs nothing before it is waited for:
- * the bits of the CPU, with captured steps and without. A look at its memory would be a SIGSEGV. */
+/* Training on a device whose memory the host cannot touch and that runs nothing before it is waited
+ * for: the bits of the CPU, with captured steps and without. A look at its memory would be a
+ * SIGSEGV. */
 #include "far_case.h"
 #include "loop/training.h"
 
@@ -66,8 +67,8 @@ static const far_training trainings[] = {
 };
 #define N_TRAININGS (sizeof trainings / sizeof trainings[0])
 
-/* Gradients in bf16, and what reads them: the clipping, updates by element, block, tensor and matrix, estimates,
- * averages. */
+/* Gradients in bf16, and what reads them: the clipping, updates by element, block, tensor and
+ * matrix, estimates, averages. */
 #define NARROW "train.precision=bf16", "train.grad_dtype=bf16"
 static const far_training narrow_trainings[] = {
     {"adamw, bf16 gradients", {NARROW, "train.max_grad_norm=0.05"}, 0, 1},
@@ -210,8 +211,8 @@ static int64_t waits_of(const char *const *more)
     return n;
 }
 
-/* One for the losses and the norm, one for the figures; a norm after clipping by value is one more, and so is a fifth
- * micro-batch, which finds no inputs free. */
+/* One for the losses and the norm, one for the figures; a norm after clipping by value is one more,
+ * and so is a fifth micro-batch, which finds no inputs free. */
 Test(far_training, waits_twice_a_step)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* The precision of generation and evaluation where nobody chose one: what loses nothing of the weights, and of that
- * the fastest. */
+/* The precision of generation and evaluation where nobody chose one: what loses nothing of the
+ * weights, and of that the fastest. */
 #include "base/log.h"
 #include "run/fastest_precision.h"
 #include "small_run.h"

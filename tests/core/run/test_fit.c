@@ -1,4 +1,4 @@
-/* A plan too large for the machine is refused before any weight is read, with settings that do fit. */
+/* Refuses a plan too large for the machine before weights are read, and names settings that fit. */
 #include "run/fit.h"
 #include "small_run.h"
 

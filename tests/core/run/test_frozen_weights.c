@@ -1,4 +1,5 @@
-/* Weights that do not train: a checkpoint holds the bytes that they were read from, whatever the run computes in. */
+/* Weights that do not train: a checkpoint holds the bytes that they were read from, whatever the
+ * run computes in. */
 #include <fcntl.h>
 
 #include "far_case.h"
@@ -71,7 +72,8 @@ Test(frozen_weights, come_out_bit_equal_after_resuming)
     }
 }
 
-/* A source in fp32 whose checkpoints are bf16: once they are fp32 again, what was rounded is not what is saved. */
+/* A source in fp32 whose checkpoints are bf16: once they are fp32 again, what was rounded is not
+ * what is saved. */
 Test(frozen_weights, come_from_the_source_rather_than_from_a_rounded_checkpoint)
 {
     static const char *const narrow[] = {"checkpoint.save_dtype=bf16", NULL};
@@ -150,8 +152,8 @@ Test(frozen_weights, of_a_new_model_are_the_numbers_of_its_seed)
 
 /* ---- a quantized base of which something trains ---- */
 
-/* The projections do not train: by the list of the adapter that trains all else, or by an adapter (tests/norms) that
- * trains norms and biases. */
+/* The projections do not train: by the list of the adapter that trains all else, or by an adapter
+ * (tests/norms) that trains norms and biases. */
 static void set_adapter(settings *s, const char *adapter)
 {
     if (strcmp(adapter, "full") == 0) {
@@ -171,7 +173,8 @@ static void set_quantized(settings *s, const char *dir, const char *quant, const
     set(s, "checkpoint.keep_best=1");
 }
 
-/* Masters, slots and planes after four steps, stopped after two or not; the last evaluation in *out_loss. */
+/* Masters, slots and planes after four steps, stopped after two or not; the last evaluation in
+ * *out_loss. */
 static uint64_t quantized_bits(const char *dir, const char *quant, const char *adapter, int stops,
                                double *out_loss)
 {

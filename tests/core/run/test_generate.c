@@ -28,8 +28,8 @@ static int64_t argmax(const float *x, int64_t n)
     return best;
 }
 
-/* Every token of the continuation is the likeliest of a forward over all before it; its log-probability
- * is the one that lathe_logprobs gives. */
+/* Every token of the continuation is the likeliest of a forward over all before it; its
+ * log-probability is the one that lathe_logprobs gives. */
 static void check_greedy(const char *model, int seq_len, const char *prompt,
                          const char *const *more)
 {

@@ -1,5 +1,5 @@
-/* How a generated text begins and what ends it: BOS as in training and evaluation, and weights that are not
- * finite. */
+/* How a generated text begins and what ends it: BOS as in training and evaluation, and weights that
+ * are not finite. */
 #include "base/fs.h"
 #include "base/log.h"
 #include "small_run.h"

@@ -1,5 +1,6 @@
-/* generation_config.json: the same tokens and the same probabilities as transformers' generate makes of it
- * (tests/golden/generation.py), what wins over it, what is said of it, and files that are wrong. */
+/* generation_config.json: the same tokens and the same probabilities as transformers' generate
+ * makes of it (tests/golden/generation.py), what wins over it, what is said of it, and files that
+ * are wrong. */
 #include <jansson.h>
 
 #include "base/log.h"

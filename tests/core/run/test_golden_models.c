@@ -1,5 +1,6 @@
-/* Whole runs against transformers: logits, log-probabilities, loss and the gradient of every parameter,
- * for each family, attention backend and recompute mode. Goldens: tests/golden/models.py. */
+/* Whole runs against transformers: logits, log-probabilities, loss and the gradient of every
+ * parameter, for each family, attention backend and recompute mode. Goldens:
+ * tests/golden/models.py. */
 #include "run_case.h"
 
 enum { B = 2, T = 23, N_TARGETS = B * (T - 1) };
@@ -90,7 +91,7 @@ static void check_training(const char *family, const char *attention, const char
                        family, attention, recompute, f.loss_sum / f.count, want);
     OK(lathe_backward(c.run, NULL));
     check_gradients(&c);
-    /* the same batch once more: accumulation is an addition, so everything doubles within rounding */
+    /* the same batch again: gradients accumulate, so all values double within rounding */
     const int64_t n = lathe_desc_count(&c.run->params.rows[0]->desc);
     const float *g = lathe_store_grad(&c.run->store, 0);
     float *twice = malloc((size_t)n * sizeof *twice);

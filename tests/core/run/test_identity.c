@@ -1,5 +1,5 @@
-/* The same run gives the same bits, whether it is run once more or stopped half-way, closed, and opened
- * again: weights, optimizer state, the loss of every step, counters and schedule. */
+/* The same run gives the same bits, whether it is run once more or stopped half-way, closed, and
+ * opened again: weights, optimizer state, the loss of every step, counters and schedule. */
 #include "small_run.h"
 
 enum { STEPS = 8, HALF = 3 };
@@ -140,8 +140,8 @@ static void check_identity(const variant *v)
     OK(lathe_dir_remove(halves));
 }
 
-/* Each pair of precision, optimizer and schedule, half of them with LoRA and dropout; on two threads with
- * cosine, on one with the other. */
+/* Each pair of precision, optimizer and schedule, half of them with LoRA and dropout; on two
+ * threads with cosine, on one with the other. */
 Test(identity, adamw_in_fp32)
 {
     check_identity(&(variant){"fp32", "adamw", "cosine", "full", 2});

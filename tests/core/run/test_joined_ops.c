@@ -1,4 +1,4 @@
-/* Which ops of a run's programs are joined with GELU: by model, adapter, quantization and device. */
+/* Which ops of a run are fused with GELU, by model, adapter, quantization and device. */
 #include "exec/program.h"
 
 #include "ir/graph.h"

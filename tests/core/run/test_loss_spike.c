@@ -1,7 +1,7 @@
 /* Spikes of the loss: the rule by hand, and what train.on_spike does about them in a run.
  *
- * The runs learn from sentences; rows of the corpus from first to last are printable noise instead, which
- * a step of 4 rows meets as a loss of 7 and more where about 3 is usual. */
+ * The runs learn from sentences; rows of the corpus from first to last are printable noise instead,
+ * which a step of 4 rows meets as a loss of 7 and more where about 3 is usual. */
 #include "update/loss_spike.h"
 
 #include "loop/training.h"
@@ -154,7 +154,8 @@ static int same_state(const lathe_run *a, const lathe_run *b)
            memcmp(a->at.scheduler_state, b->at.scheduler_state, sizeof a->at.scheduler_state) == 0;
 }
 
-/* One step of two micro-batches through the C API, which judges nothing. Gives its loss when it updates. */
+/* One step of two micro-batches through the C API, which judges nothing. Gives its loss when it
+ * updates. */
 static double step_by_hand(lathe_run *run, int updates)
 {
     lathe_step_result r = {.size = sizeof r, .loss = NAN};
@@ -346,8 +347,9 @@ Test(loss_spike, ignore_changes_nothing)
     OK(lathe_dir_remove(dir));
 }
 
-/* Stopped after 13 steps, two before the spike; and after 16, amid the steps left out. Both go on as the run
- * that was not stopped: same steps left out, same figures to the last digit, same weights. */
+/* Stopped after 13 steps, two before the spike; and after 16, amid the steps left out. Both go on
+ * as the run that was not stopped: same steps left out, same figures to the last digit, same
+ * weights. */
 Test(loss_spike, a_resumed_run_decides_the_same, .timeout = 60)
 {
     char dir[] = "/tmp/lathe-spike-XXXXXX", out[256], parts[256], said[8192] = "";

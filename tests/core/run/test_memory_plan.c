@@ -1,5 +1,5 @@
-/* The plan against the allocator, byte by byte and by category, over many configurations; and against
- * what the process holds. */
+/* The plan against the allocator, byte by byte and by category, over many configurations; and
+ * against what the process holds. */
 #include "small_run.h"
 
 /* A configuration: settings on top of the base ones. */
@@ -189,8 +189,8 @@ static int64_t status_kb(const char *key)
     return (int64_t)kb;
 }
 
-/* A run of some 300 MB: what the process grows by, against the plan. A tiny run comes first, so that
- * libraries, code and pools are there already. */
+/* A run of some 300 MB: what the process grows by, against the plan. A tiny run comes first, so
+ * that libraries, code and pools are there already. */
 Test(memory_plan, is_what_the_process_holds_within_five_percent)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -8,7 +8,7 @@
 
 enum { T = 32, ROWS = 96, Q_COLUMN = 5 };
 
-/* Rows of T bytes in the order they are trained on; those from first to last have a Q in column 5. */
+/* Rows of T bytes in training order; rows first to last have a Q in column 5. */
 static void write_rows(const char *dir, int first, int last)
 {
     char path[256];
@@ -99,8 +99,8 @@ Test(nonfinite, a_bad_parameter_is_named)
     OK(lathe_dir_remove(dir));
 }
 
-/* Weights of the last norm near 1e38, and a head that undoes them: the logits are fine, the sum over the
- * tokens that makes the head's gradient is not. */
+/* Weights of the last norm near 1e38, and a head that undoes them: the logits are fine, the sum
+ * over the tokens that makes the head's gradient is not. */
 Test(nonfinite, a_gradient_that_overflows_is_named)
 {
     char dir[] = "/tmp/lathe-nonfinite-XXXXXX", said[4096] = "";
@@ -122,8 +122,8 @@ Test(nonfinite, a_gradient_that_overflows_is_named)
     OK(lathe_dir_remove(dir));
 }
 
-/* The rows of steps 4 and 6 are bad: both count, neither updates, the schedule waits, and the rest of the
- * run sees the rows it would have seen. */
+/* The rows of steps 4 and 6 are bad: both count, neither updates, the schedule waits, and the rest
+ * of the run sees the rows it would have seen. */
 Test(nonfinite, skip_leaves_the_step_out)
 {
     char dir[] = "/tmp/lathe-nonfinite-XXXXXX", said[4096] = "", path[256], *metrics = NULL;
@@ -175,8 +175,8 @@ static void copy_masters(const lathe_run *run, float *out)
     memcpy(out, run->store.masters, (size_t)run->store.master_bytes);
 }
 
-/* Step 6 is bad; step 4 was saved: from its state the run goes on with the rows of step 7. The same rows
- * by another way give the same bits. */
+/* Step 6 is bad; step 4 was saved: from its state the run goes on with the rows of step 7. The same
+ * rows by another way give the same bits. */
 Test(nonfinite, rewind_goes_on_behind_the_bad_step)
 {
     char dir[] = "/tmp/lathe-nonfinite-XXXXXX", said[4096] = "";
@@ -194,7 +194,8 @@ Test(nonfinite, rewind_goes_on_behind_the_bad_step)
     cr_assert_eq(run->at.step, 8);
     cr_assert_eq(run->at.skipped, 0);
     cr_assert_eq(run->at.cursor.index, 4 * 10); /* 4 steps, 2 given up, 4 behind them */
-    /* it is another branch from step 4 on: the line of step 5 is that of the new one, the old one is kept */
+    /* it is another branch from step 4 on: the line of step 5 is that of the new one, the old one
+     * is kept */
     char *lines = NULL, path[256];
     int64_t bytes = 0;
     snprintf(path, sizeof path, "%s/out/abandoned/branch-1/metrics.jsonl", dir);
@@ -282,9 +283,9 @@ static void change(lathe_run *run, const char *text, float factor, float offset)
     cr_assert_gt(n, 0, "no parameter like %s", text);
 }
 
-/* LoRA's scale of 10^6 is undone by its A in the forward pass; in the backward pass it meets the gradient
- * alone, which a steep last norm keeps above 65504 / 10^6 even at a loss scale of 2^-10. 2^10 becomes that
- * by 20 steps; the 21st gives up. */
+/* LoRA's scale of 10^6 is undone by its A in the forward pass; in the backward pass it meets the
+ * gradient alone, which a steep last norm keeps above 65504 / 10^6 even at a loss scale of 2^-10.
+ * 2^10 becomes that by 20 steps; the 21st gives up. */
 Test(nonfinite, fp16_gives_up_at_the_least_scale)
 {
     char dir[] = "/tmp/lathe-nonfinite-XXXXXX", said[4096] = "";

@@ -1,5 +1,5 @@
-/* What a run reads before it begins, with every allocation and every read of it failing in turn: a clean
- * error each time, nothing leaked, nothing left that spoils the next try. */
+/* What a run reads before it begins, with every allocation and every read of it failing in turn: a
+ * clean error each time, nothing leaked, nothing left that spoils the next try. */
 #include "data/shards.h"
 #include "io/safetensors.h"
 #include "model/hf_config.h"
@@ -35,7 +35,7 @@ typedef lathe_status (*action)(void);
 static void (*before_each)(void);
 static int64_t burst = 1; /* how many calls fail from the i-th on */
 
-/* Once more with call i failing; the status, and in out_blocks how many heap blocks it left behind. */
+/* Runs again with call i failing and returns its status; out_blocks: heap blocks not freed. */
 static lathe_status fail_at(action act, uint32_t calls, int64_t i, int error, int64_t *out_blocks)
 {
     if (before_each != NULL)
@@ -48,16 +48,16 @@ static lathe_status fail_at(action act, uint32_t calls, int64_t i, int error, in
     return status;
 }
 
-/* Libraries get over some: libstdc++ sorts without its buffer, PCRE2 does without its JIT compiler, OpenSSL
- * without its cache of algorithms. */
+/* Libraries get over some: libstdc++ sorts without its buffer, PCRE2 does without its JIT compiler,
+ * OpenSSL without its cache of algorithms. */
 static int is_ours(const char *where)
 {
     return strstr(where, "from liblathe") != NULL || strstr(where, "from libjansson") != NULL;
 }
 
-/* Fails every stride-th of the calls, about max_tries of them. n_tolerated: how many failures an action
- * of Lathe's own may get over: a file it only read not closed, /proc and /sys not telling, a candidate of
- * an `auto` search not considered, the cache of tried plugins not read. */
+/* Fails every stride-th of the calls, about max_tries of them. n_tolerated: how many failures an
+ * action of Lathe's own may get over: a file it only read not closed, /proc and /sys not telling, a
+ * candidate of an `auto` search not considered, the cache of tried plugins not read. */
 static void sweep(const char *what, action act, uint32_t calls, int error, int64_t max_tries,
                   int64_t n_tolerated)
 {
@@ -191,8 +191,9 @@ static lathe_status read_config_json(void)
 Test(open_faults, model_configuration)
 {
     snprintf(path, sizeof path, "%sllama_tied", MODELS);
-    /* The plugin that serves the model_type is searched among all of its kind. The cache of what is known of plugin
-     * files is done without where there is no memory to read it; the other families may fail to be opened. */
+    /* The plugin that serves the model_type is searched among all of its kind. The cache of what is
+     * known of plugin files is done without where there is no memory to read it; the other families
+     * may fail to be opened. */
     sweep("config.json", read_config_json, INJECT_MALLOC, ENOMEM, 1000, 20);
     sweep("config.json", read_config_json, INJECT_LOAD, EIO, 1000, 17);
 }
@@ -215,11 +216,13 @@ Test(open_faults, model)
         "[train]\nprecision = \"bf16\"\n", /* oneDNN, which computes fp32, throws without memory */
         MODELS);
     OK(lathe_file_write_atomic(path, toml, (int64_t)strlen(toml)));
-    /* The cache of what is known of plugin files is done without where there is no memory to read it. */
+    /* The cache of what is known of plugin files is done without where there is no memory to read
+     * it. */
     sweep("model", open_model, INJECT_MALLOC, ENOMEM, 300, 8);
-    /* Files that tell the limits of the machine and of the process may fail to be read: that limit is then not
-     * known. They are read three times, before and after the configuration and for the plan. Then come the plugins of
-     * the kinds that are searched whole (device, attention, model): the others of the kind are not needed. */
+    /* Files that tell the limits of the machine and of the process may fail to be read: that limit
+     * is then not known. They are read three times, before and after the configuration and for the
+     * plan. Then come the plugins of the kinds that are searched whole (device, attention, model):
+     * the others of the kind are not needed. */
     sweep("model", open_model, INJECT_LOAD, EIO, 100, 68);
 }
 

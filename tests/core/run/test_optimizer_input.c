@@ -1,5 +1,6 @@
-/* Settings of optimizers and schedulers that are wrong, or do not go together: one message each, with the
- * place. Those of numbers are put to every optimizer there is. docs/bad-input.md lists the messages. */
+/* Settings of optimizers and schedulers that are wrong, or do not go together: one message each,
+ * with the place. Those of numbers are put to every optimizer there is. docs/bad-input.md lists the
+ * messages. */
 #include "plug/schema.h"
 #include "run/run_check.h"
 #include "small_run.h"

@@ -1,5 +1,5 @@
-/* State of every optimizer, planned for a model: to the byte what its paper's formula says. docs/optimizers.md
- * has the formulas. */
+/* State of every optimizer, planned for a model: to the byte what its paper's formula says.
+ * docs/optimizers.md has the formulas. */
 #include "small_run.h"
 
 enum { RANK = 8, BLOCK = 256, SMALLEST = 4096 /* adamw_8bit's own */ };
@@ -43,7 +43,8 @@ static int64_t of_anyprecision(const lathe_param_info *p)
     return 6 * lathe_desc_count(&p->desc);
 }
 
-/* One second moment per head of q and k, per row of other matrices, per norm, per element of a bias. */
+/* One second moment per head of q and k, per row of other matrices, per norm, per element of a
+ * bias. */
 static int64_t of_adam_mini(const lathe_param_info *p)
 {
     const int64_t n = lathe_desc_count(&p->desc), rows = p->desc.dims[0];

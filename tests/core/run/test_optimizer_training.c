@@ -1,6 +1,6 @@
-/* Every optimizer that is there learns: the same small model, seed and data, STEPS steps each, and the loss
- * of text that was not trained on ends at least MARGIN nats below where it began. docs/optimizers.md states
- * the margin. */
+/* Every optimizer that is there learns: the same small model, seed and data, STEPS steps each, and
+ * the loss of text that was not trained on ends at least MARGIN nats below where it began.
+ * docs/optimizers.md states the margin. */
 #include "small_run.h"
 
 #define STEPS 80

@@ -1,5 +1,5 @@
 /* Fine-tuning against the libraries that define it: DPO's loss, rewards and gradients (TRL), LoRA's
- * logits, gradients and files (PEFT), NF4's logits (bitsandbytes). Goldens: tests/golden/runs.py. */
+ * logits, gradients and files (PEFT), NF4's logits (bitsandbytes). From tests/golden/runs.py. */
 #include <unistd.h>
 
 #include "base/fs.h"

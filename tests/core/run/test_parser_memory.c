@@ -1,5 +1,5 @@
-/* What the parsers of foreign files take at most: 2 x the file + 64 MiB of resident memory, for large files
- * of every format, measured in a process of its own each. */
+/* What the parsers of foreign files take at most: 2 x the file + 64 MiB of resident memory, for
+ * large files of every format, measured in a process of its own each. */
 #include <criterion/criterion.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -33,7 +33,8 @@ Test(precision, falls_back_one_step_at_a_time)
     }
 }
 
-/* The bit alone says nothing: there is no fp8 without a recipe, nor without bf16 to be cast from. */
+/* The bit alone says nothing: there is no fp8 without a recipe, nor without bf16 to be cast from.
+ */
 Test(precision, fp8_takes_a_recipe_and_bf16)
 {
     const uint32_t f8 = BIT(LATHE_F32) | BIT(LATHE_F8_E4M3), both = f8 | BIT(LATHE_BF16);
@@ -140,8 +141,8 @@ Test(precision, fp8_falls_back_to_bf16_on_the_cpu_and_run_json_says_so)
     OK(lathe_dir_remove(dir));
 }
 
-/* A scale of 2^24 overflows f16's gradients: steps are left out, nothing is updated, the schedule waits;
- * then the scale fits and the run goes on. */
+/* A scale of 2^24 overflows f16's gradients: steps are left out, nothing is updated, the schedule
+ * waits; then the scale fits and the run goes on. */
 Test(scaler, leaves_out_steps_until_the_scale_fits)
 {
     char dir[] = "/tmp/lathe-precision-XXXXXX";

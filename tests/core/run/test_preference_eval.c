@@ -1,5 +1,6 @@
-/* Evaluation of a stage on pairs: padding pairs count for nothing, short batches keep chosen and rejected rows
- * apart, a full-weights run is compared with the model before training, and the stage's metrics are recorded. */
+/* Evaluation of a stage on pairs: padding pairs count for nothing, short batches keep chosen and
+ * rejected rows apart, a full-weights run is compared with the model before training, and the
+ * stage's metrics are recorded. */
 #include "checkpoint/checkpoint.h"
 #include "run/save_load.h"
 #include "small_run.h"
@@ -81,7 +82,8 @@ Test(preference_eval, a_loss_per_pair_has_no_perplexity_and_no_token_figures)
     lathe_run_close(run);
 }
 
-/* Pair k of three: chosen tokens grow with k, rejected tokens shrink. Half of each row is the prompt. */
+/* Pair k of three: chosen tokens grow with k, rejected tokens shrink. Half of each row is the
+ * prompt. */
 static void make_rows(int32_t *tokens, int32_t *targets, int pairs)
 {
     for (int r = 0; r < 2 * pairs; r++)

@@ -1,6 +1,7 @@
-/* A run interrupted at every one of its 50 steps, between steps and in the middle of each, and after
- * steps that the scaler left out: resumed in a process state of its own, it gives the same bits to the
- * end: weights, optimizer, schedule, scaler, counters of the RNG, and the order of the data. */
+/* A run interrupted at every one of its 50 steps, between steps and in the middle of each, and
+ * after steps that the scaler left out: resumed in a process state of its own, it gives the same
+ * bits to the end: weights, optimizer, schedule, scaler, counters of the RNG, and the order of the
+ * data. */
 #include "small_run.h"
 
 #include "loop/training.h"
@@ -64,7 +65,8 @@ static uint64_t micro(lathe_run *run, uint64_t data)
     return mix(data, lathe_exec_data(p->exec, p->tokens), p->n_rows * p->row_tokens * 4);
 }
 
-/* The rest of a step from micro-batch `from` on; its data are hashed from micro-batch 1 on, which all have. */
+/* The rest of a step from micro-batch `from` on; its data are hashed from micro-batch 1 on, which
+ * all have. */
 static uint64_t step(lathe_run *run, int from, const char *save_middle, int *out_skipped)
 {
     uint64_t data = 1;

@@ -162,7 +162,8 @@ static int64_t left_by_cuts(const ranked *list, const lathe_sampling *how)
     return n;
 }
 
-/* Sorting only what is needed of a vocabulary must leave the tokens that sorting all of it does, equal ones by id. */
+/* Sorting only what is needed of a vocabulary must leave the tokens that sorting all of it does,
+ * equal ones by id. */
 Test(sample, of_a_large_vocabulary_draws_what_a_whole_sort_leaves)
 {
     static float logits[LARGE];

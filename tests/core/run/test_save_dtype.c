@@ -1,5 +1,5 @@
-/* The model in a checkpoint: the dtype of each tensor, weights that do not train, shards, and resuming from the
- * f32 masters. */
+/* The model in a checkpoint: the dtype of each tensor, weights that do not train, shards, and
+ * resuming from the f32 masters. */
 #include "base/map.h"
 #include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/model_file.h"

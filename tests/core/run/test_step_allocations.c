@@ -1,7 +1,8 @@
-/* Steps allocate nothing. The test counts malloc, calloc, realloc, aligned_alloc and posix_memalign of the
- * whole process over whole steps, by the module that called: Lathe and its plugins may not call at all.
- * oneDNN makes a map of arguments on the heap at each call; what it and the C++ and OpenMP libraries take
- * is counted apart and printed. Under a sanitizer, whose allocator it is then, the tests are skipped. */
+/* Steps allocate nothing. The test counts malloc, calloc, realloc, aligned_alloc and posix_memalign
+ * of the whole process over whole steps, by the module that called: Lathe and its plugins may not
+ * call at all. oneDNN makes a map of arguments on the heap at each call; what it and the C++ and
+ * OpenMP libraries take is counted apart and printed. Under a sanitizer, whose allocator it is
+ * then, the tests are skipped. */
 #include "small_run.h"
 #include "support/heap_counter.h"
 

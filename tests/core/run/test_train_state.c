@@ -1,4 +1,5 @@
-/* state/ of a checkpoint: the middle of a step, older versions, other precisions, damaged entries. */
+/* state/ of a checkpoint: the middle of a step, older versions, other precisions, damaged entries.
+ */
 #include "io/manifest.h"
 #include "small_run.h"
 

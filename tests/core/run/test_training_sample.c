@@ -1,4 +1,5 @@
-/* Samples in training: they change nothing of it, begin where a resumed run does, and fail by name. */
+/* Samples in training: they change nothing of it, begin where a resumed run does, and fail by name.
+ */
 #include "small_run.h"
 
 static void set_sampling(settings *s, const char *dir)

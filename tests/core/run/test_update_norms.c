@@ -66,8 +66,8 @@ Test(update_norms, of_an_elementwise_optimizer_are_exact)
     check_steps("adamw", "bf16", 1e-12);
 }
 
-/* Of a matrix the update is taken before p - update is rounded to f32: each element is then off by at
- * most 2^-24 of the parameter, at random; |update| is about 1e-2 of |w| here. */
+/* Of a matrix the update is taken before p - update is rounded to f32: each element is then off by
+ * at most 2^-24 of the parameter, at random; |update| is about 1e-2 of |w| here. */
 Test(update_norms, of_matrix_parameters_are_those_of_the_update_taken_off)
 {
     check_steps("muon", "fp32", 1e-6);

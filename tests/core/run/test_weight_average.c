@@ -1,5 +1,5 @@
-/* The average of the weights: its arithmetic, its exchange, its place in checkpoints. In one file, of more than
- * 500 lines, because the parts share the runs that they look at. */
+/* The average of the weights: its arithmetic, its exchange, its place in checkpoints. In one file,
+ * of more than 500 lines, because the parts share the runs that they look at. */
 #include "base/hash.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint_case.h"
@@ -53,8 +53,8 @@ static void follow(double *a, const float *w, int64_t n, double decay, int64_t k
                             : a[i] + ((double)w[i] - a[i]) / (double)k;
 }
 
-/* Each move rounds three times and its share once: 4 roundings of what is at most max(|a|, |w|), whose
- * effects later moves only shrink. */
+/* Each move rounds three times and its share once: 4 roundings of what is at most max(|a|, |w|),
+ * whose effects later moves only shrink. */
 static int64_t compare_row(const float *got, const double *want, const float *w, int64_t n,
                            int64_t moves, int64_t step)
 {
@@ -131,7 +131,8 @@ Test(weight_average, is_the_mean_of_what_was_taken_in)
     check_formula("swa", -1.0, 3, 2);
 }
 
-/* Four numbers by hand: 1, then 3 and 5 with decay 0.5 give 2 and 3.5; their mean after three is 3. */
+/* Four numbers by hand: 1, then 3 and 5 with decay 0.5 give 2 and 3.5; their mean after three is 3.
+ */
 Test(weight_average, by_hand)
 {
     char dir[] = FOLDER;
@@ -337,7 +338,8 @@ static void expect_same(const char *dir, const char *a, const char *b, const var
         expect_same_file(dir, a, b, "state/average.safetensors");
 }
 
-/* In one go and beside the training; stopped after three steps; and written by the training itself. */
+/* In one go and beside the training; stopped after three steps; and written by the training itself.
+ */
 Test(weight_average, resumed_gives_the_same_bits)
 {
     char dir[] = FOLDER;

@@ -64,7 +64,8 @@ Test(widen, gradients_of_the_layers_matrices_are_those_in_f32_rounded)
             float *before = first[i];
             n_narrow++;
             for (int64_t e = 0; e < n; e++, n_all++) {
-                /* half a unit in the last place, of what stands there and of what stood there before */
+                /* half a unit in the last place, of what stands there and of what stood there
+                 * before */
                 const double most =
                     fmax(fabs((double)want[e]), micro > 1 ? (double)before[e] : 0.0);
                 cr_assert_leq(fabs((double)lathe_bf16_to_f32(got[e]) - (double)want[e]),
@@ -103,8 +104,8 @@ static int32_t list_tensors(const lathe_run *run, lathe_optimizer_tensor *out)
     return n;
 }
 
-/* Parts of at most `elements`: every element of every tensor once and in order, cut where updates may be, its
- * gradient as f32. */
+/* Parts of at most `elements`: every element of every tensor once and in order, cut where updates
+ * may be, its gradient as f32. */
 static void check_parts(lathe_run *run, int64_t elements, int32_t least_parts)
 {
     lathe_optimizer_tensor tensors[64];
@@ -167,7 +168,8 @@ Test(widen, parts_hold_every_gradient_once)
     }
 }
 
-/* Larger than a part on the host: weights and figures are those of one part, which is what the far device has. */
+/* Larger than a part on the host: weights and figures are those of one part, which is what the far
+ * device has. */
 Test(widen, of_a_model_of_several_parts_trains_as_in_one)
 {
     static const char *const more[] = {"train.grad_dtype=bf16", "model.hidden_size=512", NULL};

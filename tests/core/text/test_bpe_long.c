@@ -40,8 +40,9 @@ static int64_t merge_plainly(const lathe_merges *merges, int32_t *ids, int64_t n
 
 enum { AS_TRAINED, ANY_RANKS, ANY_RESULTS };
 
-/* Tokens are strings over the alphabet, as in a file. ANY_RANKS: a merge may make a pair of a lower rank
- * than its own, which no trainer does but a file can. ANY_RESULTS: and what it makes is any token. */
+/* Tokens are strings over the alphabet, as in a file. ANY_RANKS: a merge may make a pair of a lower
+ * rank than its own, which no trainer does but a file can. ANY_RESULTS: and what it makes is any
+ * token. */
 static void make_merges(lathe_merges *merges, int32_t n_merges, int kind)
 {
     static char tokens[MOST_IDS][16];

@@ -1,5 +1,5 @@
-/* Oniguruma's expressions in PCRE2's dialect. That they match alike is tested against Hugging Face's
- * splits in test_tokenizer_features; here is what is refused, and by what words. */
+/* Oniguruma's expressions in PCRE2's dialect. That they match alike is tested against Hugging
+ * Face's splits in test_tokenizer_features; here is what is refused, and by what words. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

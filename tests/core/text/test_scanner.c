@@ -26,8 +26,8 @@ static lathe_status take(void *arg, const uint8_t *piece, int64_t n)
     return LATHE_OK;
 }
 
-/* A tokenizer that only splits: by the scanner, or by the same expression in a group of its own, which
- * no scanner knows. */
+/* A tokenizer that only splits: by the scanner, or by the same expression in a group of its own,
+ * which no scanner knows. */
 static lathe_tokenizer *splits(const char *pattern, int grouped)
 {
     char text[512];

@@ -135,7 +135,8 @@ Test(token_tables, both_ways_give_one_tokenizer)
     free(corpus);
 }
 
-/* A Unigram with this list behind the key `vocab`; <s> is added as id 1. NULL when it is refused. */
+/* A Unigram with this list behind the key `vocab`; <s> is added as id 1. NULL when it is refused.
+ */
 static lathe_tokenizer *unigram(const char *vocab, const char *list)
 {
     static const char frame[] = "{\"added_tokens\": [{\"id\": 1, \"content\": \"<s>\"}], "

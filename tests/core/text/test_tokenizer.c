@@ -194,8 +194,8 @@ Test(tokenizer, raw_bytes_are_their_own_ids)
     lathe_tokenizer_destroy(tok);
 }
 
-/* 10 MB of one thing: linear time, or this test does not end. Sanitizers make it ten times slower and
- * look for overruns here: a tenth of the text. */
+/* 10 MB of one thing: linear time, or this test does not end. Sanitizers make it ten times slower
+ * and look for overruns here: a tenth of the text. */
 #ifdef __SANITIZE_ADDRESS__
 enum { LONG_BYTES = 1000000 };
 #else

@@ -1,5 +1,5 @@
-/* Every allocation of loading, encoding and decoding with a tokenizer fails in turn: a clean error, and
- * no block stays behind. */
+/* Every allocation of loading, encoding and decoding with a tokenizer fails in turn: a clean error,
+ * and no block stays behind. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>

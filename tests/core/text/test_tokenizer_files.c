@@ -1,6 +1,6 @@
-/* Files as real models have them, against Hugging Face's ids and texts: vocabularies that lack bytes
- * (tests/golden/missing_bytes.py), Unigram scores whose sums tie (unigram_ties.py), U+0000 in the file
- * (nul_tokens.py). */
+/* Files as real models have them, against Hugging Face's ids and texts: vocabularies that lack
+ * bytes (tests/golden/missing_bytes.py), Unigram scores whose sums tie (unigram_ties.py), U+0000 in
+ * the file (nul_tokens.py). */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The general route's own rules: text that is not UTF-8, long runs, special tokens out of plain text,
- * and one message for each member of tokenizer.json that is malformed. */
+/* The general route's own rules: text that is not UTF-8, long runs, special tokens out of plain
+ * text, and one message for each member of tokenizer.json that is malformed. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -110,7 +110,8 @@ static lathe_tokenizer *train_case(const json_t *wanted)
     return tok;
 }
 
-/* The model of a saved tokenizer against a golden case: every token by its id, every merge in order. */
+/* The model of a saved tokenizer against a golden case: every token by its id, every merge in
+ * order. */
 static void check_case(const lathe_tokenizer *tok, const json_t *wanted, size_t k)
 {
     char path[64];

@@ -1,4 +1,5 @@
-/* Updates by ranges: every element once, with its own slot and index, however a tensor may be cut. */
+/* Updates by ranges: every element once, with its own slot and index, however a tensor may be cut.
+ */
 #include "update/update_ranges.h"
 
 #include <criterion/criterion.h>

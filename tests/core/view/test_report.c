@@ -1,4 +1,5 @@
-/* The report: well-formed, self-contained, safe against what a run's files hold, small for long runs. */
+/* The report: well-formed, self-contained, safe against what a run's files hold, small for long
+ * runs. */
 #include <criterion/criterion.h>
 #include <ctype.h>
 #include <math.h>
@@ -162,8 +163,8 @@ Test(report, what_is_there_is_shown)
 }
 
 /* Texts that want to be markup, wherever a text can stand. */
-/* Sixty starts: ten are shown, fifty are folded away; each cell names its column for pages that are too narrow for
- * a table, and wide plots come in a narrow form as well. */
+/* Sixty starts: ten are shown, fifty are folded away; each cell names its column for pages that are
+ * too narrow for a table, and wide plots come in a narrow form as well. */
 Test(report, many_starts_are_folded_and_narrow_pages_are_served)
 {
     lathe_buffer record = LATHE_BUFFER_INIT;

@@ -1,4 +1,5 @@
-/* A run's folder: what its state is taken for, and what the view makes of torn and missing files. */
+/* A run's folder: what its state is taken for, and what the view makes of torn and missing files.
+ */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdarg.h>
