@@ -1,9 +1,10 @@
-/* Attention backends: GFLOP/s, the share of a large oneDNN product measured in the same run, and the
- * ratio to the reference backend.
+/* Measures attention backends: GFLOP/s, their share of the rate of a large oneDNN product measured
+ * in the same run, and the ratio to the reference backend.
  *
- * Operations are counted on the pairs that causality leaves: 4 D per pair and query head forward,
- * 10 D backward. Decoding reports the GB/s at which keys and values are read.
- * Usage: bench_attention [part of a shape's name]; "slow" ones also run the reference.
+ * Usage: bench_attention [part of a shape's name]; shapes named "slow" also run the reference.
+ *
+ * The operation count includes only the pairs that the causal mask keeps: 4 D per pair and query
+ * head in the forward, 10 D in the backward. Decoding reports the GB/s of reading keys and values.
  */
 #include <dlfcn.h>
 #include <math.h>

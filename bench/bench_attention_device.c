@@ -1,9 +1,13 @@
-/* Causal attention in bf16 on any device, forward and backward, by the backend that a run there would take: GFLOP/s.
+/* Measures causal attention in bf16 on any device, forward and backward: GFLOP/s of the backend
+ * that a training run on that device selects.
  *
  * Usage: bench_attention_device HEADSxKV_HEADSxSIZE TOKENS T[,T...] section.key=value ...
- * Each T in rows of T tokens, TOKENS in all. Operations are counted on the pairs that causality leaves: 4 SIZE a pair and
- * query head forward, 10 SIZE backward. "packed" is what training runs ask for: rows say where their documents begin.
- * Prints "T forward|backward[_packed] GFLOP/s ms backend" a line; what no backend takes is left out, with a line to stderr.
+ *
+ * Each T is measured with TOKENS tokens in rows of T tokens. The operation count includes only the
+ * pairs that the causal mask keeps: 4 SIZE per pair and query head in the forward, 10 SIZE in the
+ * backward. "packed" adds the document starts of each row, as in a training run.
+ * Each line of the output is "T forward|backward[_packed] GFLOP/s ms backend". A problem that no
+ * backend supports is skipped, with a line on stderr.
  */
 #include <math.h>
 #include <stdio.h>

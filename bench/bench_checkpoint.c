@@ -1,15 +1,17 @@
-/* Checkpoints of the GPT-2 124M shape: the stall of asynchronous ones, and resuming over a plain start.
+/* Measures checkpoints of the GPT-2 124M shape: how long asynchronous checkpoints stop training,
+ * and how long resuming takes compared with a fresh start.
  *
  * Usage: bench_checkpoint DIR stall [rows] [row_tokens] [steps] [every] [section.key=value ...]
  *        bench_checkpoint DIR start|resume [rows] [row_tokens] [section.key=value ...]
  *
- *   stall   steps with a checkpoint every so many, and before them as many without; prints
- *             step_ms plain_ms stall_ms (a checkpoint, mean) share (of the time, stalled)
- *             slower (step time with writing beside it over without)
- *   start   trains one step and saves; prints first_ms: from opening the run to the end of the first step
- *   resume  the same from the checkpoint that `start` left in DIR
+ *   stall   runs `steps` steps without checkpoints, then `steps` with one every `every`; prints
+ *             step_ms, plain_ms, stall_ms (mean per checkpoint), share (of the time, stalled)
+ *             slower (ratio of the step time during writing to the step time without)
+ *   start   trains one step and saves; prints first_ms, the time from opening the run to the end
+ *             of the first step
+ *   resume  does the same from the checkpoint that `start` wrote to DIR
  *
- * Prints one "key value" per line. DIR needs room for two checkpoints of 1.5 GB.
+ * Prints one "key value" per line. DIR needs space for two checkpoints of 1.5 GB.
  */
 #include <stdio.h>
 #include <stdlib.h>

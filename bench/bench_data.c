@@ -1,12 +1,15 @@
-/* The data's speed.
+/* Measures the data pipeline.
  *
- *     bench_data loader [STEPS] [section.key=value ...]   step time with data from disk over step time
- *                                                         with the same batches in memory
- *     bench_data tokenise TOKENIZER PATH                  MB/s of preparing a dataset, 1 and 2 threads
- *     bench_data pack [N] [T]                             N documents: seconds, and how full rows are
+ *     bench_data loader [STEPS] [section.key=value ...]
+ *         ratio of the step time with data from disk to that with the same batches in memory
+ *     bench_data tokenise TOKENIZER PATH
+ *         MB/s of preparing a dataset with 1 and 2 threads
+ *     bench_data pack [N] [T]
+ *         seconds to pack N documents into rows of T tokens, and how full the rows are
  *
- * Prints one "key value" per line. loader: both are measured in turn on one run, the shards' pages
- * are dropped before every step from disk; the ratio is the median of the pairs'.
+ * Prints one "key value" per line. `loader` measures both kinds of step in turn in one run, and
+ * drops the pages of the shards before every step from disk; the ratio is the median over the
+ * pairs.
  */
 #include <fcntl.h>
 #include <math.h>

@@ -1,11 +1,15 @@
-/* Generation: tokens/s of a prompt of 128 tokens and of 64 tokens one by one, and the share that decoding
- * reaches of the memory's bandwidth, when every weight is read once a token.
+/* Measures generation: tokens/s for a prompt of 128 tokens and for 64 tokens generated one by one,
+ * and the share of the memory bandwidth that decoding reaches if it reads each weight once per
+ * token.
  *
  * Usage: bench_decode [DIR|-] [rounds] [profile] [section.key=value ...]
- * DIR is a Hugging Face folder; without one, random weights of SmolLM2-135M's shape. The two figures are measured
- * in turn, `rounds` times, and as often BURSTS times the bandwidth followed at once by BURST_TOKENS tokens, because
- * the bandwidth of a shared machine changes within seconds. The buffer that is read lies in huge pages, as the
- * weights do. Prints one "key value" per line, each a median; with profile, first the milliseconds by kind of node.
+ *
+ * DIR is a Hugging Face folder; "-" takes random weights of the shape of SmolLM2-135M. The two
+ * figures are measured in turn, `rounds` times. The bandwidth of a shared machine changes within
+ * seconds, so each round also measures BURSTS times the bandwidth and, at once after it,
+ * BURST_TOKENS tokens. The buffer for the bandwidth uses huge pages, as the weights do.
+ * Prints one "key value" per line, each a median; `profile` first prints the milliseconds by kind
+ * of node.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,9 +2,10 @@
  *
  *   bench_kernels [cpu_avx512_bf16] [f32|bf16] [op name]
  *
- * Medians (and in brackets the best) of 7 runs after a warm-up. Products: GFLOP/s and their share of a 2048^3 product timed in
- * the same run. Others: GB/s of the bytes they must read and write at least, and their share of a
- * triad (a = b + s*c) over 3 x 64 MiB timed in the same run. The limits are bests.
+ * Medians (and in brackets the best) of 7 runs after a warm-up. Products: GFLOP/s and their share
+ * of a 2048^3 product timed in the same run. Others: GB/s of the bytes they must read and write at
+ * least, and their share of a triad (a = b + s*c) over 3 x 64 MiB timed in the same run. The limits
+ * are bests.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* Muon on the GPT-2 124M shape: what share of a step its Newton-Schulz iterations take, and their rate
- * beside oneDNN's plain products of the same shapes, measured between the steps.
+/* Muon on the GPT-2 124M shape: what share of a step its Newton-Schulz iterations take, and their
+ * rate beside oneDNN's plain products of the same shapes, measured between the steps.
  *
  *     bench_muon [bf16|fp32] [rows] [row_tokens] [micro-batches] [steps] [section.key=value ...]
  *
- * default: bf16 4 1024 4 3, so 16k tokens a step. The iterations are the nodes of the update's graph
- * from the normalisation to the last mixture; their operations are those of the three products of an
- * iteration, 2mnk each. One "key value" per line; # lines: shape by shape.
+ * default: bf16 4 1024 4 3, so 16k tokens a step. The iterations are the nodes of the update's
+ * graph from the normalisation to the last mixture; their operations are those of the three
+ * products of an iteration, 2mnk each. One "key value" per line; # lines: shape by shape.
  */
 #include <stdio.h>
 #include <stdlib.h>

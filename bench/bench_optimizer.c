@@ -4,8 +4,8 @@
  *
  * default: 40, all CPUs, all elementwise ones. nocopy: without the bf16 copy of the parameters.
  *
- * A step moves what it must: the parameter and each slot read and written, the gradient read; AdamW in
- * f32 28 bytes per parameter, 30 with the bf16 copy. The triad a = b + s*c moves 12 bytes per
+ * A step moves what it must: the parameter and each slot read and written, the gradient read; AdamW
+ * in f32 28 bytes per parameter, 30 with the bf16 copy. The triad a = b + s*c moves 12 bytes per
  * element, with the same threads and chunks; 16 where the cache reads a line before it writes it,
  * which an optimizer does not pay, for it reads what it writes. A triad is timed beside every step.
  * Figures: medians of the repeats. One line per optimizer, read by bench/run:
@@ -109,8 +109,8 @@ static double time_step(const subject *x)
     return median(t);
 }
 
-/* The instance with the schema's defaults, but momentum where it is 0 (plain SGD has no state), and one
- * key of type string as `setting` has it: "key=value", or "". */
+/* The instance with the schema's defaults, but momentum where it is 0 (plain SGD has no state), and
+ * one key of type string as `setting` has it: "key=value", or "". */
 static void *make(const lathe_plugin *plugin, const char *setting)
 {
     static char words[64][64];

@@ -1,10 +1,14 @@
-/* Products in bf16 against the same products in f32, and products of one row against the memory's bandwidth.
+/* Compares bf16 products with the same products in f32, and products of one row with the memory
+ * bandwidth.
  *
- * Usage: bench_products [DEVICE] [threads] [rounds]        DEVICE: cpu_avx2, cpu_avx512, ...; -: the best
- * The shapes are those of GPT-2 124M's linear layers at 1,024 tokens (y, dx and dw), of SmolLM2-135M's at a prompt of
- * 128 tokens, and of SmolLM2-135M's at one token. For each the least time of the rounds, in which all cases run in
- * turn; with one thread the thread's processor time, which other programs disturb less. Prints a line a case and
- * then "key value" lines. ONEDNN_MAX_CPU_ISA=AVX2 keeps oneDNN to what cpu_avx2 may use.
+ * Usage: bench_products [DEVICE] [threads] [rounds]
+ *
+ * DEVICE is cpu_avx2, cpu_avx512, ...; "-" takes the best one. The shapes are those of the linear
+ * layers of GPT-2 124M at 1,024 tokens (y, dx and dw), and of SmolLM2-135M at a prompt of 128
+ * tokens and at one token. All cases run in turn in each round, and the least time of the rounds
+ * counts; with one thread it is the processor time of that thread, which other programs disturb
+ * less. Prints one line per case, then "key value" lines. ONEDNN_MAX_CPU_ISA=AVX2 restricts oneDNN
+ * to the instructions that cpu_avx2 may use.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Whole optimizer steps of the GPT-2 124M shape on made-up tokens: tokens/s, model FLOP/s, and their
- * share of oneDNN's rate on the same shapes, measured between the steps.
+/* Whole optimizer steps of the GPT-2 124M shape on made-up tokens: tokens/s, model FLOP/s, and
+ * their share of oneDNN's rate on the same shapes, measured between the steps.
  *
  * Usage: bench_step [bf16|fp32] [rows] [row_tokens] [steps] [profile] [section.key=value ...]
  * Prints one "key value" per line; with profile, first the seconds by kind of node.

@@ -4,7 +4,8 @@
  *     bench_tokenizer linear TOKENIZER          ns per byte of 1 and 10 MB of one character
  *     bench_tokenizer load TOKENIZER            ms to load it
  *
- * Figures are medians of REPEATS; every pass over the files starts with a new encoder, its cache cold.
+ * Figures are medians of REPEATS; every pass over the files starts with a new encoder, its cache
+ * cold.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,16 @@
-/* Whole optimizer steps of a model of random weights on random tokens, on any device: tokens/s; model FLOP/s and their
- * share of the rate of a large product; the update's bytes/s and their share of a copy's; what the device stands idle.
+/* Measures whole optimizer steps on any device, with random weights and random tokens: tokens/s,
+ * model FLOP/s and their share of the rate of a large product, the bytes/s of the update and their
+ * share of the rate of a copy, and the idle time of the device.
  *
  * Usage: bench_train STEPS [kernels] section.key=value ...
- * Prints one "key value" per line. Products and copies are measured behind each step, while clocks are the step's. Model FLOPs: 6 a
- * token and parameter that is multiplied with (4 of a frozen one), attention on the pairs that causality leaves, nothing twice
- * that gradient checkpointing computes twice. kernels: records what runs in further steps (kernel_times.h) and prints it; the
- * other figures are then those of a slower process.
- * Exit code 3: the settings do not fit the memory; the message tells what would.
+ *
+ * Prints one "key value" per line. Products and copies are measured right after each step, while
+ * the clocks of the device are still those of the step. Model FLOPs are 6 per token and multiplied
+ * parameter (4 if the parameter is frozen), plus attention on the pairs that the causal mask keeps;
+ * what gradient checkpointing recomputes counts once.
+ * kernels: records the kernels of further steps (kernel_times.h) and prints them; the other
+ * figures then include the cost of recording.
+ * Exit code 3: the settings do not fit into memory; the message names settings that fit.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +102,8 @@ static double model_flops(lathe_run *run)
            run->set.gradient_accumulation_steps;
 }
 
-/* What an update must read and write: gradients for their norm and again, masters, state, narrow copies. */
+/* Bytes that an update must read and write: gradients twice (once for their norm), master weights,
+ * optimizer state, and the copies of lower precision. */
 static double update_bytes(const lathe_run *run, int64_t *out_trained)
 {
     const lathe_store *s = &run->store;
@@ -148,8 +153,8 @@ static void report(lathe_run *run, const figures *f, int steps)
                  1e3 * update, 1e-9 * bytes / update, 1e-9 * copy, bytes / update / copy);
 }
 
-/* Records cost time between kernels, not within: what the device is idle of follows from this and from the steps of a
- * process that records nothing. */
+/* Recording costs time between kernels, not within them. The idle time of the device follows from
+ * this record and from the steps of a process that records nothing. */
 static void record(lathe_run *run, const lathe_run_batch *batch, const char *why_not)
 {
     double steps[RECORDED], all = 0.0;

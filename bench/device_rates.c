@@ -1,4 +1,4 @@
-/* Products and copies, one after the other without a wait between them. */
+/* Times products and copies that are queued one after the other, without a wait between them. */
 #include "device_rates.h"
 
 #include <stdlib.h>

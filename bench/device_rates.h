@@ -1,4 +1,5 @@
-/* What a device gives at best, measured between the steps of a run: a large product, and a copy. */
+/* The highest rates of a device, measured between the steps of a run: a large product and a copy.
+ */
 #ifndef LATHE_BENCH_DEVICE_RATES_H
 #define LATHE_BENCH_DEVICE_RATES_H
 
@@ -16,24 +17,24 @@ typedef struct device_rates {
     lathe_event *begin, *end;
 } device_rates;
 
-/** Prepares products in `dtype` within `bytes` of device memory, each as large as fits and at most 8192 wide; smaller
- *  where one of them already takes 2 ms. */
+/** Prepares products in `dtype` within `bytes` of device memory. They are as large as fits, at most
+ *  8192 wide, and smaller if one product of that size takes 2 ms or more. */
 lathe_status device_rates_open(lathe_machine *m, int32_t dtype, void *memory, int64_t bytes,
                                device_rates *out);
 void device_rates_close(device_rates *r);
 
 typedef lathe_status (*device_rates_fn)(void *arg);
 
-/** Seconds that one call of `once` takes the device: calls are queued one behind the other until `seconds` have gone
- *  by, after two that warm up. */
+/** Device seconds for one call of `once`: after two calls as warm-up, queues calls one after the
+ *  other until `seconds` have passed. */
 lathe_status device_rates_time(device_rates *r, device_rates_fn once, void *arg, double seconds,
                                double *out);
 
 /** Fills device memory with the operands' random values. */
 lathe_status device_rates_fill(const device_rates *r, void *to, int64_t bytes);
 
-/** FLOP/s over `seconds` of one product after the other, operands normally distributed around 0: what they hold
- *  decides how much power the multipliers take, and with it the clock. */
+/** FLOP/s of one product after the other for `seconds`. The operands are normally distributed
+ * around 0, because their values decide the power that the multipliers take, and so the clock. */
 lathe_status device_rates_product(device_rates *r, double seconds, double *out);
 
 /** Bytes/s, read and written, of copies within the device's memory. */

@@ -1,4 +1,4 @@
-/* The run, its settings and its tokens. */
+/* Opens a run of the GPT-2 124M shape with its settings, and makes its tokens. */
 #include "gpt2_run.h"
 
 #include <stdio.h>

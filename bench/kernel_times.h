@@ -1,9 +1,10 @@
-/* What a GPU is busy with, told by CUPTI's records of kernels, copies and fills: their times are the device's own. */
+/* Times of kernels, copies and fills on a GPU, from CUPTI's activity records. */
 #ifndef LATHE_BENCH_KERNEL_TIMES_H
 #define LATHE_BENCH_KERNEL_TIMES_H
 
-/** Records from now on; before the first use of CUDA in the process. NULL, or why there are none: CUPTI is not
- *  installed, was not there at the build, or refuses. */
+/** Starts recording; call it before the first use of CUDA in the process. Returns NULL, or the
+ * reason why nothing is recorded: CUPTI is not installed, was missing at build time, or returned an
+ * error. */
 const char *kernel_times_open(void);
 
 /** Forgets what was recorded. The device must be idle. */
@@ -13,7 +14,8 @@ void kernel_times_reset(void);
  *  *out_kernels: how many kernels. 0: nothing was recorded. */
 double kernel_times_busy(int *out_kernels);
 
-/** Prints, behind "# ", the `most` names that took longest since the reset: ms, share of `seconds`, runs. */
+/** Prints the `most` names with the longest total time since the reset, one line each, after "# ":
+ *  ms, share of `seconds`, number of runs. */
 void kernel_times_print(double seconds, int most);
 
 /** Records no longer. */

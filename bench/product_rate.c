@@ -1,4 +1,4 @@
-/* Plain oneDNN products, timed. */
+/* Times plain oneDNN products. */
 #include "product_rate.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Rate of plain oneDNN products on the shapes of a model's linear layers: what a step is a share of. */
+/* Rate of plain oneDNN products on the shapes of a model's linear layers; the rate of a step is
+ * reported as a share of this rate. */
 #ifndef LATHE_BENCH_PRODUCT_RATE_H
 #define LATHE_BENCH_PRODUCT_RATE_H
 

@@ -1,10 +1,11 @@
-/* IA3: one trainable factor per feature of the keys, the values and the widest activation; everything else is frozen.
+/* IA3: one trainable factor per feature of the keys, the values and the widest activation;
+ * everything else is frozen.
  *
  *     k_proj, v_proj   y = (x W^T + b) * l      l f32 [out], one at the start
  *     down_proj        y = (x * l) W^T + b      l f32 [in]
  *
- * arXiv:2205.05638. Two nodes a site: BROADCAST_ROW repeats l for each token, MUL applies it. Their derivatives are the
- * core's, so the adapter runs and trains on every device.
+ * arXiv:2205.05638. Two nodes a site: BROADCAST_ROW repeats l for each token, MUL applies it. Their
+ * derivatives are the core's, so the adapter runs and trains on every device.
  */
 #include <string.h>
 

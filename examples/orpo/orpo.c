@@ -1,11 +1,12 @@
-/* ORPO: the loss of supervised fine-tuning on the chosen completion, and the log odds of chosen against rejected. It needs no
- * reference model. arXiv:2403.07691, equations 6 and 7.
+/* ORPO: the loss of supervised fine-tuning on the chosen completion, and the log odds of chosen
+ * against rejected. It needs no reference model. arXiv:2403.07691, equations 6 and 7.
  *
  *     m      = mean log-probability of a row's target tokens
  *     odds   = m - log(1 - exp(m))
  *     loss   = -m[chosen] - lambda * log sigmoid(odds[chosen] - odds[rejected]),   a sum over pairs
  *
- * The paper takes the first term over all tokens of the batch; here it is the mean of each pair, like the second.
+ * The paper takes the first term over all tokens of the batch; here it is the mean of each pair,
+ * like the second.
  */
 #include <lathe/plugin.h>
 #include <lathe/stage.h>
@@ -84,8 +85,8 @@ static lathe_val rows(builder *b, lathe_val x, int64_t start, int64_t count)
     return node(b, LATHE_OP_SLICE, (lathe_op_attrs){.start = start, .count = count}, x, LATHE_NONE);
 }
 
-/* m, f32[rows]. A token that is no target has the log-probability 0, a target less. A row without targets, of a padding
- * pair, gets the upper bound: its odds are finite, and nothing flows back. */
+/* m, f32[rows]. A token that is no target has the log-probability 0, a target less. A row without
+ * targets, of a padding pair, gets the upper bound: its odds are finite, and nothing flows back. */
 static lathe_val mean_logprob(builder *b, lathe_val logp, int64_t row_tokens)
 {
     const lathe_op_attrs per_row = {.count = row_tokens};

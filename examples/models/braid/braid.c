@@ -1,4 +1,5 @@
-/* braid: attention and MLP side by side, LayerNorm, rotary positions, tanh-GELU, and a penalty on the hidden states. */
+/* braid: attention and MLP side by side, LayerNorm, rotary positions, tanh-GELU, and a penalty on
+ * the hidden states. */
 #include <lathe/kit/decoder_family.h>
 
 static const lathe_field fields[] = {

@@ -1,9 +1,9 @@
-/* @NAME@: a trainable offset on the output of each linear layer; everything else stands still.
+/* @NAME@: trains an offset on the output of each linear layer; all other parameters are frozen.
  *
  *     y = x W^T + (b + offset),   offset f32 [out], zero at the start
  *
- * BitFit (arXiv:2106.10199) for models with and without biases. An adapter builds graph nodes, so it
- * runs on every device and needs no derivative of its own.
+ * This is BitFit (arXiv:2106.10199) for models with and without biases. An adapter builds graph
+ * nodes, so it runs on every device and needs no derivative of its own.
  */
 #include <lathe/adapter.h>
 #include <lathe/plugin.h>

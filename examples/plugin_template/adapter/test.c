@@ -1,5 +1,5 @@
-/* @NAME@: what it asks of the graph, seen by a graph that only takes notes. Run with the path of the
- * .so. Values: 1 x, 2 weight, 3 bias of the site; new ones count from 10. */
+/* @NAME@: checks the nodes that it builds, with a graph that only records calls. Run it with the
+ * path of the .so. Values: 1 x, 2 weight, 3 bias of the site; new values count from 10. */
 #include <lathe/adapter.h>
 #include <lathe/kit/testing.h>
 

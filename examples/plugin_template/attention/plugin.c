@@ -1,15 +1,17 @@
-/* @NAME@: attention by its definition, f32 on the CPU; what it refuses, another backend takes.
+/* @NAME@: computes attention by its definition, in f32 on the CPU.
  *
  *     s_ij = scale * q_i . k_j;  p = softmax over the visible j;  o_i = sum_j p_ij v_j
  *     ds = p * (dO v^T - sum(dO * o)) * scale;  dq = ds k;  dk = ds^T q;  dv = p^T dO
  *
- * Layouts, masks and what is saved for the backward: lathe/attention.h. A work item is one key head of
- * one batch row, so that dk and dv are added up in one order whatever the number of threads.
+ * lathe/attention.h describes the layouts, the masks and what is saved for the backward. A work
+ * item is one key head of one batch row, so that dk and dv are added up in the same order for any
+ * number of threads. Another backend computes the problems that this one refuses.
  */
 #include <lathe/kit/attention_kit.h>
 #include <math.h>
 
-/* Keys of [attention]: a schema named `fields`, LATHE_INSTANCE and LATHE_PLUGIN_FIELDS, as in flash_cpu. */
+/* For keys in [attention], add a schema named `fields`, LATHE_INSTANCE and LATHE_PLUGIN_FIELDS, as
+ * in flash_cpu. */
 typedef struct @NAME@ {
     const lathe_host *host;
 } @NAME@;
@@ -19,7 +21,8 @@ typedef struct job {
     const lathe_attention_args *a;
 } job;
 
-/* The highest score wins the problem. Raise it to the band of plugin.h that your kernel deserves. */
+/* The backend with the highest score computes the problem. Raise the score to the band of plugin.h
+ * that your kernel deserves. */
 static int32_t @NAME@_score(void *self, const lathe_attention_problem *p, char *why,
                             int64_t why_bytes)
 {

@@ -1,9 +1,9 @@
-/* @NAME@: a device on the host's memory whose kernels are plain loops in f32.
+/* @NAME@: a device in host memory whose kernels are plain loops in f32.
  *
- * It has the ops of the table `ops` below and says LATHE_E_UNSUPPORTED for all others: `lathe plugin check` tests those
- * that are there and skips the rest. Add a row, a check of the problem and a loop for each op; a run needs the
- * ops of its graph (`lathe plan --graph`). There is one queue, which runs at once: so there are no streams, events,
- * captures or sync().
+ * It supports the ops of the table `ops` below and returns LATHE_E_UNSUPPORTED for all others;
+ * `lathe plugin check` tests the supported ops and skips the rest. For each new op, add a row, a
+ * check of the problem and a loop. A run needs all ops of its graph (`lathe plan --graph`). The
+ * only queue runs its work at once, so there are no streams, events, captures or sync().
  */
 #include <lathe/device.h>
 #include <lathe/plugin.h>
@@ -86,7 +86,8 @@ static lathe_status check_linear(const lathe_host *host, const lathe_kernel_prob
     return LATHE_OK;
 }
 
-/* Element i of the output is `formula`, of a = in[0][i] and b = in[1][i] (0 where there is one input). */
+/* Element i of the output is `formula` of a = in[0][i] and b = in[1][i] (0 if there is one input).
+ */
 #define ELEMENTWISE(name, formula)                                                                 \
     static void run_##name(void *arg, int64_t begin, int64_t end, int32_t worker)                  \
     {                                                                                              \

@@ -1,6 +1,7 @@
-/* @NAME@: a decoder with RMSNorm, rotary positions, grouped attention and SwiGLU, as Llama is.
+/* @NAME@: a decoder with RMSNorm, rotary positions, grouped attention and SwiGLU, like Llama.
  *
- * Each layer has its choices: window, rotary table, scale and cap of the scores, norms and their places, activation.
+ * Each layer chooses its window, rotary table, scale and cap of the scores, the norms and their
+ * places, and its activation.
  */
 #include <lathe/kit/decoder_family.h>
 

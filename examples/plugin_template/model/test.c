@@ -20,8 +20,9 @@ static int64_t size_of(const char *key)
     static const struct {
         const char *key;
         int64_t value;
-    } sizes[] = {{"vocab_size", 10},       {"hidden_size", 8},         {"intermediate_size", 12},
-                 {"num_hidden_layers", 2}, {"num_attention_heads", 2}, {"max_position_embeddings", 16}};
+    } sizes[] = {{"vocab_size", 10},         {"hidden_size", 8},
+                 {"intermediate_size", 12},  {"num_hidden_layers", 2},
+                 {"num_attention_heads", 2}, {"max_position_embeddings", 16}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (strcmp(sizes[i].key, key) == 0)
             return sizes[i].value;
@@ -47,7 +48,8 @@ int main(int argc, char **argv)
     LATHE_CHECK(table->describe(self, &info) == LATHE_OK);
     LATHE_CHECK(info.n_layers == 2 && info.layers[1].head_dim == 4);
     LATHE_CHECK(table->tensors(self, add, NULL) == LATHE_OK);
-    /* by hand: embedding, head and last norm; q, k, v, o, gate, up, down and two norms in each of 2 layers */
+    /* by hand: embedding, head and last norm; in each of 2 layers q, k, v, o, gate, up, down and
+     * two norms */
     LATHE_CHECK(n_tensors == 3 + 2 * 9);
     LATHE_CHECK(n_parameters == 2 * 10 * 8 + 8 + 2 * (4 * 8 * 8 + 3 * 12 * 8 + 2 * 8));
     plugin->destroy(self);

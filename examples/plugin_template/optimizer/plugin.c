@@ -2,14 +2,14 @@
  *
  *     g += wd*p;  m = mu*m + g;  p -= lr*m          (nesterov: p -= lr*(g + mu*m))
  *
- * The functions in the first part are C and CUDA at once: LATHE_ELEMENTWISE makes the vectorised CPU
- * loop of them here and, where nvcc is found, a kernel that travels inside the .so. Rules for them are
- * at the top of lathe/kit/elementwise.h. Replace the formula, the state and the fields with yours; one that
- * is AdamW but for a detail begins with lathe/kit/adamw_family.h instead.
+ * The functions in the first part are both C and CUDA: LATHE_ELEMENTWISE makes a vectorised CPU
+ * loop from them and, if nvcc is found, a kernel that is embedded in the .so. The rules for these
+ * functions are at the top of lathe/kit/elementwise.h. Replace the formula, the state and the
+ * fields with yours. A small change of AdamW begins with lathe/kit/adamw_family.h instead.
  */
 #include <lathe/kit/elementwise.h>
 
-/* What @NAME@_scalars() hands to every element, as u->user[]. */
+/* The values that @NAME@_scalars() passes to every element, as u->user[]. */
 enum { MOMENTUM, NESTEROV, DECAY };
 
 LATHE_UNIFORM(@NAME@, DECAY)
@@ -21,8 +21,7 @@ LATHE_HD static inline float @NAME@_element(const @NAME@_uniform *u, float p, fl
     (void)at;
     g = fmaf(u->decay, p, g);
     s[0] = fmaf(u->user[MOMENTUM], s[0], g);
-    const float direction =
-        u->user[NESTEROV] != 0.0f ? fmaf(u->user[MOMENTUM], s[0], g) : s[0];
+    const float direction = u->user[NESTEROV] != 0.0f ? fmaf(u->user[MOMENTUM], s[0], g) : s[0];
     return fmaf(-u->lr, direction, p);
 }
 
@@ -38,8 +37,8 @@ typedef struct @NAME@ {
     int32_t nesterov, reserved;
 } @NAME@;
 
-/* The keys of [optimizer] in a run's TOML file. The core parses and checks them; @NAME@_read() gets the
- * values in this order. */
+/* The keys of [optimizer] in a run's TOML file. The core parses and checks them, and passes the
+ * values to @NAME@_read() in this order. */
 enum { FIELD_LR, FIELD_MOMENTUM, FIELD_WEIGHT_DECAY, FIELD_NESTEROV };
 
 static const lathe_field fields[] = {
@@ -55,7 +54,7 @@ static lathe_status @NAME@_read(const lathe_host *host, @NAME@ *out, const lathe
     out->momentum = values[FIELD_MOMENTUM].f;
     out->weight_decay = values[FIELD_WEIGHT_DECAY].f;
     out->nesterov = (int32_t)values[FIELD_NESTEROV].i;
-    if (out->nesterov && !(out->momentum > 0.0)) /* a rule across fields, which no schema can state */
+    if (out->nesterov && !(out->momentum > 0.0)) /* a schema cannot state this rule */
         return lathe_fail(host, LATHE_E_CONFIG, "nesterov needs momentum above 0, it is %g",
                           out->momentum);
     return LATHE_OK;

@@ -1,9 +1,10 @@
-/* @NAME@: one byte per weight and one scale per matrix.
+/* @NAME@: quantizes to one byte per weight and one scale per matrix.
  *
  *     scale = max|W| / 127;  q = round(W / scale) in -127 .. 127;  W' = q*scale
  *
  * The core allocates the planes, calls encode once when the model is loaded, and decode before each
- * use of the weight. Real formats keep a scale per row or block: change planes(), encode() and decode().
+ * use of the weight. Real formats have a scale per row or block; for that, change planes(),
+ * encode() and decode().
  */
 #include <lathe/plugin.h>
 #include <lathe/quant.h>

@@ -2,8 +2,9 @@
  *
  *     loss = -sum_n log p(next token of n);  the core divides by the number of targets
  *
- * A stage says which columns it reads and builds its loss, with graph ops, from the log-probabilities
- * that the core gives. Batching, accumulation, clipping and the step stay the core's.
+ * A stage declares the columns that it reads and builds its loss, with graph ops, from the
+ * log-probabilities that the core provides. The core does batching, accumulation, clipping and the
+ * optimizer step.
  */
 #include <lathe/plugin.h>
 #include <lathe/stage.h>

@@ -1,9 +1,13 @@
-/* LoRA: a low-rank update beside frozen linear layers, with PEFT's meaning and file layout.
+/* LoRA: adds a low-rank update to frozen linear layers, with the settings and the file layout of
+ * PEFT.
  *
- *   y = x W^T + b + s (dropout(x) A^T) B^T     A [r, in], B [out, r], s = alpha/r (rsLoRA: alpha/sqrt r)
+ *   y = x W^T + b + s (dropout(x) A^T) B^T
+ *   A [r, in], B [out, r], s = alpha/r (rsLoRA: alpha/sqrt r)
  *
- * A starts as torch.nn.Linear's weight does (kaiming uniform, a = sqrt 5), B as zero. The factor s is
- * applied to the [N, r] product, where it is cheapest. W may be quantized: only the core reads it.
+ * A starts like the weight of torch.nn.Linear (kaiming uniform, a = sqrt 5), B starts at zero. The
+ * factor s is applied to the [N, r] product, where it costs least. W may be quantized: only the
+ * core reads it.
+ *
  * Source: arXiv:2106.09685; rsLoRA: arXiv:2312.03732; PEFT for names and defaults.
  */
 #include "lora.h"

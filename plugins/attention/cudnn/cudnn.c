@@ -43,8 +43,8 @@ static int64_t take(int64_t *at, int64_t bytes)
     return here;
 }
 
-/* Copies have the strides of the gradients: the plan's. Where these are columns of one tensor, so are the
- * copies. */
+/* Copies have the strides of the gradients, which the plan expects. If the gradients are columns of
+ * one tensor, so are the copies. */
 static void lay_out_gradients(const lathe_attention_problem *p, layout *l, int64_t *at)
 {
     const int64_t d = p->head_dim, rows_q = p->batch * p->t_q, rows_k = p->batch * p->t_k;
@@ -181,7 +181,8 @@ static void bind(const run *r, int64_t b, int64_t h, void *to[SDPA_N])
     to[SDPA_ONE] = (void *)(uintptr_t)&one;
 }
 
-/* Queues one part. The pack of pointers is cuDNN's: a few hundred bytes of its heap for the time of the call. */
+/* Queues one part. During the call cuDNN allocates a few hundred bytes of heap for its pack of
+ * pointers. */
 static lathe_status execute(const run *r, int64_t b, int64_t h)
 {
     const cudnn_library *lib = &r->s->plans.lib;
@@ -268,8 +269,8 @@ static lathe_status cudnn_forward(void *self, const lathe_attention_problem *p,
     return run_parts(&r);
 }
 
-/* cuDNN writes gradients, it does not add to them: those to be added to, and those that nobody wants, go to
- * the scratch first. */
+/* cuDNN overwrites gradients and cannot add to them. Gradients to add to, and gradients that the
+ * caller does not want, are therefore written to scratch first. */
 static lathe_status cudnn_backward(void *self, const lathe_attention_problem *p,
                                    const lathe_attention_args *a)
 {

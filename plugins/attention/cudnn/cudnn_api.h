@@ -1,5 +1,5 @@
-/* What of cuDNN 9's graph API is in use: its values and functions under its own names. Not for a file that
- * includes cudnn_graph.h. */
+/* The part of cuDNN 9's graph API that is used here, with cuDNN's own names. Do not include it
+ * together with cudnn_graph.h. */
 #ifndef LATHE_CUDNN_API_H
 #define LATHE_CUDNN_API_H
 

@@ -1,5 +1,5 @@
-/* A graph of cuDNN operations in the making. The first failure sticks: later calls do nothing and give
- * NULL, and `error` tells it. */
+/* Builds a graph of cuDNN operations. The first failure is kept in `error`; later calls do nothing
+ * and return NULL. */
 #ifndef LATHE_CUDNN_BUILDER_H
 #define LATHE_CUDNN_BUILDER_H
 
@@ -48,7 +48,8 @@ cudnn_descriptor cudnn_graph_number(cudnn_graph *g, int64_t uid, cudnnDataType_t
 /** A tensor that exists within the graph only. */
 cudnn_descriptor cudnn_graph_inner(cudnn_graph *g, cudnnDataType_t type, const cudnn_shape *shape);
 
-/** y = mode(x, b); with `mask`: y = mask ? x : b. b and mask may be NULL; axis is of CUDNN_POINTWISE_GEN_INDEX. */
+/** y = mode(x, b); with `mask`: y = mask ? x : b. b and mask may be NULL; axis is of
+ * CUDNN_POINTWISE_GEN_INDEX. */
 void cudnn_graph_pointwise(cudnn_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t compute,
                            int64_t axis, cudnn_descriptor x, cudnn_descriptor b,
                            cudnn_descriptor mask, cudnn_descriptor y);
@@ -60,8 +61,8 @@ void cudnn_graph_matmul(cudnn_graph *g, cudnn_descriptor a, cudnn_descriptor b, 
 /** y = x with other dims. */
 void cudnn_graph_reshape(cudnn_graph *g, cudnn_descriptor x, cudnn_descriptor y);
 
-/** A descriptor with these attributes that is not finalized; owned by the graph. For the descriptors that
- *  cuDNN fills in. */
+/** Makes a descriptor with these attributes and does not finalize it; the graph owns it. Needed for
+ *  descriptors that cuDNN fills in. */
 cudnn_descriptor cudnn_graph_begin(cudnn_graph *g, cudnnBackendDescriptorType_t type,
                                    const cudnn_attribute *attributes);
 /** Notes a failure, unless there was one before or the status is success. */

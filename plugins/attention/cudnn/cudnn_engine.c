@@ -1,9 +1,9 @@
-/* The choice of a cuDNN engine.
+/* Chooses a cuDNN engine.
  *
- * That an engine's notes lack NONDETERMINISTIC proves little: the backward whose dq is gathered by atomic
- * additions (its product goes to an f32 tensor in memory) has the same notes. The order is fixed by the graph,
- * whose product writes dq itself, and on Blackwell by the engine: both as in cudnn-frontend for its
- * is_deterministic_algorithm.
+ * An engine without the note NONDETERMINISTIC may still add up in no fixed order: a backward that
+ * gathers dq by atomic additions (its product goes to an f32 tensor in memory) has the same notes.
+ * The order is fixed by the graph, whose product writes dq directly, and on Blackwell by the choice
+ * of the engine; cudnn-frontend does both for its is_deterministic_algorithm.
  */
 #include "cudnn_engine.h"
 
@@ -85,7 +85,8 @@ static int64_t propose(cudnn_graph *g, cudnn_descriptor ops, cudnn_descriptor ta
     return g->status == CUDNN_STATUS_SUCCESS ? n : 0;
 }
 
-/* The configuration of one engine; how many: 1, or 0 when the graph or the settings do not suit it. */
+/* Makes the configuration of one engine. Returns their number: 1, or 0 if the engine does not
+ * support the graph or the settings. */
 static int64_t configure(cudnn_graph *g, cudnn_descriptor ops, cudnn_descriptor target,
                          const cudnn_engine *engine, cudnn_descriptor *out_config)
 {

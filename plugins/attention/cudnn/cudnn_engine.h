@@ -14,15 +14,17 @@ typedef struct cudnn_engine {
     int64_t values[CUDNN_ENGINE_MOST_KNOBS];
 } cudnn_engine;
 
-/** The engine that the backward needs on this compute capability (10 * major + minor) to add up in a fixed
- *  order; NULL: any that takes the graph. 0, and why, when this cuDNN has none. */
+/** Finds the engine with which the backward adds up in a fixed order on this compute capability
+ *  (arch = 10 * major + minor). *out is NULL if any engine that supports the graph does. Returns 0,
+ *  with the reason in `why`, if this version of cuDNN has none. */
 int32_t cudnn_engine_for_backward(int64_t arch, size_t version, const cudnn_engine **out, char *why,
                                   int64_t why_bytes);
 
-/** An execution plan for the graph: of `only`, or NULL: of the first of cuDNN's proposals that works. Engines
- *  that say they add up in no fixed order are left out. The plan is owned by the graph; the bytes that it needs
- *  go to *out_workspace. For the GPU of `handle`, or without one for the GPU that the descriptor `target`
- *  describes. NULL: see g->error. */
+/** Makes an execution plan for the graph with the engine `only`, or, if that is NULL, with the
+ * first of cuDNN's proposals that works. Skips engines whose notes say that they add up in no fixed
+ *  order. The GPU is that of `handle`, or without a handle the one that the descriptor `target`
+ *  describes. The graph owns the plan; *out_workspace is the workspace in bytes.
+ *  Returns NULL on failure, with the reason in g->error. */
 cudnn_descriptor cudnn_engine_plan(cudnn_graph *g, cudnnHandle_t handle, cudnn_descriptor target,
                                    const cudnn_engine *only, int64_t *out_workspace);
 

@@ -1,4 +1,4 @@
-/* Opening cuDNN. */
+/* Opens the cuDNN library and looks up its functions. */
 #include "cudnn_library.h"
 
 #include <dlfcn.h>

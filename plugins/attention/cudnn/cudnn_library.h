@@ -4,8 +4,9 @@
 
 #include "cudnn_api.h"
 
-/** The oldest that is used, 10000 major + 100 minor + patch. 9.10.0 and .1 give wrong results, 9.14.0 does with
- *  windows, and up to 9.15.0 keys that are no multiple of 128 need a detour: so NVIDIA's cudnn-frontend. */
+/** The oldest supported version, 10000 major + 100 minor + patch. According to NVIDIA's
+ *  cudnn-frontend, 9.10.0 and 9.10.1 give wrong results, 9.14.0 gives wrong results with windows,
+ *  and versions up to 9.15.0 need a workaround for key counts that are no multiple of 128. */
 #define CUDNN_LEAST_VERSION 91501
 
 typedef struct cudnn_library {
@@ -15,9 +16,10 @@ typedef struct cudnn_library {
 #undef X
 } cudnn_library;
 
-/** Opens `file`, a path or a name that the system's loader finds. 0, and why in one line, when it or a
- *  function is missing or its version is another than 9's from CUDNN_LEAST_VERSION on. It stays open: its
- *  threads do not survive dlclose. */
+/** Opens `file`, a path or a name that the system's loader finds. Returns 0, with the reason in
+ *  `why` (one line), if the file or a function is missing, or if the version is older than
+ *  CUDNN_LEAST_VERSION or not a version 9. The library is never closed, because its threads do not
+ *  survive dlclose. */
 int32_t cudnn_library_open(cudnn_library *out, const char *file, char *why, int64_t why_bytes);
 
 #endif

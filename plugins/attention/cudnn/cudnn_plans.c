@@ -127,8 +127,9 @@ static int32_t plan_part(cudnn_plans *plans, const lathe_attention_problem *p, c
     return plan->execution != NULL;
 }
 
-/* The largest part whose workspace and bias stay within the bounds, if the workspace is in proportion to the
- * heads; where none does, the smallest. Of equal ones that with more heads: the bias is shared by them. */
+/* The largest part whose workspace and bias stay within the bounds, assuming that the workspace is
+ * proportional to the heads; if none does, the smallest part. Of parts of equal size it takes the
+ * one with more heads, because heads share the bias. */
 static cudnn_part part_within(const lathe_attention_problem *p, int64_t workspace, int64_t most)
 {
     cudnn_part best = {1, 1};

@@ -1,4 +1,5 @@
-/* The execution plans of an instance: one per problem and direction, made when the problem is scored. */
+/* The execution plans of an instance: one per problem and direction, made when the problem is
+ * scored. */
 #ifndef LATHE_CUDNN_PLANS_H
 #define LATHE_CUDNN_PLANS_H
 
@@ -37,8 +38,9 @@ void cudnn_plans_init(cudnn_plans *plans, const lathe_host *host, const char *fi
                       int64_t workspace_most);
 void cudnn_plans_fini(cudnn_plans *plans);
 
-/** The plan of a problem that cudnn_problem_refusal lets pass, made at the first call. NULL, and why in one
- *  line: cuDNN is missing or too old, or has no engine for it. */
+/** Returns the plan of a problem that cudnn_problem_refusal accepts; the first call makes it.
+ * Returns NULL, with the reason in `why` (one line), if cuDNN is missing, too old, or has no engine
+ * for it. */
 const cudnn_plan *cudnn_plans_make(cudnn_plans *plans, const lathe_attention_problem *p,
                                    int32_t backward, char *why, int64_t why_bytes);
 /** The plan if it was made; else NULL. */

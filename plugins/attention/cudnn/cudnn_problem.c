@@ -1,5 +1,6 @@
-/* Which problems the cudnn backend takes: what its graphs say, and what cuDNN's engines are documented for.
- * The rest, as head sizes above 128 in the backward, cuDNN tells when it plans. */
+/* Decides which problems the cudnn backend supports: those that its graphs express and that cuDNN
+ * documents for its engines. Further limits, such as head sizes above 128 in the backward, are
+ * found by cuDNN when it makes the plan. */
 #include "cudnn_problem.h"
 
 #include <stdlib.h>

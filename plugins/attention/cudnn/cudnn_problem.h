@@ -1,4 +1,4 @@
-/* Which problems the cudnn backend takes, as far as that is known without cuDNN. */
+/* Decides which problems the cudnn backend supports, as far as that is known without cuDNN. */
 #ifndef LATHE_CUDNN_PROBLEM_H
 #define LATHE_CUDNN_PROBLEM_H
 

@@ -1,10 +1,11 @@
-/* Kernels beside cuDNN: the bias of packed documents, and the addition to gradients that are there already.
+/* Kernels beside cuDNN: the bias of packed documents, and the addition to gradients that are there
+ * already.
  *
  *   bias[r,j] = j >= doc_start[r] ? 0 : -65504        to[r,c] = to[r,c] + from[r,c]
  *
- * Not -inf: cuDNN's engines meet tiles whose keys are all hidden, and PyTorch keeps infinite biases from them
- * for that. -65504, the least of f16 (-65536 as bf16), takes a weight to 0 unless its score is 65,000 above
- * the others.
+ * Not -inf: cuDNN's engines meet tiles whose keys are all hidden, and PyTorch keeps infinite biases
+ * from them for that. -65504, the least of f16 (-65536 as bf16), takes a weight to 0 unless its
+ * score is 65,000 above the others.
  *
  * Bound by memory: a thread has 8 elements of 2 bytes, 16 bytes of each tensor.
  */

@@ -1,9 +1,9 @@
 /* Attention as a graph of cuDNN's operations.
  *
- * The fused engines match patterns: a product, a scale, a bias, masks as selections by generated indices, a
- * softmax of max, sub, exp, sum and div, a product. Keys (and in the backward values) are described as
- * transposed. The order of the operations is that of NVIDIA's cudnn-frontend, whose graphs the engines are
- * made for.
+ * The fused engines match patterns: a product, a scale, a bias, masks as selections by generated
+ * indices, a softmax of max, sub, exp, sum and div, a product. Keys (and in the backward values)
+ * are described as transposed. The order of the operations is that of NVIDIA's cudnn-frontend,
+ * whose graphs the engines are made for.
  */
 #include "cudnn_sdpa.h"
 

@@ -12,7 +12,7 @@ enum {
     SDPA_V,
     SDPA_O,
     SDPA_LSE,
-    SDPA_BIAS, /* [B,1,Tq,Tk] of the tensors' type: 0 where documents let a query see, else -65504 */
+    SDPA_BIAS, /* [B,1,Tq,Tk], type of the tensors: 0 if the document is visible, else -65504 */
     SDPA_DO,
     SDPA_DQ,
     SDPA_DK,
@@ -25,8 +25,9 @@ enum {
     SDPA_N
 };
 
-/** What one run of a graph computes of a problem: `batch` rows and `n_kv_heads` key heads with their query
- *  heads. The tensors keep the strides of the whole; delta and bias are dense for the part. */
+/** The part of a problem that one run of a graph computes: `batch` rows and `n_kv_heads` key heads
+ *  with their query heads. The tensors keep the strides of the whole problem; delta and bias are
+ *  dense for the part. */
 typedef struct cudnn_part {
     int64_t batch;
     int32_t n_kv_heads;
@@ -38,7 +39,8 @@ void cudnn_sdpa_backward(cudnn_graph *g, const lathe_attention_problem *p, cudnn
 /** Which ids the graph of the problem needs, in ascending order; how many. */
 int32_t cudnn_sdpa_ids(const lathe_attention_problem *p, int32_t backward, int64_t ids[SDPA_N]);
 
-/** Elements between rows of the bias: Tk up to a multiple of 8, so that rows are 16-byte aligned. */
+/** Elements between rows of the bias: Tk rounded up to a multiple of 8, so that rows are 16-byte
+ *  aligned. */
 static inline int64_t cudnn_sdpa_bias_stride(const lathe_attention_problem *p)
 {
     return (p->t_k + 7) / 8 * 8;

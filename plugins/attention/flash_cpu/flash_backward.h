@@ -1,12 +1,16 @@
-/* The backward: probabilities are recomputed from lse, one tile of keys after another.
+/* Attention backward: recomputes the probabilities from lse, one tile of keys after another.
  *
- * For a tile of keys and each tile of queries that sees it, with p = 2^(s - lse) in base-2 exponents:
- *   dv += p^T do;  dp = do v^T;  ds = p (dp - delta), delta = sum(do * o);  dk += ds^T q;  dq += ds k
- * and `scale` is applied when dq and dk are written.
+ * For a tile of keys and each tile of queries that sees it, with p = 2^(s - lse) in base-2
+ * exponents:
  *
- * Work: a (batch row, key head), with its query heads one after another; with few of those, the
- * tiles of keys are dealt to UNITS_WANTED pieces, each with a dq of its own, added in order at the
- * end. Every sum has one order, whatever the number of threads.
+ *   dp = do v^T      ds = p (dp - delta), delta = sum(do * o)
+ *   dv += p^T do     dk += ds^T q     dq += ds k
+ *
+ * `scale` is applied when dq and dk are written.
+ *
+ * A work item is one (batch row, key head), with its query heads one after another. If there are
+ * few of them, the tiles of keys are divided into UNITS_WANTED pieces, each with its own dq, and
+ * these are added in order at the end. Every sum has one order for any number of threads.
  */
 #ifndef LATHE_ATTENTION_FLASH_BACKWARD_H
 #define LATHE_ATTENTION_FLASH_BACKWARD_H

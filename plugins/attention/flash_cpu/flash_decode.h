@@ -1,9 +1,9 @@
 /* The forward for a few queries over many keys: each key and value is read once, straight from the
  * tensor, for all query heads that share it.
  *
- * Work: (batch row, run of DECODE_RUN keys, key head). Where there are runs enough for all workers, a
- * worker takes all heads of a run, so that memory is walked in its order. Each item writes m, l and o
- * of its keys for every query, and a second pass merges them in order.
+ * Work: (batch row, run of DECODE_RUN keys, key head). Where there are runs enough for all workers,
+ * a worker takes all heads of a run, so that memory is walked in its order. Each item writes m, l
+ * and o of its keys for every query, and a second pass merges them in order.
  */
 #ifndef LATHE_ATTENTION_FLASH_DECODE_H
 #define LATHE_ATTENTION_FLASH_DECODE_H
@@ -216,7 +216,8 @@ static void decode_items(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* Merges the runs of every (batch row, query head, query). The first part's memory takes the sum. */
+/* Merges the runs of every (batch row, query head, query). The first part's memory takes the sum.
+ */
 static void merge_items(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const decode_job *j = arg;

@@ -4,8 +4,8 @@
  * m follows the row's maximum only when that exceeds it by more than 2^SLACK: f32 has room for
  * the factor, and most tiles then rescale nothing.
  *
- * Work: a (batch row, key head) with enough of those; else its query tiles are dealt to UNITS_WANTED
- * pieces, and keys and values are packed beforehand for all of them.
+ * Work: a (batch row, key head) with enough of those; else its query tiles are dealt to
+ * UNITS_WANTED pieces, and keys and values are packed beforehand for all of them.
  */
 #ifndef LATHE_ATTENTION_FLASH_FORWARD_H
 #define LATHE_ATTENTION_FLASH_FORWARD_H
@@ -132,7 +132,8 @@ INLINE vf exponents(const float *s, int v, span seen, const scoring *how, const 
     return all ? t : vselect(vinside(v * VL, seen.lo, seen.hi), t, vset(-1e30f));
 }
 
-/* A row of scores to probabilities relative to 2^m, in units. `all`: the row sees the whole tile. */
+/* Turns a row of scores into probabilities relative to 2^m, in units. `all`: the row sees the whole
+ * tile. */
 INLINE void soften_row(const forward_work *w, const extent *x, int64_t r, span seen,
                        const scoring *how, const int all)
 {

@@ -2,7 +2,8 @@
  *
  * c [m,n] f32, from a (units, element (r,k) at a[r*a_row + k*a_unit]) and b (units, [k][n]).
  * Rows are taken MR at a time; m is a multiple of MR_LEAST, n of VL. Each block of MR rows has a
- * span of its own, of columns or of contraction units: what lies outside is masked and not computed.
+ * span of its own, of columns or of contraction units: what lies outside is masked and not
+ * computed.
  */
 #ifndef LATHE_ATTENTION_FLASH_GEMM_H
 #define LATHE_ATTENTION_FLASH_GEMM_H
@@ -42,7 +43,8 @@ INLINE vf multiply_add(const unit *a, const unit *b, vf c)
 #endif
 }
 
-/* rows x (vectors * VL) of c over n_k units; `add`: to what c holds. All four last are constants. */
+/* Computes rows x (vectors * VL) elements of c over n_k units; `add`: adds them to c. The last four
+ * arguments are constants. */
 INLINE void micro(const unit *a, int64_t a_row, int64_t a_unit, const unit *b, int64_t b_unit,
                   float *c, int64_t c_row, int64_t n_k, const int rows, const int vectors,
                   const int add)
@@ -69,7 +71,8 @@ INLINE void micro(const unit *a, int64_t a_row, int64_t a_unit, const unit *b, i
             vstore(c + r * c_row + v * VL, acc[r][v]);
 }
 
-/* Left factors have one of two shapes; a constant step lets addresses fold into the instructions. */
+/* Left factors have one of two shapes; a constant step lets addresses fold into the instructions.
+ */
 #define MICRO(name, rows, vectors, add)                                                            \
     static __attribute__((noinline)) void name(const unit *a, int64_t a_row, int64_t a_unit,       \
                                                const unit *b, int64_t b_unit, float *c,            \

@@ -1,4 +1,4 @@
-/* Tensors of the model to tiles of units, and sums in f32 back to tensors. */
+/* Packs tensors of the model into tiles of units, and writes f32 sums back to tensors. */
 #ifndef LATHE_ATTENTION_FLASH_PACK_H
 #define LATHE_ATTENTION_FLASH_PACK_H
 
@@ -8,7 +8,7 @@
 
 __extension__ typedef _Float16 half;
 
-/* Queries and keys of a tile: multiples of MR, so that no full tile leaves a slow remainder of rows,
+/* Queries and keys of a tile: multiples of MR, so that a full tile has no slow remainder of rows,
  * and of 2 VL, the width of a panel of columns. */
 #define BQ 96
 #define BK 96

@@ -1,5 +1,5 @@
-/* The flash_cpu attention backend, on every instruction set this machine has, against a dense double
- * reference. */
+/* The flash_cpu attention backend, on every instruction set this machine has, against a dense
+ * double reference. */
 #define ATTENTION_ISAS "generic", "avx2", "avx512", "avx512_bf16"
 #include "attention_suite.h"
 #include "base/error.h"

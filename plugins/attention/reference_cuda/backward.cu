@@ -1,11 +1,11 @@
-/* The backward. With P = exp(s - lse), dP = dO v^T, delta = rowsum(dO * o) and dS = P (dP - delta), times
- * the slope of the soft-cap and the scale:
+/* The backward. With P = exp(s - lse), dP = dO v^T, delta = rowsum(dO * o) and dS = P (dP - delta),
+ * times the slope of the soft-cap and the scale:
  *
  *   dv = P^T dO,   dk = dS^T q,   dq = dS k
  *
- * Three kernels: delta; dk and dv, a block for 64 keys of one key head, which goes through the queries of
- * its query heads in order; dq, a block for 64 queries. No result is added up by two blocks. Bound by f32
- * arithmetic on the plain cores; P is made twice.
+ * Three kernels: delta; dk and dv, a block for 64 keys of one key head, which goes through the
+ * queries of its query heads in order; dq, a block for 64 queries. No result is added up by two
+ * blocks. Bound by f32 arithmetic on the plain cores; P is made twice.
  */
 #include "tiles.cuh"
 
@@ -91,7 +91,8 @@ static __device__ void write_weights(weights w, const float (&from)[OWN][OWN])
         w[y + SIDE * i][x + SIDE * j] = from[i][j];
 }
 
-/* Tiles of queries [*out_begin, *out_end) that may see keys [k0, k0 + TILE), by causality and window. */
+/* Tiles of queries [*out_begin, *out_end) that may see keys [k0, k0 + TILE), by causality and
+ * window. */
 static __device__ void queries_of(const lathe_attention_problem &p, int64_t k0, int64_t *out_begin,
                                   int64_t *out_end)
 {

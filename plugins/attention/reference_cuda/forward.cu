@@ -1,9 +1,11 @@
-/* The forward: o = softmax(mask(softcap(scale q k^T))) v and lse, the softmax over tiles of keys with a
- * running maximum m and sum l per query (arXiv:2205.14135, algorithm 1):
+/* Attention forward: o = softmax(mask(softcap(scale q k^T))) v and lse. The softmax runs over tiles
+ * of keys with a running maximum m and sum l per query (arXiv:2205.14135, algorithm 1):
  *
- *   m' = max(m, max_j s_j),  l' = l e^(m - m') + sum_j e^(s_j - m'),  o' = o e^(m - m') + sum_j e^(s_j - m') v_j
+ *   m' = max(m, max_j s_j)
+ *   l' = l e^(m - m') + sum_j e^(s_j - m')
+ *   o' = o e^(m - m') + sum_j e^(s_j - m') v_j
  *
- * A block makes 64 queries of one head. Bound by f32 arithmetic on the plain cores.
+ * A block computes 64 queries of one head. Bound by f32 arithmetic outside the tensor cores.
  */
 #include "tiles.cuh"
 

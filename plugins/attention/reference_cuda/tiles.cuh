@@ -1,10 +1,10 @@
 /* Tiles of 64 queries by 64 keys: which keys a query sees, products of tiles, launching.
  *
- * A block is 256 threads, 16 by 16; thread (x, y) owns the elements (y + 16 i, x + 16 j) of a tile. Head
- * dims pass through shared memory 32 at a time, as f32. All sums have one order.
+ * A block is 256 threads, 16 by 16; thread (x, y) owns the elements (y + 16 i, x + 16 j) of a tile.
+ * Head dims pass through shared memory 32 at a time, as f32. All sums have one order.
  *
- * The few lines about elements and launches repeat kernels/cuda/launch.cuh: a plugin sees the public
- * headers and its own folder only, and one plugin is not reason enough to publish them.
+ * The few lines about elements and launches repeat kernels/cuda/launch.cuh: a plugin sees the
+ * public headers and its own folder only, and one plugin is not reason enough to publish them.
  */
 #ifndef LATHE_REFERENCE_CUDA_TILES_CUH
 #define LATHE_REFERENCE_CUDA_TILES_CUH
@@ -89,8 +89,9 @@ struct sight {
     int32_t lo[TILE], hi[TILE];
 };
 
-/* Fills `seen` for the queries from q0 on, and *out_first, *out_last: the keys any of them sees. Lengths of
- * cached rows outside of 0 .. t_k are taken as the nearer of the two. Every thread calls. */
+/* Fills `seen` for the queries from q0 on, and *out_first, *out_last: the keys any of them sees.
+ * Lengths of cached rows outside of 0 .. t_k are taken as the nearer of the two. Every thread
+ * calls. */
 static __device__ void look(const lathe_attention_problem &p, const lathe_attention_args &a,
                             int64_t b, int64_t q0, sight *seen, int64_t *out_first,
                             int64_t *out_last)
@@ -130,7 +131,8 @@ static __device__ __forceinline__ float score_of(const lathe_attention_problem &
 
 /* ---- products of tiles ---- */
 
-/* Rows of one head: [n_rows, dim], from element `first` of the tensor on, `stride` elements apart. */
+/* Rows of one head: [n_rows, dim], from element `first` of the tensor on, `stride` elements apart.
+ */
 struct rows {
     const void *base;
     int64_t first, stride, n_rows;
@@ -186,8 +188,8 @@ static __device__ void dot_tiles(float (&s)[OWN][OWN], const rows &a, const rows
     }
 }
 
-/* out[c][i][j] += sum over k of w[r][k] * b[k][d], r = y + 16 i and d = 32 c + x + 16 j; with TURNED
- * w[k][r]. What the threads wrote to w before the call is seen. */
+/* out[c][i][j] += sum over k of w[r][k] * b[k][d], r = y + 16 i and d = 32 c + x + 16 j; with
+ * TURNED w[k][r]. What the threads wrote to w before the call is seen. */
 template <int TURNED, int CHUNKS>
 static __device__ void add_product(float (&out)[CHUNKS][OWN][OWN_DIMS], weights w, const rows &b,
                                    int dim, chunk right)

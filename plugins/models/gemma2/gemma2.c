@@ -1,5 +1,5 @@
-/* Gemma 2: norms before and after attention and MLP, which multiply by 1+w, a scaled embedding, gated tanh-GELU, capped
- * scores and logits, a sliding window in every other layer. */
+/* Gemma 2: norms before and after attention and MLP, which multiply by 1+w, a scaled embedding,
+ * gated tanh-GELU, capped scores and logits, a sliding window in every other layer. */
 #include <lathe/kit/decoder_family.h>
 
 /* clang-format off */

@@ -1,5 +1,5 @@
-/* Gemma 3: Gemma 2 with normed queries and keys instead of caps, and rotary frequencies of their own for the layers with a
- * sliding window. The text model alone. */
+/* Gemma 3: Gemma 2 with normed queries and keys instead of caps, and rotary frequencies of their
+ * own for the layers with a sliding window. The text model alone. */
 #include <lathe/kit/decoder_family.h>
 
 /* clang-format off */

@@ -1,5 +1,5 @@
-/* GPT-2: LayerNorm, learned positions, one projection for q, k and v, tanh-GELU; files hold its Conv1D weights as
- * [in, out]. */
+/* GPT-2: LayerNorm, learned positions, one projection for q, k and v, tanh-GELU; files hold its
+ * Conv1D weights as [in, out]. */
 #include <lathe/kit/decoder_family.h>
 
 /* clang-format off */

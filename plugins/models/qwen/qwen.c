@@ -1,5 +1,5 @@
-/* Qwen2, with biases on q, k and v, and Qwen3, with RMSNorm over each head of q and k; the rest is Llama's. Layers
- * from max_window_layers on may have a sliding window. */
+/* Qwen2, with biases on q, k and v, and Qwen3, with RMSNorm over each head of q and k; the rest is
+ * Llama's. Layers from max_window_layers on may have a sliding window. */
 #include <lathe/kit/decoder_family.h>
 
 /* clang-format off */

@@ -5,9 +5,9 @@
  *     u = u / max(1, rms(u)/clip_threshold) * a,   a = rho * max(e2, rms(p))  (scale_parameter)
  *     beta1: m = b1*m + (1-b1)*u, u = m;    p = p*(1 - wd*a) - u
  *
- * rho: lr; with relative_step min(1e-2, 1/sqrt(t)), or min(1e-6 t, 1/sqrt(t)) with warmup_init, times
- * what the schedule makes of a base rate of 1.
- * Source: arXiv:1804.04235; transformers Adafactor, operation by operation, sums in double.
+ * rho: lr; with relative_step min(1e-2, 1/sqrt(t)), or min(1e-6 t, 1/sqrt(t)) with warmup_init,
+ * times what the schedule makes of a base rate of 1. Source: arXiv:1804.04235; transformers
+ * Adafactor, operation by operation, sums in double.
  */
 #include "adafactor.h"
 #include "lathe/kit/optimizer_kit.h"

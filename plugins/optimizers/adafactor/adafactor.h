@@ -1,7 +1,7 @@
 /* adafactor: what the loops of the CPU and the kernels of a GPU share; and those kernels.
  *
- * Sums over a tensor are made of partial sums over runs of consecutive elements, at most ADAFACTOR_PARTIALS
- * of them, in order within and between; a GPU adds them up in the same order.
+ * Sums over a tensor are made of partial sums over runs of consecutive elements, at most
+ * ADAFACTOR_PARTIALS of them, in order within and between; a GPU adds them up in the same order.
  */
 #ifndef LATHE_ADAFACTOR_H
 #define LATHE_ADAFACTOR_H
@@ -70,7 +70,8 @@ LATHE_HD static inline float adafactor_row_factor(float row, float inverse_mean)
     return 1.0f / sqrtf(row * inverse_mean);
 }
 
-/** u before clipping and rate; row_factor: 1 in a vector, whose `moment` is V, else C of the column. */
+/** u before clipping and rate; row_factor: 1 in a vector, whose `moment` is V, else C of the
+ * column. */
 LATHE_HD static inline float adafactor_direction(float row_factor, float moment, float scaled)
 {
     return row_factor * (1.0f / sqrtf(moment)) * scaled;

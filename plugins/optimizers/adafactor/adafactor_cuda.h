@@ -1,6 +1,7 @@
-/* The kernels of adafactor.h, in the order in which a step queues them. A block of threads has a chunk, as in
- * the element-wise kernel, and takes of each loop what that chunk stands for; `means` and `rates` have one
- * block a tensor. Bound by memory: five reads of the gradient, two of the parameter. */
+/* The kernels of adafactor.h, in the order in which a step queues them. A block of threads has a
+ * chunk, as in the element-wise kernel, and takes of each loop what that chunk stands for; `means`
+ * and `rates` have one block a tensor. Bound by memory: five reads of the gradient, two of the
+ * parameter. */
 #ifndef LATHE_ADAFACTOR_CUDA_H
 #define LATHE_ADAFACTOR_CUDA_H
 
@@ -27,8 +28,8 @@ static __device__ inline tensor_chunk chunk_of(const adafactor_args *a, int64_t 
     return k;
 }
 
-/* The partial sums of square(i) over the elements of a tensor. A run is at least a chunk long, so that there are no
- * more of them than chunks: every LATHE_RUNS-th chunk makes as many. */
+/* The partial sums of square(i) over the elements of a tensor. A run is at least a chunk long, so
+ * that there are no more of them than chunks: every LATHE_RUNS-th chunk makes as many. */
 template <typename Square>
 static __device__ inline void partial_sums(const adafactor_args *a, const tensor_chunk *k,
                                            const Square &square)

@@ -62,8 +62,8 @@ static int64_t chunk_size(void *ctx, const lathe_optimizer_tensor *x)
     return size >= want ? size : want / size * size;
 }
 
-/* Mean of the squares of the scaled gradient. The sums of the lanes are a kernel's threads: the same order
- * here and there. */
+/* Mean of the squares of the scaled gradient. The sums of the lanes are a kernel's threads: the
+ * same order here and there. */
 LATHE_CLONES static float mean_square(const float *restrict g, int64_t n, float scale)
 {
     double sum[ADAM_MINI_LANES] = {0.0};

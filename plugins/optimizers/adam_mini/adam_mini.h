@@ -1,7 +1,7 @@
 /* adam_mini: what the loop of the CPU and the kernel of a GPU share; and that kernel.
  *
- * The mean over a block of elements is a sum of ADAM_MINI_LANES sums: element i of the block adds to sum
- * i % LANES, in order, and then sum k takes in sum k + LANES/2, k + LANES/4, ..., k + 1.
+ * The mean over a block of elements is a sum of ADAM_MINI_LANES sums: element i of the block adds
+ * to sum i % LANES, in order, and then sum k takes in sum k + LANES/2, k + LANES/4, ..., k + 1.
  */
 #ifndef LATHE_ADAM_MINI_H
 #define LATHE_ADAM_MINI_H
@@ -18,7 +18,8 @@ LATHE_HD static inline double adam_mini_square(float g, float scale)
     return (double)(x * x);
 }
 
-/** The rate of a block, from the mean of its squares; updates its second moment. lr: of the tensor. */
+/** The rate of a block, from the mean of its squares; updates its second moment. lr: of the tensor.
+ */
 LATHE_HD static inline float adam_mini_rate(const lathe_adamw_numbers *u, float lr, float bias,
                                             float mean, float *v)
 {
@@ -98,7 +99,8 @@ static __device__ inline void block_together(tensor_step *s, int64_t size, int64
         element_update(s, at + k, rate);
 }
 
-/* As the element-wise kernel, but that a chunk's threads take the blocks that begin in it, to their ends. */
+/* As the element-wise kernel, but that a chunk's threads take the blocks that begin in it, to their
+ * ends. */
 LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_args)
 {
     for (int64_t chunk = blockIdx.x; chunk < a.n_chunks; chunk += gridDim.x) {

@@ -189,9 +189,10 @@ Test(adamw, refuses_bad_settings_and_missing_memory)
 }
 
 /* A constant gradient of 1: v = 1 - 0.999^t. Rounding to nearest would stop where a step of
- * 0.001*(1 - v) is below half a unit, from v = 1/4 on; rounded stochastically the mean of n elements
- * is right, within 5 sigma. One rounding is off by at most a unit, 2^-8 v, with a variance of at most
- * a quarter of its square; t of them decay with 0.999, so that at most 1/(1 - 0.999^2) add up. */
+ * 0.001*(1 - v) is below half a unit, from v = 1/4 on; rounded stochastically the mean of n
+ * elements is right, within 5 sigma. One rounding is off by at most a unit, 2^-8 v, with a variance
+ * of at most a quarter of its square; t of them decay with 0.999, so that at most 1/(1 - 0.999^2)
+ * add up. */
 Test(adamw, bf16_moments_follow_a_slow_average)
 {
     enum { N = 4000, STEPS = 1500 };

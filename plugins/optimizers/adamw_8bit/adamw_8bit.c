@@ -1,9 +1,11 @@
 /* AdamW with both moments in 8 bits: blocks of 256 codes of the dynamic map and one f32 scale each.
  *
- *     m = map[code]*absmax, v likewise;  one step of adamw;  absmax = max|.| of the block, codes nearest
+ *     m = map[code]*absmax, v in the same way;  one step of AdamW
+ *     absmax = max|.| of the block;  codes of the nearest values
  *
- * 2*(1 + 4/256) = 2.03125 bytes per parameter in the place of 8. Tensors below min_8bit_size keep
+ * 2*(1 + 4/256) = 2.03125 bytes per parameter instead of 8. Tensors smaller than min_8bit_size have
  * f32 moments.
+ *
  * Source: arXiv:2110.02861; bitsandbytes 0.50 AdamW8bit (blockwise).
  */
 #include "adamw_8bit.h"
@@ -58,7 +60,8 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
     return 4;
 }
 
-/* n elements; their moments come divided by m_scale and v_scale. most: the largest of each, as bits. */
+/* n elements; their moments come divided by m_scale and v_scale. most: the largest of each, as
+ * bits. */
 LATHE_CLONES static void adam(const lathe_adamw_numbers *numbers, float scale, float *restrict p,
                               const float *restrict g, float *restrict m, float *restrict v,
                               float m_scale, float v_scale, int64_t n, int32_t most[2])

@@ -1,4 +1,5 @@
-/* adamw_8bit: the update of an element, for the loop of the CPU and the kernel of a GPU; and that kernel. */
+/* adamw_8bit: the update of an element, for the loop of the CPU and the kernel of a GPU; and that
+ * kernel. */
 #ifndef LATHE_ADAMW_8BIT_H
 #define LATHE_ADAMW_8BIT_H
 
@@ -72,7 +73,8 @@ static __device__ inline void block_largest(int32_t *io_m, int32_t *io_v)
     __syncthreads();
 }
 
-/* The scale and, of thread i's element, the code of a moment whose largest magnitude has these bits. */
+/* The scale and, of thread i's element, the code of a moment whose largest magnitude has these
+ * bits. */
 static __device__ inline void moment_store(const map *b, int zero, float x, int is_there,
                                            int32_t most_bits, uint8_t *codes, float *absmax,
                                            int64_t i)
@@ -85,7 +87,8 @@ static __device__ inline void moment_store(const map *b, int zero, float x, int 
         codes[i] = map_code(b, x / (most > 0.0f ? most : 1.0f), zero);
 }
 
-/* As the element-wise kernel, but that a block of threads takes one block of 256 elements at a time. */
+/* As the element-wise kernel, but that a block of threads takes one block of 256 elements at a
+ * time. */
 LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_args)
 {
     __shared__ map first, second;

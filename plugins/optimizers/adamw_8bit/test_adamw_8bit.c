@@ -83,7 +83,8 @@ Test(adamw_8bit, places_by_lines_are_the_nearest_codes)
     check_codes(1);
 }
 
-/* n numbers to codes and back, against one at a time. absmax: as the optimizer gives it, or a NaN. */
+/* n numbers to codes and back, against one at a time. absmax: as the optimizer gives it, or a NaN.
+ */
 static void check_row(const lathe_dynamic_codec *c, const float *x, float absmax, int64_t n)
 {
     enum { MOST = 4096 };
@@ -105,8 +106,8 @@ static void check_row(const lathe_dynamic_codec *c, const float *x, float absmax
     cr_assert_eq(memcmp(&back[n], &behind, sizeof behind), 0);
 }
 
-/* Numbers around every edge, each alone in its group of 64, for a doubt settles them all; and numbers of
- * every magnitude. */
+/* Numbers around every edge, each alone in its group of 64, for a doubt settles them all; and
+ * numbers of every magnitude. */
 static void check_rows(int is_signed)
 {
     enum { N = 4096, GROUP = 64 };
@@ -167,7 +168,8 @@ Test(adamw_8bit, state_is_two_bytes_and_a_scale_per_block)
     cr_assert_eq(bytes, 64 * (2 * 256 + 2 * 4)); /* 2.03125 per parameter */
 }
 
-/* Every code's own value, the edges between codes and the ends of the range come back as they are. */
+/* Every code's own value, the edges between codes and the ends of the range come back as they are.
+ */
 Test(adamw_8bit, codes_are_the_nearest)
 {
     const lathe_plugin *const plugin = fixture_plugin();

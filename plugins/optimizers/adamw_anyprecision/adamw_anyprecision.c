@@ -58,8 +58,8 @@ LATHE_HD static inline float narrow(float x, uint32_t cut)
     return out;
 }
 
-/* The moments, and what the parameter would lose to an exact sum. As the source: a product and a sum
- * are two roundings of the state. */
+/* The moments, and what the parameter would lose to an exact sum. As the source: a product and a
+ * sum are two roundings of the state. */
 LATHE_HD static inline float adamw_anyprecision_update(const adamw_anyprecision_uniform *u, float g,
                                                        float *s)
 {

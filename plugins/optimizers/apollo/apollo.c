@@ -1,16 +1,19 @@
-/* APOLLO: SGD whose step is scaled per channel (or per tensor) as AdamW's would be in a few random
- * directions.
+/* APOLLO: SGD with a scale per channel (or per tensor) that is estimated from AdamW's step in a few
+ * random directions.
  *
- *     R = P G, P random normal with variance 1/rank, new every gap steps;  N = Adam's direction of R
+ *     R = P G, P random normal with variance 1/rank, new every `gap` steps
+ *     N = Adam's direction of R
  *     channel: s_l = |N_l|/(|R_l| + 1e-8);  tensor: s = |N|/(|R| + 1e-8);   U = sqrt(scale)*s*G
- *     norm-growth limiter: |U| grows by at most 1% a step
+ *     norm-growth limiter: |U| grows by at most 1% per step
  *     p -= lr*sqrt(1 - b2^t)/(1 - b1^t) * U;  p -= lr*wd*p
  *
  * APOLLO-Mini: rank 1, scale_type "tensor", scale 128. Matrices of layers are projected along their
- * shorter side when it is longer than the rank; everything else is AdamW. P is not kept: it is made
- * anew in the step's scratch from the counter RNG.
- * Source: arXiv:2412.05270; apollo-torch APOLLOAdamW; limiter arXiv:2410.01623. Deviation: numbers of
- * P come from Lathe's counter RNG, and with scale_front = false the source scales behind the limiter.
+ * shorter side if it is longer than the rank; all other tensors take AdamW. P is not stored: each
+ * step computes it again in scratch from the counter RNG.
+ *
+ * Source: arXiv:2412.05270; apollo-torch APOLLOAdamW; limiter arXiv:2410.01623. Deviation: the
+ * numbers of P come from Lathe's counter RNG; with scale_front = false the source scales after the
+ * limiter.
  */
 #include "apollo.h"
 
@@ -221,7 +224,8 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
 
 /* ---- on a device whose memory the host cannot touch ---- */
 
-/* The parts of the shared room: |squares|factor, padded|projector, one more|line scales|R|directions| */
+/* Parts of the shared memory:
+ * |squares|factor, padded|projector, one more|line scales|R|directions| */
 static int64_t room_place(const lathe_low_rank *r, void *memory, apollo_args *out)
 {
     const int64_t lines = lathe_low_rank_lines(r), n = r->rank * lathe_low_rank_length(r);

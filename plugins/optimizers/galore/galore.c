@@ -5,9 +5,9 @@
  *     p -= lr*sqrt(1 - b2^t)/(1 - b1^t) * scale * P^T N;  p -= lr*wd*p
  *
  * Matrices of layers are projected when their shorter side is longer than the rank; everything else
- * (embeddings, head, norms, biases) takes the same rule unprojected. A vector's sign is fixed by its
- * largest element, which the source leaves to its library.
- * Source: arXiv:2403.03507; galore-torch GaLoreAdamW, projection "std".
+ * (embeddings, head, norms, biases) takes the same rule unprojected. A vector's sign is fixed by
+ * its largest element, which the source leaves to its library. Source: arXiv:2403.03507;
+ * galore-torch GaLoreAdamW, projection "std".
  */
 #include "galore.h"
 
@@ -147,7 +147,8 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
 
 /* ---- on a device whose memory the host cannot touch ---- */
 
-/* device |Gram matrix, then directions of a step|; host |Gram matrix and what its eigenvectors need|projector| */
+/* device |Gram matrix, then directions of a step|
+ * host   |Gram matrix and workspace of its eigenvectors|projector| */
 static void room(void *self, const lathe_param_info *param, lathe_optimizer_room *out)
 {
     const lathe_low_rank r = lathe_low_rank_param(((const galore *)self)->rank, param);

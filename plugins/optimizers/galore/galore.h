@@ -49,8 +49,8 @@ static __device__ inline void fetch_lines(float (*to)[GALORE_GRAM_TILE + 1], con
     }
 }
 
-/* The Gram matrix, sums in the order of gram_rows(): of lines in one sum or, by columns, in eight. A product
- * of two floats is exact in double. Bound by shared memory: two loads for a term. */
+/* The Gram matrix, sums in the order of gram_rows(): of lines in one sum or, by columns, in eight.
+ * A product of two floats is exact in double. Bound by shared memory: two loads for a term. */
 LATHE_CUDA_KERNEL(galore_gram, LATHE_ELEMENTWISE_THREADS, galore_args)
 {
     __shared__ float rows[GRAM_DEPTH][GALORE_GRAM_TILE + 1], cols[GRAM_DEPTH][GALORE_GRAM_TILE + 1];
@@ -82,7 +82,8 @@ LATHE_CUDA_KERNEL(galore_gram, LATHE_ELEMENTWISE_THREADS, galore_args)
     }
 }
 
-/* The change of tensor t from the directions of its lines. A chunk's block takes tiles, and has their sums. */
+/* The change of tensor t from the directions of its lines. A chunk's block takes tiles, and has
+ * their sums. */
 LATHE_CUDA_KERNEL(galore_apply, LATHE_ELEMENTWISE_THREADS, galore_args)
 {
     const lathe_low_rank_args *const low = &a.low;

@@ -1,4 +1,5 @@
-/* Muon's other half: AdamW for what is no hidden matrix, with a rate of its own on Muon's schedule. */
+/* Muon's other half: AdamW for what is no hidden matrix, with a rate of its own on Muon's schedule.
+ */
 #ifndef LATHE_MUON_ADAMW_PART_H
 #define LATHE_MUON_ADAMW_PART_H
 
@@ -6,7 +7,8 @@
 
 typedef lathe_adamw_numbers adamw_part_uniform;
 
-/* scalars() has multiplied its rate into the decay and the bias; what is left is the schedule's part. */
+/* scalars() has multiplied its rate into the decay and the bias; what is left is the schedule's
+ * part. */
 LATHE_HD static inline adamw_part_uniform adamw_part_prepare(const float *scalars, float lr_mult,
                                                              float weight_decay_mult)
 {

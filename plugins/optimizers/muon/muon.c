@@ -10,7 +10,8 @@
 #include "adamw_part.h"
 #include "newton_schulz.h"
 
-/* `adamw` holds what the rest takes, with its own rate and decay; common.lr is that of the matrices. */
+/* `adamw` holds what the rest takes, with its own rate and decay; common.lr is that of the
+ * matrices. */
 typedef struct muon {
     lathe_adamw adamw;
     double momentum, weight_decay, adamw_lr;

@@ -1,12 +1,14 @@
-/* Schedule-free AdamW: no schedule to plan, an average in its place. Training works on y, the weights
- * to evaluate and to keep are x (average()):
+/* Schedule-free AdamW: replaces the learning-rate schedule by an average of the weights. Training
+ * works on y; the weights to evaluate and to save are x (average()):
  *
  *     v = b2*v + (1-b2)*g*g;   u = g/(sqrt(v/(1 - b2^t)) + eps) + wd*y
  *     y = y + c*(z - y) + lr*(b1*(1-c) - 1)*u;   z -= lr*u
  *     x = y + (1 - 1/b1)*(z - y)
  *
- * lr: the base rate, times t/warmup_steps during the warm-up; c = w_t/sum(w), w_t = t^r * lr_max^power
- * with lr_max the highest rate so far. z starts as y. Use it with scheduler.name = "constant".
+ * lr: the base rate, times t/warmup_steps during the warm-up. c = w_t/sum(w), where
+ * w_t = t^r * lr_max^power and lr_max is the highest rate so far. z starts as y.
+ * Use it with scheduler.name = "constant".
+ *
  * Source: arXiv:2405.15682; schedulefree AdamWScheduleFree, in its order of operations.
  */
 #include "lathe/kit/adamw_family.h"

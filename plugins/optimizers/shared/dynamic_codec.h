@@ -11,9 +11,10 @@
 
 /* A book and what AVX-512 looks up: 256 bytes, or 32 numbers, in registers.
  *
- * The lines of a book are lowest where they count. In the octave 2^(k-31) <= a < 2^(k-30), whose numbers have
- * an exponent with the low five bits k, only two can be: that of the decade in which the octave begins
- * and that of the one in which it ends; and the first place of the latter begins 0.2 late. So
+ * The lines of a book are lowest where they count. In the octave 2^(k-31) <= a < 2^(k-30), whose
+ * numbers have an exponent with the low five bits k, only two can be: that of the decade in which
+ * the octave begins and that of the one in which it ends; and the first place of the latter begins
+ * 0.2 late. So
  *
  *     place = min(low(a), high(a), 1.25*high(a) + late)
  *
@@ -52,7 +53,8 @@ static inline void lathe_dynamic_codec_init(lathe_dynamic_codec *c, int is_signe
         for (int byte = 0; byte < 4; byte++)
             c->plane[byte][k] = (uint8_t)(bits >> 8 * byte);
     }
-    /* A hair more than to 1, so that rounding leaves nothing of the value 1 below; octave 31 doubts it. */
+    /* A hair more than to 1, so that rounding leaves nothing of the value 1 below; octave 31 doubts
+     * it. */
     const double stretch = (1.0 + 4e-7) / (double)b->edge[254];
     c->stretch = (float)stretch;
     for (int k = 0; k < top; k++) {
@@ -70,7 +72,8 @@ static inline void lathe_dynamic_codec_init(lathe_dynamic_codec *c, int is_signe
     c->late[top] = 0.0f;
 }
 
-/* Values of the codes, copied as bits: two loads and a store an element are faster than a gather. */
+/* Values of the codes, copied as bits: two loads and a store an element are faster than a gather.
+ */
 __attribute__((noinline, optimize("no-tree-vectorize"))) static void
 lathe__dynamic_decode_each(const float *__restrict value, const uint8_t *__restrict codes,
                            float *__restrict out, int64_t n)

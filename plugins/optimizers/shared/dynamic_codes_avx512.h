@@ -9,7 +9,8 @@
 
 #define LATHE__DYNAMIC_AVX512 "avx512f,avx512bw,avx512dq"
 
-/* Packing and unpacking work within 128 bits; this puts their 32-bit elements in order, or into that order. */
+/* Packing and unpacking work within 128 bits; this puts their 32-bit elements in order, or into
+ * that order. */
 __attribute__((target(LATHE__DYNAMIC_AVX512))) static inline __m512i
 lathe__dynamic_across(__m512i x)
 {
@@ -17,8 +18,8 @@ lathe__dynamic_across(__m512i x)
     return _mm512_permutexvar_epi32(from, x);
 }
 
-/* As many as are whole registers of codes, and returns how many. Each byte of the values is looked up
- * for 64 codes at once. */
+/* As many as are whole registers of codes, and returns how many. Each byte of the values is looked
+ * up for 64 codes at once. */
 __attribute__((target(LATHE__DYNAMIC_AVX512 ",avx512vbmi"))) static int64_t
 lathe__dynamic_decode_avx512(const lathe_dynamic_codec *c, const uint8_t *codes, float *out,
                              int64_t n)

@@ -1,12 +1,14 @@
-/* Gradients in few dimensions: what optimizers share that keep their state of a matrix projected.
+/* Low-rank projection of gradients, for optimizers that keep the state of a matrix projected.
  *
- * A matrix [rows, cols] is seen as n_lines lines of `length` elements, along its shorter side: rows
- * where rows >= cols, else columns. The projector P [rank, length] makes rank numbers of a line:
+ * A matrix [rows, cols] consists of n_lines lines of `length` elements along its shorter side: rows
+ * if rows >= cols, else columns. The projector P [rank, length] maps a line to `rank` numbers:
  *
- *     R[k][l] = sum over j of P[k][j] * G(l, j)          back:  U(l, j) = sum over k of N[k][l] * P[k][j]
+ *     R[k][l] = sum over j of P[k][j] * G(l, j)
+ *     U(l, j) = sum over k of N[k][l] * P[k][j]      (back)
  *
- * State is kept as [rank, n_lines]. Sums run in the order of j and of k, on the CPU by LATHE_LINES lines at a
- * time, which touch nothing of each other's, on a GPU by the kernels of low_rank_cuda.h: the same bits.
+ * State has the shape [rank, n_lines]. Sums run in the order of j and of k. The CPU computes
+ * LATHE_LINES independent lines at a time, a GPU uses the kernels of low_rank_cuda.h; both give the
+ * same bits.
  */
 #ifndef LATHE_OPTIMIZERS_LOW_RANK_H
 #define LATHE_OPTIMIZERS_LOW_RANK_H
@@ -27,8 +29,9 @@ typedef struct lathe_low_rank {
     const float *projector; /* [rank, length] */
 } lathe_low_rank;
 
-/** The geometry of a parameter, `rank` directions of it kept; .rank is 0 where nothing is projected:
- *  other roles than MATRIX and ADAPTER, and matrices whose shorter side is no longer than `rank`. */
+/** The geometry of a parameter, `rank` directions of it kept; .rank is 0 where nothing is
+ * projected: other roles than MATRIX and ADAPTER, and matrices whose shorter side is no longer than
+ * `rank`. */
 static inline lathe_low_rank lathe_low_rank_of(int64_t rank, int32_t role, int64_t rows,
                                                int64_t cols)
 {
@@ -56,7 +59,8 @@ static inline int64_t lathe_low_rank_length(const lathe_low_rank *r)
     return r->by_columns ? r->rows : r->cols;
 }
 
-/** Declares both moments, [rank, n_lines] of a projected parameter, else of its shape. Returns 2. */
+/** Declares both moments, [rank, n_lines] of a projected parameter, else of its shape. Returns 2.
+ */
 static inline int32_t lathe_low_rank_moments(const lathe_low_rank *r, const lathe_param_info *param,
                                              lathe_slot *out)
 {
@@ -82,8 +86,8 @@ static inline int64_t lathe__line_at(const lathe_low_rank *r, int64_t line, int6
     return r->by_columns ? j * r->cols + line : line * r->cols + j;
 }
 
-/** out[rank][LATHE_LINES] = R of lines [line, line + n), n <= LATHE_LINES; other lanes 0. `scale` is a
- *  factor on g. */
+/** out[rank][LATHE_LINES] = R of lines [line, line + n), n <= LATHE_LINES; other lanes 0. `scale`
+ * is a factor on g. */
 LATHE_CLONES static inline void lathe_low_rank_project(const lathe_low_rank *r, const float *g,
                                                        float scale, int64_t line, int64_t n,
                                                        float *out)
@@ -108,7 +112,8 @@ LATHE_CLONES static inline void lathe_low_rank_project(const lathe_low_rank *r, 
     }
 }
 
-/** x(l, j) += factor*U(l, j); x(l, j) -= decay*x(l, j) for lines [line, line + n), U from n_in [rank][LATHE_LINES]. */
+/** x(l, j) += factor*U(l, j); x(l, j) -= decay*x(l, j) for lines [line, line + n), U from n_in
+ * [rank][LATHE_LINES]. */
 LATHE_CLONES static inline void lathe_low_rank_add(const lathe_low_rank *r, const float *n_in,
                                                    int64_t line, int64_t n, float factor,
                                                    float decay, float *x)

@@ -1,10 +1,11 @@
-/* Adam whose moments live in a low-rank projection (low_rank.h): what GaLore and APOLLO share, the rule
- * for tensors that are not projected included.
+/* Adam whose moments live in a low-rank projection (low_rank.h): what GaLore and APOLLO share, the
+ * rule for tensors that are not projected included.
  *
  *     m = b1*m + (1-b1)*R;  v = b2*v + (1-b2)*R*R;  u = m/(sqrt(v) + eps)
  *     a step of lr*sqrt(1 - b2^t)/(1 - b1^t) along u, the decay afterwards
  *
- * as transformers' AdamW orders it. Behind the formulas, the CPU's loops; low_rank_queue.h has a GPU's.
+ * as transformers' AdamW orders it. Behind the formulas, the CPU's loops; low_rank_queue.h has a
+ * GPU's.
  */
 #ifndef LATHE_OPTIMIZERS_LOW_RANK_ADAM_H
 #define LATHE_OPTIMIZERS_LOW_RANK_ADAM_H
@@ -115,7 +116,8 @@ static inline lathe_low_rank_update lathe_low_rank_update_of(const lathe_low_ran
     return u;
 }
 
-/** r[rank][LATHE_LINES] holds R of lines [line, line + n); updates their moments and leaves u in r. */
+/** r[rank][LATHE_LINES] holds R of lines [line, line + n); updates their moments and leaves u in r.
+ */
 static inline void lathe_low_rank_direction(const lathe_low_rank_update *u, int64_t line, int64_t n,
                                             float *r)
 {

@@ -1,8 +1,9 @@
-/* The CUDA half of low_rank_queue.h: products whose sums run in the CPU's order, and the kernels of what is not
- * projected and of the projection. Not included alone.
+/* The CUDA half of low_rank_queue.h: products whose sums run in the CPU's order, and the kernels of
+ * what is not projected and of the projection. Not included alone.
  *
- * A product's tile of 64 x 64 elements is a block's, 4 x 4 of them a thread's; one fmaf for each term, term
- * after term, so that the bits are the CPU's. Bound by the f32 units that are no tensor cores.
+ * A product's tile of 64 x 64 elements is a block's, 4 x 4 of them a thread's; one fmaf for each
+ * term, term after term, so that the bits are the CPU's. Bound by the f32 units that are no tensor
+ * cores.
  */
 #ifndef LATHE_OPTIMIZERS_LOW_RANK_CUDA_H
 #define LATHE_OPTIMIZERS_LOW_RANK_CUDA_H
@@ -12,7 +13,8 @@
 #define LATHE__DEPTH 16   /* terms of a tile that are in shared memory */
 #define LATHE__THREADS 16 /* along each side of a block */
 
-/* Fetches terms [at, at + n) of the tile's elements from `first` on; is_deep: neighbours in memory are terms. */
+/* Fetches terms [at, at + n) of the tile's elements from `first` on; is_deep: neighbours in memory
+ * are terms. */
 template <typename Get>
 static __device__ inline void lathe__tile_fetch(float (*tile)[LATHE__TILE], int64_t first,
                                                 int64_t size, int64_t at, int n, int is_deep,
@@ -26,8 +28,8 @@ static __device__ inline void lathe__tile_fetch(float (*tile)[LATHE__TILE], int6
     }
 }
 
-/** done(i, j, sum over k of a(i, k)*b(j, k)) for the elements i, j of tile number `tile` of [rows, cols]. All threads
- *  call it. a_deep, b_deep: neighbours in memory are those of k. */
+/** done(i, j, sum over k of a(i, k)*b(j, k)) for the elements i, j of tile number `tile` of [rows,
+ * cols]. All threads call it. a_deep, b_deep: neighbours in memory are those of k. */
 template <typename A, typename B, typename Done>
 static __device__ inline void lathe_tile_product(int64_t rows, int64_t cols, int64_t depth,
                                                  int64_t tile, const A &a, int a_deep, const B &b,

@@ -1,11 +1,13 @@
-/* low_rank_adam.h on a device whose memory the host cannot touch: what queue() of such an optimizer begins with. */
+/* low_rank_adam.h on a device whose memory the host cannot touch: what queue() of such an optimizer
+ * begins with. */
 #ifndef LATHE_OPTIMIZERS_LOW_RANK_QUEUE_H
 #define LATHE_OPTIMIZERS_LOW_RANK_QUEUE_H
 
 #include "lathe/kit/optimizer_queue.h"
 #include "low_rank_adam.h"
 
-/** What kernels get: of low_rank_cuda.h, and of the optimizer, whose own arguments begin with it. */
+/** What kernels get: of low_rank_cuda.h, and of the optimizer, whose own arguments begin with it.
+ */
 typedef struct lathe_low_rank_args {
     lathe_elementwise_args on;
     lathe_adam_numbers adam;
@@ -30,8 +32,9 @@ LATHE_HD static inline int64_t lathe_n_tiles(int64_t rows, int64_t cols)
 #include "low_rank_cuda.h"
 #else
 
-/** Queues the rule for all tensors that are not projected, and returns what projected ones' launches get,
- *  which lathe_low_rank_queue_tensor completes. projected_at: a slot that no others have. */
+/** Queues the rule for all tensors that are not projected, and returns what projected ones'
+ * launches get, which lathe_low_rank_queue_tensor completes. projected_at: a slot that no others
+ * have. */
 static inline lathe_status lathe_low_rank_queue_plain(const lathe_low_rank_adam *o,
                                                       const lathe_optimizer_queue *todo,
                                                       int32_t projected_at,

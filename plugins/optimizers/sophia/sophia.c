@@ -5,8 +5,8 @@
  *
  * gs: mean gradient of a batch of B targets whose labels are sampled from the model (the
  * Gauss-Newton-Bartlett estimate); the core makes it with one more backward.
- * Source: arXiv:2305.14342, algorithms 2 and 3; the authors' code keeps B out of h and multiplies it
- * in each step, which is the same for batches of one size.
+ * Source: arXiv:2305.14342, algorithms 2 and 3; the authors' code keeps B out of h and multiplies
+ * it in each step, which is the same for batches of one size.
  */
 #include "lathe/kit/optimizer_queue.h"
 
@@ -33,7 +33,8 @@ LATHE_HD static inline float sophia_curvature(float beta2, float fresh, float g,
     return fmaf(fresh * g, g, beta2 * h);
 }
 
-/* The step has rounded slots 0 and 1 with the streams of these; the estimate rounds with that of: */
+/* The step has rounded slots 0 and 1 with the streams of these; the estimate rounds with that of:
+ */
 #define CURVATURE_STREAM LATHE_MAX_SLOTS
 
 typedef struct sophia_estimate_args {

@@ -15,8 +15,8 @@ LATHE_HD static inline float int8_value(int8_t q, float scale)
 
 #ifdef __CUDACC__
 
-/* One element a thread: neighbours read neighbouring codes and write neighbouring values. Bound by the
- * memory that is written; the row of an element costs one division. */
+/* One element a thread: neighbours read neighbouring codes and write neighbouring values. Bound by
+ * the memory that is written; the row of an element costs one division. */
 LATHE_CUDA_KERNEL(lathe_quant_decode, LATHE_QUANT_THREADS, lathe_quant_args)
 {
     const int8_t *__restrict__ const q = (const int8_t *)a.planes[INT8_WEIGHT];

@@ -72,8 +72,8 @@ Test(int8, codes_and_decoded_values_are_bitsandbytes_bits)
 
 Test(int8, rows_by_hand)
 {
-    /* row 0: scale 127, codes are the values, halves to even; row 1: zeros; row 2: below the range of
-     * 127/absmax */
+    /* row 0: scale 127, codes are the values, halves to even; row 1: zeros; row 2: below the range
+     * of 127/absmax */
     const float w[12] = {-127, 2.5f, 3.5f, -0.5f, 0, 0, 0, 0, 1e-38f, 0, -1e-38f, 0};
     float back[12];
     planes p = planes_of(quant, self, 3, 4);

@@ -1,8 +1,8 @@
 /* NF4: the instance, and the planes of a weight.
  *
- * The weight is taken as a flat array of n = rows*cols elements, cut into blocks of 64; a block's scale
- * is its largest magnitude (absmax). With double quantization the scales, less their mean, are cut
- * into blocks of 256 and held as 8-bit codes.
+ * The weight is taken as a flat array of n = rows*cols elements, cut into blocks of 64; a block's
+ * scale is its largest magnitude (absmax). With double quantization the scales, less their mean,
+ * are cut into blocks of 256 and held as 8-bit codes.
  */
 #ifndef LATHE_NF4_H
 #define LATHE_NF4_H

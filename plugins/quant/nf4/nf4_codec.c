@@ -1,8 +1,9 @@
 /* The block codec: 64 floats to 64 codes of 4 bits, and back; one portable build, one for AVX-512.
  *
  * A code is the number of midpoints between neighbouring map values below x/absmax, so a value on a
- * midpoint takes the lower code: bitsandbytes' reference. There, a whole block is multiplied by 1/absmax
- * and the last, short one is divided by absmax (and its absmax is at least 1e-38); so here.
+ * midpoint takes the lower code: bitsandbytes' reference. There, a whole block is multiplied by
+ * 1/absmax and the last, short one is divided by absmax (and its absmax is at least 1e-38); so
+ * here.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* nf4: the planes, the scale of a block and the code of an element, for the CPU and the kernel of a GPU; and
- * that kernel. */
+/* nf4: the planes, the scale of a block and the code of an element, for the CPU and the kernel of a
+ * GPU; and that kernel. */
 #ifndef LATHE_NF4_KERNEL_H
 #define LATHE_NF4_KERNEL_H
 
@@ -32,8 +32,8 @@ LATHE_HD static inline float nf4_scale(const void *const *planes, int nested, in
 
 #ifdef __CUDACC__
 
-/* One byte, two elements a thread: neighbours read neighbouring bytes and write neighbouring pairs. The scales
- * of a chunk's blocks are made once. Bound by the memory that is written. */
+/* One byte, two elements a thread: neighbours read neighbouring bytes and write neighbouring pairs.
+ * The scales of a chunk's blocks are made once. Bound by the memory that is written. */
 LATHE_CUDA_KERNEL(lathe_quant_decode, LATHE_QUANT_THREADS, lathe_quant_args)
 {
     __shared__ float map[16], scales[LATHE_QUANT_CHUNK / NF4_BLOCK];

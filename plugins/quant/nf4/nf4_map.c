@@ -1,8 +1,8 @@
 /* The code book: the 16 NF4 values. */
 #include "nf4.h"
 
-/* Quantiles of the normal distribution scaled to [-1, 1], with an exact 0 (arXiv:2305.14314, app. E),
- * as bitsandbytes rounds them. */
+/* Quantiles of the normal distribution scaled to [-1, 1], with an exact 0 (arXiv:2305.14314, app.
+ * E), as bitsandbytes rounds them. */
 const float nf4_map[16] = {-1.0f,
                            -0.6961928009986877f,
                            -0.5250730514526367f,

@@ -1,4 +1,5 @@
-/* nf4: bits of bitsandbytes' reference; hand-worked block; short ends; both codecs; files; refusals. */
+/* nf4: bits of bitsandbytes' reference; hand-worked block; short ends; both codecs; files;
+ * refusals. */
 #include "quant_weights.h"
 
 #include <jansson.h>
@@ -33,9 +34,10 @@ static void *instance(int nested)
     return self;
 }
 
-/* Reads "name hex" of n floats, compares, and puts them in the place of x, so that what is decoded next
- * comes from bitsandbytes' own numbers. The mean of the scales is summed in f64 here and in f32, in
- * an order of its own, by torch: a few ulp of the mean apart, and so are the deviations from it. */
+/* Reads "name hex" of n floats, compares, and puts them in the place of x, so that what is decoded
+ * next comes from bitsandbytes' own numbers. The mean of the scales is summed in f64 here and in
+ * f32, in an order of its own, by torch: a few ulp of the mean apart, and so are the deviations
+ * from it. */
 static void expect_near(FILE *file, const char *name, float *x, int64_t n, double tolerance)
 {
     char word[32];
@@ -128,9 +130,9 @@ Test(nf4, a_block_by_hand)
     plugin->destroy(self);
 }
 
-/* The error of a value is at most half the widest gap of the map (0.304, at -1) times its block's scale;
- * the 8-bit scale is off by at most half the dynamic map's widest gap (0.0141) of the largest
- * deviation. */
+/* The error of a value is at most half the widest gap of the map (0.304, at -1) times its block's
+ * scale; the 8-bit scale is off by at most half the dynamic map's widest gap (0.0141) of the
+ * largest deviation. */
 Test(nf4, decoded_values_are_near_for_all_kinds_of_ends)
 {
     for (int nested = 0; nested <= 1; nested++)

@@ -1,7 +1,11 @@
-/* Cosine decay to a minimum, a tenth of the base rate unless set:
- * base*(r + (1 - r)*(1 + cos(2 pi n_cycles p))/2) after a warm-up, in the frame of lathe/kit/schedule.h.
- * Source: transformers get_cosine_with_min_lr_schedule_with_warmup. Deviation: beyond T the rate
- * stays where it is.
+/* Cosine decay to a minimum, by default a tenth of the base rate:
+ *
+ *     base*(r + (1 - r)*(1 + cos(2 pi n_cycles p))/2)
+ *
+ * after a warm-up, in the frame of lathe/kit/schedule.h.
+ *
+ * Source: transformers get_cosine_with_min_lr_schedule_with_warmup. Deviation: after T the rate
+ * stays constant.
  */
 #include "lathe/kit/schedule.h"
 

@@ -1,5 +1,9 @@
 /* Cosine decay that starts again n_cycles times, after a warm-up:
- * curve(p) = (1 + cos(pi ((n_cycles p) mod 1)))/2, 0 at p = 1, in the frame of lathe/kit/schedule.h.
+ *
+ *     curve(p) = (1 + cos(pi ((n_cycles p) mod 1)))/2, 0 at p = 1
+ *
+ * in the frame of lathe/kit/schedule.h.
+ *
  * Source: transformers get_cosine_with_hard_restarts_schedule_with_warmup; arXiv:1608.03983.
  */
 #include "lathe/kit/schedule.h"

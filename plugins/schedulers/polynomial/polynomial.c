@@ -1,5 +1,6 @@
-/* Polynomial decay after a warm-up: curve(p) = (1 - p)^power, in the frame of lathe/kit/schedule.h; the
- * floor is min_lr = 1e-7 unless set.
+/* Polynomial decay after a warm-up: curve(p) = (1 - p)^power, in the frame of
+ * lathe/kit/schedule.h. The floor is min_lr, by default 1e-7.
+ *
  * Source: transformers get_polynomial_decay_schedule_with_warmup.
  */
 #include "lathe/kit/schedule.h"

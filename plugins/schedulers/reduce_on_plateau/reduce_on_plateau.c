@@ -1,12 +1,13 @@
 /* Lowers the learning rate when a metric stops improving:
  *
- *     after `patience` bad observations in a row, one more bad one sets  lr = max(lr*factor, min_lr)
- *     unless that changes it by eps or less; then `cooldown` observations are not counted.
+ *     after `patience` bad observations in a row, one more bad one sets
+ *         lr = max(lr*factor, min_lr),
+ *     unless that changes lr by eps or less; then `cooldown` observations are not counted.
  *
- * An observation is good when it beats the best one so far by the threshold: min mode
- * metric < best*(1 - threshold) (rel) or best - threshold (abs); max mode mirrored. NaN is never
- * good. Optionally warmed up: during the first w steps the rate is lr*t/w, while observations count
- * as ever.
+ * An observation is good if it beats the best one so far by the threshold. In min mode this means
+ * metric < best*(1 - threshold) (rel) or metric < best - threshold (abs); max mode is the mirror
+ * image. NaN is never good. With a warm-up, the rate is lr*t/w during the first w steps, and
+ * observations count as usual.
  *
  * Source: torch.optim.lr_scheduler.ReduceLROnPlateau, operation by operation, in double.
  */

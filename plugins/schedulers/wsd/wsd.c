@@ -1,13 +1,14 @@
 /* Warm-up, stable, decay:
  *
- *     t < w            lr = base * (s + (1 - s)*warm(t/w)),   s: start_lr_ratio, the floor unless set
+ *     t < w            lr = base * (s + (1 - s)*warm(t/w))
  *     w <= t < T - d   lr = base
  *     T - d <= t < T   lr = base * (r + (1 - r)*curve(p)),    p = (t - (T - d))/d
  *     t >= T           lr = base * r
  *
- * curve: linear 1 - p; cosine (1 + cos(2 pi n_cycles p))/2; 1-sqrt 1 - sqrt(p). d: decay_steps, or
- * decay_ratio of T rounded up.
- * Source: transformers get_wsd_schedule; arXiv:2404.06395 (the schedule), arXiv:2405.18392 (1-sqrt).
+ * s: start_lr_ratio, by default the floor. d: decay_steps, or decay_ratio of T rounded up.
+ * curve: linear 1 - p; cosine (1 + cos(2 pi n_cycles p))/2; 1-sqrt 1 - sqrt(p).
+ *
+ * Source: transformers get_wsd_schedule; arXiv:2404.06395 (schedule), arXiv:2405.18392 (1-sqrt).
  */
 #include "lathe/kit/schedule.h"
 

@@ -100,8 +100,8 @@ static void read_line(FILE *file, const char *name, double *out, int n)
         cr_assert_eq(fscanf(file, "%lf", &out[i]), 1);
 }
 
-/* Both sides compute in double; sums of at most 40 terms of size <= 3: 1e-12 leaves three digits. The
- * central difference with h = 1e-4 errs by h^2/6 * |f'''| < 1e-8. */
+/* Both sides compute in double; sums of at most 40 terms of size <= 3: 1e-12 leaves three digits.
+ * The central difference with h = 1e-4 errs by h^2/6 * |f'''| < 1e-8. */
 static void check_case(const lathe_plugin *plugin, FILE *file)
 {
     static const char *const names[] = {"rewards/chosen",     "rewards/rejected", "rewards/margins",
