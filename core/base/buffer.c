@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 
-/* Makes room for `bytes` more and a NUL; 0 when it cannot, with the status set. */
+/* Makes room for `bytes` more and a NUL. 0: failed now or earlier; see status. */
 static int reserve(lathe_buffer *buffer, int64_t bytes)
 {
     if (buffer->status != LATHE_OK)
@@ -65,7 +65,7 @@ void lathe_buffer_printf(lathe_buffer *buffer, const char *format, ...)
     va_end(again);
 }
 
-/* Bytes that are no UTF-8 become U+FFFD: the text is valid JSON whatever came in. */
+/* Bytes that are not UTF-8 become U+FFFD, so the output is always valid JSON. */
 void lathe_buffer_json_bytes(lathe_buffer *buffer, const char *text, int64_t bytes)
 {
     const uint8_t *const at = (const uint8_t *)text;

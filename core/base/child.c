@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 
-/* The child's last byte: without it something ended the process before its function returned. */
+/* The child's last byte. If it is missing, the process ended before its function returned. */
 static const char done_mark = 0x06;
 
 enum { POLL_MS = 20 };
@@ -64,7 +64,7 @@ __attribute__((noreturn)) static void run_child(lathe_child_fn work, void *arg, 
     _exit(0);
 }
 
-/* Reads what there is. 0: the other end is closed. */
+/* Reads all available bytes. 0: the other end is closed. */
 static int drain(int fd, lathe_buffer *out)
 {
     char chunk[4096];
@@ -79,8 +79,8 @@ static int drain(int fd, lathe_buffer *out)
     }
 }
 
-/* Until the child has ended, or has written nothing for too long. *out_status: as of waitpid,
- * -1: it has been killed. */
+/* Waits until the child has ended, or kills it if it has written nothing for too long.
+ * *out_status: as from waitpid; -1: it was killed. */
 static void watch(pid_t child, int fd, double seconds, lathe_buffer *out, int *out_status)
 {
     double end = now() + seconds;
@@ -112,7 +112,7 @@ lathe_status lathe_child_run(lathe_child_fn work, void *arg, double seconds, lat
 {
     int ends[2];
     *end = (lathe_child_end){LATHE_CHILD_DONE, 0};
-    (void)fflush(stdout); /* or both processes would write what is buffered */
+    (void)fflush(stdout); /* otherwise both processes would write the buffered text */
     (void)fflush(stderr);
     if (pipe2(ends, O_CLOEXEC) != 0)
         return lathe_error(LATHE_E_IO, "cannot make a pipe: %s", strerror(errno));

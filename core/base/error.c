@@ -10,7 +10,7 @@ enum { MESSAGE_BYTES = 4096 };
 
 static _Thread_local char message[MESSAGE_BYTES];
 
-/* The arguments may borrow the old message, so the new one is made beside it. */
+/* The arguments may point into the old message, so the new one is built in another buffer. */
 lathe_status lathe_error(lathe_status code, const char *format, ...)
 {
     char text[MESSAGE_BYTES];

@@ -33,7 +33,7 @@ static lathe_status add(matcher *m, char *path)
     return LATHE_OK;
 }
 
-/* The whole pattern matched: a file, or all files of a folder. */
+/* Adds a path that matches the whole pattern: a file, or all files of a folder. */
 static lathe_status take(matcher *m, char *path)
 {
     struct stat info;
@@ -53,7 +53,7 @@ static lathe_status take(matcher *m, char *path)
 
 static lathe_status expand(matcher *m, const char *dir, int part, int depth);
 
-/* One entry of a folder against part `part`. */
+/* Matches one entry of a folder against part `part` of the pattern. */
 static lathe_status expand_entry(matcher *m, const char *dir, const char *name, int part, int depth)
 {
     struct stat info;
@@ -61,7 +61,7 @@ static lathe_status expand_entry(matcher *m, const char *dir, const char *name, 
     char *path = dir[0] ? lathe_path_join(m->arena, dir, name) : lathe_arena_strdup(m->arena, name);
     if (!path)
         return LATHE_E_NOMEM;
-    if (!strcmp(m->parts[part], "**")) { /* a folder more, unless it is hidden or a link */
+    if (!strcmp(m->parts[part], "**")) { /* any folder but links and hidden ones */
         if (name[0] == '.' || lstat(path, &info) != 0)
             return LATHE_OK;
         if (S_ISDIR(info.st_mode))

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 
-/* OpenSSL's own SHA-256, not its EVP layer: the same code for the CPU's instructions, and
- * nothing that is fetched, allocated or can fail. */
+/* Uses OpenSSL's SHA-256 directly, not through EVP: it runs the same CPU-specific code, and
+ * needs no algorithm look-up, no allocation and no error handling. */
 struct lathe_sha256 {
     SHA256_CTX context;
 };
@@ -50,8 +50,8 @@ void lathe_sha256_destroy(lathe_sha256 *hash)
     free(hash);
 }
 
-/* What is read next: the rest of a part, into its place, or what lies before one, into the
- * chunk. */
+/* The state of a read: the next bytes are the rest of a part, read into its memory, or the bytes
+ * before a part, read into the chunk. */
 typedef struct reading {
     const lathe_file_part *parts;
     int64_t n_parts, part, at; /* part: the first that is not behind `at` */
@@ -123,7 +123,7 @@ lathe_status lathe_sha256_file(const char *path, char out_hex[65])
     return lathe_sha256_file_parts(path, NULL, 0, out_hex);
 }
 
-/* FNV-1a; the mix is MurmurHash3's 64-bit finaliser, so that low bits depend on all bytes. */
+/* FNV-1a, then the 64-bit finaliser of MurmurHash3, so that the low bits depend on all bytes. */
 uint64_t lathe_hash64(const void *data, int64_t bytes)
 {
     const unsigned char *at = data;

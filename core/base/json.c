@@ -1,4 +1,4 @@
-/* JSON in: jansson, with bounded depth and errors that name file:line:column. */
+/* Reads JSON with jansson, with limited depth and errors that name file:line:column. */
 #include "base/json.h"
 
 #include <stdlib.h>
@@ -9,21 +9,21 @@
 #include "base/fs.h"
 #include "base/json_memory.h"
 
-/* Far above any configuration or tokenizer, far below what a stack holds. */
+/* More than any configuration or tokenizer needs, and small enough for the stack. */
 enum { MAX_DEPTH = 256 };
 
-/* What a tree may take beyond the size of its text; 4 MiB less than what both may take beyond 2
- * x the text, for what malloc keeps. */
+/* Bytes that a tree may take beyond the size of its text. The total limit is 2 x the text + 64
+ * MiB; the other 4 MiB are for malloc's overhead. */
 #define MEMORY_BEYOND ((int64_t)60 << 20)
 
-/* The text as jansson takes it, some bytes at a time. */
+/* The text, from which jansson reads some bytes at a time. */
 typedef struct source {
     const char *text;
     int64_t left, most; /* most: bytes that the tree may take */
     int32_t over;       /* it takes more: the text ends there */
 } source;
 
-/* What one pass over the text finds out before jansson sees it. */
+/* Results of one pass over the text before jansson parses it. */
 typedef struct scan {
     const char *name, *text;
     int64_t bytes, line_start;
@@ -42,7 +42,7 @@ static int is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The end of the number that begins at `at`; *out_wide: an integer that 64 bits do not hold. */
+/* The end of the number that begins at `at`; *out_wide: it is an integer beyond 64 bits. */
 static int64_t number_end(const char *text, int64_t bytes, int64_t at, int *out_wide)
 {
     const int64_t begin = at + (text[at] == '-');
@@ -58,8 +58,8 @@ static int64_t number_end(const char *text, int64_t bytes, int64_t at, int *out_
     return at;
 }
 
-/* Depth, and NUL bytes: jansson passes over those, and who keeps the text as a string loses the
- * rest. */
+/* Checks depth and NUL bytes. jansson accepts NUL bytes, but a caller that uses C strings would
+ * lose the text after them. */
 static lathe_status scan_text(scan *s)
 {
     int depth = 0, in_string = 0;
@@ -93,7 +93,7 @@ static lathe_status scan_text(scan *s)
     return LATHE_OK;
 }
 
-/* A copy with ".0" behind every integer beyond 64 bits, so that it is read as a real number. */
+/* A copy with ".0" after every integer beyond 64 bits, so that it is read as a real number. */
 static char *widen(const scan *s, int64_t *out_bytes)
 {
     char *out = malloc((size_t)(s->bytes + 2 * s->n_wide));

@@ -9,7 +9,7 @@
 static json_malloc_t next_malloc;
 static json_free_t next_free;
 
-/* A node of the tree with its hash table takes some 500 bytes, and two bytes of text ("1,") make
+/* A node of the tree with its hash table takes about 500 bytes; two bytes of text ("1,") make
  * one. */
 enum { BYTES_PER_BYTE = 512, LEAST = 1 << 20, ALIGN = 16 };
 
@@ -38,7 +38,7 @@ static void *from_reserve(size_t bytes)
     return out;
 }
 
-/* With what malloc keeps of its own beside a block. */
+/* Size of a block, malloc's overhead included. */
 static int64_t size_of(void *memory)
 {
     return (int64_t)(malloc_usable_size(memory) + sizeof(size_t));

@@ -1,4 +1,5 @@
-/* A JSON record, walked once: its wanted members, and whether all of it is JSON. */
+/* Reads a JSON record in one pass: finds the wanted members and checks that all of it is valid
+ * JSON. */
 #include "base/json_record.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #define FEW_KEYS 16   /* are compared each with each */
 #define MANY_KEYS 256 /* are compared now and then before the object ends */
 
-/* ---- keys: no two of an object are equal ---- */
+/* ---- keys: an object has no duplicates ---- */
 
 static int order(const lathe_json_record *r, uint32_t a, uint32_t b)
 {
@@ -30,7 +31,7 @@ static void sift(const lathe_json_record *r, uint32_t *keys, int64_t at, int64_t
     keys[at] = moved;
 }
 
-/* Heapsort: in place, whatever the keys are. */
+/* Heapsort: in place, with the same complexity for any keys. */
 static void sort(const lathe_json_record *r, uint32_t *keys, int64_t n)
 {
     for (int64_t i = n / 2; i-- > 0;)
@@ -55,7 +56,7 @@ static int is_twice(lathe_json_record *r, uint32_t a, uint32_t b)
                             text.n_raw <= 24 ? "\"" : "...\"");
 }
 
-/* 1: all keys of the innermost object differ. */
+/* Checks that all keys of the innermost object differ. 1: they do. */
 static int check_keys(lathe_json_record *r)
 {
     const int64_t first = r->first[r->depth - 1], n = r->n_keys - first;
@@ -140,7 +141,7 @@ static int open_value(lathe_json_record *r, int is_object)
     return 1;
 }
 
-/* Past the brackets that close here; then, in what is still open, past a comma and a key. */
+/* Moves past closing brackets; then, in the object or array still open, past a comma and a key. */
 static int after_value(lathe_json_record *r)
 {
     while (r->depth > 0) {
@@ -166,7 +167,7 @@ static int after_value(lathe_json_record *r)
     return 1;
 }
 
-/* One value: a scalar whole, the beginning of an object or list. */
+/* Reads one value: a whole scalar, or the opening bracket of an object or array. */
 static int read_value(lathe_json_record *r)
 {
     lathe_json_string string = {NULL, 0, 0, 0, 0};

@@ -33,8 +33,9 @@ typedef struct lathe_json_record {
     int64_t n_keys, capacity;
 } lathe_json_record;
 
-/** Reads the object text[0, n), n < 4 GiB, into members[n_names]: what stands first by equal names.
- *  1: all is well. 0: walk.at is the place of what walk.what says. -1: out of memory. */
+/** Reads the object text[0, n), n < 4 GiB, and fills in members[k] for each names[k]. Returns 1
+ *  on success; 0 for an error, with its position in walk.at and the reason in walk.what; -1 when
+ *  out of memory. */
 int lathe_json_record_read(lathe_json_record *record, const char *text, int64_t n,
                            const char *const *names, int32_t n_names, lathe_json_member *members);
 

@@ -1,4 +1,4 @@
-/* JSON text: strings, numbers and words in place. */
+/* Reads JSON strings, numbers and literals in place. */
 #include "base/json_text.h"
 
 #include <stdarg.h>
@@ -37,7 +37,8 @@ static int32_t hex4(const char *p, const char *end)
     return value;
 }
 
-/* The character of the escape whose backslash is at *p; *p moves past it. -1: it is none. */
+/* The character of the escape whose backslash is at *p; moves *p past it. -1: not a valid
+ * escape. */
 static int32_t escape_at(const char **p, const char *end)
 {
     const char *at = *p + 1;
@@ -214,7 +215,7 @@ int lathe_json_compare(const char *a, const char *b)
         a++;
         b++;
     }
-    while (((uint8_t)*a & 0xc0) == 0x80) { /* back to the character in which they part */
+    while (((uint8_t)*a & 0xc0) == 0x80) { /* back to the first character that differs */
         a--;
         b--;
     }

@@ -49,8 +49,8 @@ static lathe_status write_holder(int fd, const char *path)
     return LATHE_OK;
 }
 
-/* Takes a lock that may be held for an instant by one who only looks (lathe_lock_check). 0:
- * taken; else errno. */
+/* Takes a lock, with retries, because a process in lathe_lock_check holds it for an instant.
+ * Returns 0, or errno. */
 static int take_soon(int fd)
 {
     const struct timespec instant = {.tv_sec = 0, .tv_nsec = 10000000};

@@ -10,7 +10,7 @@ static atomic_int lowest = LATHE_LOG_INFO;
 static lathe_log_sink log_sink;
 static void *log_arg;
 
-/* Of the thread: who hears its warnings first. */
+/* The thread's catcher of warnings (lathe_log_catch_warnings). */
 static _Thread_local void (*warning_catcher)(void *arg, const char *message);
 static _Thread_local void *catcher_arg;
 
@@ -32,7 +32,7 @@ static int is_caught(int32_t level, const char *text)
     return 1;
 }
 
-/* The tap, and what was said before there was one. All under the lock. */
+/* The tap, and the messages logged before it was set. The lock protects all of them. */
 static pthread_mutex_t tap_lock = PTHREAD_MUTEX_INITIALIZER;
 static lathe_log_sink log_tap;
 static void *tap_arg;

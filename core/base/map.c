@@ -12,11 +12,10 @@
 #include "base/error.h"
 #include "base/fs.h"
 
-/* Maps at a time that can be told apart when a page is missing; a map beyond them is one without
- * a guard. */
+/* Most maps open at a time that have a guard; further maps have none. */
 enum { MAX_MAPS = 16384, PATH_BYTES = 256 };
 
-/* What is known of an open map. The handler of SIGBUS reads begin and end, and writes broken. */
+/* An open map. The SIGBUS handler reads begin and end, and writes broken. */
 typedef struct guard {
     atomic_uintptr_t begin, end; /* 0: free */
     atomic_int broken;
@@ -26,7 +25,7 @@ typedef struct guard {
 } guard;
 
 static guard guards[MAX_MAPS];
-static atomic_int n_used; /* guards in front of this one may be in use */
+static atomic_int n_used; /* only guards before this index may be in use */
 static atomic_int any_broken;
 static char
     broken_path[PATH_BYTES]; /* of the first; written with the mutex held, or by the handler */
@@ -111,7 +110,7 @@ void lathe_map_close(lathe_map *map)
     map->bytes = 0;
 }
 
-/* The first broken file stays the one that is named. */
+/* Keeps the first broken file for messages. */
 static void note_broken(guard *g)
 {
     int was = 0;
@@ -150,7 +149,8 @@ lathe_status lathe_map_check(const lathe_map *map)
     guard *g = map->data != NULL ? find_guard((uintptr_t)map->data) : NULL;
     if (g == NULL)
         return lathe_maps_check();
-    /* a shorter file whose last page is still there reads as zeros, without a signal */
+    /* if a file shrinks within its last page, the rest of the page reads as zeros without a
+     * signal */
     if (strlen(g->path) + 1 < PATH_BYTES && stat(g->path, &info) == 0 && info.st_dev == g->device &&
         info.st_ino == g->inode && info.st_size < map->bytes)
         note_broken(g);

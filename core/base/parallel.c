@@ -1,4 +1,4 @@
-/* parallel_for over OpenMP's pool, and the host table made of this floor's services.
+/* Runs parallel loops on OpenMP's thread pool, and makes the host table for plugins.
  *
  * Every worker first takes the chunks of a contiguous share fixed by (n, grain, pool size), front
  * to back, so that it touches the same memory each time. A worker that has finished its share takes
@@ -21,7 +21,7 @@
 
 static atomic_int pool_size; /* 0: not chosen yet */
 
-/* Set while a body runs on this thread: calls from within are serial, on this worker. */
+/* Set while a loop body runs on this thread: nested loops then run serially on this worker. */
 static _Thread_local int inside;
 static _Thread_local int32_t this_worker;
 
@@ -29,7 +29,7 @@ void lathe_parallel_init(int32_t n_threads)
 {
     const int n = n_threads < 1 ? omp_get_num_procs() : n_threads;
     omp_set_dynamic(0);
-    omp_set_num_threads(n); /* libraries on the same runtime (oneDNN) follow */
+    omp_set_num_threads(n); /* libraries on the same runtime (oneDNN) use the same size */
     atomic_store(&pool_size, n);
 }
 
@@ -57,7 +57,7 @@ static void run_chunks(const loop *l, int64_t first, int64_t last, int32_t worke
 
 /* ---- shares of a loop, from which every worker may take ---- */
 
-/* Of a larger pool, the other workers have no share of their own and take from these. */
+/* In a larger pool, the other workers have no share of their own and take from these shares. */
 #define MOST_SHARES 256
 #define MOST_UNITS 65535
 
@@ -72,7 +72,7 @@ static int64_t unit_chunks(const loop *l)
     return 1 + l->n_chunks / MOST_UNITS;
 }
 
-/* Deals the units out to n_shares even shares of the loop called `id`. */
+/* Divides the units of the loop `id` evenly into n_shares shares. */
 static void deal(const loop *l, loop_share *shares, int64_t n_shares, uint32_t id)
 {
     const int64_t per_unit = unit_chunks(l), n_units = (l->n_chunks + per_unit - 1) / per_unit;
@@ -87,7 +87,7 @@ static void deal(const loop *l, loop_share *shares, int64_t n_shares, uint32_t i
     }
 }
 
-/* Takes the first unit of a share, or the last one; -1: none of the loop `id` is left. */
+/* Takes the first or the last unit of a share; -1: no unit of the loop `id` is left. */
 static int64_t take_unit(loop_share *s, uint32_t id, int from_end)
 {
     uint64_t left = atomic_load_explicit(&s->left, memory_order_acquire);
@@ -128,13 +128,13 @@ static int64_t run_shares(const loop *l, loop_share *shares, int64_t n_shares, u
 
 /* ---- a team: threads that wait for loops without sleeping ---- */
 
-/* Looks at a counter before other threads are let run: some tens of microseconds. */
+/* Number of polls of a counter before the thread yields: some tens of microseconds. */
 #define SPINS 2000
 
-/* The leader writes a loop, deals its shares out with the loop's number, and counts `turn` up to
- * that number. A follower that comes late reads a loop that may be half of the next one, but it
- * takes none of its chunks: its number does not fit. The leader waits for chunks that were
- * taken, never for followers that took none. */
+/* The leader writes a loop, divides it into shares that carry the loop's number, and sets `turn`
+ * to that number. A late follower may read a loop that is half overwritten by the next one, but
+ * it cannot take chunks of it, because the loop's number does not match. The leader waits for
+ * chunks that were taken, never for followers that took none. */
 static struct {
     _Atomic int64_t n, grain, n_chunks;
     _Atomic(lathe_range_fn) fn;
@@ -146,7 +146,7 @@ static struct {
     loop_share shares[MOST_SHARES];
 } team;
 
-/* There is one team at a time; a second thread that wants one goes without. */
+/* Only one team exists at a time; a second thread that asks for a team runs without one. */
 static atomic_flag taken = ATOMIC_FLAG_INIT;
 
 /* Set on the thread that leads the team. */
@@ -159,7 +159,7 @@ static void pause_processor(void)
 #endif
 }
 
-/* After the i-th look in vain at a counter. */
+/* Pauses or yields after the i-th poll of a counter without success. */
 static void wait_a_little(int i)
 {
     if (i < SPINS)
@@ -258,7 +258,7 @@ void lathe_parallel_for(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
     const int n_shares = n_workers < MOST_SHARES ? n_workers : MOST_SHARES;
     deal(&l, shares, n_shares, 0);
 #pragma omp parallel num_threads(n_workers)
-    /* The runtime may give fewer threads than asked; all chunks still run. */
+    /* The runtime may start fewer threads than requested; all chunks still run. */
     (void)run_shares(&l, shares, n_shares, 0, omp_get_thread_num());
 }
 

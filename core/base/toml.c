@@ -87,7 +87,7 @@ void lathe_buffer_json_double(lathe_buffer *out, double x)
     }
     lathe_buffer_puts(out, text);
     if (isfinite(x) && strpbrk(text, ".e") == NULL)
-        lathe_buffer_puts(out, ".0"); /* stays a floating number for readers that tell them apart */
+        lathe_buffer_puts(out, ".0"); /* stays a floating-point number */
 }
 
 void lathe_toml_json(const lathe_toml_node *node, lathe_buffer *out)

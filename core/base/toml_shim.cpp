@@ -1,4 +1,5 @@
-/* TOML in: toml++ to the plain tree of toml.h. No exception leaves this file. */
+/* Parses TOML with toml++ and converts it to the plain tree of toml.h. No exception leaves this
+ * file. */
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -180,8 +181,8 @@ bool is_of_number(char c)
            c == '+' || c == '-' || c == '.';
 }
 
-/* Where the parser refused a number because of its size: notes it, and puts a zero of its length
- * in its place. */
+/* If the parser refused a number because of its size: records the number and replaces it in the
+ * text by a zero of the same length. */
 bool take_big(std::string_view text, const toml::parse_error &e, std::string &patched,
               std::vector<big_number> &big)
 {

@@ -15,7 +15,7 @@
 #include "base/log.h"
 
 #define BUFFER_BYTES (256 * 1024)
-#define EVENT_BYTES 2048 /* of one event at most; longer ones are left out */
+#define EVENT_BYTES 2048 /* largest event; longer ones are dropped */
 #define FLUSH_SECONDS 1.0
 
 static const char closing[] = "\n]}\n";
@@ -65,7 +65,7 @@ static int write_at(const char *data, int64_t bytes, int64_t at)
     return 1;
 }
 
-/* The buffer and the closing brackets in one write; the next one goes over the brackets. */
+/* Writes the buffer and the closing brackets at once; the next write overwrites the brackets. */
 static void flush(void)
 {
     const int64_t n = (int64_t)sizeof closing - 1;
@@ -98,7 +98,7 @@ static void append(const char *text, int64_t bytes)
     current.used += bytes;
 }
 
-/* Text as the inside of a JSON string; cut where `capacity` ends. */
+/* Escapes text for use inside a JSON string; truncates it at `capacity`. */
 static void escape(const char *from, char *to, size_t capacity)
 {
     size_t n = 0;
@@ -116,7 +116,7 @@ static void escape(const char *from, char *to, size_t capacity)
     to[n] = '\0';
 }
 
-/* Gives the thread its number in this trace, and its name. With the mutex held. */
+/* Gives the thread its number in this trace, and writes its name. The caller holds the mutex. */
 static int32_t number_of_thread(void)
 {
     const int now = atomic_load(&generation);
