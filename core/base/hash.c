@@ -54,7 +54,7 @@ void lathe_sha256_destroy(lathe_sha256 *hash)
  * before a part, read into the chunk. */
 typedef struct reading {
     const lathe_file_part *parts;
-    int64_t n_parts, part, at; /* part: the first that is not behind `at` */
+    int64_t n_parts, part, at; /* part: the first not yet read whole */
     char *chunk;
 } reading;
 

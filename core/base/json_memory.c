@@ -63,7 +63,7 @@ static void give(void *memory)
     next_free(memory);
 }
 
-/* In front of whatever the process uses; blocks of before and after are the same kind. */
+/* Installs these functions in jansson at load time, on top of the process's own allocator. */
 __attribute__((constructor)) static void stand_in_front(void)
 {
     json_get_alloc_funcs(&next_malloc, &next_free);

@@ -4,8 +4,9 @@
  * search for algorithms, compile), and then run many times (kernel_run: allocates nothing). The
  * caller passes all memory that a kernel uses while it runs: inputs, outputs and scratch.
  *
- * Threads: all functions are called on the rank's thread. CPU kernels run in parallel through
- * lathe_host.parallel_for (or a library on the same thread pool) and create no threads.
+ * * Threads: all functions except score() are called on the rank's thread. CPU kernels run in
+ * parallel through lathe_host.parallel_for (or a library on the same thread pool) and create no
+ * threads.
  *
  * Order: work queued on one stream runs in order. If the device has stream_create, the core makes
  * one stream and queues all work on it; the host waits with sync() only. Copies of data kept in
