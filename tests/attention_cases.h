@@ -1,4 +1,5 @@
-/* What every attention backend must satisfy: problems, a dense double reference and its comparison.
+/* Test cases for every attention backend: problems, a dense reference in double, and the
+ * comparison.
  *
  * Included by the test of each backend; LATHE_TEST_PLUGIN is its .so. Backends are also called
  * through hosts of our own, which spread work over a chosen number of workers in a chosen order.
@@ -35,7 +36,7 @@ static inline const lathe_plugin *attention_plugin(void)
     return plugin;
 }
 
-/* What problems name as their device; NULL: host memory. */
+/* The device that problems name; NULL: host memory. */
 static inline const lathe_device_info *attention_device(void)
 {
     return NULL;
@@ -420,7 +421,7 @@ static inline lathe_attention_args attention_args(attention_memory *m, uint32_t 
                                   .dv = m->dv};
 }
 
-/* Forward (pass 0) or backward (1), with scratch full of NaN and a guard behind. */
+/* Forward (pass 0) or backward (1), with scratch full of NaN and a guard after it. */
 static inline lathe_status attention_call(void *self, const lathe_attention_problem *p,
                                           lathe_attention_args a, int pass)
 {

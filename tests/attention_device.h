@@ -1,9 +1,8 @@
-/* Attention backends of the CUDA device under the tests of all backends: arguments are copied to
+/* Runs the tests of all attention backends on those of the CUDA device: arguments are copied to
  * the device and results back, each tensor as a block of its own that ends with its last element.
- *
- * On the real GPU where there is one, else on the emulated one (tests/emulator). The includer
- * defines ATTENTION_ON_DEVICE as the name of the backend, and ATTENTION_HAS_LIBRARY, whether a
- * library that the real GPU's backend opens is there.
+ * They run on the real GPU if there is one, otherwise on the emulated one (tests/emulator). The
+ * includer defines ATTENTION_ON_DEVICE as the name of the backend, and ATTENTION_HAS_LIBRARY,
+ * whether a library that the real GPU's backend opens is there.
  */
 #ifndef LATHE_TESTS_ATTENTION_DEVICE_H
 #define LATHE_TESTS_ATTENTION_DEVICE_H
@@ -103,8 +102,9 @@ static inline void *attention_upload(attention_block *b)
     return b->device;
 }
 
-/* Brings the rows back, one by one, for others' columns may lie between; with `check`, only sees
- * that what lies between was not written. */
+/* Copies the block to the host and stores its rows one by one, because columns of other tensors may
+ * be between them. With `check`, stores nothing and checks that the bytes between the rows were not
+ * written. */
 static inline void attention_download(attention_block *b, int check)
 {
     const attention_gpu *g = attention_gpu_get();

@@ -11,7 +11,7 @@
  *
  * Shapes and dtypes are checked as the contract in op.h states; a wrong one gives LATHE_E_SHAPE or
  * LATHE_E_DTYPE and mock_error(g). Every value keeps its own memory: in-place is recorded only.
- * Detached values stand still in mock_gradient, so what was cut from the derivative counts 0.
+ * mock_gradient keeps detached values constant, so they add 0 to the derivative.
  *
  * Ops: LINEAR ADD SUB MUL SCALE SCALE_BY LINCOMB DROPOUT CAST COPY SUM ROW_SUM SLICE LOGSIGMOID
  * SIGMOID MATMUL L2_NORMALIZE TRANSPOSE APPLY_UPDATE BROADCAST.
@@ -62,8 +62,7 @@ double mock_gradient(lathe_graph *g, lathe_val out, lathe_val at, int64_t i, dou
 /** Text of the last refusal. */
 const char *mock_error(const lathe_graph *g);
 
-/** A host table on plain libc and one thread, for plugins under test; the last message of fail().
- */
+/** A host table for plugins under test (libc, one thread); the last message of its fail(). */
 const lathe_host *mock_host(void);
 const char *mock_host_error(void);
 

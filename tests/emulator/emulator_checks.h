@@ -1,4 +1,4 @@
-/* What the hardware's own checker would say of a kernel: see emulator_checks.cpp. */
+/* Checks of memory accesses in kernels, like compute-sanitizer's: see emulator_checks.cpp. */
 #ifndef LATHE_EMULATOR_CHECKS_H
 #define LATHE_EMULATOR_CHECKS_H
 
@@ -18,12 +18,12 @@ void emulator_checks_barrier(void);
 void emulator_checks_warp(int warp);
 /** From here on this thread runs, on this stack. */
 void emulator_checks_thread(int thread, const void *stack, size_t stack_bytes);
-/** Memory of the GPU is gone. */
+/** GPU memory was freed. */
 void emulator_checks_forget(const void *memory, size_t bytes);
 
 /* ---- what the runtime tells ---- */
 
-/** The allocation that p lies in; 0: none. Pinned memory of the host is one. */
+/** The allocation that contains p; 0: none. Pinned memory of the host is one. */
 int emulator_allocation(const void *p, const void **out_first, size_t *out_bytes);
 
 /** Prints the message with the kernel, block and thread, and aborts. */

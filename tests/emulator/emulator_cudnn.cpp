@@ -1,5 +1,5 @@
-/* An emulated libcudnn.so.9: the descriptors of its graph API, and engines that evaluate what they
- * are given.
+/* An emulated libcudnn.so.9: the descriptors of its graph API, and engines that evaluate those
+ * graphs.
  *
  * It holds the caller to the documentation: attributes of the right type and number, finalized
  * before use, 16-byte addresses where tensors promise them, a workspace that is the run's alone.
@@ -288,7 +288,7 @@ void set_engine(descriptor *engine, int64_t index, const std::shared_ptr<graph> 
     engine->is_final = true;
 }
 
-/* The descriptors that were handed over are filled in; they belong to the caller. */
+/* Fills in the descriptors that the caller passed; they belong to the caller. */
 cudnnStatus_t give_results(const descriptor *d, int64_t wanted, int64_t *out_n, void *out)
 {
     static const int64_t engines[] = {UNORDERED, ORDERED};

@@ -42,7 +42,7 @@ void emulator_sync_block(const char *file, int line);
 void emulator_sync_warp(unsigned mask, int orders_memory);
 /** This warp's 32 cells of 16 bytes, through which its threads exchange values. */
 void *emulator_warp_cells(void);
-/** Says that a lane is asked for a value that it does not give, and aborts. */
+/** Reports a read from a lane that gives no value, and aborts. */
 void emulator_no_lane(unsigned mask, int from);
 }
 

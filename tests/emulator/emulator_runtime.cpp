@@ -1,6 +1,7 @@
-/* The CUDA runtime's functions that Lathe calls, on host memory. Work is queued and runs when
- * somebody waits for it; device memory cannot be touched outside of that. LATHE_EMULATOR sets what
- * the machine looks like: "driver=none gpus=0 arch=75 memory=BYTES used=BYTES", each optional. */
+/* Implements the CUDA runtime functions that Lathe calls, on host memory. Work is queued and runs
+ * when the caller waits for it; device memory is accessible only while work runs. LATHE_EMULATOR
+ * describes the emulated machine: "driver=none gpus=0 arch=75 memory=BYTES used=BYTES", each
+ * optional. */
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -40,16 +41,16 @@ struct event_mark {
         when; /* of an event with timing: ms, NaN before it was passed; else NULL */
 };
 
-/* What a captured stream does: work, or (work empty) to wait for the first `ticket` items of
- * another. */
+/* One item of a captured stream: work, or, if the work is empty, a wait for the first `ticket`
+ * items of another stream. */
 struct captured_item {
     work w;
     size_t stream;
     uint64_t ticket;
 };
 
-/* The streams of a capture, the one that it began on first; they join by waiting for an event of
- * it. */
+/* The streams of a capture. The first is the one on which the capture began; the others join it by
+ * waiting for one of its events. */
 struct capture {
     std::vector<struct stream_queue *> streams;
     std::vector<std::vector<captured_item>> items;
@@ -75,7 +76,7 @@ cudaError_t last_error = cudaSuccess;
 int n_running;     /* depth of what runs "on the GPU" */
 capture *captured; /* under way */
 
-/* ---- what the machine looks like ---- */
+/* ---- the emulated machine ---- */
 
 int64_t setting(const char *key, int64_t otherwise)
 {
@@ -118,7 +119,7 @@ bool is_forbidden()
     return true;
 }
 
-/* ---- memory: unreachable for the host but while the GPU works ---- */
+/* ---- memory: the host can access it only while the GPU works ---- */
 
 size_t page_up(size_t bytes)
 {
@@ -364,7 +365,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
     return cudaSuccess;
 }
 
-/* As the real one: waits for all work first. */
+/* Waits for all work first, as CUDA does. */
 cudaError_t cudaFree(void *memory)
 {
     if (is_forbidden())
@@ -500,8 +501,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     return cudaSuccess;
 }
 
-/* As the real one: a stream that waits for an event of a capture is captured with it, and no
- * capture waits for what lies outside of it. */
+/* As in CUDA, a stream that waits for an event of a capture joins the capture, and a capture cannot
+ * wait for work outside of it. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     const event_mark mark = *(event_mark *)event;
@@ -534,7 +535,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
     return cudaSuccess;
 }
 
-/* Every stream that joined must have been waited for, to its end. */
+/* Each stream that joined must have been waited for up to its last item. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 {
     capture *c = of(stream)->in;

@@ -1,10 +1,10 @@
-/* The far device: the best CPU device's kernels behind a lazy queue, on memory of its own.
+/* The far device: runs the best CPU device's kernels from a lazy queue, on memory of its own.
  *
  * Nothing runs before sync(): a core that reads too early, or writes again what a copy has yet to
- * take, gets wrong numbers. Device memory is PROT_NONE but while the queue runs: a core that looks
- * gets SIGSEGV. A capture is a queue that is kept, one for each stream that has joined it by an
- * event. A launch runs them as streams run: of the others what the first waits for, or with `eager`
- * as much as events let them.
+ * take, gets wrong numbers. Device memory is PROT_NONE except while the queue runs: a core that
+ * reads it gets SIGSEGV. A capture is a queue that is kept, one for each stream that has joined it
+ * by an event. A launch runs them as streams run: of the others what the first waits for, or with
+ * `eager` as much as events let them.
  *
  * Of several streams, only the one that is waited for runs, and of the others what it waits for by
  * events: work that somebody relies on without an event is not done yet. With `eager` every stream
@@ -21,7 +21,7 @@
 #include "far_queue.h"
 #include "lathe/fp8.h"
 
-/* The CPU device's kernel, and how many pointers it is run with. */
+/* The CPU device's kernel and the number of its input and output pointers. */
 struct lathe_kernel {
     lathe_kernel *real;
     int32_t n_in, n_out;
@@ -129,7 +129,7 @@ static lathe_status run_wait(const void *args)
     return far_queue_drain(&a->stream->queue, a->n_done);
 }
 
-/* Whether the first of the queue may be called without anything else being called for it. */
+/* Whether the first call of the queue can run now: it is no wait, or its wait is satisfied. */
 static int is_ready(const far_stream *s)
 {
     if (s->queue.n == 0)
@@ -309,14 +309,15 @@ static lathe_status run_launch(const void *args)
     return LATHE_OK;
 }
 
-/* How far a launch of a capture has come; calls == 0 only counts. */
+/* Progress of a capture's launch: the number of items done per stream. With calls == 0 items are
+ * counted but not called. */
 typedef struct capture_run {
     const lathe_capture *capture;
     int64_t done[MAX_STREAMS];
     int32_t calls;
 } capture_run;
 
-/* A captured stream up to n, and of the others what it waits for. */
+/* Runs a captured stream up to item n, and the items of other streams that it waits for. */
 static lathe_status run_captured(capture_run *r, int64_t stream, int64_t n)
 {
     const far_queue *q = &r->capture->queues[stream];
@@ -541,7 +542,7 @@ static void capture_destroy(void *self, lathe_capture *capture)
     free(capture);
 }
 
-/* Every stream that joined must have been waited for, to its end. */
+/* Each stream that joined must have been waited for up to its last call. */
 static lathe_status capture_end(void *self, lathe_stream *stream, lathe_capture **out)
 {
     far_device *d = self;
@@ -618,7 +619,7 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
     return status;
 }
 
-/* Memory that nobody gave back is a fault of the core. */
+/* Memory that was not freed is a fault of the core. */
 static void destroy(void *self)
 {
     far_device *d = self;

@@ -1,7 +1,6 @@
 /* A device for tests whose memory the host cannot touch: the kernels of the CPU device, on memory
- * that is there only while queued work runs, and work that runs only when somebody waits for it.
- *
- * What the parts of it share. An image, in the place of CUDA code, is a far_image.
+ * that is accessible only while queued work runs. Work runs only when the caller waits for it.
+ * Shared declarations of its parts. Where a plugin carries CUDA code, it has a far_image instead.
  */
 #ifndef LATHE_TEST_FAR_H
 #define LATHE_TEST_FAR_H
@@ -11,7 +10,7 @@
 
 #define FAR_MAGIC 0x46415221u
 
-/** Code of one kernel. fn runs the whole grid; memory is open meanwhile. */
+/** Code of one kernel. fn runs the whole grid; device memory is accessible meanwhile. */
 typedef struct far_kernel {
     const char *name;
     int64_t args_bytes;
@@ -20,13 +19,13 @@ typedef struct far_kernel {
 
 typedef struct far_image {
     uint32_t magic;            /* FAR_MAGIC */
-    const far_kernel *kernels; /* behind the last one its name is NULL */
+    const far_kernel *kernels; /* ends with an entry whose name is NULL */
 } far_image;
 
 /** A call on a stream, with its arguments copied. */
 typedef lathe_status (*far_call)(const void *args);
 
-/** What begins every stream, so that attention plugins of the device may queue on it. */
+/** First member of every stream; lets the device's attention plugins queue calls on it. */
 struct lathe_stream {
     lathe_status (*enqueue)(lathe_stream *stream, far_call call, const void *args, int64_t bytes);
 };

@@ -1,4 +1,4 @@
-/* A kernel under test: makes the problem, runs it on every CPU build this machine can run, on the
+/* Tests a kernel: makes the problem, runs it on every CPU build this machine can run, on the
  * emulated GPU where the toolkit's headers were found (tests/emulator) and on the real one where
  * there is one, and compares with a reference in double precision.
  *
@@ -231,13 +231,13 @@ static inline lathe_kernel_problem op_problem(const op_case *c)
     return p;
 }
 
-/* What an added-to output holds before. */
+/* The value of an output before the kernel adds to it. */
 static inline double op_before(int32_t output, int64_t i, int32_t dtype)
 {
     return op_round(op_noise((uint64_t)(900 + output), i), dtype);
 }
 
-/** Device memory that holds what `host` does. */
+/** Copies `host` into new device memory. */
 static inline void *op_to_device(const op_build *b, const void *host, int64_t bytes)
 {
     void *device = NULL;
@@ -248,7 +248,7 @@ static inline void *op_to_device(const op_build *b, const void *host, int64_t by
     return device;
 }
 
-/** What device memory holds, in new host memory. */
+/** Copies device memory into new host memory. */
 static inline void *op_to_host(const op_build *b, const void *device, int64_t bytes)
 {
     void *host = malloc((size_t)bytes + 1);

@@ -1,4 +1,4 @@
-/* Programs of ours that a test starts. */
+/* Sanitizer settings for the programs that a test starts. */
 #ifndef LATHE_TEST_CHILD_PROGRAM_H
 #define LATHE_TEST_CHILD_PROGRAM_H
 
@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/** Under AddressSanitizer the leak check of GCC 12 faults in its own tracer when it meets OpenMP's
- * threads at a program's end ("Tracer caught signal 11"), and the exit code tells that instead of
- * the run's: off for the programs that this test starts from now on. Memory errors are found as
- * ever, and leaks of the same code by the tests that run it in their own process. */
+/** Turns the leak check off for the programs that the test starts from now on. Under
+ * AddressSanitizer the leak check of GCC 12 crashes on OpenMP's threads at program exit ("Tracer
+ * caught signal 11"), and its exit code hides that of the run. Memory errors are still found. Tests
+ * that run the same code in their own process find its leaks. */
 static inline void child_programs_skip_the_leak_check(void)
 {
     char options[512];
@@ -18,9 +18,9 @@ static inline void child_programs_skip_the_leak_check(void)
     cr_assert_eq(setenv("ASAN_OPTIONS", options, 1), 0);
 }
 
-/** Under AddressSanitizer a crash ends a program with exit code 1 and a report. For tests about
- * programs that crash: a fault stays the signal that it is without a sanitizer, an error that the
- * sanitizer finds is SIGABRT, and an allocation that is too large gives NULL, as malloc does. */
+/** For tests of programs that crash. Under AddressSanitizer a crash normally gives exit code 1.
+ * After this call, a fault ends the program by its own signal, an error that the sanitizer finds
+ * raises SIGABRT, and an allocation that is too large returns NULL, as malloc does. */
 static inline void child_programs_crash_by_signal(void)
 {
     char options[640];

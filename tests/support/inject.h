@@ -1,5 +1,4 @@
-/* Failure injection: the Nth call that Lathe makes of write, fsync, rename, mkdir, malloc, ...
- * fails.
+/* Failure injection: makes Lathe's Nth call of write, fsync, rename, mkdir, malloc, ... fail.
  *
  * Linked into tests named test_*_faults.c, whose own definitions of these libc functions come
  * before libc's in every shared library of the process. Only calls made by liblathe, its plugins
@@ -48,7 +47,7 @@ const char *inject_unsupported(void);
  * it fail with errno = error; n INT64_MAX: all after it, as on a full disk. */
 void inject_arm(uint32_t calls, int64_t first, int64_t n, int error);
 
-/** Stops; returns how many calls were counted. */
+/** Stops counting and failing; returns the number of calls counted. */
 int64_t inject_disarm(void);
 
 /** How many calls failed since inject_arm(). */
@@ -58,11 +57,11 @@ int64_t inject_failed(void);
  * INJECT_TRACE in the environment each one's stack goes to stderr. */
 const char *inject_last(void);
 
-/** Heap blocks alive in the whole process: one failing action done twice must leave it where the
- * first time left it, else it leaks. */
+/** Number of live heap blocks in the process. An action that fails twice leaks if the number after
+ *  the second time differs from the number after the first. */
 int64_t inject_live_blocks(void);
 
-/** Bytes of heap alive in the whole process now; from here on the most there ever are is kept. */
+/** Returns the live heap bytes of the process, and starts recording their maximum. */
 int64_t inject_peak_begin(void);
 int64_t inject_peak_bytes(void);
 

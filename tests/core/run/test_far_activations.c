@@ -1,6 +1,6 @@
-/* What the forward leaves for the backward, in the host's memory, on a device whose memory the host
- * cannot touch: the bits of a run that keeps it on the device, with streams that run as late as
- * they may and as early as they may, captured and not; the plan to the byte; what each event is
+/* Tests activations kept in host memory between forward and backward, on a device whose memory the
+ * host cannot touch: the bits of a run that keeps them on the device, with streams that run as late
+ * as they may and as early as they may, captured and not; the plan to the byte; what each event is
  * for; and what is refused. */
 #include "ir/op_info.h"
 #include "offload_case.h"
@@ -237,7 +237,7 @@ Test(far_activations, a_capture_ends_where_its_streams_have_joined)
     OK(lathe_dir_remove(dir));
 }
 
-/* As many waits of the host as without. */
+/* The option adds no waits of the host. */
 Test(far_activations, a_step_does_not_wait_for_them)
 {
     int64_t waits[2];
@@ -257,7 +257,8 @@ Test(far_activations, a_step_does_not_wait_for_them)
     cr_assert_eq(waits[0], waits[1]);
 }
 
-/* All that leaves comes back, in each of a step's two micro-batches, launched or not. */
+/* All activations that are copied out are copied back in, in each of a step's two micro-batches,
+ * launched or not. */
 Test(far_activations, figures_tell_what_moved)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX", path[512], line[8192];

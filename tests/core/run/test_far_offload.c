@@ -1,4 +1,4 @@
-/* The optimizer's state in the host's memory, on a device whose memory the host cannot touch: the
+/* Tests optimizer state in host memory, on a device whose memory the host cannot touch: the
  * bits of a run that keeps it on the device, whatever the size of the buffers, with streams that
  * run as late as they may and as early as they may; the plan to the byte, and what is refused. */
 #include "offload_case.h"
@@ -343,7 +343,7 @@ Test(far_offload, plan_tells_both_sides)
     OK(lathe_dir_remove(dir));
 }
 
-/* An optimizer that keeps no state has none to move. */
+/* An optimizer without state has nothing to offload. */
 Test(far_offload, of_no_state_is_nothing)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX";
