@@ -1,4 +1,4 @@
-/* The LoRA instance: its settings and what it saw of the model. */
+/* The LoRA instance: its settings, and names of the modules that it adapts. */
 #ifndef LATHE_LORA_H
 #define LATHE_LORA_H
 

@@ -1,4 +1,4 @@
-/* adapter_config.json: the settings under PEFT's keys. */
+/* Writes adapter_config.json: the settings under the keys of PEFT. */
 #include <string.h>
 
 #include "lora.h"

@@ -26,8 +26,8 @@ lathe_status cudnn_rows_bias(const lathe_host *host, int32_t dtype, const int32_
                              void *bias, int64_t n_rows, int64_t t, int64_t stride,
                              lathe_stream *stream);
 
-/** to += from: rows of `width` elements, `stride` apart in both. bf16 or f16, added in f32; width
- * and stride multiples of 8, both 16-byte aligned. Queued. */
+/** to += from, for rows of `width` elements that are `stride` elements apart in both. bf16 or f16,
+ *  added in f32; width and stride are multiples of 8, both pointers 16-byte aligned. Queued. */
 lathe_status cudnn_rows_add(const lathe_host *host, int32_t dtype, const void *from, void *to,
                             int64_t n_rows, int64_t width, int64_t stride, lathe_stream *stream);
 

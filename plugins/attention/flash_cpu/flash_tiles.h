@@ -1,4 +1,4 @@
-/* What a tile of queries sees, the scores of a tile, and how scratch is divided. */
+/* The keys that a tile of queries sees, the scores of a tile, and the layout of scratch. */
 #ifndef LATHE_ATTENTION_FLASH_TILES_H
 #define LATHE_ATTENTION_FLASH_TILES_H
 

@@ -1,4 +1,4 @@
-/* What the host half and the kernels of reference_cuda share: the entry points. */
+/* Entry points of the CUDA kernels of reference_cuda, which the host code calls. */
 #ifndef LATHE_REFERENCE_CUDA_H
 #define LATHE_REFERENCE_CUDA_H
 

@@ -1,7 +1,7 @@
-/* adafactor: what the loops of the CPU and the kernels of a GPU share; and those kernels.
+/* Adafactor: code shared by the CPU loops and the GPU kernels, and those kernels.
  *
- * Sums over a tensor are made of partial sums over runs of consecutive elements, at most
- * ADAFACTOR_PARTIALS of them, in order within and between; a GPU adds them up in the same order.
+ * A sum over a tensor adds partial sums over runs of consecutive elements, at most
+ * ADAFACTOR_PARTIALS of them, each in order; a GPU adds them up in the same order.
  */
 #ifndef LATHE_ADAFACTOR_H
 #define LATHE_ADAFACTOR_H

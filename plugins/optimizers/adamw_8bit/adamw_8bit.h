@@ -1,4 +1,4 @@
-/* adamw_8bit: the update of an element, for the loop of the CPU and the kernel of a GPU; and that
+/* AdamW in 8 bits: the update of an element, shared by the CPU loop and the GPU kernel, and that
  * kernel. */
 #ifndef LATHE_ADAMW_8BIT_H
 #define LATHE_ADAMW_8BIT_H

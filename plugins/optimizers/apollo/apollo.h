@@ -1,4 +1,4 @@
-/* apollo: what the loops of the CPU and the kernels of a GPU share; and those kernels. */
+/* APOLLO: code shared by the CPU loops and the GPU kernels, and those kernels. */
 #ifndef LATHE_APOLLO_H
 #define LATHE_APOLLO_H
 

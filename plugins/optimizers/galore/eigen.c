@@ -1,4 +1,4 @@
-/* Eigenvectors of a symmetric matrix. */
+/* Computes eigenvectors of a symmetric matrix. */
 #include "eigen.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* galore: what the host and the kernels of a GPU share; and those kernels. */
+/* GaLore: code shared by the host and the GPU kernels, and those kernels. */
 #ifndef LATHE_GALORE_H
 #define LATHE_GALORE_H
 

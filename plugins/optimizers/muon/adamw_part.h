@@ -1,5 +1,5 @@
-/* Muon's other half: AdamW for what is no hidden matrix, with a rate of its own on Muon's schedule.
- */
+/* AdamW for the tensors that Muon does not update (all but hidden matrices). It has its own rate,
+ * on the same schedule as Muon's. */
 #ifndef LATHE_MUON_ADAMW_PART_H
 #define LATHE_MUON_ADAMW_PART_H
 

@@ -10,7 +10,7 @@
 #include "adamw_part.h"
 #include "newton_schulz.h"
 
-/* `adamw` holds what the rest takes, with its own rate and decay; common.lr is that of the
+/* `adamw` has the rate and decay of the tensors that take AdamW; common.lr is the rate of the
  * matrices. */
 typedef struct muon {
     lathe_adamw adamw;

@@ -1,9 +1,9 @@
-/* The CUDA half of low_rank_queue.h: products whose sums run in the CPU's order, and the kernels of
- * what is not projected and of the projection. Not included alone.
+/* CUDA kernels of low_rank_queue.h: for the projection and for tensors that are not projected, with
+ * matrix products whose sums run in the CPU's order. Include it through low_rank_queue.h only.
  *
- * A product's tile of 64 x 64 elements is a block's, 4 x 4 of them a thread's; one fmaf for each
- * term, term after term, so that the bits are the CPU's. Bound by the f32 units that are no tensor
- * cores.
+ * A block computes a tile of 64 x 64 elements of a product, a thread 4 x 4 of them. Each term takes
+ * one fmaf, one term after another, so the bits equal the CPU's. Bound by f32 arithmetic outside
+ * the tensor cores.
  */
 #ifndef LATHE_OPTIMIZERS_LOW_RANK_CUDA_H
 #define LATHE_OPTIMIZERS_LOW_RANK_CUDA_H
@@ -13,8 +13,8 @@
 #define LATHE__DEPTH 16   /* terms of a tile that are in shared memory */
 #define LATHE__THREADS 16 /* along each side of a block */
 
-/* Fetches terms [at, at + n) of the tile's elements from `first` on; is_deep: neighbours in memory
- * are terms. */
+/* Fetches terms [at, at + n) of the tile's elements from `first` on. is_deep: terms are contiguous
+ * in memory. */
 template <typename Get>
 static __device__ inline void lathe__tile_fetch(float (*tile)[LATHE__TILE], int64_t first,
                                                 int64_t size, int64_t at, int n, int is_deep,

@@ -1,5 +1,5 @@
-/* low_rank_adam.h on a device whose memory the host cannot touch: what queue() of such an optimizer
- * begins with. */
+/* low_rank_adam.h on a device whose memory the host cannot access: the work that queue() of such an
+ * optimizer does first. */
 #ifndef LATHE_OPTIMIZERS_LOW_RANK_QUEUE_H
 #define LATHE_OPTIMIZERS_LOW_RANK_QUEUE_H
 

@@ -1,4 +1,4 @@
-/* int8: the value of a code, for the loop of the CPU and the kernel of a GPU; and that kernel. */
+/* int8: the value of a code, shared by the CPU loop and the GPU kernel, and that kernel. */
 #ifndef LATHE_INT8_KERNEL_H
 #define LATHE_INT8_KERNEL_H
 

@@ -1,5 +1,5 @@
-/* nf4: the planes, the scale of a block and the code of an element, for the CPU and the kernel of a
- * GPU; and that kernel. */
+/* NF4: the planes, the scale of a block and the code of an element, shared by the CPU loop and the
+ * GPU kernel, and that kernel. */
 #ifndef LATHE_NF4_KERNEL_H
 #define LATHE_NF4_KERNEL_H
 
