@@ -1,4 +1,4 @@
-/* The adapter's own file. */
+/* Writes, reads and compares the files of an adapter. */
 #include "checkpoint/adapter_file.h"
 
 #include <stdio.h>
@@ -103,10 +103,10 @@ static lathe_status compare(void *arg, int64_t offset, const void *data, int64_t
     return LATHE_OK;
 }
 
-/* What is done with each tensor of the file, once it is known to fit. */
+/* What to do with each tensor of the file, after its shape was checked. */
 enum { CHECK, FILL, COMPARE };
 
-/* Other programs write bf16 or fp16 too. */
+/* Other programs also write bf16 or fp16. */
 static lathe_status fill_tensor(const lathe_saved_state *saved, int32_t i, const lathe_st_tensor *t)
 {
     const int64_t n = lathe_desc_count(&t->desc);
@@ -123,7 +123,7 @@ static lathe_status fill_tensor(const lathe_saved_state *saved, int32_t i, const
     return status;
 }
 
-/* A training goes on from what Lathe wrote, which is f32. */
+/* A resumed training needs the f32 values that Lathe wrote. */
 static int takes(const lathe_saved_state *saved, int32_t dtype)
 {
     return dtype == LATHE_F32 || (!saved->trains && lathe_convert_takes(dtype));

@@ -1,4 +1,4 @@
-/* The last micro-batch, in the file of the gradients. */
+/* Saves the last micro-batch in the file of the gradients. */
 #include "checkpoint/batch_rows.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ lathe_status lathe__batch_rows_write(const lathe_saved_state *saved, lathe_st_wr
     return LATHE_OK;
 }
 
-/* Ids that the graph could not take. */
+/* Refuses ids that are out of range for the graph. */
 static lathe_status check_range(const lathe_saved_state *saved, const lathe_st_tensor *t, int32_t i)
 {
     const int64_t row = saved->programs->train.row_tokens, n = lathe_desc_count(&t->desc);

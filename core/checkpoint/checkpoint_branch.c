@@ -1,4 +1,4 @@
-/* Branches of a run. */
+/* Begins and lists the branches of a run. */
 #include "checkpoint/checkpoint_branch.h"
 
 #include <errno.h>
@@ -108,19 +108,19 @@ lathe_status lathe_branch_origin(const char *dir, lathe_arena *arena, const char
 
 /* ---- where the run went back to ---- */
 
-/* A beginning of a branch. */
+/* State of beginning a branch. */
 typedef struct branching {
     const char *dir; /* the run's folder */
     lathe_keep keep;
     lathe_arena arena;
-    json_t *list;        /* of branches.json */
+    json_t *list;        /* the list of branches.json */
     const char *from;    /* a name in the folder, or an absolute path */
     int64_t step;        /* of `from` */
     int64_t newest_kept; /* steps in the folder up to this one are ancestors; -1: none is */
-    int32_t began;       /* 1: a branch was begun, or its beginning finished */
+    int32_t began;       /* 1: a branch was begun, or an interrupted beginning was completed */
 } branching;
 
-/* K of ".../abandoned/branch-K" that lies in the folder; 0: another path. */
+/* Returns K of a path ".../abandoned/branch-K" in the folder; 0 for any other path. */
 static int64_t abandoned_number(const char *dir, const char *parent)
 {
     const size_t n = strlen(dir);
@@ -178,7 +178,7 @@ static int leaves(const branching *b, const lathe_checkpoint_entry *e)
     return e->step > b->newest_kept;
 }
 
-/* Names of what is to leave. */
+/* Lists the names of the checkpoints to move. */
 static lathe_status list_leaving(branching *b, json_t **out)
 {
     lathe_checkpoint_entry *entries = NULL;
@@ -208,13 +208,14 @@ static lathe_status keep_lines(branching *b, const char *folder, const char *nam
     return from && to ? lathe_lines_copy_after(from, b->step, to) : LATHE_E_NOMEM;
 }
 
-/* `latest` names what the run goes on from, `best` nothing that leaves. */
+/* Sets `latest` to the checkpoint from which the run continues, and removes `best` if it names a
+ * checkpoint to be moved. */
 static lathe_status move_pointers(branching *b)
 {
     const char *latest = NULL, *best = NULL;
     int64_t step = -1;
     if (lathe_checkpoint_pointer(b->dir, "latest", &b->arena, &latest) != LATHE_OK)
-        latest = NULL; /* it is written anew */
+        latest = NULL; /* it is written again */
     if (is_inside(b) && (!latest || strcmp(latest, b->from) != 0))
         LATHE_TRY(lathe_checkpoint_point(b->dir, "latest", b->from));
     if (!is_inside(b))
@@ -247,7 +248,7 @@ static lathe_status move_entries(branching *b, const char *folder)
     return lathe_dir_sync(b->dir);
 }
 
-/* The best of what stays. */
+/* Sets `best` to the best of the checkpoints that stay. */
 static lathe_status point_best(branching *b)
 {
     const lathe_checkpoint_entry *good = NULL;
@@ -258,7 +259,7 @@ static lathe_status point_best(branching *b)
     return n > 0 && !now ? lathe_checkpoint_point(b->dir, "best", good[0].name) : LATHE_OK;
 }
 
-/* From the written record on; may be done again from its start at any time. */
+/* Does everything after the record is written. It may be repeated from its start at any time. */
 static lathe_status finish(branching *b, json_t *record)
 {
     const char *folder = folder_of(&b->arena, b->dir, number_of(record));
@@ -277,7 +278,7 @@ static lathe_status finish(branching *b, json_t *record)
 
 /* ---- which beginning it is ---- */
 
-/* A beginning that was interrupted, and is not gone on with: what it moved stays moved. */
+/* Closes an interrupted beginning that will not be completed; what it moved stays moved. */
 static lathe_status close_interrupted(branching *b, json_t *record)
 {
     lathe_checkpoint_entry *entries = NULL;
@@ -326,8 +327,8 @@ static lathe_status begin_next(branching *b, json_t *leaving, int32_t is_rewind)
     return LATHE_OK;
 }
 
-/* The record of a beginning that was interrupted and is this one; NULL: none, or it is closed now.
- */
+/* Finds the record of an interrupted beginning of this same branch. NULL: there is none, or it
+ * belonged to another branch and was closed. */
 static lathe_status take_interrupted(branching *b, json_t **out)
 {
     json_t *record = last_of(b->list);

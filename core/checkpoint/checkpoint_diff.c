@@ -1,4 +1,4 @@
-/* What two checkpoints differ in. */
+/* Compares two checkpoints. */
 #include "checkpoint/checkpoint_diff.h"
 
 #include <jansson.h>
@@ -36,7 +36,7 @@ static lathe_change *add(lathe_checkpoint_changes *d, const char *part, const ch
 
 /* ---- JSON ---- */
 
-/* The value as it stands in JSON; NULL: there is none. */
+/* Returns the value as JSON text; NULL: there is none. */
 static const char *text_of(lathe_arena *arena, const json_t *value)
 {
     char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
@@ -45,7 +45,7 @@ static const char *text_of(lathe_arena *arena, const json_t *value)
     return kept;
 }
 
-/* Keys of both, dotted. Depth is bounded by the parser. */
+/* Compares the keys of both objects, with dotted names. The parser limits the depth. */
 static lathe_status compare_json(lathe_checkpoint_changes *d, const char *part, const char *name,
                                  const json_t *a, const json_t *b)
 {
@@ -66,7 +66,7 @@ static lathe_status compare_json(lathe_checkpoint_changes *d, const char *part, 
         json_object_foreach((json_t *)(uintptr_t)(side ? b : a), key, value)
         {
             if (side && json_object_get(a, key))
-                continue; /* seen from the other side */
+                continue; /* found when the other side is compared */
             (void)snprintf(path, sizeof path, "%s%s%s", name, name[0] ? "." : "", key);
             LATHE_TRY(
                 compare_json(d, part, path, json_object_get(a, key), json_object_get(b, key)));
@@ -74,7 +74,7 @@ static lathe_status compare_json(lathe_checkpoint_changes *d, const char *part, 
     return LATHE_OK;
 }
 
-/* [{"kind", "name", ...}] as {"kind/name": {...}}. */
+/* Turns [{"kind", "name", ...}] into {"kind/name": {...}}. */
 static json_t *by_name(const json_t *list)
 {
     json_t *out = json_object();
@@ -147,8 +147,8 @@ typedef struct gap {
     float x[PIECE], y[PIECE];
 } gap;
 
-/* Of equal shapes; of different dtypes only those that lathe_convert takes, whose values are
- * compared as f32. */
+/* Compares two tensors of equal shape. Dtypes may differ if lathe_convert supports both; the values
+ * are then compared as f32. */
 static lathe_status measure(const lathe_st_tensor *a, const lathe_st_tensor *b, gap *g)
 {
     const int64_t n = lathe_desc_count(&a->desc), size = lathe_dtype_bytes(a->desc.dtype);
@@ -177,7 +177,8 @@ static lathe_status measure(const lathe_st_tensor *a, const lathe_st_tensor *b, 
     return LATHE_OK;
 }
 
-/* 1: the values can be compared: the same shape, and the same dtype or two that hold weights. */
+/* 1: the values can be compared: the shapes are equal, and the dtypes are equal or both are dtypes
+ * of weights. */
 static int comparable(const lathe_st_tensor *a, const lathe_st_tensor *b)
 {
     lathe_desc desc = b->desc;
@@ -214,7 +215,7 @@ static lathe_status compare_tensor(lathe_checkpoint_changes *d, const char *part
     return LATHE_OK;
 }
 
-/* A tensor of only one of the two. */
+/* Adds a tensor that only one of the two has. */
 static lathe_status one_sided(lathe_checkpoint_changes *d, const char *part,
                               const lathe_st_tensor *t, int is_first)
 {
@@ -231,7 +232,7 @@ static lathe_status one_sided(lathe_checkpoint_changes *d, const char *part,
     return LATHE_OK;
 }
 
-/* Both are sorted by name. */
+/* Compares two sets of tensors; both are sorted by name. */
 static lathe_status compare_sets(lathe_checkpoint_changes *d, const char *part,
                                  const lathe_safetensors *a, const lathe_safetensors *b, gap *g)
 {

@@ -1,4 +1,4 @@
-/* The search for NaN and infinity in the files of a checkpoint. */
+/* Searches the files of a checkpoint for NaN and infinity. */
 #include "checkpoint/checkpoint_finite.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@
 #include "lathe/dtype.h"
 #include "lathe/tensor.h"
 
-/* Elements looked at before the count is read: the loop inside has no branch, and compiles to
- * vectors. */
+/* Elements per block. The count is checked only after a block, so the inner loop has no branch and
+ * can be vectorized. */
 enum { BLOCK = 1 << 14 };
 
 /* An element is not finite when all bits of its exponent are set (E4M3: all bits but the sign). */
@@ -37,7 +37,7 @@ DEFINE_COUNT(count_e4m3, uint8_t, 0x7fu)
 
 typedef int64_t (*count_fn)(const void *data, int64_t n);
 
-/* NULL: a dtype whose elements are whole numbers. */
+/* NULL: the dtype is an integer type. */
 static count_fn count_of(int32_t dtype)
 {
     switch (dtype) {
@@ -58,7 +58,7 @@ static count_fn count_of(int32_t dtype)
     }
 }
 
-/* NaN, or an infinity with its sign, of an element that is not finite. */
+/* Value of an element that is not finite: NaN, or infinity with its sign. */
 static double value_of(const uint8_t *at, int32_t dtype)
 {
     float f;
@@ -137,7 +137,7 @@ static lathe_status search_file(search *s, const char *path)
     return status;
 }
 
-/* 1: a safetensors file whose numbers must be finite. */
+/* 1: a safetensors file that must contain only finite numbers. */
 static int counts(const char *path)
 {
     static const char end[] = ".safetensors", gradients[] = "/state/gradients";

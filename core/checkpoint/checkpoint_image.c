@@ -1,4 +1,4 @@
-/* The copy that asynchronous checkpoints are written from. */
+/* Holds the copy from which asynchronous checkpoints are written. */
 #include "checkpoint/checkpoint_image.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 struct lathe_image {
     lathe_saved_state
-        saved;         /* as it was: leads to the members below, and to what does not change */
+        /* the state when copied; points to the members below, and to parts that do not change */
+        saved;
     lathe_store store; /* its rows and memory are the image's */
     lathe_counters at;
     lathe_accumulated sum;
@@ -87,7 +88,7 @@ void lathe_image_touch(lathe_image *image)
     memset(image->memory, 0, (size_t)image->bytes);
 }
 
-/* Rows that lie behind each other in both go in one piece. */
+/* Rows that are adjacent in both blocks are copied together. */
 static lathe_status copy_masters(lathe_image *image, const lathe_saved_state *saved)
 {
     int64_t from = 0, to = 0, bytes = 0;
@@ -117,7 +118,7 @@ lathe_status lathe_image_take(lathe_image *image, const lathe_saved_state *saved
     image->at = *saved->at;
     image->sum = *saved->sum;
     image->checkpoints = *saved->checkpoints;
-    image->saved.arena = NULL; /* the writer brings its own */
+    image->saved.arena = NULL; /* the writer uses its own */
     image->saved.store = &image->store;
     image->saved.at = &image->at;
     image->saved.sum = &image->sum;

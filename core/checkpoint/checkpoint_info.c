@@ -1,4 +1,4 @@
-/* What a checkpoint tells of itself. */
+/* Reads what a checkpoint's manifest says about it. */
 #include "checkpoint/checkpoint_info.h"
 
 #include <math.h>

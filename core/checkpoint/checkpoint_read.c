@@ -1,4 +1,4 @@
-/* Reading a checkpoint: verified whole before the first byte of the run changes. */
+/* Reads a checkpoint; verifies all of it before it changes the run. */
 #include <string.h>
 
 #include "base/buffer.h"
@@ -35,10 +35,11 @@ static lathe_status skip_row(void *arg, int32_t index, const lathe_param *row, v
 
 /* ---- the weights: the model's file, and what it rounds from a file in f32 ---- */
 
-/* What a folder has of the model. */
+/* Files of the model in a folder. */
 typedef struct model_files {
-    lathe_safetensors *set;     /* the model's file; NULL: none */
-    lathe_safetensors *masters; /* rows that it rounds, in f32 and in our layout; NULL: none */
+    lathe_safetensors *set; /* the model's file; NULL: none */
+    /* f32 masters, in Lathe's layout, of rows that the model's file rounds; NULL: none */
+    lathe_safetensors *masters;
 } model_files;
 
 /* After the last read. */
@@ -64,7 +65,7 @@ typedef struct rounded_sink {
     const model_files *files;
 } rounded_sink;
 
-/* Rows that have a master are left to fill_masters. */
+/* Fills rows from the model's file; skips rows that have a master, which fill_masters fills. */
 static lathe_status place_rounded(void *arg, int32_t index, const lathe_param *row, void **out_data,
                                   int32_t *out_dtype)
 {
@@ -111,7 +112,8 @@ static lathe_status fill_weights(const lathe_saved_state *saved, const model_fil
     return lathe__model_file_origin(saved, files->set);
 }
 
-/* A master has the shape of its row; in a training, what is rounded has a master. */
+/* Checks that each master has the shape of its row, and that in a training each rounded row has a
+ * master. */
 static lathe_status check_masters(const lathe_saved_state *saved, const char *dir,
                                   const model_files *files)
 {
@@ -145,7 +147,7 @@ static lathe_status open_files(const lathe_saved_state *saved, const char *dir, 
     return check_masters(saved, dir, out);
 }
 
-/* The state, then the weights. */
+/* Reads the state, then the weights. */
 static lathe_status fill(const lathe_saved_state *saved, const char *dir, const model_files *files,
                          int32_t has_slots)
 {
@@ -161,7 +163,7 @@ static lathe_status fill(const lathe_saved_state *saved, const char *dir, const 
     return lathe_average_copy(saved->store, saved->machine, saved->params);
 }
 
-/* Of a folder that verifies. The model's file is opened and every tensor of it checked first. */
+/* Loads a verified folder. Opens the model's file and checks each of its tensors first. */
 static lathe_status load(const lathe_saved_state *saved, const char *dir, const char *masters,
                          int32_t has_slots)
 {
@@ -177,7 +179,7 @@ static lathe_status load(const lathe_saved_state *saved, const char *dir, const 
     return status;
 }
 
-/* Of a checkpoint that verifies. */
+/* Loads a verified checkpoint. */
 static lathe_status load_checkpoint(const lathe_saved_state *saved, const char *dir,
                                     int32_t has_slots)
 {
@@ -196,8 +198,8 @@ lathe_status lathe_checkpoint_load(const lathe_saved_state *saved, const char *d
     return load_checkpoint(saved, dir, 0);
 }
 
-/* Of a run that still waits for its weights there is nothing to lose: its slots are read as they
- * are hashed. */
+/* Verifies a checkpoint. If the run still waits for its weights, nothing can be lost, so the
+ * optimizer's slots are read while they are hashed. */
 static lathe_status verify(const lathe_saved_state *saved, const char *dir, int32_t *out_has_slots)
 {
     *out_has_slots = 0;
@@ -234,7 +236,7 @@ lathe_status lathe_checkpoint_refuse_mixing(const lathe_saved_state *saved)
         dir);
 }
 
-/* What `latest` names; NULL, with a warning, when it is of no use. */
+/* Returns the checkpoint that `latest` names; NULL, with a warning, if it cannot be used. */
 static const char *latest_of(const lathe_saved_state *saved, const char *dir)
 {
     const char *name = NULL;
@@ -248,14 +250,14 @@ static const char *latest_of(const lathe_saved_state *saved, const char *dir)
     return path;
 }
 
-/* Who is asked before a checkpoint is loaded. */
+/* The function to call before a checkpoint is loaded, and its argument. */
 typedef struct judgement {
     lathe_accept_fn accept;
     void *arg;
 } judgement;
 
-/* 1: loaded. 0: damaged or not finite, with a warning, and in `damage`, which holds those before.
- */
+/* Returns 1 if the checkpoint was loaded. Returns 0 if it is damaged or holds NaN or infinity: logs
+ * a warning and adds it to `damage`, the list of earlier failures. */
 static lathe_status try_path(const lathe_saved_state *saved, const judgement *judge,
                              const char *path, lathe_buffer *damage, int32_t *out_loaded)
 {
@@ -275,8 +277,8 @@ static lathe_status try_path(const lathe_saved_state *saved, const judgement *ju
     return load_checkpoint(saved, path, has_slots);
 }
 
-/* A folder without checkpoints may be that of a branch that came from elsewhere and has none of its
- * own yet. */
+/* Resumes from outside the folder: a branch may have begun from a checkpoint elsewhere and have no
+ * checkpoint of its own yet. */
 static lathe_status resume_origin(const lathe_saved_state *saved, const judgement *judge,
                                   const char *dir, lathe_buffer *damage, const char **out_path)
 {
@@ -316,7 +318,7 @@ static lathe_status try_newest(const lathe_saved_state *saved, const judgement *
     }
     if (!loaded && n == 0 && !latest)
         return resume_origin(saved, judge, dir, damage, out_path);
-    if (!loaded) /* they are the only copy of what was trained: nobody is told to remove them */
+    if (!loaded) /* do not suggest removing them: they are the only copy of the trained weights */
         return lathe_error(LATHE_E_CORRUPT,
                            "%s: none of its checkpoints is whole: %s; nothing was changed: put one "
                            "of these files back from a copy, or choose another checkpoint.dir to "
@@ -335,7 +337,7 @@ static lathe_status resume_newest(const lathe_saved_state *saved, const judgemen
     return status;
 }
 
-/* Weights that do not train can be read from where they came from at first. */
+/* Whether the untrained weights can be read again from their original source. */
 static int has_source(const lathe_saved_state *saved)
 {
     return !saved->model_path || holds_model(saved->arena, saved->model_path);

@@ -1,4 +1,4 @@
-/* Reading a checkpoint back: what is in the files is what is in memory. */
+/* Compares the files of a checkpoint with memory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "checkpoint/model_file.h"
 #include "io/manifest.h"
 
-/* Lets go of the kernel's copy, which is clean after the fsync: the next read comes from the disk.
- */
+/* Drops the files from the page cache, so that the next read comes from the disk. Their pages are
+ * clean after the fsync. */
 static lathe_status forget_cache(const char *dir, lathe_arena *arena)
 {
     char **paths = NULL;
@@ -23,7 +23,8 @@ static lathe_status forget_cache(const char *dir, lathe_arena *arena)
         if (fd < 0)
             return lathe_error(LATHE_E_IO, "%s: cannot open: %s", paths[i], strerror(errno));
         (void)posix_fadvise(fd, 0, 0,
-                            POSIX_FADV_DONTNEED); /* a hint; without it memory is compared */
+                            /* only a hint; if the kernel ignores it, cached pages are compared */
+                            POSIX_FADV_DONTNEED);
         (void)close(fd);
     }
     return LATHE_OK;

@@ -1,4 +1,5 @@
-/* Writing a checkpoint: beside, made durable, read back if asked, then given its name. */
+/* Writes a checkpoint under a temporary name, makes it durable, reads it back if requested, and
+ * renames it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -40,14 +41,14 @@ static int32_t is_quantized(const lathe_saved_state *saved)
     return 0;
 }
 
-/* A frozen base stays where it came from: its folder, or, quantized from random numbers, its seed.
- */
+/* A frozen base model is not written: it can be read from its folder, or, if quantized random
+ * numbers, made from its seed. */
 int32_t lathe__checkpoint_has_model(const lathe_saved_state *saved)
 {
     return trains_model(saved) || (!saved->model_path && !is_quantized(saved));
 }
 
-/* The model as transformers reads it; a frozen base that came from a folder stays there. */
+/* Writes the model for transformers, except a frozen base model that was read from a folder. */
 static lathe_status write_model(const lathe_saved_state *saved, const char *dir)
 {
     if (lathe__checkpoint_has_model(saved))
@@ -59,7 +60,7 @@ static lathe_status write_model(const lathe_saved_state *saved, const char *dir)
     return LATHE_OK;
 }
 
-/* The same of the weights' average, in a folder of its own. */
+/* Writes the averaged weights in the same way, into a separate folder. */
 static lathe_status write_average(const lathe_saved_state *saved, const char *dir)
 {
     lathe_saved_state view = *saved;
@@ -180,8 +181,8 @@ static lathe_status write_manifest(const lathe_saved_state *saved, const lathe_f
 
 /* ---- the folder ---- */
 
-/* A state with NaN or infinity in it never gets a checkpoint's name. The files are searched, not
- * the memory they came from: a value that overflowed in the dtype of its file is found as well. */
+/* Refuses a state with NaN or infinity before its folder is renamed. Searches the files, not the
+ * memory, to find also values that overflowed in the dtype of the file. */
 static lathe_status refuse_not_finite(const lathe_saved_state *saved, const char *dir)
 {
     const lathe_status status = lathe_checkpoint_finite(dir, NULL, NULL);
@@ -217,7 +218,7 @@ static lathe_status fill_folder(const lathe_saved_state *saved, const lathe_figu
     return LATHE_OK;
 }
 
-/* Gives the folder its name. What has that name already is then called `beside`, and goes. */
+/* Renames the folder. A folder that has this name already is renamed to `beside` and removed. */
 static lathe_status give_name(lathe_arena *arena, const char *beside, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -228,8 +229,8 @@ static lathe_status give_name(lathe_arena *arena, const char *beside, const char
     int failed = replaces ? renameat2(AT_FDCWD, beside, AT_FDCWD, path, RENAME_EXCHANGE)
                           : rename(beside, path);
     if (failed && replaces && (errno == EINVAL || errno == ENOSYS)) {
-        /* a file system that cannot exchange: between the two calls nothing has the name, and a run
-         * that starts then takes the checkpoint before */
+        /* The file system cannot exchange two names. Between the two calls no folder has the name;
+         * a run that starts in this moment resumes from the checkpoint before. */
         const char *old = lathe_arena_printf(arena, "%s.old.tmp.%ld", path, (long)getpid());
         if (!old)
             return LATHE_E_NOMEM;
@@ -244,7 +245,7 @@ static lathe_status give_name(lathe_arena *arena, const char *beside, const char
     return replaces ? lathe_dir_remove(beside) : LATHE_OK;
 }
 
-/* Takes away what was half written; the message of the failure stays. */
+/* Removes an incomplete folder; keeps the message of the error. */
 static void clean_up(lathe_arena *arena, lathe_status status, const char *beside)
 {
     char *message = lathe_arena_strdup(arena, lathe_error_message());
@@ -286,7 +287,7 @@ lathe_keep lathe__checkpoint_keep(const lathe_saved_state *saved)
     return keep;
 }
 
-/* `best` names the best; it moves only to one that the rules count. */
+/* Updates `best`, but only to a checkpoint that the rules allow. */
 static lathe_status move_best(const char *dir, const lathe_keep *keep, lathe_arena *arena)
 {
     const lathe_checkpoint_entry *good = NULL;

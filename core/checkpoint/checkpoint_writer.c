@@ -1,4 +1,4 @@
-/* The thread that writes checkpoints. */
+/* Writes checkpoints in a thread. */
 #include "checkpoint/checkpoint_writer.h"
 
 #include <limits.h>
@@ -18,7 +18,8 @@
 
 enum { TOUCH, WRITE, IDLE, STOP };
 
-/* Niceness of the thread: it yields to the step, yet gets a share of a machine that is busy. */
+/* Niceness of the thread: training steps have priority, but the thread still gets a share of a busy
+ * machine. */
 enum { NICE = 10 };
 
 struct lathe_writer {
@@ -26,7 +27,7 @@ struct lathe_writer {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    int32_t todo; /* guarded, as all below */
+    int32_t todo; /* guarded by the mutex, like all fields below */
     lathe_figures figures;
     int32_t gate;
     lathe_status status;
@@ -63,7 +64,7 @@ static void *main_of_writer(void *arg)
     lathe_writer *w = arg;
     lathe_parallel_stay_alone();
     lathe_trace_thread("checkpoint writer");
-    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE); /* of this thread alone */
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE); /* of this thread only */
     (void)pthread_mutex_lock(&w->mutex);
     while (w->todo != STOP) {
         const int32_t todo = w->todo;
@@ -80,7 +81,7 @@ static void *main_of_writer(void *arg)
     return NULL;
 }
 
-/* Signals are for the threads that were there before. */
+/* Starts the thread with all signals blocked: the other threads handle them. */
 static int start(lathe_writer *w)
 {
     sigset_t all, before;

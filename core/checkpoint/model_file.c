@@ -1,4 +1,4 @@
-/* The model's own file in a checkpoint. */
+/* Writes and compares the model file of a checkpoint. */
 #include "checkpoint/model_file.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 /* ---- dtypes ---- */
 
-/* Those of the tensors; what `set` lacks keeps what it has. */
+/* Takes the dtypes of the tensors in `set`; parameters that it lacks keep theirs. */
 static void take_dtypes(const lathe_saved_state *saved, const lathe_safetensors *set)
 {
     for (int32_t i = 0; i < saved->params->n_model; i++) {

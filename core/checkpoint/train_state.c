@@ -1,9 +1,9 @@
-/* The training state in files. Doubles travel as the hexadecimal of their bits: exact, infinities
- * too.
+/* Writes and reads the training state. Doubles are stored as the hexadecimal form of their bits,
+ * which is exact for infinities too.
  *
- * Version 1 (0.1.0 before fp16) knew no steps left out, no loss scale and no gradients between two
- * backward passes; it is read as a state without them. Writing and reading of one format stay in
- * one file, which makes it a long one.
+ * Version 1 (0.1.0 before fp16) had no skipped steps, no loss scale and no gradients between two
+ * backward passes; it is read as a state without them. Writing and reading of one format are in one
+ * file, which is therefore long.
  */
 #include "checkpoint/train_state.h"
 
@@ -59,7 +59,7 @@ static void put_double(lathe_buffer *b, int32_t follows, double x)
     lathe_buffer_printf(b, "%s\"%016" PRIx64 "\"", follows ? ", " : "", bits_of(x));
 }
 
-/* What loss_spike.h judges by, oldest first. */
+/* Writes the losses of loss_spike.h, oldest first. */
 static void put_losses(lathe_buffer *b, const lathe_loss_spike *spike, int32_t window)
 {
     const int32_t n = lathe_loss_spike_count(spike, window);
@@ -204,8 +204,8 @@ static int32_t writes_masters(const lathe_saved_state *saved)
     return lathe__checkpoint_has_model(saved) && lathe__model_file_rounds_any(saved);
 }
 
-/* An average that is made from other state is written where average/ rounds it, for those who
- * evaluate it. */
+/* Whether average.safetensors is written. An average that is computed from other state is written
+ * only to average/, rounded. */
 static int32_t writes_average(const lathe_saved_state *saved)
 {
     return lathe_average_is_state(saved->store, &saved->parts->optimizer) ||
@@ -250,7 +250,8 @@ static lathe_status check_part(const json_t *parts, const char *path, const char
         path, kind, was ? was : "none", is ? is : "none");
 }
 
-/* The files are whole, so a state that does not fit was written under other settings. */
+/* End of the messages: the files are undamaged, so a state that does not match was written with
+ * other settings. */
 #define OTHER_SETTINGS                                                                             \
     "optimizer \"%s\" was set up otherwise then: resume with the settings it was written with, "   \
     "or start a new run from its weights with model.path"
@@ -423,7 +424,7 @@ static lathe_status read_losses(const json_t *root, const char *path, lathe_loss
     return LATHE_OK;
 }
 
-/* What version 2 has more. */
+/* Reads the fields added in version 2. */
 static lathe_status read_version_2(const json_t *root, const char *path, lathe_counters *at,
                                    lathe_accumulated *sum)
 {
@@ -485,7 +486,8 @@ static const char *gap(const char *word)
     return word[0] ? " " : "";
 }
 
-/* Another precision may go on from here, but not in the middle of a step: the sums are scaled. */
+/* Checks the precision. Another precision may resume, but not in the middle of a step, because the
+ * sums are scaled. */
 static lathe_status check_precision(const lathe_saved_state *saved, const json_t *root,
                                     const char *path, lathe_counters *at,
                                     const lathe_accumulated *sum)
@@ -525,8 +527,8 @@ static lathe_status check_middle(const lathe_saved_state *saved, const json_t *r
                : LATHE_OK;
 }
 
-/* What may differ, and makes other bits of the same step: the order of sums on another device, or
- * spread over another number of threads. */
+/* Warns of differences that change the rounding of the same step: another device or number of
+ * threads sums in another order. */
 static void warn_of_machine(const lathe_saved_state *saved, const json_t *root, const char *path)
 {
     const char *was = json_string_value(json_object_get(json_object_get(root, "parts"), "device"));
@@ -549,7 +551,7 @@ static void warn_of_machine(const lathe_saved_state *saved, const json_t *root, 
             (long long)json_integer_value(threads));
 }
 
-/* The version, the parts, the counters. */
+/* Checks the version, the parts and the counters. */
 static lathe_status check_parts(const lathe_saved_state *saved, const json_t *root,
                                 const char *path, lathe_counters *at, int64_t *out_version)
 {
@@ -582,7 +584,8 @@ static lathe_status check_json(const lathe_saved_state *saved, const json_t *roo
     return check_precision(saved, root, path, at, sum);
 }
 
-/* The average to go on with, checked; none when it is of another kind: it begins anew then. */
+/* Opens and checks the saved average. If it is of another kind, none is read and a new average
+ * begins. */
 static lathe_status open_average(const lathe_saved_state *saved, const json_t *root,
                                  const char *path, const char *dir, lathe_counters *at,
                                  lathe_safetensors **out)
@@ -606,7 +609,7 @@ static lathe_status open_average(const lathe_saved_state *saved, const json_t *r
     return lathe__state_rows_open(saved, dir, LATHE_ROWS_AVERAGES, out);
 }
 
-/* What was read of these files is what they held; NULL: not opened. */
+/* Checks that the data read from these files were correct; NULL: the file was not opened. */
 static lathe_status check_read(const lathe_safetensors *slots, const lathe_safetensors *gradients,
                                const lathe_safetensors *average)
 {

@@ -1,4 +1,4 @@
-/* Evaluation. */
+/* Evaluates the validation data. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 #include "loop/train.h"
 #include "run/nonfinite.h"
 
-/* Perplexity, accuracy and bits per byte are figures of a loss per token; a loss per pair has none
- * of them. */
+/* Perplexity, accuracy and bits per byte exist only for a loss per token, not for a loss per
+ * pair. */
 static int32_t counts_tokens(const lathe_run *run)
 {
     return run->programs.eval.stage.count_unit == LATHE_COUNT_TOKENS;
 }
 
-/* The likeliest tokens of the batch just run. */
+/* Records the most likely tokens of the batch just run. */
 static lathe_status observe_tops(lathe_run *run, lathe_calibration *c)
 {
     const lathe_program *p = &run->programs.eval;

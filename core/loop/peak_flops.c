@@ -1,5 +1,5 @@
-/* The device's product rate, measured at the start of a run in the run's own kind of product, its
- * casts to fp8 included: the best of square products and of the run's own largest shapes. */
+/* Measures the peak rate of matrix products at the start of a run, in the dtypes of the run and
+ * with its casts to fp8: the best of square products and of the run's own largest shapes. */
 #include <math.h>
 #include <string.h>
 
@@ -8,9 +8,8 @@
 #include "loop/train.h"
 #include "run/fit.h"
 
-/* Products [2n,n] x [n,n]. A product must be long beside a launch and a wait, which depends on the
- * device: n doubles until one takes LONG_ENOUGH, which is 1024 on two cores and 8192 on a large
- * GPU. */
+/* Measures products [2n,n] x [n,n]. A product must take long compared with a launch and a wait, so
+ * n doubles until one takes LONG_ENOUGH: at n = 1024 on two cores, at 8192 on a large GPU. */
 enum { FIRST_N = 128, LAST_N = 8192, MOST_SHAPES = 3 };
 #define LONG_ENOUGH 3e-3 /* s */
 
@@ -27,7 +26,7 @@ static lathe_status measure(lathe_run *run, const shape *s, int64_t room, double
                               out_best);
 }
 
-/* The run's own largest products, of different shapes; returns how many there are. */
+/* Lists the run's largest products, of different shapes; returns their number. */
 static int32_t own_shapes(const lathe_run *run, shape list[MOST_SHAPES])
 {
     const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);

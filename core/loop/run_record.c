@@ -1,4 +1,4 @@
-/* The record of a run: its starts. What is described is in run_describe.c. */
+/* Writes the record of a run's starts. run_describe.c makes the description of the run. */
 #include "loop/run_record.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static void utc_now(char out[32])
 
 /* ---- events.jsonl ---- */
 
-/* One write per line: lines of several threads do not mix. */
+/* One write per line, so that lines of several threads do not mix. */
 static void write_event(void *arg, int32_t level, const char *text)
 {
     const lathe_run_record *record = arg;
@@ -61,7 +61,7 @@ static void open_events(lathe_run_record *record, const char *dir)
 
 /* ---- run.json ---- */
 
-/* Renames what cannot be read out of the way, under a name that is free. */
+/* Renames an unreadable file to a free name. */
 static lathe_status set_aside(const char *path)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -72,7 +72,7 @@ static lathe_status set_aside(const char *path)
             status = LATHE_E_NOMEM;
             break;
         }
-        if (link(path, aside) == 0) { /* unlike rename, never over another */
+        if (link(path, aside) == 0) { /* unlike rename, link never replaces a file */
             status = unlink(path) == 0 ? LATHE_OK : LATHE_E_IO;
             lathe_log(LATHE_LOG_WARN, "%s; it was set aside as %s", lathe_error_message(), aside);
             break;
@@ -86,7 +86,7 @@ static lathe_status set_aside(const char *path)
     return status;
 }
 
-/* The record of earlier starts, or NULL when there is none; one that is damaged is set aside. */
+/* Reads the record of earlier starts; NULL if there is none. A damaged one is renamed. */
 static lathe_status read_earlier(const char *path, json_t **out)
 {
     *out = NULL;
@@ -114,8 +114,8 @@ static lathe_status write_json(const char *path, const json_t *root)
     return status;
 }
 
-/* What this start changed since the checkpoint that it goes on from, or else since the start before
- * it: see config_changes.h. NULL: nothing, or it is not known. */
+/* Lists what this start changed since the checkpoint that it resumes from, or else since the start
+ * before it (config_changes.h). NULL: nothing, or unknown. */
 static json_t *changes(const json_t *earlier, const char *from, const json_t *now)
 {
     json_t *meta = NULL, *out = NULL;
@@ -131,7 +131,7 @@ static json_t *changes(const json_t *earlier, const char *from, const json_t *no
     return NULL;
 }
 
-/* The last line of a file of one line, without its end. */
+/* Reads the line of a file of one line, without its newline. */
 static void read_line(const char *path, char *out, size_t bytes)
 {
     FILE *f = fopen(path, "re");
@@ -142,9 +142,9 @@ static void read_line(const char *path, char *out, size_t bytes)
         (void)fclose(f);
 }
 
-/* When this process began, in clock ticks after boot: with the boot's id it tells a process from a
- * later one that got its number. 0: unknown. Field 22 of proc(5) stat, counted behind the name's
- * ')'. */
+/* Time when this process started, in clock ticks after boot. With the boot id, it tells the process
+ * from a later one with the same number. 0: unknown. Field 22 of proc(5) stat, counted after the
+ * ')' of the name. */
 static long long start_ticks(void)
 {
     char line[1024];
@@ -173,7 +173,7 @@ static json_t *this_start(const lathe_run *run, const char *started, const char 
     return entry;
 }
 
-/* The branch that this start is on, and what it moved out of the way when it began that branch. */
+/* Adds the branch of this start, and what was moved when it began that branch. */
 static void add_branch(const lathe_run *run, json_t *entry)
 {
     json_t *list = NULL;
@@ -189,7 +189,7 @@ static void add_branch(const lathe_run *run, json_t *entry)
     json_decref(list);
 }
 
-/* The times that a run went back while it ran, with branches after `first`. */
+/* Adds the times when the run went back while it ran: the branches after `first`. */
 static void add_rewinds(const lathe_run *run, json_t *entry)
 {
     json_t *list = NULL, *rewinds = json_array();

@@ -1,4 +1,4 @@
-/* What of a run goes into the trace. */
+/* Chooses the steps whose nodes are traced. */
 #include "loop/run_trace.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Evaluation in the loop. */
+/* Evaluates during training, and passes the result on. */
 #include <math.h>
 #include <string.h>
 
@@ -10,20 +10,20 @@
 void lathe__training_observe(lathe_run *run, double metric)
 {
     const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
-    if (LATHE_HAS(scheduler, observe) && isfinite(metric)) /* a step left out has no loss */
+    if (LATHE_HAS(scheduler, observe) && isfinite(metric)) /* a skipped step has no loss */
         scheduler->observe(run->parts.scheduler.self, metric, run->opt.base_lr,
                            run->at.scheduler_state);
 }
 
-/* A figure that has no meaning for the run is left out. */
+/* Adds a figure, unless it has no meaning for the run. */
 static void add_known(lathe_figures *f, const char *key, double value)
 {
     if (!isnan(value))
         lathe__figures_add(f, key, value);
 }
 
-/* At the first evaluation: nothing will ever be the best by a figure that an evaluation should have
- * and has not. */
+/* Warns, at the first evaluation, that checkpoint.best_metric names an evaluation figure that the
+ * run does not report, so no checkpoint can be best. */
 static void warn_of_missing_metric(const lathe_training *t, const char *metric)
 {
     lathe_run *run = t->run;
@@ -37,7 +37,7 @@ static void warn_of_missing_metric(const lathe_training *t, const char *metric)
                     (long long)run->at.step, metric);
 }
 
-/* The figure that checkpoints are kept by also ends the run. */
+/* Passes the metric that selects the best checkpoints to early stopping. */
 static lathe_status observe_for_early_stopping(lathe_training *t)
 {
     lathe_run *run = t->run;
@@ -77,7 +77,7 @@ int32_t lathe__training_has_enough(lathe_training *t)
     return t->result->stopped_early;
 }
 
-/* By the averaged weights, where they are others. */
+/* Evaluates with the averaged weights if they differ from the trained ones. */
 static lathe_status evaluate(lathe_run *run, lathe_evaluation *out)
 {
     LATHE_TRY(lathe__average_fill(run));
@@ -88,7 +88,7 @@ static lathe_status evaluate(lathe_run *run, lathe_evaluation *out)
     return status != LATHE_OK ? status : back;
 }
 
-/* The stage's metrics as "eval_<name>". The keys live in the run's arena. */
+/* Adds the stage's metrics as "eval_<name>". The keys are in the run's arena. */
 static lathe_status add_metrics(lathe_training *t, const lathe_evaluation *e)
 {
     for (int32_t k = 0; k < e->n_metrics; k++) {
@@ -101,7 +101,7 @@ static lathe_status add_metrics(lathe_training *t, const lathe_evaluation *e)
     return LATHE_OK;
 }
 
-/* The figures of an evaluation that stand in its line after the loss. */
+/* Prints the figures that follow the loss in an evaluation's line. */
 static void print_detail(const lathe_evaluation *e, char *text, size_t capacity)
 {
     const char *unit = lathe_count_unit_name(e->count_unit);

@@ -1,4 +1,4 @@
-/* A step's figures. */
+/* Collects and writes the figures of a step. */
 #include <math.h>
 
 #include "base/trace.h"
@@ -33,7 +33,7 @@ lathe_status lathe__training_figures_write(lathe_training *t)
     return lathe_tensorboard_write(&t->tensorboard, step, f->n, f->keys, f->values);
 }
 
-/* The step that has just ended, and its update. */
+/* Traces the step that has just ended, and its update. */
 static void trace_step(const lathe_step_record *step)
 {
     char args[96];
@@ -55,7 +55,7 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     const double tokens_per_second = (double)sum->tokens / step->seconds;
     const double flops = tokens_per_second * t->flops_per_token;
     if (t->peak_flops > 0.0 &&
-        flops > t->peak_flops) /* the device does more than its products showed */
+        flops > t->peak_flops) /* the device is faster than the measured products */
         t->peak_flops = flops;
     const int64_t memory = lathe_machine_total(&run->machine, &run->machine.used);
     lathe_exec_times(run->programs.train.exec, phase);
@@ -85,7 +85,8 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
                        (double)lathe_machine_total(&run->machine, &run->machine.peak));
     lathe__figures_add(f, "step_seconds", step->seconds);
     lathe__figures_add(f, "data_seconds", sum->data_seconds);
-    if (lathe_machine_shares(&run->machine)) { /* elsewhere these are the times of queueing */
+    /* on other devices these would be the times of queueing */
+    if (lathe_machine_shares(&run->machine)) {
         lathe__figures_add(f, "forward_seconds", phase[LATHE_PHASE_FORWARD]);
         lathe__figures_add(f, "backward_seconds",
                            phase[LATHE_PHASE_BACKWARD] + phase[LATHE_PHASE_RECOMPUTE]);

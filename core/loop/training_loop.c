@@ -1,4 +1,4 @@
-/* The training loop. */
+/* Runs the training loop. */
 #include "loop/train.h"
 
 #include <math.h>
@@ -14,7 +14,8 @@ static lathe_status after_step(lathe_training *t, int32_t *out_ends)
     const int32_t last = step == run->set.max_steps;
     if (run->data.validation && (last || (every > 0 && step % every == 0)))
         LATHE_TRY(lathe__training_evaluate(t));
-    else if (!run->data.validation && run->at.skipped_in_row == 0) /* left out: it is no progress */
+    /* a skipped step is no progress */
+    else if (!run->data.validation && run->at.skipped_in_row == 0)
         lathe__training_observe(run, t->result->loss);
     t->result->interrupted = t->options->stop && *t->options->stop;
     t->result->paused = run->set.stop_after > 0 && step >= run->set.stop_after && !last;
@@ -25,7 +26,7 @@ static lathe_status after_step(lathe_training *t, int32_t *out_ends)
     LATHE_TRY(lathe__training_sample(t));
     int32_t rewound = 0;
     LATHE_TRY(lathe__training_save(t, *out_ends, &rewound));
-    if (rewound) { /* the steps up to this one are taken again */
+    if (rewound) { /* the steps up to this one are repeated */
         *out_ends = t->result->interrupted;
         t->result->paused = t->result->stopped_early = 0;
     }
@@ -54,7 +55,7 @@ static lathe_status loop(lathe_training *t)
     return LATHE_OK;
 }
 
-/* Between taking the run's folder and letting go of it. */
+/* Trains while the run's folder is locked. */
 static lathe_status train(lathe_training *t)
 {
     lathe_run *run = t->run;

@@ -1,4 +1,4 @@
-/* Samples in the loop: what the model makes of the prompt every so many steps. */
+/* Generates text from the prompt at regular steps, as samples. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Checkpoints in the loop: which are due, and who writes them. */
+/* Decides which checkpoints are due, and writes them in the training thread or in another
+ * thread. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,16 +25,16 @@ typedef struct lathe_saver {
     lathe_lock lock;
     lathe_writer *writer; /* NULL: the training thread writes */
     lathe_keep keep;
-    double *best; /* [keep.best] metrics of the best so far, best first; NAN behind them */
+    double *best; /* [keep.best] best metrics so far, best first; unused entries are NAN */
     double saved_at, stall;
     int64_t saved_step, saved_epoch;
     int32_t stalled;     /* a checkpoint was written or begun since the last figures */
-    char path[PATH_MAX]; /* of the newest one that this thread knows of */
+    char path[PATH_MAX]; /* newest checkpoint that this thread knows of */
 } lathe_saver;
 
 /* ---- begin and end ---- */
 
-/* The metrics of the checkpoints that are there. */
+/* Reads the metrics of the existing checkpoints. */
 static lathe_status know_best(lathe_saver *s, const char *dir, lathe_arena *arena)
 {
     const lathe_checkpoint_entry *list = NULL;
@@ -47,7 +48,7 @@ static lathe_status know_best(lathe_saver *s, const char *dir, lathe_arena *aren
     return LATHE_OK;
 }
 
-/* The folder exists, is ours, and holds nothing that died half-way. */
+/* Locks the folder, creates it if necessary, and removes unfinished files of dead processes. */
 static lathe_status take_folder(lathe_saver *s, lathe_run *run)
 {
     const char *dir = run->set.checkpoint.dir;
@@ -73,8 +74,8 @@ static lathe_status create(lathe_training *t)
     return s->best ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory for checkpoints");
 }
 
-/* The figures of the step that the run goes on from: a checkpoint in the middle of the next step
- * has them too. */
+/* Restores the figures of the step that the run resumes from, because a checkpoint in the middle of
+ * the next step needs them. */
 static lathe_status restore_figures(lathe_training *t, const char *path)
 {
     json_t *meta = NULL, *value;
@@ -108,7 +109,7 @@ static lathe_status resume(lathe_training *t)
     return LATHE_OK;
 }
 
-/* A disk that will be full is said before the first step, not at the step that fills it. */
+/* Warns before the first step if the checkpoints will not fit on the disk. */
 static void warn_of_disk(lathe_run *run)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;
@@ -139,7 +140,7 @@ lathe_status lathe__training_begin(lathe_training *t)
     return LATHE_OK;
 }
 
-/* The message of a checkpoint that could not be written, and what there is instead. */
+/* Sets the message for a checkpoint that could not be written; it names the last one that was. */
 static lathe_status not_written(const lathe_training *t, lathe_status status)
 {
     char message[4096];
@@ -150,7 +151,7 @@ static lathe_status not_written(const lathe_training *t, lathe_status status)
                        whole ? whole : "");
 }
 
-/* Waits for what was begun; takes note of its path. */
+/* Waits for the checkpoint being written, and stores its path. */
 static lathe_status settle(lathe_training *t)
 {
     lathe_saver *s = t->saver;
@@ -239,7 +240,7 @@ static int32_t is_due(const lathe_training *t)
                 s->saved_epoch / set->checkpoint.every_epochs);
 }
 
-/* Another figure than those of every step: the metric of an evaluation just made. */
+/* Whether the metric is a figure of an evaluation just made, not one of every step. */
 static int32_t is_evaluation(const lathe_saver *s)
 {
     return strncmp(s->keep.metric, "eval_", 5) == 0;
@@ -290,14 +291,15 @@ void lathe__training_save_figures(lathe_training *t)
     s->stalled = 0;
 }
 
-/* After this step: what is due, or what ends the run. */
+/* Saves the checkpoint that is due after this step, or the last one when the run ends. */
 static lathe_status save_due(lathe_training *t, int32_t ends)
 {
     lathe_saver *s = t->saver;
     const double metric = metric_of(t);
     const int32_t good = is_good(s, metric);
     if (s->writer && !lathe_writer_busy(s->writer))
-        LATHE_TRY(settle(t)); /* what went wrong with the last one is told without waiting */
+        /* report an error of the last checkpoint without waiting for the next */
+        LATHE_TRY(settle(t));
     if (!ends && !is_due(t) && !(good && is_evaluation(s)))
         return LATHE_OK;
     if (good)

@@ -249,8 +249,8 @@ static void forget(lathe_metrics_reader *r)
     r->skipping = 0;
 }
 
-/* Opens the file, or detects that it was replaced or cut. The old descriptor stays open meanwhile,
- * so that the new file cannot get the old inode number. */
+/* Opens the file, or detects that it was replaced or cut. While the old file is open, a new file
+ * cannot have its inode number. */
 static lathe_status settle(lathe_metrics_reader *r, lathe_metrics_visit visit, void *arg)
 {
     struct stat now, mine;

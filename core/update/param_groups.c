@@ -38,8 +38,8 @@ static int covers(const char *pattern, const char *name)
     return fnmatch(pattern, name, 0) == 0;
 }
 
-/* A module pattern without wildcards may equal one part of the name's path. Otherwise it must match
- * the path of the module that holds the parameter. */
+/* A module pattern without a dot or a wildcard may equal one part of the name's path. Any other
+ * pattern must match the path of the module that holds the parameter. */
 static int in_module(const char *pattern, const char *name)
 {
     char path[512];
