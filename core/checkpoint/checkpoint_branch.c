@@ -208,8 +208,8 @@ static lathe_status keep_lines(branching *b, const char *folder, const char *nam
     return from && to ? lathe_lines_copy_after(from, b->step, to) : LATHE_E_NOMEM;
 }
 
-/* Sets `latest` to the checkpoint from which the run continues, and removes `best` if it names a
- * checkpoint to be moved. */
+/* Sets `latest` to the checkpoint from which the run continues (removes it if that is outside the
+ * folder). Removes `best` if it names a checkpoint to be moved. */
 static lathe_status move_pointers(branching *b)
 {
     const char *latest = NULL, *best = NULL;

@@ -204,8 +204,8 @@ static int32_t writes_masters(const lathe_saved_state *saved)
     return lathe__checkpoint_has_model(saved) && lathe__model_file_rounds_any(saved);
 }
 
-/* Whether average.safetensors is written. An average that is computed from other state is written
- * only to average/, rounded. */
+/* Whether average.safetensors is written: if the average is a separate state, or if the files in
+ * average/ round it. */
 static int32_t writes_average(const lathe_saved_state *saved)
 {
     return lathe_average_is_state(saved->store, &saved->parts->optimizer) ||

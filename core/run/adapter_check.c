@@ -1,4 +1,4 @@
-/* The adapter's patterns against the model's modules. */
+/* Checks the adapter's patterns against the model's modules. */
 #include "run/adapter_check.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static const char *last_part(const char *module)
     return dot ? dot + 1 : module;
 }
 
-/* Each last part once, in the model's order: the layers repeat them. */
+/* Lists each last part of the module names once, in the model's order; the layers repeat them. */
 static void put_kinds(const char *const *modules, int32_t n, lathe_buffer *out)
 {
     for (int32_t i = 0; i < n; i++) {
@@ -61,8 +61,7 @@ static lathe_status param_names(lathe_run *run, const char ***out_names)
     return LATHE_OK;
 }
 
-/* "no_train" of "full: no_train[0] = ...": the key that the message is about, where the file sets
- * it. */
+/* Finds the key in a message: "no_train" in "full: no_train[0] = ...", if the file sets it. */
 static const char *key_of(const lathe_run *run, const char *text, char *out, size_t bytes)
 {
     const char *colon = strchr(text, ':');
@@ -80,7 +79,7 @@ lathe_status lathe__adapter_check_trains(const lathe_run *run)
 {
     const lathe_adapter_v1 *table = run->parts.adapter.component ? run->parts.adapter.table : NULL;
     if (!table || LATHE_HAS(table, wrap))
-        return LATHE_OK; /* it brings parameters of its own */
+        return LATHE_OK; /* it adds parameters of its own */
     for (int32_t i = 0; i < run->params.n_model; i++)
         if (run->params.rows[i]->trainable)
             return LATHE_OK;

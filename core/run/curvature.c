@@ -1,4 +1,4 @@
-/* Curvature estimates. */
+/* Makes curvature estimates. */
 #include "run/curvature.h"
 
 #include <stdio.h>
@@ -77,7 +77,8 @@ static void copy_input(lathe_run *run, lathe_val to, lathe_val from)
            (size_t)(p->n_rows * p->row_tokens) * sizeof(int32_t));
 }
 
-/* Draws labels for the batch in train's inputs and puts them in the place of its targets. */
+/* Draws labels for the batch in the inputs of the training program, and replaces its targets with
+ * them. */
 static lathe_status draw(lathe_run *run, int64_t step, double *out_count)
 {
     const lathe_program *t = &run->programs.train, *s = &run->programs.sampling;
@@ -142,7 +143,8 @@ lathe_status lathe__curvature_estimate(lathe_run *run, const lathe_update_args *
             (long long)args->step);
     double seconds[3];
     const double begun = lathe_now();
-    lathe_exec_times(run->programs.train.exec, seconds); /* the estimate is the optimizer's time */
+    /* the time of an estimate counts as the optimizer's */
+    lathe_exec_times(run->programs.train.exec, seconds);
     const lathe_status status = estimate(run, args);
     lathe_exec_times_put(run->programs.train.exec, seconds);
     if (run->trace.is_on)

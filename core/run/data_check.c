@@ -1,4 +1,4 @@
-/* The datasets against the stage, before any of them is tokenised: the kind of each, its columns,
+/* Checks the datasets against the stage before they are tokenised: the kind of each, its columns,
  * its first record. */
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,8 @@ static lathe_status check_columns(const place *p, const lathe_dataset *set, int3
     return LATHE_OK;
 }
 
-/* Reads the first record; a column that it lacks is told with the file and its columns. */
+/* Reads the first record. If it lacks a column, the message names the file and the columns that it
+ * has. */
 static lathe_status check_record(const place *p, const lathe_dataset *set,
                                  const lathe_sources *sources, int32_t rows)
 {

@@ -1,4 +1,4 @@
-/* Whether the run's parts can work on its device. */
+/* Checks that the run's parts can work on its device. */
 #include "run/device_check.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "run/curvature.h"
 
-/* Whether its step() is needed: for a parameter that is no MATRIX. */
+/* Whether the optimizer's step() is needed: there is a parameter that is not MATRIX. */
 static int steps(const lathe_run *run)
 {
     for (int32_t i = 0; i < run->store.n_rows; i++)
@@ -16,7 +16,7 @@ static int steps(const lathe_run *run)
     return 0;
 }
 
-/* What of the optimizer is host code that the run needs; NULL: nothing. */
+/* Says why the optimizer cannot run on such a device; NULL: it can. */
 static const char *host_code(const lathe_run *run)
 {
     const lathe_optimizer_v1 *table = run->parts.optimizer.table;
@@ -38,7 +38,7 @@ int32_t lathe__optimizer_runs_on_device(const lathe_optimizer_v1 *table)
             (!LATHE_HAS(table, average) && !LATHE_HAS(table, estimate_every)));
 }
 
-/* "adamw, muon": optimizers with code for such a device. */
+/* Lists the optimizers with code for such a device: "adamw, muon". */
 static lathe_status put_others(const lathe_run *run, lathe_buffer *out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;

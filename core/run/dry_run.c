@@ -1,4 +1,4 @@
-/* A dry run. */
+/* Prepares and ends a dry run. */
 #include "run/dry_run.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Choosing the precision of what only generates or is evaluated. */
+/* Chooses the precision of runs that only generate or evaluate. */
 #include "run/fastest_precision.h"
 
 #include "base/error.h"
@@ -8,12 +8,12 @@
 #include "io/safetensors.h"
 #include "run/fit.h"
 
-/* The weights of the measured product: enough that they come from memory on most machines, few
- * enough that they are written and read in some ten milliseconds. */
+/* Size of the measured product: its weights are too large for the caches of most machines, but can
+ * be written and read in about ten milliseconds. */
 enum { MEASURED_ROWS = 4096, MEASURED_COLS = 2048, MOST_TOKENS = 64 };
 #define WIDE_MUST_WIN 1.15
 
-/* What a model's folder holds. */
+/* Weights in a model's folder. */
 typedef struct weights {
     int64_t n;        /* elements */
     int32_t n_narrow; /* matrices in bf16 */
@@ -35,7 +35,7 @@ static lathe_status look_at_folder(const char *folder, weights *out)
     return LATHE_OK;
 }
 
-/* Whether the weights in fp32 fit what the machine leaves. */
+/* Whether the weights in fp32 fit in the available memory. */
 static int fits_wide(const lathe_run *run, int64_t n)
 {
     lathe_host_memory memory;
@@ -55,7 +55,7 @@ int lathe__narrow_is_faster(double wide_seconds, double narrow_seconds)
     return narrow_seconds <= WIDE_MUST_WIN * wide_seconds;
 }
 
-/* Measures fp32 and bf16, and says what was found. */
+/* Measures fp32 and bf16, and logs the result. */
 static lathe_status choose_by_time(lathe_run *run, const char *why)
 {
     const int64_t batch = (int64_t)run->set.micro_batch_size * run->set.seq_len;
@@ -84,7 +84,7 @@ static void choose(lathe_run *run, int32_t dtype, const char *why)
               lathe_precision_name(dtype), why);
 }
 
-/* Between bf16 and fp32, both of which lose nothing. */
+/* Chooses between bf16 and fp32, which both store the weights exactly. */
 static lathe_status choose_of_two(lathe_run *run, const char *why, int64_t n)
 {
     const lathe_device_info *info = &run->machine.info;

@@ -1,4 +1,4 @@
-/* The names of the figures in metrics.jsonl. */
+/* Knows the names of the figures in metrics.jsonl. */
 #include "run/figure_names.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static const char *const names[] = {
 
 enum { N_NAMES = sizeof names / sizeof names[0] };
 
-/* Of a figure of the stage, in a step or in an evaluation. */
+/* Returns the stage's part of a figure's name, in a step or in an evaluation. */
 static const char *stage_part(const char *name)
 {
     return strncmp(name, "eval_", 5) == 0 ? name + 5 : name;
@@ -63,7 +63,7 @@ int32_t lathe__figure_is_known(const lathe_run *run, const char *name)
     return 0;
 }
 
-/* The nearest name that is one; NULL when none is near. */
+/* Returns the nearest known name; NULL if none is near. */
 static const char *nearest(const lathe_run *run, const char *name)
 {
     const char *list[N_NAMES + LATHE_MAX_GROUPS + 2 * LATHE_MAX_STAGE_METRICS];

@@ -1,4 +1,4 @@
-/* Whether a plan fits the machine, and what would. */
+/* Checks whether a plan fits the machine, and searches for settings that do. */
 #include "run/fit.h"
 #include "model/model_size.h"
 
@@ -32,7 +32,8 @@ static int64_t device_setting(const lathe_run *run, const char *key)
     return 0;
 }
 
-/* Of a device with memory of its own: what is free, or what the run may take of it. */
+/* Available memory of a device with its own memory: what is free, or the part of it that the run
+ * may use. */
 static void device_memory(const lathe_run *run, lathe_fit *out)
 {
     const lathe_device_info *info = &run->machine.info;
@@ -66,13 +67,13 @@ static int64_t mapped_bytes(const lathe_run *run)
     return n * lathe_dtype_bytes(run->model.file_dtype);
 }
 
-/* What the process takes beside the plan. */
+/* Memory that the process needs in addition to the plan. */
 static int64_t reserve_of(const lathe_host_memory *memory, int32_t n_threads)
 {
     return LATHE_FIT_RESERVE + (memory->is_address_space ? stack_bytes(n_threads) : 0);
 }
 
-/* What the host has for the plan. */
+/* Host memory available for the plan. */
 static int64_t of_the_host(const lathe_run *run, const char *what, char *source, size_t bytes)
 {
     lathe_host_memory memory;
@@ -103,8 +104,8 @@ lathe_status lathe__fit_floor(int32_t n_threads)
         n_threads == 1 ? "" : "s", n_threads == 1 ? "" : ", or lower train.threads");
 }
 
-/* A plan that fits a device with memory of its own must fit the host too, whose part of it is
- * pinned. */
+/* A plan that fits a device with its own memory must also fit the host, which holds a part of the
+ * plan in pinned memory. */
 static void host_side(const lathe_run *run, lathe_fit *out)
 {
     lathe_fit host = {.need = lathe_mem_total(&run->planned) -
@@ -133,7 +134,8 @@ void lathe_fit_check(const lathe_run *run, lathe_fit *out)
 
 /* ---- what would fit ---- */
 
-/* Enough for every case below; each is a planning, tens of milliseconds. */
+/* Limits, large enough for every case below. Each try makes a plan, which takes tens of
+ * milliseconds. */
 enum { MAX_TRIES = 40, MAX_CHANGES = 8, MAX_USER = 256 };
 
 typedef struct search {
@@ -165,8 +167,8 @@ static void change(changes *c, const char *key, const char *format, ...)
     c->n++;
 }
 
-/* Plans with the changes; 1 when that fits, and remembers it. A plan that fails (an adapter that
- * does not suit the model, ...) does not count. */
+/* Plans with the changes; returns 1 and stores them if the plan fits. A plan that fails (for
+ * example because an adapter does not suit the model) does not count. */
 static int fits(search *s, const changes *c)
 {
     lathe_override list[MAX_USER + MAX_CHANGES + 2];
@@ -178,7 +180,7 @@ static int fits(search *s, const changes *c)
     int32_t n = 0;
     for (; n < s->n_overrides; n++)
         list[n] = s->overrides[n];
-    if (s->run->open.mode > LATHE_OPEN_TRAIN) /* it was measured: not again for each try */
+    if (s->run->open.mode > LATHE_OPEN_TRAIN) /* measured once, not again for each try */
         list[n++] =
             (lathe_override){"train.precision", lathe_precision_name(s->run->set.precision)};
     for (int32_t i = 0; i < c->n; i++)
@@ -201,7 +203,7 @@ static int fits(search *s, const changes *c)
     return 1;
 }
 
-/* The same step in smaller micro-batches, the largest that fits. */
+/* Tries smaller micro-batches for the same step; finds the largest that fits. */
 static int smaller_batches(search *s, const changes *base)
 {
     const int32_t rows = s->run->set.micro_batch_size;
@@ -226,14 +228,14 @@ static int is_named(const lathe_instance *instance, const char *name)
     return instance->component && strcmp(instance->component->plugin->name, name) == 0;
 }
 
-/* Whether the optimizer's state takes memory of a device that it could leave. */
+/* Whether offloading the optimizer's state would free device memory. */
 static int may_offload(const lathe_run *run)
 {
     return !lathe_machine_shares(&run->machine) && !run->store.slots_on_host &&
            run->store.slot_bytes > 0 && LATHE_HAS(run->machine.dev, event_record);
 }
 
-/* Whether what the forward leaves for the backward takes memory of a device that it could leave. */
+/* Whether offloading activations would free device memory. */
 static int may_offload_values(const lathe_run *run)
 {
     return !lathe_machine_shares(&run->machine) && !run->set.offload_activations &&
@@ -246,8 +248,8 @@ static int with(search *s, changes *c, const char *key, const char *value)
     return fits(s, c);
 }
 
-/* What leaves the device for the host's memory: the optimizer's state, activations, both; and then
- * as little in a micro-batch as it takes. */
+/* Tries offloading to host memory: the optimizer's state, activations, or both; then also with the
+ * smallest micro-batch. */
 static void search_offload(search *s)
 {
     changes state = {.n = 0}, values = {.n = 0};
@@ -259,7 +261,7 @@ static void search_offload(search *s)
         (void)with(s, &state, "train.offload_activations", "true");
 }
 
-/* The layers computed again, with all that can leave the device if it must. */
+/* Tries recomputation of the layers, with offloading if needed. */
 static int search_layers(search *s, changes *layer)
 {
     if (with(s, layer, "train.recompute", "layer") || s->fit->n_options > 0)
@@ -273,7 +275,7 @@ static int search_layers(search *s, changes *layer)
     return with(s, layer, "train.offload_optimizer", "true") || smaller_batches(s, layer);
 }
 
-/* Gradients of 16 bits, with the layers computed again if they must. */
+/* Tries 16-bit gradients, with recomputation of the layers if needed. */
 static void search_narrow(search *s)
 {
     changes narrow = {.n = 0};
@@ -282,8 +284,8 @@ static void search_narrow(search *s)
         (void)with(s, &narrow, "train.recompute", "layer");
 }
 
-/* Less in memory for the same result, then gradients of fewer bits, then a smaller set of trained
- * parameters, then shorter rows. */
+/* Tries options in this order: those with the same result, 16-bit gradients, fewer trained
+ * parameters, shorter rows. */
 static void search_training(search *s)
 {
     const changes none = {.n = 0};

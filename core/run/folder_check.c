@@ -1,4 +1,4 @@
-/* The run's folder before the run. */
+/* Checks the run's folder before the run starts. */
 #include "run/folder_check.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static lathe_status refuse_shared(const lathe_run *run)
                              dir, lathe_error_message());
 }
 
-/* The folder itself, or the nearest one above it that exists. */
+/* Finds the folder itself, or its nearest existing parent. */
 static void find_folder(const char *dir, char out[PATH_MAX])
 {
     (void)snprintf(out, PATH_MAX, "%s", dir);
@@ -34,7 +34,7 @@ static void find_folder(const char *dir, char out[PATH_MAX])
     }
 }
 
-/* Permissions do not tell it: a disk may be full or mounted for reading alone. */
+/* Tries to write, because permissions are not enough: the disk may be full or mounted read-only. */
 static lathe_status check_writable(const lathe_run *run)
 {
     char folder[PATH_MAX], probe[PATH_MAX + 32];

@@ -1,4 +1,4 @@
-/* The search for the first bad number of a step. */
+/* Searches a step for its first NaN or infinity. */
 #include "run/nonfinite.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "ir/desc_text.h"
 #include "ir/op_info.h"
 
-/* What was found: `first` is -1 where every element is finite. */
+/* Result of a search: `first` is -1 if every element is finite. */
 typedef struct finding {
     int64_t n_bad, first;
     double value; /* of the first */
@@ -28,7 +28,7 @@ static double element(const void *data, int32_t dtype, int64_t i)
     }
 }
 
-/* A tensor looked through piece by piece. */
+/* A tensor that is searched piece by piece. */
 typedef struct search {
     int32_t dtype;
     finding found;
@@ -45,7 +45,8 @@ static lathe_status look_at_piece(void *arg, int64_t offset, const void *data, i
             continue;
         if (s->found.first < 0) {
             s->found.first = offset / size + i;
-            s->found.value = isnan(x) ? (double)NAN : x; /* printf tells the sign of a NaN */
+            /* removes the sign, which printf would print */
+            s->found.value = isnan(x) ? (double)NAN : x;
         }
         s->found.n_bad++;
     }
@@ -62,7 +63,7 @@ static lathe_status look(lathe_run *run, const void *data, const lathe_desc *d, 
     return LATHE_OK;
 }
 
-/* The first parameter that holds a bad number; *out_row -1: none does. */
+/* Finds the first parameter with NaN or infinity; *out_row -1: none. */
 static lathe_status find_parameter(lathe_run *run, int32_t *out_row, finding *out)
 {
     *out_row = -1;
@@ -78,7 +79,7 @@ static lathe_status find_parameter(lathe_run *run, int32_t *out_row, finding *ou
     return LATHE_OK;
 }
 
-/* *out_found: a parameter holds a bad number, and the line says so. */
+/* Searches the parameters. *out_found 1: one holds NaN or infinity, and the line names it. */
 static lathe_status look_at_parameters(lathe_run *run, char *out, int64_t bytes, int *out_found)
 {
     finding f;
@@ -140,7 +141,8 @@ static void describe(const lathe_run *run, int32_t node, int32_t output, const f
         (long long)f->first);
 }
 
-/* Runs the nodes [begin, end) one by one. *out_found: a result was bad, and the line says which. */
+/* Runs the nodes [begin, end) one by one. *out_found 1: a result was not finite, and the line names
+ * it. */
 static lathe_status run_looking(lathe_run *run, int32_t begin, int32_t end, int32_t micro,
                                 char *out, int64_t bytes, int *out_found)
 {

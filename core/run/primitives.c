@@ -1,4 +1,4 @@
-/* The primitives forward, backward, step, zero_grad and logprobs. */
+/* Implements forward, backward, step, zero_grad and logprobs of the C API. */
 #include <math.h>
 #include <string.h>
 
@@ -38,8 +38,8 @@ static void fill_input(const lathe_program *p, const lathe_run_batch *b, const i
     }
 }
 
-/* Positions count within the row; the padding after a short row is a document of its own. Columns
- * of the batch take their place where it has them. */
+/* Positions count within the row; the padding after a short row is a separate document. Columns of
+ * the batch replace them if it has any. */
 static void fill_positions(const lathe_program *p, const lathe_run_batch *b, int32_t *positions,
                            int32_t *doc_start)
 {
@@ -119,7 +119,7 @@ static lathe_status load_batch(lathe_run *run, lathe_program *p, const lathe_run
     return LATHE_OK;
 }
 
-/* The next batch of the run's own data. */
+/* Reads the next batch of the run's own data. */
 static lathe_status next_batch(lathe_run *run, lathe_loader *loader, lathe_run_batch *out,
                                int64_t *out_pairs)
 {
@@ -166,7 +166,7 @@ static void set_rng(lathe_run *run, lathe_program *p)
     rng[1] = run->at.micro;
 }
 
-/* One of the sums that a forward leaves. */
+/* Reads one of the sums that a forward computes. */
 static lathe_status read_sum(lathe_program *p, lathe_val v, double *out)
 {
     const void *value = NULL;
@@ -192,7 +192,8 @@ static lathe_status read_loss(lathe_run *run, lathe_program *p, double count, in
     return LATHE_OK;
 }
 
-/* Without waiting: the sums go to run->programs.losses, behind those of the forwards before. */
+/* Queues the copy of the sums to run->programs.losses, after those of earlier forwards, without
+ * waiting. */
 static lathe_status read_loss_later(lathe_run *run, lathe_program *p, double count)
 {
     float *to = run->programs.losses + run->sum.n_losses * (1 + LATHE_MAX_STAGE_METRICS);
@@ -230,7 +231,7 @@ lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_
     return LATHE_OK;
 }
 
-/* The batch in the inputs of train. */
+/* Runs a forward on the batch in the inputs of the training program. */
 static lathe_status train_forward(lathe_run *run, const lathe_run_batch *batch, int32_t own)
 {
     lathe_program *p = &run->programs.train;
@@ -257,7 +258,7 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     int64_t n_pairs = batch ? batch->n_rows / 2 : 0;
     const int32_t train = (flags & LATHE_FORWARD_TRAIN) != 0;
     LATHE_TRY(program_for(run, flags, &p));
-    if (run->checkpoints.weights_wait) /* nobody resumed */
+    if (run->checkpoints.weights_wait) /* no checkpoint was resumed */
         LATHE_TRY(lathe__run_weights(run));
     if (run->sum.pending)
         return lathe_error(LATHE_E_STATE, "the last training forward still waits for its backward");
@@ -374,7 +375,7 @@ lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
     return LATHE_OK;
 }
 
-/* The learning rate of the next update, which the scheduler tells. */
+/* Reads the learning rate of the next update from the scheduler. */
 static lathe_status read_rate(const lathe_run *run, int64_t n_updates, double *out)
 {
     const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
@@ -401,7 +402,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
     if (out)
         LATHE_TRY(lathe_struct_check(out, "lathe_step_result", (int64_t)sizeof *out));
     const int64_t n_updates =
-        run->at.step - run->at.skipped; /* a step left out moves no schedule */
+        run->at.step - run->at.skipped; /* a skipped step does not advance the schedule */
     const double loss_scale = (double)run->at.scaler.scale;
     lathe_update_args args = {.count = run->sum.count,
                               .loss_scale = loss_scale,

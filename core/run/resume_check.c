@@ -1,9 +1,8 @@
-/* The checkpoint to resume from, against the run.
+/* Checks the checkpoint to resume from against the run.
  *
- * What must fit is judged by what the files hold: plugins, the model and its parameters, the
- * position in the data, the optimizer's state. The configurations of then and now, which the
- * manifest and the run have, tell which key of the run file is the cause: a refusal stands at that
- * key and names both values.
+ * The files decide whether it matches: plugins, the model and its parameters, the position in the
+ * data, the optimizer's state. The old configuration (in the manifest) and the new one show which
+ * key of the run file is the cause: the error is reported at that key and names both values.
  */
 #include "run/resume_check.h"
 
@@ -34,7 +33,7 @@ typedef struct resuming {
 
 /* ---- refusals ---- */
 
-/* What to do about a checkpoint that is not the run's. */
+/* Advice for a checkpoint that does not belong to the run. */
 static const char *way_out(const lathe_run *run)
 {
     return run->set.checkpoint.resume && strcmp(run->set.checkpoint.resume, "auto") != 0
@@ -42,7 +41,7 @@ static const char *way_out(const lathe_run *run)
                : "choose another checkpoint.dir to begin anew";
 }
 
-/* "model.rope_theta" apart; a plugin is named by the key "name". */
+/* Splits "model.rope_theta" in two; for a plugin the key is "name". */
 static void split_name(const char *name, char section[64], char key[64])
 {
     const size_t n = strcspn(name, ".");
@@ -57,7 +56,7 @@ static const char *text_of(const lathe_buffer *b)
     return b->data ? b->data : "?";
 }
 
-/* Refuses the value that a key has now; `hint`: a further way out, or "". */
+/* Refuses the new value of a key; `hint`: further advice, or "". */
 static lathe_status refuse_value(resuming *r, const char *section, const char *key,
                                  const json_t *from, const json_t *to, const char *hint)
 {
@@ -84,7 +83,8 @@ static lathe_status refuse_change(resuming *r, const char *name, const json_t *c
                         json_object_get(change, "to"), "");
 }
 
-/* Refuses by what a check said, at a key; `changed`: the keys that may be the cause, or "". */
+/* Refuses with the message of a check, at a key; `changed`: the keys that may be the cause, or
+ * "". */
 static lathe_status refuse_said(resuming *r, const char *section, const char *key,
                                 const char *changed)
 {
@@ -98,7 +98,8 @@ static lathe_status refuse_said(resuming *r, const char *section, const char *ke
     return status == LATHE_E_CONFIG ? LATHE_OK : status;
 }
 
-/* The same at the first changed key of the section, with all of them, or else at `key`. */
+/* The same at the first changed key of the section, and names all of them; at `key` if none
+ * changed. */
 static lathe_status refuse_section(resuming *r, const char *section, const char *key)
 {
     const size_t n = strlen(section);
@@ -122,14 +123,13 @@ static lathe_status refuse_section(resuming *r, const char *section, const char 
     return status;
 }
 
-/* Whether the run could be another one's: the status of a check that is about it, not about damage.
- */
+/* Whether a status means that the checkpoint belongs to another run, not that it is damaged. */
 static int is_refusal(lathe_status status)
 {
     return status == LATHE_E_CONFIG || status == LATHE_E_STATE || status == LATHE_E_SHAPE;
 }
 
-/* Resuming from the newest goes on to the one before it when the newest is damaged. */
+/* Whether a status means damage: resuming then tries the checkpoint before. */
 static int is_damage(lathe_status status)
 {
     return status == LATHE_E_CORRUPT || status == LATHE_E_PARSE || status == LATHE_E_IO ||
@@ -162,8 +162,8 @@ static lathe_status check_plugins(resuming *r)
 
 /* ---- the model ---- */
 
-/* The keys of [model] that changed and make another model; with the others, unless one of these is
- * among the differences of the two models by its name. */
+/* Refuses changed keys of [model] that make a different model: those among the named differences of
+ * the two models, or all of them if none is. */
 static lathe_status refuse_model_keys(resuming *r, const json_t *differences)
 {
     const char *name;
@@ -180,7 +180,7 @@ static lathe_status refuse_model_keys(resuming *r, const json_t *differences)
     return LATHE_OK;
 }
 
-/* A tokenizer decides on the size of a vocabulary that [model] does not give. */
+/* Refuses another tokenizer, if it decides the vocabulary size because [model] does not set it. */
 static lathe_status refuse_tokenizer(resuming *r)
 {
     static const char *const names[] = {"tokenizer.train", "tokenizer.path"};
@@ -192,7 +192,7 @@ static lathe_status refuse_tokenizer(resuming *r)
     return LATHE_OK;
 }
 
-/* No key of [model] changed, but the model did: its folder, or the vocabulary. */
+/* Refuses another model when no key of [model] changed: its folder or the vocabulary did. */
 static lathe_status refuse_model(resuming *r, const json_t *differences)
 {
     lathe_buffer list = LATHE_BUFFER_INIT;
@@ -285,7 +285,7 @@ static lathe_status refuse_data(resuming *r)
     if (r->n_refused > 0)
         return change ? refuse_change(r, "data.datasets", change) : LATHE_OK;
     lathe_buffer list = LATHE_BUFFER_INIT;
-    if (change) { /* the message names the file that is new, gone or another */
+    if (change) { /* the message names the file that is new, missing or changed */
         lathe_buffer_puts(&list, "data.datasets ");
         lathe_change_put(change, &list);
     }
@@ -311,7 +311,8 @@ static lathe_status refuse_part(resuming *r)
     return refuse_said(r, "checkpoint", "resume", "");
 }
 
-/* The sums of a step's first micro-batches are of the precision that they were computed in. */
+/* Refuses another precision in the middle of a step: the sums so far were computed in the old
+ * one. */
 static lathe_status refuse_precision(resuming *r)
 {
     lathe_buffer list = LATHE_BUFFER_INIT;
@@ -340,7 +341,7 @@ static lathe_status check_state(resuming *r)
 
 /* ---- what may change ---- */
 
-/* Nothing is said of the same file or folder under another name. */
+/* Whether both values are the same file or folder under two names; this is not reported. */
 static int is_same_path(const json_t *change)
 {
     const char *from = json_string_value(json_object_get(change, "from"));
@@ -393,7 +394,7 @@ static lathe_status read_configurations(resuming *r)
     return r->changes ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to compare settings");
 }
 
-/* In the order in which one cause hides another. */
+/* Makes all checks, ordered so that a cause is reported before its consequences. */
 static lathe_status check_all(resuming *r)
 {
     lathe_status (*const checks[])(resuming *) = {check_plugins, check_model, check_adapter,

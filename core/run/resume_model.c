@@ -1,4 +1,4 @@
-/* The model of a checkpoint against the run's. */
+/* Compares the model of a checkpoint with the model of the run. */
 #include "run/resume_model.h"
 
 #include <stdlib.h>
@@ -82,7 +82,7 @@ lathe_status lathe__resume_model_check(const lathe_run *run, const char *dir)
     lathe_safetensors *set = NULL;
     const lathe_status status = lathe_safetensors_open(dir, &set);
     if (status == LATHE_E_NOT_FOUND)
-        return LATHE_OK; /* an adapter alone */
+        return LATHE_OK; /* only an adapter */
     LATHE_TRY(status);
     const lathe_status checked = lathe_weights_check(set, &run->model, &run->params);
     lathe_safetensors_close(set);

@@ -1,4 +1,4 @@
-/* What the parts of a run say of each other and of its length. */
+/* Checks the parts of a run against each other and against its length. */
 #include "run/run_check.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "run/run_state.h"
 #include "run/weight_average.h"
 
-/* Longer than any run: what a schedule refuses then is not about the length. */
+/* Longer than any run: what a schedule refuses at this length is not about the length. */
 #define LONG_ENOUGH ((int64_t)1 << 60)
 
 lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t total,
@@ -30,8 +30,8 @@ lathe_status lathe_run_check_schedule(const lathe_instance *scheduler, int64_t t
     return LATHE_OK;
 }
 
-/* A run that ends before its schedule does is allowed, wherever its length is set: that is how a
- * file is tried out. */
+/* Allows a run that ends before its schedule does, wherever its length is set, because this is how
+ * users try out a file. */
 static lathe_status check_schedule(const lathe_run *run, int64_t total)
 {
     const char *cut_short;

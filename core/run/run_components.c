@@ -1,4 +1,4 @@
-/* The run's components: selected, bound to their values, made into instances. */
+/* Selects the run's components, binds their values and creates their instances. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,7 +115,7 @@ static lathe_status open_attention(lathe_run *run, lathe_diags *diags)
     return LATHE_OK;
 }
 
-/* All of them where diags takes what they say, else up to the first that is wrong. */
+/* Opens all parts if diags collects their errors; otherwise stops at the first error. */
 static lathe_status open_parts(lathe_run *run, lathe_diags *diags)
 {
     const struct {
@@ -149,8 +149,8 @@ lathe_status lathe__run_parts(lathe_run *run)
     return status;
 }
 
-/* The device first: the others' figures may depend on it. Where errors are gathered, all are looked
- * at. */
+/* Opens the device first, because the figures of the others may depend on it. Opens all if errors
+ * are collected. */
 static lathe_status open_all(lathe_run *run, lathe_diags *diags)
 {
     const lathe_status device = open_device(run, diags);
@@ -163,7 +163,7 @@ static lathe_status open_all(lathe_run *run, lathe_diags *diags)
     return LATHE_OK;
 }
 
-/* "fp32, bf16, fp16": what the device computes in. */
+/* Lists the precisions of the device: "fp32, bf16, fp16". */
 static void put_precisions(const lathe_device_info *info, lathe_buffer *out)
 {
     static const int32_t all[] = {LATHE_F32, LATHE_BF16, LATHE_F16, LATHE_F8_E4M3};
@@ -173,7 +173,7 @@ static void put_precisions(const lathe_device_info *info, lathe_buffer *out)
                                 lathe_precision_name(all[i]));
 }
 
-/* fp8 is how bf16 tensors are multiplied. */
+/* Chooses the fp8 recipe; fp8 is used for products of bf16 tensors. */
 static lathe_status settle_fp8(lathe_run *run)
 {
     lathe_settings *s = &run->set;
@@ -204,7 +204,7 @@ lathe_status lathe__run_check_precision(const lathe_run *run)
                              lathe_precision_name(s->precision));
 }
 
-/* Products give their gradients in f32 or in what they multiply. */
+/* Chooses the dtype of gradients: products return them in f32 or in the dtype of their inputs. */
 static lathe_status settle_gradients(lathe_run *run)
 {
     lathe_settings *s = &run->set;
@@ -218,7 +218,7 @@ static lathe_status settle_gradients(lathe_run *run)
     return LATHE_OK;
 }
 
-/* The precision that the device gives, said when it is another than was asked for. */
+/* Chooses the precision that the device supports, and logs it if it is not the requested one. */
 static lathe_status settle_precision(lathe_run *run)
 {
     lathe_settings *s = &run->set;

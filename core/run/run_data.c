@@ -1,4 +1,4 @@
-/* The run's tokenizer, shards and loaders. */
+/* Opens the run's tokenizer, shards and loaders. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "record/data_progress.h"
 #include "run/run_state.h"
 
-#define DRY_BYTES (4LL << 20) /* of each dataset that a dry run reads */
+#define DRY_BYTES (4LL << 20) /* bytes of each dataset that a dry run reads */
 
 /* ---- learning a tokenizer from the datasets ---- */
 
@@ -101,8 +101,8 @@ static lathe_status checkpoint_of(lathe_run *run, const char **out)
     return LATHE_OK;
 }
 
-/* A model that generates or is evaluated has been trained with a tokenizer: it is taken from the
- * checkpoint, since the data that it was learned from may have changed, or be gone. */
+/* Takes the tokenizer of a model that generates or is evaluated from its checkpoint, because the
+ * data that it was learned from may have changed or be gone. */
 static lathe_status learned_before(lathe_run *run, int *out_found)
 {
     const char *folder = NULL;
@@ -175,7 +175,7 @@ static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards *
     return status;
 }
 
-/* A split of the run's data. evaluates: once through it, in the order of the data; else endless. */
+/* Opens a split of the run's data. evaluates 1: one pass in the order of the data; 0: endless. */
 static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int32_t evaluates,
                                 int32_t split, lathe_loader **out)
 {
@@ -197,7 +197,7 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
     return lathe_loader_create(&config, out);
 }
 
-/* Notes on the data are for the first start of a run; those after it would only repeat them. */
+/* Notes on the data are logged at the first start of a run only. */
 static int is_first_start(const lathe_run *run)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -209,7 +209,7 @@ static int is_first_start(const lathe_run *run)
     return is_first;
 }
 
-/* Files and records of the data that nothing is read from. */
+/* Logs the files and records of the data that are not used. */
 static void tell_left_out(const lathe_shards *shards)
 {
     const char *files = lathe_shards_left_out(shards);
@@ -223,7 +223,7 @@ static void tell_left_out(const lathe_shards *shards)
             (long long)n, n == 1 ? "" : "s", n == 1 ? "" : "s", n == 1 ? "is" : "are");
 }
 
-/* Training rows that nothing ever fills would teach mostly end-of-text. */
+/* Refuses rows longer than the training data: they would consist mostly of end-of-text tokens. */
 static lathe_status check_length(const lathe_run *run)
 {
     lathe_loader_facts facts;

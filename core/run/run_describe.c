@@ -1,4 +1,4 @@
-/* What run.json says of a run. */
+/* Makes the description of a run in run.json. */
 #include "run/run_describe.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The run's model, parameter table, programs and memory plan. */
+/* Makes the run's model, parameter table, programs and memory plan. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,7 +179,7 @@ lathe_status lathe__run_add_reference(lathe_run *run)
         if (run->open.mode > LATHE_OPEN_TRAIN)
             LATHE_TRY(was_trained(run, i, &differs));
         if (!differs)
-            continue; /* shared */
+            continue; /* not copied: the reference uses the same weights */
         (void)snprintf(name, sizeof name, LATHE_REFERENCE_PREFIX "%s", copy.name);
         copy.name = name;
         copy.trainable = 0;

@@ -1,4 +1,4 @@
-/* Opening and closing a run, stage by stage; each stage needs only the ones before it. */
+/* Opens and closes a run, stage by stage; each stage needs only the ones before it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@
 
 #define KIND_BIT(kind) (1u << (kind))
 
-/* Kinds whose defaults apply although the file does not name them. */
+/* Component kinds whose defaults apply if the file does not name them. */
 static uint32_t kinds_of(int32_t mode)
 {
     const uint32_t infer = KIND_BIT(LATHE_KIND_DEVICE) | KIND_BIT(LATHE_KIND_ATTENTION);
@@ -80,7 +80,7 @@ lathe_status lathe__run_configure(lathe_run *run, const char *path, const lathe_
     return lathe__fit_floor(lathe_parallel_threads());
 }
 
-/* The plan needs a tokenizer only for the size of a vocabulary that nothing else tells. */
+/* The plan needs a tokenizer only if nothing else gives the vocabulary size. */
 static int needs_tokenizer(const lathe_run *run)
 {
     return run->open.mode != LATHE_OPEN_PLAN ||
@@ -88,7 +88,7 @@ static int needs_tokenizer(const lathe_run *run)
             !lathe_config_is_set(run->config, "model", "vocab_size"));
 }
 
-/* train.max_steps from epochs; the schedule's own checks against the run's length. */
+/* Computes train.max_steps from epochs, and checks the schedule against the run's length. */
 lathe_status lathe__run_settle_length(lathe_run *run)
 {
     const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
@@ -104,7 +104,7 @@ lathe_status lathe__run_settle_length(lathe_run *run)
     return LATHE_OK;
 }
 
-/* Up to the plan: no weights, no data. */
+/* The stages up to the plan: no weights, no data. */
 static lathe_status plan_stages(lathe_run *run, const char *path, const lathe_override *overrides,
                                 int32_t n)
 {
@@ -117,7 +117,7 @@ static lathe_status plan_stages(lathe_run *run, const char *path, const lathe_ov
     return run->open.mode <= LATHE_OPEN_TRAIN ? lathe__figure_check_best(run) : LATHE_OK;
 }
 
-/* The data and what it needs, nothing else. */
+/* The stages for the data alone. */
 static lathe_status data_stages(lathe_run *run, const char *path, const lathe_override *overrides,
                                 int32_t n)
 {
@@ -129,7 +129,7 @@ static lathe_status data_stages(lathe_run *run, const char *path, const lathe_ov
     return lathe__run_data(run);
 }
 
-/* To compute without training: up to the data. */
+/* The stages for a run that does not train, up to the data. */
 static lathe_status computing_stages(lathe_run *run, const char *path,
                                      const lathe_override *overrides, int32_t n)
 {
@@ -140,9 +140,9 @@ static lathe_status computing_stages(lathe_run *run, const char *path,
     return run->open.mode == LATHE_OPEN_EVALUATE ? lathe__run_data(run) : LATHE_OK;
 }
 
-/* What keeps a run from starting is for the user to mend, so that every command has the exit code
- * of lathe validate. Failures of the machine keep their code, and so do those that name the user's
- * mistake already. */
+/* Turns a status into a refusal that the user can correct, so that every command has the exit code
+ * of lathe validate. Failures of the machine keep their status, and so do statuses that already
+ * name the user's mistake. */
 static lathe_status as_refusal(lathe_status status)
 {
     switch (status) {
@@ -170,14 +170,14 @@ static lathe_status all_stages(lathe_run *run, const char *path, const lathe_ove
         LATHE_TRY(as_refusal(computing_stages(run, path, overrides, n)));
     if (run->open.mode == LATHE_OPEN_PLAN)
         return LATHE_OK;
-    run->open.diags = NULL; /* from here on the failures are the machine's */
+    run->open.diags = NULL; /* later failures are the machine's */
     LATHE_TRY(lathe__run_place(run));
     run->checkpoints.weights_wait = lathe__checkpoint_brings_all(lathe__run_saved(run));
     return run->checkpoints.weights_wait ? LATHE_OK : lathe__run_weights(run);
 }
 
-/* Weights, vocabularies and data come from mapped files; one that became shorter on the way is told
- * here. */
+/* Runs the stages. Weights, vocabularies and data are mapped files; a file that became shorter
+ * meanwhile is reported here. */
 static lathe_status open_stages(lathe_run *run, const char *path, const lathe_override *overrides,
                                 int32_t n)
 {
@@ -196,7 +196,7 @@ static lathe_status create(int32_t mode, lathe_run **out)
     return LATHE_OK;
 }
 
-/* Hands the run over, or closes it. */
+/* Returns the run, or closes it after an error. */
 static lathe_status opened(lathe_run *run, lathe_status status, lathe_run **out)
 {
     *out = status == LATHE_OK ? run : NULL;

@@ -1,9 +1,10 @@
-/* Preparing a training: everything that decides whether it starts, up to the memory.
+/* Prepares a training: everything that decides whether it starts, up to the allocation of memory.
  *
- * lathe train goes on from here to memory and weights, lathe validate stops. Where run->open.diags
- * is set, a stage's error is added there and the next stage that does not need its result goes on,
- * so that all errors are told at once; otherwise the first one ends it. What takes long (the data,
- * a tokenizer that is trained) comes last, when nothing else is wrong.
+ * lathe validate stops after this; lathe train continues with memory and weights. If
+ * run->open.diags is set, the error of a stage is added to it, and the next stage that does not
+ * need its result runs, so that all errors are reported at once; otherwise the first error ends the
+ * preparation. Stages that take long (the data, training a tokenizer) come last, and run only if
+ * there was no error before.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 #include "run/run_state.h"
 #include "update/param_groups.h"
 
-/* A failure of the machine: nothing that another run file would mend. */
+/* A failure of the machine, which no change of the run file would correct. */
 static int is_failure(lathe_status status)
 {
     return status == LATHE_E_NOMEM || status == LATHE_E_DEVICE || status == LATHE_E_INTERRUPTED;
@@ -31,8 +32,8 @@ static int64_t n_errors(const lathe_run *run)
     return run->open.diags ? run->open.diags->n_errors : 0;
 }
 
-/* A stage's status and what it is about. LATHE_OK: it succeeded, or its error is in run->open.diags
- * now; `before`: how many were there when the stage began. */
+/* Handles a stage's status. Returns LATHE_OK if the stage succeeded, or if its error is in
+ * run->open.diags now; `before`: number of errors when the stage began. */
 static lathe_status note_at(const lathe_run *run, lathe_status status, int64_t before,
                             const lathe_place *place)
 {
@@ -56,13 +57,13 @@ static lathe_status note(const lathe_run *run, lathe_status status, int64_t befo
     return note_at(run, status, before, &place);
 }
 
-/* LATHE_E_CONFIG when something was wrong so far. */
+/* Returns LATHE_E_CONFIG if there was an error so far. */
 static lathe_status so_far(const lathe_run *run)
 {
     return run->open.diags ? lathe_diags_status(run->open.diags) : LATHE_OK;
 }
 
-/* The plugins and the device; and what the settings say of each other. */
+/* Prepares the plugins and the device, and checks the settings against each other. */
 static lathe_status prepare_parts(lathe_run *run)
 {
     const int64_t before = n_errors(run);
@@ -89,7 +90,8 @@ static lathe_status prepare_tokenizer(lathe_run *run)
     return note(run, lathe__run_tokenizer(run), before, section, key);
 }
 
-/* The key of [model] that the message names first, of those that the file sets; else `missing`. */
+/* Returns the key of [model] that the message names first and the file sets; otherwise
+ * `missing`. */
 static const char *model_key(const lathe_run *run, const char *missing)
 {
     int32_t n = 0;
@@ -107,7 +109,7 @@ static const char *model_key(const lathe_run *run, const char *missing)
     return key;
 }
 
-/* The place of that key, or of the key inside its table that the message names with it:
+/* Returns the place of that key, or of a key inside its table that the message names:
  * "rope_scaling.factor". */
 static lathe_place model_place(const lathe_run *run, const char *missing)
 {
@@ -120,8 +122,8 @@ static lathe_place model_place(const lathe_run *run, const char *missing)
                     : lathe_config_where(run->config, "model", key);
 }
 
-/* Parameters, what trains, groups: needs the parts, and the tokenizer for a vocabulary that nothing
- * else tells. */
+/* Prepares the parameters, the choice of what is trained, and the groups. Needs the parts, and also
+ * the tokenizer if nothing else gives the vocabulary size. */
 static lathe_status prepare_model(lathe_run *run)
 {
     const char *key = run->set.model_path ? "path" : "model_type";
@@ -170,7 +172,7 @@ static lathe_status prepare_data(lathe_run *run)
     return note(run, lathe__resume_check(run), before, "checkpoint", "resume");
 }
 
-/* As far as the schedule can be judged without the data: a length from epochs is not known. */
+/* Checks the schedule as far as possible without the data: a length from epochs is not known. */
 static lathe_status check_length_offline(lathe_run *run)
 {
     const int64_t own = lathe_config_int(run->config, "scheduler", "total_steps");

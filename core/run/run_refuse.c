@@ -1,4 +1,4 @@
-/* Refusals and warnings with the place in the configuration that they are about. */
+/* Reports errors and warnings with their place in the configuration. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -85,7 +85,7 @@ void lathe__run_warn(const lathe_run *run, const char *section, const char *key,
     (void)add(run, LATHE_DIAG_WARNING, section, key, text);
 }
 
-/* What follows "optimizer sgd: ", which lathe_instance_init puts in front. */
+/* Returns the text after "optimizer sgd: ", which lathe_instance_init adds. */
 static const char *behind_name(const char *text, const char *section)
 {
     const size_t n = strlen(section);
@@ -93,7 +93,8 @@ static const char *behind_name(const char *text, const char *section)
     return colon && colon[1] == ' ' ? colon + 2 : text;
 }
 
-/* The key of a part that its plugin's message begins with, where the file sets it; else "name". */
+/* Returns the place of the key with which the plugin's message begins, if the file sets it;
+ * otherwise of "name". */
 static lathe_place place_of_part(const lathe_run *run, int32_t kind, const char *text)
 {
     const char *section = lathe_kind_name(kind), *why;

@@ -1,4 +1,4 @@
-/* The state of a run as core/checkpoint sees it. */
+/* Provides the state of a run for core/checkpoint. */
 #include "run/run_saved.h"
 
 const lathe_saved_state *lathe__run_saved(lathe_run *run)

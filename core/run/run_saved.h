@@ -1,4 +1,4 @@
-/* The state of a run as core/checkpoint sees it. */
+/* Provides the state of a run for core/checkpoint. */
 #ifndef LATHE_RUN_RUN_SAVED_H
 #define LATHE_RUN_RUN_SAVED_H
 

@@ -1,5 +1,5 @@
-/* Placing a run's memory and filling its weights: from a folder, at random, or from a checkpoint.
- */
+/* Allocates a run's memory and fills its weights: from a folder, at random, or from a
+ * checkpoint. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +72,7 @@ static lathe_status random_row(lathe_weight_fill *fill, int32_t index, uint64_t 
     return sink.done(fill, index, row, data);
 }
 
-/* The frozen copies start as what the model is now. */
+/* Fills the frozen copies with the current weights. */
 static lathe_status fill_reference(lathe_run *run)
 {
     for (int32_t i = 0; i < run->params.n; i++) {

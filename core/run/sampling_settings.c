@@ -1,4 +1,4 @@
-/* The run's own sampling, and what is said of it. */
+/* Chooses the sampling settings of a run, and logs them. */
 #include "run/sampling_settings.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static int is_given(const lathe_run *run, const char *key)
     return value && value->is_explicit;
 }
 
-/* Whether a key of [generate] is left to the model's file. */
+/* Whether the model's file decides a key of [generate]. */
 static int from_file(const lathe_run *run, const char *key)
 {
     return run->generation.is_present && !is_given(run, key);
@@ -25,15 +25,15 @@ static double number(const lathe_run *run, const char *key, double of_file)
     return from_file(run, key) ? of_file : lathe_config_float(run->config, "generate", key);
 }
 
-/* Without do_sample transformers takes the likeliest token; a temperature that is given asks for
- * sampling. */
+/* Without do_sample, transformers takes the most likely token; a temperature in the run file turns
+ * sampling on. */
 static double temperature(const lathe_run *run)
 {
     return number(run, "temperature",
                   run->generation.do_sample ? run->generation.temperature : 0.0);
 }
 
-/* max_new_tokens comes before max_length, in transformers too. */
+/* max_new_tokens has priority over max_length, as in transformers. */
 static void set_lengths(const lathe_run *run, lathe_sampling *out)
 {
     const lathe_generation_config *c = &run->generation;

@@ -1,4 +1,4 @@
-/* The primitives save and load; resuming. */
+/* Implements save and load of the C API, and resuming. */
 #include "run/save_load.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* The run's settings. */
+/* Reads the run's settings. */
 #include "run/settings.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static int32_t choice(const char *value, const char *const *list)
     return 0;
 }
 
-/* best_mode: "auto" goes by what the metric's name says. */
+/* best_mode "auto": decided by the name of the metric. */
 static int32_t is_higher(const char *mode, const char *metric)
 {
     static const char *const higher[] = {"accuracy", "reward", "margin", "score", "f1", "bleu"};

@@ -1,5 +1,5 @@
-/* Keys of the core's sections against each other: what contradicts is refused, what has no effect
- * is said. */
+/* Checks keys of the core's sections against each other: refuses contradictions, and warns of keys
+ * without effect. */
 #include <sched.h>
 
 #include "base/error.h"
@@ -16,7 +16,7 @@ static int is_given(const lathe_run *run, const char *section, const char *key)
     return value && value->is_explicit;
 }
 
-/* Warns when a key is given that nothing reads. */
+/* Warns if a key is set that nothing reads. */
 static void warn_idle(const lathe_run *run, const char *section, const char *key, const char *why)
 {
     if (is_given(run, section, key))
@@ -40,7 +40,7 @@ void lathe__settings_check_pause(const lathe_run *run)
                         (long long)s->stop_after, (long long)s->max_steps);
 }
 
-/* A floor of the learning rate that is above its top. */
+/* Warns if the lowest learning rate is above the highest. */
 static void warn_least_rate(const lathe_run *run)
 {
     const double lr = lathe_config_float(run->config, "optimizer", "lr");
@@ -64,7 +64,7 @@ static void warn_threads(const lathe_run *run)
             run->set.threads, n, n == 1 ? "" : "s");
 }
 
-/* Below it a model becomes thousands of files; most likely the unit was taken for another. */
+/* A smaller size would split a model into thousands of files; most likely the unit is wrong. */
 #define LEAST_SHARD_BYTES 1000000
 
 static void warn_shard_size(const lathe_run *run)
@@ -116,7 +116,7 @@ static void warn_training(const lathe_run *run)
         warn_idle(run, "train", "eval_batches",
                   "there is nothing to evaluate: data.validation_split, data.validation_count and "
                   "data.validation are unset");
-    /* On the command line a length is there to replace the file's. */
+    /* A length on the command line replaces the one in the file. */
     if (s->max_steps > 0 && !lathe_config_is_override(run->config, "train", "max_steps"))
         warn_idle(run, "train", "epochs", "train.max_steps is the length of the run");
 }
@@ -162,7 +162,7 @@ static lathe_status check_early_stopping(const lathe_run *run)
         lacks);
 }
 
-/* Tokens of a micro-batch are counted in 32 bits. */
+/* The number of tokens of a micro-batch must fit in 32 bits. */
 static lathe_status check_batch(const lathe_run *run)
 {
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
@@ -178,7 +178,7 @@ static lathe_status check_batch(const lathe_run *run)
         (long long)(rows * run->set.seq_len));
 }
 
-/* Samples go into the run's folder. */
+/* Samples need the run's folder. */
 static lathe_status check_samples(const lathe_run *run)
 {
     if (run->set.sample_every == 0 || run->set.checkpoint.dir)

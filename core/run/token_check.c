@@ -1,4 +1,4 @@
-/* The tokenizer against the model. */
+/* Checks the tokenizer against the model. */
 #include "run/token_check.h"
 
 #include <stdio.h>
@@ -19,8 +19,9 @@ static const char *token_text(const lathe_run *run, int32_t id, char *out, size_
     return out;
 }
 
-/* An end of text that the embedding has a row for and the tokenizer a token. (Beginnings and
- * padding are the tokenizer's own; many a config.json has ids of other models there.) */
+/* Checks that an end-of-text id has a row in the embedding and a token in the tokenizer. Begin and
+ * padding ids are not checked: they are the tokenizer's own, and many config.json files hold ids of
+ * other models. */
 static lathe_status check_eos(const lathe_run *run, int32_t id)
 {
     const int64_t tokens = lathe_tokenizer_vocab_size(run->data.tokenizer);
@@ -37,7 +38,8 @@ static lathe_status check_eos(const lathe_run *run, int32_t id)
     return LATHE_OK;
 }
 
-/* Training ends documents with the tokenizer's token; other programs stop at config.json's. */
+/* Warns if the end tokens differ: training ends documents with the tokenizer's, other programs stop
+ * at config.json's. */
 static void compare_eos(const lathe_run *run)
 {
     const int32_t eos = lathe_tokenizer_eos(run->data.tokenizer);
@@ -54,9 +56,9 @@ static void compare_eos(const lathe_run *run)
               run->data.tokenizer_dir, token_text(run, eos, ours, sizeof ours));
 }
 
-/* A model folder without a tokenizer is read with raw bytes. A vocabulary far above the 256 bytes
- * and a few special tokens says that the model was trained with another tokenizer, which is
- * missing. */
+/* Refuses raw bytes for a model that needs a tokenizer. A model folder without a tokenizer is read
+ * with raw bytes; a vocabulary far above the 256 bytes and a few special tokens shows that its
+ * tokenizer is missing. */
 static lathe_status check_bytes(const lathe_run *run)
 {
     enum { MOST_BYTES = 1024 };

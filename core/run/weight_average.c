@@ -1,4 +1,4 @@
-/* The average of the weights. */
+/* Updates the average of the weights. */
 #include "run/weight_average.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ lathe_status lathe__average_check_optimizer(const lathe_run *run)
 
 enum { SAMPLES = 4096 };
 
-/* Whether the rate ever falls, or rises, in a run of `total` steps. */
+/* Whether the learning rate ever falls or rises in a run of `total` steps. */
 static void watch_rate(const lathe_run *run, int64_t total, int *out_falls, int *out_rises)
 {
     const lathe_scheduler_v1 *table = run->parts.scheduler.table;
@@ -156,7 +156,7 @@ int32_t lathe__average_is_apart(const lathe_run *run)
                          : run->store.average_bytes > 0 && n_updates(run) > 0;
 }
 
-/* Through the arena, which holds nothing between two runs of a graph. */
+/* Uses the arena as a buffer; it holds nothing between two runs of a graph. */
 lathe_status lathe__average_swap(lathe_run *run)
 {
     lathe_store *store = &run->store;
