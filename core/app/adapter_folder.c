@@ -1,4 +1,4 @@
-/* An adapter's folder. */
+/* Reads the settings of an adapter's folder. */
 #include "app/adapter_folder.h"
 
 #include <stdio.h>
@@ -102,7 +102,7 @@ static lathe_status add_section(lathe_adapter_folder *f, lathe_arena *arena, con
     return LATHE_OK;
 }
 
-/* Where the precision was chosen, not left to the default, which commands that only read replace by
+/* Whether the precision was set explicitly. Commands that only read replace a default precision by
  * a faster one. */
 static lathe_status add_precision(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config)
 {
@@ -166,7 +166,7 @@ static int is_empty(const json_t *value)
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
-/* What would make another model than Lathe's LoRA does. */
+/* Refuses settings that give another model than Lathe's LoRA. */
 static lathe_status check_peft(const char *dir, const json_t *peft)
 {
     static const char *const others[] = {

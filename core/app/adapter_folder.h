@@ -12,7 +12,7 @@ typedef struct lathe_adapter_folder {
     int32_t has_manifest; /* 1: a checkpoint, whose files have hashes */
 } lathe_adapter_folder;
 
-/** 1: there is an adapter's file in the folder. */
+/** 1: the folder holds an adapter's file. */
 int32_t lathe_adapter_folder_is(const char *dir);
 
 /** Reads what the adapter was made with: the configuration in manifest.json, or else PEFT's

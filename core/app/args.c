@@ -1,4 +1,4 @@
-/* Arguments of a command: words, options, overrides. */
+/* Parses the arguments of a command: words, options, overrides. */
 #include "app/args.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static lathe_status unknown_option(const lathe_command *command, const char *tex
     return lathe_error(LATHE_E_ARG, "unknown option '%s'", typed);
 }
 
-/* The value of the option at argv[*i]: behind its '=', or the next argument. */
+/* The value of the option at argv[*i]: the text after its '=', or the next argument. */
 static lathe_status take_value(int argc, char **argv, int *i, const char *equals, const char **out)
 {
     if (equals != NULL) {

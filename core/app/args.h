@@ -1,4 +1,4 @@
-/* A command of the program and what the user typed behind its name. */
+/* Describes a command of the program, and the arguments that the user typed after its name. */
 #ifndef LATHE_APP_ARGS_H
 #define LATHE_APP_ARGS_H
 
@@ -51,15 +51,15 @@ void lathe_args_fini(lathe_args *args);
 /** The value of an option ("" of a flag), or NULL when it was not given. */
 const char *lathe_args_value(const lathe_args *args, const char *name);
 
-/** The k-th value of an option that may come more than once, or NULL behind the last. */
+/** The k-th value of an option that may be repeated; NULL after the last. */
 const char *lathe_args_each(const lathe_args *args, const char *name, int32_t k);
 
-/** An option's value as a whole number in [lo, hi]; `missing` when it was not given.
+/** Reads an option as a whole number in [lo, hi]; gives `missing` if the option was not given.
  *  LATHE_E_ARG. */
 lathe_status lathe_args_int(const lathe_args *args, const char *name, int64_t lo, int64_t hi,
                             int64_t missing, int64_t *out);
 
-/** An option's value as a finite number in [lo, hi]; `missing` when it was not given.
+/** Reads an option as a finite number in [lo, hi]; gives `missing` if the option was not given.
  *  LATHE_E_ARG. */
 lathe_status lathe_args_float(const lathe_args *args, const char *name, double lo, double hi,
                               double missing, double *out);

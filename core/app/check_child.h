@@ -1,4 +1,5 @@
-/* The process that `lathe plugin check` runs a plugin in, and what it tells its parent over a pipe.
+/* Runs the checks of `lathe plugin check` in a child process, which reports to its parent over a
+ * pipe.
  *
  * One line per event: "begin NAME", "end RESULT TEXT", and "done OK FAILED SKIPPED TITLE" when all
  * checks have run. A child that ends without "done" has failed, whatever its exit code says: a
@@ -9,11 +10,12 @@
 
 #include "conformance/conformance.h"
 
-/** In the child: a report that writes to descriptor `fd`, which it keeps to itself. */
+/** In the child: creates a report that writes to descriptor `fd`. */
 lathe_report lathe_check_child_report(int fd);
-/** In the child: all checks have run; title: what was checked, for the last line. */
+/** In the child: reports that all checks have run; title: what was checked, for the last line. */
 void lathe_check_child_done(const lathe_conformance_totals *totals, const char *title);
-/** In the child: the checks did not begin, because of the user's words; stderr says why. */
+/** In the child: reports that the checks did not start because of wrong arguments; stderr says
+ *  why. */
 void lathe_check_child_refused(int exit_code);
 
 typedef struct lathe_check_outcome {
@@ -23,9 +25,9 @@ typedef struct lathe_check_outcome {
     char title[256];
 } lathe_check_outcome;
 
-/** In the parent: starts argv[0] with `--report-to FD` behind the other words, passes its events on
- *  to `report`, and kills it when one check takes longer than `seconds`. A crash, a hang and an
- *  early exit are reported as failures of the check that they happened in. */
+/** In the parent: starts argv[0] with its arguments and `--report-to FD`, passes the child's events
+ *  to `report`, and kills the child if one check takes longer than `seconds`. A crash, a timeout
+ *  and an early exit are failures of the check that was running. */
 lathe_status lathe_check_child_run(char *const *argv, double seconds, const lathe_report *report,
                                    lathe_check_outcome *out);
 

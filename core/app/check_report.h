@@ -1,4 +1,4 @@
-/* The report of `lathe plugin check`: a line for each check as it ends, or one JSON object at the
+/* Prints the report of `lathe plugin check`: a line after each check, or one JSON object at the
  * end. */
 #ifndef LATHE_APP_CHECK_REPORT_H
 #define LATHE_APP_CHECK_REPORT_H
@@ -14,10 +14,10 @@ typedef struct lathe_check_report {
                            else -1 */
 } lathe_check_report;
 
-/** Begins a report. The report must stay where it is. */
+/** Begins a report. The report must not move in memory. */
 void lathe_check_report_init(lathe_check_report *report, int as_json);
-/** Sends what a plugin prints to stderr, so that stdout holds the JSON alone; and no longer.
- *  Without JSON: nothing. */
+/** The first redirects the plugin's output to stderr, so that stdout holds only the JSON; the
+ *  second ends that. Both do nothing without JSON. */
 void lathe_check_report_divert(lathe_check_report *report);
 void lathe_check_report_restore(lathe_check_report *report);
 /** Prints the totals of `title`, or the whole object: "plugin", "passed", "ok", "failed", "skipped"

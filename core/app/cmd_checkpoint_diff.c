@@ -1,4 +1,4 @@
-/* lathe checkpoint diff: what two checkpoints differ in. */
+/* lathe checkpoint diff: shows the differences between two checkpoints. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

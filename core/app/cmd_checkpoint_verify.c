@@ -1,4 +1,4 @@
-/* lathe checkpoint verify: every byte of checkpoints against their manifests. */
+/* lathe checkpoint verify: compares every byte of checkpoints with their manifests. */
 #include <jansson.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* lathe data: what a run's data is, and its rows as the model will see them. */
+/* lathe data: describes a run's data, and shows its rows as the model will see them. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* lathe doctor: what this machine has, and which plugins can use it. */
+/* lathe doctor: describes this machine, and says which plugins can use it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

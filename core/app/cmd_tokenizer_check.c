@@ -1,4 +1,4 @@
-/* lathe tokenizer check: what a tokenizer is made of, and whether it works. */
+/* lathe tokenizer check: describes a tokenizer, and tests whether it works. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

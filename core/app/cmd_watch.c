@@ -1,4 +1,4 @@
-/* lathe watch: a run's curves in the terminal, as long as one likes to look. */
+/* lathe watch: shows a run's curves in the terminal until the user quits. */
 #include <stdio.h>
 
 #include "app/commands.h"

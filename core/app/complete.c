@@ -1,4 +1,4 @@
-/* Candidates for the word that a shell completes. */
+/* Completes the word that the user is typing in a shell. */
 #include "app/complete.h"
 
 #include <stdio.h>

@@ -1,13 +1,13 @@
-/* Candidates for the word that a shell completes. */
+/* Completes the word that the user is typing in a shell. */
 #ifndef LATHE_APP_COMPLETE_H
 #define LATHE_APP_COMPLETE_H
 
 #include "lathe/status.h"
 
-/** Prints to stdout, one per line, what the last of the words may become: commands, options,
+/** Prints the completions of the last word to stdout, one per line: commands, options,
  *  `--section.key`, values of keys with choices, kinds, plugins. A line ":files PATTERN" stands for
- *  the files that match and for folders. words: those after "lathe"; the last is what has been
- *  typed of the word so far, maybe nothing. */
+ *  folders and for files that match. words: the words after "lathe"; the last one may be incomplete
+ *  or empty. */
 lathe_status lathe_complete(int n_words, char *const *words);
 
 #endif

@@ -1,4 +1,4 @@
-/* lathe data --json. */
+/* The JSON output of lathe data. */
 #include "app/data_json.h"
 
 #include <jansson.h>

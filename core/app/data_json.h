@@ -1,4 +1,4 @@
-/* lathe data --json: what a run's data is, for programs. */
+/* The JSON output of lathe data, which describes a run's data. */
 #ifndef LATHE_APP_DATA_JSON_H
 #define LATHE_APP_DATA_JSON_H
 

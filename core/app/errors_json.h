@@ -1,5 +1,4 @@
-/* Errors as JSON on stdout: what every command with --json prints instead of its facts when it
- * fails. */
+/* Prints errors as JSON on stdout: the output of a failed command with --json. */
 #ifndef LATHE_APP_ERRORS_JSON_H
 #define LATHE_APP_ERRORS_JSON_H
 
@@ -7,8 +6,9 @@
 
 #include "plug/diag.h"
 
-/** A list of those of one severity (LATHE_DIAG_*), each with "file", "line", "column", "message"
- *  and "suggestion"; null for what is not known. The caller owns it; NULL without memory. */
+/** Makes a list of the diagnostics of one severity (LATHE_DIAG_*), each with "file", "line",
+ *  "column", "message" and "suggestion"; unknown ones are null. The caller owns the list; NULL: out
+ *  of memory. */
 json_t *lathe_app_diags_json(const lathe_diags *diags, int32_t severity);
 
 /** The same list from the text of an error. A line "FILE:LINE:COLUMN: error: TEXT (did you mean

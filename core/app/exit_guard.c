@@ -1,5 +1,4 @@
-/* A plugin, or a library that it uses, that ends the process does not pass for a command that is
- * done. */
+/* Reports a plugin, or a library that it uses, that ends the process by exit(). */
 #include "app/exit_guard.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* Opening a run around a model folder. */
+/* Opens a run for the model that a command names. */
 #include "app/model_dir.h"
 
 #include <string.h>
@@ -53,8 +53,8 @@ static void say_average(const char *path)
               path);
 }
 
-/* Rows as long as the model can take, but no longer than is usual. The overrides may name folders
- * of plugins, and the plugin of the model's family. */
+/* Limits the row length to what the model supports, and to a usual maximum. The overrides may name
+ * folders of plugins, and the plugin of the model's family. */
 static lathe_status context_length(const char *path, const lathe_override *overrides, int32_t n,
                                    int64_t *out)
 {

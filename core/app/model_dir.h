@@ -1,4 +1,4 @@
-/* Commands on a model: `lathe generate DIR`, `lathe eval DIR`. */
+/* Opens the model of a command: `lathe generate DIR`, `lathe eval DIR`. */
 #ifndef LATHE_APP_MODEL_DIR_H
 #define LATHE_APP_MODEL_DIR_H
 

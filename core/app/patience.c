@@ -1,4 +1,4 @@
-/* How the pool's threads wait for each other. */
+/* Sets how the threads of the pool wait for each other. */
 #include "app/patience.h"
 
 #include <stdlib.h>

@@ -1,12 +1,12 @@
-/* How the pool's threads wait for each other. */
+/* Sets how the threads of the pool wait for each other. */
 #ifndef LATHE_APP_PATIENCE_H
 #define LATHE_APP_PATIENCE_H
 
-/** Starts the program anew with OMP_WAIT_POLICY=passive, unless the user chose a policy. The OpenMP
- *  runtime reads its environment before main, so this is the only way to set it from within.
- *  Threads that spin at a barrier for a thread that is not running hold the core it needs: on a
- *  machine that runs anything else, training then slows down by an order of magnitude. Returns when
- *  nothing was to be done or the program could not be started anew. */
+/** Restarts the program with OMP_WAIT_POLICY=passive, unless the user chose a policy. The OpenMP
+ *  runtime reads its environment before main, so the program cannot set it otherwise. Threads that
+ *  spin at a barrier use the core that the thread they wait for needs: if other programs run on the
+ *  machine, training is then slower by an order of magnitude. Returns if nothing was to be done, or
+ *  if the restart failed. */
 void lathe_app_wait_patiently(char **argv);
 
 #endif

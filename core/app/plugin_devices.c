@@ -1,4 +1,4 @@
-/* On which devices a plugin works, told from what it carries. */
+/* Finds the devices on which a plugin works, from the code that it contains. */
 #include "app/plugin_devices.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "plug/registry.h"
 
-/** LATHE_KIND_* of what the user typed. LATHE_E_ARG with a near name or the list. */
+/** LATHE_KIND_* of the text. LATHE_E_ARG with a similar name or the list of kinds. */
 lathe_status lathe_app_kind(const char *typed, int32_t *out);
 
 /** One line per refusal on stderr; notes only with with_notes. */

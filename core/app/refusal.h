@@ -1,13 +1,13 @@
-/* What a run would not start for, as lathe validate and lathe train both tell it. */
+/* Reports why a run cannot start, for lathe validate and lathe train. */
 #ifndef LATHE_APP_REFUSAL_H
 #define LATHE_APP_REFUSAL_H
 
 #include "app/args.h"
 #include "plug/diag.h"
 
-/** Prints errors and warnings to stderr, a line each, and the number of errors. Returns the exit
- *  code for `status`, the result of checking or opening the run: 0; 2 for what the user can mend; 1
- *  for what failed. */
+/** Prints errors and warnings to stderr, one per line, and the number of errors. Returns the exit
+ *  code for `status`, the result of checking or opening the run: 0; 2 if the user can correct the
+ *  error; 1 for other failures. */
 int lathe_app_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status);
 
 /** The same as one JSON object on stdout: "valid", and "errors" and "warnings" with "file", "line",

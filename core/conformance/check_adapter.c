@@ -1,4 +1,4 @@
-/* Checks of adapters: what they select, what they build around a site, what they merge back. */
+/* Checks of adapters: sites that they select, graphs that they build around a site, and merging. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Checks of what a device must refuse: ops, dtypes, shapes and numbers that it cannot know. */
+/* Checks that a device refuses ops, dtypes, shapes and enum values that it cannot know. */
 #include <string.h>
 
 #include "base/error.h"

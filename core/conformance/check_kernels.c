@@ -1,10 +1,10 @@
 /* Checks of a device's kernels: every op of lathe/op.h, on its own cases (core/ir/ops), against
  * double precision.
  *
- * Each problem runs in every compute dtype that the device declares; overwriting, with outputs full
- * of NaN before, and added to, where the op allows it, also for one output alone; out of place and
- * in the memory of an input, where the op allows it. Inputs must come back unchanged, the memory
- * beside each tensor untouched, and the same bits again. */
+ * Each problem runs in every compute dtype that the device declares. Outputs are overwritten, after
+ * they were filled with NaN; where the op allows it, they are also added to, also one output alone,
+ * and written to the memory of an input. Inputs and the memory beside each tensor must be
+ * unchanged, and a second run must give the same bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The conformance suite: what every plugin of a kind must do, checked on an open one.
+/* The conformance suite: checks that an opened plugin does what every plugin of its kind must do.
  *
  * A check builds small problems with numbers from the counter RNG and compares with what the
  * public headers promise, or with a plain double-precision reference. It is bitwise repeatable.

@@ -1,5 +1,5 @@
-/* The device that checks go through where its memory is its own: guarded blocks of the host have
- * their like there, and travel with their guards. */
+/* The device that checks use if it has its own memory: guarded host blocks have a copy on the
+ * device, and are copied together with their guards. */
 #ifndef LATHE_CONFORMANCE_DEVICE_SIDE_H
 #define LATHE_CONFORMANCE_DEVICE_SIDE_H
 
@@ -17,14 +17,15 @@ lathe_status lathe__device_side_open(lathe__device_side *d, const lathe_componen
 /** All zeros is fine. */
 void lathe__device_side_close(lathe__device_side *d);
 
-/** Where a host address within guarded memory is on the device; NULL for NULL. */
+/** Device address of a host address within guarded memory; NULL for NULL. */
 void *lathe__on_device(lathe__subject *s, const void *host);
 /** Guarded host memory that the device copies from and to, until the check ends. */
 void *lathe__pinned(lathe__subject *s, int64_t bytes);
-/** Copies every block that has its like on the device there, or back; done on return. */
+/** Copies every guarded block to the device, or back; done on return. Blocks without a device copy
+ *  are skipped. */
 lathe_status lathe__send(lathe__subject *s);
 lathe_status lathe__fetch(lathe__subject *s);
-/** Frees what the blocks of a check have on the device. */
+/** Frees the device copies of the blocks of a check. */
 void lathe__device_side_release(lathe__subject *s);
 
 /** LATHE_E_UNSUPPORTED naming the first node that the subject's device has no kernel for; LATHE_OK

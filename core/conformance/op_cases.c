@@ -1,4 +1,4 @@
-/* What the words of an op's cases mean. */
+/* Interprets the words of an op's test cases. */
 #include "conformance/op_cases.h"
 
 #include <ctype.h>

@@ -1,5 +1,4 @@
-/* Problems that a device's kernels are checked on: what the words of lathe_op_case (ir/op_info.h)
- * mean. */
+/* Builds the problems that a device's kernels are checked on from lathe_op_case (ir/op_info.h). */
 #ifndef LATHE_CONFORMANCE_OP_CASES_H
 #define LATHE_CONFORMANCE_OP_CASES_H
 
@@ -14,8 +13,8 @@ lathe_status lathe__op_case_problem(int32_t op, const lathe_op_case *c, int32_t 
 void lathe__op_case_fill(const lathe_op_case *c, const lathe_op_problem *p, int32_t i,
                          double *values);
 
-/** Allowed difference of output element `want`, where the largest is `largest`; added: to what was
- *  there. */
+/** Allowed error of output element `want` if the largest is `largest`; added: the value before, for
+ *  outputs that are added to. */
 double lathe__op_case_bound(const lathe_op_case *c, int32_t compute_dtype, int32_t out_dtype,
                             double want, double largest);
 

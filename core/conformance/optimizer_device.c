@@ -1,4 +1,4 @@
-/* What the core does around queue(), on guarded memory of a device. */
+/* Does the core's work around queue(), on guarded memory of a device. */
 #include <string.h>
 
 #include "base/error.h"

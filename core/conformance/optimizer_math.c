@@ -1,4 +1,4 @@
-/* Steps of the laws' cases. */
+/* Runs optimizer steps for the checks of laws. */
 #include "conformance/optimizer_math.h"
 
 #include <math.h>
@@ -104,7 +104,7 @@ static void fill_scalars(const lathe__laws *l, const lathe__rule *rule, float *o
         out[LATHE_SCALAR_USER + i] = (float)user[i];
 }
 
-/* step(), and what it was only to read is as it was. */
+/* Calls step(), and checks that its inputs are unchanged. */
 static lathe_status step_listed(lathe__laws *l, const lathe_optimizer_tensor *list, int32_t n,
                                 float *scalars)
 {

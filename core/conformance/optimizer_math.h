@@ -1,7 +1,7 @@
-/* Optimizers as mathematics: steps with gradients, rates and factors of the check's own choice.
+/* Tests optimizers as formulas: steps with gradients, rates and factors that the check chooses.
  *
- * Parameters that step() updates go through it in host memory; those that build() updates go
- * through their graph in double precision, so that the same laws are asked of both. */
+ * Parameters that step() updates are updated by it in host memory; those that build() updates run
+ * through their graph in double precision, so the same laws are checked for both. */
 #ifndef LATHE_CONFORMANCE_OPTIMIZER_MATH_H
 #define LATHE_CONFORMANCE_OPTIMIZER_MATH_H
 

@@ -1,4 +1,4 @@
-/* What a plugin shares with everything else in the process, and must leave as it found it. */
+/* State that a plugin shares with the rest of the process and must leave unchanged. */
 #ifndef LATHE_CONFORMANCE_PROCESS_STATE_H
 #define LATHE_CONFORMANCE_PROCESS_STATE_H
 
@@ -21,7 +21,7 @@ typedef struct lathe__process_state {
 /** counts: 1 counts open files and started threads too. */
 void lathe__process_state_read(lathe__process_state *out, int counts);
 
-/** LATHE_E_PLUGIN says what the plugin changed between the two. */
+/** LATHE_E_PLUGIN: says what the plugin changed between the two states. */
 lathe_status lathe__process_state_compare(const lathe__process_state *before,
                                           const lathe__process_state *after);
 

@@ -1,6 +1,6 @@
-/* Checked access to the keys of a JSON object: those of config.json that all families share, and of
- * generation_config.json. The first failure sticks in `status`; later calls do nothing and return
- * the default. */
+/* Reads keys of a JSON object with checks: the config.json keys that all families share, and those
+ * of generation_config.json. The first failure is kept in `status`; later calls do nothing and
+ * return the default. */
 #ifndef LATHE_MODEL_CONFIG_READER_H
 #define LATHE_MODEL_CONFIG_READER_H
 

@@ -1,5 +1,5 @@
-/* A model's generation_config.json: how its makers want texts to be generated, as transformers'
- * generate reads it. */
+/* Reads generation_config.json, the generation settings of a model's authors, as transformers'
+ * generate does. */
 #ifndef LATHE_MODEL_GENERATION_CONFIG_H
 #define LATHE_MODEL_GENERATION_CONFIG_H
 

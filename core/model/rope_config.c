@@ -1,4 +1,4 @@
-/* Reading the settings of rotary frequencies. */
+/* Reads the settings of rotary frequencies. */
 #include "model/rope_config.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Sampling. */
+/* Samples a token from logits. */
 #include "model/sample.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* model.safetensors of a saved model. */
+/* Writes model.safetensors of a saved model, and compares it with a file. */
 #include "model/weight_file.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* model.safetensors of a saved model: each tensor with its dtype and the place that its values come
- * from. */
+/* Writes model.safetensors of a saved model: each tensor with its dtype and the source of its
+ * values. */
 #ifndef LATHE_MODEL_WEIGHT_FILE_H
 #define LATHE_MODEL_WEIGHT_FILE_H
 

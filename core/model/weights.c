@@ -1,4 +1,4 @@
-/* A model's weights: names, layout, conversion. */
+/* Loads a model's weights: finds tensors by name, transposes and converts them. */
 #include "model/weights.h"
 
 #include <stdlib.h>

@@ -63,7 +63,7 @@ static double nice_step(double lo, double hi, int32_t max)
     return hi - lo;
 }
 
-/* The distance of at most max ticks; bytes are counted in the unit they are told in. */
+/* Distance between at most max ticks; for bytes, round in the displayed unit. */
 static double tick_step(double lo, double hi, int32_t max, int32_t unit)
 {
     double scale = 1.0;
@@ -102,7 +102,8 @@ int32_t lathe_axis_ticks(double lo, double hi, int32_t max, int32_t unit, double
     return n;
 }
 
-/* Digits behind the point that tell ticks `step` apart, and three or four digits without them. */
+/* Digits after the decimal point that distinguish ticks `step` apart; step 0: three or four
+ * digits. */
 static int digits(double value, double step)
 {
     const double at = step > 0.0 ? step : fabs(value) / 999.9;

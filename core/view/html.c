@@ -1,4 +1,4 @@
-/* Escaping. */
+/* Escapes text for HTML and SVG. */
 #include "view/html.h"
 
 #include <stdarg.h>

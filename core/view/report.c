@@ -192,7 +192,7 @@ static void put_tiles(const lathe_run_view *v, lathe_buffer *out)
     lathe_buffer_puts(out, "</section>\n");
 }
 
-/* The end that was no good one, at the top. */
+/* Shows at the top how the run ended, if it did not end well. */
 static void put_failure(const lathe_run_view *v, int32_t pulse, lathe_buffer *out)
 {
     const char *message = json_string_value(json_object_get(lathe_run_view_start(v), "message"));

@@ -1,5 +1,5 @@
-/* Whether a run lives (declared in run_view.h): by its process where it can be seen, else by the
- * age of what it wrote last. */
+/* Finds out whether a run is alive (declared in run_view.h): from its process if that is visible,
+ * else from the age of its last output. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 
 #include "view/run_view.h"
 
-/* Without a sign of the process: so many step times without a line is the end of it, or trouble. */
+/* Without a visible process: after this many step times without a metrics line the run has ended or
+ * stalled. */
 enum { QUIET_STEPS = 20 };
 static const double QUIET_SECONDS = 60.0;
 
@@ -27,7 +28,8 @@ double lathe_time_of_text(const char *text)
     return end && *end == '\0' ? (double)timegm(&parts) : (double)NAN;
 }
 
-/* 1: the process of this start lives; 0: it is gone; -1: it is out of sight (another machine). */
+/* 1: the process of this start is alive; 0: it has ended; -1: it is not visible (another
+ * machine). */
 static int process_lives(const json_t *start)
 {
     char host[256] = "", boot[64] = "", path[64], line[1024];

@@ -1,5 +1,5 @@
-/* A run as its folder tells it: run.json, metrics.jsonl, checkpoints. Nothing is asked of the
- * training itself, which may be another process, on another machine, or long gone. */
+/* Reads the state of a run from its folder: run.json, metrics.jsonl, checkpoints. The training
+ * process is not asked; it may run on another machine, or have ended long ago. */
 #ifndef LATHE_VIEW_RUN_VIEW_H
 #define LATHE_VIEW_RUN_VIEW_H
 
@@ -49,16 +49,16 @@ typedef struct lathe_run_view {
 lathe_status lathe_run_view_init(lathe_run_view *v, const char *dir);
 void lathe_run_view_fini(lathe_run_view *v);
 
-/** Reads what is new. LATHE_E_NOMEM, LATHE_E_IO. */
+/** Reads new data. LATHE_E_NOMEM, LATHE_E_IO. */
 lathe_status lathe_run_view_refresh(lathe_run_view *v);
 
-/** LATHE_E_NOT_FOUND: the folder is not that of a run: neither run.json, nor metrics.jsonl, nor a
- *  checkpoint is in it. After a refresh. */
+/** LATHE_E_NOT_FOUND: the folder is not that of a run; it has no run.json, metrics.jsonl or
+ *  checkpoint. Call it after a refresh. */
 lathe_status lathe_run_view_check(const lathe_run_view *v);
 
-/** The curve of a key; NULL when there is no value of it. */
+/** The curve of a key; NULL if the key has no value. */
 const lathe_series *lathe_run_view_series(const lathe_run_view *v, const char *key);
-/** The last value of a key; NAN without one. */
+/** The last value of a key; NAN if there is none. */
 double lathe_run_view_last(const lathe_run_view *v, const char *key);
 
 /** A value of run.json by a path of keys ("plan.memory_bytes"); NULL when it is not there. */
@@ -75,7 +75,7 @@ int32_t lathe_run_pulse(const lathe_run_view *v);
 /** "training", "no step for long", "finished", ... */
 const char *lathe_run_pulse_text(int32_t pulse);
 
-/** Seconds that remain by the mean of the last steps; NAN when unknown. */
+/** Estimated seconds that remain, from the mean of the last steps; NAN if unknown. */
 double lathe_run_view_eta(const lathe_run_view *v);
 /** Seconds from the newest start to its end, or to now while it runs; NAN when unknown. */
 double lathe_run_view_elapsed(const lathe_run_view *v, int32_t pulse);

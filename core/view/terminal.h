@@ -1,4 +1,4 @@
-/* The terminal as a screen that is taken and always given back: alternate screen, no echo, no
+/* Uses the terminal as a full screen and always restores it: alternate screen, no echo, no
  * cursor. */
 #ifndef LATHE_VIEW_TERMINAL_H
 #define LATHE_VIEW_TERMINAL_H
@@ -19,7 +19,7 @@ void lathe_terminal_size(int32_t *out_width, int32_t *out_height);
 /** Takes the screen. From here on Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are events; Ctrl-Z gives the
  *  screen back while the process is stopped. LATHE_E_IO. */
 lathe_status lathe_terminal_take(void);
-/** Gives it back; also when it was not taken. Done at exit as well. */
+/** Restores the terminal; does nothing if it was not taken. Also done at exit. */
 void lathe_terminal_give_back(void);
 
 enum {
