@@ -1,5 +1,5 @@
-/* kill -9 at random moments of saving: five hundred times, the last good checkpoint is there
- * afterwards, is what was saved, and nothing torn is taken for one. */
+/* Kills the process with SIGKILL at 500 random moments of saving. After each, the last good
+ * checkpoint exists with the saved contents, and no incomplete folder is taken for a checkpoint. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>

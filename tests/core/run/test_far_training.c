@@ -1,6 +1,6 @@
-/* Training on a device whose memory the host cannot touch and that runs nothing before it is waited
- * for: the bits of the CPU, with captured steps and without. A look at its memory would be a
- * SIGSEGV. */
+/* Training on a device that runs work only when the host waits for it, and whose memory the host
+ * cannot access: results are bitwise those of the CPU, with and without captured steps. An access
+ * to device memory from the host raises SIGSEGV. */
 #include "far_case.h"
 #include "loop/training.h"
 

@@ -1,7 +1,7 @@
-/* Spikes of the loss: the rule by hand, and what train.on_spike does about them in a run.
+/* Tests loss spikes: the rule, computed by hand, and the actions of train.on_spike in a run.
  *
  * The runs learn from sentences; rows of the corpus from first to last are printable noise instead,
- * which a step of 4 rows meets as a loss of 7 and more where about 3 is usual. */
+ * which gives a step of 4 rows a loss of 7 or more; about 3 is usual. */
 #include "update/loss_spike.h"
 
 #include "loop/training.h"

@@ -1,7 +1,7 @@
-/* Bad numbers in training: what they are called, and what train.on_nonfinite does about them.
+/* Tests NaN and infinity in training: the messages, and the actions of train.on_nonfinite.
  *
  * The model is a GPT-2 whose embedding of 'Q' and of position 5 are near the largest float in one
- * column: only where a Q stands in column 5 of a row is their sum infinite. */
+ * column: their sum is infinite only if column 5 of a row is a Q. */
 #include "small_run.h"
 
 #include "loop/training.h"
