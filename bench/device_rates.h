@@ -1,5 +1,4 @@
-/* The highest rates of a device, measured between the steps of a run: a large product and a copy.
- */
+/* The highest rates of a device, measured between the steps of a run: large product and copy. */
 #ifndef LATHE_BENCH_DEVICE_RATES_H
 #define LATHE_BENCH_DEVICE_RATES_H
 

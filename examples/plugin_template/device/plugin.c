@@ -86,8 +86,7 @@ static lathe_status check_linear(const lathe_host *host, const lathe_kernel_prob
     return LATHE_OK;
 }
 
-/* Element i of the output is `formula` of a = in[0][i] and b = in[1][i] (0 if there is one input).
- */
+/* Element i of the output is `formula` of a = in[0][i] and b = in[1][i] (0 without that input). */
 #define ELEMENTWISE(name, formula)                                                                 \
     static void run_##name(void *arg, int64_t begin, int64_t end, int32_t worker)                  \
     {                                                                                              \

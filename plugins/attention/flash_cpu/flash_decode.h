@@ -216,8 +216,7 @@ static void decode_items(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* Merges the runs of every (batch row, query head, query). The first part's memory takes the sum.
- */
+/* Merges the runs of each (batch row, query head, query) into the memory of the first part. */
 static void merge_items(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const decode_job *j = arg;

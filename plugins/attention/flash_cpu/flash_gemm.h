@@ -71,8 +71,7 @@ INLINE void micro(const unit *a, int64_t a_row, int64_t a_unit, const unit *b, i
             vstore(c + r * c_row + v * VL, acc[r][v]);
 }
 
-/* Left factors have one of two shapes; a constant step lets addresses fold into the instructions.
- */
+/* Left factors have one of two shapes. A constant step becomes part of the address instructions. */
 #define MICRO(name, rows, vectors, add)                                                            \
     static __attribute__((noinline)) void name(const unit *a, int64_t a_row, int64_t a_unit,       \
                                                const unit *b, int64_t b_unit, float *c,            \

@@ -131,8 +131,7 @@ static __device__ __forceinline__ float score_of(const lathe_attention_problem &
 
 /* ---- products of tiles ---- */
 
-/* Rows of one head: [n_rows, dim], from element `first` of the tensor on, `stride` elements apart.
- */
+/* Rows of one head, [n_rows, dim]: from element `first` of the tensor, `stride` elements apart. */
 struct rows {
     const void *base;
     int64_t first, stride, n_rows;

@@ -18,7 +18,7 @@ LATHE_HD static inline double adam_mini_square(float g, float scale)
     return (double)(x * x);
 }
 
-/** The rate of a block, from the mean of its squares; updates its second moment. lr: of the tensor.
+/** The rate of a block from the mean of its squares; updates its second moment. lr: tensor's rate.
  */
 LATHE_HD static inline float adam_mini_rate(const lathe_adamw_numbers *u, float lr, float bias,
                                             float mean, float *v)

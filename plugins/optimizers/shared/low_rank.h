@@ -59,8 +59,7 @@ static inline int64_t lathe_low_rank_length(const lathe_low_rank *r)
     return r->by_columns ? r->rows : r->cols;
 }
 
-/** Declares both moments, [rank, n_lines] of a projected parameter, else of its shape. Returns 2.
- */
+/** Declares both moments: [rank, n_lines] if projected, else the parameter's shape. Returns 2. */
 static inline int32_t lathe_low_rank_moments(const lathe_low_rank *r, const lathe_param_info *param,
                                              lathe_slot *out)
 {

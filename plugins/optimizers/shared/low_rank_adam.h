@@ -116,8 +116,7 @@ static inline lathe_low_rank_update lathe_low_rank_update_of(const lathe_low_ran
     return u;
 }
 
-/** r[rank][LATHE_LINES] holds R of lines [line, line + n); updates their moments and leaves u in r.
- */
+/** r[rank][LATHE_LINES] is R of lines [line, line + n); updates their moments and writes u to r. */
 static inline void lathe_low_rank_direction(const lathe_low_rank_update *u, int64_t line, int64_t n,
                                             float *r)
 {

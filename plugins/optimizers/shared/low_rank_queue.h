@@ -6,8 +6,7 @@
 #include "lathe/kit/optimizer_queue.h"
 #include "low_rank_adam.h"
 
-/** What kernels get: of low_rank_cuda.h, and of the optimizer, whose own arguments begin with it.
- */
+/** Kernel arguments of low_rank_cuda.h; an optimizer's own arguments begin with them. */
 typedef struct lathe_low_rank_args {
     lathe_elementwise_args on;
     lathe_adam_numbers adam;

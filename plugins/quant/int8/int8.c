@@ -25,8 +25,7 @@ typedef struct int8 {
 
 /* ---- rows ---- */
 
-/* Returns the row's scale, or -1 when a value is not finite. A row of zeros has scale 0, codes 0.
- */
+/* Returns the row's scale, or -1 if a value is not finite. A row of zeros has scale and codes 0. */
 BODY float encode_row_body(const float *w, int64_t n, int8_t *q)
 {
     uint32_t top = 0;
