@@ -24,18 +24,18 @@ enum {
 
 /** One entry of data.datasets. */
 typedef struct lathe_dataset {
-    const char
-        *path;    /* a file; a folder (recursive); or a pattern of * ? [..] and ** (any folders).
-                         A file or folder of that very name comes first. */
-    int32_t type; /* LATHE_DATASET_* */
+    /* A file, a folder (read recursively), or a pattern of * ? [..] and ** (any folders). A file or
+     * folder with exactly this name is preferred to the pattern. */
+    const char *path;
+    int32_t type;                         /* LATHE_DATASET_* */
     const char *columns[LATHE_N_COLUMNS]; /* names in the file; NULL: text, prompt, ... */
     double weight; /* how often each of its rows comes in an epoch; 0 counts as 1 */
 } lathe_dataset;
 
 /** Reads the JSON text of data.datasets: [{"path": .., "type": "text"|"jsonl"|"json"|"csv",
  *  "columns": {"text": "content"}, "weight": 2.0}]. Relative paths stay relative to the current
- *  folder. `where` names the place in errors. The result lives in the arena. LATHE_E_CONFIG names the
- *  key. */
+ *  folder. `where` names the place in errors. The result lives in the arena. LATHE_E_CONFIG names
+ *  the key. */
 lathe_status lathe_datasets_parse(const char *where, const char *json, lathe_arena *arena,
                                   lathe_dataset **out, int64_t *out_n);
 

@@ -2,8 +2,8 @@
  *
  * Rows of a split are numbered; epoch e visits them in the order of a keyed bijection (shuffle.h).
  * Epochs follow each other without a gap, so a batch may hold the end of one and the start of the
- * next, and in an epoch every row comes exactly once, over all ranks; those of a dataset with weight w
- * come w times, the rest of a fraction turn by turn. Batch k of rank r of n takes
+ * next, and in an epoch every row comes exactly once, over all ranks; those of a dataset with
+ * weight w come w times, the rest of a fraction turn by turn. Batch k of rank r of n takes
  * places (k*n + r)*B ... of that endless order; the cursor counts places for all ranks together, so
  * a run may resume with another number of ranks.
  *
@@ -18,8 +18,8 @@
 enum { LATHE_SPLIT_TRAIN = 0, LATHE_SPLIT_VALIDATION = 1 };
 
 /** How documents become rows. Sequential: behind each other, cut every T tokens, also inside a
- *  document. Multipack: whole documents, those longer than T cut into pieces of T, put together so that
- *  little is left over (multipack.h). Rows hold documents of one dataset. */
+ *  document. Multipack: whole documents, those longer than T cut into pieces of T, put together so
+ *  that little is left over (multipack.h). Rows hold documents of one dataset. */
 
 typedef struct lathe_loader_config {
     const lathe_shards *shards; /* borrowed for the loader's life */
@@ -29,11 +29,10 @@ typedef struct lathe_loader_config {
     uint64_t seed;
     int32_t no_shuffle; /* 1: rows in the order of the data */
     int32_t split;      /* LATHE_SPLIT_* */
-    double
-        validation_fraction;  /* of documents (pairs), in [0, 1); at least one when > 0. Which ones
- depends on the seed alone: the same for both splits. Of a
- single document its last tokens */
-    int64_t validation_count; /* or so many documents (pairs); 0: by the fraction */
+    /* Share of the documents (pairs) used for validation, in [0, 1); at least one when > 0. The
+     * seed alone selects them, so both splits agree. A single document gives its last tokens. */
+    double validation_fraction;
+    int64_t validation_count; /* number of validation documents (pairs); 0: use the fraction */
     int64_t n_epochs;         /* 0: endless */
     int32_t n_prefetch;       /* batches prepared ahead by a thread; 0: none, no thread */
     int32_t packing;          /* LATHE_PACK_*; pairs are not packed */
@@ -44,11 +43,13 @@ typedef struct lathe_loader_config {
  *  Packed: documents behind each other. positions count from 0 at each document's
  *  start and at the row's; targets hold the next token of the same document (end-of-text is one,
  *  the first token of a document is none), -1 elsewhere; where the row cuts
- *  a document, its last token still has its target. What the row has left over is filled with eos, target -1, as a document.
+ *  a document, its last token still has its target. What the row has left over is filled with eos,
+ *  target -1, as a document.
  *
  *  Pairs: row p is prompt+chosen+eos, row P+p prompt+rejected+eos, cut after T tokens, then filled
- *  with eos on the right. Records whose prompt alone fills T are left out. targets[i] = tokens[i+1] where that is of the completion (its eos
- *  included), else -1. The filling is a document of its own. */
+ *  with eos on the right. Records whose prompt alone fills T are left out. targets[i] = tokens[i+1]
+ *  where that is of the completion (its eos included), else -1. The filling is a document of its
+ *  own. */
 typedef struct lathe_batch {
     int32_t n_rows, row_tokens;
     const int32_t *tokens;
@@ -80,7 +81,8 @@ void lathe_loader_destroy(lathe_loader *loader);
 /** The next micro-batch. Allocates nothing. */
 lathe_status lathe_loader_next(lathe_loader *loader, lathe_batch *out);
 
-/** The state after the batches that lathe_loader_next has given out; prefetched ones do not count. */
+/** The state after the batches that lathe_loader_next has given out; prefetched ones do not
+ *  count. */
 void lathe_loader_cursor(const lathe_loader *loader, lathe_cursor *out);
 /** Continues from the cursor. LATHE_E_STATE when it is of other data, row size, seed or split. */
 lathe_status lathe_loader_seek(lathe_loader *loader, const lathe_cursor *cursor);

@@ -10,8 +10,9 @@ typedef struct lathe_row {
     int64_t n_tokens; /* T */
 } lathe_row;
 
-/** Puts tokens [begin, begin + n) of the stream, of one document, at place `at` of the row. more: the
- *  document goes on, and its next token is the last one's target. Adds its targets to *n_target. */
+/** Puts tokens [begin, begin + n) of the stream, of one document, at place `at` of the row. more:
+ *  the document goes on, and its next token is the last one's target. Adds its targets to
+ *  *n_target. */
 lathe_status lathe__row_piece(const lathe_shards *shards, int64_t begin, int64_t n, int32_t more,
                               int64_t at, const lathe_row *row, int64_t *n_target);
 /** Record k with its completion `which` (1 chosen, 2 rejected). */

@@ -1,7 +1,8 @@
 /* The reader: a dataset's records, one after the other, from any place on, in bounded memory.
  *
- * Files are read, not mapped: a file that shrinks meanwhile is an error with its name and no signal. A
- * batch of records stands in one window; what a text, a line or a row is, the formats' scanners say.
+ * Files are read, not mapped: a file that shrinks meanwhile is an error with its name and no
+ * signal. A batch of records stands in one window; what a text, a line or a row is, the formats'
+ * scanners say.
  */
 #ifndef LATHE_DATA_READER_H
 #define LATHE_DATA_READER_H
@@ -12,8 +13,8 @@
 
 #define LATHE_READER_NAMES 3 /* skipped files that are named */
 
-/** A place between two records of a dataset: a source file, a byte in it, that byte's line (from 1).
- *  file = number of files: the end of the dataset. */
+/** A place between two records of a dataset: a source file, a byte in it, that byte's line (from
+ *  1). file = number of files: the end of the dataset. */
 typedef struct lathe_source_place {
     int64_t file, offset, line;
 } lathe_source_place;
@@ -68,8 +69,8 @@ lathe_status lathe_reader_batch(lathe_reader *reader, int64_t bytes);
 /** 1 when there are no more records. */
 int lathe_reader_ended(const lathe_reader *reader);
 
-/** SHA-256 of what was read since the start, as 64 digits; once, at the end. Checks that the open file
- *  did not change. */
+/** SHA-256 of what was read since the start, as 64 digits; once, at the end. Checks that the open
+ *  file did not change. */
 lathe_status lathe_reader_content(lathe_reader *reader, char out[65]);
 
 /* ---- between the reader and its formats ---- */

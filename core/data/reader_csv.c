@@ -1,4 +1,5 @@
-/* CSV datasets (RFC 4180): quoted fields with line ends in them, a header row that names the columns. */
+/* CSV datasets (RFC 4180): quoted fields with line ends in them, a header row that names the
+ * columns. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* JSON datasets: the records of one array, found by their braces; each is parsed by who reads it. */
+/* JSON datasets: the records of one array, found by their braces; each is parsed by who reads
+ * it. */
 #include "base/error.h"
 #include "data/reader.h"
 

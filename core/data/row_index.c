@@ -392,8 +392,8 @@ static lathe_status pack_run(const lathe_row_index *x, const lathe_row_set *set,
             LATHE_TRY(lathe__row_piece(x->config.shards, from, n, left > room, at, out, n_target));
         at += n;
     }
-    if (at ==
-        0) /* a row without a token: nothing was read that would have told that the file is shorter now */
+    /* A row without a token read nothing, so a file that became shorter was not noticed yet. */
+    if (at == 0)
         LATHE_TRY(lathe_shards_check(x->config.shards));
     lathe__row_fill(out, at, lathe_shards_eos(x->config.shards));
     return LATHE_OK;

@@ -1,8 +1,8 @@
 /* The row index: which documents a split has, what rows they make, and how often each row comes.
  *
- * A row holds documents of one dataset, so that a weight counts rows. Sequential rows without a split
- * need no index at all; with one, where each row starts (16 bytes a row) and a bit a document;
- * multipack, 16 bytes a piece and 8 a row.
+ * A row holds documents of one dataset, so that a weight counts rows. Sequential rows without a
+ * split need no index at all; with one, where each row starts (16 bytes a row) and a bit a
+ * document; multipack, 16 bytes a piece and 8 a row.
  */
 #ifndef LATHE_DATA_ROW_INDEX_H
 #define LATHE_DATA_ROW_INDEX_H
@@ -56,15 +56,15 @@ typedef struct lathe_row_index {
     int64_t n_pieces;
 } lathe_row_index;
 
-/** Validation takes whole documents (pairs), chosen by the seed. Of one document alone, a fraction is
- *  its last tokens: the splits share no token then, but the document.
+/** Validation takes whole documents (pairs), chosen by the seed. Of one document alone, a fraction
+ *  is its last tokens: the splits share no token then, but the document.
  *  LATHE_E_CONFIG: validation takes all documents. The index is to be finished in any case. */
 lathe_status lathe__row_index_init(lathe_row_index *index, const lathe_row_index_config *config);
 void lathe__row_index_fini(lathe_row_index *index);
 
-/** The row at a place, 0 <= place < n_places, of an epoch. Row i of n times its weight: epochs follow
- *  each other in laps over the dataset's rows, so that after any number of epochs no row came more than
- *  once more often than another. shuffled: each lap in an order of its own. */
+/** The row at a place, 0 <= place < n_places, of an epoch. Row i of n times its weight: epochs
+ *  follow each other in laps over the dataset's rows, so that after any number of epochs no row
+ *  came more than once more often than another. shuffled: each lap in an order of its own. */
 int64_t lathe__row_index_at(const lathe_row_index *index, int64_t epoch, int64_t place,
                             int32_t shuffled);
 

@@ -240,8 +240,8 @@ static int is_long(const builder *b, const lathe_record *record)
     return b->may_cut != LATHE_CUT_NONE && record->n > LONG_BYTES;
 }
 
-/* Cuts records into units of about equal size, as the records alone say, up to a long document. Returns
- * the record behind them. */
+/* Cuts records into units of about equal size, as the records alone say, up to a long document.
+ * Returns the record behind them. */
 static lathe_status cut_units(builder *b, int64_t from, int64_t *out_next)
 {
     const lathe_reader *r = &b->reader;
@@ -291,7 +291,8 @@ static lathe_status put_units(builder *b)
     return LATHE_OK;
 }
 
-/* A document of many megabytes, in stretches: on all threads, and without all of its ids at a time. */
+/* A document of many megabytes, in stretches: on all threads, and without all of its ids at a
+ * time. */
 static lathe_status put_long(builder *b, const lathe_record *record)
 {
     lathe_fields *f = &b->workers[0].fields;

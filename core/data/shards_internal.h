@@ -47,9 +47,9 @@ typedef struct lathe_shard_job {
     lathe_text_loss *loss;           /* counts the bytes without a token; NULL: nobody counts */
 } lathe_shard_job;
 
-/** Tokenises, on all threads, from writer->header.begin on until part_bytes are passed or the sources
- *  end; sets the header's end, is_last, counts. content: SHA-256 of what was read. What the writer
- *  gets does not depend on the number of threads. */
+/** Tokenises, on all threads, from writer->header.begin on until part_bytes are passed or the
+ *  sources end; sets the header's end, is_last, counts. content: SHA-256 of what was read. What the
+ *  writer gets does not depend on the number of threads. */
 lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *writer,
                                 char content[65]);
 

@@ -1,8 +1,8 @@
 /* Preparing shards: a dataset's chain of parts, reused as far as it fits, continued where it ends.
  *
- * Every part is a file of its own, durable before the next one begins, and says which stretch of the
- * sources it covers: who was killed goes on behind the last finished part. One process at a time
- * builds under a name; another one waits and then finds the parts made.
+ * Every part is a file of its own, durable before the next one begins, and says which stretch of
+ * the sources it covers: who was killed goes on behind the last finished part. One process at a
+ * time builds under a name; another one waits and then finds the parts made.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -70,8 +70,8 @@ static int same_file(int fd, const char *path)
            a.st_ino == b.st_ino;
 }
 
-/* A file system without locks has none taken: names of temporary files differ by process, so that two
- * builders cost time only. */
+/* A file system without locks has none taken: names of temporary files differ by process, so that
+ * two builders cost time only. */
 static lathe_status take_lock(chain *c)
 {
     const char *name = lathe_arena_printf(&c->arena, "shard-%.24s.lock", c->key);
@@ -130,8 +130,8 @@ static lathe_status remove_leftovers(chain *c)
 
 /* ---- parts ---- */
 
-/* SHA-256 of the stretch of the sources that a shard covered, as building computes it; empty when it
- * no longer ends there. */
+/* SHA-256 of the stretch of the sources that a shard covered, as building computes it; empty when
+ * it no longer ends there. */
 static lathe_status hash_stretch(const chain *c, const lathe_shard_header *h, char out[65])
 {
     lathe_reader r;

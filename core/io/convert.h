@@ -1,4 +1,5 @@
-/* Conversion of stored floats (f32, bf16, f16, f64) to and from f32, also transposed, in parallel. */
+/* Conversion of stored floats (f32, bf16, f16, f64) to and from f32, also transposed, in
+ * parallel. */
 #ifndef LATHE_IO_CONVERT_H
 #define LATHE_IO_CONVERT_H
 

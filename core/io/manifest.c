@@ -67,7 +67,8 @@ static void hash_item(item *f, int32_t only_size)
         (void)snprintf(f->message, sizeof f->message, "%s", lathe_error_message());
 }
 
-/* Each worker takes the next file until none is left: files differ in size by orders of magnitude. */
+/* Each worker takes the next file until none is left: files differ in size by orders of
+ * magnitude. */
 static void hash_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     hashing *job = arg;

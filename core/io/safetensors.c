@@ -224,8 +224,8 @@ static lathe_status add_members(lathe_safetensors *set, const char *file, const 
     return check_spans(file, spans, n, data_bytes);
 }
 
-/* The number of the header's members. What they become, some hundred bytes each, must not be many times
- * the file's size; only a file of empty tensors alone comes near that. */
+/* The number of the header's members. What they become, some hundred bytes each, must not be many
+ * times the file's size; only a file of empty tensors alone comes near that. */
 static lathe_status count_members(const char *file, const char *header, int64_t length,
                                   int64_t file_bytes, int64_t *out)
 {
@@ -366,7 +366,8 @@ static lathe_status index_files(const char *path, const json_t *weight_map, json
     return LATHE_OK;
 }
 
-/* Every tensor of the index must be in the shard it names, and every tensor of a shard in the index. */
+/* Every tensor of the index must be in the shard it names, and every tensor of a shard in the
+ * index. */
 static lathe_status index_check(const lathe_safetensors *set, const char *path, json_t *weight_map)
 {
     const char *name;

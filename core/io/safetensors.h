@@ -1,7 +1,8 @@
 /* Reading safetensors: one file, or a folder's model.safetensors or sharded index, memory-mapped.
  *
- * A file is u64 little-endian header bytes (<= 100,000,000), a JSON object, then the tensors without
- * gap or overlap to the end. Anything else is refused with LATHE_E_CORRUPT naming file and tensor.
+ * A file is u64 little-endian header bytes (<= 100,000,000), a JSON object, then the tensors
+ * without gap or overlap to the end. Anything else is refused with LATHE_E_CORRUPT naming file and
+ * tensor.
  */
 #ifndef LATHE_IO_SAFETENSORS_H
 #define LATHE_IO_SAFETENSORS_H
@@ -21,22 +22,24 @@ typedef struct lathe_st_tensor {
     lathe_desc desc;
 } lathe_st_tensor;
 
-/** Opens a .safetensors file (or, where there is none, the index beside it: FILE.index.json), an index
- *  (*.index.json), or a folder: its model.safetensors, else its
+/** Opens a .safetensors file (or, where there is none, the index beside it: FILE.index.json), an
+ *  index (*.index.json), or a folder: its model.safetensors, else its
  *  model.safetensors.index.json with every shard.
  *
- *  Errors  LATHE_E_NOT_FOUND: a folder without either. LATHE_E_IO. LATHE_E_CORRUPT: a damaged file, a
- *  tensor in two shards, or an index that names a tensor its shard lacks. LATHE_E_UNSUPPORTED: a dtype
- *  or rank that Lathe has not.
+ *  Errors  LATHE_E_NOT_FOUND: a folder without either. LATHE_E_IO. LATHE_E_CORRUPT: a damaged file,
+ *          a
+ *  tensor in two shards, or an index that names a tensor its shard lacks. LATHE_E_UNSUPPORTED: a
+ *  dtype or rank that Lathe has not.
  */
 lathe_status lathe_safetensors_open(const char *path, lathe_safetensors **out);
 
-/** The same for the content of one file in memory, which must outlive the set; `name` is for errors. */
+/** The same for the content of one file in memory, which must outlive the set; `name` is for
+ *  errors. */
 lathe_status lathe_safetensors_parse(const char *name, const void *data, int64_t bytes,
                                      lathe_safetensors **out);
 
-/** After the last read of tensors. LATHE_E_IO: a file became shorter, or could not be read, since it was opened, so
- *  that what was read is not to be used. */
+/** After the last read of tensors. LATHE_E_IO: a file became shorter, or could not be read, since
+ *  it was opened, so that what was read is not to be used. */
 lathe_status lathe_safetensors_check(const lathe_safetensors *set);
 
 /** Unmaps everything; takes NULL. */

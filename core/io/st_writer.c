@@ -131,8 +131,8 @@ static void close_shard(lathe_st_writer *w, int64_t *first, int64_t end)
     w->n_shards++;
 }
 
-/* As huggingface_hub splits: a tensor above the limit gets a shard of its own; the others fill a shard in their
- * order until the next one would pass the limit. */
+/* As huggingface_hub splits: a tensor above the limit gets a shard of its own; the others fill a
+ * shard in their order until the next one would pass the limit. */
 static void assign_shards(lathe_st_writer *w)
 {
     const int64_t most = w->max_shard_bytes > 0 ? w->max_shard_bytes : INT64_MAX;

@@ -1,6 +1,7 @@
 /* Tensors in pieces: visits the bytes of many tensors on the thread pool, a piece at a time.
  *
- * Small tensors are one piece, large ones several, so that all threads have work whatever the shapes are.
+ * Small tensors are one piece, large ones several, so that all threads have work whatever the
+ * shapes are.
  */
 #ifndef LATHE_IO_TENSOR_PIECES_H
 #define LATHE_IO_TENSOR_PIECES_H
@@ -22,8 +23,9 @@ typedef struct lathe_tensor_piece {
 
 typedef lathe_status (*lathe_tensor_piece_fn)(void *arg, const lathe_tensor_piece *piece);
 
-/** Calls fn for every piece of the tensors 0 .. n-1, which have bytes[i] each: from all threads of the pool, in
- *  no order; from the calling thread alone when it stays alone (lathe_parallel_stay_alone).
+/** Calls fn for every piece of the tensors 0 .. n-1, which have bytes[i] each: from all threads of
+ *  the pool, in no order; from the calling thread alone when it stays alone
+ *  (lathe_parallel_stay_alone).
  *
  *  Errors  what fn returns, with its message; pieces that have not begun by then are left out.
  *          LATHE_E_NOMEM.

@@ -1,9 +1,9 @@
 /* What plugins answer when the core asks them, checked before the core relies on it.
  *
- * Counts, sizes, shapes, names and numbers of an enumeration come from foreign code: each function here asks one question
- * and refuses an answer that breaks the rule of its header, with LATHE_E_PLUGIN and the plugin's name. Arrays handed to a
- * plugin have room for more than it may write, so that one that writes too much is refused and does not
- * damage the core.
+ * Counts, sizes, shapes, names and numbers of an enumeration come from foreign code: each function
+ * here asks one question and refuses an answer that breaks the rule of its header, with
+ * LATHE_E_PLUGIN and the plugin's name. Arrays handed to a plugin have room for more than it may
+ * write, so that one that writes too much is refused and does not damage the core.
  */
 #ifndef LATHE_PLUG_ANSWERS_H
 #define LATHE_PLUG_ANSWERS_H
@@ -31,7 +31,8 @@ lathe_status lathe_answer_planes(const lathe_instance *quant, int64_t rows, int6
 lathe_status lathe_answer_select(const lathe_instance *adapter, const lathe_param_info *param,
                                  int32_t n_groups, int32_t *out_trainable, int32_t *out_group);
 
-/** The loss of a stage: metrics with names, a known unit. Values are numbered 0 to below n_values after the call. */
+/** The loss of a stage: metrics with names, a known unit. Values are numbered 0 to below n_values
+ *  after the call. */
 lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_build *build,
                                lathe_stage_loss *out);
 

@@ -4,7 +4,8 @@
 
 #include "plug/select.h"
 
-/** Instances without a component are of kinds that the run does not use. The run makes and frees them. */
+/** Instances without a component are of kinds that the run does not use. The run makes and frees
+ *  them. */
 typedef struct lathe_components {
     lathe_instance device, optimizer, scheduler, adapter, stage, quant;
     lathe_instance *attention; /* [n_attention] candidates; the device chooses one per problem */

@@ -12,7 +12,8 @@
 #include "plug/schema.h"
 #include "plug/suggest.h"
 
-/* "[adapter] name = "lora"" for a section that has the name of a plugin: "lora". 0: no plugin has it. */
+/* "[adapter] name = "lora"" for a section that has the name of a plugin: "lora". 0: no plugin has
+ * it. */
 static int plugin_of_name(const lathe_registry *registry, const char *name, char *out, size_t bytes)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -100,8 +101,8 @@ static lathe_status check_core(lathe_config *config, const lathe_core_section *c
     return lathe__config_tables(config, section, diags);
 }
 
-/* What the file names is relative to the file by now (config_paths.c): the current folder does not decide what
- * code is loaded. */
+/* What the file names is relative to the file by now (config_paths.c): the current folder does not
+ * decide what code is loaded. */
 static lathe_status add_paths(lathe_config *config, lathe_registry *registry, lathe_diags *diags)
 {
     const lathe_value *paths = lathe_config_get(config, "plugins", "paths");

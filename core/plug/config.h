@@ -27,14 +27,15 @@ typedef struct lathe_part {
     const lathe_value *values;        /* of component, in schema order; NULL without one */
 } lathe_part;
 
-/* Beside the kinds in lathe_config_load: the checks below are part of it, so that a wrong key does not
- * hide a missing file. */
+/* Beside the kinds in lathe_config_load: the checks below are part of it, so that a wrong key does
+ * not hide a missing file. */
 #define LATHE_CONFIG_FILES (1u << 30)
 #define LATHE_CONFIG_TRAIN (1u << 31)
 
-/** Reads the file (path NULL: none), applies the overrides, checks everything, and opens the plugins
- *  that are named. kinds: bit (1 << LATHE_KIND_*) for those that the caller needs even where the
- *  file does not name them (they get their defaults); LATHE_CONFIG_FILES, LATHE_CONFIG_TRAIN.
+/** Reads the file (path NULL: none), applies the overrides, checks everything, and opens the
+ *  plugins that are named. kinds: bit (1 << LATHE_KIND_*) for those that the caller needs even
+ *  where the file does not name them (they get their defaults); LATHE_CONFIG_FILES,
+ *  LATHE_CONFIG_TRAIN.
  *  Errors  LATHE_E_PARSE, LATHE_E_NOT_FOUND, LATHE_E_IO: the file; LATHE_E_CONFIG: diags has all,
  *          sorted, and the thread's message is their text. Warnings stay in diags on success. */
 lathe_status lathe_config_load(const char *path, const lathe_override *overrides,
@@ -73,8 +74,9 @@ lathe_status lathe_config_bind(lathe_config *config, int32_t kind, const lathe_c
 /** Where the key stands; else its section; else the file as a whole. */
 lathe_place lathe_config_where(const lathe_config *config, const char *section, const char *key);
 
-/** Where `inner` stands in element `index` of the array section.key ("data.datasets", 1, "columns"): the value, or
- *  else the element, or else what lathe_config_where says. `inner` may be NULL, or lead further: "columns.text". */
+/** Where `inner` stands in element `index` of the array section.key ("data.datasets", 1,
+ *  "columns"): the value, or else the element, or else what lathe_config_where says. `inner` may be
+ *  NULL, or lead further: "columns.text". */
 lathe_place lathe_config_where_in(const lathe_config *config, const char *section, const char *key,
                                   int64_t index, const char *inner);
 
@@ -87,8 +89,8 @@ __attribute__((format(printf, 6, 7))) void lathe_config_add(const lathe_config *
                                                             const char *section, const char *key,
                                                             const char *format, ...);
 
-/** Errors for files the configuration names that are not there: model.path, tokenizer.path, datasets,
- *  a checkpoint to resume. */
+/** Errors for files the configuration names that are not there: model.path, tokenizer.path,
+ *  datasets, a checkpoint to resume. */
 void lathe_config_check_files(const lathe_config *config, lathe_diags *diags);
 
 /** Errors that training would run into: no data, no model, contradicting keys. */

@@ -1,4 +1,5 @@
-/* What a configuration says beyond its schemas: files that must exist, keys that need each other. */
+/* What a configuration says beyond its schemas: files that must exist, keys that need each
+ * other. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

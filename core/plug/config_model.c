@@ -62,7 +62,8 @@ static lathe_status find(lathe_config *config, const lathe_toml_node *table,
     return *out == NULL ? refuse_type(config, registry, type, diags) : LATHE_OK;
 }
 
-/* Keys that no plugin's schema has checked: those of a new model beside a folder, and unknown ones. */
+/* Keys that no plugin's schema has checked: those of a new model beside a folder, and unknown
+ * ones. */
 static void check_keys(const lathe_config *config, const lathe_toml_node *table, int has_path,
                        lathe_registry *registry, lathe_diags *diags)
 {

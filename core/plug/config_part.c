@@ -20,8 +20,8 @@ static lathe_schema_scope scope_of(const lathe_config *config, int32_t kind,
     return scope;
 }
 
-/* Keys of a model's table that are other names of its plugin's keys. None is required there: vocab_size may come
- * from the tokenizer, and a key that has an alias from that. */
+/* Keys of a model's table that are other names of its plugin's keys. None is required there:
+ * vocab_size may come from the tokenizer, and a key that has an alias from that. */
 static int32_t add_aliases(const lathe_plugin *plugin, lathe_field *all, int32_t n)
 {
     const lathe_model_v1 *table = plugin->table;
@@ -145,8 +145,8 @@ lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
                : LATHE_OK;
 }
 
-/* A key of a family or of "auto": a value that none of the candidates that know the key takes is wrong,
- * whichever of them wins later. The first one's words are told. */
+/* A key of a family or of "auto": a value that none of the candidates that know the key takes is
+ * wrong, whichever of them wins later. The first one's words are told. */
 static lathe_status check_union_value(lathe_config *config, const lathe_toml_node *node,
                                       const lathe_component **candidates, int64_t n,
                                       const char *section, lathe_diags *diags)
@@ -198,7 +198,8 @@ static lathe_status check_union(lathe_config *config, int32_t kind, const lathe_
     return LATHE_OK;
 }
 
-/* attention, device. "auto" without other keys opens nothing: the run selects when it knows more. */
+/* attention, device. "auto" without other keys opens nothing: the run selects when it knows
+ * more. */
 static lathe_status resolve_scored(lathe_config *config, int32_t kind, const lathe_toml_node *table,
                                    lathe_registry *registry, lathe_diags *diags)
 {

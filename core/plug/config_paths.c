@@ -1,6 +1,7 @@
-/* Paths of a configuration. One rule: a path in the run file is relative to the folder of that file, wherever the
- * command is started; a path on the command line is relative to the current folder, as with every command. Of a
- * file in the current folder both are the same. Defaults ("out") count as standing in the file. */
+/* Paths of a configuration. One rule: a path in the run file is relative to the folder of that
+ * file, wherever the command is started; a path on the command line is relative to the current
+ * folder, as with every command. Of a file in the current folder both are the same. Defaults
+ * ("out") count as standing in the file. */
 #include <string.h>
 
 #include "base/error.h"
@@ -19,7 +20,8 @@ static const struct {
     {"plugins", "paths", {NULL, NULL}},
 };
 
-/* Length of "folder/" in front of the file's name; 0: the file is in the current folder, or there is none. */
+/* Length of "folder/" in front of the file's name; 0: the file is in the current folder, or there
+ * is none. */
 static size_t folder_length(const lathe_config *config)
 {
     const char *slash = strrchr(config->path, '/');

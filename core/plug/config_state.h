@@ -31,8 +31,8 @@ struct lathe_config {
 lathe_status lathe__config_override(lathe_config *config, const lathe_override *overrides,
                                     int64_t n, lathe_diags *diags);
 
-/** Makes the relative paths of the file relative to the file's folder (config_paths.c). Those of the command line
- *  stay relative to the current folder. */
+/** Makes the relative paths of the file relative to the file's folder (config_paths.c). Those of
+ *  the command line stay relative to the current folder. */
 lathe_status lathe__config_paths(lathe_config *config);
 /** The same for paths that are defaults of a core section. */
 lathe_status lathe__config_default_paths(lathe_config *config, const char *section,
@@ -43,8 +43,8 @@ lathe_status lathe__config_default_paths(lathe_config *config, const char *secti
 lathe_status lathe__config_tables(lathe_config *config, const struct lathe__section *section,
                                   lathe_diags *diags);
 
-/** Checks the table of a kind against the schema of a plugin (NULL: the core's keys alone); the section then answers
- *  lathe_config_get. */
+/** Checks the table of a kind against the schema of a plugin (NULL: the core's keys alone); the
+ *  section then answers lathe_config_get. */
 lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
                                 const lathe_component *component, int32_t ignore_unknown,
                                 lathe_registry *registry, lathe_diags *diags);

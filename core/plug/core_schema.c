@@ -1,5 +1,5 @@
-/* The keys of the core's own tables, one line per key. `lathe show`, the man pages and the tables in
- * docs/ print these texts. */
+/* The keys of the core's own tables, one line per key. `lathe show`, the man pages and the tables
+ * in docs/ print these texts. */
 #include "plug/core_schema.h"
 
 #include <string.h>

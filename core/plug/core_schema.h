@@ -8,15 +8,16 @@
 
 typedef struct lathe_core_section {
     const char *name;
-    const char *
-        key; /* of a table inside another section or table (name, such as "data" or "data.datasets"):
-                      * "datasets"; NULL for a section */
+    /* NULL for a section. For a table inside the section or table `name` ("data"): its key
+     * ("datasets"). */
+    const char *key;
     const lathe_field *fields;
     int32_t n_fields;
     const char *doc;
 } lathe_core_section;
 
-/** The sections, in the order they are documented. `model` is also a kind: its table has the keys of a plugin too. */
+/** The sections, in the order they are documented. `model` is also a kind: its table has the keys
+ *  of a plugin too. */
 const lathe_core_section *lathe_core_sections(int32_t *out_n);
 
 /** A section by name; NULL. */
@@ -25,8 +26,8 @@ const lathe_core_section *lathe_core_section_find(const char *name);
 /** The tables inside sections; a table comes after the one that it is in. */
 const lathe_core_section *lathe_core_tables(int32_t *out_n);
 
-/** The schema of the table, or of each table of the array, at section.key ("data", "datasets"; "data.datasets",
- *  "columns"); NULL: anything goes. */
+/** The schema of the table, or of each table of the array, at section.key ("data", "datasets";
+ *  "data.datasets", "columns"); NULL: anything goes. */
 const lathe_core_section *lathe_core_table_find(const char *section, const char *key);
 
 /** Keys that the core adds to the table of every plugin of a kind; NULL and 0 for most. */

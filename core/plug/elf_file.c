@@ -1,4 +1,5 @@
-/* The ELF headers of a plugin's file. Every offset comes from the file and is checked before it is followed. */
+/* The ELF headers of a plugin's file. Every offset comes from the file and is checked before it is
+ * followed. */
 #include "plug/elf_file.h"
 
 #include <elf.h>

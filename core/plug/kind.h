@@ -4,7 +4,8 @@
 
 #include "lathe/plugin.h"
 
-/** "optimizer" for LATHE_KIND_OPTIMIZER; "?" for none. Also the kind's folder and its TOML table. */
+/** "optimizer" for LATHE_KIND_OPTIMIZER; "?" for none. Also the kind's folder and its TOML
+ *  table. */
 const char *lathe_kind_name(int32_t kind);
 
 /** LATHE_KIND_* of a name; 0 for none. */

@@ -6,7 +6,8 @@
 #include "lathe/model.h"
 #include "plug/registry.h"
 
-/** The plugin that serves the model_type: the one of that name first, then the others by name. *out NULL: none. */
+/** The plugin that serves the model_type: the one of that name first, then the others by name. *out
+ *  NULL: none. */
 lathe_status lathe_model_type_find(lathe_registry *registry, const char *model_type,
                                    const lathe_component **out);
 

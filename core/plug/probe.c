@@ -55,7 +55,8 @@ static void call(const lathe_probe *file, const lathe_plugin *plugin)
     lathe_arena_fini(&arena);
 }
 
-/* In the child: one byte to the parent after each file, '+' for one that loads and '-' for one that is refused. */
+/* In the child: one byte to the parent after each file, '+' for one that loads and '-' for one that
+ * is refused. */
 static void try_all(void *arg, int fd)
 {
     const batch *b = arg;

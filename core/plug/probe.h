@@ -11,17 +11,19 @@ typedef struct lathe_probe {
     const char *name;
     const char *pin; /* SHA-256 that it must have, or NULL */
     int32_t kind;
-    const char *
-        fault; /* out, in arena: why it must not be loaded, one line that begins with the path; or NULL */
+    /* out, in arena: one line that begins with the path and says why the file must not be loaded;
+     * NULL when it may be loaded */
+    const char *fault;
 } lathe_probe;
 
-/** Loads each file in a child process and makes the calls that a listing makes: create() with the defaults of the
- *  schema where nothing is required (not for devices, which would take memory), score(), destroy(). A file that
- *  crashes there, ends the process or does not return within 5 s gets a fault. A file that is refused by a rule
- *  gets none: opening it tells the reason.
+/** Loads each file in a child process and makes the calls that a listing makes: create() with the
+ *  defaults of the schema where nothing is required (not for devices, which would take memory),
+ *  score(), destroy(). A file that crashes there, ends the process or does not return within 5 s
+ *  gets a fault. A file that is refused by a rule gets none: opening it tells the reason.
  *
- *  Files that were tried before are not tried again: probe_cache.h. One child serves many files; one that dies with
- *  several files in it is repeated with the last of them alone, so that no file is blamed for another.
+ *  Files that were tried before are not tried again: probe_cache.h. One child serves many files;
+ *  one that dies with several files in it is repeated with the last of them alone, so that no file
+ *  is blamed for another.
  *  Errors  LATHE_E_NOMEM, LATHE_E_IO: no process can be made. */
 lathe_status lathe_probe_run(lathe_probe *files, int64_t n, lathe_arena *arena);
 

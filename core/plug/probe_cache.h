@@ -1,14 +1,16 @@
-/* Which plugin files were tried out before, by SHA-256, in a small text file of the user's cache folder.
+/* Which plugin files were tried out before, by SHA-256, in a small text file of the user's cache
+ * folder.
  *
  *   $XDG_CACHE_HOME/lathe/plugins (or ~/.cache/lathe/plugins)
  *   lathe plugins 1 <version of Lathe>
  *   <sha256> <device> <inode> <bytes> <mtime ns> <ctime ns> <LATHE_CHILD_*> <unix time>
  *
- * The five numbers after the hash only save reading the file again: where they fit, its content is the one that was
- * hashed. The cache decides nothing but whether a file is tried out in a child process first: it holds no code, no
- * path and nothing that is shown. A file that is missing, damaged, of another version or in use by another process
- * costs a new trial, never an error. Only files that loaded are remembered for good. One that hung is
- * remembered for an hour, since trying it costs seconds; crashes are tried again each time.
+ * The five numbers after the hash only save reading the file again: where they fit, its content is
+ * the one that was hashed. The cache decides nothing but whether a file is tried out in a child
+ * process first: it holds no code, no path and nothing that is shown. A file that is missing,
+ * damaged, of another version or in use by another process costs a new trial, never an error. Only
+ * files that loaded are remembered for good. One that hung is remembered for an hour, since trying
+ * it costs seconds; crashes are tried again each time.
  */
 #ifndef LATHE_PLUG_PROBE_CACHE_H
 #define LATHE_PLUG_PROBE_CACHE_H

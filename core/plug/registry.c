@@ -1,5 +1,5 @@
-/* The registry: finding, opening and remembering plugins. Search folders are in search_path.c, whole kinds in
- * registry_scan.c. */
+/* The registry: finding, opening and remembering plugins. Search folders are in search_path.c,
+ * whole kinds in registry_scan.c. */
 #include "plug/registry.h"
 
 #include <errno.h>

@@ -1,14 +1,15 @@
 /* The registry: where plugins are looked for, which are open, which were refused and why.
  *
- * Folders, first match wins: those added here (the run file's), LATHE_PLUGIN_PATH (colon list), the user's own
- * (~/.local/lib/lathe/plugins), then the built-in ones: lathe/plugins beside liblathe and
- * <exe>/../lib/lathe/plugins. In each: <kind>/<name>.so. Never the current folder: relative entries are refused.
+ * Folders, first match wins: those added here (the run file's), LATHE_PLUGIN_PATH (colon list), the
+ * user's own (~/.local/lib/lathe/plugins), then the built-in ones: lathe/plugins beside liblathe
+ * and <exe>/../lib/lathe/plugins. In each: <kind>/<name>.so. Never the current folder: relative
+ * entries are refused.
  *
- * A plugin is code with all rights of the user. Folders that are not built in, their files and all folders above
- * belong to the user or root, and nobody else may write them (trust.h). The name of a built-in plugin is not taken
- * by a file of another folder, unless lathe_registry_override or LATHE_PLUGIN_OVERRIDE ("kind/name", colon
- * list) says so. Files that are not built in, and all files of a scan, are tried out in a child process
- * before they are loaded (probe.h).
+ * A plugin is code with all rights of the user. Folders that are not built in, their files and all
+ * folders above belong to the user or root, and nobody else may write them (trust.h). The name of a
+ * built-in plugin is not taken by a file of another folder, unless lathe_registry_override or
+ * LATHE_PLUGIN_OVERRIDE ("kind/name", colon list) says so. Files that are not built in, and all
+ * files of a scan, are tried out in a child process before they are loaded (probe.h).
  *
  * Threads: one at a time. Plugins stay loaded for the life of the process; a registry that goes
  * leaves them in place.
@@ -39,15 +40,16 @@ typedef struct lathe_refusal {
 lathe_status lathe_registry_create(lathe_registry **out);
 void lathe_registry_destroy(lathe_registry *registry);
 
-/** Adds a folder behind those added before and in front of all others. Before anything is loaded. */
+/** Adds a folder behind those added before and in front of all others. Before anything is
+ *  loaded. */
 lathe_status lathe_registry_add_path(lathe_registry *registry, const char *folder);
 
 /** Demands SHA-256 `hex` of the plugin "optimizer/adamw". Before it is loaded. LATHE_E_ARG. */
 lathe_status lathe_registry_pin(lathe_registry *registry, const char *kind_and_name,
                                 const char *hex);
 
-/** Lets a plugin of another folder take the name of the built-in "optimizer/adamw". Before it is loaded.
- *  LATHE_E_ARG. */
+/** Lets a plugin of another folder take the name of the built-in "optimizer/adamw". Before it is
+ *  loaded. LATHE_E_ARG. */
 lathe_status lathe_registry_override(lathe_registry *registry, const char *kind_and_name);
 
 /** Opens <kind>/<name>.so and nothing else.
@@ -56,8 +58,8 @@ lathe_status lathe_registry_override(lathe_registry *registry, const char *kind_
 lathe_status lathe_registry_find(lathe_registry *registry, int32_t kind, const char *name,
                                  const lathe_component **out);
 
-/** Opens all plugins of a kind (0: of every kind) that survive a trial in a child process. Refusals are recorded,
- *  not errors. */
+/** Opens all plugins of a kind (0: of every kind) that survive a trial in a child process. Refusals
+ *  are recorded, not errors. */
 lathe_status lathe_registry_scan(lathe_registry *registry, int32_t kind);
 
 /** Open plugins of a kind (0: all) by kind, then name; in arena. */
@@ -69,7 +71,8 @@ lathe_status lathe_registry_names(const lathe_registry *registry, int32_t kind, 
                                   const char ***out, int64_t *out_n);
 
 /** What may stand for `name`: the plugin of that name alone; or all of that family; or, for "auto",
- *  all of the kind. By name. A candidate that is refused is a warning in the log. Errors as lathe_registry_find when there is none. */
+ *  all of the kind. By name. A candidate that is refused is a warning in the log. Errors as
+ *  lathe_registry_find when there is none. */
 lathe_status lathe_registry_candidates(lathe_registry *registry, int32_t kind, const char *name,
                                        lathe_arena *arena, const lathe_component ***out,
                                        int64_t *out_n);

@@ -35,9 +35,10 @@ struct lathe_registry {
 /** Fills the folders that every registry has. */
 lathe_status lathe__search_path_init(lathe_registry *registry);
 
-/** Whether the file <kind>/<name>.so of folder `i` may be opened: nobody else can change it (trust.h), and it does not
- *  hide a built-in plugin without an override. Built-in folders are not asked. LATHE_E_PLUGIN, beginning with
- *  the path; *out_hides is 1 where the built-in one is the reason. */
+/** Whether the file <kind>/<name>.so of folder `i` may be opened: nobody else can change it
+ *  (trust.h), and it does not hide a built-in plugin without an override. Built-in folders are not
+ *  asked. LATHE_E_PLUGIN, beginning with the path; *out_hides is 1 where the built-in one is the
+ *  reason. */
 lathe_status lathe__registry_may_open(const lathe_registry *registry, int64_t i, int32_t kind,
                                       const char *name, const char *path, int *out_hides);
 
@@ -52,7 +53,8 @@ const lathe_component *lathe__registry_opened(const lathe_registry *registry, in
 lathe_status lathe__registry_open(lathe_registry *registry, int32_t kind, const char *name,
                                   const char *path, const lathe_component **out);
 
-/** Records the thread's error as the refusal of a file, and returns `status` with the same message. */
+/** Records the thread's error as the refusal of a file, and returns `status` with the same
+ *  message. */
 lathe_status lathe__registry_refuse_error(lathe_registry *registry, int32_t kind, const char *path,
                                           lathe_status status);
 

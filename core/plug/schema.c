@@ -57,7 +57,8 @@ int lathe_schema_key_elsewhere(const char *key, char *out, int64_t bytes)
     return name != NULL;
 }
 
-/* Which other plugins have the key; and where nothing else is near, those that have what Lathe calls it. */
+/* Which other plugins have the key; and where nothing else is near, those that have what Lathe
+ * calls it. */
 static void put_others(const lathe_schema_scope *scope, const char *key, int with_synonyms,
                        lathe_buffer *out)
 {

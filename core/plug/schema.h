@@ -30,8 +30,8 @@ lathe_status lathe_schema_validate(const lathe_field *fields, int32_t n_fields);
 /** Index of a key; -1. */
 int32_t lathe_schema_index(const lathe_field *fields, int32_t n_fields, const char *key);
 
-/** "optimizer.lr" for a key that a section of the core has, by that name or by a synonym ("learning_rate"); 0: no
- *  section has it. */
+/** "optimizer.lr" for a key that a section of the core has, by that name or by a synonym
+ *  ("learning_rate"); 0: no section has it. */
 int lathe_schema_key_elsewhere(const char *key, char *out, int64_t bytes);
 
 /** Adds the error "unknown key", with the nearest key of the schema. */

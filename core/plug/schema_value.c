@@ -49,7 +49,8 @@ static lathe_status check_number(const struct check *check, double x, const char
     const int high = x > field->max || (open_max && x >= field->max);
     if (!low && !high)
         return LATHE_OK;
-    /* Bounds beyond 2^53 only stand for "none": they are worth showing to those that pass them alone. */
+    /* Bounds beyond 2^53 only stand for "none": they are worth showing to those that pass them
+     * alone. */
     const int show_min = field->min > -9e15 || low, show_max = field->max < 9e15 || high;
     char range[160];
     if (show_min && show_max)

@@ -22,8 +22,8 @@ static void move(lathe_registry *registry, int64_t from, int64_t to)
     registry->is_builtin[to] = is_builtin;
 }
 
-/* Puts a folder that exists at index `at`, resolved. One that is further back moves forward; one that is before `at`
- * stays there. *placed: whether there is one more before at + 1. */
+/* Puts a folder that exists at index `at`, resolved. One that is further back moves forward; one
+ * that is before `at` stays there. *placed: whether there is one more before at + 1. */
 static lathe_status insert(lathe_registry *registry, int64_t at, const char *folder, int is_builtin,
                            int *placed)
 {

@@ -11,7 +11,8 @@
 /** The device plugin with the highest score on this machine among the candidates for `name` (an
  *  exact name, a family such as "cpu", or "auto"); ties go by name. *out_why, if asked for, is its
  *  one line (in arena).
- *  Errors  LATHE_E_UNSUPPORTED lists what every candidate said; LATHE_E_NOT_FOUND, LATHE_E_PLUGIN. */
+ *  Errors  LATHE_E_UNSUPPORTED lists what every candidate said; LATHE_E_NOT_FOUND,
+ *          LATHE_E_PLUGIN. */
 lathe_status lathe_select_device(lathe_registry *registry, const char *name, lathe_arena *arena,
                                  const lathe_component **out, const char **out_why);
 
@@ -29,8 +30,8 @@ lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component
 /** Frees it; all zeros is fine. */
 void lathe_instance_fini(lathe_instance *instance);
 
-/** Whether an attention backend takes a plain problem (64 tokens, 4 heads of 64, bf16, with backward)
- *  on a device of this instruction set, such as "avx2" or "sm_90". */
+/** Whether an attention backend takes a plain problem (64 tokens, 4 heads of 64, bf16, with
+ *  backward) on a device of this instruction set, such as "avx2" or "sm_90". */
 int lathe_attention_takes_plain(const lathe_instance *instance, const char *isa,
                                 int32_t host_memory);
 

@@ -1,4 +1,5 @@
-/* One plugin's .so: opened only after its file is trusted, used only after its constant is checked. */
+/* One plugin's .so: opened only after its file is trusted, used only after its constant is
+ * checked. */
 #include "plug/so.h"
 
 #include <dlfcn.h>
@@ -99,10 +100,11 @@ static int is_same_file(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* A name of the open descriptor that the dynamic loader, and a debugger of this process, can open. It has the process's
- * number, because "self" would mean the debugger there. The dynamic loader takes two libraries opened by one name
- * for the same library, and descriptors are used again, so each name is spelled differently: the bits of a counter
- * as "/" or "/.". 0: /proc does not show this process. */
+/* A name of the open descriptor that the dynamic loader, and a debugger of this process, can open.
+ * It has the process's number, because "self" would mean the debugger there. The dynamic loader
+ * takes two libraries opened by one name for the same library, and descriptors are used again, so
+ * each name is spelled differently: the bits of a counter as "/" or "/.". 0: /proc does not show
+ * this process. */
 static int descriptor_name(const file *f, char *out, size_t out_bytes)
 {
     enum { BITS = 16 };
@@ -115,8 +117,8 @@ static int descriptor_name(const file *f, char *out, size_t out_bytes)
     return n_names++ >> BITS == 0 && stat(out, &info) == 0 && is_same_file(&info, &f->info);
 }
 
-/* Libraries that this process has loaded: one that is asked for again is not given to the dynamic loader, which would
- * keep each new name of it. */
+/* Libraries that this process has loaded: one that is asked for again is not given to the dynamic
+ * loader, which would keep each new name of it. */
 typedef struct loaded {
     struct loaded *next;
     struct stat info;
@@ -126,9 +128,10 @@ typedef struct loaded {
 
 static loaded *all_loaded;
 
-/* The name that dladdr(), debuggers and profilers show for the library from now on: its own path. The dynamic loader
- * took the name it was opened by, which means nothing once the descriptor is closed. It owns that string and frees
- * it with the library, which is never unloaded; the old one is kept so that leak checkers see it. */
+/* The name that dladdr(), debuggers and profilers show for the library from now on: its own path.
+ * The dynamic loader took the name it was opened by, which means nothing once the descriptor is
+ * closed. It owns that string and frees it with the library, which is never unloaded; the old one
+ * is kept so that leak checkers see it. */
 static void restore_name(loaded *library, const char *path)
 {
     struct link_map *map = NULL;
@@ -142,9 +145,10 @@ static void restore_name(loaded *library, const char *path)
     map->l_name = name;
 }
 
-/* Loads the file that was checked: by its descriptor, so that a file put in its place meanwhile is not loaded. A
- * library whose run path has $ORIGIN needs its real folder to find what it links to and is loaded by path; then
- * the file at the path is compared with the descriptor before and after. */
+/* Loads the file that was checked: by its descriptor, so that a file put in its place meanwhile is
+ * not loaded. A library whose run path has $ORIGIN needs its real folder to find what it links to
+ * and is loaded by path; then the file at the path is compared with the descriptor before and
+ * after. */
 static lathe_status load_new(const file *f, loaded *library)
 {
     char name[128];

@@ -1,5 +1,6 @@
-/* The table of synonyms: the names of transformers, TRL, PEFT, PyTorch, llama.cpp and their users. A word may
- * stand in several rows; the first one whose name is known at the place in question is suggested. */
+/* The table of synonyms: the names of transformers, TRL, PEFT, PyTorch, llama.cpp and their users.
+ * A word may stand in several rows; the first one whose name is known at the place in question is
+ * suggested. */
 #include "plug/synonyms.h"
 
 #include <ctype.h>

@@ -14,7 +14,8 @@
 #include "lathe/stage.h"
 #include "plug/kind.h"
 
-/* A pointer of a table and the group that it belongs to; members of one group follow each other in the list.
+/* A pointer of a table and the group that it belongs to; members of one group follow each other in
+ *   the list.
  *   ALWAYS            it is never NULL
  *   TOGETHER, + 1...  all members of the group are set, or all are NULL
  *   NEEDS, + 1...     a member that is set needs the next one, which may stand alone */

@@ -1,6 +1,6 @@
 /* Byte pair merging of one piece: the lowest rank first, the leftmost among equals; with a cache of
- * pieces seen, whose lines are fetched a few pieces ahead. Short pieces scan an array; for long ones see
- * bpe_long.c. */
+ * pieces seen, whose lines are fetched a few pieces ahead. Short pieces scan an array; for long
+ * ones see bpe_long.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@
 
 enum { CACHE_BITS = 16, CACHE_TEXT = 30, CACHE_IDS = 8, SHORT_PIECE = 48, N_WAITING = 16 };
 
-/* Up to 30 bytes of text, zeros behind them, and the length in the 31st. The 32nd is for the owner. */
+/* Up to 30 bytes of text, zeros behind them, and the length in the 31st. The 32nd is for the
+ * owner. */
 typedef struct text_key {
     uint64_t word[4];
 } text_key;
@@ -42,7 +43,8 @@ struct lathe_bpe {
     int32_t n_waiting;
 };
 
-/* Zeroed memory that the system hands out page by page: one short text does not pay for all of it. */
+/* Zeroed memory that the system hands out page by page: one short text does not pay for all of
+ * it. */
 lathe_status lathe__bpe_create(const lathe_tokenizer *tok, lathe_text_loss *loss, lathe_bpe **out)
 {
     const uintptr_t line = sizeof(cached_piece);
@@ -70,8 +72,8 @@ void lathe__bpe_destroy(lathe_bpe *bpe)
     free(bpe);
 }
 
-/* The tokens of the piece's bytes, without the bytes that the vocabulary lacks: their neighbours then
- * stand side by side and may merge, as in Hugging Face's library. Returns how many. */
+/* The tokens of the piece's bytes, without the bytes that the vocabulary lacks: their neighbours
+ * then stand side by side and may merge, as in Hugging Face's library. Returns how many. */
 static int64_t first_symbols(lathe_bpe *bpe, const uint8_t *piece, int64_t n, int32_t *ids)
 {
     const int32_t *const byte_id = bpe->tok->byte_id;
@@ -176,8 +178,8 @@ static inline int is_cached(const cached_piece *place, const text_key *key)
     return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | ((a[3] ^ b[3]) & ~OWNERS_BYTE)) == 0;
 }
 
-/* The ids of a piece that is not in the cache. A piece that lost bytes does not go into it: it is to be
- * counted again. */
+/* The ids of a piece that is not in the cache. A piece that lost bytes does not go into it: it is
+ * to be counted again. */
 static lathe_status merge(lathe_bpe *bpe, const waiting_piece *w, lathe_ids *ids)
 {
     const lathe_tokenizer *tok = bpe->tok;

@@ -1,7 +1,7 @@
-/* Merging a long piece: the pairs that can merge hang in one bucket per rank, in the order of the text,
- * and a heap knows the ranks whose bucket is not empty. A merge takes two pairs out of their buckets and
- * puts at most two in. Text of few different pairs, as one character ten million times, costs no more
- * per byte than short text does.
+/* Merging a long piece: the pairs that can merge hang in one bucket per rank, in the order of the
+ * text, and a heap knows the ranks whose bucket is not empty. A merge takes two pairs out of their
+ * buckets and puts at most two in. Text of few different pairs, as one character ten million times,
+ * costs no more per byte than short text does.
  */
 #include "text/bpe_long.h"
 

@@ -1,8 +1,8 @@
 /* Learning merges: pair counts kept up to date by the words that a merge changes, and a queue of
  * pairs by count, whose stale entries are corrected when they come up.
  *
- * The order is that of Hugging Face's BpeTrainer: highest count first, then smaller ids. As there, an
- * entry of the queue knows the words of the moment it was made: where one token comes from two
+ * The order is that of Hugging Face's BpeTrainer: highest count first, then smaller ids. As there,
+ * an entry of the queue knows the words of the moment it was made: where one token comes from two
  * different pairs, a pair may be merged in parts, and then counts by its last merge.
  */
 #include "text/bpe_train.h"

@@ -1,5 +1,5 @@
-/* Byte pair merging over characters, for vocabularies that are text: SentencePiece's and others. The
- * lowest rank first, the leftmost among equals, by a heap over a linked list: O(n log n). */
+/* Byte pair merging over characters, for vocabularies that are text: SentencePiece's and others.
+ * The lowest rank first, the leftmost among equals, by a heap over a linked list: O(n log n). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,8 +64,8 @@ void lathe__count_lost(const lathe_pipeline *pipeline, const uint8_t *text, int6
     }
 }
 
-/* The piece as first symbols: characters, else their bytes, else unk (or nothing without one). As in
- * Hugging Face's, an unk still to be put lets byte tokens go first. */
+/* The piece as first symbols: characters, else their bytes, else unk (or nothing without one). As
+ * in Hugging Face's, an unk still to be put lets byte tokens go first. */
 static int64_t first_symbols(const lathe_tokenizer *tok, const uint8_t *text, int64_t n, symbol *s,
                              lathe_text_loss *loss)
 {

@@ -1,7 +1,7 @@
 /* SentencePiece's precompiled_charsmap: a double-array trie of characters to rewrite, and what they
- * become. Layout (little-endian): u32 bytes of the trie, the trie as u32 units, then the texts, each
- * with a NUL behind it. A value in the trie is the place of a text. Source: SentencePiece's normalizer
- * and Darts-clone's unit format. */
+ * become. Layout (little-endian): u32 bytes of the trie, the trie as u32 units, then the texts,
+ * each with a NUL behind it. A value in the trie is the place of a text. Source: SentencePiece's
+ * normalizer and Darts-clone's unit format. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -99,8 +99,8 @@ static uint32_t offset_of(uint32_t unit)
     return (unit >> 10) << ((unit & (1u << 9)) >> 6);
 }
 
-/* What the shortest key at the begin of text[0, n) becomes, NULL for no key. (Not the longest: so the
- * reader that tokenizers uses.) */
+/* What the shortest key at the begin of text[0, n) becomes, NULL for no key. (Not the longest: so
+ * the reader that tokenizers uses.) */
 static const char *look_up(const lathe_charsmap *map, const uint8_t *text, int64_t n)
 {
     uint64_t at = offset_of(map->units[0]);

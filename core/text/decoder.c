@@ -129,7 +129,8 @@ static int byte_of(const uint8_t *text, int64_t n)
 
 /* ---- all tokens ---- */
 
-/* One step over all tokens. A run of byte tokens becomes one token, Fuse and ByteLevel leave one. */
+/* One step over all tokens. A run of byte tokens becomes one token, Fuse and ByteLevel leave
+ * one. */
 static lathe_status one_step(const lathe_decode_step *step, lathe_matcher *matcher,
                              const strings *in, strings *out)
 {

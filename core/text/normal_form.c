@@ -110,8 +110,8 @@ static lathe_status stretch(const uint8_t *text, int64_t n, lathe_form form, poi
     return LATHE_OK;
 }
 
-/* NFC of a valid stretch, appended: between two settled characters all stays as it is, so that only the
- * others are looked at, each run of them with the settled one before it. */
+/* NFC of a valid stretch, appended: between two settled characters all stays as it is, so that only
+ * the others are looked at, each run of them with the settled one before it. */
 static lathe_status compose(const uint8_t *text, int64_t n, points *scratch, uint8_t **out,
                             int64_t *at, int64_t *capacity)
 {

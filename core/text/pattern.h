@@ -28,9 +28,9 @@ void lathe__matcher_fini(lathe_matcher *matcher);
 /** A stretch text[begin, end) that matches, or lies between matches. */
 typedef lathe_status (*lathe_span_fn)(void *arg, int64_t begin, int64_t end, int is_match);
 
-/** Covers text[0, n), valid UTF-8, by matches and what lies between, in order. Matches do not overlap;
- *  an empty match is given too, unless it follows a match at once. LATHE_E_UNSUPPORTED where an
- *  expression backtracks without end. */
+/** Covers text[0, n), valid UTF-8, by matches and what lies between, in order. Matches do not
+ *  overlap; an empty match is given too, unless it follows a match at once. LATHE_E_UNSUPPORTED
+ *  where an expression backtracks without end. */
 lathe_status lathe__pattern_spans(const lathe_pattern *pattern, lathe_matcher *matcher,
                                   const uint8_t *text, int64_t n, lathe_span_fn span, void *arg);
 

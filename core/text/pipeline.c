@@ -1,4 +1,5 @@
-/* The general route from text to ids: added tokens, normalizer steps, pre-tokenizer steps, model. */
+/* The general route from text to ids: added tokens, normalizer steps, pre-tokenizer steps,
+ * model. */
 #include "text/pipeline.h"
 
 #include <stdlib.h>
@@ -174,8 +175,8 @@ static lathe_status encode_valid(lathe_runner *r, const uint8_t *text, int64_t n
     return encode_normalized(r, normal);
 }
 
-/* In a byte-level vocabulary a byte outside UTF-8 stands alone: as its own token, or as what the model
- * makes of a byte that has none. */
+/* In a byte-level vocabulary a byte outside UTF-8 stands alone: as its own token, or as what the
+ * model makes of a byte that has none. */
 static lathe_status encode_byte(lathe_runner *r, uint8_t byte)
 {
     uint8_t text[4];

@@ -1,5 +1,5 @@
-/* The general route of a tokenizer.json: its normalizers, pre-tokenizers, model and decoders as lists
- * of steps. Byte-level BPE behind plain splits takes the short route of encoder.c instead. */
+/* The general route of a tokenizer.json: its normalizers, pre-tokenizers, model and decoders as
+ * lists of steps. Byte-level BPE behind plain splits takes the short route of encoder.c instead. */
 #ifndef LATHE_TEXT_PIPELINE_H
 #define LATHE_TEXT_PIPELINE_H
 
@@ -110,7 +110,8 @@ lathe_status lathe__unigram_create(const lathe_vocab *vocab, double *scores, int
                                    lathe_unigram **out);
 void lathe__unigram_destroy(lathe_unigram *unigram);
 
-/** Scratch of one thread: merge lists of BPE, the ways of Unigram. All zeros at first, except loss. */
+/** Scratch of one thread: merge lists of BPE, the ways of Unigram. All zeros at first, except
+ *  loss. */
 typedef struct lathe_model_scratch {
     struct lathe_symbol *symbols; /* [capacity] */
     uint64_t *heap;               /* [2 * capacity] */
@@ -163,11 +164,13 @@ typedef struct lathe_pipeline {
     uint8_t *is_control;     /* [vocab.n] 1: an added token that is special */
 } lathe_pipeline;
 
-/** Counts text of a piece that no token stands for: as bytes of the input where ByteLevel made the piece. */
+/** Counts text of a piece that no token stands for: as bytes of the input where ByteLevel made the
+ *  piece. */
 void lathe__count_lost(const lathe_pipeline *pipeline, const uint8_t *text, int64_t n,
                        int is_unknown, lathe_text_loss *loss);
 
-/** Tokens of one piece, appended. plain: the text gives no special token (LATHE_ENCODE_NO_ADDED). */
+/** Tokens of one piece, appended. plain: the text gives no special token
+ *  (LATHE_ENCODE_NO_ADDED). */
 lathe_status lathe__char_bpe_encode(const lathe_tokenizer *tok, lathe_model_scratch *scratch,
                                     const uint8_t *piece, int64_t n, int plain, lathe_ids *ids);
 lathe_status lathe__unigram_encode(const lathe_tokenizer *tok, lathe_model_scratch *scratch,

@@ -14,8 +14,8 @@
 
 /* Unicode's White_Space, which \s means to Oniguruma; PCRE2's own \s has U+180E too. */
 #define SPACES "\\t-\\r\\x{85}\\p{Z}"
-/* Oniguruma's \w: Alphabetic, marks, decimal digits, connectors. Alphabetic beyond L, M and Nl is the
- * circled and squared letters; PCRE2's \w is letters, marks, all numbers and "_". */
+/* Oniguruma's \w: Alphabetic, marks, decimal digits, connectors. Alphabetic beyond L, M and Nl is
+ * the circled and squared letters; PCRE2's \w is letters, marks, all numbers and "_". */
 #define WORDS                                                                                      \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"                    \
     "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"

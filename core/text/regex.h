@@ -8,8 +8,8 @@
 #include "lathe/status.h"
 
 /** The expression in PCRE2's dialect: malloc'ed. What both engines take alike is copied, what they
- *  mean differently is rewritten (\s \w \b \h ^ $ \p{Script} {n,m}+, nested classes and "&&"), the rest is
- *  LATHE_E_UNSUPPORTED with `place`, which names file and key. */
+ *  mean differently is rewritten (\s \w \b \h ^ $ \p{Script} {n,m}+, nested classes and "&&"), the
+ *  rest is LATHE_E_UNSUPPORTED with `place`, which names file and key. */
 lathe_status lathe__regex_translate(const char *place, const char *pattern, char **out);
 
 /** Compiles an expression, with machine code where the machine has a JIT (*out_jit = 1). */

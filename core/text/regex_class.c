@@ -1,5 +1,5 @@
-/* Character classes of Oniguruma in PCRE2's dialect. Oniguruma's classes nest and intersect: "&&" binds
- * weakest, and "^" negates all of its class. PCRE2 10.42 has neither, so that
+/* Character classes of Oniguruma in PCRE2's dialect. Oniguruma's classes nest and intersect: "&&"
+ * binds weakest, and "^" negates all of its class. PCRE2 10.42 has neither, so that
  *
  *     [a[bc]]        becomes [abc]
  *     [a[^bc]]       becomes (?:[a]|[^bc])
@@ -140,8 +140,8 @@ static lathe_status read_escape(lathe_translator *t, operand *o)
     return status;
 }
 
-/* One character that stands for itself. A "-" at either end of an operand is escaped: it may come to stand
- * between two characters. */
+/* One character that stands for itself. A "-" at either end of an operand is escaped: it may come
+ * to stand between two characters. */
 static lathe_status read_character(lathe_translator *t, operand *o)
 {
     const char *p = t->p++;

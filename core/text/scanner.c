@@ -1,5 +1,5 @@
-/* The three pre-tokenizers that most models use, as scanners. Every alternative of the expression is
- * tried in its order; each comment names the one that the code below it stands for. */
+/* The three pre-tokenizers that most models use, as scanners. Every alternative of the expression
+ * is tried in its order; each comment names the one that the code below it stands for. */
 #include "text/scanner.h"
 
 #include <string.h>

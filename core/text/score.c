@@ -82,7 +82,8 @@ double lathe__score_read(const char *text, int64_t n)
     int64_t exponent = skip_digits(&p, end); /* integer digits that did not fit */
     if (p < end && *p == '.') {
         p++;
-        /* Behind an integer that did not fit, a digit of the fraction may fit again: serde_json takes it. */
+        /* Behind an integer that did not fit, a digit of the fraction may fit again: serde_json
+         * takes it. */
         exponent -= take_digits(&p, end, &digits);
         (void)skip_digits(&p, end);
     }

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/** 1 when c is its own NFC, combines with nothing before it, and is no mark (combining class 0): a text
- *  may be cut before it and normalised in parts. c < 0 (no character): 1. */
+/** 1 when c is its own NFC, combines with nothing before it, and is no mark (combining class 0): a
+ *  text may be cut before it and normalised in parts. c < 0 (no character): 1. */
 int lathe__is_settled(int32_t c);
 
 #endif

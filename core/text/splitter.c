@@ -1,6 +1,6 @@
-/* Splitting text into the pieces that merge: by a scanner where one is written for the expression, else
- * tokenizer.json's regular expressions through PCRE2, with machine code, and limits on time and
- * memory. */
+/* Splitting text into the pieces that merge: by a scanner where one is written for the expression,
+ * else tokenizer.json's regular expressions through PCRE2, with machine code, and limits on time
+ * and memory. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,9 +10,10 @@ static int is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* The expressions with a scanner end a piece behind the line end and let none begin before it that goes on:
- * a letter is taken up by letters, by a space before it and (Llama 3, Qwen2) by one character that is no
- * line end. \s+(?!\S) looks one character ahead, which matters only to two spaces or more. */
+/* The expressions with a scanner end a piece behind the line end and let none begin before it that
+ * goes on: a letter is taken up by letters, by a space before it and (Llama 3, Qwen2) by one
+ * character that is no line end. \s+(?!\S) looks one character ahead, which matters only to two
+ * spaces or more. */
 int32_t lathe__cuts_of(const lathe_tokenizer *tok)
 {
     if (tok->kind == LATHE_TOKENIZER_BYTES)

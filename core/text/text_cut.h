@@ -10,11 +10,12 @@ enum {
     LATHE_CUT_LINES     /* between a line end and a letter a-z or A-Z */
 };
 
-/** LATHE_CUT_* of a tokenizer, for encoding without ADD_SPECIAL: what its template puts before and behind
- *  a text belongs to the first and the last part. */
+/** LATHE_CUT_* of a tokenizer, for encoding without ADD_SPECIAL: what its template puts before and
+ *  behind a text belongs to the first and the last part. */
 int32_t lathe__cuts_of(const lathe_tokenizer *tok);
 
-/** The first place at or behind `at` where text[0, n), valid UTF-8, may be cut; n when there is none. */
+/** The first place at or behind `at` where text[0, n), valid UTF-8, may be cut; n when there is
+ *  none. */
 int64_t lathe__cut_behind(int32_t cuts, const char *text, int64_t n, int64_t at);
 
 #endif

@@ -23,8 +23,8 @@ void lathe_text_loss_count(lathe_text_loss *loss, const uint8_t *bytes, int64_t 
 /** Adds the counts of `more`. */
 void lathe_text_loss_add(lathe_text_loss *loss, const lathe_text_loss *more);
 
-/** Appends which bytes were lost, as "0x04 (12), 0xf1 (3)": the most frequent eight, then the number of
- *  other values. */
+/** Appends which bytes were lost, as "0x04 (12), 0xf1 (3)": the most frequent eight, then the
+ *  number of other values. */
 void lathe_text_loss_list(const lathe_text_loss *loss, lathe_buffer *out);
 
 /** Warns with the counts and the byte values; `what` names the data. Nothing lost: no warning. */

@@ -1,6 +1,6 @@
-/* model.vocab and model.merges out of a tokenizer.json's text, in one pass over it. Everything unusual
- * is left to the JSON reader: functions return NULL or 0 for it. A Unigram's list is only checked and
- * counted; its tokens are read one by one from where they stand. */
+/* model.vocab and model.merges out of a tokenizer.json's text, in one pass over it. Everything
+ * unusual is left to the JSON reader: functions return NULL or 0 for it. A Unigram's list is only
+ * checked and counted; its tokens are read one by one from where they stand. */
 #include "text/token_tables.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The two large tables of a tokenizer.json, model.vocab and model.merges, read without a tree of JSON
- * values: what takes most of the time of loading a large vocabulary. */
+/* The two large tables of a tokenizer.json, model.vocab and model.merges, read without a tree of
+ * JSON values: what takes most of the time of loading a large vocabulary. */
 #ifndef LATHE_TEXT_TOKEN_TABLES_H
 #define LATHE_TEXT_TOKEN_TABLES_H
 
@@ -28,9 +28,10 @@ typedef struct lathe_token_tables {
     int64_t n_scored, longest_escaped;
 } lathe_token_tables;
 
-/** Reads the tables of a BPE model, or finds the list of a Unigram model. 1: all went well; 0: something is not as usual, or wrong, or memory
- *  is out: who asks reads the file in the ordinary way, which tells what. Nothing but the two tables is
- *  checked: that is for the reader of `rest`. lathe__token_tables_fini in either case. */
+/** Reads the tables of a BPE model, or finds the list of a Unigram model. 1: all went well; 0:
+ *  something is not as usual, or wrong, or memory is out: who asks reads the file in the ordinary
+ *  way, which tells what. Nothing but the two tables is checked: that is for the reader of `rest`.
+ *  lathe__token_tables_fini in either case. */
 int lathe__token_tables_read(const char *json, int64_t bytes, lathe_token_tables *out);
 /** The token of a Unigram's list at `at`, first `scored`: its text (in `unescaped`, with room for
  *  longest_escaped bytes, when it has escapes) and its score. Returns where the next one stands;

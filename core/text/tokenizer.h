@@ -1,14 +1,16 @@
 /* Tokenizers: text to token ids and back, as Hugging Face's tokenizer.json says; raw bytes; and
  * training of a new byte-level BPE.
  *
- * Text that is not UTF-8 encodes too. In a byte-level tokenizer the expressions and the normalizer see
- * only the valid stretches, and every byte outside them is a token of its own; decoding gives the bytes
- * back exactly, unless the tokenizer normalizes, lacks a byte, or an added token strips spaces. Other
- * tokenizers see U+FFFD for each maximal part of a character that is not UTF-8 (Unicode 3.9, as Rust's
- * from_utf8_lossy). Decoded bytes are never repaired: where ids spell no UTF-8, neither is the text.
+ * Text that is not UTF-8 encodes too. In a byte-level tokenizer the expressions and the normalizer
+ * see only the valid stretches, and every byte outside them is a token of its own; decoding gives
+ * the bytes back exactly, unless the tokenizer normalizes, lacks a byte, or an added token strips
+ * spaces. Other tokenizers see U+FFFD for each maximal part of a character that is not UTF-8
+ * (Unicode 3.9, as Rust's from_utf8_lossy). Decoded bytes are never repaired: where ids spell no
+ * UTF-8, neither is the text.
  *
- * A vocabulary may lack bytes (SmolLM2's has 235 of 256). As in Hugging Face's library, such a byte becomes
- * the tokens of byte_fallback, else unk_token, else nothing: lathe_encoder_loss counts the last two.
+ * A vocabulary may lack bytes (SmolLM2's has 235 of 256). As in Hugging Face's library, such a byte
+ * becomes the tokens of byte_fallback, else unk_token, else nothing: lathe_encoder_loss counts the
+ * last two.
  */
 #ifndef LATHE_TEXT_TOKENIZER_H
 #define LATHE_TEXT_TOKENIZER_H
@@ -35,14 +37,14 @@ typedef struct lathe_encoder lathe_encoder;
  *  tokenizer_config.json gives bos/eos/pad; config.json gives the eos that is still missing, and an
  *  added token "<|endoftext|>" is the last resort.
  *
- *  Read: models BPE (merges as pairs or "a b"; unk_token, fuse_unk, byte_fallback, ignore_merges) and
- *  Unigram; normalizers NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Nmt, Replace, Prepend,
- *  ByteLevel, Precompiled; pre-tokenizers ByteLevel, Metaspace, Split with every behaviour, Digits,
- *  Punctuation, Whitespace, WhitespaceSplit; decoders ByteLevel, ByteFallback, Metaspace, Replace,
- *  Strip, Fuse; sequences of each; added tokens with all flags; post-processors ByteLevel,
- *  TemplateProcessing, BertProcessing, RobertaProcessing (for `add_special` alone). The ids are those
- *  of Hugging Face's tokenizers 0.23: docs/design/006-tokenizers.md tells where a character newer than
- *  the Unicode of one side makes a difference.
+ *  Read: models BPE (merges as pairs or "a b"; unk_token, fuse_unk, byte_fallback, ignore_merges)
+ *  and Unigram; normalizers NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Nmt, Replace,
+ *  Prepend, ByteLevel, Precompiled; pre-tokenizers ByteLevel, Metaspace, Split with every
+ *  behaviour, Digits, Punctuation, Whitespace, WhitespaceSplit; decoders ByteLevel, ByteFallback,
+ *  Metaspace, Replace, Strip, Fuse; sequences of each; added tokens with all flags; post-processors
+ *  ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing (for `add_special` alone). The
+ *  ids are those of Hugging Face's tokenizers 0.23: docs/design/006-tokenizers.md tells where a
+ *  character newer than the Unicode of one side makes a difference.
  *  Truncation and padding in the file are not for training and are ignored.
  *  Errors  LATHE_E_UNSUPPORTED names file and key of anything else; LATHE_E_PARSE those of what is
  *  malformed; LATHE_E_IO. */
@@ -60,7 +62,7 @@ enum {
     LATHE_ENCODE_ADD_SPECIAL = 1, /* what the post-processor's template puts before and after */
     LATHE_ENCODE_NO_ADDED = 2,    /* added tokens in the text are plain text */
     LATHE_ENCODE_BEGIN = 4 /* what the template puts before, unless the text begins with it: for
-                                   * a text that is to be continued */
+                            * a text that is to be continued */
 };
 
 /** Appends the ids of text[0, n_bytes) to `ids`. flags: LATHE_ENCODE_*.
@@ -94,13 +96,13 @@ int32_t lathe_tokenizer_eos(const lathe_tokenizer *tok);
 int32_t lathe_tokenizer_pad(const lathe_tokenizer *tok);
 /** The id of the token with exactly these bytes (added tokens: their content), -1 for none. */
 int32_t lathe_tokenizer_id(const lathe_tokenizer *tok, const char *text, int64_t n_bytes);
-/** The bytes of one token, borrowed; NULL when id is no token. Byte-level BPE: the bytes it stands for;
- *  other models: its text in the file ("\u2581the", "<0x0A>"). */
+/** The bytes of one token, borrowed; NULL when id is no token. Byte-level BPE: the bytes it stands
+ *  for; other models: its text in the file ("\u2581the", "<0x0A>"). */
 const char *lathe_tokenizer_token(const lathe_tokenizer *tok, int32_t id, int64_t *out_bytes);
 /** 1 when the id is an added token marked special. */
 int lathe_tokenizer_is_special(const lathe_tokenizer *tok, int32_t id);
-/** The bytes that a byte-level tokenizer has no token for: missing[b] is 1 for each; returns how many.
- *  0 for other tokenizers, whose unit is the character. */
+/** The bytes that a byte-level tokenizer has no token for: missing[b] is 1 for each; returns how
+ *  many. 0 for other tokenizers, whose unit is the character. */
 int32_t lathe_tokenizer_missing_bytes(const lathe_tokenizer *tok, uint8_t missing[256]);
 /** 64 hexadecimal digits: SHA-256 of tokenizer.json and of the special ids. */
 const char *lathe_tokenizer_hash(const lathe_tokenizer *tok);
@@ -134,16 +136,17 @@ typedef struct lathe_tokenizer_training {
  *  The text is borrowed until the next call. */
 typedef lathe_status (*lathe_text_fn)(void *arg, const char **out_text, int64_t *out_bytes);
 
-/** Trains a BPE: the same vocabulary and merges as Hugging Face's BpeTrainer for the same sequences (most
- *  frequent pair first; ties: smaller ids first). BYTE_LEVEL: with the ByteLevel alphabet. METASPACE:
- *  behind Metaspace(prepend_scheme always), the alphabet being every character of the texts; the
- *  bytes of byte_fallback count as special tokens there.
- *  Deterministic. Special tokens in the text are not recognized. LATHE_E_CONFIG: there is no text. */
+/** Trains a BPE: the same vocabulary and merges as Hugging Face's BpeTrainer for the same sequences
+ *  (most frequent pair first; ties: smaller ids first). BYTE_LEVEL: with the ByteLevel alphabet.
+ *  METASPACE: behind Metaspace(prepend_scheme always), the alphabet being every character of the
+ *  texts; the bytes of byte_fallback count as special tokens there.
+ *  Deterministic. Special tokens in the text are not recognized. LATHE_E_CONFIG: there is no
+ *  text. */
 lathe_status lathe_tokenizer_train(const lathe_tokenizer_training *settings, lathe_text_fn next,
                                    void *arg, lathe_tokenizer **out);
 
-/** The same from files and folders (recursive, sorted): each file is one text. Files that hold a NUL
- *  or are not UTF-8 are left out and counted in *out_skipped (may be NULL). */
+/** The same from files and folders (recursive, sorted): each file is one text. Files that hold a
+ *  NUL or are not UTF-8 are left out and counted in *out_skipped (may be NULL). */
 lathe_status lathe_tokenizer_train_files(const lathe_tokenizer_training *settings,
                                          const char *const *paths, int64_t n_paths,
                                          int64_t *out_skipped, lathe_tokenizer **out);

@@ -212,8 +212,8 @@ static lathe_status index_added(lathe_tokenizer *tok)
 
 /* ---- the route ---- */
 
-/* The short route: no normalizer or NFC, splits that isolate what an expression matches, ByteLevel at
- * the end, and its decoder. */
+/* The short route: no normalizer or NFC, splits that isolate what an expression matches, ByteLevel
+ * at the end, and its decoder. */
 static int is_short(const lathe_tokenizer *tok, const json_t *model)
 {
     const lathe_pipeline *p = tok->pipeline;
@@ -281,8 +281,8 @@ static lathe_status read_root(lathe_tokenizer *tok, const char *file, const json
     return index_added(tok);
 }
 
-/* Makes the tokenizer of a tree, whose large tables may have been taken out into `tables` (else NULL).
- * Takes the tree. */
+/* Makes the tokenizer of a tree, whose large tables may have been taken out into `tables` (else
+ * NULL). Takes the tree. */
 static lathe_status build(const char *name, json_t *root, const lathe_token_tables *tables,
                           lathe_tokenizer **out)
 {
@@ -340,8 +340,8 @@ static lathe_status check_json(const char *name, const char *json, int64_t bytes
     return status;
 }
 
-/* 1 when the JSON reader stopped at a key with \u0000, which is right in model.vocab: then the error of the
- * table reader tells what is wrong. */
+/* 1 when the JSON reader stopped at a key with \u0000, which is right in model.vocab: then the
+ * error of the table reader tells what is wrong. */
 static int is_nul_in_key(void)
 {
     return strstr(lathe_error_message(), "NUL") && strstr(lathe_error_message(), "key");

@@ -1,5 +1,5 @@
-/* Reading tokenizer.json: sections, each in a file of its own, and what they share. A place is the file
- * and the way to a member: "tokenizer.json: normalizer.normalizers[1]". */
+/* Reading tokenizer.json: sections, each in a file of its own, and what they share. A place is the
+ * file and the way to a member: "tokenizer.json: normalizer.normalizers[1]". */
 #ifndef LATHE_TEXT_TOKENIZER_JSON_H
 #define LATHE_TEXT_TOKENIZER_JSON_H
 
@@ -46,8 +46,8 @@ int lathe__has_all_bytes(const lathe_tokenizer *tok, const json_t *model);
 /** What the model needs and the JSON does not: made when that is gone, for the peak of memory. */
 lathe_status lathe__finish_model(lathe_tokenizer *tok);
 
-/** The tree of a tokenizer.json, in which model.vocab and model.merges may be empty: for who wants the rest.
- *  *out_merges: how many merges there are. */
+/** The tree of a tokenizer.json, in which model.vocab and model.merges may be empty: for who wants
+ *  the rest. *out_merges: how many merges there are. */
 lathe_status lathe__tokenizer_tree(const char *name, const char *json, int64_t bytes, json_t **out,
                                    int64_t *out_merges);
 

@@ -74,8 +74,8 @@ static lathe_status unusual(const char *file, const char *what)
     return lathe_error(LATHE_E_PARSE, "%s: %s", file, what);
 }
 
-/* No text may come twice, nor an id, nor an added token under another id. `taken`: a flag per id; `others`:
- * texts that are not byte-level on the short route, which are for decoding alone. */
+/* No text may come twice, nor an id, nor an added token under another id. `taken`: a flag per id;
+ * `others`: texts that are not byte-level on the short route, which are for decoding alone. */
 static lathe_status take_table(lathe_tokenizer *tok, const char *file, const lathe_vocab *added,
                                lathe_vocab *others, uint8_t *taken)
 {
@@ -120,8 +120,8 @@ static lathe_status read_table_vocab(lathe_tokenizer *tok, const char *file)
     return status;
 }
 
-/* The id of `bytes`, by a guess or by the table: what merges make often follows in order. An added token
- * is no guess: it may be one that is not found. */
+/* The id of `bytes`, by a guess or by the table: what merges make often follows in order. An added
+ * token is no guess: it may be one that is not found. */
 static int32_t find_guessed(const lathe_vocab *vocab, const uint8_t *is_added, const void *bytes,
                             int64_t n, int32_t guess)
 {
@@ -333,7 +333,8 @@ static int has_byte_level(const lathe_pipeline *p)
     return 0;
 }
 
-/* The tokens of single bytes: their characters where a step makes those, and "<0x00>" ... "<0xFF>". */
+/* The tokens of single bytes: their characters where a step makes those, and "<0x00>" ...
+ * "<0xFF>". */
 static void find_byte_tokens(lathe_tokenizer *tok)
 {
     lathe_pipeline *p = tok->pipeline;

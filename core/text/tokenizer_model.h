@@ -1,4 +1,5 @@
-/* What a loaded tokenizer is made of, shared by the files of this floor that read, use and train it.
+/* What a loaded tokenizer is made of, shared by the files of this floor that read, use and train
+ * it.
  */
 #ifndef LATHE_TEXT_TOKENIZER_MODEL_H
 #define LATHE_TEXT_TOKENIZER_MODEL_H
@@ -7,8 +8,8 @@
 #include "text/scanner.h"
 #include "text/tokenizer.h"
 
-/* Counts how often the ids of one tokenizer.json changed between releases: shards made from other ids are
- * made again. */
+/* Counts how often the ids of one tokenizer.json changed between releases: shards made from other
+ * ids are made again. */
 #define LATHE_TOKENIZER_READING 2
 
 #define LATHE_MAX_SPLITS 8
@@ -145,10 +146,10 @@ typedef struct lathe_added_cursor {
     int64_t spaces_begin, spaces_end; /* the last run of spaces that was walked */
 } lathe_added_cursor;
 
-/** The next added token in text[cursor->at, n); 0 when there is none. Moves the cursor behind it, but
- *  not behind the spaces that it strips: those are looked through again, as in Hugging Face's, so that
- *  a match may begin before `covered`, the end of the match before. Linear over all calls, times the
- *  longest added token. */
+/** The next added token in text[cursor->at, n); 0 when there is none. Moves the cursor behind it,
+ *  but not behind the spaces that it strips: those are looked through again, as in Hugging Face's,
+ *  so that a match may begin before `covered`, the end of the match before. Linear over all calls,
+ *  times the longest added token. */
 int lathe__added_find(const lathe_tokenizer *tok, const lathe_trie *trie, const uint8_t *text,
                       int64_t n, lathe_added_cursor *cursor, int64_t covered,
                       lathe_added_match *out);
@@ -180,17 +181,19 @@ lathe_status lathe__splitter_run(lathe_splitter *splitter, const uint8_t *text, 
 
 typedef enum lathe_form { LATHE_NFC, LATHE_NFD, LATHE_NFKC, LATHE_NFKD } lathe_form;
 
-/** A normal form of a text; invalid bytes stay. *out is NULL when nothing can change, else malloc'ed.
- *  Linear time. */
+/** A normal form of a text; invalid bytes stay. *out is NULL when nothing can change, else
+ *  malloc'ed. Linear time. */
 lathe_status lathe__normal_form(const uint8_t *text, int64_t n, lathe_form form, uint8_t **out,
                                 int64_t *out_n);
 lathe_status lathe__nfc(const uint8_t *text, int64_t n, uint8_t **out, int64_t *out_n);
 
-/** Merge lists and the piece cache of one thread. `loss` counts the bytes that the vocabulary lacks. */
+/** Merge lists and the piece cache of one thread. `loss` counts the bytes that the vocabulary
+ *  lacks. */
 typedef struct lathe_bpe lathe_bpe;
 lathe_status lathe__bpe_create(const lathe_tokenizer *tok, lathe_text_loss *loss, lathe_bpe **out);
 void lathe__bpe_destroy(lathe_bpe *bpe);
-/** Takes a piece, whose bytes stay borrowed until lathe__bpe_finish: ids may come late, in order. */
+/** Takes a piece, whose bytes stay borrowed until lathe__bpe_finish: ids may come late, in
+ *  order. */
 lathe_status lathe__bpe_encode(lathe_bpe *bpe, const uint8_t *piece, int64_t n, lathe_ids *ids);
 /** Appends the ids of the pieces taken that have not come yet. */
 lathe_status lathe__bpe_finish(lathe_bpe *bpe, lathe_ids *ids);

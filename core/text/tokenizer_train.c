@@ -1,4 +1,5 @@
-/* Training a tokenizer: alphabet, words, merges, and a tokenizer.json by way of which it is loaded. */
+/* Training a tokenizer: alphabet, words, merges, and a tokenizer.json by way of which it is
+ * loaded. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Unigram: the way through a piece whose tokens have the largest sum of scores (Viterbi), as Hugging
- * Face's encode_optimized computes it: in double, the first of equals stays. Linear in the piece, with
- * the longest token as factor. */
+/* Unigram: the way through a piece whose tokens have the largest sum of scores (Viterbi), as
+ * Hugging Face's encode_optimized computes it: in double, the first of equals stays. Linear in the
+ * piece, with the longest token as factor. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -30,7 +30,8 @@ static lathe_status count_piece(void *arg, const uint8_t *piece, int64_t n)
     return LATHE_OK;
 }
 
-/* U+2581 for each space and before the text, and a piece from each to the next; `scratch` holds it. */
+/* U+2581 for each space and before the text, and a piece from each to the next; `scratch` holds
+ * it. */
 static lathe_status count_metaspace(lathe_words *words, const uint8_t *text, int64_t n,
                                     lathe_buffer *scratch)
 {
