@@ -102,8 +102,8 @@ static lathe_status add_section(lathe_adapter_folder *f, lathe_arena *arena, con
     return LATHE_OK;
 }
 
-/* Whether the precision was set explicitly. Commands that only read replace a default precision by
- * a faster one. */
+/* Adds train.precision of the run unless it is bf16. Commands that only read replace a default
+ * precision by a faster one. */
 static lathe_status add_precision(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config)
 {
     json_t *precision = json_object_get(json_object_get(config, "train"), "precision");

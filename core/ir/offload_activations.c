@@ -161,7 +161,8 @@ static lathe_status add(offload *o, int32_t op, int32_t before, lathe_val a, lat
     return LATHE_OK;
 }
 
-/* Memory is freed before more is allocated, and waits for copies come as late as possible. */
+/* Adds the nodes that go before node i: first wait_out, which frees memory, then the copies, and
+ * wait_in last. */
 static lathe_status add_before(offload *o, int32_t i)
 {
     for (int32_t k = 0; k < o->n_trips; k++) {
