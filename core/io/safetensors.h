@@ -27,9 +27,8 @@ typedef struct lathe_st_tensor {
  *  model.safetensors.index.json with every shard.
  *
  *  Errors  LATHE_E_NOT_FOUND: a folder without either. LATHE_E_IO. LATHE_E_CORRUPT: a damaged file,
- *          a
- *  tensor in two shards, or an index that names a tensor its shard lacks. LATHE_E_UNSUPPORTED: a
- *  dtype or rank that Lathe has not.
+ *          a tensor in two shards, or an index that names a tensor its shard lacks.
+ *          LATHE_E_UNSUPPORTED: a dtype or rank that Lathe has not.
  */
 lathe_status lathe_safetensors_open(const char *path, lathe_safetensors **out);
 

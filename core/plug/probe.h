@@ -12,7 +12,7 @@ typedef struct lathe_probe {
     const char *pin; /* SHA-256 that it must have, or NULL */
     int32_t kind;
     /* out, in arena: one line that begins with the path and says why the file must not be loaded;
-     * NULL when it may be loaded */
+     * NULL: no fault was found */
     const char *fault;
 } lathe_probe;
 
