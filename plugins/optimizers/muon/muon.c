@@ -10,8 +10,8 @@
 #include "adamw_part.h"
 #include "newton_schulz.h"
 
-/* `adamw` has the rate and decay of the tensors that take AdamW; common.lr is the rate of the
- * matrices. */
+/* adamw: the settings of AdamW, which updates all other tensors, and adamw_lr their rate;
+ * adamw.common.lr is the rate of the matrices. */
 typedef struct muon {
     lathe_adamw adamw;
     double momentum, weight_decay, adamw_lr;
