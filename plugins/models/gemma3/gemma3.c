@@ -57,7 +57,8 @@ static void set_layer(lathe_decoder *d, const lathe_keys *k, int32_t i)
 {
     lathe_decoder_layer *l = &d->layers[i];
     const int64_t pattern = lathe_key_int(k, "sliding_window_pattern");
-    const int slides = lathe_layer_is(k, i, "sliding_attention", (i + 1) % pattern != 0);
+    const int slides =
+        lathe_layer_is(k, i, "sliding_attention", pattern < 1 || (i + 1) % pattern != 0);
     d->shapes[i].window = slides ? (int32_t)lathe_key_int(k, "sliding_window") : 0;
     l->rope = slides ? 0 : 1;
     l->names = &names;

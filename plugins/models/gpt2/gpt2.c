@@ -37,7 +37,8 @@ static const lathe_layer_names names = {.qkv = "attn.c_attn",
 
 static lathe_status check(const lathe_keys *k)
 {
-    if (lathe_key_int(k, "n_embd") % lathe_key_int(k, "n_head") != 0)
+    const int64_t heads = lathe_key_int(k, "n_head");
+    if (heads < 1 || lathe_key_int(k, "n_embd") % heads != 0)
         return lathe_key_refuse(k, "n_embd", "it must be a multiple of the number of heads");
     LATHE_TRY(lathe_key_only(k, "scale_attn_weights", 1.0, "only true is supported"));
     LATHE_TRY(lathe_key_only(k, "scale_attn_by_inverse_layer_idx", 0.0, "only false is supported"));

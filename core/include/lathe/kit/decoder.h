@@ -110,6 +110,8 @@ static inline lathe_status lathe_decoder_shape(lathe_decoder *d, int64_t head_di
     const int64_t heads = lathe_key_int(k, "num_attention_heads");
     const int32_t own_size = lathe_key_is_set(k, "head_dim") || head_dim > 0;
     const int64_t kv_heads = lathe_key_fill(k, "num_key_value_heads", heads);
+    if (heads < 1 || kv_heads < 1)
+        return lathe_key_refuse(k, "num_attention_heads", "expected at least 1");
     const int64_t size = lathe_key_fill(k, "head_dim", head_dim > 0 ? head_dim : width / heads);
     if (heads % kv_heads != 0)
         return lathe_key_refuse(k, "num_key_value_heads", "it must divide num_attention_heads");
