@@ -24,7 +24,7 @@
 #include "model/model_size.h"
 
 enum { MOST_STEPS = 64, MOST_SETTINGS = 48, RECORDED = 3, NAMES = 40 };
-#define BURST 0.1 /* s, of products and of copies behind a step */
+#define BURST 0.1 /* s, of products and of copies after a step */
 
 static lathe_run *open_run(int n, char *const *settings)
 {

@@ -95,7 +95,7 @@ static lathe_status stamp(device_rates *r, lathe_event **event, double *host)
     return LATHE_OK;
 }
 
-/* Seconds of one of `runs`, queued behind each other. */
+/* Seconds of one of `runs`, queued one after the other. */
 static lathe_status time_runs(device_rates *r, device_rates_fn once, void *arg, int64_t runs,
                               double *out)
 {

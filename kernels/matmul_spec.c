@@ -4,7 +4,7 @@
  *   dx = dy W            dy c[N,O]
  *   dW = dy^T x          f32 or c[O,I];  db = column sums of dy, f32[O]
  *   y = alpha op(a) op(b)
- *   the first two also with GELU behind them, of x's dtype throughout
+ *   the first two also with GELU after them, of x's dtype throughout
  */
 #include "matmul_spec.h"
 

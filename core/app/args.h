@@ -42,7 +42,7 @@ struct lathe_args {
     int32_t wants_help; /* --help or -h stood somewhere */
 };
 
-/** Reads argv[0..argc) behind the command's name. Errors LATHE_E_ARG, with what is wrong. The texts
+/** Reads argv[0..argc) after the command's name. Errors LATHE_E_ARG, with what is wrong. The texts
  *  of argv are borrowed. lathe_args_fini in every case. */
 lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, int argc,
                               char **argv);

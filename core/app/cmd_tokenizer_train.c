@@ -78,7 +78,7 @@ static lathe_status train(const lathe_args *args)
     LATHE_TRY(read_settings(args, specials, &settings));
     if (!folder)
         return lathe_error(LATHE_E_ARG, "expected -o DIR, the folder to write to");
-    LATHE_TRY(lathe_dir_create(folder)); /* before the work, not behind it */
+    LATHE_TRY(lathe_dir_create(folder)); /* before the work, not after it */
     const double begun = now();
     LATHE_TRY(lathe_tokenizer_train_files(&settings, args->words, args->n_words, &skipped, &tok));
     const double seconds = now() - begun;

@@ -22,7 +22,7 @@ static lathe_status frame(const lathe_run_view *v, int screen, int colors, int u
     if (screen)
         lathe_buffer_puts(out, "\x1b[H");
     lathe_canvas_write(&canvas, colors, screen ? "\x1b[K\r\n" : "\n", out);
-    if (screen && out->status == LATHE_OK) { /* no line end behind the last row: it would scroll */
+    if (screen && out->status == LATHE_OK) { /* no line end after the last row: it would scroll */
         out->len -= 2;
         lathe_buffer_puts(out, "\x1b[J");
     }

@@ -74,7 +74,7 @@ static void add_features(json_t *out)
 }
 #endif
 
-/* Text behind "key" and a colon in a file of such lines; 0: not there. */
+/* Text after "key" and a colon in a file of such lines; 0: not there. */
 static int find_line(const char *path, const char *key, char *out, size_t bytes)
 {
     char line[512];

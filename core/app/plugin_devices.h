@@ -7,7 +7,7 @@
 
 enum { LATHE_DEVICES_MOST = 3 };
 
-/** Names for `lathe ls`, NULL behind the last: "any" of a kind without code of a device
+/** Names for `lathe ls`, NULL after the last: "any" of a kind without code of a device
  *  (schedulers, adapters, stages), the family of a device; else "cpu", "cuda" or both: an optimizer
  *  and a codec have host code, and may carry an image; an attention backend is asked about a plain
  *  problem on each. None: on no device. */

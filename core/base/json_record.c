@@ -256,7 +256,7 @@ int lathe_json_record_next(const char **at, const char *end, lathe_json_string *
 {
     lathe_json_walk walk = {.at = *at, .end = end};
     lathe_json_pass_blank(&walk);
-    walk.at++; /* the brace or comma before it, or the brace behind all */
+    walk.at++; /* the brace or comma before it, or the brace after all */
     lathe_json_pass_blank(&walk);
     if (walk.at >= end || *walk.at != '"')
         return 0;

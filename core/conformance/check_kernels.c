@@ -90,7 +90,7 @@ static double before(int32_t output, int64_t i, int32_t dtype)
     return lathe__op_round(2.0 * lathe_uniform_f64(r.v[0], r.v[1]) - 1.0, dtype);
 }
 
-/* Fenced device memory: `host` in it, or NaN where it is NULL. *out: behind the fence. */
+/* Fenced device memory: `host` in it, or NaN where it is NULL. *out: after the fence. */
 static lathe_status place(lathe__session *d, placed *x, int32_t slot, const void *host,
                           int64_t bytes, void **out)
 {

@@ -28,7 +28,7 @@ lathe_status lathe__image_loads(lathe__subject *s)
     return LATHE_OK;
 }
 
-/* Three steps; behind each the estimate, at the end the average, where there are such. */
+/* Three steps; after each the estimate, at the end the average, where there are such. */
 static lathe_status all_of_it(lathe__optimizer_case *c)
 {
     for (int i = 0; i < 3; i++) {

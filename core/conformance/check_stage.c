@@ -92,7 +92,7 @@ static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
     return LATHE_OK;
 }
 
-/* Asks the stage for its loss on n_rows rows. The memory behind *loss is guarded. */
+/* Asks the stage for its loss on n_rows rows. The memory after *loss is guarded. */
 static lathe_status ask(model *m, void *self, lathe_stage_loss *loss)
 {
     m->pair_mask = LATHE_NONE;

@@ -29,7 +29,7 @@ typedef struct lathe_conformance_setup {
     const lathe_component *device;
     /** A table with values of the plugin's keys, in place of their defaults. NULL: none. */
     const lathe_toml_node *settings;
-    int32_t first_failure; /* 1: stops behind the first check that fails */
+    int32_t first_failure; /* 1: stops after the first check that fails */
     int32_t reserved;      /* 0 */
 } lathe_conformance_setup;
 

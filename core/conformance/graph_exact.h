@@ -2,7 +2,7 @@
  * device runs it later.
  *
  *     lathe__exact e;
- *     LATHE_TRY(lathe__exact_init(&e, s, g));   behind the last node
+ *     LATHE_TRY(lathe__exact_init(&e, s, g));   after the last node
  *     fill lathe__exact_data(&e, v) of inputs and parameters
  *     LATHE_TRY(lathe__exact_run(&e));          again after other inputs, as often as wanted
  */

@@ -56,7 +56,7 @@ lathe_status lathe__optimizer_case_init_with(lathe__optimizer_case *c, lathe__su
 
 /** One step over all tensors that are not MATRIX, with gradients of this step number. */
 lathe_status lathe__optimizer_case_step(lathe__optimizer_case *c);
-/** An estimate or an average behind the last step: LATHE_QUEUE_ESTIMATE, LATHE_QUEUE_AVERAGE. */
+/** An estimate or an average after the last step: LATHE_QUEUE_ESTIMATE, LATHE_QUEUE_AVERAGE. */
 lathe_status lathe__optimizer_case_also(lathe__optimizer_case *c, int32_t what);
 
 /** The same of what queue() does: LATHE_QUEUE_*, for step->tensors in host memory; out: averages,

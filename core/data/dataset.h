@@ -1,4 +1,4 @@
-/* Datasets: what data.datasets names, and the source files behind each. */
+/* Datasets: what data.datasets names, and the source files of each. */
 #ifndef LATHE_DATA_DATASET_H
 #define LATHE_DATA_DATASET_H
 

@@ -30,8 +30,8 @@ struct lathe_loader {
     int64_t per_batch; /* rows (pairs) of one batch */
     int64_t limit;     /* places in all epochs, -1: endless */
     int64_t identity;
-    int64_t consumed; /* place behind the batches given out */
-    int64_t produced; /* place behind the batches prepared */
+    int64_t consumed; /* place after the batches given out */
+    int64_t produced; /* place after the batches prepared */
     slot *slots;
     int32_t n_slots;
     int32_t head, count; /* ring: oldest slot, prepared slots; the lock guards both and stop */

@@ -17,7 +17,7 @@
 
 enum { LATHE_SPLIT_TRAIN = 0, LATHE_SPLIT_VALIDATION = 1 };
 
-/** How documents become rows. Sequential: behind each other, cut every T tokens, also inside a
+/** How documents become rows. Sequential: one after the other, cut every T tokens, also inside a
  *  document. Multipack: whole documents, those longer than T cut into pieces of T, put together so
  *  that little is left over (multipack.h). Rows hold documents of one dataset. */
 
@@ -40,7 +40,7 @@ typedef struct lathe_loader_config {
 
 /** One micro-batch. All arrays i32[n_rows * row_tokens], borrowed until the next call.
  *
- *  Packed: documents behind each other. positions count from 0 at each document's
+ *  Packed: documents one after the other. positions count from 0 at each document's
  *  start and at the row's; targets hold the next token of the same document (end-of-text is one,
  *  the first token of a document is none), -1 elsewhere; where the row cuts
  *  a document, its last token still has its target. What the row has left over is filled with eos,
@@ -58,7 +58,7 @@ typedef struct lathe_batch {
     const int32_t *doc_start; /* index in the row where the token's document begins */
     int64_t n_target;         /* targets >= 0 */
     int64_t n_pairs;          /* pairs that are not filling; 0 for packed */
-    int64_t n_filled;         /* rows (pairs) that are filling: behind the end of the last epoch */
+    int64_t n_filled;         /* rows (pairs) that are filling: after the end of the last epoch */
     int64_t ended;            /* 1: all epochs are over; nothing but filling */
 } lathe_batch;
 
@@ -104,7 +104,7 @@ typedef struct lathe_loader_facts {
 
 void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out);
 
-/** UTF-8 bytes of the text behind the split's rows; 0 when the shards are in memory. With
+/** UTF-8 bytes of the text of the split's rows; 0 when the shards are in memory. With
  *  lathe_loader_tokens: bytes per token, for bits per byte. */
 int64_t lathe_loader_text_bytes(const lathe_loader *loader);
 /** Tokens of the split's documents (of pairs: prompt, chosen and rejected), filling not counted. */

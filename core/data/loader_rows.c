@@ -1,4 +1,4 @@
-/* Rows: documents packed and cut, and completions behind their prompts. */
+/* Rows: documents packed and cut, and completions after their prompts. */
 #include "data/loader_rows.h"
 
 #include "base/error.h"

@@ -10,7 +10,7 @@ enum { LATHE_PACK_SEQUENTIAL = 0, LATHE_PACK_MULTIPACK = 1 };
 typedef struct lathe_row_piece {
     int64_t begin;
     int32_t n;
-    int32_t more; /* 1: the document goes on behind it */
+    int32_t more; /* 1: the document goes on after it */
 } lathe_row_piece;
 
 /** Pieces that are packed together: rows do not reach across windows of so many. Bounds the scratch

@@ -33,7 +33,7 @@ typedef struct lathe_reader {
     const lathe_sources *sources;
     int32_t rows;                        /* LATHE_ROWS_*: which columns must be there */
     int32_t cut_text;                    /* 1: long documents come in pieces, cut anywhere */
-    lathe_source_place at;               /* behind the last record */
+    lathe_source_place at;               /* after the last record */
     int64_t n_skipped;                   /* files that are no UTF-8 text */
     int64_t skipped[LATHE_READER_NAMES]; /* indices of the first of them */
     int64_t n_bytes;                     /* passed so far */
@@ -49,7 +49,7 @@ typedef struct lathe_reader {
     lathe_sha256 *hash;
     int fd;
     int32_t eof, state; /* state: of the format's scanner in this file */
-    int32_t settled;    /* the place is behind a record or at a file's start */
+    int32_t settled;    /* the place is after a record or at a file's start */
     int32_t column[LATHE_N_COLUMNS], n_columns;
     char delimiter;
 } lathe_reader;

@@ -24,7 +24,7 @@ static int is_end(const char *p, int64_t i, int64_t n)
     return p[i] == '\n' || (p[i] == '\r' && (i + 1 == n || p[i + 1] == '\n'));
 }
 
-/* Passes over the quoted field at p[*at]; *at ends behind the closing quote, or at n. 0: no end. */
+/* Passes over the quoted field at p[*at]; *at ends after the closing quote, or at n. 0: no end. */
 static int pass_quoted(const char *p, int64_t n, int64_t *at, int64_t *lines)
 {
     for (int64_t i = *at + 1; i < n; i++) {

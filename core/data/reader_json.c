@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "data/reader.h"
 
-/* Where in the array the scanner stands. A place behind a record is BEHIND (open_file says 1). */
+/* Where in the array the scanner stands. A place after a record is BEHIND (open_file says 1). */
 enum { BEFORE = 0, BEHIND = 1, FIRST = 2, AFTER = 3, COMMA = 4 };
 
 /* Length of the object at p[0], -1 when it does not end in n bytes; counts its line ends. */

@@ -147,7 +147,7 @@ static int takes_all(const lathe_row_index *x)
     return !x->validation && !x->left_out && (x->cut || !x->config.validates);
 }
 
-/* Bytes of text behind segments [begin, end); of a divided document, by its share of the tokens. */
+/* Bytes of text of segments [begin, end); of a divided document, by its share of the tokens. */
 static int64_t text_bytes_of(const lathe_row_index *x, int64_t begin, int64_t end)
 {
     const int64_t bytes = lathe_shards_text_bytes(x->config.shards, begin, end);
@@ -372,7 +372,7 @@ static lathe_status pack_pieces(const lathe_row_index *x, int64_t r, const lathe
     return LATHE_OK;
 }
 
-/* Documents behind each other, from token `from` of the stream on, which lies in `segment`. */
+/* Documents one after the other, from token `from` of the stream on, which lies in `segment`. */
 static lathe_status pack_run(const lathe_row_index *x, const lathe_row_set *set, int64_t segment,
                              int64_t from, const lathe_row *out, int64_t *n_target)
 {

@@ -24,7 +24,7 @@ typedef struct lathe_shard_header {
     char key[64];          /* tokenizer, kind of rows, dataset type, columns, path */
     char stamp[64];        /* path, size and modification time of every source file */
     char content[64];      /* SHA-256 of the source files' bytes */
-    char payload[64];      /* SHA-256 of everything behind the header */
+    char payload[64];      /* SHA-256 of everything after the header */
     int64_t text_bytes;    /* UTF-8 bytes of all text that was tokenised */
     int64_t source_bytes;  /* of the source files that this shard covers */
     int32_t part, is_last; /* number of this shard in its dataset; 1: the dataset ends with it */

@@ -283,7 +283,7 @@ int64_t lathe_shards_offset(const lathe_shards *shards, int64_t i)
     return shard->first_token + shard->offsets[i - shard->first_segment];
 }
 
-/* The last shard that begins at token `at` or before: never an empty one, unless all behind are. */
+/* The last shard that begins at token `at` or before: never an empty one, unless all after are. */
 static const lathe_shard *shard_of_token(const lathe_shards *shards, int64_t at)
 {
     int64_t low = 0, high = shards->n;

@@ -31,7 +31,7 @@ typedef void (*lathe_shards_progress)(void *arg, const char *path, int64_t done_
 /** Opens the datasets' shards, making those that are missing or out of date in cache_dir.
  *
  *  A dataset's shards each cover about 64 MiB of its files and are made one after the other, on all
- *  threads; a start that was interrupted continues behind the last finished one. A shard is reused
+ *  threads; a start that was interrupted continues after the last finished one. A shard is reused
  *  when its tokenizer, columns and source agree: path, size and modification time of every file, or
  *  else the SHA-256 of what it covers. Text files that are not UTF-8 or hold a NUL, and empty
  *  documents, are skipped and counted. Any number of processes may prepare one cache at once. rows:

@@ -142,7 +142,7 @@ static int64_t common_prefix(const lathe_ids *a, const lathe_ids *b)
     return n;
 }
 
-/* The prompt alone and each completion behind it are tokenised whole; the completion starts where
+/* The prompt alone and each completion after it are tokenised whole; the completion starts where
  * the two part, as in TRL's DPOTrainer. */
 static lathe_status put_pair(const builder *b, worker *w, unit *u, const char *prompt,
                              int64_t n_prompt, const char *chosen, int64_t n_chosen,
@@ -240,8 +240,9 @@ static int is_long(const builder *b, const lathe_record *record)
     return b->may_cut != LATHE_CUT_NONE && record->n > LONG_BYTES;
 }
 
-/* Cuts records into units of about equal size, as the records alone say, up to a long document.
- * Returns the record behind them. */
+/* Cuts records into units of about equal size, up to a long document. The cuts depend on the
+ * records alone.
+ * *out_next is the record after them. */
 static lathe_status cut_units(builder *b, int64_t from, int64_t *out_next)
 {
     const lathe_reader *r = &b->reader;

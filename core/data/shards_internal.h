@@ -1,4 +1,4 @@
-/* The set of shards behind lathe_shards, shared by the files that make and read it. */
+/* The set of shards that lathe_shards holds, shared by the files that make and read it. */
 #ifndef LATHE_DATA_SHARDS_INTERNAL_H
 #define LATHE_DATA_SHARDS_INTERNAL_H
 

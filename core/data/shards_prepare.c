@@ -1,7 +1,7 @@
 /* Preparing shards: a dataset's chain of parts, reused as far as it fits, continued where it ends.
  *
  * Every part is a file of its own, durable before the next one begins, and says which stretch of
- * the sources it covers: who was killed goes on behind the last finished part. One process at a
+ * the sources it covers: who was killed goes on after the last finished part. One process at a
  * time builds under a name; another one waits and then finds the parts made.
  */
 #include <errno.h>
@@ -204,7 +204,7 @@ static lathe_status open_part(chain *c, const char *path)
     return status;
 }
 
-/* Parts behind the last one are of sources that were longer once. */
+/* Parts after the last one are of sources that were longer once. */
 static void remove_behind(chain *c, int64_t part)
 {
     const char *path;

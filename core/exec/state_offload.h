@@ -21,7 +21,7 @@
 
 typedef struct lathe_offload lathe_offload;
 
-/** Creates the offload of a laid-out store, which keeps its slots in host memory from here on.
+/** Moves the slots of a store to host memory. The store's memory must be laid out already.
  *  Parts have at most buffer_bytes if possible. */
 lathe_status lathe_offload_create(lathe_machine *m, lathe_store *store,
                                   const lathe_instance *optimizer, int64_t buffer_bytes,

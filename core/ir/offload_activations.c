@@ -33,7 +33,7 @@ typedef struct offload {
                           both sides */
     int32_t *begin;    /* [n_layers + 1] first node of each */
     int32_t n_layers;
-    int32_t *first_use;  /* [n_values] behind forward_end; -1: none */
+    int32_t *first_use;  /* [n_values] after forward_end; -1: none */
     char *stays;         /* [n_values] something there takes its memory over */
     lathe_val *replaced; /* [n_values] what is read in its place there */
     trip *trips;

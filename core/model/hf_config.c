@@ -182,8 +182,8 @@ static lathe_status read_object(const lathe_model_source *source, const char *na
         find_family(source, name, json_string_value(json_object_get(object, "model_type")), out));
     const lathe_component *family = out->family.component;
     out->family.component = NULL; /* nothing to free yet */
-    if (family == NULL)
-        return LATHE_E_NOT_FOUND; /* find_family has found one or failed */
+    if (family == NULL)           /* find_family has found one or failed */
+        return lathe_error(LATHE_E_NOT_FOUND, "%s: no plugin serves its model_type", name);
     if (strict)
         lathe_model_values_refuse_unknown(&r, family->plugin, out->model_type, common_keys);
     if (r.status == LATHE_OK)

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "plug/kind.h"
 
-/* SPARE: entries behind those that a plugin may write. MOST_BYTES: more than any machine has. */
+/* SPARE: entries after those that a plugin may write. MOST_BYTES: more than any machine has. */
 enum { SPARE = 256 };
 static const int64_t most_bytes = INT64_C(1) << 50;
 

@@ -40,7 +40,7 @@ typedef struct lathe_refusal {
 lathe_status lathe_registry_create(lathe_registry **out);
 void lathe_registry_destroy(lathe_registry *registry);
 
-/** Adds a folder behind those added before and in front of all others. Before anything is
+/** Adds a folder after those added before and in front of all others. Before anything is
  *  loaded. */
 lathe_status lathe_registry_add_path(lathe_registry *registry, const char *folder);
 

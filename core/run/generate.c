@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "model/model_size.h"
+#include "run/api_sizes.h"
 #include "run/generate.h"
 #include "run/nonfinite.h"
 #include "run/run_state.h"
@@ -361,9 +362,9 @@ lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_samp
 {
     lathe_sampling given;
     const lathe_sampling *sampling = &given;
-    LATHE_TRY(lathe_struct_read(how, "lathe_sampling", (int64_t)sizeof given, &given,
+    LATHE_TRY(lathe_struct_read(how, "lathe_sampling", LATHE_LEAST_SAMPLING, &given,
                                 (int64_t)sizeof given));
-    LATHE_TRY(lathe_struct_check(out, "lathe_generation", (int64_t)sizeof *out));
+    LATHE_TRY(lathe_struct_check(out, "lathe_generation", LATHE_LEAST_GENERATION));
     lathe_generator *g = NULL;
     if (!run->open.placed || !run->data.tokenizer)
         return lathe_error(LATHE_E_STATE,

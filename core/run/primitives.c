@@ -5,6 +5,7 @@
 #include "base/api_struct.h"
 #include "base/error.h"
 #include "base/trace.h"
+#include "run/api_sizes.h"
 #include "run/curvature.h"
 #include "run/weight_average.h"
 
@@ -296,9 +297,9 @@ lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_
 {
     lathe_forward_result result;
     lathe_run_batch given;
-    LATHE_TRY(lathe_struct_check(out, "lathe_forward_result", (int64_t)sizeof *out));
+    LATHE_TRY(lathe_struct_check(out, "lathe_forward_result", LATHE_LEAST_FORWARD));
     if (batch)
-        LATHE_TRY(lathe_struct_read(batch, "lathe_run_batch", (int64_t)sizeof given, &given,
+        LATHE_TRY(lathe_struct_read(batch, "lathe_run_batch", LATHE_LEAST_BATCH, &given,
                                     (int64_t)sizeof given));
     LATHE_TRY(forward(run, batch ? &given : NULL, flags, 0, &result));
     lathe_struct_write(out, &result, (int64_t)sizeof result);
@@ -317,7 +318,7 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
         return lathe_error(LATHE_E_STATE,
                            "backward needs a forward with LATHE_FORWARD_TRAIN before it");
     if (out)
-        LATHE_TRY(lathe_struct_check(out, "lathe_backward_result", (int64_t)sizeof *out));
+        LATHE_TRY(lathe_struct_check(out, "lathe_backward_result", LATHE_LEAST_BACKWARD));
     run->sum.pending = 0;
     lathe_update_forget_norm(run->opt.update);
     LATHE_TRY(lathe_exec_run_range(run->programs.train.exec, run->programs.train.forward_end,
@@ -400,7 +401,7 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
         return lathe_error(LATHE_E_STATE, "step %lld: none of the tokens was a target",
                            (long long)run->at.step + 1);
     if (out)
-        LATHE_TRY(lathe_struct_check(out, "lathe_step_result", (int64_t)sizeof *out));
+        LATHE_TRY(lathe_struct_check(out, "lathe_step_result", LATHE_LEAST_STEP));
     const int64_t n_updates =
         run->at.step - run->at.skipped; /* a skipped step does not advance the schedule */
     const double loss_scale = (double)run->at.scaler.scale;
@@ -439,7 +440,7 @@ lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float 
     lathe_run_batch given;
     if (!batch)
         return lathe_error(LATHE_E_ARG, "log-probabilities need a batch");
-    LATHE_TRY(lathe_struct_read(batch, "lathe_run_batch", (int64_t)sizeof given, &given,
+    LATHE_TRY(lathe_struct_read(batch, "lathe_run_batch", LATHE_LEAST_BATCH, &given,
                                 (int64_t)sizeof given));
     if (!given.targets)
         return lathe_error(LATHE_E_ARG, "log-probabilities need a batch with targets");

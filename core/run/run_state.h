@@ -38,7 +38,7 @@ typedef struct lathe_trace_range {
 } lathe_trace_range;
 
 /** A run consists of parts. Each part is declared in the folder that owns it
- * (docs/design/015-parts-of-a-run.md). */
+ * (docs/design/017-parts-of-a-run.md). */
 struct lathe_run {
     lathe_arena arena;
     lathe_registry *registry;

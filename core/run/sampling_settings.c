@@ -1,5 +1,6 @@
 /* Chooses the sampling settings of a run, and logs them. */
 #include "run/sampling_settings.h"
+#include "run/api_sizes.h"
 
 #include <string.h>
 
@@ -67,7 +68,7 @@ static lathe_sampling defaults(const lathe_run *run)
 lathe_status lathe_default_sampling(const lathe_run *run, lathe_sampling *out)
 {
     const lathe_sampling s = defaults(run);
-    LATHE_TRY(lathe_struct_check(out, "lathe_sampling", (int64_t)sizeof *out));
+    LATHE_TRY(lathe_struct_check(out, "lathe_sampling", LATHE_LEAST_SAMPLING));
     lathe_struct_write(out, &s, (int64_t)sizeof s);
     return LATHE_OK;
 }

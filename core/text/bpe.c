@@ -10,7 +10,7 @@
 
 enum { CACHE_BITS = 16, CACHE_TEXT = 30, CACHE_IDS = 8, SHORT_PIECE = 48, N_WAITING = 16 };
 
-/* Up to 30 bytes of text, zeros behind them, and the length in the 31st. The 32nd is for the
+/* Up to 30 bytes of text, zeros after them, and the length in the 31st. The 32nd is for the
  * owner. */
 typedef struct text_key {
     uint64_t word[4];

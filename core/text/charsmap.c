@@ -1,6 +1,6 @@
 /* SentencePiece's precompiled_charsmap: a double-array trie of characters to rewrite, and what they
  * become. Layout (little-endian): u32 bytes of the trie, the trie as u32 units, then the texts,
- * each with a NUL behind it. A value in the trie is the place of a text. Source: SentencePiece's
+ * each with a NUL after it. A value in the trie is the place of a text. Source: SentencePiece's
  * normalizer and Darts-clone's unit format. */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct lathe_charsmap {
     uint8_t *blob;
     uint32_t *units;
     int64_t n_units;
-    const char *texts; /* in blob; a NUL stands behind */
+    const char *texts; /* in blob; a NUL stands after */
     int64_t n_texts;
 };
 

@@ -13,7 +13,7 @@ void lathe__decode_step_fini(lathe_decode_step *step)
     memset(step, 0, sizeof *step);
 }
 
-/* Tokens one behind the other; ends[i] is where token i ends. */
+/* Tokens one after the other; ends[i] is where token i ends. */
 typedef struct strings {
     lathe_buffer text;
     int64_t *ends;

@@ -135,7 +135,7 @@ static lathe_status find(const lathe_pattern *pattern, lathe_matcher *matcher, c
     return LATHE_OK;
 }
 
-/* An empty match right behind a match does not count: the search goes on one character later. */
+/* An empty match right after a match does not count: the search goes on one character later. */
 static lathe_status expressions(const lathe_pattern *pattern, lathe_matcher *matcher,
                                 const uint8_t *text, int64_t n, spanner *s)
 {

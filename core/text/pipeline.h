@@ -1,5 +1,5 @@
 /* The general route of a tokenizer.json: its normalizers, pre-tokenizers, model and decoders as
- * lists of steps. Byte-level BPE behind plain splits takes the short route of encoder.c instead. */
+ * lists of steps. Byte-level BPE after plain splits takes the short route of encoder.c instead. */
 #ifndef LATHE_TEXT_PIPELINE_H
 #define LATHE_TEXT_PIPELINE_H
 
@@ -43,7 +43,7 @@ typedef struct lathe_normal_step {
 } lathe_normal_step;
 
 /** Text on its way through the steps. `origin`: as many of its first bytes stand for the very first
- *  character of the input (Metaspace's scheme "first" asks); 0 behind an added token. */
+ *  character of the input (Metaspace's scheme "first" asks); 0 after an added token. */
 typedef struct lathe_text {
     lathe_buffer buffer;
     int64_t origin;

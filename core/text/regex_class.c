@@ -191,7 +191,7 @@ static lathe_status read_operand(lathe_translator *t, int may_be_bracket, operan
     return o->n_items ? LATHE_OK : lathe__regex_refuse(t, t->p, *t->p == '&' ? 2 : 1);
 }
 
-/* The operands of a class, from behind its "[" or "[^" to behind its "]". */
+/* The operands of a class, from after its "[" or "[^" to after its "]". */
 static lathe_status read_operands(lathe_translator *t, set *out)
 {
     for (int32_t k = 0;; k++) {

@@ -58,7 +58,7 @@ static inline int32_t class_at(const view *v, int64_t i, int64_t *len)
     return c < LATHE_CHAR_CLASSED ? v->classes[c] : LATHE_CHAR_OTHER;
 }
 
-/* Class at i, or END behind the text. */
+/* Class at i, or END after the text. */
 static inline int32_t peek(const view *v, int64_t i, int64_t *len)
 {
     if (i < v->n)
@@ -79,7 +79,7 @@ static inline int64_t run(const view *v, int64_t i, int32_t class)
     return i;
 }
 
-/* 's 't 're 've 'm 'll 'd behind the apostrophe at `at`; 0: none. With `fold`, letters of any case,
+/* 's 't 're 've 'm 'll 'd after the apostrophe at `at`; 0: none. With `fold`, letters of any case,
  * and U+017F, which folds to s. */
 static inline int64_t contraction(const view *v, int64_t at, int fold)
 {

@@ -60,7 +60,7 @@ static int64_t skip_digits(const char **p, const char *end)
     return *p - begin;
 }
 
-/* The exponent behind an "e"; more than any double has counts as MOST_EXPONENT. */
+/* The exponent after an "e"; more than any double has counts as MOST_EXPONENT. */
 static int64_t read_exponent(const char *p, const char *end)
 {
     const int negative = p < end && *p == '-';
@@ -82,7 +82,7 @@ double lathe__score_read(const char *text, int64_t n)
     int64_t exponent = skip_digits(&p, end); /* integer digits that did not fit */
     if (p < end && *p == '.') {
         p++;
-        /* Behind an integer that did not fit, a digit of the fraction may fit again: serde_json
+        /* After an integer that did not fit, a digit of the fraction may fit again: serde_json
          * takes it. */
         exponent -= take_digits(&p, end, &digits);
         (void)skip_digits(&p, end);

@@ -10,7 +10,7 @@ static int is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* The expressions with a scanner end a piece behind the line end and let none begin before it that
+/* The expressions with a scanner end a piece after the line end and let none begin before it that
  * goes on: a letter is taken up by letters, by a space before it and (Llama 3, Qwen2) by one
  * character that is no line end. \s+(?!\S) looks one character ahead, which matters only to two
  * spaces or more. */

@@ -11,10 +11,10 @@ enum {
 };
 
 /** LATHE_CUT_* of a tokenizer, for encoding without ADD_SPECIAL: what its template puts before and
- *  behind a text belongs to the first and the last part. */
+ *  after a text belongs to the first and the last part. */
 int32_t lathe__cuts_of(const lathe_tokenizer *tok);
 
-/** The first place at or behind `at` where text[0, n), valid UTF-8, may be cut; n when there is
+/** The first place at or after `at` where text[0, n), valid UTF-8, may be cut; n when there is
  *  none. */
 int64_t lathe__cut_behind(int32_t cuts, const char *text, int64_t n, int64_t at);
 

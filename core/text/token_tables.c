@@ -13,7 +13,7 @@
 enum { MAX_TEXT = 1 << 20 };
 
 typedef struct walker {
-    const char *end; /* of the text, behind which there is a NUL or nothing is read */
+    const char *end; /* of the text, after which there is a NUL or nothing is read */
     int64_t bytes;
     lathe_token_tables *out;
     const char *vocab, *vocab_end, *merges, *merges_end;

@@ -83,7 +83,7 @@ lathe_status lathe_tokenizer_encode_counting(const lathe_tokenizer *tok, const c
 
 enum { LATHE_DECODE_SKIP_SPECIAL = 1 /* special tokens give no text */ };
 
-/** The bytes of ids[0, n): malloc'ed, with a NUL behind them; the caller frees. A token may end
+/** The bytes of ids[0, n): malloc'ed, with a NUL after them; the caller frees. A token may end
  *  inside a UTF-8 character. Errors: LATHE_E_ARG for an id that is no token. */
 lathe_status lathe_tokenizer_decode(const lathe_tokenizer *tok, const int32_t *ids, int64_t n,
                                     int32_t flags, char **out_text, int64_t *out_bytes);
@@ -113,7 +113,7 @@ const char *lathe_tokenizer_hash(const lathe_tokenizer *tok);
 lathe_status lathe_tokenizer_save(const lathe_tokenizer *tok, const char *path);
 
 enum {
-    LATHE_TRAIN_BYTE_LEVEL = 0, /* bytes behind a pattern, as GPT-2, Llama 3 and Qwen2 have it */
+    LATHE_TRAIN_BYTE_LEVEL = 0, /* bytes after a pattern, as GPT-2, Llama 3 and Qwen2 have it */
     LATHE_TRAIN_METASPACE = 1   /* characters, U+2581 for a space, as SentencePiece has it */
 };
 
@@ -121,7 +121,7 @@ enum {
 typedef struct lathe_tokenizer_training {
     int32_t kind;                /* LATHE_TRAIN_* */
     int32_t byte_fallback;       /* METASPACE: 256 tokens <0x00> ... <0xFF> for what is not in the
-                                  * alphabet, behind the special tokens */
+                                  * alphabet, after the special tokens */
     int64_t vocab_size;          /* special tokens and the 256 bytes included */
     int64_t min_frequency;       /* pairs rarer than this are not merged; 0 counts as 2 */
     int64_t max_token_length;    /* pairs of so many symbols or more are not merged; 0: no limit */
@@ -138,7 +138,7 @@ typedef lathe_status (*lathe_text_fn)(void *arg, const char **out_text, int64_t 
 
 /** Trains a BPE: the same vocabulary and merges as Hugging Face's BpeTrainer for the same sequences
  *  (most frequent pair first; ties: smaller ids first). BYTE_LEVEL: with the ByteLevel alphabet.
- *  METASPACE: behind Metaspace(prepend_scheme always), the alphabet being every character of the
+ *  METASPACE: after Metaspace(prepend_scheme always), the alphabet being every character of the
  *  texts; the bytes of byte_fallback count as special tokens there.
  *  Deterministic. Special tokens in the text are not recognized. LATHE_E_CONFIG: there is no
  *  text. */

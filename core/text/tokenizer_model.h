@@ -16,7 +16,7 @@
 #define LATHE_MAX_TEMPLATE 16
 
 enum {
-    LATHE_TOKENIZER_BPE = 0,    /* byte-level BPE behind plain splits: the short route */
+    LATHE_TOKENIZER_BPE = 0,    /* byte-level BPE after plain splits: the short route */
     LATHE_TOKENIZER_BYTES = 1,  /* id = byte */
     LATHE_TOKENIZER_GENERAL = 2 /* whatever else a tokenizer.json says: pipeline.h */
 };
@@ -146,8 +146,8 @@ typedef struct lathe_added_cursor {
     int64_t spaces_begin, spaces_end; /* the last run of spaces that was walked */
 } lathe_added_cursor;
 
-/** The next added token in text[cursor->at, n); 0 when there is none. Moves the cursor behind it,
- *  but not behind the spaces that it strips: those are looked through again, as in Hugging Face's,
+/** The next added token in text[cursor->at, n); 0 when there is none. Moves the cursor after it,
+ *  but not after the spaces that it strips: those are looked through again, as in Hugging Face's,
  *  so that a match may begin before `covered`, the end of the match before. Linear over all calls,
  *  times the longest added token. */
 int lathe__added_find(const lathe_tokenizer *tok, const lathe_trie *trie, const uint8_t *text,

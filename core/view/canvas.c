@@ -40,7 +40,7 @@ static uint32_t next_char(const unsigned char **text)
     const int more = at[0] < 0x80   ? 0
                      : at[0] < 0xE0 ? 1
                      : at[0] < 0xF0 ? 2
-                                    : 3; /* bytes behind it */
+                                    : 3; /* bytes after it */
     *text = at + 1;
     if (at[0] < 0x80)
         return at[0];

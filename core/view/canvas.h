@@ -37,7 +37,7 @@ void lathe_canvas_fini(lathe_canvas *c);
 void lathe_canvas_put(lathe_canvas *c, int32_t x, int32_t y, int32_t style, uint32_t glyph);
 
 /** Writes UTF-8 text, cut at c->right; control characters and what the canvas cannot show become
- *  '?'. Gives the column behind it. */
+ *  '?'. Gives the column after it. */
 __attribute__((format(printf, 5, 6))) int32_t
 lathe_canvas_text(lathe_canvas *c, int32_t x, int32_t y, int32_t style, const char *format, ...);
 

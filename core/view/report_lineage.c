@@ -19,7 +19,7 @@ static const char *text_of(const json_t *object, const char *key)
     return s ? s : "";
 }
 
-/* The part behind the last '/'. */
+/* The part after the last '/'. */
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

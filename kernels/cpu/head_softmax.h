@@ -45,7 +45,7 @@ typedef struct head_part {
 
 /** Rows whose logits are all kept, to draw a token from each. */
 typedef struct head_draw {
-    void *logits; /* blocks [rows, width] one behind the other, the last narrower */
+    void *logits; /* blocks [rows, width] one after the other, the last narrower */
     int64_t rows, width, vocabulary, n_blocks;
     int32_t dtype;
     float softcap;          /* as above */

@@ -1,4 +1,4 @@
-/* Matrix products by oneDNN, behind one matmul that hides the two API generations. */
+/* Matrix products by oneDNN, through one matmul that hides the two API generations. */
 #include "onednn.h"
 
 #include <dnnl.h>

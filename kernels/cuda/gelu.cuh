@@ -1,4 +1,4 @@
-/* GELU in its tanh form, and its derivative, of an element: for maps, and behind products.
+/* GELU in its tanh form, and its derivative, of an element: for maps, and after products.
  *
  *   u = sqrt(2/pi) * (x + 0.044715 x^3),  y = x * h,  h = sigmoid(2u) = (1 + tanh u) / 2
  *   dx = dy * (h + 2 x h (1 - h) u'),  u' = sqrt(2/pi) * (1 + 3 * 0.044715 x^2)

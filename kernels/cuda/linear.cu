@@ -14,7 +14,7 @@
 
 struct linear {
     cuda_product *product;
-    cuda_row_product blocks; /* in its place, of f32: behind each comes the bias */
+    cuda_row_product blocks; /* in its place, of f32: after each comes the bias */
     int64_t block_at;        /* of the block in scratch; the product's own comes first */
     cuda_fp8_product *fp8;   /* in the place of both */
     int64_t rows, cols;      /* of y; for db, of dy */

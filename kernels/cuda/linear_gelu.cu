@@ -12,7 +12,7 @@
 
 struct linear_gelu {
     cuda_row_product blocks;
-    int64_t block_at; /* of the f32 block in scratch, behind the product's own; -1: there is none */
+    int64_t block_at; /* of the f32 block in scratch, after the product's own; -1: there is none */
 };
 
 static void release(lathe_kernel *k)

@@ -79,7 +79,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     dw.finish(d);
 }
 
-/* ADDS: inputs and outputs behind the first are one further on. */
+/* ADDS: inputs and outputs after the first are one further on. */
 template <int ADDS> static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t d = lathe_desc_count(&k->in[1 + ADDS]), rows = lathe_desc_count(&k->in[0]) / d;

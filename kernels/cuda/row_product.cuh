@@ -1,4 +1,5 @@
-/* A product by blocks of rows of its result: each stays in the cache until the kernel behind it has read it. */
+/* A product by blocks of rows of its result: a block stays in the cache until the next kernel has
+ * read it. */
 #ifndef LATHE_CUDA_ROW_PRODUCT_CUH
 #define LATHE_CUDA_ROW_PRODUCT_CUH
 

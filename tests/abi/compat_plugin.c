@@ -1,4 +1,4 @@
-/* Plugins of another time. COMPAT_OLD: tables that end behind the last member the core cannot do
+/* Plugins of another time. COMPAT_OLD: tables that end after the last member the core cannot do
  * without, with poison where later members would lie. COMPAT_NEW: a constant and tables longer than
  * this core knows. Each does its plain work: SGD, a constant rate, everything trains,
  * cross-entropy. */
@@ -111,7 +111,7 @@ TABLE(lathe_stage_v1, loss, .revision = 1, .columns = columns, .n_columns = 1, .
 #define NAME "new"
 #endif
 
-/* The constant under its exported name, possibly with members behind it. */
+/* The constant under its exported name, possibly with members after it. */
 extern const struct compat_entry {
     lathe_plugin known;
     void *later[3];

@@ -242,7 +242,7 @@ Test(cli_checkpoint, rm_spares_the_latest)
 
 /* ---- signals ---- */
 
-/* Starts `lathe train` with output into the file; more arguments behind it. */
+/* Starts `lathe train` with output into the file; more arguments after it. */
 static pid_t start(const char *file, const char *const *more)
 {
     const char *argv[32] = {

@@ -21,7 +21,7 @@ enum {
     FAULT_NO_SUMS,      /* of the update nothing is told */
     FAULT_INPUTS,       /* the gradient is overwritten */
     FAULT_SCALARS,      /* so is a scalar */
-    FAULT_EMPTY,        /* tensors without elements shift those behind them */
+    FAULT_EMPTY,        /* tensors without elements shift those after them */
     FAULT_ROOM,         /* queue() counts on what its room held after the last step */
     FAULT_ALLOCATES,    /* queue() takes memory */
     FAULT_SWALLOWS      /* queue() goes on when a launch fails */

@@ -40,7 +40,7 @@ static inline void emulator_context_make(emulator_context *c, char *stack, size_
     c->stack = stack;
     c->bytes = bytes;
 #ifdef __x86_64__
-    void *frame[8] = {}; /* six registers, the address to go to, and none behind it */
+    void *frame[8] = {}; /* six registers, the address to go to, and none after it */
     memcpy(&frame[6], &main, sizeof main);
     c->at = stack + bytes - sizeof frame;
     memcpy(c->at, frame, sizeof frame);

@@ -267,7 +267,7 @@ Test(attention_cudnn, arguments_that_do_not_fit_are_errors)
     attention_plugin()->destroy(self);
 }
 
-/* A start behind its query, which no host could check, counts as the query itself: it sees one key.
+/* A start after its query, which no host could check, counts as the query itself: it sees one key.
  */
 Test(attention_cudnn, starts_out_of_range_are_clamped)
 {

@@ -373,7 +373,7 @@ static void compare(const subject *s, const char *name, int64_t step)
                 continue;
             char *got = op_to_host(&s->device, part_of(&s->gpu[i], part), s->bytes[i][part] + 1);
             int64_t b = 0;
-            while (b <= s->bytes[i][part] && got[b] == want[b]) /* one byte behind it as well */
+            while (b <= s->bytes[i][part] && got[b] == want[b]) /* one byte after it as well */
                 b++;
             cr_assert_gt(b, s->bytes[i][part], "%s step %d tensor %d part %d: byte %lld of %lld",
                          name, (int)step, (int)s->cpu[i].tensor, part, (long long)b,
@@ -455,7 +455,7 @@ static void check_steps(const char *name, const char *text)
 
 /* ---- tests ---- */
 
-/* The plugins that the build made, number `share` of four and every fourth behind it; how many. */
+/* The plugins that the build made, number `share` of four and every fourth after it; how many. */
 static int check_share(int share)
 {
     char text[] = EMULATED_PLUGINS, *rest = text;

@@ -23,7 +23,7 @@ typedef struct subject {
     op_build device;
 } subject;
 
-/* Decodes on both sides; a byte behind the weight must stay as it is. */
+/* Decodes on both sides; a byte after the weight must stay as it is. */
 static void check_dtype(const subject *s, int64_t rows, int64_t cols, const planes *p,
                         const lathe_quant_args *on_device, int32_t dtype)
 {

@@ -17,7 +17,7 @@ typedef struct call_args {
 enum {
     FAULT_NONE,
     FAULT_WRONG,   /* one element of o is off */
-    FAULT_OVERRUN, /* one element behind lse */
+    FAULT_OVERRUN, /* one element after lse */
     FAULT_CHANGES  /* every other call gives other bits */
 };
 #ifndef FAR_FAULT

@@ -23,7 +23,7 @@ typedef struct far_memory {
 void *far_memory_alloc(far_memory *m, int64_t bytes, int32_t is_pinned);
 /** 0: it is no block of the device. */
 int32_t far_memory_free(far_memory *m, void *memory);
-/** The block that p lies in with `bytes` behind it, or NULL. */
+/** The block that p lies in with `bytes` after it, or NULL. */
 const far_block *far_memory_find(const far_memory *m, const void *p, int64_t bytes);
 
 void far_memory_open(far_memory *m);

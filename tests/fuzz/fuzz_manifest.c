@@ -1,5 +1,5 @@
 /* libFuzzer target: any bytes as the manifest.json of a folder that holds two small files, as they
- * are and with the last line that belongs to them, without which nothing behind that line's check
+ * are and with the last line that belongs to them, without which nothing after that line's check
  * would be seen. */
 #include "base/fs.h"
 #include "fuzz/fuzz_file.h"

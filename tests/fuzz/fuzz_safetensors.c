@@ -1,5 +1,5 @@
 /* libFuzzer target: any bytes as a safetensors file: as they are, and (first byte '{') as a header
- * up to the first NUL with the data behind it, the length put before them. What opens must lie
+ * up to the first NUL with the data after it, the length put before them. What opens must lie
  * inside its input. */
 #include <stdlib.h>
 #include <string.h>

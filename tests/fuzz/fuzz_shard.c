@@ -1,6 +1,6 @@
 /* libFuzzer target: any bytes as a shard file. The checks that no fuzzer gets past by itself
  * (checksum of the header, SHA-256 of the content) are made right first, so that the sizes and the
- * index behind them are what is tried. */
+ * index after them are what is tried. */
 #include <string.h>
 
 #include "data/shards_internal.h"

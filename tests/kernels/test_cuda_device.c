@@ -303,7 +303,7 @@ Test(cuda_linear, adds_a_bias_over_several_blocks_of_rows)
     op_output(&c, 0, lathe_desc_2d(LATHE_BF16, N, O));
     uint16_t *y = run_shifted(&b, &c, none);
     for (int64_t i = 0; i < N; i++)
-        for (int64_t j = 0; j < O; j++) { /* x w is exact in f32: one rounding behind it */
+        for (int64_t j = 0; j < O; j++) { /* x w is exact in f32: one rounding after it */
             const float p = (float)(c.value[0][i] * c.value[1][j]);
             cr_assert_eq(y[i * O + j], lathe_f32_to_bf16(p + (float)c.value[2][j]), "%lld, %lld",
                          (long long)i, (long long)j);

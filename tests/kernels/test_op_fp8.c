@@ -7,7 +7,7 @@
 
 static const int32_t recipes[] = {LATHE_FP8_TENSORWISE, LATHE_FP8_ROWWISE};
 static const char *const recipe_names[] = {"", "tensorwise", "rowwise"};
-/* 9.0 has scales of rows in cuBLASLt, the others have them in the kernel behind it. */
+/* 9.0 has scales of rows in cuBLASLt, the others have them in the kernel after it. */
 static const char *const machines[] = {"arch=90", "arch=89", "arch=100", "arch=120"};
 
 static void set_machine(int i)

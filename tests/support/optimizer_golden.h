@@ -25,12 +25,12 @@ typedef struct golden_run {
     const char *file;     /* under tests/golden/data/optimizers */
     const char *settings; /* of the plugin */
     int32_t steps;        /* 0: 300 */
-    int32_t n_slots;      /* f32 slots compared; the golden holds them behind the parameters */
+    int32_t n_slots;      /* f32 slots compared; the golden holds them after the parameters */
     double tolerance;     /* of the parameters, relative to |p| + 0.2; 0: 1e-6 */
     int32_t constant_lr;  /* 1: lr = base */
-    /* Behind each step; NULL: nothing. */
+    /* After each step; NULL: nothing. */
     void (*after)(optimizer_case *c, const lathe_optimizer_v1 *table, void *self, int64_t step);
-    /* What the golden holds behind the slots; returns how many numbers it compared. */
+    /* What the golden holds after the slots; returns how many numbers it compared. */
     int64_t (*rest)(const optimizer_case *c, const lathe_optimizer_v1 *table, void *self,
                     const float *want);
 } golden_run;

@@ -2,7 +2,7 @@
  * derivative. */
 #include "ir/ops/rules.h"
 
-/* Where x stands among the inputs; the limit is behind it. */
+/* Index of x among the inputs; the limit is the input after it. */
 static int32_t x_of(const lathe_op_problem *p)
 {
     return p->op == LATHE_OP_CLAMP ? 0 : 1;

@@ -1,4 +1,4 @@
-/* LINEAR, its two derivatives, and the products with GELU behind them. */
+/* LINEAR, its two derivatives, and the products that are followed by GELU. */
 #include <math.h>
 
 #include "ir/ops/rules.h"

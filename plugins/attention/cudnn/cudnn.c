@@ -12,7 +12,7 @@
 #define CUDNN_LIBRARY_FILE "libcudnn.so.9"
 #endif
 
-#define ALIGNED 256 /* what cuDNN is given as workspace, and what stands behind it */
+#define ALIGNED 256 /* what cuDNN is given as workspace, and what stands after it */
 
 enum { FIELD_LIBRARY, FIELD_WORKSPACE };
 
@@ -149,7 +149,7 @@ static lathe_status checked(const run *r, cudnnStatus_t status, const char *what
                       lib->cudnnGetErrorString(status), words[0] ? ": " : "", words);
 }
 
-/* Element `i` behind p, of 2 bytes. */
+/* Element `i` after p, of 2 bytes. */
 static void *behind(const void *p, int64_t i)
 {
     return (char *)(uintptr_t)p + 2 * i;

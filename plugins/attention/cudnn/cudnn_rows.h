@@ -17,7 +17,7 @@ void *cudnn_rows_stream(lathe_stream *stream);
 
 /** bias[b,i,j] = j >= doc_start[b,i] ? 0 : -65504 for n_rows queries of batch rows of t queries.
  *
- *  doc_start [n_rows] int32 device  in   a start behind its query counts as the query itself
+ *  doc_start [n_rows] int32 device  in   a start after its query counts as the query itself
  *  bias      [n_rows, stride] bf16 or f16 device  out; stride a multiple of 8, 16-byte aligned
  *
  *  Stream  queued.

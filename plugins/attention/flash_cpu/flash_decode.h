@@ -77,7 +77,7 @@ INLINE int64_t part_of(const decode_job *j, int64_t b, int64_t hk)
     return (b * j->c->p->n_kv_heads + hk) * j->runs;
 }
 
-/* rows of f32 of a head, zeros behind D and behind `count`. */
+/* rows of f32 of a head, zeros after D and after `count`. */
 static void load_rows(float *dst, const decode_job *j, const void *src, int64_t at, int64_t stride,
                       int64_t count, int64_t rows)
 {

@@ -123,7 +123,7 @@ LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_eleme
             }
             if (!is_small) {
                 int32_t m_most = is_there ? larger(0, m) : 0, v_most = is_there ? larger(0, v) : 0;
-                block_largest(&m_most, &v_most); /* behind it every thread has its old scales */
+                block_largest(&m_most, &v_most); /* after it every thread has its old scales */
                 moment_store(&first, 127, m, is_there, m_most, (uint8_t *)x->slots[SLOT_M],
                              m_absmax, i);
                 moment_store(&second, 0, v, is_there, v_most, (uint8_t *)x->slots[SLOT_V], v_absmax,

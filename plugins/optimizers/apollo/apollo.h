@@ -46,7 +46,7 @@ LATHE_HD static inline int64_t apollo_run(int64_t lines)
     return (fit + LATHE_LINES - 1) / LATHE_LINES * LATHE_LINES;
 }
 
-/** The factor on the whole update behind the limiter, from the squares of N, of R and of G (of the
+/** The factor on the whole update after the limiter, from the squares of N, of R and of G (of the
  * scaled G with a scale per line); updates the norm that is kept. */
 LATHE_HD static inline float apollo_limit(const apollo_step *s, double n2, double r2, double g2,
                                           float *kept_norm)

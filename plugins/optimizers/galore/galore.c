@@ -69,7 +69,7 @@ static void gram_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
     for (int64_t i = begin; i < end; i++) {
         double *const row = w->out + i * n;
         memset(row, 0, (size_t)n * sizeof *row);
-        if (w->r->by_columns) { /* the lines are contiguous behind each other in a row of G */
+        if (w->r->by_columns) { /* the lines are contiguous one after the other in a row of G */
             for (int64_t j = 0; j < n; j++) {
                 const float *const x = w->g + i * lines, *const y = w->g + j * lines;
                 double sum[8] = {0.0}, all = 0.0;

@@ -47,7 +47,7 @@ static void teardown(void)
 
 TestSuite(dataset, .init = setup, .fini = teardown);
 
-/* The files of a dataset, as names below the root behind each other. */
+/* The files of a dataset, as names below the root one after the other. */
 static const char *files(const char *path, int32_t type, int32_t *out_type)
 {
     const lathe_dataset dataset = {.path = at(path), .type = type};

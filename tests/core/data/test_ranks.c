@@ -45,7 +45,7 @@ static lathe_loader_config config_of(const data_case *c, const lathe_shards *sha
 }
 
 /* The samples of every place, as the first token of each row: places[0 ..), taken by n_ranks ranks
- * from `cursor` on for at most `steps` batches each. Returns the place behind the last one. */
+ * from `cursor` on for at most `steps` batches each. Returns the place after the last one. */
 static int64_t run_ranks(lathe_loader_config config, int32_t n_ranks, const lathe_cursor *cursor,
                          int64_t steps, int32_t *places, lathe_cursor *out)
 {

@@ -38,7 +38,7 @@ static void put(const char *name, const char *text)
     cr_assert_eq(lathe_file_write_atomic(at(name), text, (int64_t)strlen(text)), LATHE_OK);
 }
 
-/* The text column of all records, each behind its line, "2:text|...": read in batches of `bytes`,
+/* The text column of all records, each after its line, "2:text|...": read in batches of `bytes`,
  * with a new reader for every batch when `restart` is set. The error's message when it fails. */
 static const char *read_with(lathe_dataset dataset, int64_t bytes, int restart)
 {

@@ -224,7 +224,7 @@ Test(prepare, only_parts_that_changed_are_made_again)
     cr_expect_eq(built, 1);
     (void)lathe_dir_remove(at("fresh"));
     cr_expect_str_eq(hash, identity("fresh", 4096, &built));
-    put_records("a.jsonl", 500, "RECORD"); /* shorter: what is behind goes away */
+    put_records("a.jsonl", 500, "RECORD"); /* shorter: what is after goes away */
     hash = identity("cache", 4096, &built);
     cr_expect_eq(built, 1);
     (void)lathe_dir_remove(at("fresh"));

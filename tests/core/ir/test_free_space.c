@@ -28,7 +28,7 @@ static int64_t min_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The lowest offset, 0 or behind another block, at which blocks[i] meets none before it. */
+/* The lowest offset, 0 or after another block, at which blocks[i] meets none before it. */
 static int64_t lowest(const block *blocks, int32_t i)
 {
     int64_t best = INT64_MAX;

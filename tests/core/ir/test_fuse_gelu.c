@@ -9,7 +9,7 @@ enum { LAYERS = 3, ROWS = 16, WIDTH = 16 };
 enum {
     PLAIN = 0,
     ADAPTED_UP = 1,   /* something is added to the product that GELU would take */
-    ADAPTED_DOWN = 2, /* and to the product behind GELU: its gradient has two parts */
+    ADAPTED_DOWN = 2, /* and to the product after GELU: its gradient has two parts */
     FP8 = 3,
     READ_TWICE = 4, /* the loss reads GELU's result too */
     SEEN = 5,       /* the product's result is one of the graph's */
@@ -135,7 +135,7 @@ Test(fuse_gelu, gradients_agree_with_differences)
 }
 #endif
 
-/* What is joined of each variant, by whom: GELU's own product and the one behind it. */
+/* What is joined of each variant, by whom: GELU's own product and the one after it. */
 typedef struct expectation {
     int variant, forward, backward;
 } expectation;

@@ -28,7 +28,7 @@ static lathe_val norm_of(fixture *f, lathe_val x, int layer, int is_rms)
                         matrix(f, "shift", layer, WIDTH, 0));
 }
 
-/* Residual layers, each a norm, a product and a sum; and a norm behind the last. */
+/* Residual layers, each a norm, a product and a sum; and a norm after the last. */
 static lathe_val network(fixture *f, int is_rms, int variant)
 {
     lathe_val x = fixture_unary(f, LATHE_OP_COPY, matrix(f, "x", 0, ROWS, WIDTH));

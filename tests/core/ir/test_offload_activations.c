@@ -114,7 +114,7 @@ static void check_trip(const lathe_graph *g, const lathe_plan *plan, int32_t cop
         if (i != wait_out)
             cr_assert_not(meet(g, plan, on_host_copy, g->nodes[i].out[0]), "node %d has its slot",
                           i);
-    /* behind the arrival it is read, and v no more */
+    /* after the arrival it is read, and v no more */
     for (int32_t i = wait_out + 1; i < g->n_nodes; i++)
         for (int32_t k = 0; k < g->nodes[i].n_in; k++)
             cr_assert(g->nodes[i].phase == LATHE_PHASE_FORWARD || g->nodes[i].in[k] != v);
@@ -157,7 +157,7 @@ Test(offload_values, the_device_holds_those_of_a_few_layers)
     }
     const int64_t statistics = 6 * ROWS * (int64_t)sizeof(float);
     cr_expect_leq(device[1] - device[0], statistics);
-    /* x, the norm's result, the MLP's inside before and behind gelu */
+    /* x, the norm's result, the MLP's inside before and after gelu */
     cr_expect_eq(host[1] - host[0], 6 * (1 + 1 + 4 + 4) * ROWS * WIDTH * (int64_t)sizeof(float));
 }
 

@@ -29,6 +29,23 @@ Test(rope_table, agrees_with_transformers)
     }
 }
 
+/* transformers scales it for positions beyond max_position_embeddings alone, and a run's rows end
+ * there. */
+Test(rope_table, dynamic_is_the_default_up_to_the_last_position)
+{
+    golden g;
+    float want[64 * 64], got[64 * 64];
+    golden_open(&g, "llama_tied");
+    lathe_rope_config rope = g.config.ropes[0];
+    cr_assert_leq(rope.dims, 64);
+    lathe_rope_table(&rope, 64, want);
+    rope.type = LATHE_ROPE_DYNAMIC;
+    rope.factor = 4.0;
+    lathe_rope_table(&rope, 64, got);
+    cr_expect_arr_eq(got, want, 64 * (size_t)rope.dims * sizeof *got);
+    golden_close(&g);
+}
+
 Test(rope_table, position_one_by_hand)
 {
     const lathe_rope_config rope = {

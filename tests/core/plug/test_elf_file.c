@@ -66,7 +66,7 @@ Test(elf_file, an_empty_file_and_a_text_are_refused)
 Test(elf_file, a_truncated_library_is_refused_at_every_length)
 {
     for (int64_t n = 4; n < bytes; n += n < 4096 ? 1 : 61) {
-        /* A copy of just that size, so that a sanitizer sees a read behind its end. */
+        /* A copy of just that size, so that a sanitizer sees a read after its end. */
         uint8_t *copy = malloc((size_t)n);
         memcpy(copy, good, (size_t)n);
         refused(copy, n, "truncated");

@@ -91,7 +91,7 @@ static void check_kill(int i, uint32_t us, int64_t told, int64_t before)
     cr_assert_eq(state_of(), expected[run->at.step],
                  "kill %d after %u us: %s is not what was saved", i, us, path);
     const int64_t latest = pointed(dir, "latest");
-    if (latest < 0) { /* killed behind the first rename, before `latest` was first written */
+    if (latest < 0) { /* killed after the first rename, before `latest` was first written */
         cr_assert_eq(durable, 0, "kill %d after %u us: latest is lost, step %lld was durable", i,
                      us, (long long)durable);
         return;

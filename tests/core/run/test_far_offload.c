@@ -201,7 +201,7 @@ static void one_step(lathe_run *run)
 }
 
 /* The far device takes nothing out before somebody waits for that stream: had a step waited, the
- * state would be there behind it. */
+ * state would be there after it. */
 Test(far_offload, a_step_does_not_wait_for_what_leaves)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX";

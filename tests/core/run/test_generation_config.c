@@ -123,7 +123,7 @@ Test(generation_config, greedy_tokens_are_those_of_transformers)
     json_decref(golden);
 }
 
-/* Draws from the logits behind the prompt, each with another seed. */
+/* Draws from the logits after the prompt, each with another seed. */
 static void check_shares(const char *name, lathe_run *run, const char *prompt, const json_t *want)
 {
     enum { V = 128, DRAWS = 20000 };

@@ -193,7 +193,7 @@ Test(nonfinite, rewind_goes_on_behind_the_bad_step)
     cr_assert(strstr(said, "back from step 6 to "), "%s", said);
     cr_assert_eq(run->at.step, 8);
     cr_assert_eq(run->at.skipped, 0);
-    cr_assert_eq(run->at.cursor.index, 4 * 10); /* 4 steps, 2 given up, 4 behind them */
+    cr_assert_eq(run->at.cursor.index, 4 * 10); /* 4 steps, 2 given up, 4 after them */
     /* it is another branch from step 4 on: the line of step 5 is that of the new one, the old one
      * is kept */
     char *lines = NULL, path[256];

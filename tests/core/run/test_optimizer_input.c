@@ -23,7 +23,7 @@ TestSuite(optimizer_input, .init = setup, .fini = teardown);
 
 /* ---- the file, and what `lathe validate` says of it ---- */
 
-/* A good run behind `head`, whose first line is line 1. */
+/* A good run after `head`, whose first line is line 1. */
 static void write_run(const char *head, const char *tail)
 {
     char text[4096];
@@ -278,7 +278,7 @@ Test(optimizer_input, an_average_in_the_place_of_a_schedule_stands_beside_none)
     plugins_fini(&p);
 }
 
-/* Whatever the optimizer: a matrix that trains is not quantized. Behind LoRA none of its own is. */
+/* Whatever the optimizer: a matrix that trains is not quantized. After LoRA none of its own is. */
 Test(optimizer_input, matrices_that_train_are_not_quantized)
 {
     static const char *const optimizers[] = {"muon", "adamw"}, *const quants[] = {"nf4", "int8"};

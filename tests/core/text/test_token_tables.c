@@ -135,7 +135,7 @@ Test(token_tables, both_ways_give_one_tokenizer)
     free(corpus);
 }
 
-/* A Unigram with this list behind the key `vocab`; <s> is added as id 1. NULL when it is refused.
+/* A Unigram with this list after the key `vocab`; <s> is added as id 1. NULL when it is refused.
  */
 static lathe_tokenizer *unigram(const char *vocab, const char *list)
 {
@@ -230,7 +230,7 @@ Test(token_tables, mistakes_are_told_as_ever)
     }
 }
 
-/* Cut anywhere, a file has no tables, and nothing behind the cut is read. */
+/* Cut anywhere, a file has no tables, and nothing after the cut is read. */
 Test(token_tables, a_cut_file_has_none)
 {
     int64_t n;
