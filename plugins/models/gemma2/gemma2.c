@@ -10,7 +10,7 @@ static const lathe_field fields[] = {
     LATHE_ROPE_FIELDS("10000.0"),
     LATHE_FIELD_STRING("hidden_activation", "\"gelu_pytorch_tanh\"", "gelu_pytorch_tanh", "activation of the MLP"),
     LATHE_FIELD_BOOL("attention_bias", "false", "biases in the attention projections"),
-    LATHE_POSITIVE("query_pre_attn_scalar", "256.0", 1e9, "scores are divided by its root"),
+    LATHE_FIELD_INT("query_pre_attn_scalar", "256", 1, 1e9, "1", "scores are divided by its root"),
     LATHE_WINDOW_FIELD("4096", "keys that a query sees in a layer with a window, itself included"),
     LATHE_FIELD_STRINGS("layer_types", "sliding_attention or full_attention for each layer; unset: they alternate, the first one has a window"),
     {"attn_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE, "50.0", 0.0, 1e9, NULL, "1", "scores are c tanh(score/c); null: as they are"},
@@ -42,7 +42,7 @@ static void set_layer(lathe_decoder *d, const lathe_keys *k, int32_t i)
     l->norm_offset_one = 1;
     l->activation = LATHE_ACT_GELU_TANH;
     l->qkv_bias = l->out_bias = (int32_t)lathe_key_int(k, "attention_bias");
-    l->attention_scale = (float)(1.0 / sqrt(lathe_key_float(k, "query_pre_attn_scalar")));
+    l->attention_scale = (float)(1.0 / sqrt((double)lathe_key_int(k, "query_pre_attn_scalar")));
     l->softcap = (float)lathe_key_float(k, "attn_logit_softcapping");
 }
 

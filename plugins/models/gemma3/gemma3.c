@@ -13,7 +13,7 @@ static const lathe_field fields[] = {
     LATHE_FIELD_TABLE("rope_parameters", "the newer form: { sliding_attention = {...}, full_attention = {...} }"),
     LATHE_FIELD_STRING("hidden_activation", "\"gelu_pytorch_tanh\"", "gelu_pytorch_tanh", "activation of the MLP"),
     LATHE_FIELD_BOOL("attention_bias", "false", "biases in the attention projections"),
-    LATHE_POSITIVE("query_pre_attn_scalar", "256.0", 1e9, "scores are divided by its root"),
+    LATHE_FIELD_INT("query_pre_attn_scalar", "256", 1, 1e9, "1", "scores are divided by its root"),
     LATHE_WINDOW_FIELD("4096", "keys that a query sees in a layer with a window, itself included"),
     LATHE_FIELD_INT("sliding_window_pattern", "6", 1, 10000.0, "layers", "each layer whose number is a multiple of this has no window, where layer_types is unset"),
     LATHE_FIELD_STRINGS("layer_types", "sliding_attention or full_attention for each layer; unset: by sliding_window_pattern"),
@@ -65,7 +65,7 @@ static void set_layer(lathe_decoder *d, const lathe_keys *k, int32_t i)
     l->norm_offset_one = 1;
     l->activation = LATHE_ACT_GELU_TANH;
     l->qkv_bias = l->out_bias = (int32_t)lathe_key_int(k, "attention_bias");
-    l->attention_scale = (float)(1.0 / sqrt(lathe_key_float(k, "query_pre_attn_scalar")));
+    l->attention_scale = (float)(1.0 / sqrt((double)lathe_key_int(k, "query_pre_attn_scalar")));
     l->softcap = (float)lathe_key_float(k, "attn_logit_softcapping");
 }
 

@@ -164,6 +164,29 @@ Test(hf_config, strict_mode_refuses_unknown_keys)
     lathe_model_config_fini(&c);
 }
 
+/* transformers refuses a folder whose config.json has a number with a dot where it expects an int. */
+Test(hf_config, generates_whole_numbers_without_a_dot)
+{
+    static const char *const tables[] = {
+        "{\"model_type\":\"gemma2\",\"vocab_size\":9,\"hidden_size\":64,"
+        "\"intermediate_size\":96,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+        "\"num_key_value_heads\":2,\"head_dim\":16,\"query_pre_attn_scalar\":144}",
+        "{\"model_type\":\"gemma3_text\",\"vocab_size\":9,\"hidden_size\":64,"
+        "\"intermediate_size\":96,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+        "\"num_key_value_heads\":2,\"head_dim\":16,\"query_pre_attn_scalar\":144}",
+    };
+    for (int i = 0; i < 2; i++) {
+        lathe_model_config c;
+        char *text = NULL;
+        cr_assert_eq(parse(tables[i], 1, &c), LATHE_OK, "%s", lathe_error_message());
+        cr_assert_eq(lathe_model_config_text(&c, &text), LATHE_OK);
+        const char *at = strstr(text, "\"query_pre_attn_scalar\": 144");
+        cr_assert(at != NULL && at[strlen("\"query_pre_attn_scalar\": 144")] != '.', "%s", text);
+        free(text);
+        lathe_model_config_fini(&c);
+    }
+}
+
 Test(hf_config, keeps_the_text_of_a_folder_and_generates_one_otherwise)
 {
     lathe_model_config c, back;
