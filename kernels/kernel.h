@@ -1,5 +1,6 @@
-/* What every device's kernels share: a prepared kernel, and an op's row in the dispatch table. Compiled into each
- * device plugin. Shapes and dtypes are checked by the core (lathe_host.check_kernel).
+/* What every device's kernels share: a prepared kernel, and an op's row in the dispatch table.
+ * Compiled into each device plugin. Shapes and dtypes are checked by the core
+ * (lathe_host.check_kernel).
  */
 #ifndef LATHE_KERNEL_H
 #define LATHE_KERNEL_H
@@ -13,8 +14,9 @@ extern "C" {
 
 /** One row of a device's dispatch table. */
 typedef struct kernel_op {
-    /** Builds state for a problem that host->check_kernel has checked; *out_scratch is 0 on entry. Errors through
-     *  host->fail; whatever state it has set by then is given to release. NULL: no state and no scratch. */
+    /** Builds state for a problem that host->check_kernel has checked; *out_scratch is 0 on entry.
+     * Errors through host->fail; whatever state it has set by then is given to release. NULL: no
+     * state and no scratch. */
     lathe_status (*prepare)(lathe_kernel *k, int64_t *out_scratch);
     lathe_status (*run)(lathe_kernel *k, const lathe_kernel_args *a);
     void (*release)(lathe_kernel *k); /* NULL: no state */
@@ -34,8 +36,8 @@ struct lathe_kernel {
     void *state; /* of the op, from host->alloc */
 };
 
-/** Finds the op's row in `ops` [LATHE_N_OPS] (NULL entries: not this device's) and prepares a kernel.
- *  `device`: the plugin's instance; `device_name` stands in messages ("the CPU device").
+/** Finds the op's row in `ops` [LATHE_N_OPS] (NULL entries: not this device's) and prepares a
+ * kernel. `device`: the plugin's instance; `device_name` stands in messages ("the CPU device").
  *  LATHE_E_UNSUPPORTED, LATHE_E_ARG, LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_NOMEM. */
 lathe_status kernel_create(const lathe_host *host, void *device, const char *device_name,
                            const kernel_op *const *ops, const lathe_kernel_problem *problem,

@@ -8,9 +8,10 @@
 extern "C" {
 #endif
 
-/** c[m,n] (= or +=) alpha * op(a) op(b) + bias; everything row-major, and dense but for the strides.
- *  a is [m,k], with trans_a [k,m]; b is [k,n], with trans_b [n,k]. dtypes: f32, bf16 or f16; by cuBLASLt also
- *  f8 for a and b, with trans_b alone, where fp8 says by what the result is scaled. */
+/** c[m,n] (= or +=) alpha * op(a) op(b) + bias; everything row-major, and dense but for the
+ * strides. a is [m,k], with trans_a [k,m]; b is [k,n], with trans_b [n,k]. dtypes: f32, bf16 or
+ * f16; by cuBLASLt also f8 for a and b, with trans_b alone, where fp8 says by what the result is
+ * scaled. */
 typedef struct matmul_spec {
     int64_t m, n, k;
     int32_t a_dtype, b_dtype, c_dtype;
@@ -24,7 +25,8 @@ typedef struct matmul_spec {
     int32_t a_fp8, b_fp8;       /* LATHE_F8_* */
 } matmul_spec;
 
-/** The product of a problem that was checked. dx and linear serve LINEAR_DX_GELU and LINEAR_GELU too. */
+/** The product of a problem that was checked. dx and linear serve LINEAR_DX_GELU and LINEAR_GELU
+ * too. */
 void kernel_product_linear(const lathe_kernel *k, matmul_spec *out);
 void kernel_product_dx(const lathe_kernel *k, matmul_spec *out);
 void kernel_product_dw(const lathe_kernel *k, matmul_spec *out);

@@ -1,5 +1,5 @@
-/* CLAMP: y = x, kept within -limit[start] and limit[start], or alpha and beta. NaN stays. May run in place.
- * CLAMP_BWD: dx = dy where x is within, else 0. */
+/* CLAMP: y = x, kept within -limit[start] and limit[start], or alpha and beta. NaN stays. May run
+ * in place. CLAMP_BWD: dx = dy where x is within, else 0. */
 #include "cpu.h"
 #include "element.h"
 

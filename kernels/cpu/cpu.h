@@ -1,6 +1,7 @@
 /* What the files of the CPU device share: the device instance, its functions, the rows of its ops.
  *
- * One op (or op family) per file; each defines a constant kernel_op, which cpu_ops.c finds by its name.
+ * One op (or op family) per file; each defines a constant kernel_op, which cpu_ops.c finds by its
+ * name.
  */
 #ifndef LATHE_CPU_H
 #define LATHE_CPU_H
@@ -53,7 +54,8 @@ static inline int64_t cpu_round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/** The row of an op: const kernel_op CPU_OP(ADD) = {..}; defined in the op's file, where this device has the op. */
+/** The row of an op: const kernel_op CPU_OP(ADD) = {..}; defined in the op's file, where this
+ * device has the op. */
 #define CPU_OP(name) cpu_op_##name
 #define LATHE_X(name, text, n_in, n_out) extern const kernel_op CPU_OP(name);
 LATHE_OP_TABLE(LATHE_X)

@@ -1,7 +1,7 @@
 /* Elementwise ops: one loop over tiles of floats, one small function per op.
  *
  *   CPU_TILE_FN(tile_add, x[j] + y[j])         z = x + y, element by element
- *   CPU_TILE_OP(ADD, tile_add, 1)              an op that has no attributes, of one input (0) or two (1)
+ *   CPU_TILE_OP(ADD, tile_add, 1)              an op without attributes; 0: of one input, 1: of two
  */
 #ifndef LATHE_CPU_ELEMENTWISE_H
 #define LATHE_CPU_ELEMENTWISE_H

@@ -1,8 +1,8 @@
-/* Products in fp8 on processors that have none: each operand goes through fp8 and stays bf16, which holds
- * every number of both formats; the product is f32, and is scaled, added to and rounded once.
+/* Products in fp8 on processors that have none: each operand goes through fp8 and stays bf16, which
+ * holds every number of both formats; the product is f32, and is scaled, added to and rounded once.
  *
- * For tests, and for a device that has fp8 to be compared with: it takes longer than bf16 does, and the CPU
- * device does not offer fp8 to a run.
+ * For tests, and for a device that has fp8 to be compared with: it takes longer than bf16 does, and
+ * the CPU device does not offer fp8 to a run.
  *
  *   scratch: | the product's own | a bf16 | b bf16 | inverse factors of a | of b | c f32 |
  */
@@ -13,7 +13,8 @@
 
 #define COLUMN_GRAIN 64
 
-/* An operand as it lies, [rows, cols]; factors go along its columns where it is transposed in the product. */
+/* An operand as it lies, [rows, cols]; factors go along its columns where it is transposed in the
+ * product. */
 typedef struct operand {
     int64_t rows, cols;
     int32_t by_columns; /* a factor each of the columns, else of the rows */

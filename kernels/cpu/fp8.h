@@ -1,4 +1,5 @@
-/* Products of bf16 operands in fp8 (lathe/fp8.h): the twin that the CUDA device's are compared with. */
+/* Products of bf16 operands in fp8 (lathe/fp8.h): the twin that the CUDA device's are compared
+ * with. */
 #ifndef LATHE_CPU_FP8_H
 #define LATHE_CPU_FP8_H
 

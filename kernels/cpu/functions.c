@@ -2,7 +2,7 @@
  *
  *   EXP LOG ABS TANH  y = exp(x), log(x), |x|, tanh(x)
  *   ABS_BWD           dx = dy * sign(x), 0 where x is 0
- *   TANH_BWD          dx = dy * (1 - y^2), as (1 - y)(1 + y), which does not cancel where y is near 1
+ *   TANH_BWD          dx = dy * (1 - y^2), computed as (1 - y)(1 + y): precise where y is near 1
  */
 #include <math.h>
 

@@ -1,10 +1,11 @@
-/* HEAD_LOGPROB, its derivative and HEAD_EVAL: log softmax(softcap(x W^T))[target], never all logits at
- * once; HEAD_ENTROPY and its derivative, and HEAD_SAMPLE, a token drawn from that softmax.
+/* HEAD_LOGPROB, its derivative and HEAD_EVAL: log softmax(softcap(x W^T))[target], never all logits
+ * at once; HEAD_ENTROPY and its derivative, and HEAD_SAMPLE, a token drawn from that softmax.
  *
  * Rows with a target are taken `rows` at a time (the last chunk is padded with zero rows); rows
  * without one cost nothing. The vocabulary is taken in blocks, so that every product reads and
  * writes dense matrices and a block is still in the cache when the softmax reads it. The forward
- * keeps one block of logits; the backward and the draw keep a chunk's blocks until its sums are known.
+ * keeps one block of logits; the backward and the draw keep a chunk's blocks until its sums are
+ * known.
  *
  *   scratch: | product | logits | x rows | dx rows f32 | row list | per row: state, lse, dlogp,
  *            target, uniform, token, parts |

@@ -189,8 +189,8 @@ CPU_INLINE void weigh_row(const void *l, int64_t n, float cap, int has_cap, head
     *out = (head_part){sum, most, 0.0f};
 }
 
-/* The first column whose sum of exp(logit - shift) up to it exceeds `level`; where rounding lets none,
- * the last that has any probability. */
+/* The first column whose sum of exp(logit - shift) up to it exceeds `level`; where rounding lets
+ * none, the last that has any probability. */
 CPU_INLINE void search_row(const void *l, int64_t n, float cap, int has_cap, float shift,
                            double level, int64_t *out, int32_t dtype)
 {

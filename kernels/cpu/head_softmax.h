@@ -33,7 +33,8 @@ typedef struct head_block {
 
 /** Takes the block into state. */
 void cpu_head_observe(const lathe_host *host, head_block *block);
-/** logits = d(sum of dlogp * logp) / dlogits, or of dlogp * entropy, in place, in f32 before the store. */
+/** logits = d(sum of dlogp * logp) / dlogits, or of dlogp * entropy, in place, in f32 before the
+ * store. */
 void cpu_head_gradient(const lathe_host *host, head_block *block);
 
 /** A row's share of one block: the sum of exp(logit - max) in double. */

@@ -1,8 +1,8 @@
 /* LINEAR, its two derivatives and MATMUL by oneDNN. What they multiply: matmul_spec.c.
  *
- * With GELU in it a product has the memory of one result less: GELU goes over what the product stored, where it lies.
- * oneDNN's epilogues do not serve: its gelu has one result, where training wants z as well, and none multiplies by
- * gelu's derivative.
+ * With GELU in it a product has the memory of one result less: GELU goes over what the product
+ * stored, where it lies. oneDNN's epilogues do not serve: its gelu has one result, where training
+ * wants z as well, and none multiplies by gelu's derivative.
  */
 #include "fp8.h"
 #include "gelu.h"

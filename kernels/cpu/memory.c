@@ -1,4 +1,5 @@
-/* Memory of the CPU device: zeroed, aligned, lazily backed when it is large. Pinned memory is the same. */
+/* Memory of the CPU device: zeroed, aligned, lazily backed when it is large. Pinned memory is the
+ * same. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

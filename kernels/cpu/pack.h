@@ -9,7 +9,8 @@
 void cpu_pack_transposed(const lathe_host *host, void *dst, int32_t dst_dtype, const void *src,
                          int32_t src_dtype, int64_t rows, int64_t cols, int64_t stride);
 
-/** dst[j * dst_stride + i] = src[i * stride + j] as f32, for i < rows, j < cols; on the calling thread. */
+/** dst[j * dst_stride + i] = src[i * stride + j] as f32, for i < rows, j < cols; on the calling
+ * thread. */
 void cpu_transpose_f32(float *dst, int64_t dst_stride, const void *src, int32_t src_dtype,
                        int64_t rows, int64_t cols, int64_t stride);
 

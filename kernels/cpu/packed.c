@@ -1,13 +1,16 @@
 /* Packed products: the classic three loops around a kernel that keeps a tile of c in registers.
  *
- *   for each nc columns of c:   pack op(b), all of k, into panels [k][TILE_COLUMNS] of f32    (all workers)
- *     for each task, mc rows of c by a slice of these columns:                                (one worker)
+ *   for each nc columns of c:
+ *     pack op(b), all of k, into panels [k][TILE_COLUMNS] of f32             (all workers)
+ *     for each task, which is mc rows of c by a slice of these columns:      (one worker)
  *       for each kc elements of the sum:
- *         pack op(a), [mc][kc]; for each panel of b, for each TILE_ROWS rows: the tile
+ *         pack op(a) into [mc][kc]
+ *         for each panel of b, for each TILE_ROWS rows: compute the tile
  *
- * The packed part of a lies in the second cache, a panel of b (kc of its rows) in the first. Where the sum has
- * several parts, tiles wait for the next one in f32 in the worker's scratch; the last part scales, adds the bias
- * and what was in c, and rounds. Packing widens 16-bit elements, at n / slice and at 1 pass over a and b.
+ * The packed part of a lies in the second cache, a panel of b (kc of its rows) in the first. Where
+ * the sum has several parts, tiles wait for the next one in f32 in the worker's scratch; the last
+ * part scales, adds the bias and what was in c, and rounds. Packing widens 16-bit elements, at
+ * n / slice and at 1 pass over a and b.
  *
  *   scratch: | packed b | for each worker: packed a, tiles |
  *   packed a: by tile [kc][TILE_ROWS], tiles KC * TILE_ROWS apart
@@ -118,10 +121,11 @@ static void pack_b_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         CPU_BY_DTYPE(job->p->spec.b_dtype, pack_panel, job, i);
 }
 
-/* Where a tile has fewer rows than are stored at once, the next store overwrites what is too much: all stores but
- * the last may be whole. */
+/* Where a tile has fewer rows than are stored at once, the next store overwrites what is too much:
+ * all stores but the last may be whole. */
 
-/* Of a tile of op(a) that is stored by its columns: elements [at_k, at_k+kc) of the sum of rows row .. */
+/* Of a tile of op(a) that is stored by its columns: elements [at_k, at_k+kc) of the sum of rows row
+ * .. */
 CPU_INLINE void pack_tile_transposed(const packed_job *job, float *to, int64_t row, int64_t rows,
                                      int64_t at_k, int64_t kc, int32_t dtype)
 {
@@ -135,8 +139,8 @@ CPU_INLINE void pack_tile_transposed(const packed_job *job, float *to, int64_t r
                 ld(job->a, (at_k + k) * s->m + row + (i < rows ? i : rows - 1), dtype);
 }
 
-/* The same of a tile that is stored by its rows: transposed eight rows at a time, of which the second eight begin
- * at TILE_ROWS - 8. */
+/* The same of a tile that is stored by its rows: transposed eight rows at a time, of which the
+ * second eight begin at TILE_ROWS - 8. */
 CPU_INLINE void pack_tile(const packed_job *job, float *to, int64_t row, int64_t rows, int64_t at_k,
                           int64_t kc, int32_t dtype)
 {
@@ -161,7 +165,8 @@ CPU_INLINE void pack_tile(const packed_job *job, float *to, int64_t row, int64_t
                 ld(job->a, first + (i < rows ? i : rows - 1) * stride + k, dtype);
 }
 
-/* Rows [first, first+n) of op(a), elements [at_k, at_k+kc) of the sum. Rows past n repeat the last one. */
+/* Rows [first, first+n) of op(a), elements [at_k, at_k+kc) of the sum. Rows past n repeat the last
+ * one. */
 CPU_INLINE void pack_a(const packed_job *job, float *to, int64_t first, int64_t n, int64_t at_k,
                        int64_t kc, int32_t dtype)
 {
@@ -207,7 +212,8 @@ CPU_INLINE void store_row(const packed_job *job, const tile_place *at_c, int64_t
         st(to, j, dtype, job->accumulate, line[j]);
 }
 
-/* Adds `kc` products to every sum of a tile. is_first: there are no sums yet; is_last: they go to c. */
+/* Adds `kc` products to every sum of a tile. is_first: there are no sums yet; is_last: they go to
+ * c. */
 CPU_INLINE void multiply(const packed_job *job, const tile_place *at_c, const float *a,
                          const float *b, int64_t kc, int is_first, int is_last, int32_t dtype)
 {

@@ -1,5 +1,5 @@
-/* Products of operands that are widened to f32 while they are packed: for 16-bit dtypes that oneDNN has no fast
- * product for on this processor. */
+/* Products of operands that are widened to f32 while they are packed: for 16-bit dtypes that oneDNN
+ * has no fast product for on this processor. */
 #ifndef LATHE_CPU_PACKED_H
 #define LATHE_CPU_PACKED_H
 
@@ -20,13 +20,14 @@ typedef struct cpu_packed {
     int64_t worker_bytes;
 } cpu_packed;
 
-/** Fills *out for any dtypes, transpositions, bias and alpha; *out_scratch is what cpu_packed_run needs. */
+/** Fills *out for any dtypes, transpositions, bias and alpha; *out_scratch is what cpu_packed_run
+ * needs. */
 void cpu_packed_init(const matmul_spec *spec, int32_t n_workers, cpu_packed *out,
                      int64_t *out_scratch);
 
-/** c[m,n] (= or +=) alpha * op(a) op(b) + bias. Sums are f32, rounded to c's dtype once. The order of every
- *  sum depends on k and the build alone, so the result does not depend on the number of workers.
- *  LATHE_E_STATE: the pool has more workers than *p was made for. */
+/** c[m,n] (= or +=) alpha * op(a) op(b) + bias. Sums are f32, rounded to c's dtype once. The order
+ * of every sum depends on k and the build alone, so the result does not depend on the number of
+ * workers. LATHE_E_STATE: the pool has more workers than *p was made for. */
 lathe_status cpu_packed_run(const lathe_host *host, const cpu_packed *p, const void *a,
                             const void *b, const float *bias, void *c, void *scratch,
                             int accumulate);

@@ -1,13 +1,14 @@
 /* A matrix product of compute dtypes, by whichever of these serves it best:
  *
  *  - a few rows with a transposed right side, as in decoding: rows.c, which reads each weight once;
- *  - 16-bit operands that the processor has no instructions for (bf16 without AVX512-BF16, and f16, for which
- *    oneDNN 2.6 has no product at all): packed.c, which widens them while packing;
- *  - trans_a of a small result: blocks of `a` are transposed into scratch, for oneDNN's plain product. oneDNN's
- *    own transposed products split a long sum over the workers when the result is small, so that the
- *    bits would depend on how many there are; its plain product does not (measured with 1, 2, 7
- *    and 32 workers, oneDNN 2.6). Large results go to its gemm, which is fastest and does not split
- *    from GEMM_SIDE on (same measurement);
+ *  - 16-bit operands that the processor has no instructions for (bf16 without AVX512-BF16, and f16,
+ *    for which oneDNN 2.6 has no product at all): packed.c, which widens them while packing;
+ *  - trans_a with a small result: blocks of `a` are transposed into scratch, for oneDNN's plain
+ *    product. When the result is small, oneDNN's own transposed products split a long sum over the
+ *    workers, so the bits would depend on the number of workers; its plain product does not
+ *    (measured with 1, 2, 7 and 32 workers, oneDNN 2.6). Large results use oneDNN's transposed
+ *    gemm, which is fastest and does not split a sum when both sides of the result are at least
+ *    GEMM_SIDE (same measurement);
  *  - everything else: oneDNN's product as it is.
  *
  *   scratch: | oneDNN | a block |     or that of rows.c or packed.c

@@ -1,8 +1,8 @@
 /* Products of a few rows: dot products with the weight's rows as they lie in memory.
  *
- * The rows of `a` are widened to f32 in scratch first, in the order in which the weight's elements come out of
- * registers: of 2 VL bf16 elements first those at even places, then the others. The tail of a row, less than
- * 2 VL elements, is copied into zeros.
+ * The rows of `a` are widened to f32 in scratch first, in the order in which the weight's elements
+ * come out of registers: of 2 VL bf16 elements first those at even places, then the others. The
+ * tail of a row, less than 2 VL elements, is copied into zeros.
  *
  *   scratch: a f32 [m][k rounded up to 2 VL]
  */
@@ -56,7 +56,8 @@ CPU_INLINE void load_tail(const char *p, int64_t n, vf *x, vf *y, int32_t dtype)
     load_step(tail, x, y, dtype);
 }
 
-/* Elements [0, n) of a row in f32, in the order of load_step, and zeros up to a multiple of STEP. */
+/* Elements [0, n) of a row in f32, in the order of load_step, and zeros up to a multiple of STEP.
+ */
 CPU_INLINE void spread_row(float *to, const void *from, int64_t n, int32_t dtype)
 {
     const int64_t bytes = dtype == LATHE_F32 ? 4 : 2;
@@ -93,8 +94,8 @@ CPU_INLINE vf add_step(vf sum, vf x, vf y, const float *a)
     return v_fma(y, v_load(a + VL), v_fma(x, v_load(a), sum));
 }
 
-/* One row of the weight with `n_a` rows of a from `row` on. Each sum has `ways` accumulators, which hide the
- * latency of the additions; the steps that are left over go to the first ones. */
+/* One row of the weight with `n_a` rows of a from `row` on. Each sum has `ways` accumulators, which
+ * hide the latency of the additions; the steps that are left over go to the first ones. */
 CPU_INLINE void dot_row(const rows_job *job, int64_t row, int64_t column, int n_a, int ways,
                         int32_t dtype)
 {

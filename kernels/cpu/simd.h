@@ -1,5 +1,5 @@
-/* Vectors of VL floats for the instruction set that this build is compiled for, and loads that widen
- * 16-bit elements in registers. */
+/* Vectors of VL floats for the instruction set that this build is compiled for, and loads that
+ * widen 16-bit elements in registers. */
 #ifndef LATHE_CPU_SIMD_H
 #define LATHE_CPU_SIMD_H
 
@@ -185,8 +185,8 @@ CPU_INLINE void v8_transpose(__m256 r[8])
     }
 }
 
-/* 2 VL bf16 elements: those at even places to *even, the others to *odd. Two operations in registers, where
- * widening in order takes four. */
+/* 2 VL bf16 elements: those at even places to *even, the others to *odd. Two operations in
+ * registers, where widening in order takes four. */
 CPU_INLINE void v_widen_pairs(const uint16_t *p, vf *even, vf *odd)
 {
 #if VL == 16

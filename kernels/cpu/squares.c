@@ -3,8 +3,9 @@
  *   SUM_SQUARES     y[s] = sum of x[e]^2 over segment s
  *   UPDATE_SQUARES  y[k] = sum of (s*(alpha*u + beta*p))^2 over 16384 elements
  *
- * One thread takes a whole sum, so its order does not depend on how many threads there are. SUM_SQUARES
- * keeps 16 lanes at every vector width and nothing is contracted: all builds give the same bits.
+ * One thread takes a whole sum, so its order does not depend on how many threads there are.
+ * SUM_SQUARES keeps 16 lanes at every vector width and nothing is contracted: all builds give the
+ * same bits.
  */
 #include "cpu.h"
 #include "element.h"

@@ -1,5 +1,6 @@
-/* TOPK: the k largest elements of each row, largest first, the first of equal ones first; and its derivative. NaN is
- * never taken: where a row has fewer numbers than k, NaN and the index -1 stand at the end. */
+/* TOPK: the k largest elements of each row, largest first, the first of equal ones first; and its
+ * derivative. NaN is never taken: where a row has fewer numbers than k, NaN and the index -1 stand
+ * at the end. */
 #include <math.h>
 
 #include "cpu.h"
@@ -14,7 +15,8 @@ typedef struct topk_job {
     int32_t dtype, accumulate;
 } topk_job;
 
-/* Puts element i into the sorted row y of `n` elements so far, at most k; returns how many there are now. */
+/* Puts element i into the sorted row y of `n` elements so far, at most k; returns how many there
+ * are now. */
 CPU_INLINE int64_t insert(const topk_job *job, void *y, int32_t *index, int64_t n, float x,
                           int64_t i, int32_t dtype)
 {

@@ -1,5 +1,5 @@
-/* exp, tanh and sigmoid in plain C that the compiler vectorises. Ours; Cody-Waite reduction, minimax
- * polynomials of the classic single-precision forms.
+/* exp, tanh and sigmoid in plain C that the compiler vectorises. Ours; Cody-Waite reduction,
+ * minimax polynomials of the classic single-precision forms.
  *
  * Largest errors against libm's double over the tested ranges (tests/kernels/test_cpu_vecmath.c):
  *   cpu_exp     2 ulp in [-87.33, 88.72]; below that 0, above that +inf; NaN stays NaN
@@ -26,7 +26,8 @@ CPU_INLINE uint32_t cpu_to_bits(float x)
     return bits;
 }
 
-/* exp(c) = p 2^n: returns p; n = round(c / ln 2) are the low bits of *out_shifted, less 0x4b400000. */
+/* exp(c) = p 2^n: returns p; n = round(c / ln 2) are the low bits of *out_shifted, less 0x4b400000.
+ */
 CPU_INLINE float cpu_exp_parts(float c, float *out_shifted)
 {
     const float shifted = __builtin_fmaf(c, 1.44269504f, 0x1.8p23f);

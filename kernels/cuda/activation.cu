@@ -3,8 +3,8 @@
  *   SWIGLU     y = gate * s * up,  s = sigmoid(gate)
  *              dup = dy * gate * s,  dgate = dy * up * s * (1 + gate * (1 - s))
  *
- * Bound by memory: 3 and 5 elements moved per element of SWIGLU and of its derivative, 2 and 3 of GELU_TANH,
- * which is the least.
+ * Bound by memory: 3 and 5 elements moved per element of SWIGLU and of its derivative, 2 and 3 of
+ * GELU_TANH, which is the least.
  */
 #include "gelu.cuh"
 

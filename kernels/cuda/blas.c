@@ -1,7 +1,7 @@
 /* Matrix products by cuBLASLt.
  *
- * It thinks in column-major matrices, so a row-major c [m,n] is made as its transpose: the library's A is
- * our b and its B is our a, which needs no copies.
+ * It thinks in column-major matrices, so a row-major c [m,n] is made as its transpose: the
+ * library's A is our b and its B is our a, which needs no copies.
  */
 #include "blas.h"
 
@@ -171,8 +171,8 @@ static cublasStatus_t point_at_scales(const functions *f, cuda_product *p, const
     return status;
 }
 
-/* Forward products (both operands E4M3) accumulate fast: on Hopper in fewer bits than f32 between promotions.
- * Gradients do not. An address tells the heuristic that there are scales. */
+/* Forward products (both operands E4M3) accumulate fast: on Hopper in fewer bits than f32 between
+ * promotions. Gradients do not. An address tells the heuristic that there are scales. */
 static cublasStatus_t describe_fp8(const functions *f, cuda_product *p)
 {
     const int8_t fast = p->spec.a_dtype == LATHE_F8_E4M3 && p->spec.b_dtype == LATHE_F8_E4M3;
@@ -219,7 +219,8 @@ static cublasStatus_t describe(const cuda_blas *blas, cuda_product *p)
     return status;
 }
 
-/* A bias of the library's rows is one of our columns. An address tells the heuristic the alignment. */
+/* A bias of the library's rows is one of our columns. An address tells the heuristic the alignment.
+ */
 static cublasStatus_t set_epilogue(const functions *f, cuda_product *p, cublasLtEpilogue_t epilogue)
 {
     const int32_t type = (int32_t)CUDA_R_32F;
@@ -232,7 +233,8 @@ static cublasStatus_t set_epilogue(const functions *f, cuda_product *p, cublasLt
     return status;
 }
 
-/* No split that adds in any order (INPLACE), none whose parts are stored in 16 bits (OUTPUT_TYPE). */
+/* No split that adds in any order (INPLACE), none whose parts are stored in 16 bits (OUTPUT_TYPE).
+ */
 static cublasStatus_t prefer(const functions *f, cublasLtMatmulPreference_t preference,
                              const matmul_spec *s, int is_aligned)
 {
@@ -279,7 +281,8 @@ static cublasStatus_t choose(const cuda_blas *blas, cuda_product *p, int is_alig
     return status;
 }
 
-/* With the bias where the library can, else without; for operands that are not aligned if it can. */
+/* With the bias where the library can, else without; for operands that are not aligned if it can.
+ */
 static cublasStatus_t choose_all(const cuda_blas *blas, cuda_product *p)
 {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;

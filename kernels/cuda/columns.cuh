@@ -1,5 +1,5 @@
-/* Sums over rows, one per column (dw and db of norms and linears): blocks of rows give partial sums, which
- * are added in order. The split is a function of the number of rows alone. */
+/* Sums over rows, one per column (dw and db of norms and linears): blocks of rows give partial
+ * sums, which are added in order. The split is a function of the number of rows alone. */
 #ifndef LATHE_CUDA_COLUMNS_CUH
 #define LATHE_CUDA_COLUMNS_CUH
 
@@ -26,8 +26,8 @@ static inline int64_t cuda_columns_scratch(int64_t rows, int64_t cols)
     return cuda_columns_parts(rows) * cols * 4;
 }
 
-/* out[j] (= or +=) sum of partials[p, j] over p: a block takes 32 columns, each of its warps every eighth
- * part in order, and the warps' sums are added in order. */
+/* out[j] (= or +=) sum of partials[p, j] over p: a block takes 32 columns, each of its warps every
+ * eighth part in order, and the warps' sums are added in order. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     cuda_columns_add(const float *partials, int64_t parts, int64_t cols, float *out, int accumulate)
 {
@@ -58,7 +58,8 @@ static inline lathe_status cuda_columns_finish(const lathe_kernel *k, const lath
                     partials, parts, cols, out, accumulate);
 }
 
-/* partials[p, j] = sum of x[r, j] over the rows of part p; a block takes CUDA_THREADS columns of a part. */
+/* partials[p, j] = sum of x[r, j] over the rows of part p; a block takes CUDA_THREADS columns of a
+ * part. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     cuda_columns_parts_of(const T *x, float *partials, int64_t rows, int64_t cols,
@@ -76,7 +77,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     partials[part * cols + j] = sum;
 }
 
-/** out[j] (= or +=) sum of x[r, j] over r; the partial sums lie in the scratch, cuda_columns_scratch(rows, cols). */
+/** out[j] (= or +=) sum of x[r, j] over r; the partial sums lie in the scratch,
+ * cuda_columns_scratch(rows, cols). */
 static inline lathe_status cuda_columns_sum(const lathe_kernel *k, const lathe_kernel_args *a,
                                             const void *x, int32_t dtype, int64_t rows,
                                             int64_t cols, float *out, int accumulate)

@@ -1,10 +1,11 @@
 /* What the files of the CUDA device share: the device instance, its functions, the rows of its ops.
  *
  * Host code is C over the runtime API; one op (or op family) per .cu file, each defining a constant
- * kernel_op, which cuda_ops.c finds by its name. Nothing here waits for the GPU but cuda_sync and cuda_memory_alloc.
+ * kernel_op, which cuda_ops.c finds by its name. Nothing here waits for the GPU but cuda_sync and
+ * cuda_memory_alloc.
  *
- * Streams: lathe_stream is cudaStream_t; NULL is cudaStreamPerThread, so what a rank's thread queues stays
- * in order and can be captured.
+ * Streams: lathe_stream is cudaStream_t; NULL is cudaStreamPerThread, so what a rank's thread
+ * queues stays in order and can be captured.
  */
 #ifndef LATHE_CUDA_H
 #define LATHE_CUDA_H
@@ -86,7 +87,8 @@ static inline int64_t cuda_round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/** The row of an op: const kernel_op CUDA_OP(ADD) = {..}; defined in the op's file, where this device has the op. */
+/** The row of an op: const kernel_op CUDA_OP(ADD) = {..}; defined in the op's file, where this
+ * device has the op. */
 #define CUDA_OP(name) cuda_op_##name
 #define LATHE_X(name, text, n_in, n_out) extern const kernel_op CUDA_OP(name);
 LATHE_OP_TABLE(LATHE_X)

@@ -1,7 +1,7 @@
 /* CUMSUM: y[j] = x[0] + .. + x[j] of each row in f32, with `inverse` x[j] + .. + x[d-1].
  *
- * A block takes a row, CUDA_THREADS elements at a time: sums within each warp, of the warps before it, and of the
- * elements before those. Bound by memory: each element is read and written once.
+ * A block takes a row, CUDA_THREADS elements at a time: sums within each warp, of the warps before
+ * it, and of the elements before those. Bound by memory: each element is read and written once.
  */
 #include "launch.cuh"
 

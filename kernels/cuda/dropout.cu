@@ -1,10 +1,10 @@
 /* DROPOUT and its derivative: y = x / (1-p) where the counter RNG keeps the element, else 0.
  *
- * Element e uses word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream, e/4); kept iff u >= p: the mask of
- * every other device, bit for bit.
+ * Element e uses word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream, e/4); kept iff u >= p: the
+ * mask of every other device, bit for bit.
  *
- * A thread takes the four elements of an RNG block. Each element is read and written once; Philox's 20
- * instructions an element fit into the time that moving 4 bytes takes.
+ * A thread takes the four elements of an RNG block. Each element is read and written once; Philox's
+ * 20 instructions an element fit into the time that moving 4 bytes takes.
  */
 #include "lathe/rng.h"
 #include "launch.cuh"

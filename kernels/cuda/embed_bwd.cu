@@ -1,15 +1,16 @@
-/* EMBED_BWD: dW[tokens[n]] += dy[n], the rows of a token in the order of n. dy c[N,C], dW f32[V,C]. A token
- * outside the vocabulary adds to nothing.
+/* EMBED_BWD: dW[tokens[n]] += dy[n], the rows of a token in the order of n. dy c[N,C], dW f32[V,C].
+ * A token outside the vocabulary adds to nothing.
  *
- * The places 0 .. N-1 are sorted by token, stably, 9 bits at a time from the lowest: a warp counts the digits
- * of TILE tokens, one block adds the counts up over tiles and digits, a warp puts its TILE places where
- * they belong, in order. Then a block takes the run of places of one token and a slice of the columns, and
- * adds the rows in registers, 8 loads under way at a time. Only integers are counted: the result is the same
- * every time, and the sums of a row have the order that the CPU's have.
+ * The places 0 .. N-1 are sorted by token, stably, 9 bits at a time from the lowest: a warp counts
+ * the digits of TILE tokens, one block adds the counts up over tiles and digits, a warp puts its
+ * TILE places where they belong, in order. Then a block takes the run of places of one token and a
+ * slice of the columns, and adds the rows in registers, 8 loads under way at a time. Only integers
+ * are counted: the result is the same every time, and the sums of a row have the order that the
+ * CPU's have.
  *
- * Cost: linear in N. The sort moves about 40 bytes a token and a pass (two passes up to V = 262143) in three
- * small kernels a pass; the sums read dy once and write the rows of dW that have tokens; an overwrite clears
- * dW before, V*C*4 bytes, which is most of the time for large vocabularies.
+ * Cost: linear in N. The sort moves about 40 bytes a token and a pass (two passes up to V = 262143)
+ * in three small kernels a pass; the sums read dy once and write the rows of dW that have tokens;
+ * an overwrite clears dW before, V*C*4 bytes, which is most of the time for large vocabularies.
  */
 #include "launch.cuh"
 
@@ -83,8 +84,8 @@ static __global__ void __launch_bounds__(DIGITS) add_counts(int32_t *counts, int
     }
 }
 
-/* Puts a tile's places where they belong: a block of one warp, 32 places at a time. Those of one digit get
- * their ranks by lane, and the first lane among them moves the digit on. */
+/* Puts a tile's places where they belong: a block of one warp, 32 places at a time. Those of one
+ * digit get their ranks by lane, and the first lane among them moves the digit on. */
 static __global__ void __launch_bounds__(CUDA_WARP)
     sort_tile(places p, int shift, const int32_t *counts, int32_t *token, int32_t *order)
 {
@@ -112,7 +113,8 @@ static __global__ void __launch_bounds__(CUDA_WARP)
     }
 }
 
-/* A block takes the run of sorted places that begins at s, if one does, and a slice of the columns. */
+/* A block takes the run of sorted places that begins at s, if one does, and a slice of the columns.
+ */
 template <int N, typename T>
 static __device__ __forceinline__ void add_run(const places &p, int64_t s, int64_t column,
                                                const T *dy, float *dw, int64_t c, int accumulate)

@@ -1,9 +1,11 @@
-/* Casts of bf16 to fp8, scaled by the source's own largest magnitude: of all of it, or of each row of the result.
+/* Casts of bf16 to fp8, scaled by the source's own largest magnitude: of all of it, or of each row
+ * of the result.
  *
- * Magnitudes are compared as bf16's bits: their order is that of the numbers, NaN above infinity, so that a
- * maximum has no order of its own and a NaN reaches the factor. All of it is bound by memory. A row that is
- * cast as it lies is read once (rows.cuh); everything else is read twice, for the magnitude and for the cast.
- * A transposed cast goes through a tile of codes in shared memory: it reads and writes whole sectors.
+ * Magnitudes are compared as bf16's bits: their order is that of the numbers, NaN above infinity,
+ * so that a maximum has no order of its own and a NaN reaches the factor. All of it is bound by
+ * memory. A row that is cast as it lies is read once (rows.cuh); everything else is read twice, for
+ * the magnitude and for the cast. A transposed cast goes through a tile of codes in shared memory:
+ * it reads and writes whole sectors.
  */
 #include "fp8_product.h"
 #include "lathe/fp8.h"
@@ -199,8 +201,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         cuda_store(codes + i, cast_pack<DTYPE>(cuda_load<LANES>(x + i), [&](int) { return f; }));
 }
 
-/* codes[c, r] = x[r, c] times factor[c * step]. A line of the tile is 17 words: the eight packs of a row lie in
- * four banks' distance of each other, and words of a column in all of them. */
+/* codes[c, r] = x[r, c] times factor[c * step]. A line of the tile is 17 words: the eight packs of
+ * a row lie in four banks' distance of each other, and words of a column in all of them. */
 template <int DTYPE>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     cast_transposed(const cuda_bf16 *x, uint8_t *codes, const float *factor, int64_t step,

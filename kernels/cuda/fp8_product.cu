@@ -1,8 +1,9 @@
 /* c (= or +=) a b + bias, with a and b cast to fp8 first (lathe/fp8.h).
  *
- * Where cuBLASLt takes the scales and gives c's dtype, it does all of it. Else (scales of rows but on Hopper; a
- * bias, which it would take in 16 bits alone) rows of c are taken a block at a time: their product of the bare
- * codes in f32, which the cache holds, then a kernel that scales, adds and rounds once.
+ * Where cuBLASLt takes the scales and gives c's dtype, it does all of it. Else (scales of rows but
+ * on Hopper; a bias, which it would take in 16 bits alone) rows of c are taken a block at a time:
+ * their product of the bare codes in f32, which the cache holds, then a kernel that scales, adds
+ * and rounds once.
  *
  *   scratch: | the product's own | a: codes, factors | b | the block |
  */

@@ -1,11 +1,12 @@
-/* Products of bf16 operands in fp8 (lathe/fp8.h): the casts, in scratch, and cuBLASLt's product of them. */
+/* Products of bf16 operands in fp8 (lathe/fp8.h): the casts, in scratch, and cuBLASLt's product of
+ * them. */
 #ifndef LATHE_CUDA_FP8_PRODUCT_H
 #define LATHE_CUDA_FP8_PRODUCT_H
 
 #include "blas.h"
 
-/** One operand as its product takes it: codes [outer, inner], with a factor for each of the outer dim (rowwise)
- *  or one. Offsets are of the kernel's scratch. */
+/** One operand as its product takes it: codes [outer, inner], with a factor for each of the outer
+ * dim (rowwise) or one. Offsets are of the kernel's scratch. */
 typedef struct cuda_fp8_cast {
     int64_t outer, inner;
     int32_t is_transposed; /* the source is [inner, outer] */

@@ -3,10 +3,11 @@
  *   EMBED      y[n] = W[tokens[n]]                     tokens i32[N], W c[V,C], y c[N,C]
  *   KV_APPEND  x c[B*Tq,W] becomes rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b], cache c[B,P,W]
  *
- * A token outside the vocabulary gives a row of NaN. Where kv_len[b] is outside Tq .. P, the first Tq rows of
- * cache[b] become NaN.
+ * A token outside the vocabulary gives a row of NaN. Where kv_len[b] is outside Tq .. P, the first
+ * Tq rows of cache[b] become NaN.
  *
- * Bound by memory: each element is read and written once, in packs of 16 bytes where the rows allow.
+ * Bound by memory: each element is read and written once, in packs of 16 bytes where the rows
+ * allow.
  */
 #include "launch.cuh"
 

@@ -3,10 +3,11 @@
  *   GATHER   y[n] = x[index[n]], a row of zeros for -1
  *   SCATTER  y[index[n]] += x[n], in the order of n, in f32
  *
- * An index of -2 or less, or of a row that is not there, gives a row of NaN in GATHER and nothing in SCATTER.
+ * An index of -2 or less, or of a row that is not there, gives a row of NaN in GATHER and nothing
+ * in SCATTER.
  *
- * GATHER is bound by memory. SCATTER gives each row of y a block, which walks the whole index a tile at a time and
- * skips tiles that do not name its row: rows * N / CUDA_THREADS tiles in all.
+ * GATHER is bound by memory. SCATTER gives each row of y a block, which walks the whole index a
+ * tile at a time and skips tiles that do not name its row: rows * N / CUDA_THREADS tiles in all.
  */
 #include "launch.cuh"
 

@@ -4,9 +4,10 @@
  *   dx = dy * (h + 2 x h (1 - h) u'),  u' = sqrt(2/pi) * (1 + 3 * 0.044715 x^2)
  *   with e = exp(-2|u|):  h (1 - h) = e / (1 + e)^2, which does not cancel where h is near 1
  *
- * About 25 instructions an element, of which one exp and one reciprocal on the special function unit: within what a
- * GPU does while it moves 4 bytes, so __fdividef (2 ulp) in place of an exact quotient's 10 instructions. It gives 0
- * for divisors above 2^126, where the quotient is below 2^-100 of x.
+ * About 25 instructions an element, of which one exp and one reciprocal on the special function
+ * unit: within what a GPU does while it moves 4 bytes, so __fdividef (2 ulp) in place of an exact
+ * quotient's 10 instructions. It gives 0 for divisors above 2^126, where the quotient is below
+ * 2^-100 of x.
  */
 #ifndef LATHE_CUDA_GELU_CUH
 #define LATHE_CUDA_GELU_CUH

@@ -1,15 +1,16 @@
-/* HEAD_LOGPROB, its derivative, HEAD_EVAL and HEAD_SAMPLE: log softmax(softcap(x W^T))[target], never all
- * logits at once; HEAD_ENTROPY, the entropy of that softmax, and its derivative.
+/* HEAD_LOGPROB, its derivative, HEAD_EVAL and HEAD_SAMPLE: log softmax(softcap(x W^T))[target],
+ * never all logits at once; HEAD_ENTROPY, the entropy of that softmax, and its derivative.
  *
  * Rows are taken a chunk at a time: a product gives its logits, one kernel (head_softmax.cuh) the
- * log-probabilities and, in place, the gradient of the logits, from which two products make dx and, added to
- * over the chunks, dW. Logits are of the compute dtype, as on the CPU, and their rows are padded to 64
- * elements, so that an odd vocabulary costs neither the products nor the kernels their wide loads.
+ * log-probabilities and, in place, the gradient of the logits, from which two products make dx and,
+ * added to over the chunks, dW. Logits are of the compute dtype, as on the CPU, and their rows are
+ * padded to 64 elements, so that an odd vocabulary costs neither the products nor the kernels their
+ * wide loads.
  *
  *   scratch: | product | logits [rows, stride] |
  *
- * Which rows have a target only the GPU knows: the others cost as much, and get logp 0 and no gradient. A
- * target outside the vocabulary gives logp NaN and no gradient.
+ * Which rows have a target only the GPU knows: the others cost as much, and get logp 0 and no
+ * gradient. A target outside the vocabulary gives logp NaN and no gradient.
  */
 #include "blas.h"
 #include "head_entropy.cuh"

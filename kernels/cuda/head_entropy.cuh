@@ -1,9 +1,12 @@
-/* The entropy of the softmax of the vocabulary head over whole rows of logits, and its gradient in place.
+/* The entropy of the softmax of the vocabulary head over whole rows of logits, and its gradient in
+ * place.
  *
- *   s = l, or cap * tanh(l / cap)     p = exp(s - max s) / sum     H = log(sum) - sum of p (s - max s)
+ *   s = l, or cap * tanh(l / cap)     p = exp(s - max s) / sum
+ *   H = log(sum) - sum of p (s - max s)
  *   dl = -dH * p * (log p + H) * (1 - (s/cap)^2)
  *
- * A block takes a row and reads it three times, from the cache after the first: its maximum, its sums, its gradient.
+ * A block takes a row and reads it three times, from the cache after the first: its maximum, its
+ * sums, its gradient.
  */
 #ifndef LATHE_CUDA_HEAD_ENTROPY_CUH
 #define LATHE_CUDA_HEAD_ENTROPY_CUH

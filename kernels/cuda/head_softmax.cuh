@@ -1,12 +1,15 @@
-/* The softmax of the vocabulary head over whole rows of logits: statistics, gradient in place, draws.
+/* The softmax of the vocabulary head over whole rows of logits: statistics, gradient in place,
+ * draws.
  *
  *   s = l, or cap * tanh(l / cap)       lse = max s + log(sum of exp(s - max s))
- *   logp = s[target] - lse              dl = dlogp * (onehot(target) - exp(s - lse)) * (1 - (s/cap)^2)
+ *   logp = s[target] - lse
+ *   dl = dlogp * (onehot(target) - exp(s - lse)) * (1 - (s/cap)^2)
  *   draw: the first v with the sum of exp(s - max s) up to v greater than u * the whole sum
  *
- * A block takes a row; rows begin at multiples of 16 bytes and are read by packs, columns from v on are
- * padding. Statistics take one pass (each thread keeps its maximum and a sum that it rescales), the
- * gradient one more, whose reads the cache serves; threads' sums are added in f64. Bound by memory.
+ * A block takes a row; rows begin at multiples of 16 bytes and are read by packs, columns from v on
+ * are padding. Statistics take one pass (each thread keeps its maximum and a sum that it rescales),
+ * the gradient one more, whose reads the cache serves; threads' sums are added in f64. Bound by
+ * memory.
  */
 #ifndef LATHE_CUDA_HEAD_SOFTMAX_CUH
 #define LATHE_CUDA_HEAD_SOFTMAX_CUH
@@ -174,8 +177,9 @@ static __device__ __forceinline__ double head_weigh(const T *row, int64_t v, flo
     return sum;
 }
 
-/* The first part whose sum with those before it exceeds `level`, where rounding lets none, the last that has
- * any; -1: none has. *io_before: the sum before the first part, then before the chosen one. */
+/* The first part whose sum with those before it exceeds `level`, where rounding lets none, the last
+ * that has any; -1: none has. *io_before: the sum before the first part, then before the chosen
+ * one. */
 static __device__ __forceinline__ int64_t head_choose(const double *parts, int64_t n, double level,
                                                       double *io_before)
 {

@@ -1,7 +1,8 @@
-/* Launching a kernel, and what kernels share: rows to blocks, elements as floats, sums over a block.
+/* Launching a kernel, and what kernels share: rows to blocks, elements as floats, sums over a
+ * block.
  *
- * Rules of this folder's kernels: shared memory is static; sums have a fixed order, a function of the shape
- * alone (no float atomics); no host synchronisation; 64-bit element indices.
+ * Rules of this folder's kernels: shared memory is static; sums have a fixed order, a function of
+ * the shape alone (no float atomics); no host synchronisation; 64-bit element indices.
  */
 #ifndef LATHE_CUDA_LAUNCH_CUH
 #define LATHE_CUDA_LAUNCH_CUH
@@ -36,8 +37,9 @@ static lathe_status cuda_run(const lathe_kernel *k, const lathe_kernel_args *a, 
 #define CUDA_THREADS 256
 #define CUDA_WARP 32
 
-/* Before a loop: n rounds of it at a time, so that their loads are under way together; CUDA_UNROLLED: all of
- * them, so that what an array indexed by the round holds stays in registers. */
+/* Before a loop: n rounds of it at a time, so that their loads are under way together;
+ * CUDA_UNROLLED: all of them, so that what an array indexed by the round holds stays in registers.
+ */
 #ifdef LATHE_CUDA_EMULATED
 #define CUDA_UNROLL(n)
 #define CUDA_UNROLLED
@@ -47,8 +49,8 @@ static lathe_status cuda_run(const lathe_kernel *k, const lathe_kernel_args *a, 
 #define CUDA_UNROLLED CUDA_PRAGMA(unroll)
 #endif
 
-/** Blocks of CUDA_THREADS for n pieces of work in a grid-stride loop: at most `waves` full loads of the
- *  GPU. Only for work whose result does not depend on the split. */
+/** Blocks of CUDA_THREADS for n pieces of work in a grid-stride loop: at most `waves` full loads of
+ * the GPU. Only for work whose result does not depend on the split. */
 static inline int64_t cuda_blocks(const cuda_device *d, int64_t n)
 {
     const int64_t wanted = (n + CUDA_THREADS - 1) / CUDA_THREADS, most = (int64_t)d->n_sm * 8;
@@ -128,8 +130,8 @@ template <typename T> static __device__ __forceinline__ void cuda_put(T *p, int 
     *p = cuda_as<T>::from(accumulate ? cuda_float(*p) + x : x);
 }
 
-/** N elements that are loaded and stored as one: 16 bytes of a 2-byte T with N = 8. The address must be a
- *  multiple of their size, or of 16 where they are more (two packs of 16 bytes). */
+/** N elements that are loaded and stored as one: 16 bytes of a 2-byte T with N = 8. The address
+ * must be a multiple of their size, or of 16 where they are more (two packs of 16 bytes). */
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) cuda_pack {
     T v[N];
 };
@@ -171,8 +173,8 @@ static inline int cuda_aligned(int64_t n, int32_t dtype, const void *a, const vo
         }                                                                                          \
     } while (0)
 
-/** What stands where an index of the caller's is outside its range: a kernel has no error to give, and the
- *  check of the loss names it. */
+/** What stands where an index of the caller's is outside its range: a kernel has no error to give,
+ * and the check of the loss names it. */
 static __device__ __forceinline__ float cuda_nan()
 {
     return __int_as_float(0x7fc00000);
@@ -196,8 +198,8 @@ template <typename T> static __device__ __forceinline__ T cuda_warp_max(T x)
     return x;
 }
 
-/** Sum over the block's threads, a whole number of warps and at most 1024; every thread calls, every
- *  thread gets it. May be called again at once. */
+/** Sum over the block's threads, a whole number of warps and at most 1024; every thread calls,
+ * every thread gets it. May be called again at once. */
 template <typename T> static __device__ T cuda_block_sum(T x)
 {
     __shared__ T warps[32];

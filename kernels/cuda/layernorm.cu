@@ -1,14 +1,15 @@
 /* LAYERNORM, with a sum in front of it, and its derivative, over the last dim.
  *
- *   ADD_LAYERNORM: x = a + b first, rounded, while the row is in registers: 4 elements moved, where ADD and LAYERNORM
- *   move 5
+ *   ADD_LAYERNORM: first x = a + b, rounded, while the row is in registers
+ *                  (moves 4 elements; ADD followed by LAYERNORM moves 5)
  *   y = xhat * w + b,   xhat = (x - mean) * rstd,   rstd = 1 / sqrt(var(x) + eps)
  *   dx = rstd * (g - mean(g) - xhat * mean(g*xhat)),  g = dy*w
  *   dw = sum over rows of dy*xhat,  db = sum over rows of dy
  *
- * Rows as in rows.cuh; in the backward a block takes a fixed run of rows, and the blocks' sums of dw and db are
- * added in order. Bound by memory: up to C = 8192 the forward moves 2 elements per element and the backward 3,
- * which is the least (w and b stay in the first cache); longer rows are read three and two times.
+ * Rows as in rows.cuh; in the backward a block takes a fixed run of rows, and the blocks' sums of
+ * dw and db are added in order. Bound by memory: up to C = 8192 the forward moves 2 elements per
+ * element and the backward 3, which is the least (w and b stay in the first cache); longer rows are
+ * read three and two times.
  */
 #include "rows.cuh"
 

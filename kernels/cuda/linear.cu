@@ -2,9 +2,10 @@
  *
  *   y = x W^T + b     db[j] = sum over rows of dy[i,j]
  *
- * A bias is f32 and is added before y is rounded. Where the library cannot (y of 16 bits), rows are taken a
- * block at a time: its product in f32, then the bias; the block stays in the cache between the two. Both of
- * the kernels here are bound by memory. What is to be multiplied in fp8: fp8_product.cu.
+ * A bias is f32 and is added before y is rounded. Where the library cannot (y of 16 bits), rows are
+ * taken a block at a time: its product in f32, then the bias; the block stays in the cache between
+ * the two. Both of the kernels here are bound by memory. What is to be multiplied in fp8:
+ * fp8_product.cu.
  */
 #include "blas.h"
 #include "columns.cuh"

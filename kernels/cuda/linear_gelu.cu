@@ -1,11 +1,16 @@
-/* LINEAR_GELU and LINEAR_DX_GELU: products by blocks of rows, GELU or its derivative over each while the cache holds it.
+/* LINEAR_GELU and LINEAR_DX_GELU: the product is computed by blocks of rows, and GELU or its
+ * derivative is applied to each block while it is in the cache.
  *
- *   z = x W^T + b,  y = gelu(z)     16 bits and a bias: the block in f32, in scratch; one kernel adds the bias, rounds to z
- *                                   and takes gelu of that. Else the block is z's rows (y's, where nobody wants z)
- *   dz = (dy W) * gelu'(z)          the block is dz's rows
+ *   z = x W^T + b,  y = gelu(z)
+ *       z of 16 bits, with a bias: the product of a block is f32, in scratch; then one kernel
+ *       adds the bias, rounds to z and computes y = gelu(z). Otherwise the product is written
+ *       to z's rows (to y's rows, where z is not wanted).
+ *   dz = (dy W) * gelu'(z)
+ *       the product is written to dz's rows.
  *
- * To memory goes what is read and written once: 1 element each of y and z in the forward, where LINEAR and GELU_TANH move
- * 3; 2 in the backward (z, dz), where LINEAR_DX and GELU_TANH_BWD move 4. Results are theirs.
+ * Memory traffic: the forward writes y and z once, 2 elements; LINEAR followed by GELU_TANH
+ * moves 3. The backward moves 2 (z, dz); LINEAR_DX followed by GELU_TANH_BWD moves 4. The results
+ * are those of the separate ops.
  */
 #include "gelu.cuh"
 #include "row_product.cuh"

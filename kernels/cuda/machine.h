@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Whether there are a driver that is new enough, GPUs (*out_n) and cuBLASLt; else `why` gets one line. */
+/** Whether there are a driver that is new enough, GPUs (*out_n) and cuBLASLt; else `why` gets one
+ * line. */
 int32_t cuda_machine_runs(int *out_n, char *why, size_t why_bytes);
 
 #endif

@@ -1,6 +1,7 @@
-/* Maps over elements: out[i] = f(in[i]) with up to three inputs and two outputs, any of them f32, bf16 or
- * f16. Each element is read and written once, in packs of 16 bytes of the widest dtype (what is left over at
- * the end, and tensors that begin anywhere, one by one): bound by memory, and at its least number of bytes.
+/* Maps over elements: out[i] = f(in[i]) with up to three inputs and two outputs, any of them f32,
+ * bf16 or f16. Each element is read and written once, in packs of 16 bytes of the widest dtype
+ * (what is left over at the end, and tensors that begin anywhere, one by one): bound by memory, and
+ * at its least number of bytes.
  */
 #ifndef LATHE_CUDA_MAP_CUH
 #define LATHE_CUDA_MAP_CUH
@@ -9,7 +10,8 @@
 
 /** What a map's function, a struct that is passed by value, derives from. It has
  *      __device__ void operator()(const float *in, float *out) const     in [IN], out [OUT]
- *  and may have a begin() of its own, which each thread calls first: to load scalars of device memory. */
+ *  and may have a begin() of its own, which each thread calls first: to load scalars of device
+ * memory. */
 template <int IN, int OUT> struct cuda_map_fn {
     static constexpr int n_in = IN, n_out = OUT;
 

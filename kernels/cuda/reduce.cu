@@ -1,12 +1,13 @@
-/* SUM, ROW_SUM, their derivative BROADCAST, and L2_NORMALIZE. Sums run in f64, split as in sums.cuh.
+/* SUM, ROW_SUM, their derivative BROADCAST, and L2_NORMALIZE. Sums run in f64, split as in
+ * sums.cuh.
  *
  *   SUM           y = sum of x
  *   ROW_SUM       y[r] = sum of x[r*T .. r*T+T-1], T = count
  *   BROADCAST     y[i] = x[i / count]
  *   L2_NORMALIZE  y = x / max(|x|_2, eps)
  *
- * SUM and the norm: a block sums 16384 elements into the scratch, one block adds those sums. Bound by memory
- * (on GPUs with few f64 units by those): x is read once, by L2_NORMALIZE twice.
+ * SUM and the norm: a block sums 16384 elements into the scratch, one block adds those sums. Bound
+ * by memory (on GPUs with few f64 units by those): x is read once, by L2_NORMALIZE twice.
  */
 #include "map.cuh"
 #include "sums.cuh"

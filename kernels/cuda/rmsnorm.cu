@@ -1,12 +1,13 @@
 /* RMSNORM, with a sum in front of it, and its derivative, over groups of D elements.
  *
- *   ADD_RMSNORM: x = a + b first, rounded, while the row is in registers: 4 elements moved, where ADD and RMSNORM move 5
+ *   ADD_RMSNORM: first x = a + b, rounded, while the row is in registers
+ *                (moves 4 elements; ADD followed by RMSNORM moves 5)
  *   y = x * rstd * g,   rstd = 1 / sqrt(mean(x^2) + eps),   g = w (or 1 + w with offset_one)
  *   dx = rstd * (dy*g - xhat * mean(dy*g*xhat)),  dw = sum over rows of dy*xhat,  xhat = x*rstd
  *
- * Rows as in rows.cuh; in the backward a block takes a fixed run of rows, and the blocks' sums of dw are added
- * in order. Bound by memory: up to D = 8192 the forward moves 2 elements per element and the backward 3,
- * which is the least (w stays in the first cache); longer rows are read twice.
+ * Rows as in rows.cuh; in the backward a block takes a fixed run of rows, and the blocks' sums of
+ * dw are added in order. Bound by memory: up to D = 8192 the forward moves 2 elements per element
+ * and the backward 3, which is the least (w stays in the first cache); longer rows are read twice.
  */
 #include "rows.cuh"
 

@@ -5,8 +5,8 @@
  *
  * A row whose position is outside the table becomes NaN.
  *
- * A thread takes N elements of a first half and those across from them. Bound by memory: each element is read
- * and written once; the heads of a row find its angles in the first cache.
+ * A thread takes N elements of a first half and those across from them. Bound by memory: each
+ * element is read and written once; the heads of a row find its angles in the first cache.
  */
 #include "launch.cuh"
 

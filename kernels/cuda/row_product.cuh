@@ -14,8 +14,9 @@ struct cuda_row_product {
     int64_t a_row_bytes, columns; /* of the left operand, of the result */
 };
 
-/** *out, all zero before, for cuda_row_product_destroy also on failure. A block has about `most_bytes`, at most
- *  CUDA_BLOCK_BYTES, but 64 rows or half of all at least. *out_scratch is what its product needs. */
+/** *out, all zero before, for cuda_row_product_destroy also on failure. A block has about
+ * `most_bytes`, at most CUDA_BLOCK_BYTES, but 64 rows or half of all at least. *out_scratch is what
+ * its product needs. */
 static inline lathe_status cuda_row_product_create(cuda_device *device, matmul_spec spec,
                                                    int64_t most_bytes, cuda_row_product *out,
                                                    int64_t *out_scratch)

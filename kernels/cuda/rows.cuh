@@ -1,6 +1,7 @@
-/* Rows of a matrix, each by a warp (up to 1024 elements) or a block of CUDA_THREADS (up to 8192), which read
- * it once, in packs of 16 bytes where d and the addresses allow, and keep it in registers as it came, 32
- * elements a thread at most. Longer rows take a block that reads again what it needs again.
+/* Rows of a matrix, each by a warp (up to 1024 elements) or a block of CUDA_THREADS (up to 8192),
+ * which read it once, in packs of 16 bytes where d and the addresses allow, and keep it in
+ * registers as it came, 32 elements a thread at most. Longer rows take a block that reads again
+ * what it needs again.
  *
  * Which thread has which elements is a function of d and of N, the elements of a pack, alone.
  */
@@ -45,7 +46,8 @@ template <int KIND> constexpr int cuda_row_groups = CUDA_THREADS / cuda_row_thre
         }                                                                                          \
     } while (0)
 
-/** Which of the block's rows under way is this thread's, and its place among those that share it. */
+/** Which of the block's rows under way is this thread's, and its place among those that share it.
+ */
 template <int KIND> static __device__ __forceinline__ int cuda_row_group()
 {
     return (int)threadIdx.x / cuda_row_threads<KIND>;
@@ -134,8 +136,8 @@ template <typename T, int N, int KIND> struct cuda_row {
     }
 };
 
-/** Sums over the rows of a block, one per column: each thread adds to its own columns in registers (for long
- *  rows in the block's part of the scratch), and the block's groups are added in order. */
+/** Sums over the rows of a block, one per column: each thread adds to its own columns in registers
+ * (for long rows in the block's part of the scratch), and the block's groups are added in order. */
 template <int N, int KIND> struct cuda_row_columns {
     float sum[KIND == CUDA_ROW_LONG ? 1 : CUDA_ROW_KEPT];
     float *part; /* [d], this block's; NULL: not wanted */

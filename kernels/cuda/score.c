@@ -1,4 +1,5 @@
-/* Fitness of the CUDA device for the machine: a driver, a GPU, code for its generation, cuBLASLt. */
+/* Fitness of the CUDA device for the machine: a driver, a GPU, code for its generation, cuBLASLt.
+ */
 #include <stdio.h>
 
 #include "blas.h"
@@ -6,8 +7,8 @@
 #include "lathe/plugin.h"
 #include "machine.h"
 
-/* Machine code for 8.0, 8.9, 9.0 and 10.0 runs on later minor versions of the same major one; what is
- * newer translates the PTX of 10.0. */
+/* Machine code for 8.0, 8.9, 9.0 and 10.0 runs on later minor versions of the same major one; what
+ * is newer translates the PTX of 10.0. */
 int32_t cuda_has_code_for(int32_t arch)
 {
     return arch >= 80;
@@ -58,7 +59,8 @@ int32_t cuda_score(char *why, int64_t why_bytes)
         (void)snprintf(why, (size_t)why_bytes, "%d GPU%s, the first%s: %s, sm_%d%d", n,
                        n == 1 ? "" : "s", i == 0 ? "" : " that there is code for", properties.name,
                        properties.major, properties.minor);
-        return LATHE_SCORE_EXACT; /* before every build for processors, whatever their instructions */
+        return LATHE_SCORE_EXACT; /* before every build for processors, whatever their instructions
+                                   */
     }
     (void)snprintf(why, (size_t)why_bytes,
                    "GPU 0 is of compute capability %d.%d; this build has code from 8.0 on",

@@ -1,5 +1,6 @@
-/* SLICE: rows start .. start+count-1 of x; and its derivative, zero outside them. Copies of the device, or the
- * map of map.cuh where they are added: no more bytes than are in the slice, and the zeros. */
+/* SLICE: rows start .. start+count-1 of x; and its derivative, zero outside them. Copies of the
+ * device, or the map of map.cuh where they are added: no more bytes than are in the slice, and the
+ * zeros. */
 #include "map.cuh"
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)

@@ -3,8 +3,8 @@
  *   SUM_SQUARES     y[s] = sum of x[e]^2 over segment s
  *   UPDATE_SQUARES  y[k] = sum of (s*(alpha*u + beta*p))^2 over 16384 elements
  *
- * A segment that is not within x gives NaN. A block takes a sum, split as in sums.cuh. Bound by memory (on GPUs
- * with few f64 units by those): each element is read once.
+ * A segment that is not within x gives NaN. A block takes a sum, split as in sums.cuh. Bound by
+ * memory (on GPUs with few f64 units by those): each element is read once.
  */
 #include "sums.cuh"
 

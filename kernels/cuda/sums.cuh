@@ -1,5 +1,6 @@
-/* Sums in f64 over ranges of elements: a block takes a range, each of its threads every n-th element in order,
- * and the threads' sums are added in a fixed tree. The split is a function of the range's length alone. */
+/* Sums in f64 over ranges of elements: a block takes a range, each of its threads every n-th
+ * element in order, and the threads' sums are added in a fixed tree. The split is a function of the
+ * range's length alone. */
 #ifndef LATHE_CUDA_SUMS_CUH
 #define LATHE_CUDA_SUMS_CUH
 

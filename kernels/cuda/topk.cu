@@ -1,8 +1,9 @@
-/* TOPK: the k largest elements of each row, largest first, the first of equal ones first; and its derivative. NaN is
- * never taken: where a row has fewer numbers than k, NaN and the index -1 stand at the end.
+/* TOPK: the k largest elements of each row, largest first, the first of equal ones first; and its
+ * derivative. NaN is never taken: where a row has fewer numbers than k, NaN and the index -1 stand
+ * at the end.
  *
- * A block takes a row and reads it k times, each time for the largest element after the one it found before: for a
- * few elements of rows that the cache holds.
+ * A block takes a row and reads it k times, each time for the largest element after the one it
+ * found before: for a few elements of rows that the cache holds.
  */
 #include "launch.cuh"
 

@@ -25,6 +25,14 @@ while read -r lines file; do
     esac
 done < <(printf '%s\0' "${files[@]}" | xargs -0 wc -l)
 
+# Lines have at most 100 columns, comments too: clang-format wraps a comment that is wider, so lists and
+# formulas in comments are wrapped by hand (.clang-format: ReflowComments).
+grep -qx 'ReflowComments: true' .clang-format || fail '.clang-format does not say "ReflowComments: true"'
+grep -qx 'ColumnLimit: 100' .clang-format || fail '.clang-format does not say "ColumnLimit: 100"'
+while IFS= read -r line; do
+    [ -z "$line" ] || fail "$line is wider than 100 columns"
+done < <(printf '%s\0' "${files[@]}" | LC_ALL=C.UTF-8 xargs -0 grep -noE '^.{101}' | cut -d: -f1,2)
+
 # Every function in a table of the ABI says when it is called (core/include/lathe/abi.h).
 while IFS= read -r line; do
     [ -z "$line" ] || fail "$line has no call contract: begin its comment with [any], [pure], [open], [build], [step] or [between]"

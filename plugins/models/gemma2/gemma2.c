@@ -2,22 +2,24 @@
  * gated tanh-GELU, capped scores and logits, a sliding window in every other layer. */
 #include <lathe/kit/decoder_family.h>
 
-/* clang-format off */
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("gemma2", "true"),
     LATHE_DECODER_FIELDS("8192"),
     LATHE_POSITIVE("rms_norm_eps", "1e-6", 1.0, "added to the mean square in RMSNorm"),
     LATHE_ROPE_FIELDS("10000.0"),
-    LATHE_FIELD_STRING("hidden_activation", "\"gelu_pytorch_tanh\"", "gelu_pytorch_tanh", "activation of the MLP"),
+    LATHE_FIELD_STRING("hidden_activation", "\"gelu_pytorch_tanh\"", "gelu_pytorch_tanh",
+                       "activation of the MLP"),
     LATHE_FIELD_BOOL("attention_bias", "false", "biases in the attention projections"),
     LATHE_FIELD_INT("query_pre_attn_scalar", "256", 1, 1e9, "1", "scores are divided by its root"),
     LATHE_WINDOW_FIELD("4096", "keys that a query sees in a layer with a window, itself included"),
-    LATHE_FIELD_STRINGS("layer_types", "sliding_attention or full_attention for each layer; unset: they alternate, the first one has a window"),
-    {"attn_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE, "50.0", 0.0, 1e9, NULL, "1", "scores are c tanh(score/c); null: as they are"},
-    {"final_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE, "30.0", 0.0, 1e9, NULL, "1", "logits are c tanh(logit/c); null: as they are"},
+    LATHE_FIELD_STRINGS("layer_types", "sliding_attention or full_attention for each layer; unset: "
+                                       "they alternate, the first one has a window"),
+    {"attn_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE,
+     "50.0", 0.0, 1e9, NULL, "1", "scores are c tanh(score/c); null: as they are"},
+    {"final_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE,
+     "30.0", 0.0, 1e9, NULL, "1", "logits are c tanh(logit/c); null: as they are"},
     LATHE_FIELD_BOOL("use_bidirectional_attention", "false", "only false is supported"),
 };
-/* clang-format on */
 
 static const lathe_model_type types[] = {{"gemma2", "Gemma2ForCausalLM"}};
 

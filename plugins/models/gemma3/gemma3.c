@@ -2,26 +2,34 @@
  * own for the layers with a sliding window. The text model alone. */
 #include <lathe/kit/decoder_family.h>
 
-/* clang-format off */
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("gemma3_text", "true"),
     LATHE_DECODER_FIELDS("131072"),
     LATHE_POSITIVE("rms_norm_eps", "1e-6", 1.0, "added to the mean square in RMSNorm"),
-    LATHE_POSITIVE("rope_theta", "1000000.0", 1e18, "base of the rotary frequencies of layers without a window"),
+    LATHE_POSITIVE("rope_theta", "1000000.0", 1e18,
+                   "base of the rotary frequencies of layers without a window"),
     LATHE_POSITIVE("rope_local_base_freq", "10000.0", 1e18, "the same of layers with a window"),
-    LATHE_FIELD_TABLE("rope_scaling", "RoPE scaling of the layers without a window: rope_type, factor, ..."),
-    LATHE_FIELD_TABLE("rope_parameters", "the newer form: { sliding_attention = {...}, full_attention = {...} }"),
-    LATHE_FIELD_STRING("hidden_activation", "\"gelu_pytorch_tanh\"", "gelu_pytorch_tanh", "activation of the MLP"),
+    LATHE_FIELD_TABLE("rope_scaling",
+                      "RoPE scaling of the layers without a window: rope_type, factor, ..."),
+    LATHE_FIELD_TABLE("rope_parameters",
+                      "the newer form: { sliding_attention = {...}, full_attention = {...} }"),
+    LATHE_FIELD_STRING("hidden_activation", "\"gelu_pytorch_tanh\"", "gelu_pytorch_tanh",
+                       "activation of the MLP"),
     LATHE_FIELD_BOOL("attention_bias", "false", "biases in the attention projections"),
     LATHE_FIELD_INT("query_pre_attn_scalar", "256", 1, 1e9, "1", "scores are divided by its root"),
     LATHE_WINDOW_FIELD("4096", "keys that a query sees in a layer with a window, itself included"),
-    LATHE_FIELD_INT("sliding_window_pattern", "6", 1, 10000.0, "layers", "each layer whose number is a multiple of this has no window, where layer_types is unset"),
-    LATHE_FIELD_STRINGS("layer_types", "sliding_attention or full_attention for each layer; unset: by sliding_window_pattern"),
-    {"attn_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE, NULL, 0.0, 1e9, NULL, "1", "scores are c tanh(score/c); null: as they are"},
-    {"final_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE, NULL, 0.0, 1e9, NULL, "1", "logits are c tanh(logit/c); null: as they are"},
+    LATHE_FIELD_INT(
+        "sliding_window_pattern", "6", 1, 10000.0, "layers",
+        "each layer whose number is a multiple of this has no window, where layer_types is unset"),
+    LATHE_FIELD_STRINGS(
+        "layer_types",
+        "sliding_attention or full_attention for each layer; unset: by sliding_window_pattern"),
+    {"attn_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE,
+     NULL, 0.0, 1e9, NULL, "1", "scores are c tanh(score/c); null: as they are"},
+    {"final_logit_softcapping", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE | LATHE_FIELD_NULLABLE,
+     NULL, 0.0, 1e9, NULL, "1", "logits are c tanh(logit/c); null: as they are"},
     LATHE_FIELD_BOOL("use_bidirectional_attention", "false", "only false is supported"),
 };
-/* clang-format on */
 
 static const lathe_model_type types[] = {{"gemma3_text", "Gemma3ForCausalLM"}};
 

@@ -2,25 +2,30 @@
  * Conv1D weights as [in, out]. */
 #include <lathe/kit/decoder_family.h>
 
-/* clang-format off */
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("gpt2", "true"),
     LATHE_FIELD_INT("n_embd", "768", 1, 1048576.0, "channels", "width of the residual stream"),
     LATHE_FIELD_INT("n_layer", "12", 1, 10000.0, "layers", "number of layers"),
     LATHE_FIELD_INT("n_head", "12", 1, 65536.0, "heads", "heads"),
     LATHE_FIELD_INT("n_positions", "1024", 1, LATHE_ANY_POSITIONS, "tokens", "longest sequence"),
-    LATHE_FIELD_INT("n_ctx", NULL, 1, LATHE_ANY_POSITIONS, "tokens", "older name of n_positions, which is not read"),
-    LATHE_FIELD_INT("n_inner", NULL, 1, 16777216.0, "channels", "width inside the MLP; unset: 4 n_embd"),
+    LATHE_FIELD_INT("n_ctx", NULL, 1, LATHE_ANY_POSITIONS, "tokens",
+                    "older name of n_positions, which is not read"),
+    LATHE_FIELD_INT("n_inner", NULL, 1, 16777216.0, "channels",
+                    "width inside the MLP; unset: 4 n_embd"),
     LATHE_POSITIVE("layer_norm_epsilon", "1e-5", 1.0, "added to the variance in LayerNorm"),
-    LATHE_FIELD_STRING("activation_function", "\"gelu_new\"", "gelu_new|gelu_pytorch_tanh", "activation of the MLP"),
-    LATHE_FIELD_BOOL("scale_attn_weights", "true", "scores are divided by the root of the head size; only true is supported"),
+    LATHE_FIELD_STRING("activation_function", "\"gelu_new\"", "gelu_new|gelu_pytorch_tanh",
+                       "activation of the MLP"),
+    LATHE_FIELD_BOOL("scale_attn_weights", "true",
+                     "scores are divided by the root of the head size; only true is supported"),
     LATHE_FIELD_BOOL("scale_attn_by_inverse_layer_idx", "false", "only false is supported"),
     LATHE_FIELD_BOOL("add_cross_attention", "false", "only false is supported"),
-    LATHE_FIELD_FLOAT("attn_pdrop", "0.0", 0.0, 1.0, "1", "dropout of the attention weights; training applies none"),
-    LATHE_FIELD_FLOAT("embd_pdrop", "0.0", 0.0, 1.0, "1", "dropout of the embeddings; training applies none"),
-    LATHE_FIELD_FLOAT("resid_pdrop", "0.0", 0.0, 1.0, "1", "dropout of the residual stream; training applies none"),
+    LATHE_FIELD_FLOAT("attn_pdrop", "0.0", 0.0, 1.0, "1",
+                      "dropout of the attention weights; training applies none"),
+    LATHE_FIELD_FLOAT("embd_pdrop", "0.0", 0.0, 1.0, "1",
+                      "dropout of the embeddings; training applies none"),
+    LATHE_FIELD_FLOAT("resid_pdrop", "0.0", 0.0, 1.0, "1",
+                      "dropout of the residual stream; training applies none"),
 };
-/* clang-format on */
 
 static const lathe_model_type types[] = {{"gpt2", "GPT2LMHeadModel"}};
 static const lathe_key_alias aliases[] = {{"n_embd", "hidden_size"},

@@ -1,7 +1,6 @@
 /* Llama: RMSNorm, rotary positions, grouped attention, SwiGLU. */
 #include <lathe/kit/decoder_family.h>
 
-/* clang-format off */
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("llama", "false"),
     LATHE_DECODER_FIELDS("2048"),
@@ -10,10 +9,10 @@ static const lathe_field fields[] = {
     LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
     LATHE_FIELD_BOOL("attention_bias", "false", "biases in the attention projections"),
     LATHE_FIELD_BOOL("mlp_bias", "false", "biases in the MLP"),
-    LATHE_FIELD_INT("sliding_window", NULL, 1, LATHE_ANY_POSITIONS, "tokens", "changes nothing: Llama has no window"),
+    LATHE_FIELD_INT("sliding_window", NULL, 1, LATHE_ANY_POSITIONS, "tokens",
+                    "changes nothing: Llama has no window"),
     LATHE_FIELD_STRINGS("layer_types", "full_attention for every layer"),
 };
-/* clang-format on */
 
 static const lathe_model_type types[] = {{"llama", "LlamaForCausalLM"}};
 

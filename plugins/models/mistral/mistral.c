@@ -1,7 +1,6 @@
 /* Mistral: Llama with a sliding window. */
 #include <lathe/kit/decoder_family.h>
 
-/* clang-format off */
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("mistral", "false"),
     LATHE_DECODER_FIELDS("131072"),
@@ -10,7 +9,6 @@ static const lathe_field fields[] = {
     LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
     LATHE_WINDOW_FIELD("4096", "keys that a query sees, itself included; null: all"),
 };
-/* clang-format on */
 
 static const lathe_model_type types[] = {{"mistral", "MistralForCausalLM"}};
 

@@ -2,7 +2,6 @@
  * together. */
 #include <lathe/kit/decoder_family.h>
 
-/* clang-format off */
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("olmo2", "false"),
     LATHE_DECODER_FIELDS("2048"),
@@ -11,7 +10,6 @@ static const lathe_field fields[] = {
     LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
     LATHE_FIELD_BOOL("attention_bias", "false", "biases in the attention projections"),
 };
-/* clang-format on */
 
 static const lathe_model_type types[] = {{"olmo2", "Olmo2ForCausalLM"}};
 

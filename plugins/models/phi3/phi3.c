@@ -1,20 +1,24 @@
 /* Phi-3: Llama with one projection for q, k and v, one for gate and up, and longrope. */
 #include <lathe/kit/decoder_family.h>
 
-/* clang-format off */
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("phi3", "false"),
     LATHE_DECODER_FIELDS("4096"),
     LATHE_POSITIVE("rms_norm_eps", "1e-5", 1.0, "added to the mean square in RMSNorm"),
     LATHE_ROPE_FIELDS("10000.0"),
-    LATHE_FIELD_INT("original_max_position_embeddings", NULL, 1, LATHE_ANY_POSITIONS, "tokens", "longrope: rows up to this length use its short factors, longer ones its long factors"),
-    LATHE_FIELD_FLOAT("partial_rotary_factor", "1.0", 0.0, 1.0, "1", "share of a head that is rotated; only 1 is supported"),
+    LATHE_FIELD_INT(
+        "original_max_position_embeddings", NULL, 1, LATHE_ANY_POSITIONS, "tokens",
+        "longrope: rows up to this length use its short factors, longer ones its long factors"),
+    LATHE_FIELD_FLOAT("partial_rotary_factor", "1.0", 0.0, 1.0, "1",
+                      "share of a head that is rotated; only 1 is supported"),
     LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
-    {"sliding_window", LATHE_T_INT, LATHE_FIELD_NULLABLE, NULL, 1, LATHE_ANY_POSITIONS, NULL, "tokens", "keys that a query sees, itself included; null: all"},
-    LATHE_FIELD_FLOAT("embd_pdrop", "0.0", 0.0, 1.0, "1", "dropout of the embeddings; training applies none"),
-    LATHE_FIELD_FLOAT("resid_pdrop", "0.0", 0.0, 1.0, "1", "dropout of the residual stream; training applies none"),
+    {"sliding_window", LATHE_T_INT, LATHE_FIELD_NULLABLE, NULL, 1, LATHE_ANY_POSITIONS, NULL,
+     "tokens", "keys that a query sees, itself included; null: all"},
+    LATHE_FIELD_FLOAT("embd_pdrop", "0.0", 0.0, 1.0, "1",
+                      "dropout of the embeddings; training applies none"),
+    LATHE_FIELD_FLOAT("resid_pdrop", "0.0", 0.0, 1.0, "1",
+                      "dropout of the residual stream; training applies none"),
 };
-/* clang-format on */
 
 static const lathe_model_type types[] = {{"phi3", "Phi3ForCausalLM"}};
 

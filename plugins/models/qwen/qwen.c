@@ -2,20 +2,23 @@
  * Llama's. Layers from max_window_layers on may have a sliding window. */
 #include <lathe/kit/decoder_family.h>
 
-/* clang-format off */
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("qwen2|qwen3", "false"),
     LATHE_DECODER_FIELDS("32768"),
     LATHE_POSITIVE("rms_norm_eps", "1e-6", 1.0, "added to the mean square in RMSNorm"),
     LATHE_ROPE_FIELDS("10000.0"),
     LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
-    LATHE_FIELD_BOOL("attention_bias", "false", "qwen3: biases in the attention projections; qwen2 has them on q, k and v"),
-    LATHE_FIELD_BOOL("use_sliding_window", "false", "layers from max_window_layers on have the window of sliding_window"),
+    LATHE_FIELD_BOOL("attention_bias", "false",
+                     "qwen3: biases in the attention projections; qwen2 has them on q, k and v"),
+    LATHE_FIELD_BOOL("use_sliding_window", "false",
+                     "layers from max_window_layers on have the window of sliding_window"),
     LATHE_WINDOW_FIELD("4096", "keys that a query sees, itself included; null: all"),
-    LATHE_FIELD_INT("max_window_layers", "28", 0, LATHE_ANY_POSITIONS, "layers", "first layer with a window"),
-    LATHE_FIELD_STRINGS("layer_types", "full_attention or sliding_attention for each layer; unset: by max_window_layers"),
+    LATHE_FIELD_INT("max_window_layers", "28", 0, LATHE_ANY_POSITIONS, "layers",
+                    "first layer with a window"),
+    LATHE_FIELD_STRINGS(
+        "layer_types",
+        "full_attention or sliding_attention for each layer; unset: by max_window_layers"),
 };
-/* clang-format on */
 
 static const lathe_model_type types[] = {{"qwen2", "Qwen2ForCausalLM"},
                                          {"qwen3", "Qwen3ForCausalLM"}};

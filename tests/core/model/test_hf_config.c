@@ -164,7 +164,7 @@ Test(hf_config, strict_mode_refuses_unknown_keys)
     lathe_model_config_fini(&c);
 }
 
-/* transformers refuses a folder whose config.json has a number with a dot where it expects an int. */
+/* transformers refuses a config.json that has a number with a dot where it expects an int. */
 Test(hf_config, generates_whole_numbers_without_a_dot)
 {
     static const char *const tables[] = {

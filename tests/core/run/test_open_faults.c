@@ -11,8 +11,8 @@
 
 static char dir[64], path[128];
 static lathe_tokenizer *bytes;
-/* With the plugins of the model families, opened before calls fail: what happens when a family cannot
- * be opened is shown by the test `model`. NULL: the test needs none. */
+/* With the plugins of the model families, opened before calls fail: what happens when a family
+ * cannot be opened is shown by the test `model`. NULL: the test needs none. */
 static lathe_registry *registry;
 
 static void setup(void)
