@@ -1,5 +1,5 @@
 /* The stand-in graph: building with checks, evaluation in double, finite differences. Above 500
- * lines: all of it works on the struct below, which stays private. */
+ * lines because all of it works on the struct below, which stays private. */
 #include "mock_graph.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Implements the CUDA runtime functions that Lathe calls, on host memory. Work is queued and runs
  * when the caller waits for it; device memory is accessible only while work runs. LATHE_EMULATOR
  * describes the emulated machine: "driver=none gpus=0 arch=75 memory=BYTES used=BYTES", each
- * optional. */
+ * optional. Above 500 lines because memory, streams and captures share one private state. */
 #include <cuda_runtime_api.h>
 
 #include <chrono>

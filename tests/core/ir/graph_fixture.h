@@ -228,6 +228,23 @@ static inline lathe_val fixture_linear(fixture *f, lathe_val x, lathe_val w, lat
     return fixture_node(f, LATHE_OP_LINEAR, NULL, x, w, b);
 }
 
+static inline lathe_val fixture_attention(fixture *f, lathe_op_attrs attrs, const lathe_val in[5])
+{
+    lathe_val out[2];
+    attrs.scale = 0.5f;
+    attrs.head_dim = 4;
+    attrs.batch = 2;
+    OK(lathe_graph_node(f->g, LATHE_OP_ATTENTION, &attrs, in, 5, out, 2, -1, "attention"));
+    return out[0];
+}
+
+static inline lathe_val fixture_head(fixture *f, lathe_val x, lathe_val w, float softcap)
+{
+    static const int32_t targets[] = {1, -1, 5, 0};
+    const lathe_op_attrs attrs = {.softcap = softcap};
+    return fixture_node(f, LATHE_OP_HEAD_LOGPROB, &attrs, x, w, fixture_ids(f, targets, 4));
+}
+
 static inline lathe_val fixture_f32(fixture *f, lathe_val x)
 {
     const lathe_op_attrs to_f32 = {.dtype = LATHE_F32};

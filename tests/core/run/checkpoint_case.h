@@ -3,6 +3,7 @@
 #define LATHE_TEST_CHECKPOINT_CASE_H
 
 #include "base/log.h"
+#include "base/map.h"
 #include "checkpoint/checkpoint.h"
 #include "io/manifest.h"
 #include "small_run.h"
@@ -115,6 +116,31 @@ __attribute__((format(printf, 2, 3), unused)) static const char *in(const char *
     vsnprintf(path + n, sizeof paths[0] - (size_t)n, format, args);
     va_end(args);
     return path;
+}
+
+__attribute__((unused)) static void expect_message(const char *text)
+{
+    cr_assert(strstr(lathe_error_message(), text), "no '%s' in: %s", text, lathe_error_message());
+}
+
+__attribute__((unused)) static void flip(const char *path, long at)
+{
+    FILE *f = fopen(path, "r+");
+    cr_assert(f && fseek(f, at, SEEK_SET) == 0, "%s", path);
+    const int c = fgetc(f);
+    cr_assert(c != EOF && fseek(f, at, SEEK_SET) == 0 && fputc(c ^ 4, f) != EOF && fclose(f) == 0);
+}
+
+__attribute__((unused)) static void expect_same_file(const char *a, const char *b)
+{
+    lathe_map x, y;
+    OK(lathe_map_open(a, &x));
+    OK(lathe_map_open(b, &y));
+    cr_assert_eq(x.bytes, y.bytes, "%s and %s: %lld and %lld bytes", a, b, (long long)x.bytes,
+                 (long long)y.bytes);
+    cr_assert_eq(memcmp(x.data, y.data, (size_t)x.bytes), 0, "%s and %s differ", a, b);
+    lathe_map_close(&x);
+    lathe_map_close(&y);
 }
 
 #endif

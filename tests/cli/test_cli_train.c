@@ -1,0 +1,109 @@
+/* Notes and refusals of lathe train before its first step. */
+#include "training_case.h"
+
+TestSuite(cli_train, .init = setup, .fini = remove_folder);
+
+Test(cli_train, a_pipe_as_data_configuration_or_model_is_refused_at_once, .timeout = 60)
+{
+    cr_assert_eq(run("mkfifo pipe && mkdir model && mkfifo model/config.json"), 0);
+    expect(LATHE " train run.toml --data.datasets '[{path = \"pipe\"}]' 2>&1", 2,
+           "pipe is a named pipe (FIFO); expected a regular file or a folder");
+    expect(LATHE " validate run.toml --data.datasets '[{path = \"pipe\"}]' 2>&1", 2,
+           "pipe is a named pipe (FIFO); expected a regular file or a folder");
+    expect(LATHE " train run.toml --data.datasets '[{path = \"/dev/zero\"}]' 2>&1", 2,
+           "is a device");
+    expect(LATHE " train run.toml --data.datasets '[{path = \"p*e\"}]' 2>&1", 2,
+           "no file matches the pattern p*e"); /* a pattern takes regular files only */
+    expect(LATHE " train pipe 2>&1", 2, "pipe: is a named pipe (FIFO); expected a regular file");
+    expect(LATHE " eval model --data text.txt 2>&1", 2,
+           "model/config.json: is a named pipe (FIFO); expected a regular file");
+    expect(LATHE " train run.toml --tokenizer.path pipe 2>&1", 2, "is a named pipe (FIFO)");
+}
+
+/* Notes on the data come with the first start of a run, and with no other. */
+Test(cli_train, what_of_a_folder_is_left_out_is_said_once)
+{
+    static const char train[] =
+        LATHE " train run.toml --data.datasets '[{path = \"corpus\", type = \"jsonl\"}]'";
+    char command[512];
+    cr_assert_eq(run("mkdir -p corpus/deep && mkfifo corpus/pipe && ln -s nowhere corpus/link && "
+                     "echo notes > corpus/notes.md && touch corpus/deep/.hidden"),
+                 0);
+    put_times("corpus/a.jsonl", "{\"text\": \"the wheel turns and the tool holds, so it is\"}\n",
+              60);
+    put_times("corpus/deep/b.jsonl", "{\"text\": \"\"}\n", 2);
+    (void)snprintf(command, sizeof command, "%s --train.stop_after 2 2>&1", train);
+    expect(
+        command, 0,
+        "corpus: 2 files are read; left out: 2 not named *.jsonl or *.ndjson (corpus/deep/.hidden, "
+        "corpus/notes.md), 2 that are no regular files (corpus/link, corpus/pipe)\n");
+    cr_expect_not_null(strstr(output, "2 files or records of the data are left out: no UTF-8 text"),
+                       "%s", output);
+    (void)snprintf(command, sizeof command, "%s 2>&1", train);
+    expect(command, 0, "resumed from out/step-00000002");
+    cr_expect_null(strstr(output, "left out"), "%s", output);
+}
+
+Test(cli_train, files_that_are_no_text_are_named_when_the_data_are_prepared)
+{
+    cr_assert_eq(run("mkdir corpus && printf 'a\\377b' > corpus/noise.bin && cp text.txt corpus"),
+                 0);
+    expect(LATHE " train run.toml --data.datasets '[{path = \"corpus\", type = \"text\"}]' 2>&1", 0,
+           "corpus: left out because they are no UTF-8 text: corpus/noise.bin\n");
+}
+
+Test(cli_train, one_document_in_the_data_is_a_note_of_the_first_start_alone)
+{
+    expect(LATHE " train run.toml --train.stop_after 2 2>&1", 0,
+           "the data is one document: validation takes its last tokens");
+    expect(LATHE " train run.toml 2>&1", 0, "resumed from out/step-00000002");
+    cr_expect_null(strstr(output, "one document"), "%s", output);
+}
+
+Test(cli_train, resuming_with_another_number_of_threads_is_said)
+{
+    expect(LATHE " train run.toml --train.stop_after 2 2>&1", 0, "step-00000002");
+    expect(LATHE " train run.toml --train.stop_after 4 2>&1", 0, "resumed from out/step-00000002");
+    cr_expect_null(strstr(output, "the run goes on with"), "%s", output);
+    expect(
+        LATHE " train run.toml --train.threads 2 2>&1", 0,
+        "out/step-00000004/state/run.json was written with 1 thread, the run goes on with 2: not "
+        "bit for bit what the uninterrupted run would have been; train.threads = 1 would be");
+}
+
+Test(cli_train, data_that_changed_are_named_by_their_file)
+{
+    put_times("other.txt", "chips fly off and the part spins on, as the feed is slow\n", 60);
+    static const char train[] = LATHE " train run.toml --data.datasets '[{path = \"text.txt\"}, "
+                                      "{path = \"other.txt\"}]' 2>&1";
+    char command[512];
+    (void)snprintf(command, sizeof command, "%s --train.stop_after 2", train);
+    expect(command, 0, "step-00000002");
+    cr_assert_eq(run("echo 'one line more' >> other.txt"), 0);
+    expect(train, 2,
+           "out/step-00000002 cannot be resumed, because the data changed since it was written: "
+           "other.txt has 3434 bytes, then it had 3420; put the data back as they were");
+    expect(LATHE " train run.toml 2>&1", 2, "other.txt is no longer there");
+    expect(LATHE " train run.toml --data.datasets '[{path = \"text.txt\"}, "
+                 "{path = \"run.toml\", type = \"text\"}]' 2>&1",
+           2, "run.toml is new (");
+}
+
+Test(cli_train, a_disk_that_the_checkpoints_will_fill_is_said_before_the_first_step)
+{
+    static const char many[] = " run.toml --train.max_steps 1000000000000 --checkpoint.every 1";
+    char command[256];
+    (void)snprintf(command, sizeof command, LATHE " plan%s 2>&1", many);
+    expect(command, 0,
+           "1000000000000 checkpoints at a time (checkpoint.keep_last = 0 keeps all) take ");
+    cr_expect_not_null(strstr(output, " are free in out: not enough; set checkpoint.keep_last to "),
+                       "%s", output);
+    (void)snprintf(command, sizeof command, LATHE " plan%s --json 2>&1", many);
+    expect(command, 0, "\"at_a_time\": 1000000000000, \"bytes_free\": ");
+    cr_expect_not_null(strstr(output, "\"fit\": false"), "%s", output);
+    (void)snprintf(command, sizeof command, LATHE " train%s --train.stop_after 1 2>&1", many);
+    expect(command, 0, "warning: the disk will be full: 1000000000000 checkpoints");
+    expect(LATHE " plan run.toml --checkpoint.keep_last 2 2>&1", 0,
+           "3 checkpoints at a time (checkpoint.keep_last = 2, plus the one being written) take ");
+    cr_expect_null(strstr(output, "not enough"), "%s", output);
+}
