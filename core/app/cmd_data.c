@@ -148,8 +148,7 @@ static lathe_status put_summary(lathe_run *run, lathe_buffer *b)
         return b->status;
     lathe_buffer_puts(b, "validation\n");
     if (run->data.validation_shards)
-        LATHE_TRY(put_datasets(run, lathe_config_string(run->config, "data", "validation"),
-                               run->data.validation_shards, b));
+        LATHE_TRY(put_datasets(run, run->set.validation, run->data.validation_shards, b));
     put_split(run, run->data.validation, 0, b);
     return b->status;
 }

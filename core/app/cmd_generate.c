@@ -86,7 +86,7 @@ static int run_command(const lathe_args *args)
         lathe__sampling_say(run);
         sampling.stop_at_eos = lathe_args_value(args, "--ignore-eos") == NULL;
         if (!prompt)
-            prompt = lathe_config_string(run->config, "generate", "prompt");
+            prompt = run->set.prompt;
         status = lathe_generate(run, prompt ? prompt : "", &sampling, &made);
     }
     if (status == LATHE_OK) {

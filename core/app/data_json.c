@@ -87,7 +87,7 @@ lathe_status lathe_data_json_run(lathe_run *run, lathe_buffer *out)
         const int own = run->data.validation_shards != NULL;
         const lathe_status status = describe_split(
             run, run->data.validation, own ? run->data.validation_shards : run->data.shards,
-            own ? lathe_config_string(run->config, "data", "validation") : NULL, &validation);
+            own ? run->set.validation : NULL, &validation);
         if (status != LATHE_OK) {
             json_decref(training);
             return status;

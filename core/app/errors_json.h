@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "plug/diag.h"
+#include "base/diag.h"
 
 /** Makes a list of the diagnostics of one severity (LATHE_DIAG_*), each with "file", "line",
  *  "column", "message" and "suggestion"; unknown ones are null. The caller owns the list; NULL: out

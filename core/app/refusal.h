@@ -3,7 +3,7 @@
 #define LATHE_APP_REFUSAL_H
 
 #include "app/args.h"
-#include "plug/diag.h"
+#include "base/diag.h"
 
 /** Prints errors and warnings to stderr, one per line, and the number of errors. Returns the exit
  *  code for `status`, the result of checking or opening the run: 0; 2 if the user can correct the

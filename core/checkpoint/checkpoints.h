@@ -2,25 +2,8 @@
 #ifndef LATHE_CHECKPOINT_CHECKPOINTS_H
 #define LATHE_CHECKPOINT_CHECKPOINTS_H
 
+#include "checkpoint/checkpoint_settings.h"
 #include "model/weight_origin.h"
-
-enum {
-    LATHE_SAVE_AUTO = -1
-}; /* checkpoint.save_dtype: each tensor is saved in the dtype in which it was read */
-
-/** [checkpoint] of the run file. */
-typedef struct lathe_checkpoint_settings {
-    const char *dir; /* NULL: none */
-    int64_t every;
-    const char *resume; /* "auto", "never" or a path */
-    int32_t keep_last, keep_best;
-    double every_minutes;
-    int64_t every_epochs;
-    const char *best_metric;
-    int32_t best_is_higher, async, gate;
-    int32_t save_dtype;  /* of model.safetensors: LATHE_SAVE_AUTO, LATHE_F32, BF16, F16 */
-    int64_t shard_bytes; /* bytes per file of model.safetensors; 0: one file */
-} lathe_checkpoint_settings;
 
 /** How the model's own file is written (model_file.h). */
 typedef struct lathe_model_file {

@@ -14,8 +14,7 @@
 
 static const char *prompt_of(const lathe_run *run)
 {
-    const char *prompt = lathe_config_string(run->config, "generate", "prompt");
-    return prompt ? prompt : "";
+    return run->set.prompt ? run->set.prompt : "";
 }
 
 lathe_status lathe__training_samples_open(lathe_training *t)

@@ -7,8 +7,8 @@
 #define LATHE_PLUG_CONFIG_H
 
 #include "base/buffer.h"
+#include "base/diag.h"
 #include "lathe/schema.h"
-#include "plug/diag.h"
 #include "plug/registry.h"
 
 typedef struct lathe_config lathe_config;

@@ -9,12 +9,12 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/trust.h"
 #include "plug/kind.h"
 #include "plug/probe.h"
 #include "plug/registry_state.h"
 #include "plug/so.h"
 #include "plug/suggest.h"
-#include "plug/trust.h"
 
 lathe_status lathe_registry_create(lathe_registry **out)
 {

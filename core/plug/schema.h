@@ -2,9 +2,9 @@
 #ifndef LATHE_PLUG_SCHEMA_H
 #define LATHE_PLUG_SCHEMA_H
 
+#include "base/diag.h"
 #include "base/toml.h"
 #include "lathe/schema.h"
-#include "plug/diag.h"
 #include "plug/schema_value.h"
 
 /** What is checked, for messages. */

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/trust.h"
 #include "plug/registry_state.h"
-#include "plug/trust.h"
 
 static void move(lathe_registry *registry, int64_t from, int64_t to)
 {

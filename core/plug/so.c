@@ -15,11 +15,11 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/trust.h"
 #include "plug/elf_file.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
 #include "plug/table_rules.h"
-#include "plug/trust.h"
 
 enum { MAX_FILE_BYTES = 1 << 30 };
 

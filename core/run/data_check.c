@@ -113,7 +113,7 @@ static lathe_status check_list(const lathe_run *run, const char *key, const char
 lathe_status lathe__data_check(lathe_run *run)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
-    const char *validation = lathe_config_string(run->config, "data", "validation");
+    const char *validation = run->set.validation;
     lathe_status status = LATHE_OK;
     if (run->set.datasets)
         status = check_list(run, "data.datasets", run->set.datasets, &arena);

@@ -244,7 +244,7 @@ static lathe_status check_length(const lathe_run *run)
 
 int lathe__run_has_validation_data(const lathe_run *run)
 {
-    return lathe_config_is_set(run->config, "data", "validation");
+    return run->set.validation != NULL;
 }
 
 int lathe__run_has_validation(const lathe_run *run)
@@ -258,8 +258,7 @@ static lathe_status open_validation(lathe_run *run)
     if (!lathe__run_has_validation(run))
         return LATHE_OK;
     if (lathe__run_has_validation_data(run)) {
-        const char *json = lathe_config_string(run->config, "data", "validation");
-        LATHE_TRY(open_shards(run, json, &run->data.validation_shards));
+        LATHE_TRY(open_shards(run, run->set.validation, &run->data.validation_shards));
         LATHE_TRY(open_loader(run, run->data.validation_shards, 1, LATHE_SPLIT_TRAIN,
                               &run->data.validation));
     } else {

@@ -21,16 +21,16 @@ static int from_file(const lathe_run *run, const char *key)
     return run->generation.is_present && !is_given(run, key);
 }
 
-static double number(const lathe_run *run, const char *key, double of_file)
+static double number(const lathe_run *run, const char *key, double setting, double of_file)
 {
-    return from_file(run, key) ? of_file : lathe_config_float(run->config, "generate", key);
+    return from_file(run, key) ? of_file : setting;
 }
 
 /* Without do_sample, transformers takes the most likely token; a temperature in the run file turns
  * sampling on. */
 static double temperature(const lathe_run *run)
 {
-    return number(run, "temperature",
+    return number(run, "temperature", run->set.temperature,
                   run->generation.do_sample ? run->generation.temperature : 0.0);
 }
 
@@ -38,7 +38,7 @@ static double temperature(const lathe_run *run)
 static void set_lengths(const lathe_run *run, lathe_sampling *out)
 {
     const lathe_generation_config *c = &run->generation;
-    out->max_new_tokens = (int32_t)lathe_config_int(run->config, "generate", "max_new_tokens");
+    out->max_new_tokens = run->set.max_new_tokens;
     if (!from_file(run, "max_new_tokens"))
         return;
     if (c->max_new_tokens > 0)
@@ -50,17 +50,17 @@ static void set_lengths(const lathe_run *run, lathe_sampling *out)
 static lathe_sampling defaults(const lathe_run *run)
 {
     const lathe_generation_config *c = &run->generation;
+    const lathe_settings *set = &run->set;
     lathe_sampling s = {
         .size = (uint32_t)sizeof s,
         .temperature = temperature(run),
-        .top_p = number(run, "top_p", c->top_p),
-        .top_k =
-            (int32_t)(from_file(run, "top_k") ? c->top_k
-                                              : lathe_config_int(run->config, "generate", "top_k")),
-        .min_p = number(run, "min_p", c->min_p),
-        .repetition_penalty = number(run, "repetition_penalty", c->repetition_penalty),
+        .top_p = number(run, "top_p", set->top_p, c->top_p),
+        .top_k = from_file(run, "top_k") ? (int32_t)c->top_k : set->top_k,
+        .min_p = number(run, "min_p", set->min_p, c->min_p),
+        .repetition_penalty =
+            number(run, "repetition_penalty", set->repetition_penalty, c->repetition_penalty),
         .stop_at_eos = 1,
-        .seed = lathe_config_seed(run->config, "generate")};
+        .seed = set->sample_seed};
     set_lengths(run, &s);
     return s;
 }

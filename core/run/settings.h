@@ -2,12 +2,13 @@
 #ifndef LATHE_RUN_SETTINGS_H
 #define LATHE_RUN_SETTINGS_H
 
-#include "checkpoint/checkpoints.h"
+#include "checkpoint/checkpoint_settings.h"
 #include "lathe/lathe.h"
-#include "plug/config.h"
+#include "plug/config_keys.h"
 #include "update/average_rows.h"
 
-/* What happens after a bad step: a number that is not finite, or a loss spike. */
+/* What happens after a bad step: a number that is not finite, or a loss spike. The order is that
+ * of the choices of train.on_spike. */
 enum {
     LATHE_POLICY_STOP = 0,
     LATHE_POLICY_SKIP = 1,
@@ -17,59 +18,23 @@ enum {
 
 enum { LATHE_CAPTURE_AUTO = 0, LATHE_CAPTURE_ON = 1, LATHE_CAPTURE_OFF = 2 };
 
+/** The members are the rows of plug/keys_*.inc: each row there says the type, the unit and the
+ *  meaning. A member is named as its key, unless two sections have the key. */
 typedef struct lathe_settings {
-    /* [data] */
-    int32_t seq_len;
-    int32_t shuffle, prefetch;
-    uint64_t data_seed;
-    double validation_split;
-    int64_t validation_count; /* 0: by validation_split */
-    int32_t packing;          /* LATHE_PACK_* */
-    const char *cache_dir;
-    const char *datasets; /* JSON text */
-    /* [train] */
-    int32_t precision;     /* value of train.precision: LATHE_F32, BF16, F16, F8_E4M3 */
-    int32_t compute_dtype; /* dtype the device uses for it: F32, BF16, F16; BF16 also with fp8 */
-    int32_t fp8_asked;     /* LATHE_FP8_* of train.fp8_recipe; NONE: auto */
-    int32_t fp8;           /* the recipe in use; NONE: no fp8 */
-    int32_t grad_dtype;    /* of the layers' matrices: F32, BF16 */
-    double loss_scale_init;
-    int32_t loss_scale_growth_interval;
-    int32_t on_nonfinite, on_spike; /* LATHE_POLICY_* */
-    double spike_threshold;
-    int32_t spike_window; /* 2 .. LATHE_MAX_SPIKE_WINDOW */
-    int32_t micro_batch_size, gradient_accumulation_steps;
-    /* max_steps 0: computed from epochs once the data are known */
-    int64_t max_steps, epochs;
-    int64_t stop_after;                   /* 0: off */
-    double max_grad_norm, max_grad_value; /* 0: off */
-    uint64_t seed;
-    int32_t deterministic, threads, recompute; /* LATHE_RECOMPUTE_* */
-    int32_t capture;                           /* LATHE_CAPTURE_* */
-    int32_t log_every, eval_every, eval_batches;
-    int64_t early_stopping_patience; /* evaluations; 0: off */
-    double early_stopping_threshold;
-    int32_t weight_average; /* LATHE_AVERAGE_* */
-    double weight_average_decay;
-    int64_t weight_average_start, weight_average_every; /* steps */
-    int64_t head_chunk_rows;
-    int64_t memory_limit; /* bytes; 0: what the machine has */
-    int32_t offload_optimizer, offload_activations;
-    int64_t offload_buffer; /* bytes of each of the two buffers */
-    /* [checkpoint] */
+#define KEY(key, c_type, member, ...) LATHE_KEY_MEMBER(c_type, member)
+#define KEY_ALONE(...)
+#include "plug/keys_data.inc"
+#include "plug/keys_generate.inc"
+#include "plug/keys_log.inc"
+#include "plug/keys_model.inc"
+#include "plug/keys_tokenizer.inc"
+#include "plug/keys_train.inc"
+#undef KEY
+#undef KEY_ALONE
     lathe_checkpoint_settings checkpoint;
-    /* [log] */
-    int32_t progress;  /* LATHE_PROGRESS_* */
-    int32_t log_level; /* LATHE_LOG_* */
-    int32_t tensorboard;
-    /* [generate] */
-    int64_t sample_every; /* steps; 0: never */
-    /* [tokenizer] */
-    const char *tokenizer_path;  /* NULL: the model's */
-    const char *tokenizer_train; /* JSON text of the table, or NULL */
-    /* [model] */
-    const char *model_path; /* NULL: random weights from the table */
-    uint64_t model_seed;
+    /* Decided when the device is known. */
+    int32_t compute_dtype; /* the device's dtype for `precision`: F32, BF16, F16; BF16 with fp8 */
+    int32_t fp8;           /* LATHE_FP8_*: the recipe in use */
 } lathe_settings;
 
 /** Reads the settings from a checked configuration. Texts are borrowed from it. */

@@ -132,7 +132,7 @@ static void warn_others(const lathe_run *run)
     if (s->checkpoint.keep_best == 0 && s->early_stopping_patience == 0)
         warn_idle_all(run, "checkpoint", best,
                       "checkpoint.keep_best and train.early_stopping_patience are 0");
-    if (lathe_config_float(run->config, "generate", "temperature") <= 0.0)
+    if (run->set.temperature <= 0.0)
         warn_idle_all(run, "generate", draws,
                       "generate.temperature is 0, which takes the likeliest token each time");
     if (!s->checkpoint.dir && s->tensorboard)

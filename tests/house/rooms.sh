@@ -11,7 +11,7 @@ most=6000
 rooms=$(grep -oE '^set\(LATHE_ROOMS [a-z ]+' cmake/LatheFloors.cmake | cut -d' ' -f2-)
 rooms="$rooms view conformance app"
 
-sources() { find "core/$1" -name '*.[ch]' -o -name '*.cpp'; }
+sources() { find "core/$1" -name '*.[ch]' -o -name '*.cpp' -o -name '*.inc'; }
 
 table() {
     printf '| room | files | lines | includes |\n|---|---|---|---|\n'

@@ -421,7 +421,7 @@ Test(loss_spike, bad_settings_are_refused_by_key)
         {"train.spike_threshold=nan", "train.spike_threshold", "not a number"},
         {"train.spike_window=1", "train.spike_window", "1"},
         {"train.spike_window=1025", "train.spike_window", "1024"},
-        {"train.on_spike=jump", "on_spike", "ignore, stop, skip, rewind"},
+        {"train.on_spike=jump", "on_spike", "stop, skip, rewind, ignore"},
         {"train.on_spike=rewind", "train.on_spike", "needs checkpoint.every"},
     };
     char dir[] = "/tmp/lathe-spike-XXXXXX";

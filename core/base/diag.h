@@ -1,6 +1,6 @@
 /* Diagnostics: everything that is wrong with a configuration, each with its place. */
-#ifndef LATHE_PLUG_DIAG_H
-#define LATHE_PLUG_DIAG_H
+#ifndef LATHE_BASE_DIAG_H
+#define LATHE_BASE_DIAG_H
 
 #include "base/arena.h"
 #include "base/buffer.h"

@@ -1,6 +1,6 @@
-/* Who may change a plugin's file: a plugin is code that runs with all rights of the user. */
-#ifndef LATHE_PLUG_TRUST_H
-#define LATHE_PLUG_TRUST_H
+/* Who may change a file that is loaded as code, which runs with all rights of the user. */
+#ifndef LATHE_BASE_TRUST_H
+#define LATHE_BASE_TRUST_H
 
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
 /* Who may change a plugin's file. */
-#include "plug/trust.h"
+#include "base/trust.h"
 
 #include <errno.h>
 #include <grp.h>

@@ -1,5 +1,5 @@
 /* Diagnostics: a list that grows, sorted and printed at the end. */
-#include "plug/diag.h"
+#include "base/diag.h"
 
 #include <stdarg.h>
 #include <stdio.h>

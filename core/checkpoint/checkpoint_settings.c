@@ -1,0 +1,39 @@
+/* Reads [checkpoint] of the run file. */
+#include "checkpoint/checkpoint_settings.h"
+
+#include <string.h>
+
+#include "exec/precision.h"
+#include "plug/config.h"
+
+/* best_mode "auto": the name of the metric decides. */
+static void is_higher(const lathe_config *config, const lathe_value *value, void *out)
+{
+    static const char *const higher[] = {"accuracy", "reward", "margin", "score", "f1", "bleu"};
+    const char *metric = lathe_config_string(config, "checkpoint", "best_metric");
+    int32_t is = strcmp(value->s, "max") == 0;
+    for (size_t i = 0; metric && i < sizeof higher / sizeof higher[0]; i++)
+        if (strcmp(value->s, "auto") == 0 && strstr(metric, higher[i]))
+            is = 1;
+    *(int32_t *)out = is;
+}
+
+static void save_dtype(const lathe_config *config, const lathe_value *value, void *out)
+{
+    (void)config;
+    *(int32_t *)out =
+        strcmp(value->s, "auto") == 0 ? LATHE_SAVE_AUTO : lathe_precision_dtype(value->s);
+}
+
+#define KEY(key, c_type, member, form, convert, ...)                                               \
+    LATHE_KEY_OF(lathe_checkpoint_settings, key, member, form, convert)
+#define KEY_ALONE(...)
+static const lathe_key keys[] = {
+#include "plug/keys_checkpoint.inc"
+};
+
+void lathe_checkpoint_settings_read(const lathe_config *config, lathe_checkpoint_settings *out)
+{
+    memset(out, 0, sizeof *out);
+    lathe_config_fill(config, "checkpoint", keys, (int32_t)(sizeof keys / sizeof keys[0]), out);
+}

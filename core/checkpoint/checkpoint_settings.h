@@ -1,0 +1,23 @@
+/* [checkpoint] of the run file as plain typed fields. */
+#ifndef LATHE_CHECKPOINT_CHECKPOINT_SETTINGS_H
+#define LATHE_CHECKPOINT_CHECKPOINT_SETTINGS_H
+
+#include "plug/config_keys.h"
+
+/* checkpoint.save_dtype = "auto": each tensor is saved in the dtype in which it was read. */
+enum { LATHE_SAVE_AUTO = -1 };
+
+/** The members are the rows of plug/keys_checkpoint.inc: each row there says the type, the unit and
+ *  the meaning. */
+typedef struct lathe_checkpoint_settings {
+#define KEY(key, c_type, member, ...) LATHE_KEY_MEMBER(c_type, member)
+#define KEY_ALONE(...)
+#include "plug/keys_checkpoint.inc"
+#undef KEY
+#undef KEY_ALONE
+} lathe_checkpoint_settings;
+
+/** Reads the section from a checked configuration. Texts are borrowed from it. */
+void lathe_checkpoint_settings_read(const lathe_config *config, lathe_checkpoint_settings *out);
+
+#endif

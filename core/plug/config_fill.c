@@ -1,0 +1,71 @@
+/* Fills a struct from the checked values of a section. */
+#include <string.h>
+
+#include "plug/config_keys.h"
+#include "plug/config_state.h"
+#include "plug/schema.h"
+
+/* Index of a text among the words of "a|b|c"; 0 if it is unset. The schema has refused others. */
+static int32_t choice(const char *words, const char *text)
+{
+    const size_t n = text != NULL ? strlen(text) : 0;
+    int32_t index = 0;
+    for (const char *at = words; n > 0 && at != NULL; index++) {
+        const size_t length = strcspn(at, "|");
+        if (length == n && strncmp(at, text, n) == 0)
+            return index;
+        at = at[length] == '|' ? at + length + 1 : NULL;
+    }
+    return 0;
+}
+
+static int64_t bytes(const char *unit, double x)
+{
+    const double each = strcmp(unit, "GiB") == 0   ? 1073741824.0
+                        : strcmp(unit, "MiB") == 0 ? 1048576.0
+                                                   : 1e9; /* GB */
+    return (int64_t)(x * each);
+}
+
+static void fill(const lathe_config *config, const char *section, const lathe_field *field,
+                 const lathe_value *value, const lathe_key *key, void *out)
+{
+    const char *text = value->is_set && value->s != NULL && value->s[0] != '\0' ? value->s : NULL;
+    switch (key->form) {
+    case LATHE_FILL_INT32:
+        *(int32_t *)out = value->is_set ? (int32_t)value->i : 0;
+        break;
+    case LATHE_FILL_INT64:
+        *(int64_t *)out = value->is_set ? value->i : 0;
+        break;
+    case LATHE_FILL_DOUBLE:
+        *(double *)out = value->is_set ? value->f : 0.0;
+        break;
+    case LATHE_FILL_TEXT:
+        *(const char **)out = text;
+        break;
+    case LATHE_FILL_CHOICE:
+        *(int32_t *)out = choice(field->choices, text);
+        break;
+    case LATHE_FILL_BYTES:
+        *(int64_t *)out = value->is_set ? bytes(field->unit, value->f) : 0;
+        break;
+    case LATHE_FILL_SEED:
+        *(uint64_t *)out = lathe_config_seed(config, section);
+        break;
+    default:
+        key->convert(config, value, out);
+    }
+}
+
+void lathe_config_fill(const lathe_config *config, const char *section, const lathe_key *keys,
+                       int32_t n_keys, void *out)
+{
+    const struct lathe__section *found = lathe__config_section(config, section);
+    for (int32_t k = 0; found != NULL && k < n_keys; k++) {
+        const int32_t i = lathe_schema_index(found->fields, found->n_fields, keys[k].key);
+        if (i >= 0)
+            fill(config, section, &found->fields[i], &found->values[i], &keys[k],
+                 (char *)out + keys[k].offset);
+    }
+}
