@@ -1,4 +1,4 @@
-/* A kernel: created through a device's dispatch table, checked, run. */
+/* Creates, checks and runs a kernel by its entry in a device's dispatch table. */
 #include <string.h>
 
 #include "kernel.h"

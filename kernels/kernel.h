@@ -1,6 +1,6 @@
-/* What every device's kernels share: a prepared kernel, and an op's row in the dispatch table.
- * Compiled into each device plugin. Shapes and dtypes are checked by the core
- * (lathe_host.check_kernel).
+/* A prepared kernel, and the entry of an op in a device's dispatch table: shared by all devices.
+ *
+ * Compiled into each device plugin. The core checks shapes and dtypes (lathe_host.check_kernel).
  */
 #ifndef LATHE_KERNEL_H
 #define LATHE_KERNEL_H
@@ -14,13 +14,13 @@ extern "C" {
 
 /** One row of a device's dispatch table. */
 typedef struct kernel_op {
-    /** Builds state for a problem that host->check_kernel has checked; *out_scratch is 0 on entry.
-     * Errors through host->fail; whatever state it has set by then is given to release. NULL: no
-     * state and no scratch. */
+    /** Builds the op's state for a problem that host->check_kernel has accepted; *out_scratch is 0
+     *  on entry. Reports errors through host->fail; `release` then gets the state that was set so
+     *  far. NULL: the op needs neither state nor scratch. */
     lathe_status (*prepare)(lathe_kernel *k, int64_t *out_scratch);
     lathe_status (*run)(lathe_kernel *k, const lathe_kernel_args *a);
     void (*release)(lathe_kernel *k); /* NULL: no state */
-    uint32_t accumulates;             /* bit i: output i may be added to */
+    uint32_t accumulates;             /* bit i: the kernel can add to output i */
 } kernel_op;
 
 struct lathe_kernel {
@@ -33,20 +33,22 @@ struct lathe_kernel {
     lathe_op_attrs attrs;
     lathe_desc in[LATHE_OP_MAX_IN];
     lathe_desc out[LATHE_OP_MAX_OUT];
-    void *state; /* of the op, from host->alloc */
+    void *state; /* the op's own, from host->alloc */
 };
 
-/** Finds the op's row in `ops` [LATHE_N_OPS] (NULL entries: not this device's) and prepares a
- * kernel. `device`: the plugin's instance; `device_name` stands in messages ("the CPU device").
- *  LATHE_E_UNSUPPORTED, LATHE_E_ARG, LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_NOMEM. */
+/** Finds the op's entry in `ops` [LATHE_N_OPS] (NULL: the device does not have that op) and
+ *  prepares a kernel. `device` is the plugin's instance; `device_name` is for messages ("the CPU
+ *  device"). Errors: LATHE_E_UNSUPPORTED, LATHE_E_ARG, LATHE_E_SHAPE, LATHE_E_DTYPE,
+ *  LATHE_E_NOMEM. */
 lathe_status kernel_create(const lathe_host *host, void *device, const char *device_name,
                            const kernel_op *const *ops, const lathe_kernel_problem *problem,
                            lathe_kernel **out, int64_t *out_scratch_bytes);
 void kernel_destroy(lathe_kernel *kernel);
-/** Runs it; refuses to add to an output that the problem did not announce. */
+/** Runs the kernel. Refuses to add to an output for which the problem did not request
+ *  accumulation. */
 lathe_status kernel_run(lathe_kernel *kernel, const lathe_kernel_args *args);
 
-/** Name of the op of `k`, for messages. */
+/** The op's name, for messages. */
 const char *kernel_op_name(const lathe_kernel *k);
 
 static inline int kernel_has_in(const lathe_kernel *k, int32_t i)

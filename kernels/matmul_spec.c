@@ -1,10 +1,11 @@
-/* The products of LINEAR, its two derivatives and MATMUL: what they multiply.
+/* Describes the products that LINEAR, its two derivatives and MATMUL compute.
  *
  *   y = x W^T + b        x c[N,I], W c[O,I], b f32[O], y c[N,O]
  *   dx = dy W            dy c[N,O]
  *   dW = dy^T x          f32 or c[O,I];  db = column sums of dy, f32[O]
  *   y = alpha op(a) op(b)
- *   the first two also with GELU after them, of x's dtype throughout
+ *
+ * LINEAR_GELU and LINEAR_DX_GELU use the first two, with one dtype for all tensors.
  */
 #include "matmul_spec.h"
 
@@ -16,7 +17,7 @@ static void add_or_overwrite(const lathe_kernel *k, matmul_spec *out)
     out->may_overwrite = (k->may_overwrite & 1u) != 0;
 }
 
-/* In fp8, where the attribute says so: a as a_fp8, b as e4m3. */
+/* If the op's attribute asks for fp8: a is cast to a_fp8, b to e4m3. */
 static void take_fp8(const lathe_kernel *k, int32_t a_fp8, matmul_spec *s)
 {
     if (k->attrs.fp8 == LATHE_FP8_NONE)

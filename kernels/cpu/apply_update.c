@@ -1,4 +1,5 @@
-/* APPLY_UPDATE: p' = p - s[start] * (alpha*u + beta*p), in place; p f32, u f32 or c. */
+/* APPLY_UPDATE: p' = p - s[start] * (alpha*u + beta*p), in place; p f32, u f32 or the compute
+ * dtype. */
 #include "cpu.h"
 #include "element.h"
 

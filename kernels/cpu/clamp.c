@@ -1,10 +1,10 @@
-/* CLAMP: y = x, kept within -limit[start] and limit[start], or alpha and beta. NaN stays. May run
- * in place. CLAMP_BWD: dx = dy where x is within, else 0. */
+/* CLAMP: y = x, limited to [-limit[start], limit[start]], or to [alpha, beta]. A NaN stays NaN; y
+ * may be x. CLAMP_BWD: dx = dy where x is within the bounds, else 0. */
 #include "cpu.h"
 #include "element.h"
 
 typedef struct clamp_job {
-    const void *dy, *x; /* dy: CLAMP_BWD */
+    const void *dy, *x; /* dy: for CLAMP_BWD */
     void *out;
     float low, high;
     int32_t dtype;

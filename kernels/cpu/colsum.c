@@ -1,11 +1,11 @@
-/* Column sums with a fixed order: what bias gradients and norm weights' gradients are made of. */
+/* Column sums with a fixed order of additions, for the gradients of biases and norm weights. */
 #include "element.h"
 #include "product.h"
 
-#define COLSUM_ROWS 64     /* rows of a partial at least */
-#define COLSUM_PARTIALS 64 /* partials at most */
+#define COLSUM_ROWS 64     /* minimum rows of a partial sum */
+#define COLSUM_PARTIALS 64 /* maximum number of partial sums */
 
-/* Rows of one partial: a function of the row count only. */
+/* Rows of one partial sum; depends only on the number of rows. */
 static int64_t rows_per_partial(int64_t rows)
 {
     const int64_t r = (rows + COLSUM_PARTIALS - 1) / COLSUM_PARTIALS;

@@ -1,7 +1,7 @@
-/* What the files of the CPU device share: the device instance, its functions, the rows of its ops.
+/* The device instance of the CPU device, its functions, and the dispatch entries of its ops.
  *
- * One op (or op family) per file; each defines a constant kernel_op, which cpu_ops.c finds by its
- * name.
+ * Each op (or op family) has its own file, which defines a constant kernel_op; cpu_ops.c finds it
+ * by its name.
  */
 #ifndef LATHE_CPU_H
 #define LATHE_CPU_H
@@ -31,7 +31,7 @@ void cpu_memory_free(void *self, void *memory);
 lathe_status cpu_memory_copy(void *self, lathe_stream *stream, void *dst, const void *src,
                              int64_t bytes, int32_t direction);
 
-/** Fitness of this build here; brand string of the processor (48 bytes and a zero). */
+/** Fitness of this build for this machine; the processor's brand string (48 bytes and a zero). */
 int32_t cpu_score(char *why, int64_t why_bytes);
 void cpu_brand(char out[64]);
 
@@ -40,9 +40,9 @@ lathe_status cpu_kernel_create(void *self, const lathe_kernel_problem *problem, 
 void cpu_kernel_destroy(void *self, lathe_kernel *kernel);
 lathe_status cpu_kernel_run(void *self, lathe_kernel *kernel, const lathe_kernel_args *args);
 
-/** Elements of one parallel chunk of streaming work; a multiple of CPU_TILE. */
+/** Elements in one chunk of work that streams through memory; a multiple of CPU_TILE. */
 #define CPU_GRAIN 16384
-/** Rows per chunk so that a chunk is about CPU_GRAIN elements: depends on the width only. */
+/** Rows per chunk, so that a chunk has about CPU_GRAIN elements; depends only on the width. */
 static inline int64_t cpu_row_grain(int64_t width)
 {
     const int64_t rows = CPU_GRAIN / (width > 0 ? width : 1);
@@ -54,8 +54,8 @@ static inline int64_t cpu_round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/** The row of an op: const kernel_op CPU_OP(ADD) = {..}; defined in the op's file, where this
- * device has the op. */
+/** The dispatch entry of an op: const kernel_op CPU_OP(ADD) = {..}, defined in the op's file. An op
+ *  that this device does not have has no such constant. */
 #define CPU_OP(name) cpu_op_##name
 #define LATHE_X(name, text, n_in, n_out) extern const kernel_op CPU_OP(name);
 LATHE_OP_TABLE(LATHE_X)

@@ -1,4 +1,5 @@
-/* CUMSUM: y[j] = x[0] + .. + x[j] of each row in f32, with `inverse` x[j] + .. + x[d-1]. */
+/* CUMSUM: y[j] = x[0] + .. + x[j] for each row, in f32; with `inverse`, y[j] = x[j] + .. +
+ * x[d-1]. */
 #include "cpu.h"
 #include "element.h"
 

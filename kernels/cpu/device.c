@@ -1,4 +1,4 @@
-/* The CPU device plugin's entry: its table and its instance. */
+/* Entry of the CPU device plugin: its function table and its instance. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ static lathe_status info(void *self, lathe_device_info *out)
     cpu_brand(full.model);
     (void)snprintf(full.isa, sizeof full.isa, "%s", LATHE_CPU_ISA_NAME);
     full.memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-    full.compute_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16; /* bf16 at fp32's rate at least */
+    full.compute_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16; /* bf16 is at least as fast as f32 */
     full.graph_dtypes = 1u << LATHE_F32 | 1u << LATHE_BF16 | 1u << LATHE_F16;
     memcpy(out, &full, out->size < sizeof full ? out->size : sizeof full);
     return LATHE_OK;

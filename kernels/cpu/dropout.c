@@ -1,6 +1,7 @@
-/* DROPOUT and its derivative: y = x / (1-p) where the counter RNG keeps the element, else 0.
+/* DROPOUT and its derivative: y = x / (1-p) for the elements that the counter RNG keeps, else 0.
  *
- * Element e uses word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream, e/4); kept iff u >= p.
+ * Element e uses word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream, e/4); it is kept if u >=
+ * p.
  */
 #include "cpu.h"
 #include "element.h"
@@ -16,7 +17,7 @@ typedef struct dropout_job {
     int32_t dtype, accumulate;
 } dropout_job;
 
-/* Factors (0 or 1/(1-p)) of the tile that starts at element `first`. */
+/* Factors, 0 or 1/(1-p), of the tile that starts at element `first`. */
 static void mask_tile(const dropout_job *job, int64_t first, float *mask)
 {
     uint32_t words[CPU_TILE];

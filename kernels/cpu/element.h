@@ -1,8 +1,8 @@
-/* Elements of a compute dtype as floats: loads, stores, and tiles of them.
+/* Loads and stores elements of any compute dtype as floats, singly and in tiles.
  *
- * ld/st take the dtype as an argument that is a constant at every call (CPU_BY_DTYPE), so each loop
- * is compiled once per dtype and vectorised. Sums run over a fixed number of lanes: the order
- * depends on the build only.
+ * ld and st take the dtype as an argument that is a constant at every call (CPU_BY_DTYPE), so each
+ * loop is compiled once per dtype and vectorised. Sums use a fixed number of lanes, so their order
+ * depends only on the build.
  */
 #ifndef LATHE_CPU_ELEMENT_H
 #define LATHE_CPU_ELEMENT_H
@@ -42,7 +42,7 @@ CPU_INLINE void *at_mut(void *p, int64_t i, int32_t dtype)
     return (char *)p + i * (dtype == LATHE_F32 ? 4 : 2);
 }
 
-/* Calls fn(args..., dtype) with dtype a constant. */
+/* Calls fn(args..., dtype), with dtype a compile-time constant. */
 #define CPU_BY_DTYPE(dtype, fn, ...)                                                               \
     do {                                                                                           \
         if ((dtype) == LATHE_F32)                                                                  \
@@ -53,7 +53,7 @@ CPU_INLINE void *at_mut(void *p, int64_t i, int32_t dtype)
             fn(__VA_ARGS__, LATHE_F16);                                                            \
     } while (0)
 
-/** z = x + y, rounded; z may be either. */
+/** z = x + y, rounded; z may be x or y. */
 CPU_INLINE void add_elements(const void *x, const void *y, void *z, int64_t n, int32_t dtype)
 {
 #pragma GCC ivdep
@@ -61,7 +61,7 @@ CPU_INLINE void add_elements(const void *x, const void *y, void *z, int64_t n, i
         st(z, i, dtype, 0, ld(x, i, dtype) + ld(y, i, dtype));
 }
 
-/** Elements of a tile: buffers of this many floats stay in the first cache. */
+/** Elements of a tile. A buffer of this many floats fits in the L1 cache. */
 #define CPU_TILE 1024
 
 CPU_INLINE void widen(float *to, const uint16_t *from, int64_t n, int32_t dtype)
@@ -78,7 +78,7 @@ CPU_INLINE void narrow_tile(uint16_t *to, const float *from, int64_t n, int accu
         st(to, j, dtype, accumulate, from[j]);
 }
 
-/** Elements [i, i+n) of p as floats: in place for f32, else converted into buf[CPU_TILE]. */
+/** Elements [i, i+n) of p as floats: p itself for f32, else converted into buf[CPU_TILE]. */
 CPU_INLINE const float *tile_in(float *buf, const void *p, int32_t dtype, int64_t i, int64_t n)
 {
     if (dtype == LATHE_F32)
@@ -90,13 +90,14 @@ CPU_INLINE const float *tile_in(float *buf, const void *p, int32_t dtype, int64_
     return buf;
 }
 
-/** Where to write the floats of elements [i, ...) of p: p itself when that is what is wanted. */
+/** Where the caller writes the floats of elements [i, ...) of p: p itself if no conversion or
+ *  addition is needed, else buf. */
 CPU_INLINE float *tile_out(float *buf, void *p, int32_t dtype, int accumulate, int64_t i)
 {
     return dtype == LATHE_F32 && !accumulate ? (float *)p + i : buf;
 }
 
-/** Stores what tile_out's caller wrote into buf. */
+/** Stores what the caller wrote into tile_out's buf. */
 CPU_INLINE void tile_done(const float *buf, void *p, int32_t dtype, int accumulate, int64_t i,
                           int64_t n)
 {

@@ -19,7 +19,8 @@ CPU_TILE_FN(tile_div, x[j] / y[j])
 CPU_TILE_FN(tile_scale, alpha *x[j] + beta)
 CPU_TILE_FN(tile_lincomb, alpha *x[j] + beta * y[j])
 CPU_TILE_FN(tile_sigmoid, cpu_sigmoid(x[j]))
-/* min(x, 0) - log(1 + exp(-|x|)); only ever over a few numbers per sequence */
+/* min(x, 0) - log(1 + exp(-|x|)). Speed does not matter: it runs over a few numbers per
+ * sequence. */
 CPU_TILE_FN(tile_logsigmoid, (x[j] < 0.0f ? x[j] : 0.0f) - log1pf(expf(-fabsf(x[j]))))
 
 CPU_TILE_OP(ADD, tile_add, 1)

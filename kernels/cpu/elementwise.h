@@ -52,7 +52,7 @@ static inline void cpu_tiles_range(void *arg, int64_t begin, int64_t end, int32_
         _Pragma("GCC ivdep") for (int64_t j = 0; j < n; j++) z[j] = (expression);                  \
     }
 
-/** z = fn(x) or, where `binary`, fn(x, y); added to z where the arguments say so. */
+/** z = fn(x), or fn(x, y) with `binary`; added to z if the arguments say so. */
 static inline lathe_status cpu_run_tiles(lathe_kernel *k, const lathe_kernel_args *a,
                                          cpu_tile_fn fn, int binary, double alpha, double beta)
 {

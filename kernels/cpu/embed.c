@@ -6,7 +6,7 @@
 #include "cpu.h"
 #include "element.h"
 
-#define COLUMNS 64 /* of dW per chunk: every chunk walks all tokens in order */
+#define COLUMNS 64 /* of dW per chunk; every chunk reads all tokens in order */
 
 typedef struct embed_job {
     const int32_t *tokens;

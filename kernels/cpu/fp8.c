@@ -1,8 +1,9 @@
-/* Products in fp8 on processors that have none: each operand goes through fp8 and stays bf16, which
- * holds every number of both formats; the product is f32, and is scaled, added to and rounded once.
+/* Products in fp8 on processors without fp8 instructions.
  *
- * For tests, and for a device that has fp8 to be compared with: it takes longer than bf16 does, and
- * the CPU device does not offer fp8 to a run.
+ * Each operand is rounded to fp8 and stored as bf16, which represents every number of both fp8
+ * formats. The product is f32; it is scaled, added to and rounded once. This is slower than bf16:
+ * it exists for tests and as a reference for devices with fp8. The CPU device does not offer fp8 to
+ * a run.
  *
  *   scratch: | the product's own | a bf16 | b bf16 | inverse factors of a | of b | c f32 |
  */
@@ -13,13 +14,13 @@
 
 #define COLUMN_GRAIN 64
 
-/* An operand as it lies, [rows, cols]; factors go along its columns where it is transposed in the
- * product. */
+/* An operand as stored, [rows, cols]. The scale factors are per column if the product transposes
+ * it. */
 typedef struct operand {
     int64_t rows, cols;
-    int32_t by_columns; /* a factor each of the columns, else of the rows */
+    int32_t by_columns; /* one factor per column, else per row */
     int32_t dtype, recipe;
-    int64_t at, inverses_at; /* in scratch */
+    int64_t at, inverses_at; /* offsets in scratch */
 } operand;
 
 struct cpu_fp8_product {
@@ -77,7 +78,7 @@ typedef struct cast_job {
     const operand *o;
     const uint16_t *from;
     uint16_t *to;
-    float *inverse; /* while the magnitudes are taken: those, as bf16's bits in f32's memory */
+    float *inverse; /* first holds the magnitudes, as the bits of bf16 numbers */
 } cast_job;
 
 static void row_range(void *arg, int64_t begin, int64_t end, int32_t worker)
@@ -108,7 +109,8 @@ static void column_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         }
 }
 
-/* bf16's bits are in the numbers' order, NaN above infinity. */
+/* Magnitudes are compared as the bits of bf16: they have the order of the numbers, NaN above
+ * infinity. */
 static void find_magnitudes(const lathe_host *host, cast_job *job)
 {
     const operand *o = job->o;

@@ -1,5 +1,4 @@
-/* Products of bf16 operands in fp8 (lathe/fp8.h): the twin that the CUDA device's are compared
- * with. */
+/* Products of bf16 operands in fp8 (lathe/fp8.h): the reference for those of the CUDA device. */
 #ifndef LATHE_CPU_FP8_H
 #define LATHE_CPU_FP8_H
 
@@ -7,10 +6,11 @@
 
 typedef struct cpu_fp8_product cpu_fp8_product;
 
-/** The product of `spec`, whose fp8 is set; *out_scratch bytes are needed by each run. */
+/** Prepares the product of `spec`, whose fp8 is set. Each run needs *out_scratch bytes of
+ *  scratch. */
 lathe_status cpu_fp8_product_create(cpu_device *device, const matmul_spec *spec,
                                     cpu_fp8_product **out, int64_t *out_scratch);
-/** Takes NULL. */
+/** Frees a product; NULL is fine. */
 void cpu_fp8_product_destroy(cpu_device *device, cpu_fp8_product *p);
 lathe_status cpu_fp8_product_run(cpu_device *device, cpu_fp8_product *p, const void *a,
                                  const void *b, const float *bias, void *c, void *scratch,

@@ -1,4 +1,4 @@
-/* GATHER and SCATTER, rows by index; -1 names no row.
+/* GATHER and SCATTER: copy and add rows by index. The index -1 means no row.
  *
  *   GATHER   y[n] = x[index[n]], a row of zeros for -1
  *   SCATTER  y[index[n]] += x[n], in the order of n, in f32
@@ -6,13 +6,13 @@
 #include "cpu.h"
 #include "element.h"
 
-#define COLUMNS 64 /* of y per chunk of SCATTER: every chunk walks the whole index in order */
+#define COLUMNS 64 /* of y per chunk of SCATTER; every chunk reads the whole index in order */
 
 typedef struct gather_job {
     const int32_t *index;
     const void *x;
     void *y;
-    int64_t n, rows, row; /* of the index, of y, elements of a row */
+    int64_t n, rows, row; /* length of the index, rows of y, elements of a row */
     int32_t dtype, accumulate;
 } gather_job;
 
@@ -49,7 +49,7 @@ static void gather_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         CPU_BY_DTYPE(job->dtype, gather_row, job, i);
 }
 
-/* Row r of y: the rows of x that the index sends there, in order. */
+/* Row r of y: adds the rows of x whose index is r, in order. */
 CPU_INLINE void scatter_row(const gather_job *job, int64_t r, int64_t first, int64_t n,
                             int32_t dtype)
 {

@@ -1,11 +1,12 @@
-/* HEAD_LOGPROB, its derivative and HEAD_EVAL: log softmax(softcap(x W^T))[target], never all logits
- * at once; HEAD_ENTROPY and its derivative, and HEAD_SAMPLE, a token drawn from that softmax.
+/* HEAD_LOGPROB, its derivative and HEAD_EVAL: log softmax(softcap(x W^T))[target]; HEAD_ENTROPY and
+ * its derivative; HEAD_SAMPLE, which draws a token from that softmax. The logits of all rows are
+ * never in memory at once.
  *
- * Rows with a target are taken `rows` at a time (the last chunk is padded with zero rows); rows
- * without one cost nothing. The vocabulary is taken in blocks, so that every product reads and
- * writes dense matrices and a block is still in the cache when the softmax reads it. The forward
- * keeps one block of logits; the backward and the draw keep a chunk's blocks until its sums are
- * known.
+ * Rows with a target are processed in chunks of `rows` (the last chunk is padded with zero rows);
+ * rows without a target cost nothing. The vocabulary is processed in blocks, so every product reads
+ * and writes dense matrices, and a block is still in the cache when the softmax reads it. The
+ * forward keeps one block of logits; the backward and the draw keep all blocks of a chunk, because
+ * they need the sums over the whole vocabulary first.
  *
  *   scratch: | product | logits | x rows | dx rows f32 | row list | per row: state, lse, dlogp,
  *            target, uniform, token, parts |
@@ -17,24 +18,24 @@
 #include "lathe/rng.h"
 #include "product.h"
 
-#define BLOCK_COLUMNS 8192                /* of the vocabulary, about */
-#define LOGITS_BYTES ((int64_t)128 << 20) /* kept by the backward, about */
-#define MOST_ROWS 512                     /* of a chunk: more gains nothing at GPT-2's shapes */
+#define BLOCK_COLUMNS 8192                /* of a block of the vocabulary, about */
+#define LOGITS_BYTES ((int64_t)128 << 20) /* of logits kept by the backward, about */
+#define MOST_ROWS 512                     /* of a chunk; more gains nothing at GPT-2's shapes */
 #define LEAST_ROWS 128
 
 typedef struct head {
     int64_t n, c, v;
     int64_t rows;            /* of a chunk */
-    int64_t width, n_blocks; /* blocks of the vocabulary; the last may be narrower */
+    int64_t width, n_blocks; /* of the blocks of the vocabulary; the last may be narrower */
     int32_t dtype, backward, evaluates, samples, entropy;
-    cpu_product *logits[2], *dx[2], *dw[2]; /* [1]: for the last, narrower block */
+    cpu_product *logits[2], *dx[2], *dw[2]; /* [1]: for the last block, if it is narrower */
     /* offsets in scratch */
     int64_t logits_at, x_at, dx_at, list_at, state_at, lse_at, dlogp_at, target_at;
-    int64_t u_at, token_at, parts_at; /* of a draw */
-    int64_t entropy_at, spread_at;    /* of HEAD_ENTROPY */
+    int64_t u_at, token_at, parts_at; /* for a draw */
+    int64_t entropy_at, spread_at;    /* for HEAD_ENTROPY */
 } head;
 
-/* The arguments by name: HEAD_LOGPROB and HEAD_LOGPROB_BWD number them alike as far as they go. */
+/* The op's arguments by name. HEAD_LOGPROB and HEAD_LOGPROB_BWD share the first numbers. */
 typedef struct head_run {
     lathe_kernel *k;
     head *s;
@@ -43,9 +44,9 @@ typedef struct head_run {
     const int32_t *targets;
     const float *dlogp; /* NULL: forward */
     float *logp;
-    float *top_logp; /* NULL: not wanted; top with it */
+    float *top_logp; /* NULL: neither this nor top is wanted */
     int32_t *top;
-    const int64_t *rng; /* of a draw, which gives `sampled` and no logp */
+    const int64_t *rng; /* of a draw, which writes `sampled` and no logp */
     int32_t *sampled;
     void *dx;  /* may be NULL */
     float *dw; /* may be NULL */
@@ -84,10 +85,10 @@ static void choose_sizes(const lathe_kernel *k, head *s)
     if (rows > s->n)
         rows = s->n;
     const int64_t chunks = (s->n + rows - 1) / rows;
-    s->rows = (s->n + chunks - 1) / chunks; /* even chunks: little padding */
+    s->rows = (s->n + chunks - 1) / chunks; /* chunks of equal size need little padding */
 }
 
-/* The three products of one block width. */
+/* Prepares the three products for one block width. */
 static lathe_status make_products(lathe_kernel *k, head *s, int i, int64_t width,
                                   int64_t *io_scratch)
 {
@@ -187,7 +188,7 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
     return LATHE_OK;
 }
 
-/* Lists the rows with a target; the others get logp 0 and, when overwritten, dx 0. */
+/* Lists the rows with a target. The others get logp 0 and, unless dx is added to, dx 0. */
 static lathe_status list_rows(head_run *r)
 {
     const head *s = r->s;
@@ -217,7 +218,8 @@ static lathe_status list_rows(head_run *r)
     return LATHE_OK;
 }
 
-/* The chunk's rows of x: where they are when they are consecutive, else gathered and padded. */
+/* The chunk's rows of x: x itself if they are consecutive, else gathered into scratch and
+ * padded. */
 static const void *chunk_x(const head_run *r, int64_t from, int64_t n)
 {
     const head *s = r->s;
@@ -262,7 +264,7 @@ static head_block chunk_block(const head_run *r, int64_t from, int64_t n)
     return block;
 }
 
-/* Turns `block` to block b of the vocabulary. */
+/* Moves `block` to block b of the vocabulary. */
 static void aim(const head_run *r, head_block *block, int64_t b)
 {
     const head *s = r->s;
@@ -333,13 +335,13 @@ static lathe_status chunk_backward(const head_run *r, head_block *block, const v
     return LATHE_OK;
 }
 
-/* The chunk's logits, then a draw from each row. */
+/* Computes the chunk's logits, then draws a token for each row. */
 static lathe_status chunk_sample(const head_run *r, const head_block *block, const void *x,
                                  int64_t from, int64_t n)
 {
     const head *s = r->s;
     cpu_device *device = r->k->device;
-    if (r->rng == NULL || r->sampled == NULL) /* HEAD_SAMPLE has both */
+    if (r->rng == NULL || r->sampled == NULL) /* both are set for HEAD_SAMPLE */
         return LATHE_E_ARG;
     double *u = (double *)(void *)(r->scratch + s->u_at);
     for (int64_t i = 0; i < s->rows; i++) {

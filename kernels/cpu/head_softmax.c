@@ -1,4 +1,4 @@
-/* The softmax of the vocabulary head: online statistics, the gradient of a block, draws. */
+/* The softmax of the vocabulary head: online statistics, the gradient of a block, and draws. */
 #include "head_softmax.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ CPU_INLINE float row_max(const void *l, int64_t n, float cap, int has_cap, int32
     float m = lanes[0];
     for (int64_t j = 1; j < LANES; j++)
         m = lanes[j] > m ? lanes[j] : m;
-    return capped(m, cap, has_cap); /* the cap is increasing */
+    return capped(m, cap, has_cap); /* the cap is an increasing function */
 }
 
 CPU_INLINE void observe_row(const void *l, int64_t n, float cap, int has_cap, int64_t target,
@@ -38,7 +38,7 @@ CPU_INLINE void observe_row(const void *l, int64_t n, float cap, int has_cap, in
 {
     const float block_max = row_max(l, n, cap, has_cap, dtype);
     const float m = block_max > row->max ? block_max : row->max;
-    const float shift = m > -INFINITY ? m : 0.0f; /* all -inf so far: exp gives 0, not NaN */
+    const float shift = m > -INFINITY ? m : 0.0f; /* only -inf so far: exp gives 0, not NaN */
     float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++)
@@ -49,7 +49,8 @@ CPU_INLINE void observe_row(const void *l, int64_t n, float cap, int has_cap, in
         row->target = capped(ld(l, target, dtype), cap, has_cap);
 }
 
-/* Takes a block into *spread_of, after observe_row; `before`: the row before it. */
+/* Adds a block to *spread_of, after observe_row; `before` is the state of the row before this
+ * block. */
 CPU_INLINE void observe_spread(const void *l, int64_t n, float cap, int has_cap,
                                const head_row *before, const head_row *row, double *spread_of,
                                int32_t dtype)
@@ -66,7 +67,7 @@ CPU_INLINE void observe_spread(const void *l, int64_t n, float cap, int has_cap,
     *spread_of = kept + (double)spread;
 }
 
-/* A cap is increasing: the largest logit is the largest capped one. */
+/* The cap is an increasing function, so the largest logit is also the largest capped logit. */
 CPU_INLINE void top_of_row(const void *l, int64_t n, int64_t first, head_row *row, int32_t dtype)
 {
     const float most = row_max(l, n, 0.0f, 0, dtype);
@@ -99,7 +100,7 @@ CPU_INLINE void gradient_row(void *l, int64_t n, float cap, int has_cap, int64_t
         st(l, target, dtype, 0, onto_target);
 }
 
-/* -dh * p * (log p + h) */
+/* The gradient of the entropy h: -dh * p * (log p + h). */
 CPU_INLINE void entropy_gradient_row(void *l, int64_t n, float cap, int has_cap, float lse, float h,
                                      float dh, int32_t dtype)
 {
@@ -189,8 +190,8 @@ CPU_INLINE void weigh_row(const void *l, int64_t n, float cap, int has_cap, head
     *out = (head_part){sum, most, 0.0f};
 }
 
-/* The first column whose sum of exp(logit - shift) up to it exceeds `level`; where rounding lets
- * none, the last that has any probability. */
+/* The first column at which the running sum of exp(logit - shift) exceeds `level`. If rounding
+ * leaves none, the last column with a nonzero probability. */
 CPU_INLINE void search_row(const void *l, int64_t n, float cap, int has_cap, float shift,
                            double level, int64_t *out, int32_t dtype)
 {

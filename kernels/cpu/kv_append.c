@@ -1,4 +1,4 @@
-/* KV_APPEND: x c[B*Tq,W] becomes rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b], cache c[B,P,W]. */
+/* KV_APPEND: copies x c[B*Tq,W] to rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b], cache c[B,P,W]. */
 #include "cpu.h"
 #include "element.h"
 

@@ -1,6 +1,6 @@
-/* LAYERNORM, with a sum in front of it, and its derivative, over the last dim.
+/* LAYERNORM and its derivative, over the last dim; ADD_LAYERNORM also computes a sum first.
  *
- *   ADD_LAYERNORM: x = a + b first, rounded, row by row
+ *   ADD_LAYERNORM: first x = a + b, rounded, row by row
  *   y = xhat * w + b,   xhat = (x - mean) * rstd,   rstd = 1 / sqrt(var(x) + eps)
  *   dx = rstd * (g - mean(g) - xhat * mean(g*xhat)),  g = dy*w
  *   dw = sum over rows of dy*xhat,  db = sum over rows of dy
@@ -10,7 +10,7 @@
 #include "element.h"
 #include "product.h"
 
-#define PARTIALS 64 /* at most: the partials of dw and db are added in order */
+#define PARTIALS 64 /* maximum; the partial sums of dw and db are added in order */
 
 typedef struct norm_job {
     const lathe_kernel *k;
@@ -18,7 +18,7 @@ typedef struct norm_job {
     int64_t c, rows, grain;
     float *dw, *db; /* [chunks, c] each; NULL: not wanted */
     int32_t
-        adds; /* 1: in[0] + in[1] goes to out[0]; the other inputs and outputs are one further on */
+        adds; /* 1: out[0] = in[0] + in[1], and the other inputs and outputs are shifted by one */
 } norm_job;
 
 CPU_INLINE void forward_row(const void *x, const float *w, const float *b, void *y, float *mean,
@@ -155,7 +155,7 @@ static void backward_range(void *arg, int64_t begin, int64_t end, int32_t worker
     }
 }
 
-/* Rows per chunk: few enough partials, a function of the shape only. */
+/* Rows per chunk; depends only on the shape, and limits the number of partial sums. */
 static int64_t partial_grain(int64_t rows, int64_t c)
 {
     const int64_t least = (rows + PARTIALS - 1) / PARTIALS;

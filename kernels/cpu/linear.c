@@ -1,8 +1,8 @@
-/* LINEAR, its two derivatives and MATMUL by oneDNN. What they multiply: matmul_spec.c.
+/* LINEAR, its two derivatives and MATMUL by oneDNN; matmul_spec.c describes the products.
  *
- * With GELU in it a product has the memory of one result less: GELU goes over what the product
- * stored, where it lies. oneDNN's epilogues do not serve: its gelu has one result, where training
- * wants z as well, and none multiplies by gelu's derivative.
+ * LINEAR_GELU and LINEAR_DX_GELU apply GELU in place, to the result of the product, which saves the
+ * memory of one tensor. oneDNN's post-ops cannot do this: its gelu has one result, but training
+ * also needs z, and no post-op multiplies by the derivative of gelu.
  */
 #include "fp8.h"
 #include "gelu.h"
@@ -10,7 +10,7 @@
 
 typedef struct linear {
     cpu_product *product;
-    cpu_fp8_product *fp8; /* in its place */
+    cpu_fp8_product *fp8; /* used instead of `product` */
     int64_t rows, cols;   /* of dy, for db */
 } linear;
 
@@ -33,7 +33,7 @@ static lathe_status make(lathe_kernel *k, const matmul_spec *spec, int64_t *out_
     return cpu_product_create(k->device, spec, &s->product, out_scratch);
 }
 
-/* The product that kernel_product_*() names. */
+/* One of the functions kernel_product_*(). */
 typedef void (*spec_fn)(const lathe_kernel *k, matmul_spec *out);
 static lathe_status prepare(lathe_kernel *k, spec_fn say, int64_t *out_scratch)
 {
@@ -67,7 +67,7 @@ static lathe_status prepare_dw(lathe_kernel *k, int64_t *out_scratch)
     s->cols = spec.m;
     if (kernel_has_out(k, 1)) {
         const int64_t partials = cpu_colsum_scratch(s->rows, s->cols);
-        if (partials > *out_scratch) /* db is finished before the product starts */
+        if (partials > *out_scratch) /* the sums for db are complete before the product starts */
             *out_scratch = partials;
     }
     return LATHE_OK;

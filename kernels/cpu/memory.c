@@ -1,5 +1,5 @@
-/* Memory of the CPU device: zeroed, aligned, lazily backed when it is large. Pinned memory is the
- * same. */
+/* Memory of the CPU device: zeroed and aligned. Large blocks get physical pages when first touched.
+ * Pinned memory is the same as other memory. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,11 +9,11 @@
 #define ALIGNMENT ((size_t)64)
 #define HUGE_PAGE ((size_t)2 << 20)
 #define PAGE ((size_t)4096)
-#define MAP_FROM ((size_t)1 << 20) /* bytes from which the kernel's zero pages are used */
+#define MAP_FROM ((size_t)1 << 20) /* blocks of this size get zero pages by mmap */
 
-/* Lies in the 64 bytes before every block. */
+/* The header in the 64 bytes before every block. */
 typedef struct block_header {
-    size_t mapped_bytes; /* of the mapping, 0: from aligned_alloc */
+    size_t mapped_bytes; /* size of the mapping; 0: from aligned_alloc */
     void *base;          /* start of the mapping or allocation */
 } block_header;
 
@@ -22,7 +22,7 @@ static block_header *header_of(void *memory)
     return (block_header *)(void *)((char *)memory - ALIGNMENT);
 }
 
-/* A mapping whose block starts on a huge page and whose header ends the page before. */
+/* Maps memory so that the block starts on a huge page and its header ends the page before. */
 static void *map_block(size_t bytes)
 {
     const size_t body = (bytes + PAGE - 1) / PAGE * PAGE;

@@ -1,4 +1,4 @@
-/* Matrix products by oneDNN, through one matmul that hides the two API generations. */
+/* Matrix products by oneDNN, for both versions of its API (2.x and 3.x). */
 #include "onednn.h"
 
 #include <dnnl.h>
@@ -9,7 +9,7 @@ struct cpu_onednn {
     dnnl_stream_t stream;
 };
 
-/* One prepared primitive with its scratchpad's memory object. */
+/* One prepared primitive and the memory object of its scratchpad. */
 typedef struct variant {
     dnnl_primitive_t primitive;
     dnnl_memory_t scratchpad;
@@ -22,7 +22,7 @@ struct cpu_matmul {
 
 #define GEMM "gemm:jit"
 
-/* Whether the implementation chosen in pd has this name. */
+/* Whether the implementation that oneDNN chose in pd has this name. */
 static int is_called(const_dnnl_primitive_desc_t pd, const char *name)
 {
     const char *impl = "";
@@ -31,7 +31,7 @@ static int is_called(const_dnnl_primitive_desc_t pd, const char *name)
            strstr(impl, name) != NULL;
 }
 
-/* ---- what differs between the generations ---- */
+/* ---- differences between the two versions ---- */
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t md_owned;
 typedef const_dnnl_memory_desc_t md_view;
@@ -68,7 +68,7 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 
-/* The implementation called `name`, or the first one. */
+/* Selects the implementation called `name`, or the first one. */
 static dnnl_status_t matmul_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
                                  const md_owned *a, const md_owned *b, const md_owned *bias,
                                  const md_owned *c, dnnl_primitive_attr_t attr, const char *name)
@@ -119,7 +119,7 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f);
 }
 
-/* The implementation called `name`, or the first one. */
+/* Selects the implementation called `name`, or the first one. */
 static dnnl_status_t matmul_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
                                  const md_owned *a, const md_owned *b, const md_owned *bias,
                                  const md_owned *c, dnnl_primitive_attr_t attr, const char *name)
@@ -133,7 +133,7 @@ static dnnl_status_t matmul_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engin
         return status;
     dnnl_primitive_desc_iterator_t it = NULL;
     if (dnnl_primitive_desc_iterator_create(&it, &desc, attr, engine, NULL) != dnnl_success)
-        return dnnl_success; /* the first one is there */
+        return dnnl_success; /* keep the first one */
     do {
         dnnl_primitive_desc_t other = dnnl_primitive_desc_iterator_fetch(it);
         const int found = other != NULL && is_called(other, name);
@@ -234,7 +234,7 @@ static dnnl_status_t make_attr(const matmul_spec *s, int accumulate, dnnl_primit
     return status;
 }
 
-/* dnnl_unimplemented also when only the scalar reference is left for bf16. */
+/* Returns dnnl_unimplemented also if oneDNN has only its scalar reference for bf16. */
 static dnnl_status_t make_variant(cpu_onednn *o, const matmul_spec *s, const operands *ops,
                                   int accumulate, variant *v, int64_t *io_scratch)
 {
@@ -289,7 +289,7 @@ lathe_status cpu_matmul_create(cpu_device *device, const matmul_spec *spec, cpu_
     *out = NULL;
     *out_scratch = 0;
     if (spec->a_dtype == LATHE_F16 || spec->b_dtype == LATHE_F16 || spec->c_dtype == LATHE_F16)
-        return LATHE_OK; /* 2.6 has no such product; see product.c */
+        return LATHE_OK; /* oneDNN 2.6 has no such product; see product.c */
     cpu_matmul *mm = host->alloc((int64_t)sizeof *mm);
     if (mm == NULL)
         return lathe_fail(host, LATHE_E_NOMEM, "no memory for a matrix product");

@@ -1,8 +1,8 @@
-/* Matrix products by oneDNN: the only place that knows its API (2.x and 3.x).
+/* Matrix products by oneDNN: the only files that use its API (2.x and 3.x).
  *
- * All memory a product needs while running is the caller's: operands, result and scratch. Beyond it
- * oneDNN keeps a few hundred bytes per call, and its gemm (prefer_gemm) packs through a buffer of
- * its own, about 1.2 MB per worker in 2.6, that no call can hand it.
+ * The caller provides all memory that a running product needs: operands, result and scratch. oneDNN
+ * also keeps a few hundred bytes per call, and its gemm (prefer_gemm) packs through a buffer of its
+ * own, about 1.2 MB per worker in 2.6, which the caller cannot supply.
  */
 #ifndef LATHE_CPU_ONEDNN_H
 #define LATHE_CPU_ONEDNN_H
@@ -15,7 +15,8 @@ void cpu_onednn_destroy(const lathe_host *host, cpu_onednn *o);
 
 typedef struct cpu_matmul cpu_matmul;
 
-/** *out is NULL with LATHE_OK when oneDNN has no optimised product for these dtypes here. */
+/** Sets *out to NULL and returns LATHE_OK if oneDNN has no optimised product for these dtypes
+ *  here. */
 lathe_status cpu_matmul_create(cpu_device *device, const matmul_spec *spec, cpu_matmul **out,
                                int64_t *out_scratch);
 void cpu_matmul_destroy(cpu_device *device, cpu_matmul *mm);

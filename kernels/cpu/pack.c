@@ -1,8 +1,8 @@
-/* Transposition of a block of columns, in registers.
+/* Transposes a block of columns in registers.
  *
  * A tile puts two groups of rows into the two halves of 256-bit registers. One round interleaves
  * register i with register i + half, which moves the top bit of the row number to the bottom of the
- * element's index; as many rounds as a half has index bits turn rows into columns.
+ * element's index. As many rounds as a half has index bits turn rows into columns.
  */
 #include "pack.h"
 
@@ -10,13 +10,13 @@
 
 #include "element.h"
 
-#define STRIP 64 /* rows per chunk: whole cache lines of dst are written */
+#define STRIP 64 /* rows per chunk, so that whole cache lines of dst are written */
 
 typedef struct pack_job {
     const void *src;
     void *dst;
     int64_t rows, cols, stride;
-    int64_t dst_stride; /* elements from a row of dst to the next */
+    int64_t dst_stride; /* elements from one row of dst to the next */
     int32_t src_dtype, dst_dtype;
 } pack_job;
 
@@ -26,7 +26,7 @@ static __m256i two_halves(const void *low, const void *high)
                                    _mm_loadu_si128((const __m128i *)high), 1);
 }
 
-/* 16 rows x 8 columns of 16-bit elements: r[j] = column j. */
+/* Transposes 16 rows x 8 columns of 16-bit elements: r[j] = column j. */
 CPU_INLINE void turn_16(const uint16_t *src, int64_t stride, __m256i r[8])
 {
     __m256i t[8];
@@ -50,7 +50,7 @@ static void tile_16(const uint16_t *src, int64_t stride, uint16_t *dst, int64_t 
         _mm256_storeu_si256((__m256i *)(void *)(dst + j * dst_stride), r[j]);
 }
 
-/* 8 rows x 4 columns of 32-bit elements. */
+/* Transposes 8 rows x 4 columns of 32-bit elements. */
 static void tile_32(const uint32_t *src, int64_t stride, uint32_t *dst, int64_t dst_stride)
 {
     __m256i r[4], t[4];
@@ -75,7 +75,7 @@ CPU_INLINE __m256 widen_8(__m128i x, int32_t dtype)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
 }
 
-/* 16 rows x 8 columns of 16-bit elements of `dtype`, widened to f32. */
+/* Transposes 16 rows x 8 columns of 16-bit elements of `dtype`, and widens them to f32. */
 CPU_INLINE void tile_widened(const uint16_t *src, int64_t stride, float *dst, int64_t dst_stride,
                              int32_t dtype)
 {
@@ -88,7 +88,7 @@ CPU_INLINE void tile_widened(const uint16_t *src, int64_t stride, float *dst, in
     }
 }
 
-/* Element by element: rows [i0, i1) of columns [j0, j1), with conversion to f32 where asked. */
+/* Transposes rows [i0, i1) of columns [j0, j1) element by element, converting to f32 if asked. */
 static void plain(const pack_job *job, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
 {
     for (int64_t j = j0; j < j1; j++)
@@ -137,7 +137,7 @@ void cpu_pack_transposed(const lathe_host *host, void *dst, int32_t dst_dtype, c
     host->parallel_for(rows, STRIP, strip_range, &job);
 }
 
-/* The rows of the next call usually follow: asked for now, they come while these are transposed. */
+/* Prefetches the rows that the next call usually transposes. */
 CPU_INLINE void transpose_16(float *dst, int64_t dst_stride, const uint16_t *src, int64_t rows,
                              int64_t cols, int64_t stride, int32_t dtype)
 {

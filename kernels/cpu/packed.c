@@ -7,10 +7,10 @@
  *         pack op(a) into [mc][kc]
  *         for each panel of b, for each TILE_ROWS rows: compute the tile
  *
- * The packed part of a lies in the second cache, a panel of b (kc of its rows) in the first. Where
- * the sum has several parts, tiles wait for the next one in f32 in the worker's scratch; the last
- * part scales, adds the bias and what was in c, and rounds. Packing widens 16-bit elements, at
- * n / slice and at 1 pass over a and b.
+ * The packed part of a stays in the L2 cache, a panel of b (kc of its rows) in the L1 cache. If k
+ * is cut into several parts, the sums of the tiles stay in f32 in the worker's scratch between
+ * parts. The last part scales, adds the bias and the old c, and rounds. Packing widens 16-bit
+ * elements; it reads b once and a once per slice.
  *
  *   scratch: | packed b | for each worker: packed a, tiles |
  *   packed a: by tile [kc][TILE_ROWS], tiles KC * TILE_ROWS apart
@@ -27,11 +27,11 @@
 #endif
 #define TILE_COLUMNS (2 * VL)
 #define TILE (TILE_ROWS * TILE_COLUMNS)
-#define KC 320                      /* most elements of a sum packed at a time */
+#define KC 320                      /* maximum elements of a sum that are packed at a time */
 #define MC 96                       /* rows of a task, about */
-#define SLICE 512                   /* columns of a task, at most */
-#define PACKED_B ((int64_t)4 << 20) /* elements of the packed b, about, at most */
-#define TASKS_PER_WORKER 4          /* at least, where there are columns enough */
+#define SLICE 512                   /* maximum columns of a task */
+#define PACKED_B ((int64_t)4 << 20) /* maximum elements of the packed b, about */
+#define TASKS_PER_WORKER 4          /* minimum, if there are enough columns */
 #define LEAST_SLICE (4 * TILE_COLUMNS)
 
 typedef struct packed_job {
@@ -42,7 +42,7 @@ typedef struct packed_job {
     int32_t accumulate;
     float *packed_b;
     char *workers;
-    int64_t from, columns; /* the columns of c in turn */
+    int64_t from, columns; /* the columns of c that are computed now */
     int64_t n_slices;
 } packed_job;
 
@@ -53,7 +53,8 @@ static int64_t parts_of(int64_t n, int64_t most)
     return (n + most - 1) / most;
 }
 
-/* An even part of n, at most `most`, in whole multiples of `unit`. */
+/* Cuts n into equal parts of at most `most`, and rounds the size of a part up to a multiple of
+ * `unit`. */
 static int64_t even_part(int64_t n, int64_t most, int64_t unit)
 {
     const int64_t parts = parts_of(n, most);
@@ -72,7 +73,7 @@ void cpu_packed_init(const matmul_spec *s, int32_t n_workers, cpu_packed *p, int
     most = most < SLICE ? SLICE : most;
     p->nc = even_part(s->n, most, TILE_COLUMNS);
     p->n_n = parts_of(s->n, p->nc);
-    /* slices: enough tasks for the workers, but wide enough to be worth packing a for */
+    /* Slices: enough tasks for all workers, but each wide enough to repay the packing of a. */
     const int64_t tasks = (int64_t)n_workers * TASKS_PER_WORKER;
     int64_t slices = parts_of(tasks, p->n_m);
     slices = slices > p->nc / LEAST_SLICE ? p->nc / LEAST_SLICE : slices;
@@ -87,7 +88,7 @@ void cpu_packed_init(const matmul_spec *s, int32_t n_workers, cpu_packed *p, int
 
 /* ---- packing ---- */
 
-/* Panel `panel` of b, all of k: columns past the end are zeros. */
+/* Packs panel `panel` of b, all of k. Columns past the end are zeros. */
 CPU_INLINE void pack_panel(const packed_job *job, int64_t panel, int32_t dtype)
 {
     const matmul_spec *s = &job->p->spec;
@@ -121,11 +122,11 @@ static void pack_b_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         CPU_BY_DTYPE(job->p->spec.b_dtype, pack_panel, job, i);
 }
 
-/* Where a tile has fewer rows than are stored at once, the next store overwrites what is too much:
- * all stores but the last may be whole. */
+/* A vector store for element k of the sum may write past the tile's rows; the store for element k+1
+ * then overwrites the excess. So only the last stores have to be exact. */
 
-/* Of a tile of op(a) that is stored by its columns: elements [at_k, at_k+kc) of the sum of rows row
- * .. */
+/* Packs a tile of op(a) that is stored by columns: rows from `row` on, elements [at_k, at_k+kc) of
+ * the sum. */
 CPU_INLINE void pack_tile_transposed(const packed_job *job, float *to, int64_t row, int64_t rows,
                                      int64_t at_k, int64_t kc, int32_t dtype)
 {
@@ -139,8 +140,8 @@ CPU_INLINE void pack_tile_transposed(const packed_job *job, float *to, int64_t r
                 ld(job->a, (at_k + k) * s->m + row + (i < rows ? i : rows - 1), dtype);
 }
 
-/* The same of a tile that is stored by its rows: transposed eight rows at a time, of which the
- * second eight begin at TILE_ROWS - 8. */
+/* Packs a tile of op(a) that is stored by rows. It transposes eight rows at a time; the second
+ * eight rows begin at TILE_ROWS - 8. */
 CPU_INLINE void pack_tile(const packed_job *job, float *to, int64_t row, int64_t rows, int64_t at_k,
                           int64_t kc, int32_t dtype)
 {
@@ -165,8 +166,8 @@ CPU_INLINE void pack_tile(const packed_job *job, float *to, int64_t row, int64_t
                 ld(job->a, first + (i < rows ? i : rows - 1) * stride + k, dtype);
 }
 
-/* Rows [first, first+n) of op(a), elements [at_k, at_k+kc) of the sum. Rows past n repeat the last
- * one. */
+/* Packs rows [first, first+n) of op(a), elements [at_k, at_k+kc) of the sum. The last row is
+ * repeated for rows past the end. */
 CPU_INLINE void pack_a(const packed_job *job, float *to, int64_t first, int64_t n, int64_t at_k,
                        int64_t kc, int32_t dtype)
 {
@@ -181,12 +182,11 @@ CPU_INLINE void pack_a(const packed_job *job, float *to, int64_t first, int64_t 
 
 /* ---- the tile ---- */
 
-/* What becomes of a tile's sums when a part of the products is added. */
+/* Where the sums of a tile go after a part of the products was added. */
 typedef struct tile_place {
-    float
-        *waiting; /* [TILE_ROWS][TILE_COLUMNS]: the sums of the parts before, and after this one */
-    int64_t row, column;   /* of c */
-    int64_t rows, columns; /* of the tile that are in c */
+    float *waiting;        /* [TILE_ROWS][TILE_COLUMNS]: sums of the parts so far */
+    int64_t row, column;   /* position of the tile in c */
+    int64_t rows, columns; /* size of the tile inside c */
 } tile_place;
 
 /* Scales, adds the bias, and stores row i of a finished tile. */
@@ -212,8 +212,8 @@ CPU_INLINE void store_row(const packed_job *job, const tile_place *at_c, int64_t
         st(to, j, dtype, job->accumulate, line[j]);
 }
 
-/* Adds `kc` products to every sum of a tile. is_first: there are no sums yet; is_last: they go to
- * c. */
+/* Adds `kc` products to every sum of a tile. is_first: the sums start at 0; is_last: they are
+ * stored to c. */
 CPU_INLINE void multiply(const packed_job *job, const tile_place *at_c, const float *a,
                          const float *b, int64_t kc, int is_first, int is_last, int32_t dtype)
 {
@@ -270,7 +270,7 @@ MULTIPLY(multiply_only_f32, 1, 1, LATHE_F32)
 MULTIPLY(multiply_only_bf16, 1, 1, LATHE_BF16)
 MULTIPLY(multiply_only_f16, 1, 1, LATHE_F16)
 
-/* For part `part` of n. */
+/* The function for part `part` of n. */
 static multiply_fn choose_multiply(int64_t part, int64_t n, int32_t c_dtype)
 {
     if (part + 1 < n)
@@ -284,12 +284,12 @@ static multiply_fn choose_multiply(int64_t part, int64_t n, int32_t c_dtype)
 
 /* ---- tasks ---- */
 
-/* A task's place: rows [row, row+rows) by columns [column, column+columns) of c. */
+/* The rows [row, row+rows) and columns [column, column+columns) of c that a task computes. */
 typedef struct place {
     int64_t row, rows, column, columns;
 } place;
 
-/* Asks for a share of the next panel of b, which lies where no hardware prefetcher expects it. */
+/* Prefetches a share of the next panel of b, which the hardware prefetcher does not predict. */
 CPU_INLINE void ask_for_share(const float *panel, int64_t bytes, int64_t i, int64_t n)
 {
     const char *const p = (const char *)panel;
@@ -298,7 +298,7 @@ CPU_INLINE void ask_for_share(const float *panel, int64_t bytes, int64_t i, int6
         __builtin_prefetch(p + at_byte, 0, 2);
 }
 
-/* One part of the sum of a task whose a is packed. */
+/* Computes one part of the sum of a task whose a is packed. */
 static void task_part(const packed_job *job, const place *w, const float *a, float *waiting,
                       int64_t part)
 {

@@ -1,33 +1,32 @@
-/* Products of operands that are widened to f32 while they are packed: for 16-bit dtypes that oneDNN
- * has no fast product for on this processor. */
+/* Matrix products that widen their operands to f32 while packing them: for 16-bit dtypes for which
+ * oneDNN has no fast product on this processor. */
 #ifndef LATHE_CPU_PACKED_H
 #define LATHE_CPU_PACKED_H
 
 #include "cpu.h"
 #include "matmul_spec.h"
 
-/** How a product is cut into blocks; a function of its dims and the number of workers. */
+/** How a product is cut into blocks; depends on its dims and the number of workers. */
 typedef struct cpu_packed {
     matmul_spec spec;
-    int64_t kc,
-        n_k; /* elements of a sum that are packed at a time, and how many such parts there are */
-    int64_t mc, n_m;   /* rows of c in a task */
-    int64_t nc, n_n;   /* columns of c whose b is packed at a time */
-    int64_t slice;     /* columns of c in a task */
-    int32_t n_workers; /* scratch is made for */
-    int64_t worker_at; /* in scratch: after the packed b */
-    int64_t part_at;   /* in a worker's: after its packed a */
+    int64_t kc, n_k; /* elements of a sum that are packed at a time, and the number of such parts */
+    int64_t mc, n_m; /* rows of c in a task */
+    int64_t nc, n_n; /* columns of c whose b is packed at a time */
+    int64_t slice;   /* columns of c in a task */
+    int32_t n_workers; /* number of workers that the scratch is made for */
+    int64_t worker_at; /* offset in scratch, after the packed b */
+    int64_t part_at;   /* offset in a worker's scratch, after its packed a */
     int64_t worker_bytes;
 } cpu_packed;
 
-/** Fills *out for any dtypes, transpositions, bias and alpha; *out_scratch is what cpu_packed_run
- * needs. */
+/** Fills *out for any dtypes, transpositions, bias and alpha. cpu_packed_run needs *out_scratch
+ *  bytes. */
 void cpu_packed_init(const matmul_spec *spec, int32_t n_workers, cpu_packed *out,
                      int64_t *out_scratch);
 
-/** c[m,n] (= or +=) alpha * op(a) op(b) + bias. Sums are f32, rounded to c's dtype once. The order
- * of every sum depends on k and the build alone, so the result does not depend on the number of
- * workers. LATHE_E_STATE: the pool has more workers than *p was made for. */
+/** c[m,n] (= or +=) alpha * op(a) op(b) + bias. Sums are f32 and are rounded to c's dtype once.
+ *  Their order depends only on k and the build, so the result does not depend on the number of
+ *  workers. LATHE_E_STATE: the pool has more workers than *p was made for. */
 lathe_status cpu_packed_run(const lathe_host *host, const cpu_packed *p, const void *a,
                             const void *b, const float *bias, void *c, void *scratch,
                             int accumulate);

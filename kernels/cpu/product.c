@@ -1,8 +1,9 @@
-/* A matrix product of compute dtypes, by whichever of these serves it best:
+/* A matrix product of compute dtypes, computed in the fastest of these ways:
  *
- *  - a few rows with a transposed right side, as in decoding: rows.c, which reads each weight once;
- *  - 16-bit operands that the processor has no instructions for (bf16 without AVX512-BF16, and f16,
- *    for which oneDNN 2.6 has no product at all): packed.c, which widens them while packing;
+ *  - few rows with a transposed right operand, as in decoding: rows.c, which reads each weight
+ * once;
+ *  - 16-bit operands for which the processor has no instructions (bf16 without AVX512-BF16, and
+ *    f16, for which oneDNN 2.6 has no product at all): packed.c, which widens them while packing;
  *  - trans_a with a small result: blocks of `a` are transposed into scratch, for oneDNN's plain
  *    product. When the result is small, oneDNN's own transposed products split a long sum over the
  *    workers, so the bits would depend on the number of workers; its plain product does not
@@ -20,8 +21,8 @@
 #include "packed.h"
 #include "rows.h"
 
-#define GEMM_SIDE 512 /* rows and columns of c from which trans_a takes oneDNN's gemm */
-#define PACK_ELEMENTS ((int64_t)4 << 20) /* of a transposed block of `a`, about */
+#define GEMM_SIDE 512 /* with trans_a: minimum rows and columns of c for oneDNN's gemm */
+#define PACK_ELEMENTS ((int64_t)4 << 20) /* elements of a transposed block of `a`, about */
 
 enum { BY_ONEDNN, BY_ROWS, BY_PACKING };
 
@@ -29,7 +30,7 @@ struct cpu_product {
     matmul_spec spec;
     int32_t way; /* BY_* */
     cpu_packed packed;
-    cpu_matmul *whole; /* the product as it is, or a whole block */
+    cpu_matmul *whole; /* the whole product, or one whole block */
     cpu_matmul *tail;  /* the last, shorter block */
     int32_t by_blocks;
     int64_t block, n_blocks;
@@ -65,7 +66,7 @@ void cpu_convert(const lathe_host *host, void *dst, int32_t dst_dtype, const voi
     host->parallel_for(n, CPU_GRAIN, convert_range, &job);
 }
 
-/* The product of one block of `rows` rows of c. */
+/* Describes the product of one block of `rows` rows of c. */
 static matmul_spec block_spec(const cpu_product *p, int64_t rows)
 {
     matmul_spec f = p->spec;
@@ -80,12 +81,13 @@ static void choose_block(cpu_product *p)
     int64_t most = PACK_ELEMENTS / p->spec.k / 64 * 64;
     most = most < 64 ? 64 : most;
     p->n_blocks = (m + most - 1) / most;
-    p->block = (m + p->n_blocks - 1) / p->n_blocks; /* even blocks, whole cache lines of columns */
+    /* blocks of equal size, each of whole cache lines of columns */
+    p->block = (m + p->n_blocks - 1) / p->n_blocks;
     p->block = p->n_blocks > 1 ? cpu_round_up(p->block, 64) : m;
     p->n_blocks = (m + p->block - 1) / p->block;
 }
 
-/* p->whole stays NULL when oneDNN has no such product. */
+/* Leaves p->whole NULL if oneDNN has no such product. */
 static lathe_status create_by_blocks(cpu_device *device, cpu_product *p, int64_t *out_scratch)
 {
     const matmul_spec *s = &p->spec;
@@ -106,7 +108,7 @@ static lathe_status create_by_blocks(cpu_device *device, cpu_product *p, int64_t
     return LATHE_OK;
 }
 
-/* Whether oneDNN is fast at the operands' dtype in this build. */
+/* Whether oneDNN is fast with the operands' dtype in this build. */
 static int onednn_has(int32_t dtype)
 {
     return dtype == LATHE_F32 || (dtype == LATHE_BF16 && LATHE_CPU_ISA == 3);

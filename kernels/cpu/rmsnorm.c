@@ -1,6 +1,6 @@
-/* RMSNORM, with a sum in front of it, and its derivative, over groups of D elements.
+/* RMSNORM and its derivative, over groups of D elements; ADD_RMSNORM also computes a sum first.
  *
- *   ADD_RMSNORM: x = a + b first, rounded, row by row
+ *   ADD_RMSNORM: first x = a + b, rounded, row by row
  *   y = x * rstd * g,   rstd = 1 / sqrt(mean(x^2) + eps),   g = w (or 1 + w with offset_one)
  *   dx = rstd * (dy*g - xhat * mean(dy*g*xhat)),  dw = sum over rows of dy*xhat,  xhat = x*rstd
  */
@@ -9,7 +9,7 @@
 #include "element.h"
 #include "product.h"
 
-#define DW_PARTIALS 64 /* at most: the partials of dw are added in order */
+#define DW_PARTIALS 64 /* maximum; the partial sums of dw are added in order */
 
 typedef struct norm_job {
     const lathe_kernel *k;
@@ -17,7 +17,7 @@ typedef struct norm_job {
     int64_t d, rows, grain;
     float *partials; /* [chunks, d]; NULL: no dw */
     int32_t
-        adds; /* 1: in[0] + in[1] goes to out[0]; the other inputs and outputs are one further on */
+        adds; /* 1: out[0] = in[0] + in[1], and the other inputs and outputs are shifted by one */
 } norm_job;
 
 CPU_INLINE void forward_row(const void *x, const float *w, void *y, float *rstd, int64_t d,
@@ -77,7 +77,7 @@ static lathe_status run_add(lathe_kernel *k, const lathe_kernel_args *a)
     return forward(k, a, 1);
 }
 
-/* One row's dx; dw (f32, may be NULL) gets dy*xhat added. */
+/* Computes dx of one row, and adds dy*xhat to dw (f32, may be NULL). */
 CPU_INLINE void backward_row(const void *dy, const void *x, const float *w, float r, void *dx,
                              int accumulate, float *dw, int64_t d, float offset, int32_t dtype)
 {
@@ -120,7 +120,8 @@ static void backward_range(void *arg, int64_t begin, int64_t end, int32_t worker
                      offset);
 }
 
-/* Rows per chunk when dw is wanted: few enough partials, a function of the shape only. */
+/* Rows per chunk when dw is wanted; depends only on the shape, and limits the number of partial
+ * sums. */
 static int64_t dw_grain(int64_t rows, int64_t d)
 {
     const int64_t least = (rows + DW_PARTIALS - 1) / DW_PARTIALS;

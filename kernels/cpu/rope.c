@@ -1,4 +1,4 @@
-/* ROPE: rotates the two halves of every head by its position's angles.
+/* ROPE: rotates the two halves of every head by the angles of its position.
  *
  *   y1 = x1 cos - x2 sin,  y2 = x2 cos + x1 sin;  inverse: sin negated
  *   x c[N,H*D], pos i32[N], table f32[P,2,D/2]; y may be x

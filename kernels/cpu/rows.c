@@ -1,8 +1,8 @@
-/* Products of a few rows: dot products with the weight's rows as they lie in memory.
+/* Products of a few rows: dot products with the rows of the weight, which are read as stored.
  *
- * The rows of `a` are widened to f32 in scratch first, in the order in which the weight's elements
- * come out of registers: of 2 VL bf16 elements first those at even places, then the others. The
- * tail of a row, less than 2 VL elements, is copied into zeros.
+ * First the rows of `a` are widened to f32 in scratch, in the order in which widening in registers
+ * yields the weight's elements: of each 2 VL bf16 elements, first the even ones, then the odd ones.
+ * The tail of a row, fewer than 2 VL elements, is padded with zeros.
  *
  *   scratch: a f32 [m][k rounded up to 2 VL]
  */
@@ -10,9 +10,9 @@
 
 #include "simd.h"
 
-#define STEP (2 * VL)           /* elements of a weight's row at a time */
-#define CHUNK_BYTES (16 * 1024) /* of weights, about, that a worker takes at a time */
-#define MOST_A 4                /* rows of a at a time */
+#define STEP (2 * VL)           /* elements of a weight row that are processed at a time */
+#define CHUNK_BYTES (16 * 1024) /* of weights that a worker takes at a time, about */
+#define MOST_A 4                /* rows of a that are processed at a time */
 #define MOST_WAYS 4
 
 typedef struct rows_job {
@@ -48,7 +48,7 @@ CPU_INLINE void load_step(const void *p, vf *x, vf *y, int32_t dtype)
     }
 }
 
-/* The last n < STEP elements of a row, and zeros. */
+/* Loads the last n < STEP elements of a row, padded with zeros. */
 CPU_INLINE void load_tail(const char *p, int64_t n, vf *x, vf *y, int32_t dtype)
 {
     char tail[STEP * sizeof(float)] = {0};
@@ -56,8 +56,8 @@ CPU_INLINE void load_tail(const char *p, int64_t n, vf *x, vf *y, int32_t dtype)
     load_step(tail, x, y, dtype);
 }
 
-/* Elements [0, n) of a row in f32, in the order of load_step, and zeros up to a multiple of STEP.
- */
+/* Widens elements [0, n) of a row to f32, in the order of load_step, padded with zeros to whole
+ * STEPs. */
 CPU_INLINE void spread_row(float *to, const void *from, int64_t n, int32_t dtype)
 {
     const int64_t bytes = dtype == LATHE_F32 ? 4 : 2;
@@ -88,14 +88,14 @@ CPU_INLINE void store_value(const rows_job *job, int64_t row, int64_t column, fl
         st(job->c, i, LATHE_F16, job->accumulate, y);
 }
 
-/* sum + the products of a step's elements with those of a row of a. */
+/* Returns sum + the products of one step's elements with those of a row of a. */
 CPU_INLINE vf add_step(vf sum, vf x, vf y, const float *a)
 {
     return v_fma(y, v_load(a + VL), v_fma(x, v_load(a), sum));
 }
 
-/* One row of the weight with `n_a` rows of a from `row` on. Each sum has `ways` accumulators, which
- * hide the latency of the additions; the steps that are left over go to the first ones. */
+/* Multiplies one row of the weight with `n_a` rows of a from `row` on. Each sum has `ways`
+ * accumulators, which hide the latency of the additions; leftover steps go to the first ones. */
 CPU_INLINE void dot_row(const rows_job *job, int64_t row, int64_t column, int n_a, int ways,
                         int32_t dtype)
 {
@@ -140,7 +140,8 @@ CPU_INLINE void dot_row(const rows_job *job, int64_t row, int64_t column, int n_
     }
 }
 
-/* Columns [begin, end) of c. A row of the weight stays in the first cache for all rows of a. */
+/* Computes columns [begin, end) of c. A row of the weight stays in the L1 cache for all rows of
+ * a. */
 CPU_INLINE void dot_columns(const rows_job *job, int64_t begin, int64_t end, int32_t dtype)
 {
     const int64_t m = job->spec->m;

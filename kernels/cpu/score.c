@@ -1,6 +1,6 @@
-/* Fitness of this build for the machine: CPUID, and the register state the OS enabled.
+/* Fitness of this build for the machine, from CPUID and the registers that the OS saves.
  *
- * Compiled for the baseline instruction set, whatever the rest of the plugin is compiled for.
+ * This file is compiled for the baseline instruction set, whatever the rest of the plugin uses.
  */
 #include <cpuid.h>
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include "cpu.h"
 #include "lathe/plugin.h"
 
-/* XCR0: bits 1-2 SSE and AVX registers, bits 5-7 mask and 512-bit registers. */
+/* Bits of XCR0: 1-2 SSE and AVX registers, 5-7 mask and 512-bit registers. */
 #define XCR0_AVX 0x06u
 #define XCR0_AVX512 0xe6u
 
 typedef struct features {
-    int v3, v4, bf16;      /* instruction sets named by the processor */
-    int os_avx, os_avx512; /* register files the OS saves */
+    int v3, v4, bf16;      /* instruction sets that the processor reports */
+    int os_avx, os_avx512; /* registers that the OS saves */
 } features;
 
 static uint32_t xcr0_low(void)

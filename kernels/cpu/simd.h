@@ -1,5 +1,5 @@
-/* Vectors of VL floats for the instruction set that this build is compiled for, and loads that
- * widen 16-bit elements in registers. */
+/* Vectors of VL floats for the instruction set of this build, and loads that widen 16-bit elements
+ * in registers. */
 #ifndef LATHE_CPU_SIMD_H
 #define LATHE_CPU_SIMD_H
 
@@ -103,7 +103,7 @@ CPU_INLINE vf v_load_as(const void *p, int64_t i, int32_t dtype)
     return v_widen((const uint16_t *)p + i, dtype);
 }
 
-/* The low 16 bits of each of VL lanes, in their order. */
+/* The low 16 bits of each of the VL lanes, in order. */
 #if VL == 16
 CPU_INLINE __m256i v_low_halves(__m512i x)
 {
@@ -116,7 +116,7 @@ CPU_INLINE __m128i v_low_halves(__m256i x)
 }
 #endif
 
-/* Lanes rounded to bf16 as lathe_f32_to_bf16 does. */
+/* Rounds the lanes to bf16 as lathe_f32_to_bf16 does, and stores them. */
 CPU_INLINE void v_store_bf16(uint16_t *p, vf x)
 {
 #if VL == 16
@@ -138,7 +138,7 @@ CPU_INLINE void v_store_bf16(uint16_t *p, vf x)
 #endif
 }
 
-/* Lanes as elements i .. i+VL-1, rounded to nearest. */
+/* Stores the lanes as elements i .. i+VL-1, rounded to nearest. */
 CPU_INLINE void v_store_as(void *p, int64_t i, int32_t dtype, vf x)
 {
     uint16_t *const to = (uint16_t *)p + i;
@@ -154,7 +154,7 @@ CPU_INLINE void v_store_as(void *p, int64_t i, int32_t dtype, vf x)
 #endif
 }
 
-/* Eight elements from i on, in either build. */
+/* Loads eight elements from i on, for any VL. */
 CPU_INLINE __m256 v8_load_as(const void *p, int64_t i, int32_t dtype)
 {
     if (dtype == LATHE_F32)
@@ -165,15 +165,15 @@ CPU_INLINE __m256 v8_load_as(const void *p, int64_t i, int32_t dtype)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
 }
 
-/* Rows become columns. */
+/* Transposes the 8 x 8 matrix. */
 CPU_INLINE void v8_transpose(__m256 r[8])
 {
     __m256 t[8], u[8];
-    for (int i = 0; i < 4; i++) { /* pairs of rows */
+    for (int i = 0; i < 4; i++) { /* interleave pairs of rows */
         t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
         t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
     }
-    for (int i = 0; i < 2; i++) /* fours */
+    for (int i = 0; i < 2; i++) /* interleave groups of four */
         for (int j = 0; j < 2; j++) {
             const __m256 low = t[4 * i + j], high = t[4 * i + 2 + j];
             u[4 * i + 2 * j] = _mm256_shuffle_ps(low, high, 0x44);
@@ -185,8 +185,8 @@ CPU_INLINE void v8_transpose(__m256 r[8])
     }
 }
 
-/* 2 VL bf16 elements: those at even places to *even, the others to *odd. Two operations in
- * registers, where widening in order takes four. */
+/* Loads 2 VL bf16 elements: even ones to *even, odd ones to *odd. Takes two register operations;
+ * widening in order takes four. */
 CPU_INLINE void v_widen_pairs(const uint16_t *p, vf *even, vf *odd)
 {
 #if VL == 16

@@ -1,4 +1,4 @@
-/* SLICE: rows start .. start+count-1 of x; and its derivative, zero outside them. */
+/* SLICE: rows start .. start+count-1 of x. Its derivative is zero outside these rows. */
 #include <string.h>
 
 #include "cpu.h"

@@ -1,5 +1,5 @@
-/* Vectors over matrices, and sums of matrices to vectors. Sums run in f32, of a row over the lanes
- * of a vector.
+/* Broadcasts a vector over a matrix, and sums a matrix to a vector. Sums are f32; the sum of a row
+ * is split over the lanes of a vector.
  *
  *   BROADCAST_ROW     y[n,j] = v[j]      SUM_ROWS     y[j] = sum of x[n,j] over n
  *   BROADCAST_COLUMN  y[n,j] = v[n]      SUM_COLUMNS  y[n] = sum of x[n,j] over j

@@ -1,11 +1,11 @@
-/* SUM_SQUARES and UPDATE_SQUARES: the sums of squares that a step's norms are made of, in f64.
+/* SUM_SQUARES and UPDATE_SQUARES: sums of squares in f64, for the norms of a step.
  *
  *   SUM_SQUARES     y[s] = sum of x[e]^2 over segment s
  *   UPDATE_SQUARES  y[k] = sum of (s*(alpha*u + beta*p))^2 over 16384 elements
  *
- * One thread takes a whole sum, so its order does not depend on how many threads there are.
- * SUM_SQUARES keeps 16 lanes at every vector width and nothing is contracted: all builds give the
- * same bits.
+ * One thread computes a whole sum, so its order does not depend on the number of threads.
+ * SUM_SQUARES uses 16 lanes with every vector width and no fused multiply-add, so all builds give
+ * the same bits.
  */
 #include "cpu.h"
 #include "element.h"

@@ -1,6 +1,6 @@
-/* TOPK: the k largest elements of each row, largest first, the first of equal ones first; and its
- * derivative. NaN is never taken: where a row has fewer numbers than k, NaN and the index -1 stand
- * at the end. */
+/* TOPK and its derivative: the k largest elements of each row, largest first; equal elements keep
+ * their order. NaN is never selected: if a row has fewer than k numbers, the remaining places get
+ * NaN and the index -1. */
 #include <math.h>
 
 #include "cpu.h"
@@ -8,15 +8,15 @@
 
 typedef struct topk_job {
     const void *x;
-    const int32_t *index; /* TOPK_BWD */
+    const int32_t *index; /* for TOPK_BWD */
     void *y;
-    int32_t *out_index; /* TOPK */
+    int32_t *out_index; /* for TOPK */
     int64_t k, v;
     int32_t dtype, accumulate;
 } topk_job;
 
-/* Puts element i into the sorted row y of `n` elements so far, at most k; returns how many there
- * are now. */
+/* Inserts element i into the sorted list y, which has `n` elements and grows to at most k. Returns
+ * the new number of elements. */
 CPU_INLINE int64_t insert(const topk_job *job, void *y, int32_t *index, int64_t n, float x,
                           int64_t i, int32_t dtype)
 {

@@ -1,5 +1,5 @@
-/* TRANSPOSE: y[s,r] = x[r,s], any dtype of 1, 2, 4 or 8 bytes; f32, bf16 and f16
- * in registers, the others element by element in blocks. */
+/* TRANSPOSE: y[s,r] = x[r,s], any dtype of 1, 2, 4 or 8 bytes. f32, bf16 and f16 are transposed in
+ * registers, others element by element in blocks. */
 #include "cpu.h"
 #include "element.h"
 #include "pack.h"
@@ -10,7 +10,7 @@ typedef struct transpose_job {
     const void *x;
     void *y;
     int64_t r, s;
-    int64_t bytes; /* of an element */
+    int64_t bytes; /* of one element */
 } transpose_job;
 
 #define TRANSPOSE_BLOCK(type)                                                                      \

@@ -1,5 +1,5 @@
-/* exp, tanh and sigmoid in plain C that the compiler vectorises. Ours; Cody-Waite reduction,
- * minimax polynomials of the classic single-precision forms.
+/* exp, tanh and sigmoid in plain C that the compiler can vectorise. Our code: Cody-Waite range
+ * reduction and the classic minimax polynomials for single precision.
  *
  * Largest errors against libm's double over the tested ranges (tests/kernels/test_cpu_vecmath.c):
  *   cpu_exp     2 ulp in [-87.33, 88.72]; below that 0, above that +inf; NaN stays NaN
@@ -26,13 +26,13 @@ CPU_INLINE uint32_t cpu_to_bits(float x)
     return bits;
 }
 
-/* exp(c) = p 2^n: returns p; n = round(c / ln 2) are the low bits of *out_shifted, less 0x4b400000.
- */
+/* exp(c) = p 2^n. Returns p; n = round(c / ln 2) is in the low bits of *out_shifted, minus
+ * 0x4b400000. */
 CPU_INLINE float cpu_exp_parts(float c, float *out_shifted)
 {
     const float shifted = __builtin_fmaf(c, 1.44269504f, 0x1.8p23f);
     const float n = shifted - 0x1.8p23f;
-    float r = __builtin_fmaf(n, -0.693359375f, c); /* exact: 9 bits of ln 2 */
+    float r = __builtin_fmaf(n, -0.693359375f, c); /* exact: this constant has 9 bits */
     r = __builtin_fmaf(n, 2.12194440e-4f, r);
     float p = 1.9875691500e-4f;
     p = __builtin_fmaf(p, r, 1.3981999507e-3f);
@@ -50,7 +50,7 @@ CPU_INLINE float cpu_exp(float x)
     float c = x < lowest ? lowest : x, shifted;
     c = c > highest ? highest : c;
     const float p = cpu_exp_parts(c, &shifted);
-    /* 2^n in two steps, as n reaches 128 */
+    /* Multiplies by 2^n in two steps, because n can be 128. */
     const int32_t k = (int32_t)(cpu_to_bits(shifted) - 0x4b400000u);
     const int32_t half = k >> 1;
     const float s0 = cpu_from_bits((uint32_t)(half + 127) << 23);
@@ -61,7 +61,8 @@ CPU_INLINE float cpu_exp(float x)
     return x != x ? x : y;
 }
 
-/* exp of x clamped to [-87, 88]: no special cases, so about half the work. NaN gives a number. */
+/* exp of x clamped to [-87, 88]. It has no special cases, which halves the work. For NaN it returns
+ * some number. */
 CPU_INLINE float cpu_exp_clamped(float x)
 {
     float c = x > -87.0f ? x : -87.0f, shifted;

@@ -1,6 +1,6 @@
-/* One element or another: MIN, MAX and LESS (elementwise.h), WHERE and its derivative.
+/* Selects elements: MIN, MAX and LESS (elementwise.h), WHERE and its derivative.
  *
- *   MIN MAX    y = the smaller, the larger of a and b; NaN where either is
+ *   MIN MAX    y = the smaller, the larger of a and b; NaN if one of them is NaN
  *   LESS       y = 1 where a < b, else 0
  *   WHERE      y = a where condition > 0.5, else b
  *   WHERE_BWD  da = dy where condition > 0.5, else 0;  db = dy - da

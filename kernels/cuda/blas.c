@@ -1,7 +1,7 @@
 /* Matrix products by cuBLASLt.
  *
- * It thinks in column-major matrices, so a row-major c [m,n] is made as its transpose: the
- * library's A is our b and its B is our a, which needs no copies.
+ * The library computes with column-major matrices. A row-major c [m,n] is computed as its
+ * transpose: the library's A is our b and its B is our a, so nothing is copied.
  */
 #include "blas.h"
 
@@ -11,12 +11,12 @@
 
 #include "lathe/fp8.h"
 
-#define WORKSPACE_BYTES ((uint64_t)32 << 20) /* what NVIDIA recommends on Hopper */
-#define WORKSPACE_ALIGNED 256                /* what cublasLtMatmul asks of its address */
-#define ALIGNED 16                           /* what its fast kernels ask of operands and biases */
-#define HAS_ROW_SCALES (CUBLAS_VERSION >= 120900) /* fp8: scales of rows, on Hopper alone */
+#define WORKSPACE_BYTES ((uint64_t)32 << 20) /* NVIDIA's recommendation for Hopper */
+#define WORKSPACE_ALIGNED 256                /* alignment that cublasLtMatmul requires of it */
+#define ALIGNED 16                           /* of operands and biases: the fast kernels need it */
+#define HAS_ROW_SCALES (CUBLAS_VERSION >= 120900) /* fp8: scales per row, on Hopper only */
 
-/* The functions in use. */
+/* The library functions that are used. */
 #define FUNCTIONS(X)                                                                               \
     X(cublasLtCreate)                                                                              \
     X(cublasLtDestroy)                                                                             \
@@ -54,9 +54,9 @@ struct cuda_product {
     matmul_spec spec;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c; /* the library's: our b, a and c */
-    choice choices[2];              /* [1]: for operands that are ALIGNED */
+    choice choices[2];              /* [1]: for operands aligned to ALIGNED */
     int32_t adds_bias;
-    int64_t bias_at; /* in the workspace: a copy of a bias that is not aligned */
+    int64_t bias_at; /* in the workspace: copy of a bias that is not aligned */
 };
 
 #ifdef LATHE_CUDA_EMULATED
@@ -68,7 +68,8 @@ static const char *load(functions *f)
     return NULL;
 }
 #else
-/* NULL, or dlerror's words. The library stays open: its threads do not survive dlclose. */
+/* Opens the library. Returns NULL, or the message of dlerror. The library is never closed: its
+ * threads would not survive dlclose. */
 static const char *load(functions *f)
 {
     char file[64];
@@ -147,7 +148,7 @@ static int is_fp8(const matmul_spec *s)
     return lathe_dtype_bytes(s->a_dtype) == 1;
 }
 
-/* A row-major [rows, cols] matrix is column-major [cols, rows]; stride 0: dense. */
+/* Describes a row-major [rows, cols] matrix, column-major [cols, rows]; stride 0: dense. */
 static cublasStatus_t layout(const functions *f, cublasLtMatrixLayout_t *out, int32_t dtype,
                              int64_t rows, int64_t cols, int64_t stride)
 {
@@ -161,7 +162,7 @@ static cublasStatus_t set(const functions *f, cuda_product *p, cublasLtMatmulDes
     return f->cublasLtMatmulDescSetAttribute(p->desc, which, value, bytes);
 }
 
-/* Inverse factors of our a and b: one each, or one of each row of both. */
+/* Sets the inverse factors of our a and b: one per operand, or one per row of each. */
 static cublasStatus_t point_at_scales(const functions *f, cuda_product *p, const float *a,
                                       const float *b)
 {
@@ -171,8 +172,9 @@ static cublasStatus_t point_at_scales(const functions *f, cuda_product *p, const
     return status;
 }
 
-/* Forward products (both operands E4M3) accumulate fast: on Hopper in fewer bits than f32 between
- * promotions. Gradients do not. An address tells the heuristic that there are scales. */
+/* Forward products (both operands E4M3) use fast accumulation: on Hopper, fewer bits than f32
+ * between promotions. Gradients do not. The address is a placeholder that tells the heuristic about
+ * the scales. */
 static cublasStatus_t describe_fp8(const functions *f, cuda_product *p)
 {
     const int8_t fast = p->spec.a_dtype == LATHE_F8_E4M3 && p->spec.b_dtype == LATHE_F8_E4M3;
@@ -219,8 +221,8 @@ static cublasStatus_t describe(const cuda_blas *blas, cuda_product *p)
     return status;
 }
 
-/* A bias of the library's rows is one of our columns. An address tells the heuristic the alignment.
- */
+/* The library's bias per row is our bias per column. The address tells the heuristic its
+ * alignment. */
 static cublasStatus_t set_epilogue(const functions *f, cuda_product *p, cublasLtEpilogue_t epilogue)
 {
     const int32_t type = (int32_t)CUDA_R_32F;
@@ -233,8 +235,8 @@ static cublasStatus_t set_epilogue(const functions *f, cuda_product *p, cublasLt
     return status;
 }
 
-/* No split that adds in any order (INPLACE), none whose parts are stored in 16 bits (OUTPUT_TYPE).
- */
+/* Excludes algorithms that split a sum and add the parts in any order (INPLACE) or store the parts
+ * in 16 bits (OUTPUT_TYPE). */
 static cublasStatus_t prefer(const functions *f, cublasLtMatmulPreference_t preference,
                              const matmul_spec *s, int is_aligned)
 {
@@ -257,7 +259,7 @@ static cublasStatus_t prefer(const functions *f, cublasLtMatmulPreference_t pref
     return status;
 }
 
-/* The library's first choice. */
+/* Takes the first algorithm that the library proposes. */
 static cublasStatus_t choose(const cuda_blas *blas, cuda_product *p, int is_aligned)
 {
     const functions *f = &blas->f;
@@ -281,8 +283,8 @@ static cublasStatus_t choose(const cuda_blas *blas, cuda_product *p, int is_alig
     return status;
 }
 
-/* With the bias where the library can, else without; for operands that are not aligned if it can.
- */
+/* Chooses algorithms with the bias if the library supports it, else without; also one for operands
+ * that are not aligned, if there is one. */
 static cublasStatus_t choose_all(const cuda_blas *blas, cuda_product *p)
 {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
@@ -295,7 +297,7 @@ static cublasStatus_t choose_all(const cuda_blas *blas, cuda_product *p)
     }
     if (status == CUBLAS_STATUS_SUCCESS && !p->adds_bias)
         status = choose(blas, p, 1);
-    if (status == CUBLAS_STATUS_SUCCESS && !is_fp8(&p->spec)) /* which has to be aligned */
+    if (status == CUBLAS_STATUS_SUCCESS && !is_fp8(&p->spec)) /* fp8 operands must be aligned */
         (void)choose(blas, p, 0);
     return status;
 }
@@ -364,7 +366,7 @@ void cuda_product_destroy(cuda_device *device, cuda_product *p)
     device->host->free(p);
 }
 
-/* A bias that is not aligned is copied to where it is. */
+/* Points the product at the bias; a bias that is not aligned is first copied to the workspace. */
 static lathe_status point_at_bias(cuda_device *device, cuda_product *p, const void *bias,
                                   char *workspace, lathe_stream *stream)
 {

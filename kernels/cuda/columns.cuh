@@ -1,13 +1,13 @@
-/* Sums over rows, one per column (dw and db of norms and linears): blocks of rows give partial
- * sums, which are added in order. The split is a function of the number of rows alone. */
+/* Sums a matrix over its rows, one sum per column (dw and db of norms and linears). Blocks of rows
+ * give partial sums, which are added in order. The split depends only on the number of rows. */
 #ifndef LATHE_CUDA_COLUMNS_CUH
 #define LATHE_CUDA_COLUMNS_CUH
 
 #include "launch.cuh"
 
-#define CUDA_COLUMN_PARTS 256 /* at most */
+#define CUDA_COLUMN_PARTS 256 /* maximum */
 
-/** Rows of one part, and how many parts there are (at least 1). */
+/** Rows of one part, and the number of parts (at least 1). */
 static inline int64_t cuda_columns_rows(int64_t rows)
 {
     const int64_t each = (rows + CUDA_COLUMN_PARTS - 1) / CUDA_COLUMN_PARTS;
@@ -20,14 +20,14 @@ static inline int64_t cuda_columns_parts(int64_t rows)
     return rows < 1 ? 1 : (rows + each - 1) / each;
 }
 
-/** Bytes of the parts' sums, f32 [parts, cols]. */
+/** Bytes of the partial sums, f32 [parts, cols]. */
 static inline int64_t cuda_columns_scratch(int64_t rows, int64_t cols)
 {
     return cuda_columns_parts(rows) * cols * 4;
 }
 
-/* out[j] (= or +=) sum of partials[p, j] over p: a block takes 32 columns, each of its warps every
- * eighth part in order, and the warps' sums are added in order. */
+/* out[j] (= or +=) sum over p of partials[p, j]. A block computes 32 columns; each of its warps
+ * adds every eighth part in order, then the sums of the warps are added in order. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     cuda_columns_add(const float *partials, int64_t parts, int64_t cols, float *out, int accumulate)
 {
@@ -58,8 +58,8 @@ static inline lathe_status cuda_columns_finish(const lathe_kernel *k, const lath
                     partials, parts, cols, out, accumulate);
 }
 
-/* partials[p, j] = sum of x[r, j] over the rows of part p; a block takes CUDA_THREADS columns of a
- * part. */
+/* partials[p, j] = sum of x[r, j] over the rows r of part p. A block computes CUDA_THREADS columns
+ * of a part. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     cuda_columns_parts_of(const T *x, float *partials, int64_t rows, int64_t cols,
@@ -77,8 +77,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     partials[part * cols + j] = sum;
 }
 
-/** out[j] (= or +=) sum of x[r, j] over r; the partial sums lie in the scratch,
- * cuda_columns_scratch(rows, cols). */
+/** out[j] (= or +=) sum over r of x[r, j]. The scratch of cuda_columns_scratch(rows, cols) bytes
+ *  holds the partial sums. */
 static inline lathe_status cuda_columns_sum(const lathe_kernel *k, const lathe_kernel_args *a,
                                             const void *x, int32_t dtype, int64_t rows,
                                             int64_t cols, float *out, int accumulate)

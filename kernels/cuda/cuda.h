@@ -1,10 +1,10 @@
-/* What the files of the CUDA device share: the device instance, its functions, the rows of its ops.
+/* The device instance of the CUDA device, its functions, and the dispatch entries of its ops.
  *
- * Host code is C over the runtime API; one op (or op family) per .cu file, each defining a constant
- * kernel_op, which cuda_ops.c finds by its name. Nothing here waits for the GPU but cuda_sync and
- * cuda_memory_alloc.
+ * Host code is C and uses the runtime API. Each op (or op family) has its own .cu file, which
+ * defines a constant kernel_op; cuda_ops.c finds it by its name. Only cuda_sync and
+ * cuda_memory_alloc wait for the GPU.
  *
- * Streams: lathe_stream is cudaStream_t; NULL is cudaStreamPerThread, so what a rank's thread
+ * lathe_stream is cudaStream_t; NULL means cudaStreamPerThread, so the work that one rank's thread
  * queues stays in order and can be captured.
  */
 #ifndef LATHE_CUDA_H
@@ -19,14 +19,14 @@ extern "C" {
 #endif
 
 typedef struct cuda_blas cuda_blas;     /* cuBLASLt: handle, workspace size; see blas.h */
-typedef struct cuda_images cuda_images; /* code of plugins that was loaded; see image.c */
+typedef struct cuda_images cuda_images; /* loaded code of plugins; see image.c */
 
 typedef struct cuda_device {
     const lathe_host *host;
     cuda_blas *blas;
     cuda_images *images;
-    int32_t index; /* of the device in this process */
-    int32_t n_sm;  /* multiprocessors */
+    int32_t index; /* number of the device in this process */
+    int32_t n_sm;  /* number of multiprocessors */
     int32_t arch;  /* 10 * major + minor of the compute capability */
     int32_t tf32;  /* f32 products may run in TF32 */
 } cuda_device;
@@ -36,12 +36,14 @@ static inline cudaStream_t cuda_stream(lathe_stream *stream)
     return stream == NULL ? cudaStreamPerThread : (cudaStream_t)stream;
 }
 
-/** LATHE_OK, or "<what>: <CUDA's words>" with LATHE_E_NOMEM (out of memory) or LATHE_E_DEVICE. */
+/** LATHE_OK, or the message "<what>: <CUDA's message>" with LATHE_E_NOMEM (out of memory) or
+ *  LATHE_E_DEVICE. */
 lathe_status cuda_status(const lathe_host *host, cudaError_t error, const char *what);
 
-/** Fitness: 0 and why without a driver, a device or code for its generation. */
+/** Fitness. 0, with the reason, if there is no driver, no device or no code for its
+ *  architecture. */
 int32_t cuda_score(char *why, int64_t why_bytes);
-/** Whether this build holds code for compute capability `arch` (10 * major + minor). */
+/** Whether this build has code for compute capability `arch` (10 * major + minor). */
 int32_t cuda_has_code_for(int32_t arch);
 
 lathe_status cuda_memory_alloc(void *self, int64_t bytes, int32_t memory, void **out);
@@ -64,10 +66,11 @@ lathe_status cuda_capture_end(void *self, lathe_stream *stream, lathe_capture **
 lathe_status cuda_capture_launch(void *self, lathe_capture *capture, lathe_stream *stream);
 void cuda_capture_destroy(void *self, lathe_capture *capture);
 
-/** The table of loaded images; destroy takes NULL. */
+/** Creates the table of loaded images; destroy takes NULL. */
 lathe_status cuda_images_create(const lathe_host *host, cuda_images **out);
 void cuda_images_destroy(const lathe_host *host, cuda_images *images);
-/** lathe_device_v1.launch: kernel `name` of a plugin's embedded code, with one struct by value. */
+/** lathe_device_v1.launch: runs kernel `name` of a plugin's embedded code, with one struct by
+ *  value. */
 lathe_status cuda_launch_image(void *self, lathe_stream *stream, const void *image,
                                const char *name, int64_t n_blocks, int32_t n_threads,
                                const void *args, int64_t args_bytes);
@@ -87,8 +90,8 @@ static inline int64_t cuda_round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-/** The row of an op: const kernel_op CUDA_OP(ADD) = {..}; defined in the op's file, where this
- * device has the op. */
+/** The dispatch entry of an op: const kernel_op CUDA_OP(ADD) = {..}, defined in the op's file. An
+ *  op that this device does not have has no such constant. */
 #define CUDA_OP(name) cuda_op_##name
 #define LATHE_X(name, text, n_in, n_out) extern const kernel_op CUDA_OP(name);
 LATHE_OP_TABLE(LATHE_X)

@@ -1,7 +1,7 @@
-/* The dispatch table from op to its file. */
+/* The dispatch table: op number to kernel_op. */
 #include "cuda.h"
 
-/* An op that no file defines is a null pointer: this device has none. */
+/* A weak symbol: an op that no file defines is a null pointer, so the device does not offer it. */
 #define LATHE_X(name, text, n_in, n_out) extern const kernel_op CUDA_OP(name) __attribute__((weak));
 LATHE_OP_TABLE(LATHE_X)
 #undef LATHE_X

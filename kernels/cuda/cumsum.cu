@@ -1,11 +1,12 @@
-/* CUMSUM: y[j] = x[0] + .. + x[j] of each row in f32, with `inverse` x[j] + .. + x[d-1].
+/* CUMSUM: y[j] = x[0] + .. + x[j] for each row, in f32; with `inverse`, y[j] = x[j] + .. + x[d-1].
  *
- * A block takes a row, CUDA_THREADS elements at a time: sums within each warp, of the warps before
- * it, and of the elements before those. Bound by memory: each element is read and written once.
+ * A block computes a row, CUDA_THREADS elements at a time. It adds the sums within a warp, the sums
+ * of the warps before it, and the sum of all earlier elements. Bound by memory: each element is
+ * read and written once.
  */
 #include "launch.cuh"
 
-/* x of this thread and of those before it in its warp. */
+/* Sum of x over this thread and the threads before it in its warp. */
 static __device__ __forceinline__ float warp_upto(float x)
 {
     const int lane = (int)threadIdx.x % CUDA_WARP;
@@ -39,7 +40,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         if (j < d)
             cuda_put(y + i, accumulate, before + sum);
         before += tile;
-        __syncthreads(); /* the warps' sums were read */
+        __syncthreads(); /* all threads have read the warps' sums */
     }
 }
 

@@ -1,4 +1,4 @@
-/* The CUDA device plugin's entry: its table and its instance. */
+/* Entry of the CUDA device plugin: its function table and its instance. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,12 +24,12 @@ lathe_status cuda_status(const lathe_host *host, cudaError_t error, const char *
 {
     if (error == cudaSuccess)
         return LATHE_OK;
-    (void)cudaGetLastError(); /* it is told here: the next launch is not to blame */
+    (void)cudaGetLastError(); /* clears the error: the next launch must not see it */
     return lathe_fail(host, error == cudaErrorMemoryAllocation ? LATHE_E_NOMEM : LATHE_E_DEVICE,
                       "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-/* "CUDA 12.8, driver 570.86.15"; the second part where the kernel module tells. */
+/* "CUDA 12.8, driver 570.86.15"; the second part only if the kernel module reports it. */
 static void tell_driver(char *out, size_t out_bytes)
 {
     char line[256] = "", *rest = line;

@@ -1,22 +1,22 @@
-/* DROPOUT and its derivative: y = x / (1-p) where the counter RNG keeps the element, else 0.
+/* DROPOUT and its derivative: y = x / (1-p) for the elements that the counter RNG keeps, else 0.
  *
- * Element e uses word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream, e/4); kept iff u >= p: the
- * mask of every other device, bit for bit.
+ * Element e uses word e%4 of lathe_rng_block(rng[0], rng[1], rng_stream, e/4); it is kept if u >=
+ * p. Every device gives the same mask, bit for bit.
  *
- * A thread takes the four elements of an RNG block. Each element is read and written once; Philox's
- * 20 instructions an element fit into the time that moving 4 bytes takes.
+ * A thread processes the four elements of an RNG block. Each element is read and written once. The
+ * 20 instructions per element that Philox needs fit into the time that moving 4 bytes takes.
  */
 #include "lathe/rng.h"
 #include "launch.cuh"
 
 struct drop_spec {
-    const int64_t *rng; /* seed, step: device memory */
+    const int64_t *rng; /* seed and step, in device memory */
     uint64_t stream;
     float p, factor;
     int accumulate;
 };
 
-/* N elements from first, whose words are `u`. */
+/* Processes N elements from `first` on, with the random words `u`. */
 template <int N, typename T>
 static __device__ __forceinline__ void drop(const T *x, T *y, int64_t first, const uint32_t *u,
                                             const drop_spec &s)

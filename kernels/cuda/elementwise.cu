@@ -1,4 +1,4 @@
-/* The elementwise ops: the map of map.cuh, one small function per op.
+/* Elementwise ops as maps over elements (map.cuh), one small function per op.
  *
  *   ADD SUB      z = x + y, x - y             SCALE     y = alpha*x + beta
  *   MUL DIV      z = x * y, x / y
@@ -82,9 +82,9 @@ struct lincomb : cuda_map_fn<2, 1> {
     }
 };
 
-/* Bounds: a limit of device memory and its negative, or two attributes. */
+/* Bounds of CLAMP: plus and minus a limit in device memory, or two attributes. */
 struct bounds {
-    const float *at; /* NULL: low and high are set */
+    const float *at; /* the limit; NULL: low and high are used */
     float low, high;
 
     explicit bounds(const lathe_op_attrs &attrs, const void *limits)
@@ -120,7 +120,7 @@ struct clamp : cuda_map_fn<1, 1> {
     }
 };
 
-/* dx = dy where x is within the bounds, of dy and x */
+/* dx = dy where x is within the bounds, else 0; the inputs are dy and x. */
 struct clamp_bwd : cuda_map_fn<2, 1> {
     bounds b;
 

@@ -1,30 +1,31 @@
-/* EMBED_BWD: dW[tokens[n]] += dy[n], the rows of a token in the order of n. dy c[N,C], dW f32[V,C].
- * A token outside the vocabulary adds to nothing.
+/* EMBED_BWD: dW[tokens[n]] += dy[n], where the rows of one token are added in the order of n. dy
+ * c[N,C], dW f32[V,C]. Rows with a token outside the vocabulary are skipped.
  *
- * The places 0 .. N-1 are sorted by token, stably, 9 bits at a time from the lowest: a warp counts
- * the digits of TILE tokens, one block adds the counts up over tiles and digits, a warp puts its
- * TILE places where they belong, in order. Then a block takes the run of places of one token and a
- * slice of the columns, and adds the rows in registers, 8 loads under way at a time. Only integers
- * are counted: the result is the same every time, and the sums of a row have the order that the
- * CPU's have.
+ * A stable radix sort puts the positions 0 .. N-1 in the order of their tokens, 9 bits per pass
+ * from the lowest. In each pass, a warp counts the digits of TILE tokens; one block computes prefix
+ * sums of the counts over tiles and digits; a warp moves its TILE positions to their places, in
+ * order. Then each block takes the run of positions of one token and a slice of the columns, and
+ * adds the rows in registers, with 8 loads in flight. Only integers are counted, so the result is
+ * the same every time, and each sum has the same order as on the CPU.
  *
- * Cost: linear in N. The sort moves about 40 bytes a token and a pass (two passes up to V = 262143)
- * in three small kernels a pass; the sums read dy once and write the rows of dW that have tokens;
- * an overwrite clears dW before, V*C*4 bytes, which is most of the time for large vocabularies.
+ * Cost: linear in N. The sort moves about 40 bytes per token and pass (two passes up to V = 262143)
+ * in three small kernels per pass. The sums read dy once and write only the rows of dW that have
+ * tokens. If dW is overwritten, its V*C*4 bytes are cleared first, which takes most of the time for
+ * large vocabularies.
  */
 #include "launch.cuh"
 
 #define DIGIT_BITS 9
 #define DIGITS (1 << DIGIT_BITS)
-#define TILE 512 /* tokens of a warp */
-#define AHEAD 8  /* rows whose loads are under way together */
+#define TILE 512 /* tokens per warp */
+#define AHEAD 8  /* rows whose loads are in flight together */
 #define MOST_BLOCKS ((int64_t)1 << 20)
 
-/* Places and their tokens; a NULL order is 0, 1, 2, ... */
+/* Positions and their tokens; order NULL means 0, 1, 2, ... */
 struct places {
     const int32_t *token, *order;
     int64_t n;
-    int32_t vocabulary; /* what other tokens count as */
+    int32_t vocabulary; /* number that tokens outside the vocabulary are sorted as */
 
     __device__ __forceinline__ int32_t at(int64_t i) const
     {
@@ -43,7 +44,7 @@ static __device__ __forceinline__ int digit_of(int32_t token, int shift)
     return (int)((uint32_t)token >> shift & (DIGITS - 1));
 }
 
-/* counts[tile, digit]: a block of one warp takes a tile. */
+/* Computes counts[tile, digit]. A block of one warp counts one tile. */
 static __global__ void __launch_bounds__(CUDA_WARP)
     count_digits(places p, int shift, int32_t *counts)
 {
@@ -59,7 +60,8 @@ static __global__ void __launch_bounds__(CUDA_WARP)
         counts[(int64_t)blockIdx.x * DIGITS + d] = count[d];
 }
 
-/* counts[tile, digit] becomes where the tile's first place with that digit goes. One block. */
+/* Turns counts[tile, digit] into the place of the tile's first position with that digit. One
+ * block. */
 static __global__ void __launch_bounds__(DIGITS) add_counts(int32_t *counts, int64_t tiles)
 {
     __shared__ int32_t before[DIGITS];
@@ -70,7 +72,7 @@ static __global__ void __launch_bounds__(DIGITS) add_counts(int32_t *counts, int
         total += counts[t * DIGITS + d];
     before[d] = total;
     __syncthreads();
-    for (int step = 1; step < DIGITS; step *= 2) { /* sums over the digits up to d */
+    for (int step = 1; step < DIGITS; step *= 2) { /* prefix sums over the digits up to d */
         const int32_t lower = d >= step ? before[d - step] : 0;
         __syncthreads();
         before[d] += lower;
@@ -84,8 +86,9 @@ static __global__ void __launch_bounds__(DIGITS) add_counts(int32_t *counts, int
     }
 }
 
-/* Puts a tile's places where they belong: a block of one warp, 32 places at a time. Those of one
- * digit get their ranks by lane, and the first lane among them moves the digit on. */
+/* Moves a tile's positions to their places; a block of one warp, 32 positions at a time. Positions
+ * with the same digit get their ranks by lane, and the first of these lanes advances the digit's
+ * place. */
 static __global__ void __launch_bounds__(CUDA_WARP)
     sort_tile(places p, int shift, const int32_t *counts, int32_t *token, int32_t *order)
 {
@@ -99,7 +102,7 @@ static __global__ void __launch_bounds__(CUDA_WARP)
         const int64_t i = start + threadIdx.x;
         const int is_there = i < p.n;
         const int32_t t = is_there ? p.at(i) : 0;
-        const int digit = is_there ? digit_of(t, shift) : DIGITS; /* no digit's */
+        const int digit = is_there ? digit_of(t, shift) : DIGITS; /* DIGITS: past the end */
         const unsigned same = __match_any_sync(0xffffffffu, digit);
         if (is_there) {
             const int64_t to = next[digit] + __popc(same & below);
@@ -113,8 +116,8 @@ static __global__ void __launch_bounds__(CUDA_WARP)
     }
 }
 
-/* A block takes the run of sorted places that begins at s, if one does, and a slice of the columns.
- */
+/* If a run of positions of one token begins at s, a block adds its rows, for a slice of the
+ * columns. */
 template <int N, typename T>
 static __device__ __forceinline__ void add_run(const places &p, int64_t s, int64_t column,
                                                const T *dy, float *dw, int64_t c, int accumulate)
@@ -153,7 +156,7 @@ static int64_t tiles_of(int64_t n)
     return (n + TILE - 1) / TILE;
 }
 
-/* Scratch: tokens and places, twice each; the counts. */
+/* Scratch: two buffers each for tokens and positions, then the counts. */
 static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
 {
     const int64_t n = lathe_desc_count(&k->in[1]);
@@ -163,7 +166,7 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
     return LATHE_OK;
 }
 
-/* The places sorted by token, in *out. */
+/* Sorts the positions by token into *out. */
 static lathe_status sort(const lathe_kernel *k, const lathe_kernel_args *a, places *out)
 {
     const int64_t n = out->n, tiles = tiles_of(n);

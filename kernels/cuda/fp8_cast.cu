@@ -1,22 +1,22 @@
-/* Casts of bf16 to fp8, scaled by the source's own largest magnitude: of all of it, or of each row
- * of the result.
+/* Casts bf16 to fp8, scaled by the largest magnitude of the source tensor, or of each row of the
+ * result.
  *
- * Magnitudes are compared as bf16's bits: their order is that of the numbers, NaN above infinity,
- * so that a maximum has no order of its own and a NaN reaches the factor. All of it is bound by
- * memory. A row that is cast as it lies is read once (rows.cuh); everything else is read twice, for
- * the magnitude and for the cast. A transposed cast goes through a tile of codes in shared memory:
- * it reads and writes whole sectors.
+ * Magnitudes are compared as the bits of bf16: these have the order of the numbers, with NaN above
+ * infinity. So a maximum does not depend on the order of comparisons, and a NaN reaches the factor.
+ * All kernels are bound by memory. A cast by rows that does not transpose reads its source once
+ * (rows.cuh); all others read it twice, for the magnitude and for the cast. A transposed cast uses
+ * a tile of codes in shared memory, so that it reads and writes whole sectors.
  */
 #include "fp8_product.h"
 #include "lathe/fp8.h"
 #include "rows.cuh"
 
-#define LANES 8                                /* bf16 of 16 bytes */
-#define MOST_PARTS 1024                        /* of a tensor's magnitude */
+#define LANES 8                                /* bf16 elements in 16 bytes */
+#define MOST_PARTS 1024                        /* partial maxima of a tensor */
 #define TILE 64                                /* rows and columns of a transposed tile */
-#define TILE_PACKS (TILE / LANES)              /* packs across it */
+#define TILE_PACKS (TILE / LANES)              /* packs in a row of the tile */
 #define TILE_LINES (CUDA_THREADS / TILE_PACKS) /* rows that are read at a time */
-#define PART_ROWS 512                          /* rows of a part of the columns' magnitudes */
+#define PART_ROWS 512                          /* rows per part, for the magnitudes of columns */
 
 struct factors {
     float *factor, *inverse;
@@ -26,7 +26,7 @@ struct factors {
 typedef cuda_pack<cuda_bf16, LANES> source_pack;
 typedef cuda_pack<uint8_t, LANES> code_pack;
 
-/* Two floats as codes, the first in the low byte. */
+/* Converts two floats to codes; the first is in the low byte. */
 template <int DTYPE> static __device__ __forceinline__ uint16_t codes_of(float first, float second)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
@@ -45,7 +45,7 @@ template <int DTYPE> static __device__ __forceinline__ uint16_t codes_of(float f
 #endif
 }
 
-/* Eight elements, each times its factor. */
+/* Multiplies eight elements by their factors and converts them. */
 template <int DTYPE, typename F>
 static __device__ __forceinline__ code_pack cast_pack(const source_pack &x, const F &factor)
 {
@@ -79,7 +79,7 @@ static __device__ __forceinline__ unsigned pack_magnitude(const source_pack &x)
     return most;
 }
 
-/* Over the block's threads; every thread calls, every thread gets it. */
+/* Maximum over the block; every thread must call it, and every thread gets the result. */
 static __device__ unsigned block_magnitude(unsigned x)
 {
     __shared__ unsigned warps[CUDA_THREADS / CUDA_WARP];
@@ -105,7 +105,7 @@ static __device__ __forceinline__ void put_factor(const factors &f, int64_t i, u
     f.inverse[i] = 1.0f / factor;
 }
 
-/* Each row with a factor of its own, as it lies. */
+/* Casts each row with its own factor, not transposed. */
 template <int DTYPE, int KIND>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     cast_rows(const cuda_bf16 *x, uint8_t *codes, factors f, int64_t rows, int64_t d)
@@ -139,7 +139,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         parts[blockIdx.x] = most;
 }
 
-/* One block. */
+/* Combines the partial maxima into the factor of a tensor. One block. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     finish_tensor(const unsigned *parts, int64_t n, factors f)
 {
@@ -151,7 +151,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         put_factor(f, 0, most);
 }
 
-/* parts[p, j]: of column j, over the rows of part p. A block takes TILE columns of a part. */
+/* parts[p, j] = maximum of column j over the rows of part p. A block computes TILE columns of a
+ * part. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     column_parts(const cuda_bf16 *x, unsigned *parts, int64_t rows, int64_t cols, int64_t across)
 {
@@ -201,8 +202,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         cuda_store(codes + i, cast_pack<DTYPE>(cuda_load<LANES>(x + i), [&](int) { return f; }));
 }
 
-/* codes[c, r] = x[r, c] times factor[c * step]. A line of the tile is 17 words: the eight packs of
- * a row lie in four banks' distance of each other, and words of a column in all of them. */
+/* codes[c, r] = x[r, c] * factor[c * step]. A line of the tile has 17 words, one more than its
+ * data, so that the eight packs of a row are four banks apart and the words of a column are in
+ * different banks. */
 template <int DTYPE>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     cast_transposed(const cuda_bf16 *x, uint8_t *codes, const float *factor, int64_t step,
@@ -262,7 +264,7 @@ static lathe_status run_rows(const lathe_kernel *k, const lathe_kernel_args *a,
                     c->inner);
 }
 
-/* The factors of a source that is read again to be cast. */
+/* Computes the factors of a source that the cast reads again. */
 static lathe_status run_factors(const lathe_kernel *k, const lathe_kernel_args *a,
                                 const cuda_fp8_cast *c, const cuda_bf16 *x, factors f)
 {

@@ -1,9 +1,9 @@
-/* c (= or +=) a b + bias, with a and b cast to fp8 first (lathe/fp8.h).
+/* c (= or +=) a b + bias, where a and b are first cast to fp8 (lathe/fp8.h).
  *
- * Where cuBLASLt takes the scales and gives c's dtype, it does all of it. Else (scales of rows but
- * on Hopper; a bias, which it would take in 16 bits alone) rows of c are taken a block at a time:
- * their product of the bare codes in f32, which the cache holds, then a kernel that scales, adds
- * and rounds once.
+ * If cuBLASLt supports the scales and c's dtype, it computes everything. Otherwise (scales per row
+ * on GPUs other than Hopper; a bias, which it would take only in 16 bits) rows of c are computed a
+ * block at a time: first the f32 product of the codes, which stays in the cache, then a kernel
+ * scales it, adds the bias and rounds once.
  *
  *   scratch: | the product's own | a: codes, factors | b | the block |
  */
@@ -11,16 +11,16 @@
 #include "lathe/fp8.h"
 #include "launch.cuh"
 
-#define BLOCK_BYTES ((int64_t)16 << 20) /* fits the cache of every GPU from 8.9 on */
+#define BLOCK_BYTES ((int64_t)16 << 20) /* fits the L2 cache of every GPU from 8.9 on */
 
 struct cuda_fp8_product {
     cuda_fp8_cast a, b;
     int64_t m, n, k;
-    cuda_product *product, *last; /* last: of a last, shorter block of rows */
-    int64_t block_rows, block_at; /* 0: straight to c */
+    cuda_product *product, *last; /* last: for a shorter last block of rows */
+    int64_t block_rows, block_at; /* 0: the product is stored directly to c */
 };
 
-/* Both operands row-major along k: the only layout that fp8 has on every GPU. */
+/* Both operands are row-major along k: the only layout that every GPU supports for fp8. */
 static matmul_spec codes_spec(const matmul_spec *spec)
 {
     matmul_spec out = *spec;
@@ -32,7 +32,7 @@ static matmul_spec codes_spec(const matmul_spec *spec)
     return out;
 }
 
-/* The products of blocks of rows, unscaled. */
+/* Prepares the unscaled products of blocks of rows. */
 static lathe_status make_blocks(const lathe_kernel *k, cuda_fp8_product *p, matmul_spec spec,
                                 int64_t *out_bytes)
 {
@@ -92,16 +92,16 @@ void cuda_fp8_product_destroy(const lathe_kernel *k, cuda_fp8_product *p)
     k->host->free(p);
 }
 
-/* What a block of products becomes. */
+/* How a block of products is finished. */
 struct finish {
     const float *products; /* [rows, cols] */
-    const float *a, *b;    /* inverse factors: of row i at i*step, of column j at j*step */
+    const float *a, *b;    /* inverse factors of row i at i*step, of column j at j*step */
     const float *bias;     /* [cols], or NULL */
     int64_t cols;
     int32_t step, accumulate;
 };
 
-/* c = p * (a_i * b_j) + bias_j; a block has one row, four columns a thread. */
+/* c = p * (a_i * b_j) + bias_j. A block computes one row, a thread four columns at a time. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS) finish_rows(finish f, T *c)
 {

@@ -1,35 +1,35 @@
-/* Products of bf16 operands in fp8 (lathe/fp8.h): the casts, in scratch, and cuBLASLt's product of
- * them. */
+/* Products of bf16 operands in fp8 (lathe/fp8.h): casts into scratch, then cuBLASLt's product. */
 #ifndef LATHE_CUDA_FP8_PRODUCT_H
 #define LATHE_CUDA_FP8_PRODUCT_H
 
 #include "blas.h"
 
-/** One operand as its product takes it: codes [outer, inner], with a factor for each of the outer
- * dim (rowwise) or one. Offsets are of the kernel's scratch. */
+/** One operand in the form that the product reads: codes [outer, inner], with one factor per
+ *  element of the outer dim (rowwise) or a single factor. Offsets are in the kernel's scratch. */
 typedef struct cuda_fp8_cast {
     int64_t outer, inner;
     int32_t is_transposed; /* the source is [inner, outer] */
     int32_t dtype, recipe; /* LATHE_F8_*, LATHE_FP8_* */
     int64_t codes_at;
     int64_t factors_at, inverses_at; /* f32[outer] or f32[1] */
-    int64_t parts_at;                /* u32: magnitudes of parts of the source */
+    int64_t parts_at;                /* u32: partial maxima of the source's magnitudes */
 } cuda_fp8_cast;
 
-/** Places codes, factors and parts from `at` on; the end of it. */
+/** Assigns offsets from `at` on to codes, factors and parts. Returns the end. */
 int64_t cuda_fp8_cast_place(cuda_fp8_cast *cast, int64_t at);
-/** Queues the cast of `source`, bf16 and 16-byte aligned. */
+/** Queues the cast of `source`, which is bf16 and 16-byte aligned. */
 lathe_status cuda_fp8_cast_run(const lathe_kernel *k, const lathe_kernel_args *a,
                                const cuda_fp8_cast *cast, const void *source);
 
 typedef struct cuda_fp8_product cuda_fp8_product;
 
-/** The product of `spec`, whose fp8 is set. LATHE_E_UNSUPPORTED: cuBLASLt has none. */
+/** Prepares the product of `spec`, whose fp8 is set. LATHE_E_UNSUPPORTED: cuBLASLt does not have
+ *  it. */
 lathe_status cuda_fp8_product_create(const lathe_kernel *k, const matmul_spec *spec,
                                      cuda_fp8_product **out, int64_t *out_scratch);
-/** Takes NULL. */
+/** Frees a product; NULL is fine. */
 void cuda_fp8_product_destroy(const lathe_kernel *k, cuda_fp8_product *p);
-/** Queues it: inputs 0 and 1 of the kernel, `bias` f32[n] or NULL, to output 0. */
+/** Queues the product of the kernel's inputs 0 and 1 to output 0; `bias` is f32[n] or NULL. */
 lathe_status cuda_fp8_product_run(const lathe_kernel *k, const lathe_kernel_args *a,
                                   const cuda_fp8_product *p, const float *bias);
 

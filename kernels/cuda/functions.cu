@@ -1,4 +1,4 @@
-/* Functions of one element: the map of map.cuh.
+/* Functions of one element, as maps over elements (map.cuh).
  *
  *   EXP LOG ABS TANH  y = exp(x), log(x), |x|, tanh(x)
  *   ABS_BWD           dx = dy * sign(x), 0 where x is 0

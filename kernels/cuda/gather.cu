@@ -1,17 +1,17 @@
-/* EMBED and KV_APPEND: rows to and from places that indices name.
+/* EMBED and KV_APPEND: copy rows from and to positions given by indices.
  *
  *   EMBED      y[n] = W[tokens[n]]                     tokens i32[N], W c[V,C], y c[N,C]
- *   KV_APPEND  x c[B*Tq,W] becomes rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b], cache c[B,P,W]
+ *   KV_APPEND  copies x c[B*Tq,W] to rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b], cache c[B,P,W]
  *
- * A token outside the vocabulary gives a row of NaN. Where kv_len[b] is outside Tq .. P, the first
- * Tq rows of cache[b] become NaN.
+ * A token outside the vocabulary gives a row of NaN. If kv_len[b] is outside Tq .. P, the first Tq
+ * rows of cache[b] become NaN.
  *
- * Bound by memory: each element is read and written once, in packs of 16 bytes where the rows
- * allow.
+ * Bound by memory: each element is read and written once, in packs of 16 bytes if the rows are
+ * aligned.
  */
 #include "launch.cuh"
 
-/* Source and destination of a row, in rows; from < 0: NaN. */
+/* Source and destination of a row, in rows; from < 0: the row becomes NaN. */
 struct embed_rows {
     const int32_t *tokens;
     int64_t vocabulary;
@@ -37,7 +37,7 @@ struct append_rows {
     }
 };
 
-/* Copies rows of c elements, N at a time. */
+/* Copies rows of c elements, N elements at a time. */
 template <int N, typename R, typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     copy_rows(R places, const T *x, T *y, int64_t rows, int64_t c)

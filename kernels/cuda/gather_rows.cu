@@ -1,13 +1,12 @@
-/* GATHER and SCATTER, rows by index; -1 names no row.
+/* GATHER and SCATTER: copy and add rows by index. The index -1 means no row.
  *
  *   GATHER   y[n] = x[index[n]], a row of zeros for -1
  *   SCATTER  y[index[n]] += x[n], in the order of n, in f32
  *
- * An index of -2 or less, or of a row that is not there, gives a row of NaN in GATHER and nothing
- * in SCATTER.
+ * For other indices outside the rows, GATHER gives a row of NaN and SCATTER adds nothing.
  *
- * GATHER is bound by memory. SCATTER gives each row of y a block, which walks the whole index a
- * tile at a time and skips tiles that do not name its row: rows * N / CUDA_THREADS tiles in all.
+ * GATHER is bound by memory. SCATTER uses one block per row of y, which reads the whole index a
+ * tile at a time and skips tiles that do not contain its row: rows * N / CUDA_THREADS tiles in all.
  */
 #include "launch.cuh"
 
@@ -44,7 +43,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
             for (int e = 0; e < CUDA_THREADS; e++)
                 if (tile[e] == r)
                     sum += cuda_float(x[(first + e) * row + j]);
-        __syncthreads(); /* the tile was read */
+        __syncthreads(); /* all threads have read the tile */
     }
     if (j < row)
         cuda_put(y + r * row + j, accumulate, sum);

@@ -1,13 +1,13 @@
-/* GELU in its tanh form, and its derivative, of an element: for maps, and after products.
+/* GELU in its tanh form, and its derivative, for one element: for maps, and after products.
  *
  *   u = sqrt(2/pi) * (x + 0.044715 x^3),  y = x * h,  h = sigmoid(2u) = (1 + tanh u) / 2
  *   dx = dy * (h + 2 x h (1 - h) u'),  u' = sqrt(2/pi) * (1 + 3 * 0.044715 x^2)
  *   with e = exp(-2|u|):  h (1 - h) = e / (1 + e)^2, which does not cancel where h is near 1
  *
- * About 25 instructions an element, of which one exp and one reciprocal on the special function
- * unit: within what a GPU does while it moves 4 bytes, so __fdividef (2 ulp) in place of an exact
- * quotient's 10 instructions. It gives 0 for divisors above 2^126, where the quotient is below
- * 2^-100 of x.
+ * About 25 instructions per element, two of them (exp and reciprocal) on the special function unit.
+ * That fits into the time in which a GPU moves 4 bytes, thanks to __fdividef (2 ulp), which saves
+ * the 10 instructions of an exact quotient. __fdividef gives 0 for divisors above 2^126, where the
+ * quotient is below 2^-100 of x.
  */
 #ifndef LATHE_CUDA_GELU_CUH
 #define LATHE_CUDA_GELU_CUH
@@ -31,7 +31,7 @@ struct cuda_gelu_fn : cuda_map_fn<1, 1> {
     }
 };
 
-/** dx = dy * gelu'(x), of dy and x */
+/** dx = dy * gelu'(x); the inputs are dy and x. */
 struct cuda_gelu_bwd_fn : cuda_map_fn<2, 1> {
     __device__ __forceinline__ void operator()(const float *x, float *dx) const
     {

@@ -1,21 +1,22 @@
-/* HEAD_LOGPROB, its derivative, HEAD_EVAL and HEAD_SAMPLE: log softmax(softcap(x W^T))[target],
- * never all logits at once; HEAD_ENTROPY, the entropy of that softmax, and its derivative.
+/* HEAD_LOGPROB, its derivative, HEAD_EVAL and HEAD_SAMPLE: log softmax(softcap(x W^T))[target];
+ * HEAD_ENTROPY, the entropy of that softmax, and its derivative. The logits of all rows are never
+ * in memory at once.
  *
- * Rows are taken a chunk at a time: a product gives its logits, one kernel (head_softmax.cuh) the
- * log-probabilities and, in place, the gradient of the logits, from which two products make dx and,
- * added to over the chunks, dW. Logits are of the compute dtype, as on the CPU, and their rows are
- * padded to 64 elements, so that an odd vocabulary costs neither the products nor the kernels their
- * wide loads.
+ * Rows are processed in chunks. A product gives the logits of a chunk. One kernel
+ * (head_softmax.cuh) computes the log-probabilities and, in place, the gradient of the logits. From
+ * it two products compute dx and dW, which is summed over the chunks. Logits have the compute
+ * dtype, as on the CPU. Their rows are padded to 64 elements, so that products and kernels can use
+ * wide loads even if the vocabulary is odd.
  *
  *   scratch: | product | logits [rows, stride] |
  *
- * Which rows have a target only the GPU knows: the others cost as much, and get logp 0 and no
- * gradient. A target outside the vocabulary gives logp NaN and no gradient.
+ * Only the GPU knows which rows have a target, so rows without one take the same time; they get
+ * logp 0 and no gradient. A target outside the vocabulary gives logp NaN and no gradient.
  */
 #include "blas.h"
 #include "head_entropy.cuh"
 
-#define LOGITS_BYTES ((int64_t)256 << 20) /* at most, but for vocabularies beyond a million */
+#define LOGITS_BYTES ((int64_t)256 << 20) /* maximum, except for vocabularies beyond a million */
 #define LEAST_ROWS 64
 
 static int is_entropy(const lathe_kernel *k)
@@ -28,14 +29,14 @@ static int is_backward(const lathe_kernel *k)
     return k->op_id == LATHE_OP_HEAD_LOGPROB_BWD || k->op_id == LATHE_OP_HEAD_ENTROPY_BWD;
 }
 
-enum { WHOLE, LAST, N_SIZES }; /* chunks; the last may have fewer rows */
+enum { WHOLE, LAST, N_SIZES }; /* sizes of chunks; the last may be smaller */
 
 struct head {
     int64_t n, c, v, stride;
     int64_t rows; /* of a chunk */
     int32_t dtype;
     cuda_product *logits[N_SIZES], *dx[N_SIZES], *dw[N_SIZES]; /* NULL: not wanted */
-    int64_t logits_at;                                         /* in scratch */
+    int64_t logits_at;                                         /* offset in scratch */
 };
 
 static void release(lathe_kernel *k)
@@ -49,7 +50,7 @@ static void release(lathe_kernel *k)
     k->host->free(s);
 }
 
-/* Even chunks of a multiple of 8 rows, whose slices of x are as aligned as x. */
+/* Chunks of equal size, a multiple of 8 rows, so that slices of x are as aligned as x. */
 static int64_t choose_rows(const lathe_kernel *k, const head *s)
 {
     int64_t rows = k->attrs.chunk_rows;
@@ -62,7 +63,7 @@ static int64_t choose_rows(const lathe_kernel *k, const head *s)
     return rows < s->n ? rows : s->n;
 }
 
-/* The products of chunks of `rows` rows; scratch for the largest. */
+/* Prepares the products of chunks of `rows` rows; raises *io_scratch to the largest need. */
 static lathe_status make_products(lathe_kernel *k, head *s, int i, int64_t rows,
                                   int64_t *io_scratch)
 {
@@ -115,7 +116,7 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
     return LATHE_OK;
 }
 
-/* The arguments at row `first`. */
+/* The op's arguments from row `first` on. */
 static head_rows rows_at(const lathe_kernel *k, const lathe_kernel_args *a, int64_t first)
 {
     const head *s = (const head *)k->state;

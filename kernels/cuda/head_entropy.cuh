@@ -1,19 +1,19 @@
-/* The entropy of the softmax of the vocabulary head over whole rows of logits, and its gradient in
+/* The entropy of the softmax of the vocabulary head, over whole rows of logits, and its gradient in
  * place.
  *
  *   s = l, or cap * tanh(l / cap)     p = exp(s - max s) / sum
  *   H = log(sum) - sum of p (s - max s)
  *   dl = -dH * p * (log p + H) * (1 - (s/cap)^2)
  *
- * A block takes a row and reads it three times, from the cache after the first: its maximum, its
- * sums, its gradient.
+ * A block processes a row and reads it three times, the last two from the cache: for its maximum,
+ * its sums and its gradient.
  */
 #ifndef LATHE_CUDA_HEAD_ENTROPY_CUH
 #define LATHE_CUDA_HEAD_ENTROPY_CUH
 
 #include "head_softmax.cuh"
 
-/* e * s for e = exp(s); 0 where s is -inf. */
+/* e * s for e = exp(s); 0 if s is -inf. */
 static __device__ __forceinline__ float head_weighted(float s)
 {
     const float e = expf(s);

@@ -1,15 +1,15 @@
-/* The softmax of the vocabulary head over whole rows of logits: statistics, gradient in place,
+/* The softmax of the vocabulary head, over whole rows of logits: statistics, gradient in place,
  * draws.
  *
  *   s = l, or cap * tanh(l / cap)       lse = max s + log(sum of exp(s - max s))
  *   logp = s[target] - lse
  *   dl = dlogp * (onehot(target) - exp(s - lse)) * (1 - (s/cap)^2)
- *   draw: the first v with the sum of exp(s - max s) up to v greater than u * the whole sum
+ *   draw: the first v for which the sum of exp(s - max s) up to v exceeds u * the whole sum
  *
- * A block takes a row; rows begin at multiples of 16 bytes and are read by packs, columns from v on
- * are padding. Statistics take one pass (each thread keeps its maximum and a sum that it rescales),
- * the gradient one more, whose reads the cache serves; threads' sums are added in f64. Bound by
- * memory.
+ * A block processes a row. Rows begin at multiples of 16 bytes and are read in packs; columns from
+ * v on are padding. Statistics take one pass, in which each thread keeps its maximum and a sum that
+ * it rescales. The gradient takes a second pass, which reads from the cache. The threads' sums are
+ * added in f64. Bound by memory.
  */
 #ifndef LATHE_CUDA_HEAD_SOFTMAX_CUH
 #define LATHE_CUDA_HEAD_SOFTMAX_CUH
@@ -17,17 +17,17 @@
 #include "lathe/rng.h"
 #include "launch.cuh"
 
-/** Rows of a chunk; pointers are at its first row. */
+/** The rows of a chunk; pointers are at its first row. */
 struct head_rows {
-    int64_t v, stride; /* columns, elements from a row to the next */
-    float cap;         /* 0: none */
+    int64_t v, stride; /* columns; elements from one row to the next */
+    float cap;         /* 0: no cap */
     const int32_t *targets;
     const float *dlogp;      /* NULL: no gradient */
-    float *logp, *top_logp;  /* top_logp and top: HEAD_EVAL */
-    int32_t *top, *sampled;  /* sampled: HEAD_SAMPLE */
-    const int64_t *rng;      /* HEAD_SAMPLE: seed and step */
-    uint64_t rng_stream;     /* HEAD_SAMPLE */
-    int64_t first;           /* row of the chunk's first in the whole */
+    float *logp, *top_logp;  /* top_logp and top: for HEAD_EVAL */
+    int32_t *top, *sampled;  /* sampled: for HEAD_SAMPLE */
+    const int64_t *rng;      /* for HEAD_SAMPLE: seed and step */
+    uint64_t rng_stream;     /* for HEAD_SAMPLE */
+    int64_t first;           /* number of the chunk's first row */
     int32_t accumulate_logp; /* logp is added to */
 };
 
@@ -37,10 +37,10 @@ template <typename T> static __device__ __forceinline__ float head_logit(T x, fl
     return cap > 0.0f ? cap * tanhf(l / cap) : l;
 }
 
-/* What a thread has seen of a row. */
+/* State of a thread after reading its part of a row. */
 struct head_seen {
-    float max, sum; /* of s, of exp(s - max) */
-    float top;      /* of l, and its first column */
+    float max, sum; /* largest s; sum of exp(s - max) */
+    float top;      /* largest l, and its first column */
     int32_t top_id;
 };
 
@@ -69,7 +69,8 @@ static __device__ __forceinline__ head_seen head_observe(const T *row, int64_t v
     return seen;
 }
 
-/* lse of the row, in double on thread 0; *out_max its largest s on every thread. */
+/* Returns lse of the row, in double, valid on thread 0. *out_max: the largest s, on every
+ * thread. */
 static __device__ __forceinline__ double head_lse(head_seen seen, float *out_max)
 {
     const float max = cuda_block_max(seen.max);
@@ -79,7 +80,7 @@ static __device__ __forceinline__ double head_lse(head_seen seen, float *out_max
     return threadIdx.x == 0 ? (double)max + log(sum) : 0.0;
 }
 
-/* The first column of the row's largest logit; -1: none is larger than -inf. */
+/* The first column that has the row's largest logit; -1: no logit is above -inf. */
 static __device__ __forceinline__ int32_t head_top(head_seen seen)
 {
     const float top = cuda_block_max(seen.top);
@@ -88,7 +89,7 @@ static __device__ __forceinline__ int32_t head_top(head_seen seen)
     return id == INT32_MIN ? -1 : -(id + 1);
 }
 
-/* target -1: every element is 0. */
+/* Writes the gradient of a row. With target -1 every element is 0. */
 template <typename T>
 static __device__ __forceinline__ void head_gradient(T *row, int64_t v, float cap, int64_t target,
                                                      float lse, float dlogp)
@@ -106,7 +107,7 @@ static __device__ __forceinline__ void head_gradient(T *row, int64_t v, float ca
     }
 }
 
-/* A row that is ignored (logp 0), or whose target lies outside the vocabulary (NaN). */
+/* A row that is skipped (logp 0), or whose target is outside the vocabulary (logp NaN). */
 static __device__ __forceinline__ void head_no_target(const head_rows &a, int64_t r, int32_t target)
 {
     if (threadIdx.x != 0)
@@ -146,16 +147,16 @@ static __global__ void __launch_bounds__(CUDA_THREADS) head_logprob(T *logits, h
             a.top[r] = top;
         }
     }
-    __syncthreads(); /* the target's logit was read */
+    __syncthreads(); /* all threads have read the target's logit */
     if (a.dlogp != nullptr)
         head_gradient(row, a.v, a.cap, dlogp == 0.0f ? -1 : target, shared_lse, dlogp);
 }
 
 /* ---- draws: a row in tiles, a tile in runs of columns, one per thread ---- */
 
-#define HEAD_TILES 512 /* at most */
+#define HEAD_TILES 512 /* maximum */
 
-/* Columns of a thread's run: a whole number of packs. */
+/* Columns of a thread's run, a whole number of packs. */
 template <typename T> static __device__ __forceinline__ int64_t head_run_columns(int64_t v)
 {
     constexpr int64_t least = cuda_lanes<T>, all = (int64_t)HEAD_TILES * CUDA_THREADS * least;
@@ -177,9 +178,9 @@ static __device__ __forceinline__ double head_weigh(const T *row, int64_t v, flo
     return sum;
 }
 
-/* The first part whose sum with those before it exceeds `level`, where rounding lets none, the last
- * that has any; -1: none has. *io_before: the sum before the first part, then before the chosen
- * one. */
+/* The first part at which the running sum exceeds `level`. If rounding leaves none, the last part
+ * that is not 0; -1 if all are 0. *io_before: in, the sum before the first part; out, before the
+ * chosen one. */
 static __device__ __forceinline__ int64_t head_choose(const double *parts, int64_t n, double level,
                                                       double *io_before)
 {
@@ -212,7 +213,7 @@ static __device__ __forceinline__ int32_t head_search(const T *row, int64_t v, f
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS) head_draw(const T *logits, head_rows a)
 {
-    __shared__ double parts[HEAD_TILES]; /* of tiles, then of the chosen tile's runs */
+    __shared__ double parts[HEAD_TILES]; /* of the tiles, then of the runs in the chosen tile */
     __shared__ double shared_level, shared_before;
     __shared__ int64_t shared_tile;
     const int64_t r = blockIdx.x;

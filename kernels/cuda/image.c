@@ -1,4 +1,4 @@
-/* Code that plugins embed: each image is loaded once, its kernels are found by name. */
+/* Loads the code that plugins embed, once per image, and finds its kernels by name. */
 #include <string.h>
 
 #include "cuda.h"
@@ -6,7 +6,7 @@
 enum { MOST_KERNELS = 64 };
 
 typedef struct loaded_kernel {
-    const void *image; /* the plugin's bytes: they never move */
+    const void *image; /* the plugin's bytes, which never move */
     char name[48];
     cudaLibrary_t library;
     cudaKernel_t kernel;
@@ -61,7 +61,7 @@ static lathe_status refuse(const cuda_device *device, cudaError_t error, const c
                          error == cudaErrorUnsupportedPtxVersion;
     if (!has_none && error != cudaErrorSymbolNotFound)
         return cuda_status(device->host, error, name);
-    (void)cudaGetLastError(); /* it is told here */
+    (void)cudaGetLastError(); /* clears the error, which was reported */
     if (has_none)
         return lathe_fail(device->host, LATHE_E_UNSUPPORTED,
                           "%s: the plugin's CUDA code holds nothing for compute capability %d.%d",
@@ -70,7 +70,7 @@ static lathe_status refuse(const cuda_device *device, cudaError_t error, const c
                       "%s: no such kernel in the plugin's CUDA code", name);
 }
 
-/* At the first call for an image and name; not while a stream is captured. */
+/* Runs at the first call for an image and name, which must not be during a capture. */
 static lathe_status load(const cuda_device *device, const void *image, const char *name)
 {
     cuda_images *images = device->images;
@@ -102,7 +102,7 @@ lathe_status cuda_launch_image(void *self, lathe_stream *stream, const void *ima
                                const void *args, int64_t args_bytes)
 {
     const cuda_device *device = self;
-    (void)args_bytes; /* the kernel knows its argument's size */
+    (void)args_bytes; /* the kernel knows the size of its argument */
     if (n_blocks > INT32_MAX)
         return lathe_fail(device->host, LATHE_E_ARG, "%s: %lld blocks are more than a grid has",
                           name, (long long)n_blocks);
@@ -111,10 +111,10 @@ lathe_status cuda_launch_image(void *self, lathe_stream *stream, const void *ima
         LATHE_TRY(load(device, image, name));
         k = &device->images->kernels[device->images->n - 1];
     }
-    if (n_blocks < 1) /* it is loaded now */
+    if (n_blocks < 1) /* the caller only wanted it loaded */
         return LATHE_OK;
     void *pointers[1];
-    memcpy(pointers, &args, sizeof args); /* read only, whatever the type says */
+    memcpy(pointers, &args, sizeof args); /* not written to, although the type is not const */
     const dim3 grid = {(unsigned)n_blocks, 1, 1};
     const dim3 block = {(unsigned)n_threads, 1, 1};
     return cuda_status(

@@ -1,8 +1,8 @@
-/* Launching a kernel, and what kernels share: rows to blocks, elements as floats, sums over a
- * block.
+/* Launches kernels, and has what kernels share: elements as floats, sums and maxima over a block.
  *
- * Rules of this folder's kernels: shared memory is static; sums have a fixed order, a function of
- * the shape alone (no float atomics); no host synchronisation; 64-bit element indices.
+ * Rules for the kernels of this folder: shared memory is static; sums have a fixed order, which
+ * depends only on the shape (no float atomics); no host synchronisation; element indices have 64
+ * bits.
  */
 #ifndef LATHE_CUDA_LAUNCH_CUH
 #define LATHE_CUDA_LAUNCH_CUH
@@ -10,7 +10,7 @@
 #include "cuda.h"
 
 #ifdef LATHE_CUDA_EMULATED
-#include "emulator.h" /* tests/emulator: the kernels as host code, thread by thread */
+#include "emulator.h" /* tests/emulator runs the kernels as host code, thread by thread */
 #else
 #include <cuda_runtime.h>
 #endif
@@ -37,9 +37,8 @@ static lathe_status cuda_run(const lathe_kernel *k, const lathe_kernel_args *a, 
 #define CUDA_THREADS 256
 #define CUDA_WARP 32
 
-/* Before a loop: n rounds of it at a time, so that their loads are under way together;
- * CUDA_UNROLLED: all of them, so that what an array indexed by the round holds stays in registers.
- */
+/* CUDA_UNROLL(n), before a loop: unrolls n rounds, so that their loads are in flight together.
+ * CUDA_UNROLLED: unrolls all rounds, so that an array indexed by the round stays in registers. */
 #ifdef LATHE_CUDA_EMULATED
 #define CUDA_UNROLL(n)
 #define CUDA_UNROLLED
@@ -49,8 +48,8 @@ static lathe_status cuda_run(const lathe_kernel *k, const lathe_kernel_args *a, 
 #define CUDA_UNROLLED CUDA_PRAGMA(unroll)
 #endif
 
-/** Blocks of CUDA_THREADS for n pieces of work in a grid-stride loop: at most `waves` full loads of
- * the GPU. Only for work whose result does not depend on the split. */
+/** Number of blocks of CUDA_THREADS for n items in a grid-stride loop: at most `waves` full loads
+ *  of the GPU. Only for work whose result does not depend on the split. */
 static inline int64_t cuda_blocks(const cuda_device *d, int64_t n)
 {
     const int64_t wanted = (n + CUDA_THREADS - 1) / CUDA_THREADS, most = (int64_t)d->n_sm * 8;
@@ -124,14 +123,15 @@ template <> struct cuda_as<cuda_f16> {
     }
 };
 
-/** Stores x, or adds it to what is there. */
+/** Stores x, or adds it to *p. */
 template <typename T> static __device__ __forceinline__ void cuda_put(T *p, int accumulate, float x)
 {
     *p = cuda_as<T>::from(accumulate ? cuda_float(*p) + x : x);
 }
 
-/** N elements that are loaded and stored as one: 16 bytes of a 2-byte T with N = 8. The address
- * must be a multiple of their size, or of 16 where they are more (two packs of 16 bytes). */
+/** N elements that are loaded and stored as one, for example 8 elements of 2 bytes. The address
+ *  must be a multiple of the pack's size, or of 16 if that is smaller (32 bytes are two
+ *  accesses). */
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) cuda_pack {
     T v[N];
 };
@@ -147,10 +147,10 @@ static __device__ __forceinline__ void cuda_store(T *p, const cuda_pack<T, N> &x
     *(cuda_pack<T, N> *)p = x;
 }
 
-/** Elements that 16 bytes hold. */
+/** Number of elements in 16 bytes. */
 template <typename T> constexpr int cuda_lanes = 16 / (int)sizeof(T);
 
-/** Whether n and every pointer allow packs of 16 bytes. Host. */
+/** Whether n and all pointers allow packs of 16 bytes. Host function. */
 static inline int cuda_aligned(int64_t n, int32_t dtype, const void *a, const void *b = nullptr,
                                const void *c = nullptr, const void *d = nullptr)
 {
@@ -173,8 +173,8 @@ static inline int cuda_aligned(int64_t n, int32_t dtype, const void *a, const vo
         }                                                                                          \
     } while (0)
 
-/** What stands where an index of the caller's is outside its range: a kernel has no error to give,
- * and the check of the loss names it. */
+/** The value for an index outside its range. A kernel cannot report an error; the check of the loss
+ *  reports the NaN. */
 static __device__ __forceinline__ float cuda_nan()
 {
     return __int_as_float(0x7fc00000);
@@ -198,8 +198,8 @@ template <typename T> static __device__ __forceinline__ T cuda_warp_max(T x)
     return x;
 }
 
-/** Sum over the block's threads, a whole number of warps and at most 1024; every thread calls,
- * every thread gets it. May be called again at once. */
+/** Sum over the threads of a block: a whole number of warps, at most 1024 threads. Every thread
+ *  must call it, and every thread gets the result. May be called again at once. */
 template <typename T> static __device__ T cuda_block_sum(T x)
 {
     __shared__ T warps[32];
@@ -215,7 +215,7 @@ template <typename T> static __device__ T cuda_block_sum(T x)
     return sum;
 }
 
-/** Largest over the block, the same on every thread. A NaN is passed over. */
+/** Maximum over the threads of a block, on every thread. NaN is ignored. */
 template <typename T> static __device__ T cuda_block_max(T x)
 {
     __shared__ T warps[32];

@@ -1,4 +1,4 @@
-/* LAYERNORM, with a sum in front of it, and its derivative, over the last dim.
+/* LAYERNORM and its derivative, over the last dim; ADD_LAYERNORM also computes a sum first.
  *
  *   ADD_LAYERNORM: first x = a + b, rounded, while the row is in registers
  *                  (moves 4 elements; ADD followed by LAYERNORM moves 5)
@@ -6,16 +6,16 @@
  *   dx = rstd * (g - mean(g) - xhat * mean(g*xhat)),  g = dy*w
  *   dw = sum over rows of dy*xhat,  db = sum over rows of dy
  *
- * Rows as in rows.cuh; in the backward a block takes a fixed run of rows, and the blocks' sums of
- * dw and db are added in order. Bound by memory: up to C = 8192 the forward moves 2 elements per
- * element and the backward 3, which is the least (w and b stay in the first cache); longer rows are
- * read three and two times.
+ * rows.cuh assigns rows to threads. In the backward a block processes a fixed range of rows, and
+ * the blocks' partial sums of dw and db are added in order. Bound by memory: up to C = 8192 the
+ * forward moves 2 elements per element and the backward 3, which is the minimum (w and b stay in
+ * the L1 cache); longer rows are read three times by the forward and twice by the backward.
  */
 #include "rows.cuh"
 
 struct tensors {
     const void *x, *dy;
-    const float *w, *b; /* b: NULL, none */
+    const float *w, *b; /* b: NULL, no bias */
     void *out;          /* y or dx */
 };
 
@@ -63,7 +63,7 @@ struct saved {
 };
 
 struct sums {
-    float *dw, *db; /* the blocks' parts; NULL: not wanted */
+    float *dw, *db; /* partial sums per block; NULL: not wanted */
 };
 
 template <typename T, int N, int KIND>
@@ -109,7 +109,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     db.finish(c);
 }
 
-/* ADDS: inputs and outputs after the first are one further on. */
+/* ADDS: 1 for ADD_LAYERNORM; inputs and outputs after the first are shifted by one. */
 template <int ADDS> static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t c = lathe_desc_count(&k->in[1 + ADDS]), rows = lathe_desc_count(&k->in[0]) / c;

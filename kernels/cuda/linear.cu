@@ -1,10 +1,10 @@
-/* LINEAR, its two derivatives and MATMUL: products by cuBLASLt. What they multiply: matmul_spec.c.
+/* LINEAR, its two derivatives and MATMUL by cuBLASLt; matmul_spec.c describes the products.
  *
  *   y = x W^T + b     db[j] = sum over rows of dy[i,j]
  *
- * A bias is f32 and is added before y is rounded. Where the library cannot (y of 16 bits), rows are
- * taken a block at a time: its product in f32, then the bias; the block stays in the cache between
- * the two. Both of the kernels here are bound by memory. What is to be multiplied in fp8:
+ * A bias is f32 and is added before y is rounded. If the library cannot do this (y of 16 bits),
+ * rows are processed in blocks: first the f32 product of a block, then the bias, while the block is
+ * still in the cache. The two kernels of this file are bound by memory. Products in fp8 are in
  * fp8_product.cu.
  */
 #include "blas.h"
@@ -15,10 +15,10 @@
 
 struct linear {
     cuda_product *product;
-    cuda_row_product blocks; /* in its place, of f32: after each comes the bias */
-    int64_t block_at;        /* of the block in scratch; the product's own comes first */
-    cuda_fp8_product *fp8;   /* in the place of both */
-    int64_t rows, cols;      /* of y; for db, of dy */
+    cuda_row_product blocks; /* used instead of `product`: f32 blocks, then the bias is added */
+    int64_t block_at;        /* offset of the block in scratch, after the product's own */
+    cuda_fp8_product *fp8;   /* used instead of both */
+    int64_t rows, cols;      /* of y, or of dy for db */
 };
 
 static void release(lathe_kernel *k)
@@ -43,7 +43,7 @@ static lathe_status make(lathe_kernel *k, const matmul_spec *spec, int64_t *out_
     return cuda_product_create(cuda_of(k), spec, &s->product, out_scratch);
 }
 
-/* The products of blocks of rows, in f32. */
+/* Prepares the products of blocks of rows, in f32. */
 static lathe_status make_blocks(lathe_kernel *k, matmul_spec spec, int64_t *out_scratch)
 {
     linear *s = (linear *)k->state;
@@ -92,13 +92,13 @@ static lathe_status prepare_dw(lathe_kernel *k, int64_t *out_scratch)
     s->cols = spec.m;
     if (kernel_has_out(k, 1)) {
         const int64_t partials = cuda_columns_scratch(s->rows, s->cols);
-        if (partials > *out_scratch) /* db is finished before the product starts */
+        if (partials > *out_scratch) /* the sums for db are complete before the product starts */
             *out_scratch = partials;
     }
     return LATHE_OK;
 }
 
-/* y = p + bias; a block has one row, N columns at a time. */
+/* y = p + bias. A block computes one row, a thread N columns at a time. */
 template <int N, typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_bias(const float *p, const float *bias, T *y, int64_t cols)

@@ -17,7 +17,7 @@
 
 struct linear_gelu {
     cuda_row_product blocks;
-    int64_t block_at; /* of the f32 block in scratch, after the product's own; -1: there is none */
+    int64_t block_at; /* offset of the f32 block, after the product's own scratch; -1: none */
 };
 
 static void release(lathe_kernel *k)
@@ -49,7 +49,8 @@ static lathe_status prepare(lathe_kernel *k, int64_t *out_scratch)
     cuda_row_product_destroy(cuda_of(k), &s->blocks);
     spec.c_dtype = LATHE_F32;
     spec.bias = 0;
-    /* no more than y has: the plan had as much for y's gradient when the two ops were apart */
+    /* a block is at most as large as y: the plan has that much memory for y's gradient if the two
+     * ops are separate */
     LATHE_TRY(cuda_row_product_create(
         cuda_of(k), spec, spec.m * spec.n * lathe_dtype_bytes(spec.a_dtype), &s->blocks, &bytes));
     s->block_at = cuda_round_up(bytes, 64);
@@ -64,7 +65,8 @@ static lathe_status prepare_dx(lathe_kernel *k, int64_t *out_scratch)
     return make(k, &spec, out_scratch);
 }
 
-/* z = p + bias, y = gelu(z); a block has one row, N columns at a time. z may be absent. */
+/* z = p + bias, y = gelu(z). A block computes one row, a thread N columns at a time. z may be
+ * NULL. */
 template <int N, typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_bias_gelu(const float *p, const float *bias, T *y, T *z, int64_t cols)

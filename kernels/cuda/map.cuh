@@ -1,17 +1,18 @@
-/* Maps over elements: out[i] = f(in[i]) with up to three inputs and two outputs, any of them f32,
- * bf16 or f16. Each element is read and written once, in packs of 16 bytes of the widest dtype
- * (what is left over at the end, and tensors that begin anywhere, one by one): bound by memory, and
- * at its least number of bytes.
+/* Maps over elements: out[i] = f(in[i]), with up to three inputs and two outputs, each f32, bf16 or
+ * f16.
+ *
+ * Each element is read and written once, in packs that are 16 bytes of the widest dtype; the last
+ * elements, and tensors that are not aligned, one by one. Bound by memory, with the fewest bytes.
  */
 #ifndef LATHE_CUDA_MAP_CUH
 #define LATHE_CUDA_MAP_CUH
 
 #include "launch.cuh"
 
-/** What a map's function, a struct that is passed by value, derives from. It has
- *      __device__ void operator()(const float *in, float *out) const     in [IN], out [OUT]
- *  and may have a begin() of its own, which each thread calls first: to load scalars of device
- * memory. */
+/** Base of a map's function, a struct that is passed by value. The function has
+ *     __device__ void operator()(const float *in, float *out) const     in [IN], out [OUT]
+ *  and may have its own begin(), which each thread calls first, to load scalars from device
+ *  memory. */
 template <int IN, int OUT> struct cuda_map_fn {
     static constexpr int n_in = IN, n_out = OUT;
 
@@ -20,15 +21,15 @@ template <int IN, int OUT> struct cuda_map_fn {
     }
 };
 
-/** The tensors; an output may take the memory of an input of its dtype. */
+/** The tensors; an output may use the memory of an input of the same dtype. */
 template <typename X, typename Y, typename Z> struct cuda_map_io {
     const X *x;
-    const Y *y, *w; /* not read where the function has fewer inputs */
+    const Y *y, *w; /* not read if the function has fewer inputs */
     Z *z[2];
     uint32_t accumulate; /* bit i: output i is added to */
 };
 
-/* Elements first .. first+N-1. */
+/* Processes elements first .. first+N-1. */
 template <int N, typename F, typename X, typename Y, typename Z>
 static __device__ __forceinline__ void cuda_map_pack(const F &f, const cuda_map_io<X, Y, Z> &io,
                                                      int64_t first)
@@ -84,7 +85,7 @@ static lathe_status cuda_map(const lathe_kernel *k, const lathe_kernel_args *a, 
                     f, io, n);
 }
 
-/** The map of an op's first inputs and outputs, one of each dtype: X, Y, Z. */
+/** Queues the map of an op over its first inputs and outputs, which have the dtypes X, Y, Z. */
 template <typename X, typename Y, typename Z, typename F>
 static lathe_status cuda_map_as(const lathe_kernel *k, const lathe_kernel_args *a, F f)
 {
@@ -96,14 +97,14 @@ static lathe_status cuda_map_as(const lathe_kernel *k, const lathe_kernel_args *
     return cuda_map(k, a, f, io, lathe_desc_count(&k->in[0]));
 }
 
-/** The same where all of them have the dtype of the first. */
+/** The same if all of them have the dtype of the first. */
 template <typename F>
 static lathe_status cuda_map_same(const lathe_kernel *k, const lathe_kernel_args *a, F f)
 {
     CUDA_BY_DTYPE(k->in[0].dtype, T, return (cuda_map_as<T, T, T>(k, a, f)));
 }
 
-/** The same as kernel_op.run of an op that has no attributes. */
+/** kernel_op.run of an op without attributes, all of whose tensors have one dtype. */
 template <typename F>
 static lathe_status cuda_map_plain(lathe_kernel *k, const lathe_kernel_args *a)
 {
@@ -118,7 +119,7 @@ struct cuda_same_fn : cuda_map_fn<1, 1> {
     }
 };
 
-/** z = x * s, a scalar of device memory. */
+/** z = x * s, where s is a scalar in device memory. */
 struct cuda_times_fn : cuda_map_fn<1, 1> {
     const float *at;
     float s;

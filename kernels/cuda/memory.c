@@ -1,4 +1,4 @@
-/* Memory of the GPU and pinned memory of the host, and copies between them. */
+/* GPU memory, pinned host memory, and copies between them. */
 #include "cuda.h"
 
 lathe_status cuda_memory_alloc(void *self, int64_t bytes, int32_t memory, void **out)
@@ -19,7 +19,7 @@ lathe_status cuda_memory_alloc(void *self, int64_t bytes, int32_t memory, void *
     const cudaError_t error = cudaMalloc(out, n);
     if (error == cudaErrorMemoryAllocation) {
         size_t free_bytes = 0, total = 0;
-        (void)cudaGetLastError(); /* it is told here */
+        (void)cudaGetLastError(); /* clears the error, which was reported */
         (void)cudaMemGetInfo(&free_bytes, &total);
         return lathe_fail(device->host, LATHE_E_NOMEM,
                           "GPU %d has %.2f GiB free of %.2f, %.2f are asked for",

@@ -6,8 +6,9 @@
  *   BROADCAST     y[i] = x[i / count]
  *   L2_NORMALIZE  y = x / max(|x|_2, eps)
  *
- * SUM and the norm: a block sums 16384 elements into the scratch, one block adds those sums. Bound
- * by memory (on GPUs with few f64 units by those): x is read once, by L2_NORMALIZE twice.
+ * For SUM and the norm, each block writes the sum of 16384 elements to the scratch, and one block
+ * adds these. Bound by memory, or by f64 arithmetic on GPUs with few f64 units. x is read once, by
+ * L2_NORMALIZE twice.
  */
 #include "map.cuh"
 #include "sums.cuh"
@@ -32,7 +33,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         cuda_put(y, accumulate, (float)sum);
 }
 
-/* 1 / max(norm, eps). */
+/* factor = 1 / max(norm, eps). */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     norm_factor(const double *partials, int64_t pieces, float *factor, double eps)
 {
@@ -50,7 +51,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         cuda_put(y + blockIdx.x, accumulate, (float)sum);
 }
 
-/* Four elements a thread, so that it divides once. */
+/* Four elements per thread, so that a thread divides once. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     broadcast(const float *x, float *y, int64_t n, int64_t count, int accumulate)
 {
@@ -102,7 +103,7 @@ static lathe_status run_broadcast(lathe_kernel *k, const lathe_kernel_args *a)
                     (int)(a->accumulate & 1u));
 }
 
-/* Scratch: the pieces' sums, then the factor. */
+/* Scratch: the partial sums, then the factor. */
 static lathe_status prepare_normalize(lathe_kernel *k, int64_t *out_scratch)
 {
     *out_scratch = (cuda_sum_pieces(lathe_desc_count(&k->in[0])) + 1) * (int64_t)sizeof(double);

@@ -1,13 +1,14 @@
-/* RMSNORM, with a sum in front of it, and its derivative, over groups of D elements.
+/* RMSNORM and its derivative, over groups of D elements; ADD_RMSNORM also computes a sum first.
  *
  *   ADD_RMSNORM: first x = a + b, rounded, while the row is in registers
  *                (moves 4 elements; ADD followed by RMSNORM moves 5)
  *   y = x * rstd * g,   rstd = 1 / sqrt(mean(x^2) + eps),   g = w (or 1 + w with offset_one)
  *   dx = rstd * (dy*g - xhat * mean(dy*g*xhat)),  dw = sum over rows of dy*xhat,  xhat = x*rstd
  *
- * Rows as in rows.cuh; in the backward a block takes a fixed run of rows, and the blocks' sums of
- * dw are added in order. Bound by memory: up to D = 8192 the forward moves 2 elements per element
- * and the backward 3, which is the least (w stays in the first cache); longer rows are read twice.
+ * rows.cuh assigns rows to threads. In the backward a block processes a fixed range of rows, and
+ * the blocks' partial sums of dw are added in order. Bound by memory: up to D = 8192 the forward
+ * moves 2 elements per element and the backward 3, which is the minimum (w stays in the L1 cache);
+ * longer rows are read twice.
  */
 #include "rows.cuh"
 
@@ -43,7 +44,7 @@ struct tensors {
     const void *dy, *x;
     const float *w, *rstd;
     void *dx;
-    float *partials; /* of dw; NULL: not wanted */
+    float *partials; /* partial sums of dw; NULL: not wanted */
 };
 
 template <typename T, int N, int KIND>
@@ -80,7 +81,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     dw.finish(d);
 }
 
-/* ADDS: inputs and outputs after the first are one further on. */
+/* ADDS: 1 for ADD_RMSNORM; inputs and outputs after the first are shifted by one. */
 template <int ADDS> static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
 {
     const int64_t d = lathe_desc_count(&k->in[1 + ADDS]), rows = lathe_desc_count(&k->in[0]) / d;

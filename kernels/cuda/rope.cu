@@ -1,12 +1,13 @@
-/* ROPE: rotates the two halves of every head by its position's angles.
+/* ROPE: rotates the two halves of every head by the angles of its position.
  *
  *   y1 = x1 cos - x2 sin,  y2 = x2 cos + x1 sin;  inverse: sin negated
  *   x c[N,H*D], pos i32[N], table f32[P,2,D/2]; y may be x
  *
  * A row whose position is outside the table becomes NaN.
  *
- * A thread takes N elements of a first half and those across from them. Bound by memory: each
- * element is read and written once; the heads of a row find its angles in the first cache.
+ * A thread processes N elements of a first half and the N elements of the second half that rotate
+ * with them. Bound by memory: each element is read and written once. The heads of a row share their
+ * angles in the L1 cache.
  */
 #include "launch.cuh"
 

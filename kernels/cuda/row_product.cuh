@@ -1,22 +1,22 @@
-/* A product by blocks of rows of its result: a block stays in the cache until the next kernel has
- * read it. */
+/* Computes a product in blocks of rows, so that a block is still in the cache when the next kernel
+ * reads it. */
 #ifndef LATHE_CUDA_ROW_PRODUCT_CUH
 #define LATHE_CUDA_ROW_PRODUCT_CUH
 
 #include "blas.h"
 
-/** Of a block's result: fits the cache of every GPU from 8.0 on. */
+/** Size of a block's result: fits the L2 cache of every GPU from 8.0 on. */
 #define CUDA_BLOCK_BYTES ((int64_t)16 << 20)
 
 struct cuda_row_product {
-    cuda_product *product, *last; /* last: of the last, shorter block; NULL: all are alike */
-    int64_t rows, block_rows; /* of all, of a block: a multiple of 8, so that blocks are aligned */
-    int64_t a_row_bytes, columns; /* of the left operand, of the result */
+    cuda_product *product, *last; /* last: for a shorter last block; NULL: all blocks are equal */
+    int64_t rows, block_rows; /* rows of a block are a multiple of 8, so that blocks are aligned */
+    int64_t a_row_bytes, columns; /* bytes of a row of the left operand; columns of the result */
 };
 
-/** *out, all zero before, for cuda_row_product_destroy also on failure. A block has about
- * `most_bytes`, at most CUDA_BLOCK_BYTES, but 64 rows or half of all at least. *out_scratch is what
- * its product needs. */
+/** Fills *out, which must be zero; call cuda_row_product_destroy also after a failure. A block has
+ *  at most `most_bytes` and CUDA_BLOCK_BYTES, but at least 64 rows, or half of all rows if that is
+ *  fewer. A run needs *out_scratch bytes. */
 static inline lathe_status cuda_row_product_create(cuda_device *device, matmul_spec spec,
                                                    int64_t most_bytes, cuda_row_product *out,
                                                    int64_t *out_scratch)
@@ -49,13 +49,14 @@ static inline void cuda_row_product_destroy(cuda_device *device, cuda_row_produc
     p->product = p->last = nullptr;
 }
 
-/** Rows of the block that begins at `row`. */
+/** Number of rows of the block that begins at `row`. */
 static inline int64_t cuda_row_product_rows(const cuda_row_product *p, int64_t row)
 {
     return p->rows - row < p->block_rows ? p->rows - row : p->block_rows;
 }
 
-/** Queues that block: rows of the whole left operand `a` to `c`, the block's. */
+/** Queues the product of the block that begins at `row`. `a` has the whole left operand; `c` is the
+ *  block's result. */
 static inline lathe_status cuda_row_product_run(cuda_device *device, const cuda_row_product *p,
                                                 int64_t row, const lathe_kernel_args *a,
                                                 const void *bias, void *c)

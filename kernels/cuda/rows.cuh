@@ -1,9 +1,12 @@
-/* Rows of a matrix, each by a warp (up to 1024 elements) or a block of CUDA_THREADS (up to 8192),
- * which read it once, in packs of 16 bytes where d and the addresses allow, and keep it in
- * registers as it came, 32 elements a thread at most. Longer rows take a block that reads again
- * what it needs again.
+/* Assigns rows of a matrix to threads and loads them.
  *
- * Which thread has which elements is a function of d and of N, the elements of a pack, alone.
+ * A row of up to 1024 elements is processed by a warp, one of up to 8192 by a block of
+ * CUDA_THREADS. They read it once, in packs of 16 bytes if d and the addresses allow, and keep it
+ * in registers in its own dtype, at most 32 elements per thread. A longer row is processed by a
+ * block that reads it again when needed.
+ *
+ * The assignment of elements to threads depends only on d and on N, the number of elements in a
+ * pack.
  */
 #ifndef LATHE_CUDA_ROWS_CUH
 #define LATHE_CUDA_ROWS_CUH
@@ -13,15 +16,15 @@
 
 enum cuda_row_kind { CUDA_ROW_WARP, CUDA_ROW_BLOCK, CUDA_ROW_LONG };
 
-#define CUDA_ROW_KEPT 32 /* elements of a row in a thread's registers, at most */
+#define CUDA_ROW_KEPT 32 /* maximum elements of a row in one thread's registers */
 
 template <int KIND>
 constexpr int cuda_row_threads = KIND == CUDA_ROW_WARP ? CUDA_WARP : CUDA_THREADS;
-/* Rows that a block has under way. */
+/* Number of rows that a block processes at a time. */
 template <int KIND> constexpr int cuda_row_groups = CUDA_THREADS / cuda_row_threads<KIND>;
 
-/* Runs `statement` with T, N and KIND for rows of d elements of a compute dtype; `packs`: d and all
- * addresses allow packs of 16 bytes. */
+/* Runs `statement` with T, N and KIND set for rows of d elements of a compute dtype. `packs`: d and
+ * all addresses allow packs of 16 bytes. */
 #define CUDA_BY_ROW(dtype, d, packs, T, N, KIND, ...)                                              \
     CUDA_BY_DTYPE(dtype, T, {                                                                      \
         if ((d) > CUDA_THREADS * CUDA_ROW_KEPT) {                                                  \
@@ -46,8 +49,7 @@ template <int KIND> constexpr int cuda_row_groups = CUDA_THREADS / cuda_row_thre
         }                                                                                          \
     } while (0)
 
-/** Which of the block's rows under way is this thread's, and its place among those that share it.
- */
+/** This thread's row among the rows that the block has, and its place among the row's threads. */
 template <int KIND> static __device__ __forceinline__ int cuda_row_group()
 {
     return (int)threadIdx.x / cuda_row_threads<KIND>;
@@ -58,19 +60,19 @@ template <int KIND> static __device__ __forceinline__ int cuda_row_place()
     return (int)threadIdx.x % cuda_row_threads<KIND>;
 }
 
-/** Sum over the row's threads, the same on each; all of them call. */
+/** Sum over the threads of a row, on each of them; all must call it. */
 template <int KIND> static __device__ __forceinline__ float cuda_row_sum(float x)
 {
     return KIND == CUDA_ROW_WARP ? cuda_warp_sum(x) : cuda_block_sum(x);
 }
 
-/** Largest over the row's threads, the same on each; all of them call. */
+/** Maximum over the threads of a row, on each of them; all must call it. */
 template <int KIND> static __device__ __forceinline__ float cuda_row_max(float x)
 {
     return KIND == CUDA_ROW_WARP ? cuda_warp_max(x) : cuda_block_max(x);
 }
 
-/** Calls f(i, at) for each pack of the thread's: elements i .. i+N-1, kept at `at` .. at+N-1. */
+/** Calls f(i, at) for each pack of this thread: elements i .. i+N-1, kept at `at` .. at+N-1. */
 template <int KIND, int N, typename F>
 static __device__ __forceinline__ void cuda_row_each(int64_t d, const F &f)
 {
@@ -87,13 +89,13 @@ static __device__ __forceinline__ void cuda_row_each(int64_t d, const F &f)
     }
 }
 
-/** What rows are made of: x, or x + other, rounded, which goes to sum; that may be either. */
+/** Source of the rows: x, or x + other, rounded and stored to sum, which may be x or other. */
 struct cuda_row_source {
     const void *x, *other;
     void *sum;
 };
 
-/** One row, the thread's packs of it. */
+/** This thread's packs of one row. */
 template <typename T, int N, int KIND> struct cuda_row {
     const T *row;
     cuda_pack<T, N> kept[KIND == CUDA_ROW_LONG ? 1 : CUDA_ROW_KEPT / N];
@@ -105,7 +107,7 @@ template <typename T, int N, int KIND> struct cuda_row {
                 d, [&](int64_t i, int at) { kept[at / N] = cuda_load<N>(row + i); });
     }
 
-    /** The row that begins at element `first`, of x, or where it is to add, of the sum. */
+    /** The row that begins at element `first` of x, or of sum if `adds`. */
     __device__ __forceinline__ cuda_row(const cuda_row_source &s, int64_t first, int64_t d,
                                         int adds)
         : row((const T *)(adds ? s.sum : s.x) + first)
@@ -126,7 +128,7 @@ template <typename T, int N, int KIND> struct cuda_row {
         });
     }
 
-    /** The pack that cuda_row_each names. */
+    /** The pack that cuda_row_each passed to f. */
     __device__ __forceinline__ cuda_pack<T, N> get(int64_t i, int at) const
     {
         if constexpr (KIND == CUDA_ROW_LONG)
@@ -136,11 +138,12 @@ template <typename T, int N, int KIND> struct cuda_row {
     }
 };
 
-/** Sums over the rows of a block, one per column: each thread adds to its own columns in registers
- * (for long rows in the block's part of the scratch), and the block's groups are added in order. */
+/** Sums over the rows of a block, one per column. Each thread adds to its own columns, in registers
+ *  (for long rows in the block's part of the scratch); then the block's groups are added in
+ *  order. */
 template <int N, int KIND> struct cuda_row_columns {
     float sum[KIND == CUDA_ROW_LONG ? 1 : CUDA_ROW_KEPT];
-    float *part; /* [d], this block's; NULL: not wanted */
+    float *part; /* [d], of this block; NULL: not wanted */
 
     /** partials: [blocks, d] of scratch, or NULL. */
     __device__ __forceinline__ cuda_row_columns(float *partials, int64_t d)
@@ -155,7 +158,7 @@ template <int N, int KIND> struct cuda_row_columns {
         }
     }
 
-    /** Element j of the pack that cuda_row_each names. */
+    /** Adds x to element j of the pack that cuda_row_each passed to f. */
     __device__ __forceinline__ void add(int64_t i, int at, int j, float x)
     {
         if constexpr (KIND != CUDA_ROW_LONG)
@@ -164,7 +167,7 @@ template <int N, int KIND> struct cuda_row_columns {
             part[i + j] += x;
     }
 
-    /** Writes the block's part; all threads of the block call. */
+    /** Writes the block's part; all threads of the block must call it. */
     __device__ __forceinline__ void finish(int64_t d)
     {
         if (part == nullptr || KIND == CUDA_ROW_LONG)
@@ -180,7 +183,7 @@ template <int N, int KIND> struct cuda_row_columns {
             }
             for (int64_t i = threadIdx.x; i < d; i += blockDim.x)
                 part[i] = shared[i];
-            __syncthreads(); /* `shared` serves the next call as well */
+            __syncthreads(); /* the next call uses `shared` again */
         }
     }
 

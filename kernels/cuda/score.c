@@ -1,5 +1,4 @@
-/* Fitness of the CUDA device for the machine: a driver, a GPU, code for its generation, cuBLASLt.
- */
+/* Fitness of the CUDA device for the machine: driver, GPU, code for its architecture, cuBLASLt. */
 #include <stdio.h>
 
 #include "blas.h"
@@ -7,8 +6,8 @@
 #include "lathe/plugin.h"
 #include "machine.h"
 
-/* Machine code for 8.0, 8.9, 9.0 and 10.0 runs on later minor versions of the same major one; what
- * is newer translates the PTX of 10.0. */
+/* Code compiled for 8.0, 8.9, 9.0 and 10.0 also runs on later minor versions of the same major one.
+ * On newer GPUs the driver compiles the PTX of 10.0. */
 int32_t cuda_has_code_for(int32_t arch)
 {
     return arch >= 80;
@@ -19,7 +18,7 @@ int32_t cuda_machine_runs(int *out_n, char *why, size_t why_bytes)
     int driver = 0;
     *out_n = 0;
     const cudaError_t counted = cudaGetDeviceCount(out_n);
-    (void)cudaGetLastError(); /* it is told here: the next launch is not to blame */
+    (void)cudaGetLastError(); /* clears the error: the next launch must not see it */
     (void)cudaDriverGetVersion(&driver);
     if (driver == 0) {
         (void)snprintf(why, why_bytes, "no CUDA driver is installed (libcuda.so.1)");
@@ -47,7 +46,7 @@ int32_t cuda_score(char *why, int64_t why_bytes)
     struct cudaDeviceProp first = {0};
     if (!cuda_machine_runs(&n, why, (size_t)why_bytes))
         return LATHE_SCORE_NO;
-    for (int i = 0; i < n; i++) { /* device.index may name any of them; create looks again */
+    for (int i = 0; i < n; i++) { /* device.index may select any; create checks it */
         struct cudaDeviceProp properties = {0};
         if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) {
             (void)cudaGetLastError();
@@ -59,8 +58,7 @@ int32_t cuda_score(char *why, int64_t why_bytes)
         (void)snprintf(why, (size_t)why_bytes, "%d GPU%s, the first%s: %s, sm_%d%d", n,
                        n == 1 ? "" : "s", i == 0 ? "" : " that there is code for", properties.name,
                        properties.major, properties.minor);
-        return LATHE_SCORE_EXACT; /* before every build for processors, whatever their instructions
-                                   */
+        return LATHE_SCORE_EXACT; /* above every CPU build, whatever its instruction set */
     }
     (void)snprintf(why, (size_t)why_bytes,
                    "GPU 0 is of compute capability %d.%d; this build has code from 8.0 on",

@@ -1,6 +1,7 @@
-/* SLICE: rows start .. start+count-1 of x; and its derivative, zero outside them. Copies of the
- * device, or the map of map.cuh where they are added: no more bytes than are in the slice, and the
- * zeros. */
+/* SLICE: rows start .. start+count-1 of x. Its derivative is zero outside these rows.
+ *
+ * Uses device copies, or a map (map.cuh) if the result is added to. Moves only the bytes of the
+ * slice and of the zeros. */
 #include "map.cuh"
 
 static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)

@@ -1,4 +1,4 @@
-/* SOFTMAX over rows and its derivative, by the rows of rows.cuh: each row is read once.
+/* SOFTMAX over rows and its derivative. rows.cuh assigns rows to threads; each row is read once.
  *
  *   y = exp(x - max x) / sum of exp(x - max x)
  *   dx = y * (dy - sum of dy * y)

@@ -1,4 +1,4 @@
-/* Vectors over matrices, and sums of matrices to vectors, in f32 and a fixed order.
+/* Broadcasts a vector over a matrix, and sums a matrix to a vector, in f32 and a fixed order.
  *
  *   BROADCAST_ROW     y[n,j] = v[j]      SUM_ROWS     y[j] = sum of x[n,j] over n
  *   BROADCAST_COLUMN  y[n,j] = v[n]      SUM_COLUMNS  y[n] = sum of x[n,j] over j

@@ -1,10 +1,10 @@
-/* SUM_SQUARES and UPDATE_SQUARES: the sums of squares that a step's norms are made of, in f64.
+/* SUM_SQUARES and UPDATE_SQUARES: sums of squares in f64, for the norms of a step.
  *
  *   SUM_SQUARES     y[s] = sum of x[e]^2 over segment s
  *   UPDATE_SQUARES  y[k] = sum of (s*(alpha*u + beta*p))^2 over 16384 elements
  *
- * A segment that is not within x gives NaN. A block takes a sum, split as in sums.cuh. Bound by
- * memory (on GPUs with few f64 units by those): each element is read once.
+ * A segment that is not within x gives NaN. A block computes a sum, split as in sums.cuh. Bound by
+ * memory, or by f64 arithmetic on GPUs with few f64 units; each element is read once.
  */
 #include "sums.cuh"
 

@@ -1,4 +1,4 @@
-/* Streams, events between them, and the captured step: a CUDA graph that is launched as one. */
+/* Streams, events between them, and captured steps: a CUDA graph that is launched as a whole. */
 #include "cuda.h"
 
 lathe_status cuda_stream_create(void *self, lathe_stream **out)
@@ -31,7 +31,8 @@ lathe_status cuda_event_record(void *self, lathe_stream *stream, lathe_event **i
                        "recording an event");
 }
 
-/* Timing costs an event a little more in the driver: only what is asked for has it. */
+/* An event with timing costs the driver a little more, so only events that are asked for it have
+ * it. */
 lathe_status cuda_event_stamp(void *self, lathe_stream *stream, lathe_event **io_event)
 {
     const cuda_device *device = self;
@@ -79,7 +80,7 @@ lathe_status cuda_sync(void *self, lathe_stream *stream)
     return cuda_status(device->host, cudaStreamSynchronize(cuda_stream(stream)), "on the GPU");
 }
 
-/* Other threads may go on allocating and copying while one thread captures its stream. */
+/* Other threads may allocate and copy while this thread captures its stream. */
 lathe_status cuda_capture_begin(void *self, lathe_stream *stream)
 {
     const cuda_device *device = self;

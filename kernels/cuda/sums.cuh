@@ -1,14 +1,14 @@
-/* Sums in f64 over ranges of elements: a block takes a range, each of its threads every n-th
- * element in order, and the threads' sums are added in a fixed tree. The split is a function of the
- * range's length alone. */
+/* Sums in f64 over ranges of elements. A block sums a range: each thread adds every n-th element in
+ * order, then the threads' sums are added in a fixed tree. The split depends only on the length of
+ * the range. */
 #ifndef LATHE_CUDA_SUMS_CUH
 #define LATHE_CUDA_SUMS_CUH
 
 #include "launch.cuh"
 
-#define CUDA_SUM_PIECE 16384 /* elements that a block takes of a long sum */
+#define CUDA_SUM_PIECE 16384 /* elements of a long sum that one block adds */
 
-/** Sum of f(i), first <= i < last, on every thread of the block; all of them call. */
+/** Sum of f(i), first <= i < last, on every thread of the block; all must call it. */
 template <typename F>
 static __device__ __forceinline__ double cuda_range_sum(int64_t first, int64_t last, const F &f)
 {
@@ -19,7 +19,7 @@ static __device__ __forceinline__ double cuda_range_sum(int64_t first, int64_t l
     return cuda_block_sum(sum);
 }
 
-/** Blocks of a sum over n elements, at least one. */
+/** Number of blocks for a sum over n elements, at least one. */
 static inline int64_t cuda_sum_pieces(int64_t n)
 {
     return n < 1 ? 1 : (n + CUDA_SUM_PIECE - 1) / CUDA_SUM_PIECE;

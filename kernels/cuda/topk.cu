@@ -1,13 +1,13 @@
-/* TOPK: the k largest elements of each row, largest first, the first of equal ones first; and its
- * derivative. NaN is never taken: where a row has fewer numbers than k, NaN and the index -1 stand
- * at the end.
+/* TOPK and its derivative: the k largest elements of each row, largest first; equal elements keep
+ * their order. NaN is never selected: if a row has fewer than k numbers, the remaining places get
+ * NaN and the index -1.
  *
- * A block takes a row and reads it k times, each time for the largest element after the one it
- * found before: for a few elements of rows that the cache holds.
+ * A block processes a row and reads it k times; each time it finds the largest element after the
+ * one found before. Meant for small k and rows that fit the cache.
  */
 #include "launch.cuh"
 
-/* An element and its place; before another where it is larger, or equal and earlier. */
+/* An element and its place. It ranks before another if it is larger, or equal and earlier. */
 struct ranked {
     float x;
     int32_t i; /* -1: none */
@@ -18,7 +18,7 @@ static __device__ __forceinline__ int is_before(ranked a, ranked b)
     return a.i >= 0 && (b.i < 0 || a.x > b.x || (a.x == b.x && a.i < b.i));
 }
 
-/* The first of the block's, on every thread. */
+/* The first in rank among the block's threads, on every thread. */
 static __device__ ranked first_of_block(ranked best)
 {
     __shared__ float xs[CUDA_THREADS];
@@ -38,7 +38,7 @@ static __device__ ranked first_of_block(ranked best)
         __syncthreads();
     }
     const ranked first = {xs[0], is[0]};
-    __syncthreads(); /* the arrays serve the next call as well */
+    __syncthreads(); /* the next call uses the arrays again */
     return first;
 }
 
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     for (int64_t i = threadIdx.x; i < v && !accumulate; i += blockDim.x)
         row[i] = cuda_as<T>::from(0.0f);
     __syncthreads();
-    for (int64_t j = threadIdx.x; j < k; j += blockDim.x) { /* no element twice */
+    for (int64_t j = threadIdx.x; j < k; j += blockDim.x) { /* every index is different */
         const int32_t at = index[(int64_t)blockIdx.x * k + j];
         if (at >= 0 && at < v)
             cuda_put(row + at, 1, cuda_float(dy[(int64_t)blockIdx.x * k + j]));

@@ -1,9 +1,9 @@
 /* TRANSPOSE: y[s,r] = x[r,s], any dtype of 1, 2, 4 or 8 bytes.
  *
- * A block takes a tile of 32 by 32 through shared memory, whose rows are one element longer than
- * the tile's, so that columns lie in different banks. Bound by memory: each element is read and
- * written once; rows of a tile are 32 elements, which from 1 byte on are whole sectors of 32 bytes
- * where the tensor's rows are.
+ * A block moves a tile of 32 by 32 through shared memory, whose rows have one extra element so that
+ * the elements of a column are in different banks. Bound by memory: each element is read and
+ * written once; a row of a tile has 32 elements, which are whole sectors of 32 bytes if the
+ * tensor's rows are.
  */
 #include "launch.cuh"
 

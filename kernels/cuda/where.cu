@@ -1,6 +1,6 @@
-/* One element or another: the map of map.cuh.
+/* Selects elements, as maps over elements (map.cuh).
  *
- *   MIN MAX    y = the smaller, the larger of a and b; NaN where either is
+ *   MIN MAX    y = the smaller, the larger of a and b; NaN if one of them is NaN
  *   LESS       y = 1 where a < b, else 0
  *   WHERE      y = a where condition > 0.5, else b
  *   WHERE_BWD  da = dy where condition > 0.5, else 0;  db = dy - da
@@ -28,7 +28,7 @@ struct where : cuda_map_fn<3, 1> {
     }
 };
 
-/* Of dy and the condition. */
+/* The inputs are dy and the condition. */
 struct where_bwd : cuda_map_fn<2, 2> {
     __device__ __forceinline__ void operator()(const float *x, float *d) const
     {
