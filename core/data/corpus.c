@@ -1,4 +1,4 @@
-/* The texts of datasets, through their readers. */
+/* Reads the texts of datasets one after another. */
 #include "data/corpus.h"
 
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 struct lathe_corpus {
     const lathe_dataset *datasets;
     lathe_sources *sources; /* [n] */
-    int64_t n, at;          /* dataset that is read */
-    int32_t rows, open;     /* open: the reader is */
+    int64_t n, at;          /* index of the dataset that is being read */
+    int32_t rows, open;     /* open: the reader of this dataset is open */
     lathe_arena arena;
     lathe_reader reader;
-    int64_t record;      /* next of the batch */
-    lathe_fields fields; /* of the record before */
-    int32_t column;      /* next of the fields */
-    int64_t n_skipped;   /* in the datasets before */
+    int64_t record;      /* next record of the batch */
+    lathe_fields fields; /* of the current record */
+    int32_t column;      /* next field */
+    int64_t n_skipped;   /* in the earlier datasets */
 };
 
 lathe_status lathe_corpus_open(const lathe_dataset *datasets, int64_t n, int32_t rows,
@@ -55,7 +55,7 @@ void lathe_corpus_close(lathe_corpus *corpus)
     free(corpus);
 }
 
-/* The next record's fields. *out_any 0: there is none. */
+/* Reads the fields of the next record. *out_any is 0 at the end. */
 static lathe_status next_record(lathe_corpus *c, int *out_any)
 {
     lathe_reader *r = &c->reader;

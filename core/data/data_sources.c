@@ -1,4 +1,4 @@
-/* The data files of a run in its checkpoints. */
+/* Records a run's data files in its checkpoints, and compares them on resume. */
 #include "data/data_sources.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static int is_listed(const lathe_source *list, int64_t n, const char *path)
     return 0;
 }
 
-/* What is different about a file that is there now: "" nothing. */
+/* Writes how the file has changed; "" if it has not. */
 static void compare(const lathe_source *now, const json_t *was, char *out, size_t bytes)
 {
     const json_t *modified = json_object_get(was, "modified");

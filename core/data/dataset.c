@@ -8,7 +8,8 @@
 #include "base/json.h"
 
 static const char *const column_names[LATHE_N_COLUMNS] = {"text", "prompt", "chosen", "rejected"};
-static const char *const type_names[] = {"text", "jsonl", "json", "csv"}; /* by LATHE_DATASET_* */
+/* indexed by LATHE_DATASET_* */
+static const char *const type_names[] = {"text", "jsonl", "json", "csv"};
 
 #define MAX_WEIGHT 1e6
 

@@ -1,4 +1,4 @@
-/* A record's texts: columns of a JSON object or of a CSV row, checked. */
+/* Extracts the texts of a record, a JSON object or a CSV row, and checks them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "data/reader.h"
 #include "lathe/stage.h"
 
-/* 1: the record must have it, -1: it is not asked for. */
+/* 1: the record must have the column; -1: the column is not needed. */
 static int need(const lathe_reader *reader, int32_t column)
 {
     if ((reader->rows == LATHE_ROWS_PACKED) != (column == LATHE_COLUMN_TEXT))
@@ -39,7 +39,8 @@ static lathe_status reserve(lathe_fields *f, int64_t bytes)
     return LATHE_OK;
 }
 
-/* By the file's lines; in a record's first line, columns count from its begin. */
+/* Reports an error with the line in the file. In a record's first line, columns count from the
+ * record's start. */
 static lathe_status wrong_json(const char *path, const lathe_record *record,
                                const lathe_json_record *json)
 {
@@ -49,7 +50,7 @@ static lathe_status wrong_json(const char *path, const lathe_record *record,
                        (long long)(record->line + line - 1), (long long)column, json->walk.what);
 }
 
-/* The first column that is the same member as column c. */
+/* The first column that uses the same member as column c. */
 static int32_t first_of(const lathe_json_member *members, int32_t c)
 {
     int32_t first = 0;
@@ -58,7 +59,7 @@ static int32_t first_of(const lathe_json_member *members, int32_t c)
     return first;
 }
 
-/* The wanted texts: where they stand, or without their escapes in the scratch. */
+/* Takes the wanted texts: pointers into the file, or unescaped copies in the scratch. */
 static lathe_status take_texts(lathe_fields *f, const lathe_json_member *members)
 {
     int64_t room = 0;
@@ -110,7 +111,7 @@ static lathe_status json_fields(lathe_fields *f, const lathe_reader *reader, con
 static lathe_status csv_fields(lathe_fields *f, const lathe_reader *reader, const char *path,
                                const lathe_record *record)
 {
-    LATHE_TRY(reserve(f, record->n)); /* fields are parts of the row */
+    LATHE_TRY(reserve(f, record->n)); /* fields are parts of the row, so they fit in its length */
     char *to = f->scratch;
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
         if (need(reader, c) < 0 || record->column[c] < 0)
@@ -118,7 +119,7 @@ static lathe_status csv_fields(lathe_fields *f, const lathe_reader *reader, cons
         int32_t same = 0;
         while (same < c && (!f->text[same] || record->column[same] != record->column[c]))
             same++;
-        if (same < c) { /* a field that is two columns */
+        if (same < c) { /* one field serves two columns */
             f->text[c] = f->text[same];
             f->n[c] = f->n[same];
             continue;

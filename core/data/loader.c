@@ -1,4 +1,4 @@
-/* The loader: places in the endless order of epochs, made into batches, ahead of time if wanted. */
+/* The loader: turns places in the endless order of epochs into batches, in advance if wanted. */
 #include "data/loader.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 enum { STREAM_EPOCH = 0x65706f63, MAX_PREFETCH = 64 };
 
-/* A prepared batch, or the error that preparing it met. */
+/* A prepared batch, or the error that occurred while preparing it. */
 typedef struct slot {
     lathe_batch batch;
     int32_t *memory; /* tokens, targets, positions, doc_start */
@@ -30,12 +30,13 @@ struct lathe_loader {
     int64_t per_batch; /* rows (pairs) of one batch */
     int64_t limit;     /* places in all epochs, -1: endless */
     int64_t identity;
-    int64_t consumed; /* place after the batches given out */
+    int64_t consumed; /* place after the batches that the caller has got */
     int64_t produced; /* place after the batches prepared */
     slot *slots;
     int32_t n_slots;
-    int32_t head, count; /* ring: oldest slot, prepared slots; the lock guards both and stop */
-    int32_t borrowed;    /* the head is with the caller */
+    /* ring: oldest slot, number of prepared slots; the lock guards both and stop */
+    int32_t head, count;
+    int32_t borrowed; /* the caller uses the head */
     int32_t stop, threaded;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -235,7 +236,7 @@ static lathe_status count_rows(lathe_loader *l)
     return LATHE_OK;
 }
 
-/* What a cursor belongs to: the data, the rows it is made into, and how often each comes. */
+/* Computes the identity that a cursor must match: data, row settings, and weights. */
 static lathe_status identify(lathe_loader *l)
 {
     lathe_buffer b = LATHE_BUFFER_INIT;
@@ -255,7 +256,7 @@ static lathe_status identify(lathe_loader *l)
 static lathe_status create_slots(lathe_loader *l)
 {
     const int64_t plane = (int64_t)l->config.n_rows * l->config.row_tokens;
-    l->n_slots = l->config.n_prefetch + 1; /* one is with the caller */
+    l->n_slots = l->config.n_prefetch + 1; /* one slot is with the caller */
     l->slots = calloc((size_t)l->n_slots, sizeof *l->slots);
     if (!l->slots)
         return lathe_error(LATHE_E_NOMEM, "%d batches", l->n_slots);

@@ -1,4 +1,4 @@
-/* Rows: documents packed and cut, and completions after their prompts. */
+/* Fills rows: packed documents, and completions after their prompts. */
 #include "data/loader_rows.h"
 
 #include "base/error.h"
@@ -13,7 +13,8 @@ void lathe__row_fill(const lathe_row *row, int64_t from, int32_t eos)
     }
 }
 
-/* Places [from, to) of the row are one document from its start or the row's. */
+/* Marks places [from, to) of the row as one document; it starts there or continues from the row
+ * before. */
 static void mark_document(const lathe_row *row, int64_t from, int64_t to)
 {
     for (int64_t i = from; i < to; i++) {
@@ -41,7 +42,7 @@ lathe_status lathe__row_pair(const lathe_shards *shards, int64_t k, int32_t whic
     const int64_t n_prompt = lathe_shards_offset(shards, 3 * k + 1) - prompt;
     const int64_t completion = lathe_shards_offset(shards, 3 * k + which);
     int64_t n = lathe_shards_offset(shards, 3 * k + which + 1) - completion;
-    if (n_prompt < 0 || n <= 0) /* not in an index as it was opened: its file may be shorter now */
+    if (n_prompt < 0 || n <= 0) /* the file may be shorter than when its index was checked */
         LATHE_TRY(lathe_shards_check(shards));
     if (n_prompt < 0 || n < 0)
         return lathe_error(LATHE_E_IO, "the prepared data changed while it was read");

@@ -1,4 +1,4 @@
-/* First-fit decreasing over windows of pieces. */
+/* First-fit decreasing bin packing over windows of pieces. */
 #include "data/multipack.h"
 
 #include <stdlib.h>
@@ -11,8 +11,9 @@ enum { RADIX = 1 << 16 };
 /* Scratch for a window of `size` (a power of two) pieces. */
 typedef struct packer {
     int64_t size, row_tokens;
-    int32_t *room; /* [2 * size] tree: room[1] the root, room[size + i] what row i has left */
-    int32_t *row;  /* [size] of each piece */
+    /* [2 * size] tree: room[1] is the root, room[size + i] the free tokens of row i */
+    int32_t *room;
+    int32_t *row;            /* [size] row of each piece */
     uint32_t *order, *other; /* [size] */
     lathe_row_piece *sorted; /* [size] */
     int64_t *count;          /* [max(RADIX, size) + 1] */
@@ -65,7 +66,7 @@ static void sort_pass(packer *p, const lathe_row_piece *pieces, int64_t n, int s
     }
 }
 
-/* The first row with room for n tokens; takes it. Row i of the unused ones has all its room. */
+/* Finds the first row with room for n tokens and takes it. Unused rows have all their room. */
 static int32_t place(packer *p, int32_t n)
 {
     int64_t i = 1;
@@ -78,7 +79,7 @@ static int32_t place(packer *p, int32_t n)
     return row;
 }
 
-/* Packs pieces[0, n), n <= size; returns the rows. */
+/* Packs pieces[0, n), n <= size; returns the number of rows. */
 static int64_t pack_window(packer *p, lathe_row_piece *pieces, int64_t n, int64_t base,
                            int64_t *first)
 {
@@ -92,7 +93,7 @@ static int64_t pack_window(packer *p, lathe_row_piece *pieces, int64_t n, int64_
         p->row[p->order[i]] = row;
         n_rows = row >= n_rows ? row + 1 : n_rows;
     }
-    /* By row; pieces of a row keep their order. */
+    /* Counting sort by row; pieces of one row keep their order. */
     memset(p->count, 0, (size_t)(n_rows + 1) * sizeof *p->count);
     for (int64_t i = 0; i < n; i++)
         p->count[p->row[i] + 1]++;

@@ -1,4 +1,4 @@
-/* The reader: files into a window, the window into records. */
+/* The reader: reads files into a window and splits the window into records. */
 #include "data/reader.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static lathe_status io_failed(const lathe_reader *r, const char *doing)
     return lathe_error(LATHE_E_IO, "%s: cannot %s: %s", path_of(r), doing, strerror(errno));
 }
 
-/* The open file is the one that was listed. */
+/* Checks that the open file is the one that was listed. */
 static lathe_status check_same(const lathe_reader *r)
 {
     const lathe_source *s = &r->sources->list[r->at.file];
@@ -68,11 +68,11 @@ static lathe_status reserve(lathe_reader *r, int64_t bytes)
     return LATHE_OK;
 }
 
-/* Puts up to `bytes` more of the file into the window. */
+/* Reads up to `bytes` more of the file into the window. */
 static lathe_status fill(lathe_reader *r, int64_t bytes)
 {
     const int64_t left = r->sources->list[r->at.file].bytes - r->at.offset - (r->end - r->scan);
-    if (bytes > left + 1) /* one more, to see the end */
+    if (bytes > left + 1) /* one byte more than listed, to detect a file that grew */
         bytes = left > 0 ? left + 1 : 1;
     LATHE_TRY(reserve(r, r->end + bytes));
     while (bytes > 0 && !r->eof) {
@@ -87,11 +87,11 @@ static lathe_status fill(lathe_reader *r, int64_t bytes)
     return LATHE_OK;
 }
 
-/* Reads through a long text to see whether it is one, before any of it is given out. */
+/* Reads a long file to the end to check that it is text, before any of it is returned. */
 static lathe_status check_long_text(lathe_reader *r, int *out_good)
 {
     const int64_t begin = r->end;
-    int64_t at = 0, kept = 0; /* bytes of a character that a chunk cuts */
+    int64_t at = 0, kept = 0; /* bytes of a character that a chunk boundary cuts */
     *out_good = 1;
     LATHE_TRY(reserve(r, begin + CHUNK + 8));
     for (;;) {
@@ -116,7 +116,7 @@ static lathe_status check_long_text(lathe_reader *r, int *out_good)
     return LATHE_OK;
 }
 
-/* The first few are named. */
+/* Counts the skipped file; keeps the names of the first few. */
 static void skip_file(lathe_reader *r)
 {
     if (r->n_skipped < LATHE_READER_NAMES)
@@ -124,7 +124,7 @@ static void skip_file(lathe_reader *r)
     r->n_skipped++;
 }
 
-/* A long file that is no text is left out without reading all of it. */
+/* A long file that is not text is skipped without reading all of it. */
 static lathe_status open_text(lathe_reader *r)
 {
     const int64_t bytes = r->sources->list[r->at.file].bytes;
@@ -143,7 +143,7 @@ static lathe_status open_text(lathe_reader *r)
     return LATHE_OK;
 }
 
-/* A byte order mark before records is passed over. */
+/* Skips a byte order mark before the records. */
 static lathe_status pass_mark(lathe_reader *r)
 {
     if (r->at.offset > 0)
@@ -173,7 +173,7 @@ static lathe_status open_file(lathe_reader *r)
     LATHE_TRY(lathe__csv_header(r, &bytes, &lines));
     if (!at_start)
         return LATHE_OK;
-    r->end = r->scan; /* what pass_mark looked at */
+    r->end = r->scan; /* the bytes that pass_mark looked at */
     r->eof = 0;
     r->at.offset = bytes;
     r->at.line += lines;
@@ -205,7 +205,7 @@ static lathe_status close_file(lathe_reader *r)
 static lathe_status scan_text(lathe_reader *r, const char *p, int64_t n, lathe_scan *out)
 {
     const int64_t bytes = r->sources->list[r->at.file].bytes;
-    if (n == 0 && r->at.offset > 0) /* its end */
+    if (n == 0 && r->at.offset > 0) /* the end of the file */
         return LATHE_OK;
     if (r->state == TEXT_PIECES) {
         out->needs_more = n < CHUNK && !r->eof;
@@ -285,7 +285,8 @@ static lathe_status add_record(lathe_reader *r, const lathe_scan *s)
     return LATHE_OK;
 }
 
-/* One step in the open file: a record, a stretch without one, more of the file, or its end. */
+/* One step in the open file: returns a record, skips text without one, reads more, or ends the
+ * file. */
 static lathe_status step(lathe_reader *r)
 {
     const int64_t n = r->end - r->scan;
@@ -304,7 +305,7 @@ static lathe_status step(lathe_reader *r)
     r->at.line += s.lines;
     r->n_bytes += s.used;
     r->settled = s.length >= 0;
-    if (s.length < 0 && s.used == n && r->eof) { /* nothing refers to it: give the room back */
+    if (s.length < 0 && s.used == n && r->eof) { /* no record refers to this text: free its room */
         hash_window(r);
         r->scan = r->end = r->hashed = r->scan - n;
     }

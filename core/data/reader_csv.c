@@ -1,4 +1,4 @@
-/* CSV datasets (RFC 4180): quoted fields with line ends in them, a header row that names the
+/* Scans CSV datasets (RFC 4180): quoted fields may contain line ends; a header row names the
  * columns. */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 
 enum { MAX_HEADER = 1 << 20, MAX_NAME = 64 };
 
-/* One row of p[0, n). ended: the file ends with p. */
+/* Scans one row of p[0, n). ended: the file ends with p. */
 typedef struct row {
-    int64_t used;   /* with its line end; 0: it does not end in p */
-    int64_t length; /* without */
+    int64_t used;   /* length with the line end; 0: the row does not end in p */
+    int64_t length; /* length without the line end */
     int64_t lines;
     int32_t n_fields;
 } row;
@@ -24,7 +24,8 @@ static int is_end(const char *p, int64_t i, int64_t n)
     return p[i] == '\n' || (p[i] == '\r' && (i + 1 == n || p[i + 1] == '\n'));
 }
 
-/* Passes over the quoted field at p[*at]; *at ends after the closing quote, or at n. 0: no end. */
+/* Skips the quoted field at p[*at]; *at becomes the position after the closing quote, or n. Returns
+ * 0 if the quote is not closed. */
 static int pass_quoted(const char *p, int64_t n, int64_t *at, int64_t *lines)
 {
     for (int64_t i = *at + 1; i < n; i++) {
@@ -55,7 +56,8 @@ static lathe_status scan_row(const lathe_reader *r, char delimiter, const char *
         if (!quoted)
             while (i < n && p[i] != delimiter && !is_end(p, i, n) && p[i] != '"')
                 i++;
-        /* Without what follows, neither a quote nor a carriage return at the end is decided. */
+        /* At the end of the text, a quote or carriage return can only be judged with the next
+         * byte. */
         if (!ended && (i >= n || (p[i] == '\r' && i + 1 == n)))
             return LATHE_OK;
         out->n_fields++;
@@ -122,7 +124,7 @@ static lathe_status missing(const lathe_reader *r, const char *name, int32_t whi
                        r->sources->list[r->at.file].path, name, list, lathe_column_name(which));
 }
 
-/* Finds the columns' fields in the header row. */
+/* Finds the field of each column in the header row. */
 static lathe_status find_columns(lathe_reader *r, const char *header, const row *h)
 {
     char *field = malloc((size_t)h->length + 1);
@@ -149,7 +151,7 @@ static lathe_status find_columns(lathe_reader *r, const char *header, const row 
     return LATHE_OK;
 }
 
-/* The row of p that names the columns; blank lines before it do not count. */
+/* Parses the row that names the columns; skips blank lines before it. */
 static lathe_status parse_header(lathe_reader *r, const char *p, int64_t n, int ended,
                                  int64_t *out_bytes, int64_t *out_lines)
 {
@@ -179,7 +181,7 @@ lathe_status lathe__csv_header(lathe_reader *r, int64_t *out_bytes, int64_t *out
     if (!text)
         return lathe_error(LATHE_E_NOMEM, "a header row");
     r->delimiter = length > 4 && !strcmp(path + length - 4, ".tsv") ? '\t' : ',';
-    r->at.line = 1; /* errors of the header, also where reading starts further on */
+    r->at.line = 1; /* errors in the header name line 1, also if reading starts further on */
     *out_bytes = 0;
     for (int64_t n = 4096; status == LATHE_OK && *out_bytes == 0 && n <= MAX_HEADER; n *= 16) {
         int64_t got = 0;

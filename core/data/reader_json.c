@@ -1,12 +1,12 @@
-/* JSON datasets: the records of one array, found by their braces; each is parsed by who reads
- * it. */
+/* Scans JSON datasets: finds the records of one array by their braces; the caller parses each
+ * record. */
 #include "base/error.h"
 #include "data/reader.h"
 
-/* Where in the array the scanner stands. A place after a record is BEHIND (open_file says 1). */
+/* Position of the scanner in the array. A place after a record is BEHIND (open_file says 1). */
 enum { BEFORE = 0, BEHIND = 1, FIRST = 2, AFTER = 3, COMMA = 4 };
 
-/* Length of the object at p[0], -1 when it does not end in n bytes; counts its line ends. */
+/* Length of the object at p[0], -1 if it does not end within n bytes; counts its line ends. */
 static int64_t object_length(const char *p, int64_t n, int64_t *out_lines)
 {
     int64_t depth = 0;

@@ -1,4 +1,4 @@
-/* The row index. */
+/* Builds the row index and finds rows in it. */
 #include "data/row_index.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static void set_bit(uint64_t *bits, int64_t i)
     bits[i / 64] |= UINT64_C(1) << (i % 64);
 }
 
-/* n zeroed elements, counted. */
+/* Allocates n zeroed elements and counts their bytes. */
 static lathe_status take(lathe_row_index *x, int64_t n, int64_t size, void *out)
 {
     void *memory = calloc((size_t)(n ? n : 1), (size_t)size);
@@ -42,7 +42,7 @@ static int is_kept(const lathe_row_index *x, int64_t document)
                          : !x->config.validates;
 }
 
-/* Where segment i begins, within the tokens that the split may use. */
+/* Where segment i begins, limited to the tokens that the split may use. */
 static int64_t offset_of(const lathe_row_index *x, int64_t segment)
 {
     const int64_t at = lathe_shards_offset(x->config.shards, segment);
@@ -54,7 +54,7 @@ static int64_t length_of(const lathe_row_index *x, int64_t segment)
     return offset_of(x, segment + 1) - offset_of(x, segment);
 }
 
-/* ---- which documents ---- */
+/* ---- selecting documents ---- */
 
 /* Marks the pairs whose prompt leaves no room for a completion. */
 static lathe_status leave_out(lathe_row_index *x, int64_t n)
@@ -81,7 +81,7 @@ static int64_t next_usable(const lathe_row_index *x, int64_t at)
     return at;
 }
 
-/* Divides the only document: its last tokens are for validation. */
+/* Divides the only document: its last tokens become the validation split. */
 static void cut_document(lathe_row_index *x)
 {
     const int64_t n = x->high;
@@ -123,7 +123,7 @@ static lathe_status choose_validation(lathe_row_index *x, int64_t n)
             set_bit(x->validation, lathe_shuffle(n, c->seed, 0, STREAM_SPLIT, i));
         return LATHE_OK;
     }
-    /* Numbered without those left out: the j-th usable one is marked when the shuffle says so. */
+    /* The usable documents are numbered; the j-th one is marked if the shuffle selects j. */
     uint64_t *chosen = calloc((size_t)(x->n_all + 63) / 64, 8);
     if (!chosen)
         return lathe_error(LATHE_E_NOMEM, "choosing %lld of %lld pairs", (long long)k,
@@ -141,13 +141,13 @@ static lathe_status choose_validation(lathe_row_index *x, int64_t n)
 
 /* ---- rows of one dataset ---- */
 
-/* The whole dataset is the split's: no need to look at each document. */
+/* Whether the whole dataset belongs to the split, so that documents need no check. */
 static int takes_all(const lathe_row_index *x)
 {
     return !x->validation && !x->left_out && (x->cut || !x->config.validates);
 }
 
-/* Bytes of text of segments [begin, end); of a divided document, by its share of the tokens. */
+/* Bytes of text of segments [begin, end). For a divided document, its share of the tokens. */
 static int64_t text_bytes_of(const lathe_row_index *x, int64_t begin, int64_t end)
 {
     const int64_t bytes = lathe_shards_text_bytes(x->config.shards, begin, end);
@@ -158,7 +158,8 @@ static int64_t text_bytes_of(const lathe_row_index *x, int64_t begin, int64_t en
                      0.5);
 }
 
-/* Counts the split's documents, tokens and rows of a dataset; pieces for multipack. */
+/* Counts the documents, tokens and rows that a dataset gives to the split; for multipack also
+ * pieces. */
 static void count_set(lathe_row_index *x, lathe_row_set *set)
 {
     const int64_t T = x->config.row_tokens, step = x->pairs ? 3 : 1;
@@ -176,7 +177,7 @@ static void count_set(lathe_row_index *x, lathe_row_set *set)
             break;
         if (!is_kept(x, s / step))
             continue;
-        x->n_pieces += (length_of(x, s) + T - 1) / T; /* what only multipack asks for */
+        x->n_pieces += (length_of(x, s) + T - 1) / T; /* only multipack needs it */
         if (takes_all(x))
             continue;
         n_tokens += offset_of(x, s + step) - offset_of(x, s);
@@ -200,7 +201,7 @@ static void list_pairs(lathe_row_index *x, const lathe_row_set *set)
 static void list_starts(lathe_row_index *x, const lathe_row_set *set)
 {
     const int64_t T = x->config.row_tokens;
-    int64_t row = set->first_row, filled = T; /* of the row before */
+    int64_t row = set->first_row, filled = T; /* filled: tokens of the current row */
     for (int64_t s = set->first_segment; s < set->end_segment; s++) {
         if (!is_kept(x, s))
             continue;
@@ -217,7 +218,7 @@ static void list_starts(lathe_row_index *x, const lathe_row_set *set)
     }
 }
 
-/* The dataset's pieces, from x->pieces[at] on, packed into rows. */
+/* Packs the dataset's pieces, x->pieces[at] and following, into rows. */
 static lathe_status pack_set(lathe_row_index *x, lathe_row_set *set, int64_t at)
 {
     const int64_t T = x->config.row_tokens, begin = at;
@@ -284,7 +285,7 @@ static lathe_status list_rows(lathe_row_index *x)
     return LATHE_OK;
 }
 
-/* How many places each dataset has in an epoch. Evaluation sees each row once. */
+/* Computes how many places each dataset has in an epoch. Evaluation uses each row once. */
 static lathe_status weigh(lathe_row_index *x)
 {
     for (int32_t d = 0; d < x->n_sets; d++) {
@@ -335,12 +336,13 @@ void lathe__row_index_fini(lathe_row_index *x)
     memset(x, 0, sizeof *x);
 }
 
-/* ---- using it ---- */
+/* ---- lookup ---- */
 
 int64_t lathe__row_index_at(const lathe_row_index *x, int64_t epoch, int64_t place,
                             int32_t shuffled)
 {
-    int32_t low = 0, high = x->n_sets; /* the last dataset that begins at the place or before */
+    /* find the last dataset that begins at or before the place */
+    int32_t low = 0, high = x->n_sets;
     while (high - low > 1) {
         const int32_t middle = low + (high - low) / 2;
         if (x->sets[middle].first_place <= place)
@@ -350,7 +352,8 @@ int64_t lathe__row_index_at(const lathe_row_index *x, int64_t epoch, int64_t pla
     }
     const lathe_row_set *set = &x->sets[low];
     const int64_t i = place - set->first_place;
-    if (set->per_epoch % set->n_rows == 0) /* whole laps: the epoch's own order is enough */
+    /* the weight is a whole number: the order within the epoch is enough */
+    if (set->per_epoch % set->n_rows == 0)
         return set->first_row + i % set->n_rows;
     const int64_t laps_place = epoch * set->per_epoch + i;
     const int64_t lap = laps_place / set->n_rows, at = laps_place % set->n_rows;
@@ -372,7 +375,7 @@ static lathe_status pack_pieces(const lathe_row_index *x, int64_t r, const lathe
     return LATHE_OK;
 }
 
-/* Documents one after the other, from token `from` of the stream on, which lies in `segment`. */
+/* Packs documents one after another, from token `from` of the stream on, which is in `segment`. */
 static lathe_status pack_run(const lathe_row_index *x, const lathe_row_set *set, int64_t segment,
                              int64_t from, const lathe_row *out, int64_t *n_target)
 {
@@ -392,7 +395,7 @@ static lathe_status pack_run(const lathe_row_index *x, const lathe_row_set *set,
             LATHE_TRY(lathe__row_piece(x->config.shards, from, n, left > room, at, out, n_target));
         at += n;
     }
-    /* A row without a token read nothing, so a file that became shorter was not noticed yet. */
+    /* A row without tokens has read nothing, so it has not noticed a file that became shorter. */
     if (at == 0)
         LATHE_TRY(lathe_shards_check(x->config.shards));
     lathe__row_fill(out, at, lathe_shards_eos(x->config.shards));

@@ -1,4 +1,4 @@
-/* The data of a run: the tokenizer, the token shards of both splits, and a loader over each. */
+/* The data of a run: the tokenizer, the token shards, and a loader for each split. */
 #ifndef LATHE_DATA_RUN_DATA_H
 #define LATHE_DATA_RUN_DATA_H
 
@@ -6,10 +6,10 @@
 
 typedef struct lathe_run_data {
     lathe_tokenizer *tokenizer;
-    const char *tokenizer_dir; /* the folder of its files; NULL: raw bytes */
+    const char *tokenizer_dir; /* folder of its files; NULL: raw bytes */
     lathe_shards *shards, *validation_shards;
-    lathe_loader *loader, *validation; /* NULL: no such split */
-    lathe_cursor validation_start;     /* the validation split begins here */
+    lathe_loader *loader, *validation; /* NULL: the split does not exist */
+    lathe_cursor validation_start;     /* start of the validation split */
 } lathe_run_data;
 
 #endif

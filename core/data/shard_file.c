@@ -1,4 +1,4 @@
-/* One shard's file: written once, checked when opened. */
+/* Writes a shard's file, and checks it when it is opened. */
 #include "data/shard_file.h"
 
 #include <errno.h>
@@ -177,7 +177,7 @@ static lathe_status put_bytes(lathe_shard_writer *writer, const void *data, int6
                : failed(writer, "write");
 }
 
-/* Room for one more segment in the index. */
+/* Makes room for one more segment in the index. */
 static lathe_status reserve_segment(lathe_shard_writer *writer)
 {
     if (writer->header.n_segments + 2 <= writer->capacity)

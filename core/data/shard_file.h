@@ -1,4 +1,4 @@
-/* One shard: its file's layout, checked opening, and writing. */
+/* One shard: the layout of its file, opening with checks, and writing. */
 #ifndef LATHE_DATA_SHARD_FILE_H
 #define LATHE_DATA_SHARD_FILE_H
 
@@ -11,38 +11,38 @@
 #include "data/reader.h"
 
 #define LATHE_SHARD_VERSION 2
-#define LATHE_SHARD_CHUNK 4096 /* ids written at once */
+#define LATHE_SHARD_CHUNK 4096 /* number of ids written at once */
 
 /** The first 512 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
 typedef struct lathe_shard_header {
     char magic[8]; /* "LATHSHRD" */
     uint32_t version, header_bytes;
-    int32_t rows, token_bytes; /* LATHE_ROWS_*; 2 or 4 */
+    int32_t rows, token_bytes; /* rows: LATHE_ROWS_*; token_bytes: 2 or 4 */
     int32_t eos, reserved;
     int64_t vocab_size, n_tokens, n_segments, n_skipped;
     int64_t offsets_at, file_bytes;
-    char key[64];          /* tokenizer, kind of rows, dataset type, columns, path */
-    char stamp[64];        /* path, size and modification time of every source file */
+    char key[64];          /* hash of tokenizer, kind of rows, dataset type, columns, path */
+    char stamp[64];        /* hash of path, size and modification time of every source file */
     char content[64];      /* SHA-256 of the source files' bytes */
     char payload[64];      /* SHA-256 of everything after the header */
     int64_t text_bytes;    /* UTF-8 bytes of all text that was tokenised */
-    int64_t source_bytes;  /* of the source files that this shard covers */
-    int32_t part, is_last; /* number of this shard in its dataset; 1: the dataset ends with it */
-    lathe_source_place begin, end; /* what of the source files it covers */
+    int64_t source_bytes;  /* bytes of the source files that this shard covers */
+    int32_t part, is_last; /* number of this shard in its dataset; 1: it is the last one */
+    lathe_source_place begin, end; /* the range of the source files that it covers */
     char zero[96];
-    uint64_t checksum; /* lathe_hash64 of the header before this */
+    uint64_t checksum; /* lathe_hash64 of the header up to here */
 } lathe_shard_header;
 _Static_assert(sizeof(lathe_shard_header) == 512, "the shard header's layout is a file format");
 
 /** Segments of ids, mapped or in memory. */
 typedef struct lathe_shard {
-    lathe_map map;          /* data NULL when in memory */
-    void *memory;           /* malloc'ed; NULL when mapped */
+    lathe_map map;          /* data is NULL if the ids are in memory */
+    void *memory;           /* malloc'ed; NULL if mapped */
     const void *ids;        /* u16 or u32 [n_tokens] */
     const int64_t *offsets; /* [n_segments + 1] */
     const int64_t *sizes;   /* [n_segments] bytes of the segment's text; NULL: unknown */
     int64_t n_tokens, n_segments;
-    int64_t first_token, first_segment; /* before this shard */
+    int64_t first_token, first_segment; /* tokens and segments before this shard */
     int64_t n_skipped, text_bytes;
     int32_t token_bytes;
     int32_t reserved;
@@ -50,42 +50,43 @@ typedef struct lathe_shard {
     char payload[65];
 } lathe_shard;
 
-/** 1: the name of a file of tokenised rows: "shard-....bin". */
+/** 1 if this is the name of a shard file: "shard-....bin". */
 int lathe__shard_is_name(const char *name);
 
-/** Reads and checks only the header. *out_current is 0 when there is no file, or one of another
- *  version; LATHE_E_CORRUPT names what is wrong with a damaged one. */
+/** Reads and checks only the header. *out_current is 0 if there is no file or it has another
+ *  version; LATHE_E_CORRUPT describes the damage of a damaged file. */
 lathe_status lathe__shard_peek(const char *path, lathe_shard_header *out, int *out_current);
 
-/** Maps the file and checks header, sizes and index; verify: the payload's SHA-256 too. */
+/** Maps the file and checks header, sizes and index; with `verify` also the payload's SHA-256. */
 lathe_status lathe__shard_open(const char *path, int32_t verify, lathe_shard *out);
 void lathe__shard_close(lathe_shard *shard);
 
-/** Writing goes to path.tmp.PID, renamed by finish. One writer of a path at a time. */
+/** Writes path.tmp.PID, which lathe__shard_writer_finish renames. One writer per path at a time. */
 typedef struct lathe_shard_writer {
     char path[512], temporary[544];
     FILE *file;
     lathe_sha256 *hash;
     int64_t *offsets, *sizes;
     int64_t capacity;
-    int32_t open; /* the last segment goes on */
+    int32_t open; /* the last segment continues */
     int32_t reserved;
     union {
         uint16_t u16[LATHE_SHARD_CHUNK];
         int32_t i32[LATHE_SHARD_CHUNK];
-    } buffer; /* ids on their way to the file */
+    } buffer; /* ids that are not written yet */
     lathe_shard_header header;
 } lathe_shard_writer;
 
-/** header: rows, token_bytes, eos, vocab_size, key and stamp are set. */
+/** In `header`, rows, token_bytes, eos, vocab_size, key and stamp are set. */
 lathe_status lathe__shard_writer_init(lathe_shard_writer *writer, const char *path,
                                       const lathe_shard_header *header);
-/** Adds n ids, of text_bytes of text, to the open segment or a new one; `more`: it goes on. */
+/** Appends n ids, made from text_bytes of text, to the open segment or to a new one. more: it
+ *  continues. */
 lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const int32_t *ids, int64_t n,
                                      int64_t text_bytes, int32_t more);
-/** Makes the file durable under its name. content: 64 digits. */
+/** Makes the file durable under its final name. content: 64 digits. */
 lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *content);
-/** Removes what was not finished. Also after a finish. */
+/** Removes an unfinished file. May be called after finish. */
 void lathe__shard_writer_fini(lathe_shard_writer *writer);
 
 #endif

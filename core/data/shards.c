@@ -1,4 +1,4 @@
-/* The set of shards: one stream of segments over all of them; in memory or from prepared files. */
+/* The set of shards, in memory or from files: one stream of segments over all of them. */
 #include "data/shards.h"
 
 #include <stdlib.h>
@@ -112,7 +112,7 @@ const lathe_source *lathe_shards_sources(const lathe_shards *shards, int64_t *ou
     return shards->sources;
 }
 
-/* memory: offsets, then ids as u32; taken. */
+/* `memory` has the offsets, then the ids as u32; the shards own it from now on. */
 static lathe_status from_memory(int32_t rows, void *memory, int64_t n_segments, int32_t eos,
                                 int64_t vocab_size, lathe_shards **out)
 {
@@ -246,7 +246,7 @@ const lathe_shards_set *lathe_shards_set_get(const lathe_shards *shards, int64_t
     return &shards->sets[i];
 }
 
-/* The last shard that begins with segment i or before. */
+/* The last shard that begins at or before segment i. */
 static const lathe_shard *shard_of_segment(const lathe_shards *shards, int64_t i)
 {
     int64_t low = 0, high = shards->n;
@@ -283,7 +283,8 @@ int64_t lathe_shards_offset(const lathe_shards *shards, int64_t i)
     return shard->first_token + shard->offsets[i - shard->first_segment];
 }
 
-/* The last shard that begins at token `at` or before: never an empty one, unless all after are. */
+/* The last shard that begins at or before token `at`. It is not empty, unless all later ones
+ * are. */
 static const lathe_shard *shard_of_token(const lathe_shards *shards, int64_t at)
 {
     int64_t low = 0, high = shards->n;

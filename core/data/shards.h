@@ -1,12 +1,12 @@
-/* Shards: a dataset tokenised once, in memory-mapped files of token ids with an index of documents.
+/* Shards: datasets tokenised once into memory-mapped files of token ids with an index of documents.
  *
- * A shard holds segments: runs of ids. Packed rows: a segment is a document, its end-of-text token
- * included. Pairs: three segments a record: prompt, chosen, rejected; the last two end in
- * end-of-text.
+ * A shard has segments, which are runs of ids. Packed rows: a segment is a document with its
+ * end-of-text token. Pairs: three segments per record (prompt, chosen, rejected); the last two end
+ * with end-of-text.
  *
  * File, little-endian:  header (512 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
- * offsets[n_segments + 1] | i64 bytes of text [n_segments]. Named after the hash of what it was
- * made from, and numbered.
+ * offsets[n_segments + 1] | i64 bytes of text [n_segments]. The name has a hash of the sources and
+ * settings, and a number.
  */
 #ifndef LATHE_DATA_SHARDS_H
 #define LATHE_DATA_SHARDS_H
@@ -17,47 +17,46 @@
 
 typedef struct lathe_shards lathe_shards;
 
-/** A dataset's stretch of the stream. */
+/** The part of the stream that one dataset has. */
 typedef struct lathe_shards_set {
     int64_t first_segment, n_segments;
     int64_t first_token, n_tokens;
-    double weight; /* how often each of its rows comes in an epoch */
+    double weight; /* how often an epoch uses each of its rows */
 } lathe_shards_set;
 
-/** Called now and then while a dataset is tokenised. total_bytes: of the dataset. */
+/** Called from time to time while a dataset is tokenised. total_bytes: size of the dataset. */
 typedef void (*lathe_shards_progress)(void *arg, const char *path, int64_t done_bytes,
                                       int64_t total_bytes, int64_t n_tokens);
 
-/** Opens the datasets' shards, making those that are missing or out of date in cache_dir.
+/** Opens the datasets' shards; makes those that are missing or out of date in cache_dir.
  *
- *  A dataset's shards each cover about 64 MiB of its files and are made one after the other, on all
- *  threads; a start that was interrupted continues after the last finished one. A shard is reused
- *  when its tokenizer, columns and source agree: path, size and modification time of every file, or
- *  else the SHA-256 of what it covers. Text files that are not UTF-8 or hold a NUL, and empty
- *  documents, are skipped and counted. Any number of processes may prepare one cache at once. rows:
- *  LATHE_ROWS_*.
- *  Errors  LATHE_E_CORRUPT names a damaged shard (header, sizes, index; ids too in the first GiB);
- *          LATHE_E_PARSE names file:line of a bad record; LATHE_E_CONFIG a missing column, an empty
- *          dataset, no eos; LATHE_E_NOT_FOUND no file; LATHE_E_IO a file that cannot be read,
- *          changed meanwhile, or cannot be written. */
+ *  Each shard covers about 64 MiB of a dataset's files. Shards are made one after another, each on
+ *  all threads; an interrupted start continues after the last finished shard. A shard is reused if
+ *  its tokenizer, columns and sources agree: path, size and modification time of every file, or
+ *  else the SHA-256 of the part that it covers. Text files that are not UTF-8 or contain a NUL, and
+ *  empty documents, are skipped and counted. Several processes may prepare the same cache at once.
+ *  rows: LATHE_ROWS_*. Errors: LATHE_E_CORRUPT names a damaged shard (header, sizes, index; ids too
+ *  in the first GiB); LATHE_E_PARSE names file:line of a bad record; LATHE_E_CONFIG: a missing
+ *  column, an empty dataset, no eos; LATHE_E_NOT_FOUND: no file; LATHE_E_IO: a file that cannot be
+ *  read or written, or that changed meanwhile. */
 lathe_status lathe_shards_prepare(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
                                   const lathe_tokenizer *tok, const char *cache_dir,
                                   lathe_shards_progress progress, void *arg, lathe_shards **out);
 
-/** The same of about the first `bytes` of each dataset, in a folder that the caller removes when it
- *  is done. */
+/** The same for about the first `bytes` of each dataset, in a folder that the caller removes
+ *  later. */
 lathe_status lathe_shards_sample(const lathe_dataset *datasets, int64_t n_datasets, int32_t rows,
                                  const lathe_tokenizer *tok, const char *dir, int64_t bytes,
                                  lathe_shards **out);
 
 /** Shards in memory: copies the ids; segment i is ids[offsets[i] .. offsets[i+1]), offsets[0] = 0.
- *  eos fills what a row has left over; vocab_size bounds the ids. */
+ *  eos fills the rest of a row; vocab_size bounds the ids. */
 lathe_status lathe_shards_from_ids(int32_t rows, const int32_t *ids, const int64_t *offsets,
                                    int64_t n_segments, int32_t eos, int64_t vocab_size,
                                    lathe_shards **out);
 
-/** Made-up documents for benchmarks: uniform ids below vocab_size - 1 from the counter RNG,
- *  doc_tokens each, the last of them eos = vocab_size - 1. */
+/** Synthetic documents for benchmarks: uniform ids below vocab_size - 1 from the counter RNG,
+ *  doc_tokens each; the last one is eos = vocab_size - 1. */
 lathe_status lathe_shards_synthetic(int64_t n_docs, int64_t doc_tokens, int64_t vocab_size,
                                     uint64_t seed, lathe_shards **out);
 
@@ -70,17 +69,18 @@ const lathe_shards_set *lathe_shards_set_get(const lathe_shards *shards, int64_t
 int32_t lathe_shards_rows(const lathe_shards *shards); /* LATHE_ROWS_* */
 int64_t lathe_shards_segments(const lathe_shards *shards);
 int64_t lathe_shards_tokens(const lathe_shards *shards);
-/** Files left out as binary, and empty records left out. */
+/** Number of skipped files that are not text, and of empty records. */
 int64_t lathe_shards_skipped(const lathe_shards *shards);
-/** What the datasets' folders hold and nothing is read from, in words; NULL: nothing. */
+/** A sentence about files in the datasets' folders that are not read; NULL: none. */
 const char *lathe_shards_left_out(const lathe_shards *shards);
-/** The files that the shards were made from, as they were when they were listed; none for shards in
+/** The files that the shards were made from, as they were when listed; none for shards in
  *  memory. */
 const lathe_source *lathe_shards_sources(const lathe_shards *shards, int64_t *out_n);
-/** Shard files that this call had to make. */
+/** Number of shard files that this call had to make. */
 int64_t lathe_shards_built(const lathe_shards *shards);
 int32_t lathe_shards_eos(const lathe_shards *shards);
-/** 64 hexadecimal digits over the content of all shards, in order: the data's identity. */
+/** 64 hexadecimal digits: a hash of the content of all shards in order, the identity of the
+ *  data. */
 const char *lathe_shards_hash(const lathe_shards *shards);
 
 /** UTF-8 bytes of the text that segments [begin, end) were made from; 0 for shards in memory. */
@@ -90,12 +90,12 @@ int64_t lathe_shards_text_bytes(const lathe_shards *shards, int64_t begin, int64
 int64_t lathe_shards_offset(const lathe_shards *shards, int64_t i);
 /** The segment that holds token `at` of the stream, 0 <= at < tokens. */
 int64_t lathe_shards_find(const lathe_shards *shards, int64_t at);
-/** Whether all files are as they were when they were opened. For a reader of the index that finds
- *  what cannot be. LATHE_E_IO: one became shorter. LATHE_E_CORRUPT: none, so that the index is at
- *  fault. LATHE_OK only when no file is and the index goes forward. */
+/** Checks whether all files are as they were when opened. A reader calls it if the index contains
+ *  impossible values. LATHE_E_IO: a file became shorter. LATHE_E_CORRUPT: no file did, so the index
+ *  is wrong. LATHE_OK only if no file became shorter and the index is ascending. */
 lathe_status lathe_shards_check(const lathe_shards *shards);
-/** Copies ids [begin, end) of the stream. LATHE_E_CORRUPT for an id outside the vocabulary;
- *  LATHE_E_IO: the file became shorter since it was opened. */
+/** Copies ids [begin, end) of the stream. LATHE_E_CORRUPT: an id is outside the vocabulary;
+ *  LATHE_E_IO: the file became shorter after it was opened. */
 lathe_status lathe_shards_read(const lathe_shards *shards, int64_t begin, int64_t end,
                                int32_t *out);
 

@@ -1,4 +1,4 @@
-/* Building a shard: records tokenised on all threads, in batches, put together in their order. */
+/* Builds a shard: tokenises records in batches on all threads and writes them in order. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,19 +12,19 @@
 #include "text/tokenizer_model.h"
 
 #define BATCH_BYTES (8LL << 20)
-#define UNIT_BYTES (64LL << 10) /* what a thread takes at a time */
-#define STRETCH (256LL << 10)   /* the same, of a document that is cut */
-#define LONG_BYTES (1LL << 20)  /* the pieces in which the reader cuts texts are not longer */
+#define UNIT_BYTES (64LL << 10) /* text that a thread takes at a time */
+#define STRETCH (256LL << 10)   /* the same, if the document is cut */
+#define LONG_BYTES (1LL << 20)  /* maximum length of the pieces into which the reader cuts texts */
 
-/* A run of ids that becomes a segment, or a piece of one. */
+/* A run of ids that becomes a segment, or part of one. */
 typedef struct piece {
     int64_t n, text_bytes;
     int32_t more, reserved;
 } piece;
 
-/* A stretch of the batch's records and what they became. */
+/* A part of the batch's records, and the result of tokenising it. */
 typedef struct unit {
-    int64_t first, n; /* records; of a long document: bytes of its text */
+    int64_t first, n; /* records; for a long document: bytes of its text */
     lathe_ids ids;
     piece *pieces;
     int64_t n_pieces, capacity;
@@ -33,7 +33,7 @@ typedef struct unit {
     char message[512];
 } unit;
 
-/* What one thread needs. */
+/* State of one thread. */
 typedef struct worker {
     lathe_encoder *enc;
     lathe_fields fields;
@@ -48,14 +48,14 @@ typedef struct builder {
     lathe_reader reader;
     worker *workers;
     int32_t n_workers;
-    int32_t goes_on; /* the last record of the batch before is not at its end */
+    int32_t goes_on; /* the last record of the previous batch continues */
     unit *units;
     int64_t n_units, units_max;
-    atomic_llong next; /* unit to take */
+    atomic_llong next; /* next unit to take */
     int64_t n_recut;   /* prompts whose last tokens merge with the completion */
-    const char *text;  /* of the long document whose stretches the units are, else NULL */
+    const char *text;  /* text of the long document that the units cut, else NULL */
     int64_t n_text;
-    int32_t may_cut; /* LATHE_CUT_*: of the tokenizer */
+    int32_t may_cut; /* LATHE_CUT_* of the tokenizer */
 } builder;
 
 static lathe_status add_piece(unit *u, const int32_t *ids, int64_t n, int64_t text_bytes,
@@ -69,7 +69,7 @@ static lathe_status add_piece(unit *u, const int32_t *ids, int64_t n, int64_t te
         u->pieces = pieces;
         u->capacity = capacity;
     }
-    if (ids) /* else they are at the end of u->ids already */
+    if (ids) /* else they are already at the end of u->ids */
         LATHE_TRY(lathe_ids_append(&u->ids, ids, n));
     u->pieces[u->n_pieces++] = (piece){n, text_bytes, more, 0};
     return LATHE_OK;
@@ -99,7 +99,7 @@ static lathe_status put_document(const builder *b, worker *w, unit *u, const cha
     return add_piece(u, NULL, u->ids.n - begin, n, more);
 }
 
-/* The unit's stretch of the long document, which the tokenizer lets be cut there. */
+/* Tokenises the unit's stretch of the long document; the tokenizer allows cuts at its ends. */
 static lathe_status put_stretch(const builder *b, worker *w, unit *u)
 {
     const lathe_tokenizer *tok = b->job->tok;
@@ -142,8 +142,8 @@ static int64_t common_prefix(const lathe_ids *a, const lathe_ids *b)
     return n;
 }
 
-/* The prompt alone and each completion after it are tokenised whole; the completion starts where
- * the two part, as in TRL's DPOTrainer. */
+/* Tokenises the prompt alone, and each prompt with its completion as one text. The completion
+ * starts where the two results diverge, as in TRL's DPOTrainer. */
 static lathe_status put_pair(const builder *b, worker *w, unit *u, const char *prompt,
                              int64_t n_prompt, const char *chosen, int64_t n_chosen,
                              const char *rejected, int64_t n_rejected)
@@ -162,15 +162,16 @@ static lathe_status put_pair(const builder *b, worker *w, unit *u, const char *p
     return add_piece(u, w->rejected.data + n, w->rejected.n - n, n_rejected, 0);
 }
 
-/* Without a prompt column the completions' common beginning is the prompt, less a space at its end:
- * TRL's extract_prompt. Cuts at a character. */
+/* Without a prompt column, the prompt is the common beginning of both completions, without a space
+ * at its end, as in TRL's extract_prompt. Cuts only between characters. */
 static int64_t implicit_prompt(const char *a, int64_t n_a, const char *b, int64_t n_b)
 {
     const uint8_t *p = (const uint8_t *)a, *q = (const uint8_t *)b;
     int64_t n = 0;
     while (n < n_a && n < n_b && p[n] == q[n])
         n++;
-    const int whole = n == n_a || n == n_b; /* one begins the other: all but the last character */
+    /* one text is the beginning of the other: leave its last character to the completion */
+    const int whole = n == n_a || n == n_b;
     if (whole && n > 0)
         n--;
     while (n > 0 && n < n_a && (p[n] & 0xc0) == 0x80)
@@ -234,15 +235,14 @@ static lathe_status add_unit(builder *b, int64_t first, int64_t n)
     return LATHE_OK;
 }
 
-/* A document that is cut into stretches. */
+/* Whether the document is cut into stretches. */
 static int is_long(const builder *b, const lathe_record *record)
 {
     return b->may_cut != LATHE_CUT_NONE && record->n > LONG_BYTES;
 }
 
-/* Cuts records into units of about equal size, up to a long document. The cuts depend on the
- * records alone.
- * *out_next is the record after them. */
+/* Cuts records into units of about equal size, up to the next long document. The cuts depend only
+ * on the records. *out_next is the record after them. */
 static lathe_status cut_units(builder *b, int64_t from, int64_t *out_next)
 {
     const lathe_reader *r = &b->reader;
@@ -274,7 +274,7 @@ static lathe_status write_unit(builder *b, const unit *u)
     return LATHE_OK;
 }
 
-/* A unit that held an unusually long document does not keep its memory. */
+/* Frees the memory of a unit that contained an unusually long document. */
 static void shrink(unit *u)
 {
     if (u->ids.capacity > 64 * UNIT_BYTES)
@@ -292,8 +292,8 @@ static lathe_status put_units(builder *b)
     return LATHE_OK;
 }
 
-/* A document of many megabytes, in stretches: on all threads, and without all of its ids at a
- * time. */
+/* Tokenises a document of many megabytes in stretches, on all threads, without keeping all its ids
+ * in memory. */
 static lathe_status put_long(builder *b, const lathe_record *record)
 {
     lathe_fields *f = &b->workers[0].fields;
@@ -381,7 +381,7 @@ static void fini(builder *b)
     lathe_reader_fini(&b->reader);
 }
 
-/* When a shard is made, which is once, the files that are left out are known by their names. */
+/* Names the skipped files. They are known only here, when a shard is made, which happens once. */
 static void name_skipped(const builder *b)
 {
     char names[768] = "";
@@ -412,7 +412,7 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
         for (int32_t i = 0; i < b.n_workers; i++)
             if (job->loss)
                 lathe_text_loss_add(job->loss, lathe_encoder_loss(b.workers[i].enc));
-        if (h->n_segments > 0) /* else the data set is refused, with the same words */
+        if (h->n_segments > 0) /* else the dataset is refused, with the same words */
             name_skipped(&b);
         if (b.n_recut)
             lathe_log(LATHE_LOG_WARN,

@@ -1,8 +1,8 @@
-/* Preparing shards: a dataset's chain of parts, reused as far as it fits, continued where it ends.
+/* Prepares shards: reuses the parts of a dataset that are still valid, and makes the others.
  *
- * Every part is a file of its own, durable before the next one begins, and says which stretch of
- * the sources it covers: who was killed goes on after the last finished part. One process at a
- * time builds under a name; another one waits and then finds the parts made.
+ * Each part is a file, durable before the next one begins, and records which range of the sources
+ * it covers. So a killed process can continue after the last finished part. One process at a time
+ * builds under a name; others wait and then find the finished parts.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,19 +20,19 @@
 #include "text/tokenizer_model.h"
 
 #define HASH_BYTES (8LL << 20)
-#define VERIFY_BYTES (1LL << 30) /* of payload whose SHA-256 each start checks */
+#define VERIFY_BYTES (1LL << 30) /* bytes of payload whose SHA-256 is checked at each start */
 
-/* One dataset on its way. */
+/* State of preparing one dataset. */
 typedef struct chain {
     lathe_shard_job job;
     lathe_sources sources;
     lathe_arena arena;
     lathe_shards *shards;
     char key[65];
-    int lock; /* file, -1: not held */
+    int lock; /* file descriptor, -1: not held */
     int64_t built;
     int64_t max_parts;     /* 0: all */
-    int64_t *verify_bytes; /* left to check */
+    int64_t *verify_bytes; /* bytes left to check */
 } chain;
 
 static lathe_status hash_key(const lathe_shard_job *job, char out[65])
@@ -70,8 +70,8 @@ static int same_file(int fd, const char *path)
            a.st_ino == b.st_ino;
 }
 
-/* A file system without locks has none taken: names of temporary files differ by process, so that
- * two builders cost time only. */
+/* Where the file system has no locks, none is taken. Names of temporary files differ by process, so
+ * two builders only waste time. */
 static lathe_status take_lock(chain *c)
 {
     const char *name = lathe_arena_printf(&c->arena, "shard-%.24s.lock", c->key);
@@ -95,7 +95,7 @@ static lathe_status take_lock(chain *c)
         if (failed || same_file(fd, path))
             c->lock = fd;
         else
-            (void)close(fd); /* its last holder removed it meanwhile */
+            (void)close(fd); /* its last holder has removed it */
     }
     return LATHE_OK;
 }
@@ -112,7 +112,7 @@ static void drop_lock(chain *c)
     c->lock = -1;
 }
 
-/* Under the lock, temporary files of this name are those of processes that died. */
+/* Under the lock, temporary files with this name belong to processes that have died. */
 static lathe_status remove_leftovers(chain *c)
 {
     char **names, start[64];
@@ -130,8 +130,8 @@ static lathe_status remove_leftovers(chain *c)
 
 /* ---- parts ---- */
 
-/* SHA-256 of the stretch of the sources that a shard covered, as building computes it; empty when
- * it no longer ends there. */
+/* SHA-256 of the range of the sources that a shard covers, computed as when building it; empty if
+ * the range no longer ends there. */
 static lathe_status hash_stretch(const chain *c, const lathe_shard_header *h, char out[65])
 {
     lathe_reader r;
@@ -151,7 +151,7 @@ static lathe_status hash_stretch(const chain *c, const lathe_shard_header *h, ch
     return status;
 }
 
-/* Whether part `part` is there, covers the sources from *begin on and is still theirs. */
+/* Whether part `part` exists, covers the sources from *begin on, and is still valid. */
 static lathe_status fits(chain *c, const char *path, int64_t part, const lathe_source_place *begin,
                          lathe_shard_header *h, int *out)
 {
@@ -161,7 +161,7 @@ static lathe_status fits(chain *c, const char *path, int64_t part, const lathe_s
            !memcmp(&h->begin, begin, sizeof *begin);
     if (!*out || !memcmp(h->stamp, c->sources.stamp, 64))
         return LATHE_OK;
-    /* A source that became unreadable or malformed tells so when the part is made again. */
+    /* If a source became unreadable or malformed, making the part again reports the error. */
     *out = hash_stretch(c, h, content) == LATHE_OK && !memcmp(h->content, content, 64);
     lathe_error_clear();
     return LATHE_OK;
@@ -204,7 +204,7 @@ static lathe_status open_part(chain *c, const char *path)
     return status;
 }
 
-/* Parts after the last one are of sources that were longer once. */
+/* Removes parts after the last one; they were made when the sources were longer. */
 static void remove_behind(chain *c, int64_t part)
 {
     const char *path;
@@ -222,7 +222,7 @@ static lathe_status prepare_parts(chain *c)
         if (!path)
             return LATHE_E_NOMEM;
         LATHE_TRY(fits(c, path, part, &begin, &h, &current));
-        if (!current && c->lock < 0) { /* what another process made meanwhile is taken */
+        if (!current && c->lock < 0) { /* use what another process has made meanwhile */
             LATHE_TRY(take_lock(c));
             LATHE_TRY(remove_leftovers(c));
             LATHE_TRY(fits(c, path, part, &begin, &h, &current));
@@ -262,7 +262,7 @@ static lathe_status prepare_dataset(chain *c)
     return status;
 }
 
-/* A dataset of which nothing is left says so at once, and why. */
+/* If all documents of a dataset were skipped, reports this at once, with the reason. */
 static lathe_status check_filled(const lathe_shards *shards, const lathe_dataset *dataset,
                                  int64_t skipped_before)
 {

@@ -1,8 +1,8 @@
-/* A keyed bijection on [0, n): the order of an epoch without a list of it.
+/* A keyed bijection on [0, n): the order of an epoch without storing a list.
  *
- * A balanced Feistel network of 8 rounds on the next even number of bits, its round function the
- * counter RNG keyed by (seed, epoch); results outside [0, n) go through it again (cycle walking, at
- * most 4 passes on average). O(1) time and memory, the same on every machine and rank.
+ * A balanced Feistel network of 8 rounds on the next even number of bits. Its round function is the
+ * counter RNG with the key (seed, epoch). Results outside [0, n) go through it again (cycle
+ * walking, at most 4 passes on average). O(1) time and memory, the same on every machine and rank.
  * Source: Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002.
  */
 #ifndef LATHE_DATA_SHUFFLE_H
@@ -12,7 +12,8 @@
 
 enum { LATHE_SHUFFLE_ROUNDS = 8 };
 
-/** Where i of [0, n) goes. stream tells apart uses of one seed. n in [1, 2^62]. */
+/** Returns the image of i in [0, n). `stream` separates different uses of one seed. n in [1,
+ *  2^62]. */
 static inline int64_t lathe_shuffle(int64_t n, uint64_t seed, uint64_t epoch, uint32_t stream,
                                     int64_t i)
 {

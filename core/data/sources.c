@@ -1,4 +1,5 @@
-/* A dataset's source files: a file, the files of a folder, or what a pattern matches. */
+/* Lists a dataset's source files: a file, the files of a folder, or those that a pattern
+ * matches. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -39,11 +40,11 @@ static const char *names_of(int32_t type)
                                         : "files";
 }
 
-/* What a folder holds and nothing is read from. */
+/* Files of a folder that are not read. */
 typedef struct left_out {
-    char **others; /* no regular files */
+    char **others; /* not regular files */
     int64_t n_others;
-    const char **named; /* regular files of other types, by their names */
+    const char **named; /* regular files whose names say another type */
     int64_t n_named;
 } left_out;
 
@@ -64,7 +65,7 @@ static lathe_status find_paths(const char *path, lathe_arena *arena, char ***out
                   : lathe_error(LATHE_E_NOT_FOUND, "%s: no file matches this pattern", path);
 }
 
-/* The type that all files share by their names; text when they do not. */
+/* The type that the names of all files share; text if they share none. */
 static int32_t common_type(char *const *paths, int64_t n)
 {
     const int32_t type = n ? type_by_name(paths[0]) : LATHE_DATASET_TEXT;
@@ -106,7 +107,7 @@ static lathe_status stamp(lathe_sources *sources)
     return LATHE_OK;
 }
 
-/* ", " and up to three names. */
+/* Appends ", " and up to three names. */
 static void put_names(lathe_buffer *b, const char *const *names, int64_t n)
 {
     lathe_buffer_puts(b, " (");

@@ -1,4 +1,4 @@
-/* What plugins answer, checked. */
+/* Checks the answers of plugins. */
 #include "plug/answers.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "plug/kind.h"
 
-/* SPARE: entries after those that a plugin may write. MOST_BYTES: more than any machine has. */
+/* SPARE: entries beyond those that a plugin may write. MOST_BYTES: more than any machine has. */
 enum { SPARE = 256 };
 static const int64_t most_bytes = INT64_C(1) << 50;
 
@@ -33,7 +33,7 @@ static lathe_status check_bytes(const lathe_instance *from, const char *what, in
     return refuse(from, "%s is %lld bytes, expected 0 to 2^50", what, (long long)bytes);
 }
 
-/* A shape whose bytes can be counted. what: "slot exp_avg". */
+/* Checks a shape: its bytes can be counted without overflow. what: "slot exp_avg". */
 static lathe_status check_desc(const lathe_instance *from, const char *what, const lathe_desc *d)
 {
     const int64_t element = lathe_dtype_bytes(d->dtype);
@@ -53,7 +53,7 @@ static lathe_status check_desc(const lathe_instance *from, const char *what, con
     return LATHE_OK;
 }
 
-/* A name that can stand in a file: not NULL, not empty, not longer than 64. */
+/* Checks a name that files will contain: not NULL, not empty, at most 64 bytes. */
 static lathe_status check_name(const lathe_instance *from, const char *what, int32_t i,
                                const char *name)
 {
@@ -80,7 +80,7 @@ static lathe_status check_slots(const lathe_instance *from, const lathe_slot *sl
     return LATHE_OK;
 }
 
-/* block(), scratch() and room() of a parameter. */
+/* Checks block(), scratch() and room() of a parameter. */
 static lathe_status check_sizes(const lathe_instance *from, const lathe_param_info *param,
                                 int32_t partition)
 {
@@ -89,7 +89,7 @@ static lathe_status check_sizes(const lathe_instance *from, const lathe_param_in
     const int64_t block = LATHE_HAS(table, block) ? table->block(from->self, param) : 1;
     if (partition == LATHE_PARTITION_BLOCK && (block < 1 || block > most_bytes))
         return refuse(from, "block() is %lld elements, expected at least 1", (long long)block);
-    if (partition == LATHE_PARTITION_MATRIX) /* the graph of build() says what it needs */
+    if (partition == LATHE_PARTITION_MATRIX) /* the graph of build() determines its needs */
         return LATHE_OK;
     if (LATHE_HAS(table, scratch))
         LATHE_TRY(check_bytes(from, "scratch()", table->scratch(from->self, param)));

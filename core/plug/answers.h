@@ -1,9 +1,9 @@
-/* What plugins answer when the core asks them, checked before the core relies on it.
+/* Asks plugins, and checks their answers before the core relies on them.
  *
- * Counts, sizes, shapes, names and numbers of an enumeration come from foreign code: each function
- * here asks one question and refuses an answer that breaks the rule of its header, with
- * LATHE_E_PLUGIN and the plugin's name. Arrays handed to a plugin have room for more than it may
- * write, so that one that writes too much is refused and does not damage the core.
+ * Counts, sizes, shapes, names and enumeration values come from foreign code. Each function here
+ * asks one question and refuses an answer that breaks the rule in the plugin's header, with
+ * LATHE_E_PLUGIN and the plugin's name. Arrays for a plugin's answer have spare room, so a plugin
+ * that writes too much is refused and does not damage the core's memory.
  */
 #ifndef LATHE_PLUG_ANSWERS_H
 #define LATHE_PLUG_ANSWERS_H
@@ -15,7 +15,7 @@
 #include "lathe/stage.h"
 #include "plug/select.h"
 
-/** Slots and partition of a parameter; block(), scratch() and room() are asked and checked too. */
+/** Slots and partition of a parameter; also checks block(), scratch() and room(). */
 lathe_status lathe_answer_slots(const lathe_instance *optimizer, const lathe_param_info *param,
                                 lathe_slot out[LATHE_MAX_SLOTS], int32_t *out_n,
                                 int32_t *out_partition);
@@ -31,8 +31,8 @@ lathe_status lathe_answer_planes(const lathe_instance *quant, int64_t rows, int6
 lathe_status lathe_answer_select(const lathe_instance *adapter, const lathe_param_info *param,
                                  int32_t n_groups, int32_t *out_trainable, int32_t *out_group);
 
-/** The loss of a stage: metrics with names, a known unit. Values are numbered 0 to below n_values
- *  after the call. */
+/** The loss of a stage, and its metrics with names and a known unit. After the call, values have
+ *  the numbers 0 to n_values - 1. */
 lathe_status lathe_answer_loss(const lathe_instance *stage, const lathe_stage_build *build,
                                lathe_stage_loss *out);
 
@@ -41,10 +41,10 @@ lathe_status lathe_answer_attention_scratch(const lathe_instance *attention,
                                             const lathe_attention_problem *problem,
                                             int32_t is_backward, int64_t *out);
 
-/** What info() of a device says: at least one worker, texts that end. out->size is set. */
+/** info() of a device: at least one worker, texts with a final zero. out->size is set. */
 lathe_status lathe_answer_device_info(const lathe_instance *device, lathe_device_info *out);
 
-/** A kernel, and scratch that is a size. */
+/** Creates a kernel and checks its scratch size. */
 lathe_status lathe_answer_kernel(const lathe_instance *device, const lathe_kernel_problem *problem,
                                  lathe_kernel **out, int64_t *out_scratch_bytes);
 

@@ -4,8 +4,7 @@
 
 #include "plug/select.h"
 
-/** Instances without a component are of kinds that the run does not use. The run makes and frees
- *  them. */
+/** Kinds that the run does not use have no component. The run creates and frees the instances. */
 typedef struct lathe_components {
     lathe_instance device, optimizer, scheduler, adapter, stage, quant;
     lathe_instance *attention; /* [n_attention] candidates; the device chooses one per problem */

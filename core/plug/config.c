@@ -1,4 +1,4 @@
-/* The run's configuration: loading and checking. Plugins' tables are in config_part.c. */
+/* Loads and checks the run's configuration. config_part.c checks the tables of plugins. */
 #include "plug/config.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "plug/schema.h"
 #include "plug/suggest.h"
 
-/* "[adapter] name = "lora"" for a section that has the name of a plugin: "lora". 0: no plugin has
- * it. */
+/* For a section with the name of a plugin: writes "[adapter] name = "lora"" for "lora". Returns 0
+ * if no plugin has this name. */
 static int plugin_of_name(const lathe_registry *registry, const char *name, char *out, size_t bytes)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -32,7 +32,8 @@ static int plugin_of_name(const lathe_registry *registry, const char *name, char
     return found;
 }
 
-/* What a section or a key outside every section may have been meant to be; NULL. */
+/* What an unknown section, or a key outside all sections, was probably meant to be; NULL: no
+ * guess. */
 static const char *suggest_root(const lathe_registry *registry, const lathe_toml_node *node,
                                 const char *const *words, int32_t n, char *text, size_t bytes)
 {
@@ -101,8 +102,8 @@ static lathe_status check_core(lathe_config *config, const lathe_core_section *c
     return lathe__config_tables(config, section, diags);
 }
 
-/* What the file names is relative to the file by now (config_paths.c): the current folder does not
- * decide what code is loaded. */
+/* Paths of the file are already relative to the file (config_paths.c), so the current folder does
+ * not decide which code is loaded. */
 static lathe_status add_paths(lathe_config *config, lathe_registry *registry, lathe_diags *diags)
 {
     const lathe_value *paths = lathe_config_get(config, "plugins", "paths");
@@ -125,7 +126,7 @@ static lathe_status add_paths(lathe_config *config, lathe_registry *registry, la
     return status;
 }
 
-/* A pin protects a plugin by its name: a misspelt one would protect nothing. */
+/* A pin protects a plugin by its name, so a misspelt name must be an error. */
 static void check_pinned(const lathe_registry *registry, const lathe_toml_node *pin,
                          const lathe_place *place, lathe_diags *diags)
 {
@@ -146,7 +147,7 @@ static void check_pinned(const lathe_registry *registry, const lathe_toml_node *
     lathe_arena_fini(&arena);
 }
 
-/* Built-in plugins that those of plugins.paths may replace. */
+/* Built-in plugins that plugins in plugins.paths may replace. */
 static lathe_status add_overrides(lathe_config *config, lathe_registry *registry,
                                   lathe_diags *diags)
 {
@@ -189,7 +190,7 @@ static lathe_status check_all(lathe_config *config, uint32_t kinds, lathe_regist
     const lathe_core_section *core = lathe_core_sections(&n_core);
     check_root(config, registry, diags);
     for (int32_t i = 0; i < n_core; i++)
-        if (lathe_kind_id(core[i].name) == 0) /* [model] is checked with its plugin's keys */
+        if (lathe_kind_id(core[i].name) == 0) /* [model]: with its plugin's keys */
             LATHE_TRY(check_core(config, &core[i], diags));
     LATHE_TRY(add_overrides(config, registry, diags));
     LATHE_TRY(add_paths(config, registry, diags));

@@ -1,5 +1,4 @@
-/* What a configuration says beyond its schemas: files that must exist, keys that need each
- * other. */
+/* Checks that go beyond the schemas: files that must exist, and keys that depend on each other. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,7 +10,7 @@
 #include "plug/config_state.h"
 #include "plug/schema.h"
 
-/* A file, a folder, or a pattern that matches something. */
+/* Whether the path is a file or a folder, or a pattern that matches something. */
 static int is_found(const char *path)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -25,7 +24,7 @@ static int is_found(const char *path)
     return n > 0;
 }
 
-/* Every dataset's path, at its own place in the file. */
+/* Checks every dataset's path; errors have its place in the file. */
 static void check_datasets(const lathe_config *config, const char *key, lathe_diags *diags)
 {
     const lathe_toml_node *sets = lathe_toml_find(lathe_toml_find(config->root, "data"), key);
@@ -53,7 +52,8 @@ static void check_datasets(const lathe_config *config, const char *key, lathe_di
     }
 }
 
-/* The first part of the path that exists and is no folder, or a folder that takes no new file. */
+/* Refuses a path if its first existing part is not a folder, or is a folder without write
+ * permission. */
 static void check_folder(const lathe_config *config, const char *section, const char *key,
                          lathe_diags *diags)
 {
@@ -100,7 +100,7 @@ void lathe_config_check_files(const lathe_config *config, lathe_diags *diags)
     check_folder(config, "data", "cache_dir", diags);
 }
 
-/* What leads back to a checkpoint needs one to be there, and not only at the end. */
+/* Going back to a checkpoint needs checkpoints during the run, not only at the end. */
 static void check_rewind(const lathe_config *config, const char *key, lathe_diags *diags)
 {
     const char *policy = lathe_config_string(config, "train", key);
@@ -121,7 +121,7 @@ static void check_rewind(const lathe_config *config, const char *key, lathe_diag
                          key);
 }
 
-/* Where checkpoints go, and by which figure the best ones are kept. */
+/* Checks where checkpoints are written and which metric selects the best ones. */
 static void check_checkpoints(const lathe_config *config, int evaluates, lathe_diags *diags)
 {
     const char *dir = lathe_config_string(config, "checkpoint", "dir");
@@ -145,7 +145,7 @@ static void check_checkpoints(const lathe_config *config, int evaluates, lathe_d
                          metric);
 }
 
-/* Whether the file has the key in a form that was refused already: its value is not set then. */
+/* Whether the file has the key in a form that was already refused; its value is then unset. */
 static int is_refused(const lathe_config *config, const char *section, const char *key)
 {
     const lathe_toml_node *node = lathe_toml_find(lathe_toml_find(config->root, section), key);

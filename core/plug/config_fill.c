@@ -5,7 +5,8 @@
 #include "plug/config_state.h"
 #include "plug/schema.h"
 
-/* Index of a text among the words of "a|b|c"; 0 if it is unset. The schema has refused others. */
+/* Index of a text among the words of "a|b|c"; 0 if it is unset. The schema has refused other
+ * texts. */
 static int32_t choice(const char *words, const char *text)
 {
     const size_t n = text != NULL ? strlen(text) : 0;

@@ -1,4 +1,4 @@
-/* Reading a configuration: values, places, JSON. */
+/* Reads a configuration: values, places, JSON. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,7 +87,7 @@ lathe_place lathe_config_where(const lathe_config *config, const char *section, 
     return place;
 }
 
-/* The node that "columns.text" names below a table; NULL. */
+/* The node at a path such as "columns.text" below a table; NULL: none. */
 static const lathe_toml_node *find_inner(const lathe_toml_node *node, const char *inner)
 {
     char key[64];
@@ -151,7 +151,7 @@ void lathe_config_json(const lathe_config *config, lathe_buffer *out)
     lathe_buffer_puts(out, "{");
     for (int32_t i = 0; i < n_core; i++) {
         if (lathe_kind_id(core[i].name) != 0)
-            continue; /* with the kinds below */
+            continue; /* done with the kinds below */
         lathe_buffer_printf(out, "%s\n  \"%s\": {", first ? "" : ",", core[i].name);
         first = 0;
         values_json(lathe__config_section(config, core[i].name), 1, out);

@@ -1,4 +1,4 @@
-/* [model]: a folder, whose config.json names its family, or the keys of a new model. */
+/* Resolves [model]: a folder whose config.json names its family, or the keys of a new model. */
 #include <string.h>
 
 #include "base/error.h"
@@ -19,7 +19,7 @@ static const lathe_toml_node *string_of(const lathe_toml_node *table, const char
                : NULL;
 }
 
-/* "model.model_type is "lama", expected one of gpt2, llama (did you mean 'llama'?)". */
+/* Writes "model.model_type is "lama", expected one of gpt2, llama (did you mean 'llama'?)". */
 static lathe_status refuse_type(const lathe_config *config, lathe_registry *registry,
                                 const lathe_toml_node *type, lathe_diags *diags)
 {
@@ -41,7 +41,8 @@ static lathe_status refuse_type(const lathe_config *config, lathe_registry *regi
     return status;
 }
 
-/* The plugin that [model] asks for by name or by model_type; NULL: neither, or there is none. */
+/* The plugin that [model] asks for by name or by model_type; NULL: it names none, or it does not
+ * exist. */
 static lathe_status find(lathe_config *config, const lathe_toml_node *table,
                          lathe_registry *registry, lathe_diags *diags, const lathe_component **out)
 {
@@ -62,8 +63,8 @@ static lathe_status find(lathe_config *config, const lathe_toml_node *table,
     return *out == NULL ? refuse_type(config, registry, type, diags) : LATHE_OK;
 }
 
-/* Keys that no plugin's schema has checked: those of a new model beside a folder, and unknown
- * ones. */
+/* Refuses keys that no plugin's schema has checked: keys of a new model together with a folder, and
+ * unknown keys. */
 static void check_keys(const lathe_config *config, const lathe_toml_node *table, int has_path,
                        lathe_registry *registry, lathe_diags *diags)
 {
@@ -90,7 +91,7 @@ lathe_status lathe__config_model(lathe_config *config, lathe_registry *registry,
     lathe_part *part = &config->parts[KIND];
     const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(KIND));
     if (table != NULL && table->kind != LATHE_TOML_TABLE)
-        table = NULL; /* an error already */
+        table = NULL; /* already reported */
     const lathe_toml_node *name = lathe_toml_find(table, "name");
     const int has_path = lathe_toml_find(table, "path") != NULL;
     const lathe_component *component = NULL;

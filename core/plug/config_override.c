@@ -1,10 +1,10 @@
-/* Overrides from the command line, put into the tree of the file. */
+/* Puts overrides of the command line into the tree of the file. */
 #include <string.h>
 
 #include "base/error.h"
 #include "plug/config_state.h"
 
-/* The override as it was typed, for messages; inner values of a literal have the same place. */
+/* Stores the override as typed, for messages; inner values of a literal get the same origin. */
 static void set_origin(lathe_toml_node *node, const char *origin)
 {
     node->origin = origin;
@@ -25,14 +25,15 @@ static lathe_status parse_value(const char *text, const char *origin, lathe_aren
             return LATHE_E_NOMEM;
         (*out)->kind = LATHE_TOML_STRING;
     }
-    /* Kept as typed even when it looks like a number: a string field takes it so. */
+    /* Keeps the text as typed even if it looks like a number, for string fields. */
     if ((*out)->s == NULL && ((*out)->s = lathe_arena_strdup(arena, text)) == NULL)
         return LATHE_E_NOMEM;
     set_origin(*out, origin);
     return LATHE_OK;
 }
 
-/* The table at table[key], made when missing. NULL with *status set: out of memory, or no table. */
+/* The table at table[key], created if missing. NULL with *status set: out of memory, or not a
+ * table. */
 static lathe_toml_node *child_table(lathe_config *config, lathe_toml_node *table, const char *key,
                                     const char *origin, lathe_status *status)
 {

@@ -1,4 +1,4 @@
-/* Plugins' tables: which plugin a kind's table names, and its values. */
+/* Resolves the tables of plugins: which plugin a kind's table names, and its values. */
 #include <string.h>
 
 #include "base/error.h"
@@ -20,8 +20,8 @@ static lathe_schema_scope scope_of(const lathe_config *config, int32_t kind,
     return scope;
 }
 
-/* Keys of a model's table that are other names of its plugin's keys. None is required there:
- * vocab_size may come from the tokenizer, and a key that has an alias from that. */
+/* Adds the aliases of a model plugin's keys. In a model's table no key is required: vocab_size may
+ * come from the tokenizer, and an alias may stand for a key. */
 static int32_t add_aliases(const lathe_plugin *plugin, lathe_field *all, int32_t n)
 {
     const lathe_model_v1 *table = plugin->table;
@@ -40,7 +40,7 @@ static int32_t add_aliases(const lathe_plugin *plugin, lathe_field *all, int32_t
     return n;
 }
 
-/* The plugin's keys, then those that the core adds to its kind. plugin NULL: the core's alone. */
+/* The plugin's keys, then those that the core adds to its kind. plugin NULL: only the core's. */
 static lathe_status all_fields(lathe_config *config, int32_t kind, const lathe_plugin *plugin,
                                const lathe_field **out, int32_t *out_n)
 {
@@ -69,7 +69,7 @@ static lathe_status all_fields(lathe_config *config, int32_t kind, const lathe_p
     return LATHE_OK;
 }
 
-/* ---- the plugins of a kind that know a key ---- */
+/* ---- the plugins of a kind that have a key ---- */
 
 /* A kind, and the plugin whose table is checked. */
 typedef struct siblings {
@@ -78,7 +78,7 @@ typedef struct siblings {
     const char *name;
 } siblings;
 
-enum { MOST_SIBLINGS = 5 }; /* that are named */
+enum { MOST_SIBLINGS = 5 }; /* number of plugins that a message names */
 
 /* lathe_schema_scope.others. */
 static void put_owners(void *arg, const char *key, lathe_buffer *out)
@@ -102,7 +102,7 @@ static void put_owners(void *arg, const char *key, lathe_buffer *out)
         else
             lathe_buffer_printf(out, ", \"%s\"", names[i]);
     }
-    lathe_error_clear(); /* of plugins that cannot be opened */
+    lathe_error_clear(); /* errors of plugins that cannot be opened */
     lathe_arena_fini(&arena);
 }
 
@@ -115,7 +115,7 @@ lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
     lathe_value *values = NULL;
     const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(kind));
     if (table != NULL && table->kind != LATHE_TOML_TABLE)
-        table = NULL; /* an error already */
+        table = NULL; /* already reported */
     lathe_schema_scope scope = scope_of(config, kind, table, ignore_unknown);
     siblings all = {registry, kind, plugin != NULL ? plugin->name : ""};
     if (registry != NULL) {
@@ -145,8 +145,8 @@ lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
                : LATHE_OK;
 }
 
-/* A key of a family or of "auto": a value that none of the candidates that know the key takes is
- * wrong, whichever of them wins later. The first one's words are told. */
+/* A key of a family or of "auto": if no candidate that has the key accepts the value, it is wrong,
+ * whichever candidate is selected later. Reports the first candidate's error. */
 static lathe_status check_union_value(lathe_config *config, const lathe_toml_node *node,
                                       const lathe_component **candidates, int64_t n,
                                       const char *section, lathe_diags *diags)
@@ -172,7 +172,7 @@ static lathe_status check_union_value(lathe_config *config, const lathe_toml_nod
     return LATHE_OK;
 }
 
-/* A family or "auto": every key must be known to one of the candidates, whoever wins later. */
+/* For a family or "auto": at least one candidate must have each key. */
 static lathe_status check_union(lathe_config *config, int32_t kind, const lathe_toml_node *table,
                                 const lathe_component **candidates, int64_t n, lathe_diags *diags)
 {
@@ -198,8 +198,8 @@ static lathe_status check_union(lathe_config *config, int32_t kind, const lathe_
     return LATHE_OK;
 }
 
-/* attention, device. "auto" without other keys opens nothing: the run selects when it knows
- * more. */
+/* Kinds attention and device. "auto" without other keys opens no plugin; the run selects one
+ * later. */
 static lathe_status resolve_scored(lathe_config *config, int32_t kind, const lathe_toml_node *table,
                                    lathe_registry *registry, lathe_diags *diags)
 {
@@ -227,7 +227,7 @@ static lathe_status resolve(lathe_config *config, int32_t kind, const lathe_toml
     return lathe__config_bind(config, kind, component, 0, registry, diags);
 }
 
-/* Keys in the table of a kind that is switched off would be read by nobody. */
+/* Refuses keys in the table of a kind that is switched off, because nothing would read them. */
 static void refuse_idle_keys(const lathe_config *config, int32_t kind, const lathe_toml_node *table,
                              const lathe_toml_node *name, lathe_diags *diags)
 {
@@ -252,7 +252,7 @@ lathe_status lathe__config_part(lathe_config *config, int32_t kind, int wanted,
     lathe_part *part = &config->parts[kind];
     const lathe_toml_node *table = lathe_toml_find(config->root, lathe_kind_name(kind));
     if (table != NULL && table->kind != LATHE_TOML_TABLE)
-        table = NULL; /* an error already */
+        table = NULL; /* already reported */
     const lathe_toml_node *name = lathe_toml_find(table, "name");
     part->kind = kind;
     part->name = lathe_kind_default(kind);

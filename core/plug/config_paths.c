@@ -1,14 +1,15 @@
-/* Paths of a configuration. One rule: a path in the run file is relative to the folder of that
- * file, wherever the command is started; a path on the command line is relative to the current
- * folder, as with every command. Of a file in the current folder both are the same. Defaults
- * ("out") count as standing in the file. */
+/* Resolves relative paths of a configuration.
+ *
+ * A path in the run file is relative to the folder of that file, wherever the command is started. A
+ * path on the command line is relative to the current folder, as with every command. Defaults
+ * ("out") are treated as paths in the file. */
 #include <string.h>
 
 #include "base/error.h"
 #include "plug/config_state.h"
 #include "plug/schema.h"
 
-/* Keys that hold a path, and words that stand for something else there. */
+/* Keys that contain a path, and words with a special meaning there. */
 static const struct {
     const char *section, *key, *words[2];
 } keys[] = {
@@ -20,8 +21,8 @@ static const struct {
     {"plugins", "paths", {NULL, NULL}},
 };
 
-/* Length of "folder/" in front of the file's name; 0: the file is in the current folder, or there
- * is none. */
+/* Length of "folder/" before the file's name; 0: the file is in the current folder, or there is
+ * none. */
 static size_t folder_length(const lathe_config *config)
 {
     const char *slash = strrchr(config->path, '/');

@@ -1,4 +1,4 @@
-/* The configuration's own state, shared by config*.c only. */
+/* The private state of a configuration, for config*.c only. */
 #ifndef LATHE_PLUG_CONFIG_STATE_H
 #define LATHE_PLUG_CONFIG_STATE_H
 
@@ -8,13 +8,13 @@
 
 enum { LATHE__MAX_SECTIONS = 16 };
 
-/** One table of the file with its values. */
+/** A table of the file with its values. */
 struct lathe__section {
     const char *name;
     const lathe_toml_node *table; /* NULL: not in the file */
     const lathe_field *fields;
     int32_t n_fields;
-    int32_t kind; /* 0: the core's */
+    int32_t kind; /* 0: a section of the core */
     const lathe_value *values;
 };
 
@@ -31,20 +31,20 @@ struct lathe_config {
 lathe_status lathe__config_override(lathe_config *config, const lathe_override *overrides,
                                     int64_t n, lathe_diags *diags);
 
-/** Makes the relative paths of the file relative to the file's folder (config_paths.c). Those of
+/** Makes the relative paths of the file relative to the file's folder (config_paths.c). Paths on
  *  the command line stay relative to the current folder. */
 lathe_status lathe__config_paths(lathe_config *config);
-/** The same for paths that are defaults of a core section. */
+/** The same for default paths of a core section. */
 lathe_status lathe__config_default_paths(lathe_config *config, const char *section,
                                          lathe_value *values);
 
-/** Checks the tables inside a core section (datasets, ...) and replaces their JSON texts by ones
- *  with defaults filled in. */
+/** Checks the tables inside a core section (datasets, ...) and replaces their JSON texts by texts
+ *  with the defaults. */
 lathe_status lathe__config_tables(lathe_config *config, const struct lathe__section *section,
                                   lathe_diags *diags);
 
-/** Checks the table of a kind against the schema of a plugin (NULL: the core's keys alone); the
- *  section then answers lathe_config_get. */
+/** Checks the table of a kind against the schema of a plugin (NULL: only the core's keys). After
+ *  that lathe_config_get finds its values. */
 lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
                                 const lathe_component *component, int32_t ignore_unknown,
                                 lathe_registry *registry, lathe_diags *diags);

@@ -1,11 +1,11 @@
-/* Tables inside the core's sections: data.datasets, tokenizer.train. */
+/* Checks tables inside the core's sections: data.datasets, tokenizer.train. */
 #include <string.h>
 
 #include "base/error.h"
 #include "plug/config_state.h"
 #include "plug/schema.h"
 
-/* Checks one table and appends its set values as a JSON object. */
+/* Checks one table and appends its values as a JSON object. */
 static lathe_status check_table(lathe_config *config, const lathe_core_section *schema,
                                 const lathe_toml_node *table, lathe_diags *diags,
                                 lathe_buffer *text)
@@ -40,7 +40,7 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
 static lathe_status check_value(lathe_config *config, const lathe_core_section *schema,
                                 const lathe_toml_node *node, lathe_diags *diags, lathe_buffer *text)
 {
-    /* one dataset is a list of one, and so is one group */
+    /* a single dataset or group is a list of one */
     const int is_list = strcmp(schema->name, "data") == 0 || strcmp(schema->name, "optimizer") == 0;
     if (node->kind == LATHE_TOML_TABLE) {
         lathe_buffer_puts(text, is_list ? "[" : "");

@@ -1,5 +1,5 @@
-/* The ELF headers of a plugin's file. Every offset comes from the file and is checked before it is
- * followed. */
+/* Checks the ELF headers of a plugin's file. Each offset from the file is checked before it is
+ * used. */
 #include "plug/elf_file.h"
 
 #include <elf.h>
@@ -18,19 +18,19 @@
 #error "name this machine's ELF number here"
 #endif
 
-/* 104: the size of lathe_plugin at ABI 1.0, which later and longer ones still reach. */
+/* 104: size of lathe_plugin in ABI 1.0; later versions are longer. */
 enum { MAX_SEGMENTS = 64, MAX_SYMBOLS = 1 << 20, NAME_BYTES = 80, MIN_ENTRY_BYTES = 104 };
 
-/* The file, and what is found on the way. */
+/* The file, and facts collected while checking it. */
 typedef struct image {
     const uint8_t *data;
     uint64_t bytes;
     Elf64_Ehdr header;
     Elf64_Phdr segments[MAX_SEGMENTS];
-    /* From the dynamic section; addresses as the file has them, 0: absent. */
+    /* From the dynamic section, addresses as in the file; 0: absent. */
     uint64_t strings, strings_bytes, symbols, hash, gnu_hash;
     uint64_t entry_bytes;
-    uint64_t run_path[2]; /* offsets in the strings, UINT64_MAX: absent */
+    uint64_t run_path[2]; /* offsets in the strings; UINT64_MAX: absent */
 } image;
 
 static int lies_inside(uint64_t offset, uint64_t bytes, uint64_t limit)
@@ -46,7 +46,7 @@ static lathe_status truncated(const image *im, const char *what)
                        what, (unsigned long long)im->bytes);
 }
 
-/* `bytes` of the file at a virtual address, or NULL. */
+/* Returns `bytes` of the file at a virtual address, or NULL. */
 static const uint8_t *at_address(const image *im, uint64_t address, uint64_t bytes)
 {
     for (int i = 0; i < im->header.e_phnum; i++) {
@@ -89,7 +89,7 @@ static int is_power_of_two(uint64_t n)
     return (n & (n - 1)) == 0;
 }
 
-/* Notes are parsed by the dynamic loader before any constructor runs. */
+/* The dynamic loader parses notes before any constructor runs. */
 static lathe_status check_notes(const image *im, const Elf64_Phdr *segment)
 {
     const uint64_t align = segment->p_align == 8 ? 8 : 4;
@@ -140,7 +140,7 @@ static lathe_status check_segments(image *im)
                            h->e_phentsize);
     if (!lies_inside(h->e_phoff, h->e_phnum * sizeof(Elf64_Phdr), im->bytes))
         return truncated(im, "table of program headers");
-    /* The linker puts sections at the end of the file: a truncated file loses them first. */
+    /* The linker puts sections at the end of the file, so a truncated file loses them first. */
     if (h->e_shoff != 0 &&
         !lies_inside(h->e_shoff, (uint64_t)h->e_shnum * h->e_shentsize, im->bytes))
         return truncated(im, "table of sections");
@@ -215,7 +215,7 @@ static int read_u32(const image *im, uint64_t address, uint32_t *out)
     return at != NULL;
 }
 
-/* The GNU hash table tells no length: the last chain ends at the last symbol. */
+/* The GNU hash table does not contain its length: the last chain ends at the last symbol. */
 static int count_gnu_symbols(const image *im, uint64_t *out)
 {
     uint32_t head[4]; /* buckets, first symbol in a chain, words of the bloom filter, shift */
@@ -287,7 +287,7 @@ static lathe_status check_entry(image *im, const Elf64_Sym *symbol)
     return LATHE_OK;
 }
 
-/* One dynamic symbol: an import, the entry, or one too many. */
+/* Checks one dynamic symbol: an import, the entry, or a second export, which is refused. */
 static lathe_status check_symbol(image *im, const Elf64_Sym *symbol, const char *name,
                                  int *io_entries)
 {

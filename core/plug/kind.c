@@ -12,8 +12,8 @@
 #include "lathe/scheduler.h"
 #include "lathe/stage.h"
 
-/* table_bytes: as far as the last member that the core cannot do without; what lies behind has a
- * meaning when it is absent, so that tables of older and newer headers are taken alike. */
+/* table_bytes: size up to the last member that the core requires. Later members may be absent, so
+ * tables of older and newer headers are accepted. */
 struct kind {
     const char *name, *fallback;
     uint32_t revision, table_bytes;

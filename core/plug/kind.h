@@ -4,29 +4,29 @@
 
 #include "lathe/plugin.h"
 
-/** "optimizer" for LATHE_KIND_OPTIMIZER; "?" for none. Also the kind's folder and its TOML
- *  table. */
+/** "optimizer" for LATHE_KIND_OPTIMIZER; "?" for an unknown kind. Also the name of the kind's
+ *  folder and of its TOML table. */
 const char *lathe_kind_name(int32_t kind);
 
-/** LATHE_KIND_* of a name; 0 for none. */
+/** LATHE_KIND_* of a name; 0: unknown. */
 int32_t lathe_kind_id(const char *name);
 
-/** 1 when a text is a component's name: [a-z][a-z0-9_]*. */
+/** Whether a text is a valid component name: [a-z][a-z0-9_]*. */
 int lathe_name_is_valid(const char *name);
 
-/** The newest revision of the kind's interface this core knows; older ones are accepted. */
+/** The newest revision of the kind's interface that this core knows; it accepts older ones. */
 uint32_t lathe_kind_revision(int32_t kind);
 
-/** Bytes that a table of the kind has at least: through the last member that has to be there. */
+/** Minimum size of a table of the kind: up to the last required member. */
 uint32_t lathe_kind_table_bytes(int32_t kind);
 
-/** The plugin a run gets when the file names none ("adamw"). */
+/** The plugin that a run uses if the file names none ("adamw"). */
 const char *lathe_kind_default(int32_t kind);
 
-/** 1 when "auto" and a family may stand for a name, and score() decides: attention, device. */
+/** 1 if a name may be "auto" or a family, and score() decides: attention, device. */
 int lathe_kind_is_scored(int32_t kind);
 
-/** 1 when "none" means that the run has no part of this kind: quant. */
+/** 1 if "none" is allowed and means that the run has no plugin of this kind: quant. */
 int lathe_kind_is_optional(int32_t kind);
 
 #endif

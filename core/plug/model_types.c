@@ -1,4 +1,4 @@
-/* Which plugin serves a model_type. */
+/* Finds the plugin that serves a model_type. */
 #include "plug/model_types.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ const lathe_model_type *lathe_model_type_of(const lathe_plugin *plugin, const ch
     return NULL;
 }
 
-/* All plugins of the kind. None at all is no error: the caller says what is missing. */
+/* All plugins of the kind. If there are none, this is not an error here; the caller reports it. */
 static lathe_status families(lathe_registry *registry, lathe_arena *arena,
                              const lathe_component ***out, int64_t *out_n)
 {

@@ -1,4 +1,5 @@
-/* Which plugin serves a model_type: the plugins of kind `model` name theirs in their tables. */
+/* Finds the plugin that serves a model_type: plugins of kind `model` list theirs in their
+ * tables. */
 #ifndef LATHE_PLUG_MODEL_TYPES_H
 #define LATHE_PLUG_MODEL_TYPES_H
 
@@ -6,12 +7,12 @@
 #include "lathe/model.h"
 #include "plug/registry.h"
 
-/** The plugin that serves the model_type: the one of that name first, then the others by name. *out
- *  NULL: none. */
+/** Finds the plugin that serves the model_type. A plugin with that name is asked first, then the
+ *  others by name. *out is NULL if none does. */
 lathe_status lathe_model_type_find(lathe_registry *registry, const char *model_type,
                                    const lathe_component **out);
 
-/** The row of the table; NULL: the plugin does not serve the model_type. */
+/** The plugin's entry for the model_type; NULL: the plugin does not serve it. */
 const lathe_model_type *lathe_model_type_of(const lathe_plugin *plugin, const char *model_type);
 
 /** All model_types, sorted, without duplicates; in arena. */

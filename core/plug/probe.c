@@ -1,4 +1,4 @@
-/* Plugins tried out in a child process before they are loaded here. */
+/* Tries out plugins in a child process before this process loads them. */
 #include "plug/probe.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { PROBE_SECONDS = 5 };
 
-/* What one child tries: the files that are not known, from `first` on. */
+/* The files that one child tries: those that are not known, from `first` on. */
 typedef struct batch {
     const lathe_probe *const *files;
     int64_t first, n;
@@ -32,7 +32,7 @@ static void ask_score(const lathe_instance *instance)
     (void)lathe_attention_takes_plain(instance, "sm_90", 0);
 }
 
-/* The calls that listings make. */
+/* Makes the calls that a listing makes. */
 static void call(const lathe_probe *file, const lathe_plugin *plugin)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -55,8 +55,8 @@ static void call(const lathe_probe *file, const lathe_plugin *plugin)
     lathe_arena_fini(&arena);
 }
 
-/* In the child: one byte to the parent after each file, '+' for one that loads and '-' for one that
- * is refused. */
+/* Runs in the child. Writes one byte to the parent after each file: '+' if it loads, '-' if it is
+ * refused. */
 static void try_all(void *arg, int fd)
 {
     const batch *b = arg;
@@ -81,7 +81,7 @@ static lathe_status set_fault(lathe_probe *file, const lathe_child_end *end, lat
     return file->fault != NULL ? LATHE_OK : LATHE_E_NOMEM;
 }
 
-/* Tries files[0 .. n), none of them known, in as few children as there are faults. */
+/* Tries files[0 .. n), none of them known. Starts one more child after each crash. */
 static lathe_status try_unknown(lathe_probe **files, int64_t n, lathe_probe_cache *cache,
                                 lathe_arena *arena)
 {
@@ -99,7 +99,7 @@ static lathe_status try_unknown(lathe_probe **files, int64_t n, lathe_probe_cach
         if (end.how == LATHE_CHILD_DONE)
             return LATHE_OK;
         const int64_t last = b.first + n_done;
-        if (last >= n) /* all were tried: the process ended badly afterwards */
+        if (last >= n) /* all were tried; the process failed afterwards */
             return LATHE_OK;
         b.first = last;
         if (n_done > 0)

@@ -1,4 +1,5 @@
-/* Which plugin files were tried out before. Failures here are silent: they cost a trial. */
+/* Remembers which plugin files were tried before. Errors here are ignored: they only cost a new
+ * trial. */
 #include "plug/probe_cache.h"
 
 #include <inttypes.h>
@@ -18,7 +19,7 @@ extern const char *lathe_version(void);
 
 enum { MAX_ENTRIES = 2048, MAX_FILE_BYTES = 1 << 20, HUNG_SECONDS = 3600 };
 
-/* The cache's path in arena; NULL: there is no place for it. */
+/* Path of the cache, in arena; NULL: no folder for it. */
 static const char *cache_path(lathe_arena *arena)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -29,7 +30,7 @@ static const char *cache_path(lathe_arena *arena)
     return NULL;
 }
 
-/* One line. 0: it is not an entry. */
+/* Parses one line. Returns 0 if it is not an entry. */
 static int parse(const char *line, lathe_probe_entry *out)
 {
     int end = 0;
@@ -72,12 +73,13 @@ void lathe_probe_cache_load(lathe_probe_cache *cache)
     lathe_error_clear();
 }
 
-/* All of an entry but the hash and the trial. 0: no such regular file. */
+/* Fills an entry except for its hash and result. Returns 0 if there is no such regular file. */
 static int identify(const char *path, lathe_probe_entry *out)
 {
     struct stat info;
     memset(out, 0, sizeof *out);
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) /* a FIFO would wait for a writer */
+    /* opening a FIFO would wait for a writer */
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
         return 0;
     out->device = info.st_dev;
     out->inode = info.st_ino;
@@ -129,7 +131,7 @@ void lathe_probe_cache_put(lathe_probe_cache *cache, const char *path, int32_t h
     }
     entry.how = how;
     entry.when = (int64_t)time(NULL);
-    if (cache->n == MAX_ENTRIES) /* full: the older half goes */
+    if (cache->n == MAX_ENTRIES) /* full: drop the older half */
         memmove(cache->entries, cache->entries + MAX_ENTRIES / 2,
                 (size_t)(cache->n = MAX_ENTRIES / 2) * sizeof *cache->entries);
     add(cache, &entry);

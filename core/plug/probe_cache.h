@@ -1,16 +1,16 @@
-/* Which plugin files were tried out before, by SHA-256, in a small text file of the user's cache
- * folder.
+/* Remembers which plugin files were tried before, by SHA-256, in a small text file in the user's
+ * cache folder.
  *
  *   $XDG_CACHE_HOME/lathe/plugins (or ~/.cache/lathe/plugins)
  *   lathe plugins 1 <version of Lathe>
  *   <sha256> <device> <inode> <bytes> <mtime ns> <ctime ns> <LATHE_CHILD_*> <unix time>
  *
- * The five numbers after the hash only save reading the file again: where they fit, its content is
- * the one that was hashed. The cache decides nothing but whether a file is tried out in a child
- * process first: it holds no code, no path and nothing that is shown. A file that is missing,
- * damaged, of another version or in use by another process costs a new trial, never an error. Only
- * files that loaded are remembered for good. One that hung is remembered for an hour, since trying
- * it costs seconds; crashes are tried again each time.
+ * If the five numbers after the hash match, the file is not read again: its content is the one that
+ * was hashed. The cache only decides whether a file is tried in a child process first; it has no
+ * code, no paths and nothing that is shown. A missing, damaged or busy cache, or one of another
+ * version, costs a new trial and is never an error. Only files that loaded are remembered without
+ * limit. A file that hung is remembered for an hour, because trying it costs seconds; crashes are
+ * tried again each time.
  */
 #ifndef LATHE_PLUG_PROBE_CACHE_H
 #define LATHE_PLUG_PROBE_CACHE_H
@@ -31,16 +31,16 @@ typedef struct lathe_probe_cache {
     int32_t is_changed;
 } lathe_probe_cache;
 
-/** Reads the cache; empty where there is none. */
+/** Reads the cache; empty if there is none. */
 void lathe_probe_cache_load(lathe_probe_cache *cache);
 
 /** LATHE_CHILD_* of an earlier trial of this content, or -1. */
 int32_t lathe_probe_cache_get(lathe_probe_cache *cache, const char *path);
 
-/** Remembers a trial. */
+/** Remembers the result of a trial. */
 void lathe_probe_cache_put(lathe_probe_cache *cache, const char *path, int32_t how);
 
-/** Writes the cache where it has changed, and frees it. */
+/** Writes the cache if it has changed, and frees it. */
 void lathe_probe_cache_save(lathe_probe_cache *cache);
 
 #endif

@@ -1,5 +1,5 @@
-/* The registry: finding, opening and remembering plugins. Search folders are in search_path.c,
- * whole kinds in registry_scan.c. */
+/* The registry: finds, opens and remembers plugins. search_path.c has the search folders,
+ * registry_scan.c the functions for whole kinds. */
 #include "plug/registry.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ lathe_status lathe__registry_refuse(lathe_registry *registry, int32_t kind, int3
     return LATHE_OK;
 }
 
-/* "optimizer/adamw" in two; what: the setting it comes from. */
+/* Splits "optimizer/adamw". what: the setting that contains it, for messages. */
 static lathe_status split(lathe_arena *arena, const char *kind_and_name, const char *what,
                           int32_t *out_kind, const char **out_name)
 {
@@ -118,7 +118,7 @@ static int is_overridden(const lathe_registry *registry, int32_t kind, const cha
     return 0;
 }
 
-/* Trusts what `path` stands for once links are followed. */
+/* Checks the permissions of the path after following links. */
 static lathe_status trust_resolved(const char *path)
 {
     char *real = realpath(path, NULL);
@@ -129,7 +129,7 @@ static lathe_status trust_resolved(const char *path)
     return status;
 }
 
-/* The folder of the file counts too: a link in it could be changed. */
+/* Also checks the folder of the file, because a link in it could be changed. */
 static lathe_status trust_file(const char *path)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -235,7 +235,8 @@ lathe_status lathe__registry_not_found(const lathe_registry *registry, int32_t k
     const char *near = lathe_suggest(name, names, n);
     if (near != NULL)
         lathe_buffer_printf(&text, " (did you mean '%s'?)", near);
-    else if (kind == LATHE_KIND_MODEL) /* [model] name is a plugin; elsewhere it is the folder */
+    /* [model] name is a plugin; other keys of it name a folder */
+    else if (kind == LATHE_KIND_MODEL)
         lathe_buffer_puts(&text, " (the key of a model's folder is model.path)");
     lathe_buffer_puts(&text, n > 0 ? "; there are: " : "; there are none");
     for (int64_t i = 0; i < n; i++)
@@ -254,7 +255,7 @@ lathe_status lathe__registry_not_found(const lathe_registry *registry, int32_t k
     return status != LATHE_OK ? status : LATHE_E_NOMEM;
 }
 
-/* Tries the file of a folder that is not built in out, and records what is wrong with it. */
+/* Tries out a file of a folder that is not built in, and records its fault. */
 static lathe_status prepare(lathe_registry *registry, int64_t i, int32_t kind, const char *name,
                             const char *path, lathe_arena *arena)
 {
@@ -276,7 +277,7 @@ lathe_status lathe_registry_find(lathe_registry *registry, int32_t kind, const c
     *out = lathe__registry_opened(registry, kind, name);
     if (*out != NULL)
         return LATHE_OK;
-    if (!lathe_name_is_valid(name)) /* never a part of a path */
+    if (!lathe_name_is_valid(name)) /* such a name must not become part of a path */
         return lathe__registry_not_found(registry, kind, name);
     lathe_arena arena = LATHE_ARENA_INIT;
     lathe_status status = LATHE_E_NOT_FOUND;
@@ -289,7 +290,8 @@ lathe_status lathe_registry_find(lathe_registry *registry, int32_t kind, const c
         }
         if (!lathe_path_exists(path))
             continue;
-        /* No falling through: a refused file must not be replaced by another one unseen. */
+        /* Does not continue with the next folder: a refused file must not be silently replaced by
+         * another. */
         status = prepare(registry, i, kind, name, path, &arena);
         if (status == LATHE_OK)
             status = lathe__registry_open(registry, kind, name, path, out);

@@ -9,7 +9,7 @@
 #include "plug/probe.h"
 #include "plug/registry_state.h"
 
-/* *out: the name of "NAME.so" in arena; NULL for other files. */
+/* *out: the name of the file "NAME.so", in arena; NULL for other files. */
 static lathe_status stem(lathe_arena *arena, const char *file, const char **out)
 {
     const size_t n = strlen(file);
@@ -36,7 +36,7 @@ static int was_refused(const lathe_registry *registry, int32_t kind, const char 
     return 0;
 }
 
-/* The files of a scan, in the order of the search, and where each lies. */
+/* The files of a scan, in search order, and their folders. */
 typedef struct found {
     lathe_arena arena;
     lathe_probe *files;
@@ -66,7 +66,7 @@ static const lathe_probe *seen(const found *f, int32_t kind, const char *name)
     return NULL;
 }
 
-/* Takes a file of folder i, unless one of its name was found before or it may not be opened. */
+/* Adds a file of folder i, unless a file of that name was found before or it may not be opened. */
 static lathe_status find_file(lathe_registry *registry, int64_t i, int32_t kind, const char *name,
                               const char *path, found *f)
 {
@@ -120,7 +120,7 @@ static lathe_status find_in_folder(lathe_registry *registry, int64_t i, int32_t 
     return LATHE_OK;
 }
 
-/* Loads what survived its trial and records the others. */
+/* Loads the files that survived their trial and records the others. */
 static lathe_status open_found(lathe_registry *registry, const found *f)
 {
     for (int64_t i = 0; i < f->n; i++) {

@@ -1,4 +1,5 @@
-/* Schema checking: keys, types, defaults. Ranges and choices are in schema_value.c. */
+/* Checks a table against a schema: keys, types, defaults. schema_value.c checks ranges and
+ * choices. */
 #include "plug/schema.h"
 
 #include <math.h>
@@ -51,14 +52,14 @@ int lathe_schema_key_elsewhere(const char *key, char *out, int64_t bytes)
     for (int32_t k = 0; name == NULL && (name = lathe_synonym(key, k, &section)) != NULL; k++)
         if (section == NULL ||
             (lathe_core_section_find(section) == NULL && lathe_kind_id(section) == 0))
-            name = NULL; /* a value, or a key of a table within a section */
+            name = NULL; /* a value, or a key of a table inside a section */
     if (name != NULL)
         (void)snprintf(out, (size_t)bytes, "%s.%s", section, name);
     return name != NULL;
 }
 
-/* Which other plugins have the key; and where nothing else is near, those that have what Lathe
- * calls it. */
+/* Appends which other plugins have the key. If none is similar, those whose key is a synonym of
+ * it. */
 static void put_others(const lathe_schema_scope *scope, const char *key, int with_synonyms,
                        lathe_buffer *out)
 {
@@ -97,7 +98,7 @@ void lathe_schema_unknown(const lathe_schema_scope *scope, const lathe_toml_node
     lathe_buffer_fini(&others);
 }
 
-/* The default, from its TOML literal; lathe_schema_validate has seen it before. */
+/* Parses the default, a TOML literal that lathe_schema_validate has checked. */
 static lathe_status set_default(const lathe_field *field, lathe_arena *arena, lathe_value *out)
 {
     lathe_toml_node *node = NULL;

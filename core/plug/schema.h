@@ -1,4 +1,4 @@
-/* Schema checking: a TOML table against a list of fields. Finds all errors, not the first. */
+/* Checks a TOML table against a list of fields. Finds all errors, not only the first. */
 #ifndef LATHE_PLUG_SCHEMA_H
 #define LATHE_PLUG_SCHEMA_H
 
@@ -7,13 +7,13 @@
 #include "lathe/schema.h"
 #include "plug/schema_value.h"
 
-/** What is checked, for messages. */
+/** Where the table is, for messages. */
 typedef struct lathe_schema_scope {
-    const char *section;    /* "optimizer": messages speak of optimizer.lr */
-    const char *skipped;    /* a key that belongs to someone else ("name"), or NULL */
-    lathe_place place;      /* of the table: file for all keys, place for missing ones */
-    int32_t ignore_unknown; /* 1: unknown keys are fine (another candidate knows them) */
-    /** Appends to `out` which other plugins have the key, or nothing. NULL: nobody knows. */
+    const char *section;    /* "optimizer": messages name optimizer.lr */
+    const char *skipped;    /* a key that is checked elsewhere ("name"), or NULL */
+    lathe_place place;      /* place of the table: its file for all keys, itself for missing keys */
+    int32_t ignore_unknown; /* 1: unknown keys are allowed (another candidate has them) */
+    /** Appends to `out` which other plugins have the key, or nothing. NULL: not known. */
     void (*others)(void *arg, const char *key, lathe_buffer *out);
     void *arg;
 } lathe_schema_scope;
@@ -24,14 +24,14 @@ lathe_status lathe_schema_check(const lathe_schema_scope *scope, const lathe_tom
                                 const lathe_field *fields, int32_t n_fields, lathe_arena *arena,
                                 lathe_diags *diags, lathe_value **out_values);
 
-/** Checks a list of fields itself: keys, types, defaults. LATHE_E_PLUGIN says what is wrong. */
+/** Checks a list of fields itself: keys, types, defaults. LATHE_E_PLUGIN describes the error. */
 lathe_status lathe_schema_validate(const lathe_field *fields, int32_t n_fields);
 
-/** Index of a key; -1. */
+/** Index of a key; -1: none. */
 int32_t lathe_schema_index(const lathe_field *fields, int32_t n_fields, const char *key);
 
-/** "optimizer.lr" for a key that a section of the core has, by that name or by a synonym
- *  ("learning_rate"); 0: no section has it. */
+/** Writes "optimizer.lr" for a key that a core section has, under that name or a synonym
+ *  ("learning_rate"). Returns 0 if no section has it. */
 int lathe_schema_key_elsewhere(const char *key, char *out, int64_t bytes);
 
 /** Adds the error "unknown key", with the nearest key of the schema. */

@@ -1,4 +1,4 @@
-/* One value of a schema: from TOML, by type, range and choice; and back to JSON. */
+/* One value of a schema: from TOML, checked by type, range and choice, and back to JSON. */
 #include "plug/schema_value.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "plug/suggest.h"
 
-/* The text of a failure, and the arena of the result. */
+/* Destination of the error text, and the arena of the result. */
 struct check {
     const lathe_field *field;
     lathe_arena *arena;
@@ -49,8 +49,7 @@ static lathe_status check_number(const struct check *check, double x, const char
     const int high = x > field->max || (open_max && x >= field->max);
     if (!low && !high)
         return LATHE_OK;
-    /* Bounds beyond 2^53 only stand for "none": they are worth showing to those that pass them
-     * alone. */
+    /* Bounds beyond 2^53 mean "no bound"; show them only if the value exceeds them. */
     const int show_min = field->min > -9e15 || low, show_max = field->max < 9e15 || high;
     char range[160];
     if (show_min && show_max)
@@ -75,7 +74,7 @@ static lathe_status check_node_number(const struct check *check, const lathe_tom
     return check_number(check, node->f, shown);
 }
 
-/* Whether text is one of "a|b|c". On a misfit the nearest choice is suggested. */
+/* Checks that text is one of "a|b|c". If not, suggests the nearest choice. */
 static lathe_status check_choice(const struct check *check, const char *text)
 {
     const char *choices = check->field->choices, *words[64];
@@ -104,7 +103,7 @@ static lathe_status check_choice(const struct check *check, const char *text)
     return misfit(check, "is \"%s\", expected one of %s", text, list);
 }
 
-/* A number that does not fit in 64 bits: out of the field's range, or larger than any number. */
+/* A number that does not fit in 64 bits: outside the field's range, or larger than any number. */
 static lathe_status big_number(const struct check *check, const lathe_toml_node *node)
 {
     if (isfinite(node->f))
@@ -127,7 +126,7 @@ static lathe_status wrong_type(const struct check *check, const lathe_toml_node 
                   lathe_type_text(check->field->type));
 }
 
-/* Strings of an array; on the command line also "a,b". */
+/* Reads an array of strings; on the command line also "a,b". */
 static lathe_status take_strings(const struct check *check, const lathe_toml_node *node,
                                  lathe_value *out)
 {
@@ -185,7 +184,7 @@ static lathe_status take_numbers(const struct check *check, const lathe_toml_nod
     return LATHE_OK;
 }
 
-/* A table or an array of tables, as JSON text. */
+/* Stores a table or an array of tables as JSON text. */
 static lathe_status take_table(const struct check *check, const lathe_toml_node *node,
                                lathe_value *out)
 {
@@ -224,7 +223,7 @@ lathe_status lathe_value_from_toml(const lathe_field *field, const lathe_toml_no
         out->f = node->f;
         return check_node_number(&check, node);
     case LATHE_T_STRING:
-        /* On the command line --model.path 7 is the folder "7". */
+        /* On the command line, --model.path 7 means the folder "7". */
         if (node->kind != LATHE_TOML_STRING && (node->origin == NULL || node->s == NULL))
             return wrong_type(&check, node);
         out->s = node->s;

@@ -1,4 +1,4 @@
-/* The folders a registry searches. */
+/* The folders that a registry searches. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@ static void move(lathe_registry *registry, int64_t from, int64_t to)
     registry->is_builtin[to] = is_builtin;
 }
 
-/* Puts a folder that exists at index `at`, resolved. One that is further back moves forward; one
- * that is before `at` stays there. *placed: whether there is one more before at + 1. */
+/* Inserts an existing folder at index `at`, with links resolved. If it is already in the list, it
+ * moves forward, or stays if it is before `at`. *placed: whether this added one before at + 1. */
 static lathe_status insert(lathe_registry *registry, int64_t at, const char *folder, int is_builtin,
                            int *placed)
 {
@@ -54,7 +54,7 @@ static lathe_status insert(lathe_registry *registry, int64_t at, const char *fol
     return LATHE_OK;
 }
 
-/* A folder that is not built in: nobody else may be able to change it. */
+/* Inserts a folder that is not built in; nobody else may be able to change it. */
 static lathe_status insert_trusted(lathe_registry *registry, int64_t at, const char *folder,
                                    int *placed)
 {
@@ -67,7 +67,7 @@ static lathe_status insert_trusted(lathe_registry *registry, int64_t at, const c
     return status == LATHE_OK ? insert(registry, at, folder, 0, placed) : status;
 }
 
-/* A folder that is not the run file's is left out aloud: a run may not need it. */
+/* Skips a folder that is not from the run file, with a warning: the run may not need it. */
 static lathe_status leave_out(lathe_registry *registry, const char *what, const char *folder,
                               const char *reason)
 {
@@ -96,7 +96,7 @@ static lathe_status add_environment_folder(lathe_registry *registry, const char 
                : status;
 }
 
-/* Calls add for each entry of a colon list in the environment; empty ones are nothing. */
+/* Calls add for each entry of a colon list in the environment; skips empty entries. */
 static lathe_status each(lathe_registry *registry, const char *variable,
                          lathe_status (*add)(lathe_registry *, const char *))
 {
@@ -118,7 +118,7 @@ static lathe_status add_override(lathe_registry *registry, const char *kind_and_
     return status == LATHE_E_ARG ? lathe_error_context(status, "LATHE_PLUGIN_OVERRIDE") : status;
 }
 
-/* ~/.local/lib/lathe/plugins: where `cmake --install` puts a plugin made from a template. */
+/* Adds ~/.local/lib/lathe/plugins, where `cmake --install` puts a plugin made from a template. */
 static lathe_status add_own(lathe_registry *registry)
 {
     const char *home = getenv("HOME");
@@ -134,7 +134,7 @@ static lathe_status add_own(lathe_registry *registry)
                : status;
 }
 
-/* <folder of file>/<below>, after all others. */
+/* Adds <folder of file>/<below>, after all others. */
 static lathe_status add_beside(lathe_registry *registry, const char *file, const char *below)
 {
     const char *slash = strrchr(file, '/');

@@ -1,4 +1,4 @@
-/* Choosing among candidates by score, and making instances. */
+/* Chooses among candidates by score, and makes instances. */
 #include "plug/select.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 enum { WHY_BYTES = 256 };
 
-/* The best so far, and what all said. */
+/* The best candidate so far, and the answers of all. */
 struct vote {
     lathe_arena *arena;
     lathe_buffer said;
@@ -34,7 +34,7 @@ static void cast(struct vote *vote, int64_t index, const char *name, int32_t sco
     vote->best_why = lathe_arena_strdup(vote->arena, why);
 }
 
-/* refusal: what is said when all refused. */
+/* Returns the winner. refusal: the error message if all refused. */
 static lathe_status result(struct vote *vote, const char *refusal, int64_t *out_index,
                            const char **out_why)
 {

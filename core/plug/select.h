@@ -1,42 +1,41 @@
-/* Choosing among candidates by score, and making instances. */
+/* Chooses among candidates by score, and makes instances. */
 #ifndef LATHE_PLUG_SELECT_H
 #define LATHE_PLUG_SELECT_H
 
-/** What lathe_select_attention says when all candidates refuse. */
+/** Message of lathe_select_attention if all candidates refuse. */
 #define LATHE_NO_ATTENTION "no attention backend takes this problem"
 
 #include "lathe/attention.h"
 #include "plug/registry.h"
 
-/** The device plugin with the highest score on this machine among the candidates for `name` (an
- *  exact name, a family such as "cpu", or "auto"); ties go by name. *out_why, if asked for, is its
- *  one line (in arena).
- *  Errors  LATHE_E_UNSUPPORTED lists what every candidate said; LATHE_E_NOT_FOUND,
- *          LATHE_E_PLUGIN. */
+/** Among the candidates for `name` (an exact name, a family such as "cpu", or "auto"), the device
+ *  plugin with the highest score on this machine; equal scores are decided by name. *out_why, if
+ *  not NULL, gets its one-line reason (in arena). Errors: LATHE_E_UNSUPPORTED with the reason of
+ *  every candidate; LATHE_E_NOT_FOUND, LATHE_E_PLUGIN. */
 lathe_status lathe_select_device(lathe_registry *registry, const char *name, lathe_arena *arena,
                                  const lathe_component **out, const char **out_why);
 
-/** A plugin with an instance of it. */
+/** A plugin and an instance of it. */
 typedef struct lathe_instance {
     const lathe_component *component;
     const void *table;         /* the kind's interface */
     void *self;                /* NULL when stateless */
-    const lathe_value *values; /* what it was made from; borrowed */
+    const lathe_value *values; /* the values it was made from; borrowed */
 } lathe_instance;
 
-/** Makes an instance from checked values in schema order. The error names the plugin. */
+/** Makes an instance from checked values in schema order. Error messages name the plugin. */
 lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component *component,
                                  const lathe_value *values);
 /** Frees it; all zeros is fine. */
 void lathe_instance_fini(lathe_instance *instance);
 
-/** Whether an attention backend takes a plain problem (64 tokens, 4 heads of 64, bf16, with
- *  backward) on a device of this instruction set, such as "avx2" or "sm_90". */
+/** Whether an attention backend accepts a plain problem (64 tokens, 4 heads of 64, bf16, with
+ *  backward) on a device with this instruction set, such as "avx2" or "sm_90". */
 int lathe_attention_takes_plain(const lathe_instance *instance, const char *isa,
                                 int32_t host_memory);
 
-/** The index of the instance with the highest score for an attention problem; ties go by order.
- *  LATHE_E_UNSUPPORTED lists what every one said. *out_why as above. */
+/** The index of the instance with the highest score for an attention problem; equal scores are
+ *  decided by order. LATHE_E_UNSUPPORTED lists all reasons. *out_why as above. */
 lathe_status lathe_select_attention(const lathe_instance *instances, int64_t n,
                                     const lathe_attention_problem *problem, lathe_arena *arena,
                                     int64_t *out_index, const char **out_why);

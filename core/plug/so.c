@@ -1,5 +1,4 @@
-/* One plugin's .so: opened only after its file is trusted, used only after its constant is
- * checked. */
+/* Opens a plugin's .so after checking its file, and uses it after checking its constant. */
 #include "plug/so.h"
 
 #include <dlfcn.h>
@@ -35,7 +34,7 @@ void lathe_so_set_at_work(const char *path)
     at_work = path;
 }
 
-/* A plugin's file, open. Everything is read through fd, so all checks see one and the same file. */
+/* An open plugin file. Everything is read through fd, so that all checks see the same file. */
 typedef struct file {
     const char *path;
     int fd;
@@ -47,7 +46,8 @@ typedef struct file {
 static lathe_status file_open(const char *path, file *f)
 {
     *f = (file){.path = path, .fd = -1};
-    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for a writer */
+    /* opening a FIFO would wait for a writer */
+    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (f->fd < 0 || fstat(f->fd, &f->info) != 0)
         return lathe_error(LATHE_E_PLUGIN, "%s: %s", path, strerror(errno));
     if (!S_ISREG(f->info.st_mode))
@@ -100,11 +100,11 @@ static int is_same_file(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* A name of the open descriptor that the dynamic loader, and a debugger of this process, can open.
- * It has the process's number, because "self" would mean the debugger there. The dynamic loader
- * takes two libraries opened by one name for the same library, and descriptors are used again, so
- * each name is spelled differently: the bits of a counter as "/" or "/.". 0: /proc does not show
- * this process. */
+/* Writes a path for the open descriptor that the dynamic loader, and a debugger of this process,
+ * can open. It contains the process id, because "self" would mean the debugger there. The dynamic
+ * loader treats two libraries opened by one path as the same library, and descriptor numbers are
+ * reused, so each path is spelled differently: the bits of a counter are written as "/" or "/.".
+ * Returns 0 if /proc does not show this process. */
 static int descriptor_name(const file *f, char *out, size_t out_bytes)
 {
     enum { BITS = 16 };
@@ -117,8 +117,8 @@ static int descriptor_name(const file *f, char *out, size_t out_bytes)
     return n_names++ >> BITS == 0 && stat(out, &info) == 0 && is_same_file(&info, &f->info);
 }
 
-/* Libraries that this process has loaded: one that is asked for again is not given to the dynamic
- * loader, which would keep each new name of it. */
+/* Libraries that this process has loaded. A library that is requested again is not passed to the
+ * dynamic loader, which would keep each new path of it. */
 typedef struct loaded {
     struct loaded *next;
     struct stat info;
@@ -128,10 +128,10 @@ typedef struct loaded {
 
 static loaded *all_loaded;
 
-/* The name that dladdr(), debuggers and profilers show for the library from now on: its own path.
- * The dynamic loader took the name it was opened by, which means nothing once the descriptor is
- * closed. It owns that string and frees it with the library, which is never unloaded; the old one
- * is kept so that leak checkers see it. */
+/* Sets the path that dladdr(), debuggers and profilers show for the library to its own path. The
+ * dynamic loader took the path it was opened by, which means nothing after the descriptor is
+ * closed. The loader owns that string and would free it with the library, which is never unloaded.
+ * The old string is kept so that leak checkers see it. */
 static void restore_name(loaded *library, const char *path)
 {
     struct link_map *map = NULL;
@@ -145,9 +145,9 @@ static void restore_name(loaded *library, const char *path)
     map->l_name = name;
 }
 
-/* Loads the file that was checked: by its descriptor, so that a file put in its place meanwhile is
- * not loaded. A library whose run path has $ORIGIN needs its real folder to find what it links to
- * and is loaded by path; then the file at the path is compared with the descriptor before and
+/* Loads the file that was checked, by its descriptor, so that a file that replaced it meanwhile is
+ * not loaded. A library with $ORIGIN in its run path needs its real folder to find its dependencies
+ * and is loaded by path; the file at the path is then compared with the descriptor before and
  * after. */
 static lathe_status load_new(const file *f, loaded *library)
 {
@@ -198,7 +198,7 @@ static lathe_status load(const file *f, void **out)
 
 static lathe_status check_table(const lathe_plugin *plugin)
 {
-    /* Every kind's table begins with these two. */
+    /* The first two members of every kind's table. */
     struct head {
         uint32_t size, revision;
     };
@@ -219,7 +219,7 @@ lathe_status lathe_plugin_check(const lathe_plugin *plugin, int32_t kind, const 
     if (plugin->abi_major != LATHE_ABI_MAJOR)
         return lathe_error(LATHE_E_PLUGIN, "built for ABI major %u, this core has %d",
                            plugin->abi_major, LATHE_ABI_MAJOR);
-    /* 104: its size at ABI 1.0, which later, longer ones still reach. */
+    /* 104: its size in ABI 1.0; later versions are longer. */
     if (plugin->size < 104)
         return lathe_error(LATHE_E_PLUGIN, "its constant has %u bytes, expected at least 104",
                            plugin->size);

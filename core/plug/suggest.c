@@ -1,4 +1,4 @@
-/* The nearest of some words to a misspelt one. */
+/* Finds the word that is nearest to a misspelt one. */
 #include "plug/suggest.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static int32_t min2(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-/* Three rows of the usual table: this one and the two before it (for swaps). */
+/* Three rows of the edit distance table: this one and the two before it (for swaps). */
 int32_t lathe_edit_distance(const char *a, const char *b)
 {
     const size_t n = strlen(a), m = strlen(b);
@@ -41,7 +41,7 @@ static int is_prefix(const char *a, const char *b)
     return n >= 2 && strncmp(a, b, n) == 0;
 }
 
-/* The same word in another spelling ("AdamW", "int-8"), or what other programs call it. */
+/* The same word in another spelling ("AdamW", "int-8"), or its name in other programs. */
 static const char *known_word(const char *word, const char *const *words, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)

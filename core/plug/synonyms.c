@@ -1,5 +1,5 @@
-/* The table of synonyms: the names of transformers, TRL, PEFT, PyTorch, llama.cpp and their users.
- * A word may stand in several rows; the first one whose name is known at the place in question is
+/* The table of synonyms: the names that transformers, TRL, PEFT, PyTorch, llama.cpp and their users
+ * use. A word may be in several rows; the first one whose name exists in that place is
  * suggested. */
 #include "plug/synonyms.h"
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 static const struct {
-    const char *word, *section, *name; /* section NULL: a value, or the name of a plugin */
+    const char *word, *section, *name; /* section NULL: a value, or a plugin's name */
 } rows[] = {
     /* [model] */
     {"model_name_or_path", "model", "path"},
@@ -118,7 +118,7 @@ static const struct {
     {"verbosity", "log", "level"},
     {"log_level", "log", "level"},
     {"report_to", "log", "tensorboard"},
-    /* plugins' keys; those of Lathe's own name stand here for a key outside its section */
+    /* keys of plugins; a key with Lathe's own name is for use outside its section */
     {"lr", "optimizer", "lr"},
     {"weight_decay", "optimizer", "weight_decay"},
     {"warmup_steps", "scheduler", "warmup_steps"},

@@ -1,4 +1,4 @@
-/* What an interface table of each kind must hold. */
+/* Checks the interface table of each kind. */
 #include "plug/table_rules.h"
 
 #include <string.h>
@@ -14,11 +14,11 @@
 #include "lathe/stage.h"
 #include "plug/kind.h"
 
-/* A pointer of a table and the group that it belongs to; members of one group follow each other in
- *   the list.
+/* A pointer in a table and its group; members of a group follow each other in the list.
+ *
  *   ALWAYS            it is never NULL
  *   TOGETHER, + 1...  all members of the group are set, or all are NULL
- *   NEEDS, + 1...     a member that is set needs the next one, which may stand alone */
+ *   NEEDS, + 1...     a member that is set needs the next one, which may be set alone */
 struct rule {
     const char *member;
     uint32_t offset;
@@ -114,7 +114,7 @@ static const struct rule *const rules[LATHE_N_KINDS] = {
     [LATHE_KIND_DEVICE] = device,       [LATHE_KIND_MODEL] = model,
 };
 
-/* Whether the table reaches as far as the pointer, and it is set. */
+/* Whether the table is long enough to contain the pointer, and it is set. */
 static int has(const lathe_plugin *plugin, const struct rule *rule)
 {
     const char *table = plugin->table;
@@ -127,7 +127,7 @@ static int has(const lathe_plugin *plugin, const struct rule *rule)
     return pointer != NULL;
 }
 
-/* A rule and the one after it, which belongs to the same group. */
+/* Checks a rule and the one after it, which belongs to the same group. */
 static lathe_status check_pair(const lathe_plugin *plugin, const struct rule *rule)
 {
     const char *kind = lathe_kind_name(plugin->kind);
