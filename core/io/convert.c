@@ -1,18 +1,18 @@
-/* Conversion of stored floats. */
+/* Converts stored floats between dtypes, also with a transposition. */
 #include "io/convert.h"
 
 #include "base/error.h"
 #include "base/parallel.h"
 
 #define GRAIN 65536 /* elements per task */
-#define TILE 32 /* rows and columns of a transposed tile: one tile of source lines stays in L1 */
+#define TILE 32     /* side of a transposed tile: its source lines stay in the L1 cache */
 
 int32_t lathe_convert_takes(int32_t dtype)
 {
     return dtype == LATHE_F32 || dtype == LATHE_BF16 || dtype == LATHE_F16 || dtype == LATHE_F64;
 }
 
-/* n elements to f32; src may be unaligned. */
+/* Converts n elements to f32; src may be unaligned. */
 static void load_f32(float *restrict dst, const uint8_t *restrict src, int32_t dtype, int64_t n)
 {
     switch (dtype) {
@@ -72,7 +72,7 @@ typedef struct job {
     uint8_t *dst;
     const uint8_t *src;
     int32_t dst_dtype, src_dtype;
-    int64_t dst_size, src_size; /* bytes of an element */
+    int64_t dst_size, src_size; /* bytes per element */
     int64_t rows, cols;
 } job;
 
@@ -98,7 +98,7 @@ static void convert_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* Output rows [begin, end) of a transposition, tile by tile. */
+/* Transposes output rows [begin, end), tile by tile. */
 static void transpose_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     (void)worker;

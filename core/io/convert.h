@@ -1,4 +1,4 @@
-/* Conversion of stored floats (f32, bf16, f16, f64) to and from f32, also transposed, in
+/* Converts stored floats (f32, bf16, f16, f64) between dtypes, also with a transposition, in
  * parallel. */
 #ifndef LATHE_IO_CONVERT_H
 #define LATHE_IO_CONVERT_H
@@ -6,15 +6,16 @@
 #include "lathe/status.h"
 #include "lathe/tensor.h"
 
-/** Whether lathe_convert reads and writes it: F32, BF16, F16, F64. */
+/** Whether lathe_convert supports the dtype: F32, BF16, F16, F64. */
 int32_t lathe_convert_takes(int32_t dtype);
 
-/** dst[i] = src[i], through f32 (f64 to f64 is copied); rounds to nearest even. src and dst may be
- *  unaligned and may not overlap. Spread over the pool. LATHE_E_DTYPE: not a float dtype above. */
+/** dst[i] = src[i], converted through f32 and rounded to nearest even (f64 to f64 is copied). src
+ *  and dst may be unaligned and must not overlap. Uses all threads of the pool. LATHE_E_DTYPE: not
+ *  supported. */
 lathe_status lathe_convert(void *dst, int32_t dst_dtype, const void *src, int32_t src_dtype,
                            int64_t n);
 
-/** dst [cols,rows] = transpose of src [rows,cols], converted as above. */
+/** dst [cols,rows] = transpose of src [rows,cols], converted as by lathe_convert. */
 lathe_status lathe_convert_transposed(void *dst, int32_t dst_dtype, const void *src,
                                       int32_t src_dtype, int64_t rows, int64_t cols);
 

@@ -1,4 +1,4 @@
-/* Manifests: written over a folder, checked against it. */
+/* Writes a manifest for a folder, and checks a folder against its manifest. */
 #include "io/manifest.h"
 
 #include <jansson.h>
@@ -25,18 +25,18 @@ enum {
     MOST_META = 1 << 20
 };
 
-/* One file to hash; the error record is per thread, so a worker's message is carried along. */
+/* One file to hash. The error record is per thread, so the item keeps a worker's message. */
 typedef struct item {
     const char *name; /* relative to the folder */
     const char *path;
-    int64_t bytes; /* seen; -1: no regular file there */
+    int64_t bytes; /* actual size; -1: there is no regular file */
     char hex[65];
     lathe_status status;
     char message[400];
-    /* expected, when verifying */
+    /* expected size, when verifying */
     int64_t want_bytes;
     const char *want_hex;
-    lathe_file_part *parts; /* to be read while it is hashed */
+    lathe_file_part *parts; /* parts to read while hashing */
     int64_t n_parts;
 } item;
 
@@ -61,13 +61,13 @@ static void hash_item(item *f, int32_t only_size)
     struct stat st;
     f->bytes = stat(f->path, &st) == 0 && S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
     if (only_size || f->bytes < 0 || (f->want_hex != NULL && f->bytes != f->want_bytes))
-        return; /* wrong whatever its content */
+        return; /* the file is wrong whatever its content */
     f->status = lathe_sha256_file_parts(f->path, f->parts, f->n_parts, f->hex);
     if (f->status != LATHE_OK)
         (void)snprintf(f->message, sizeof f->message, "%s", lathe_error_message());
 }
 
-/* Each worker takes the next file until none is left: files differ in size by orders of
+/* Each worker takes the next file until none is left, because sizes differ by orders of
  * magnitude. */
 static void hash_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
@@ -89,7 +89,7 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const item *)a)->path, ((const item *)b)->path);
 }
 
-/* The largest first; by path afterwards. */
+/* Hashes the largest files first, then restores the order by path. */
 static void hash_all(item *items, int64_t n, int32_t only_sizes)
 {
     hashing job = {.items = items, .n = n, .only_sizes = only_sizes};
@@ -181,7 +181,7 @@ lathe_status lathe_manifest_write(const char *dir, const char *meta_json)
 
 /* ---- verify ---- */
 
-/* The last lines against the bytes before them. */
+/* Checks the "self" line against the bytes before it. */
 static lathe_status check_self(const char *path, const char *text, int64_t bytes)
 {
     char hex[65], want[SELF_BYTES + 1];
@@ -227,7 +227,7 @@ static lathe_status manifest_load(const char *dir, lathe_arena *arena, json_t **
     return status;
 }
 
-/* A name that stays inside the folder: relative, without empty, "." or ".." parts. */
+/* Whether a name stays inside the folder: relative, without empty, "." or ".." parts. */
 static int name_is_inside(const char *name)
 {
     for (const char *part = name;; part++) {
@@ -288,7 +288,7 @@ static lathe_status list_files(const char *dir, json_t *files, lathe_arena *aren
     return LATHE_OK;
 }
 
-/* Every file; the first status, by path, and its message stay. */
+/* Checks every file. Returns the status of the first bad one by path, with its message. */
 static lathe_status check_all(const item *items, int64_t n, int32_t hashes, lathe_damage_fn report,
                               void *arg)
 {
@@ -309,7 +309,7 @@ static lathe_status check_all(const item *items, int64_t n, int32_t hashes, lath
     return first == LATHE_OK ? LATHE_OK : check_item(&items[where], hashes);
 }
 
-/* Gives each part to its file's item. */
+/* Assigns each part to the item of its file. */
 static lathe_status place_parts(item *items, int64_t n, const lathe_manifest_part *parts,
                                 int64_t n_parts, lathe_arena *arena)
 {
@@ -382,7 +382,7 @@ lathe_status lathe_manifest_verify(const char *dir)
     return lathe_manifest_survey(dir, 1, NULL, NULL, NULL);
 }
 
-/* NULL without memory: jansson by itself then leaves out what it had none for. */
+/* Returns NULL if memory runs out; jansson alone would leave out values for which it had none. */
 static char *dump(const json_t *value)
 {
     lathe_json_memory_begin(MOST_META);

@@ -1,4 +1,4 @@
-/* The safetensors reader: header checks, shards, lookup. */
+/* Reads safetensors: checks headers, opens shards, finds tensors. */
 #include "io/safetensors.h"
 
 #include <jansson.h>
@@ -21,7 +21,7 @@ struct lathe_safetensors {
     lathe_map *maps;
     int64_t n_maps;
     json_t *metadata; /* merged __metadata__ */
-    const char *path; /* as opened, or the name of a parsed image */
+    const char *path; /* path as opened, or the name of a parsed image */
 };
 
 static const struct {
@@ -32,7 +32,7 @@ static const struct {
     {"F64", LATHE_F64},    {"I8", LATHE_I8},           {"U8", LATHE_U8},
     {"I32", LATHE_I32},    {"I64", LATHE_I64},         {"BOOL", LATHE_BOOL},
     {"I16", LATHE_I16},    {"F8_E4M3", LATHE_F8_E4M3}, {"F8_E5M2", LATHE_F8_E5M2},
-    {"F8_E8M0", LATHE_U8}, /* an exponent byte: read as the byte it is */
+    {"F8_E8M0", LATHE_U8}, /* an exponent byte, read as a plain byte */
 };
 
 const char *lathe_st_dtype_text(int32_t dtype)
@@ -79,7 +79,7 @@ static lathe_status set_reserve(lathe_safetensors *set, int64_t more)
     return LATHE_OK;
 }
 
-/* The shape of an entry into desc, its byte count into out_bytes. */
+/* Reads the shape of an entry into desc, and its byte count into out_bytes. */
 static lathe_status read_shape(const char *file, const char *name, const json_t *shape,
                                lathe_desc *desc, int64_t *out_bytes)
 {
@@ -141,7 +141,7 @@ static lathe_status read_entry(const char *file, const char *name, const json_t 
     return LATHE_OK;
 }
 
-/* Tensors must cover the data from its first to its last byte, each byte once. */
+/* Checks that the tensors cover all bytes of the data, each byte once. */
 static lathe_status check_spans(const char *file, span *spans, int64_t n, int64_t data_bytes)
 {
     qsort(spans, (size_t)n, sizeof *spans, span_order);
@@ -177,7 +177,7 @@ static lathe_status read_metadata(lathe_safetensors *set, const char *file, json
     return LATHE_OK;
 }
 
-/* One member of the header: a tensor, or the metadata. */
+/* Adds one member of the header: a tensor, or the metadata. */
 static lathe_status add_member(lathe_safetensors *set, const char *file, const char *name,
                                json_t *value, const uint8_t *data, int64_t data_bytes,
                                int64_t file_bytes, span *spans, int64_t *n_spans)
@@ -197,7 +197,7 @@ static lathe_status add_member(lathe_safetensors *set, const char *file, const c
     return LATHE_OK;
 }
 
-/* Appends the tensors of a checked header, whose members become trees of values one at a time. */
+/* Appends the tensors of a checked header; parses its members one at a time. */
 static lathe_status add_members(lathe_safetensors *set, const char *file, const char *header,
                                 int64_t length, const uint8_t *data, int64_t data_bytes,
                                 span *spans)
@@ -224,8 +224,8 @@ static lathe_status add_members(lathe_safetensors *set, const char *file, const 
     return check_spans(file, spans, n, data_bytes);
 }
 
-/* The number of the header's members. What they become, some hundred bytes each, must not be many
- * times the file's size; only a file of empty tensors alone comes near that. */
+/* Counts the header's members. Each needs some hundred bytes in memory, which must not be many
+ * times the file's size; only a file of empty tensors comes near that. */
 static lathe_status count_members(const char *file, const char *header, int64_t length,
                                   int64_t file_bytes, int64_t *out)
 {
@@ -348,7 +348,8 @@ static lathe_status set_map(lathe_safetensors *set, const char *path)
     return add_file(set, file, map->data, map->bytes);
 }
 
-/* The distinct file names of a weight map, in order of appearance, as an object's keys. */
+/* Collects the distinct file names of a weight map, in order of appearance, as keys of an
+ * object. */
 static lathe_status index_files(const char *path, const json_t *weight_map, json_t *files)
 {
     const char *name;
@@ -366,8 +367,8 @@ static lathe_status index_files(const char *path, const json_t *weight_map, json
     return LATHE_OK;
 }
 
-/* Every tensor of the index must be in the shard it names, and every tensor of a shard in the
- * index. */
+/* Checks that every tensor of the index is in the shard that it names, and that every tensor of a
+ * shard is in the index. */
 static lathe_status index_check(const lathe_safetensors *set, const char *path, json_t *weight_map)
 {
     const char *name;

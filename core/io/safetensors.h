@@ -1,8 +1,8 @@
-/* Reading safetensors: one file, or a folder's model.safetensors or sharded index, memory-mapped.
+/* Reads safetensors: one file, or a folder's model.safetensors or sharded index, memory-mapped.
  *
- * A file is u64 little-endian header bytes (<= 100,000,000), a JSON object, then the tensors
- * without gap or overlap to the end. Anything else is refused with LATHE_E_CORRUPT naming file and
- * tensor.
+ * A file is a u64 (little-endian) with the size of the header (<= 100,000,000), a JSON object, then
+ * the tensors without gap or overlap up to the end. Anything else is refused with LATHE_E_CORRUPT,
+ * which names file and tensor.
  */
 #ifndef LATHE_IO_SAFETENSORS_H
 #define LATHE_IO_SAFETENSORS_H
@@ -12,40 +12,39 @@
 
 typedef struct lathe_safetensors lathe_safetensors;
 
-/** One tensor. `data` points into the map and may be unaligned (read it with lathe_convert or
- *  memcpy); `file` is the path of the file that holds it. Borrowed from the set. */
+/** One tensor. `data` points into the mapping and may be unaligned (read it with lathe_convert or
+ *  memcpy); `file` is the path of its file. Borrowed from the set. */
 typedef struct lathe_st_tensor {
     const char *name;
     const char *file;
     const void *data;
-    int64_t offset; /* of the data, in the file */
+    int64_t offset; /* offset of the data in the file */
     lathe_desc desc;
 } lathe_st_tensor;
 
-/** Opens a .safetensors file (or, where there is none, the index beside it: FILE.index.json), an
- *  index (*.index.json), or a folder: its model.safetensors, else its
- *  model.safetensors.index.json with every shard.
+/** Opens a .safetensors file (if it does not exist, the index FILE.index.json), an index
+ *  (*.index.json), or a folder: its model.safetensors, else its model.safetensors.index.json with
+ *  all shards.
  *
- *  Errors  LATHE_E_NOT_FOUND: a folder without either. LATHE_E_IO. LATHE_E_CORRUPT: a damaged file,
- *          a tensor in two shards, or an index that names a tensor its shard lacks.
- *          LATHE_E_UNSUPPORTED: a dtype or rank that Lathe has not.
+ *  Errors: LATHE_E_NOT_FOUND: a folder without either. LATHE_E_IO. LATHE_E_CORRUPT: a damaged file,
+ *  a tensor in two shards, or an index that names a tensor that is not in its shard.
+ *  LATHE_E_UNSUPPORTED: a dtype or rank that Lathe does not have.
  */
 lathe_status lathe_safetensors_open(const char *path, lathe_safetensors **out);
 
-/** The same for the content of one file in memory, which must outlive the set; `name` is for
- *  errors. */
+/** Opens the content of one file in memory, which must outlive the set; `name` is for messages. */
 lathe_status lathe_safetensors_parse(const char *name, const void *data, int64_t bytes,
                                      lathe_safetensors **out);
 
-/** After the last read of tensors. LATHE_E_IO: a file became shorter, or could not be read, since
- *  it was opened, so that what was read is not to be used. */
+/** Call it after the last read of tensors. LATHE_E_IO: a file became shorter or unreadable since it
+ *  was opened, so the data that were read must not be used. */
 lathe_status lathe_safetensors_check(const lathe_safetensors *set);
 
-/** Unmaps everything; takes NULL. */
+/** Unmaps everything; NULL is fine. */
 void lathe_safetensors_close(lathe_safetensors *set);
 
-/** Number of tensors, and tensor i of them, sorted by name. */
-/** The path it was opened with, or the name of a parsed image: for messages. */
+/** Number of tensors; tensor i, sorted by name. */
+/** The path that was opened, or the name of a parsed image: for messages. */
 const char *lathe_safetensors_path(const lathe_safetensors *set);
 
 int64_t lathe_safetensors_count(const lathe_safetensors *set);
@@ -57,7 +56,7 @@ const lathe_st_tensor *lathe_safetensors_find(const lathe_safetensors *set, cons
 /** Value of a key of __metadata__ (of the first file that has it), or NULL. */
 const char *lathe_safetensors_metadata(const lathe_safetensors *set, const char *key);
 
-/** "F32", "BF16", ... as the format spells it, and back (-1: unknown here). */
+/** Name of a dtype in the format ("F32", "BF16", ...), and dtype of a name (-1: unknown). */
 const char *lathe_st_dtype_text(int32_t dtype);
 int32_t lathe_st_dtype_find(const char *text);
 

@@ -1,4 +1,4 @@
-/* The safetensors writer: layout, shards, headers, durable finish. */
+/* Writes safetensors: layout, shards, headers, and a durable finish. */
 #include "io/st_writer.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ typedef struct entry {
     lathe_desc desc;
     int64_t bytes;
     _Atomic int64_t written;
-    int64_t offset; /* of its data in the file */
+    int64_t offset; /* offset of its data in the file */
     int32_t shard;
 } entry;
 
@@ -99,7 +99,7 @@ lathe_status lathe_st_writer_add(lathe_st_writer *w, const char *name, const lat
 
 /* ---- layout ---- */
 
-/* Rank of a dtype in the order of the format's reference: alignment first. */
+/* Rank of a dtype in the reference implementation's order: by alignment first. */
 static int dtype_rank(int32_t dtype)
 {
     static const int32_t order[] = {LATHE_BOOL,    LATHE_U8,  LATHE_I8,  LATHE_F8_E5M2,
@@ -122,7 +122,7 @@ static int layout_order(const void *a, const void *b)
 
 enum { NO_SHARD = -1 };
 
-/* The tensors that wait for a shard become the next one. */
+/* Makes a shard of the tensors that are waiting for one. */
 static void close_shard(lathe_st_writer *w, int64_t *first, int64_t end)
 {
     for (; *first < end; ++*first)
@@ -131,8 +131,8 @@ static void close_shard(lathe_st_writer *w, int64_t *first, int64_t end)
     w->n_shards++;
 }
 
-/* As huggingface_hub splits: a tensor above the limit gets a shard of its own; the others fill a
- * shard in their order until the next one would pass the limit. */
+/* Splits as huggingface_hub does: a tensor above the limit gets its own shard; others fill a shard
+ * in order until the next one would exceed the limit. */
 static void assign_shards(lathe_st_writer *w)
 {
     const int64_t most = w->max_shard_bytes > 0 ? w->max_shard_bytes : INT64_MAX;
@@ -217,7 +217,7 @@ static lathe_status shard_open(lathe_st_writer *w, int32_t index)
     return LATHE_OK;
 }
 
-/* Writes the header of shard `index`, whose entries are list[0..n), and places their data. */
+/* Writes the header of shard `index` with the entries list[0..n), and places their data. */
 static lathe_status shard_begin(lathe_st_writer *w, int32_t index, entry **list, int64_t n)
 {
     LATHE_TRY(shard_open(w, index));
@@ -285,7 +285,7 @@ lathe_status lathe_st_writer_begin(lathe_st_writer *w)
     return status;
 }
 
-/* The entry of a tensor that may be written now; NULL, with the error recorded. */
+/* The entry of a tensor that may be written now; NULL after recording an error. */
 static entry *open_entry(lathe_st_writer *w, int64_t index)
 {
     if (w->shards != NULL && !w->finished && index >= 0 && index < w->n)
@@ -328,7 +328,7 @@ lathe_status lathe_st_writer_write(lathe_st_writer *w, int64_t index, int64_t of
 
 /* ---- finish ---- */
 
-/* As transformers writes it: keys in their order, tensors by name. */
+/* Writes the index as transformers does: keys in its order, tensors by name. */
 static void put_index(const lathe_st_writer *w, entry *const *sorted, lathe_buffer *text)
 {
     int64_t n_elements = 0;

@@ -1,4 +1,4 @@
-/* Tensors in pieces. */
+/* Visits the bytes of tensors in pieces. */
 #include "io/tensor_pieces.h"
 
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 
-/* The error record is per thread, so a worker's message is carried along. */
+/* State of a thread. The error record is per thread, so this keeps a worker's message. */
 typedef struct worker {
     void *scratch; /* NULL until its first piece */
     lathe_status status;
@@ -17,7 +17,8 @@ typedef struct worker {
 
 typedef struct job {
     const int64_t *bytes;
-    int64_t *first; /* [n + 1] number of the first piece of each tensor; at n: of all pieces */
+    /* [n + 1] number of the first piece of each tensor; at n, the number of pieces */
+    int64_t *first;
     int64_t n;
     lathe_tensor_piece_fn fn;
     void *arg;
@@ -25,7 +26,7 @@ typedef struct job {
     atomic_int failed;
 } job;
 
-/* The tensor that piece `index` belongs to. */
+/* The tensor to which piece `index` belongs. */
 static int64_t tensor_of(const job *j, int64_t index)
 {
     int64_t low = 0, high = j->n;

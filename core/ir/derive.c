@@ -1,8 +1,7 @@
-/* The derivative: walks the forward nodes backwards and emits each op's gradient nodes.
+/* Computes the derivative: walks the forward nodes backwards and emits each op's gradient nodes.
  *
- * grad[v] is the value that holds d(loss*seed)/dv so far. A second contribution to v is added onto
- * the first's memory (acc), legal or not: lathe_pass_inplace puts a COPY where the first is still
- * read.
+ * grad[v] is the value that contains d(loss*seed)/dv so far. A further contribution to v is always
+ * added in place (acc); if an earlier value is still needed, lathe_pass_inplace inserts a COPY.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@ int32_t lathe__needs(const lathe_tape *t, lathe_val v)
     return v != LATHE_NONE && t->g->values[v].needs_grad;
 }
 
-/* A gradient node without outputs yet; returns its index, -1 without memory. */
+/* Appends a gradient node without outputs; returns its index, -1 if memory runs out. */
 static int32_t append(lathe_tape *t, int32_t op, const lathe_op_attrs *attrs, const lathe_val *in,
                       int32_t n_in, const char *label)
 {
@@ -38,7 +37,7 @@ static int32_t append(lathe_tape *t, int32_t op, const lathe_op_attrs *attrs, co
     return t->g->n_nodes - 1;
 }
 
-/* Output k of a node becomes, or is added to, the gradient of a parameter. */
+/* Writes output k of a node to, or adds it to, the gradient of a parameter. */
 static void write_param(lathe_tape *t, int32_t node, int32_t k, int32_t param)
 {
     lathe_val out = LATHE_NONE;
@@ -48,9 +47,9 @@ static void write_param(lathe_tape *t, int32_t node, int32_t k, int32_t param)
     t->has_grad[param] = 1;
 }
 
-/* Gives output k of a gradient node its value: the gradient of forward value targets[k]. It is
- * written straight onto the gradient so far where the op can add, the dtypes agree, and no earlier
- * output of the node has taken that memory; otherwise it is a value of its own. */
+/* Gives output k of a gradient node its value: the gradient of forward value targets[k]. The node
+ * adds directly to the gradient so far if the op can add, the dtypes agree, and no earlier output
+ * of the node has taken that memory. Otherwise the output is a new value. */
 static void give_output(lathe_tape *t, int32_t node, int32_t k, const lathe_val *targets)
 {
     lathe_graph *g = t->g;
@@ -182,7 +181,7 @@ static void derive_node(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
                         info->name, n->label);
 }
 
-/* Forward sweep: which values depend on a trainable parameter. */
+/* Marks the values that depend on a trainable parameter, in forward order. */
 static void mark_needs(lathe_graph *g)
 {
     for (lathe_val v = 0; v < g->n_values; v++) {
@@ -201,7 +200,8 @@ static void mark_needs(lathe_graph *g)
     }
 }
 
-/* A gradient can arrive through output 0 only; for statistics (rstd, lse) there is no rule. */
+/* Walks the nodes backwards. A gradient can arrive only through output 0; statistics (rstd, lse)
+ * have no derivative. */
 static lathe_status walk_back(lathe_tape *t, int32_t n_forward)
 {
     lathe_graph *g = t->g;

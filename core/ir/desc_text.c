@@ -1,4 +1,4 @@
-/* A shape as text. */
+/* Writes a shape as text. */
 #include "ir/desc_text.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Text and Graphviz of a graph. */
+/* Writes a graph as text or for Graphviz. */
 #include "ir/dump.h"
 
 #include "ir/desc_text.h"
@@ -7,7 +7,7 @@
 static const char kind_letters[] =
     "tickmgqs"; /* temp input const param(k) master grad plane state */
 
-/* A label on one line; for Graphviz with quotes and backslashes escaped. */
+/* Writes a label on one line; for Graphviz, escapes quotes and backslashes. */
 static void put_label(const char *label, int escape, lathe_buffer *out)
 {
     for (const char *c = label; *c; c++) {

@@ -1,4 +1,4 @@
-/* The graph for people: one line per node, or Graphviz. */
+/* Writes a graph for people: one line per node, or for Graphviz. */
 #ifndef LATHE_IR_DUMP_H
 #define LATHE_IR_DUMP_H
 

@@ -11,21 +11,21 @@ typedef struct interval {
     int64_t begin, end;
 } interval;
 
-/* Disjoint intervals that do not touch, by offset. */
+/* Disjoint intervals that do not touch, sorted by offset. */
 typedef struct intervals {
     interval *list;
     int32_t n, capacity;
 } intervals;
 
-/* One range of nodes. */
+/* The lists of one range of nodes. */
 typedef struct range {
     intervals whole; /* of blocks that cover this range, but not its parent range */
-    intervals any;   /* of these, and of the blocks stored below this range */
+    intervals any;   /* of blocks stored in this range or below it */
 } range;
 
 struct lathe_free_space {
-    range *ranges; /* [2 * n_leaves]: 1 is the root, 2i and 2i + 1 are the halves of i, leaves from
-                      n_leaves on */
+    /* [2 * n_leaves]: 1 is the root; 2i and 2i + 1 are the halves of i; leaves from n_leaves on */
+    range *ranges;
     int32_t n_leaves; /* a power of two */
 };
 
@@ -43,7 +43,7 @@ static int32_t find(const intervals *s, int64_t offset)
     return low;
 }
 
-/* Adds begin..end-1, joined with the intervals that it overlaps or touches. */
+/* Adds begin..end-1 and merges it with the intervals that it overlaps or touches. */
 static lathe_status add(intervals *s, interval one)
 {
     const int32_t at = find(s, one.begin - 1);
@@ -67,7 +67,7 @@ static lathe_status add(intervals *s, interval one)
     return LATHE_OK;
 }
 
-/* Moves *offset past the interval of the list that overlaps the block; 1: it moved. */
+/* Moves *offset past the interval of the list that overlaps the block; returns 1 if it moved. */
 static int pass(const intervals *s, int64_t bytes, int64_t *offset)
 {
     int moved = 0;
@@ -96,9 +96,9 @@ static lathe_status keep(lathe_free_space *space, int32_t i, interval one)
     return LATHE_OK;
 }
 
-enum { MOST_RANGES = 64 }; /* of a life: two at each depth of the tree */
+enum { MOST_RANGES = 64 }; /* in a lifetime: two at each depth of the tree */
 
-/* The ranges whose union is the nodes first..last. */
+/* Finds the ranges whose union is the nodes first..last. */
 static int32_t cut(const lathe_free_space *space, int32_t first, int32_t last, int32_t *out)
 {
     int32_t n = 0;

@@ -33,8 +33,9 @@ static void take_forward(lathe_fusion *f, int32_t i)
     (void)lathe__fusion_join(f, &fused, p, i);
 }
 
-/* Whether v still holds at node `at` what it does at node `from`, and in no more memory: it would
- * last so long anyway, or one node longer, in less than the `bytes` that are saved there. */
+/* Whether v still has the same content at node `at` as at node `from`, without needing more memory:
+ * it lives that long anyway, or one node longer and is smaller than the `bytes` that are saved
+ * there. */
 static int waits(const lathe_fusion *f, lathe_val v, int32_t from, int32_t at, int64_t bytes)
 {
     const lathe_graph *g = f->g;

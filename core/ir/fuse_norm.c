@@ -1,7 +1,7 @@
-/* Fuses a norm and the ADD directly before it, which together are a residual connection:
+/* Fuses a norm with the ADD directly before it; together they are a residual connection:
  *
  *   x = a + b
- *   y = norm(x)     one node that gives both
+ *   y = norm(x)     one node that computes both
  */
 #include "ir/fusion.h"
 
@@ -10,7 +10,7 @@ static int is_norm(const lathe_ir_node *n)
     return n->op == LATHE_OP_RMSNORM || n->op == LATHE_OP_LAYERNORM;
 }
 
-/* The norm with the sum's inputs in front of its own, and its result in front of its own. */
+/* The fused node: the norm's inputs and outputs, preceded by the sum's inputs and result. */
 static lathe_ir_node joined(const lathe_ir_node *sum, const lathe_ir_node *norm)
 {
     lathe_ir_node n = *norm;

@@ -8,18 +8,18 @@ typedef struct lathe_fusion {
     lathe_graph *g;
     lathe_offers_fn offers;
     void *arg;
-    int32_t *reads;     /* [n_values] nodes that read it or take its memory */
+    int32_t *reads;     /* [n_values] number of nodes that read it or take its memory */
     int32_t *last_read; /* [n_values] the last of them; -1: none */
-    char *gone;         /* [n_nodes] part of another node now */
+    char *gone;         /* [n_nodes] fused into another node */
 } lathe_fusion;
 
-/** Reads the graph. Close the fusion in every case, also after a failure. */
+/** Analyses the graph. Call close in every case, also after a failure. */
 lathe_status lathe__fusion_open(lathe_graph *g, lathe_offers_fn offers, void *arg,
                                 lathe_fusion *out);
 /** Deletes the removed nodes from the graph. */
 void lathe__fusion_close(lathe_fusion *f);
 
-/** Whether output 0 of a node is written once, to memory of its own. */
+/** Whether output 0 of a node is written once and to its own memory. */
 int32_t lathe__fusion_is_plain(const lathe_graph *g, const lathe_ir_node *n);
 
 /** Replaces node `at`, one of the two fused nodes, by `fused`, and removes node `other`. Returns 0

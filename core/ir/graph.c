@@ -1,4 +1,4 @@
-/* Builds the graph, and implements the function table through which plugins build. */
+/* Builds graphs, and implements the function table that plugins use to build them. */
 #include "ir/graph.h"
 
 #include <math.h>
@@ -115,8 +115,8 @@ lathe_status lathe_graph_state(lathe_graph *g, const char *name, lathe_desc desc
     return named_value(g, LATHE_VALUE_STATE, name, desc, -1, 0, NULL, out);
 }
 
-/* Where the value of (kind, parameter, plane) is noted: 3 kinds and the planes for each parameter.
- * NULL: no memory. */
+/* Entry for the value of (kind, parameter, plane): 3 kinds and the planes for each parameter. NULL:
+ * out of memory. */
 static int32_t *param_slot(lathe_graph *g, int32_t kind, int32_t param, int32_t plane)
 {
     enum { EACH = LATHE_VALUE_PLANE - LATHE_VALUE_PARAM + LATHE_MAX_PLANES };
@@ -138,7 +138,7 @@ static int32_t *param_slot(lathe_graph *g, int32_t kind, int32_t param, int32_t 
     return &g->param_values[at];
 }
 
-/* One value per (kind, parameter, plane) and graph. */
+/* A graph has one value per (kind, parameter, plane). */
 static lathe_status param_value(lathe_graph *g, int32_t kind, int32_t param, int32_t plane,
                                 lathe_desc desc, lathe_val *out)
 {
@@ -229,7 +229,8 @@ void lathe__graph_problem(const lathe_graph *g, const lathe_ir_node *n, lathe_op
         out->out[i] = n->out[i] == LATHE_NONE ? absent : g->values[n->out[i]].desc;
 }
 
-/* Shapes and dtypes of a node's outputs; LATHE_ABSENT: it has no such output. */
+/* Infers shapes and dtypes of a node's outputs; LATHE_ABSENT: the node does not have that
+ * output. */
 static lathe_status infer(const lathe_graph *g, const lathe_ir_node *node, lathe_op_problem *out)
 {
     const lathe_op_info *info = lathe_op_info_get(node->op);
@@ -290,7 +291,7 @@ lathe_status lathe_graph_node(lathe_graph *g, int32_t op, const lathe_op_attrs *
     return LATHE_OK;
 }
 
-/* ---- the plugins' table ---- */
+/* ---- function table for plugins ---- */
 
 static lathe_status api_desc(lathe_graph *g, lathe_val v, lathe_desc *out)
 {
@@ -300,10 +301,10 @@ static lathe_status api_desc(lathe_graph *g, lathe_val v, lathe_desc *out)
     return LATHE_OK;
 }
 
-/* Checks what a plugin declares: an impossible shape or setting is an error here. */
+/* Checks a plugin's declaration; an impossible shape or setting is an error here. */
 static lathe_status check_decl(const lathe_param_decl *decl)
 {
-    const int64_t most = (int64_t)1 << 40; /* elements: more than any model's largest tensor */
+    const int64_t most = (int64_t)1 << 40; /* elements; more than in any model's largest tensor */
     const lathe_desc *d = &decl->desc;
     int64_t n = 1;
     if (decl->name == NULL || decl->name[0] == '\0')
@@ -351,7 +352,7 @@ static lathe_status api_param(lathe_graph *g, const lathe_param_decl *decl, lath
     return lathe_graph_param(g, index, out);
 }
 
-/* W of a quantized parameter: decoded from its planes into the compute dtype. */
+/* Decodes the weight of a quantized parameter from its planes into the compute dtype. */
 static lathe_status decode(lathe_graph *g, int32_t param, lathe_val *out)
 {
     const lathe_param *p = g->params->rows[param];
@@ -389,7 +390,7 @@ static lathe_status api_linear(lathe_graph *g, lathe_val x, lathe_val w, lathe_v
     return lathe_graph_node(g, LATHE_OP_LINEAR, NULL, in, 3, out, 1, -1, label);
 }
 
-/* A COPY that the derivative does not cross; the copy itself is dropped when it is in place. */
+/* Inserts a COPY that stops the derivative; a copy in place is removed later. */
 static lathe_status api_detach(lathe_graph *g, lathe_val x, lathe_val *out)
 {
     LATHE_TRY(lathe_graph_node(g, LATHE_OP_COPY, NULL, &x, 1, out, 1, -1, "detach"));

@@ -1,6 +1,6 @@
 /* The graph: values and nodes in topological order, static single assignment.
  *
- * Values of persistent kinds (parameters, gradients, states) stand for memory that outlives a run
+ * Values of persistent kinds (parameters, gradients, states) represent memory that outlives a run
  * of the graph; several nodes may write them, in node order. All other values are written once.
  */
 #ifndef LATHE_IR_GRAPH_H
@@ -17,7 +17,7 @@ enum {
     LATHE_VALUE_CONST = 2,  /* written once (RoPE tables) */
     LATHE_VALUE_PARAM = 3,  /* a parameter as computation reads it */
     LATHE_VALUE_MASTER = 4, /* the f32 master copy of a parameter */
-    LATHE_VALUE_GRAD = 5,   /* the gradient of a parameter, f32 or the table's grad_dtype */
+    LATHE_VALUE_GRAD = 5,   /* gradient of a parameter; f32 or the table's grad_dtype */
     LATHE_VALUE_PLANE = 6,  /* a packed plane of a quantized parameter */
     LATHE_VALUE_STATE = 7   /* named memory kept between runs: optimizer slots, KV caches */
 };
@@ -35,14 +35,14 @@ enum {
 typedef struct lathe_ir_value {
     lathe_desc desc;
     int32_t kind;       /* LATHE_VALUE_* */
-    int32_t node;       /* producer, -1 for none (or a persistent kind) */
+    int32_t node;       /* node that computes it; -1: none (or a persistent kind) */
     int32_t param;      /* PARAM, MASTER, GRAD, PLANE: row of the table; else -1 */
-    int32_t plane;      /* PLANE: which */
-    lathe_val share;    /* value whose memory this one takes over, or LATHE_NONE */
+    int32_t plane;      /* PLANE: its number */
+    lathe_val share;    /* value whose memory this one reuses, or LATHE_NONE */
     int32_t is_output;  /* kept until the end of the run */
     int32_t needs_grad; /* set by the derivative */
-    int32_t detached;   /* nothing flows back */
-    int32_t on_host;    /* TEMP: planned in the host's memory, not the device's */
+    int32_t detached;   /* no gradient flows back */
+    int32_t on_host;    /* TEMP: planned in host memory, not in device memory */
     const char *name;
     const void *data; /* CONST: content, in the graph's arena */
 } lathe_ir_value;
@@ -53,8 +53,7 @@ typedef struct lathe_ir_node {
     int32_t layer, block, phase;
     lathe_val in[LATHE_OP_MAX_IN];
     lathe_val out[LATHE_OP_MAX_OUT];
-    lathe_val
-        acc[LATHE_OP_MAX_OUT]; /* value that output k is added to (its memory is taken), or NONE */
+    lathe_val acc[LATHE_OP_MAX_OUT]; /* value that output k is added to, in its memory, or NONE */
     int32_t write[LATHE_OP_MAX_OUT]; /* LATHE_WRITE_* */
     lathe_op_attrs attrs;
     const char *label;
@@ -69,10 +68,10 @@ struct lathe_graph {
     int32_t *param_values; /* [cap_param_values] value + 1 of (parameter, kind, plane), or 0:
                               param_value() */
     int32_t cap_param_values;
-    int32_t layer, block, phase; /* given to new nodes */
+    int32_t layer, block, phase; /* for new nodes */
     uint64_t next_rng_stream;
-    lathe_val rng;        /* the RNG input, once asked for */
-    int32_t drop_nothing; /* outside training: DROPOUT passes its input on */
+    lathe_val rng;        /* the RNG input, once it was requested */
+    int32_t drop_nothing; /* outside training: DROPOUT returns its input */
 };
 
 /** An empty graph over a parameter table, which must outlive it. */
@@ -82,39 +81,39 @@ void lathe_graph_destroy(lathe_graph *g);
 /** The builder table that plugins get. */
 const lathe_graph_api *lathe_graph_api_get(void);
 
-/** New nodes belong to this transformer layer (-1: none) and LATHE_BLOCK_*. */
+/** Sets the transformer layer (-1: none) and LATHE_BLOCK_* of the nodes added from now on. */
 void lathe_graph_set_layer(lathe_graph *g, int32_t layer, int32_t block);
 
-/** A batch input, a constant (copied), a named state: each a new value. */
+/** Adds a batch input; a constant (copied); a named state. */
 lathe_status lathe_graph_input(lathe_graph *g, const char *name, lathe_desc desc, lathe_val *out);
 lathe_status lathe_graph_const(lathe_graph *g, const char *name, lathe_desc desc, const void *data,
                                lathe_val *out);
 lathe_status lathe_graph_state(lathe_graph *g, const char *name, lathe_desc desc, lathe_val *out);
 
-/** The value of a parameter row as computation reads it / its master / its gradient / a plane. */
+/** The value of a parameter row as computation reads it; its master; its gradient; a plane. */
 lathe_status lathe_graph_param(lathe_graph *g, int32_t param, lathe_val *out);
 lathe_status lathe_graph_master(lathe_graph *g, int32_t param, lathe_val *out);
 lathe_status lathe_graph_grad(lathe_graph *g, int32_t param, lathe_val *out);
 lathe_status lathe_graph_plane(lathe_graph *g, int32_t param, int32_t plane, lathe_val *out);
 
-/** Marks a value as a result: it stays readable after the run. */
+/** Marks a value as a result, which is readable after the run. */
 void lathe_graph_output(lathe_graph *g, lathe_val v);
 
-/** Adds a node; shapes are inferred and checked. See lathe_graph_api.node. */
+/** Adds a node; infers and checks its shapes. See lathe_graph_api.node. */
 lathe_status lathe_graph_node(lathe_graph *g, int32_t op, const lathe_op_attrs *attrs,
                               const lathe_val *in, int32_t n_in, lathe_val *out, int32_t n_out,
                               int32_t inplace_in, const char *label);
 
-/** The value whose memory v lives in, through the chain of shares. */
+/** The value whose memory v uses, following the chain of shares. */
 lathe_val lathe_graph_root(const lathe_graph *g, lathe_val v);
 
-/** Whether the kind of v outlives a run. */
+/** Whether v is of a kind that outlives a run. */
 int32_t lathe_graph_is_persistent(const lathe_graph *g, lathe_val v);
 
 /* shared inside the floor */
 lathe_val lathe__graph_value(lathe_graph *g, const lathe_ir_value *init);
 lathe_ir_node *lathe__graph_append(lathe_graph *g);
-/** A node as a use of its op. */
+/** Describes a node as a problem of its op. */
 void lathe__graph_problem(const lathe_graph *g, const lathe_ir_node *n, lathe_op_problem *out);
 
 #endif

@@ -1,8 +1,7 @@
-/* Shared memory made legal, and more of it: the last pass before the plan.
+/* Makes shared memory legal, and lets more nodes share memory: the last pass before the plan.
  *
- * A node that takes over the memory of a value u (an accumulated gradient, an in-place output) is
- * legal when nobody reads u afterwards. Where somebody does, u is copied first and the copy is
- * taken.
+ * A node that reuses the memory of a value u (an accumulated gradient, an in-place output) is legal
+ * if no later node reads u. If one does, the pass first copies u, and the node reuses the copy.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +33,7 @@ static void find_reads(inplace *p)
     }
 }
 
-/* Whether node n reads u element by element, each where it writes. */
+/* Whether node n reads each element of u only where it writes that element. */
 static int reads_in_step(const lathe_ir_node *n, lathe_val u)
 {
     const uint32_t anywhere = lathe_op_info_get(n->op)->reads_anywhere;
@@ -52,7 +51,7 @@ static int may_take(const inplace *p, int32_t i, int32_t k, lathe_val u)
         return 0;
     if (n->acc[k] == LATHE_NONE)
         return 1;
-    for (int32_t j = 0; j < n->n_in; j++) /* += onto what the node itself reads */
+    for (int32_t j = 0; j < n->n_in; j++) /* the node adds to a value that it reads */
         if (n->in[j] == u)
             return 0;
     for (int32_t j = 0; j < n->n_out; j++)
@@ -75,7 +74,7 @@ static lathe_status insert_copy(inplace *p, const lathe_ir_node *user, lathe_val
     return status;
 }
 
-/* Shares output 0 with an input that dies here, where the op allows it. */
+/* Lets output 0 reuse the memory of an input that is not read later, if the op allows it. */
 static void share_more(inplace *p, int32_t i, lathe_ir_node *n)
 {
     const lathe_op_info info = *lathe_op_info_get(n->op);

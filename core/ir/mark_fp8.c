@@ -1,10 +1,10 @@
-/* Marks the products that run in fp8: forward products of the blocks' own weights. The derivative
- * passes the mark on. */
+/* Marks the products that run in fp8: forward products with the blocks' own weights. Their
+ * derivatives inherit the mark. */
 #include "ir/passes.h"
 #include "lathe/fp8.h"
 
-/* Whether the weight belongs to the model itself, quantized or not; products of an adapter are
- * small and stay as they are. */
+/* Whether the weight belongs to the model, quantized or not. Products of an adapter are small and
+ * are not marked. */
 static int is_of_the_model(const lathe_graph *g, lathe_val w)
 {
     const int32_t param = g->values[w].param;

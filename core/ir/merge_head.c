@@ -1,6 +1,6 @@
-/* The head's forward and backward in one: HEAD_LOGPROB_BWD gives the log-probabilities as well, so
- * when its dlogp does not depend on them (plain cross-entropy: dlogp is a constant) the forward
- * node is not needed, and the logits are computed once instead of twice. */
+/* Merges the forward and backward of the head. HEAD_LOGPROB_BWD also computes the
+ * log-probabilities, so if its dlogp does not depend on them (plain cross-entropy: dlogp is a
+ * constant), the forward node is not needed, and the logits are computed once instead of twice. */
 #include <stdlib.h>
 
 #include "base/error.h"

@@ -1,11 +1,11 @@
-/* Moves activations to the host's memory between their forward and their backward.
+/* Moves activations to host memory between the forward and the backward.
  *
  *   forward   |layer 0 |layer 1 |layer 2 |..        |layer 2 |layer 1 |layer 0 |   backward
  *   copies       |copy_out 0||copy_out 1 ..            |copy_in 1 ||copy_in 0
  *                            ^ wait_out 0                         ^ wait_in 1
  *
- * In the device's memory a value exists from the node that makes it to its wait_out, and again from
- * copy_in to its last use. The memory plan treats these as two values with two short lifetimes.
+ * A value is in device memory from the node that computes it to its wait_out, and again from
+ * copy_in to its last use. The memory plan treats these as two values with short lifetimes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +14,12 @@
 #include "ir/op_info.h"
 #include "ir/passes.h"
 
-/* A value smaller than 1/SMALL of the largest moved value stays on the device: statistics of norms
+/* Values smaller than 1/SMALL of the largest moved value stay on the device: statistics of norms
  * and of attention, sums of rows. */
 enum { SMALL = 32 };
 
-/* One moved value and the positions of its four nodes: each goes before the node with this index in
- * the old order. */
+/* A moved value and the positions of its four nodes: each is inserted before the node with this
+ * index in the old order. */
 typedef struct trip {
     lathe_val v;
     lathe_val on_host, settled, coming, back; /* h, h', w, w' of op_info.h */
@@ -29,13 +29,14 @@ typedef struct trip {
 typedef struct offload {
     lathe_graph *g;
     int32_t forward_end;
-    int32_t *layer_of; /* [n_nodes] counts runs of nodes of one layer, from 0; the head is one to
-                          both sides */
-    int32_t *begin;    /* [n_layers + 1] first node of each */
+    /* [n_nodes] number of the run of nodes of one layer, from 0; forward and backward share the
+     * head's */
+    int32_t *layer_of;
+    int32_t *begin; /* [n_layers + 1] first node of each run */
     int32_t n_layers;
-    int32_t *first_use;  /* [n_values] after forward_end; -1: none */
-    char *stays;         /* [n_values] something there takes its memory over */
-    lathe_val *replaced; /* [n_values] what is read in its place there */
+    int32_t *first_use;  /* [n_values] first use after forward_end; -1: none */
+    char *stays;         /* [n_values] a node after forward_end reuses its memory */
+    lathe_val *replaced; /* [n_values] value that nodes after forward_end read instead */
     trip *trips;
     int32_t n_trips;
     lathe_ir_node *old;
@@ -72,8 +73,8 @@ static void find_uses(offload *o)
     }
 }
 
-/* Decides whether v is moved, and where its four nodes go. Values of the layers next to the head
- * stay: they are needed again at once. */
+/* Decides whether v is moved, and where its four nodes are inserted. Values of the layers next to
+ * the head are not moved, because they are needed soon. */
 static int plan_trip(const offload *o, lathe_val v, trip *out)
 {
     const lathe_ir_value *value = &o->g->values[v];
@@ -82,7 +83,7 @@ static int plan_trip(const offload *o, lathe_val v, trip *out)
         o->stays[v] || made < 0 || made >= o->forward_end || use < 0)
         return 0;
     const int32_t from = o->layer_of[made], to = o->layer_of[use];
-    if (to < from + 3) /* nor is there a layer between */
+    if (to < from + 3) /* copy_in would be before wait_out */
         return 0;
     *out = (trip){.v = v,
                   .copy_out = made + 1,
@@ -131,7 +132,7 @@ static lathe_status append(offload *o, const lathe_ir_node *node)
     return LATHE_OK;
 }
 
-/* Creates a node of op over (a, b) at its position; *out shares the memory of `share`, or has new
+/* Creates a node of op over (a, b) at its position; *out reuses the memory of `share`, or has new
  * memory. */
 static lathe_status add(offload *o, int32_t op, int32_t before, lathe_val a, lathe_val b,
                         lathe_val share, lathe_val *out)
@@ -176,7 +177,8 @@ static lathe_status add_before(offload *o, int32_t i)
             LATHE_TRY(add(o, LATHE_OP_COPY_OUT, i - 1, t->v, LATHE_NONE, LATHE_NONE, &t->on_host));
     }
     const int begins = i >= o->forward_end && o->begin[o->layer_of[i]] == i;
-    for (int32_t use = i; begins && use < o->n_old; use++) { /* by first use, a layer ahead */
+    /* in the order of first use, a layer ahead */
+    for (int32_t use = i; begins && use < o->n_old; use++) {
         if (o->layer_of[use] > o->layer_of[i] + 1)
             break;
         for (int32_t k = 0; k < o->n_trips; k++) {

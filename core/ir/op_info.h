@@ -11,16 +11,16 @@ enum {
     LATHE_RUNS_DEVICE = 0,
     LATHE_RUNS_ATTENTION = 1,
     LATHE_RUNS_QUANT = 2,
-    LATHE_RUNS_BESIDE = 3 /* the core: a copy on a copy stream, or a wait for it */
+    LATHE_RUNS_BESIDE = 3 /* the core runs it: a copy on a copy stream, or a wait for one */
 };
 
-/* Ops that only lathe_pass_offload makes (passes.h), numbered after those of op.h. v and w are in
- * the device's memory, h in the host's; h' and w' are h and w after the wait.
+/* Ops that only lathe_pass_offload creates (passes.h), numbered after those of op.h. v and w are in
+ * device memory, h in host memory; h' and w' are h and w after the wait.
  *
- *   copy_out  v -> h         begins to copy v to h; until wait_out v may be read but not written
- *   wait_out  h, v -> h'     waits for that copy: h holds the value, and the memory of v is free
- *   copy_in   h' -> w        begins to copy h to w; until wait_in nothing may use w
- *   wait_in   w, h' -> w'    waits for that copy: w holds the value, and the memory of h is free
+ *   copy_out  v -> h         starts a copy of v to h; until wait_out v may be read but not written
+ *   wait_out  h, v -> h'     waits for that copy: h contains the value, and the memory of v is free
+ *   copy_in   h' -> w        starts a copy of h to w; until wait_in nothing may use w
+ *   wait_in   w, h' -> w'    waits for that copy: w contains the value, and the memory of h is free
  */
 #define LATHE_CORE_OP_TABLE(X)                                                                     \
     X(COPY_OUT, "copy_out", 1, 1)                                                                  \
@@ -39,16 +39,16 @@ enum {
 /** One use of an op: attributes, and the shapes of its tensors. */
 typedef struct lathe_op_problem {
     int32_t op, n_in, n_out;
-    uint32_t may_accumulate; /* bit i: output i is to be added to */
-    const char *label;       /* of the node, for messages; NULL: it is no node */
+    uint32_t may_accumulate; /* bit i: output i will be added to */
+    const char *label;       /* label of the node, for messages; NULL: not a node */
     lathe_op_attrs attrs;
     lathe_desc in[LATHE_OP_MAX_IN],
         out[LATHE_OP_MAX_OUT]; /* dtype LATHE_ABSENT: not given or not requested */
 } lathe_op_problem;
 
-/** A problem that kernels and derivatives are tested on. Tensors are written "dtype[dims]"; c
- * stands for each compute dtype in turn, and - for an absent tensor. A suffix says what the tensor
- * holds (without one: noise in [-1, 1)):
+/** A problem on which kernels and derivatives are tested. Tensors are written "dtype[dims]"; c
+ *  stands for each compute dtype in turn, and - for an absent tensor. A suffix selects the content
+ *  of a tensor (without one: noise in [-1, 1)):
  *   :+   around 1, positive          :tN  indices below N
  *   :w   small whole numbers         :TN  targets, every third -1
  *   :2   noise in [-2, 2)            :k   lengths of cached rows
@@ -56,8 +56,9 @@ typedef struct lathe_op_problem {
 typedef struct lathe_op_case {
     const char *in, *out; /* NULL: the end of a list */
     lathe_op_attrs attrs;
-    int64_t terms;     /* summed in f32 per element */
-    double half_units; /* of c, on the largest element, for intermediate values that are rounded */
+    int64_t terms; /* number of terms summed in f32 per element */
+    /* units of c, relative to the largest element, for rounded intermediate values */
+    double half_units;
 } lathe_op_case;
 
 typedef struct lathe_tape lathe_tape; /* tape.h */
@@ -75,15 +76,15 @@ typedef struct lathe_op_info {
     int32_t inplace_always; /* output 0 is input 0 */
     uint32_t
         reads_anywhere; /* bit k: an element of output 0 reads more of input k than its own place */
-    uint32_t fixed_inputs; /* bit k: has no derivative for input k */
+    uint32_t fixed_inputs; /* bit k: no derivative for input k */
     uint32_t
-        param_outputs; /* bit k: output k is a parameter's gradient, f32 in every compute dtype */
-    int32_t in_grad_dtype; /* these outputs may have the dtype of the stored gradient */
+        param_outputs; /* bit k: output k is a parameter's gradient, f32 with every compute dtype */
+    int32_t in_grad_dtype; /* these outputs may have the dtype of stored gradients */
     int32_t cheap;         /* costs less to recompute in the backward than to store */
-    int32_t recomputed;    /* in the backward, in every mode */
-    int32_t training_only; /* outside training its output is its first input */
+    int32_t recomputed;    /* recomputed in the backward in every mode */
+    int32_t training_only; /* outside training its output equals its first input */
 
-    /* ---- rules: NULL where the note says so ---- */
+    /* ---- rules: NULL is allowed where the comment says so ---- */
 
     /** Computes shapes and dtypes of the outputs from p->in and p->attrs into p->out, whose entries
      *  are LATHE_ABSENT before the call. LATHE_E_SHAPE.
@@ -94,9 +95,9 @@ typedef struct lathe_op_info {
     void (*derive)(lathe_tape *t, const struct lathe_ir_node *n, lathe_val dy);
     /** Floating-point operations, 2 per multiply-add; NULL: negligible. */
     double (*flops)(const lathe_op_problem *p);
-    /** Checks the shapes, dtypes and attributes that op.h allows; every device refuses the others.
-     *  LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_ARG, LATHE_E_UNSUPPORTED. NULL: no device runs the op.
-     */
+    /** Checks that op.h allows these shapes, dtypes and attributes; a device refuses all others.
+     *  LATHE_E_SHAPE, LATHE_E_DTYPE, LATHE_E_ARG, LATHE_E_UNSUPPORTED. NULL: no device runs the
+     *  op. */
     lathe_status (*check)(const lathe_op_problem *p);
     /** Computes out = op(in) in double precision, row-major. in[i] and out[i] are NULL where
      * absent; outputs are zero before the call. NULL: the result is defined by a codec. */

@@ -1,15 +1,15 @@
-/* Orders and prunes nodes: the stable topological sort, and the removal of dead nodes. */
+/* Sorts nodes (a stable topological sort) and removes dead nodes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "ir/passes.h"
 
-/* Nodes as a graph of their own: edge a -> b means that b must come after a. */
+/* Order constraints between nodes: an edge a -> b means that b must come after a. */
 typedef struct edges {
     int32_t *from, *to;
     int32_t n, capacity;
-    int32_t *pending; /* [n_nodes] edges into each node not yet satisfied */
+    int32_t *pending; /* [n_nodes] number of unsatisfied edges into each node */
 } edges;
 
 static int add_edge(edges *e, int32_t from, int32_t to)
@@ -48,7 +48,7 @@ static int collect(const lathe_graph *g, edges *e, int32_t *last_writer)
                 return 0;
             if (n->out[k] == LATHE_NONE || g->values[n->out[k]].kind == LATHE_VALUE_TEMP)
                 continue;
-            /* several writers of one gradient keep their order: sums are then repeatable */
+            /* several writers of one gradient keep their order, so that sums are repeatable */
             if (!add_edge(e, last_writer[n->out[k]], i))
                 return 0;
             last_writer[n->out[k]] = i;
@@ -100,8 +100,7 @@ out:
     return status;
 }
 
-/* Rewrites the node array in the given order (n entries of old indices) and the producers of
- * values. */
+/* Puts the node array into the given order (n old indices) and updates the producers of values. */
 static lathe_status apply_order(lathe_graph *g, const int32_t *order, int32_t n)
 {
     lathe_ir_node *nodes = malloc(((size_t)n + 1) * sizeof *nodes);
@@ -139,7 +138,8 @@ lathe_status lathe__graph_sort(lathe_graph *g)
     return status;
 }
 
-/* A node is live when it writes persistent memory or a live node or the caller reads an output. */
+/* A node is live if it writes persistent memory, or if a live node or the caller reads an
+ * output. */
 static int is_live(const lathe_graph *g, const lathe_ir_node *n, const char *wanted)
 {
     for (int32_t k = 0; k < n->n_out; k++)

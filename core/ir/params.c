@@ -22,7 +22,7 @@ void lathe_params_fini(lathe_params *params)
     memset(params, 0, sizeof *params);
 }
 
-/* The slot of a name: where it is, or where it would go. There is a free one. */
+/* The slot of a name, or the free slot where it would be inserted. There is always a free one. */
 static int32_t *slot_of(const lathe_params *params, const char *name)
 {
     const uint64_t mask = (uint64_t)params->n_slots - 1;
@@ -33,7 +33,7 @@ static int32_t *slot_of(const lathe_params *params, const char *name)
     }
 }
 
-/* Room for one more name, at most half full. */
+/* Makes room for one more name; the table stays at most half full. */
 static lathe_status grow_names(lathe_params *params)
 {
     if (2 * (params->n + 1) <= params->n_slots)

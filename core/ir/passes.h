@@ -9,7 +9,7 @@ enum {
     LATHE_RECOMPUTE_LAYER = 1,     /* keep the input of each layer only */
     LATHE_RECOMPUTE_ATTENTION = 2, /* recompute the attention blocks */
     LATHE_RECOMPUTE_MLP = 3,       /* recompute the MLP blocks */
-    LATHE_RECOMPUTE_POINTWISE = 4  /* recompute norms and activations: next to no work */
+    LATHE_RECOMPUTE_POINTWISE = 4  /* recompute norms and activations, which is very little work */
 };
 
 /** Marks products for fp8; runs before the derivative. Products of the blocks' own weights whose

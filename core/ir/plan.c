@@ -1,5 +1,5 @@
-/* Liveness and placement: the largest first, each at the lowest offset free over its whole life
- * (free_space.h). */
+/* Places values in memory by their lifetimes: the largest first, each at the lowest offset that is
+ * free during its whole lifetime (free_space.h). */
 #include "ir/plan.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 /* One block of memory: a family of values that share it, or the scratch of a node. */
 typedef struct block {
     int64_t bytes, offset;
-    int32_t first, last; /* nodes at which it must hold: inclusive */
+    int32_t first, last; /* first and last node of its lifetime, inclusive */
     int32_t scratch_of;  /* node, or -1 */
     lathe_val root;      /* value, or LATHE_NONE */
 } block;
@@ -30,7 +30,7 @@ static void touch(block *b, int32_t node)
         b->last = node;
 }
 
-/* When each value must hold, by the value whose memory it lives in. */
+/* Finds the lifetime of each value, combined by the value whose memory it uses. */
 static void find_lives(const lathe_graph *g, block *by_root)
 {
     for (lathe_val v = 0; v < g->n_values; v++) {
@@ -52,7 +52,7 @@ static void find_lives(const lathe_graph *g, block *by_root)
     }
 }
 
-/* The blocks of one memory, compact; returns how many. */
+/* Collects the blocks of one memory; returns their number. */
 static int32_t value_blocks(const lathe_graph *g, block *by_root, int32_t on_host, block *out)
 {
     int32_t n_out = 0;
@@ -78,12 +78,12 @@ static int larger_first(const void *a, const void *b)
     return x->scratch_of < y->scratch_of ? -1 : x->scratch_of > y->scratch_of;
 }
 
-/* Places blocks in their order. */
+/* Places the blocks in their order. */
 static lathe_status place(block *blocks, int32_t n, int32_t n_nodes, int64_t *out_peak)
 {
     lathe_free_space *space = NULL;
     *out_peak = 0;
-    LATHE_TRY(lathe_free_space_create(n_nodes + 1, &space)); /* outputs hold after the last node */
+    LATHE_TRY(lathe_free_space_create(n_nodes + 1, &space)); /* outputs live after the last node */
     qsort(blocks, (size_t)n, sizeof *blocks, larger_first);
     lathe_status status = LATHE_OK;
     for (int32_t i = 0; i < n && status == LATHE_OK; i++) {
@@ -115,7 +115,8 @@ static void fill_offsets(lathe_plan *plan, const block *blocks, int32_t n)
     }
 }
 
-/* Host memory, then the device's: first without scratch, for the figure, then with it. */
+/* Places host memory, then device memory: first without scratch, for activation_bytes, then with
+ * it. */
 static lathe_status place_all(lathe_plan *plan, const lathe_graph *g, block *by_root,
                               const int64_t *scratch_bytes, block *blocks)
 {

@@ -1,4 +1,4 @@
-/* The memory plan: an offset for every planned value and scratch, from liveness.
+/* The memory plan: an offset for every planned value and scratch, from their lifetimes.
  *
  *   node:      0   1   2   3   4
  *   value a    [=======]
@@ -13,30 +13,30 @@
 #define LATHE_PLAN_ALIGN 64
 
 typedef struct lathe_plan {
-    int64_t *offset; /* [n_values] in the arena, or the host's; -1: not planned (persistent, input,
-                        const) */
+    /* [n_values] in the device's or host's arena; -1: not planned (persistent, input, const) */
+    int64_t *offset;
     int64_t *scratch_offset;  /* [n_nodes] */
     int64_t arena_bytes;      /* peak of activations and scratch together */
-    int64_t activation_bytes; /* peak were there no scratch */
+    int64_t activation_bytes; /* peak without scratch */
     int64_t input_bytes;      /* inputs and constants */
-    int64_t host_bytes; /* peak of the values in the host's memory, which has an arena of its own */
+    int64_t host_bytes;       /* peak of the values in host memory, which has its own arena */
     int32_t n_values, n_nodes;
 } lathe_plan;
 
-/** Plans a graph. scratch_bytes [n_nodes]: what each node's kernel needs. */
+/** Plans a graph. scratch_bytes [n_nodes]: size that each node's kernel needs. */
 lathe_status lathe_plan_create(const lathe_graph *g, const int64_t *scratch_bytes,
                                lathe_plan **out);
 void lathe_plan_destroy(lathe_plan *plan);
 
-/** Pairs of a query and a key that attention computes in a sequence of t tokens: t*t, or, when
- *  causal, sum over i of min(i+1, window). window 0: all keys. Boundaries between packed documents
- *  are not known here. */
+/** Number of pairs of a query and a key that attention computes in a sequence of t tokens: t*t, or,
+ *  if causal, the sum over i of min(i+1, window). window 0: all keys. Ignores boundaries between
+ *  packed documents. */
 double lathe_attention_pairs(int64_t t, int64_t window, int32_t causal);
 
 /** Floating-point operations of one run of the graph: products and attention
- *  (lathe_attention_pairs), 2 per multiply-add. with_recompute 0: without what gradient
- *  checkpointing repeats; for a model that trains whole this is lathe_model_flops_per_token times
- *  the tokens. */
+ *  (lathe_attention_pairs), 2 per multiply-add. with_recompute 0: without the operations that
+ *  gradient checkpointing repeats; for a fully trained model this is lathe_model_flops_per_token
+ *  times the tokens. */
 double lathe_graph_flops(const lathe_graph *g, int32_t with_recompute);
 /** Floating-point operations in fp8 of one run of the graph, including recomputation. */
 double lathe_graph_fp8_flops(const lathe_graph *g);

@@ -13,13 +13,13 @@ typedef struct recompute {
     lathe_ir_node *old; /* the node array before the pass */
     int32_t n_old;
     int32_t *producer; /* [n_values] producer in `old`, -1: none */
-    char *kept;        /* [n_values] read by another layer or block: stays in memory */
-    lathe_val *clone;  /* [n_values] its recomputed twin, once made */
+    char *kept;        /* [n_values] another layer or block reads it: stays in memory */
+    lathe_val *clone;  /* [n_values] its recomputed copy, if it exists */
     int32_t n_values;
     lathe_status status;
 } recompute;
 
-/* Whether node n lies in the region that the mode recomputes. */
+/* Whether node n is in a region that the mode recomputes. */
 static int in_region(const recompute *r, const lathe_ir_node *n)
 {
     if (n->phase != LATHE_PHASE_FORWARD)
@@ -46,8 +46,9 @@ static int same_region(const recompute *r, const lathe_ir_node *a, const lathe_i
     return a->layer == b->layer && (r->mode == LATHE_RECOMPUTE_LAYER || a->block == b->block);
 }
 
-/* Values that a forward node outside the producer's region reads are its boundary: kept. Pointwise
- * nodes are regions of their own whose inputs, not outputs, are the boundary. */
+/* Marks boundary values, which stay in memory: those that a forward node outside the producer's
+ * region reads. Each pointwise node is its own region, and its inputs, not its outputs, are the
+ * boundary. */
 static void mark_kept(recompute *r)
 {
     if (r->mode == LATHE_RECOMPUTE_POINTWISE)

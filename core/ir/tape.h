@@ -7,7 +7,7 @@
 
 struct lathe_tape {
     lathe_graph *g;
-    lathe_val *grad;   /* [n_forward_values] d(loss * seed)/dv so far; LATHE_NONE: nothing yet */
+    lathe_val *grad;   /* [n_forward_values] d(loss * seed)/dv so far; LATHE_NONE: none yet */
     int32_t *has_grad; /* [n_params]: the parameter's gradient was written in this graph */
     lathe_status status;
 };

@@ -1,4 +1,4 @@
-/* The canvas: cells, text, output. */
+/* A grid of terminal cells: cells, text, output. */
 #include "view/canvas.h"
 
 #include <stdarg.h>
@@ -33,14 +33,14 @@ void lathe_canvas_put(lathe_canvas *c, int32_t x, int32_t y, int32_t style, uint
         c->cells[y * c->width + x] = (lathe_cell){glyph, style};
 }
 
-/* The next character of UTF-8 text; 0xFFFD for what is none. */
+/* The next character of UTF-8 text; 0xFFFD for an invalid byte. */
 static uint32_t next_char(const unsigned char **text)
 {
     const unsigned char *at = *text;
     const int more = at[0] < 0x80   ? 0
                      : at[0] < 0xE0 ? 1
                      : at[0] < 0xF0 ? 2
-                                    : 3; /* bytes after it */
+                                    : 3; /* continuation bytes */
     *text = at + 1;
     if (at[0] < 0x80)
         return at[0];
@@ -71,7 +71,7 @@ int32_t lathe_canvas_text(lathe_canvas *c, int32_t x, int32_t y, int32_t style, 
             glyph = '?';
             cells = 1;
         }
-        if (cells == 0) /* a combining mark: the cell has its character already */
+        if (cells == 0) /* a combining mark: the cell already has its character */
             continue;
         if (x + cells > c->right)
             return c->right;

@@ -15,11 +15,11 @@
 
 enum { MAX_TICKS = 16, LABEL = 16 };
 
-/* The inner rectangle, in cells and in dots, and the ranges it shows. */
+/* The inner rectangle, in cells and dots, and the value ranges that it shows. */
 typedef struct frame {
     lathe_canvas *c;
     int32_t x, y, width, height; /* cells */
-    int32_t rx, ry;              /* dots of a cell */
+    int32_t rx, ry;              /* dots per cell */
     double xr[2], yr[2];
 } frame;
 
@@ -52,7 +52,8 @@ static int32_t dot_x(const frame *f, double v)
     return (int32_t)lround((v - f->xr[0]) / (f->xr[1] - f->xr[0]) * n);
 }
 
-/* Values outside the range (never so large that they do not fit) lie just outside the frame. */
+/* Row of a value. Values outside the range give a row just outside the frame, never one that
+ * overflows. */
 static int32_t dot_y(const frame *f, double v)
 {
     const double n = (double)(f->height * f->ry - 1);
@@ -80,7 +81,7 @@ static void line(const frame *f, int32_t x0, int32_t y0, int32_t x1, int32_t y1,
     }
 }
 
-/* The spread, as every other dot: lighter than the line. */
+/* Draws the spread as every other dot, so that it is lighter than the line. */
 static void draw_spread(const frame *f, const lathe_curve *c, int32_t style)
 {
     for (int32_t i = 0; c->lo && i < c->n; i++) {
@@ -122,8 +123,8 @@ static void draw_title(lathe_canvas *c, int32_t x, int32_t y, int32_t width, con
                        k->label ? " " : "", value);
         length += (int32_t)strlen(legend[i]) + 4;
     }
-    /* One curve's legend stands beside a title that is cut to leave it room; of several, only where
-     * both fit. */
+    /* The legend of a single curve is beside the title, which is cut to make room. Several legends
+     * are shown only if they fit beside the whole title. */
     const int32_t title = (int32_t)strlen(plot->title), least = width / 3;
     int32_t room = title + 1 + length <= width ? title : n == 1 ? width - length - 1 : width;
     if (room < title && room < least) {
@@ -143,7 +144,7 @@ static void draw_title(lathe_canvas *c, int32_t x, int32_t y, int32_t width, con
     }
 }
 
-/* Labels left of the frame; the frame's left edge and width follow from the widest. */
+/* Draws the labels left of the frame; the widest determines the frame's left edge and width. */
 static void draw_y_axis(frame *f, int32_t x, int32_t width, int32_t unit)
 {
     double ticks[MAX_TICKS], step = 0.0;

@@ -1,4 +1,4 @@
-/* Ranges, ticks and numbers of plots. */
+/* Computes ranges, ticks and number texts for plots. */
 #include "view/curve.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ int lathe_plot_range(const lathe_plot *plot, double x[2], double y[2])
         x[0] = 0.0;
     if (x[1] <= x[0])
         x[1] = x[0] + 1.0;
-    if (y[1] <= y[0]) { /* a constant: put it in the middle */
+    if (y[1] <= y[0]) { /* a constant: show it in the middle */
         const double around = y[0] != 0.0 ? 0.5 * fabs(y[0]) : 1.0;
         y[1] = y[0] + around;
         y[0] -= plot->from_zero && y[0] == 0.0 ? 0.0 : around;
@@ -48,7 +48,7 @@ int lathe_plot_range(const lathe_plot *plot, double x[2], double y[2])
     return 1;
 }
 
-/* The smallest 1, 2 or 5 times a power of ten of which at most max multiples lie in [lo, hi]. */
+/* The smallest step of 1, 2 or 5 times a power of ten with at most max multiples in [lo, hi]. */
 static double nice_step(double lo, double hi, int32_t max)
 {
     static const double steps[] = {1.0, 2.0, 5.0};
@@ -63,7 +63,7 @@ static double nice_step(double lo, double hi, int32_t max)
     return hi - lo;
 }
 
-/* Distance between at most max ticks; for bytes, round in the displayed unit. */
+/* Distance between at most max ticks; for bytes, a round number of the displayed unit. */
 static double tick_step(double lo, double hi, int32_t max, int32_t unit)
 {
     double scale = 1.0;
@@ -103,7 +103,7 @@ int32_t lathe_axis_ticks(double lo, double hi, int32_t max, int32_t unit, double
 }
 
 /* Digits after the decimal point that distinguish ticks `step` apart; step 0: three or four
- * digits. */
+ * significant digits. */
 static int digits(double value, double step)
 {
     const double at = step > 0.0 ? step : fabs(value) / 999.9;
@@ -133,7 +133,7 @@ static void plain_text(double value, double step, char *out, int64_t bytes)
     (void)snprintf(out, (size_t)bytes, "%.*f%.1s", digits(v, s), v, suffix[i] ? &suffix[i] : "");
 }
 
-/* Of `units`, each `base` times the one before. */
+/* Formats a value with one of `units`, each `base` times the one before. */
 static void scaled_text(double value, double step, const char *const *units, int n, double base,
                         char *out, int64_t bytes)
 {

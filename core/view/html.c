@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at text[0, n); 0: it is none (Unicode 15, table 3-7). */
+/* Length of the UTF-8 character at text[0, n); 0: it is invalid (Unicode 15, table 3-7). */
 static int64_t char_bytes(const unsigned char *text, int64_t n)
 {
     const unsigned char a = text[0];

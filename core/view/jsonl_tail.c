@@ -1,4 +1,4 @@
-/* Tails of JSON-lines files. */
+/* Reads the last lines of a JSON-lines file. */
 #include "view/jsonl_tail.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/json.h"
 
-/* The text of the next line into line[0, MAX], without its end. 0: no whole line is left; -1: too
- * long. */
+/* Reads the next line into line[0, MAX], without its end. Returns its length; 0: no whole line is
+ * left; -1: too long. */
 static int64_t read_line(FILE *f, char *line)
 {
     int64_t n = 0;
@@ -55,7 +55,7 @@ lathe_status lathe_jsonl_tail_read(const char *path, int32_t keep, lathe_jsonl_t
     free(line);
     if (!line || !out->items)
         return lathe_error(LATHE_E_NOMEM, "%s: no memory for reading", path);
-    if (out->n_all > keep) { /* the ring, straightened through its second half */
+    if (out->n_all > keep) { /* put the ring in order, using its second half */
         const int64_t first = out->n_all % keep;
         memcpy(out->items + keep, out->items, (size_t)keep * sizeof(json_t *));
         for (int32_t i = 0; i < keep; i++)

@@ -1,4 +1,4 @@
-/* The page: head, style, tiles; the sections are in report_*.c. */
+/* Builds the report page: head, style, tiles. The sections are in report_*.c. */
 #include "view/report.h"
 
 #include <math.h>
@@ -70,7 +70,7 @@ static const char style[] =
     "@media(max-width:760px){.grid{grid-template-columns:minmax(0,1fr)}.keys{columns:1}main{"
     "padding:"
     "26px 14px}.large{display:none}.small{display:block}"
-    /* a row of a wide table becomes a block of lines, each with its column's name */
+    /* in a narrow view, a table row becomes a block of lines, each with its column's name */
     "table.rows,table.rows tbody,table.rows tr,table.rows td{display:block}"
     "table.rows tr:first-child{display:none}"
     "table.rows tr{border-bottom:1px solid var(--line);padding:8px 0}"
@@ -88,7 +88,7 @@ void lathe__report_date(double seconds, char *out, int64_t bytes)
         out[0] = '\0';
 }
 
-/* The folder's name, of "out/run/" too; of "." the whole path. */
+/* The folder's name, also for "out/run/"; for "." the whole path. */
 static void put_name(const lathe_run_view *v, lathe_buffer *out)
 {
     size_t n = strlen(v->dir), begin;

@@ -1,4 +1,4 @@
-/* The report's curves. */
+/* Curves of the report. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 enum { POINTS = 360, MAX_CURVES = 4 };
 
-/* One plot: keys that are there are drawn. */
+/* One plot; draws those of its keys that the run has. */
 typedef struct row {
     const char *title;
     const char *keys[MAX_CURVES], *labels[MAX_CURVES];
@@ -85,7 +85,7 @@ lathe_status lathe__report_curves(const lathe_run_view *v, lathe_buffer *out)
     return LATHE_OK;
 }
 
-/* ---- where a step's time goes ---- */
+/* ---- where the time of a step is spent ---- */
 
 enum { N_PHASES = 5 };
 static const char *const phase_keys[N_PHASES - 1] = {"data_seconds", "forward_seconds",
@@ -94,8 +94,8 @@ static const char *const phase_names[N_PHASES] = {"data", "forward", "backward",
                                                   "other"};
 static const int32_t phase_colors[N_PHASES] = {4, 0, 3, 2, 5};
 
-/* The phases as areas on top of each other up to the whole step. Points of all are the same steps:
- * the figures come in the same lines. */
+/* Stacks the phases as areas up to the whole step. All have points at the same steps, because they
+ * are in the same metrics lines. */
 static lathe_status stack_phases(const lathe_run_view *v, const lathe_series *whole,
                                  lathe_arena *arena, lathe_curve *curves, int32_t *out_n)
 {
@@ -141,7 +141,7 @@ static void put_phase_bar(const lathe_curve *curves, int32_t n, lathe_buffer *ou
         sum += curves[i].last;
     lathe_buffer_puts(out, "<div class=\"card wide\"><h3>Mean step</h3><div class=\"bar\">");
     for (int32_t i = 0; i < n; i++)
-        if (curves[i].last > 5e-4 * sum) /* thinner ones would only be a gap */
+        if (curves[i].last > 5e-4 * sum) /* a thinner area would only look like a gap */
             lathe_buffer_printf(out, "<i style=\"width:%.2f%%;background:var(--c%d)\"></i>",
                                 sum > 0.0 ? 100.0 * curves[i].last / sum : 0.0, curves[i].color);
     lathe_buffer_puts(out, "</div><div class=\"phases\">");

@@ -1,4 +1,4 @@
-/* The report's starts and checkpoints. */
+/* Starts and checkpoints in the report. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "view/html.h"
 #include "view/report.h"
 
-enum { SHOWN_ROWS = 10 }; /* of a table; the rows before them are folded away */
+enum { SHOWN_ROWS = 10 }; /* rows of a table; earlier rows are folded */
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -55,7 +55,7 @@ static void put_changes(const json_t *changed, lathe_buffer *out)
     }
 }
 
-/* Where the run went back, and what left the competition then. */
+/* Lists where the run went back, and which checkpoints it then no longer compared. */
 static void put_branches(const json_t *start, lathe_buffer *out)
 {
     const json_t *abandoned = json_object_get(start, "abandoned");
@@ -121,7 +121,7 @@ static void put_start(const lathe_run_view *v, const json_t *start, int is_last,
     lathe_buffer_puts(out, "</td></tr>\n");
 }
 
-/* A table of the starts from `begin` up to `end`. */
+/* Writes a table of the starts [begin, end). */
 static void put_starts(const lathe_run_view *v, const json_t *lineage, size_t begin, size_t end,
                        lathe_buffer *out)
 {
@@ -151,7 +151,7 @@ void lathe__report_starts(const lathe_run_view *v, lathe_buffer *out)
     lathe_buffer_puts(out, "</div></section>\n");
 }
 
-/* 1: the checkpoint says that it was read back and compared before it got its name. */
+/* Returns 1 if the checkpoint records that it was read back and compared before it got its name. */
 static int was_read_back(const char *path)
 {
     char *meta = NULL;
@@ -209,7 +209,7 @@ static void put_checkpoint(const lathe_run_view *v, const lathe_checkpoint_view 
     lathe_arena_fini(&arena);
 }
 
-/* 1: a checkpoint that stands in the open table: the best, the latest and the last ones. */
+/* Returns 1 if the checkpoint is in the unfolded table: the best, the latest and the last ones. */
 static int is_shown(const lathe_run_view *v, int64_t i)
 {
     const lathe_checkpoint_view *c = &v->checkpoints[i];

@@ -1,4 +1,4 @@
-/* The report's plan, configuration, plugins and machine: what run.json says. */
+/* Plan, configuration, plugins and machine in the report, from run.json. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "view/report.h"
 #include "view/svg_plot.h"
 
-/* jansson's iterators want the object writable. */
+/* jansson's iterators need a writable object. */
 static json_t *writable(const json_t *value)
 {
     return (json_t *)(uintptr_t)value;
@@ -56,9 +56,8 @@ static void put_memory(const lathe_run_view *v, lathe_buffer *out)
     lathe_buffer_puts(out, "</table></div>\n");
 }
 
-/* A row of two cells; a number that is not there is left out. With a unit, the letter of its size
- * goes to
- * it: 14.5 GFLOP. */
+/* Writes a row of two cells, or nothing if the number is missing. The letter of its size is added
+ * to the unit: 14.5 GFLOP. */
 static void put_number(const lathe_run_view *v, const char *name, const char *path,
                        const char *unit, lathe_buffer *out)
 {

@@ -1,4 +1,4 @@
-/* The report's samples and events. */
+/* Samples and events in the report. */
 #include <string.h>
 
 #include "base/fs.h"
@@ -14,7 +14,7 @@ static const char *text_of(const json_t *object, const char *key)
     return s ? s : "";
 }
 
-/* At most MAX_TEXT bytes, ended between characters. */
+/* Writes at most MAX_TEXT bytes, cut between characters. */
 static void put_cut(const char *text, lathe_buffer *out)
 {
     size_t n = strlen(text);

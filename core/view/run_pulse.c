@@ -9,8 +9,8 @@
 
 #include "view/run_view.h"
 
-/* Without a visible process: after this many step times without a metrics line the run has ended or
- * stalled. */
+/* If no process is visible: the run has ended or stalled after this many step times without a
+ * metrics line. */
 enum { QUIET_STEPS = 20 };
 static const double QUIET_SECONDS = 60.0;
 

@@ -1,4 +1,4 @@
-/* Reading the folder of a run. */
+/* Reads the folder of a run. */
 #include "view/run_view.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static double seconds_of(const struct timespec *t)
     return (double)t->tv_sec + 1e-9 * (double)t->tv_nsec;
 }
 
-/* A number that differs when a file was written again; 0: there is none. */
+/* A number that changes when a file is written; 0: there is no file. */
 static int64_t stamp_of(const char *path)
 {
     struct stat info;
@@ -53,13 +53,14 @@ void lathe_run_view_fini(lathe_run_view *v)
 static void take_row(void *arg, const lathe_metrics_row *row)
 {
     lathe_run_view *v = arg;
-    if (!row) { /* the file was replaced: a run that was resumed */
+    if (!row) { /* a resumed run replaced the file */
         for (int32_t i = 0; i < LATHE_METRICS_MAX_KEYS; i++)
             lathe_series_fini(&v->series[i]);
         v->step = -1;
         return;
     }
-    if (row->step < v->step) /* the run went back: every curve does, also those the row lacks */
+    /* the run went back: cut all curves, also those without a value in this row */
+    if (row->step < v->step)
         for (int32_t i = 0; i < LATHE_METRICS_MAX_KEYS; i++)
             lathe_series_cut(&v->series[i], row->step);
     v->step = row->step;
@@ -73,7 +74,7 @@ static void take_row(void *arg, const lathe_metrics_row *row)
 
 /* ---- run.json ---- */
 
-/* Keeps the last good one: a run.json that is being set aside, say, is not the end of the view. */
+/* Keeps the last valid run.json: a file that is missing for a moment must not end the view. */
 static void read_record(lathe_run_view *v, const char *path)
 {
     json_t *root = NULL;
@@ -138,7 +139,7 @@ static int64_t folder_bytes(const char *path, lathe_arena *arena)
     return bytes;
 }
 
-/* The first line of dir/name ("step-00000100"), or "". */
+/* Reads the first line of dir/name ("step-00000100"), or "". */
 static void read_pointer(const lathe_run_view *v, lathe_arena *arena, const char *name, char *out,
                          size_t bytes)
 {
@@ -151,7 +152,8 @@ static void read_pointer(const lathe_run_view *v, lathe_arena *arena, const char
         (void)fclose(f);
 }
 
-/* Step of "step-00000100" whose manifest is there: it is written last. -1: no checkpoint. */
+/* Step of a folder "step-00000100" that has a manifest, which is written last. -1: not a
+ * checkpoint. */
 static int64_t checkpoint_step(const char *name)
 {
     char *end = NULL;
@@ -193,7 +195,7 @@ static lathe_status read_checkpoints(lathe_run_view *v)
     v->n_checkpoints = 0;
     v->checkpoints = NULL;
     if (lathe_dir_list(v->dir, &v->checkpoint_arena, &names, &n) != LATHE_OK)
-        return LATHE_OK; /* the folder went away */
+        return LATHE_OK; /* the folder was removed */
     v->checkpoints =
         lathe_arena_alloc(&v->checkpoint_arena, (n + 1) * (int64_t)sizeof *v->checkpoints);
     if (!v->checkpoints)
@@ -204,7 +206,7 @@ static lathe_status read_checkpoints(lathe_run_view *v)
     return LATHE_OK;
 }
 
-/* What the metrics and the pointers say of the checkpoints. */
+/* Adds to the checkpoints what the metrics and the pointers say. */
 static void mark_checkpoints(lathe_run_view *v, lathe_arena *scratch)
 {
     char latest[128], best[128];
@@ -224,7 +226,7 @@ static void mark_checkpoints(lathe_run_view *v, lathe_arena *scratch)
         least->is_best = 1;
 }
 
-/* ---- all of it ---- */
+/* ---- refresh ---- */
 
 static lathe_status refresh(lathe_run_view *v, lathe_arena *scratch)
 {
@@ -235,8 +237,7 @@ static lathe_status refresh(lathe_run_view *v, lathe_arena *scratch)
     const char *latest = lathe_path_join(scratch, v->dir, "latest");
     if (!metrics || !record || !latest)
         return LATHE_E_NOMEM;
-    /* Stamps are taken before what they stand for is read: what comes in between is seen next
-     * time. */
+    /* Takes the stamps before reading, so that a change in between is seen next time. */
     v->metrics_stamp = stamp_of(metrics);
     v->checkpoint_stamp = stamp_of(v->dir) ^ stamp_of(latest);
     v->metrics_written = stat(metrics, &info) == 0 ? seconds_of(&info.st_mtim) : 0.0;

@@ -1,4 +1,4 @@
-/* Bounded curves. */
+/* Curves in bounded memory. */
 #include "view/series.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-/* Joins neighbours until half of the buckets are free. */
+/* Joins neighbouring buckets until half of them are free. */
 static void join(lathe_series *s)
 {
     while (s->n > LATHE_SERIES_BUCKETS / 2) {
@@ -156,7 +156,7 @@ lathe_status lathe_series_curve(const lathe_series *s, int32_t max_points, lathe
         x[p] = 0.5 * ((double)s->buckets[begin].first + (double)s->buckets[end - 1].last);
         y[p] = sum / (double)count;
     }
-    if (n > 1) { /* the ends are those of the run, not of buckets */
+    if (n > 1) { /* the first and last points are at the run's ends, not the buckets' */
         x[0] = (double)s->buckets[0].first;
         x[n - 1] = (double)s->buckets[s->n - 1].last;
     }

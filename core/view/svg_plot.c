@@ -7,11 +7,11 @@
 
 #include "view/html.h"
 
-/* Below NARROW units a legend of more than two curves does not fit beside the title and is left
- * out. */
+/* Below a width of NARROW, a legend of more than two curves does not fit beside the title and is
+ * omitted. */
 enum { MAX_TICKS = 16, TOP = 36, BOTTOM = 26, RIGHT = 14, MAX_LEGEND = 8, NARROW = 480 };
 
-/* Widths of text are not known here: that of a digit in wide fonts, at 12 units. */
+/* The widths of texts are unknown here; this is the width of a digit in wide fonts, at 12 units. */
 static const double DIGIT = 7.4;
 
 typedef struct frame {
@@ -51,7 +51,7 @@ static double at_x(const frame *f, double v)
     return f->left + (v - f->x[0]) / (f->x[1] - f->x[0]) * (f->right - f->left);
 }
 
-/* Kept near the frame: a value far outside must not make numbers that readers choke on. */
+/* Limits values to near the frame: extremely large coordinates break some viewers. */
 static double at_y(const frame *f, double v)
 {
     const double y = f->bottom - (v - f->y[0]) / (f->y[1] - f->y[0]) * (f->bottom - f->top);
@@ -72,7 +72,7 @@ static int color_of(const lathe_curve *c)
     return (int)(c->color % LATHE_SVG_COLORS);
 }
 
-/* Title at the left, legend at the right: one text, which the reader's fonts lay out. */
+/* Title at the left, legend at the right, as one text that the viewer lays out with its fonts. */
 static void put_head(const frame *f, const lathe_plot *plot, int32_t width)
 {
     char value[32];
@@ -129,7 +129,7 @@ static void put_axes(frame *f, const lathe_plot *plot, int32_t width, int32_t he
     }
 }
 
-/* The area between hi (forth) and lo (back). */
+/* The area between hi (left to right) and lo (back). */
 static void put_band(const frame *f, const lathe_curve *c, const char *class)
 {
     lathe_buffer_printf(f->out, "<path class=\"%s%d\" d=\"M", class, color_of(c));
@@ -153,7 +153,7 @@ static void put_line(const frame *f, const lathe_curve *c)
     lathe_buffer_puts(f->out, "\"/>");
 }
 
-/* 1: the spread is more than the line. */
+/* Returns 1 if the curve has a spread besides the line. */
 static int has_spread(const lathe_curve *c)
 {
     for (int32_t i = 0; c->lo && c->hi && i < c->n; i++)

@@ -1,5 +1,5 @@
-/* Plots as SVG: inside a page, or as a file of their own. Colours are CSS variables --c0 .. --c7,
- * so that the reader's light or dark theme decides. */
+/* Plots as SVG, inside a page or as a file. Colours are CSS variables --c0 .. --c7, so that they
+ * fit the viewer's light or dark theme. */
 #ifndef LATHE_VIEW_SVG_PLOT_H
 #define LATHE_VIEW_SVG_PLOT_H
 
@@ -8,18 +8,18 @@
 
 enum { LATHE_SVG_COLORS = 8 };
 
-/** Appends the rules that plots need: variables for both themes, and their classes. For a
+/** Appends the style rules that plots need: variables for both themes, and classes. For a
  *  <style>. */
 void lathe_svg_style(lathe_buffer *out);
 
-/** Appends one <svg> element of width by height units; nothing but a note when it has no points. */
+/** Appends one <svg> element of width by height units; only a note if the plot has no points. */
 void lathe_svg_plot(lathe_buffer *out, const lathe_plot *plot, int32_t width, int32_t height);
 
-/** Appends the plot twice, for wide and for narrow pages: elements of class "large" and "small", of
- *  which the page's style shows one. */
+/** Appends the plot twice, for wide and for narrow pages, as elements of class "large" and "small";
+ *  the page's style shows one of them. */
 void lathe_svg_plot_wide(lathe_buffer *out, const lathe_plot *plot, int32_t height);
 
-/** Appends a whole SVG file with the plot in it. */
+/** Appends a whole SVG file with the plot. */
 void lathe_svg_file(lathe_buffer *out, const lathe_plot *plot, int32_t width, int32_t height);
 
 #endif

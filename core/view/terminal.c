@@ -17,7 +17,7 @@
 
 static struct {
     int taken;
-    int has_keys; /* stdin is the terminal too */
+    int has_keys; /* stdin is a terminal too */
     struct termios before;
     sigset_t mask; /* while waiting */
     struct sigaction old[6];
@@ -86,7 +86,7 @@ lathe_status lathe_terminal_write(const char *text, int64_t bytes)
     return LATHE_OK;
 }
 
-/* Alternate screen and no cursor, or back. */
+/* Switches to the alternate screen without a cursor, or back. */
 static void switch_screen(int to_ours)
 {
     const char *codes = to_ours ? "\x1b[?1049h\x1b[?25l\x1b[2J" : "\x1b[0m\x1b[?25h\x1b[?1049l";
@@ -115,7 +115,8 @@ lathe_status lathe_terminal_take(void)
     (void)sigemptyset(&blocked);
     for (int i = 0; i < 6; i++)
         (void)sigaddset(&blocked, caught[i]);
-    /* Blocked but while waiting: none is lost between a look at the flags and the wait. */
+    /* Signals are blocked except while waiting, so none is lost between a check of the flags and
+     * the wait. */
     (void)sigprocmask(SIG_BLOCK, &blocked, &screen.mask);
     for (int i = 0; i < 6; i++) {
         (void)sigdelset(&screen.mask, caught[i]);
@@ -137,7 +138,7 @@ void lathe_terminal_give_back(void)
     (void)sigprocmask(SIG_SETMASK, &screen.mask, NULL);
 }
 
-/* Stops like any other program on Ctrl-Z, with the screen given back meanwhile. */
+/* On Ctrl-Z, stops like any other program, and restores the terminal meanwhile. */
 static void stop_here(void)
 {
     stop_seen = 0;
@@ -154,7 +155,8 @@ static int32_t read_keys(void)
         return LATHE_EVENT_QUIT; /* the terminal hung up */
     if (n == 1 && (keys[0] == 'q' || keys[0] == 'Q' || keys[0] == 27 || keys[0] == 4))
         return LATHE_EVENT_QUIT;
-    for (ssize_t i = 0; i < n; i++) /* typed ahead; an arrow's escape sequence holds no q */
+    /* keys typed in advance; an arrow's escape sequence contains no q */
+    for (ssize_t i = 0; i < n; i++)
         if (keys[i] == 'q' || keys[i] == 3)
             return LATHE_EVENT_QUIT;
     return LATHE_EVENT_REDRAW;

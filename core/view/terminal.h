@@ -7,17 +7,17 @@
 
 #include "lathe/status.h"
 
-/** 1: stdout shows what is drawn on it (a terminal that knows more than TERM=dumb). */
+/** 1: stdout is a terminal that can show a screen (more than TERM=dumb). */
 int lathe_terminal_is_screen(void);
-/** 1: the locale's characters are UTF-8. Sets LC_CTYPE from the environment, nothing else. */
+/** 1: the locale's encoding is UTF-8. Sets LC_CTYPE from the environment, and no other category. */
 int lathe_terminal_is_utf8(void);
 /** 1: NO_COLOR is unset or empty. */
 int lathe_terminal_has_colors(void);
-/** Columns and rows of the terminal; else COLUMNS and LINES; else 100 by 30. */
+/** Columns and rows of the terminal, else COLUMNS and LINES, else 100 by 30. */
 void lathe_terminal_size(int32_t *out_width, int32_t *out_height);
 
-/** Takes the screen. From here on Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are events; Ctrl-Z gives the
- *  screen back while the process is stopped. LATHE_E_IO. */
+/** Switches to full screen. From then on Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are events; Ctrl-Z
+ *  restores the terminal while the process is stopped. LATHE_E_IO. */
 lathe_status lathe_terminal_take(void);
 /** Restores the terminal; does nothing if it was not taken. Also done at exit. */
 void lathe_terminal_give_back(void);
@@ -25,13 +25,13 @@ void lathe_terminal_give_back(void);
 enum {
     LATHE_EVENT_NONE = 0,
     LATHE_EVENT_QUIT = 1,  /* q, Q, Escape, end of input, or a signal */
-    LATHE_EVENT_REDRAW = 2 /* resized, continued, or a key that asks for it */
+    LATHE_EVENT_REDRAW = 2 /* resized, continued, or a key was pressed for it */
 };
 
-/** Waits at most so long for an event. */
+/** Waits at most `seconds` for an event. */
 int32_t lathe_terminal_wait(double seconds);
 
-/** Writes all of it to the terminal. LATHE_E_IO: it is gone. */
+/** Writes the whole text to the terminal. LATHE_E_IO: the terminal is gone. */
 lathe_status lathe_terminal_write(const char *text, int64_t bytes);
 
 #endif

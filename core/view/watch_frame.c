@@ -18,7 +18,7 @@
 
 #include "base/fs.h"
 
-/* What one frame is drawn with. */
+/* State for drawing one frame. */
 typedef struct painter {
     lathe_canvas *c;
     const lathe_run_view *v;
@@ -82,7 +82,7 @@ static void draw_progress(const painter *p)
     lathe_canvas_text(p->c, x, 2, LATHE_STYLE_DIM, "   elapsed %s", text);
 }
 
-/* "  name value" when there is a value. */
+/* Draws "  name value" if there is a value. */
 static int32_t fact(const painter *p, int32_t x, int32_t y, const char *before, double value,
                     int32_t unit, const char *behind)
 {
@@ -157,7 +157,7 @@ static void draw_foot(const painter *p)
         lathe_canvas_text(p->c, x, y, LATHE_STYLE_DIM, "q leaves; the run goes on");
 }
 
-/* One or two keys as a plot of so many cells. */
+/* Draws one or two keys as a plot in the rectangle `at`. */
 static lathe_status draw_curves(painter *p, const int32_t at[4], const char *title,
                                 const char *const keys[2], const char *const labels[2],
                                 int32_t color, int32_t unit)

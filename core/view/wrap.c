@@ -1,4 +1,4 @@
-/* Text in lines that fit a width. */
+/* Breaks text into lines of a given width. */
 #include "view/wrap.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ int32_t lathe_wrap_columns(void)
     return width;
 }
 
-/* Characters of n bytes of UTF-8. */
+/* Number of characters in n bytes of UTF-8. */
 static int32_t count_chars(const char *text, size_t n)
 {
     int32_t count = 0;
@@ -28,7 +28,7 @@ static int32_t count_chars(const char *text, size_t n)
 void lathe_wrap_text(lathe_buffer *out, const char *text, int32_t at, int32_t indent,
                      int32_t columns)
 {
-    int begins_line = 1; /* no word of this text is on the line yet */
+    int begins_line = 1; /* the line has no word of this text yet */
     if (columns <= 0) {
         lathe_buffer_puts(out, text);
         return;

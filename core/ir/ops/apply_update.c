@@ -1,4 +1,4 @@
-/* APPLY_UPDATE, which moves a parameter, and UPDATE_SQUARES, by how much it does. */
+/* APPLY_UPDATE, which changes a parameter, and UPDATE_SQUARES, the squared size of that change. */
 #include "ir/ops/rules.h"
 
 static lathe_status infer_squares(lathe_op_problem *p)

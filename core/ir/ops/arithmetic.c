@@ -1,4 +1,4 @@
-/* Sums, products and quotients of elements: ADD, SUB, MUL, DIV, SCALE, SCALE_BY, LINCOMB. */
+/* Elementwise arithmetic: ADD, SUB, MUL, DIV, SCALE, SCALE_BY, LINCOMB. */
 #include "ir/ops/rules.h"
 
 static lathe_status infer_lincomb(lathe_op_problem *p)
@@ -28,7 +28,7 @@ static void derive_mul(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
     lathe__emit_one(t, n, LATHE_OP_MUL, NULL, dy, n->in[0], n->in[1]);
 }
 
-/* d (a / b) = da / b - y db / b */
+/* With y = a / b: dy = da / b - y db / b. */
 static void derive_div(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
 {
     const lathe_op_attrs minus = {.alpha = -1.0};
@@ -63,7 +63,7 @@ static void derive_lincomb(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
     lathe__emit_one(t, n, LATHE_OP_SCALE, &beta, dy, LATHE_NONE, y);
 }
 
-/* Two inputs of either dtype; the output has the dtype of one of them. */
+/* The two inputs may have different dtypes; the output has the dtype of one of them. */
 static lathe_status check_lincomb(const lathe_op_problem *p)
 {
     const int64_t n = lathe_desc_count(&p->in[0]);

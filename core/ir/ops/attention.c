@@ -1,4 +1,4 @@
-/* ATTENTION and its derivative, which plugins of their own kind run. */
+/* ATTENTION and its derivative, which plugins of kind attention run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ double lathe_attention_pairs(int64_t t, int64_t window, int32_t causal)
     return w * (w + 1.0) / 2.0 + ((double)t - w) * w;
 }
 
-/* A product of queries and keys and one of weights and values; four in the backward. */
+/* Two products in the forward (queries by keys, weights by values), four in the backward. */
 static double flops(const lathe_op_problem *p)
 {
     const lathe_op_attrs *a = &p->attrs;
@@ -84,7 +84,7 @@ static int32_t *whole_numbers(const double *x, int64_t n)
     return out;
 }
 
-/* Columns [from, from + width) of x [n, stride], or back into them. */
+/* Copies columns [from, from + width) of x [n, stride] to `dense`, or back. */
 static void copy_columns(double *x, int64_t n, int64_t stride, int64_t from, int64_t width,
                          double *dense, int back)
 {

@@ -1,4 +1,4 @@
-/* Dense attention, one query at a time. */
+/* Computes dense attention in double precision, one query at a time. */
 #include "ir/ops/attention_exact.h"
 
 #include <math.h>
@@ -34,7 +34,8 @@ static void one_query(const lathe_attention_problem *p, const lathe__dense_atten
 {
     const int64_t d = p->head_dim, kv = h / (p->n_heads / p->n_kv_heads);
     const int64_t at = ((b * p->t_q + i) * p->n_heads + h) * d;
-    double *score = a->row, *slope = a->row + p->t_k; /* of the soft cap, d capped / d score */
+    /* slope: derivative of the soft cap, d capped / d score */
+    double *score = a->row, *slope = a->row + p->t_k;
     int64_t first, last;
     double top = -HUGE_VAL, sum = 0;
     keys_of(p, a, b, i, &first, &last);

@@ -52,8 +52,7 @@ static void exact(const lathe_op_problem *p, double *const *in, double *const *o
 
 static const lathe_op_case cast_cases[] = {
     LATHE_CASE_WITH("c[1025]", "f32[1025]", 0, 0, .dtype = LATHE_F32),
-    LATHE_CASE_WITH("f32[1025]", "c[1025]", 0, 0,
-                    .dtype = LATHE_ABSENT), /* to c: filled in below */
+    LATHE_CASE_WITH("f32[1025]", "c[1025]", 0, 0, .dtype = LATHE_ABSENT), /* set to c below */
     LATHE_LAST_CASE,
 };
 

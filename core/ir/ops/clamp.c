@@ -1,5 +1,5 @@
-/* CLAMP between a limit of device memory and its negative, or between two attributes; and its
- * derivative. */
+/* CLAMP and its derivative; the bounds are plus and minus a limit in device memory, or two
+ * attributes. */
 #include "ir/ops/rules.h"
 
 /* Index of x among the inputs; the limit is the input after it. */

@@ -1,4 +1,4 @@
-/* CUMSUM over rows; its derivative is CUMSUM from the other end. */
+/* CUMSUM over rows; its derivative is CUMSUM in the other direction. */
 #include "ir/ops/rules.h"
 
 static lathe_status infer(lathe_op_problem *p)

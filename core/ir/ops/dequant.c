@@ -1,5 +1,5 @@
-/* DEQUANT: a quantized weight, decoded by the plugin of its format. The graph makes its nodes
- * itself. */
+/* DEQUANT: decodes a quantized weight with the plugin of its format. Only the graph creates such
+ * nodes. */
 #include "ir/ops/rules.h"
 
 LATHE_OP_DEFINE(DEQUANT, .runs_on = LATHE_RUNS_QUANT, .recomputed = 1);

@@ -1,4 +1,4 @@
-/* DROPOUT and its derivative, by the same mask. */
+/* DROPOUT and its derivative, which uses the same mask. */
 #include "ir/ops/rules.h"
 #include "lathe/rng.h"
 

@@ -1,4 +1,4 @@
-/* EMBED, rows of a matrix by token, and its derivative. */
+/* EMBED, which copies rows of a matrix by token, and its derivative. */
 #include "ir/ops/rules.h"
 
 static lathe_status infer(lathe_op_problem *p)
@@ -7,7 +7,7 @@ static lathe_status infer(lathe_op_problem *p)
     const lathe_desc *ids = lathe__in(p, forward ? 0 : 1), *w = lathe__in(p, forward ? 1 : 0);
     if (!ids || !w || ids->dtype != LATHE_I32 || w->rank != 2)
         return lathe__bad_inputs(p, "token ids i32[N] and a matrix");
-    /* EMBED_BWD does not know V: its output is set by the derivative, which does */
+    /* EMBED_BWD does not know V; the derivative sets its output */
     p->out[0] = lathe_desc_2d(w->dtype, lathe_desc_count(ids), w->dims[1]);
     return LATHE_OK;
 }

@@ -1,4 +1,4 @@
-/* GATHER and SCATTER, rows by index: each is the derivative of the other. */
+/* GATHER and SCATTER: rows by index. Each is the derivative of the other. */
 #include "ir/ops/rules.h"
 
 static lathe_status infer(lathe_op_problem *p)

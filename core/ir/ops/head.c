@@ -43,7 +43,7 @@ static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
     const lathe_val targets[3] = {n->out[0], n->in[0], n->in[1]};
     const int32_t op =
         n->op == LATHE_OP_HEAD_LOGPROB ? LATHE_OP_HEAD_LOGPROB_BWD : LATHE_OP_HEAD_ENTROPY_BWD;
-    /* output 0 is the forward's result again, not a gradient of it */
+    /* output 0 repeats the forward's result; it is not a gradient */
     t->g->values[n->out[0]].needs_grad = 0;
     lathe__emit(t, op, &n->attrs, in, 4, targets, 3, 3, n->label);
     t->g->values[n->out[0]].needs_grad = 1;
@@ -54,7 +54,7 @@ static double flops(const lathe_op_problem *p)
     return 2.0 * (double)lathe_desc_count(&p->in[0]) * (double)p->in[1].dims[0];
 }
 
-/* The logits again, dx, and where wanted dW. */
+/* Computes the logits again, dx, and dW if wanted. */
 static double flops_bwd(const lathe_op_problem *p)
 {
     return (lathe__out(p, 2) ? 6.0 : 4.0) * (double)lathe_desc_count(&p->in[0]) *
@@ -89,7 +89,7 @@ static lathe_status check(const lathe_op_problem *p)
     return lathe__out(p, 2) ? lathe__check_out(p, 2, LATHE_F32, v * c) : LATHE_OK;
 }
 
-/* Row r's logits, [V], and log(sum(exp)). */
+/* Computes row r's logits, [V], and returns log(sum(exp)). */
 static double logits_of(const lathe_op_problem *p, double *const *in, int64_t r, double *logits)
 {
     const int64_t width = p->in[1].dims[1], vocabulary = p->in[1].dims[0];

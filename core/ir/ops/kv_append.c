@@ -1,4 +1,4 @@
-/* KV_APPEND: new rows of keys or values go into a cache. */
+/* KV_APPEND: writes new rows of keys or values to a cache. */
 #include "ir/ops/rules.h"
 
 static lathe_status infer(lathe_op_problem *p)

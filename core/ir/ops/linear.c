@@ -1,4 +1,4 @@
-/* LINEAR, its two derivatives, and the products that are followed by GELU. */
+/* LINEAR, its two derivatives, and the products that are fused with GELU. */
 #include <math.h>
 
 #include "ir/ops/rules.h"
@@ -67,7 +67,7 @@ static double flops_backward(const lathe_op_problem *p)
     return 2.0 * (double)lathe_desc_count(&p->in[0]) * (double)p->in[1].dims[1];
 }
 
-/* What the attribute fp8 asks of a product [m,k] by [k,n]. */
+/* Checks that a product [m,k] by [k,n] fits the attribute fp8. */
 static lathe_status check_fp8(const lathe_op_problem *p, int64_t m, int64_t n, int64_t k)
 {
     if (p->attrs.fp8 == LATHE_FP8_NONE)
@@ -160,7 +160,7 @@ static lathe_status check_dx_gelu(const lathe_op_problem *p)
     return lathe__check_in(p, 2, p->in[0].dtype, n);
 }
 
-/* The factor of row r of x [rows, cols] in an fp8 recipe. */
+/* The scale factor of row r of x [rows, cols] in an fp8 recipe. */
 static float fp8_factor(const double *x, int64_t rows, int64_t cols, int64_t r, int32_t recipe)
 {
     const int64_t first = recipe == LATHE_FP8_ROWWISE ? r * cols : 0;

@@ -15,7 +15,7 @@ static lathe_status infer(lathe_op_problem *p)
 
 static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
 {
-    /* Y = s op(A) op(B). dA = s dY op(B)^T, transposed as a whole when A was; likewise dB. */
+    /* Y = s op(A) op(B). dA = s dY op(B)^T, transposed if A was transposed; dB likewise. */
     const lathe_val a = n->in[0], b = n->in[1];
     const int32_t ta = n->attrs.trans_a, tb = n->attrs.trans_b;
     lathe_op_attrs da = {.alpha = n->attrs.alpha}, db = {.alpha = n->attrs.alpha};

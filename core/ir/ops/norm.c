@@ -1,4 +1,4 @@
-/* RMSNORM, LAYERNORM, the norms of a sum, and their derivatives. */
+/* RMSNORM, LAYERNORM, ADD_RMSNORM, ADD_LAYERNORM, and the derivatives. */
 #include <math.h>
 
 #include "ir/ops/rules.h"
@@ -48,8 +48,8 @@ static void derive_layernorm(lathe_tape *t, const lathe_ir_node *n, lathe_val dy
     lathe__emit(t, LATHE_OP_LAYERNORM_BWD, &n->attrs, in, 5, n->in, 1, 3, n->label);
 }
 
-/* y and n_stats figures a group, from x, weights and maybe a bias: a group has as many elements as
- * there are weights. */
+/* Checks y and n_stats statistics per group, computed from x, weights and maybe a bias. A group has
+ * as many elements as there are weights. */
 static lathe_status check_norm(const lathe_op_problem *p, int32_t n_stats, int32_t adds)
 {
     const int64_t n = lathe_desc_count(&p->in[0]), d = lathe_desc_count(&p->in[1 + adds]);
@@ -68,8 +68,8 @@ static lathe_status check_norm(const lathe_op_problem *p, int32_t n_stats, int32
     return LATHE_OK;
 }
 
-/* dx, and where wanted the gradients of weights and bias, from dy, x, weights and the n_stats
- * figures. */
+/* Checks dx and, if wanted, the gradients of weights and bias, computed from dy, x, weights and the
+ * n_stats statistics. */
 static lathe_status check_norm_bwd(const lathe_op_problem *p, int32_t n_stats)
 {
     const int64_t n = lathe_desc_count(&p->in[1]), d = lathe_desc_count(&p->in[2]);
@@ -117,7 +117,7 @@ static lathe_status check_layernorm_bwd(const lathe_op_problem *p)
     return check_norm_bwd(p, 2);
 }
 
-/* One row of d elements. mean is 0 for RMSNORM. */
+/* Statistics of one row of d elements. mean is 0 for RMSNORM. */
 typedef struct row_stats {
     double mean, rstd;
 } row_stats;
@@ -157,7 +157,7 @@ static void forward(const lathe_op_problem *p, double *const *in, double *const 
     }
 }
 
-/* The sum is rounded to its dtype before its norm is taken. */
+/* The sum is rounded to its dtype before the norm. */
 static void joined(const lathe_op_problem *p, double *const *in, double *const *out)
 {
     const int centered = p->op == LATHE_OP_ADD_LAYERNORM;
@@ -174,7 +174,7 @@ static void joined(const lathe_op_problem *p, double *const *in, double *const *
     }
 }
 
-/* dx of one row from the saved statistics; adds to dw and db. */
+/* Computes dx of one row from the saved statistics; adds to dw and db. */
 static void row_bwd(const double *dy, const double *x, const double *w, double offset, row_stats s,
                     int centered, int64_t d, double *dx, double *dw, double *db)
 {

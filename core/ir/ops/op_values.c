@@ -1,4 +1,4 @@
-/* Elements of any dtype as doubles. */
+/* Converts elements of any dtype to and from doubles. */
 #include "ir/ops/op_values.h"
 
 #include <math.h>

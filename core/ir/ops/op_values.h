@@ -1,18 +1,18 @@
-/* Elements of any dtype as doubles, and an op's outputs in double precision. */
+/* Elements of any dtype as doubles, and the outputs of an op in double precision. */
 #ifndef LATHE_IR_OPS_OP_VALUES_H
 #define LATHE_IR_OPS_OP_VALUES_H
 
 #include "ir/op_info.h"
 
-/** out = op(in), all as doubles in row-major order; in[i], out[i] are NULL where absent. Outputs
- *  are zero before. What lies between the two halves of a joined op is rounded to the compute
- *  dtype, as the op says; nothing else is.
- *  LATHE_E_UNSUPPORTED: DEQUANT, whose meaning is the codec's. LATHE_E_NOMEM. */
+/** out = op(in), all as doubles in row-major order; in[i] and out[i] are NULL if absent; outputs
+ *  are zero on entry. Only the value between the two halves of a fused op is rounded, to the
+ *  compute dtype, as the op defines. LATHE_E_UNSUPPORTED: DEQUANT, which the codec defines.
+ *  LATHE_E_NOMEM. */
 lathe_status lathe__op_exact(const lathe_op_problem *p, double *const *in, double *const *out);
 
-/** x as `dtype` holds it. */
+/** x rounded to `dtype`. */
 double lathe__op_round(double x, int32_t dtype);
-/** Element i of memory of a dtype, as a double, and the reverse. */
+/** Element i of memory of a dtype, as a double; and the reverse. */
 double lathe__op_load(const void *memory, int32_t dtype, int64_t i);
 void lathe__op_store(void *memory, int32_t dtype, int64_t i, double x);
 

@@ -1,4 +1,4 @@
-/* ROPE: pairs of elements of each head are turned by the angles of their position. */
+/* ROPE: rotates pairs of elements of each head by the angles of their position. */
 #include "ir/ops/rules.h"
 
 static lathe_status infer(lathe_op_problem *p)

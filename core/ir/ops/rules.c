@@ -1,4 +1,4 @@
-/* Checks of shapes and dtypes that many ops share. */
+/* Checks of shapes and dtypes that several ops use. */
 #include "ir/ops/rules.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* What the files of this folder share: how an op is defined, and checks of shapes and dtypes.
+/* How an op is defined, and checks of shapes and dtypes, for the files of this folder.
  *
- * A new op is a row of LATHE_OP_TABLE (lathe/op.h, lathe/op_tensor.h) and one LATHE_OP_DEFINE here,
- * in a file of its own or in that of its forward op; a missing one fails the link.
+ * A new op is a row of LATHE_OP_TABLE (lathe/op.h, lathe/op_tensor.h) and a LATHE_OP_DEFINE here,
+ * in its own file or in that of its forward op. A missing one is a link error.
  */
 #ifndef LATHE_IR_OPS_RULES_H
 #define LATHE_IR_OPS_RULES_H
@@ -29,7 +29,7 @@ LATHE_CORE_OP_TABLE(LATHE_X)
                                                .n_out = LATHE__OUTS_##op_name,                     \
                                                __VA_ARGS__}
 
-/* Rows of a list of lathe_op_case: tensors, tensors, terms, half_units, attributes. */
+/* Entries of a list of lathe_op_case: tensors, tensors, terms, half_units, attributes. */
 #define LATHE_CASE(inputs, outputs, n_terms, units)                                                \
     {                                                                                              \
         .in = inputs, .out = outputs, .terms = n_terms, .half_units = units                        \
@@ -45,7 +45,7 @@ LATHE_CORE_OP_TABLE(LATHE_X)
         .in = NULL                                                                                 \
     }
 
-/** Input i, output i; NULL: absent. */
+/** Input i; output i; NULL if absent. */
 static inline const lathe_desc *lathe__in(const lathe_op_problem *p, int32_t i)
 {
     return i < p->n_in && p->in[i].dtype != LATHE_ABSENT ? &p->in[i] : NULL;
@@ -68,9 +68,9 @@ static inline lathe_desc lathe__with_dtype(lathe_desc d, int32_t dtype)
 }
 
 int32_t lathe__same_shape(const lathe_desc *a, const lathe_desc *b);
-/** f32 [n]. */
+/** Whether d is f32 [n]. */
 int32_t lathe__is_vector(const lathe_desc *d, int64_t n);
-/** Whether kernels compute in this dtype: f32, bf16, f16. */
+/** Whether kernels can compute in this dtype: f32, bf16, f16. */
 int32_t lathe__computes(int32_t dtype);
 const char *lathe__op_name(const lathe_op_problem *p);
 
@@ -78,25 +78,26 @@ const char *lathe__op_name(const lathe_op_problem *p);
 
 /** LATHE_E_SHAPE "<op> '<label>' expects <expected>, got (<shapes of the inputs>)". */
 lathe_status lathe__bad_inputs(const lathe_op_problem *p, const char *expected);
-/** Output 0 is like input 0. */
+/** Output 0 has the shape and dtype of input 0. */
 lathe_status lathe__infer_like(lathe_op_problem *p);
-/** Output 0 is like input 0, whose shape and dtype input 1 has. */
+/** Output 0 has the shape and dtype of input 0; input 1 must have them too. */
 lathe_status lathe__infer_pair(lathe_op_problem *p);
 
-/* ---- what every device refuses ---- */
+/* ---- checks for all devices ---- */
 
 #define LATHE__COMPUTE (-1)
 
-/** Input i is present with `count` elements of `dtype` (LATHE__COMPUTE: f32, bf16 or f16). */
+/** Checks that input i is present, with `count` elements of `dtype` (LATHE__COMPUTE: f32, bf16 or
+ *  f16). */
 lathe_status lathe__check_in(const lathe_op_problem *p, int32_t i, int32_t dtype, int64_t count);
 lathe_status lathe__check_out(const lathe_op_problem *p, int32_t i, int32_t dtype, int64_t count);
 /** LATHE_E_SHAPE "<op>: <text>". */
 lathe_status lathe__refuse_shape(const lathe_op_problem *p, const char *text);
-/** x and y of one count and compute dtype. */
+/** Checks that x and y have the same count and compute dtype. */
 lathe_status lathe__check_unary(const lathe_op_problem *p);
-/** x, y and z of one count and compute dtype. */
+/** Checks that x, y and z have the same count and compute dtype. */
 lathe_status lathe__check_binary(const lathe_op_problem *p);
-/** All inputs and outputs have the first input's count and compute dtype. */
+/** Checks that all inputs and outputs have the first input's count and compute dtype. */
 lathe_status lathe__check_alike(const lathe_op_problem *p);
 
 #endif

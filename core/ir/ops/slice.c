@@ -1,4 +1,4 @@
-/* SLICE, rows of a tensor, and its derivative. */
+/* SLICE, which copies rows of a tensor, and its derivative. */
 #include "ir/ops/rules.h"
 
 static lathe_status infer(lathe_op_problem *p)
@@ -27,7 +27,7 @@ static void derive(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
     lathe__emit_one(t, n, LATHE_OP_SLICE_BWD, &attrs, dy, LATHE_NONE, n->in[0]);
 }
 
-/* Elements of a row when `whole` [R,..] and `part` [count,..] fit attrs; else -1. */
+/* Elements per row if `whole` [R,..] and `part` [count,..] fit attrs; else -1. */
 static int64_t row_elements(const lathe_op_problem *p, const lathe_desc *whole,
                             const lathe_desc *part)
 {

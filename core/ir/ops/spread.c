@@ -1,5 +1,5 @@
-/* Vectors over matrices: BROADCAST_ROW, BROADCAST_COLUMN, and the sums SUM_ROWS, SUM_COLUMNS. Each
- * broadcast and its sum are the derivative of one another. */
+/* Broadcasts of a vector over a matrix, BROADCAST_ROW and BROADCAST_COLUMN, and the sums SUM_ROWS
+ * and SUM_COLUMNS. A broadcast and its sum are each other's derivatives. */
 #include "ir/ops/rules.h"
 
 static int32_t is_sum(const lathe_op_problem *p)
@@ -7,7 +7,7 @@ static int32_t is_sum(const lathe_op_problem *p)
     return p->op == LATHE_OP_SUM_ROWS || p->op == LATHE_OP_SUM_COLUMNS;
 }
 
-/* Whether the vector has an element per column of the matrix, as a row of it has. */
+/* Whether the vector has one element per column of the matrix. */
 static int32_t is_row(const lathe_op_problem *p)
 {
     return p->op == LATHE_OP_BROADCAST_ROW || p->op == LATHE_OP_SUM_ROWS;

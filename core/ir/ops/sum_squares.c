@@ -1,4 +1,4 @@
-/* SUM_SQUARES: the squares of norms, by segments. */
+/* SUM_SQUARES: sums of squares by segments, for norms. */
 #include "ir/ops/rules.h"
 
 static lathe_status infer(lathe_op_problem *p)

@@ -1,4 +1,4 @@
-/* The ops by number, and the check of a problem that the host offers to devices. */
+/* The ops by number, and the host function with which devices check a problem. */
 #include <string.h>
 
 #include "base/parallel.h"

@@ -1,4 +1,4 @@
-/* TOPK, the largest elements of each row, and its derivative. */
+/* TOPK, which selects the largest elements of each row, and its derivative. */
 #include <math.h>
 
 #include "ir/ops/rules.h"
@@ -52,7 +52,7 @@ static lathe_status check_bwd(const lathe_op_problem *p)
     return lathe__check_out(p, 0, dy->dtype, lathe_desc_count(dx));
 }
 
-/* Whether element i of a row comes before element j. */
+/* Whether element i of a row ranks before element j. */
 static int32_t is_before(const double *x, int64_t i, int64_t j)
 {
     return x[i] > x[j] || (x[i] == x[j] && i < j);
@@ -92,7 +92,7 @@ static const lathe_op_case forward_cases[] = {
     LATHE_CASE_WITH("c[2,1]", "c[2,1] i32[2,1]", 0, 0, .count = 1),
     LATHE_LAST_CASE,
 };
-/* Each row of the index is 2, 9, 16: no element twice. */
+/* Each row of the index is 2, 9, 16: no element occurs twice. */
 static const lathe_op_case backward_cases[] = {
     LATHE_CASE_WITH("c[1,3] i32[1,3]:t19", "c[1,19]", 0, 0, .count = 19),
     LATHE_CASE_WITH("c[5,1] i32[5,1]:t19", "c[5,19]", 0, 0, .count = 19),

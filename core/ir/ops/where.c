@@ -1,5 +1,5 @@
-/* One element or another: MIN, MAX, LESS, WHERE, and WHERE_BWD, which is the derivative of three of
- * them. */
+/* Ops that select elements: MIN, MAX, LESS, WHERE, and WHERE_BWD, the derivative of MIN, MAX and
+ * WHERE. */
 #include <math.h>
 
 #include "ir/ops/rules.h"
@@ -33,7 +33,7 @@ static void derive_where(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
     choose(t, n, dy, n->in[0], &n->in[1]);
 }
 
-/* The gradient goes to the input that was taken; where both are equal, to b. */
+/* The gradient goes to the input that was selected; if both are equal, to b. */
 static void derive_min(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
 {
     const lathe_val a = n->in[0], b = n->in[1];
@@ -46,7 +46,7 @@ static void derive_max(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
     choose(t, n, dy, lathe__emit_plain(t, LATHE_OP_LESS, NULL, b, a, n->label), n->in);
 }
 
-/* A step has the derivative 0 wherever it has one. */
+/* A step function has the derivative 0, except at the step. */
 static void derive_less(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
 {
     (void)t, (void)n, (void)dy;
