@@ -24,6 +24,7 @@
 #include "base/parallel.h"
 #include "lathe/rng.h"
 #include "run/run_state.h"
+#include "tokenjson/tokenizer_file.h"
 
 enum { MOST_STEPS = 512, MOST_SETTINGS = 32, ROWS = 8, T = 512, VOCAB = 512 };
 

@@ -1,5 +1,5 @@
 # The rooms of liblathe, each after those that it may see (docs/design/000-floors.md).
-set(LATHE_ROOMS base plug ir io text data model exec update record checkpoint run loop)
+set(LATHE_ROOMS base plug ir io unicode text tokenjson tokentrain data model exec update record checkpoint run loop)
 
 # lathe_floor(name SEES floors... LIBS libs...): core/<name> as an object library.
 #

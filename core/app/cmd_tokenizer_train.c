@@ -7,8 +7,9 @@
 #include "app/commands.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "text/scanner.h"
-#include "text/tokenizer.h"
+#include "tokenjson/tokenizer_file.h"
+#include "tokentrain/tokenizer_train.h"
+#include "unicode/scanner.h"
 
 enum { MAX_SPECIALS = 256 };
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/utf8.h"
+#include "tokenjson/tokenizer_file.h"
 
 lathe_status lathe_app_tokenizer(const char *path, lathe_tokenizer **out)
 {

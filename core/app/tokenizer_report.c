@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "text/tokenizer_json.h"
+#include "tokenjson/tokenizer_json.h"
 
 static const char *type_of(const json_t *node)
 {

@@ -9,7 +9,6 @@
 #include "base/parallel.h"
 #include "data/shards_internal.h"
 #include "text/text_cut.h"
-#include "text/tokenizer_model.h"
 
 #define BATCH_BYTES (8LL << 20)
 #define UNIT_BYTES (64LL << 10) /* text that a thread takes at a time */
@@ -105,10 +104,10 @@ static lathe_status put_stretch(const builder *b, worker *w, unit *u)
     const lathe_tokenizer *tok = b->job->tok;
     const int32_t more = u->first + u->n < b->n_text;
     if (u->first == 0)
-        LATHE_TRY(lathe_ids_append(&u->ids, tok->prefix, tok->n_prefix));
+        LATHE_TRY(lathe_tokenizer_put_prefix(tok, &u->ids));
     LATHE_TRY(lathe_encoder_run(w->enc, b->text + u->first, u->n, 0, &u->ids));
     if (!more) {
-        LATHE_TRY(lathe_ids_append(&u->ids, tok->suffix, tok->n_suffix));
+        LATHE_TRY(lathe_tokenizer_put_suffix(tok, &u->ids));
         LATHE_TRY(end_text(tok, &u->ids, 0));
     }
     return add_piece(u, NULL, u->ids.n, u->n, more);
@@ -357,7 +356,7 @@ static lathe_status init(builder *b)
     LATHE_TRY(lathe_reader_init(&b->reader, b->job->dataset, b->job->sources, b->job->rows,
                                 &b->writer->header.begin));
     b->may_cut = b->job->rows == LATHE_ROWS_PACKED ? lathe__cuts_of(b->job->tok) : LATHE_CUT_NONE;
-    b->reader.cut_text = b->job->tok->kind == LATHE_TOKENIZER_BYTES;
+    b->reader.cut_text = lathe_tokenizer_is_bytes(b->job->tok);
     return LATHE_OK;
 }
 

@@ -17,7 +17,6 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "data/shards_internal.h"
-#include "text/tokenizer_model.h"
 
 #define HASH_BYTES (8LL << 20)
 #define VERIFY_BYTES (1LL << 30) /* bytes of payload whose SHA-256 is checked at each start */
@@ -138,7 +137,7 @@ static lathe_status hash_stretch(const chain *c, const lathe_shard_header *h, ch
     out[0] = 0;
     lathe_status status =
         lathe_reader_init(&r, c->job.dataset, &c->sources, c->job.rows, &h->begin);
-    r.cut_text = c->job.tok->kind == LATHE_TOKENIZER_BYTES;
+    r.cut_text = lathe_tokenizer_is_bytes(c->job.tok);
     while (status == LATHE_OK && !lathe_reader_ended(&r) && r.n_bytes <= h->source_bytes &&
            (h->is_last || r.n_bytes < h->source_bytes)) {
         const int64_t left = h->source_bytes - r.n_bytes;

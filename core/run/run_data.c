@@ -11,6 +11,8 @@
 #include "data/corpus.h"
 #include "record/data_progress.h"
 #include "run/run_state.h"
+#include "tokenjson/tokenizer_file.h"
+#include "tokentrain/tokenizer_train.h"
 
 #define DRY_BYTES (4LL << 20) /* bytes of each dataset that a dry run reads */
 

@@ -1,12 +1,13 @@
 /* Added tokens: found in the text leftmost-longest, with Hugging Face's rules for whole words and
  * for spaces around. */
+#include "text/added_tokens.h"
+
 #include <stdlib.h>
 #include <utf8proc.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/char_class.h"
-#include "text/tokenizer_model.h"
+#include "unicode/char_class.h"
 
 static lathe_status new_node(lathe_trie *trie, uint8_t byte, int32_t *out)
 {
@@ -141,7 +142,7 @@ static int64_t end_of_spaces(lathe_added_cursor *cursor, const uint8_t *text, in
     return cursor->spaces_end;
 }
 
-int lathe__added_find(const lathe_tokenizer *tok, const lathe_trie *trie, const uint8_t *text,
+int lathe__added_find(const lathe_added_token *tokens, const lathe_trie *trie, const uint8_t *text,
                       int64_t n, lathe_added_cursor *cursor, int64_t covered,
                       lathe_added_match *out)
 {
@@ -154,7 +155,7 @@ int lathe__added_find(const lathe_tokenizer *tok, const lathe_trie *trie, const 
             i++;
             continue;
         }
-        const lathe_added_token *added = &tok->added[token];
+        const lathe_added_token *added = &tokens[token];
         const int64_t begin = i, end = i + bytes;
         i = end;
         int32_t len;

@@ -1,12 +1,13 @@
 /* Byte pair merging of one piece: the lowest rank first, the leftmost among equals; with a cache of
  * pieces seen, whose lines are fetched a few pieces ahead. Short pieces scan an array; for long
  * ones see bpe_long.c. */
+#include "text/bpe.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "text/bpe_long.h"
-#include "text/tokenizer_model.h"
 
 enum { CACHE_BITS = 16, CACHE_TEXT = 30, CACHE_IDS = 8, SHORT_PIECE = 48, N_WAITING = 16 };
 

@@ -2,7 +2,7 @@
 #ifndef LATHE_TEXT_BPE_LONG_H
 #define LATHE_TEXT_BPE_LONG_H
 
-#include "text/tokenizer_model.h"
+#include "text/merges.h"
 
 /** Scratch of one thread; grows with the longest piece. All zeros but `merges` is ready. */
 typedef struct lathe_bpe_long {

@@ -1,7 +1,8 @@
 /* The byte-level alphabet: printable Latin-1 stands for itself, the other bytes are U+0100 + k in
  * order. Source: GPT-2's bytes_to_unicode. */
+#include "text/byte_level.h"
+
 #include "base/utf8.h"
-#include "text/tokenizer_model.h"
 
 static int is_printable(int32_t byte)
 {

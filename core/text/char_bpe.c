@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/byte_level.h"
 #include "text/pipeline.h"
 
 typedef struct lathe_symbol {

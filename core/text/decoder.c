@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/byte_level.h"
 #include "text/pipeline.h"
+#include "text/tokenizer.h"
 
 void lathe__decode_step_fini(lathe_decode_step *step)
 {

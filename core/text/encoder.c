@@ -3,8 +3,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "text/bpe.h"
+#include "text/pipeline.h"
+#include "text/splitter.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_model.h"
+#include "unicode/normal_form.h"
 
 struct lathe_encoder {
     const lathe_tokenizer *tok;
@@ -60,7 +63,7 @@ static lathe_status cut(lathe_encoder *enc, const lathe_trie *trie, const uint8_
     lathe_added_match match;
     lathe_added_cursor cursor = {0, 0, 0};
     int64_t at = 0;
-    while (lathe__added_find(enc->tok, trie, text, n, &cursor, at, &match)) {
+    while (lathe__added_find(enc->tok->added, trie, text, n, &cursor, at, &match)) {
         if (match.begin > at)
             LATHE_TRY(plain(enc, text + at, match.begin - at));
         LATHE_TRY(lathe_ids_append(enc->ids, &enc->tok->added[match.token].id, 1));

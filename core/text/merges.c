@@ -1,9 +1,10 @@
 /* The table of merges: a pair of ids to its rank and result. */
+#include "text/merges.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "text/tokenizer_model.h"
 
 lathe_status lathe__merges_init(lathe_merges *merges, int64_t n)
 {

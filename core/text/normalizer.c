@@ -5,7 +5,9 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/byte_level.h"
 #include "text/pipeline.h"
+#include "unicode/normal_form.h"
 
 void lathe__normal_step_fini(lathe_normal_step *step)
 {

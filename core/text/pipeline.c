@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/utf8.h"
+#include "text/byte_level.h"
 
 enum { CACHE_BITS = 13, CACHE_TEXT = 46, CACHE_IDS = 12 };
 
@@ -151,7 +152,7 @@ static lathe_status encode_normalized(lathe_runner *r, const lathe_text *normal)
     lathe_added_match match;
     lathe_added_cursor cursor = {0, 0, 0};
     int64_t at = 0;
-    while (r->added && lathe__added_find(r->tok, r->added, text, n, &cursor, at, &match)) {
+    while (r->added && lathe__added_find(r->tok->added, r->added, text, n, &cursor, at, &match)) {
         if (match.begin > at)
             LATHE_TRY(pre_tokenize_from(&first, text + at, match.begin - at,
                                         origin > at ? origin - at : 0));
@@ -231,7 +232,7 @@ lathe_status lathe__runner_encode(lathe_runner *r, const uint8_t *text, int64_t 
     lathe_added_match match;
     lathe_added_cursor cursor = {0, 0, 0};
     int64_t at = 0;
-    while (!r->plain && lathe__added_find(tok, &tok->raw, text, n, &cursor, at, &match)) {
+    while (!r->plain && lathe__added_find(tok->added, &tok->raw, text, n, &cursor, at, &match)) {
         if (match.begin > at)
             LATHE_TRY(encode_plain(r, text + at, match.begin - at, at == 0));
         LATHE_TRY(put_id(ids, tok->added[match.token].id));

@@ -4,8 +4,8 @@
 #define LATHE_TEXT_PIPELINE_H
 
 #include "base/buffer.h"
-#include "text/pattern.h"
 #include "text/tokenizer_model.h"
+#include "unicode/pattern.h"
 
 #define LATHE_MAX_STEPS 16
 
@@ -164,6 +164,8 @@ typedef struct lathe_pipeline {
     uint8_t *is_control;     /* [vocab.n] 1: an added token that is special */
 } lathe_pipeline;
 
+void lathe__pipeline_destroy(lathe_pipeline *pipeline);
+
 /** Counts text of a piece that no token stands for: as bytes of the input where ByteLevel made the
  *  piece. */
 void lathe__count_lost(const lathe_pipeline *pipeline, const uint8_t *text, int64_t n,
@@ -175,5 +177,17 @@ lathe_status lathe__char_bpe_encode(const lathe_tokenizer *tok, lathe_model_scra
                                     const uint8_t *piece, int64_t n, int plain, lathe_ids *ids);
 lathe_status lathe__unigram_encode(const lathe_tokenizer *tok, lathe_model_scratch *scratch,
                                    const uint8_t *piece, int64_t n, int plain, lathe_ids *ids);
+
+/** The state of one thread that encodes with a GENERAL tokenizer. */
+typedef struct lathe_runner lathe_runner;
+lathe_status lathe__runner_create(const lathe_tokenizer *tok, lathe_text_loss *loss,
+                                  lathe_runner **out);
+void lathe__runner_destroy(lathe_runner *runner);
+/** Appends the ids of a text; flags: LATHE_ENCODE_*. */
+lathe_status lathe__runner_encode(lathe_runner *runner, const uint8_t *text, int64_t n,
+                                  int32_t flags, lathe_ids *ids);
+/** lathe_tokenizer_decode of a GENERAL tokenizer. */
+lathe_status lathe__pipeline_decode(const lathe_tokenizer *tok, const int32_t *ids, int64_t n,
+                                    int32_t flags, char **out_text, int64_t *out_bytes);
 
 #endif

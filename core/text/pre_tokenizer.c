@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/byte_level.h"
 #include "text/pipeline.h"
 
 void lathe__pre_step_fini(lathe_pre_step *step)

@@ -1,13 +1,15 @@
 /* Splitting text into the pieces that merge: by a scanner where one is written for the expression,
  * else tokenizer.json's regular expressions through PCRE2, with machine code, and limits on time
  * and memory. */
+#include "text/splitter.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/char_class.h"
-#include "text/tokenizer_model.h"
+#include "unicode/char_class.h"
+#include "unicode/scanner.h"
 
 enum { JIT_STACK_MIN = 64 << 10, JIT_STACK_MAX = 16 << 20, HEAP_LIMIT_KIB = 64 << 10 };
 

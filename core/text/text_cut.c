@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "text/tokenizer_model.h"
+#include "unicode/scanner.h"
 
 static int is_letter(char c)
 {

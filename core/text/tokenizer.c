@@ -8,37 +8,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/utf8.h"
+#include "text/byte_level.h"
 #include "text/pipeline.h"
-
-lathe_status lathe_ids_reserve(lathe_ids *ids, int64_t n_more)
-{
-    if (ids->n + n_more <= ids->capacity)
-        return LATHE_OK;
-    int64_t capacity = ids->capacity + ids->capacity / 2 + 64;
-    if (capacity < ids->n + n_more)
-        capacity = ids->n + n_more;
-    int32_t *data = realloc(ids->data, (size_t)capacity * sizeof *data);
-    if (!data)
-        return lathe_error(LATHE_E_NOMEM, "%lld token ids", (long long)capacity);
-    ids->data = data;
-    ids->capacity = capacity;
-    return LATHE_OK;
-}
-
-lathe_status lathe_ids_append(lathe_ids *ids, const int32_t *data, int64_t n)
-{
-    LATHE_TRY(lathe_ids_reserve(ids, n));
-    if (n > 0)
-        memcpy(ids->data + ids->n, data, (size_t)n * sizeof *data);
-    ids->n += n;
-    return LATHE_OK;
-}
-
-void lathe_ids_fini(lathe_ids *ids)
-{
-    free(ids->data);
-    memset(ids, 0, sizeof *ids);
-}
 
 lathe_status lathe_tokenizer_bytes(lathe_tokenizer **out)
 {
@@ -98,13 +69,6 @@ void lathe_tokenizer_destroy(lathe_tokenizer *tok)
     free(tok->normalized.nodes);
     free(tok->json);
     free(tok);
-}
-
-const lathe_added_token *lathe__added_of(const lathe_tokenizer *tok, int32_t id)
-{
-    if (!tok->added_at || id < 0 || id >= tok->vocab.n || tok->added_at[id] < 0)
-        return NULL;
-    return &tok->added[tok->added_at[id]];
 }
 
 int lathe_tokenizer_is_special(const lathe_tokenizer *tok, int32_t id)
@@ -215,6 +179,21 @@ int32_t lathe_tokenizer_missing_bytes(const lathe_tokenizer *tok, uint8_t missin
 const char *lathe_tokenizer_hash(const lathe_tokenizer *tok)
 {
     return tok->hash;
+}
+
+int lathe_tokenizer_is_bytes(const lathe_tokenizer *tok)
+{
+    return tok->kind == LATHE_TOKENIZER_BYTES;
+}
+
+lathe_status lathe_tokenizer_put_prefix(const lathe_tokenizer *tok, lathe_ids *ids)
+{
+    return lathe_ids_append(ids, tok->prefix, tok->n_prefix);
+}
+
+lathe_status lathe_tokenizer_put_suffix(const lathe_tokenizer *tok, lathe_ids *ids)
+{
+    return lathe_ids_append(ids, tok->suffix, tok->n_suffix);
 }
 
 lathe_status lathe_tokenizer_encode(const lathe_tokenizer *tok, const char *text, int64_t n_bytes,

@@ -1,5 +1,5 @@
-/* Tokenizers: text to token ids and back, as Hugging Face's tokenizer.json says; raw bytes; and
- * training of a new byte-level BPE.
+/* Tokenizers: text to token ids and back, as a tokenizer.json of Hugging Face says, or raw bytes.
+ * tokenjson/tokenizer_file.h reads a tokenizer, tokentrain/tokenizer_train.h trains one.
  *
  * Text that is not UTF-8 encodes too. In a byte-level tokenizer the expressions and the normalizer
  * see only the valid stretches, and every byte outside them is a token of its own; decoding gives
@@ -17,38 +17,12 @@
 
 #include "lathe/status.h"
 #include "text/text_loss.h"
-
-/** A growing list of token ids; all zeros is empty. Appending functions keep what is there. */
-typedef struct lathe_ids {
-    int32_t *data;
-    int64_t n, capacity;
-} lathe_ids;
-
-lathe_status lathe_ids_reserve(lathe_ids *ids, int64_t n_more);
-lathe_status lathe_ids_append(lathe_ids *ids, const int32_t *data, int64_t n);
-void lathe_ids_fini(lathe_ids *ids);
+#include "text/token_ids.h"
 
 /** Immutable once made: any number of threads may read one. */
 typedef struct lathe_tokenizer lathe_tokenizer;
 /** Scratch for encoding: match data, merge lists, a cache of pieces. One per thread. */
 typedef struct lathe_encoder lathe_encoder;
-
-/** Reads tokenizer.json: `path` is the file, or a folder that holds it. Beside it, where they are,
- *  tokenizer_config.json gives bos/eos/pad; config.json gives the eos that is still missing, and an
- *  added token "<|endoftext|>" is the last resort.
- *
- *  Read: models BPE (merges as pairs or "a b"; unk_token, fuse_unk, byte_fallback, ignore_merges)
- *  and Unigram; normalizers NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Nmt, Replace,
- *  Prepend, ByteLevel, Precompiled; pre-tokenizers ByteLevel, Metaspace, Split with every
- *  behaviour, Digits, Punctuation, Whitespace, WhitespaceSplit; decoders ByteLevel, ByteFallback,
- *  Metaspace, Replace, Strip, Fuse; sequences of each; added tokens with all flags; post-processors
- *  ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing (for `add_special` alone). The
- *  ids are those of Hugging Face's tokenizers 0.23: docs/design/006-tokenizers.md tells where a
- *  character newer than the Unicode of one side makes a difference.
- *  Truncation and padding in the file are not for training and are ignored.
- *  Errors  LATHE_E_UNSUPPORTED names file and key of anything else; LATHE_E_PARSE those of what is
- *  malformed; LATHE_E_IO. */
-lathe_status lathe_tokenizer_load(const char *path, lathe_tokenizer **out);
 
 /** The tokenizer without a file: id = byte, and 256 the end of text (bos none, pad = eos). */
 lathe_status lathe_tokenizer_bytes(lathe_tokenizer **out);
@@ -57,13 +31,6 @@ void lathe_tokenizer_destroy(lathe_tokenizer *tok);
 
 lathe_status lathe_encoder_create(const lathe_tokenizer *tok, lathe_encoder **out);
 void lathe_encoder_destroy(lathe_encoder *enc);
-
-enum {
-    LATHE_ENCODE_ADD_SPECIAL = 1, /* what the post-processor's template puts before and after */
-    LATHE_ENCODE_NO_ADDED = 2,    /* added tokens in the text are plain text */
-    LATHE_ENCODE_BEGIN = 4 /* what the template puts before, unless the text begins with it: for
-                            * a text that is to be continued */
-};
 
 /** Appends the ids of text[0, n_bytes) to `ids`. flags: LATHE_ENCODE_*.
  *  Time O(n log n) for any input, and memory O(n): no recursion, no quadratic run. */
@@ -80,8 +47,6 @@ lathe_status lathe_tokenizer_encode(const lathe_tokenizer *tok, const char *text
 lathe_status lathe_tokenizer_encode_counting(const lathe_tokenizer *tok, const char *text,
                                              int64_t n_bytes, int32_t flags, lathe_ids *ids,
                                              lathe_text_loss *loss);
-
-enum { LATHE_DECODE_SKIP_SPECIAL = 1 /* special tokens give no text */ };
 
 /** The bytes of ids[0, n): malloc'ed, with a NUL after them; the caller frees. A token may end
  *  inside a UTF-8 character. Errors: LATHE_E_ARG for an id that is no token. */
@@ -107,48 +72,18 @@ int32_t lathe_tokenizer_missing_bytes(const lathe_tokenizer *tok, uint8_t missin
 /** 64 hexadecimal digits: SHA-256 of tokenizer.json and of the special ids. */
 const char *lathe_tokenizer_hash(const lathe_tokenizer *tok);
 
-/** Writes tokenizer.json as Hugging Face's libraries read it, atomically. If `path` is a folder (or
- *  ends in '/'; made if missing), also tokenizer_config.json with the special tokens.
- *  LATHE_E_UNSUPPORTED for the raw-byte tokenizer. */
-lathe_status lathe_tokenizer_save(const lathe_tokenizer *tok, const char *path);
+/** 1: the tokenizer without a file, whose ids are bytes. */
+int lathe_tokenizer_is_bytes(const lathe_tokenizer *tok);
+/** Appends the tokens that the post-processor's template puts before, or after, a text. */
+lathe_status lathe_tokenizer_put_prefix(const lathe_tokenizer *tok, lathe_ids *ids);
+lathe_status lathe_tokenizer_put_suffix(const lathe_tokenizer *tok, lathe_ids *ids);
 
-enum {
-    LATHE_TRAIN_BYTE_LEVEL = 0, /* bytes after a pattern, as GPT-2, Llama 3 and Qwen2 have it */
-    LATHE_TRAIN_METASPACE = 1   /* characters, U+2581 for a space, as SentencePiece has it */
-};
+/* Incremented when the ids of one tokenizer.json change between releases: shards that were made
+ * with other ids are then made again. */
+#define LATHE_TOKENIZER_READING 2
 
-/** The settings of lathe_tokenizer_train. */
-typedef struct lathe_tokenizer_training {
-    int32_t kind;                /* LATHE_TRAIN_* */
-    int32_t byte_fallback;       /* METASPACE: 256 tokens <0x00> ... <0xFF> for what is not in the
-                                  * alphabet, after the special tokens */
-    int64_t vocab_size;          /* special tokens and the 256 bytes included */
-    int64_t min_frequency;       /* pairs rarer than this are not merged; 0 counts as 2 */
-    int64_t max_token_length;    /* pairs of so many symbols or more are not merged; 0: no limit */
-    const char *pattern;         /* NULL: GPT-2's (ByteLevel, use_regex); else Split(pattern);
-                                  * METASPACE: must be NULL */
-    const char *const *specials; /* ids 0, 1, ...; NULL: one, "<|endoftext|>"; METASPACE: three,
-                                  * "<unk>", "<s>", "</s>" */
-    int64_t n_specials; /* the first is eos; METASPACE: unk, bos, eos, at least these three */
-} lathe_tokenizer_training;
-
-/** Gives the next text (one sequence: no merge reaches across texts) until *out_text is NULL.
- *  The text is borrowed until the next call. */
-typedef lathe_status (*lathe_text_fn)(void *arg, const char **out_text, int64_t *out_bytes);
-
-/** Trains a BPE: the same vocabulary and merges as Hugging Face's BpeTrainer for the same sequences
- *  (most frequent pair first; ties: smaller ids first). BYTE_LEVEL: with the ByteLevel alphabet.
- *  METASPACE: after Metaspace(prepend_scheme always), the alphabet being every character of the
- *  texts; the bytes of byte_fallback count as special tokens there.
- *  Deterministic. Special tokens in the text are not recognized. LATHE_E_CONFIG: there is no
- *  text. */
-lathe_status lathe_tokenizer_train(const lathe_tokenizer_training *settings, lathe_text_fn next,
-                                   void *arg, lathe_tokenizer **out);
-
-/** The same from files and folders (recursive, sorted): each file is one text. Files that hold a
- *  NUL or are not UTF-8 are left out and counted in *out_skipped (may be NULL). */
-lathe_status lathe_tokenizer_train_files(const lathe_tokenizer_training *settings,
-                                         const char *const *paths, int64_t n_paths,
-                                         int64_t *out_skipped, lathe_tokenizer **out);
+/** Sets the hash from the text of tokenizer.json and the special ids: the last step of whoever
+ * makes a tokenizer. */
+lathe_status lathe__tokenizer_seal(lathe_tokenizer *tok);
 
 #endif

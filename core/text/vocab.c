@@ -1,10 +1,11 @@
 /* The vocabulary: byte strings by id, and ids by byte string. */
+#include "text/vocab.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "text/tokenizer_model.h"
 
 static lathe_status grow(lathe_vocab *vocab, int32_t id, int64_t n)
 {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "text/tokenizer_model.h"
+#include "tokenjson/tokenizer_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

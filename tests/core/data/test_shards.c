@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "data/shards.h"
 #include "text/text_cut.h"
+#include "tokenjson/tokenizer_file.h"
 
 static char root[64];
 static lathe_arena arena;

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "data/shards_internal.h"
+#include "tokenjson/tokenizer_file.h"
 
 static char root[64];
 static lathe_arena arena;

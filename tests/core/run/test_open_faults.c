@@ -6,7 +6,7 @@
 #include "plug/config.h"
 #include "small_run.h"
 #include "support/inject.h"
-#include "text/tokenizer.h"
+#include "tokenjson/tokenizer_file.h"
 #include <errno.h>
 
 static char dir[64], path[128];

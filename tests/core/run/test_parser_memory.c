@@ -20,7 +20,7 @@
 #include "model/hf_config.h"
 #include "plug/config.h"
 #include "record/metrics_read.h"
-#include "text/tokenizer.h"
+#include "tokenjson/tokenizer_file.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 

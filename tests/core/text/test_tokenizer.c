@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "text/tokenizer.h"
+#include "tokenjson/tokenizer_file.h"
 
 #define GOLDEN LATHE_TEST_DATA "/golden/data/tokenizer/"
 

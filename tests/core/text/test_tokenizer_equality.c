@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "text/tokenizer.h"
+#include "tokenjson/tokenizer_file.h"
 
 #define GOLDEN LATHE_TEST_DATA "/golden/data/tokenizer_equality/"
 

@@ -7,7 +7,10 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "text/byte_level.h"
 #include "text/pipeline.h"
+#include "tokenjson/tokenizer_file.h"
+#include "tokenjson/tokenizer_json.h"
 
 #define GOLDEN LATHE_TEST_DATA "/golden/data/tokenizer_equality/"
 

@@ -1,0 +1,173 @@
+/* Loading and saving a tokenizer: its file, and the special ids that the files beside it name. */
+#include "tokenjson/tokenizer_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "text/tokenizer_model.h"
+#include "tokenjson/tokenizer_json.h"
+
+/* A token named in tokenizer_config.json: "text" or {"content": "text"}. */
+static lathe_status named_token(const lathe_tokenizer *tok, const char *file, const json_t *config,
+                                const char *key, int32_t *out)
+{
+    const json_t *value = json_object_get(config, key);
+    if (json_is_object(value))
+        value = json_object_get(value, "content");
+    if (!json_is_string(value))
+        return LATHE_OK;
+    *out = lathe_tokenizer_id(tok, json_string_value(value), (int64_t)json_string_length(value));
+    if (*out < 0)
+        return lathe_error(LATHE_E_PARSE, "%s: %s \"%s\" is not in tokenizer.json", file, key,
+                           json_string_value(value));
+    return LATHE_OK;
+}
+
+static lathe_status read_tokenizer_config(lathe_tokenizer *tok, const char *file)
+{
+    json_t *config;
+    char *json;
+    int64_t bytes;
+    LATHE_TRY(lathe_file_read(file, 0, &json, &bytes));
+    lathe_status status = lathe_json_load_with_nul(file, json, bytes, &config);
+    free(json);
+    LATHE_TRY(status);
+    status = named_token(tok, file, config, "bos_token", &tok->bos);
+    if (status == LATHE_OK)
+        status = named_token(tok, file, config, "eos_token", &tok->eos);
+    if (status == LATHE_OK)
+        status = named_token(tok, file, config, "pad_token", &tok->pad);
+    json_decref(config);
+    return status;
+}
+
+/* config.json's ids, int or list (the first counts), for what is still missing. Ids outside the
+ * tokenizer are left: a model's table may be larger. */
+static lathe_status read_model_config(lathe_tokenizer *tok, const char *file)
+{
+    json_t *config;
+    LATHE_TRY(lathe_json_load_file(file, &config));
+    static const char *const keys[3] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+    int32_t *const ids[3] = {&tok->bos, &tok->eos, &tok->pad};
+    for (int i = 0; i < 3; i++) {
+        const json_t *value = json_object_get(config, keys[i]);
+        if (json_is_array(value))
+            value = json_array_get(value, 0);
+        const int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+        if (*ids[i] < 0 && id >= 0 && id < tok->vocab.n && tok->vocab.len[id] >= 0)
+            *ids[i] = (int32_t)id;
+    }
+    json_decref(config);
+    return LATHE_OK;
+}
+
+static lathe_status find_specials(lathe_tokenizer *tok, const char *folder, lathe_arena *arena)
+{
+    static const char fallback[] = "<|endoftext|>";
+    const char *file = lathe_path_join(arena, folder, "tokenizer_config.json");
+    if (!file)
+        return LATHE_E_NOMEM;
+    if (lathe_path_exists(file))
+        LATHE_TRY(read_tokenizer_config(tok, file));
+    file = lathe_path_join(arena, folder, "config.json");
+    if (!file)
+        return LATHE_E_NOMEM;
+    if (lathe_path_exists(file))
+        LATHE_TRY(read_model_config(tok, file));
+    const int32_t id = lathe_tokenizer_id(tok, fallback, sizeof fallback - 1);
+    if (tok->eos < 0 && lathe__added_of(tok, id))
+        tok->eos = id;
+    return LATHE_OK;
+}
+
+static lathe_status load(const char *path, lathe_arena *arena, lathe_tokenizer **out)
+{
+    const char *file = path, *folder = path;
+    if (lathe_path_is_dir(path)) {
+        file = lathe_path_join(arena, path, "tokenizer.json");
+    } else {
+        const char *slash = strrchr(path, '/');
+        folder = slash ? lathe_arena_strndup(arena, path, slash - path + 1) : ".";
+    }
+    if (!file || !folder)
+        return LATHE_E_NOMEM;
+    char *json;
+    int64_t json_bytes;
+    LATHE_TRY(lathe_file_read(file, 1LL << 30, &json, &json_bytes));
+    lathe_tokenizer *tok;
+    lathe_status status = lathe__tokenizer_parse(file, json, json_bytes, &tok);
+    if (status != LATHE_OK) {
+        free(json);
+        return status;
+    }
+    status = find_specials(tok, folder, arena);
+    if (status == LATHE_OK)
+        status = lathe__tokenizer_seal(tok);
+    if (status != LATHE_OK) {
+        lathe_tokenizer_destroy(tok);
+        return status;
+    }
+    *out = tok;
+    return LATHE_OK;
+}
+
+lathe_status lathe_tokenizer_load(const char *path, lathe_tokenizer **out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const lathe_status status = load(path, &arena, out);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+static void put_token(lathe_buffer *buffer, const lathe_tokenizer *tok, const char *key, int32_t id)
+{
+    int64_t n;
+    const char *text = lathe_tokenizer_token(tok, id, &n); /* NUL-terminated in the pool */
+    if (!text)
+        return;
+    lathe_buffer_printf(buffer, "  \"%s\": ", key);
+    lathe_buffer_json_bytes(buffer, text, n);
+    lathe_buffer_puts(buffer, ",\n");
+}
+
+static lathe_status save_folder(const lathe_tokenizer *tok, const char *path, lathe_arena *arena)
+{
+    LATHE_TRY(lathe_dir_create(path));
+    const char *file = lathe_path_join(arena, path, "tokenizer.json");
+    const char *config = lathe_path_join(arena, path, "tokenizer_config.json");
+    if (!file || !config)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(lathe_file_write_atomic(file, tok->json, tok->json_bytes));
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_buffer_puts(&text, "{\n");
+    put_token(&text, tok, "bos_token", tok->bos);
+    put_token(&text, tok, "eos_token", tok->eos);
+    put_token(&text, tok, "pad_token", tok->pad);
+    lathe_buffer_puts(&text, "  \"clean_up_tokenization_spaces\": false,\n"
+                             "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+    lathe_status status = text.status;
+    if (status == LATHE_OK)
+        status = lathe_file_write_atomic(config, text.data, text.len);
+    lathe_buffer_fini(&text);
+    return status;
+}
+
+lathe_status lathe_tokenizer_save(const lathe_tokenizer *tok, const char *path)
+{
+    if (!tok->json)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s: the raw-byte tokenizer has no tokenizer.json to write", path);
+    const size_t n = strlen(path);
+    if (!lathe_path_is_dir(path) && (n == 0 || path[n - 1] != '/'))
+        return lathe_file_write_atomic(path, tok->json, tok->json_bytes);
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const lathe_status status = save_folder(tok, path, &arena);
+    lathe_arena_fini(&arena);
+    return status;
+}

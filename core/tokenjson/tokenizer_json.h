@@ -1,0 +1,19 @@
+/* Makes a tokenizer from the text of a tokenizer.json. */
+#ifndef LATHE_TOKENJSON_TOKENIZER_JSON_H
+#define LATHE_TOKENJSON_TOKENIZER_JSON_H
+
+#include <jansson.h>
+
+#include "text/tokenizer.h"
+
+/** Builds a tokenizer from the text of a tokenizer.json; `name` stands for the file in messages.
+ *  On success takes `json`, which must be malloc'ed. */
+lathe_status lathe__tokenizer_parse(const char *name, char *json, int64_t json_bytes,
+                                    lathe_tokenizer **out);
+
+/** The tree of a tokenizer.json, in which model.vocab and model.merges may be empty: for callers
+ *  that need the other members. *out_merges: the number of merges. */
+lathe_status lathe__tokenizer_tree(const char *name, const char *json, int64_t bytes, json_t **out,
+                                   int64_t *out_merges);
+
+#endif

@@ -1,0 +1,164 @@
+/* tokenizer.json's model: BPE or Unigram, with its settings. */
+#include "tokenjson/tokenizer_json_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "text/pipeline.h"
+#include "tokenjson/tokenizer_json_members.h"
+#include "tokenjson/tokenizer_json_merges.h"
+#include "tokenjson/tokenizer_json_unigram.h"
+#include "tokenjson/tokenizer_json_vocab.h"
+
+static void find_byte_ids(lathe_tokenizer *tok)
+{
+    for (int32_t byte = 0; byte < 256; byte++) {
+        const uint8_t b = (uint8_t)byte;
+        tok->byte_id[byte] = lathe__vocab_find(&tok->vocab, &b, 1);
+    }
+}
+
+static int32_t find_text(const lathe_tokenizer *tok, const char *text)
+{
+    return lathe__vocab_find(&tok->vocab, text, (int64_t)strlen(text));
+}
+
+static int has_byte_level(const lathe_pipeline *p)
+{
+    for (int32_t i = 0; i < p->n_normal; i++)
+        if (p->normal[i].kind == LATHE_NORMAL_BYTE_LEVEL)
+            return 1;
+    for (int32_t i = 0; i < p->n_pre; i++)
+        if (p->pre[i].kind == LATHE_PRE_BYTE_LEVEL)
+            return 1;
+    return 0;
+}
+
+/* The tokens of single bytes: their characters where a step makes those, and "<0x00>" ...
+ * "<0xFF>". */
+static void find_byte_tokens(lathe_tokenizer *tok)
+{
+    lathe_pipeline *p = tok->pipeline;
+    char key[8];
+    p->byte_level = has_byte_level(p);
+    for (int32_t byte = 0; byte < 256; byte++) {
+        lathe__byte_key(byte, key);
+        p->byte_char[byte] = p->byte_level ? find_text(tok, key) : -1;
+        snprintf(key, sizeof key, "<0x%02X>", (unsigned)byte);
+        p->byte_token[byte] = p->byte_fallback ? find_text(tok, key) : -1;
+    }
+}
+
+static lathe_status finish_general(lathe_tokenizer *tok)
+{
+    lathe_pipeline *p = tok->pipeline;
+    find_byte_tokens(tok);
+    p->is_control = calloc((size_t)tok->vocab.n + 1, 1);
+    return p->is_control ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "vocabulary");
+}
+
+/* ---- BPE ---- */
+
+static lathe_status read_bpe(lathe_tokenizer *tok, const char *file, const char *place,
+                             const json_t *model, const lathe_token_tables *t)
+{
+    const char *prefix, *suffix;
+    const json_t *merges = json_object_get(model, "merges");
+    json_t *vocab = json_object_get(model, "vocab");
+    const json_t *dropout = json_object_get(model, "dropout");
+    int32_t fuse_unk, byte_fallback;
+    if (!json_is_object(vocab))
+        return lathe__tj_expected(place, "vocab", vocab, "an object");
+    if (!json_is_array(merges))
+        return lathe__tj_expected(place, "merges", merges, "a list");
+    if (dropout && !json_is_null(dropout) && !json_is_number(dropout))
+        return lathe__tj_expected(place, "dropout", dropout, "a number or null");
+    if (json_number_value(dropout) != 0.0)
+        return lathe__tj_unsupported(place, "dropout", "not 0", "null");
+    LATHE_TRY(lathe__tj_text(place, model, "continuing_subword_prefix", &prefix));
+    LATHE_TRY(lathe__tj_text(place, model, "end_of_word_suffix", &suffix));
+    if (prefix && *prefix)
+        return lathe__tj_unsupported(place, "continuing_subword_prefix", prefix, "null");
+    if (suffix && *suffix)
+        return lathe__tj_unsupported(place, "end_of_word_suffix", suffix, "null");
+    const json_t *unk = json_object_get(model, "unk_token");
+    if (unk && !json_is_null(unk) && !json_is_string(unk))
+        return lathe__tj_expected(place, "unk_token", unk, "a string");
+    LATHE_TRY(lathe__tj_flag(place, model, "fuse_unk", 0, &fuse_unk));
+    LATHE_TRY(lathe__tj_flag(place, model, "byte_fallback", 0, &byte_fallback));
+    LATHE_TRY(lathe__tj_flag(place, model, "ignore_merges", 0, &tok->ignore_merges));
+    LATHE_TRY(lathe__read_vocab(tok, file, vocab, t));
+    if (tok->kind == LATHE_TOKENIZER_BPE)
+        find_byte_ids(tok);
+    LATHE_TRY(lathe__read_merges(tok, file, vocab, merges, t));
+    if (tok->kind == LATHE_TOKENIZER_BPE)
+        return LATHE_OK;
+    tok->pipeline->fuse_unk = fuse_unk;
+    tok->pipeline->byte_fallback = byte_fallback;
+    tok->pipeline->unk = -1;
+    if (json_is_string(unk)) {
+        tok->pipeline->unk = lathe__vocab_find(&tok->vocab, json_string_value(unk),
+                                               (int64_t)json_string_length(unk));
+        if (tok->pipeline->unk < 0)
+            return lathe_error(LATHE_E_PARSE, "%s.unk_token \"%s\" is not in model.vocab", place,
+                               json_string_value(unk));
+    }
+    return finish_general(tok);
+}
+
+/* ---- Unigram ---- */
+
+lathe_status lathe__finish_model(lathe_tokenizer *tok)
+{
+    lathe_pipeline *p = tok->pipeline;
+    if (!p || !p->scores)
+        return LATHE_OK;
+    LATHE_TRY(lathe__unigram_create(&tok->vocab, p->scores, p->n_scores, &p->unigram));
+    p->scores = NULL;
+    return LATHE_OK;
+}
+
+static lathe_status read_unigram(lathe_tokenizer *tok, const char *file, const char *place,
+                                 const json_t *model, const lathe_token_tables *t)
+{
+    const json_t *vocab = json_object_get(model, "vocab"), *unk = json_object_get(model, "unk_id");
+    if (!json_is_array(vocab))
+        return lathe__tj_expected(place, "vocab", vocab, "a list");
+    const int64_t n = t ? t->n_scored : (int64_t)json_array_size(vocab);
+    if (n == 0 || n > LATHE_MAX_ID)
+        return lathe_error(LATHE_E_PARSE, "%s.vocab has %lld tokens; expected 1 to 2^24", place,
+                           (long long)n);
+    if (unk && !json_is_null(unk) &&
+        (!json_is_integer(unk) || json_integer_value(unk) < 0 || json_integer_value(unk) >= n))
+        return lathe__tj_expected(place, "unk_id", unk, "an id of the vocabulary or null");
+    tok->pipeline->unk = json_is_integer(unk) ? (int32_t)json_integer_value(unk) : -1;
+    LATHE_TRY(lathe__tj_flag(place, model, "byte_fallback", 0, &tok->pipeline->byte_fallback));
+    tok->pipeline->n_scores = n;
+    tok->pipeline->scores = malloc((size_t)n * sizeof *tok->pipeline->scores);
+    if (!tok->pipeline->scores)
+        return lathe_error(LATHE_E_NOMEM, "vocabulary");
+    LATHE_TRY(lathe__read_unigram_vocab(tok, file, vocab, t, n, tok->pipeline->scores));
+    return finish_general(tok);
+}
+
+lathe_status lathe__read_model(lathe_tokenizer *tok, const char *file, const json_t *model,
+                               const lathe_token_tables *tables)
+{
+    const char *type;
+    char place[LATHE_PLACE];
+    snprintf(place, sizeof place, "%s: model", file);
+    if (!json_is_object(model))
+        return lathe__tj_expected(place, "", model, "an object");
+    LATHE_TRY(lathe__tj_text(place, model, "type", &type));
+    if (!type) /* files of before 2021 have none */
+        type = json_object_get(model, "merges")                 ? "BPE"
+               : json_is_array(json_object_get(model, "vocab")) ? "Unigram"
+                                                                : "none";
+    if (!strcmp(type, "BPE"))
+        return read_bpe(tok, file, place, model, tables);
+    if (!strcmp(type, "Unigram") && tok->kind == LATHE_TOKENIZER_GENERAL)
+        return read_unigram(tok, file, place, model, tables);
+    return lathe__tj_unsupported(place, "type", type, "BPE, Unigram");
+}

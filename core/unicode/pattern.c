@@ -1,0 +1,175 @@
+/* Matching of patterns, span by span, as Hugging Face's find_matches gives them. */
+#include "unicode/pattern.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "unicode/char_class.h"
+
+enum { JIT_STACK_MIN = 64 << 10, JIT_STACK_MAX = 16 << 20, HEAP_LIMIT_KIB = 64 << 10 };
+
+void lathe__pattern_fini(lathe_pattern *pattern)
+{
+    free(pattern->text);
+    free(pattern->source);
+    pcre2_code_free(pattern->code);
+    memset(pattern, 0, sizeof *pattern);
+}
+
+/* Made by the first expression: many texts meet none. */
+static lathe_status prepare(lathe_matcher *matcher)
+{
+    if (matcher->data)
+        return LATHE_OK;
+    matcher->context = pcre2_match_context_create(NULL);
+    matcher->data = pcre2_match_data_create(1, NULL);
+    matcher->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
+    if (!matcher->context || !matcher->data) {
+        lathe__matcher_fini(matcher);
+        return lathe_error(LATHE_E_NOMEM, "regular expression match data");
+    }
+    if (matcher->stack) /* NULL where PCRE2 has no JIT */
+        pcre2_jit_stack_assign(matcher->context, NULL, matcher->stack);
+    pcre2_set_heap_limit(matcher->context, HEAP_LIMIT_KIB);
+    return LATHE_OK;
+}
+
+void lathe__matcher_fini(lathe_matcher *matcher)
+{
+    pcre2_match_data_free(matcher->data);
+    pcre2_match_context_free(matcher->context);
+    pcre2_jit_stack_free(matcher->stack);
+    memset(matcher, 0, sizeof *matcher);
+}
+
+/* ---- kinds of character ---- */
+
+int lathe__is_numeric(int32_t c)
+{
+    return c >= 0 && c < LATHE_CHAR_CLASSED && lathe__char_classes()[c] == LATHE_CHAR_NUMBER;
+}
+
+int lathe__is_punctuation(int32_t c)
+{
+    if (c < 0x80)
+        return (c > ' ' && c < '0') || (c > '9' && c < 'A') || (c > 'Z' && c < 'a') ||
+               (c > 'z' && c < 0x7f);
+    const utf8proc_category_t k = utf8proc_category(c);
+    return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+}
+
+int lathe__is_mark(int32_t c)
+{
+    const utf8proc_category_t k = utf8proc_category(c);
+    return k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME;
+}
+
+/* ---- spans ---- */
+
+typedef struct spanner {
+    lathe_span_fn span;
+    void *arg;
+    int64_t done; /* text before is covered */
+} spanner;
+
+static lathe_status match_at(spanner *s, int64_t begin, int64_t end)
+{
+    if (begin > s->done)
+        LATHE_TRY(s->span(s->arg, s->done, begin, 0));
+    s->done = end;
+    return s->span(s->arg, begin, end, 1);
+}
+
+static lathe_status characters(const lathe_pattern *pattern, const uint8_t *text, int64_t n,
+                               spanner *s)
+{
+    int32_t len;
+    for (int64_t i = 0; i < n; i += len)
+        if (pattern->is_in(lathe_utf8_at(text + i, n - i, &len)))
+            LATHE_TRY(match_at(s, i, i + len));
+    return LATHE_OK;
+}
+
+static lathe_status strings(const lathe_pattern *pattern, const uint8_t *text, int64_t n,
+                            spanner *s)
+{
+    const uint8_t *at = text;
+    while ((at = memmem(at, (size_t)(text + n - at), pattern->text, (size_t)pattern->bytes))) {
+        LATHE_TRY(match_at(s, at - text, at - text + pattern->bytes));
+        at += pattern->bytes;
+    }
+    return LATHE_OK;
+}
+
+/* The first match at or after `from`; *begin = -1 when there is none. */
+static lathe_status find(const lathe_pattern *pattern, lathe_matcher *matcher, const uint8_t *text,
+                         int64_t n, int64_t from, int64_t *begin, int64_t *end)
+{
+    int rc = PCRE2_ERROR_JIT_STACKLIMIT;
+    /* A match needs a few steps per byte; what needs far more is backtracking without end. */
+    const int64_t steps = n < (INT32_MAX >> 4) ? n * 16 : INT32_MAX;
+    pcre2_set_match_limit(matcher->context, (uint32_t)(steps < 10000000 ? 10000000 : steps));
+    if (pattern->jit)
+        rc = pcre2_jit_match(pattern->code, text, (PCRE2_SIZE)n, (PCRE2_SIZE)from,
+                             PCRE2_NO_UTF_CHECK, matcher->data, matcher->context);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc = pcre2_match(pattern->code, text, (PCRE2_SIZE)n, (PCRE2_SIZE)from,
+                         PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, matcher->data, matcher->context);
+    *begin = *end = -1;
+    if (rc == PCRE2_ERROR_NOMATCH)
+        return LATHE_OK;
+    if (rc < 0) {
+        PCRE2_UCHAR why[160];
+        pcre2_get_error_message(rc, why, sizeof why);
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "the tokenizer's regular expression %s gave up %lld bytes into a text "
+                           "of %lld: %s",
+                           pattern->source, (long long)from, (long long)n, (const char *)why);
+    }
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(matcher->data);
+    *begin = (int64_t)at[0];
+    *end = (int64_t)at[1];
+    return LATHE_OK;
+}
+
+/* An empty match right after a match does not count: the search goes on one character later. */
+static lathe_status expressions(const lathe_pattern *pattern, lathe_matcher *matcher,
+                                const uint8_t *text, int64_t n, spanner *s)
+{
+    int64_t last = -1;
+    LATHE_TRY(prepare(matcher));
+    for (int64_t from = 0; from <= n;) {
+        int64_t begin, end;
+        LATHE_TRY(find(pattern, matcher, text, n, from, &begin, &end));
+        if (begin < 0)
+            break;
+        if (begin == end && end == last) {
+            int32_t len = 1;
+            if (from < n)
+                lathe_utf8_at(text + from, n - from, &len);
+            from += len;
+            continue;
+        }
+        LATHE_TRY(match_at(s, begin, end));
+        from = last = end;
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__pattern_spans(const lathe_pattern *pattern, lathe_matcher *matcher,
+                                  const uint8_t *text, int64_t n, lathe_span_fn span, void *arg)
+{
+    spanner s = {span, arg, 0};
+    if (n == 0)
+        return LATHE_OK;
+    if (pattern->is_in)
+        LATHE_TRY(characters(pattern, text, n, &s));
+    else if (pattern->text)
+        LATHE_TRY(strings(pattern, text, n, &s));
+    else
+        LATHE_TRY(expressions(pattern, matcher, text, n, &s));
+    return s.done < n ? span(arg, s.done, n, 0) : LATHE_OK;
+}
