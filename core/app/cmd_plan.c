@@ -9,9 +9,9 @@
 #include "checkpoint/model_file.h"
 #include "ir/dump.h"
 #include "model/model_size.h"
-#include "run/curvature.h"
 #include "run/fit.h"
 #include "run/run_saved.h"
+#include "update/curvature.h"
 
 static const lathe_option options[] = {
     {"--json", NULL, "print one JSON object"},
@@ -45,7 +45,8 @@ static double step_flops(const lathe_run *run)
 {
     return lathe_graph_flops(lathe_exec_graph(run->programs.train.exec), 1) *
                run->set.gradient_accumulation_steps +
-           lathe_update_flops(run->opt.update) + lathe_curvature_flops(run);
+           lathe_update_flops(run->opt.update) +
+           lathe_curvature_flops(&run->programs, &run->parts.optimizer);
 }
 
 static double fp8_flops(const lathe_run *run)

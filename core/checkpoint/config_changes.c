@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 #define MAX_VALUE 100 /* bytes of a value in a message */
 
 static json_t *or_null(json_t *value)
@@ -128,4 +130,15 @@ void lathe_change_put(const json_t *change, lathe_buffer *out)
     lathe_change_value_put(json_object_get(change, "from"), out);
     lathe_buffer_puts(out, " -> ");
     lathe_change_value_put(json_object_get(change, "to"), out);
+}
+
+lathe_status lathe_config_object(const lathe_config *config, json_t **out)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_config_json(config, &text);
+    const lathe_status status = text.status == LATHE_OK ? lathe_json_load("the run's configuration",
+                                                                          text.data, text.len, out)
+                                                        : text.status;
+    lathe_buffer_fini(&text);
+    return status;
 }

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "base/buffer.h"
+#include "plug/config.h"
 
 /** Effect of a key that changed since the checkpoint, for a run that resumes. */
 enum {
@@ -26,5 +27,8 @@ void lathe_change_put(const json_t *change, lathe_buffer *out);
 
 /** Appends a value of a change as it is written in the run file; "unset" for null. */
 void lathe_change_value_put(const json_t *value, lathe_buffer *out);
+
+/** The configuration as a JSON object of sections (lathe_config_json). The caller drops it. */
+lathe_status lathe_config_object(const lathe_config *config, json_t **out);
 
 #endif

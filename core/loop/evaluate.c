@@ -7,7 +7,7 @@
 #include "exec/calibration.h"
 #include "loop/run_trace.h"
 #include "loop/train.h"
-#include "run/nonfinite.h"
+#include "update/nonfinite.h"
 
 /* Perplexity, accuracy and bits per byte exist only for a loss per token, not for a loss per
  * pair. */
@@ -71,7 +71,8 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
         lathe_forward_result r = {.size = (uint32_t)sizeof r};
         LATHE_TRY(lathe_forward(run, NULL, 0, &r));
         if (run->open.mode == LATHE_OPEN_EVALUATE && !isfinite(r.loss_sum))
-            return lathe__nonfinite_refuse(run, "the losses of micro-batch", i + 1);
+            return lathe_nonfinite_refuse(&run->machine, &run->store, run->set.compute_dtype,
+                                          "the losses of micro-batch", i + 1);
         sum += r.loss_sum;
         out->count += r.count;
         for (int32_t k = 0; k < run->programs.eval.stage.n_metrics; k++) {

@@ -17,7 +17,7 @@
 #include "checkpoint/checkpoint_branch.h"
 #include "checkpoint/checkpoint_info.h"
 #include "checkpoint/config_changes.h"
-#include "run/run_describe.h"
+#include "loop/run_describe.h"
 
 static void utc_now(char out[32])
 {

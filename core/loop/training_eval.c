@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/trace.h"
 #include "loop/training.h"
-#include "run/weight_average.h"
+#include "run/run_saved.h"
 
 void lathe__training_observe(lathe_run *run, double metric)
 {
@@ -80,11 +80,12 @@ int32_t lathe__training_has_enough(lathe_training *t)
 /* Evaluates with the averaged weights if they differ from the trained ones. */
 static lathe_status evaluate(lathe_run *run, lathe_evaluation *out)
 {
-    LATHE_TRY(lathe__average_fill(run));
-    const int32_t apart = lathe__average_is_apart(run);
-    LATHE_TRY(apart ? lathe__average_swap(run) : LATHE_OK);
+    const lathe_averaging average = lathe__run_averaging(run);
+    LATHE_TRY(lathe_average_fill(&average));
+    const int32_t apart = lathe_average_is_apart(&average);
+    LATHE_TRY(apart ? lathe_average_swap(&average) : LATHE_OK);
     const lathe_status status = lathe_evaluate(run, run->set.eval_batches, out);
-    const lathe_status back = apart ? lathe__average_swap(run) : LATHE_OK;
+    const lathe_status back = apart ? lathe_average_swap(&average) : LATHE_OK;
     return status != LATHE_OK ? status : back;
 }
 
@@ -118,6 +119,7 @@ static void print_detail(const lathe_evaluation *e, char *text, size_t capacity)
 lathe_status lathe__training_evaluate(lathe_training *t)
 {
     lathe_run *run = t->run;
+    const lathe_averaging average = lathe__run_averaging(run);
     lathe_evaluation e;
     char detail[1024];
     const double begin = lathe_now();
@@ -127,7 +129,7 @@ lathe_status lathe__training_evaluate(lathe_training *t)
     lathe__training_observe(run, e.loss);
     print_detail(&e, detail, sizeof detail);
     lathe_progress_validation(&t->progress, run->at.step, e.loss, detail,
-                              lathe__average_is_apart(run), run->at.step >= run->set.max_steps);
+                              lathe_average_is_apart(&average), run->at.step >= run->set.max_steps);
     lathe__figures_add(&t->figures, "eval_loss", e.loss);
     lathe__figures_add(&t->figures, "eval_count", e.count);
     add_known(&t->figures, "eval_perplexity", e.perplexity);

@@ -19,7 +19,6 @@
 #include "run/folder_check.h"
 #include "run/run_saved.h"
 #include "run/save_load.h"
-#include "run/weight_average.h"
 
 typedef struct lathe_saver {
     lathe_lock lock;
@@ -265,7 +264,8 @@ static lathe_status write_checkpoint(lathe_training *t, int32_t gate, int32_t en
     lathe_saver *s = t->saver;
     const double begin = lathe_now();
     LATHE_TRY(settle(t));
-    LATHE_TRY(lathe__average_fill(t->run));
+    const lathe_averaging average = lathe__run_averaging(t->run);
+    LATHE_TRY(lathe_average_fill(&average));
     if (s->writer && !ends && t->run->sum.backwards == 0) {
         LATHE_TRY(lathe_image_take(t->run->checkpoints.image, lathe__run_saved(t->run)));
         lathe_writer_post(s->writer, &t->figures, gate);

@@ -19,8 +19,8 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "loop/nonfinite_replay.h"
 #include "loop/training.h"
-#include "run/nonfinite.h"
 
 #define MOST_SKIPPED 10 /* in a row, by "skip" */
 #define MOST_REWINDS 3  /* to one checkpoint */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "run/curvature.h"
+#include "run/curvature_check.h"
 
 /* Whether the optimizer's step() is needed: there is a parameter that is not MATRIX. */
 static int steps(const lathe_run *run)

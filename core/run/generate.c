@@ -9,8 +9,8 @@
 #include "model/model_size.h"
 #include "run/api_sizes.h"
 #include "run/generate.h"
-#include "run/nonfinite.h"
 #include "run/run_state.h"
+#include "update/nonfinite.h"
 
 /* Tokens per call of each program; the last program decodes. */
 static const int64_t sizes[] = {128, 32, 8, 1};
@@ -307,7 +307,8 @@ static lathe_status make_more(lathe_run *run, lathe_generator *g, const lathe_sa
         const int32_t token =
             lathe_sampler_pick(g->sampler, logits, how, g->ids.data, g->ids.n, &logprob);
         if (token < 0)
-            return lathe__nonfinite_refuse(run, "the logits of token", g->ids.n);
+            return lathe_nonfinite_refuse(&run->machine, &run->store, run->set.compute_dtype,
+                                          "the logits of token", g->ids.n);
         g->logprobs[i] = logprob;
         g->ids.data[g->ids.n++] = token;
         if (how->stop_at_eos && is_eos(run, token))

@@ -6,8 +6,9 @@
 #include "base/error.h"
 #include "base/trace.h"
 #include "run/api_sizes.h"
-#include "run/curvature.h"
-#include "run/weight_average.h"
+#include "run/run_saved.h"
+#include "update/curvature.h"
+#include "update/weight_average.h"
 
 /* Row of the batch that goes to row r of the program; -1: padding. The chosen rows of a batch of
  * pairs go to the first half of the program's rows and the rejected rows to the second half,
@@ -414,10 +415,12 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
                               .seed = run->set.seed};
     LATHE_TRY(read_rate(run, n_updates, &args.lr));
     LATHE_TRY(lathe_update_run(run->opt.update, &args));
-    LATHE_TRY(lathe__curvature_estimate(run, &args));
+    LATHE_TRY(lathe_curvature_estimate(&run->programs, &run->parts.optimizer, run->opt.update,
+                                       &args, run->trace.is_on));
     lathe__run_stepped(run, args.overflow);
+    const lathe_averaging average = lathe__run_averaging(run);
     LATHE_TRY(args.overflow ? lathe_update_param_norm(run->opt.update, &args.param_norm)
-                            : lathe__average_step(run));
+                            : lathe_average_step(&average));
     run->opt.update_norm = args.update_norm;
     memcpy(run->opt.group_norms, args.group_norms, sizeof run->opt.group_norms);
     if (out) {

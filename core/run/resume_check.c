@@ -19,7 +19,6 @@
 #include "checkpoint/config_changes.h"
 #include "checkpoint/train_state.h"
 #include "run/resume_model.h"
-#include "run/run_describe.h"
 #include "run/run_saved.h"
 
 /* One check. */
@@ -389,7 +388,7 @@ static lathe_status read_configurations(resuming *r)
     json_t *before = json_object_get(meta, "config");
     r->before = json_is_object(before) ? json_incref(before) : NULL;
     json_decref(meta);
-    LATHE_TRY(lathe__run_describe_config(r->run, &r->now));
+    LATHE_TRY(lathe_config_object(r->run->config, &r->now));
     r->changes = r->before ? lathe_config_changes(r->before, r->now) : json_object();
     return r->changes ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "no memory to compare settings");
 }

@@ -2,12 +2,12 @@
 #include "run/run_check.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
-#include "run/curvature.h"
-#include "run/figure_names.h"
-#include "run/run_state.h"
-#include "run/weight_average.h"
+#include "plug/suggest.h"
+#include "record/figure_names.h"
+#include "run/average_check.h"
 
 /* Longer than any run: what a schedule refuses at this length is not about the length. */
 #define LONG_ENOUGH ((int64_t)1 << 60)
@@ -47,4 +47,23 @@ lathe_status lathe__run_check_length(const lathe_run *run, int64_t total)
     LATHE_TRY(lathe__average_check_start(run));
     LATHE_TRY(check_schedule(run, total));
     return lathe__average_check_schedule(run, total);
+}
+
+lathe_status lathe__figure_check_best(lathe_run *run)
+{
+    const char *name = run->set.checkpoint.best_metric;
+    const lathe_stage_loss *stage = &run->programs.train.stage;
+    const int is_planned = run->programs.train.exec != NULL;
+    if (!name || !lathe_config_is_set(run->config, "checkpoint", "best_metric") ||
+        lathe_figure_is_known(&run->opt.groups, stage, name))
+        return LATHE_OK;
+    const char *near = lathe_figure_nearest(&run->opt.groups, stage, name);
+    if (!is_planned && (!near || strchr(name, '/') || lathe_edit_distance(name, near) > 2))
+        return LATHE_OK;
+    return lathe__run_refuse(run, "checkpoint", "best_metric",
+                             "checkpoint.best_metric = \"%s\" is no figure of this run%s%s%s; "
+                             "expected one of metrics.jsonl, such as eval_loss, "
+                             "eval_token_accuracy or loss",
+                             name, near ? " (did you mean '" : "", near ? near : "",
+                             near ? "'?)" : "");
 }

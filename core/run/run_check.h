@@ -40,6 +40,11 @@ lathe_status lathe__settings_check(lathe_run *run);
 /** Warns if train.stop_after is not before the end of the run, as far as the length is known. */
 void lathe__settings_check_pause(const lathe_run *run);
 
+/** Refuses a checkpoint.best_metric that no step or evaluation of this run reports, and suggests
+ * the nearest valid name. Before the plan is made, only misspellings of known names are refused,
+ * because the stage's own figures are not known yet. LATHE_E_CONFIG (run_check.c). */
+lathe_status lathe__figure_check_best(lathe_run *run);
+
 /** Checks that the kind of each dataset, its columns and its first record suit the stage
  * (data_check.c). */
 lathe_status lathe__data_check(lathe_run *run);

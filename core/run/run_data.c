@@ -4,86 +4,16 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/hash.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint_folder.h"
-#include "data/corpus.h"
+#include "data/learned_tokenizer.h"
 #include "record/data_progress.h"
 #include "run/run_state.h"
 #include "tokenjson/tokenizer_file.h"
-#include "tokentrain/tokenizer_train.h"
 
 #define DRY_BYTES (4LL << 20) /* bytes of each dataset that a dry run reads */
 
-/* ---- learning a tokenizer from the datasets ---- */
-
-static lathe_status open_corpus(lathe_run *run, lathe_corpus **out)
-{
-    const char *where = lathe_config_path(run->config);
-    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
-    lathe_dataset *datasets = NULL;
-    int64_t n = 0;
-    if (!run->set.datasets)
-        return lathe_error(LATHE_E_CONFIG, "%s: tokenizer.train needs data.datasets to learn from",
-                           where);
-    LATHE_TRY(lathe_datasets_parse(where, run->set.datasets, &run->arena, &datasets, &n));
-    return lathe_corpus_open(datasets, n, stage ? stage->rows : LATHE_ROWS_PACKED, out);
-}
-
-/* Where a learnt tokenizer is kept: a folder named after the settings and the files' content. */
-static lathe_status cache_name(lathe_run *run, const lathe_corpus *corpus, const char **out)
-{
-    lathe_sha256 *hash = NULL;
-    char hex[65] = "";
-    LATHE_TRY(lathe_corpus_hash(corpus, hex));
-    LATHE_TRY(lathe_sha256_create(&hash));
-    lathe_sha256_update(hash, run->set.tokenizer_train, (int64_t)strlen(run->set.tokenizer_train));
-    lathe_sha256_update(hash, hex, 64);
-    lathe_sha256_finish(hash, hex);
-    hex[16] = '\0';
-    *out = lathe_arena_printf(&run->arena, "%s/tokenizer-%s", run->set.cache_dir, hex);
-    return *out ? LATHE_OK : LATHE_E_NOMEM;
-}
-
-static lathe_status train_settings(lathe_run *run, json_t **out_root, lathe_tokenizer_training *out)
-{
-    LATHE_TRY(lathe_json_load("tokenizer.train", run->set.tokenizer_train,
-                              (int64_t)strlen(run->set.tokenizer_train), out_root));
-    const json_t *specials = json_object_get(*out_root, "special_tokens");
-    *out = (lathe_tokenizer_training){
-        .vocab_size = (int64_t)json_integer_value(json_object_get(*out_root, "vocab_size")),
-        .min_frequency = (int64_t)json_integer_value(json_object_get(*out_root, "min_frequency")),
-        .pattern = json_string_value(json_object_get(*out_root, "pattern"))};
-    const size_t n = json_array_size(specials);
-    const char **list = lathe_arena_alloc(&run->arena, (int64_t)((n + 1) * sizeof *list));
-    if (!list)
-        return LATHE_E_NOMEM;
-    for (size_t i = 0; i < n; i++)
-        list[i] = json_string_value(json_array_get(specials, i));
-    out->specials = n ? list : NULL;
-    out->n_specials = (int64_t)n;
-    return LATHE_OK;
-}
-
-static lathe_status learn_from(lathe_run *run, lathe_corpus *corpus)
-{
-    const char *folder = NULL;
-    json_t *root = NULL;
-    lathe_tokenizer_training settings;
-    LATHE_TRY(cache_name(run, corpus, &folder));
-    run->data.tokenizer_dir = folder;
-    if (lathe_path_is_dir(folder))
-        return lathe_tokenizer_load(folder, &run->data.tokenizer);
-    lathe_status status = train_settings(run, &root, &settings);
-    if (status == LATHE_OK)
-        status = lathe_tokenizer_train(&settings, lathe_corpus_next, corpus, &run->data.tokenizer);
-    if (status == LATHE_OK)
-        status = lathe_tokenizer_save(run->data.tokenizer,
-                                      lathe_arena_printf(&run->arena, "%s/", folder));
-    json_decref(root);
-    return status;
-}
+/* ---- the tokenizer ---- */
 
 /* The run's latest checkpoint, or the one that checkpoint.resume names, when it holds a tokenizer;
  * else NULL. */
@@ -121,15 +51,17 @@ static lathe_status learned_before(lathe_run *run, int *out_found)
 
 static lathe_status learn(lathe_run *run)
 {
-    lathe_corpus *corpus = NULL;
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
+    const lathe_learning from = {.where = lathe_config_path(run->config),
+                                 .datasets = run->set.datasets,
+                                 .rows = stage ? stage->rows : LATHE_ROWS_PACKED,
+                                 .train = run->set.tokenizer_train,
+                                 .cache_dir = run->set.cache_dir};
     int found = 0;
     LATHE_TRY(learned_before(run, &found));
-    if (found)
-        return LATHE_OK;
-    LATHE_TRY(open_corpus(run, &corpus));
-    const lathe_status status = learn_from(run, corpus);
-    lathe_corpus_close(corpus);
-    return status;
+    return found ? LATHE_OK
+                 : lathe_tokenizer_learn(&from, &run->arena, &run->data.tokenizer,
+                                         &run->data.tokenizer_dir);
 }
 
 lathe_status lathe__run_tokenizer(lathe_run *run)

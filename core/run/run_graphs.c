@@ -13,13 +13,13 @@
 #include "plug/answers.h"
 #include "plug/schema.h"
 #include "run/adapter_check.h"
-#include "run/curvature.h"
+#include "run/average_check.h"
+#include "run/curvature_check.h"
 #include "run/device_check.h"
 #include "run/generate.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
 #include "run/token_check.h"
-#include "run/weight_average.h"
 
 /* Vocabulary of a model that does not say: the tokenizer's, and of one yet to be learnt what it was
  * asked to have (a small corpus may give fewer tokens, the plan holds either way). 0: unknown. */

@@ -9,13 +9,11 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_image.h"
 #include "run/dry_run.h"
-#include "run/figure_names.h"
 #include "run/fit.h"
 #include "run/generate.h"
 #include "run/run_check.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
-#include "run/weight_average.h"
 
 #define KIND_BIT(kind) (1u << (kind))
 

@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "plug/select.h"
-#include "run/figure_names.h"
 #include "run/fit.h"
 #include "run/folder_check.h"
 #include "run/resume_check.h"

@@ -1,4 +1,4 @@
-/* Provides the state of a run for core/checkpoint. */
+/* Provides the parts of a run that functions of lower rooms take together. */
 #include "run/run_saved.h"
 
 const lathe_saved_state *lathe__run_saved(lathe_run *run)
@@ -34,4 +34,22 @@ const lathe_saved_state *lathe__run_saved(lathe_run *run)
         .checkpoints = &run->checkpoints,
     };
     return &run->saved;
+}
+
+lathe_averaging lathe__run_averaging(lathe_run *run)
+{
+    const lathe_settings *s = &run->set;
+    return (lathe_averaging){
+        .kind = s->weight_average,
+        .decay = s->weight_average_decay,
+        .start = s->weight_average_start,
+        .every = s->weight_average_every,
+        .seed = s->seed,
+        .optimizer = &run->parts.optimizer,
+        .machine = &run->machine,
+        .store = &run->store,
+        .opt = &run->opt,
+        .programs = &run->programs,
+        .at = &run->at,
+    };
 }

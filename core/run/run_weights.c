@@ -18,7 +18,6 @@
 #include "run/run_check.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
-#include "run/weight_average.h"
 
 lathe_status lathe__run_place(lathe_run *run)
 {
@@ -140,8 +139,9 @@ lathe_status lathe__run_weights(lathe_run *run)
             status = random_row(&fill, i, run->set.model_seed);
     if (status == LATHE_OK)
         status = fill_reference(run);
+    const lathe_averaging average = lathe__run_averaging(run);
     if (status == LATHE_OK)
-        status = lathe__average_begin(run);
+        status = lathe_average_begin(&average);
     lathe_weight_fill_fini(&fill);
     return status;
 }

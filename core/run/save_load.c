@@ -6,7 +6,6 @@
 #include "checkpoint/checkpoint.h"
 #include "run/resume_check.h"
 #include "run/run_saved.h"
-#include "run/weight_average.h"
 
 static lathe_status accept(void *run, const char *dir)
 {
@@ -26,7 +25,8 @@ lathe_status lathe_save(lathe_run *run, const char *dir)
     if (lathe_path_exists(dir))
         return lathe_error(LATHE_E_IO, "%s: exists already", dir);
     LATHE_TRY(lathe__checkpoint_know_plugins(lathe__run_saved(run)));
-    LATHE_TRY(lathe__average_fill(run));
+    const lathe_averaging average = lathe__run_averaging(run);
+    LATHE_TRY(lathe_average_fill(&average));
     return lathe_checkpoint_save(lathe__run_saved(run), NULL, 0, dir);
 }
 

@@ -3,11 +3,10 @@
 #include <sched.h>
 
 #include "base/error.h"
-#include "run/curvature.h"
-#include "run/figure_names.h"
+#include "run/average_check.h"
+#include "run/curvature_check.h"
 #include "run/run_check.h"
 #include "run/run_state.h"
-#include "run/weight_average.h"
 
 /* Whether the file or the command line sets the key. */
 static int is_given(const lathe_run *run, const char *section, const char *key)

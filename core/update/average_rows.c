@@ -1,4 +1,4 @@
-/* Finds the average of the weights in the store, and copies it to the weights. */
+/* Finds the average of the weights in the store, and copies the weights to it. */
 #include "update/average_rows.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Describes the average of the weights: which kind a run keeps, and a store whose weights are the
- * averages. The rules of averaging are in run/weight_average.h. */
+ * averages. The rules of averaging are in weight_average.h. */
 #ifndef LATHE_UPDATE_AVERAGE_ROWS_H
 #define LATHE_UPDATE_AVERAGE_ROWS_H
 
@@ -18,7 +18,7 @@ int32_t lathe_average_is_state(const lathe_store *store, const lathe_instance *o
 const char *lathe_average_name(const lathe_store *store, const lathe_instance *optimizer,
                                int32_t kind);
 
-/** Copies the average of every row into its weights. */
+/** Copies the weights of every row into its average. */
 lathe_status lathe_average_copy(const lathe_store *store, lathe_machine *m,
                                 const lathe_params *params);
 

@@ -4,7 +4,7 @@
 #define LATHE_TEST_AVERAGE_CASE_H
 
 #include "checkpoint_case.h"
-#include "run/weight_average.h"
+#include "run/run_saved.h"
 
 #define FOLDER "/tmp/lathe-average-XXXXXX"
 

@@ -2,8 +2,8 @@
  * same bits. */
 
 #include "checkpoint_case.h"
+#include "record/figure_names.h"
 #include "record/metrics_read.h"
-#include "run/figure_names.h"
 #include "run/run_saved.h"
 #include "run/save_load.h"
 
@@ -230,8 +230,9 @@ Test(checkpoint, every_figure_in_metrics_jsonl_is_a_name_that_best_metric_takes)
         const int32_t n = lathe_metrics_reader_n_keys(reader);
         cr_expect_geq(n, 25);
         for (int32_t k = 0; k < n; k++)
-            cr_expect(lathe__figure_is_known(run, lathe_metrics_reader_key(reader, k)), "%s",
-                      lathe_metrics_reader_key(reader, k));
+            cr_expect(lathe_figure_is_known(&run->opt.groups, &run->programs.train.stage,
+                                            lathe_metrics_reader_key(reader, k)),
+                      "%s", lathe_metrics_reader_key(reader, k));
         lathe_metrics_reader_destroy(reader);
         lathe_run_close(run);
     }

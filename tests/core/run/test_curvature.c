@@ -1,6 +1,6 @@
 /* Curvature estimates: against a gradient computed another way, when they are due, and what they
  * leave. */
-#include "run/curvature.h"
+#include "run/curvature_check.h"
 
 #include "ir/graph.h"
 #include "lathe/rng.h"

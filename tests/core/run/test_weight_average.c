@@ -1,6 +1,19 @@
 /* The average of the weights: its formulas, its exchange with the weights, and bad settings. */
 #include "average_case.h"
 
+/* The functions of update/weight_average.h, for the average of a run. */
+#define OF_RUN(type, name)                                                                         \
+    static type name(lathe_run *run)                                                               \
+    {                                                                                              \
+        const lathe_averaging a = lathe__run_averaging(run);                                       \
+        return lathe_##name(&a);                                                                   \
+    }
+OF_RUN(lathe_status, average_begin)
+OF_RUN(lathe_status, average_step)
+OF_RUN(lathe_status, average_fill)
+OF_RUN(lathe_status, average_swap)
+OF_RUN(int32_t, average_is_apart)
+
 /* ---- the formulas ---- */
 
 enum { MOST = 64 };
@@ -69,7 +82,7 @@ static void check_formula(const char *kind, double decay, int64_t start, int64_t
         else
             cr_assert_gt(apart, n_all / 4, "%s, step %lld: the average is the weights", kind,
                          (long long)step);
-        cr_assert_eq(lathe__average_is_apart(run), k > 0);
+        cr_assert_eq(average_is_apart(run), k > 0);
     }
     cr_assert_geq(k, 3);
     for (int32_t i = 0; i < MOST; i++)
@@ -106,18 +119,18 @@ Test(weight_average, by_hand)
         float *w = lathe_store_master(&run->store, 0);
         const float *a = lathe_store_average(&run->store, 0);
         w[0] = 1.0f;
-        OK(lathe__average_begin(run));
+        OK(average_begin(run));
         if (swa) {
             run->at.step = 1;
-            OK(lathe__average_step(run));
+            OK(average_step(run));
         }
         w[0] = 3.0f;
         run->at.step = 2;
-        OK(lathe__average_step(run));
+        OK(average_step(run));
         cr_assert_eq(a[0], 2.0f);
         w[0] = 5.0f;
         run->at.step = 3;
-        OK(lathe__average_step(run));
+        OK(average_step(run));
         cr_assert_eq(a[0], swa ? 3.0f : 3.5f);
         lathe_run_close(run);
     }
@@ -134,14 +147,14 @@ Test(weight_average, of_schedule_free_adamw_is_its_x)
     set(&s, "optimizer.name=schedule_free_adamw");
     set(&s, "scheduler.name=constant");
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-    OK(lathe__average_fill(run)); /* no z yet: the weights */
-    cr_assert_not(lathe__average_is_apart(run));
+    OK(average_fill(run)); /* no z yet: the weights */
+    cr_assert_not(average_is_apart(run));
     cr_assert_arr_eq(lathe_store_average(&run->store, 0), lathe_store_master(&run->store, 0),
                      (size_t)(4 * count_of(run, 0)));
     for (int k = 0; k < 4; k++)
         (void)one_step(run);
-    OK(lathe__average_fill(run));
-    cr_assert(lathe__average_is_apart(run));
+    OK(average_fill(run));
+    cr_assert(average_is_apart(run));
     for (int32_t i = 0; i < run->params.n; i++) {
         const float *y = lathe_store_master(&run->store, i);
         const float *z = lathe_store_slot(&run->store, i, 0);
@@ -191,11 +204,11 @@ Test(weight_average, exchanged_twice_leaves_every_bit)
         const int64_t bytes = 4 * count_of(run, 0);
         const uint64_t before = hash_of(run);
         const uint64_t average = mix(1, lathe_store_average(&run->store, 0), bytes);
-        OK(lathe__average_swap(run));
+        OK(average_swap(run));
         cr_assert_neq(hash_of(run), before);
         expect_rounded(run, precisions[p]);
         cr_assert_eq(mix(1, lathe_store_master(&run->store, 0), bytes), average);
-        OK(lathe__average_swap(run));
+        OK(average_swap(run));
         cr_assert_eq(hash_of(run), before, "%s", precisions[p]);
         lathe_run_close(run);
     }

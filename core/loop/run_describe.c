@@ -1,37 +1,25 @@
 /* Makes the description of a run in run.json. */
-#include "run/run_describe.h"
+#include "loop/run_describe.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "base/buffer.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "checkpoint/config_changes.h"
 #include "model/model_size.h"
 #include "plug/kind.h"
-#include "run/curvature.h"
+#include "update/curvature.h"
 
-lathe_status lathe__run_describe_config(const lathe_run *run, json_t **out)
+static json_t *describe_model(const lathe_model_config *m, const lathe_params *params)
 {
-    lathe_buffer text = LATHE_BUFFER_INIT;
-    lathe_config_json(run->config, &text);
-    const lathe_status status = text.status == LATHE_OK ? lathe_json_load("the run's configuration",
-                                                                          text.data, text.len, out)
-                                                        : text.status;
-    lathe_buffer_fini(&text);
-    return status;
-}
-
-static json_t *describe_model(const lathe_run *run)
-{
-    const lathe_model_config *m = &run->model;
     int64_t n_trained = 0, n_adapter = 0;
-    for (int32_t i = 0; i < run->params.n; i++) {
-        const lathe_param *row = run->params.rows[i];
+    for (int32_t i = 0; i < params->n; i++) {
+        const lathe_param *row = params->rows[i];
         const int64_t n = lathe_desc_count(&row->desc);
         n_trained += row->trainable ? n : 0;
         n_adapter += row->role == LATHE_ROLE_ADAPTER ? n : 0;
@@ -47,7 +35,7 @@ static json_t *describe_model(const lathe_run *run)
     json_object_set_new(out, "vocab", json_integer(m->vocab));
     json_object_set_new(out, "max_positions", json_integer(m->max_positions));
     json_object_set_new(out, "tied", json_boolean(m->tied));
-    json_object_set_new(out, "parameters", json_integer(lathe_model_n_params(&run->params)));
+    json_object_set_new(out, "parameters", json_integer(lathe_model_n_params(params)));
     json_object_set_new(out, "adapter_parameters", json_integer(n_adapter));
     json_object_set_new(out, "trained_parameters", json_integer(n_trained));
     return out;
@@ -66,7 +54,7 @@ static json_t *describe_plan(const lathe_run *run, double peak_flops)
     json_object_set_new(out, "flops_per_step",
                         json_real(lathe_graph_flops(g, 1) * micro +
                                   lathe_update_flops(run->opt.update) +
-                                  lathe_curvature_flops(run)));
+                                  lathe_curvature_flops(&run->programs, &run->parts.optimizer)));
     json_object_set_new(out, "tokens_per_step",
                         json_integer((json_int_t)run->programs.train.n_rows *
                                      (json_int_t)run->programs.train.row_tokens *
@@ -110,16 +98,16 @@ static json_t *describe_plugins(const lathe_run *run)
     return list;
 }
 
-static json_t *describe_machine(const lathe_run *run)
+static json_t *describe_machine(const lathe_machine *machine, const char *device)
 {
-    const lathe_device_info *info = &run->machine.info;
+    const lathe_device_info *info = &machine->info;
     struct utsname name;
     json_t *out = json_object();
-    json_object_set_new(out, "device", lathe__json_text(run->parts.device.component->plugin->name));
+    json_object_set_new(out, "device", lathe__json_text(device));
     json_object_set_new(out, "model", lathe__json_text(info->model));
     json_object_set_new(out, "isa", lathe__json_text(info->isa));
     json_object_set_new(out, "memory_bytes", json_integer(info->memory_bytes));
-    json_object_set_new(out, "threads", json_integer(run->machine.n_threads));
+    json_object_set_new(out, "threads", json_integer(machine->n_threads));
     json_object_set_new(out, "cpus", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
     if (uname(&name) == 0) {
         char system[300];
@@ -135,14 +123,14 @@ lathe_status lathe__run_describe(const lathe_run *run, double peak_flops, json_t
     const char *attention = lathe_exec_attention(run->programs.train.exec);
     const char *asked = lathe_config_string(run->config, "train", "precision");
     *out = NULL;
-    LATHE_TRY(lathe__run_describe_config(run, &config));
+    LATHE_TRY(lathe_config_object(run->config, &config));
     json_t *root = json_object();
     json_object_set_new(root, "format", json_string("lathe-run"));
     json_object_set_new(root, "version", json_integer(1));
     json_object_set_new(root, "lathe", json_string(lathe_version()));
     json_object_set_new(root, "file", lathe__json_text(lathe_config_path(run->config)));
     json_object_set_new(root, "max_steps", json_integer(run->set.max_steps));
-    json_object_set_new(root, "model", describe_model(run));
+    json_object_set_new(root, "model", describe_model(&run->model, &run->params));
     json_object_set_new(root, "precision",
                         json_pack("{s:s?, s:s}", "asked", asked, "used",
                                   lathe_precision_used(run->set.compute_dtype, run->set.fp8)));
@@ -152,7 +140,8 @@ lathe_status lathe__run_describe(const lathe_run *run, double peak_flops, json_t
     json_object_set_new(root, "attention", attention ? lathe__json_text(attention) : json_null());
     json_object_set_new(root, "plan", describe_plan(run, peak_flops));
     json_object_set_new(root, "plugins", describe_plugins(run));
-    json_object_set_new(root, "machine", describe_machine(run));
+    json_object_set_new(root, "machine",
+                        describe_machine(&run->machine, run->parts.device.component->plugin->name));
     json_object_set_new(root, "config", config);
     *out = root;
     return LATHE_OK;

@@ -1,7 +1,6 @@
-/* Finds where NaN or infinity first appears: computes a step again, node by node, and checks every
- * result. */
-#ifndef LATHE_RUN_NONFINITE_H
-#define LATHE_RUN_NONFINITE_H
+/* Finds where NaN or infinity first appears in a step: computes the step again, node by node. */
+#ifndef LATHE_LOOP_NONFINITE_REPLAY_H
+#define LATHE_LOOP_NONFINITE_REPLAY_H
 
 #include "run/run_state.h"
 
@@ -20,11 +19,5 @@ typedef struct lathe_position {
  * and counters. */
 lathe_status lathe__nonfinite_find(lathe_run *run, const lathe_position *begin, char *out,
                                    int64_t bytes);
-
-/** Returns LATHE_E_NUMERIC for a NaN or infinity in an evaluation or a generation. The message
- * names it ("the logits of token", 12) and the first parameter that is not finite, or says that all
- * parameters are finite. */
-LATHE_MUST_USE lathe_status lathe__nonfinite_refuse(lathe_run *run, const char *what,
-                                                    int64_t index);
 
 #endif

@@ -1,11 +1,9 @@
-/* Updates the average of the weights. */
-#include "run/weight_average.h"
+/* Checks the average of the weights against the optimizer, the schedule and the run's length. */
+#include "run/average_check.h"
 
 #include <string.h>
 
 #include "base/error.h"
-
-/* ---- what is asked for ---- */
 
 lathe_status lathe__average_check_optimizer(const lathe_run *run)
 {
@@ -18,8 +16,6 @@ lathe_status lathe__average_check_optimizer(const lathe_run *run)
         "evaluated and kept: leave weight_average at \"none\"",
         run->parts.optimizer.component->plugin->name);
 }
-
-/* ---- a schedule beside an optimizer that has an average in its place ---- */
 
 enum { SAMPLES = 4096 };
 
@@ -88,86 +84,4 @@ lathe_status lathe__average_plan(lathe_run *run)
         return LATHE_OK;
     lathe_store_add_averages(&run->store);
     return lathe_row_kernels_init(&run->opt.row_kernels, &run->machine, &run->store);
-}
-
-/* ---- the arithmetic ---- */
-
-/* Makes every average a copy of its weights. */
-static lathe_status copy_rows(lathe_run *run)
-{
-    return lathe_average_copy(&run->store, &run->machine, &run->params);
-}
-
-static int32_t is_state(const lathe_run *run)
-{
-    return lathe_average_is_state(&run->store, &run->parts.optimizer);
-}
-
-static lathe_status move_rows(lathe_run *run, float share)
-{
-    LATHE_TRY(lathe_update_share(run->opt.update, share));
-    for (int32_t i = 0; i < run->store.n_rows; i++)
-        if (lathe_store_average(&run->store, i))
-            LATHE_TRY(
-                lathe_row_towards(&run->opt.row_kernels, &run->store, i, run->programs.arena));
-    return LATHE_OK;
-}
-
-lathe_status lathe__average_begin(lathe_run *run)
-{
-    run->at.averaged = 0;
-    return copy_rows(run);
-}
-
-lathe_status lathe__average_step(lathe_run *run)
-{
-    const lathe_settings *s = &run->set;
-    const int64_t since = run->at.step - s->weight_average_start;
-    double share = 1.0;
-    if (!is_state(run))
-        return LATHE_OK;
-    if (since >= 0 && since % s->weight_average_every == 0) {
-        run->at.averaged++;
-        share = s->weight_average == LATHE_AVERAGE_EMA ? 1.0 - s->weight_average_decay
-                                                       : 1.0 / (double)run->at.averaged;
-    } else if (run->at.averaged > 0) {
-        return LATHE_OK;
-    }
-    return share < 1.0 ? move_rows(run, (float)share) : copy_rows(run);
-}
-
-static int64_t n_updates(const lathe_run *run)
-{
-    return run->at.step - run->at.skipped;
-}
-
-lathe_status lathe__average_fill(lathe_run *run)
-{
-    if (run->store.average_bytes == 0 || is_state(run))
-        return LATHE_OK;
-    if (n_updates(run) > 0)
-        return lathe_update_average(run->opt.update, n_updates(run), run->set.seed);
-    return lathe__average_begin(run);
-}
-
-int32_t lathe__average_is_apart(const lathe_run *run)
-{
-    return is_state(run) ? run->at.averaged > 0
-                         : run->store.average_bytes > 0 && n_updates(run) > 0;
-}
-
-/* Uses the arena as a buffer; it holds nothing between two runs of a graph. */
-lathe_status lathe__average_swap(lathe_run *run)
-{
-    lathe_store *store = &run->store;
-    for (int32_t i = 0; i < store->n_rows; i++) {
-        if (!lathe_store_average(store, i))
-            continue;
-        LATHE_TRY(lathe_exchange(&run->machine, lathe_store_master(store, i),
-                                 lathe_store_average(store, i),
-                                 lathe_desc_bytes(&run->params.rows[i]->desc), run->programs.arena,
-                                 run->programs.arena_bytes));
-        LATHE_TRY(lathe_row_narrow(&run->opt.row_kernels, store, i, run->programs.arena));
-    }
-    return LATHE_OK;
 }

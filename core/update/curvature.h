@@ -11,32 +11,25 @@
  * Source: Gauss-Newton-Bartlett, arXiv:2305.14342, algorithm 2. Deviation: the micro-batch is the
  * last one of the step; the authors read another one from the data.
  */
-#ifndef LATHE_RUN_CURVATURE_H
-#define LATHE_RUN_CURVATURE_H
+#ifndef LATHE_UPDATE_CURVATURE_H
+#define LATHE_UPDATE_CURVATURE_H
 
-#include "run/run_state.h"
+#include "exec/programs.h"
+#include "update/update.h"
 
-/** Number of updates from one estimate to the next; 0: the optimizer wants none. */
-int64_t lathe__curvature_every(const lathe_run *run);
-
-/** Builds run->programs.sampling, after the training program. LATHE_E_CONFIG: the stage has no
- * labels to draw. */
-lathe_status lathe__curvature_build(lathe_run *run);
-
-/** Returns LATHE_E_CONFIG if the optimizer needs estimates and the stage declares that it has no
- * labels. */
-lathe_status lathe__curvature_check_stage(const lathe_run *run);
-
-/** Returns the status of preparing run->programs.sampling; LATHE_E_CONFIG if the device cannot draw
- * labels. */
-lathe_status lathe__curvature_prepared(const lathe_run *run, lathe_status status);
+/** Number of updates from one estimate to the next; 0: the optimizer wants none, or the instance
+ * has no component. */
+int64_t lathe_curvature_every(const lathe_instance *optimizer);
 
 /** Makes an estimate if one is due after the update `args`; afterwards gradients count as cleared.
  * Gradients that are not finite, and a batch without targets, are skipped with a warning. Allocates
- * nothing. */
-lathe_status lathe__curvature_estimate(lathe_run *run, const lathe_update_args *args);
+ * nothing. Does nothing if programs->sampling is not prepared. is_traced 1: the time goes into the
+ * trace of the process. */
+lathe_status lathe_curvature_estimate(lathe_programs *programs, const lathe_instance *optimizer,
+                                      lathe_update *update, const lathe_update_args *args,
+                                      int32_t is_traced);
 
 /** FLOP of the estimates, averaged per step. */
-double lathe_curvature_flops(const lathe_run *run);
+double lathe_curvature_flops(const lathe_programs *programs, const lathe_instance *optimizer);
 
 #endif

@@ -1,6 +1,6 @@
 /* A run in JSON: configuration, model, plan, plugins, machine. */
-#ifndef LATHE_RUN_RUN_DESCRIBE_H
-#define LATHE_RUN_RUN_DESCRIBE_H
+#ifndef LATHE_LOOP_RUN_DESCRIBE_H
+#define LATHE_LOOP_RUN_DESCRIBE_H
 
 #include <jansson.h>
 
@@ -8,8 +8,5 @@
 
 /** What run.json says of an opened run, without its lineage. The caller drops it. */
 lathe_status lathe__run_describe(const lathe_run *run, double peak_flops, json_t **out);
-
-/** The configuration as a JSON object of sections (lathe_config_json). The caller drops it. */
-lathe_status lathe__run_describe_config(const lathe_run *run, json_t **out);
 
 #endif
