@@ -183,6 +183,7 @@ static lathe_status infer(lathe_graph *g, int32_t op, const lathe_op_attrs *at, 
     case LATHE_OP_SCALE_BY:
     case LATHE_OP_LOGSIGMOID:
     case LATHE_OP_SIGMOID:
+    case LATHE_OP_EXP:
     case LATHE_OP_L2_NORMALIZE:
         if (op == LATHE_OP_L2_NORMALIZE)
             y->dtype = at->dtype;
@@ -274,6 +275,8 @@ static double eval_one(const mock_node *n, double a, double b, double s)
         return a < 0 ? a - log1p(exp(a)) : -log1p(exp(-a));
     case LATHE_OP_SIGMOID:
         return a < 0 ? exp(a) / (1 + exp(a)) : 1 / (1 + exp(-a));
+    case LATHE_OP_EXP:
+        return exp(a);
     default: /* CAST, COPY, detach */
         return a;
     }

@@ -8,6 +8,7 @@
 #include "app/sample_text.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "data/row_kind.h"
 #include "data/shard_file.h"
 #include "lathe/rng.h"
 #include "run/run_state.h"
@@ -42,12 +43,11 @@ static lathe_status put_shard(const char *path, const char *name, lathe_buffer *
         ++*bad;
         return LATHE_OK;
     }
-    lathe_buffer_printf(b, "%-40s %9lld %12lld %12lld %6.2f  %s%s\n", name,
-                        (long long)(h.n_segments / (h.rows == LATHE_ROWS_PAIRS ? 3 : 1)),
-                        (long long)h.n_tokens, (long long)h.source_bytes,
-                        h.n_tokens > 0 ? (double)h.text_bytes / (double)h.n_tokens : 0.0,
-                        h.rows == LATHE_ROWS_PAIRS ? "pairs" : "documents",
-                        h.is_last ? ", last of its dataset" : "");
+    lathe_buffer_printf(
+        b, "%-40s %9lld %12lld %12lld %6.2f  %s%s\n", name,
+        (long long)(h.n_segments / lathe_row_kind_get(h.rows)->n_segments), (long long)h.n_tokens,
+        (long long)h.source_bytes, h.n_tokens > 0 ? (double)h.text_bytes / (double)h.n_tokens : 0.0,
+        lathe_row_kind_get(h.rows)->records, h.is_last ? ", last of its dataset" : "");
     lathe__shard_close(&shard);
     return LATHE_OK;
 }
@@ -89,12 +89,12 @@ static lathe_status put_datasets(lathe_run *run, const char *json, const lathe_s
     int64_t n = 0;
     LATHE_TRY(
         lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
-    const int64_t per_record = lathe_shards_rows(shards) == LATHE_ROWS_PAIRS ? 3 : 1;
+    const lathe_row_kind *kind = lathe_row_kind_get(lathe_shards_rows(shards));
     for (int64_t d = 0; d < n; d++) {
         const lathe_shards_set *set = lathe_shards_set_get(shards, d);
-        lathe_buffer_printf(b, "  %-40s %9lld %s %11lld tokens", datasets[d].path,
-                            (long long)(set->n_segments / per_record),
-                            per_record == 3 ? "pairs    " : "documents", (long long)set->n_tokens);
+        lathe_buffer_printf(b, "  %-40s %9lld %-9s %11lld tokens", datasets[d].path,
+                            (long long)(set->n_segments / kind->n_segments), kind->records,
+                            (long long)set->n_tokens);
         if (set->weight != 1.0)
             lathe_buffer_printf(b, "  weight %g", set->weight);
         lathe_buffer_puts(b, "\n");
@@ -112,17 +112,22 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, int trai
     lathe_loader_facts f;
     lathe_loader_facts_get(loader, &f);
     lathe_buffer_printf(b, "  %lld %s, %lld tokens", (long long)f.n_documents,
-                        pairs ? "pairs" : "documents", (long long)f.n_tokens);
+                        lathe_row_kind_get(stage->rows)->records, (long long)f.n_tokens);
     if (f.text_bytes > 0)
         lathe_buffer_printf(b, ", %.3f bytes per token", (double)f.text_bytes / (double)f.n_tokens);
     lathe_buffer_printf(b, "\n  %lld rows of %d tokens", (long long)f.n_rows, run->set.seq_len);
     if (!pairs)
         lathe_buffer_printf(b, ", %s, %.2f %% filled",
-                            run->set.packing == LATHE_PACK_MULTIPACK ? "multipack" : "sequential",
+                            lathe_packing(run->set.packing, stage->rows) == LATHE_PACK_MULTIPACK
+                                ? "multipack"
+                                : "sequential",
                             100.0 * f.fill);
     if (f.n_left_out > 0)
-        lathe_buffer_printf(b, "; %lld pairs left out, their prompt fills a row",
-                            (long long)f.n_left_out);
+        lathe_buffer_printf(b, "; %lld %s left out, their prompt fills a row",
+                            (long long)f.n_left_out, lathe_row_kind_get(stage->rows)->records);
+    if (f.n_cut > 0)
+        lathe_buffer_printf(b, "; %lld examples cut after %d tokens", (long long)f.n_cut,
+                            run->set.seq_len);
     lathe_buffer_puts(b, "\n");
     if (!trains)
         return;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "data/row_kind.h"
 #include "data/shard_file.h"
 
 /* Takes root: its text goes to out. */
@@ -34,13 +35,13 @@ static lathe_status describe_datasets(lathe_run *run, const char *json, const la
     int64_t n = 0;
     LATHE_TRY(
         lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
-    const int pairs = lathe_shards_rows(shards) == LATHE_ROWS_PAIRS;
+    const lathe_row_kind *kind = lathe_row_kind_get(lathe_shards_rows(shards));
     *out = json_array();
     for (int64_t d = 0; d < n; d++) {
         const lathe_shards_set *set = lathe_shards_set_get(shards, d);
         json_t *one = json_object();
         (void)json_object_set_new(one, "path", json_string(datasets[d].path));
-        set_int(one, pairs ? "pairs" : "documents", set->n_segments / (pairs ? 3 : 1));
+        set_int(one, kind->records, set->n_segments / kind->n_segments);
         set_int(one, "tokens", set->n_tokens);
         (void)json_object_set_new(one, "weight", json_real(set->weight));
         (void)json_array_append_new(*out, one);
@@ -54,7 +55,7 @@ static lathe_status describe_split(lathe_run *run, const lathe_loader *loader,
     json_t *sets = NULL;
     lathe_loader_facts f;
     lathe_loader_facts_get(loader, &f);
-    const int pairs = lathe_shards_rows(shards) == LATHE_ROWS_PAIRS;
+    const lathe_row_kind *kind = lathe_row_kind_get(lathe_shards_rows(shards));
     const int64_t accumulated = run->set.gradient_accumulation_steps;
     if (datasets)
         LATHE_TRY(describe_datasets(run, datasets, shards, &sets));
@@ -62,15 +63,19 @@ static lathe_status describe_split(lathe_run *run, const lathe_loader *loader,
     if (sets)
         (void)json_object_set_new(*out, "datasets", sets);
     set_int(*out, "skipped_records", lathe_shards_skipped(shards));
-    set_int(*out, pairs ? "pairs" : "documents", f.n_documents);
+    set_int(*out, kind->records, f.n_documents);
     set_int(*out, "tokens", f.n_tokens);
     set_int(*out, "text_bytes", f.text_bytes);
     set_int(*out, "rows", f.n_rows);
     set_int(*out, "row_tokens", run->set.seq_len);
-    if (pairs)
+    if (lathe_shards_rows(shards) == LATHE_ROWS_PAIRS)
         set_int(*out, "pairs_left_out", f.n_left_out);
     else
         (void)json_object_set_new(*out, "filled", json_real(f.fill));
+    if (kind->is_masked) {
+        set_int(*out, "examples_left_out", f.n_left_out);
+        set_int(*out, "examples_cut", f.n_cut);
+    }
     set_int(*out, "rows_per_epoch", f.n_places);
     set_int(*out, "steps_per_epoch",
             (lathe_loader_batches(loader, 1) + accumulated - 1) / accumulated);
@@ -121,8 +126,8 @@ static lathe_status describe_shard(const char *path, const char *name, json_t *o
         ++*bad;
         return LATHE_OK;
     }
-    const int pairs = h.rows == LATHE_ROWS_PAIRS;
-    set_int(one, pairs ? "pairs" : "documents", h.n_segments / (pairs ? 3 : 1));
+    const lathe_row_kind *kind = lathe_row_kind_get(h.rows);
+    set_int(one, kind->records, h.n_segments / kind->n_segments);
     set_int(one, "tokens", h.n_tokens);
     set_int(one, "source_bytes", h.source_bytes);
     set_int(one, "text_bytes", h.text_bytes);

@@ -245,6 +245,11 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
     LATHE_TRY(wanted_weights(args, &weights));
     LATHE_TRY(lathe_run_open_mode(args->words[0], list, n, mode, &run));
     *out = run;
+    if (!run->set.checkpoint.dir)
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: its checkpoint.dir is empty, so it has no checkpoint to read: name "
+                           "the run's folder there, or give a model's folder in place of the file",
+                           args->words[0]);
     run->set.checkpoint.resume =
         strcmp(run->set.checkpoint.resume, "never") == 0 ? "auto" : run->set.checkpoint.resume;
     lathe_status status = lathe__run_resume(run, &checkpoint);

@@ -349,7 +349,7 @@ static lathe_status declares_its_data(lathe__subject *s)
     }
     if (required == 0)
         return lathe_error(LATHE_E_PLUGIN, "no column is required");
-    if (t->rows != LATHE_ROWS_PACKED && t->rows != LATHE_ROWS_PAIRS)
+    if (t->rows < 0 || t->rows >= LATHE_N_ROW_KINDS)
         return lathe_error(LATHE_E_PLUGIN, "rows is %d", t->rows);
     if (t->needs & ~(uint32_t)LATHE_NEEDS_REFERENCE)
         return lathe_error(LATHE_E_PLUGIN, "needs has unknown bits: 0x%x", t->needs);

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/json.h"
 
-static const char *const column_names[LATHE_N_COLUMNS] = {"text", "prompt", "chosen", "rejected"};
-/* indexed by LATHE_DATASET_* */
-static const char *const type_names[] = {"text", "jsonl", "json", "csv"};
+static const char *const column_names[LATHE_N_COLUMNS] = {"text", "prompt", "chosen", "rejected",
+                                                          "completion"};
+static const char *const type_names[] = {"text", "jsonl", "json", "csv"}; /* by LATHE_DATASET_* */
 
 #define MAX_WEIGHT 1e6
 
@@ -41,8 +41,8 @@ static lathe_status read_columns(json_t *object, const char *where, lathe_arena 
             k++;
         if (k == LATHE_N_COLUMNS)
             return lathe_error(LATHE_E_CONFIG,
-                               "%s.columns.%s: no such column; there are text, prompt, chosen, "
-                               "rejected",
+                               "%s.columns.%s: no such column; there are text, prompt, completion, "
+                               "chosen, rejected",
                                where, key);
         LATHE_TRY(copy_text(value, where, key, arena, &out->columns[k]));
     }

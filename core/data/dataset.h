@@ -19,7 +19,8 @@ enum {
     LATHE_COLUMN_PROMPT = 1,
     LATHE_COLUMN_CHOSEN = 2,
     LATHE_COLUMN_REJECTED = 3,
-    LATHE_N_COLUMNS = 4
+    LATHE_COLUMN_COMPLETION = 4,
+    LATHE_N_COLUMNS = 5
 };
 
 /** One entry of data.datasets. */

@@ -6,14 +6,11 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "data/reader.h"
-#include "lathe/stage.h"
+#include "data/row_kind.h"
 
-/* 1: the record must have the column; -1: the column is not needed. */
-static int need(const lathe_reader *reader, int32_t column)
+static int32_t need(const lathe_reader *reader, int32_t column)
 {
-    if ((reader->rows == LATHE_ROWS_PACKED) != (column == LATHE_COLUMN_TEXT))
-        return -1;
-    return column != LATHE_COLUMN_PROMPT || reader->dataset->columns[column] != NULL;
+    return lathe_row_kind_need(reader->rows, reader->dataset, column);
 }
 
 static lathe_status missing(const char *place, const char *name, int32_t column, const char *text,
@@ -86,7 +83,9 @@ static lathe_status json_fields(lathe_fields *f, const lathe_reader *reader, con
     char place[640];
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
         const char *given = reader->dataset->columns[c];
-        names[c] = need(reader, c) < 0 ? NULL : given ? given : lathe_column_name(c);
+        names[c] = need(reader, c) == LATHE_COLUMN_UNUSED ? NULL
+                   : given                                ? given
+                                                          : lathe_column_name(c);
     }
     (void)snprintf(place, sizeof place, "%s:%lld", path, (long long)record->line);
     if (text[strspn(text, " \t\r\n")] != '{')
@@ -99,7 +98,7 @@ static lathe_status json_fields(lathe_fields *f, const lathe_reader *reader, con
     if (read == 0)
         return wrong_json(path, record, &f->json);
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
-        if (names[c] && !members[c].found && need(reader, c))
+        if (names[c] && !members[c].found && need(reader, c) == LATHE_COLUMN_REQUIRED)
             return missing(place, names[c], c, text, record->n);
         if (members[c].found && !members[c].is_string)
             return lathe_error(LATHE_E_UNSUPPORTED, "%s: column \"%s\" is no string", place,
@@ -114,7 +113,7 @@ static lathe_status csv_fields(lathe_fields *f, const lathe_reader *reader, cons
     LATHE_TRY(reserve(f, record->n)); /* fields are parts of the row, so they fit in its length */
     char *to = f->scratch;
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
-        if (need(reader, c) < 0 || record->column[c] < 0)
+        if (need(reader, c) == LATHE_COLUMN_UNUSED || record->column[c] < 0)
             continue;
         int32_t same = 0;
         while (same < c && (!f->text[same] || record->column[same] != record->column[c]))

@@ -199,7 +199,7 @@ static lathe_status check(const lathe_loader_config *c)
         return lathe_error(LATHE_E_ARG,
                            "validation by count (%lld) and by fraction (%g) exclude each other",
                            (long long)c->validation_count, c->validation_fraction);
-    if (c->packing != LATHE_PACK_SEQUENTIAL && c->packing != LATHE_PACK_MULTIPACK)
+    if (c->packing < LATHE_PACK_SEQUENTIAL || c->packing > LATHE_PACK_AUTO)
         return lathe_error(LATHE_E_ARG, "packing %d", c->packing);
     if (c->split != LATHE_SPLIT_TRAIN && c->split != LATHE_SPLIT_VALIDATION)
         return lathe_error(LATHE_E_ARG, "split %d", c->split);
@@ -207,6 +207,13 @@ static lathe_status check(const lathe_loader_config *c)
         return lathe_error(LATHE_E_ARG, "%d batches ahead (at most %d), %lld epochs", c->n_prefetch,
                            MAX_PREFETCH, (long long)c->n_epochs);
     return LATHE_OK;
+}
+
+int32_t lathe_packing(int32_t packing, int32_t rows)
+{
+    if (rows == LATHE_ROWS_COMPLETIONS)
+        return LATHE_PACK_MULTIPACK;
+    return packing == LATHE_PACK_AUTO ? LATHE_PACK_SEQUENTIAL : packing;
 }
 
 static lathe_status count_rows(lathe_loader *l)
@@ -223,11 +230,11 @@ static lathe_status count_rows(lathe_loader *l)
     l->n_epoch = l->index.n_places;
     if (l->n_epoch < 1)
         return lathe_error(LATHE_E_CONFIG,
-                           "the data has no rows for %s: %lld documents of %lld, %lld left out "
+                           "the data has no rows for %s: %lld %s of %lld, %lld left out "
                            "because their prompt alone fills %d tokens, %lld kept for validation",
                            c->split == LATHE_SPLIT_TRAIN ? "training" : "validation",
-                           (long long)l->index.n_kept, (long long)l->index.n_all,
-                           (long long)l->index.n_left_out, c->row_tokens,
+                           (long long)l->index.n_kept, l->index.kind->records,
+                           (long long)l->index.n_all, (long long)l->index.n_left_out, c->row_tokens,
                            (long long)l->index.n_validation);
     if (c->n_epochs > (INT64_MAX >> 8) / l->n_epoch)
         return lathe_error(LATHE_E_ARG, "%lld epochs of %lld rows", (long long)c->n_epochs,
@@ -284,6 +291,8 @@ lathe_status lathe_loader_create(const lathe_loader_config *config, lathe_loader
     l->config = *config;
     if (l->config.n_ranks == 0)
         l->config.n_ranks = 1;
+    if (config->shards)
+        l->config.packing = lathe_packing(config->packing, lathe_shards_rows(config->shards));
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
     lathe_status status = check(&l->config);
@@ -381,6 +390,7 @@ void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out)
                                 .n_rows = x->n_rows,
                                 .n_places = x->n_places,
                                 .n_left_out = x->n_left_out,
+                                .n_cut = x->n_cut,
                                 .index_bytes = x->bytes,
                                 .is_cut = x->cut,
                                 .fill = (double)x->n_tokens /

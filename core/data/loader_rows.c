@@ -2,6 +2,7 @@
 #include "data/loader_rows.h"
 
 #include "base/error.h"
+#include "data/row_kind.h"
 
 void lathe__row_fill(const lathe_row *row, int64_t from, int32_t eos)
 {
@@ -31,7 +32,13 @@ lathe_status lathe__row_piece(const lathe_shards *shards, int64_t begin, int64_t
     mark_document(row, at, at + n);
     if (more)
         LATHE_TRY(lathe_shards_read(shards, begin + n, begin + n + 1, &row->targets[at + n - 1]));
-    *n_target += n - 1 + (more != 0);
+    if (!lathe_row_kind_get(lathe_shards_rows(shards))->is_masked) {
+        *n_target += n - 1 + (more != 0);
+        return LATHE_OK;
+    }
+    lathe_shards_mask(shards, begin + 1, begin + n + (more != 0), row->targets + at);
+    for (int64_t i = at; i < at + n; i++)
+        *n_target += row->targets[i] >= 0;
     return LATHE_OK;
 }
 

@@ -4,7 +4,9 @@
 
 #include "lathe/status.h"
 
-enum { LATHE_PACK_SEQUENTIAL = 0, LATHE_PACK_MULTIPACK = 1 };
+/* AUTO: multipack for examples (LATHE_ROWS_COMPLETIONS), which are not to be cut, else sequential.
+ */
+enum { LATHE_PACK_SEQUENTIAL = 0, LATHE_PACK_MULTIPACK = 1, LATHE_PACK_AUTO = 2 };
 
 /** The tokens [begin, begin + n) of the stream; they belong to one document. */
 typedef struct lathe_row_piece {

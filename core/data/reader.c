@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/utf8.h"
-#include "lathe/stage.h"
+#include "data/row_kind.h"
 
 enum { CHUNK = 1 << 20, LONG_TEXT = 8 << 20 };
 enum { TEXT_WHOLE = 0, TEXT_PIECES = 2 }; /* states of a text file */
@@ -358,10 +358,10 @@ lathe_status lathe_reader_init(lathe_reader *reader, const lathe_dataset *datase
     reader->rows = rows;
     reader->at = *begin;
     reader->fd = -1;
-    if (rows == LATHE_ROWS_PAIRS && sources->type == LATHE_DATASET_TEXT)
+    if (rows != LATHE_ROWS_PACKED && sources->type == LATHE_DATASET_TEXT)
         return lathe_error(LATHE_E_CONFIG,
-                           "%s: pairs come from a dataset of type jsonl, json or csv, not text",
-                           dataset->path);
+                           "%s: %s come from a dataset of type jsonl, json or csv, not text",
+                           dataset->path, lathe_row_kind_get(rows)->records);
     return lathe_sha256_create(&reader->hash);
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "data/reader.h"
-#include "lathe/stage.h"
+#include "data/row_kind.h"
 
 enum { MAX_HEADER = 1 << 20, MAX_NAME = 64 };
 
@@ -144,8 +144,8 @@ static lathe_status find_columns(lathe_reader *r, const char *header, const row 
     r->n_columns = h->n_fields;
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
         const char *given = r->dataset->columns[c];
-        const int wanted = (r->rows == LATHE_ROWS_PACKED) == (c == LATHE_COLUMN_TEXT);
-        if (r->column[c] < 0 && wanted && (given || c != LATHE_COLUMN_PROMPT))
+        if (r->column[c] < 0 &&
+            lathe_row_kind_need(r->rows, r->dataset, c) == LATHE_COLUMN_REQUIRED)
             return missing(r, given ? given : lathe_column_name(c), c, header, h);
     }
     return LATHE_OK;

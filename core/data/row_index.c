@@ -56,14 +56,25 @@ static int64_t length_of(const lathe_row_index *x, int64_t segment)
 
 /* ---- selecting documents ---- */
 
-/* Marks the pairs whose prompt leaves no room for a completion. */
-static lathe_status leave_out(lathe_row_index *x, int64_t n)
+/* Whether record k has nothing to learn in its first T tokens: a pair whose prompt fills the row,
+ * an example whose completion begins after it. The first token of a document is never a target. */
+static int is_useless(const lathe_row_index *x, int64_t k)
 {
     const lathe_shards *shards = x->config.shards;
+    const int64_t n = x->kind->n_segments, T = x->config.row_tokens;
+    const int64_t begin = lathe_shards_offset(shards, n * k);
+    const int64_t next = lathe_shards_offset(shards, n * k + 1);
+    if (x->pairs)
+        return next - begin >= T;
+    const int64_t end = next - begin < T ? next : begin + T;
+    return lathe_shards_first_target(shards, begin + 1, end) >= end;
+}
+
+/* Marks the records with nothing to learn. */
+static lathe_status leave_out(lathe_row_index *x, int64_t n)
+{
     for (int64_t k = 0; k < n; k++) {
-        const int64_t n_prompt =
-            lathe_shards_offset(shards, 3 * k + 1) - lathe_shards_offset(shards, 3 * k);
-        if (n_prompt < x->config.row_tokens)
+        if (!is_useless(x, k))
             continue;
         if (!x->left_out)
             LATHE_TRY(take(x, (n + 63) / 64, 8, &x->left_out));
@@ -97,7 +108,7 @@ static void cut_document(lathe_row_index *x)
 static lathe_status choose_validation(lathe_row_index *x, int64_t n)
 {
     const lathe_row_index_config *c = &x->config;
-    const char *what = x->pairs ? "pairs" : "documents";
+    const char *what = x->kind->records;
     x->n_all = n - x->n_left_out;
     int64_t k = c->n_validation;
     if (k == 0 && c->fraction > 0.0) {
@@ -107,7 +118,7 @@ static lathe_status choose_validation(lathe_row_index *x, int64_t n)
     x->n_validation = k;
     if (k == 0)
         return LATHE_OK;
-    if (x->n_all == 1 && !x->pairs && c->fraction > 0.0) {
+    if (x->n_all == 1 && lathe_shards_rows(c->shards) == LATHE_ROWS_PACKED && c->fraction > 0.0) {
         cut_document(x);
         return LATHE_OK;
     }
@@ -162,7 +173,7 @@ static int64_t text_bytes_of(const lathe_row_index *x, int64_t begin, int64_t en
  * pieces. */
 static void count_set(lathe_row_index *x, lathe_row_set *set)
 {
-    const int64_t T = x->config.row_tokens, step = x->pairs ? 3 : 1;
+    const int64_t T = x->config.row_tokens, step = x->kind->n_segments;
     int64_t n_tokens = 0;
     if (takes_all(x)) {
         const int64_t n = (set->end_segment - set->first_segment) / step;
@@ -177,7 +188,12 @@ static void count_set(lathe_row_index *x, lathe_row_set *set)
             break;
         if (!is_kept(x, s / step))
             continue;
-        x->n_pieces += (length_of(x, s) + T - 1) / T; /* only multipack needs it */
+        const int64_t length = length_of(x, s);
+        x->n_pieces += x->kind->is_masked ? 1 : (length + T - 1) / T; /* used by multipack alone */
+        if (x->kind->is_masked && length > T) {
+            x->n_cut++;
+            n_tokens -= length - T;
+        }
         if (takes_all(x))
             continue;
         n_tokens += offset_of(x, s + step) - offset_of(x, s);
@@ -226,9 +242,9 @@ static lathe_status pack_set(lathe_row_index *x, lathe_row_set *set, int64_t at)
         if (!is_kept(x, s))
             continue;
         const int64_t first = offset_of(x, s), n = length_of(x, s);
-        for (int64_t k = 0; k < n; k += T)
-            x->pieces[at++] =
-                (lathe_row_piece){first + k, (int32_t)(n - k < T ? n - k : T), n - k > T};
+        for (int64_t k = 0; k < n && (k == 0 || !x->kind->is_masked); k += T)
+            x->pieces[at++] = (lathe_row_piece){first + k, (int32_t)(n - k < T ? n - k : T),
+                                                n - k > T && !x->kind->is_masked};
     }
     int64_t *rows = x->row_pieces + set->first_row;
     LATHE_TRY(
@@ -308,8 +324,9 @@ lathe_status lathe__row_index_init(lathe_row_index *x, const lathe_row_index_con
     memset(x, 0, sizeof *x);
     x->config = *config;
     x->pairs = lathe_shards_rows(config->shards) == LATHE_ROWS_PAIRS;
+    x->kind = lathe_row_kind_get(lathe_shards_rows(config->shards));
     x->n_sets = (int32_t)lathe_shards_sets(config->shards);
-    const int64_t n = lathe_shards_segments(config->shards) / (x->pairs ? 3 : 1);
+    const int64_t n = lathe_shards_segments(config->shards) / x->kind->n_segments;
     x->high = lathe_shards_tokens(config->shards);
     LATHE_TRY(take(x, x->n_sets, (int64_t)sizeof *x->sets, &x->sets));
     for (int32_t d = 0; d < x->n_sets; d++) {
@@ -317,7 +334,7 @@ lathe_status lathe__row_index_init(lathe_row_index *x, const lathe_row_index_con
         x->sets[d].first_segment = set->first_segment;
         x->sets[d].end_segment = set->first_segment + set->n_segments;
     }
-    if (x->pairs)
+    if (lathe_shards_rows(config->shards) != LATHE_ROWS_PACKED)
         LATHE_TRY(leave_out(x, n));
     LATHE_TRY(choose_validation(x, n));
     LATHE_TRY(list_rows(x));

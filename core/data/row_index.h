@@ -9,6 +9,7 @@
 
 #include "data/loader_rows.h"
 #include "data/multipack.h"
+#include "data/row_kind.h"
 
 /** The part of the split that one dataset provides. */
 typedef struct lathe_row_set {
@@ -36,19 +37,23 @@ typedef struct lathe_row_index_config {
 
 typedef struct lathe_row_index {
     lathe_row_index_config config;
+    const lathe_row_kind *kind;
     int32_t pairs, n_sets;
     lathe_row_set *sets;
     int64_t n_rows, n_places;     /* rows of the split; places of an epoch */
     int64_t n_all, n_kept;        /* usable documents (pairs) of both splits; of this one */
     int64_t n_validation;         /* documents (pairs) of the validation split */
     int64_t n_tokens, text_bytes; /* tokens and text of this split's documents */
-    int64_t n_left_out;           /* pairs whose prompt alone fills a row */
-    int64_t low, high;            /* range of tokens that the split may use */
-    int32_t cut, reserved;        /* cut: the only document is divided between the splits */
-    int64_t bytes;                /* memory of the index */
+    /* Pairs whose prompt alone fills a row; examples without a target among their first T tokens.
+     */
+    int64_t n_left_out;
+    int64_t n_cut;         /* examples of more than T tokens: the first T are used */
+    int64_t low, high;     /* range of tokens that the split may use */
+    int32_t cut, reserved; /* cut: the only document is divided between the splits */
+    int64_t bytes;         /* memory of the index */
 
     uint64_t *validation;    /* one bit per document (pair); NULL: no validation split */
-    uint64_t *left_out;      /* one bit per pair; NULL: none */
+    uint64_t *left_out;      /* one bit per pair or example; NULL: none */
     int64_t *kept;           /* pairs: [n_rows], NULL: all */
     lathe_row_start *starts; /* sequential with a split: [n_rows] */
     lathe_row_piece *pieces; /* multipack: [n_pieces] */

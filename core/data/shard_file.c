@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/map.h"
+#include "data/row_kind.h"
 
 static const char magic[8] = {'L', 'A', 'T', 'H', 'S', 'H', 'R', 'D'};
 
@@ -27,15 +28,23 @@ static int64_t padded(int64_t bytes)
     return (bytes + 7) / 8 * 8;
 }
 
+/* Words of the mask over the tokens. */
+static int64_t mask_words(int32_t rows, int64_t n_tokens)
+{
+    return lathe_row_kind_get(rows)->is_masked ? (n_tokens + 63) / 64 : 0;
+}
+
 static lathe_status check_header(const char *path, const lathe_shard_header *h, int64_t file_bytes)
 {
     if (h->checksum != checksum(h))
         return damaged(path, "the header's checksum is wrong");
-    if (h->header_bytes != sizeof *h || (h->token_bytes != 2 && h->token_bytes != 4) ||
-        h->n_tokens < 0 || h->n_segments < 0 || h->n_tokens > INT64_MAX / 16 ||
-        h->n_segments > INT64_MAX / 32 || h->vocab_size < 1 ||
+    if (h->rows < 0 || h->rows >= LATHE_N_ROW_KINDS || h->header_bytes != sizeof *h ||
+        (h->token_bytes != 2 && h->token_bytes != 4) || h->n_tokens < 0 || h->n_segments < 0 ||
+        h->n_tokens > INT64_MAX / 16 || h->n_segments > INT64_MAX / 32 || h->vocab_size < 1 ||
         h->offsets_at != (int64_t)sizeof *h + padded(h->n_tokens * h->token_bytes) ||
-        h->file_bytes != h->offsets_at + (2 * h->n_segments + 1) * 8 || h->text_bytes < 0)
+        h->file_bytes !=
+            h->offsets_at + (2 * h->n_segments + 1 + mask_words(h->rows, h->n_tokens)) * 8 ||
+        h->text_bytes < 0)
         return damaged(path, "the header contradicts itself");
     if (h->file_bytes != file_bytes)
         return lathe_error(LATHE_E_CORRUPT,
@@ -122,6 +131,8 @@ lathe_status lathe__shard_open(const char *path, int32_t verify, lathe_shard *ou
         out->ids = out->map.data + sizeof h;
         out->offsets = (const int64_t *)(const void *)(out->map.data + h.offsets_at);
         out->sizes = out->offsets + h.n_segments + 1;
+        if (mask_words(h.rows, h.n_tokens) > 0)
+            out->mask = (const uint64_t *)(const void *)(out->sizes + h.n_segments);
         memcpy(out->payload, h.payload, 64);
         status = check_index(out);
     }
@@ -160,6 +171,7 @@ lathe_status lathe__shard_writer_init(lathe_shard_writer *writer, const char *pa
     writer->header.version = LATHE_SHARD_VERSION;
     writer->header.header_bytes = sizeof *header;
     writer->header.n_tokens = writer->header.n_segments = 0;
+    writer->is_masked = lathe_row_kind_get(header->rows)->is_masked;
     LATHE_TRY(lathe_sha256_create(&writer->hash));
     writer->file = fopen(writer->temporary, "wb");
     if (!writer->file)
@@ -210,20 +222,40 @@ static lathe_status put_ids(lathe_shard_writer *writer, const int32_t *ids, int6
     return LATHE_OK;
 }
 
-lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const int32_t *ids, int64_t n,
-                                     int64_t text_bytes, int32_t more)
+/* Marks the n tokens that come next as targets or not. */
+static lathe_status put_mask(lathe_shard_writer *writer, int64_t n, int32_t are_targets)
+{
+    const int64_t begin = writer->header.n_tokens, words = (begin + n + 63) / 64;
+    if (words > writer->mask_capacity) {
+        const int64_t capacity = words * 2 + 1024;
+        uint64_t *mask = realloc(writer->mask, (size_t)capacity * sizeof *mask);
+        if (!mask)
+            return lathe_error(LATHE_E_NOMEM, "a mask of %lld tokens", (long long)capacity * 64);
+        memset(mask + writer->mask_capacity, 0,
+               (size_t)(capacity - writer->mask_capacity) * sizeof *mask);
+        writer->mask = mask;
+        writer->mask_capacity = capacity;
+    }
+    for (int64_t i = begin; are_targets && i < begin + n; i++)
+        writer->mask[i / 64] |= 1ULL << (i % 64);
+    return LATHE_OK;
+}
+
+lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const lathe_shard_piece *piece)
 {
     lathe_shard_header *h = &writer->header;
     if (!writer->open) {
         LATHE_TRY(reserve_segment(writer));
         writer->sizes[h->n_segments++] = 0;
     }
-    LATHE_TRY(put_ids(writer, ids, n));
-    h->n_tokens += n;
-    h->text_bytes += text_bytes;
-    writer->sizes[h->n_segments - 1] += text_bytes;
+    if (writer->is_masked)
+        LATHE_TRY(put_mask(writer, piece->n, !piece->is_context));
+    LATHE_TRY(put_ids(writer, piece->ids, piece->n));
+    h->n_tokens += piece->n;
+    h->text_bytes += piece->text_bytes;
+    writer->sizes[h->n_segments - 1] += piece->text_bytes;
     writer->offsets[h->n_segments] = h->n_tokens;
-    writer->open = more;
+    writer->open = piece->more;
     return LATHE_OK;
 }
 
@@ -237,8 +269,10 @@ lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *
     LATHE_TRY(
         put_bytes(writer, writer->offsets ? writer->offsets : nothing, (h->n_segments + 1) * 8));
     LATHE_TRY(put_bytes(writer, writer->sizes, h->n_segments * 8));
+    const int64_t words = mask_words(h->rows, h->n_tokens);
+    LATHE_TRY(put_bytes(writer, writer->mask, words * 8));
     h->offsets_at = (int64_t)sizeof *h + padded(bytes);
-    h->file_bytes = h->offsets_at + (2 * h->n_segments + 1) * 8;
+    h->file_bytes = h->offsets_at + (2 * h->n_segments + 1 + words) * 8;
     char hex[65];
     lathe_sha256_finish(writer->hash, hex);
     writer->hash = NULL;
@@ -267,5 +301,6 @@ void lathe__shard_writer_fini(lathe_shard_writer *writer)
     lathe_sha256_destroy(writer->hash);
     free(writer->offsets);
     free(writer->sizes);
+    free(writer->mask);
     memset(writer, 0, sizeof *writer);
 }

@@ -10,7 +10,7 @@
 #include "data/dataset.h"
 #include "data/reader.h"
 
-#define LATHE_SHARD_VERSION 2
+#define LATHE_SHARD_VERSION 3
 #define LATHE_SHARD_CHUNK 4096 /* number of ids written at once */
 
 /** The first 512 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
@@ -41,6 +41,8 @@ typedef struct lathe_shard {
     const void *ids;        /* u16 or u32 [n_tokens] */
     const int64_t *offsets; /* [n_segments + 1] */
     const int64_t *sizes;   /* [n_segments] bytes of the segment's text; NULL: unknown */
+    /* [(n_tokens + 63) / 64] bit i: token i is a target; NULL: the kind of rows has no mask */
+    const uint64_t *mask;
     int64_t n_tokens, n_segments;
     int64_t first_token, first_segment; /* tokens and segments before this shard */
     int64_t n_skipped, text_bytes;
@@ -68,8 +70,10 @@ typedef struct lathe_shard_writer {
     lathe_sha256 *hash;
     int64_t *offsets, *sizes;
     int64_t capacity;
-    int32_t open; /* the last segment continues */
-    int32_t reserved;
+    uint64_t *mask;        /* NULL: the kind of rows has none */
+    int64_t mask_capacity; /* words */
+    int32_t open;          /* the last segment continues */
+    int32_t is_masked;     /* the kind of rows has a mask */
     union {
         uint16_t u16[LATHE_SHARD_CHUNK];
         int32_t i32[LATHE_SHARD_CHUNK];
@@ -80,10 +84,16 @@ typedef struct lathe_shard_writer {
 /** In `header`, rows, token_bytes, eos, vocab_size, key and stamp are set. */
 lathe_status lathe__shard_writer_init(lathe_shard_writer *writer, const char *path,
                                       const lathe_shard_header *header);
-/** Appends n ids, made from text_bytes of text, to the open segment or to a new one. more: it
- *  continues. */
-lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const int32_t *ids, int64_t n,
-                                     int64_t text_bytes, int32_t more);
+/** A run of ids of one segment. */
+typedef struct lathe_shard_piece {
+    const int32_t *ids;
+    int64_t n, text_bytes; /* ids, and the bytes of the text that they were made from */
+    int32_t more;          /* 1: the segment continues in the next piece */
+    int32_t is_context;    /* 1: no id is a target, in kinds of rows with a mask */
+} lathe_shard_piece;
+
+/** Adds the piece to the open segment or a new one. */
+lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const lathe_shard_piece *piece);
 /** Makes the file durable under its final name. content: 64 digits. */
 lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *content);
 /** Removes an unfinished file. May be called after finish. */

@@ -358,3 +358,41 @@ lathe_status lathe_shards_read(const lathe_shards *shards, int64_t begin, int64_
     }
     return LATHE_OK;
 }
+
+static int is_target(const lathe_shard *shard, int64_t at)
+{
+    return !shard->mask || (int)(shard->mask[at / 64] >> (at % 64) & 1);
+}
+
+void lathe_shards_mask(const lathe_shards *shards, int64_t begin, int64_t end, int32_t *targets)
+{
+    for (int64_t i = 0; begin + i < end;) {
+        const lathe_shard *shard = shard_of_token(shards, begin + i);
+        const int64_t from = begin + i - shard->first_token;
+        const int64_t left = shard->n_tokens - from,
+                      n = left < end - begin - i ? left : end - begin - i;
+        if (n <= 0)
+            return;
+        for (int64_t k = 0; k < n && shard->mask; k++)
+            if (!is_target(shard, from + k))
+                targets[i + k] = -1;
+        i += n;
+    }
+}
+
+int64_t lathe_shards_first_target(const lathe_shards *shards, int64_t begin, int64_t end)
+{
+    while (begin < end) {
+        const lathe_shard *shard = shard_of_token(shards, begin);
+        const int64_t from = begin - shard->first_token;
+        int64_t k = from;
+        while (k < shard->n_tokens && k - from < end - begin && !is_target(shard, k))
+            k++;
+        if (k < shard->n_tokens && k - from < end - begin)
+            return shard->first_token + k;
+        if (k == from)
+            break;
+        begin = shard->first_token + k;
+    }
+    return end;
+}

@@ -15,17 +15,11 @@
 #define STRETCH (256LL << 10)   /* the same, if the document is cut */
 #define LONG_BYTES (1LL << 20)  /* maximum length of the pieces into which the reader cuts texts */
 
-/* A run of ids that becomes a segment, or part of one. */
-typedef struct piece {
-    int64_t n, text_bytes;
-    int32_t more, reserved;
-} piece;
-
 /* A part of the batch's records, and the result of tokenising it. */
 typedef struct unit {
     int64_t first, n; /* records; for a long document: bytes of its text */
     lathe_ids ids;
-    piece *pieces;
+    lathe_shard_piece *pieces; /* ids: NULL, they follow each other in the unit's */
     int64_t n_pieces, capacity;
     int64_t n_skipped, n_recut;
     lathe_status status;
@@ -57,20 +51,21 @@ typedef struct builder {
     int32_t may_cut; /* LATHE_CUT_* of the tokenizer */
 } builder;
 
-static lathe_status add_piece(unit *u, const int32_t *ids, int64_t n, int64_t text_bytes,
-                              int32_t more)
+/* Takes a copy of the piece's ids; NULL: they are at the end of u->ids already. */
+static lathe_status add_piece(unit *u, lathe_shard_piece piece)
 {
     if (u->n_pieces == u->capacity) {
         const int64_t capacity = u->capacity * 2 + 64;
-        piece *pieces = realloc(u->pieces, (size_t)capacity * sizeof *pieces);
+        lathe_shard_piece *pieces = realloc(u->pieces, (size_t)capacity * sizeof *pieces);
         if (!pieces)
             return lathe_error(LATHE_E_NOMEM, "%lld documents", (long long)capacity);
         u->pieces = pieces;
         u->capacity = capacity;
     }
-    if (ids) /* else they are already at the end of u->ids */
-        LATHE_TRY(lathe_ids_append(&u->ids, ids, n));
-    u->pieces[u->n_pieces++] = (piece){n, text_bytes, more, 0};
+    if (piece.ids)
+        LATHE_TRY(lathe_ids_append(&u->ids, piece.ids, piece.n));
+    piece.ids = NULL;
+    u->pieces[u->n_pieces++] = piece;
     return LATHE_OK;
 }
 
@@ -95,7 +90,7 @@ static lathe_status put_document(const builder *b, worker *w, unit *u, const cha
     LATHE_TRY(lathe_encoder_run(w->enc, text, n, LATHE_ENCODE_ADD_SPECIAL, &u->ids));
     if (!more)
         LATHE_TRY(end_text(b->job->tok, &u->ids, begin));
-    return add_piece(u, NULL, u->ids.n - begin, n, more);
+    return add_piece(u, (lathe_shard_piece){.n = u->ids.n - begin, .text_bytes = n, .more = more});
 }
 
 /* Tokenises the unit's stretch of the long document; the tokenizer allows cuts at its ends. */
@@ -110,7 +105,7 @@ static lathe_status put_stretch(const builder *b, worker *w, unit *u)
         LATHE_TRY(lathe_tokenizer_put_suffix(tok, &u->ids));
         LATHE_TRY(end_text(tok, &u->ids, 0));
     }
-    return add_piece(u, NULL, u->ids.n, u->n, more);
+    return add_piece(u, (lathe_shard_piece){.n = u->ids.n, .text_bytes = u->n, .more = more});
 }
 
 static lathe_status encode_joined(const builder *b, worker *w, const char *prompt, int64_t n_prompt,
@@ -154,11 +149,39 @@ static lathe_status put_pair(const builder *b, worker *w, unit *u, const char *p
     const int64_t with_chosen = common_prefix(&w->prompt, &w->chosen);
     const int64_t with_rejected = common_prefix(&w->prompt, &w->rejected);
     const int64_t n = with_chosen < with_rejected ? with_chosen : with_rejected;
-    static const int32_t none[1] = {0};
     u->n_recut += n < w->prompt.n;
-    LATHE_TRY(add_piece(u, n ? w->prompt.data : none, n, n_prompt, 0));
-    LATHE_TRY(add_piece(u, w->chosen.data + n, w->chosen.n - n, n_chosen, 0));
-    return add_piece(u, w->rejected.data + n, w->rejected.n - n, n_rejected, 0);
+    LATHE_TRY(
+        add_piece(u, (lathe_shard_piece){.ids = w->chosen.data, .n = n, .text_bytes = n_prompt}));
+    LATHE_TRY(add_piece(u, (lathe_shard_piece){.ids = w->chosen.data + n,
+                                               .n = w->chosen.n - n,
+                                               .text_bytes = n_chosen}));
+    return add_piece(u, (lathe_shard_piece){.ids = w->rejected.data + n,
+                                            .n = w->rejected.n - n,
+                                            .text_bytes = n_rejected});
+}
+
+/* The prompt and its completion are one document. As in put_pair, the completion begins where the
+ * tokens of both together differ from those of the prompt alone. */
+static lathe_status put_completion(const builder *b, worker *w, unit *u, const char *prompt,
+                                   int64_t n_prompt, const char *text, int64_t n)
+{
+    if (n == 0) {
+        u->n_skipped++;
+        return LATHE_OK;
+    }
+    w->prompt.n = 0;
+    LATHE_TRY(lathe_encoder_run(w->enc, prompt, n_prompt, LATHE_ENCODE_ADD_SPECIAL, &w->prompt));
+    LATHE_TRY(encode_joined(b, w, prompt, n_prompt, text, n, &w->chosen));
+    const int64_t n_context = common_prefix(&w->prompt, &w->chosen);
+    u->n_recut += n_prompt > 0 && n_context < w->prompt.n;
+    LATHE_TRY(add_piece(u, (lathe_shard_piece){.ids = w->chosen.data,
+                                               .n = n_context,
+                                               .text_bytes = n_prompt,
+                                               .more = 1,
+                                               .is_context = 1}));
+    return add_piece(u, (lathe_shard_piece){.ids = w->chosen.data + n_context,
+                                            .n = w->chosen.n - n_context,
+                                            .text_bytes = n});
 }
 
 /* Without a prompt column, the prompt is the common beginning of both completions, without a space
@@ -184,6 +207,11 @@ static lathe_status put_record(const builder *b, worker *w, unit *u, const lathe
     LATHE_TRY(lathe_fields_read(f, &b->reader, record));
     if (b->job->rows == LATHE_ROWS_PACKED)
         return put_document(b, w, u, f->text[0], f->n[0], record->more);
+    if (b->job->rows == LATHE_ROWS_COMPLETIONS)
+        return put_completion(b, w, u,
+                              f->text[LATHE_COLUMN_PROMPT] ? f->text[LATHE_COLUMN_PROMPT] : "",
+                              f->n[LATHE_COLUMN_PROMPT], f->text[LATHE_COLUMN_COMPLETION],
+                              f->n[LATHE_COLUMN_COMPLETION]);
     const char *const chosen = f->text[LATHE_COLUMN_CHOSEN];
     const char *const rejected = f->text[LATHE_COLUMN_REJECTED];
     const int64_t n_chosen = f->n[LATHE_COLUMN_CHOSEN], n_rejected = f->n[LATHE_COLUMN_REJECTED];
@@ -263,10 +291,10 @@ static lathe_status write_unit(builder *b, const unit *u)
     if (u->status != LATHE_OK)
         return lathe_error(u->status, "%s", u->message);
     for (int64_t k = 0; k < u->n_pieces; k++) {
-        const piece *p = &u->pieces[k];
-        LATHE_TRY(
-            lathe__shard_writer_put(b->writer, u->ids.data + at, p->n, p->text_bytes, p->more));
-        at += p->n;
+        lathe_shard_piece piece = u->pieces[k];
+        piece.ids = u->ids.data + at;
+        LATHE_TRY(lathe__shard_writer_put(b->writer, &piece));
+        at += piece.n;
     }
     b->writer->header.n_skipped += u->n_skipped;
     b->n_recut += u->n_recut;

@@ -279,8 +279,8 @@ static lathe_status prepare_all(const lathe_dataset *datasets, int64_t n_dataset
                                 int64_t part_bytes, int64_t max_parts,
                                 lathe_shards_progress progress, void *arg, lathe_shards **out)
 {
-    if (rows != LATHE_ROWS_PACKED && rows != LATHE_ROWS_PAIRS)
-        return lathe_error(LATHE_E_ARG, "rows is %d: neither packed nor pairs", rows);
+    if (rows < 0 || rows >= LATHE_N_ROW_KINDS)
+        return lathe_error(LATHE_E_ARG, "rows is %d: no kind of rows", rows);
     if (lathe_tokenizer_eos(tok) < 0)
         return lathe_error(LATHE_E_CONFIG,
                            "the tokenizer names no end-of-text token; set eos_token "

@@ -34,7 +34,7 @@ static const lathe_field dataset_fields[] = {
     STRING("type", NULL, "text|jsonl|json|csv",
            "text: whole files; jsonl: a record a line; json: an array of records; csv: with a "
            "header row; unset: by the names"),
-    TABLE("columns", "the file's names for the columns text, prompt, chosen, rejected"),
+    TABLE("columns", "the file's names for the columns text, prompt, completion, chosen, rejected"),
     {"weight", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1e6, NULL, "1",
      "how often an epoch uses each row of the dataset; 0.5: half of the rows, the next epoch uses "
      "the others; unset: 1"},
@@ -43,6 +43,7 @@ static const lathe_field dataset_fields[] = {
 static const lathe_field dataset_column_fields[] = {
     STRING("text", NULL, NULL, "column of the text"),
     STRING("prompt", NULL, NULL, "column of the prompt"),
+    STRING("completion", NULL, NULL, "column of the completion that is learnt, for stage sft"),
     STRING("chosen", NULL, NULL, "column of the preferred completion"),
     STRING("rejected", NULL, NULL, "column of the other completion"),
 };

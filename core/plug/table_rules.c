@@ -151,9 +151,11 @@ enum { MAX_COLUMNS = 64 };
 
 static lathe_status check_stage(const lathe_stage_v1 *table)
 {
-    if (table->rows != LATHE_ROWS_PACKED && table->rows != LATHE_ROWS_PAIRS)
-        return lathe_error(LATHE_E_PLUGIN, "stage.rows is %d, expected %d (packed) or %d (pairs)",
-                           table->rows, LATHE_ROWS_PACKED, LATHE_ROWS_PAIRS);
+    if (table->rows < 0 || table->rows >= LATHE_N_ROW_KINDS)
+        return lathe_error(LATHE_E_PLUGIN,
+                           "stage.rows is %d, expected %d (packed), %d (pairs) or %d (completions)",
+                           table->rows, LATHE_ROWS_PACKED, LATHE_ROWS_PAIRS,
+                           LATHE_ROWS_COMPLETIONS);
     if (table->needs & ~(uint32_t)LATHE_NEEDS_REFERENCE)
         return lathe_error(LATHE_E_PLUGIN, "stage.needs is %#x; this core knows %#x", table->needs,
                            LATHE_NEEDS_REFERENCE);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "data/reader.h"
+#include "data/row_kind.h"
 #include "run/run_check.h"
 #include "run/run_state.h"
 
@@ -18,12 +19,6 @@ typedef struct place {
 static const char *stage_name(const lathe_run *run)
 {
     return run->parts.stage.component ? run->parts.stage.component->plugin->name : "pretrain";
-}
-
-/* Whether rows of this kind take the column. */
-static int is_taken(int32_t rows, int32_t column)
-{
-    return (rows == LATHE_ROWS_PACKED) == (column == LATHE_COLUMN_TEXT);
 }
 
 static lathe_status check_columns(const place *p, const lathe_dataset *set, int32_t type,
@@ -40,12 +35,11 @@ static lathe_status check_columns(const place *p, const lathe_dataset *set, int3
                                         "documents: set type = \"jsonl\", \"json\" or \"csv\", or "
                                         "take columns out",
                                         p->key);
-        if (!is_taken(rows, c))
+        if (lathe_row_kind_get(rows)->need[c] == LATHE_COLUMN_UNUSED)
             return lathe__run_refuse_in(p->run, p->key, p->index, inner,
                                         "%s: columns.%s has no effect: stage \"%s\" reads %s",
                                         p->key, lathe_column_name(c), stage_name(p->run),
-                                        rows == LATHE_ROWS_PACKED ? "text"
-                                                                  : "prompt, chosen, rejected");
+                                        lathe_row_kind_get(rows)->columns);
     }
     return LATHE_OK;
 }
@@ -81,13 +75,13 @@ static lathe_status check_set(const place *p, const lathe_dataset *set, int32_t 
         return status;
     if (status != LATHE_OK)
         return lathe__run_refuse_in(p->run, p->key, p->index, "path", "%s", lathe_error_message());
-    if (rows == LATHE_ROWS_PAIRS && sources.type == LATHE_DATASET_TEXT)
+    if (rows != LATHE_ROWS_PACKED && sources.type == LATHE_DATASET_TEXT)
         return lathe__run_refuse_in(p->run, p->key, p->index,
                                     set->type == LATHE_DATASET_AUTO ? "path" : "type",
-                                    "stage \"%s\" reads pairs, with the columns chosen and "
-                                    "rejected, and %s is plain text: give "
-                                    "files of type jsonl, json or csv",
-                                    stage_name(p->run), set->path);
+                                    "stage \"%s\" reads %s, with the columns %s, and %s is plain "
+                                    "text: give files of type jsonl, json or csv",
+                                    stage_name(p->run), lathe_row_kind_get(rows)->records,
+                                    lathe_row_kind_get(rows)->columns, set->path);
     LATHE_TRY(check_columns(p, set, sources.type, rows));
     return check_record(p, set, &sources, rows);
 }

@@ -166,7 +166,7 @@ static lathe_status check_length(const lathe_run *run)
         lathe_log(LATHE_LOG_INFO, "the data is one document: validation takes its last tokens");
     if (run->open.mode == LATHE_OPEN_TRAIN && is_first_start(run))
         tell_left_out(run->data.shards);
-    if (lathe_shards_rows(run->data.shards) == LATHE_ROWS_PAIRS ||
+    if (lathe_shards_rows(run->data.shards) != LATHE_ROWS_PACKED ||
         facts.n_tokens >= run->set.seq_len)
         return LATHE_OK;
     return lathe__run_refuse(

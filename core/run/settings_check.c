@@ -136,8 +136,11 @@ static void warn_others(const lathe_run *run)
                       "generate.temperature is 0, which takes the likeliest token each time");
     if (!s->checkpoint.dir && s->tensorboard)
         warn_idle(run, "log", "tensorboard", "checkpoint.dir is empty, and the files go there");
-    if (stage && stage->rows == LATHE_ROWS_PAIRS && s->packing != LATHE_PACK_SEQUENTIAL)
+    if (stage && stage->rows == LATHE_ROWS_PAIRS && s->packing == LATHE_PACK_MULTIPACK)
         warn_idle(run, "data", "packing", "the stage's rows are pairs, which are not packed");
+    if (stage && stage->rows == LATHE_ROWS_COMPLETIONS && s->packing == LATHE_PACK_SEQUENTIAL)
+        warn_idle(run, "data", "packing",
+                  "the stage's rows are whole examples, which are packed by multipack");
     if (s->tokenizer_train && s->model_path)
         lathe__run_warn(
             run, "tokenizer", "train",

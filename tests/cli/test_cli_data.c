@@ -93,9 +93,10 @@ Test(cli_data, bad_data_is_refused_by_file_and_place)
     refuse("{ path = \"ok.txt\" }", "validation_count = 1\n", 2, "leaves none to train on");
     refuse("{ path = \"ok.txt\" }", "cache_dir = \"ok.txt/cache\"\n", 2,
            "ok.txt is a file, expected a folder");
-    refuse("{ path = \"ok.txt\" }", "[stage]\nname = \"dpo\"\n", 2,
-           "stage \"dpo\" reads pairs, with the columns chosen and rejected, and ok.txt is plain "
-           "text");
+    refuse(
+        "{ path = \"ok.txt\" }", "[stage]\nname = \"dpo\"\n", 2,
+        "stage \"dpo\" reads pairs, with the columns prompt, chosen, rejected, and ok.txt is plain "
+        "text");
     if (geteuid() != 0) { /* root reads everything */
         cr_assert_eq(chmod("ok.txt", 0), 0);
         refuse("{ path = \"ok.txt\" }", "", 2, "ok.txt: cannot open it: Permission denied");

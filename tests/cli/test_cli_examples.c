@@ -198,6 +198,8 @@ Test(examples, generate_takes_the_tokenizer_that_the_model_was_trained_with)
         "[train]\nmax_steps = 3\n[optimizer]\nlr = 1e-2\n[checkpoint]\ndir = \"out\"\n");
     put_times("text.txt", "the wheel turns and a thread is cut\n", 50);
     expect(GENERATE_AGAIN " 2>&1", 2, "holds no checkpoint yet");
+    expect(GENERATE_AGAIN " --checkpoint.dir '' 2>&1", 2,
+           "its checkpoint.dir is empty, so it has no checkpoint to read");
     expect(LATHE " train run.toml 2>&1", 0, "checkpoint out/");
     expect(GENERATE_AGAIN, 0, "the wheel");
     memcpy(before, output, sizeof before);

@@ -17,7 +17,11 @@ enum {
     LATHE_ROWS_PACKED = 0, /* documents packed into rows of T tokens; every token is a target */
     /* prompt+chosen and prompt+rejected: rows 0..P-1 are chosen, rows P..2P-1 rejected, of the same
      * pairs; padded on the right to T tokens; only completion tokens are targets */
-    LATHE_ROWS_PAIRS = 1
+    LATHE_ROWS_PAIRS = 1,
+    /* examples of a prompt and its completion, each a document; whole examples packed into rows of
+     * T tokens; only completion tokens are targets */
+    LATHE_ROWS_COMPLETIONS = 2,
+    LATHE_N_ROW_KINDS
 };
 enum {
     LATHE_NEEDS_REFERENCE = 1, /* log-probabilities of the model before training */
@@ -26,7 +30,7 @@ enum { LATHE_MODEL_POLICY = 0, LATHE_MODEL_REFERENCE = 1 };
 
 /** A column of the dataset. Plain data. */
 typedef struct lathe_column {
-    const char *name; /* "text", "prompt", "chosen", "rejected" */
+    const char *name; /* "text", "prompt", "completion", "chosen", "rejected" */
     int32_t required;
     int32_t reserved; /* 0 */
     const char *doc;
@@ -57,7 +61,7 @@ typedef struct lathe_stage_build {
     void *ctx; /* of logprobs */
     /** For LATHE_ROWS_PAIRS: mask f32[P], 1 for a pair of the batch and 0 for a padding pair. A
      *  batch with fewer pairs than the graph is padded, so loss and metrics must be multiplied
-     *  by this mask before they are summed. LATHE_NONE for packed rows, whose padding has no
+     *  by this mask before they are summed. LATHE_NONE for other rows, whose padding has no
      *  targets. */
     lathe_val pair_mask;
     int32_t reserved; /* 0 */
