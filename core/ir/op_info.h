@@ -90,8 +90,7 @@ typedef struct lathe_op_info {
      *  are LATHE_ABSENT before the call. LATHE_E_SHAPE.
      *  NULL: lathe_graph_node cannot create a node of this op. */
     lathe_status (*infer)(lathe_op_problem *p);
-    /** Emits the gradient nodes of node n; dy is the gradient of its output 0. NULL: no derivative.
-     */
+    /** Emits the gradient nodes of node n; dy is the gradient of output 0. NULL: no derivative. */
     void (*derive)(lathe_tape *t, const struct lathe_ir_node *n, lathe_val dy);
     /** Floating-point operations, 2 per multiply-add; NULL: negligible. */
     double (*flops)(const lathe_op_problem *p);

@@ -84,7 +84,7 @@ static lathe_status full_select(void *self, const lathe_param_info *param, int32
     return LATHE_OK;
 }
 
-/* A misspelt pattern would quietly train what was to stay. */
+/* A misspelt pattern would silently train parameters that should be frozen. */
 static lathe_status full_check(void *self, const char *const *modules, int32_t n_modules,
                                const char *const *params, int32_t n_params)
 {

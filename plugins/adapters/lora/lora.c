@@ -136,14 +136,14 @@ static int32_t lora_targets(void *self, const lathe_site *site)
 {
     const lora *l = self;
     if (l->all_linear)
-        return site->layer >= 0; /* the head lies outside the layers */
+        return site->layer >= 0; /* the head is outside the layers */
     for (int64_t i = 0; i < l->n_targets; i++)
         if (ends_in(site->module, l->targets[i]))
             return 1;
     return 0;
 }
 
-/* Keeps the last part of an adapted module's name. */
+/* Remembers the last part of an adapted module's name. */
 static lathe_status remember(lora *l, const lathe_site *site)
 {
     const char *dot = strrchr(site->module, '.');
@@ -276,7 +276,7 @@ static int64_t lora_file_key(void *self, const char *param_name, char *out, int6
     return snprintf(out, capacity > 0 ? (size_t)capacity : 0, "base_model.model.%s", param_name);
 }
 
-/* A misspelt pattern would quietly leave its modules untrained, or at the wrong rank. */
+/* A misspelt pattern would silently leave its modules untrained, or with the wrong rank. */
 static lathe_status lora_check(void *self, const char *const *modules, int32_t n_modules,
                                const char *const *params, int32_t n_params)
 {

@@ -3,7 +3,7 @@
 
 #include "lora.h"
 
-/* Text that grows in a caller's buffer; n counts what was wanted, also beyond the capacity. */
+/* Text in a caller's buffer; n counts the whole text, also beyond the capacity. */
 typedef struct text {
     char *out;
     int64_t capacity, n;

@@ -26,7 +26,7 @@ static const char *skip_space(const char *s)
     return s + strspn(s, " \t\r\n");
 }
 
-/* A JSON string at s without \u escapes; NULL when malformed or too long. */
+/* Reads a JSON string at s without \u escapes; returns NULL if it is malformed or too long. */
 static const char *read_string(const char *s, char *out, size_t capacity)
 {
     size_t n = 0;

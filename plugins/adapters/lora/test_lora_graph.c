@@ -1,4 +1,4 @@
-/* lora on the core's graph: over a quantized weight in bf16, gradients reach A and B alone. */
+/* lora on the core's graph: over a quantized weight in bf16, only A and B get gradients. */
 #include <criterion/criterion.h>
 #include <string.h>
 

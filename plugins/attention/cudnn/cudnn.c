@@ -1,4 +1,5 @@
-/* The cudnn attention backend: scores, scratch, and the runs of a plan over a problem's parts. */
+/* The cudnn attention backend: scores, scratch, and the execution of a plan over the parts of a
+ * problem. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #define CUDNN_LIBRARY_FILE "libcudnn.so.9"
 #endif
 
-#define ALIGNED 256 /* what cuDNN is given as workspace, and what stands after it */
+#define ALIGNED 256 /* of cuDNN's workspace, and of what follows it */
 
 enum { FIELD_LIBRARY, FIELD_WORKSPACE };
 
@@ -29,11 +30,11 @@ typedef struct cudnn {
     cudnn_plans plans;
 } cudnn;
 
-/* Where things stand in the scratch, in bytes from its first multiple of ALIGNED. */
+/* Offsets in the scratch, in bytes from its first multiple of ALIGNED. */
 typedef struct layout {
     int64_t workspace, bias, delta;
     int64_t grads[3]; /* copies of dq dk dv */
-    int64_t total;    /* with what the alignment takes */
+    int64_t total;    /* including the bytes for the alignment */
 } layout;
 
 static int64_t take(int64_t *at, int64_t bytes)
@@ -76,7 +77,7 @@ static layout lay_out(const lathe_attention_problem *p, const cudnn_plan *plan)
     return l;
 }
 
-/* ---- the table's host half ---- */
+/* ---- scores and scratch ---- */
 
 static const cudnn_plan *planned(cudnn *s, const lathe_attention_problem *p, int32_t backward,
                                  char *why, int64_t why_bytes)
@@ -120,9 +121,9 @@ static int64_t cudnn_backward_scratch(void *self, const lathe_attention_problem 
     return scratch_bytes(self, p, 1);
 }
 
-/* ---- runs ---- */
+/* ---- execution ---- */
 
-/* One run: what holds for all parts. */
+/* The values of one run that are the same for all parts. */
 typedef struct run {
     cudnn *s;
     const lathe_attention_problem *p;
@@ -149,13 +150,13 @@ static lathe_status checked(const run *r, cudnnStatus_t status, const char *what
                       lib->cudnnGetErrorString(status), words[0] ? ": " : "", words);
 }
 
-/* Element `i` after p, of 2 bytes. */
+/* Address of element `i` of p; elements have 2 bytes. */
 static void *behind(const void *p, int64_t i)
 {
     return (char *)(uintptr_t)p + 2 * i;
 }
 
-/* What each id stands for in the part from batch row b and key head h on. */
+/* Sets the address of each id for the part that begins at batch row b and key head h. */
 static void bind(const run *r, int64_t b, int64_t h, void *to[SDPA_N])
 {
     const lathe_attention_problem *p = r->p;
@@ -225,7 +226,7 @@ static lathe_status run_parts(const run *r)
     return LATHE_OK;
 }
 
-/* Errors in the arguments that are no question of the problem. */
+/* Errors in the arguments that do not depend on the problem. */
 static lathe_status check(const lathe_host *host, const lathe_attention_problem *p,
                           const lathe_attention_args *a, int32_t backward, int64_t scratch)
 {

@@ -12,7 +12,7 @@ enum {
 #undef X
 };
 
-/* Its enums, which have the size of an int. */
+/* cuDNN's enums, which have the size of an int. */
 typedef int cudnnStatus_t;
 typedef int cudnnDataType_t;
 typedef int cudnnBackendAttributeType_t;

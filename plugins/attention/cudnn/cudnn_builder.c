@@ -1,11 +1,11 @@
-/* Graphs of cuDNN operations: descriptors and their attributes. */
+/* Builds graphs of cuDNN operations: descriptors and their attributes. */
 #include "cudnn_builder.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#define INNER_UID 1000 /* above those with memory */
+#define INNER_UID 1000 /* above the ids of tensors with memory */
 
 void cudnn_graph_init(cudnn_graph *g, const cudnn_library *lib)
 {
@@ -20,7 +20,7 @@ void cudnn_graph_fini(cudnn_graph *g)
         (void)g->lib->cudnnBackendDestroyDescriptor(g->made[--g->n_made]);
 }
 
-/* `what`, cuDNN's name of the status and its own words. */
+/* Records `what`, cuDNN's name of the status and cuDNN's message. */
 void cudnn_graph_note(cudnn_graph *g, cudnnStatus_t status, const char *what)
 {
     char words[128] = "";
@@ -100,7 +100,7 @@ cudnn_descriptor cudnn_graph_inner(cudnn_graph *g, cudnnDataType_t type, const c
     return tensor(g, g->next_uid++, type, shape, true, false);
 }
 
-/* An operation; tensors that are NULL were failures, which stick. */
+/* Adds an operation. A NULL tensor means an earlier failure, which is already recorded. */
 static void add_op(cudnn_graph *g, cudnnBackendDescriptorType_t type,
                    const cudnn_attribute *attributes)
 {

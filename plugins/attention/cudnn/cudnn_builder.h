@@ -11,20 +11,20 @@ typedef cudnnBackendDescriptor_t cudnn_descriptor;
 
 typedef struct cudnn_graph {
     const cudnn_library *lib;
-    cudnn_descriptor made[CUDNN_GRAPH_MOST]; /* everything, in the order of its making */
+    cudnn_descriptor made[CUDNN_GRAPH_MOST]; /* all descriptors, in the order of creation */
     cudnn_descriptor ops[CUDNN_GRAPH_MOST_OPS];
     int32_t n_made, n_ops;
-    int64_t next_uid; /* of tensors that have no memory */
+    int64_t next_uid; /* for tensors without memory */
     cudnnStatus_t status;
-    char error[192]; /* of the first failure */
+    char error[192]; /* message of the first failure */
 } cudnn_graph;
 
-/** [d0,d1,d2,d3] and the distance between elements along each. */
+/** [d0,d1,d2,d3] and the distance between elements along each dim. */
 typedef struct cudnn_shape {
     int64_t dims[4], strides[4];
 } cudnn_shape;
 
-/** Attributes of one descriptor: name, type, count, where. A list ends with count 0. */
+/** One attribute of a descriptor: name, type, count, address. A list ends with count 0. */
 typedef struct cudnn_attribute {
     cudnnBackendAttributeName_t name;
     cudnnBackendAttributeType_t type;
@@ -33,23 +33,24 @@ typedef struct cudnn_attribute {
 } cudnn_attribute;
 
 void cudnn_graph_init(cudnn_graph *g, const cudnn_library *lib);
-/** Destroys what was made. */
+/** Destroys all descriptors of the graph. */
 void cudnn_graph_fini(cudnn_graph *g);
 
-/** A finalized descriptor with these attributes; owned by the graph. */
+/** Makes a descriptor with these attributes and finalizes it; the graph owns it. */
 cudnn_descriptor cudnn_graph_make(cudnn_graph *g, cudnnBackendDescriptorType_t type,
                                   const cudnn_attribute *attributes);
 
-/** A tensor with memory, passed at each run under `uid`: 16-byte aligned, f32 and int32 4-byte. */
+/** A tensor with memory, which each run passes under `uid`: 16-byte aligned; f32 and int32
+ *  4-byte. */
 cudnn_descriptor cudnn_graph_tensor(cudnn_graph *g, int64_t uid, cudnnDataType_t type,
                                     const cudnn_shape *shape);
-/** One number, passed at each run from host memory under `uid`. */
+/** A number that each run passes from host memory under `uid`. */
 cudnn_descriptor cudnn_graph_number(cudnn_graph *g, int64_t uid, cudnnDataType_t type);
-/** A tensor that exists within the graph only. */
+/** A tensor that exists only inside the graph. */
 cudnn_descriptor cudnn_graph_inner(cudnn_graph *g, cudnnDataType_t type, const cudnn_shape *shape);
 
-/** y = mode(x, b); with `mask`: y = mask ? x : b. b and mask may be NULL; axis is of
- * CUDNN_POINTWISE_GEN_INDEX. */
+/** y = mode(x, b); with `mask`: y = mask ? x : b. b and mask may be NULL; axis is for
+ *  CUDNN_POINTWISE_GEN_INDEX. */
 void cudnn_graph_pointwise(cudnn_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t compute,
                            int64_t axis, cudnn_descriptor x, cudnn_descriptor b,
                            cudnn_descriptor mask, cudnn_descriptor y);

@@ -1,9 +1,9 @@
 /* Chooses a cuDNN engine.
  *
- * An engine without the note NONDETERMINISTIC may still add up in no fixed order: a backward that
- * gathers dq by atomic additions (its product goes to an f32 tensor in memory) has the same notes.
- * The order is fixed by the graph, whose product writes dq directly, and on Blackwell by the choice
- * of the engine; cudnn-frontend does both for its is_deterministic_algorithm.
+ * An engine without the note NONDETERMINISTIC may still add in no fixed order: a backward that sums
+ * dq with atomic additions (into an f32 tensor in memory) has the same notes as one that does not.
+ * Two things fix the order: the graph, whose product writes dq directly, and, on Blackwell, the
+ * choice of the engine. cudnn-frontend does both for its is_deterministic_algorithm.
  */
 #include "cudnn_engine.h"
 
@@ -35,7 +35,7 @@ int32_t cudnn_engine_for_backward(int64_t arch, size_t version, const cudnn_engi
     return 1;
 }
 
-/* Whether the engine of the configuration notes that it adds up in no fixed order. */
+/* Whether the engine of the configuration has a note that it adds in no fixed order. */
 static int32_t is_unordered(cudnn_graph *g, cudnn_descriptor config)
 {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -60,7 +60,7 @@ static int32_t is_unordered(cudnn_graph *g, cudnn_descriptor config)
     return unordered;
 }
 
-/* cuDNN's proposals for the graph, best first; how many. */
+/* Gets cuDNN's proposals for the graph, best first; returns their number. */
 static int64_t propose(cudnn_graph *g, cudnn_descriptor ops, cudnn_descriptor target,
                        cudnn_descriptor *configs)
 {
@@ -116,7 +116,7 @@ static int64_t configure(cudnn_graph *g, cudnn_descriptor ops, cudnn_descriptor 
     return g->status == CUDNN_STATUS_SUCCESS;
 }
 
-/* The plan of one configuration; NULL: it does not work. */
+/* Makes the plan of one configuration; NULL if cuDNN cannot. */
 static cudnn_descriptor finish(cudnn_graph *g, cudnnHandle_t handle, cudnn_descriptor target,
                                const cudnn_descriptor *config, int64_t *out_workspace)
 {
@@ -157,7 +157,7 @@ cudnn_descriptor cudnn_engine_plan(cudnn_graph *g, cudnnHandle_t handle, cudnn_d
             n_unordered++;
             continue;
         }
-        g->status = CUDNN_STATUS_SUCCESS; /* the proposal before it may have failed */
+        g->status = CUDNN_STATUS_SUCCESS; /* an earlier proposal may have failed */
         cudnn_descriptor plan = finish(g, handle, target, &configs[i], out_workspace);
         if (plan != NULL)
             return plan;

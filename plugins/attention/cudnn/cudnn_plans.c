@@ -1,4 +1,5 @@
-/* Execution plans: the library and its handle, keys, and how a problem is cut into parts. */
+/* Makes and caches execution plans: the library and its handle, keys, and the parts of a
+ * problem. */
 #include "cudnn_plans.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "cudnn_problem.h"
 #include "cudnn_rows.h"
 
-LATHE_ABI_SIZE(cudnn_plan_key, 112); /* the sum of its members */
+LATHE_ABI_SIZE(cudnn_plan_key, 112); /* the sum of its members: no padding */
 
 void cudnn_plans_init(cudnn_plans *plans, const lathe_host *host, const char *file,
                       int64_t workspace_most)
@@ -103,7 +104,7 @@ int64_t cudnn_plan_bias_bytes(const lathe_attention_problem *p, cudnn_part part)
     return p->packed ? part.batch * p->t_q * cudnn_sdpa_bias_stride(p) * 2 : 0;
 }
 
-/* Plans `part` into `plan`; 1: done. */
+/* Makes the execution plan for `part`; returns 1 on success. */
 static int32_t plan_part(cudnn_plans *plans, const lathe_attention_problem *p, cudnn_plan *plan,
                          cudnn_part part)
 {
@@ -127,8 +128,8 @@ static int32_t plan_part(cudnn_plans *plans, const lathe_attention_problem *p, c
     return plan->execution != NULL;
 }
 
-/* The largest part whose workspace and bias stay within the bounds, assuming that the workspace is
- * proportional to the heads; if none does, the smallest part. Of parts of equal size it takes the
+/* The largest part whose workspace and bias are within the bounds, assuming that the workspace is
+ * proportional to the heads; if none is, the smallest part. Among parts of equal size it takes the
  * one with more heads, because heads share the bias. */
 static cudnn_part part_within(const lathe_attention_problem *p, int64_t workspace, int64_t most)
 {
@@ -145,7 +146,7 @@ static cudnn_part part_within(const lathe_attention_problem *p, int64_t workspac
     return best;
 }
 
-/* Plans the whole, then parts of it where that takes too much memory. */
+/* Plans the whole problem, or smaller parts if the whole takes too much memory. */
 static int32_t plan_problem(cudnn_plans *plans, const lathe_attention_problem *p, cudnn_plan *plan)
 {
     const cudnn_part whole = {p->batch, p->n_kv_heads};

@@ -6,7 +6,8 @@
 #include "cudnn_sdpa.h"
 #include "lathe/host.h"
 
-/** What of a problem a plan depends on. No padding: compared byte by byte. */
+/** The members of a problem on which a plan depends. It has no padding, because keys are compared
+ *  byte by byte. */
 typedef struct cudnn_plan_key {
     int64_t batch, t_q, t_k;
     int64_t strides[7]; /* q k v o dq dk dv */
@@ -19,18 +20,18 @@ typedef struct cudnn_plan {
     cudnn_plan_key key;
     cudnn_part part;
     cudnn_graph graph;
-    cudnn_descriptor execution; /* of graph; NULL: refused */
+    cudnn_descriptor execution; /* owned by graph; NULL: the problem was refused */
     int64_t workspace;          /* bytes of one part */
-    char why[224];              /* of a refusal */
+    char why[224];              /* reason of the refusal */
 } cudnn_plan;
 
 typedef struct cudnn_plans {
     const lathe_host *host;
-    const char *file;       /* of the library */
-    int64_t workspace_most; /* bytes of workspace and bias that are not exceeded by choice */
+    const char *file;       /* path or name of the library */
+    int64_t workspace_most; /* limit in bytes for workspace and bias, unless no part fits */
     cudnn_library lib;
     cudnnHandle_t handle; /* NULL: not opened yet */
-    int32_t device;       /* that the handle is for */
+    int32_t device;       /* device of the handle */
     cudnn_plan *first;
 } cudnn_plans;
 
@@ -43,11 +44,11 @@ void cudnn_plans_fini(cudnn_plans *plans);
  * for it. */
 const cudnn_plan *cudnn_plans_make(cudnn_plans *plans, const lathe_attention_problem *p,
                                    int32_t backward, char *why, int64_t why_bytes);
-/** The plan if it was made; else NULL. */
+/** The plan if it exists; else NULL. */
 const cudnn_plan *cudnn_plans_find(const cudnn_plans *plans, const lathe_attention_problem *p,
                                    int32_t backward);
 
-/** Bytes of the bias of a part; 0 without documents. */
+/** Size in bytes of the bias of a part; 0 without documents. */
 int64_t cudnn_plan_bias_bytes(const lathe_attention_problem *p, cudnn_part part);
 
 #endif

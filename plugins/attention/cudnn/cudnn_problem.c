@@ -8,9 +8,9 @@
 
 enum {
     MOST_DIM = 256,
-    MULTIPLE = 8,          /* of head sizes and strides: 16 bytes */
-    MOST_TOKENS = 1 << 24, /* of a row: masks compare indices as f32 */
-    MOST_ROWS = 1 << 22    /* batch rows, and heads over all of them */
+    MULTIPLE = 8,          /* for head sizes and strides: 16 bytes */
+    MOST_TOKENS = 1 << 24, /* in a row: masks compare indices as f32 */
+    MOST_ROWS = 1 << 22    /* batch rows, and heads of all rows together */
 };
 
 int64_t cudnn_problem_arch(const lathe_device_info *device)

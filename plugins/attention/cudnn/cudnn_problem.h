@@ -4,10 +4,10 @@
 
 #include "lathe/attention.h"
 
-/** 10 * major + minor of the compute capability in "sm_90"; 0: it is no CUDA device. */
+/** 10 * major + minor of the compute capability in "sm_90"; 0: not a CUDA device. */
 int64_t cudnn_problem_arch(const lathe_device_info *device);
 
-/** Why the problem is refused; NULL: it is not. */
+/** The reason why the problem is refused; NULL: it is not. */
 const char *cudnn_problem_refusal(const lathe_attention_problem *p);
 
 #endif

@@ -1,20 +1,19 @@
-/* Kernels beside cuDNN: the bias of packed documents, and the addition to gradients that are there
- * already.
+/* The backend's own kernels: the bias of packed documents, and additions to existing gradients.
  *
  *   bias[r,j] = j >= doc_start[r] ? 0 : -65504        to[r,c] = to[r,c] + from[r,c]
  *
- * Not -inf: cuDNN's engines meet tiles whose keys are all hidden, and PyTorch keeps infinite biases
- * from them for that. -65504, the least of f16 (-65536 as bf16), takes a weight to 0 unless its
- * score is 65,000 above the others.
+ * The bias is not -inf, because cuDNN's engines process tiles whose keys are all hidden; PyTorch
+ * also avoids infinite biases for this reason. -65504, the lowest finite f16 (-65536 in bf16),
+ * makes a weight 0 unless its score is 65,000 above the others.
  *
- * Bound by memory: a thread has 8 elements of 2 bytes, 16 bytes of each tensor.
+ * Bound by memory: a thread processes 8 elements of 2 bytes, 16 bytes of each tensor.
  */
 #include "cudnn_rows.h"
 
 #include <cuda_runtime_api.h>
 
 #ifdef LATHE_CUDA_EMULATED
-#include "emulator.h" /* tests/emulator: the kernels as host code, thread by thread */
+#include "emulator.h" /* tests/emulator runs the kernels as host code, thread by thread */
 #else
 #include <cuda_runtime.h>
 #endif
@@ -84,7 +83,7 @@ static __global__ void add_kernel(const pack *from, pack *to, int64_t n, int64_t
 
 extern "C" {
 
-/* The plugin holds a runtime of its own: it follows the device's choice of GPU. */
+/* The plugin has its own CUDA runtime, so it has to select the same GPU as the device plugin. */
 const char *cudnn_rows_follow(int32_t index)
 {
     const cudaError_t error = cudaSetDevice(index);

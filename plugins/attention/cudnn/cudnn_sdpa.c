@@ -1,23 +1,23 @@
-/* Attention as a graph of cuDNN's operations.
+/* Builds attention as a graph of cuDNN's operations.
  *
  * The fused engines match patterns: a product, a scale, a bias, masks as selections by generated
- * indices, a softmax of max, sub, exp, sum and div, a product. Keys (and in the backward values)
- * are described as transposed. The order of the operations is that of NVIDIA's cudnn-frontend,
- * whose graphs the engines are made for.
+ * indices, a softmax made of max, sub, exp, sum and div, and a product. Keys (and values in the
+ * backward) are described as transposed. The operations are in the order of NVIDIA's
+ * cudnn-frontend, for whose graphs the engines are made.
  */
 #include "cudnn_sdpa.h"
 
-/* What is known of a graph while it is made. */
+/* State while a graph is built. */
 typedef struct sdpa {
     cudnn_graph *g;
     const lathe_attention_problem *p;
     int64_t batch, heads, kv_heads; /* of the part */
     cudnnDataType_t type;
     cudnn_shape scores, rows; /* [B,H,Tq,Tk] and [B,H,Tq,1], dense */
-    cudnn_shape lse;          /* rows of the whole */
+    cudnn_shape lse;          /* with the strides of the whole problem */
 } sdpa;
 
-/* Heads of a token tensor: [B,n,T,D] with `stride` elements between tokens. */
+/* Shape of a tensor of tokens: [B,n,T,D] with `stride` elements between tokens. */
 static cudnn_shape tokens(const sdpa *s, int64_t n, int64_t t, int64_t stride)
 {
     const int64_t d = s->p->head_dim;
@@ -29,7 +29,7 @@ static cudnn_shape dense(int64_t b, int64_t h, int64_t rows, int64_t columns)
     return (cudnn_shape){{b, h, rows, columns}, {h * rows * columns, rows * columns, columns, 1}};
 }
 
-/* The last two dims exchanged: of the same memory. */
+/* The same memory with the last two dims exchanged. */
 static cudnn_shape turned(cudnn_shape s)
 {
     const cudnn_shape t = {{s.dims[0], s.dims[1], s.dims[3], s.dims[2]},
@@ -53,7 +53,7 @@ static sdpa begin(cudnn_graph *g, const lathe_attention_problem *p, cudnn_part p
     return s;
 }
 
-/* mode(x, b) as a new inner tensor in f32. */
+/* Adds a new inner f32 tensor, mode(x, b). */
 static cudnn_descriptor apply(const sdpa *s, cudnnPointwiseMode_t mode, cudnn_descriptor x,
                               cudnn_descriptor b, const cudnn_shape *shape)
 {
@@ -79,7 +79,7 @@ static cudnn_descriptor index_along(const sdpa *s, cudnn_descriptor scores, int6
     return y;
 }
 
-/* Scores where mode(a, b), -inf elsewhere. */
+/* Keeps the scores where mode(a, b) holds, -inf elsewhere. */
 static cudnn_descriptor keep(const sdpa *s, cudnn_descriptor scores, cudnnPointwiseMode_t mode,
                              cudnn_descriptor a, cudnn_descriptor b, cudnn_descriptor lowest)
 {
@@ -91,7 +91,7 @@ static cudnn_descriptor keep(const sdpa *s, cudnn_descriptor scores, cudnnPointw
     return y;
 }
 
-/* scale q k^T, and the bias, which hides other documents. */
+/* scale q k^T, plus the bias that hides other documents. */
 static cudnn_descriptor scores_of(const sdpa *s, cudnn_descriptor q, cudnn_descriptor k,
                                   cudnn_descriptor scale)
 {
@@ -153,7 +153,7 @@ void cudnn_sdpa_forward(cudnn_graph *g, const lathe_attention_problem *p, cudnn_
     cudnn_graph_matmul(g, weights, v, o);
 }
 
-/* x^T y per query head into the gradient of a key head: as it is, or summed over the group. */
+/* x^T y per query head, written to the gradient of a key head, or summed over the group first. */
 static void gather_keys(const sdpa *s, cudnn_descriptor x, cudnn_descriptor y, cudnn_descriptor to)
 {
     const cudnn_shape turn = turned(s->scores);
@@ -169,7 +169,7 @@ static void gather_keys(const sdpa *s, cudnn_descriptor x, cudnn_descriptor y, c
     cudnn_graph_reduce(s->g, CUDNN_REDUCE_TENSOR_ADD, each, to);
 }
 
-/* delta = rowsum(dO o), in memory. */
+/* delta = rowsum(dO o), stored in memory. */
 static cudnn_descriptor delta_of(const sdpa *s, cudnn_descriptor d_o, cudnn_descriptor o)
 {
     const cudnn_shape shape = dense(s->batch, s->heads, s->p->t_q, s->p->head_dim);

@@ -1,11 +1,13 @@
-/* The graphs of attention, forward and backward, as cuDNN's fused engines recognise them. */
+/* The graphs of attention, forward and backward, in the form that cuDNN's fused engines
+ * recognise. */
 #ifndef LATHE_CUDNN_SDPA_H
 #define LATHE_CUDNN_SDPA_H
 
 #include "cudnn_builder.h"
 #include "lathe/attention.h"
 
-/* Unique ids of what is passed at a run. SDPA_ONE and what follows are numbers in host memory. */
+/* Ids of the values that a run passes. SDPA_ONE and the following ones are numbers in host
+ * memory. */
 enum {
     SDPA_Q = 1,
     SDPA_K,
@@ -20,7 +22,7 @@ enum {
     SDPA_DELTA, /* [B,H,Tq,1] f32, scratch of the backward */
     SDPA_ONE,
     SDPA_SCALE,
-    SDPA_LOWEST, /* what masked scores become: -inf */
+    SDPA_LOWEST, /* value of masked scores: -inf */
     SDPA_WINDOW, /* f32: key + window > query */
     SDPA_N
 };
@@ -36,11 +38,11 @@ typedef struct cudnn_part {
 void cudnn_sdpa_forward(cudnn_graph *g, const lathe_attention_problem *p, cudnn_part part);
 void cudnn_sdpa_backward(cudnn_graph *g, const lathe_attention_problem *p, cudnn_part part);
 
-/** Which ids the graph of the problem needs, in ascending order; how many. */
+/** Writes the ids that the problem's graph needs, in ascending order; returns their number. */
 int32_t cudnn_sdpa_ids(const lathe_attention_problem *p, int32_t backward, int64_t ids[SDPA_N]);
 
-/** Elements between rows of the bias: Tk rounded up to a multiple of 8, so that rows are 16-byte
- *  aligned. */
+/** Elements from one row of the bias to the next: Tk rounded up to a multiple of 8, so that rows
+ *  are 16-byte aligned. */
 static inline int64_t cudnn_sdpa_bias_stride(const lathe_attention_problem *p)
 {
     return (p->t_k + 7) / 8 * 8;

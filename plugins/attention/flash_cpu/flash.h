@@ -5,12 +5,12 @@
 #include "lathe/attention.h"
 #include "lathe/host.h"
 
-/* One call, as the kernels see it. Everything in it was checked. */
+/* One call, with checked arguments. */
 typedef struct flash_call {
     const lathe_host *host;
     const lathe_attention_problem *p;
     const lathe_attention_args *a;
-    int32_t workers; /* scratch is made for this many; >= host->n_threads() */
+    int32_t workers; /* number of workers that the scratch is for; >= host->n_threads() */
 } flash_call;
 
 typedef struct flash_variant {

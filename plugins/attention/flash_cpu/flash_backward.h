@@ -8,30 +8,32 @@
  *
  * `scale` is applied when dq and dk are written.
  *
- * A work item is one (batch row, key head), with its query heads one after another. If there are
- * few of them, the tiles of keys are divided into UNITS_WANTED pieces, each with its own dq, and
- * these are added in order at the end. Every sum has one order for any number of threads.
+ * A work item is one (batch row, key head); its query heads are processed one after another. If
+ * there are few items, the tiles of keys are divided into UNITS_WANTED pieces, each with its own
+ * dq, and these are added in order at the end. The order of every sum is the same for any number of
+ * threads.
  */
 #ifndef LATHE_ATTENTION_FLASH_BACKWARD_H
 #define LATHE_ATTENTION_FLASH_BACKWARD_H
 
 #include "flash_tiles.h"
 
-/* One worker's memory. In f32 cols forms share the memory of rows forms. */
+/* Memory of one worker. In f32 the cols forms share the memory of the rows forms. */
 typedef struct backward_work {
-    unit *k_rows, *v_rows;      /* [BK][row] */
-    unit *k_turned, *v_turned;  /* [row][BK] */
-    unit *k_cols;               /* [BK units][wide] */
-    unit *q, *d_o;              /* [q tiles][BQ][row] */
-    unit *q_cols, *d_o_cols;    /* [q tiles][BQ units][wide] */
-    float *s, *dp;              /* [BQ][BK] */
-    unit *p_turned, *ds_turned; /* [BQ units][BK]: left factors over queries; s, dp in f32 */
-    unit *ds;                   /* [BQ][BK units]: left factor over keys; dp in f32 */
-    float *lse, *delta;         /* [q tiles][BQ], lse in base 2 */
-    span *ranges;               /* [q tiles][BQ] */
-    span *tiles;                /* [q tiles]: what some query of the tile sees */
-    float *dq;                  /* [q tiles][BQ][wide]; unless split */
-    float *dk, *dv;             /* [own k tiles][BK][wide] */
+    unit *k_rows, *v_rows;     /* [BK][row] */
+    unit *k_turned, *v_turned; /* [row][BK] */
+    unit *k_cols;              /* [BK units][wide] */
+    unit *q, *d_o;             /* [q tiles][BQ][row] */
+    unit *q_cols, *d_o_cols;   /* [q tiles][BQ units][wide] */
+    float *s, *dp;             /* [BQ][BK] */
+    /* [BQ units][BK]: left factors over queries; in f32 the memory of s, dp */
+    unit *p_turned, *ds_turned;
+    unit *ds;           /* [BQ][BK units]: left factor over keys; in f32 the memory of dp */
+    float *lse, *delta; /* [q tiles][BQ], lse in base 2 */
+    span *ranges;       /* [q tiles][BQ] */
+    span *tiles;        /* [q tiles]: keys that some query of the tile sees */
+    float *dq;          /* [q tiles][BQ][wide]; only if not split */
+    float *dk, *dv;     /* [k tiles of this item][BK][wide] */
 } backward_work;
 
 typedef struct backward_job {
@@ -122,7 +124,7 @@ static void backward_pack_keys(const backward_job *j, const backward_work *w, in
 #endif
 }
 
-/* delta of one row; both rows are rounded up to 64 values with zeros. */
+/* delta of one row; both rows are padded with zeros to a multiple of 64 values. */
 static float delta_of(const backward_job *j, int64_t at)
 {
     const int32_t dtype = j->c->p->dtype;
@@ -140,7 +142,7 @@ static float delta_of(const backward_job *j, int64_t at)
     return vsum(sum);
 }
 
-/* Everything of query head h that does not depend on the keys. */
+/* Prepares everything of query head h that does not depend on the keys. */
 static void backward_pack_queries(const backward_job *j, const backward_work *w, int64_t b,
                                   int64_t h)
 {
@@ -177,7 +179,7 @@ static void backward_ranges(const backward_job *j, const backward_work *w, int64
     }
 }
 
-/* Scores and dp of vector v of a row to p and ds. */
+/* Turns vector v of a row's scores and dp into p and ds. */
 INLINE void gradient(const float *s, const float *dp, vf lse, vf delta, const scoring *how,
                      const int capped, vf *out_p, vf *out_ds)
 {
@@ -192,7 +194,7 @@ INLINE void gradient(const float *s, const float *dp, vf lse, vf delta, const sc
     }
 }
 
-/* Two rows of scores and dp to p and ds in units. `all`: both see the whole tile. */
+/* Turns two rows of scores and dp into p and ds in units. all: both rows see the whole tile. */
 INLINE void gradient_rows(const backward_work *w, int64_t r, int64_t first, const sight *g,
                           const scoring *how, const int capped, const int all)
 {
@@ -254,7 +256,7 @@ static void gradients(const backward_work *w, int64_t first, int64_t padded, con
     }
 }
 
-/* One tile of queries against the tile of keys in w. */
+/* Processes one tile of queries against the tile of keys in w. */
 static void backward_tile(const backward_job *j, const backward_work *w, int64_t q_tile,
                           int64_t k_start, float *dq, float *dk, float *dv, const scoring *how)
 {
@@ -320,7 +322,7 @@ static void backward_items(void *arg, int64_t begin, int64_t end, int32_t worker
     }
 }
 
-/* Adds the pieces' dq in order, one (batch row, query head, query tile) at a time. */
+/* Adds the pieces' dq in order, for one (batch row, query head, query tile) at a time. */
 static void backward_sum_items(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const backward_job *j = arg;

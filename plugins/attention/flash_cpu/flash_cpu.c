@@ -1,8 +1,8 @@
 /* The flash_cpu attention backend: checks, choice of the instruction set, and the plugin's tables.
  *
- * The kernels (flash_kernels.h) are compiled once per instruction set. An instance holds the two
- * variants it uses: one that multiplies f32, for f32 and f16 tensors and for bf16 where the machine
- * has no bf16 products, and one that multiplies bf16.
+ * The kernels (flash_kernels.h) are compiled once per instruction set. An instance has the two
+ * variants that it uses: one that multiplies f32, for f32 and f16 tensors and for bf16 on machines
+ * without bf16 products, and one that multiplies bf16.
  */
 #include <string.h>
 
@@ -14,8 +14,8 @@ typedef struct flash_cpu {
     const flash_variant *f32, *bf16;
 } flash_cpu;
 
-/* What the processor has and the operating system keeps: 0 none, 1 avx2, 2 avx512, 3 + bf16. The
- * compiler's probe reads CPUID and XGETBV. */
+/* The instruction set that the processor has and the operating system saves: 0 none, 1 avx2, 2
+ * avx512, 3 avx512 with bf16. The compiler's function reads CPUID and XGETBV. */
 static int32_t machine_level(void)
 {
 #if defined(__x86_64__)

@@ -1,19 +1,19 @@
-/* The forward for a few queries over many keys: each key and value is read once, straight from the
+/* The forward for few queries and many keys: each key and value is read once, directly from the
  * tensor, for all query heads that share it.
  *
- * Work: (batch row, run of DECODE_RUN keys, key head). Where there are runs enough for all workers,
- * a worker takes all heads of a run, so that memory is walked in its order. Each item writes m, l
- * and o of its keys for every query, and a second pass merges them in order.
+ * A work item is (batch row, run of DECODE_RUN keys, key head). If there are enough runs for all
+ * workers, a worker takes all heads of a run, so that memory is read in order. Each item writes m,
+ * l and o of its keys for every query; a second pass merges them in order.
  */
 #ifndef LATHE_ATTENTION_FLASH_DECODE_H
 #define LATHE_ATTENTION_FLASH_DECODE_H
 
 #include "flash_tiles.h"
 
-#define DECODE_QUERIES 4 /* up to here, packing keys would cost as much as using them */
+#define DECODE_QUERIES 4 /* up to this number, packing keys costs as much as using them */
 #define DECODE_RUN 128
 
-/* One worker's memory; R = query heads per key head * t_q. */
+/* Memory of one worker; R = query heads per key head * t_q. */
 typedef struct decode_work {
     float *q;   /* [kv heads][R][wide] */
     float *k;   /* [VL][wide]  k of VL keys, then v */
@@ -23,11 +23,11 @@ typedef struct decode_work {
 typedef struct decode_job {
     const flash_call *c;
     extent x;
-    int64_t wide; /* floats from row to row */
+    int64_t wide; /* floats from one row to the next */
     int64_t runs, queries, n_parts;
-    int64_t all_queries; /* of all heads of a batch row */
+    int64_t all_queries; /* queries of all heads of a batch row */
     float *o;            /* [batch][kv heads][runs][R][wide] */
-    float *sum;          /* [batch][kv heads][runs][R][2]: m, l; l = 0: saw nothing */
+    float *sum;          /* [batch][kv heads][runs][R][2]: m, l; l = 0: saw no key */
     char *workers;
     int64_t worker_bytes;
 } decode_job;
@@ -71,13 +71,13 @@ static int64_t decode_scratch(const lathe_attention_problem *p, int32_t workers)
     return decode_job_init(&j, p, workers, NULL);
 }
 
-/* The first part of a key head: its runs follow one another. */
+/* Index of the first part of a key head; the parts of its runs follow. */
 INLINE int64_t part_of(const decode_job *j, int64_t b, int64_t hk)
 {
     return (b * j->c->p->n_kv_heads + hk) * j->runs;
 }
 
-/* rows of f32 of a head, zeros after D and after `count`. */
+/* Loads rows of a head as f32; zeros after D and after `count`. */
 static void load_rows(float *dst, const decode_job *j, const void *src, int64_t at, int64_t stride,
                       int64_t count, int64_t rows)
 {
@@ -89,8 +89,8 @@ static void load_rows(float *dst, const decode_job *j, const void *src, int64_t 
     memset(dst + count * j->wide, 0, (size_t)((rows - count) * j->wide) * sizeof(float));
 }
 
-/* Asks for `count` rows of a head ahead of their use: rows of one head lie too far apart for the
- * hardware to guess. */
+/* Prefetches `count` rows of a head: rows of one head are too far apart for the hardware
+ * prefetcher. */
 static void ask_for_rows(const decode_job *j, const void *src, int64_t at, int64_t stride,
                          int64_t count)
 {
@@ -100,7 +100,7 @@ static void ask_for_rows(const decode_job *j, const void *src, int64_t at, int64
             __builtin_prefetch((const char *)src + (at + t * stride) * bytes + i);
 }
 
-/* q . k of VL keys. */
+/* Computes q . k for VL keys. */
 INLINE vf dots(const decode_work *w, const float *q, int64_t wide)
 {
     vu block[VL];
@@ -117,7 +117,8 @@ INLINE vf dots(const decode_work *w, const float *q, int64_t wide)
     return sum;
 }
 
-/* VL keys, in w->k, against query r: probabilities to w->dot row 0 .. for every query, m and l. */
+/* Scores the VL keys in w->k against every query r: writes the probabilities to w->dot from row 0
+ * on, and updates m and l. */
 INLINE void decode_scores(const decode_job *j, const decode_work *w, const float *q, float *o,
                           float *sum, float *prob, span seen, const scoring *how)
 {
@@ -138,7 +139,8 @@ INLINE void decode_scores(const decode_job *j, const decode_work *w, const float
     vstore(prob, t);
 }
 
-/* Keys first .. first+count-1 (at most VL) of head hk of row b, for all queries that share it. */
+/* Processes keys first .. first+count-1 (at most VL) of head hk of row b, for all queries that
+ * share it. */
 static void decode_keys(const decode_job *j, const decode_work *w, const float *q, float *o,
                         float *sum, int64_t b, int64_t hk, int64_t first, int64_t count)
 {
@@ -147,7 +149,7 @@ static void decode_keys(const decode_job *j, const decode_work *w, const float *
     const int64_t token = b * p->t_k + first, after = least(VL, length_of(j->c, b) - first - VL);
     ask_for_rows(j, j->c->a->v, token * p->v_stride + hk * j->x.d, p->v_stride, count);
     ask_for_rows(j, j->c->a->k, (token + VL) * p->k_stride + hk * j->x.d, p->k_stride, after);
-    /* at most VL queries at a time keep their probabilities in w->dot */
+    /* only VL queries at a time have their probabilities in w->dot */
     for (int64_t base = 0; base < j->queries; base += VL) {
         const int64_t n = least(VL, j->queries - base);
         load_rows(w->k, j, j->c->a->k, token * p->k_stride + hk * j->x.d, p->k_stride, count, VL);
@@ -170,7 +172,7 @@ static void decode_keys(const decode_job *j, const decode_work *w, const float *
     }
 }
 
-/* Heads [from, to) of a run of keys: run i of all batch rows. */
+/* Processes heads [from, to) of a run of keys: run i, counted over all batch rows. */
 static void decode_heads(const decode_job *j, const decode_work *w, int64_t i, int64_t from,
                          int64_t to)
 {
@@ -252,7 +254,7 @@ static void decode(const flash_call *c)
     const int64_t heads = c->p->n_kv_heads;
     (void)decode_job_init(&j, c->p, c->workers, c->a->scratch);
     j.c = c;
-    int64_t seen = 0; /* runs with keys to see */
+    int64_t seen = 0; /* number of runs in which the query sees keys */
     for (int64_t b = 0; b < c->p->batch; b++)
         seen += tiles_of(length_of(c, b), DECODE_RUN);
     c->host->parallel_for(c->p->batch * j.runs * heads, seen >= 2 * c->workers ? heads : 1,

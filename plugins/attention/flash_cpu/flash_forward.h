@@ -1,11 +1,12 @@
-/* The forward: o and lse of one tile of queries after another, over the tiles of keys it sees.
+/* Attention forward: computes o and lse of one tile of queries after another, over the tiles of
+ * keys that it sees.
  *
- * Each row keeps a running reference m (base-2 exponent), sums l of 2^(s - m) lane by lane, and o.
- * m follows the row's maximum only when that exceeds it by more than 2^SLACK: f32 has room for
- * the factor, and most tiles then rescale nothing.
+ * Each row keeps a running reference m (a base-2 exponent), sums l of 2^(s - m) per lane, and o. m
+ * follows the maximum of the row only when that exceeds it by more than SLACK: f32 has room for the
+ * factor 2^SLACK, and most tiles then need no rescaling.
  *
- * Work: a (batch row, key head) with enough of those; else its query tiles are dealt to
- * UNITS_WANTED pieces, and keys and values are packed beforehand for all of them.
+ * A work item is a (batch row, key head), if there are enough of them. Otherwise the query tiles
+ * are divided into UNITS_WANTED pieces, and keys and values are packed in advance for all of them.
  */
 #ifndef LATHE_ATTENTION_FLASH_FORWARD_H
 #define LATHE_ATTENTION_FLASH_FORWARD_H
@@ -14,17 +15,17 @@
 
 #define SLACK 8.0f
 
-/* One worker's memory. */
+/* Memory of one worker. */
 typedef struct forward_work {
     unit *rows;   /* [BK][row]   a tile of k or v, rows form */
     unit *q;      /* [BQ][row] */
     float *s;     /* [BQ][BK]    scores */
-    unit *p;      /* [BQ][BK]    probabilities in units; s itself in f32 */
+    unit *p;      /* [BQ][BK]    probabilities in units; in f32 the memory of s */
     float *o;     /* [BQ][wide] */
     float *m;     /* [BQ] */
     float *l;     /* [BQ][VL] */
     span *ranges; /* [BQ] */
-    unit *k;      /* [tiles][row][BK]    turned; unless packed beforehand */
+    unit *k;      /* [tiles][row][BK]    turned; unless packed in advance */
     unit *v;      /* [tiles][BK units][wide]  cols; the same */
 } forward_work;
 
@@ -33,7 +34,7 @@ typedef struct forward_job {
     extent x;
     int64_t k_tiles, q_tiles, split;
     int64_t k_tile, v_tile; /* units of one packed tile */
-    unit *k, *v;            /* packed beforehand, [batch * kv heads][tiles]; NULL with split 1 */
+    unit *k, *v;            /* packed in advance, [batch * kv heads][tiles]; NULL with split 1 */
     char *workers;
     int64_t worker_bytes;
 } forward_job;
@@ -114,7 +115,7 @@ static void forward_pack_items(void *arg, int64_t begin, int64_t end, int32_t wo
     }
 }
 
-/* Makes `peak` the row's reference: what was summed shrinks accordingly. */
+/* Makes `peak` the row's reference and rescales the sums accordingly. */
 static void rescale(const forward_work *w, const extent *x, int64_t r, float peak)
 {
     const vf shrink = vexp2(vset(w->m[r] - peak));
@@ -124,7 +125,8 @@ static void rescale(const forward_work *w, const extent *x, int64_t r, float pea
         vstore(w->o + r * x->wide + d, vload(w->o + r * x->wide + d) * shrink);
 }
 
-/* Vector v of the row: base-2 exponents, those outside `seen` far below all others. */
+/* Vector v of the row as base-2 exponents; those outside `seen` become far lower than all
+ * others. */
 INLINE vf exponents(const float *s, int v, span seen, const scoring *how, const int all)
 {
     vf t = vload(s + v * VL);
@@ -183,7 +185,7 @@ static void soften(const forward_work *w, const extent *x, const sight *s, int64
     }
 }
 
-/* o and lse of the tile's rows, from the sums. */
+/* Computes o and lse of the tile's rows from the sums. */
 static void forward_finish(const forward_job *j, const forward_work *w, int64_t b, int64_t h,
                            int64_t start, int64_t rows)
 {
@@ -201,7 +203,7 @@ static void forward_finish(const forward_job *j, const forward_work *w, int64_t 
            rows, 1.0f, p->dtype, 0);
 }
 
-/* One tile of queries of head h; k, v: the packed tiles of its key head. */
+/* Processes one tile of queries of head h; k, v: the packed tiles of its key head. */
 static void forward_tile(const forward_job *j, const forward_work *w, const unit *k, const unit *v,
                          int64_t b, int64_t h, int64_t tile)
 {

@@ -1,8 +1,8 @@
-/* Products of small packed tiles: register-blocked outer products.
+/* Products of small packed tiles, by register-blocked outer products.
  *
- * c [m,n] f32, from a (units, element (r,k) at a[r*a_row + k*a_unit]) and b (units, [k][n]).
- * Rows are taken MR at a time; m is a multiple of MR_LEAST, n of VL. Each block of MR rows has a
- * span of its own, of columns or of contraction units: what lies outside is masked and not
+ * c [m,n] f32, from a (units, element (r,k) at a[r*a_row + k*a_unit]) and b (units, [k][n]). Rows
+ * are processed MR at a time; m is a multiple of MR_LEAST, n of VL. Each block of MR rows has its
+ * own span, of columns or of units of the contraction; elements outside it are masked and not
  * computed.
  */
 #ifndef LATHE_ATTENTION_FLASH_GEMM_H
@@ -18,7 +18,7 @@ typedef float unit;
 #define UNIT_VALUES 1
 #endif
 
-/* 12 x 2 accumulators of 32 registers, or 6 x 2 of 16. */
+/* 12 x 2 accumulators of 32 registers, or 6 x 2 of 16 registers. */
 #if defined(__AVX512F__)
 #define MR 12
 #define MR_LEAST 4
@@ -71,7 +71,8 @@ INLINE void micro(const unit *a, int64_t a_row, int64_t a_unit, const unit *b, i
             vstore(c + r * c_row + v * VL, acc[r][v]);
 }
 
-/* Left factors have one of two shapes. A constant step becomes part of the address instructions. */
+/* Left factors have one of two layouts; a constant step becomes part of the address
+ * instructions. */
 #define MICRO(name, rows, vectors, add)                                                            \
     static __attribute__((noinline)) void name(const unit *a, int64_t a_row, int64_t a_unit,       \
                                                const unit *b, int64_t b_unit, float *c,            \
@@ -107,7 +108,7 @@ INLINE micro_fn micro_for(int64_t rows, int64_t columns, int add)
     return table[add][columns >= 2 * VL][rows >= MR ? 2 : rows >= MR_MIDDLE ? 1 : 0];
 }
 
-/** c = a b, on the panels of columns that each block's span touches. a: rows form. */
+/** c = a b, for the panels of columns in each block's span. a: rows form. */
 static void multiply_columns(const unit *a, int64_t a_row, const unit *b, float *c, int64_t m,
                              int64_t n, int64_t n_k, const span *columns)
 {
@@ -120,7 +121,7 @@ static void multiply_columns(const unit *a, int64_t a_row, const unit *b, float 
         }
 }
 
-/** c += a b, each block over its own span of units. */
+/** c += a b, where each block contracts over its own span of units. */
 static void multiply_add_units(const unit *a, int64_t a_row, int64_t a_unit, const unit *b,
                                float *c, int64_t m, int64_t n, const span *units)
 {

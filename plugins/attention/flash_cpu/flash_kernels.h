@@ -1,11 +1,14 @@
-/* The body of a variant; included once by each flash_<variant>.c, compiled with its flags.
+/* The code of a variant. Each flash_<variant>.c includes it once and is compiled with its own
+ * flags.
  *
- * A unit is what one multiply-add consumes of the contracted dimension: one f32, or a pair of bf16
+ * A unit is what one multiply-add uses of the contracted dimension: one f32, or a pair of bf16
  * (FLASH_BF16). Tensors are repacked, tile by tile, into one of three forms of units:
- *   rows   [token][units over D]      left factors that contract over D (q, do); source of the
- * others turned [units over D][token]      right factors that contract over D (k, v) cols   [units
- * over tokens][D]     right factors that contract over tokens (v, k, do, q) In f32 rows and cols
- * are the same memory.
+ *
+ *   rows   [token][units over D]     left factors that contract over D (q, do); source of the
+ * others turned [units over D][token]     right factors that contract over D (k, v) cols   [units
+ * over tokens][D]    right factors that contract over tokens (v, k, do, q)
+ *
+ * In f32, rows and cols are the same memory.
  */
 #ifndef FLASH_BF16
 #define FLASH_BF16 0

@@ -19,7 +19,7 @@ __extension__ typedef _Float16 half;
 typedef struct extent {
     int64_t d;     /* D */
     int64_t units; /* over D: the contraction of q k^T */
-    int64_t row;   /* units from row to row of the rows form: a multiple of VL */
+    int64_t row;   /* units from one row of the rows form to the next: a multiple of VL */
     int64_t wide;  /* D rounded up to VL: columns of the cols form and of f32 sums */
 } extent;
 
@@ -38,7 +38,7 @@ INLINE extent extent_of(const lathe_attention_problem *p)
     return x;
 }
 
-/* n values from element `at` of a tensor, in f32. */
+/* Loads n values from element `at` of a tensor, as f32. */
 static void load_values(float *dst, const void *src, int64_t at, int64_t n, int32_t dtype)
 {
     if (dtype == LATHE_F32) {
@@ -54,7 +54,8 @@ static void load_values(float *dst, const void *src, int64_t at, int64_t n, int3
     }
 }
 
-/* `count` rows of a head, zeros up to `rows` and up to x->row units: the rows form. */
+/* Packs `count` rows of a head into the rows form, with zeros up to `rows` rows and x->row
+ * units. */
 static void pack_rows(unit *dst, const extent *x, const void *src, int64_t at, int64_t stride,
                       int64_t count, int64_t rows, int32_t dtype)
 {
@@ -73,7 +74,8 @@ static void pack_rows(unit *dst, const extent *x, const void *src, int64_t at, i
     memset(dst + count * x->row, 0, (size_t)((rows - count) * x->row) * sizeof(unit));
 }
 
-/* rows form of `tokens` rows (a multiple of VL) to the turned form [x->row][tokens]. */
+/* Converts `tokens` rows (a multiple of VL) of the rows form to the turned form
+ * [x->row][tokens]. */
 static void pack_turned(unit *dst, const extent *x, const unit *rows, int64_t tokens)
 {
     for (int64_t t = 0; t < tokens; t += VL)
@@ -88,7 +90,7 @@ static void pack_turned(unit *dst, const extent *x, const unit *rows, int64_t to
 }
 
 #if FLASH_BF16
-/* rows form to the cols form: unit (t/2, d) is the pair of tokens t and t+1 at d. */
+/* Converts the rows form to the cols form: unit (t/2, d) is the pair of tokens t and t+1 at d. */
 static void pack_cols(unit *dst, const extent *x, const unit *rows, int64_t tokens)
 {
     for (int64_t t = 0; t < tokens; t += 2) {
@@ -100,7 +102,7 @@ static void pack_cols(unit *dst, const extent *x, const unit *rows, int64_t toke
 }
 #endif
 
-/* `count` rows of sums times `factor` to a head of a tensor; `add`: to what it holds. */
+/* Writes `count` rows of sums times `factor` to a head of a tensor; with `add`, adds them. */
 static void unpack(void *dst, int64_t at, int64_t stride, const float *src, const extent *x,
                    int64_t count, float factor, int32_t dtype, uint32_t add)
 {

@@ -1,4 +1,4 @@
-/* Vectors of VL floats and the functions on them, for the instruction set in force. */
+/* Vectors of VL floats and their functions, for the instruction set of the including file. */
 #ifndef LATHE_ATTENTION_FLASH_SIMD_H
 #define LATHE_ATTENTION_FLASH_SIMD_H
 
@@ -49,7 +49,7 @@ INLINE vf vset(float x)
 #endif
 }
 
-/* a * b + c; one rounding where the machine can. */
+/* a * b + c, rounded once if the machine has FMA. */
 INLINE vf vfma(vf a, vf b, vf c)
 {
 #if defined(__AVX512F__)
@@ -107,7 +107,7 @@ INLINE float vmost(vf x)
     return s;
 }
 
-/* Lanes whose index base + lane lies in [lo, hi). */
+/* Lanes whose index, base + lane, is in [lo, hi). */
 INLINE vi vinside(int32_t base, int32_t lo, int32_t hi)
 {
     vi index;
@@ -124,7 +124,7 @@ INLINE vf vexp2(vf x)
     const vf n = _mm512_roundscale_ps(x, 8);
     const vf f = x - n;
 #else
-    const vf magic = vset(0x1.8p23f); /* adding it leaves round(x) in the low bits */
+    const vf magic = vset(0x1.8p23f); /* adding it puts round(x) into the low bits */
     const vf t = vmax(x, vset(-126.0f));
     const vf r = t + magic;
     const vf f = t - (r - magic);
@@ -138,7 +138,7 @@ INLINE vf vexp2(vf x)
 #if defined(__AVX512F__)
     return _mm512_scalef_ps(p, n);
 #else
-    return (vf)((vu)p + ((vu)r << 23)); /* wraps for masked scores, whose result is dropped */
+    return (vf)((vu)p + ((vu)r << 23)); /* overflows for masked scores, whose result is discarded */
 #endif
 }
 
@@ -160,7 +160,7 @@ INLINE vf vtanh(vf x)
     return vselect(a < vset(0.625f), small, (vf)((vi)large | sign));
 }
 
-/* The VL x VL transpose, in place: log2(VL) perfect shuffles. */
+/* Transposes VL x VL elements in place, by log2(VL) perfect shuffles. */
 INLINE void vtranspose(vu x[VL])
 {
     vi low, high;

@@ -4,12 +4,12 @@
 
 #include "flash_pack.h"
 
-#define BLOCKS ((BQ > BK ? BQ : BK) / MR + 1) /* of MR rows in a tile, at most */
+#define BLOCKS ((BQ > BK ? BQ : BK) / MR + 1) /* maximum number of blocks of MR rows in a tile */
 #define LOG2E 1.44269504f
 #define LN2 0.693147181f
-#define UNITS_WANTED 16 /* pieces of work to make of a problem with few heads */
+#define UNITS_WANTED 16 /* pieces of work into which a problem with few heads is cut */
 
-/* Hands out 64-byte aligned pieces; with base NULL it only measures. */
+/* Assigns 64-byte aligned pieces of memory; with base NULL it only measures. */
 typedef struct pieces {
     char *base;
     int64_t at;
@@ -71,13 +71,14 @@ INLINE span join(span a, span b)
     return (span){a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi};
 }
 
-/* A tile of scores: which of its keys each row sees, and what follows for the products. */
+/* A tile of scores: the keys that each row sees, and the spans of the products that follow from
+ * it. */
 typedef struct sight {
     span row[BQ];         /* keys of the tile, relative to it; {0,0}: none */
-    span columns[BLOCKS]; /* per MR rows: keys, the columns of the scores */
+    span columns[BLOCKS]; /* per MR rows: the keys seen, which are columns of the scores */
     span keys[BLOCKS];    /* per MR rows: the same in units, for products over keys */
     span queries[BLOCKS]; /* per MR keys: units of queries, for products over queries */
-    int32_t any, all;     /* some key is seen; every row sees every key */
+    int32_t any, all;     /* any: some key is seen; all: every row sees every key */
 } sight;
 
 INLINE span in_units(span s)
@@ -85,8 +86,8 @@ INLINE span in_units(span s)
     return (span){s.lo / UNIT_VALUES, (s.hi + UNIT_VALUES - 1) / UNIT_VALUES};
 }
 
-/* ranges [rows]: what each query sees of the whole; keys start .. start+BK-1 are looked at.
- * padded: rows rounded up to MR_LEAST. */
+/* ranges [rows]: keys that each query sees in total; the tile has keys start .. start+BK-1. padded:
+ * rows rounded up to MR_LEAST. */
 static void look(sight *s, const span *ranges, int64_t rows, int64_t padded, int64_t start)
 {
     const int32_t first = (int32_t)start;
@@ -123,8 +124,8 @@ static void look_back(sight *s, int64_t padded)
     }
 }
 
-/* How scores come out of q k^T: base-2 exponents s * log2 = factor * q k^T, or with a soft-cap
- * cap * tanh(inner * q k^T). */
+/* How scores are computed from q k^T: base-2 exponents s * log2 = factor * q k^T, or with a soft
+ * cap cap * tanh(inner * q k^T). */
 typedef struct scoring {
     vf factor, inner, cap;
     int32_t capped;
@@ -141,13 +142,13 @@ INLINE scoring scoring_of(const lathe_attention_problem *p)
 }
 
 #if FLASH_BF16
-/* 32 bf16: `low` in the lower lanes. */
+/* Rounds to 32 bf16, with `low` in the lower lanes. */
 INLINE __m512i narrow(vf low, vf high)
 {
     return (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
 }
 
-/* Lanes of narrow(a, b) reordered to pairs a0 b0 a1 b1 ... */
+/* Reorders the lanes of narrow(a, b) to pairs a0 b0 a1 b1 ... */
 INLINE __m512i pair_lanes(__m512i x)
 {
     int16_t order[32];

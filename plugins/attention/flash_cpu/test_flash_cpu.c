@@ -4,7 +4,7 @@
 #include "attention_suite.h"
 #include "base/error.h"
 
-/* Doubling the sequence doubles the scratch, but for a constant. */
+/* Doubling the sequence doubles the scratch, except for a constant. */
 Test(attention_flash_cpu, scratch_grows_with_the_sequence_not_its_square)
 {
     void *self = attention_instance(attention_host(2), NULL);
@@ -35,7 +35,8 @@ Test(attention_flash_cpu, scratch_grows_with_the_sequence_not_its_square)
 
 Test(attention_flash_cpu, unknown_hardware_is_refused_by_name)
 {
-    /* The best level that exists can be made, or create says what this machine has. */
+    /* The best level that this machine has can be created; for others, create says what the machine
+     * has. */
     for (size_t i = 0; i < ATTENTION_N_ISAS; i++) {
         void *self = attention_instance(lathe_host_get(), attention_isas[i]);
         if (!self)

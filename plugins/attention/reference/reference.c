@@ -1,8 +1,9 @@
-/* The reference attention backend: the scores of one head are written out whole, [Tq,Tk], and every
- * formula stands on one line. For checking other backends and for machines none of them serves.
+/* The reference attention backend: stores all scores of one head, [Tq,Tk], and computes each
+ * formula in one line. For checking other backends, and for machines that no other backend
+ * supports.
  *
- * Work items: a (batch row, key head); its query heads follow one another, so that dk and dv are
- * added up in a fixed order and the result does not depend on the number of threads.
+ * A work item is a (batch row, key head); its query heads are processed one after another, so dk
+ * and dv are added in a fixed order and the result does not depend on the number of threads.
  *
  * Scratch of one worker, f32, in this order:
  *   k [Tk,D]  v [Tk,D]  q [Tq,D]  o [Tq,D]  p [Tq,Tk]                                  forward
@@ -25,7 +26,7 @@ typedef struct call {
     int64_t worker_floats;
 } call;
 
-/* The pieces of one worker's scratch. */
+/* Parts of one worker's scratch. */
 typedef struct pieces {
     float *k, *v, *q, *o, *p, *dk, *dv, *dq, *d_o, *ds;
 } pieces;
@@ -84,7 +85,7 @@ static pieces carve(const lathe_attention_problem *p, float *f)
     w.q = w.v + tk;
     w.o = w.q + tq;
     w.p = w.o + tq;
-    w.dk = w.p + s; /* from here on: backward only */
+    w.dk = w.p + s; /* the following only in the backward */
     w.dv = w.dk + tk;
     w.dq = w.dv + tk;
     w.d_o = w.dq + tq;
@@ -110,7 +111,7 @@ static void visible(const call *c, int64_t b, int64_t i, int64_t *lo, int64_t *h
 
 static float dot(const float *a, const float *b, int64_t n)
 {
-    float sum[8] = {0}, total = 0.0f; /* eight chains: a vector's worth */
+    float sum[8] = {0}, total = 0.0f; /* eight independent sums: one vector */
     int64_t i = 0;
     for (; i + 8 <= n; i += 8)
         for (int64_t j = 0; j < 8; j++)
@@ -134,7 +135,7 @@ static float score_of(const lathe_attention_problem *p, const float *q, const fl
     return p->softcap > 0.0f ? p->softcap * tanhf(s / p->softcap) : s;
 }
 
-/* o and lse of one query; s [Tk] ends as the probabilities of keys [lo, hi). */
+/* Computes o and lse of one query; s [Tk] ends as the probabilities of keys [lo, hi). */
 static float forward_row(const lathe_attention_problem *p, const pieces *w, int64_t i, int64_t lo,
                          int64_t hi)
 {

@@ -1,23 +1,23 @@
-/* The backward. With P = exp(s - lse), dP = dO v^T, delta = rowsum(dO * o) and dS = P (dP - delta),
- * times the slope of the soft-cap and the scale:
+/* Attention backward. With P = exp(s - lse), dP = dO v^T, delta = rowsum(dO * o), and dS = P (dP -
+ * delta) times the slope of the soft cap and the scale:
  *
  *   dv = P^T dO,   dk = dS^T q,   dq = dS k
  *
- * Three kernels: delta; dk and dv, a block for 64 keys of one key head, which goes through the
- * queries of its query heads in order; dq, a block for 64 queries. No result is added up by two
- * blocks. Bound by f32 arithmetic on the plain cores; P is made twice.
+ * Three kernels compute delta; dk and dv (a block for 64 keys of one key head, which processes the
+ * queries of its query heads in order); and dq (a block for 64 queries). No result is summed by two
+ * blocks. Bound by f32 arithmetic outside the tensor cores; P is computed twice.
  */
 #include "tiles.cuh"
 
 constexpr int WARP = 32, ROWS_PER_BLOCK = THREADS / WARP;
 
-/* delta [B,H,Tq], a warp for each. */
+/* Computes delta [B,H,Tq], one warp per element. */
 static __global__ void __launch_bounds__(THREADS)
     make_delta(const lathe_attention_problem p, const lathe_attention_args a, float *delta)
 {
     const int64_t n = p.batch * p.n_heads * p.t_q;
     const int64_t at = (int64_t)blockIdx.x * ROWS_PER_BLOCK + threadIdx.x / WARP;
-    if (at >= n) /* whole warps */
+    if (at >= n) /* the same for a whole warp */
         return;
     const int64_t i = at % p.t_q, h = at / p.t_q % p.n_heads, b = at / p.t_q / p.n_heads;
     const int64_t row = (b * p.t_q + i) * p.o_stride + h * p.head_dim;
@@ -30,7 +30,7 @@ static __global__ void __launch_bounds__(THREADS)
         delta[at] = sum;
 }
 
-/* What a tile's queries bring along. */
+/* Values of a tile's queries: lse and delta. */
 struct saved {
     float lse[TILE], delta[TILE];
 };
@@ -50,12 +50,12 @@ static __device__ tiles tiles_at(const lathe_attention_problem &p, const lathe_a
             rows_at(p, a.v, p.v_stride, p.t_k, b, k0, hk)};
 }
 
-/* look(), and lse and delta of the queries from q0 on. */
+/* Calls look(), and loads lse and delta of the queries from q0 on. */
 static __device__ void look_back(const lathe_attention_problem &p, const lathe_attention_args &a,
                                  const float *delta, int64_t b, int64_t h, int64_t q0, sight *seen,
                                  saved *kept, int64_t *out_first, int64_t *out_last)
 {
-    __syncthreads(); /* the last tile's readers */
+    __syncthreads(); /* all threads have read the last tile */
     if (threadIdx.x < TILE && q0 + threadIdx.x < p.t_q) {
         const int64_t at = (b * p.n_heads + h) * p.t_q + q0 + threadIdx.x;
         kept->lse[threadIdx.x] = a.lse[at];
@@ -64,7 +64,7 @@ static __device__ void look_back(const lathe_attention_problem &p, const lathe_a
     look(p, a, b, q0, seen, out_first, out_last);
 }
 
-/* This thread's elements of P and dS, zero where a query does not see a key. */
+/* Computes this thread's elements of P and dS, zero where a query does not see a key. */
 static __device__ void make_p_ds(const lathe_attention_problem &p, const tiles &t, int64_t k0,
                                  const sight *seen, const saved *kept, chunk left, chunk right,
                                  float (&prob)[OWN][OWN], float (&ds)[OWN][OWN])
@@ -91,12 +91,12 @@ static __device__ void write_weights(weights w, const float (&from)[OWN][OWN])
         w[y + SIDE * i][x + SIDE * j] = from[i][j];
 }
 
-/* Tiles of queries [*out_begin, *out_end) that may see keys [k0, k0 + TILE), by causality and
+/* The tiles of queries [*out_begin, *out_end) that may see keys [k0, k0 + TILE), by causality and
  * window. */
 static __device__ void queries_of(const lathe_attention_problem &p, int64_t k0, int64_t *out_begin,
                                   int64_t *out_end)
 {
-    const int64_t shift = p.t_k - p.t_q; /* of a query's index to its key index */
+    const int64_t shift = p.t_k - p.t_q; /* from a query's index to its index among the keys */
     int64_t begin = p.causal ? k0 - shift : 0, end = p.t_q;
     if (p.window > 0 && k0 + TILE - 1 + p.window - shift < end)
         end = k0 + TILE - 1 + p.window - shift;

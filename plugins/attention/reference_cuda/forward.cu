@@ -9,7 +9,7 @@
  */
 #include "tiles.cuh"
 
-constexpr int PER_ROW = THREADS / TILE; /* threads that share a row of weights */
+constexpr int PER_ROW = THREADS / TILE; /* threads per row of weights */
 
 struct running {
     float most[TILE], sum[TILE], shrink[TILE]; /* m, l and e^(m - m') */
@@ -20,7 +20,7 @@ static __device__ __forceinline__ float larger(float x, float y)
     return x > y ? x : y;
 }
 
-/* Scores to e^(s - m'), and the row's m, l. Every thread calls. */
+/* Turns scores into e^(s - m') and updates the row's m and l. Every thread must call it. */
 static __device__ void soften(weights w, running *run)
 {
     const int row = threadIdx.x / PER_ROW, part = threadIdx.x % PER_ROW;
@@ -36,7 +36,7 @@ static __device__ void soften(weights w, running *run)
     }
     for (int lanes = 1; lanes < PER_ROW; lanes *= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
-    __syncwarp(); /* run->most was read: shuffles do not order memory */
+    __syncwarp(); /* run->most was read; shuffles do not order memory accesses */
     if (part == 0) {
         const float shrink = most == -INFINITY ? 1.0f : expf(before - most);
         run->shrink[row] = shrink;
@@ -90,7 +90,7 @@ static __global__ void __launch_bounds__(THREADS)
     store(o, rows_at(p, a.o, p.o_stride, p.t_q, b, q0, h), dim, 0);
     if (threadIdx.x < q.n_rows)
         a.lse[(b * p.n_heads + h) * p.t_q + q0 + threadIdx.x] =
-            run.most[threadIdx.x] + logf(run.sum[threadIdx.x]); /* -inf where nothing is seen */
+            run.most[threadIdx.x] + logf(run.sum[threadIdx.x]); /* -inf if no key is seen */
 }
 
 lathe_status reference_cuda_run_forward(const lathe_host *host, const lathe_attention_problem *p,

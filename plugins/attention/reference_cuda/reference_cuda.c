@@ -1,4 +1,5 @@
-/* The reference_cuda attention backend: what it takes, checks of arguments, the plugin's table. */
+/* The reference_cuda attention backend: the problems it supports, checks of arguments, the plugin's
+ * table. */
 #include "reference_cuda.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@ typedef struct reference_cuda {
     const lathe_host *host;
 } reference_cuda;
 
-/* 10 * major + minor of the compute capability in "sm_90"; 0: it is no CUDA device. */
+/* 10 * major + minor of the compute capability in "sm_90"; 0: not a CUDA device. */
 static long arch_of(const lathe_device_info *device)
 {
     return device && strncmp(device->isa, "sm_", 3) == 0 ? strtol(device->isa + 3, NULL, 10) : 0;
@@ -33,7 +34,7 @@ static const char *refusal(const lathe_attention_problem *p)
         return "head size is not in 1 .. 256";
     if (!fits(p->t_q, INT32_MAX / 2) || !fits(p->t_k, INT32_MAX / 2) || !fits(p->batch, INT32_MAX))
         return "a row holds more than 2^30 tokens, or dims are negative";
-    /* The grid's blocks: a tile of one head each; delta's are fewer. */
+    /* One block per tile and head; the kernel for delta has fewer blocks. */
     if (!fits(heads, INT32_MAX) || !fits(heads * reference_tiles(p->t_q), INT32_MAX) ||
         !fits(heads * reference_tiles(p->t_k), INT32_MAX))
         return "more than 2^31 tiles of 64 tokens";
@@ -62,7 +63,7 @@ static int64_t reference_cuda_backward_scratch(void *self, const lathe_attention
     return p->batch * p->n_heads * p->t_q * (int64_t)sizeof(float);
 }
 
-/* This plugin holds a runtime of its own: it follows the device's choice of GPU on every call. */
+/* The plugin has its own CUDA runtime, so each call selects the same GPU as the device plugin. */
 static lathe_status follow(const lathe_host *host, const lathe_attention_problem *p)
 {
     const int32_t index = p->device ? p->device->index : 0;

@@ -13,7 +13,7 @@ extern "C" {
 
 enum { REFERENCE_TILE = 64, REFERENCE_MOST_DIM = 256 };
 
-/** The entry points queue kernels and wait for nothing. Problem and arguments have been checked. */
+/** These functions queue kernels and do not wait. Problem and arguments have been checked. */
 lathe_status reference_cuda_run_forward(const lathe_host *host, const lathe_attention_problem *p,
                                         const lathe_attention_args *a);
 /** delta: scratch, f32 [B,H,Tq]. */

@@ -1,10 +1,10 @@
-/* Tiles of 64 queries by 64 keys: which keys a query sees, products of tiles, launching.
+/* Tiles of 64 queries by 64 keys: the keys that a query sees, products of tiles, launches.
  *
- * A block is 256 threads, 16 by 16; thread (x, y) owns the elements (y + 16 i, x + 16 j) of a tile.
- * Head dims pass through shared memory 32 at a time, as f32. All sums have one order.
+ * A block has 256 threads, 16 by 16; thread (x, y) computes the elements (y + 16 i, x + 16 j) of a
+ * tile. Head dims pass through shared memory 32 at a time, as f32. Every sum has a fixed order.
  *
- * The few lines about elements and launches repeat kernels/cuda/launch.cuh: a plugin sees the
- * public headers and its own folder only, and one plugin is not reason enough to publish them.
+ * The few lines about elements and launches repeat kernels/cuda/launch.cuh: a plugin sees only the
+ * public headers and its own folder, and one plugin is not enough reason to publish them.
  */
 #ifndef LATHE_REFERENCE_CUDA_TILES_CUH
 #define LATHE_REFERENCE_CUDA_TILES_CUH
@@ -12,7 +12,7 @@
 #include "reference_cuda.h"
 
 #ifdef LATHE_CUDA_EMULATED
-#include "emulator.h" /* tests/emulator: the kernels as host code, thread by thread */
+#include "emulator.h" /* tests/emulator runs the kernels as host code, thread by thread */
 #define UNROLL
 #define UNROLL_2
 #else
@@ -22,9 +22,10 @@
 #endif
 
 constexpr int TILE = REFERENCE_TILE, CHUNK = 32, THREADS = 256, SIDE = 16;
-constexpr int OWN = TILE / SIDE, OWN_DIMS = CHUNK / SIDE; /* a thread's elements each way */
+/* elements of a thread in each direction */
+constexpr int OWN = TILE / SIDE, OWN_DIMS = CHUNK / SIDE;
 constexpr int WEIGHTS_WIDTH =
-    TILE + 4; /* 4: four threads that share a row meet no bank conflicts */
+    TILE + 4; /* 4: the four threads that share a row have no bank conflicts */
 
 /* ---- launching ---- */
 
@@ -52,7 +53,7 @@ static lathe_status launch(const lathe_host *host, const lathe_attention_args &a
 #endif
 }
 
-/* ---- elements: of any dtype, told at run time, so that there is one kernel for all ---- */
+/* ---- elements: the dtype is a run-time argument, so that one kernel serves all ---- */
 
 static __device__ __forceinline__ float get(const void *base, int64_t i, int32_t dtype)
 {
@@ -84,19 +85,19 @@ static __device__ __forceinline__ void put(void *base, int64_t i, int32_t dtype,
 
 /* ---- masks and scores ---- */
 
-/* Keys [lo, hi) of each of a tile's queries; of queries beyond the last: none. */
+/* The keys [lo, hi) that each query of a tile sees; empty for queries beyond the last one. */
 struct sight {
     int32_t lo[TILE], hi[TILE];
 };
 
-/* Fills `seen` for the queries from q0 on, and *out_first, *out_last: the keys any of them sees.
- * Lengths of cached rows outside of 0 .. t_k are taken as the nearer of the two. Every thread
- * calls. */
+/* Fills `seen` for the queries from q0 on, and *out_first, *out_last with the range of keys that
+ * any of them sees. Lengths of cached rows outside 0 .. t_k are clamped. Every thread must call
+ * it. */
 static __device__ void look(const lathe_attention_problem &p, const lathe_attention_args &a,
                             int64_t b, int64_t q0, sight *seen, int64_t *out_first,
                             int64_t *out_last)
 {
-    __syncthreads(); /* the last tile's readers */
+    __syncthreads(); /* all threads have read the last tile */
     if (threadIdx.x < TILE) {
         const int64_t i = q0 + threadIdx.x;
         int64_t len = a.kv_len != nullptr ? a.kv_len[b] : p.t_k, lo = 0;
@@ -146,11 +147,11 @@ static __device__ rows rows_at(const lathe_attention_problem &p, const void *ten
     return {tensor, (b * t + first) * stride + h * p.head_dim, stride, n, p.dtype};
 }
 
-/* 64 rows of 32 dims, the 33rd a gap against bank conflicts. */
+/* 64 rows of 32 dims; the 33rd column avoids bank conflicts. */
 typedef float chunk[TILE][CHUNK + 1];
 typedef float weights[TILE][WEIGHTS_WIDTH];
 
-/* Dims [CHUNK c, CHUNK (c + 1)) of the rows; zeros beyond the last row or dim. */
+/* Loads dims [CHUNK c, CHUNK (c + 1)) of the rows, with zeros beyond the last row or dim. */
 static __device__ void load(chunk to, const rows &from, int c, int dim)
 {
     UNROLL_2 for (int i = threadIdx.x; i < TILE * CHUNK; i += THREADS)
@@ -187,8 +188,8 @@ static __device__ void dot_tiles(float (&s)[OWN][OWN], const rows &a, const rows
     }
 }
 
-/* out[c][i][j] += sum over k of w[r][k] * b[k][d], r = y + 16 i and d = 32 c + x + 16 j; with
- * TURNED w[k][r]. What the threads wrote to w before the call is seen. */
+/* out[c][i][j] += sum over k of w[r][k] * b[k][d], with r = y + 16 i and d = 32 c + x + 16 j; with
+ * TURNED, w[k][r]. Includes a barrier, so it sees what threads wrote to w before the call. */
 template <int TURNED, int CHUNKS>
 static __device__ void add_product(float (&out)[CHUNKS][OWN][OWN_DIMS], weights w, const rows &b,
                                    int dim, chunk right)
@@ -213,7 +214,7 @@ static __device__ void add_product(float (&out)[CHUNKS][OWN][OWN_DIMS], weights 
     }
 }
 
-/* Stores what add_product made (or adds it) to the rows of a gradient or of o. */
+/* Stores the result of add_product to the rows of a gradient or of o, or adds it. */
 template <int CHUNKS>
 static __device__ void store(const float (&from)[CHUNKS][OWN][OWN_DIMS], const rows &to, int dim,
                              int accumulate)

@@ -50,7 +50,7 @@ static void set_layer(lathe_decoder *d, const lathe_keys *k, int32_t i)
 
 static lathe_status read(lathe_decoder *d, const lathe_keys *k)
 {
-    LATHE_TRY(lathe_decoder_shape(d, 256)); /* whatever the width, as transformers */
+    LATHE_TRY(lathe_decoder_shape(d, 256)); /* independent of the width, as in transformers */
     LATHE_TRY(lathe_key_only(k, "use_bidirectional_attention", 0.0, "only false is supported"));
     LATHE_TRY(lathe_layer_types_check(k, d->info.n_layers, "sliding_attention|full_attention",
                                       "expected sliding_attention or full_attention"));

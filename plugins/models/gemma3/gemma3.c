@@ -1,5 +1,5 @@
-/* Gemma 3: Gemma 2 with normed queries and keys instead of caps, and rotary frequencies of their
- * own for the layers with a sliding window. The text model alone. */
+/* Gemma 3: as Gemma 2, but with normed queries and keys instead of caps, and with separate rotary
+ * frequencies for layers with a sliding window. Text model only. */
 #include <lathe/kit/decoder_family.h>
 
 static const lathe_field fields[] = {
@@ -79,7 +79,7 @@ static void set_layer(lathe_decoder *d, const lathe_keys *k, int32_t i)
 
 static lathe_status read(lathe_decoder *d, const lathe_keys *k)
 {
-    LATHE_TRY(lathe_decoder_shape(d, 256)); /* whatever the width, as transformers */
+    LATHE_TRY(lathe_decoder_shape(d, 256)); /* independent of the width, as in transformers */
     LATHE_TRY(lathe_key_only(k, "use_bidirectional_attention", 0.0, "only false is supported"));
     LATHE_TRY(lathe_layer_types_check(k, d->info.n_layers, "sliding_attention|full_attention",
                                       "expected sliding_attention or full_attention"));

@@ -1,4 +1,4 @@
-/* GPT-2: LayerNorm, learned positions, one projection for q, k and v, tanh-GELU; files hold its
+/* GPT-2: LayerNorm, learned positions, one projection for q, k and v, tanh-GELU. Files store its
  * Conv1D weights as [in, out]. */
 #include <lathe/kit/decoder_family.h>
 

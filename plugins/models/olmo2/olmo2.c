@@ -1,5 +1,5 @@
-/* OLMo 2: Llama with its norms after attention and MLP, and RMSNorm over all heads of q and of k
- * together. */
+/* OLMo 2: Llama with the norms after attention and MLP, and with RMSNorm over all heads of q
+ * together and of k together. */
 #include <lathe/kit/decoder_family.h>
 
 static const lathe_field fields[] = {

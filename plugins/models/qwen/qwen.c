@@ -1,5 +1,5 @@
-/* Qwen2, with biases on q, k and v, and Qwen3, with RMSNorm over each head of q and k; the rest is
- * Llama's. Layers from max_window_layers on may have a sliding window. */
+/* Qwen2, with biases on q, k and v, and Qwen3, with RMSNorm over each head of q and k; otherwise as
+ * Llama. Layers from max_window_layers on may have a sliding window. */
 #include <lathe/kit/decoder_family.h>
 
 static const lathe_field fields[] = {
@@ -35,7 +35,8 @@ static const lathe_layer_names qwen3_names = {.q = "self_attn.q_proj",
                                               .attention_norm = "input_layernorm",
                                               .mlp_norm = "post_attention_layernorm"};
 
-/* The window of each layer. One that is no shorter than the model's positions hides nothing. */
+/* Sets the window of each layer. A window that covers all of the model's positions has no
+ * effect. */
 static lathe_status read_windows(lathe_decoder *d, const lathe_keys *k)
 {
     const int64_t asked = lathe_key_int(k, "sliding_window");
@@ -55,7 +56,8 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
 {
     const lathe_value *type = lathe_key(k, "model_type");
     const int is_qwen3 = type->is_set && strcmp(type->s, "qwen3") == 0;
-    LATHE_TRY(lathe_decoder_shape(d, is_qwen3 ? 128 : 0)); /* whatever the width, as transformers */
+    /* independent of the width, as in transformers */
+    LATHE_TRY(lathe_decoder_shape(d, is_qwen3 ? 128 : 0));
     lathe_decoder_rope(d, 10000.0);
     for (int32_t i = 0; i < d->info.n_layers; i++) {
         lathe_decoder_layer *l = &d->layers[i];

@@ -1,13 +1,13 @@
-/* Adafactor: a second moment of rows and columns in the place of one per element.
+/* Adafactor: stores a second moment per row and column instead of one per element.
  *
  *     R = b*R + (1-b)*mean over columns of (g*g + e1);  C likewise over rows;  b = 1 - t^decay_rate
  *     u = g / sqrt(R C / mean(R));   vectors: V = b*V + (1-b)*(g*g + e1), u = g/sqrt(V)
  *     u = u / max(1, rms(u)/clip_threshold) * a,   a = rho * max(e2, rms(p))  (scale_parameter)
  *     beta1: m = b1*m + (1-b1)*u, u = m;    p = p*(1 - wd*a) - u
  *
- * rho: lr; with relative_step min(1e-2, 1/sqrt(t)), or min(1e-6 t, 1/sqrt(t)) with warmup_init,
- * times what the schedule makes of a base rate of 1. Source: arXiv:1804.04235; transformers
- * Adafactor, operation by operation, sums in double.
+ * rho is lr. With relative_step it is min(1e-2, 1/sqrt(t)), or min(1e-6 t, 1/sqrt(t)) with
+ * warmup_init, times the schedule's factor for a base rate of 1. Source: arXiv:1804.04235;
+ * transformers Adafactor, operation by operation, with sums in double.
  */
 #include "adafactor.h"
 #include "lathe/kit/optimizer_kit.h"
@@ -104,15 +104,15 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
 
 #define COLS_AT_ONCE 64
 
-/* What the passes over a tensor share. */
+/* Arguments of the passes over a tensor. */
 typedef struct pass {
     const lathe_host *host;
     const lathe_optimizer_tensor *x;
     adafactor_step s;
     adafactor_tensor t;
-    float *row, *col; /* a matrix's factors; NULL: v */
+    float *row, *col; /* factors of a matrix; NULL: v is used */
     float *v, *m;     /* m NULL: no first moment */
-    float scale;      /* on the gradient */
+    float scale;      /* factor on the gradient */
     int64_t run;
     double partial[ADAFACTOR_PARTIALS];
 } pass;
@@ -125,7 +125,7 @@ static double sum_of(const pass *w, int64_t n)
     return sum;
 }
 
-/* fn for each run of a loop over n. */
+/* Calls fn for each run of a loop over n. */
 static void spread(pass *w, int64_t n, int64_t run, lathe_range_fn fn)
 {
     w->run = run;
@@ -148,7 +148,7 @@ static float square(const pass *w, int64_t i)
     return adafactor_square(&w->s, w->x->grad[i] * w->scale);
 }
 
-/* R of rows [begin, end); the partial sums add up to the sum of R. */
+/* Updates R of rows [begin, end); the partial sums add up to the sum of R. */
 static void update_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     pass *const w = arg;
@@ -165,7 +165,7 @@ static void update_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
     w->partial[begin / w->run] = all;
 }
 
-/* C of columns [begin, end), down all rows. */
+/* Updates C of columns [begin, end) over all rows. */
 static void update_cols(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     pass *const w = arg;
@@ -191,7 +191,7 @@ static void update_vector(void *arg, int64_t begin, int64_t end, int32_t worker)
         w->v[i] = adafactor_moment(&w->s, square(w, i), w->v[i]);
 }
 
-/* u of element i before clipping and rate; r: its row's factor. */
+/* u of element i before clipping and rate; r: factor of its row. */
 static float direction(const pass *w, int64_t i, float r)
 {
     return adafactor_direction(r, w->col != NULL ? w->col[i % w->x->cols] : w->v[i],
@@ -295,7 +295,7 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
     return lathe_tensors_run(lathe_optimizer_host(self), s, n_slots, update, self);
 }
 
-/* |partial sums, one a chunk|what is the same for a tensor's elements| */
+/* |partial sums, one per chunk|values that are the same for all elements of a tensor| */
 static void room(void *self, const lathe_param_info *param, lathe_optimizer_room *out)
 {
     const lathe_optimizer_tensor x = {.n = lathe_desc_count(&param->desc)};

@@ -1,7 +1,7 @@
-/* Adafactor: code shared by the CPU loops and the GPU kernels, and those kernels.
+/* Adafactor: formulas for the CPU loops and the GPU kernels, and those kernels.
  *
- * A sum over a tensor adds partial sums over runs of consecutive elements, at most
- * ADAFACTOR_PARTIALS of them, each in order; a GPU adds them up in the same order.
+ * A sum over a tensor adds partial sums of runs of consecutive elements, at most ADAFACTOR_PARTIALS
+ * of them, each in order; a GPU adds them in the same order.
  */
 #ifndef LATHE_ADAFACTOR_H
 #define LATHE_ADAFACTOR_H
@@ -13,9 +13,9 @@ enum { SLOT_ROW, SLOT_COL, SLOT_V = 0 };
 
 #define ADAFACTOR_PARTIALS 1024
 
-/** What is the same for all tensors of a step. */
+/** Values that are the same for all tensors of a step. */
 typedef struct adafactor_step {
-    double rate;                     /* rho over the tensor's lr */
+    double rate;                     /* rho divided by the tensor's lr */
     double eps2, clip, weight_decay; /* as configured */
     float old, fresh;                /* b, 1 - b */
     float eps1;
@@ -25,7 +25,7 @@ typedef struct adafactor_step {
 } adafactor_step;
 LATHE_ABI_SIZE(adafactor_step, 64);
 
-/** What is the same for all elements of a tensor. */
+/** Values that are the same for all elements of a tensor. */
 typedef struct adafactor_tensor {
     double size;        /* max(e2, rms(p)) */
     float inverse_mean; /* 1/mean(R) */
@@ -58,7 +58,7 @@ LATHE_HD static inline float adafactor_square(const adafactor_step *s, float sca
     return scaled * scaled + s->eps1;
 }
 
-/** A second moment that takes in `mean`. */
+/** Updates a second moment with `mean`. */
 LATHE_HD static inline float adafactor_moment(const adafactor_step *s, float mean, float was)
 {
     return fmaf(s->fresh, mean, s->old * was);
@@ -70,8 +70,8 @@ LATHE_HD static inline float adafactor_row_factor(float row, float inverse_mean)
     return 1.0f / sqrtf(row * inverse_mean);
 }
 
-/** u before clipping and rate; row_factor: 1 in a vector, whose `moment` is V, else C of the
- * column. */
+/** u before clipping and rate. row_factor: 1 for a vector, whose `moment` is V; otherwise `moment`
+ *  is C of the column. */
 LATHE_HD static inline float adafactor_direction(float row_factor, float moment, float scaled)
 {
     return row_factor * (1.0f / sqrtf(moment)) * scaled;
@@ -101,14 +101,14 @@ LATHE_HD static inline float adafactor_move(const adafactor_step *s, const adafa
     float u = direction * t->rate;
     if (m != NULL)
         u = *m = fmaf(s->new1, u, s->beta1 * *m);
-    return fmaf(-t->decay, p, p) - u; /* 1 - decay would lose it to rounding */
+    return fmaf(-t->decay, p, p) - u; /* 1 - decay would lose the decay to rounding */
 }
 
-/** What every kernel gets. */
+/** Arguments of all kernels. */
 typedef struct adafactor_args {
     lathe_elementwise_args on;
     adafactor_step step;
-    double *partial;           /* [n_chunks]: those of a tensor begin at its first chunk */
+    double *partial;           /* [n_chunks]: a tensor's begin at its first chunk */
     adafactor_tensor *tensors; /* [n_tensors] */
 } adafactor_args;
 LATHE_ABI_SIZE(adafactor_args, 136);

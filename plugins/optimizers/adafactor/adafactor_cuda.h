@@ -1,19 +1,19 @@
-/* The kernels of adafactor.h, in the order in which a step queues them. A block of threads has a
- * chunk, as in the element-wise kernel, and takes of each loop what that chunk stands for; `means`
- * and `rates` have one block a tensor. Bound by memory: five reads of the gradient, two of the
- * parameter. */
+/* The kernels of adafactor.h, in the order in which a step queues them. As in the elementwise
+ * kernel, a block of threads processes a chunk; of each loop it takes the part that corresponds to
+ * its chunk. `means` and `rates` have one block per tensor. Bound by memory: the gradient is read
+ * five times, the parameter twice. */
 #ifndef LATHE_ADAFACTOR_CUDA_H
 #define LATHE_ADAFACTOR_CUDA_H
 
 #include "adafactor.h"
 #include "lathe/kit/ordered_sums_cuda.h"
 
-/* What a chunk works with. */
+/* The data of a chunk. */
 typedef struct tensor_chunk {
     lathe_elementwise_chunk c;
     const lathe_optimizer_tensor *x;
-    int64_t number; /* of the chunk in its tensor */
-    float scale;    /* on the gradient */
+    int64_t number; /* number of the chunk in its tensor */
+    float scale;    /* factor on the gradient */
     int is_matrix;
 } tensor_chunk;
 
@@ -28,8 +28,9 @@ static __device__ inline tensor_chunk chunk_of(const adafactor_args *a, int64_t 
     return k;
 }
 
-/* The partial sums of square(i) over the elements of a tensor. A run is at least a chunk long, so
- * that there are no more of them than chunks: every LATHE_RUNS-th chunk makes as many. */
+/* Computes the partial sums of square(i) over the elements of a tensor. A run is at least a chunk
+ * long, so there are at most as many partial sums as chunks; every LATHE_RUNS-th chunk computes
+ * LATHE_RUNS of them. */
 template <typename Square>
 static __device__ inline void partial_sums(const adafactor_args *a, const tensor_chunk *k,
                                            const Square &square)
@@ -48,7 +49,7 @@ static __device__ inline void partial_sums(const adafactor_args *a, const tensor
         a->partial[a->on.first_chunk[k->c.t] + k->number + threadIdx.x] = sum;
 }
 
-/* Sum of a tensor's partial sums, in all threads. */
+/* Sum of a tensor's partial sums, on all threads. */
 static __device__ inline double sum_of_partials(const adafactor_args *a, int64_t t)
 {
     const int64_t n = a->on.tensors[t].n, run = adafactor_run(n, LATHE_CHUNK_ELEMENTS);
@@ -64,7 +65,7 @@ LATHE_CUDA_KERNEL(adafactor_sizes, LATHE_ELEMENTWISE_THREADS, adafactor_args)
     }
 }
 
-/* R of the rows that begin in the chunk; V of its elements. */
+/* Updates R of the rows that begin in the chunk, or V of its elements. */
 LATHE_CUDA_KERNEL(adafactor_rows, LATHE_ELEMENTWISE_THREADS, adafactor_args)
 {
     for (int64_t chunk = blockIdx.x; chunk < a.on.n_chunks; chunk += gridDim.x) {
@@ -93,10 +94,10 @@ LATHE_CUDA_KERNEL(adafactor_rows, LATHE_ELEMENTWISE_THREADS, adafactor_args)
     }
 }
 
-/* Loads of a thread that are on their way together. */
+/* Loads of a thread that are in flight together. */
 #define AT_ONCE 8
 
-/* C: a thread a column, down all rows. */
+/* Updates C: one thread per column, over all rows. */
 LATHE_CUDA_KERNEL(adafactor_cols, LATHE_ELEMENTWISE_THREADS, adafactor_args)
 {
     for (int64_t chunk = blockIdx.x; chunk < a.on.n_chunks; chunk += gridDim.x) {
@@ -122,7 +123,7 @@ LATHE_CUDA_KERNEL(adafactor_cols, LATHE_ELEMENTWISE_THREADS, adafactor_args)
     }
 }
 
-/* Size and mean(R) of a tensor. */
+/* Computes the size and mean(R) of a tensor. */
 LATHE_CUDA_KERNEL(adafactor_means, LATHE_ELEMENTWISE_THREADS, adafactor_args)
 {
     __shared__ double part[ADAFACTOR_PARTIALS];

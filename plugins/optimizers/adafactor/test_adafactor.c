@@ -28,7 +28,7 @@ Test(adafactor, keeps_a_number_per_row_and_column)
     cr_assert_eq(lathe_desc_count(&slots[0].desc), 33);
 }
 
-/* Sums are cut by size: the number of workers changes nothing. */
+/* Sums are split by size, so the number of workers does not matter. */
 Test(adafactor, large_tensors_are_repeatable)
 {
     const lathe_plugin *const plugin = fixture_plugin();

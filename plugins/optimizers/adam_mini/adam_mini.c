@@ -3,16 +3,17 @@
  *     m += (1-b1)*(g - m);  v = b2*v + (1-b2)*mean(g*g over the block)
  *     p = p*(1 - lr*wd) - lr * m/(1 - b1^t) / (sqrt(v)/sqrt(1 - b2^t) + eps)
  *
- * Blocks: a head of a query or key projection; a row of every other matrix, embedding and head; the
- * whole of a norm; an element of a bias.
- * Source: arXiv:2406.16793; the authors' package adam-mini 1.1.1.
+ * A block is: a head of a query or key projection; a row of every other matrix, embedding and head;
+ * a whole norm; an element of a bias. Source: arXiv:2406.16793; the authors' package adam-mini
+ * 1.1.1.
  */
 #include "adam_mini.h"
 #include "lathe/kit/tensor_chunks.h"
 
 typedef lathe_adamw adam_mini;
 
-/* Elements of a block that are asked for ahead; a longer one is a stream of its own. */
+/* Maximum number of elements of a block that are prefetched; a longer block is a stream of its
+ * own. */
 #define MOST_PREFETCHED 4096
 
 static const lathe_field fields[] = {LATHE_ADAMW_FIELDS("1e-3", "1e-8", "0.0")};
@@ -24,7 +25,7 @@ static lathe_status read_values(const lathe_host *host, adam_mini *o, const lath
     return LATHE_OK;
 }
 
-/* Elements that share a second moment. */
+/* Number of elements that share a second moment. */
 static int64_t block(void *self, const lathe_param_info *param)
 {
     const int64_t n = lathe_desc_count(&param->desc);
@@ -54,7 +55,7 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
     return N_SLOTS;
 }
 
-/* Whole blocks, about LATHE_CHUNK_ELEMENTS elements. */
+/* A size of whole blocks, about LATHE_CHUNK_ELEMENTS elements. */
 static int64_t chunk_size(void *ctx, const lathe_optimizer_tensor *x)
 {
     (void)ctx;
@@ -62,8 +63,8 @@ static int64_t chunk_size(void *ctx, const lathe_optimizer_tensor *x)
     return size >= want ? size : want / size * size;
 }
 
-/* Mean of the squares of the scaled gradient. The sums of the lanes are a kernel's threads: the
- * same order here and there. */
+/* Mean of the squares of the scaled gradient. Its lanes correspond to the threads of the GPU
+ * kernel, so both add in the same order. */
 LATHE_CLONES static float mean_square(const float *restrict g, int64_t n, float scale)
 {
     double sum[ADAM_MINI_LANES] = {0.0};
@@ -82,7 +83,7 @@ LATHE_CLONES static float mean_square(const float *restrict g, int64_t n, float 
     return (float)(sum[0] / (double)n);
 }
 
-/* One block, its second moment known. */
+/* Updates one block, whose second moment is known. */
 LATHE_CLONES static void move(float *restrict p, float *restrict m, const float *restrict g,
                               int64_t n, float scale, float new1, float rate, float keep)
 {

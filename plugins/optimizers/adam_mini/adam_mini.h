@@ -1,7 +1,8 @@
-/* adam_mini: what the loop of the CPU and the kernel of a GPU share; and that kernel.
+/* Adam-mini: formulas for the CPU loop and the GPU kernel, and that kernel.
  *
- * The mean over a block of elements is a sum of ADAM_MINI_LANES sums: element i of the block adds
- * to sum i % LANES, in order, and then sum k takes in sum k + LANES/2, k + LANES/4, ..., k + 1.
+ * The mean over a block uses ADAM_MINI_LANES sums: element i of the block is added to sum i %
+ * LANES, in order; then sum k + LANES/2 is added to sum k, then sum k + LANES/4, and so on to k +
+ * 1.
  */
 #ifndef LATHE_ADAM_MINI_H
 #define LATHE_ADAM_MINI_H
@@ -18,8 +19,8 @@ LATHE_HD static inline double adam_mini_square(float g, float scale)
     return (double)(x * x);
 }
 
-/** The rate of a block from the mean of its squares; updates its second moment. lr: tensor's rate.
- */
+/** The rate of a block from the mean of its squares; updates its second moment. lr: the tensor's
+ *  rate. */
 LATHE_HD static inline float adam_mini_rate(const lathe_adamw_numbers *u, float lr, float bias,
                                             float mean, float *v)
 {
@@ -37,7 +38,7 @@ LATHE_HD static inline float adam_mini_move(float p, float g, float *m, float ne
 
 #ifdef __CUDACC__
 
-/* Blocks up to this size are a thread's own; above, all threads take one after the other. */
+/* A block of up to this size is processed by one thread; a larger one by all threads together. */
 #define ADAM_MINI_SMALL 32
 
 /* A tensor in a step. */
@@ -48,7 +49,7 @@ typedef struct tensor_step {
     double change, size; /* this thread's */
 } tensor_step;
 
-/* Elements of the block from `at` on. */
+/* Number of elements of the block that begins at `at`. */
 static __device__ inline int64_t block_elements(const lathe_optimizer_tensor *x, int64_t size,
                                                 int64_t at)
 {
@@ -65,7 +66,7 @@ static __device__ inline void element_update(tensor_step *s, int64_t i, float ra
     lathe_elementwise_done(x, i, was, now, &s->change, &s->size);
 }
 
-/* The block of `size` elements from `at` on, by one thread. */
+/* Updates the block of `size` elements from `at` on, with one thread. */
 static __device__ inline void block_alone(tensor_step *s, int64_t size, int64_t at)
 {
     const int n = (int)block_elements(s->x, size, at);
@@ -81,7 +82,7 @@ static __device__ inline void block_alone(tensor_step *s, int64_t size, int64_t 
         element_update(s, at + k, rate);
 }
 
-/* The same by all threads. */
+/* Updates the block with all threads. */
 static __device__ inline void block_together(tensor_step *s, int64_t size, int64_t at)
 {
     const int64_t n = block_elements(s->x, size, at);
@@ -92,15 +93,15 @@ static __device__ inline void block_together(tensor_step *s, int64_t size, int64
     float *const v = (float *)s->x->slots[SLOT_V] + at / size;
     float next = *v;
     const float rate = adam_mini_rate(&s->u, s->lr, s->bias, (float)(total / (double)n), &next);
-    __syncthreads(); /* all have read it */
+    __syncthreads(); /* all threads have read it */
     if (threadIdx.x == 0)
         *v = next;
     for (int64_t k = threadIdx.x; k < n; k += ADAM_MINI_LANES)
         element_update(s, at + k, rate);
 }
 
-/* As the element-wise kernel, but that a chunk's threads take the blocks that begin in it, to their
- * ends. */
+/* As the elementwise kernel, but the threads of a chunk process the blocks that begin in it, to
+ * their ends. */
 LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_args)
 {
     for (int64_t chunk = blockIdx.x; chunk < a.n_chunks; chunk += gridDim.x) {

@@ -1,4 +1,4 @@
-/* AdamW with decoupled weight decay: the formula of lathe/kit/adamw_family.h, element by element.
+/* AdamW with decoupled weight decay: the formula of lathe/kit/adamw_family.h, elementwise.
  *
  * Source: arXiv:1711.05101, algorithm 2, with the learning rate multiplying the decay (torch).
  */

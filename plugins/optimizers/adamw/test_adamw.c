@@ -188,11 +188,10 @@ Test(adamw, refuses_bad_settings_and_missing_memory)
     case_free(&c);
 }
 
-/* A constant gradient of 1: v = 1 - 0.999^t. Rounding to nearest would stop where a step of
- * 0.001*(1 - v) is below half a unit, from v = 1/4 on; rounded stochastically the mean of n
- * elements is right, within 5 sigma. One rounding is off by at most a unit, 2^-8 v, with a variance
- * of at most a quarter of its square; t of them decay with 0.999, so that at most 1/(1 - 0.999^2)
- * add up. */
+/* A constant gradient of 1: v = 1 - 0.999^t. With rounding to nearest, v would stop at 1/4, where a
+ * step of 0.001*(1 - v) is below half a unit. With stochastic rounding the mean of n elements is
+ * right within 5 sigma: one rounding is off by at most a unit, 2^-8 v, with a variance of at most a
+ * quarter of its square; t of them decay with 0.999, so at most 1/(1 - 0.999^2) add up. */
 Test(adamw, bf16_moments_follow_a_slow_average)
 {
     enum { N = 4000, STEPS = 1500 };

@@ -60,8 +60,8 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
     return 4;
 }
 
-/* n elements; their moments come divided by m_scale and v_scale. most: the largest of each, as
- * bits. */
+/* Updates n elements; their moments are passed divided by m_scale and v_scale. most: the largest
+ * magnitude of each moment, as bits. */
 LATHE_CLONES static void adam(const lathe_adamw_numbers *numbers, float scale, float *restrict p,
                               const float *restrict g, float *restrict m, float *restrict v,
                               float m_scale, float v_scale, int64_t n, int32_t most[2])
@@ -80,7 +80,7 @@ LATHE_CLONES static void adam(const lathe_adamw_numbers *numbers, float scale, f
     most[1] = v_most;
 }
 
-/* A block of codes: n <= BLOCK elements, their codes and their scales. */
+/* Updates a block: n <= BLOCK elements, their codes and their scales. */
 static void update_block(const adamw_8bit *o, const lathe_adamw_numbers *u, float scale, float *p,
                          const float *g, uint8_t *const codes[2], float *const absmax[2], int64_t n)
 {

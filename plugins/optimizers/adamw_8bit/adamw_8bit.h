@@ -1,4 +1,4 @@
-/* AdamW in 8 bits: the update of an element, shared by the CPU loop and the GPU kernel, and that
+/* AdamW in 8 bits: the update of an element, for the CPU loop and the GPU kernel, and that
  * kernel. */
 #ifndef LATHE_ADAMW_8BIT_H
 #define LATHE_ADAMW_8BIT_H
@@ -11,7 +11,7 @@
 /* The last two are NULL for a tensor below min_8bit_size, whose moments are f32. */
 enum { SLOT_M, SLOT_V, SLOT_M_ABSMAX, SLOT_V_ABSMAX };
 
-/* The larger of two magnitudes as bits: they are ordered as the magnitudes are, NaN above all. */
+/* The larger of two magnitudes as bits, which have the order of the magnitudes, NaN above all. */
 LATHE_HD static inline int32_t larger(int32_t most, float x)
 {
     int32_t bits;
@@ -22,12 +22,12 @@ LATHE_HD static inline int32_t larger(int32_t most, float x)
 
 #ifdef __CUDACC__
 
-/* The values of a map and the middles between them. */
+/* The values of a map and the midpoints between them. */
 typedef struct map {
     float value[BLOCK], edge[BLOCK];
 } map;
 
-/* All threads of the block call it. */
+/* Fills the map; all threads of the block must call it. */
 static __device__ inline void map_fill(map *to, int is_signed)
 {
     const int k = (int)threadIdx.x;
@@ -37,10 +37,10 @@ static __device__ inline void map_fill(map *to, int is_signed)
     __syncthreads();
 }
 
-/* The code of the value nearest to y, of two equally near ones the lower; NaN gives that of 0. */
+/* The code of the value nearest to y, the lower one of two equally near; for NaN, the code of 0. */
 static __device__ inline uint8_t map_code(const map *m, float y, int zero)
 {
-    int low = 0, high = 255; /* the answer lies in [low, high] */
+    int low = 0, high = 255; /* the answer is in [low, high] */
     if (y != y)
         return (uint8_t)zero;
     while (low < high) {
@@ -53,7 +53,7 @@ static __device__ inline uint8_t map_code(const map *m, float y, int zero)
     return (uint8_t)low;
 }
 
-/* The largest of the block's m and v, as bits, in all threads. All of them call it. */
+/* The largest m and v of the block, as bits, on all threads; all must call it. */
 static __device__ inline void block_largest(int32_t *io_m, int32_t *io_v)
 {
     __shared__ int32_t m[BLOCK], v[BLOCK];
@@ -73,8 +73,8 @@ static __device__ inline void block_largest(int32_t *io_m, int32_t *io_v)
     __syncthreads();
 }
 
-/* The scale and, of thread i's element, the code of a moment whose largest magnitude has these
- * bits. */
+/* Stores the scale and the code of thread i's element, for a moment whose largest magnitude has
+ * these bits. */
 static __device__ inline void moment_store(const map *b, int zero, float x, int is_there,
                                            int32_t most_bits, uint8_t *codes, float *absmax,
                                            int64_t i)
@@ -82,12 +82,12 @@ static __device__ inline void moment_store(const map *b, int zero, float x, int 
     float most;
     memcpy(&most, &most_bits, sizeof most);
     if (threadIdx.x == 0)
-        absmax[i / BLOCK] = most; /* element i of thread 0 begins the block */
+        absmax[i / BLOCK] = most; /* thread 0 has the block's first element */
     if (is_there)
         codes[i] = map_code(b, x / (most > 0.0f ? most : 1.0f), zero);
 }
 
-/* As the element-wise kernel, but that a block of threads takes one block of 256 elements at a
+/* As the elementwise kernel, but a block of threads processes one block of 256 elements at a
  * time. */
 LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_elementwise_args)
 {
@@ -123,7 +123,8 @@ LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_eleme
             }
             if (!is_small) {
                 int32_t m_most = is_there ? larger(0, m) : 0, v_most = is_there ? larger(0, v) : 0;
-                block_largest(&m_most, &v_most); /* after it every thread has its old scales */
+                /* after this call all threads have read the old scales */
+                block_largest(&m_most, &v_most);
                 moment_store(&first, 127, m, is_there, m_most, (uint8_t *)x->slots[SLOT_M],
                              m_absmax, i);
                 moment_store(&second, 0, v, is_there, v_most, (uint8_t *)x->slots[SLOT_V], v_absmax,

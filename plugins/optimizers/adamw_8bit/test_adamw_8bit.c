@@ -13,8 +13,8 @@ Test(adamw_8bit, maps_are_those_of_bitsandbytes_to_the_bit)
     free(want);
 }
 
-/* Codes of both moments: a value within f32's rounding of the middle between two codes may fall to
- * either side, and then its neighbours in time follow. */
+/* Compares the codes of both moments. A value within f32's rounding of the midpoint between two
+ * codes may get either code; later values of the same element then differ too. */
 static int64_t compare_codes(const optimizer_case *c, const lathe_optimizer_v1 *table, void *self,
                              const float *want)
 {
@@ -49,8 +49,8 @@ Test(adamw_8bit, small_tensors_are_adamw)
                                 .n_slots = 2});
 }
 
-/* A sample of all numbers in -1 .. 1, against a search among the edges; what is not in doubt needs
- * none, and little is in doubt. */
+/* Compares a sample of all numbers in -1 .. 1 with a search among the edges. Results that are not
+ * in doubt must be right, and few may be in doubt. */
 static void check_codes(int is_signed)
 {
     lathe_dynamic_book b;
@@ -83,8 +83,8 @@ Test(adamw_8bit, places_by_lines_are_the_nearest_codes)
     check_codes(1);
 }
 
-/* n numbers to codes and back, against one at a time. absmax: as the optimizer gives it, or a NaN.
- */
+/* Encodes and decodes n numbers, compared with one at a time. absmax: as the optimizer gives it, or
+ * NaN. */
 static void check_row(const lathe_dynamic_codec *c, const float *x, float absmax, int64_t n)
 {
     enum { MOST = 4096 };
@@ -106,8 +106,8 @@ static void check_row(const lathe_dynamic_codec *c, const float *x, float absmax
     cr_assert_eq(memcmp(&back[n], &behind, sizeof behind), 0);
 }
 
-/* Numbers around every edge, each alone in its group of 64, for a doubt settles them all; and
- * numbers of every magnitude. */
+/* Tests numbers around every edge, each alone in its group of 64, because one doubt affects the
+ * whole group; and numbers of every magnitude. */
 static void check_rows(int is_signed)
 {
     enum { N = 4096, GROUP = 64 };
@@ -117,7 +117,7 @@ static void check_rows(int is_signed)
     for (int k = 0; k < 255; k++)
         for (int away = -48; away < 48; away += GROUP / 2) {
             for (int g = 0; g < GROUP / 2; g++) {
-                /* by ones up to 16, then by ever more, to 2^-7 of the number */
+                /* steps of one up to 16, then growing steps, up to 2^-7 of the number */
                 const int n = away + g, far = abs(n) <= 16 ? abs(n) : 1 << (abs(n) - 16) / 2;
                 int32_t bits;
                 memcpy(&bits, &c.book.edge[k], sizeof bits);
@@ -168,8 +168,8 @@ Test(adamw_8bit, state_is_two_bytes_and_a_scale_per_block)
     cr_assert_eq(bytes, 64 * (2 * 256 + 2 * 4)); /* 2.03125 per parameter */
 }
 
-/* Every code's own value, the edges between codes and the ends of the range come back as they are.
- */
+/* The values of all codes, the edges between codes and the ends of the range are encoded
+ * exactly. */
 Test(adamw_8bit, codes_are_the_nearest)
 {
     const lathe_plugin *const plugin = fixture_plugin();
@@ -180,14 +180,14 @@ Test(adamw_8bit, codes_are_the_nearest)
     float map[256];
     lathe_dynamic_map(map, 1);
     for (int round = 0; round < 52; round++) {
-        /* at last subnormal numbers, then such whose inverses overflow */
+        /* the last rounds use subnormal numbers, then numbers whose inverses overflow */
         const float unit = round < 50 ? 1.0f : round == 50 ? 0x1p-127f : 0x1p-130f;
         optimizer_case c = {0};
         case_add(&c, 1, 256, 0, 0.0);
         for (int s = 0; s < 4; s++)
             c.tensors[0].slots[s] = calloc(256, sizeof(float));
         for (int i = 0; i < 256; i++) {
-            /* round 0: the map; 1: just beside the middles; then anything */
+            /* round 0: the map; 1: just beside the midpoints; then random numbers */
             const float next = map[i < 255 ? i + 1 : i], middle = (map[i] + next) / 2.0f;
             c.grads[0][i] =
                 unit * (round == 0   ? map[i]

@@ -1,25 +1,25 @@
-/* AdamW with states of chosen precision and Kahan summation of the parameter:
+/* AdamW with states of selectable precision and Kahan summation of the parameter:
  *
  *     p = p*(1 - lr*wd);  m = b1*m + (1-b1)*g;  v = b2*v + (1-b2)*g*g
  *     u = lr/(1 - b1^t) * m / (sqrt(v)/sqrt(1 - b2^t) + eps)
  *     plain  p -= u
- *     Kahan  c -= u;  q = p + c;  c += p - q;  p = q      c holds what p was too coarse to take
+ *     Kahan  c -= u;  q = p + c;  c += p - q;  p = q      c is the part that p cannot represent
  *
- * States in bf16 are rounded to nearest, as the source does (adamw's are rounded stochastically).
+ * bf16 states are rounded to nearest, as in the source (those of adamw are rounded stochastically).
  * Source: torchdistx AnyPrecisionAdamW (Meta); Kahan 1965.
  */
 #include "lathe/kit/elementwise.h"
 
 enum { NEW1, BETA2, NEW2, EPS, DECAY, BIAS1, BIAS2, MODE };
 
-/* What MODE holds, as a sum. */
+/* MODE is a sum of these bits. */
 enum { MODE_M_BF16 = 1, MODE_V_BF16 = 2, MODE_C_BF16 = 4, MODE_KAHAN = 8 };
 
 typedef struct adamw_anyprecision_uniform {
     float keep, rate; /* 1 - lr*wd; lr/(1 - b1^t) */
     float beta1, new1, beta2, new2, eps;
     float root_bias;              /* 1/sqrt(1 - b2^t) */
-    uint32_t m_cut, v_cut, c_cut; /* bits that the states do not hold */
+    uint32_t m_cut, v_cut, c_cut; /* low bits that the states do not store */
     int32_t has_kahan;
 } adamw_anyprecision_uniform;
 
@@ -45,8 +45,8 @@ adamw_anyprecision_prepare(const float *scalars, float lr_mult, float weight_dec
     return u;
 }
 
-/* x rounded to nearest, ties to even, where `cut` has the bits that are cut off: 0xffff for bf16; 0
- * leaves x as it is. A NaN has to be a quiet one, as results are; it loses the bits, no more. */
+/* x rounded to nearest, ties to even. `cut` has the bits that are removed: 0xffff for bf16; 0
+ * leaves x as it is. A NaN must be quiet, as NaN results are; it only loses the bits. */
 LATHE_HD static inline float narrow(float x, uint32_t cut)
 {
     uint32_t bits;
@@ -58,8 +58,8 @@ LATHE_HD static inline float narrow(float x, uint32_t cut)
     return out;
 }
 
-/* The moments, and what the parameter would lose to an exact sum. As the source: a product and a
- * sum are two roundings of the state. */
+/* Updates the moments; returns what would be subtracted from the parameter exactly. As in the
+ * source, a product and a sum are two roundings of the state. */
 LATHE_HD static inline float adamw_anyprecision_update(const adamw_anyprecision_uniform *u, float g,
                                                        float *s)
 {
@@ -68,7 +68,7 @@ LATHE_HD static inline float adamw_anyprecision_update(const adamw_anyprecision_
     return u->rate * (s[0] / fmaf(sqrtf(s[1]), u->root_bias, u->eps));
 }
 
-/* The CPU has a loop of its own without the compensation; a CUDA image holds one kernel. */
+/* The CPU has a separate loop without the compensation; a CUDA image has one kernel for both. */
 #ifdef __CUDACC__
 #define HAS_KAHAN(u) ((u)->has_kahan)
 #else

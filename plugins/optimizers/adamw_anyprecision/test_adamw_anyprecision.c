@@ -1,4 +1,5 @@
-/* AnyPrecision AdamW: against the published update, what Kahan summation saves, and refusals. */
+/* AnyPrecision AdamW: against the published update, the benefit of Kahan summation, and
+ * refusals. */
 #include "support/optimizer_golden.h"
 
 Test(adamw_anyprecision, follows_the_published_update_for_300_steps)
@@ -13,8 +14,8 @@ Test(adamw_anyprecision, follows_the_published_update_for_300_steps)
                                     "lr=1e-3 beta2=0.95 weight_decay=0.1 momentum_dtype=\"fp32\" "
                                     "variance_dtype=\"fp32\" compensation_dtype=\"fp32\"",
                                 .n_slots = 0});
-    /* States in bf16: a difference of f32's last bit can round a state to its neighbour, 2^-8 of it
-     * apart, in one of 2^16 places; such an element's update of 1e-3 is off by up to 4e-6. */
+    /* States in bf16: a difference in the last bit of f32 can round a state to its neighbour, 2^-8
+     * of it apart, in one of 2^16 cases; such an element's update of 1e-3 is off by up to 4e-6. */
     golden_follow(&(golden_run){.file = "adamw_anyprecision_bf16.f32",
                                 .settings = "lr=1e-3 beta2=0.95 weight_decay=0.1",
                                 .n_slots = 0,
@@ -59,7 +60,7 @@ static float slot_get(const lathe_optimizer_tensor *x, int k, int64_t i)
                                    : ((const float *)x->slots[k])[i];
 }
 
-/* The first step, from nothing: m = narrow(0.1 g) and so on, in the order of the source. */
+/* The first step, from zero states: m = narrow(0.1 g) and so on, in the order of the source. */
 static void check_first_step(const lathe_optimizer_tensor *x, const float *scalars)
 {
     const int m_bf16 = x->half_slots & 1, v_bf16 = x->half_slots & 2, c_bf16 = x->half_slots & 4;

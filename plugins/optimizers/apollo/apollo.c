@@ -1,5 +1,5 @@
-/* APOLLO: SGD with a scale per channel (or per tensor) that is estimated from AdamW's step in a few
- * random directions.
+/* APOLLO: SGD with a scale per channel (or per tensor), which is estimated from AdamW's step in a
+ * few random directions.
  *
  *     R = P G, P random normal with variance 1/rank, new every `gap` steps
  *     N = Adam's direction of R
@@ -8,12 +8,12 @@
  *     p -= lr*sqrt(1 - b2^t)/(1 - b1^t) * U;  p -= lr*wd*p
  *
  * APOLLO-Mini: rank 1, scale_type "tensor", scale 128. Matrices of layers are projected along their
- * shorter side if it is longer than the rank; all other tensors take AdamW. P is not stored: each
+ * shorter side if it is longer than the rank; all other tensors use AdamW. P is not stored: each
  * step computes it again in scratch from the counter RNG.
  *
  * Source: arXiv:2412.05270; apollo-torch APOLLOAdamW; limiter arXiv:2410.01623. Deviation: the
- * numbers of P come from Lathe's counter RNG; with scale_front = false the source scales after the
- * limiter.
+ * numbers of P come from Lathe's counter RNG. With scale_front = false, the source applies the
+ * scale after the limiter.
  */
 #include "apollo.h"
 
@@ -58,7 +58,7 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
     return n + 1;
 }
 
-/* The projector, and a scale for every line. */
+/* Scratch: the projector, and a scale for every line. */
 static int64_t scratch_of(const lathe_low_rank *r)
 {
     return (r->rank * lathe_low_rank_length(r) + lathe_low_rank_lines(r)) * (int64_t)sizeof(float);
@@ -82,7 +82,7 @@ typedef struct update {
     double g2[MAX_PARTIALS];                   /* of G; with a scale per line, of the scaled G */
 } update;
 
-/* Pairs [begin, end) of the projector. */
+/* Computes pairs [begin, end) of the projector. */
 static void fill_projector(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const update *const w = arg;
@@ -97,7 +97,7 @@ static void fill_projector(void *arg, int64_t begin, int64_t end, int32_t worker
     }
 }
 
-/* Squares of the scaled gradient of n lines, line by line. */
+/* Computes the squares of the scaled gradient of n lines, line by line. */
 static void square_lines(const update *w, int64_t line, int64_t n, double *out)
 {
     const int64_t length = lathe_low_rank_length(&w->u.r);
@@ -124,7 +124,7 @@ static void square_lanes(const float (*x)[LATHE_LINES], int64_t rank, double *ou
             out[l] += (double)x[k][l] * (double)x[k][l];
 }
 
-/* Moments and scales of lines [begin, end). */
+/* Computes moments and scales of lines [begin, end). */
 static void measure(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     update *const w = arg;
@@ -222,10 +222,10 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
     return lathe_tensors_run(lathe_optimizer_host(self), s, 2, update_tensor, self);
 }
 
-/* ---- on a device whose memory the host cannot touch ---- */
+/* ---- on a device whose memory the host cannot access ---- */
 
 /* Parts of the shared memory:
- * |squares|factor, padded|projector, one more|line scales|R|directions| */
+ *   |squares|factor, padded|projector, one extra|line scales|R|directions| */
 static int64_t room_place(const lathe_low_rank *r, void *memory, apollo_args *out)
 {
     const int64_t lines = lathe_low_rank_lines(r), n = r->rank * lathe_low_rank_length(r);

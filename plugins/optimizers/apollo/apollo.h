@@ -6,17 +6,17 @@
 #include "shared/low_rank_queue.h"
 
 #define GROWTH 1.01
-#define RNG_STREAM UINT64_C(0x41504f4c4c4f) /* apart from the streams of dropout and rounding */
+#define RNG_STREAM UINT64_C(0x41504f4c4c4f) /* differs from the streams of dropout and rounding */
 #define MAX_PARTIALS 1024
-#define APOLLO_LINES 32 /* that a block of threads measures at a time */
+#define APOLLO_LINES 32 /* lines that a block of threads measures at a time */
 
 enum { SLOT_M, SLOT_V, SLOT_NORM };
 
-/** What is the same for all projected tensors of a step. */
+/** Values that are the same for all projected tensors of a step. */
 typedef struct apollo_step {
-    uint64_t epoch;   /* of the projectors */
-    double rank_root; /* of the tensor's rank */
-    double root;      /* of the configured scale */
+    uint64_t epoch;   /* number of the projectors */
+    double rank_root; /* square root of the tensor's rank */
+    double root;      /* square root of the configured scale */
     int32_t per_tensor, scale_front, limits, is_first;
 } apollo_step;
 LATHE_ABI_SIZE(apollo_step, 40);
@@ -39,15 +39,15 @@ LATHE_HD static inline double apollo_scale(double n2, double r2)
     return sqrt(n2) / (sqrt(r2) + 1e-8);
 }
 
-/** Lines of a partial sum: at most MAX_PARTIALS of them, of whole groups of LATHE_LINES. */
+/** Lines per partial sum, whole groups of LATHE_LINES; there are at most MAX_PARTIALS sums. */
 LATHE_HD static inline int64_t apollo_run(int64_t lines)
 {
     const int64_t fit = (lines + MAX_PARTIALS - 1) / MAX_PARTIALS;
     return (fit + LATHE_LINES - 1) / LATHE_LINES * LATHE_LINES;
 }
 
-/** The factor on the whole update after the limiter, from the squares of N, of R and of G (of the
- * scaled G with a scale per line); updates the norm that is kept. */
+/** The limiter's factor on the whole update, from the squares of N, of R and of G (with a scale per
+ *  line, of the scaled G); updates the stored norm. */
 LATHE_HD static inline float apollo_limit(const apollo_step *s, double n2, double r2, double g2,
                                           float *kept_norm)
 {
@@ -64,12 +64,12 @@ LATHE_HD static inline float apollo_limit(const apollo_step *s, double n2, doubl
     return (float)(by * s->root);
 }
 
-/** What the kernels get. */
+/** Arguments of the kernels. */
 typedef struct apollo_args {
     lathe_low_rank_args low;
     apollo_step step;
     double *squares;   /* [3, lines] of N, R and G */
-    float *projector;  /* [rank, length], and one more where that is odd */
+    float *projector;  /* [rank, length], and one extra if that is odd */
     float *line_scale; /* [lines] */
     float *factor;     /* [1] */
 } apollo_args;
@@ -91,7 +91,7 @@ LATHE_CUDA_KERNEL(apollo_projector, LATHE_ELEMENTWISE_THREADS, apollo_args)
 
 LATHE_STATIC_ASSERT(APOLLO_LINES <= LATHE_RUNS, "a thread has the sums of a line");
 
-/* Scales and squares of lines. */
+/* Computes scales and squares of lines. */
 LATHE_CUDA_KERNEL(apollo_lines, LATHE_ELEMENTWISE_THREADS, apollo_args)
 {
     const lathe_low_rank_args *const low = &a.low;
@@ -126,7 +126,7 @@ LATHE_CUDA_KERNEL(apollo_lines, LATHE_ELEMENTWISE_THREADS, apollo_args)
     }
 }
 
-/* Sum of a number of every line, in runs; in all threads, all of which call it. */
+/* Sum of a number per line, in runs; on all threads, all of which must call it. */
 static __device__ inline double sum_of_lines(const double *x, int64_t lines)
 {
     __shared__ double part[MAX_PARTIALS];
@@ -142,7 +142,7 @@ static __device__ inline double sum_of_lines(const double *x, int64_t lines)
     return lathe_ordered_sum(part, n_runs);
 }
 
-/* One block. */
+/* Runs with one block. */
 LATHE_CUDA_KERNEL(apollo_limiter, LATHE_ELEMENTWISE_THREADS, apollo_args)
 {
     const int64_t lines = a.low.lines;

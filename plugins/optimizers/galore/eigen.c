@@ -5,16 +5,16 @@
 #include <string.h>
 
 #define MAX_ITERATIONS 60
-#define MIN_SPREAD 64 /* rows or columns of work that are worth a thread */
+#define MIN_SPREAD 64 /* minimum rows or columns of work for one thread */
 
 /* Scratch: d[n] e[n] v[n] w[n] c[n] s[n] in double, taken[n] in int64_t. */
 typedef struct eigen {
     const lathe_host *host;
     double *a; /* [n, n]: rows become the eigenvectors */
     int64_t n, size;
-    double *d, *e; /* diagonal, and below it */
+    double *d, *e; /* diagonal; elements below it */
     double *v, *w; /* Householder vector; A v */
-    double *c, *s; /* the rotations of one QL sweep, of rows first .. last-1 with the next */
+    double *c, *s; /* rotations of one QL sweep: of rows first .. last-1 with the next row */
     int64_t first, last;
     double beta;
 } eigen;
@@ -30,7 +30,7 @@ static void spread(eigen *g, int64_t n, lathe_range_fn fn)
         g->host->parallel_for(n, MIN_SPREAD, fn, g);
 }
 
-/* w = A v over the leading `size` rows; A is held in full. */
+/* w = A v for the leading `size` rows; all of A is stored. */
 static void multiply(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const eigen *const g = arg;
@@ -48,7 +48,7 @@ static void multiply(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* A -= v w^T + w v^T over the leading `size` rows. */
+/* A -= v w^T + w v^T for the leading `size` rows. */
 static void rank_two(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const eigen *const g = arg;
@@ -61,8 +61,8 @@ static void rank_two(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* Reduces row by row from the last. Row i keeps its reflector H = I - beta v v^T: v in columns
- * 0 .. i-1, beta in s[i]. */
+/* Reduces row by row, from the last. Row i stores its reflector H = I - beta v v^T: v in columns 0
+ * .. i-1, beta in s[i]. */
 static void tridiagonalise(eigen *g)
 {
     const int64_t n = g->n;
@@ -95,7 +95,7 @@ static void tridiagonalise(eigen *g)
     g->d[0] = g->a[0];
 }
 
-/* Rows [begin, end) times I - beta v v^T. */
+/* Multiplies rows [begin, end) by I - beta v v^T. */
 static void reflect(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const eigen *const g = arg;
@@ -111,7 +111,7 @@ static void reflect(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* Turns the reflectors into Q^T = H_1 H_2 ... of A = Q T Q^T: its rows are the basis. */
+/* Turns the reflectors into Q^T = H_1 H_2 ... with A = Q T Q^T; its rows are the basis. */
 static void accumulate(eigen *g)
 {
     const int64_t n = g->n;
@@ -145,7 +145,7 @@ static void rotate(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* One implicit QL sweep over first .. last with the shift of the first. */
+/* One implicit QL sweep over first .. last, with the shift for `first`. */
 static void sweep(eigen *g)
 {
     double *const d = g->d, *const e = g->e;
@@ -208,7 +208,7 @@ static lathe_status diagonalise(eigen *g)
     return LATHE_OK;
 }
 
-/* Row `from` of the basis, in f32, with its largest element positive. */
+/* Writes row `from` of the basis as f32, with its largest element positive. */
 static void take(const eigen *g, int64_t from, float *out)
 {
     const double *const row = g->a + from * g->n;

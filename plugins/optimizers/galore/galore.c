@@ -1,13 +1,13 @@
-/* GaLore: AdamW whose moments live in the few directions that the gradient spans most.
+/* GaLore: AdamW with moments only for the few directions in which the gradient is largest.
  *
  *     every gap steps  P = the `rank` leading singular vectors of G along its shorter side
  *     R = P G;  m = b1*m + (1-b1)*R;  v = b2*v + (1-b2)*R*R;  N = m/(sqrt(v) + eps)
  *     p -= lr*sqrt(1 - b2^t)/(1 - b1^t) * scale * P^T N;  p -= lr*wd*p
  *
- * Matrices of layers are projected when their shorter side is longer than the rank; everything else
- * (embeddings, head, norms, biases) takes the same rule unprojected. A vector's sign is fixed by
- * its largest element, which the source leaves to its library. Source: arXiv:2403.03507;
- * galore-torch GaLoreAdamW, projection "std".
+ * Matrices of layers are projected if their shorter side is longer than the rank; all other tensors
+ * (embeddings, head, norms, biases) use the same rule without projection. The sign of a singular
+ * vector is fixed by its largest element; the source leaves it to its library. Source:
+ * arXiv:2403.03507; galore-torch GaLoreAdamW, projection "std".
  */
 #include "galore.h"
 
@@ -39,7 +39,7 @@ static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)
     return n + 1;
 }
 
-/* The Gram matrix along the shorter side, and what its eigenvectors need. */
+/* Scratch: the Gram matrix along the shorter side, and the scratch of its eigenvectors. */
 static int64_t scratch_of(const lathe_low_rank *r)
 {
     const int64_t n = lathe_low_rank_length(r);
@@ -60,7 +60,7 @@ typedef struct gram {
     double *out; /* [length, length] */
 } gram;
 
-/* Rows of the Gram matrix: sums over the lines, in order, of products in double. */
+/* Computes rows of the Gram matrix: sums over the lines, in order, of products in double. */
 static void gram_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const gram *const w = arg;
@@ -69,7 +69,8 @@ static void gram_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
     for (int64_t i = begin; i < end; i++) {
         double *const row = w->out + i * n;
         memset(row, 0, (size_t)n * sizeof *row);
-        if (w->r->by_columns) { /* the lines are contiguous one after the other in a row of G */
+        /* lines are columns of G: neighbouring lines are contiguous in a row */
+        if (w->r->by_columns) {
             for (int64_t j = 0; j < n; j++) {
                 const float *const x = w->g + i * lines, *const y = w->g + j * lines;
                 double sum[8] = {0.0}, all = 0.0;
@@ -145,10 +146,10 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
     return lathe_tensors_run(lathe_optimizer_host(self), s, 2, update_tensor, self);
 }
 
-/* ---- on a device whose memory the host cannot touch ---- */
+/* ---- on a device whose memory the host cannot access ---- */
 
 /* device |Gram matrix, then directions of a step|
- * host   |Gram matrix and workspace of its eigenvectors|projector| */
+ *   host   |Gram matrix and workspace of its eigenvectors|projector| */
 static void room(void *self, const lathe_param_info *param, lathe_optimizer_room *out)
 {
     const lathe_low_rank r = lathe_low_rank_param(((const galore *)self)->rank, param);
@@ -160,7 +161,7 @@ static void room(void *self, const lathe_param_info *param, lathe_optimizer_room
     out->host = scratch_of(&r) + r.rank * n * (int64_t)sizeof(float);
 }
 
-/* A new projector: the Gram matrix comes to the host, its eigenvectors go back. Waits. */
+/* Makes a new projector: copies the Gram matrix to the host and its eigenvectors back. Waits. */
 static lathe_status queue_renew(const lathe_host *host, const lathe_optimizer_queue *todo,
                                 const galore_args *a, float *projector)
 {

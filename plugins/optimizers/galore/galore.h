@@ -1,4 +1,4 @@
-/* GaLore: code shared by the host and the GPU kernels, and those kernels. */
+/* GaLore: formulas for the host and the GPU kernels, and those kernels. */
 #ifndef LATHE_GALORE_H
 #define LATHE_GALORE_H
 
@@ -6,7 +6,7 @@
 
 enum { SLOT_M, SLOT_V, SLOT_PROJECTOR };
 
-/** What the kernels get. */
+/** Arguments of the kernels. */
 typedef struct galore_args {
     lathe_low_rank_args low;
     double *gram; /* [length, length] out */
@@ -15,7 +15,7 @@ typedef struct galore_args {
 } galore_args;
 LATHE_ABI_SIZE(galore_args, 160);
 
-#define GALORE_GRAM_TILE 16 /* elements along each side of what a block makes: one a thread */
+#define GALORE_GRAM_TILE 16 /* side of a block's tile of elements; one element per thread */
 
 LATHE_HD static inline int64_t galore_gram_tiles(int64_t length)
 {
@@ -25,7 +25,7 @@ LATHE_HD static inline int64_t galore_gram_tiles(int64_t length)
 
 #ifdef __CUDACC__
 
-/* Lines that are in shared memory at a time: a multiple of 8. */
+/* Number of lines in shared memory at a time: a multiple of 8. */
 #define GRAM_DEPTH 32
 
 /* Element j of line l of the gradient. */
@@ -35,7 +35,7 @@ static __device__ inline float line_element(const float *g, const lathe_low_rank
     return g[a->by_columns ? j * a->lines + l : l * a->length + j];
 }
 
-/* Elements [first, first + tile) of lines [at, at + n). */
+/* Loads elements [first, first + tile) of lines [at, at + n). */
 static __device__ inline void fetch_lines(float (*to)[GALORE_GRAM_TILE + 1], const float *g,
                                           const lathe_low_rank_args *a, int64_t at, int n,
                                           int64_t first)
@@ -49,8 +49,8 @@ static __device__ inline void fetch_lines(float (*to)[GALORE_GRAM_TILE + 1], con
     }
 }
 
-/* The Gram matrix, sums in the order of gram_rows(): of lines in one sum or, by columns, in eight.
- * A product of two floats is exact in double. Bound by shared memory: two loads for a term. */
+/* The Gram matrix, with sums in the order of gram_rows(): one sum over the lines or, by columns,
+ * eight. A product of two floats is exact in double. Bound by shared memory: two loads per term. */
 LATHE_CUDA_KERNEL(galore_gram, LATHE_ELEMENTWISE_THREADS, galore_args)
 {
     __shared__ float rows[GRAM_DEPTH][GALORE_GRAM_TILE + 1], cols[GRAM_DEPTH][GALORE_GRAM_TILE + 1];
@@ -70,7 +70,8 @@ LATHE_CUDA_KERNEL(galore_gram, LATHE_ELEMENTWISE_THREADS, galore_args)
             if (row + y < n && col + x < n)
                 for (int l = 0; l < m; l++) {
                     const double term = (double)rows[l][y] * (double)cols[l][x];
-                    for (int k = 0; k < 8; k++) /* so that no sum is indexed but by a constant */
+                    /* constant indices, so that the sums stay in registers */
+                    for (int k = 0; k < 8; k++)
                         sum[k] += k == (low->by_columns ? l % 8 : 0) ? term : 0.0;
                 }
             __syncthreads();
@@ -82,8 +83,8 @@ LATHE_CUDA_KERNEL(galore_gram, LATHE_ELEMENTWISE_THREADS, galore_args)
     }
 }
 
-/* The change of tensor t from the directions of its lines. A chunk's block takes tiles, and has
- * their sums. */
+/* Applies the change of tensor t, from the directions of its lines. The block of a chunk processes
+ * tiles and writes their sums. */
 LATHE_CUDA_KERNEL(galore_apply, LATHE_ELEMENTWISE_THREADS, galore_args)
 {
     const lathe_low_rank_args *const low = &a.low;

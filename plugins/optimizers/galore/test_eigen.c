@@ -1,8 +1,8 @@
-/* Eigenvectors: reconstruct the matrix, stay orthonormal, take degenerate and empty cases. */
+/* Eigenvectors: they reconstruct the matrix and are orthonormal; degenerate and empty cases. */
 #include "eigen.h"
 #include "support/optimizer_case.h"
 
-/* Not the plugin's symbol: the test compiles eigen.c itself. */
+/* The test compiles eigen.c itself, because the plugin does not export its functions. */
 #include "eigen.c"
 
 static void serial(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
@@ -19,7 +19,8 @@ static lathe_status fail(lathe_status code, const char *message)
 
 static const lathe_host host = {.size = sizeof host, .parallel_for = serial, .fail = fail};
 
-/* All eigenvectors of G G^T, G [n, m] uniform: V^T V = I and V A V^T is diagonal and falls. */
+/* All eigenvectors of G G^T, G [n, m] uniform: V^T V = I, and V A V^T is diagonal and
+ * descending. */
 static void check(int64_t n, int64_t m)
 {
     double *const a = calloc((size_t)(n * n), sizeof *a), *const kept = calloc((size_t)(n * n), 8);

@@ -7,7 +7,7 @@
 
 typedef lathe_adamw_numbers adamw_part_uniform;
 
-/* scalars() has multiplied its rate into the decay and the bias; what is left is the schedule's
+/* scalars() has already multiplied its rate into the decay and the bias; this adds the schedule's
  * part. */
 LATHE_HD static inline adamw_part_uniform adamw_part_prepare(const float *scalars, float lr_mult,
                                                              float weight_decay_mult)

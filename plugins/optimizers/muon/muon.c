@@ -1,8 +1,8 @@
-/* Muon for the hidden matrices, AdamW for the rest.
+/* Muon for the hidden matrices, AdamW for all other tensors.
  *
- * A matrix takes Muon when it is the 2-D, unquantized weight of a linear site (LATHE_ROLE_MATRIX).
- * Embeddings, the head, norms and biases take AdamW, as published; so do adapter parameters, whose
- * thin factors are not what the method was made for.
+ * Muon updates a matrix if it is the 2-D, unquantized weight of a linear site (LATHE_ROLE_MATRIX).
+ * Embeddings, the head, norms and biases use AdamW, as published. Adapter parameters use it too:
+ * the method was not made for their thin factors.
  *
  * Source: Keller Jordan, "Muon: an optimizer for hidden layers in neural networks", 2024;
  * torch.optim.Muon; the match_rms_adamw scale from arXiv:2502.16982, equation 4.

@@ -1,9 +1,10 @@
-/* The graph of a Muon update: momentum, normalisation, Newton-Schulz steps, the change itself. */
+/* Builds the graph of a Muon update: momentum, normalisation, Newton-Schulz steps, and the
+ * change. */
 #include "newton_schulz.h"
 
 static const double A = 3.4445, B = -4.7750, C = 2.0315;
 
-/* One value out, no memory taken over; the core finds what can be in place. */
+/* Adds a node with one output in new memory; the core finds what can be computed in place. */
 static lathe_status emit(const lathe_graph_api *api, lathe_graph *g, int32_t op,
                          const lathe_op_attrs *attrs, lathe_val x, lathe_val y, const char *label,
                          lathe_val *out)

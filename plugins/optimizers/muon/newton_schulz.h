@@ -6,7 +6,7 @@
 
 typedef struct muon_matrix {
     double momentum;
-    double update_scale; /* lr_mult times the correction for the shape */
+    double update_scale; /* lr_mult times the factor for the shape */
     double decay;        /* lr_mult * weight decay */
     int nesterov;
     int32_t ns_steps;

@@ -29,7 +29,7 @@ static const lathe_optimizer_v1 *make(const char *settings, void **self)
     return plugin->table;
 }
 
-/* One matrix with its update built. */
+/* A matrix with the graph of its update. */
 static bench bench_create(const char *settings, int64_t rows, int64_t cols)
 {
     bench b = {0};
@@ -64,7 +64,7 @@ static void bench_step(bench *b, double lr, double grad_scale)
     memcpy(mock_data(b->g, b->momentum), mock_data(b->g, b->new_momentum), (size_t)b->n * 8);
 }
 
-/* What the iterations make of a singular value. */
+/* Applies the iterations to a singular value. */
 static double iterated(double s, int steps)
 {
     for (int k = 0; k < steps; k++)
@@ -121,7 +121,7 @@ Test(muon, a_zero_gradient_leaves_only_the_decay)
     mock_destroy(b.g);
 }
 
-/* 20 steps of three shapes beside torch; returns the largest difference. */
+/* Compares 20 steps on three shapes with torch; returns the largest difference. */
 static double against(const char *golden, const char *settings, int round)
 {
     static const int64_t shapes[3][2] = {{12, 20}, {24, 8}, {16, 16}};

@@ -21,7 +21,7 @@ typedef struct schedule_free_adamw_uniform {
     float beta2, new2, eps;
     float bias;       /* 1/(1 - b2^t) */
     float mix, pull;  /* c; lr*(b1*(1-c) - 1) */
-    int32_t is_first; /* z is not there yet */
+    int32_t is_first; /* 1: z is not initialised yet */
 } schedule_free_adamw_uniform;
 
 LATHE_HD static inline schedule_free_adamw_uniform
@@ -55,7 +55,7 @@ LATHE_HD static inline float schedule_free_adamw_element(const schedule_free_ada
 
 LATHE_ELEMENTWISE(schedule_free_adamw, 2)
 
-/* x of an element; towards: 1 - 1/b1. */
+/* x of an element; towards = 1 - 1/b1. */
 LATHE_HD static inline float schedule_free_adamw_x(float towards, float y, float z)
 {
     return fmaf(towards, z - y, y);
@@ -89,7 +89,7 @@ typedef struct schedule_free_adamw {
     lathe_adamw adamw;
     double r, weight_lr_power;
     int64_t warmup_steps;
-    int64_t summed; /* steps whose weights are in the sum: a memory of the sum, not a state */
+    int64_t summed; /* steps in the sum of weights: a cache, not state */
     double weight_sum;
 } schedule_free_adamw;
 
@@ -129,19 +129,19 @@ static int32_t schedule_free_adamw_slots(void *self, const lathe_param_info *par
     return 2;
 }
 
-/* The rate of step t (1 first) as a share of the base rate. */
+/* The rate of step t (from 1) relative to the base rate. */
 static double warm(const schedule_free_adamw *o, int64_t t)
 {
     return t < o->warmup_steps ? (double)t / (double)o->warmup_steps : 1.0;
 }
 
-/* Weight of step t in the average; the base rate is in all of them and cancels. */
+/* Weight of step t in the average, without the base rate, which cancels. */
 static double weight(const schedule_free_adamw *o, int64_t t)
 {
     return pow((double)t, o->r) * pow(warm(o, t), o->weight_lr_power);
 }
 
-/* Sum of the weights up to t: goes on from the last call's, or from the start after a resume. */
+/* Sum of the weights up to step t: continues from the last call, or starts again after a resume. */
 static double weight_sum(schedule_free_adamw *o, int64_t t)
 {
     if (o->summed > t) {
@@ -173,7 +173,7 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
     return lathe_elementwise_run(lathe_optimizer_host(self), s, 2, schedule_free_adamw_chunk);
 }
 
-/* x from y and z, into out. */
+/* Computes x from y and z into out. */
 typedef struct averaging {
     float towards; /* 1 - 1/b1 */
     float *const *out;

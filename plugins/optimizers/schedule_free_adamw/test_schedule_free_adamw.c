@@ -57,7 +57,7 @@ Test(schedule_free_adamw, average_is_z_and_the_weights_after_the_first_step)
     case_free(&c);
 }
 
-/* The sum of weights is a memory of the instance, not its state: any step may be asked first. */
+/* The sum of weights is a cache of the instance, not state: any step may be asked for first. */
 Test(schedule_free_adamw, scalars_are_a_function_of_the_step)
 {
     const lathe_plugin *const plugin = fixture_plugin();

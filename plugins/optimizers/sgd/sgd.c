@@ -26,7 +26,7 @@ LATHE_ELEMENTWISE(sgd, 1)
 
 #ifndef __CUDACC__
 
-/* The loop of plain SGD: the same element, its velocity forgotten. */
+/* The loop of plain SGD: the same formula without velocity. */
 typedef sgd_uniform sgd_plain_uniform;
 #define sgd_plain_prepare sgd_prepare
 #define sgd_plain_element sgd_element

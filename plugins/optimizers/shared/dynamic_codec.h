@@ -1,6 +1,5 @@
-/* A book of the dynamic map with what AVX-512 looks up, and many elements at a time without it.
- * dynamic_codes.h is what optimizers and codecs include.
- */
+/* A book of the dynamic map with tables for AVX-512, and portable loops for many elements.
+ * Optimizers and codecs include dynamic_codes.h. */
 #ifndef LATHE_OPTIMIZERS_DYNAMIC_CODEC_H
 #define LATHE_OPTIMIZERS_DYNAMIC_CODEC_H
 
@@ -9,20 +8,20 @@
 
 #define LATHE_DYNAMIC_OCTAVES 32
 
-/* A book and what AVX-512 looks up: 256 bytes, or 32 numbers, in registers.
+/* A book, and the tables of AVX-512: 256 bytes, or 32 numbers, in registers.
  *
- * The lines of a book are lowest where they count. In the octave 2^(k-31) <= a < 2^(k-30), whose
- * numbers have an exponent with the low five bits k, only two can be: that of the decade in which
- * the octave begins and that of the one in which it ends; and the first place of the latter begins
- * 0.2 late. So
+ * Each line of a book is the lowest one where it applies. In the octave 2^(k-31) <= a < 2^(k-30),
+ * whose numbers have an exponent with the low five bits k, only two lines can be lowest: that of
+ * the decade in which the octave begins and that of the decade in which it ends. The first place of
+ * the latter begins 0.2 late. Therefore
  *
  *     place = min(low(a), high(a), 1.25*high(a) + late)
  *
- * with a stretched so that the value 1 begins at 1, hence has octave 31 to itself.
+ * where a is stretched so that the value 1 begins at 1 and has octave 31 for itself.
  */
 typedef struct lathe_dynamic_codec {
     lathe_dynamic_book book;
-    uint8_t plane[4][256]; /* the bytes of the values, lowest first */
+    uint8_t plane[4][256]; /* bytes of the values, lowest byte first */
     float low_slope[LATHE_DYNAMIC_OCTAVES], low_offset[LATHE_DYNAMIC_OCTAVES];
     float high_slope[LATHE_DYNAMIC_OCTAVES], high_offset[LATHE_DYNAMIC_OCTAVES];
     float late[LATHE_DYNAMIC_OCTAVES];
@@ -30,7 +29,7 @@ typedef struct lathe_dynamic_codec {
 } lathe_dynamic_codec;
 LATHE_ABI_SIZE(lathe_dynamic_codec, 3788);
 
-/* The decade whose line is lowest at a. */
+/* The decade whose line is the lowest at a. */
 static inline int lathe__dynamic_decade(const lathe_dynamic_lines *l, double a)
 {
     int lowest = 0;
@@ -53,8 +52,8 @@ static inline void lathe_dynamic_codec_init(lathe_dynamic_codec *c, int is_signe
         for (int byte = 0; byte < 4; byte++)
             c->plane[byte][k] = (uint8_t)(bits >> 8 * byte);
     }
-    /* A hair more than to 1, so that rounding leaves nothing of the value 1 below; octave 31 doubts
-     * it. */
+    /* Slightly more than to 1, so that rounding leaves nothing of the value 1 below it; octave 31
+     * then reports a doubt. */
     const double stretch = (1.0 + 4e-7) / (double)b->edge[254];
     c->stretch = (float)stretch;
     for (int k = 0; k < top; k++) {
@@ -72,8 +71,8 @@ static inline void lathe_dynamic_codec_init(lathe_dynamic_codec *c, int is_signe
     c->late[top] = 0.0f;
 }
 
-/* Values of the codes, copied as bits: two loads and a store an element are faster than a gather.
- */
+/* Copies the values of the codes as bits: two loads and a store per element are faster than a
+ * gather. */
 __attribute__((noinline, optimize("no-tree-vectorize"))) static void
 lathe__dynamic_decode_each(const float *__restrict value, const uint8_t *__restrict codes,
                            float *__restrict out, int64_t n)
@@ -83,7 +82,7 @@ lathe__dynamic_decode_each(const float *__restrict value, const uint8_t *__restr
         memcpy(&out[i], &value[codes[i]], sizeof *out);
 }
 
-/* Codes of x*wide*factor; returns whether any is in doubt. */
+/* Codes of x*wide*factor; returns whether any of them is in doubt. */
 LATHE_CLONES static int32_t lathe__dynamic_near_each(const lathe_dynamic_lines *lines,
                                                      const float *__restrict x, float wide,
                                                      float factor, uint8_t *__restrict codes,

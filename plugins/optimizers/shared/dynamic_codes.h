@@ -1,8 +1,8 @@
-/* Rows of numbers to codes of the dynamic map and back: dynamic_map.h for many elements at a time.
+/* Converts rows of numbers to codes of the dynamic map and back: dynamic_map.h for many elements.
  *
- * The same codes and values, to the bit, from three kinds of code: element by element, loops that
- * the compiler turns into vectors, and AVX-512 (decoding: with VBMI). The machine is asked at every
- * call, so that one binary serves all.
+ * Three implementations give the same bits: element by element, loops that the compiler vectorises,
+ * and AVX-512 (decoding needs VBMI). The choice is made at every call, so one binary runs on all
+ * machines.
  */
 #ifndef LATHE_OPTIMIZERS_DYNAMIC_CODES_H
 #define LATHE_OPTIMIZERS_DYNAMIC_CODES_H
@@ -10,7 +10,7 @@
 #include "dynamic_codec.h"
 #include "dynamic_codes_avx512.h"
 
-/** out[i] = value of codes[i]. */
+/** out[i] = the value of codes[i]. */
 static inline void lathe_dynamic_decode(const lathe_dynamic_codec *c, const uint8_t *codes,
                                         float *out, int64_t n)
 {
@@ -22,8 +22,8 @@ static inline void lathe_dynamic_decode(const lathe_dynamic_codec *c, const uint
     lathe__dynamic_decode_each(c->book.value, codes + at, out + at, n - at);
 }
 
-/** codes[i] = the code of the value nearest to x[i]/absmax, of two equally near ones the lower.
- * absmax: the largest magnitude among x; where it is 0 or NaN, all codes are that of 0. */
+/** codes[i] = the code of the value nearest to x[i]/absmax, the lower one of two equally near.
+ *  absmax: the largest magnitude in x; if it is 0 or NaN, every code is that of 0. */
 static inline void lathe_dynamic_encode(const lathe_dynamic_codec *c, const float *x, float absmax,
                                         uint8_t *codes, int64_t n)
 {

@@ -1,4 +1,4 @@
-/* dynamic_codes.h with AVX-512: elements 64 at a time. */
+/* dynamic_codes.h with AVX-512: 64 elements at a time. */
 #ifndef LATHE_OPTIMIZERS_DYNAMIC_CODES_AVX512_H
 #define LATHE_OPTIMIZERS_DYNAMIC_CODES_AVX512_H
 
@@ -9,8 +9,8 @@
 
 #define LATHE__DYNAMIC_AVX512 "avx512f,avx512bw,avx512dq"
 
-/* Packing and unpacking work within 128 bits; this puts their 32-bit elements in order, or into
- * that order. */
+/* Packing and unpacking work within 128 bits; this restores the order of their 32-bit elements, or
+ * prepares it. */
 __attribute__((target(LATHE__DYNAMIC_AVX512))) static inline __m512i
 lathe__dynamic_across(__m512i x)
 {
@@ -18,8 +18,8 @@ lathe__dynamic_across(__m512i x)
     return _mm512_permutexvar_epi32(from, x);
 }
 
-/* As many as are whole registers of codes, and returns how many. Each byte of the values is looked
- * up for 64 codes at once. */
+/* Decodes whole registers of codes; returns the number of codes decoded. Looks up each byte of the
+ * values for 64 codes at once. */
 __attribute__((target(LATHE__DYNAMIC_AVX512 ",avx512vbmi"))) static int64_t
 lathe__dynamic_decode_avx512(const lathe_dynamic_codec *c, const uint8_t *codes, float *out,
                              int64_t n)
@@ -61,14 +61,15 @@ lathe__dynamic_table_of(const float *x)
     return (lathe__dynamic_table){_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)};
 }
 
-/* The number of each element's octave. */
+/* Looks up the number of each element's octave. */
 __attribute__((target(LATHE__DYNAMIC_AVX512), always_inline)) static inline __m512
 lathe__dynamic_take(lathe__dynamic_table t, __m512i octave)
 {
     return _mm512_permutex2var_ps(t.low, octave, t.high);
 }
 
-/* As many as are whole groups of 64, and returns how many; most is finite and at least 2^-64. */
+/* Encodes whole groups of 64; returns the number of elements encoded. most is finite and at least
+ * 2^-64. */
 __attribute__((target(LATHE__DYNAMIC_AVX512), always_inline)) static inline int64_t
 lathe__dynamic_encode_groups(const lathe_dynamic_codec *c, const float *x, float most,
                              uint8_t *codes, int64_t n, int is_signed)

@@ -1,4 +1,5 @@
-/* Low-rank projection of gradients, for optimizers that keep the state of a matrix projected.
+/* Low-rank projection of gradients, for optimizers that store the state of a matrix in projected
+ * form.
  *
  * A matrix [rows, cols] consists of n_lines lines of `length` elements along its shorter side: rows
  * if rows >= cols, else columns. The projector P [rank, length] maps a line to `rank` numbers:
@@ -29,9 +30,8 @@ typedef struct lathe_low_rank {
     const float *projector; /* [rank, length] */
 } lathe_low_rank;
 
-/** The geometry of a parameter, `rank` directions of it kept; .rank is 0 where nothing is
- * projected: other roles than MATRIX and ADAPTER, and matrices whose shorter side is no longer than
- * `rank`. */
+/** Geometry of a parameter projected to `rank` directions. rank is 0 if it is not projected: roles
+ *  other than MATRIX and ADAPTER, and matrices whose shorter side is not longer than `rank`. */
 static inline lathe_low_rank lathe_low_rank_of(int64_t rank, int32_t role, int64_t rows,
                                                int64_t cols)
 {
@@ -72,11 +72,11 @@ static inline int32_t lathe_low_rank_moments(const lathe_low_rank *r, const lath
     return 2;
 }
 
-/** An element that moves by factor*u and then loses its decay. */
+/** Moves an element by factor*u and then applies its decay. */
 LATHE_HD static inline float lathe_low_rank_move(float x, float u, float factor, float decay)
 {
     const float moved = fmaf(factor, u, x);
-    return fmaf(-decay, moved, moved); /* 1 - decay would lose it to rounding */
+    return fmaf(-decay, moved, moved); /* 1 - decay would lose the decay to rounding */
 }
 
 /* x(line + l, j) of the matrix. */
@@ -85,8 +85,8 @@ static inline int64_t lathe__line_at(const lathe_low_rank *r, int64_t line, int6
     return r->by_columns ? j * r->cols + line : line * r->cols + j;
 }
 
-/** out[rank][LATHE_LINES] = R of lines [line, line + n), n <= LATHE_LINES; other lanes 0. `scale`
- * is a factor on g. */
+/** out[rank][LATHE_LINES] = R of lines [line, line + n), n <= LATHE_LINES; other lanes are 0.
+ *  `scale` is a factor on g. */
 LATHE_CLONES static inline void lathe_low_rank_project(const lathe_low_rank *r, const float *g,
                                                        float scale, int64_t line, int64_t n,
                                                        float *out)

@@ -1,11 +1,11 @@
-/* Adam whose moments live in a low-rank projection (low_rank.h): what GaLore and APOLLO share, the
- * rule for tensors that are not projected included.
+/* Adam with moments in a low-rank projection (low_rank.h): common code of GaLore and APOLLO, with
+ * the rule for tensors that are not projected.
  *
  *     m = b1*m + (1-b1)*R;  v = b2*v + (1-b2)*R*R;  u = m/(sqrt(v) + eps)
- *     a step of lr*sqrt(1 - b2^t)/(1 - b1^t) along u, the decay afterwards
+ *     a step of lr*sqrt(1 - b2^t)/(1 - b1^t) along u, then the decay
  *
- * as transformers' AdamW orders it. Behind the formulas, the CPU's loops; low_rank_queue.h has a
- * GPU's.
+ * in the order of transformers' AdamW. After the formulas, this file has the CPU's loops;
+ * low_rank_queue.h has those of a GPU.
  */
 #ifndef LATHE_OPTIMIZERS_LOW_RANK_ADAM_H
 #define LATHE_OPTIMIZERS_LOW_RANK_ADAM_H
@@ -26,7 +26,7 @@ LATHE_HD static inline float lathe_adam_element(const lathe_adam_numbers *a, flo
     return *m / (sqrtf(*v) + a->eps);
 }
 
-/** p += factor*u; p -= decay*p: of a tensor, before an optimizer's own factor. */
+/** p += factor*u; p -= decay*p: the two factors for a tensor, without an optimizer's own factor. */
 LATHE_HD static inline void lathe_low_rank_rates(const float *scalars, double lr_mult,
                                                  double weight_decay, double decay_mult,
                                                  float *out_factor, float *out_decay)
@@ -38,14 +38,14 @@ LATHE_HD static inline void lathe_low_rank_rates(const float *scalars, double lr
 
 #ifndef __CUDACC__
 
-/** What an instance begins with. */
+/** First member of an optimizer's instance. */
 typedef struct lathe_low_rank_adam {
     lathe_adamw adamw;
     double scale;
-    int64_t rank, gap; /* directions kept; steps that a projector serves */
+    int64_t rank, gap; /* number of directions; steps that use one projector */
 } lathe_low_rank_adam;
 
-/* The first eight rows of the schema, and the number of the next. */
+/* The first eight rows of the schema, and the number of the next row. */
 #define LATHE_LOW_RANK_FIELDS(rank, rank_doc, gap_doc, scale, scale_doc)                           \
     LATHE_ADAMW_FIELDS("1e-3", "1e-6", "0.0"),                                                     \
         LATHE_FIELD_INT("rank", rank, 1, LATHE_MAX_PROJECTION, "directions", rank_doc),            \
@@ -69,7 +69,7 @@ static inline int32_t lathe_low_rank_partition(void *self, const lathe_param_inf
                : LATHE_PARTITION_ELEMENT;
 }
 
-/** scalars() of one: sqrt(1 - b2^t)/(1 - b1^t). */
+/** scalars() of such an optimizer: sqrt(1 - b2^t)/(1 - b1^t). */
 static inline void lathe_low_rank_scalars(void *self, int64_t step, double *out)
 {
     const lathe_adamw *const o = (const lathe_adamw *)self;
@@ -91,12 +91,12 @@ LATHE_CLONES static inline void lathe_adam_direction(const lathe_adam_numbers *a
         u[i] = lathe_adam_element(a, g[i], &m[i], &v[i]);
 }
 
-/** One tensor of a step. */
+/** The update of one tensor in a step. */
 typedef struct lathe_low_rank_update {
     const lathe_optimizer_tensor *x; /* slots[0] is m, slots[1] v */
     lathe_low_rank r;
     lathe_adam_numbers adam;
-    float scale;         /* on the gradient */
+    float scale;         /* factor on the gradient */
     float factor, decay; /* p += factor*u; p -= decay*p */
     int32_t reserved;    /* 0 */
 } lathe_low_rank_update;
@@ -145,7 +145,7 @@ static inline void lathe__low_rank_elements(void *arg, int64_t begin, int64_t en
     lathe_shadow_refresh(x, begin, end);
 }
 
-/** The rule on a tensor that is not projected, its compute copy refreshed. */
+/** Updates a tensor that is not projected, and refreshes its compute copy. */
 static inline void lathe_low_rank_plain(const lathe_host *host, lathe_low_rank_update *u)
 {
     host->parallel_for(u->x->n, LATHE_CHUNK_ELEMENTS, lathe__low_rank_elements, u);

@@ -1,7 +1,8 @@
-/* CUDA kernels of low_rank_queue.h: for the projection and for tensors that are not projected, with
- * matrix products whose sums run in the CPU's order. Include it through low_rank_queue.h only.
+/* CUDA kernels of low_rank_queue.h, for the projection and for tensors that are not projected. The
+ * sums of their matrix products run in the CPU's order. Include this file only through
+ * low_rank_queue.h.
  *
- * A block computes a tile of 64 x 64 elements of a product, a thread 4 x 4 of them. Each term takes
+ * A block computes a tile of 64 x 64 elements of a product, a thread 4 x 4 of them. Each term is
  * one fmaf, one term after another, so the bits equal the CPU's. Bound by f32 arithmetic outside
  * the tensor cores.
  */
@@ -10,11 +11,11 @@
 
 #include "low_rank_queue.h"
 
-#define LATHE__DEPTH 16   /* terms of a tile that are in shared memory */
+#define LATHE__DEPTH 16   /* terms of a tile in shared memory */
 #define LATHE__THREADS 16 /* along each side of a block */
 
-/* Fetches terms [at, at + n) of the tile's elements from `first` on. is_deep: terms are contiguous
- * in memory. */
+/* Loads terms [at, at + n) of the tile's elements from `first` on. is_deep: terms are contiguous in
+ * memory. */
 template <typename Get>
 static __device__ inline void lathe__tile_fetch(float (*tile)[LATHE__TILE], int64_t first,
                                                 int64_t size, int64_t at, int n, int is_deep,
@@ -28,8 +29,9 @@ static __device__ inline void lathe__tile_fetch(float (*tile)[LATHE__TILE], int6
     }
 }
 
-/** done(i, j, sum over k of a(i, k)*b(j, k)) for the elements i, j of tile number `tile` of [rows,
- * cols]. All threads call it. a_deep, b_deep: neighbours in memory are those of k. */
+/** Calls done(i, j, sum over k of a(i, k)*b(j, k)) for the elements i, j of tile number `tile` of
+ *  [rows, cols]. All threads must call it. a_deep, b_deep: the elements of one sum are contiguous
+ *  in memory. */
 template <typename A, typename B, typename Done>
 static __device__ inline void lathe_tile_product(int64_t rows, int64_t cols, int64_t depth,
                                                  int64_t tile, const A &a, int a_deep, const B &b,
@@ -58,7 +60,7 @@ static __device__ inline void lathe_tile_product(int64_t rows, int64_t cols, int
                 done(row + y + i * LATHE__THREADS, col + x + j * LATHE__THREADS, sum[i][j]);
 }
 
-/* Tensors that are not projected. */
+/* Updates tensors that are not projected. */
 LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_low_rank_args)
 {
     const float scale = a.on.scalars[LATHE_SCALAR_GRAD_SCALE];
@@ -82,7 +84,7 @@ LATHE_CUDA_KERNEL(lathe_elementwise_step, LATHE_ELEMENTWISE_THREADS, lathe_low_r
     }
 }
 
-/* R of tensor t, its moments and its direction. */
+/* Computes R of tensor t, updates its moments and computes its direction. */
 LATHE_CUDA_KERNEL(lathe_low_rank_project, LATHE_ELEMENTWISE_THREADS, lathe_low_rank_args)
 {
     const lathe_optimizer_tensor *const x = a.on.tensors + a.t;

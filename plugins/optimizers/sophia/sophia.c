@@ -1,12 +1,12 @@
-/* Sophia-G: a clipped step along momentum over curvature:
+/* Sophia-G: a clipped step along momentum divided by curvature:
  *
  *     m = b1*m + (1-b1)*g;   p = p*(1 - lr*wd) - lr*sign(m)*min(|m|/(rho*h + 1e-15), 1)
  *     every k steps          h = b2*h + (1-b2)*B*gs*gs
  *
  * gs: mean gradient of a batch of B targets whose labels are sampled from the model (the
- * Gauss-Newton-Bartlett estimate); the core makes it with one more backward.
- * Source: arXiv:2305.14342, algorithms 2 and 3; the authors' code keeps B out of h and multiplies
- * it in each step, which is the same for batches of one size.
+ * Gauss-Newton-Bartlett estimate); the core computes it with one more backward. Source:
+ * arXiv:2305.14342, algorithms 2 and 3. The authors' code leaves B out of h and multiplies by it in
+ * each step, which is the same if all batches have one size.
  */
 #include "lathe/kit/optimizer_queue.h"
 
@@ -18,7 +18,7 @@ LATHE_HD static inline float sophia_element(const sophia_uniform *u, float p, fl
                                             const lathe_element *at)
 {
     const float m = fmaf(u->user[NEW1], g, u->user[BETA1] * s[0]);
-    const float ratio = m / fmaf(u->user[RHO], s[1], 1e-15f); /* NaN stays below */
+    const float ratio = m / fmaf(u->user[RHO], s[1], 1e-15f); /* NaN must stay NaN below */
     const float clipped = ratio > 1.0f ? 1.0f : ratio < -1.0f ? -1.0f : ratio;
     (void)at;
     s[0] = m;
@@ -27,14 +27,13 @@ LATHE_HD static inline float sophia_element(const sophia_uniform *u, float p, fl
 
 LATHE_ELEMENTWISE(sophia, 2)
 
-/* h of an element; fresh: (1-b2)*B. */
+/* Updates h of an element; fresh: (1-b2)*B. */
 LATHE_HD static inline float sophia_curvature(float beta2, float fresh, float g, float h)
 {
     return fmaf(fresh * g, g, beta2 * h);
 }
 
-/* The step has rounded slots 0 and 1 with the streams of these; the estimate rounds with that of:
- */
+/* The step rounds slots 0 and 1 with the streams of these numbers; the estimate uses this one: */
 #define CURVATURE_STREAM LATHE_MAX_SLOTS
 
 typedef struct sophia_estimate_args {
@@ -139,7 +138,7 @@ typedef struct curvature_uniform {
     float beta2, fresh;
 } curvature_uniform;
 
-/* n <= LATHE_ELEMENTWISE_TILE elements; random NULL: h is f32, else bf16. */
+/* Updates n <= LATHE_ELEMENTWISE_TILE elements. random NULL: h is f32, else bf16. */
 LATHE_CLONES static void curvature_tile(const curvature_uniform *numbers, float scale,
                                         const float *grad, void *h, const uint16_t *random,
                                         int64_t n)

@@ -3,7 +3,8 @@
 
 #define COUNT 32.0f
 
-/* Every tenth step, from the first: the gradients of "sampled labels" are those of step + 1000. */
+/* Every tenth step, from the first: the gradients of step + 1000 serve as those of sampled
+ * labels. */
 static void estimate(optimizer_case *c, const lathe_optimizer_v1 *table, void *self, int64_t step)
 {
     if ((step - 1) % table->estimate_every(self) != 0)

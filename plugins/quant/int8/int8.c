@@ -25,11 +25,12 @@ typedef struct int8 {
 
 /* ---- rows ---- */
 
-/* Returns the row's scale, or -1 if a value is not finite. A row of zeros has scale and codes 0. */
+/* Returns the row's scale, or -1 if a value is not finite. A row of zeros has scale 0 and codes
+ * 0. */
 BODY float encode_row_body(const float *w, int64_t n, int8_t *q)
 {
     uint32_t top = 0;
-    for (int64_t i = 0; i < n; i++) { /* the order of magnitudes is that of their bits */
+    for (int64_t i = 0; i < n; i++) { /* magnitudes have the same order as their bits */
         uint32_t bits;
         memcpy(&bits, &w[i], sizeof bits);
         bits &= 0x7fffffffu;
@@ -40,7 +41,7 @@ BODY float encode_row_body(const float *w, int64_t n, int8_t *q)
     float absmax;
     memcpy(&absmax, &top, sizeof absmax);
     const float inverse = 127.0f / absmax;
-    if (absmax == 0.0f || isinf(inverse)) { /* below 4e-37 the factor overflows: as zeros */
+    if (absmax == 0.0f || isinf(inverse)) { /* below 4e-37 the factor overflows: treat as zeros */
         memset(q, 0, (size_t)n);
         return absmax;
     }
@@ -63,7 +64,8 @@ BODY void decode_row_body(const int8_t *q, int64_t n, float scale, void *out, in
             y[i] = lathe_f32_to_f16(int8_value(q[i], scale));
         return;
     }
-    for (int64_t i = 0; i < n; i++) { /* finite: lathe_f32_to_bf16 without its NaN branch */
+    /* values are finite: lathe_f32_to_bf16 without its NaN branch */
+    for (int64_t i = 0; i < n; i++) {
         const float value = int8_value(q[i], scale);
         uint32_t bits;
         memcpy(&bits, &value, sizeof bits);
@@ -129,7 +131,7 @@ static void decode_rows(void *arg, int64_t begin, int64_t end, int32_t worker)
                                                            j->out + r * row_bytes, j->dtype);
 }
 
-/* Rows per chunk of work: about 64 Ki elements. */
+/* Rows per chunk of work, for about 64 Ki elements. */
 static int64_t grain(int64_t cols)
 {
     return cols >= 65536 ? 1 : 65536 / cols;
@@ -198,7 +200,7 @@ static int64_t int8_config_json(void *self, char *out, int64_t capacity)
         "\"llm_int8_has_fp16_weight\": false}");
 }
 
-/* bitsandbytes' weight_format: 0, rows as they are. */
+/* bitsandbytes' weight_format: 0 means that rows are stored as they are. */
 static int64_t int8_weight_meta(void *self, int64_t rows, int64_t cols, const void *const *planes,
                                 char *out_suffix, int64_t suffix_capacity, char *out,
                                 int64_t capacity)

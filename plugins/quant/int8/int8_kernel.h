@@ -1,4 +1,4 @@
-/* int8: the value of a code, shared by the CPU loop and the GPU kernel, and that kernel. */
+/* int8: decodes a code, for the CPU loop and the GPU kernel; and that kernel. */
 #ifndef LATHE_INT8_KERNEL_H
 #define LATHE_INT8_KERNEL_H
 
@@ -7,7 +7,8 @@
 
 enum { INT8_WEIGHT, INT8_SCB, INT8_N_PLANES };
 
-/** Code q of a row with the scale SCB, in bitsandbytes' order; 1/127 as it writes it. */
+/** The value of code q in a row with scale SCB, with bitsandbytes' order of operations and its
+ *  1/127. */
 LATHE_HD static inline float int8_value(int8_t q, float scale)
 {
     return (float)q * scale * 7.874015718698502e-3f;
@@ -15,8 +16,8 @@ LATHE_HD static inline float int8_value(int8_t q, float scale)
 
 #ifdef __CUDACC__
 
-/* One element a thread: neighbours read neighbouring codes and write neighbouring values. Bound by
- * the memory that is written; the row of an element costs one division. */
+/* One element per thread: neighbouring threads read neighbouring codes and write neighbouring
+ * values. Bound by the writes; finding the row of an element costs one division. */
 LATHE_CUDA_KERNEL(lathe_quant_decode, LATHE_QUANT_THREADS, lathe_quant_args)
 {
     const int8_t *__restrict__ const q = (const int8_t *)a.planes[INT8_WEIGHT];

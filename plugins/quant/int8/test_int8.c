@@ -1,4 +1,4 @@
-/* int8: bits of bitsandbytes' reference; a row by hand; zero rows; file names; refusals. */
+/* int8: the bits of bitsandbytes' reference; a row by hand; zero rows; file names; refusals. */
 #include "quant_weights.h"
 
 #include <jansson.h>
@@ -24,7 +24,7 @@ static void close_plugin(void)
 
 TestSuite(int8, .init = open_plugin, .fini = close_plugin);
 
-/* The switch between the builds is a member of the instance, after the host: int8.c. */
+/* Selects the build of the code: a member of the instance, after the host (int8.c). */
 typedef struct instance_head {
     const lathe_host *host;
     int avx512;

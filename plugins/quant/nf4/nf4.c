@@ -1,7 +1,7 @@
 /* NF4: 4-bit weights in bitsandbytes' layout, with or without double quantization.
  *
  * Sources: arXiv:2305.14314 (NF4, double quantization); bitsandbytes for layout and rounding. All
- * arithmetic is f32 and in bitsandbytes' order, so codes, scales and decoded values are its own.
+ * arithmetic is f32 in bitsandbytes' order, so codes, scales and decoded values have its bits.
  */
 #include "nf4.h"
 
@@ -71,7 +71,7 @@ typedef struct encode_job {
     uint8_t *bytes;
     float *scales; /* [blocks] */
     nf4_encode_fn encode;
-    int32_t bad; /* some value is not finite; only ever set to 1 */
+    int32_t bad; /* 1 if some value is not finite; threads only set it to 1 */
 } encode_job;
 
 static void encode_blocks(void *arg, int64_t begin, int64_t end, int32_t worker)
@@ -86,16 +86,16 @@ static void encode_blocks(void *arg, int64_t begin, int64_t end, int32_t worker)
         if (scale < 0)
             __atomic_store_n(&job->bad, 1, __ATOMIC_RELAXED);
         job->scales[block] = scale;
-        /* beyond the end lie zeros, whose code fills the last nibble of an odd count */
+        /* codes beyond the end encode zeros; one of them fills the last nibble of an odd count */
         for (int64_t i = 0; i < (count + 1) / 2; i++)
             job->bytes[first / 2 + i] = (uint8_t)(codes[2 * i] << 4 | codes[2 * i + 1]);
     }
 }
 
-/* Index of the map value next to x, by midpoints; the lower one on a midpoint. */
+/* Index of the map value nearest to x, by midpoints; on a midpoint, the lower one. */
 static uint8_t nearest(const float map[256], float x)
 {
-    int low = 0, high = 255; /* the answer lies in [low, high] */
+    int low = 0, high = 255; /* the answer is in [low, high] */
     while (low < high) {
         const int middle = (low + high) / 2;
         if (x > (map[middle] + map[middle + 1]) / 2.0f)
@@ -106,7 +106,7 @@ static uint8_t nearest(const float map[256], float x)
     return (uint8_t)low;
 }
 
-/* Scales [blocks] to 8-bit codes: less their mean, in blocks of 256. */
+/* Encodes scales [blocks] minus their mean as 8-bit codes, in blocks of 256. */
 static void encode_scales(const nf4 *q, const float *scales, int64_t blocks, void *const *planes)
 {
     uint8_t *codes = planes[NF4_ABSMAX];

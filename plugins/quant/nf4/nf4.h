@@ -1,8 +1,8 @@
 /* NF4: the instance, and the planes of a weight.
  *
- * The weight is taken as a flat array of n = rows*cols elements, cut into blocks of 64; a block's
- * scale is its largest magnitude (absmax). With double quantization the scales, less their mean,
- * are cut into blocks of 256 and held as 8-bit codes.
+ * A weight is a flat array of n = rows*cols elements, cut into blocks of 64. The scale of a block
+ * is its largest magnitude (absmax). With double quantization, the mean is subtracted from the
+ * scales, and they are cut into blocks of 256 and stored as 8-bit codes.
  */
 #ifndef LATHE_NF4_H
 #define LATHE_NF4_H
@@ -13,7 +13,7 @@
 typedef struct nf4 {
     const lathe_host *host;
     int nested;
-    int avx512;            /* the machine has F, BW and VL */
+    int avx512;            /* the machine has AVX-512 F, BW and VL */
     float nested_map[256]; /* bitsandbytes' signed dynamic map, ascending */
 } nf4;
 
@@ -24,13 +24,13 @@ static inline int64_t nf4_blocks(int64_t n)
 
 extern const float nf4_map[16];
 
-/** Codes of one block of `count` <= 64 values. Returns the stored scale, or -1 when a value is not
- *  finite. `last` is set for a block cut short by the end of the weight. codes: one a byte. */
+/** Encodes one block of `count` <= 64 values. Returns the scale to store, or -1 if a value is not
+ *  finite. last: the block is cut short by the end of the weight. codes: one per byte. */
 typedef float (*nf4_encode_fn)(const float *w, int64_t count, int last, uint8_t *codes);
 float nf4_encode_block(const float *w, int64_t count, int last, uint8_t *codes);
 float nf4_encode_block_avx512(const float *w, int64_t count, int last, uint8_t *codes);
 
-/** 64 values from 32 bytes; dtype F32 or BF16. */
+/** Decodes 64 values from 32 bytes; dtype F32 or BF16. */
 typedef void (*nf4_decode_fn)(const uint8_t *bytes, const float *map, float scale, void *out,
                               int32_t dtype);
 void nf4_decode_block(const uint8_t *bytes, const float *map, float scale, void *out,

@@ -1,9 +1,9 @@
-/* The block codec: 64 floats to 64 codes of 4 bits, and back; one portable build, one for AVX-512.
+/* Encodes and decodes blocks of 64 floats as 4-bit codes: a portable version and one for AVX-512.
  *
- * A code is the number of midpoints between neighbouring map values below x/absmax, so a value on a
- * midpoint takes the lower code: bitsandbytes' reference. There, a whole block is multiplied by
- * 1/absmax and the last, short one is divided by absmax (and its absmax is at least 1e-38); so
- * here.
+ * A code is the number of midpoints between neighbouring map values that are below x/absmax, so a
+ * value on a midpoint gets the lower code. As in bitsandbytes' reference, a whole block is
+ * multiplied by 1/absmax, but a short last block is divided by absmax, which is then at least
+ * 1e-38.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@ static inline __attribute__((always_inline)) float encode_body(const float *w, i
     memset(scaled, 0, sizeof scaled);
     memset(bits, 0, sizeof bits);
     memcpy(bits, w, (size_t)count * sizeof *w);
-    /* The order of magnitudes is the order of their bits; above all are infinity and NaN. */
+    /* Magnitudes have the same order as their bits; infinity and NaN are above all others. */
     for (int i = 0; i < NF4_BLOCK; i++) {
         const uint32_t magnitude = bits[i] & 0x7fffffffu;
         top = magnitude > top ? magnitude : top;
@@ -85,7 +85,7 @@ AVX512 float nf4_encode_block_avx512(const float *w, int64_t count, int last, ui
     return encode_body(w, count, last, codes);
 }
 
-/* The 16 products of a block are made once; a code then picks one by a permute. */
+/* Computes the 16 possible products of a block once; a permute then selects one per code. */
 AVX512 void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, float scale, void *out,
                                     int32_t dtype)
 {
@@ -107,7 +107,7 @@ AVX512 void nf4_decode_block_avx512(const uint8_t *bytes, const float *map, floa
     __m512i table;
     if (dtype == LATHE_F16) {
         table = _mm512_castsi256_si512(_mm512_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
-    } else { /* on the bits, as lathe_f32_to_bf16; values are finite */
+    } else { /* computed on the bits, as lathe_f32_to_bf16; values are finite */
         const __m512i raw = _mm512_castps_si512(values);
         const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(raw, 16), _mm512_set1_epi32(1));
         const __m512i sum = _mm512_add_epi32(raw, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));

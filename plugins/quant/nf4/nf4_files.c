@@ -1,5 +1,5 @@
-/* What bitsandbytes and transformers keep beside the planes: the quantization config and the
- * quant_state of each weight, both JSON. */
+/* Writes and reads the JSON that bitsandbytes and transformers store beside the planes: the
+ * quantization config, and the quant_state of each weight. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define SUFFIX ".quant_state.bitsandbytes__nf4"
 #define COMPUTE_DTYPE                                                                              \
-    "bfloat16" /* what other programs decode into; a run of Lathe computes in train.precision */
+    "bfloat16" /* dtype into which other programs decode; Lathe computes in train.precision */
 
 int64_t nf4_config_json(void *self, char *out, int64_t capacity)
 {
@@ -44,8 +44,8 @@ int64_t nf4_weight_meta(void *self, int64_t rows, int64_t cols, const void *cons
                     NF4_BLOCK, (long long)rows, (long long)cols, nested);
 }
 
-/* The text after `"key":`, spaces skipped; NULL when the key is absent. The object is flat and its
- * strings are plain names, so a search for the quoted key is enough. */
+/* The text after `"key":`, without leading spaces; NULL if the key is absent. The object is flat
+ * and its strings are plain names, so searching for the quoted key is enough. */
 static const char *value_of(const char *json, const char *key)
 {
     char quoted[64];

@@ -1,5 +1,5 @@
-/* NF4: the planes, the scale of a block and the code of an element, shared by the CPU loop and the
- * GPU kernel, and that kernel. */
+/* NF4: planes, scale of a block and value of an element, for the CPU loop and the GPU kernel; and
+ * that kernel. */
 #ifndef LATHE_NF4_KERNEL_H
 #define LATHE_NF4_KERNEL_H
 
@@ -10,10 +10,10 @@
 #define NF4_NESTED_BLOCK 256
 
 enum {
-    NF4_WEIGHT,        /* u8 [(n+1)/2, 1]: two codes a byte, the first in the high nibble */
+    NF4_WEIGHT,        /* u8 [(n+1)/2, 1]: two codes per byte, the first in the high nibble */
     NF4_ABSMAX,        /* u8 [blocks] when nested, else f32 [blocks] */
-    NF4_MAP,           /* f32 [16]: value of a code */
-    NF4_NESTED_ABSMAX, /* f32 [nested blocks]; this and the next only when nested */
+    NF4_MAP,           /* f32 [16]: values of the codes */
+    NF4_NESTED_ABSMAX, /* f32 [nested blocks]; this and the next two only when nested */
     NF4_NESTED_MAP,    /* f32 [256] */
     NF4_OFFSET,        /* f32 [1]: mean of the scales */
     NF4_N_PLANES
@@ -32,8 +32,8 @@ LATHE_HD static inline float nf4_scale(const void *const *planes, int nested, in
 
 #ifdef __CUDACC__
 
-/* One byte, two elements a thread: neighbours read neighbouring bytes and write neighbouring pairs.
- * The scales of a chunk's blocks are made once. Bound by the memory that is written. */
+/* One byte, two elements, per thread: neighbouring threads read neighbouring bytes and write
+ * neighbouring pairs. The scales of a chunk's blocks are computed once. Bound by the writes. */
 LATHE_CUDA_KERNEL(lathe_quant_decode, LATHE_QUANT_THREADS, lathe_quant_args)
 {
     __shared__ float map[16], scales[LATHE_QUANT_CHUNK / NF4_BLOCK];

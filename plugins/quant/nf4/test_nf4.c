@@ -1,4 +1,4 @@
-/* nf4: bits of bitsandbytes' reference; hand-worked block; short ends; both codecs; files;
+/* nf4: the bits of bitsandbytes' reference; a block by hand; short ends; both codecs; files;
  * refusals. */
 #include "quant_weights.h"
 
@@ -18,7 +18,7 @@ static void open_plugin(void)
 
 TestSuite(nf4, .init = open_plugin);
 
-/* The switch between the codecs is a member of the instance, after host and nested: nf4.h. */
+/* Selects the codec: a member of the instance, after host and nested (nf4.h). */
 typedef struct instance_head {
     const lathe_host *host;
     int nested, avx512;
@@ -34,10 +34,10 @@ static void *instance(int nested)
     return self;
 }
 
-/* Reads "name hex" of n floats, compares, and puts them in the place of x, so that what is decoded
- * next comes from bitsandbytes' own numbers. The mean of the scales is summed in f64 here and in
- * f32, in an order of its own, by torch: a few ulp of the mean apart, and so are the deviations
- * from it. */
+/* Reads "name hex" of n floats, compares them with x, and replaces x by them, so that the following
+ * decoding uses bitsandbytes' own numbers. The mean of the scales is summed in f64 here, but in f32
+ * and another order by torch: the means, and the deviations from them, differ by a few ulp of the
+ * mean. */
 static void expect_near(FILE *file, const char *name, float *x, int64_t n, double tolerance)
 {
     char word[32];

@@ -1,8 +1,7 @@
-/* Cosine decay after a warm-up: curve(p) = (1 + cos(2 pi n_cycles p))/2, half a wave by default, in
- * the frame of lathe/kit/schedule.h.
- * Source: transformers get_cosine_schedule_with_warmup; arXiv:1608.03983. Deviation: beyond T the
- * rate stays where it is, where transformers' would go on along the wave.
- */
+/* Cosine decay after a warm-up: curve(p) = (1 + cos(2 pi n_cycles p))/2, by default half a wave.
+ * The rest of the formula is in lathe/kit/schedule.h. Source: transformers
+ * get_cosine_schedule_with_warmup; arXiv:1608.03983. Deviation: after T the rate stays constant;
+ * that of transformers continues along the wave. */
 #include "lathe/kit/schedule.h"
 
 typedef struct cosine {

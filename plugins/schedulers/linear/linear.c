@@ -15,7 +15,7 @@ static lathe_status read_values(const lathe_host *host, linear *s, const lathe_v
     return lathe_schedule_read(host, values, &s->common);
 }
 
-/* (T - t)/(T - w), written so that it is exact where transformers' is. */
+/* (T - t)/(T - w), in this form, is exact where transformers' value is exact. */
 static double linear_at(void *self, int64_t step, int64_t total, double base_lr,
                         const double *state)
 {

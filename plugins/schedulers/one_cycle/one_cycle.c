@@ -4,13 +4,13 @@
  *                     pct_start*T - 1, 2*pct_start*T - 2, T - 1         (three: the first mirrored)
  *     within one      p = (t - begin)/(end - begin);  cos: b + (a - b)/2*(1 + cos(pi p));  linear
  *
- * Beyond T the rate stays at its minimum. base is the highest rate.
- * Source: torch.optim.lr_scheduler.OneCycleLR; arXiv:1708.07120. Deviation: momentum is not cycled.
+ * After T the rate stays at its minimum. base is the highest rate. Source:
+ * torch.optim.lr_scheduler.OneCycleLR; arXiv:1708.07120. Deviation: momentum is not cycled.
  */
 #include "lathe/kit/schedule.h"
 
 typedef struct one_cycle {
-    lathe_schedule common; /* of it total_steps only */
+    lathe_schedule common; /* only its total_steps is used */
     double pct_start, div_factor, final_div_factor;
     int32_t is_linear, three_phase;
 } one_cycle;
@@ -75,7 +75,7 @@ static double one_cycle_at(void *self, int64_t step, int64_t total, double base_
     int k = 1;
     while (k < n_phases && t > end[k])
         k++;
-    const double span = end[k] - end[k - 1]; /* 0: the phase is its last step alone */
+    const double span = end[k] - end[k - 1]; /* 0: the phase consists of its last step only */
     return anneal(s, rate[k - 1], rate[k], span > 0.0 ? (t - end[k - 1]) / span : 1.0);
 }
 

@@ -13,11 +13,12 @@
  */
 #include "lathe/kit/schedule.h"
 
-/* The state that the core keeps; no infinities, so that any checkpoint format can hold it. */
+/* The state that the core stores; without infinities, so that any checkpoint format can represent
+ * it. */
 enum { STATE_LR, STATE_BEST, STATE_HAS_BEST, STATE_BAD, STATE_COOLDOWN, N_STATE };
 
 typedef struct reduce_on_plateau {
-    lathe_schedule common; /* of it the warm-up only */
+    lathe_schedule common; /* only its warm-up is used */
     double factor, threshold, min_lr, eps;
     int64_t patience, cooldown;
     int32_t is_max, is_abs;

@@ -40,7 +40,7 @@ Test(reduce_on_plateau, warms_up_whatever_is_observed)
     cr_assert_float_eq(s->at(self, 4, 0, 2.0, state), 1.0, 0.0);
 }
 
-/* The metrics of tests/golden/optimizers.py: falls, stalls and rises by turns. */
+/* The metrics of tests/golden/optimizers.py: falling, stalling and rising in turn. */
 static double metric_of(int64_t k)
 {
     return 2.0 / (1.0 + 0.01 * (double)(k % 400)) + 0.05 * (double)case_uniform(900, 0, k);
@@ -60,7 +60,7 @@ static void against(const char *golden, const char *settings)
         const double got = s->at(self, t, 1000, 3e-4, state);
         cr_assert_float_eq(got, want[t], 1e-12 * want[t], "%s step %d: %.17g, want %.17g", golden,
                            (int)t, got, want[t]);
-        /* everything that matters is in the state: a fresh copy goes on alike */
+        /* the state has everything that matters: a new instance continues identically */
         memcpy(kept, state, sizeof kept);
         memset(state, 0xff, sizeof state);
         memcpy(state, kept, (size_t)s->n_state(self) * sizeof *state);

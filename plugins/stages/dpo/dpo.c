@@ -1,14 +1,14 @@
 /* Direct preference optimization: a preference loss on pairs of completions.
  *
- * With r_w, r_l the policy's log-probability of the chosen and the rejected completion less the
- * reference's, and d = r_w - r_l (arXiv:2305.18290, eq. 7), each pair adds
+ * r_w and r_l are the policy's log-probabilities of the chosen and the rejected completion minus
+ * the reference's; d = r_w - r_l (arXiv:2305.18290, eq. 7). Each pair adds
  *
  *   sigmoid   -(1-e) log s(b d) - e log s(-b d)                 e = label_smoothing (cDPO; 0: DPO)
  *   robust    (-(1-e) log s(b d) + e log s(-b d)) / (1-2e)      arXiv:2403.00409
  *   hinge     max(0, 1 - b d)                                   arXiv:2305.10425
  *   nca_pair  -log s(b r_w) - log s(-b r_w)/2 - log s(-b r_l)/2 arXiv:2402.05369
  *
- * Rewards are b r_w and b r_l, as TRL reports them.
+ * where s is the sigmoid and b is beta. Rewards are b r_w and b r_l, as TRL reports them.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ static const lathe_column columns[] = {
     {"rejected", 1, 0, "the other completion"},
 };
 
-/* The values a loss and the metrics are made of. */
+/* The values from which losses and metrics are computed. */
 typedef struct pairs {
     const lathe_graph_api *api;
     lathe_graph *g;
@@ -85,7 +85,7 @@ static void dpo_destroy(void *self)
         ((dpo *)self)->host->free(self);
 }
 
-/* ---- one-node helpers ---- */
+/* ---- helpers that add one node ---- */
 
 static lathe_status unary(const pairs *p, int32_t op, lathe_val x, const char *label,
                           lathe_val *out)
@@ -126,7 +126,7 @@ static lathe_status log_sigmoid(const pairs *p, double alpha, double sign, lathe
     return affine(p, alpha, 0.0, y, "dpo.term", out);
 }
 
-/* The sum over the pairs of the batch, without the padding. */
+/* The sum over the pairs of the batch, without padding. */
 static lathe_status masked_sum(const pairs *p, lathe_val x, const char *label, lathe_val *out)
 {
     lathe_val y;
@@ -134,8 +134,8 @@ static lathe_status masked_sum(const pairs *p, lathe_val x, const char *label, l
     return unary(p, LATHE_OP_SUM, y, label, out);
 }
 
-/* 1 where x > 0, else 0: the sigmoid far out, exactly 0 or 1 for |x| > 1e-26 and 0 at x = 0. No
- * derivative: its factor at both ends is exactly 0. */
+/* 1 where x > 0, else 0: a sigmoid of a huge multiple of x, which is exactly 0 or 1 for |x| >
+ * 1e-26, and 0 at x = 0. It has no derivative: the factor at both ends is exactly 0. */
 static lathe_status is_positive(const pairs *p, lathe_val x, lathe_val *out)
 {
     lathe_val y;

@@ -31,7 +31,7 @@ static void *instance(const lathe_plugin *plugin, const char *type, double beta,
     return self;
 }
 
-/* mask: 1 for each pair that counts. */
+/* mask: 1 for each pair that is counted. */
 static lathe_stage_loss build_masked(const lathe_plugin *plugin, void *self, lathe_graph *g,
                                      int32_t pairs, int64_t tokens, const double *policy,
                                      const double *reference, const double *mask)
@@ -65,7 +65,7 @@ static lathe_stage_loss build(const lathe_plugin *plugin, void *self, lathe_grap
     return build_masked(plugin, self, g, pairs, tokens, policy, reference, mask);
 }
 
-/* Three pairs of one token, of which the second is padding, give the sums of the other two. */
+/* Three pairs of one token, the second of them padding, give the sums of the other two. */
 Test(dpo, a_padding_pair_adds_nothing_to_any_loss_or_metric)
 {
     static const char *const types[] = {"sigmoid", "robust", "hinge", "nca_pair"};

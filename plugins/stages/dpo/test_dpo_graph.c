@@ -1,4 +1,5 @@
-/* dpo on the core's graph: every loss builds, has a derivative, and reaches the policy alone. */
+/* dpo on the core's graph: every loss builds and has a derivative, and only the policy gets
+ * gradients. */
 #include <criterion/criterion.h>
 
 #include "ir/graph.h"
@@ -16,7 +17,7 @@ static lathe_status logprobs(void *ctx, int32_t model, lathe_val *out)
     return LATHE_OK;
 }
 
-/* Stands for a model: one number per token, x W^T. */
+/* A minimal model: one number per token, x W^T. */
 static lathe_val model_of(lathe_graph *g, lathe_params *params, const char *name, lathe_val x,
                           int32_t trainable)
 {
@@ -61,7 +62,8 @@ Test(dpo_graph, every_loss_has_a_derivative_that_reaches_the_policy_alone)
         cr_assert_eq(lathe_graph_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, 3), &mask),
                      LATHE_OK);
         logps[0] = model_of(g, &params, "policy", x, 1);
-        logps[1] = model_of(g, &params, "reference", x, 1); /* trainable, to see the detachment */
+        /* trainable, to show that it is detached */
+        logps[1] = model_of(g, &params, "reference", x, 1);
         const lathe_stage_build build = {.size = sizeof build,
                                          .n_rows = 6,
                                          .row_tokens = 5,

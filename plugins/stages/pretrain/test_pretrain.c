@@ -22,7 +22,7 @@ Test(pretrain, loss_is_minus_the_sum_and_counts_tokens)
     const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
     const lathe_stage_v1 *stage = plugin->table;
     lathe_graph *g = mock_create(LATHE_F32);
-    const double logp[6] = {-1.5, -0.25, 0, -2, -0.5, -3}; /* the third is no target */
+    const double logp[6] = {-1.5, -0.25, 0, -2, -0.5, -3}; /* the third has no target */
     given = mock_input(g, "logp", lathe_desc_1d(LATHE_F32, 6), logp);
     const lathe_stage_build build = {.size = sizeof build,
                                      .n_rows = 2,
