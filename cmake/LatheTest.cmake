@@ -34,7 +34,7 @@ function(lathe_add_test file)
   target_compile_definitions(${name} PRIVATE LATHE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests"
     LATHE_TEST_BUILD="${CMAKE_BINARY_DIR}")
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/core/include ${CMAKE_SOURCE_DIR}/tests)
-  foreach(floor ${LATHE_ROOMS} view conformance)
+  foreach(floor ${LATHE_ROOMS} ${LATHE_TOOLS})
     target_include_directories(${name} PRIVATE ${CMAKE_BINARY_DIR}/floors/${floor})
   endforeach()
   target_link_libraries(${name} PRIVATE lathe_test_mocks lathe PkgConfig::JANSSON criterion ${A_LIBS} m dl)

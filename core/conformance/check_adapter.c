@@ -4,193 +4,22 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/graph_exact.h"
-#include "conformance/tiny_graph.h"
-#include "lathe/adapter.h"
-
-enum { IN = 24, OUT = 16, TOKENS = 6, VOCABULARY = 40 };
+#include "conformance/adapter_bench.h"
+#include "conformance/checks.h"
+#include "harness/graph_exact.h"
+#include "harness/tiny_graph.h"
 
 static const char *const modules[] = {"self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"};
-
-/* What the model has beside the adapter: a parameter of every role, so that an adapter may train
- * any of them. */
-enum { WEIGHT, BIAS, NORM, EMBEDDING, HEAD, N_ROWS };
-
-/* A model of one site: embedding, norm, the site with its bias, head, sum of log-probabilities. */
-typedef struct bench {
-    lathe_instance instance;
-    const lathe_adapter_v1 *table;
-    lathe_params params;
-    lathe_graph *g;
-    lathe_site site;
-    char module[64], names[N_ROWS][80];
-    lathe_val rows[N_ROWS], x, y, base_y, plain_y, loss;
-    int32_t compute; /* dtype */
-    int32_t targeted;
-} bench;
-
-static void bench_fini(bench *b)
-{
-    lathe_graph_destroy(b->g);
-    lathe_params_fini(&b->params);
-    lathe_instance_fini(&b->instance);
-}
-
-/* A parameter of the model as a row, trained or frozen as the adapter says. */
-static lathe_status add_row(bench *b, int which, lathe_param row)
-{
-    int32_t index;
-    row.name = b->names[which];
-    const lathe_param_info info = {
-        .size = sizeof info, .role = row.role, .name = row.name, .desc = row.desc, .trainable = 1};
-    row.trainable = row.group = -1;
-    LATHE_TRY(b->table->select(b->instance.self, &info, &row.trainable, &row.group));
-    row.group = row.group == -1 ? 0 : row.group; /* left alone: the default */
-    if ((row.trainable != 0 && row.trainable != 1) || row.group < 0 || row.group > 1024)
-        return lathe_error(LATHE_E_PLUGIN, "select of %s says trainable %d, group %d", row.name,
-                           row.trainable, row.group);
-    return lathe_params_add(&b->params, &row, &index);
-}
-
-static lathe_status add_rows(bench *b)
-{
-    const lathe_param rows[N_ROWS] = {
-        {.desc = lathe_desc_2d(LATHE_F32, OUT, IN), .role = LATHE_ROLE_MATRIX},
-        {.desc = lathe_desc_1d(LATHE_F32, OUT), .role = LATHE_ROLE_BIAS},
-        {.desc = lathe_desc_1d(LATHE_F32, IN), .role = LATHE_ROLE_NORM, .layer = -1},
-        {.desc = lathe_desc_2d(LATHE_F32, VOCABULARY, IN),
-         .role = LATHE_ROLE_EMBEDDING,
-         .layer = -1},
-        {.desc = lathe_desc_2d(LATHE_F32, VOCABULARY, OUT), .role = LATHE_ROLE_HEAD, .layer = -1},
-    };
-    (void)snprintf(b->names[WEIGHT], sizeof b->names[0], "%s.weight", b->module);
-    (void)snprintf(b->names[BIAS], sizeof b->names[0], "%s.bias", b->module);
-    (void)snprintf(b->names[NORM], sizeof b->names[0], "model.layers.0.input_layernorm.weight");
-    (void)snprintf(b->names[EMBEDDING], sizeof b->names[0], "model.embed_tokens.weight");
-    (void)snprintf(b->names[HEAD], sizeof b->names[0], "lm_head.weight");
-    for (int i = 0; i < N_ROWS; i++) {
-        lathe_param row = rows[i];
-        row.init = LATHE_INIT_NORMAL;
-        row.init_scale = 0.2;
-        LATHE_TRY(add_row(b, i, row));
-    }
-    LATHE_TRY(lathe_graph_create(&b->params, &b->g));
-    for (int i = 0; i < N_ROWS; i++)
-        LATHE_TRY(lathe_graph_param(b->g, i, &b->rows[i]));
-    b->site.weight = b->rows[WEIGHT];
-    b->site.bias = b->rows[BIAS];
-    return LATHE_OK;
-}
-
-static lathe_status plain(bench *b, lathe_val *out)
-{
-    return lathe_graph_api_get()->linear(b->g, b->x, b->site.weight, b->site.bias, "linear", out);
-}
-
-static lathe_status wrap(bench *b, int32_t enabled, lathe_val *out)
-{
-    const lathe_graph_api *api = lathe_graph_api_get();
-    lathe_desc d;
-    *out = LATHE_NONE;
-    if (b->targeted && LATHE_HAS(b->table, wrap))
-        LATHE_TRY(b->table->wrap(b->instance.self, api, b->g, &b->site, b->x, enabled, out));
-    else
-        LATHE_TRY(plain(b, out));
-    LATHE_TRY(api->desc(b->g, *out, &d));
-    if (d.rank != 2 || d.dims[0] != TOKENS || d.dims[1] != OUT || d.dtype != b->compute)
-        return lathe_error(LATHE_E_SHAPE, "wrap gives %s [%lld, %lld], expected %s [%d, %d]",
-                           lathe_dtype_name(d.dtype), (long long)d.dims[0], (long long)d.dims[1],
-                           lathe_dtype_name(b->compute), TOKENS, OUT);
-    return LATHE_OK;
-}
-
-/* What the adapter declared: names, shapes and settings that a run can make. */
-static lathe_status check_declared(const bench *b)
-{
-    for (int32_t i = N_ROWS; i < b->params.n; i++) {
-        const lathe_param *p = b->params.rows[i];
-        int64_t n = 1;
-        if (p->name[0] == '\0')
-            return lathe_error(LATHE_E_PLUGIN, "a parameter has no name");
-        if (p->desc.dtype != LATHE_F32 || p->desc.rank < 1 || p->desc.rank > LATHE_MAX_RANK)
-            return lathe_error(LATHE_E_PLUGIN, "parameter %s is %s of rank %d, expected f32",
-                               p->name, lathe_dtype_name(p->desc.dtype), p->desc.rank);
-        for (int32_t k = 0; k < p->desc.rank; k++) {
-            if (p->desc.dims[k] < 1 || p->desc.dims[k] > 1 << 20 || n * p->desc.dims[k] > 1 << 20)
-                return lathe_error(LATHE_E_PLUGIN,
-                                   "parameter %s has a dim of %lld at a site of [%d, %d]", p->name,
-                                   (long long)p->desc.dims[k], OUT, IN);
-            n *= p->desc.dims[k];
-        }
-        if (p->init < LATHE_INIT_ZERO || p->init > LATHE_INIT_KAIMING_UNIFORM ||
-            !isfinite(p->init_scale) || (p->trainable != 0 && p->trainable != 1) || p->group < 0)
-            return lathe_error(LATHE_E_PLUGIN,
-                               "parameter %s has init %d, scale %g, trainable %d, group %d",
-                               p->name, p->init, p->init_scale, p->trainable, p->group);
-    }
-    return LATHE_OK;
-}
-
-static lathe_status build_model(bench *b)
-{
-    const lathe_graph_api *api = lathe_graph_api_get();
-    const lathe_op_attrs eps = {.eps = 1e-5f};
-    lathe_val tokens, targets, h, norm[2], in[3];
-    LATHE_TRY(lathe_graph_input(b->g, "tokens", lathe_desc_1d(LATHE_I32, TOKENS), &tokens));
-    LATHE_TRY(lathe_graph_input(b->g, "targets", lathe_desc_1d(LATHE_I32, TOKENS), &targets));
-    in[0] = tokens, in[1] = b->rows[EMBEDDING];
-    LATHE_TRY(api->node(b->g, LATHE_OP_EMBED, NULL, in, 2, &h, 1, -1, "embed"));
-    in[0] = h, in[1] = b->rows[NORM];
-    LATHE_TRY(api->node(b->g, LATHE_OP_RMSNORM, &eps, in, 2, norm, 2, -1, "norm"));
-    b->x = norm[0];
-    b->targeted = LATHE_HAS(b->table, targets) ? b->table->targets(b->instance.self, &b->site) : 0;
-    if (b->targeted != 0 && b->targeted != 1)
-        return lathe_error(LATHE_E_PLUGIN, "targets() is %d, expected 0 or 1", b->targeted);
-    LATHE_TRY(wrap(b, 1, &b->y));
-    LATHE_TRY(check_declared(b));
-    const int32_t n = b->params.n;
-    LATHE_TRY(wrap(b, 0, &b->base_y));
-    if (b->params.n != n)
-        return lathe_error(LATHE_E_PLUGIN, "wrap with enabled = 0 declares new parameters");
-    LATHE_TRY(plain(b, &b->plain_y));
-    in[0] = b->y, in[1] = b->rows[HEAD], in[2] = targets;
-    LATHE_TRY(api->node(b->g, LATHE_OP_HEAD_LOGPROB, NULL, in, 3, &h, 1, -1, "head"));
-    return lathe__sum(b->g, h, &b->loss);
-}
-
-static lathe_status bench_init_in(bench *b, lathe__subject *s, const char *module, int32_t compute)
-{
-    *b = (bench){.table = s->table, .compute = compute};
-    LATHE_TRY(lathe__instance(s, &b->instance));
-    lathe_params_init(&b->params, compute);
-    (void)snprintf(b->module, sizeof b->module, "model.layers.0.%s", module);
-    b->site = (lathe_site){.size = sizeof b->site,
-                           .module = b->module,
-                           .in_features = IN,
-                           .out_features = OUT,
-                           .bias = LATHE_NONE};
-    lathe_status status = add_rows(b);
-    if (status == LATHE_OK)
-        status = build_model(b);
-    if (status != LATHE_OK)
-        bench_fini(b);
-    return status;
-}
-
-static lathe_status bench_init(bench *b, lathe__subject *s, const char *module)
-{
-    return bench_init_in(b, s, module, LATHE_BF16);
-}
 
 static lathe_status builds_around_a_site(lathe__subject *s)
 {
     int targeted = 0, params = 0;
     for (int i = 0; i < 3; i++) {
-        bench b;
-        LATHE_TRY(bench_init(&b, s, modules[i]));
+        lathe__adapter_bench b;
+        LATHE_TRY(lathe__adapter_bench_init(&b, s, modules[i]));
         targeted += b.targeted;
-        params += b.params.n - N_ROWS;
-        bench_fini(&b);
+        params += b.params.n - LATHE__N_ROWS;
+        lathe__adapter_bench_fini(&b);
     }
     lathe__note(s, "%d of 3 sites wrapped, %d parameters added", targeted, params);
     return LATHE_OK;
@@ -200,11 +29,11 @@ static lathe_status builds_around_a_site(lathe__subject *s)
 static const char *own_module(lathe__subject *s)
 {
     for (int i = 0; i < 3; i++) {
-        bench b;
-        if (bench_init(&b, s, modules[i]) != LATHE_OK)
+        lathe__adapter_bench b;
+        if (lathe__adapter_bench_init(&b, s, modules[i]) != LATHE_OK)
             break;
         const int targeted = b.targeted;
-        bench_fini(&b);
+        lathe__adapter_bench_fini(&b);
         if (targeted)
             return modules[i];
     }
@@ -216,9 +45,9 @@ static lathe_status trains(lathe__subject *s)
     lathe_buffer text[2] = {LATHE_BUFFER_INIT, LATHE_BUFFER_INIT};
     lathe_status status = LATHE_OK;
     for (int i = 0; i < 2 && status == LATHE_OK; i++) {
-        bench b;
+        lathe__adapter_bench b;
         int32_t trained = 0;
-        status = bench_init(&b, s, own_module(s));
+        status = lathe__adapter_bench_init(&b, s, own_module(s));
         if (status != LATHE_OK)
             break;
         for (int32_t k = 0; k < b.params.n; k++)
@@ -227,7 +56,7 @@ static lathe_status trains(lathe__subject *s)
             status = lathe_error(LATHE_E_PLUGIN, "nothing is trained");
         if (status == LATHE_OK)
             status = lathe__train_graph(s, b.g, b.loss, &text[i]);
-        bench_fini(&b);
+        lathe__adapter_bench_fini(&b);
     }
     if (status == LATHE_OK && strcmp(text[0].data, text[1].data) != 0)
         status = lathe_error(LATHE_E_PLUGIN, "it builds another graph the second time");
@@ -238,15 +67,15 @@ static lathe_status trains(lathe__subject *s)
 
 static lathe_status same_parameters_again(lathe__subject *s)
 {
-    bench b;
+    lathe__adapter_bench b;
     lathe_val again;
-    LATHE_TRY(bench_init(&b, s, own_module(s)));
+    LATHE_TRY(lathe__adapter_bench_init(&b, s, own_module(s)));
     const int32_t n = b.params.n;
-    lathe_status status = wrap(&b, 1, &again);
+    lathe_status status = lathe__adapter_bench_wrap(&b, 1, &again);
     if (status == LATHE_OK && b.params.n != n)
         status = lathe_error(LATHE_E_PLUGIN, "a second forward declares %d new parameters",
                              b.params.n - n);
-    bench_fini(&b);
+    lathe__adapter_bench_fini(&b);
     return status;
 }
 
@@ -254,18 +83,19 @@ static lathe_status same_parameters_again(lathe__subject *s)
 
 /* Every parameter and input of the bench; adapter: 0 initial values, 1 noise. no_bias: the site's
  * bias is 0. */
-static lathe_status fill(const bench *b, lathe__exact *e, lathe__subject *s, int noise, int no_bias)
+static lathe_status fill(const lathe__adapter_bench *b, lathe__exact *e, lathe__subject *s,
+                         int noise, int no_bias)
 {
     LATHE_TRY(lathe__exact_init(e, s, b->g));
     for (lathe_val v = 0; v < b->g->n_values; v++) {
         const lathe_ir_value *value = &b->g->values[v];
         const uint64_t seed = 50 + (uint64_t)(value->param + 1);
-        if (value->kind == LATHE_VALUE_PARAM && value->param >= N_ROWS && !noise)
+        if (value->kind == LATHE_VALUE_PARAM && value->param >= LATHE__N_ROWS && !noise)
             lathe__exact_initial(e, v, seed);
         else if (value->kind == LATHE_VALUE_PARAM)
-            lathe__exact_noise(e, v, seed, value->param == BIAS && no_bias ? 0.0 : 0.5);
+            lathe__exact_noise(e, v, seed, value->param == LATHE__ROW_BIAS && no_bias ? 0.0 : 0.5);
         for (int64_t i = 0; value->kind == LATHE_VALUE_INPUT && i < lathe__exact_count(e, v); i++)
-            lathe__exact_data(e, v)[i] = (double)((5 * i + 3) % VOCABULARY);
+            lathe__exact_data(e, v)[i] = (double)((5 * i + 3) % LATHE__SITE_VOCABULARY);
     }
     return lathe__exact_run(e);
 }
@@ -285,14 +115,14 @@ static lathe_status expect_equal(const lathe__exact *e, lathe_val a, lathe_val b
 static lathe_status starts_as_the_base(lathe__subject *s)
 {
     for (int i = 0; i < 3; i++) {
-        bench b;
+        lathe__adapter_bench b;
         lathe__exact e;
-        LATHE_TRY(bench_init_in(&b, s, modules[i], LATHE_F32));
+        LATHE_TRY(lathe__adapter_bench_init_in(&b, s, modules[i], LATHE_F32));
         lathe_status status = fill(&b, &e, s, 0, 0);
         if (status == LATHE_OK)
             status = expect_equal(&e, b.y, b.plain_y,
                                   "with the initial parameters, and those of the model alone");
-        bench_fini(&b);
+        lathe__adapter_bench_fini(&b);
         LATHE_TRY(status);
     }
     return LATHE_OK;
@@ -300,26 +130,26 @@ static lathe_status starts_as_the_base(lathe__subject *s)
 
 static lathe_status disabled_is_the_base(lathe__subject *s)
 {
-    bench b;
+    lathe__adapter_bench b;
     lathe__exact e;
-    LATHE_TRY(bench_init_in(&b, s, own_module(s), LATHE_F32));
+    LATHE_TRY(lathe__adapter_bench_init_in(&b, s, own_module(s), LATHE_F32));
     lathe_status status = fill(&b, &e, s, 1, 0);
     if (status == LATHE_OK)
         status = expect_equal(&e, b.base_y, b.plain_y, "wrap with enabled = 0");
-    bench_fini(&b);
+    lathe__adapter_bench_fini(&b);
     return status;
 }
 
 static lathe_status every_parameter_counts(lathe__subject *s)
 {
-    bench b;
+    lathe__adapter_bench b;
     lathe__exact e;
-    LATHE_TRY(bench_init_in(&b, s, own_module(s), LATHE_F32));
+    LATHE_TRY(lathe__adapter_bench_init_in(&b, s, own_module(s), LATHE_F32));
     lathe_status status = fill(&b, &e, s, 1, 0);
     const double before = status == LATHE_OK ? lathe__exact_data(&e, b.loss)[0] : 0.0;
     for (lathe_val v = 0; v < b.g->n_values && status == LATHE_OK; v++) {
         const lathe_ir_value *value = &b.g->values[v];
-        if (value->kind != LATHE_VALUE_PARAM || value->param < N_ROWS ||
+        if (value->kind != LATHE_VALUE_PARAM || value->param < LATHE__N_ROWS ||
             !b.params.rows[value->param]->trainable)
             continue;
         lathe__exact_data(&e, v)[0] += 0.25;
@@ -329,11 +159,11 @@ static lathe_status every_parameter_counts(lathe__subject *s)
             status = lathe_error(LATHE_E_NUMERIC, "parameter %s does not move the loss",
                                  b.params.rows[value->param]->name);
     }
-    bench_fini(&b);
+    lathe__adapter_bench_fini(&b);
     return status;
 }
 
-static int has_dropout(const bench *b)
+static int has_dropout(const lathe__adapter_bench *b)
 {
     for (int32_t i = 0; i < b->g->n_nodes; i++)
         if (b->g->nodes[i].op == LATHE_OP_DROPOUT && b->g->nodes[i].attrs.p > 0.0f)
@@ -342,11 +172,11 @@ static int has_dropout(const bench *b)
 }
 
 /* The adapter's parameters as merge() gets them. */
-static int32_t site_params(const bench *b, lathe__subject *s, const lathe__exact *e,
+static int32_t site_params(const lathe__adapter_bench *b, lathe__subject *s, const lathe__exact *e,
                            lathe_site_param list[16])
 {
     int32_t n = 0;
-    for (int32_t p = N_ROWS; p < b->params.n && n < 16; p++)
+    for (int32_t p = LATHE__N_ROWS; p < b->params.n && n < 16; p++)
         for (lathe_val v = 0; v < b->g->n_values; v++) {
             if (b->g->values[v].kind != LATHE_VALUE_PARAM || b->g->values[v].param != p)
                 continue;
@@ -361,27 +191,27 @@ static int32_t site_params(const bench *b, lathe__subject *s, const lathe__exact
 }
 
 /* x W'^T with the merged weight is what wrap gives. */
-static lathe_status merge_and_compare(bench *b, lathe__subject *s, lathe__exact *e)
+static lathe_status merge_and_compare(lathe__adapter_bench *b, lathe__subject *s, lathe__exact *e)
 {
     lathe_site_param list[16];
     float *w[2];
     const int32_t n = site_params(b, s, e, list);
     double *weight = lathe__exact_data(e, b->site.weight);
     for (int k = 0; k < 2; k++) {
-        w[k] = lathe__memory(s, 4 * (int64_t)OUT * IN);
-        for (int i = 0; i < OUT * IN; i++)
+        w[k] = lathe__memory(s, 4 * (int64_t)LATHE__SITE_OUT * LATHE__SITE_IN);
+        for (int i = 0; i < LATHE__SITE_OUT * LATHE__SITE_IN; i++)
             w[k][i] = (float)weight[i];
         LATHE_TRY(b->table->merge(b->instance.self, &b->site, list, n, w[k]));
     }
-    if (!lathe__same(w[0], w[1], (int64_t)OUT * IN * 4))
+    if (!lathe__same(w[0], w[1], (int64_t)LATHE__SITE_OUT * LATHE__SITE_IN * 4))
         return lathe_error(LATHE_E_NUMERIC, "merging the same twice gives other bits");
     LATHE_TRY(lathe__exact_run(e));
-    double wrapped[TOKENS * OUT];
+    double wrapped[LATHE__SITE_TOKENS * LATHE__SITE_OUT];
     memcpy(wrapped, lathe__exact_data(e, b->y), sizeof wrapped);
-    for (int i = 0; i < OUT * IN; i++)
+    for (int i = 0; i < LATHE__SITE_OUT * LATHE__SITE_IN; i++)
         weight[i] = (double)w[0][i];
     LATHE_TRY(lathe__exact_run(e));
-    for (int i = 0; i < TOKENS * OUT; i++) {
+    for (int i = 0; i < LATHE__SITE_TOKENS * LATHE__SITE_OUT; i++) {
         const double got = lathe__exact_data(e, b->plain_y)[i];
         if (!(fabs(got - wrapped[i]) <= 1e-4 * (1 + fabs(wrapped[i]))))
             return lathe_error(LATHE_E_NUMERIC,
@@ -393,11 +223,11 @@ static lathe_status merge_and_compare(bench *b, lathe__subject *s, lathe__exact 
 
 static lathe_status merges(lathe__subject *s)
 {
-    bench b;
+    lathe__adapter_bench b;
     lathe__exact e;
-    LATHE_TRY(bench_init_in(&b, s, own_module(s), LATHE_F32));
+    LATHE_TRY(lathe__adapter_bench_init_in(&b, s, own_module(s), LATHE_F32));
     lathe_status status = LATHE_OK;
-    if (!LATHE_HAS(b.table, merge) || b.params.n == N_ROWS)
+    if (!LATHE_HAS(b.table, merge) || b.params.n == LATHE__N_ROWS)
         status = lathe__skip(s, "nothing to merge");
     else if (has_dropout(&b))
         status = lathe__skip(s, "its dropout is on: --set its key to 0");
@@ -405,7 +235,7 @@ static lathe_status merges(lathe__subject *s)
         status = fill(&b, &e, s, 1, 1);
     if (status == LATHE_OK)
         status = merge_and_compare(&b, s, &e);
-    bench_fini(&b);
+    lathe__adapter_bench_fini(&b);
     return status;
 }
 
@@ -413,18 +243,18 @@ static lathe_status merges(lathe__subject *s)
 
 static lathe_status frozen_base_is_frozen(lathe__subject *s)
 {
-    bench b;
-    LATHE_TRY(bench_init(&b, s, own_module(s)));
+    lathe__adapter_bench b;
+    LATHE_TRY(lathe__adapter_bench_init(&b, s, own_module(s)));
     const int32_t frozen =
         LATHE_HAS(b.table, base_is_frozen) ? b.table->base_is_frozen(b.instance.self) : 0;
     lathe_status status = LATHE_OK;
     if (frozen != 0 && frozen != 1)
         status = lathe_error(LATHE_E_PLUGIN, "base_is_frozen() is %d, expected 0 or 1", frozen);
-    for (int32_t i = 0; i < N_ROWS && status == LATHE_OK; i++)
+    for (int32_t i = 0; i < LATHE__N_ROWS && status == LATHE_OK; i++)
         if (frozen && b.params.rows[i]->trainable)
             status = lathe_error(LATHE_E_PLUGIN, "base_is_frozen() is 1, and %s is trained",
                                  b.params.rows[i]->name);
-    bench_fini(&b);
+    lathe__adapter_bench_fini(&b);
     return status;
 }
 
@@ -436,7 +266,8 @@ static lathe_status unknown_roles_are_survived(lathe__subject *s)
     const lathe_param_info info = {.size = sizeof info,
                                    .role = 99,
                                    .name = "model.layers.0.unknown.weight",
-                                   .desc = lathe_desc_2d(LATHE_F32, OUT, IN),
+                                   .desc =
+                                       lathe_desc_2d(LATHE_F32, LATHE__SITE_OUT, LATHE__SITE_IN),
                                    .trainable = 1};
     LATHE_TRY(lathe__instance(s, &instance));
     const lathe_status status = table->select(instance.self, &info, &trainable, &group);
@@ -450,24 +281,25 @@ static lathe_status unknown_roles_are_survived(lathe__subject *s)
 /* Another instance at another site in between changes nothing. */
 static lathe_status instances_are_apart(lathe__subject *s)
 {
-    bench a, other, again;
+    lathe__adapter_bench a, other, again;
     lathe__exact e[2];
-    LATHE_TRY(bench_init_in(&a, s, modules[0], LATHE_F32));
+    LATHE_TRY(lathe__adapter_bench_init_in(&a, s, modules[0], LATHE_F32));
     lathe_status status = fill(&a, &e[0], s, 1, 0);
     if (status == LATHE_OK)
-        status = bench_init_in(&other, s, modules[2], LATHE_F32);
+        status = lathe__adapter_bench_init_in(&other, s, modules[2], LATHE_F32);
     if (status == LATHE_OK)
-        bench_fini(&other);
+        lathe__adapter_bench_fini(&other);
     if (status == LATHE_OK)
-        status = bench_init_in(&again, s, modules[0], LATHE_F32);
+        status = lathe__adapter_bench_init_in(&again, s, modules[0], LATHE_F32);
     if (status == LATHE_OK) {
         status = fill(&again, &e[1], s, 1, 0);
-        if (status == LATHE_OK && !lathe__same(lathe__exact_data(&e[0], a.y),
-                                               lathe__exact_data(&e[1], again.y), TOKENS * OUT * 8))
+        if (status == LATHE_OK &&
+            !lathe__same(lathe__exact_data(&e[0], a.y), lathe__exact_data(&e[1], again.y),
+                         LATHE__SITE_TOKENS * LATHE__SITE_OUT * 8))
             status = lathe_error(LATHE_E_PLUGIN, "another instance changes what wrap computes");
-        bench_fini(&again);
+        lathe__adapter_bench_fini(&again);
     }
-    bench_fini(&a);
+    lathe__adapter_bench_fini(&a);
     return status;
 }
 
@@ -483,12 +315,12 @@ static int64_t write_config(void *arg, char *out, int64_t capacity)
 }
 
 /* Keys of the adapter's file: each parameter has one, none twice, and the capacity is kept. */
-static lathe_status check_keys(const bench *b)
+static lathe_status check_keys(const lathe__adapter_bench *b)
 {
     char keys[16][256];
-    for (int32_t i = N_ROWS; i < b->params.n && i < N_ROWS + 16; i++) {
+    for (int32_t i = LATHE__N_ROWS; i < b->params.n && i < LATHE__N_ROWS + 16; i++) {
         const char *name = b->params.rows[i]->name;
-        char few[8] = "abcdefg", *key = keys[i - N_ROWS];
+        char few[8] = "abcdefg", *key = keys[i - LATHE__N_ROWS];
         const int64_t n = b->table->file_key(b->instance.self, name, key, (int64_t)sizeof keys[0]);
         if (n <= 0 || n >= (int64_t)sizeof keys[0])
             return lathe_error(LATHE_E_PLUGIN, "no file key for its parameter %s", name);
@@ -496,7 +328,7 @@ static lathe_status check_keys(const bench *b)
         (void)b->table->file_key(b->instance.self, name, few, 4);
         if (few[4] != 'e')
             return lathe_error(LATHE_E_CORRUPT, "file_key writes more than its capacity of 4");
-        for (int32_t k = 0; k < i - N_ROWS; k++)
+        for (int32_t k = 0; k < i - LATHE__N_ROWS; k++)
             if (strcmp(keys[k], key) == 0)
                 return lathe_error(LATHE_E_PLUGIN, "two parameters have the file key %s", key);
     }
@@ -505,9 +337,9 @@ static lathe_status check_keys(const bench *b)
 
 static lathe_status writes_its_files(lathe__subject *s)
 {
-    bench b;
+    lathe__adapter_bench b;
     lathe_status status = LATHE_OK;
-    LATHE_TRY(bench_init(&b, s, own_module(s)));
+    LATHE_TRY(lathe__adapter_bench_init(&b, s, own_module(s)));
     writer w = {b.table, b.instance.self};
     if (LATHE_HAS(b.table, config_json))
         status = lathe__check_json(s, "config_json", write_config, &w);
@@ -515,7 +347,7 @@ static lathe_status writes_its_files(lathe__subject *s)
         status = check_keys(&b);
     else if (status == LATHE_OK && !LATHE_HAS(b.table, config_json))
         status = lathe__skip(s, "it has no file of its own");
-    bench_fini(&b);
+    lathe__adapter_bench_fini(&b);
     return status;
 }
 

@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "conformance/suite.h"
+#include "conformance/checks.h"
+#include "harness/subject.h"
 #include "plug/schema.h"
 #include "plug/so.h"
 

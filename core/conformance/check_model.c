@@ -8,8 +8,9 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "conformance/graph_exact.h"
-#include "conformance/tiny_graph.h"
+#include "conformance/checks.h"
+#include "harness/graph_exact.h"
+#include "harness/tiny_graph.h"
 #include "io/safetensors.h"
 #include "model/model_build.h"
 #include "model/model_values.h"

@@ -5,8 +5,9 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "conformance/device_side.h"
+#include "conformance/checks.h"
 #include "conformance/optimizer_math.h"
+#include "harness/device_side.h"
 #include "ir/dump.h"
 #include "ir/passes.h"
 #include "ir/plan.h"

@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/device_side.h"
+#include "conformance/checks.h"
 #include "conformance/optimizer_case.h"
+#include "harness/device_side.h"
 
 static lathe_status launch_nothing(const lathe__subject *s, const char *kernel)
 {

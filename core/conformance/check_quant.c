@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/device_side.h"
+#include "conformance/checks.h"
 #include "conformance/quant_weight.h"
+#include "harness/device_side.h"
 
 enum { N_SHAPES = 9 };
 static const int64_t shapes[N_SHAPES][2] = {{64, 64}, {128, 256}, {3, 64},   {1, 128}, {5, 7},

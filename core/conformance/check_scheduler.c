@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/suite.h"
+#include "conformance/checks.h"
+#include "harness/subject.h"
 #include "lathe/scheduler.h"
 
 enum { N_TOTALS = 7 };

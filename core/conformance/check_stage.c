@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/graph_exact.h"
-#include "conformance/tiny_graph.h"
+#include "conformance/checks.h"
+#include "harness/graph_exact.h"
+#include "harness/tiny_graph.h"
 #include "lathe/rng.h"
 #include "lathe/stage.h"
 

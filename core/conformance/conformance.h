@@ -39,9 +39,4 @@ lathe_status lathe_conformance_run(const lathe_component *component,
                                    const lathe_conformance_setup *setup, const lathe_report *report,
                                    lathe_conformance_totals *out);
 
-/** Heap blocks that the core took so far; default lathe_heap_allocations. A program that counts
- *  malloc itself sets its own counter before the first run. Calls that the plugin makes itself are
- *  counted in any case. */
-extern int64_t (*lathe_conformance_heap)(void);
-
 #endif

@@ -2,7 +2,7 @@
 #ifndef LATHE_CONFORMANCE_OPTIMIZER_CASE_H
 #define LATHE_CONFORMANCE_OPTIMIZER_CASE_H
 
-#include "conformance/suite.h"
+#include "harness/subject.h"
 #include "lathe/kit/optimizer_queue.h"
 
 enum { LATHE__N_TENSORS = 6, LATHE__N_PIECES = 3 * LATHE__N_TENSORS };

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/device_side.h"
 #include "conformance/optimizer_case.h"
+#include "harness/device_side.h"
 
 enum {
     SEED = 42,

@@ -5,8 +5,8 @@
 #ifndef LATHE_CONFORMANCE_OPTIMIZER_MATH_H
 #define LATHE_CONFORMANCE_OPTIMIZER_MATH_H
 
-#include "conformance/graph_exact.h"
 #include "conformance/optimizer_case.h"
+#include "harness/graph_exact.h"
 
 /* How the next steps are taken. */
 typedef struct lathe__rule {

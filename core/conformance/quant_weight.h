@@ -2,7 +2,7 @@
 #ifndef LATHE_CONFORMANCE_QUANT_WEIGHT_H
 #define LATHE_CONFORMANCE_QUANT_WEIGHT_H
 
-#include "conformance/suite.h"
+#include "harness/subject.h"
 #include "lathe/quant.h"
 
 typedef struct lathe__weight {

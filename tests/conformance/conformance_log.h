@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "conformance/conformance.h"
+#include "harness/subject.h"
 #include "lathe/device.h"
 #include "plug/kind.h"
 #include "plug/so.h"

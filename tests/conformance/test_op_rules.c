@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/graph_exact.h"
-#include "conformance/op_cases.h"
+#include "devicecheck/op_cases.h"
+#include "harness/graph_exact.h"
 #include "ir/passes.h"
 
 #define OK(call) cr_assert_eq((call), LATHE_OK, "%s: %s", #call, lathe_error_message())

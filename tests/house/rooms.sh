@@ -8,8 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mode=${1:-} file=${2:-}
 most=6000
 # From the lowest floor to the highest.
-rooms=$(grep -oE '^set\(LATHE_ROOMS [a-z ]+' cmake/LatheFloors.cmake | cut -d' ' -f2-)
-rooms="$rooms view conformance app"
+rooms=$(grep -oE '^set\(LATHE_(ROOMS|TOOLS) [a-z ]+' cmake/LatheFloors.cmake | cut -d' ' -f2- | tr '\n' ' ')
+rooms="${rooms}app"
 
 sources() { find "core/$1" -name '*.[ch]' -o -name '*.cpp' -o -name '*.inc'; }
 

@@ -4,7 +4,7 @@
  * Every call to another library goes through a slot that the dynamic linker filled (ELF relocations
  * JUMP_SLOT and GLOB_DAT). Exchanging the address there reaches this plugin alone, works beside a
  * sanitizer's allocator, and needs no second library. */
-#include "conformance/imports.h"
+#include "harness/imports.h"
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,8 +1,8 @@
 /* A device under check: an instance of it, and memory with fences. */
-#ifndef LATHE_CONFORMANCE_DEVICE_SESSION_H
-#define LATHE_CONFORMANCE_DEVICE_SESSION_H
+#ifndef LATHE_DEVICECHECK_DEVICE_SESSION_H
+#define LATHE_DEVICECHECK_DEVICE_SESSION_H
 
-#include "conformance/suite.h"
+#include "harness/subject.h"
 #include "lathe/device.h"
 
 typedef struct lathe__session {
@@ -21,12 +21,5 @@ lathe_status lathe__session_get(lathe__session *d, const void *device, int64_t b
 
 /** Compute dtypes that the device says every op runs in, as bits. */
 uint32_t lathe__session_dtypes(const lathe__session *d);
-
-/* Checks of kernels, and of what a device must refuse. */
-const lathe__check *lathe__checks_kernels(void);
-lathe_status lathe__kernels_are_apart(lathe__subject *s);
-lathe_status lathe__kernel_runs_a_thousand_times(lathe__subject *s);
-lathe_status lathe__refuses_wrong_problems(lathe__subject *s);
-lathe_status lathe__refuses_unknown_numbers(lathe__subject *s);
 
 #endif

@@ -2,7 +2,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/device_session.h"
+#include "devicecheck/device_checks.h"
+#include "devicecheck/device_session.h"
 
 typedef struct wrong {
     const char *what;

@@ -1,5 +1,5 @@
 /* The double-precision interpreter of graphs. */
-#include "conformance/graph_exact.h"
+#include "harness/graph_exact.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Counts a plugin's calls of the C library that allocate memory or print, from any thread. Calls
  * made by other libraries and by the host's functions are not counted. */
-#ifndef LATHE_CONFORMANCE_IMPORTS_H
-#define LATHE_CONFORMANCE_IMPORTS_H
+#ifndef LATHE_HARNESS_IMPORTS_H
+#define LATHE_HARNESS_IMPORTS_H
 
 #include "lathe/plugin.h"
 

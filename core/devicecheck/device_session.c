@@ -1,5 +1,5 @@
 /* Opening the device under check, and copies to and from it. */
-#include "conformance/device_session.h"
+#include "devicecheck/device_session.h"
 
 lathe_status lathe__session_init(lathe__session *d, lathe__subject *s)
 {

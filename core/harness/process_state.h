@@ -1,6 +1,6 @@
 /* State that a plugin shares with the rest of the process and must leave unchanged. */
-#ifndef LATHE_CONFORMANCE_PROCESS_STATE_H
-#define LATHE_CONFORMANCE_PROCESS_STATE_H
+#ifndef LATHE_HARNESS_PROCESS_STATE_H
+#define LATHE_HARNESS_PROCESS_STATE_H
 
 #include <signal.h>
 

@@ -1,6 +1,6 @@
 /* Builds the problems that a device's kernels are checked on from lathe_op_case (ir/op_info.h). */
-#ifndef LATHE_CONFORMANCE_OP_CASES_H
-#define LATHE_CONFORMANCE_OP_CASES_H
+#ifndef LATHE_DEVICECHECK_OP_CASES_H
+#define LATHE_DEVICECHECK_OP_CASES_H
 
 #include "ir/ops/op_values.h"
 

@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/suite.h"
+#include "devicecheck/device_checks.h"
 #include "exec/exec.h"
+#include "harness/subject.h"
 
 enum { N = 1 << 18 }; /* f32: long enough to be overtaken */
 

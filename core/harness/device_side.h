@@ -1,10 +1,10 @@
 /* The device that checks use if it has its own memory: guarded host blocks have a copy on the
  * device, and are copied together with their guards. */
-#ifndef LATHE_CONFORMANCE_DEVICE_SIDE_H
-#define LATHE_CONFORMANCE_DEVICE_SIDE_H
+#ifndef LATHE_HARNESS_DEVICE_SIDE_H
+#define LATHE_HARNESS_DEVICE_SIDE_H
 
-#include "conformance/suite.h"
 #include "exec/exec.h"
+#include "harness/subject.h"
 
 typedef struct lathe__device_side {
     lathe_arena arena;

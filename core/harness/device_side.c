@@ -1,5 +1,5 @@
 /* Guarded memory on both sides of a device. */
-#include "conformance/device_side.h"
+#include "harness/device_side.h"
 
 #include <stdio.h>
 #include <stdlib.h>

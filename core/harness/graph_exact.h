@@ -6,10 +6,10 @@
  *     fill lathe__exact_data(&e, v) of inputs and parameters
  *     LATHE_TRY(lathe__exact_run(&e));          again after other inputs, as often as wanted
  */
-#ifndef LATHE_CONFORMANCE_GRAPH_EXACT_H
-#define LATHE_CONFORMANCE_GRAPH_EXACT_H
+#ifndef LATHE_HARNESS_GRAPH_EXACT_H
+#define LATHE_HARNESS_GRAPH_EXACT_H
 
-#include "conformance/suite.h"
+#include "harness/subject.h"
 #include "ir/graph.h"
 
 typedef struct lathe__exact {

@@ -1,6 +1,6 @@
 /* Signal handlers, current folder, locale, rounding, umask, environment, open files, threads, and
  * printing. */
-#include "conformance/process_state.h"
+#include "harness/process_state.h"
 
 #include <dirent.h>
 #include <fenv.h>
@@ -14,7 +14,7 @@
 #endif
 
 #include "base/error.h"
-#include "conformance/imports.h"
+#include "harness/imports.h"
 
 extern char **environ;
 

@@ -1,9 +1,9 @@
-/* Inside the conformance suite: the plugin under check, and what checks are made of. */
-#ifndef LATHE_CONFORMANCE_SUITE_H
-#define LATHE_CONFORMANCE_SUITE_H
+/* The plugin under check, and the functions that checks are written with. */
+#ifndef LATHE_HARNESS_SUBJECT_H
+#define LATHE_HARNESS_SUBJECT_H
 
 #include "base/arena.h"
-#include "conformance/conformance.h"
+#include "base/toml.h"
 #include "plug/select.h"
 
 /* What a check returns beside LATHE_OK and errors: it does not apply here. */
@@ -30,23 +30,6 @@ struct lathe__check {
     int32_t argument; /* for checks that share a function: an op */
 };
 
-/** The checks of a kind (0: those of every kind), ended by a NULL name. */
-const lathe__check *lathe__checks_common(void);
-const lathe__check *lathe__checks_optimizer(void);
-const lathe__check *lathe__checks_scheduler(void);
-const lathe__check *lathe__checks_quant(void);
-const lathe__check *lathe__checks_adapter(void);
-const lathe__check *lathe__checks_stage(void);
-const lathe__check *lathe__checks_attention(void);
-const lathe__check *lathe__checks_device(void);
-const lathe__check *lathe__checks_model(void);
-/** Those of kinds whose plugins carry code for devices with memory of their own. */
-const lathe__check *lathe__checks_optimizer_device(void);
-const lathe__check *lathe__checks_quant_device(void);
-/* Of a device, in a file of their own. */
-lathe_status lathe__streams_in_order(lathe__subject *s);
-lathe_status lathe__events_tell_time(lathe__subject *s);
-
 /** Notes why and returns LATHE__SKIP. */
 __attribute__((format(printf, 2, 3))) lathe_status lathe__skip(lathe__subject *s,
                                                                const char *format, ...);
@@ -70,6 +53,11 @@ lathe_status lathe__values_of(const lathe_plugin *plugin, const lathe_toml_node 
 lathe_status lathe__instance(lathe__subject *s, lathe_instance *out);
 /** The same with lines of TOML over them. */
 lathe_status lathe__instance_with(lathe__subject *s, const char *toml, lathe_instance *out);
+
+/** Heap blocks that the core took so far; default lathe_heap_allocations. A program that counts
+ *  malloc itself sets its own counter before the first run. Calls that the plugin makes itself are
+ *  counted in any case. */
+extern int64_t (*lathe_conformance_heap)(void);
 
 /** Heap blocks that the core and the plugin have taken so far. */
 int64_t lathe__heap(void);

@@ -1,5 +1,5 @@
 /* Interprets the words of an op's test cases. */
-#include "conformance/op_cases.h"
+#include "devicecheck/op_cases.h"
 
 #include <ctype.h>
 #include <float.h>

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "conformance/device_session.h"
+#include "devicecheck/device_checks.h"
+#include "devicecheck/device_session.h"
 
 static lathe_status scores_with_a_reason(lathe__subject *s)
 {

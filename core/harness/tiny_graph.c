@@ -1,7 +1,7 @@
 /* From a loss to a plan. */
-#include "conformance/tiny_graph.h"
+#include "harness/tiny_graph.h"
 
-#include "conformance/device_side.h"
+#include "harness/device_side.h"
 #include "ir/dump.h"
 #include "ir/passes.h"
 #include "ir/plan.h"

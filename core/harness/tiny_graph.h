@@ -1,9 +1,9 @@
 /* A graph for checks of adapters and stages: from a loss to a plan, as a run would. */
-#ifndef LATHE_CONFORMANCE_TINY_GRAPH_H
-#define LATHE_CONFORMANCE_TINY_GRAPH_H
+#ifndef LATHE_HARNESS_TINY_GRAPH_H
+#define LATHE_HARNESS_TINY_GRAPH_H
 
 #include "base/buffer.h"
-#include "conformance/suite.h"
+#include "harness/subject.h"
 #include "ir/graph.h"
 
 /** f32[] sum of v, cast to f32 first where needed. */

@@ -1,0 +1,22 @@
+/* The lists of checks of each kind, each ended by a NULL name. devicecheck has those of devices. */
+#ifndef LATHE_CONFORMANCE_CHECKS_H
+#define LATHE_CONFORMANCE_CHECKS_H
+
+#include "harness/subject.h"
+
+/** The checks of every kind. */
+const lathe__check *lathe__checks_common(void);
+
+const lathe__check *lathe__checks_optimizer(void);
+const lathe__check *lathe__checks_scheduler(void);
+const lathe__check *lathe__checks_quant(void);
+const lathe__check *lathe__checks_adapter(void);
+const lathe__check *lathe__checks_stage(void);
+const lathe__check *lathe__checks_attention(void);
+const lathe__check *lathe__checks_model(void);
+
+/** The checks of kinds whose plugins carry code for devices with memory of their own. */
+const lathe__check *lathe__checks_optimizer_device(void);
+const lathe__check *lathe__checks_quant_device(void);
+
+#endif

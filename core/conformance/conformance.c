@@ -1,0 +1,105 @@
+/* Runs the checks of a plugin's kind, one after the other. */
+#include "conformance/conformance.h"
+
+#include "base/error.h"
+#include "conformance/checks.h"
+#include "devicecheck/device_checks.h"
+#include "harness/device_side.h"
+#include "harness/imports.h"
+#include "harness/process_state.h"
+
+static const lathe__check *checks_of(int32_t kind, int on_device)
+{
+    switch (kind) {
+    case LATHE_KIND_OPTIMIZER:
+        return on_device ? lathe__checks_optimizer_device() : lathe__checks_optimizer();
+    case LATHE_KIND_SCHEDULER:
+        return lathe__checks_scheduler();
+    case LATHE_KIND_QUANT:
+        return on_device ? lathe__checks_quant_device() : lathe__checks_quant();
+    case LATHE_KIND_ADAPTER:
+        return lathe__checks_adapter();
+    case LATHE_KIND_STAGE:
+        return lathe__checks_stage();
+    case LATHE_KIND_ATTENTION:
+        return lathe__checks_attention();
+    case LATHE_KIND_DEVICE:
+        return lathe__checks_device();
+    case LATHE_KIND_MODEL:
+        return lathe__checks_model();
+    default:
+        return NULL;
+    }
+}
+
+static void run_one(lathe__subject *s, const lathe__check *check, const lathe_report *report,
+                    lathe_conformance_totals *totals)
+{
+    report->begin(report->arg, check->name);
+    s->note[0] = '\0';
+    s->check = check;
+    s->guarded = NULL;
+    lathe_error_clear();
+    /* The driver and the libraries of a device keep files, threads and handlers of their own. */
+    const int counts = s->plugin->kind != LATHE_KIND_DEVICE && s->device == NULL;
+    lathe__process_state before, after;
+    lathe__process_state_read(&before, counts);
+    lathe_status status = check->run(s);
+    lathe__process_state_read(&after, counts);
+    if (status == LATHE_OK)
+        status = lathe__guards(s);
+    if (status == LATHE_OK || status == LATHE__SKIP) {
+        const lathe_status left = lathe__process_state_compare(&before, &after);
+        status = left != LATHE_OK ? left : status;
+    }
+    lathe__process_state_restore(&before);
+    if (status == LATHE__SKIP) {
+        totals->skipped++;
+        report->end(report->arg, LATHE_CHECK_SKIPPED, s->note);
+    } else if (status == LATHE_OK) {
+        totals->ok++;
+        report->end(report->arg, LATHE_CHECK_OK, s->note);
+    } else {
+        const char *message = lathe_error_message();
+        totals->failed++;
+        report->end(report->arg, LATHE_CHECK_FAILED,
+                    message[0] ? message : lathe_status_text(status));
+    }
+    lathe__device_side_release(s);
+    lathe_arena_fini(&s->arena);
+}
+
+lathe_status lathe_conformance_run(const lathe_component *component,
+                                   const lathe_conformance_setup *setup, const lathe_report *report,
+                                   lathe_conformance_totals *out)
+{
+    const lathe_plugin *plugin = component->plugin;
+    const lathe_component *device = setup != NULL ? setup->device : NULL;
+    lathe__subject s = {.component = component,
+                        .plugin = plugin,
+                        .table = plugin->table,
+                        .settings = setup != NULL ? setup->settings : NULL};
+    lathe__device_side side = {0};
+    *out = (lathe_conformance_totals){0};
+    lathe__imports_watch(plugin);
+    if (device != NULL)
+        LATHE_TRY(lathe__device_side_open(&side, device));
+    s.device = device != NULL && !lathe_machine_shares(&side.machine) ? &side : NULL;
+    const lathe__check *const lists[] = {
+        lathe__checks_common(), checks_of(plugin->kind, s.device != NULL),
+        plugin->kind == LATHE_KIND_DEVICE ? lathe__checks_kernels() : NULL};
+    lathe_status status = LATHE_OK;
+    for (int i = 0; i < 3 && status == LATHE_OK; i++) {
+        if (lists[i] == NULL && i < 2)
+            status = lathe_error(LATHE_E_ARG, "no checks for kind %d", plugin->kind);
+        for (const lathe__check *check = lists[i]; check != NULL && check->name != NULL; check++) {
+            run_one(&s, check, report, out);
+            if (out->failed > 0 && setup != NULL && setup->first_failure)
+                break;
+        }
+        if (out->failed > 0 && setup != NULL && setup->first_failure)
+            break;
+    }
+    lathe__device_side_close(&side);
+    return status;
+}

@@ -1,0 +1,19 @@
+/* The checks of a device plugin. */
+#ifndef LATHE_DEVICECHECK_DEVICE_CHECKS_H
+#define LATHE_DEVICECHECK_DEVICE_CHECKS_H
+
+#include "harness/subject.h"
+
+/** Lists of checks, each ended by a NULL name: of the device itself, and one for each op. */
+const lathe__check *lathe__checks_device(void);
+const lathe__check *lathe__checks_kernels(void);
+
+/* The checks of the first list that have files of their own. */
+lathe_status lathe__streams_in_order(lathe__subject *s);
+lathe_status lathe__events_tell_time(lathe__subject *s);
+lathe_status lathe__kernels_are_apart(lathe__subject *s);
+lathe_status lathe__kernel_runs_a_thousand_times(lathe__subject *s);
+lathe_status lathe__refuses_wrong_problems(lathe__subject *s);
+lathe_status lathe__refuses_unknown_numbers(lathe__subject *s);
+
+#endif
