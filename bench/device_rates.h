@@ -12,28 +12,29 @@ typedef struct device_rates {
     int64_t n; /* products are [2n,n] x [n,n] */
     lathe_kernel *kernel;
     int64_t x_bytes, w_bytes, scratch_bytes;
-    void *values; /* random, on the device: what operands are filled from */
+    void *values; /* random values on the device, to fill operands with */
     lathe_event *begin, *end;
 } device_rates;
 
-/** Prepares products in `dtype` within `bytes` of device memory. They are as large as fits, at most
- *  8192 wide, and smaller if one product of that size takes 2 ms or more. */
+/** Prepares products in `dtype` within `bytes` of device memory. n doubles from 32 until a product
+ *  takes 2 ms or more, n is 8192, or the next n does not fit. */
 lathe_status device_rates_open(lathe_machine *m, int32_t dtype, void *memory, int64_t bytes,
                                device_rates *out);
 void device_rates_close(device_rates *r);
 
 typedef lathe_status (*device_rates_fn)(void *arg);
 
-/** Device seconds for one call of `once`: after two calls as warm-up, queues calls one after the
- *  other until `seconds` have passed. */
+/** Device seconds for one call of `once`: after two calls as warm-up, queues as many calls as take
+ *  about `seconds` (at most 1000), without waiting between them. */
 lathe_status device_rates_time(device_rates *r, device_rates_fn once, void *arg, double seconds,
                                double *out);
 
 /** Fills device memory with the operands' random values. */
 lathe_status device_rates_fill(const device_rates *r, void *to, int64_t bytes);
 
-/** FLOP/s of one product after the other for `seconds`. The operands are normally distributed
- * around 0, because their values decide the power that the multipliers take, and so the clock. */
+/** FLOP/s of products for about `seconds`. The operands are approximately normally distributed
+ * around 0, because their values determine the power that the multipliers draw, and so the clock.
+ */
 lathe_status device_rates_product(device_rates *r, double seconds, double *out);
 
 /** Bytes/s, read and written, of copies within the device's memory. */

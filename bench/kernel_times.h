@@ -7,18 +7,18 @@
  * error. */
 const char *kernel_times_open(void);
 
-/** Forgets what was recorded. The device must be idle. */
+/** Drops all records. The device must be idle. */
 void kernel_times_reset(void);
 
 /** Seconds since the reset in which at least one kernel, copy or fill ran; the device must be idle.
- *  *out_kernels: how many kernels. 0: nothing was recorded. */
+ *  *out_kernels: number of kernels. Returns 0 if nothing was recorded. */
 double kernel_times_busy(int *out_kernels);
 
 /** Prints the `most` names with the longest total time since the reset, one line each, after "# ":
  *  ms, share of `seconds`, number of runs. */
 void kernel_times_print(double seconds, int most);
 
-/** Records no longer. */
+/** Stops recording. */
 void kernel_times_close(void);
 
 #endif

@@ -6,22 +6,24 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <stdint.h>
 
-/* c [m,n] = a [m,k] b [k,n], row-major; trans_a, trans_b: stored the other way round. */
+/* c [m,n] = a [m,k] b [k,n], row-major; trans_a, trans_b: stored transposed. */
 typedef struct product {
     const char *what;
     int64_t m, n, k;
     int32_t trans_a, trans_b;
-    int32_t f32_out; /* else in the type of a and b */
-    int32_t count;   /* of them in a step */
+    int32_t f32_out; /* 1: c is f32; 0: c has the type of a and b */
+    int32_t count;   /* number of such products in a step */
     dnnl_primitive_t primitive;
     dnnl_memory_t memory[3];
     double seconds; /* of the last run */
 } product;
 
-/** Prepares n products that share three buffers. Returns 0, or the oneDNN status. */
+/** Prepares n products that share three buffers. Returns 0, or the oneDNN status; that is
+ *  dnnl_unimplemented if oneDNN has only its scalar reference. */
 int product_rate_open(product *products, int n, dnnl_data_type_t type);
 
-/** Runs each product once; returns 2 m n k count, summed, over seconds count, summed: FLOP/s. */
+/** Runs each product once. Returns FLOP/s: the sum of 2 m n k count, divided by the sum of
+ *  seconds * count. */
 double product_rate_measure(product *products, int n);
 
 #endif

@@ -1,8 +1,8 @@
 /* Keeps the optimizer's state in pinned host memory (train.offload_optimizer). The device has two
  * buffers; the state is copied in, updated and copied out part by part.
  *
- *   in       |part 0|part 1|      |part 2|      |part 3| ...
- *   update          |part 0|part 1|      |part 2|        ...
+ *   in       |part 0|part 1|      |part 2|part 3|        ...
+ *   update          |part 0|part 1|      |part 2|part 3| ...
  *   out                    |part 0|part 1|      |part 2| ...
  *
  * Part k uses buffer k % 2 at every step: addresses are fixed, so a captured update stays valid.
@@ -12,7 +12,7 @@
  * A part is a run of tensors, or of matrices, whose state fits a buffer. A tensor whose update can
  * be split (LATHE_PARTITION_*) is cut at positions where both its units and the chunks of the
  * update's sums end, so results do not depend on the size of the buffers. A tensor that cannot be
- * cut is one part of any size, and the buffers grow to hold it.
+ * cut is in one part; if it is larger than a part should be, the buffers grow to hold it.
  */
 #ifndef LATHE_EXEC_STATE_OFFLOAD_H
 #define LATHE_EXEC_STATE_OFFLOAD_H
@@ -21,8 +21,8 @@
 
 typedef struct lathe_offload lathe_offload;
 
-/** Moves the slots of a store to host memory. The store's memory must be laid out already.
- *  Parts have at most buffer_bytes if possible. */
+/** Makes a store keep its slots in host memory. Call it after the store has assigned offsets to
+ *  slots and before it allocates memory. Parts have at most buffer_bytes if possible. */
 lathe_status lathe_offload_create(lathe_machine *m, lathe_store *store,
                                   const lathe_instance *optimizer, int64_t buffer_bytes,
                                   lathe_offload **out);
@@ -36,14 +36,14 @@ lathe_status lathe_offload_add_matrix(lathe_offload *o, int32_t param);
 /** Number of parts: first the parts of tensors, then the parts of matrices. */
 int32_t lathe_offload_n_parts(const lathe_offload *o);
 int32_t lathe_offload_n_tensor_parts(const lathe_offload *o);
-/** Number of tensor pieces in the parts up to `part`. */
+/** Number of pieces, and of matrices, in the parts 0 .. part. */
 int32_t lathe_offload_end(const lathe_offload *o, int32_t part);
 /** Index of the part that holds a matrix. */
 int32_t lathe_offload_part_of(const lathe_offload *o, int32_t param);
 
-/** The pieces [lathe_offload_end of the last part of tensors], in order; their slots are in the
- *  buffers. Sizes are valid from the start; pointers after they have been derived from the whole
- *  tensors. */
+/** The pieces of tensors [lathe_offload_end(last part of tensors)], in order. Sizes are valid at
+ *  once. lathe_offload_fill derives the pointers from the whole tensors, once memory is allocated;
+ *  slots are in the buffers. */
 lathe_optimizer_tensor *lathe_offload_pieces(const lathe_offload *o);
 void lathe_offload_fill(lathe_offload *o, const lathe_optimizer_tensor *tensors, int32_t n_tensors);
 /** Address of a matrix's state while its part is on the device. */

@@ -2,7 +2,7 @@
  * pieces through pinned memory that is part of the memory plan. If the host shares the device's
  * memory, these are plain copies and need no memory of their own.
  *
- * Rank's thread.
+ * Threads: only the rank's thread may call these functions.
  */
 #ifndef LATHE_EXEC_TRANSFER_H
 #define LATHE_EXEC_TRANSFER_H
@@ -14,14 +14,14 @@ int64_t lathe_staging_bytes(const lathe_machine *m);
 lathe_status lathe_staging_place(lathe_machine *m);
 void lathe_staging_fini(lathe_machine *m);
 
-/** Copies host to device. On return the host memory may be reused; the copy runs in order with the
- * queued work. */
+/** Copies host to device after all queued work, and waits for the copy. */
 lathe_status lathe_upload(lathe_machine *m, void *device, const void *host, int64_t bytes);
 
 /** Copies device to host after all queued work, and waits for the copy. */
 lathe_status lathe_download(lathe_machine *m, void *host, const void *device, int64_t bytes);
 
-/** Passes device memory on piece by piece: `data` holds bytes [offset, offset + bytes). */
+/** Gets bytes [offset, offset + bytes) of device memory in `data`, which is valid during the call.
+ */
 typedef lathe_status (*lathe_piece_fn)(void *arg, int64_t offset, const void *data, int64_t bytes);
 lathe_status lathe_download_pieces(lathe_machine *m, const void *device, int64_t bytes,
                                    lathe_piece_fn fn, void *arg);

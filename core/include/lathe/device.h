@@ -4,14 +4,14 @@
  * search for algorithms, compile), and then run many times (kernel_run: allocates nothing). The
  * caller passes all memory that a kernel uses while it runs: inputs, outputs and scratch.
  *
- * * Threads: all functions except score() are called on the rank's thread. CPU kernels run in
+ * Threads: all functions except score() are called on the rank's thread. CPU kernels run in
  * parallel through lathe_host.parallel_for (or a library on the same thread pool) and create no
  * threads.
  *
  * Order: work queued on one stream runs in order. If the device has stream_create, the core makes
- * one stream and queues all work on it; the host waits with sync() only. Copies of data kept in
- * host memory (optimizer state, activations) use two further streams, which only events order with
- * the first.
+ * one stream and queues all work on it, and the host waits only with sync(). Copies of data kept in
+ * host memory (optimizer state, activations) use two further streams, which are ordered with the
+ * first one only by events.
  */
 #ifndef LATHE_DEVICE_H
 #define LATHE_DEVICE_H
@@ -109,8 +109,8 @@ typedef struct lathe_device_v1 {
     /** [open] Frees a stream that has no unfinished work. */
     void (*stream_destroy)(void *self, lathe_stream *stream);
     /** [step] Records the event: marks the end of the work queued on the stream so far. Creates
-     *  the event if *io_event is NULL, which is so only before the first step. The host does not
-     *  wait. Within a capture only if lathe_device_info.capture_events is set. A stream that
+     *  the event if *io_event is NULL, which is the case only at its first record. The host does
+     *  not wait. Within a capture only if lathe_device_info.capture_events is set. A stream that
      *  waits for an event recorded in a capture joins this capture; the first stream must wait
      *  for it again before the capture ends. Records inside and outside a capture do not order
      *  each other. */
@@ -120,8 +120,8 @@ typedef struct lathe_device_v1 {
     lathe_status (*event_wait)(void *self, lathe_stream *stream, lathe_event *event);
     /** [open] Frees an event that no queued work waits for. */
     void (*event_destroy)(void *self, lathe_event *event);
-    /** [step] Waits until all queued work has finished, and reports its errors. NULL: the device is
-     *  synchronous. */
+    /** [step] Waits until all work queued on the stream has finished, and reports its errors. NULL:
+     *  the device is synchronous. */
     lathe_status (*sync)(void *self, lathe_stream *stream);
 
     /** [open] Prepares a kernel; *out_scratch_bytes: scratch that each run needs (0: none).
@@ -136,7 +136,7 @@ typedef struct lathe_device_v1 {
     /** [open] Begins a capture: work queued from here to capture_end is recorded and does not run.
      *  capture_launch replays it: the same kernels and copies with the same pointers. A device has
      *  all four functions or none (NULL). If a call fails within the capture, capture_end is still
-     *  called; it then fails and leaves nothing allocated. */
+     *  called, and capture_destroy for its result; if capture_end fails too, *out stays NULL. */
     lathe_status (*capture_begin)(void *self, lathe_stream *stream);
     /** [open] Ends the recording. */
     lathe_status (*capture_end)(void *self, lathe_stream *stream, lathe_capture **out);

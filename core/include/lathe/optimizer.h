@@ -26,8 +26,8 @@ enum {
  *  The host computes them in double and rounds them once. */
 enum {
     LATHE_SCALAR_LR = 0,         /* learning rate of the step */
-    LATHE_SCALAR_GRAD_SCALE = 1, /* factor on the raw gradient sum: clip / (tokens * loss scale) */
-    LATHE_SCALAR_LR_RATIO = 2,   /* lr / base lr: factor of the schedule, for groups with own lr */
+    LATHE_SCALAR_GRAD_SCALE = 1, /* factor on the raw gradient sum: clip / (count * loss scale) */
+    LATHE_SCALAR_LR_RATIO = 2,   /* lr / base lr: the schedule's factor, for other base rates */
     LATHE_SCALAR_COUNT = 3,      /* divisor of the step's loss: number of targets, or of pairs */
     LATHE_SCALAR_USER = 8,       /* first of 8 that scalars() may fill (bias corrections, ...) */
     LATHE_N_SCALARS = 16
@@ -40,7 +40,7 @@ typedef struct lathe_slot {
 } lathe_slot;
 LATHE_ABI_SIZE(lathe_slot, 48);
 
-/** One tensor in a step, or the range of it that this rank owns. Plain data. */
+/** One tensor in a step, or a range of its elements that partition() allows. Plain data. */
 typedef struct lathe_optimizer_tensor {
     float *param;                 /* [n] f32 in/out: master copy */
     const float *grad;            /* [n] f32 in: raw sum; multiply by LATHE_SCALAR_GRAD_SCALE */
@@ -63,12 +63,12 @@ typedef struct lathe_optimizer_step {
     uint32_t size;
     int32_t n_tensors;
     const lathe_optimizer_tensor *tensors;
-    const float *scalars; /* [LATHE_N_SCALARS], device */
+    const float *scalars; /* [LATHE_N_SCALARS], in host memory */
     int64_t step;         /* 1 at the first step */
     uint64_t seed;
     void *stream;
     void *scratch;         /* [scratch_bytes], 64-byte aligned; content is lost between steps */
-    int64_t scratch_bytes; /* maximum of scratch() over the step's tensors */
+    int64_t scratch_bytes; /* at least scratch() of each tensor of the step */
 } lathe_optimizer_step;
 LATHE_ABI_SIZE(lathe_optimizer_step, 64);
 
@@ -107,13 +107,12 @@ typedef struct lathe_optimizer_v1 {
     /** [pure] Fills out[8], which become the scalars from LATHE_SCALAR_USER on in step `step` (1
      *  is the first). Runs on the host. NULL: zeros. */
     void (*scalars)(void *self, int64_t step, double *out);
-    /** [step] Updates all tensors except MATRIX ones, on the CPU; in parallel through
-     *  lathe_host.parallel_for. */
+    /** [step] Updates the given tensors, none of them MATRIX, on the CPU; in parallel through
+     *  lathe_host.parallel_for. One step may call it several times, each for other ranges. */
     lathe_status (*step)(void *self, const lathe_optimizer_step *step);
     /** [build] Emits the update of a MATRIX parameter. param f32, grad f32, slots as declared,
-     *  scalars f32 [LATHE_N_SCALARS], weight_decay_mult as in lathe_optimizer_tensor. The last
-     *  nodes are APPLY_UPDATE on param and in-place nodes on its slots. NULL: no MATRIX
-     *  parameters. */
+     *  scalars f32 [LATHE_N_SCALARS], weight_decay_mult as in lathe_optimizer_tensor. Param is
+     *  changed by APPLY_UPDATE, slots by nodes in place. NULL: no MATRIX parameters. */
     lathe_status (*build)(void *self, const lathe_graph_api *api, lathe_graph *g,
                           const lathe_param_info *info, double lr_mult, double weight_decay_mult,
                           lathe_val param, lathe_val grad, const lathe_val *slots,
@@ -124,12 +123,13 @@ typedef struct lathe_optimizer_v1 {
     /** [pure] Scratch bytes that step() needs to update this parameter. NULL: none. */
     int64_t (*scratch)(void *self, const lathe_param_info *param);
     /** [pure] Number of steps between curvature estimates, counted from step 1. NULL or 0: no
-     *  estimates. After such a step the core runs one more backward on the step's last batch,
+     *  estimates. After such a step the core runs one more backward on its last micro-batch,
      *  with targets sampled from the model, and calls estimate(). Needs a stage whose targets
      *  are labels. */
     int64_t (*estimate_every)(void *self);
     /** [step] Updates the curvature estimate from these gradients (raw sums).
-     *  LATHE_SCALAR_COUNT is the number of targets, LATHE_SCALAR_GRAD_SCALE is 1/count. */
+     *  LATHE_SCALAR_COUNT is the number of targets, LATHE_SCALAR_GRAD_SCALE is 1 / (count * loss
+     *  scale). */
     lathe_status (*estimate)(void *self, const lathe_optimizer_step *step);
     /** [between] Writes the weights for evaluation and saving into out[i] f32[n] of each tensor,
      *  for methods that train on other weights. Called before each evaluation and each save.

@@ -41,7 +41,7 @@ void cudnn_plans_fini(cudnn_plans *plans);
 
 /** Returns the plan of a problem that cudnn_problem_refusal accepts; the first call makes it.
  * Returns NULL, with the reason in `why` (one line), if cuDNN is missing, too old, or has no engine
- * for it. */
+ * for it, or if the plan needs more than a quarter of the GPU's memory. */
 const cudnn_plan *cudnn_plans_make(cudnn_plans *plans, const lathe_attention_problem *p,
                                    int32_t backward, char *why, int64_t why_bytes);
 /** The plan if it exists; else NULL. */

@@ -4,9 +4,9 @@
  * A unit is what one multiply-add uses of the contracted dimension: one f32, or a pair of bf16
  * (FLASH_BF16). Tensors are repacked, tile by tile, into one of three forms of units:
  *
- *   rows   [token][units over D]     left factors that contract over D (q, do); source of the
- * others turned [units over D][token]     right factors that contract over D (k, v) cols   [units
- * over tokens][D]    right factors that contract over tokens (v, k, do, q)
+ *   rows   [token][units over D]    left factors that contract over D (q, do); source of the rest
+ *   turned [units over D][token]    right factors that contract over D (k, v)
+ *   cols   [units over tokens][D]   right factors that contract over tokens (v, k, do, q)
  *
  * In f32, rows and cols are the same memory.
  */

@@ -148,7 +148,8 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
 
 /* ---- on a device whose memory the host cannot access ---- */
 
-/* device |Gram matrix, then directions of a step|
+/* Parts of the memory:
+ *   device |Gram matrix, then directions of a step|
  *   host   |Gram matrix and workspace of its eigenvectors|projector| */
 static void room(void *self, const lathe_param_info *param, lathe_optimizer_room *out)
 {
