@@ -1,6 +1,6 @@
-/* Plugins of another time. COMPAT_OLD: tables that end after the last member the core cannot do
- * without, with poison where later members would lie. COMPAT_NEW: a constant and tables longer than
- * this core knows. Each does its plain work: SGD, a constant rate, everything trains,
+/* Plugins of other versions. COMPAT_OLD: tables that end after the last member that the core
+ * requires, with poison where later members would be. COMPAT_NEW: a constant and tables longer than
+ * this core knows. Each plugin does its plain work: SGD, a constant rate, everything trains,
  * cross-entropy. */
 #include "lathe/adapter.h"
 #include "lathe/optimizer.h"
@@ -10,7 +10,7 @@
 
 #define POISON ((void *)0x5a5a5a5a5a5a5a5a)
 
-/* A table of one of the sizes, and what lies behind it. */
+/* A table of one of these sizes, and what follows it in memory. */
 #ifdef COMPAT_OLD
 #define TABLE(type, last, ...)                                                                     \
     static union {                                                                                 \

@@ -1,4 +1,5 @@
-/* Plugins with shorter (older) and longer (newer) tables load, and a run trains with them alone. */
+/* Plugins with shorter (older) and longer (newer) tables load, and a run can train with only
+ * these. */
 #include "core/run/run_case.h"
 
 #include <dlfcn.h>
@@ -36,7 +37,7 @@ Test(compat, shorter_and_longer_tables_are_taken)
                                      sizeof(lathe_adapter_v1), sizeof(lathe_stage_v1)};
     for (int i = 0; i < 4; i++) {
         const lathe_plugin *older = open_plugin(i, "old"), *newer = open_plugin(i, "new");
-        /* A stage's table has no optional member yet: its shortest is the whole. */
+        /* A stage's table has no optional member yet, so its shortest form is the whole table. */
         if (kinds[i].kind != LATHE_KIND_STAGE)
             cr_expect_lt(table_size(older), known[i], "%s", kinds[i].name);
         cr_expect_eq(table_size(older), lathe_kind_table_bytes(kinds[i].kind),
@@ -59,7 +60,7 @@ Test(compat, a_member_behind_the_end_is_absent_whatever_lies_there)
     cr_expect_not(LATHE_HAS(newer, build), "known and left out");
 }
 
-/* One step too few is refused: the last member that the core cannot do without. */
+/* A table that lacks the last required member is refused. */
 Test(compat, a_table_without_a_needed_member_is_refused)
 {
     for (int i = 0; i < 4; i++) {
@@ -119,7 +120,7 @@ Test(compat, a_run_of_older_parts_trains_as_one_of_newer_parts)
         cr_expect_eq(older[i], newer[i], "step %d: %g and %g", i, older[i], newer[i]);
 }
 
-/* The constant is data: reading it runs no code of the plugin but its constructors. */
+/* The constant is data: reading it runs no code of the plugin except its constructors. */
 Test(compat, a_plugin_exports_one_constant_and_nothing_else)
 {
     void *so = dlopen(TREE "/optimizer/new.so", RTLD_NOW | RTLD_LOCAL);

@@ -1,4 +1,4 @@
-/* The ABI as bytes: offsets, sizes and numbers that compiled plugins and files rely on. */
+/* The ABI in bytes: offsets, sizes and numbers that compiled plugins and files rely on. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 #include "lathe/stage.h"
 
 typedef struct entry {
-    const char *type, *member; /* member NULL: the struct */
+    const char *type, *member; /* member NULL: the whole struct */
     size_t want, got;
 } entry;
 
@@ -40,7 +40,7 @@ Test(layout, members_stay_where_they_are)
     cr_expect_geq(members, 300);
 }
 
-/* A struct that begins with its own size is a table: it may grow. Plain data may not. */
+/* A struct that begins with its own size is a table and may grow. Plain data may not. */
 Test(layout, plain_data_keeps_its_size_and_tables_only_grow)
 {
     for (int i = 0; i < N_ENTRIES; i++) {
@@ -54,7 +54,7 @@ Test(layout, plain_data_keeps_its_size_and_tables_only_grow)
     }
 }
 
-/* Recorded graphs, devices and plugins name ops by number: append only. */
+/* Recorded graphs, devices and plugins refer to ops by number, so ops may only be appended. */
 Test(layout, ops_keep_their_numbers_and_arities)
 {
     typedef struct op_row {

@@ -1,4 +1,4 @@
-/* Runs of the suite, and what failed in them. Include in one file of a program. */
+/* Runs the conformance suite and records what failed. Include it in one file of a program. */
 #ifndef LATHE_TEST_CONFORMANCE_LOG_H
 #define LATHE_TEST_CONFORMANCE_LOG_H
 
@@ -14,8 +14,8 @@
 #include "plug/kind.h"
 #include "plug/so.h"
 
-/* oneDNN takes blocks of its own while it multiplies: test_step_allocations reports them. Under a
- * sanitizer the core's counter has to do. */
+/* oneDNN allocates while it multiplies, which test_step_allocations reports. Under a sanitizer the
+ * core's counter is used instead. */
 #ifndef __SANITIZE_ADDRESS__
 #include "support/heap_counter.h"
 
@@ -59,7 +59,7 @@ static inline lathe_conformance_totals run(const lathe_component *component,
     return totals;
 }
 
-/* A fixture fails exactly the checks whose names are in `expected`, separated by blanks. */
+/* Checks that a fixture fails exactly the checks in `expected`, separated by blanks. */
 static inline void fails_exactly(const char *folder, int32_t kind, const char *name,
                                  const lathe_component *device, const char *expected)
 {

@@ -1,4 +1,4 @@
-/* Plain gradient descent with a momentum slot that breaks one rule, chosen by FAULT. */
+/* Plain gradient descent with a momentum slot. It breaks one rule, chosen by FAULT. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,11 +8,11 @@
 enum {
     FAULT_NONE,
     FAULT_CRASH,        /* step() reads through a null pointer */
-    FAULT_ALLOCATES,    /* step() takes memory */
-    FAULT_HIDDEN_STATE, /* the instance remembers what belongs into a slot */
+    FAULT_ALLOCATES,    /* step() allocates memory */
+    FAULT_HIDDEN_STATE, /* the instance keeps what belongs in a slot */
     FAULT_PARTITION,    /* the update depends on where the range begins */
-    FAULT_OVERRUN,      /* one element too many */
-    FAULT_NOT_FINITE,   /* a division by zero */
+    FAULT_OVERRUN,      /* writes one element too many */
+    FAULT_NOT_FINITE,   /* divides by zero */
     FAULT_THREADS       /* the update depends on the number of workers */
 };
 

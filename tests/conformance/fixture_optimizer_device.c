@@ -1,4 +1,4 @@
-/* Plain gradient descent with momentum whose code for the far device breaks one rule, chosen by
+/* Plain gradient descent with momentum. Its code for the far device breaks one rule, chosen by
  * FAULT. */
 #include <math.h>
 
@@ -7,24 +7,24 @@
 
 enum {
     FAULT_NONE,
-    FAULT_QUEUED,    /* none, by queue() */
-    FAULT_NO_KERNEL, /* the image lacks the kernel that it is loaded by */
-    FAULT_BITS,      /* the update is rounded otherwise than on the host */
-    FAULT_SLOTS,     /* the state is not what it is on the host; the parameters are, for one step */
-    FAULT_SHADOW,    /* one element of the narrow copy is left out */
-    FAULT_HIDDEN_STATE, /* the kernel remembers what belongs into a slot */
+    FAULT_QUEUED,    /* no fault, with queue() */
+    FAULT_NO_KERNEL, /* the image lacks the kernel that loads it */
+    FAULT_BITS,      /* rounds the update differently from the host */
+    FAULT_SLOTS,  /* the state differs from the host's; the parameters do not in the first step */
+    FAULT_SHADOW, /* skips one element of the narrow copy */
+    FAULT_HIDDEN_STATE, /* the kernel keeps what belongs in a slot */
     FAULT_PARTITION,    /* the update depends on where the range begins */
-    FAULT_OVERRUN,      /* one element too many */
-    FAULT_UNDERRUN,     /* the element before the first one */
-    FAULT_NOT_FINITE,   /* a division by zero */
-    FAULT_GRID,         /* a block takes one chunk */
-    FAULT_NO_SUMS,      /* of the update nothing is told */
-    FAULT_INPUTS,       /* the gradient is overwritten */
-    FAULT_SCALARS,      /* so is a scalar */
-    FAULT_EMPTY,        /* tensors without elements shift those after them */
-    FAULT_ROOM,         /* queue() counts on what its room held after the last step */
-    FAULT_ALLOCATES,    /* queue() takes memory */
-    FAULT_SWALLOWS      /* queue() goes on when a launch fails */
+    FAULT_OVERRUN,      /* writes one element too many */
+    FAULT_UNDERRUN,     /* writes the element before the first one */
+    FAULT_NOT_FINITE,   /* divides by zero */
+    FAULT_GRID,         /* a block processes only one chunk */
+    FAULT_NO_SUMS,      /* writes no sums of the update */
+    FAULT_INPUTS,       /* overwrites the gradient */
+    FAULT_SCALARS,      /* overwrites a scalar */
+    FAULT_EMPTY,        /* tensors without elements shift the following ones */
+    FAULT_ROOM,         /* queue() relies on its room from the last step */
+    FAULT_ALLOCATES,    /* queue() allocates memory */
+    FAULT_SWALLOWS      /* queue() continues after a failed launch */
 };
 
 static const lathe_host *memory;
@@ -56,7 +56,7 @@ static double base_lr(void *self)
     return 0.1;
 }
 
-/* One element on either side; what its parameter was before. */
+/* Updates one element on either side; returns the parameter's old value. */
 static float element(const lathe_optimizer_tensor *t, const float *scalars, int64_t i)
 {
     float *m = t->slots[0];
@@ -77,7 +77,7 @@ static lathe_status step(void *self, const lathe_optimizer_step *s)
     return LATHE_OK;
 }
 
-/* ---- there ---- */
+/* ---- on the device ---- */
 
 static int hidden;
 
@@ -88,7 +88,7 @@ static void set(const lathe_optimizer_tensor *t, int64_t i, float x)
         t->shadow[i] = lathe_f32_to_bf16(x);
 }
 
-/* What the fault makes of an element that is as it should be. */
+/* Applies the fault to an element with the correct value. */
 static void spoil(const lathe_elementwise_args *a, const lathe_optimizer_tensor *t, int64_t i)
 {
     if (FAULT == FAULT_BITS && t->first + i == 2)
@@ -145,7 +145,7 @@ static void grid(int64_t n_blocks, int32_t n_threads, const void *args)
     hidden++;
 }
 
-/* As grid(), and a count in room of its own that only the first step sets. */
+/* As grid(), with a counter in its own room that only the first step sets. */
 typedef struct room_args {
     lathe_elementwise_args all;
     int64_t *count;

@@ -1,4 +1,4 @@
-/* int8 of this build, whose code for the far device breaks one rule, chosen by FAULT. */
+/* int8 of this build. Its code for the far device breaks one rule, chosen by FAULT. */
 #include <string.h>
 
 #include "far/far.h"
@@ -8,12 +8,12 @@ enum {
     FAULT_NONE,
     FAULT_NO_KERNEL, /* the image lacks the kernel */
     FAULT_BITS,      /* the last element is one unit off in f32 */
-    FAULT_ERROR,     /* the weight is half of what it was */
-    FAULT_ZERO,      /* zeros become something */
-    FAULT_OVERRUN,   /* one element too many */
-    FAULT_GRID,      /* what lies behind as many chunks as there are blocks is left out */
-    FAULT_PLANES,    /* a plane is written */
-    FAULT_CHANGES    /* each call decodes otherwise */
+    FAULT_ERROR,     /* halves the weight */
+    FAULT_ZERO,      /* decodes zeros to other values */
+    FAULT_OVERRUN,   /* writes one element too many */
+    FAULT_GRID,      /* skips the chunks after the first n_blocks */
+    FAULT_PLANES,    /* writes to a plane */
+    FAULT_CHANGES    /* each call decodes differently */
 };
 
 static const lathe_quant_v1 *real;

@@ -5,8 +5,8 @@
 #include "lathe/scheduler.h"
 
 enum {
-    FAULT_IMPURE,      /* the rate falls each time it is asked */
-    FAULT_HIDDEN_STATE /* what it observed stays in the program and not in the state */
+    FAULT_IMPURE,      /* the rate falls at each call */
+    FAULT_HIDDEN_STATE /* keeps its observations in the program, not in the state */
 };
 
 static double hidden = 1.0;

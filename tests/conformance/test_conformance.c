@@ -1,7 +1,7 @@
-/* Every plugin that was built conforms; every fixture that breaks a rule is caught at that rule. */
+/* Every built plugin conforms; every fixture that breaks a rule fails the check of that rule. */
 #include "conformance_log.h"
 
-/* A device's score for this machine is not 0. */
+/* Whether a device's score for this machine is not 0. */
 static int runs_here(const lathe_component *component)
 {
     char why[256];

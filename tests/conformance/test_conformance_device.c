@@ -1,5 +1,5 @@
-/* Plugins conform on devices whose memory the host cannot touch: the emulated GPU and the far
- * device. Fixtures whose code for the far device breaks a rule are caught at that rule. */
+/* Plugins conform on devices whose memory the host cannot access: the emulated GPU and the far
+ * device. Fixtures whose code for the far device breaks a rule fail the check of that rule. */
 #include "conformance_log.h"
 
 #include <unistd.h>
@@ -19,7 +19,7 @@ static lathe_component component_of(const char *folder, const char *kind, const 
     return component;
 }
 
-/* Every plugin of a kind in a folder, on the device; how many. */
+/* Checks every plugin of a kind in a folder on the device; returns their number. */
 static int all_on(const lathe_component *device, const char *folder, int32_t kind)
 {
     lathe_registry *registry;
@@ -37,10 +37,10 @@ static int all_on(const lathe_component *device, const char *folder, int32_t kin
     for (int64_t i = 0; i < n; i++) {
         log l;
         const char *name = items[i]->plugin->name;
-        if (strncmp(items[i]->path, path, strlen(path)) != 0) /* found elsewhere */
+        if (strncmp(items[i]->path, path, strlen(path)) != 0) /* from another folder */
             continue;
         const lathe_conformance_totals totals = run(items[i], device, &l);
-        if (strncmp(name, "host_", 5) == 0) { /* without code for it */
+        if (strncmp(name, "host_", 5) == 0) { /* without code for the far device */
             cr_expect_not_null(strstr(l.failed, "no code for a device"), "%s: %s", name, l.failed);
             continue;
         }
@@ -151,7 +151,7 @@ Test(faults, of_optimizers)
     each_fault(LATHE_KIND_OPTIMIZER, faults, sizeof faults / sizeof *faults);
 }
 
-/* What makes nearly every check fail: one of them, with the reason. */
+/* For faults that make nearly every check fail: one of them must give this reason. */
 static void mentions(int32_t kind, const char *name, const char *check, const char *reason)
 {
     char line[160];
@@ -202,7 +202,7 @@ Test(faults, of_attention_backends)
              "after the end of a block");
 }
 
-/* The device itself, and what breaks a rule of devices. */
+/* The device itself, and fixtures that break rules of devices. */
 Test(far, devices)
 {
     static const fault faults[] = {
@@ -211,8 +211,8 @@ Test(far, devices)
         fails_exactly("far", LATHE_KIND_DEVICE, faults[i].name, NULL, faults[i].expected);
 }
 
-/* A device without the kernels of some ops: adapters, stages and matrix updates that need them do
- * not conform there. */
+/* On a device that lacks the kernels of some ops, adapters, stages and matrix updates that need
+ * them do not conform. */
 Test(faults, kernels_that_the_device_lacks)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Faulty plugins in the search path take no command down that does not use them. */
+/* Faulty plugins in the search path do not break a command that does not use them. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 
-/* Runs a command with the faulty plugins in the path; its exit code. */
+/* Runs a command with the faulty plugins in the path; returns its exit code. */
 static int run(const char *words, char *output, size_t bytes)
 {
     char command[1024];

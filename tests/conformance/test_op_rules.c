@@ -1,11 +1,11 @@
-/* The rules of every op (core/ir/ops) against each other, on the op's own cases: inference against
- * the shapes that the case states, the derivative against central differences. All of it runs in
- * double precision on the references that kernels are held to, so a new op is tested here without a
- * line of its own.
+/* Tests the rules of every op (core/ir/ops) against each other on the op's own cases: inference
+ * against the shapes that the case states, the derivative against central differences. Everything
+ * runs in double precision on the references that kernels are compared with, so a new op is tested
+ * here without new code.
  *
- * A difference with step h = 1e-4 is off by about h^2 = 1e-8 of a function's third derivative, and
- * by 1e-16 / h of its value; TOLERANCE, of the largest gradient of the input, leaves room for sums
- * of thousands of elements.
+ * A difference with step h = 1e-4 is off by about h^2 = 1e-8 times a function's third derivative,
+ * and by 1e-16 / h times its value. TOLERANCE, relative to the largest gradient of the input,
+ * leaves room for sums of thousands of elements.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -20,7 +20,7 @@
 #define OK(call) cr_assert_eq((call), LATHE_OK, "%s: %s", #call, lathe_error_message())
 #define STEP 1e-4
 #define TOLERANCE 2e-6
-#define ELEMENTS 9 /* of an input that are moved */
+#define ELEMENTS 9 /* elements of an input that are varied */
 
 /* A case as a graph: loss = sum(c * op(inputs)), and its derivative. */
 typedef struct built {
@@ -100,7 +100,7 @@ static void check_input(const built *b, const lathe_op_info *info, int32_t i)
     const int64_t n = lathe__exact_count(&b->e, b->in[i]);
     const int32_t n_values = b->g->n_values;
     OK(lathe_graph_grad(b->g, b->g->values[b->in[i]].param, &grad));
-    const int has_one = grad < n_values; /* else it is 0, and so must the differences be */
+    const int has_one = grad < n_values; /* else the gradient is 0, and the differences must be 0 */
     OK(lathe__exact_run(&b->e));
     double *got = calloc((size_t)n, sizeof *got);
     if (has_one)
@@ -112,7 +112,7 @@ static void check_input(const built *b, const lathe_op_info *info, int32_t i)
         const double up = loss_at(b, &x[k], x[k] + STEP), down = loss_at(b, &x[k], x[k] - STEP);
         const double want = (up - down) / (2.0 * STEP),
                      bend = up + down - 2.0 * loss_at(b, &x[k], x[k]);
-        if (fabs(bend) > 0.01 * STEP * fmax(largest, 1.0)) /* a kink: there is no derivative */
+        if (fabs(bend) > 0.01 * STEP * fmax(largest, 1.0)) /* a kink: no derivative exists there */
             continue;
         smooth++;
         cr_expect(fabs(got[k] - want) <= TOLERANCE * fmax(largest, 1e-3),
@@ -133,7 +133,7 @@ Test(op_rules, derivatives_are_central_differences_of_every_op)
         ops++;
         for (const lathe_op_case *c = info->cases; c->in != NULL; c++) {
             built b;
-            if (c->attrs.fp8 != 0) /* rounds to steps that differences see */
+            if (c->attrs.fp8 != 0) /* rounding steps are visible in differences */
                 continue;
             build(&b, op, c);
             for (int32_t i = 0; i < b.p.n_in; i++)

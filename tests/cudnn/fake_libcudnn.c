@@ -1,4 +1,4 @@
-/* Libraries that cudnn_library_open must turn down: FAKE_VERSION, and with FAKE_LACKS no
+/* Libraries that cudnn_library_open must refuse: version FAKE_VERSION, and with FAKE_LACKS without
  * cudnnBackendExecute. */
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
-/* A libcuda.so.1 without a GPU: kernels load, everything else is refused. cuDNN plans graphs with
- * it for a GPU that is described to it, which compiles kernels and loads them, but runs none. */
+/* A libcuda.so.1 without a GPU: kernels load, every other call is refused. With it, cuDNN plans
+ * graphs for a GPU that is described to it; it compiles and loads kernels, but runs none. */
 
-/* What is looked up by name. */
+/* Functions that are looked up by name. */
 #define REFUSED(X)                                                                                 \
     X(cuCtxGetCurrent)                                                                             \
     X(cuCtxGetLimit)                                                                               \
@@ -32,7 +32,7 @@
 REFUSED(X)
 #undef X
 
-/* The first argument of these takes what was loaded. */
+/* These return a handle in the first argument. */
 int cuLibraryLoadData(void **out);
 int cuLibraryGetKernel(void **out);
 int cuKernelGetFunction(void **out);

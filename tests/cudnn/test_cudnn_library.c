@@ -1,4 +1,4 @@
-/* Opening cuDNN: what is taken, and the one line that is said otherwise. */
+/* Opens cuDNN libraries: which are accepted, and the one-line message for the others. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* The graphs of attention, planned by the real cuDNN for GPUs that are described to it: every
- * engine that `auto` may meet takes them. Nothing runs. The driver is pretended_driver.c, found
- * through LD_LIBRARY_PATH. */
+/* Plans the graphs of attention with the real cuDNN for GPUs that are described to it: every GPU
+ * that `auto` may meet has an engine. Nothing runs. The driver is pretended_driver.c, found through
+ * LD_LIBRARY_PATH. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static const cudnn_library *library(void)
     return &lib;
 }
 
-/* The GPU as CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR takes it. */
+/* The GPU as a CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. */
 static cudnn_descriptor described(cudnn_graph *g, const gpu *x)
 {
     char json[1200];
@@ -91,15 +91,14 @@ static void must_plan(const gpu *x, lathe_attention_problem p, cudnn_part part)
         int64_t bytes = -1;
         if (backward && !cudnn_engine_for_backward(cudnn_problem_arch(&device), lib->version, &only,
                                                    why, sizeof why))
-            continue; /* this cuDNN is too old for it, and it says so */
+            continue; /* this cuDNN is too old, and its message says so */
         cudnn_graph_init(&g, lib);
         cudnn_descriptor target = described(&g, x);
         (backward ? cudnn_sdpa_backward : cudnn_sdpa_forward)(&g, &p, part);
         cr_assert(g.status == CUDNN_STATUS_SUCCESS, "%s: %s", x->isa, g.error);
         cr_assert(cudnn_engine_plan(&g, NULL, target, only, &bytes), "%s %s T %lld D %d: %s",
                   x->isa, backward ? "backward" : "forward", (long long)p.t_q, p.head_dim, g.error);
-        /* What README.md tells of the workspace: dS in 16 bits, and dk and dv of every query head.
-         */
+        /* The workspace that README.md states: dS in 16 bits, and dk and dv of every query head. */
         const int64_t heads = part.batch * part.n_kv_heads * (p.n_heads / p.n_kv_heads);
         const int64_t t = (p.t_k + 127) / 128 * 128;
         const int64_t ds = backward && !only ? 2 * heads * t * t : 0;
@@ -112,7 +111,7 @@ static void must_plan(const gpu *x, lathe_attention_problem p, cudnn_part part)
 
 #define WHOLE(p) ((cudnn_part){(p).batch, (p).n_kv_heads})
 
-/* Grouped heads, the whole and a part of them. */
+/* Grouped heads: the whole problem and a part of it. */
 static void must_plan_groups(const gpu *x)
 {
     const lathe_attention_problem p = problem(LATHE_BF16, 1024, 4, 128);
@@ -120,7 +119,7 @@ static void must_plan_groups(const gpu *x)
     must_plan(x, p, (cudnn_part){1, 2});
 }
 
-/* A number of tokens that fills no tile, and a window. */
+/* A number of tokens that does not fill a tile, and a window. */
 static lathe_attention_problem odd_window(void)
 {
     lathe_attention_problem p = problem(LATHE_F16, 1001, 8, 64);
@@ -128,7 +127,7 @@ static lathe_attention_problem odd_window(void)
     return p;
 }
 
-/* The same over packed documents. */
+/* The same with packed documents. */
 static void must_plan_documents(const gpu *x)
 {
     lathe_attention_problem p = odd_window();
@@ -158,7 +157,7 @@ Test(cudnn_planning, hopper)
     must_plan_documents(&h100);
 }
 
-/* Its backward takes no documents: cuDNN 9.19 does not compile the bias in it. */
+/* Its backward does not support documents: cuDNN 9.19 cannot compile the bias in it. */
 Test(cudnn_planning, blackwell)
 {
     const lathe_attention_problem p = odd_window();

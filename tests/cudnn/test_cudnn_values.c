@@ -1,4 +1,5 @@
-/* The values that the cudnn backend declares itself, against NVIDIA's headers where they are. */
+/* The values that the cudnn backend declares itself, compared with NVIDIA's headers where
+ * available. */
 #include <criterion/criterion.h>
 
 #if __has_include(<cudnn_graph.h>) && __has_include(<cuda_runtime_api.h>)

@@ -1,5 +1,5 @@
-/* An attention backend that beats every other and is not repeatable: it says so when it is asked
- * for repeatable bits. It is planned with, never run. */
+/* An attention backend with the highest score whose results are not repeatable; it says so when
+ * asked for repeatable bits. Runs plan with it but never execute it. */
 #include <stdio.h>
 
 #include "lathe/attention.h"

@@ -1,4 +1,4 @@
-/* Kernels that break one rule of the GPU each; "good" ones keep it. */
+/* Kernels that each break one rule of the GPU; the "good" ones keep it. */
 #include "bad_kernels.h"
 
 #include <cstdlib>
@@ -13,7 +13,7 @@ struct alignas(16) four {
 };
 
 struct arguments {
-    float *memory; /* [N] of the GPU */
+    float *memory; /* [N] in GPU memory */
     float *host;
     int shift;
 };
@@ -44,7 +44,7 @@ static __global__ void no_barrier(arguments a)
     a.memory[blockIdx.x * THREADS + t] = line[t > 0 ? t - 1 : 0];
 }
 
-/* A shuffle in the place of __syncwarp. */
+/* Uses a shuffle instead of __syncwarp. */
 static __global__ void shuffle_for_barrier(arguments a)
 {
     __shared__ float line[THREADS];
@@ -54,7 +54,7 @@ static __global__ void shuffle_for_barrier(arguments a)
     a.memory[blockIdx.x * THREADS + t] = line[t ^ 1] + other;
 }
 
-/* Right at the first step, not at the second. */
+/* Correct at the first step, not at the second. */
 static __global__ void barrier_at_one_end(arguments a)
 {
     __shared__ float line[THREADS];

@@ -1,4 +1,4 @@
-/* What stands in for <<<...>>> where a kernel's file is compiled for the emulated GPU. */
+/* Replaces <<<...>>> when a kernel's file is compiled for the emulated GPU. */
 #ifndef LATHE_EMULATOR_H
 #define LATHE_EMULATOR_H
 
@@ -11,8 +11,8 @@
 namespace emulator
 {
 
-/** Queues a launch on the stream: thread(args), of a copy of args, once for every thread of every
- * block. */
+/** Queues a launch on the stream: calls thread(args), with a copy of args, once for every thread of
+ *  every block. */
 cudaError_t launch_with(const char *name, int64_t blocks, int threads, cudaStream_t stream,
                         void (*thread)(const void *), const void *args, size_t args_bytes);
 
@@ -28,7 +28,7 @@ cudaError_t launch(const char *name, int64_t blocks, int threads, cudaStream_t s
         sizeof thread);
 }
 
-/** Queues host code on the stream: what a library would do on the GPU. */
+/** Queues host code on the stream, for work that a library does on the GPU. */
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
 
 } // namespace emulator

@@ -1,9 +1,11 @@
-/* The cuBLASLt functions that Lathe calls: products in double, of column-major matrices as the
- * library has them. It offers one algorithm, with a workspace of 64 bytes that it checks for, and
- * holds the caller to the alignment that the heuristic was told. fp8 has the rules of NVIDIA's
- * documentation (cublasLtMatmul, "narrow precision"): GPUs from 8.9 on; A transposed and B not, but
- * on 10.x; every dim and address a multiple of 16; not E5M2 by E5M2; a bias of 16 bits alone;
- * scales in device memory, of rows on 9.0 alone. */
+/* Emulates the cuBLASLt functions that Lathe calls, with products in double of column-major
+ * matrices.
+ *
+ * It offers one algorithm, with a workspace of 64 bytes that it checks, and requires the alignment
+ * that the heuristic was told. fp8 follows NVIDIA's documentation (cublasLtMatmul, "narrow
+ * precision"): GPUs from 8.9 on; A transposed and B not, except on 10.x; every dim and address a
+ * multiple of 16; not E5M2 by E5M2; a bias only in 16 bits; scales in device memory, per row only
+ * on 9.0. */
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -113,7 +115,7 @@ bool fits_fp8(const matmul_desc &d, const layout &a, const layout &b, const layo
     return !by_rows || (d.scale[0] != nullptr && d.scale[1] != nullptr);
 }
 
-/* What the library multiplies: equal input types, and a result in theirs or in f32; or fp8. */
+/* What the library can multiply: equal input types, with a result of their type or f32; or fp8. */
 bool fits(const matmul_desc &d, const layout &a, const layout &b, const layout &c)
 {
     const uint64_t m = d.a == CUBLAS_OP_N ? a.rows : a.cols,
@@ -127,7 +129,7 @@ bool fits(const matmul_desc &d, const layout &a, const layout &b, const layout &
            a.ld >= (int64_t)a.rows && b.ld >= (int64_t)b.rows && c.ld >= (int64_t)c.rows;
 }
 
-/* Its table of types has a bias of D's type alone; beside fp8 and f32, of bf16. */
+/* The library's table of types allows only a bias of D's type; besides fp8 and f32, of bf16. */
 bool fits_epilogue(const matmul_desc &d, const layout &a, const layout &out)
 {
     const cudaDataType_t type = is_fp8(a) && out.type == CUDA_R_32F ? CUDA_R_16BF : out.type;
@@ -144,7 +146,7 @@ bool fits_scales(const matmul_desc &d, const layout &a)
     return true;
 }
 
-/* [cols][rows], or its transpose: once, not once for each product it is part of. */
+/* Unpacks a matrix to [cols][rows], or its transpose, once for all products that use it. */
 std::vector<double> unpacked(const layout &m, const void *p, bool is_transposed)
 {
     std::vector<double> out(m.rows * m.cols);
@@ -346,7 +348,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const layout la = *(layout *)ma, lb = *(layout *)mb, lc = *(layout *)mc;
     const double x = (double)*(const float *)alpha, y = (double)*(const float *)beta;
     emulator::queue(stream, [=] {
-        memset(workspace, 0xff, WORKSPACE); /* it is the product's while it runs */
+        memset(workspace, 0xff, WORKSPACE); /* the workspace belongs to the running product */
         multiply(what, la, a, lb, b, lc, d, x, y);
     });
     return CUBLAS_STATUS_SUCCESS;

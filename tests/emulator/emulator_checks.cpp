@@ -1,20 +1,20 @@
 /* The checks of compute-sanitizer, for the emulated GPU. Kernels are compiled with
  * -fsanitize=thread and -fsanitize=alignment; the compiler then calls the functions of this file
- * instead of those of the sanitizer libraries.
+ * instead of the sanitizer libraries'.
  *
  *   memcheck   each access is inside one allocation of the GPU (or of pinned memory), or in shared
  *              memory
  *   alignment  a pack is loaded and stored at a multiple of its alignment
- *   racecheck  two accesses of a launch to the same bytes, one of them a write, are ordered: by one
- *              thread that makes both, by a barrier of the block, or by a __syncwarp of their warp
- *              (a shuffle does not order memory). Blocks are not ordered among each other.
- *              Atomics do not race with atomics.
+ *   racecheck  two accesses of a launch to the same bytes, one of them a write, are ordered: made
+ *              by one thread, or separated by a barrier of the block or a __syncwarp of their warp
+ *              (a shuffle does not order memory). Blocks are not ordered. Atomics do not race with
+ *              atomics.
  *   initcheck  shared memory is read only after the block wrote it
  *
- * Time is counted in barriers. Blocks run one after the other, so the time of an access identifies
- * its launch, its block and the accesses it is ordered after. For each two bytes the last write and
- * the reads since then are kept. When two threads write one byte each of a pair, this is no race,
- * but the first write is forgotten.
+ * Time is counted in barriers. Blocks run one after another, so the time of an access identifies
+ * its launch, its block and the accesses before it. For each two bytes, the last write and the
+ * reads since then are stored. If two threads each write one byte of a pair, this is not reported
+ * as a race, but the first write is forgotten.
  */
 #include "emulator_checks.h"
 
@@ -36,7 +36,7 @@ constexpr int MOST_LOOKS = 2;
 constexpr bool HAS_HOOKS = true;
 #else
 constexpr bool HAS_HOOKS =
-    false; /* what kernels read and write is not told: a sanitizer looks at it */
+    false; /* accesses of kernels are not reported here: a sanitizer checks them */
 #endif
 
 /* clock << 20 | thread << 10 | flags; 0: never. */
@@ -51,7 +51,7 @@ enum page_kind { GLOBAL, SHARED, CONSTANT };
 
 struct page {
     page_kind kind;
-    uintptr_t first, end; /* of what may be accessed: the allocation */
+    uintptr_t first, end; /* the allocation that may be accessed */
     cell cells[PAGE / GRANULE];
 };
 
@@ -77,7 +77,7 @@ const char *name_of(access what)
     return what == READ ? "reads" : what == WRITE ? "writes" : "updates";
 }
 
-/* The segment of a loaded module that holds p: GLOBAL means there is none. */
+/* The segment of a loaded module that contains p; GLOBAL means none. */
 struct segment {
     uintptr_t p, first, end;
     page_kind kind;
@@ -91,7 +91,7 @@ int look_at_module(dl_phdr_info *module, size_t, void *arg)
         const uintptr_t first = module->dlpi_addr + h.p_vaddr;
         if (h.p_type != PT_LOAD || s->p < first || s->p >= first + h.p_memsz)
             continue;
-        const uintptr_t own = (uintptr_t)&emulator::emulator_thread; /* what threadIdx reads */
+        const uintptr_t own = (uintptr_t)&emulator::emulator_thread; /* threadIdx is read from it */
         const bool is_shared = h.p_flags & PF_W && (own < first || own >= first + h.p_memsz);
         *s = {s->p, first, first + h.p_memsz, is_shared ? SHARED : CONSTANT};
         return 1;
@@ -135,7 +135,7 @@ page *page_of(uintptr_t at)
     return out;
 }
 
-/* Whether the access `before` and this thread's, now, have no order. */
+/* Whether the access `before` and this thread's current access are unordered. */
 bool races(mark before, unsigned bytes, bool is_atomic)
 {
     const uint64_t at = before >> 20;
@@ -156,7 +156,7 @@ mark mark_of(unsigned flags)
     return clock_now << 20 | (uint64_t)now.thread << 10 | flags;
 }
 
-/* The reads since the last write, and this one. */
+/* The reads since the last write, including this one. */
 mark with_reader(mark before, unsigned bytes)
 {
     const uint64_t at = before >> 20;
@@ -188,7 +188,7 @@ void look_at_cell(page *p, uintptr_t at, unsigned bytes, access what)
 {
     cell *const c = &p->cells[at % PAGE / GRANULE];
     const bool is_atomic = what == ATOMIC_UPDATE;
-    if (p->kind == SHARED && c->writer >> 20 < block_at) { /* another block's has its address */
+    if (p->kind == SHARED && c->writer >> 20 < block_at) { /* another block used this address */
         if (what != WRITE)
             emulator_refuse("%s shared memory %#lx that the block did not write", name_of(what),
                             (unsigned long)at);
@@ -239,8 +239,8 @@ void emulator_refuse(const char *format, ...)
     abort();
 }
 
-/* Later launches of a kernel with the same grid are not checked: they would show little, and a
- * checked launch takes many times as long. */
+/* Later launches of a kernel with the same grid are not checked: they would find little more, and a
+ * checked launch is many times slower. */
 void emulator_checks_begin(const char *name, void (*kernel)(const void *), int64_t blocks,
                            const void *args, size_t args_bytes)
 {
@@ -301,7 +301,8 @@ void emulator::emulator_atomic(const void *at, size_t bytes)
     look(at, bytes, ATOMIC_UPDATE);
 }
 
-/* ---- what the compiler calls; a build with a sanitizer has that one's ---- */
+/* ---- called by compiled kernels; in a build with a sanitizer, its functions are called instead
+ * ---- */
 
 #ifdef EMULATOR_CHECKS
 extern "C" {
@@ -353,7 +354,7 @@ void __tsan_func_exit(void)
 {
 }
 
-/* Of -fsanitize=alignment; the first member says where. */
+/* Argument of -fsanitize=alignment; its first member is the place in the source. */
 struct mismatch {
     const char *file;
     uint32_t line, column;

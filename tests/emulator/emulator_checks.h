@@ -5,25 +5,25 @@
 #include <cstddef>
 #include <cstdint>
 
-/* ---- what the scheduler tells ---- */
+/* ---- called by the scheduler ---- */
 
-/** Between the two, memory is looked at, in the first launches of a kernel with each grid. args:
- * the arguments, which threads may read. */
+/** Between these two calls, memory accesses are checked, in the first launches of a kernel with
+ *  each grid. args: the arguments, which threads may read. */
 void emulator_checks_begin(const char *name, void (*kernel)(const void *), int64_t blocks,
                            const void *args, size_t args_bytes);
 void emulator_checks_end(void);
-/** A block begins; its threads have met at a barrier; those of a warp have. */
+/** A block begins; all its threads have reached a barrier; all threads of a warp have. */
 void emulator_checks_block(void);
 void emulator_checks_barrier(void);
 void emulator_checks_warp(int warp);
-/** From here on this thread runs, on this stack. */
+/** This thread runs from now on, on this stack. */
 void emulator_checks_thread(int thread, const void *stack, size_t stack_bytes);
 /** GPU memory was freed. */
 void emulator_checks_forget(const void *memory, size_t bytes);
 
-/* ---- what the runtime tells ---- */
+/* ---- called by the runtime ---- */
 
-/** The allocation that contains p; 0: none. Pinned memory of the host is one. */
+/** The allocation that contains p, also in pinned host memory; returns 0 if there is none. */
 int emulator_allocation(const void *p, const void **out_first, size_t *out_bytes);
 
 /** Prints the message with the kernel, block and thread, and aborts. */

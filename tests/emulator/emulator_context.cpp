@@ -1,4 +1,4 @@
-/* The switch of stacks by the rules of System V's calls on x86-64: six registers and the stack
+/* Switches stacks by the System V calling convention on x86-64: saves six registers and the stack
  * pointer. */
 #include "emulator_context.h"
 

@@ -1,6 +1,6 @@
-/* One of several stacks that a thread runs on by turns. swapcontext would serve, and does on other
- * processors, but asks the kernel about signals at each turn, and the address sanitizer then wipes
- * the shadow of the stack. */
+/* One of several stacks on which a thread runs in turn. swapcontext does the same, and is used on
+ * other processors, but it makes a system call for signals at each switch, and the address
+ * sanitizer then clears the shadow of the stack. */
 #ifndef EMULATOR_CONTEXT_H
 #define EMULATOR_CONTEXT_H
 
@@ -13,7 +13,8 @@
 
 #ifdef __x86_64__
 
-/* Puts what a call has to keep on the stack it leaves, and takes it from the stack it goes to. */
+/* Saves what a call must preserve on the stack that it leaves, and restores it from the other
+ * stack. */
 extern "C" void emulator_context_swap(void **from, void *to);
 
 #else
@@ -24,23 +25,23 @@ extern "C" void emulator_context_swap(void **from, void *to);
 
 struct emulator_context {
 #ifdef __x86_64__
-    void *at; /* the top of the stack it left */
+    void *at; /* top of the saved stack */
 #else
     ucontext_t at;
 #endif
     const void
-        *stack; /* its lowest address, and its size; of the first stack, what the sanitizer says */
+        *stack; /* lowest address and size; for the first stack, as the sanitizer reports them */
     size_t bytes;
 };
 
-/* The next switch to it calls main, which never returns. */
+/* Prepares a stack: the next switch to it calls main, which must not return. */
 static inline void emulator_context_make(emulator_context *c, char *stack, size_t bytes,
                                          void (*main)(void))
 {
     c->stack = stack;
     c->bytes = bytes;
 #ifdef __x86_64__
-    void *frame[8] = {}; /* six registers, the address to go to, and none after it */
+    void *frame[8] = {}; /* six registers, the address to continue at, and no return address */
     memcpy(&frame[6], &main, sizeof main);
     c->at = stack + bytes - sizeof frame;
     memcpy(c->at, frame, sizeof frame);
@@ -69,7 +70,7 @@ static inline void emulator_context_switch(emulator_context *from, emulator_cont
 #endif
 }
 
-/* What main does first; `from` is the first stack. */
+/* Must be the first call in main; `from` is the first stack. */
 static inline void emulator_context_begun(emulator_context *from)
 {
 #ifdef __SANITIZE_ADDRESS__

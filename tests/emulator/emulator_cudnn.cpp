@@ -1,11 +1,11 @@
 /* An emulated libcudnn.so.9: the descriptors of its graph API, and engines that evaluate those
  * graphs.
  *
- * It holds the caller to the documentation: attributes of the right type and number, finalized
- * before use, 16-byte addresses where tensors promise them, a workspace that is the run's alone.
- * Its first proposal for a graph adds up in no fixed order and does not run; what it proposes next
- * does. As NVIDIA's, it has no backward for heads above 128 but on sm_90, and on sm_10x none but
- * engine 5 with its knobs. LATHE_EMULATOR may say "cudnn=91900", the version.
+ * It enforces the documentation: attributes of the right type and number, finalized before use;
+ * 16-byte alignment of tensors that promise it; a workspace that belongs to one run. Its first
+ * proposal for a graph adds in no fixed order and cannot run; the next one can. Like NVIDIA's, it
+ * has no backward for head sizes above 128 except on sm_90, and on sm_10x only engine 5 with its
+ * knobs. LATHE_EMULATOR may contain "cudnn=91900", the version.
  */
 #include "emulator_cudnn.h"
 
@@ -28,8 +28,8 @@ namespace
 
 using namespace emulated_cudnn;
 
-constexpr int64_t WORKSPACE = 256; /* of every run, and where it must begin */
-constexpr int64_t UNORDERED = 100, ORDERED = 101, BLACKWELL = 5; /* engines */
+constexpr int64_t WORKSPACE = 256; /* size for every run, and its alignment */
+constexpr int64_t UNORDERED = 100, ORDERED = 101, BLACKWELL = 5; /* numbers of engines */
 
 struct value {
     int32_t type;
@@ -57,7 +57,8 @@ cudnnStatus_t fail(cudnnStatus_t status, const std::string &why)
     return status;
 }
 
-/* What a descriptor takes: an attribute's type, least and most elements; least 0: optional. */
+/* A rule for an attribute: its type, minimum and maximum number of elements; minimum 0:
+ * optional. */
 struct rule {
     int32_t descriptor, attribute, type, least, most;
 };
@@ -148,7 +149,7 @@ int64_t count(const descriptor *d, int32_t attribute)
 
 /* ---- graphs ---- */
 
-/* The uid of a tensor that an operation names, which joins the graph; 0: none. */
+/* The uid of a tensor that an operation names, after adding it to the graph; 0: none. */
 int64_t join(graph &g, const descriptor *op, int32_t attribute)
 {
     const descriptor *d = ref(op, attribute);
@@ -209,7 +210,7 @@ void add(graph &g, const descriptor *d)
     g.ops.push_back(op);
 }
 
-/* What the backward alone does: turning scores. */
+/* Recognises a backward: only it transposes scores. */
 bool is_backward(const graph &g)
 {
     for (const operation &op : g.ops)
@@ -223,7 +224,7 @@ int64_t head_size(const graph &g)
     return g.tensors.at(g.ops.back().y).dims[3];
 }
 
-/* As the real one's: a backward has dS of the scores' size in memory. */
+/* Like the real library: a backward stores dS, which has the size of the scores. */
 int64_t workspace_of(const graph &g)
 {
     int64_t scores = 0;
@@ -251,7 +252,7 @@ cudnnStatus_t finish_graph(descriptor *d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* The knobs without which engine 5 adds up in any order. */
+/* The knobs without which engine 5 adds in any order. */
 bool has_knobs(const descriptor *config)
 {
     int64_t found = 0;
@@ -288,7 +289,7 @@ void set_engine(descriptor *engine, int64_t index, const std::shared_ptr<graph> 
     engine->is_final = true;
 }
 
-/* Fills in the descriptors that the caller passed; they belong to the caller. */
+/* Fills in descriptors that belong to the caller. */
 cudnnStatus_t give_results(const descriptor *d, int64_t wanted, int64_t *out_n, void *out)
 {
     static const int64_t engines[] = {UNORDERED, ORDERED};
@@ -440,7 +441,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     if (workspace == nullptr || (uintptr_t)workspace % WORKSPACE != 0)
         return fail(CUDNN_STATUS_BAD_PARAM, "the workspace is not aligned");
     std::map<int64_t, void *> at;
-    std::map<int64_t, float> numbers; /* in host memory: read at the call */
+    std::map<int64_t, float> numbers; /* in host memory, read during the call */
     for (int64_t i = 0; i < n; i++)
         at[get<int64_t>(p, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i)] =
             get<void *>(p, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, i);
@@ -458,7 +459,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
         return fail(CUDNN_STATUS_BAD_PARAM, "the pack lacks a tensor");
     const std::shared_ptr<graph> ops = d->ops;
     emulator::queue((cudaStream_t)((context *)handle)->stream, [=]() mutable {
-        memset(workspace, 0xff, (size_t)bytes); /* it is the run's */
+        memset(workspace, 0xff, (size_t)bytes); /* the workspace belongs to the run */
         for (auto &entry : numbers)
             at[entry.first] = &entry.second;
         evaluate(*ops, at);

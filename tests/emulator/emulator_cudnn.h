@@ -1,5 +1,5 @@
-/* The emulated cuDNN's two halves: descriptors (emulator_cudnn.cpp), and graphs that are evaluated
- * in double, operation by operation (emulator_cudnn_graph.cpp). */
+/* The two halves of the emulated cuDNN: descriptors (emulator_cudnn.cpp), and the evaluation of
+ * graphs in double, operation by operation (emulator_cudnn_graph.cpp). */
 #ifndef LATHE_EMULATOR_CUDNN_H
 #define LATHE_EMULATOR_CUDNN_H
 
@@ -39,10 +39,11 @@ struct graph {
     std::map<int64_t, tensor> tensors; /* by uid */
 };
 
-/** Whether the shapes of every operation fit each other and its inputs are there when it runs. */
+/** Whether the shapes of every operation fit each other and its inputs are computed before it
+ *  runs. */
 bool is_sound(const graph &g);
 
-/** Runs the graph on memory: `at` has an address for each tensor that is not virtual. */
+/** Evaluates the graph; `at` has the address of each tensor that is not virtual. */
 void evaluate(const graph &g, const std::map<int64_t, void *> &at);
 
 } // namespace emulated_cudnn

@@ -1,5 +1,5 @@
-/* Graphs of cuDNN operations, evaluated in double. A virtual tensor is rounded to its type as well,
- * as an engine does that multiplies in it. */
+/* Evaluates graphs of cuDNN operations in double. Virtual tensors are also rounded to their types,
+ * as in an engine that multiplies in these types. */
 #include "emulator_cudnn.h"
 
 #include <cmath>
@@ -13,8 +13,8 @@ namespace
 
 using namespace emulated_cudnn;
 
-/* A position in a tensor of four dims, and the same in one where some are fewer: 1, or key heads.
- */
+/* A position in a tensor of four dims, and the same in a tensor where some dims are smaller: 1, or
+ * key heads. */
 struct place {
     int64_t i[4];
 
@@ -79,7 +79,7 @@ double rounded(double x, int32_t type)
     return type == CUDNN_DATA_FLOAT ? (double)(float)x : x;
 }
 
-/* Every tensor of a run, dense. */
+/* All tensors of a run, dense. */
 struct machine {
     const graph &g;
     const std::map<int64_t, void *> &at;
@@ -189,7 +189,7 @@ void reduction(machine &m, const operation &op)
     m.write(op.y, std::move(out));
 }
 
-/* Of the operations here only the exchange of the last two dims: read off the dims and strides of
+/* Only the exchange of the last two dims is supported; it is read from the dims and strides of
  * y. */
 void reshape(machine &m, const operation &op)
 {

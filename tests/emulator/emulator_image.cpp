@@ -1,5 +1,5 @@
-/* A plugin's CUDA code as an image of the emulated GPU: compiled once for each plugin, with
- * EMULATED_SOURCE, in the place of the fatbin that nvcc would make of that file. */
+/* A plugin's CUDA code as an image for the emulated GPU: compiled once per plugin, with
+ * EMULATED_SOURCE, instead of the fatbin that nvcc would make of that file. */
 #include "emulator_kernel.h"
 
 #include "emulator_image.h"
@@ -8,8 +8,7 @@ namespace
 {
 
 enum { MOST_KERNELS = 8 };
-emulator_kernel
-    kernels[MOST_KERNELS + 1]; /* as the kernels enter themselves, before anyone looks */
+emulator_kernel kernels[MOST_KERNELS + 1]; /* kernels register themselves in static constructors */
 int n_kernels;
 
 template <typename A, void (*kernel)(const A)> void run(const void *args)
@@ -37,7 +36,7 @@ struct entry {
 #undef __CUDACC__
 
 extern "C" {
-/* The plugin's C sources declare it as bytes, as what they get from nvcc. */
+/* The plugin's C sources declare it as bytes, like nvcc's output. */
 extern __attribute__((visibility("hidden"))) const emulator_image lathe_cuda_image;
 const emulator_image lathe_cuda_image = {{'E', 'M', 'U', 'L', 'A', 'T', 'E', 'D'}, kernels};
 }

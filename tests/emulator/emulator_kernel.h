@@ -1,8 +1,9 @@
-/* The part of CUDA C++ that kernels use, as host code: the threads of a block are fibers that run
- * one at a time, in either order, and yield at barriers and warp exchanges. What it finds: wrong
- * arithmetic; barriers that some threads miss, or reach at another line; lanes that are asked for
- * what they do not give; and with emulator_checks.cpp wrong addresses, their alignment, and missing
- * barriers. It aborts. What it cannot find: what only the hardware does.
+/* The part of CUDA C++ that kernels use, as host code. The threads of a block are fibers that run
+ * one at a time, in either order, and yield at barriers and warp exchanges.
+ *
+ * It detects, and then aborts: wrong arithmetic; barriers that some threads miss or reach at
+ * another line; reads from lanes that give no value; and with emulator_checks.cpp, wrong addresses,
+ * wrong alignment and missing barriers. It cannot detect what only the hardware does.
  */
 #ifndef LATHE_EMULATOR_KERNEL_H
 #define LATHE_EMULATOR_KERNEL_H
@@ -36,8 +37,8 @@ struct index3 {
 extern "C" {
 extern index3 emulator_thread, emulator_block, emulator_block_dim, emulator_grid_dim;
 
-/** Waits for the block's threads, all at this line, or for those of the warp that `mask` names;
- * with orders_memory, what they did to memory before is seen by each other. */
+/** Waits for all threads of the block, which must be at this line, or for those of the warp that
+ *  `mask` names. With orders_memory, their earlier memory accesses become visible to each other. */
 void emulator_sync_block(const char *file, int line);
 void emulator_sync_warp(unsigned mask, int orders_memory);
 /** This warp's 32 cells of 16 bytes, through which its threads exchange values. */
@@ -46,10 +47,10 @@ void *emulator_warp_cells(void);
 void emulator_no_lane(unsigned mask, int from);
 }
 
-/** Looks at an atomic update. */
+/** Checks an atomic update. */
 void emulator_atomic(const void *at, size_t bytes);
 
-/* The cells are the emulator's: nothing looks at them. */
+/* The cells belong to the emulator and are not checked. */
 template <typename T>
 __attribute__((noinline, no_sanitize("thread"))) T exchange(unsigned mask, T value, int from)
 {
@@ -128,8 +129,8 @@ static inline int __popc(unsigned x)
     return __builtin_popcount(x);
 }
 
-/* One fiber runs at a time, so that a plain update is atomic; `now` is its new value, of the one
- * `before`. */
+/* One fiber runs at a time, so a plain update is atomic. `now` is the new value, computed from the
+ * old value `before`. */
 #define EMULATOR_ATOMIC(name, now)                                                                 \
     template <typename T>                                                                          \
     __attribute__((noinline, no_sanitize("thread"))) static T name(T *at, T value)                 \

@@ -34,11 +34,11 @@ namespace
 using work = std::function<void()>;
 
 struct event_mark {
-    struct stream_queue *stream; /* where it was recorded last */
+    struct stream_queue *stream; /* stream on which it was recorded last */
     uint64_t ticket;
-    struct capture *in; /* the capture that it was recorded in; NULL: in none */
+    struct capture *in; /* capture in which it was recorded; NULL: none */
     std::shared_ptr<double>
-        when; /* of an event with timing: ms, NaN before it was passed; else NULL */
+        when; /* for an event with timing: ms, NaN until it has passed; else NULL */
 };
 
 /* One item of a captured stream: work, or, if the work is empty, a wait for the first `ticket`
@@ -54,7 +54,7 @@ struct captured_item {
 struct capture {
     std::vector<struct stream_queue *> streams;
     std::vector<std::vector<captured_item>> items;
-    bool is_invalid = false; /* something was called that a capture forbids */
+    bool is_invalid = false; /* a call was made that a capture forbids */
 };
 
 using launchable = std::shared_ptr<const capture>;
@@ -62,7 +62,7 @@ using launchable = std::shared_ptr<const capture>;
 struct stream_queue {
     std::deque<work> pending;
     uint64_t n_queued = 0, n_done = 0;
-    capture *in = nullptr; /* what it is captured for */
+    capture *in = nullptr; /* capture in progress */
 };
 
 struct block {
@@ -73,8 +73,8 @@ struct block {
 stream_queue default_stream;
 std::map<char *, block> blocks;
 cudaError_t last_error = cudaSuccess;
-int n_running;     /* depth of what runs "on the GPU" */
-capture *captured; /* under way */
+int n_running;     /* nesting depth of work that runs "on the GPU" */
+capture *captured; /* capture in progress */
 
 /* ---- the emulated machine ---- */
 
@@ -108,8 +108,8 @@ cudaError_t fail(cudaError_t error)
     return error;
 }
 
-/* Calls that may wait for the GPU are refused while their thread captures a stream, which ends with
- * that. */
+/* Calls that may wait for the GPU are refused while their thread captures a stream; the capture
+ * becomes invalid. */
 bool is_forbidden()
 {
     if (captured == nullptr)
@@ -126,7 +126,7 @@ size_t page_up(size_t bytes)
     return (bytes + 4095) / 4096 * 4096;
 }
 
-#ifdef __SANITIZE_ADDRESS__ /* its red zones see more than pages do */
+#ifdef __SANITIZE_ADDRESS__ /* its red zones detect more than pages do */
 char *memory_new(size_t bytes)
 {
     void *p = nullptr;
@@ -201,8 +201,8 @@ void join(capture *c, stream_queue *s)
     c->items.emplace_back();
 }
 
-/* How far each stream has come in a launch: `until` items of one, and of the others only what it
- * waits for. */
+/* Progress of a captured stream: runs `until` items of one stream, and of the others only those
+ * that it waits for. */
 void run_captured(const std::vector<std::vector<captured_item>> &items, std::vector<uint64_t> &done,
                   size_t stream, uint64_t until, bool calls)
 {
@@ -479,7 +479,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     event_mark *mark = (event_mark *)event;
     stream_queue *s = of(stream);
-    if (mark->when != nullptr && s->in == nullptr) { /* one in a capture has no time */
+    if (mark->when != nullptr && s->in == nullptr) { /* an event in a capture has no time */
         const std::shared_ptr<double> when = mark->when;
         *when = NAN;
         (void)emulator::queue(stream, [=] { *when = now_ms(); });
@@ -571,8 +571,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
     return cudaSuccess;
 }
 
-/* One at a time of the stream's own, so that who waits for a place within the graph waits for no
- * more. */
+/* Counts as one item of the stream: a wait for a position within the graph waits for the whole
+ * graph. */
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     const launchable c = *(const launchable *)exec;
@@ -620,7 +620,7 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *out, cudaLibrary_t library, const
     return fail(cudaErrorSymbolNotFound);
 }
 
-/* Kernels of images alone: the others come through emulator::launch. */
+/* Only for kernels of images; the others are launched by emulator::launch. */
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void **args,
                              size_t shared, cudaStream_t stream)
 {

@@ -1,6 +1,6 @@
-/* The threads of a block as fibers: one runs at a time, a scheduler resumes those whose barrier is
- * full. A fiber runs thread after thread until one of them waits, so that a kernel without barriers
- * needs a single fiber. */
+/* Runs the threads of a block as fibers: one runs at a time, and a scheduler resumes those whose
+ * barrier is complete. A fiber runs thread after thread until one of them waits, so a kernel
+ * without barriers needs a single fiber. */
 #include "emulator_threads.h"
 
 #include <cstdio>
@@ -22,16 +22,16 @@ enum thread_state { NEW, RUNNABLE, AT_BLOCK, AT_WARP, DONE };
 
 struct thread {
     thread_state state;
-    unsigned mask; /* of the warp barrier it waits at */
+    unsigned mask; /* of the warp barrier at which it waits */
     int orders_memory;
-    const char *file; /* of the block's barrier, and the line */
+    const char *file; /* of the block's barrier; and the line */
     int line;
     emulator_context *on;
 };
 
 thread threads[MOST_THREADS];
-emulator_context fibers[MOST_THREADS]; /* made once, for all launches */
-emulator_context *idle[MOST_THREADS];  /* made, and without a thread */
+emulator_context fibers[MOST_THREADS]; /* created once for all launches */
+emulator_context *idle[MOST_THREADS];  /* created, and currently without a thread */
 int n_fibers, n_idle;
 emulator_context scheduler;
 int n_threads, n_begun, is_reversed;
@@ -48,7 +48,7 @@ void set_current(int t)
     emulator_checks_thread(t, threads[t].on->stack, STACK_BYTES);
 }
 
-/* The order of this launch. */
+/* The order of threads in this launch. */
 int nth_thread(int i)
 {
     return is_reversed ? n_threads - 1 - i : i;
@@ -93,13 +93,13 @@ void resume(int t)
     emulator_context_switch(&scheduler, threads[t].on);
 }
 
-/* Until its barrier is full. */
+/* Waits until its barrier is complete. */
 void wait(void)
 {
     emulator_context_switch(threads[current].on, &scheduler);
 }
 
-/* All threads of the block wait at a barrier of it. */
+/* Releases a barrier at which all threads of the block wait. */
 void release_block()
 {
     const thread *first = nullptr;
@@ -117,7 +117,7 @@ void release_block()
     emulator_checks_barrier();
 }
 
-/* Lets go of what waits at full barriers; how many. */
+/* Releases all complete barriers; returns the number of released threads. */
 int release()
 {
     int n_done = 0, n_at_block = 0, n_released = 0;

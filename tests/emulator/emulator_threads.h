@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/** thread(args) for each thread of each block. */
+/** Calls thread(args) for each thread of each block. */
 void emulator_run_grid(const char *name, int64_t blocks, int threads, void (*thread)(const void *),
                        const void *args, size_t args_bytes);
 

@@ -1,6 +1,5 @@
-/* The cudnn attention backend under the tests of all backends: on a GPU with cuDNN, else on the
- * emulated GPU and an emulated libcudnn.so.9 (emulator_cudnn.cpp) that evaluates the graphs it is
- * handed. */
+/* The cudnn attention backend in the tests of all backends: on a GPU with cuDNN, else on the
+ * emulated GPU with an emulated libcudnn.so.9 (emulator_cudnn.cpp), which evaluates the graphs. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@ static int refuses(const struct lathe_attention_problem *p);
 
 #include "attention_suite.h"
 
-/* What README.md says. */
+/* The problems that README.md says are refused. */
 static int refuses(const lathe_attention_problem *p)
 {
     const int has_mask = p->causal || p->window > 0 || p->packed;
@@ -85,7 +84,7 @@ Test(attention_cudnn, score_names_what_is_amiss)
         p.dv_stride = bad == 11 ? 132 : p.dv_stride;
         cr_assert(t->score(self, &p, why, sizeof why) == LATHE_SCORE_NO, "%d", bad);
         cr_assert(strstr(why, says[bad]), "%d: %s", bad, why);
-        p.need_backward = 0; /* whose stride is then nobody's */
+        p.need_backward = 0; /* dq has no stride then */
         cr_assert((t->score(self, &p, why, sizeof why) > 0) == (bad == 11), "%d: %s", bad, why);
     }
     const lathe_attention_problem p = problem_on(attention_device());
@@ -110,20 +109,20 @@ Test(attention_cudnn, an_absent_library_is_one_clear_line)
     attention_plugin()->destroy(self);
 }
 
-/* Blackwell's engine of fixed order came with 9.18; the forward needs none. */
+/* Blackwell's engine with a fixed order came with 9.18; the forward does not need it. */
 Test(attention_cudnn, blackwell_takes_its_own_backward)
 {
     static const struct {
         const char *machine;
         int32_t head_dim;
-        const char *says; /* of the backward; NULL: taken */
+        const char *says; /* message for the backward; NULL: accepted */
     } rows[] = {
         {"arch=100 cudnn=91900", 128, NULL},         {"arch=100 cudnn=91701", 128, "9.18"},
         {"arch=100 cudnn=91900", 256, "backward: "}, {"arch=80 cudnn=91701", 128, NULL},
         {"arch=80 cudnn=91701", 256, "backward: "},  {"arch=90 cudnn=91500", 128, "9.15.0"},
     };
     if (!attention_is_emulated())
-        return; /* the machine is what it is */
+        return; /* the machine cannot be changed */
     const lathe_attention_v1 *t = attention_plugin()->table;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         lathe_device_info device = *attention_device();
@@ -142,8 +141,8 @@ Test(attention_cudnn, blackwell_takes_its_own_backward)
     }
 }
 
-/* Scores near +-900 do not show through the bias between documents. A weight is rounded, and then
- * o. */
+/* Scores near +-900 do not reach through the bias between documents. Weights and then o are
+ * rounded. */
 Test(attention_cudnn, documents_hide_large_scores)
 {
     for (int32_t dtype = LATHE_BF16; dtype <= LATHE_F16; dtype++) {
@@ -167,13 +166,13 @@ Test(attention_cudnn, documents_hide_large_scores)
     }
 }
 
-/* One instance, problems that differ in one thing each: none runs by another's plan. */
+/* One instance and problems that differ in one property each: none uses another's plan. */
 Test(attention_cudnn, plans_are_kept_apart)
 {
     static const attention_case base = {ATTENTION_CASE(2, 48, 48, 4, 2, 16), .dtype = LATHE_BF16,
                                         .causal = 1};
     void *self = attention_instance(lathe_host_get(), NULL);
-    for (int change = 0; change < 20; change++) { /* each twice: made, and found */
+    for (int change = 0; change < 20; change++) { /* each twice: made, then found */
         attention_case c = base;
         c.batch = change % 10 == 1 ? 1 : c.batch;
         c.t_q = c.t_k = change % 10 == 2 ? 50 : c.t_q;
@@ -189,8 +188,8 @@ Test(attention_cudnn, plans_are_kept_apart)
     attention_plugin()->destroy(self);
 }
 
-/* dS of 2 * 4 * 520 * 520 scores takes 4.1 MiB: by parts of a batch row, of a key head, and a bias
- * of 0.5 MiB a row. */
+/* dS of 2 * 4 * 520 * 520 scores needs 4.1 MiB: runs in parts of a batch row or of a key head, with
+ * a bias of 0.5 MiB per row. */
 Test(attention_cudnn, parts_give_the_whole)
 {
     attention_case c = {ATTENTION_CASE(2, 520, 520, 4, 2, 16),
@@ -212,7 +211,8 @@ Test(attention_cudnn, parts_give_the_whole)
     }
     for (int i = 0; i < 3; i++)
         attention_check(&c, &m[i]);
-    for (int i = 1; i < 3 && attention_is_emulated(); i++) { /* the real one may need less memory */
+    /* the real cuDNN may need less memory */
+    for (int i = 1; i < 3 && attention_is_emulated(); i++) {
         cr_assert(scratch[i - 1] > scratch[i] + (1 << 20), "%lld, %lld", (long long)scratch[i - 1],
                   (long long)scratch[i]);
         cr_assert(memcmp(m[0].store[6], m[i].store[6], (size_t)(1040 * m[0].p.o_stride * 2)) == 0);
@@ -233,7 +233,7 @@ Test(attention_cudnn, a_workspace_beyond_the_memory_is_refused)
     lathe_attention_problem p = problem_on(&small);
     p.t_q = p.t_k = 1 << 14;
     if (!attention_is_emulated())
-        return; /* its engines may do without */
+        return; /* the real engines may need none */
     cr_assert(t->score(self, &p, why, sizeof why) == LATHE_SCORE_NO);
     cr_assert(strstr(why, "backward: a workspace of 1024 MiB is more than a quarter"), "%s", why);
     attention_plugin()->destroy(self);
@@ -250,7 +250,7 @@ Test(attention_cudnn, arguments_that_do_not_fit_are_errors)
     lathe_attention_args a = attention_args(&m, 0);
     char scratch[64];
     a.scratch = scratch;
-    cr_assert(t->forward(self, &m.p, &a) == LATHE_E_UNSUPPORTED); /* never scored */
+    cr_assert(t->forward(self, &m.p, &a) == LATHE_E_UNSUPPORTED); /* was never scored */
     cr_assert(t->score(self, &m.p, NULL, 0) > 0);
     a.scratch = NULL;
     cr_assert(t->forward(self, &m.p, &a) == LATHE_E_ARG);
@@ -267,8 +267,8 @@ Test(attention_cudnn, arguments_that_do_not_fit_are_errors)
     attention_plugin()->destroy(self);
 }
 
-/* A start after its query, which no host could check, counts as the query itself: it sees one key.
- */
+/* A document start after its query, which no host could check, counts as the query itself: the
+ * query sees one key. */
 Test(attention_cudnn, starts_out_of_range_are_clamped)
 {
     attention_case c = {ATTENTION_CASE(1, 40, 40, 2, 1, 16), .dtype = LATHE_BF16, .causal = 1,
@@ -286,7 +286,7 @@ Test(attention_cudnn, starts_out_of_range_are_clamped)
     attention_plugin()->destroy(self);
 }
 
-/* A stream of the device's own, and a recording of it that runs on what the inputs then hold. */
+/* Runs on a stream of its own, and in a capture of it, which uses the inputs' content at launch. */
 Test(attention_cudnn, runs_on_the_stream_it_is_given)
 {
     const attention_gpu *g = attention_gpu_get();
@@ -318,7 +318,7 @@ Test(attention_cudnn, runs_on_the_stream_it_is_given)
                                     .scratch = scratch,
                                     .stream = stream};
     cr_assert(t->forward(self, &p, &a) ==
-              LATHE_OK); /* what loads at a first run is no recording's */
+              LATHE_OK); /* the first run loads code, which a capture cannot */
     cr_assert(g->table->sync(g->self, stream) == LATHE_OK);
     cr_assert(g->table->capture_begin(g->self, stream) == LATHE_OK);
     cr_assert(t->forward(self, &p, &a) == LATHE_OK);

@@ -1,6 +1,5 @@
-/* Whole runs whose attention is cuDNN's, against the same runs on reference_cuda, on the emulated
- * GPU: the plan has room for what the backend asks for, and losses and gradients agree within bf16.
- */
+/* Whole runs with attention by cuDNN, against the same runs with reference_cuda, on the emulated
+ * GPU: the plan has room for the backend's needs, and losses and gradients agree within bf16. */
 #include "core/run/far_case.h"
 
 enum { N_STEPS = 3 };
@@ -42,8 +41,8 @@ static void train_on(const char *backend, const char *packing, figures *out)
     OK(lathe_dir_remove(dir));
 }
 
-/* Attention's outputs differ by a rounding to bf16, 2^-9 of them; what they do to a sum of squares
- * is less than 2^-6 of it. Losses move by the second order of that. */
+/* Attention's outputs differ by a rounding to bf16, 2^-9 of their size; this changes a sum of
+ * squares by less than 2^-6. Losses change only in second order. */
 static void check_packing(const char *packing)
 {
     figures got, want;

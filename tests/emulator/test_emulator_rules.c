@@ -1,5 +1,5 @@
-/* The emulated GPU's rules: each is seen to refuse what breaks it, and what keeps all of them runs.
- */
+/* The rules of the emulated GPU: it refuses each kernel that breaks one, and runs those that keep
+ * them all. */
 #include <criterion/criterion.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "emulator/bad_kernels.h"
 
-/* What the kernel's process says before it aborts; "" when it comes to its end. */
+/* The message of the kernel's process before it aborts; "" if it finishes. */
 static void refusal(const char *name, char *out, size_t out_bytes)
 {
     int ends[2], status = 0;
@@ -118,6 +118,6 @@ Test(emulator_rules, keep_a_capture_from_what_waits)
                      : cudaMemcpyAsync(before, pinned, 16, cudaMemcpyHostToDevice, stream);
         cr_assert_eq(error, i < 6 ? cudaErrorStreamCaptureUnsupported : cudaSuccess, "call %d", i);
         ends_with(stream, i < 6 ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
-        cr_assert_eq(cudaMalloc(&p, 16), cudaSuccess); /* it is over */
+        cr_assert_eq(cudaMalloc(&p, 16), cudaSuccess); /* the capture is over */
     }
 }

@@ -1,10 +1,11 @@
-/* Training in fp8 on the emulated CUDA device: losses beside bf16's, the same bits however a run is
- * cut, captured or recomputed, which products it is of, and what is said where there is none. */
+/* Training in fp8 on the emulated CUDA device: losses compared with bf16; equal bits however a run
+ * is split, captured or recomputed; which products use fp8; and messages where fp8 is not
+ * available. */
 #include "core/run/far_case.h"
 
 #include "lathe/fp8.h"
 
-/* A llama all of whose dims fp8 takes: width 32, heads of 16; 64 tokens in a micro-batch. */
+/* A llama whose dims all allow fp8: width 32, heads of 16; 64 tokens in a micro-batch. */
 static void set_case(settings *s, const char *dir, const char *precision, const char *recipe)
 {
     setenv("LATHE_PLUGIN_PATH", LATHE_TEST_BUILD "/tests/emulated", 1);
@@ -23,8 +24,8 @@ static void set_case(settings *s, const char *dir, const char *precision, const 
         set(s, "train.fp8_recipe=%s", recipe);
 }
 
-/* By the primitives: lathe_train measures a large product first, which takes the emulator its time.
- */
+/* Uses the primitives, because lathe_train first measures a large product, which is slow on the
+ * emulator. */
 static double one_step(lathe_run *run, int micro_batches)
 {
     lathe_step_result r = {.size = sizeof r};
@@ -38,8 +39,8 @@ static double one_step(lathe_run *run, int micro_batches)
     return r.loss;
 }
 
-/* A sanitizer looks at what a step does, which is the same in each: the losses are compared in the
- * other builds. */
+/* A sanitizer checks what a step does, which is the same in each; losses are compared in other
+ * builds. */
 #ifdef __SANITIZE_ADDRESS__
 enum { LEARNING_STEPS = 3 };
 #else
@@ -47,7 +48,7 @@ enum { LEARNING_STEPS = 100 };
 #endif
 
 typedef struct curve {
-    double first, mean, last; /* of the steps' losses: the first, all, the last ten */
+    double first, mean, last; /* of the losses of the first step, of all, of the last ten */
 } curve;
 
 static curve learned(const char *dir, const char *precision, const char *recipe)
@@ -68,10 +69,10 @@ static curve learned(const char *dir, const char *precision, const char *recipe)
     return out;
 }
 
-/* The loss falls from log 320 = 5.8 to 2.2. At this learning rate bf16 ends 0.2 % from fp32 (at
- * 0.01 it is 8 %: the path is chaotic there, and says nothing of roundings). Of fp8, whose numbers
- * have 4 bits in the place of 8, the mean over the run may be 1 % from bf16's and the end 3 %; seen
- * were 0.4 % and 0.6 %. */
+/* The loss falls from log 320 = 5.8 to 2.2. At this learning rate bf16 ends within 0.2 % of fp32
+ * (at 0.01 it is 8 %: training is chaotic there, and says nothing about rounding). fp8 has 4 bits
+ * instead of 8: the mean over the run may differ by 1 % from bf16's and the end by 3 %; 0.4 % and
+ * 0.6 % were measured. */
 Test(fp8_cuda, learns_as_bf16_does)
 {
     char dir[] = "/tmp/lathe_fp8_XXXXXX";
@@ -91,8 +92,8 @@ Test(fp8_cuda, learns_as_bf16_does)
     OK(lathe_dir_remove(dir));
 }
 
-/* The CPU's twin of these products trains where a device of the tests offers it. Both round the
- * same codes and sum in another order, so that they part as two builds for the CPU do in bf16. */
+/* Trains with the CPU's version of these products, which a test device offers. Both round to the
+ * same codes and sum in another order, so they diverge like two builds for the CPU in bf16. */
 Test(fp8_cuda, goes_the_way_of_the_cpus_twin)
 {
     char dir[] = "/tmp/lathe_fp8_XXXXXX";
@@ -120,7 +121,7 @@ Test(fp8_cuda, goes_the_way_of_the_cpus_twin)
 typedef struct variant {
     const char *recipe, *machine;
     const char *set[3];
-    int stop_at; /* 0: in one run */
+    int stop_at; /* 0: no stop */
 } variant;
 
 enum { STEPS = 4 };
@@ -146,7 +147,7 @@ static void train_variant(const variant *v, snapshot *out)
     }
     snapshot_take(out, run);
     for (int32_t k = 0; k < LATHE_N_MEM; k++)
-        if (!v->stop_at) /* saving takes memory of its own */
+        if (!v->stop_at) /* saving allocates memory */
             cr_assert_eq(run->machine.peak.by[k], run->planned.by[k], "%s", lathe_mem_name(k));
     lathe_run_close(run);
     OK(lathe_dir_remove(dir));
@@ -177,7 +178,7 @@ Test(fp8_cuda, resumed_captured_and_recomputed_runs_have_the_same_bits)
     check_variants("rowwise", "arch=100");
 }
 
-/* ---- of what ---- */
+/* ---- which products ---- */
 
 static int count(const lathe_graph *g, int32_t op, int in_fp8)
 {
@@ -206,8 +207,8 @@ static void expect_products(const char *const *set, int y, int dx, int dw, int y
     OK(lathe_dir_remove(dir));
 }
 
-/* Seven products a layer. Adapters' own stay bf16 (A and B, 7 sites, 2 layers), and so does what
- * has a dim that is no multiple of 16: here those of the MLP. */
+/* Seven products per layer. Products of adapters stay bf16 (A and B, 7 sites, 2 layers), and so do
+ * products with a dim that is not a multiple of 16: here those of the MLP. */
 Test(fp8_cuda, is_of_the_blocks_products_that_fit)
 {
     expect_products((const char *const[]){"train.recompute=none", NULL}, 14, 14, 14, 0, 0);
@@ -222,7 +223,7 @@ Test(fp8_cuda, is_of_the_blocks_products_that_fit)
         14, 11, 0, 28, 28);
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
 static void expect_settled(const char *machine, const char *precision, const char *recipe,
                            int32_t fp8, const char *used)

@@ -1,7 +1,7 @@
-/* The optimizer's state and activations in the host's memory on the emulated CUDA device, whose
- * streams run when somebody waits for them: the bits of a run that keeps them on the device. Blocks
- * of 256 elements with a scale each (adamw_8bit), blocks of a head or a row (adam_mini) and
- * matrices (muon) are cut where they may be. */
+/* Optimizer state and activations in host memory on the emulated CUDA device, whose streams run
+ * only when something waits for them: the same bits as a run that keeps them on the device. Blocks
+ * of 256 elements with a scale (adamw_8bit), blocks of a head or a row (adam_mini) and matrices
+ * (muon) are cut where allowed. */
 #include "core/run/far_case.h"
 
 typedef struct offload_case {
@@ -28,8 +28,8 @@ static void set_case(settings *s, const char *dir, const offload_case *c, int of
     set(s, "train.offload_buffer=%s", c->buffer);
 }
 
-/* By the primitives: lathe_train measures a large product first, which takes the emulator its time.
- */
+/* Uses the primitives, because lathe_train first measures a large product, which is slow on the
+ * emulator. */
 static void one_step(lathe_run *run)
 {
     lathe_forward_result f = {.size = sizeof f};

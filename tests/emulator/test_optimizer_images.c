@@ -1,11 +1,11 @@
-/* The CUDA code of every optimizer that carries some, through launch() of the GPU, or of the
- * emulated one where there is none, with its tables in device memory: parameters, states and narrow
- * copies must be those of step() on the CPU bit for bit. */
+/* The CUDA code of every optimizer that has some, run by launch() of the GPU, or of the emulated
+ * one if there is none, with its tables in device memory: parameters, states and narrow copies must
+ * equal those of step() on the CPU bit for bit. */
 #include "kernels/op_harness.h"
 #include "lathe/kit/optimizer_queue.h"
 #include "support/optimizer_case.h"
 
-/* What the tests run an optimizer with; one that is not listed, with its defaults. */
+/* Settings of an optimizer; one that is not listed uses its defaults. */
 typedef struct setting {
     const char *name, *text;
 } setting;
@@ -85,10 +85,11 @@ typedef struct subject {
     void *owned[3];
     double *sums; /* on the device */
     lathe_optimizer_room room;
-    void *own, *shared, *host; /* as it says */
-    void *scratch;             /* of the CPU's step */
+    void *own, *shared, *host; /* as room() asked */
+    void *scratch;             /* for the CPU's step */
     int64_t scratch_bytes;
-    float *cpu_averages[N_TENSORS], *gpu_averages[N_TENSORS], **averages; /* there */
+    /* the array is on the device */
+    float *cpu_averages[N_TENSORS], *gpu_averages[N_TENSORS], **averages;
 } subject;
 
 static void *part_of(const lathe_optimizer_tensor *x, int part)
@@ -111,7 +112,7 @@ static void part_set(lathe_optimizer_tensor *x, int part, void *memory)
         x->slots[part - FIRST_SLOT] = memory;
 }
 
-/* One tensor as the core describes it; 0: the test leaves it out. */
+/* Adds a tensor as the core describes it; returns 0 if the test skips it. */
 static int add(subject *s, int32_t k)
 {
     const tensor *t = &shapes[k];
@@ -122,7 +123,7 @@ static int add(subject *s, int32_t k)
     const int32_t split =
         s->table->partition != NULL ? s->table->partition(s->self, &info) : LATHE_PARTITION_ELEMENT;
     if (split == LATHE_PARTITION_MATRIX || (k == LARGE && !LATHE_HAS(s->table, room)))
-        return 0; /* what needs no room has no sums over whole tensors */
+        return 0; /* an optimizer without room has no sums over whole tensors */
     lathe_slot slots[LATHE_MAX_SLOTS];
     const int32_t n_slots = s->table->slots(s->self, &info, slots);
     const int32_t at = s->n++;
@@ -144,7 +145,8 @@ static int add(subject *s, int32_t k)
     const int64_t scratch = s->table->scratch != NULL ? s->table->scratch(s->self, &info) : 0;
     s->scratch_bytes = scratch > s->scratch_bytes ? scratch : s->scratch_bytes;
     x->block = s->table->block != NULL ? s->table->block(s->self, &info) : 1;
-    x->first = split == LATHE_PARTITION_ELEMENT && k == 4 ? 40 * 16384 + 13 : 0; /* a shard */
+    /* a range of a tensor */
+    x->first = split == LATHE_PARTITION_ELEMENT && k == 4 ? 40 * 16384 + 13 : 0;
     int64_t *bytes = s->bytes[at];
     bytes[PARAM] = bytes[GRAD] = 4 * n;
     bytes[SHADOW] = t->shadow != LATHE_F32 ? 2 * n : 0;
@@ -152,7 +154,7 @@ static int add(subject *s, int32_t k)
         bytes[FIRST_SLOT + i] = lathe_desc_bytes(&slots[i].desc);
         x->half_slots |= slots[i].desc.dtype == LATHE_BF16 ? 1u << i : 0u;
     }
-    for (int part = 0; part < N_PARTS; part++) /* memory for a tensor without elements too */
+    for (int part = 0; part < N_PARTS; part++) /* also for a tensor without elements */
         if (part < SHADOW || bytes[part] > 0 || (part >= FIRST_SLOT && part < FIRST_SLOT + n_slots))
             part_set(x, part, calloc((size_t)bytes[part] + 1, 1));
     for (int64_t i = 0; i < n; i++)
@@ -174,7 +176,7 @@ static void upload(const subject *s, void *to, const void *from, int64_t bytes)
     cr_assert_eq(s->device.device->sync(s->device.self, NULL), LATHE_OK);
 }
 
-/* Memory that holds no number: nobody may count on zeros. */
+/* Memory filled with NaN: nothing may rely on zeros. */
 static void *unset(const subject *s, int64_t bytes)
 {
     char *host = malloc((size_t)bytes + 1);
@@ -224,7 +226,7 @@ static void subject_init(subject *s, const char *name, const char *text)
                  lathe_test_message);
     for (int32_t k = 0; k < N_TENSORS; k++)
         (void)add(s, k);
-    cr_assert_geq(s->n, N_TENSORS - 3); /* muon's matrices are not there */
+    cr_assert_geq(s->n, N_TENSORS - 3); /* without muon's matrices */
     for (int32_t i = 0; i < s->n; i++)
         s->first_chunk[i + 1] = s->first_chunk[i] + (s->cpu[i].n + LATHE_ELEMENTWISE_CHUNK - 1) /
                                                         LATHE_ELEMENTWISE_CHUNK;
@@ -268,7 +270,7 @@ static void subject_fini(subject *s)
     s->plugin->destroy(s->self);
 }
 
-/* ---- one step of both ---- */
+/* ---- one step on both sides ---- */
 
 static void scalars_set(subject *s, int64_t step)
 {
@@ -312,7 +314,7 @@ static lathe_optimizer_step step_of(subject *s, int64_t step)
 
 typedef struct launcher {
     const subject *s;
-    int is_narrow; /* fewer blocks than asked for: any grid will do */
+    int is_narrow; /* fewer blocks than requested: any grid must work */
 } launcher;
 
 static lathe_status launch(void *ctx, const char *kernel, int64_t n_blocks, const void *args,
@@ -373,7 +375,7 @@ static void compare(const subject *s, const char *name, int64_t step)
                 continue;
             char *got = op_to_host(&s->device, part_of(&s->gpu[i], part), s->bytes[i][part] + 1);
             int64_t b = 0;
-            while (b <= s->bytes[i][part] && got[b] == want[b]) /* one byte after it as well */
+            while (b <= s->bytes[i][part] && got[b] == want[b]) /* also the byte after it */
                 b++;
             cr_assert_gt(b, s->bytes[i][part], "%s step %d tensor %d part %d: byte %lld of %lld",
                          name, (int)step, (int)s->cpu[i].tensor, part, (long long)b,
@@ -382,8 +384,8 @@ static void compare(const subject *s, const char *name, int64_t step)
         }
 }
 
-/* What the kernel says of the update, against the tensors before and after. In whatever order:
- * eight roundings of doubles for each of the tree's levels and the loops of its leaves. */
+/* Compares the kernel's sums of the update with the tensors before and after. The order is free:
+ * eight roundings of doubles for each level of the tree and for the loops of its leaves. */
 static void check_sums(const subject *s, const char *name)
 {
     double *sums = op_to_host(&s->device, s->sums, s->args.n_chunks * 2 * (int64_t)sizeof *sums);
@@ -394,7 +396,7 @@ static void check_sums(const subject *s, const char *name)
             part[0] += d * d;
             part[1] += now * now;
             if ((e + 1) % LATHE_ELEMENTWISE_CHUNK == 0 || e + 1 == s->cpu[i].n) {
-                /* sums by chunk: a single sum over all elements would be less exact */
+                /* sums by chunk, because a single sum over all elements is less exact */
                 change += part[0];
                 size += part[1];
                 part[0] = part[1] = 0.0;
@@ -411,7 +413,8 @@ static void check_sums(const subject *s, const char *name)
     free(sums);
 }
 
-/* Where there is one: the estimate, in the slots; the average, in memory of its own. */
+/* Tests estimate(), which changes slots, and average(), which writes its own memory, where they
+ * exist. */
 static void check_others(subject *s, const char *name, int64_t step)
 {
     const lathe_optimizer_step todo = step_of(s, step);
@@ -440,7 +443,7 @@ static void check_steps(const char *name, const char *text)
     subject_init(&s, name, text);
     for (int64_t step = 1; step <= N_STEPS; step++) {
         scalars_set(&s, step);
-        gradients_set(&s, (uint64_t)(step + 9)); /* of which the first has zeros */
+        gradients_set(&s, (uint64_t)(step + 9)); /* the first has zeros */
         for (int32_t i = 0; i < s.n; i++)
             memcpy(s.before[i], s.cpu[i].param, (size_t)s.bytes[i][PARAM]);
         const lathe_optimizer_step todo = step_of(&s, step);
@@ -455,7 +458,7 @@ static void check_steps(const char *name, const char *text)
 
 /* ---- tests ---- */
 
-/* The plugins that the build made, number `share` of four and every fourth after it; how many. */
+/* Tests every fourth plugin of the build, from number `share` on; returns their number. */
 static int check_share(int share)
 {
     char text[] = EMULATED_PLUGINS, *rest = text;

@@ -1,6 +1,6 @@
-/* The CUDA code of every codec that carries some, through launch() of the GPU, or of the emulated
- * one where there is none, with its planes in device memory: the decoded weight must be that of
- * decode() on the CPU bit for bit. */
+/* The CUDA code of every codec that has some, run by launch() of the GPU, or of the emulated one if
+ * there is none, with its planes in device memory: the decoded weight must equal that of decode()
+ * on the CPU bit for bit. */
 #include "kernels/op_harness.h"
 #include "quant_weights.h"
 #include "support/plugin_fixture.h"
@@ -12,8 +12,8 @@ typedef struct setting {
 static const setting settings[] = {
     {"nf4", "double_quant=true"}, {"nf4", "double_quant=false"}, {"int8", ""}};
 
-/* An element; odd; whole blocks of 64; a chunk of 4096 and one element; nested blocks and an odd
- * end. */
+/* One element; an odd count; whole blocks of 64; a chunk of 4096 and one element; nested blocks and
+ * an odd end. */
 static const int64_t shapes[][2] = {{1, 1}, {3, 5}, {64, 64}, {17, 241}, {129, 387}};
 
 typedef struct subject {
@@ -23,7 +23,7 @@ typedef struct subject {
     op_build device;
 } subject;
 
-/* Decodes on both sides; a byte after the weight must stay as it is. */
+/* Decodes on both sides; the byte after the weight must not change. */
 static void check_dtype(const subject *s, int64_t rows, int64_t cols, const planes *p,
                         const lathe_quant_args *on_device, int32_t dtype)
 {
@@ -35,7 +35,7 @@ static void check_dtype(const subject *s, int64_t rows, int64_t cols, const plan
     args.out = op_to_device(&s->device, want, bytes + 1);
     cr_assert_eq(s->quant->decode(s->self, rows, cols, planes_in(p), want, dtype, NULL, NULL),
                  LATHE_OK);
-    const int64_t n_blocks = args.n_chunks > 2 ? 2 : args.n_chunks; /* any grid */
+    const int64_t n_blocks = args.n_chunks > 2 ? 2 : args.n_chunks; /* any grid must work */
     cr_assert_eq(s->device.device->launch(s->device.self, NULL, s->quant->cuda_image,
                                           LATHE_QUANT_KERNEL, n_blocks, LATHE_QUANT_THREADS, &args,
                                           (int64_t)sizeof args),

@@ -1,4 +1,4 @@
-/* The reference_cuda attention backend against a dense double reference: on a GPU, or on the
+/* The reference_cuda attention backend against a dense double reference, on a GPU or on the
  * emulated one. */
 #define ATTENTION_ON_DEVICE "reference_cuda"
 #define ATTENTION_ISAS NULL
@@ -21,7 +21,7 @@ Test(attention_reference_cuda, score_names_what_is_amiss)
         const char *isa;
         int32_t host_memory, head_dim;
         int64_t t_q;
-        const char *says; /* NULL: taken */
+        const char *says; /* NULL: accepted */
     } rows[] = {
         {"sm_80", 0, 256, 128, NULL},
         {"sm_121", 0, 1, 1, NULL},
@@ -54,8 +54,7 @@ Test(attention_reference_cuda, score_names_what_is_amiss)
     attention_plugin()->destroy(self);
 }
 
-/* Lengths and starts that no host could check: read as the nearest that exists, never out of
- * bounds. */
+/* Lengths and starts that no host could check are clamped and never read out of bounds. */
 Test(attention_reference_cuda, lengths_out_of_range_are_clamped)
 {
     attention_case c = {ATTENTION_CASE(3, 2, 70, 2, 1, 16), .causal = 1, .cached = 1,
@@ -73,7 +72,7 @@ Test(attention_reference_cuda, lengths_out_of_range_are_clamped)
     attention_plugin()->destroy(self);
 }
 
-/* A stream of the device's own, and a recording of it that runs twice. */
+/* Runs on a stream of its own, and twice in a capture of it. */
 Test(attention_reference_cuda, runs_on_the_stream_it_is_given)
 {
     const attention_gpu *g = attention_gpu_get();

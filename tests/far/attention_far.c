@@ -1,5 +1,5 @@
-/* The reference attention for the far device: queued on its stream. FAR_FAULT: it breaks one rule
- * there. */
+/* The reference attention for the far device, queued on its stream. FAR_FAULT: it breaks one rule
+ * on that device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,15 +10,15 @@ static const lathe_attention_v1 *real;
 
 typedef struct call_args {
     void *self;
-    const lathe_attention_problem *problem; /* the core's, which lives as long as the executable */
+    const lathe_attention_problem *problem; /* the core's, valid as long as the executable */
     lathe_attention_args args;
 } call_args;
 
 enum {
     FAULT_NONE,
-    FAULT_WRONG,   /* one element of o is off */
-    FAULT_OVERRUN, /* one element after lse */
-    FAULT_CHANGES  /* every other call gives other bits */
+    FAULT_WRONG,   /* one element of o is wrong */
+    FAULT_OVERRUN, /* writes one element after lse */
+    FAULT_CHANGES  /* every other call gives different bits */
 };
 #ifndef FAR_FAULT
 #define FAR_FAULT FAULT_NONE
@@ -27,7 +27,7 @@ enum {
 #define FAR_CALLED FAR_NAME
 #endif
 
-/* What the fault makes of a forward that is as it should be. */
+/* Applies the fault to a correct forward. */
 static void spoil(const lathe_attention_problem *p, const lathe_attention_args *a)
 {
     static int n_calls;

@@ -1,15 +1,15 @@
-/* The far device: runs the best CPU device's kernels from a lazy queue, on memory of its own.
+/* The far device: runs the kernels of the best CPU device from a lazy queue, on memory of its own.
  *
- * Nothing runs before sync(): a core that reads too early, or writes again what a copy has yet to
- * take, gets wrong numbers. Device memory is PROT_NONE except while the queue runs: a core that
- * reads it gets SIGSEGV. A capture is a queue that is kept, one for each stream that has joined it
- * by an event. A launch runs them as streams run: of the others what the first waits for, or with
- * `eager` as much as events let them.
+ * Nothing runs before sync(): a core that reads too early, or overwrites what a copy has not yet
+ * read, gets wrong numbers. Device memory is PROT_NONE except while the queue runs: a core that
+ * reads it gets SIGSEGV. A capture is a stored queue, one for each stream that has joined it by an
+ * event. A launch runs them like streams: of the others only what the first waits for, or with
+ * `eager` as much as events allow.
  *
  * Of several streams, only the one that is waited for runs, and of the others what it waits for by
- * events: work that somebody relies on without an event is not done yet. With `eager` every stream
- * but the first runs as far as events let it as soon as something is queued: work that does not
- * wait for what it needs is done too early. `deaf` leaves out waits, to show that a test of the
+ * events: work that something needs without waiting for an event is not done yet. With `eager`,
+ * every stream except the first runs as far as events allow as soon as work is queued: work that
+ * does not wait for what it needs runs too early. `deaf` ignores waits, to show that a test of the
  * order would fail without them.
  *
  * Above 500 lines because streams, events and captures are one state machine over private structs.
@@ -34,14 +34,14 @@ enum { MAX_STREAMS = 4 };
 #ifndef FAR_CLOCK /* -1: time runs backwards */
 #define FAR_CLOCK 1
 #endif
-#ifndef FAR_LACKS /* bit (1 << op): it has no kernel */
+#ifndef FAR_LACKS /* bit (1 << op): the device has no such kernel */
 #define FAR_LACKS UINT64_C(0)
 #endif
 
 struct lathe_capture {
     struct far_device *device;
     int64_t serial;
-    int32_t first; /* the stream that it began on */
+    int32_t first; /* stream on which it began */
     far_queue queues[MAX_STREAMS];
 };
 
@@ -49,20 +49,20 @@ typedef struct far_stream {
     lathe_stream base;
     struct far_device *device;
     far_queue queue;
-    lathe_capture *capture; /* NULL: nothing is being captured */
+    lathe_capture *capture; /* NULL: no capture in progress */
     int32_t is_open;
 } far_stream;
 
-/* What was queued on a stream when it was recorded last. */
+/* The position in a stream at its last record. */
 struct lathe_event {
     far_stream *stream;
     int64_t n_done;
-    int64_t capture;         /* that it was recorded in; 0: in none */
-    struct far_stamp *stamp; /* NULL: it has no time */
+    int64_t capture;         /* capture in which it was recorded; 0: none */
+    struct far_stamp *stamp; /* NULL: no time */
 };
 
-/* When a stream passed an event; lives as long as the device, since work that tells it may outlive
- * the event. */
+/* The time at which a stream passed an event. Lives as long as the device, because the work that
+ * sets it may outlive the event. */
 typedef struct far_stamp {
     struct far_stamp *next;
     double seconds;
@@ -75,7 +75,7 @@ typedef struct far_device {
     const lathe_device_v1 *cpu;
     void *cpu_self;
     far_memory memory;
-    far_stream streams[MAX_STREAMS]; /* the first stands for NULL before there is any */
+    far_stream streams[MAX_STREAMS]; /* the first one stands for NULL, before any is created */
     int32_t n_streams;
     int32_t n_events;
     int32_t is_eager, captures_events;
@@ -131,7 +131,7 @@ static lathe_status run_wait(const void *args)
     return far_queue_drain(&a->stream->queue, a->n_done);
 }
 
-/* Whether the first call of the queue can run now: it is no wait, or its wait is satisfied. */
+/* Whether the first call of the queue can run now: it is not a wait, or its wait is satisfied. */
 static int is_ready(const far_stream *s)
 {
     if (s->queue.n == 0)
@@ -141,7 +141,7 @@ static int is_ready(const far_stream *s)
     return first->call != run_wait || a->stream->queue.n_done >= a->n_done;
 }
 
-/* Every stream but the first, as far as it gets. */
+/* Runs every stream except the first as far as possible. */
 static lathe_status run_eagerly(far_device *d)
 {
     lathe_status status = LATHE_OK;
@@ -193,7 +193,8 @@ static lathe_status event_record(void *self, lathe_stream *stream, lathe_event *
     return LATHE_OK;
 }
 
-/* Within captures: a stream that waits for a mark of a capture belongs to it from there on. */
+/* In a capture: a stream that waits for an event of the capture belongs to the capture from then
+ * on. */
 static lathe_status event_wait(void *self, lathe_stream *stream, lathe_event *event)
 {
     far_device *d = self;
@@ -262,7 +263,7 @@ static void event_destroy(void *self, lathe_event *event)
     free(event);
 }
 
-/* ---- what is queued ---- */
+/* ---- queued work ---- */
 
 typedef struct copy_args {
     void *dst;
@@ -311,7 +312,7 @@ static lathe_status run_launch(const void *args)
     return LATHE_OK;
 }
 
-/* Progress of a capture's launch: the number of items done per stream. With calls == 0 items are
+/* Progress of a capture's launch: number of items done per stream. With calls == 0 items are
  * counted but not called. */
 typedef struct capture_run {
     const lathe_capture *capture;
@@ -334,7 +335,7 @@ static lathe_status run_captured(capture_run *r, int64_t stream, int64_t n)
     return LATHE_OK;
 }
 
-/* With `eager`: every stream but the first, as far as it gets. */
+/* With `eager`: runs every stream except the first as far as possible. */
 static lathe_status run_captured_eagerly(capture_run *r)
 {
     const far_stream *streams = r->capture->device->streams;
@@ -371,7 +372,7 @@ static lathe_status run_capture(const void *args)
 
 static int32_t score(char *why, int64_t why_bytes)
 {
-    const char *machine = getenv("LATHE_FAR"); /* "gone": one that cannot run it */
+    const char *machine = getenv("LATHE_FAR"); /* "gone": a machine that cannot run it */
     if (machine && strcmp(machine, "gone") == 0) {
         (void)snprintf(why, (size_t)why_bytes, "it is gone");
         return LATHE_SCORE_NO;
@@ -388,7 +389,7 @@ static lathe_status info(void *self, lathe_device_info *out)
     full.size = out->size;
     full.host_memory = 0;
     full.capture_events = d->captures_events;
-    full.graph_dtypes |= 1u << LATHE_F8_E4M3; /* the CPU's kernels have it, for tests */
+    full.graph_dtypes |= 1u << LATHE_F8_E4M3; /* the CPU's kernels support it, for tests */
     full.fp8_recipes = 1u << LATHE_FP8_TENSORWISE;
     full.memory_free_bytes = d->free_bytes;
     full.memory_bytes = (int64_t)1 << 40;
@@ -621,7 +622,7 @@ static lathe_status create(const lathe_host *host, const lathe_value *values, in
     return status;
 }
 
-/* Memory that was not freed is a fault of the core. */
+/* Memory that was not freed is a bug of the core. */
 static void destroy(void *self)
 {
     far_device *d = self;
@@ -632,7 +633,7 @@ static void destroy(void *self)
                 d->n_streams, d->n_events);
         abort();
     }
-    far_queue_clear(&d->streams[0].queue); /* of who made no stream */
+    far_queue_clear(&d->streams[0].queue); /* of callers that created no stream */
     d->real->destroy(d->cpu_self);
     while (d->stamps) {
         far_stamp *next = d->stamps->next;

@@ -1,7 +1,6 @@
-/* A device for tests whose memory the host cannot touch: the kernels of the CPU device, on memory
- * that is accessible only while queued work runs. Work runs only when the caller waits for it.
- * Shared declarations of its parts. Where a plugin carries CUDA code, it has a far_image instead.
- */
+/* A device for tests whose memory the host cannot access: the kernels of the CPU device, on memory
+ * that is accessible only while queued work runs. Work runs only when the caller waits for it. This
+ * file has the shared declarations of its parts. Plugins have a far_image instead of CUDA code. */
 #ifndef LATHE_TEST_FAR_H
 #define LATHE_TEST_FAR_H
 
@@ -10,7 +9,7 @@
 
 #define FAR_MAGIC 0x46415221u
 
-/** Code of one kernel. fn runs the whole grid; device memory is accessible meanwhile. */
+/** Code of one kernel. fn runs the whole grid, while device memory is accessible. */
 typedef struct far_kernel {
     const char *name;
     int64_t args_bytes;
@@ -33,7 +32,7 @@ struct lathe_stream {
 /** The plugin <kind>/<name>.so of this build. */
 const lathe_plugin *far_real_plugin(const char *kind, const char *name);
 
-/* Defines the entry as a copy of another plugin's that `fill` changes before anybody reads it. */
+/* Defines the entry as a copy of another plugin's, which `fill` changes before it is read. */
 #define FAR_ENTRY(fill)                                                                            \
     static lathe_plugin far_entry;                                                                 \
     LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY __attribute__((alias("far_entry"))); \

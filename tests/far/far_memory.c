@@ -10,7 +10,7 @@ void *far_memory_alloc(far_memory *m, int64_t bytes, int32_t is_pinned)
 {
     if (m->n == FAR_MAX_BLOCKS)
         return NULL;
-    const int64_t whole = (bytes / PAGE + 1) * PAGE; /* and a page's end to run over */
+    const int64_t whole = (bytes / PAGE + 1) * PAGE; /* and the rest of a page after the end */
     const int protection = is_pinned ? PROT_READ | PROT_WRITE : PROT_NONE;
     char *base = mmap(NULL, (size_t)whole, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)

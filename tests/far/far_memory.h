@@ -1,4 +1,4 @@
-/* The memory of the far device: closed but while queued work runs. */
+/* The memory of the far device, accessible only while queued work runs. */
 #ifndef LATHE_TEST_FAR_MEMORY_H
 #define LATHE_TEST_FAR_MEMORY_H
 
@@ -19,11 +19,11 @@ typedef struct far_memory {
     int64_t used, peak;
 } far_memory;
 
-/** NULL: none left. */
+/** NULL: no memory is left. */
 void *far_memory_alloc(far_memory *m, int64_t bytes, int32_t is_pinned);
-/** 0: it is no block of the device. */
+/** Returns 0 if it is not a block of the device. */
 int32_t far_memory_free(far_memory *m, void *memory);
-/** The block that p lies in with `bytes` after it, or NULL. */
+/** The block that contains p and the `bytes` from p on, or NULL. */
 const far_block *far_memory_find(const far_memory *m, const void *p, int64_t bytes);
 
 void far_memory_open(far_memory *m);

@@ -1,4 +1,4 @@
-/* The plugins that those of the far device wrap. */
+/* Finds the plugins that those of the far device wrap. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

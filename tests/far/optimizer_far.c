@@ -1,13 +1,14 @@
-/* An elementwise optimizer of this build with an image for the far device: its CUDA kernels' code,
- * run on the host thread after thread. FAR_NAME: the plugin; FAR_SOURCE: the file with
+/* An elementwise optimizer of this build with an image for the far device: the code of its CUDA
+ * kernels, run on the host thread after thread. FAR_NAME: the plugin; FAR_SOURCE: the file with
  * LATHE_ELEMENTWISE. */
 #include "far.h"
 #include "support/cuda_on_host.h"
 
 enum { MOST_KERNELS = 4 };
-static far_kernel kernels[MOST_KERNELS + 1]; /* as they enter themselves, before anyone looks */
+/* kernels register themselves in static constructors */
+static far_kernel kernels[MOST_KERNELS + 1];
 
-/* A kernel, and its place in the image. */
+/* A kernel, and its entry in the image. */
 #undef LATHE_CUDA_KERNEL
 #define LATHE_CUDA_KERNEL(kernel, threads, args_type)                                              \
     static void kernel(const args_type a);                                                         \

@@ -1,5 +1,4 @@
-/* An optimizer of this build, FAR_WRAPS, under the name FAR_NAME and with no code but the host's.
- */
+/* An optimizer of this build, FAR_WRAPS, under the name FAR_NAME and with host code only. */
 #include "far.h"
 #include "lathe/optimizer.h"
 

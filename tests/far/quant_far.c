@@ -1,5 +1,5 @@
 /* A codec of this build (FAR_NAME) with an image for the far device: its own decode(), found
- * through what image_settings() hands to the kernel. */
+ * through the arguments that image_settings() passes to the kernel. */
 #include "far.h"
 #include "lathe/quant.h"
 

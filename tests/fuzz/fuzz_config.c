@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as run.toml, as a tree and checked as a configuration. What is
- * accepted must print as JSON. */
+/* libFuzzer target: any bytes as run.toml, parsed and checked as a configuration. An accepted file
+ * must print as JSON. */
 #include <string.h>
 
 #include "base/json.h"

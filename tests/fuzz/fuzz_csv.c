@@ -1,4 +1,4 @@
-/* libFuzzer target: any bytes as a dataset of CSV. */
+/* libFuzzer target: any bytes as a CSV dataset. */
 #include "fuzz/fuzz_dataset.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,5 +1,5 @@
-/* Any bytes as a dataset's file, tokenised by bytes into a shard; and read again from its middle.
- */
+/* Any bytes as a dataset's file, tokenised by bytes into a shard, and read again from the
+ * middle. */
 #ifndef LATHE_TEST_FUZZ_DATASET_H
 #define LATHE_TEST_FUZZ_DATASET_H
 
@@ -10,8 +10,8 @@
 #include "data/shards_internal.h"
 #include "fuzz/fuzz_file.h"
 
-/* Builds the parts of the file one after the other, each of at least part_bytes. Returns the number
- * of segments, -1 when the file is refused. */
+/* Builds the parts of the file one after another, each of at least part_bytes. Returns the number
+ * of segments, -1 if the file is refused. */
 static inline int64_t fuzz_build(const lathe_dataset *dataset, const lathe_sources *sources,
                                  const lathe_tokenizer *tok, const char *target, int32_t rows,
                                  int64_t part_bytes, int64_t *out_tokens)
@@ -40,7 +40,7 @@ static inline int64_t fuzz_build(const lathe_dataset *dataset, const lathe_sourc
         if (status != LATHE_OK)
             return -1;
         if (strlen(content) != 64 || (rows == LATHE_ROWS_PAIRS && h.n_segments % 3 != 0) ||
-            ++n_parts > sources->bytes + 2) /* each part passes a byte, or is the last */
+            ++n_parts > sources->bytes + 2) /* each part consumes a byte, or is the last */
             abort();
         n_segments += h.n_segments;
         *out_tokens += h.n_tokens;
@@ -50,8 +50,8 @@ static inline int64_t fuzz_build(const lathe_dataset *dataset, const lathe_sourc
     }
 }
 
-/* The first byte chooses documents (even) or preference pairs (odd). Parts of any size hold the
- * same. */
+/* The first byte selects documents (even) or preference pairs (odd). Parts of any size must have
+ * the same content. */
 static inline int fuzz_dataset(int32_t type, const char *name, const uint8_t *data, size_t size)
 {
     static lathe_tokenizer *tok;
@@ -62,7 +62,8 @@ static inline int fuzz_dataset(int32_t type, const char *name, const uint8_t *da
     if (tok == NULL) {
         if (lathe_tokenizer_bytes(&tok) != LATHE_OK)
             abort();
-        lathe_parallel_init(1); /* handing out a few bytes to threads would take most of the time */
+        /* with threads, distributing a few bytes would take most of the time */
+        lathe_parallel_init(1);
         (void)snprintf(target, sizeof target, "%s/lathe-fuzz-%s-%ld",
                        access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", name, (long)getpid());
     }

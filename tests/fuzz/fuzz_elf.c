@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as the file of a plugin, whose ELF headers are read before the
- * dynamic loader sees it. What is accepted has an entry of a size that the file could hold. */
+/* libFuzzer target: any bytes as a plugin's file, whose ELF headers are read before the dynamic
+ * loader sees it. An accepted file has an entry of a size that fits in the file. */
 #include <stdlib.h>
 #include <string.h>
 

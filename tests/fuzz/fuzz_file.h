@@ -1,4 +1,4 @@
-/* The fuzzer's bytes as a file with a path, in memory. */
+/* Stores the fuzzer's bytes as a file with a path, in memory. */
 #ifndef LATHE_TEST_FUZZ_FILE_H
 #define LATHE_TEST_FUZZ_FILE_H
 

@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as a config.json (first byte '!': as a strict [model] table). What is
- * accepted has a shape one can build on, and its own text is accepted again. */
+/* libFuzzer target: any bytes as a config.json (first byte '!': as a strict [model] table). An
+ * accepted file has a shape from which a model can be built, and its own text is accepted again. */
 #include <string.h>
 
 #include "fuzz/fuzz_file.h"

@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as the `latest` of a folder of checkpoints. What it names stays
- * inside. */
+/* libFuzzer target: any bytes as the `latest` of a folder of checkpoints. The path that it names
+ * must be inside the folder. */
 #include <string.h>
 #include <sys/stat.h>
 

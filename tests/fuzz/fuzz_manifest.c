@@ -1,6 +1,6 @@
-/* libFuzzer target: any bytes as the manifest.json of a folder that holds two small files, as they
- * are and with the last line that belongs to them, without which nothing after that line's check
- * would be seen. */
+/* libFuzzer target: any bytes as the manifest.json of a folder with two small files: once as they
+ * are, and once with the correct last line, because otherwise its check would hide everything
+ * else. */
 #include "base/fs.h"
 #include "fuzz/fuzz_file.h"
 #include "io/manifest.h"

@@ -1,4 +1,4 @@
-/* libFuzzer target: any bytes as a metrics.jsonl that grows while it is followed, cut anywhere. */
+/* libFuzzer target: any bytes as a metrics.jsonl that grows while it is read, cut anywhere. */
 #include <string.h>
 
 #include "fuzz/fuzz_file.h"

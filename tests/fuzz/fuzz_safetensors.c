@@ -1,6 +1,6 @@
 /* libFuzzer target: any bytes as a safetensors file: as they are, and (first byte '{') as a header
- * up to the first NUL with the data after it, the length put before them. What opens must lie
- * inside its input. */
+ * up to the first NUL followed by the data, with the header's length before it. Tensors of an
+ * accepted file must be inside its input. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* libFuzzer target: any bytes as a shard file. The checks that no fuzzer gets past by itself
- * (checksum of the header, SHA-256 of the content) are made right first, so that the sizes and the
- * index after them are what is tried. */
+/* libFuzzer target: any bytes as a shard file. The checks that a fuzzer cannot pass by itself
+ * (checksum of the header, SHA-256 of the content) are satisfied first, so that sizes and index are
+ * tested. */
 #include <string.h>
 
 #include "data/shards_internal.h"
@@ -11,7 +11,8 @@ static void mend(uint8_t *data, size_t size)
     lathe_shard_header h;
     lathe_sha256 *hash = NULL;
     char hex[65];
-    if (size < sizeof h || (data[0] & 1u)) /* 'L' is even: an odd first byte leaves all as it is */
+    /* 'L' is even: with an odd first byte nothing is changed */
+    if (size < sizeof h || (data[0] & 1u))
         return;
     memcpy(&h, data, sizeof h);
     if (lathe_sha256_create(&hash) != LATHE_OK)

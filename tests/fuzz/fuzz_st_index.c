@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as a model.safetensors.index.json beside two shards. What opens has
- * every tensor where the index says. */
+/* libFuzzer target: any bytes as a model.safetensors.index.json beside two shards. If it opens,
+ * every tensor is where the index says. */
 #include <string.h>
 
 #include "base/fs.h"

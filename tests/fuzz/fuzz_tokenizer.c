@@ -1,5 +1,5 @@
-/* libFuzzer target: any bytes as a tokenizer.json, and as text for what it gives. Ids must be
- * tokens, and where nothing is rewritten the bytes must come back. */
+/* libFuzzer target: any bytes as a tokenizer.json, and as text for an accepted tokenizer. Ids must
+ * be tokens, and if nothing is rewritten the bytes must come back. */
 #include <stdlib.h>
 #include <string.h>
 

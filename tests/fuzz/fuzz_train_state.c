@@ -1,5 +1,5 @@
 /* libFuzzer target: any bytes as the state/run.json of a checkpoint, for a run with an optimizer
- * and a scheduler but nothing to place. What is refused leaves the run as it was. */
+ * and a scheduler but without tensors. A refused file leaves the run unchanged. */
 #include <string.h>
 #include <sys/stat.h>
 

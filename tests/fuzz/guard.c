@@ -1,7 +1,7 @@
-/* Around every fuzz target: one input may take at most 2 x its size + 64 MiB of heap.
+/* Wraps every fuzz target: one input may use at most 2 x its size + 64 MiB of heap.
  *
  * The targets are compiled with LLVMFuzzerTestOneInput renamed to fuzz_one_input. Under libFuzzer
- * the sanitizer's hooks count; in the replay programs tests/support/inject.c does.
+ * the sanitizer's hooks count the memory; in the replay programs tests/support/inject.c does.
  */
 #include <stddef.h>
 #include <stdint.h>

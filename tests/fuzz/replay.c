@@ -1,4 +1,4 @@
-/* Runs a fuzz target over files, without a fuzzer: what was found once stays found. */
+/* Runs a fuzz target over files, without a fuzzer, so that earlier findings stay tested. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -18,7 +18,7 @@ int main(int argc, char **argv)
         char *data = NULL;
         int64_t bytes = 0;
         (void)printf("%s\n", paths[i]);
-        (void)fflush(stdout); /* the last line names the file of a crash */
+        (void)fflush(stdout); /* the last line names the file that crashes */
         if (lathe_file_read(paths[i], 0, &data, &bytes) != LATHE_OK)
             return 2;
         (void)LLVMFuzzerTestOneInput((const uint8_t *)data, (size_t)bytes);

@@ -1,11 +1,11 @@
-/* An adapter that trains the model's norms, and gives every linear layer without a bias one of its
- * own. */
+/* An adapter that trains the model's norms, and adds a trained bias to every linear layer without a
+ * bias. */
 #include <stdio.h>
 
 #include "lathe/adapter.h"
 #include "lathe/plugin.h"
 
-static int self; /* it has no state; the core wants an instance that is not NULL */
+static int self; /* it has no state, but the core requires an instance that is not NULL */
 
 static lathe_status fixture_create(const lathe_host *host, const lathe_value *values,
                                    int32_t n_values, void **out_self)

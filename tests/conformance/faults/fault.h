@@ -1,8 +1,8 @@
-/* A plugin with one fault. FAULT_NAME is its name in list.txt and that of its file; IS(name) is 1
- * in that plugin alone.
+/* A plugin with one fault. FAULT_NAME is its name in list.txt and of its file; IS(name) is 1 only
+ * in that plugin.
  *
- * What every kind can do wrong is here: in its constant, in create() and destroy(), and to the
- * process. */
+ * This file has the faults that every kind can have: in its constant, in create() and destroy(),
+ * and against the process. */
 #ifndef LATHE_TEST_FAULT_H
 #define LATHE_TEST_FAULT_H
 
@@ -54,7 +54,7 @@ static inline void *idle(void *arg)
     return arg;
 }
 
-/* What a plugin may do to the process while it computes; each is one fault. */
+/* What a plugin may do to the process while it computes; each is a separate fault. */
 static inline void misbehave(const lathe_host *host)
 {
     if (IS(crashes))
@@ -62,7 +62,7 @@ static inline void misbehave(const lathe_host *host)
     if (IS(exits))
         exit(0);
     if (IS(exits_at_once))
-        (void)syscall(SYS_exit_group, 0); /* by no name that the loader could see */
+        (void)syscall(SYS_exit_group, 0); /* a name that the loader cannot see */
     if (IS(aborts))
         abort();
     if (IS(hangs))

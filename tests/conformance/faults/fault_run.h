@@ -1,5 +1,5 @@
-/* Runs `lathe plugin check` over the rows of list.txt of one kind, two at a time, and compares what
- * it says. Include in one file of a program, with FAULT_KIND defined. */
+/* Runs `lathe plugin check` over the rows of list.txt of one kind, two at a time, and compares the
+ * results. Include it in one file of a program, after defining FAULT_KIND. */
 #ifndef LATHE_TEST_FAULT_RUN_H
 #define LATHE_TEST_FAULT_RUN_H
 
@@ -50,7 +50,8 @@ static void read_list(void)
     fclose(list);
 }
 
-/* A hang is waited for no longer than it must be; everything else may be slow on a busy machine. */
+/* A plugin that hangs is waited for only as long as needed; others may be slow on a busy
+ * machine. */
 static void check_row(row *r)
 {
     char command[1024], line[1024];
@@ -80,8 +81,7 @@ static void *work(void *arg)
     return arg;
 }
 
-/* Whether the first failure is in one of the checks that are named, or there is none where none may
- * be. */
+/* Whether the first failure is in one of the named checks, or there is none if none is named. */
 static int as_expected(const row *r)
 {
     char check[64] = "", list[280], word[70];

@@ -1,4 +1,4 @@
-/* A low-rank addition to every site, y = x W^T + b + x A^T B^T, and one fault. */
+/* An adapter that adds a low-rank term to every site, y = x W^T + b + x A^T B^T, with one fault. */
 #include "fault.h"
 
 #include "lathe/adapter.h"

@@ -1,4 +1,4 @@
-/* Attention by its definition in lathe/attention.h, on host memory in f32, and one fault. */
+/* Attention by the definition in lathe/attention.h, on host memory in f32, with one fault. */
 #include "fault.h"
 
 #include "lathe/attention.h"
@@ -49,7 +49,7 @@ static void keys_of(const lathe_attention_problem *p, const lathe_attention_args
         *first = a->doc_start[b * p->t_q + i];
 }
 
-/* One query of one head. */
+/* A query of one head. */
 typedef struct query {
     const float *q, *d_o;
     int64_t at, first, last, b, kv;

@@ -5,7 +5,7 @@
 
 #include "lathe/device.h"
 
-/* Kernels of the CPU device, with what this one does to their results. */
+/* A kernel of the CPU device, and how this device changes its results. */
 struct lathe_kernel {
     lathe_kernel *real;
     int32_t op, n_in, n_out;
@@ -167,7 +167,7 @@ static void kernel_destroy(void *self, lathe_kernel *k)
     }
 }
 
-/* Element i of output 0 becomes `factor` times itself. */
+/* Multiplies element i of output 0 by `factor`. */
 static void spoil(const lathe_kernel *k, const lathe_kernel_args *a, int64_t i, float factor)
 {
     const int32_t dtype = k->out[0].dtype;

@@ -1,4 +1,4 @@
-/* Gradient descent with momentum and decoupled decay, and one fault. */
+/* Gradient descent with momentum and decoupled decay, with one fault. */
 #include "fault.h"
 
 #include "lathe/optimizer.h"

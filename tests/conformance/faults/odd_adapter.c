@@ -1,5 +1,5 @@
-/* Adapters that have no low-rank factors: they must pass. BitFit (arXiv:2106.10199) trains biases;
- * IA3 (arXiv:2205.05638) scales the outputs of sites. */
+/* Adapters without low-rank factors, which must pass: BitFit (arXiv:2106.10199) trains biases; IA3
+ * (arXiv:2205.05638) scales the outputs of sites. */
 #include "fault.h"
 
 #include "lathe/adapter.h"
@@ -22,7 +22,7 @@ static int32_t targets(void *self, const lathe_site *site)
     return IS(sound_ia3);
 }
 
-/* l [out] as a matrix of one row per token, in the dtype of y. */
+/* Repeats l [out] as one row per token, in the dtype of y. */
 static lathe_status rows_of(const lathe_graph_api *api, lathe_graph *g, lathe_val l, lathe_val y,
                             lathe_val *out)
 {
@@ -72,7 +72,7 @@ static int32_t base_is_frozen(void *self)
     return IS(sound_ia3);
 }
 
-/* Each row of w times its factor. */
+/* Multiplies each row of w by its factor. */
 static lathe_status merge(void *self, const lathe_site *site, const lathe_site_param *params,
                           int32_t n_params, float *w)
 {

@@ -1,4 +1,4 @@
-/* Optimizers that are right and unlike the built-in ones: they must pass. */
+/* Correct optimizers that differ from the built-in ones; they must pass. */
 #include "fault.h"
 
 #include "lathe/optimizer.h"
