@@ -2,10 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/command_table.h"
 #include "app/commands.h"
-#include "app/man_page.h"
 #include "base/error.h"
+#include "cli/man_page.h"
 
 /* The command whose name the words are. */
 static lathe_status find(const lathe_args *args, const lathe_command **out)
@@ -14,7 +13,7 @@ static lathe_status find(const lathe_args *args, const lathe_command **out)
     int covered = 0;
     for (int32_t i = 0; i < args->n_words; i++)
         words[i] = (char *)(uintptr_t)args->words[i];
-    *out = lathe_command_match(args->n_words, words, &covered);
+    *out = lathe_command_match(&lathe_app_commands, args->n_words, words, &covered);
     if (*out && covered == args->n_words)
         return LATHE_OK;
     return lathe_error(LATHE_E_ARG, "there is no command '%s%s%s'; `lathe help` lists them",
@@ -29,7 +28,8 @@ static lathe_status print_page(const lathe_args *args, const lathe_command *comm
     if (args->n_words == 1 && strcmp(args->words[0], "run.toml") == 0)
         status = lathe_man_run_file(&page);
     else
-        status = command ? lathe_man_command(command, &page) : lathe_man_overview(&page);
+        status = command ? lathe_man_command(command, &page)
+                         : lathe_man_overview(&lathe_app_commands, &page);
     if (status == LATHE_OK)
         (void)fputs(page.data, stdout);
     lathe_buffer_fini(&page);
@@ -42,9 +42,10 @@ static int run(const lathe_args *args)
     const int as_page = lathe_args_value(args, "--man") != NULL;
     const int is_file = as_page && args->n_words == 1 && strcmp(args->words[0], "run.toml") == 0;
     lathe_status status = LATHE_OK;
-    if (args->n_words == 1 && !as_page && lathe_command_is_group(args->words[0])) {
+    if (args->n_words == 1 && !as_page &&
+        lathe_command_is_group(&lathe_app_commands, args->words[0])) {
         char *const words[] = {(char *)(uintptr_t)args->words[0], (char[]){"--help"}};
-        return lathe_command_unknown(2, words);
+        return lathe_command_unknown(&lathe_app_commands, 2, words);
     }
     if (args->n_words > 0 && !is_file)
         status = find(args, &command);
@@ -55,7 +56,7 @@ static int run(const lathe_args *args)
     else if (command)
         lathe_args_help(command);
     else
-        lathe_commands_help(stdout);
+        lathe_commands_help(&lathe_app_commands, stdout);
     return status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
 }
 

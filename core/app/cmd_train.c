@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "app/commands.h"
-#include "app/refusal.h"
-#include "app/stop_signals.h"
 #include "app/trace_option.h"
+#include "cli/refusal.h"
+#include "cli/stop_signals.h"
 #include "loop/train.h"
 #include "run/run_check.h"
 
-static lathe_app_stop stop;
+static lathe_cli_stop stop;
 
 static void print_start(const lathe_run *run)
 {
@@ -48,7 +48,7 @@ static lathe_status open_run(const lathe_args *args, lathe_run **out, int *out_c
     const int is_dry = lathe_args_value(args, "--dry-run") != NULL;
     const lathe_status status = lathe_run_open_training(args->words[0], args->overrides,
                                                         args->n_overrides, is_dry, &diags, out);
-    *out_code = lathe_app_tell_refusal(args, &diags, status);
+    *out_code = lathe_cli_tell_refusal(args, &diags, status);
     lathe_diags_fini(&diags);
     return status;
 }
@@ -61,7 +61,7 @@ static int run_command(const lathe_args *args)
     stop.steps = lathe_args_value(args, "--dry-run") != NULL; /* it removes its data at its end */
     const lathe_train_options train_options = {
         .out = stdout, .stop = &stop.seen, .steps = &stop.steps};
-    lathe_status status = lathe_app_take_stop_signals(&stop);
+    lathe_status status = lathe_cli_take_stop_signals(&stop);
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);
     if (open_run(args, &run, &code) != LATHE_OK)

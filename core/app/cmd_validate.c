@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "app/commands.h"
-#include "app/refusal.h"
+#include "cli/refusal.h"
 #include "run/run_check.h"
 
 static const lathe_option options[] = {
@@ -18,8 +18,8 @@ static int run(const lathe_args *args)
         lathe_run_check(path, args->overrides, args->n_overrides,
                         lathe_args_value(args, "--offline") != NULL, &diags);
     const int as_json = lathe_args_value(args, "--json") != NULL;
-    const int code = as_json ? lathe_app_tell_refusal_json(args, &diags, status)
-                             : lathe_app_tell_refusal(args, &diags, status);
+    const int code = as_json ? lathe_cli_tell_refusal_json(args, &diags, status)
+                             : lathe_cli_tell_refusal(args, &diags, status);
     if (code == LATHE_EXIT_OK && !as_json)
         printf("%s: valid\n", path);
     lathe_diags_fini(&diags);

@@ -1,9 +1,10 @@
 /* The table of commands. A new one is a row here and a cmd_<name>.c that defines
- * `const lathe_command lathe_cmd_<name>`. */
+ * `const lathe_command lathe_cmd_<name>`. Commands about plugins are in core/plugcmd. */
 #ifndef LATHE_APP_COMMANDS_H
 #define LATHE_APP_COMMANDS_H
 
-#include "app/args.h"
+#include "cli/command_table.h"
+#include "plugcmd/plug_commands.h"
 
 /* In the order of the help. */
 #define LATHE_COMMAND_TABLE(X)                                                                     \
@@ -35,5 +36,7 @@
 #define LATHE_X(name) extern const lathe_command lathe_cmd_##name;
 LATHE_COMMAND_TABLE(LATHE_X)
 #undef LATHE_X
+
+extern const lathe_command_list lathe_app_commands;
 
 #endif

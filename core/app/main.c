@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/bus_error.h"
-#include "app/command_table.h"
-#include "app/complete.h"
-#include "app/exit_guard.h"
-#include "app/patience.h"
+#include "app/commands.h"
 #include "base/error.h"
 #include "base/map.h"
+#include "cli/bus_error.h"
+#include "cli/complete.h"
+#include "cli/exit_guard.h"
+#include "cli/patience.h"
 
 extern const char *lathe_version(void);
 
@@ -42,13 +42,13 @@ static int run(const lathe_command *command, int argc, char **argv)
 static int dispatch(int argc, char **argv)
 {
     int n_words = 0;
-    lathe_app_take_bus_errors();
+    lathe_cli_take_bus_errors();
     if (argc < 2) {
-        lathe_commands_help(stderr);
+        lathe_commands_help(&lathe_app_commands, stderr);
         return LATHE_EXIT_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        lathe_commands_help(stdout);
+        lathe_commands_help(&lathe_app_commands, stdout);
         return LATHE_EXIT_OK;
     }
     if (strcmp(argv[1], "--version") == 0) {
@@ -56,19 +56,22 @@ static int dispatch(int argc, char **argv)
         return LATHE_EXIT_OK;
     }
     if (strcmp(argv[1], "--complete") == 0) /* asked by the shells' scripts: cmd_completion.c */
-        return lathe_complete(argc - 2, argv + 2) == LATHE_OK ? LATHE_EXIT_OK : LATHE_EXIT_FAILED;
-    const lathe_command *command = lathe_command_match(argc - 1, argv + 1, &n_words);
+        return lathe_complete(&lathe_app_commands, argc - 2, argv + 2) == LATHE_OK
+                   ? LATHE_EXIT_OK
+                   : LATHE_EXIT_FAILED;
+    const lathe_command *command =
+        lathe_command_match(&lathe_app_commands, argc - 1, argv + 1, &n_words);
     if (command == NULL)
-        return lathe_command_unknown(argc - 1, argv + 1);
+        return lathe_command_unknown(&lathe_app_commands, argc - 1, argv + 1);
     if (command->computes)
-        lathe_app_wait_patiently(argv);
+        lathe_cli_wait_patiently(argv);
     return run(command, argc - 1 - n_words, argv + 1 + n_words);
 }
 
 int main(int argc, char **argv)
 {
-    lathe_app_guard_exit();
+    lathe_cli_guard_exit();
     const int code = dispatch(argc, argv);
-    lathe_app_unguard_exit();
+    lathe_cli_unguard_exit();
     return code;
 }

@@ -2,7 +2,7 @@
 #ifndef LATHE_APP_MODEL_DIR_H
 #define LATHE_APP_MODEL_DIR_H
 
-#include "app/args.h"
+#include "cli/args.h"
 #include "run/run_state.h"
 
 /** The option of every command that opens a model so. */

@@ -2,7 +2,7 @@
 #ifndef LATHE_APP_SCHEDULE_CURVE_H
 #define LATHE_APP_SCHEDULE_CURVE_H
 
-#include "app/args.h"
+#include "cli/args.h"
 #include "lathe/scheduler.h"
 #include "plug/select.h"
 

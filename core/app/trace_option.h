@@ -2,7 +2,7 @@
 #ifndef LATHE_APP_TRACE_OPTION_H
 #define LATHE_APP_TRACE_OPTION_H
 
-#include "app/args.h"
+#include "cli/args.h"
 #include "loop/run_trace.h"
 
 #define LATHE_TRACE_OPTIONS(what, unit)                                                            \

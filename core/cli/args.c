@@ -1,0 +1,245 @@
+/* Parses the arguments of a command: words, options, overrides. */
+#include "cli/args.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/errors_json.h"
+#include "plug/suggest.h"
+
+/* "--output" of "-o, --output". */
+static const char *long_name(const lathe_option *option)
+{
+    return strstr(option->name, "--");
+}
+
+/* Index of an option by the first n bytes of `text`, its short or its long form; -1. */
+static int32_t option_index(const lathe_command *command, const char *text, size_t n)
+{
+    for (int32_t i = 0; i < command->n_options; i++) {
+        const char *name = command->options[i].name, *full = long_name(&command->options[i]);
+        if ((strncmp(full, text, n) == 0 && full[n] == '\0') ||
+            (full != name && n == 2 && strncmp(name, text, 2) == 0))
+            return i;
+    }
+    return -1;
+}
+
+static int repeats(const lathe_option *option)
+{
+    return option->value && strstr(option->value, "...") != NULL;
+}
+
+static lathe_status unknown_option(const lathe_command *command, const char *text, size_t n)
+{
+    const char *names[64] = {"--help"};
+    int32_t n_names = 1;
+    for (int32_t i = 0; i < command->n_options && n_names < 64; i++)
+        names[n_names++] = long_name(&command->options[i]);
+    char typed[128];
+    (void)snprintf(typed, sizeof typed, "%.*s", (int)n, text);
+    const char *near = lathe_suggest(typed, names, n_names);
+    if (near != NULL)
+        return lathe_error(LATHE_E_ARG, "unknown option '%s' (did you mean '%s'?)", typed, near);
+    return lathe_error(LATHE_E_ARG, "unknown option '%s'", typed);
+}
+
+/* The value of the option at argv[*i]: the text after its '=', or the next argument. */
+static lathe_status take_value(int argc, char **argv, int *i, const char *equals, const char **out)
+{
+    if (equals != NULL) {
+        *out = equals + 1;
+        return LATHE_OK;
+    }
+    if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0)
+        return lathe_error(LATHE_E_ARG, "'%s' needs a value", argv[*i]);
+    *out = argv[++*i];
+    return LATHE_OK;
+}
+
+/* "section.key" of "--section.key=value" into heap memory of its own; the override owns it. */
+static lathe_status add_override(lathe_args *args, const char *text, size_t n, const char *value)
+{
+    char *key = strndup(text + 2, n - 2);
+    if (key == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory for arguments");
+    args->overrides[args->n_overrides++] = (lathe_override){key, value};
+    return LATHE_OK;
+}
+
+static lathe_status take_option(lathe_args *args, int argc, char **argv, int *i)
+{
+    const char *text = argv[*i];
+    const char *equals = strchr(text, '=');
+    const size_t n = equals ? (size_t)(equals - text) : strlen(text);
+    const char *value = NULL;
+    const int32_t index = option_index(args->command, text, n);
+    if (index >= 0) {
+        if (args->command->options[index].value != NULL) {
+            LATHE_TRY(take_value(argc, argv, i, equals, &args->values[index]));
+            if (repeats(&args->command->options[index])) {
+                args->given_of[args->n_given] = index;
+                args->given[args->n_given++] = args->values[index];
+            }
+            return LATHE_OK;
+        }
+        if (equals != NULL)
+            return lathe_error(LATHE_E_ARG, "'%.*s' takes no value", (int)n, text);
+        args->values[index] = "";
+        return LATHE_OK;
+    }
+    const char *dot = memchr(text, '.', n);
+    if (!args->command->takes_overrides || dot == NULL || dot == text + 2 || dot == text + n - 1)
+        return unknown_option(args->command, text, n);
+    LATHE_TRY(take_value(argc, argv, i, equals, &value));
+    return add_override(args, text, n, value);
+}
+
+static lathe_status check_words(const lathe_args *args)
+{
+    const lathe_command *c = args->command;
+    if (args->n_words < c->min_words)
+        return lathe_error(LATHE_E_ARG, "expected %s %s", c->name, c->arguments);
+    if (args->n_words > c->max_words)
+        return lathe_error(LATHE_E_ARG, "unexpected argument '%s'", args->words[c->max_words]);
+    return LATHE_OK;
+}
+
+lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, int argc, char **argv)
+{
+    const size_t n = (size_t)argc + 1;
+    *args = (lathe_args){.command = command};
+    args->words = calloc(n, sizeof *args->words);
+    args->values = calloc((size_t)command->n_options + 1, sizeof *args->values);
+    args->overrides = calloc(n, sizeof *args->overrides);
+    args->given = calloc(n, sizeof *args->given);
+    args->given_of = calloc(n, sizeof *args->given_of);
+    if (args->words == NULL || args->values == NULL || args->overrides == NULL ||
+        args->given == NULL || args->given_of == NULL)
+        return lathe_error(LATHE_E_NOMEM, "no memory for arguments");
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            args->wants_help = 1;
+            return LATHE_OK;
+        }
+    int only_words = 0;
+    /* Read first, so that a wrong argument before it is told as JSON too. */
+    const int32_t json = option_index(command, "--json", strlen("--json"));
+    for (int i = 0; json >= 0 && i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            args->values[json] = "";
+    for (int i = 0; i < argc; i++) {
+        if (!only_words && strcmp(argv[i], "--") == 0)
+            only_words = 1;
+        else if (!only_words && strncmp(argv[i], "--", 2) == 0)
+            LATHE_TRY(take_option(args, argc, argv, &i));
+        else if (!only_words && argv[i][0] == '-' && argv[i][1] != '\0')
+            LATHE_TRY(option_index(command, argv[i], strlen(argv[i])) < 0
+                          ? unknown_option(command, argv[i], strlen(argv[i]))
+                          : take_option(args, argc, argv, &i));
+        else
+            args->words[args->n_words++] = argv[i];
+    }
+    return check_words(args);
+}
+
+void lathe_args_fini(lathe_args *args)
+{
+    for (int32_t i = 0; i < args->n_overrides; i++)
+        free((void *)(uintptr_t)args->overrides[i].key); /* ours: add_override */
+    free((void *)args->words);
+    free((void *)args->values);
+    free((void *)args->given);
+    free(args->given_of);
+    free(args->overrides);
+    *args = (lathe_args){0};
+}
+
+const char *lathe_args_value(const lathe_args *args, const char *name)
+{
+    const int32_t i = option_index(args->command, name, strlen(name));
+    return i < 0 ? NULL : args->values[i];
+}
+
+const char *lathe_args_each(const lathe_args *args, const char *name, int32_t k)
+{
+    const int32_t index = option_index(args->command, name, strlen(name));
+    for (int32_t i = 0; i < args->n_given; i++)
+        if (args->given_of[i] == index && k-- == 0)
+            return args->given[i];
+    return NULL;
+}
+
+lathe_status lathe_args_int(const lathe_args *args, const char *name, int64_t lo, int64_t hi,
+                            int64_t missing, int64_t *out)
+{
+    const char *text = lathe_args_value(args, name);
+    *out = missing;
+    if (text == NULL)
+        return LATHE_OK;
+    char *end;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || value < lo || value > hi)
+        return lathe_error(LATHE_E_ARG,
+                           "%s is '%s', expected a whole number from %" PRId64 " to %" PRId64, name,
+                           text, lo, hi);
+    *out = value;
+    return LATHE_OK;
+}
+
+lathe_status lathe_args_float(const lathe_args *args, const char *name, double lo, double hi,
+                              double missing, double *out)
+{
+    const char *text = lathe_args_value(args, name);
+    *out = missing;
+    if (text == NULL)
+        return LATHE_OK;
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(value) || value < lo || value > hi)
+        return lathe_error(LATHE_E_ARG, "%s is '%s', expected a number from %g to %g", name, text,
+                           lo, hi);
+    *out = value;
+    return LATHE_OK;
+}
+
+void lathe_args_help(const lathe_command *command)
+{
+    printf("usage: lathe %s%s%s%s%s\n\n%s\n", command->name, command->arguments[0] ? " " : "",
+           command->arguments, command->takes_overrides ? " [--section.key VALUE ...]" : "",
+           command->n_options > 0 ? " [OPTIONS]" : "", command->summary);
+    if (command->details != NULL)
+        printf("\n%s\n", command->details);
+    printf("\noptions:\n");
+    for (int32_t i = 0; i < command->n_options; i++) {
+        const lathe_option *o = &command->options[i];
+        char left[64];
+        (void)snprintf(left, sizeof left, "%s%s%s", o->name, o->value ? " " : "",
+                       o->value ? o->value : "");
+        printf("  %-24s %s\n", left, o->doc);
+    }
+    if (command->takes_overrides)
+        printf("  %-24s %s\n", "--section.key VALUE",
+               "set a key of the file, as [section] key = VALUE");
+    printf("  %-24s %s\n", "--help", "print this");
+}
+
+int lathe_args_fail(const lathe_args *args, lathe_status status)
+{
+    const char *message = lathe_error_message();
+    if (!message[0])
+        message = lathe_status_text(status);
+    const int usage = status == LATHE_E_ARG || status == LATHE_E_CONFIG ||
+                      status == LATHE_E_PARSE || status == LATHE_E_NOT_FOUND;
+    if (lathe_args_value(args, "--json") != NULL)
+        lathe_cli_print_errors(message);
+    (void)fflush(stdout);
+    (void)fprintf(stderr, "lathe %s: %s\n", args->command->name, message);
+    return usage ? LATHE_EXIT_USAGE : LATHE_EXIT_FAILED;
+}

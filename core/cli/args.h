@@ -1,0 +1,76 @@
+/* Describes a command of the program, and the arguments that the user typed after its name. */
+#ifndef LATHE_CLI_ARGS_H
+#define LATHE_CLI_ARGS_H
+
+#include "lathe/status.h"
+#include "plug/config.h"
+
+/* Exit codes of the program. */
+enum { LATHE_EXIT_OK = 0, LATHE_EXIT_FAILED = 1, LATHE_EXIT_USAGE = 2 };
+
+typedef struct lathe_option {
+    const char *name;  /* "--json"; "-o, --output" has a short form */
+    const char *value; /* what follows it, for the help ("TEXT"); NULL: nothing does; "TEXT...": the
+                        * option may come more than once */
+    const char *doc;
+} lathe_option;
+
+typedef struct lathe_args lathe_args;
+
+typedef struct lathe_command {
+    const char *name;      /* "ls", "plugin new" */
+    const char *arguments; /* "[KIND]" */
+    const char *summary;   /* one line */
+    const char *details;   /* more lines of help, or NULL */
+    const lathe_option *options;
+    int32_t n_options;
+    int32_t min_words, max_words; /* of arguments that are no options */
+    int32_t computes;             /* 1: works on the thread pool for long */
+    int32_t takes_overrides;      /* 1: --section.key value and --section.key=value */
+    int (*run)(const lathe_args *args);
+} lathe_command;
+
+struct lathe_args {
+    const lathe_command *command;
+    const char **words;
+    const char *
+        *values; /* [command->n_options]: NULL, or the value ("" of a flag), the last given */
+    const char **given; /* [n_given] values of options that may come more than once */
+    int32_t *given_of;  /* [n_given] index of the option */
+    lathe_override *overrides;
+    int32_t n_words, n_overrides, n_given;
+    int32_t wants_help; /* --help or -h stood somewhere */
+};
+
+/** Reads argv[0..argc) after the command's name. Errors LATHE_E_ARG, with what is wrong. The texts
+ *  of argv are borrowed. lathe_args_fini in every case. */
+lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, int argc,
+                              char **argv);
+void lathe_args_fini(lathe_args *args);
+
+/** The value of an option ("" of a flag), or NULL when it was not given. */
+const char *lathe_args_value(const lathe_args *args, const char *name);
+
+/** The k-th value of an option that may be repeated; NULL after the last. */
+const char *lathe_args_each(const lathe_args *args, const char *name, int32_t k);
+
+/** Reads an option as a whole number in [lo, hi]; gives `missing` if the option was not given.
+ *  LATHE_E_ARG. */
+lathe_status lathe_args_int(const lathe_args *args, const char *name, int64_t lo, int64_t hi,
+                            int64_t missing, int64_t *out);
+
+/** Reads an option as a finite number in [lo, hi]; gives `missing` if the option was not given.
+ *  LATHE_E_ARG. */
+lathe_status lathe_args_float(const lathe_args *args, const char *name, double lo, double hi,
+                              double missing, double *out);
+
+/** Prints the command's help. */
+void lathe_args_help(const lathe_command *command);
+
+/** Prints "lathe COMMAND: message" of the thread's error to stderr and gives the exit code that
+ *  belongs to it: 2 for wrong usage or configuration, else 1. Where --json was given, also prints
+ *  {"errors": [...]} to stdout, so that a program that reads it always gets one JSON value: call it
+ *  only before the command has printed anything. */
+int lathe_args_fail(const lathe_args *args, lathe_status status);
+
+#endif

@@ -1,0 +1,30 @@
+/* The handler of SIGBUS. */
+#include "cli/bus_error.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "base/map.h"
+
+/* Runs on the thread that touched the page; returning takes the instruction again. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (lathe_map_fault(info->si_addr))
+        return;
+    struct sigaction none;
+    memset(&none, 0, sizeof none);
+    none.sa_handler = SIG_DFL;
+    (void)sigaction(number, &none,
+                    NULL); /* the instruction raises it once more, and that ends the process */
+}
+
+void lathe_cli_take_bus_errors(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags = SA_SIGINFO;
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGBUS, &action, NULL);
+}

@@ -1,0 +1,54 @@
+/* Errors and warnings of a run file on the terminal. */
+#include "cli/refusal.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "cli/errors_json.h"
+
+/* The machine failed; anything else is for the user to mend. */
+static int is_failure(lathe_status status)
+{
+    return status == LATHE_E_NOMEM || status == LATHE_E_DEVICE || status == LATHE_E_INTERRUPTED;
+}
+
+int lathe_cli_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    lathe_diags_sort(diags);
+    lathe_diags_print(diags, &text);
+    (void)fflush(stdout);
+    (void)fputs(text.data ? text.data : "", stderr);
+    lathe_buffer_fini(&text);
+    if (status == LATHE_OK)
+        return LATHE_EXIT_OK;
+    if (is_failure(status))
+        return lathe_args_fail(args, status);
+    if (diags->n_errors > 0)
+        (void)fprintf(stderr, "%s: %lld error%s\n", args->words[0], (long long)diags->n_errors,
+                      diags->n_errors == 1 ? "" : "s");
+    else /* no run file that could be read */
+        (void)fprintf(stderr, "%s\n",
+                      lathe_error_message()[0] ? lathe_error_message() : lathe_status_text(status));
+    return LATHE_EXIT_USAGE;
+}
+
+int lathe_cli_tell_refusal_json(const lathe_args *args, lathe_diags *diags, lathe_status status)
+{
+    lathe_diags_sort(diags);
+    const int is_told = diags->n_errors > 0 || status == LATHE_OK;
+    const char *text = lathe_error_message()[0] ? lathe_error_message() : lathe_status_text(status);
+    json_t *errors =
+        is_told ? lathe_cli_diags_json(diags, LATHE_DIAG_ERROR) : lathe_cli_errors_json(text);
+    json_t *root = json_pack("{s:b, s:o, s:o}", "valid", status == LATHE_OK, "errors", errors,
+                             "warnings", lathe_cli_diags_json(diags, LATHE_DIAG_WARNING));
+    (void)json_dumpf(root, stdout, JSON_INDENT(2));
+    (void)putchar('\n');
+    (void)fflush(stdout);
+    json_decref(root);
+    if (status == LATHE_OK)
+        return LATHE_EXIT_OK;
+    if (!is_told)
+        (void)fprintf(stderr, "lathe %s: %s\n", args->command->name, text);
+    return is_failure(status) ? LATHE_EXIT_FAILED : LATHE_EXIT_USAGE;
+}

@@ -1,0 +1,18 @@
+/* Reports why a run cannot start, for lathe validate and lathe train. */
+#ifndef LATHE_CLI_REFUSAL_H
+#define LATHE_CLI_REFUSAL_H
+
+#include "base/diag.h"
+#include "cli/args.h"
+
+/** Prints errors and warnings to stderr, one per line, and the number of errors. Returns the exit
+ *  code for `status`, the result of checking or opening the run: 0; 2 if the user can correct the
+ *  error; 1 for other failures. */
+int lathe_cli_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status);
+
+/** The same as one JSON object on stdout: "valid", and "errors" and "warnings" with "file", "line",
+ *  "column", "message" and "suggestion" each. What failed for another reason than the file is an
+ *  error without a place, and is told on stderr as well. */
+int lathe_cli_tell_refusal_json(const lathe_args *args, lathe_diags *diags, lathe_status status);
+
+#endif

@@ -1,0 +1,90 @@
+/* Ctrl-C, SIGTERM and SIGHUP while a training runs: a thread that waits for them. */
+#include "cli/stop_signals.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+/* `nohup lathe train ...`: the user wants the run to outlive its terminal. */
+static int ignores_hangup;
+
+static sigset_t stop_set(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    if (!ignores_hangup)
+        (void)sigaddset(&set, SIGHUP);
+    return set;
+}
+
+static void tell(const char *note)
+{
+    if (write(STDERR_FILENO, note, strlen(note)) < 0)
+        return; /* nobody reads it */
+}
+
+/* timeout(1) and batch systems send a signal to the process and then to its group: within this time
+ * it is one. */
+#define ONE_SIGNAL_SECONDS 0.25
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void *wait_for_signals(void *arg)
+{
+    double first = 0.0;
+    lathe_cli_stop *stop = arg;
+    const sigset_t set = stop_set();
+    for (;;) {
+        int number = 0;
+        if (sigwait(&set, &number) != 0)
+            continue;
+        if (stop->seen != 0 && number == SIGHUP)
+            continue; /* a lost connection sends it twice: from the terminal and from the shell */
+        if (stop->seen == number && seconds_now() - first < ONE_SIGNAL_SECONDS)
+            continue;
+        if (stop->seen != 0)
+            _exit(128 + number);
+        if (!stop->steps) { /* files that are written whole, or resumed: as after a power cut */
+            tell(
+                "\nlathe: stopped before the first step; nothing was trained, and what is prepared "
+                "of the data is kept\n");
+            _exit(128 + number);
+        }
+        stop->seen = number;
+        first = seconds_now();
+        tell("\nlathe: finishing the micro-batch and writing a checkpoint; once more to stop at "
+             "once\n");
+    }
+    return NULL;
+}
+
+lathe_status lathe_cli_take_stop_signals(lathe_cli_stop *stop)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    struct sigaction ignore;
+    memset(&ignore, 0, sizeof ignore);
+    ignore.sa_handler = SIG_IGN; /* `lathe train ... | head`: the run outlives its reader */
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+    struct sigaction hangup;
+    ignores_hangup = sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler == SIG_IGN;
+    const sigset_t set = stop_set();
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    const int failed = pthread_create(&thread, &attr, wait_for_signals, stop);
+    (void)pthread_attr_destroy(&attr);
+    if (failed != 0)
+        return lathe_error(LATHE_E_NOMEM, "no thread to wait for Ctrl-C: %s", strerror(failed));
+    return LATHE_OK;
+}

@@ -1,0 +1,134 @@
+/* lathe ls: the plugins that are found. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "plug/kind.h"
+#include "plugcmd/plug_commands.h"
+#include "plugcmd/plugin_devices.h"
+#include "plugcmd/plugins.h"
+#include "view/wrap.h"
+
+static lathe_status print_json(lathe_registry *registry, const lathe_component *const *items,
+                               int64_t n, lathe_buffer *out)
+{
+    lathe_buffer_puts(out, "[");
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_plugin *p = items[i]->plugin;
+        const char *const pairs[][2] = {{"kind", lathe_kind_name(p->kind)},
+                                        {"name", p->name},
+                                        {"version", p->version},
+                                        {"path", items[i]->path},
+                                        {"summary", p->summary}};
+        lathe_buffer_puts(out, i ? ",\n  {" : "\n  {");
+        for (size_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++) {
+            lathe_buffer_printf(out, "%s\"%s\": ", k ? ", " : "", pairs[k][0]);
+            lathe_buffer_json_string(out, pairs[k][1] ? pairs[k][1] : "");
+        }
+        const char *devices[LATHE_DEVICES_MOST];
+        LATHE_TRY(lathe_plugin_devices(registry, items[i], devices));
+        lathe_buffer_puts(out, ", \"devices\": [");
+        for (int k = 0; k < LATHE_DEVICES_MOST && devices[k]; k++) {
+            lathe_buffer_puts(out, k ? ", " : "");
+            lathe_buffer_json_string(out, devices[k]);
+        }
+        lathe_buffer_puts(out, "]}");
+    }
+    lathe_buffer_puts(out, n ? "\n]\n" : "]\n");
+    return out->status;
+}
+
+enum { LEAST_SUMMARY = 30 }; /* columns; with fewer, a summary is on lines of its own */
+
+/* One plugin: its columns and its summary, wrapped to the terminal. */
+static void put_row(const char *name, int width, const lathe_plugin *p, const char *devices,
+                    int32_t columns, lathe_buffer *out)
+{
+    const char *version = p->version ? p->version : "", *summary = p->summary ? p->summary : "";
+    const int at = width + 2 + 8 + 2 + 8 + 2;
+    if (columns > 0 && columns < at + LEAST_SUMMARY) {
+        char text[512];
+        (void)snprintf(text, sizeof text, "%s, %s: %s", version, devices, summary);
+        lathe_buffer_printf(out, "%s\n    ", name);
+        lathe_wrap_text(out, text, 4, 4, columns);
+    } else {
+        lathe_buffer_printf(out, "%-*s  %-8s  %-8s  ", width, name, version, devices);
+        lathe_wrap_text(out, summary, at, at, columns);
+    }
+    lathe_buffer_puts(out, "\n");
+}
+
+static lathe_status print_table(lathe_registry *registry, const lathe_component *const *items,
+                                int64_t n, lathe_buffer *out)
+{
+    const int32_t columns = lathe_wrap_columns();
+    int width = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_plugin *p = items[i]->plugin;
+        const int w = (int)(strlen(lathe_kind_name(p->kind)) + 1 + strlen(p->name));
+        width = w > width ? w : width;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const lathe_plugin *p = items[i]->plugin;
+        char devices[64], name[128];
+        LATHE_TRY(lathe_plugin_devices_text(registry, items[i], devices, sizeof devices));
+        (void)snprintf(name, sizeof name, "%s/%s", lathe_kind_name(p->kind), p->name);
+        put_row(name, width, p, devices, columns, out);
+    }
+    return out->status;
+}
+
+static int run(const lathe_args *args)
+{
+    lathe_registry *registry = NULL;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_buffer out = LATHE_BUFFER_INIT;
+    const lathe_component **items = NULL;
+    int64_t n = 0;
+    int32_t kind = 0;
+    lathe_status status = LATHE_OK;
+    if (args->n_words > 0)
+        status = lathe_plugcmd_kind(args->words[0], &kind);
+    if (status == LATHE_OK)
+        status = lathe_registry_create(&registry);
+    if (status == LATHE_OK)
+        status = lathe_registry_scan(registry, kind);
+    if (status == LATHE_OK)
+        status = lathe_registry_list(registry, kind, &arena, &items, &n);
+    if (status == LATHE_OK) {
+        if (lathe_args_value(args, "--json"))
+            status = print_json(registry, items, n, &out);
+        else
+            status = print_table(registry, items, n, &out);
+    }
+    if (status == LATHE_OK) {
+        (void)fputs(out.data ? out.data : "", stdout);
+        lathe_plugcmd_print_refusals(registry, 0);
+    }
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_buffer_fini(&out);
+    lathe_arena_fini(&arena);
+    lathe_registry_destroy(registry);
+    return code;
+}
+
+static const lathe_option options[] = {
+    {"--json", NULL, "print an array of objects: kind, name, version, path, summary, devices"},
+};
+
+const lathe_command lathe_cmd_ls = {
+    .name = "ls",
+    .arguments = "[KIND]",
+    .summary = "list the installed plugins",
+    .details = "KIND is one of optimizer scheduler quant adapter stage attention device model.\n"
+               "The third column is the device that a plugin works on: cpu, cuda, or any. Lathe\n"
+               "searches for plugins in LATHE_PLUGIN_PATH (absolute folders, separated by\n"
+               "colons), in ~/.local/lib/lathe/plugins, and in lathe/plugins next to the\n"
+               "library; each file is named <kind>/<name>.so. For a refused file the reason is\n"
+               "printed on stderr. A file that Lathe has not seen before is first loaded in a\n"
+               "child process.",
+    .options = options,
+    .n_options = 1,
+    .max_words = 1,
+    .run = run,
+};

@@ -1,0 +1,362 @@
+/* lathe show: one plugin with the keys of its table, or a section of the core. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/toml.h"
+#include "plug/core_schema.h"
+#include "plug/kind.h"
+#include "plug/schema.h"
+#include "plugcmd/plug_commands.h"
+#include "plugcmd/plugin_devices.h"
+#include "plugcmd/plugins.h"
+#include "plugcmd/show_markdown.h"
+
+/* How the fields are printed. */
+enum { FORM_TEXT, FORM_JSON, FORM_MARKDOWN };
+
+static const char *type_name(int32_t type)
+{
+    switch (type) {
+    case LATHE_T_BOOL:
+        return "bool";
+    case LATHE_T_INT:
+        return "int";
+    case LATHE_T_FLOAT:
+        return "float";
+    case LATHE_T_STRING:
+        return "string";
+    case LATHE_T_STRING_LIST:
+        return "list of strings";
+    case LATHE_T_FLOAT_LIST:
+        return "list of numbers";
+    default:
+        return "table";
+    }
+}
+
+static int has_range(const lathe_field *f)
+{
+    return (f->type == LATHE_T_INT || f->type == LATHE_T_FLOAT || f->type == LATHE_T_FLOAT_LIST) &&
+           f->min <= f->max;
+}
+
+static void json_pair(lathe_buffer *out, const char *key, const char *text)
+{
+    lathe_buffer_printf(out, ", \"%s\": ", key);
+    if (text != NULL)
+        lathe_buffer_json_string(out, text);
+    else
+        lathe_buffer_puts(out, "null");
+}
+
+static void json_bound(lathe_buffer *out, const char *key, double x)
+{
+    lathe_buffer_printf(out, ", \"%s\": ", key);
+    lathe_buffer_json_double(out, x); /* infinite: null */
+}
+
+static lathe_status json_field(const lathe_field *f, lathe_arena *arena, lathe_buffer *out)
+{
+    lathe_buffer_puts(out, "{\"key\": ");
+    lathe_buffer_json_string(out, f->key);
+    json_pair(out, "type", type_name(f->type));
+    lathe_buffer_puts(out, ", \"default\": ");
+    if (f->default_value != NULL) {
+        lathe_toml_node *node;
+        LATHE_TRY(lathe_toml_literal(f->default_value, arena, &node));
+        lathe_toml_json(node, out);
+    } else {
+        lathe_buffer_puts(out, "null");
+    }
+    lathe_buffer_printf(out, ", \"required\": %s",
+                        f->flags & LATHE_FIELD_REQUIRED ? "true" : "false");
+    if (has_range(f)) {
+        json_bound(out, "min", f->min);
+        json_bound(out, "max", f->max);
+        lathe_buffer_printf(out, ", \"min_exclusive\": %s, \"max_exclusive\": %s",
+                            f->flags & LATHE_FIELD_MIN_EXCLUSIVE ? "true" : "false",
+                            f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? "true" : "false");
+    }
+    if (f->choices != NULL) {
+        lathe_buffer_puts(out, ", \"choices\": [");
+        for (const char *at = f->choices; at != NULL;) {
+            const size_t n = strcspn(at, "|");
+            const char *choice = lathe_arena_strndup(arena, at, (int64_t)n);
+            if (choice == NULL)
+                return LATHE_E_NOMEM;
+            lathe_buffer_puts(out, at == f->choices ? "" : ", ");
+            lathe_buffer_json_string(out, choice);
+            at = at[n] == '|' ? at + n + 1 : NULL;
+        }
+        lathe_buffer_puts(out, "]");
+    }
+    json_pair(out, "unit", f->unit);
+    json_pair(out, "doc", f->doc);
+    lathe_buffer_puts(out, "}");
+    return out->status;
+}
+
+static lathe_status json_fields(const lathe_field *fields, int32_t n, lathe_arena *arena,
+                                lathe_buffer *out)
+{
+    lathe_buffer_puts(out, ", \"fields\": [");
+    for (int32_t i = 0; i < n; i++) {
+        lathe_buffer_puts(out, i ? ",\n    " : "\n    ");
+        LATHE_TRY(json_field(&fields[i], arena, out));
+    }
+    lathe_buffer_puts(out, n ? "\n  ]" : "]");
+    return out->status;
+}
+
+static lathe_status json_plugin(lathe_registry *registry, const lathe_component *c,
+                                lathe_arena *arena, lathe_buffer *out)
+{
+    const lathe_plugin *p = c->plugin;
+    const char *devices[LATHE_DEVICES_MOST];
+    LATHE_TRY(lathe_plugin_devices(registry, c, devices));
+    lathe_buffer_puts(out, "{\"kind\": ");
+    lathe_buffer_json_string(out, lathe_kind_name(p->kind));
+    json_pair(out, "name", p->name);
+    json_pair(out, "version", p->version);
+    json_pair(out, "summary", p->summary);
+    json_pair(out, "source", p->source);
+    json_pair(out, "license", p->license);
+    json_pair(out, "family", p->family);
+    json_pair(out, "path", c->path);
+    lathe_buffer_printf(out, ", \"revision\": %u, \"abi\": \"%u.%u\"", p->revision, p->abi_major,
+                        p->abi_minor);
+    lathe_buffer_puts(out, ", \"devices\": [");
+    for (int i = 0; i < LATHE_DEVICES_MOST && devices[i]; i++) {
+        lathe_buffer_puts(out, i ? ", " : "");
+        lathe_buffer_json_string(out, devices[i]);
+    }
+    lathe_buffer_puts(out, "]");
+    LATHE_TRY(json_fields(p->fields, p->n_fields, arena, out));
+    lathe_buffer_puts(out, "}\n");
+    return out->status;
+}
+
+static void text_range(const lathe_field *f, lathe_buffer *out)
+{
+    const int low = isfinite(f->min), high = isfinite(f->max);
+    if (low && high)
+        lathe_buffer_printf(out, "%c%.12g, %.12g%c",
+                            f->flags & LATHE_FIELD_MIN_EXCLUSIVE ? '(' : '[', f->min, f->max,
+                            f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? ')' : ']');
+    else if (low)
+        lathe_buffer_printf(out, "%s %.12g",
+                            f->flags & LATHE_FIELD_MIN_EXCLUSIVE ? ">" : ">=", f->min);
+    else if (high)
+        lathe_buffer_printf(out, "%s %.12g",
+                            f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? "<" : "<=", f->max);
+}
+
+/* Two lines: what it may be, what it does. */
+static void text_field(const lathe_field *f, lathe_buffer *out)
+{
+    lathe_buffer_printf(out, "  %s\n      %s", f->key, type_name(f->type));
+    if (f->choices != NULL)
+        lathe_buffer_printf(out, ", one of %s", f->choices);
+    if (has_range(f) && (isfinite(f->min) || isfinite(f->max))) {
+        lathe_buffer_puts(out, ", ");
+        text_range(f, out);
+    }
+    if (f->unit != NULL && strcmp(f->unit, "1") != 0)
+        lathe_buffer_printf(out, ", %s", f->unit);
+    if (f->flags & LATHE_FIELD_REQUIRED)
+        lathe_buffer_puts(out, ", required");
+    else
+        lathe_buffer_printf(out, ", default %s", f->default_value ? f->default_value : "unset");
+    lathe_buffer_printf(out, "\n      %s\n", f->doc ? f->doc : "");
+}
+
+static void text_line(lathe_buffer *out, const char *key, const char *text)
+{
+    if (text != NULL && text[0] != '\0')
+        lathe_buffer_printf(out, "  %-9s %s\n", key, text);
+}
+
+static lathe_status text_plugin(lathe_registry *registry, const lathe_component *c,
+                                lathe_buffer *out)
+{
+    const lathe_plugin *p = c->plugin;
+    char devices[64];
+    LATHE_TRY(lathe_plugin_devices_text(registry, c, devices, sizeof devices));
+    const char *kind = lathe_kind_name(p->kind);
+    lathe_buffer_printf(out, "%s/%s %s\n  %s\n\n", kind, p->name, p->version ? p->version : "",
+                        p->summary ? p->summary : "");
+    text_line(out, "source", p->source);
+    text_line(out, "family", p->family);
+    text_line(out, "devices", devices);
+    text_line(out, "license", p->license);
+    text_line(out, "path", c->path);
+    lathe_buffer_printf(out, "  %-9s revision %u of the %s interface, ABI %u.%u\n\n", "built for",
+                        p->revision, kind, p->abi_major, p->abi_minor);
+    lathe_buffer_printf(out, "[%s] name = \"%s\"%s\n", kind, p->name,
+                        p->n_fields ? "" : " has no keys of its own");
+    for (int32_t i = 0; i < p->n_fields; i++)
+        text_field(&p->fields[i], out);
+    return out->status;
+}
+
+/* ---- sections, and the tables inside them ---- */
+
+/* One section or table; `inner` tables come after it. */
+static lathe_status put_section(const lathe_core_section *s, int is_inner, int form,
+                                lathe_arena *arena, lathe_buffer *out)
+{
+    const char *const dot = s->key != NULL ? "." : "", *const key = s->key != NULL ? s->key : "";
+    if (form == FORM_MARKDOWN) {
+        if (is_inner)
+            lathe_buffer_printf(out, "\n`%s%s%s`: %s\n\n", s->name, dot, key, s->doc);
+        lathe_show_markdown(s->fields, s->n_fields, out);
+        return out->status;
+    }
+    if (form == FORM_JSON) {
+        lathe_buffer_printf(out, "{\"section\": \"%s%s%s\"", s->name, dot, key);
+        json_pair(out, "doc", s->doc);
+        return json_fields(s->fields, s->n_fields, arena, out);
+    }
+    lathe_buffer_printf(out, "%s[%s%s%s]  %s\n", is_inner ? "\n" : "", s->name, dot, key,
+                        s->doc ? s->doc : "");
+    for (int32_t i = 0; i < s->n_fields; i++)
+        text_field(&s->fields[i], out);
+    return out->status;
+}
+
+/* Whether a table is inside `outer`, at any depth. */
+static int is_inside(const lathe_core_section *table, const lathe_core_section *outer)
+{
+    char path[128];
+    const int n = snprintf(path, sizeof path, "%s%s%s", outer->name, outer->key ? "." : "",
+                           outer->key ? outer->key : "");
+    return strncmp(table->name, path, (size_t)n) == 0 &&
+           (table->name[n] == '\0' || table->name[n] == '.');
+}
+
+static lathe_status show_section(const lathe_core_section *s, int form, lathe_arena *arena,
+                                 lathe_buffer *out)
+{
+    int32_t n = 0, n_inner = 0;
+    const lathe_core_section *tables = lathe_core_tables(&n);
+    LATHE_TRY(put_section(s, 0, form, arena, out));
+    if (form == FORM_JSON)
+        lathe_buffer_puts(out, ", \"tables\": [");
+    for (int32_t i = 0; i < n; i++) {
+        if (!is_inside(&tables[i], s))
+            continue;
+        if (form == FORM_JSON)
+            lathe_buffer_puts(out, n_inner++ > 0 ? ",\n  " : "\n  ");
+        LATHE_TRY(put_section(&tables[i], 1, form, arena, out));
+        if (form == FORM_JSON)
+            lathe_buffer_puts(out, "}");
+    }
+    if (form == FORM_JSON)
+        lathe_buffer_puts(out, "]}\n");
+    return out->status;
+}
+
+/* "data.datasets.columns"; NULL. */
+static const lathe_core_section *find_table(const char *path)
+{
+    int32_t n = 0;
+    const lathe_core_section *tables = lathe_core_tables(&n);
+    for (int32_t i = 0; i < n; i++) {
+        const size_t length = strlen(tables[i].name);
+        if (strncmp(tables[i].name, path, length) == 0 && path[length] == '.' &&
+            strcmp(tables[i].key, path + length + 1) == 0)
+            return &tables[i];
+    }
+    return NULL;
+}
+
+/* Neither a plugin nor a section; a table of this name inside a section is suggested. */
+static lathe_status unknown_word(const char *word)
+{
+    int32_t n = 0;
+    char near[160] = "";
+    const lathe_core_section *tables = lathe_core_tables(&n);
+    for (int32_t i = n - 1; i >= 0; i--)
+        if (strcmp(tables[i].key, word) == 0)
+            (void)snprintf(near, sizeof near, " (did you mean '%s.%s'?)", tables[i].name, word);
+    return lathe_error(LATHE_E_ARG,
+                       "'%s' is neither KIND/NAME, such as optimizer/adamw, nor a section of the "
+                       "run file, such as train%s",
+                       word, near);
+}
+
+/* "optimizer/adamw". */
+static lathe_status show_plugin(const char *word, lathe_registry *registry, int form,
+                                lathe_arena *arena, lathe_buffer *out)
+{
+    const char *slash = strchr(word, '/');
+    if (slash == NULL)
+        return unknown_word(word);
+    const char *kind_name = lathe_arena_strndup(arena, word, slash - word);
+    const lathe_component *component;
+    int32_t kind;
+    if (kind_name == NULL)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(lathe_plugcmd_kind(kind_name, &kind));
+    LATHE_TRY(lathe_registry_find(registry, kind, slash + 1, &component));
+    if (form == FORM_MARKDOWN) {
+        lathe_show_markdown(component->plugin->fields, component->plugin->n_fields, out);
+        return out->status;
+    }
+    return form == FORM_JSON ? json_plugin(registry, component, arena, out)
+                             : text_plugin(registry, component, out);
+}
+
+static int run(const lathe_args *args)
+{
+    lathe_registry *registry = NULL;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_buffer out = LATHE_BUFFER_INIT;
+    const int form = lathe_args_value(args, "--json") != NULL       ? FORM_JSON
+                     : lathe_args_value(args, "--markdown") != NULL ? FORM_MARKDOWN
+                                                                    : FORM_TEXT;
+    lathe_core_section common = {.name = args->words[0],
+                                 .doc = "keys that the core adds to every plugin of this kind"};
+    const lathe_core_section *section = lathe_core_section_find(args->words[0]);
+    common.fields = lathe_core_kind_fields(lathe_kind_id(args->words[0]), &common.n_fields);
+    if (section == NULL)
+        section = common.n_fields > 0 ? &common : find_table(args->words[0]);
+    lathe_status status;
+    if (section != NULL) {
+        status = show_section(section, form, &arena, &out);
+    } else {
+        status = lathe_registry_create(&registry);
+        if (status == LATHE_OK)
+            status = show_plugin(args->words[0], registry, form, &arena, &out);
+    }
+    if (status == LATHE_OK)
+        (void)fputs(out.data, stdout);
+    const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    lathe_buffer_fini(&out);
+    lathe_arena_fini(&arena);
+    lathe_registry_destroy(registry);
+    return code;
+}
+
+static const lathe_option options[] = {
+    {"--json", NULL, "print one object; `fields` holds type, default, range, choices, unit, doc"},
+    {"--markdown", NULL, "print the table of keys in Markdown, as in the README of a plugin"},
+};
+
+const lathe_command lathe_cmd_show = {
+    .name = "show",
+    .arguments = "KIND/NAME|SECTION",
+    .summary = "describe a plugin and every key of its table",
+    .details = "Examples: `lathe show optimizer/adamw`, `lathe show train`. The sections of\n"
+               "the core are model, data, tokenizer, train, checkpoint, generate, log and\n"
+               "plugins; a table inside one is shown with it, or alone: `lathe show\n"
+               "data.datasets`. `lathe show optimizer` describes the keys that all optimizers\n"
+               "have.",
+    .options = options,
+    .n_options = 2,
+    .min_words = 1,
+    .max_words = 1,
+    .run = run,
+};

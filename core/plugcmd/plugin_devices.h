@@ -1,0 +1,21 @@
+/* Finds the devices on which a plugin works, from the code that it contains. */
+#ifndef LATHE_PLUGCMD_PLUGIN_DEVICES_H
+#define LATHE_PLUGCMD_PLUGIN_DEVICES_H
+
+#include "base/arena.h"
+#include "plug/registry.h"
+
+enum { LATHE_DEVICES_MOST = 3 };
+
+/** Names for `lathe ls`, NULL after the last: "any" of a kind without code of a device
+ *  (schedulers, adapters, stages), the family of a device; else "cpu", "cuda" or both: an optimizer
+ *  and a codec have host code, and may carry an image; an attention backend is asked about a plain
+ *  problem on each. None: on no device. */
+lathe_status lathe_plugin_devices(lathe_registry *registry, const lathe_component *component,
+                                  const char *out[LATHE_DEVICES_MOST]);
+
+/** The same, "cpu,cuda"; "-": none. */
+lathe_status lathe_plugin_devices_text(lathe_registry *registry, const lathe_component *component,
+                                       char *out, int64_t out_bytes);
+
+#endif
