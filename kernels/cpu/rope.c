@@ -1,7 +1,7 @@
-/* ROPE: rotates the two halves of every head by the angles of its position.
+/* ROPE: rotates the two halves of the first R elements of every head by the angles of its position.
  *
- *   y1 = x1 cos - x2 sin,  y2 = x2 cos + x1 sin;  inverse: sin negated
- *   x c[N,H*D], pos i32[N], table f32[P,2,D/2]; y may be x
+ *   y1 = x1 cos - x2 sin,  y2 = x2 cos + x1 sin;  inverse: sin negated; the other elements stay
+ *   x c[N,H*D], pos i32[N], table f32[P,2,R/2]; y may be x
  */
 #include "cpu.h"
 #include "element.h"
@@ -9,7 +9,7 @@
 typedef struct rope_job {
     const lathe_kernel *k;
     const lathe_kernel_args *a;
-    int64_t width, d;
+    int64_t width, d, half; /* half: R/2 */
 } rope_job;
 
 CPU_INLINE void rotate(const void *x, void *y, const float *cosines, float sign, int64_t half,
@@ -25,6 +25,23 @@ CPU_INLINE void rotate(const void *x, void *y, const float *cosines, float sign,
     }
 }
 
+CPU_INLINE void keep(const void *x, void *y, int64_t n, int accumulate, int32_t dtype)
+{
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; i++)
+        st(y, i, dtype, accumulate, ld(x, i, dtype));
+}
+
+/* One head. */
+CPU_INLINE void turn(const rope_job *job, const void *x, void *y, const float *row, float sign,
+                     int accumulate, int32_t dtype)
+{
+    const int64_t rest = job->d - 2 * job->half;
+    rotate(x, y, row, sign, job->half, accumulate, dtype);
+    if (rest > 0 && (accumulate || x != y))
+        keep(at(x, 2 * job->half, dtype), at_mut(y, 2 * job->half, dtype), rest, accumulate, dtype);
+}
+
 static void rope_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const rope_job *job = arg;
@@ -34,14 +51,14 @@ static void rope_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     const float sign = job->k->attrs.inverse ? -1.0f : 1.0f;
     (void)worker;
     for (int64_t n = begin; n < end; n++) {
-        const float *row = (const float *)a->in[2] + pos[n] * job->d;
+        const float *row = (const float *)a->in[2] + pos[n] * 2 * job->half;
         for (int64_t h = 0; h < job->width; h += job->d) {
             const void *x = at(a->in[0], n * job->width + h, dtype);
             void *y = at_mut(a->out[0], n * job->width + h, dtype);
             if (a->accumulate & 1u)
-                CPU_BY_DTYPE(dtype, rotate, x, y, row, sign, job->d / 2, 1);
+                CPU_BY_DTYPE(dtype, turn, job, x, y, row, sign, 1);
             else
-                CPU_BY_DTYPE(dtype, rotate, x, y, row, sign, job->d / 2, 0);
+                CPU_BY_DTYPE(dtype, turn, job, x, y, row, sign, 0);
         }
     }
 }
@@ -55,7 +72,7 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
             return lathe_fail(k->host, LATHE_E_ARG,
                               "rope: position %d of row %lld is outside the table of %lld",
                               (int)pos[i], (long long)i, (long long)positions);
-    rope_job job = {k, a, lathe_desc_count(&k->in[0]) / rows, k->attrs.head_dim};
+    rope_job job = {k, a, lathe_desc_count(&k->in[0]) / rows, k->attrs.head_dim, k->in[2].dims[2]};
     k->host->parallel_for(rows, cpu_row_grain(job.width), rope_range, &job);
     return LATHE_OK;
 }

@@ -1,18 +1,18 @@
-/* ROPE: rotates the two halves of every head by the angles of its position.
+/* ROPE: rotates the two halves of the first R elements of every head by the angles of its position.
  *
- *   y1 = x1 cos - x2 sin,  y2 = x2 cos + x1 sin;  inverse: sin negated
- *   x c[N,H*D], pos i32[N], table f32[P,2,D/2]; y may be x
+ *   y1 = x1 cos - x2 sin,  y2 = x2 cos + x1 sin;  inverse: sin negated; the other elements stay
+ *   x c[N,H*D], pos i32[N], table f32[P,2,R/2]; y may be x
  *
  * A row whose position is outside the table becomes NaN.
  *
  * A thread processes N elements of a first half and the N elements of the second half that rotate
- * with them. Bound by memory: each element is read and written once. The heads of a row share their
- * angles in the L1 cache.
+ * with them, or N elements that stay. Bound by memory: each element is read and written once. The
+ * heads of a row share their angles in the L1 cache.
  */
 #include "launch.cuh"
 
 struct rope_shape {
-    int64_t rows, width, d, positions;
+    int64_t rows, width, d, half, positions; /* half: R/2 */
     float sign;
     int accumulate;
 };
@@ -21,7 +21,7 @@ template <int N, typename T>
 static __device__ __forceinline__ void rotate(const T *x, T *y, const float *cosines,
                                               const rope_shape &s)
 {
-    const int64_t half = s.d / 2;
+    const int64_t half = s.half;
     const auto x1 = cuda_load<N>(x), x2 = cuda_load<N>(x + half);
     cuda_pack<T, N> y1 = {}, y2 = {};
     cuda_pack<float, N> c, sn;
@@ -45,16 +45,34 @@ static __device__ __forceinline__ void rotate(const T *x, T *y, const float *cos
 }
 
 template <int N, typename T>
+static __device__ __forceinline__ void keep(const T *x, T *y, bool valid, const rope_shape &s)
+{
+    if (x == y && valid && !s.accumulate)
+        return;
+    const auto from = cuda_load<N>(x);
+    cuda_pack<T, N> to = {};
+    if (s.accumulate)
+        to = cuda_load<N>((const T *)y);
+    for (int j = 0; j < N; j++)
+        cuda_put(&to.v[j], s.accumulate, valid ? cuda_float(from.v[j]) : cuda_nan());
+    cuda_store(y, to);
+}
+
+template <int N, typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     rotate_rows(const T *x, const int32_t *pos, const float *table, T *y, rope_shape s)
 {
-    const int64_t half = s.d / 2, per_row = s.width / 2 / N;
+    const int64_t half = s.half, per_head = s.d - half, per_row = s.width / s.d * per_head / N;
     for (int64_t u = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; u < s.rows * per_row;
          u += (int64_t)gridDim.x * blockDim.x) {
         const int64_t row = u / per_row, first = (u - row * per_row) * N;
-        const int64_t head = first / half, i = first - head * half;
+        const int64_t head = first / per_head, i = first - head * per_head;
         const int64_t at = row * s.width + head * s.d + i, p = pos[row];
-        rotate<N>(x + at, y + at, p >= 0 && p < s.positions ? table + p * s.d + i : nullptr, s);
+        const bool valid = p >= 0 && p < s.positions;
+        if (i < half)
+            rotate<N>(x + at, y + at, valid ? table + p * 2 * half + i : nullptr, s);
+        else
+            keep<N>(x + at + half, y + at + half, valid, s);
     }
 }
 
@@ -64,10 +82,13 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
     const rope_shape shape = {rows,
                               n / rows,
                               k->attrs.head_dim,
+                              k->in[2].dims[2],
                               k->in[2].dims[0],
                               k->attrs.inverse ? -1.0f : 1.0f,
                               (a->accumulate & 1u) != 0};
-    const int packs = cuda_aligned(shape.d / 2, k->in[0].dtype, a->in[0], a->in[2], a->out[0]);
+    const int64_t units = n / shape.d * (shape.d - shape.half);
+    const int packs = cuda_aligned(shape.d, k->in[0].dtype, nullptr) &&
+                      cuda_aligned(shape.half, k->in[0].dtype, a->in[0], a->in[2], a->out[0]);
     if (n == 0)
         return LATHE_OK;
     CUDA_BY_DTYPE(k->in[0].dtype, T, {
@@ -77,9 +98,9 @@ static lathe_status run(lathe_kernel *k, const lathe_kernel_args *a)
         T *y = (T *)a->out[0];
         constexpr int lanes = cuda_lanes<T>;
         if (packs)
-            return cuda_run(k, a, cuda_blocks(cuda_of(k), n / 2 / lanes), CUDA_THREADS,
+            return cuda_run(k, a, cuda_blocks(cuda_of(k), units / lanes), CUDA_THREADS,
                             rotate_rows<lanes, T>, x, pos, table, y, shape);
-        return cuda_run(k, a, cuda_blocks(cuda_of(k), n / 2), CUDA_THREADS, rotate_rows<1, T>, x,
+        return cuda_run(k, a, cuda_blocks(cuda_of(k), units), CUDA_THREADS, rotate_rows<1, T>, x,
                         pos, table, y, shape);
     });
 }

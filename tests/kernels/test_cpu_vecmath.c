@@ -46,6 +46,17 @@ static float f_sigmoid(float x)
     return cpu_sigmoid(x);
 }
 
+static float f_normal(float x)
+{
+    float e;
+    return cpu_normal(x, &e);
+}
+
+static double normal(double x)
+{
+    return 0.5 * erfc(-x / sqrt(2.0));
+}
+
 static double sigmoid(double x)
 {
     return 1.0 / (1.0 + exp(-x));
@@ -91,4 +102,20 @@ Test(vecmath, sigmoid_is_within_4_ulp)
     cr_expect_eq(cpu_sigmoid(1e30f), 1.0f);
     cr_expect_eq(cpu_sigmoid(-1e30f), 0.0f);
     cr_expect(isnan(cpu_sigmoid(NAN)));
+}
+
+Test(vecmath, normal_is_within_6_ulp_above_minus_1_and_12_ulp_above_minus_5)
+{
+    float e;
+    cr_expect_leq(worst(f_normal, normal, -1.0, 10.0), 6.0);
+    cr_expect_leq(worst(f_normal, normal, -5.0, -1.0), 12.0);
+    cr_expect_leq(worst(f_normal, normal, -12.9, -5.0), 70.0);
+    for (float x = -1e30f; x < -7.0f; x *= 0.9f)
+        cr_assert(cpu_normal(x, &e) >= 0.0f &&
+                  (double)cpu_normal(x, &e) < normal((double)x) + 1e-16);
+    cr_expect_eq(cpu_normal(0.0f, &e), 0.5f);
+    cr_expect_eq(cpu_normal(INFINITY, &e), 1.0f);
+    cr_expect_eq(e, 0.0f);
+    cr_expect_eq(cpu_normal(-INFINITY, &e), 0.0f);
+    cr_expect(isnan(cpu_normal(NAN, &e)));
 }

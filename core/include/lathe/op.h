@@ -29,9 +29,10 @@
  *  RMSNORM       x c[..], w f32[D] -> y c[..], rstd f32[rows]   y = x*rstd*w over groups of D
  *                elements, rows = count(x)/D; eps; offset_one: 1+w instead of w
  *  LAYERNORM     x c[N,C], w f32[C], b? f32[C] -> y c[N,C], mean f32[N], rstd f32[N]   eps
- *  ROPE          x c[N,H*D], pos i32[N], table f32[P,2,D/2] -> y c[N,H*D]
- *                table[p] = a row of cosines, a row of sines; x1, x2 = halves of a head:
- *                y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin; head_dim; inverse: -sin; i/o 0
+ *  ROPE          x c[N,H*D], pos i32[N], table f32[P,2,R/2] -> y c[N,H*D]   R <= D, even
+ *                table[p] = a row of cosines, a row of sines; x1, x2 = halves of a head's first
+ *                R elements: y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin; the other D-R elements
+ *                stay; head_dim; inverse: -sin; i/o 0
  *  ATTENTION     q c[N,H*D], k c[M,Hkv*D], v c[M,Hkv*D], doc_start? i32[N], kv_len? i32[B]
  *                -> o c[N,H*D], lse f32[B,H,Tq]                 semantics in attention.h;
  *                fused_qkv: q is c[N,(H+2Hkv)*D], k and v are absent
@@ -53,8 +54,7 @@
  *  SUM           x f32[..] -> y f32[]                           summed in f64, in a fixed order
  *  ROW_SUM       x f32[R*T] -> y f32[R]                         T = count; summed in f64
  *  SLICE         x [R,..] -> y [count,..]                       rows start .. start+count-1
- *  LOGSIGMOID    x f32[..] -> y f32[..]                         stable at both ends
- *  SIGMOID       x f32[..] -> y f32[..]
+ *  LOGSIGMOID SIGMOID  x f32[..] -> y f32[..]                   LOGSIGMOID: stable at both ends
  *  KV_APPEND     cache c[B,P,W], x c[B*Tq,W], kv_len i32[B] -> cache'
  *                x becomes rows kv_len[b]-Tq .. kv_len[b]-1 of cache[b]; i/o 0 always
  *  MATMUL        a [..], b [..] -> y                            y = alpha*op(a)*op(b), rank 2;

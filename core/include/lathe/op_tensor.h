@@ -12,6 +12,8 @@
 /*  X(NAME, "name", n_in, n_out), with the inputs and outputs of each op in order
  *
  *  EXP LOG TANH ABS  x c[..] -> y c[..]                    LOG: -inf for 0, NaN below 0; i/o 0
+ *  GELU          x c[..] -> y c[..]                        the exact form: y = x P(x), P(x) = share
+ *                of the standard normal distribution below x; GELU_TANH approximates it
  *  DIV           a, b -> y                                 y = a / b; same shape and dtype;
  *                i/o 0
  *  MIN MAX       a, b -> y                                 NaN where a or b is NaN; where a
@@ -42,6 +44,7 @@
  *  Backward
  *  HEAD_ENTROPY_BWD  x, W, targets, dh f32[N] -> h f32[N], dx c[N,C], dW? f32[V,C]
  *                one pass over the chunks also gives the entropies
+ *  GELU_BWD      dy, x -> dx                               dy * (P(x) + x P'(x))
  *  ABS_BWD       dy, x -> dx                               dy * sign(x), 0 where x is 0
  *  TANH_BWD      dy, y -> dx                               dy * (1 - y^2); y = tanh(x)
  *  WHERE_BWD     dy, condition -> da, db                   where condition > 0.5: da = dy, db = 0;
@@ -76,6 +79,8 @@
     X(TOPK_BWD, "topk_bwd", 2, 1)                                                                  \
     X(HEAD_ENTROPY, "head_entropy", 3, 1)                                                          \
     X(HEAD_ENTROPY_BWD, "head_entropy_bwd", 4, 3)                                                  \
-    X(CUMSUM, "cumsum", 1, 1)
+    X(CUMSUM, "cumsum", 1, 1)                                                                      \
+    X(GELU, "gelu", 1, 1)                                                                          \
+    X(GELU_BWD, "gelu_bwd", 2, 1)
 
 #endif

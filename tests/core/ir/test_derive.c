@@ -116,10 +116,10 @@ RULE(layernorm_without_bias)
     return fixture_node(f, LATHE_OP_LAYERNORM, &attrs, x, w, LATHE_NONE);
 }
 
-static lathe_val turned(fixture *f, lathe_val x, int32_t inverse)
+static lathe_val turned(fixture *f, lathe_val x, int32_t head_dim, int32_t inverse)
 {
     static const int32_t positions[] = {0, 3, 1, 2};
-    const lathe_op_attrs attrs = {.head_dim = 4, .inverse = inverse};
+    const lathe_op_attrs attrs = {.head_dim = head_dim, .inverse = inverse};
     float table[4][2][2];
     lathe_val at;
     for (int p = 0; p < 4; p++)
@@ -134,12 +134,17 @@ static lathe_val turned(fixture *f, lathe_val x, int32_t inverse)
 
 RULE(rope)
 {
-    return turned(f, fixture_matrix(f, "x", 4, 8), 0);
+    return turned(f, fixture_matrix(f, "x", 4, 8), 4, 0);
 }
 
 RULE(rope_backwards)
 {
-    return turned(f, fixture_matrix(f, "x", 4, 8), 1);
+    return turned(f, fixture_matrix(f, "x", 4, 8), 4, 1);
+}
+
+RULE(rope_of_a_part_of_each_head)
+{
+    return turned(f, fixture_matrix(f, "x", 4, 14), 7, 0);
 }
 
 /* B = 2, T = 3, H = 2, Hkv = 1, D = 4 */
@@ -193,6 +198,11 @@ RULE(swiglu_of_a_parameter_with_itself)
 RULE(gelu_tanh)
 {
     return fixture_unary(f, LATHE_OP_GELU_TANH, fixture_matrix(f, "x", 3, 5));
+}
+
+RULE(gelu)
+{
+    return fixture_unary(f, LATHE_OP_GELU, fixture_matrix(f, "x", 3, 5));
 }
 
 RULE(add)

@@ -76,14 +76,17 @@ static inline void eval_norm(eval *e, const lathe_ir_node *n)
 static inline void eval_rope(eval *e, const lathe_ir_node *n)
 {
     const int64_t d = n->attrs.head_dim, width = e->g->values[n->in[0]].desc.dims[1];
+    const int64_t half = e->g->values[n->in[2]].desc.dims[2];
     const double *x = e->v[n->in[0]], *pos = e->v[n->in[1]];
     const float *table = e->g->values[n->in[2]].data;
     double *y = eval_new(e, n->out[0]);
     for (int64_t i = 0; i < eval_count(e, n->in[0]); i++) {
-        const int64_t at = i % d, k = at % (d / 2), p = (int64_t)pos[i / width];
+        const int64_t at = i % d, k = at % half, p = (int64_t)pos[i / width];
         cr_assert_lt(p, e->g->values[n->in[2]].desc.dims[0]);
-        const double c = (double)table[p * d + k], s = (double)table[p * d + d / 2 + k];
-        y[i] = at < d / 2 ? x[i] * c - x[i + d / 2] * s : x[i] * c + x[i - d / 2] * s;
+        const double c = (double)table[p * 2 * half + k], s = (double)table[(2 * p + 1) * half + k];
+        y[i] = at < half       ? x[i] * c - x[i + half] * s
+               : at < 2 * half ? x[i] * c + x[i - half] * s
+                               : x[i];
     }
 }
 
