@@ -134,7 +134,8 @@ static lathe_status check_info(const lathe_plugin *plugin, const lathe_model_inf
     }
     for (int32_t i = 0; i < info->n_ropes && wrong == NULL; i++)
         if (info->ropes[i].dims < 2 || info->ropes[i].dims > LATHE_MAX_ROPE_DIMS ||
-            info->ropes[i].dims % 2 != 0 || !(info->ropes[i].theta > 0.0))
+            (info->ropes[i].dims % 2 != 0 && info->ropes[i].share_key == NULL) ||
+            !(info->ropes[i].theta > 0.0))
             wrong = "has rotary frequencies of odd or too large size, or without a base";
     return wrong == NULL ? LATHE_OK
                          : lathe_error(LATHE_E_PLUGIN, "%s: the model that it describes %s",

@@ -2,6 +2,7 @@
 #include "model/rope_config.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -65,25 +66,56 @@ static int choose_nested(settings *s, const char *layer_type)
     return 0;
 }
 
-/* Rotary positions of a part of each head: transformers reads the factor in its scaled types alone,
- * where a model of a family that turns whole heads then fails. */
-static void check_partial(settings *s, int32_t type, int32_t flags)
+/* Where transformers looks for the share of a head that is rotated: within the settings, else next
+ * to them under `key`. *out_found: the key, which is there, or NULL. */
+static lathe_config_reader find_share(const settings *s, const char *key, const char **out_found)
 {
-    lathe_config_reader sub = {
+    const lathe_config_reader sub = {
         .name = s->r->name, .object = s->object, .status = s->r->status, .parent = s->key};
-    lathe_config_reader *from =
-        lathe__config_value(&sub, "partial_rotary_factor") != NULL ? &sub : s->r;
-    const json_t *value = lathe__config_value(from, "partial_rotary_factor");
+    *out_found = lathe__config_value(&sub, "partial_rotary_factor") != NULL
+                     ? "partial_rotary_factor"
+                 : lathe__config_value(s->r, key) != NULL ? key
+                                                          : NULL;
+    return lathe__config_value(&sub, "partial_rotary_factor") != NULL ? sub : *s->r;
+}
+
+/* A family that rotates whole heads: transformers reads the share in its scaled types alone, and a
+ * model of such a family then fails there. */
+static void check_whole(settings *s, int32_t type)
+{
+    const char *key;
+    lathe_config_reader from = find_share(s, "partial_rotary_factor", &key);
+    const json_t *value = key != NULL ? lathe__config_value(&from, key) : NULL;
     if (value == NULL || json_number_value(value) == 1.0)
         return;
-    if (type != LATHE_ROPE_DEFAULT || !json_is_number(value) || (flags & LATHE_ROPE_WHOLE))
-        lathe__config_only_number(from, "partial_rotary_factor", 1.0);
+    if (type != LATHE_ROPE_DEFAULT || !json_is_number(value))
+        lathe__config_only_number(&from, key, 1.0);
     else
         lathe_log(LATHE_LOG_WARN,
                   "%s: partial_rotary_factor is %g and changes nothing: with rope_type default, "
                   "transformers turns whole heads too",
                   s->r->name, json_number_value(value));
-    s->r->status = from->status;
+    s->r->status = from.status;
+}
+
+/* Channels of a head of `use->dims` channels that are rotated. */
+static int32_t rotated_dims(settings *s, const lathe_rope_use *use)
+{
+    const char *key;
+    lathe_config_reader from = find_share(s, use->share_key, &key);
+    const double share = key != NULL ? lathe__config_positive(&from, key, 1.0) : use->share;
+    const int32_t dims = share <= 1.0 ? (int32_t)(use->dims * share) : 0;
+    char why[160];
+    s->r->status = from.status;
+    (void)snprintf(why, sizeof why,
+                   "the rotated part of a head of %d channels must be an even number of channels, "
+                   "from 2 to %d",
+                   (int)use->dims, (int)use->dims);
+    if (s->r->status == LATHE_OK && (dims < 2 || dims % 2 != 0)) {
+        lathe__config_refuse(&from, key != NULL ? key : use->share_key, why);
+        s->r->status = from.status;
+    }
+    return dims;
 }
 
 /* transformers prefers the number beside the object, as it stands in Phi-3's files. */
@@ -152,7 +184,8 @@ static const float *read_factors(settings *s, const char *key, int32_t dims)
     if (out == NULL || s->r->status != LATHE_OK)
         return NULL;
     if (!json_is_array(list) || json_array_size(list) != (size_t)(dims / 2))
-        lathe__config_refuse(&sub, key, "expected one factor for each two channels of a head");
+        lathe__config_refuse(&sub, key,
+                             "expected one factor for each two rotated channels of a head");
     for (int32_t i = 0; i < dims / 2 && sub.status == LATHE_OK; i++) {
         const double x = json_number_value(json_array_get(list, (size_t)i));
         out[i] = (float)x;
@@ -199,13 +232,22 @@ static void read_type(settings *s, const char *type, lathe_rope_config *out)
     }
 }
 
+/* The present name of a rope_type of LATHE_ROPE_LONG_ONLY. */
+static const char *long_name(settings *s, const char *type)
+{
+    if (strcmp(type, "su") == 0 || strcmp(type, "yarn") == 0)
+        return "longrope";
+    if (strcmp(type, "default") != 0 && strcmp(type, "longrope") != 0)
+        lathe__config_refuse(s->r, s->key, "supported values of rope_type: default, longrope");
+    return type;
+}
+
 void lathe_rope_config_read(lathe_config_reader *r, const lathe_rope_use *use,
                             int64_t max_positions, lathe_arena *arena, lathe_rope_config *out)
 {
     settings s = {.r = r, .max_positions = max_positions, .arena = arena};
     memset(out, 0, sizeof *out);
     out->type = LATHE_ROPE_DEFAULT;
-    out->dims = use->dims;
     out->attention_factor = 1.0;
     out->theta = lathe__config_positive(r, use->theta_key != NULL ? use->theta_key : "rope_theta",
                                         use->theta);
@@ -216,8 +258,10 @@ void lathe_rope_config_read(lathe_config_reader *r, const lathe_rope_use *use,
     const char *type = json_string_value(json_object_get(s.object, "rope_type"));
     if (type == NULL)
         type = json_string_value(json_object_get(s.object, "type"));
+    out->dims = use->share_key != NULL && r->status == LATHE_OK ? rotated_dims(&s, use) : use->dims;
     if (s.object == NULL || r->status != LATHE_OK) {
-        check_partial(&s, LATHE_ROPE_DEFAULT, use->flags);
+        if (use->share_key == NULL)
+            check_whole(&s, LATHE_ROPE_DEFAULT);
         return;
     }
     out->theta = number(&s, "rope_theta", out->theta);
@@ -226,6 +270,7 @@ void lathe_rope_config_read(lathe_config_reader *r, const lathe_rope_use *use,
                   "%s: %s names no rope_type, so its factor changes nothing, as in transformers",
                   r->name, s.key);
     if (type != NULL)
-        read_type(&s, type, out);
-    check_partial(&s, out->type, use->flags);
+        read_type(&s, use->flags & LATHE_ROPE_LONG_ONLY ? long_name(&s, type) : type, out);
+    if (use->share_key == NULL)
+        check_whole(&s, out->type);
 }

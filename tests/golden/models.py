@@ -56,7 +56,7 @@ def golden(model, folder, seed):
     logprobs[:, :-1] = lp
     tensors = {"input_ids": ids.to(torch.int32), "logits": out.logits.detach().contiguous(), "logprobs": logprobs,
                "loss": out.loss.detach().reshape(1)}
-    rotary = getattr(getattr(model, "model", None), "rotary_emb", None)
+    rotary = getattr(model.base_model, "rotary_emb", None)
     if rotary is not None and model.config.model_type != "gemma3_text":
         cos, sin = rotary(out.logits, torch.arange(64)[None])
         half = cos.shape[-1] // 2
@@ -140,3 +140,5 @@ make("olmo2", Olmo2ForCausalLM, Olmo2Config(**dict(small, hidden_size=32), pad_t
 make("llama_yarn", LlamaForCausalLM, LlamaConfig(
     **dict(small, hidden_size=32), rms_norm_eps=1e-5, tie_word_embeddings=True,
     rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16)), 12)
+make("phi3_partial", Phi3ForCausalLM, Phi3Config(
+    **dict(phi, original_max_position_embeddings=64), rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)), 13)

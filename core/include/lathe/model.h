@@ -40,7 +40,8 @@ LATHE_ABI_SIZE(lathe_key_alias, 16);
 /* Flags of a table of rotary frequencies. */
 enum {
     LATHE_ROPE_UNSCALED = 1, /* rope_scaling does not apply; a nested rope_parameters still does */
-    LATHE_ROPE_WHOLE = 2,    /* with any rope_type, partial_rotary_factor must be 1 */
+    LATHE_ROPE_LONG_ONLY =
+        2, /* rope_type is default or longrope; su and yarn are older names of longrope */
 };
 
 /** One table of rotary frequencies. The core reads the old keys rope_theta and rope_scaling and the
@@ -49,11 +50,15 @@ enum {
 typedef struct lathe_rope_use {
     const char *layer_type; /* key within rope_parameters ("full_attention"); NULL: not nested */
     const char *theta_key;  /* key of the base next to the settings; NULL: "rope_theta" */
+    const char *share_key;  /* key, next to the settings, of the share of a head that is rotated
+                               ("rotary_pct"); within them it is partial_rotary_factor. NULL: whole
+                               heads are rotated */
     double theta;           /* base if no key gives one */
-    int32_t dims;           /* channels of a head that are rotated; even, at most 1024 */
+    double share;           /* of a head, if no key gives it: its first channels are rotated */
+    int32_t dims;           /* channels of a head, at most 1024; even if whole heads are rotated */
     int32_t flags;          /* LATHE_ROPE_* */
 } lathe_rope_use;
-LATHE_ABI_SIZE(lathe_rope_use, 32);
+LATHE_ABI_SIZE(lathe_rope_use, 48);
 
 /** Shape of a layer's attention, from which the core computes cache size and FLOPs. Plain data. */
 typedef struct lathe_model_layer {
@@ -131,7 +136,8 @@ typedef struct lathe_model_builder {
     /** [build] If `cached` is 1: appends the new rows k and v c[N, Hkv*D] to the layer's cache and
      *  returns the whole cache in *k and *v. Otherwise: changes nothing. Call it once per layer. */
     lathe_status (*cache)(void *ctx, int32_t layer, lathe_val *k, lathe_val *v);
-    /** [build] Table f32[P,2,dims/2] of describe()'s ropes[index]: input 2 of ROPE. */
+    /** [build] Table f32[P,2,R/2] of describe()'s ropes[index], R channels of each head are
+     *  rotated: input 2 of ROPE. */
     lathe_status (*rope)(void *ctx, int32_t index, lathe_val *out);
     /** [build] Adds a constant; its data are copied. */
     lathe_status (*constant)(void *ctx, const char *name, const lathe_desc *desc, const void *data,

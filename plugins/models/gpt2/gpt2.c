@@ -13,7 +13,7 @@ static const lathe_field fields[] = {
     LATHE_FIELD_INT("n_inner", NULL, 1, 16777216.0, "channels",
                     "width inside the MLP; unset: 4 n_embd"),
     LATHE_POSITIVE("layer_norm_epsilon", "1e-5", 1.0, "added to the variance in LayerNorm"),
-    LATHE_FIELD_STRING("activation_function", "\"gelu_new\"", "gelu_new|gelu_pytorch_tanh",
+    LATHE_FIELD_STRING("activation_function", "\"gelu_new\"", LATHE_ACTIVATIONS,
                        "activation of the MLP"),
     LATHE_FIELD_BOOL("scale_attn_weights", "true",
                      "scores are divided by the root of the head size; only true is supported"),
@@ -68,7 +68,8 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
     d->final_norm = "transformer.ln_f";
     d->init_range = lathe_key_float(k, "initializer_range");
     d->norm_eps = lathe_key_float(k, "layer_norm_epsilon");
-    d->transposed = d->residual_init = d->norms_first = 1;
+    d->transposed = d->residual_init = 1;
+    d->norms_order = LATHE_NORMS_BEFORE_MODULES;
     (void)lathe_key_fill(k, "n_ctx", d->info.max_positions);
     lathe_decoder_dropout(d, "attn_pdrop");
     lathe_decoder_dropout(d, "embd_pdrop");
@@ -78,7 +79,7 @@ static lathe_status read(lathe_decoder *d, const lathe_keys *k)
         d->shapes[i].head_dim = (int32_t)(d->info.width / heads);
         d->layers[i].names = &names;
         d->layers[i].norm = LATHE_OP_LAYERNORM;
-        d->layers[i].activation = LATHE_ACT_GELU_TANH;
+        d->layers[i].activation = lathe_key_activation(k, "activation_function");
         d->layers[i].qkv_bias = d->layers[i].out_bias = d->layers[i].mlp_bias = 1;
     }
     return LATHE_OK;

@@ -9,8 +9,8 @@ static const lathe_field fields[] = {
     LATHE_FIELD_INT(
         "original_max_position_embeddings", NULL, 1, LATHE_ANY_POSITIONS, "tokens",
         "longrope: rows up to this length use its short factors, longer ones its long factors"),
-    LATHE_FIELD_FLOAT("partial_rotary_factor", "1.0", 0.0, 1.0, "1",
-                      "share of a head that is rotated; only 1 is supported"),
+    LATHE_POSITIVE("partial_rotary_factor", "1.0", 1.0,
+                   "share of a head whose first channels are rotated"),
     LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
     {"sliding_window", LATHE_T_INT, LATHE_FIELD_NULLABLE, NULL, 1, LATHE_ANY_POSITIONS, NULL,
      "tokens", "keys that a query sees, itself included; null: all"},
@@ -32,9 +32,9 @@ static const lathe_layer_names names = {.qkv = "self_attn.qkv_proj",
 static lathe_status read(lathe_decoder *d, const lathe_keys *k)
 {
     LATHE_TRY(lathe_decoder_shape(d, 0));
-    LATHE_TRY(lathe_key_only(k, "partial_rotary_factor", 1.0, "only 1 is supported"));
     lathe_decoder_rope(d, 10000.0);
-    d->ropes[0].flags = LATHE_ROPE_WHOLE;
+    lathe_decoder_partial_rope(d, "partial_rotary_factor", 1.0);
+    d->ropes[0].flags = LATHE_ROPE_LONG_ONLY;
     lathe_decoder_dropout(d, "embd_pdrop");
     lathe_decoder_dropout(d, "resid_pdrop");
     for (int32_t i = 0; i < d->info.n_layers; i++) {

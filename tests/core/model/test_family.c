@@ -2,28 +2,26 @@
 #include "golden_model.h"
 #include "model/model_build.h"
 #include "model/model_size.h"
-
-static const char *const names[] = {"gpt2",    "llama_tied", "llama_untied", "llama_yarn",
-                                    "mistral", "qwen2",      "qwen2_window", "qwen3",
-                                    "gemma2",  "gemma3",     "phi3",         "olmo2"};
-#define N_NAMES (sizeof names / sizeof names[0])
+#include "support/golden_folders.h"
 
 Test(family, parameters_are_those_of_transformers)
 {
-    for (size_t m = 0; m < N_NAMES; m++) {
+    golden_folders all;
+    golden_folders_find(&all);
+    for (int m = 0; m < all.n; m++) {
         golden g;
-        golden_open(&g, names[m]);
+        golden_open(&g, all.names[m]);
         int64_t gradients = 0;
         for (int64_t i = 0; i < lathe_safetensors_count(g.golden); i++)
             gradients += strncmp(lathe_safetensors_at(g.golden, i)->name, "grad.", 5) == 0;
-        cr_assert_eq(g.params.n, gradients, "%s: %d parameters, %lld gradients", names[m],
+        cr_assert_eq(g.params.n, gradients, "%s: %d parameters, %lld gradients", all.names[m],
                      g.params.n, (long long)gradients);
         for (int32_t i = 0; i < g.params.n; i++) {
             const lathe_param *row = g.params.rows[i];
             char key[300];
             snprintf(key, sizeof key, "grad.%s", row->name);
             const lathe_st_tensor *t = lathe_safetensors_find(g.golden, key);
-            cr_assert_not_null(t, "%s: transformers has no %s", names[m], row->name);
+            cr_assert_not_null(t, "%s: transformers has no %s", all.names[m], row->name);
             cr_assert_eq(t->desc.rank, row->desc.rank);
             for (int32_t d = 0; d < t->desc.rank; d++)
                 cr_assert_eq(t->desc.dims[row->transposed ? 1 - d : d], row->desc.dims[d], "%s",

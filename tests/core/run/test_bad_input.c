@@ -83,8 +83,7 @@ static const fault faults[] = {
      "%s/config.json:10:18: unexpected token near ','"},
     {"config.json of another kind", "llama_tied", "config.json", "\"llama\"", "\"mamba\"", NULL, 0,
      LATHE_E_CONFIG,
-     "%s/config.json: model_type is \"mamba\"; supported: gemma2, gemma3_text, gpt2, llama, "
-     "mistral, olmo2, phi3, qwen2, qwen3"},
+     "%s/config.json: model_type is \"mamba\"; supported: gemma2, gemma3_text, ..."},
     {"malformed tokenizer.json", "llama_tied", "tokenizer.json", NULL, "{\"model\": {\"type\": }}",
      NULL, 0, LATHE_E_PARSE, "%s/tokenizer.json:1:20: unexpected token near '}'"},
     {"end of text beyond the vocabulary", "llama_tied", "config.json", "\"eos_token_id\": 2",
@@ -187,8 +186,10 @@ Test(bad_input, each_fault_of_a_model_folder_is_named_with_file_and_place)
         damage(&faults[i]);
         cr_expect_eq(open_folder(faults[i].setting), faults[i].status, "%s", faults[i].row);
         expand(faults[i].message, want, sizeof want);
-        cr_expect_str_eq(lathe_error_message(), want, "%s:\n got %s\nwant %s", faults[i].row,
-                         lathe_error_message(), want);
+        /* a message that ends in ... goes on */
+        const size_t n = strlen(want), open = n > 3 && strcmp(want + n - 3, "...") == 0;
+        cr_expect_eq(strncmp(lathe_error_message(), want, open ? n - 3 : n + 1), 0,
+                     "%s:\n got %s\nwant %s", faults[i].row, lathe_error_message(), want);
     }
 }
 

@@ -2,13 +2,9 @@
  * parameter, for each family, attention backend and recompute mode. Goldens:
  * tests/golden/models.py. */
 #include "run_case.h"
+#include "support/golden_folders.h"
 
 enum { B = 2, T = 23, N_TARGETS = B * (T - 1) };
-
-static const char *const families[] = {"gpt2",    "llama_tied", "llama_untied", "llama_yarn",
-                                       "mistral", "qwen2",      "qwen2_window", "qwen3",
-                                       "gemma2",  "gemma3",     "phi3",         "olmo2"};
-#define N_FAMILIES (sizeof families / sizeof families[0])
 
 /* A golden folder opened as a run, with its batch. */
 typedef struct model_case {
@@ -104,49 +100,72 @@ static void check_training(const char *family, const char *attention, const char
     case_close(&c);
 }
 
+static void check_logits(const char *family)
+{
+    model_case c;
+    lathe_forward_result f = {.size = (uint32_t)sizeof f};
+    case_open(&c, family, "auto", "none");
+    OK(lathe_forward(c.run, &c.batch, LATHE_FORWARD_LOGITS, &f));
+    compare(family, f.logits, golden_tensor(&c, "logits"), B * T * f.vocab_size, 2e-5);
+    case_close(&c);
+}
+
+static void check_logprobs(const char *family)
+{
+    model_case c;
+    float logprobs[B * T];
+    case_open(&c, family, "auto", "none");
+    OK(lathe_logprobs(c.run, &c.batch, logprobs));
+    compare(family, logprobs, golden_tensor(&c, "logprobs"), B * T, 2e-5);
+    case_close(&c);
+}
+
+static void check_gradients_of(const char *family)
+{
+    check_training(family, "auto", "none");
+}
+
+static void check_reference_attention(const char *family)
+{
+    check_training(family, "reference", "none");
+}
+
+static void check_recompute(const char *family)
+{
+    static const char *const modes[] = {"layer", "attention", "mlp", "pointwise"};
+    for (size_t m = 0; m < 4; m++)
+        check_training(family, "auto", modes[m]);
+}
+
+static void each_family(void (*check)(const char *family))
+{
+    golden_folders all;
+    golden_folders_find(&all);
+    for (int i = 0; i < all.n; i++)
+        check(all.names[i]);
+}
+
 Test(golden_models, logits_agree_with_transformers)
 {
-    for (size_t i = 0; i < N_FAMILIES; i++) {
-        model_case c;
-        lathe_forward_result f = {.size = (uint32_t)sizeof f};
-        case_open(&c, families[i], "auto", "none");
-        OK(lathe_forward(c.run, &c.batch, LATHE_FORWARD_LOGITS, &f));
-        compare(families[i], f.logits, golden_tensor(&c, "logits"), B * T * f.vocab_size, 2e-5);
-        case_close(&c);
-    }
+    each_family(check_logits);
 }
 
 Test(golden_models, log_probabilities_agree_with_transformers)
 {
-    for (size_t i = 0; i < N_FAMILIES; i++) {
-        model_case c;
-        float logprobs[B * T];
-        case_open(&c, families[i], "auto", "none");
-        OK(lathe_logprobs(c.run, &c.batch, logprobs));
-        compare(families[i], logprobs, golden_tensor(&c, "logprobs"), B * T, 2e-5);
-        case_close(&c);
-    }
+    each_family(check_logprobs);
 }
 
 Test(golden_models, loss_and_gradients_agree_with_transformers)
 {
-    for (size_t i = 0; i < N_FAMILIES; i++)
-        check_training(families[i], "auto", "none");
+    each_family(check_gradients_of);
 }
 
 Test(golden_models, gradients_agree_with_the_reference_attention)
 {
-    for (size_t i = 0; i < N_FAMILIES; i++)
-        check_training(families[i], "reference", "none");
+    each_family(check_reference_attention);
 }
 
 Test(golden_models, gradients_agree_in_every_recompute_mode)
 {
-    static const char *const modes[] = {"layer", "attention", "mlp", "pointwise"};
-    for (size_t m = 0; m < 4; m++) {
-        check_training("gpt2", "auto", modes[m]);
-        check_training("qwen3", "auto", modes[m]);
-        check_training("gemma2", "auto", modes[m]);
-        check_training("phi3", "auto", modes[m]);
-    }
+    each_family(check_recompute);
 }

@@ -11,7 +11,7 @@
 /** Names of a layer's modules, without "model.layers.3."; NULL: the layer has no such module. */
 typedef struct lathe_layer_names {
     const char *q, *k, *v;               /* projections of the attention, or */
-    const char *qkv;                     /* all three in one: rows of q, then k, then v */
+    const char *qkv;                     /* all three in one: see qkv_by_head */
     const char *o;                       /* back into the residual stream */
     const char *q_norm, *k_norm;         /* RMSNorm of queries and keys */
     const char *gate, *up;               /* projections of the MLP, or */
@@ -22,7 +22,11 @@ typedef struct lathe_layer_names {
     const char *mlp_norm, *mlp_out_norm; /* the same of the MLP */
 } lathe_layer_names;
 
-enum { LATHE_ACT_SILU = 0, LATHE_ACT_GELU_TANH = 1 };
+enum {
+    LATHE_NORMS_LAST = 0,
+    LATHE_NORMS_BEFORE_MODULES = 1, /* each norm before its attention or MLP */
+    LATHE_NORMS_FIRST = 2,
+};
 
 /** Choices of one layer. */
 typedef struct lathe_decoder_layer {
@@ -31,8 +35,10 @@ typedef struct lathe_decoder_layer {
     int32_t norm;            /* LATHE_OP_RMSNORM or LATHE_OP_LAYERNORM */
     int32_t norm_offset_one; /* RMSNORM multiplies by 1+w; w begins at 0 */
     int32_t whole_qk_norm;   /* 1: q_norm and k_norm span all heads; 0: each head */
-    int32_t activation;      /* LATHE_ACT_*; without gate and gate_up: GELU_TANH */
+    int32_t activation;      /* LATHE_ACT_*; SILU needs a gate */
     int32_t qkv_bias, out_bias, mlp_bias;
+    int32_t qkv_by_head;   /* rows of qkv: 1: q, k and v of each head in turn; 0: all of q, then k,
+                              then v */
     int32_t parallel;      /* 1: x + attention(norm(x)) + mlp(norm(x)) */
     float attention_scale; /* factor on q k^T; 0: 1/sqrt(head_dim) */
     float softcap;         /* of the attention's scores; 0: none */
@@ -51,7 +57,7 @@ typedef struct lathe_decoder {
     double norm_eps, init_range, embed_scale; /* embed_scale 0: no scaling */
     int32_t transposed;                       /* files hold matrices as [in, out] */
     int32_t residual_init;                    /* o and down: init divided by sqrt(2 n_layers) */
-    int32_t norms_first; /* order of tensors: each norm before its module, else norms last */
+    int32_t norms_order; /* LATHE_NORMS_*: place of a layer's norms in the list of tensors */
     int32_t reserved;
 } lathe_decoder;
 
@@ -60,6 +66,14 @@ static inline void lathe_decoder_rope(lathe_decoder *d, double theta)
 {
     d->ropes[0] = (lathe_rope_use){.theta = theta, .dims = d->shapes[0].head_dim};
     d->info.n_ropes = 1;
+}
+
+/** Rotates the first channels of each head alone: the share of a head that `key` gives, or `share`.
+ *  After lathe_decoder_rope. */
+static inline void lathe_decoder_partial_rope(lathe_decoder *d, const char *key, double share)
+{
+    d->ropes[0].share_key = key;
+    d->ropes[0].share = share;
 }
 
 /** Reads the dropout `key` and keeps it if it is the largest so far. */

@@ -74,16 +74,44 @@ static inline lathe_status lathe_decoder_norm(const lathe_decoder_at *at, const 
                               lathe_decoder_label(at, name), out);
 }
 
-/** Columns [start, start + count) of x c[N,W]. */
-static inline lathe_status lathe_decoder_columns(const lathe_decoder_at *at, lathe_val x,
-                                                 int64_t start, int64_t count, const char *label,
-                                                 lathe_val *out)
+/** Cuts x c[N,W] into n parts of counts[i] columns. order: LATHE_NONE, or i32[W], the column of x
+ *  at each place of the parts. */
+static inline lathe_status lathe_decoder_split(const lathe_decoder_at *at, lathe_val x,
+                                               lathe_val order, const int64_t *counts, int32_t n,
+                                               const char *label, lathe_val *out)
 {
-    const lathe_op_attrs rows = {.start = start, .count = count};
-    lathe_val v;
-    LATHE_TRY(lathe_decoder_node(at, LATHE_OP_TRANSPOSE, NULL, &x, 1, label, &v));
-    LATHE_TRY(lathe_decoder_node(at, LATHE_OP_SLICE, &rows, &v, 1, label, &v));
-    return lathe_decoder_node(at, LATHE_OP_TRANSPOSE, NULL, &v, 1, label, out);
+    lathe_val in[2] = {LATHE_NONE, order}, part;
+    lathe_op_attrs rows = {.start = 0};
+    LATHE_TRY(lathe_decoder_node(at, LATHE_OP_TRANSPOSE, NULL, &x, 1, label, &in[0]));
+    if (order != LATHE_NONE)
+        LATHE_TRY(lathe_decoder_node(at, LATHE_OP_GATHER, NULL, in, 2, label, &in[0]));
+    for (int32_t i = 0; i < n; i++) {
+        rows.count = counts[i];
+        LATHE_TRY(lathe_decoder_node(at, LATHE_OP_SLICE, &rows, in, 1, label, &part));
+        LATHE_TRY(lathe_decoder_node(at, LATHE_OP_TRANSPOSE, NULL, &part, 1, label, &out[i]));
+        rows.start += counts[i];
+    }
+    return LATHE_OK;
+}
+
+/** The order for lathe_decoder_split of a fused projection whose rows go by head: i32[3*H*D]. */
+static inline lathe_status lathe_decoder_qkv_order(const lathe_decoder_at *at, lathe_val *out)
+{
+    const lathe_model_layer *s = &at->d->shapes[at->layer];
+    const lathe_host *host = at->d->host;
+    const int64_t size = s->head_dim, width = s->n_heads * size;
+    const lathe_desc desc = {LATHE_I32, 1, {3 * width, 1, 1, 1}};
+    int32_t *order = (int32_t *)host->alloc(3 * width * (int64_t)sizeof *order);
+    if (order == NULL)
+        return lathe_fail(host, LATHE_E_NOMEM, "no memory for the order of %lld columns",
+                          (long long)(3 * width));
+    for (int64_t i = 0; i < 3 * width; i++) {
+        const int64_t part = i / width, head = i % width / size;
+        order[i] = (int32_t)((3 * head + part) * size + i % size);
+    }
+    const lathe_status status = at->b->constant(at->b->ctx, "qkv.order", &desc, order, out);
+    host->free(order);
+    return status;
 }
 
 /** Normalises queries or keys if the layer has such a norm, then applies the rotary positions. */

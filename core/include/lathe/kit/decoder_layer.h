@@ -10,20 +10,20 @@ static inline lathe_status lathe_decoder_fused(const lathe_decoder_at *at, lathe
 {
     const lathe_decoder_layer *l = &at->d->layers[at->layer];
     const lathe_model_layer *s = &at->d->shapes[at->layer];
-    const int64_t q_width = (int64_t)s->n_heads * s->head_dim;
     const int64_t kv_width = (int64_t)s->n_kv_heads * s->head_dim;
+    const int64_t widths[3] = {(int64_t)s->n_heads * s->head_dim, kv_width, kv_width};
     char label[64];
-    lathe_val all, q, k, v;
+    lathe_val all, order = LATHE_NONE, p[3] = {LATHE_NONE, LATHE_NONE, LATHE_NONE};
     LATHE_TRY(lathe_decoder_linear(at, l->names->qkv, l->qkv_bias, x, &all));
-    if (l->rope < 0 && !at->b->cached)
+    if (l->rope < 0 && !l->qkv_by_head && !at->b->cached)
         return lathe_decoder_attend(at, 1, all, LATHE_NONE, LATHE_NONE, out);
     (void)snprintf(label, sizeof label, "layers.%d.attention", (int)at->layer);
-    LATHE_TRY(lathe_decoder_columns(at, all, 0, q_width, label, &q));
-    LATHE_TRY(lathe_decoder_columns(at, all, q_width, kv_width, label, &k));
-    LATHE_TRY(lathe_decoder_columns(at, all, q_width + kv_width, kv_width, label, &v));
-    LATHE_TRY(lathe_decoder_rotate(at, l->names->qkv, NULL, q, &q));
-    LATHE_TRY(lathe_decoder_rotate(at, l->names->qkv, NULL, k, &k));
-    return lathe_decoder_attend(at, 0, q, k, v, out);
+    if (l->qkv_by_head)
+        LATHE_TRY(lathe_decoder_qkv_order(at, &order));
+    LATHE_TRY(lathe_decoder_split(at, all, order, widths, 3, label, p));
+    LATHE_TRY(lathe_decoder_rotate(at, l->names->qkv, NULL, p[0], &p[0]));
+    LATHE_TRY(lathe_decoder_rotate(at, l->names->qkv, NULL, p[1], &p[1]));
+    return lathe_decoder_attend(at, 0, p[0], p[1], p[2], out);
 }
 
 /** Attention, from the normalised x to the output projection. */
@@ -46,6 +46,25 @@ static inline lathe_status lathe_decoder_attention(const lathe_decoder_at *at, l
     return lathe_decoder_linear(at, n->o, l->out_bias, q, out);
 }
 
+/** activation(x), without a gate. */
+static inline lathe_status lathe_decoder_activate(const lathe_decoder_at *at, lathe_val x,
+                                                  lathe_val *out)
+{
+    const lathe_op_attrs positive = {.alpha = 0.0, .beta = 3.4e38};
+    const lathe_val in[2] = {x, LATHE_NONE};
+    switch (at->d->layers[at->layer].activation) {
+    case LATHE_ACT_GELU_TANH:
+        return lathe_decoder_node(at, LATHE_OP_GELU_TANH, NULL, in, 1, "mlp.gelu", out);
+    case LATHE_ACT_GELU:
+        return lathe_decoder_node(at, LATHE_OP_GELU, NULL, in, 1, "mlp.gelu", out);
+    case LATHE_ACT_RELU:
+        return lathe_decoder_node(at, LATHE_OP_CLAMP, &positive, in, 2, "mlp.relu", out);
+    default:
+        return lathe_fail(at->d->host, LATHE_E_UNSUPPORTED,
+                          "layer %d: SiLU is supported in an MLP with a gate only", (int)at->layer);
+    }
+}
+
 /** activation(gate) * up. */
 static inline lathe_status lathe_decoder_gated(const lathe_decoder_at *at, const lathe_val pair[2],
                                                lathe_val *out)
@@ -53,7 +72,7 @@ static inline lathe_status lathe_decoder_gated(const lathe_decoder_at *at, const
     lathe_val in[2] = {pair[0], pair[1]};
     if (at->d->layers[at->layer].activation == LATHE_ACT_SILU)
         return lathe_decoder_node(at, LATHE_OP_SWIGLU, NULL, in, 2, "mlp.swiglu", out);
-    LATHE_TRY(lathe_decoder_node(at, LATHE_OP_GELU_TANH, NULL, in, 1, "mlp.gelu", &in[0]));
+    LATHE_TRY(lathe_decoder_activate(at, pair[0], &in[0]));
     return lathe_decoder_node(at, LATHE_OP_MUL, NULL, in, 2, "mlp.gate", out);
 }
 
@@ -63,12 +82,11 @@ static inline lathe_status lathe_decoder_mlp(const lathe_decoder_at *at, lathe_v
 {
     const lathe_decoder_layer *l = &at->d->layers[at->layer];
     const lathe_layer_names *n = l->names;
-    const int64_t ffn = at->d->info.ffn;
-    lathe_val h, pair[2];
+    const int64_t widths[2] = {at->d->info.ffn, at->d->info.ffn};
+    lathe_val h, pair[2] = {LATHE_NONE, LATHE_NONE};
     if (n->gate_up != NULL) {
         LATHE_TRY(lathe_decoder_linear(at, n->gate_up, l->mlp_bias, x, &h));
-        LATHE_TRY(lathe_decoder_columns(at, h, 0, ffn, "mlp.gate_up", &pair[0]));
-        LATHE_TRY(lathe_decoder_columns(at, h, ffn, ffn, "mlp.gate_up", &pair[1]));
+        LATHE_TRY(lathe_decoder_split(at, h, LATHE_NONE, widths, 2, "mlp.gate_up", pair));
         LATHE_TRY(lathe_decoder_gated(at, pair, &h));
     } else if (n->gate != NULL) {
         LATHE_TRY(lathe_decoder_linear(at, n->gate, l->mlp_bias, x, &pair[0]));
@@ -76,7 +94,7 @@ static inline lathe_status lathe_decoder_mlp(const lathe_decoder_at *at, lathe_v
         LATHE_TRY(lathe_decoder_gated(at, pair, &h));
     } else {
         LATHE_TRY(lathe_decoder_linear(at, n->up, l->mlp_bias, x, &h));
-        LATHE_TRY(lathe_decoder_node(at, LATHE_OP_GELU_TANH, NULL, &h, 1, "mlp.gelu", &h));
+        LATHE_TRY(lathe_decoder_activate(at, h, &h));
     }
     return lathe_decoder_linear(at, n->down, l->mlp_bias, h, out);
 }

@@ -112,14 +112,16 @@ static inline lathe_status lathe_decoder_add_norms(const lathe_tensor_list *list
 
 static inline lathe_status lathe_decoder_add_layer(const lathe_tensor_list *list, int32_t i)
 {
-    const int32_t first = list->d->norms_first;
-    if (first)
+    const int32_t order = list->d->norms_order;
+    if (order != LATHE_NORMS_LAST)
         LATHE_TRY(lathe_decoder_add_norms(list, i, 1));
+    if (order == LATHE_NORMS_FIRST)
+        LATHE_TRY(lathe_decoder_add_norms(list, i, 0));
     LATHE_TRY(lathe_decoder_add_attention(list, i));
-    if (first)
+    if (order == LATHE_NORMS_BEFORE_MODULES)
         LATHE_TRY(lathe_decoder_add_norms(list, i, 0));
     LATHE_TRY(lathe_decoder_add_mlp(list, i));
-    if (first)
+    if (order != LATHE_NORMS_LAST)
         return LATHE_OK;
     LATHE_TRY(lathe_decoder_add_norms(list, i, 1));
     return lathe_decoder_add_norms(list, i, 0);

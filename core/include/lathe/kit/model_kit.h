@@ -1,5 +1,6 @@
 /* Helpers for the keys of a model family: look-up by name, completion, error messages with the
- * value, and the schema fields that most families share. lathe/kit/decoder.h uses them. */
+ * value. model_fields.h has the schema fields that most families share. lathe/kit/decoder.h uses
+ * both. */
 #ifndef LATHE_KIT_MODEL_KIT_H
 #define LATHE_KIT_MODEL_KIT_H
 
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "../model.h"
+#include "model_fields.h"
 
 /** A model's values with their schema. */
 typedef struct lathe_keys {
@@ -134,67 +136,19 @@ static inline int lathe_layer_is(const lathe_keys *k, int64_t layer, const char 
     return strcmp(v->strs[layer], type) == 0;
 }
 
-/* ---- fields of most families ---- */
+/* Activations of an MLP. */
+enum { LATHE_ACT_SILU = 0, LATHE_ACT_GELU_TANH = 1, LATHE_ACT_GELU = 2, LATHE_ACT_RELU = 3 };
 
-#define LATHE_POSITIVE(key, def, hi, doc)                                                          \
-    {                                                                                              \
-        key, LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, def, 0.0, hi, NULL, "1", doc                \
-    }
-#define LATHE_REQUIRED_INT(key, lo, hi, unit, doc)                                                 \
-    {                                                                                              \
-        key, LATHE_T_INT, LATHE_FIELD_REQUIRED, NULL, lo, hi, NULL, unit, doc                      \
-    }
-#define LATHE_FIELD_TABLE(key, doc)                                                                \
-    {                                                                                              \
-        key, LATHE_T_TABLE, 0, NULL, LATHE_NO_RANGE, NULL, NULL, doc                               \
-    }
-#define LATHE_FIELD_STRINGS(key, doc)                                                              \
-    {                                                                                              \
-        key, LATHE_T_STRING_LIST, 0, NULL, LATHE_NO_RANGE, NULL, NULL, doc                         \
-    }
-
-#define LATHE_ANY_POSITIONS 2147483647.0
-
-/** sliding_window; null switches it off. */
-#define LATHE_WINDOW_FIELD(def, doc)                                                               \
-    {                                                                                              \
-        "sliding_window", LATHE_T_INT, LATHE_FIELD_NULLABLE, def, 1, LATHE_ANY_POSITIONS, NULL,    \
-            "tokens", doc                                                                          \
-    }
-
-/** model_type (types: "qwen2|qwen3"), vocab_size, tie_word_embeddings (tied: "true"),
- *  initializer_range. */
-#define LATHE_MODEL_FIELDS(types, tied)                                                            \
-    LATHE_FIELD_STRING("model_type", NULL, types, "architecture of the family"),                   \
-        LATHE_REQUIRED_INT("vocab_size", 1, 2147483647.0, "tokens",                                \
-                           "size of the vocabulary; for a new model the tokenizer's, if unset"),   \
-        LATHE_FIELD_BOOL("tie_word_embeddings", tied,                                              \
-                         "the output head shares the token embedding"),                            \
-        LATHE_FIELD_FLOAT("initializer_range", "0.02", 0.0, 10.0, "1",                             \
-                          "standard deviation of the initial weights")
-
-/** Shape of a decoder with grouped attention. positions: default of max_position_embeddings, or
- *  NULL. */
-#define LATHE_DECODER_FIELDS(positions)                                                            \
-    LATHE_REQUIRED_INT("hidden_size", 1, 1048576.0, "channels", "width of the residual stream"),   \
-        LATHE_REQUIRED_INT("intermediate_size", 1, 16777216.0, "channels",                         \
-                           "width inside the MLP"),                                                \
-        LATHE_REQUIRED_INT("num_hidden_layers", 1, 10000.0, "layers", "number of layers"),         \
-        LATHE_REQUIRED_INT("num_attention_heads", 1, 65536.0, "heads", "query heads"),             \
-        LATHE_FIELD_INT("num_key_value_heads", NULL, 1, 65536.0, "heads",                          \
-                        "key and value heads; unset: as many as query heads"),                     \
-        LATHE_FIELD_INT("head_dim", NULL, 2, 1024.0, "channels",                                   \
-                        "size of a head; unset: hidden_size / num_attention_heads"),               \
-        LATHE_FIELD_INT("max_position_embeddings", positions, 1, LATHE_ANY_POSITIONS, "tokens",    \
-                        "longest sequence"),                                                       \
-        LATHE_FIELD_FLOAT("attention_dropout", "0.0", 0.0, 1.0, "1",                               \
-                          "dropout of the attention weights; training applies none")
-
-/** Keys of rotary positions, which the core reads for describe()'s ropes. */
-#define LATHE_ROPE_FIELDS(theta)                                                                   \
-    LATHE_POSITIVE("rope_theta", theta, 1e18, "base of the rotary frequencies"),                   \
-        LATHE_FIELD_TABLE("rope_scaling", "RoPE scaling: rope_type, factor, ..."),                 \
-        LATHE_FIELD_TABLE("rope_parameters",                                                       \
-                          "the newer form of rope_scaling, which holds rope_theta too")
+/** The activation that a key names; the choices of its field are names of LATHE_ACTIVATIONS, "silu"
+ *  and "swish". */
+static inline int32_t lathe_key_activation(const lathe_keys *k, const char *key)
+{
+    const lathe_value *v = lathe_key(k, key);
+    const char *name = v != NULL && v->is_set ? v->s : "silu";
+    return strcmp(name, "gelu") == 0        ? LATHE_ACT_GELU
+           : strncmp(name, "gelu_", 5) == 0 ? LATHE_ACT_GELU_TANH
+           : strcmp(name, "relu") == 0      ? LATHE_ACT_RELU
+                                            : LATHE_ACT_SILU;
+}
 
 #endif
