@@ -23,7 +23,7 @@ import sys
 import torch
 from safetensors.torch import save_file
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config,
-                          GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+                          GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
                           Olmo2Config, Olmo2ForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
                           Qwen3Config, Qwen3ForCausalLM)
 
@@ -62,6 +62,8 @@ def golden(model, folder, seed):
         half = cos.shape[-1] // 2
         tensors["rope"] = torch.stack([cos[0, :, :half], sin[0, :, :half]], 1).contiguous()
     for name, p in model.named_parameters():
+        if model.config.model_type == "gpt_neox" and name == "lm_head.weight":
+            name = "embed_out.weight"  # its name in files
         tensors["grad." + name] = p.grad.contiguous()
     save_file(tensors, folder / "golden.safetensors", metadata={"format": "pt"})
     print(folder.name, "loss", out.loss.item(), "max |logit|", out.logits.abs().max().item(),
@@ -142,3 +144,9 @@ make("llama_yarn", LlamaForCausalLM, LlamaConfig(
     rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16)), 12)
 make("phi3_partial", Phi3ForCausalLM, Phi3Config(
     **dict(phi, original_max_position_embeddings=64), rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)), 13)
+neox = dict(tiny, vocab_size=64, hidden_size=32, intermediate_size=40, num_attention_heads=2)
+make("gpt_neox", GPTNeoXForCausalLM, GPTNeoXConfig(**neox, rotary_pct=0.25), 14)
+make("gpt_neox_serial", GPTNeoXForCausalLM, GPTNeoXConfig(
+    **neox, use_parallel_residual=False, attention_bias=False, hidden_act="gelu_fast", tie_word_embeddings=True,
+    rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=2.0, partial_rotary_factor=0.5)), 15)
+make("gpt_neox_relu", GPTNeoXForCausalLM, GPTNeoXConfig(**dict(neox, num_hidden_layers=1), rotary_pct=1.0, hidden_act="relu"), 16)
