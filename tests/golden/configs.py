@@ -19,6 +19,11 @@ LLAMA = dict(model_type="llama", vocab_size=64, hidden_size=32, intermediate_siz
              num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128)
 QWEN2, QWEN3 = {**LLAMA, "model_type": "qwen2"}, {**LLAMA, "model_type": "qwen3", "head_dim": 8}
 GPT2 = dict(model_type="gpt2", vocab_size=64, bos_token_id=1, eos_token_id=1)
+NEOX = dict(model_type="gpt_neox", vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+            num_attention_heads=2, max_position_embeddings=128)
+PHI3 = {**LLAMA, "model_type": "phi3", "pad_token_id": None}
+FACTORS = dict(short_factor=[1.0, 1.5], long_factor=[2.0, 3.0])
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
 DEFAULT = dict(rope_type="default", rope_theta=5000.0)
 LINEAR = dict(rope_type="linear", factor=3.0, rope_theta=5000.0)
@@ -43,6 +48,25 @@ CASES = {
         {**LLAMA, "original_max_position_embeddings": 32, "rope_scaling": {**LLAMA3, "original_max_position_embeddings": 16}},
     "partial rotary with rope_type default": {**LLAMA, "rope_parameters": {**DEFAULT, "partial_rotary_factor": 0.5}},
     "partial rotary beside": {**LLAMA, "partial_rotary_factor": 0.5},
+    "dynamic": {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 4.0}},
+    "yarn": {**LLAMA, "rope_parameters": YARN},
+    "yarn, whole channels are not asked for": {**LLAMA, "rope_parameters": {**YARN, "truncate": False}},
+    "yarn, other ends of the ramp": {**LLAMA, "rope_parameters": {**YARN, "beta_fast": 8, "beta_slow": 2.5}},
+    "yarn, two scales": {**LLAMA, "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.4}},
+    "yarn, scale of its own": {**LLAMA, "rope_parameters": {**YARN, "attention_factor": 1.5}},
+    "phi3, half of a head": {**PHI3, "partial_rotary_factor": 0.5},
+    "phi3, share within before share beside":
+        {**PHI3, "partial_rotary_factor": 0.25, "rope_parameters": {**DEFAULT, "partial_rotary_factor": 0.5}},
+    "phi3, an older name of longrope": {**PHI3, "partial_rotary_factor": 0.5, "original_max_position_embeddings": 64,
+                                        "rope_scaling":
+                                        {"type": "su", "original_max_position_embeddings": 64, **FACTORS}},
+    "gpt_neox, a quarter of each head": {**NEOX},
+    "gpt_neox, older keys": {**NEOX, "rotary_pct": 0.5, "rotary_emb_base": 500.0},
+    "gpt_neox, within before beside": {**NEOX, "rotary_pct": 0.5, "rotary_emb_base": 500.0, "rope_parameters":
+                                       {"rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 1.0}},
+    "gpt_neox, scaled": {**NEOX, "rotary_pct": 0.5, "rope_scaling": {"type": "linear", "factor": 2.0}},
+    "gpt_neox, rope_theta beside is not read": {**NEOX, "rope_theta": 500.0},
+    "gpt_neox, dynamic": {**NEOX, "rope_scaling": {"type": "dynamic", "factor": 2.0}},
     "attention dropout": {**LLAMA, "attention_dropout": 0.1},
     "null key and value heads": {**LLAMA, "num_key_value_heads": None},
     "all layers full": {**LLAMA, "layer_types": ["full_attention", "full_attention"]},
@@ -75,9 +99,11 @@ def resolve(config):
         out["ffn"] = shapes["transformer.h.0.mlp.c_fc.weight"][1]
         return out
     out["ffn"] = c.intermediate_size
-    out["n_kv_heads"] = c.num_key_value_heads
-    out["head_dim"] = shapes["model.layers.0.self_attn.k_proj.weight"][0] // c.num_key_value_heads
-    out["inv_freq"] = [float(x) for x in model.model.rotary_emb.inv_freq]
+    out["n_kv_heads"] = getattr(c, "num_key_value_heads", c.num_attention_heads)
+    size = [v[0] for k, v in shapes.items() if k.endswith("layers.0.self_attn.k_proj.weight")]
+    out["head_dim"] = size[0] // c.num_key_value_heads if size else c.hidden_size // c.num_attention_heads
+    out["inv_freq"] = [float(x) for x in model.base_model.rotary_emb.inv_freq]
+    out["attention_factor"] = float(model.base_model.rotary_emb.attention_scaling)
     return out
 
 

@@ -42,10 +42,10 @@ static int64_t number(const json_t *golden, const char *key)
 static void check_frequencies(const char *name, const lathe_model_config *c, const json_t *want)
 {
     float got[64];
-    cr_assert_leq(c->head_dim / 2, 64);
-    cr_assert_eq(json_array_size(want), (size_t)c->head_dim / 2, "%s", name);
+    cr_assert_leq(c->ropes[0].dims / 2, 64);
+    cr_assert_eq(json_array_size(want), (size_t)c->ropes[0].dims / 2, "%s", name);
     lathe_rope_inv_freq(&c->ropes[0], 1, got);
-    for (int32_t i = 0; i < c->head_dim / 2; i++) {
+    for (int32_t i = 0; i < c->ropes[0].dims / 2; i++) {
         const double x = json_number_value(json_array_get(want, (size_t)i));
         /* two roundings of powf and one division, in f32 */
         cr_expect(fabs((double)got[i] - x) <= 4e-7 * fabs(x), "%s: frequency %d is %.9g, not %.9g",
@@ -80,6 +80,9 @@ static void check(const char *prefix, int n)
             cr_expect_eq(c.n_kv_heads, number(golden, "n_kv_heads"), "%s", name);
             cr_expect_eq(c.head_dim, number(golden, "head_dim"), "%s", name);
             check_frequencies(name, &c, json_object_get(golden, "inv_freq"));
+            cr_expect_float_eq(c.ropes[0].attention_factor,
+                               json_number_value(json_object_get(golden, "attention_factor")),
+                               1e-12, "%s", name);
         }
         lathe_model_config_fini(&c);
     }
@@ -89,12 +92,23 @@ static void check(const char *prefix, int n)
 
 Test(hf_config_odd, every_configuration_is_read_as_transformers_reads_it)
 {
-    check("", 29);
+    check("", 44);
 }
 
 Test(hf_config_odd, rope_scaling_comes_before_rope_parameters)
 {
     check("rope_scaling", 5);
+}
+
+Test(hf_config_odd, yarn_and_dynamic_have_the_frequencies_of_transformers)
+{
+    check("yarn", 5);
+    check("dynamic", 1);
+}
+
+Test(hf_config_odd, gpt_neox_is_read_in_both_generations_of_keys)
+{
+    check("gpt_neox", 6);
 }
 
 Test(hf_config_odd, gpt2_takes_the_names_of_the_attribute_map_first)
@@ -179,6 +193,78 @@ Test(hf_config_odd, a_part_of_each_head_is_refused_where_transformers_fails)
     cr_expect_eq(parse("{" LLAMA ",\"partial_rotary_factor\":0.5}", &c), LATHE_OK);
     cr_expect(strstr(warned, "partial_rotary_factor is 0.5 and changes nothing"), "%s", warned);
     lathe_model_config_fini(&c);
+}
+
+#define PHI3                                                                                       \
+    "\"model_type\":\"phi3\",\"vocab_size\":9,\"hidden_size\":16,\"intermediate_size\":16,"        \
+    "\"num_hidden_layers\":1,\"num_attention_heads\":2"
+
+/* Heads of 8 channels. */
+Test(hf_config_odd, the_share_of_a_head_is_read_as_in_transformers)
+{
+    static const struct {
+        const char *text;
+        int32_t dims;
+    } good[] = {
+        {"{" PHI3 "}", 8},
+        {"{" PHI3 ",\"partial_rotary_factor\":0.5}", 4},
+        {"{" PHI3 ",\"partial_rotary_factor\":0.26}", 2}, /* 2.08 channels */
+        {"{" PHI3
+         ",\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":0.75}}",
+         6},
+        {"{" PHI3 ",\"partial_rotary_factor\":0.25,\"rope_scaling\":{\"rope_type\":\"default\","
+         "\"partial_rotary_factor\":0.75}}",
+         6},
+        {"{" PHI3 ",\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"type\":\"longrope\","
+         "\"short_factor\":[1,2],\"long_factor\":[1,2]}}",
+         4},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        lathe_model_config c;
+        cr_expect_eq(parse(good[i].text, &c), LATHE_OK, "%s: %s", good[i].text,
+                     lathe_error_message());
+        cr_expect_eq(c.ropes[0].dims, good[i].dims, "%s: %d", good[i].text, c.ropes[0].dims);
+        lathe_model_config_fini(&c);
+    }
+}
+
+Test(hf_config_odd, an_odd_or_empty_rotated_part_of_a_head_is_refused)
+{
+    static const char *const bad[] = {"0.4", "0.2", "1.5", "0", "-1", "\"half\""};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char text[300], seen[80];
+        lathe_model_config c;
+        snprintf(text, sizeof text, "{" PHI3 ",\"partial_rotary_factor\":%s}", bad[i]);
+        snprintf(seen, sizeof seen, "partial_rotary_factor is %s", bad[i]);
+        cr_expect_eq(parse(text, &c), LATHE_E_CONFIG, "%s", text);
+        cr_expect(strstr(lathe_error_message(), seen), "%s", lathe_error_message());
+        snprintf(text, sizeof text,
+                 "{" PHI3 ",\"rope_parameters\":{\"rope_type\":\"default\","
+                 "\"partial_rotary_factor\":%s}}",
+                 bad[i]);
+        cr_expect_eq(parse(text, &c), LATHE_E_CONFIG, "%s", text);
+        cr_expect(strstr(lathe_error_message(), seen), "%s", lathe_error_message());
+    }
+}
+
+Test(hf_config_odd, phi3_has_longrope_under_three_names_and_no_other_scaling)
+{
+    static const char *const names[] = {"longrope", "su", "yarn"};
+    char text[400];
+    lathe_model_config c;
+    for (int i = 0; i < 3; i++) {
+        snprintf(text, sizeof text,
+                 "{" PHI3 ",\"rope_scaling\":{\"type\":\"%s\",\"short_factor\":[1,2,3,4],"
+                 "\"long_factor\":[1,2,3,4]}}",
+                 names[i]);
+        cr_expect_eq(parse(text, &c), LATHE_OK, "%s: %s", text, lathe_error_message());
+        cr_expect_eq(c.ropes[0].type, LATHE_ROPE_LONGROPE);
+        lathe_model_config_fini(&c);
+    }
+    cr_expect_eq(parse("{" PHI3 ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}", &c),
+                 LATHE_E_CONFIG);
+    cr_expect(strstr(lathe_error_message(), "supported values of rope_type: default, longrope"),
+              "%s", lathe_error_message());
 }
 
 Test(hf_config_odd, dropout_is_kept_for_those_who_train)
