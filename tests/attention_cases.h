@@ -1,14 +1,15 @@
 /* Test cases for every attention backend: problems, a dense reference in double, and the
  * comparison.
  *
- * Included by the test of each backend; LATHE_TEST_PLUGIN is its .so. Backends are also called
- * through hosts of our own, which spread work over a chosen number of workers in a chosen order.
+ * The test of each backend includes this file; LATHE_TEST_PLUGIN is its .so. Backends are also
+ * called through hosts of our own, which spread work over a chosen number of workers in a chosen
+ * order.
  *
- * A backend for a device whose memory is its own defines ATTENTION_ON_DEVICE first
- * (attention_device.h): every call then goes through copies of its arguments on the device.
+ * A backend for a device with its own memory defines ATTENTION_ON_DEVICE first
+ * (attention_device.h): every call then uses copies of its arguments on the device.
  *
- * A backend that serves less than all defines ATTENTION_REFUSES(problem), which its score must
- * agree with everywhere; ATTENTION_FIRST_DTYPE, the first of F32, BF16, F16 that it takes;
+ * A backend that does not support everything defines ATTENTION_REFUSES(problem), which its score
+ * must match exactly; ATTENTION_FIRST_DTYPE, the first of F32, BF16, F16 that it supports;
  * ATTENTION_GAP, the elements between rows that it can skip.
  */
 #ifndef LATHE_TESTS_ATTENTION_CASES_H
@@ -42,7 +43,7 @@ static inline const lathe_device_info *attention_device(void)
     return NULL;
 }
 
-/* Forward (pass 0) or backward (1) on host memory. */
+/* Runs forward (pass 0) or backward (1) on host memory. */
 static inline lathe_status attention_compute(void *self, const lathe_attention_problem *p,
                                              const lathe_attention_args *a, int pass)
 {
@@ -60,7 +61,7 @@ static inline lathe_status attention_compute(void *self, const lathe_attention_p
 #define ATTENTION_FIRST_DTYPE LATHE_F32
 #endif
 
-/* Hosts: the process's own, and one that hands chunk c to worker c % n, last chunk first. */
+/* Hosts: the process's own, and one that gives chunk c to worker c % n, last chunk first. */
 static int32_t attention_workers = 2;
 
 static inline void attention_backwards(int64_t n, int64_t grain, lathe_range_fn fn, void *arg)
@@ -85,8 +86,8 @@ static inline const lathe_host *attention_host(int32_t workers)
     return &host;
 }
 
-/* An instance; `isa` sets the plugin's first field where it has any, NULL its default. The others
- * have their defaults: whole numbers. */
+/* Makes an instance. `isa` sets the plugin's first field if it has any; NULL: its default. The
+ * other fields have their defaults, which are whole numbers. */
 static inline void *attention_instance(const lathe_host *host, const char *isa)
 {
     const lathe_plugin *plugin = attention_plugin();
@@ -102,7 +103,7 @@ static inline void *attention_instance(const lathe_host *host, const char *isa)
     return status == LATHE_OK ? self : NULL;
 }
 
-/* Whether the backend refuses the problem, as it must exactly where ATTENTION_REFUSES says. */
+/* Whether the backend refuses the problem; it must do so exactly if ATTENTION_REFUSES says so. */
 static inline int attention_is_refused(void *self, const lathe_attention_problem *p)
 {
     const lathe_attention_v1 *t = attention_plugin()->table;
@@ -131,7 +132,7 @@ static inline lathe_attention_args attention_args(attention_memory *m, uint32_t 
                                   .dv = m->dv};
 }
 
-/* Forward (pass 0) or backward (1), with scratch full of NaN and a guard after it. */
+/* Runs forward (pass 0) or backward (1), with scratch full of NaN and a guard after it. */
 static inline lathe_status attention_call(void *self, const lathe_attention_problem *p,
                                           lathe_attention_args a, int pass)
 {
@@ -147,7 +148,7 @@ static inline lathe_status attention_call(void *self, const lathe_attention_prob
     return status;
 }
 
-/* Runs forward and (unless forward_only) backward; 0 if the backend refuses the problem. */
+/* Runs forward and (unless forward_only) backward; returns 0 if the backend refuses the problem. */
 static inline int attention_run(void *self, attention_memory *m, const attention_case *c)
 {
     const lathe_attention_args a = attention_args(m, c->accumulate);
@@ -158,7 +159,7 @@ static inline int attention_run(void *self, attention_memory *m, const attention
     return 1;
 }
 
-/* |got - want| <= relative * bound[i] (or `bound1` where bound is NULL) + rounding * |want|. */
+/* Checks |got - want| <= relative * bound[i] (or `bound1` if bound is NULL) + rounding * |want|. */
 static inline void attention_compare(const char *what, const attention_case *c, const void *got,
                                      int64_t rows, int64_t width, int64_t stride,
                                      const double *want, const double *old, const double *bound,
@@ -179,10 +180,10 @@ static inline void attention_compare(const char *what, const attention_case *c, 
     }
 }
 
-/* Error bounds. u = 2^-24: an f32 score is off by about 2u sqrt(D) times its sum of magnitudes, and
- * that is the relative error of exp; sums over keys add u sqrt(Tk); exp and its kin 8u. r: rounding
- * of what is stored, and of probabilities and their gradients where a backend multiplies in the
- * stored type; 2 of these in the forward, 4 in the backward (p, ds, saved o, d_o * o). */
+/* Error bounds. u = 2^-24: an f32 score is off by about 2u sqrt(D) times its sum of magnitudes,
+ * which is the relative error of exp; sums over keys add u sqrt(Tk); exp and similar functions 8u.
+ * r: rounding of stored values, and of probabilities and their gradients if a backend multiplies in
+ * the stored type; 2 of these in the forward, 4 in the backward (p, ds, saved o, d_o * o). */
 static inline void attention_check(const attention_case *c, attention_memory *m)
 {
     const lathe_attention_problem *p = &m->p;

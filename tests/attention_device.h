@@ -1,9 +1,8 @@
-/* Runs the tests of all attention backends on those of the CUDA device: arguments are copied to
- * the device and results back, each tensor as a block of its own that ends with its last element.
- * They run on the real GPU if there is one, otherwise on the emulated one (tests/emulator). The
- * includer defines ATTENTION_ON_DEVICE as the name of the backend, and ATTENTION_HAS_LIBRARY,
- * whether a library that the real GPU's backend opens is there.
- */
+/* Runs the tests of all attention backends on those of the CUDA device. Arguments are copied to the
+ * device and results back; each tensor is a block of its own that ends with its last element. The
+ * tests run on the real GPU if there is one, otherwise on the emulated one (tests/emulator). The
+ * includer defines ATTENTION_ON_DEVICE as the backend's name, and ATTENTION_HAS_LIBRARY: whether a
+ * library that the real GPU's backend opens is installed. */
 #ifndef LATHE_TESTS_ATTENTION_DEVICE_H
 #define LATHE_TESTS_ATTENTION_DEVICE_H
 
@@ -24,7 +23,7 @@ typedef struct attention_gpu {
     int32_t is_emulated;
 } attention_gpu;
 
-/* The plugin at a path of the build folder; NULL: it is not built. */
+/* Opens the plugin at a path of the build folder; NULL: it was not built. */
 static inline const lathe_plugin *attention_open(const char *folder, const char *file)
 {
     char path[512];
@@ -125,7 +124,7 @@ static inline void attention_download(attention_block *b, int check)
     free(copy);
 }
 
-/* Forward (pass 0) or backward (1) on copies of the arguments. */
+/* Runs forward (pass 0) or backward (1) on copies of the arguments. */
 static inline lathe_status attention_compute(void *self, const lathe_attention_problem *p,
                                              const lathe_attention_args *a, int pass)
 {
@@ -137,8 +136,8 @@ static inline lathe_status attention_compute(void *self, const lathe_attention_p
     lathe_attention_args on = *a;
     const struct {
         attention_block block;
-        void *slot;   /* of `on` */
-        int32_t pass; /* that writes it; -1: none */
+        void *slot;   /* member of `on` */
+        int32_t pass; /* pass that writes it; -1: none */
     } list[] = {
         {{(void *)(uintptr_t)a->q, NULL, rq, wq, p->q_stride * e}, &on.q, -1},
         {{(void *)(uintptr_t)a->k, NULL, rk, wk, p->k_stride * e}, &on.k, -1},

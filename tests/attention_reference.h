@@ -12,7 +12,7 @@
 
 #ifndef ATTENTION_GAP
 #define ATTENTION_GAP 5
-#define ATTENTION_O_GAP 3 /* another one */
+#define ATTENTION_O_GAP 3 /* gap of o, different from the others */
 #endif
 
 typedef struct attention_case {
@@ -26,19 +26,19 @@ typedef struct attention_case {
     int32_t forward_only;
 } attention_case;
 
-/* One case's memory. Stored tensors have the case's dtype; x_* are their values, dense, in double.
- */
+/* Memory of one case. Stored tensors have the case's dtype; x_* are their values, dense, in
+ * double. */
 typedef struct attention_memory {
     lathe_attention_problem p;
-    void *q, *k, *v, *o, *d_o, *dq, *dk, *dv; /* into store */
+    void *q, *k, *v, *o, *d_o, *dq, *dk, *dv; /* pointers into store */
     void *store[8];
     float *lse;
     int32_t *doc_start, *kv_len;
-    double *x_q, *x_k, *x_v, *x_do;   /* inputs */
-    double *x_o, *x_lse;              /* exact results */
-    double *x_dq, *x_dk, *x_dv;       /* exact gradients */
-    double *a_dq, *a_dk, *a_dv;       /* sums of the terms' magnitudes, for the error bounds */
-    double *old_dq, *old_dk, *old_dv; /* what the gradients held before */
+    double *x_q, *x_k, *x_v, *x_do; /* inputs */
+    double *x_o, *x_lse;            /* exact results */
+    double *x_dq, *x_dk, *x_dv;     /* exact gradients */
+    double *a_dq, *a_dk, *a_dv;     /* sums of the magnitudes of the terms, for the error bounds */
+    double *old_dq, *old_dk, *old_dv; /* content of the gradients before the backward */
     double most_v, most_s;            /* largest |v|; largest scale * sum |q k| */
 } attention_memory;
 
@@ -46,7 +46,7 @@ __extension__ typedef _Float16 attention_half;
 
 static uint64_t attention_random_state = 1;
 
-/* About normal, deterministic, in [-3.5, 3.5]. */
+/* Approximately normal, deterministic, in [-3.5, 3.5]. */
 static inline double attention_random(void)
 {
     double sum = 0.0;
@@ -91,7 +91,7 @@ static inline double *attention_doubles(int64_t n)
     return attention_zeroed(n * 8);
 }
 
-/* Fills a strided tensor with random numbers; returns the dense values it then holds. */
+/* Fills a strided tensor with random numbers; returns its dense values. */
 static inline double *attention_fill(void *base, int32_t dtype, int64_t rows, int64_t width,
                                      int64_t stride)
 {
@@ -108,7 +108,7 @@ static inline void attention_range(const attention_memory *m, int64_t b, int64_t
                                    int64_t *hi)
 {
     const lathe_attention_problem *p = &m->p;
-    *lo = p->t_k; /* the definition, key by key; what is seen is one interval */
+    *lo = p->t_k; /* by the definition, key by key; the visible keys are one interval */
     *hi = 0;
     const int64_t len = m->kv_len ? m->kv_len[b] : p->t_k, at = i + len - p->t_q;
     for (int64_t j = 0; j < len; j++) {
@@ -120,7 +120,8 @@ static inline void attention_range(const attention_memory *m, int64_t b, int64_t
     }
 }
 
-/* One query row: o, lse and, with gradients, its part of dq, dk, dv. s, pr: room for t_k. */
+/* Computes one query row: o, lse and, with gradients, its part of dq, dk, dv. s, pr: room for
+ * t_k. */
 static inline void attention_exact_row(attention_memory *m, int64_t b, int64_t h, int64_t i,
                                        double *s, double *pr, int with_gradients)
 {
@@ -197,8 +198,8 @@ static inline void attention_exact(attention_memory *m, int with_gradients)
     free(pr);
 }
 
-/* Tensors of a case: unfused rows are further apart than they need be, so that a backend which
- * ignores a stride is caught. */
+/* Lays out the tensors of a case. Rows that are not fused have gaps, so that a backend that ignores
+ * a stride is caught. */
 static inline void attention_layout(attention_memory *m, const attention_case *c)
 {
     lathe_attention_problem *p = &m->p;
@@ -274,7 +275,7 @@ static inline void attention_memory_init(attention_memory *m, const attention_ca
     for (int i = 0; i < 4; i++)
         *out_k[i] = attention_doubles(rk * wk);
     m->x_lse = attention_doubles(c->heads * rq);
-    if (c->packed) { /* documents of 1, 4, 9, 16, ... tokens, starting anew in every row */
+    if (c->packed) { /* documents of 1, 4, 9, 16, ... tokens, starting again in every row */
         m->doc_start = attention_zeroed(rq * 4);
         for (int64_t b = 0; b < c->batch; b++)
             for (int64_t i = 0, start = 0, size = 1 + b; i < c->t_q; i++) {

@@ -1,5 +1,6 @@
-/* The tests every attention backend runs. The includer defines ATTENTION_ISAS, a list of values of
- * the plugin's `isa` field (NULL: its default); those this machine lacks are passed over. */
+/* The tests of every attention backend. The includer defines ATTENTION_ISAS, a list of values of
+ * the plugin's `isa` field (NULL: its default); values that this machine does not support are
+ * skipped. */
 #ifndef LATHE_TESTS_ATTENTION_SUITE_H
 #define LATHE_TESTS_ATTENTION_SUITE_H
 
@@ -8,8 +9,8 @@
 static const char *const attention_isas[] = {ATTENTION_ISAS};
 #define ATTENTION_N_ISAS (sizeof attention_isas / sizeof attention_isas[0])
 
-/* Runs the case in every dtype on every instruction set; on the emulated GPU, which is slow, in the
- * dtypes in turn. */
+/* Runs the case in every dtype on every instruction set; on the emulated GPU, which is slow, in one
+ * dtype after another by turns. */
 static inline void attention_try_everywhere(attention_case c)
 {
     int tried = 0;
@@ -91,8 +92,9 @@ Test(attention, two_keys_by_hand)
     attention_plugin()->destroy(self);
 }
 
-/* The double reference itself: its gradients against central differences of its loss sum(o*do).
- * h = 1e-4 on values of order 1: truncation about h^2 = 1e-8, cancellation 1e-16/h = 1e-12. */
+/* Checks the double reference itself: its gradients against central differences of its loss
+ * sum(o*do). h = 1e-4 on values of order 1: truncation about h^2 = 1e-8, cancellation 1e-16/h =
+ * 1e-12. */
 Test(attention, reference_gradients_match_finite_differences)
 {
     attention_case c = {ATTENTION_CASE(2, 9, 9, 4, 2, 5), .causal = 1, .window = 6, .packed = 1,
@@ -174,8 +176,9 @@ Test(attention, fused_columns_and_accumulation)
                                                   .fused = 1, .accumulate = add});
 }
 
-/* 200 tokens, split over 1 and 3 workers in opposite orders: the same bits. Few heads and many. The
- * emulated GPU, which is slow, orders its own threads anew at each launch. */
+/* 200 tokens, split over 1 and 3 workers in opposite orders, give the same bits; with few heads and
+ * with many. The emulated GPU, which is slow, changes the order of its own threads at each
+ * launch. */
 Test(attention, bits_do_not_depend_on_threads)
 {
     int32_t most = 33;
@@ -216,8 +219,8 @@ Test(attention, cached_rows_of_unequal_length)
                 .window = mix & 2 ? 100 : 0, .softcap = mix == 3 ? 3.0f : 0.0f, .forward_only = 1});
 }
 
-/* Decoding token by token from a cache gives the rows of one causal pass. f32: two orders of the
- * same sums, 2e-6 is 32 roundings of values below 1. */
+/* Decoding token by token from a cache gives the rows of one causal pass. In f32 the same sums have
+ * two orders; 2e-6 is 32 roundings of values below 1. */
 Test(attention, decoding_equals_the_full_pass)
 {
     void *self = attention_instance(attention_host(2), NULL);
@@ -246,7 +249,7 @@ Test(attention, decoding_equals_the_full_pass)
     attention_plugin()->destroy(self);
 }
 
-/* More queries than keys: the first ones stand before key 0 and see nothing. */
+/* More queries than keys: the first queries are before key 0 and see no key. */
 Test(attention, rows_that_see_no_key_give_zero)
 {
     attention_case c = {ATTENTION_CASE(1, 20, 8, 1, 1, 16), .causal = 1};
@@ -360,9 +363,9 @@ Test(attention, bad_problems_are_refused_with_a_reason)
     p.need_backward = 0;
     lathe_attention_args a = attention_args(&m, 0);
     a.kv_len = &len;
-    if (!attention_device()) /* a kernel cannot report what it reads */
+    if (!attention_device()) /* a kernel cannot report an error */
         cr_assert(attention_call(self, &p, a, 0) == LATHE_E_ARG);
-    a.kv_len = NULL; /* promised, not given */
+    a.kv_len = NULL; /* announced but not passed */
     cr_assert(attention_call(self, &p, a, 0) == LATHE_E_ARG);
     attention_memory_fini(&m);
     attention_plugin()->destroy(self);

@@ -1,5 +1,5 @@
-/* The stand-in graph: building with checks, evaluation in double, finite differences. Above 500
- * lines because all of it works on the struct below, which stays private. */
+/* A substitute for the graph: building with checks, evaluation in double, finite differences. Above
+ * 500 lines because all of it works on the private struct below. */
 #include "mock_graph.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ struct lathe_graph {
     char error[512];
 };
 
-/* Recorded in the place of an op where detach() was called. */
+/* Recorded instead of an op when detach() is called. */
 enum { OP_DETACH = LATHE_N_OPS };
 
 static void *must(void *memory)
@@ -490,7 +490,7 @@ const lathe_graph_api *mock_api(void)
     return &api;
 }
 
-/* ---- what tests see ---- */
+/* ---- functions for tests ---- */
 
 lathe_graph *mock_create(int32_t compute)
 {

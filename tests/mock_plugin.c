@@ -1,4 +1,4 @@
-/* Loading of a plugin under test without the core's loader. */
+/* Loads a plugin under test without the core's loader. */
 #include "mock_plugin.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ const lathe_plugin *mock_plugin_open(const char *path)
     return plugin;
 }
 
-/* The text between the quotes of a TOML string literal; lives as long as the program. */
+/* The text between the quotes of a TOML string literal; valid as long as the program runs. */
 static const char *unquoted(const char *literal)
 {
     static char texts[MOCK_MAX_FIELDS][128];

@@ -1,5 +1,5 @@
-/* What the tests of the quantization formats share: the weights of tests/golden/quant.py, exact in
- * f32, FNV-1a, hex lines, planes, and a quick figure of decoding speed. */
+/* Common code of the tests of quantization formats: the weights of tests/golden/quant.py, exact in
+ * f32; FNV-1a; hex lines; planes; a rough measurement of decoding speed. */
 #ifndef LATHE_QUANT_WEIGHTS_H
 #define LATHE_QUANT_WEIGHTS_H
 

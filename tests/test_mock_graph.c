@@ -1,4 +1,4 @@
-/* The stand-in graph itself: values by hand, refusals, derivatives, what detach holds. */
+/* The substitute graph itself: values by hand, refusals, derivatives, detached values. */
 #include <criterion/criterion.h>
 
 #include "mock_graph.h"

@@ -1,4 +1,4 @@
-/* Commands as a user gives them: run through the shell in a folder of the test's own. */
+/* Runs commands as a user does: through the shell, in a folder of the test's own. */
 #ifndef LATHE_TEST_CLI_CASE_H
 #define LATHE_TEST_CLI_CASE_H
 
@@ -15,7 +15,7 @@
 static char output[1 << 20];
 static char folder[] = "/tmp/lathe_cli_XXXXXX";
 
-/* Runs a shell command; its stdout, and stderr where the command says 2>&1, go to `output`. */
+/* Runs a shell command; its stdout, and its stderr after 2>&1, are stored in `output`. */
 static int run(const char *command)
 {
     FILE *pipe = popen(command, "r");
@@ -35,7 +35,7 @@ __attribute__((unused)) static void expect(const char *command, int code, const 
     cr_expect_not_null(strstr(output, text), "%s: no '%s' in\n%s", command, text, output);
 }
 
-/* Makes `folder` and goes there; no plugins but the build's. */
+/* Makes `folder` and changes to it; only the build's plugins are visible. */
 static void make_folder(void)
 {
     child_programs_skip_the_leak_check();
@@ -55,7 +55,7 @@ static void remove_folder(void)
     (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A file of `text`, so many times, in the folder. */
+/* Writes `text` the given number of times to a file in the folder. */
 __attribute__((unused)) static void put_times(const char *name, const char *text, int times)
 {
     FILE *file = fopen(name, "wb");

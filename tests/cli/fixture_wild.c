@@ -1,5 +1,4 @@
-/* An optimizer that does what a plugin must not do, at the moment WILD_WHEN: plain gradient descent
- * otherwise. */
+/* An optimizer that misbehaves at the moment WILD_WHEN; otherwise it is plain gradient descent. */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,7 +12,8 @@
 #define WILD_SLOTS 0
 #endif
 
-/* The loader refuses a library that imports exit(): a plugin that hides it is caught later. */
+/* The loader refuses a library that imports exit(); a plugin that hides the call is caught
+ * later. */
 __attribute__((unused)) static void end_with_0(void)
 {
     void (*end)(int) = NULL;

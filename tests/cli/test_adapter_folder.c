@@ -23,7 +23,7 @@ static const char lora_file[] = "[model]\npath = \"../base\"\n"
                                 "[train]\nprecision = \"fp32\"\nmax_steps = 8\nthreads = 1\n"
                                 "[log]\nprogress = \"off\"\n[checkpoint]\ndir = \"../out\"\n";
 
-/* A base, and a run in a folder of its own, so that its paths differ from those of the current
+/* A base model, and a run in another folder, so that its paths differ from those of the current
  * folder. */
 static void setup(void)
 {
@@ -48,7 +48,7 @@ static void train_adapter(const char *settings)
 
 #define TEXT "--prompt 'a dog' --temperature 0 --max-new-tokens 24 --data.seq_len 48"
 
-/* What a command prints, in `out`. */
+/* Stores what a command prints in `out`. */
 static void take(const char *command, char out[4096])
 {
     cr_assert_eq(run(command), 0, "%s: %s", command, output);
@@ -73,7 +73,7 @@ Test(adapter_folder, continues_a_prompt_as_its_run_file_does)
     expect_text(LATHE " generate out/step-00000008 " TEXT " 2>/dev/null", of_run);
     snprintf(command, sizeof command,
              "cd / && " LATHE " generate %s/out/step-00000008 " TEXT " 2>/dev/null", folder);
-    expect_text(command, of_run); /* adapter_config.json names the base by its absolute path */
+    expect_text(command, of_run); /* adapter_config.json has the absolute path of the base */
 }
 
 Test(adapter_folder, is_evaluated_as_its_run_file_is)
@@ -108,7 +108,7 @@ Test(adapter_folder, with_averaged_weights_gives_those_or_the_others)
     expect_text(LATHE " generate out/step-00000008/average " TEXT " 2>/dev/null", average);
 }
 
-/* The folder as PEFT would write it: no manifest, no state. */
+/* A folder as PEFT writes it, without manifest and state. */
 Test(adapter_folder, of_peft_is_read_by_its_adapter_config)
 {
     char of_run[4096];
@@ -144,7 +144,7 @@ Test(adapter_folder, that_is_damaged_is_refused_by_its_file)
            "out/step-00000008/adapter_model.safetensors: 900 bytes");
 }
 
-/* An adapter over a model that the run made: the checkpoint holds that model too. */
+/* An adapter over a new model: the checkpoint contains that model too. */
 Test(adapter_folder, of_a_new_model_is_its_own_base)
 {
     char of_run[4096];

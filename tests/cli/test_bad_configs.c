@@ -1,6 +1,6 @@
 /* Over two hundred run files with one fault each (bad_configs.txt): lathe validate and lathe train
- * refuse each of them in the same words, at the same place, with exit code 2, and before anything
- * is written. The cases are dealt out to four tests, which run beside each other. */
+ * refuse each of them with the same words, at the same place, with exit code 2, and before they
+ * write anything. The cases are divided among four tests that run in parallel. */
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
@@ -49,7 +49,7 @@ static int is_header(const char *line)
     return line[0] == '[' && line[strlen(line) - 1] == ']';
 }
 
-/* The header of "[section]"; -1. */
+/* Index of the header "[section]"; -1: none. */
 static int find_section(const lines *file, const char *section)
 {
     for (int i = 0; i < file->n; i++)
@@ -58,15 +58,15 @@ static int find_section(const lines *file, const char *section)
     return -1;
 }
 
-/* Whether the line sets the key that begins `like`, up to its first space. */
+/* Whether the line sets the key at the beginning of `like`, up to its first space. */
 static int is_key(const char *line, const char *like)
 {
     const size_t n = strcspn(like, " ");
     return strncmp(line, like, n) == 0 && (line[n] == ' ' || line[n] == '\0');
 }
 
-/* The line of a key in the section whose header is at `header`; the end of the section when it has
- * none. */
+/* The line of a key in the section whose header is at `header`; the end of the section if the key
+ * is missing. */
 static int find_key(const lines *file, int header, const char *like, int *out_found)
 {
     int i = header + 1;
@@ -107,7 +107,7 @@ static void take_out(lines *file, const char *name)
     file->n--;
 }
 
-/* A line of a case, put into the section at hand. */
+/* Puts a line of a case into the current section. */
 static void put_line(lines *file, char *section, const char *line)
 {
     int found;
@@ -145,7 +145,7 @@ static void write_file(const lines *file)
     cr_assert_eq(fclose(out), 0);
 }
 
-/* "run.toml:LINE:" of the key or the header that the case names. */
+/* "run.toml:LINE:" for the key or header that the case names. */
 static void expected_place(const fault *f, char *out, size_t bytes)
 {
     char section[64];
@@ -160,7 +160,7 @@ static void expected_place(const fault *f, char *out, size_t bytes)
     snprintf(out, bytes, "run.toml:%d:", at + 1);
 }
 
-/* One line of the output has the place and the text. */
+/* Whether one line of the output contains the place and the text. */
 static int is_said(const char *text, const char *place, const char *says)
 {
     for (const char *at = text; (at = strstr(at, says)) != NULL; at++) {
@@ -214,13 +214,13 @@ static void begin(fault *f, const char *title)
         insert(&f->file, f->file.n, good[i]);
 }
 
-/* What needs a machine without the device that it names. */
+/* Whether the case needs a machine without the device that it names. */
 static int is_left_out(const fault *f)
 {
     return strcmp(f->title, "a device that is not there") == 0 && access("/dev/nvidia0", F_OK) == 0;
 }
 
-/* Runs every case whose number is `part` modulo N_PARTS; how many there are in all. */
+/* Runs every case with number `part` modulo N_PARTS; returns the number of all cases. */
 static int run_part(int part)
 {
     static fault f;
@@ -254,7 +254,7 @@ static int run_part(int part)
     return n;
 }
 
-/* ---- what they are about: a model, data ---- */
+/* ---- files that the cases need: a model, data ---- */
 
 static const char make_file[] = "[model]\nmodel_type = \"llama\"\nhidden_size = 16\n"
                                 "intermediate_size = 32\nnum_hidden_layers = 1\n"
@@ -315,7 +315,7 @@ Test(bad_configs, of_the_last_quarter_too)
     (void)run_part(3);
 }
 
-/* The file that the faults are put on is good: each fault is what the refusal is about. */
+/* The file without a fault is valid, so each refusal is caused by the fault. */
 Test(bad_configs, stand_on_a_file_that_is_good)
 {
     static fault f;

@@ -84,7 +84,7 @@ Test(cli, ls_and_show_tell_on_which_devices_a_plugin_works)
     expect("COLUMNS=40 LC_ALL=C.UTF-8 " LATHE " ls | awk 'length > 40' | wc -l", 0, "0\n");
     expect("COLUMNS=100 LC_ALL=C.UTF-8 " LATHE " ls | awk 'length > 100' | wc -l", 0, "0\n");
     if (run(LATHE " ls device | grep -q ^device/cuda") != 0)
-        return; /* built without the CUDA toolkit: no plugin carries such code */
+        return; /* built without the CUDA toolkit: no plugin has CUDA code */
     expect(LATHE " show optimizer/adamw", 0, "devices   cpu,cuda\n");
     expect(LATHE " show quant/nf4", 0, "devices   cpu,cuda\n");
     expect(LATHE " show attention/reference_cuda", 0, "devices   cuda\n");
@@ -127,7 +127,8 @@ Test(cli, doctor_answers_in_text_and_json)
     json_decref(all);
 }
 
-/* Those of cuDNN and cuBLASLt may lie anywhere: what the loader takes is told with its place. */
+/* cuDNN and cuBLASLt may be anywhere: the output shows the library that the loader finds, with its
+ * path. */
 Test(cli, doctor_tells_which_cuda_libraries_are_found)
 {
     expect("ln -s " LATHE_TEST_BUILD "/tests/fake_cudnn/libcudnn_91501.so libcudnn.so.9 && "

@@ -21,7 +21,7 @@ static double loss_of(const char *arguments)
     return loss;
 }
 
-/* A run that averages: its average is what a run, its folder and its checkpoint stand for. */
+/* If a run averages weights, its average is used for the run, its folder and its checkpoint. */
 Test(cli_checkpoint, averaged_weights_are_taken_and_said_unless_others_are_asked_for)
 {
     static const char *const words[] = {"run.toml --train.weight_average ema", "out",
@@ -120,7 +120,7 @@ Test(cli_checkpoint, verify_names_every_damaged_file)
     expect(LATHE " checkpoint verify out/step-00000004", 1, "manifest.json: truncated");
 }
 
-/* A checkpoint whose bytes are as its manifest says, and whose last norm holds a NaN. */
+/* A checkpoint whose bytes match its manifest, with a NaN in the last norm. */
 Test(cli_checkpoint, verify_names_tensors_that_are_not_finite)
 {
     lathe_safetensors *set = NULL;

@@ -5,7 +5,7 @@
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 
-/* run.toml with one dataset table and further lines of [data]. */
+/* Writes run.toml with one dataset table and further lines of [data]. */
 static void put_run(const char *dataset, const char *more)
 {
     char text[2048];
@@ -51,7 +51,7 @@ Test(cli_data, pairs_show_the_prompt_as_not_learnt)
     cr_expect_not_null(strstr(output, "[-why?-]no<|endoftext|>"), "%s", output);
 }
 
-/* One row of the list of inputs that go wrong. */
+/* Checks one faulty input. */
 static void refuse(const char *dataset, const char *more, int code, const char *says)
 {
     put_run(dataset, more);
@@ -97,13 +97,13 @@ Test(cli_data, bad_data_is_refused_by_file_and_place)
         "{ path = \"ok.txt\" }", "[stage]\nname = \"dpo\"\n", 2,
         "stage \"dpo\" reads pairs, with the columns prompt, chosen, rejected, and ok.txt is plain "
         "text");
-    if (geteuid() != 0) { /* root reads everything */
+    if (geteuid() != 0) { /* root can read everything */
         cr_assert_eq(chmod("ok.txt", 0), 0);
         refuse("{ path = \"ok.txt\" }", "", 2, "ok.txt: cannot open it: Permission denied");
     }
 }
 
-/* The same refusal, place and exit code, whichever command reads the data first. */
+/* Every command that reads the data gives the same refusal, place and exit code. */
 Test(cli_data, a_wrong_column_has_the_exit_code_of_validate)
 {
     static const char *const commands[] = {"data", "data --json", "validate", "train"};
@@ -123,7 +123,7 @@ Test(cli_data, a_wrong_column_has_the_exit_code_of_validate)
     }
 }
 
-/* tokenizer.train learns from records too. */
+/* tokenizer.train also learns from records. */
 Test(cli_data, a_tokenizer_is_trained_on_any_format)
 {
     put("a.csv", "id,text\n1,\"low lower lowest\"\n2,\"low lower, lowest\"\n3,newest newer new\n");

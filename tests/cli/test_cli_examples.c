@@ -1,7 +1,7 @@
-/* Every command with every run file of examples/, and with each section of the file left out: no
- * command dies of a signal, each exits with 0, 1 or 2, a failure is one message, and what validate
- * calls valid trains and generates. The files are made small: a model of one layer, a few steps, a
- * few texts where they look for data. */
+/* Runs every command with every run file of examples/, also with each section removed in turn: no
+ * command ends by a signal, each exits with 0, 1 or 2, a failure gives one message, and a file that
+ * validate accepts trains and generates. The files are made small: a model of one layer, a few
+ * steps, a few texts as data. */
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
@@ -11,7 +11,7 @@ enum { MAX_FILE = 1 << 16, MAX_SECTIONS = 32 };
 
 TestSuite(examples, .init = make_folder, .fini = remove_folder);
 
-/* Keys that make a run large, and the values that make it small. */
+/* Keys that make a run large, and small values for them. */
 static const struct {
     const char *key, *value;
 } small[] = {{"hidden_size", "32"},
@@ -28,7 +28,7 @@ static const struct {
              {"log_every", "1"},
              {"train", "{ vocab_size = 280 }"}};
 
-/* Commands, in this order, and what comes after the name of the run file. */
+/* Commands in this order, and their arguments after the name of the run file. */
 static const struct {
     const char *name, *after;
 } commands[] = {{"validate", ""},      {"plan", ""},
@@ -37,15 +37,15 @@ static const struct {
                 {"eval", ""},          {"plan", "--json"}};
 enum { VALIDATE = 0, TRAIN = 4, GENERATE = 5, N_COMMANDS = sizeof commands / sizeof commands[0] };
 
-/* A run file, cut into its sections: from a line that begins with '[' to the next. */
+/* A run file cut into sections: from a line that begins with '[' to the next one. */
 typedef struct run_file {
     char path[256]; /* below the folder: examples/quickstart/run.toml */
     char text[MAX_FILE];
-    const char *sections[MAX_SECTIONS + 1]; /* and the end of the text */
+    const char *sections[MAX_SECTIONS + 1]; /* the last one: end of the text */
     int n;
 } run_file;
 
-/* Copies one line, with the small value where its key has one. */
+/* Copies one line, with the small value if its key has one. */
 static char *put_line(char *out, const char *line, size_t n)
 {
     const size_t key = strspn(line, "abcdefghijklmnopqrstuvwxyz_");
@@ -84,7 +84,7 @@ static void read_example(run_file *f)
     cr_assert_gt(f->n, 3, "%s", f->path);
 }
 
-/* The file without section `left_out`; -1: whole. */
+/* Writes the file without section `left_out`; -1: the whole file. */
 static void write_variant(const run_file *f, int left_out)
 {
     FILE *file = fopen(f->path, "w");
@@ -95,7 +95,7 @@ static void write_variant(const run_file *f, int left_out)
     cr_assert_eq(fclose(file), 0);
 }
 
-/* Texts wherever the examples look for data: the folders of the sources. */
+/* Writes texts to all places where the examples read data: the folders of the sources. */
 static void make_data(void)
 {
     static const char *const dirs[] = {"core/run", "kernels", "plugins", "docs"};
@@ -111,8 +111,8 @@ static void make_data(void)
     put_times("README.md", "Lathe trains large language models.\n", 8);
 }
 
-/* Whether stderr tells of a failure once: one line "lathe train: ...", or the errors of the run
- * file, listed with their number. */
+/* Whether stderr has exactly one message: a line "lathe train: ...", or the errors of the run file
+ * with their number. */
 static int is_one_message(const char *name)
 {
     char begin[64];
@@ -128,7 +128,7 @@ static int is_one_message(const char *name)
     return n + n_lists == 1 && (n == 1 || strstr(output, ": error: ") != NULL);
 }
 
-/* Exit codes of all commands; what is printed to stderr is in `output` of the last. */
+/* Runs all commands and stores their exit codes; `output` has the stderr of the last one. */
 static void run_all(const run_file *f, const char *what, int *codes)
 {
     cr_assert_eq(run("find . -name out -type d -prune -exec rm -rf {} + ; find . -name .lathe "
@@ -184,7 +184,7 @@ Test(examples, optimizers_with_each_section_left_out_never_crashes_a_command)
     check_example("examples/optimizers/run.toml");
 }
 
-/* The data changes after the training: another tokenizer would be learned from it. */
+/* The data change after the training: training a tokenizer again would give another one. */
 Test(examples, generate_takes_the_tokenizer_that_the_model_was_trained_with)
 {
 #define GENERATE_AGAIN                                                                             \
@@ -210,7 +210,7 @@ Test(examples, generate_takes_the_tokenizer_that_the_model_was_trained_with)
            "run.toml:9:2: error: there is no data to evaluate on: set data.validation,");
 }
 
-/* A file added to examples/ needs a test above. */
+/* A new file in examples/ needs a test above. */
 Test(examples, every_run_file_of_examples_is_tested)
 {
     cr_assert_eq(run("cd " EXAMPLES " && find . -name '*.toml' | sort"), 0);

@@ -1,4 +1,4 @@
-/* Help, manual pages, completion, and answers to words that name no command. */
+/* Help, manual pages, completion, and messages for words that are not commands. */
 #include "cli_case.h"
 #include "support/child_program.h"
 
@@ -33,7 +33,7 @@ Test(cli_help, words_of_other_tools_are_answered_with_what_lathe_has)
     expect(LATHE " trian 2>&1", 2, "did you mean 'train'?");
 }
 
-/* A page for every command, and one of the run file's keys with those of the plugins. */
+/* There is a page for every command, and one for the run file's keys with those of the plugins. */
 Test(cli_help, manual_pages_are_made_from_the_tables)
 {
     expect(LATHE " help --man", 0, ".TH \"LATHE\" 1");

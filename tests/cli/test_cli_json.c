@@ -1,4 +1,4 @@
-/* Every command that prints facts prints them as JSON too. */
+/* Every command that prints facts can also print them as JSON. */
 #include "cli_case.h"
 #include "support/child_program.h"
 
@@ -23,7 +23,7 @@ static void setup(void)
 
 TestSuite(cli_json, .init = setup, .fini = remove_folder);
 
-/* What a command prints to stdout, which must be one JSON value and nothing else. */
+/* The JSON that a command prints to stdout, which must have one JSON value and nothing else. */
 static json_t *json_of(const char *arguments, int code)
 {
     char command[512];
@@ -101,7 +101,7 @@ Test(cli_json, validate_tells_errors_with_their_places)
     json_decref(root);
 }
 
-/* The "errors" of a command that fails: one at least, each with a message. */
+/* The "errors" of a failing command: at least one, each with a message. */
 static json_t *errors_of(const char *arguments, int code)
 {
     json_t *root = json_of(arguments, code), *errors = json_object_get(root, "errors");

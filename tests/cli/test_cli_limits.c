@@ -1,5 +1,5 @@
-/* Limits of the process itself: ulimit -v and -d count as what the machine has, and a run that
- * would not get along with them is refused before anything is allocated. */
+/* Limits of the process: ulimit -v and -d count as the machine's memory, and a run that needs more
+ * is refused before it allocates anything. */
 #include <sys/resource.h>
 
 #include "base/host_memory.h"
@@ -24,7 +24,7 @@ static void write_run(void)
     put_times("text.txt", "the wheel turns and a thread is cut\n", 50);
 }
 
-/* Every command under every limit from too little for a process to enough for the run. */
+/* Runs every command under limits from too little for a process up to enough for the run. */
 static void sweep(const char *flag, const char *name)
 {
     static const char *const rest[] = {
@@ -61,8 +61,8 @@ Test(limits, too_little_data_is_refused_and_never_a_crash)
     sweep("d", "RLIMIT_DATA, ulimit -d");
 }
 
-/* Runs in a child: lowers a limit to what is used now and so much more, and compares what is said
- * to be left. 0: right. */
+/* Runs in a child: lowers a limit to the present use plus `more`, and compares the reported free
+ * memory. Returns 0 if it is right. */
 static int left_of(int resource, int64_t more)
 {
     lathe_host_memory before, after;

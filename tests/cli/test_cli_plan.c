@@ -1,4 +1,4 @@
-/* lathe plan: what it prints of the schedule. */
+/* lathe plan: its output about the schedule. */
 #include "cli_case.h"
 #include "support/child_program.h"
 
@@ -16,7 +16,7 @@ static void setup(void)
 
 TestSuite(cli_plan, .init = setup, .fini = remove_folder);
 
-/* A run of three steps has three rates, however many the table has room for. */
+/* A run of three steps has three rates, although the table has room for more. */
 Test(cli_plan, each_step_of_a_short_schedule_stands_there_once)
 {
     expect(LATHE " plan run.toml --train.max_steps 3 2>&1", 0, "over 3 steps");
@@ -32,7 +32,7 @@ Test(cli_plan, each_step_of_a_short_schedule_stands_there_once)
     cr_expect_null(strstr(strstr(output, "\"schedule\""), "}, {"), "%s", output);
 }
 
-/* A small model's work is not rounded to nothing. */
+/* The work of a small model is not rounded to zero. */
 Test(cli_plan, the_work_of_a_small_model_is_told_in_gflop)
 {
     expect(LATHE " plan run.toml --train.max_steps 3 2>&1", 0, " GFLOP and 32 tokens per step");

@@ -1,4 +1,4 @@
-/* lathe plot schedule: what it draws, its numbers against formulas, and what it refuses. */
+/* lathe plot schedule: its drawing, its numbers compared with formulas, and its refusals. */
 #include "cli_case.h"
 
 #include <jansson.h>
@@ -133,7 +133,7 @@ Test(cli_plot, piped_output_has_no_escape_codes)
     cr_expect_not_null(strchr(output, '*'), "no curve in\n%s", output);
 }
 
-/* The longest line of `output`, in characters of UTF-8 without the codes of colours. */
+/* The longest line of `output` in UTF-8 characters, without colour codes. */
 static int widest_line(void)
 {
     int widest = 0, width = 0;

@@ -1,4 +1,5 @@
-/* Bad plugin files in the search path: `ls`, `doctor` and `train` survive each and say one line. */
+/* Bad plugin files in the search path: `ls`, `doctor` and `train` survive each of them and print
+ * one line. */
 #include <elf.h>
 #include <sys/stat.h>
 
@@ -7,7 +8,7 @@
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 #define WILD LATHE_TEST_BUILD "/tests/wild/optimizer/"
 
-/* A folder `p` of plugins: the good one "mild", and what the test adds. A cache of its own. */
+/* A folder `p` with a good plugin, "mild", and those that a test adds; a separate cache. */
 static void setup(void)
 {
     char text[256];
@@ -36,7 +37,8 @@ static int count(const char *text)
     return n;
 }
 
-/* The three commands survive p/optimizer/<name>.so; the first two print `part` in one line. */
+/* Checks that the three commands survive p/optimizer/<name>.so; the first two print `part` in one
+ * line. */
 static void survived(const char *name, const char *part)
 {
     char file[64];
@@ -58,7 +60,7 @@ static void add(const char *name)
     cr_assert_eq(run(command), 0);
 }
 
-/* A copy of the good plugin as p/optimizer/<name>.so with bytes at an offset replaced. */
+/* Copies the good plugin to p/optimizer/<name>.so with the bytes at an offset replaced. */
 static void put_patched(const char *name, long offset, const void *bytes, size_t n)
 {
     char path[512];
@@ -126,7 +128,7 @@ Test(bad_plugin, a_create_that_exits_or_crashes_is_one_line)
     survived("create_faults", "crashes (Segmentation fault) when it is loaded");
 }
 
-/* Tried once: the trial takes seconds, and the second command knows what came of it. */
+/* Tried only once: the trial takes seconds, and the second command uses its result. */
 Test(bad_plugin, a_constructor_that_hangs_is_one_line)
 {
     add("hangs");
@@ -165,7 +167,7 @@ Test(bad_plugin, one_that_the_run_names_ends_it_with_its_path)
            "p/optimizer/faults.so: crashes (Segmentation fault)");
 }
 
-/* Nothing runs a step before the run does. */
+/* No command runs a step before the run does. */
 Test(bad_plugin, exit_in_a_step_is_not_the_end_of_a_run)
 {
     add("step_exits");
@@ -219,7 +221,7 @@ Test(plugin_cache, a_damaged_cache_costs_a_trial_and_nothing_else)
     remove_folder();
 }
 
-/* A forged entry only skips the trial: the file is still checked, and its end is still noticed. */
+/* A forged entry only skips the trial; the file is still checked, and its exit is still caught. */
 Test(plugin_cache, a_forged_cache_is_never_trusted_for_code)
 {
     setup();
@@ -237,7 +239,7 @@ Test(plugin_cache, many_writers_leave_a_cache_that_reads)
     cr_assert_eq(run("for i in 1 2 3 4 5 6 7 8; do " LATHE " ls >/dev/null & done; wait"), 0);
     cr_assert_eq(run("grep -cvE '^(lathe plugins 1 .*|[0-9a-f]{64}( [0-9]+){7})$' "
                      "cache/lathe/plugins"),
-                 1, "%s", output); /* grep -c: no other line */
+                 1, "%s", output); /* grep -c: there is no other line */
     remove_folder();
 }
 
@@ -282,7 +284,7 @@ Test(plugin_path, every_folder_above_must_belong_to_the_user)
     cr_assert_eq(run("chmod 777 open"), 0);
     expect(command, 2, "open; run: chmod go-w");
     cr_assert_eq(run("chmod 1777 open"), 0);
-    expect(command, 0, ""); /* sticky: nobody else can rename what is in it */
+    expect(command, 0, ""); /* sticky: nobody else can rename files in it */
     cr_assert_eq(run("chmod 755 open && chmod 646 open/p/optimizer/mild.so"), 0);
     expect(command, 2, "mild.so: anyone may write it");
     if (geteuid() == 0) {

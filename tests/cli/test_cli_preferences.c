@@ -1,4 +1,4 @@
-/* `lathe eval` of a preference run: pairs in, rewards and accuracy out, perplexity nowhere. */
+/* `lathe eval` of a preference run: takes pairs, prints rewards and accuracy, and no perplexity. */
 #include "cli_case.h"
 #include "support/child_program.h"
 

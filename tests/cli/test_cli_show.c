@@ -1,5 +1,5 @@
-/* `lathe ls` and `lathe show` over the optimizers and schedulers: how many there are, and that each
- * tells where it comes from and what its keys mean. */
+/* `lathe ls` and `lathe show` for optimizers and schedulers: their number, and that each has a
+ * source and descriptions of its keys. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -23,7 +23,8 @@ static int is_text(const json_t *object, const char *key)
     return text && text[0] != '\0';
 }
 
-/* A unit where it is a number, a default or none that its words explain, and a line of words. */
+/* Checks that a key has a description, a unit if it is a number, and a default or an explanation.
+ */
 static void check_field(const char *plugin, const json_t *field)
 {
     const char *key = json_string_value(json_object_get(field, "key"));

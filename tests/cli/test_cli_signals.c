@@ -1,5 +1,5 @@
-/* Signals and other events while lathe train runs: they end it with a whole checkpoint and a known
- * exit code. */
+/* Signals and other events while lathe train runs: the run ends with a complete checkpoint and a
+ * known exit code. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 TestSuite(cli_signals, .init = setup, .fini = remove_folder);
 
-/* Starts `lathe train` with output into the file; more arguments after it. */
+/* Starts `lathe train` with its output in the file; `more`: further arguments. */
 static pid_t start(const char *file, const char *const *more)
 {
     const char *argv[32] = {
@@ -32,7 +32,7 @@ static pid_t start(const char *file, const char *const *more)
     return child;
 }
 
-/* Waits, 20 s at most, until the path is there. */
+/* Waits until the path exists, at most 20 s. */
 static void wait_for(const char *path)
 {
     const struct timespec ten_ms = {.tv_sec = 0, .tv_nsec = 10000000};
@@ -41,7 +41,7 @@ static void wait_for(const char *path)
     cr_assert_eq(access(path, F_OK), 0, "%s did not come", path);
 }
 
-/* Waits, 20 s at most, until the file holds the text. */
+/* Waits until the file contains the text, at most 20 s. */
 static void wait_for_text(const char *path, const char *text)
 {
     char command[256];
@@ -70,7 +70,7 @@ static void check_signal(int number, int code, const char *async)
     cr_assert_eq(exit_code(child), code);
     expect("cat log", 0, "finishing the micro-batch and writing a checkpoint");
     expect(LATHE " checkpoint verify out", 0, "whole");
-    /* the last line of the metrics is the step of the checkpoint: nothing was lost */
+    /* the last line of the metrics has the step of the checkpoint: nothing was lost */
     expect("tail -1 out/metrics.jsonl | sed 's/^{\"step\": \\([0-9]*\\),.*/\\1/' > step; "
            "printf 'step-%08d' $(cat step) | diff - out/latest && echo same",
            0, "same");
@@ -84,7 +84,7 @@ Test(cli_signals, the_first_signal_finishes_the_step_and_writes_a_checkpoint, .t
     check_signal(SIGTERM, 143, "false");
 }
 
-/* A lost connection: the terminal and the shell each send one. */
+/* A lost connection: the terminal and the shell each send SIGHUP. */
 Test(cli_signals, a_hangup_ends_the_run_with_a_checkpoint_as_a_signal_to_stop_does, .timeout = 120)
 {
     check_signal(SIGHUP, 129, "true");
@@ -104,7 +104,7 @@ Test(cli_signals, a_hangup_ends_the_run_with_a_checkpoint_as_a_signal_to_stop_do
 Test(cli_signals, under_nohup_a_hangup_does_not_end_the_run, .timeout = 120)
 {
     const struct timespec some = {.tv_nsec = 300000000};
-    (void)signal(SIGHUP, SIG_IGN); /* what nohup does before it starts the program */
+    (void)signal(SIGHUP, SIG_IGN); /* as nohup does before it starts the program */
     const pid_t child = start("log", (const char *const[]){NULL});
     wait_for("out/latest");
     cr_assert_eq(kill(child, SIGHUP), 0);
@@ -114,7 +114,7 @@ Test(cli_signals, under_nohup_a_hangup_does_not_end_the_run, .timeout = 120)
     cr_assert_eq(exit_code(child), 143);
 }
 
-/* A cache on a disk that somebody cleans up while the run reads it. */
+/* A cache on a disk that is cleaned up while the run reads it. */
 Test(cli_signals, a_shard_cut_during_a_run_is_one_error_that_names_it, .timeout = 120)
 {
     const pid_t child = start("log", (const char *const[]){"--data.cache_dir", "cache", NULL});
@@ -123,15 +123,15 @@ Test(cli_signals, a_shard_cut_during_a_run_is_one_error_that_names_it, .timeout 
     cr_assert_eq(exit_code(child), 1);
     expect("grep -c 'became shorter' log", 0, "1\n");
     expect("grep '^lathe train: cache/shard-.*-00000.bin: the file became shorter' log", 0, "bin");
-    expect(LATHE " checkpoint verify out", 0, "whole"); /* what was saved is sound */
+    expect(LATHE " checkpoint verify out", 0, "whole"); /* the saved checkpoint is complete */
     expect("grep -c 'null' out/metrics.jsonl", 1, "0\n");
     expect(LATHE " train run.toml --data.cache_dir other --train.max_steps 100000000 "
                  "--train.stop_after 1 2>&1",
            0, "resumed from out/step-");
 }
 
-/* The second one comes while the step is finished or the checkpoint written: wherever that is, the
- * process ends at once with the signal's code, and the folder can be gone on with. */
+/* The second signal comes while the step is completed or the checkpoint written. In both cases the
+ * process ends at once with the signal's exit code, and a later run can continue in the folder. */
 Test(cli_signals, the_second_signal_ends_at_once, .timeout = 120)
 {
     const char *const more[] = {"--model.hidden_size",
@@ -145,7 +145,7 @@ Test(cli_signals, the_second_signal_ends_at_once, .timeout = 120)
         const struct timespec some = {.tv_sec = 0, .tv_nsec = i * 30000000};
         (void)unlink("log");
         const pid_t child = start("log", more);
-        wait_for_text("log", "planned peak"); /* it listens by now */
+        wait_for_text("log", "planned peak"); /* its handlers are installed now */
         wait_for("out/latest");
         cr_assert_eq(kill(child, SIGINT), 0);
         (void)nanosleep(&some, NULL);

@@ -1,4 +1,4 @@
-/* lathe tokenizer train, encode, decode, check: answers, files, exit codes. */
+/* lathe tokenizer train, encode, decode, check: output, files, exit codes. */
 #include "cli_case.h"
 
 #include <jansson.h>
@@ -117,12 +117,12 @@ Test(cli_tokenizer, check_tells_all_parts)
     cr_expect_eq(json_integer_value(json_object_get(text, "bytes")), 1886);
     cr_expect_eq(json_integer_value(json_object_get(text, "chars")), 1528); /* wc -m */
     json_decref(got);
-    /* e and U+0301 become one character: the normalizer's doing, and no problem. */
+    /* e and U+0301 become one character: this is the normalizer's work, not an error. */
     expect("printf 'cafe\\314\\201' | " LATHE "check " GOLDEN "qwen2.json -", 0,
            "decoded: other bytes from 3 on");
 }
 
-/* The golden gpt2.json without the byte 0xf1, which no assigned character of Unicode uses. */
+/* The golden gpt2.json without the byte 0xf1, which no assigned Unicode character uses. */
 #define LACKS_F1 "sed 's/\"\303\261\": [0-9]*,//' " GOLDEN "gpt2.json >lacks.json; "
 
 Test(cli_tokenizer, missing_bytes_are_said_by_check)

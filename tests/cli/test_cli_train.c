@@ -13,14 +13,14 @@ Test(cli_train, a_pipe_as_data_configuration_or_model_is_refused_at_once, .timeo
     expect(LATHE " train run.toml --data.datasets '[{path = \"/dev/zero\"}]' 2>&1", 2,
            "is a device");
     expect(LATHE " train run.toml --data.datasets '[{path = \"p*e\"}]' 2>&1", 2,
-           "no file matches the pattern p*e"); /* a pattern takes regular files only */
+           "no file matches the pattern p*e"); /* a pattern matches only regular files */
     expect(LATHE " train pipe 2>&1", 2, "pipe: is a named pipe (FIFO); expected a regular file");
     expect(LATHE " eval model --data text.txt 2>&1", 2,
            "model/config.json: is a named pipe (FIFO); expected a regular file");
     expect(LATHE " train run.toml --tokenizer.path pipe 2>&1", 2, "is a named pipe (FIFO)");
 }
 
-/* Notes on the data come with the first start of a run, and with no other. */
+/* Notes on the data appear at the first start of a run only. */
 Test(cli_train, what_of_a_folder_is_left_out_is_said_once)
 {
     static const char train[] =

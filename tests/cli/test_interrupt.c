@@ -1,5 +1,5 @@
-/* SIGTERM again and again: each time the run finishes its micro-batch, writes a checkpoint and
- * exits with 143; what it ends with is what an uninterrupted run ends with, to the bit. */
+/* SIGTERM several times: each time the run finishes its micro-batch, writes a checkpoint and exits
+ * with 143; the final result equals that of an uninterrupted run, bit for bit. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -75,7 +75,7 @@ static pid_t start(const char *dir)
     return start_file("run.toml", dir);
 }
 
-/* 1: the child has ended; it is still to be waited for. */
+/* Returns 1 if the child has ended and still has to be waited for. */
 static int has_ended(pid_t child)
 {
     siginfo_t info = {0};
@@ -116,7 +116,8 @@ Test(interrupt, by_sigterm_and_resumed_gives_the_same_bits, .timeout = 60)
     cr_assert_eq(lines("once/metrics.jsonl"), STEPS);
     int n_stopped = 0;
     for (int until = 4; until < STEPS; until += 9) {
-        /* a step of its own: one that has only begun has no handler yet, and dies of the signal */
+        /* a complete step: a process that has just started has no handler yet and is killed by the
+         * signal */
         const int had = lines("often/metrics.jsonl"), wanted = had < until ? until : had + 1;
         const pid_t child = start("often");
         while (lines("often/metrics.jsonl") < wanted && !has_ended(child))
@@ -154,7 +155,7 @@ static double seconds_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* A run file of few steps with many micro-batches each. */
+/* Writes a run file with few steps of many micro-batches each. */
 static void put_long_steps(int micro_batches)
 {
     char command[512];
@@ -214,7 +215,7 @@ Test(interrupt, within_a_step_of_very_many_micro_batches_stops_soon, .timeout = 
     cr_expect_eq(system(LATHE " checkpoint verify out >log2"), 0);
 }
 
-/* As timeout(1) does: to the process, and then to its group. */
+/* As timeout(1) does: a signal to the process, then one to its group. */
 Test(interrupt, sent_twice_at_once_is_one_signal, .timeout = 120)
 {
     put_long_steps(1000000);
@@ -229,7 +230,7 @@ Test(interrupt, sent_twice_at_once_is_one_signal, .timeout = 120)
     cr_expect(log_has("checkpoint out/step-00000000, in the middle of step 1"));
 }
 
-/* While a tokenizer is learned from the data there is nothing to save, and nothing to wait for. */
+/* While a tokenizer is trained there is nothing to save, so the process ends at once. */
 Test(interrupt, before_the_first_step_ends_at_once_and_loses_nothing, .timeout = 120)
 {
     cr_assert_eq(system("i=0; while [ $i -lt 12 ]; do i=$((i+1)); "

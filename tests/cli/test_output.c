@@ -1,4 +1,4 @@
-/* What `lathe train` writes where: a pipe, a pipe that closes, a terminal, a full disk. */
+/* Where `lathe train` writes its output: a pipe, a pipe that closes, a terminal, a full disk. */
 #include "cli_case.h"
 
 #include <jansson.h>
@@ -8,7 +8,7 @@
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
 #define STEPS 30
 
-/* Runs bash; its stdout goes to `output`. Gives the exit code. */
+/* Runs bash with its stdout in `output`; returns the exit code. */
 static int bash(const char *script)
 {
     char command[1024];
@@ -49,7 +49,7 @@ static int64_t lines_in(const char *text)
     return n;
 }
 
-/* All steps were taken and the last checkpoint is there. */
+/* Checks that all steps were done and the last checkpoint exists. */
 static void expect_finished(void)
 {
     cr_expect_eq(bash("wc -l < out/metrics.jsonl"), 0);
@@ -62,8 +62,8 @@ Test(output, a_log_stays_short_and_plain)
     cr_assert_eq(bash(LATHE " train run.toml"), 0, "%s", output);
     expect_finished();
     cr_assert_eq(bash("rm -r out; " LATHE " train run.toml"), 0, "%s", output);
-    /* what is trained, the first step, the last one, its evaluation, the checkpoint; thirty
-     * evaluations and six checkpoints were not due a line */
+    /* the model, the first and the last step, the last evaluation, the checkpoint; thirty
+     * evaluations and six checkpoints in between get no line */
     cr_expect_leq(lines_in(output), 6, "%s", output);
     cr_expect_null(strchr(output, '\x1b'), "%s", output);
     cr_expect_null(strchr(output, '\r'), "%s", output);
@@ -115,7 +115,7 @@ Test(output, figures_that_cannot_be_written_end_the_run_with_their_file)
                        "%s", output);
 }
 
-/* Events of t.json of a category; "" counts all. The file must be whole. */
+/* Number of events in t.json of a category; "" counts all. The file must be complete. */
 static int64_t traced(const char *category)
 {
     json_error_t e;

@@ -1,5 +1,5 @@
-/* What lathe says when a run is started again with other settings than its checkpoint was written
- * with, and what it refuses: lathe validate and lathe train alike. */
+/* What lathe prints when a run is resumed with settings that differ from its checkpoint's, and what
+ * it refuses: lathe validate and lathe train do the same. */
 #include "cli_case.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ TestSuite(resume_refusal, .init = setup, .fini = remove_folder, .timeout = 120);
 TestSuite(resume_warning, .init = setup, .fini = remove_folder, .timeout = 120);
 TestSuite(run_folder, .init = setup, .fini = remove_folder, .timeout = 120);
 
-/* Puts another line into the run file: `sed` does it. */
+/* Changes a line of the run file with `sed`. */
 static void edit(const char *script)
 {
     char command[512];
@@ -46,7 +46,7 @@ static void edit(const char *script)
     cr_assert_eq(run(command), 0, "%s", output);
 }
 
-/* lathe validate and lathe train say the same and exit with 2. */
+/* Checks that lathe validate and lathe train print the same and exit with 2. */
 static void expect_refused(const char *arguments, const char *text)
 {
     static char said[sizeof output];
@@ -82,7 +82,7 @@ Test(resume_refusal, names_the_key_its_place_and_both_values)
          "run.toml:3:15: error: model.hidden_size is 32" FROM "with 16: set it back, " ANEW},
         {"s/^num_hidden.*/num_hidden_layers = 2/",
          "run.toml:5:21: error: model.num_hidden_layers is 2" FROM "with 1: set it back, " ANEW},
-        {"s/^hidden_size.*/&\\nrope_theta = 500.0/", /* every tensor keeps its shape */
+        {"s/^hidden_size.*/&\\nrope_theta = 500.0/", /* all tensors keep their shapes */
          "run.toml:4:14: error: model.rope_theta is 500.0" FROM "with 10000.0: set it back, " ANEW},
         {"s/^num_attention.*/num_attention_heads = 1/",
          "run.toml:6:23: error: model.num_attention_heads is 1" FROM "with 2: set it back, " ANEW},
@@ -118,7 +118,7 @@ Test(resume_refusal, names_every_key_that_changed_at_once)
     cr_expect_not_null(strstr(output, "2 errors"), "%s", output);
 }
 
-/* The checkpoint before a damaged one is judged in its place. */
+/* If a checkpoint is damaged, the one before it is checked instead. */
 Test(resume_refusal, is_of_the_checkpoint_that_would_be_taken)
 {
     edit("s/^seq_len.*/seq_len = 32/");
@@ -148,7 +148,7 @@ Test(resume_refusal, of_an_adapter_names_its_keys)
     cr_expect_not_null(strstr(output, "changed since then: adapter.r 4 -> 8;"), "%s", output);
 }
 
-/* ---- what may change ---- */
+/* ---- allowed changes ---- */
 
 Test(resume_warning, lists_each_changed_key_once_and_the_lineage_has_them)
 {
@@ -172,7 +172,7 @@ Test(resume_warning, lists_each_changed_key_once_and_the_lineage_has_them)
     cr_expect_eq(json_integer_value(json_object_get(batch, "to")), 2);
     cr_expect_not_null(json_object_get(changed, "checkpoint.every"));
     json_decref(root);
-    /* the settings of the newest checkpoint are the file's now */
+    /* the newest checkpoint now has the settings of the file */
     expect(LATHE " train run.toml --train.stop_after 7 2>&1", 0, "resumed from out/step-00000006");
     cr_expect_null(strstr(output, "other settings"), "%s", output);
 }
@@ -208,7 +208,8 @@ Test(resume_warning, of_an_earlier_checkpoint_in_another_folder_compares_with_th
 
 /* ---- the run's folder ---- */
 
-/* A run that goes on until it is stopped, with so many micro-batches a step. */
+/* Starts a run that continues until it is stopped, with the given number of micro-batches per
+ * step. */
 static pid_t start_long_run(const char *micro_batches)
 {
     const pid_t child = fork();
@@ -252,7 +253,7 @@ Test(run_folder, that_cannot_be_written_is_refused_at_its_key)
     cr_expect_neq(access("fresh", F_OK), 0, "validate made the folder");
 }
 
-/* Reading a run needs no right to write into its folder. */
+/* Reading a run needs no write permission for its folder. */
 Test(run_folder, that_cannot_be_written_is_still_read)
 {
     cr_assert_eq(chmod("out", 0555), 0);

@@ -1,5 +1,5 @@
-/* What lathe suggests for keys and sections that other programs have, or that stand in the wrong
- * place; and where the keys of the tables inside sections are described. */
+/* Suggestions of lathe for keys and sections of other programs, or in the wrong place; and where
+ * keys of tables inside sections are described. */
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
@@ -7,7 +7,7 @@
 
 TestSuite(suggestions, .init = make_folder, .fini = remove_folder);
 
-/* The errors of a run file hold this text. */
+/* Checks that the errors of a run file contain this text. */
 static void says(const char *file, const char *text)
 {
     put("run.toml", file);

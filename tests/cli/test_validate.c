@@ -1,5 +1,5 @@
-/* lathe validate, and how a run file is tried out: what is valid would start, paths, warnings, dry
- * runs. The faults that validate and train refuse alike are in test_bad_configs.c. */
+/* lathe validate, and trying out a run file: a valid file would start; paths, warnings, dry runs.
+ * test_bad_configs.c has the faults that validate and train refuse alike. */
 #include "cli_case.h"
 
 #define LATHE LATHE_TEST_BUILD "/bin/lathe"
@@ -31,7 +31,7 @@ static void expect_also(const char *text)
     cr_expect_not_null(strstr(output, text), "no '%s' in\n%s", text, output);
 }
 
-/* ---- where an error stands ---- */
+/* ---- places of errors ---- */
 
 Test(places, of_a_model_s_size_are_the_key_s)
 {
@@ -65,7 +65,7 @@ Test(places, of_a_model_are_folders_and_run_files_alone)
            "nothing: no such folder or run file; expected the folder of a model");
 }
 
-/* ---- what is valid would start ---- */
+/* ---- a valid file would start ---- */
 
 Test(validate, tells_errors_of_all_parts_at_once)
 {
@@ -106,7 +106,7 @@ Test(validate, offline_reads_no_data_and_writes_nothing)
     cr_expect_str_eq(output, ".\n./run.toml\n./text.txt\n");
 }
 
-/* Each key alone is taken, and is said to have no effect; the run still starts. */
+/* Each key alone is accepted with a warning that it has no effect; the run still starts. */
 Test(validate, warns_of_keys_that_have_no_effect)
 {
     static const struct {
@@ -187,7 +187,7 @@ Test(validate, warns_of_values_that_cannot_be_meant)
     cr_expect_null(strstr(output, "warning"), "%s", output);
 }
 
-/* A checkpoint of other plugins, other data or another model is not resumed: known before training
+/* A checkpoint with other plugins, other data or another model is refused before training
  * begins. */
 Test(validate, refuses_a_checkpoint_that_the_run_could_not_resume)
 {
@@ -223,7 +223,7 @@ Test(run_file_paths, are_relative_to_the_file_and_those_of_the_command_line_to_t
     expect("cd a && " LATHE " train b/run.toml --train.max_steps 2 --scheduler.warmup_steps 0 2>&1",
            0, "");
     expect("find . -maxdepth 3 -name out -o -maxdepth 3 -name .lathe | sort", 0, "");
-    cr_expect_str_eq(output, "./a/b/.lathe\n./a/b/out\n"); /* the defaults, beside the file */
+    cr_expect_str_eq(output, "./a/b/.lathe\n./a/b/out\n"); /* the defaults, relative to the file */
     expect("cd a && " LATHE " train b/run.toml --train.max_steps 2 --scheduler.warmup_steps 0 "
            "--checkpoint.dir mine --data.cache_dir cache 2>&1",
            0, "");
@@ -255,7 +255,7 @@ Test(run_file_paths, of_every_kind_are_relative_to_the_file)
     expect("cd / && " LATHE " validate $OLDPWD/a/all.toml 2>&1", 0, "all.toml: valid");
 }
 
-/* ---- trying a file out ---- */
+/* ---- dry runs ---- */
 
 Test(dry_run, takes_two_steps_and_writes_nothing)
 {
@@ -310,7 +310,7 @@ Test(warm_up, longer_than_the_run_is_a_warning_wherever_the_length_is_set)
     expect(LATHE " validate five.toml --scheduler.warmup_steps 10 2>&1", 0, warning);
     expect(LATHE " validate five.toml --offline 2>&1", 0, warning);
     expect(LATHE " plot schedule five.toml 2>&1", 0, warning);
-    /* The schedule's own length is no length of the run. */
+    /* The length of the schedule is not the length of the run. */
     expect(LATHE " validate five.toml --scheduler.total_steps 6 2>&1", 2,
            "warmup_steps is 10, the schedule has 6 steps");
 }

@@ -1,9 +1,10 @@
-/* Tests a kernel: makes the problem, runs it on every CPU build this machine can run, on the
- * emulated GPU where the toolkit's headers were found (tests/emulator) and on the real one where
- * there is one, and compares with a reference in double precision.
+/* Tests a kernel: makes the problem, runs it on every CPU build that this machine can run, on the
+ * emulated GPU if the toolkit's headers were found (tests/emulator) and on a real one if there is
+ * one, and compares with a reference in double precision.
  *
- * Each case runs overwriting (outputs full of NaN before) and, where asked, adding; with one and
- * with two workers, whose results must agree bit for bit; scratch is full of NaN and fenced.
+ * Each case runs with overwriting (outputs full of NaN before) and, if asked for, with adding; with
+ * one and with two workers, whose results must agree bit for bit. Scratch is full of NaN and
+ * fenced.
  *
  * Tolerance: |got - want| <= round_off(dtype) * |want| + slack * max |want| of that output, where
  * slack covers the f32 arithmetic inside; a case derives it from its reduction length.
@@ -25,10 +26,10 @@
 #include "support/build_folder.h"
 
 #define HARNESS_FENCE 64
-#define HARNESS_BYTE 0xff /* of NaN in every float dtype */
+#define HARNESS_BYTE 0xff /* a NaN in every float dtype */
 
 typedef struct op_case op_case;
-/** want = the op's outputs, from inputs as doubles. Both in the op's order. */
+/** Computes want = the op's outputs from inputs as doubles, both in the op's order. */
 typedef void (*op_reference)(const op_case *c, double *const *in, double *const *want);
 
 struct op_case {
@@ -39,9 +40,9 @@ struct op_case {
     double *value[LATHE_OP_MAX_IN]; /* exactly representable in the input's dtype */
     op_reference reference;
     double slack;     /* see the tolerance above */
-    int32_t add;      /* also run with every output added to */
-    int32_t product;  /* a product: see op_products_are_exact */
-    int32_t in_place; /* 1 + the input whose memory output 0 takes; 0: none */
+    int32_t add;      /* also run with adding to every output */
+    int32_t product;  /* 1: a product, see op_products_are_exact */
+    int32_t in_place; /* 1 + the input whose memory output 0 uses; 0: none */
 };
 
 typedef struct op_build {
@@ -53,18 +54,19 @@ typedef struct op_build {
 
 static const char *const op_isas[] = {"cpu_avx2", "cpu_avx512", "cpu_avx512_bf16"};
 #define N_ISAS 3
-/* The CUDA device: emulated, and the real one. */
+/* The CUDA device: emulated and real. */
 static const char *const op_gpus[] = {"tests/emulated/device/cuda.so",
                                       "lib/lathe/plugins/device/cuda.so"};
 #define N_GPUS 2
 
-/** Slack of a sum of n products in f32 that is added up over at least 8 lanes. */
+/** Slack of an f32 sum of n products that uses at least 8 lanes. */
 static inline double slack_of(int64_t n)
 {
     return 0x1p-24 * (8.0 + 2.0 * sqrt((double)n));
 }
 
-/* Opens the plugin at a path of the build folder; 0: it is not built, or cannot run here. */
+/* Opens the plugin at a path of the build folder; returns 0 if it was not built or cannot run
+ * here. */
 static inline int op_open_file(const char *file, op_build *b)
 {
     char path[512], why[256] = "";
@@ -91,8 +93,8 @@ static inline int op_open(const char *name, op_build *b)
     return op_open_file(file, b);
 }
 
-/* The CUDA device of the real GPU where there is one, else of the emulated one; the folder, below
- * that of the build, of the plugins with code for it. */
+/* Opens the CUDA device of the real GPU if there is one, else of the emulated one. Returns the
+ * folder, below the build's, of the plugins with code for it. */
 static inline const char *op_open_gpu(op_build *b)
 {
     static const char *const folders[] = {"lib/lathe/plugins", "tests/emulated"};
@@ -148,7 +150,7 @@ static inline void op_store(void *p, int32_t dtype, int64_t i, double x)
         ((int64_t *)p)[i] = (int64_t)x;
 }
 
-/** x as `dtype` holds it. */
+/** x rounded to `dtype`. */
 static inline double op_round(double x, int32_t dtype)
 {
     char cell[8];
@@ -156,7 +158,7 @@ static inline double op_round(double x, int32_t dtype)
     return op_load(cell, dtype, 0);
 }
 
-/** Uniform in [-1, 1), a function of (seed, i). */
+/** Uniform in [-1, 1); depends only on (seed, i). */
 static inline double op_noise(uint64_t seed, int64_t i)
 {
     const lathe_u32x4 r = lathe_rng_block(seed, 0, 77, (uint64_t)i);
@@ -176,7 +178,7 @@ static inline void op_input(op_case *c, int32_t i, lathe_desc d, double center, 
         c->n_in = i + 1;
 }
 
-/** Gives input i a shape and whole numbers first, first+step, ... modulo `modulus`. */
+/** Gives input i a shape and the whole numbers first, first+step, ... modulo `modulus`. */
 static inline void op_indices(op_case *c, int32_t i, int64_t n, int64_t first, int64_t step,
                               int64_t modulus)
 {
@@ -257,7 +259,8 @@ static inline void *op_to_host(const op_build *b, const void *device, int64_t by
     return host;
 }
 
-/* Input i, or an output full of NaN or of what is added to, on the device. */
+/* Makes input i on the device; or an output, full of NaN or of the values that the kernel adds
+ * to. */
 static inline void *op_make_input(const op_build *b, const op_case *c, int32_t i)
 {
     const int64_t bytes = lathe_desc_bytes(&c->in[i]);
@@ -311,7 +314,7 @@ static inline void op_run_kernel(const op_build *b, const op_case *c, int add,
     dev->free(b->self, scratch);
 }
 
-/** Runs the case once; the outputs come back in new host memory. */
+/** Runs the case once; the outputs are returned in new host memory. */
 static inline void op_run(const op_build *b, const op_case *c, int add, void **out)
 {
     const void *in[LATHE_OP_MAX_IN] = {0};
@@ -340,7 +343,7 @@ static inline void op_compare(const op_build *b, const op_case *c, int add, int3
     /* half a unit of 8 or 11 bits; f16's smallest unit is 2^-24 */
     const double round_off = dtype == LATHE_BF16  ? 0x1p-8
                              : dtype == LATHE_F16 ? 0x1p-11
-                             : dtype == LATHE_F64 ? 0.0 /* the slack is all of it */
+                             : dtype == LATHE_F64 ? 0.0 /* slack covers everything */
                                                   : 0x1p-22;
     const double least = dtype == LATHE_F16 ? 0x1p-25 : (double)FLT_MIN;
     const int64_t n = lathe_desc_count(&c->out[i]);
@@ -367,16 +370,16 @@ static inline void op_free_outputs(const op_case *c, void **out)
         free(out[i]);
 }
 
-/* Whether products do not depend on the workers: those of f32 do without AVX-512, where oneDNN's
- * gemm splits long sums over them. */
+/* Whether products must not depend on the number of workers. Products of f32 without AVX-512 do:
+ * oneDNN's gemm then splits long sums over the workers. */
 static inline int op_products_are_exact(const op_case *c)
 {
     return c->in[0].dtype != LATHE_F32 ||
            (__builtin_cpu_supports("avx512bw") && getenv("ONEDNN_MAX_CPU_ISA") == NULL);
 }
 
-/* One build: overwriting and adding, one worker and two (the emulated GPU: threads in either
- * order). */
+/* Checks one build: overwriting and adding, one worker and two (on the emulated GPU, threads in
+ * both orders). */
 static inline void op_check_build(const op_build *b, const op_case *c, double *const *want)
 {
     for (int add = 0; add <= c->add; add++) {
@@ -431,7 +434,7 @@ static inline void op_check(op_case *c)
     op_free(c);
 }
 
-/** The status kernel_create gives for the case on the first build that runs here. */
+/** The status of kernel_create for the case on the first build that runs here. */
 static inline lathe_status op_refusal(const op_case *c)
 {
     for (int i = 0; i < N_ISAS; i++) {

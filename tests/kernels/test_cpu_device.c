@@ -1,4 +1,4 @@
-/* The CPU device itself: selection, information, memory and the rules of kernels. */
+/* The CPU device itself: selection, information, memory, and the rules of kernels. */
 #include "kernels/op_harness.h"
 
 Test(device, scores_rise_with_the_instruction_set_and_give_a_reason)
@@ -35,7 +35,8 @@ Test(device, says_what_it_is)
     cr_assert_str_eq(info.isa, "avx2");
     cr_assert_gt(info.memory_bytes, (int64_t)1 << 26);
     cr_assert_eq(info.host_memory, 1);
-    lathe_device_info small = {.size = 8, .host_memory = 42}; /* an older, shorter caller */
+    /* a caller with an older, shorter struct */
+    lathe_device_info small = {.size = 8, .host_memory = 42};
     cr_assert_eq(b.device->info(b.self, &small), LATHE_OK);
     cr_assert_eq(small.host_memory, 42);
     op_close(&b);

@@ -1,7 +1,7 @@
 /* SUM_SQUARES, UPDATE_SQUARES and CLAMP on the CPU device. */
 #include "kernels/op_harness.h"
 
-/* Segments that begin anywhere, overlap, are empty, or end with the tensor. */
+/* Segments that begin at any offset, overlap, are empty, or end with the tensor. */
 static const int64_t segments[][2] = {{0, 65536}, {65536, 5003}, {17, 15},
                                       {17, 16},   {70539, 0},    {1, 70538}};
 #define N_SEGMENTS ((int64_t)(sizeof segments / sizeof segments[0]))
@@ -115,8 +115,8 @@ static op_case make_clamp_of(int32_t dtype, int64_t n)
     op_input(&c, 0, lathe_desc_1d(dtype, n), 0.0, 1.0);
     op_input(&c, 1, lathe_desc_1d(LATHE_F32, 2), 0.0, 1.0);
     op_output(&c, 0, lathe_desc_1d(dtype, n));
-    c.value[1][0] = -1.0;            /* not the one at start */
-    c.value[1][1] = (double)0.2503f; /* no 16-bit number */
+    c.value[1][0] = -1.0;            /* not the limit at `start` */
+    c.value[1][1] = (double)0.2503f; /* not representable in 16 bits */
     c.attrs.start = 1;
     return c;
 }

@@ -5,7 +5,7 @@
 
 #include "../../kernels/cpu/vecmath.h"
 
-/* Distance in units of the last place of the float nearest to `want`. */
+/* Difference in units in the last place of the float nearest to `want`. */
 static double ulps(float got, double want)
 {
     const float w = (float)want;

@@ -1,12 +1,11 @@
-/* The CUDA device on the emulated GPU (tests/emulator): what it says of machines that cannot run
- * it, its memory, code of plugins, and what its ops do with what a GPU cannot refuse.
- * LATHE_EMULATOR is the machine.
- */
+/* The CUDA device on the emulated GPU (tests/emulator): its messages on machines that cannot run
+ * it, its memory, the code of plugins, and how its ops handle values that a GPU cannot refuse.
+ * LATHE_EMULATOR describes the machine. */
 #include "emulator/emulator_image.h"
 #include "kernels/op_harness.h"
 #include "lathe/lathe.h"
 
-/* The plugin, loaded and not opened; the test is skipped where the toolkit's headers were not
+/* Loads the plugin without opening a device. Skips the test if the toolkit's headers were not
  * found. */
 static void load(const char *machine, op_build *b)
 {
@@ -36,7 +35,7 @@ static void open_gpu(const char *machine, op_build *b)
     cr_assert_eq(open_index(b, 0), LATHE_OK, "%s", lathe_last_error());
 }
 
-/* ---- what it says of the machine ---- */
+/* ---- messages about the machine ---- */
 
 static void check_score(const char *machine, int runs, const char *line)
 {
@@ -45,7 +44,7 @@ static void check_score(const char *machine, int runs, const char *line)
     load(machine, &b);
     const int32_t score = b.device->score(why, sizeof why);
     cr_assert_eq(score, runs ? LATHE_SCORE_EXACT : LATHE_SCORE_NO, "%s: score %d", machine,
-                 (int)score); /* "auto" takes the highest: a GPU before the CPU's builds */
+                 (int)score); /* "auto" takes the highest score: a GPU before the CPU's builds */
     cr_assert_str_eq(why, line);
 }
 
@@ -85,7 +84,7 @@ Test(cuda_device, says_what_it_is)
 {
     op_build b = {0};
     open_gpu("memory=1073741824 used=268435456 arch=89 gpus=2", &b);
-    b.device->info(b.self, &b.info); /* a caller of size 0 */
+    b.device->info(b.self, &b.info); /* a caller with size 0 */
     cr_assert_eq(b.info.memory_bytes, 0);
     b.info.size = sizeof b.info;
     cr_assert_eq(b.device->info(b.self, &b.info), LATHE_OK);
@@ -102,7 +101,8 @@ Test(cuda_device, says_what_it_is)
     op_close(&b);
 }
 
-/* Not what the runtime makes of it ("driver version is insufficient" where there is none). */
+/* The reason must not be the runtime's message ("driver version is insufficient" if there is no
+ * driver). */
 Test(cuda_device, tells_why_no_gpu_can_be_opened)
 {
     static const char *const cases[][2] = {
@@ -126,7 +126,7 @@ Test(cuda_device, refuses_an_index_that_no_gpu_has)
     cr_assert_null(b.self);
 }
 
-/* A GPU like the first need not be the one that is asked for: create looks again. */
+/* The selected GPU may differ from the first one, so create checks again. */
 Test(cuda_device, refuses_a_gpu_that_no_code_is_for)
 {
     op_build b = {0};
@@ -137,7 +137,7 @@ Test(cuda_device, refuses_a_gpu_that_no_code_is_for)
         "GPU 0 (emulated GPU) is of compute capability 7.5; this build has code from 8.0 on");
 }
 
-/* The device is usable afterwards: the error is not told again by the next launch. */
+/* The device stays usable: the next launch does not report the error again. */
 Test(cuda_memory, names_what_is_free_and_what_was_asked_for)
 {
     op_build b = {0};
@@ -156,7 +156,7 @@ Test(cuda_memory, names_what_is_free_and_what_was_asked_for)
 /* ---- code of plugins ---- */
 
 typedef struct count_args {
-    int64_t *at; /* on the device */
+    int64_t *at; /* in device memory */
     int64_t by;
 } count_args;
 
@@ -183,7 +183,7 @@ Test(cuda_launch, queues_every_thread_with_the_arguments_of_the_call)
         count_args args = {p, i};
         cr_assert_eq(b.device->launch(b.self, NULL, &image, "count", 3, 64, &args, sizeof args),
                      LATHE_OK, "%s", lathe_last_error());
-        args.by = 1000; /* it was copied */
+        args.by = 1000; /* args was copied at the launch */
     }
     cr_assert_eq(b.device->copy(b.self, NULL, &sum, p, sizeof sum, LATHE_COPY_TO_HOST), LATHE_OK);
     cr_assert_eq(b.device->sync(b.self, NULL), LATHE_OK);
@@ -212,10 +212,10 @@ Test(cuda_launch, refuses_what_is_not_there)
     op_close(&b);
 }
 
-/* ---- what no test of an op on every device can ask ---- */
+/* ---- tests that only the CUDA device needs ---- */
 
-/* Runs the case with input i moved by shift[i] elements in its memory; the caller frees output 0.
- */
+/* Runs the case with input i moved by shift[i] elements in its memory; the caller frees output
+ * 0. */
 static void *run_shifted(const op_build *b, const op_case *c, const int *shift)
 {
     const void *in[LATHE_OP_MAX_IN] = {0};
@@ -238,7 +238,7 @@ static void *run_shifted(const op_build *b, const op_case *c, const int *shift)
     return host;
 }
 
-/* The emulator's products fail where an operand is less aligned than the algorithm was told. */
+/* The emulator's products fail if an operand is less aligned than the algorithm was told. */
 Test(cuda_linear, takes_operands_of_any_alignment)
 {
     static const int32_t dtypes[3] = {LATHE_F32, LATHE_BF16, LATHE_F16};
@@ -289,7 +289,7 @@ Test(cuda_linear_gelu, takes_operands_of_any_alignment)
     op_close(&b);
 }
 
-/* Rows of 16 MiB of f32 products each: three blocks, the last shorter. */
+/* Each row has 16 MiB of f32 products: three blocks, the last one shorter. */
 Test(cuda_linear, adds_a_bias_over_several_blocks_of_rows)
 {
     enum { N = 150, O = 65541 };
@@ -303,7 +303,7 @@ Test(cuda_linear, adds_a_bias_over_several_blocks_of_rows)
     op_output(&c, 0, lathe_desc_2d(LATHE_BF16, N, O));
     uint16_t *y = run_shifted(&b, &c, none);
     for (int64_t i = 0; i < N; i++)
-        for (int64_t j = 0; j < O; j++) { /* x w is exact in f32: one rounding after it */
+        for (int64_t j = 0; j < O; j++) { /* x w is exact in f32: one rounding follows */
             const float p = (float)(c.value[0][i] * c.value[1][j]);
             cr_assert_eq(y[i * O + j], lathe_f32_to_bf16(p + (float)c.value[2][j]), "%lld, %lld",
                          (long long)i, (long long)j);

@@ -1,11 +1,11 @@
-/* What the CUDA device makes of indices outside their range: the CPU refuses them, a kernel on a
- * GPU cannot, and must neither touch other memory nor go on as if nothing were; and the order of
- * EMBED_BWD's sums. */
+/* How the CUDA device handles indices outside their range, which the CPU refuses. A GPU kernel
+ * cannot refuse them; it must neither touch other memory nor continue silently. Also tests the
+ * order of EMBED_BWD's sums. */
 #include "kernels/op_harness.h"
 
 static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
 
-/* Calls check(output 0 as doubles) for the case on each CUDA device that is here. */
+/* Calls check(output 0 as doubles) for the case on each CUDA device of this machine. */
 static void on_cuda(op_case *c, void (*check)(const op_case *c, const double *y))
 {
     int n_seen = 0;
@@ -62,7 +62,7 @@ Test(embed, of_a_token_outside_the_vocabulary_is_nan)
     }
 }
 
-/* Sums of small whole numbers: exact in any order. */
+/* Sums of small whole numbers, which are exact in any order. */
 static void check_embed_bwd(const op_case *c, const double *dw)
 {
     const int64_t n = lathe_desc_count(&c->in[1]), v = c->out[0].dims[0], w = c->out[0].dims[1];
@@ -77,8 +77,8 @@ static void check_embed_bwd(const op_case *c, const double *dw)
 
 Test(embed_bwd, adds_nothing_for_tokens_outside_and_all_for_one_that_is_frequent)
 {
-    const int64_t vocabularies[] = {5, 511, 512, 40000,
-                                    300000}; /* one, one, two, two, three passes */
+    /* they need 1, 1, 2, 2 and 3 passes */
+    const int64_t vocabularies[] = {5, 511, 512, 40000, 300000};
     for (int s = 0; s < 5; s++) {
         const int64_t v = vocabularies[s], n = 1300, c = s % 2 ? 8 : 3;
         op_case e = {.op = LATHE_OP_EMBED_BWD};
@@ -88,7 +88,7 @@ Test(embed_bwd, adds_nothing_for_tokens_outside_and_all_for_one_that_is_frequent
             e.value[0][i] = (double)((i * 31) % 13 - 6);
         for (int64_t i = 0; i < n; i++)
             if (i % 3 == 0)
-                e.value[1][i] = (double)(v - 1); /* a third of all */
+                e.value[1][i] = (double)(v - 1); /* a third of all tokens */
         e.value[1][700] = -5.0;
         e.value[1][701] = (double)v;
         e.value[1][1299] = 2147483647.0;
@@ -97,7 +97,7 @@ Test(embed_bwd, adds_nothing_for_tokens_outside_and_all_for_one_that_is_frequent
     }
 }
 
-/* A row's sum rounds at every step, so that another order would show. */
+/* The sum of a row rounds at every step, so another order would give other bits. */
 static void check_order(const op_case *c, const double *dw)
 {
     const int64_t n = lathe_desc_count(&c->in[1]);
@@ -140,7 +140,7 @@ Test(rope, at_a_position_outside_the_table_is_nan)
     }
 }
 
-/* b 0 is too short for what comes, b 1 too long for the cache, b 2 fits. */
+/* Row b = 0 is too short for the new tokens, b = 1 too long for the cache, b = 2 fits. */
 static void check_append(const op_case *c, const double *cache)
 {
     const int64_t p = c->in[0].dims[1], w = c->in[0].dims[2], tq = 3;

@@ -26,7 +26,7 @@ static void reference(const op_case *c, double *const *in, double *const *want)
     }
 }
 
-/* flag: 1 + w, or a bias */
+/* flag: use 1 + w, or a bias */
 static void check(int32_t op, int32_t dtype, int64_t rows, int64_t d, int flag, int in_place)
 {
     const int is_rms = op == LATHE_OP_ADD_RMSNORM;
@@ -60,7 +60,7 @@ Test(add_norm, agrees_at_odd_sizes_and_in_the_memory_of_either)
         }
 }
 
-/* Widths around those where a device changes its way. */
+/* Widths around those at which a device changes its algorithm. */
 Test(add_norm, agrees_at_wide_rows)
 {
     static const int64_t widths[] = {64, 1024, 1032, 1027, 2048, 8192, 8200};

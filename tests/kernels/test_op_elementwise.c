@@ -74,7 +74,7 @@ Test(elementwise, scale_and_lincomb_agree)
             for (int e = 0; e < 6; e++) {
                 op_case c =
                     make(LATHE_OP_LINCOMB, dtypes[d], dtypes[e % 3], dtypes[e % 3], sizes[s], 0);
-                c.in_place = e / 3 ? 2 : 0; /* the memory of y, whose dtype the output has */
+                c.in_place = e / 3 ? 2 : 0; /* the memory of y, which has the dtype of the output */
                 op_check(&c);
             }
         }

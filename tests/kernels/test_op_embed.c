@@ -34,7 +34,7 @@ Test(embed_bwd, adds_the_rows_of_repeated_tokens)
         op_case c = {.op = LATHE_OP_EMBED_BWD, .reference = bwd_reference, .slack = 1e-5, .add = 1};
         op_input(&c, 0, lathe_desc_2d(dtypes[d], 301, 77), 0.0, 1.0);
         op_indices(&c, 1, 301, 2, 7, 53);
-        op_output(&c, 0, lathe_desc_2d(LATHE_F32, 60, 77)); /* rows 53.. have no token */
+        op_output(&c, 0, lathe_desc_2d(LATHE_F32, 60, 77)); /* rows from 53 on have no token */
         op_check(&c);
     }
 }

@@ -1,13 +1,13 @@
-/* Products in fp8: the formats beside torch's casts, the three products of a linear beside
- * torchao's Float8Linear (tests/golden/fp8.py) and beside a reference in double, on the CPU, the
- * emulated GPU as several generations, and the real one where it has fp8. */
+/* Products in fp8: the formats compared with torch's casts; the three products of a linear compared
+ * with torchao's Float8Linear (tests/golden/fp8.py) and with a reference in double. On the CPU, on
+ * the emulated GPU with several architectures, and on the real one if it has fp8. */
 #include "io/safetensors.h"
 #include "kernels/op_harness.h"
 #include "lathe/fp8.h"
 
 static const int32_t recipes[] = {LATHE_FP8_TENSORWISE, LATHE_FP8_ROWWISE};
 static const char *const recipe_names[] = {"", "tensorwise", "rowwise"};
-/* 9.0 has scales of rows in cuBLASLt, the others have them in the kernel after it. */
+/* On 9.0, cuBLASLt supports scales per row; on the others, the kernel after it applies them. */
 static const char *const machines[] = {"arch=90", "arch=89", "arch=100", "arch=120"};
 
 static void set_machine(int i)
@@ -72,7 +72,7 @@ static float decode_e5m2(uint8_t x)
 static const format formats[] = {{"e4m3", encode_e4m3, decode_e4m3, LATHE_F8_E4M3, 448.0f},
                                  {"e5m2", encode_e5m2, decode_e5m2, LATHE_F8_E5M2, 57344.0f}};
 
-/* A NaN may have any sign. */
+/* A NaN may have either sign. */
 static void expect_code(const format *f, float x, uint8_t want)
 {
     const uint8_t got = f->encode(x);
@@ -94,7 +94,7 @@ Test(fp8, every_bf16_has_torchs_code)
     lathe_safetensors_close(set);
 }
 
-/* A function that only rises is known by where it steps. */
+/* A function that only increases is determined by the positions of its steps. */
 Test(fp8, floats_step_from_code_to_code_where_torchs_do)
 {
     lathe_safetensors *set = golden();
@@ -109,7 +109,8 @@ Test(fp8, floats_step_from_code_to_code_where_torchs_do)
             expect_code(&formats[i], x, want[j]);
         }
         uint8_t before = 0;
-        for (uint32_t bits = 0; bits <= 0x7f800000u; bits += 0x1fffu) { /* it only rises */
+        /* the function only increases */
+        for (uint32_t bits = 0; bits <= 0x7f800000u; bits += 0x1fffu) {
             float x;
             memcpy(&x, &bits, sizeof x);
             const uint8_t code = formats[i].encode(x);
@@ -149,7 +150,7 @@ Test(fp8, a_factor_lifts_the_largest_to_the_formats)
     }
 }
 
-/* ---- products beside torchao's ---- */
+/* ---- comparison with torchao's products ---- */
 
 static const float *expected; /* of the case being checked, unaligned */
 
@@ -174,7 +175,7 @@ static void golden_input(op_case *c, int32_t i, const lathe_st_tensor *t)
     }
 }
 
-/* Codes and factors are the same; what differs is the order of f32 sums, torch's and ours. */
+/* Codes and factors are equal; only the order of f32 sums differs between torch and this device. */
 static void golden_case(const lathe_safetensors *set, const char *name, int32_t recipe, int32_t op)
 {
     const lathe_st_tensor *x = tensor_of(set, "%s.x", name), *w = tensor_of(set, "%s.w", name),
@@ -218,7 +219,7 @@ Test(fp8, products_are_torchaos_where_a_kernel_scales)
     golden_cases(1);
 }
 
-/* ---- products beside a reference in double ---- */
+/* ---- comparison with a reference in double ---- */
 
 typedef struct view {
     const double *x;
@@ -231,7 +232,7 @@ static double element(const view *v, int64_t i, int64_t j)
     return v->is_transposed ? v->x[j * v->outer + i] : v->x[i * v->inner + j];
 }
 
-/* What the operand is once it has been fp8, [outer, inner]. */
+/* The operand after a cast to fp8 and back, [outer, inner]. */
 static double *quantized(const view *v)
 {
     double *out = malloc((size_t)(v->outer * v->inner) * sizeof *out), all = 0.0;
@@ -276,10 +277,10 @@ static void product_reference(const op_case *c, double *const *in, double *const
         want[0][i] += in[2][i % b.outer];
     if (is_dw && c->out[1].dtype != LATHE_ABSENT)
         for (int64_t i = 0; i < d0[0] * d0[1]; i++)
-            want[1][i % d0[1]] += in[0][i]; /* of dy itself */
+            want[1][i % d0[1]] += in[0][i]; /* from dy itself, not its cast */
 }
 
-/* Noise whose rows and columns are of unlike sizes, so that each has a factor of its own. */
+/* Noise with rows and columns of different magnitudes, so that their factors differ. */
 static void uneven_input(op_case *c, int32_t i, int64_t rows, int64_t cols, double scale)
 {
     op_input(c, i, lathe_desc_2d(LATHE_BF16, rows, cols), 0.0, scale);
@@ -351,8 +352,8 @@ Test(fp8, products_agree_on_every_generation)
     }
 }
 
-/* Rows of a warp, of a block, and those that are read again; several parts of columns and of a
- * tensor. */
+/* Rows that fit a warp, rows that fit a block, and rows that are read again; several parts of
+ * columns and of a tensor. */
 Test(fp8, rows_of_every_length_agree)
 {
     for (int r = 0; r < 2; r++) {
@@ -370,7 +371,7 @@ Test(fp8, blocks_of_rows_agree)
     linear_case(LATHE_FP8_ROWWISE, 160, 16, 65536, 1);
 }
 
-/* ---- what is no number, and what is refused ---- */
+/* ---- NaN, infinity, and refusals ---- */
 
 static void expect_nans(const op_build *b, int32_t recipe, double what)
 {
@@ -390,7 +391,8 @@ static void expect_nans(const op_build *b, int32_t recipe, double what)
     op_free(&c);
 }
 
-/* They must reach the loss, whose check stops the step; a scale of rows keeps them to theirs. */
+/* NaN and infinity must reach the loss, whose check stops the step; with a scale per row they stay
+ * in their rows. */
 Test(fp8, what_is_no_number_is_none_in_the_result)
 {
     for (int m = 0; m < 2; m++) {
@@ -444,12 +446,12 @@ Test(fp8, refuses_what_it_cannot_be)
     }
 }
 
-/* A GPU before 8.9 has no fp8, says so in its info and refuses the op. */
+/* A GPU before 8.9 has no fp8; its info says so, and it refuses the op. */
 Test(fp8, the_cuda_device_offers_it_from_8_9_on)
 {
     static const struct {
         const char *machine;
-        int32_t recipe; /* the best, 0: no fp8 */
+        int32_t recipe; /* the best recipe; 0: no fp8 */
     } rows[] = {{"arch=80", 0},
                 {"arch=86", 0},
                 {"arch=89", LATHE_FP8_TENSORWISE},

@@ -50,7 +50,7 @@ static void backward(const op_case *c, double *const *in, double *const *want)
         op_differences(loss, c, in, in[1], lathe_desc_count(&c->in[1]), want[2]);
 }
 
-/* The logits (up to about 3 here) and their gradients are rounded to 8 bits, or 11, on the way. */
+/* The logits (up to about 3 in these tests) and their gradients are rounded to 8 or 11 bits. */
 static double head_slack(int32_t dtype, int64_t width)
 {
     return dtype == LATHE_BF16  ? 0x1p-6
@@ -119,7 +119,7 @@ Test(head_logprob, agrees_at_odd_sizes_with_ignored_rows_and_softcap)
         forward_case(dtypes[d], 37, 19, 101, 0.0f, 3, 8);
         forward_case(dtypes[d], 11, 8, 130, 2.0f, 0, 4);
         forward_case(dtypes[d], 3, 16, 20000, 0.0f, 0, 0); /* several blocks */
-        forward_case(dtypes[d], 4, 8, 7, 0.0f, 1, 0);      /* every row ignored */
+        forward_case(dtypes[d], 4, 8, 7, 0.0f, 1, 0);      /* all rows skipped */
     }
 }
 
@@ -130,11 +130,12 @@ Test(head_logprob_bwd, agrees_with_finite_differences)
         backward_case(dtypes[d], 13, 7, 33, 0.0f, 3, 4, 1);
         backward_case(dtypes[d], 13, 7, 33, 1.5f, 4, 5, 1);
         backward_case(dtypes[d], 9, 6, 40, 0.0f, 0, 0, 0);
-        backward_case(dtypes[d], 4, 5, 7, 0.0f, 1, 0, 1); /* every row ignored */
+        backward_case(dtypes[d], 4, 5, 7, 0.0f, 1, 0, 1); /* all rows skipped */
     }
 }
 
-/* Exact derivative, for a vocabulary of several blocks where differences would take too long. */
+/* The exact derivative, for a vocabulary of several blocks, for which differences would take too
+ * long. */
 static void backward_formula(const op_case *c, double *const *in, double *const *want)
 {
     const int64_t n = c->in[0].dims[0], width = c->in[0].dims[1], vocabulary = c->in[1].dims[0];
@@ -166,7 +167,7 @@ Test(head_logprob_bwd, agrees_over_several_blocks_of_the_vocabulary)
     }
 }
 
-/* Small whole numbers: logits are exact in every dtype, and equals are common. */
+/* Small whole numbers: logits are exact in every dtype, and equal logits are common. */
 static void whole_numbers(op_case *c, int32_t i, lathe_desc d, double scale)
 {
     op_input(c, i, d, 0.0, 1.0);
@@ -202,7 +203,7 @@ static void eval_case(int32_t dtype, int64_t n, int64_t width, int64_t vocabular
     inputs(&c, dtype, n, width, vocabulary, ignored);
     whole_numbers(&c, 0, lathe_desc_2d(dtype, n, width), 2.0);
     whole_numbers(&c, 1, lathe_desc_2d(dtype, vocabulary, width), 2.0);
-    c.slack = head_slack(LATHE_F32, width); /* below 0.5 of an id at 20000 */
+    c.slack = head_slack(LATHE_F32, width); /* less than 0.5 of an id at 20000 */
     op_output(&c, 0, lathe_desc_1d(LATHE_F32, n));
     op_output(&c, 1, lathe_desc_1d(LATHE_F32, n));
     op_output(&c, 2, lathe_desc_1d(LATHE_I32, n));
@@ -216,7 +217,7 @@ Test(head_eval, finds_the_first_of_the_likeliest_tokens)
         eval_case(dtypes[d], 37, 5, 101, 0.0f, 3, 8);
         eval_case(dtypes[d], 11, 8, 130, 30.0f, 0, 4);
         eval_case(dtypes[d], 3, 16, 20000, 0.0f, 0, 0); /* several blocks */
-        eval_case(dtypes[d], 4, 8, 7, 0.0f, 1, 0);      /* every row ignored */
+        eval_case(dtypes[d], 4, 8, 7, 0.0f, 1, 0);      /* all rows skipped */
     }
 }
 
@@ -252,8 +253,8 @@ static double uniform_of(const op_case *c, double *const *in, int64_t row)
 }
 
 /* Inverse distribution function of the whole row. The kernel's exp is within 2 ulp and its cap of 4
- * within 3 ulp of 4, 2^-20 of the sum together: a level closer to a boundary than that would make
- * the draw a matter of rounding, and the cases have none. */
+ * within 3 ulp of 4, together 2^-20 of the sum. If a level were closer to a boundary, rounding
+ * would decide the draw; the cases have no such level. */
 static void sample(const op_case *c, double *const *in, double *const *want)
 {
     const int64_t n = lathe_desc_count(&c->in[2]), vocabulary = c->in[1].dims[0];
@@ -288,7 +289,7 @@ static void sample_inputs(op_case *c, int32_t dtype, int64_t n, int64_t width, i
     c->value[3][1] = step;
     op_output(c, 0, lathe_desc_1d(LATHE_I32, n));
     c->attrs.rng_stream = STREAM;
-    c->slack = 0.0; /* ids agree or do not */
+    c->slack = 0.0; /* ids agree or not */
 }
 
 static void sample_case(int32_t dtype, int64_t n, int64_t width, int64_t vocabulary, float cap,
@@ -309,11 +310,11 @@ Test(head_sample, is_the_inverse_of_the_rows_distribution_function)
         sample_case(dtypes[d], 37, 5, 101, 0.0f, 3, 8);
         sample_case(dtypes[d], 11, 8, 130, 4.0f, 0, 4);
         sample_case(dtypes[d], 5, 4, 20000, 0.0f, 2, 0); /* several blocks, the last narrower */
-        sample_case(dtypes[d], 4, 8, 7, 0.0f, 1, 0);     /* every row ignored */
+        sample_case(dtypes[d], 4, 8, 7, 0.0f, 1, 0);     /* all rows skipped */
     }
 }
 
-/* Every block of the vocabulary has a maximum of its own. */
+/* Each block of the vocabulary has a different maximum. */
 Test(head_sample, weighs_blocks_of_unlike_maxima)
 {
     enum { N = 16, V = 20000 };
@@ -334,7 +335,7 @@ Test(head_sample, weighs_blocks_of_unlike_maxima)
     cr_assert_gt(late, 0, "none of the last block");
 }
 
-/* Runs the case on the best build that runs here; the caller frees the tokens. */
+/* Runs the case on the best build of this machine; the caller frees the tokens. */
 static int32_t *draw(const op_build *b, const op_case *c)
 {
     void *out[LATHE_OP_MAX_OUT];
@@ -350,7 +351,7 @@ static void best_build(op_build *b)
     cr_assert_fail("no build of the CPU device runs on this machine");
 }
 
-/* The rows are the same: their tokens are independent draws from one distribution. */
+/* The rows are equal, so their tokens are independent draws from one distribution. */
 Test(head_sample, draws_as_often_as_the_probabilities_say)
 {
     enum { N = 40000, V = 6 };
@@ -379,7 +380,7 @@ Test(head_sample, draws_as_often_as_the_probabilities_say)
             cr_assert_gt(expected, 100.0);
             chi2 += ((double)counts[v] - expected) * ((double)counts[v] - expected) / expected;
         }
-        /* 5 degrees of freedom: 20.515 is exceeded once in a thousand times */
+        /* 5 degrees of freedom: chi-square exceeds 20.515 once in a thousand times */
         cr_expect_lt(chi2, 20.515, "softcap %g: chi-square %g", (double)caps[k], chi2);
         free(token);
         op_free(&c);
@@ -411,7 +412,7 @@ Test(head_sample, differs_by_step_and_not_by_chunk)
     op_close(&b);
 }
 
-/* Logits of the rows: 0 -inf -1e30, then NaNs, then of 1e30: 0 inf 1e30. */
+/* Logits of the rows: first 0 -inf -1e30, then NaN, then for 1e30: 0 inf 1e30. */
 Test(head_sample, gives_no_token_where_probabilities_are_no_numbers)
 {
     static const double x[3] = {-1e30, (double)NAN, 1e30}, w[3] = {0.0, 1e30, 1.0};

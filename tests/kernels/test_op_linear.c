@@ -113,8 +113,8 @@ Test(linear, agrees_at_odd_sizes_and_one_row)
     }
 }
 
-/* Few rows read the weight's rows as they lie: whole steps, tails of every length, one to nine
- * rows. */
+/* With few rows, the kernel reads the weight's rows as stored: whole steps, tails of every length,
+ * one to nine rows. */
 Test(linear, of_a_few_rows_reads_weights_of_any_width_in_their_own_dtype)
 {
     static const int64_t widths[] = {1, 15, 16, 31, 32, 33, 63, 64, 65, 127, 200, 577};
@@ -127,7 +127,7 @@ Test(linear, of_a_few_rows_reads_weights_of_any_width_in_their_own_dtype)
     }
 }
 
-/* More rows, columns and products than a block of a packed product holds, none a multiple of a
+/* More rows, columns and products than fit a block of a packed product, none a multiple of a
  * tile. */
 Test(linear, agrees_over_several_packed_blocks)
 {
@@ -140,7 +140,7 @@ Test(linear, agrees_over_several_packed_blocks)
     }
 }
 
-/* So long a sum that the packed right side is taken in several turns. */
+/* A sum so long that the right operand is packed in several turns. */
 Test(linear, agrees_where_the_right_side_is_packed_in_turns)
 {
     linear_case(LATHE_BF16, 9, 8200, 530, 0);
@@ -171,21 +171,22 @@ Test(linear_dw, does_not_depend_on_the_workers_in_a_long_sum)
         dw_case(dtypes[d], 4096, 64, 48, 1);
 }
 
-/* Large enough for oneDNN's gemm to take the transposed product, and for several partials of db. */
+/* Large enough for oneDNN's gemm to compute the transposed product, and for several partial sums of
+ * db. */
 Test(linear_dw, agrees_for_a_large_weight)
 {
     for (int d = 0; d < 3; d++)
         dw_case(dtypes[d], 1100, 520, 515, 1);
 }
 
-/* A transposed left side whose packed blocks are several: 4 Mi elements each. */
+/* A transposed left operand that needs several packed blocks of 4 Mi elements. */
 Test(linear_dw, agrees_over_several_packed_blocks)
 {
     dw_case(LATHE_BF16, 9000, 8, 1000, 0);
     dw_case(LATHE_F16, 9000, 8, 1000, 0);
 }
 
-/* Rounded once, of what was there and what is added. */
+/* The sum of old value and product is rounded once. */
 Test(linear_dw, agrees_in_the_dtype_of_what_it_multiplies)
 {
     for (int d = 1; d < 3; d++) {

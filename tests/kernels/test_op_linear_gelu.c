@@ -1,5 +1,5 @@
-/* LINEAR_GELU and LINEAR_DX_GELU: a product and GELU in one op give what the two ops give, bit for
- * bit. */
+/* LINEAR_GELU and LINEAR_DX_GELU: a fused product and GELU give the same bits as the two separate
+ * ops. */
 #include "kernels/op_harness.h"
 
 static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};
@@ -37,9 +37,9 @@ static void backward_reference(const op_case *c, double *const *in, double *cons
         }
 }
 
-/* The harness allows for the rounding of each result; this is for that of the value between the two
- * ops, which the slope of GELU, 1.13 at most, takes along, where the largest of both differ by 1.5
- * at most; and for the sum. */
+/* The harness allows for the rounding of each result. This is the slack for the rounding of the
+ * value between the two ops, multiplied by the slope of GELU (at most 1.13) and by the ratio of the
+ * largest values of both (at most 1.5), and for the sum. */
 static double slack_between(int32_t dtype, int64_t terms)
 {
     const double half_unit = dtype == LATHE_BF16 ? 0x1p-8 : dtype == LATHE_F16 ? 0x1p-11 : 0x1p-24;
@@ -79,7 +79,7 @@ static op_case backward_case(int32_t dtype, int64_t n, int64_t i, int64_t o)
     return c;
 }
 
-/* n, i, o: odd ones, one row, one column, one term, and rows that end within a pack. */
+/* n, i, o: odd sizes, one row, one column, one term, and rows that end within a pack. */
 static const int64_t shapes[][3] = {
     {37, 67, 45}, {1, 33, 129}, {300, 64, 1}, {5, 1, 3}, {9, 24, 64}};
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
@@ -163,7 +163,7 @@ Test(linear_dx_gelu, gives_what_torch_gives)
     }
 }
 
-/* Output `from` of a case as input `to` of another. */
+/* Passes output `from` of a case as input `to` of another. */
 static void chain(op_case *next, int32_t to, const op_case *c, int32_t from, const void *bits)
 {
     const int64_t n = lathe_desc_count(&c->out[from]);
@@ -174,7 +174,7 @@ static void chain(op_case *next, int32_t to, const op_case *c, int32_t from, con
     next->n_in = to + 1 > next->n_in ? to + 1 : next->n_in;
 }
 
-/* The same inputs; those that the op does not have are left off. */
+/* The same inputs for another op, without those that it does not have. */
 static op_case of_op(const op_case *c, int32_t op, int32_t n_in)
 {
     op_case other = {.op = op, .n_in = n_in};
@@ -225,7 +225,7 @@ static void expect_backward_bits(const op_build *b, const op_case *c)
     op_free_outputs(&second, dz);
 }
 
-/* The real GPU is left out: all rows and parts of them may be another algorithm's there. */
+/* Skips the real GPU, where all rows and parts of them may use different algorithms. */
 static void on_every_build(op_case *c, void (*check)(const op_build *, const op_case *))
 {
     for (int i = 0; i < N_ISAS + 1; i++) {
@@ -258,7 +258,7 @@ Test(linear_dx_gelu, has_the_bits_of_linear_dx_and_gelu_tanh_bwd)
         }
 }
 
-/* Of the CUDA device's blocks of 16 MiB several, the last shorter. */
+/* Several of the CUDA device's blocks of 16 MiB, the last one shorter. */
 Test(linear_gelu, has_the_bits_of_two_ops_over_several_blocks_of_rows)
 {
     op_case y = forward_case(LATHE_BF16, 150, 1, 65541, 1, 1);
@@ -267,7 +267,7 @@ Test(linear_gelu, has_the_bits_of_two_ops_over_several_blocks_of_rows)
     on_every_build(&dz, expect_backward_bits);
 }
 
-/* NaN, infinities and values whose GELU ends in 0 or in themselves: as the two ops have it, and NaN
+/* NaN, infinities and values with GELU(x) = 0 or x: the result is that of the two ops, and NaN
  * stays NaN. */
 Test(linear_gelu, keeps_what_is_no_number)
 {

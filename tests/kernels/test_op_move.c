@@ -1,4 +1,4 @@
-/* SLICE, SLICE_BWD, KV_APPEND and TRANSPOSE on the CPU device: what only moves memory. */
+/* SLICE, SLICE_BWD, KV_APPEND and TRANSPOSE on the CPU device: ops that only move memory. */
 #include "kernels/op_harness.h"
 
 static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};

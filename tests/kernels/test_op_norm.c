@@ -58,7 +58,7 @@ static void rms_bwd_case(int32_t dtype, int64_t rows, int64_t d, int offset_one,
 {
     op_case c = {.op = LATHE_OP_RMSNORM_BWD,
                  .reference = rms_bwd_reference,
-                 .slack = 4.0 * slack_of(d) + 1e-8, /* and the differences' own error */
+                 .slack = 4.0 * slack_of(d) + 1e-8, /* and the error of the differences */
                  .add = 1};
     c.attrs.eps = 1e-5f;
     c.attrs.offset_one = offset_one;
@@ -158,7 +158,7 @@ static void layer_bwd_case(int32_t dtype, int64_t rows, int64_t d, int with_dw, 
 {
     op_case c = {.op = LATHE_OP_LAYERNORM_BWD,
                  .reference = layer_bwd_reference,
-                 .slack = 4.0 * slack_of(d) + 1e-8, /* and the differences' own error */
+                 .slack = 4.0 * slack_of(d) + 1e-8, /* and the error of the differences */
                  .add = 1};
     c.attrs.eps = 1e-5f;
     op_input(&c, 0, lathe_desc_2d(dtype, rows, d), 0.0, 1.0);
@@ -200,7 +200,7 @@ Test(layernorm_bwd, agrees_with_finite_differences)
     }
 }
 
-/* The derivatives by their formulas, for sizes that are too large for differences. */
+/* The derivatives by their formulas, for sizes for which differences take too long. */
 static void rms_bwd_formula(const op_case *c, double *const *in, double *const *want)
 {
     const int64_t n = lathe_desc_count(&c->in[1]), d = lathe_desc_count(&c->in[2]);
@@ -252,8 +252,8 @@ Test(layernorm_bwd, adds_partials_of_many_rows)
     op_check(&c);
 }
 
-/* Widths around those where a device changes its way: a warp or a block a row, rows in registers or
- * not, whole packs of elements or not. */
+/* Widths around those at which a device changes its algorithm: a warp or a block per row, rows in
+ * registers or not, whole packs of elements or not. */
 static const int64_t widths[] = {64, 1024, 1032, 1027, 2048, 8192, 8200};
 #define N_WIDTHS ((int)(sizeof widths / sizeof widths[0]))
 
@@ -269,7 +269,7 @@ Test(layernorm, agrees_at_wide_rows)
         layer_case(dtypes[w % 3], 11, widths[w], w & 1);
 }
 
-/* dy, x and w, and statistics of any size, of `rows` rows of d. */
+/* Inputs dy, x and w, and arbitrary statistics, for `rows` rows of d. */
 static op_case wide_bwd(int32_t op, int32_t dtype, int64_t rows, int64_t d)
 {
     op_case c = {.op = op, .slack = 4.0 * slack_of(d + rows), .add = 1};

@@ -1,9 +1,8 @@
-/* The ops of lathe/op_tensor.h on cases worked by hand: ties, NaN, infinities, indices that name
- * nothing. Larger cases in every dtype are those of core/ir/ops, which `lathe plugin check` runs.
- */
+/* The ops of lathe/op_tensor.h on cases worked by hand: ties, NaN, infinities, indices outside the
+ * range. Larger cases in every dtype are in core/ir/ops; `lathe plugin check` runs them. */
 #include "kernels/op_harness.h"
 
-static const double *hand[LATHE_OP_MAX_OUT]; /* what the outputs must be */
+static const double *hand[LATHE_OP_MAX_OUT]; /* expected outputs */
 
 static void by_hand(const op_case *c, double *const *in, double *const *want)
 {
@@ -19,7 +18,7 @@ static void give(op_case *c, int32_t i, lathe_desc d, const double *values)
     memcpy(c->value[i], values, (size_t)lathe_desc_count(&d) * sizeof *values);
 }
 
-/* y of one output and vectors of n numbers in f32. */
+/* Checks an op with one output on f32 vectors of n numbers. */
 static void check_vectors(int32_t op, lathe_op_attrs attrs, int64_t n, int32_t n_in,
                           const double *const *in, const double *want)
 {
@@ -147,8 +146,8 @@ Test(op_tensor, topk_refuses_more_than_a_row_has)
     op_free(&c);
 }
 
-/* W = [[0, 0], [0, 0]]: two tokens of even chance have the entropy log 2; a target of -1 counts
- * nothing. */
+/* W = [[0, 0], [0, 0]]: two tokens with equal probability have the entropy log 2; rows with target
+ * -1 give 0. */
 Test(op_tensor, entropy_of_an_even_choice_is_log_2)
 {
     const double x[4] = {1, 2, 3, 4}, w[4] = {0}, targets[2] = {0, -1};

@@ -1,5 +1,5 @@
-/* Where a test finds what was built and its data: around its own program, wherever that was taken,
- * else where it was built. */
+/* Finds the build folder and the tests' data: from the location of the test program, wherever it
+ * was copied, or else from the place where it was built. */
 #ifndef LATHE_TEST_BUILD_FOLDER_H
 #define LATHE_TEST_BUILD_FOLDER_H
 
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/** The build folder: that above <build>/tests/<program>. */
+/** The build folder: the parent of <build>/tests/<program>. */
 static inline const char *lathe_test_build(void)
 {
     static char folder[320];
@@ -23,7 +23,7 @@ static inline const char *lathe_test_build(void)
     return access(known, F_OK) == 0 ? folder : LATHE_TEST_BUILD;
 }
 
-/** tests/ of the sources: those that the build folder lies in, if it does. */
+/** tests/ of the sources that contain the build folder, if any do. */
 static inline const char *lathe_test_data(void)
 {
     static char folder[384];

@@ -1,6 +1,6 @@
-/* CUDA kernels of plugins on the host, thread after thread: include this, then the kernel's source,
- * then undefine __CUDACC__. Threads of a block run in order and to their end: a kernel may wait for
- * others in lathe_elementwise_sums() alone. */
+/* Runs CUDA kernels of plugins on the host, thread after thread: include this file, then the
+ * kernel's source, then undefine __CUDACC__. The threads of a block run in order and to their end,
+ * so a kernel may wait for others only in lathe_elementwise_sums(). */
 #ifndef LATHE_CUDA_ON_HOST_H
 #define LATHE_CUDA_ON_HOST_H
 
@@ -12,7 +12,7 @@ typedef struct cuda_on_host_index {
 
 static cuda_on_host_index blockIdx, threadIdx, gridDim, blockDim;
 
-/* The sums of a chunk, of the block's threads in their order. */
+/* Adds the sums of a chunk, in the order of the block's threads. */
 #define lathe_elementwise_sums(a, chunk, change, size)                                             \
     do {                                                                                           \
         if ((a)->sums != NULL) {                                                                   \
@@ -37,7 +37,8 @@ static cuda_on_host_index blockIdx, threadIdx, gridDim, blockDim;
 #define __launch_bounds__(n)
 #define LATHE_CUDA_KERNEL(name, n_threads, args_type) static void name(const args_type a)
 
-/* abi.h, where __CUDACC__ is known: the functions that both sides have are the host's. */
+/* After abi.h has defined LATHE_HD for CUDA, makes it empty: such functions become host functions.
+ */
 #include "lathe/abi.h"
 #undef LATHE_HD
 #define LATHE_HD

@@ -1,6 +1,6 @@
-/* Counts malloc, calloc, realloc, aligned_alloc and posix_memalign of the whole process by the
- * module that called, while heap_counting is set. Defines them: include in one file of a program.
- * Under a sanitizer, whose allocator it is then, nothing is counted. */
+/* Counts malloc, calloc, realloc, aligned_alloc and posix_memalign of the whole process by calling
+ * module, while heap_counting is set. It defines these functions: include it in one file of a
+ * program. Under a sanitizer, which has its own allocator, nothing is counted. */
 #ifndef LATHE_TEST_HEAP_COUNTER_H
 #define LATHE_TEST_HEAP_COUNTER_H
 
@@ -29,7 +29,7 @@ static int heap_origin_of(const Dl_info *caller)
     const char *file = caller->dli_fname, *name = strrchr(file, '/');
     Dl_info own;
     name = name ? name + 1 : file;
-    if (strncmp(name, "liblathe_emulator", 17) == 0) /* in the place of cudart */
+    if (strncmp(name, "liblathe_emulator", 17) == 0) /* replaces cudart */
         return FROM_LIBRARIES;
     if (strstr(file, "/lathe/plugins/") || strstr(file, "/tests/faulty") ||
         strstr(file, "/tests/emulated/") || strncmp(name, "liblathe", 8) == 0)
@@ -38,7 +38,7 @@ static int heap_origin_of(const Dl_info *caller)
                                                                            : FROM_LIBRARIES;
 }
 
-/* Who called: dladdr takes no memory. */
+/* Finds the calling module; dladdr does not allocate. */
 static void heap_count(const void *caller)
 {
     Dl_info info;
@@ -54,7 +54,8 @@ static void heap_count(const void *caller)
                  info.dli_sname ? info.dli_sname : "(static)");
 }
 
-#define HEAP_CALLED __attribute__((noinline)) /* within the test too: the return address tells */
+/* also for calls inside the test: the return address tells */
+#define HEAP_CALLED __attribute__((noinline))
 
 HEAP_CALLED void *malloc(size_t n)
 {

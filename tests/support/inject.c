@@ -1,4 +1,4 @@
-/* Failure injection: libc's functions, taken over by the test program (see inject.h). */
+/* Failure injection: the test program replaces libc functions (see inject.h). */
 #include "support/inject.h"
 
 #include <dirent.h>
@@ -35,7 +35,7 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* Lathe, and what it calls that must itself pass a failure on. */
+/* Lathe, and libraries called by it that must pass on a failure themselves. */
 static int is_ours(const char *path)
 {
     static const char *const libraries[] = {"liblathe.",       "libjansson.",  "libcrypto.",
@@ -127,7 +127,7 @@ int64_t inject_live_blocks(void)
     return atomic_load(&live);
 }
 
-/* Whether this call is to fail; sets errno then. */
+/* Whether this call has to fail; if so, sets errno. */
 static int fails(uint32_t call, const char *name, const void *caller)
 {
     if (!(atomic_load_explicit(&armed, memory_order_acquire) & call))
@@ -151,11 +151,11 @@ static int fails(uint32_t call, const char *name, const void *caller)
 
 #define FAILS(set, name) fails(set, name, __builtin_return_address(0))
 
-/* Set while dlsym runs on this thread: it may itself free an old message or make a new one.
- * Volatile, for dlsym is declared not to call back into this file. */
+/* Set while dlsym runs on this thread: dlsym may free an old message or allocate a new one.
+ * Volatile, because dlsym is declared as not calling back into this file. */
 static _Thread_local volatile int resolving;
 
-/* libc's own, or the sanitizer's; NULL from within dlsym. */
+/* The function of libc, or of the sanitizer; NULL if called from within dlsym. */
 static void *real(uintptr_t *slot, const char *name)
 {
     uintptr_t at = __atomic_load_n(slot, __ATOMIC_RELAXED);
@@ -170,7 +170,7 @@ static void *real(uintptr_t *slot, const char *name)
     return (void *)at;
 }
 
-/* What dlsym asks for: never freed. */
+/* Memory for dlsym; never freed. */
 static void *resolver_alloc(size_t bytes)
 {
     static _Alignas(16) char memory[8192];
@@ -201,7 +201,8 @@ int64_t inject_peak_bytes(void)
     return atomic_load(&peak_bytes);
 }
 
-/* A sanitizer's runtime asks for memory before it can tell a block's size: that is not counted. */
+/* A sanitizer's runtime allocates before it can report block sizes; these blocks are not
+ * counted. */
 static int counting;
 
 __attribute__((constructor)) static void begin_counting(void)
@@ -209,7 +210,7 @@ __attribute__((constructor)) static void begin_counting(void)
     counting = 1;
 }
 
-/* Counts a block that was made, or is about to go. */
+/* Counts a block that was allocated or will be freed. */
 static void *count(void *block, int sign)
 {
     if (block == NULL || !counting)
@@ -247,7 +248,7 @@ void *realloc(void *old, size_t bytes)
     (void)count(old, -1);
     void *out = count(next(old, bytes), 1);
     if (out == NULL && bytes > 0)
-        (void)count(old, 1); /* it failed: the old block stays */
+        (void)count(old, 1); /* realloc failed: the old block remains */
     return out;
 }
 
@@ -266,7 +267,8 @@ int posix_memalign(void **out, size_t alignment, size_t bytes)
     return code;
 }
 
-/* Not libc's: its malloc would be counted as libc's, or not at all under a sanitizer. */
+/* Defined here, because libc's version would call libc's malloc, which is not counted, or is missed
+ * under a sanitizer. */
 char *strndup(const char *text, size_t n)
 {
     const size_t length = strnlen(text, n);
@@ -327,7 +329,7 @@ size_t fwrite(const void *data, size_t size, size_t n, FILE *stream)
     if (FAILS(INJECT_WRITE, "fwrite")) {
         const int error = errno;
         const size_t half = n > 1 ? next(data, size, n / 2, stream) : 0;
-        stream->_flags |= 0x20; /* glibc's _IO_ERR_SEEN: ferror() tells */
+        stream->_flags |= 0x20; /* glibc's _IO_ERR_SEEN, so that ferror() reports the error */
         errno = error;
         return half;
     }
@@ -398,7 +400,7 @@ int mkdirat(int dir, const char *path, mode_t mode)
     return FAILS(INJECT_MKDIR, "mkdirat") ? -1 : next(dir, path, mode);
 }
 
-/* The third argument of open(), where the flags say there is one. */
+/* The third argument of open(), if the flags require one. */
 #define OPEN_MODE(flags, mode)                                                                     \
     mode_t mode = 0;                                                                               \
     if ((flags) & (O_CREAT | O_TMPFILE)) {                                                         \

@@ -1,10 +1,10 @@
 /* Failure injection: makes Lathe's Nth call of write, fsync, rename, mkdir, malloc, ... fail.
  *
  * Linked into tests named test_*_faults.c, whose own definitions of these libc functions come
- * before libc's in every shared library of the process. Only calls made by liblathe, its plugins
- * and what it links (jansson, OpenSSL, PCRE2, toml++, utf8proc, libstdc++) are counted and failed;
- * those of the test, Criterion, libgomp, oneDNN and libc itself pass. A plugin loaded after
- * inject_arm() passes too. Calls from all threads share one count.
+ * before libc's in every shared library of the process. Only calls by liblathe, its plugins and the
+ * libraries that it links (jansson, OpenSSL, PCRE2, toml++, utf8proc, libstdc++) are counted and
+ * fail; calls by the test, Criterion, libgomp, oneDNN and libc itself succeed. Calls by a plugin
+ * that is loaded after inject_arm() also succeed. Calls of all threads share one count.
  *
  *     inject_arm(INJECT_DISK, 0, 0, 0);          // counts only
  *     save(run);
@@ -21,8 +21,8 @@
 
 #include <stdint.h>
 
-/* Sets of calls. A failing write writes half of its bytes first; a failing close closes. fprintf
- * and fputs go to stdio's buffer: they fail at the next fflush or fclose. */
+/* Sets of calls. A failing write writes half of its bytes first; a failing close closes the file.
+ * fprintf and fputs write to stdio's buffer and fail at the next fflush or fclose. */
 enum {
     INJECT_WRITE = 1 << 0,   /* write pwrite fwrite */
     INJECT_SYNC = 1 << 1,    /* fsync fdatasync */
@@ -40,11 +40,12 @@ enum {
     INJECT_LOAD = INJECT_OPEN | INJECT_READ | INJECT_MAP,
 };
 
-/** Why nothing can be injected in this build (a sanitizer that brings its own malloc), or NULL. */
+/** Why injection is impossible in this build (a sanitizer with its own malloc), or NULL. */
 const char *inject_unsupported(void);
 
-/** From now on counts the `calls`, and makes number `first` (from 1; 0: none) and the n - 1 after
- * it fail with errno = error; n INT64_MAX: all after it, as on a full disk. */
+/** From now on counts the `calls`, and makes call number `first` (from 1; 0: none) and the
+ *  following n - 1 fail with errno = error. n INT64_MAX: all following calls fail, as on a full
+ *  disk. */
 void inject_arm(uint32_t calls, int64_t first, int64_t n, int error);
 
 /** Stops counting and failing; returns the number of calls counted. */

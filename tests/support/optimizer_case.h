@@ -1,4 +1,4 @@
-/* Parameters and gradients from a counter: the same numbers as tests/golden/optimizers.py. */
+/* Parameters and gradients from a counter: the same numbers as in tests/golden/optimizers.py. */
 #ifndef LATHE_TESTS_OPTIMIZER_CASE_H
 #define LATHE_TESTS_OPTIMIZER_CASE_H
 
@@ -26,13 +26,13 @@ static inline void case_gradient(uint64_t tensor, uint64_t step, float *g, int64
 
 #define CASE_MAX_TENSORS 8
 
-/* Tensors with their memory; state zero, parameters from the counter. */
+/* Tensors with memory; the state is zero, parameters come from the counter. */
 typedef struct optimizer_case {
     int32_t n_tensors;
     lathe_optimizer_tensor tensors[CASE_MAX_TENSORS];
     float *grads[CASE_MAX_TENSORS];
     float scalars[LATHE_N_SCALARS];
-    void *scratch; /* what the optimizer declares; NULL: none */
+    void *scratch; /* as the optimizer asks; NULL: none */
     int64_t scratch_bytes;
 } optimizer_case;
 
@@ -64,7 +64,7 @@ static inline void case_free(optimizer_case *c)
     }
 }
 
-/* The scalars of a step as the core writes them. */
+/* The scalars of a step as the core computes them. */
 static inline void case_scalars(optimizer_case *c, const lathe_optimizer_v1 *table, void *self,
                                 int64_t step, double lr, double grad_scale)
 {

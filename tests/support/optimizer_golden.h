@@ -1,11 +1,12 @@
-/* An optimizer against goldens of tests/golden/optimizers.py: many steps on a mixed set of tensors.
- */
+/* Compares an optimizer with goldens of tests/golden/optimizers.py: many steps on a mixed set of
+ * tensors. */
 #ifndef LATHE_TESTS_OPTIMIZER_GOLDEN_H
 #define LATHE_TESTS_OPTIMIZER_GOLDEN_H
 
 #include "support/optimizer_case.h"
 
-/* MIXED of the script: odd shapes, a vector, one number, no gradient, huge and tiny gradients. */
+/* MIXED of the script: odd shapes, a vector, a single number, no gradient, huge and tiny
+ * gradients. */
 typedef struct golden_tensor {
     int64_t rows, cols; /* cols 0: a vector of `rows` */
     float gradient;     /* factor on the gradients */
@@ -25,12 +26,12 @@ typedef struct golden_run {
     const char *file;     /* under tests/golden/data/optimizers */
     const char *settings; /* of the plugin */
     int32_t steps;        /* 0: 300 */
-    int32_t n_slots;      /* f32 slots compared; the golden holds them after the parameters */
-    double tolerance;     /* of the parameters, relative to |p| + 0.2; 0: 1e-6 */
-    int32_t constant_lr;  /* 1: lr = base */
-    /* After each step; NULL: nothing. */
+    int32_t n_slots;  /* number of f32 slots to compare; the golden has them after the parameters */
+    double tolerance; /* for parameters, relative to |p| + 0.2; 0: 1e-6 */
+    int32_t constant_lr; /* 1: lr = base */
+    /* Called after each step; NULL: nothing. */
     void (*after)(optimizer_case *c, const lathe_optimizer_v1 *table, void *self, int64_t step);
-    /* What the golden holds after the slots; returns how many numbers it compared. */
+    /* Compares the part of the golden after the slots; returns the number of values compared. */
     int64_t (*rest)(const optimizer_case *c, const lathe_optimizer_v1 *table, void *self,
                     const float *want);
 } golden_run;
@@ -70,7 +71,7 @@ static inline void golden_fill(optimizer_case *c, const lathe_optimizer_v1 *tabl
     memset(c->scratch ? c->scratch : c, 0xa5, (size_t)c->scratch_bytes);
 }
 
-/* Number of f32 elements of slot s of tensor k; 0 when it has none. */
+/* Number of f32 elements of slot s of tensor k; 0 if the tensor has no such slot. */
 static inline int64_t golden_slot_count(const lathe_optimizer_v1 *table, void *self, int32_t k,
                                         int32_t s)
 {
@@ -87,7 +88,7 @@ static inline double golden_largest(const float *x, int64_t n)
     return most;
 }
 
-/* The worst of |got - want|/(|want| + scale). */
+/* The largest |got - want|/(|want| + scale). */
 static inline double golden_worst(const float *got, const float *want, int64_t n, double scale)
 {
     double worst = 0.0;
@@ -99,9 +100,9 @@ static inline double golden_worst(const float *got, const float *want, int64_t n
     return worst;
 }
 
-/* Compares what the case holds with the golden: parameters relative to |p| + 0.2, the way they walk
- * in 300 steps of 1e-3, and states relative to the largest of their tensor: every step of both
- * sides rounds to f32 (6e-8). */
+/* Compares the case with the golden: parameters relative to |p| + 0.2, because in 300 steps of 1e-3
+ * they move by about that much; states relative to the largest value of their tensor. Every step
+ * rounds to f32 (6e-8) on both sides. */
 static inline void golden_compare(const optimizer_case *c, const lathe_optimizer_v1 *table,
                                   void *self, const golden_run *run)
 {
@@ -130,7 +131,7 @@ static inline void golden_compare(const optimizer_case *c, const lathe_optimizer
     free(golden);
 }
 
-/* The run of the script: lr = base*(1 - step/400). */
+/* Repeats the script's run: lr = base*(1 - step/400). */
 static inline void golden_follow(const golden_run *run)
 {
     const lathe_plugin *const plugin = fixture_plugin();
@@ -160,7 +161,7 @@ static inline void golden_follow(const golden_run *run)
     plugin->destroy(self);
 }
 
-/* A NaN in one element's gradient shows there and nowhere else. */
+/* A NaN in the gradient of one element must not change other elements. */
 static inline void case_nan_stays(const char *settings)
 {
     const lathe_plugin *const plugin = fixture_plugin();
@@ -182,7 +183,8 @@ static inline void case_nan_stays(const char *settings)
     plugin->destroy(self);
 }
 
-/* Every setting of the list (NULL at its end) is refused; the message names its first key. */
+/* Checks that every setting of the list (NULL at its end) is refused with a message that names its
+ * first key. */
 static inline void golden_refuses(const char *const *settings)
 {
     const lathe_plugin *const plugin = fixture_plugin();

@@ -1,4 +1,5 @@
-/* The plugin that the build names for a test, instances of it, and golden files. */
+/* Opens the plugin that the build names for a test, makes instances of it, and reads golden
+ * files. */
 #ifndef LATHE_TESTS_PLUGIN_FIXTURE_H
 #define LATHE_TESTS_PLUGIN_FIXTURE_H
 
@@ -7,14 +8,14 @@
 
 #include "lathe/kit/testing.h"
 
-#ifdef LATHE_TEST_PLUGIN /* a test of many plugins opens them itself */
+#ifdef LATHE_TEST_PLUGIN /* a test of several plugins opens them itself */
 static inline const lathe_plugin *fixture_plugin(void)
 {
     return lathe_test_open(LATHE_TEST_PLUGIN);
 }
 #endif
 
-/* A file under tests/golden/data, whole; the caller frees it. */
+/* Reads a whole file under tests/golden/data; the caller frees it. */
 static inline void *fixture_golden(const char *name, int64_t *out_bytes)
 {
     char path[512];

@@ -1,4 +1,4 @@
-/* Plugins of a test's own folder that take the names of built-in ones. */
+/* Lets plugins in a test's own folder take the names of built-in ones. */
 #ifndef LATHE_TEST_PLUGIN_OVERRIDE_H
 #define LATHE_TEST_PLUGIN_OVERRIDE_H
 
@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Sets LATHE_PLUGIN_OVERRIDE to all plugins of a folder: for registries that are made from now on.
- */
+/** Sets LATHE_PLUGIN_OVERRIDE to all plugins of a folder, for registries created from now on. */
 static inline void override_all_of(const char *folder)
 {
     char pattern[4096], list[1 << 14] = "";

@@ -1,4 +1,4 @@
-/* Schedules in tests: instances by settings, goldens of 1000 steps, refusals. */
+/* Tests schedules: instances from settings, goldens of 1000 steps, refusals. */
 #ifndef LATHE_TESTS_SCHEDULE_CASE_H
 #define LATHE_TESTS_SCHEDULE_CASE_H
 
@@ -14,8 +14,9 @@ static inline const lathe_scheduler_v1 *schedule_make(const char *settings, void
     return plugin->table;
 }
 
-/* Every step of a 1000-step run against the reference, both in double, within 1e-12 relative; where
- * a curve comes down to zero by a difference near one (1 + cos), relative to the base rate. */
+/* Compares every step of a 1000-step run with the reference, both in double, within 1e-12 relative;
+ * relative to the base rate where a curve approaches zero as a difference of numbers near one (1 +
+ * cos). */
 static inline void schedule_against(const char *golden, const char *settings)
 {
     void *self;
@@ -36,7 +37,7 @@ static inline void schedule_against(const char *golden, const char *settings)
         fixture_plugin()->destroy(self);
 }
 
-/* Every setting of the list (NULL at its end) is refused when the instance is made. */
+/* Checks that every setting of the list (NULL at its end) is refused when the instance is made. */
 static inline void schedule_refuses(const char *const *settings)
 {
     const lathe_plugin *const plugin = fixture_plugin();
@@ -47,7 +48,8 @@ static inline void schedule_refuses(const char *const *settings)
     plugin->destroy(NULL);
 }
 
-/* The settings are fine, a run of `total` steps is not; the message holds `words`. */
+/* Checks that a run of `total` steps is refused although the settings are valid; the message
+ * contains `words`. */
 static inline void schedule_refuses_run(const char *settings, int64_t total, const char *words)
 {
     void *self;
@@ -59,7 +61,7 @@ static inline void schedule_refuses_run(const char *settings, int64_t total, con
     fixture_plugin()->destroy(self);
 }
 
-/* What every schedule with the common keys refuses. */
+/* Checks the settings that every schedule with the common keys refuses. */
 static inline void schedule_refuses_common(void)
 {
     static const char *const bad[] = {"warmup_steps=-1",

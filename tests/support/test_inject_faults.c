@@ -1,4 +1,4 @@
-/* Failure injection itself: each kind of call of Lathe's fails when told, others never. */
+/* Failure injection itself: each kind of Lathe's calls fails when told to, others never do. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
@@ -42,8 +42,8 @@ static void expect_file(const char *want)
     free(text);
 }
 
-/* Fails the nth of `calls` of an atomic write; the message must name the cause, the file stay
- * whole. */
+/* Makes the nth of `calls` of an atomic write fail; the message must name the cause, and the file
+ * must not change. */
 static void fail_write(uint32_t calls, int64_t nth, int error, const char *what)
 {
     inject_arm(calls, nth, 1, error);
@@ -64,7 +64,7 @@ Test(inject, each_call_of_an_atomic_write_fails_in_turn)
     fail_write(INJECT_CLOSE, 1, EIO, "close");
     fail_write(INJECT_RENAME, 1, EIO, "rename");
     expect_file("before");
-    fail_write(INJECT_SYNC, 2, EIO, "fsync"); /* of the folder: the file is in place by then */
+    fail_write(INJECT_SYNC, 2, EIO, "fsync"); /* of the folder, after the rename */
     expect_file("after!");
     inject_arm(INJECT_MKDIR, 1, 1, ENOSPC);
     char path[128];
@@ -81,7 +81,7 @@ Test(inject, counting_alone_fails_nothing_and_only_our_calls_count)
     cr_assert_eq(n, 8, "%lld", (long long)n); /* open write fsync close rename; open fsync close */
     cr_assert_eq(inject_failed(), 0);
     inject_arm(INJECT_MALLOC | INJECT_DISK, 1, INT64_MAX, ENOMEM);
-    void *ours = malloc(10); /* the test's own */
+    void *ours = malloc(10); /* a call by the test */
     cr_assert_eq(mkdir("/tmp", 0777), -1);
     cr_assert_eq(errno, EEXIST);
     cr_assert_eq(inject_disarm(), 0);
@@ -92,7 +92,7 @@ Test(inject, counting_alone_fails_nothing_and_only_our_calls_count)
 Test(inject, a_failing_write_is_torn)
 {
     inject_arm(INJECT_WRITE | INJECT_REMOVE, 1, INT64_MAX,
-               ENOSPC); /* unlink fails: the rest stays */
+               ENOSPC); /* unlink fails: the temporary file remains */
     cr_assert_eq(lathe_file_write_atomic(file, "after!", 6), LATHE_E_IO);
     cr_assert_eq(inject_disarm(), 2);
     char beside[128];
