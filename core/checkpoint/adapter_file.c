@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "exec/store_io.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
 #include "io/st_writer.h"

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "exec/store_io.h"
 #include "exec/transfer.h"
 
 struct lathe_image {

@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint_finite.h"
 #include "checkpoint/model_file.h"
 #include "checkpoint/state_rows.h"
+#include "checkpoint/state_slots.h"
 #include "checkpoint/train_state.h"
 #include "exec/weight_fill.h"
 #include "io/convert.h"
@@ -204,7 +205,7 @@ static lathe_status verify(const lathe_saved_state *saved, const char *dir, int3
 {
     *out_has_slots = 0;
     return saved->checkpoints->weights_wait && saved->store->is_host
-               ? lathe__train_state_verify(saved, dir, out_has_slots)
+               ? lathe__state_slots_verify(saved, dir, out_has_slots)
                : lathe_manifest_verify(dir);
 }
 

@@ -10,12 +10,6 @@
  * lathe__average_is_state; and gradients.safetensors if sum.backwards > 0. */
 lathe_status lathe__train_state_write(const lathe_saved_state *saved, const char *dir);
 
-/** Verifies the checkpoint `dir` (lathe_manifest_verify) and reads the optimizer's slots in the
- * same pass if they belong to this run; then *out_read is 1. If verification fails, the slots in
- * memory are undefined, so call it only before the run has trained. */
-lathe_status lathe__train_state_verify(const lathe_saved_state *saved, const char *dir,
-                                       int32_t *out_read);
-
 /** Which part of a saved state does not match the run. */
 enum {
     LATHE_STATE_PARTS,

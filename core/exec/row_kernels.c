@@ -7,8 +7,9 @@
 #include "base/error.h"
 #include "plug/answers.h"
 
-static lathe_status make(lathe_row_kernels *k, int32_t op, const lathe_op_attrs *attrs,
-                         const lathe_desc *in, int32_t n_in, lathe_desc out, lathe_kernel **to)
+static lathe_status make(const lathe_machine *m, int32_t op, const lathe_op_attrs *attrs,
+                         const lathe_desc *in, int32_t n_in, lathe_desc out, lathe_kernel **to,
+                         int64_t *io_scratch)
 {
     int64_t scratch = 0;
     const lathe_kernel_problem problem = {.size = (uint32_t)sizeof problem,
@@ -19,11 +20,23 @@ static lathe_status make(lathe_row_kernels *k, int32_t op, const lathe_op_attrs 
                                           .n_in = n_in,
                                           .n_out = 1,
                                           .may_overwrite = 1,
-                                          .flags = k->m->flags,
-                                          .n_threads = k->m->n_threads};
-    LATHE_TRY(lathe_answer_kernel(k->m->device, &problem, to, &scratch));
-    k->scratch_bytes = scratch > k->scratch_bytes ? scratch : k->scratch_bytes;
+                                          .flags = m->flags,
+                                          .n_threads = m->n_threads};
+    LATHE_TRY(lathe_answer_kernel(m->device, &problem, to, &scratch));
+    *io_scratch = scratch > *io_scratch ? scratch : *io_scratch;
     return LATHE_OK;
+}
+
+static lathe_status make_narrow(const lathe_machine *m, const lathe_store *store, int32_t i,
+                                lathe_kernel **to, int64_t *io_scratch)
+{
+    const int64_t n = lathe_desc_count(&store->params->rows[i]->desc);
+    const int32_t dtype = lathe_params_value_dtype(store->params, i);
+    const lathe_op_attrs narrow = {.dtype = dtype};
+    const lathe_desc wide = lathe_desc_1d(LATHE_F32, n);
+    return store->rows[i].shadow < 0
+               ? LATHE_OK
+               : make(m, LATHE_OP_CAST, &narrow, &wide, 1, lathe_desc_1d(dtype, n), to, io_scratch);
 }
 
 static lathe_status make_row(lathe_row_kernels *k, const lathe_store *store, int32_t i)
@@ -33,12 +46,9 @@ static lathe_status make_row(lathe_row_kernels *k, const lathe_store *store, int
     const lathe_op_attrs towards = {.alpha = -1.0, .beta = 1.0};
     const lathe_desc wide = lathe_desc_1d(LATHE_F32, n);
     const lathe_desc in[3] = {wide, wide, lathe_desc_1d(LATHE_F32, 1)};
-    LATHE_TRY(make(k, LATHE_OP_APPLY_UPDATE, &towards, in, 3, wide, &k->towards[i]));
-    if (store->rows[i].shadow < 0)
-        return LATHE_OK;
-    const int32_t dtype = lathe_params_value_dtype(store->params, i);
-    const lathe_op_attrs narrow = {.dtype = dtype};
-    return make(k, LATHE_OP_CAST, &narrow, in, 1, lathe_desc_1d(dtype, n), &k->narrow[i]);
+    LATHE_TRY(make(k->m, LATHE_OP_APPLY_UPDATE, &towards, in, 3, wide, &k->towards[i],
+                   &k->scratch_bytes));
+    return make_narrow(k->m, store, i, &k->narrow[i], &k->scratch_bytes);
 }
 
 lathe_status lathe_row_kernels_init(lathe_row_kernels *k, lathe_machine *m,
@@ -68,15 +78,15 @@ void lathe_row_kernels_fini(lathe_row_kernels *k)
     memset(k, 0, sizeof *k);
 }
 
-static lathe_status run(const lathe_row_kernels *k, lathe_kernel *kernel, const void *const *in,
+static lathe_status run(const lathe_machine *m, lathe_kernel *kernel, const void *const *in,
                         void *out, void *scratch)
 {
     const lathe_kernel_args args = {.size = (uint32_t)sizeof args,
                                     .in = in,
                                     .out = &out,
                                     .scratch = scratch,
-                                    .stream = k->m->stream};
-    return k->m->dev->kernel_run(k->m->device->self, kernel, &args);
+                                    .stream = m->stream};
+    return m->dev->kernel_run(m->device->self, kernel, &args);
 }
 
 lathe_status lathe_row_towards(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
@@ -84,13 +94,34 @@ lathe_status lathe_row_towards(const lathe_row_kernels *k, const lathe_store *st
 {
     float *average = lathe_store_average(store, row);
     const void *const in[3] = {average, lathe_store_master(store, row), &store->step->share};
-    return run(k, k->towards[row], in, average, scratch);
+    return run(k->m, k->towards[row], in, average, scratch);
 }
 
 lathe_status lathe_row_narrow(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
                               void *scratch)
 {
     const void *const in[1] = {lathe_store_master(store, row)};
-    return k->narrow[row] ? run(k, k->narrow[row], in, lathe_store_shadow(store, row), scratch)
+    return k->narrow[row] ? run(k->m, k->narrow[row], in, lathe_store_shadow(store, row), scratch)
                           : LATHE_OK;
+}
+
+lathe_status lathe_row_refresh(const lathe_store *store, int32_t row)
+{
+    lathe_machine *m = store->m;
+    lathe_kernel *kernel = NULL;
+    void *scratch = NULL;
+    int64_t bytes = 0;
+    const void *const in[1] = {lathe_store_master(store, row)};
+    LATHE_TRY(make_narrow(m, store, row, &kernel, &bytes));
+    if (!kernel)
+        return LATHE_OK;
+    lathe_status status =
+        bytes > 0 ? lathe_machine_alloc(m, LATHE_MEM_SCRATCH, bytes, &scratch) : LATHE_OK;
+    if (status == LATHE_OK)
+        status = run(m, kernel, in, lathe_store_shadow(store, row), scratch);
+    if (status == LATHE_OK)
+        status = lathe_machine_sync(m);
+    lathe_machine_free(m, LATHE_MEM_SCRATCH, bytes, scratch);
+    m->dev->kernel_destroy(m->device->self, kernel);
+    return status;
 }

@@ -24,5 +24,8 @@ lathe_status lathe_row_towards(const lathe_row_kernels *k, const lathe_store *st
 /** Queues shadow <- master if the row has a shadow. */
 lathe_status lathe_row_narrow(const lathe_row_kernels *k, const lathe_store *store, int32_t row,
                               void *scratch);
+/** Converts the master of a row to its shadow, with a kernel made for this call; does nothing if
+ * the row has no shadow. For loading: it waits, and allocates. */
+lathe_status lathe_row_refresh(const lathe_store *store, int32_t row);
 
 #endif

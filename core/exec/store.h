@@ -17,7 +17,6 @@
 #define LATHE_EXEC_STORE_H
 
 #include "exec/transfer.h"
-#include "io/st_writer.h"
 #include "ir/params.h"
 #include "lathe/optimizer.h"
 
@@ -80,35 +79,5 @@ void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot);
 
 /** What computation reads: the shadow where there is one, else the master. */
 void *lathe_store_value(const lathe_store *store, int32_t param);
-
-/** shadow <- master for one parameter, where the host may touch both, rounding to nearest even. */
-void lathe_store_refresh(const lathe_store *store, int32_t param);
-
-/** Reads bytes of a family's memory, on the host or the device, piece by piece (transfer.h). Slots
- * have their values after the last step. */
-lathe_status lathe_store_read(const lathe_store *store, const void *from, int64_t bytes,
-                              lathe_piece_fn fn, void *arg);
-/** Copies a family's memory into host memory; the second copies host memory into a family. */
-lathe_status lathe_store_get(const lathe_store *store, void *to, const void *from, int64_t bytes);
-lathe_status lathe_store_put(const lathe_store *store, void *to, const void *from, int64_t bytes);
-
-/** A whole tensor of a file from a family's memory. */
-lathe_status lathe_store_write(const lathe_store *store, lathe_st_writer *w, int64_t tensor,
-                               const void *from, int64_t bytes);
-
-/** Tensor `tensor` of a file, from a family's memory. */
-typedef struct lathe_store_part {
-    int64_t tensor;
-    const void *from;
-    int64_t bytes;
-} lathe_store_part;
-
-/** Like the above, for n whole tensors; if the host can read them, all threads of the pool write.
- */
-lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
-                                   const lathe_store_part *parts, int64_t n);
-
-/** Master and compute copy of a row from f32 values in host memory. */
-lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "exec/store_io.h"
 #include "lathe/quant.h"
 
 /* Host memory of at least `bytes` for one row at a time. */

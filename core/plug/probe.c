@@ -6,10 +6,11 @@
 
 #include "base/child.h"
 #include "base/error.h"
+#include "lathe/attention.h"
 #include "lathe/device.h"
+#include "plug/instance.h"
 #include "plug/probe_cache.h"
 #include "plug/schema.h"
-#include "plug/select.h"
 #include "plug/so.h"
 
 enum { PROBE_SECONDS = 5 };

@@ -19,15 +19,9 @@
 #define LATHE_PLUG_REGISTRY_H
 
 #include "base/arena.h"
-#include "lathe/plugin.h"
+#include "plug/instance.h"
 
 typedef struct lathe_registry lathe_registry;
-
-/** An open plugin. Borrowed from the registry. */
-typedef struct lathe_component {
-    const lathe_plugin *plugin;
-    const char *path; /* absolute */
-} lathe_component;
 
 /** A file or folder that is not used. */
 typedef struct lathe_refusal {

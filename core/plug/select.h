@@ -1,4 +1,4 @@
-/* Chooses among candidates by score, and makes instances. */
+/* Chooses among candidates by score. */
 #ifndef LATHE_PLUG_SELECT_H
 #define LATHE_PLUG_SELECT_H
 
@@ -14,25 +14,6 @@
  *  every candidate; LATHE_E_NOT_FOUND, LATHE_E_PLUGIN. */
 lathe_status lathe_select_device(lathe_registry *registry, const char *name, lathe_arena *arena,
                                  const lathe_component **out, const char **out_why);
-
-/** A plugin and an instance of it. */
-typedef struct lathe_instance {
-    const lathe_component *component;
-    const void *table;         /* the kind's interface */
-    void *self;                /* NULL when stateless */
-    const lathe_value *values; /* the values it was made from; borrowed */
-} lathe_instance;
-
-/** Makes an instance from checked values in schema order. Error messages name the plugin. */
-lathe_status lathe_instance_init(lathe_instance *instance, const lathe_component *component,
-                                 const lathe_value *values);
-/** Frees it; all zeros is fine. */
-void lathe_instance_fini(lathe_instance *instance);
-
-/** Whether an attention backend accepts a plain problem (64 tokens, 4 heads of 64, bf16, with
- *  backward) on a device with this instruction set, such as "avx2" or "sm_90". */
-int lathe_attention_takes_plain(const lathe_instance *instance, const char *isa,
-                                int32_t host_memory);
 
 /** The index of the instance with the highest score for an attention problem; equal scores are
  *  decided by order. LATHE_E_UNSUPPORTED lists all reasons. *out_why as above. */

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "exec/store_io.h"
 #include "exec/transfer.h"
 #include "small_run.h"
 #include "support/plugin_override.h"

@@ -2,6 +2,7 @@
  *
  * The model is a GPT-2 whose embedding of 'Q' and of position 5 are near the largest float in one
  * column: their sum is infinite only if column 5 of a row is a Q. */
+#include "exec/row_kernels.h"
 #include "small_run.h"
 
 #include "loop/training.h"
@@ -277,7 +278,7 @@ static void change(lathe_run *run, const char *text, float factor, float offset)
         cr_assert(x, "%s", row->name);
         for (int64_t k = 0; k < lathe_desc_count(&row->desc); k++)
             x[k] = x[k] * factor + offset;
-        lathe_store_refresh(&run->store, i);
+        OK(lathe_row_refresh(&run->store, i));
         n++;
     }
     cr_assert_gt(n, 0, "no parameter like %s", text);

@@ -1,0 +1,134 @@
+/* Reads and writes the memory of the parameters, wherever it lies. */
+#include "exec/store_io.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "exec/row_kernels.h"
+#include "exec/state_offload.h"
+#include "io/convert.h"
+#include "io/tensor_pieces.h"
+
+/* Whether the host can access p. Waits for slots in flight. */
+static lathe_status on_host(const lathe_store *store, const void *p, int *out)
+{
+    const char *at = p;
+    *out = store->is_host;
+    if (store->is_host || !store->slots_on_host || at < store->slots ||
+        at >= store->slots + store->slot_bytes)
+        return LATHE_OK;
+    *out = 1;
+    return lathe_offload_settle(store->offload);
+}
+
+lathe_status lathe_store_read(const lathe_store *store, const void *from, int64_t bytes,
+                              lathe_piece_fn fn, void *arg)
+{
+    int is_host;
+    LATHE_TRY(on_host(store, from, &is_host));
+    return is_host ? fn(arg, 0, from, bytes)
+                   : lathe_download_pieces(store->m, from, bytes, fn, arg);
+}
+
+lathe_status lathe_store_get(const lathe_store *store, void *to, const void *from, int64_t bytes)
+{
+    int is_host;
+    LATHE_TRY(on_host(store, from, &is_host));
+    if (!is_host)
+        return lathe_download(store->m, to, from, bytes);
+    lathe_parallel_copy(to, from, bytes);
+    return LATHE_OK;
+}
+
+lathe_status lathe_store_put(const lathe_store *store, void *to, const void *from, int64_t bytes)
+{
+    int is_host;
+    LATHE_TRY(on_host(store, to, &is_host));
+    if (!is_host)
+        return lathe_upload(store->m, to, from, bytes);
+    lathe_parallel_copy(to, from, bytes);
+    return LATHE_OK;
+}
+
+typedef struct tensor_of_file {
+    lathe_st_writer *w;
+    int64_t index;
+} tensor_of_file;
+
+/* lathe_piece_fn */
+static lathe_status write_piece(void *arg, int64_t offset, const void *data, int64_t bytes)
+{
+    const tensor_of_file *t = arg;
+    return lathe_st_writer_write(t->w, t->index, offset, data, bytes);
+}
+
+lathe_status lathe_store_write(const lathe_store *store, lathe_st_writer *w, int64_t tensor,
+                               const void *from, int64_t bytes)
+{
+    tensor_of_file t = {w, tensor};
+    return lathe_store_read(store, from, bytes, write_piece, &t);
+}
+
+typedef struct parts_of_file {
+    lathe_st_writer *w;
+    const lathe_store_part *parts;
+} parts_of_file;
+
+/* lathe_tensor_piece_fn */
+static lathe_status write_part(void *arg, const lathe_tensor_piece *p)
+{
+    const parts_of_file *f = arg;
+    const lathe_store_part *part = &f->parts[p->tensor];
+    return lathe_st_writer_write_piece(f->w, part->tensor, p->offset,
+                                       (const char *)part->from + p->offset, p->bytes);
+}
+
+lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
+                                   const lathe_store_part *parts, int64_t n)
+{
+    parts_of_file f = {w, parts};
+    int all_on_host = 1;
+    for (int64_t i = 0; i < n && all_on_host; i++)
+        LATHE_TRY(on_host(store, parts[i].from, &all_on_host));
+    for (int64_t i = 0; i < n && !all_on_host; i++)
+        LATHE_TRY(lathe_store_write(store, w, parts[i].tensor, parts[i].from, parts[i].bytes));
+    if (!all_on_host)
+        return LATHE_OK;
+    int64_t *bytes = calloc((size_t)n + 1, sizeof *bytes);
+    if (!bytes)
+        return lathe_error(LATHE_E_NOMEM, "no memory to write %lld tensors", (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        bytes[i] = parts[i].bytes;
+    const lathe_status status = lathe_tensor_pieces_each(bytes, n, write_part, &f);
+    free(bytes);
+    return status;
+}
+
+/* A frozen row has no master: its values are converted as those of a file are. */
+static lathe_status set_shadow(const lathe_store *store, int32_t param, const float *values)
+{
+    const int64_t n = lathe_desc_count(&store->params->rows[param]->desc);
+    const int32_t dtype = lathe_params_value_dtype(store->params, param);
+    void *narrow = malloc((size_t)(n * lathe_dtype_bytes(dtype)) + 1);
+    if (!narrow)
+        return lathe_error(LATHE_E_NOMEM, "no memory to round '%s'",
+                           store->params->rows[param]->name);
+    lathe_status status = lathe_convert(narrow, dtype, values, LATHE_F32, n);
+    if (status == LATHE_OK)
+        status = lathe_store_put(store, lathe_store_shadow(store, param), narrow,
+                                 n * lathe_dtype_bytes(dtype));
+    free(narrow);
+    return status;
+}
+
+lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values)
+{
+    float *master = lathe_store_master(store, param);
+    if (!master)
+        return set_shadow(store, param, values);
+    if (master != values)
+        LATHE_TRY(lathe_store_put(store, master, values,
+                                  4 * lathe_desc_count(&store->params->rows[param]->desc)));
+    return lathe_row_refresh(store, param);
+}
