@@ -7,20 +7,10 @@
 #ifndef LATHE_IO_SAFETENSORS_H
 #define LATHE_IO_SAFETENSORS_H
 
+#include "io/st_tensor.h"
 #include "lathe/status.h"
-#include "lathe/tensor.h"
 
 typedef struct lathe_safetensors lathe_safetensors;
-
-/** One tensor. `data` points into the mapping and may be unaligned (read it with lathe_convert or
- *  memcpy); `file` is the path of its file. Borrowed from the set. */
-typedef struct lathe_st_tensor {
-    const char *name;
-    const char *file;
-    const void *data;
-    int64_t offset; /* offset of the data in the file */
-    lathe_desc desc;
-} lathe_st_tensor;
 
 /** Opens a .safetensors file (if it does not exist, the index FILE.index.json), an index
  *  (*.index.json), or a folder: its model.safetensors, else its model.safetensors.index.json with
@@ -43,10 +33,10 @@ lathe_status lathe_safetensors_check(const lathe_safetensors *set);
 /** Unmaps everything; NULL is fine. */
 void lathe_safetensors_close(lathe_safetensors *set);
 
-/** Number of tensors; tensor i, sorted by name. */
 /** The path that was opened, or the name of a parsed image: for messages. */
 const char *lathe_safetensors_path(const lathe_safetensors *set);
 
+/** Number of tensors; tensor i, sorted by name. */
 int64_t lathe_safetensors_count(const lathe_safetensors *set);
 const lathe_st_tensor *lathe_safetensors_at(const lathe_safetensors *set, int64_t i);
 
@@ -55,9 +45,5 @@ const lathe_st_tensor *lathe_safetensors_find(const lathe_safetensors *set, cons
 
 /** Value of a key of __metadata__ (of the first file that has it), or NULL. */
 const char *lathe_safetensors_metadata(const lathe_safetensors *set, const char *key);
-
-/** Name of a dtype in the format ("F32", "BF16", ...), and dtype of a name (-1: unknown). */
-const char *lathe_st_dtype_text(int32_t dtype);
-int32_t lathe_st_dtype_find(const char *text);
 
 #endif
