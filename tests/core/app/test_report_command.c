@@ -1,4 +1,4 @@
-/* lathe report as a program: where the page goes, and what is said when it cannot. */
+/* lathe report as a program: where it writes the page, and its errors. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

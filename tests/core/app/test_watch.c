@@ -1,5 +1,5 @@
-/* lathe watch as a program: on a pseudo terminal it takes the screen, follows, and always gives it
- * back; elsewhere it prints one frame without a single escape code. */
+/* lathe watch as a program: on a pseudo terminal it takes the screen, follows the run, and always
+ * restores the screen; elsewhere it prints one frame without escape codes. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ static void append(const char *text)
     fclose(f);
 }
 
-/* A watch on a terminal of its own. */
+/* A watch on its own terminal. */
 static struct {
     int master, slave;
     pid_t pid;
@@ -85,8 +85,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Reads what the program writes until `text` came after position `from`; fails after ten seconds.
- */
+/* Reads the program's output until `text` appears after position `from`; fails after ten
+ * seconds. */
 static void await_from(size_t from, const char *text)
 {
     const double end = now() + 10.0;
@@ -118,7 +118,7 @@ static int wait_end(void)
     return -1;
 }
 
-/* The screen is left and the terminal's modes are as they were. */
+/* Checks that the screen is restored and the terminal's modes are as before. */
 static void expect_given_back(void)
 {
     struct termios after;
@@ -212,7 +212,7 @@ Test(watch, redraws_for_a_new_size)
     const struct winsize small = {.ws_row = 12, .ws_col = 40};
     append("{\"step\": 1, \"loss\": 4}\n");
     start(NULL);
-    await_from(0, "grad norm"); /* a small curve: there is room for it */
+    await_from(0, "grad norm"); /* a small curve, for which there is room */
     cr_assert_eq(ioctl(tty.master, TIOCSWINSZ, &small), 0);
     const size_t from = tty.n;
     await_from(from, "q leaves");
@@ -277,7 +277,7 @@ Test(watch, uses_next_to_no_time)
     cr_assert_eq(clock_gettime(clock, &t), 0);
     const double used = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
     cr_expect_lt(used, 0.15, "%g s of CPU in three seconds",
-                 used); /* 5 % of a core, sanitizers and all */
+                 used); /* 5 % of a core, also with sanitizers */
     cr_assert_eq(write(tty.master, "q", 1), 1);
     (void)wait_end();
     expect_given_back();

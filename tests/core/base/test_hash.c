@@ -34,12 +34,12 @@ Test(sha256, of_a_file)
     cr_assert_str_eq(hex, empty);
     (void)unlink(path);
     cr_assert_eq(lathe_sha256_file("/nonexistent", hex), LATHE_E_NOT_FOUND);
-    cr_assert_eq(lathe_sha256_file("/dev/null", hex), LATHE_E_CONFIG); /* no regular file */
+    cr_assert_eq(lathe_sha256_file("/dev/null", hex), LATHE_E_CONFIG); /* not a regular file */
     cr_assert_str_eq(hex, "");
 }
 
-/* FNV-1a of "" is the offset basis, of "a" 0xaf63dc4c8601ec8c (Noll's test vectors); the mix is
- * applied to them here by its definition. */
+/* FNV-1a of "" is the offset basis, of "a" 0xaf63dc4c8601ec8c (Noll's test vectors); this applies
+ * the mix to them by its definition. */
 static uint64_t mix(uint64_t h)
 {
     h ^= h >> 33;

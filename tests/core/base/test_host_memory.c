@@ -1,4 +1,4 @@
-/* Memory left to the process, from made-up /proc and /sys trees. */
+/* Memory left to the process, computed from synthetic /proc and /sys trees. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

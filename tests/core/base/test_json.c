@@ -1,4 +1,4 @@
-/* JSON in: positions, duplicates, depth. */
+/* JSON input: positions, duplicates, depth. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* JSON by the rules of RFC 8259: a table of what must be read, with the value it has, and one of
- * what must be refused. Where the RFC leaves a choice, ours is in base/json.h and a row here. */
+/* JSON by RFC 8259: a table of texts that must be accepted, with their values, and one of texts
+ * that must be refused. Where the RFC leaves a choice, base/json.h states ours, and a row here
+ * tests it. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 
-/* Bytes with their count: some hold NUL. */
+/* Bytes and their number, because some contain NUL. */
 #define BYTES(text) text, sizeof(text) - 1
 
 typedef struct accepted {
@@ -22,7 +23,7 @@ typedef struct refused {
     const char *rule;
     const char *text;
     size_t bytes;
-    const char *place; /* "line:column" where the message must point, or NULL: only that it does */
+    const char *place; /* "line:column" that the message must contain; NULL: any place */
 } refused;
 
 static const accepted good[] = {
@@ -47,7 +48,7 @@ static const accepted good[] = {
     {BYTES("[0e0,0E+1,-0.0]"), "[0.0,0.0,-0.0]"},
     {BYTES("[1e-400]"), "[0.0]"},
     {BYTES("[0.00000000000000000000000000000000000000000000001]"), "[9.9999999999999997e-48]"},
-    /* integers beyond 64 bits: reals */
+    /* integers beyond 64 bits become reals */
     {BYTES("[9223372036854775808]"), "[9.2233720368547758e18]"},
     {BYTES("[-9223372036854775809,1]"), "[-9.2233720368547758e18,1]"},
     {BYTES("{\"9223372036854775808\":1000000000000000019884624838656}"),
@@ -201,7 +202,7 @@ Test(json_conformance, what_is_invalid_is_refused_with_its_place)
     }
 }
 
-/* Every prefix of a text with all kinds of value is refused, the whole is read. */
+/* Every proper prefix of a text with all kinds of values is refused; the whole text is accepted. */
 Test(json_conformance, no_prefix_of_a_text_is_a_text)
 {
     static const char text[] = "{\"a\":[1,-2.5e+3,true,null,\"x\\u00e9\\n\xC3\xA9\"],\"b\":{}}";
@@ -214,7 +215,7 @@ Test(json_conformance, no_prefix_of_a_text_is_a_text)
     json_decref(root);
 }
 
-/* 256 levels are read and 257 are refused, for arrays, objects and both in turn. */
+/* 256 levels are accepted and 257 are refused, for arrays, objects, and both in turn. */
 Test(json_conformance, nests_to_256_levels_and_no_deeper)
 {
     static const char *const open[] = {"[", "{\"k\":", "[{\"k\":"}, *const close[] = {"]", "}",

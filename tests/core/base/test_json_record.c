@@ -1,4 +1,5 @@
-/* A JSON record's members against jansson: what is JSON, and what a member holds. */
+/* The members of a JSON record compared with jansson: which texts are JSON, and the values of
+ * members. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@ static lathe_json_record record;
 
 static const char *const wanted[2] = {"text", "a\"b"};
 
-/* Reads text, which lies at the end of a block of its own so that a byte too many is seen. */
+/* Reads a copy of text at the end of a memory block, so that a read past the end is detected. */
 static int read_copy(const char *text, int64_t n, lathe_json_member members[2], char **out_copy)
 {
     char *copy = malloc((size_t)n + 1) + 1;
@@ -35,8 +36,7 @@ static void compare_member(const lathe_json_member *m, const json_t *want, const
     free(got);
 }
 
-/* 1: accepted by both, 0: refused by both. Numbers too large for jansson are numbers all the same.
- */
+/* Returns 1 if both accept, 0 if both refuse. Numbers too large for jansson are still numbers. */
 static int compare(const char *text, int64_t n)
 {
     lathe_json_member members[2];
@@ -134,7 +134,7 @@ Test(json_record, refuses_what_json_is_not_and_says_where)
     lathe_json_record_fini(&record);
 }
 
-/* Bytes changed, cut out and doubled in a text with every form. */
+/* Changes, removes and doubles bytes of a text that contains every form. */
 Test(json_record, agrees_with_jansson_on_changed_texts)
 {
     static const char base[] =
@@ -171,7 +171,7 @@ Test(json_record, agrees_with_jansson_on_changed_texts)
     lathe_json_record_fini(&record);
 }
 
-/* Objects with many keys: none twice, and one twice wherever it stands. */
+/* Objects with many keys: all different, or one key twice at any position. */
 Test(json_record, finds_a_key_twice_among_many)
 {
     enum { N = 3000 };

@@ -1,5 +1,5 @@
-/* Maps of files that become shorter while they are read: zeros instead of a signal, and an error
- * that names the file. */
+/* Maps of files that become shorter while they are read: reads give zeros instead of a signal, and
+ * an error names the file. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -80,12 +80,12 @@ Test(map, a_file_cut_while_it_is_read_is_an_error_that_names_it)
     cr_expect_eq(lathe_map_check(&whole), LATHE_OK);
     lathe_map_close(&map);
     lathe_map_close(&whole);
-    expect_named(lathe_maps_check()); /* also after it was closed */
+    expect_named(lathe_maps_check()); /* also after the map was closed */
     lathe_maps_forget();
     cr_expect_eq(lathe_maps_check(), LATHE_OK);
 }
 
-/* The rest of the last page is zeros without any signal. */
+/* The rest of the last page is zeros, without a signal. */
 Test(map, a_file_cut_within_its_last_page_is_found_too)
 {
     lathe_map map;
@@ -96,7 +96,7 @@ Test(map, a_file_cut_within_its_last_page_is_found_too)
     lathe_map_close(&map);
 }
 
-/* Another file under the name, or none, leaves the map as it is. */
+/* Another file under the name, or none, does not affect the map. */
 Test(map, a_file_replaced_or_removed_is_none_that_was_cut)
 {
     lathe_map map;
@@ -133,7 +133,7 @@ Test(map, several_threads_may_meet_the_missing_pages)
     lathe_map_close(&map);
 }
 
-/* Opening never waits for somebody at the other end. */
+/* Opening never waits for another process. */
 Test(map, pipes_sockets_devices_and_folders_are_refused_at_once, .timeout = 10)
 {
     char name[128];

@@ -59,7 +59,7 @@ struct stopped {
     int n_chunks;
 };
 
-/* The last worker's first chunk ends when all other chunks are done, or after ten seconds. */
+/* The first chunk of the last worker ends when all other chunks are done, or after ten seconds. */
 static void stop_last_worker(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     struct stopped *s = arg;

@@ -31,7 +31,7 @@ Test(rng, the_key_is_the_seed_and_the_counter_the_rest)
           want.v[2], want.v[3]);
 }
 
-/* Any number of blocks, from before the index passes 2^32 on. */
+/* Fills any number of blocks, beginning just before the index exceeds 2^32. */
 Test(rng, filling_gives_the_words_of_the_blocks)
 {
     const uint64_t seed = 0xfedcba9876543210u, stream = (uint64_t)0x5301 << 32 | 0x90000003u;
@@ -65,7 +65,7 @@ Test(dtype, bf16_rounds_to_nearest_even)
     cr_assert_eq(lathe_f32_to_bf16(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81);
     cr_assert_eq(lathe_f32_to_bf16(3.4e38f), 0x7f80); /* overflows */
     cr_assert(isnan(lathe_bf16_to_f32(lathe_f32_to_bf16(NAN))));
-    const uint32_t worst[2] = {0x7fffffffu, 0x7f800001u}; /* would round to -0, to infinity */
+    const uint32_t worst[2] = {0x7fffffffu, 0x7f800001u}; /* rounding would give -0 and infinity */
     for (int k = 0; k < 2; k++) {
         float x;
         memcpy(&x, &worst[k], sizeof x);
@@ -85,7 +85,7 @@ Test(dtype, f16_rounds_to_nearest_even)
     cr_assert_eq(lathe_f32_to_f16(65519.9f), 0x7bff);
     cr_assert_eq(lathe_f32_to_f16(65520.0f), 0x7c00); /* overflows */
     cr_assert_eq(lathe_f32_to_f16(-INFINITY), 0xfc00);
-    cr_assert_eq(lathe_f32_to_f16(0x1p-24f), 1);         /* the smallest */
+    cr_assert_eq(lathe_f32_to_f16(0x1p-24f), 1);         /* the smallest positive */
     cr_assert_eq(lathe_f32_to_f16(0x1p-25f), 0);         /* tie, to even */
     cr_assert_eq(lathe_f32_to_f16(0x1.8p-24f), 2);       /* tie, to even */
     cr_assert_eq(lathe_f32_to_f16(0x1.ffcp-15f), 0x400); /* a subnormal rounds up to a normal */
@@ -98,7 +98,7 @@ Test(dtype, f16_rounds_to_nearest_even)
             cr_assert_eq(lathe_f32_to_f16(lathe_f16_to_f32((uint16_t)bits)), bits);
 }
 
-/* How many units in the last place of `want` lie between. */
+/* The distance in units in the last place of `want`. */
 static double units_apart(double got, long double want)
 {
     return (double)(fabsl((long double)got - want) / ldexpl(1.0L, ilogbl(want) - 52));

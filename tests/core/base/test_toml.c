@@ -1,4 +1,4 @@
-/* TOML in: kinds, places, order, errors. */
+/* TOML input: kinds, places, order, errors. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -51,8 +51,7 @@ Test(toml, every_kind_with_the_place_of_key_and_value)
     cr_assert_null(lathe_toml_find(z, "none"));
 }
 
-/* Refused by whoever reads the value, together with what else is wrong (core/plug/schema_value.c).
- */
+/* The reader of the value refuses it together with other errors (core/plug/schema_value.c). */
 Test(toml, numbers_beyond_64_bits_are_nodes_of_their_own)
 {
     static const char *const texts[] = {"9223372036854775808",

@@ -1,5 +1,5 @@
-/* TOML by the rules of version 1.0: a table of what must be read, with the tree it makes, and one
- * of what must be refused, with the line of the fault. One choice is ours: no NUL in keys and
+/* TOML by version 1.0: a table of texts that must be accepted, with their trees, and one of texts
+ * that must be refused, with the line of the error. One choice is ours: no NUL in keys and
  * strings. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -20,14 +20,15 @@ static void teardown(void)
 TestSuite(toml_conformance, .fini = teardown);
 
 typedef struct accepted {
-    const char *text, *want; /* the tree as JSON, keys in order of the file; times are strings */
+    /* the tree as JSON, with keys in the file's order; times are strings */
+    const char *text, *want;
 } accepted;
 
 typedef struct refused {
     const char *rule;
     const char *text;
     size_t bytes;
-    int line; /* where the message must point */
+    int line; /* line in the message */
 } refused;
 
 static const accepted good[] = {

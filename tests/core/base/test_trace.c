@@ -1,4 +1,4 @@
-/* The trace: whole JSON whatever happens to the process, the disk or the names in it. */
+/* The trace: complete JSON whatever happens to the process, the disk or the names in it. */
 #include "base/trace.h"
 
 #include <criterion/criterion.h>
@@ -30,7 +30,7 @@ static void clear(void)
 
 TestSuite(trace, .init = make, .fini = clear);
 
-/* The events of the file, which must be whole. */
+/* The events of the file, which must be complete. */
 static json_t *events(void)
 {
     json_error_t e;

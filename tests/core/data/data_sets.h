@@ -1,5 +1,5 @@
-/* Shards in memory of several datasets, in which every token is another: what a row holds tells
- * which one it is. */
+/* Shards in memory of several datasets in which all tokens differ, so that the content of a row
+ * shows which row it is. */
 #ifndef LATHE_TEST_DATA_SETS_H
 #define LATHE_TEST_DATA_SETS_H
 

@@ -1,4 +1,4 @@
-/* Examples of a prompt and its completion: what is a target, in shards and in rows. */
+/* Examples of a prompt and its completion: which tokens are targets, in shards and in rows. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "data/loader.h"
 #include "tokenjson/tokenizer_file.h"
 
-enum { EOS = 256 }; /* of the tokenizer of bytes */
+enum { EOS = 256 }; /* of the bytes tokenizer */
 
 static char root[64];
 static lathe_arena arena;
@@ -48,7 +48,7 @@ static lathe_status prepare(const char *name, const char *text, const lathe_toke
                                 &shards);
 }
 
-/* One character for each token of the stream: its own where it is a target, else `_`; | is the end
+/* One character per token of the stream: the token's own if it is a target, else `_`; | is the end
  * of text. */
 static void check_targets(const char *want)
 {
@@ -117,7 +117,7 @@ Test(completions, a_row_holds_whole_examples_that_do_not_see_each_other)
     lathe_loader_destroy(loader);
 }
 
-/* The first is cut after 4 tokens, the second has its first target after them. */
+/* The first example is cut after 4 tokens; the second has its first target after them. */
 Test(completions, a_long_example_is_cut_and_one_without_a_target_is_left_out)
 {
     static const int32_t tokens[] = {'a', 'b', 'c', 'd'}, targets[] = {-1, 'c', 'd', -1};
@@ -155,7 +155,7 @@ Test(completions, missing_columns_and_plain_text_are_refused)
                        "%s", lathe_error_message());
 }
 
-/* A prepared file whose mask was cut off, or whose header says another kind of rows. */
+/* A prepared file whose mask is incomplete, or whose header states another kind of rows. */
 Test(completions, a_damaged_mask_is_found)
 {
     char *data = NULL, **names = NULL;

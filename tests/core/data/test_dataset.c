@@ -1,5 +1,5 @@
-/* Datasets: which files a path, a folder or a pattern stands for, and what they are taken to hold.
- */
+/* Datasets: the files that a path, a folder or a pattern stands for, and the format that is
+ * assumed. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void teardown(void)
 
 TestSuite(dataset, .init = setup, .fini = teardown);
 
-/* The files of a dataset, as names below the root one after the other. */
+/* The files of a dataset, as names below the root one after another. */
 static const char *files(const char *path, int32_t type, int32_t *out_type)
 {
     const lathe_dataset dataset = {.path = at(path), .type = type};
@@ -70,7 +70,8 @@ Test(dataset, patterns_match_as_in_a_shell_and_come_sorted)
     cr_expect_str_eq(files("?.txt", LATHE_DATASET_AUTO, NULL), "a.txt b.txt");
     cr_expect_str_eq(files("[b-z]*.txt", LATHE_DATASET_AUTO, NULL), "b.txt c[1].txt");
     cr_expect_str_eq(files("[!b]*.txt", LATHE_DATASET_AUTO, NULL), "a.txt c[1].txt");
-    cr_expect_str_eq(files("c[1].txt", LATHE_DATASET_AUTO, NULL), "c[1].txt"); /* a name first */
+    /* an existing name has precedence */
+    cr_expect_str_eq(files("c[1].txt", LATHE_DATASET_AUTO, NULL), "c[1].txt");
     cr_expect_str_eq(files("*/a.txt", LATHE_DATASET_AUTO, NULL), "d/a.txt");
     cr_expect_str_eq(files("**/a.txt", LATHE_DATASET_AUTO, NULL), "a.txt d/a.txt");
     cr_expect_str_eq(files("**/**/b.txt", LATHE_DATASET_AUTO, NULL), "b.txt d/e/b.txt");

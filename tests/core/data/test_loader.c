@@ -1,4 +1,4 @@
-/* The loader: rows worked by hand, its order, its ranks, and its cursor. */
+/* The loader: rows by hand, order, ranks, and cursor. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +61,8 @@ Test(loader, packed_rows_by_hand)
     lathe_shards_destroy(shards);
 }
 
-/* prompt 1 2 3, chosen 4 5 E, rejected 6 E; prompt 7, chosen 8 9 10 11 12 E (cut), rejected E;
- * a prompt of 6 tokens fills the row: left out. */
+/* prompt 1 2 3, chosen 4 5 E, rejected 6 E; prompt 7, chosen 8 9 10 11 12 E (cut), rejected E; a
+ * prompt of 6 tokens fills the row and is skipped. */
 Test(loader, pair_rows_by_hand)
 {
     const int32_t ids[24] = {1,  2,  3,   4,   5,  EOS, 6,  EOS, 7,  8,  9,  10,
@@ -116,7 +116,7 @@ Test(shuffle, is_a_permutation_that_the_epoch_changes)
     }
 }
 
-/* Small n: over many seeds every order comes up about equally often. */
+/* For small n, every order occurs about equally often over many seeds. */
 Test(shuffle, orders_of_three_are_even)
 {
     int64_t counts[27] = {0};
@@ -129,7 +129,7 @@ Test(shuffle, orders_of_three_are_even)
                   (long long)counts[orders[i]]);
 }
 
-/* Rows that are numbered by their first token: document r is r, r, ... of row length. */
+/* Rows numbered by their first token: document r is r, r, ... with the length of a row. */
 static lathe_shards *numbered(int64_t n, int64_t T)
 {
     int32_t *ids = malloc((size_t)(n * T) * sizeof *ids);
@@ -289,7 +289,7 @@ Test(loader, foreign_cursors_and_bad_settings_are_refused)
     bad.validation_fraction = 1.0;
     cr_expect_eq(lathe_loader_create(&bad, &loader), LATHE_E_ARG);
     bad = config;
-    bad.split = LATHE_SPLIT_VALIDATION; /* of fraction 0 */
+    bad.split = LATHE_SPLIT_VALIDATION; /* of a fraction of 0 */
     cr_expect_eq(lathe_loader_create(&bad, &loader), LATHE_E_CONFIG);
     const int64_t none[1] = {0};
     lathe_shards *empty = shards_of(LATHE_ROWS_PACKED, NULL, none, 0);

@@ -1,4 +1,4 @@
-/* Multipack: first-fit decreasing by hand and against a plain search, in windows, and quickly. */
+/* Multipack: first-fit decreasing by hand and against a plain search, in windows, and its speed. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static int longest_first(const void *a, const void *b)
     return p->n != q->n ? (p->n < q->n ? 1 : -1) : (p->begin > q->begin) - (p->begin < q->begin);
 }
 
-/* Rows by searching all of them for each piece. */
+/* Packs by searching all rows for each piece. */
 static int64_t plain_search(lathe_row_piece *pieces, int64_t n, int64_t T)
 {
     int64_t *used = calloc((size_t)n + 1, 8), n_rows = 0;
@@ -86,7 +86,7 @@ Test(multipack, as_many_rows_as_a_plain_search_and_each_piece_once)
                     used += pieces[i].n;
                     cr_assert_gt(pieces[i].begin, before);
                     before = pieces[i].begin;
-                    int64_t id = 0; /* which one: by its begin */
+                    int64_t id = 0; /* identified by its begin */
                     for (int64_t b = 0; b < pieces[i].begin; id++)
                         b += n[id];
                     cr_assert_eq(seen[id]++, 0);
@@ -98,7 +98,7 @@ Test(multipack, as_many_rows_as_a_plain_search_and_each_piece_once)
         }
 }
 
-/* O(n log n): a million documents in a moment. A quadratic search would take hours. */
+/* O(n log n): a million documents take about a second. A quadratic search would take hours. */
 Test(multipack, a_million_pieces_take_seconds)
 {
     enum { N = 1000000, LENGTH = 2048 };
@@ -118,7 +118,7 @@ Test(multipack, a_million_pieces_take_seconds)
     const double fill = (double)total / ((double)n_rows * LENGTH);
     printf("%d pieces in %.3f s, %.4f filled\n", N, seconds, fill);
     cr_expect_gt(fill, 0.99);
-    cr_expect_lt(seconds, 20.0, "%.1f s", seconds); /* about one; room for sanitizers */
+    cr_expect_lt(seconds, 20.0, "%.1f s", seconds); /* usually about one; sanitizers need more */
     free(pieces);
     free(first);
     free(n);

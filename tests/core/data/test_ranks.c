@@ -1,5 +1,5 @@
-/* Ranks: no sample repeats or is lost within an epoch over 1, 2, 3 and 8 of them, interrupted and
- * resumed in between, also with another number of ranks; whatever the packing, weights, split and
+/* Ranks: no sample is repeated or lost within an epoch with 1, 2, 3 and 8 of them, interrupted and
+ * resumed in between, also with another number of ranks; with every packing, weights, split and
  * prefetching. */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -44,8 +44,9 @@ static lathe_loader_config config_of(const data_case *c, const lathe_shards *sha
                                  .n_epochs = EPOCHS};
 }
 
-/* The samples of every place, as the first token of each row: places[0 ..), taken by n_ranks ranks
- * from `cursor` on for at most `steps` batches each. Returns the place after the last one. */
+/* Collects the sample of every place, as the first token of its row, in places[0 ..), as read by
+ * n_ranks ranks from `cursor` on for at most `steps` batches each. Returns the place after the last
+ * one. */
 static int64_t run_ranks(lathe_loader_config config, int32_t n_ranks, const lathe_cursor *cursor,
                          int64_t steps, int32_t *places, lathe_cursor *out)
 {
@@ -157,7 +158,7 @@ Test(ranks, resuming_with_any_number_of_ranks_goes_on_where_it_was)
             lathe_loader *loader = make_loader(&config);
             lathe_loader_cursor(loader, &at);
             lathe_loader_destroy(loader);
-            for (int leg = first; done < total; leg++) { /* a few batches, then another start */
+            for (int leg = first; done < total; leg++) { /* a few batches, then a new start */
                 config.n_prefetch = leg % 3;
                 const int64_t behind =
                     run_ranks(config, ranks[leg % 8], &at, 1 + leg % 5, got, &end);
@@ -170,7 +171,7 @@ Test(ranks, resuming_with_any_number_of_ranks_goes_on_where_it_was)
     }
 }
 
-/* Every token of the datasets, counted: in the target's place and in the row. */
+/* Counts every token of the datasets: as a target and in the row. */
 Test(ranks, every_token_of_the_split_comes_once_an_epoch)
 {
     for (int k = 0; k < N_CASES; k++) {
@@ -209,12 +210,12 @@ Test(ranks, every_token_of_the_split_comes_once_an_epoch)
     }
 }
 
-/* ---- a prefetch thread that is slow now and then ---- */
+/* ---- a prefetch thread that is sometimes slow ---- */
 
 static pthread_t main_thread;
 static atomic_int n_delays;
 
-/* In place of the library's, which this one calls: the thread sleeps at random before it reads. */
+/* Replaces the library's function, which it calls: the thread sleeps at random before it reads. */
 lathe_status lathe_shards_read(const lathe_shards *shards, int64_t begin, int64_t end, int32_t *out)
 {
     static lathe_status (*original)(const lathe_shards *, int64_t, int64_t, int32_t *);
@@ -256,7 +257,7 @@ Test(ranks, a_slow_prefetch_thread_cannot_change_the_order)
                     cr_assert_arr_eq(want[k] + p * B * T, part[p], B * T * 4, "batch %d, %d ahead",
                                      k, ahead);
             if (k % 7 == 0)
-                (void)usleep(700); /* at times this side is the slow one */
+                (void)usleep(700); /* sometimes this thread is the slow one */
         }
         lathe_loader_destroy(loader);
     }

@@ -1,5 +1,5 @@
-/* The reader: JSON, CSV and text as records, whole or from any place on; what is malformed is
- * refused with its file and line. */
+/* The reader: JSON, CSV and text as records, from the start or from any place on; malformed input
+ * is refused with file and line. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +38,8 @@ static void put(const char *name, const char *text)
     cr_assert_eq(lathe_file_write_atomic(at(name), text, (int64_t)strlen(text)), LATHE_OK);
 }
 
-/* The text column of all records, each after its line, "2:text|...": read in batches of `bytes`,
- * with a new reader for every batch when `restart` is set. The error's message when it fails. */
+/* The text column of all records, each after its line number, "2:text|...", read in batches of
+ * `bytes`; with `restart`, a new reader for every batch. After an error, its message. */
 static const char *read_with(lathe_dataset dataset, int64_t bytes, int restart)
 {
     lathe_sources sources;
@@ -73,7 +73,7 @@ static const char *read_with(lathe_dataset dataset, int64_t bytes, int restart)
     return status == LATHE_OK ? text : lathe_error_message();
 }
 
-/* Reads the same whole, record by record, and from every place on. */
+/* Reads the file as a whole, record by record, and from every place on; all must agree. */
 static void check(const char *name, const char *content, const char *want)
 {
     put(name, content);
@@ -156,7 +156,7 @@ Test(reader, lines_and_their_columns)
     cr_expect_str_eq(read_with(named, 100, 0), "1:x|");
 }
 
-/* Texts longer than a window's chunk, which is 1 MiB, and records across its border. */
+/* Texts longer than a chunk of the window, which is 1 MiB, and records across its boundary. */
 Test(reader, long_records_are_read_whole)
 {
     enum { N = 3 << 20 };
@@ -209,7 +209,7 @@ Test(reader, the_content_hash_sees_every_byte_and_no_batch)
     }
 }
 
-/* A file that grows or shrinks between being listed and being read is refused by name. */
+/* A file that grows or shrinks between listing and reading is refused with its name. */
 Test(reader, a_file_that_changes_meanwhile_is_refused)
 {
     static const char *const after[] = {"{\"text\": \"a\"}\n",
@@ -223,7 +223,7 @@ Test(reader, a_file_that_changes_meanwhile_is_refused)
         cr_assert_eq(lathe_sources_list(&dataset, &arena, &sources), LATHE_OK);
         cr_assert_eq(lathe_reader_init(&r, &dataset, &sources, LATHE_ROWS_PACKED, &begin),
                      LATHE_OK);
-        if (i == 1) /* in the middle of reading */
+        if (i == 1) /* while it is being read */
             cr_assert_eq(lathe_reader_batch(&r, 1), LATHE_OK);
         FILE *file = fopen(at("a.jsonl"), "wb");
         cr_assert_not_null(file);

@@ -1,11 +1,10 @@
-/* The row index: splits by document, weights in laps, multipack rows, and what it tells of itself.
- */
+/* The row index: splits by document, weights in laps, multipack rows, and its facts. */
 #include "data/row_index.h"
 #include "data_sets.h"
 
 static const double ones[3] = {1.0, 1.0, 1.0};
 
-/* Documents of the split, one bit each: found by the tokens of all its rows. */
+/* Marks the documents of the split, found from the tokens of all its rows. */
 static void documents_of(const lathe_shards *shards, lathe_loader_config config, char *seen,
                          char mark)
 {
@@ -38,7 +37,7 @@ Test(row_index, no_document_is_in_both_splits_whatever_order_each_is_read_in)
             config.validation_fraction = 0.1; /* of 134: 13 */
         documents_of(shards, config, seen, 1);
         config.split = LATHE_SPLIT_VALIDATION;
-        config.no_shuffle = mode >> 3; /* evaluation reads in order when training shuffles */
+        config.no_shuffle = mode >> 3; /* evaluation reads in order while training shuffles */
         documents_of(shards, config, seen, 2);
         int n_validation = 0;
         for (int i = 0; i < N; i++) {
@@ -86,7 +85,7 @@ Test(row_index, a_single_document_is_divided_at_its_end)
                 }
             lathe_loader_destroy(loader);
         }
-        for (int i = 1; i <= 100; i++) { /* what the cut divides has no target across it */
+        for (int i = 1; i <= 100; i++) { /* no target crosses the cut */
             cr_expect_eq(seen[i], 1);
             cr_expect_eq(target[i], i != 1 && i != 76, "target %d", i);
         }
@@ -100,8 +99,8 @@ Test(row_index, a_single_document_is_divided_at_its_end)
     lathe_shards_destroy(shards);
 }
 
-/* Documents 1 2 3 | 4 .. 14 (11 tokens) | 15 16 | 17 18 19 20 in rows of 8: the long one is cut in
- * 8 + 3; packed 8 | 4+3 | 3+2, pieces of a row in the order of the data. */
+/* Documents 1 2 3 | 4 .. 14 (11 tokens) | 15 16 | 17 18 19 20 in rows of 8: the long one is cut
+ * into 8 + 3; packed 8 | 4+3 | 3+2, with the pieces of a row in the order of the data. */
 Test(row_index, multipack_rows_by_hand)
 {
     int32_t ids[20];
@@ -143,7 +142,7 @@ Test(row_index, multipack_rows_by_hand)
     lathe_shards_destroy(shards);
 }
 
-/* How often each row comes, over `epochs` epochs: counts[dataset][row]. */
+/* Counts how often each row occurs in `epochs` epochs: counts[dataset][row]. */
 static void count_rows_of(const lathe_row_index *x, int64_t epochs, int32_t shuffled,
                           int32_t *counts)
 {
@@ -158,7 +157,7 @@ Test(row_index, weights_count_rows_in_laps)
     static const int64_t sizes[3] = {8, 10, 7};
     static const double weight[3] = {2.0, 0.5, 1.5};
     int32_t counts[25];
-    lathe_shards *shards = make_sets(LATHE_ROWS_PACKED, 3, sizes, weight, 1); /* a token each */
+    lathe_shards *shards = make_sets(LATHE_ROWS_PACKED, 3, sizes, weight, 1); /* one token each */
     const lathe_row_index_config config = {.shards = shards, .row_tokens = 1, .seed = 3};
     lathe_row_index x;
     cr_assert_eq(lathe__row_index_init(&x, &config), LATHE_OK);
@@ -179,7 +178,7 @@ Test(row_index, weights_count_rows_in_laps)
             cr_expect_eq(counts[i], 11, "row %d: %d in seven epochs", i, counts[i]);
     }
     lathe__row_index_fini(&x);
-    lathe_row_index_config validation = config; /* which sees each row once */
+    lathe_row_index_config validation = config; /* which uses each row once */
     validation.validates = 1;
     validation.fraction = 0.4;
     cr_assert_eq(lathe__row_index_init(&x, &validation), LATHE_OK);
@@ -191,7 +190,7 @@ Test(row_index, weights_count_rows_in_laps)
 Test(row_index, another_weight_or_packing_refuses_the_cursor)
 {
     static const int64_t sizes[2] = {30, 30};
-    static const double other[2] = {0.5, 1.5}; /* as many places */
+    static const double other[2] = {0.5, 1.5}; /* the same number of places */
     lathe_shards *shards = make_sets(LATHE_ROWS_PACKED, 2, sizes, ones, 1);
     lathe_shards *weighted = make_sets(LATHE_ROWS_PACKED, 2, sizes, other, 1);
     lathe_loader_config config = {.shards = shards, .n_rows = 2, .row_tokens = 2, .seed = 1};

@@ -1,4 +1,5 @@
-/* Shards: text and JSON lines tokenised once, reused while they fit, refused when damaged. */
+/* Shards: text and JSON lines are tokenised once, reused while they are valid, refused when
+ * damaged. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,7 +120,8 @@ Test(shards, pairs_are_prompt_chosen_rejected)
     lathe_shards *shards;
     cr_assert_eq(prepare("p.jsonl", LATHE_DATASET_JSONL, LATHE_ROWS_PAIRS, &shards), LATHE_OK, "%s",
                  lathe_error_message());
-    /* Implicit prompt: the common beginning less the space before the difference. */
+    /* Without a prompt column: the prompt is the common beginning without the space before the
+     * difference. */
     check_stream(shards, "qyes|no|say a| b|", 17);
     cr_expect_eq(lathe_shards_segments(shards), 6);
     cr_expect_eq(lathe_shards_offset(shards, 4), 11);
@@ -127,7 +129,7 @@ Test(shards, pairs_are_prompt_chosen_rejected)
     lathe_shards_destroy(shards);
 }
 
-/* A token across the boundary: the completion begins where prompt and prompt+completion part. */
+/* A token across the boundary: the completion begins where prompt and prompt+completion diverge. */
 Test(shards, prompt_ends_where_both_completions_agree)
 {
     lathe_tokenizer *tok;
@@ -212,7 +214,7 @@ Test(shards, are_reused_until_the_source_changes)
     put("t", "some text");
     cr_expect_eq(built(), 1);
     cr_expect_eq(built(), 0);
-    put("t", "some text"); /* another time, the same content */
+    put("t", "some text"); /* another modification time, the same content */
     cr_expect_eq(built(), 0);
     put("t", "same size");
     cr_expect_eq(built(), 1);
@@ -240,7 +242,7 @@ Test(shards, every_flipped_byte_and_every_cut_is_refused_by_name)
     cr_assert_eq(lathe_file_read(path, 0, &data, &n), LATHE_OK);
     lathe_shards *shards;
     for (int64_t i = 0; i < n; i++) {
-        if (i >= 8 && i < 12) /* another version is made again, not refused */
+        if (i >= 8 && i < 12) /* a file of another version is made again, not refused */
             continue;
         data[i] ^= 0x10;
         cr_assert_eq(lathe_file_write_atomic(path, data, n), LATHE_OK);
@@ -259,8 +261,8 @@ Test(shards, every_flipped_byte_and_every_cut_is_refused_by_name)
     free(data);
 }
 
-/* A text of `bytes` with all that stands around line ends in real ones, and with the added tokens.
- */
+/* A text of `bytes` with all characters that can be near line ends in real texts, and with the
+ * added tokens. */
 static char *long_text(int64_t bytes)
 {
     static const char *const parts[] = {"The lathe",
@@ -295,7 +297,7 @@ static char *long_text(int64_t bytes)
     return text;
 }
 
-/* Segment i of a dataset against the ids of the whole text. */
+/* Compares segment i of a dataset with the ids of the whole text. */
 static void check_long(const lathe_tokenizer *tok, const char *name, int64_t i,
                        const lathe_ids *want)
 {
@@ -313,7 +315,7 @@ static void check_long(const lathe_tokenizer *tok, const char *name, int64_t i,
     lathe_shards_destroy(shards);
 }
 
-/* A long document is tokenised in stretches, on all threads: its ids are those of the whole. */
+/* A long document is tokenised in stretches on all threads; its ids are those of the whole text. */
 Test(shards, a_long_document_has_the_ids_of_the_whole, .timeout = 120)
 {
     static const struct {
@@ -391,7 +393,7 @@ Test(shards, malformed_records_are_refused_with_their_line)
                  LATHE_E_NOT_FOUND);
     put("t", "x");
     cr_expect_eq(prepare("t", LATHE_DATASET_TEXT, LATHE_ROWS_PAIRS, &shards), LATHE_E_CONFIG);
-    char **names; /* what failed leaves nothing behind */
+    char **names; /* a failure leaves nothing behind */
     int64_t n;
     cr_assert_eq(lathe_dir_list(at("cache"), &arena, &names, &n), LATHE_OK);
     cr_expect_eq(n, 0);

@@ -1,5 +1,5 @@
 /* Preparing shards: in parts, on any number of threads, resumed after a kill, by two processes at
- * once, and with a disk that refuses. */
+ * once, and with disk errors. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void teardown(void)
 
 TestSuite(prepare, .init = setup, .fini = teardown);
 
-/* n records, "record <i>" with a tail of i mod 37 letters. */
+/* Writes n records, "record <i>" followed by i mod 37 letters. */
 static void put_records(const char *name, int n, const char *first)
 {
     FILE *file = fopen(at(name), "wb");
@@ -60,7 +60,7 @@ static lathe_status prepare(const char *cache, int64_t part_bytes, lathe_shards 
                                        NULL, NULL, out);
 }
 
-/* Prepares and gives the identity; *out_built: parts that had to be made. */
+/* Prepares the data and returns its identity; *out_built: number of parts that had to be made. */
 static const char *identity(const char *cache, int64_t part_bytes, int64_t *out_built)
 {
     lathe_shards *shards = NULL;
@@ -100,7 +100,7 @@ Test(prepare, parts_hold_the_same_stream_as_one)
         cr_assert_eq(lathe_shards_offset(one, i), lathe_shards_offset(many, i));
     for (int64_t k = 0; k < n; k += 97)
         cr_assert_eq(lathe_shards_find(one, k), lathe_shards_find(many, k));
-    cr_expect_eq(lathe_shards_text_bytes(one, 0, 2000), n - 2000); /* bytes, and an end each */
+    cr_expect_eq(lathe_shards_text_bytes(one, 0, 2000), n - 2000); /* its bytes, and one end each */
     cr_expect_eq(lathe_shards_text_bytes(many, 0, 2000), n - 2000);
     cr_expect_eq(lathe_shards_text_bytes(many, 3, 1999), lathe_shards_text_bytes(one, 3, 1999));
     free(a);
@@ -126,15 +126,15 @@ Test(prepare, the_number_of_threads_changes_nothing)
     }
 }
 
-/* A text of more than the 8 MiB that a window takes at once: bytes are tokenised in pieces of it.
- */
+/* A text longer than the 8 MiB of one window; the bytes tokenizer tokenises it in pieces of that
+ * size. */
 Test(prepare, a_long_text_of_bytes_is_one_document)
 {
     enum { N = 9 << 20 };
     char *text = malloc(N);
     for (int i = 0; i < N; i++)
         text[i] = (char)('a' + i % 23);
-    memcpy(text + N - 2, "\xc3\xa9", 2); /* a character at the end */
+    memcpy(text + N - 2, "\xc3\xa9", 2); /* ends with a character of two bytes */
     const lathe_dataset dataset = {.path = at("t.txt"), .type = LATHE_DATASET_TEXT};
     lathe_shards *shards;
     for (int bad = 0; bad < 3; bad++) {
@@ -142,7 +142,7 @@ Test(prepare, a_long_text_of_bytes_is_one_document)
         const lathe_status status = lathe_shards_prepare(&dataset, 1, LATHE_ROWS_PACKED, raw,
                                                          at("cache"), NULL, NULL, &shards);
         text[N / 2] = 0;
-        if (bad) { /* half a character at the end; a NUL in the middle */
+        if (bad) { /* ends with half a character; has a NUL in the middle */
             cr_expect_eq(status, LATHE_E_CONFIG);
             cr_expect(strstr(lathe_error_message(), "t.txt: no documents in it; 1 files"), "%s",
                       lathe_error_message());
@@ -173,7 +173,7 @@ static void stop_at(void *arg, const char *path, int64_t done, int64_t total, in
         (void)raise(SIGKILL);
 }
 
-/* Prepares in a process of its own that is killed once `bytes` are done. */
+/* Prepares in a separate process that is killed once `bytes` are done. */
 static void kill_after(int64_t bytes)
 {
     const pid_t child = fork();
@@ -220,12 +220,12 @@ Test(prepare, only_parts_that_changed_are_made_again)
     const char *hash = identity("cache", 4096, &built);
     cr_expect_leq(built, 2);
     cr_expect_str_eq(hash, identity("fresh", 4096, &built));
-    put_records("a.jsonl", 2003, "RECORD"); /* as long, other bytes in the first */
+    put_records("a.jsonl", 2003, "RECORD"); /* same length, other bytes in the first part */
     hash = identity("cache", 4096, &built);
     cr_expect_eq(built, 1);
     (void)lathe_dir_remove(at("fresh"));
     cr_expect_str_eq(hash, identity("fresh", 4096, &built));
-    put_records("a.jsonl", 500, "RECORD"); /* shorter: what is after goes away */
+    put_records("a.jsonl", 500, "RECORD"); /* shorter: later parts are removed */
     hash = identity("cache", 4096, &built);
     cr_expect_eq(built, 1);
     (void)lathe_dir_remove(at("fresh"));
@@ -272,7 +272,7 @@ Test(prepare, processes_at_once_share_the_work)
     cr_expect_eq(count_files("cache", ".bin"), count_files("cache", ""));
 }
 
-/* ---- disks that refuse ---- */
+/* ---- disk errors ---- */
 
 Test(prepare, a_full_disk_is_one_error_and_leaves_nothing_torn)
 {
@@ -306,7 +306,7 @@ Test(prepare, a_cache_that_cannot_be_written_is_named)
     cr_expect_eq(prepare("file/cache", 4096, &shards), LATHE_E_IO);
     cr_expect(strstr(lathe_error_message(), "/file"), "%s", lathe_error_message());
     if (geteuid() == 0)
-        return; /* root writes everywhere */
+        return; /* root can write everywhere */
     cr_assert_eq(lathe_dir_create(at("locked")), LATHE_OK);
     cr_assert_eq(chmod(at("locked"), 0500), 0);
     cr_expect_eq(prepare("locked", 4096, &shards), LATHE_E_IO);
@@ -368,7 +368,7 @@ Test(prepare, bytes_without_a_token_are_warned_of_once_with_the_data_set)
     const lathe_dataset dataset = {.path = at("a.jsonl"), .type = LATHE_DATASET_JSONL};
     lathe_shards *shards;
     lathe_log_set_sink(hear, NULL);
-    for (int k = 0; k < 2; k++) { /* the second time the shards are in the cache */
+    for (int k = 0; k < 2; k++) { /* the second time, the shards are in the cache */
         cr_assert_eq(lathe__shards_prepare_parts(&dataset, 1, LATHE_ROWS_PACKED, tok, at("cache"),
                                                  2000, NULL, NULL, &shards),
                      LATHE_OK, "%s", lathe_error_message());

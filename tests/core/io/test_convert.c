@@ -1,5 +1,5 @@
-/* Conversions: the half format exhaustively, the others through it, odd sizes and unaligned memory.
- */
+/* Conversions: all values of the half format; the other formats through it; odd sizes and unaligned
+ * memory. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ Test(convert, every_half_is_read_exactly_and_comes_back)
 Test(convert, halves_are_rounded_to_nearest_even)
 {
     for (uint32_t bits = 0; bits < 0x7c00;
-         bits++) { /* between each finite positive half and the next */
+         bits++) { /* the midpoint of each finite positive half and the next */
         const double low = half_value(bits), high = bits == 0x7bff ? 65536.0 : half_value(bits + 1);
         const float middle = (float)((low + high) / 2); /* exact: 12 bits */
         cr_assert_eq(lathe_f32_to_f16(middle), bits + (bits & 1));
@@ -57,7 +57,7 @@ Test(convert, odd_sizes_and_unaligned_sources)
         memset(got, 0xff, N * sizeof *got);
         cr_assert_eq(lathe_convert(got, LATHE_F32, stored + 1, dtypes[k], N), LATHE_OK);
         cr_assert_eq(memcmp(got, want, N * sizeof *got), 0);
-        /* 101 x 693 transposed, within the same numbers */
+        /* 101 x 693 transposed, using the same numbers */
         cr_assert_eq(lathe_convert_transposed(got, LATHE_F32, stored + 1, dtypes[k], 101, 693),
                      LATHE_OK);
         for (int r = 0; r < 101; r++)

@@ -1,5 +1,5 @@
-/* Manifests: a folder verifies until a file of it is torn, flipped or gone, and the file is named.
- */
+/* Manifests: a folder verifies until one of its files is truncated, changed or removed; the error
+ * names the file. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +91,7 @@ Test(manifest, names_the_damaged_file)
     expect_damage("config.json", "missing");
 }
 
-/* A manifest of that text, with the last lines that belong to it. */
+/* Writes a manifest of this text with the matching last lines. */
 static void put_sealed(const char *text)
 {
     lathe_buffer b = LATHE_BUFFER_INIT;
@@ -115,7 +115,7 @@ Test(manifest, refuses_a_manifest_that_is_none)
     cr_assert_eq(lathe_manifest_verify(dir), LATHE_OK, "%s", lathe_error_message());
 }
 
-/* Each bit of the last lines, its own hash, and every seventh of the rest. */
+/* Flips each bit of the last lines and of its own hash, and every seventh of the rest. */
 Test(manifest, sees_flipped_bits_of_itself)
 {
     char path[128], *text = NULL;
@@ -148,7 +148,7 @@ Test(manifest, a_survey_names_every_damaged_file)
     cr_assert_eq(lathe_manifest_write(dir, NULL), LATHE_OK);
     cr_assert_eq(lathe_manifest_survey(dir, 1, count_damage, &n, &bytes), LATHE_OK);
     cr_assert(n == 0 && bytes == 12, "%d, %lld bytes", n, (long long)bytes);
-    put("config.json", "[]");                /* as long as before */
+    put("config.json", "[]");                /* same length as before */
     put("state/optimizer.bin", "012345678"); /* shorter */
     cr_assert_eq(lathe_manifest_survey(dir, 1, count_damage, &n, NULL), LATHE_E_CORRUPT);
     cr_assert_eq(n, 2);

@@ -1,4 +1,4 @@
-/* The safetensors reader against files of the Python package and against damaged ones. */
+/* The safetensors reader on files of the Python package and on damaged ones. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define IO_DATA LATHE_TEST_DATA "/golden/data/io/"
 #define MODELS LATHE_TEST_DATA "/golden/data/models/"
 
-/* A file image: u64 length, header text, `data_bytes` bytes counting up. */
+/* A file image: u64 length, header text, `data_bytes` bytes that count up. */
 static uint8_t *image(const char *header, int64_t data_bytes, int64_t *out_bytes)
 {
     const size_t length = strlen(header);
@@ -185,7 +185,7 @@ Test(safetensors, survives_flipped_header_bytes)
         lathe_safetensors *set = NULL;
         bytes[i / 8] ^= (uint8_t)(1 << (i % 8));
         (void)lathe_safetensors_parse("flipped", bytes, n, &set);
-        if (set != NULL) /* still a valid file: its one tensor lies in the data */
+        if (set != NULL) /* the file is still valid: its only tensor is inside the data */
             cr_expect_eq(lathe_desc_bytes(&lathe_safetensors_at(set, 0)->desc), 4);
         lathe_safetensors_close(set);
         bytes[i / 8] ^= (uint8_t)(1 << (i % 8));

@@ -1,6 +1,7 @@
-/* safetensors by the rules of its format: a table of headers that must open, and one of headers
- * that must be refused with the file and what is wrong. Two choices are ours: white space before
- * the header is taken (the reference wants '{' first), and a tensor has at most 4 dimensions. */
+/* safetensors by the rules of its format: a table of headers that must be accepted, and one of
+ * headers that must be refused with the file and the error. Two choices are ours: white space
+ * before the header is accepted (the reference requires '{' first), and a tensor has at most 4
+ * dimensions. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,7 +151,7 @@ static const refused bad[] = {
     {"end before begin", "{" T("a", "U8", "1", "1", "0") "}", 1, "lies at"},
     {"end behind the file", "{" T("a", "U8", "2", "0", "2") "}", 1, "truncated"},
     {"begin behind the file", "{" T("a", "U8", "0", "9", "9") "}", 1, "truncated"},
-    /* the data is covered once, from its first byte to its last */
+    /* the tensors cover the data once, from its first byte to its last */
     {"hole before the first", "{" T("a", "U8", "1", "1", "2") "}", 2, "gap"},
     {"hole between two", "{" T("a", "U8", "1", "0", "1") "," T("b", "U8", "1", "2", "3") "}", 3,
      "gap"},
@@ -166,7 +167,7 @@ static const refused bad[] = {
     {"bytes and no tensor", "{}", 1, "1 bytes after"},
 };
 
-/* A file image: u64 length, header, `data_bytes` bytes counting up. */
+/* A file image: u64 length, header, `data_bytes` bytes that count up. */
 static uint8_t *image(const char *header, int64_t data_bytes, int64_t *out_bytes)
 {
     const size_t length = strlen(header);
@@ -245,7 +246,7 @@ Test(safetensors_conformance, the_length_of_the_header_is_checked_before_it_is_b
                      LATHE_E_CORRUPT);
 }
 
-/* Headers of every length modulo 8: the data begins at any address, and is read all the same. */
+/* Headers of every length modulo 8: the data may begin at any address and is read correctly. */
 Test(safetensors_conformance, data_may_begin_at_any_address)
 {
     for (int pad = 0; pad < 8; pad++) {

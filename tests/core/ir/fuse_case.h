@@ -1,4 +1,4 @@
-/* Ops joined beside ops apart: who offers, and that no bit changes. */
+/* Compares fused ops with separate ops: which devices offer them, and that all bits are equal. */
 #ifndef LATHE_TEST_FUSE_CASE_H
 #define LATHE_TEST_FUSE_CASE_H
 
@@ -38,15 +38,16 @@ __attribute__((unused)) static int32_t offers_none(void *arg, const lathe_graph 
     return 0;
 }
 
-/* Not on a real GPU, where the rows of one product and of parts of it may be another algorithm's.
- */
+/* Not on a real GPU, which may use different algorithms for the rows of a product and for parts of
+ * them. */
 __attribute__((unused)) static int has_one_algorithm(const fixture *f)
 {
     return strcmp(f->device.component->plugin->name, "cuda") != 0 ||
            strstr(f->device.component->path, "/tests/emulated/") != NULL;
 }
 
-/* Within roundings of the compute dtype, of the largest; 0 where the bits must agree. */
+/* Allowed difference: roundings of the compute dtype, relative to the largest; 0 if the bits must
+ * agree. */
 __attribute__((unused)) static double allowed(const fixture *f, double largest)
 {
     const int32_t dtype = f->params.compute_dtype;

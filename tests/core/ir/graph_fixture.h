@@ -1,12 +1,12 @@
-/* A graph under test: built over parameters, derived, passed, placed and run on the CPU device;
- * with FIXTURE_GPU on the CUDA device, of the real GPU where there is one, else of the emulated
- * one. What lies on the device goes through fixture_put and fixture_get.
+/* A graph under test: built over parameters, with derivative and passes, placed and run on the CPU
+ * device; with FIXTURE_GPU on the CUDA device, of the real GPU if there is one, else of the
+ * emulated one. Device memory is accessed through fixture_put and fixture_get.
  *
  * The loss of a value y is sum(y * c) with fixed uneven weights c, so that a gradient that mixes up
- * elements shows. Gradients are held to central differences of that loss of the fourth order,
- * (8 (L(+h) - L(-h)) - (L(+2h) - L(-2h))) / 12h with h = 2^-6: the truncation is of order h^4 =
- * 6e-8, the round-off of an f32 loss near 1 is 1.5 * 2^-24 / h = 6e-6. FIXTURE_TOLERANCE leaves
- * room for forwards whose own f32 sums lose a few bits more.
+ * elements is detected. Gradients are compared with central differences of that loss of fourth
+ * order, (8 (L(+h) - L(-h)) - (L(+2h) - L(-2h))) / 12h with h = 2^-6: the truncation is of order
+ * h^4 = 6e-8, the round-off of an f32 loss near 1 is 1.5 * 2^-24 / h = 6e-6. FIXTURE_TOLERANCE
+ * leaves room for forwards whose own f32 sums lose a few more bits.
  */
 #ifndef LATHE_TEST_GRAPH_FIXTURE_H
 #define LATHE_TEST_GRAPH_FIXTURE_H
@@ -29,7 +29,7 @@
 #define OK(call) cr_assert_eq((call), LATHE_OK, "%s: %s", #call, lathe_error_message())
 
 #define FIXTURE_STEP 0x1p-6
-#define FIXTURE_TOLERANCE 4e-4 /* of the largest gradient of the parameter */
+#define FIXTURE_TOLERANCE 4e-4 /* relative to the largest gradient of the parameter */
 
 typedef struct fixture {
     lathe_registry *registry;
@@ -42,10 +42,10 @@ typedef struct fixture {
     lathe_exec *exec; /* after fixture_finish */
     lathe_store store;
     void *arena;
-    uint64_t n_random; /* streams given out: each tensor gets numbers of its own */
+    uint64_t n_random; /* number of random streams used: each tensor gets its own */
 } fixture;
 
-/* Which passes fixture_finish runs besides the one that plans need, lathe_pass_inplace. */
+/* The passes that fixture_finish runs besides lathe_pass_inplace, which plans need. */
 enum { FIXTURE_MERGE = 1, FIXTURE_DEAD = 2 };
 
 static inline void fixture_instance(fixture *f, int32_t kind, const char *name, lathe_instance *out)
@@ -93,7 +93,8 @@ static inline void fixture_find(fixture *f)
 static inline void fixture_open(fixture *f, int32_t compute_dtype)
 {
     memset(f, 0, sizeof *f);
-    lathe_parallel_init(1); /* tiny graphs: waiting for other threads would be all the time */
+    /* the graphs are tiny: waiting for other threads would take most of the time */
+    lathe_parallel_init(1);
     fixture_find(f);
     OK(lathe_machine_init(&f->m, &f->device, LATHE_FLAG_DETERMINISTIC));
     f->m.attention = &f->attention;
@@ -103,7 +104,7 @@ static inline void fixture_open(fixture *f, int32_t compute_dtype)
     f->loss = f->seed = LATHE_NONE;
 }
 
-/* Device memory <- host memory, and back. */
+/* Copies host memory to device memory; and back. */
 static inline void fixture_put(fixture *f, void *to, const void *from, int64_t bytes)
 {
     OK(lathe_upload(&f->m, to, from, bytes));
@@ -142,7 +143,7 @@ static inline void fixture_close(fixture *f)
     lathe_arena_fini(&f->memory);
 }
 
-/* n numbers in [-1, 1), a function of the stream alone. */
+/* n numbers in [-1, 1) that depend only on the stream. */
 static inline void fixture_random(uint64_t stream, float *out, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -155,7 +156,8 @@ static inline lathe_desc fixture_desc(int32_t dtype, int64_t rows, int64_t cols)
     return cols > 0 ? lathe_desc_2d(dtype, rows, cols) : lathe_desc_1d(dtype, rows);
 }
 
-/* A parameter [rows, cols], or a vector for cols 0; its value as computation reads it. */
+/* Adds a parameter [rows, cols], or a vector if cols is 0; returns its value as computation reads
+ * it. */
 static inline lathe_val fixture_param(fixture *f, const char *name, int64_t rows, int64_t cols,
                                       int32_t trainable)
 {
@@ -187,7 +189,7 @@ static inline lathe_val fixture_ids(fixture *f, const int32_t *ids, int64_t n)
     return v;
 }
 
-/* A constant of this shape, of uneven numbers in [-1, 1). */
+/* Adds a constant of this shape with uneven numbers in [-1, 1). */
 static inline lathe_val fixture_const(fixture *f, lathe_desc desc)
 {
     const int64_t n = lathe_desc_count(&desc);
@@ -269,7 +271,8 @@ static inline lathe_status fixture_derive(fixture *f, lathe_val loss)
     return lathe_derive(f->g, loss, f->seed);
 }
 
-/* Every parameter gets numbers that its row fixes, whether held as master, compute copy or both. */
+/* Gives every parameter numbers that depend on its row, in its master, its compute copy, or
+ * both. */
 static inline void fixture_fill(fixture *f)
 {
     for (int32_t i = 0; i < f->params.n; i++) {
@@ -291,7 +294,7 @@ static inline void fixture_fill(fixture *f)
     }
 }
 
-/* Places a derived (or forward-only) graph and sets the seed and the RNG input. */
+/* Places a graph with or without a derivative, and sets the seed and the RNG input. */
 static inline void fixture_place(fixture *f)
 {
     const lathe_val rng = f->g->rng;
@@ -331,7 +334,8 @@ static inline void fixture_finish(fixture *f, lathe_val loss)
     fixture_place(f);
 }
 
-/* One run; the loss. The arena is poisoned first: what a node does not write must not be read. */
+/* Runs once and returns the loss. Poisons the arena first, because nothing may read what no node
+ * has written. */
 static inline double fixture_run(fixture *f, int32_t accumulate)
 {
     float loss = 0.0f;
@@ -361,7 +365,7 @@ static inline double fixture_difference(fixture *f, int32_t param, int64_t i)
            (12.0 * h);
 }
 
-/* A copy of a parameter's gradient as the last run left it; the caller frees. */
+/* A copy of a parameter's gradient after the last run; the caller frees it. */
 static inline float *fixture_gradient(fixture *f, int32_t param)
 {
     const int64_t n = lathe_desc_count(&f->params.rows[param]->desc);
@@ -370,8 +374,9 @@ static inline float *fixture_gradient(fixture *f, int32_t param)
     return copy;
 }
 
-/* Holds the gradients of all trainable parameters to differences of the loss. f32 compute only.
- * all: every one of them must have a gradient worth comparing; else some may be out of reach. */
+/* Compares the gradients of all trainable parameters with differences of the loss; f32 compute
+ * only. all: every parameter must have a gradient that is not 0; else some need not reach the
+ * loss. */
 static inline void fixture_compare(fixture *f, int32_t all)
 {
     for (int32_t p = 0; p < f->params.n; p++) {

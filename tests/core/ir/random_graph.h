@@ -1,6 +1,6 @@
 /* Random graphs over a fixture: a chain of ops on [4, 6] values with random earlier inputs, layers
- * and blocks; the loss reads a few of them. A function of the seed: asked for in-place outputs, the
- * same graph takes over memory at random, legal or not. */
+ * and blocks; the loss reads a few of them. Depends only on the seed. With `inplace`, the same
+ * graph reuses memory at random, legally or not. */
 #ifndef LATHE_TEST_RANDOM_GRAPH_H
 #define LATHE_TEST_RANDOM_GRAPH_H
 
@@ -43,7 +43,7 @@ static inline lathe_val random_op(fixture *f, random_source *r, lathe_val a, lat
         return out[0];
     }
     OK(lathe_graph_node(f->g, op, &attrs, in, n_in, out, 1, inplace && wants && can ? 0 : -1, "r"));
-    if (op == LATHE_OP_TRANSPOSE) /* and back, so that shapes go on fitting */
+    if (op == LATHE_OP_TRANSPOSE) /* and back, so that later shapes fit */
         OK(lathe_graph_node(f->g, op, NULL, out, 1, out, 1, -1, "r"));
     return out[0];
 }

@@ -5,11 +5,12 @@
 typedef lathe_val (*rule_fn)(fixture *f);
 
 /* bf16 rounds to 2^-9 relative; a gradient here is a sum of at most some tens of products of a few
- * such factors, each off by less than 2^-7 of the largest. f16 has three bits more. */
+ * such factors, each off by less than 2^-7 of the largest. f16 has three more bits. */
 #define BF16_TOLERANCE 0x1p-4
 #define F16_TOLERANCE 0x1p-7
 
-/* The gradients in half precision are those in f32, coarsely: dtypes fit and nothing is lost. */
+/* The gradients in half precision are approximately those in f32: dtypes fit and no term is
+ * missing. */
 static void check_half(rule_fn rule, int32_t dtype, double tolerance)
 {
     fixture f32, half;
@@ -180,7 +181,7 @@ RULE(swiglu)
                           fixture_matrix(f, "up", 3, 5));
 }
 
-/* Both outputs of one node are gradients of x, which has one already. */
+/* Both outputs of one node are gradients of x, which already has one. */
 RULE(swiglu_of_one_value_used_again)
 {
     const lathe_val p = fixture_matrix(f, "x", 3, 5);
@@ -258,7 +259,7 @@ RULE(lincomb)
                         fixture_matrix(f, "y", 3, 5), LATHE_NONE);
 }
 
-/* y stays f32 where x is the compute dtype. */
+/* y stays f32 while x has the compute dtype. */
 RULE(lincomb_of_two_dtypes)
 {
     const lathe_op_attrs attrs = {.alpha = 0.5, .beta = -2.0};
@@ -386,7 +387,7 @@ RULE(three_uses_of_a_value)
 {
     const lathe_val x = fixture_matrix(f, "x", 3, 4), w = fixture_matrix(f, "w", 4, 4);
     const lathe_val h = fixture_linear(f, x, w, LATHE_NONE);
-    const lathe_val a = fixture_linear(f, h, w, LATHE_NONE); /* w again: it is tied */
+    const lathe_val a = fixture_linear(f, h, w, LATHE_NONE); /* w again: tied weights */
     const lathe_val b = fixture_unary(f, LATHE_OP_GELU_TANH, h);
     return fixture_binary(f, LATHE_OP_MUL, fixture_binary(f, LATHE_OP_ADD, a, b), h);
 }

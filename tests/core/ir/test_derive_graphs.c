@@ -1,8 +1,8 @@
-/* Gradients of whole graphs: repeatable, accumulated, seeded; and the graphs that the derivative
+/* Gradients of whole graphs: repeatable, accumulated, seeded; and graphs that the derivative
  * refuses. */
 #include "graph_fixture.h"
 
-/* A small network with every kind of sharing, as one graph. */
+/* A small network in which values are shared in every way. */
 static lathe_val network(fixture *f)
 {
     static const int32_t ids[] = {3, 1, 1, 4};
@@ -49,7 +49,7 @@ Test(derive, gradients_are_the_same_bits_from_run_to_run)
 }
 
 /* 2g is exact in f32, so a run added to itself differs only where several writers round in between:
- * at most half a unit in the last place for each. */
+ * by at most half a unit in the last place each. */
 Test(derive, an_accumulating_run_adds_to_what_is_there)
 {
     fixture f;
@@ -75,7 +75,7 @@ Test(derive, an_accumulating_run_adds_to_what_is_there)
     fixture_close(&f);
 }
 
-/* y = x * c: one writer, so that the second run adds exactly once per element. */
+/* y = x * c: with one writer, the second run adds exactly once per element. */
 Test(derive, one_writer_accumulates_exactly)
 {
     fixture f;

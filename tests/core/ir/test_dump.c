@@ -1,4 +1,5 @@
-/* Dumps: one line a node with its op, values and label; Graphviz that names only nodes it has. */
+/* Dumps: one line per node with its op, values and label; Graphviz output that only refers to its
+ * own nodes. */
 #include "graph_fixture.h"
 #include "ir/desc_text.h"
 #include "ir/dump.h"
@@ -65,8 +66,7 @@ Test(dump, an_empty_graph_is_an_empty_text)
     fixture_close(&f);
 }
 
-/* Statements end in ';' outside of strings, quotes are paired, and edges join nodes that are there.
- */
+/* Statements end in ';' outside strings, quotes are paired, and edges join existing nodes. */
 Test(dot, is_well_formed)
 {
     fixture f;

@@ -1,5 +1,5 @@
-/* The free space of an arena: the offsets are those of comparing each block with all before it, and
- * a hundred thousand blocks are placed in a moment. */
+/* The free space of an arena: the offsets equal those of comparing each block with all earlier
+ * ones, and a hundred thousand blocks are placed quickly. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ static int64_t min_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The lowest offset, 0 or after another block, at which blocks[i] meets none before it. */
+/* The lowest offset, 0 or after another block, at which blocks[i] overlaps no earlier block. */
 static int64_t lowest(const block *blocks, int32_t i)
 {
     int64_t best = INT64_MAX;
@@ -66,8 +66,8 @@ Test(free_space, gives_the_lowest_offset_that_nothing_else_holds)
     }
 }
 
-/* As in a training: what layer i saves holds until its backward, and the layers' own values are
- * short. Comparing each with all others would take minutes. */
+/* As in training: saved values of layer i live until its backward, other values are short-lived.
+ * Comparing each with all others would take minutes. */
 Test(free_space, a_hundred_thousand_blocks_are_placed_in_a_moment)
 {
     enum { N = 50000 };

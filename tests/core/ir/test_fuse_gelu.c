@@ -1,19 +1,19 @@
-/* GELU in its neighbours: no bit changes, no byte more is planned, and what must not be joined is
- * not. */
+/* GELU fused with its neighbours: no bit changes, no more memory is planned, and nodes that must
+ * stay separate do. */
 #include "fuse_case.h"
 #include "lathe/fp8.h"
 
 enum { LAYERS = 3, ROWS = 16, WIDTH = 16 };
 
-/* Which variant of the network; each is a reason to leave something as it is. */
+/* Variant of the network; each has a reason not to fuse something. */
 enum {
     PLAIN = 0,
-    ADAPTED_UP = 1,   /* something is added to the product that GELU would take */
-    ADAPTED_DOWN = 2, /* and to the product after GELU: its gradient has two parts */
+    ADAPTED_UP = 1,   /* the product before GELU is added to */
+    ADAPTED_DOWN = 2, /* the product after GELU is added to, so its gradient has two parts */
     FP8 = 3,
-    READ_TWICE = 4, /* the loss reads GELU's result too */
-    SEEN = 5,       /* the product's result is one of the graph's */
-    BETWEEN = 6     /* what the second product's derivative reads is added to before GELU's turn */
+    READ_TWICE = 4, /* the loss also reads GELU's result */
+    SEEN = 5,       /* the product's result is an output of the graph */
+    BETWEEN = 6 /* an input of the second product's derivative changes before GELU's derivative */
 };
 
 static lathe_val matrix(fixture *f, const char *name, int layer, int64_t rows, int64_t cols)
@@ -23,7 +23,7 @@ static lathe_val matrix(fixture *f, const char *name, int layer, int64_t rows, i
     return cols > 0 ? fixture_matrix(f, text, rows, cols) : fixture_vector(f, text, rows);
 }
 
-/* A second product beside w's, as LoRA has it. */
+/* A second product beside w's, as in LoRA. */
 static lathe_val beside(fixture *f, lathe_val y, lathe_val x, const char *name, int layer,
                         int64_t rows, int64_t cols)
 {
@@ -73,7 +73,8 @@ static lathe_val network(fixture *f, int variant)
     return fixture_loss(f, x);
 }
 
-/* The network with its derivative, passed and not yet placed. offers NULL: as it comes. */
+/* Builds the network with its derivative and passes, not yet placed. offers NULL: without
+ * fusion. */
 static void build(fixture *f, int32_t dtype, int variant, int32_t recompute, lathe_offers_fn offers)
 {
     fixture_open(f, dtype);
@@ -93,7 +94,7 @@ static void expect_no_growth(const fixture *apart, const fixture *joint, int32_t
                   (long long)j->activation_bytes, (long long)a->activation_bytes);
     cr_expect_leq(j->arena_bytes, a->arena_bytes, "%s: %lld of %lld with scratch", what,
                   (long long)j->arena_bytes, (long long)a->arena_bytes);
-    if (recompute == LATHE_RECOMPUTE_NONE) /* the gradient of h is what there is most of */
+    if (recompute == LATHE_RECOMPUTE_NONE) /* the gradient of h is the largest value */
         cr_expect_lt(j->activation_bytes, a->activation_bytes, "%s", what);
 }
 
@@ -108,7 +109,8 @@ Test(fuse_gelu, no_bit_changes_and_no_byte_more_is_planned)
             build(&apart, dtypes[d], PLAIN, mode, NULL);
             build(&joint, dtypes[d], PLAIN, mode, device_offers);
             const int again = count_op(apart.g, LATHE_OP_GELU_TANH) > LAYERS;
-            const int whole = again && mode != LATHE_RECOMPUTE_POINTWISE; /* LINEAR too */
+            /* LINEAR is recomputed too */
+            const int whole = again && mode != LATHE_RECOMPUTE_POINTWISE;
             cr_expect_eq(count_op(joint.g, LATHE_OP_LINEAR_GELU), whole ? 2 * LAYERS : LAYERS);
             cr_expect_eq(count_op(joint.g, LATHE_OP_GELU_TANH), again && !whole ? LAYERS : 0);
             cr_expect_eq(count_op(joint.g, LATHE_OP_LINEAR_DX_GELU), LAYERS);
@@ -122,8 +124,8 @@ Test(fuse_gelu, no_bit_changes_and_no_byte_more_is_planned)
         }
 }
 
-/* Not on the emulated GPU: it would take minutes there, and other tests compare its bits with those
- * of ops whose gradients are checked by differences. */
+/* Not on the emulated GPU, where it would take minutes; other tests compare its bits with those of
+ * ops whose gradients are checked by differences. */
 #ifndef FIXTURE_GPU
 Test(fuse_gelu, gradients_agree_with_differences)
 {
@@ -135,7 +137,7 @@ Test(fuse_gelu, gradients_agree_with_differences)
 }
 #endif
 
-/* What is joined of each variant, by whom: GELU's own product and the one after it. */
+/* Expected fusions of each variant: GELU with the product before it and with the one after it. */
 typedef struct expectation {
     int variant, forward, backward;
 } expectation;
@@ -166,7 +168,7 @@ Test(fuse_gelu, every_variant_has_the_bits_of_what_is_apart)
         fixture apart, joint;
         char what[32];
         if (variant == FP8)
-            continue; /* not on every device */
+            continue; /* not offered by every device */
         (void)snprintf(what, sizeof what, "variant %d", variant);
         build(&apart, LATHE_BF16, variant, LATHE_RECOMPUTE_POINTWISE, NULL);
         build(&joint, LATHE_BF16, variant, LATHE_RECOMPUTE_POINTWISE, device_offers);
@@ -191,7 +193,7 @@ Test(fuse_gelu, does_nothing_where_the_device_offers_nothing)
     fixture_close(&asked);
 }
 
-/* Without a derivative nobody reads z: it is not stored. */
+/* Without a derivative no node reads z, so it is not stored. */
 Test(fuse_gelu, a_forward_alone_does_not_store_what_gelu_takes)
 {
     fixture f;
@@ -207,7 +209,7 @@ Test(fuse_gelu, a_forward_alone_does_not_store_what_gelu_takes)
     fixture_close(&f);
 }
 
-/* Joined, the work counts as before. */
+/* Fusion does not change the counted work. */
 Test(fuse_gelu, the_products_count_as_they_did)
 {
     fixture apart, joint;

@@ -1,5 +1,5 @@
-/* Norms and the sums in front of them: no bit changes, no byte more is planned, and what is not so
- * is left. */
+/* Norms fused with the sums before them: no bit changes, no more memory is planned, and other nodes
+ * stay separate. */
 #include "fuse_case.h"
 
 enum { LAYERS = 3, ROWS = 16, WIDTH = 24 };
@@ -7,8 +7,8 @@ enum { LAYERS = 3, ROWS = 16, WIDTH = 24 };
 /* Which variant of the network. */
 enum {
     PLAIN = 0,
-    BETWEEN = 1,  /* a node lies between sum and norm */
-    OTHER_SUM = 2 /* it is a product of the two */
+    BETWEEN = 1,  /* a node is between sum and norm */
+    OTHER_SUM = 2 /* a product instead of a sum */
 };
 
 static lathe_val matrix(fixture *f, const char *name, int layer, int64_t rows, int64_t cols)
@@ -28,7 +28,7 @@ static lathe_val norm_of(fixture *f, lathe_val x, int layer, int is_rms)
                         matrix(f, "shift", layer, WIDTH, 0));
 }
 
-/* Residual layers, each a norm, a product and a sum; and a norm after the last. */
+/* Residual layers of a norm, a product and a sum each, and a final norm. */
 static lathe_val network(fixture *f, int is_rms, int variant)
 {
     lathe_val x = fixture_unary(f, LATHE_OP_COPY, matrix(f, "x", 0, ROWS, WIDTH));

@@ -1,5 +1,5 @@
-/* Values of the forward in the host's memory: what goes, when, and that nobody touches memory that
- * a copy is at. */
+/* Forward values kept in host memory: which values, when, and that no node uses memory while it is
+ * being copied. */
 #include "graph_fixture.h"
 #include "ir/op_info.h"
 
@@ -36,7 +36,7 @@ static int32_t forward_end(const lathe_graph *g)
     return end;
 }
 
-/* Derived, with the values of the forward away. */
+/* Adds the derivative and moves the forward's values to host memory. */
 static int32_t open_network(fixture *f, int layers, int32_t recompute)
 {
     int32_t n = -1;
@@ -73,7 +73,7 @@ static int32_t reader(const lathe_graph *g, int32_t op, lathe_val v)
     return g->n_nodes;
 }
 
-/* Whether two planned values have bytes in common. */
+/* Whether two planned values overlap in memory. */
 static int meet(const lathe_graph *g, const lathe_plan *plan, lathe_val a, lathe_val b)
 {
     if (a == LATHE_NONE || b == LATHE_NONE || plan->offset[a] < 0 || plan->offset[b] < 0 ||
@@ -83,7 +83,8 @@ static int meet(const lathe_graph *g, const lathe_plan *plan, lathe_val a, lathe
            plan->offset[b] < plan->offset[a] + lathe_desc_bytes(&g->values[a].desc);
 }
 
-/* No node between writes where v lies; reads: nor reads. */
+/* Checks that no node writes to the memory of v from `from` to `to`; with `reads`, that none reads
+ * it either. */
 static void expect_untouched(const lathe_graph *g, const lathe_plan *plan, lathe_val v,
                              int32_t from, int32_t to, int reads)
 {
@@ -95,7 +96,7 @@ static void expect_untouched(const lathe_graph *g, const lathe_plan *plan, lathe
     }
 }
 
-/* A value's whole way, in an order that its copies need. */
+/* Checks the order of a value's copies and waits. */
 static void check_trip(const lathe_graph *g, const lathe_plan *plan, int32_t copy_out)
 {
     const lathe_val v = g->nodes[copy_out].in[0], on_host_copy = g->nodes[copy_out].out[0];
@@ -114,7 +115,7 @@ static void check_trip(const lathe_graph *g, const lathe_plan *plan, int32_t cop
         if (i != wait_out)
             cr_assert_not(meet(g, plan, on_host_copy, g->nodes[i].out[0]), "node %d has its slot",
                           i);
-    /* after the arrival it is read, and v no more */
+    /* after wait_out, only the host copy is read, not v */
     for (int32_t i = wait_out + 1; i < g->n_nodes; i++)
         for (int32_t k = 0; k < g->nodes[i].n_in; k++)
             cr_assert(g->nodes[i].phase == LATHE_PHASE_FORWARD || g->nodes[i].in[k] != v);
@@ -140,8 +141,8 @@ Test(offload_values, go_and_come_back_in_an_order_that_their_copies_need)
         }
 }
 
-/* With every layer more the host's part grows by what a layer keeps, the device's by the layer's
- * statistics. */
+/* Each further layer adds its stored values to host memory, and only its statistics to device
+ * memory. */
 Test(offload_values, the_device_holds_those_of_a_few_layers)
 {
     int64_t device[2], host[2];
@@ -157,7 +158,7 @@ Test(offload_values, the_device_holds_those_of_a_few_layers)
     }
     const int64_t statistics = 6 * ROWS * (int64_t)sizeof(float);
     cr_expect_leq(device[1] - device[0], statistics);
-    /* x, the norm's result, the MLP's inside before and after gelu */
+    /* x, the norm's result, and the MLP's inner values before and after gelu */
     cr_expect_eq(host[1] - host[0], 6 * (1 + 1 + 4 + 4) * ROWS * WIDTH * (int64_t)sizeof(float));
 }
 
@@ -197,7 +198,7 @@ Test(offload_values, a_graph_of_one_range_stays_as_it_is)
     fixture_close(&f);
 }
 
-/* The ops are the pass's alone: a plugin that asks for one is refused. */
+/* Only the pass creates these ops; a plugin that asks for one is refused. */
 Test(offload_values, no_plugin_makes_them)
 {
     fixture f;

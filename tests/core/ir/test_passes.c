@@ -1,5 +1,4 @@
-/* The passes: each does its work where it may, refrains where it must not, and changes no result.
- */
+/* The passes: each works where allowed, does nothing elsewhere, and changes no result. */
 #include "random_graph.h"
 
 static int count_op(const lathe_graph *g, int32_t op)
@@ -18,7 +17,8 @@ static int count_phase(const lathe_graph *g, int32_t phase)
     return n;
 }
 
-/* The loss and all gradients of two placed graphs over the same parameters are the same bits. */
+/* Checks that the loss and all gradients of two placed graphs over the same parameters have the
+ * same bits. */
 static void expect_same_bits(fixture *a, fixture *b, const char *what)
 {
     const double loss_a = fixture_run(a, 0), loss_b = fixture_run(b, 0);
@@ -78,7 +78,8 @@ Test(merge_head, the_logprobs_stay_readable)
     fixture_close(&f);
 }
 
-/* A loss that bends the log-probabilities, as preference losses do: dlogp needs them first. */
+/* A loss that is not linear in the log-probabilities, as preference losses: dlogp depends on
+ * them. */
 static lathe_val preference(fixture *f)
 {
     const lathe_val x = fixture_unary(f, LATHE_OP_GELU_TANH, fixture_matrix(f, "x", 4, 3));
@@ -106,7 +107,7 @@ Test(merge_head, both_nodes_stay_when_dlogp_depends_on_logp)
 
 enum { LAYERS = 5, ROWS = 16, WIDTH = 16 };
 
-/* Layers of attention and MLP, wide enough that activations are what counts. */
+/* Layers of attention and MLP, wide enough that activations dominate the memory. */
 static lathe_val network(fixture *f)
 {
     const lathe_op_attrs norm = {.eps = 1e-5f};
@@ -173,7 +174,8 @@ Test(recompute, every_mode_gives_the_same_bits_in_a_smaller_arena)
         least = mode == LATHE_RECOMPUTE_LAYER ? bytes : least;
         fixture_close(&f);
     }
-    /* L layers whole: 5 inputs and one layer's inside, against 5 insides */
+    /* whole layers recomputed: 5 inputs and one layer's inner values, instead of 5 layers' inner
+     * values */
     cr_expect_lt(least, most / 2);
     fixture_close(&kept);
 }
@@ -225,7 +227,7 @@ Test(detach, gradients_stop_there)
 
 /* ---- inplace ---- */
 
-/* y = 2x in the memory of x; the loss reads y, and x itself where reads_old. */
+/* y = 2x in the memory of x; the loss reads y and, with reads_old, also x. */
 static lathe_val taken_over(fixture *f, int32_t inplace, int32_t reads_old)
 {
     const lathe_op_attrs twice = {.alpha = 2.0};
@@ -254,8 +256,8 @@ Test(inplace, a_copy_is_made_where_the_old_value_is_still_read)
     }
 }
 
-/* Both inputs of an addition have one value as their gradient so far; what is added to the one must
- * not show in the other. */
+/* Both inputs of an addition have the same value as their gradient so far; adding to one must not
+ * change the other. */
 Test(inplace, a_gradient_shared_by_two_values_is_copied_before_it_is_added_to)
 {
     fixture f;
@@ -273,8 +275,8 @@ Test(inplace, a_gradient_shared_by_two_values_is_copied_before_it_is_added_to)
     fixture_close(&f);
 }
 
-/* scale_by reads one element of its second input for all of the first: the output may not take it.
- */
+/* scale_by reads one element of its second input for all elements, so the output must not use its
+ * memory. */
 Test(inplace, a_factor_inside_the_scaled_tensor_survives)
 {
     const lathe_op_attrs second = {.start = 1};

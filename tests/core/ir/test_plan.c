@@ -1,12 +1,12 @@
-/* The memory plan: blocks that live at the same time never touch, over random and real graphs, and
- * the peak stays near the least that liveness allows. */
+/* The memory plan: blocks that live at the same time never overlap, in random and real graphs, and
+ * the peak is near the minimum that the lifetimes allow. */
 #include "random_graph.h"
 #include "run/run_state.h"
 
-/* A value's memory, or a node's scratch, as the test works it out by itself. */
+/* A value's memory or a node's scratch, computed by the test independently. */
 typedef struct life {
     int64_t offset, bytes;
-    int32_t first, last; /* nodes, inclusive */
+    int32_t first, last; /* first and last node, inclusive */
     int32_t value, node; /* one of them -1 */
 } life;
 
@@ -21,7 +21,8 @@ static void extend(life *l, int32_t node)
     l->last = node > l->last ? node : l->last;
 }
 
-/* lives[] of every value by itself: from its writing to its last reading, shared memory or not. */
+/* Computes lives[]: for every value from the node that writes it to its last reader, whether memory
+ * is shared or not. */
 static int32_t lives_of(const lathe_graph *g, const lathe_plan *plan, const int64_t *scratch,
                         life *lives)
 {
@@ -52,7 +53,7 @@ static int32_t lives_of(const lathe_graph *g, const lathe_plan *plan, const int6
     return n;
 }
 
-/* a hands its memory to b at the node where a is read for the last time and b is written. */
+/* Whether a gives its memory to b at the node that is the last reader of a and writes b. */
 static int hands_over(const lathe_graph *g, const life *a, const life *b)
 {
     return a->value >= 0 && b->value >= 0 && a->last == b->first &&
@@ -70,7 +71,8 @@ static void expect_apart(const lathe_graph *g, const life *a, const life *b, con
               b->value, b->node, (long long)b->offset, (long long)b->bytes, b->first, b->last);
 }
 
-/* Most bytes alive at any node: no plan can do with less. A family of shared memory counts once. */
+/* The largest number of bytes alive at any node, the minimum for every plan. Values that share
+ * memory count once. */
 static int64_t least_bytes(const lathe_graph *g, const life *lives, int32_t n)
 {
     char *counted = malloc((size_t)g->n_values + 1);
@@ -95,7 +97,7 @@ static int64_t least_bytes(const lathe_graph *g, const life *lives, int32_t n)
     return least;
 }
 
-/* Plans g with uneven scratch, checks the invariants; returns peak / least. */
+/* Plans g with uneven scratch, checks the invariants, and returns peak / minimum. */
 static double check_plan(const lathe_graph *g, int64_t scratch_unit, const char *what)
 {
     int64_t *scratch = calloc((size_t)g->n_nodes + 1, sizeof *scratch);
@@ -176,7 +178,7 @@ Test(plan, blocks_of_training_never_meet)
     real_graph("dpo", "mlp", "fp32");
 }
 
-/* By hand: a (64 bytes) lives over nodes 0-1, b over 1-2, c over 2-3: c may have a's place. */
+/* By hand: a (64 bytes) lives at nodes 0-1, b at 1-2, c at 2-3, so c can use a's memory. */
 Test(plan, memory_is_used_again_when_a_value_has_died)
 {
     fixture f;

@@ -1,5 +1,6 @@
-/* Runs a forward graph of a model in double, one plain loop per op as op.h states it: a second
- * implementation to hold the families to transformers without any device. Aborts by assertion. */
+/* Runs a model's forward graph in double, one plain loop per op as op.h defines it: a second
+ * implementation to compare the families with transformers without a device. Aborts by
+ * assertion. */
 #ifndef LATHE_TEST_EVAL_GRAPH_H
 #define LATHE_TEST_EVAL_GRAPH_H
 
@@ -90,7 +91,7 @@ static inline void eval_rope(eval *e, const lathe_ir_node *n)
     }
 }
 
-/* One query head: o and its inputs, keys [first, last]. */
+/* Computes o of one query head from its inputs, for keys [first, last). */
 static inline void eval_query(const double *q, const double *k, const double *v, int64_t stride,
                               int64_t d, int64_t first, int64_t last, double scale, double *o)
 {

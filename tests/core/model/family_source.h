@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "model/hf_config.h"
 
-/** One registry for the life of the test. */
+/** One registry for the duration of the test. */
 static inline const lathe_model_source *family_source(void)
 {
     static lathe_model_source source;

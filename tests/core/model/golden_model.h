@@ -17,7 +17,7 @@
 typedef struct golden {
     lathe_model_config config;
     lathe_params params;
-    lathe_safetensors *weights, *golden; /* golden: NULL where there is none */
+    lathe_safetensors *weights, *golden; /* golden: NULL if there is none */
     float **data;                        /* [params.n], our layout */
 } golden;
 

@@ -1,4 +1,4 @@
-/* Parameter lists against transformers' named_parameters, and the sizes that follow from them. */
+/* Parameter lists compared with transformers' named_parameters, and sizes derived from them. */
 #include "golden_model.h"
 #include "model/model_build.h"
 #include "model/model_size.h"

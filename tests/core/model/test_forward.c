@@ -1,5 +1,5 @@
-/* The families' forward graphs, run in double, against the logits of transformers; packed documents
- * and the cached forward against the plain one; hooks, layers and labels. */
+/* The families' forward graphs, run in double, compared with transformers' logits; packed documents
+ * and the cached forward compared with the plain one; hooks, layers and labels. */
 #include "eval_graph.h"
 #include "golden_model.h"
 #include "ir/graph.h"
@@ -105,7 +105,8 @@ Test(forward, logits_are_those_of_transformers)
             worst = fmax(worst, fabs(logit - (double)x));
             high = fmax(high, fabs((double)x));
         }
-        /* the golden is f32: two layers of sums of up to 128 products, and RoPE angles to 2^-18 */
+        /* the golden is f32: two layers with sums of up to 128 products, and RoPE angles accurate
+         * to 2^-18 */
         cr_expect_lt(worst, 2e-6 * high, "%s: %g of %g", names[m], worst, high);
         forward_close(&f);
         golden_close(&g);
@@ -185,7 +186,7 @@ typedef struct seen {
     char first[64];
 } seen;
 
-/* An adapter's place: the plain linear, doubled. */
+/* An adapter at a site: doubles the plain linear. */
 static lathe_status doubled(void *arg, const lathe_site *site, lathe_val x, lathe_val *y)
 {
     seen *s = arg;
@@ -247,7 +248,7 @@ Test(forward, refuses_shapes_and_positions_it_has_not)
     forward f;
     lathe_val out;
     forward_open(&f, &g, B, T, 0, 0);
-    f.build.max_positions = 65; /* it has learned 64 */
+    f.build.max_positions = 65; /* the model has learned 64 positions */
     cr_assert_eq(lathe_model_hidden(&f.build, &out), LATHE_E_CONFIG);
     cr_assert_not_null(strstr(lathe_error_message(), "65"));
     f.build.max_positions = 64;

@@ -1,5 +1,4 @@
-/* Reading configurations of both generations of keys, refusing what is not supported, writing them.
- */
+/* Configurations: reads both generations of keys, refuses unsupported ones, and writes them. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Odd but legal configurations, read as transformers' classes resolve them
+/* Unusual but legal configurations, resolved as transformers' classes do
  * (tests/golden/configs.py). */
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -53,7 +53,7 @@ static void check_frequencies(const char *name, const lathe_model_config *c, con
     }
 }
 
-/* The configurations whose name begins with `prefix`; there are `n`. */
+/* Checks the configurations whose names begin with `prefix`; there are `n`. */
 static void check(const char *prefix, int n)
 {
     json_t *all = json_load_file(LATHE_TEST_DATA "/golden/data/configs.json", 0, NULL), *golden;
@@ -154,12 +154,13 @@ Test(hf_config_odd, a_sliding_window_belongs_to_the_layers_that_have_it)
     cr_assert_eq(parse("{" QWEN2 ",\"use_sliding_window\":true,\"max_window_layers\":1,"
                        "\"sliding_window\":128}",
                        &c),
-                 LATHE_OK); /* as long as the model's positions */
+                 LATHE_OK); /* the window is as long as the model's positions */
     cr_expect(c.layers[0].window == 0 && c.layers[1].window == 0);
     lathe_model_config_fini(&c);
 }
 
-/* transformers' Llama evaluates without a window and generates with one: no answer is right. */
+/* transformers' Llama evaluates without a window and generates with one, so no choice would be
+ * right. */
 Test(hf_config_odd, stray_layer_types_of_llama_are_refused)
 {
     lathe_model_config c;

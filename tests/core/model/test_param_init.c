@@ -1,5 +1,5 @@
-/* Random weights: a double reference from the C library, statistics, and independence of everything
- * but (seed, name, element). */
+/* Random weights: a double reference from the C library, statistics, and dependence on nothing but
+ * (seed, name, element). */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static lathe_param row_of(const char *name, int64_t rows, int64_t cols, int32_t 
 
 Test(param_init, normals_are_box_muller_of_the_counter_rng)
 {
-    enum { N = 33 * 1001 }; /* no multiple of a batch */
+    enum { N = 33 * 1001 }; /* not a multiple of a batch */
     const lathe_param row =
         row_of("model.layers.0.mlp.up_proj.weight", 33, 1001, LATHE_INIT_NORMAL, 0.02);
     float *got = malloc(N * sizeof *got);
@@ -33,8 +33,8 @@ Test(param_init, normals_are_box_muller_of_the_counter_rng)
         const double u = ((double)w.v[2 * pair] + 0.5) * 0x1p-32,
                      t = (double)w.v[2 * pair + 1] * 0x1p-32;
         const double r = sqrt(-2.0 * log(u)), a = 2.0 * M_PI * t;
-        /* f32: u is rounded, which moves r^2 by 2^-24 and r by 2^-25 / r; a few roundings of 2^-24
-         * of r elsewhere, r < 7 */
+        /* f32: rounding of u changes r^2 by 2^-24 and r by 2^-25 / r; elsewhere a few roundings of
+         * 2^-24 of r, with r < 7 */
         const double tolerance = 0.02 * (0x1p-24 / fmax(r, 1e-3) + 7 * 4 * 0x1p-24);
         cr_assert_float_eq((double)got[i], 0.02 * r * (i % 2 ? sin(a) : cos(a)), tolerance, "%d",
                            i);
@@ -68,8 +68,8 @@ Test(param_init, depends_on_seed_name_and_element_only)
 
 Test(param_init, bits_are_pinned)
 {
-    /* fails when the keying, the polynomials or the order of operations change: then old seeds give
-     * new models, which must be said in the change log */
+    /* fails if the keys, the polynomials or the order of operations change: then old seeds give new
+     * models, which the change log must state */
     const lathe_param row = row_of("pinned", 64, 1024, LATHE_INIT_NORMAL, 1.0);
     float *x = malloc(64 * 1024 * sizeof *x);
     cr_assert_eq(lathe_param_init(&row, 42, x), LATHE_OK);
@@ -88,7 +88,8 @@ Test(param_init, the_other_rules)
         low = x[i] < low ? x[i] : low;
         high = x[i] > high ? x[i] : high;
     }
-    /* U(+-1/sqrt(64)): the extremes of 4,096 lie within 1% of the ends but for e^-20 */
+    /* U(+-1/sqrt(64)): the extremes of 4,096 numbers are within 1% of the ends, except with
+     * probability e^-20 */
     cr_assert(low >= -0.125f && low < -0.12375f && high < 0.125f && high > 0.12375f);
     row.init = LATHE_INIT_UNIFORM;
     row.init_scale = 2.0;

@@ -25,8 +25,8 @@ Test(rope_table, agrees_with_transformers)
         for (int64_t i = 0; i < n; i++) {
             float w;
             memcpy(&w, (const char *)want->data + 4 * i, 4);
-            /* an ulp of inv_freq (2^-23 relative) turns an angle of at most 64 by 64 * 2^-23; yarn
-             * and longrope multiply by at most 1.25 */
+            /* an ulp of inv_freq (2^-23 relative) changes an angle of at most 64 by 64 * 2^-23;
+             * yarn and longrope multiply by at most 1.25 */
             cr_assert_float_eq(table[i], w, 80 * 0x1p-23f, "%s at %lld: %g, %g", all.names[m],
                                (long long)i, (double)table[i], (double)w);
         }
@@ -37,8 +37,8 @@ Test(rope_table, agrees_with_transformers)
     cr_assert_geq(n_checked, 9);
 }
 
-/* transformers scales it for positions beyond max_position_embeddings alone, and a run's rows end
- * there. */
+/* transformers scales it only for positions beyond max_position_embeddings, where a run's rows
+ * end. */
 Test(rope_table, dynamic_is_the_default_up_to_the_last_position)
 {
     golden g;

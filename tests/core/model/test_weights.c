@@ -1,4 +1,4 @@
-/* Loading and saving weights: the values, the layout, the bytes of transformers, and refusals. */
+/* Loads and saves weights: values, layout, the bytes of transformers' files, and refusals. */
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -57,7 +57,7 @@ Test(weights, values_arrive_in_our_layout)
     golden_close(&g);
 }
 
-/* Every row of a golden model, in the dtype of its file. Free the tensors. */
+/* A job with every row of a golden model, in the dtype of its file. Free the tensors. */
 static lathe_weight_job job_of(golden *g)
 {
     lathe_weight_job job = {.params = &g->params};
@@ -141,8 +141,8 @@ static void keep_warning(void *arg, int32_t level, const char *message)
         snprintf(warned, sizeof warned, "%s", message);
 }
 
-/* A file with the tensors of a model, changed: without `drop`, `rename`d as given, and with an
- * extra. */
+/* Writes a changed file of a model's tensors: without `drop`, with prefixes cut, and with an extra
+ * tensor. */
 static void write_changed(const golden *g, const char *drop, const char *cut_prefix,
                           const char *extra, float extra_value)
 {

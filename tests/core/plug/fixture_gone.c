@@ -1,4 +1,4 @@
-/* A library whose users cannot find it at run time. */
+/* A library that its users cannot find at run time. */
 int lathe_fixture_gone(void);
 
 int lathe_fixture_gone(void)

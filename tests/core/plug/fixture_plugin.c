@@ -1,4 +1,4 @@
-/* A plugin shaped by macros: good ones, and each with one thing wrong. */
+/* A plugin configured by macros: valid ones, and others with one fault each. */
 #include <signal.h>
 
 #include "lathe/device.h"
@@ -74,7 +74,7 @@ static int32_t score(char *why, int64_t why_bytes)
     (void)snprintf(why, (size_t)why_bytes, "score %d", FIXTURE_SCORE);
     return FIXTURE_SCORE;
 }
-/* Nobody calls these. */
+/* These functions are never called. */
 static lathe_status info(void *self, lathe_device_info *out)
 {
     (void)self, (void)out;
@@ -136,7 +136,7 @@ static const lathe_scheduler_v1 table = {sizeof table, FIXTURE_REVISION, .at = a
 #ifndef FIXTURE_TABLE_SIZE
 #define FIXTURE_TABLE_SIZE sizeof(lathe_optimizer_v1)
 #endif
-#ifndef FIXTURE_NULL /* the member of the table that is NULL */
+#ifndef FIXTURE_NULL /* name of a table member that is NULL */
 #define FIXTURE_NULL cuda_image
 #endif
 static int32_t slots(void *self, const lathe_param_info *param, lathe_slot *out)

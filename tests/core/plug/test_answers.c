@@ -1,5 +1,5 @@
-/* Answers of plugins that break a rule of their kind are refused with the rule, and do no damage.
- */
+/* Answers of plugins that break a rule of their kind are refused with the rule, and damage
+ * nothing. */
 #include "plug/answers.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
-/* ELF headers: what is refused before the dynamic loader sees the file, and that no content is
- * unsafe to read. */
+/* ELF headers: files that are refused before the dynamic loader sees them; any content is safe to
+ * read. */
 #include "plug/elf_file.h"
 
 #include <criterion/criterion.h>
@@ -66,7 +66,7 @@ Test(elf_file, an_empty_file_and_a_text_are_refused)
 Test(elf_file, a_truncated_library_is_refused_at_every_length)
 {
     for (int64_t n = 4; n < bytes; n += n < 4096 ? 1 : 61) {
-        /* A copy of just that size, so that a sanitizer sees a read after its end. */
+        /* A copy of exactly this size, so that a sanitizer detects a read past its end. */
         uint8_t *copy = malloc((size_t)n);
         memcpy(copy, good, (size_t)n);
         refused(copy, n, "truncated");
@@ -144,7 +144,7 @@ Test(elf_file, a_second_symbol_a_function_and_a_call_of_exit_are_refused)
     }
 }
 
-/* No value of any byte leads outside the file; a sanitizer watches. */
+/* No value of any byte causes a read outside the file; a sanitizer checks it. */
 Test(elf_file, damaged_bytes_are_read_safely)
 {
     uint64_t seed = 1;

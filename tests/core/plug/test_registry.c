@@ -1,4 +1,4 @@
-/* The registry: what is found, what is refused, and why. */
+/* The registry: which plugins are found, which are refused, and why. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -41,7 +41,8 @@ static void add(const char *tree)
     cr_assert_eq(lathe_registry_add_path(registry, tree), LATHE_OK, "%s", lathe_error_message());
 }
 
-/* Opening bad/optimizer/<name> fails with a message that begins with its path and holds `part`. */
+/* Checks that opening bad/optimizer/<name> fails with a message that begins with its path and
+ * contains `part`. */
 static void refused(const char *name, const char *part)
 {
     const lathe_component *found = NULL;
@@ -54,7 +55,7 @@ static void refused(const char *name, const char *part)
                  lathe_error_message());
 }
 
-/* A copy of a good plugin in a fresh folder under /tmp. */
+/* Copies a good plugin to a new folder under /tmp. */
 static char *copy_plugin(void)
 {
     char *text = NULL;
@@ -70,7 +71,7 @@ static char *copy_plugin(void)
     return path;
 }
 
-/* A debugger, a profiler and dladdr() show a plugin by its own path, though it is loaded by
+/* A debugger, a profiler and dladdr() show a plugin under its own path, although it was loaded by
  * descriptor. */
 Test(registry, a_loaded_plugin_is_known_by_its_own_path)
 {

@@ -1,4 +1,5 @@
-/* Preparing data: a rewritten line on a terminal, lines of the log elsewhere, and not too many. */
+/* Progress of preparing data: a rewritten line on a terminal, log lines elsewhere, and not too many
+ * of them. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ Test(data_progress, a_terminal_gets_one_line_rewritten_and_ended)
         rewritten += *c == '\r';
     }
     cr_expect_eq(ends, 1);
-    cr_expect_leq(rewritten, 20, "%d lines in a moment", rewritten); /* one for 0.1 s */
+    cr_expect_leq(rewritten, 20, "%d lines in a moment", rewritten); /* one per 0.1 s */
 }
 
 Test(data_progress, the_line_fits_a_narrow_terminal)

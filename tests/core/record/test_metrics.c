@@ -1,4 +1,4 @@
-/* metrics.jsonl: what a line holds, what a resumed run drops, and a disk that is full. */
+/* metrics.jsonl: the content of a line, the lines that a resumed run drops, and a full disk. */
 #include "record/metrics.h"
 
 #include <criterion/criterion.h>
@@ -62,7 +62,7 @@ static void ignore(void *arg, const lathe_metrics_row *row)
     (void)arg, (void)row;
 }
 
-/* What the reader of the file makes of its keys. */
+/* Checks the key that the reader of the file finds. */
 static void first_key_is(const char *want)
 {
     lathe_metrics_reader *reader = NULL;
@@ -73,7 +73,7 @@ static void first_key_is(const char *want)
     lathe_metrics_reader_destroy(reader);
 }
 
-/* A group of parameters may have any name; its figure is called after it. */
+/* A group of parameters may have any name, which becomes part of its metric's name. */
 Test(metrics, any_name_of_a_figure_is_json_and_is_read_back)
 {
     static const char *const names[] = {"grad_norm/a\"b",     "grad_norm/\\",
@@ -102,7 +102,7 @@ Test(metrics, a_resumed_run_drops_the_steps_it_will_take_again)
     const char *const keys[] = {"loss"};
     const double value = 2.0;
     put("{\"step\": 1, \"loss\": 1}\n{\"step\": 2, \"loss\": 1}\n{\"step\": 10, \"loss\": 1}\n"
-        "{\"step\": 11, \"lo"); /* torn */
+        "{\"step\": 11, \"lo"); /* incomplete */
     cr_assert_eq(lathe_metrics_open(&m, dir, 2), LATHE_OK);
     cr_expect_eq(lathe_metrics_write(&m, 3, 1, keys, &value), LATHE_OK);
     lathe_metrics_close(&m);
@@ -118,9 +118,9 @@ Test(metrics, a_torn_line_alone_is_dropped_too)
     put("{\"step\": 5}\n");
     cr_assert_eq(lathe_lines_cut(path, 0), LATHE_OK);
     cr_expect_str_eq(get(), "");
-    cr_assert_eq(lathe_lines_cut(path, 0), LATHE_OK); /* of an empty file nothing */
+    cr_assert_eq(lathe_lines_cut(path, 0), LATHE_OK); /* an empty file stays empty */
     unlink(path);
-    cr_expect_eq(lathe_lines_cut(path, 0), LATHE_OK); /* nor of a missing one */
+    cr_expect_eq(lathe_lines_cut(path, 0), LATHE_OK); /* and a missing one stays missing */
 }
 
 Test(metrics, a_full_disk_names_file_step_and_cause)

@@ -1,4 +1,5 @@
-/* Reading metrics.jsonl: what counts as a line, growth, tears, replacement, and a million lines. */
+/* Reads metrics.jsonl: which lines count, growth, incomplete lines, replacement, and a million
+ * lines. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ static char dir[] = "/tmp/lathe_metrics_XXXXXX";
 static char path[64];
 static lathe_metrics_reader *reader;
 
-/* What was told. */
+/* What the reader reported. */
 static struct told {
     int64_t n, restarts, last, sum;
     double value;
@@ -171,7 +172,7 @@ Test(metrics_read, begins_again_when_the_file_is_replaced_or_cut)
     append("{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n{\"st");
     poll();
     cr_expect_eq(told.sum, 6);
-    lathe_metrics m; /* as a resumed run does it */
+    lathe_metrics m; /* as a resumed run does */
     OK(lathe_metrics_open(&m, dir, 2));
     OK(lathe_metrics_write(&m, 3, 0, NULL, NULL));
     OK(lathe_metrics_write(&m, 4, 0, NULL, NULL));
@@ -212,7 +213,7 @@ Test(metrics_read, keeps_to_its_number_of_keys)
     poll();
     cr_expect_eq(told.n, 1000);
     cr_expect_eq(lathe_metrics_reader_n_keys(reader), LATHE_METRICS_MAX_KEYS);
-    cr_expect_eq(told.n_figures, 0); /* of the last line: no room, and too long a name */
+    cr_expect_eq(told.n_figures, 0); /* of the last line: too many, and too long a name */
 }
 
 Test(metrics_read, crosses_chunks)

@@ -1,4 +1,4 @@
-/* The progress line: how many lines a log gets, what a terminal gets, and an output that breaks. */
+/* The progress line: number of lines in a log, output to a terminal, and an output that fails. */
 #include "record/progress.h"
 #include "record/status_line.h"
 
@@ -56,7 +56,7 @@ static lathe_progress_step step_of(int64_t step, int64_t max_steps)
                                  .step_seconds = 0.01};
 }
 
-/* Each step takes `seconds`; an evaluation and a checkpoint after each. */
+/* Each step takes `seconds`; an evaluation and a checkpoint follow each. */
 static int64_t lines_of(double seconds, int64_t steps, int64_t *out_most_ahead)
 {
     lathe_progress p;
@@ -142,7 +142,7 @@ Test(progress, a_terminal_gets_one_line_rewritten)
         const lathe_progress_step s = step_of(i, 3);
         lathe_progress_show(&p, &s);
     }
-    /* a terminal hands over what came in as many reads as it likes */
+    /* a terminal may return its content in any number of reads */
     size_t n = 0;
     struct pollfd waits = {.fd = terminal, .events = POLLIN};
     for (text[0] = '\0'; !strstr(text, "\rstep 2/3") && poll(&waits, 1, 2000) == 1;) {
@@ -163,7 +163,7 @@ Test(progress, a_terminal_gets_one_line_rewritten)
     close(terminal);
 }
 
-/* The widest figures of a long run. */
+/* The widest values of a long run. */
 static lathe_progress_step wide_step(void)
 {
     return (lathe_progress_step){.step = 123456,
@@ -245,7 +245,7 @@ Test(progress, a_full_disk_silences_it_with_one_warning)
     fclose(full);
 }
 
-/* ---- the time that is left ---- */
+/* ---- remaining time ---- */
 
 Test(status_line, a_long_time_is_told_in_days)
 {

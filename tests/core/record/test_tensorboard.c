@@ -1,4 +1,4 @@
-/* Event files against one that TensorBoard's writer made: record by record, byte by byte. */
+/* Event files compared with one by TensorBoard's writer, record by record and byte by byte. */
 #include "record/tensorboard.h"
 
 #include <criterion/criterion.h>
@@ -18,7 +18,7 @@ static uint32_t masked(const char *p, int64_t n)
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* The record at *io_at of a file; checks its sums. NULL at the end. */
+/* The record at *io_at of a file, with its checksums verified. NULL at the end. */
 static const char *record(const char *file, int64_t bytes, int64_t *io_at, int64_t *out_n)
 {
     uint64_t n;
@@ -109,7 +109,7 @@ Test(tensorboard, a_full_disk_names_file_step_and_cause)
 {
     lathe_tensorboard b;
     const char *const keys[] = {"loss"};
-    const double value = (double)NAN; /* may be written: TensorBoard shows it */
+    const double value = (double)NAN; /* NaN is allowed: TensorBoard shows it */
     FILE *full = fopen("/dev/full", "w");
     if (!full)
         cr_skip_test("no /dev/full here");

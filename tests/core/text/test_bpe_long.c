@@ -1,4 +1,4 @@
-/* Merging of long pieces against the definition, on merge tables of every shape. */
+/* Merges long pieces and compares with the definition, for all kinds of merge tables. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@ static uint32_t below(uint32_t n)
     return (uint32_t)((state >> 33) % n);
 }
 
-/* By definition: the lowest rank, the leftmost among equals, until no pair merges. */
+/* By definition: merges the pair with the lowest rank, the leftmost of equal ones, until no pair
+ * merges. */
 static int64_t merge_plainly(const lathe_merges *merges, int32_t *ids, int64_t n)
 {
     for (;;) {
@@ -40,9 +41,9 @@ static int64_t merge_plainly(const lathe_merges *merges, int32_t *ids, int64_t n
 
 enum { AS_TRAINED, ANY_RANKS, ANY_RESULTS };
 
-/* Tokens are strings over the alphabet, as in a file. ANY_RANKS: a merge may make a pair of a lower
- * rank than its own, which no trainer does but a file can. ANY_RESULTS: and what it makes is any
- * token. */
+/* Tokens are strings over the alphabet, as in a file. ANY_RANKS: a merge may create a pair with a
+ * lower rank than its own, which no trainer does but a file can. ANY_RESULTS: also, a merge may
+ * create any token. */
 static void make_merges(lathe_merges *merges, int32_t n_merges, int kind)
 {
     static char tokens[MOST_IDS][16];

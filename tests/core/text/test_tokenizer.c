@@ -1,4 +1,4 @@
-/* Tokenizers against Hugging Face's ids (tests/golden/tokenizer.py), and their own rules. */
+/* Tokenizers compared with Hugging Face's ids (tests/golden/tokenizer.py), and their own rules. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ Test(tokenizer, added_token_flags_as_hugging_face)
 Test(tokenizer, special_ids_and_names)
 {
     lathe_tokenizer *tok = load("llama3");
-    cr_expect_eq(lathe_tokenizer_eos(tok), 1); /* no config beside it: "<|endoftext|>" */
+    cr_expect_eq(lathe_tokenizer_eos(tok), 1); /* without a config beside it: "<|endoftext|>" */
     cr_expect_eq(lathe_tokenizer_bos(tok), -1);
     cr_expect_eq(lathe_tokenizer_id(tok, "<|begin_of_text|>", 17), 0);
     cr_expect_eq(lathe_tokenizer_id(tok, "no such token", 13), -1);
@@ -143,7 +143,8 @@ Test(tokenizer, any_bytes_come_back)
         for (int t = 0; t < 3; t++)
             round_trip(toks[t], text, n);
     }
-    /* A character cut in two, overlong, a surrogate, beyond the last plane, stray continuations. */
+    /* A character cut in two, an overlong form, a surrogate, a value beyond the last plane, stray
+     * continuation bytes. */
     static const char bad[] = "ok \xe2\x82 \xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80 \x80\x80 a\xcc";
     for (int t = 0; t < 3; t++) {
         round_trip(toks[t], bad, sizeof bad - 1);
@@ -194,8 +195,8 @@ Test(tokenizer, raw_bytes_are_their_own_ids)
     lathe_tokenizer_destroy(tok);
 }
 
-/* 10 MB of one thing: linear time, or this test does not end. Sanitizers make it ten times slower
- * and look for overruns here: a tenth of the text. */
+/* 10 MB of one character: linear time, or this test does not finish. Sanitizers are ten times
+ * slower and only look for overruns: a tenth of the text. */
 #ifdef __SANITIZE_ADDRESS__
 enum { LONG_BYTES = 1000000 };
 #else
@@ -269,7 +270,8 @@ static const char *write_file(const char *name, const char *text)
     return path;
 }
 
-/* The golden gpt2.json with one part replaced must be refused, the message holding `says`. */
+/* Checks that the golden gpt2.json with one part replaced is refused with a message that contains
+ * `says`. */
 static void refused(const char *from, const char *to, lathe_status code, const char *says)
 {
     char *text;

@@ -1,5 +1,5 @@
-/* Six tokenizer files of all model types against Hugging Face's ids and decodings of 200,000 lines
- * (tests/golden/tokenizer_equality.py, which makes the lines in the same way). */
+/* Six tokenizer files of all model types compared with Hugging Face's ids and decodings of 200,000
+ * lines (tests/golden/tokenizer_equality.py, which generates the same lines). */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #define GOLDEN LATHE_TEST_DATA "/golden/data/tokenizer_equality/"
 
-/* Sanitizers make it twenty times slower: a block in twenty. */
+/* Sanitizers are twenty times slower: tests one block in twenty. */
 #ifdef __SANITIZE_ADDRESS__
 enum { EVERY = 20 };
 #else
@@ -123,7 +123,7 @@ static int comes_back(const lathe_tokenizer *tok, const lathe_buffer *line, cons
     return back;
 }
 
-/* Returns how many lines come back. */
+/* Returns how many lines decode to themselves. */
 static int64_t compare_block(const lathe_tokenizer *tok, lathe_encoder *enc, const json_t *want,
                              int64_t first, int64_t n)
 {

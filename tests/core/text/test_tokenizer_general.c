@@ -1,5 +1,5 @@
-/* The general route's own rules: text that is not UTF-8, long runs, special tokens out of plain
- * text, and one message for each member of tokenizer.json that is malformed. */
+/* Rules of the general tokenizer: text that is not UTF-8, long runs, special tokens in plain text,
+ * and one message for each malformed member of tokenizer.json. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +79,8 @@ Test(tokenizer_general, each_part_that_is_no_utf8_is_one_replacement_character)
     }
 }
 
-/* Byte-level characters for all bytes; more than a plain split before it, so the general route. */
+/* Byte-level characters for all bytes, after more than a plain split, so that the general code is
+ * used. */
 static lathe_tokenizer *byte_level(void)
 {
     char json[8192];
@@ -146,7 +147,7 @@ Test(tokenizer_general, plain_text_gives_no_special_token)
             lathe_tokenizer_encode(toks[t], text, sizeof text - 1, LATHE_ENCODE_NO_ADDED, &ids),
             LATHE_OK);
         const int32_t unk = toks[t]->pipeline->unk;
-        for (int64_t i = 0; i < ids.n; i++) /* unk stands for what is in no token */
+        for (int64_t i = 0; i < ids.n; i++) /* unk represents text that is in no token */
             cr_expect(ids.data[i] == unk || !lathe_tokenizer_is_special(toks[t], ids.data[i]));
         lathe_ids_fini(&ids);
         lathe_tokenizer_destroy(toks[t]);
@@ -161,7 +162,8 @@ enum { LONG_BYTES = 1000000 };
 enum { LONG_BYTES = 10000000 };
 #endif
 
-/* Encodes and decodes so many bytes of a unit; what is quadratic does not end in time. */
+/* Encodes and decodes the given number of bytes of a unit; quadratic code would not finish in
+ * time. */
 static void long_run(const lathe_tokenizer *tok, const char *name, const char *unit, int64_t bytes)
 {
     const int64_t n_unit = (int64_t)strlen(unit), n = bytes / n_unit * n_unit;

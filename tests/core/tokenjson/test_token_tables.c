@@ -1,4 +1,5 @@
-/* The tables of a tokenizer.json against the JSON reader's, and what is left to that reader. */
+/* The tables of a tokenizer.json compared with the JSON reader's, and files that are left to that
+ * reader. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,7 @@ Test(token_tables, hold_what_json_holds)
         int64_t n;
         char *text = read_golden(names[i], &n);
         compare(text, n);
-        json_t *root; /* and written in another way: no blanks, escapes wherever there can be one */
+        json_t *root; /* also written differently: without blanks, with escapes wherever possible */
         cr_assert_eq(lathe_json_load(names[i], text, n, &root), LATHE_OK);
         char *ascii = json_dumps(root, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ESCAPE_SLASH);
         compare(ascii, (int64_t)strlen(ascii));
@@ -80,7 +81,7 @@ Test(token_tables, hold_what_json_holds)
     }
 }
 
-/* The file with `from` replaced by `to`, parsed. NULL when it is refused. */
+/* Parses the file with `from` replaced by `to`. NULL if it is refused. */
 static lathe_tokenizer *parse_changed(const char *name, const char *from, const char *to)
 {
     int64_t n;
@@ -97,7 +98,7 @@ static lathe_tokenizer *parse_changed(const char *name, const char *from, const 
     return tok;
 }
 
-/* Two tokenizers that are one: tokens, and ids of the corpus. */
+/* Checks that two tokenizers are equal: tokens, and ids of the corpus. */
 static void compare_tokenizers(lathe_tokenizer *const toks[2], const char *corpus, int64_t n)
 {
     lathe_ids ids[2] = {{NULL, 0, 0}, {NULL, 0, 0}};
@@ -122,7 +123,7 @@ static void compare_tokenizers(lathe_tokenizer *const toks[2], const char *corpu
     }
 }
 
-/* A key written with an escape is not recognised: the ordinary way reads that file. */
+/* A key written with an escape is not recognised; the ordinary reader then reads the file. */
 Test(token_tables, both_ways_give_one_tokenizer)
 {
     char *corpus;
@@ -136,8 +137,7 @@ Test(token_tables, both_ways_give_one_tokenizer)
     free(corpus);
 }
 
-/* A Unigram with this list after the key `vocab`; <s> is added as id 1. NULL when it is refused.
- */
+/* A Unigram with this list after the key `vocab`; <s> is added as id 1. NULL if it is refused. */
 static lathe_tokenizer *unigram(const char *vocab, const char *list)
 {
     static const char frame[] = "{\"added_tokens\": [{\"id\": 1, \"content\": \"<s>\"}], "
@@ -168,7 +168,7 @@ Test(token_tables, both_ways_give_one_unigram)
     compare_tokenizers(toks, corpus, sizeof corpus - 1);
 }
 
-/* What is wrong is told in the same words, whichever way finds it. */
+/* Errors have the same words, whichever reader finds them. */
 Test(token_tables, mistakes_in_a_unigram_are_told_as_ever)
 {
     static const char *const lists[][2] = {
@@ -231,7 +231,7 @@ Test(token_tables, mistakes_are_told_as_ever)
     }
 }
 
-/* Cut anywhere, a file has no tables, and nothing after the cut is read. */
+/* A file that is cut anywhere has no tables, and nothing after the cut is read. */
 Test(token_tables, a_cut_file_has_none)
 {
     int64_t n;

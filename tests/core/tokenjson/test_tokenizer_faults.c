@@ -1,5 +1,5 @@
-/* Every allocation of loading, encoding and decoding with a tokenizer fails in turn: a clean error,
- * and no block stays behind. */
+/* Every allocation in loading, encoding and decoding with a tokenizer fails in turn: a clean error,
+ * and no leak. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 static const char text[] = " the  <m> \xc3\x89"
                            "e\xcc\x81 \xef\xac\x81 12 tthe \xff x  he";
 
-/* All that a tokenizer does; takes a copy of the file's text. */
+/* Uses all functions of a tokenizer; copies the file's text. */
 static lathe_status use(const char *json, int64_t n, lathe_ids *ids)
 {
     lathe_tokenizer *tok = NULL;
@@ -55,7 +55,7 @@ static void fail_each(const char *name)
     cr_assert_eq(use(json, n_json, &ids), LATHE_OK);
     const int64_t n = inject_disarm(), before = inject_live_blocks();
     cr_assert_gt(n, 100);
-    for (int64_t i = 1; i <= 2 * n; i++) { /* one fails; that and all after it fail */
+    for (int64_t i = 1; i <= 2 * n; i++) { /* one call fails; or that one and all later ones */
         ids.n = 0;
         inject_arm(INJECT_MALLOC, i > n ? i - n : i, i > n ? INT64_MAX : 1, ENOMEM);
         const lathe_status status = use(json, n_json, &ids);
@@ -67,7 +67,8 @@ static void fail_each(const char *name)
                           inject_last());
             continue;
         }
-        /* A table that cannot be read in place is read again; PCRE2 does without machine code. */
+        /* A table that cannot be read in place is read by the other reader; PCRE2 works without
+         * machine code. */
         cr_assert_eq(ids.n, want.n, "%s: other ids when %s fails", name, inject_last());
         cr_assert_arr_eq(ids.data, want.data, (size_t)want.n * sizeof *want.data);
     }

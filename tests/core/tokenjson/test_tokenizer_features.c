@@ -1,4 +1,4 @@
-/* Every section and switch of tokenizer.json by itself, against Hugging Face's ids and decodings
+/* Every section and switch of tokenizer.json alone, compared with Hugging Face's ids and decodings
  * (tests/golden/tokenizer_features.py). */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void close_golden(void)
 
 TestSuite(tokenizer_features, .init = open_golden, .fini = close_golden);
 
-/* The model of a feature: a base with members replaced; merges "text" writes them as "a b". */
+/* The model of a feature: a base with some members replaced; merges "text" writes them as "a b". */
 static json_t *model_of(const json_t *feature)
 {
     const char *use = json_string_value(json_object_get(feature, "use"));

@@ -1,6 +1,6 @@
-/* Files as real models have them, against Hugging Face's ids and texts: vocabularies that lack
- * bytes (tests/golden/missing_bytes.py), Unigram scores whose sums tie (unigram_ties.py), U+0000 in
- * the file (nul_tokens.py). */
+/* Files like those of real models, compared with Hugging Face's ids and texts: vocabularies without
+ * some bytes (tests/golden/missing_bytes.py), Unigram scores with equal sums (unigram_ties.py),
+ * U+0000 in the file (nul_tokens.py). */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -42,7 +42,8 @@ static void check_ids(const char *name, size_t text, const lathe_ids *ids, const
               (long long)ids->n, json_array_size(want));
 }
 
-/* The bytes as text, with U+FFFD for each part that is no UTF-8, as Hugging Face decodes. */
+/* Checks the bytes as text, with U+FFFD for each part that is not UTF-8, as Hugging Face
+ * decodes. */
 static void check_decoded(const char *name, size_t text, const char *got, int64_t n,
                           const json_t *want)
 {
@@ -126,10 +127,10 @@ static lathe_tokenizer *load_missing(const char *name)
     return tok;
 }
 
-/* Twice the same text: a piece that lost bytes is counted each time, cached or not. */
+/* The same text twice: a piece that lost bytes is counted each time, cached or not. */
 static void check_counts(const char *name, int64_t dropped, int64_t unknown)
 {
-    static const char text[] = "ab\x01 \x13\x01zz\xf1\xff!"; /* two bytes that are no UTF-8 */
+    static const char text[] = "ab\x01 \x13\x01zz\xf1\xff!"; /* two bytes that are not UTF-8 */
     lathe_tokenizer *tok = load_missing(name);
     lathe_encoder *enc;
     lathe_ids ids = {NULL, 0, 0};
@@ -210,7 +211,7 @@ Test(unigram, ties_are_broken_as_in_hugging_face)
 
 Test(unigram, scores_are_rounded_as_serde_json_rounds_them)
 {
-    /* What tokenizers 0.23.3 made of these texts; strtod differs in each of the first three. */
+    /* Results of tokenizers 0.23.3 for these texts; strtod differs in each of the first three. */
     static const struct {
         const char *text;
         double want;

@@ -1,4 +1,5 @@
-/* Training: the vocabulary and merges of Hugging Face's trainer (tests/golden/tokenizer.py). */
+/* Training: the vocabulary and merges equal those of Hugging Face's trainer
+ * (tests/golden/tokenizer.py). */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ static lathe_status next_text(void *arg, const char **out, int64_t *out_n)
     return LATHE_OK;
 }
 
-/* Trains on corpus.txt and compares what is saved with the golden file's model. */
+/* Trains on corpus.txt and compares the saved model with the golden file's. */
 static void compare_with_golden(const char *name, const char *pattern, const char *const *specials,
                                 int64_t n_specials)
 {
@@ -53,7 +54,7 @@ static void compare_with_golden(const char *name, const char *pattern, const cha
     snprintf(golden, sizeof golden, GOLDEN "%s.json", name);
     cr_assert_eq(lathe_json_load_file(golden, &want), LATHE_OK);
     json_t *got_model = json_object_get(got, "model"), *want_model = json_object_get(want, "model");
-    json_object_del(json_object_get(want_model, "vocab"), "Hello"); /* put in by the script */
+    json_object_del(json_object_get(want_model, "vocab"), "Hello"); /* added by the script */
     cr_assert_gt(json_array_size(json_object_get(want_model, "merges")), 100);
     cr_expect(
         json_equal(json_object_get(got_model, "merges"), json_object_get(want_model, "merges")));
@@ -111,8 +112,8 @@ static lathe_tokenizer *train_case(const json_t *wanted)
     return tok;
 }
 
-/* The model of a saved tokenizer against a golden case: every token by its id, every merge in
- * order. */
+/* Compares the model of a saved tokenizer with a golden case: every token with its id, every merge
+ * in order. */
 static void check_case(const lathe_tokenizer *tok, const json_t *wanted, size_t k)
 {
     char path[64];
@@ -166,8 +167,8 @@ Test(tokenizer_train, ties_limits_and_alphabets_as_hugging_face)
     json_decref(cases);
 }
 
-/* aaaa three times: (a a) stands in 9 windows, its merge leaves (aa aa) 3 times. With ab five times
- * between: (a a) 9, (a b) 5, (aa aa) 3. */
+/* aaaa three times: (a a) occurs in 9 windows, and its merge leaves (aa aa) 3 times. With ab five
+ * times in between: (a a) 9, (a b) 5, (aa aa) 3. */
 Test(tokenizer_train, small_corpus_by_hand)
 {
     texts source = {"aaaa aaaa aaaa", NULL};
@@ -186,7 +187,8 @@ Test(tokenizer_train, small_corpus_by_hand)
     lathe_tokenizer_destroy(tok);
 }
 
-/* Equal counts: the pair with the smaller ids first, whatever came first in the text. */
+/* With equal counts, the pair with the smaller ids is merged first, whatever came first in the
+ * text. */
 Test(tokenizer_train, ties_go_to_smaller_ids)
 {
     texts source = {"zy zy cd cd ca ca", NULL};
@@ -255,7 +257,8 @@ Test(tokenizer_train, files_and_folders_are_one_text_each)
         cr_assert_eq(lathe_file_write_atomic(path, parts[i], bytes[i]), LATHE_OK);
     }
     snprintf(path, sizeof path, "%s/c", root);
-    const char *const paths[2] = {root, path}; /* c twice: (z z) comes twice, (x y) four times */
+    /* c is listed twice: (z z) counts twice, (x y) four times */
+    const char *const paths[2] = {root, path};
     const lathe_tokenizer_training settings = {.vocab_size = 300, .pattern = "[^ ]+"};
     lathe_tokenizer *tok;
     int64_t skipped = 0;

@@ -1,4 +1,4 @@
-/* NFC in parts against utf8proc over the whole. */
+/* NFC computed in parts, compared with utf8proc on the whole text. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,8 @@ static int64_t put(uint8_t *out, const int32_t *chars, int n)
     return at;
 }
 
-/* Alone, after a letter, and before marks of three classes and a Hangul vowel and final. */
+/* Each character alone, after a letter, and before marks of three classes and a Hangul vowel and
+ * final. */
 Test(normal_form, every_character_in_company)
 {
     static const int32_t after[] = {0x301, 0x323, 0x345, 0x1161, 0x11a8, 0x9be, 'x'};

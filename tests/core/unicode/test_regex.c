@@ -1,5 +1,5 @@
-/* Oniguruma's expressions in PCRE2's dialect. That they match alike is tested against Hugging
- * Face's splits in test_tokenizer_features; here is what is refused, and by what words. */
+/* Oniguruma's expressions translated to PCRE2's dialect. test_tokenizer_features compares the
+ * matches with Hugging Face's splits; this file tests refusals and their messages. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,14 +42,14 @@ Test(regex, classes_that_intersect_are_rewritten)
         {"[a&&b]", "(?:(?=[a])[b])"},
         {"[a-z&&[^aeiou]]+", "(?:(?=[a-z])[^aeiou])+"},
         {"[a&&b&&c]", "(?:(?=(?:(?=[a])[b]))[c])"},
-        {"[^a&&b]", "(?:(?!(?:(?=[a])[b]))\\p{Any})"}, /* "^" negates all of the class */
+        {"[^a&&b]", "(?:(?!(?:(?=[a])[b]))\\p{Any})"}, /* "^" negates the whole class */
         {"[ab&&[c]d]", "(?:(?=[ab])[cd])"},            /* "&&" binds weaker than the union */
         {"[a[^b]]", "(?:[a]|[^b])"},
         {"[^[^b]]", "[b]"},
         {"[a[b&&c]]", "(?:[a]|(?:(?=[b])[c]))"},
         {"[a-&&[-b]]", "(?:(?=[a\\-])[\\-b])"},
         {"[a&b]", "[a&b]"},
-        {"[a[-b]]", "[a\\-b]"}, /* no range from the outer to the inner class */
+        {"[a[-b]]", "[a\\-b]"}, /* not a range from the outer to the inner class */
         {"[x\\H]", "(?:[x]|[^0-9a-fA-F])"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,4 +1,4 @@
-/* The scanners against the regular expressions they stand for, run by PCRE2. */
+/* The scanners compared with the regular expressions that they replace, run by PCRE2. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +28,8 @@ static lathe_status take(void *arg, const uint8_t *piece, int64_t n)
     return LATHE_OK;
 }
 
-/* A tokenizer that only splits: by the scanner, or by the same expression in a group of its own,
- * which no scanner knows. */
+/* A tokenizer that only splits: with the scanner, or with the same expression inside a group, for
+ * which there is no scanner. */
 static lathe_tokenizer *splits(const char *pattern, int grouped)
 {
     char text[512];
@@ -48,7 +48,7 @@ static uint32_t below(uint32_t n)
     return (uint32_t)((state >> 33) % n);
 }
 
-/* What the expressions tell apart, and their edges. */
+/* Text that the expressions distinguish, and its boundary cases. */
 static const char *const parts[] = {
     " ",
     "  ",
@@ -150,7 +150,7 @@ static void agrees(int32_t scan)
     int64_t n_pieces = 0;
     for (int32_t round = 0; n_pieces < 1000000; round++)
         n_pieces += compare(both, text, make_text(text, round & 1));
-    for (int64_t cut = 0; cut < 200; cut++) { /* every end that a text can have */
+    for (int64_t cut = 0; cut < 200; cut++) { /* every possible end of a text */
         int64_t n = make_text(text, 1) % 300 + cut;
         n = lathe_utf8_prefix(text, n);
         (void)compare(both, text, n);
@@ -173,7 +173,7 @@ Test(scanner, qwen2_agrees_with_its_expression)
     agrees(LATHE_SCAN_QWEN2);
 }
 
-/* Each character alone between two letters: all classes of all of Unicode. */
+/* Each character between two letters: all classes of all of Unicode. */
 Test(scanner, every_character_is_of_its_class)
 {
     const char *pattern = lathe__scan_pattern(LATHE_SCAN_GPT2);
@@ -206,7 +206,7 @@ Test(scanner, newer_characters_are_known)
     cr_expect_eq(classes[0x10d40], LATHE_CHAR_NUMBER);
     cr_expect_eq(classes[0x1c8b], LATHE_CHAR_OTHER);
     cr_expect_eq(classes['\r'], LATHE_CHAR_NEWLINE);
-    cr_expect_eq(classes[0x180e], LATHE_CHAR_OTHER); /* white space no more since Unicode 6.3 */
+    cr_expect_eq(classes[0x180e], LATHE_CHAR_OTHER); /* not white space since Unicode 6.3 */
     cr_expect_eq(classes[0x3000], LATHE_CHAR_SPACE);
     int64_t count[9] = {0};
     for (int32_t c = 0; c < LATHE_CHAR_CLASSED; c++)

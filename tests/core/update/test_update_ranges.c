@@ -1,5 +1,5 @@
-/* Updates by ranges: every element once, with its own slot and index, however a tensor may be cut.
- */
+/* Updates by ranges: every element is updated once, with its own slot and index, however the tensor
+ * is cut. */
 #include "update/update_ranges.h"
 
 #include <criterion/criterion.h>
@@ -10,13 +10,13 @@
 
 enum { ROWS = 300, COLS = 250, N = ROWS * COLS, BLOCK = 100 };
 
-static int64_t smallest, largest; /* ranges that step() was given */
+static int64_t smallest, largest; /* sizes of the ranges that step() got */
 static int calls;
 
-/* p = p - g. Slot elements hold their own number. */
+/* p = p - g. Each slot element contains its own number. */
 static lathe_status step(void *self, const lathe_optimizer_step *s)
 {
-    const int64_t per = *(const int64_t *)self; /* elements of one slot element */
+    const int64_t per = *(const int64_t *)self; /* elements per slot element */
     calls++;
     for (int32_t k = 0; k < s->n_tensors; k++) {
         const lathe_optimizer_tensor *t = &s->tensors[k];
@@ -139,7 +139,7 @@ Test(update_ranges, too_little_room_for_a_whole_tensor_is_an_error)
                       .sums = sums};
     const lathe_optimizer_step whole = {.size = sizeof whole, .step = 1};
     double a = 0.0, b = 0.0;
-    cr_expect_eq(lathe__ranges_capacity(&r, 1), N); /* what it asks for is enough */
+    cr_expect_eq(lathe__ranges_capacity(&r, 1), N); /* the requested capacity is enough */
     r.capacity = 100;
     cr_expect_eq(lathe__ranges_run(&r, &whole, &a, &b), LATHE_E_STATE);
     lathe_params_fini(&params);

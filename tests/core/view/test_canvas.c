@@ -1,4 +1,4 @@
-/* The canvas: text that stays inside, output with and without colours, plots on any size. */
+/* The canvas: text that stays inside, output with and without colours, plots of any size. */
 #include <criterion/criterion.h>
 #include <locale.h>
 #include <math.h>
@@ -59,7 +59,8 @@ Test(canvas, wide_characters_take_two_cells)
     lathe_canvas_text(&c, 1, 0, 0, "語");
     cr_expect_str_eq(text(0), "\n");
     make(4, 1, 1);
-    lathe_canvas_text(&c, 0, 0, 0, "e\xcc\x81!\xc3"); /* a combining accent; half a character */
+    /* a combining accent; an incomplete character */
+    lathe_canvas_text(&c, 0, 0, 0, "e\xcc\x81!\xc3");
     cr_expect_str_eq(text(0), "e!\xef\xbf\xbd\n");
 }
 

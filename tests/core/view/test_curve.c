@@ -1,4 +1,4 @@
-/* Ticks and numbers as people read them. */
+/* Ticks and numbers in the form that people read. */
 #include <criterion/criterion.h>
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* The report: well-formed, self-contained, safe against what a run's files hold, small for long
+/* The report: well-formed, self-contained, safe for any content of a run's files, small for long
  * runs. */
 #include <criterion/criterion.h>
 #include <ctype.h>
@@ -61,7 +61,8 @@ static int is_void(const char *name)
     return strcmp(name, "meta") == 0 || strcmp(name, "br") == 0;
 }
 
-/* Every tag closed in order, every attribute quoted, nothing that loads or runs. */
+/* Checks that every tag is closed in order, every attribute is quoted, and nothing loads or
+ * runs. */
 static void expect_well_formed(const char *html)
 {
     static const char *const allowed =
@@ -162,9 +163,9 @@ Test(report, what_is_there_is_shown)
     cr_expect_null(strstr(html, ">Gradient norm<"), "a curve that is not there");
 }
 
-/* Texts that want to be markup, wherever a text can stand. */
-/* Sixty starts: ten are shown, fifty are folded away; each cell names its column for pages that are
- * too narrow for a table, and wide plots come in a narrow form as well. */
+/* Texts that look like markup, in every place that can have text. */
+/* Sixty starts: ten are shown, fifty are folded. Each cell names its column for pages that are too
+ * narrow for a table, and wide plots also have a narrow form. */
 Test(report, many_starts_are_folded_and_narrow_pages_are_served)
 {
     lathe_buffer record = LATHE_BUFFER_INIT;
@@ -274,7 +275,7 @@ Test(jsonl_tail, keeps_the_last_in_order_and_counts_the_rest)
     lathe_jsonl_tail tail;
     for (int i = 0; i < 25; i++)
         fprintf(f, "{\"i\": %d}\n%s", i, i % 10 == 0 ? "bad\n[1]\n" : "");
-    fputs("{\"i\": 99}", f); /* torn */
+    fputs("{\"i\": 99}", f); /* incomplete */
     fclose(f);
     OK(lathe_jsonl_tail_read(path, 7, &tail));
     cr_assert_eq(tail.n, 7);

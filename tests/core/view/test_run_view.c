@@ -1,5 +1,4 @@
-/* A run's folder: what its state is taken for, and what the view makes of torn and missing files.
- */
+/* A run's folder: the state that the view derives from it, with incomplete and missing files. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdarg.h>
@@ -99,7 +98,7 @@ Test(run_view, a_process_that_lives_trains_and_one_that_died_stopped)
     refresh();
     cr_expect_eq(lathe_run_pulse(&view), LATHE_PULSE_RUNNING);
     cr_expect_float_eq(lathe_run_view_eta(&view), 3.0, 1e-12); /* 6 steps of 0.5 s */
-    put_record(this_host(), (long)getpid(), 12, "");           /* the number, but not the process */
+    put_record(this_host(), (long)getpid(), 12, ""); /* the same process id, but another process */
     refresh();
     cr_expect_eq(lathe_run_pulse(&view), LATHE_PULSE_STOPPED);
     const pid_t child = fork();

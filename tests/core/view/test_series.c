@@ -1,4 +1,5 @@
-/* Bounded curves: exact while small, true to extremes when joined, cut when a run goes back. */
+/* Bounded curves: exact while small, with correct extremes after joining, cut when a run goes
+ * back. */
 #include <criterion/criterion.h>
 #include <math.h>
 
