@@ -17,6 +17,8 @@ while read -r lines file; do
     [ "$file" != total ] || continue
     if [ "$lines" -gt 800 ]; then
         fail "$file has $lines lines, at most 800 are allowed"
+    elif [ "$lines" -gt 500 ] && ! grep -q 'Above 500 lines because ' <<<"$(head -n 25 "$file" | tr -s ' *\n' ' ')"; then
+        fail "$file has $lines lines; above 500 its first comment says \"Above 500 lines because ...\", or it is cut by what it holds"
     fi
     case "$file" in
         core/include/lathe/*)
