@@ -20,6 +20,7 @@
 #include "device_rates.h"
 #include "exec/exec.h"
 #include "gpt2_run.h"
+#include "ir/flops.h"
 #include "kernel_times.h"
 #include "model/model_size.h"
 

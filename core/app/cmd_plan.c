@@ -8,6 +8,7 @@
 #include "checkpoint/disk_fit.h"
 #include "checkpoint/model_file.h"
 #include "ir/dump.h"
+#include "ir/flops.h"
 #include "model/model_size.h"
 #include "run/fit.h"
 #include "run/run_saved.h"

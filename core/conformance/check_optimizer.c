@@ -9,8 +9,8 @@
 #include "conformance/optimizer_math.h"
 #include "harness/device_side.h"
 #include "ir/dump.h"
-#include "ir/passes.h"
-#include "ir/plan.h"
+#include "passes/passes.h"
+#include "passes/plan.h"
 
 /* Two cases and what is done with them. */
 typedef struct pair {

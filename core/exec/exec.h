@@ -5,7 +5,7 @@
 #include "exec/machine.h"
 #include "exec/store.h"
 #include "ir/graph.h"
-#include "ir/plan.h"
+#include "passes/plan.h"
 
 typedef struct lathe_exec lathe_exec;
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "ir/passes.h"
+#include "passes/passes.h"
 #include "plug/answers.h"
 
 typedef struct builder {

@@ -3,8 +3,8 @@
 
 #include "harness/device_side.h"
 #include "ir/dump.h"
-#include "ir/passes.h"
-#include "ir/plan.h"
+#include "passes/passes.h"
+#include "passes/plan.h"
 
 lathe_status lathe__sum(lathe_graph *g, lathe_val v, lathe_val *out)
 {

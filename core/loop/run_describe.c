@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/config_changes.h"
+#include "ir/flops.h"
 #include "model/model_size.h"
 #include "plug/kind.h"
 #include "update/curvature.h"

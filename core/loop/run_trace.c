@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "ir/flops.h"
 #include "ir/op_info.h"
 
 lathe_status lathe_run_trace_steps(lathe_run *run, const char *text)

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "ir/flops.h"
 #include "loop/run_trace.h"
 #include "loop/training.h"
 

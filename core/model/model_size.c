@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ir/plan.h"
+#include "ir/flops.h"
 
 int64_t lathe_model_n_params(const lathe_params *params)
 {

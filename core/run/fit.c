@@ -11,7 +11,7 @@
 #include "base/host_memory.h"
 #include "base/log.h"
 #include "base/parallel.h"
-#include "ir/passes.h"
+#include "passes/passes.h"
 
 /* KV caches, which generation allocates when it begins. */
 static int64_t cache_bytes(const lathe_run *run)

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/trace.h"
+#include "ir/flops.h"
 
 int64_t lathe_curvature_every(const lathe_instance *optimizer)
 {

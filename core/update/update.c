@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "exec/state_offload.h"
 #include "exec/transfer.h"
+#include "ir/flops.h"
 #include "lathe/kit/optimizer_queue.h"
 #include "update/step_norms.h"
 #include "update/update_matrices.h"

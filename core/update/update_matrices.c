@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "exec/transfer.h"
-#include "ir/passes.h"
+#include "passes/passes.h"
 
 #define PIECE 16384 /* elements of a sum of UPDATE_SQUARES */
 

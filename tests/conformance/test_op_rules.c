@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "devicecheck/op_cases.h"
 #include "harness/graph_exact.h"
-#include "ir/passes.h"
+#include "passes/passes.h"
 
 #define OK(call) cr_assert_eq((call), LATHE_OK, "%s: %s", #call, lathe_error_message())
 #define STEP 1e-4

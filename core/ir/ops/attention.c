@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/flops.h"
 #include "ir/ops/attention_exact.h"
 #include "ir/ops/rules.h"
-#include "ir/plan.h"
 
 static lathe_status infer_attention(lathe_op_problem *p)
 {

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "ir/graph.h"
-#include "ir/passes.h"
 #include "lathe/adapter.h"
 #include "mock_graph.h"
 #include "mock_plugin.h"
+#include "passes/passes.h"
 
 static lathe_val quantized_weight(lathe_graph *g, lathe_params *params)
 {

@@ -1,8 +1,9 @@
 /* Muon: the emitted graph by hand, against the iteration in double and torch.optim.Muon, its AdamW
  * part against torch, and refusals. The graph is evaluated by tests/mock_graph. */
-#include "ir/passes.h"
-#include "ir/plan.h"
+#include "ir/flops.h"
 #include "mock_graph.h"
+#include "passes/passes.h"
+#include "passes/plan.h"
 #include "support/optimizer_case.h"
 
 typedef struct bench {

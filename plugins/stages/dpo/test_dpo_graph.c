@@ -3,10 +3,10 @@
 #include <criterion/criterion.h>
 
 #include "ir/graph.h"
-#include "ir/passes.h"
 #include "lathe/stage.h"
 #include "mock_graph.h"
 #include "mock_plugin.h"
+#include "passes/passes.h"
 
 static lathe_val logps[2];
 

@@ -1,6 +1,6 @@
 /* Dumps: one line per node with its op, values and label; Graphviz output that only refers to its
  * own nodes. */
-#include "graph_fixture.h"
+#include "../passes/graph_fixture.h"
 #include "ir/desc_text.h"
 #include "ir/dump.h"
 #include "ir/op_info.h"

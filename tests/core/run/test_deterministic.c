@@ -1,5 +1,5 @@
 /* train.deterministic: kernels that do not repeat their bits are refused when the plan is made. */
-#include "../ir/graph_fixture.h"
+#include "../passes/graph_fixture.h"
 #include "small_run.h"
 
 static void configure(settings *s, const char *attention, const char *deterministic)

@@ -1,9 +1,10 @@
 /* The product rate that shares of the peak are shares of, and what a step counts. */
 #include "small_run.h"
 
-#include "ir/plan.h"
+#include "ir/flops.h"
 #include "loop/train.h"
 #include "model/model_size.h"
+#include "passes/plan.h"
 #include "run/fit.h"
 
 /* On a plan that leaves nothing, nothing is measured, and the run goes on. */

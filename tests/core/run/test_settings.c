@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_settings.h"
-#include "ir/passes.h"
+#include "passes/passes.h"
 #include "plug/config.h"
 
 static lathe_registry *registry;

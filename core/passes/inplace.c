@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "ir/op_info.h"
-#include "ir/passes.h"
+#include "passes/passes.h"
 
 typedef struct inplace {
     lathe_graph *g;

@@ -1,7 +1,7 @@
 /* Marks the products that run in fp8: forward products with the blocks' own weights. Their
  * derivatives inherit the mark. */
-#include "ir/passes.h"
 #include "lathe/fp8.h"
+#include "passes/passes.h"
 
 /* Whether the weight belongs to the model, quantized or not. Products of an adapter are small and
  * are not marked. */

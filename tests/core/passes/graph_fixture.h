@@ -20,9 +20,9 @@
 #include "base/parallel.h"
 #include "exec/exec.h"
 #include "exec/transfer.h"
-#include "ir/passes.h"
-#include "ir/plan.h"
 #include "lathe/rng.h"
+#include "passes/passes.h"
+#include "passes/plan.h"
 #include "support/build_folder.h"
 #include "support/plugin_override.h"
 

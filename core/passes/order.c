@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "ir/passes.h"
+#include "passes/passes.h"
 
 /* Order constraints between nodes: an edge a -> b means that b must come after a. */
 typedef struct edges {

@@ -1,5 +1,5 @@
 /* The free space of an arena: intervals of taken offsets in a tree over the nodes. */
-#include "ir/free_space.h"
+#include "passes/free_space.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  *   x = a + b
  *   y = norm(x)     one node that computes both
  */
-#include "ir/fusion.h"
+#include "passes/fusion.h"
 
 static int is_norm(const lathe_ir_node *n)
 {

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "ir/op_info.h"
-#include "ir/passes.h"
+#include "passes/passes.h"
 
 /* Values smaller than 1/SMALL of the largest moved value stay on the device: statistics of norms
  * and of attention, sums of rows. */

@@ -1,6 +1,7 @@
 /* GELU fused with its neighbours: no bit changes, no more memory is planned, and nodes that must
  * stay separate do. */
 #include "fuse_case.h"
+#include "ir/flops.h"
 #include "lathe/fp8.h"
 
 enum { LAYERS = 3, ROWS = 16, WIDTH = 16 };

@@ -1,6 +1,6 @@
 /* Passes that transform the graph between the loss and the plan. Each leaves a valid graph. */
-#ifndef LATHE_IR_PASSES_H
-#define LATHE_IR_PASSES_H
+#ifndef LATHE_PASSES_PASSES_H
+#define LATHE_PASSES_PASSES_H
 
 #include "ir/graph.h"
 

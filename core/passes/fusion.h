@@ -1,8 +1,8 @@
 /* Common code of passes that fuse two nodes: number of readers of each value, and removed nodes. */
-#ifndef LATHE_IR_FUSION_H
-#define LATHE_IR_FUSION_H
+#ifndef LATHE_PASSES_FUSION_H
+#define LATHE_PASSES_FUSION_H
 
-#include "ir/passes.h"
+#include "passes/passes.h"
 
 typedef struct lathe_fusion {
     lathe_graph *g;

@@ -1,5 +1,5 @@
 /* Common code of passes that fuse two nodes into one. */
-#include "ir/fusion.h"
+#include "passes/fusion.h"
 
 #include <stdlib.h>
 

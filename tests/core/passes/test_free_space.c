@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "ir/free_space.h"
+#include "passes/free_space.h"
 
 typedef struct block {
     int32_t first, last;

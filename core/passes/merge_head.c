@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "ir/passes.h"
+#include "passes/passes.h"
 
 /* Whether value v depends on value `on`. Marks visited values in seen. */
 static int depends(const lathe_graph *g, lathe_val v, lathe_val on, char *seen)

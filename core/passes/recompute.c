@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "ir/op_info.h"
-#include "ir/passes.h"
+#include "passes/passes.h"
 
 typedef struct recompute {
     lathe_graph *g;

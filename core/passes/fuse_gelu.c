@@ -5,7 +5,7 @@
  *   dz = (dy W2) * gelu'(z)     one node, at the place of GELU_TANH_BWD. A node between the two
  *                               reads h for dW2, so h can be freed before dz is allocated
  */
-#include "ir/fusion.h"
+#include "passes/fusion.h"
 
 /* The node of `op`, a plain product, that computes v; -1 if v comes from another kind of node. */
 static int32_t product_of(const lathe_fusion *f, lathe_val v, int32_t op)

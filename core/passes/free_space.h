@@ -7,8 +7,8 @@
  * searches O(log n) lists, and adjacent blocks merge into one interval. Planning is nearly linear
  * in the number of nodes; comparing each block with all others is quadratic.
  */
-#ifndef LATHE_IR_FREE_SPACE_H
-#define LATHE_IR_FREE_SPACE_H
+#ifndef LATHE_PASSES_FREE_SPACE_H
+#define LATHE_PASSES_FREE_SPACE_H
 
 #include "lathe/status.h"
 
