@@ -92,7 +92,7 @@ static void time_pass(call *c, device_rates *rates, int pass)
     c->m->dev->free(c->m->device->self, c->args.scratch);
 }
 
-/* Tensors for a problem, all but lse and doc_start random. */
+/* Makes the tensors of a problem, all random except lse and doc_start. */
 static void make_args(call *c, const device_rates *rates, void *memory[N_TENSORS + 2])
 {
     const lathe_attention_problem *p = &c->problem;
@@ -104,7 +104,7 @@ static void make_args(call *c, const device_rates *rates, void *memory[N_TENSORS
             bench_die("values");
     }
     memory[N_TENSORS] = take(c->m, 4 * p->batch * p->t_q * p->n_heads);
-    memory[N_TENSORS + 1] = take(c->m, 4 * p->batch * p->t_q); /* zeros: one document a row */
+    memory[N_TENSORS + 1] = take(c->m, 4 * p->batch * p->t_q); /* zeros: one document per row */
     c->args = (lathe_attention_args){.size = (uint32_t)sizeof c->args,
                                      .q = memory[0],
                                      .k = memory[1],

@@ -33,7 +33,7 @@ static void die(const char *what)
     exit(1);
 }
 
-/* Bytes without a pattern, once. */
+/* Writes random bytes once. */
 static void write_text(const char *path)
 {
     uint32_t state = 1;
@@ -92,7 +92,7 @@ static double one_step(lathe_run *run)
     return lathe_now() - begun;
 }
 
-/* What lathe_train does at a checkpoint. */
+/* Starts a checkpoint as lathe_train does. */
 static double begin_checkpoint(lathe_run *run, lathe_writer *writer)
 {
     const lathe_figures none = {.n = 0};

@@ -51,7 +51,7 @@ static double median(double *x, int n)
 
 /* ---- loader ---- */
 
-/* 16 MB of made-up words in documents of many lengths. */
+/* 16 MB of random words in documents of different lengths. */
 static void put_corpus(const char *path)
 {
     FILE *file = fopen(path, "wb");
@@ -72,7 +72,8 @@ static void put_corpus(const char *path)
     (void)fclose(file);
 }
 
-/* Has the kernel forget the shards, those pages too that this process has mapped. */
+/* Makes the kernel drop the shards' pages from its cache, also those that this process has
+ * mapped. */
 static void drop_pages(void)
 {
     char line[1024], path[512];
@@ -155,11 +156,11 @@ static void bench_loader(int steps, int n_more, char *const *more)
                                   .row_tokens = T,
                                   .seed = run->set.data_seed,
                                   .packing = run->set.packing};
-    lathe_loader *twin = NULL; /* gives the same batches, ahead of time */
+    lathe_loader *twin = NULL; /* gives the same batches, prepared in advance */
     if (lathe_loader_create(&config, &twin) != LATHE_OK)
         die("loader");
     static int32_t copy[4][ROWS * T];
-    for (int i = -2; i < steps; i++) { /* two to warm up */
+    for (int i = -2; i < steps; i++) { /* two warm-up steps */
         lathe_batch b;
         if (lathe_loader_next(twin, &b) != LATHE_OK)
             die("batch");
@@ -168,7 +169,8 @@ static void bench_loader(int steps, int n_more, char *const *more)
             memcpy(copy[k], parts[k], sizeof copy[k]);
         const lathe_run_batch memory = {
             (uint32_t)sizeof memory, ROWS, T, 0, copy[0], copy[1], copy[2], copy[3]};
-        double from_memory = i % 2 ? one_step(run, &memory) : 0.0; /* in turn the first */
+        /* alternates which one is first */
+        double from_memory = i % 2 ? one_step(run, &memory) : 0.0;
         drop_pages();
         const double from_disk = one_step(run, NULL);
         if (i % 2 == 0)

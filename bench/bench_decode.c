@@ -33,7 +33,7 @@ enum {
     MOST_SETTINGS = 40
 };
 
-/* ---- the bandwidth: both memories' worth of reading, summed in eight lanes a worker ---- */
+/* ---- bandwidth: reads all of the buffer, summed in eight lanes per worker ---- */
 
 #define READ_BYTES ((int64_t)256 << 20)
 #define READ_GRAIN ((int64_t)1 << 20)
@@ -54,7 +54,7 @@ static void read_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         r->sums[worker & 255] += lanes[j];
 }
 
-/* Bytes/s of reading a buffer that no cache holds. */
+/* Bytes/s of reading a buffer that is larger than any cache. */
 static double bandwidth(reading *r)
 {
     const double begun = lathe_now();
@@ -97,7 +97,7 @@ static lathe_run *open_model(const char *dir, int n_more, char *const *more)
     return run;
 }
 
-/* Seconds to take `prompt` bytes in and make `tokens` greedily. */
+/* Seconds to process a prompt of `prompt` bytes and generate `tokens` tokens greedily. */
 static double generate(lathe_run *run, int prompt, int tokens)
 {
     char text[PROMPT + 1];
@@ -113,7 +113,7 @@ static double generate(lathe_run *run, int prompt, int tokens)
     return lathe_now() - begun;
 }
 
-/* The products by the shape of their weights, with the rate at which these are read. */
+/* Prints the products by the shapes of their weights, with the rates at which these are read. */
 static void print_products(const lathe_graph *g, const double *seconds, int runs)
 {
     enum { MOST_SHAPES = 16 };
@@ -173,7 +173,7 @@ static void print_profile(lathe_exec *exec, int runs)
     }
 }
 
-/* Bytes of weights that a token reads: all matrices once, the embedding as the head's. */
+/* Bytes of weights that one token needs: every matrix once, with the embedding as the head's. */
 static double weight_bytes(const lathe_run *run)
 {
     return (double)lathe_model_n_params(&run->params) *

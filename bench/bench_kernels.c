@@ -2,10 +2,10 @@
  *
  *   bench_kernels [cpu_avx512_bf16] [f32|bf16] [op name]
  *
- * Medians (and in brackets the best) of 7 runs after a warm-up. Products: GFLOP/s and their share
- * of a 2048^3 product timed in the same run. Others: GB/s of the bytes they must read and write at
- * least, and their share of a triad (a = b + s*c) over 3 x 64 MiB timed in the same run. The limits
- * are bests.
+ * Prints medians, and the best in brackets, of 7 runs after a warm-up. Products: GFLOP/s, and their
+ * share of a 2048^3 product timed in the same run. Other ops: GB/s of the bytes that they must at
+ * least read and write, and their share of a triad (a = b + s*c) over 3 x 64 MiB timed in the same
+ * run. The two limits are best times.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ typedef struct bench_case {
     int32_t op, n_in, n_out;
     lathe_op_attrs attrs;
     lathe_desc in[LATHE_OP_MAX_IN], out[LATHE_OP_MAX_OUT];
-    double flops; /* 0: memory bound */
+    double flops; /* 0: bound by memory */
     uint32_t accumulate;
     int32_t index_modulus; /* of i32 inputs */
 } bench_case;

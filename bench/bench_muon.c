@@ -1,11 +1,12 @@
-/* Muon on the GPT-2 124M shape: what share of a step its Newton-Schulz iterations take, and their
- * rate beside oneDNN's plain products of the same shapes, measured between the steps.
+/* Muon on the GPT-2 124M shape: the share of a step that its Newton-Schulz iterations take, and
+ * their rate compared with oneDNN's plain products of the same shapes, measured between the steps.
  *
  *     bench_muon [bf16|fp32] [rows] [row_tokens] [micro-batches] [steps] [section.key=value ...]
  *
- * default: bf16 4 1024 4 3, so 16k tokens a step. The iterations are the nodes of the update's
- * graph from the normalisation to the last mixture; their operations are those of the three
- * products of an iteration, 2mnk each. One "key value" per line; # lines: shape by shape.
+ * Default: bf16 4 1024 4 3, that is 16k tokens per step. The iterations are the nodes of the
+ * update's graph from the normalisation to the last mixture; their operations are those of the
+ * three products of an iteration, 2mnk each. Prints one "key value" per line; lines with # list the
+ * shapes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,12 +19,12 @@
 
 enum { MOST_PRODUCTS = 64, MOST_STEPS = 16 };
 
-/* The iterations as the update's graph has them. */
+/* The iterations in the update's graph. */
 typedef struct iterations {
     const lathe_graph *graph;
     const double *seconds; /* [n_nodes] so far */
     product products[MOST_PRODUCTS];
-    double product_seconds[MOST_PRODUCTS]; /* what ours took, summed */
+    double product_seconds[MOST_PRODUCTS]; /* sums of our times */
     int n_products;
     int32_t dtype;
     double operations;
@@ -39,7 +40,7 @@ static int is_iteration(const lathe_ir_node *node)
     return 0;
 }
 
-/* The product of a node; its place in the list, which it joins when its shape is new. */
+/* Finds the product of a node in the list; adds it if its shape is new. Returns its index. */
 static int find_product(iterations *it, const lathe_ir_node *node)
 {
     const lathe_desc *const a = &it->graph->values[node->in[0]].desc;
@@ -104,7 +105,8 @@ static double one_step(lathe_run *run, const lathe_run_batch *batch, int micro_b
     return lathe_now() - begun;
 }
 
-/* Plain products in the type of the iterations, or in f32 where oneDNN has none here. */
+/* Opens plain products in the type of the iterations, or in f32 if oneDNN does not have that type
+ * here. */
 static const char *open_products(iterations *it)
 {
     if (it->dtype == LATHE_BF16 &&

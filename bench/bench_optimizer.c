@@ -1,14 +1,15 @@
-/* Bandwidth of optimizer steps beside a triad over the same memory.
+/* Bandwidth of optimizer steps compared with a triad over the same memory.
  *
  *     bench_optimizer [million elements] [threads] [nocopy] [name[,key=value]...]
  *
- * default: 40, all CPUs, all elementwise ones. nocopy: without the bf16 copy of the parameters.
+ * Default: 40, all CPUs, all elementwise optimizers. nocopy: without the bf16 copy of the
+ * parameters.
  *
- * A step moves what it must: the parameter and each slot read and written, the gradient read; AdamW
- * in f32 28 bytes per parameter, 30 with the bf16 copy. The triad a = b + s*c moves 12 bytes per
- * element, with the same threads and chunks; 16 where the cache reads a line before it writes it,
- * which an optimizer does not pay, for it reads what it writes. A triad is timed beside every step.
- * Figures: medians of the repeats. One line per optimizer, read by bench/run:
+ * A step moves at least: the parameter and each slot, read and written, and the gradient, read. For
+ * AdamW in f32 these are 28 bytes per parameter, 30 with the bf16 copy. The triad a = b + s*c moves
+ * 12 bytes per element, with the same threads and chunks; 16 if the cache reads a line before
+ * writing it, which an optimizer avoids because it reads what it writes. A triad is timed beside
+ * every step. Figures are medians of the repeats. One line per optimizer, which bench/run reads:
  *
  *     step NAME ms MS gbs GB/S triad SHARE allocate SHARE
  */
@@ -83,7 +84,7 @@ typedef struct subject {
     void *self;
     lathe_optimizer_tensor tensors[N_TENSORS];
     void *slots[LATHE_MAX_SLOTS];
-    int64_t bytes; /* moved by a step */
+    int64_t bytes; /* bytes moved by a step */
 } subject;
 
 static double time_step(const subject *x)
@@ -109,8 +110,8 @@ static double time_step(const subject *x)
     return median(t);
 }
 
-/* The instance with the schema's defaults, but momentum where it is 0 (plain SGD has no state), and
- * one key of type string as `setting` has it: "key=value", or "". */
+/* Makes an instance with the schema's defaults, except momentum where it is 0 (plain SGD has no
+ * state), and one key of type string as in `setting`: "key=value", or "". */
 static void *make(const lathe_plugin *plugin, const char *setting)
 {
     static char words[64][64];
@@ -217,9 +218,9 @@ int main(int argc, char **argv)
         float *const block = aligned_alloc(4096, (size_t)n * sizeof(float) + 4096);
         if (block == NULL)
             return 1;
-        memory[k] = block + 256 * k; /* not the same offset in a page: no 4 KiB aliasing */
+        memory[k] = block + 256 * k; /* different offsets in a page avoid 4 KiB aliasing */
         uint64_t x =
-            0x9E3779B97F4A7C15u * (uint64_t)(k + 1); /* xorshift64: no two alike in a block */
+            0x9E3779B97F4A7C15u * (uint64_t)(k + 1); /* xorshift64: all values of a block differ */
         for (int64_t i = 0; i < n; i++) {
             x ^= x << 13;
             x ^= x >> 7;

@@ -237,7 +237,7 @@ int main(int argc, char **argv)
     void *const data = aligned_alloc((size_t)2 << 20, (size_t)READ_BYTES);
     if (!r || !data)
         fail("no memory");
-    (void)madvise(data, (size_t)READ_BYTES, MADV_HUGEPAGE); /* as the device's memory is */
+    (void)madvise(data, (size_t)READ_BYTES, MADV_HUGEPAGE); /* like the device's memory */
     memset(data, 1, (size_t)READ_BYTES);
     r->data = data;
     double read = 1e30;

@@ -1,8 +1,8 @@
-/* Whole optimizer steps of the GPT-2 124M shape on made-up tokens: tokens/s, model FLOP/s, and
- * their share of oneDNN's rate on the same shapes, measured between the steps.
+/* Whole optimizer steps of the GPT-2 124M shape on random tokens: tokens/s, model FLOP/s, and their
+ * share of oneDNN's rate on the same shapes, measured between the steps.
  *
  * Usage: bench_step [bf16|fp32] [rows] [row_tokens] [steps] [profile] [section.key=value ...]
- * Prints one "key value" per line; with profile, first the seconds by kind of node.
+ * Prints one "key value" per line; with `profile`, first the seconds per kind of node.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static double one_step(lathe_run *run, const lathe_run_batch *batch, double *los
     return now - begun;
 }
 
-/* The products of a step: y, dx, dw of the four linear layers and of the head's chunks. */
+/* Lists the products of a step: y, dx, dw of the four linear layers and of the head's chunks. */
 static void list_products(product *p, int64_t n)
 {
     static const char *const names[5] = {"qkv", "proj", "fc", "fc proj", "head"};
@@ -114,7 +114,7 @@ static void print_figures(lathe_run *run, int64_t peak_kib)
                  (double)peak_kib / 1024.0);
 }
 
-/* Steps and the products in turn, so that both see the same machine. */
+/* Alternates steps and products, so that both see the same state of the machine. */
 static void measure(lathe_run *run, const lathe_run_batch *batch, product *products, int steps,
                     int profile)
 {
@@ -155,13 +155,13 @@ int main(int argc, char **argv)
     const lathe_run_batch batch = gpt2_batch(rows, row_tokens);
     double loss, update;
     (void)one_step(run, &batch, &loss, &update);
-    print_figures(run, status_kib("VmHWM")); /* before the products take memory of their own */
+    print_figures(run, status_kib("VmHWM")); /* before the products allocate memory */
     (void)printf("first_loss %.4f\n", loss);
     if (profile && lathe_exec_profile(run->programs.train.exec) != LATHE_OK)
         bench_die("profile");
     product products[N_PRODUCTS];
     list_products(products, n);
-    /* oneDNN 2.6 has no bf16 product on some processors: the limit is fp32's there */
+    /* oneDNN 2.6 has no bf16 product on some processors; the limit is then that of fp32 */
     int in_f32 = strcmp(precision, "fp32") == 0;
     if (!in_f32 && product_rate_open(products, N_PRODUCTS, dnnl_bf16) != 0)
         in_f32 = 1;

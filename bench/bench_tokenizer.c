@@ -4,8 +4,8 @@
  *     bench_tokenizer linear TOKENIZER          ns per byte of 1 and 10 MB of one character
  *     bench_tokenizer load TOKENIZER            ms to load it
  *
- * Figures are medians of REPEATS; every pass over the files starts with a new encoder, its cache
- * cold.
+ * Figures are medians of REPEATS; every pass over the files starts with a new encoder with a cold
+ * cache.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static lathe_status speed(const lathe_tokenizer *tok, char **files, int n_files)
         LATHE_TRY(lathe_map_open(files[i], &maps[i]));
         bytes += maps[i].bytes;
     }
-    for (int r = -1; r < REPEATS; r++) { /* the first pass reads the files in */
+    for (int r = -1; r < REPEATS; r++) { /* the first pass brings the files into the cache */
         double pass[MAX_FILES];
         LATHE_TRY(time_files(tok, maps, n_files, pass));
         if (r < 0)

@@ -25,7 +25,7 @@
 #include "model/model_size.h"
 
 enum { MOST_STEPS = 64, MOST_SETTINGS = 48, RECORDED = 3, NAMES = 40 };
-#define BURST 0.1 /* s, of products and of copies after a step */
+#define BURST 0.1 /* s, for products and for copies after a step */
 
 static lathe_run *open_run(int n, char *const *settings)
 {
@@ -50,7 +50,7 @@ static lathe_run *open_run(int n, char *const *settings)
     return run;
 }
 
-/* Tokens without a pattern, each the target of the one before. Never freed. */
+/* A batch of random tokens, each the target of the one before. Never freed. */
 static lathe_run_batch make_batch(const lathe_run *run)
 {
     const int64_t n = (int64_t)run->programs.train.n_rows * run->programs.train.row_tokens;
@@ -200,10 +200,10 @@ int main(int argc, char **argv)
                  (long long)lathe_model_n_params(&run->params),
                  (double)lathe_machine_total(&run->machine, &run->planned) / 1073741824.0,
                  opened - begun);
-    one_step(run, &batch, 1, &f[0]); /* kernels are loaded, algorithms chosen */
+    one_step(run, &batch, 1, &f[0]); /* loads kernels and chooses algorithms */
     (void)printf("first_step_s %.2f\nfirst_loss %.4f\n", f[0].step, f[0].loss);
     for (int i = 0; i < 2; i++)
-        one_step(run, &batch, 1, &f[0]); /* what repeats is captured, then replayed */
+        one_step(run, &batch, 1, &f[0]); /* captures what repeats; later steps replay it */
     if (device_rates_open(&run->machine, run->params.compute_dtype, run->programs.arena,
                           run->programs.arena_bytes, &rates) != LATHE_OK)
         bench_die("rates");

@@ -13,7 +13,7 @@ enum { FIRST_N = 32, LAST_N = 8192, MOST_RUNS = 1000 };
 #define MOST_COPY ((int64_t)1 << 30)
 #define LONG_ENOUGH 2e-3 /* s */
 
-/* Sums of four uniform numbers: bell-shaped, of mean 0 and deviation 0.58. */
+/* Sums of four uniform numbers: approximately normal, mean 0, standard deviation 0.58. */
 static lathe_status make_values(device_rates *r)
 {
     const int64_t each = lathe_dtype_bytes(r->dtype);
@@ -95,7 +95,7 @@ static lathe_status stamp(device_rates *r, lathe_event **event, double *host)
     return LATHE_OK;
 }
 
-/* Seconds of one of `runs`, queued one after the other. */
+/* Seconds per run of `runs` that are queued one after another. */
 static lathe_status time_runs(device_rates *r, device_rates_fn once, void *arg, int64_t runs,
                               double *out)
 {

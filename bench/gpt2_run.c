@@ -59,7 +59,7 @@ lathe_run *gpt2_run_open(const char *precision, int rows, int row_tokens, int n_
     return run;
 }
 
-/* Tokens without a pattern. */
+/* Random tokens. */
 static void make_tokens(int32_t *tokens, int64_t n)
 {
     uint32_t state = 1;

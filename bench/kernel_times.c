@@ -1,4 +1,4 @@
-/* Activity records of CUPTI, opened where it is installed. */
+/* Reads CUPTI's activity records, if CUPTI is installed. */
 #include "kernel_times.h"
 
 #ifdef LATHE_CUPTI
@@ -91,7 +91,7 @@ const char *kernel_times_open(void)
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         library = dlopen("/usr/local/cuda/extras/CUPTI/lib64/libcupti.so", RTLD_NOW | RTLD_LOCAL);
-    /* POSIX lets an object pointer be a function's; ISO C has no word for it. */
+    /* POSIX allows an object pointer to hold a function's address; ISO C has no such cast. */
     *(void **)&cupti.enable = symbol(library, "cuptiActivityEnable");
     *(void **)&cupti.disable = symbol(library, "cuptiActivityDisable");
     *(void **)&cupti.flush = symbol(library, "cuptiActivityFlushAll");

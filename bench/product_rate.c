@@ -59,7 +59,7 @@ static dnnl_status_t prepare(product *p, dnnl_data_type_t type, void *const data
         return s;
     const char *name = "";
     (void)dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name);
-    if (strncmp(name, "ref", 3) == 0) { /* the scalar reference: nobody's limit */
+    if (strncmp(name, "ref", 3) == 0) { /* the scalar reference is not a useful limit */
         (void)dnnl_primitive_desc_destroy(pd);
         return dnnl_unimplemented;
     }

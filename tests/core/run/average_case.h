@@ -1,5 +1,5 @@
-/* Shared by the tests of averaged weights: hashes of everything that an evaluation could change,
- * and one step. */
+/* Common code of the tests of averaged weights: hashes of everything that an evaluation could
+ * change, and one step. */
 #ifndef LATHE_TEST_AVERAGE_CASE_H
 #define LATHE_TEST_AVERAGE_CASE_H
 

@@ -38,7 +38,8 @@ __attribute__((unused)) static void configure(settings *s, const char *dir)
     set(s, "optimizer.lr=0.01");
 }
 
-/* Trains; the status of lathe_train, its output in *out_text (static), warnings in `logged`. */
+/* Trains. Returns the status of lathe_train, with its output in *out_text (static) and warnings in
+ * `logged`. */
 __attribute__((unused)) static lathe_status
 train_once(const settings *s, lathe_train_result *out_result, const char **out_text)
 {
@@ -70,7 +71,7 @@ train_once(const settings *s, lathe_train_result *out_result, const char **out_t
     return status;
 }
 
-/* "1 3 6": the steps of the checkpoints in dir/out. */
+/* The steps of the checkpoints in dir/out, such as "1 3 6". */
 __attribute__((unused)) static const char *steps_in(const char *dir)
 {
     static char text[512];
@@ -88,7 +89,7 @@ __attribute__((unused)) static const char *steps_in(const char *dir)
     return text;
 }
 
-/* The step that a pointer file of dir/out names; -1 without one. */
+/* The step that a pointer file of dir/out names; -1 if there is none. */
 __attribute__((unused)) static int64_t pointed(const char *dir, const char *pointer)
 {
     char path[256];

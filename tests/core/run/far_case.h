@@ -1,5 +1,5 @@
-/* The same run on the CPU and on the far device (tests/far), whose kernels are the CPU's: what
- * comes out is compared bit for bit. */
+/* The same run on the CPU and on the far device (tests/far), which uses the CPU's kernels; results
+ * are compared bit for bit. */
 #ifndef LATHE_TEST_FAR_CASE_H
 #define LATHE_TEST_FAR_CASE_H
 
@@ -41,7 +41,7 @@ __attribute__((unused)) static void set_small(settings *s, const char *dir, int 
     set(s, "optimizer.lr=0.01");
 }
 
-/* Everything that a run is: parameters, copies, slots, averages, planes, in host memory. */
+/* The whole state of a run in host memory: parameters, copies, slots, averages, planes. */
 typedef struct snapshot {
     char *bytes[5];
     int64_t n[5];
@@ -79,7 +79,7 @@ __attribute__((unused)) static void snapshot_free(snapshot *s)
         free(s->bytes[i]);
 }
 
-/* The figures of every line of metrics.jsonl that do not tell of time or memory, as text. */
+/* The metrics of every line of metrics.jsonl, except times and memory, as text. */
 __attribute__((unused)) static char *figures_of(const char *dir)
 {
     static const char *const keys[] = {

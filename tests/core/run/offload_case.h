@@ -1,5 +1,5 @@
-/* What tests of offload share: a run to its end, all of its figures that do not tell of time,
- * plans, and what was warned of. */
+/* Common code of the tests of offload: a complete run, all of its metrics except times, plans, and
+ * warnings. */
 #ifndef LATHE_TEST_OFFLOAD_CASE_H
 #define LATHE_TEST_OFFLOAD_CASE_H
 
@@ -17,8 +17,7 @@ __attribute__((unused)) static lathe_train_result train(lathe_run *run)
     return result;
 }
 
-/* Every figure of every step that does not tell of time, as it is written, and the last change to
- * its bits. */
+/* Every metric of every step except times, as written, and the last change to its bits. */
 __attribute__((unused)) static char *all_figures(const char *dir, double update_norm)
 {
     static const char *const timed[] = {
@@ -49,7 +48,7 @@ __attribute__((unused)) static char *all_figures(const char *dir, double update_
     return out;
 }
 
-/* To the byte. */
+/* Compares the plan with the allocations, to the byte. */
 __attribute__((unused)) static void check_planned(const char *what, const lathe_run *run)
 {
     const int64_t *planned = run->planned.by;
@@ -62,7 +61,7 @@ __attribute__((unused)) static void check_planned(const char *what, const lathe_
     }
 }
 
-/* The plan by category; its peak on the device. */
+/* The plan by category; returns its peak on the device. */
 __attribute__((unused)) static int64_t planned(const settings *s, lathe_mem_bytes *out)
 {
     lathe_run *run = open_run(LATHE_OPEN_PLAN, s->list);
@@ -72,7 +71,7 @@ __attribute__((unused)) static int64_t planned(const settings *s, lathe_mem_byte
     return peak;
 }
 
-/* A copy whose list points to its own texts. */
+/* Copies settings so that the list points to the copy's own texts. */
 __attribute__((unused)) static void copy_settings(const settings *from, settings *to)
 {
     *to = *from;

@@ -17,7 +17,7 @@
 
 #define MAX_SETTINGS 48
 
-/* Opens a run from "key=value" settings, NULL-terminated; gives the status. */
+/* Opens a run from "key=value" settings, NULL-terminated; returns the status. */
 __attribute__((unused)) static lathe_status
 open_run_status(int32_t mode, const char *const *settings, lathe_run **out)
 {
@@ -33,7 +33,7 @@ open_run_status(int32_t mode, const char *const *settings, lathe_run **out)
     return lathe_run_open_mode(NULL, list, n, mode, out);
 }
 
-/* The same, for settings that must do. */
+/* The same for settings that must work. */
 __attribute__((unused)) static lathe_run *open_run(int32_t mode, const char *const *settings)
 {
     lathe_run *run = NULL;
@@ -41,7 +41,7 @@ __attribute__((unused)) static lathe_run *open_run(int32_t mode, const char *con
     return run;
 }
 
-/* |got - want| <= tolerance * max |want|, element by element. */
+/* Checks |got - want| <= tolerance * max |want| for each element. */
 __attribute__((unused)) static void compare(const char *what, const float *got, const float *want,
                                             int64_t n, double tolerance)
 {

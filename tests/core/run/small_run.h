@@ -1,5 +1,4 @@
-/* Small runs on text of their own: a folder with a corpus, and settings put together line by line.
- */
+/* Small runs on their own text: a folder with a corpus, and settings added line by line. */
 #ifndef LATHE_TEST_SMALL_RUN_H
 #define LATHE_TEST_SMALL_RUN_H
 
@@ -30,14 +29,14 @@ static void set(settings *s, const char *format, ...)
     s->list[++s->n] = NULL;
 }
 
-/* Every setting of a NULL-terminated list. */
+/* Adds every setting of a NULL-terminated list. */
 __attribute__((unused)) static void set_all(settings *s, const char *const *list)
 {
     for (; *list; list++)
         set(s, "%s", *list);
 }
 
-/* Sentences in an order without a period, n bytes or a little more. */
+/* Writes about n bytes of sentences in an order without a period. */
 static void write_corpus(const char *path, int64_t n)
 {
     static const char *const parts[] = {
@@ -62,7 +61,7 @@ __attribute__((unused)) static void make_folder(char *dir, int64_t corpus_bytes)
     write_corpus(path, corpus_bytes);
 }
 
-/* Data of the folder as bytes, tokenised beside it. */
+/* The folder's data with the bytes tokenizer, prepared in the same folder. */
 __attribute__((unused)) static void set_data(settings *s, const char *dir)
 {
     set(s, "data.datasets=[{path = \"%s/corpus.txt\"}]", dir);
@@ -72,7 +71,7 @@ __attribute__((unused)) static void set_data(settings *s, const char *dir)
     set(s, "log.progress=off");
 }
 
-/* A llama-like model from random weights. */
+/* A llama-like model with random weights. */
 __attribute__((unused)) static void set_llama(settings *s, int layers, int width, int heads,
                                               int kv_heads, int inner)
 {
@@ -86,7 +85,8 @@ __attribute__((unused)) static void set_llama(settings *s, int layers, int width
     set(s, "model.max_position_embeddings=512");
 }
 
-/* Trains; the message of a failure is left in lathe_error_message(), what was printed in `said`. */
+/* Trains. After a failure the message is in lathe_error_message(); the printed text is in
+ * `said`. */
 __attribute__((unused)) static lathe_status train_said(lathe_run *run, char *said, size_t bytes,
                                                        lathe_train_result *out)
 {
@@ -97,7 +97,7 @@ __attribute__((unused)) static lathe_status train_said(lathe_run *run, char *sai
     return status;
 }
 
-/* Every part of a NULL-terminated list is in the message. */
+/* Checks that the message contains every part of a NULL-terminated list. */
 __attribute__((unused)) static void expect_parts(const char *const *parts)
 {
     for (; *parts; parts++)

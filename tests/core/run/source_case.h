@@ -1,4 +1,4 @@
-/* A model folder with tensors of several dtypes, to start runs from, and the comparison of what
+/* A model folder with tensors of several dtypes, from which runs start, and comparisons of what
  * they save. */
 #ifndef LATHE_TEST_SOURCE_CASE_H
 #define LATHE_TEST_SOURCE_CASE_H
@@ -52,8 +52,8 @@ static void put_tensors(const lathe_run *run, lathe_st_writer *w, const char *ki
     OK(lathe_st_writer_finish(w));
 }
 
-/* dir/source: a llama of a layer, its tensors in the dtypes of `kind`; config.json says bfloat16.
- */
+/* Writes dir/source: a llama with one layer, its tensors in the dtypes of `kind`; config.json says
+ * bfloat16. */
 __attribute__((unused)) static void make_source(const char *dir, const char *kind)
 {
     settings s = {.n = 0};
@@ -81,7 +81,7 @@ __attribute__((unused)) static void from_source(settings *s, const char *dir)
             set(s, "%s", all.list[i]);
 }
 
-/* ---- looking at what was saved ---- */
+/* ---- comparing saved files ---- */
 
 __attribute__((unused)) static lathe_safetensors *open_set(const char *path)
 {
@@ -90,14 +90,14 @@ __attribute__((unused)) static lathe_safetensors *open_set(const char *path)
     return set;
 }
 
-/* 1: same dtype, shape and bytes. */
+/* 1: dtype, shape and bytes are equal. */
 __attribute__((unused)) static int same_tensor(const lathe_st_tensor *a, const lathe_st_tensor *b)
 {
     return a && b && memcmp(&a->desc, &b->desc, sizeof a->desc) == 0 &&
            memcmp(a->data, b->data, (size_t)lathe_desc_bytes(&a->desc)) == 0;
 }
 
-/* How many tensors of the two folders differ; names that match `only` (NULL: all) are looked at. */
+/* Number of tensors that differ between two folders, among names that match `only` (NULL: all). */
 __attribute__((unused)) static int64_t n_other(const char *a, const char *b, const char *only)
 {
     lathe_safetensors *x = open_set(a), *y = open_set(b);

@@ -1,5 +1,5 @@
-/* Model folders that are wrong in one way each: what a run says, word for word. docs/bad-input.md
- * lists the messages; `%s` stands for the folder. */
+/* Model folders with one fault each: the exact message of a run. docs/bad-input.md lists the
+ * messages; `%s` stands for the folder. */
 #include "base/log.h"
 #include "small_run.h"
 
@@ -18,15 +18,14 @@ static void teardown(void)
 
 TestSuite(bad_input, .init = setup, .fini = teardown);
 
-/* What is done to one file of a good folder. */
+/* A change to one file of a good folder. */
 typedef struct fault {
-    const char *row;   /* of docs/bad-input.md */
-    const char *model; /* folder under golden/data/models */
-    const char *file;  /* changed in it; a new one when `from` is NULL */
-    const char *from,
-        *to;             /* the text replaced; of a safetensors file with one of the same length */
-    const char *setting; /* on top, or NULL */
-    int64_t cut;         /* > 0: the file's length afterwards; < 0: it is removed */
+    const char *row;       /* row of docs/bad-input.md */
+    const char *model;     /* folder under golden/data/models */
+    const char *file;      /* file to change; a new one if `from` is NULL */
+    const char *from, *to; /* replaced text; in a safetensors file, of the same length */
+    const char *setting;   /* additional setting, or NULL */
+    int64_t cut;           /* > 0: new length of the file; < 0: the file is removed */
     lathe_status status;
     const char *message;
 } fault;
@@ -93,7 +92,7 @@ static const fault faults[] = {
      "--data.seq_len: error: data.seq_len = 65 is longer than the 64 positions of the model in %s"},
 };
 
-/* `format` with the folder for each %s. */
+/* Inserts the folder for each %s of `format`. */
 static void expand(const char *format, char *out, size_t capacity)
 {
     size_t n = 0;
@@ -123,7 +122,7 @@ static void copy_model(const char *model)
     cr_assert_eq(system(command), 0);
 }
 
-/* Writes the file with every `from` replaced. */
+/* Replaces every `from` in the file. */
 static void replace(const char *name, const char *from, const char *to)
 {
     char *data = NULL;
@@ -186,7 +185,7 @@ Test(bad_input, each_fault_of_a_model_folder_is_named_with_file_and_place)
         damage(&faults[i]);
         cr_expect_eq(open_folder(faults[i].setting), faults[i].status, "%s", faults[i].row);
         expand(faults[i].message, want, sizeof want);
-        /* a message that ends in ... goes on */
+        /* a message that ends in ... may continue */
         const size_t n = strlen(want), open = n > 3 && strcmp(want + n - 3, "...") == 0;
         cr_expect_eq(strncmp(lathe_error_message(), want, open ? n - 3 : n + 1), 0,
                      "%s:\n got %s\nwant %s", faults[i].row, lathe_error_message(), want);
@@ -202,7 +201,7 @@ Test(bad_input, the_folders_are_good_before)
     }
 }
 
-/* The weights are the same with and without: what is only evaluated needs no dropout. */
+/* Evaluation applies no dropout, so it accepts the key. */
 Test(bad_input, attention_dropout_is_refused_in_training_alone)
 {
     char want[512];
@@ -259,7 +258,7 @@ Test(bad_input, dropout_that_gpt2_names_is_a_warning_in_training)
         {"model.path", folder}, {"data.seq_len", "32"}, {"scheduler.name", "constant"}};
     copy_model("gpt2");
     replace("config.json", "\"attn_pdrop\": 0.0", "\"attn_pdrop\": 0.1");
-    expect_warning("", LATHE_OK); /* to generate */
+    expect_warning("", LATHE_OK); /* for generation */
     lathe_log_set_sink(keep_warning, NULL);
     cr_expect_eq(lathe_run_open_mode(NULL, list, 3, LATHE_OPEN_PLAN, &run), LATHE_OK, "%s",
                  lathe_error_message());
@@ -270,8 +269,8 @@ Test(bad_input, dropout_that_gpt2_names_is_a_warning_in_training)
     lathe_run_close(run);
 }
 
-/* Byte-level tokenizers have 256 tokens at least, more than the golden models: the vocabulary is
- * said to be larger than the weights are, which are not reached. */
+/* Byte-level tokenizers have at least 256 tokens, more than the golden models: the error is the
+ * size of the vocabulary, and the weights are not read. */
 Test(bad_input, a_tokenizer_that_is_not_the_models_is_named)
 {
     char command[512], want[512];
@@ -305,7 +304,7 @@ Test(bad_input, an_adapter_pattern_without_a_module_is_refused_with_the_modules)
     copy_model("llama_tied");
     static const struct {
         const char *value, *message;
-        int column; /* of the key's value */
+        int column; /* column of the key's value */
     } rows[] = {
         {"{name = \"lora\", target_modules = [\"q_proj\", \"q_porj\"]}",
          "lora: target_modules[1] = \"q_porj\" matches no module", 44},

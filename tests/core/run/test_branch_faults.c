@@ -1,6 +1,6 @@
-/* Going back to an earlier checkpoint, cut off at each of its calls on the disk in turn: the next
- * start goes on from that checkpoint or from where the run was before, and no checkpoint is lost or
- * mixed into the wrong branch. */
+/* Going back to an earlier checkpoint, interrupted at each of its disk operations in turn: the next
+ * start continues from that checkpoint or from where the run was before, and no checkpoint is lost
+ * or assigned to the wrong branch. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -79,7 +79,7 @@ static int64_t n_in(const char *path)
     return n;
 }
 
-/* As it was before the run went back. */
+/* Restores the folder from before the run went back. */
 static void restore(void)
 {
     char name[32];
@@ -104,7 +104,7 @@ static lathe_status go_back(void)
     return lathe_branch_begin(lathe__run_saved(run), in(dir, "out/step-%08d", BACK), 0);
 }
 
-/* The branch is complete: two checkpoints in the competition, two in abandoned/. */
+/* Checks that the branch is complete: two checkpoints are compared, two are in abandoned/. */
 static void expect_branch(const char *call)
 {
     cr_assert_eq(n_in(in(dir, "out")), BACK, "%s", call);
@@ -119,8 +119,8 @@ static void expect_branch(const char *call)
     free(lines);
 }
 
-/* What the next start finds; first with resume = "auto", then going back once more as the user
- * wanted. */
+/* Checks what the next start finds; first with resume = "auto", then by going back once more as the
+ * user wanted. */
 static void start_again(const char *call)
 {
     const char *path = NULL;
@@ -172,7 +172,7 @@ Test(branch_faults, without_memory_at_any_allocation_the_next_start_finishes_it)
     cut_off_at_each(INJECT_MALLOC, ENOMEM, 7);
 }
 
-/* The same by kill -9, at moments spread over the time that going back takes. */
+/* The same with kill -9 at moments spread over the time that going back takes. */
 Test(branch_faults, killed_while_it_goes_back_the_next_start_finishes_it)
 {
     enum { KILLS = 60 };

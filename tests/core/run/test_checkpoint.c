@@ -1,4 +1,4 @@
-/* Checkpoints of a run: when they are written, which are kept, and that asynchronous ones hold the
+/* Checkpoints of a run: when they are written, which are kept, and that asynchronous ones have the
  * same bits. */
 
 #include "checkpoint_case.h"
@@ -27,7 +27,7 @@ static void ignore_row(void *arg, const lathe_metrics_row *row)
     (void)arg, (void)row;
 }
 
-/* ---- asynchronous is the same ---- */
+/* ---- asynchronous checkpoints are equal ---- */
 
 static void check_async(const char *const *more, const char *weights)
 {
@@ -81,7 +81,7 @@ Test(checkpoint, the_stall_is_a_figure_of_the_next_step)
     free(text);
 }
 
-/* ---- when, and what stays ---- */
+/* ---- when they are written, and which are kept ---- */
 
 Test(checkpoint, without_a_period_there_is_one_at_the_end)
 {
@@ -103,7 +103,7 @@ Test(checkpoint, every_so_many_epochs)
     const int64_t rows = lathe_loader_rows(run->data.loader);
     char want[64];
     lathe_run_close(run);
-    const int64_t first = (2 * rows + 1) / 2; /* two rows a step: the step that ends epoch 2 */
+    const int64_t first = (2 * rows + 1) / 2; /* two rows per step: the step that ends epoch 2 */
     set(&s, "checkpoint.every_epochs=2");
     set(&s, "train.eval_every=0");
     set(&s, "train.max_steps=%lld", (long long)first + 3);
@@ -122,7 +122,7 @@ Test(checkpoint, the_last_and_the_best_are_kept)
     set(&s, "checkpoint.every=1");
     set(&s, "checkpoint.keep_last=1");
     set(&s, "checkpoint.keep_best=2");
-    set(&s, "optimizer.lr=0.3"); /* so high that it does not only fall */
+    set(&s, "optimizer.lr=0.3"); /* high enough that the loss does not only fall */
     OK(train_once(&s, NULL, NULL));
     OK(lathe_file_read(in(dir, "out/metrics.jsonl"), 0, &text, &n));
     int step = 0;
@@ -147,8 +147,8 @@ Test(checkpoint, the_last_and_the_best_are_kept)
     cr_assert_eq(pointed(dir, "latest"), 6);
 }
 
-/* Evaluations alone, without a period: those among the best are written, and a resumed run goes on
- * with the list it finds. */
+/* Only evaluations, without a period: those among the best write checkpoints, and a resumed run
+ * continues with the existing list. */
 Test(checkpoint, an_evaluation_among_the_best_is_written)
 {
     settings s = {.n = 0};
@@ -160,7 +160,7 @@ Test(checkpoint, an_evaluation_among_the_best_is_written)
     const int64_t best = pointed(dir, "best");
     cr_assert_geq(best, 1);
     set(&s, "train.stop_after=5");
-    set(&s, "optimizer.lr=30"); /* from here on it gets worse */
+    set(&s, "optimizer.lr=30"); /* from here on the loss gets worse */
     OK(train_once(&s, NULL, NULL));
     cr_assert_eq(pointed(dir, "best"), best);
     cr_assert_eq(pointed(dir, "latest"), 5);
@@ -210,7 +210,7 @@ Test(checkpoint, a_best_metric_that_never_comes_is_refused_with_the_one_that_was
     }
 }
 
-/* Each figure that a run writes is one that best_metric may name. */
+/* Every metric that a run writes may be best_metric. */
 Test(checkpoint, every_figure_in_metrics_jsonl_is_a_name_that_best_metric_takes)
 {
     static const char *const precisions[] = {"fp16", "bf16"};

@@ -1,5 +1,5 @@
-/* A run that goes back: what is newer leaves the competition, and nothing of two branches is mixed.
- */
+/* A run that goes back: newer checkpoints are no longer compared, and the two branches are never
+ * mixed. */
 #include "base/json.h"
 
 #include "checkpoint/checkpoint_branch.h"
@@ -74,7 +74,7 @@ static void six_steps(settings *s)
     cr_assert_str_eq(steps_in(dir), "1 2 3 4 5 6");
 }
 
-/* Calls the checkpoint of a step the best, as if it had been. */
+/* Makes the checkpoint of a step the best. */
 static void call_best(int step)
 {
     char name[32];
@@ -112,7 +112,7 @@ Test(checkpoint_branch, what_is_newer_leaves_the_competition_when_a_run_goes_bac
     cr_expect(strstr(left, "3 4"), "%s", left);
     cr_expect_str_eq(lines_in(in(dir, "out/metrics.jsonl")), "1 2 3 4");
     cr_expect_str_eq(lines_in(in(dir, "out/abandoned/branch-1/metrics.jsonl")), "3 4 5 6");
-    /* auto goes on with this branch, not with the newer steps of the other */
+    /* auto continues this branch, not the newer steps of the other one */
     set(&s, "optimizer.lr=0.02");
     OK(train_once(&s, NULL, &text));
     cr_expect(strstr(text, "step-00000004 at step 4"), "%s", text);
@@ -176,7 +176,7 @@ Test(checkpoint_branch, a_run_may_go_back_to_what_it_abandoned)
     set(&again, "checkpoint.resume=%s/out/abandoned/branch-1/step-00000005", dir);
     OK(train_once(&again, NULL, &text));
     cr_expect(strstr(text, "at step 5"), "%s", text);
-    cr_expect_str_eq(steps_in(dir), "1 2 3 6"); /* what both share, and the new one */
+    cr_expect_str_eq(steps_in(dir), "1 2 3 6"); /* the common steps, and the new one */
     cr_expect_str_eq(abandoned(1), "4 5 6");
     cr_expect_str_eq(abandoned(2), "4 5");
     cr_expect_eq(pointed(dir, "latest"), 6);
@@ -196,7 +196,7 @@ Test(checkpoint_branch, from_another_folder_nothing_of_this_one_stays)
     const char *path = NULL;
     OK(lathe__run_resume(run, &path));
     OK(lathe_branch_begin(lathe__run_saved(run), path, 0));
-    lathe_run_close(run); /* and then it was killed */
+    lathe_run_close(run); /* then the process was killed */
     cr_expect_str_eq(steps_in(dir), "");
     cr_expect_str_eq(abandoned(1), "1 2 3 4 5 6");
     cr_expect_eq(pointed(dir, "latest"), -1);

@@ -1,13 +1,13 @@
-/* The clock goes back by years, and jumps: nothing of checkpoints depends on it. Minutes are of
- * another clock, which only goes forward. clock_gettime and time of the whole process are ours
- * here. */
+/* The wall clock goes back by years, and jumps: checkpoints do not depend on it. Minutes are
+ * measured with another clock, which only goes forward. This file replaces clock_gettime and time
+ * for the whole process. */
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <time.h>
 
 #include "checkpoint_case.h"
 
-/* Seconds by which each reading takes the wall clock back, and the other one on. */
+/* Seconds by which each reading moves the wall clock back, and the monotonic clock forward. */
 static atomic_llong wall_step, n_wall, monotonic_step, n_monotonic;
 
 int clock_gettime(clockid_t clock, struct timespec *out)
@@ -71,16 +71,16 @@ Test(checkpoint_clock, minutes_are_of_the_clock_that_only_goes_forward)
     configure(&s, dir);
     set(&s, "checkpoint.every_minutes=60");
     set(&s, "train.stop_after=5");
-    OK(train_once(&s, NULL, NULL)); /* no time passes: the end alone */
+    OK(train_once(&s, NULL, NULL)); /* no time passes: only the checkpoint at the end */
     cr_assert_str_eq(steps_in(dir), "5");
     OK(lathe_dir_remove(in(dir, "out")));
-    set(&s, "checkpoint.every_minutes=0.0000001"); /* each step is later than that */
+    set(&s, "checkpoint.every_minutes=0.0000001"); /* each step takes longer than that */
     set(&s, "checkpoint.async=false");
     OK(train_once(&s, NULL, NULL));
     cr_assert_str_eq(steps_in(dir), "1 2 3 4 5");
     OK(lathe_dir_remove(in(dir, "out")));
     set(&s, "checkpoint.every_minutes=60");
-    atomic_store(&monotonic_step, 3600); /* every reading is an hour later than the last */
+    atomic_store(&monotonic_step, 3600); /* every reading is an hour after the last */
     OK(train_once(&s, NULL, NULL));
     atomic_store(&monotonic_step, 0);
     cr_assert_str_eq(steps_in(dir), "1 2 3 4 5");

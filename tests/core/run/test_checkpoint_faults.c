@@ -1,6 +1,6 @@
 /* A failure at every write, fsync, rename, mkdir, open, close, read, map and allocation, one after
- * the other, of a save and of a load, on the training thread and beside it: a clean error, the
- * checkpoint before it whole and pointed to, nothing left behind, no memory lost. */
+ * another, of a save and of a load, on the training thread and on the writer's: a clean error, the
+ * previous checkpoint complete and pointed to, nothing left behind, no memory leaked. */
 #include <errno.h>
 
 #include "base/hash.h"
@@ -50,13 +50,13 @@ static lathe_status save(int how, int32_t gate, double eval_loss)
     return lathe_writer_wait(writer, NULL);
 }
 
-/* Step 1 is saved, the best so far; the run stands at step 2. */
+/* Step 1 is saved as the best so far; the run is at step 2. */
 static void setup(void)
 {
     settings s = {.n = 0};
     if (inject_unsupported())
         cr_skip("%s", inject_unsupported());
-    /* in memory where that can be had: every case syncs a dozen files */
+    /* in memory if possible: every case syncs a dozen files */
     strcpy(dir, access("/dev/shm", W_OK) == 0 ? "/dev/shm/lathe-faults-XXXXXX"
                                               : "/tmp/lathe-faults-XXXXXX");
     make_folder(dir, 4000);
@@ -99,7 +99,7 @@ static int leftovers(void)
     return found;
 }
 
-/* What holds after any save, failed or not, and after it as it was. */
+/* Checks what must hold after any save, failed or not, and after a following one. */
 static void check_folder(lathe_status status, const char *call)
 {
     const int64_t latest = pointed(dir, "latest");
@@ -149,7 +149,7 @@ static void fail_each(int how, int32_t gate, uint32_t calls, int error)
     const int64_t n = count_calls(how, gate, calls);
     int64_t n_failed = 0;
     cr_assert_gt(n, 10);
-    fail_one(how, gate, calls, 1, error); /* what the first error allocates for good */
+    fail_one(how, gate, calls, 1, error); /* the first error allocates some memory permanently */
     const int64_t live = inject_live_blocks();
     for (int64_t i = 1; i <= n; i++) {
         fail_one(how, gate, calls, i, error);
@@ -184,7 +184,7 @@ Test(checkpoint_faults, every_allocation_of_an_asynchronous_save_that_is_read_ba
 }
 
 /* A disk that stays full from the nth call on: nothing can be cleaned up by writing, and nothing
- * has to. */
+ * needs to be. */
 Test(checkpoint_faults, a_disk_that_stays_full)
 {
     const int64_t n = count_calls(SYNC, 0, INJECT_DISK & ~(uint32_t)INJECT_OPEN);
@@ -192,8 +192,7 @@ Test(checkpoint_faults, a_disk_that_stays_full)
         inject_arm(INJECT_DISK & ~(uint32_t)INJECT_OPEN, i, INT64_MAX, ENOSPC);
         const lathe_status status = save(SYNC, 0, 2.0);
         inject_disarm();
-        /* of the last calls, one is the close of a folder that was only synced: it is not looked at
-         */
+        /* one of the last calls closes a folder that was only synced; its result is ignored */
         cr_assert(status == LATHE_E_IO || strncmp(inject_last(), "close,", 6) == 0, "%s: %d",
                   inject_last(), status);
         check_folder(status, inject_last());
@@ -202,7 +201,7 @@ Test(checkpoint_faults, a_disk_that_stays_full)
 
 /* ---- loading ---- */
 
-/* The state's bits. */
+/* Hash of the state. */
 static uint64_t state_of(void)
 {
     uint64_t h = lathe_hash64(run->store.masters, run->store.master_bytes);
@@ -227,7 +226,7 @@ static void fail_loads(uint32_t calls, int error)
         const lathe_status status = lathe_load(run, in(dir, "out/step-00000001"));
         inject_disarm();
         cr_assert_eq(inject_failed(), 1, "call %lld did not come", (long long)i);
-        if (status == LATHE_OK) /* a library did without: the load must be whole */
+        if (status == LATHE_OK) /* a library ignored the failure: the load must be complete */
             cr_assert(calls == INJECT_MALLOC && state_of() == behind, "%s: nobody noticed",
                       inject_last());
         else if (calls != INJECT_MALLOC) {

@@ -1,5 +1,5 @@
-/* NaN and infinity in a run's state: they never become a checkpoint, and none that holds them is
- * resumed from. */
+/* NaN and infinity in a run's state: they are never saved in a checkpoint, and no run resumes from
+ * a checkpoint that contains them. */
 #include "checkpoint/checkpoint_finite.h"
 #include "checkpoint_case.h"
 #include "loop/training.h"
@@ -31,8 +31,8 @@ static int32_t row_of(const lathe_run *run, const char *suffix)
     return -1;
 }
 
-/* Of the embedding of a byte that the corpus does not have: the loss and its gradient never see it.
- */
+/* The embedding of a byte that the corpus does not contain, so that loss and gradient never depend
+ * on it. */
 static float *unused(lathe_run *run)
 {
     return lathe_store_master(&run->store, row_of(run, "embed_tokens.weight")) + 16 * 'Q' + 3;
@@ -46,7 +46,7 @@ static void one_step(lathe_run *run)
     OK(lathe_step(run, NULL));
 }
 
-/* Everything of a folder that begins with "step-", written or half written. */
+/* Number of entries of a folder that begin with "step-", complete or not. */
 static int n_steps_in(const char *path)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -60,7 +60,8 @@ static int n_steps_in(const char *path)
     return found;
 }
 
-/* Refused by the tensor's name and place; the checkpoint before it stays the latest. */
+/* Checks the refusal, which names the tensor and the element; the checkpoint before it stays the
+ * latest. */
 static void expect_refused(lathe_run *run, const char *tensor, const char *value)
 {
     char path[512];
@@ -128,7 +129,7 @@ Test(checkpoint_finite, a_run_whose_weights_are_nan_ends_and_names_the_tensor)
     }
 }
 
-/* Spoils the weights once, when the evaluation after step 4 is told, which is before that step is
+/* Spoils the weights once, when the evaluation after step 4 is reported, before that step is
  * saved. */
 typedef struct saboteur {
     lathe_run *run;
@@ -172,7 +173,7 @@ Test(checkpoint_finite, rewind_goes_back_to_finite_weights_and_ends_well)
     OK(lathe_checkpoint_finite(in(dir, "out"), NULL, NULL));
 }
 
-/* As an earlier version, which did not look, would have left it. */
+/* Changes a file as an earlier version, which did not check, would have written it. */
 static void spoil_file(const char *folder)
 {
     lathe_safetensors *set = NULL;

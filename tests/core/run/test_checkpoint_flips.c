@@ -1,5 +1,4 @@
-/* Flipped bits: every one over a whole checkpoint is seen by the product's own check, and its file
- * is named. */
+/* Flipped bits all over a checkpoint: the check finds each and names its file. */
 #include "checkpoint_case.h"
 #include "run/save_load.h"
 
@@ -7,7 +6,7 @@ enum { FLIPS = 10000 };
 
 static char dir[64];
 
-/* In memory where that can be had: each flip is written to the file. */
+/* In memory if possible: each flip is written to the file. */
 static void make_dir(void)
 {
     strcpy(dir, access("/dev/shm", W_OK) == 0 ? "/dev/shm/lathe-flips-XXXXXX"
@@ -27,7 +26,7 @@ static void write_byte(FILE *f, int64_t at, int value)
     cr_assert(fseek(f, (long)at, SEEK_SET) == 0 && fputc(value, f) != EOF && fflush(f) == 0);
 }
 
-/* One bit there and back. */
+/* Flips one bit and restores it. */
 static void flip_one(const char *path, FILE *f, int64_t at, int bit)
 {
     cr_assert_eq(fseek(f, (long)at, SEEK_SET), 0);
@@ -42,7 +41,8 @@ static void flip_one(const char *path, FILE *f, int64_t at, int bit)
     write_byte(f, at, was);
 }
 
-/* Places over the whole file: its first and last bytes always, the others by a fixed sequence. */
+/* Flips bits all over the file: always in its first and last bytes, in others by a fixed
+ * sequence. */
 static int64_t flip_file(const char *path, int64_t n_flips, uint64_t *state)
 {
     FILE *f = fopen(path, "r+");
@@ -80,8 +80,7 @@ Test(checkpoint_flips, ten_thousand_over_every_file_are_all_seen)
     lathe_arena_fini(&arena);
 }
 
-/* And what a run does about one: another checkpoint is used, not the flipped one. A bit of a
- * pointer file too. */
+/* A run uses another checkpoint instead of the damaged one. Also flips bits of a pointer file. */
 Test(checkpoint_flips, a_flipped_pointer_leads_to_no_flipped_checkpoint)
 {
     settings s = {.n = 0};
@@ -102,7 +101,8 @@ Test(checkpoint_flips, a_flipped_pointer_leads_to_no_flipped_checkpoint)
         logged[0] = '\0';
         lathe_log_set_sink(keep_log, NULL);
         const lathe_status status = lathe__run_resume(run, &path);
-        /* the newest whole one, or, where the bit made it another's name, that one */
+        /* the newest complete one, or, if the flipped bit makes another checkpoint's name, that
+         * one */
         cr_assert(status == LATHE_OK && path && run->at.step >= 1 && run->at.step <= 3,
                   "bit %d: %s", bit, lathe_error_message());
         cr_assert(run->at.step == 3 ? logged[0] != '\0' : bit / 8 == 12, "bit %d: %s", bit, path);

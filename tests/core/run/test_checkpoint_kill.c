@@ -1,5 +1,5 @@
 /* Kills the process with SIGKILL at 500 random moments of saving. After each, the last good
- * checkpoint exists with the saved contents, and no incomplete folder is taken for a checkpoint. */
+ * checkpoint exists with the saved contents, and no incomplete folder is used as a checkpoint. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -33,8 +33,8 @@ static void one_step(void)
     OK(lathe_step(run, NULL));
 }
 
-/* The child: steps and saves until it is killed. It tells through the pipe which step is durable,
- * after lathe_checkpoint_write has said so. */
+/* The child: steps and saves until it is killed. After each lathe_checkpoint_write it writes the
+ * durable step to the pipe. */
 static void save_until_killed(int how, int told)
 {
     char path[512];
@@ -65,7 +65,7 @@ static void save_until_killed(int how, int told)
     _exit(0);
 }
 
-/* The last step that the child called durable; 0: none. */
+/* The last step that the child reported as durable; 0: none. */
 static int64_t last_told(int from)
 {
     int64_t step = 0, next;
@@ -77,7 +77,7 @@ static int64_t last_told(int from)
 static void check_kill(int i, uint32_t us, int64_t told, int64_t before)
 {
     const char *path = NULL;
-    static int64_t durable; /* what any child called durable since the folder was empty */
+    static int64_t durable; /* last step that any child reported since the folder was empty */
     const int64_t good = told > before ? told : before;
     durable = before == 0 ? told : told > durable ? told : durable;
     OK(lathe_zero_grad(run));
@@ -100,7 +100,7 @@ static void check_kill(int i, uint32_t us, int64_t told, int64_t before)
                  us, (long long)latest, (long long)run->at.step);
 }
 
-/* Everything under a checkpoint's name is whole, not only the one that is used. */
+/* Everything with a checkpoint's name is complete, not only the one that is used. */
 static void check_all(int i)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -116,8 +116,8 @@ static void check_all(int i)
         OK(lathe_manifest_verify(in(dir, "out/step-%08d", (int)best)));
 }
 
-/* Forks from the run as it stands, so that nothing is opened anew; kills; resumes in this process.
- */
+/* Forks from the open run, so that nothing is opened again; kills the child; resumes in this
+ * process. */
 static int64_t kill_once(int i, uint32_t us, int64_t before)
 {
     int tube[2], code = 0;
@@ -149,7 +149,7 @@ static void open_again(const settings *s)
     OK(lathe_dir_create(in(dir, "out")));
 }
 
-/* Microseconds that a step and its save take here. */
+/* Microseconds that a step and its save take on this machine. */
 static uint32_t save_time(const settings *s)
 {
     char path[512];
@@ -165,7 +165,7 @@ static uint32_t save_time(const settings *s)
     return (uint32_t)(1e6 * seconds);
 }
 
-/* What each step's state is, without saving; then back to the beginning. */
+/* Computes the state after each step, without saving; then goes back to the beginning. */
 static void learn_states(const settings *s)
 {
     run = open_run(LATHE_OPEN_TRAIN, s->list);
@@ -184,8 +184,8 @@ Test(checkpoint_kill, five_hundred_times_nothing_is_lost_and_nothing_torn_is_use
     settings s = {.n = 0};
     int64_t at = 0, rounds = 0, caught = 0;
     uint32_t state = 2026;
-    /* what a killed process leaves is the same in memory as on a disk; what a power cut leaves is
-     * another matter, for which there is fsync */
+    /* a killed process leaves the same files in memory as on a disk; a power failure is different,
+     * and fsync is for that */
     strcpy(dir,
            access("/dev/shm", W_OK) == 0 ? "/dev/shm/lathe-kill-XXXXXX" : "/tmp/lathe-kill-XXXXXX");
     make_folder(dir, 4000);
@@ -205,7 +205,7 @@ Test(checkpoint_kill, five_hundred_times_nothing_is_lost_and_nothing_torn_is_use
         caught += at < STEPS;
         if (at < STEPS)
             continue;
-        rounds++; /* the end is reached: from the beginning again, in an empty folder */
+        rounds++; /* all steps done: start again in an empty folder */
         lathe_run_close(run);
         OK(lathe_dir_remove(in(dir, "out")));
         open_again(&s);

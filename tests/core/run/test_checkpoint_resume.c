@@ -1,4 +1,4 @@
-/* Resuming: a damaged checkpoint is named and the one before is used; locks, remains of dead
+/* Resuming: a damaged checkpoint is named and the previous one is used; locks, remains of dead
  * processes, and folders and disks that cannot be written. */
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -43,12 +43,12 @@ Test(checkpoint, a_flipped_latest_is_named_and_the_one_before_is_used)
     OK(train_once(&s, NULL, &text));
     cr_assert(strstr(logged, "out/step-00000004/model.safetensors"), "%s", logged);
     cr_assert(strstr(text, "resumed from") && strstr(text, "step-00000002 at step 2"), "%s", text);
-    /* the damaged one was replaced on the way */
+    /* the run has replaced the damaged one */
     OK(lathe_manifest_verify(in(dir, "out/step-00000004")));
     cr_assert_str_eq(steps_in(dir), "2 4 5");
 }
 
-/* The optimizer's state of a checkpoint in files of at most `most` bytes. */
+/* Splits the optimizer's state of a checkpoint into files of at most `most` bytes. */
 static void split_optimizer(const char *folder, int64_t most)
 {
     lathe_safetensors *set = NULL;
@@ -76,8 +76,8 @@ static void split_optimizer(const char *folder, int64_t most)
 
 #define SECOND "out/step-00000004/state/optimizer-00002-of-%05d.safetensors"
 
-/* A large state is in several files, which are read as they are hashed: the same bits come back,
- * and when one file is damaged nothing of any is left. */
+/* A large state has several files, which are read while they are hashed: the same bits are
+ * restored, and if one file is damaged no part of any is kept. */
 Test(checkpoint, state_in_several_files_resumes_to_the_same_bits)
 {
     settings s = {.n = 0};
@@ -91,7 +91,7 @@ Test(checkpoint, state_in_several_files_resumes_to_the_same_bits)
         train_four_of_six(&s);
         split_optimizer(in(dir, "out/step-00000002"), 3000);
         split_optimizer(in(dir, "out/step-00000004"), 4000);
-        int n = 2; /* files */
+        int n = 2; /* number of files */
         while (n < 99 && !lathe_path_exists(in(dir, SECOND, n)))
             n++;
         if (damaged)
@@ -107,7 +107,7 @@ Test(checkpoint, state_in_several_files_resumes_to_the_same_bits)
     }
 }
 
-/* Who goes on although nothing could be resumed has no half-read state. */
+/* A caller that continues although nothing could be resumed must not see a partly read state. */
 Test(checkpoint, a_state_that_does_not_verify_leaves_nothing_in_the_run)
 {
     settings s = {.n = 0};
@@ -173,7 +173,7 @@ Test(checkpoint, a_path_is_resumed_from_and_later_ones_make_way)
     cr_assert(strstr(text, "at step 2"), "%s", text);
     cr_assert_eq(stat(in(dir, "out/step-00000004"), &after), 0);
     cr_assert_neq(before.st_ino, after.st_ino, "step 4 was not written anew");
-    set(&s, "checkpoint.resume=%s/out", dir); /* the folder stands for its latest */
+    set(&s, "checkpoint.resume=%s/out", dir); /* the folder means its latest checkpoint */
     set(&s, "train.stop_after=6");
     OK(train_once(&s, NULL, &text));
     cr_assert(strstr(text, "step-00000005 at step 5"), "%s", text);
@@ -222,7 +222,7 @@ Test(checkpoint, what_dead_processes_were_writing_is_removed)
     const pid_t child = fork();
     if (child == 0)
         _exit(0);
-    cr_assert_eq(waitpid(child, NULL, 0), child); /* its number is free now */
+    cr_assert_eq(waitpid(child, NULL, 0), child); /* its process id is free now */
     OK(lathe_dir_create(in(dir, "out/step-00000001.tmp.%ld/state", (long)child)));
     OK(lathe_dir_create(in(dir, "out/step-00000002.tmp.%ld", (long)getppid())));
     OK(lathe_file_write_atomic(in(dir, "out/latest.tmp.%ld", (long)child), "x", 1));
@@ -241,7 +241,7 @@ Test(checkpoint, a_folder_that_cannot_be_written_is_refused_before_the_first_ste
     cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
     expect_message("corpus.txt is a file, expected a folder");
     if (geteuid() == 0)
-        return; /* root may write anywhere */
+        return; /* root can write everywhere */
     OK(lathe_dir_create(in(dir, "closed")));
     cr_assert_eq(chmod(in(dir, "closed"), 0500), 0);
     set(&s, "checkpoint.dir=%s/closed", dir);
@@ -249,7 +249,7 @@ Test(checkpoint, a_folder_that_cannot_be_written_is_refused_before_the_first_ste
     expect_message("closed cannot be written");
 }
 
-/* A limit on the size of files stands for a full disk: the same path, another errno. */
+/* A limit on file sizes replaces a full disk: the same code path with another errno. */
 static void check_full(const char *async)
 {
     settings s = {.n = 0};

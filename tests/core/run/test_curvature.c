@@ -1,5 +1,5 @@
-/* Curvature estimates: against a gradient computed another way, when they are due, and what they
- * leave. */
+/* Curvature estimates: compared with a gradient computed in another way; when they are made; and
+ * that nothing else changes. */
 #include "run/curvature_check.h"
 
 #include "ir/graph.h"
@@ -42,7 +42,7 @@ typedef struct rows {
     int32_t tokens[N], targets[N];
 } rows;
 
-/* Every fifth token is no target. */
+/* Every fifth token has no target. */
 static void fill(rows *r, int seed)
 {
     for (int i = 0; i < N; i++) {
@@ -88,7 +88,7 @@ static double sum_of_curvature(const lathe_run *run)
     return sum;
 }
 
-/* Draws for update 1 from the logits of all rows, by the definition. */
+/* Draws labels for update 1 from the logits of all rows, by the definition. */
 static double draw(lathe_run *run, rows *r)
 {
     const lathe_run_batch batch = batch_of(r);
@@ -113,7 +113,7 @@ static double draw(lathe_run *run, rows *r)
     return count;
 }
 
-/* Two micro-batches make the step; the estimate is of the second one, with the updated weights. */
+/* The step has two micro-batches; the estimate uses the second one, with the updated weights. */
 Test(curvature, is_the_squared_gradient_of_labels_that_the_model_draws)
 {
     static const char *const plain[] = {"optimizer.name=sgd", "optimizer.lr=1e-2",
@@ -155,7 +155,7 @@ Test(curvature, is_the_squared_gradient_of_labels_that_the_model_draws)
     lathe_run_close(run);
 }
 
-/* What the run counts and says is that of a run whose optimizer wants no estimates. */
+/* Counters and output of the run equal those of a run whose optimizer makes no estimates. */
 Test(curvature, moves_nothing_else)
 {
     static const char *const plain[] = {"optimizer.name=lion", "train.precision=fp32", NULL};
@@ -230,8 +230,7 @@ Test(curvature, leaves_out_gradients_that_are_not_finite)
     lathe_run_close(run);
 }
 
-/* The scale is in the gradients and out of the curvature: powers of two, so nothing is rounded by
- * it. */
+/* Gradients contain the loss scale, the curvature does not; powers of two, so no rounding. */
 Test(curvature, does_not_depend_on_the_loss_scale)
 {
     static const char *const scales[] = {"train.loss_scale_init=64", "train.loss_scale_init=512"};
@@ -317,7 +316,8 @@ Test(curvature, is_the_same_bits_when_resumed_within_an_interval_in_bf16)
     resume("bf16");
 }
 
-/* Between the backward and the step that an estimate follows, the checkpoint holds its batch. */
+/* Between the backward and the step that is followed by an estimate, the checkpoint contains the
+ * step's batch. */
 Test(curvature, is_the_same_bits_when_resumed_in_front_of_the_step)
 {
     static const char *const more[] = {"optimizer.name=sophia", "adapter.name=lora",

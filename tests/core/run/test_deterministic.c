@@ -1,4 +1,4 @@
-/* train.deterministic: kernels that do not repeat their bits are refused when the plan is made. */
+/* train.deterministic: kernels whose bits are not repeatable are refused when the plan is made. */
 #include "../passes/graph_fixture.h"
 #include "small_run.h"
 
@@ -35,7 +35,7 @@ Test(deterministic, passes_over_a_backend_that_does_not_repeat)
 {
     char chosen[64] = "";
     OK(plan(NULL, "false", chosen));
-    cr_assert_str_eq(chosen, "unordered"); /* the best, when bits do not matter */
+    cr_assert_str_eq(chosen, "unordered"); /* the best one if bits do not matter */
     OK(plan(NULL, "true", chosen));
     cr_assert_str_eq(chosen, "flash_cpu");
 }
@@ -51,7 +51,7 @@ Test(deterministic, refuses_a_named_backend_that_does_not_repeat)
     cr_assert_str_eq(chosen, "unordered");
 }
 
-/* The CPU device, but with a LINEAR whose bits depend on the threads. */
+/* The CPU device with a LINEAR whose bits depend on the threads. */
 static const lathe_device_v1 *real;
 
 static lathe_status create_or_refuse(void *self, const lathe_kernel_problem *p, lathe_kernel **out,
@@ -80,7 +80,7 @@ Test(deterministic, refuses_a_kernel_that_does_not_repeat_and_names_its_node)
         const lathe_val x = fixture_matrix(&f, "x", 3, 4), w = fixture_matrix(&f, "w", 5, 4);
         lathe_graph_output(f.g, fixture_linear(&f, x, w, LATHE_NONE));
         const lathe_status status = lathe_exec_create(&f.m, f.g, &exec);
-        OK(lathe_graph_create(&f.params, &f.g)); /* the executable took the other */
+        OK(lathe_graph_create(&f.params, &f.g)); /* the executable owns the other one */
         cr_assert_eq(status, asked ? LATHE_E_UNSUPPORTED : LATHE_OK);
         if (asked) {
             cr_assert(strstr(lathe_error_message(), "node 0, linear"), "%s", lathe_error_message());

@@ -18,7 +18,7 @@ Test(early_stop, counts_evaluations_without_an_improvement)
     cr_expect_eq(since(falling, 3, 1, 0.0), 2);
     cr_expect_eq(since(flat, 3, 0, 0.0), 2); /* the first one is an improvement */
     cr_expect_eq(since(back, 4, 0, 0.0), 2);
-    cr_expect_eq(since(falling, 3, 0, 1.0), 2); /* by more than the threshold, not by it */
+    cr_expect_eq(since(falling, 3, 0, 1.0), 2); /* by more than the threshold, not by exactly it */
     cr_expect_eq(since(falling, 3, 0, 0.999), 0);
 }
 
@@ -46,7 +46,7 @@ static void set_stopping(settings *s, const char *dir)
     set(s, "data.seq_len=32");
     set(s, "data.validation_split=0.1");
     set(s, "scheduler.name=cosine");
-    set(s, "train.early_stopping_threshold=2"); /* that no two evaluations differ by */
+    set(s, "train.early_stopping_threshold=2"); /* no two evaluations differ by that much */
     set(s, "train.early_stopping_patience=3");
 }
 
@@ -72,7 +72,7 @@ Test(early_stop, a_resumed_run_stops_at_the_same_step)
     cr_assert_eq(want.stopped_early, 1, "it ran to step %lld", (long long)want.step);
     cr_assert_eq(want.step, 8); /* evaluations at 2, the first, and 4, 6, 8 */
     set_stopping(&b, parts);
-    set(&b, "train.stop_after=%lld", (long long)(want.step - 3)); /* amid the last evaluations */
+    set(&b, "train.stop_after=%lld", (long long)(want.step - 3)); /* between the last evaluations */
     lathe_train_result got = train(&b);
     cr_expect_eq(got.paused, 1);
     cr_expect_eq(got.stopped_early, 0);
@@ -80,7 +80,7 @@ Test(early_stop, a_resumed_run_stops_at_the_same_step)
     got = train(&b);
     cr_expect_eq(got.stopped_early, 1);
     cr_expect_eq(got.step, want.step, "%lld, not %lld", (long long)got.step, (long long)want.step);
-    got = train(&b); /* and it has had enough */
+    got = train(&b); /* and it stops at once */
     cr_expect_eq(got.step, want.step);
     cr_expect_eq(got.stopped_early, 1);
     OK(lathe_dir_remove(whole));
@@ -119,7 +119,7 @@ Test(early_stop, a_metric_that_is_no_figure_is_named)
     make_folder(dir, 3000);
     set_stopping(&s, dir);
     set(&s, "train.precision=bf16");
-    set(&s, "checkpoint.best_metric=loss_scale"); /* a figure of fp16 alone */
+    set(&s, "checkpoint.best_metric=loss_scale"); /* a metric that only fp16 has */
     const lathe_train_options options = {.out = fopen("/dev/null", "w")};
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
     cr_expect_eq(lathe_train(run, &options, &result), LATHE_E_CONFIG);

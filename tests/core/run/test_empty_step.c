@@ -1,4 +1,4 @@
-/* A step none of whose tokens is a target: the last token of an epoch, alone in its row. */
+/* A step without targets: the last token of an epoch, alone in its row. */
 #include "small_run.h"
 
 #include "loop/train.h"

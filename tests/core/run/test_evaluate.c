@@ -1,5 +1,5 @@
-/* Evaluation: accuracy and calibration against numpy on transformers' logits, bits per byte by
- * hand. */
+/* Evaluation: accuracy and calibration compared with numpy on transformers' logits; bits per byte
+ * by hand. */
 #include "exec/calibration.h"
 #include "small_run.h"
 
@@ -30,7 +30,7 @@ Test(calibration, a_perfect_prediction_has_no_error_and_nan_has_the_most)
     cr_expect_eq(lathe_calibration_error(&c), 0.5);
 }
 
-/* One line of evaluation.txt against the program that evaluates. */
+/* Compares one line of evaluation.txt with this evaluation. */
 static void check_golden(const char *name, double loss, double accuracy, double ece,
                          const int32_t *targets)
 {
@@ -64,7 +64,7 @@ static void check_golden(const char *name, double loss, double accuracy, double 
         else
             cr_expect_eq(top[i], -1);
     }
-    /* fp32 against fp32 of other software: logits agree to 2e-5, so do probabilities */
+    /* fp32 compared with other software's fp32: logits agree to 2e-5, so do probabilities */
     cr_expect_float_eq(r.loss_sum / r.count, loss, 2e-5 * loss, "%s: loss %.9g, not %.9g", name,
                        r.loss_sum / r.count, loss);
     cr_expect_float_eq(lathe_calibration_accuracy(&c), accuracy, 1e-12, "%s: accuracy %.9g, not %g",
@@ -113,7 +113,7 @@ Test(evaluate, counts_bits_per_byte_of_the_text)
     set(&s, "data.seq_len=64");
     lathe_run *run = open_run(LATHE_OPEN_EVALUATE, s.list);
     OK(lathe_evaluate(run, 0, &e));
-    /* bytes are tokens, and one more ends the text; all but the first are targets */
+    /* bytes are tokens, and one more token ends the text; all except the first are targets */
     cr_expect_eq(e.count, bytes, "%g targets of %g bytes", e.count, bytes);
     const double want = e.loss / log(2.0) * (bytes + 1.0) / bytes;
     cr_expect_float_eq(e.bits_per_byte, want, 1e-12 * want, "%.12g, not %.12g", e.bits_per_byte,

@@ -1,7 +1,6 @@
-/* Activations that are kept in host memory between forward and backward, on a device whose memory
- * the host cannot touch. The run must give the bits of a run that keeps them on the device, with
- * streams that run as late or as early as they may, captured or not; and each event must be
- * needed. */
+/* Activations kept in host memory between forward and backward, on a device whose memory the host
+ * cannot access. The run must give the bits of a run that keeps them on the device, with streams
+ * that run as late or as early as possible, captured or not; and each event must be necessary. */
 #include "activations_case.h"
 #include "ir/op_info.h"
 
@@ -97,7 +96,7 @@ Test(far_activations, beside_all_else_change_no_bit)
         check_case(&cases[i]);
 }
 
-/* ---- what the events are for ---- */
+/* ---- the purpose of the events ---- */
 
 static void one_step(lathe_run *run)
 {
@@ -111,10 +110,11 @@ static void one_step(lathe_run *run)
     OK(lathe_zero_grad(run));
 }
 
-/* Streams as they are made. */
+/* Streams in the order of creation. */
 enum { MAIN, IN, OUT, STREAMS = 4 };
 
-/* One step with a device that leaves out the waits of stream a for stream b; its gradients. */
+/* Runs one step on a device that ignores the waits of stream a for stream b; returns its
+ * gradients. */
 static void deaf_step(int deaf, int w, char **out, int64_t *out_bytes)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX";
@@ -134,9 +134,9 @@ static void deaf_step(int deaf, int w, char **out, int64_t *out_bytes)
     OK(lathe_dir_remove(dir));
 }
 
-/* Without any one of the four a stale value is read: a copy runs on a stream of its own, and
- * nothing but its event orders it. What must not run too early shows on eager streams, what must
- * not run too late on lazy ones. */
+/* If any one of the four waits is ignored, a stale value is read: each copy runs on its own stream,
+ * and only its event orders it. Eager streams show what must not run too early, lazy ones what must
+ * not run too late. */
 Test(far_activations, no_event_can_be_left_out)
 {
     static const struct {
@@ -160,7 +160,8 @@ Test(far_activations, no_event_can_be_left_out)
     }
 }
 
-/* A captured range ends with both streams joined; where one is not, the device says so. */
+/* A captured range ends after both streams have joined it again; if one has not, the device reports
+ * an error. */
 Test(far_activations, a_capture_ends_where_its_streams_have_joined)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX";
@@ -169,7 +170,7 @@ Test(far_activations, a_capture_ends_where_its_streams_have_joined)
     set_case(&s, dir, &cases[0], 0);
     set(&s, "device.deaf=%d", STREAMS * MAIN + OUT);
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-    one_step(run); /* accumulates in its second half: each range has run once */
+    one_step(run); /* its second half accumulates: each range has run once */
     lathe_forward_result f = {.size = sizeof f};
     cr_assert_neq(lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f), LATHE_OK);
     cr_assert(strstr(lathe_error_message(), "a stream has not been waited for"), "%s",
@@ -178,7 +179,7 @@ Test(far_activations, a_capture_ends_where_its_streams_have_joined)
     OK(lathe_dir_remove(dir));
 }
 
-/* The option adds no waits of the host. */
+/* The option does not make the host wait more often. */
 Test(far_activations, a_step_does_not_wait_for_them)
 {
     int64_t waits[2];
@@ -198,8 +199,8 @@ Test(far_activations, a_step_does_not_wait_for_them)
     cr_assert_eq(waits[0], waits[1]);
 }
 
-/* All activations that are copied out are copied back in, in each of a step's two micro-batches,
- * launched or not. */
+/* All activations that are copied out are copied back in, in both micro-batches of a step, captured
+ * or not. */
 Test(far_activations, figures_tell_what_moved)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX", path[512], line[8192];
@@ -230,8 +231,7 @@ Test(far_activations, figures_tell_what_moved)
     OK(lathe_dir_remove(dir));
 }
 
-/* A row of weights whose products are too large, in the fourth layer: `text` gets what is said of
- * it. */
+/* A row of weights in the fourth layer makes products overflow; `text` gets the message. */
 static void say_overflow(int w, char *text, size_t bytes)
 {
     float large[32];
@@ -252,7 +252,7 @@ static void say_overflow(int w, char *text, size_t bytes)
     cr_assert_eq(train_said(run, printed, sizeof printed, &result), LATHE_E_NUMERIC);
     const char *rest = strstr(lathe_error_message(), "first in micro-batch 1: the output of node ");
     cr_assert(rest, "%s", lathe_error_message());
-    snprintf(text, bytes, "%s", strchr(rest, ',')); /* without the node's number */
+    snprintf(text, bytes, "%s", strchr(rest, ',')); /* without the number of the node */
     lathe_run_close(run);
     OK(lathe_dir_remove(dir));
 }
@@ -270,7 +270,7 @@ Test(far_activations, a_bad_number_is_found_among_them)
 
 /* ---- checkpoints ---- */
 
-/* To step 3 as `first`, and on to the end as `then`. */
+/* Trains to step 3 as `first`, then to the end as `then`. */
 static void stop_and_go(int first, int then, snapshot *out)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX";

@@ -1,11 +1,11 @@
-/* The plan of a run that keeps activations in host memory, and what it says where the option has no
+/* The plan of a run that keeps activations in host memory, and the messages if the option has no
  * effect or is refused. */
 #include "activations_case.h"
 #include "run/fit.h"
 
 /* ---- the plan ---- */
 
-/* What the plan says that the option takes off the device. */
+/* Checks the amount that the plan says the option saves on the device. */
 static void expect_saved(const settings *s, int64_t want)
 {
     lathe_override list[MAX_SETTINGS];
@@ -21,8 +21,8 @@ static void expect_saved(const settings *s, int64_t want)
     lathe_run_close(run);
 }
 
-/* Whatever the model's depth, the device holds the values of a few layers; the rest of the plan
- * stays. */
+/* For any depth of the model, the device has the values of a few layers; the rest of the plan does
+ * not change. */
 Test(far_activations, plan_grows_in_the_host_alone)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX";
@@ -44,7 +44,8 @@ Test(far_activations, plan_grows_in_the_host_alone)
     cr_assert_gt(layers, 0);
     cr_assert_eq(kept[0].by[LATHE_MEM_OFFLOAD], 0);
     cr_assert_lt(away[1].by[LATHE_MEM_ACTIVATIONS], kept[1].by[LATHE_MEM_ACTIVATIONS] / 3);
-    /* eight layers more: nothing on the device, in the host what they keep but small statistics */
+    /* eight more layers: nothing more on the device; in host memory, their stored values except
+     * small statistics */
     cr_assert_eq(away[1].by[LATHE_MEM_ACTIVATIONS] / 1024 / 16,
                  away[0].by[LATHE_MEM_ACTIVATIONS] / 1024 / 16);
     cr_assert_lt(away[1].by[LATHE_MEM_OFFLOAD] - away[0].by[LATHE_MEM_OFFLOAD], layers + 1);
@@ -52,7 +53,7 @@ Test(far_activations, plan_grows_in_the_host_alone)
     OK(lathe_dir_remove(dir));
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
 Test(far_activations, on_a_device_in_host_memory_are_told_and_change_nothing)
 {
@@ -70,7 +71,7 @@ Test(far_activations, on_a_device_in_host_memory_are_told_and_change_nothing)
     OK(lathe_dir_remove(dir));
 }
 
-/* Two layers: what the forward leaves is wanted again at once. */
+/* Two layers: the values of the forward are needed again at once, so they stay. */
 Test(far_activations, of_a_shallow_model_are_told_to_stay)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX";
@@ -103,7 +104,7 @@ Test(far_activations, want_streams_with_events)
     OK(lathe_dir_remove(dir));
 }
 
-/* Where captures take no events, nothing is captured, unless that is what was asked for. */
+/* If captures do not support events, nothing is captured, unless the settings ask for it. */
 Test(far_activations, are_captured_where_captures_take_events)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX";
@@ -122,7 +123,7 @@ Test(far_activations, are_captured_where_captures_take_events)
     OK(lathe_dir_remove(dir));
 }
 
-/* The figure in the refusal is what the plan says with the option. */
+/* The number in the refusal equals the plan's with the option. */
 Test(far_activations, are_named_when_they_would_make_a_plan_fit)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX", want[128];

@@ -1,5 +1,5 @@
-/* Checkpoints of a device whose memory the host cannot touch: the same bits as those of a run that
- * never stopped, on it and on the CPU. */
+/* Checkpoints of a device whose memory the host cannot access: the same bits as a run that never
+ * stopped, on this device and on the CPU. */
 #include "far_case.h"
 
 static lathe_train_result train(lathe_run *run)
@@ -12,7 +12,7 @@ static lathe_train_result train(lathe_run *run)
     return result;
 }
 
-/* Runs to the end, or to `stop_after` and on from there in a run on `then`. */
+/* Runs to the end, or to `stop_after` and then on from there on device `then`. */
 static void run_to_the_end(const char *const *more, int where, int stop_after, int then,
                            snapshot *out)
 {
@@ -71,7 +71,7 @@ Test(far_checkpoint, resumes_an_adapter_over_a_quantized_base)
     check_resume("adapter", more);
 }
 
-/* One micro-batch of two, saved, and gone on with by another run. */
+/* Saves after one of two micro-batches; another run continues. */
 static void check_middle(const char *grad_dtype)
 {
     char dir[] = "/tmp/lathe_far_XXXXXX", path[64];
@@ -113,7 +113,7 @@ Test(far_checkpoint, keeps_the_gradients_of_a_step_in_its_middle)
     check_middle("bf16");
 }
 
-/* Between steps there are none, and another dtype goes on. */
+/* Between steps there are no gradients, so a run with another dtype can continue. */
 Test(far_checkpoint, of_a_step_in_its_middle_wants_the_dtype_of_its_gradients)
 {
     char dir[] = "/tmp/lathe_far_XXXXXX", path[64], middle[80];

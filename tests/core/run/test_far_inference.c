@@ -1,4 +1,4 @@
-/* Evaluation, generation and the primitives on a device whose memory the host cannot touch: the
+/* Evaluation, generation and the primitives on a device whose memory the host cannot access: the
  * bits of the CPU. */
 #include "far_case.h"
 
@@ -73,14 +73,14 @@ Test(far_inference, has_the_bits_of_the_cpu)
         cr_assert_arr_eq(got.logits, want.logits, (size_t)want.n_logits * sizeof *want.logits);
         cr_assert_eq(got.loss, want.loss);
         cr_assert_eq(got.grad_norm, want.grad_norm);
-        /* summed by the optimizer's kernel, in another order: n terms of 2^-53 */
+        /* summed by the optimizer's kernel in another order: n terms of 2^-53 */
         cr_assert_float_eq(got.param_norm, want.param_norm, 1e-12 * want.param_norm);
         free(got.logits);
     }
     free(want.logits);
 }
 
-/* The programs that only ever generate or evaluate: no optimizer, no gradients. */
+/* Programs that only generate or evaluate: without optimizer and gradients. */
 Test(far_inference, opens_for_generation_and_for_evaluation_alone)
 {
     char dir[] = "/tmp/lathe_far_XXXXXX";
@@ -98,7 +98,7 @@ Test(far_inference, opens_for_generation_and_for_evaluation_alone)
         const lathe_sampling how = {
             .size = (uint32_t)sizeof how, .max_new_tokens = 8, .top_p = 1.0};
         lathe_generation g = {.size = (uint32_t)sizeof g};
-        /* longer than what is run at once, so that both programs of generation are used */
+        /* longer than one chunk, so that both programs of generation are used */
         OK(lathe_generate(
             run, "0123456789012345678901234567890123456789012345678901234567890123456", &how, &g));
         snprintf(text[w], sizeof text[w], "%s", g.text);

@@ -1,6 +1,6 @@
-/* Tests optimizer state in host memory, on a device whose memory the host cannot touch: the
- * bits of a run that keeps it on the device, whatever the size of the buffers, with streams that
- * run as late as they may and as early as they may; the plan to the byte, and what is refused. */
+/* Optimizer state in host memory, on a device whose memory the host cannot access: the bits of a
+ * run that keeps it on the device, for any size of the buffers, with streams that run as late and
+ * as early as possible; the plan to the byte; and refusals. */
 #include "offload_case.h"
 #include "run/fit.h"
 
@@ -38,8 +38,8 @@ static const offload_case cases[] = {
      0},
 };
 
-/* Buffers: of nearly nothing (every tensor, or its least piece, is a part), of some tensors, of
- * all; and streams that run late, or early. */
+/* Sizes of the buffers: minimal (every tensor, or its smallest piece, is a part), for some tensors,
+ * for all; and streams that run late or early. */
 typedef struct way {
     const char *buffer, *eager, *capture;
 } way;
@@ -69,7 +69,7 @@ static void set_case(settings *s, const char *dir, const offload_case *c, int w)
     set(s, "train.capture=%s", ways[w].capture);
 }
 
-/* To the byte, and the state in the host's memory alone. */
+/* Checks the plan to the byte, and that the state is only in host memory. */
 static void check_memory(const char *what, const lathe_run *run, int w)
 {
     check_planned(what, run);
@@ -141,7 +141,7 @@ Test(far_offload, of_adapters_averages_and_steps_taken_back_changes_no_bit)
 
 /* ---- checkpoints ---- */
 
-/* To step 3 as `first`, and on to the end as `then`: IN_THE_DEVICE or a way. */
+/* Trains to step 3 as `first`, then to the end as `then`: IN_THE_DEVICE or a way. */
 static void stop_and_go(const char *const *more, int first, int then, snapshot *out)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX";
@@ -200,8 +200,8 @@ static void one_step(lathe_run *run)
     OK(lathe_zero_grad(run));
 }
 
-/* The far device takes nothing out before somebody waits for that stream: had a step waited, the
- * state would be there after it. */
+/* The far device copies nothing out until something waits for that stream, so the state would be in
+ * host memory only if the step had waited. */
 Test(far_offload, a_step_does_not_wait_for_what_leaves)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX";
@@ -232,7 +232,8 @@ Test(far_offload, a_step_does_not_wait_for_what_leaves)
     OK(lathe_dir_remove(dir));
 }
 
-/* All of the state in and out, once each; padding between tensors of one part may travel along. */
+/* All of the state is copied in and out once each; padding between tensors of one part may be
+ * copied too. */
 Test(far_offload, figures_tell_what_moved)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX", path[512], line[8192];
@@ -263,8 +264,8 @@ Test(far_offload, figures_tell_what_moved)
     OK(lathe_dir_remove(dir));
 }
 
-/* offload_wait_seconds of every step of a run on `device`; how many lines there are. NULL: the
- * figure is absent. */
+/* Reads offload_wait_seconds of every step of a run on `device`; returns the number of lines. NULL:
+ * checks that the metric is absent. */
 static int waits_of(const char *device, const char *eager, double *out)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX", path[512], line[8192];
@@ -298,8 +299,8 @@ static int waits_of(const char *device, const char *eager, double *out)
     return n;
 }
 
-/* Where nothing comes before it is waited for, the update stands for all of the way in; where
- * everything has come long since, for next to none of it. */
+/* If copies run only when waited for, the update waits for the whole copy in; if they run early,
+ * for almost nothing. */
 Test(far_offload, figures_tell_what_the_update_waited)
 {
     double late[16], early[16];
@@ -312,7 +313,7 @@ Test(far_offload, figures_tell_what_the_update_waited)
 
 /* ---- the plan ---- */
 
-/* The device keeps two buffers of the wanted size, or of the largest thing that cannot be cut. */
+/* The device has two buffers of the requested size, or of the largest piece that cannot be cut. */
 Test(far_offload, plan_tells_both_sides)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX";
@@ -325,7 +326,7 @@ Test(far_offload, plan_tells_both_sides)
     set(&s, "train.offload_buffer=0.0001");
     const int64_t least = planned(&s, &by_part);
     const int64_t state = by_part.by[LATHE_MEM_OFFLOAD];
-    /* the longest piece that is not cut: 136 * 200 elements less a chunk's; or a chunk */
+    /* the longest piece that is not cut: 136 * 200 elements minus a chunk; or a chunk */
     const int64_t buffer = 2 * 4 * 16384;
     cr_assert_eq(in_device.by[LATHE_MEM_OFFLOAD], 0);
     cr_assert_eq(most - least, state - 2 * buffer -
@@ -359,9 +360,9 @@ Test(far_offload, of_no_state_is_nothing)
     OK(lathe_dir_remove(dir));
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
-/* Where the state lies in the host's memory anyway nothing changes, and one line says so. */
+/* If the device shares the host's memory, nothing changes, and one line says so. */
 Test(far_offload, on_a_device_in_host_memory_is_told_and_changes_nothing)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX";
@@ -396,7 +397,7 @@ Test(far_offload, wants_streams_with_events)
     OK(lathe_dir_remove(dir));
 }
 
-/* The figure in the refusal is what the plan says with the option. */
+/* The number in the refusal equals the plan's with the option. */
 Test(far_offload, is_named_when_it_would_make_a_plan_fit)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX", want[128];
@@ -424,7 +425,7 @@ Test(far_offload, is_named_when_it_would_make_a_plan_fit)
     OK(lathe_dir_remove(dir));
 }
 
-/* More state than any host holds, on a device that has room for all the rest. */
+/* More state than any host has, on a device with room for everything else. */
 Test(far_offload, must_fit_the_host)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX";
@@ -445,7 +446,7 @@ Test(far_offload, must_fit_the_host)
     cr_assert(strstr(fit.source, "in the host's memory: "), "%s", fit.source);
     lathe_run_close(run);
     s.n--;
-    set(&s, "device.free_bytes=1000"); /* what the device lacks comes first */
+    set(&s, "device.free_bytes=1000"); /* the device's lack is reported first */
     run = open_run(LATHE_OPEN_PLAN, s.list);
     lathe_fit_check(run, &fit);
     cr_assert(strstr(fit.source, "of the far away"), "%s", fit.source);

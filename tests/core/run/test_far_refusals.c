@@ -1,8 +1,8 @@
-/* What cannot run on a device whose memory the host cannot touch is refused when the run is opened;
- * and what a bad number there is called. */
+/* What cannot run on a device whose memory the host cannot access is refused when the run is
+ * opened. Also tests the message about a NaN or infinity on such a device. */
 #include "far_case.h"
 
-/* Settings on top of set_small, and what the message holds. */
+/* Settings in addition to set_small, and a part of the message. */
 typedef struct refused {
     const char *set[6];
     const char *says[6];
@@ -50,8 +50,8 @@ Test(far_refusals, name_the_part_the_device_and_what_would_do)
     OK(lathe_dir_remove(dir));
 }
 
-/* Told before any of its code runs: a build for instructions that the processor lacks would end the
- * process. */
+/* Reported before any of its code runs: a build for instructions that the processor lacks would end
+ * the process. */
 Test(far_refusals, a_device_that_cannot_run_here_is_refused_by_name)
 {
     char dir[] = "/tmp/lathe_far_XXXXXX";
@@ -67,7 +67,7 @@ Test(far_refusals, a_device_that_cannot_run_here_is_refused_by_name)
     OK(lathe_dir_remove(dir));
 }
 
-/* Another device's code, as an optimizer built with nvcc carries it. */
+/* Code for another device, as in an optimizer built with nvcc. */
 Test(far_refusals, an_image_that_the_device_cannot_run_is_told_at_open)
 {
     char dir[] = "/tmp/lathe_far_XXXXXX";
@@ -84,7 +84,7 @@ Test(far_refusals, an_image_that_the_device_cannot_run_is_told_at_open)
     OK(lathe_dir_remove(dir));
 }
 
-/* A weight near the largest float: the first step's loss or gradient is no number. */
+/* A weight near the largest float makes the first step's loss or gradient infinite or NaN. */
 static void bad_number(int where, char *out, size_t bytes)
 {
     char dir[] = "/tmp/lathe_far_XXXXXX";

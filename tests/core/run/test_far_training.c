@@ -9,7 +9,7 @@ typedef struct far_training {
     const char *name;
     const char *set[10];
     int is_pairs;
-    int is_plain; /* without captures too */
+    int is_plain; /* also without captures */
 } far_training;
 
 static const far_training trainings[] = {
@@ -67,8 +67,8 @@ static const far_training trainings[] = {
 };
 #define N_TRAININGS (sizeof trainings / sizeof trainings[0])
 
-/* Gradients in bf16, and what reads them: the clipping, updates by element, block, tensor and
- * matrix, estimates, averages. */
+/* Gradients in bf16, and everything that reads them: clipping, updates by element, block, tensor
+ * and matrix, estimates, averages. */
 #define NARROW "train.precision=bf16", "train.grad_dtype=bf16"
 static const far_training narrow_trainings[] = {
     {"adamw, bf16 gradients", {NARROW, "train.max_grad_norm=0.05"}, 0, 1},
@@ -108,7 +108,7 @@ static void write_pairs(const char *dir)
     fclose(f);
 }
 
-/* To the byte, and nothing taken on the way. */
+/* Checks the plan to the byte, and that nothing more is allocated during the run. */
 static void check_memory(const char *name, int where, const lathe_run *run)
 {
     for (int32_t k = 0; k < LATHE_N_MEM; k++) {
@@ -186,7 +186,7 @@ Test(far_training, with_gradients_in_bf16_has_the_bits_of_the_cpu)
         check_training(&narrow_trainings[i]);
 }
 
-/* Waits of the host in the run's third step of the loop. */
+/* Number of times the host waits in the loop's third step. */
 static int64_t waits_of(const char *const *more)
 {
     char dir[] = "/tmp/lathe_far_XXXXXX";
@@ -211,8 +211,8 @@ static int64_t waits_of(const char *const *more)
     return n;
 }
 
-/* One for the losses and the norm, one for the figures; a norm after clipping by value is one more,
- * and so is a fifth micro-batch, which finds no inputs free. */
+/* One wait for the losses and the norm, one for the metrics. A norm after clipping by value adds
+ * one, and so does a fifth micro-batch, for which no input buffer is free. */
 Test(far_training, waits_twice_a_step)
 {
     static const struct {

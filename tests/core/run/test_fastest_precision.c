@@ -1,5 +1,5 @@
-/* The precision of generation and evaluation where nobody chose one: what loses nothing of the
- * weights, and of that the fastest. */
+/* The precision of generation and evaluation if none was set: the fastest one among those that lose
+ * nothing of the weights. */
 #include "base/log.h"
 #include "run/fastest_precision.h"
 #include "small_run.h"
@@ -14,7 +14,7 @@ static void keep(void *arg, int32_t level, const char *message)
         strcat(strcat(said, message), "\n");
 }
 
-/* The precision of a folder opened like this; what was said is in `said`. */
+/* The precision that a folder is opened with; messages are in `said`. */
 static int32_t precision_of(const char *model, int32_t mode, const char *const *more)
 {
     settings s = {.n = 0};
@@ -51,14 +51,15 @@ Test(fastest_precision, bf16_weights_are_computed_in_what_was_measured_to_be_fas
         sscanf(times, "with 1 token takes %lf ms in bf16 and %lf ms in fp32", &narrow, &wide), 2,
         "%s", said);
     cr_expect(narrow > 0.0 && wide > 0.0, "%s", said);
-    if (fabs(narrow - 1.15 * wide) > 0.02) /* they are printed in hundredths */
+    if (fabs(narrow - 1.15 * wide) > 0.02) /* they are printed with two decimals */
         cr_expect_eq(used, lathe__narrow_is_faster(wide, narrow) ? LATHE_BF16 : LATHE_F32, "%s",
                      said);
     cr_expect_eq(strncmp(said, used == LATHE_F32 ? "computes in fp32:" : "computes in bf16:", 17),
                  0, "%s", said);
 }
 
-/* The measurement comes before the data, which bytes are no tokenizer of here. */
+/* The precision is measured before the data are read, for which the bytes tokenizer does not
+ * fit. */
 Test(fastest_precision, evaluation_is_measured_with_the_tokens_of_a_micro_batch)
 {
     static const char *const list[] = {"model.path=" MODELS "qwen3",

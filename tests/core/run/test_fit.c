@@ -1,4 +1,5 @@
-/* Refuses a plan too large for the machine before weights are read, and names settings that fit. */
+/* A plan that is too large for the machine is refused before weights are read, and the message
+ * names settings that fit. */
 #include "run/fit.h"
 #include "small_run.h"
 
@@ -37,7 +38,7 @@ static int64_t peak_of(const settings *s)
     return peak;
 }
 
-/* Opening must fail for want of memory; the message is the thread's. */
+/* Opening must fail for lack of memory; the message is in the thread's error record. */
 static void refuse(int32_t mode, const settings *s)
 {
     static char keys[MAX_SETTINGS][128];
@@ -54,7 +55,7 @@ static void refuse(int32_t mode, const settings *s)
     cr_assert_null(run);
 }
 
-/* Adds what a line of the message says: "  --key value --key value   (peak ...". */
+/* Adds the settings of a line of the message: "  --key value --key value   (peak ...". */
 static void apply(settings *s, const char *line)
 {
     char key[64], value[64];
@@ -92,7 +93,7 @@ Test(fit, what_is_proposed_fits_and_trains)
         char told[32];
         snprintf(told, sizeof told, "(peak %.1f MiB)", (double)smaller / 1048576.0);
         cr_expect_not_null(strstr(line, told), "%s is not in %s", told, line);
-        lathe_run *run = open_run(LATHE_OPEN_TRAIN, with.list); /* now it opens, under the limit */
+        lathe_run *run = open_run(LATHE_OPEN_TRAIN, with.list); /* now it opens within the limit */
         lathe_train_result result = {0};
         const lathe_train_options train = {.out = sink};
         OK(lathe_train(run, &train, &result));
@@ -125,7 +126,7 @@ Test(fit, a_plan_at_the_limit_passes_and_a_byte_more_does_not)
     lathe_fit_text(&fit, &text);
     cr_assert_eq(strncmp(text.data, "does not fit: peak ", 19), 0, "%s", text.data);
     lathe_buffer_fini(&text);
-    run->set.memory_limit = 0; /* the machine's own, which this small plan leaves alone */
+    run->set.memory_limit = 0; /* the machine's own limit, which this small plan does not reach */
     lathe_fit_check(run, &fit);
     cr_assert(fit.have > need && fit.source[0] != '\0');
     lathe_run_close(run);
@@ -141,7 +142,7 @@ Test(fit, nothing_fits_and_that_is_said)
                        lathe_error_message());
 }
 
-/* A model folder whose weights are damaged: the plan is refused first. */
+/* The folder's weights are damaged, but the plan is refused first. */
 Test(fit, is_refused_before_weights_are_read_in_every_mode)
 {
     static const char config[] =

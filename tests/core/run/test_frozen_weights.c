@@ -1,4 +1,4 @@
-/* Weights that do not train: a checkpoint holds the bytes that they were read from, whatever the
+/* Weights that do not train: a checkpoint contains the bytes that were read, whatever precision the
  * run computes in. */
 #include <fcntl.h>
 
@@ -9,7 +9,7 @@
 
 #define FOLDER "/tmp/lathe-frozen-XXXXXX"
 
-/* Freezes the layer's projections, beside what trains: embedding, norms and head. */
+/* Freezes the layer's projections; embedding, norms and head train. */
 static void freeze(settings *s)
 {
     set(s, "adapter.no_train=['*proj*']");
@@ -62,7 +62,7 @@ Test(frozen_weights, come_out_bit_equal_after_resuming)
         make_folder(dir, 4000);
         make_source(dir, "fp32");
         train_frozen(dir, none, "2");
-        if (!source_stays) /* its configuration does, its weights do not */
+        if (!source_stays) /* its configuration stays, its weights do not */
             cr_assert_eq(rename(in(dir, "source/model.safetensors"), in(dir, "away")), 0);
         train_frozen(dir, none, NULL);
         if (!source_stays)
@@ -72,8 +72,8 @@ Test(frozen_weights, come_out_bit_equal_after_resuming)
     }
 }
 
-/* A source in fp32 whose checkpoints are bf16: once they are fp32 again, what was rounded is not
- * what is saved. */
+/* The source is fp32 and its checkpoints are bf16: when they are fp32 again, the saved weights must
+ * not be the rounded ones. */
 Test(frozen_weights, come_from_the_source_rather_than_from_a_rounded_checkpoint)
 {
     static const char *const narrow[] = {"checkpoint.save_dtype=bf16", NULL};
@@ -97,7 +97,7 @@ Test(frozen_weights, of_a_folder_that_goes_away_are_still_saved)
     freeze(&s);
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
     cr_assert_eq(rename(in(dir, "source"), in(dir, "away")), 0);
-    make_source(dir, "bf16"); /* another model in its place */
+    make_source(dir, "bf16"); /* replaced by another model */
     OK(lathe_save(run, in(dir, "saved")));
     lathe_run_close(run);
     cr_expect_eq(n_other(in(dir, "away"), in(dir, "saved"), "proj"), 0);
@@ -150,10 +150,10 @@ Test(frozen_weights, of_a_new_model_are_the_numbers_of_its_seed)
     OK(lathe_dir_remove(dir));
 }
 
-/* ---- a quantized base of which something trains ---- */
+/* ---- a quantized base with some trainable weights ---- */
 
-/* The projections do not train: by the list of the adapter that trains all else, or by an adapter
- * (tests/norms) that trains norms and biases. */
+/* The projections do not train: by the list of the adapter that trains everything else, or by an
+ * adapter (tests/norms) that trains norms and biases. */
 static void set_adapter(settings *s, const char *adapter)
 {
     if (strcmp(adapter, "full") == 0) {
@@ -173,8 +173,8 @@ static void set_quantized(settings *s, const char *dir, const char *quant, const
     set(s, "checkpoint.keep_best=1");
 }
 
-/* Masters, slots and planes after four steps, stopped after two or not; the last evaluation in
- * *out_loss. */
+/* Hash of masters, slots and planes after four steps, interrupted after two or not; the last
+ * evaluation in *out_loss. */
 static uint64_t quantized_bits(const char *dir, const char *quant, const char *adapter, int stops,
                                double *out_loss)
 {
@@ -198,7 +198,7 @@ static uint64_t quantized_bits(const char *dir, const char *quant, const char *a
     return hash;
 }
 
-/* What `lathe eval` of the run file says of its latest checkpoint. */
+/* The result of `lathe eval` with the run file, for its latest checkpoint. */
 static double evaluated(const char *dir, const char *quant, const char *adapter)
 {
     settings s = {.n = 0};

@@ -1,9 +1,9 @@
-/* Generation through the KV cache against full forwards, and the primitives' logprobs. */
+/* Generation with the KV cache compared with full forwards, and the primitives' logprobs. */
 #include "small_run.h"
 
 enum { N_NEW = 24, MAX_T = 128 };
 
-/* 70 bytes: more than one chunk of the prompt, and a rest. */
+/* 70 bytes: more than one chunk of the prompt, and a remainder. */
 static const char long_prompt[] =
     "a thread is cut while the wheel turns and oil drips down on the tool..";
 
@@ -28,8 +28,8 @@ static int64_t argmax(const float *x, int64_t n)
     return best;
 }
 
-/* Every token of the continuation is the likeliest of a forward over all before it; its
- * log-probability is the one that lathe_logprobs gives. */
+/* Every generated token is the most likely one of a full forward; its log-probability equals that
+ * of lathe_logprobs. */
 static void check_greedy(const char *model, int seq_len, const char *prompt,
                          const char *const *more)
 {
@@ -121,7 +121,7 @@ Test(generate, ids_beyond_the_tokenizer_have_no_text)
                                 .top_p = 1.0,
                                 .seed = 1};
     int64_t n_text = 0;
-    set_llama(&s, 1, 16, 2, 2, 16); /* 320 ids for 257 tokens, nearly alike in probability */
+    set_llama(&s, 1, 16, 2, 2, 16); /* 320 ids for 257 tokens, with almost equal probabilities */
     set(&s, "tokenizer.path=bytes");
     set(&s, "data.seq_len=64");
     set(&s, "train.max_steps=10");
@@ -154,7 +154,7 @@ Test(generate, nothing_is_dropped_outside_training)
     for (int k = 0; k < 2; k++) {
         lathe_run *run = open_golden("llama_untied", 32, k ? with : without);
         lathe_forward_result f = {.size = (uint32_t)sizeof f};
-        for (int32_t i = run->params.n_model; i < run->params.n; i++) /* B is zero at the start */
+        for (int32_t i = run->params.n_model; i < run->params.n; i++) /* B starts at zero */
             for (int64_t j = 0; j < lathe_desc_count(&run->params.rows[i]->desc); j++)
                 lathe_store_master(&run->store, i)[j] = (float)((i + j) % 7 - 3) * 0.05f;
         OK(lathe_logprobs(run, &batch, logprobs[k]));

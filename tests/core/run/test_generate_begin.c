@@ -29,14 +29,14 @@ static lathe_run *open_small(int32_t mode, const char *tokenizer)
     set(&s, "data.validation_split=0.5");
     set(&s, "train.max_steps=4");
     set(&s, "train.precision=fp32");
-    s.list[3] = "log.progress=off"; /* set_data's tokenizer makes place for the one asked for */
+    s.list[3] = "log.progress=off"; /* replaces set_data's tokenizer by the requested one */
     return open_run(mode, s.list);
 }
 
 static const lathe_sampling one = {
     .size = (uint32_t)sizeof one, .max_new_tokens = 1, .temperature = 0.0, .top_p = 1.0};
 
-/* The log-probability of the likeliest token behind these ids, by a full forward. */
+/* The log-probability of the most likely token after these ids, by a full forward. */
 static double best_logprob(lathe_run *run, const int32_t *ids, int n)
 {
     const lathe_run_batch batch = {
@@ -60,7 +60,7 @@ static double generated_logprob(lathe_run *run, const char *prompt)
     return (double)g.logprobs[0];
 }
 
-/* ids of the prompt with the template's BOS before it: what training and evaluation see. */
+/* Checks the ids of the prompt with the template's BOS before it, as in training and evaluation. */
 static void check_begin(const char *tokenizer, const char *prompt, const char *with_bos)
 {
     lathe_run *run = open_small(LATHE_OPEN_INFER, tokenizer);

@@ -1,6 +1,6 @@
-/* generation_config.json: the same tokens and the same probabilities as transformers' generate
- * makes of it (tests/golden/generation.py), what wins over it, what is said of it, and files that
- * are wrong. */
+/* generation_config.json: the same tokens and probabilities as transformers' generate
+ * (tests/golden/generation.py), the settings that override it, messages about it, and faulty
+ * files. */
 #include <jansson.h>
 
 #include "base/log.h"
@@ -42,7 +42,7 @@ static void write_json(const char *name, const json_t *value)
     cr_assert_eq(json_dump_file(value, path, 0), 0);
 }
 
-/* generation_config.json of this text. */
+/* Writes generation_config.json with this text. */
 static void put(const char *text)
 {
     char path[128];
@@ -123,7 +123,7 @@ Test(generation_config, greedy_tokens_are_those_of_transformers)
     json_decref(golden);
 }
 
-/* Draws from the logits after the prompt, each with another seed. */
+/* Draws from the logits after the prompt, each time with another seed. */
 static void check_shares(const char *name, lathe_run *run, const char *prompt, const json_t *want)
 {
     enum { V = 128, DRAWS = 20000 };

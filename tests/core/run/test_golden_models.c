@@ -1,4 +1,4 @@
-/* Whole runs against transformers: logits, log-probabilities, loss and the gradient of every
+/* Whole runs compared with transformers: logits, log-probabilities, loss and the gradient of every
  * parameter, for each family, attention backend and recompute mode. Goldens:
  * tests/golden/models.py. */
 #include "run_case.h"

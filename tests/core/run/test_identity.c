@@ -1,10 +1,10 @@
-/* The same run gives the same bits, whether it is run once more or stopped half-way, closed, and
- * opened again: weights, optimizer state, the loss of every step, counters and schedule. */
+/* The same run gives the same bits, whether it is repeated or stopped half-way, closed, and opened
+ * again: weights, optimizer state, the loss of every step, counters and schedule. */
 #include "small_run.h"
 
 enum { STEPS = 8, HALF = 3 };
 
-/* What is left of a run: its bits. */
+/* The bits of a finished run. */
 typedef struct outcome {
     char *state; /* masters, then slots */
     int64_t bytes;
@@ -35,7 +35,7 @@ static void configure(settings *s, const variant *v, const char *dir)
     set(s, "optimizer.lr=%s", strcmp(v->optimizer, "muon") == 0 ? "0.02" : "0.01");
     set(s, "scheduler.name=%s", v->scheduler);
     if (strcmp(v->scheduler, "reduce_on_plateau") ==
-        0) { /* so strict that it reduces in both halves */
+        0) { /* strict enough that both halves reduce the rate */
         set(s, "scheduler.patience=0");
         set(s, "scheduler.threshold=0.2");
         set(s, "scheduler.factor=0.5");
@@ -47,7 +47,7 @@ static void configure(settings *s, const variant *v, const char *dir)
         set(s, "adapter.dropout=0.3");
 }
 
-/* "loss": x, "grad_norm": y, ... of each line, up to the first figure that is a time. */
+/* "loss": x, "grad_norm": y, ... of each line, up to the first time. */
 static char *read_metrics(const char *dir)
 {
     char path[256], line[4096], *all = calloc(1, 1 << 16);
@@ -64,7 +64,7 @@ static char *read_metrics(const char *dir)
     return all;
 }
 
-/* Trains until the end, or until stop_after; takes the bits when `out` is given. */
+/* Trains to the end, or to stop_after; stores the bits in `out` if it is not NULL. */
 static void train(const variant *v, const char *dir, int stop_after, outcome *out)
 {
     settings s = {.n = 0};

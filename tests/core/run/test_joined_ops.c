@@ -29,13 +29,14 @@ static int count(const lathe_graph *g, int32_t op)
     return n;
 }
 
-/* Of the training graph: nodes of linear_gelu and linear_dx_gelu, and what is left apart. */
+/* Nodes of the training graph: linear_gelu and linear_dx_gelu, and those that stay separate. */
 typedef struct joined {
     const char *set[6];
     int forward, backward, forward_apart, backward_apart;
 } joined;
 
-/* recompute = "pointwise": GELU alone is computed again, from what linear_gelu has kept. */
+/* recompute = "pointwise": only GELU is recomputed, from the product that linear_gelu has
+ * stored. */
 static const joined cases[] = {
     {{"train.precision=bf16"}, LAYERS, LAYERS, LAYERS, 0},
     {{"train.precision=fp16", "train.recompute=none"}, LAYERS, LAYERS, 0, 0},
@@ -48,7 +49,7 @@ static const joined cases[] = {
      0},
     {{"train.recompute=none", "adapter.name=lora", "adapter.target_modules=[\"c_proj\"]"},
      LAYERS,
-     0, /* the adapter's product adds to the gradient */
+     0, /* the adapter's product is added to the gradient */
      0,
      LAYERS},
     {{"train.recompute=none", "adapter.name=lora", "adapter.target_modules=[\"c_attn\"]",
@@ -81,7 +82,7 @@ Test(joined_ops, are_those_that_no_adapter_adds_to)
 
 static const lathe_device_v1 *real;
 
-/* A device built before the two ops were. */
+/* A device from before the two ops existed. */
 static lathe_status before_the_ops(void *self, const lathe_kernel_problem *problem,
                                    lathe_kernel **out, int64_t *out_scratch_bytes)
 {
@@ -119,7 +120,7 @@ Test(joined_ops, stay_apart_on_a_device_that_does_not_know_them)
     lathe_run_close(run);
 }
 
-/* Evaluation keeps nothing: GELU lies where its product did. */
+/* Evaluation stores nothing: GELU uses the memory of its product. */
 Test(joined_ops, of_an_evaluation_store_no_product)
 {
     const char *const plain[] = {NULL};

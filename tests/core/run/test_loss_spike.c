@@ -33,7 +33,7 @@ Test(loss_spike, is_a_loss_beyond_the_threshold)
     cr_expect_eq(v.is_spike, 0);
     cr_expect_eq(lathe_loss_spike_judge(&s, edge * (1.0 - 1e-12), 4, 6.0).is_spike, 0);
     cr_expect_eq(lathe_loss_spike_judge(&s, edge * (1.0 + 1e-12), 4, 6.0).is_spike, 1);
-    cr_expect_eq(lathe_loss_spike_judge(&s, -edge, 4, 6.0).is_spike, 0); /* downwards is no spike */
+    cr_expect_eq(lathe_loss_spike_judge(&s, -edge, 4, 6.0).is_spike, 0); /* a fall is not a spike */
     cr_expect_eq(lathe_loss_spike_judge(&s, 5.0, 4, 1.0).is_spike, 1);
 }
 
@@ -68,7 +68,7 @@ Test(loss_spike, half_a_window_judges_nothing)
         }
 }
 
-/* The floor: 1e-3 of the mean, 1e-6 where that is 0. */
+/* The minimum deviation: 1e-3 of the mean, 1e-6 if that is 0. */
 Test(loss_spike, losses_that_hardly_vary_are_no_trap)
 {
     const double twos[] = {2.0, 2.0, 2.0, 2.0}, zeros[] = {0.0, 0.0, 0.0, 0.0},
@@ -87,7 +87,7 @@ Test(loss_spike, losses_that_hardly_vary_are_no_trap)
 
 /* ---- runs ---- */
 
-/* Rows of T bytes in the order they are trained on; those from first to last are noise. */
+/* Writes rows of T bytes in training order; rows from first to last are noise. */
 static void write_rows(const char *dir, int first, int last)
 {
     char path[256];
@@ -99,7 +99,7 @@ static void write_rows(const char *dir, int first, int last)
     cr_assert_eq(fseek(f, first * T, SEEK_SET), 0);
     for (int i = first * T; i < (last + 1) * T; i++) {
         state = state * 1664525u + 1013904223u;
-        fputc((int)('!' + (state >> 24) % 64), f); /* '!' to '`': hardly any of the corpus */
+        fputc((int)('!' + (state >> 24) % 64), f); /* '!' to '`': almost none of the corpus */
     }
     fclose(f);
 }
@@ -119,12 +119,12 @@ static void configure(settings *s, const char *dir, const char *policy)
     set(s, "train.spike_threshold=4");
     set(s, "train.threads=1");
     set(s, "optimizer.lr=0.01");
-    set(s, "scheduler.name=reduce_on_plateau"); /* which watches the loss of each step */
+    set(s, "scheduler.name=reduce_on_plateau"); /* which observes the loss of each step */
     set(s, "scheduler.patience=3");
     set(s, "scheduler.factor=0.9");
 }
 
-/* The figure of a step's line, NAN when the line has none. */
+/* A metric of a step's line, NAN if the line does not have it. */
 static double figure(const char *dir, int step, const char *key)
 {
     char path[256], begin[32], text[64], *metrics = NULL;
@@ -146,7 +146,7 @@ static double figure(const char *dir, int step, const char *key)
     return value;
 }
 
-/* Weights, and what the schedule saw. */
+/* Compares weights and the state of the schedule. */
 static int same_state(const lathe_run *a, const lathe_run *b)
 {
     return a->store.master_bytes == b->store.master_bytes &&
@@ -154,8 +154,8 @@ static int same_state(const lathe_run *a, const lathe_run *b)
            memcmp(a->at.scheduler_state, b->at.scheduler_state, sizeof a->at.scheduler_state) == 0;
 }
 
-/* One step of two micro-batches through the C API, which judges nothing. Gives its loss when it
- * updates. */
+/* One step of two micro-batches through the C API, which does not check for spikes. Returns its
+ * loss if it updates. */
 static double step_by_hand(lathe_run *run, int updates)
 {
     lathe_step_result r = {.size = sizeof r, .loss = NAN};
@@ -182,7 +182,7 @@ static lathe_run *open_beside(const char *dir)
     return open_run(LATHE_OPEN_TRAIN, s.list);
 }
 
-/* Step 16 has rows 60 to 63: half of its second micro-batch and no more is noise. */
+/* Step 16 has rows 60 to 63: only half of its second micro-batch is noise. */
 Test(loss_spike, stop_names_step_loss_mean_and_std_and_updates_nothing)
 {
     char dir[] = "/tmp/lathe-spike-XXXXXX", said[4096] = "", text[64];
@@ -209,7 +209,8 @@ Test(loss_spike, stop_names_step_loss_mean_and_std_and_updates_nothing)
     OK(lathe_dir_remove(dir));
 }
 
-/* Rows 56 to 71 are steps 15 to 18: they count, update nothing and are no part of the window. */
+/* Rows 56 to 71 are steps 15 to 18: they are counted, update nothing and are not part of the
+ * window. */
 Test(loss_spike, skip_leaves_the_steps_out)
 {
     char dir[] = "/tmp/lathe-spike-XXXXXX", out[256], said[4096] = "";
@@ -242,7 +243,7 @@ Test(loss_spike, skip_leaves_the_steps_out)
     lathe_run *other = open_beside(dir);
     for (int k = 1; k <= 30; k++)
         step_by_hand(other, k < 15 || k > 18);
-    cr_expect(same_state(run, other)); /* AdamW counts updates: by hand none but these were */
+    cr_expect(same_state(run, other)); /* AdamW counts updates: by hand there were only these */
     lathe_run_close(other);
     lathe_run_close(run);
     OK(lathe_dir_remove(dir));
@@ -264,7 +265,8 @@ Test(loss_spike, skip_gives_up_after_ten_in_a_row)
     OK(lathe_dir_remove(dir));
 }
 
-/* Step 15 is bad, step 12 was saved: from its state, with the rows of step 16 on. */
+/* Step 15 is bad and step 12 was saved: training continues from its state with the rows from step
+ * 16 on. */
 Test(loss_spike, rewind_goes_on_behind_the_bad_step)
 {
     char dir[] = "/tmp/lathe-spike-XXXXXX", out[256], said[4096] = "";
@@ -321,7 +323,7 @@ Test(loss_spike, rewind_gives_up_after_three_times)
     OK(lathe_dir_remove(dir));
 }
 
-/* Counted, told in the figures, and trained on as ever. */
+/* Counted, written to the metrics, and trained on as usual. */
 Test(loss_spike, ignore_changes_nothing)
 {
     char dir[] = "/tmp/lathe-spike-XXXXXX", out[256], said[4096] = "";
@@ -347,9 +349,9 @@ Test(loss_spike, ignore_changes_nothing)
     OK(lathe_dir_remove(dir));
 }
 
-/* Stopped after 13 steps, two before the spike; and after 16, amid the steps left out. Both go on
- * as the run that was not stopped: same steps left out, same figures to the last digit, same
- * weights. */
+/* Stopped after 13 steps, two before the spike, and after 16, between the skipped steps. Both
+ * continue like a run that was not stopped: same skipped steps, same metrics to the last digit,
+ * same weights. */
 Test(loss_spike, a_resumed_run_decides_the_same, .timeout = 60)
 {
     char dir[] = "/tmp/lathe-spike-XXXXXX", out[256], parts[256], said[8192] = "";
@@ -445,7 +447,7 @@ Test(loss_spike, bad_settings_are_refused_by_key)
     OK(lathe_dir_remove(dir));
 }
 
-/* All of a file's at once, each with its line and column. */
+/* All errors of a file at once, each with its line and column. */
 Test(loss_spike, bad_settings_are_refused_by_place)
 {
     static const char *const text = "[train]\n"               /* 1 */

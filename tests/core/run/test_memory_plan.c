@@ -1,8 +1,8 @@
-/* The plan against the allocator, byte by byte and by category, over many configurations; and
- * against what the process holds. */
+/* The plan compared with the allocations, byte by byte and by category, over many configurations;
+ * and with the memory of the process. */
 #include "small_run.h"
 
-/* A configuration: settings on top of the base ones. */
+/* A configuration: settings in addition to the base ones. */
 typedef struct plan_case {
     const char *model; /* "llama", "qwen3", "gpt2" */
     const char *set[10];
@@ -69,7 +69,7 @@ static void set_model(settings *s, const char *model)
         snprintf(s->text[0], sizeof s->text[0], "model.model_type=qwen3");
 }
 
-/* Pairs and documents in one file each: what any stage reads. */
+/* Pairs and documents in one file each, as each stage needs. */
 static void write_pairs(const char *dir)
 {
     char path[256];
@@ -117,7 +117,7 @@ static void one_step(lathe_run *run)
     OK(lathe_step(run, NULL));
 }
 
-/* The bytes that `lathe plan` says: the same, though it opens neither weights nor data. */
+/* The bytes that `lathe plan` prints: the same, although it opens neither weights nor data. */
 static void check_plan_mode(const char *name, const settings *s, const lathe_mem_bytes *want)
 {
     lathe_run *plan = open_run(LATHE_OPEN_PLAN, s->list);
@@ -189,8 +189,8 @@ static int64_t status_kb(const char *key)
     return (int64_t)kb;
 }
 
-/* A run of some 300 MB: what the process grows by, against the plan. A tiny run comes first, so
- * that libraries, code and pools are there already. */
+/* A run of about 300 MB: the growth of the process compared with the plan. A tiny run comes first,
+ * so that libraries, code and pools are already loaded. */
 Test(memory_plan, is_what_the_process_holds_within_five_percent)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -100,8 +100,8 @@ Test(nonfinite, a_bad_parameter_is_named)
     OK(lathe_dir_remove(dir));
 }
 
-/* Weights of the last norm near 1e38, and a head that undoes them: the logits are fine, the sum
- * over the tokens that makes the head's gradient is not. */
+/* Weights of the last norm near 1e38, and a head that cancels them: the logits are finite, but the
+ * sum over the tokens for the head's gradient is not. */
 Test(nonfinite, a_gradient_that_overflows_is_named)
 {
     char dir[] = "/tmp/lathe-nonfinite-XXXXXX", said[4096] = "";
@@ -123,8 +123,8 @@ Test(nonfinite, a_gradient_that_overflows_is_named)
     OK(lathe_dir_remove(dir));
 }
 
-/* The rows of steps 4 and 6 are bad: both count, neither updates, the schedule waits, and the rest
- * of the run sees the rows it would have seen. */
+/* The rows of steps 4 and 6 are bad: both steps are counted, neither updates, the schedule waits,
+ * and the rest of the run gets the same rows as without them. */
 Test(nonfinite, skip_leaves_the_step_out)
 {
     char dir[] = "/tmp/lathe-nonfinite-XXXXXX", said[4096] = "", path[256], *metrics = NULL;
@@ -140,7 +140,7 @@ Test(nonfinite, skip_leaves_the_step_out)
     cr_assert_eq(run->at.skipped, 3); /* rows 12-15, 16-19, 20-23 */
     cr_assert_eq(run->at.skipped_in_row, 0);
     cr_assert_eq(run->at.micro, 40);
-    cr_assert_eq(run->at.cursor.index, 80); /* 20 steps of 4 rows, as if nothing had been */
+    cr_assert_eq(run->at.cursor.index, 80); /* 20 steps of 4 rows, as in a run without them */
     cr_assert(strstr(said, "step 4, micro-batch 2: the loss is "), "%s", said);
     cr_assert(strstr(said, "step 5, micro-batch 1: the loss is "), "%s", said);
     cr_assert(strstr(said, "; the step is left out\n"), "%s", said);
@@ -176,8 +176,8 @@ static void copy_masters(const lathe_run *run, float *out)
     memcpy(out, run->store.masters, (size_t)run->store.master_bytes);
 }
 
-/* Step 6 is bad; step 4 was saved: from its state the run goes on with the rows of step 7. The same
- * rows by another way give the same bits. */
+/* Step 6 is bad and step 4 was saved: the run continues from its state with the rows of step 7. The
+ * same rows in another way give the same bits. */
 Test(nonfinite, rewind_goes_on_behind_the_bad_step)
 {
     char dir[] = "/tmp/lathe-nonfinite-XXXXXX", said[4096] = "";
@@ -194,8 +194,8 @@ Test(nonfinite, rewind_goes_on_behind_the_bad_step)
     cr_assert(strstr(said, "back from step 6 to "), "%s", said);
     cr_assert_eq(run->at.step, 8);
     cr_assert_eq(run->at.skipped, 0);
-    cr_assert_eq(run->at.cursor.index, 4 * 10); /* 4 steps, 2 given up, 4 after them */
-    /* it is another branch from step 4 on: the line of step 5 is that of the new one, the old one
+    cr_assert_eq(run->at.cursor.index, 4 * 10); /* 4 steps, 2 discarded, 4 after them */
+    /* it is another branch from step 4 on: the line of step 5 is the new branch's, and the old one
      * is kept */
     char *lines = NULL, path[256];
     int64_t bytes = 0;
@@ -207,7 +207,7 @@ Test(nonfinite, rewind_goes_on_behind_the_bad_step)
     cr_assert_eq(run->checkpoints.branch.number, 1);
     float *got = malloc((size_t)run->store.master_bytes);
     copy_masters(run, got);
-    /* by hand: 4 steps, the rows of 2 steps passed over, 4 steps */
+    /* by hand: 4 steps, skip the rows of 2 steps, 4 steps */
     settings again = {.n = 0};
     configure(&again, dir, "stop");
     set(&again, "checkpoint.resume=never");
@@ -266,7 +266,7 @@ Test(nonfinite, rewind_gives_up_after_three_times)
     OK(lathe_dir_remove(dir));
 }
 
-/* value = value * factor + offset, where the name has this text in it. */
+/* Sets value = value * factor + offset in tensors whose name contains this text. */
 static void change(lathe_run *run, const char *text, float factor, float offset)
 {
     int n = 0;
@@ -284,9 +284,9 @@ static void change(lathe_run *run, const char *text, float factor, float offset)
     cr_assert_gt(n, 0, "no parameter like %s", text);
 }
 
-/* LoRA's scale of 10^6 is undone by its A in the forward pass; in the backward pass it meets the
- * gradient alone, which a steep last norm keeps above 65504 / 10^6 even at a loss scale of 2^-10.
- * 2^10 becomes that by 20 steps; the 21st gives up. */
+/* LoRA's scale of 10^6 is cancelled by its A in the forward pass. In the backward pass it
+ * multiplies only the gradient, which a steep last norm keeps above 65504 / 10^6 even at a loss
+ * scale of 2^-10. The scale falls from 2^10 to that in 20 steps; the 21st gives up. */
 Test(nonfinite, fp16_gives_up_at_the_least_scale)
 {
     char dir[] = "/tmp/lathe-nonfinite-XXXXXX", said[4096] = "";

@@ -1,5 +1,5 @@
-/* What a run reads before it begins, with every allocation and every read of it failing in turn: a
- * clean error each time, nothing leaked, nothing left that spoils the next try. */
+/* What a run reads before it begins, with every allocation and every read failing in turn: each
+ * time a clean error, no leak, and nothing left that disturbs the next attempt. */
 #include "data/shards.h"
 #include "io/safetensors.h"
 #include "model/hf_config.h"
@@ -11,8 +11,8 @@
 
 static char dir[64], path[128];
 static lathe_tokenizer *bytes;
-/* With the plugins of the model families, opened before calls fail: what happens when a family
- * cannot be opened is shown by the test `model`. NULL: the test needs none. */
+/* Has the plugins of the model families, opened before calls fail; the test `model` covers failures
+ * of opening a family. NULL: the test needs none. */
 static lathe_registry *registry;
 
 static void setup(void)
@@ -21,8 +21,8 @@ static void setup(void)
         cr_skip("%s", inject_unsupported());
     strcpy(dir, "/tmp/lathe-faults-XXXXXX");
     make_folder(dir, 3000);
-    /* The cache of tried plugins is this test's own: another process that writes the user's at the
-     * same time may drop entries, and plugins are then tried again, which passes failures over. */
+    /* This test has its own cache of tried plugins: another process that writes the user's cache at
+     * the same time may drop entries, so plugins would be tried again, which hides failures. */
     cr_assert_eq(setenv("XDG_CACHE_HOME", dir, 1), 0);
 }
 
@@ -41,7 +41,7 @@ TestSuite(open_faults, .init = setup, .fini = teardown);
 
 typedef lathe_status (*action)(void);
 static void (*before_each)(void);
-static int64_t burst = 1; /* how many calls fail from the i-th on */
+static int64_t burst = 1; /* number of calls that fail from the i-th on */
 
 /* Runs again with call i failing and returns its status; out_blocks: heap blocks not freed. */
 static lathe_status fail_at(action act, uint32_t calls, int64_t i, int error, int64_t *out_blocks)
@@ -56,22 +56,23 @@ static lathe_status fail_at(action act, uint32_t calls, int64_t i, int error, in
     return status;
 }
 
-/* Libraries get over some: libstdc++ sorts without its buffer, PCRE2 does without its JIT compiler,
- * OpenSSL without its cache of algorithms. */
+/* Libraries survive some failures: libstdc++ sorts without its buffer, PCRE2 works without its JIT
+ * compiler, OpenSSL without its cache of algorithms. */
 static int is_ours(const char *where)
 {
     return strstr(where, "from liblathe") != NULL || strstr(where, "from libjansson") != NULL;
 }
 
-/* Fails every stride-th of the calls, about max_tries of them. n_tolerated: how many failures an
- * action of Lathe's own may get over: a file it only read not closed, /proc and /sys not telling, a
- * candidate of an `auto` search not considered, the cache of tried plugins not read. */
+/* Makes every stride-th of the calls fail, about max_tries of them. n_tolerated: number of failures
+ * that an action of Lathe may survive: a file that was only read is not closed, /proc and /sys
+ * cannot be read, a candidate of an `auto` search is skipped, the cache of tried plugins is not
+ * read. */
 static void sweep(const char *what, action act, uint32_t calls, int error, int64_t max_tries,
                   int64_t n_tolerated)
 {
     int64_t tolerated = 0, tries = 0;
     char first[160] = "";
-    OK(act()); /* libraries keep what they make at first use */
+    OK(act()); /* libraries keep memory from their first use */
     if (before_each != NULL)
         before_each();
     inject_arm(calls, 0, 0, 0);
@@ -83,7 +84,7 @@ static void sweep(const char *what, action act, uint32_t calls, int error, int64
         lathe_error_clear();
         const lathe_status status = fail_at(act, calls, i, error, &left);
         if (inject_failed() == 0)
-            continue; /* threads: this time there were fewer */
+            continue; /* threads: this time there were fewer calls */
         if (status == LATHE_OK) {
             if (is_ours(inject_last()) && tolerated++ == 0)
                 snprintf(first, sizeof first, "%s", inject_last());
@@ -133,7 +134,7 @@ Test(open_faults, configuration)
     snprintf(path, sizeof path, "%s/run.toml", dir);
     OK(lathe_file_write_atomic(path, toml, (int64_t)sizeof toml - 1));
     /* The search for a family lists the plugins' folder again and reads the cache of tried plugins.
-     * Where that fails, the families that are open are enough: three calls. */
+     * If that fails, the open families are enough: three calls. */
     open_families();
     sweep("config", load_config, INJECT_MALLOC, ENOMEM, 500, 3);
     sweep("config", load_config, INJECT_OPEN | INJECT_READ | INJECT_MAP, EIO, 500, 3);
@@ -159,8 +160,8 @@ static lathe_status load_tokenizer(void)
 Test(open_faults, tokenizer)
 {
     snprintf(path, sizeof path, "%s/golden/data/tokenizer/llama3.json", LATHE_TEST_DATA);
-    burst =
-        INT64_MAX; /* a table that cannot be read in place is read by jansson: one failure passes */
+    /* a table that cannot be read in place is read by jansson, so one failure is survived */
+    burst = INT64_MAX;
     sweep("tokenizer", load_tokenizer, INJECT_MALLOC, ENOMEM, 400, 0);
     sweep("tokenizer", load_tokenizer, INJECT_LOAD, EIO, 100, 0);
 }
@@ -198,7 +199,7 @@ static lathe_status read_config_json(void)
 Test(open_faults, model_configuration)
 {
     snprintf(path, sizeof path, "%sllama_tied", MODELS);
-    open_families(); /* three calls as above */
+    open_families(); /* three calls, as above */
     sweep("config.json", read_config_json, INJECT_MALLOC, ENOMEM, 1000, 3);
     sweep("config.json", read_config_json, INJECT_LOAD, EIO, 1000, 3);
 }
@@ -221,13 +222,12 @@ Test(open_faults, model)
         "[train]\nprecision = \"bf16\"\n", /* oneDNN, which computes fp32, throws without memory */
         MODELS);
     OK(lathe_file_write_atomic(path, toml, (int64_t)strlen(toml)));
-    /* The cache of what is known of plugin files is done without where there is no memory to read
-     * it. */
+    /* Without memory to read it, the cache of tried plugins is not used. */
     sweep("model", open_model, INJECT_MALLOC, ENOMEM, 300, 8);
-    /* Files that tell the limits of the machine and of the process may fail to be read: that limit
-     * is then not known. They are read three times, before and after the configuration and for the
-     * plan. Then come the plugins of the kinds that are searched whole (device, attention, model):
-     * the others of the kind are not needed. */
+    /* Files with the limits of the machine and of the process may fail to be read; that limit is
+     * then unknown. They are read three times: before and after the configuration, and for the
+     * plan. Then come the plugins of kinds that are searched as a whole (device, attention, model),
+     * of which the others are not needed. */
     sweep("model", open_model, INJECT_LOAD, EIO, 100, 68);
 }
 

@@ -1,6 +1,5 @@
-/* Settings of optimizers and schedulers that are wrong, or do not go together: one message each,
- * with the place. Those of numbers are put to every optimizer there is. docs/bad-input.md lists the
- * messages. */
+/* Wrong or contradictory settings of optimizers and schedulers: one message each, with its place.
+ * Wrong numbers are tested with every optimizer. docs/bad-input.md lists the messages. */
 #include "plug/schema.h"
 #include "run/run_check.h"
 #include "small_run.h"
@@ -21,9 +20,9 @@ static void teardown(void)
 
 TestSuite(optimizer_input, .init = setup, .fini = teardown);
 
-/* ---- the file, and what `lathe validate` says of it ---- */
+/* ---- the file, and the messages of `lathe validate` ---- */
 
-/* A good run after `head`, whose first line is line 1. */
+/* Writes a valid run after `head`, whose first line is line 1. */
 static void write_run(const char *head, const char *tail)
 {
     char text[4096];
@@ -38,7 +37,7 @@ static void write_run(const char *head, const char *tail)
     OK(lathe_file_write_atomic(path, text, (int64_t)strlen(text)));
 }
 
-/* Errors and warnings of the file as text in `said`; how many errors. */
+/* Stores errors and warnings of the file in `said`; returns the number of errors. */
 static int64_t validate(void)
 {
     lathe_diags diags = {0};
@@ -53,7 +52,7 @@ static int64_t validate(void)
     return n;
 }
 
-/* The file has exactly one error, at line:column, that begins so. */
+/* Checks that the file has exactly one error, at line:column, that begins with this text. */
 static void expect_error(int line, int column, const char *begins)
 {
     char want[512];
@@ -62,7 +61,7 @@ static void expect_error(int line, int column, const char *begins)
     cr_expect(strncmp(said, want, strlen(want)) == 0, "\n got %s\nwant %s", said, want);
 }
 
-/* And a run says the same. */
+/* Checks that a run gives the same error. */
 static void expect_refusal(int line, int column, const char *begins)
 {
     char want[512];
@@ -100,7 +99,7 @@ static void plugins_fini(plugins *p)
     lathe_registry_destroy(p->registry);
 }
 
-/* Values that no field whose key holds `key` may take. */
+/* Values that no field may take whose key contains `key`. */
 static const struct {
     const char *key, *values[5];
 } bad_numbers[] = {
@@ -204,10 +203,10 @@ Test(optimizer_input, a_warm_up_longer_than_the_schedule_is_refused)
         snprintf(head, sizeof head, "[scheduler]\nname = \"%s\"\nwarmup_steps = 31", plugin->name);
         write_run(head, "[train]\nmax_steps = 31");
         cr_expect_eq(validate(), 0, "%s", said);
-        write_run(head, ""); /* epochs: nobody knows yet */
+        write_run(head, ""); /* epochs: the length is not known yet */
         cr_expect_eq(validate(), 0, "%s", said);
     }
-    cr_expect_eq(n_with, 9); /* all but constant and one_cycle */
+    cr_expect_eq(n_with, 9); /* all except constant and one_cycle */
     plugins_fini(&p);
 }
 
@@ -238,7 +237,7 @@ Test(optimizer_input, a_schedule_that_needs_a_length_is_refused_without_one)
     plugins_fini(&p);
 }
 
-/* ---- parts that do not go together ---- */
+/* ---- parts that contradict each other ---- */
 
 Test(optimizer_input, curvature_needs_labels)
 {
@@ -278,7 +277,8 @@ Test(optimizer_input, an_average_in_the_place_of_a_schedule_stands_beside_none)
     plugins_fini(&p);
 }
 
-/* Whatever the optimizer: a matrix that trains is not quantized. After LoRA none of its own is. */
+/* With any optimizer: a trainable matrix is not quantized. With LoRA none of the model's own
+ * trains. */
 Test(optimizer_input, matrices_that_train_are_not_quantized)
 {
     static const char *const optimizers[] = {"muon", "adamw"}, *const quants[] = {"nf4", "int8"};
@@ -326,7 +326,7 @@ static lathe_status train_to(const char *optimizer, const char *scheduler, int s
     return status;
 }
 
-/* The text with the folder in place of "%s". */
+/* Inserts the folder for "%s" in the text. */
 static void put_folder(const char *text, char *out, size_t bytes)
 {
     const char *at = strstr(text, "%s");
@@ -359,7 +359,7 @@ Test(optimizer_input, resuming_with_other_settings_is_refused, .timeout = 60)
         cr_expect_not_null(strstr(lathe_error_message(), want), "\n got %s\nwant %s",
                            lathe_error_message(), want);
     }
-    OK(train_to("name = \"adamw\"", "cosine", 3)); /* nothing was touched */
+    OK(train_to("name = \"adamw\"", "cosine", 3)); /* nothing was changed */
 }
 
 Test(optimizer_input, a_state_too_many_or_too_few_is_refused, .timeout = 60)

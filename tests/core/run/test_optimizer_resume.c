@@ -1,4 +1,4 @@
-/* Every optimizer trains a small model; stopped half-way and resumed it gives the same bits. */
+/* Every optimizer trains a small model; stopped half-way and resumed, it gives the same bits. */
 #include "small_run.h"
 
 #define STEPS 10
@@ -34,7 +34,7 @@ static lathe_run *open_small(const char *dir, const char *name, const char *prec
         set(&s, "optimizer.momentum=0.9");
     if (strcmp(name, "galore") == 0 || strcmp(name, "apollo") == 0) {
         set(&s, "optimizer.rank=8");
-        set(&s, "optimizer.update_proj_gap=3"); /* new projections on both sides of the stop */
+        set(&s, "optimizer.update_proj_gap=3"); /* new projections before and after the stop */
     }
     if (strcmp(name, "adamw_8bit") == 0)
         set(&s, "optimizer.min_8bit_size=1024");

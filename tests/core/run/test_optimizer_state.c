@@ -1,4 +1,4 @@
-/* State of every optimizer, planned for a model: to the byte what its paper's formula says.
+/* The planned state of every optimizer for a model equals its paper's formula to the byte.
  * docs/optimizers.md has the formulas. */
 #include "small_run.h"
 
@@ -9,7 +9,7 @@ static int64_t shorter(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Whether GaLore and APOLLO project it. */
+/* Whether GaLore and APOLLO project the parameter. */
 static int is_projected(const lathe_param_info *p)
 {
     return p->role == LATHE_ROLE_MATRIX && shorter(p->desc.dims[0], p->desc.dims[1]) > RANK;
@@ -31,7 +31,7 @@ static int64_t of_none(const lathe_param_info *p)
     return 0;
 }
 
-/* Two codes of a byte, and for each a scale of every 256. */
+/* Two codes of a byte, and for each a scale per 256 codes. */
 static int64_t of_8bit(const lathe_param_info *p)
 {
     const int64_t n = lathe_desc_count(&p->desc);
@@ -72,7 +72,7 @@ static int64_t of_galore(const lathe_param_info *p)
     return is_projected(p) ? 4 * RANK * (2 * (rows + cols - a) + a) : of_adamw(p);
 }
 
-/* No projector is kept, but the norm of the last update. */
+/* No projector is stored, but the norm of the last update. */
 static int64_t of_apollo(const lathe_param_info *p)
 {
     const int64_t rows = p->desc.dims[0], cols = p->desc.dims[1], a = shorter(rows, cols);
@@ -99,7 +99,7 @@ static const struct {
     {"muon", NULL, of_muon},
     {"galore", "optimizer.rank=8", of_galore},
     {"apollo", "optimizer.rank=8", of_apollo},
-    /* a rank that no matrix is longer than: all of it is AdamW */
+    /* a rank that no matrix exceeds: all of it uses AdamW */
     {"galore", "optimizer.rank=1024", of_adamw},
     {"apollo", "optimizer.rank=1024", of_adamw},
 };
@@ -146,7 +146,7 @@ static void check(const char *model)
             have += row;
         }
         cr_expect_eq(have, want);
-        /* what the plan counts beside them is alignment alone */
+        /* besides these, the plan counts only alignment */
         cr_expect(run->store.slot_bytes >= have &&
                       run->store.slot_bytes < have + 256 * (n_slots + 1),
                   "%s: %lld planned, %lld wanted", rows[k].name, (long long)run->store.slot_bytes,

@@ -1,12 +1,13 @@
-/* Every optimizer that is there learns: the same small model, seed and data, STEPS steps each, and
- * the loss of text that was not trained on ends at least MARGIN nats below where it began.
- * docs/optimizers.md states the margin. */
+/* Every optimizer learns: with the same small model, seed and data, STEPS steps each, the loss of
+ * text that was not trained on falls by at least MARGIN nats. docs/optimizers.md states the
+ * margin. */
 #include "small_run.h"
 
 #define STEPS 80
 #define MARGIN 3.0
 
-/* Rates are round numbers near each one's best; those without a row take what all take. */
+/* Rates are round numbers near each optimizer's best; optimizers without a row use the common
+ * rate. */
 static const struct {
     const char *name, *settings[4];
 } rows[] = {

@@ -1,4 +1,4 @@
-/* Training trajectories against PyTorch's: AdamW over 100 steps, Muon over 20, step by step.
+/* Training trajectories compared with PyTorch's: AdamW over 100 steps, Muon over 20, step by step.
  * Goldens: tests/golden/runs.py. */
 #include "run_case.h"
 
@@ -13,8 +13,8 @@ static const lathe_st_tensor *tensor(const lathe_safetensors *golden, const char
     return t;
 }
 
-/* Largest relative error allowed per figure. Losses: the promise of the project. The others carry
- * the same rounding of fp32 sums through the update. */
+/* Largest relative error allowed per metric. Losses: the project's promise. The others carry the
+ * same rounding of fp32 sums through the update. */
 static const struct {
     const char *name;
     double tolerance;

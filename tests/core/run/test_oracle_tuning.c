@@ -1,5 +1,6 @@
-/* Fine-tuning against the libraries that define it: DPO's loss, rewards and gradients (TRL), LoRA's
- * logits, gradients and files (PEFT), NF4's logits (bitsandbytes). From tests/golden/runs.py. */
+/* Fine-tuning compared with the libraries that define it: DPO's loss, rewards and gradients (TRL),
+ * LoRA's logits, gradients and files (PEFT), NF4's logits (bitsandbytes). From
+ * tests/golden/runs.py. */
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -30,7 +31,7 @@ static void golden_key(const lathe_run *run, int32_t param, char *out, int64_t c
         snprintf(out + n, (size_t)(capacity - n), "%s", name);
 }
 
-/* Every gradient as it stands, divided by count; returns how many there were. */
+/* Checks every gradient, divided by count; returns their number. */
 static int32_t check_gradients(const lathe_run *run, const lathe_safetensors *golden, double count,
                                double tolerance)
 {
@@ -60,7 +61,7 @@ static double golden_f64(const lathe_safetensors *golden, const char *name, int6
     return ((const double *)tensor(golden, name)->data)[at];
 }
 
-/* 1e-4 of the value, or of the sums of log-probabilities (some 70 each) whose difference it is. */
+/* 1e-4 of the value, or of the sums of log-probabilities (about 70 each) whose difference it is. */
 static void check_figure(const char *what, int64_t step, double got, double want)
 {
     cr_assert_float_eq(got, want, 1e-4 * fabs(want) + 2e-6, "%s, step %lld: %.9g, TRL's %.9g", what,
@@ -139,7 +140,7 @@ Test(oracle_tuning, dpo_agrees_with_trl_when_layers_are_computed_again)
 
 /* ---- LoRA and NF4 ---- */
 
-/* The batch of models.py: the tokens, each the target of the one before. */
+/* The batch of models.py: tokens, each the target of the one before. */
 typedef struct next_token_case {
     lathe_safetensors *model;
     int32_t targets[B * T];

@@ -1,4 +1,5 @@
-/* Parameter groups and clipping by value: who gets what, what the update does, and refusals. */
+/* Parameter groups and clipping by value: which parameters belong to a group, the update, and
+ * refusals. */
 #include "small_run.h"
 
 static void base(settings *s, const char *dir)
@@ -63,7 +64,8 @@ static void one_step(lathe_run *run, lathe_step_result *out)
     OK(lathe_step(run, out));
 }
 
-/* Group norms square up to the whole; a group with lr 0 stays as it is, with every optimizer. */
+/* The squares of group norms add up to the total; a group with lr 0 does not change, with any
+ * optimizer. */
 static void check_frozen_group(const char *optimizer)
 {
     char dir[] = "/tmp/lathe_groups_XXXXXX";
@@ -131,7 +133,7 @@ Test(param_groups, refuses_what_means_nothing)
     refused("optimizer.groups=[{params = [\"*\"], lr = -1.0}]", "lr");
 }
 
-/* Muon has two rates and two decays: a matrix's are 66 times an embedding's by default. */
+/* Muon has two rates and two decays: by default, a matrix's rate is 66 times an embedding's. */
 Test(param_groups, a_number_of_a_group_is_the_number_used_in_either_half_of_muon)
 {
     char dir[] = "/tmp/lathe_groups_XXXXXX";
@@ -170,7 +172,7 @@ Test(param_groups, a_number_of_a_group_is_the_number_used_in_either_half_of_muon
     OK(lathe_dir_remove(dir));
 }
 
-/* The AdamW half's own rate, said once more by a group, changes no bit. */
+/* A group that repeats the AdamW part's own rate changes no bit. */
 Test(param_groups, muon_with_its_own_rate_as_a_group_trains_to_the_same_bits)
 {
     char dir[] = "/tmp/lathe_groups_XXXXXX";

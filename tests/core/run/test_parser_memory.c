@@ -1,5 +1,5 @@
-/* What the parsers of foreign files take at most: 2 x the file + 64 MiB of resident memory, for
- * large files of every format, measured in a process of its own each. */
+/* Memory limit of the parsers of foreign files: 2 x the file + 64 MiB of resident memory, for large
+ * files of every format, each measured in its own process. */
 #include <criterion/criterion.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static void end(FILE *file)
     cr_assert_eq(fclose(file), 0);
 }
 
-/* Words, every `every`-th byte of them a character that the format writes as `special`. */
+/* Writes words; every `every`-th byte is a character that the format writes as `special`. */
 static void put_text(FILE *file, int64_t bytes, const char *special)
 {
     static const char words[] = "the lathe turns a piece of steel and the shavings curl off it; ";
@@ -66,7 +66,7 @@ static void put_text(FILE *file, int64_t bytes, const char *special)
         cr_assert_eq(fwrite(block, 1, (size_t)n, file), (size_t)n);
 }
 
-/* ---- the measure ---- */
+/* ---- measuring ---- */
 
 typedef lathe_status (*parse_fn)(void);
 
@@ -83,7 +83,7 @@ static int64_t memory_of(const char *key)
     return kib * 1024;
 }
 
-/* In the child: the most that was resident beyond what was before, to the pipe. */
+/* In the child: writes the maximum of additional resident memory to the pipe. */
 static void measure(int out, parse_fn parse)
 {
     struct {
@@ -102,7 +102,7 @@ static void measure(int out, parse_fn parse)
     _exit(write(out, &seen, sizeof seen) != (ssize_t)sizeof seen);
 }
 
-/* Parses `path` in a child; `want`: the status that it gives. */
+/* Parses `path` in a child; `want`: the expected status. */
 static void check(const char *what, parse_fn parse, lathe_status want)
 {
     struct {
@@ -119,7 +119,7 @@ static void check(const char *what, parse_fn parse, lathe_status want)
     if (child == 0)
         measure(ends[1], parse);
     int ended = 0;
-    (void)close(ends[1]); /* so that a child that crashes ends the read */
+    (void)close(ends[1]); /* so that reading ends if the child crashes */
     const ssize_t got = read(ends[0], &seen, sizeof seen);
     cr_assert_eq(waitpid(child, &ended, 0), child);
     (void)close(ends[0]);
@@ -134,7 +134,7 @@ static void check(const char *what, parse_fn parse, lathe_status want)
            (double)seen.bytes / MIB, (double)info.st_size / MIB, (double)allowed / MIB);
 }
 
-/* ---- datasets: to a shard of bytes ---- */
+/* ---- datasets: tokenised by bytes into a shard ---- */
 
 static int32_t type;
 
@@ -253,7 +253,8 @@ static lathe_status load_tokenizer(void)
     return LATHE_OK;
 }
 
-/* The digits of a number as syllables: tokens as long as those of a large vocabulary are. */
+/* The digits of a number as syllables, which gives tokens as long as those of a large
+ * vocabulary. */
 static const char *word_of(uint32_t number, char out[32])
 {
     static const char *const syllables[] = {"ba", "ce", "di", "fo", "gu", "ha", "je", "ki",
@@ -305,7 +306,7 @@ Test(parser_memory, tokenizer_bpe)
 
 static lathe_status load_config(void)
 {
-    static lathe_model_source source; /* its plugins are found once */
+    static lathe_model_source source; /* its plugins are searched once */
     lathe_model_config config;
     if (source.registry == NULL)
         LATHE_TRY(lathe_registry_create(&source.registry));
@@ -388,7 +389,7 @@ Test(parser_memory, safetensors_index)
     check("safetensors, index", open_weights, LATHE_OK);
 }
 
-/* ---- what a run writes ---- */
+/* ---- files that a run writes ---- */
 
 static lathe_status verify_manifest(void)
 {

@@ -1,4 +1,4 @@
-/* The product rate that shares of the peak are shares of, and what a step counts. */
+/* The product rate on which shares of the peak are based, and the work counted for a step. */
 #include "small_run.h"
 
 #include "ir/flops.h"
@@ -7,7 +7,7 @@
 #include "passes/plan.h"
 #include "run/fit.h"
 
-/* On a plan that leaves nothing, nothing is measured, and the run goes on. */
+/* If the plan leaves no memory, nothing is measured, and the run continues. */
 Test(peak_flops, are_measured_in_what_the_plan_leaves)
 {
     char dir[] = "/tmp/lathe-peak-XXXXXX";
@@ -45,7 +45,7 @@ Test(peak_flops, causal_and_windowed_attention_count_the_keys_that_are_computed)
     cr_expect_eq(lathe_attention_pairs(7, 0, 0), 49.0);
 }
 
-/* A model that trains whole: the graph and the formula count the same. */
+/* For a fully trained model, the graph and the formula count the same. */
 Test(peak_flops, the_graph_of_a_step_and_the_formula_agree)
 {
     settings s = {.n = 0};
@@ -56,12 +56,12 @@ Test(peak_flops, the_graph_of_a_step_and_the_formula_agree)
     lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
     const double graph = lathe_graph_flops(lathe_exec_graph(run->programs.train.exec), 0);
     const double formula = 3 * 24 * lathe_model_flops_per_token(&run->model, &run->params, 24);
-    /* the formula lets norms' weights count as products: 2 layers x 2 + 1 norms of 32 */
+    /* the formula counts norm weights as products: 2 layers x 2 + 1 norms of 32 */
     cr_expect_float_eq(graph, formula, 6.0 * 5 * 32 * 3 * 24 + 1.0, "%.0f, %.0f", graph, formula);
     lathe_run_close(run);
 }
 
-/* Long rows: attention's share was counted twice, and 137 % of the peak were shown. */
+/* Long rows: attention's share was once counted twice, so that 137 % of the peak was shown. */
 Test(peak_flops, no_step_has_more_than_the_peak)
 {
     char dir[] = "/tmp/lathe-peak-XXXXXX", path[256], line[4096];

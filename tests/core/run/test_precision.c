@@ -1,4 +1,4 @@
-/* Precision: what a device gives for what is asked, and the loss scale beside torch's. */
+/* Precision: what a device offers for a requested one; and the loss scale compared with torch's. */
 #include "exec/precision.h"
 
 #include "lathe/fp8.h"
@@ -33,8 +33,7 @@ Test(precision, falls_back_one_step_at_a_time)
     }
 }
 
-/* The bit alone says nothing: there is no fp8 without a recipe, nor without bf16 to be cast from.
- */
+/* The bit alone is not enough: fp8 needs a recipe, and bf16 to cast from. */
 Test(precision, fp8_takes_a_recipe_and_bf16)
 {
     const uint32_t f8 = BIT(LATHE_F32) | BIT(LATHE_F8_E4M3), both = f8 | BIT(LATHE_BF16);
@@ -111,7 +110,7 @@ static double last_loss(const char *dir, const char *precision, int32_t *out_dty
     return r.loss;
 }
 
-/* 60 steps learn the same in each format: the loss falls from log 320 = 5.8 to about 2. */
+/* 60 steps learn equally well in each format: the loss falls from log 320 = 5.8 to about 2. */
 Test(precision, fp16_learns_as_fp32_does)
 {
     char dir[] = "/tmp/lathe-precision-XXXXXX";
@@ -141,8 +140,8 @@ Test(precision, fp8_falls_back_to_bf16_on_the_cpu_and_run_json_says_so)
     OK(lathe_dir_remove(dir));
 }
 
-/* A scale of 2^24 overflows f16's gradients: steps are left out, nothing is updated, the schedule
- * waits; then the scale fits and the run goes on. */
+/* A scale of 2^24 overflows f16's gradients: steps are skipped, nothing is updated, the schedule
+ * waits; when the scale fits, the run continues. */
 Test(scaler, leaves_out_steps_until_the_scale_fits)
 {
     char dir[] = "/tmp/lathe-precision-XXXXXX";

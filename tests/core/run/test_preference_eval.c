@@ -94,7 +94,7 @@ static void make_rows(int32_t *tokens, int32_t *targets, int pairs)
         }
 }
 
-/* Loss, metrics and log-probabilities of one pair, given to a program for `micro_batch` pairs. */
+/* Loss, metrics and log-probabilities of one pair in a program for `micro_batch` pairs. */
 static void one_pair(int micro_batch, double *figures, float *logprobs)
 {
     int32_t tokens[2 * T], targets[2 * T];
@@ -157,7 +157,7 @@ static double train(const char *const *list)
     return result.validation;
 }
 
-/* What `lathe eval RUN.toml` computes. */
+/* Computes what `lathe eval RUN.toml` computes. */
 static void evaluate_checkpoint(const char *const *list, lathe_evaluation *e)
 {
     const char *checkpoint = NULL;

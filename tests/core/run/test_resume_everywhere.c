@@ -1,7 +1,6 @@
-/* A run interrupted at every one of its 50 steps, between steps and in the middle of each, and
- * after steps that the scaler left out: resumed in a process state of its own, it gives the same
- * bits to the end: weights, optimizer, schedule, scaler, counters of the RNG, and the order of the
- * data. */
+/* A run is interrupted at each of its 50 steps, between steps and in the middle of each, and after
+ * steps that the scaler skipped. Resumed in a new process state, it gives the same bits to the end:
+ * weights, optimizer, schedule, scaler, counters of the RNG, and the order of the data. */
 #include "small_run.h"
 
 #include "loop/training.h"
@@ -46,7 +45,7 @@ static uint64_t mix(uint64_t hash, const void *data, int64_t bytes)
     return hash;
 }
 
-/* All of the state after a step, and the data of its micro-batches, as one number. */
+/* A hash of the whole state after a step and of the data of its micro-batches. */
 static uint64_t state_hash(lathe_run *run, uint64_t data)
 {
     uint64_t h = mix(data, run->store.masters, run->store.master_bytes);
@@ -65,8 +64,8 @@ static uint64_t micro(lathe_run *run, uint64_t data)
     return mix(data, lathe_exec_data(p->exec, p->tokens), p->n_rows * p->row_tokens * 4);
 }
 
-/* The rest of a step from micro-batch `from` on; its data are hashed from micro-batch 1 on, which
- * all have. */
+/* The rest of a step from micro-batch `from` on; hashes the data from micro-batch 1 on, which every
+ * case reads. */
 static uint64_t step(lathe_run *run, int from, const char *save_middle, int *out_skipped)
 {
     uint64_t data = 1;

@@ -1,4 +1,5 @@
-/* run.json: every start is told, what an earlier one left stays, and nothing stops the training. */
+/* run.json: every start is recorded, earlier starts are kept, and no error in it stops the
+ * training. */
 #include "base/json.h"
 #include "base/log.h"
 #include "small_run.h"
@@ -30,7 +31,7 @@ static void clean(void)
 
 TestSuite(run_record, .init = prepare, .fini = clean);
 
-/* A training to `stop_after` of 6 steps; 0: to the end. */
+/* Trains to `stop_after` of 6 steps; 0: to the end. */
 static lathe_train_result train(const char *lr, int stop_after)
 {
     settings s = {0};
@@ -89,7 +90,7 @@ Test(run_record, tells_what_the_run_is)
     cr_expect_eq(json_integer_value(json_object_get(root, "max_steps")), 6);
     cr_expect_float_eq(json_real_value(json_object_get(json_object_get(config, "optimizer"), "lr")),
                        1e-3, 1e-12);
-    /* one key that nobody set: the configuration is the resolved one */
+    /* a key that was not set: the configuration has all values */
     cr_expect_float_eq(
         json_real_value(json_object_get(json_object_get(config, "train"), "max_grad_norm")), 1.0,
         1e-12);
@@ -179,7 +180,7 @@ Test(run_record, does_not_stop_a_training_that_it_cannot_describe)
     OK(lathe_dir_create(dir));
     snprintf(path, sizeof path, "%s/corpus.txt", dir);
     write_corpus(path, 4096);
-    OK(lathe_dir_create(in_folder("run.json"))); /* a folder where the file should be */
+    OK(lathe_dir_create(in_folder("run.json"))); /* a folder in place of the file */
     const lathe_train_result result = train("1e-3", 0);
     cr_expect_eq(result.step, 6);
     cr_expect(warnings > 0);

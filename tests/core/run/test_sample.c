@@ -6,7 +6,7 @@
 
 enum { V = 4, DRAWS = 20000 };
 
-/* Probabilities 0.1, 0.4, 0.2, 0.3 as logits, with a constant that changes nothing. */
+/* Probabilities 0.1, 0.4, 0.2, 0.3 as logits, plus a constant that has no effect. */
 static const double p[V] = {0.1, 0.4, 0.2, 0.3};
 
 static void fill_logits(float *logits)
@@ -26,7 +26,7 @@ static void draw(const lathe_sampling *how, double *share)
     for (int64_t position = 0; position < DRAWS; position++) {
         const int32_t token = lathe_sampler_pick(s, logits, how, NULL, position, &logprob);
         cr_assert(token >= 0 && token < V);
-        /* at temperature 1 and uncut, whatever the settings */
+        /* for temperature 1 without cuts, whatever the settings */
         cr_assert_float_eq((double)logprob, log(p[token]), 1e-5);
         share[token] += 1.0 / DRAWS;
     }
@@ -98,7 +98,7 @@ Test(sample, top_p_keeps_the_fewest_that_reach_it)
                          three = sampling(1.0, 0, 0.75);
     draw(&tiny, share);
     check_shares(share, (double[V]){0.0, 1.0, 0.0, 0.0});
-    draw(&two, share); /* 0.4 is short of it, 0.4 + 0.3 is not */
+    draw(&two, share); /* 0.4 is below it, 0.4 + 0.3 is not */
     check_shares(share, (double[V]){0.0, 4.0 / 7.0, 0.0, 3.0 / 7.0});
     draw(&three, share);
     check_shares(share, (double[V]){0.0, 4.0 / 9.0, 2.0 / 9.0, 3.0 / 9.0});
@@ -106,7 +106,7 @@ Test(sample, top_p_keeps_the_fewest_that_reach_it)
 
 Test(sample, top_p_is_a_share_of_what_top_k_left)
 {
-    /* of 4/7 and 3/7, 0.5 is reached by the first alone */
+    /* of 4/7 and 3/7, the first alone reaches 0.5 */
     double share[V];
     const lathe_sampling both = sampling(1.0, 2, 0.5);
     draw(&both, share);
@@ -149,7 +149,8 @@ static int by_weight(const void *a, const void *b)
     return x->id - y->id;
 }
 
-/* Index in the whole sorted list of the token picked, and what the cuts leave of it. */
+/* Index of the chosen token in the whole sorted list; and the number of tokens that the cuts
+ * leave. */
 static int64_t left_by_cuts(const ranked *list, const lathe_sampling *how)
 {
     const int64_t k = how->top_k > 0 ? how->top_k : LARGE;
@@ -162,8 +163,8 @@ static int64_t left_by_cuts(const ranked *list, const lathe_sampling *how)
     return n;
 }
 
-/* Sorting only what is needed of a vocabulary must leave the tokens that sorting all of it does,
- * equal ones by id. */
+/* Sorting only a part of the vocabulary must leave the same tokens as sorting all of it; equal ones
+ * by id. */
 Test(sample, of_a_large_vocabulary_draws_what_a_whole_sort_leaves)
 {
     static float logits[LARGE];
@@ -171,7 +172,7 @@ Test(sample, of_a_large_vocabulary_draws_what_a_whole_sort_leaves)
     static int32_t rank[LARGE];
     lathe_sampler *s;
     for (int32_t i = 0; i < LARGE; i++) {
-        logits[i] = (float)((i * 7919) % 1013) * 0.01f; /* some five of each */
+        logits[i] = (float)((i * 7919) % 1013) * 0.01f; /* about five of each */
         list[i] = (ranked){exp((double)logits[i]), i};
     }
     qsort(list, LARGE, sizeof *list, by_weight);
@@ -190,7 +191,7 @@ Test(sample, of_a_large_vocabulary_draws_what_a_whole_sort_leaves)
             cr_assert_lt(rank[id], n);
             highest = rank[id] > highest ? rank[id] : highest;
         }
-        cr_assert_gt(highest, n / 2); /* not the likeliest alone */
+        cr_assert_gt(highest, n / 2); /* not only the most likely one */
     }
     lathe_sampler_destroy(s);
 }

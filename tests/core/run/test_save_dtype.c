@@ -46,11 +46,11 @@ static void check_kept(const char *kind, const char *said)
 Test(save_dtype, of_each_tensor_is_that_of_the_source_by_default)
 {
     check_kept("bf16", "bfloat16");
-    check_kept("fp32", "float32"); /* config.json of the source says bfloat16: it is set right */
+    check_kept("fp32", "float32"); /* the source's config.json says bfloat16, which is corrected */
     check_kept("mixed", "bfloat16");
 }
 
-/* The tensor is the run's master, rounded to nearest even. */
+/* Checks that the tensor is the run's master, rounded to nearest even. */
 static void expect_rounded(const lathe_run *run, int32_t i, const lathe_st_tensor *t, int32_t dtype)
 {
     const int64_t n = lathe_desc_count(&run->params.rows[i]->desc);
@@ -146,7 +146,7 @@ Test(shards, hold_the_tensors_in_files_of_at_most_the_size_that_was_set)
     from_source(&s, dir);
     set(&s, "checkpoint.shard_size=12e-6"); /* 12 kB: the embedding is 10,240 bytes */
     set(&s, "train.max_steps=2");
-    set(&s, "checkpoint.keep_best=1"); /* read back */
+    set(&s, "checkpoint.keep_best=1"); /* which is read back */
     OK(train_once(&s, NULL, NULL));
     char saved[64];
     snprintf(saved, sizeof saved, "%s/out/step-00000002", dir);
@@ -159,17 +159,17 @@ Test(shards, hold_the_tensors_in_files_of_at_most_the_size_that_was_set)
     for (int k = 1; k <= 3; k++) {
         lathe_map map;
         OK(lathe_map_open(in(saved, "model-%05d-of-00003.safetensors", k), &map));
-        cr_expect_leq(map.bytes, 12000 + 8192, "shard %d", k); /* and its header */
+        cr_expect_leq(map.bytes, 12000 + 8192, "shard %d", k); /* plus its header */
         lathe_map_close(&map);
     }
-    set(&s, "train.max_steps=3"); /* and it resumes from them */
+    set(&s, "train.max_steps=3"); /* and the run resumes from them */
     OK(train_once(&s, NULL, NULL));
     OK(lathe_dir_remove(dir));
 }
 
 /* ---- resuming ---- */
 
-/* Masters and slots after six steps, stopped after three or not. */
+/* Hash of masters and slots after six steps, interrupted after three or not. */
 static uint64_t trained_bits(const char *kind, const char *const *more, int stops)
 {
     char dir[] = FOLDER;
@@ -293,7 +293,7 @@ Test(save_dtype, that_rounds_is_said_when_the_folder_is_a_model_again)
     OK(lathe_dir_remove(dir));
 }
 
-/* ---- what the other commands say ---- */
+/* ---- output of the other commands ---- */
 
 static int64_t bytes_of(const char *path)
 {

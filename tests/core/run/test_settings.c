@@ -1,4 +1,4 @@
-/* The settings of a run: a row of keys_*.inc is the schema of its key and fills its member. */
+/* The settings of a run: a row of keys_*.inc defines the schema of its key and fills its member. */
 #include "run/settings.h"
 
 #include <criterion/criterion.h>
@@ -79,7 +79,7 @@ Test(settings, units_choices_and_seeds_are_converted_by_the_row)
     cr_expect_eq(set.top_k, 3);
 }
 
-/* A member of 32 bits cannot hold every value of a key whose range goes beyond them. */
+/* A member of 32 bits cannot hold every value of a key with a larger range. */
 Test(settings, the_range_of_a_whole_number_fits_its_member)
 {
 #define KEY(key, c_type, member, form, convert, type, flags, def, lo, hi, ...)                     \

@@ -1,8 +1,8 @@
 /* Steps allocate nothing. The test counts malloc, calloc, realloc, aligned_alloc and posix_memalign
- * of the whole process over whole steps, by the module that called: Lathe and its plugins may not
- * call at all. oneDNN makes a map of arguments on the heap at each call; what it and the C++ and
- * OpenMP libraries take is counted apart and printed. Under a sanitizer, whose allocator it is
- * then, the tests are skipped. */
+ * of the whole process over whole steps, by calling module: Lathe and its plugins must not call
+ * them. oneDNN allocates a map of arguments at each call; its allocations and those of the C++ and
+ * OpenMP libraries are counted separately and printed. Under a sanitizer, which has its own
+ * allocator, the tests are skipped. */
 #include "small_run.h"
 #include "support/heap_counter.h"
 
@@ -27,7 +27,7 @@ static void one_step(lathe_run *run, const lathe_run_batch *batch)
     OK(lathe_step(run, &r));
 }
 
-/* Steps on the run's own data (batch NULL) or on a batch by hand. */
+/* Runs steps on the run's own data (batch NULL) or on a given batch. */
 static void check_steps(const char *name, lathe_run *run, const lathe_run_batch *batch)
 {
     for (int k = 0; k < WARM; k++)
@@ -88,7 +88,7 @@ Test(step_allocations, the_counter_counts)
     cr_assert_eq(mine, 2, "%lld calls of the test were counted, %lld of libraries, %lld of Lathe",
                  (long long)mine, atomic_load(&heap_counts[FROM_LIBRARIES]),
                  atomic_load(&heap_counts[FROM_LATHE]));
-    /* and a call made within Lathe is Lathe's */
+    /* and a call made inside Lathe counts as Lathe's */
     settings s = {.n = 0};
     set_llama(&s, 1, 16, 2, 2, 16);
     set(&s, "data.seq_len=4");

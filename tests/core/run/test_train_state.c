@@ -45,7 +45,7 @@ static void step(lathe_run *run)
     OK(lathe_step(run, NULL));
 }
 
-/* Replaces `from` by `to` in the state's run.json and makes the manifest fit. */
+/* Replaces `from` by `to` in the state's run.json and updates the manifest. */
 static void edit(const char *checkpoint, const char *from, const char *to)
 {
     char path[256], *text = NULL;

@@ -1,5 +1,5 @@
-/* Samples in training: they change nothing of it, begin where a resumed run does, and fail by name.
- */
+/* Samples in training: they do not change it, continue correctly after a resume, and errors name
+ * them. */
 #include "small_run.h"
 
 static void set_sampling(settings *s, const char *dir)
@@ -8,7 +8,7 @@ static void set_sampling(settings *s, const char *dir)
     set_llama(s, 2, 32, 2, 2, 64);
     set(s, "train.max_steps=12");
     set(s, "train.micro_batch_size=2");
-    set(s, "data.seq_len=80"); /* a chunk of the prompt at once, and token by token */
+    set(s, "data.seq_len=80"); /* a chunk of the prompt at once, then token by token */
     set(s, "generate.prompt=the wheel turns and a thread is cut while the oil drips down on it");
     set(s, "generate.max_new_tokens=8");
 }
@@ -32,7 +32,7 @@ static char *samples_of(const char *dir)
     return text;
 }
 
-/* With every precision and with dropout, whose counter must not move. */
+/* With every precision and with dropout, whose counter must not change. */
 static void check_unchanged(const char *precision, const char *adapter)
 {
     char plain[] = "/tmp/lathe_sample_XXXXXX", sampled[] = "/tmp/lathe_sample_XXXXXX";
@@ -91,7 +91,7 @@ Test(training_sample, a_resumed_run_writes_what_a_whole_one_does)
     OK(train(&s, &run));
     lathe_run_close(run);
     char *whole = samples_of(dir);
-    set(&s, "checkpoint.resume=%s/out/step-00000008", dir); /* samples of 3 and 6 are there */
+    set(&s, "checkpoint.resume=%s/out/step-00000008", dir); /* samples of 3 and 6 exist */
     OK(train(&s, &run));
     lathe_run_close(run);
     char *again = samples_of(dir);

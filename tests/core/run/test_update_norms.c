@@ -1,4 +1,4 @@
-/* The norms that a step reports against copies of all parameters before and after it. */
+/* The norms that a step reports, compared with copies of all parameters before and after it. */
 #include "small_run.h"
 
 static void copy_masters(const lathe_run *run, float **to)
@@ -20,7 +20,7 @@ static void one_step(lathe_run *run, lathe_step_result *out)
     OK(lathe_step(run, out));
 }
 
-/* Sums in the order of memory, in long double. */
+/* Sums in memory order, in long double. */
 static void check_steps(const char *optimizer, const char *precision, double tolerance)
 {
     char dir[] = "/tmp/lathe_norms_XXXXXX";
@@ -66,8 +66,8 @@ Test(update_norms, of_an_elementwise_optimizer_are_exact)
     check_steps("adamw", "bf16", 1e-12);
 }
 
-/* Of a matrix the update is taken before p - update is rounded to f32: each element is then off by
- * at most 2^-24 of the parameter, at random; |update| is about 1e-2 of |w| here. */
+/* For a matrix, the update is measured before p - update is rounded to f32: each element is then
+ * off by at most 2^-24 of the parameter, at random; |update| is about 1e-2 of |w| here. */
 Test(update_norms, of_matrix_parameters_are_those_of_the_update_taken_off)
 {
     check_steps("muon", "fp32", 1e-6);

@@ -1,4 +1,4 @@
-/* The average of the weights: its formulas, its exchange with the weights, and bad settings. */
+/* The average of the weights: formulas, exchange with the weights, and invalid settings. */
 #include "average_case.h"
 
 /* The functions of update/weight_average.h, for the average of a run. */
@@ -26,8 +26,8 @@ static void follow(double *a, const float *w, int64_t n, double decay, int64_t k
                             : a[i] + ((double)w[i] - a[i]) / (double)k;
 }
 
-/* Each move rounds three times and its share once: 4 roundings of what is at most max(|a|, |w|),
- * whose effects later moves only shrink. */
+/* Each move rounds three times and its share once: 4 roundings of at most max(|a|, |w|), whose
+ * effects later moves only reduce. */
 static int64_t compare_row(const float *got, const double *want, const float *w, int64_t n,
                            int64_t moves, int64_t step)
 {
@@ -147,7 +147,7 @@ Test(weight_average, of_schedule_free_adamw_is_its_x)
     set(&s, "optimizer.name=schedule_free_adamw");
     set(&s, "scheduler.name=constant");
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-    OK(average_fill(run)); /* no z yet: the weights */
+    OK(average_fill(run)); /* z does not exist yet: the weights */
     cr_assert_not(average_is_apart(run));
     cr_assert_arr_eq(lathe_store_average(&run->store, 0), lathe_store_master(&run->store, 0),
                      (size_t)(4 * count_of(run, 0)));
@@ -170,9 +170,9 @@ Test(weight_average, of_schedule_free_adamw_is_its_x)
     OK(lathe_dir_remove(dir));
 }
 
-/* ---- beside the training ---- */
+/* ---- during training ---- */
 
-/* Compute copies are the masters, rounded. */
+/* Checks that compute copies are the rounded masters. */
 static void expect_rounded(const lathe_run *run, const char *precision)
 {
     int64_t n_checked = 0;
@@ -243,7 +243,7 @@ Test(weight_average, of_a_step_left_out_is_as_before)
     OK(lathe_dir_remove(dir));
 }
 
-/* The same losses with an average as without: evaluating it leaves no trace in the training. */
+/* The losses with an average equal those without: evaluating it does not affect the training. */
 Test(weight_average, does_not_change_the_training)
 {
     char dir[] = FOLDER;
@@ -269,7 +269,7 @@ Test(weight_average, does_not_change_the_training)
     OK(lathe_dir_remove(dir));
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void refused(const char *one, const char *other, const char *key, const char *says)
 {

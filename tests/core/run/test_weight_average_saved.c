@@ -1,4 +1,5 @@
-/* The average of the weights in checkpoints: written, resumed, evaluated, and of adapters. */
+/* The average of the weights in checkpoints: written, resumed, evaluated; and averages of
+ * adapters. */
 #include "average_case.h"
 #include "checkpoint/adapter_file.h"
 #include "loop/training.h"
@@ -23,7 +24,7 @@ static void configure_variant(settings *s, const char *dir, const char *out, con
     set(s, "checkpoint.dir=%s/%s", dir, out);
     set(s, "checkpoint.every=1");
     set(s, "optimizer.name=%s", v->optimizer);
-    set(s, "scheduler.name=constant"); /* all that schedule_free_adamw goes with */
+    set(s, "scheduler.name=constant"); /* schedule_free_adamw requires it */
     set(s, "train.weight_average=%s", v->average);
     if (strcmp(v->average, "ema") == 0)
         set(s, "train.weight_average_decay=0.9");
@@ -41,8 +42,8 @@ static void expect_same(const char *dir, const char *a, const char *b, const var
         expect_same_in(dir, a, b, "state/average.safetensors");
 }
 
-/* In one go and beside the training; stopped after three steps; and written by the training itself.
- */
+/* Written at once and asynchronously; stopped after three steps; and written by the training
+ * itself. */
 Test(weight_average, resumed_gives_the_same_bits)
 {
     char dir[] = FOLDER;
@@ -79,7 +80,7 @@ Test(weight_average, resumed_gives_the_same_bits)
     OK(lathe_dir_remove(dir));
 }
 
-/* An average that is made when it is wanted is made for a checkpoint too. */
+/* An average that is computed on request is also computed for a checkpoint. */
 Test(weight_average, of_an_optimizer_is_saved_without_an_evaluation)
 {
     char dir[] = FOLDER, file[64];
@@ -133,7 +134,7 @@ Test(weight_average, is_a_model_folder_whose_loss_is_the_evaluation)
         settings s = {.n = 0};
         lathe_train_result r;
         configure_variant(&s, dir, "out", &variants[k]);
-        set(&s, "checkpoint.keep_best=2"); /* read back and compared, the average too */
+        set(&s, "checkpoint.keep_best=2"); /* also reads back and compares the average */
         OK(train_once(&s, &r, NULL));
         const char *average = in(dir, "out/step-00000006/average");
         cr_assert_eq(evaluated(dir, average), r.validation);
@@ -174,7 +175,7 @@ Test(weight_average, of_an_adapter_is_an_adapter)
     lathe_run_close(run);
     configure(&s, dir);
     for (int i = 0; i < s.n; i++)
-        if (strncmp(s.list[i], "model.", 6) == 0) /* the shape is the folder's */
+        if (strncmp(s.list[i], "model.", 6) == 0) /* the folder determines the shape */
             s.list[i] = "log.level=warn";
     set(&s, "model.path=%s/base", dir);
     set(&s, "adapter.name=lora");

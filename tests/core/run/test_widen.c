@@ -1,4 +1,4 @@
-/* Gradients in bf16: what they are, and how they reach updates that read f32. */
+/* Gradients in bf16: their values, and how updates that read f32 get them. */
 #include "update/widen.h"
 
 #include "small_run.h"
@@ -35,7 +35,7 @@ static int is_narrow(const lathe_run *run, int32_t i)
     return lathe_params_grad_dtype(&run->params, i) == LATHE_BF16;
 }
 
-/* Matrices of the layers, and nothing else; each the f32 gradient rounded, once a micro-batch. */
+/* Only matrices of the layers; each is the f32 gradient, rounded once per micro-batch. */
 Test(widen, gradients_of_the_layers_matrices_are_those_in_f32_rounded)
 {
     static const char *const none[] = {NULL}, *const narrow[] = {"train.grad_dtype=bf16", NULL};
@@ -64,8 +64,7 @@ Test(widen, gradients_of_the_layers_matrices_are_those_in_f32_rounded)
             float *before = first[i];
             n_narrow++;
             for (int64_t e = 0; e < n; e++, n_all++) {
-                /* half a unit in the last place, of what stands there and of what stood there
-                 * before */
+                /* half a unit in the last place of the new value and of the old one */
                 const double most =
                     fmax(fabs((double)want[e]), micro > 1 ? (double)before[e] : 0.0);
                 cr_assert_leq(fabs((double)lathe_bf16_to_f32(got[e]) - (double)want[e]),
@@ -104,8 +103,8 @@ static int32_t list_tensors(const lathe_run *run, lathe_optimizer_tensor *out)
     return n;
 }
 
-/* Parts of at most `elements`: every element of every tensor once and in order, cut where updates
- * may be, its gradient as f32. */
+/* Checks parts of at most `elements`: every element of every tensor once and in order, cut where
+ * updates may be cut, with its gradient as f32. */
 static void check_parts(lathe_run *run, int64_t elements, int32_t least_parts)
 {
     lathe_optimizer_tensor tensors[64];
@@ -159,7 +158,7 @@ Test(widen, parts_hold_every_gradient_once)
         make_folder(dir, 20000);
         lathe_run *run = open_case(dir, more);
         micro_batch(run);
-        const int is_matrix = strcmp(names[i], "muon") == 0; /* all that is narrow */
+        const int is_matrix = strcmp(names[i], "muon") == 0; /* all narrow tensors */
         check_parts(run, 1, is_matrix ? 1 : 14);
         check_parts(run, 20000, is_matrix ? 1 : 8);
         check_parts(run, (int64_t)1 << 30, 1);
@@ -168,7 +167,7 @@ Test(widen, parts_hold_every_gradient_once)
     }
 }
 
-/* Larger than a part on the host: weights and figures are those of one part, which is what the far
+/* Larger than one part on the host: weights and metrics equal those of one part, which the far
  * device has. */
 Test(widen, of_a_model_of_several_parts_trains_as_in_one)
 {
