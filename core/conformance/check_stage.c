@@ -19,10 +19,14 @@ typedef struct model {
     int32_t n_rows, asked_reference;
     int32_t plain;     /* 1: log-probabilities are inputs of the graph, not those of a head */
     lathe_val logp[2]; /* policy, reference */
-    lathe_val pair_mask;
+    lathe_val pair_mask, target_mask;
+    lathe_val entropy[2], head[2][3]; /* of policy and reference; inputs of the head */
+    lathe_val inputs[LATHE_MAX_STAGE_INPUTS];
+    int32_t n_inputs;
 } model;
 
-static lathe_status head(model *m, int32_t which, lathe_val *out)
+/* The inputs of a head over the vocabulary, made once for each model. */
+static lathe_status head_inputs(model *m, int32_t which)
 {
     static const char *const names[] = {"lm_head.weight", "reference.lm_head.weight"};
     const lathe_param row = {.name = names[which],
@@ -32,17 +36,31 @@ static lathe_status head(model *m, int32_t which, lathe_val *out)
                              .trainable = which == LATHE_MODEL_POLICY,
                              .reference = which == LATHE_MODEL_REFERENCE};
     const int64_t n = (int64_t)m->n_rows * T;
-    lathe_val in[3];
+    lathe_val *in = m->head[which];
     int32_t index;
+    if (in[0] != LATHE_NONE)
+        return LATHE_OK;
     LATHE_TRY(lathe_params_add(&m->params, &row, &index));
     LATHE_TRY(lathe_graph_input(m->g, which ? "x_reference" : "x", lathe_desc_2d(LATHE_BF16, n, C),
                                 &in[0]));
     LATHE_TRY(lathe_graph_param(m->g, index, &in[1]));
-    LATHE_TRY(lathe_graph_input(m->g, which ? "targets_reference" : "targets",
-                                lathe_desc_1d(LATHE_I32, n), &in[2]));
-    LATHE_TRY(lathe_graph_node(m->g, LATHE_OP_HEAD_LOGPROB, NULL, in, 3, out, 1, -1, "head"));
+    return lathe_graph_input(m->g, which ? "targets_reference" : "targets",
+                             lathe_desc_1d(LATHE_I32, n), &in[2]);
+}
+
+/* op: HEAD_LOGPROB or HEAD_ENTROPY */
+static lathe_status head(model *m, int32_t op, int32_t which, lathe_val *out)
+{
+    LATHE_TRY(head_inputs(m, which));
+    LATHE_TRY(lathe_graph_node(m->g, op, NULL, m->head[which], 3, out, 1, -1, "head"));
     return which == LATHE_MODEL_REFERENCE ? lathe_graph_api_get()->detach(m->g, *out, out)
                                           : LATHE_OK;
+}
+
+/* A value per token that is an input of the graph. */
+static lathe_status token_input(model *m, const char *name, lathe_val *out)
+{
+    return lathe_graph_input(m->g, name, lathe_desc_1d(LATHE_F32, (int64_t)m->n_rows * T), out);
 }
 
 static lathe_status logprobs(void *ctx, int32_t which, lathe_val *out)
@@ -52,12 +70,45 @@ static lathe_status logprobs(void *ctx, int32_t which, lathe_val *out)
         return lathe_error(LATHE_E_ARG, "logprobs of model %d", which);
     m->asked_reference |= which == LATHE_MODEL_REFERENCE;
     if (m->logp[which] == LATHE_NONE && m->plain)
-        LATHE_TRY(lathe_graph_input(m->g, which ? "reference" : "policy",
-                                    lathe_desc_1d(LATHE_F32, (int64_t)m->n_rows * T),
-                                    &m->logp[which]));
+        LATHE_TRY(token_input(m, which ? "reference" : "policy", &m->logp[which]));
     else if (m->logp[which] == LATHE_NONE)
-        LATHE_TRY(head(m, which, &m->logp[which]));
+        LATHE_TRY(head(m, LATHE_OP_HEAD_LOGPROB, which, &m->logp[which]));
     *out = m->logp[which];
+    return LATHE_OK;
+}
+
+static lathe_status entropy(void *ctx, int32_t which, lathe_val *out)
+{
+    model *m = ctx;
+    if (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE)
+        return lathe_error(LATHE_E_ARG, "entropy of model %d", which);
+    m->asked_reference |= which == LATHE_MODEL_REFERENCE;
+    if (m->entropy[which] == LATHE_NONE && m->plain)
+        LATHE_TRY(token_input(m, which ? "reference_entropy" : "entropy", &m->entropy[which]));
+    else if (m->entropy[which] == LATHE_NONE)
+        LATHE_TRY(head(m, LATHE_OP_HEAD_ENTROPY, which, &m->entropy[which]));
+    *out = m->entropy[which];
+    return LATHE_OK;
+}
+
+static lathe_status target_mask(void *ctx, lathe_val *out)
+{
+    model *m = ctx;
+    if (m->target_mask == LATHE_NONE)
+        LATHE_TRY(token_input(m, "target_mask", &m->target_mask));
+    *out = m->target_mask;
+    return LATHE_OK;
+}
+
+/* The inputs that the stage's table names. */
+static lathe_status stage_inputs(model *m)
+{
+    m->n_inputs = LATHE_HAS(m->table, inputs) ? m->table->n_inputs : 0;
+    for (int32_t i = 0; i < m->n_inputs; i++) {
+        const int64_t per = m->table->inputs[i].per == LATHE_PER_ROW ? 1 : T;
+        LATHE_TRY(lathe_graph_input(m->g, m->table->inputs[i].name,
+                                    lathe_desc_1d(LATHE_F32, m->n_rows * per), &m->inputs[i]));
+    }
     return LATHE_OK;
 }
 
@@ -96,7 +147,10 @@ static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
 /* Asks the stage for its loss on n_rows rows. The memory after *loss is guarded. */
 static lathe_status ask(model *m, void *self, lathe_stage_loss *loss)
 {
-    m->pair_mask = LATHE_NONE;
+    m->pair_mask = m->target_mask = LATHE_NONE;
+    for (int which = 0; which < 2; which++)
+        m->entropy[which] = m->head[which][0] = LATHE_NONE;
+    LATHE_TRY(stage_inputs(m));
     if (m->table->rows == LATHE_ROWS_PAIRS)
         LATHE_TRY(lathe_graph_input(m->g, "pair_mask", lathe_desc_1d(LATHE_F32, m->n_rows / 2),
                                     &m->pair_mask));
@@ -107,7 +161,11 @@ static lathe_status ask(model *m, void *self, lathe_stage_loss *loss)
                                      .graph = m->g,
                                      .logprobs = logprobs,
                                      .ctx = m,
-                                     .pair_mask = m->pair_mask};
+                                     .pair_mask = m->pair_mask,
+                                     .n_inputs = m->n_inputs,
+                                     .inputs = m->inputs,
+                                     .entropy = entropy,
+                                     .target_mask = target_mask};
     *loss = (lathe_stage_loss){.size = sizeof *loss, .sum = LATHE_NONE};
     LATHE_TRY(m->table->loss(self, &given, loss));
     return check_loss(m, loss);
@@ -170,6 +228,13 @@ static lathe_status numbers_init(numbers *x, lathe__subject *s, int32_t n_rows)
     return status;
 }
 
+/* LATHE_NONE: nothing to fill. */
+static void fill(numbers *x, lathe_val v, int64_t n, double value)
+{
+    for (int64_t i = 0; v != LATHE_NONE && i < n; i++)
+        lathe__exact_data(&x->exact, v)[i] = value;
+}
+
 /* Log-probabilities between -2 and 0 of every token; `shift` is added to the policy's: of all rows,
  * or for pairs to chosen ones and taken off rejected ones. repeat: rows repeat after so many of
  * each kind. */
@@ -186,8 +251,13 @@ static lathe_status value_at(numbers *x, double shift, int32_t repeat, double *o
             lathe__exact_data(&x->exact, x->m.logp[which])[i] =
                 -1.0 - lathe_uniform_f64(w.v[0], w.v[1]) + moved;
         }
-    for (int32_t i = 0; x->m.pair_mask != LATHE_NONE && i < n_rows / 2; i++)
-        lathe__exact_data(&x->exact, x->m.pair_mask)[i] = 1.0;
+    fill(x, x->m.pair_mask, n_rows / 2, 1.0);
+    fill(x, x->m.target_mask, (int64_t)n_rows * T, 1.0);
+    for (int which = 0; which < 2; which++)
+        fill(x, x->m.entropy[which], (int64_t)n_rows * T, 0.7);
+    for (int32_t i = 0; i < x->m.n_inputs; i++)
+        fill(x, x->m.inputs[i],
+             x->m.table->inputs[i].per == LATHE_PER_ROW ? n_rows : (int64_t)n_rows * T, 1.0);
     LATHE_TRY(lathe__exact_run(&x->exact));
     *out = lathe__exact_data(&x->exact, x->loss->sum)[0];
     for (int32_t i = 0; i < x->loss->n_metrics; i++)

@@ -12,14 +12,14 @@ typedef struct builder {
     const lathe_program_config *config;
     lathe_program *program;
     lathe_model_build build;
-    lathe_val logprobs[2]; /* by LATHE_MODEL_*; LATHE_NONE: not asked for yet */
+    /* By LATHE_MODEL_*; LATHE_NONE: not asked for yet. */
+    lathe_val hidden[2], head[2], logprobs[2], entropy[2];
     lathe_model_report reports[LATHE_MAX_REPORTS]; /* of the policy's family */
     int32_t n_reports;
     int32_t reference; /* the forward being built is the reference's */
     int32_t evaluates; /* the likeliest token is wanted beside the target's probability */
 } builder;
 
-/* The stage's callback carries the graph only: the builder in flight on this thread. */
 static lathe_status param_value(void *arg, const char *name, lathe_val *out)
 {
     const builder *b = arg;
@@ -50,33 +50,50 @@ static lathe_status linear_site(void *arg, const lathe_site *site, lathe_val x, 
     return api->linear(b->build.graph, x, site->weight, site->bias, site->module, out);
 }
 
-static lathe_status build_logprobs(builder *b, int32_t model, lathe_val *out)
+/* Builds the model up to its last hidden states, once. */
+static lathe_status build_model(builder *b, int32_t model)
 {
-    lathe_graph *g = b->build.graph;
-    lathe_val hidden, head;
+    if (b->hidden[model] != LATHE_NONE)
+        return LATHE_OK;
     b->reference = model == LATHE_MODEL_REFERENCE;
-    LATHE_TRY(lathe_model_hidden(&b->build, &hidden));
+    LATHE_TRY(lathe_model_hidden(&b->build, &b->hidden[model]));
     if (model == LATHE_MODEL_POLICY) {
         b->n_reports = b->build.n_reports;
         memcpy(b->reports, b->build.reports, sizeof b->reports);
     }
-    LATHE_TRY(lathe_model_head(&b->build, &head));
-    lathe_graph_set_layer(g, -1, LATHE_BLOCK_NONE);
+    LATHE_TRY(lathe_model_head(&b->build, &b->head[model]));
+    lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
     b->reference = 0;
+    return LATHE_OK;
+}
+
+/* Adds one of the ops of the head over the vocabulary: HEAD_LOGPROB, HEAD_ENTROPY, HEAD_EVAL. */
+static lathe_status build_head(builder *b, int32_t op, int32_t model, lathe_val *out, int32_t n_out)
+{
+    LATHE_TRY(build_model(b, model));
     const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
                                   .softcap = (float)b->config->model->head_softcap};
-    const lathe_val in[3] = {hidden, head, b->program->targets};
-    if (b->evaluates && model == LATHE_MODEL_POLICY) {
-        lathe_val all[3];
-        LATHE_TRY(lathe_graph_node(g, LATHE_OP_HEAD_EVAL, &attrs, in, 3, all, 3, -1, "head"));
-        *out = all[0];
-        b->program->top_logprobs = all[1];
-        b->program->top = all[2];
-        lathe_graph_output(g, all[1]);
-        lathe_graph_output(g, all[2]);
-        return LATHE_OK;
-    }
-    return lathe_graph_node(g, LATHE_OP_HEAD_LOGPROB, &attrs, in, 3, out, 1, -1, "head");
+    const lathe_val in[3] = {b->hidden[model], b->head[model], b->program->targets};
+    return lathe_graph_node(b->build.graph, op, &attrs, in, 3, out, n_out, -1, "head");
+}
+
+static lathe_status build_logprobs(builder *b, int32_t model, lathe_val *out)
+{
+    lathe_val all[3];
+    if (!b->evaluates || model != LATHE_MODEL_POLICY)
+        return build_head(b, LATHE_OP_HEAD_LOGPROB, model, out, 1);
+    LATHE_TRY(build_head(b, LATHE_OP_HEAD_EVAL, model, all, 3));
+    *out = all[0];
+    b->program->top_logprobs = all[1];
+    b->program->top = all[2];
+    lathe_graph_output(b->build.graph, all[1]);
+    lathe_graph_output(b->build.graph, all[2]);
+    return LATHE_OK;
+}
+
+static lathe_status no_model(int32_t model)
+{
+    return lathe_error(LATHE_E_ARG, "there is no model %d", model);
 }
 
 /* lathe_stage_build.logprobs */
@@ -84,10 +101,50 @@ static lathe_status stage_logprobs(void *ctx, int32_t model, lathe_val *out)
 {
     builder *b = ctx;
     if (model != LATHE_MODEL_POLICY && model != LATHE_MODEL_REFERENCE)
-        return lathe_error(LATHE_E_ARG, "there is no model %d", model);
+        return no_model(model);
     if (b->logprobs[model] == LATHE_NONE)
         LATHE_TRY(build_logprobs(b, model, &b->logprobs[model]));
     *out = b->logprobs[model];
+    return LATHE_OK;
+}
+
+/* lathe_stage_build.entropy */
+static lathe_status stage_entropy(void *ctx, int32_t model, lathe_val *out)
+{
+    builder *b = ctx;
+    if (model != LATHE_MODEL_POLICY && model != LATHE_MODEL_REFERENCE)
+        return no_model(model);
+    if (b->entropy[model] == LATHE_NONE)
+        LATHE_TRY(build_head(b, LATHE_OP_HEAD_ENTROPY, model, &b->entropy[model], 1));
+    *out = b->entropy[model];
+    return LATHE_OK;
+}
+
+/* lathe_stage_build.target_mask */
+static lathe_status stage_target_mask(void *ctx, lathe_val *out)
+{
+    builder *b = ctx;
+    lathe_program *p = b->program;
+    if (p->target_mask == LATHE_NONE)
+        LATHE_TRY(lathe_graph_input(b->build.graph, "target_mask",
+                                    lathe_desc_1d(LATHE_F32, p->n_rows * p->row_tokens),
+                                    &p->target_mask));
+    *out = p->target_mask;
+    return LATHE_OK;
+}
+
+/* The inputs that the stage's table names. */
+static lathe_status stage_inputs(builder *b)
+{
+    lathe_program *p = b->program;
+    const lathe_stage_v1 *stage = b->config->stage->table;
+    const int32_t n = LATHE_HAS(stage, inputs) ? stage->n_inputs : 0;
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t per = stage->inputs[i].per == LATHE_PER_ROW ? 1 : p->row_tokens;
+        LATHE_TRY(lathe_graph_input(b->build.graph, stage->inputs[i].name,
+                                    lathe_desc_1d(LATHE_F32, p->n_rows * per), &p->inputs[i]));
+    }
+    p->n_inputs = n;
     return LATHE_OK;
 }
 
@@ -139,6 +196,7 @@ static lathe_status build_loss(builder *b, int32_t train)
     if (stage->rows == LATHE_ROWS_PAIRS)
         LATHE_TRY(lathe_graph_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, p->n_rows / 2),
                                     &p->pair_mask));
+    LATHE_TRY(stage_inputs(b));
     const lathe_stage_build build = {.size = (uint32_t)sizeof build,
                                      .n_rows = p->n_rows,
                                      .row_tokens = p->row_tokens,
@@ -146,7 +204,11 @@ static lathe_status build_loss(builder *b, int32_t train)
                                      .graph = g,
                                      .logprobs = stage_logprobs,
                                      .ctx = b,
-                                     .pair_mask = p->pair_mask};
+                                     .pair_mask = p->pair_mask,
+                                     .n_inputs = p->n_inputs,
+                                     .inputs = p->inputs,
+                                     .entropy = stage_entropy,
+                                     .target_mask = stage_target_mask};
     LATHE_TRY(lathe_answer_loss(b->config->stage, &build, &p->stage));
     LATHE_TRY(add_reports(b, train));
     p->loss = p->stage.sum;
@@ -354,6 +416,7 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
     out->tokens = out->targets = out->positions = out->doc_start = out->seed = LATHE_NONE;
     out->kv_len = out->rng = out->loss = out->logprobs = out->logits = LATHE_NONE;
     out->top_logprobs = out->top = out->draw = out->sampled = out->pair_mask = LATHE_NONE;
+    out->target_mask = LATHE_NONE;
     LATHE_TRY(lathe_graph_create(config->params, &out->graph));
     /* labels are drawn from what is differentiated: SAMPLE drops what TRAIN drops */
     out->graph->drop_nothing = kind != LATHE_PROGRAM_TRAIN && kind != LATHE_PROGRAM_SAMPLE;
@@ -367,7 +430,9 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
                            .kv_len = LATHE_NONE,
                            .param = param_value,
                            .linear = linear_site},
-                 .logprobs = {LATHE_NONE, LATHE_NONE}};
+                 .hidden = {LATHE_NONE, LATHE_NONE},
+                 .logprobs = {LATHE_NONE, LATHE_NONE},
+                 .entropy = {LATHE_NONE, LATHE_NONE}};
     b.build.arg = &b;
     const lathe_status status = build(&b, kind);
     if (status != LATHE_OK)

@@ -50,7 +50,10 @@ typedef struct lathe_program {
     int32_t n_rows;
     int64_t row_tokens;
     lathe_val tokens, targets, positions, doc_start, seed, kv_len, rng;
-    lathe_val pair_mask; /* f32[P] in stages on pairs: 0 for padding; LATHE_NONE: packed rows */
+    lathe_val pair_mask;   /* f32[P] in stages on pairs: 0 for padding; LATHE_NONE: packed rows */
+    lathe_val target_mask; /* f32[B*T], 1 at targets; LATHE_NONE: not asked for by the stage */
+    lathe_val inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs] of the stage */
+    int32_t n_inputs;
     lathe_val loss, logprobs, logits;
     lathe_val draw, sampled;      /* SAMPLE: rng state i64[2], sampled tokens i32[B*T] */
     lathe_val top_logprobs, top;  /* EVAL: from HEAD_EVAL; LATHE_NONE: not requested by the stage */

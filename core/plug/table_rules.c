@@ -149,6 +149,26 @@ static lathe_status check_pair(const lathe_plugin *plugin, const struct rule *ru
 
 enum { MAX_COLUMNS = 64 };
 
+static lathe_status check_stage_inputs(const lathe_stage_v1 *table)
+{
+    if (table->n_inputs < 0 || table->n_inputs > LATHE_MAX_STAGE_INPUTS || table->inputs == NULL)
+        return lathe_error(LATHE_E_PLUGIN, "stage.n_inputs is %d, expected 0 to %d and inputs",
+                           table->n_inputs, LATHE_MAX_STAGE_INPUTS);
+    for (int32_t i = 0; i < table->n_inputs; i++) {
+        const lathe_stage_input *input = &table->inputs[i];
+        if (input->name == NULL || input->name[0] == '\0' || input->doc == NULL)
+            return lathe_error(LATHE_E_PLUGIN, "stage.inputs[%d] has no name or no doc", i);
+        if (input->per != LATHE_PER_TOKEN && input->per != LATHE_PER_ROW)
+            return lathe_error(LATHE_E_PLUGIN, "stage.inputs[%d].per is %d, expected %d or %d", i,
+                               input->per, LATHE_PER_TOKEN, LATHE_PER_ROW);
+        for (int32_t k = 0; k < i; k++)
+            if (strcmp(table->inputs[k].name, input->name) == 0)
+                return lathe_error(LATHE_E_PLUGIN, "two inputs of the stage are called %s",
+                                   input->name);
+    }
+    return LATHE_OK;
+}
+
 static lathe_status check_stage(const lathe_stage_v1 *table)
 {
     if (table->rows < 0 || table->rows >= LATHE_N_ROW_KINDS)
@@ -166,7 +186,7 @@ static lathe_status check_stage(const lathe_stage_v1 *table)
     for (int32_t i = 0; i < table->n_columns; i++)
         if (table->columns[i].name == NULL || table->columns[i].name[0] == '\0')
             return lathe_error(LATHE_E_PLUGIN, "stage.columns[%d] has no name", i);
-    return LATHE_OK;
+    return LATHE_HAS(table, n_inputs) ? check_stage_inputs(table) : LATHE_OK;
 }
 
 enum { MAX_MODEL_TYPES = 64 };

@@ -389,7 +389,9 @@ lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_samp
                                    .tokens = g->ids.data + n_prompt,
                                    .logprobs = g->logprobs,
                                    .text = g->text,
-                                   .text_bytes = bytes};
+                                   .text_bytes = bytes,
+                                   .prompt_tokens = g->ids.data,
+                                   .n_prompt_tokens = (int32_t)n_prompt};
     lathe_struct_write(out, &made, (int64_t)sizeof made);
     return LATHE_OK;
 }

@@ -6,120 +6,13 @@
 #include "base/error.h"
 #include "base/trace.h"
 #include "run/api_sizes.h"
+#include "run/batch_load.h"
 #include "run/run_saved.h"
 #include "update/curvature.h"
 #include "update/weight_average.h"
 
-/* Row of the batch that goes to row r of the program; -1: padding. The chosen rows of a batch of
- * pairs go to the first half of the program's rows and the rejected rows to the second half,
- * however few pairs there are. */
-static int64_t batch_row(const lathe_program *p, const lathe_run_batch *b, int64_t r)
-{
-    if (p->pair_mask == LATHE_NONE)
-        return r < b->n_rows ? r : -1;
-    const int64_t half = p->n_rows / 2, pairs = b->n_rows / 2;
-    const int64_t pair = r % half;
-    if (pair >= pairs)
-        return -1;
-    return r < half ? pair : pairs + pair;
-}
-
-/* Copies one column of the batch into the program's input [rows, tokens]. Rows and tokens that the
- * batch lacks get `padding`. from NULL: padding everywhere. */
-static void fill_input(const lathe_program *p, const lathe_run_batch *b, const int32_t *from,
-                       int32_t padding, int32_t *to)
-{
-    const int64_t tokens = p->row_tokens;
-    for (int64_t r = 0; r < p->n_rows; r++) {
-        const int64_t row = from ? batch_row(p, b, r) : -1;
-        int64_t t = row >= 0 ? b->row_tokens : 0;
-        if (t > 0)
-            memcpy(to + r * tokens, from + row * t, (size_t)t * sizeof *to);
-        for (; t < tokens; t++)
-            to[r * tokens + t] = padding;
-    }
-}
-
-/* Positions count within the row; the padding after a short row is a separate document. Columns of
- * the batch replace them if it has any. */
-static void fill_positions(const lathe_program *p, const lathe_run_batch *b, int32_t *positions,
-                           int32_t *doc_start)
-{
-    const int64_t tokens = p->row_tokens;
-    const size_t bytes = (size_t)b->row_tokens * sizeof *positions;
-    for (int64_t r = 0; r < p->n_rows; r++) {
-        const int64_t row = batch_row(p, b, r);
-        for (int64_t t = 0; t < tokens; t++) {
-            const int64_t begin = t < b->row_tokens ? 0 : b->row_tokens;
-            positions[r * tokens + t] = (int32_t)(t - begin);
-            doc_start[r * tokens + t] = (int32_t)begin;
-        }
-        if (row >= 0 && b->positions)
-            memcpy(positions + r * tokens, b->positions + row * b->row_tokens, bytes);
-        if (row >= 0 && b->doc_start)
-            memcpy(doc_start + r * tokens, b->doc_start + row * b->row_tokens, bytes);
-    }
-}
-
-static lathe_status check_ids(const lathe_run *run, const lathe_run_batch *b)
-{
-    const int64_t n = (int64_t)b->n_rows * b->row_tokens;
-    for (int64_t i = 0; i < n; i++) {
-        if (b->tokens[i] < 0 || b->tokens[i] >= run->model.vocab)
-            return lathe_error(
-                LATHE_E_ARG, "token %d at row %lld, column %lld is outside the vocabulary of %lld",
-                b->tokens[i], (long long)(i / b->row_tokens), (long long)(i % b->row_tokens),
-                (long long)run->model.vocab);
-        if (b->targets && b->targets[i] >= run->model.vocab)
-            return lathe_error(
-                LATHE_E_ARG, "target %d at row %lld, column %lld is outside the vocabulary",
-                b->targets[i], (long long)(i / b->row_tokens), (long long)(i % b->row_tokens));
-        if (b->positions && (b->positions[i] < 0 || b->positions[i] >= run->set.seq_len))
-            return lathe_error(LATHE_E_ARG, "position %d is outside 0 .. %d", b->positions[i],
-                               run->set.seq_len - 1);
-        if (b->doc_start && (b->doc_start[i] < 0 || b->doc_start[i] > i % b->row_tokens))
-            return lathe_error(LATHE_E_ARG, "doc_start %d is after its token", b->doc_start[i]);
-    }
-    return LATHE_OK;
-}
-
-/* Copies a batch into a program's inputs.
- *
- *  n_pairs    pairs of the batch, for a stage on pairs: those after them are padding
- *  out_count  what the loss is divided by: targets, or pairs
- */
-static lathe_status load_batch(lathe_run *run, lathe_program *p, const lathe_run_batch *b,
-                               int64_t n_pairs, double *out_count)
-{
-    const int on_pairs = p->pair_mask != LATHE_NONE;
-    if (b->n_rows < 1 || b->row_tokens < 1 || b->n_rows > p->n_rows ||
-        b->row_tokens > p->row_tokens)
-        return lathe_error(LATHE_E_SHAPE, "a batch of %d x %d does not fit the run's %d x %lld",
-                           b->n_rows, b->row_tokens, p->n_rows, (long long)p->row_tokens);
-    if (!b->tokens)
-        return lathe_error(LATHE_E_ARG, "a batch without tokens");
-    if (on_pairs && b->n_rows % 2 != 0)
-        return lathe_error(LATHE_E_SHAPE,
-                           "a batch of %d rows; expected an even number: the chosen rows of the "
-                           "pairs, then their rejected rows",
-                           b->n_rows);
-    LATHE_TRY(check_ids(run, b));
-    LATHE_TRY(lathe_exec_next_inputs(p->exec));
-    int32_t *targets = lathe_exec_input(p->exec, p->targets);
-    fill_input(p, b, b->tokens, 0, lathe_exec_input(p->exec, p->tokens));
-    fill_input(p, b, b->targets, -1, targets);
-    fill_positions(p, b, lathe_exec_input(p->exec, p->positions),
-                   lathe_exec_input(p->exec, p->doc_start));
-    float *mask = on_pairs ? lathe_exec_input(p->exec, p->pair_mask) : NULL;
-    for (int64_t i = 0; mask && i < p->n_rows / 2; i++)
-        mask[i] = i < n_pairs ? 1.0f : 0.0f;
-    *out_count = 0.0;
-    for (int64_t i = 0; i < p->n_rows * p->row_tokens; i++)
-        *out_count += targets[i] >= 0;
-    if (p->stage.count_unit == LATHE_COUNT_PAIRS)
-        *out_count = (double)n_pairs;
-    return LATHE_OK;
-}
+/* A flag of forward() beside LATHE_FORWARD_*: only the model's values are wanted, not the loss. */
+#define MODEL_ONLY (1U << 31)
 
 /* Reads the next batch of the run's own data. */
 static lathe_status next_batch(lathe_run *run, lathe_loader *loader, lathe_run_batch *out,
@@ -259,6 +152,8 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     double count = 0.0;
     int64_t n_pairs = batch ? batch->n_rows / 2 : 0;
     const int32_t train = (flags & LATHE_FORWARD_TRAIN) != 0;
+    if (flags & LATHE_FORWARD_LOGITS)
+        flags |= MODEL_ONLY;
     LATHE_TRY(program_for(run, flags, &p));
     if (run->checkpoints.weights_wait) /* no checkpoint was resumed */
         LATHE_TRY(lathe__run_weights(run));
@@ -274,7 +169,7 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
             run->sum.data_seconds += lathe_now() - begun;
         batch = &own;
     }
-    LATHE_TRY(load_batch(run, p, batch, n_pairs, &count));
+    LATHE_TRY(lathe__batch_load(run, p, batch, n_pairs, !(flags & MODEL_ONLY), &count));
     set_rng(run, p);
     run->programs.has_batch |= train;
     *out = (lathe_forward_result){.size = (uint32_t)sizeof *out, .vocab_size = run->model.vocab};
@@ -448,7 +343,7 @@ lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float 
     if (!given.targets)
         return lathe_error(LATHE_E_ARG, "log-probabilities need a batch with targets");
     batch = &given;
-    LATHE_TRY(forward(run, batch, 0, 0, &result));
+    LATHE_TRY(forward(run, batch, MODEL_ONLY, 0, &result));
     const lathe_program *p = &run->programs.eval;
     if (p->logprobs == LATHE_NONE)
         return lathe_error(LATHE_E_UNSUPPORTED,
@@ -456,7 +351,7 @@ lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float 
     const void *all = NULL;
     LATHE_TRY(lathe_exec_fetch(run->programs.eval.exec, p->logprobs, &all));
     for (int64_t r = 0; r < p->n_rows; r++) {
-        const int64_t row = batch_row(p, batch, r);
+        const int64_t row = lathe__batch_row(p, batch, r);
         if (row >= 0)
             memcpy(out + row * batch->row_tokens, (const float *)all + r * p->row_tokens,
                    (size_t)batch->row_tokens * sizeof *out);

@@ -189,12 +189,27 @@ static lathe_status check_samples(const lathe_run *run)
                              "generate.every writes samples.jsonl: set checkpoint.dir, its folder");
 }
 
+/* Data files have tokens only: a stage with inputs is for callers of the C API, which give
+ * batches. */
+static lathe_status check_stage_inputs(const lathe_run *run)
+{
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
+    if (!LATHE_HAS(stage, inputs) || stage->n_inputs == 0 || run->open.data_is_optional)
+        return LATHE_OK;
+    return lathe__run_refuse(run, "stage", "name",
+                             "stage \"%s\" needs its input \"%s\" with each batch, which data "
+                             "files do not have: it is for programs that call lathe_forward with "
+                             "batches of their own (lathe/lathe.h)",
+                             run->parts.stage.component->plugin->name, stage->inputs[0].name);
+}
+
 lathe_status lathe__settings_check(lathe_run *run)
 {
     lathe_status (*const checks[])(const lathe_run *run) = {
         check_batch,
         check_early_stopping,
         check_samples,
+        check_stage_inputs,
         lathe__curvature_check_stage,
         lathe__average_check_optimizer,
         lathe__average_check_start,

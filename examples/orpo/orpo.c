@@ -85,14 +85,13 @@ static lathe_val rows(builder *b, lathe_val x, int64_t start, int64_t count)
     return node(b, LATHE_OP_SLICE, (lathe_op_attrs){.start = start, .count = count}, x, LATHE_NONE);
 }
 
-/* m, f32[rows]. A token that is no target has the log-probability 0, a target less. A row without
- * targets, of a padding pair, gets the upper bound: its odds are finite, and nothing flows back. */
-static lathe_val mean_logprob(builder *b, lathe_val logp, int64_t row_tokens)
+/* m, f32[rows]. A row without targets, of a padding pair, gets the upper bound: its odds are
+ * finite, and it has no gradient. */
+static lathe_val mean_logprob(builder *b, lathe_val logp, lathe_val mask, int64_t row_tokens)
 {
     const lathe_op_attrs per_row = {.count = row_tokens};
     const lathe_op_attrs bounds = {.alpha = -1e30, .beta = -1e-6};
-    const lathe_val is_target = two(b, LATHE_OP_LESS, logp, affine(b, 0.0, logp, 0.0));
-    lathe_val count = node(b, LATHE_OP_ROW_SUM, per_row, is_target, LATHE_NONE);
+    lathe_val count = node(b, LATHE_OP_ROW_SUM, per_row, mask, LATHE_NONE);
     count = two(b, LATHE_OP_MAX, count, affine(b, 0.0, count, 1.0));
     const lathe_val sum = node(b, LATHE_OP_ROW_SUM, per_row, logp, LATHE_NONE);
     return node(b, LATHE_OP_CLAMP, bounds, two(b, LATHE_OP_DIV, sum, count), LATHE_NONE);
@@ -110,11 +109,12 @@ static lathe_status loss(void *self, const lathe_stage_build *build, lathe_stage
     const orpo *const o = self;
     const int32_t n = build->n_rows / 2;
     builder b = {build->api, build->graph, LATHE_OK};
-    lathe_val logp;
+    lathe_val logp, mask;
     if (build->n_rows < 2 || build->n_rows % 2 != 0)
         return lathe_fail(o->host, LATHE_E_SHAPE, "orpo: %d rows; expected pairs", build->n_rows);
     LATHE_TRY(build->logprobs(build->ctx, LATHE_MODEL_POLICY, &logp));
-    const lathe_val m = mean_logprob(&b, logp, build->row_tokens);
+    LATHE_TRY(build->target_mask(build->ctx, &mask));
+    const lathe_val m = mean_logprob(&b, logp, mask, build->row_tokens);
     const lathe_val rest = affine(&b, -1.0, one(&b, LATHE_OP_EXP, m), 1.0);
     const lathe_val odds = two(&b, LATHE_OP_SUB, m, one(&b, LATHE_OP_LOG, rest));
     const lathe_val ratio = two(&b, LATHE_OP_SUB, rows(&b, odds, 0, n), rows(&b, odds, n, n));

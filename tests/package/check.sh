@@ -86,6 +86,14 @@ LATHE_PLUGIN_PATH=$dir/orpo/plugins "$root/bin/lathe" train run.toml --optimizer
     --stage.name orpo --data.datasets '[{ path = "corpus/pairs.jsonl" }]' --train.micro_batch_size 4 \
     --checkpoint.dir out_orpo
 
+# A program outside the tree: rollouts and steps with the C API, on the loss of a stage with inputs.
+cmake -S "$source/examples/ppo" -B ppo -DCMAKE_PREFIX_PATH="$root" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/ppo.log"
+cmake --build ppo >>"$dir/ppo.log" || { cat "$dir/ppo.log"; exit 1; }
+"$root/bin/lathe" plugin check ppo/plugins/stage/ppo.so
+LATHE_PLUGIN_PATH=$dir/ppo/plugins ppo/rollout "$source/examples/ppo/run.toml" 30 1 >rewards
+tail -n 1 rewards
+awk 'NR == 1 { first = $4 } END { exit !($4 > first + 0.3) }' rewards
+
 # An architecture that Lathe does not know, with a figure and an auxiliary loss of its own.
 cp -r "$source/examples/models/braid" braid
 cmake -S braid -B braid/build -DCMAKE_PREFIX_PATH="$root" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" >"$dir/braid.log"

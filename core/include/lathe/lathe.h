@@ -27,6 +27,13 @@ LATHE_EXPORT lathe_status lathe_run_open(const char *config_path, int32_t n_over
 /** Closes a run; takes NULL. */
 LATHE_EXPORT void lathe_run_close(lathe_run *run);
 
+/** Values of one input of the stage (lathe_stage_input), such as advantages. */
+typedef struct lathe_batch_input {
+    const char *name;
+    const float *values; /* [n_rows * row_tokens], or [n_rows] for an input per row */
+} lathe_batch_input;
+LATHE_ABI_SIZE(lathe_batch_input, 16);
+
 /** A batch: arrays i32[n_rows * row_tokens]. targets may be NULL (no loss); target -1 is
  *  ignored. positions and doc_start may be NULL: every row is then one document. For a stage on
  *  pairs, the first half of the rows holds the chosen completions and the second half the
@@ -37,8 +44,13 @@ typedef struct lathe_run_batch {
     int32_t row_tokens; /* at most data.seq_len */
     int32_t reserved;   /* 0 */
     const int32_t *tokens, *targets, *positions, *doc_start;
+    /* What the stage's loss reads beside the tokens: every input of its table, in any order.
+     * NULL: none; the model alone is run without them (logits, logprobs). */
+    const lathe_batch_input *inputs;
+    int32_t n_inputs;
+    int32_t reserved2; /* 0 */
 } lathe_run_batch;
-LATHE_ABI_SIZE(lathe_run_batch, 48);
+LATHE_ABI_SIZE(lathe_run_batch, 64);
 
 enum {
     LATHE_FORWARD_TRAIN = 1,  /* backward will follow; needs targets */
@@ -118,8 +130,11 @@ typedef struct lathe_generation {
     const float *logprobs; /* of each new token under the model at temperature 1 */
     const char *text;      /* decoded, NUL-terminated */
     int64_t text_bytes;
+    const int32_t *prompt_tokens; /* [n_prompt_tokens] the prompt, as the model read it */
+    int32_t n_prompt_tokens;
+    int32_t reserved; /* 0 */
 } lathe_generation;
-LATHE_ABI_SIZE(lathe_generation, 40);
+LATHE_ABI_SIZE(lathe_generation, 56);
 
 /** Returns the run's own sampling settings. Each comes from [generate] of the run file if set
  *  there, else from the model's generation_config.json (read as transformers' generate does),

@@ -1,8 +1,8 @@
 /* The interface of training stage plugins, which define how data become rows and the loss on them.
  *
  * A stage declares the dataset columns it reads and what else it needs, and builds its loss from
- * the model's log-probabilities per token. The core does everything else: batching, accumulation,
- * clipping and the step.
+ * the model's log-probabilities and entropies per token. The core does everything else: batching,
+ * accumulation, clipping and the step.
  */
 #ifndef LATHE_STAGE_H
 #define LATHE_STAGE_H
@@ -37,6 +37,19 @@ typedef struct lathe_column {
 } lathe_column;
 LATHE_ABI_SIZE(lathe_column, 24);
 
+/* What a stage's input has one number of. */
+enum { LATHE_PER_TOKEN = 0 /* f32[B*T] */, LATHE_PER_ROW = 1 /* f32[B] */ };
+
+/** Numbers that the loss reads beside the model's, such as the advantages of a rollout. Whoever
+ *  calls the primitives gives them with each batch (lathe_run_batch.inputs). Plain data. */
+typedef struct lathe_stage_input {
+    const char *name; /* "advantages" */
+    int32_t per;      /* LATHE_PER_* */
+    int32_t reserved; /* 0 */
+    const char *doc;
+} lathe_stage_input;
+LATHE_ABI_SIZE(lathe_stage_input, 24);
+
 /** A metric shown with the loss: its sum over a step divided by the step's count. Plain data. */
 typedef struct lathe_stage_metric {
     const char *name; /* "rewards/margins" */
@@ -46,6 +59,7 @@ typedef struct lathe_stage_metric {
 LATHE_ABI_SIZE(lathe_stage_metric, 16);
 
 #define LATHE_MAX_STAGE_METRICS 16
+#define LATHE_MAX_STAGE_INPUTS 8
 
 /** Inputs of loss(), from the core. */
 typedef struct lathe_stage_build {
@@ -58,15 +72,22 @@ typedef struct lathe_stage_build {
      *  (LATHE_MODEL_*); 0 where a token is not a target. A second call gives the same value.
      *  ctx: the member below. Valid until loss() returns. LATHE_E_ARG: no such model. */
     lathe_status (*logprobs)(void *ctx, int32_t model, lathe_val *out);
-    void *ctx; /* of logprobs */
+    void *ctx; /* of logprobs, entropy and target_mask */
     /** For LATHE_ROWS_PAIRS: mask f32[P], 1 for a pair of the batch and 0 for a padding pair. A
      *  batch with fewer pairs than the graph is padded, so loss and metrics must be multiplied
      *  by this mask before they are summed. LATHE_NONE for other rows, whose padding has no
      *  targets. */
     lathe_val pair_mask;
-    int32_t reserved; /* 0 */
+    int32_t n_inputs;
+    const lathe_val *inputs; /* [n_inputs] the stage's inputs, in the order of its table; 0 in
+                                padding tokens and rows */
+    /** [build] Entropy f32[B*T] of a model's distribution at the targets, in nats, as logprobs; 0
+     *  where a token is not a target. The distribution is computed in chunks, never whole. */
+    lathe_status (*entropy)(void *ctx, int32_t model, lathe_val *out);
+    /** [build] f32[B*T], 1 where a token is a target and 0 elsewhere. */
+    lathe_status (*target_mask)(void *ctx, lathe_val *out);
 } lathe_stage_build;
-LATHE_ABI_SIZE(lathe_stage_build, 56);
+LATHE_ABI_SIZE(lathe_stage_build, 80);
 
 /** Result of loss(). The loss is a SUM; the core divides it once by the step's total count. */
 typedef struct lathe_stage_loss {
@@ -91,7 +112,10 @@ typedef struct lathe_stage_v1 {
     /** [build] Adds the loss of one micro-batch to build->graph. May be called again for another
      *  shape. */
     lathe_status (*loss)(void *self, const lathe_stage_build *build, lathe_stage_loss *out);
+    const lathe_stage_input *inputs; /* [n_inputs]; NULL: none */
+    int32_t n_inputs;
+    int32_t reserved2; /* 0 */
 } lathe_stage_v1;
-LATHE_ABI_SIZE(lathe_stage_v1, 40);
+LATHE_ABI_SIZE(lathe_stage_v1, 56);
 
 #endif

@@ -95,6 +95,15 @@ static const lathe_column columns[] = {
     {IS(same_column_twice) ? "text" : "source", 0, 0, "where it comes from"},
 };
 
+#define HAS_INPUTS                                                                                 \
+    (IS(too_many_inputs) || IS(input_without_name) || IS(input_per_unknown) ||                     \
+     IS(same_input_twice) || IS(null_inputs))
+static const lathe_stage_input inputs[] = {
+    {IS(input_without_name) ? NULL : "advantages", IS(input_per_unknown) ? 7 : LATHE_PER_TOKEN, 0,
+     "advantage of each target"},
+    {IS(same_input_twice) ? "advantages" : "rewards", LATHE_PER_ROW, 0, "reward of each row"},
+};
+
 static const lathe_stage_v1 table = {
     .size = sizeof table,
     .revision = LATHE_STAGE_REVISION,
@@ -103,6 +112,10 @@ static const lathe_stage_v1 table = {
     .rows = IS(rows_unknown) ? 9 : LATHE_ROWS_PACKED,
     .needs = IS(needs_unknown) ? 0x80 : 0,
     .loss = IS(null_loss) ? NULL : loss,
+    .inputs = HAS_INPUTS && !IS(null_inputs) ? inputs : NULL,
+    .n_inputs = IS(too_many_inputs) ? LATHE_MAX_STAGE_INPUTS + 1
+                : HAS_INPUTS        ? 2
+                                    : 0,
 };
 
 FAULTY_PLUGIN(LATHE_KIND_STAGE, LATHE_STAGE_REVISION, &table);

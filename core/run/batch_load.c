@@ -1,0 +1,174 @@
+/* Copies a batch into the inputs of a program: tokens, targets, positions, the stage's inputs. */
+#include "run/batch_load.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "run/run_state.h"
+
+int64_t lathe__batch_row(const lathe_program *p, const lathe_run_batch *b, int64_t r)
+{
+    if (p->pair_mask == LATHE_NONE)
+        return r < b->n_rows ? r : -1;
+    const int64_t half = p->n_rows / 2, pairs = b->n_rows / 2;
+    const int64_t pair = r % half;
+    if (pair >= pairs)
+        return -1;
+    return r < half ? pair : pairs + pair;
+}
+
+/* Copies one column of the batch into the program's input [rows, tokens]. Rows and tokens that the
+ * batch lacks get `padding`. from NULL: padding everywhere. */
+static void fill_input(const lathe_program *p, const lathe_run_batch *b, const int32_t *from,
+                       int32_t padding, int32_t *to)
+{
+    const int64_t tokens = p->row_tokens;
+    for (int64_t r = 0; r < p->n_rows; r++) {
+        const int64_t row = from ? lathe__batch_row(p, b, r) : -1;
+        int64_t t = row >= 0 ? b->row_tokens : 0;
+        if (t > 0)
+            memcpy(to + r * tokens, from + row * t, (size_t)t * sizeof *to);
+        for (; t < tokens; t++)
+            to[r * tokens + t] = padding;
+    }
+}
+
+/* Positions count within the row; the padding after a short row is a separate document. Columns of
+ * the batch replace them if it has any. */
+static void fill_positions(const lathe_program *p, const lathe_run_batch *b, int32_t *positions,
+                           int32_t *doc_start)
+{
+    const int64_t tokens = p->row_tokens;
+    const size_t bytes = (size_t)b->row_tokens * sizeof *positions;
+    for (int64_t r = 0; r < p->n_rows; r++) {
+        const int64_t row = lathe__batch_row(p, b, r);
+        for (int64_t t = 0; t < tokens; t++) {
+            const int64_t begin = t < b->row_tokens ? 0 : b->row_tokens;
+            positions[r * tokens + t] = (int32_t)(t - begin);
+            doc_start[r * tokens + t] = (int32_t)begin;
+        }
+        if (row >= 0 && b->positions)
+            memcpy(positions + r * tokens, b->positions + row * b->row_tokens, bytes);
+        if (row >= 0 && b->doc_start)
+            memcpy(doc_start + r * tokens, b->doc_start + row * b->row_tokens, bytes);
+    }
+}
+
+static lathe_status check_ids(const lathe_run *run, const lathe_run_batch *b)
+{
+    const int64_t n = (int64_t)b->n_rows * b->row_tokens;
+    for (int64_t i = 0; i < n; i++) {
+        if (b->tokens[i] < 0 || b->tokens[i] >= run->model.vocab)
+            return lathe_error(
+                LATHE_E_ARG, "token %d at row %lld, column %lld is outside the vocabulary of %lld",
+                b->tokens[i], (long long)(i / b->row_tokens), (long long)(i % b->row_tokens),
+                (long long)run->model.vocab);
+        if (b->targets && b->targets[i] >= run->model.vocab)
+            return lathe_error(
+                LATHE_E_ARG, "target %d at row %lld, column %lld is outside the vocabulary",
+                b->targets[i], (long long)(i / b->row_tokens), (long long)(i % b->row_tokens));
+        if (b->positions && (b->positions[i] < 0 || b->positions[i] >= run->set.seq_len))
+            return lathe_error(LATHE_E_ARG, "position %d is outside 0 .. %d", b->positions[i],
+                               run->set.seq_len - 1);
+        if (b->doc_start && (b->doc_start[i] < 0 || b->doc_start[i] > i % b->row_tokens))
+            return lathe_error(LATHE_E_ARG, "doc_start %d is after its token", b->doc_start[i]);
+    }
+    return LATHE_OK;
+}
+
+/* The batch's values of the stage's input called `name`; NULL: it has none. */
+static const float *find_input(const lathe_run_batch *b, const char *name)
+{
+    for (int32_t i = 0; i < b->n_inputs; i++)
+        if (b->inputs[i].name && strcmp(b->inputs[i].name, name) == 0)
+            return b->inputs[i].values;
+    return NULL;
+}
+
+/* Refuses an input that the stage does not have: its values would be ignored. */
+static lathe_status check_inputs(const lathe_stage_v1 *stage, const char *stage_name,
+                                 const lathe_run_batch *b)
+{
+    if (b->n_inputs > 0 && !b->inputs)
+        return lathe_error(LATHE_E_ARG, "a batch of %d inputs without them", b->n_inputs);
+    for (int32_t i = 0; i < b->n_inputs; i++) {
+        const char *name = b->inputs[i].name ? b->inputs[i].name : "";
+        int32_t k = 0;
+        const int32_t n = LATHE_HAS(stage, inputs) ? stage->n_inputs : 0;
+        while (k < n && strcmp(stage->inputs[k].name, name) != 0)
+            k++;
+        if (k == n)
+            return lathe_error(LATHE_E_ARG, "stage \"%s\" has no input \"%s\"", stage_name, name);
+    }
+    return LATHE_OK;
+}
+
+/* Copies the batch's values of each input of the stage; 0 in padding. */
+static lathe_status fill_stage_inputs(const lathe_run *run, const lathe_program *p,
+                                      const lathe_run_batch *b, int32_t are_needed)
+{
+    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
+    const char *stage_name = stage ? run->parts.stage.component->plugin->name : "";
+    LATHE_TRY(check_inputs(stage, stage_name, b));
+    for (int32_t i = 0; i < p->n_inputs; i++) {
+        const int per_row = stage->inputs[i].per == LATHE_PER_ROW;
+        const int64_t n = per_row ? 1 : p->row_tokens, n_given = per_row ? 1 : b->row_tokens;
+        const float *from = find_input(b, stage->inputs[i].name);
+        float *to = lathe_exec_input(p->exec, p->inputs[i]);
+        if (!from && are_needed)
+            return lathe_error(LATHE_E_STATE,
+                               "stage \"%s\" needs its input \"%s\" with each batch "
+                               "(lathe_run_batch.inputs); the run's own data have none",
+                               stage_name, stage->inputs[i].name);
+        memset(to, 0, (size_t)(p->n_rows * n) * sizeof *to);
+        for (int64_t r = 0; r < p->n_rows && from; r++) {
+            const int64_t row = lathe__batch_row(p, b, r);
+            if (row >= 0)
+                memcpy(to + r * n, from + row * n_given, (size_t)n_given * sizeof *to);
+        }
+    }
+    return LATHE_OK;
+}
+
+static void fill_target_mask(const int32_t *targets, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = targets[i] >= 0 ? 1.0f : 0.0f;
+}
+
+lathe_status lathe__batch_load(const lathe_run *run, lathe_program *p, const lathe_run_batch *b,
+                               int64_t n_pairs, int32_t needs_inputs, double *out_count)
+{
+    const int on_pairs = p->pair_mask != LATHE_NONE;
+    if (b->n_rows < 1 || b->row_tokens < 1 || b->n_rows > p->n_rows ||
+        b->row_tokens > p->row_tokens)
+        return lathe_error(LATHE_E_SHAPE, "a batch of %d x %d does not fit the run's %d x %lld",
+                           b->n_rows, b->row_tokens, p->n_rows, (long long)p->row_tokens);
+    if (!b->tokens)
+        return lathe_error(LATHE_E_ARG, "a batch without tokens");
+    if (on_pairs && b->n_rows % 2 != 0)
+        return lathe_error(LATHE_E_SHAPE,
+                           "a batch of %d rows; expected an even number: the chosen rows of the "
+                           "pairs, then their rejected rows",
+                           b->n_rows);
+    LATHE_TRY(check_ids(run, b));
+    LATHE_TRY(lathe_exec_next_inputs(p->exec));
+    int32_t *targets = lathe_exec_input(p->exec, p->targets);
+    fill_input(p, b, b->tokens, 0, lathe_exec_input(p->exec, p->tokens));
+    fill_input(p, b, b->targets, -1, targets);
+    fill_positions(p, b, lathe_exec_input(p->exec, p->positions),
+                   lathe_exec_input(p->exec, p->doc_start));
+    float *mask = on_pairs ? lathe_exec_input(p->exec, p->pair_mask) : NULL;
+    for (int64_t i = 0; mask && i < p->n_rows / 2; i++)
+        mask[i] = i < n_pairs ? 1.0f : 0.0f;
+    LATHE_TRY(fill_stage_inputs(run, p, b, needs_inputs));
+    if (p->target_mask != LATHE_NONE)
+        fill_target_mask(targets, p->n_rows * p->row_tokens,
+                         lathe_exec_input(p->exec, p->target_mask));
+    *out_count = 0.0;
+    for (int64_t i = 0; i < p->n_rows * p->row_tokens; i++)
+        *out_count += targets[i] >= 0;
+    if (p->stage.count_unit == LATHE_COUNT_PAIRS)
+        *out_count = (double)n_pairs;
+    return LATHE_OK;
+}

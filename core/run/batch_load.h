@@ -1,0 +1,22 @@
+/* Copies a batch into the inputs of a program. */
+#ifndef LATHE_RUN_BATCH_LOAD_H
+#define LATHE_RUN_BATCH_LOAD_H
+
+#include "exec/program.h"
+#include "lathe/lathe.h"
+
+/** Row of the batch that goes to row r of the program; -1: padding. The chosen rows of a batch of
+ *  pairs go to the first half of the program's rows and the rejected rows to the second half,
+ *  however few pairs there are. */
+int64_t lathe__batch_row(const lathe_program *p, const lathe_run_batch *b, int64_t r);
+
+/** Copies a batch into a program's inputs.
+ *
+ *   n_pairs       pairs of the batch, for a stage on pairs: those after them are padding
+ *   needs_inputs  1: LATHE_E_STATE if the batch lacks an input of the stage; 0: it is then 0
+ *   out_count     what the loss is divided by: targets, or pairs
+ *  LATHE_E_SHAPE, LATHE_E_ARG: the batch does not fit the program, or has ids out of range. */
+lathe_status lathe__batch_load(const lathe_run *run, lathe_program *p, const lathe_run_batch *b,
+                               int64_t n_pairs, int32_t needs_inputs, double *out_count);
+
+#endif
