@@ -11,7 +11,7 @@
 #include "tokenjson/tokenizer_file.h"
 #include "tokentrain/tokenizer_train.h"
 
-/* The folder is named after the settings and the content of the files. */
+/* The folder's name depends on the settings and the content of the files. */
 static lathe_status cache_name(const lathe_learning *from, const lathe_corpus *corpus,
                                lathe_arena *arena, const char **out)
 {

@@ -1,22 +1,22 @@
-/* A tokenizer that is learned from datasets, and kept in the cache for the next run. */
+/* Trains a tokenizer on datasets, and keeps it in the cache for the next run. */
 #ifndef LATHE_DATA_LEARNED_TOKENIZER_H
 #define LATHE_DATA_LEARNED_TOKENIZER_H
 
 #include "base/arena.h"
 #include "text/tokenizer.h"
 
-/** What a tokenizer is learned from. */
+/** Settings and sources for training a tokenizer. */
 typedef struct lathe_learning {
     const char *where;     /* the run file, for messages */
     const char *datasets;  /* JSON text of data.datasets */
     int32_t rows;          /* LATHE_ROWS_*: which columns are texts */
     const char *train;     /* JSON text of tokenizer.train */
-    const char *cache_dir; /* learned tokenizers lie in its folders tokenizer-<hash> */
+    const char *cache_dir; /* trained tokenizers are in its folders tokenizer-<hash> */
 } lathe_learning;
 
-/** Loads the tokenizer from the cache, if one was learned with the same settings from files with
- *  the same content; else learns it, and saves it there. *out_dir: its folder, in the arena.
- *  Errors as lathe_corpus_open and lathe_tokenizer_train. */
+/** Loads the tokenizer from the cache, if one was trained with the same settings on files with the
+ *  same content. Otherwise trains it and saves it there. *out_dir: its folder, in the arena. Errors
+ *  as lathe_corpus_open and lathe_tokenizer_train. */
 lathe_status lathe_tokenizer_learn(const lathe_learning *from, lathe_arena *arena,
                                    lathe_tokenizer **out, const char **out_dir);
 

@@ -21,7 +21,7 @@ enum { LATHE_SPLIT_TRAIN = 0, LATHE_SPLIT_VALIDATION = 1 };
  *  document. Multipack: whole documents (those longer than T are cut into pieces of T), combined so
  *  that little of a row stays empty (multipack.h). A row has documents of only one dataset. */
 
-/** How rows of this kind are packed where the setting is `packing` (LATHE_PACK_*): never AUTO. */
+/** The packing of rows of this kind for the setting `packing` (LATHE_PACK_*); never AUTO. */
 int32_t lathe_packing(int32_t packing, int32_t rows);
 
 typedef struct lathe_loader_config {
@@ -39,7 +39,7 @@ typedef struct lathe_loader_config {
     int64_t validation_count; /* number of validation documents (pairs); 0: use the fraction */
     int64_t n_epochs;         /* 0: endless */
     int32_t n_prefetch;       /* batches prepared ahead by a thread; 0: none, no thread */
-    int32_t packing;          /* LATHE_PACK_*; pairs are not packed, examples always by multipack */
+    int32_t packing; /* LATHE_PACK_*; pairs are not packed, examples always use multipack */
 } lathe_loader_config;
 
 /** One micro-batch. All arrays are i32[n_rows * row_tokens], borrowed until the next call.
@@ -50,8 +50,8 @@ typedef struct lathe_loader_config {
  *  last token still has its target. The rest of the row is filled with eos, target -1, as a
  *  document of its own.
  *
- *  Completions: packed whole examples; a target is -1 also where the next token is of the prompt.
- *  An example longer than T is cut after T tokens, and left out if no target is among them.
+ *  Completions: whole examples, packed; the target is also -1 if the next token belongs to the
+ *  prompt. An example longer than T is cut after T tokens, and skipped if these contain no target.
  *
  *  Pairs: row p is prompt+chosen+eos, row P+p prompt+rejected+eos, cut after T tokens and padded
  *  with eos on the right. Records whose prompt alone fills T are skipped. targets[i] = tokens[i+1]
@@ -104,7 +104,7 @@ typedef struct lathe_loader_facts {
     int64_t n_rows;      /* rows (pairs) made of them */
     int64_t n_places;    /* rows (pairs) per epoch, with weights */
     int64_t n_left_out;  /* pairs whose prompt alone fills a row; examples without a target */
-    int64_t n_cut;       /* examples longer than a row, of which the first T tokens are used */
+    int64_t n_cut;       /* examples longer than a row; only their first T tokens are used */
     int64_t index_bytes; /* memory of the row index */
     int64_t is_cut;      /* 1: the only document is divided; its last tokens are for validation */
     double fill;         /* packed: n_tokens / (n_rows * T) */

@@ -4,8 +4,8 @@
 
 #include "lathe/status.h"
 
-/* AUTO: multipack for examples (LATHE_ROWS_COMPLETIONS), which are not to be cut, else sequential.
- */
+/* AUTO: multipack for examples (LATHE_ROWS_COMPLETIONS), which should not be cut, else
+ * sequential. */
 enum { LATHE_PACK_SEQUENTIAL = 0, LATHE_PACK_MULTIPACK = 1, LATHE_PACK_AUTO = 2 };
 
 /** The tokens [begin, begin + n) of the stream; they belong to one document. */

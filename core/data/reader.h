@@ -54,7 +54,7 @@ typedef struct lathe_reader {
     char delimiter;
 } lathe_reader;
 
-/** Starts at a place. rows: LATHE_ROWS_*. LATHE_E_CONFIG: text files, which give documents only. */
+/** Starts at a place. rows: LATHE_ROWS_*. LATHE_E_CONFIG: text files only give documents. */
 lathe_status lathe_reader_init(lathe_reader *reader, const lathe_dataset *dataset,
                                const lathe_sources *sources, int32_t rows,
                                const lathe_source_place *begin);

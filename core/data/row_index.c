@@ -56,8 +56,8 @@ static int64_t length_of(const lathe_row_index *x, int64_t segment)
 
 /* ---- selecting documents ---- */
 
-/* Whether record k has nothing to learn in its first T tokens: a pair whose prompt fills the row,
- * an example whose completion begins after it. The first token of a document is never a target. */
+/* Whether record k has no target in its first T tokens: a pair whose prompt fills the row, or an
+ * example whose completion begins later. The first token of a document is never a target. */
 static int is_useless(const lathe_row_index *x, int64_t k)
 {
     const lathe_shards *shards = x->config.shards;
@@ -70,7 +70,7 @@ static int is_useless(const lathe_row_index *x, int64_t k)
     return lathe_shards_first_target(shards, begin + 1, end) >= end;
 }
 
-/* Marks the records with nothing to learn. */
+/* Marks the records without targets. */
 static lathe_status leave_out(lathe_row_index *x, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {
@@ -189,7 +189,7 @@ static void count_set(lathe_row_index *x, lathe_row_set *set)
         if (!is_kept(x, s / step))
             continue;
         const int64_t length = length_of(x, s);
-        x->n_pieces += x->kind->is_masked ? 1 : (length + T - 1) / T; /* used by multipack alone */
+        x->n_pieces += x->kind->is_masked ? 1 : (length + T - 1) / T; /* only multipack uses it */
         if (x->kind->is_masked && length > T) {
             x->n_cut++;
             n_tokens -= length - T;

@@ -44,10 +44,9 @@ typedef struct lathe_row_index {
     int64_t n_all, n_kept;        /* usable documents (pairs) of both splits; of this one */
     int64_t n_validation;         /* documents (pairs) of the validation split */
     int64_t n_tokens, text_bytes; /* tokens and text of this split's documents */
-    /* Pairs whose prompt alone fills a row; examples without a target among their first T tokens.
-     */
+    /* Pairs whose prompt alone fills a row; examples with no target in their first T tokens. */
     int64_t n_left_out;
-    int64_t n_cut;         /* examples of more than T tokens: the first T are used */
+    int64_t n_cut;         /* examples of more than T tokens; only the first T are used */
     int64_t low, high;     /* range of tokens that the split may use */
     int32_t cut, reserved; /* cut: the only document is divided between the splits */
     int64_t bytes;         /* memory of the index */

@@ -28,7 +28,7 @@ static int64_t padded(int64_t bytes)
     return (bytes + 7) / 8 * 8;
 }
 
-/* Words of the mask over the tokens. */
+/* Number of words in the mask of the tokens. */
 static int64_t mask_words(int32_t rows, int64_t n_tokens)
 {
     return lathe_row_kind_get(rows)->is_masked ? (n_tokens + 63) / 64 : 0;
@@ -222,7 +222,7 @@ static lathe_status put_ids(lathe_shard_writer *writer, const int32_t *ids, int6
     return LATHE_OK;
 }
 
-/* Marks the n tokens that come next as targets or not. */
+/* Marks the next n tokens as targets or not. */
 static lathe_status put_mask(lathe_shard_writer *writer, int64_t n, int32_t are_targets)
 {
     const int64_t begin = writer->header.n_tokens, words = (begin + n + 63) / 64;

@@ -70,10 +70,10 @@ typedef struct lathe_shard_writer {
     lathe_sha256 *hash;
     int64_t *offsets, *sizes;
     int64_t capacity;
-    uint64_t *mask;        /* NULL: the kind of rows has none */
+    uint64_t *mask;        /* NULL: this kind of rows has no mask */
     int64_t mask_capacity; /* words */
     int32_t open;          /* the last segment continues */
-    int32_t is_masked;     /* the kind of rows has a mask */
+    int32_t is_masked;     /* 1: this kind of rows has a mask */
     union {
         uint16_t u16[LATHE_SHARD_CHUNK];
         int32_t i32[LATHE_SHARD_CHUNK];
@@ -84,15 +84,15 @@ typedef struct lathe_shard_writer {
 /** In `header`, rows, token_bytes, eos, vocab_size, key and stamp are set. */
 lathe_status lathe__shard_writer_init(lathe_shard_writer *writer, const char *path,
                                       const lathe_shard_header *header);
-/** A run of ids of one segment. */
+/** A run of ids that belongs to one segment. */
 typedef struct lathe_shard_piece {
     const int32_t *ids;
     int64_t n, text_bytes; /* ids, and the bytes of the text that they were made from */
     int32_t more;          /* 1: the segment continues in the next piece */
-    int32_t is_context;    /* 1: no id is a target, in kinds of rows with a mask */
+    int32_t is_context;    /* 1: no id is a target (for kinds of rows with a mask) */
 } lathe_shard_piece;
 
-/** Adds the piece to the open segment or a new one. */
+/** Appends the piece to the open segment, or to a new one. */
 lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const lathe_shard_piece *piece);
 /** Makes the file durable under its final name. content: 64 digits. */
 lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *content);

@@ -2,13 +2,12 @@
  *
  * A shard has segments, which are runs of ids. Packed rows: a segment is a document with its
  * end-of-text token. Pairs: three segments per record (prompt, chosen, rejected); the last two end
- * with end-of-text.
- *
- * Completions: a segment is an example, and a bit for each token says whether it is a target.
+ * with end-of-text. Completions: a segment is an example; a mask has a bit per token, which says
+ * whether it is a target.
  *
  * File, little-endian:  header (512 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
- * offsets[n_segments + 1] | i64 bytes of text [n_segments] | completions only: u64 mask
- * [(n_tokens + 63) / 64]. Named after the hash of what it was made from, and numbered.
+ * offsets[n_segments + 1] | i64 bytes of text [n_segments] | completions only: u64 mask [(n_tokens
+ * + 63) / 64]. The name has a hash of the sources and settings, and a number.
  */
 #ifndef LATHE_DATA_SHARDS_H
 #define LATHE_DATA_SHARDS_H
@@ -96,13 +95,13 @@ int64_t lathe_shards_find(const lathe_shards *shards, int64_t at);
  *  impossible values. LATHE_E_IO: a file became shorter. LATHE_E_CORRUPT: no file did, so the index
  *  is wrong. LATHE_OK only if no file became shorter and the index is ascending. */
 lathe_status lathe_shards_check(const lathe_shards *shards);
-/** Replaces targets[i] by -1 where token begin + i of the stream, below end, is no target. Changes
+/** Sets targets[i] to -1 if token begin + i of the stream (below end) is not a target. Changes
  *  nothing for kinds of rows without a mask. */
 void lathe_shards_mask(const lathe_shards *shards, int64_t begin, int64_t end, int32_t *targets);
-/** The first target among tokens [begin, end) of the stream; end: there is none. */
+/** The first target among tokens [begin, end) of the stream; `end` if there is none. */
 int64_t lathe_shards_first_target(const lathe_shards *shards, int64_t begin, int64_t end);
-/** Copies ids [begin, end) of the stream. LATHE_E_CORRUPT for an id outside the vocabulary;
- *  LATHE_E_IO: the file became shorter since it was opened. */
+/** Copies ids [begin, end) of the stream. LATHE_E_CORRUPT: an id is outside the vocabulary;
+ *  LATHE_E_IO: the file became shorter after it was opened. */
 lathe_status lathe_shards_read(const lathe_shards *shards, int64_t begin, int64_t end,
                                int32_t *out);
 

@@ -19,7 +19,7 @@
 typedef struct unit {
     int64_t first, n; /* records; for a long document: bytes of its text */
     lathe_ids ids;
-    lathe_shard_piece *pieces; /* ids: NULL, they follow each other in the unit's */
+    lathe_shard_piece *pieces; /* their ids are NULL: they follow each other in the unit's ids */
     int64_t n_pieces, capacity;
     int64_t n_skipped, n_recut;
     lathe_status status;
@@ -51,7 +51,7 @@ typedef struct builder {
     int32_t may_cut; /* LATHE_CUT_* of the tokenizer */
 } builder;
 
-/* Takes a copy of the piece's ids; NULL: they are at the end of u->ids already. */
+/* Copies the piece's ids; if they are NULL, they are already at the end of u->ids. */
 static lathe_status add_piece(unit *u, lathe_shard_piece piece)
 {
     if (u->n_pieces == u->capacity) {
@@ -160,8 +160,8 @@ static lathe_status put_pair(const builder *b, worker *w, unit *u, const char *p
                                             .text_bytes = n_rejected});
 }
 
-/* The prompt and its completion are one document. As in put_pair, the completion begins where the
- * tokens of both together differ from those of the prompt alone. */
+/* Tokenises a prompt with its completion as one document. As in put_pair, the completion begins
+ * where the tokens of both together differ from those of the prompt alone. */
 static lathe_status put_completion(const builder *b, worker *w, unit *u, const char *prompt,
                                    int64_t n_prompt, const char *text, int64_t n)
 {

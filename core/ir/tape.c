@@ -1,7 +1,8 @@
 /* Emits gradient nodes.
  *
- * grad[v] is the value that contains d(loss*seed)/dv so far. A further contribution to v is always
- * added in place (acc); if an earlier value is still needed, lathe_pass_inplace inserts a COPY.
+ * grad[v] is the value that contains d(loss*seed)/dv so far. A node whose op can add adds a further
+ * contribution in place (acc), even if the value so far is still read: lathe_pass_inplace then
+ * inserts a COPY. Otherwise an ADD node computes the new value.
  */
 #include "ir/tape.h"
 

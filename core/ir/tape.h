@@ -16,7 +16,8 @@ struct lathe_tape {
 int32_t lathe__needs(const lathe_tape *t, lathe_val v);
 
 /** Emits one gradient node. targets[k]: the forward value whose gradient is output k, or LATHE_NONE
- *  if that gradient is not needed. must: bit k is set if the op cannot omit output k. */
+ *  for no output k. must: bit k is set if the op computes output k even if that gradient is not
+ *  needed. */
 void lathe__emit(lathe_tape *t, int32_t op, const lathe_op_attrs *attrs, const lathe_val *in,
                  int32_t n_in, const lathe_val *targets, uint32_t must, int32_t n_targets,
                  const char *label);

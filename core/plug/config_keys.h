@@ -1,14 +1,16 @@
-/* Keys of the core's own sections that fill a member of a struct. Each key is described once, by a
- * row of keys_<section>.inc: the key with its type, default, range, unit and words, and the member
- * that gets its value. A file that includes keys_<section>.inc says by two macros what the rows
- * become:
+/* Keys of the core's own sections that fill a member of a struct.
+ *
+ * Each key is described once, by a row of keys_<section>.inc: the key with its type, default,
+ * range, unit and description, and the member that gets its value. A file that includes
+ * keys_<section>.inc defines two macros, which decide what the rows become:
  *
  *     KEY(key, c_type, member, form, convert, type, flags, default, min, max, choices, unit, doc)
  *     KEY_ALONE(key, type, flags, default, min, max, choices, unit, doc)
  *
- * core_schema.c makes the schema from the rows, a settings header the members of its struct
- * (LATHE_KEY_MEMBER), and the source beside that header the list for lathe_config_fill
- * (LATHE_KEY_OF). KEY_ALONE is a key without a member. The macros below are the words of the rows.
+ * From the rows, core_schema.c makes the schema, a settings header makes the members of its struct
+ * (LATHE_KEY_MEMBER), and the source beside that header makes the list for lathe_config_fill
+ * (LATHE_KEY_OF). KEY_ALONE is for a key without a member. The macros below are short forms for
+ * rows.
  */
 #ifndef LATHE_PLUG_CONFIG_KEYS_H
 #define LATHE_PLUG_CONFIG_KEYS_H
@@ -19,7 +21,7 @@
 
 typedef struct lathe_config lathe_config; /* config.h */
 
-/** How a value becomes that of its member. A value that is unset gives 0 or NULL. */
+/** How a value is converted for its member. An unset value gives 0 or NULL. */
 enum {
     LATHE_FILL_INT32,  /* int32_t: a whole number, or 0 and 1 for false and true */
     LATHE_FILL_INT64,  /* int64_t: a whole number */
@@ -28,10 +30,10 @@ enum {
     LATHE_FILL_CHOICE, /* int32_t: index of the string among its choices */
     LATHE_FILL_BYTES,  /* int64_t: bytes, from a number of MiB, GB or GiB as its unit says */
     LATHE_FILL_SEED,   /* uint64_t: the seed; train.seed if unset */
-    LATHE_FILL_CONVERT /* what convert() writes */
+    LATHE_FILL_CONVERT /* written by convert() */
 };
 
-/** Where the value of a key goes. */
+/** Destination of a key's value. */
 typedef struct lathe_key {
     const char *key;
     int32_t form; /* LATHE_FILL_* */

@@ -1,5 +1,5 @@
-/* The tiny models of tests/golden/data/models with golden values of transformers. A new family's
- * folder is tested without a change to a test. */
+/* Finds the tiny models of tests/golden/data/models that have golden values of transformers, so
+ * that a new family's folder is tested without changing a test. */
 #ifndef LATHE_TEST_GOLDEN_FOLDERS_H
 #define LATHE_TEST_GOLDEN_FOLDERS_H
 

@@ -1,5 +1,5 @@
-/* GPT-NeoX and Pythia: attention and MLP side by side, rotary positions of a part of each head, one
- * projection for q, k and v of each head in turn, LayerNorm, biases. */
+/* GPT-NeoX and Pythia: attention and MLP in parallel, rotary positions for a part of each head, one
+ * projection with q, k and v of each head in turn, LayerNorm, biases. */
 #include <lathe/kit/decoder_family.h>
 
 static const lathe_field fields[] = {

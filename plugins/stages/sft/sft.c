@@ -1,9 +1,9 @@
 /* Supervised fine-tuning: the negative log-likelihood of completions after their prompts.
  *
- * With p_n the probability of target n, a token of a completion, each target adds
+ * p_n is the probability of target n, a token of a completion. Each target adds
  *
  *   nll   -log p_n
- *   dft   -p_n log p_n, the factor p_n without a gradient   (arXiv:2508.05629, eq. 9)
+ *   dft   -p_n log p_n, where the factor p_n has no gradient   (arXiv:2508.05629, eq. 9)
  */
 #include <string.h>
 
@@ -55,7 +55,8 @@ static void sft_destroy(void *self)
         ((sft *)self)->host->free(self);
 }
 
-/* logp f32[B*T] times its own probability, which gets no gradient. 0 stays 0: no target. */
+/* Multiplies logp f32[B*T] by its own probability, which gets no gradient. A logp of 0 (not a
+ * target) stays 0. */
 static lathe_status weigh_by_probability(const lathe_stage_build *build, lathe_val logp,
                                          lathe_val *out)
 {

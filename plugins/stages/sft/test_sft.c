@@ -1,4 +1,4 @@
-/* sft: losses and gradients against TRL; what it reads. */
+/* sft: losses and gradients compared with TRL's, and the columns that it reads. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void read_line(FILE *file, double *out)
         cr_assert_eq(fscanf(file, "%lf", &out[i]), 1);
 }
 
-/* Places whose log-probability is 0 are no targets: what reaches them is lost. */
+/* Places with log-probability 0 are not targets; their gradients are discarded. */
 Test(sft, losses_and_gradients_are_those_of_trl)
 {
     const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);

@@ -1,5 +1,5 @@
-/* Setting a row of the store: its master and its compute copy, on the CPU and on a device whose
- * memory the host cannot access. */
+/* Sets a row of the store, its master and its compute copy, on the CPU and on a device whose memory
+ * the host cannot access. */
 #include "exec/row_kernels.h"
 #include "far_case.h"
 
@@ -69,7 +69,7 @@ Test(store_set, the_device_casts_the_master_to_the_compute_copy)
     }
 }
 
-/* Before, the compute copy of such a row was left as it was where the host shares the memory. */
+/* Regression test: the compute copy of such a row was not set if the host shares the memory. */
 Test(store_set, a_row_without_a_master_gets_its_compute_copy)
 {
     for (int where = ON_CPU; where <= ON_FAR; where++) {
