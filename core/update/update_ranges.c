@@ -1,4 +1,4 @@
-/* Updates element-wise parameters range by range. */
+/* Updates elementwise parameters range by range. */
 #include "update/update_ranges.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Updates element-wise parameters range by range, and computes norms on the way.
+/* Updates elementwise parameters range by range, and computes norms on the way.
  *
  * The values before the update are copied, and the plugin's step() is called for as many ranges at
  * a time as this copy can hold. While the ranges are still in the cache, they are compared with the

@@ -53,7 +53,7 @@ typedef struct head_draw {
     const int32_t *targets; /* [rows], -1: no draw */
     head_part *parts;       /* [rows, n_blocks] */
     const double *u;        /* [rows] in [0, 1) */
-    int32_t *token;         /* [rows] out; -1: no draw, or the row's probabilities contain NaN */
+    int32_t *token;         /* [rows] out; -1: no draw, or probabilities are not finite */
 } head_draw;
 
 /** Address and width of block b of the logits. */

@@ -33,7 +33,8 @@ grep -qx 'ReflowComments: true' .clang-format || fail '.clang-format does not sa
 grep -qx 'ColumnLimit: 100' .clang-format || fail '.clang-format does not say "ColumnLimit: 100"'
 while IFS= read -r line; do
     [ -z "$line" ] || fail "$line is wider than 100 columns"
-done < <(printf '%s\0' "${files[@]}" | LC_ALL=C.UTF-8 xargs -0 grep -noE '^.{101}' | cut -d: -f1,2)
+done < <({ printf '%s\0' "${files[@]}"; find core kernels plugins tests -name '*.inc' -print0; } |
+    LC_ALL=C.UTF-8 xargs -0 grep -noE '^.{101}' | cut -d: -f1,2)
 
 # Every function in a table of the ABI says when it is called (core/include/lathe/abi.h).
 while IFS= read -r line; do

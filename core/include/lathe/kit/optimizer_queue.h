@@ -1,5 +1,5 @@
 /* Arguments and helpers of lathe_optimizer_v1.queue(), for optimizers that need more than one
- * element-wise launch on a device whose memory the host cannot access.
+ * elementwise launch on a device whose memory the host cannot access.
  *
  * queue() runs on the host in every step, outside captures, and launches kernels of the plugin's
  * image on one in-order stream. The host may compute values that depend only on the configuration
@@ -59,7 +59,7 @@ static inline lathe_status lathe_queue_launch(const lathe_optimizer_queue *todo,
     return todo->launch(todo->ctx, kernel, todo->args->n_chunks, args, args_bytes);
 }
 
-/** Queues the element-wise kernel: the whole step of most optimizers. */
+/** Queues the elementwise kernel: the whole step of most optimizers. */
 static inline lathe_status lathe_queue_elementwise(const lathe_optimizer_queue *todo)
 {
     return lathe_queue_launch(todo, LATHE_ELEMENTWISE_KERNEL, todo->args,
