@@ -1,5 +1,5 @@
-/* Added tokens: found in the text leftmost-longest, with Hugging Face's rules for whole words and
- * for spaces around. */
+/* Finds added tokens in a text, leftmost and then longest first, with Hugging Face's rules for
+ * whole words and for the spaces around a token. */
 #include "text/added_tokens.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ lathe_status lathe__trie_put(lathe_trie *trie, const char *text, int64_t n, int3
     return LATHE_OK;
 }
 
-/* The longest string of the trie at text[0]; its length, 0 for none. */
+/* Returns the length of the longest string of the trie at text[0], 0 for none. */
 static int64_t longest(const lathe_trie *trie, const uint8_t *text, int64_t n, int32_t *token)
 {
     int64_t best = 0;
@@ -70,8 +70,9 @@ static int64_t longest(const lathe_trie *trie, const uint8_t *text, int64_t n, i
     return best;
 }
 
-/* \w of UTS #18: letters and other alphabetics, marks, decimal digits, connectors, joiners.
- * utf8proc has no Alphabetic property: beyond L, M and Nl it is the circled and squared letters. */
+/* \w of UTS #18: letters and other alphabetic characters, marks, decimal digits, connectors,
+ * joiners. utf8proc has no Alphabetic property, which is L, M, Nl and the circled and squared
+ * letters. */
 static int is_word(int32_t c)
 {
     if (c >= 0 && c < LATHE_CHAR_CLASSED && lathe__char_classes()[c] == LATHE_CHAR_LETTER)
@@ -96,7 +97,7 @@ static int is_word(int32_t c)
     }
 }
 
-/* Start of the character that ends at text[at). */
+/* Returns the start of the character that ends at text[at). */
 static int64_t step_back(const uint8_t *text, int64_t at)
 {
     int64_t begin = at - 1;
@@ -132,7 +133,7 @@ static int64_t strip_right(const uint8_t *text, int64_t at, int64_t n)
     return at;
 }
 
-/* strip_right, with the last run of spaces remembered: no run is walked twice. */
+/* strip_right that remembers the last run of spaces, so that no run is read twice. */
 static int64_t end_of_spaces(lathe_added_cursor *cursor, const uint8_t *text, int64_t at, int64_t n)
 {
     if (at < cursor->spaces_begin || at > cursor->spaces_end) {
@@ -166,7 +167,7 @@ int lathe__added_find(const lathe_added_token *tokens, const lathe_trie *trie, c
                      : begin > covered ? strip_left(text, begin, covered)
                                        : covered;
         out->end = added->rstrip ? end_of_spaces(cursor, text, end, n) : end;
-        if (out->begin >= out->end) /* all of it was stripped by the match before */
+        if (out->begin >= out->end) /* the match before has stripped all of it */
             continue;
         out->token = token;
         cursor->at = end;

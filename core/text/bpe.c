@@ -1,6 +1,6 @@
-/* Byte pair merging of one piece: the lowest rank first, the leftmost among equals; with a cache of
- * pieces seen, whose lines are fetched a few pieces ahead. Short pieces scan an array; for long
- * ones see bpe_long.c. */
+/* Merges the byte pairs of one piece: the lowest rank first, and of equal ranks the leftmost. A
+ * cache keeps the ids of pieces seen; its lines are prefetched a few pieces ahead. Short pieces are
+ * merged by scanning an array, long ones by bpe_long.c. */
 #include "text/bpe.h"
 
 #include <stdlib.h>
@@ -11,26 +11,26 @@
 
 enum { CACHE_BITS = 16, CACHE_TEXT = 30, CACHE_IDS = 8, SHORT_PIECE = 48, N_WAITING = 16 };
 
-/* Up to 30 bytes of text, zeros after them, and the length in the 31st. The 32nd is for the
- * owner. */
+/* Up to 30 bytes of text, padded with zeros, and the length in the 31st byte. The struct that
+ * contains the key uses the 32nd byte. */
 typedef struct text_key {
     uint64_t word[4];
 } text_key;
 
 #define OWNERS_BYTE 0xff00000000000000u
 
-/* One cache line. The table is direct-mapped: a collision replaces. All zeros is empty. */
+/* One cache line. The cache is direct-mapped: a collision replaces. All zeros is empty. */
 typedef struct cached_piece {
-    text_key key; /* the owner's byte: how many ids */
+    text_key key; /* its 32nd byte is the number of ids */
     int32_t ids[CACHE_IDS];
 } cached_piece;
 _Static_assert(sizeof(cached_piece) == 64, "a cached piece fills a cache line");
 
-/* A piece whose place in the cache is on its way from memory. */
+/* A piece whose cache line is being prefetched. */
 typedef struct waiting_piece {
     const uint8_t *piece;
     int64_t n;
-    cached_piece *place; /* NULL: too long for the cache */
+    cached_piece *place; /* NULL: the piece is too long for the cache */
     text_key key;
 } waiting_piece;
 
@@ -38,13 +38,13 @@ struct lathe_bpe {
     const lathe_tokenizer *tok;
     lathe_text_loss *loss;
     void *memory;
-    cached_piece *cache; /* in `memory`, at the begin of a cache line */
+    cached_piece *cache; /* in `memory`, aligned to a cache line */
     lathe_bpe_long lengthy;
     waiting_piece waiting[N_WAITING];
     int32_t n_waiting;
 };
 
-/* Zeroed memory that the system hands out page by page: one short text does not pay for all of
+/* Takes zeroed memory that the system provides page by page, so that a short text uses little of
  * it. */
 lathe_status lathe__bpe_create(const lathe_tokenizer *tok, lathe_text_loss *loss, lathe_bpe **out)
 {
@@ -73,8 +73,8 @@ void lathe__bpe_destroy(lathe_bpe *bpe)
     free(bpe);
 }
 
-/* The tokens of the piece's bytes, without the bytes that the vocabulary lacks: their neighbours
- * then stand side by side and may merge, as in Hugging Face's library. Returns how many. */
+/* Writes the tokens of the piece's bytes and returns their number. Bytes that the vocabulary lacks
+ * are dropped, so that the tokens around them may merge, as in Hugging Face's library. */
 static int64_t first_symbols(lathe_bpe *bpe, const uint8_t *piece, int64_t n, int32_t *ids)
 {
     const int32_t *const byte_id = bpe->tok->byte_id;
@@ -89,7 +89,7 @@ static int64_t first_symbols(lathe_bpe *bpe, const uint8_t *piece, int64_t n, in
     return n_ids;
 }
 
-/* Merges ids[0, n); returns how many are left. */
+/* Merges ids[0, n) and returns the number that is left. */
 static int32_t merge_short(const lathe_tokenizer *tok, int32_t n, int32_t *ids)
 {
     uint32_t rank[SHORT_PIECE];
@@ -140,7 +140,7 @@ static lathe_status merge_long(lathe_bpe *bpe, const uint8_t *piece, int64_t n, 
     return LATHE_OK;
 }
 
-/* n in [1, 8] bytes as a number, without reading others. */
+/* Reads n bytes, 1 to 8, as a number, without reading bytes after them. */
 static inline uint64_t load_some(const uint8_t *p, int64_t n)
 {
     uint32_t low, high;
@@ -179,8 +179,8 @@ static inline int is_cached(const cached_piece *place, const text_key *key)
     return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | ((a[3] ^ b[3]) & ~OWNERS_BYTE)) == 0;
 }
 
-/* The ids of a piece that is not in the cache. A piece that lost bytes does not go into it: it is
- * to be counted again. */
+/* Computes the ids of a piece that is not in the cache. A piece that lost bytes is not cached, so
+ * that they are counted each time. */
 static lathe_status merge(lathe_bpe *bpe, const waiting_piece *w, lathe_ids *ids)
 {
     const lathe_tokenizer *tok = bpe->tok;

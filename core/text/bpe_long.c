@@ -1,8 +1,7 @@
-/* Merging a long piece: the pairs that can merge hang in one bucket per rank, in the order of the
- * text, and a heap knows the ranks whose bucket is not empty. A merge takes two pairs out of their
- * buckets and puts at most two in. Text of few different pairs, as one character ten million times,
- * costs no more per byte than short text does.
- */
+/* Merges a long piece. The pairs that can merge are in one bucket per rank, in the order of the
+ * text, and a heap holds the ranks whose bucket is not empty. A merge removes two pairs from their
+ * buckets and adds at most two. A text of few different pairs, such as one character ten million
+ * times, takes no more time per byte than a short text. */
 #include "text/bpe_long.h"
 
 #include <stdlib.h>
@@ -14,9 +13,9 @@ enum { NONE = -1 };
 #define NO_RANK UINT32_MAX
 
 typedef struct lathe_bpe_cell {
-    int32_t id, prev, next; /* next NONE: the last symbol */
-    uint32_t rank; /* of the pair with the next symbol: the bucket it hangs in, or NO_RANK */
-    int32_t before, after; /* in the bucket */
+    int32_t id, prev, next; /* next is NONE for the last symbol */
+    uint32_t rank;          /* bucket of the pair of this symbol and the next, or NO_RANK */
+    int32_t before, after;  /* neighbours in the bucket */
 } cell;
 
 typedef struct lathe_bpe_bucket {
@@ -47,7 +46,7 @@ static void heap_pop(lathe_bpe_long *s)
     heap[i] = rank;
 }
 
-/* Hangs the pair of symbol `at` and the next into its bucket. */
+/* Adds the pair of symbol `at` and the next one to its bucket. */
 static void hang(lathe_bpe_long *s, int32_t at)
 {
     cell *const c = &s->cells[at];

@@ -4,7 +4,8 @@
 
 #include "text/merges.h"
 
-/** Scratch of one thread; grows with the longest piece. All zeros but `merges` is ready. */
+/** Scratch of one thread; it grows with the longest piece. Ready when `merges` is set and the rest
+ *  is zero. */
 typedef struct lathe_bpe_long {
     const lathe_merges *merges;
     struct lathe_bpe_cell *cells; /* [capacity] the symbols */
@@ -15,8 +16,8 @@ typedef struct lathe_bpe_long {
     int64_t n_ranks, n_heap;
 } lathe_bpe_long;
 
-/** Merges ids[0, n) in place, the lowest rank first and the leftmost among equals; *out_n remain.
- *  Time O(n) where equal ranks come up from left to right, else O(n log n). n < 2^31. */
+/** Merges ids[0, n) in place, the lowest rank first and of equal ranks the leftmost; *out_n remain.
+ *  Takes time O(n) if pairs of equal rank appear from left to right, else O(n log n). n < 2^31. */
 lathe_status lathe__bpe_merge_long(lathe_bpe_long *state, int32_t *ids, int64_t n, int64_t *out_n);
 
 void lathe__bpe_long_fini(lathe_bpe_long *state);

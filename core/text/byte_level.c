@@ -1,5 +1,5 @@
-/* The byte-level alphabet: printable Latin-1 stands for itself, the other bytes are U+0100 + k in
- * order. Source: GPT-2's bytes_to_unicode. */
+/* The byte-level alphabet: a printable character of Latin-1 stands for itself, and the k-th other
+ * byte is U+0100 + k. Source: GPT-2's bytes_to_unicode. */
 #include "text/byte_level.h"
 
 #include "base/utf8.h"
@@ -9,7 +9,7 @@ static int is_printable(int32_t byte)
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-/* The bytes without a character of their own, in order: 0x00-0x20, 0x7f-0xa0, 0xad. */
+/* The bytes that are not printable, in order: 0x00-0x20, 0x7f-0xa0, 0xad. */
 int32_t lathe__byte_char(int32_t byte)
 {
     if (is_printable(byte))

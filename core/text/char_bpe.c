@@ -1,5 +1,5 @@
-/* Byte pair merging over characters, for vocabularies that are text: SentencePiece's and others.
- * The lowest rank first, the leftmost among equals, by a heap over a linked list: O(n log n). */
+/* Byte pair merging over characters, for vocabularies of text such as SentencePiece's. Merges the
+ * lowest rank first, and of equal ranks the leftmost, by a heap over a linked list: O(n log n). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static lathe_status reserve(lathe_model_scratch *scratch, int64_t n)
     free(scratch->heap);
     scratch->capacity = 0;
     scratch->symbols = malloc((size_t)n * sizeof *scratch->symbols);
-    /* n - 1 pairs at first; each of at most n - 1 merges takes one entry and puts two. */
+    /* n - 1 pairs at first; each of at most n - 1 merges removes one entry and adds two. */
     scratch->heap = malloc((size_t)n * 2 * sizeof *scratch->heap);
     if (!scratch->symbols || !scratch->heap)
         return lathe_error(LATHE_E_NOMEM, "a piece of %lld bytes", (long long)n);
@@ -38,7 +38,7 @@ static void add(symbol *s, int64_t *n, int32_t id)
     *n += 1;
 }
 
-/* The byte tokens of a character; 0 when the vocabulary lacks one. */
+/* Writes the byte tokens of a character; returns 0 if the vocabulary lacks one of them. */
 static int add_bytes(const lathe_pipeline *pipeline, const uint8_t *text, int32_t len, symbol *s,
                      int64_t *n)
 {
@@ -65,8 +65,9 @@ void lathe__count_lost(const lathe_pipeline *pipeline, const uint8_t *text, int6
     }
 }
 
-/* The piece as first symbols: characters, else their bytes, else unk (or nothing without one). As
- * in Hugging Face's, an unk still to be put lets byte tokens go first. */
+/* Splits the piece into its first symbols: characters, else their bytes, else unk (or nothing if
+ * there is no unk). As in Hugging Face's library, byte tokens are put before an unk that is still
+ * pending. */
 static int64_t first_symbols(const lathe_tokenizer *tok, const uint8_t *text, int64_t n, symbol *s,
                              lathe_text_loss *loss)
 {
@@ -122,7 +123,7 @@ static void push(uint64_t *heap, int64_t *n, uint64_t key)
     heap[i] = key;
 }
 
-/* A merge that makes a special token is none in plain text. */
+/* In plain text, a merge that would make a special token does not count. */
 static const lathe_merge *find_merge(const lathe_tokenizer *tok, int32_t left, int32_t right,
                                      int plain)
 {

@@ -1,7 +1,7 @@
-/* SentencePiece's precompiled_charsmap: a double-array trie of characters to rewrite, and what they
- * become. Layout (little-endian): u32 bytes of the trie, the trie as u32 units, then the texts,
- * each with a NUL after it. A value in the trie is the place of a text. Source: SentencePiece's
- * normalizer and Darts-clone's unit format. */
+/* SentencePiece's precompiled_charsmap: a double-array trie of characters to rewrite, and the texts
+ * that replace them. Layout (little-endian): size of the trie in bytes as u32, the trie as u32
+ * units, then the texts, each followed by a NUL. A value in the trie is the offset of a text.
+ * Source: SentencePiece's normalizer and the unit format of Darts-clone. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -14,7 +14,7 @@ struct lathe_charsmap {
     uint8_t *blob;
     uint32_t *units;
     int64_t n_units;
-    const char *texts; /* in blob; a NUL stands after */
+    const char *texts; /* in blob; followed by a NUL */
     int64_t n_texts;
 };
 
@@ -34,7 +34,8 @@ static int value_of(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* Bytes decoded into out (3 per 4 characters), -1 when it is no base64. */
+/* Decodes base64 into out (3 bytes per 4 characters); returns the number of bytes, -1 if the text
+ * is not base64. */
 static int64_t decode_base64(const char *text, uint8_t *out)
 {
     uint32_t bits = 0;
@@ -92,15 +93,15 @@ lathe_status lathe__charsmap_create(const char *place, const char *base64, lathe
     return LATHE_OK;
 }
 
-/* Darts-clone's unit: 8 bits of label with bit 31, bit 8 "a value follows", bit 9 and 22 bits of
+/* A unit of Darts-clone: 8 bits of label with bit 31, bit 8 "a value follows", bit 9 and 22 bits of
  * offset. */
 static uint32_t offset_of(uint32_t unit)
 {
     return (unit >> 10) << ((unit & (1u << 9)) >> 6);
 }
 
-/* What the shortest key at the begin of text[0, n) becomes, NULL for no key. (Not the longest: so
- * the reader that tokenizers uses.) */
+/* Returns the replacement of the shortest key at the begin of text[0, n), NULL for no key. The
+ * library that Hugging Face uses also takes the shortest, not the longest. */
 static const char *look_up(const lathe_charsmap *map, const uint8_t *text, int64_t n)
 {
     uint64_t at = offset_of(map->units[0]);
@@ -122,7 +123,7 @@ static const char *look_up(const lathe_charsmap *map, const uint8_t *text, int64
     return NULL;
 }
 
-/* One grapheme: as a whole if it is short and has a key, else character by character. */
+/* Rewrites one grapheme: as a whole if it is short and has a key, else character by character. */
 static void rewrite(const lathe_charsmap *map, const uint8_t *text, int64_t n, lathe_buffer *out)
 {
     const char *to = n < 6 ? look_up(map, text, n) : NULL;

@@ -15,7 +15,7 @@ void lathe__decode_step_fini(lathe_decode_step *step)
     memset(step, 0, sizeof *step);
 }
 
-/* Tokens one after the other; ends[i] is where token i ends. */
+/* The texts of tokens, concatenated; token i ends at ends[i]. */
 typedef struct strings {
     lathe_buffer text;
     int64_t *ends;
@@ -78,7 +78,7 @@ static void strip(const lathe_decode_step *step, const uint8_t *text, int64_t n,
     lathe_buffer_append(out, text, n);
 }
 
-/* The replacement becomes a space, and nothing in the first token. */
+/* Replaces the replacement character by a space, or by nothing in the first token. */
 static void metaspace(const lathe_decode_step *step, const uint8_t *text, int64_t n, int is_first,
                       lathe_buffer *out)
 {
@@ -96,7 +96,8 @@ static void metaspace(const lathe_decode_step *step, const uint8_t *text, int64_
     }
 }
 
-/* Byte-level characters as the bytes they stand for; a token with any other stays as it is. */
+/* Replaces byte-level characters by the bytes that they stand for; a token with any other character
+ * stays unchanged. */
 static lathe_status byte_level(const uint8_t *text, int64_t n, lathe_buffer *out)
 {
     uint8_t small[256], *bytes = n <= (int64_t)sizeof small ? small : malloc((size_t)n);
@@ -120,7 +121,7 @@ static int hex(uint8_t c)
                                   : -1;
 }
 
-/* The byte of "<0x0A>", -1 for another token. */
+/* Returns the byte of a token such as "<0x0A>", -1 for another token. */
 static int byte_of(const uint8_t *text, int64_t n)
 {
     if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
@@ -131,8 +132,8 @@ static int byte_of(const uint8_t *text, int64_t n)
 
 /* ---- all tokens ---- */
 
-/* One step over all tokens. A run of byte tokens becomes one token, Fuse and ByteLevel leave
- * one. */
+/* Applies one step to all tokens. A run of byte tokens becomes one token; after Fuse and ByteLevel
+ * there is only one token. */
 static lathe_status one_step(const lathe_decode_step *step, lathe_matcher *matcher,
                              const strings *in, strings *out)
 {
@@ -178,9 +179,9 @@ static lathe_status one_step(const lathe_decode_step *step, lathe_matcher *match
     return out->text.status;
 }
 
-/* The token's text, NULL when it is special and those are not wanted. An added token that was
- * normalized to be found gives its normal form, which is then no special token's name: so
- * tokenizers 0.23. */
+/* Returns the token's text, NULL if it is special and special tokens are skipped. An added token
+ * whose content was normalized gives its normal form, which then counts as no special token, as in
+ * Hugging Face's tokenizers 0.23. */
 static const char *token_text(const lathe_tokenizer *tok, int32_t id, int32_t flags, int64_t *n)
 {
     const lathe_added_token *added = lathe__added_of(tok, id);
@@ -210,7 +211,7 @@ static lathe_status gather(const lathe_tokenizer *tok, const int32_t *ids, int64
         lathe_buffer_append(&out->text, text, bytes);
         LATHE_TRY(end_token(out));
     }
-    lathe_buffer_append(&out->text, "", 0); /* data is never NULL */
+    lathe_buffer_append(&out->text, "", 0); /* keeps data from being NULL */
     return out->text.status;
 }
 

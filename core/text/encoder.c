@@ -1,4 +1,4 @@
-/* The encoder: added tokens, normalizer, split and merges, put together for one thread. */
+/* The encoder of one thread: added tokens, normalizer, splits and merges. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ struct lathe_encoder {
     const lathe_tokenizer *tok;
     lathe_splitter splitter;
     lathe_bpe *bpe;
-    lathe_runner *runner; /* of a GENERAL tokenizer, else NULL */
+    lathe_runner *runner; /* for a GENERAL tokenizer, else NULL */
     lathe_ids *ids;       /* of the call in progress */
     lathe_text_loss loss; /* of all calls */
 };
@@ -56,7 +56,7 @@ void lathe_encoder_destroy(lathe_encoder *enc)
     free(enc);
 }
 
-/* Cuts the text at the added tokens of a trie and hands each plain stretch to `plain`. */
+/* Splits the text at the added tokens of a trie and passes each part between them to `plain`. */
 static lathe_status cut(lathe_encoder *enc, const lathe_trie *trie, const uint8_t *text, int64_t n,
                         lathe_status (*plain)(lathe_encoder *, const uint8_t *, int64_t))
 {
@@ -74,7 +74,7 @@ static lathe_status cut(lathe_encoder *enc, const lathe_trie *trie, const uint8_
 
 static lathe_status encode_normalized(lathe_encoder *enc, const uint8_t *text, int64_t n)
 {
-    lathe__bpe_forget(enc->bpe); /* of a text that failed */
+    lathe__bpe_forget(enc->bpe); /* drops pieces of a text that failed */
     LATHE_TRY(lathe__splitter_run(&enc->splitter, text, n));
     return lathe__bpe_finish(enc->bpe, enc->ids);
 }
@@ -118,7 +118,7 @@ static lathe_status encode_text(lathe_encoder *enc, const uint8_t *text, int64_t
     return cut(enc, &enc->tok->raw, text, n, encode_raw);
 }
 
-/* Takes the template's prefix out again where the text has brought its own. */
+/* Removes the template's prefix if the text begins with it. */
 static void begin_once(const lathe_tokenizer *tok, lathe_ids *ids, int64_t before)
 {
     const int64_t n = tok->n_prefix;

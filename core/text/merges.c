@@ -1,4 +1,4 @@
-/* The table of merges: a pair of ids to its rank and result. */
+/* The table of merges: finds the rank and the result of a pair of ids. */
 #include "text/merges.h"
 
 #include <stdlib.h>

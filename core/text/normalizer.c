@@ -1,4 +1,4 @@
-/* Normalizer steps of the general route: each rewrites a whole text. */
+/* Normalizer steps of the general route. Each rewrites a whole text. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -23,7 +23,7 @@ static void put_char(lathe_buffer *out, int32_t c)
     lathe_buffer_append(out, bytes, lathe_utf8_put(bytes, c));
 }
 
-/* Bytes of the first character. */
+/* Returns the size of the first character in bytes. */
 static int64_t first_char(const lathe_buffer *text)
 {
     int32_t len = 0;
@@ -34,7 +34,7 @@ static int64_t first_char(const lathe_buffer *text)
 
 /* ---- steps that map characters ---- */
 
-/* Full lower case, as Rust's: utf8proc's is the simple one, and U+0130 alone has a longer one. */
+/* Full lower case, as in Rust. utf8proc has simple lower case, which differs only for U+0130. */
 static void lower(lathe_buffer *out, int32_t c)
 {
     if (c == 0x130)
@@ -43,7 +43,7 @@ static void lower(lathe_buffer *out, int32_t c)
         put_char(out, utf8proc_tolower(c));
 }
 
-/* SentencePiece's nmt: control characters go, other blanks become spaces. -1: goes. */
+/* SentencePiece's nmt: removes control characters (-1) and turns other blanks into spaces. */
 static int32_t nmt(int32_t c)
 {
     if ((c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f ||
@@ -55,7 +55,7 @@ static int32_t nmt(int32_t c)
     return c;
 }
 
-/* Lower case, nmt, accents, byte-level characters: c by c. */
+/* Steps that map characters one by one: lower case, nmt, accents, byte-level characters. */
 static void map_chars(lathe_normal_kind kind, const uint8_t *text, int64_t n, lathe_text *out,
                       int64_t origin)
 {
@@ -129,12 +129,13 @@ typedef struct replacing {
     int64_t origin;
 } replacing;
 
-/* What a match becomes stands for the match's last character. */
+/* The replacement of a match counts as the match's last character. */
 static lathe_status replace_span(void *arg, int64_t begin, int64_t end, int is_match)
 {
     const replacing *r = arg;
     lathe_buffer *to = &r->out->buffer;
-    const int at_origin = r->out->origin == to->len; /* all before stands for the beginning */
+    const int at_origin = r->out->origin == to->len; /* all text so far belongs to the first
+                                                      * character */
     if (is_match) {
         lathe_buffer_append(to, r->content->text, r->content->bytes);
         if (at_origin && r->origin > 0 && end <= r->origin)
@@ -196,7 +197,7 @@ lathe_status lathe__normalize(const lathe_normal_step *steps, int32_t n_steps,
         LATHE_TRY(i == 0 ? one_step(steps, matcher, text, n, origin, to)
                          : one_step(&steps[i], matcher, (const uint8_t *)from->buffer.data,
                                     from->buffer.len, from->origin, to));
-        lathe_buffer_append(&to->buffer, "", 0); /* data is never NULL */
+        lathe_buffer_append(&to->buffer, "", 0); /* keeps data from being NULL */
         lathe_text *swap = from;
         from = to;
         to = swap;

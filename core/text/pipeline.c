@@ -1,4 +1,4 @@
-/* The general route from text to ids: added tokens, normalizer steps, pre-tokenizer steps,
+/* The general route from text to ids: added tokens, normalizer steps, pre-tokenizer steps, then the
  * model. */
 #include "text/pipeline.h"
 
@@ -12,7 +12,7 @@
 
 enum { CACHE_BITS = 13, CACHE_TEXT = 46, CACHE_IDS = 12 };
 
-/* Pieces seen, with their ids. Direct-mapped: a collision replaces. */
+/* A piece seen before, with its ids. The cache is direct-mapped: a collision replaces the entry. */
 typedef struct cached_piece {
     uint8_t text[CACHE_TEXT];
     uint8_t len, n_ids; /* len 0: empty */
@@ -23,13 +23,13 @@ struct lathe_runner {
     const lathe_tokenizer *tok;
     lathe_matcher matcher;
     lathe_text normal[2];
-    lathe_buffer stage[LATHE_MAX_STEPS]; /* rewritten text of each pre-tokenizer step */
-    lathe_buffer repaired;               /* the input with U+FFFD where it was not UTF-8 */
+    lathe_buffer stage[LATHE_MAX_STEPS]; /* text that each pre-tokenizer step has rewritten */
+    lathe_buffer repaired;               /* the input with U+FFFD where it is not UTF-8 */
     lathe_model_scratch scratch;
     cached_piece *cache;
     lathe_ids *ids;          /* of the call in progress */
     int plain;               /* LATHE_ENCODE_NO_ADDED */
-    const lathe_trie *added; /* what the normalized text is searched for, NULL: nothing */
+    const lathe_trie *added; /* added tokens to find in the normalized text, NULL: none */
 };
 
 void lathe__pipeline_destroy(lathe_pipeline *pipeline)
@@ -102,7 +102,8 @@ static lathe_status encode_cached(lathe_runner *r, const uint8_t *piece, int64_t
         return encode_piece(r, piece, n);
     cached_piece *hit = &r->cache[lathe_hash64(piece, n) >> (64 - CACHE_BITS)];
     if (hit->len == n && !memcmp(hit->text, piece, (size_t)n)) {
-        LATHE_TRY(lathe_ids_reserve(r->ids, hit->n_ids + 1)); /* data is not NULL for none either */
+        LATHE_TRY(lathe_ids_reserve(r->ids, hit->n_ids + 1)); /* at least 1, so that data is not
+                                                               * NULL */
         memcpy(r->ids->data + r->ids->n, hit->ids, hit->n_ids * sizeof *hit->ids);
         r->ids->n += hit->n_ids;
         return LATHE_OK;
@@ -121,7 +122,7 @@ static lathe_status encode_cached(lathe_runner *r, const uint8_t *piece, int64_t
     return LATHE_OK;
 }
 
-/* ---- pre-tokenizer steps, one inside the other: each hands its parts to the next ---- */
+/* ---- pre-tokenizer steps, nested: each passes its parts to the next ---- */
 
 typedef struct stage {
     lathe_runner *runner;
@@ -143,7 +144,7 @@ static lathe_status pre_tokenize_from(void *arg, const uint8_t *text, int64_t n,
 
 /* ---- added tokens around the normalizer ---- */
 
-/* Cuts a normalized text at the added tokens that are looked for in it. */
+/* Splits a normalized text at the added tokens that are searched in it. */
 static lathe_status encode_normalized(lathe_runner *r, const lathe_text *normal)
 {
     const uint8_t *text = (const uint8_t *)normal->buffer.data;
@@ -176,8 +177,8 @@ static lathe_status encode_valid(lathe_runner *r, const uint8_t *text, int64_t n
     return encode_normalized(r, normal);
 }
 
-/* In a byte-level vocabulary a byte outside UTF-8 stands alone: as its own token, or as what the
- * model makes of a byte that has none. */
+/* In a byte-level vocabulary, encodes a byte that is not UTF-8 alone: as its token, or by the model
+ * if it has none. */
 static lathe_status encode_byte(lathe_runner *r, uint8_t byte)
 {
     uint8_t text[4];
@@ -199,7 +200,7 @@ static lathe_status encode_plain(lathe_runner *r, const uint8_t *text, int64_t n
     return LATHE_OK;
 }
 
-/* The text with U+FFFD for each maximal part of a character that is not UTF-8. */
+/* Replaces each maximal part of a character that is not UTF-8 by U+FFFD. */
 static lathe_status repair(lathe_runner *r, const uint8_t **text, int64_t *n)
 {
     int64_t valid = lathe_utf8_prefix(*text, *n);

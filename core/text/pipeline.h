@@ -1,5 +1,5 @@
-/* The general route of a tokenizer.json: its normalizers, pre-tokenizers, model and decoders as
- * lists of steps. Byte-level BPE after plain splits takes the short route of encoder.c instead. */
+/* The general route: normalizers, pre-tokenizers, model and decoders of a tokenizer.json as lists
+ * of steps. Byte-level BPE after plain splits takes the short route of encoder.c instead. */
 #ifndef LATHE_TEXT_PIPELINE_H
 #define LATHE_TEXT_PIPELINE_H
 
@@ -42,20 +42,21 @@ typedef struct lathe_normal_step {
     lathe_charsmap *map;   /* Precompiled */
 } lathe_normal_step;
 
-/** Text on its way through the steps. `origin`: as many of its first bytes stand for the very first
- *  character of the input (Metaspace's scheme "first" asks); 0 after an added token. */
+/** Text between two steps. `origin`: number of its first bytes that come from the very first
+ *  character of the input, which Metaspace's scheme "first" needs; 0 after an added token. */
 typedef struct lathe_text {
     lathe_buffer buffer;
     int64_t origin;
 } lathe_text;
 
-/** Runs the steps over text[0, n), valid UTF-8. *out is one of the two texts, overwritten. */
+/** Applies the steps to text[0, n), which is valid UTF-8. Overwrites the two scratch texts; *out is
+ *  one of them. */
 lathe_status lathe__normalize(const lathe_normal_step *steps, int32_t n_steps,
                               lathe_matcher *matcher, const uint8_t *text, int64_t n,
                               int64_t origin, lathe_text scratch[2], lathe_text **out);
 void lathe__normal_step_fini(lathe_normal_step *step);
 
-/** SentencePiece's precompiled_charsmap, from its base64. */
+/** SentencePiece's precompiled_charsmap, which the file has in base64. */
 lathe_status lathe__charsmap_create(const char *place, const char *base64, lathe_charsmap **out);
 void lathe__charsmap_destroy(lathe_charsmap *map);
 void lathe__charsmap_run(const lathe_charsmap *map, const uint8_t *text, int64_t n,
@@ -69,7 +70,7 @@ typedef enum lathe_pre_kind {
     LATHE_PRE_METASPACE
 } lathe_pre_kind;
 
-/** What becomes of a match: see tokenizers' SplitDelimiterBehavior. */
+/** What happens to a match: SplitDelimiterBehavior of Hugging Face's tokenizers. */
 typedef enum lathe_behavior {
     LATHE_ISOLATED,
     LATHE_REMOVED,
@@ -85,7 +86,8 @@ typedef struct lathe_pre_step {
     lathe_behavior behavior; /* Split */
     int32_t invert;          /* Split */
     lathe_pattern pattern;   /* Split; ByteLevel with use_regex; Metaspace that splits */
-    const char *isolated;    /* an expression whose matches alone are the parts; NULL: none is */
+    const char *isolated;    /* an expression that matches exactly the isolated parts; NULL: there
+                              * is none */
     int32_t prefix_space;    /* ByteLevel */
     lathe_piece replacement; /* Metaspace: one character */
     lathe_scheme scheme;     /* Metaspace */
@@ -94,8 +96,8 @@ typedef struct lathe_pre_step {
 /** Takes a piece and its origin (lathe_text). */
 typedef lathe_status (*lathe_part_fn)(void *arg, const uint8_t *text, int64_t n, int64_t origin);
 
-/** Runs one step over a piece that is not empty and hands on the parts that are not empty. `buffer`
- *  holds rewritten text while they are handed on. */
+/** Applies one step to a piece that is not empty, and passes each part that is not empty to `part`.
+ *  `buffer` holds rewritten text during these calls. */
 lathe_status lathe__pre_tokenize(const lathe_pre_step *step, lathe_matcher *matcher,
                                  lathe_buffer *buffer, const uint8_t *text, int64_t n,
                                  int64_t origin, lathe_part_fn part, void *arg);
@@ -105,12 +107,12 @@ void lathe__pre_step_fini(lathe_pre_step *step);
 
 typedef struct lathe_unigram lathe_unigram;
 
-/** scores[n]: of the tokens 0 ... n - 1 of `vocab`; malloc'ed, taken on success. */
+/** scores[n]: the scores of tokens 0 ... n - 1 of `vocab`; malloc'ed, taken over on success. */
 lathe_status lathe__unigram_create(const lathe_vocab *vocab, double *scores, int64_t n,
                                    lathe_unigram **out);
 void lathe__unigram_destroy(lathe_unigram *unigram);
 
-/** Scratch of one thread: merge lists of BPE, the ways of Unigram. All zeros at first, except
+/** Scratch of one thread: merge lists of BPE, the best paths of Unigram. All zeros at first, except
  *  loss. */
 typedef struct lathe_model_scratch {
     struct lathe_symbol *symbols; /* [capacity] */
@@ -118,7 +120,7 @@ typedef struct lathe_model_scratch {
     int64_t capacity;
     struct lathe_way *ways; /* [n_ways] */
     int64_t n_ways;
-    lathe_text_loss *loss; /* where lost bytes are counted */
+    lathe_text_loss *loss; /* counts lost bytes */
 } lathe_model_scratch;
 void lathe__model_scratch_fini(lathe_model_scratch *scratch);
 
@@ -136,8 +138,8 @@ typedef enum lathe_decode_kind {
 typedef struct lathe_decode_step {
     lathe_decode_kind kind;
     lathe_pattern pattern; /* Replace */
-    lathe_piece content;   /* Replace: what is put; Strip, Metaspace: one character */
-    int64_t start, stop;   /* Strip: at most so many characters */
+    lathe_piece content;   /* Replace: the replacement; Strip, Metaspace: one character */
+    int64_t start, stop;   /* Strip: largest number of characters at each end */
     int32_t keeps_first;   /* Metaspace with the scheme "never" */
 } lathe_decode_step;
 
@@ -152,27 +154,26 @@ typedef struct lathe_pipeline {
     int32_t n_pre;
     lathe_decode_step decode[LATHE_MAX_STEPS];
     int32_t n_decode;
-    int32_t has_decoder; /* without one, tokens are joined by spaces */
-    int32_t byte_level;  /* a step turns bytes into byte-level characters */
-    double *scores;      /* of Unigram, until unigram is made */
+    int32_t has_decoder; /* 0: tokens are joined by spaces */
+    int32_t byte_level;  /* 1: a step turns bytes into byte-level characters */
+    double *scores;      /* scores of Unigram, until `unigram` is made */
     int64_t n_scores;
     lathe_unigram *unigram; /* NULL: BPE */
-    int32_t unk;            /* id, -1: none */
+    int32_t unk;            /* id of the unknown token, -1: none */
     int32_t fuse_unk, byte_fallback;
-    int32_t byte_token[256]; /* of byte_fallback: "<0x0A>"; -1: none */
-    int32_t byte_char[256];  /* of byte_level: the byte's character; -1: none */
+    int32_t byte_token[256]; /* token of each byte for byte_fallback ("<0x0A>"); -1: none */
+    int32_t byte_char[256];  /* token of each byte's character for byte_level; -1: none */
     uint8_t *is_control;     /* [vocab.n] 1: an added token that is special */
 } lathe_pipeline;
 
 void lathe__pipeline_destroy(lathe_pipeline *pipeline);
 
-/** Counts text of a piece that no token stands for: as bytes of the input where ByteLevel made the
- *  piece. */
+/** Counts text of a piece that has no token; if ByteLevel made the piece, counts the bytes of the
+ *  input. */
 void lathe__count_lost(const lathe_pipeline *pipeline, const uint8_t *text, int64_t n,
                        int is_unknown, lathe_text_loss *loss);
 
-/** Tokens of one piece, appended. plain: the text gives no special token
- *  (LATHE_ENCODE_NO_ADDED). */
+/** Appends the tokens of one piece. plain: it gives no special token (LATHE_ENCODE_NO_ADDED). */
 lathe_status lathe__char_bpe_encode(const lathe_tokenizer *tok, lathe_model_scratch *scratch,
                                     const uint8_t *piece, int64_t n, int plain, lathe_ids *ids);
 lathe_status lathe__unigram_encode(const lathe_tokenizer *tok, lathe_model_scratch *scratch,

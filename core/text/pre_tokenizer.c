@@ -1,4 +1,4 @@
-/* Pre-tokenizer steps of the general route: a piece of text into parts. */
+/* Pre-tokenizer steps of the general route. Each splits a piece of text into parts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ typedef struct splitting {
     int32_t invert;
     lathe_part_fn part;
     void *arg;
-    int64_t begin, end; /* a part held back: what follows may join it */
+    int64_t begin, end; /* a pending part, which the next span may join */
     int32_t is_held, was_match;
 } splitting;
 
@@ -41,8 +41,8 @@ static lathe_status release(splitting *s)
     return held ? give(s, s->begin, s->end) : LATHE_OK;
 }
 
-/* Whether a span joins the one held back. A match joins the text before it (previous), a text joins
- * the match before it (next), and equals join (contiguous). */
+/* Whether a span joins the pending part. A match joins the text before it (previous), a text joins
+ * the match before it (next), or a match joins a match (contiguous). */
 static int joins(const splitting *s, int is_match)
 {
     if (!s->is_held)
@@ -95,7 +95,7 @@ static int starts_with(const uint8_t *text, int64_t n, const lathe_piece *piece)
     return n >= piece->bytes && !memcmp(text, piece->text, (size_t)piece->bytes);
 }
 
-/* Spaces become the replacement, and one more stands before where the scheme says so. */
+/* Replaces spaces by the replacement, and puts one before the text if the scheme says so. */
 static lathe_status metaspace(const lathe_pre_step *step, lathe_buffer *out, const uint8_t *text,
                               int64_t n, int64_t *origin)
 {

@@ -1,6 +1,6 @@
-/* Splitting text into the pieces that merge: by a scanner where one is written for the expression,
- * else tokenizer.json's regular expressions through PCRE2, with machine code, and limits on time
- * and memory. */
+/* Splits text into the pieces whose bytes are merged: by a scanner if one is written for the
+ * expression, else by the regular expressions of tokenizer.json through PCRE2, compiled to machine
+ * code, with limits on time and memory. */
 #include "text/splitter.h"
 
 #include <stdlib.h>
@@ -67,7 +67,7 @@ void lathe__splitter_fini(lathe_splitter *splitter)
     memset(splitter, 0, sizeof *splitter);
 }
 
-/* The next match of split k at or after `from`: its begin and end; begin = n when there is none. */
+/* Finds the next match of split k at or after `from`; begin = n if there is none. */
 static lathe_status find(lathe_splitter *splitter, int32_t k, const uint8_t *text, int64_t n,
                          int64_t from, int64_t *begin, int64_t *end)
 {
@@ -100,7 +100,7 @@ static lathe_status find(lathe_splitter *splitter, int32_t k, const uint8_t *tex
 
 static lathe_status split(lathe_splitter *splitter, int32_t k, const uint8_t *text, int64_t n);
 
-/* The same for a split that has a scanner: there is no text between its pieces. */
+/* The same for a split that has a scanner. There is no text between its pieces. */
 static lathe_status scan(lathe_splitter *splitter, int32_t k, const uint8_t *text, int64_t n)
 {
     const int32_t which = splitter->tok->scans[k];
@@ -113,7 +113,8 @@ static lathe_status scan(lathe_splitter *splitter, int32_t k, const uint8_t *tex
     return LATHE_OK;
 }
 
-/* Splits by expression k; each part, matched or not, goes on to k + 1 as a text of its own. */
+/* Splits by expression k. Each part, matched or not, is split by expression k + 1 as a separate
+ * text. */
 static lathe_status split(lathe_splitter *splitter, int32_t k, const uint8_t *text, int64_t n)
 {
     if (k == splitter->tok->n_splits)
@@ -153,7 +154,7 @@ lathe_status lathe__splitter_run(lathe_splitter *splitter, const uint8_t *text, 
 {
     if (n > 0 && splitter->tok->add_prefix_space && text[0] != ' ')
         LATHE_TRY(prefix_space(splitter, &text, &n));
-    /* A piece needs a few steps per byte; what needs far more is backtracking without end. */
+    /* A piece needs a few steps per byte; one that needs far more backtracks without end. */
     const int64_t steps = n < (INT32_MAX >> 4) ? n * 16 : INT32_MAX;
     pcre2_set_match_limit(splitter->context, (uint32_t)(steps < 10000000 ? 10000000 : steps));
     for (int64_t at = 0; at < n;) {

@@ -1,4 +1,4 @@
-/* Cuts of a text: where no piece, added token or normal form reaches across. */
+/* Finds positions of a text that no piece, added token or normal form reaches across. */
 #include "text/text_cut.h"
 
 #include <string.h>
@@ -11,10 +11,10 @@ static int is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* The expressions with a scanner end a piece after the line end and let none begin before it that
- * goes on: a letter is taken up by letters, by a space before it and (Llama 3, Qwen2) by one
- * character that is no line end. \s+(?!\S) looks one character ahead, which matters only to two
- * spaces or more. */
+/* The expressions that have a scanner end a piece after a line end, and no piece that begins before
+ * the line end continues after it: a letter continues letters, a space before it and (Llama 3,
+ * Qwen2) one character that is not a line end. \s+(?!\S) looks one character ahead, which matters
+ * only for two spaces or more. */
 int32_t lathe__cuts_of(const lathe_tokenizer *tok)
 {
     if (tok->kind == LATHE_TOKENIZER_BYTES)

@@ -1,4 +1,4 @@
-/* Bytes of text that a tokenizer has no token for. */
+/* Counts the bytes of text for which a tokenizer has no token. */
 #include "text/text_loss.h"
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* A tokenizer's life, its accessors, and decoding. */
+/* Makes, reads and frees a tokenizer, and decodes ids. */
 #include "text/tokenizer.h"
 
 #include <stdio.h>
@@ -153,7 +153,8 @@ int32_t lathe_tokenizer_id(const lathe_tokenizer *tok, const char *text, int64_t
     return lathe__vocab_find(&tok->vocab, text, n_bytes);
 }
 
-/* 1 when byte_fallback has a token for each UTF-8 byte of the character that stands for `byte`. */
+/* Returns 1 if byte_fallback has a token for each UTF-8 byte of the character that stands for
+ * `byte`. */
 static int falls_back(const lathe_pipeline *p, int32_t byte)
 {
     uint8_t text[4];

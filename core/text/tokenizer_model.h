@@ -22,17 +22,17 @@ typedef struct lathe_tokenizer lathe_tokenizer;
 
 struct lathe_tokenizer {
     int32_t kind;
-    lathe_vocab vocab; /* model vocabulary and added tokens: bytes; GENERAL: as the file has them */
-    struct lathe_pipeline *pipeline; /* of GENERAL, else NULL */
+    lathe_vocab vocab;               /* model and added tokens: as bytes; GENERAL: as in the file */
+    struct lathe_pipeline *pipeline; /* for GENERAL, else NULL */
     lathe_merges merges;
     int32_t byte_id[256]; /* -1: the vocabulary lacks the byte */
     int32_t ignore_merges;
     int32_t nfc;
     int32_t add_prefix_space;
     int32_t n_splits;
-    pcre2_code *splits[LATHE_MAX_SPLITS]; /* NULL where a scanner does it */
+    pcre2_code *splits[LATHE_MAX_SPLITS]; /* NULL if a scanner does it */
     int32_t scans[LATHE_MAX_SPLITS];      /* LATHE_SCAN_* */
-    int32_t jit;                          /* every expression has machine code */
+    int32_t jit;                          /* 1: every expression is compiled to machine code */
     lathe_added_token *added;
     int64_t n_added;
     int32_t *added_at; /* [vocab.n] index into added, -1: none; NULL without added tokens */
@@ -40,7 +40,7 @@ struct lathe_tokenizer {
     int32_t prefix[LATHE_MAX_TEMPLATE], suffix[LATHE_MAX_TEMPLATE];
     int32_t n_prefix, n_suffix;
     int32_t bos, eos, pad;
-    char *json; /* the file's text, for save */
+    char *json; /* the text of the file, for saving */
     int64_t json_bytes;
     char hash[65];
 };

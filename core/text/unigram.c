@@ -1,6 +1,6 @@
-/* Unigram: the way through a piece whose tokens have the largest sum of scores (Viterbi), as
- * Hugging Face's encode_optimized computes it: in double, the first of equals stays. Linear in the
- * piece, with the longest token as factor. */
+/* Unigram: finds the path through a piece whose tokens have the largest sum of scores (Viterbi), as
+ * Hugging Face's encode_optimized does: in double, and the first of equal paths is kept. Takes time
+ * linear in the piece, times the length of the longest token. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 #include "base/utf8.h"
 #include "text/pipeline.h"
 
-/* What an unknown character costs below the worst token. */
+/* Difference between the lowest score of a token and the score of an unknown character. */
 #define UNK_PENALTY 10.0
 
-/* An edge of the trie: (node, byte) to a node. */
+/* An edge of the trie, from a node by a byte to a node. */
 typedef struct edge {
     uint32_t key; /* node << 8 | byte; UINT32_MAX: empty */
     uint32_t node;
@@ -31,7 +31,7 @@ struct lathe_unigram {
 
 typedef struct lathe_way {
     double score;
-    int32_t id, length; /* of the token that ends here on the best way; length 0: none came */
+    int32_t id, length; /* of the last token of the best path to here; length 0: no path */
 } way;
 
 static edge *slot_of(const lathe_unigram *u, uint32_t key)
@@ -92,7 +92,7 @@ static lathe_status insert(lathe_unigram *u, const uint8_t *text, int64_t n, int
         node = e->node;
     }
     if (n > 0)
-        u->token[node] = id; /* the later of two equal tokens counts */
+        u->token[node] = id; /* of two equal tokens, the later counts */
     return LATHE_OK;
 }
 
@@ -145,7 +145,7 @@ static void offer(way *to, double score, int32_t id, int32_t length)
         *to = (way){score, id, length};
 }
 
-/* Fills ways[n + 1] from the left; ways[i] is the best that ends at byte i. */
+/* Fills ways[n + 1] from the left; ways[i] is the best path that ends at byte i. */
 static lathe_status find_ways(const lathe_tokenizer *tok, const uint8_t *text, int64_t n, int plain,
                               way *ways)
 {
@@ -181,7 +181,7 @@ static lathe_status find_ways(const lathe_tokenizer *tok, const uint8_t *text, i
     return LATHE_OK;
 }
 
-/* Unknown text, as one token or as the tokens of its bytes. */
+/* Puts unknown text, as one token or as the tokens of its bytes. */
 static lathe_status put_unknown(const lathe_tokenizer *tok, const uint8_t *text, int64_t n,
                                 int plain, lathe_text_loss *loss, lathe_ids *ids)
 {
@@ -202,7 +202,7 @@ static lathe_status put_unknown(const lathe_tokenizer *tok, const uint8_t *text,
     return LATHE_OK;
 }
 
-/* Turns the best way round: afterwards ways[i] tells the token that begins at byte i of the way. */
+/* Reverses the best path: afterwards ways[i] is the token that begins at byte i. */
 static void turn_round(way *ways, int64_t n)
 {
     way next = ways[n];
@@ -241,7 +241,7 @@ lathe_status lathe__unigram_encode(const lathe_tokenizer *tok, lathe_model_scrat
     turn_round(ways, n);
     for (int64_t at = 0; at < n;) {
         int64_t end = at + ways[at].length;
-        if (unk >= 0 && ways[at].id == unk) { /* neighbours that are unknown are one */
+        if (unk >= 0 && ways[at].id == unk) { /* unknown characters in a row are one token */
             while (end < n && ways[end].id == unk)
                 end += ways[end].length;
             LATHE_TRY(put_unknown(tok, piece + at, end - at, plain, scratch->loss, ids));

@@ -1,4 +1,4 @@
-/* The vocabulary: byte strings by id, and ids by byte string. */
+/* The vocabulary: finds byte strings by id, and ids by byte string. */
 #include "text/vocab.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Reading a score with the rounding of serde_json. */
+/* Reads a score with the rounding of serde_json. */
 #include "tokenjson/score.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static double scale(uint64_t digits, int64_t exponent)
     return exponent < 0 ? value / power_of_ten(-exponent) : value * power_of_ten(exponent);
 }
 
-/* Takes digits into *value as long as they fit; returns how many it took. */
+/* Reads digits into *value as long as they fit; returns the number of digits read. */
 static int64_t take_digits(const char **p, const char *end, uint64_t *value)
 {
     const char *const begin = *p;
@@ -60,7 +60,7 @@ static int64_t skip_digits(const char **p, const char *end)
     return *p - begin;
 }
 
-/* The exponent after an "e"; more than any double has counts as MOST_EXPONENT. */
+/* Reads the exponent after an "e"; one that is larger than any double's counts as MOST_EXPONENT. */
 static int64_t read_exponent(const char *p, const char *end)
 {
     const int negative = p < end && *p == '-';
@@ -82,8 +82,8 @@ double lathe__score_read(const char *text, int64_t n)
     int64_t exponent = skip_digits(&p, end); /* integer digits that did not fit */
     if (p < end && *p == '.') {
         p++;
-        /* After an integer that did not fit, a digit of the fraction may fit again: serde_json
-         * takes it. */
+        /* After an integer that did not fit, a digit of the fraction may fit again; serde_json
+         * reads it. */
         exponent -= take_digits(&p, end, &digits);
         (void)skip_digits(&p, end);
     }

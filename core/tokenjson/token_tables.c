@@ -1,6 +1,6 @@
-/* model.vocab and model.merges out of a tokenizer.json's text, in one pass over it. Everything
- * unusual is left to the JSON reader: functions return NULL or 0 for it. A Unigram's list is only
- * checked and counted; its tokens are read one by one from where they stand. */
+/* Reads model.vocab and model.merges in one pass over the text of a tokenizer.json. Functions
+ * return NULL or 0 for anything unusual, which is then left to the JSON reader. The list of a
+ * Unigram model is only checked and counted here; its tokens are read later, one by one. */
 #include "tokenjson/token_tables.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 enum { MAX_TEXT = 1 << 20 };
 
 typedef struct walker {
-    const char *end; /* of the text, after which there is a NUL or nothing is read */
+    const char *end; /* end of the text; the byte after it is a NUL or is not read */
     int64_t bytes;
     lathe_token_tables *out;
     const char *vocab, *vocab_end, *merges, *merges_end;
@@ -26,7 +26,7 @@ static const char *blank(const walker *w, const char *p)
     return p;
 }
 
-/* Past `c`, and the blanks around it. */
+/* Skips `c` and the blanks around it. */
 static const char *expect(const walker *w, const char *p, char c)
 {
     if (!p)
@@ -35,7 +35,7 @@ static const char *expect(const walker *w, const char *p, char c)
     return p < w->end && *p == c ? blank(w, p + 1) : NULL;
 }
 
-/* Past the string that begins at p, whatever is in it. */
+/* Skips the string that begins at p, whatever it contains. */
 static const char *skip_string(const walker *w, const char *p)
 {
     for (p++; p < w->end && *p != '"'; p++)
@@ -43,7 +43,7 @@ static const char *skip_string(const walker *w, const char *p)
     return p < w->end ? p + 1 : NULL;
 }
 
-/* Past any value. */
+/* Skips any value. */
 static const char *skip_value(const walker *w, const char *p)
 {
     int64_t depth = 0;
@@ -67,7 +67,7 @@ static const char *skip_value(const walker *w, const char *p)
     return p;
 }
 
-/* The string at p: its text and length; past it. */
+/* Reads the string at p: its text and length; returns the position after it. */
 static const char *read_string(walker *w, const char *p, const char **out, int32_t *out_n)
 {
     lathe_json_walk walk = {.at = p, .end = w->end};
@@ -76,7 +76,7 @@ static const char *read_string(walker *w, const char *p, const char **out, int32
         return NULL;
     *out = string.text;
     *out_n = (int32_t)string.n;
-    if (string.escaped) { /* in memory of its own */
+    if (string.escaped) { /* unescaped into separate memory */
         lathe_token_tables *t = w->out;
         if (!t->unescaped && !(t->unescaped = malloc((size_t)w->bytes)))
             return NULL;
@@ -87,7 +87,7 @@ static const char *read_string(walker *w, const char *p, const char **out, int32
     return walk.at;
 }
 
-/* A whole number below 2^24, as ids are. */
+/* Reads a whole number below 2^24, such as an id. */
 static const char *read_id(const walker *w, const char *p, int32_t *out)
 {
     const char *begin = p;
@@ -99,7 +99,7 @@ static const char *read_id(const walker *w, const char *p, int32_t *out)
     return plain && p < w->end && strchr(",} \n\r\t", *p) && *p ? p : NULL;
 }
 
-/* Room for one more element. */
+/* Makes room for one more element. */
 static int grow(void **data, int64_t n, int64_t *capacity, size_t size)
 {
     if (n < *capacity)
@@ -155,7 +155,7 @@ static const char *read_scored(const walker *w, const char *p, lathe_json_string
     return isfinite(*out_score) && p < w->end && *p == ']' ? p + 1 : NULL;
 }
 
-/* A list of [text, score], of which there is at least one. */
+/* A list of [text, score], not empty. */
 static const char *read_scored_vocab(walker *w, const char *p)
 {
     lathe_token_tables *t = w->out;
@@ -245,7 +245,7 @@ static int is_key(const char *p, const char *end, const char *key)
     return p + strlen(key) == end && !memcmp(p, key, strlen(key));
 }
 
-/* An object's members: model's (in_model) or the file's. */
+/* Reads the members of the model (in_model) or of the file. */
 static const char *read_members(walker *w, const char *p, int in_model)
 {
     p = expect(w, p, '{');
@@ -276,7 +276,7 @@ static const char *read_members(walker *w, const char *p, int in_model)
     return NULL;
 }
 
-/* The text with empty tables. */
+/* Copies the text with empty tables. */
 static int cut(const walker *w, const char *json)
 {
     const int merges_first = w->merges && w->merges < w->vocab;

@@ -1,4 +1,4 @@
-/* Loading and saving a tokenizer: its file, and the special ids that the files beside it name. */
+/* Loads and saves a tokenizer: its file, and the special ids that the files beside it name. */
 #include "tokenjson/tokenizer_file.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "text/tokenizer_model.h"
 #include "tokenjson/tokenizer_json.h"
 
-/* A token named in tokenizer_config.json: "text" or {"content": "text"}. */
+/* Reads the id of a token that tokenizer_config.json names: "text" or {"content": "text"}. */
 static lathe_status named_token(const lathe_tokenizer *tok, const char *file, const json_t *config,
                                 const char *key, int32_t *out)
 {
@@ -47,8 +47,8 @@ static lathe_status read_tokenizer_config(lathe_tokenizer *tok, const char *file
     return status;
 }
 
-/* config.json's ids, int or list (the first counts), for what is still missing. Ids outside the
- * tokenizer are left: a model's table may be larger. */
+/* Reads the missing ids from config.json: a number, or a list whose first element counts. Ignores
+ * ids outside the tokenizer, because a model's table may be larger. */
 static lathe_status read_model_config(lathe_tokenizer *tok, const char *file)
 {
     json_t *config;

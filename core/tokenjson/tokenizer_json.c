@@ -1,4 +1,5 @@
-/* tokenizer.json into a tokenizer: the root, added tokens, and which route text will take. */
+/* Makes a tokenizer from tokenizer.json: the root, the added tokens, and the choice of the route
+ * that text takes. */
 #include "tokenjson/tokenizer_json.h"
 
 #include <stdio.h>
@@ -68,7 +69,7 @@ static lathe_status read_added(lathe_tokenizer *tok, const char *file, const jso
     return LATHE_OK;
 }
 
-/* What is looked for in normalized text: the content, normalized. */
+/* Normalizes the content of an added token that is searched in normalized text. */
 static lathe_status normalize_added(const lathe_tokenizer *tok, lathe_added_token *added,
                                     lathe_matcher *matcher)
 {
@@ -99,7 +100,7 @@ static lathe_status normalize_added(const lathe_tokenizer *tok, lathe_added_toke
     return LATHE_OK;
 }
 
-/* A vocabulary may have a special token's text twice: each of them is special. */
+/* A vocabulary may have the text of a special token twice; marks both ids as special. */
 static void mark_equals(lathe_tokenizer *tok)
 {
     const lathe_vocab *vocab = &tok->vocab;
@@ -113,7 +114,7 @@ static void mark_equals(lathe_tokenizer *tok)
     }
 }
 
-/* After the normalizer is known: the strings that are looked for, and tokens by id. */
+/* Builds the tries and the index by id of the added tokens; needs the normalizer. */
 static lathe_status index_added(lathe_tokenizer *tok)
 {
     if (!tok->n_added)
@@ -143,8 +144,8 @@ static lathe_status index_added(lathe_tokenizer *tok)
 
 /* ---- the route ---- */
 
-/* The short route: no normalizer or NFC, splits that isolate what an expression matches, ByteLevel
- * at the end, and its decoder. */
+/* Whether a tokenizer can take the short route: no normalizer or NFC, splits that isolate the
+ * matches of an expression, ByteLevel as the last step, and its decoder. */
 static int is_short(const lathe_tokenizer *tok, const json_t *model,
                     const lathe_token_tables *tables)
 {
@@ -166,7 +167,8 @@ static int is_short(const lathe_tokenizer *tok, const json_t *model,
             (step->pattern.code && lathe__regex_may_be_empty(step->pattern.code)))
             return 0;
     }
-    /* A missing byte is dropped on the short route: nothing else may stand for it. */
+    /* The short route drops a byte that the vocabulary lacks, so unk_token and byte_fallback must
+     * not be in use. */
     return lathe__has_all_bytes(model, tables) ||
            (!json_is_string(json_object_get(model, "unk_token")) &&
             !json_is_true(json_object_get(model, "byte_fallback")));
@@ -214,8 +216,8 @@ static lathe_status read_root(lathe_tokenizer *tok, const char *file, const json
     return index_added(tok);
 }
 
-/* Makes the tokenizer of a tree, whose large tables may have been taken out into `tables` (else
- * NULL). Takes the tree. */
+/* Makes a tokenizer from a tree and frees the tree. `tables`: the large tables if they are not in
+ * the tree, else NULL. */
 static lathe_status build(const char *name, json_t *root, const lathe_token_tables *tables,
                           lathe_tokenizer **out)
 {
@@ -250,7 +252,7 @@ static lathe_status parse_tables(const char *name, const char *json, int64_t byt
     return status;
 }
 
-/* A mistake in the JSON itself by line and column, without a tree of what stands before it. */
+/* Reports an error in the JSON syntax by line and column, without building a tree. */
 static lathe_status check_json(const char *name, const char *json, int64_t bytes)
 {
     lathe_json_record *record = calloc(1, sizeof *record);
@@ -271,8 +273,8 @@ static lathe_status check_json(const char *name, const char *json, int64_t bytes
     return status;
 }
 
-/* 1 when the JSON reader stopped at a key with \u0000, which is right in model.vocab: then the
- * error of the table reader tells what is wrong. */
+/* Returns 1 if the JSON reader stopped at a key with \u0000, which is allowed in model.vocab: the
+ * error of the table reader then says what is wrong. */
 static int is_nul_in_key(void)
 {
     return strstr(lathe_error_message(), "NUL") && strstr(lathe_error_message(), "key");
@@ -301,7 +303,7 @@ lathe_status lathe__tokenizer_parse(const char *name, char *json, int64_t json_b
 {
     char unusual[512];
     lathe_status status = parse_tables(name, json, json_bytes, out);
-    if (status != LATHE_OK) { /* what is wrong, and in which line, if anything is */
+    if (status != LATHE_OK) { /* finds out whether something is wrong, and in which line */
         json_t *root = NULL;
         (void)snprintf(unusual, sizeof unusual, "%s", lathe_error_message());
         status = check_json(name, json, json_bytes);

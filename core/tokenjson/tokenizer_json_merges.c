@@ -10,8 +10,8 @@
 
 /* ---- from the tables ---- */
 
-/* The id of `bytes`, by a guess or by the table: what merges make often follows in order. An added
- * token is no guess: it may be one that is not found. */
+/* Finds the id of `bytes`, first by a guess, because the results of merges often have ids in order.
+ * An added token is not accepted as a guess, since lathe__vocab_find may not return it. */
 static int32_t find_guessed(const lathe_vocab *vocab, const uint8_t *is_added, const void *bytes,
                             int64_t n, int32_t guess)
 {
@@ -91,7 +91,7 @@ static int merge_sides(const json_t *entry, const char *side[2], int64_t n[2])
     return 1;
 }
 
-/* Id of a token by its text in the file; bytes is scratch of at least n. */
+/* Finds the id of a token by its text in the file; bytes is scratch of at least n bytes. */
 static int32_t find_token(const lathe_tokenizer *tok, const char *text, int64_t n, uint8_t *bytes)
 {
     if (tok->kind == LATHE_TOKENIZER_GENERAL)
@@ -100,7 +100,7 @@ static int32_t find_token(const lathe_tokenizer *tok, const char *text, int64_t 
     return n_bytes < 0 ? -1 : lathe__vocab_find(&tok->vocab, bytes, n_bytes);
 }
 
-/* On the short route: a merge of text that no bytes make, which therefore never comes to pass. */
+/* On the short route: whether no bytes encode to the text of a merge, so that it never happens. */
 static int is_idle(const lathe_tokenizer *tok, const json_t *vocab, const char *side[2],
                    const int64_t n[2], uint8_t *bytes)
 {

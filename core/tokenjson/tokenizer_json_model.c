@@ -36,7 +36,7 @@ static int has_byte_level(const lathe_pipeline *p)
     return 0;
 }
 
-/* The tokens of single bytes: their characters where a step makes those, and "<0x00>" ...
+/* Finds the tokens of single bytes: their characters if a step makes these, and "<0x00>" ...
  * "<0xFF>". */
 static void find_byte_tokens(lathe_tokenizer *tok)
 {
@@ -152,7 +152,7 @@ lathe_status lathe__read_model(lathe_tokenizer *tok, const char *file, const jso
     if (!json_is_object(model))
         return lathe__tj_expected(place, "", model, "an object");
     LATHE_TRY(lathe__tj_text(place, model, "type", &type));
-    if (!type) /* files of before 2021 have none */
+    if (!type) /* files from before 2021 have none */
         type = json_object_get(model, "merges")                 ? "BPE"
                : json_is_array(json_object_get(model, "vocab")) ? "Unigram"
                                                                 : "none";

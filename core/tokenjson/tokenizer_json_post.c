@@ -79,7 +79,7 @@ lathe_status lathe__read_post_processor(lathe_tokenizer *tok, const char *place,
     if (!node || json_is_null(node))
         return LATHE_OK;
     LATHE_TRY(lathe__tj_type(place, node, &type));
-    if (!strcmp(type, "ByteLevel")) /* of offsets alone */
+    if (!strcmp(type, "ByteLevel")) /* changes offsets only */
         return LATHE_OK;
     if (strcmp(type, "Sequence") != 0 && (tok->n_prefix || tok->n_suffix))
         return lathe__tj_unsupported(place, "type", type, "one step that adds tokens");

@@ -1,4 +1,4 @@
-/* tokenizer.json's normalizer, pre_tokenizer and decoder: lists of steps. */
+/* Reads tokenizer.json's normalizer, pre_tokenizer and decoder into lists of steps. */
 #include "tokenjson/tokenizer_json_steps.h"
 
 #include <stdio.h>
@@ -13,11 +13,11 @@
 
 enum { MAX_NESTING = 4 };
 
-/* An expression in which \x{0} stands for each NUL: malloc'ed. */
+/* Copies an expression with \x{0} for each NUL; *out is malloc'ed. */
 static lathe_status write_out_nul(const char *place, const lathe_piece *in, char **out)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;
-    int64_t n_backslashes = 0; /* right before here */
+    int64_t n_backslashes = 0; /* directly before this character */
     lathe_buffer_puts(&text, "");
     for (int64_t i = 0; i < in->bytes; i++) {
         const char c = in->text[i];
@@ -59,7 +59,7 @@ static lathe_status read_pattern(const char *place, const json_t *node, lathe_pa
     return text.bytes ? LATHE_OK : lathe__tj_unsupported(inner, "String", "", "text");
 }
 
-/* A string of one character. */
+/* Reads a string of one character. */
 static lathe_status read_char(const char *place, const json_t *node, const char *key,
                               lathe_piece *out)
 {
@@ -72,7 +72,7 @@ static lathe_status read_char(const char *place, const json_t *node, const char 
     return LATHE_OK;
 }
 
-/* A list that holds steps; `read` is the reader of one. */
+/* Reads a list of steps with `read`, which reads one step. */
 static lathe_status
 read_list(const char *place, const json_t *node, const char *key, lathe_pipeline *pipeline,
           int depth, lathe_status (*read)(const char *, const json_t *, lathe_pipeline *, int))
@@ -308,7 +308,7 @@ static lathe_status read_pre_step(const char *place, const json_t *node, lathe_p
         step->pattern.is_in = is_space;
         return LATHE_OK;
     }
-    if (!strcmp(type, "Whitespace")) { /* \w is Rust's here, with the joiners */
+    if (!strcmp(type, "Whitespace")) { /* \w of Rust, which contains the joiners */
         step->invert = 1;
         return compile(place, "[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+",
                        &step->pattern);

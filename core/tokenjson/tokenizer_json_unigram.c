@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "tokenjson/tokenizer_json_vocab.h"
 
-/* Token `id`; show_scored lets it be found. */
+/* Puts token `id`; show_scored lets lathe__vocab_find return it later. */
 static lathe_status put_scored(lathe_tokenizer *tok, const char *file, const char *text, int64_t n,
                                int64_t id)
 {
@@ -16,7 +16,7 @@ static lathe_status put_scored(lathe_tokenizer *tok, const char *file, const cha
     return lathe__vocab_put(&tok->vocab, (int32_t)id, text, n, 0);
 }
 
-/* [text, score], whose id is its place in the list. */
+/* Reads [text, score], whose id is its index in the list. */
 static lathe_status read_scored(lathe_tokenizer *tok, const char *file, const json_t *entry,
                                 int64_t i, double *score)
 {
@@ -28,7 +28,7 @@ static lathe_status read_scored(lathe_tokenizer *tok, const char *file, const js
     return put_scored(tok, file, json_string_value(text), (int64_t)json_string_length(text), i);
 }
 
-/* The same from where the list stands in the file. */
+/* Reads the list directly from the text of the file. */
 static lathe_status read_table_scored(lathe_tokenizer *tok, const char *file,
                                       const lathe_token_tables *t, double *scores)
 {
@@ -47,7 +47,7 @@ static lathe_status read_table_scored(lathe_tokenizer *tok, const char *file,
     return status;
 }
 
-/* Backwards: the last of equal tokens is the one found. */
+/* Runs backwards, so that the last of equal tokens is the one that is found. */
 static lathe_status show_scored(lathe_tokenizer *tok, int64_t n)
 {
     lathe_vocab *vocab = &tok->vocab;

@@ -30,7 +30,7 @@ static lathe_status share_token(lathe_tokenizer *tok, const char *file, const ch
 {
     LATHE_TRY(lathe__vocab_check_shared(tok, file, key, n, id));
     for (int64_t i = 0; i < n && tok->kind == LATHE_TOKENIZER_BPE; i++)
-        if (key[i] <= ' ' || key[i] >= 0x7f) /* byte-level text would write it otherwise */
+        if (key[i] <= ' ' || key[i] >= 0x7f) /* byte-level text has another character for it */
             return LATHE_OK;
     return lathe__vocab_show(&tok->vocab, id);
 }
@@ -73,8 +73,9 @@ static lathe_status read_token(lathe_tokenizer *tok, const char *file, const cha
 
 /* ---- from the tables: an error only means that the JSON tree is read instead ---- */
 
-/* No text may come twice, nor an id, nor an added token under another id. `taken`: a flag per id;
- * `others`: texts that are not byte-level on the short route, which are for decoding alone. */
+/* Puts the tokens of the table. No text and no id may come twice, and an added token must have its
+ * own id. `taken`: a flag per id; `others`: texts that are not byte-level on the short route, which
+ * only decoding uses. */
 static lathe_status take_table(lathe_tokenizer *tok, const char *file, const lathe_token_tables *t,
                                const lathe_vocab *added, lathe_vocab *others, uint8_t *taken)
 {
@@ -152,7 +153,7 @@ void lathe__byte_key(int32_t byte, char out[4])
     out[lathe_utf8_put((uint8_t *)out, lathe__byte_char(byte))] = 0;
 }
 
-/* Texts of one byte-level character, each of which a table has once. */
+/* Whether the table has the character of every byte; counts texts of one byte-level character. */
 static int table_has_all_bytes(const lathe_token_tables *t)
 {
     uint8_t bytes[2], seen[256] = {0};

@@ -1,10 +1,10 @@
-/* Learning merges: pair counts kept up to date by the words that a merge changes, and a queue of
- * pairs by count, whose stale entries are corrected when they come up.
+/* Learns merges. Each merge updates the counts of the pairs in the words that it changes. A queue
+ * holds the pairs by count; an entry whose count is old is corrected when it is taken.
  *
- * The order is that of Hugging Face's BpeTrainer: highest count first, then smaller ids. As there,
- * an entry of the queue knows the words of the moment it was made: where one token comes from two
- * different pairs, a pair may be merged in parts, and then counts by its last merge.
- */
+ * The order is that of Hugging Face's BpeTrainer: highest count first, then smaller ids. As in
+ * BpeTrainer, an entry of the queue has the words that were known when it was made. If one token
+ * comes from two different pairs, a pair may therefore be merged in several steps, and its rank is
+ * that of the last one. */
 #include "tokentrain/bpe_train.h"
 
 #include <stdlib.h>
@@ -14,20 +14,20 @@
 #include "base/utf8.h"
 
 typedef struct places {
-    int32_t *words; /* ascending in the order of discovery, each once */
+    int32_t *words; /* each once, in the order in which they were found */
     int64_t n, capacity;
 } places;
 
 typedef struct pair_slot {
     uint64_t pair; /* left << 32 | right; UINT64_MAX: empty */
     int64_t count;
-    int64_t fresh; /* 1 + index in trainer.fresh: words found since the last merge; 0: none */
+    int64_t fresh; /* 1 + index in trainer.fresh, the words found since the last merge; 0: none */
 } pair_slot;
 
 typedef struct queued {
     int64_t count;
     uint64_t pair;
-    int64_t serial; /* equal in all else: first in, first out */
+    int64_t serial; /* orders entries that are equal otherwise: first in, first out */
     places at;
 } queued;
 
@@ -37,13 +37,13 @@ typedef struct fresh_pair {
 } fresh_pair;
 
 typedef struct trainer {
-    int32_t *symbols; /* all words' symbols */
+    int32_t *symbols; /* the symbols of all words */
     int64_t *start;   /* [n_words] */
-    int32_t *length;  /* [n_words], shrinks */
+    int32_t *length;  /* [n_words], decreases with merges */
     const int64_t *counts;
     int64_t n_words;
-    int64_t most_symbols; /* a pair that a merge makes has fewer */
-    int32_t *sizes;       /* [sizes_capacity] how many first symbols a token has, by id */
+    int64_t most_symbols; /* pairs that a merge makes must have fewer first symbols */
+    int32_t *sizes;       /* [sizes_capacity] number of first symbols of a token, by id */
     int64_t sizes_capacity;
     pair_slot *pairs;
     uint64_t mask;
@@ -61,8 +61,8 @@ static lathe_status nomem(void)
     return lathe_error(LATHE_E_NOMEM, "training a tokenizer");
 }
 
-/* The array with room for one more element of `size` bytes; NULL (the old one stays) when out of
- * memory. */
+/* Returns the array with room for one more element of `size` bytes; NULL if memory runs out, and
+ * the old array stays. */
 static void *grow(void *data, int64_t n, int64_t *capacity, size_t size)
 {
     if (n < *capacity)
@@ -102,7 +102,7 @@ static lathe_status enlarge(trainer *t, uint64_t n_slots)
     return LATHE_OK;
 }
 
-/* Adds `change` occurrences of the pair in `word`, and notes the word when they are new ones. */
+/* Adds `change` occurrences of the pair in `word`, and notes the word if they are new. */
 static lathe_status count_pair(trainer *t, int32_t left, int32_t right, int64_t change,
                                int32_t word)
 {
@@ -176,7 +176,7 @@ static queued pop(trainer *t)
 /* Queues the pairs found since the last merge. */
 static lathe_status queue_fresh(trainer *t)
 {
-    while (t->n_fresh > 0) { /* the order does not matter: the queue's is total */
+    while (t->n_fresh > 0) { /* in any order, because the order of the queue is total */
         const fresh_pair *fresh = &t->fresh[t->n_fresh - 1];
         pair_slot *slot = probe(t->pairs, t->mask, fresh->pair);
         if (slot->count > 0) {
@@ -226,7 +226,7 @@ static lathe_status merge_word(trainer *t, int32_t word, int32_t left, int32_t r
     return LATHE_OK;
 }
 
-/* The id of left + right, new if need be. */
+/* Returns the id of left + right, a new one if there is none. */
 static lathe_status join(lathe_vocab *vocab, int32_t left, int32_t right, int32_t *out)
 {
     const int64_t n = vocab->len[left], m = vocab->len[right];
@@ -286,7 +286,7 @@ static lathe_status learn(trainer *t, int64_t vocab_size, int64_t min_frequency,
     return LATHE_OK;
 }
 
-/* The first symbols of a word, into `out`; how many. */
+/* Writes the first symbols of a word to `out` and returns their number. */
 static int32_t first_symbols(const uint8_t *word, int32_t n, const int32_t *byte_id,
                              const lathe_vocab *vocab, int32_t *out)
 {
@@ -335,7 +335,7 @@ static lathe_status set_up(trainer *t, const lathe_words *words, const int32_t *
     return queue_fresh(t);
 }
 
-/* A pair merged more than once keeps its last place. */
+/* A pair that was merged more than once keeps its last rank. */
 static lathe_status drop_repeated(trainer *t, int64_t vocab_n)
 {
     lathe_merges last = {NULL, 0};

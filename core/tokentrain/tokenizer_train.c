@@ -1,5 +1,5 @@
-/* Training a tokenizer: alphabet, words, merges, and a tokenizer.json by way of which it is
- * loaded. */
+/* Trains a tokenizer: alphabet, words, merges, and the text of a tokenizer.json, from which the
+ * tokenizer is loaded. */
 #include "tokentrain/tokenizer_train.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static lathe_status check_special(const lathe_tokenizer_training *s, int64_t i)
     return LATHE_OK;
 }
 
-/* Specials first, then the bytes in the order of the characters that stand for them. */
+/* Puts the special tokens, then the bytes in the order of the characters that stand for them. */
 static lathe_status start_bytes(const lathe_tokenizer_training *s, lathe_vocab *vocab,
                                 int32_t byte_id[256])
 {
@@ -58,7 +58,8 @@ static lathe_status start_bytes(const lathe_tokenizer_training *s, lathe_vocab *
     return LATHE_OK;
 }
 
-/* Specials, the bytes where they are asked for, then every character of the words by code point. */
+/* Puts the special tokens, the bytes if byte_fallback is on, then every character of the words by
+ * code point. */
 static lathe_status start_chars(const lathe_tokenizer_training *s, const lathe_vocab *words,
                                 lathe_vocab *vocab)
 {
@@ -99,7 +100,8 @@ static lathe_status start_chars(const lathe_tokenizer_training *s, const lathe_v
     return status;
 }
 
-/* Words to a tokenizer, by way of its JSON: what is trained is what a file would give. */
+/* Makes a tokenizer from words through its JSON, so that it is the same as one loaded from the
+ * file. */
 static lathe_status build(const lathe_tokenizer_training *s, const lathe_words *words,
                           lathe_vocab *vocab, lathe_tokenizer **out)
 {
@@ -126,7 +128,7 @@ static lathe_status build(const lathe_tokenizer_training *s, const lathe_words *
     return status;
 }
 
-/* Fills in what was left out, and refuses what cannot be. */
+/* Fills in missing settings, and refuses impossible ones. */
 static lathe_status settle(lathe_tokenizer_training *s)
 {
     const int chars = s->kind == LATHE_TRAIN_METASPACE;
@@ -153,7 +155,7 @@ static lathe_status settle(lathe_tokenizer_training *s)
     return LATHE_OK;
 }
 
-/* A tokenizer that only splits; NULL where Metaspace does. */
+/* Makes a tokenizer that only splits; NULL if Metaspace splits. */
 static lathe_status make_splits(const lathe_tokenizer_training *s, lathe_tokenizer **out)
 {
     if (s->kind == LATHE_TRAIN_METASPACE)

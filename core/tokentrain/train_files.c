@@ -1,4 +1,4 @@
-/* Training a tokenizer from files: one text a file. */
+/* Trains a tokenizer from files; each file is one text. */
 #include <string.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* The tokenizer.json of a trained tokenizer. */
+/* Writes the tokenizer.json of a trained tokenizer. */
 #include "tokentrain/train_json.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 static const char byte_decoder[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
                                    "\"trim_offsets\": true, \"use_regex\": true}";
-/* As Llama 2 has it. */
+/* The decoder of Llama 2. */
 static const char metaspace_decoder[] =
     "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Replace\", \"pattern\": {\"String\": "
     "\"" LATHE_METASPACE
@@ -35,7 +35,7 @@ static void put_pre_tokenizer(lathe_buffer *out, const lathe_tokenizer_training 
                            "\"use_regex\": false}]}");
 }
 
-/* A token as the file writes it: for METASPACE its text, else a character for each byte. */
+/* Writes a token: for METASPACE its text, else a character for each byte. */
 static lathe_status put_token(lathe_buffer *out, const lathe_tokenizer_training *s,
                               const lathe_vocab *vocab, int32_t id)
 {

@@ -1,4 +1,4 @@
-/* The tokenizer.json of a trained tokenizer. */
+/* Writes the tokenizer.json of a trained tokenizer. */
 #ifndef LATHE_TOKENTRAIN_TRAIN_JSON_H
 #define LATHE_TOKENTRAIN_TRAIN_JSON_H
 
@@ -7,7 +7,7 @@
 
 enum { LATHE_LONGEST_SPECIAL = 512 };
 
-/** Appends the file's text. The vocabulary begins with the special tokens of the settings. */
+/** Appends the text of the file. The vocabulary begins with the special tokens of the settings. */
 lathe_status lathe__train_json(lathe_buffer *out, const lathe_tokenizer_training *settings,
                                const lathe_vocab *vocab, const lathe_learned_merge *merges,
                                int64_t n_merges);

@@ -1,4 +1,4 @@
-/* Counting the distinct pieces of a corpus. */
+/* Counts the distinct pieces of a corpus. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,8 +31,8 @@ static lathe_status count_piece(void *arg, const uint8_t *piece, int64_t n)
     return LATHE_OK;
 }
 
-/* U+2581 for each space and before the text, and a piece from each to the next; `scratch` holds
- * it. */
+/* Puts U+2581 for each space and before the text, and counts a piece from each U+2581 to the next.
+ * `scratch` holds the rewritten text. */
 static lathe_status count_metaspace(lathe_words *words, const uint8_t *text, int64_t n,
                                     lathe_buffer *scratch)
 {
@@ -44,7 +44,7 @@ static lathe_status count_metaspace(lathe_words *words, const uint8_t *text, int
     for (int64_t i = 0; i < n;) {
         const uint8_t *space = memchr(text + i, ' ', (size_t)(n - i));
         int64_t end = space ? space - text : n;
-        while (i < end) { /* the valid stretches */
+        while (i < end) { /* the parts that are valid UTF-8 */
             const int64_t valid = lathe_utf8_prefix(text + i, end - i);
             lathe_buffer_append(scratch, text + i, valid);
             i += valid + (i + valid < end);

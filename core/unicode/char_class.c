@@ -1,6 +1,5 @@
-/* The class of every character: utf8proc's categories, and the letters and numbers that Unicode 15
- * and 16 added, which Hugging Face's engine knows and Debian 12's libraries do not.
- */
+/* The class of every character: utf8proc's categories, plus the letters and numbers that Unicode 15
+ * and 16 added. Hugging Face's engine knows these, but the libraries of Debian 12 do not. */
 #include "unicode/char_class.h"
 
 #include <pthread.h>
@@ -8,7 +7,8 @@
 
 #include "base/utf8.h"
 
-/* First and last, in hexadecimal. Source: DerivedGeneralCategory of Unicode 16 less that of 14. */
+/* Ranges as first and last character, in hexadecimal. Source: the difference of
+ * DerivedGeneralCategory between Unicode 16 and 14. */
 /* clang-format off */
 #define NEWER_LETTERS(X)                                                                          \
     X(1c89, 1c8a) X(a7cb, a7cd) X(a7da, a7dc) X(105c0, 105f3) X(10d4a, 10d65)                     \

@@ -1,5 +1,5 @@
-/* Unicode's normal forms. Characters are decomposed one by one and their marks sorted by a counting
- * sort, so that no run of marks costs more than linear time; utf8proc composes. */
+/* Unicode's normal forms. Characters are decomposed one by one, and a counting sort orders their
+ * marks, so that a run of marks takes linear time; utf8proc composes. */
 #include "unicode/normal_form.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static int32_t combining_class(utf8proc_int32_t c)
     return utf8proc_get_property(c)->combining_class;
 }
 
-/* Stable sort of the n marks at c by combining class. */
+/* Sorts the n marks at c by combining class; the sort is stable. */
 static lathe_status sort_marks(utf8proc_int32_t *c, int64_t n)
 {
     if (n < 2)
@@ -58,7 +58,7 @@ static lathe_status decompose(const uint8_t *text, int64_t n, lathe_form form, p
     const utf8proc_option_t options = (utf8proc_option_t)(form == LATHE_NFKC || form == LATHE_NFKD
                                                               ? UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT
                                                               : UTF8PROC_DECOMPOSE);
-    int64_t marks = 0; /* where the current run of marks begins */
+    int64_t marks = 0; /* begin of the current run of marks */
     out->n = 0;
     for (int64_t i = 0; i < n;) {
         int32_t len;
@@ -95,7 +95,7 @@ static lathe_status make_room(int64_t more, uint8_t **out, int64_t at, int64_t *
     return LATHE_OK;
 }
 
-/* The form of a valid stretch, appended at (*out)[*at]. */
+/* Appends the normal form of a part that is valid UTF-8 at (*out)[*at]. */
 static lathe_status stretch(const uint8_t *text, int64_t n, lathe_form form, points *scratch,
                             uint8_t **out, int64_t *at, int64_t *capacity)
 {
@@ -111,8 +111,9 @@ static lathe_status stretch(const uint8_t *text, int64_t n, lathe_form form, poi
     return LATHE_OK;
 }
 
-/* NFC of a valid stretch, appended: between two settled characters all stays as it is, so that only
- * the others are looked at, each run of them with the settled one before it. */
+/* Appends the NFC of a part that is valid UTF-8. A settled character followed by another one does
+ * not change, so only runs of the other characters are composed, each together with the settled
+ * character before it. */
 static lathe_status compose(const uint8_t *text, int64_t n, points *scratch, uint8_t **out,
                             int64_t *at, int64_t *capacity)
 {
@@ -138,7 +139,7 @@ static lathe_status compose(const uint8_t *text, int64_t n, points *scratch, uin
     return LATHE_OK;
 }
 
-/* 1 when a text is in NFC for sure: all its characters are settled. */
+/* Returns 1 if all characters of a text are settled, so that it is in NFC. */
 static int is_settled_text(const uint8_t *text, int64_t n)
 {
     int32_t len;
@@ -151,7 +152,8 @@ static int is_settled_text(const uint8_t *text, int64_t n)
     return 1;
 }
 
-/* Below U+0300 (lead byte 0xcc) all is in NFC, below U+00C0 in NFD, below U+00A0 in the others. */
+/* Characters below U+0300 (lead byte 0xcc) are in NFC, those below U+00C0 in NFD, and those below
+ * U+00A0 in the other forms. */
 static int may_change(const uint8_t *text, int64_t n, lathe_form form)
 {
     const uint8_t from = form == LATHE_NFC ? 0xcc : form == LATHE_NFD ? 0xc3 : 0xc2;

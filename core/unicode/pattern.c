@@ -1,4 +1,4 @@
-/* Matching of patterns, span by span, as Hugging Face's find_matches gives them. */
+/* Finds the matches of a pattern in a text, span by span, as Hugging Face's find_matches does. */
 #include "unicode/pattern.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ void lathe__pattern_fini(lathe_pattern *pattern)
     memset(pattern, 0, sizeof *pattern);
 }
 
-/* Made by the first expression: many texts meet none. */
+/* Makes what PCRE2 needs at the first expression, since many texts need none. */
 static lathe_status prepare(lathe_matcher *matcher)
 {
     if (matcher->data)
@@ -31,7 +31,7 @@ static lathe_status prepare(lathe_matcher *matcher)
         lathe__matcher_fini(matcher);
         return lathe_error(LATHE_E_NOMEM, "regular expression match data");
     }
-    if (matcher->stack) /* NULL where PCRE2 has no JIT */
+    if (matcher->stack) /* NULL if PCRE2 has no JIT */
         pcre2_jit_stack_assign(matcher->context, NULL, matcher->stack);
     pcre2_set_heap_limit(matcher->context, HEAP_LIMIT_KIB);
     return LATHE_OK;
@@ -72,7 +72,7 @@ int lathe__is_mark(int32_t c)
 typedef struct spanner {
     lathe_span_fn span;
     void *arg;
-    int64_t done; /* text before is covered */
+    int64_t done; /* end of the text that spans have covered */
 } spanner;
 
 static lathe_status match_at(spanner *s, int64_t begin, int64_t end)
@@ -104,12 +104,12 @@ static lathe_status strings(const lathe_pattern *pattern, const uint8_t *text, i
     return LATHE_OK;
 }
 
-/* The first match at or after `from`; *begin = -1 when there is none. */
+/* Finds the first match at or after `from`; *begin = -1 if there is none. */
 static lathe_status find(const lathe_pattern *pattern, lathe_matcher *matcher, const uint8_t *text,
                          int64_t n, int64_t from, int64_t *begin, int64_t *end)
 {
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
-    /* A match needs a few steps per byte; what needs far more is backtracking without end. */
+    /* A match needs a few steps per byte; one that needs far more backtracks without end. */
     const int64_t steps = n < (INT32_MAX >> 4) ? n * 16 : INT32_MAX;
     pcre2_set_match_limit(matcher->context, (uint32_t)(steps < 10000000 ? 10000000 : steps));
     if (pattern->jit)
@@ -135,7 +135,7 @@ static lathe_status find(const lathe_pattern *pattern, lathe_matcher *matcher, c
     return LATHE_OK;
 }
 
-/* An empty match right after a match does not count: the search goes on one character later. */
+/* Ignores an empty match directly after a match, and continues one character later. */
 static lathe_status expressions(const lathe_pattern *pattern, lathe_matcher *matcher,
                                 const uint8_t *text, int64_t n, spanner *s)
 {

@@ -1,5 +1,5 @@
-/* A tokenizer.json regular expression in PCRE2's dialect. The source dialect is Oniguruma's Ruby
- * syntax (doc/RE); each rule below says where the two differ. */
+/* Translates a regular expression of tokenizer.json to PCRE2's dialect. The source dialect is
+ * Oniguruma's Ruby syntax (doc/RE); each rule below says how the two differ. */
 #include "unicode/regex.h"
 
 #include <ctype.h>
@@ -12,15 +12,15 @@
 #include "unicode/char_class.h"
 #include "unicode/regex_internal.h"
 
-/* Unicode's White_Space, which \s means to Oniguruma; PCRE2's own \s has U+180E too. */
+/* Unicode's White_Space, which is Oniguruma's \s; PCRE2's \s also contains U+180E. */
 #define SPACES "\\t-\\r\\x{85}\\p{Z}"
-/* Oniguruma's \w: Alphabetic, marks, decimal digits, connectors. Alphabetic beyond L, M and Nl is
- * the circled and squared letters; PCRE2's \w is letters, marks, all numbers and "_". */
+/* Oniguruma's \w: Alphabetic, marks, decimal digits, connectors. Alphabetic contains L, M, Nl and
+ * the circled and squared letters. PCRE2's \w is letters, marks, all numbers and "_". */
 #define WORDS                                                                                      \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"                    \
     "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 
-/* Outside of a class its \w has Latin-1's superscripts and fractions too. */
+/* Outside of a class, Oniguruma's \w also contains the superscripts and fractions of Latin-1. */
 #define WORD_SET "[" WORDS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]"
 #define NOT_WORD_SET "[^" WORDS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]"
 
@@ -57,8 +57,9 @@ static lathe_status puts_(translator *t, const char *text)
 
 /* ---- escapes ---- */
 
-/* \p{NAME}, \P{NAME}, \p{^NAME}; p at the backslash. A script means Script to Oniguruma, and
- * Script_Extensions to PCRE2 unless asked. L and N are those of Oniguruma's newer Unicode. */
+/* \p{NAME}, \P{NAME}, \p{^NAME}; p is at the backslash. The name of a script means Script in
+ * Oniguruma, and by default Script_Extensions in PCRE2. L and N are those of Oniguruma's newer
+ * Unicode. */
 static lathe_status property(translator *t)
 {
     static const char *const plain[] = {"Alphabetic",
@@ -116,7 +117,8 @@ static lathe_status property(translator *t)
     return puts_(t, "}");
 }
 
-/* \xHH (below 0x80: above, Oniguruma takes a byte), \x{H...}, \uHHHH; p at the backslash. */
+/* \xHH (only below 0x80, since Oniguruma reads a higher one as a byte), \x{H...}, \uHHHH; p is at
+ * the backslash. */
 static lathe_status code_point(translator *t)
 {
     const char *begin = t->p;
@@ -136,10 +138,11 @@ static lathe_status code_point(translator *t)
 
 typedef struct rewrite {
     char letter;
-    const char *outside, *inside; /* of a class; NULL: refused there; "[^...]": a set of its own */
+    const char *outside, *inside; /* translations outside and inside a class; NULL: refused in a
+                                   * class; "[^...]": a set by itself */
 } rewrite;
 
-/* In a class, [\S\x{180e}] is exact: PCRE2's \S lacks U+180E alone. */
+/* In a class, [\S\x{180e}] is exact, because U+180E is the only character that PCRE2's \S lacks. */
 static const rewrite rewrites[] = {
     {'s', "[" SPACES "]", SPACES},
     {'S', "[^" SPACES "]", "\\S\\x{180e}"},
@@ -187,7 +190,7 @@ lathe_status lathe__regex_escape(lathe_translator *t)
 
 /* ---- groups and repeats ---- */
 
-/* What follows "(?": groups that both know, and options. Ruby's m is PCRE2's s. */
+/* The text after "(?": groups that both engines have, and options. Ruby's m is PCRE2's s. */
 static lathe_status group_kind(translator *t)
 {
     const char *p = t->p + 2;
@@ -204,7 +207,8 @@ static lathe_status group_kind(translator *t)
     const char *begin = p;
     for (; *p == 'i' || *p == 'm' || *p == '-'; p++)
         LATHE_TRY(puts_(t, *p == 'm' ? "s" : *p == 'i' ? "i" : "-"));
-    /* "(?i)" reaches over the alternatives that follow in Oniguruma: the same only at the start. */
+    /* In Oniguruma "(?i)" also applies to the alternatives after it, so both engines agree only if
+     * it is at the start. */
     if (p == begin || (*p != ':' && (*p != ')' || begin != t->pattern + 2)))
         return lathe__regex_refuse(t, begin - 2, (int)(p - begin) + 3);
     t->p = p + 1;
@@ -224,7 +228,8 @@ static lathe_status open_group(translator *t)
     return puts_(t, "(?:"); /* captures are not used */
 }
 
-/* "{": a repeat, or a character. {n,m}+ is possessive in PCRE2 and a repeat of a repeat in Ruby. */
+/* "{": a repeat, or a plain character. {n,m}+ is possessive in PCRE2 and a repeat of a repeat in
+ * Ruby. */
 static lathe_status repeat(translator *t)
 {
     const char *begin = t->p, *p = begin + 1;
@@ -267,7 +272,7 @@ static lathe_status step(translator *t)
         break;
     case '{':
         return repeat(t);
-    case '^': /* a line's begin, but for the empty line at the end */
+    case '^': /* the begin of a line, except of the empty line at the end */
         t->p++;
         return puts_(t, "(?:\\A|(?<=\\n)(?!\\z))");
     case '$':
@@ -280,7 +285,7 @@ static lathe_status step(translator *t)
         break;
     default:
         t->atom = t->at;
-        if ((unsigned char)*t->p >= 0x80) { /* a whole character is an atom */
+        if ((unsigned char)*t->p >= 0x80) { /* an atom is a whole character */
             size_t n = 1;
             while (((unsigned char)t->p[n] & 0xc0) == 0x80)
                 n++;
@@ -336,7 +341,7 @@ lathe_status lathe__regex_compile(const char *place, const char *pattern, pcre2_
         return lathe_error(code == PCRE2_ERROR_HEAP_FAILED ? LATHE_E_NOMEM : LATHE_E_UNSUPPORTED,
                            "%s: regular expression %s: %s", place, pattern, (const char *)why);
     }
-    *out_jit = pcre2_jit_compile(re, PCRE2_JIT_COMPLETE) == 0; /* else: interpreted */
+    *out_jit = pcre2_jit_compile(re, PCRE2_JIT_COMPLETE) == 0; /* 0: it is interpreted */
     *out = re;
     return LATHE_OK;
 }

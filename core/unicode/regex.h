@@ -7,16 +7,17 @@
 
 #include "lathe/status.h"
 
-/** The expression in PCRE2's dialect: malloc'ed. What both engines take alike is copied, what they
- *  mean differently is rewritten (\s \w \b \h ^ $ \p{Script} {n,m}+, nested classes and "&&"), the
- *  rest is LATHE_E_UNSUPPORTED with `place`, which names file and key. */
+/** Translates an expression to PCRE2's dialect; *out is malloc'ed. Copies syntax that means the
+ *  same in both engines, and rewrites syntax that means something else (\s \w \b \h ^ $ \p{Script}
+ *  {n,m}+, nested classes and "&&"). LATHE_E_UNSUPPORTED: other syntax; the message begins with
+ *  `place`, which names file and key. */
 lathe_status lathe__regex_translate(const char *place, const char *pattern, char **out);
 
-/** Compiles an expression, with machine code where the machine has a JIT (*out_jit = 1). */
+/** Compiles an expression, to machine code if PCRE2 has a JIT for this machine (*out_jit = 1). */
 lathe_status lathe__regex_compile(const char *place, const char *pattern, pcre2_code **out,
                                   int *out_jit);
 
-/** 1 when the expression can match nothing at all between two characters. */
+/** Returns 1 if the expression can match the empty text. */
 int lathe__regex_may_be_empty(const pcre2_code *code);
 
 #endif

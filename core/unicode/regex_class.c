@@ -1,11 +1,11 @@
-/* Character classes of Oniguruma in PCRE2's dialect. Oniguruma's classes nest and intersect: "&&"
- * binds weakest, and "^" negates all of its class. PCRE2 10.42 has neither, so that
+/* Translates character classes of Oniguruma to PCRE2's dialect. Oniguruma's classes can be nested
+ * and intersected: "&&" binds weakest, and "^" negates the whole class. PCRE2 10.42 has neither,
+ * therefore
  *
  *     [a[bc]]        becomes [abc]
  *     [a[^bc]]       becomes (?:[a]|[^bc])
  *     [a-z&&[^bc]]   becomes (?:(?=[a-z])[^bc])
- *     [^a&&b]        becomes (?:(?!(?:(?=[a])[b]))\p{Any})
- */
+ *     [^a&&b]        becomes (?:(?!(?:(?=[a])[b]))\p{Any}) */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ typedef struct set {
     lathe_buffer text;
 } set;
 
-/* One side of "&&": the union of what is listed and of other sets. */
+/* One side of "&&": the union of the listed characters and of other sets. */
 typedef struct operand {
     lathe_buffer listed;
     lathe_buffer others; /* expressions, with "|" between them */
@@ -46,7 +46,7 @@ static void put_set(lathe_buffer *out, const set *s)
     lathe_buffer_puts(out, s->kind == MATCHED ? "" : "]");
 }
 
-/* Adds a set to the operand; takes its text. */
+/* Adds a set to the operand and takes over its text. */
 static lathe_status add_set(operand *o, set *s)
 {
     o->n_items++;
@@ -64,7 +64,7 @@ static lathe_status add_set(operand *o, set *s)
     return o->others.status;
 }
 
-/* The operand as one set; takes its text. */
+/* Makes the operand one set and takes over its text. */
 static lathe_status close_operand(operand *o, set *out)
 {
     *out = (set){LISTED, LATHE_BUFFER_INIT};
@@ -88,7 +88,7 @@ static lathe_status close_operand(operand *o, set *out)
     return out->text.status;
 }
 
-/* left becomes the characters of both sets. */
+/* Makes `left` the intersection of both sets. */
 static lathe_status intersect(set *left, const set *right)
 {
     lathe_buffer text = LATHE_BUFFER_INIT;
@@ -123,7 +123,7 @@ static lathe_status not_closed(const lathe_translator *t)
                        t->place, t->pattern);
 }
 
-/* An escape's translation, taken out of the output again. */
+/* Translates an escape and takes the translation out of the output again. */
 static lathe_status read_escape(lathe_translator *t, operand *o)
 {
     const size_t before = t->at;
@@ -140,8 +140,8 @@ static lathe_status read_escape(lathe_translator *t, operand *o)
     return status;
 }
 
-/* One character that stands for itself. A "-" at either end of an operand is escaped: it may come
- * to stand between two characters. */
+/* A character that means itself. A "-" at either end of an operand is escaped, because the
+ * translation may put it between two characters. */
 static lathe_status read_character(lathe_translator *t, operand *o)
 {
     const char *p = t->p++;
@@ -158,7 +158,7 @@ static lathe_status read_character(lathe_translator *t, operand *o)
 
 static lathe_status read_set(lathe_translator *t, set *out);
 
-/* A class inside of a class. A range to or from it is refused. */
+/* A class inside a class. A range that begins or ends with it is refused. */
 static lathe_status read_nested(lathe_translator *t, operand *o)
 {
     set nested = {LISTED, LATHE_BUFFER_INIT};
@@ -173,10 +173,10 @@ static lathe_status read_nested(lathe_translator *t, operand *o)
     return status;
 }
 
-/* Up to the "]" that closes the class, or "&&". */
+/* Reads up to the "]" that closes the class, or to "&&". */
 static lathe_status read_operand(lathe_translator *t, int may_be_bracket, operand *o)
 {
-    if (may_be_bracket && *t->p == ']') /* at the start it is a character */
+    if (may_be_bracket && *t->p == ']') /* at the start it is a plain character */
         LATHE_TRY(read_character(t, o));
     while (*t->p && *t->p != ']' && !(*t->p == '&' && t->p[1] == '&')) {
         if (*t->p == '\\')
@@ -191,7 +191,7 @@ static lathe_status read_operand(lathe_translator *t, int may_be_bracket, operan
     return o->n_items ? LATHE_OK : lathe__regex_refuse(t, t->p, *t->p == '&' ? 2 : 1);
 }
 
-/* The operands of a class, from after its "[" or "[^" to after its "]". */
+/* Reads the operands of a class, from the end of its "[" or "[^" to the end of its "]". */
 static lathe_status read_operands(lathe_translator *t, set *out)
 {
     for (int32_t k = 0;; k++) {

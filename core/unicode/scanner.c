@@ -1,5 +1,5 @@
-/* The three pre-tokenizers that most models use, as scanners. Every alternative of the expression
- * is tried in its order; each comment names the one that the code below it stands for. */
+/* The three pre-tokenizers that most models use, written as scanners. Each tries the alternatives
+ * of its expression in order; a comment names the alternative that the code below it implements. */
 #include "unicode/scanner.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ typedef struct view {
     int64_t n;
 } view;
 
-/* Class and length of the character at i < n. */
+/* Returns class and length of the character at i < n. */
 static inline int32_t class_at(const view *v, int64_t i, int64_t *len)
 {
     const uint8_t *p = v->text + i;
@@ -58,7 +58,7 @@ static inline int32_t class_at(const view *v, int64_t i, int64_t *len)
     return c < LATHE_CHAR_CLASSED ? v->classes[c] : LATHE_CHAR_OTHER;
 }
 
-/* Class at i, or END after the text. */
+/* Returns the class of the character at i, or END after the text. */
 static inline int32_t peek(const view *v, int64_t i, int64_t *len)
 {
     if (i < v->n)
@@ -67,7 +67,7 @@ static inline int32_t peek(const view *v, int64_t i, int64_t *len)
     return END;
 }
 
-/* End of the run of characters of one class that goes on at i. */
+/* Returns the end of the run of characters of one class that includes i. */
 static inline int64_t run(const view *v, int64_t i, int32_t class)
 {
     while (i < v->n) {
@@ -79,8 +79,8 @@ static inline int64_t run(const view *v, int64_t i, int32_t class)
     return i;
 }
 
-/* 's 't 're 've 'm 'll 'd after the apostrophe at `at`; 0: none. With `fold`, letters of any case,
- * and U+017F, which folds to s. */
+/* Returns the length of 's 't 're 've 'm 'll 'd at the apostrophe `at`; 0: none. With `fold`,
+ * letters of either case match, and so does U+017F, which folds to s. */
 static inline int64_t contraction(const view *v, int64_t at, int fold)
 {
     const int64_t left = v->n - at;

@@ -1,10 +1,10 @@
-/* Which characters NFC leaves alone, told from utf8proc's decompositions once per process. */
+/* Finds the characters that NFC never changes, from utf8proc's decompositions, once per process. */
 #include "unicode/settled.h"
 
 #include <pthread.h>
 #include <utf8proc.h>
 
-enum { N_CHARS = 0x40000 }; /* beyond, nothing decomposes or combines */
+enum { N_CHARS = 0x40000 }; /* no character from here on decomposes or combines */
 
 static uint8_t unsettled[N_CHARS / 8];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -15,8 +15,8 @@ static void mark(int32_t c)
         unsettled[c >> 3] |= (uint8_t)(1 << (c & 7));
 }
 
-/* What is not the first of a decomposition may combine with what stands before it: marks, and the
- * vowels and finals of Hangul. */
+/* A character that is not the first of some decomposition may combine with the one before it:
+ * marks, and the vowels and finals of Hangul. */
 static void look_at(int32_t c)
 {
     utf8proc_int32_t parts[32];

@@ -1,11 +1,12 @@
-/* Characters that NFC leaves alone wherever they stand. */
+/* Characters that NFC never changes, whatever is before and after them. */
 #ifndef LATHE_UNICODE_SETTLED_H
 #define LATHE_UNICODE_SETTLED_H
 
 #include <stdint.h>
 
-/** 1 when c is its own NFC, combines with nothing before it, and is no mark (combining class 0): a
- *  text may be cut before it and normalised in parts. c < 0 (no character): 1. */
+/** Returns 1 if c is its own NFC, does not combine with the character before it, and is not a mark
+ *  (combining class 0). A text may then be cut before c and normalized in parts. Returns 1 for c <
+ *  0 (no character). */
 int lathe__is_settled(int32_t c);
 
 #endif
