@@ -1,0 +1,226 @@
+/* The chat template of a model's folder, its special tokens, and the text of one conversation. */
+#include "template/chat_template_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/json.h"
+
+enum { MAX_FILE = 64 << 20 };
+
+static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                          "pad_token", "cls_token", "mask_token"};
+
+void lathe_chat_template_destroy(lathe_chat_template *chat)
+{
+    if (!chat)
+        return;
+    lathe_template_destroy(chat->plain);
+    lathe_template_destroy(chat->tools);
+    json_decref(chat->tokens);
+    free(chat);
+}
+
+const char *lathe_chat_template_hash(const lathe_chat_template *chat)
+{
+    return chat->hash;
+}
+
+int lathe_chat_template_marks(const lathe_chat_template *chat)
+{
+    return lathe_template_has_generation(chat->plain) &&
+           (!chat->tools || lathe_template_has_generation(chat->tools));
+}
+
+int lathe_chat_template_reads_clock(const lathe_chat_template *chat)
+{
+    return lathe_template_mentions(chat->plain, "strftime_now") ||
+           (chat->tools && lathe_template_mentions(chat->tools, "strftime_now"));
+}
+
+/* ---- loading ---- */
+
+/* Takes the special tokens of a JSON object that are not there yet: text, or an object with one. */
+static lathe_status take_tokens(lathe_chat_template *chat, json_t *from)
+{
+    for (size_t i = 0; i < sizeof token_names / sizeof token_names[0]; i++) {
+        json_t *x = json_object_get(from, token_names[i]);
+        json_t *text = json_is_object(x) ? json_object_get(x, "content") : x;
+        if (json_is_string(text) && !json_object_get(chat->tokens, token_names[i]) &&
+            json_object_set(chat->tokens, token_names[i], text) != 0)
+            return lathe_error(LATHE_E_NOMEM, "the special tokens of a chat template");
+    }
+    return LATHE_OK;
+}
+
+static void hash_text(lathe_sha256 *hash, const char *text, int64_t n)
+{
+    lathe_sha256_update(hash, &n, sizeof n);
+    lathe_sha256_update(hash, text, n);
+}
+
+/* Parses a template, and adds its text to the hash. */
+static lathe_status add_template(lathe_sha256 *hash, const char *name, const char *text, int64_t n,
+                                 lathe_template **out)
+{
+    hash_text(hash, text, n);
+    return lathe_template_parse(name, text, n, out);
+}
+
+static lathe_status add_file(lathe_sha256 *hash, const char *path, lathe_template **out)
+{
+    char *text = NULL;
+    int64_t n = 0;
+    LATHE_TRY(lathe_file_read(path, MAX_FILE, &text, &n));
+    const lathe_status status = add_template(hash, path, text, n, out);
+    free(text);
+    return status;
+}
+
+/* The chat_template of tokenizer_config.json: a text, or a list of named ones. */
+static lathe_status add_config(lathe_sha256 *hash, lathe_arena *arena, const char *path,
+                               json_t *config, lathe_chat_template *chat)
+{
+    json_t *x = json_object_get(config, "chat_template"), *item;
+    size_t i;
+    const char *place = lathe_arena_printf(arena, "%s (chat_template)", path);
+    if (!place)
+        return LATHE_E_NOMEM;
+    if (json_is_string(x))
+        return add_template(hash, place, json_string_value(x), (int64_t)json_string_length(x),
+                            &chat->plain);
+    if (x && !json_is_array(x) && !json_is_null(x))
+        return lathe_error(LATHE_E_PARSE,
+                           "%s: chat_template is neither a string nor a list of templates", path);
+    json_array_foreach(x, i, item)
+    {
+        json_t *text = json_object_get(item, "template");
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (!name || !json_is_string(text))
+            return lathe_error(LATHE_E_PARSE,
+                               "%s: template %zu of chat_template has no name or no template", path,
+                               i + 1);
+        const int is_tools = strcmp(name, "tool_use") == 0;
+        lathe_template **to = is_tools ? &chat->tools : &chat->plain;
+        if ((!is_tools && strcmp(name, "default") != 0) || *to)
+            continue;
+        LATHE_TRY(add_template(hash, place, json_string_value(text),
+                               (int64_t)json_string_length(text), to));
+    }
+    return LATHE_OK;
+}
+
+/* The JSON object of dir/name; NULL when there is no such file. */
+static lathe_status load_object(lathe_arena *arena, const char *dir, const char *name,
+                                const char **out_path, json_t **out)
+{
+    *out = NULL;
+    *out_path = lathe_path_join(arena, dir, name);
+    if (!*out_path)
+        return LATHE_E_NOMEM;
+    if (!lathe_path_exists(*out_path))
+        return LATHE_OK;
+    return lathe_json_load_file(*out_path, out);
+}
+
+static lathe_status load_folder(lathe_chat_template *chat, lathe_sha256 *hash, lathe_arena *arena,
+                                const char *dir)
+{
+    const char *path, *jinja = lathe_path_join(arena, dir, "chat_template.jinja");
+    const char *tools = lathe_path_join(arena, dir, "additional_chat_templates/tool_use.jinja");
+    json_t *object;
+    if (!jinja || !tools)
+        return LATHE_E_NOMEM;
+    const int has_file = lathe_path_exists(jinja);
+    if (has_file)
+        LATHE_TRY(add_file(hash, jinja, &chat->plain));
+    if (has_file && lathe_path_exists(tools))
+        LATHE_TRY(add_file(hash, tools, &chat->tools));
+    LATHE_TRY(load_object(arena, dir, "tokenizer_config.json", &path, &object));
+    lathe_status status = take_tokens(chat, object);
+    if (status == LATHE_OK && !has_file)
+        status = add_config(hash, arena, path, object, chat);
+    json_decref(object);
+    LATHE_TRY(status);
+    LATHE_TRY(load_object(arena, dir, "special_tokens_map.json", &path, &object));
+    status = take_tokens(chat, object);
+    json_decref(object);
+    LATHE_TRY(status);
+    if (chat->plain)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_NOT_FOUND,
+                       "%s has no chat template; expected chat_template.jinja, or chat_template in "
+                       "tokenizer_config.json%s",
+                       dir, chat->tools ? " with the name \"default\"" : "");
+}
+
+static lathe_status finish(lathe_chat_template *chat, lathe_sha256 *hash)
+{
+    char *tokens = json_dumps(chat->tokens, JSON_COMPACT | JSON_SORT_KEYS);
+    if (!tokens)
+        return lathe_error(LATHE_E_NOMEM, "the special tokens of a chat template");
+    hash_text(hash, tokens, (int64_t)strlen(tokens));
+    free(tokens);
+    return LATHE_OK;
+}
+
+/* Makes an empty template and its hash. */
+static lathe_status begin(lathe_chat_template **chat, lathe_sha256 **hash)
+{
+    *chat = calloc(1, sizeof **chat);
+    *hash = NULL;
+    if (*chat)
+        (*chat)->tokens = json_object();
+    if (!*chat || !(*chat)->tokens)
+        return lathe_error(LATHE_E_NOMEM, "a chat template");
+    return lathe_sha256_create(hash);
+}
+
+lathe_status lathe_chat_template_load(const char *path, lathe_chat_template **out)
+{
+    lathe_chat_template *chat;
+    lathe_sha256 *hash;
+    lathe_arena arena = LATHE_ARENA_INIT;
+    *out = NULL;
+    lathe_status status = begin(&chat, &hash);
+    if (status == LATHE_OK)
+        status = lathe_path_is_dir(path) ? load_folder(chat, hash, &arena, path)
+                                         : add_file(hash, path, &chat->plain);
+    if (status == LATHE_OK)
+        status = finish(chat, hash);
+    if (hash)
+        lathe_sha256_finish(hash, chat->hash);
+    lathe_arena_fini(&arena);
+    if (status == LATHE_OK)
+        *out = chat;
+    else
+        lathe_chat_template_destroy(chat);
+    return status;
+}
+
+lathe_status lathe_chat_template_create(const char *name, const char *text, int64_t bytes,
+                                        json_t *tokens, lathe_chat_template **out)
+{
+    lathe_chat_template *chat;
+    lathe_sha256 *hash;
+    *out = NULL;
+    lathe_status status = begin(&chat, &hash);
+    if (status == LATHE_OK)
+        status = add_template(hash, name, text, bytes, &chat->plain);
+    if (status == LATHE_OK)
+        status = take_tokens(chat, tokens);
+    if (status == LATHE_OK)
+        status = finish(chat, hash);
+    if (hash)
+        lathe_sha256_finish(hash, chat->hash);
+    if (status == LATHE_OK)
+        *out = chat;
+    else
+        lathe_chat_template_destroy(chat);
+    return status;
+}

@@ -1,0 +1,257 @@
+/* Conversations as text, and the parts of it that are learnt. */
+#include "template/chat_template_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/json.h"
+
+/* ---- rows of a dataset ---- */
+
+/* A list under this key, or its JSON as a string; null is none. */
+static lathe_status list_of(const char *place, json_t *row, const char *key, json_t **out,
+                            json_t **owned)
+{
+    json_t *x = json_object_get(row, key);
+    *out = NULL;
+    if (json_is_string(x) && json_string_length(x) > 0) {
+        const lathe_status status = lathe_json_load_with_nul(key, json_string_value(x),
+                                                             (int64_t)json_string_length(x), owned);
+        if (status != LATHE_OK)
+            return lathe_error_context(status, "%s", place);
+        x = *owned;
+    }
+    if (!x || json_is_null(x) || (json_is_string(x) && json_string_length(x) == 0))
+        return LATHE_OK;
+    if (!json_is_array(x))
+        return lathe_error(LATHE_E_CONFIG, "%s: \"%s\" is no list", place, key);
+    *out = x;
+    return LATHE_OK;
+}
+
+lathe_status lathe_chat_from_row(const char *place, json_t *row, lathe_chat *out, json_t **owned)
+{
+    memset(out, 0, sizeof *out);
+    *owned = NULL;
+    if (!json_is_object(row) || !json_is_array(json_object_get(row, "messages")))
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: expected an object with a list \"messages\" of objects with "
+                           "\"role\" and \"content\"",
+                           place);
+    out->messages = json_object_get(row, "messages");
+    json_t *variables = json_object_get(row, "chat_template_kwargs");
+    if (variables && !json_is_object(variables) && !json_is_null(variables))
+        return lathe_error(LATHE_E_CONFIG, "%s: \"chat_template_kwargs\" is no object", place);
+    out->variables = json_is_object(variables) ? variables : NULL;
+    out->add_generation_prompt = json_is_true(json_object_get(row, "add_generation_prompt"));
+    lathe_status status = list_of(place, row, "tools", &out->tools, owned);
+    json_t *none = NULL;
+    if (status == LATHE_OK)
+        status = list_of(place, row, "documents", &out->documents, &none);
+    if (none) { /* documents have no form as a string */
+        json_decref(none);
+        status = lathe_error(LATHE_E_CONFIG, "%s: \"documents\" is no list", place);
+    }
+    if (status != LATHE_OK) {
+        json_decref(*owned);
+        *owned = NULL;
+    }
+    return status;
+}
+
+/* ---- what the template sees ---- */
+
+/* The message with its reasoning under both names that templates read, as transformers gives it; a
+ * message without reasoning as it is. NULL: out of memory. */
+static json_t *with_reasoning(json_t *message)
+{
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    json_t *reasoning = NULL, *out, *value;
+    const char *key;
+    for (size_t i = 0; i < 3 && (!reasoning || json_is_null(reasoning)); i++)
+        reasoning = json_object_get(message, names[i]);
+    if (!reasoning || json_is_null(reasoning))
+        return json_incref(message);
+    out = json_object();
+    int failed = !out || json_object_set(out, "thinking", reasoning) != 0;
+    json_object_foreach(message, key, value) failed |=
+        failed || json_object_set(out, key, value) != 0;
+    failed = failed || json_object_set(out, "reasoning_content", reasoning) != 0;
+    if (failed) {
+        json_decref(out);
+        return NULL;
+    }
+    return out;
+}
+
+/* The first n messages, checked. */
+static lathe_status copy_messages(const lathe_chat *what, size_t n, json_t **out)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < n; i++) {
+        json_t *message = json_array_get(what->messages, i);
+        if (!json_is_object(message)) {
+            json_decref(list);
+            return lathe_error(LATHE_E_CONFIG,
+                               "message %zu is no object with \"role\" and \"content\"", i + 1);
+        }
+        if (json_array_append_new(list, with_reasoning(message)) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    *out = list;
+    return list ? LATHE_OK : lathe_error(LATHE_E_NOMEM, "%zu messages of a conversation", n);
+}
+
+/* Sets a member to a value or, where there is none, to null. */
+static int set_or_null(json_t *object, const char *key, json_t *value)
+{
+    return value ? json_object_set(object, key, value)
+                 : json_object_set_new(object, key, json_null());
+}
+
+static lathe_status make_variables(const lathe_chat_template *chat, const lathe_chat *what,
+                                   size_t n, int add_generation_prompt, json_t **out)
+{
+    json_t *messages = NULL, *all = json_object();
+    *out = NULL;
+    lathe_status status = all ? copy_messages(what, n, &messages) : LATHE_E_NOMEM;
+    if (status == LATHE_OK && (json_object_update(all, chat->tokens) != 0 ||
+                               (what->variables && json_object_update(all, what->variables) != 0) ||
+                               json_object_set(all, "messages", messages) != 0 ||
+                               set_or_null(all, "tools", what->tools) != 0 ||
+                               set_or_null(all, "documents", what->documents) != 0 ||
+                               json_object_set_new(all, "add_generation_prompt",
+                                                   json_boolean(add_generation_prompt)) != 0))
+        status = LATHE_E_NOMEM;
+    if (status == LATHE_E_NOMEM)
+        status = lathe_error(LATHE_E_NOMEM, "the variables of a chat template");
+    json_decref(messages);
+    if (status == LATHE_OK)
+        *out = all;
+    else
+        json_decref(all);
+    return status;
+}
+
+static lathe_status render(const lathe_chat_template *chat, const lathe_chat *what, size_t n,
+                           int add_generation_prompt, lathe_rendering *out)
+{
+    lathe_template_input input = {.now = what->now};
+    LATHE_TRY(make_variables(chat, what, n, add_generation_prompt, &input.variables));
+    const lathe_status status =
+        lathe_template_render(what->tools && chat->tools ? chat->tools : chat->plain, &input, out);
+    json_decref(input.variables);
+    return status;
+}
+
+lathe_status lathe_chat_render(const lathe_chat_template *chat, const lathe_chat *what,
+                               lathe_rendering *out)
+{
+    memset(out, 0, sizeof *out);
+    return render(chat, what, json_array_size(what->messages), what->add_generation_prompt, out);
+}
+
+/* ---- what is learnt ---- */
+
+static int is_assistant(const lathe_chat *what, size_t i)
+{
+    const char *role =
+        json_string_value(json_object_get(json_array_get(what->messages, i), "role"));
+    return role && strcmp(role, "assistant") == 0;
+}
+
+static int begins_with(const lathe_rendering *text, const lathe_rendering *prefix)
+{
+    return text->bytes >= prefix->bytes &&
+           memcmp(text->text, prefix->text, (size_t)prefix->bytes) == 0;
+}
+
+/* The part of `all` that message i of the assistant adds to the prompt before it. *found = 0: one
+ * of the three texts does not begin with the one before. */
+static lathe_status find_turn(const lathe_chat_template *chat, const lathe_chat *what, size_t i,
+                              const lathe_rendering *all, lathe_template_span *out, int *found)
+{
+    lathe_rendering prompt = {0}, turn = {0};
+    *found = 0;
+    lathe_status status = render(chat, what, i, 1, &prompt);
+    if (status == LATHE_OK)
+        status = render(chat, what, i + 1, 0, &turn);
+    if (status == LATHE_OK) {
+        *found = begins_with(&turn, &prompt) && begins_with(all, &turn);
+        *out = (lathe_template_span){prompt.bytes, turn.bytes};
+    } else {
+        status = lathe_error_context(status, "the messages before message %zu alone", i + 1);
+    }
+    lathe_rendering_fini(&prompt);
+    lathe_rendering_fini(&turn);
+    return status;
+}
+
+static lathe_status find_turns(const lathe_chat_template *chat, const lathe_chat *what,
+                               lathe_rendering *all)
+{
+    const size_t n = json_array_size(what->messages);
+    free(all->spans);
+    all->n_spans = 0;
+    all->spans = malloc((n + 1) * sizeof *all->spans);
+    if (!all->spans)
+        return lathe_error(LATHE_E_NOMEM, "the turns of %zu messages", n);
+    for (size_t i = 0; i < n; i++) {
+        int found;
+        if (!is_assistant(what, i))
+            continue;
+        LATHE_TRY(find_turn(chat, what, i, all, &all->spans[all->n_spans], &found));
+        if (!found)
+            return lathe_error(LATHE_E_CONFIG,
+                               "the template writes message %zu of the assistant otherwise when "
+                               "later messages follow, so the text to learn cannot be found; mark "
+                               "it in the template with {%% generation %%} and {%% endgeneration "
+                               "%%}, or give each conversation one answer, at its end",
+                               i + 1);
+        all->n_spans++;
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_chat_render_training(const lathe_chat_template *chat, const lathe_chat *what,
+                                        lathe_rendering *out)
+{
+    lathe_chat whole = *what;
+    whole.add_generation_prompt = 0;
+    LATHE_TRY(lathe_chat_render(chat, &whole, out));
+    if (lathe_chat_template_marks(chat))
+        return LATHE_OK;
+    const lathe_status status = find_turns(chat, &whole, out);
+    if (status != LATHE_OK)
+        lathe_rendering_fini(out);
+    return status;
+}
+
+lathe_status lathe_chat_extends(const lathe_chat_template *chat, const lathe_chat *what, int *out)
+{
+    lathe_rendering before = {0}, prompt = {0};
+    const size_t n = json_array_size(what->messages);
+    lathe_status status = LATHE_OK;
+    *out = 1;
+    for (size_t i = 0; i < n && *out && status == LATHE_OK; i++) {
+        if (!is_assistant(what, i))
+            continue;
+        status = render(chat, what, i, 1, &prompt);
+        if (status != LATHE_OK)
+            break;
+        *out = begins_with(&prompt, &before);
+        lathe_rendering_fini(&before);
+        before = prompt;
+        prompt = (lathe_rendering){0};
+    }
+    if (status == LATHE_OK && *out) {
+        status = render(chat, what, n, 0, &prompt);
+        *out = status == LATHE_OK && begins_with(&prompt, &before);
+    }
+    lathe_rendering_fini(&before);
+    lathe_rendering_fini(&prompt);
+    return status;
+}
