@@ -11,6 +11,6 @@ lathe_status lathe_app_begin_trace(const lathe_args *args, lathe_run *run)
         return lathe_error(LATHE_E_ARG, "--trace-steps says what of a trace, and --trace FILE is "
                                         "missing");
     if (steps)
-        LATHE_TRY(lathe_run_trace_steps(run, steps));
+        LATHE_TRY(lathe_run_trace_steps(&run->trace, steps));
     return path ? lathe_trace_begin(path) : LATHE_OK;
 }

@@ -8,7 +8,7 @@
 #include "ir/flops.h"
 #include "ir/op_info.h"
 
-lathe_status lathe_run_trace_steps(lathe_run *run, const char *text)
+lathe_status lathe_run_trace_steps(lathe_trace_range *trace, const char *text)
 {
     char *end = NULL;
     int64_t first = strtoll(text, &end, 10), last = first;
@@ -21,18 +21,18 @@ lathe_status lathe_run_trace_steps(lathe_run *run, const char *text)
     if (!fits || *end != '\0')
         return lathe_error(
             LATHE_E_ARG, "steps to trace: '%s' is neither a step nor FIRST:LAST, as in 3:7", text);
-    run->trace.first = first;
-    run->trace.last = last;
+    trace->first = first;
+    trace->last = last;
     return LATHE_OK;
 }
 
-void lathe_run_trace_begin(lathe_run *run, int64_t done)
+void lathe_run_trace_begin(lathe_trace_range *trace, int64_t done)
 {
     lathe_trace_thread("training");
-    if (run->trace.first > 0)
+    if (trace->first > 0)
         return;
-    run->trace.first = done + LATHE_TRACE_SKIPPED + 1;
-    run->trace.last = done + LATHE_TRACE_SKIPPED + LATHE_TRACE_STEPS;
+    trace->first = done + LATHE_TRACE_SKIPPED + 1;
+    trace->last = done + LATHE_TRACE_SKIPPED + LATHE_TRACE_STEPS;
 }
 
 static void on_node(const lathe_graph *g, int32_t i, double begin, double end)

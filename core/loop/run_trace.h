@@ -15,13 +15,13 @@
 #define LATHE_TRACE_SKIPPED 2
 #define LATHE_TRACE_STEPS 5
 
-/** Reads "3:7" or "3" into run->trace.first and last: step numbers of the run. LATHE_E_ARG says
+/** Reads "3:7" or "3" into trace->first and last: step numbers of the run. LATHE_E_ARG says
  * what was expected. */
-lathe_status lathe_run_trace_steps(lathe_run *run, const char *text);
+lathe_status lathe_run_trace_steps(lathe_trace_range *trace, const char *text);
 
 /** Sets the default range; call it before the first step. `done`: number of steps that the run took
  * before this start. */
-void lathe_run_trace_begin(lathe_run *run, int64_t done);
+void lathe_run_trace_begin(lathe_trace_range *trace, int64_t done);
 
 /** Call it before step `step`: turns the tracing of all programs' nodes on if the step is in the
  * range, and off otherwise. Does nothing without a trace. */

@@ -37,7 +37,7 @@ static lathe_status after_step(lathe_training *t, int32_t *out_ends)
 static lathe_status loop(lathe_training *t)
 {
     lathe_run *run = t->run;
-    lathe_run_trace_begin(run, run->at.step);
+    lathe_run_trace_begin(&run->trace, run->at.step);
     if (run->at.step >= run->set.max_steps)
         (void)fprintf(t->options->out, "nothing to do: step %lld of %lld\n",
                       (long long)run->at.step, (long long)run->set.max_steps);

@@ -7,22 +7,22 @@
 #include "base/error.h"
 
 /* "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight". */
-static lathe_status module_names(lathe_run *run, const char ***out_names, int32_t *out_n)
+static lathe_status module_names(const lathe_params *params, lathe_arena *arena,
+                                 const char ***out_names, int32_t *out_n)
 {
     static const char weight[] = ".weight";
     const size_t end = sizeof weight - 1;
-    const char **names =
-        lathe_arena_alloc(&run->arena, (run->params.n_model + 1) * (int64_t)sizeof *names);
+    const char **names = lathe_arena_alloc(arena, (params->n_model + 1) * (int64_t)sizeof *names);
     int32_t n = 0;
     if (!names)
         return LATHE_E_NOMEM;
-    for (int32_t i = 0; i < run->params.n_model; i++) {
-        const lathe_param *p = run->params.rows[i];
+    for (int32_t i = 0; i < params->n_model; i++) {
+        const lathe_param *p = params->rows[i];
         const size_t length = strlen(p->name);
         if (p->role != LATHE_ROLE_MATRIX || length <= end ||
             strcmp(p->name + length - end, weight) != 0)
             continue;
-        names[n] = lathe_arena_strndup(&run->arena, p->name, (int64_t)(length - end));
+        names[n] = lathe_arena_strndup(arena, p->name, (int64_t)(length - end));
         if (!names[n++])
             return LATHE_E_NOMEM;
     }
@@ -49,20 +49,20 @@ static void put_kinds(const char *const *modules, int32_t n, lathe_buffer *out)
     }
 }
 
-static lathe_status param_names(lathe_run *run, const char ***out_names)
+static lathe_status param_names(const lathe_params *params, lathe_arena *arena,
+                                const char ***out_names)
 {
-    const char **names =
-        lathe_arena_alloc(&run->arena, (run->params.n_model + 1) * (int64_t)sizeof *names);
+    const char **names = lathe_arena_alloc(arena, (params->n_model + 1) * (int64_t)sizeof *names);
     *out_names = names;
     if (!names)
         return LATHE_E_NOMEM;
-    for (int32_t i = 0; i < run->params.n_model; i++)
-        names[i] = run->params.rows[i]->name;
+    for (int32_t i = 0; i < params->n_model; i++)
+        names[i] = params->rows[i]->name;
     return LATHE_OK;
 }
 
 /* Finds the key in a message: "no_train" in "full: no_train[0] = ...", if the file sets it. */
-static const char *key_of(const lathe_run *run, const char *text, char *out, size_t bytes)
+static const char *key_of(const lathe_config *config, const char *text, char *out, size_t bytes)
 {
     const char *colon = strchr(text, ':');
     const char *at = colon && colon[1] == ' ' ? colon + 2 : text;
@@ -71,7 +71,7 @@ static const char *key_of(const lathe_run *run, const char *text, char *out, siz
         n = bytes - 1;
     memcpy(out, at, n);
     out[n] = '\0';
-    const lathe_value *value = lathe_config_get(run->config, "adapter", out);
+    const lathe_value *value = lathe_config_get(config, "adapter", out);
     return value && value->is_explicit ? out : "name";
 }
 
@@ -99,17 +99,17 @@ lathe_status lathe__adapter_check(lathe_run *run)
     char key[64];
     if (!LATHE_HAS(table, check))
         return LATHE_OK;
-    LATHE_TRY(module_names(run, &modules, &n));
-    LATHE_TRY(param_names(run, &params));
+    LATHE_TRY(module_names(&run->params, &run->arena, &modules, &n));
+    LATHE_TRY(param_names(&run->params, &run->arena, &params));
     lathe_status status =
         table->check(run->parts.adapter.self, modules, n, params, run->params.n_model);
     if (status != LATHE_E_CONFIG)
         return status;
     lathe_buffer kinds = LATHE_BUFFER_INIT;
     put_kinds(modules, n, &kinds);
-    status = lathe__run_refuse(run, "adapter", key_of(run, lathe_error_message(), key, sizeof key),
-                               "%s; the model has %s", lathe_error_message(),
-                               kinds.data ? kinds.data : "none");
+    status = lathe__run_refuse(
+        run, "adapter", key_of(run->config, lathe_error_message(), key, sizeof key),
+        "%s; the model has %s", lathe_error_message(), kinds.data ? kinds.data : "none");
     lathe_buffer_fini(&kinds);
     return status;
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "run/run_state.h"
 
 int64_t lathe__batch_row(const lathe_program *p, const lathe_run_batch *b, int64_t r)
 {
@@ -54,22 +53,22 @@ static void fill_positions(const lathe_program *p, const lathe_run_batch *b, int
     }
 }
 
-static lathe_status check_ids(const lathe_run *run, const lathe_run_batch *b)
+static lathe_status check_ids(const lathe_run_batch *b, int64_t vocab, int64_t most_tokens)
 {
     const int64_t n = (int64_t)b->n_rows * b->row_tokens;
     for (int64_t i = 0; i < n; i++) {
-        if (b->tokens[i] < 0 || b->tokens[i] >= run->model.vocab)
+        if (b->tokens[i] < 0 || b->tokens[i] >= vocab)
             return lathe_error(
                 LATHE_E_ARG, "token %d at row %lld, column %lld is outside the vocabulary of %lld",
                 b->tokens[i], (long long)(i / b->row_tokens), (long long)(i % b->row_tokens),
-                (long long)run->model.vocab);
-        if (b->targets && b->targets[i] >= run->model.vocab)
+                (long long)vocab);
+        if (b->targets && b->targets[i] >= vocab)
             return lathe_error(
                 LATHE_E_ARG, "target %d at row %lld, column %lld is outside the vocabulary",
                 b->targets[i], (long long)(i / b->row_tokens), (long long)(i % b->row_tokens));
-        if (b->positions && (b->positions[i] < 0 || b->positions[i] >= run->set.seq_len))
-            return lathe_error(LATHE_E_ARG, "position %d is outside 0 .. %d", b->positions[i],
-                               run->set.seq_len - 1);
+        if (b->positions && (b->positions[i] < 0 || b->positions[i] >= most_tokens))
+            return lathe_error(LATHE_E_ARG, "position %d is outside 0 .. %lld", b->positions[i],
+                               (long long)most_tokens - 1);
         if (b->doc_start && (b->doc_start[i] < 0 || b->doc_start[i] > i % b->row_tokens))
             return lathe_error(LATHE_E_ARG, "doc_start %d is after its token", b->doc_start[i]);
     }
@@ -104,11 +103,11 @@ static lathe_status check_inputs(const lathe_stage_v1 *stage, const char *stage_
 }
 
 /* Copies the batch's values of each input of the stage; 0 in padding. */
-static lathe_status fill_stage_inputs(const lathe_run *run, const lathe_program *p,
+static lathe_status fill_stage_inputs(const lathe_instance *from_stage, const lathe_program *p,
                                       const lathe_run_batch *b, int32_t are_needed)
 {
-    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
-    const char *stage_name = stage ? run->parts.stage.component->plugin->name : "";
+    const lathe_stage_v1 *stage = from_stage->component ? from_stage->table : NULL;
+    const char *stage_name = stage ? from_stage->component->plugin->name : "";
     LATHE_TRY(check_inputs(stage, stage_name, b));
     for (int32_t i = 0; i < p->n_inputs; i++) {
         const int per_row = stage->inputs[i].per == LATHE_PER_ROW;
@@ -136,22 +135,27 @@ static void fill_target_mask(const int32_t *targets, int64_t n, float *to)
         to[i] = targets[i] >= 0 ? 1.0f : 0.0f;
 }
 
-lathe_status lathe__batch_load(const lathe_run *run, lathe_program *p, const lathe_run_batch *b,
-                               int64_t n_pairs, int32_t needs_inputs, double *out_count)
+lathe_status lathe__batch_check(const lathe_program *p, const lathe_run_batch *b, int64_t vocab)
 {
-    const int on_pairs = p->pair_mask != LATHE_NONE;
     if (b->n_rows < 1 || b->row_tokens < 1 || b->n_rows > p->n_rows ||
         b->row_tokens > p->row_tokens)
         return lathe_error(LATHE_E_SHAPE, "a batch of %d x %d does not fit the run's %d x %lld",
                            b->n_rows, b->row_tokens, p->n_rows, (long long)p->row_tokens);
     if (!b->tokens)
         return lathe_error(LATHE_E_ARG, "a batch without tokens");
-    if (on_pairs && b->n_rows % 2 != 0)
+    if (p->pair_mask != LATHE_NONE && b->n_rows % 2 != 0)
         return lathe_error(LATHE_E_SHAPE,
                            "a batch of %d rows; expected an even number: the chosen rows of the "
                            "pairs, then their rejected rows",
                            b->n_rows);
-    LATHE_TRY(check_ids(run, b));
+    return check_ids(b, vocab, p->row_tokens);
+}
+
+lathe_status lathe__batch_load(lathe_program *p, const lathe_instance *stage,
+                               const lathe_run_batch *b, int64_t n_pairs, int32_t needs_inputs,
+                               double *out_count)
+{
+    const int on_pairs = p->pair_mask != LATHE_NONE;
     LATHE_TRY(lathe_exec_next_inputs(p->exec));
     int32_t *targets = lathe_exec_input(p->exec, p->targets);
     fill_input(p, b, b->tokens, 0, lathe_exec_input(p->exec, p->tokens));
@@ -161,7 +165,7 @@ lathe_status lathe__batch_load(const lathe_run *run, lathe_program *p, const lat
     float *mask = on_pairs ? lathe_exec_input(p->exec, p->pair_mask) : NULL;
     for (int64_t i = 0; mask && i < p->n_rows / 2; i++)
         mask[i] = i < n_pairs ? 1.0f : 0.0f;
-    LATHE_TRY(fill_stage_inputs(run, p, b, needs_inputs));
+    LATHE_TRY(fill_stage_inputs(stage, p, b, needs_inputs));
     if (p->target_mask != LATHE_NONE)
         fill_target_mask(targets, p->n_rows * p->row_tokens,
                          lathe_exec_input(p->exec, p->target_mask));

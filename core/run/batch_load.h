@@ -10,13 +10,19 @@
  *  however few pairs there are. */
 int64_t lathe__batch_row(const lathe_program *p, const lathe_run_batch *b, int64_t r);
 
-/** Copies a batch into a program's inputs.
+/** Checks a batch of the caller: LATHE_E_SHAPE, LATHE_E_ARG: it does not fit the program, or has
+ * ids out of range. The run's own batches need no check: their ids were checked when they were read
+ *  from the shards, and their tokenizer's vocabulary when the run was opened. */
+lathe_status lathe__batch_check(const lathe_program *p, const lathe_run_batch *b, int64_t vocab);
+
+/** Copies a batch that was checked into a program's inputs.
  *
  *   n_pairs       pairs of the batch, for a stage on pairs: those after them are padding
  *   needs_inputs  1: LATHE_E_STATE if the batch lacks an input of the stage; 0: it is then 0
  *   out_count     what the loss is divided by: targets, or pairs
- *  LATHE_E_SHAPE, LATHE_E_ARG: the batch does not fit the program, or has ids out of range. */
-lathe_status lathe__batch_load(const lathe_run *run, lathe_program *p, const lathe_run_batch *b,
-                               int64_t n_pairs, int32_t needs_inputs, double *out_count);
+ *  LATHE_E_ARG: an input that the stage does not have. */
+lathe_status lathe__batch_load(lathe_program *p, const lathe_instance *stage,
+                               const lathe_run_batch *b, int64_t n_pairs, int32_t needs_inputs,
+                               double *out_count);
 
 #endif

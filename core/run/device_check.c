@@ -7,11 +7,10 @@
 #include "run/curvature_check.h"
 
 /* Whether the optimizer's step() is needed: there is a parameter that is not MATRIX. */
-static int steps(const lathe_run *run)
+static int steps(const lathe_store *store)
 {
-    for (int32_t i = 0; i < run->store.n_rows; i++)
-        if (run->params.rows[i]->trainable &&
-            run->store.rows[i].partition != LATHE_PARTITION_MATRIX)
+    for (int32_t i = 0; i < store->n_rows; i++)
+        if (store->params->rows[i]->trainable && store->rows[i].partition != LATHE_PARTITION_MATRIX)
             return 1;
     return 0;
 }
@@ -25,10 +24,11 @@ static const char *host_code(const lathe_run *run)
         return "it averages the weights on the host";
     if (lathe__curvature_every(run) > 0 && !is_queued)
         return "it estimates curvature on the host";
-    if (steps(run) && !LATHE_HAS(table, cuda_image))
+    if (steps(&run->store) && !LATHE_HAS(table, cuda_image))
         return "it updates on the host (no code for other devices is built in)";
-    return steps(run) && !LATHE_HAS(run->machine.dev, launch) ? "the device launches no code"
-                                                              : NULL;
+    return steps(&run->store) && !LATHE_HAS(run->machine.dev, launch)
+               ? "the device launches no code"
+               : NULL;
 }
 
 int32_t lathe__optimizer_runs_on_device(const lathe_optimizer_v1 *table)

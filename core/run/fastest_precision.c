@@ -35,15 +35,14 @@ static lathe_status look_at_folder(const char *folder, weights *out)
     return LATHE_OK;
 }
 
-/* Whether the weights in fp32 fit in the available memory. */
-static int fits_wide(const lathe_run *run, int64_t n)
+/* Whether n weights in fp32 fit in the available memory. limit: train.memory_limit, or 0. */
+static int fits_wide(const lathe_device_info *device, int64_t limit, int64_t n)
 {
     lathe_host_memory memory;
-    if (run->set.memory_limit > 0)
-        return 4 * n <= run->set.memory_limit;
-    if (!run->machine.info.host_memory)
-        return run->machine.info.memory_free_bytes == 0 ||
-               4 * n <= run->machine.info.memory_free_bytes;
+    if (limit > 0)
+        return 4 * n <= limit;
+    if (!device->host_memory)
+        return device->memory_free_bytes == 0 || 4 * n <= device->memory_free_bytes;
     lathe_host_memory_read("", &memory);
     return memory.available == INT64_MAX || 4 * n <= memory.available - LATHE_FIT_RESERVE;
 }
@@ -77,9 +76,9 @@ static lathe_status choose_by_time(lathe_run *run, const char *why)
     return LATHE_OK;
 }
 
-static void choose(lathe_run *run, int32_t dtype, const char *why)
+static void choose(lathe_settings *set, int32_t dtype, const char *why)
 {
-    run->set.precision = dtype;
+    set->precision = dtype;
     lathe_log(LATHE_LOG_INFO, "computes in %s: %s (--train.precision sets another)",
               lathe_precision_name(dtype), why);
 }
@@ -89,13 +88,13 @@ static lathe_status choose_of_two(lathe_run *run, const char *why, int64_t n)
 {
     const lathe_device_info *info = &run->machine.info;
     if (lathe_precision_on(info, LATHE_BF16) != LATHE_BF16) {
-        choose(run, LATHE_F32, "the device has no bf16");
-    } else if (!fits_wide(run, n)) {
-        choose(run, LATHE_BF16, "the weights do not fit the memory in fp32");
+        choose(&run->set, LATHE_F32, "the device has no bf16");
+    } else if (!fits_wide(&run->machine.info, run->set.memory_limit, n)) {
+        choose(&run->set, LATHE_BF16, "the weights do not fit the memory in fp32");
     } else if (info->host_memory) {
         return choose_by_time(run, why);
     } else {
-        choose(run, info->compute_dtypes & 1u << LATHE_BF16 ? LATHE_BF16 : LATHE_F32,
+        choose(&run->set, info->compute_dtypes & 1u << LATHE_BF16 ? LATHE_BF16 : LATHE_F32,
                "what the device computes at full rate");
     }
     return LATHE_OK;
@@ -116,7 +115,7 @@ lathe_status lathe__fastest_precision(lathe_run *run)
         return LATHE_OK;
     LATHE_TRY(look_at_folder(run->set.model_path, &w));
     if (w.n_others > 0 || w.n_narrow == 0) {
-        choose(run, LATHE_F32, "bf16 would round the model's weights");
+        choose(&run->set, LATHE_F32, "bf16 would round the model's weights");
         return LATHE_OK;
     }
     return choose_of_two(run, "the model's weights are bf16", w.n);

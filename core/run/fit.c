@@ -14,30 +14,28 @@
 #include "passes/passes.h"
 
 /* KV caches, which generation allocates when it begins. */
-static int64_t cache_bytes(const lathe_run *run)
+static int64_t cache_bytes(const lathe_model_config *m, int32_t seq_len, int32_t dtype)
 {
-    const lathe_model_config *m = &run->model;
-    const int64_t rows = run->set.seq_len < m->max_positions ? run->set.seq_len : m->max_positions;
-    return 2 * m->n_layers * rows * lathe_model_kv_width(m) *
-           lathe_dtype_bytes(run->params.compute_dtype);
+    const int64_t rows = seq_len < m->max_positions ? seq_len : m->max_positions;
+    return 2 * m->n_layers * rows * lathe_model_kv_width(m) * lathe_dtype_bytes(dtype);
 }
 
 /* A number of the device plugin's own table; 0: it has no such key. */
-static int64_t device_setting(const lathe_run *run, const char *key)
+static int64_t device_setting(const lathe_instance *device, const char *key)
 {
-    const lathe_plugin *plugin = run->parts.device.component->plugin;
-    for (int32_t i = 0; i < plugin->n_fields && run->parts.device.values; i++)
+    const lathe_plugin *plugin = device->component->plugin;
+    for (int32_t i = 0; i < plugin->n_fields && device->values; i++)
         if (strcmp(plugin->fields[i].key, key) == 0)
-            return run->parts.device.values[i].i;
+            return device->values[i].i;
     return 0;
 }
 
 /* Available memory of a device with its own memory: what is free, or the part of it that the run
  * may use. */
-static void device_memory(const lathe_run *run, lathe_fit *out)
+static void device_memory(const lathe_machine *m, lathe_fit *out)
 {
-    const lathe_device_info *info = &run->machine.info;
-    const int64_t limit = device_setting(run, "memory_limit");
+    const lathe_device_info *info = &m->info;
+    const int64_t limit = device_setting(m->device, "memory_limit");
     const int64_t there =
         info->memory_free_bytes > 0 ? info->memory_free_bytes : info->memory_bytes;
     out->have = there > 0 ? there : INT64_MAX;
@@ -120,12 +118,12 @@ void lathe_fit_check(const lathe_run *run, lathe_fit *out)
     memset(out, 0, sizeof *out);
     out->need = lathe_machine_total(&run->machine, &run->planned);
     if (run->open.mode == LATHE_OPEN_INFER)
-        out->need += cache_bytes(run);
+        out->need += cache_bytes(&run->model, run->set.seq_len, run->params.compute_dtype);
     if (run->set.memory_limit > 0) {
         out->have = run->set.memory_limit;
         (void)snprintf(out->source, sizeof out->source, "train.memory_limit");
     } else if (!run->machine.info.host_memory) {
-        device_memory(run, out);
+        device_memory(&run->machine, out);
         host_side(run, out);
     } else {
         out->have = of_the_host(run, "", out->source, sizeof out->source);
@@ -229,10 +227,10 @@ static int is_named(const lathe_instance *instance, const char *name)
 }
 
 /* Whether offloading the optimizer's state would free device memory. */
-static int may_offload(const lathe_run *run)
+static int may_offload(const lathe_machine *m, const lathe_store *store)
 {
-    return !lathe_machine_shares(&run->machine) && !run->store.slots_on_host &&
-           run->store.slot_bytes > 0 && LATHE_HAS(run->machine.dev, event_record);
+    return !lathe_machine_shares(m) && !store->slots_on_host && store->slot_bytes > 0 &&
+           LATHE_HAS(m->dev, event_record);
 }
 
 /* Whether offloading activations would free device memory. */
@@ -253,7 +251,7 @@ static int with(search *s, changes *c, const char *key, const char *value)
 static void search_offload(search *s)
 {
     changes state = {.n = 0}, values = {.n = 0};
-    if (may_offload(s->run))
+    if (may_offload(&s->run->machine, &s->run->store))
         (void)with(s, &state, "train.offload_optimizer", "true");
     if (may_offload_values(s->run))
         (void)with(s, &values, "train.offload_activations", "true");
@@ -270,7 +268,7 @@ static int search_layers(search *s, changes *layer)
         return 1;
     if (smaller_batches(s, layer))
         return 1;
-    if (!may_offload(s->run))
+    if (!may_offload(&s->run->machine, &s->run->store))
         return 0;
     return with(s, layer, "train.offload_optimizer", "true") || smaller_batches(s, layer);
 }
@@ -294,7 +292,7 @@ static void search_training(search *s)
         (void)with(s, &alone, "checkpoint.async", "false");
     search_offload(s);
     (void)smaller_batches(s, &none);
-    if (may_offload(s->run) && s->fit->n_options == 0) {
+    if (may_offload(&s->run->machine, &s->run->store) && s->fit->n_options == 0) {
         change(&offload, "train.offload_optimizer", "true");
         (void)smaller_batches(s, &offload);
     }

@@ -73,13 +73,13 @@ static lathe_status build_program(lathe_run *run, lathe_generator *g, int64_t ro
 /* One token takes about two hundred loops of a few microseconds each, and waking sleeping threads
  * for each loop would take as long as the loop, so a team keeps its threads awake. Matrix products
  * other than LINEAR may call a library with its own OpenMP loops, which a team cannot share out. */
-static int wants_team(const lathe_run *run, const lathe_program *p)
+static int wants_team(const lathe_machine *m, const lathe_program *p)
 {
     const lathe_graph *graph = lathe_exec_graph(p->exec);
     int n_products = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++)
         n_products += graph->nodes[i].op == LATHE_OP_MATMUL;
-    return n_products == 0 && lathe_machine_shares(&run->machine);
+    return n_products == 0 && lathe_machine_shares(m);
 }
 
 static lathe_status plan(lathe_run *run, lathe_generator *g)
@@ -89,7 +89,7 @@ static lathe_status plan(lathe_run *run, lathe_generator *g)
     for (int i = N_SIZES - 1; i >= 0; i--)
         if (g->capacity >= sizes[i])
             LATHE_TRY(build_program(run, g, sizes[i], &g->programs[i]));
-    g->uses_team = wants_team(run, &g->programs[DECODE]);
+    g->uses_team = wants_team(&run->machine, &g->programs[DECODE]);
     g->cache_bytes =
         (g->capacity * lathe_model_kv_width(model) * lathe_dtype_bytes(run->params.compute_dtype) +
          63) /
@@ -233,11 +233,12 @@ static int is_eos(const lathe_run *run, int32_t token)
     return 0;
 }
 
-static lathe_status encode_prompt(lathe_run *run, lathe_generator *g, const char *prompt)
+static lathe_status encode_prompt(lathe_generator *g, const lathe_tokenizer *tokenizer,
+                                  int64_t vocab, const char *prompt)
 {
     g->ids.n = 0;
     lathe_text_loss loss = {0};
-    LATHE_TRY(lathe_tokenizer_encode_counting(run->data.tokenizer, prompt, (int64_t)strlen(prompt),
+    LATHE_TRY(lathe_tokenizer_encode_counting(tokenizer, prompt, (int64_t)strlen(prompt),
                                               LATHE_ENCODE_BEGIN, &g->ids, &loss));
     if (!g->has_told_loss) { /* training generates samples from the same prompt many times */
         lathe_text_loss_warn(&loss, "the prompt");
@@ -246,15 +247,15 @@ static lathe_status encode_prompt(lathe_run *run, lathe_generator *g, const char
     if (g->ids.n == 0) {
         /* an empty prompt: begin a document */
         LATHE_TRY(lathe_ids_reserve(&g->ids, 1));
-        const int32_t bos = lathe_tokenizer_bos(run->data.tokenizer);
-        g->ids.data[g->ids.n++] = bos >= 0 ? bos : lathe_tokenizer_eos(run->data.tokenizer);
+        const int32_t bos = lathe_tokenizer_bos(tokenizer);
+        g->ids.data[g->ids.n++] = bos >= 0 ? bos : lathe_tokenizer_eos(tokenizer);
     }
     for (int64_t i = 0; i < g->ids.n; i++)
-        if (g->ids.data[i] < 0 || g->ids.data[i] >= run->model.vocab)
+        if (g->ids.data[i] < 0 || g->ids.data[i] >= vocab)
             return lathe_error(
                 LATHE_E_CONFIG,
                 "the tokenizer gives id %d, but the model's vocabulary has only %lld ids",
-                g->ids.data[i], (long long)run->model.vocab);
+                g->ids.data[i], (long long)vocab);
     if (g->ids.n >= g->capacity)
         return lathe_error(LATHE_E_ARG, "the prompt has %lld tokens, but the context holds %lld",
                            (long long)g->ids.n, (long long)g->capacity);
@@ -265,7 +266,7 @@ lathe_status lathe__generator_check(lathe_run *run, const char *prompt)
 {
     lathe_generator *g = NULL;
     LATHE_TRY(get(run, &g));
-    return encode_prompt(run, g, prompt);
+    return encode_prompt(g, run->data.tokenizer, run->model.vocab, prompt);
 }
 
 /* Runs the prompt in whole chunks of each size, largest first. If more than half a chunk remains, a
@@ -339,8 +340,8 @@ static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const la
 
 /* Decodes the new tokens to text. Ids of padding rows of the vocabulary, which the tokenizer lacks,
  * are skipped. */
-static lathe_status decode_text(lathe_run *run, lathe_generator *g, int64_t n_prompt,
-                                int64_t *out_bytes)
+static lathe_status decode_text(lathe_generator *g, const lathe_tokenizer *tokenizer,
+                                int64_t n_prompt, int64_t *out_bytes)
 {
     const int64_t n = g->ids.n - n_prompt;
     int32_t *known = malloc((size_t)(n + 1) * sizeof *known);
@@ -350,10 +351,10 @@ static lathe_status decode_text(lathe_run *run, lathe_generator *g, int64_t n_pr
     if (!known)
         return lathe_error(LATHE_E_NOMEM, "no memory to decode %lld tokens", (long long)n);
     for (int64_t i = 0; i < n; i++)
-        if (lathe_tokenizer_token(run->data.tokenizer, g->ids.data[n_prompt + i], &bytes))
+        if (lathe_tokenizer_token(tokenizer, g->ids.data[n_prompt + i], &bytes))
             known[n_known++] = g->ids.data[n_prompt + i];
     const lathe_status status = lathe_tokenizer_decode(
-        run->data.tokenizer, known, n_known, LATHE_DECODE_SKIP_SPECIAL, &g->text, out_bytes);
+        tokenizer, known, n_known, LATHE_DECODE_SKIP_SPECIAL, &g->text, out_bytes);
     free(known);
     return status;
 }
@@ -380,11 +381,11 @@ lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_samp
                            "top_p > 0, min_p from 0 to 1, repetition_penalty >= 0 and "
                            "max_length >= 0");
     LATHE_TRY(get(run, &g));
-    LATHE_TRY(encode_prompt(run, g, prompt));
+    LATHE_TRY(encode_prompt(g, run->data.tokenizer, run->model.vocab, prompt));
     const int64_t n_prompt = g->ids.n;
     LATHE_TRY(continue_prompt(run, g, sampling, n_prompt));
     int64_t bytes = 0;
-    LATHE_TRY(decode_text(run, g, n_prompt, &bytes));
+    LATHE_TRY(decode_text(g, run->data.tokenizer, n_prompt, &bytes));
     const lathe_generation made = {.n_tokens = (int32_t)(g->ids.n - n_prompt),
                                    .tokens = g->ids.data + n_prompt,
                                    .logprobs = g->logprobs,

@@ -15,8 +15,7 @@
 #define MODEL_ONLY (1U << 31)
 
 /* Reads the next batch of the run's own data. */
-static lathe_status next_batch(lathe_run *run, lathe_loader *loader, lathe_run_batch *out,
-                               int64_t *out_pairs)
+static lathe_status next_batch(lathe_loader *loader, lathe_run_batch *out, int64_t *out_pairs)
 {
     lathe_batch batch;
     if (!loader)
@@ -32,7 +31,6 @@ static lathe_status next_batch(lathe_run *run, lathe_loader *loader, lathe_run_b
                              .positions = batch.positions,
                              .doc_start = batch.doc_start};
     *out_pairs = batch.n_pairs;
-    (void)run;
     return LATHE_OK;
 }
 
@@ -52,13 +50,13 @@ static lathe_status program_for(lathe_run *run, uint32_t flags, lathe_program **
     return (*out)->exec ? LATHE_OK : lathe__run_program(run, kind, *out);
 }
 
-static void set_rng(lathe_run *run, lathe_program *p)
+static void set_rng(lathe_program *p, uint64_t run_seed, int64_t micro)
 {
     if (p->rng == LATHE_NONE)
         return;
     int64_t *rng = lathe_exec_input(p->exec, p->rng);
-    rng[0] = (int64_t)run->set.seed;
-    rng[1] = run->at.micro;
+    rng[0] = (int64_t)run_seed;
+    rng[1] = micro;
 }
 
 /* Reads one of the sums that a forward computes. */
@@ -70,30 +68,33 @@ static lathe_status read_sum(lathe_program *p, lathe_val v, double *out)
     return LATHE_OK;
 }
 
-static lathe_status read_loss(lathe_run *run, lathe_program *p, double count, int32_t train,
+/* sum: of the training; NULL in an evaluation. */
+static lathe_status read_loss(lathe_program *p, double count, lathe_accumulated *sum,
                               lathe_forward_result *out)
 {
     LATHE_TRY(read_sum(p, p->loss, &out->loss_sum));
     out->count = count;
-    if (!train)
+    if (!sum)
         return LATHE_OK;
-    run->sum.loss_sum += out->loss_sum;
-    run->sum.count += count;
+    sum->loss_sum += out->loss_sum;
+    sum->count += count;
     for (int32_t i = 0; i < p->stage.n_metrics; i++) {
         double value = 0.0;
         LATHE_TRY(read_sum(p, p->stage.metrics[i].sum, &value));
-        run->sum.metric_sums[i] += value;
+        sum->metric_sums[i] += value;
     }
     return LATHE_OK;
 }
 
-/* Queues the copy of the sums to run->programs.losses, after those of earlier forwards, without
- * waiting. */
-static lathe_status read_loss_later(lathe_run *run, lathe_program *p, double count)
+/* Queues the copy of the sums of programs->train to programs->losses, after those of earlier
+ * forwards, without waiting. */
+static lathe_status read_loss_later(const lathe_programs *programs, double count,
+                                    lathe_accumulated *sum)
 {
-    float *to = run->programs.losses + run->sum.n_losses * (1 + LATHE_MAX_STAGE_METRICS);
-    run->sum.n_losses++;
-    run->sum.count += count;
+    const lathe_program *p = &programs->train;
+    float *to = programs->losses + sum->n_losses * (1 + LATHE_MAX_STAGE_METRICS);
+    sum->n_losses++;
+    sum->count += count;
     LATHE_TRY(lathe_exec_fetch_later(p->exec, p->loss, to));
     for (int32_t i = 0; i < p->stage.n_metrics; i++)
         LATHE_TRY(lathe_exec_fetch_later(p->exec, p->stage.metrics[i].sum, to + 1 + i));
@@ -162,15 +163,18 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     const lathe_run_batch *given = batch;
     if (!batch) {
         const double begun = lathe_now();
-        LATHE_TRY(next_batch(run, train ? run->data.loader : run->data.validation, &own, &n_pairs));
+        LATHE_TRY(next_batch(train ? run->data.loader : run->data.validation, &own, &n_pairs));
         if (run->trace.is_on)
             lathe_trace_since("data", "next batch", begun);
         if (train)
             run->sum.data_seconds += lathe_now() - begun;
         batch = &own;
+    } else {
+        LATHE_TRY(lathe__batch_check(p, batch, run->model.vocab));
     }
-    LATHE_TRY(lathe__batch_load(run, p, batch, n_pairs, !(flags & MODEL_ONLY), &count));
-    set_rng(run, p);
+    LATHE_TRY(
+        lathe__batch_load(p, &run->parts.stage, batch, n_pairs, !(flags & MODEL_ONLY), &count));
+    set_rng(p, run->set.seed, run->at.micro);
     run->programs.has_batch |= train;
     *out = (lathe_forward_result){.size = (uint32_t)sizeof *out, .vocab_size = run->model.vocab};
     if (train) {
@@ -185,7 +189,8 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
         out->logits = logits;
         return LATHE_OK;
     }
-    return later ? read_loss_later(run, p, count) : read_loss(run, p, count, train, out);
+    return later ? read_loss_later(&run->programs, count, &run->sum)
+                 : read_loss(p, count, train ? &run->sum : NULL, out);
 }
 
 lathe_status lathe_forward(lathe_run *run, const lathe_run_batch *batch, uint32_t flags,
@@ -272,19 +277,19 @@ lathe_status lathe__run_left_out(lathe_run *run, lathe_step_result *out)
     return LATHE_OK;
 }
 
-/* Reads the learning rate of the next update from the scheduler. */
-static lathe_status read_rate(const lathe_run *run, int64_t n_updates, double *out)
+/* Reads the learning rate of the next update from the scheduler; `total`: steps of the run. */
+static lathe_status read_rate(const lathe_instance *scheduler, const lathe_counters *at,
+                              int64_t total, double base_lr, double *out)
 {
-    const lathe_scheduler_v1 *scheduler = run->parts.scheduler.table;
-    *out = scheduler->at(run->parts.scheduler.self, n_updates, run->set.max_steps, run->opt.base_lr,
-                         run->at.scheduler_state);
+    const lathe_scheduler_v1 *table = scheduler->table;
+    *out = table->at(scheduler->self, at->step - at->skipped, total, base_lr, at->scheduler_state);
     if (isfinite(*out) && *out >= 0.0)
         return LATHE_OK;
     return lathe_error(LATHE_E_NUMERIC,
                        "step %lld: scheduler \"%s\" gives the learning rate %g; expected a finite "
                        "number of at least 0; nothing was updated: mend its settings, or choose "
                        "another scheduler",
-                       (long long)run->at.step + 1, run->parts.scheduler.component->plugin->name,
+                       (long long)at->step + 1, scheduler->component->plugin->name,
                        isnan(*out) ? (double)NAN : *out);
 }
 
@@ -308,7 +313,8 @@ lathe_status lathe_step(lathe_run *run, lathe_step_result *out)
                               .base_lr = run->opt.base_lr,
                               .step = n_updates + 1,
                               .seed = run->set.seed};
-    LATHE_TRY(read_rate(run, n_updates, &args.lr));
+    LATHE_TRY(
+        read_rate(&run->parts.scheduler, &run->at, run->set.max_steps, run->opt.base_lr, &args.lr));
     LATHE_TRY(lathe_update_run(run->opt.update, &args));
     LATHE_TRY(lathe_curvature_estimate(&run->programs, &run->parts.optimizer, run->opt.update,
                                        &args, run->trace.is_on));

@@ -231,7 +231,7 @@ static lathe_status check_model(resuming *r)
     json_decref(differences);
     if (status != LATHE_OK || r->n_refused > 0)
         return status;
-    status = lathe__resume_model_check(r->run, r->dir);
+    status = lathe__resume_model_check(&r->run->model, &r->run->params, r->dir);
     return is_refusal(status) || status == LATHE_E_NOT_FOUND
                ? refuse_said(r, "model", r->run->set.model_path ? "path" : "model_type", "")
                : status;

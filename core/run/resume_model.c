@@ -77,14 +77,15 @@ lathe_status lathe__resume_model_changes(const lathe_run *run, const char *dir, 
     return status;
 }
 
-lathe_status lathe__resume_model_check(const lathe_run *run, const char *dir)
+lathe_status lathe__resume_model_check(const lathe_model_config *model, const lathe_params *params,
+                                       const char *dir)
 {
     lathe_safetensors *set = NULL;
     const lathe_status status = lathe_safetensors_open(dir, &set);
     if (status == LATHE_E_NOT_FOUND)
         return LATHE_OK; /* only an adapter */
     LATHE_TRY(status);
-    const lathe_status checked = lathe_weights_check(set, &run->model, &run->params);
+    const lathe_status checked = lathe_weights_check(set, model, params);
     lathe_safetensors_close(set);
     return checked;
 }

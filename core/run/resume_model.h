@@ -13,7 +13,8 @@ lathe_status lathe__resume_model_changes(const lathe_run *run, const char *dir, 
 
 /** Compare the headers of the model's file, or of the adapter's file, with the run's parameters.
  * LATHE_E_SHAPE, LATHE_E_NOT_FOUND, LATHE_E_CONFIG: they differ. */
-lathe_status lathe__resume_model_check(const lathe_run *run, const char *dir);
+lathe_status lathe__resume_model_check(const lathe_model_config *model, const lathe_params *params,
+                                       const char *dir);
 lathe_status lathe__resume_adapter_check(lathe_run *run, const char *dir);
 
 #endif

@@ -114,7 +114,7 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
                                 int32_t split, lathe_loader **out)
 {
     const lathe_program_config program = lathe__run_program_config(run);
-    const int divides = shards == run->data.shards && !lathe__run_has_validation_data(run);
+    const int divides = shards == run->data.shards && !run->set.validation;
     const lathe_loader_config config = {.shards = shards,
                                         .n_rows = program.n_rows,
                                         .row_tokens = run->set.seq_len,
@@ -176,22 +176,11 @@ static lathe_status check_length(const lathe_run *run)
         (long long)facts.n_tokens, run->set.seq_len, (long long)facts.n_tokens);
 }
 
-int lathe__run_has_validation_data(const lathe_run *run)
-{
-    return run->set.validation != NULL;
-}
-
-int lathe__run_has_validation(const lathe_run *run)
-{
-    return run->set.validation_split > 0.0 || run->set.validation_count > 0 ||
-           lathe__run_has_validation_data(run);
-}
-
 static lathe_status open_validation(lathe_run *run)
 {
-    if (!lathe__run_has_validation(run))
+    if (!lathe_settings_has_validation(&run->set))
         return LATHE_OK;
-    if (lathe__run_has_validation_data(run)) {
+    if (run->set.validation) {
         LATHE_TRY(open_shards(run, run->set.validation, &run->data.validation_shards));
         LATHE_TRY(open_loader(run, run->data.validation_shards, 1, LATHE_SPLIT_TRAIN,
                               &run->data.validation));
@@ -208,7 +197,7 @@ lathe_status lathe__run_data(lathe_run *run)
     if (!run->set.datasets)
         return lathe_error(LATHE_E_CONFIG, "%s: data.datasets names no data",
                            lathe_config_path(run->config));
-    if (run->open.mode == LATHE_OPEN_EVALUATE && !lathe__run_has_validation(run))
+    if (run->open.mode == LATHE_OPEN_EVALUATE && !lathe_settings_has_validation(&run->set))
         return lathe__run_refuse(run, "data", "validation",
                                  "there is no data to evaluate on: set data.validation, "
                                  "data.validation_split or data.validation_count, or give --data "

@@ -22,16 +22,16 @@
 #include "run/run_state.h"
 #include "run/token_check.h"
 
-/* Vocabulary of a model that does not say: the tokenizer's, and of one yet to be learnt what it was
- * asked to have (a small corpus may give fewer tokens, the plan holds either way). 0: unknown. */
-static int64_t vocabulary(const lathe_run *run)
+/* Vocabulary for a model that does not name its size: that of the tokenizer, or, if the tokenizer
+ * is still to be learned, the size that tokenizer.train (`train`, or NULL) asks for. A small corpus
+ * may give fewer tokens; the plan holds either way. 0: unknown. */
+static int64_t vocabulary(const char *train, const lathe_tokenizer *tokenizer)
 {
-    if (!run->set.tokenizer_train)
-        return run->data.tokenizer ? lathe_tokenizer_vocab_size(run->data.tokenizer) : 0;
+    if (!train)
+        return tokenizer ? lathe_tokenizer_vocab_size(tokenizer) : 0;
     json_t *root = NULL;
     int64_t n = 0;
-    if (lathe_json_load("tokenizer.train", run->set.tokenizer_train,
-                        (int64_t)strlen(run->set.tokenizer_train), &root) == LATHE_OK)
+    if (lathe_json_load("tokenizer.train", train, (int64_t)strlen(train), &root) == LATHE_OK)
         n = (int64_t)json_integer_value(json_object_get(root, "vocab_size"));
     json_decref(root);
     return n;
@@ -56,9 +56,9 @@ static lathe_status model_json(const lathe_run *run, lathe_buffer *b)
         lathe_value_json(v, b);
         first = 0;
     }
-    if (!has_vocab && vocabulary(run) > 0)
-        lathe_buffer_printf(b, "%s\"vocab_size\": %lld", first ? "" : ", ",
-                            (long long)vocabulary(run));
+    const int64_t n_tokens = vocabulary(run->set.tokenizer_train, run->data.tokenizer);
+    if (!has_vocab && n_tokens > 0)
+        lathe_buffer_printf(b, "%s\"vocab_size\": %lld", first ? "" : ", ", (long long)n_tokens);
     if (run->data.tokenizer) {
         if (lathe_tokenizer_eos(run->data.tokenizer) >= 0)
             lathe_buffer_printf(b, ", \"eos_token_id\": %d",
@@ -97,15 +97,14 @@ static lathe_status read_model(lathe_run *run)
 }
 
 /* Asks the adapter of a parameter whether it trains. A run without an adapter trains nothing. */
-static lathe_status ask_trainable(const lathe_run *run, int32_t index, int32_t *out_trainable,
-                                  int32_t *out_group)
+static lathe_status ask_trainable(const lathe_instance *adapter, const lathe_params *params,
+                                  int32_t index, int32_t *out_trainable, int32_t *out_group)
 {
-    const lathe_adapter_v1 *table = run->parts.adapter.component ? run->parts.adapter.table : NULL;
-    const lathe_param_info info = lathe_params_info(&run->params, index);
+    const lathe_adapter_v1 *table = adapter->component ? adapter->table : NULL;
+    const lathe_param_info info = lathe_params_info(params, index);
     *out_trainable = 0;
     return LATHE_HAS(table, select)
-               ? lathe_answer_select(&run->parts.adapter, &info, LATHE_MAX_GROUPS, out_trainable,
-                                     out_group)
+               ? lathe_answer_select(adapter, &info, LATHE_MAX_GROUPS, out_trainable, out_group)
                : LATHE_OK;
 }
 
@@ -116,7 +115,7 @@ static lathe_status select_trainable(lathe_run *run)
         lathe_param *p = run->params.rows[i];
         int32_t trainable = 0;
         if (run->open.mode <= LATHE_OPEN_TRAIN)
-            LATHE_TRY(ask_trainable(run, i, &trainable, &p->group));
+            LATHE_TRY(ask_trainable(&run->parts.adapter, &run->params, i, &trainable, &p->group));
         p->trainable = trainable;
     }
     return LATHE_OK;
@@ -132,7 +131,8 @@ static lathe_status quantize_rows(lathe_run *run)
     for (int32_t i = 0; i < run->params.n_model; i++) {
         lathe_param *p = run->params.rows[i];
         int32_t trained, group = 0;
-        LATHE_TRY(ask_trainable(run, i, &trained, &group)); /* also where the run only evaluates */
+        LATHE_TRY(ask_trainable(&run->parts.adapter, &run->params, i, &trained,
+                                &group)); /* also where the run only evaluates */
         if (p->role != LATHE_ROLE_MATRIX || trained || p->desc.rank != 2)
             continue;
         const int64_t rows = p->desc.dims[0], cols = p->desc.dims[1];
@@ -154,11 +154,12 @@ static lathe_status quantize_rows(lathe_run *run)
 /* Whether a parameter of the checkpoint under evaluation may differ from the reference's: the run
  * that wrote it trained the parameter. Without an adapter in the configuration that run trained all
  * of them. */
-static lathe_status was_trained(const lathe_run *run, int32_t index, int32_t *out)
+static lathe_status was_trained(const lathe_instance *adapter, const lathe_params *params,
+                                int32_t index, int32_t *out)
 {
     int32_t group = 0;
     *out = 1;
-    return run->parts.adapter.component ? ask_trainable(run, index, out, &group) : LATHE_OK;
+    return adapter->component ? ask_trainable(adapter, params, index, out, &group) : LATHE_OK;
 }
 
 /* Adds a frozen copy of every trained parameter, for stages that compare with the model as it was
@@ -178,7 +179,7 @@ lathe_status lathe__run_add_reference(lathe_run *run)
         char name[512];
         int32_t index, differs = copy.trainable;
         if (run->open.mode > LATHE_OPEN_TRAIN)
-            LATHE_TRY(was_trained(run, i, &differs));
+            LATHE_TRY(was_trained(&run->parts.adapter, &run->params, i, &differs));
         if (!differs)
             continue; /* not copied: the reference uses the same weights */
         (void)snprintf(name, sizeof name, LATHE_REFERENCE_PREFIX "%s", copy.name);
@@ -269,21 +270,22 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
 }
 
 /* Takes a program's needs into the shared arena and the planned sums. */
-static void reserve(lathe_run *run, int64_t arena_bytes, int64_t activation_bytes,
-                    int64_t input_bytes)
+static void reserve(lathe_programs *programs, lathe_mem_bytes *planned, int64_t arena_bytes,
+                    int64_t activation_bytes, int64_t input_bytes)
 {
-    if (arena_bytes > run->programs.arena_bytes)
-        run->programs.arena_bytes = arena_bytes;
-    if (activation_bytes > run->programs.activation_bytes)
-        run->programs.activation_bytes = activation_bytes;
-    run->planned.by[LATHE_MEM_ACTIVATIONS] += input_bytes;
+    if (arena_bytes > programs->arena_bytes)
+        programs->arena_bytes = arena_bytes;
+    if (activation_bytes > programs->activation_bytes)
+        programs->activation_bytes = activation_bytes;
+    planned->by[LATHE_MEM_ACTIVATIONS] += input_bytes;
 }
 
 static lathe_status prepare(lathe_run *run, lathe_program *p)
 {
     LATHE_TRY(lathe_program_prepare(p, &run->machine));
     const lathe_plan *plan = lathe_exec_plan(p->exec);
-    reserve(run, plan->arena_bytes, plan->activation_bytes, plan->input_bytes);
+    reserve(&run->programs, &run->planned, plan->arena_bytes, plan->activation_bytes,
+            plan->input_bytes);
     run->planned.by[LATHE_MEM_OFFLOAD] += plan->host_bytes;
     run->planned.by[LATHE_MEM_STAGING] += lathe_exec_staging_bytes(p->exec);
     return LATHE_OK;
@@ -292,7 +294,7 @@ static lathe_status prepare(lathe_run *run, lathe_program *p)
 /* Evaluation is part of the plan when the run will evaluate. */
 static int evaluates(const lathe_run *run)
 {
-    return run->open.mode == LATHE_OPEN_EVALUATE || lathe__run_has_validation(run);
+    return run->open.mode == LATHE_OPEN_EVALUATE || lathe_settings_has_validation(&run->set);
 }
 
 static lathe_status build_programs(lathe_run *run)
@@ -414,20 +416,22 @@ lathe_status lathe__run_plan(lathe_run *run)
         LATHE_TRY(lathe__device_check(run));
         LATHE_TRY(plan_offload(run));
         LATHE_TRY(lathe_param_groups_read(run->config, &run->params, &run->parts.optimizer,
-                                          &run->arena, run->open.diags, &run->opt.groups));
+                                          run->opt.base_lr, &run->arena, run->open.diags,
+                                          &run->opt.groups));
         LATHE_TRY(lathe_update_create(&run->machine, &run->store, &run->parts.optimizer,
                                       &run->opt.groups, &run->opt.update));
-        reserve(run, lathe_update_arena_bytes(run->opt.update),
+        reserve(&run->programs, &run->planned, lathe_update_arena_bytes(run->opt.update),
                 lathe_update_activation_bytes(run->opt.update),
                 lathe_update_input_bytes(run->opt.update));
         run->planned.by[LATHE_MEM_OPTIMIZER] += lathe_update_own_bytes(run->opt.update);
         run->planned.by[LATHE_MEM_STAGING] += lathe_update_staging_bytes(run->opt.update);
-        reserve(run, run->opt.row_kernels.scratch_bytes, 0, 0);
+        reserve(&run->programs, &run->planned, run->opt.row_kernels.scratch_bytes, 0, 0);
     }
     if (trains && run->set.sample_every > 0) {
         LATHE_TRY(lathe__generator_plan(run));
         const lathe_generator_needs needs = lathe__generator_needs(run);
-        reserve(run, needs.arena_bytes, needs.activation_bytes, needs.input_bytes);
+        reserve(&run->programs, &run->planned, needs.arena_bytes, needs.activation_bytes,
+                needs.input_bytes);
         run->planned.by[LATHE_MEM_CACHE] += needs.cache_bytes;
         run->planned.by[LATHE_MEM_STAGING] += needs.staging_bytes;
     }

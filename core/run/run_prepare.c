@@ -135,7 +135,8 @@ static lathe_status prepare_model(lathe_run *run)
     before = n_errors(run);
     LATHE_TRY(note(run,
                    lathe_param_groups_read(run->config, &run->params, &run->parts.optimizer,
-                                           &run->arena, run->open.diags, &run->opt.groups),
+                                           run->opt.base_lr, &run->arena, run->open.diags,
+                                           &run->opt.groups),
                    before, "optimizer", "groups"));
     return LATHE_OK;
 }

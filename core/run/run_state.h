@@ -159,8 +159,5 @@ lathe_status lathe__run_weights(lathe_run *run);
 /** Open the tokenizer, the shards and the loaders (run_data.c). */
 lathe_status lathe__run_tokenizer(lathe_run *run);
 lathe_status lathe__run_data(lathe_run *run);
-/** Whether the run evaluates, and whether it has separate datasets for that (run_data.c). */
-int lathe__run_has_validation(const lathe_run *run);
-int lathe__run_has_validation_data(const lathe_run *run);
 
 #endif

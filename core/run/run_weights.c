@@ -72,18 +72,17 @@ static lathe_status random_row(lathe_weight_fill *fill, int32_t index, uint64_t 
 }
 
 /* Fills the frozen copies with the current weights. */
-static lathe_status fill_reference(lathe_run *run)
+static lathe_status fill_reference(const lathe_store *store)
 {
-    for (int32_t i = 0; i < run->params.n; i++) {
-        const lathe_param *row = run->params.rows[i];
+    const lathe_params *params = store->params;
+    for (int32_t i = 0; i < params->n; i++) {
+        const lathe_param *row = params->rows[i];
         if (!row->reference)
             continue;
-        const int32_t from =
-            lathe_params_find(&run->params, row->name + strlen(LATHE_REFERENCE_PREFIX));
-        LATHE_TRY(lathe_move(&run->machine, lathe_store_value(&run->store, i),
-                             lathe_store_value(&run->store, from),
+        const int32_t from = lathe_params_find(params, row->name + strlen(LATHE_REFERENCE_PREFIX));
+        LATHE_TRY(lathe_move(store->m, lathe_store_value(store, i), lathe_store_value(store, from),
                              lathe_desc_count(&row->desc) *
-                                 lathe_dtype_bytes(lathe_params_value_dtype(&run->params, i))));
+                                 lathe_dtype_bytes(lathe_params_value_dtype(params, i))));
     }
     return LATHE_OK;
 }
@@ -138,7 +137,7 @@ lathe_status lathe__run_weights(lathe_run *run)
         if (!run->params.rows[i]->reference && (i >= run->params.n_model || !run->set.model_path))
             status = random_row(&fill, i, run->set.model_seed);
     if (status == LATHE_OK)
-        status = fill_reference(run);
+        status = fill_reference(&run->store);
     const lathe_averaging average = lathe__run_averaging(run);
     if (status == LATHE_OK)
         status = lathe_average_begin(&average);

@@ -54,3 +54,8 @@ void lathe_settings_read(const lathe_config *config, lathe_settings *out)
     lathe_checkpoint_settings_read(config, &out->checkpoint);
     out->compute_dtype = out->precision;
 }
+
+int lathe_settings_has_validation(const lathe_settings *set)
+{
+    return set->validation_split > 0.0 || set->validation_count > 0 || set->validation != NULL;
+}

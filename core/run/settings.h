@@ -37,6 +37,9 @@ typedef struct lathe_settings {
     int32_t fp8;           /* LATHE_FP8_*: the recipe in use */
 } lathe_settings;
 
+/** Whether there are data to evaluate on. */
+int lathe_settings_has_validation(const lathe_settings *set);
+
 /** Reads the settings from a checked configuration. Texts are borrowed from it. */
 void lathe_settings_read(const lathe_config *config, lathe_settings *out);
 

@@ -111,7 +111,7 @@ static void warn_training(const lathe_run *run)
                   "train.early_stopping_patience is unset");
     if (!s->offload_optimizer)
         warn_idle(run, "train", "offload_buffer", "train.offload_optimizer is false");
-    if (!lathe__run_has_validation(run))
+    if (!lathe_settings_has_validation(&run->set))
         warn_idle(run, "train", "eval_batches",
                   "there is nothing to evaluate: data.validation_split, data.validation_count and "
                   "data.validation are unset");
@@ -151,7 +151,7 @@ static void warn_others(const lathe_run *run)
 
 static lathe_status check_early_stopping(const lathe_run *run)
 {
-    const char *lacks = !lathe__run_has_validation(run)
+    const char *lacks = !lathe_settings_has_validation(&run->set)
                             ? "data.validation, data.validation_split or data.validation_count"
                         : run->set.eval_every == 0 ? "train.eval_every"
                                                    : NULL;

@@ -8,10 +8,11 @@
 #include "base/log.h"
 
 /* Names a token for people: 7 ("</s>"). */
-static const char *token_text(const lathe_run *run, int32_t id, char *out, size_t capacity)
+static const char *token_text(const lathe_tokenizer *tokenizer, int32_t id, char *out,
+                              size_t capacity)
 {
     int64_t n = 0;
-    const char *text = lathe_tokenizer_token(run->data.tokenizer, id, &n);
+    const char *text = lathe_tokenizer_token(tokenizer, id, &n);
     if (text)
         (void)snprintf(out, capacity, "%d (\"%.*s\")", id, n < 60 ? (int)n : 60, text);
     else
@@ -52,8 +53,9 @@ static void compare_eos(const lathe_run *run)
     lathe_log(LATHE_LOG_WARN,
               "%s/config.json: eos_token_id is %s, but the tokenizer of %s ends a text with %s: "
               "documents end with the latter in training",
-              run->set.model_path, token_text(run, run->model.eos[0], theirs, sizeof theirs),
-              run->data.tokenizer_dir, token_text(run, eos, ours, sizeof ours));
+              run->set.model_path,
+              token_text(run->data.tokenizer, run->model.eos[0], theirs, sizeof theirs),
+              run->data.tokenizer_dir, token_text(run->data.tokenizer, eos, ours, sizeof ours));
 }
 
 /* Refuses raw bytes for a model that needs a tokenizer. A model folder without a tokenizer is read

@@ -186,13 +186,13 @@ static lathe_status read_groups(const reader *r, lathe_arena *arena)
 }
 
 /* Reads the optimizer's own learning rate and weight decay of every parameter. */
-static void read_rates(const lathe_config *config, const lathe_instance *optimizer,
+static void read_rates(const lathe_config *config, const lathe_instance *optimizer, double base_lr,
                        const lathe_params *params, int32_t i, lathe_optimizer_rates *out)
 {
     const lathe_optimizer_v1 *table = optimizer->table;
     const lathe_value *decay = lathe_config_get(config, "optimizer", "weight_decay");
     const lathe_param_info info = lathe_params_info(params, i);
-    *out = (lathe_optimizer_rates){.lr = table->base_lr(optimizer->self),
+    *out = (lathe_optimizer_rates){.lr = base_lr,
                                    .weight_decay = decay != NULL && decay->is_set ? decay->f : 0.0,
                                    .lr_key = "lr",
                                    .weight_decay_key = decay != NULL ? "weight_decay" : NULL};
@@ -201,7 +201,7 @@ static void read_rates(const lathe_config *config, const lathe_instance *optimiz
 }
 
 static lathe_status read_all(const lathe_config *config, const lathe_params *params,
-                             const lathe_instance *optimizer, lathe_arena *arena,
+                             const lathe_instance *optimizer, double base_lr, lathe_arena *arena,
                              lathe_diags *diags, lathe_param_groups *out)
 {
     const reader r = {.config = config, .params = params, .out = out, .diags = diags};
@@ -219,7 +219,7 @@ static lathe_status read_all(const lathe_config *config, const lathe_params *par
         out->lr_mult[i] = 1.0;
         out->decay_mult[i] = role == LATHE_ROLE_NORM || role == LATHE_ROLE_BIAS ? 0.0 : 1.0;
         out->group[i] = 0;
-        read_rates(config, optimizer, params, i, &out->rates[i]);
+        read_rates(config, optimizer, base_lr, params, i, &out->rates[i]);
     }
     LATHE_TRY(no_decay(&r, "no_decay_modules", in_module));
     LATHE_TRY(no_decay(&r, "no_decay_params", covers));
@@ -233,12 +233,13 @@ static lathe_status read_all(const lathe_config *config, const lathe_params *par
 }
 
 lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
-                                     const lathe_instance *optimizer, lathe_arena *arena,
-                                     lathe_diags *diags, lathe_param_groups *out)
+                                     const lathe_instance *optimizer, double base_lr,
+                                     lathe_arena *arena, lathe_diags *diags,
+                                     lathe_param_groups *out)
 {
     lathe_diags own = {0};
     const lathe_status status =
-        read_all(config, params, optimizer, arena, diags ? diags : &own, out);
+        read_all(config, params, optimizer, base_lr, arena, diags ? diags : &own, out);
     lathe_diags_fini(&own);
     return status;
 }

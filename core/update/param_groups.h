@@ -31,13 +31,15 @@ typedef struct lathe_param_groups {
     lathe_optimizer_rates *rates;
 } lathe_param_groups;
 
-/** Reads the groups for the trainable parameters of a table; the arrays are in the arena.
+/** Reads the groups for the trainable parameters of a table; the arrays are in the arena. base_lr:
+ * the answer of the optimizer's base_lr().
  * LATHE_E_CONFIG, with place and pattern: a pattern matches no trainable parameter, the optimizer
  * has no weight_decay, or a group sets lr or weight_decay although the base value is 0. The errors
  * are also added to diags, unless it is NULL. */
 lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
-                                     const lathe_instance *optimizer, lathe_arena *arena,
-                                     lathe_diags *diags, lathe_param_groups *out);
+                                     const lathe_instance *optimizer, double base_lr,
+                                     lathe_arena *arena, lathe_diags *diags,
+                                     lathe_param_groups *out);
 
 /** Trained parameters with the same group, the same part of the optimizer and the same numbers. */
 typedef struct lathe_group_row {

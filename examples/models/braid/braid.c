@@ -54,7 +54,6 @@ static lathe_status build(void *self, const lathe_model_builder *b, lathe_val *o
 static lathe_status create(const lathe_host *host, const lathe_value *values, int32_t n_values,
                            void **out_self)
 {
-    LATHE_TRY(lathe_values_check(host, "braid", fields, LATHE_N_FIELDS(fields), values, n_values));
     return lathe_decoder_create(host, fields, values, n_values, read, out_self);
 }
 

@@ -75,8 +75,6 @@ lathe_decoder_create(const lathe_host *host, const lathe_field *fields, const la
     static lathe_status id##_create(const lathe_host *host, const lathe_value *values,             \
                                     int32_t n_values, void **out_self)                             \
     {                                                                                              \
-        LATHE_TRY(                                                                                 \
-            lathe_values_check(host, #id, fields, LATHE_N_FIELDS(fields), values, n_values));      \
         return lathe_decoder_create(host, fields, values, n_values, read, out_self);               \
     }                                                                                              \
     static const lathe_model_v1 id##_table = {.size = (uint32_t)sizeof id##_table,                 \

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lathe/kit/values_check.h"
 #include "lathe/plugin.h"
 
 #define LATHE_TEST_MAX_FIELDS 64
@@ -146,6 +147,8 @@ static inline lathe_status lathe_test_create(const lathe_plugin *plugin, const c
     lathe_test_message[0] = '\0';
     if (plugin->create == NULL)
         return LATHE_OK;
+    LATHE_TRY(lathe_values_check(lathe_test_host(), plugin->name, plugin->fields, plugin->n_fields,
+                                 values, plugin->n_fields));
     return plugin->create(lathe_test_host(), values, plugin->n_fields, out_self);
 }
 
