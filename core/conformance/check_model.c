@@ -163,16 +163,18 @@ static lathe_status every_tensor_trains(lathe__subject *s)
     return each_type(s, one_trains);
 }
 
-/* Fills tokens, positions from `first` and weights; runs. */
-static lathe_status run_tokens(lathe__subject *s, model *m, lathe__exact *e, int first, int count)
+/* Fills in tokens, positions from `first`, and weights. total: tokens of the whole row. */
+static lathe_status run_tokens(lathe__subject *s, model *m, lathe__exact *e, int first, int count,
+                               int total)
 {
+    const int64_t offset = lathe_model_position_offset(&m->config, m->build.max_positions, total);
     LATHE_TRY(lathe__exact_init(e, s, m->g));
     for (lathe_val v = 0; v < m->g->n_values; v++)
         if (m->g->values[v].kind == LATHE_VALUE_PARAM)
             lathe__exact_noise(e, v, 7 + (uint64_t)m->g->values[v].param, 0.3);
     for (int i = 0; i < count; i++) {
         lathe__exact_data(e, m->build.tokens)[i] = (double)((first + i) * 7 % 40);
-        lathe__exact_data(e, m->build.positions)[i] = first + i;
+        lathe__exact_data(e, m->build.positions)[i] = (double)(first + i + offset);
     }
     if (m->build.kv_len != LATHE_NONE)
         lathe__exact_data(e, m->build.kv_len)[0] = first + count;
@@ -191,7 +193,7 @@ static lathe_status compare_cached(lathe__subject *s, const char *model_type)
     if (status == LATHE_OK)
         status = forward(&whole, 1, FIRST + REST, 0);
     if (status == LATHE_OK)
-        status = run_tokens(s, &whole, &e[2], 0, FIRST + REST);
+        status = run_tokens(s, &whole, &e[2], 0, FIRST + REST, FIRST + REST);
     if (status == LATHE_OK)
         status = lathe__exact_run(&e[2]);
     for (int p = 0; p < 2 && status == LATHE_OK; p++) {
@@ -199,7 +201,7 @@ static lathe_status compare_cached(lathe__subject *s, const char *model_type)
         if (status == LATHE_OK)
             status = forward(&part[p], 1, counts[p], 16);
         if (status == LATHE_OK)
-            status = run_tokens(s, &part[p], &e[p], p == 0 ? 0 : FIRST, counts[p]);
+            status = run_tokens(s, &part[p], &e[p], p == 0 ? 0 : FIRST, counts[p], FIRST + REST);
         for (int32_t i = 0; p == 1 && status == LATHE_OK && i < whole.config.n_layers; i++) {
             const int64_t n = lathe__exact_count(&e[1], part[1].k[i]);
             const lathe_val k = lathe__exact_last(&e[0], part[0].k[i]);
@@ -334,7 +336,8 @@ static lathe_status run_golden(lathe__subject *s, const char *folder, const lath
     LATHE_TRY(load_weights(m, &e, folder));
     for (int64_t i = 0; i < n; i++) {
         lathe__exact_data(&e, m->build.tokens)[i] = (double)((const int32_t *)ids->data)[i];
-        lathe__exact_data(&e, m->build.positions)[i] = (double)(i % t);
+        lathe__exact_data(&e, m->build.positions)[i] =
+            (double)(i % t + lathe_model_position_offset(&m->config, t, t));
     }
     LATHE_TRY(lathe__exact_run(&e));
     return compare_logits(s, m, &e, logits);

@@ -142,6 +142,21 @@ static lathe_status check_info(const lathe_plugin *plugin, const lathe_model_inf
                                        plugin->name, wrong);
 }
 
+/* A batch is long for all tables with longrope, or for none (lathe_model_position_offset). */
+static void check_longropes(lathe_config_reader *r, const lathe_model_config *c)
+{
+    const lathe_rope_config *first = NULL;
+    for (int32_t i = 0; i < c->n_ropes; i++) {
+        if (c->ropes[i].type != LATHE_ROPE_LONGROPE)
+            continue;
+        if (first != NULL && first->original_max_positions != c->ropes[i].original_max_positions)
+            lathe__config_refuse(r, "rope_parameters",
+                                 "all settings with longrope must have the same "
+                                 "original_max_position_embeddings");
+        first = &c->ropes[i];
+    }
+}
+
 static lathe_status describe(lathe_config_reader *r, lathe_model_config *out)
 {
     const lathe_model_v1 *table = out->family.table;
@@ -169,6 +184,7 @@ static lathe_status describe(lathe_config_reader *r, lathe_model_config *out)
     out->n_ropes = info.n_ropes;
     for (int32_t i = 0; i < info.n_ropes; i++)
         lathe_rope_config_read(r, &info.ropes[i], out->max_positions, &out->arena, &out->ropes[i]);
+    check_longropes(r, out);
     return r->status;
 }
 

@@ -155,16 +155,28 @@ static lathe_status report(void *ctx, const char *name, lathe_val sum, double we
     return LATHE_OK;
 }
 
+int64_t lathe_model_position_offset(const lathe_model_config *config, int64_t max_positions,
+                                    int64_t longest)
+{
+    for (int32_t i = 0; i < config->n_ropes; i++)
+        if (config->ropes[i].type == LATHE_ROPE_LONGROPE)
+            return longest > config->ropes[i].original_max_positions ? max_positions : 0;
+    return 0;
+}
+
 /* A table of rotary frequencies as a constant of the graph. */
 static lathe_status rope_constant(const lathe_model_build *b, int32_t index, lathe_val *out)
 {
     const lathe_rope_config *r = &b->config->ropes[index];
-    float *table = malloc((size_t)b->max_positions * (size_t)r->dims * sizeof *table);
+    const int64_t p = b->max_positions, both = p + lathe_model_position_offset(b->config, p, p);
+    float *table = malloc((size_t)both * (size_t)r->dims * sizeof *table);
     if (table == NULL)
         return lathe_error(LATHE_E_NOMEM, "no memory for a RoPE table of %lld positions",
                            (long long)b->max_positions);
-    lathe_rope_table(r, b->max_positions, table);
-    const lathe_desc desc = {LATHE_F32, 3, {b->max_positions, 2, r->dims / 2, 1}};
+    lathe_rope_table(r, p, 0, table);
+    if (both > p)
+        lathe_rope_table(r, p, 1, table + p * r->dims);
+    const lathe_desc desc = {LATHE_F32, 3, {both, 2, r->dims / 2, 1}};
     const lathe_status status = lathe_graph_const(b->graph, "rope.table", desc, table, out);
     free(table);
     return status;

@@ -46,6 +46,13 @@ typedef struct lathe_model_build {
 /** Final normed hidden states c[N,C]: the input of the head. */
 lathe_status lathe_model_hidden(lathe_model_build *build, lathe_val *out);
 
+/** The number to add to every position of a batch whose longest document has `longest` positions,
+ *  in a graph of `max_positions`: 0, or max_positions if longrope then uses its long factors. Such
+ * a graph has rotary tables of 2*max_positions rows: the second half is for long batches. Source
+ * transformers 5.23, modeling_rope_utils.py: longrope_frequency_update. */
+int64_t lathe_model_position_offset(const lathe_model_config *config, int64_t max_positions,
+                                    int64_t longest);
+
 /** Weight c[V,C] of the head: its own, or the token embedding when tied. */
 lathe_status lathe_model_head(const lathe_model_build *build, lathe_val *out);
 

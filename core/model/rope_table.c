@@ -49,10 +49,9 @@ static float yarn_scale(const lathe_rope_config *rope, int32_t i, float power)
     return 1.0f / ((float)rope->factor * power) * (1.0f - kept) + 1.0f / power * kept;
 }
 
-void lathe_rope_inv_freq(const lathe_rope_config *rope, int64_t positions, float *inv_freq)
+void lathe_rope_inv_freq(const lathe_rope_config *rope, int32_t is_long, float *inv_freq)
 {
-    const float *factors =
-        positions > rope->original_max_positions ? rope->long_factor : rope->short_factor;
+    const float *factors = is_long ? rope->long_factor : rope->short_factor;
     for (int32_t i = 0; i < rope->dims / 2; i++) {
         const float exponent = (float)(2 * i) / (float)rope->dims;
         const float power = (float)pow(rope->theta, (double)exponent);
@@ -95,10 +94,11 @@ static void fill(void *arg, int64_t begin, int64_t end, int32_t worker)
         }
 }
 
-void lathe_rope_table(const lathe_rope_config *rope, int64_t positions, float *table)
+void lathe_rope_table(const lathe_rope_config *rope, int64_t positions, int32_t is_long,
+                      float *table)
 {
     float inv_freq[LATHE_MAX_ROPE_DIMS / 2];
-    lathe_rope_inv_freq(rope, positions, inv_freq);
+    lathe_rope_inv_freq(rope, is_long, inv_freq);
     job j = {table, inv_freq, rope->dims / 2, (float)rope->attention_factor};
     lathe_parallel_for(positions, 64, fill, &j);
 }

@@ -32,11 +32,25 @@ static void fill_input(const lathe_program *p, const lathe_run_batch *b, const i
     }
 }
 
-/* Positions count within the row; the padding after a short row is a separate document. Columns of
- * the batch replace them if it has any. */
-static void fill_positions(const lathe_program *p, const lathe_run_batch *b, int32_t *positions,
-                           int32_t *doc_start)
+/* Positions of the longest document of a batch. */
+static int64_t longest_document(const lathe_run_batch *b)
 {
+    const int64_t n = (int64_t)b->n_rows * b->row_tokens;
+    int64_t last = 0;
+    if (!b->positions)
+        return b->row_tokens;
+    for (int64_t i = 0; i < n; i++)
+        last = b->positions[i] > last ? b->positions[i] : last;
+    return last + 1;
+}
+
+/* Positions count within the row; the padding after a short row is a separate document. Columns of
+ * the batch replace them if it has any. longrope chooses its factors by the longest document. */
+static void fill_positions(const lathe_run *run, const lathe_program *p, const lathe_run_batch *b,
+                           int32_t *positions, int32_t *doc_start)
+{
+    const int64_t offset =
+        lathe_model_position_offset(&run->model, p->row_tokens, longest_document(b));
     const int64_t tokens = p->row_tokens;
     const size_t bytes = (size_t)b->row_tokens * sizeof *positions;
     for (int64_t r = 0; r < p->n_rows; r++) {
@@ -51,6 +65,8 @@ static void fill_positions(const lathe_program *p, const lathe_run_batch *b, int
         if (row >= 0 && b->doc_start)
             memcpy(doc_start + r * tokens, b->doc_start + row * b->row_tokens, bytes);
     }
+    for (int64_t i = 0; offset > 0 && i < p->n_rows * tokens; i++)
+        positions[i] += (int32_t)offset;
 }
 
 static lathe_status check_ids(const lathe_run_batch *b, int64_t vocab, int64_t most_tokens)
@@ -160,7 +176,7 @@ lathe_status lathe__batch_load(lathe_program *p, const lathe_instance *stage,
     int32_t *targets = lathe_exec_input(p->exec, p->targets);
     fill_input(p, b, b->tokens, 0, lathe_exec_input(p->exec, p->tokens));
     fill_input(p, b, b->targets, -1, targets);
-    fill_positions(p, b, lathe_exec_input(p->exec, p->positions),
+    fill_positions(run, p, b, lathe_exec_input(p->exec, p->positions),
                    lathe_exec_input(p->exec, p->doc_start));
     float *mask = on_pairs ? lathe_exec_input(p->exec, p->pair_mask) : NULL;
     for (int64_t i = 0; mask && i < p->n_rows / 2; i++)

@@ -27,6 +27,7 @@ struct lathe_generator {
     int64_t caches_bytes, arena_bytes; /* allocated for caches and arena */
     int64_t cache_bytes;               /* one layer's k or v */
     int64_t capacity;                  /* positions in the KV cache */
+    int64_t offset;                    /* lathe_model_position_offset of what is in the caches */
     int32_t uses_team;                 /* programs of at most TEAM_TOKENS use a team of threads */
     lathe_ids ids;                     /* prompt and generated tokens */
     float *logprobs;                   /* [capacity] */
@@ -198,7 +199,7 @@ static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t beg
     int32_t *kv_len = lathe_exec_input(p->exec, p->kv_len);
     for (int64_t i = 0; i < p->row_tokens; i++) {
         tokens[i] = g->ids.data[begin + i];
-        positions[i] = (int32_t)(begin + i);
+        positions[i] = (int32_t)(begin + i + g->offset);
     }
     *kv_len = (int32_t)(begin + p->row_tokens);
     const void *logits = NULL;
@@ -272,9 +273,11 @@ lathe_status lathe__generator_check(lathe_run *run, const char *prompt)
 /* Runs the prompt in whole chunks of each size, largest first. If more than half a chunk remains, a
  * whole chunk that ends at the prompt's end is run: its first tokens, which are in the caches
  * already, are computed again. */
-static lathe_status take_prompt(lathe_generator *g, int64_t n_prompt, const float **out_logits)
+static lathe_status take_prompt(const lathe_run *run, lathe_generator *g, int64_t n_prompt,
+                                const float **out_logits)
 {
     int64_t at = 0;
+    g->offset = lathe_model_position_offset(&run->model, g->capacity, n_prompt);
     for (int i = 0; i < N_SIZES; i++) {
         lathe_program *p = &g->programs[i];
         if (!p->exec)
@@ -287,6 +290,15 @@ static lathe_status take_prompt(lathe_generator *g, int64_t n_prompt, const floa
         }
     }
     return LATHE_OK;
+}
+
+/* Runs the last token of the ids. Where longrope changes its factors, all keys in the caches are
+ * computed again, as transformers does for Phi-3. */
+static lathe_status run_last(const lathe_run *run, lathe_generator *g, const float **out_logits)
+{
+    if (lathe_model_position_offset(&run->model, g->capacity, g->ids.n) != g->offset)
+        return take_prompt(run, g, g->ids.n, out_logits);
+    return run_tokens(g, &g->programs[DECODE], g->ids.n - 1, out_logits);
 }
 
 /* Argument of make_tokens. */
@@ -315,7 +327,7 @@ static lathe_status make_more(lathe_run *run, lathe_generator *g, const lathe_sa
         if (how->stop_at_eos && is_eos(run, token))
             break;
         if (i + 1 < how->max_new_tokens && g->ids.n < limit)
-            LATHE_TRY(run_tokens(g, &g->programs[DECODE], g->ids.n - 1, &logits));
+            LATHE_TRY(run_last(run, g, &logits));
     }
     return LATHE_OK;
 }
@@ -330,7 +342,7 @@ static lathe_status continue_prompt(lathe_run *run, lathe_generator *g, const la
                                     int64_t n_prompt)
 {
     continuation c = {.run = run, .g = g, .how = how};
-    LATHE_TRY(take_prompt(g, n_prompt, &c.logits));
+    LATHE_TRY(take_prompt(run, g, n_prompt, &c.logits));
     if (g->uses_team)
         lathe_parallel_team(make_tokens, &c);
     else

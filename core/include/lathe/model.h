@@ -122,7 +122,9 @@ typedef struct lathe_model_builder {
     int64_t batch;         /* B; there are N = B*Tq tokens */
     int64_t max_positions; /* positions are below this */
     lathe_val tokens;      /* i32[N] */
-    lathe_val positions;   /* i32[N]: position within the document */
+    lathe_val positions;   /* i32[N]: position within the document, the row of the rotary tables;
+                              max_positions is added to all of them if longrope uses its long
+                              factors */
     lathe_val doc_start;   /* i32[N] or LATHE_NONE: input 3 of ATTENTION */
     lathe_val kv_len;      /* i32[B] or LATHE_NONE: input 4 of ATTENTION */
     void *ctx;             /* first argument of the functions below */
@@ -136,8 +138,8 @@ typedef struct lathe_model_builder {
     /** [build] If `cached` is 1: appends the new rows k and v c[N, Hkv*D] to the layer's cache and
      *  returns the whole cache in *k and *v. Otherwise: changes nothing. Call it once per layer. */
     lathe_status (*cache)(void *ctx, int32_t layer, lathe_val *k, lathe_val *v);
-    /** [build] Table f32[P,2,R/2] of describe()'s ropes[index], R channels of each head are
-     *  rotated: input 2 of ROPE. */
+    /** [build] Table f32[P,2,R/2] of describe()'s ropes[index], where R channels of each head are
+     *  rotated: input 2 of ROPE. P is max_positions, or twice that for a model with longrope. */
     lathe_status (*rope)(void *ctx, int32_t index, lathe_val *out);
     /** [build] Adds a constant; its data are copied. */
     lathe_status (*constant)(void *ctx, const char *name, const lathe_desc *desc, const void *data,

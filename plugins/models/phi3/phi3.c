@@ -8,7 +8,7 @@ static const lathe_field fields[] = {
     LATHE_ROPE_FIELDS("10000.0"),
     LATHE_FIELD_INT(
         "original_max_position_embeddings", NULL, 1, LATHE_ANY_POSITIONS, "tokens",
-        "longrope: rows up to this length use its short factors, longer ones its long factors"),
+        "longrope: batches with longer rows use its long factors, all others its short factors"),
     LATHE_POSITIVE("partial_rotary_factor", "1.0", 1.0,
                    "share of a head whose first channels are rotated"),
     LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),

@@ -44,7 +44,7 @@ static void check_frequencies(const char *name, const lathe_model_config *c, con
     float got[64];
     cr_assert_leq(c->ropes[0].dims / 2, 64);
     cr_assert_eq(json_array_size(want), (size_t)c->ropes[0].dims / 2, "%s", name);
-    lathe_rope_inv_freq(&c->ropes[0], 1, got);
+    lathe_rope_inv_freq(&c->ropes[0], 0, got);
     for (int32_t i = 0; i < c->ropes[0].dims / 2; i++) {
         const double x = json_number_value(json_array_get(want, (size_t)i));
         /* two roundings of powf and one division, in f32 */
@@ -266,6 +266,31 @@ Test(hf_config_odd, phi3_has_longrope_under_three_names_and_no_other_scaling)
                  LATHE_E_CONFIG);
     cr_expect(strstr(lathe_error_message(), "supported values of rope_type: default, longrope"),
               "%s", lathe_error_message());
+}
+
+Test(hf_config_odd, longrope_of_two_lengths_in_one_model_is_refused)
+{
+    static const char settings[] =
+        "{\"rope_type\":\"longrope\",\"short_factor\":[1,1,1,1],\"long_factor\":[2,2,2,2],"
+        "\"original_max_position_embeddings\":%d}";
+    for (int second = 16; second <= 32; second += 16) {
+        char text[1024], first[200], other[200];
+        lathe_model_config c;
+        snprintf(first, sizeof first, settings, 16);
+        snprintf(other, sizeof other, settings, second);
+        snprintf(text, sizeof text,
+                 "{\"model_type\":\"gemma3_text\",\"vocab_size\":9,\"hidden_size\":16,"
+                 "\"intermediate_size\":16,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
+                 "\"head_dim\":8,\"rope_parameters\":{\"sliding_attention\":%s,"
+                 "\"full_attention\":%s}}",
+                 first, other);
+        cr_expect_eq(parse(text, &c), second == 16 ? LATHE_OK : LATHE_E_CONFIG, "%s",
+                     lathe_error_message());
+        if (second != 16)
+            cr_expect(strstr(lathe_error_message(), "must have the same original_max_position"),
+                      "%s", lathe_error_message());
+        lathe_model_config_fini(&c);
+    }
 }
 
 Test(hf_config_odd, dropout_is_kept_for_those_who_train)
