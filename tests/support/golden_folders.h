@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GOLDEN_FOLDERS_LEAST = 13, GOLDEN_FOLDERS_MOST = 64 };
+enum { GOLDEN_FOLDERS_LEAST = 17, GOLDEN_FOLDERS_MOST = 64 };
 
 typedef struct golden_folders {
     char names[GOLDEN_FOLDERS_MOST][64];
