@@ -162,6 +162,8 @@ static lathe_status infer(lathe_graph *g, int32_t op, const lathe_op_attrs *at, 
     case LATHE_OP_ADD:
     case LATHE_OP_SUB:
     case LATHE_OP_MUL:
+    case LATHE_OP_DIV:
+    case LATHE_OP_MAX:
     case LATHE_OP_LINCOMB:
     case LATHE_OP_APPLY_UPDATE:
         return infer_pair(g, op, a, desc_of(g, in[1]), inplace_in, y);
@@ -263,6 +265,10 @@ static double eval_one(const mock_node *n, double a, double b, double s)
         return a - b;
     case LATHE_OP_MUL:
         return a * b;
+    case LATHE_OP_DIV:
+        return a / b;
+    case LATHE_OP_MAX:
+        return a > b ? a : b;
     case LATHE_OP_SCALE:
         return at->alpha * a + at->beta;
     case LATHE_OP_SCALE_BY:

@@ -7,7 +7,7 @@
 #include "mock_graph.h"
 #include "mock_plugin.h"
 
-static lathe_val given[2];
+static lathe_val given[2], targets;
 static int asked[2];
 
 static lathe_status logprobs(void *ctx, int32_t model, lathe_val *out)
@@ -15,6 +15,13 @@ static lathe_status logprobs(void *ctx, int32_t model, lathe_val *out)
     (void)ctx;
     asked[model]++;
     *out = given[model];
+    return LATHE_OK;
+}
+
+static lathe_status target_mask(void *ctx, lathe_val *out)
+{
+    (void)ctx;
+    *out = targets;
     return LATHE_OK;
 }
 
@@ -34,12 +41,14 @@ static void *instance(const lathe_plugin *plugin, const char *type, double beta,
 /* mask: 1 for each pair that is counted. */
 static lathe_stage_loss build_masked(const lathe_plugin *plugin, void *self, lathe_graph *g,
                                      int32_t pairs, int64_t tokens, const double *policy,
-                                     const double *reference, const double *mask)
+                                     const double *reference, const double *mask,
+                                     const double *is_target)
 {
     const lathe_stage_v1 *stage = plugin->table;
     const lathe_desc desc = lathe_desc_1d(LATHE_F32, 2 * pairs * tokens);
     given[LATHE_MODEL_POLICY] = mock_input(g, "policy", desc, policy);
     given[LATHE_MODEL_REFERENCE] = mock_input(g, "reference", desc, reference);
+    targets = mock_input(g, "targets", desc, is_target);
     const lathe_stage_build b = {
         .size = sizeof b,
         .n_rows = 2 * pairs,
@@ -47,6 +56,7 @@ static lathe_stage_loss build_masked(const lathe_plugin *plugin, void *self, lat
         .api = mock_api(),
         .graph = g,
         .logprobs = logprobs,
+        .target_mask = target_mask,
         .pair_mask = mock_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, pairs), mask)};
     lathe_stage_loss loss = {.size = sizeof loss};
     cr_assert_eq(stage->loss(self, &b, &loss), LATHE_OK, "%s", mock_error(g));
@@ -58,26 +68,30 @@ static lathe_stage_loss build_masked(const lathe_plugin *plugin, void *self, lat
 static lathe_stage_loss build(const lathe_plugin *plugin, void *self, lathe_graph *g, int32_t pairs,
                               int64_t tokens, const double *policy, const double *reference)
 {
-    double mask[32];
-    cr_assert_leq(pairs, 32);
-    for (int32_t i = 0; i < pairs; i++)
-        mask[i] = 1.0;
-    return build_masked(plugin, self, g, pairs, tokens, policy, reference, mask);
+    double ones[64];
+    cr_assert_leq(2 * pairs * tokens, 64);
+    for (int32_t i = 0; i < 64; i++)
+        ones[i] = 1.0;
+    return build_masked(plugin, self, g, pairs, tokens, policy, reference, ones, ones);
 }
 
 /* Three pairs of one token, the second of them padding, give the sums of the other two. */
 Test(dpo, a_padding_pair_adds_nothing_to_any_loss_or_metric)
 {
-    static const char *const types[] = {"sigmoid", "robust", "hinge", "nca_pair"};
+    static const char *const types[] = {"sigmoid",   "robust",   "hinge",       "nca_pair",
+                                        "ipo",       "bco_pair", "apo_zero",    "apo_down",
+                                        "sppo_hard", "discopop", "sigmoid_norm"};
+    static const double counts[6] = {1.0, 0.0, 1.0, 1.0, 0.0, 1.0};
     static const double padded[6] = {-1.0, 0.0, -2.5, -1.5, 0.0, -2.0};
     static const double two[4] = {-1.0, -2.5, -1.5, -2.0}, mask[3] = {1.0, 0.0, 1.0};
     static const double base[6] = {-1.2, 0.0, -2.0, -1.0, 0.0, -3.0};
     static const double base_two[4] = {-1.2, -2.0, -1.0, -3.0};
     const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         void *self = instance(plugin, types[i], 0.5, 0.0);
         lathe_graph *g = mock_create(LATHE_F32), *h = mock_create(LATHE_F32);
-        const lathe_stage_loss got = build_masked(plugin, self, g, 3, 1, padded, base, mask);
+        const lathe_stage_loss got =
+            build_masked(plugin, self, g, 3, 1, padded, base, mask, counts);
         const lathe_stage_loss want = build(plugin, self, h, 2, 1, two, base_two);
         cr_expect_float_eq(mock_data(g, got.sum)[0], mock_data(h, want.sum)[0], 1e-12, "%s",
                            types[i]);
@@ -107,11 +121,14 @@ static void check_case(const lathe_plugin *plugin, FILE *file)
     static const char *const names[] = {"rewards/chosen",     "rewards/rejected", "rewards/margins",
                                         "rewards/accuracies", "logps/chosen",     "logps/rejected"};
     char type[32];
-    double beta, smoothing, policy[64], reference[64], grad[64], want, metrics[6];
+    static const double ones[32] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    double beta, smoothing, is_target[64], policy[64], reference[64], grad[64], want, metrics[6];
     int pairs, tokens;
     cr_assert_eq(fscanf(file, "%31s %lf %lf %d %d", type, &beta, &smoothing, &pairs, &tokens), 5);
     const int n = 2 * pairs * tokens;
     cr_assert(n <= 64);
+    read_line(file, "targets", is_target, n);
     read_line(file, "policy", policy, n);
     read_line(file, "reference", reference, n);
     read_line(file, "loss", &want, 1);
@@ -119,12 +136,14 @@ static void check_case(const lathe_plugin *plugin, FILE *file)
     read_line(file, "metrics", metrics, 6);
     void *self = instance(plugin, type, beta, smoothing);
     lathe_graph *g = mock_create(LATHE_F32);
-    const lathe_stage_loss loss = build(plugin, self, g, pairs, tokens, policy, reference);
-    cr_expect_float_eq(mock_data(g, loss.sum)[0], want, 1e-12, "%s: %.17g, want %.17g", type,
-                       mock_data(g, loss.sum)[0], want);
+    const lathe_stage_loss loss =
+        build_masked(plugin, self, g, pairs, tokens, policy, reference, ones, is_target);
+    cr_expect_float_eq(mock_data(g, loss.sum)[0], want, 1e-12 * fmax(1.0, fabs(want)),
+                       "%s: %.17g, want %.17g", type, mock_data(g, loss.sum)[0], want);
     for (int i = 0; i < n; i++)
-        cr_expect_float_eq(mock_gradient(g, loss.sum, given[0], i, 1e-4), grad[i], 1e-7, "%s %d",
-                           type, i);
+        if (is_target[i] != 0.0)
+            cr_expect_float_eq(mock_gradient(g, loss.sum, given[0], i, 1e-4), grad[i],
+                               1e-7 * fmax(1.0, fabs(grad[i])), "%s %d", type, i);
     for (int i = 0; i < n; i++)
         cr_expect_eq(mock_gradient(g, loss.sum, given[1], i, 1e-4), 0.0,
                      "the reference has a gradient");
@@ -150,7 +169,7 @@ Test(dpo, losses_gradients_and_metrics_agree_with_trl)
         cr_assert_str_eq(word, "case");
         check_case(plugin, file);
     }
-    cr_expect_eq(cases, 6);
+    cr_expect_eq(cases, 16);
     (void)fclose(file);
 }
 
@@ -213,8 +232,12 @@ Test(dpo, refuses_smoothing_where_it_means_nothing_and_odd_rows)
     void *self = NULL;
     cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG);
     cr_expect(strstr(mock_host_error(), "no meaning for loss_type \"hinge\"") != NULL);
-    mock_value(plugin, values, "loss_type")->s = "ipo";
+    mock_value(plugin, values, "loss_type")->s = "aot";
     cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG);
+    mock_value(plugin, values, "loss_type")->s = "exo_pair";
+    mock_value(plugin, values, "label_smoothing")->f = 0.0;
+    cr_expect_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_E_CONFIG);
+    cr_expect(strstr(mock_host_error(), "needs label_smoothing above 0") != NULL);
     cr_expect_null(self);
 
     self = instance(plugin, "sigmoid", 0.1, 0.0);

@@ -17,6 +17,11 @@ static lathe_status logprobs(void *ctx, int32_t model, lathe_val *out)
     return LATHE_OK;
 }
 
+static lathe_status target_mask(void *ctx, lathe_val *out)
+{
+    return lathe_graph_input(ctx, "target_mask", lathe_desc_1d(LATHE_F32, 6 * 5), out);
+}
+
 /* A minimal model: one number per token, x W^T. */
 static lathe_val model_of(lathe_graph *g, lathe_params *params, const char *name, lathe_val x,
                           int32_t trainable)
@@ -41,10 +46,12 @@ static int count_kind(const lathe_graph *g, int32_t kind)
 
 Test(dpo_graph, every_loss_has_a_derivative_that_reaches_the_policy_alone)
 {
-    static const char *const types[] = {"sigmoid", "robust", "hinge", "nca_pair"};
+    static const char *const types[] = {"sigmoid",   "robust",   "exo_pair", "hinge",
+                                        "nca_pair",  "ipo",      "bco_pair", "apo_zero",
+                                        "sppo_hard", "apo_down", "discopop", "sigmoid_norm"};
     const lathe_plugin *plugin = mock_plugin_open(LATHE_TEST_PLUGIN);
     const lathe_stage_v1 *stage = plugin->table;
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         lathe_value values[MOCK_MAX_FIELDS];
         lathe_params params;
         lathe_graph *g;
@@ -53,7 +60,7 @@ Test(dpo_graph, every_loss_has_a_derivative_that_reaches_the_policy_alone)
         const lathe_desc scalar = {LATHE_F32, 0, {1, 1, 1, 1}};
         mock_defaults(plugin, values);
         mock_value(plugin, values, "loss_type")->s = types[i];
-        mock_value(plugin, values, "label_smoothing")->f = i < 2 ? 0.1 : 0.0;
+        mock_value(plugin, values, "label_smoothing")->f = i < 3 ? 0.1 : 0.0;
         cr_assert_eq(plugin->create(mock_host(), values, plugin->n_fields, &self), LATHE_OK);
         lathe_params_init(&params, LATHE_F32);
         cr_assert_eq(lathe_graph_create(&params, &g), LATHE_OK);
@@ -70,6 +77,8 @@ Test(dpo_graph, every_loss_has_a_derivative_that_reaches_the_policy_alone)
                                          .api = lathe_graph_api_get(),
                                          .graph = g,
                                          .logprobs = logprobs,
+                                         .target_mask = target_mask,
+                                         .ctx = g,
                                          .pair_mask = mask};
         lathe_stage_loss loss = {.size = sizeof loss};
         cr_assert_eq(stage->loss(self, &build, &loss), LATHE_OK, "%s", types[i]);
