@@ -19,6 +19,7 @@
     X(validate)                                                                                    \
     X(ls)                                                                                          \
     X(show)                                                                                        \
+    X(chat_template)                                                                               \
     X(tokenizer_train)                                                                             \
     X(tokenizer_encode)                                                                            \
     X(tokenizer_decode)                                                                            \

@@ -19,8 +19,7 @@ int64_t lathe_app_filling(const lathe_batch *batch, int64_t r, int32_t eos)
     return T - begin;
 }
 
-/* Text for a terminal: control characters and what is not UTF-8 as \xNN. Returns the characters. */
-static int64_t put_text(lathe_buffer *out, const char *text, int64_t n, int64_t room)
+int64_t lathe_app_put_text(lathe_buffer *out, const char *text, int64_t n, int64_t room)
 {
     int64_t shown = 0;
     for (int64_t i = 0; i < n && shown < room; shown++) {
@@ -46,7 +45,7 @@ static lathe_status put_run(const lathe_tokenizer *tok, const int32_t *tokens, i
     LATHE_TRY(lathe_tokenizer_decode(tok, tokens + from, to - from, 0, &text, &n));
     if (!learnt)
         lathe_buffer_puts(out, style->colour ? DIM : "[-");
-    *room -= put_text(out, text, n, *room);
+    *room -= lathe_app_put_text(out, text, n, *room);
     if (!learnt)
         lathe_buffer_puts(out, style->colour ? PLAIN : "-]");
     free(text);

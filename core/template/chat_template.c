@@ -154,7 +154,7 @@ static lathe_status load_folder(lathe_chat_template *chat, lathe_sha256 *hash, l
     if (chat->plain)
         return LATHE_OK;
     return lathe_error(LATHE_E_NOT_FOUND,
-                       "%s has no chat template; expected chat_template.jinja, or chat_template in "
+                       "%s: no chat template; expected chat_template.jinja, or chat_template in "
                        "tokenizer_config.json%s",
                        dir, chat->tools ? " with the name \"default\"" : "");
 }

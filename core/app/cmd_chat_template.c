@@ -1,0 +1,292 @@
+/* lathe chat-template: shows conversations as the model sees them, and what is learnt of them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/commands.h"
+#include "app/sample_text.h"
+#include "app/tokenizer_lines.h"
+#include "app/tokenizer_open.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "template/chat_template.h"
+
+#define DIM "\x1b[2m"
+#define PLAIN "\x1b[0m"
+
+static const lathe_option options[] = {
+    {"--show", "FILE|-",
+     "show the conversations of this file, one JSON object with \"messages\" a line"},
+    {"--n", "N", "number of conversations to show (default 10; 0: all; with --json: all)"},
+    {"--now", "SECONDS", "the time that the template sees, in seconds since 1970 (default: now)"},
+    {"--json", NULL,
+     "print one JSON object for each conversation: text, generation, learnt; or error"},
+};
+
+typedef struct shower {
+    const lathe_chat_template *chat;
+    const char *name; /* of the file */
+    int64_t now, most, n_shown, n_refused;
+    int as_json, colour;
+    lathe_buffer out;
+} shower;
+
+/* ---- without a file ---- */
+
+static lathe_status describe(const char *path, const lathe_chat_template *chat, int as_json,
+                             lathe_buffer *out)
+{
+    static const char talk[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
+                               "{\"role\": \"assistant\", \"content\": \"b\"},"
+                               " {\"role\": \"user\", \"content\": \"c\"}, {\"role\": "
+                               "\"assistant\", \"content\": \"d\"}]}";
+    json_t *row = NULL, *owned = NULL;
+    lathe_chat what;
+    int extends = 0;
+    LATHE_TRY(lathe_json_load("talk", talk, sizeof talk - 1, &row));
+    lathe_status status = lathe_chat_from_row("talk", row, &what, &owned);
+    if (status == LATHE_OK)
+        status = lathe_chat_extends(chat, &what, &extends);
+    const int knows = status == LATHE_OK; /* a template may refuse this conversation */
+    const int marks = lathe_chat_template_marks(chat),
+              clock = lathe_chat_template_reads_clock(chat);
+    json_decref(owned);
+    json_decref(row);
+    if (as_json) {
+        lathe_buffer_printf(out,
+                            "{\"sha256\": \"%s\", \"marks_generation\": %s, \"reads_clock\": %s, "
+                            "\"extends\": %s}\n",
+                            lathe_chat_template_hash(chat), marks ? "true" : "false",
+                            clock ? "true" : "false",
+                            !knows    ? "null"
+                            : extends ? "true"
+                                      : "false");
+        return out->status;
+    }
+    lathe_buffer_printf(out, "chat template of %s\n  SHA-256 (with the special tokens) %s\n", path,
+                        lathe_chat_template_hash(chat));
+    lathe_buffer_printf(out, "  learnt: %s\n",
+                        marks ? "what stands between {% generation %} and {% endgeneration %}"
+                              : "what each message of the assistant adds to the prompt before it");
+    lathe_buffer_printf(out, "  prompts of successive turns extend each other: %s\n",
+                        !knows    ? "not known, the template refuses a plain conversation"
+                        : extends ? "yes"
+                                  : "no, earlier turns are written otherwise when others follow");
+    if (clock)
+        lathe_buffer_puts(out, "  the text depends on the date (strftime_now)\n");
+    lathe_buffer_puts(out, "  --show FILE.jsonl shows conversations\n");
+    return out->status;
+}
+
+/* ---- conversations ---- */
+
+static void put_spans(lathe_buffer *out, const char *name, const lathe_rendering *text)
+{
+    lathe_buffer_printf(out, ", \"%s\": [", name);
+    for (int64_t i = 0; i < text->n_spans; i++)
+        lathe_buffer_printf(out, "%s[%lld, %lld]", i ? ", " : "", (long long)text->spans[i].begin,
+                            (long long)text->spans[i].end);
+    lathe_buffer_puts(out, "]");
+}
+
+static void put_error(lathe_buffer *out, const char *name)
+{
+    const char *message = lathe_error_message();
+    lathe_buffer_printf(out, "\"%s\": ", name);
+    lathe_app_put_json_text(out, message, (int64_t)strlen(message));
+}
+
+static lathe_status put_json(shower *s, int64_t line, const lathe_chat *what)
+{
+    lathe_rendering text = {0}, learnt = {0};
+    lathe_buffer_printf(&s->out, "{\"line\": %lld, ", (long long)line);
+    const lathe_status status = lathe_chat_render(s->chat, what, &text);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK) {
+        s->n_refused++;
+        put_error(&s->out, "error");
+        lathe_buffer_puts(&s->out, "}\n");
+        return LATHE_OK;
+    }
+    lathe_buffer_puts(&s->out, "\"text\": ");
+    lathe_buffer_json_bytes(&s->out, text.text, text.bytes);
+    put_spans(&s->out, "generation", &text);
+    if (!what->add_generation_prompt) {
+        if (lathe_chat_render_training(s->chat, what, &learnt) == LATHE_OK) {
+            put_spans(&s->out, "learnt", &learnt);
+        } else {
+            lathe_buffer_puts(&s->out, ", ");
+            put_error(&s->out, "learnt_error");
+        }
+    }
+    lathe_buffer_puts(&s->out, "}\n");
+    lathe_rendering_fini(&text);
+    lathe_rendering_fini(&learnt);
+    return s->out.status;
+}
+
+static void put_part(shower *s, const char *text, int64_t n, int learnt)
+{
+    if (n <= 0)
+        return;
+    if (!learnt)
+        lathe_buffer_puts(&s->out, s->colour ? DIM : "[-");
+    (void)lathe_app_put_text(&s->out, text, n, INT64_MAX);
+    if (!learnt)
+        lathe_buffer_puts(&s->out, s->colour ? PLAIN : "-]");
+}
+
+static lathe_status put_text(shower *s, int64_t line, const lathe_chat *what)
+{
+    lathe_rendering text = {0};
+    int64_t at = 0, n_learnt = 0;
+    const lathe_status status = what->add_generation_prompt
+                                    ? lathe_chat_render(s->chat, what, &text)
+                                    : lathe_chat_render_training(s->chat, what, &text);
+    if (status == LATHE_E_NOMEM)
+        return status;
+    if (status != LATHE_OK) {
+        s->n_refused++;
+        (void)fprintf(stderr, "lathe chat-template: %s:%lld: %s\n", s->name, (long long)line,
+                      lathe_error_message());
+        return LATHE_OK;
+    }
+    for (int64_t i = 0; i < text.n_spans; i++)
+        n_learnt += text.spans[i].end - text.spans[i].begin;
+    lathe_buffer_printf(&s->out, "== line %lld: %lld bytes, %lld learnt\n", (long long)line,
+                        (long long)text.bytes, (long long)n_learnt);
+    for (int64_t i = 0; i < text.n_spans; i++) {
+        const lathe_template_span span = text.spans[i];
+        if (span.begin < at)
+            continue; /* of a block in a macro that was already passed */
+        put_part(s, text.text + at, span.begin - at, 0);
+        put_part(s, text.text + span.begin, span.end - span.begin, 1);
+        at = span.end;
+    }
+    put_part(s, text.text + at, text.bytes - at, 0);
+    lathe_buffer_puts(&s->out, "\n");
+    lathe_rendering_fini(&text);
+    return s->out.status;
+}
+
+/* The line's conversation. In JSON a wrong line is told in its place and the next ones follow. */
+static lathe_status show_line(shower *s, int64_t line, const char *text, int64_t n)
+{
+    char place[600];
+    json_t *row = NULL, *owned = NULL;
+    lathe_chat what;
+    (void)snprintf(place, sizeof place, "%s:%lld", s->name, (long long)line);
+    lathe_status status = lathe_json_load_with_nul(place, text, n, &row);
+    if (status == LATHE_OK)
+        status = lathe_chat_from_row(place, row, &what, &owned);
+    s->n_shown++;
+    if (status == LATHE_OK) {
+        what.now = s->now;
+        status = s->as_json ? put_json(s, line, &what) : put_text(s, line, &what);
+    } else if (s->as_json && status != LATHE_E_NOMEM) {
+        s->n_refused++;
+        lathe_buffer_printf(&s->out, "{\"line\": %lld, ", (long long)line);
+        put_error(&s->out, "error");
+        lathe_buffer_puts(&s->out, "}\n");
+        status = s->out.status;
+    }
+    json_decref(owned);
+    json_decref(row);
+    return status;
+}
+
+static int is_blank(const char *text, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r')
+            return 0;
+    return 1;
+}
+
+static lathe_status show(shower *s, const char *text, int64_t n)
+{
+    if (!s->as_json)
+        lathe_buffer_puts(&s->out, s->colour ? "Text that is not learnt is dimmed.\n"
+                                             : "Text that is not learnt stands in [- -].\n");
+    int64_t line = 1;
+    for (int64_t at = 0; at < n && (s->most == 0 || s->n_shown < s->most); line++) {
+        const char *end = memchr(text + at, '\n', (size_t)(n - at));
+        const int64_t length = (end ? end - text : n) - at;
+        if (!is_blank(text + at, length))
+            LATHE_TRY(show_line(s, line, text + at, length));
+        at += length + 1;
+        (void)fwrite(s->out.data ? s->out.data : "", 1, (size_t)s->out.len, stdout);
+        s->out.len = 0;
+    }
+    return LATHE_OK;
+}
+
+/* ---- the command ---- */
+
+static lathe_status run_parts(const lathe_args *args, shower *s, lathe_chat_template **chat)
+{
+    const char *path = args->words[0], *file = lathe_args_value(args, "--show");
+    char *text = NULL;
+    int64_t n = 0;
+    LATHE_TRY(lathe_args_int(args, "--now", 0, INT64_MAX / 2, 0, &s->now));
+    LATHE_TRY(lathe_args_int(args, "--n", 0, INT64_MAX, s->as_json ? 0 : 10, &s->most));
+    if (!lathe_path_exists(path))
+        return lathe_error(LATHE_E_NOT_FOUND,
+                           "%s: no such file or folder; expected the folder of a model or a file "
+                           "with a chat template",
+                           path);
+    LATHE_TRY(lathe_chat_template_load(path, chat));
+    s->chat = *chat;
+    if (!file) {
+        LATHE_TRY(describe(path, *chat, s->as_json, &s->out));
+        (void)fputs(s->out.data, stdout);
+        return LATHE_OK;
+    }
+    s->name = strcmp(file, "-") == 0 ? "standard input" : file;
+    LATHE_TRY(lathe_app_read(file, &text, &n));
+    const lathe_status status = show(s, text, n);
+    free(text);
+    if (status == LATHE_OK && s->n_refused > 0)
+        (void)fprintf(stderr, "lathe chat-template: %lld of %lld conversations are refused\n",
+                      (long long)s->n_refused, (long long)s->n_shown);
+    return status;
+}
+
+static int run(const lathe_args *args)
+{
+    lathe_chat_template *chat = NULL;
+    shower s = {.out = LATHE_BUFFER_INIT};
+    s.as_json = lathe_args_value(args, "--json") != NULL;
+    s.colour = isatty(STDOUT_FILENO);
+    const lathe_status status = run_parts(args, &s, &chat);
+    int code = s.n_refused > 0 ? LATHE_EXIT_USAGE : LATHE_EXIT_OK;
+    if (status != LATHE_OK)
+        code = lathe_args_fail(args, status);
+    if (status == LATHE_E_UNSUPPORTED) /* the template is the user's to change */
+        code = LATHE_EXIT_USAGE;
+    lathe_buffer_fini(&s.out);
+    lathe_chat_template_destroy(chat);
+    return code;
+}
+
+const lathe_command lathe_cmd_chat_template = {
+    .name = "chat-template",
+    .arguments = "DIR|FILE.jinja",
+    .summary = "show conversations as the model sees them, and what is learnt of them",
+    .details = "DIR is the folder of a model with chat_template.jinja, or with chat_template in\n"
+               "tokenizer_config.json. A line of --show is an object with \"messages\", and where\n"
+               "it has them \"tools\", \"documents\", \"chat_template_kwargs\" and\n"
+               "\"add_generation_prompt\". The text is that of transformers' apply_chat_template.\n"
+               "Learnt is what stands in {% generation %} blocks of the template; without such\n"
+               "blocks, what each message of the assistant adds to the prompt before it. Other\n"
+               "text is dimmed on a terminal and stands in [- -] elsewhere.\n",
+    .options = options,
+    .n_options = (int32_t)(sizeof options / sizeof options[0]),
+    .min_words = 1,
+    .max_words = 1,
+    .run = run,
+};

@@ -1,0 +1,87 @@
+/* lathe chat-template: the text of conversations, what is learnt of it, and its refusals. */
+#include "cli_case.h"
+
+#define SHOW LATHE_TEST_BUILD "/bin/lathe chat-template "
+#define CHATML                                                                                     \
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"     \
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}\n"
+#define MARKED                                                                                     \
+    "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}"           \
+    "{{ m.content }};{% endgeneration %}{% else %}{{ m.content }};{% endif %}{% endfor %}"
+#define LAST_THINKS                                                                                \
+    "{% for m in messages %}{{ m.role }}:{{ '<think></think>' if m.role == 'assistant' and "       \
+    "loop.last }}{{ m.content }};{% endfor %}{{ 'assistant:' if add_generation_prompt }}"
+
+static void setup(void)
+{
+    make_folder();
+    cr_assert_eq(mkdir("m", 0777), 0);
+    put("m/chat_template.jinja", CHATML);
+    put("marked.jinja", MARKED);
+    put("last.jinja", LAST_THINKS);
+    put("broken.jinja", "{% for m in messages %}\n{{ m.role | urlize }}{% endfor %}");
+    put("counts.jinja", "{{ messages | length }}");
+    put("date.jinja", "{{ strftime_now('%Y-%m-%d') }}");
+    put("talk.jsonl",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+        "\"content\": \"b\"}, {\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", "
+        "\"content\": \"d\"}]}\n");
+    put("wrong.jsonl", "{\"text\": \"x\"}\n");
+    put("half.jsonl",
+        "{\"messages\": [{\"role\": \"user\"}]}\n{\"messages\": [{\"role\": \"user\", "
+        "\"content\": \"ok\"}]}\n");
+}
+
+TestSuite(cli_chat_template, .init = setup, .fini = remove_folder);
+
+Test(cli_chat_template, text_that_is_not_learnt_stands_in_brackets)
+{
+    expect(SHOW "m --show talk.jsonl", 0,
+           "== line 1: 126 bytes, 24 learnt\n"
+           "[-<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n-]b<|im_end|>\n"
+           "[-<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n-]d<|im_end|>\n");
+    expect(SHOW "marked.jinja --show talk.jsonl", 0,
+           "[-user:a;assistant:-]b;[-user:c;assistant:-]d;");
+}
+
+Test(cli_chat_template, json_gives_text_and_parts_in_bytes)
+{
+    expect(SHOW "marked.jinja --show talk.jsonl --json", 0,
+           "{\"line\": 1, \"text\": \"user:a;assistant:b;user:c;assistant:d;\", "
+           "\"generation\": [[17, 19], [36, 38]], \"learnt\": [[17, 19], [36, 38]]}");
+    expect(SHOW "date.jinja --show talk.jsonl --json --now 86400", 0, "\"1970-01-02\"");
+}
+
+Test(cli_chat_template, describes_a_template)
+{
+    expect(SHOW "m", 0, "what each message of the assistant adds to the prompt before it");
+    expect(SHOW "m", 0, "extend each other: yes");
+    expect(SHOW "marked.jinja", 0, "what stands between {% generation %} and {% endgeneration %}");
+    expect(SHOW "counts.jinja", 0, "extend each other: no");
+    expect(SHOW "date.jinja", 0, "the text depends on the date (strftime_now)");
+}
+
+Test(cli_chat_template, refusals_name_the_line_and_what_to_do)
+{
+    expect(SHOW "last.jinja --show talk.jsonl 2>&1", 2,
+           "talk.jsonl:1: the template writes message 2 of the assistant otherwise when later "
+           "messages follow, so the text to learn cannot be found; mark it in the template with "
+           "{% generation %}");
+    expect(SHOW "broken.jinja 2>&1", 2, "broken.jinja:2:13: the filter 'urlize' is not supported");
+    expect(SHOW ". 2>&1", 2,
+           ".: no chat template; expected chat_template.jinja, or chat_template in "
+           "tokenizer_config.json");
+    expect(SHOW "nothing 2>&1", 2, "nothing: no such file or folder");
+    expect(SHOW "m --show wrong.jsonl 2>&1", 2,
+           "wrong.jsonl:1: expected an object with a list \"messages\"");
+}
+
+Test(cli_chat_template, a_refused_conversation_does_not_hide_the_next)
+{
+    expect(SHOW "m --show half.jsonl 2>&1", 2, "half.jsonl:1: m/chat_template.jinja:");
+    expect(SHOW "m --show half.jsonl 2>&1", 2, "the value has no 'content'");
+    expect(SHOW "m --show half.jsonl 2>&1", 2, "== line 2: ");
+    expect(SHOW "m --show wrong.jsonl --json", 2,
+           "{\"line\": 1, \"error\": \"wrong.jsonl:1: expected an object");
+    expect(SHOW "m --show half.jsonl 2>&1", 2, "1 of 2 conversations are refused");
+}
