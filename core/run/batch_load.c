@@ -46,11 +46,10 @@ static int64_t longest_document(const lathe_run_batch *b)
 
 /* Positions count within the row; the padding after a short row is a separate document. Columns of
  * the batch replace them if it has any. longrope chooses its factors by the longest document. */
-static void fill_positions(const lathe_run *run, const lathe_program *p, const lathe_run_batch *b,
-                           int32_t *positions, int32_t *doc_start)
+static void fill_positions(const lathe_model_config *model, const lathe_program *p,
+                           const lathe_run_batch *b, int32_t *positions, int32_t *doc_start)
 {
-    const int64_t offset =
-        lathe_model_position_offset(&run->model, p->row_tokens, longest_document(b));
+    const int64_t offset = lathe_model_position_offset(model, p->row_tokens, longest_document(b));
     const int64_t tokens = p->row_tokens;
     const size_t bytes = (size_t)b->row_tokens * sizeof *positions;
     for (int64_t r = 0; r < p->n_rows; r++) {
@@ -167,16 +166,16 @@ lathe_status lathe__batch_check(const lathe_program *p, const lathe_run_batch *b
     return check_ids(b, vocab, p->row_tokens);
 }
 
-lathe_status lathe__batch_load(lathe_program *p, const lathe_instance *stage,
-                               const lathe_run_batch *b, int64_t n_pairs, int32_t needs_inputs,
-                               double *out_count)
+lathe_status lathe__batch_load(lathe_program *p, const lathe_model_config *model,
+                               const lathe_instance *stage, const lathe_run_batch *b,
+                               int64_t n_pairs, int32_t needs_inputs, double *out_count)
 {
     const int on_pairs = p->pair_mask != LATHE_NONE;
     LATHE_TRY(lathe_exec_next_inputs(p->exec));
     int32_t *targets = lathe_exec_input(p->exec, p->targets);
     fill_input(p, b, b->tokens, 0, lathe_exec_input(p->exec, p->tokens));
     fill_input(p, b, b->targets, -1, targets);
-    fill_positions(run, p, b, lathe_exec_input(p->exec, p->positions),
+    fill_positions(model, p, b, lathe_exec_input(p->exec, p->positions),
                    lathe_exec_input(p->exec, p->doc_start));
     float *mask = on_pairs ? lathe_exec_input(p->exec, p->pair_mask) : NULL;
     for (int64_t i = 0; mask && i < p->n_rows / 2; i++)

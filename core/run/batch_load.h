@@ -21,8 +21,8 @@ lathe_status lathe__batch_check(const lathe_program *p, const lathe_run_batch *b
  *   needs_inputs  1: LATHE_E_STATE if the batch lacks an input of the stage; 0: it is then 0
  *   out_count     what the loss is divided by: targets, or pairs
  *  LATHE_E_ARG: an input that the stage does not have. */
-lathe_status lathe__batch_load(lathe_program *p, const lathe_instance *stage,
-                               const lathe_run_batch *b, int64_t n_pairs, int32_t needs_inputs,
-                               double *out_count);
+lathe_status lathe__batch_load(lathe_program *p, const lathe_model_config *model,
+                               const lathe_instance *stage, const lathe_run_batch *b,
+                               int64_t n_pairs, int32_t needs_inputs, double *out_count);
 
 #endif

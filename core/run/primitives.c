@@ -172,8 +172,8 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     } else {
         LATHE_TRY(lathe__batch_check(p, batch, run->model.vocab));
     }
-    LATHE_TRY(
-        lathe__batch_load(p, &run->parts.stage, batch, n_pairs, !(flags & MODEL_ONLY), &count));
+    LATHE_TRY(lathe__batch_load(p, &run->model, &run->parts.stage, batch, n_pairs,
+                                !(flags & MODEL_ONLY), &count));
     set_rng(p, run->set.seed, run->at.micro);
     run->programs.has_batch |= train;
     *out = (lathe_forward_result){.size = (uint32_t)sizeof *out, .vocab_size = run->model.vocab};
