@@ -12,13 +12,13 @@
 #include "cli/errors_json.h"
 #include "plug/suggest.h"
 
-/* "--output" of "-o, --output". */
+/* The long name of an option: "--output" of "-o, --output". */
 static const char *long_name(const lathe_option *option)
 {
     return strstr(option->name, "--");
 }
 
-/* Index of an option by the first n bytes of `text`, its short or its long form; -1. */
+/* Index of the option whose short or long name is the first n bytes of `text`; -1: none. */
 static int32_t option_index(const lathe_command *command, const char *text, size_t n)
 {
     for (int32_t i = 0; i < command->n_options; i++) {
@@ -49,7 +49,7 @@ static lathe_status unknown_option(const lathe_command *command, const char *tex
     return lathe_error(LATHE_E_ARG, "unknown option '%s'", typed);
 }
 
-/* The value of the option at argv[*i]: the text after its '=', or the next argument. */
+/* Takes the value of the option at argv[*i]: the text after its '=', or the next argument. */
 static lathe_status take_value(int argc, char **argv, int *i, const char *equals, const char **out)
 {
     if (equals != NULL) {
@@ -62,7 +62,7 @@ static lathe_status take_value(int argc, char **argv, int *i, const char *equals
     return LATHE_OK;
 }
 
-/* "section.key" of "--section.key=value" into heap memory of its own; the override owns it. */
+/* Copies "section.key" of "--section.key=value" to heap memory that the override owns. */
 static lathe_status add_override(lathe_args *args, const char *text, size_t n, const char *value)
 {
     char *key = strndup(text + 2, n - 2);
@@ -128,7 +128,7 @@ lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, in
             return LATHE_OK;
         }
     int only_words = 0;
-    /* Read first, so that a wrong argument before it is told as JSON too. */
+    /* --json is read first, so that an error in an argument before it is printed as JSON too. */
     const int32_t json = option_index(command, "--json", strlen("--json"));
     for (int i = 0; json >= 0 && i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--json") == 0)
@@ -151,7 +151,7 @@ lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, in
 void lathe_args_fini(lathe_args *args)
 {
     for (int32_t i = 0; i < args->n_overrides; i++)
-        free((void *)(uintptr_t)args->overrides[i].key); /* ours: add_override */
+        free((void *)(uintptr_t)args->overrides[i].key); /* allocated by add_override */
     free((void *)args->words);
     free((void *)args->values);
     free((void *)args->given);

@@ -10,8 +10,8 @@ enum { LATHE_EXIT_OK = 0, LATHE_EXIT_FAILED = 1, LATHE_EXIT_USAGE = 2 };
 
 typedef struct lathe_option {
     const char *name;  /* "--json"; "-o, --output" has a short form */
-    const char *value; /* what follows it, for the help ("TEXT"); NULL: nothing does; "TEXT...": the
-                        * option may come more than once */
+    const char *value; /* name of its value in the help ("TEXT"); NULL: it takes none; "TEXT...":
+                        * the option may be repeated */
     const char *doc;
 } lathe_option;
 
@@ -24,8 +24,8 @@ typedef struct lathe_command {
     const char *details;   /* more lines of help, or NULL */
     const lathe_option *options;
     int32_t n_options;
-    int32_t min_words, max_words; /* of arguments that are no options */
-    int32_t computes;             /* 1: works on the thread pool for long */
+    int32_t min_words, max_words; /* number of arguments that are not options */
+    int32_t computes;             /* 1: uses the thread pool for a long time */
     int32_t takes_overrides;      /* 1: --section.key value and --section.key=value */
     int (*run)(const lathe_args *args);
 } lathe_command;
@@ -35,20 +35,20 @@ struct lathe_args {
     const char **words;
     const char *
         *values; /* [command->n_options]: NULL, or the value ("" of a flag), the last given */
-    const char **given; /* [n_given] values of options that may come more than once */
+    const char **given; /* [n_given] values of options that may be repeated */
     int32_t *given_of;  /* [n_given] index of the option */
     lathe_override *overrides;
     int32_t n_words, n_overrides, n_given;
-    int32_t wants_help; /* --help or -h stood somewhere */
+    int32_t wants_help; /* 1: --help or -h is among the arguments */
 };
 
-/** Reads argv[0..argc) after the command's name. Errors LATHE_E_ARG, with what is wrong. The texts
- *  of argv are borrowed. lathe_args_fini in every case. */
+/** Reads the arguments argv[0, argc) after the command's name; borrows their texts. Errors:
+ *  LATHE_E_ARG, with a message. Call lathe_args_fini in every case. */
 lathe_status lathe_args_parse(lathe_args *args, const lathe_command *command, int argc,
                               char **argv);
 void lathe_args_fini(lathe_args *args);
 
-/** The value of an option ("" of a flag), or NULL when it was not given. */
+/** The value of an option ("" for a flag), or NULL if it was not given. */
 const char *lathe_args_value(const lathe_args *args, const char *name);
 
 /** The k-th value of an option that may be repeated; NULL after the last. */
@@ -67,10 +67,10 @@ lathe_status lathe_args_float(const lathe_args *args, const char *name, double l
 /** Prints the command's help. */
 void lathe_args_help(const lathe_command *command);
 
-/** Prints "lathe COMMAND: message" of the thread's error to stderr and gives the exit code that
- *  belongs to it: 2 for wrong usage or configuration, else 1. Where --json was given, also prints
- *  {"errors": [...]} to stdout, so that a program that reads it always gets one JSON value: call it
- *  only before the command has printed anything. */
+/** Prints "lathe COMMAND: message" with the thread's error to stderr and returns its exit code: 2
+ *  for wrong usage or configuration, else 1. With --json, also prints {"errors": [...]} to stdout,
+ *  so that a program that reads stdout always gets one JSON value. Call it only before the command
+ *  has printed anything. */
 int lathe_args_fail(const lathe_args *args, lathe_status status);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "base/map.h"
 
-/* Runs on the thread that touched the page; returning takes the instruction again. */
+/* Runs on the thread that accessed the page; after it returns, the instruction runs again. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)context;
@@ -16,7 +16,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     memset(&none, 0, sizeof none);
     none.sa_handler = SIG_DFL;
     (void)sigaction(number, &none,
-                    NULL); /* the instruction raises it once more, and that ends the process */
+                    NULL); /* the instruction raises the signal again, which ends the process */
 }
 
 void lathe_cli_take_bus_errors(void)

@@ -5,7 +5,7 @@
 
 #include "plug/suggest.h"
 
-/* How many of argv's words `name` ("plugin new") covers; 0 when it does not match. */
+/* The number of words of `name` ("plugin new") if argv begins with it, else 0. */
 static int match(const char *name, int argc, char *const *argv)
 {
     const size_t n = strcspn(name, " ");
@@ -45,7 +45,7 @@ void lathe_commands_help(const lathe_command_list *list, FILE *to)
     (void)fprintf(to, "\n`lathe help COMMAND` tells more. `lathe --version` prints the version.\n");
 }
 
-/* The commands whose first word is argv[0]. Returns the exit code. */
+/* Prints the commands whose first word is argv[0]. Returns the exit code. */
 static int group_help(const lathe_command_list *list, int argc, char *const *argv)
 {
     const char *word = argv[0], *rest[LATHE_MOST_COMMANDS];
@@ -83,7 +83,7 @@ int lathe_command_unknown(const lathe_command_list *list, int argc, char *const 
         names[i] = list->all[i]->name;
     const char *near = lathe_suggest(word, names, list->n);
     if (near == NULL && lathe_edit_distance(word, "plugin") <= 2)
-        near = "plugin"; /* the first word of two */
+        near = "plugin"; /* the first word of commands of two words */
     if (near != NULL)
         (void)fprintf(stderr, "lathe: unknown command '%s' (did you mean '%s'?)\n", word, near);
     else

@@ -9,7 +9,7 @@
 
 enum { LATHE_MOST_COMMANDS = 64 };
 
-/** A word that users of other tools try, and what Lathe has for it. */
+/** A word that users of other tools try, and the advice that Lathe prints for it. */
 typedef struct lathe_command_advice {
     const char *word, *advice;
 } lathe_command_advice;
@@ -22,18 +22,19 @@ typedef struct lathe_command_list {
     int32_t n_instead;
 } lathe_command_list;
 
-/** The command that argv begins with; *out_words: how many words its name has. NULL: none. */
+/** The command that argv begins with, NULL: none. *out_words: number of words of its name. */
 const lathe_command *lathe_command_match(const lathe_command_list *list, int argc,
                                          char *const *argv, int *out_words);
 
-/** 1: commands of two words begin with this one ("plugin"). */
+/** Returns 1 if there are commands of two words that begin with this one ("plugin"). */
 int lathe_command_is_group(const lathe_command_list *list, const char *word);
 
-/** The overview: every command with its summary. */
+/** Prints the overview: every command with its summary. */
 void lathe_commands_help(const lathe_command_list *list, FILE *to);
 
-/** Answers words that name no command: the commands that begin with the first of them ("plugin"),
- *  what to use instead, or a near name. Returns the exit code. argc is at least 1. */
+/** Answers words that are not the name of a command: prints the commands that begin with the first
+ *  word ("plugin"), what to use instead, or a similar name. Returns the exit code. argc is at least
+ *  1. */
 int lathe_command_unknown(const lathe_command_list *list, int argc, char *const *argv);
 
 #endif

@@ -9,7 +9,7 @@
 #include "plug/kind.h"
 #include "plug/registry.h"
 
-/* The word to complete, and where the plugins are looked up when they are first wanted. */
+/* The word to complete, and the registry, which is opened when plugins are first needed. */
 typedef struct request {
     const lathe_command_list *commands;
     const char *typed;
@@ -23,8 +23,7 @@ static void offer(const request *r, const char *candidate)
         (void)puts(candidate);
 }
 
-/* "--section.key" for all fields; the key of a field that has `typed` as its whole key is found by
- * find_field. */
+/* Offers "--section.key" for all fields. */
 static void offer_keys(const request *r, const char *section, const lathe_field *fields, int32_t n)
 {
     char text[192];
@@ -82,7 +81,7 @@ static void offer_kinds(const request *r)
         offer(r, lathe_kind_name(kind));
 }
 
-/* kind 0: "kind/name" of all; else names of the kind. */
+/* Offers "kind/name" of all plugins for kind 0; else the names of the plugins of the kind. */
 static lathe_status offer_plugins(request *r, int32_t kind)
 {
     const lathe_component **list = NULL;
@@ -98,7 +97,7 @@ static lathe_status offer_plugins(request *r, int32_t kind)
     return LATHE_OK;
 }
 
-/* "a|b|c" of a key with choices. */
+/* Offers the choices "a|b|c" of a key. */
 static void offer_choices(const request *r, const lathe_field *field)
 {
     char text[96];
@@ -122,7 +121,7 @@ static const lathe_field *find_field(const lathe_field *fields, int32_t n, const
     return NULL;
 }
 
-/* Values of "--section.key". */
+/* Offers values of "--section.key". */
 static lathe_status offer_values(request *r, const char *setting)
 {
     const char *dot = strchr(setting, '.');
@@ -149,7 +148,7 @@ static lathe_status offer_values(request *r, const char *setting)
     return LATHE_OK;
 }
 
-/* What a command's arguments say of its words. */
+/* Offers words by the names of the command's arguments. */
 static lathe_status offer_words(request *r, const lathe_command *command)
 {
     const char *text = command->arguments;
@@ -171,7 +170,7 @@ static lathe_status offer_words(request *r, const lathe_command *command)
     return LATHE_OK;
 }
 
-/* Words of commands: the first words, or the second ones after `first`. */
+/* Offers the first words of commands, or the second words after `first`. */
 static void offer_commands(const request *r, const char *first)
 {
     const char *last = "";
@@ -190,7 +189,7 @@ static void offer_commands(const request *r, const char *first)
     }
 }
 
-/* The option before the word, when it takes a value; NULL. */
+/* The option before the word if it takes a value, else NULL. */
 static const lathe_option *option_of(const lathe_command *command, const char *word)
 {
     for (int32_t i = 0; i < command->n_options; i++) {
@@ -207,7 +206,7 @@ static lathe_status complete(request *r, int n, char *const *words)
 {
     int name_words = 0;
     const char *before = n > 1 ? words[n - 2] : "";
-    if (n > 2 && strcmp(before, "=") == 0) /* bash cuts --key=value at its '=' */
+    if (n > 2 && strcmp(before, "=") == 0) /* bash splits --key=value at the '=' */
         before = words[n - 3];
     if (n > 1 && strcmp(words[0], "help") == 0) {
         offer_commands(r, n > 2 ? words[1] : NULL);

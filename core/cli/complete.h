@@ -5,9 +5,9 @@
 #include "cli/command_table.h"
 
 /** Prints the completions of the last word to stdout, one per line: commands, options,
- *  `--section.key`, values of keys with choices, kinds, plugins. A line ":files PATTERN" stands for
- *  folders and for files that match. words: the words after "lathe"; the last one may be incomplete
- *  or empty. */
+ *  `--section.key`, values of keys with choices, kinds, plugins. A line ":files PATTERN" means
+ *  folders and matching files. words: the words after "lathe"; the last one may be incomplete or
+ *  empty. */
 lathe_status lathe_complete(const lathe_command_list *commands, int n_words, char *const *words);
 
 #endif

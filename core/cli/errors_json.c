@@ -24,7 +24,7 @@ json_t *lathe_cli_diags_json(const lathe_diags *diags, int32_t severity)
     return list;
 }
 
-/* The number in ":12" at the end of text[0..*n); takes it off. 0: there is none. */
+/* Removes a number such as ":12" from the end of text[0, *n) and returns it; 0: there is none. */
 static long take_number(const char *text, size_t *n)
 {
     size_t at = *n;
@@ -37,7 +37,7 @@ static long take_number(const char *text, size_t *n)
 }
 
 /* Reads "FILE:LINE:COLUMN: " or "FILE: error: " at the beginning of a line of n bytes into `one`,
- * and returns how many bytes it has; 0 for neither. */
+ * and returns its length in bytes; 0 for neither. */
 static size_t read_place(const char *line, size_t n, json_t *one)
 {
     static const char mark[] = "error: ";
@@ -59,7 +59,7 @@ static size_t read_place(const char *line, size_t n, json_t *one)
     return is_error ? used + sizeof mark - 1 : used;
 }
 
-/* Takes " (did you mean 'WORD'?)" off the end of a message. */
+/* Removes " (did you mean 'WORD'?)" from the end of a message. */
 static size_t read_suggestion(const char *text, size_t n, json_t *one)
 {
     static const char begin[] = " (did you mean '", end[] = "'?)";
@@ -91,7 +91,7 @@ json_t *lathe_cli_errors_json(const char *text)
         size_t used = 0;
         json_t *one = make(line, n, &used);
         if (used == 0 &&
-            json_array_size(list) == 0) { /* no list of errors: one text, with its line breaks */
+            json_array_size(list) == 0) { /* not a list of errors: one text with its line breaks */
             json_decref(one);
             one = make(line, strlen(line), &used);
             (void)json_array_append_new(list, one);

@@ -11,8 +11,8 @@
  *  of memory. */
 json_t *lathe_cli_diags_json(const lathe_diags *diags, int32_t severity);
 
-/** The same list from the text of an error. A line "FILE:LINE:COLUMN: error: TEXT (did you mean
- *  'WORD'?)" is an error of its own; other text is one error without a place. */
+/** Makes the same list from the text of an error. Each line "FILE:LINE:COLUMN: error: TEXT (did you
+ *  mean 'WORD'?)" is one error; other text is one error without a place. */
 json_t *lathe_cli_errors_json(const char *text);
 
 /** Prints {"errors": [...]} for the text of an error to stdout. */

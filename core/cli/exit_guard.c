@@ -17,7 +17,7 @@ enum { MAX_FRAMES = 64 };
 
 static int is_done;
 
-/* Whether the library that holds an address is a plugin; its path. */
+/* Whether the library that contains an address is a plugin; writes its path to `out`. */
 static int is_plugin(void *address, char *out, size_t out_bytes)
 {
     Dl_info info;
@@ -27,8 +27,8 @@ static int is_plugin(void *address, char *out, size_t out_bytes)
     if (library == NULL || dlsym(library, LATHE_PLUGIN_ENTRY_NAME) == NULL)
         return 0;
     (void)snprintf(out, out_bytes, "%s", info.dli_fname);
-    /* Until its constructors have run, a plugin has the name of the descriptor it is loaded
-     * from. */
+    /* Until its constructors have run, a plugin has the name of the file descriptor from which it
+     * is loaded. */
     const ssize_t n = readlink(info.dli_fname, out, out_bytes - 1);
     if (n > 0)
         out[n] = '\0';
@@ -42,7 +42,7 @@ static void complain(void)
     if (is_done)
         return;
     const int n = backtrace(frames, MAX_FRAMES);
-    const char *who = lathe_so_at_work(); /* a tail call leaves no frame of the plugin */
+    const char *who = lathe_so_at_work(); /* after a tail call there is no frame of the plugin */
     for (int i = 0; i < n && who == NULL; i++)
         if (is_plugin(frames[i], path, sizeof path))
             who = path;

@@ -1,4 +1,4 @@
-/* Manual pages in roff. */
+/* Writes manual pages in roff. */
 #include "cli/man_page.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@
 
 extern const char *lathe_version(void);
 
-/* Text in which roff finds no request and no escape. */
+/* Puts text, escaped so that roff finds no request and no escape in it. */
 static void put_text(lathe_buffer *out, const char *text)
 {
     int begins_line = 1;
@@ -181,7 +181,7 @@ static lathe_status put_plugins(lathe_buffer *out)
     return status;
 }
 
-/* The tables inside a section. */
+/* Puts the tables inside a section. */
 static void put_tables(const char *section, lathe_buffer *out)
 {
     int32_t n = 0;

@@ -1,4 +1,4 @@
-/* Manual pages in roff, made from the tables of commands and from the schemas. */
+/* Writes manual pages in roff from the list of commands and from the schemas. */
 #ifndef LATHE_CLI_MAN_PAGE_H
 #define LATHE_CLI_MAN_PAGE_H
 

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "cli/errors_json.h"
 
-/* The machine failed; anything else is for the user to mend. */
+/* Whether the machine failed; the user can correct all other errors. */
 static int is_failure(lathe_status status)
 {
     return status == LATHE_E_NOMEM || status == LATHE_E_DEVICE || status == LATHE_E_INTERRUPTED;
@@ -27,7 +27,7 @@ int lathe_cli_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_sta
     if (diags->n_errors > 0)
         (void)fprintf(stderr, "%s: %lld error%s\n", args->words[0], (long long)diags->n_errors,
                       diags->n_errors == 1 ? "" : "s");
-    else /* no run file that could be read */
+    else /* the run file could not be read */
         (void)fprintf(stderr, "%s\n",
                       lathe_error_message()[0] ? lathe_error_message() : lathe_status_text(status));
     return LATHE_EXIT_USAGE;

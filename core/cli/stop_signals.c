@@ -1,4 +1,4 @@
-/* Ctrl-C, SIGTERM and SIGHUP while a training runs: a thread that waits for them. */
+/* A thread that waits for Ctrl-C, SIGTERM and SIGHUP while a training runs. */
 #include "cli/stop_signals.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-/* `nohup lathe train ...`: the user wants the run to outlive its terminal. */
+/* `nohup lathe train ...`: the user wants the run to continue after its terminal is closed. */
 static int ignores_hangup;
 
 static sigset_t stop_set(void)
@@ -25,11 +25,11 @@ static sigset_t stop_set(void)
 static void tell(const char *note)
 {
     if (write(STDERR_FILENO, note, strlen(note)) < 0)
-        return; /* nobody reads it */
+        return; /* nobody reads the message */
 }
 
-/* timeout(1) and batch systems send a signal to the process and then to its group: within this time
- * it is one. */
+/* timeout(1) and batch systems send a signal to the process and then to its group; two signals
+ * within this time count as one. */
 #define ONE_SIGNAL_SECONDS 0.25
 
 static double seconds_now(void)
@@ -49,12 +49,12 @@ static void *wait_for_signals(void *arg)
         if (sigwait(&set, &number) != 0)
             continue;
         if (stop->seen != 0 && number == SIGHUP)
-            continue; /* a lost connection sends it twice: from the terminal and from the shell */
+            continue; /* a lost connection sends it twice, by the terminal and by the shell */
         if (stop->seen == number && seconds_now() - first < ONE_SIGNAL_SECONDS)
             continue;
         if (stop->seen != 0)
             _exit(128 + number);
-        if (!stop->steps) { /* files that are written whole, or resumed: as after a power cut */
+        if (!stop->steps) { /* as a power cut: each file is complete or written again */
             tell(
                 "\nlathe: stopped before the first step; nothing was trained, and what is prepared "
                 "of the data is kept\n");
@@ -74,7 +74,7 @@ lathe_status lathe_cli_take_stop_signals(lathe_cli_stop *stop)
     pthread_attr_t attr;
     struct sigaction ignore;
     memset(&ignore, 0, sizeof ignore);
-    ignore.sa_handler = SIG_IGN; /* `lathe train ... | head`: the run outlives its reader */
+    ignore.sa_handler = SIG_IGN; /* `lathe train ... | head`: the run outlasts its reader */
     (void)sigaction(SIGPIPE, &ignore, NULL);
     struct sigaction hangup;
     ignores_hangup = sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler == SIG_IGN;

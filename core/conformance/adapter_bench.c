@@ -14,7 +14,7 @@ void lathe__adapter_bench_fini(lathe__adapter_bench *b)
     lathe_instance_fini(&b->instance);
 }
 
-/* A parameter of the model as a row, trained or frozen as the adapter says. */
+/* Adds a parameter of the model, trained or frozen as the adapter says. */
 static lathe_status add_row(lathe__adapter_bench *b, int which, lathe_param row)
 {
     int32_t index;
@@ -23,7 +23,7 @@ static lathe_status add_row(lathe__adapter_bench *b, int which, lathe_param row)
         .size = sizeof info, .role = row.role, .name = row.name, .desc = row.desc, .trainable = 1};
     row.trainable = row.group = -1;
     LATHE_TRY(b->table->select(b->instance.self, &info, &row.trainable, &row.group));
-    row.group = row.group == -1 ? 0 : row.group; /* left alone: the default */
+    row.group = row.group == -1 ? 0 : row.group; /* not set: the default */
     if ((row.trainable != 0 && row.trainable != 1) || row.group < 0 || row.group > 1024)
         return lathe_error(LATHE_E_PLUGIN, "select of %s says trainable %d, group %d", row.name,
                            row.trainable, row.group);
@@ -87,7 +87,7 @@ lathe_status lathe__adapter_bench_wrap(lathe__adapter_bench *b, int32_t enabled,
     return LATHE_OK;
 }
 
-/* What the adapter declared: names, shapes and settings that a run can make. */
+/* Checks that a run can make the parameters that the adapter declared. */
 static lathe_status check_declared(const lathe__adapter_bench *b)
 {
     for (int32_t i = LATHE__N_ROWS; i < b->params.n; i++) {

@@ -13,8 +13,7 @@ enum {
     LATHE__SITE_VOCABULARY = 40
 };
 
-/* What the model has beside the adapter: a parameter of every role, so that an adapter may train
- * any of them. */
+/* The model's own parameters: one of every role, so that an adapter may train any of them. */
 enum {
     LATHE__ROW_WEIGHT,
     LATHE__ROW_BIAS,
@@ -24,7 +23,8 @@ enum {
     LATHE__N_ROWS
 };
 
-/* A model of one site: embedding, norm, the site with its bias, head, sum of log-probabilities. */
+/* A model with one site: embedding, norm, the site with its bias, head, sum
+ * of log-probabilities. */
 typedef struct lathe__adapter_bench {
     lathe_instance instance;
     const lathe_adapter_v1 *table;

@@ -104,7 +104,7 @@ int32_t lathe__attention_trial_score(lathe__subject *s, void *self, lathe__atten
     return a->score(self, &t->p, why, why_bytes);
 }
 
-/* An address for the backend. */
+/* The address that the backend gets for host memory. */
 static void *at(lathe__subject *s, const void *host)
 {
     return s->device != NULL ? lathe__on_device(s, host) : (void *)(uintptr_t)host;
@@ -141,7 +141,7 @@ lathe_status lathe__attention_trial_run(lathe__subject *s, void *self, lathe__at
                                  .dv = at(s, t->data[LATHE__DV]),
                                  .scratch = at(s, t->scratch[0])};
     if (s->device != NULL) {
-        (void)at(s, t->scratch[1]); /* before what is there is sent */
+        (void)at(s, t->scratch[1]); /* allocates its device copy before the blocks are sent */
         args.stream = s->device->machine.stream;
         LATHE_TRY(lathe__send(s));
     }
@@ -170,8 +170,9 @@ void lathe__attention_trial_exact(lathe__subject *s, lathe__attention_trial *t)
     lathe__attention_dense(&t->p, &dense);
 }
 
-/* Largest |got - want| over the largest |want|, and the bound: a few roundings of the dtype, plus
- * f32 sums of n terms (n = keys for o, heads' queries for dk and dv). */
+/* Compares the largest |got - want| relative to the largest |want| with its bound: a few roundings
+ * of the dtype, plus f32 sums of n terms (n = keys for o, queries of the group's heads for dk and
+ * dv). */
 lathe_status lathe__attention_trial_compare(const lathe__attention_trial *t, double *worst)
 {
     static const char *const names[] = {"q", "k", "v", "dO", "o", "dq", "dk", "dv"};
@@ -192,7 +193,8 @@ lathe_status lathe__attention_trial_compare(const lathe__attention_trial *t, dou
             top = fmax(top, fabs(want));
             error = fmax(error, fabs(got - want));
         }
-        /* One token: softmax is 1 and dq, dk are exactly 0; errors are against dO*v then. */
+        /* With one token, softmax is 1 and dq, dk are exactly 0; their errors
+         * are relative to dO*v. */
         top = k > LATHE__O ? fmax(top, 0.25) : top;
         *worst = fmax(*worst, error / top / bound);
         if (!(error / top <= bound))

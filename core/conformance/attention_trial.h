@@ -1,12 +1,12 @@
-/* A problem for an attention backend: its memory as the backend reads it, and in double precision.
- */
+/* A problem for an attention backend: its memory as the backend reads it,
+ * and in double precision. */
 #ifndef LATHE_CONFORMANCE_ATTENTION_TRIAL_H
 #define LATHE_CONFORMANCE_ATTENTION_TRIAL_H
 
 #include "harness/device_side.h"
 #include "lathe/attention.h"
 
-/* A problem to try; B, Tq, Tk, H, Hkv, D and what is switched on. */
+/* The sizes B, Tq, Tk, H, Hkv, D of a problem, and its options. */
 typedef struct lathe__attention_shape {
     const char *name;
     int64_t b, tq, tk;
@@ -26,7 +26,7 @@ enum {
     LATHE__N_ATTENTION_TENSORS
 };
 
-/* A problem's memory: as the backend reads it, and the same in double. */
+/* The memory of a problem: as the backend reads it, and the same in double. */
 typedef struct lathe__attention_trial {
     lathe_attention_problem p;
     lathe_device_info device;
@@ -36,8 +36,8 @@ typedef struct lathe__attention_trial {
     float *lse;
     int32_t *doc_start, *kv_len;
     void *scratch[2];
-    uint32_t accumulate; /* of the backward */
-    int64_t taken;       /* heap blocks, in the last run */
+    uint32_t accumulate; /* for the backward */
+    int64_t taken;       /* heap blocks that the last run took */
 } lathe__attention_trial;
 
 /** Fills the inputs of a problem with noise; memory is the subject's. */

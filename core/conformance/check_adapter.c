@@ -25,7 +25,7 @@ static lathe_status builds_around_a_site(lathe__subject *s)
     return LATHE_OK;
 }
 
-/* A site that the adapter wraps; the first where it wraps none. */
+/* A site that the adapter wraps; the first site if it wraps none. */
 static const char *own_module(lathe__subject *s)
 {
     for (int i = 0; i < 3; i++) {
@@ -81,8 +81,8 @@ static lathe_status same_parameters_again(lathe__subject *s)
 
 /* ---- the graph as numbers ---- */
 
-/* Every parameter and input of the bench; adapter: 0 initial values, 1 noise. no_bias: the site's
- * bias is 0. */
+/* Fills every parameter and input of the bench and runs the graph. noise: 1 fills the adapter's
+ * parameters with noise instead of initial values. no_bias: the site's bias is 0. */
 static lathe_status fill(const lathe__adapter_bench *b, lathe__exact *e, lathe__subject *s,
                          int noise, int no_bias)
 {
@@ -100,7 +100,7 @@ static lathe_status fill(const lathe__adapter_bench *b, lathe__exact *e, lathe__
     return lathe__exact_run(e);
 }
 
-/* Element by element, of values a and b; f32 settings such as alpha/r leave their last bits. */
+/* Compares the elements of a and b. f32 settings such as alpha/r may change the last bits. */
 static lathe_status expect_equal(const lathe__exact *e, lathe_val a, lathe_val b, const char *what)
 {
     for (int64_t i = 0; i < lathe__exact_count(e, a); i++) {
@@ -171,7 +171,7 @@ static int has_dropout(const lathe__adapter_bench *b)
     return 0;
 }
 
-/* The adapter's parameters as merge() gets them. */
+/* The adapter's parameters in the form that merge() takes. */
 static int32_t site_params(const lathe__adapter_bench *b, lathe__subject *s, const lathe__exact *e,
                            lathe_site_param list[16])
 {
@@ -190,7 +190,7 @@ static int32_t site_params(const lathe__adapter_bench *b, lathe__subject *s, con
     return n;
 }
 
-/* x W'^T with the merged weight is what wrap gives. */
+/* Checks that x W'^T with the merged weight W' equals the result of wrap. */
 static lathe_status merge_and_compare(lathe__adapter_bench *b, lathe__subject *s, lathe__exact *e)
 {
     lathe_site_param list[16];
@@ -239,7 +239,7 @@ static lathe_status merges(lathe__subject *s)
     return status;
 }
 
-/* ---- what it says of the model ---- */
+/* ---- its statements about the model ---- */
 
 static lathe_status frozen_base_is_frozen(lathe__subject *s)
 {
@@ -278,7 +278,7 @@ static lathe_status unknown_roles_are_survived(lathe__subject *s)
     return LATHE_OK;
 }
 
-/* Another instance at another site in between changes nothing. */
+/* Another instance at another site must not change the results. */
 static lathe_status instances_are_apart(lathe__subject *s)
 {
     lathe__adapter_bench a, other, again;
@@ -314,7 +314,8 @@ static int64_t write_config(void *arg, char *out, int64_t capacity)
     return w->table->config_json(w->self, "base/model", out, capacity);
 }
 
-/* Keys of the adapter's file: each parameter has one, none twice, and the capacity is kept. */
+/* Checks the keys of the adapter's file: each parameter has one, no key comes twice, and file_key
+ * does not write more than its capacity. */
 static lathe_status check_keys(const lathe__adapter_bench *b)
 {
     char keys[16][256];

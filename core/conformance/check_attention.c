@@ -45,8 +45,8 @@ static lathe_status each_problem(lathe__subject *s,
             continue;
         taken++;
         status = one(s, instance.self, &t, figure);
-        if (status == LATHE_OK &&
-            s->device != NULL) { /* or every problem would be copied with each */
+        if (status == LATHE_OK && s->device != NULL) { /* else each problem would also copy the
+                                                        * blocks of all problems before it */
             status = lathe__guards(s);
             lathe__device_side_release(s);
         }
@@ -78,13 +78,13 @@ static lathe_status agrees_with_the_definition(lathe__subject *s)
     return status;
 }
 
-/* What dq, dk and dv hold before they are added to; whole numbers, exact in every dtype. */
+/* Element i of dq, dk or dv before it is added to: a whole number, exact in every dtype. */
 static double before(int k, int64_t i)
 {
     return (double)((i * 7 + k) % 5) - 2.0;
 }
 
-/* Adding to some gradients, and overwriting the rest. */
+/* Adds to some gradients and overwrites the others. */
 static lathe_status one_adds(lathe__subject *s, void *self, lathe__attention_trial *t,
                              double *figure)
 {
@@ -118,7 +118,7 @@ static lathe_status adds_where_it_is_asked(lathe__subject *s)
     return each_problem(s, one_adds, &unused);
 }
 
-/* q, k, v, dO, o and lse are as they were, and scratch may hold anything. */
+/* q, k, v, dO, o and lse must not change, and scratch may contain anything. */
 static lathe_status one_reads(lathe__subject *s, void *self, lathe__attention_trial *t,
                               double *figure)
 {
@@ -153,7 +153,7 @@ static lathe_status reads_its_inputs_only(lathe__subject *s)
     return each_problem(s, one_reads, &unused);
 }
 
-/* The same problem by two instances in turn, a thousand times. */
+/* Runs the same problem a thousand times, with another problem in between. */
 static lathe_status runs_a_thousand_times(lathe__subject *s)
 {
     static const lathe__attention_shape small = {"small", 1, 7, 7, 2, 1, 32, 1, 0, 0, 0, 0};
@@ -168,7 +168,7 @@ static lathe_status runs_a_thousand_times(lathe__subject *s)
     if (lathe__attention_trial_score(s, instance.self, &t, why, sizeof why) <= LATHE_SCORE_NO ||
         lathe__attention_trial_score(s, instance.self, &other, why, sizeof why) <= LATHE_SCORE_NO)
         status = lathe__skip(s, "does not take it: %s", why);
-    const int n = s->device != NULL ? 30 : 1000; /* each copies the tensors to a device */
+    const int n = s->device != NULL ? 30 : 1000; /* each run copies the tensors to the device */
     void *first = lathe__memory(s, t.count[LATHE__O] * 4);
     for (int i = 1; i <= n && status == LATHE_OK; i++) {
         if (i % 10 == 2)
@@ -220,7 +220,7 @@ static lathe_status one_repeats(lathe__subject *s, void *self, lathe__attention_
     for (int k = LATHE__O; k < LATHE__N_ATTENTION_TENSORS; k++) {
         first[k] = lathe__memory(s, t->count[k] * width);
         memcpy(first[k], t->data[k], (size_t)(t->count[k] * width));
-        if (k > LATHE__O) /* written, not added to */
+        if (k > LATHE__O) /* these are overwritten, not added to */
             memset(t->data[k], 0x3c, (size_t)(t->count[k] * width));
     }
     LATHE_TRY(lathe__attention_trial_run(s, self, t));
@@ -249,7 +249,7 @@ static lathe_status refuses_with_a_reason(lathe__subject *s)
     for (int i = 0; i < 4 && status == LATHE_OK; i++) {
         char why[256] = "";
         lathe__attention_trial t;
-        lathe__attention_trial_init(s, &odd, LATHE_F32, &t); /* H is no multiple of Hkv */
+        lathe__attention_trial_init(s, &odd, LATHE_F32, &t); /* H is not a multiple of Hkv */
         t.p.dtype = dtypes[i];
         const int32_t got = lathe__attention_trial_score(s, instance.self, &t, why, sizeof why);
         if (got != LATHE_SCORE_NO)
@@ -263,7 +263,7 @@ static lathe_status refuses_with_a_reason(lathe__subject *s)
     return status;
 }
 
-/* Right but for one number that no enum has. */
+/* A valid problem except for one number that is in no enum. */
 static lathe_status refuses_unknown_dtypes(lathe__subject *s)
 {
     static const lathe__attention_shape good = {"good", 1, 8, 8, 2, 2, 32, 1, 0, 0, 0, 0};

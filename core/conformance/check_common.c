@@ -1,4 +1,4 @@
-/* Checks of every kind: what the plugin says of itself, its schema, and making instances. */
+/* Checks of every kind: the plugin's description, its schema, and making instances. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -94,11 +94,11 @@ static lathe_status makes_many_instances(lathe__subject *s)
             lathe_instance_fini(&many[(i * 3) % 8]);
     }
     if (status == LATHE_OK && LATHE_HAS(s->plugin, destroy))
-        s->plugin->destroy(NULL); /* takes NULL */
+        s->plugin->destroy(NULL); /* destroy must accept NULL */
     return status;
 }
 
-/* A value outside the range of field f, as a line of TOML; 0: there is none. */
+/* Writes a value outside the range of field f as a line of TOML; returns 0 if there is none. */
 static int bad_line(const lathe_field *f, char *line, size_t bytes)
 {
     const int ranged = f->min <= f->max;
@@ -108,7 +108,8 @@ static int bad_line(const lathe_field *f, char *line, size_t bytes)
         return snprintf(line, bytes, "%s = %.17e\n", f->key, f->min - 1.0) > 0;
     if (f->type == LATHE_T_STRING && f->choices != NULL)
         return snprintf(line, bytes, "%s = \"no such choice\"\n", f->key) > 0;
-    return snprintf(line, bytes, "%s = 1979-05-27\n", f->key) > 0; /* a date fits no type */
+    return snprintf(line, bytes, "%s = 1979-05-27\n", f->key) > 0; /* a date is not valid for any
+                                                                    * type */
 }
 
 static lathe_status refuses_bad_values(lathe__subject *s)
@@ -125,7 +126,7 @@ static lathe_status refuses_bad_values(lathe__subject *s)
     return LATHE_OK;
 }
 
-/* create() itself, whose messages the core adds to. */
+/* Calls create() directly, without the text that the core adds to its messages. */
 static lathe_status create_and_destroy(const lathe_plugin *plugin, const lathe_value *values)
 {
     void *self = NULL;
@@ -137,7 +138,8 @@ static lathe_status create_and_destroy(const lathe_plugin *plugin, const lathe_v
     return LATHE_OK;
 }
 
-/* Every field at the ends of its range: an instance, or an error that says something. */
+/* Sets every field to both ends of its range; each must give an instance, or an error with a
+ * message. */
 static lathe_status survives_extreme_values(lathe__subject *s)
 {
     const lathe_value *defaults;

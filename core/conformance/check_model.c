@@ -1,4 +1,4 @@
-/* Checks of model families: what they describe, a forward that trains and generates, and the logits
+/* Checks of model families: their description, a forward that trains and generates, and the logits
  * of a golden folder that the plugin brings. */
 #include <jansson.h>
 #include <math.h>
@@ -73,7 +73,7 @@ static lathe_status small_model(lathe__subject *s, const char *model_type, model
     return status == LATHE_OK ? lathe_model_params(&m->config, &m->params) : status;
 }
 
-/* Inputs and the forward, with caches of `cache_rows` rows where that is not 0. */
+/* Adds inputs and the forward, with caches of `cache_rows` rows if that is not 0. */
 static lathe_status forward(model *m, int64_t batch, int64_t tokens, int64_t cache_rows)
 {
     const lathe_desc ids = lathe_desc_1d(LATHE_I32, batch * tokens);
@@ -163,7 +163,8 @@ static lathe_status every_tensor_trains(lathe__subject *s)
     return each_type(s, one_trains);
 }
 
-/* Fills in tokens, positions from `first`, and weights. total: tokens of the whole row. */
+/* Fills tokens, positions that begin at `first`, and weights, and runs the graph. total: number of
+ * tokens of the whole row. */
 static lathe_status run_tokens(lathe__subject *s, model *m, lathe__exact *e, int first, int count,
                                int total)
 {
@@ -181,7 +182,7 @@ static lathe_status run_tokens(lathe__subject *s, model *m, lathe__exact *e, int
     return LATHE_OK;
 }
 
-/* Two parts of one row through the caches give the hidden states of the whole. */
+/* Two parts of one row, run through the caches, must give the hidden states of the whole row. */
 static lathe_status compare_cached(lathe__subject *s, const char *model_type)
 {
     enum { FIRST = 4, REST = 5 };

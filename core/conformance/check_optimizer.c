@@ -12,7 +12,7 @@
 #include "passes/passes.h"
 #include "passes/plan.h"
 
-/* Two cases and what is done with them. */
+/* Two cases to compare. */
 typedef struct pair {
     lathe__optimizer_case a, b;
 } pair;
@@ -80,7 +80,7 @@ static lathe_status check_moved(const lathe__optimizer_case *c, lathe__subject *
                 return lathe_error(LATHE_E_NUMERIC, "%s[%lld] became %g", name, (long long)e,
                                    (double)t->param[e]);
             moved += !lathe__same(&t->param[e], &before[e], 4);
-            /* A stochastic rounding may take either neighbour: one unit of bf16. */
+            /* stochastic rounding may choose either neighbour: one unit of bf16 */
             const float shadow = lathe_bf16_to_f32(t->shadow[e]);
             if (fabsf(shadow - t->param[e]) > 0x1p-7f * fabsf(t->param[e]) + 0x1p-126f)
                 return lathe_error(LATHE_E_NUMERIC, "bf16 copy of %s[%lld] is %g, expected %g",
@@ -124,7 +124,7 @@ static lathe_status state_round_trip(lathe__subject *s)
     pair p;
     LATHE_TRY(pair_init(&p, s));
     lathe_status status = steps(&p.a, 3);
-    lathe__optimizer_case_copy(&p.b, &p.a); /* another instance gets the saved tensors */
+    lathe__optimizer_case_copy(&p.b, &p.a); /* another instance continues with the saved tensors */
     if (status == LATHE_OK)
         status = steps(&p.a, 3);
     if (status == LATHE_OK)
@@ -195,7 +195,7 @@ static lathe_status takes_empty_tensors(lathe__subject *s)
     return status;
 }
 
-/* The graph of one MATRIX parameter's update; its dump into text. */
+/* Builds the graph of one MATRIX parameter's update and writes its dump to text. */
 static lathe_status build_update(const lathe__optimizer_case *c, int i, lathe_params *params,
                                  lathe_buffer *text, int32_t *out_nodes)
 {

@@ -19,7 +19,7 @@ static lathe_status launch_nothing(const lathe__subject *s, const char *kernel)
 lathe_status lathe__image_loads(lathe__subject *s)
 {
     lathe__optimizer_case c;
-    LATHE_TRY(lathe__optimizer_case_init(&c, s)); /* which loads it */
+    LATHE_TRY(lathe__optimizer_case_init(&c, s)); /* this loads the image */
     lathe_instance_fini(&c.instance);
     if ((LATHE_HAS(c.table, average) || LATHE_HAS(c.table, estimate_every)) &&
         !LATHE_HAS(c.table, queue))
@@ -29,7 +29,8 @@ lathe_status lathe__image_loads(lathe__subject *s)
     return LATHE_OK;
 }
 
-/* Three steps; after each the estimate, at the end the average, where there are such. */
+/* Takes three steps, each followed by the estimate, and the average at the end, if the optimizer
+ * has these. */
 static lathe_status all_of_it(lathe__optimizer_case *c)
 {
     for (int i = 0; i < 3; i++) {
@@ -41,7 +42,7 @@ static lathe_status all_of_it(lathe__optimizer_case *c)
                                         : LATHE_OK;
 }
 
-/* Runs both cases, `what` being the second's difference. */
+/* Runs both cases; `what` says how the second differs. */
 static lathe_status compare_two(lathe__optimizer_case *a, lathe__optimizer_case *b,
                                 const char *what)
 {
@@ -81,7 +82,7 @@ lathe_status lathe__empty_among_others(lathe__subject *s)
     LATHE_TRY(two_cases(s, &a, &b));
     a.on_device = 0;
     for (int i = 0; i < LATHE__N_TENSORS; i++) {
-        if (i % 2 == 0) /* the first and others */
+        if (i % 2 == 0) /* the first and every other tensor */
             a.tensors[i].n = b.tensors[i].n = 0;
         if (i % 3 == 0)
             a.tensors[i].shadow = b.tensors[i].shadow = NULL;
@@ -95,12 +96,11 @@ lathe_status lathe__any_grid_will_do(lathe__subject *s)
     if (LATHE_HAS(((const lathe_optimizer_v1 *)s->table), queue))
         return lathe__skip(s, "queue() chooses the grids");
     LATHE_TRY(two_cases(s, &a, &b));
-    b.there.most_blocks = 2;
+    b.device.most_blocks = 2;
     return compare_two(&a, &b, "with a grid of two blocks");
 }
 
-/* Sums of all positive terms, in whatever order: each addition is off by 2^-53 of the sum at
- * most. */
+/* Sums of positive terms in any order: each addition has an error of at most 2^-53 of the sum. */
 static lathe_status check_sum(double got, double want, int64_t n, const char *of, const char *name)
 {
     if (fabs(got - want) <= (double)(2 * n + 8) * 0x1p-53 * want)
@@ -129,9 +129,9 @@ lathe_status lathe__tells_its_update(lathe__subject *s)
             change += d * d;
             size += now * now;
         }
-        for (int64_t k = c.there.first_chunk[at]; k < c.there.first_chunk[at + 1]; k++)
+        for (int64_t k = c.device.first_chunk[at]; k < c.device.first_chunk[at + 1]; k++)
             for (int j = 0; j < 2; j++)
-                got[j] += c.there.sums[2 * k + j];
+                got[j] += c.device.sums[2 * k + j];
         at++;
         status = check_sum(got[0], change, x->n, "update", lathe__optimizer_info(i).name);
         if (status == LATHE_OK)
@@ -146,14 +146,14 @@ lathe_status lathe__leaves_inputs_alone(lathe__subject *s)
     lathe__optimizer_case c;
     LATHE_TRY(lathe__optimizer_case_init(&c, s));
     lathe_status status = all_of_it(&c);
-    if (status == LATHE_OK && c.there.was_input != NULL)
+    if (status == LATHE_OK && c.device.was_input != NULL)
         status =
-            lathe_error(LATHE_E_CORRUPT, "wrote to %s, which it is to read", c.there.was_input);
+            lathe_error(LATHE_E_CORRUPT, "wrote to %s, which it is to read", c.device.was_input);
     lathe_instance_fini(&c.instance);
     return status;
 }
 
-/* Every call of a step in turn fails, and the step says so. */
+/* Lets each call of a step fail in turn; the step must return the error. */
 lathe_status lathe__failures_are_passed_on(lathe__subject *s)
 {
     enum { MOST = 200 };
@@ -164,11 +164,11 @@ lathe_status lathe__failures_are_passed_on(lathe__subject *s)
         return lathe__skip(s, "no queue()");
     }
     lathe_status status = lathe__optimizer_case_step(&c);
-    const int32_t n = c.there.n_calls < MOST ? c.there.n_calls : MOST;
+    const int32_t n = c.device.n_calls < MOST ? c.device.n_calls : MOST;
     for (int32_t k = 1; k <= n && status == LATHE_OK; k++) {
-        c.step = 0; /* the first step again: the one that may do more than others */
-        c.there.n_calls = 0;
-        c.there.fails_at = k;
+        c.step = 0; /* the first step again, which may do more than the others */
+        c.device.n_calls = 0;
+        c.device.fails_at = k;
         const lathe_status failed = lathe__optimizer_case_step(&c);
         if (failed != LATHE_E_DEVICE)
             status = lathe_error(LATHE_E_PLUGIN, "call %d of %d failed, and queue() gave %d", k, n,

@@ -1,4 +1,4 @@
-/* Laws that every optimizer obeys, whatever its formula. */
+/* Laws that hold for every optimizer, whatever its formula. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 static const lathe__rule plain = {
     .rate = 1.0, .grad_factor = 1.0, .lr_mult = 1.0, .decay_mult = 0.0, .sign = 1.0, .seed = 71};
 
-/* n steps by a rule, from fresh state, in a new instance. */
+/* Takes n steps by a rule, with fresh state, in a new instance. */
 static lathe_status steps_by(lathe__laws *l, lathe__subject *s, const char *toml,
                              const lathe__rule *rule, int n)
 {
@@ -20,7 +20,7 @@ static lathe_status steps_by(lathe__laws *l, lathe__subject *s, const char *toml
     return status;
 }
 
-/* Two runs by two rules, and what `judge` says of them. */
+/* Takes steps by two rules and compares the results with `judge`. */
 static lathe_status two_runs(lathe__subject *s, const lathe__rule *a, const lathe__rule *b, int n,
                              lathe_status (*judge)(const lathe__laws *a, const lathe__laws *b))
 {
@@ -43,7 +43,7 @@ static lathe_status same_everywhere(const lathe__laws *a, const lathe__laws *b)
         &a->c, &b->c, "gradients 1,024 times as large with 1/1,024 of the gradient scale");
 }
 
-/* Powers of two: the products are exact, and so must the results be. */
+/* The factors are powers of two, so that the products are exact and the results must be equal. */
 lathe_status lathe__gradient_scale_is_applied(lathe__subject *s)
 {
     lathe__rule other = plain;
@@ -53,7 +53,7 @@ lathe_status lathe__gradient_scale_is_applied(lathe__subject *s)
 
 /* ---- rate and multiplier ---- */
 
-/* Tensor by tensor, b's first step is `factor` times a's. */
+/* Checks for each tensor that b's first step is `factor` times a's. */
 static lathe_status check_ratio(const lathe__laws *a, const lathe__laws *b, double factor,
                                 const char *what)
 {
@@ -196,8 +196,8 @@ static double distance(const lathe__laws *l, int i)
     return squares;
 }
 
-/* Descent on |p - 2 p0|^2 / 2, which decay alone does not reach: a thousand steps for the small
- * tensors, then thirty for all. */
+/* Minimizes |p - 2 p0|^2 / 2, whose minimum decay alone does not reach: a thousand steps of the
+ * small tensors, then thirty of all. */
 static lathe_status descend(lathe__laws *l, const lathe__rule *rule, int n, int small)
 {
     double before[LATHE__N_TENSORS];
@@ -236,7 +236,8 @@ lathe_status lathe__descends(lathe__subject *s)
 
 /* ---- instances ---- */
 
-/* Two instances step by step in turn, then each alone in another: the same bits. */
+/* Runs two instances in turn, step by step, then each alone in a new instance; the bits must be
+ * equal. */
 lathe_status lathe__instances_are_apart(lathe__subject *s)
 {
     lathe__laws *l = lathe__memory(s, 4 * (int64_t)sizeof *l);
@@ -281,7 +282,7 @@ lathe_status lathe__base_rate_is_the_key(lathe__subject *s)
     return LATHE_OK;
 }
 
-/* The 16-bit copy in f16; step_moves_parameters looks at bf16. */
+/* Checks the f16 copy of parameters; step_moves_parameters checks the bf16 copy. */
 lathe_status lathe__shadows_are_in_their_dtype(lathe__subject *s)
 {
     lathe__laws *l = lathe__memory(s, (int64_t)sizeof *l);
@@ -294,7 +295,7 @@ lathe_status lathe__shadows_are_in_their_dtype(lathe__subject *s)
         for (int64_t e = 0; e < l->c.tensors[i].n && status == LATHE_OK; e++) {
             const double p = (double)l->c.tensors[i].param[e];
             const double copy = (double)lathe_f16_to_f32(l->c.tensors[i].shadow[e]);
-            if (l->c.partition[i] == LATHE_PARTITION_MATRIX) /* the core makes its copy */
+            if (l->c.partition[i] == LATHE_PARTITION_MATRIX) /* the core makes the copy of these */
                 break;
             if (!(fabs(copy - p) <= 0x1p-10 * fabs(p) + 0x1p-24)) /* either neighbour */
                 status = lathe_error(LATHE_E_NUMERIC, "f16 copy of %s[%lld] is %g, expected %g",
@@ -304,7 +305,7 @@ lathe_status lathe__shadows_are_in_their_dtype(lathe__subject *s)
     return status;
 }
 
-/* A later core may have roles that this plugin does not know. */
+/* A later version of the core may have roles that this plugin does not know. */
 lathe_status lathe__unknown_roles_are_survived(lathe__subject *s)
 {
     const lathe_optimizer_v1 *table = s->table;

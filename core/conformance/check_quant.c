@@ -1,5 +1,4 @@
-/* Checks of quantization formats: planes as declared, codes that repeat, errors that are
- * bounded. */
+/* Checks of quantization formats: planes as declared, the same codes each time, bounded errors. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +11,7 @@ enum { N_SHAPES = 9 };
 static const int64_t shapes[N_SHAPES][2] = {{64, 64}, {128, 256}, {3, 64},   {1, 128}, {5, 7},
                                             {16, 96}, {33, 96},   {7, 1024}, {2, 8192}};
 
-/* A name, a dtype, and a size that a lathe__weight of these dims can want. */
+/* Checks that a plane has a name, a dtype, and a size that fits a weight of these dims. */
 static lathe_status check_plane(const lathe_plane *p, int32_t i, int64_t rows, int64_t cols)
 {
     const int64_t most = 8 * rows * cols + ((int64_t)1 << 20);
@@ -69,7 +68,7 @@ lathe_status lathe__weight_init(lathe__subject *s, void *self, int64_t rows, int
                            (long long)scratch);
     if (scratch > 0) {
         out->scratch = lathe__memory(s, scratch);
-        memset(out->scratch, 0xff, (size_t)scratch); /* what it holds means nothing */
+        memset(out->scratch, 0xff, (size_t)scratch); /* its content must not matter */
     }
     out->w = lathe__memory(s, rows * cols * 4);
     memcpy(out->w, w, (size_t)(rows * cols) * 4);
@@ -79,8 +78,8 @@ lathe_status lathe__weight_init(lathe__subject *s, void *self, int64_t rows, int
     return LATHE_OK;
 }
 
-lathe_status lathe__decode_here(lathe__subject *s, void *self, const lathe__weight *w,
-                                int32_t dtype, void **out)
+lathe_status lathe__decode_on_host(lathe__subject *s, void *self, const lathe__weight *w,
+                                   int32_t dtype, void **out)
 {
     const lathe_quant_v1 *q = s->table;
     const void *planes[LATHE_MAX_PLANES];
@@ -104,7 +103,7 @@ static lathe_status launch(const lathe__subject *s, const char *kernel, int64_t 
                           LATHE_QUANT_THREADS, args, (int64_t)sizeof *args);
 }
 
-/* By the image. most_blocks: of the grid; 0: one for each chunk. */
+/* Decodes with the image. most_blocks: limit of the grid; 0: one block for each chunk. */
 static lathe_status decode_on_device(lathe__subject *s, void *self, const lathe__weight *w,
                                      int32_t dtype, int64_t most_blocks, void **out)
 {
@@ -116,7 +115,7 @@ static lathe_status decode_on_device(lathe__subject *s, void *self, const lathe_
                              .dtype = dtype,
                              .n_planes = w->n_planes};
     *out = lathe__memory(s, n * lathe_dtype_bytes(dtype));
-    if (w->scratch != NULL) /* what it holds is lost between calls */
+    if (w->scratch != NULL) /* its content is lost between calls */
         memset(w->scratch, 0xff, (size_t)q->decode_scratch(self, w->rows, w->cols));
     memset(*out, 0xff, (size_t)(n * lathe_dtype_bytes(dtype)));
     for (int32_t i = 0; i < w->n_planes; i++)
@@ -136,7 +135,7 @@ lathe_status lathe__decode(lathe__subject *s, void *self, const lathe__weight *w
                            void **out)
 {
     return s->device != NULL ? decode_on_device(s, self, w, dtype, 0, out)
-                             : lathe__decode_here(s, self, w, dtype, out);
+                             : lathe__decode_on_host(s, self, w, dtype, out);
 }
 
 /* Runs `one` over every shape that the format accepts. */
@@ -366,12 +365,12 @@ static lathe_status bits_of(lathe__subject *s, void *self, int64_t rows, int64_t
 {
     const float *w = lathe__random(s, rows * cols, 3, 0.05);
     lathe__weight q;
-    void *here, *there;
+    void *host, *device;
     LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
     for (int i = 0; i < 3; i++) {
-        LATHE_TRY(lathe__decode_here(s, self, &q, dtypes[i], &here));
-        LATHE_TRY(decode_on_device(s, self, &q, dtypes[i], 0, &there));
-        LATHE_TRY(check_bits(here, there, &q, dtypes[i]));
+        LATHE_TRY(lathe__decode_on_host(s, self, &q, dtypes[i], &host));
+        LATHE_TRY(decode_on_device(s, self, &q, dtypes[i], 0, &device));
+        LATHE_TRY(check_bits(host, device, &q, dtypes[i]));
     }
     return LATHE_OK;
 }

@@ -1,13 +1,14 @@
-/* Laws of codecs: what the decoded numbers are to the weight, however the format packs them. */
+/* Laws of codecs: how the decoded numbers relate to the weight, in whatever way the format packs
+ * them. */
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "conformance/quant_weight.h"
 
-/* The best factor for w' is 1 where errors are centred; it differs by about the squared relative
- * error where they are rounding errors, which are independent of w. The mean error is far below the
- * size of the errors. */
+/* The best factor for w' is 1 if errors are centred. It differs from 1 by about the squared
+ * relative error if they are rounding errors, which are independent of w. The mean error is much
+ * smaller than the errors. */
 static lathe_status gain_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     const int64_t n = rows * cols;
@@ -46,8 +47,8 @@ lathe_status lathe__codec_has_no_gain_and_no_bias(lathe__subject *s)
     return lathe__each_shape(s, gain_of);
 }
 
-/* Every element on its own, in small shapes too: none is lost at the end of a row or of the last
- * block. */
+/* Checks every element by itself, in small shapes too, so that none is lost at the end of a row or
+ * of the last block. */
 static lathe_status element_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     const float *w = lathe__random(s, rows * cols, 17, 0.05);
@@ -105,7 +106,7 @@ lathe_status lathe__codec_weights_of_any_size(lathe__subject *s)
     return lathe__each_shape(s, scale_of);
 }
 
-/* decode reads its planes and nothing else, a thousand times over. */
+/* decode must read only its planes; decodes a thousand times. */
 static lathe_status long_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     const lathe_quant_v1 *table = s->table;
@@ -117,7 +118,7 @@ static lathe_status long_of(lathe__subject *s, void *self, int64_t rows, int64_t
     if (rows * cols > 256 && !(rows == 64 && cols == 64))
         return LATHE_OK;
     LATHE_TRY(lathe__weight_init(s, self, rows, cols, w, &q));
-    LATHE_TRY(lathe__decode_here(s, self, &q, LATHE_F32, &first));
+    LATHE_TRY(lathe__decode_on_host(s, self, &q, LATHE_F32, &first));
     void *again = lathe__memory(s, bytes);
     for (int32_t k = 0; k < q.n_planes; k++) {
         const int64_t n = lathe_desc_bytes(&q.planes[k].desc);
@@ -141,7 +142,7 @@ lathe_status lathe__codec_decodes_a_thousand_times(lathe__subject *s)
     return lathe__each_shape(s, long_of);
 }
 
-/* Two weights coded in turn by two instances. */
+/* Encodes two weights in turn with two instances. */
 static lathe_status apart_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     lathe_instance other;
@@ -170,7 +171,7 @@ lathe_status lathe__codec_instances_are_apart(lathe__subject *s)
     return lathe__each_shape(s, apart_of);
 }
 
-/* A dtype that decode() does not promise. */
+/* A dtype that decode() need not support. */
 static lathe_status dtype_of(lathe__subject *s, void *self, int64_t rows, int64_t cols)
 {
     static const int32_t unknown[] = {LATHE_I32, 99, -1};

@@ -1,4 +1,5 @@
-/* Checks of schedulers: finite, pure, and all of their memory in the state they are given. */
+/* Checks of schedulers: rates are finite, at() is pure, and all memory is in the state that the
+ * core passes. */
 #include <math.h>
 #include <string.h>
 
@@ -52,7 +53,7 @@ static lathe_status state_is_declared(lathe__subject *s)
     return status;
 }
 
-/* at() at the beginning, end, beyond and in between. */
+/* Calls at() at the beginning, in between, at the end and after it. */
 static lathe_status walk(const schedule *c, int64_t total)
 {
     const int64_t last = total > 0 ? total : 1000;
@@ -113,7 +114,7 @@ static double metric(int i)
     return i < 6 ? 4.0 - 0.3 * i : 2.5 + 0.01 * (i % 3); /* falls, then stays */
 }
 
-/* Sees metrics and asks rates, steps [from, to). */
+/* Passes metrics and asks for rates in steps [from, to). */
 static void drive(const schedule *c, double *state, int from, int to, double *rates)
 {
     for (int i = from; i < to; i++) {
@@ -168,7 +169,7 @@ static lathe_status observes_bad_metrics(lathe__subject *s)
     return status;
 }
 
-/* Far beyond the end. */
+/* Checks steps long after the end. */
 static lathe_status far_steps_are_survived(lathe__subject *s)
 {
     static const int64_t steps[] = {5000, 1 << 20, (int64_t)1 << 40};
@@ -215,7 +216,7 @@ static lathe_status follows_the_base_rate(lathe__subject *s)
     return status;
 }
 
-/* Another instance with another base rate and other metrics in between changes nothing. */
+/* Another instance with another base rate and other metrics must not change the rates. */
 static lathe_status instances_are_apart(lathe__subject *s)
 {
     schedule a, b;
@@ -245,7 +246,8 @@ static lathe_status instances_are_apart(lathe__subject *s)
     return status;
 }
 
-/* A thousand metrics: finite rates, the declared state alone, and no memory. */
+/* Passes a thousand metrics: rates must be finite, only the declared state may change, and no
+ * memory may be taken. */
 static lathe_status observes_a_thousand_times(lathe__subject *s)
 {
     schedule c;

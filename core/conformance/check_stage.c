@@ -1,4 +1,4 @@
-/* Checks of training stages: their data, and a loss that a graph can be derived from. */
+/* Checks of training stages: their data, and a loss that has a derivative. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 enum { C = 16, V = 40, T = 8 };
 
-/* A model that is a head over an input: enough to have log-probabilities with a derivative. */
+/* A model that is only a head over an input, so that log-probabilities have a derivative. */
 typedef struct model {
     const lathe_stage_v1 *table;
     lathe_params params;
@@ -57,7 +57,7 @@ static lathe_status head(model *m, int32_t op, int32_t which, lathe_val *out)
                                           : LATHE_OK;
 }
 
-/* A value per token that is an input of the graph. */
+/* Adds an input with a value per token. */
 static lathe_status token_input(model *m, const char *name, lathe_val *out)
 {
     return lathe_graph_input(m->g, name, lathe_desc_1d(LATHE_F32, (int64_t)m->n_rows * T), out);
@@ -100,7 +100,7 @@ static lathe_status target_mask(void *ctx, lathe_val *out)
     return LATHE_OK;
 }
 
-/* The inputs that the stage's table names. */
+/* Adds the inputs that the stage's table names. */
 static lathe_status stage_inputs(model *m)
 {
     m->n_inputs = LATHE_HAS(m->table, inputs) ? m->table->n_inputs : 0;
@@ -144,7 +144,7 @@ static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
     return LATHE_OK;
 }
 
-/* Asks the stage for its loss on n_rows rows. The memory after *loss is guarded. */
+/* Gets the loss of n_rows rows from the stage. The memory after *loss is guarded. */
 static lathe_status ask(model *m, void *self, lathe_stage_loss *loss)
 {
     m->pair_mask = m->target_mask = LATHE_NONE;
@@ -171,7 +171,7 @@ static lathe_status ask(model *m, void *self, lathe_stage_loss *loss)
     return check_loss(m, loss);
 }
 
-/* Loss, derivative, plan with n_rows rows. */
+/* Makes loss, derivative and plan of n_rows rows. */
 static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t *out_metrics,
                           lathe_buffer *text)
 {
@@ -196,7 +196,7 @@ static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t *out_metric
 
 /* ---- the loss as a number ---- */
 
-/* The loss and its metrics as functions of the log-probabilities. */
+/* Computes the loss and its metrics as functions of the log-probabilities. */
 typedef struct numbers {
     lathe_instance instance;
     model m;
@@ -235,9 +235,9 @@ static void fill(numbers *x, lathe_val v, int64_t n, double value)
         lathe__exact_data(&x->exact, v)[i] = value;
 }
 
-/* Log-probabilities between -2 and 0 of every token; `shift` is added to the policy's: of all rows,
- * or for pairs to chosen ones and taken off rejected ones. repeat: rows repeat after so many of
- * each kind. */
+/* Fills log-probabilities of every token between -2 and 0. `shift` is added to the policy's
+ * log-probabilities of all rows; for pairs it is added to those of chosen rows and subtracted from
+ * those of rejected rows. repeat: number of rows of each kind after which rows repeat. */
 static lathe_status value_at(numbers *x, double shift, int32_t repeat, double *out)
 {
     const int32_t n_rows = x->m.n_rows, pairs = x->m.table->rows == LATHE_ROWS_PAIRS;
@@ -271,8 +271,8 @@ static lathe_status value_at(numbers *x, double shift, int32_t repeat, double *o
                                         *out);
 }
 
-/* The better the model knows its targets, the smaller the loss: of every row and token on its
- * own. */
+/* The loss of every row and of every token must decrease when the model predicts its targets
+ * better. */
 static lathe_status falls_as_targets_grow_likelier(lathe__subject *s)
 {
     numbers x;
@@ -289,7 +289,8 @@ static lathe_status falls_as_targets_grow_likelier(lathe__subject *s)
     return status;
 }
 
-/* Rows that come twice count twice: the core divides by the count, once. */
+/* Rows that come twice count twice: the stage must not divide by the count,
+ * because the core does. */
 static lathe_status is_a_sum_over_rows(lathe__subject *s)
 {
     numbers few, many;
@@ -314,7 +315,7 @@ static lathe_status is_a_sum_over_rows(lathe__subject *s)
     return status;
 }
 
-/* Every target's log-probability moves the loss: none is left out. */
+/* The log-probability of every target must influence the loss. */
 static lathe_status every_row_counts(lathe__subject *s)
 {
     numbers x;
@@ -336,7 +337,7 @@ static lathe_status every_row_counts(lathe__subject *s)
     return status;
 }
 
-/* The loss with the last pair of two masked, and its rows moved by `shift`. */
+/* Computes the loss with the second of two pairs masked, and its rows changed by `shift`. */
 static lathe_status masked_value(numbers *x, double shift, double *out)
 {
     const int32_t rows[2] = {1, 3}; /* chosen and rejected of the second pair */
@@ -353,7 +354,7 @@ static lathe_status masked_value(numbers *x, double shift, double *out)
     return LATHE_OK;
 }
 
-/* A masked pair changes neither the loss nor a metric. */
+/* A masked pair must change neither the loss nor a metric. */
 static lathe_status padding_pairs_count_for_nothing(lathe__subject *s)
 {
     numbers x;
@@ -374,7 +375,7 @@ static lathe_status padding_pairs_count_for_nothing(lathe__subject *s)
     return status;
 }
 
-/* Two instances in turn have the graphs that each has alone. */
+/* Two instances used in turn must build the same graphs as each alone. */
 static lathe_status instances_are_apart(lathe__subject *s)
 {
     numbers a, b, again;

@@ -40,7 +40,8 @@ static void run_one(lathe__subject *s, const lathe__check *check, const lathe_re
     s->check = check;
     s->guarded = NULL;
     lathe_error_clear();
-    /* The driver and the libraries of a device keep files, threads and handlers of their own. */
+    /* Driver and libraries of a device have their own files, threads and handlers, which are not
+     * counted. */
     const int counts = s->plugin->kind != LATHE_KIND_DEVICE && s->device == NULL;
     lathe__process_state before, after;
     lathe__process_state_read(&before, counts);

@@ -1,4 +1,4 @@
-/* Tensors of several shapes and roles, and steps over them, whole or in parts. */
+/* Tensors of several shapes and roles, and steps that update them whole or in parts. */
 #include "conformance/optimizer_case.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ lathe_param_info lathe__optimizer_info(int i)
         {"model.embed_tokens.weight", LATHE_ROLE_EMBEDDING, 2, 37, 24},
         {"model.norm.weight", LATHE_ROLE_NORM, 1, 33, 1},
         {"model.layers.0.mlp.down_proj.bias", LATHE_ROLE_BIAS, 1, 1, 1},
-        {"lm_head.weight", LATHE_ROLE_HEAD, 2, 300, 83}, /* longer than one chunk of most loops */
+        {"lm_head.weight", LATHE_ROLE_HEAD, 2, 300, 83}, /* longer than one chunk in most loops */
         {"model.layers.0.lora_A", LATHE_ROLE_ADAPTER, 2, 4, 40},
     };
     const lathe_desc desc = {LATHE_F32, rows[i].rank, {rows[i].rows, rows[i].cols, 1, 1}};
@@ -32,7 +32,7 @@ lathe_param_info lathe__optimizer_info(int i)
                               .head_rows = i == 0 ? 16 : 0};
 }
 
-/* A name, a dtype, and a size that a parameter of this size can want. */
+/* Checks that a slot has a name, a dtype, and a size that fits a parameter of this size. */
 static lathe_status check_slot(const lathe_slot *slot, int32_t k, const lathe_param_info *info)
 {
     const lathe_desc *d = &slot->desc;
@@ -143,7 +143,7 @@ static void add_range(const lathe__optimizer_case *c, int i, int64_t first, int6
     list[(*n_list)++] = part;
 }
 
-/* Cuts tensor i in three where its partition and slots allow it. */
+/* Cuts tensor i into three ranges if its partition and slots allow it. */
 static void add_parts(const lathe__optimizer_case *c, int i, lathe_optimizer_tensor *list,
                       int32_t *n_list)
 {
@@ -163,12 +163,12 @@ static void add_parts(const lathe__optimizer_case *c, int i, lathe_optimizer_ten
         return;
     }
     const int64_t a = n / unit / 3, b = n / unit * 4 / 5;        /* uneven on purpose */
-    add_range(c, i, b * unit, n - b * unit, unit, list, n_list); /* and out of order */
+    add_range(c, i, b * unit, n - b * unit, unit, list, n_list); /* and not in order */
     add_range(c, i, 0, a * unit, unit, list, n_list);
     add_range(c, i, a * unit, (b - a) * unit, unit, list, n_list);
 }
 
-/* Gradients, drawn anew by step and by what is done with them. */
+/* Fills the gradients with noise that depends on the step and on the use. */
 static void draw(lathe__optimizer_case *c, int32_t what)
 {
     for (int i = 0; i < LATHE__N_TENSORS; i++)

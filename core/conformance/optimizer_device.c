@@ -1,14 +1,11 @@
-/* Does the core's work around queue(), on guarded memory of a device. */
+/* Calls queue() as the core does, on guarded memory of a device. */
 #include <string.h>
 
 #include "base/error.h"
 #include "conformance/optimizer_case.h"
 #include "harness/device_side.h"
 
-enum {
-    SEED = 42,
-    NOTHING = 0xff
-}; /* NOTHING: of NaN, for memory whose content nobody may rely on */
+enum { SEED = 42, NAN_BYTE = 0xff }; /* fills memory whose content must not matter with NaN */
 
 static lathe_status load(const lathe__optimizer_case *c)
 {
@@ -21,7 +18,7 @@ static lathe_status load(const lathe__optimizer_case *c)
 
 lathe_status lathe__optimizer_case_place(lathe__optimizer_case *c)
 {
-    lathe__optimizer_on_device *t = &c->there;
+    lathe__optimizer_on_device *t = &c->device;
     lathe__subject *s = c->s;
     if (!LATHE_HAS(c->table, cuda_image))
         return lathe_error(LATHE_E_UNSUPPORTED, "it carries no code for a device (cuda_image)");
@@ -30,7 +27,8 @@ lathe_status lathe__optimizer_case_place(lathe__optimizer_case *c)
     for (int i = 0; i < LATHE__N_TENSORS; i++) {
         const lathe_param_info info = lathe__optimizer_info(i);
         lathe_optimizer_room room = {0};
-        t->n_sums += 2 * (lathe_queue_chunks(&c->tensors[i]) + 3); /* cut in three, too */
+        t->n_sums +=
+            2 * (lathe_queue_chunks(&c->tensors[i]) + 3); /* also if cut into three ranges */
         if (c->partition[i] == LATHE_PARTITION_MATRIX || !LATHE_HAS(c->table, queue) ||
             !LATHE_HAS(c->table, room))
             continue;
@@ -54,14 +52,14 @@ lathe_status lathe__optimizer_case_place(lathe__optimizer_case *c)
     return load(c);
 }
 
-/* ---- what queue() calls ---- */
+/* ---- the functions that queue() calls ---- */
 
-/* Counts a call; an error where it is the one to fail. */
+/* Counts a call; returns an error if it is the one that fails. */
 static lathe_status called(lathe__optimizer_case *c)
 {
-    return ++c->there.n_calls == c->there.fails_at
+    return ++c->device.n_calls == c->device.fails_at
                ? lathe_error(LATHE_E_DEVICE, "the device fails at call %d, to see what happens",
-                             c->there.n_calls)
+                             c->device.n_calls)
                : LATHE_OK;
 }
 
@@ -70,13 +68,13 @@ static lathe_status launch(void *ctx, const char *kernel, int64_t n_blocks, cons
 {
     lathe__optimizer_case *c = ctx;
     const lathe_machine *m = &c->s->device->machine;
-    const int64_t most = c->there.most_blocks, before = lathe__heap();
+    const int64_t most = c->device.most_blocks, before = lathe__heap();
     lathe_status status = called(c);
     if (status == LATHE_OK && n_blocks > 0)
         status = m->dev->launch(m->device->self, m->stream, c->table->cuda_image, kernel,
                                 most > 0 && n_blocks > most ? most : n_blocks,
                                 LATHE_ELEMENTWISE_THREADS, args, args_bytes);
-    c->there.taken_on_device += lathe__heap() - before;
+    c->device.taken_on_device += lathe__heap() - before;
     return status;
 }
 
@@ -88,7 +86,7 @@ static lathe_status copy(void *ctx, void *dst, const void *src, int64_t bytes, i
     lathe_status status = called(c);
     if (status == LATHE_OK)
         status = m->dev->copy(m->device->self, m->stream, dst, src, bytes, direction);
-    c->there.taken_on_device += lathe__heap() - before;
+    c->device.taken_on_device += lathe__heap() - before;
     return status;
 }
 
@@ -100,17 +98,18 @@ static lathe_status wait_for_all(void *ctx)
     lathe_status status = called(c);
     if (status == LATHE_OK && LATHE_HAS(m->dev, sync))
         status = m->dev->sync(m->device->self, m->stream);
-    c->there.taken_on_device += lathe__heap() - before;
+    c->device.taken_on_device += lathe__heap() - before;
     return status;
 }
 
 /* ---- one call ---- */
 
-/* The tensors as the device sees them, and the tables of their chunks; how many there are. */
+/* Fills in the tensors with addresses of the device and the tables of their chunks; returns their
+ * number. */
 static int64_t fill_tables(lathe__optimizer_case *c, const lathe_optimizer_step *step,
                            float *const *out)
 {
-    lathe__optimizer_on_device *t = &c->there;
+    lathe__optimizer_on_device *t = &c->device;
     lathe__subject *s = c->s;
     memset(t->averages, 0, LATHE__N_PIECES * sizeof *t->averages);
     for (int32_t i = 0; i < step->n_tensors; i++) {
@@ -127,10 +126,10 @@ static int64_t fill_tables(lathe__optimizer_case *c, const lathe_optimizer_step 
     t->counter[0] = SEED;
     t->counter[1] = (uint64_t)step->step;
     memcpy(t->scalars, step->scalars, LATHE_N_SCALARS * sizeof *t->scalars);
-    memset(t->sums, NOTHING, (size_t)t->n_sums * sizeof *t->sums);
-    memset(t->own, NOTHING, (size_t)t->room.own);
-    memset(t->shared, NOTHING, (size_t)t->room.shared);
-    memset(t->host, NOTHING, (size_t)t->room.host);
+    memset(t->sums, NAN_BYTE, (size_t)t->n_sums * sizeof *t->sums);
+    memset(t->own, NAN_BYTE, (size_t)t->room.own);
+    memset(t->shared, NAN_BYTE, (size_t)t->room.shared);
+    memset(t->host, NAN_BYTE, (size_t)t->room.host);
     return t->first_chunk[step->n_tensors];
 }
 
@@ -146,7 +145,7 @@ typedef struct input {
 /* What kernels read. Its content, kept apart, in memory that has not its like on the device. */
 static void keep_inputs(lathe__optimizer_case *c, input *list)
 {
-    const lathe__optimizer_on_device *t = &c->there;
+    const lathe__optimizer_on_device *t = &c->device;
     const input tables[5] = {
         {"the tensors", t->tensors, LATHE__N_PIECES * (int64_t)sizeof *t->tensors, NULL},
         {"first_chunk", t->first_chunk, (LATHE__N_PIECES + 1) * (int64_t)sizeof *t->first_chunk,
@@ -167,7 +166,7 @@ static void keep_inputs(lathe__optimizer_case *c, input *list)
 static lathe_status call(lathe__optimizer_case *c, const lathe_optimizer_step *step, int32_t what,
                          int64_t n_chunks)
 {
-    lathe__optimizer_on_device *t = &c->there;
+    lathe__optimizer_on_device *t = &c->device;
     lathe__subject *s = c->s;
     lathe_optimizer_step mine = *step;
     mine.tensors = t->tensors;
@@ -216,6 +215,6 @@ lathe_status lathe__optimizer_case_queue(lathe__optimizer_case *c, const lathe_o
     LATHE_TRY(call(c, step, what, n_chunks));
     for (int i = 0; i < N_INPUTS; i++)
         if (!lathe__same(inputs[i].copy, inputs[i].data, inputs[i].bytes))
-            c->there.was_input = inputs[i].name;
+            c->device.was_input = inputs[i].name;
     return LATHE_OK;
 }

@@ -120,7 +120,7 @@ static lathe_status step_listed(lathe__laws *l, const lathe_optimizer_tensor *li
                                        .scratch_bytes = c->scratch_bytes};
     static unsigned char garbage;
     garbage = (unsigned char)(garbage + 37);
-    if (c->scratch != NULL) /* what it holds is lost between steps */
+    if (c->scratch != NULL) /* its content is lost between steps */
         memset(c->scratch, garbage, (size_t)c->scratch_bytes);
     memcpy(kept, scalars, sizeof kept);
     for (int32_t k = 0; k < n; k++) {

@@ -1,7 +1,8 @@
-/* Tests optimizers as formulas: steps with gradients, rates and factors that the check chooses.
+/* Tests optimizers as formulas: takes steps with gradients, rates and factors that the check
+ * chooses.
  *
- * Parameters that step() updates are updated by it in host memory; those that build() updates run
- * through their graph in double precision, so the same laws are checked for both. */
+ * Parameters that step() updates are updated by it in host memory. For those that build() updates,
+ * the graph runs in double precision. The same laws are so checked for both. */
 #ifndef LATHE_CONFORMANCE_OPTIMIZER_MATH_H
 #define LATHE_CONFORMANCE_OPTIMIZER_MATH_H
 
@@ -10,12 +11,12 @@
 
 /* How the next steps are taken. */
 typedef struct lathe__rule {
-    double rate;        /* times the base rate */
-    double grad_factor; /* gradients are this times what is drawn; GRAD_SCALE is its reciprocal */
+    double rate;        /* rate of the steps, relative to the base rate */
+    double grad_factor; /* factor of the random gradients; GRAD_SCALE is its reciprocal */
     double lr_mult;
     double decay_mult;
-    double sign;   /* of the gradients: 1, -1; 0: zero gradients */
-    uint64_t seed; /* of the gradients; with pull: none are drawn */
+    double sign;   /* sign of the gradients: 1 or -1; 0: zero gradients */
+    uint64_t seed; /* seed of the gradients; not used with pull */
     int32_t pull;  /* 1: the gradient is that of |p - 2 p0|^2 / 2 */
 } lathe__rule;
 
@@ -32,16 +33,16 @@ typedef struct lathe__laws {
     } matrix[LATHE__N_TENSORS];
 } lathe__laws;
 
-/** toml: values of keys, or NULL. lathe__laws_fini in every case. */
+/** toml: values of keys, or NULL. Call lathe__laws_fini in every case. */
 lathe_status lathe__laws_init(lathe__laws *l, lathe__subject *s, const char *toml);
 void lathe__laws_fini(lathe__laws *l);
 
-/** One step of all tensors; with small, of those below 2,000 elements that step() updates.
- *  LATHE_E_NUMERIC: a parameter is not finite. LATHE_E_PLUGIN: a gradient or a scalar was
- *  changed. */
+/** Takes one step of all tensors; with small, of those below 2,000 elements that
+ *  step() updates. LATHE_E_NUMERIC: a parameter is not finite. LATHE_E_PLUGIN: a
+ *  gradient or a scalar was changed. */
 lathe_status lathe__laws_step(lathe__laws *l, const lathe__rule *rule, int small);
 
-/** |p - start| of tensor i, and of all. */
+/** |p - start| of tensor i. */
 double lathe__laws_moved(const lathe__laws *l, int i);
 
 /* The checks. */

@@ -1,4 +1,4 @@
-/* A weight, its planes, and what comes out of decode. */
+/* A weight with its planes and the results of decoding it. */
 #ifndef LATHE_CONFORMANCE_QUANT_WEIGHT_H
 #define LATHE_CONFORMANCE_QUANT_WEIGHT_H
 
@@ -18,9 +18,10 @@ typedef struct lathe__weight {
 lathe_status lathe__weight_init(lathe__subject *s, void *self, int64_t rows, int64_t cols,
                                 const float *w, lathe__weight *out);
 
-/** decode() in host memory; the same, or by the image where the subject has a device. */
-lathe_status lathe__decode_here(lathe__subject *s, void *self, const lathe__weight *w,
-                                int32_t dtype, void **out);
+/** Runs decode() in host memory; lathe__decode runs the image instead if the
+ *  subject has a device. */
+lathe_status lathe__decode_on_host(lathe__subject *s, void *self, const lathe__weight *w,
+                                   int32_t dtype, void **out);
 lathe_status lathe__decode(lathe__subject *s, void *self, const lathe__weight *w, int32_t dtype,
                            void **out);
 

@@ -331,7 +331,7 @@ static lathe_status put_long(builder *b, const lathe_record *record)
     for (int64_t at = 0; at < b->n_text && status == LATHE_OK;) {
         b->n_units = 0;
         while (at < b->n_text && b->n_units < 4 * b->n_workers && status == LATHE_OK) {
-            const int64_t end = lathe__cut_behind(b->may_cut, b->text, b->n_text, at + STRETCH);
+            const int64_t end = lathe__cut_after(b->may_cut, b->text, b->n_text, at + STRETCH);
             status = add_unit(b, at, end - at);
             at = end;
         }

@@ -1,4 +1,4 @@
-/* Checks of devices: what they say of themselves, memory and copies. */
+/* Checks of devices: their score and description, memory and copies. */
 #include <stdio.h>
 #include <string.h>
 

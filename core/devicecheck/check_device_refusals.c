@@ -80,7 +80,7 @@ lathe_status lathe__refuses_wrong_problems(lathe__subject *s)
     return status;
 }
 
-/* Numbers outside of the enums of lathe/device.h. */
+/* Numbers that are not in the enums of lathe/device.h. */
 static lathe_status unknown_numbers(lathe__session *d, void *memory)
 {
     char host[64] = "unchanged";

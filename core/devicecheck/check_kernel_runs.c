@@ -1,4 +1,4 @@
-/* Checks of kernels beside each other, and of one kernel that runs many times. */
+/* Checks that two kernels do not influence each other, and that one kernel runs many times. */
 #include <math.h>
 #include <stdio.h>
 
@@ -78,7 +78,7 @@ static lathe_status two_kernels(lathe__session *d, const float *x, const void *x
         return lathe__skip(d->s, "the device has no scale");
     if (status == LATHE_OK)
         status = scale_kernel(d, &attrs[1], -3.0, &kernels[1]);
-    attrs[0].alpha = attrs[1].alpha = 77.0; /* attrs are the caller's again */
+    attrs[0].alpha = attrs[1].alpha = 77.0; /* the kernels must have copied attrs */
     for (int i = 0; i < 4 && status == LATHE_OK; i++) {
         status = scale_run(d, kernels[i % 2], x_on_device, y);
         if (status == LATHE_OK)

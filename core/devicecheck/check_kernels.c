@@ -1,9 +1,9 @@
-/* Checks of a device's kernels: every op of lathe/op.h, on its own cases (core/ir/ops), against
- * double precision.
+/* Checks of a device's kernels: every op of lathe/op.h, on the cases of its file in core/ir/ops,
+ * against double precision.
  *
- * Each problem runs in every compute dtype that the device declares. Outputs are overwritten, after
- * they were filled with NaN; where the op allows it, they are also added to, also one output alone,
- * and written to the memory of an input. Inputs and the memory beside each tensor must be
+ * Each problem runs in every compute dtype that the device declares. Outputs are filled with NaN
+ * and then overwritten. If the op allows it, outputs are also added to, all together and one alone,
+ * and written to the memory of an input. Inputs and the memory around each tensor must be
  * unchanged, and a second run must give the same bits. */
 #include <math.h>
 #include <stdio.h>
@@ -29,10 +29,10 @@ typedef struct trial {
     double largest[LATHE_OP_MAX_OUT];
 } trial;
 
-/* How it is run. */
+/* How a problem is run. */
 typedef struct mode {
     uint32_t accumulate;
-    int32_t in_place; /* the input whose memory output 0 takes; -1: none */
+    int32_t in_place; /* the input whose memory is output 0; -1: none */
 } mode;
 
 /* Tensors on the device; bytes[i] without their fences. */
@@ -48,7 +48,7 @@ static double *doubles(lathe__subject *s, const lathe_desc *d)
     return d->dtype == LATHE_ABSENT ? NULL : lathe__memory(s, 8 * lathe_desc_count(d) + 8);
 }
 
-/* o and lse of the forward, as the backward of attention gets them. */
+/* Computes o and lse of the forward, which the backward of attention reads. */
 static lathe_status fill_saved(lathe__subject *s, trial *t)
 {
     lathe_op_problem f = {.op = LATHE_OP_ATTENTION, .attrs = t->p.attrs, .n_in = 5, .n_out = 2};
@@ -84,14 +84,15 @@ static lathe_status trial_init(lathe__subject *s, trial *t)
     return LATHE_OK;
 }
 
-/* What an output that is added to holds before. */
+/* Element i of an output before it is added to. */
 static double before(int32_t output, int64_t i, int32_t dtype)
 {
     const lathe_u32x4 r = lathe_rng_block(900 + (uint64_t)output, 0, 78, (uint64_t)i);
     return lathe__op_round(2.0 * lathe_uniform_f64(r.v[0], r.v[1]) - 1.0, dtype);
 }
 
-/* Fenced device memory: `host` in it, or NaN where it is NULL. *out: after the fence. */
+/* Takes fenced device memory with the content of `host`, or NaN if that is NULL. *out: the address
+ * after the first fence. */
 static lathe_status place(lathe__session *d, placed *x, int32_t slot, const void *host,
                           int64_t bytes, void **out)
 {
@@ -105,7 +106,7 @@ static lathe_status place(lathe__session *d, placed *x, int32_t slot, const void
         memset(block + FENCE, NAN_BYTE, (size_t)bytes);
     x->bytes[slot] = bytes;
     lathe_status status = lathe__session_put(d, block, bytes + 2 * FENCE, &x->memory[slot]);
-    if (status == LATHE_OK && LATHE_HAS(d->table, sync)) /* before the block goes */
+    if (status == LATHE_OK && LATHE_HAS(d->table, sync)) /* before the block is freed */
         status = d->table->sync(d->instance.self, NULL);
     free(block);
     *out = x->memory[slot] != NULL ? (char *)x->memory[slot] + FENCE : NULL;
@@ -158,7 +159,8 @@ static void unplace(lathe__session *d, placed *x)
         d->table->free(d->instance.self, x->memory[i]);
 }
 
-/* The tensor in `slot` in host memory with its fences, which must be whole. The caller frees it. */
+/* Copies the tensor in `slot` with its fences to host memory, and checks the fences. The caller
+ * frees *out. */
 static lathe_status fetch(lathe__session *d, const placed *x, int32_t slot, const char *what,
                           int32_t i, unsigned char **out)
 {
@@ -215,8 +217,8 @@ static lathe_status check_output(lathe__session *d, const trial *t, mode m, cons
     return status;
 }
 
-/* One run on fresh memory. measured: it must take no heap blocks. keep: gets the bytes of output 0,
- * or NULL. */
+/* Runs a kernel once on fresh memory. measured: the run must take no heap blocks. keep: gets the
+ * bytes of output 0, or NULL. */
 static lathe_status run_once(lathe__session *d, lathe_kernel *kernel, int64_t scratch_bytes,
                              const trial *t, mode m, int measured, unsigned char *keep)
 {
@@ -269,7 +271,7 @@ static lathe_status run_modes(lathe__session *d, lathe_kernel *kernel, int64_t s
         present |= t->want[i] != NULL ? 1u << i : 0u;
     if (!info->inplace_always) {
         modes[n++] = (mode){0, -1};
-        modes[n++] = (mode){0, -1}; /* once more: the same bits, and no memory */
+        modes[n++] = (mode){0, -1}; /* the second run must give the same bits and take no memory */
     }
     for (int32_t i = 0; i < t->p.n_in; i++)
         if (info->inplace >> i & 1u && t->p.in[i].dtype == t->p.out[0].dtype)
@@ -316,7 +318,7 @@ static lathe_kernel_problem problem_of(const lathe_op_problem *p)
                                   .n_threads = lathe_parallel_threads()};
 }
 
-/* LATHE__SKIP: the device offers no such kernel. */
+/* LATHE__SKIP: the device has no such kernel. */
 static lathe_status run_row(lathe__session *d, int32_t op, const lathe_op_case *row, int32_t dtype)
 {
     trial t = {.row = row, .compute_dtype = dtype};
@@ -348,15 +350,14 @@ static int fp8_is_declared(const lathe__session *d, int32_t recipe)
     return lathe__session_dtypes(d) & 1u << LATHE_F8_E4M3 && d->info.fp8_recipes & 1u << recipe;
 }
 
-/* Whether the device declares what a case asks for, in the compute dtype. */
+/* Whether the device declares that it supports a case in a compute dtype. */
 static int is_declared(const lathe__session *d, const lathe_op_case *row, int32_t dtype)
 {
     return lathe__session_dtypes(d) & 1u << dtype &&
            (row->attrs.fp8 == 0 || fp8_is_declared(d, row->attrs.fp8));
 }
 
-/* All cases of one op; the first that the device has no kernel for decides that it has none at
- * all. */
+/* Runs all cases of one op. If the device has no kernel for the first, the op is skipped. */
 static lathe_status run_op(lathe__session *d, int32_t op)
 {
     static const int32_t dtypes[] = {LATHE_F32, LATHE_BF16, LATHE_F16};

@@ -1,5 +1,5 @@
-/* Checks of a device's streams: a copy beside the first stream, ordered with it by events alone,
- * plain and captured; the time between two events. */
+/* Checks of a device's streams: a copy on a second stream, ordered with the first stream by events
+ * only, plain and captured; and the time between two events. */
 #include <string.h>
 
 #include "base/error.h"
@@ -7,14 +7,14 @@
 #include "exec/exec.h"
 #include "harness/subject.h"
 
-enum { N = 1 << 18 }; /* f32: long enough to be overtaken */
+enum { N = 1 << 18 }; /* f32: large enough that work without a wait would overtake the copy */
 
 typedef struct streams {
     lathe_instance instance;
     const lathe_device_v1 *table;
     lathe_device_info info;
-    lathe_stream *first, *beside;
-    lathe_event *made, *left;
+    lathe_stream *first, *second;
+    lathe_event *made, *copied;
     void *device;
     float *from, *to, *next; /* pinned */
 } streams;
@@ -25,7 +25,7 @@ static lathe_status streams_init(streams *x)
     void **const memory[] = {(void **)&x->from, (void **)&x->to, (void **)&x->next};
     LATHE_TRY(x->table->info(self, &x->info));
     LATHE_TRY(x->table->stream_create(self, &x->first));
-    LATHE_TRY(x->table->stream_create(self, &x->beside));
+    LATHE_TRY(x->table->stream_create(self, &x->second));
     LATHE_TRY(x->table->alloc(self, N * 4, LATHE_MEM_DEVICE, &x->device));
     for (int i = 0; i < 3; i++)
         LATHE_TRY(x->table->alloc(self, N * 4, LATHE_MEM_HOST_PINNED, memory[i]));
@@ -36,8 +36,8 @@ static void streams_fini(streams *x)
 {
     void *const self = x->instance.self;
     void *const memory[] = {x->device, x->from, x->to, x->next};
-    lathe_event *const events[] = {x->made, x->left};
-    lathe_stream *const all[] = {x->first, x->beside};
+    lathe_event *const events[] = {x->made, x->copied};
+    lathe_stream *const all[] = {x->first, x->second};
     for (int i = 0; i < 4; i++)
         if (memory[i])
             x->table->free(self, memory[i]);
@@ -50,17 +50,18 @@ static void streams_fini(streams *x)
     lathe_instance_fini(&x->instance);
 }
 
-/* `from` comes in, goes out beside to `to`, and its memory is given to `next`. */
+/* Copies `from` to the device, copies it on the second stream to `to`, then copies `next` to the
+ * same device memory. */
 static lathe_status queue_round(streams *x)
 {
     const lathe_device_v1 *t = x->table;
     void *const self = x->instance.self;
     LATHE_TRY(t->copy(self, x->first, x->device, x->from, N * 4, LATHE_COPY_TO_DEVICE));
     LATHE_TRY(t->event_record(self, x->first, &x->made));
-    LATHE_TRY(t->event_wait(self, x->beside, x->made));
-    LATHE_TRY(t->copy(self, x->beside, x->to, x->device, N * 4, LATHE_COPY_TO_HOST));
-    LATHE_TRY(t->event_record(self, x->beside, &x->left));
-    LATHE_TRY(t->event_wait(self, x->first, x->left));
+    LATHE_TRY(t->event_wait(self, x->second, x->made));
+    LATHE_TRY(t->copy(self, x->second, x->to, x->device, N * 4, LATHE_COPY_TO_HOST));
+    LATHE_TRY(t->event_record(self, x->second, &x->copied));
+    LATHE_TRY(t->event_wait(self, x->first, x->copied));
     return t->copy(self, x->first, x->device, x->next, N * 4, LATHE_COPY_TO_DEVICE);
 }
 
@@ -116,8 +117,8 @@ lathe_status lathe__streams_in_order(lathe__subject *s)
     return status;
 }
 
-/* A copy between two events with times: it takes no time below zero, and none beyond that of the
- * host around it. */
+/* Measures a copy between two events: the time must not be negative, and not longer than the host
+ * measures. */
 static lathe_status time_a_copy(const lathe_device_v1 *t, streams *x)
 {
     void *const self = x->instance.self;
@@ -125,10 +126,10 @@ static lathe_status time_a_copy(const lathe_device_v1 *t, streams *x)
     const double begin = lathe_now();
     LATHE_TRY(t->event_stamp(self, x->first, &x->made));
     LATHE_TRY(t->copy(self, x->first, x->device, x->from, N * 4, LATHE_COPY_TO_DEVICE));
-    LATHE_TRY(t->event_stamp(self, x->first, &x->left));
+    LATHE_TRY(t->event_stamp(self, x->first, &x->copied));
     LATHE_TRY(t->sync(self, x->first));
     const double around = lathe_now() - begin;
-    LATHE_TRY(t->event_seconds(self, x->made, x->left, &seconds));
+    LATHE_TRY(t->event_seconds(self, x->made, x->copied, &seconds));
     if (!(seconds >= 0.0 && seconds <= around + 1e-3))
         return lathe_error(LATHE_E_NUMERIC, "a copy took %g s, within %g s of the host's clock",
                            seconds, around);
@@ -151,7 +152,7 @@ lathe_status lathe__events_tell_time(lathe__subject *s)
     LATHE_TRY(lathe__instance(s, &x.instance));
     lathe_status status = streams_init(&x);
     for (int i = 0; i < 2 && status == LATHE_OK;
-         i++) /* the second time with the events of the first */
+         i++) /* the second time reuses the events of the first */
         status = time_a_copy(x.table, &x);
     streams_fini(&x);
     return status;

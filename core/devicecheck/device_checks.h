@@ -8,7 +8,7 @@
 const lathe__check *lathe__checks_device(void);
 const lathe__check *lathe__checks_kernels(void);
 
-/* The checks of the first list that have files of their own. */
+/* The checks of the first list that are in other files. */
 lathe_status lathe__streams_in_order(lathe__subject *s);
 lathe_status lathe__events_tell_time(lathe__subject *s);
 lathe_status lathe__kernels_are_apart(lathe__subject *s);

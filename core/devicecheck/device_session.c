@@ -1,4 +1,4 @@
-/* Opening the device under check, and copies to and from it. */
+/* Opens the device under check, and copies to and from it. */
 #include "devicecheck/device_session.h"
 
 lathe_status lathe__session_init(lathe__session *d, lathe__subject *s)

@@ -1,4 +1,4 @@
-/* A device under check: an instance of it, and memory with fences. */
+/* A device under check: its instance, and its memory. */
 #ifndef LATHE_DEVICECHECK_DEVICE_SESSION_H
 #define LATHE_DEVICECHECK_DEVICE_SESSION_H
 
@@ -12,14 +12,15 @@ typedef struct lathe__session {
     lathe_device_info info;
 } lathe__session;
 
-/** LATHE__SKIP when this machine cannot run the device. lathe_instance_fini(&d->instance). */
+/** LATHE__SKIP: this machine cannot run the device. The caller calls
+ *  lathe_instance_fini(&d->instance). */
 lathe_status lathe__session_init(lathe__session *d, lathe__subject *s);
 
-/** Device memory with `bytes` of host memory copied in (NULL: as it comes). */
+/** Takes device memory and copies `bytes` bytes of host memory into it (NULL: copies nothing). */
 lathe_status lathe__session_put(lathe__session *d, const void *host, int64_t bytes, void **out);
 lathe_status lathe__session_get(lathe__session *d, const void *device, int64_t bytes, void *host);
 
-/** Compute dtypes that the device says every op runs in, as bits. */
+/** The compute dtypes in which the device declares that every op runs, as bits. */
 uint32_t lathe__session_dtypes(const lathe__session *d);
 
 #endif

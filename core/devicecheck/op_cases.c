@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "lathe/rng.h"
 
-/* The word that begins at `text`, for tensor i; NULL: there is none. */
+/* The word of tensor i in `text`; NULL: there is none. */
 static const char *word_at(const char *text, int32_t i)
 {
     while (i > 0 && text != NULL) {
@@ -80,7 +80,7 @@ static double noise(uint64_t seed, int64_t i)
     return 2.0 * lathe_uniform_f64(r.v[0], r.v[1]) - 1.0;
 }
 
-/* Two segments that overlap, an empty one, and all of it. */
+/* Two overlapping segments, an empty one, and the whole. */
 static const double segments[8] = {0, 100, 37, 200, 300, 0, 0, 301};
 
 static double filled(const char *fill, double x, int64_t i)
@@ -122,7 +122,7 @@ void lathe__op_case_fill(const lathe_op_case *c, const lathe_op_problem *p, int3
             lathe__op_round(filled(fill, noise((uint64_t)(100 * p->op + i), k), k), p->in[i].dtype);
 }
 
-/* Half a unit of the dtype's last place, and f32 sums that are added up over at least 8 lanes. */
+/* Half a unit in the last place of the dtype, and f32 sums over at least 8 lanes. */
 double lathe__op_case_bound(const lathe_op_case *c, int32_t compute_dtype, int32_t out_dtype,
                             double want, double largest)
 {

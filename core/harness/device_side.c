@@ -1,4 +1,4 @@
-/* Guarded memory on both sides of a device. */
+/* Guarded memory in the host and on a device, and the copies between them. */
 #include "harness/device_side.h"
 
 #include <stdio.h>
@@ -58,9 +58,9 @@ void *lathe__on_device(lathe__subject *s, const void *host)
         (void)fputs("the conformance suite asks for memory that is not its own\n", stderr);
         abort();
     }
-    if (b->there == NULL)
-        b->there = taken(s, b->bytes + 2 * LATHE__GUARD, LATHE_MEM_DEVICE);
-    return (unsigned char *)b->there + LATHE__GUARD + (at - b->middle);
+    if (b->device == NULL)
+        b->device = taken(s, b->bytes + 2 * LATHE__GUARD, LATHE_MEM_DEVICE);
+    return (unsigned char *)b->device + LATHE__GUARD + (at - b->middle);
 }
 
 void *lathe__pinned(lathe__subject *s, int64_t bytes)
@@ -77,9 +77,9 @@ static lathe_status copy_all(const lathe__subject *s, int32_t direction)
     const int is_up = direction == LATHE_COPY_TO_DEVICE;
     for (const lathe__guarded *b = s->guarded; b != NULL; b = b->next) {
         unsigned char *const host = b->middle - LATHE__GUARD;
-        if (b->there != NULL)
-            LATHE_TRY(m->dev->copy(m->device->self, m->stream, is_up ? b->there : host,
-                                   is_up ? host : b->there, b->bytes + 2 * LATHE__GUARD,
+        if (b->device != NULL)
+            LATHE_TRY(m->dev->copy(m->device->self, m->stream, is_up ? b->device : host,
+                                   is_up ? host : b->device, b->bytes + 2 * LATHE__GUARD,
                                    direction));
     }
     return LATHE_HAS(m->dev, sync) ? m->dev->sync(m->device->self, m->stream) : LATHE_OK;
@@ -100,11 +100,11 @@ void lathe__device_side_release(lathe__subject *s)
     if (s->device == NULL)
         return;
     const lathe_machine *m = &s->device->machine;
-    if (LATHE_HAS(m->dev, sync)) /* a check that failed may have left work behind */
+    if (LATHE_HAS(m->dev, sync)) /* a check that failed may have left work in the queue */
         (void)m->dev->sync(m->device->self, m->stream);
     for (const lathe__guarded *b = s->guarded; b != NULL; b = b->next) {
-        if (b->there != NULL)
-            m->dev->free(m->device->self, b->there);
+        if (b->device != NULL)
+            m->dev->free(m->device->self, b->device);
         if (b->pinned != NULL)
             m->dev->free(m->device->self, b->pinned);
     }

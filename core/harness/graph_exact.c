@@ -1,4 +1,4 @@
-/* The double-precision interpreter of graphs. */
+/* Runs graphs in double precision. */
 #include "harness/graph_exact.h"
 
 #include <math.h>
@@ -36,8 +36,8 @@ int64_t lathe__exact_count(const lathe__exact *e, lathe_val v)
     return lathe_desc_count(&e->g->values[v].desc);
 }
 
-/* What output i of a node is added to; NULL: nothing. Where that is its own memory, a copy of
- * it. */
+/* The values to which output i of a node is added; NULL: none. If they are in the output's own
+ * memory, a copy of them. */
 static double *added_to(const lathe__exact *e, const lathe_ir_node *n, int32_t i)
 {
     const int64_t bytes = 8 * lathe__exact_count(e, n->out[i]);
@@ -61,7 +61,7 @@ static lathe_status run_node(const lathe__exact *e, const lathe_ir_node *n)
             in[i] = e->data[n->in[i]];
         }
     }
-    double *before[LATHE_OP_MAX_OUT] = {0}; /* what an output is added to */
+    double *before[LATHE_OP_MAX_OUT] = {0}; /* the values to which an output is added */
     for (int32_t i = 0; i < LATHE_OP_MAX_OUT; i++) {
         const int wanted = i < n->n_out && n->out[i] != LATHE_NONE;
         p.out[i].dtype = LATHE_ABSENT;

@@ -1,9 +1,9 @@
-/* Counts calls by putting functions of our own into the slots through which a shared object reaches
- * the C library.
+/* Counts a shared object's calls of the C library by replacing their addresses with those of
+ * counting functions.
  *
  * Every call to another library goes through a slot that the dynamic linker filled (ELF relocations
- * JUMP_SLOT and GLOB_DAT). Exchanging the address there reaches this plugin alone, works beside a
- * sanitizer's allocator, and needs no second library. */
+ * JUMP_SLOT and GLOB_DAT). Replacing the address in that slot affects only this plugin, works
+ * together with a sanitizer's allocator, and needs no second library. */
 #include "harness/imports.h"
 
 #include <dlfcn.h>
@@ -90,7 +90,7 @@ static int counted_pthread_create(pthread_t *out, const pthread_attr_t *attribut
     return pthread_create(out, attributes, body, arg);
 }
 
-/* Printing: counted, and not printed, so that the report stays readable. */
+/* Calls that print are counted but print nothing, so that the report stays readable. */
 
 static int counted_print(const char *text, ...)
 {
@@ -205,7 +205,7 @@ static const counted functions[] = {
     OURS("write", counted_write),
 };
 
-/* Writes one slot; read-only ones (RELRO) become writable for as long as that takes. */
+/* Writes one slot; makes a read-only one (RELRO) writable for that time. */
 static void exchange(void *slot, void (*function)(void))
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -214,7 +214,7 @@ static void exchange(void *slot, void (*function)(void))
         memcpy(slot, &function, sizeof function);
 }
 
-/* The part of the dynamic section that says where slots and names are. */
+/* The entries of the dynamic section that give the addresses of slots and names. */
 typedef struct tables {
     const ElfW(Sym) * symbols;
     const char *names;

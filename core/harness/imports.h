@@ -8,8 +8,8 @@
 /** Counts the calls of the shared object that holds `plugin`, from now until the process ends. */
 void lathe__imports_watch(const lathe_plugin *plugin);
 
-/** Calls so far, of all watched plugins: malloc and its like, mmap and fopen; printf and its like;
- *  pthread_create. */
+/** Number of calls so far, by all watched plugins: of malloc and similar functions, mmap and fopen;
+ *  of printf and similar functions; of pthread_create. */
 int64_t lathe__imports_heap(void);
 int64_t lathe__imports_prints(void);
 int64_t lathe__imports_threads(void);

@@ -1,5 +1,5 @@
-/* Signal handlers, current folder, locale, rounding, umask, environment, open files, threads, and
- * printing. */
+/* Reads and compares the state of the process: signal handlers, current folder, locale, rounding,
+ * umask, environment, open files, threads, and printing. */
 #include "harness/process_state.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@ extern char **environ;
 static unsigned rounding(void)
 {
 #if defined(__x86_64__)
-    return (unsigned)_mm_getcsr() & ~0x3fu; /* less the flags of past exceptions */
+    return (unsigned)_mm_getcsr() & ~0x3fu; /* without the flags of past exceptions */
 #else
     return (unsigned)fegetround();
 #endif

@@ -11,7 +11,7 @@ enum { LATHE__N_SIGNALS = 32 };
 typedef struct lathe__process_state {
     void (*handlers[LATHE__N_SIGNALS])(int);
     char folder[512], locale[256];
-    unsigned rounding; /* of floating point: mode and flushing to zero */
+    unsigned rounding; /* rounding mode of floating point, and flushing to zero */
     unsigned umask;
     unsigned long environment; /* a hash of every variable */
     int64_t descriptors;       /* open files; 0: not counted */
@@ -21,11 +21,11 @@ typedef struct lathe__process_state {
 /** counts: 1 counts open files and started threads too. */
 void lathe__process_state_read(lathe__process_state *out, int counts);
 
-/** LATHE_E_PLUGIN: says what the plugin changed between the two states. */
+/** LATHE_E_PLUGIN: the two states differ; the message says what the plugin changed. */
 lathe_status lathe__process_state_compare(const lathe__process_state *before,
                                           const lathe__process_state *after);
 
-/** Puts the rounding and the signal handlers back, so that the next check is not blamed for
+/** Restores the rounding and the signal handlers, so that the next check does not fail because of
  *  them. */
 void lathe__process_state_restore(const lathe__process_state *s);
 

@@ -1,4 +1,5 @@
-/* The plugin under check: its values and instances, guarded memory, and what checks compare. */
+/* The plugin under check: its values and instances, guarded memory, random numbers, and
+ * comparisons. */
 #include "harness/subject.h"
 
 #include <stdio.h>
@@ -155,7 +156,7 @@ lathe__guarded *lathe__guard(lathe__subject *s, unsigned char *raw, int64_t byte
     lathe__guarded *block = lathe_arena_alloc(&s->arena, (int64_t)sizeof *block);
     if (block == NULL || raw == NULL) {
         (void)fputs("the conformance suite is out of memory\n", stderr);
-        abort(); /* a program of checks: nothing can be said without memory */
+        abort(); /* this program only runs checks, and without memory it cannot report anything */
     }
     *block = (lathe__guarded){.next = s->guarded,
                               .middle = raw + GUARD + (GUARD - (uintptr_t)raw % GUARD) % GUARD,
@@ -225,7 +226,7 @@ lathe_status lathe__check_json(lathe__subject *s, const char *what, lathe__write
     if (needed < n)
         return lathe_error(LATHE_E_PARSE, "%s says %lld bytes for a capacity of 1, needs %lld",
                            what, (long long)needed, (long long)n);
-    for (int i = 2; i < 8; i++) /* one byte and perhaps a NUL */
+    for (int i = 2; i < 8; i++) /* it may write one byte and a NUL */
         if (few[i] != 0)
             return lathe_error(LATHE_E_CORRUPT, "%s wrote more than its capacity of 1", what);
     return LATHE_OK;

@@ -1,4 +1,4 @@
-/* From a loss to a plan. */
+/* Prepares a small graph: derivative, passes and memory plan. */
 #include "harness/tiny_graph.h"
 
 #include "harness/device_side.h"

@@ -1,4 +1,5 @@
-/* A graph for checks of adapters and stages: from a loss to a plan, as a run would. */
+/* Prepares the graphs of checks of adapters and stages, from the loss to
+ * the plan, as a run does. */
 #ifndef LATHE_HARNESS_TINY_GRAPH_H
 #define LATHE_HARNESS_TINY_GRAPH_H
 
@@ -6,11 +7,11 @@
 #include "harness/subject.h"
 #include "ir/graph.h"
 
-/** f32[] sum of v, cast to f32 first where needed. */
+/** The sum of v as f32[]; casts v to f32 first if needed. */
 lathe_status lathe__sum(lathe_graph *g, lathe_val v, lathe_val *out);
 
-/** Derivative, passes and memory plan of a loss, and its kernels where the subject has a device;
- *  the graph's dump goes to text. */
+/** Makes derivative, passes and memory plan of a loss, and its kernels if the subject has a device;
+ *  writes the graph's dump to text. */
 lathe_status lathe__train_graph(const lathe__subject *s, lathe_graph *g, lathe_val loss,
                                 lathe_buffer *text);
 

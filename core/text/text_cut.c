@@ -31,7 +31,7 @@ int32_t lathe__cuts_of(const lathe_tokenizer *tok)
     return LATHE_CUT_LINES;
 }
 
-int64_t lathe__cut_behind(int32_t cuts, const char *text, int64_t n, int64_t at)
+int64_t lathe__cut_after(int32_t cuts, const char *text, int64_t n, int64_t at)
 {
     if (at >= n || cuts == LATHE_CUT_NONE)
         return n;

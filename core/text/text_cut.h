@@ -17,6 +17,6 @@ int32_t lathe__cuts_of(const lathe_tokenizer *tok);
 
 /** Returns the first position at or after `at` where text[0, n), valid UTF-8, may be cut; n if
  *  there is none. */
-int64_t lathe__cut_behind(int32_t cuts, const char *text, int64_t n, int64_t at);
+int64_t lathe__cut_after(int32_t cuts, const char *text, int64_t n, int64_t at);
 
 #endif

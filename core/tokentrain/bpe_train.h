@@ -24,12 +24,12 @@ typedef struct lathe_learned_merge {
     int32_t left, right;
 } lathe_learned_merge;
 
-/** Adds tokens to `vocab` until it has settings->vocab_size tokens, or no pair is left that occurs
- *  min_frequency times. `vocab` already has the special tokens and the first symbols: bytes, whose
- *  ids are byte_id; or, if byte_id is NULL, all characters of the words, which are then UTF-8.
- *  *out_merges: the merges in order, malloc'ed. max_token_length has Hugging Face's meaning: pairs
- *  of two first symbols always count, longer ones only if they have fewer first symbols than that.
- */
+/** Adds tokens to `vocab` until it has settings->vocab_size tokens, or no pair is left that
+ *  occurs min_frequency times. `vocab` already has the special tokens and the first symbols:
+ *  bytes, whose ids are byte_id; or, if byte_id is NULL, all characters of the words, which
+ *  are then UTF-8. *out_merges: the merges in order, malloc'ed. max_token_length has Hugging
+ *  Face's meaning: pairs of two first symbols always count, longer ones only if they have
+ *  fewer first symbols than that. */
 lathe_status lathe__bpe_learn(const lathe_words *words, const int32_t *byte_id,
                               const lathe_tokenizer_training *settings, lathe_vocab *vocab,
                               lathe_learned_merge **out_merges, int64_t *out_n);

@@ -361,13 +361,13 @@ Test(shards, a_long_document_has_the_ids_of_the_whole, .timeout = 120)
 Test(shards, a_text_is_cut_between_a_line_end_and_a_letter)
 {
     static const char text[] = "a\nb.\n\nc \nd\n1\xc2\xa0\ne\nf";
-    cr_expect_eq(lathe__cut_behind(LATHE_CUT_LINES, text, sizeof text - 1, 0), 2);
-    cr_expect_eq(lathe__cut_behind(LATHE_CUT_LINES, text, sizeof text - 1, 2), 2);
-    cr_expect_eq(lathe__cut_behind(LATHE_CUT_LINES, text, sizeof text - 1, 3), sizeof text - 2);
-    cr_expect_eq(lathe__cut_behind(LATHE_CUT_LINES, "a\n", 2, 0), 2);
-    cr_expect_eq(lathe__cut_behind(LATHE_CUT_LINES, "a\nb", 3, 7), 3);
-    cr_expect_eq(lathe__cut_behind(LATHE_CUT_NONE, text, sizeof text - 1, 1), sizeof text - 1);
-    cr_expect_eq(lathe__cut_behind(LATHE_CUT_ANYWHERE, text, sizeof text - 1, 5), 5);
+    cr_expect_eq(lathe__cut_after(LATHE_CUT_LINES, text, sizeof text - 1, 0), 2);
+    cr_expect_eq(lathe__cut_after(LATHE_CUT_LINES, text, sizeof text - 1, 2), 2);
+    cr_expect_eq(lathe__cut_after(LATHE_CUT_LINES, text, sizeof text - 1, 3), sizeof text - 2);
+    cr_expect_eq(lathe__cut_after(LATHE_CUT_LINES, "a\n", 2, 0), 2);
+    cr_expect_eq(lathe__cut_after(LATHE_CUT_LINES, "a\nb", 3, 7), 3);
+    cr_expect_eq(lathe__cut_after(LATHE_CUT_NONE, text, sizeof text - 1, 1), sizeof text - 1);
+    cr_expect_eq(lathe__cut_after(LATHE_CUT_ANYWHERE, text, sizeof text - 1, 5), 5);
 }
 
 static void refuse(const char *text, int32_t rows, lathe_status code, const char *says)
