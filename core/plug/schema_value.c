@@ -36,9 +36,11 @@ const char *lathe_type_text(int32_t type)
     return type > 0 && type <= LATHE_T_TABLE ? texts[type] : texts[0];
 }
 
-static lathe_status check_number(const struct check *check, double x, const char *shown)
+/* Checks a number against the range of the field. */
+static lathe_status check_number(const struct check *check, const lathe_toml_node *node)
 {
     const lathe_field *field = check->field;
+    const double x = node->f;
     const int open_min = (field->flags & LATHE_FIELD_MIN_EXCLUSIVE) != 0;
     const int open_max = (field->flags & LATHE_FIELD_MAX_EXCLUSIVE) != 0;
     if (isnan(x))
@@ -61,17 +63,11 @@ static lathe_status check_number(const struct check *check, double x, const char
                        field->min);
     else
         (void)snprintf(range, sizeof range, "%s %.10g", open_max ? "below" : "at most", field->max);
-    return misfit(check, "is %s, expected %s", shown, range);
-}
-
-static lathe_status check_node_number(const struct check *check, const lathe_toml_node *node)
-{
-    char shown[40];
+    if (node->kind == LATHE_TOML_BIG)
+        return misfit(check, "is %s, expected %s", node->s, range);
     if (node->kind == LATHE_TOML_INT)
-        (void)snprintf(shown, sizeof shown, "%lld", (long long)node->i);
-    else
-        (void)snprintf(shown, sizeof shown, "%.10g", node->f);
-    return check_number(check, node->f, shown);
+        return misfit(check, "is %lld, expected %s", (long long)node->i, range);
+    return misfit(check, "is %.10g, expected %s", x, range);
 }
 
 /* Checks that text is one of "a|b|c". If not, suggests the nearest choice. */
@@ -107,7 +103,7 @@ static lathe_status check_choice(const struct check *check, const char *text)
 static lathe_status big_number(const struct check *check, const lathe_toml_node *node)
 {
     if (isfinite(node->f))
-        LATHE_TRY(check_number(check, node->f, node->s));
+        LATHE_TRY(check_number(check, node));
     return misfit(check, "is %s, which does not fit in 64 bits", node->s);
 }
 
@@ -176,7 +172,7 @@ static lathe_status take_numbers(const struct check *check, const lathe_toml_nod
         if (child->kind != LATHE_TOML_INT && child->kind != LATHE_TOML_FLOAT)
             return misfit(check, "holds %s, expected numbers only",
                           lathe_toml_kind_text(child->kind));
-        LATHE_TRY(check_node_number(check, child));
+        LATHE_TRY(check_number(check, child));
         nums[i] = child->f;
     }
     out->nums = nums;
@@ -221,7 +217,7 @@ lathe_status lathe_value_from_toml(const lathe_field *field, const lathe_toml_no
             return wrong_type(&check, node);
         out->i = node->i;
         out->f = node->f;
-        return check_node_number(&check, node);
+        return check_number(&check, node);
     case LATHE_T_STRING:
         /* On the command line, --model.path 7 means the folder "7". */
         if (node->kind != LATHE_TOML_STRING && (node->origin == NULL || node->s == NULL))
