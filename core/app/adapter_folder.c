@@ -30,7 +30,7 @@ int32_t lathe_adapter_folder_is(const char *dir)
 
 /* ---- settings ---- */
 
-/* A JSON value as TOML writes it. Depth is bounded by the parser. */
+/* Writes a JSON value as TOML. The parser bounds the depth. */
 static void put_toml(const json_t *value, lathe_buffer *out)
 {
     const char *key;
@@ -82,7 +82,8 @@ static lathe_status add(lathe_adapter_folder *f, lathe_arena *arena, const char 
 
 /* ---- from the manifest ---- */
 
-/* What the plugin is, not a setting of it; the path of the model is found apart. */
+/* Whether a key is a setting: not one that identifies the plugin, and not the path of the model,
+ * which is found separately. */
 static int is_setting(const char *section, const char *key)
 {
     return strcmp(key, "plugin") != 0 && strcmp(key, "version") != 0 &&
@@ -125,8 +126,8 @@ static lathe_status add_run(lathe_adapter_folder *f, lathe_arena *arena, const j
     return add_precision(f, arena, config);
 }
 
-/* The configuration of the run that wrote the folder, or the folder above its average/; NULL: there
- * is none. */
+/* The configuration of the run that wrote the folder, or the folder that contains this average/;
+ * NULL: there is none. */
 static lathe_status read_run(const char *dir, lathe_arena *arena, json_t **out_config,
                              int32_t *out_has_manifest)
 {
@@ -166,7 +167,7 @@ static int is_empty(const json_t *value)
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
-/* Refuses settings that give another model than Lathe's LoRA. */
+/* Refuses settings with which the model would differ from Lathe's LoRA. */
 static lathe_status check_peft(const char *dir, const json_t *peft)
 {
     static const char *const others[] = {
@@ -229,7 +230,8 @@ static lathe_status add_peft(lathe_adapter_folder *f, lathe_arena *arena, const 
 
 /* ---- the model ---- */
 
-/* The folder itself, where it holds the whole model; the user's; the one that the adapter names. */
+/* Finds the model: the folder itself if it contains the whole model, else the user's, else the one
+ * that the adapter names. */
 static lathe_status find_base(lathe_adapter_folder *f, lathe_arena *arena, const char *dir,
                               const char *given, const json_t *config, const json_t *peft)
 {

@@ -1,4 +1,4 @@
-/* An adapter's folder: a checkpoint of a run with an adapter, or one that PEFT wrote. */
+/* Reads an adapter's folder: a checkpoint of a run with an adapter, or a folder that PEFT wrote. */
 #ifndef LATHE_APP_ADAPTER_FOLDER_H
 #define LATHE_APP_ADAPTER_FOLDER_H
 
@@ -6,13 +6,13 @@
 #include "plug/config.h"
 
 typedef struct lathe_adapter_folder {
-    const char *base; /* the model's folder; the adapter's own, where that holds the whole model */
-    lathe_override *list; /* adapter, quantization, model: as keys of a run file */
+    const char *base; /* the model's folder; the adapter's folder if it contains the whole model */
+    lathe_override *list; /* settings of adapter, quantization and model as keys of a run file */
     int32_t n;
-    int32_t has_manifest; /* 1: a checkpoint, whose files have hashes */
+    int32_t has_manifest; /* 1: it is a checkpoint, whose files have hashes */
 } lathe_adapter_folder;
 
-/** 1: the folder holds an adapter's file. */
+/** Returns 1 if the folder contains an adapter's file. */
 int32_t lathe_adapter_folder_is(const char *dir);
 
 /** Reads what the adapter was made with: the configuration in manifest.json, or else PEFT's

@@ -10,9 +10,10 @@
 #include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/checkpoint_folder.h"
 
-enum { SHOWN_TENSORS = 10, SHOWN_BYTES = 80 }; /* of a part, and of a value, unless --all */
+enum { SHOWN_TENSORS = 10, SHOWN_BYTES = 80 }; /* limits per part and per value without --all */
 
-/* The largest relative change first; what cannot be compared comes before all others. */
+/* Orders tensors by relative change, the largest first; tensors that cannot be compared come before
+ * all others. */
 static int by_size(const void *a, const void *b)
 {
     const lathe_change *x = *(const lathe_change *const *)a, *y = *(const lathe_change *const *)b;
@@ -21,7 +22,7 @@ static int by_size(const void *a, const void *b)
     return p > q ? -1 : p < q ? 1 : strcmp(x->name, y->name);
 }
 
-/* The changes of a part, in `out`; returns how many. */
+/* Lists the changes of a part in `out` and returns their number. */
 static int64_t changes_of(const lathe_checkpoint_changes *c, const char *part,
                           const lathe_change **out)
 {
@@ -40,7 +41,7 @@ static int width_of(const lathe_change *const *list, int64_t n)
     return width;
 }
 
-/* A value as JSON; long ones are cut, unless all is wanted. */
+/* Writes a value as JSON; shortens a long one without --all. */
 static void print_value(const char *text, int all)
 {
     const int n = text ? (int)strlen(text) : 0;
@@ -114,7 +115,7 @@ static lathe_status print_text(const char *a, const char *b, const lathe_checkpo
     return LATHE_OK;
 }
 
-/* A value as the JSON it was, a number, or null. */
+/* The value as JSON again: as it was in the file, a number, or null. */
 static json_t *value_of(const char *text)
 {
     json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;

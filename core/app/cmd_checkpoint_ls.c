@@ -1,4 +1,4 @@
-/* lathe checkpoint ls: the checkpoints of a folder. */
+/* lathe checkpoint ls: lists the checkpoints of a folder. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static lathe_status add_entries(listing *l, const lathe_checkpoint_entry *entrie
     return LATHE_OK;
 }
 
-/* What branches of a run's folder left behind. */
+/* Appends the checkpoints that branches of a run abandoned. */
 static lathe_status add_abandoned(const char *dir, lathe_arena *arena, listing *l)
 {
     json_t *list = NULL;
@@ -101,7 +101,7 @@ static void put_number(lathe_buffer *b, double x)
         lathe_buffer_printf(b, "  %10.5g", x);
 }
 
-enum { TABLE_COLUMNS = 80 }; /* in fewer, a checkpoint takes two lines */
+enum { TABLE_COLUMNS = 80 }; /* with fewer columns, a checkpoint takes two lines */
 
 static void put_row(lathe_buffer *b, const listing *l, int64_t i, int is_narrow)
 {

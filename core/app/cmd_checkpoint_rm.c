@@ -1,4 +1,4 @@
-/* lathe checkpoint rm: removes checkpoints, never the latest unless told twice. */
+/* lathe checkpoint rm: removes checkpoints; removes the latest only with --force. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static int is(const char *pointed, const lathe_checkpoint_entry *e)
     return pointed && strcmp(pointed, e->name) == 0;
 }
 
-/* Marks the step in the text: "100" or "step-00000100". */
+/* Marks the step that the text names, "100" or "step-00000100". */
 static lathe_status mark(removal *r, const char *text)
 {
     char *end = NULL;
@@ -57,7 +57,7 @@ static lathe_status mark(removal *r, const char *text)
                        (long long)step);
 }
 
-/* All that branches left behind. */
+/* Marks all checkpoints that branches abandoned. */
 static lathe_status remove_abandoned(removal *r)
 {
     json_t *list = NULL;
@@ -99,7 +99,8 @@ static lathe_status choose(removal *r, const lathe_args *args)
     return LATHE_OK;
 }
 
-/* A pointer to what goes moves to the newest that stays (latest), or goes too. */
+/* Changes a pointer to a removed checkpoint to the newest remaining one (latest), or removes the
+ * pointer. */
 static lathe_status move_pointer(const removal *r, const char *pointer, const char *now,
                                  int32_t moves)
 {
@@ -147,7 +148,7 @@ static int run(const lathe_args *args)
     const char *path = lathe_path_join(&r.arena, r.dir, "lock");
     lathe_status status = path ? LATHE_OK : LATHE_E_NOMEM;
     if (status == LATHE_OK && lathe_path_is_dir(r.dir))
-        status = lathe_lock_take(path, &lock); /* a run that goes on removes its own */
+        status = lathe_lock_take(path, &lock); /* a run in progress removes its own checkpoints */
     if (status == LATHE_OK)
         status = remove_chosen(&r, args);
     lathe_lock_release(&lock);

@@ -8,7 +8,7 @@
 #include "checkpoint/checkpoint_info.h"
 #include "io/manifest.h"
 
-/* Takes what is found of one checkpoint: printed at once, or kept for the JSON object. */
+/* The findings about one checkpoint: printed at once, or kept for the JSON object. */
 typedef struct findings {
     json_t *damaged, *not_finite; /* NULL: print */
 } findings;
@@ -38,7 +38,7 @@ static void report_not_finite(void *arg, const lathe_not_finite *x)
                  (long long)x->first);
 }
 
-/* 1: every byte is as the manifest says, and every number is finite. */
+/* Returns 1 if every byte agrees with the manifest and every number is finite. */
 static int is_whole(const char *path, findings *f, int64_t *out_bytes)
 {
     if (lathe_manifest_survey(path, 1, report, f, out_bytes) != LATHE_OK)

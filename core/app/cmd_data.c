@@ -158,7 +158,7 @@ static lathe_status put_summary(lathe_run *run, lathe_buffer *b)
     return b->status;
 }
 
-/* Rows from the loader, each the first of a batch that begins with it. */
+/* Prints rows from the loader, each as the first row of a batch. */
 static lathe_status put_rows(const lathe_run *run, lathe_loader *loader, int64_t n, int64_t seed,
                              const lathe_sample_style *style, lathe_buffer *b)
 {

@@ -1,4 +1,4 @@
-/* lathe eval: the loss of a model on texts. */
+/* lathe eval: computes the loss of a model on texts. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static const lathe_option options[] = {
     LATHE_TRACE_OPTIONS("operations and data", "batches"),
 };
 
-/* Figures without a meaning for the stage (NAN) are left out of the line. */
+/* Figures that have no meaning for the stage (NAN) are not printed. */
 static void print_text(const lathe_evaluation *e)
 {
     const char *const names[] = {"token accuracy", "bits per byte", "calibration error"};
@@ -44,7 +44,7 @@ static void put_number(lathe_buffer *b, double value)
         lathe_buffer_puts(b, "null");
 }
 
-/* One object with the same keys for every stage; null where a figure has no meaning. */
+/* Prints one object with the same keys for every stage; figures that have no meaning are null. */
 static lathe_status print_json(const lathe_evaluation *e)
 {
     const char *const keys[] = {"loss", "perplexity", "token_accuracy", "bits_per_byte", "ece"};

@@ -25,7 +25,7 @@ static const lathe_option options[] = {
  * generation_config.json. */
 static const struct {
     const char *option, *key;
-    int64_t lo, hi; /* of whole numbers */
+    int64_t lo, hi; /* range of whole numbers */
     double least, most;
 } sampling_options[] = {{"--max-new-tokens", "generate.max_new_tokens", 1, 100000000, 0.0, 0.0},
                         {"--top-k", "generate.top_k", 0, 10000000, 0.0, 0.0},
@@ -40,7 +40,7 @@ enum { N_SAMPLING = sizeof sampling_options / sizeof sampling_options[0] };
 typedef struct sampling_settings {
     const char
         *list[2 * N_SAMPLING + 1]; /* key and value of each option that is given, then NULL */
-    char values[N_SAMPLING][32];   /* as TOML writes them */
+    char values[N_SAMPLING][32];   /* written as TOML */
 } sampling_settings;
 
 static lathe_status read_options(const lathe_args *args, sampling_settings *out)

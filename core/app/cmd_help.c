@@ -1,4 +1,4 @@
-/* lathe help: what a command does, in the terminal or as a manual page. */
+/* lathe help: describes a command, in the terminal or as a manual page. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "cli/man_page.h"
 
-/* The command whose name the words are. */
+/* Finds the command whose name the words are. */
 static lathe_status find(const lathe_args *args, const lathe_command **out)
 {
     char *words[2];

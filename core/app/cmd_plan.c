@@ -1,4 +1,4 @@
-/* lathe plan: memory, work and schedule of a run, before it runs. */
+/* lathe plan: prints memory, work and schedule of a run before it runs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static const lathe_option options[] = {
     {"--graph", "FILE", "also write the training graph to FILE: .dot for Graphviz, otherwise text"},
 };
 
-/* Points of the schedule that are shown. */
+/* Number of points of the schedule that are shown. */
 #define N_POINTS 11
 
 static double lr_at(const lathe_run *run, int64_t step)
@@ -29,8 +29,8 @@ static double lr_at(const lathe_run *run, int64_t step)
                      run->at.scheduler_state);
 }
 
-/* Steps of the schedule, 0 first, to show, evenly over the run; a short run has fewer of them.
- * Returns how many. */
+/* Chooses the steps of the schedule to show, evenly over the run, step 0 first; a short run has
+ * fewer. Returns their number. */
 static int32_t points(const lathe_run *run, int64_t steps[N_POINTS])
 {
     int32_t n = 0;
@@ -62,7 +62,7 @@ static double step_tokens(const lathe_run *run)
            run->set.gradient_accumulation_steps;
 }
 
-/* Whether it fits this machine, and if not what would. */
+/* Prints whether the run fits this machine, and if not, settings that would. */
 static void put_json_fit(const lathe_fit *fit, lathe_buffer *b)
 {
     lathe_buffer_printf(
@@ -82,9 +82,9 @@ static void put_json_fit(const lathe_fit *fit, lathe_buffer *b)
     lathe_buffer_puts(b, "],\n");
 }
 
-/* What the options that move memory to the host take off the device. */
+/* Bytes of device memory that the options for offloading save. */
 typedef struct savings {
-    int64_t state, values; /* bytes; 0: not asked for, or it changes nothing */
+    int64_t state, values; /* bytes; 0: the option is off or changes nothing */
 } savings;
 
 static savings find_savings(const lathe_run *run, const lathe_args *args)
@@ -111,7 +111,7 @@ static void put_savings(const savings *s, lathe_buffer *b)
                                 (double)all[i].bytes / (1024.0 * 1024.0));
 }
 
-/* How many checkpoints there will be, and whether the disk has room for them. */
+/* Prints the number of checkpoints, and whether the disk has room for them. */
 static void put_disk(lathe_run *run, int is_json, lathe_buffer *b)
 {
     lathe_disk_fit fit;
@@ -135,7 +135,7 @@ static void put_disk(lathe_run *run, int is_json, lathe_buffer *b)
     lathe_buffer_printf(b, ", \"fit\": %s},\n", fit.fits ? "true" : "false");
 }
 
-/* What the groups of parameters train with, before the schedule. */
+/* Prints rate, weight decay and size of the groups of parameters, without the schedule. */
 static void put_groups(const lathe_run *run, int is_json, lathe_buffer *b)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
@@ -211,7 +211,7 @@ static void put_json(lathe_run *run, const lathe_fit *fit, const savings *s, lat
     lathe_buffer_puts(b, "]\n}\n");
 }
 
-/* "precision fp8 rowwise, 93 % of the work; the rest bf16" */
+/* Prints a line such as "precision fp8 rowwise, 93 % of the work; the rest bf16". */
 static void put_precision(const lathe_run *run, lathe_buffer *b)
 {
     const lathe_settings *s = &run->set;

@@ -1,5 +1,5 @@
-/* lathe plot schedule: the learning rate over a run, before it runs. Schedulers count steps from 0;
- * what is printed counts from 1, as training does. */
+/* lathe plot schedule: shows the learning rate over a run before it runs. Schedulers count steps
+ * from 0; printed steps count from 1, as in training. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,22 +30,22 @@ enum {
     JSON_POINTS = 10000,
     TERMINAL_POINTS = 4000,
     SVG_POINTS = 1200,
-    MIN_SIZE = 160, /* below it, title and axes find no place */
+    MIN_SIZE = 160, /* smaller plots have no room for title and axes */
     MAX_SIZE = 10000,
-    MAX_WIDTH = 120, /* of the curve in a terminal, in cells */
+    MAX_WIDTH = 120, /* width of the curve in a terminal, in cells */
     MAX_HEIGHT = 20,
     MIN_HEIGHT = 8
 };
-#define MAX_STEPS 1000000000000 /* far above any run, far below what overflows */
+#define MAX_STEPS 1000000000000 /* far more than any run, and too few to overflow */
 
-/* What the options say. */
+/* The values of the options. */
 typedef struct request {
     const char *path; /* NULL: no SVG */
     int64_t steps;    /* 0: train.max_steps */
     int width, height, json;
 } request;
 
-enum { WIDE = 60 }; /* columns; in fewer, titles are short and texts have lines of their own */
+enum { WIDE = 60 }; /* columns; with fewer, titles are short and texts are on separate lines */
 
 static int is_narrow(void)
 {
@@ -115,7 +115,7 @@ static void put_keys(const lathe_instance *instance, lathe_buffer *b)
     }
 }
 
-/* Groups of parameters with a rate of their own, which follow the curve in proportion. */
+/* Prints the groups of parameters that have their own rate, which is proportional to the curve. */
 static lathe_status put_groups(const lathe_schedule_curve *c, lathe_buffer *b)
 {
     const char *text = lathe_config_string(c->config, "optimizer", "groups");
@@ -171,7 +171,7 @@ static lathe_status put_figures(const lathe_schedule_curve *c, lathe_buffer *b)
     return b->status;
 }
 
-/* The figures in lines that fit a narrow terminal, without the columns of the wide form. */
+/* Prints the figures in short lines without columns, for a narrow terminal. */
 static lathe_status put_narrow_figures(const lathe_schedule_curve *c, lathe_buffer *out)
 {
     lathe_buffer wide = LATHE_BUFFER_INIT;
@@ -215,7 +215,7 @@ static lathe_status read_size(const char *text, request *r)
     return LATHE_OK;
 }
 
-/* The options, before a run file is opened. */
+/* Reads the options before a run file is opened. */
 static lathe_status read_request(const lathe_args *args, request *r)
 {
     const char *path = lathe_args_value(args, "--output"), *size = lathe_args_value(args, "--size");

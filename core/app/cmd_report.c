@@ -1,4 +1,4 @@
-/* lathe report: a run as one page. */
+/* lathe report: writes the report of a run as one page. */
 #include <stdio.h>
 #include <string.h>
 

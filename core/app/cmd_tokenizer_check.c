@@ -59,7 +59,7 @@ static void report_tokens(json_t *report, const lathe_tokenizer *tok)
              "in tokenizer_config.json (eos_token)");
 }
 
-/* The bytes that a byte-level vocabulary lacks, as ranges: "0x00, 0xc0-0xc1". */
+/* Writes the bytes that a byte-level vocabulary lacks as ranges: "0x00, 0xc0-0xc1". */
 static void report_missing(json_t *report, const lathe_tokenizer *tok)
 {
     uint8_t missing[256];
@@ -87,7 +87,7 @@ static void report_missing(json_t *report, const lathe_tokenizer *tok)
     lathe_buffer_fini(&text);
 }
 
-/* A model's table must have a row for every id. */
+/* Checks that a model's table has a row for every id. */
 static lathe_status report_model(json_t *report, const lathe_tokenizer *tok, const char *config)
 {
     json_t *root;
@@ -119,7 +119,7 @@ static int64_t count_chars(const char *text, int64_t n)
     return chars;
 }
 
-/* What of a text has no token: counts and byte values; nothing when all has one. */
+/* Adds the counts and values of the bytes of a text that have no token, if there are any. */
 static void put_loss(json_t *out, const lathe_text_loss *loss)
 {
     lathe_buffer values = LATHE_BUFFER_INIT;
@@ -184,7 +184,8 @@ static lathe_status try_files(json_t *report, const lathe_tokenizer *tok, const 
     return LATHE_OK;
 }
 
-/* The report as far as it goes: what does not load is a problem, with the reason. */
+/* Fills in the report as far as possible; a part that does not load is a
+ * problem with its reason. */
 static lathe_status examine(const lathe_args *args, lathe_arena *arena, json_t *report,
                             lathe_tokenizer **tok)
 {

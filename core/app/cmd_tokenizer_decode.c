@@ -1,4 +1,4 @@
-/* lathe tokenizer decode: token ids to text. */
+/* lathe tokenizer decode: converts token ids to text. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "app/tokenizer_open.h"
 #include "base/error.h"
 
-/* Appends the numbers in a text; spaces, commas and brackets are between them. */
+/* Appends the numbers in a text, which are separated by spaces, commas and brackets. */
 static lathe_status read_ids(const char *text, lathe_ids *ids)
 {
     static const char between[] = " \t\r\n,[]";
@@ -46,7 +46,7 @@ static lathe_status gather_ids(const lathe_args *args, lathe_ids *ids)
     return status;
 }
 
-/* A list of ids per line of standard input, a JSON string per line of the output. */
+/* Reads a list of ids per line of standard input and prints a JSON string per line. */
 static lathe_status decode_lines(const lathe_tokenizer *tok, int32_t flags, char *lists)
 {
     lathe_ids ids = {NULL, 0, 0};

@@ -1,4 +1,4 @@
-/* lathe tokenizer encode: text to token ids. */
+/* lathe tokenizer encode: converts text to token ids. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "app/tokenizer_open.h"
 #include "base/error.h"
 
-/* The piece of a token as JSON: text where it is UTF-8 by itself, else its bytes made visible. */
+/* Puts the text of a token as JSON: as it is if it is UTF-8, else with its bytes made visible. */
 static void put_piece(lathe_buffer *out, const lathe_tokenizer *tok, int32_t id)
 {
     int64_t n = 0;

@@ -1,4 +1,4 @@
-/* lathe tokenizer train: a vocabulary learned from files. */
+/* lathe tokenizer train: learns a vocabulary from files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,8 @@
 
 enum { MAX_SPECIALS = 256 };
 
-/* A name of a known pre-tokenizer, or a regular expression. */
+/* The regular expression that the option gives: by the name of a known
+ * pre-tokenizer, or directly. */
 static const char *pattern_of(const char *text)
 {
     static const struct {
@@ -23,7 +24,8 @@ static const char *pattern_of(const char *text)
         {"gpt2", LATHE_SCAN_NONE}, {"llama3", LATHE_SCAN_LLAMA3}, {"qwen2", LATHE_SCAN_QWEN2}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(text, known[i].name) == 0)
-            return lathe__scan_pattern(known[i].scan); /* NULL: GPT-2's, in ByteLevel */
+            return lathe__scan_pattern(
+                known[i].scan); /* NULL: GPT-2's, which is part of ByteLevel */
     return text;
 }
 
@@ -79,7 +81,7 @@ static lathe_status train(const lathe_args *args)
     LATHE_TRY(read_settings(args, specials, &settings));
     if (!folder)
         return lathe_error(LATHE_E_ARG, "expected -o DIR, the folder to write to");
-    LATHE_TRY(lathe_dir_create(folder)); /* before the work, not after it */
+    LATHE_TRY(lathe_dir_create(folder)); /* before the work, so that an error comes early */
     const double begun = now();
     LATHE_TRY(lathe_tokenizer_train_files(&settings, args->words, args->n_words, &skipped, &tok));
     const double seconds = now() - begun;

@@ -41,7 +41,7 @@ static const lathe_option options[] = {
     LATHE_TRACE_OPTIONS("operations, data, evaluation and checkpoints", "steps"),
 };
 
-/* *out_code: the exit code when it cannot be opened. */
+/* Opens the run; *out_code: the exit code if it cannot be opened. */
 static lathe_status open_run(const lathe_args *args, lathe_run **out, int *out_code)
 {
     lathe_diags diags = {0};
@@ -58,7 +58,8 @@ static int run_command(const lathe_args *args)
     lathe_run *run = NULL;
     int code = LATHE_EXIT_OK;
     lathe_train_result result = {.loss = NAN};
-    stop.steps = lathe_args_value(args, "--dry-run") != NULL; /* it removes its data at its end */
+    stop.steps = lathe_args_value(args, "--dry-run") != NULL; /* a dry run must remove its data at
+                                                               * its end */
     const lathe_train_options train_options = {
         .out = stdout, .stop = &stop.seen, .steps = &stop.steps};
     lathe_status status = lathe_cli_take_stop_signals(&stop);

@@ -1,4 +1,4 @@
-/* lathe validate: everything that is wrong with a run file, at once, before anything is started. */
+/* lathe validate: reports all errors of a run file at once, before anything is started. */
 #include <stdio.h>
 
 #include "app/commands.h"

@@ -10,7 +10,7 @@ static const lathe_option options[] = {
     {"--once", NULL, "draw once and exit; this is also done if the output is not a terminal"},
 };
 
-/* A frame's text. screen: with the codes that put it in place of the one before. */
+/* Makes the text of a frame. screen: adds the codes with which it replaces the frame before. */
 static lathe_status frame(const lathe_run_view *v, int screen, int colors, int utf8,
                           lathe_buffer *out)
 {
@@ -22,7 +22,8 @@ static lathe_status frame(const lathe_run_view *v, int screen, int colors, int u
     if (screen)
         lathe_buffer_puts(out, "\x1b[H");
     lathe_canvas_write(&canvas, colors, screen ? "\x1b[K\r\n" : "\n", out);
-    if (screen && out->status == LATHE_OK) { /* no line end after the last row: it would scroll */
+    if (screen && out->status == LATHE_OK) { /* no line end after the last row, because the screen
+                                              * would scroll */
         out->len -= 2;
         lathe_buffer_puts(out, "\x1b[J");
     }

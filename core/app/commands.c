@@ -7,7 +7,7 @@ static const lathe_command *const all[] = {
 #undef LATHE_X
 };
 
-/* Words that users of other tools try, and what Lathe has for them. */
+/* Words that users of other tools try, and the advice for each. */
 static const lathe_command_advice instead[] = {
     {"export", "each checkpoint is a Hugging Face folder already: copy DIR/step-N as it is"},
     {"save", "each checkpoint is a Hugging Face folder already: copy DIR/step-N as it is"},

@@ -1,4 +1,4 @@
-/* The JSON output of lathe data. */
+/* Writes the JSON output of lathe data. */
 #include "app/data_json.h"
 
 #include <jansson.h>
@@ -10,7 +10,7 @@
 #include "data/row_kind.h"
 #include "data/shard_file.h"
 
-/* Takes root: its text goes to out. */
+/* Appends root as text and frees it. */
 static lathe_status put_root(json_t *root, lathe_buffer *out)
 {
     char *text = json_dumps(root, JSON_INDENT(2));
@@ -97,7 +97,7 @@ lathe_status lathe_data_json_run(lathe_run *run, lathe_buffer *out)
             json_decref(training);
             return status;
         }
-        json_object_del(validation, "steps_per_epoch"); /* nothing steps on it */
+        json_object_del(validation, "steps_per_epoch"); /* no step uses the validation data */
     }
     root = json_object();
     (void)json_object_set_new(root, "training", training);
@@ -105,7 +105,7 @@ lathe_status lathe_data_json_run(lathe_run *run, lathe_buffer *out)
     return put_root(root, out);
 }
 
-/* "name", and what the shard holds or what is wrong with it. */
+/* Describes one shard: "name", and its content or its damage. */
 static lathe_status describe_shard(const char *path, const char *name, json_t *one, int64_t *bad)
 {
     lathe_shard shard;

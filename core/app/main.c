@@ -35,7 +35,7 @@ static int run(const lathe_command *command, int argc, char **argv)
         code = LATHE_EXIT_FAILED;
     }
     if (fflush(stdout) != 0 && code == LATHE_EXIT_OK)
-        code = LATHE_EXIT_FAILED; /* a full disk or a closed pipe: the answer did not arrive */
+        code = LATHE_EXIT_FAILED; /* a full disk or a closed pipe: the output is incomplete */
     return code;
 }
 
@@ -55,7 +55,8 @@ static int dispatch(int argc, char **argv)
         printf("lathe %s\n", lathe_version());
         return LATHE_EXIT_OK;
     }
-    if (strcmp(argv[1], "--complete") == 0) /* asked by the shells' scripts: cmd_completion.c */
+    if (strcmp(argv[1], "--complete") ==
+        0) /* called by the scripts for shells (cmd_completion.c) */
         return lathe_complete(&lathe_app_commands, argc - 2, argv + 2) == LATHE_OK
                    ? LATHE_EXIT_OK
                    : LATHE_EXIT_FAILED;

@@ -17,7 +17,7 @@
 
 enum { WEIGHTS_ANY, WEIGHTS_TRAINING, WEIGHTS_AVERAGE }; /* --weights */
 
-/* The value of the key on the command line; NULL: it is not there. */
+/* The value of the key on the command line; NULL: not given. */
 static const char *given(const lathe_args *args, const char *key)
 {
     const char *value = NULL;
@@ -53,8 +53,8 @@ static void say_average(const char *path)
               path);
 }
 
-/* Limits the row length to what the model supports, and to a usual maximum. The overrides may name
- * folders of plugins, and the plugin of the model's family. */
+/* Limits the row length to the longest that the model supports, and to a usual maximum. The
+ * overrides may name folders of plugins and the plugin of the model's family. */
 static lathe_status context_length(const char *path, const lathe_override *overrides, int32_t n,
                                    int64_t *out)
 {
@@ -78,8 +78,8 @@ static lathe_status context_length(const char *path, const lathe_override *overr
     return status;
 }
 
-/* The overrides of the command: its own settings, then the user's; with room for n_more. NULL: out
- * of memory. */
+/* Makes the overrides of the command: its own settings, then the user's, with room for n_more.
+ * NULL: out of memory. */
 static lathe_override *overrides(const lathe_args *args, const char *const *settings,
                                  int32_t n_more, lathe_arena *arena, int32_t *out_n)
 {
@@ -117,8 +117,8 @@ static lathe_status refuse_reference(const lathe_args *args, const lathe_run *ru
 
 /* ---- an adapter's folder ---- */
 
-/* The command's settings, the adapter's, the base and the tokenizer, which the folder has where the
- * run had one. */
+/* Makes the overrides: settings of the command and of the adapter, the base, and the tokenizer,
+ * which the folder has if the run had one. */
 static lathe_status adapter_overrides(const lathe_args *args, const char *const *settings,
                                       const char *path, const lathe_adapter_folder *folder,
                                       lathe_arena *arena, lathe_override **out, int32_t *out_n)
@@ -145,7 +145,8 @@ static lathe_status adapter_overrides(const lathe_args *args, const char *const 
     return LATHE_OK;
 }
 
-/* A checkpoint is verified; the average, if it is wanted, takes the place of what trained. */
+/* Loads an adapter's weights: verifies a checkpoint, and takes the average instead of the training
+ * weights if that is wanted. */
 static lathe_status load_adapter(const lathe_args *args, const char *path, int32_t has_manifest,
                                  int32_t weights, lathe_run *run)
 {
@@ -219,7 +220,7 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     return refuse_reference(args, *out);
 }
 
-/* --model.path beside a run file is the base of its adapter; a whole model has none. */
+/* With a run file, --model.path is the base of its adapter; it is an error for a whole model. */
 static lathe_status check_base(const lathe_args *args, const char *checkpoint, lathe_arena *arena)
 {
     const char *adapter = lathe_path_join(arena, checkpoint, "adapter_config.json");
@@ -267,7 +268,7 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
     return status;
 }
 
-/* Whether the name is that of a file of weights, which would be read as TOML. */
+/* Whether the name is that of a file of weights, which must not be read as TOML. */
 static int is_weights(const char *path)
 {
     static const char *const ends[] = {".safetensors", ".gguf", ".bin", ".pt", ".pth", ".onnx"};
@@ -280,7 +281,7 @@ static int is_weights(const char *path)
     return 0;
 }
 
-/* What stands for a model on the command line: a folder or a run file. */
+/* Checks that the word is a folder or a run file that can name a model. */
 static lathe_status check_word(const char *word)
 {
     static const char expected[] = "expected the folder of a model (with config.json and "

@@ -5,7 +5,7 @@
 #include "cli/args.h"
 #include "run/run_state.h"
 
-/** The option of every command that opens a model so. */
+/** The option of every command that opens a model in this way. */
 #define LATHE_WEIGHTS_OPTION                                                                       \
     {                                                                                              \
         "--weights", "WHICH", "training or average weights (default: average, if there is one)"    \
@@ -13,9 +13,9 @@
 
 /** Opens the model that args->words[0] names: a Hugging Face folder, a checkpoint, an adapter's
  *  folder (with the base that it names, or --model.path), the folder of a run (its latest
- *  checkpoint), or a run file (its latest checkpoint by checkpoint.resume, adapter included). Where
- *  the checkpoint holds averaged weights, those, and one line says so; --weights chooses. Further
- *  settings, "key", "value" pairs ending in NULL, go before the user's overrides. */
+ *  checkpoint), or a run file (its latest checkpoint by checkpoint.resume, with its adapter). Takes
+ *  the averaged weights if the checkpoint has these, and prints a line about it; --weights chooses.
+ *  settings: further settings as pairs "key", "value", ended by NULL; the user's overrides win. */
 lathe_status lathe_app_open_model(const lathe_args *args, int32_t mode, const char *const *settings,
                                   lathe_run **out);
 

@@ -1,4 +1,4 @@
-/* Rows of batches as text. */
+/* Writes rows of batches as text. */
 #include "app/sample_text.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ int64_t lathe_app_put_text(lathe_buffer *out, const char *text, int64_t n, int64
     return shown;
 }
 
-/* Tokens [from, to) are learnt or not, all alike. */
+/* Appends tokens [from, to), which are either all learnt or all not. */
 static lathe_status put_run(const lathe_tokenizer *tok, const int32_t *tokens, int64_t from,
                             int64_t to, int learnt, const lathe_sample_style *style, int64_t *room,
                             lathe_buffer *out)

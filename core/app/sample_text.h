@@ -1,4 +1,4 @@
-/* A row of a batch as text, with what is learnt and what is not told apart. */
+/* Writes a row of a batch as text that shows which tokens are learnt. */
 #ifndef LATHE_APP_SAMPLE_TEXT_H
 #define LATHE_APP_SAMPLE_TEXT_H
 
@@ -6,18 +6,18 @@
 #include "data/loader.h"
 
 typedef struct lathe_sample_style {
-    int32_t colour;    /* 1: what is not learnt is dimmed; 0: it stands in [- -] */
-    int64_t max_chars; /* of a row; 0: all */
+    int32_t colour;    /* 1: text that is not learnt is dimmed; 0: it is put in [- -] */
+    int64_t max_chars; /* limit per row; 0: none */
 } lathe_sample_style;
 
 /** Appends row r: a line for each document, with its place and positions, then its text. A token is
- *  learnt when it is the target of the one before it in this row. Bytes that a terminal might obey
- *  come as \xNN. */
+ *  learnt if it is the target of the token before it in this row. Bytes that control a terminal are
+ *  written as \xNN. */
 lathe_status lathe_app_sample(const lathe_tokenizer *tok, const lathe_batch *batch, int64_t r,
                               int32_t eos, const lathe_sample_style *style, lathe_buffer *out);
 
-/** Tokens of row r that are filling: the last document, when it is end-of-text alone and not
- *  learnt. */
+/** The number of padding tokens of row r: the last document if it is only end-of-text tokens that
+ *  are not learnt. */
 int64_t lathe_app_filling(const lathe_batch *batch, int64_t r, int32_t eos);
 
 /** Text for a terminal, at most `room` characters: control characters except line ends and tabs,

@@ -1,4 +1,4 @@
-/* The learning rate of a run file's schedule, step by step, before anything runs. */
+/* Computes the learning rate of a run file's schedule, step by step, before anything runs. */
 #include "app/schedule_curve.h"
 
 #include <math.h>
@@ -39,11 +39,11 @@ static lathe_status settle_length(lathe_schedule_curve *c, const char *path, int
     return LATHE_OK;
 }
 
-/* The step up to which the rate rises without a pause from step 0 on: seen step by step, since
- * evenly spaced ones would pass over a short warm-up. */
+/* The last step up to which the rate rises at every step from step 0 on. Reads every step, because
+ * evenly spaced steps would miss a short warm-up. */
 static int64_t climb_of(const lathe_schedule_curve *c)
 {
-    const int64_t end = c->seen; /* as many as the rest looks at */
+    const int64_t end = c->seen; /* as many steps as for the other figures */
     double before = lathe_schedule_curve_at(c, 0);
     for (int64_t step = 1; step < end; step++) {
         const double lr = lathe_schedule_curve_at(c, step);
@@ -54,7 +54,7 @@ static int64_t climb_of(const lathe_schedule_curve *c)
     return end - 1;
 }
 
-/* What the figures beneath the curve are. */
+/* Computes the figures that are printed below the curve. */
 static lathe_status look(lathe_schedule_curve *c)
 {
     c->seen = c->total < LATHE_SCHEDULE_SEEN ? c->total : LATHE_SCHEDULE_SEEN;
@@ -78,7 +78,8 @@ static lathe_status look(lathe_schedule_curve *c)
         }
         c->last = lr;
     }
-    const double top = lathe_schedule_curve_at(c, c->climb); /* not among evenly spaced ones */
+    const double top = lathe_schedule_curve_at(c, c->climb); /* it may not be one of the evenly
+                                                              * spaced steps */
     if (top > c->peak || (top >= c->peak && c->climb < c->peak_step)) {
         c->peak = top;
         c->peak_step = c->climb;

@@ -1,4 +1,4 @@
-/* The learning rate of a run file's schedule, step by step, before anything runs. */
+/* Computes the learning rate of a run file's schedule, step by step, before anything runs. */
 #ifndef LATHE_APP_SCHEDULE_CURVE_H
 #define LATHE_APP_SCHEDULE_CURVE_H
 
@@ -6,23 +6,23 @@
 #include "lathe/scheduler.h"
 #include "plug/select.h"
 
-/* So many steps are looked at for the figures; of longer runs, so many evenly spaced ones, and as
- * many at the beginning for the warm-up. */
+/* Limit of the steps that are computed for the figures. Of a longer run, this many evenly spaced
+ * steps are computed, and as many at the beginning for the warm-up. */
 #define LATHE_SCHEDULE_SEEN 10000000
 
-/** An open schedule and what its curve says. Zeros: nothing is open. */
+/** An open schedule and the figures of its curve. All zeros: nothing is open. */
 typedef struct lathe_schedule_curve {
     lathe_registry *registry;
     lathe_config *config;
     lathe_instance scheduler, optimizer;
     double base_lr, state[LATHE_MAX_SCHEDULER_STATE]; /* the state before step 0 */
     int64_t total;                                    /* steps of the run */
-    int64_t seen;                                     /* steps looked at */
+    int64_t seen;                                     /* steps computed */
     double first, last, peak, least;
-    int64_t peak_step, least_step; /* the first of them */
-    int64_t climb;    /* the step up to which the rate rises without a pause from step 0 on; at most
-                       * seen - 1 */
-    int32_t observes; /* 1: lower or higher once a metric is seen */
+    int64_t peak_step, least_step; /* the first step with that rate */
+    int64_t climb;    /* the last step up to which the rate rises at every step from step 0 on; at
+                       * most seen - 1 */
+    int32_t observes; /* 1: the rate depends on metrics */
 } lathe_schedule_curve;
 
 /** Opens scheduler and optimizer of a run file; no data, no weights. steps: length of the run, 0:

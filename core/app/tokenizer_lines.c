@@ -1,4 +1,4 @@
-/* Texts as JSON strings, one per line. */
+/* Reads and writes texts as JSON strings, one per line. */
 #include "app/tokenizer_lines.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void put_ids(lathe_buffer *out, const lathe_ids *ids)
     lathe_buffer_puts(out, "]\n");
 }
 
-/* The string that fills line[0, n), into text (room for n bytes); its length. */
+/* Reads the JSON string line[0, n) into text (room for n bytes); returns its length. */
 static lathe_status read_line(const char *name, int64_t number, const char *line, int64_t n,
                               char *text, int64_t *out_n)
 {

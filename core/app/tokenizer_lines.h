@@ -1,4 +1,4 @@
-/* Many texts in one call of `lathe tokenizer encode` and `decode`: a JSON value per line. */
+/* Many texts in one call of `lathe tokenizer encode` or `decode`: a JSON value per line. */
 #ifndef LATHE_APP_TOKENIZER_LINES_H
 #define LATHE_APP_TOKENIZER_LINES_H
 
@@ -12,7 +12,7 @@ lathe_status lathe_app_encode_lines(const lathe_tokenizer *tok, const char *name
                                     int64_t n, int32_t flags, lathe_text_loss *loss,
                                     lathe_buffer *out);
 
-/** Appends text[0, n) as a JSON string. U+FFFD stands for each maximal part that is no UTF-8. */
+/** Appends text[0, n) as a JSON string, with U+FFFD for each maximal part that is not UTF-8. */
 void lathe_app_put_json_text(lathe_buffer *out, const char *text, int64_t n);
 
 #endif

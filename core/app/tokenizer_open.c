@@ -1,4 +1,4 @@
-/* Tokenizers, their input and their pieces, for the tokenizer commands. */
+/* Opens tokenizers, reads input and shows bytes for the tokenizer commands. */
 #include "app/tokenizer_open.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
-/* The report of `lathe tokenizer check`: what tokenizer.json says of itself, and the printed
- * form. */
+/* Makes and prints the report of `lathe tokenizer check` from the members of tokenizer.json. */
 #include "app/tokenizer_report.h"
 
 #include <stdio.h>
@@ -18,7 +17,7 @@ static const char *type_of(const json_t *node)
     return type ? type : json_is_object(node) ? "without a type" : "none";
 }
 
-/* The parts of a sequence; NULL for what has none. */
+/* The parts of a sequence; NULL for another type. */
 static const json_t *parts_of(const json_t *node)
 {
     static const char *const keys[] = {"normalizers", "pretokenizers", "processors", "decoders"};
@@ -30,7 +29,7 @@ static const json_t *parts_of(const json_t *node)
     return NULL;
 }
 
-/* "NFC", "Sequence(Split, ByteLevel)". */
+/* Writes the type of a part: "NFC", "Sequence(Split, ByteLevel)". */
 static void describe(const json_t *node, int depth, lathe_buffer *out)
 {
     const json_t *parts = parts_of(node);
@@ -46,7 +45,7 @@ static void describe(const json_t *node, int depth, lathe_buffer *out)
     lathe_buffer_puts(out, ")");
 }
 
-/* 1 when the part, or one of its parts, is of `type`, or has the flag `type` set. */
+/* Returns 1 if the part, or one of its parts, has this type, or has the flag `type` set. */
 static int holds(const json_t *node, const char *type, int depth)
 {
     const json_t *parts = parts_of(node);
@@ -58,7 +57,7 @@ static int holds(const json_t *node, const char *type, int depth)
     return 0;
 }
 
-/* Why decoding may not give the text back; NULL when it must. */
+/* The reason why decoding may not give back the text; NULL if it always does. */
 static const char *rewrites(const json_t *root)
 {
     const json_t *pre = json_object_get(root, "pre_tokenizer"), *token;

@@ -1,4 +1,4 @@
-/* What `lathe tokenizer check` finds, as JSON. */
+/* Makes the report of `lathe tokenizer check` as JSON. */
 #ifndef LATHE_APP_TOKENIZER_REPORT_H
 #define LATHE_APP_TOKENIZER_REPORT_H
 
@@ -6,9 +6,9 @@
 
 #include "lathe/status.h"
 
-/** Adds to `report` what the file itself says of its parts: kind, merges, added_tokens, normalizer,
- *  pre_tokenizer, post_processor, decoder, ignored, rewrites (why decoding may not give the text
- *  back; absent when it must). Errors: no JSON. */
+/** Adds the parts of the file to `report`: kind, merges, added_tokens, normalizer, pre_tokenizer,
+ *  post_processor, decoder, ignored, rewrites (the reason why decoding may not give back the text;
+ *  absent if it always does). Errors: the file is not JSON. */
 lathe_status lathe_tokenizer_report_file(json_t *report, const char *file);
 
 /** Prints a report as text. */

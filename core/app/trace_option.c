@@ -1,4 +1,4 @@
-/* The options --trace and --trace-steps. */
+/* Reads the options --trace and --trace-steps. */
 #include "app/trace_option.h"
 
 #include "base/error.h"

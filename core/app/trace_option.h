@@ -12,7 +12,7 @@
             "range of " unit " in the trace (default: five, after the first two)"                  \
     }
 
-/** Begins the trace that the arguments ask for, if they do. lathe_trace_end ends it. */
+/** Begins a trace if the arguments ask for one; lathe_trace_end ends it. */
 lathe_status lathe_app_begin_trace(const lathe_args *args, lathe_run *run);
 
 #endif

@@ -1,4 +1,4 @@
-/* Starting, watching and ending the process of a plugin's check. */
+/* Starts, watches and ends the process that checks a plugin. */
 #include "plugcmd/check_child.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ enum { MAX_WORDS = 64, LINE = 2048 };
 
 static int events = -1;
 
-/* Writes a whole line; the parent may be gone, and then nobody listens. */
+/* Writes a whole line; ignores errors, because the parent may have ended. */
 static void tell(const char *line)
 {
     size_t n = strlen(line);
@@ -132,12 +132,12 @@ static void take_text(watch *w)
         line = end + 1;
     }
     w->n_text = strlen(line);
-    if (w->n_text > LINE) /* no line of ours is that long */
+    if (w->n_text > LINE) /* no event is as long as this */
         w->n_text = 0;
     memmove(w->text, line, w->n_text);
 }
 
-/* Reads events until the child closes the pipe or is late. */
+/* Reads events until the child closes the pipe or takes too long. */
 static void listen_to(watch *w)
 {
     w->deadline = now() + w->seconds;
@@ -161,7 +161,7 @@ static void listen_to(watch *w)
     }
 }
 
-/* Waits for the child's end as long as one check may take; then kills it. */
+/* Waits for the child to end, for as long as one check may take, then kills it. */
 static int await(watch *w)
 {
     int status = 0;
@@ -178,7 +178,7 @@ static int await(watch *w)
     return status;
 }
 
-/* What went wrong where the child did not end as it should; 0: nothing. */
+/* Describes how a child failed that did not end as it should; returns 0 if it did. */
 static int describe_end(const watch *w, int status, char *text, size_t bytes)
 {
     if (w->hung)

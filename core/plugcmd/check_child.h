@@ -12,16 +12,17 @@
 
 /** In the child: creates a report that writes to descriptor `fd`. */
 lathe_report lathe_check_child_report(int fd);
-/** In the child: reports that all checks have run; title: what was checked, for the last line. */
+/** In the child: reports that all checks have run; title: name of what was checked, for the last
+ *  line. */
 void lathe_check_child_done(const lathe_conformance_totals *totals, const char *title);
 /** In the child: reports that the checks did not start because of wrong arguments; stderr says
  *  why. */
 void lathe_check_child_refused(int exit_code);
 
 typedef struct lathe_check_outcome {
-    lathe_conformance_totals totals; /* with what went wrong outside of the checks */
-    int32_t done;                    /* 1: the child said that all checks have run */
-    int32_t refused;                 /* its exit code, where the checks did not begin; else 0 */
+    lathe_conformance_totals totals; /* including failures outside of the checks */
+    int32_t done;                    /* 1: the child reported that all checks have run */
+    int32_t refused;                 /* its exit code if the checks did not start, else 0 */
     char title[256];
 } lathe_check_outcome;
 

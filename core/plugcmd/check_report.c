@@ -1,4 +1,4 @@
-/* The report of a plugin's checks, as text or as JSON. */
+/* Prints the report of a plugin's checks, as text or as JSON. */
 #include "plugcmd/check_report.h"
 
 #include <stdio.h>
@@ -6,7 +6,8 @@
 
 #include "cli/args.h"
 
-/* ---- text: name before, result after, so that what a crash leaves unfinished names itself ---- */
+/* ---- text: the name is printed before a check and the result after it, so that a crash is seen at
+ * its check ---- */
 
 static void print_begin(void *arg, const char *check)
 {

@@ -8,7 +8,7 @@
 #include "conformance/conformance.h"
 
 typedef struct lathe_check_report {
-    lathe_report calls; /* to be given to the suite */
+    lathe_report calls; /* pass this to the suite */
     json_t *checks;     /* NULL: printed as text */
     int saved_stdout;   /* with JSON: the real stdout, while the plugin's own output goes to stderr;
                            else -1 */
@@ -16,8 +16,8 @@ typedef struct lathe_check_report {
 
 /** Begins a report. The report must not move in memory. */
 void lathe_check_report_init(lathe_check_report *report, int as_json);
-/** The first redirects the plugin's output to stderr, so that stdout holds only the JSON; the
- *  second ends that. Both do nothing without JSON. */
+/** divert redirects the plugin's output to stderr, so that stdout contains only the JSON; restore
+ *  ends that. Both do nothing without JSON. */
 void lathe_check_report_divert(lathe_check_report *report);
 void lathe_check_report_restore(lathe_check_report *report);
 /** Prints the totals of `title`, or the whole object: "plugin", "passed", "ok", "failed", "skipped"

@@ -26,7 +26,7 @@ static json_t *precisions(uint32_t dtypes)
     return out;
 }
 
-/* The one that "auto" takes first. */
+/* The recipes of fp8 on a device; the one that "auto" chooses is first. */
 static json_t *recipes(const lathe_device_info *info)
 {
     const int32_t best = lathe_fp8_recipe_on(info, LATHE_FP8_NONE);
@@ -38,7 +38,7 @@ static json_t *recipes(const lathe_device_info *info)
     return out;
 }
 
-/* What a device that can be used here computes in: at full rate, and at all. */
+/* Adds the precisions of a device that this machine can use: those at full rate, and all. */
 static void add_precisions(lathe_config *defaults, const lathe_component *component, json_t *out)
 {
     const lathe_device_v1 *device = component->plugin->table;
@@ -69,8 +69,8 @@ typedef struct device_question {
     const lathe_component *component;
 } device_question;
 
-/* In a child: what a device says of itself, as JSON. Opening a device runs much code that is not
- * ours. */
+/* In a child process: writes a device's description as JSON. A child is used because opening a
+ * device runs code of drivers. */
 static void ask_device(void *arg, int fd)
 {
     const device_question *q = arg;
@@ -152,11 +152,11 @@ static lathe_status collect(lathe_registry *registry, lathe_arena *arena, json_t
     json_object_set_new(out, "cpu", lathe_doctor_cpu());
     json_object_set_new(out, "memory", lathe_doctor_memory());
     json_object_set_new(out, "onednn", lathe_doctor_onednn());
-    json_object_set_new(out, "cuda", json_null()); /* keeps its place: see below */
+    json_object_set_new(out, "cuda", json_null()); /* reserves its position; filled in below */
     json_object_set_new(out, "plugins", plugins);
     lathe_diags diags = {0};
     lathe_config *defaults =
-        NULL; /* devices are asked as a run without a word about them would be */
+        NULL; /* devices get the settings of a run that says nothing about devices */
     lathe_status status =
         lathe_config_load(NULL, NULL, 0, 1u << LATHE_KIND_DEVICE, registry, &diags, &defaults);
     if (status == LATHE_OK)

@@ -1,4 +1,4 @@
-/* lathe ls: the plugins that are found. */
+/* lathe ls: lists the plugins that are found. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,9 +38,9 @@ static lathe_status print_json(lathe_registry *registry, const lathe_component *
     return out->status;
 }
 
-enum { LEAST_SUMMARY = 30 }; /* columns; with fewer, a summary is on lines of its own */
+enum { LEAST_SUMMARY = 30 }; /* columns; with fewer, a summary is on separate lines */
 
-/* One plugin: its columns and its summary, wrapped to the terminal. */
+/* Puts the row of one plugin: its columns and its summary, wrapped to the terminal's width. */
 static void put_row(const char *name, int width, const lathe_plugin *p, const char *devices,
                     int32_t columns, lathe_buffer *out)
 {

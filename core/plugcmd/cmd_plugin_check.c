@@ -1,4 +1,5 @@
-/* lathe plugin check: the conformance suite of a .so, in a child process that may crash or hang. */
+/* lathe plugin check: runs the conformance suite of a .so, in a child process that may crash or
+ * hang. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 
 enum { CHECK_SECONDS = 120, MAX_WORDS = 60 };
 
-/* The kind is the folder's name, or else what the plugin says. */
+/* Opens the file. The kind is the name of its folder if that is a kind, else the kind that the
+ * plugin declares. */
 static lathe_status open_file(const char *path, lathe_component *out)
 {
     char folder[PATH_MAX], name[NAME_MAX + 1];
@@ -32,7 +34,7 @@ static lathe_status open_file(const char *path, lathe_component *out)
     return lathe_so_open(path, kind, name, NULL, &out->plugin);
 }
 
-/* What --device names, among the plugins that are found. */
+/* Finds the device that --device names among the installed plugins. */
 static lathe_status find_device(const lathe_args *args, lathe_registry **registry,
                                 lathe_arena *arena, const lathe_component **out)
 {
@@ -54,7 +56,8 @@ static lathe_status unknown_key(const lathe_plugin *plugin, const lathe_toml_nod
                        plugin->name, node->key, lathe_kind_name(plugin->kind), plugin->name);
 }
 
-/* --config: a file of the plugin's keys alone, or a run file with a table of the plugin's kind. */
+/* Reads --config: a file with only the plugin's keys, or a run file with a table of the plugin's
+ * kind. */
 static lathe_status read_config(const char *path, const lathe_plugin *plugin, lathe_arena *arena,
                                 lathe_toml_node *settings)
 {
@@ -75,7 +78,7 @@ static lathe_status read_config(const char *path, const lathe_plugin *plugin, la
     return LATHE_OK;
 }
 
-/* "key=value"; a value that is no TOML stands for itself as text, as on other command lines. */
+/* Reads "key=value". A value that is not TOML is a string, as in other commands. */
 static lathe_status read_set(const char *text, const lathe_plugin *plugin, lathe_arena *arena,
                              lathe_toml_node *settings)
 {
@@ -113,7 +116,7 @@ static lathe_status read_settings(const lathe_args *args, const lathe_plugin *pl
 
 /* ---- the checks ---- */
 
-/* "optimizer/lion on cuda". */
+/* Writes a title such as "optimizer/lion on cuda". */
 static void title_of(const lathe_component *component, const lathe_component *device, char *out,
                      size_t bytes)
 {
@@ -122,7 +125,8 @@ static void title_of(const lathe_component *component, const lathe_component *de
                    device ? device->plugin->name : "");
 }
 
-/* Opens what the words of the command name, and runs the suite; *title: what was checked. */
+/* Opens the device, reads the settings and runs the suite. title: gets the name of what was
+ * checked. */
 static lathe_status check_opened(const lathe_args *args, const lathe_component *component,
                                  const lathe_report *report, lathe_conformance_totals *totals,
                                  char *title, size_t title_bytes)
@@ -139,14 +143,14 @@ static lathe_status check_opened(const lathe_args *args, const lathe_component *
     if (status == LATHE_OK)
         status = lathe_conformance_run(component, &setup, report, totals);
     title_of(component, setup.device, title, title_bytes);
-    totals->ok++; /* it loads */
+    totals->ok++; /* counts the check "loads" */
     lathe_arena_fini(&arena);
     lathe_registry_destroy(registry);
     return status;
 }
 
-/* The suite itself, in this process. fd: where a parent listens, who prints the totals; -1: none
- * does. */
+/* Runs the suite in this process. fd: pipe to a parent process, which prints the totals; -1: there
+ * is none. */
 static int check_here(const lathe_args *args, const char *path, lathe_check_report *shown, int fd)
 {
     const int in_child = fd >= 0;
@@ -179,7 +183,7 @@ static int check_here(const lathe_args *args, const char *path, lathe_check_repo
     return totals.failed > 0 ? LATHE_EXIT_FAILED : LATHE_EXIT_OK;
 }
 
-/* The words of the child's command line: this program, with every option that was given. */
+/* Builds the command line of the child: this program with every option that was given. */
 static lathe_status child_words(const lathe_args *args, const char *path, lathe_arena *arena,
                                 char **out)
 {

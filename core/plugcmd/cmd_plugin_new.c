@@ -1,4 +1,4 @@
-/* lathe plugin new: a buildable folder from the template of a kind. */
+/* lathe plugin new: makes a folder that can be built from the template of a kind. */
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 #define PLACEHOLDER "@NAME@"
 
-/* A plugin's name: [a-z][a-z0-9_]*, at most 48 letters. */
+/* Checks a plugin's name: [a-z][a-z0-9_]*, at most 48 characters. */
 static lathe_status check_name(const char *name)
 {
     size_t n = 0;
@@ -30,7 +30,8 @@ static lathe_status check_name(const char *name)
     return LATHE_OK;
 }
 
-/* The folder of templates: beside the installed command, or in the source tree it was built in. */
+/* Finds the folder of templates: near the installed command, or in the source tree in which it was
+ * built. */
 static lathe_status find_templates(const char *kind, lathe_arena *arena, const char **out_folder,
                                    const char **out_prefix)
 {
@@ -57,7 +58,7 @@ static lathe_status find_templates(const char *kind, lathe_arena *arena, const c
                        kind, exe, places[0], exe, places[1]);
 }
 
-/* Appends text with every placeholder replaced. */
+/* Appends text and replaces every placeholder. */
 static void substitute(const char *text, const char *name, lathe_buffer *out)
 {
     for (;;) {
@@ -71,7 +72,7 @@ static void substitute(const char *text, const char *name, lathe_buffer *out)
     lathe_buffer_puts(out, text);
 }
 
-/* One file of the template, at template/relative, to folder/relative. */
+/* Copies one file of the template from template/relative to folder/relative. */
 static lathe_status copy_file(const char *from, const char *relative, const char *folder,
                               const char *name)
 {
@@ -114,7 +115,7 @@ static lathe_status copy_template(const char *template, const char *folder, cons
         relative += strspn(relative, "/");
         const lathe_status status = copy_file(paths[i], relative, folder, name);
         if (status != LATHE_OK) {
-            (void)lathe_dir_remove(folder); /* it was not there before */
+            (void)lathe_dir_remove(folder); /* the command has made it */
             return status;
         }
     }

@@ -1,4 +1,4 @@
-/* lathe show: one plugin with the keys of its table, or a section of the core. */
+/* lathe show: prints one plugin with the keys of its table, or a section of the run file. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -153,7 +153,7 @@ static void text_range(const lathe_field *f, lathe_buffer *out)
                             f->flags & LATHE_FIELD_MAX_EXCLUSIVE ? "<" : "<=", f->max);
 }
 
-/* Two lines: what it may be, what it does. */
+/* Puts two lines for a field: its values, and its meaning. */
 static void text_field(const lathe_field *f, lathe_buffer *out)
 {
     lathe_buffer_printf(out, "  %s\n      %s", f->key, type_name(f->type));
@@ -203,7 +203,7 @@ static lathe_status text_plugin(lathe_registry *registry, const lathe_component 
 
 /* ---- sections, and the tables inside them ---- */
 
-/* One section or table; `inner` tables come after it. */
+/* Puts one section or table, followed by its inner tables. */
 static lathe_status put_section(const lathe_core_section *s, int is_inner, int form,
                                 lathe_arena *arena, lathe_buffer *out)
 {
@@ -258,7 +258,7 @@ static lathe_status show_section(const lathe_core_section *s, int form, lathe_ar
     return out->status;
 }
 
-/* "data.datasets.columns"; NULL. */
+/* Finds a table such as "data.datasets.columns"; NULL: there is none. */
 static const lathe_core_section *find_table(const char *path)
 {
     int32_t n = 0;
@@ -272,7 +272,8 @@ static const lathe_core_section *find_table(const char *path)
     return NULL;
 }
 
-/* Neither a plugin nor a section; a table of this name inside a section is suggested. */
+/* An error for a word that is neither a plugin nor a section. Suggests a table of this name inside
+ * a section. */
 static lathe_status unknown_word(const char *word)
 {
     int32_t n = 0;
@@ -287,7 +288,7 @@ static lathe_status unknown_word(const char *word)
                        word, near);
 }
 
-/* "optimizer/adamw". */
+/* Shows a plugin such as "optimizer/adamw". */
 static lathe_status show_plugin(const char *word, lathe_registry *registry, int form,
                                 lathe_arena *arena, lathe_buffer *out)
 {

@@ -1,14 +1,15 @@
-/* What `lathe doctor` finds, each part as JSON that is also printed for people. */
+/* The parts of `lathe doctor`, each as JSON, which is also printed as text. */
 #ifndef LATHE_PLUGCMD_DOCTOR_H
 #define LATHE_PLUGCMD_DOCTOR_H
 
 #include <jansson.h>
 
-/** {"model", "cpus", "threads", "features": [..], "os_enabled": [..]}: CPUID, and what the system
- *  saves at a task switch (XGETBV); a feature without it cannot be used. */
+/** {"model", "cpus", "threads", "features": [..], "os_enabled": [..]}: from CPUID, and the
+ *  registers that the system saves at a task switch (XGETBV). A feature whose registers are not
+ *  saved cannot be used. */
 json_t *lathe_doctor_cpu(void);
 
-/** {"total_bytes", "available_bytes", "limit_bytes" (control group; null: none)}. */
+/** {"total_bytes", "available_bytes", "limit_bytes" (of the control group; null: none)}. */
 json_t *lathe_doctor_memory(void);
 
 /** {"driver": "13.0" or null, "devices": [..], "libraries": [{"name", "version", "path"}],
@@ -16,7 +17,7 @@ json_t *lathe_doctor_memory(void);
  *  finds. */
 json_t *lathe_doctor_cuda(void);
 
-/** "2.6.3", or null: the oneDNN that the loader finds. */
+/** The version of the oneDNN that the loader finds, "2.6.3", or null. */
 json_t *lathe_doctor_onednn(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* CPU, memory and oneDNN, as far as they can be told without running kernels. */
+/* Describes CPU, memory and oneDNN, without running kernels. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* Bits of XCR0: what the system saves and restores. */
+/* Bits of XCR0: registers that the system saves and restores. */
 enum { OS_YMM = 0x6, OS_ZMM = 0xe6, OS_AMX = 0x60000 };
 
 static uint64_t xcr0(void)
@@ -30,7 +30,7 @@ typedef struct feature {
     const char *name;
     unsigned leaf, subleaf;
     int reg, bit;
-    uint64_t needs; /* of XCR0 */
+    uint64_t needs; /* bits of XCR0 */
 } feature;
 
 static const feature features[] = {
@@ -74,7 +74,7 @@ static void add_features(json_t *out)
 }
 #endif
 
-/* Text after "key" and a colon in a file of such lines; 0: not there. */
+/* Reads the text after "key:" in a file of such lines; returns 0 if there is none. */
 static int find_line(const char *path, const char *key, char *out, size_t bytes)
 {
     char line[512];
@@ -116,7 +116,7 @@ static json_t *meminfo(const char *key)
     char text[64];
     if (!find_line("/proc/meminfo", key, text, sizeof text))
         return json_null();
-    return json_integer((json_int_t)strtoll(text, NULL, 10) * 1024); /* the file counts in kB */
+    return json_integer((json_int_t)strtoll(text, NULL, 10) * 1024); /* the file has kB */
 }
 
 json_t *lathe_doctor_memory(void)

@@ -1,4 +1,5 @@
-/* The NVIDIA driver and toolkit, asked for by name: neither is needed to build or to run. */
+/* Describes the NVIDIA driver and toolkit, which are opened by name, because neither is needed to
+ * build or to run. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 #include "plugcmd/doctor.h"
 
-/* The part of the driver API that is asked; every function returns 0 for success. */
+/* The functions of the driver API that are called; each returns 0 for success. */
 typedef struct driver {
     int (*init)(unsigned flags);
     int (*version)(int *out);
@@ -78,7 +79,7 @@ static void add_driver(json_t *out)
     add_devices(&d, devices);
 }
 
-/* The nvcc of PATH, else of /usr/local/cuda. */
+/* The path of nvcc: in PATH, else in /usr/local/cuda. */
 static json_t *toolkit(void)
 {
     const char *path = getenv("PATH");
@@ -94,7 +95,7 @@ static json_t *toolkit(void)
     return access(file, X_OK) == 0 ? json_string(file) : json_null();
 }
 
-/* A library that plugins open by this name, as the loader finds it now. */
+/* Describes a library that plugins open by this name, as the loader finds it now. */
 static void add_library(json_t *out, const char *name, const char *file, const char *version_of)
 {
     void *so = dlopen(file, RTLD_LAZY | RTLD_LOCAL);

@@ -7,14 +7,14 @@
 
 enum { LATHE_DEVICES_MOST = 3 };
 
-/** Names for `lathe ls`, NULL after the last: "any" of a kind without code of a device
- *  (schedulers, adapters, stages), the family of a device; else "cpu", "cuda" or both: an optimizer
- *  and a codec have host code, and may carry an image; an attention backend is asked about a plain
- *  problem on each. None: on no device. */
+/** Names for `lathe ls`, NULL after the last. "any" for a kind without device code (schedulers,
+ *  adapters, stages); the family for a device; else "cpu", "cuda" or both: an optimizer and a codec
+ *  have host code and may contain an image, and an attention backend is asked to score a plain
+ *  problem on each device. No name: it works on no device. */
 lathe_status lathe_plugin_devices(lathe_registry *registry, const lathe_component *component,
                                   const char *out[LATHE_DEVICES_MOST]);
 
-/** The same, "cpu,cuda"; "-": none. */
+/** The same as text, "cpu,cuda"; "-": none. */
 lathe_status lathe_plugin_devices_text(lathe_registry *registry, const lathe_component *component,
                                        char *out, int64_t out_bytes);
 

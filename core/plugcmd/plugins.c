@@ -1,4 +1,4 @@
-/* Kinds by name, refusals to stderr. */
+/* Finds kinds by name, and prints refused plugins. */
 #include "plugcmd/plugins.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ void lathe_plugcmd_print_refusals(const lathe_registry *registry, int with_notes
     const lathe_refusal *refusals = lathe_registry_refusals(registry, &n);
     for (int64_t i = 0; i < n; i++)
         if (refusals[i].kind != 0 &&
-            (with_notes || !refusals[i].is_note)) /* folders: warned of before */
+            (with_notes || !refusals[i].is_note)) /* refused folders were warned about before */
             (void)fprintf(stderr, "lathe: %s: %s\n", refusals[i].is_note ? "note" : "warning",
                           refusals[i].reason);
 }

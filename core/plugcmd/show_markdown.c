@@ -1,10 +1,10 @@
-/* The keys of a table as Markdown. */
+/* Writes the keys of a table as Markdown. */
 #include "plugcmd/show_markdown.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Bars would end a cell. */
+/* Puts text without bars, which would end a cell. */
 static void put_cell(lathe_buffer *out, const char *text)
 {
     for (; text != NULL && *text != '\0'; text++) {
