@@ -8,9 +8,11 @@
 #include "app/sample_text.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "data/layout.h"
 #include "data/row_kind.h"
 #include "data/shard_file.h"
 #include "lathe/rng.h"
+#include "run/data_notes.h"
 #include "run/run_state.h"
 
 static const lathe_option options[] = {
@@ -98,6 +100,15 @@ static lathe_status put_datasets(lathe_run *run, const char *json, const lathe_s
         if (set->weight != 1.0)
             lathe_buffer_printf(b, "  weight %g", set->weight);
         lathe_buffer_puts(b, "\n");
+        if (set->n_known > 0)
+            lathe_buffer_printf(b, "    %lld %s\n", (long long)set->n_known,
+                                lathe_layout_known_text(lathe_shards_rows(shards)));
+        if (set->n_equal > 0) {
+            lathe_buffer_printf(b, "    %lld %s: chosen and rejected are the same text",
+                                (long long)set->n_equal, set->n_equal == 1 ? "pair" : "pairs");
+            lathe_data_put_places(shards, &set->first_equal, 1, b);
+            lathe_buffer_puts(b, set->n_equal > 1 ? ", ...\n" : "\n");
+        }
     }
     if (lathe_shards_skipped(shards) > 0)
         lathe_buffer_printf(b, "  left out: %lld that are empty or no UTF-8 text\n",
@@ -105,7 +116,31 @@ static lathe_status put_datasets(lathe_run *run, const char *json, const lathe_s
     return b->status;
 }
 
-static void put_split(const lathe_run *run, const lathe_loader *loader, int trains, lathe_buffer *b)
+/* Tells of pairs and examples that do not fit in a row. The counts are those of both splits. */
+static void put_long(const lathe_run *run, const lathe_loader_facts *f, const lathe_shards *shards,
+                     lathe_buffer *b)
+{
+    const lathe_row_kind *kind = lathe_row_kind_get(lathe_shards_rows(shards));
+    if (f->n_left_out > 0) {
+        lathe_buffer_printf(b, "  %lld %s left out, their prompt fills a row",
+                            (long long)f->n_left_out,
+                            f->n_left_out == 1 ? kind->record : kind->records);
+        lathe_data_put_places(shards, f->left_out, f->n_left_out, b);
+        lathe_buffer_puts(b, "\n");
+    }
+    if (f->n_overlong > 0) {
+        const char *fate =
+            run->set.overlong == LATHE_OVERLONG_LEAVE_OUT ? "left out, longer than" : "cut after";
+        lathe_buffer_printf(b, "  %lld %s %s %d tokens", (long long)f->n_overlong,
+                            f->n_overlong == 1 ? kind->record : kind->records, fate,
+                            run->set.seq_len);
+        lathe_data_put_places(shards, f->overlong, f->n_overlong, b);
+        lathe_buffer_puts(b, "\n");
+    }
+}
+
+static void put_split(const lathe_run *run, const lathe_loader *loader, const lathe_shards *shards,
+                      int trains, lathe_buffer *b)
 {
     const lathe_stage_v1 *stage = run->parts.stage.table;
     const int pairs = stage->rows == LATHE_ROWS_PAIRS;
@@ -122,13 +157,9 @@ static void put_split(const lathe_run *run, const lathe_loader *loader, int trai
                                 ? "multipack"
                                 : "sequential",
                             100.0 * f.fill);
-    if (f.n_left_out > 0)
-        lathe_buffer_printf(b, "; %lld %s left out, their prompt fills a row",
-                            (long long)f.n_left_out, lathe_row_kind_get(stage->rows)->records);
-    if (f.n_cut > 0)
-        lathe_buffer_printf(b, "; %lld examples cut after %d tokens", (long long)f.n_cut,
-                            run->set.seq_len);
     lathe_buffer_puts(b, "\n");
+    if (trains || run->data.validation_shards)
+        put_long(run, &f, shards, b);
     if (!trains)
         return;
     const int64_t accumulated = run->set.gradient_accumulation_steps;
@@ -148,13 +179,14 @@ static lathe_status put_summary(lathe_run *run, lathe_buffer *b)
     lathe_buffer_puts(b, "datasets\n");
     LATHE_TRY(put_datasets(run, run->set.datasets, run->data.shards, b));
     lathe_buffer_puts(b, "training\n");
-    put_split(run, run->data.loader, 1, b);
+    put_split(run, run->data.loader, run->data.shards, 1, b);
     if (!run->data.validation)
         return b->status;
     lathe_buffer_puts(b, "validation\n");
     if (run->data.validation_shards)
         LATHE_TRY(put_datasets(run, run->set.validation, run->data.validation_shards, b));
-    put_split(run, run->data.validation, 0, b);
+    put_split(run, run->data.validation,
+              run->data.validation_shards ? run->data.validation_shards : run->data.shards, 0, b);
     return b->status;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/commands.h"
+#include "app/eval_data.h"
 #include "app/model_dir.h"
 #include "app/trace_option.h"
 #include "base/buffer.h"
@@ -12,7 +13,8 @@
 #include "loop/train.h"
 
 static const lathe_option options[] = {
-    {"--data", "PATH", "file or folder to evaluate on: texts, or preference pairs for dpo"},
+    {"--data", "PATH",
+     "file or folder to evaluate on: texts, examples for sft, or preference pairs for dpo"},
     {"--batches", "N", "evaluate at most N micro-batches (default 0: all)"},
     {"--json", NULL, "print one JSON object"},
     LATHE_WEIGHTS_OPTION,
@@ -78,19 +80,15 @@ static int run_command(const lathe_args *args)
     int64_t batches = 0;
     const char *data = lathe_args_value(args, "--data");
     lathe_status status = lathe_args_int(args, "--batches", 0, INT64_MAX, 0, &batches);
-    if (status == LATHE_OK && !data && lathe_path_is_dir(args->words[0]))
+    if (status == LATHE_OK && !data && lathe_path_is_dir(args->words[0]) &&
+        !lathe_args_override(args, "data.validation"))
         status = lathe_error(LATHE_E_ARG, "--data PATH is missing: what to evaluate on");
+    if (status == LATHE_OK && data)
+        status = lathe_eval_data(args, data, &datasets);
     if (status == LATHE_OK) {
-        if (data) {
-            lathe_buffer_puts(&datasets, "[{path = ");
-            lathe_buffer_json_string(&datasets, data);
-            lathe_buffer_puts(&datasets, "}]");
-        }
         const char *const settings[] = {data ? "data.datasets" : NULL, datasets.data,
                                         "data.validation", datasets.data, NULL};
-        status = datasets.status == LATHE_OK
-                     ? lathe_app_open_model(args, LATHE_OPEN_EVALUATE, settings, &run)
-                     : datasets.status;
+        status = lathe_app_open_model(args, LATHE_OPEN_EVALUATE, settings, &run);
     }
     if (status == LATHE_OK)
         status = lathe_app_begin_trace(args, run);
@@ -111,7 +109,9 @@ const lathe_command lathe_cmd_eval = {
     .summary = "compute loss, accuracy and calibration of a model on data",
     .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run; it needs\n"
                "--data. A run file means its latest checkpoint, evaluated on its validation\n"
-               "data unless --data is given.\n",
+               "data unless --data is given, whose records are read with the columns and the\n"
+               "format of its data.datasets. To name others: --data.validation\n"
+               "'[{path = \"v.jsonl\", columns = {completion = \"answer\"}}]'.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

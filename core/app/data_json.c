@@ -2,11 +2,13 @@
 #include "app/data_json.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "data/layout.h"
 #include "data/row_kind.h"
 #include "data/shard_file.h"
 
@@ -44,6 +46,10 @@ static lathe_status describe_datasets(lathe_run *run, const char *json, const la
         set_int(one, kind->records, set->n_segments / kind->n_segments);
         set_int(one, "tokens", set->n_tokens);
         (void)json_object_set_new(one, "weight", json_real(set->weight));
+        if (lathe_layout_known_text(lathe_shards_rows(shards)))
+            set_int(one, "alpaca_records", set->n_known);
+        if (lathe_shards_rows(shards) == LATHE_ROWS_PAIRS)
+            set_int(one, "equal_pairs", set->n_equal);
         (void)json_array_append_new(*out, one);
     }
     return LATHE_OK;
@@ -68,13 +74,16 @@ static lathe_status describe_split(lathe_run *run, const lathe_loader *loader,
     set_int(*out, "text_bytes", f.text_bytes);
     set_int(*out, "rows", f.n_rows);
     set_int(*out, "row_tokens", run->set.seq_len);
-    if (lathe_shards_rows(shards) == LATHE_ROWS_PAIRS)
-        set_int(*out, "pairs_left_out", f.n_left_out);
-    else
+    if (lathe_shards_rows(shards) != LATHE_ROWS_PAIRS)
         (void)json_object_set_new(*out, "filled", json_real(f.fill));
-    if (kind->is_masked) {
-        set_int(*out, "examples_left_out", f.n_left_out);
-        set_int(*out, "examples_cut", f.n_cut);
+    if (kind->has_lines) {
+        char key[32];
+        (void)snprintf(key, sizeof key, "%s_left_out", kind->records);
+        set_int(*out, key, f.n_left_out);
+        (void)snprintf(key, sizeof key, "%s_overlong", kind->records);
+        set_int(*out, key, f.n_overlong);
+        (void)snprintf(key, sizeof key, "%s_cut", kind->records);
+        set_int(*out, key, f.n_cut);
     }
     set_int(*out, "rows_per_epoch", f.n_places);
     set_int(*out, "steps_per_epoch",

@@ -17,19 +17,9 @@
 
 enum { WEIGHTS_ANY, WEIGHTS_TRAINING, WEIGHTS_AVERAGE }; /* --weights */
 
-/* The value of the key on the command line; NULL: not given. */
-static const char *given(const lathe_args *args, const char *key)
-{
-    const char *value = NULL;
-    for (int32_t i = 0; i < args->n_overrides; i++)
-        if (strcmp(args->overrides[i].key, key) == 0)
-            value = args->overrides[i].value;
-    return value;
-}
-
 static int is_set(const lathe_args *args, const char *key)
 {
-    return given(args, key) != NULL;
+    return lathe_args_override(args, key) != NULL;
 }
 
 static lathe_status wanted_weights(const lathe_args *args, int32_t *out)
@@ -174,7 +164,8 @@ static lathe_status open_adapter(const lathe_args *args, int32_t mode, const cha
     lathe_override *list = NULL;
     int32_t n = 0, weights;
     LATHE_TRY(wanted_weights(args, &weights));
-    LATHE_TRY(lathe_adapter_folder_read(path, given(args, "model.path"), arena, &folder));
+    LATHE_TRY(
+        lathe_adapter_folder_read(path, lathe_args_override(args, "model.path"), arena, &folder));
     LATHE_TRY(adapter_overrides(args, settings, path, &folder, arena, &list, &n));
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
     LATHE_TRY(refuse_reference(args, *out));

@@ -181,10 +181,13 @@ static int read_value(lathe_json_record *r)
             return after_value(r);
         return c == '{' ? read_key(r) : 1;
     }
+    const char *const begin = r->walk.at;
     const int good =
         c == '"' ? lathe_json_pass_string(&r->walk, &string) : lathe_json_pass_scalar(&r->walk);
     if (!good)
         return 0;
+    if (c != '"')
+        string = (lathe_json_string){begin, r->walk.at - begin, r->walk.at - begin, 0, 0};
     keep(r, c == '"', &string);
     return after_value(r);
 }

@@ -10,13 +10,15 @@
 #include "base/json_text.h"
 #include "lathe/status.h"
 
-enum { LATHE_JSON_DEPTH = 2048, LATHE_JSON_WANTED = 8 };
+enum { LATHE_JSON_DEPTH = 2048, LATHE_JSON_WANTED = 32 };
 
 /** The value of a wanted member in a record. */
 typedef struct lathe_json_member {
-    int32_t found;            /* 0: no such member */
-    int32_t is_string;        /* 0: any other value */
-    lathe_json_string string; /* in the record's text */
+    int32_t found;     /* 0: no such member */
+    int32_t is_string; /* 0: any other value */
+    /* In the record's text: the string, or a number, true, false or null as it stands there; an
+     * object or array has no text. */
+    lathe_json_string string;
 } lathe_json_member;
 
 /** The reader's memory, for one thread; all zeros at first. */
@@ -33,9 +35,9 @@ typedef struct lathe_json_record {
     int64_t n_keys, capacity;
 } lathe_json_record;
 
-/** Reads the object text[0, n), n < 4 GiB, and fills in members[k] for each names[k]. Returns 1
- *  on success; 0 for an error, with its position in walk.at and the reason in walk.what; -1 when
- *  out of memory. */
+/** Reads the object text[0, n), n < 4 GiB, and fills in members[k] for each names[k], at most
+ *  LATHE_JSON_WANTED. Returns 1 on success; 0 for an error, with its position in walk.at and the
+ * reason in walk.what; -1 when out of memory. */
 int lathe_json_record_read(lathe_json_record *record, const char *text, int64_t n,
                            const char *const *names, int32_t n_names, lathe_json_member *members);
 

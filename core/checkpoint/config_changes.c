@@ -71,6 +71,7 @@ int32_t lathe_change_effect(const char *name)
         {"data.datasets", LATHE_CHANGE_DATA | LATHE_CHANGE_QUIET},
         {"data.seq_len", LATHE_CHANGE_DATA},
         {"data.packing", LATHE_CHANGE_DATA},
+        {"data.overlong", LATHE_CHANGE_DATA},
         {"data.shuffle", LATHE_CHANGE_DATA},
         {"data.validation_split", LATHE_CHANGE_DATA},
         {"data.validation_count", LATHE_CHANGE_DATA},

@@ -166,6 +166,15 @@ const char *lathe_args_value(const lathe_args *args, const char *name)
     return i < 0 ? NULL : args->values[i];
 }
 
+const char *lathe_args_override(const lathe_args *args, const char *key)
+{
+    const char *value = NULL;
+    for (int32_t i = 0; i < args->n_overrides; i++)
+        if (strcmp(args->overrides[i].key, key) == 0)
+            value = args->overrides[i].value;
+    return value;
+}
+
 const char *lathe_args_each(const lathe_args *args, const char *name, int32_t k)
 {
     const int32_t index = option_index(args->command, name, strlen(name));

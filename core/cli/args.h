@@ -51,6 +51,10 @@ void lathe_args_fini(lathe_args *args);
 /** The value of an option ("" for a flag), or NULL if it was not given. */
 const char *lathe_args_value(const lathe_args *args, const char *name);
 
+/** The value that the command line gives to a key of the run file ("data.validation"), the last
+ * one; NULL: none. */
+const char *lathe_args_override(const lathe_args *args, const char *key);
+
 /** The k-th value of an option that may be repeated; NULL after the last. */
 const char *lathe_args_each(const lathe_args *args, const char *name, int32_t k);
 

@@ -114,10 +114,7 @@ lathe_status lathe_corpus_hash(const lathe_corpus *corpus, char out[65])
     for (int64_t i = 0; i < corpus->n && status == LATHE_OK; i++) {
         const lathe_sources *sources = &corpus->sources[i];
         lathe_sha256_update(hash, &sources->type, sizeof sources->type);
-        for (int32_t k = 0; k < LATHE_N_COLUMNS; k++) {
-            const char *name = corpus->datasets[i].columns[k];
-            lathe_sha256_update(hash, name ? name : "", name ? (int64_t)strlen(name) + 1 : 1);
-        }
+        lathe_dataset_hash_columns(&corpus->datasets[i], hash);
         for (int64_t f = 0; f < sources->n && status == LATHE_OK; f++) {
             char hex[65];
             status = lathe_sha256_file(sources->list[f].path, hex);

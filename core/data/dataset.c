@@ -18,6 +18,15 @@ const char *lathe_column_name(int32_t column)
     return column_names[column];
 }
 
+void lathe_dataset_hash_columns(const lathe_dataset *dataset, lathe_sha256 *hash)
+{
+    for (int32_t k = 0; k < 2 * LATHE_N_COLUMNS; k++) {
+        const char *text =
+            k < LATHE_N_COLUMNS ? dataset->columns[k] : dataset->formats[k - LATHE_N_COLUMNS];
+        lathe_sha256_update(hash, text ? text : "", text ? (int64_t)strlen(text) + 1 : 1);
+    }
+}
+
 static lathe_status copy_text(const json_t *value, const char *where, const char *key,
                               lathe_arena *arena, const char **out)
 {
@@ -27,13 +36,14 @@ static lathe_status copy_text(const json_t *value, const char *where, const char
     return *out ? LATHE_OK : LATHE_E_NOMEM;
 }
 
-static lathe_status read_columns(json_t *object, const char *where, lathe_arena *arena,
-                                 lathe_dataset *out)
+/* The tables columns and format (`name`): a text for each column. */
+static lathe_status read_columns(json_t *object, const char *where, const char *name,
+                                 lathe_arena *arena, const char *out[LATHE_N_COLUMNS])
 {
     const char *key;
     json_t *value;
     if (!json_is_object(object))
-        return lathe_error(LATHE_E_CONFIG, "%s.columns: expected a table", where);
+        return lathe_error(LATHE_E_CONFIG, "%s.%s: expected a table", where, name);
     json_object_foreach(object, key, value)
     {
         int32_t k = 0;
@@ -41,10 +51,15 @@ static lathe_status read_columns(json_t *object, const char *where, lathe_arena 
             k++;
         if (k == LATHE_N_COLUMNS)
             return lathe_error(LATHE_E_CONFIG,
-                               "%s.columns.%s: no such column; there are text, prompt, completion, "
+                               "%s.%s.%s: no such column; there are text, prompt, completion, "
                                "chosen, rejected",
-                               where, key);
-        LATHE_TRY(copy_text(value, where, key, arena, &out->columns[k]));
+                               where, name, key);
+        if (!strcmp(name, "format") && json_is_string(value))
+            out[k] = lathe_arena_strdup(arena, json_string_value(value)); /* checked by layout.h */
+        else
+            LATHE_TRY(copy_text(value, where, key, arena, &out[k]));
+        if (!out[k])
+            return LATHE_E_NOMEM;
     }
     return LATHE_OK;
 }
@@ -84,15 +99,17 @@ static lathe_status read_dataset(json_t *entry, const char *where, lathe_arena *
         if (!strcmp(key, "path"))
             LATHE_TRY(copy_text(value, where, key, arena, &out->path));
         else if (!strcmp(key, "columns"))
-            LATHE_TRY(read_columns(value, where, arena, out));
+            LATHE_TRY(read_columns(value, where, key, arena, out->columns));
+        else if (!strcmp(key, "format"))
+            LATHE_TRY(read_columns(value, where, key, arena, out->formats));
         else if (!strcmp(key, "type"))
             LATHE_TRY(read_type(value, where, out));
         else if (!strcmp(key, "weight"))
             LATHE_TRY(read_weight(value, where, out));
         else
             return lathe_error(LATHE_E_CONFIG,
-                               "%s.%s: no such key; there are path, type, columns, weight", where,
-                               key);
+                               "%s.%s: no such key; there are path, type, columns, format, weight",
+                               where, key);
     }
     return out->path ? LATHE_OK : lathe_error(LATHE_E_CONFIG, "%s.path is missing", where);
 }

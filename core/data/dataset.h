@@ -3,6 +3,7 @@
 #define LATHE_DATA_DATASET_H
 
 #include "base/arena.h"
+#include "base/hash.h"
 #include "lathe/status.h"
 
 /** Format of a dataset's files. AUTO: JSONL, JSON or CSV if the names of all files say so (.jsonl
@@ -31,15 +32,20 @@ typedef struct lathe_dataset {
     int32_t type; /* LATHE_DATASET_* */
     /* names of the columns in the file; NULL: text, prompt, ... */
     const char *columns[LATHE_N_COLUMNS];
-    double weight; /* how often an epoch uses each row; 0 counts as 1 */
+    const char
+        *formats[LATHE_N_COLUMNS]; /* columns made of several fields (format.h); NULL: none */
+    double weight;                 /* how often an epoch uses each row; 0 counts as 1 */
 } lathe_dataset;
 
 /** Parses the JSON text of data.datasets: [{"path": .., "type": "text"|"jsonl"|"json"|"csv",
- *  "columns": {"text": "content"}, "weight": 2.0}]. Relative paths stay relative to the current
- *  folder. `where` is the place that errors name. The result is in the arena. LATHE_E_CONFIG names
- *  the key. */
+ *  "columns": {"prompt": "title"}, "format": {"completion": "{body}"}, "weight": 2.0}]. Relative
+ * paths stay relative to the current folder. `where` is the place that errors name. The result is
+ * in the arena. LATHE_E_CONFIG names the key. */
 lathe_status lathe_datasets_parse(const char *where, const char *json, lathe_arena *arena,
                                   lathe_dataset **out, int64_t *out_n);
+
+/** Adds the columns and formats of a dataset, for the keys of what is made from it. */
+void lathe_dataset_hash_columns(const lathe_dataset *dataset, lathe_sha256 *hash);
 
 /** "text", "prompt", ... */
 const char *lathe_column_name(int32_t column);

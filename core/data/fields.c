@@ -8,128 +8,196 @@
 #include "data/reader.h"
 #include "data/row_kind.h"
 
-static int32_t need(const lathe_reader *reader, int32_t column)
-{
-    return lathe_row_kind_need(reader->rows, reader->dataset, column);
-}
+enum { NOTHING = 0, STRING = 1, NUMBER = 2, NIL = 3, COMPOUND = 4 }; /* NUMBER: also true, false */
 
-static lathe_status missing(const char *place, const char *name, int32_t column, const char *text,
-                            int64_t n)
-{
-    char list[256];
-    lathe_json_record_keys(text, n, list, sizeof list);
-    return lathe_error(LATHE_E_CONFIG,
-                       "%s: no column \"%s\"; the columns are %s; name it in columns.%s", place,
-                       name, *list ? list : "none", lathe_column_name(column));
-}
+/* A field's value, without escapes and quotes. */
+typedef struct value {
+    const char *text;
+    int64_t n;
+    int32_t kind;
+} value;
 
-static lathe_status reserve(lathe_fields *f, int64_t bytes)
+/* The record that is being read. */
+typedef struct source {
+    const lathe_reader *reader;
+    const lathe_record *record;
+    const char *text; /* of the record */
+    char place[640];  /* "a.jsonl:3" */
+} source;
+
+static lathe_status reserve(lathe_field_room *room, int64_t bytes)
 {
-    if (bytes <= f->scratch_bytes)
+    if (bytes <= room->bytes)
         return LATHE_OK;
-    free(f->scratch);
-    f->scratch_bytes = 0;
-    f->scratch = malloc((size_t)bytes);
-    if (!f->scratch)
+    free(room->data);
+    room->bytes = 0;
+    room->data = malloc((size_t)bytes);
+    if (!room->data)
         return lathe_error(LATHE_E_NOMEM, "texts of %lld bytes", (long long)bytes);
-    f->scratch_bytes = bytes;
+    room->bytes = bytes;
     return LATHE_OK;
 }
+
+/* ---- values of the fields ---- */
 
 /* Reports an error with the line in the file. In a record's first line, columns count from the
  * record's start. */
-static lathe_status wrong_json(const char *path, const lathe_record *record,
-                               const lathe_json_record *json)
+static lathe_status wrong_json(const source *s, const lathe_json_record *json)
 {
     int64_t line, column;
     lathe_json_record_place(json, &line, &column);
-    return lathe_error(LATHE_E_PARSE, "%s:%lld:%lld: %s", path,
-                       (long long)(record->line + line - 1), (long long)column, json->walk.what);
+    return lathe_error(LATHE_E_PARSE, "%s:%lld:%lld: %s",
+                       s->reader->sources->list[s->record->file].path,
+                       (long long)(s->record->line + line - 1), (long long)column, json->walk.what);
 }
 
-/* The first column that uses the same member as column c. */
-static int32_t first_of(const lathe_json_member *members, int32_t c)
-{
-    int32_t first = 0;
-    while (members[first].string.text != members[c].string.text)
-        first++;
-    return first;
-}
-
-/* Takes the wanted texts: pointers into the file, or unescaped copies in the scratch. */
-static lathe_status take_texts(lathe_fields *f, const lathe_json_member *members)
+/* Values point into the file, or to unescaped copies. */
+static lathe_status take_json(lathe_fields *f, const lathe_json_member *members, int32_t n,
+                              value *out)
 {
     int64_t room = 0;
-    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
-        room += members[c].string.escaped && first_of(members, c) == c ? members[c].string.n : 0;
-    LATHE_TRY(reserve(f, room));
-    char *to = f->scratch;
-    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
-        const lathe_json_string *s = &members[c].string;
-        const int32_t first = first_of(members, c);
-        f->n[c] = s->n;
-        f->text[c] = first < c ? f->text[first] : s->escaped ? to : s->text;
-        if (first == c && s->escaped)
+    for (int32_t i = 0; i < n; i++)
+        room += members[i].string.escaped ? members[i].string.n : 0;
+    LATHE_TRY(reserve(&f->plain, room));
+    char *to = f->plain.data;
+    for (int32_t i = 0; i < n; i++) {
+        const lathe_json_string *s = &members[i].string;
+        out[i] = (value){.text = s->escaped ? to : s->text, .n = s->n};
+        if (s->escaped)
             to += lathe_json_unescape(s->text, s->n_raw, to);
+        out[i].kind = !members[i].found      ? NOTHING
+                      : members[i].is_string ? STRING
+                      : !s->text             ? COMPOUND
+                      : *s->text == 'n'      ? NIL
+                                             : NUMBER;
     }
     return LATHE_OK;
 }
 
-static lathe_status json_fields(lathe_fields *f, const lathe_reader *reader, const char *path,
-                                const lathe_record *record)
+static lathe_status json_values(lathe_fields *f, const source *s, value *out)
 {
-    const char *names[LATHE_N_COLUMNS], *text = reader->data + record->begin;
-    lathe_json_member members[LATHE_N_COLUMNS];
-    char place[640];
-    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
-        const char *given = reader->dataset->columns[c];
-        names[c] = need(reader, c) == LATHE_COLUMN_UNUSED ? NULL
-                   : given                                ? given
-                                                          : lathe_column_name(c);
-    }
-    (void)snprintf(place, sizeof place, "%s:%lld", path, (long long)record->line);
-    if (text[strspn(text, " \t\r\n")] != '{')
-        return lathe_error(LATHE_E_PARSE, "%s: expected one JSON object a line", place);
+    const lathe_layouts *l = &s->reader->layouts;
+    lathe_json_member members[LATHE_MAX_FIELDS];
+    uint32_t found = 0;
+    if (s->text[strspn(s->text, " \t\r\n")] != '{')
+        return lathe_error(LATHE_E_PARSE, "%s: expected one JSON object a line", s->place);
     const int read =
-        lathe_json_record_read(&f->json, text, record->n, names, LATHE_N_COLUMNS, members);
+        lathe_json_record_read(&f->json, s->text, s->record->n, l->fields, l->n_fields, members);
     if (read < 0)
-        return lathe_error(LATHE_E_NOMEM, "%s: a record of %lld bytes", place,
-                           (long long)record->n);
+        return lathe_error(LATHE_E_NOMEM, "%s: a record of %lld bytes", s->place,
+                           (long long)s->record->n);
     if (read == 0)
-        return wrong_json(path, record, &f->json);
-    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
-        if (names[c] && !members[c].found && need(reader, c) == LATHE_COLUMN_REQUIRED)
-            return missing(place, names[c], c, text, record->n);
-        if (members[c].found && !members[c].is_string)
-            return lathe_error(LATHE_E_UNSUPPORTED, "%s: column \"%s\" is no string", place,
-                               names[c]);
-    }
-    return take_texts(f, members);
+        return wrong_json(s, &f->json);
+    for (int32_t i = 0; i < l->n_fields; i++)
+        found |= members[i].found ? 1u << i : 0;
+    f->layout = lathe_layouts_choose(l, found);
+    return take_json(f, members, l->n_fields, out);
 }
 
-static lathe_status csv_fields(lathe_fields *f, const lathe_reader *reader, const char *path,
-                               const lathe_record *record)
+static lathe_status csv_values(lathe_fields *f, const source *s, value *out)
 {
-    LATHE_TRY(reserve(f, record->n)); /* fields are parts of the row, so they fit in its length */
-    char *to = f->scratch;
+    LATHE_TRY(reserve(&f->plain, s->record->n)); /* different fields of the row fit in its length */
+    char *to = f->plain.data;
+    f->layout = s->record->layout;
+    for (int32_t i = 0; i < s->reader->layouts.n_fields; i++) {
+        out[i] = (value){.kind = NOTHING};
+        if (s->record->csv[i] < 0)
+            continue;
+        out[i] = (value){.text = to, .kind = STRING};
+        out[i].n =
+            lathe__csv_field(s->text, s->record->n, s->record->delimiter, s->record->csv[i], to);
+        to += out[i].n;
+        if (lathe_utf8_prefix((const uint8_t *)out[i].text, out[i].n) < out[i].n)
+            return lathe_error(LATHE_E_PARSE, "%s: the field of column %d is not UTF-8", s->place,
+                               s->record->csv[i] + 1);
+    }
+    return LATHE_OK;
+}
+
+/* ---- texts of the columns ---- */
+
+/* Refuses a value that the part of column c cannot use. */
+static lathe_status refuse(const source *s, int32_t c, const lathe_format_part *part,
+                           const value *v)
+{
+    const lathe_layouts *l = &s->reader->layouts;
+    char list[256];
+    lathe_json_record_keys(s->text, s->record->n, list, sizeof list);
+    if (v->kind == NOTHING)
+        return lathe_layouts_missing(l, c, part, s->place, list);
+    if (!l->is_format[c])
+        return lathe_error(LATHE_E_UNSUPPORTED, "%s: column \"%s\" is no string", s->place,
+                           part->name);
+    return lathe_error(LATHE_E_UNSUPPORTED,
+                       "%s: field \"%s\" is %s; format.%s takes strings, numbers, true and false; "
+                       "the fields are %s",
+                       s->place, part->name, v->kind == NIL ? "null" : "an object or a list",
+                       lathe_column_name(c), list);
+}
+
+/* Whether the part has a value to use. *out_any 0: the part, or the optional column, is left out.
+ */
+static lathe_status check_part(const source *s, int32_t c, const lathe_format_part *part,
+                               const value *v, int *out_any)
+{
+    const lathe_layouts *l = &s->reader->layouts;
+    *out_any = v->kind == STRING || (v->kind == NUMBER && l->is_format[c]);
+    if (part->may_be_out && (v->kind == NOTHING || v->kind == NIL || v->n == 0)) {
+        *out_any = 0;
+        return LATHE_OK;
+    }
+    if (*out_any || (v->kind == NOTHING && l->need[c] != LATHE_COLUMN_REQUIRED))
+        return LATHE_OK;
+    return refuse(s, c, part, v);
+}
+
+/* Writes the text of a column to out, or only counts its bytes where out is NULL. */
+static lathe_status make_text(const source *s, int32_t c, const lathe_format *format,
+                              const value *values, char *out, int64_t *out_n)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < format->n; i++) {
+        const lathe_format_part *part = &format->parts[i];
+        const value *v = part->name ? &values[part->field] : NULL;
+        int any = 1;
+        if (v)
+            LATHE_TRY(check_part(s, c, part, v, &any));
+        if (!any)
+            continue;
+        const int64_t n_text = part->may_be_out && n == 0 ? 0 : part->n;
+        if (out && n_text > 0)
+            memcpy(out + n, part->text, (size_t)n_text);
+        n += n_text;
+        if (out && v && v->n > 0)
+            memcpy(out + n, v->text, (size_t)v->n);
+        n += v ? v->n : 0;
+    }
+    *out_n = n;
+    return LATHE_OK;
+}
+
+/* A column that is one field is that field's value; the others are put together in f->made. */
+static lathe_status make_texts(lathe_fields *f, const source *s, const value *values)
+{
+    const lathe_layout *layout = &s->reader->layouts.list[f->layout];
+    int64_t room = 0;
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
-        if (need(reader, c) == LATHE_COLUMN_UNUSED || record->column[c] < 0)
+        if (layout->columns[c].n == 0)
             continue;
-        int32_t same = 0;
-        while (same < c && (!f->text[same] || record->column[same] != record->column[c]))
-            same++;
-        if (same < c) { /* one field serves two columns */
-            f->text[c] = f->text[same];
-            f->n[c] = f->n[same];
-            continue;
+        LATHE_TRY(make_text(s, c, &layout->columns[c], values, NULL, &f->n[c]));
+        room += lathe_format_is_field(&layout->columns[c]) ? 0 : f->n[c];
+    }
+    LATHE_TRY(reserve(&f->made, room + 1));
+    char *to = f->made.data;
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
+        const lathe_format *format = &layout->columns[c];
+        if (format->n > 0 && lathe_format_is_field(format)) {
+            f->text[c] = values[format->parts[0].field].text; /* NULL: it is optional */
+        } else if (format->n > 0) {
+            LATHE_TRY(make_text(s, c, format, values, to, &f->n[c]));
+            f->text[c] = to;
+            to += f->n[c];
         }
-        f->text[c] = to;
-        f->n[c] = lathe__csv_field(reader->data + record->begin, record->n, record->delimiter,
-                                   record->column[c], to);
-        to += f->n[c];
-        if (lathe_utf8_prefix((const uint8_t *)f->text[c], f->n[c]) < f->n[c])
-            return lathe_error(LATHE_E_PARSE, "%s:%lld: the field of column %d is not UTF-8", path,
-                               (long long)record->line, record->column[c] + 1);
     }
     return LATHE_OK;
 }
@@ -137,21 +205,29 @@ static lathe_status csv_fields(lathe_fields *f, const lathe_reader *reader, cons
 lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
                                const lathe_record *record)
 {
-    const char *path = reader->sources->list[record->file].path;
+    value values[LATHE_MAX_FIELDS];
+    source s = {.reader = reader, .record = record, .text = reader->data + record->begin};
     memset(fields->text, 0, sizeof fields->text);
     memset(fields->n, 0, sizeof fields->n);
+    fields->layout = LATHE_LAYOUT_OWN;
+    if (reader->sources->type == LATHE_DATASET_TEXT) {
+        fields->text[LATHE_COLUMN_TEXT] = s.text;
+        fields->n[LATHE_COLUMN_TEXT] = record->n;
+        return LATHE_OK;
+    }
+    (void)snprintf(s.place, sizeof s.place, "%s:%lld", reader->sources->list[record->file].path,
+                   (long long)record->line);
     if (reader->sources->type == LATHE_DATASET_CSV)
-        return csv_fields(fields, reader, path, record);
-    if (reader->sources->type != LATHE_DATASET_TEXT)
-        return json_fields(fields, reader, path, record);
-    fields->text[LATHE_COLUMN_TEXT] = reader->data + record->begin;
-    fields->n[LATHE_COLUMN_TEXT] = record->n;
-    return LATHE_OK;
+        LATHE_TRY(csv_values(fields, &s, values));
+    else
+        LATHE_TRY(json_values(fields, &s, values));
+    return make_texts(fields, &s, values);
 }
 
 void lathe_fields_fini(lathe_fields *fields)
 {
     lathe_json_record_fini(&fields->json);
-    free(fields->scratch);
+    free(fields->plain.data);
+    free(fields->made.data);
     memset(fields, 0, sizeof *fields);
 }

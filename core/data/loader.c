@@ -223,6 +223,7 @@ static lathe_status count_rows(lathe_loader *l)
                                            .row_tokens = c->row_tokens,
                                            .packing = c->packing,
                                            .validates = c->split == LATHE_SPLIT_VALIDATION,
+                                           .overlong = c->overlong,
                                            .n_validation = c->validation_count,
                                            .fraction = c->validation_fraction,
                                            .seed = c->seed};
@@ -231,10 +232,13 @@ static lathe_status count_rows(lathe_loader *l)
     if (l->n_epoch < 1)
         return lathe_error(LATHE_E_CONFIG,
                            "the data has no rows for %s: %lld %s of %lld, %lld left out "
-                           "because their prompt alone fills %d tokens, %lld kept for validation",
+                           "because their prompt alone fills %d tokens, %lld because they are "
+                           "longer, %lld kept for validation",
                            c->split == LATHE_SPLIT_TRAIN ? "training" : "validation",
                            (long long)l->index.n_kept, l->index.kind->records,
                            (long long)l->index.n_all, (long long)l->index.n_left_out, c->row_tokens,
+                           c->overlong == LATHE_OVERLONG_LEAVE_OUT ? (long long)l->index.n_overlong
+                                                                   : 0,
                            (long long)l->index.n_validation);
     if (c->n_epochs > (INT64_MAX >> 8) / l->n_epoch)
         return lathe_error(LATHE_E_ARG, "%lld epochs of %lld rows", (long long)c->n_epochs,
@@ -384,7 +388,8 @@ int64_t lathe_loader_batches(const lathe_loader *loader, int64_t n_epochs)
 void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out)
 {
     const lathe_row_index *x = &loader->index;
-    *out = (lathe_loader_facts){.n_documents = x->n_kept,
+    *out = (lathe_loader_facts){.n_overlong = x->n_overlong,
+                                .n_documents = x->n_kept,
                                 .n_tokens = x->n_tokens,
                                 .text_bytes = x->text_bytes,
                                 .n_rows = x->n_rows,
@@ -395,6 +400,8 @@ void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out)
                                 .is_cut = x->cut,
                                 .fill = (double)x->n_tokens /
                                         ((double)x->n_rows * (double)loader->config.row_tokens)};
+    memcpy(out->left_out, x->useless, sizeof out->left_out);
+    memcpy(out->overlong, x->too_long, sizeof out->overlong);
 }
 
 int64_t lathe_loader_text_bytes(const lathe_loader *loader)

@@ -13,6 +13,7 @@
 #define LATHE_DATA_LOADER_H
 
 #include "data/multipack.h"
+#include "data/row_kind.h"
 #include "data/shards.h"
 
 enum { LATHE_SPLIT_TRAIN = 0, LATHE_SPLIT_VALIDATION = 1 };
@@ -39,7 +40,8 @@ typedef struct lathe_loader_config {
     int64_t validation_count; /* number of validation documents (pairs); 0: use the fraction */
     int64_t n_epochs;         /* 0: endless */
     int32_t n_prefetch;       /* batches prepared ahead by a thread; 0: none, no thread */
-    int32_t packing; /* LATHE_PACK_*; pairs are not packed, examples always use multipack */
+    int32_t packing;  /* LATHE_PACK_*; pairs are not packed, examples always use multipack */
+    int32_t overlong; /* LATHE_OVERLONG_* (row_kind.h); 0: they are cut */
 } lathe_loader_config;
 
 /** One micro-batch. All arrays are i32[n_rows * row_tokens], borrowed until the next call.
@@ -51,12 +53,13 @@ typedef struct lathe_loader_config {
  *  document of its own.
  *
  *  Completions: whole examples, packed; the target is also -1 if the next token belongs to the
- *  prompt. An example longer than T is cut after T tokens, and skipped if these contain no target.
+ *  prompt. An example longer than T is cut after T tokens (or skipped: overlong), and skipped if
+ *  these contain no target.
  *
- *  Pairs: row p is prompt+chosen+eos, row P+p prompt+rejected+eos, cut after T tokens and padded
- *  with eos on the right. Records whose prompt alone fills T are skipped. targets[i] = tokens[i+1]
- *  if that token belongs to the completion (with its eos), else -1. The padding is a document of
- *  its own. */
+ *  Pairs: row p is prompt+chosen+eos, row P+p prompt+rejected+eos, cut after T tokens (overlong: or
+ *  the pair is left out) and padded with eos on the right. Records whose prompt alone fills T are
+ * skipped. targets[i] = tokens[i+1] if that token belongs to the completion (with its eos), else
+ * -1. The padding is a document of its own. */
 typedef struct lathe_batch {
     int32_t n_rows, row_tokens;
     const int32_t *tokens;
@@ -104,10 +107,13 @@ typedef struct lathe_loader_facts {
     int64_t n_rows;      /* rows (pairs) made of them */
     int64_t n_places;    /* rows (pairs) per epoch, with weights */
     int64_t n_left_out;  /* pairs whose prompt alone fills a row; examples without a target */
-    int64_t n_cut;       /* examples longer than a row; only their first T tokens are used */
-    int64_t index_bytes; /* memory of the row index */
-    int64_t is_cut;      /* 1: the only document is divided; its last tokens are for validation */
-    double fill;         /* packed: n_tokens / (n_rows * T) */
+    int64_t n_overlong;  /* other pairs and examples longer than a row, in both splits */
+    int64_t n_cut;       /* those of them in this split whose first T tokens are used */
+    int64_t left_out[LATHE_ROW_EXAMPLES]; /* the first records that n_left_out counts */
+    int64_t overlong[LATHE_ROW_EXAMPLES]; /* the first records that n_overlong counts */
+    int64_t index_bytes;                  /* memory of the row index */
+    int64_t is_cut; /* 1: the only document is divided; its last tokens are for validation */
+    double fill;    /* packed: n_tokens / (n_rows * T) */
 } lathe_loader_facts;
 
 void lathe_loader_facts_get(const lathe_loader *loader, lathe_loader_facts *out);

@@ -281,7 +281,8 @@ static lathe_status add_record(lathe_reader *r, const lathe_scan *s)
                              .line = r->at.line,
                              .more = s->more,
                              .delimiter = r->delimiter};
-    memcpy(record->column, r->column, sizeof r->column);
+    memcpy(record->csv, r->csv, sizeof r->csv);
+    record->layout = r->layout;
     return LATHE_OK;
 }
 
@@ -362,6 +363,7 @@ lathe_status lathe_reader_init(lathe_reader *reader, const lathe_dataset *datase
         return lathe_error(LATHE_E_CONFIG,
                            "%s: %s come from a dataset of type jsonl, json or csv, not text",
                            dataset->path, lathe_row_kind_get(rows)->records);
+    LATHE_TRY(lathe_layouts_init(&reader->layouts, dataset, rows));
     return lathe_sha256_create(&reader->hash);
 }
 
@@ -372,6 +374,7 @@ void lathe_reader_fini(lathe_reader *reader)
     lathe_sha256_destroy(reader->hash);
     free(reader->window);
     free(reader->records);
+    lathe_layouts_fini(&reader->layouts);
     memset(reader, 0, sizeof *reader);
     reader->fd = -1;
 }

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json_record.h"
 #include "data/dataset.h"
+#include "data/layout.h"
 
 #define LATHE_READER_NAMES 3 /* number of skipped files whose names are kept */
 
@@ -23,15 +24,17 @@ typedef struct lathe_source_place {
 typedef struct lathe_record {
     int64_t begin, n; /* offsets in the reader's data */
     int64_t file, line;
-    int32_t column[LATHE_N_COLUMNS]; /* CSV: index of the field for each column; -1: none */
-    int32_t more;                    /* the document continues in the next record */
-    char delimiter;                  /* CSV */
+    int32_t csv[LATHE_MAX_FIELDS]; /* CSV: where the row has each field of the layouts; -1: none */
+    int32_t layout;                /* CSV: LATHE_LAYOUT_* */
+    int32_t more;                  /* the document continues in the next record */
+    char delimiter;                /* CSV */
 } lathe_record;
 
 typedef struct lathe_reader {
     const lathe_dataset *dataset; /* borrowed, like `sources` */
     const lathe_sources *sources;
     int32_t rows;          /* LATHE_ROWS_*: which columns are required */
+    lathe_layouts layouts; /* what the columns are made of */
     int32_t cut_text;      /* 1: long documents are returned in pieces, cut anywhere */
     lathe_source_place at; /* place after the last record */
     int64_t n_skipped;     /* files that are not UTF-8 text */
@@ -50,7 +53,7 @@ typedef struct lathe_reader {
     int fd;
     int32_t eof, state; /* state: of the format's scanner, for this file */
     int32_t settled;    /* the place is after a record or at the start of a file */
-    int32_t column[LATHE_N_COLUMNS], n_columns;
+    int32_t csv[LATHE_MAX_FIELDS], layout, n_columns;
     char delimiter;
 } lathe_reader;
 
@@ -96,13 +99,20 @@ __attribute__((format(printf, 4, 5))) lathe_status lathe__reader_error(const lat
 
 /* ---- a record's texts ---- */
 
+/** Memory that is reused from record to record. */
+typedef struct lathe_field_room {
+    char *data;
+    int64_t bytes;
+} lathe_field_room;
+
 /** The texts of a record's columns. All zeros: empty. */
 typedef struct lathe_fields {
     const char *text[LATHE_N_COLUMNS]; /* NULL: the record has no such text */
     int64_t n[LATHE_N_COLUMNS];
+    int32_t layout; /* LATHE_LAYOUT_* of the record */
     lathe_json_record json;
-    char *scratch; /* texts that differ from their form in the file (escapes, quotes) */
-    int64_t scratch_bytes;
+    lathe_field_room plain; /* fields that differ from their form in the file (escapes, quotes) */
+    lathe_field_room made;  /* texts that are made of several fields */
 } lathe_fields;
 
 /** The texts are valid until the next call. May be called on any thread, each with its own fields.

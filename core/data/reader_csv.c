@@ -104,51 +104,67 @@ int64_t lathe__csv_field(const char *text, int64_t n, char delimiter, int32_t in
     return length;
 }
 
-static lathe_status missing(const lathe_reader *r, const char *name, int32_t which,
-                            const char *header, const row *h)
+/* Writes the columns of the header into out: "a, b, c", with "..." if they do not fit. */
+static void list_columns(const lathe_reader *r, const char *header, const row *h, char *out,
+                         size_t room)
 {
-    char list[256] = "", *field = malloc((size_t)h->length + 1);
+    char *field = malloc((size_t)h->length + 1);
     size_t used = 0;
-    for (int32_t k = 0; field && k < h->n_fields && used + 8 < sizeof list; k++) {
+    out[0] = '\0';
+    for (int32_t k = 0; field && k < h->n_fields && used + 8 < room; k++) {
         const int64_t n = lathe__csv_field(header, h->length, r->delimiter, k, field);
-        const int more = used + (size_t)n + 8 >= sizeof list;
-        const int put = snprintf(list + used, sizeof list - used, "%s%.*s", k ? ", " : "",
+        const int more = used + (size_t)n + 8 >= room;
+        const int put = snprintf(out + used, room - used, "%s%.*s", k ? ", " : "",
                                  more ? 3 : (int)n, more ? "..." : field);
         used += put > 0 ? (size_t)put : 0;
         if (more)
             break;
     }
     free(field);
-    return lathe_error(LATHE_E_CONFIG,
-                       "%s:1: no column \"%s\"; the columns are %s; name it in columns.%s",
-                       r->sources->list[r->at.file].path, name, list, lathe_column_name(which));
 }
 
-/* Finds the field of each column in the header row. */
-static lathe_status find_columns(lathe_reader *r, const char *header, const row *h)
+/* Checks that the header has the fields of every column that is required. */
+static lathe_status check_columns(const lathe_reader *r, const char *header, const row *h)
 {
-    char *field = malloc((size_t)h->length + 1);
-    if (!field)
-        return lathe_error(LATHE_E_NOMEM, "a header of %lld bytes", (long long)h->length);
-    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
-        r->column[c] = -1;
-    for (int32_t k = h->n_fields - 1; k >= 0; k--) {
-        const int64_t n = lathe__csv_field(header, h->length, r->delimiter, k, field);
-        field[n] = 0;
-        for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
-            if (!strcmp(field,
-                        r->dataset->columns[c] ? r->dataset->columns[c] : lathe_column_name(c)))
-                r->column[c] = k;
-    }
-    free(field);
-    r->n_columns = h->n_fields;
+    const lathe_layout *layout = &r->layouts.list[r->layout];
+    char list[256], place[640];
     for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
-        const char *given = r->dataset->columns[c];
-        if (r->column[c] < 0 &&
-            lathe_row_kind_need(r->rows, r->dataset, c) == LATHE_COLUMN_REQUIRED)
-            return missing(r, given ? given : lathe_column_name(c), c, header, h);
+        const lathe_format *format = &layout->columns[c];
+        for (int32_t i = 0; i < format->n; i++) {
+            const lathe_format_part *part = &format->parts[i];
+            if (!part->name || part->may_be_out || r->csv[part->field] >= 0 ||
+                r->layouts.need[c] != LATHE_COLUMN_REQUIRED)
+                continue;
+            list_columns(r, header, h, list, sizeof list);
+            (void)snprintf(place, sizeof place, "%s:1", r->sources->list[r->at.file].path);
+            return lathe_layouts_missing(&r->layouts, c, part, place, list);
+        }
     }
     return LATHE_OK;
+}
+
+/* Finds the fields of the layouts in the header row. */
+static lathe_status find_columns(lathe_reader *r, const char *header, const row *h)
+{
+    char *name = malloc((size_t)h->length + 1);
+    uint32_t found = 0;
+    if (!name)
+        return lathe_error(LATHE_E_NOMEM, "a header of %lld bytes", (long long)h->length);
+    for (int32_t f = 0; f < LATHE_MAX_FIELDS; f++)
+        r->csv[f] = -1;
+    for (int32_t k = h->n_fields - 1; k >= 0; k--) {
+        const int64_t n = lathe__csv_field(header, h->length, r->delimiter, k, name);
+        name[n] = 0;
+        for (int32_t f = 0; f < r->layouts.n_fields; f++)
+            if (!strcmp(name, r->layouts.fields[f])) {
+                r->csv[f] = k;
+                found |= 1u << f;
+            }
+    }
+    free(name);
+    r->n_columns = h->n_fields;
+    r->layout = lathe_layouts_choose(&r->layouts, found);
+    return check_columns(r, header, h);
 }
 
 /* Parses the row that names the columns; skips blank lines before it. */

@@ -70,18 +70,49 @@ static int is_useless(const lathe_row_index *x, int64_t k)
     return lathe_shards_first_target(shards, begin + 1, end) >= end;
 }
 
-/* Marks the records without targets. */
+/* Tokens of a row that would hold record k whole: of a pair, the longer row. */
+static int64_t row_tokens_of(const lathe_row_index *x, int64_t k)
+{
+    const int64_t n = x->kind->n_segments;
+    if (!x->pairs)
+        return length_of(x, k);
+    const int64_t chosen = length_of(x, n * k + 1), rejected = length_of(x, n * k + 2);
+    return length_of(x, n * k) + (chosen > rejected ? chosen : rejected);
+}
+
+/* Counts a record, and keeps it if it is one of the first. */
+static void count(int64_t *n, int64_t list[LATHE_ROW_EXAMPLES], int64_t k)
+{
+    if (*n < LATHE_ROW_EXAMPLES)
+        list[*n] = k;
+    ++*n;
+}
+
+/* Marks the records with nothing to learn, and, if they are to be left out, those that are longer
+ * than a row. */
 static lathe_status leave_out(lathe_row_index *x, int64_t n)
 {
     for (int64_t k = 0; k < n; k++) {
-        if (!is_useless(x, k))
+        const int useless = is_useless(x, k);
+        if (useless)
+            count(&x->n_left_out, x->useless, k);
+        else if (row_tokens_of(x, k) > x->config.row_tokens)
+            count(&x->n_overlong, x->too_long, k);
+        else
+            continue;
+        if (!useless && x->config.overlong != LATHE_OVERLONG_LEAVE_OUT)
             continue;
         if (!x->left_out)
             LATHE_TRY(take(x, (n + 63) / 64, 8, &x->left_out));
         set_bit(x->left_out, k);
-        x->n_left_out++;
     }
     return LATHE_OK;
+}
+
+/* Records of both splits that are left out. */
+static int64_t n_unused(const lathe_row_index *x)
+{
+    return x->n_left_out + (x->config.overlong == LATHE_OVERLONG_LEAVE_OUT ? x->n_overlong : 0);
 }
 
 /* The first document (pair) from `at` on that can be used. */
@@ -109,7 +140,7 @@ static lathe_status choose_validation(lathe_row_index *x, int64_t n)
 {
     const lathe_row_index_config *c = &x->config;
     const char *what = x->kind->records;
-    x->n_all = n - x->n_left_out;
+    x->n_all = n - n_unused(x);
     int64_t k = c->n_validation;
     if (k == 0 && c->fraction > 0.0) {
         k = (int64_t)(c->fraction * (double)x->n_all + 0.5);
@@ -184,16 +215,15 @@ static void count_set(lathe_row_index *x, lathe_row_set *set)
     }
     const int multipack = !x->pairs && x->config.packing == LATHE_PACK_MULTIPACK;
     for (int64_t s = set->first_segment; s < set->end_segment; s += step) {
-        if (takes_all(x) && !multipack)
+        if (takes_all(x) && !multipack && !x->pairs)
             break;
         if (!is_kept(x, s / step))
             continue;
-        const int64_t length = length_of(x, s);
+        const int64_t length = row_tokens_of(x, s / step);
         x->n_pieces += x->kind->is_masked ? 1 : (length + T - 1) / T; /* only multipack uses it */
-        if (x->kind->is_masked && length > T) {
-            x->n_cut++;
+        x->n_cut += (x->kind->is_masked || x->pairs) && length > T;
+        if (x->kind->is_masked && length > T)
             n_tokens -= length - T;
-        }
         if (takes_all(x))
             continue;
         n_tokens += offset_of(x, s + step) - offset_of(x, s);

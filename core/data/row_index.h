@@ -26,10 +26,10 @@ typedef struct lathe_row_start {
 
 typedef struct lathe_row_index_config {
     const lathe_shards *shards;
-    int32_t row_tokens; /* T */
-    int32_t packing;    /* LATHE_PACK_* */
-    int32_t validates;  /* 1: index the validation split */
-    int32_t reserved;
+    int32_t row_tokens;   /* T */
+    int32_t packing;      /* LATHE_PACK_* */
+    int32_t validates;    /* 1: index the validation split */
+    int32_t overlong;     /* LATHE_OVERLONG_* */
     int64_t n_validation; /* number of documents (pairs) for validation */
     double fraction;      /* or their share */
     uint64_t seed;
@@ -46,7 +46,9 @@ typedef struct lathe_row_index {
     int64_t n_tokens, text_bytes; /* tokens and text of this split's documents */
     /* Pairs whose prompt alone fills a row; examples with no target in their first T tokens. */
     int64_t n_left_out;
-    int64_t n_cut;         /* examples of more than T tokens; only the first T are used */
+    int64_t n_overlong; /* other pairs and examples of more than T tokens, in both splits */
+    int64_t n_cut;      /* those of them in this split of which the first T tokens are used */
+    int64_t useless[LATHE_ROW_EXAMPLES], too_long[LATHE_ROW_EXAMPLES]; /* the first of both kinds */
     int64_t low, high;     /* range of tokens that the split may use */
     int32_t cut, reserved; /* cut: the only document is divided between the splits */
     int64_t bytes;         /* memory of the index */

@@ -11,6 +11,7 @@ static const lathe_row_kind kinds[] = {
                           .records = "pairs",
                           .columns = "prompt, chosen, rejected",
                           .n_segments = 3,
+                          .has_lines = 1,
                           .need = {[LATHE_COLUMN_PROMPT] = LATHE_COLUMN_OPTIONAL,
                                    [LATHE_COLUMN_CHOSEN] = LATHE_COLUMN_REQUIRED,
                                    [LATHE_COLUMN_REJECTED] = LATHE_COLUMN_REQUIRED}},
@@ -19,6 +20,7 @@ static const lathe_row_kind kinds[] = {
                                 .columns = "prompt, completion",
                                 .n_segments = 1,
                                 .is_masked = 1,
+                                .has_lines = 1,
                                 .need = {[LATHE_COLUMN_PROMPT] = LATHE_COLUMN_OPTIONAL,
                                          [LATHE_COLUMN_COMPLETION] = LATHE_COLUMN_REQUIRED}},
 };
@@ -32,5 +34,6 @@ const lathe_row_kind *lathe_row_kind_get(int32_t rows)
 int32_t lathe_row_kind_need(int32_t rows, const lathe_dataset *dataset, int32_t column)
 {
     const int32_t need = kinds[rows].need[column];
-    return need == LATHE_COLUMN_OPTIONAL && dataset->columns[column] ? LATHE_COLUMN_REQUIRED : need;
+    const int is_given = dataset->columns[column] || dataset->formats[column];
+    return need == LATHE_COLUMN_OPTIONAL && is_given ? LATHE_COLUMN_REQUIRED : need;
 }

@@ -6,6 +6,11 @@
 #include "data/dataset.h"
 #include "lathe/stage.h"
 
+/** What becomes of pairs and examples that are longer than a row, in the order of the choices of
+ * data.overlong. ERROR counts as CUT in the loader: the run refuses them. */
+enum { LATHE_OVERLONG_CUT = 0, LATHE_OVERLONG_LEAVE_OUT = 1, LATHE_OVERLONG_ERROR = 2 };
+enum { LATHE_ROW_EXAMPLES = 3 }; /* records that a note names */
+
 enum { LATHE_COLUMN_UNUSED = 0, LATHE_COLUMN_OPTIONAL = 1, LATHE_COLUMN_REQUIRED = 2 };
 
 typedef struct lathe_row_kind {
@@ -13,6 +18,7 @@ typedef struct lathe_row_kind {
     const char *columns;          /* columns that the kind reads, for messages */
     int32_t n_segments;           /* segments in a shard per record */
     int32_t is_masked;            /* 1: shards store for each token whether it is a target */
+    int32_t has_lines;            /* 1: shards store the line of each record in the source files */
     /* LATHE_COLUMN_UNUSED, _OPTIONAL or _REQUIRED for each LATHE_COLUMN_*. An optional column
      * becomes required if the dataset names it. */
     uint8_t need[LATHE_N_COLUMNS];

@@ -34,6 +34,20 @@ static int64_t mask_words(int32_t rows, int64_t n_tokens)
     return lathe_row_kind_get(rows)->is_masked ? (n_tokens + 63) / 64 : 0;
 }
 
+/* Records whose lines the file has. */
+static int64_t n_lines(int32_t rows, int64_t n_segments)
+{
+    const lathe_row_kind *kind = lathe_row_kind_get(rows);
+    return kind->has_lines ? n_segments / kind->n_segments : 0;
+}
+
+/* 8-byte words after the ids: offsets, sizes, mask, lines. */
+static int64_t index_words(const lathe_shard_header *h)
+{
+    return 2 * h->n_segments + 1 + mask_words(h->rows, h->n_tokens) +
+           n_lines(h->rows, h->n_segments);
+}
+
 static lathe_status check_header(const char *path, const lathe_shard_header *h, int64_t file_bytes)
 {
     if (h->checksum != checksum(h))
@@ -42,9 +56,7 @@ static lathe_status check_header(const char *path, const lathe_shard_header *h, 
         (h->token_bytes != 2 && h->token_bytes != 4) || h->n_tokens < 0 || h->n_segments < 0 ||
         h->n_tokens > INT64_MAX / 16 || h->n_segments > INT64_MAX / 32 || h->vocab_size < 1 ||
         h->offsets_at != (int64_t)sizeof *h + padded(h->n_tokens * h->token_bytes) ||
-        h->file_bytes !=
-            h->offsets_at + (2 * h->n_segments + 1 + mask_words(h->rows, h->n_tokens)) * 8 ||
-        h->text_bytes < 0)
+        h->file_bytes != h->offsets_at + index_words(h) * 8 || h->text_bytes < 0)
         return damaged(path, "the header contradicts itself");
     if (h->file_bytes != file_bytes)
         return lathe_error(LATHE_E_CORRUPT,
@@ -133,6 +145,11 @@ lathe_status lathe__shard_open(const char *path, int32_t verify, lathe_shard *ou
         out->sizes = out->offsets + h.n_segments + 1;
         if (mask_words(h.rows, h.n_tokens) > 0)
             out->mask = (const uint64_t *)(const void *)(out->sizes + h.n_segments);
+        if (lathe_row_kind_get(h.rows)->has_lines)
+            out->lines = out->sizes + h.n_segments + mask_words(h.rows, h.n_tokens);
+        out->n_known = h.n_known;
+        out->n_equal = h.n_equal;
+        out->first_equal = h.first_equal;
         memcpy(out->payload, h.payload, 64);
         status = check_index(out);
     }
@@ -199,10 +216,13 @@ static lathe_status reserve_segment(lathe_shard_writer *writer)
     if (offsets)
         writer->offsets = offsets;
     int64_t *sizes = offsets ? realloc(writer->sizes, (size_t)capacity * sizeof *sizes) : NULL;
-    if (!sizes)
+    if (sizes)
+        writer->sizes = sizes;
+    int64_t *lines = sizes ? realloc(writer->lines, (size_t)capacity * sizeof *lines) : NULL;
+    if (!lines)
         return lathe_error(LATHE_E_NOMEM, "an index of %lld documents", (long long)capacity);
     offsets[0] = 0;
-    writer->sizes = sizes;
+    writer->lines = lines;
     writer->capacity = capacity;
     return LATHE_OK;
 }
@@ -246,6 +266,7 @@ lathe_status lathe__shard_writer_put(lathe_shard_writer *writer, const lathe_sha
     lathe_shard_header *h = &writer->header;
     if (!writer->open) {
         LATHE_TRY(reserve_segment(writer));
+        writer->lines[h->n_segments] = piece->line;
         writer->sizes[h->n_segments++] = 0;
     }
     if (writer->is_masked)
@@ -271,8 +292,11 @@ lathe_status lathe__shard_writer_finish(lathe_shard_writer *writer, const char *
     LATHE_TRY(put_bytes(writer, writer->sizes, h->n_segments * 8));
     const int64_t words = mask_words(h->rows, h->n_tokens);
     LATHE_TRY(put_bytes(writer, writer->mask, words * 8));
+    for (int64_t i = 0; i < n_lines(h->rows, h->n_segments); i++)
+        LATHE_TRY(
+            put_bytes(writer, &writer->lines[i * lathe_row_kind_get(h->rows)->n_segments], 8));
     h->offsets_at = (int64_t)sizeof *h + padded(bytes);
-    h->file_bytes = h->offsets_at + (2 * h->n_segments + 1 + words) * 8;
+    h->file_bytes = h->offsets_at + index_words(h) * 8;
     char hex[65];
     lathe_sha256_finish(writer->hash, hex);
     writer->hash = NULL;
@@ -302,5 +326,6 @@ void lathe__shard_writer_fini(lathe_shard_writer *writer)
     free(writer->offsets);
     free(writer->sizes);
     free(writer->mask);
+    free(writer->lines);
     memset(writer, 0, sizeof *writer);
 }

@@ -10,8 +10,13 @@
 #include "data/dataset.h"
 #include "data/reader.h"
 
-#define LATHE_SHARD_VERSION 3
+#define LATHE_SHARD_VERSION 4
 #define LATHE_SHARD_CHUNK 4096 /* number of ids written at once */
+
+/** A line of a dataset's source files: the number of the file, and the line in it. */
+#define LATHE_SHARD_LINE(file, line) ((int64_t)(file) << 40 | (line))
+#define LATHE_SHARD_LINE_FILE(x) ((x) >> 40)
+#define LATHE_SHARD_LINE_LINE(x) ((x) & ((1LL << 40) - 1))
 
 /** The first 512 bytes of the file. Hashes are 64 hexadecimal digits without a NUL. */
 typedef struct lathe_shard_header {
@@ -29,7 +34,9 @@ typedef struct lathe_shard_header {
     int64_t source_bytes;  /* bytes of the source files that this shard covers */
     int32_t part, is_last; /* number of this shard in its dataset; 1: it is the last one */
     lathe_source_place begin, end; /* the range of the source files that it covers */
-    char zero[96];
+    int64_t n_known;               /* records that have a layout known from another program */
+    int64_t n_equal, first_equal;  /* pairs whose chosen and rejected are equal; the first one */
+    char zero[72];
     uint64_t checksum; /* lathe_hash64 of the header up to here */
 } lathe_shard_header;
 _Static_assert(sizeof(lathe_shard_header) == 512, "the shard header's layout is a file format");
@@ -43,8 +50,10 @@ typedef struct lathe_shard {
     const int64_t *sizes;   /* [n_segments] bytes of the segment's text; NULL: unknown */
     /* [(n_tokens + 63) / 64] bit i: token i is a target; NULL: the kind of rows has no mask */
     const uint64_t *mask;
+    const int64_t *lines; /* [n_segments / segments of a record] LATHE_SHARD_LINE; NULL: unknown */
     int64_t n_tokens, n_segments;
-    int64_t first_token, first_segment; /* tokens and segments before this shard */
+    int64_t n_known, n_equal, first_equal; /* as in the header */
+    int64_t first_token, first_segment;    /* tokens and segments before this shard */
     int64_t n_skipped, text_bytes;
     int32_t token_bytes;
     int32_t reserved;
@@ -72,6 +81,7 @@ typedef struct lathe_shard_writer {
     int64_t capacity;
     uint64_t *mask;        /* NULL: this kind of rows has no mask */
     int64_t mask_capacity; /* words */
+    int64_t *lines;        /* of each segment; of those of a record, the first counts */
     int32_t open;          /* the last segment continues */
     int32_t is_masked;     /* 1: this kind of rows has a mask */
     union {
@@ -90,6 +100,7 @@ typedef struct lathe_shard_piece {
     int64_t n, text_bytes; /* ids, and the bytes of the text that they were made from */
     int32_t more;          /* 1: the segment continues in the next piece */
     int32_t is_context;    /* 1: no id is a target (for kinds of rows with a mask) */
+    int64_t line;          /* LATHE_SHARD_LINE of its record */
 } lathe_shard_piece;
 
 /** Appends the piece to the open segment, or to a new one. */

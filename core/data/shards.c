@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/map.h"
+#include "data/row_kind.h"
 #include "data/shards_internal.h"
 #include "lathe/rng.h"
 
@@ -52,6 +53,11 @@ lathe_status lathe__shards_add(lathe_shards *shards, const lathe_shard *shard)
     shards->n_tokens += slot->n_tokens;
     shards->n_segments += slot->n_segments;
     shards->n_skipped += slot->n_skipped;
+    if (slot->n_equal > 0 && set->n_equal == 0)
+        set->first_equal = (slot->first_segment / lathe_row_kind_get(shards->rows)->n_segments) +
+                           slot->first_equal;
+    set->n_equal += slot->n_equal;
+    set->n_known += slot->n_known;
     set->n_segments += slot->n_segments;
     set->n_tokens += slot->n_tokens;
     return LATHE_OK;
@@ -82,6 +88,9 @@ void lathe_shards_destroy(lathe_shards *shards)
 lathe_status lathe__shards_note(lathe_shards *shards, const lathe_sources *sources)
 {
     const int64_t n = shards->n_sources + sources->n;
+    lathe_shards_set *set = &shards->sets[shards->n_sets - 1];
+    set->first_source = shards->n_sources;
+    set->n_sources = sources->n;
     lathe_source *list = lathe_arena_alloc(&shards->arena, (n + 1) * (int64_t)sizeof *list);
     if (!list)
         return LATHE_E_NOMEM;
@@ -258,6 +267,25 @@ static const lathe_shard *shard_of_segment(const lathe_shards *shards, int64_t i
             high = middle;
     }
     return &shards->list[low];
+}
+
+int lathe_shards_where(const lathe_shards *shards, int64_t i, const char **out_path,
+                       int64_t *out_line)
+{
+    const int64_t n = lathe_row_kind_get(shards->rows)->n_segments;
+    const lathe_shard *shard = shard_of_segment(shards, i * n);
+    int64_t d = shards->n_sets - 1;
+    if (!shard->lines)
+        return 0;
+    while (d > 0 && shards->sets[d].first_segment > i * n)
+        d--;
+    const int64_t at = shard->lines[i - shard->first_segment / n];
+    const int64_t file = LATHE_SHARD_LINE_FILE(at);
+    if (file < 0 || file >= shards->sets[d].n_sources)
+        return 0;
+    *out_path = shards->sources[shards->sets[d].first_source + file].path;
+    *out_line = LATHE_SHARD_LINE_LINE(at);
+    return 1;
 }
 
 int64_t lathe_shards_text_bytes(const lathe_shards *shards, int64_t begin, int64_t end)

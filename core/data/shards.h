@@ -7,7 +7,8 @@
  *
  * File, little-endian:  header (512 bytes) | ids u16 or u32 [n_tokens] | pad to 8 | i64
  * offsets[n_segments + 1] | i64 bytes of text [n_segments] | completions only: u64 mask [(n_tokens
- * + 63) / 64]. The name has a hash of the sources and settings, and a number.
+ * + 63) / 64] | pairs and completions: i64 line of each record in the source files. The name has a
+ * hash of the sources and settings, and a number.
  */
 #ifndef LATHE_DATA_SHARDS_H
 #define LATHE_DATA_SHARDS_H
@@ -22,7 +23,10 @@ typedef struct lathe_shards lathe_shards;
 typedef struct lathe_shards_set {
     int64_t first_segment, n_segments;
     int64_t first_token, n_tokens;
-    double weight; /* how often an epoch uses each of its rows */
+    double weight;                   /* how often an epoch uses each of its rows */
+    int64_t first_source, n_sources; /* in lathe_shards_sources */
+    int64_t n_known; /* records that have a layout known from another program (layout.h) */
+    int64_t n_equal, first_equal; /* pairs whose chosen and rejected are equal; the first one */
 } lathe_shards_set;
 
 /** Called from time to time while a dataset is tokenised. total_bytes: size of the dataset. */
@@ -83,6 +87,11 @@ int32_t lathe_shards_eos(const lathe_shards *shards);
 /** 64 hexadecimal digits: a hash of the content of all shards in order, the identity of the
  *  data. */
 const char *lathe_shards_hash(const lathe_shards *shards);
+
+/** Where record `i` (pair, example) stands: its file, borrowed, and the line. Returns 0 if that is
+ * not known. */
+int lathe_shards_where(const lathe_shards *shards, int64_t i, const char **out_path,
+                       int64_t *out_line);
 
 /** UTF-8 bytes of the text that segments [begin, end) were made from; 0 for shards in memory. */
 int64_t lathe_shards_text_bytes(const lathe_shards *shards, int64_t begin, int64_t end);

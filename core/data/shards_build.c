@@ -21,7 +21,9 @@ typedef struct unit {
     lathe_ids ids;
     lathe_shard_piece *pieces; /* their ids are NULL: they follow each other in the unit's ids */
     int64_t n_pieces, capacity;
-    int64_t n_skipped, n_recut;
+    int64_t n_skipped, n_recut, n_known;
+    int64_t n_equal, first_equal; /* pairs; the first counts from the first of the unit */
+    int64_t line;                 /* LATHE_SHARD_LINE of the record that is tokenised */
     lathe_status status;
     char message[512];
 } unit;
@@ -65,6 +67,7 @@ static lathe_status add_piece(unit *u, lathe_shard_piece piece)
     if (piece.ids)
         LATHE_TRY(lathe_ids_append(&u->ids, piece.ids, piece.n));
     piece.ids = NULL;
+    piece.line = u->line;
     u->pieces[u->n_pieces++] = piece;
     return LATHE_OK;
 }
@@ -205,6 +208,8 @@ static lathe_status put_record(const builder *b, worker *w, unit *u, const lathe
 {
     lathe_fields *f = &w->fields;
     LATHE_TRY(lathe_fields_read(f, &b->reader, record));
+    u->n_known += f->layout == LATHE_LAYOUT_KNOWN;
+    u->line = LATHE_SHARD_LINE(record->file, record->line);
     if (b->job->rows == LATHE_ROWS_PACKED)
         return put_document(b, w, u, f->text[0], f->n[0], record->more);
     if (b->job->rows == LATHE_ROWS_COMPLETIONS)
@@ -215,6 +220,9 @@ static lathe_status put_record(const builder *b, worker *w, unit *u, const lathe
     const char *const chosen = f->text[LATHE_COLUMN_CHOSEN];
     const char *const rejected = f->text[LATHE_COLUMN_REJECTED];
     const int64_t n_chosen = f->n[LATHE_COLUMN_CHOSEN], n_rejected = f->n[LATHE_COLUMN_REJECTED];
+    if (n_chosen == n_rejected && memcmp(chosen, rejected, (size_t)n_chosen) == 0 &&
+        u->n_equal++ == 0)
+        u->first_equal = u->n_pieces / 3;
     if (f->text[LATHE_COLUMN_PROMPT])
         return put_pair(b, w, u, f->text[LATHE_COLUMN_PROMPT], f->n[LATHE_COLUMN_PROMPT], chosen,
                         n_chosen, rejected, n_rejected);
@@ -257,7 +265,7 @@ static lathe_status add_unit(builder *b, int64_t first, int64_t n)
     unit *u = &b->units[b->n_units++];
     u->first = first;
     u->n = n;
-    u->ids.n = u->n_pieces = u->n_skipped = u->n_recut = 0;
+    u->ids.n = u->n_pieces = u->n_skipped = u->n_recut = u->n_known = u->n_equal = 0;
     u->status = LATHE_OK;
     return LATHE_OK;
 }
@@ -290,13 +298,18 @@ static lathe_status write_unit(builder *b, const unit *u)
     int64_t at = 0;
     if (u->status != LATHE_OK)
         return lathe_error(u->status, "%s", u->message);
+    lathe_shard_header *h = &b->writer->header;
+    if (u->n_equal > 0 && h->n_equal == 0)
+        h->first_equal = h->n_segments / 3 + u->first_equal;
+    h->n_equal += u->n_equal;
+    h->n_known += u->n_known;
     for (int64_t k = 0; k < u->n_pieces; k++) {
         lathe_shard_piece piece = u->pieces[k];
         piece.ids = u->ids.data + at;
         LATHE_TRY(lathe__shard_writer_put(b->writer, &piece));
         at += piece.n;
     }
-    b->writer->header.n_skipped += u->n_skipped;
+    h->n_skipped += u->n_skipped;
     b->n_recut += u->n_recut;
     return LATHE_OK;
 }

@@ -44,10 +44,7 @@ static lathe_status hash_key(const lathe_shard_job *job, char out[65])
     lathe_sha256_update(hash, numbers, sizeof numbers);
     lathe_sha256_update(hash, &job->part_bytes, sizeof job->part_bytes);
     lathe_sha256_update(hash, lathe_tokenizer_hash(job->tok), 64);
-    for (int32_t k = 0; k < LATHE_N_COLUMNS; k++) {
-        const char *name = dataset->columns[k] ? dataset->columns[k] : "";
-        lathe_sha256_update(hash, name, (int64_t)strlen(name) + 1);
-    }
+    lathe_dataset_hash_columns(dataset, hash);
     lathe_sha256_update(hash, dataset->path, (int64_t)strlen(dataset->path));
     lathe_sha256_finish(hash, out);
     return LATHE_OK;

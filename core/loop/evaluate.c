@@ -35,11 +35,11 @@ static lathe_status observe_tops(lathe_run *run, lathe_calibration *c)
 
 static double bits_per_byte(const lathe_run *run, double loss)
 {
+    const lathe_stage_v1 *stage = run->parts.stage.table;
     const double tokens = (double)lathe_loader_tokens(run->data.validation);
     const double bytes = (double)lathe_loader_text_bytes(run->data.validation);
     if (!counts_tokens(run) || bytes <= 0.0 ||
-        lathe_shards_rows(run->data.shards) !=
-            LATHE_ROWS_PACKED) /* targets are not all of the text */
+        stage->rows != LATHE_ROWS_PACKED) /* targets are not all of the text */
         return (double)NAN;
     return loss / log(2.0) * tokens / bytes;
 }

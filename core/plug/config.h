@@ -79,8 +79,8 @@ lathe_status lathe_config_bind(lathe_config *config, int32_t kind, const lathe_c
 lathe_place lathe_config_where(const lathe_config *config, const char *section, const char *key);
 
 /** Place of `inner` in element `index` of the array section.key ("data.datasets", 1, "columns");
- *  else of the element; else as lathe_config_where. `inner` may be NULL, or a path:
- *  "columns.text". */
+ *  else of the element; else as lathe_config_where. `inner` may be NULL, or a path, of which the
+ *  last key that exists counts: "columns.text". */
 lathe_place lathe_config_where_in(const lathe_config *config, const char *section, const char *key,
                                   int64_t index, const char *inner);
 

@@ -87,17 +87,20 @@ lathe_place lathe_config_where(const lathe_config *config, const char *section, 
     return place;
 }
 
-/* The node at a path such as "columns.text" below a table; NULL: none. */
+/* The node at a path such as "columns.text" below a table, or the last one on the path that
+ * exists. */
 static const lathe_toml_node *find_inner(const lathe_toml_node *node, const char *inner)
 {
+    const lathe_toml_node *next = node;
     char key[64];
-    while (node != NULL && inner != NULL && *inner != '\0') {
+    while (next != NULL && inner != NULL && *inner != '\0') {
         const size_t n = strcspn(inner, ".");
         (void)snprintf(key, sizeof key, "%.*s", (int)n, inner);
-        node = lathe_toml_find(node, key);
+        node = next;
+        next = lathe_toml_find(node, key);
         inner += inner[n] == '.' ? n + 1 : n;
     }
-    return node;
+    return next != NULL ? next : node;
 }
 
 lathe_place lathe_config_where_in(const lathe_config *config, const char *section, const char *key,
@@ -108,8 +111,7 @@ lathe_place lathe_config_where_in(const lathe_config *config, const char *sectio
         node = index < node->n_children ? node->children[index] : NULL;
     if (node == NULL || node->origin != NULL)
         return lathe_config_where(config, section, key);
-    const lathe_toml_node *deep = find_inner(node, inner);
-    return lathe_value_place(config->path, deep != NULL ? deep : node);
+    return lathe_value_place(config->path, find_inner(node, inner));
 }
 
 int lathe_config_is_override(const lathe_config *config, const char *section, const char *key)

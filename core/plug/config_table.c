@@ -5,6 +5,54 @@
 #include "plug/config_state.h"
 #include "plug/schema.h"
 
+/* Where a string stands for a table (`single` of its schema), makes the table. Another value that
+ * is no table is refused and left out. The result is the table itself, or a copy with other
+ * children.
+ */
+static lathe_status take_singles(lathe_config *config, const char *name,
+                                 const lathe_toml_node *table, lathe_diags *diags,
+                                 const lathe_toml_node **out)
+{
+    lathe_arena *arena = &config->arena;
+    lathe_toml_node *copy = NULL, **children = NULL;
+    *out = table;
+    for (int64_t i = 0; i < table->n_children; i++) {
+        lathe_toml_node *node = table->children[i];
+        const lathe_core_section *inner = lathe_core_table_find(name, node->key);
+        if (inner == NULL || inner->single == NULL || node->kind == LATHE_TOML_TABLE)
+            continue;
+        if (copy == NULL) {
+            copy = lathe_arena_alloc(arena, (int64_t)sizeof *copy);
+            children = lathe_arena_alloc(arena, table->n_children * (int64_t)sizeof *children);
+            if (copy == NULL || children == NULL)
+                return LATHE_E_NOMEM;
+            *copy = *table;
+            memcpy(children, table->children, (size_t)table->n_children * sizeof *children);
+            copy->children = children;
+        }
+        if (node->kind != LATHE_TOML_STRING) {
+            const lathe_place place = lathe_value_place(config->path, node);
+            lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
+                            "%s.%s is %s, expected a string or a table", name, node->key,
+                            lathe_toml_kind_text(node->kind));
+        }
+        lathe_toml_node *made = lathe_arena_alloc(arena, (int64_t)sizeof *made);
+        lathe_toml_node *value = lathe_arena_alloc(arena, (int64_t)sizeof *value);
+        if (made == NULL || value == NULL)
+            return LATHE_E_NOMEM;
+        *made = *value = *node;
+        value->key = inner->single;
+        made->kind = LATHE_TOML_TABLE;
+        made->children = NULL;
+        made->n_children = 0;
+        if (node->kind == LATHE_TOML_STRING)
+            LATHE_TRY(lathe_toml_set(made, value, arena));
+        children[i] = made;
+    }
+    *out = copy != NULL ? copy : table;
+    return LATHE_OK;
+}
+
 /* Checks one table and appends its values as a JSON object. */
 static lathe_status check_table(lathe_config *config, const lathe_core_section *schema,
                                 const lathe_toml_node *table, lathe_diags *diags,
@@ -17,6 +65,7 @@ static lathe_status check_table(lathe_config *config, const lathe_core_section *
                                       .place = lathe_key_place(config->path, table)};
     if (name == NULL)
         return LATHE_E_NOMEM;
+    LATHE_TRY(take_singles(config, name, table, diags, &table));
     LATHE_TRY(lathe_schema_check(&scope, table, schema->fields, schema->n_fields, &config->arena,
                                  diags, &values));
     lathe_buffer_puts(text, "{");

@@ -35,6 +35,8 @@ static const lathe_field dataset_fields[] = {
            "text: whole files; jsonl: a record a line; json: an array of records; csv: with a "
            "header row; unset: by the names"),
     TABLE("columns", "the file's names for the columns text, prompt, completion, chosen, rejected"),
+    TABLE("format", "columns made of several fields of a record: { prompt = \"Question: "
+                    "{question}\\n\", completion = \"{answer}\" }; a string is the column text"),
     {"weight", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1e6, NULL, "1",
      "how often an epoch uses each row of the dataset; 0.5: half of the rows, the next epoch uses "
      "the others; unset: 1"},
@@ -46,6 +48,14 @@ static const lathe_field dataset_column_fields[] = {
     STRING("completion", NULL, NULL, "column of the completion that is learnt, for stage sft"),
     STRING("chosen", NULL, NULL, "column of the preferred completion"),
     STRING("rejected", NULL, NULL, "column of the other completion"),
+};
+
+static const lathe_field dataset_format_fields[] = {
+    STRING("text", NULL, NULL, "the text: {NAME} is a field of the record, {{ and }} are braces"),
+    STRING("prompt", NULL, NULL, "the prompt"),
+    STRING("completion", NULL, NULL, "the completion that is learnt, for stage sft"),
+    STRING("chosen", NULL, NULL, "the preferred completion"),
+    STRING("rejected", NULL, NULL, "the other completion"),
 };
 
 static const lathe_field tokenizer_fields[] = {
@@ -103,7 +113,12 @@ static const lathe_field group_fields[] = {
 #define N_FIELDS(list) (int32_t)(sizeof(list) / sizeof((list)[0]))
 #define SECTION(name, key, list, doc)                                                              \
     {                                                                                              \
-        name, key, list, N_FIELDS(list), doc                                                       \
+        name, key, list, N_FIELDS(list), doc, NULL                                                 \
+    }
+#define FORMATS(name)                                                                              \
+    {                                                                                              \
+        name, "format", dataset_format_fields, N_FIELDS(dataset_format_fields),                    \
+            "columns made of fields of a record", "text"                                           \
     }
 
 static const lathe_core_section sections[] = {
@@ -120,11 +135,13 @@ static const lathe_core_section sections[] = {
 static const lathe_core_section tables[] = {
     SECTION("data", "datasets", dataset_fields, "keys of each dataset"),
     SECTION("data.datasets", "columns", dataset_column_fields, "the file's names for the columns"),
+    FORMATS("data.datasets"),
     /* without the last key, weight, because an evaluation uses every row once */
     {"data", "validation", dataset_fields, N_FIELDS(dataset_fields) - 1,
-     "keys of each dataset for evaluation"},
+     "keys of each dataset for evaluation", NULL},
     SECTION("data.validation", "columns", dataset_column_fields,
             "the file's names for the columns"),
+    FORMATS("data.validation"),
     SECTION("tokenizer", "train", tokenizer_train_fields, "training a tokenizer from the data"),
     SECTION("optimizer", "groups", group_fields, "keys of each parameter group"),
 };

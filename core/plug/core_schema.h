@@ -14,6 +14,8 @@ typedef struct lathe_core_section {
     const lathe_field *fields;
     int32_t n_fields;
     const char *doc;
+    const char *single; /* a string in the table's place is the value of this key; NULL: it is not
+                         * allowed */
 } lathe_core_section;
 
 /** The sections, in the order of the documentation. `model` is also a kind: its table has the keys

@@ -24,24 +24,31 @@ static const char *stage_name(const lathe_run *run)
 static lathe_status check_columns(const place *p, const lathe_dataset *set, int32_t type,
                                   int32_t rows)
 {
-    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
-        char inner[32];
-        if (!set->columns[c])
+    char inner[32];
+    for (int32_t k = 0; k < 2 * LATHE_N_COLUMNS; k++) {
+        const int is_format = k >= LATHE_N_COLUMNS;
+        const int32_t c = k % LATHE_N_COLUMNS;
+        if (is_format ? !set->formats[c] : !set->columns[c])
             continue;
-        (void)snprintf(inner, sizeof inner, "columns.%s", lathe_column_name(c));
+        (void)snprintf(inner, sizeof inner, "%s.%s", is_format ? "format" : "columns",
+                       lathe_column_name(c));
         if (type == LATHE_DATASET_TEXT)
             return lathe__run_refuse_in(p->run, p->key, p->index, inner,
-                                        "%s: columns have no effect on plain text, whose files are "
+                                        "%s: %s no effect on plain text, whose files are "
                                         "documents: set type = \"jsonl\", \"json\" or \"csv\", or "
-                                        "take columns out",
-                                        p->key);
+                                        "take %s out",
+                                        p->key, is_format ? "format has" : "columns have",
+                                        is_format ? "format" : "columns");
         if (lathe_row_kind_get(rows)->need[c] == LATHE_COLUMN_UNUSED)
-            return lathe__run_refuse_in(p->run, p->key, p->index, inner,
-                                        "%s: columns.%s has no effect: stage \"%s\" reads %s",
-                                        p->key, lathe_column_name(c), stage_name(p->run),
-                                        lathe_row_kind_get(rows)->columns);
+            return lathe__run_refuse_in(
+                p->run, p->key, p->index, inner, "%s: %s has no effect: stage \"%s\" reads %s",
+                p->key, inner, stage_name(p->run), lathe_row_kind_get(rows)->columns);
     }
-    return LATHE_OK;
+    const lathe_status status = lathe_layouts_check(set, rows, inner);
+    if (status == LATHE_OK || status == LATHE_E_NOMEM)
+        return status;
+    return lathe__run_refuse_in(p->run, p->key, p->index, inner, "%s.%s", p->key,
+                                lathe_error_message());
 }
 
 /* Reads the first record. If it lacks a column, the message names the file and the columns that it

@@ -4,10 +4,10 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "base/log.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "data/learned_tokenizer.h"
 #include "record/data_progress.h"
+#include "run/data_notes.h"
 #include "run/run_state.h"
 #include "tokenjson/tokenizer_file.h"
 
@@ -127,34 +127,9 @@ static lathe_status open_loader(lathe_run *run, const lathe_shards *shards, int3
                                         .validation_count = divides ? run->set.validation_count : 0,
                                         .n_epochs = evaluates ? 1 : 0,
                                         .n_prefetch = run->set.prefetch,
-                                        .packing = run->set.packing};
+                                        .packing = run->set.packing,
+                                        .overlong = run->set.overlong};
     return lathe_loader_create(&config, out);
-}
-
-/* Notes on the data are logged at the first start of a run only. */
-static int is_first_start(const lathe_run *run)
-{
-    lathe_arena arena = LATHE_ARENA_INIT;
-    const char *dir = run->set.checkpoint.dir;
-    const char *record = dir ? lathe_path_join(&arena, dir, "run.json") : NULL;
-    const int is_first =
-        run->open.mode != LATHE_OPEN_TRAIN || !record || !lathe_path_exists(record);
-    lathe_arena_fini(&arena);
-    return is_first;
-}
-
-/* Logs the files and records of the data that are not used. */
-static void tell_left_out(const lathe_shards *shards)
-{
-    const char *files = lathe_shards_left_out(shards);
-    const int64_t n = lathe_shards_skipped(shards);
-    if (files)
-        lathe_log(LATHE_LOG_WARN, "%s", files);
-    if (n > 0)
-        lathe_log(
-            LATHE_LOG_WARN,
-            "%lld file%s or record%s of the data %s left out: no UTF-8 text, or nothing in it",
-            (long long)n, n == 1 ? "" : "s", n == 1 ? "" : "s", n == 1 ? "is" : "are");
 }
 
 /* Refuses rows longer than the training data: they would consist mostly of end-of-text tokens. */
@@ -162,10 +137,6 @@ static lathe_status check_length(const lathe_run *run)
 {
     lathe_loader_facts facts;
     lathe_loader_facts_get(run->data.loader, &facts);
-    if (facts.is_cut && is_first_start(run))
-        lathe_log(LATHE_LOG_INFO, "the data is one document: validation takes its last tokens");
-    if (run->open.mode == LATHE_OPEN_TRAIN && is_first_start(run))
-        tell_left_out(run->data.shards);
     if (lathe_shards_rows(run->data.shards) != LATHE_ROWS_PACKED ||
         facts.n_tokens >= run->set.seq_len)
         return LATHE_OK;
@@ -184,6 +155,9 @@ static lathe_status open_validation(lathe_run *run)
         LATHE_TRY(open_shards(run, run->set.validation, &run->data.validation_shards));
         LATHE_TRY(open_loader(run, run->data.validation_shards, 1, LATHE_SPLIT_TRAIN,
                               &run->data.validation));
+        lathe__data_notes_validation(run);
+        LATHE_TRY(
+            lathe__data_check_overlong(run, run->data.validation, run->data.validation_shards));
     } else {
         LATHE_TRY(
             open_loader(run, run->data.shards, 1, LATHE_SPLIT_VALIDATION, &run->data.validation));
@@ -194,6 +168,8 @@ static lathe_status open_validation(lathe_run *run)
 
 lathe_status lathe__run_data(lathe_run *run)
 {
+    if (run->open.mode == LATHE_OPEN_EVALUATE && run->set.validation)
+        return open_validation(run); /* the data to train on is not needed */
     if (!run->set.datasets)
         return lathe_error(LATHE_E_CONFIG, "%s: data.datasets names no data",
                            lathe_config_path(run->config));
@@ -205,7 +181,9 @@ lathe_status lathe__run_data(lathe_run *run)
     LATHE_TRY(open_shards(run, run->set.datasets, &run->data.shards));
     if (run->open.mode == LATHE_OPEN_TRAIN || run->open.mode == LATHE_OPEN_DATA) {
         LATHE_TRY(open_loader(run, run->data.shards, 0, LATHE_SPLIT_TRAIN, &run->data.loader));
+        lathe__data_notes(run);
         LATHE_TRY(check_length(run));
+        LATHE_TRY(lathe__data_check_overlong(run, run->data.loader, run->data.shards));
         lathe_loader_cursor(run->data.loader, &run->at.cursor);
     }
     return open_validation(run);

@@ -141,6 +141,9 @@ static void warn_others(const lathe_run *run)
     if (stage && stage->rows == LATHE_ROWS_COMPLETIONS && s->packing == LATHE_PACK_SEQUENTIAL)
         warn_idle(run, "data", "packing",
                   "the stage's rows are whole examples, which are packed by multipack");
+    if (stage && stage->rows == LATHE_ROWS_PACKED)
+        warn_idle(run, "data", "overlong",
+                  "the stage's rows are documents, which continue in the next row");
     if (s->tokenizer_train && s->model_path)
         lathe__run_warn(
             run, "tokenizer", "train",

@@ -79,7 +79,8 @@ lathe_status lathe__token_check(const lathe_run *run)
     if (!run->data.tokenizer)
         return LATHE_OK;
     const int64_t tokens = lathe_tokenizer_vocab_size(run->data.tokenizer);
-    const int reads_text = run->open.mode != LATHE_OPEN_PLAN && run->set.datasets;
+    const int reads_text =
+        run->open.mode != LATHE_OPEN_PLAN && (run->set.datasets || run->set.validation);
     if (reads_text || run->open.mode == LATHE_OPEN_INFER)
         LATHE_TRY(check_bytes(run));
     if (tokens > run->model.vocab && (run->data.tokenizer_dir || reads_text))

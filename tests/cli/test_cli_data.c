@@ -123,6 +123,47 @@ Test(cli_data, a_wrong_column_has_the_exit_code_of_validate)
     }
 }
 
+/* What is cut, left out or found from the columns is said by lathe data, and once by lathe train.
+ */
+Test(cli_data, notes_on_examples_name_their_lines_and_come_once)
+{
+    static const char layout[] = "a.jsonl: alpaca records: prompt from instruction and input, "
+                                 "completion from output\n";
+    put("a.jsonl", "{\"instruction\": \"ab\", \"output\": \"c\"}\n"
+                   "{\"instruction\": \"ab\", \"input\": \"cd\", \"output\": \"a long answer\"}\n"
+                   "{\"instruction\": \"a prompt as long as a row\", \"output\": \"c\"}\n");
+    put_run("{ path = \"a.jsonl\" }", "[stage]\nname = \"sft\"\n[train]\nmax_steps = 1\n"
+                                      "[optimizer]\nlr = 1e-3\n[checkpoint]\ndir = \"out\"\n");
+    expect(LATHE " data run.toml 2>&1", 0, "3 alpaca records: prompt from instruction and input");
+    cr_expect_not_null(strstr(output, "1 example left out, their prompt fills a row: a.jsonl:3\n"),
+                       "%s", output);
+    cr_expect_not_null(strstr(output, "1 example cut after 16 tokens: a.jsonl:2\n"), "%s", output);
+    expect(LATHE " data run.toml --data.overlong leave_out 2>&1", 0,
+           "1 example left out, longer than 16 tokens: a.jsonl:2\n");
+    expect(LATHE " data run.toml --json 2>&1", 0, "\"examples_overlong\": 1");
+    expect(LATHE " train run.toml 2>&1", 0, layout);
+    cr_expect_not_null(strstr(output, "1 example is left out, because its prompt alone fills a row "
+                                      "of data.seq_len tokens: a.jsonl:3\n"),
+                       "%s", output);
+    cr_expect_not_null(strstr(output, "1 example is cut after data.seq_len tokens: a.jsonl:2\n"),
+                       "%s", output);
+    expect(LATHE " train run.toml --train.max_steps 2 2>&1", 0, "step 2/2");
+    cr_expect_null(strstr(output, "a.jsonl"), "said at the first start alone: %s", output);
+}
+
+Test(cli_data, pairs_of_the_same_text_are_counted_with_the_first_line)
+{
+    put("p.csv", "prompt,chosen,rejected\nwhy?,so,no\nwhy?,so,so\nwhy?,no,no\n");
+    put_run("{ path = \"p.csv\" }", "[stage]\nname = \"dpo\"\n[train]\nmax_steps = 1\n"
+                                    "[optimizer]\nlr = 1e-3\n[checkpoint]\ndir = \"out\"\n");
+    expect(LATHE " data run.toml 2>&1", 0,
+           "2 pairs: chosen and rejected are the same text: p.csv:3, ...\n");
+    expect(
+        LATHE " train run.toml 2>&1", 0,
+        "warning: 2 pairs of p.csv prefer nothing, because chosen and rejected are the same text: "
+        "p.csv:3, ...\n");
+}
+
 /* tokenizer.train also learns from records. */
 Test(cli_data, a_tokenizer_is_trained_on_any_format)
 {

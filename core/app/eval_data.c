@@ -1,0 +1,117 @@
+/* Writes the datasets of `lathe eval --data PATH`. */
+#include "app/eval_data.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "data/dataset.h"
+#include "plug/config.h"
+
+static int same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static int same_columns(const lathe_dataset *a, const lathe_dataset *b)
+{
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
+        if (!same_text(a->columns[c], b->columns[c]) || !same_text(a->formats[c], b->formats[c]))
+            return 0;
+    return 1;
+}
+
+/* ", columns = {text = "body"}" */
+static void put_columns(const char *key, const char *const list[LATHE_N_COLUMNS], lathe_buffer *out)
+{
+    int n = 0;
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
+        if (!list[c])
+            continue;
+        if (n++ == 0)
+            lathe_buffer_printf(out, ", %s = {", key);
+        lathe_buffer_printf(out, "%s%s = ", n > 1 ? ", " : "", lathe_column_name(c));
+        lathe_buffer_json_string(out, list[c]);
+    }
+    lathe_buffer_puts(out, n ? "}" : "");
+}
+
+/* The type of the file by its name; TEXT also if it cannot be read, which is reported later. */
+static int32_t type_of(const char *path, lathe_arena *arena)
+{
+    const lathe_dataset dataset = {.path = path, .type = LATHE_DATASET_AUTO};
+    lathe_sources sources;
+    if (lathe_sources_list(&dataset, arena, &sources) == LATHE_OK)
+        return sources.type;
+    lathe_error_clear();
+    return LATHE_DATASET_TEXT;
+}
+
+/* Adds the type, columns and format that the datasets share. */
+static lathe_status put_shared(const lathe_config *config, const char *path,
+                               const lathe_dataset *sets, int64_t n, lathe_arena *arena,
+                               lathe_buffer *out)
+{
+    static const char *const names[] = {"text", "jsonl", "json", "csv"}; /* LATHE_DATASET_* */
+    int32_t type = type_of(path, arena);
+    int same_type = 1;
+    for (int64_t i = 1; i < n; i++)
+        same_type &= sets[i].type == sets[0].type;
+    if (type == LATHE_DATASET_TEXT && same_type && sets[0].type > LATHE_DATASET_TEXT) {
+        type = sets[0].type;
+        lathe_buffer_printf(out, ", type = \"%s\"", names[type]);
+    }
+    if (type == LATHE_DATASET_TEXT)
+        return LATHE_OK;
+    for (int64_t i = 1; i < n; i++) {
+        const lathe_place place = lathe_config_where_in(config, "data", "datasets", i, NULL);
+        if (!same_columns(&sets[0], &sets[i]))
+            return lathe_error(
+                LATHE_E_CONFIG,
+                "%s:%d:%d: the datasets have different columns, so that they do not tell how to "
+                "read --data %s; say it: --data.validation '[{path = \"%s\", columns = {...}}]'",
+                place.file, place.line, place.column, path, path);
+    }
+    put_columns("columns", sets[0].columns, out);
+    put_columns("format", sets[0].formats, out);
+    return out->status;
+}
+
+/* Errors in the run file are reported when the run is opened. */
+static lathe_status put_of_run(const lathe_args *args, const char *path, lathe_buffer *out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    lathe_registry *registry = NULL;
+    lathe_config *config = NULL;
+    lathe_diags diags = {0};
+    lathe_dataset *sets = NULL;
+    int64_t n = 0;
+    lathe_status status = lathe_registry_create(&registry);
+    if (status == LATHE_OK)
+        status = lathe_config_load(args->words[0], args->overrides, args->n_overrides, 0, registry,
+                                   &diags, &config);
+    const char *datasets =
+        status == LATHE_OK ? lathe_config_string(config, "data", "datasets") : NULL;
+    if (datasets && lathe_datasets_parse("data.datasets", datasets, &arena, &sets, &n) == LATHE_OK)
+        status = put_shared(config, path, sets, n, &arena, out);
+    else
+        status = LATHE_OK;
+    if (status == LATHE_OK)
+        lathe_error_clear();
+    lathe_config_destroy(config);
+    lathe_diags_fini(&diags);
+    lathe_registry_destroy(registry);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
+lathe_status lathe_eval_data(const lathe_args *args, const char *path, lathe_buffer *out)
+{
+    lathe_buffer_puts(out, "[{path = ");
+    lathe_buffer_json_string(out, path);
+    if (!lathe_path_is_dir(args->words[0]) && lathe_path_exists(args->words[0]) &&
+        !lathe_args_override(args, "data.validation"))
+        LATHE_TRY(put_of_run(args, path, out));
+    lathe_buffer_puts(out, "}]");
+    return out->status;
+}

@@ -1,0 +1,199 @@
+/* Finds the layouts of a dataset. */
+#include "data/layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "data/row_kind.h"
+
+/* LLaMA-Factory's alpaca: without a template, it joins instruction and input by a line end; an
+ * input that is empty is left out. */
+static lathe_format_part alpaca_prompt[] = {{"", 0, "instruction", 0, 0}, {"\n", 1, "input", 0, 1}};
+static lathe_format_part alpaca_output[] = {{"", 0, "output", 0, 0}};
+
+typedef struct known_layout {
+    const char *text;
+    lathe_format columns[LATHE_N_COLUMNS];
+} known_layout;
+
+/* By LATHE_ROWS_*. A column without a format is as in the dataset's own layout. */
+static const known_layout known[LATHE_N_ROW_KINDS] = {
+    [LATHE_ROWS_PAIRS] = {"alpaca records: prompt from instruction and input",
+                          {[LATHE_COLUMN_PROMPT] = {alpaca_prompt, 2, 0}}},
+    [LATHE_ROWS_COMPLETIONS] = {"alpaca records: prompt from instruction and input, completion "
+                                "from output",
+                                {[LATHE_COLUMN_PROMPT] = {alpaca_prompt, 2, 0},
+                                 [LATHE_COLUMN_COMPLETION] = {alpaca_output, 1, 0}}},
+};
+
+const char *lathe_layout_known_text(int32_t rows)
+{
+    return known[rows].text;
+}
+
+/* Gives each field of the format its number. */
+static lathe_status number_fields(lathe_layouts *l, lathe_format *format)
+{
+    for (int32_t i = 0; i < format->n; i++) {
+        lathe_format_part *part = &format->parts[i];
+        if (!part->name)
+            continue;
+        int32_t f = 0;
+        while (f < l->n_fields && strcmp(l->fields[f], part->name))
+            f++;
+        if (f == LATHE_MAX_FIELDS)
+            return lathe_error(LATHE_E_CONFIG,
+                               "the columns are made of more than %d different fields",
+                               LATHE_MAX_FIELDS);
+        l->fields[f] = part->name;
+        l->n_fields += f == l->n_fields;
+        part->field = f;
+    }
+    return LATHE_OK;
+}
+
+static lathe_status parse_format(lathe_layouts *l, const lathe_dataset *dataset, int32_t c)
+{
+    char where[32];
+    lathe_format *out = &l->list[LATHE_LAYOUT_OWN].columns[c];
+    (void)snprintf(where, sizeof where, "format.%s", lathe_column_name(c));
+    if (dataset->columns[c])
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: columns.%s gives the same column; take one of them out", where,
+                           lathe_column_name(c));
+    LATHE_TRY(lathe_format_parse(where, dataset->formats[c], &l->arena, out));
+    for (int32_t i = 0; i < out->n; i++)
+        if (out->parts[i].name || c == LATHE_COLUMN_PROMPT) /* a prompt may be the same for all */
+            return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s = \"%s\" names no field; write {NAME} for a field of the record", where,
+                       dataset->formats[c]);
+}
+
+/* The own layout's format of a column: as given, or the field of the column's name. */
+static lathe_status own_column(lathe_layouts *l, const lathe_dataset *dataset, int32_t c)
+{
+    lathe_format *out = &l->list[LATHE_LAYOUT_OWN].columns[c];
+    l->is_format[c] = dataset->formats[c] != NULL;
+    if (l->is_format[c]) {
+        LATHE_TRY(parse_format(l, dataset, c));
+    } else {
+        out->parts = lathe_arena_alloc(&l->arena, (int64_t)sizeof *out->parts);
+        if (!out->parts)
+            return LATHE_E_NOMEM;
+        out->n = 1;
+        out->parts[0].text = "";
+        out->parts[0].name = dataset->columns[c] ? dataset->columns[c] : lathe_column_name(c);
+    }
+    return number_fields(l, out);
+}
+
+/* Adds the known layout to a dataset that gives no columns itself. */
+static lathe_status add_known(lathe_layouts *l, int32_t rows)
+{
+    lathe_layout *own = &l->list[LATHE_LAYOUT_OWN], *out = &l->list[LATHE_LAYOUT_KNOWN];
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
+        const lathe_format *from = &known[rows].columns[c];
+        out->columns[c] = own->columns[c];
+        if (from->n > 0) {
+            const int64_t bytes = from->n * (int64_t)sizeof *from->parts;
+            lathe_format *to = &out->columns[c];
+            *to = (lathe_format){.parts = lathe_arena_alloc(&l->arena, bytes), .n = from->n};
+            if (!to->parts)
+                return LATHE_E_NOMEM;
+            memcpy(to->parts, from->parts, (size_t)bytes);
+            LATHE_TRY(number_fields(l, to));
+            out->others |= 1u << own->columns[c].parts[0].field;
+        }
+        for (int32_t i = 0; i < out->columns[c].n; i++)
+            if (!out->columns[c].parts[i].may_be_out)
+                out->needs |= 1u << out->columns[c].parts[i].field;
+    }
+    l->n = LATHE_N_LAYOUTS;
+    return LATHE_OK;
+}
+
+/* out_column: the column that is at work, or in which the error is. */
+static lathe_status find(lathe_layouts *l, const lathe_dataset *dataset, int32_t rows,
+                         int32_t *out_column)
+{
+    int is_given = 0;
+    memset(l, 0, sizeof *l);
+    l->n = 1;
+    for (int32_t c = 0; c < LATHE_N_COLUMNS; c++) {
+        *out_column = c;
+        l->need[c] = (uint8_t)lathe_row_kind_need(rows, dataset, c);
+        is_given |= dataset->columns[c] || dataset->formats[c];
+        if (l->need[c] != LATHE_COLUMN_UNUSED)
+            LATHE_TRY(own_column(l, dataset, c));
+    }
+    return is_given || !known[rows].text ? LATHE_OK : add_known(l, rows);
+}
+
+lathe_status lathe_layouts_init(lathe_layouts *layouts, const lathe_dataset *dataset, int32_t rows)
+{
+    int32_t column;
+    return find(layouts, dataset, rows, &column);
+}
+
+void lathe_layouts_fini(lathe_layouts *layouts)
+{
+    lathe_arena_fini(&layouts->arena);
+    layouts->n = layouts->n_fields = 0;
+}
+
+lathe_status lathe_layouts_check(const lathe_dataset *dataset, int32_t rows, char out_inner[32])
+{
+    lathe_layouts layouts;
+    int32_t column;
+    const lathe_status status = find(&layouts, dataset, rows, &column);
+    lathe_layouts_fini(&layouts);
+    (void)snprintf(out_inner, 32, "%s.%s", dataset->formats[column] ? "format" : "columns",
+                   lathe_column_name(column));
+    return status;
+}
+
+int32_t lathe_layouts_choose(const lathe_layouts *layouts, uint32_t found)
+{
+    const lathe_layout *k = &layouts->list[LATHE_LAYOUT_KNOWN];
+    if (layouts->n > 1 && (found & k->needs) == k->needs && !(found & k->others))
+        return LATHE_LAYOUT_KNOWN;
+    return LATHE_LAYOUT_OWN;
+}
+
+/* Whether the list has a column that other programs use for conversations; its name, or NULL. */
+static const char *conversation_of(const char *list)
+{
+    static const char *const names[] = {"messages", "conversations"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *at = strstr(list, names[i]);
+        const char end = at ? at[strlen(names[i])] : 'x';
+        if (at && (at == list || at[-1] == ' ') && (end == '\0' || end == ','))
+            return names[i];
+    }
+    return NULL;
+}
+
+lathe_status lathe_layouts_missing(const lathe_layouts *layouts, int32_t c,
+                                   const lathe_format_part *part, const char *place,
+                                   const char *list)
+{
+    const char *conversation = conversation_of(list);
+    const char *fields = *list ? list : "none", *column = lathe_column_name(c);
+    if (layouts->is_format[c])
+        return lathe_error(LATHE_E_CONFIG,
+                           "%s: no field \"%s\", which format.%s names; the fields are %s", place,
+                           part->name, column, fields);
+    if (conversation)
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s: no column \"%s\"; the columns are %s; name it in columns.%s (\"%s\" "
+            "holds conversations, which are not read)",
+            place, part->name, fields, column, conversation);
+    return lathe_error(
+        LATHE_E_CONFIG,
+        "%s: no column \"%s\"; the columns are %s; name it in columns.%s, or make it "
+        "of them in format.%s",
+        place, part->name, fields, column, column);
+}

@@ -1,0 +1,54 @@
+/* Layouts: which fields of a record each column is made of.
+ *
+ * A dataset's own layout comes from its `columns` and `format`, or else from the columns' names.
+ * Where it has neither, records can also have a layout that is known from other programs.
+ */
+#ifndef LATHE_DATA_LAYOUT_H
+#define LATHE_DATA_LAYOUT_H
+
+#include "data/dataset.h"
+#include "data/format.h"
+
+enum { LATHE_LAYOUT_OWN = 0, LATHE_LAYOUT_KNOWN = 1, LATHE_N_LAYOUTS = 2 };
+enum { LATHE_MAX_FIELDS = 16 }; /* different fields that a dataset's columns are made of */
+
+typedef struct lathe_layout {
+    lathe_format columns[LATHE_N_COLUMNS]; /* no parts: the column is not read */
+    uint32_t needs;  /* bit f: records with this layout have field f (the known layout alone) */
+    uint32_t others; /* bit f: they do not have field f */
+} lathe_layout;
+
+typedef struct lathe_layouts {
+    lathe_layout list[LATHE_N_LAYOUTS];
+    int32_t n; /* 1: there is no known layout */
+    int32_t n_fields;
+    const char *fields[LATHE_MAX_FIELDS]; /* names of all fields that are read */
+    uint8_t need[LATHE_N_COLUMNS];        /* LATHE_COLUMN_UNUSED, ... (row_kind.h) */
+    uint8_t is_format[LATHE_N_COLUMNS];   /* 1: the own layout has a format for it */
+    lathe_arena arena;
+} lathe_layouts;
+
+/** Finds the layouts of a dataset. Borrows its names. LATHE_E_CONFIG: those of
+ *  lathe_layouts_check. Call fini also after an error. */
+lathe_status lathe_layouts_init(lathe_layouts *layouts, const lathe_dataset *dataset, int32_t rows);
+void lathe_layouts_fini(lathe_layouts *layouts);
+
+/** Checks the dataset's columns and formats: braces, a column that is given twice, a text without
+ *  fields, too many fields. LATHE_E_CONFIG: out_inner is then the key in the dataset's table that
+ *  is wrong, "format.prompt". */
+lathe_status lathe_layouts_check(const lathe_dataset *dataset, int32_t rows, char out_inner[32]);
+
+/** The layout of a record or header: bit f of `found` says whether it has fields[f]. */
+int32_t lathe_layouts_choose(const lathe_layouts *layouts, uint32_t found);
+
+/** Records that a record (place "a.jsonl:3") or header has no field for a part of column c. list:
+ * the fields that it has, "a, b". */
+lathe_status lathe_layouts_missing(const lathe_layouts *layouts, int32_t c,
+                                   const lathe_format_part *part, const char *place,
+                                   const char *list);
+
+/** What the known layout is, for a note: "alpaca records: prompt from instruction and input, ..."
+ */
+const char *lathe_layout_known_text(int32_t rows);
+
+#endif

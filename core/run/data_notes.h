@@ -1,0 +1,23 @@
+/* Notes on a run's data: what is left out, cut, or found from its columns. They are logged once, at
+ * the first start of a run. */
+#ifndef LATHE_RUN_DATA_NOTES_H
+#define LATHE_RUN_DATA_NOTES_H
+
+#include "run/run_state.h"
+
+/** Logs the notes on the training data. */
+void lathe__data_notes(const lathe_run *run);
+
+/** Logs the notes on datasets that only validate. */
+void lathe__data_notes_validation(const lathe_run *run);
+
+/** With data.overlong = "error", refuses data with pairs or examples that are longer than a row. */
+lathe_status lathe__data_check_overlong(const lathe_run *run, const lathe_loader *loader,
+                                        const lathe_shards *shards);
+
+/** Appends ": a.jsonl:3, a.jsonl:9, ..." for the first of n records; nothing where it is not known.
+ */
+void lathe_data_put_places(const lathe_shards *shards, const int64_t *list, int64_t n,
+                           lathe_buffer *out);
+
+#endif

@@ -1,0 +1,69 @@
+/* lathe eval --data: records are read as the run's own. */
+#include "cli_case.h"
+
+#define LATHE LATHE_TEST_BUILD "/bin/lathe"
+
+static void put_run(const char *datasets)
+{
+    char text[2048];
+    (void)snprintf(text, sizeof text,
+                   "[model]\nmodel_type = \"llama\"\nvocab_size = 300\nhidden_size = 32\n"
+                   "intermediate_size = 32\nnum_hidden_layers = 1\nnum_attention_heads = 2\n"
+                   "[tokenizer]\npath = \"bytes\"\n[stage]\nname = \"sft\"\n"
+                   "[data]\nseq_len = 32\ndatasets = [%s]\n[optimizer]\nlr = 1e-3\n"
+                   "[train]\nmax_steps = 1\n[checkpoint]\ndir = \"out\"\n",
+                   datasets);
+    put("run.toml", text);
+}
+
+static void setup(void)
+{
+    make_folder();
+    put("train.jsonl", "{\"q\": \"why?\", \"a\": \"so\", \"n\": 1}\n");
+    put("v.jsonl", "{\"q\": \"how?\", \"a\": \"thus\", \"n\": 22}\n");
+    put("v.data", "{\"q\": \"how?\", \"a\": \"thus\", \"n\": 22}\n");
+}
+
+TestSuite(eval_data, .init = setup, .fini = remove_folder);
+
+/* The answer has 4 bytes and the end of text, the number 2 bytes more and a space. */
+Test(eval_data, is_read_with_the_columns_and_format_of_the_run)
+{
+    put_run("{ path = \"train.jsonl\", columns = { prompt = \"q\", completion = \"a\" } }");
+    expect(LATHE " train run.toml 2>&1", 0, "step 1/1");
+    expect(LATHE " eval run.toml --data v.jsonl 2>&1", 0, "over 5 targets");
+    put_run("{ path = \"train.jsonl\", type = \"jsonl\", columns = { prompt = \"q\" }, "
+            "format = { completion = \"{a} {n}\" } }");
+    expect(LATHE " eval run.toml --data v.jsonl 2>&1", 0, "over 8 targets");
+    expect(LATHE " eval run.toml --data v.data 2>&1", 0, "over 8 targets");
+}
+
+Test(eval_data, of_datasets_that_disagree_is_refused_and_named_on_the_command_line)
+{
+    put_run("{ path = \"train.jsonl\", columns = { prompt = \"q\", completion = \"a\" } }");
+    expect(LATHE " train run.toml 2>&1", 0, "step 1/1");
+    put_run("{ path = \"train.jsonl\", columns = { prompt = \"q\", completion = \"a\" } },\n"
+            "{ path = \"train.jsonl\", columns = { completion = \"a\" } }");
+    expect(
+        LATHE " eval run.toml --data v.jsonl 2>&1", 2,
+        "run.toml:15:1: the datasets have different columns, so that they do not tell how to read "
+        "--data v.jsonl; say it: --data.validation '[{path = \"v.jsonl\", columns = {...}}]'");
+    static const char own[] =
+        " --data.validation '[{path = \"v.jsonl\", columns = {completion = \"q\"}}]' 2>&1";
+    char command[512];
+    (void)snprintf(command, sizeof command, LATHE " eval run.toml%s", own);
+    expect(command, 0, "over 4 targets"); /* the first token of an example is no target */
+    (void)snprintf(command, sizeof command, LATHE " eval run.toml --data v.jsonl%s", own);
+    expect(command, 0, "over 4 targets");
+    (void)snprintf(command, sizeof command, LATHE " eval out --stage.name sft%s", own);
+    expect(command, 0, "over 4 targets");
+}
+
+Test(eval_data, of_plain_text_has_no_columns)
+{
+    put("train.txt", "a text that is longer than one row of thirty-two tokens");
+    put_run("{ path = \"train.jsonl\", columns = { text = \"a\" } }, { path = \"train.txt\" }");
+    expect(LATHE " train run.toml --stage.name pretrain --data.seq_len 8 2>&1", 0, "step 1/1");
+    expect(LATHE " eval run.toml --stage.name pretrain --data.seq_len 8 --data train.txt 2>&1", 0,
+           "over 55 targets");
+}
