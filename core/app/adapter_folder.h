@@ -3,7 +3,7 @@
 #define LATHE_APP_ADAPTER_FOLDER_H
 
 #include "base/arena.h"
-#include "plug/config.h"
+#include "config/config.h"
 
 typedef struct lathe_adapter_folder {
     const char *base; /* the model's folder; the adapter's folder if it contains the whole model */

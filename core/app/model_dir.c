@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/adapter_file.h"
 #include "checkpoint/checkpoint.h"
-#include "plug/config.h"
+#include "config/config.h"
 #include "run/run_saved.h"
 #include "run/save_load.h"
 

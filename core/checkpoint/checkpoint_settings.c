@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "config/config.h"
 #include "exec/precision.h"
-#include "plug/config.h"
 
 /* best_mode "auto": the name of the metric decides. */
 static void is_higher(const lathe_config *config, const lathe_value *value, void *out)

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "base/buffer.h"
-#include "plug/config.h"
+#include "config/config.h"
 
 /** Effect of a key that changed since the checkpoint, for a run that resumes. */
 enum {

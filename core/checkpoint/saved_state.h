@@ -8,10 +8,10 @@
 #define LATHE_CHECKPOINT_SAVED_STATE_H
 
 #include "checkpoint/checkpoints.h"
+#include "config/config.h"
 #include "data/run_data.h"
 #include "exec/programs.h"
 #include "plug/components.h"
-#include "plug/config.h"
 #include "update/average_rows.h"
 #include "update/counters.h"
 #include "update/optimization.h"

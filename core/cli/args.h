@@ -2,8 +2,8 @@
 #ifndef LATHE_CLI_ARGS_H
 #define LATHE_CLI_ARGS_H
 
+#include "config/config.h"
 #include "lathe/status.h"
-#include "plug/config.h"
 
 /* Exit codes of the program. */
 enum { LATHE_EXIT_OK = 0, LATHE_EXIT_FAILED = 1, LATHE_EXIT_USAGE = 2 };

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/child.h"
+#include "config/config.h"
 #include "exec/precision.h"
 #include "lathe/device.h"
 #include "lathe/fp8.h"
-#include "plug/config.h"
 #include "plug/kind.h"
 #include "plug/select.h"
 #include "plugcmd/doctor.h"

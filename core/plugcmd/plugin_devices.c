@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "lathe/quant.h"
-#include "plug/config.h"
 #include "plug/select.h"
 #include "run/device_check.h"
 

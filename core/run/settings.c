@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "config/config.h"
 #include "exec/precision.h"
-#include "plug/config.h"
 
 static void precision_dtype(const lathe_config *config, const lathe_value *value, void *out)
 {

@@ -13,9 +13,9 @@
 #define LATHE_UPDATE_PARAM_GROUPS_H
 
 #include "base/arena.h"
+#include "config/config.h"
 #include "ir/params.h"
 #include "lathe/optimizer.h"
-#include "plug/config.h"
 #include "plug/select.h"
 
 #define LATHE_MAX_GROUPS 16

@@ -4,8 +4,8 @@
 
 #include "base/json.h"
 #include "base/toml.h"
+#include "config/config.h"
 #include "fuzz/fuzz_file.h"
-#include "plug/config.h"
 
 static void check_tree(const lathe_toml_node *root)
 {

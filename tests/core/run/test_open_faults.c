@@ -1,9 +1,9 @@
 /* What a run reads before it begins, with every allocation and every read failing in turn: each
  * time a clean error, no leak, and nothing left that disturbs the next attempt. */
+#include "config/config.h"
 #include "data/shards.h"
 #include "io/safetensors.h"
 #include "model/hf_config.h"
-#include "plug/config.h"
 #include "small_run.h"
 #include "support/inject.h"
 #include "tokenjson/tokenizer_file.h"

@@ -14,11 +14,11 @@
 #include "base/hash.h"
 #include "base/parallel.h"
 #include "base/toml.h"
+#include "config/config.h"
 #include "data/shards_internal.h"
 #include "io/manifest.h"
 #include "io/safetensors.h"
 #include "model/hf_config.h"
-#include "plug/config.h"
 #include "record/metrics_read.h"
 #include "tokenjson/tokenizer_file.h"
 

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_settings.h"
+#include "config/config.h"
 #include "passes/passes.h"
-#include "plug/config.h"
 
 static lathe_registry *registry;
 static lathe_diags diags;

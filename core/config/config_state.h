@@ -1,9 +1,9 @@
 /* The private state of a configuration, for config*.c only. */
-#ifndef LATHE_PLUG_CONFIG_STATE_H
-#define LATHE_PLUG_CONFIG_STATE_H
+#ifndef LATHE_CONFIG_CONFIG_STATE_H
+#define LATHE_CONFIG_CONFIG_STATE_H
 
 #include "base/toml.h"
-#include "plug/config.h"
+#include "config/config.h"
 #include "plug/core_schema.h"
 
 enum { LATHE__MAX_SECTIONS = 16 };

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plug/config_state.h"
+#include "config/config_state.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
 

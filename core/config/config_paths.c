@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plug/config_state.h"
+#include "config/config_state.h"
 #include "plug/schema.h"
 
 /* Keys that contain a path, and words with a special meaning there. */

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plug/config_state.h"
+#include "config/config_state.h"
 
 /* Stores the override as typed, for messages; inner values of a literal get the same origin. */
 static void set_origin(lathe_toml_node *node, const char *origin)

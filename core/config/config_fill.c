@@ -1,8 +1,8 @@
 /* Fills a struct from the checked values of a section. */
 #include <string.h>
 
+#include "config/config_state.h"
 #include "plug/config_keys.h"
-#include "plug/config_state.h"
 #include "plug/schema.h"
 
 /* Index of a text among the words of "a|b|c"; 0 if it is unset. The schema has refused other

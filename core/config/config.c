@@ -1,5 +1,5 @@
 /* Loads and checks the run's configuration. config_part.c checks the tables of plugins. */
-#include "plug/config.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "plug/config_state.h"
+#include "config/config_state.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
 #include "plug/suggest.h"

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plug/config_state.h"
+#include "config/config_state.h"
 #include "plug/schema.h"
 
 /* Where a string stands for a table (`single` of its schema), makes the table. Another value that

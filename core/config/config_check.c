@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
-#include "plug/config_state.h"
+#include "config/config_state.h"
 #include "plug/schema.h"
 
 /* Whether the path is a file or a folder, or a pattern that matches something. */

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plug/config_state.h"
+#include "config/config_state.h"
 #include "plug/kind.h"
 #include "plug/model_types.h"
 #include "plug/schema.h"

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "config/config_state.h"
 #include "lathe/model.h"
-#include "plug/config_state.h"
 #include "plug/kind.h"
 #include "plug/schema.h"
 #include "plug/schema_value.h"

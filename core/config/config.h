@@ -5,8 +5,8 @@
  * Threads: made on one thread, then read by any. Values, texts and places live as long as the
  * configuration.
  */
-#ifndef LATHE_PLUG_CONFIG_H
-#define LATHE_PLUG_CONFIG_H
+#ifndef LATHE_CONFIG_CONFIG_H
+#define LATHE_CONFIG_CONFIG_H
 
 #include "base/buffer.h"
 #include "base/diag.h"

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/hash.h"
-#include "plug/config.h"
+#include "config/config.h"
 #include "plug/core_schema.h"
 #include "plug/schema.h"
 #include "plug/select.h"
