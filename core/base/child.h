@@ -29,8 +29,8 @@ typedef void (*lathe_child_fn)(void *arg, int fd);
  *  ends, or if it has written nothing for `seconds`. `out` gets everything that the child wrote,
  *  however it ended. The parent sleeps while it waits.
  *
- *  *  Threads: no other thread of the process should load libraries during the call. Errors
- *  LATHE_E_IO: no process or pipe can be made. */
+ *  Threads: no other thread of the process should load libraries during the call. Errors:
+ *  LATHE_E_IO if no process or pipe can be made. */
 lathe_status lathe_child_run(lathe_child_fn work, void *arg, double seconds, lathe_buffer *out,
                              lathe_child_end *end);
 

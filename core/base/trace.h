@@ -5,7 +5,7 @@
  *   {"ph": "X", "cat", "name", "pid", "tid", "ts", "dur", "args": {...}}, ...    microseconds
  *   ]}
  *
- * * A process has at most one trace. The file is valid JSON at any time, also after a crash: each
+ * A process has at most one trace. The file is valid JSON at any time, also after a crash: each
  * write of a buffer overwrites the closing brackets and adds them again, at least once a second
  * while spans arrive. The only memory is one buffer. If the file cannot be written, the trace ends
  * with a warning and the run continues. Without a trace, a call costs one load.

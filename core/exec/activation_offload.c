@@ -70,7 +70,7 @@ lathe_status lathe_value_offload_run(lathe_value_offload *o, const lathe_ir_node
         return copy_beside(o, o->m->out, n->out[0], from, to, LATHE_COPY_TO_HOST);
     case LATHE_OP_COPY_IN:
         return copy_beside(o, o->m->in, n->out[0], from, to, LATHE_COPY_TO_DEVICE);
-    default: /* left, arrive */
+    default: /* WAIT_OUT, WAIT_IN */
         return o->m->dev->event_wait(o->m->device->self, o->m->stream, o->done[n->in[0]]);
     }
 }

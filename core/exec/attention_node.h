@@ -9,7 +9,7 @@
 void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, const lathe_machine *m,
                               lathe_attention_problem *out);
 
-/** Runs the node on its backend; `add`: outputs that are added to. */
+/** Runs the node on its backend. add: bit mask of the outputs that are added to. */
 lathe_status lathe__attention_run(const lathe_ir_node *n, const lathe_instance *backend,
                                   const lathe_attention_problem *problem, const void *const *in,
                                   void *const *out, void *scratch, uint32_t add,

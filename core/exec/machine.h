@@ -15,20 +15,20 @@ enum {
     LATHE_MEM_OPTIMIZER = 2,   /* optimizer state and scalars */
     LATHE_MEM_QUANTIZED = 3,   /* planes of quantized weights */
     LATHE_MEM_ACTIVATIONS = 4, /* activations, batch inputs, constants */
-    LATHE_MEM_SCRATCH = 5,     /* what the arena needs on top of the activations */
+    LATHE_MEM_SCRATCH = 5,     /* the rest of the arena that activations are in */
     LATHE_MEM_CACHE = 6,       /* KV caches of generation */
     LATHE_MEM_CHECKPOINT = 7,  /* the copy that asynchronous checkpoints are written from */
     LATHE_MEM_AVERAGE = 8,     /* the average of the weights */
     LATHE_MEM_STAGING = 9,     /* transfer buffers of a device with its own memory */
-    LATHE_MEM_OFFLOAD = 10, /* what waits in the host's memory: optimizer state (offload.h), values
-                               of the forward (value_offload.h) */
+    LATHE_MEM_OFFLOAD = 10,    /* in host memory: optimizer state (state_offload.h), activations
+                                  (activation_offload.h) */
     LATHE_N_MEM = 11
 };
 
 /** Name of a category: "parameters", ... */
 const char *lathe_mem_name(int32_t category);
 
-/** Whether a category lies in host memory even where the device has its own. */
+/** Whether memory of a category is in host memory, also if the device has its own. */
 int32_t lathe_mem_is_host(int32_t category);
 
 /** Bytes by category. */
@@ -45,14 +45,15 @@ typedef struct lathe_machine {
     const lathe_instance *attention; /* [n_attention] candidates, best score wins per problem */
     int64_t n_attention;
     const lathe_instance *quant; /* NULL: none */
-    uint32_t flags;              /* LATHE_FLAG_* wanted of kernels */
-    lathe_stream *stream;        /* that all work is queued on; NULL: the device's only one */
-    lathe_stream *in, *out; /* beside it, to and from the host; NULL before somebody wants them */
-    int32_t captures;       /* 1: what runs again and again is captured and replayed */
-    char *staging;          /* transfer.h; NULL before it is placed, and where none is needed */
-    void *tensor;           /* [tensor_bytes] a tensor on its way to a file; NULL before */
+    uint32_t flags;              /* LATHE_FLAG_* that kernels are asked for */
+    lathe_stream *stream;        /* all work is queued on it; NULL: the device's only stream */
+    /* copy streams to and from the device; NULL until lathe_machine_sides */
+    lathe_stream *in, *out;
+    int32_t captures; /* 1: node ranges that run repeatedly are captured (replay.h) */
+    char *staging;    /* of transfer.h; NULL before it is allocated, or if none is needed */
+    void *tensor; /* [tensor_bytes] buffer of lathe_download_whole; NULL before its first call */
     int64_t tensor_bytes;
-    int64_t n_syncs; /* times that the host has waited for the stream */
+    int64_t n_syncs; /* number of lathe_machine_sync calls */
     int32_t n_threads;
     lathe_mem_bytes used, peak;
 } lathe_machine;
@@ -76,7 +77,7 @@ static inline int lathe_machine_shares(const lathe_machine *m)
     return m->info.host_memory != 0;
 }
 
-/** Waits until all queued work is done, and reports its errors. */
+/** Waits until the work queued on the machine's stream is done, and returns its errors. */
 lathe_status lathe_machine_sync(lathe_machine *m);
 
 /** Allocates zeroed device memory, or pinned host memory for the categories of lathe_mem_is_host,

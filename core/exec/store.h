@@ -34,8 +34,8 @@ typedef struct lathe_store_row {
 typedef struct lathe_step_memory {
     float scalars[LATHE_N_SCALARS]; /* of the optimizer */
     uint64_t counter[2];            /* seed, step: lathe_elementwise_args */
-    float limit;                    /* elements of the gradient are clipped to it */
-    float share;                    /* of the way from the average to the weights */
+    float limit;                    /* gradient elements are clipped to [-limit, limit] */
+    float share;                    /* average += share * (weights - average) */
     float reserved[2];
 } lathe_step_memory;
 
@@ -44,15 +44,15 @@ typedef struct lathe_store {
     lathe_store_row *rows;
     int32_t n_rows;
     int64_t master_bytes, shadow_bytes, grad_bytes, slot_bytes, plane_bytes, average_bytes;
-    int64_t wide_grad_bytes;                                     /* of grad_bytes: those in f32 */
+    int64_t wide_grad_bytes; /* bytes of the f32 gradients in grad_bytes */
     char *masters, *shadows, *grads, *slots, *planes, *averages; /* NULL before place */
     lathe_step_memory *step;                                     /* device; NULL before place */
-    lathe_machine *m;                                            /* whose memory it is placed in */
-    int32_t is_host;        /* 1: the host may read and write the families */
-    int64_t offload_buffer; /* bytes of a part of the slots that the host is to keep; 0: it keeps
-                               none */
-    int32_t slots_on_host;  /* 1: the slots lie in pinned memory of the host, the rest does not */
-    struct lathe_offload *offload; /* what moves them then (offload.h); NULL: nothing does */
+    lathe_machine *m; /* the memory is allocated from it */
+    int32_t is_host;  /* 1: the host may read and write the families */
+    /* target bytes per part of offloaded slots; 0: the slots are not offloaded */
+    int64_t offload_buffer;
+    int32_t slots_on_host;         /* 1: the slots are in pinned host memory */
+    struct lathe_offload *offload; /* moves them (state_offload.h); NULL: nothing does */
 } lathe_store;
 
 /** Lays out every parameter. optimizer NULL: no slots (evaluation, generation). with_grads 0:

@@ -10,8 +10,8 @@
  * A part is a sequence of tensors whose gradients fit in the buffer. lathe__cut_step cuts a tensor
  * if its partition (LATHE_PARTITION_*) allows it, so no result depends on the size of the buffer. A
  * tensor that cannot be cut is one part; the buffer is made large enough for it. If the optimizer's
- * state is offloaded (offload.h), the parts are those of the offload. MATRIX parameters are not
- * handled here: their graphs convert the gradients.
+ * state is offloaded (state_offload.h), the parts are those of the offload. MATRIX parameters are
+ * not handled here: their graphs convert the gradients.
  */
 #ifndef LATHE_UPDATE_WIDEN_H
 #define LATHE_UPDATE_WIDEN_H

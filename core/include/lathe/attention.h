@@ -3,13 +3,13 @@
  * Layout: q [B,Tq,H,D], k v [B,Tk,Hkv,D], o [B,Tq,H,D]; a token's row is contiguous over heads, and
  * consecutive tokens are *_stride elements apart (so q, k, v may be columns of one fused tensor);
  * consecutive batch rows are Tq (or Tk) tokens apart. Query head h uses key head h / (H / Hkv).
- * * Query i of row b has the key index i + (len_b - Tq), len_b = kv_len ? kv_len[b] : Tk.
+ * Query i of row b has the key index i + (len_b - Tq), len_b = kv_len ? kv_len[b] : Tk.
  * It sees key j iff  j < len_b,  causal: j <= its index,  window w > 0: j > its index - w,
  * and packed: j >= doc_start[b*Tq + i] (index within the row at which its document begins).
  *
  * Saved for the backward, exactly: o, and lse [B,H,Tq] f32, the natural log of the sum of
  * exp(masked, soft-capped, scaled scores). A query that sees no key: o = 0, lse = -inf.
- * * All backends save the same layout.
+ * All backends save the same layout.
  */
 #ifndef LATHE_ATTENTION_H
 #define LATHE_ATTENTION_H

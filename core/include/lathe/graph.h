@@ -1,6 +1,5 @@
 /* The graph builder, with which models, adapters, stages and matrix optimizers add computation.
  *
- *
  * The graph is static single assignment: node() gives new value ids, nothing is overwritten (an
  * in-place output is a new value that shares the old one's memory). Shapes and dtypes are inferred
  * and checked by the core; the derivative, recomputation and memory plan need no plugin code.

@@ -44,8 +44,8 @@ typedef struct lathe_run_batch {
     int32_t row_tokens; /* at most data.seq_len */
     int32_t reserved;   /* 0 */
     const int32_t *tokens, *targets, *positions, *doc_start;
-    /* What the stage's loss reads beside the tokens: every input of its table, in any order.
-     * NULL: none; the model alone is run without them (logits, logprobs). */
+    /* Inputs of the stage's loss besides the tokens: each input that the stage declares, in any
+     * order. NULL: none. logits and logprobs run the model alone and do not read them. */
     const lathe_batch_input *inputs;
     int32_t n_inputs;
     int32_t reserved2; /* 0 */

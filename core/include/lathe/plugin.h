@@ -3,7 +3,7 @@
  * and schema.
  *
  *     LATHE_EXPORT extern const lathe_plugin LATHE_PLUGIN_ENTRY;
- *     *     const lathe_plugin LATHE_PLUGIN_ENTRY = {
+ *     const lathe_plugin LATHE_PLUGIN_ENTRY = {
  *         LATHE_PLUGIN_HEADER, .kind = LATHE_KIND_OPTIMIZER, ...};
  *
  * A .so is never unloaded. Its tables and strings are constant for the life of the process.

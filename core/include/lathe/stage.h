@@ -37,7 +37,7 @@ typedef struct lathe_column {
 } lathe_column;
 LATHE_ABI_SIZE(lathe_column, 24);
 
-/* What a stage's input has one number of. */
+/* A stage's input has one number per token or per row. */
 enum { LATHE_PER_TOKEN = 0 /* f32[B*T] */, LATHE_PER_ROW = 1 /* f32[B] */ };
 
 /** Numbers that the loss reads beside the model's, such as the advantages of a rollout. Whoever

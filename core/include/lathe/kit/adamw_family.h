@@ -4,7 +4,7 @@
  *     m += (1-b1)*(g - m);  v = b2*v + (1-b2)*g*g
  *     p = p*(1 - lr*wd) - lr/(1 - b1^t) * m / (sqrt(v)/sqrt(1 - b2^t) + eps)
  *
- * * with the same roundings as torch.optim.AdamW (arXiv:1711.05101, algorithm 2). An optimizer that
+ * with the same roundings as torch.optim.AdamW (arXiv:1711.05101, algorithm 2). An optimizer that
  * stores the moments in another format can use some of the parts only. The first half of the file
  * is in the common subset of C and CUDA.
  */

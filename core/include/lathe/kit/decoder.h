@@ -19,7 +19,7 @@ typedef struct lathe_layer_names {
     const char *down;                    /* back into the residual stream */
     const char *attention_norm;          /* before the attention */
     const char *attention_out_norm;      /* after it, before the sum */
-    const char *mlp_norm, *mlp_out_norm; /* the same of the MLP */
+    const char *mlp_norm, *mlp_out_norm; /* the same for the MLP */
 } lathe_layer_names;
 
 enum {
@@ -41,7 +41,7 @@ typedef struct lathe_decoder_layer {
                               then v */
     int32_t parallel;      /* 1: x + attention(norm(x)) + mlp(norm(x)) */
     float attention_scale; /* factor on q k^T; 0: 1/sqrt(head_dim) */
-    float softcap;         /* of the attention's scores; 0: none */
+    float softcap;         /* cap of the attention scores; 0: none */
 } lathe_decoder_layer;
 
 typedef struct lathe_decoder {
@@ -68,8 +68,8 @@ static inline void lathe_decoder_rope(lathe_decoder *d, double theta)
     d->info.n_ropes = 1;
 }
 
-/** Rotates the first channels of each head alone: the share of a head that `key` gives, or `share`.
- *  After lathe_decoder_rope. */
+/** Restricts the rotation to the first channels of each head: the config key `key` gives their
+ *  share of the head; without the key it is `share`. Call it after lathe_decoder_rope. */
 static inline void lathe_decoder_partial_rope(lathe_decoder *d, const char *key, double share)
 {
     d->ropes[0].share_key = key;

@@ -1,6 +1,6 @@
 /* A model family as a plugin, from the description of a decoder.
  *
- *     *     static const lathe_field fields[] = {LATHE_MODEL_FIELDS("mine", "false"),
+ *     static const lathe_field fields[] = {LATHE_MODEL_FIELDS("mine", "false"),
  *                                          LATHE_DECODER_FIELDS("2048"), ...};
  *     static const lathe_model_type types[] = {{"mine", "MineForCausalLM"}};
  *     -- read() calls lathe_decoder_shape first

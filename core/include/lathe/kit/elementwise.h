@@ -4,7 +4,7 @@
  * A plugin writes its element and calls the macros:
  *
  *     enum { BETA1, NEW1, BETA2, NEW2, DECAY };   -- what scalars() fills
- *     *     LATHE_UNIFORM(lion, DECAY)                  -- makes lion_uniform and lion_prepare()
+ *     LATHE_UNIFORM(lion, DECAY)                  -- makes lion_uniform and lion_prepare()
  *     LATHE_HD static inline float lion_element(const lion_uniform *u, float p, float g,
  *                                               float *s, const lathe_element *at);
  *     LATHE_ELEMENTWISE(lion, 1)                  -- 1: state slots, 0..4
@@ -12,7 +12,7 @@
  *     ... step(): return lathe_elementwise_run(host, step, 1, lion_chunk);
  *     #endif
  *
- * * prepare() computes the values that all elements of a tensor share (the "uniform"). Its only
+ * prepare() computes the values that all elements of a tensor share (the "uniform"). Its only
  * input is `scalars` [LATHE_N_SCALARS], where the optimizer's scalars() puts its constants,
  * computed in double. So a kernel needs no instance, and a captured graph stays valid from step to
  * step. element() returns the new parameter and updates s[0..n_slots-1] in place; g is already
@@ -24,7 +24,7 @@
  * Rounding to nearest would lose every change below 2^-9 of the value, and so the slow averages
  * (beta2 = 0.999 changes by 2^-10 per step); stochastic rounding is right on average.
  *
- * * CPU and GPU agree bit for bit if element() and prepare() use only + - * / (never contracted:
+ * CPU and GPU agree bit for bit if element() and prepare() use only + - * / (never contracted:
  * -ffp-contract=off, -fmad=false), explicit fmaf, sqrtf, fabsf, comparisons and integers. Other
  * functions differ in the last bit between libraries.
  */

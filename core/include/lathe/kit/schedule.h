@@ -17,11 +17,11 @@
  *         LATHE_FIELD_FLOAT("power", "1.0", 0, 1e3, "1", "exponent of the decay"),
  *     };
  *     static lathe_status polynomial_read(const lathe_host *, polynomial *, const lathe_value *);
- *     *     static double polynomial_at(void *self, int64_t step, int64_t total, double base,
+ *     static double polynomial_at(void *self, int64_t step, int64_t total, double base,
  *                                 const double *state);
  *     LATHE_SCHEDULER(polynomial, polynomial_read, lathe_schedule_check, .summary = ...);
  *
- * * Its own fields come after the common ones: values[LATHE_SCHEDULE_N_FIELDS] is the first.
+ * Its own fields come after the common ones: values[LATHE_SCHEDULE_N_FIELDS] is the first.
  */
 #ifndef LATHE_KIT_SCHEDULE_H
 #define LATHE_KIT_SCHEDULE_H
