@@ -11,9 +11,9 @@
 
 /* Perplexity, accuracy and bits per byte exist only for a loss per token, not for a loss per
  * pair. */
-static int32_t counts_tokens(const lathe_run *run)
+static int32_t counts_tokens(const lathe_program *p)
 {
-    return run->programs.eval.stage.count_unit == LATHE_COUNT_TOKENS;
+    return p->stage.count_unit == LATHE_COUNT_TOKENS;
 }
 
 /* Records the most likely tokens of the batch just run. */
@@ -21,7 +21,7 @@ static lathe_status observe_tops(lathe_run *run, lathe_calibration *c)
 {
     const lathe_program *p = &run->programs.eval;
     const void *tops = NULL, *logprobs = NULL;
-    if (!counts_tokens(run) || p->top == LATHE_NONE)
+    if (!counts_tokens(&run->programs.eval) || p->top == LATHE_NONE)
         return LATHE_OK;
     const int32_t *targets = lathe_exec_input(p->exec, p->targets);
     LATHE_TRY(lathe_exec_fetch(p->exec, p->top, &tops));
@@ -38,7 +38,7 @@ static double bits_per_byte(const lathe_run *run, double loss)
     const lathe_stage_v1 *stage = run->parts.stage.table;
     const double tokens = (double)lathe_loader_tokens(run->data.validation);
     const double bytes = (double)lathe_loader_text_bytes(run->data.validation);
-    if (!counts_tokens(run) || bytes <= 0.0 ||
+    if (!counts_tokens(&run->programs.eval) || bytes <= 0.0 ||
         stage->rows != LATHE_ROWS_PACKED) /* targets are not all of the text */
         return (double)NAN;
     return loss / log(2.0) * tokens / bytes;
@@ -88,7 +88,7 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
     if (out->count <= 0.0)
         return lathe_error(LATHE_E_STATE, "the evaluation data holds no targets");
     out->loss = sum / out->count;
-    out->perplexity = counts_tokens(run) ? exp(out->loss) : (double)NAN;
+    out->perplexity = counts_tokens(&run->programs.eval) ? exp(out->loss) : (double)NAN;
     out->token_accuracy = lathe_calibration_accuracy(&calibration);
     out->ece = lathe_calibration_error(&calibration);
     out->bits_per_byte = bits_per_byte(run, out->loss);

@@ -27,9 +27,9 @@ static lathe_status measure(lathe_run *run, const shape *s, int64_t room, double
 }
 
 /* Lists the run's largest products, of different shapes; returns their number. */
-static int32_t own_shapes(const lathe_run *run, shape list[MOST_SHAPES])
+static int32_t own_shapes(const lathe_program *p, shape list[MOST_SHAPES])
 {
-    const lathe_graph *g = lathe_exec_graph(run->programs.train.exec);
+    const lathe_graph *g = lathe_exec_graph(p->exec);
     int32_t n = 0;
     for (int32_t i = 0; i < g->n_nodes; i++) {
         const lathe_ir_node *node = &g->nodes[i];
@@ -68,7 +68,7 @@ lathe_status lathe_peak_flops(lathe_run *run, double *out)
         if (best >= LONG_ENOUGH)
             break;
     }
-    const int32_t n_own = own_shapes(run, own);
+    const int32_t n_own = own_shapes(&run->programs.train, own);
     for (int32_t i = 0; i < n_own; i++) {
         double best = 0.0;
         LATHE_TRY(measure(run, &own[i], room, &best));

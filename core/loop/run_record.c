@@ -155,7 +155,7 @@ static long long start_ticks(void)
     return at ? strtoll(at, NULL, 10) : 0;
 }
 
-static json_t *this_start(const lathe_run *run, const char *started, const char *from)
+static json_t *this_start(const lathe_counters *at, const char *started, const char *from)
 {
     char host[256] = "", boot[64];
     if (gethostname(host, sizeof host - 1) != 0)
@@ -163,7 +163,7 @@ static json_t *this_start(const lathe_run *run, const char *started, const char 
     read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     json_t *entry = json_object();
     json_object_set_new(entry, "time", json_string(started));
-    json_object_set_new(entry, "step", json_integer(run->at.step));
+    json_object_set_new(entry, "step", json_integer(at->step));
     json_object_set_new(entry, "from", from ? lathe__json_text(from) : json_null());
     json_object_set_new(entry, "lathe", json_string(lathe_version()));
     json_object_set_new(entry, "host", lathe__json_text(host));
@@ -190,11 +190,11 @@ static void add_branch(const lathe_run *run, json_t *entry)
 }
 
 /* Adds the times when the run went back while it ran: the branches after `first`. */
-static void add_rewinds(const lathe_run *run, json_t *entry)
+static void add_rewinds(const lathe_checkpoint_settings *set, json_t *entry)
 {
     json_t *list = NULL, *rewinds = json_array();
     const int64_t first = (int64_t)json_integer_value(json_object_get(entry, "branch"));
-    if (lathe_branches_read(run->set.checkpoint.dir, &list) != LATHE_OK)
+    if (lathe_branches_read(set->dir, &list) != LATHE_OK)
         list = NULL;
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_t *record = json_array_get(list, i);
@@ -216,7 +216,7 @@ static lathe_status begin(lathe_run_record *record, const char *from, double pea
     if (status == LATHE_OK)
         status = lathe__run_describe(record->run, peak_flops, &root);
     if (status == LATHE_OK) {
-        json_t *entry = this_start(record->run, record->started, from);
+        json_t *entry = this_start(&record->run->at, record->started, from);
         json_t *lineage = json_object_get(earlier, "lineage");
         json_t *changed = changes(earlier, from, json_object_get(root, "config"));
         if (changed)
@@ -276,7 +276,7 @@ static lathe_status end(const lathe_run_record *record, const char *how, const c
         json_object_set_new(entry, "end", json_string(how));
         json_object_set_new(entry, "end_time", json_string(now));
         json_object_set_new(entry, "end_step", json_integer(record->run->at.step));
-        add_rewinds(record->run, entry);
+        add_rewinds(&record->run->set.checkpoint, entry);
         if (message)
             json_object_set_new(entry, "message", lathe__json_text(message));
         status = write_json(path, root);

@@ -20,19 +20,19 @@ lathe_status lathe__average_check_optimizer(const lathe_run *run)
 enum { SAMPLES = 4096 };
 
 /* Whether the learning rate ever falls or rises in a run of `total` steps. */
-static void watch_rate(const lathe_run *run, int64_t total, int *out_falls, int *out_rises)
+static void watch_rate(const lathe_instance *scheduler, double base_lr, int64_t total,
+                       int *out_falls, int *out_rises)
 {
-    const lathe_scheduler_v1 *table = run->parts.scheduler.table;
+    const lathe_scheduler_v1 *table = scheduler->table;
     double state[LATHE_MAX_SCHEDULER_STATE] = {0.0}, last = 0.0;
     const int64_t n = total < SAMPLES ? total : SAMPLES;
     if (LATHE_HAS(table, init))
-        table->init(run->parts.scheduler.self, run->opt.base_lr, state);
+        table->init(scheduler->self, base_lr, state);
     *out_falls = LATHE_HAS(table, observe);
     *out_rises = 0;
     for (int64_t i = 0; i < n; i++) {
         const int64_t step = n > 1 ? i * (total - 1) / (n - 1) : 0;
-        const double rate =
-            table->at(run->parts.scheduler.self, step, total, run->opt.base_lr, state);
+        const double rate = table->at(scheduler->self, step, total, base_lr, state);
         *out_falls |= i > 0 && rate < last;
         *out_rises |= i > 0 && rate > last;
         last = rate;
@@ -46,7 +46,8 @@ lathe_status lathe__average_check_schedule(const lathe_run *run, int64_t total)
         return LATHE_OK;
     const char *scheduler = run->parts.scheduler.component->plugin->name;
     const char *optimizer = run->parts.optimizer.component->plugin->name;
-    watch_rate(run, total > 0 ? total : SAMPLES, &falls, &rises);
+    watch_rate(&run->parts.scheduler, run->opt.base_lr, total > 0 ? total : SAMPLES, &falls,
+               &rises);
     const lathe_place place = lathe_config_where(run->config, "scheduler", "name");
     const int is_named = place.line > 0 || strncmp(place.file, "--", 2) == 0;
     const char *section = is_named ? "scheduler" : "optimizer"; /* the default is nobody's choice */

@@ -16,9 +16,9 @@ typedef struct place {
     int64_t index;
 } place;
 
-static const char *stage_name(const lathe_run *run)
+static const char *stage_name(const lathe_instance *stage)
 {
-    return run->parts.stage.component ? run->parts.stage.component->plugin->name : "pretrain";
+    return stage->component ? stage->component->plugin->name : "pretrain";
 }
 
 static lathe_status check_columns(const place *p, const lathe_dataset *set, int32_t type,
@@ -42,7 +42,7 @@ static lathe_status check_columns(const place *p, const lathe_dataset *set, int3
         if (lathe_row_kind_get(rows)->need[c] == LATHE_COLUMN_UNUSED)
             return lathe__run_refuse_in(
                 p->run, p->key, p->index, inner, "%s: %s has no effect: stage \"%s\" reads %s",
-                p->key, inner, stage_name(p->run), lathe_row_kind_get(rows)->columns);
+                p->key, inner, stage_name(&p->run->parts.stage), lathe_row_kind_get(rows)->columns);
     }
     const lathe_status status = lathe_layouts_check(set, rows, inner);
     if (status == LATHE_OK || status == LATHE_E_NOMEM)
@@ -83,12 +83,12 @@ static lathe_status check_set(const place *p, const lathe_dataset *set, int32_t 
     if (status != LATHE_OK)
         return lathe__run_refuse_in(p->run, p->key, p->index, "path", "%s", lathe_error_message());
     if (rows != LATHE_ROWS_PACKED && sources.type == LATHE_DATASET_TEXT)
-        return lathe__run_refuse_in(p->run, p->key, p->index,
-                                    set->type == LATHE_DATASET_AUTO ? "path" : "type",
-                                    "stage \"%s\" reads %s, with the columns %s, and %s is plain "
-                                    "text: give files of type jsonl, json or csv",
-                                    stage_name(p->run), lathe_row_kind_get(rows)->records,
-                                    lathe_row_kind_get(rows)->columns, set->path);
+        return lathe__run_refuse_in(
+            p->run, p->key, p->index, set->type == LATHE_DATASET_AUTO ? "path" : "type",
+            "stage \"%s\" reads %s, with the columns %s, and %s is plain "
+            "text: give files of type jsonl, json or csv",
+            stage_name(&p->run->parts.stage), lathe_row_kind_get(rows)->records,
+            lathe_row_kind_get(rows)->columns, set->path);
     LATHE_TRY(check_columns(p, set, sources.type, rows));
     return check_record(p, set, &sources, rows);
 }

@@ -39,15 +39,15 @@ int32_t lathe__optimizer_runs_on_device(const lathe_optimizer_v1 *table)
 }
 
 /* Lists the optimizers with code for such a device: "adamw, muon". */
-static lathe_status put_others(const lathe_run *run, lathe_buffer *out)
+static lathe_status put_others(lathe_registry *registry, lathe_buffer *out)
 {
     lathe_arena arena = LATHE_ARENA_INIT;
     const lathe_component **list = NULL;
     int64_t n = 0;
     int any = 0;
-    lathe_status status = lathe_registry_scan(run->registry, LATHE_KIND_OPTIMIZER);
+    lathe_status status = lathe_registry_scan(registry, LATHE_KIND_OPTIMIZER);
     if (status == LATHE_OK)
-        status = lathe_registry_list(run->registry, LATHE_KIND_OPTIMIZER, &arena, &list, &n);
+        status = lathe_registry_list(registry, LATHE_KIND_OPTIMIZER, &arena, &list, &n);
     for (int64_t i = 0; i < n && status == LATHE_OK; i++)
         if (lathe__optimizer_runs_on_device(list[i]->plugin->table))
             lathe_buffer_printf(out, "%s%s", any++ ? ", " : "", list[i]->plugin->name);
@@ -64,7 +64,7 @@ lathe_status lathe__device_check(const lathe_run *run)
     if (!why)
         return LATHE_OK;
     lathe_buffer others = LATHE_BUFFER_INIT;
-    lathe_status status = put_others(run, &others);
+    lathe_status status = put_others(run->registry, &others);
     if (status == LATHE_OK)
         lathe_config_add(
             run->config, &diags, LATHE_DIAG_ERROR, "optimizer", "name",

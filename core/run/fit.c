@@ -57,12 +57,12 @@ static int64_t stack_bytes(int32_t n_threads)
 }
 
 /* Bytes of the model's files, which are mapped while they are read. */
-static int64_t mapped_bytes(const lathe_run *run)
+static int64_t mapped_bytes(const lathe_params *params, int32_t file_dtype)
 {
     int64_t n = 0;
-    for (int32_t i = 0; run->set.model_path && i < run->params.n_model; i++)
-        n += lathe_desc_count(&run->params.rows[i]->desc);
-    return n * lathe_dtype_bytes(run->model.file_dtype);
+    for (int32_t i = 0; i < params->n_model; i++)
+        n += lathe_desc_count(&params->rows[i]->desc);
+    return n * lathe_dtype_bytes(file_dtype);
 }
 
 /* Memory that the process needs in addition to the plan. */
@@ -78,7 +78,7 @@ static int64_t of_the_host(const lathe_run *run, const char *what, char *source,
     lathe_host_memory_read("", &memory);
     int64_t reserve = reserve_of(&memory, lathe_parallel_threads());
     if (memory.is_address_space)
-        reserve += mapped_bytes(run);
+        reserve += !run->set.model_path ? 0 : mapped_bytes(&run->params, run->model.file_dtype);
     (void)snprintf(source, bytes, "%s%s, less %lld MiB for the process itself%s", what,
                    memory.source, (long long)(reserve >> 20),
                    memory.is_address_space ? " and the files that it maps" : "");

@@ -218,18 +218,18 @@ static lathe_status run_tokens(lathe_generator *g, lathe_program *p, int64_t beg
 /* If generation_config.json lists end tokens, only those end the text, as in transformers.
  * Otherwise the tokenizer's end-of-text token, which training puts between documents, and the end
  * tokens of config.json do. */
-static int is_eos(const lathe_run *run, int32_t token)
+static int is_eos(const lathe_generation_config *c, const lathe_model_config *model,
+                  const lathe_tokenizer *tokenizer, int32_t token)
 {
-    const lathe_generation_config *c = &run->generation;
     for (int32_t i = 0; i < c->n_eos; i++)
         if (c->eos[i] == token)
             return 1;
     if (c->n_eos > 0)
         return 0;
-    if (run->data.tokenizer && token == lathe_tokenizer_eos(run->data.tokenizer))
+    if (tokenizer && token == lathe_tokenizer_eos(tokenizer))
         return 1;
-    for (int32_t i = 0; i < run->model.n_eos; i++)
-        if (run->model.eos[i] == token)
+    for (int32_t i = 0; i < model->n_eos; i++)
+        if (model->eos[i] == token)
             return 1;
     return 0;
 }
@@ -324,7 +324,7 @@ static lathe_status make_more(lathe_run *run, lathe_generator *g, const lathe_sa
                                           "the logits of token", g->ids.n);
         g->logprobs[i] = logprob;
         g->ids.data[g->ids.n++] = token;
-        if (how->stop_at_eos && is_eos(run, token))
+        if (how->stop_at_eos && is_eos(&run->generation, &run->model, run->data.tokenizer, token))
             break;
         if (i + 1 < how->max_new_tokens && g->ids.n < limit)
             LATHE_TRY(run_last(run, g, &logits));

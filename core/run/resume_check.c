@@ -33,9 +33,9 @@ typedef struct resuming {
 /* ---- refusals ---- */
 
 /* Advice for a checkpoint that does not belong to the run. */
-static const char *way_out(const lathe_run *run)
+static const char *way_out(const lathe_checkpoint_settings *set)
 {
-    return run->set.checkpoint.resume && strcmp(run->set.checkpoint.resume, "auto") != 0
+    return set->resume && strcmp(set->resume, "auto") != 0
                ? "resume from another checkpoint with checkpoint.resume"
                : "choose another checkpoint.dir to begin anew";
 }
@@ -67,7 +67,8 @@ static lathe_status refuse_value(resuming *r, const char *section, const char *k
         r->run, section, key,
         "%s.%s is %s, but %s, from which the run would resume, was written %s%s: %s, %sor %s",
         section, key, text_of(&is), r->dir, is_new ? "without it" : "with ",
-        is_new ? "" : text_of(&was), is_new ? "take it out" : "set it back", hint, way_out(r->run));
+        is_new ? "" : text_of(&was), is_new ? "take it out" : "set it back", hint,
+        way_out(&r->run->set.checkpoint));
     lathe_buffer_fini(&was);
     lathe_buffer_fini(&is);
     r->n_refused++;
@@ -90,10 +91,10 @@ static lathe_status refuse_said(resuming *r, const char *section, const char *ke
     char said[1024];
     (void)snprintf(said, sizeof said, "%s", lathe_error_message());
     r->n_refused++;
-    const lathe_status status =
-        lathe__run_refuse(r->run, section, key, "%s%s%s; the run would resume from %s: %s%s", said,
-                          changed[0] ? "; changed since then: " : "", changed, r->dir,
-                          changed[0] ? "set these keys back, or " : "", way_out(r->run));
+    const lathe_status status = lathe__run_refuse(
+        r->run, section, key, "%s%s%s; the run would resume from %s: %s%s", said,
+        changed[0] ? "; changed since then: " : "", changed, r->dir,
+        changed[0] ? "set these keys back, or " : "", way_out(&r->run->set.checkpoint));
     return status == LATHE_E_CONFIG ? LATHE_OK : status;
 }
 
@@ -213,7 +214,7 @@ static lathe_status refuse_model(resuming *r, const json_t *differences)
         "%s%s the run's model is not that of %s, from which the run would resume: %s; put it back "
         "as it was, or %s",
         path ? path : "", path ? "/config.json:" : "the configuration changed:", r->dir,
-        text_of(&list), way_out(r->run));
+        text_of(&list), way_out(&r->run->set.checkpoint));
     lathe_buffer_fini(&list);
     return status == LATHE_E_CONFIG ? LATHE_OK : status;
 }

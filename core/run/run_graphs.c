@@ -246,10 +246,10 @@ lathe_status lathe__run_model(lathe_run *run)
 }
 
 /* Rows of a micro-batch: a pair takes two. */
-static int32_t batch_rows(const lathe_run *run)
+static int32_t batch_rows(int32_t micro_batch_size, const lathe_instance *stage_part)
 {
-    const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;
-    return run->set.micro_batch_size * (stage && stage->rows == LATHE_ROWS_PAIRS ? 2 : 1);
+    const lathe_stage_v1 *stage = stage_part->component ? stage_part->table : NULL;
+    return micro_batch_size * (stage && stage->rows == LATHE_ROWS_PAIRS ? 2 : 1);
 }
 
 lathe_program_config lathe__run_program_config(lathe_run *run)
@@ -259,7 +259,7 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
         .params = &run->params,
         .adapter = run->parts.adapter.component ? &run->parts.adapter : NULL,
         .stage = run->parts.stage.component ? &run->parts.stage : NULL,
-        .n_rows = batch_rows(run),
+        .n_rows = batch_rows(run->set.micro_batch_size, &run->parts.stage),
         .row_tokens = run->set.seq_len,
         .recompute = run->set.recompute,
         .fp8 = run->set.fp8,
@@ -280,14 +280,14 @@ static void reserve(lathe_programs *programs, lathe_mem_bytes *planned, int64_t 
     planned->by[LATHE_MEM_ACTIVATIONS] += input_bytes;
 }
 
-static lathe_status prepare(lathe_run *run, lathe_program *p)
+static lathe_status prepare(lathe_machine *m, lathe_programs *programs, lathe_mem_bytes *planned,
+                            lathe_program *p)
 {
-    LATHE_TRY(lathe_program_prepare(p, &run->machine));
+    LATHE_TRY(lathe_program_prepare(p, m));
     const lathe_plan *plan = lathe_exec_plan(p->exec);
-    reserve(&run->programs, &run->planned, plan->arena_bytes, plan->activation_bytes,
-            plan->input_bytes);
-    run->planned.by[LATHE_MEM_OFFLOAD] += plan->host_bytes;
-    run->planned.by[LATHE_MEM_STAGING] += lathe_exec_staging_bytes(p->exec);
+    reserve(programs, planned, plan->arena_bytes, plan->activation_bytes, plan->input_bytes);
+    planned->by[LATHE_MEM_OFFLOAD] += plan->host_bytes;
+    planned->by[LATHE_MEM_STAGING] += lathe_exec_staging_bytes(p->exec);
     return LATHE_OK;
 }
 
@@ -407,11 +407,12 @@ lathe_status lathe__run_plan(lathe_run *run)
     if (trains)
         LATHE_TRY(lathe__average_plan(run));
     if (run->programs.train.graph)
-        LATHE_TRY(prepare(run, &run->programs.train));
+        LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &run->programs.train));
     if (run->programs.eval.graph)
-        LATHE_TRY(prepare(run, &run->programs.eval));
+        LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &run->programs.eval));
     if (run->programs.sampling.graph)
-        LATHE_TRY(lathe__curvature_prepared(run, prepare(run, &run->programs.sampling)));
+        LATHE_TRY(lathe__curvature_prepared(
+            run, prepare(&run->machine, &run->programs, &run->planned, &run->programs.sampling)));
     if (trains) {
         LATHE_TRY(lathe__device_check(run));
         LATHE_TRY(plan_offload(run));

@@ -31,10 +31,10 @@ static uint32_t kinds_of(int32_t mode)
 }
 
 /* "section.key=value" -> key and value. */
-static lathe_status split_overrides(lathe_run *run, int32_t n, const char *const *texts,
+static lathe_status split_overrides(lathe_arena *arena, int32_t n, const char *const *texts,
                                     lathe_override **out)
 {
-    lathe_override *list = lathe_arena_alloc(&run->arena, (n + 1) * (int64_t)sizeof *list);
+    lathe_override *list = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *list);
     if (!list)
         return LATHE_E_NOMEM;
     for (int32_t i = 0; i < n; i++) {
@@ -42,8 +42,8 @@ static lathe_status split_overrides(lathe_run *run, int32_t n, const char *const
         if (!equals)
             return lathe_error(LATHE_E_ARG, "override '%s' is not of the form section.key=value",
                                texts[i]);
-        list[i].key = lathe_arena_strndup(&run->arena, texts[i], equals - texts[i]);
-        list[i].value = lathe_arena_strdup(&run->arena, equals + 1);
+        list[i].key = lathe_arena_strndup(arena, texts[i], equals - texts[i]);
+        list[i].value = lathe_arena_strdup(arena, equals + 1);
         if (!list[i].key || !list[i].value)
             return LATHE_E_NOMEM;
     }
@@ -258,15 +258,15 @@ lathe_status lathe_run_open(const char *config_path, int32_t n_overrides,
     lathe_run *run = NULL;
     lathe_override *list = NULL;
     LATHE_TRY(create(LATHE_OPEN_BATCHES, &run));
-    lathe_status status = split_overrides(run, n_overrides, overrides, &list);
+    lathe_status status = split_overrides(&run->arena, n_overrides, overrides, &list);
     if (status == LATHE_OK)
         status = open_stages(run, config_path, list, n_overrides);
     return opened(run, status, out);
 }
 
-static void close_program(lathe_run *run, lathe_program *p)
+static void close_program(lathe_machine *m, lathe_program *p)
 {
-    lathe_machine_free(&run->machine, LATHE_MEM_ACTIVATIONS, p->own_bytes, p->own_arena);
+    lathe_machine_free(m, LATHE_MEM_ACTIVATIONS, p->own_bytes, p->own_arena);
     lathe_program_fini(p);
 }
 
@@ -275,10 +275,10 @@ void lathe_run_close(lathe_run *run)
     if (!run)
         return;
     lathe_generator_destroy(run);
-    close_program(run, &run->programs.train);
-    close_program(run, &run->programs.eval);
-    close_program(run, &run->programs.logits);
-    close_program(run, &run->programs.sampling);
+    close_program(&run->machine, &run->programs.train);
+    close_program(&run->machine, &run->programs.eval);
+    close_program(&run->machine, &run->programs.logits);
+    close_program(&run->machine, &run->programs.sampling);
     lathe_update_destroy(run->opt.update);
     if (run->programs.arena) {
         lathe_machine_recount(&run->machine, LATHE_MEM_SCRATCH, LATHE_MEM_ACTIVATIONS,

@@ -75,17 +75,17 @@ static lathe_status prepare_parts(lathe_run *run)
 }
 
 /* The key that names the tokenizer. */
-static const char *tokenizer_key(const lathe_run *run, const char **out_section)
+static const char *tokenizer_key(const lathe_settings *set, const char **out_section)
 {
-    const int is_model = !run->set.tokenizer_path && !run->set.tokenizer_train;
+    const int is_model = !set->tokenizer_path && !set->tokenizer_train;
     *out_section = is_model ? "model" : "tokenizer";
-    return run->set.tokenizer_train ? "train" : "path";
+    return set->tokenizer_train ? "train" : "path";
 }
 
 static lathe_status prepare_tokenizer(lathe_run *run)
 {
     const int64_t before = n_errors(run);
-    const char *section, *key = tokenizer_key(run, &section);
+    const char *section, *key = tokenizer_key(&run->set, &section);
     return note(run, lathe__run_tokenizer(run), before, section, key);
 }
 

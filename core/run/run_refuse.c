@@ -20,10 +20,10 @@ static void log_warning(const lathe_place *place, const char *text)
     lathe_buffer_fini(&line);
 }
 
-static lathe_status add_at(const lathe_run *run, int32_t severity, const lathe_place *place,
+static lathe_status add_at(lathe_diags *collected, int32_t severity, const lathe_place *place,
                            const char *text)
 {
-    lathe_diags own = {0}, *const diags = run->open.diags ? run->open.diags : &own;
+    lathe_diags own = {0}, *const diags = collected ? collected : &own;
     if (diags == &own && severity == LATHE_DIAG_WARNING) {
         log_warning(place, text);
         return LATHE_OK;
@@ -38,7 +38,7 @@ static lathe_status add(const lathe_run *run, int32_t severity, const char *sect
                         const char *key, const char *text)
 {
     const lathe_place place = lathe_config_where(run->config, section, key);
-    return add_at(run, severity, &place, text);
+    return add_at(run->open.diags, severity, &place, text);
 }
 
 void lathe__run_log_warnings(const lathe_diags *diags)
@@ -60,7 +60,7 @@ lathe_status lathe__run_refuse_in(const lathe_run *run, const char *key, int64_t
     (void)snprintf(section, sizeof section, "%.*s", (int)n, key);
     const lathe_place place =
         lathe_config_where_in(run->config, section, key + n + 1, index, inner);
-    return add_at(run, LATHE_DIAG_ERROR, &place, text);
+    return add_at(run->open.diags, LATHE_DIAG_ERROR, &place, text);
 }
 
 lathe_status lathe__run_refuse(const lathe_run *run, const char *section, const char *key,
@@ -95,10 +95,10 @@ static const char *behind_name(const char *text, const char *section)
 
 /* Returns the place of the key with which the plugin's message begins, if the file sets it;
  * otherwise of "name". */
-static lathe_place place_of_part(const lathe_run *run, int32_t kind, const char *text)
+static lathe_place place_of_part(const lathe_config *config, int32_t kind, const char *text)
 {
     const char *section = lathe_kind_name(kind), *why;
-    const char *name = lathe_config_part(run->config, kind)->name;
+    const char *name = lathe_config_part(config, kind)->name;
     char key[64];
     size_t n = 0;
     why = behind_name(text, section);
@@ -108,16 +108,16 @@ static lathe_place place_of_part(const lathe_run *run, int32_t kind, const char 
            (islower((unsigned char)why[n]) || isdigit((unsigned char)why[n]) || why[n] == '_'))
         n++;
     (void)snprintf(key, sizeof key, "%.*s", (int)n, why);
-    const lathe_value *value = lathe_config_get(run->config, section, key);
+    const lathe_value *value = lathe_config_get(config, section, key);
     const int is_written = value && value->is_explicit;
-    return lathe_config_where(run->config, section, is_written ? key : "name");
+    return lathe_config_where(config, section, is_written ? key : "name");
 }
 
 lathe_status lathe__run_refuse_part(const lathe_run *run, int32_t kind)
 {
     const char *text = lathe_error_message();
-    const lathe_place place = place_of_part(run, kind, text);
-    return add_at(run, LATHE_DIAG_ERROR, &place, text);
+    const lathe_place place = place_of_part(run->config, kind, text);
+    return add_at(run->open.diags, LATHE_DIAG_ERROR, &place, text);
 }
 
 void lathe__run_warn_part(const lathe_run *run, int32_t kind, const char *format, ...)
@@ -127,6 +127,6 @@ void lathe__run_warn_part(const lathe_run *run, int32_t kind, const char *format
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    const lathe_place place = place_of_part(run, kind, text);
-    (void)add_at(run, LATHE_DIAG_WARNING, &place, text);
+    const lathe_place place = place_of_part(run->config, kind, text);
+    (void)add_at(run->open.diags, LATHE_DIAG_WARNING, &place, text);
 }

@@ -9,16 +9,16 @@
 #include "base/log.h"
 
 /* Whether the run file or an override sets a key of [generate]; else its default stands there. */
-static int is_given(const lathe_run *run, const char *key)
+static int is_given(const lathe_config *config, const char *key)
 {
-    const lathe_value *value = lathe_config_get(run->config, "generate", key);
+    const lathe_value *value = lathe_config_get(config, "generate", key);
     return value && value->is_explicit;
 }
 
 /* Whether the model's file decides a key of [generate]. */
 static int from_file(const lathe_run *run, const char *key)
 {
-    return run->generation.is_present && !is_given(run, key);
+    return run->generation.is_present && !is_given(run->config, key);
 }
 
 static double number(const lathe_run *run, const char *key, double setting, double of_file)

@@ -9,16 +9,16 @@
 #include "run/run_state.h"
 
 /* Whether the file or the command line sets the key. */
-static int is_given(const lathe_run *run, const char *section, const char *key)
+static int is_given(const lathe_config *config, const char *section, const char *key)
 {
-    const lathe_value *value = lathe_config_get(run->config, section, key);
+    const lathe_value *value = lathe_config_get(config, section, key);
     return value && value->is_explicit;
 }
 
 /* Warns if a key is set that nothing reads. */
 static void warn_idle(const lathe_run *run, const char *section, const char *key, const char *why)
 {
-    if (is_given(run, section, key))
+    if (is_given(run->config, section, key))
         lathe__run_warn(run, section, key, "%s.%s has no effect: %s", section, key, why);
 }
 
@@ -33,7 +33,7 @@ void lathe__settings_check_pause(const lathe_run *run)
 {
     const lathe_settings *s = &run->set;
     if (s->stop_after > 0 && s->max_steps > 0 && s->stop_after >= s->max_steps &&
-        is_given(run, "train", "stop_after"))
+        is_given(run->config, "train", "stop_after"))
         lathe__run_warn(run, "train", "stop_after",
                         "train.stop_after = %lld has no effect: the run ends after step %lld",
                         (long long)s->stop_after, (long long)s->max_steps);
@@ -44,7 +44,7 @@ static void warn_least_rate(const lathe_run *run)
 {
     const double lr = lathe_config_float(run->config, "optimizer", "lr");
     const double least = lathe_config_float(run->config, "scheduler", "min_lr");
-    if (is_given(run, "scheduler", "min_lr") && lr > 0.0 && least > lr)
+    if (is_given(run->config, "scheduler", "min_lr") && lr > 0.0 && least > lr)
         lathe__run_warn(run, "scheduler", "min_lr",
                         "scheduler.min_lr = %g is above optimizer.lr = %g: the learning rate rises "
                         "where the schedule would lower it",
@@ -82,7 +82,7 @@ static void warn_values(const lathe_run *run)
 {
     static const char *const spikes[] = {"spike_threshold", "spike_window", NULL};
     for (int i = 0; run->set.on_spike == LATHE_POLICY_IGNORE && spikes[i]; i++)
-        if (is_given(run, "train", spikes[i]))
+        if (is_given(run->config, "train", spikes[i]))
             lathe__run_warn(run, "train", spikes[i],
                             "train.%s only counts spikes in metrics.jsonl, because train.on_spike "
                             "is \"ignore\"; set it to stop, skip or rewind to act on them",

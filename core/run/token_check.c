@@ -23,39 +23,40 @@ static const char *token_text(const lathe_tokenizer *tokenizer, int32_t id, char
 /* Checks that an end-of-text id has a row in the embedding and a token in the tokenizer. Begin and
  * padding ids are not checked: they are the tokenizer's own, and many config.json files hold ids of
  * other models. */
-static lathe_status check_eos(const lathe_run *run, int32_t id)
+static lathe_status check_eos(const lathe_model_config *model, const lathe_run_data *data,
+                              const char *path, int32_t id)
 {
-    const int64_t tokens = lathe_tokenizer_vocab_size(run->data.tokenizer);
+    const int64_t tokens = lathe_tokenizer_vocab_size(data->tokenizer);
     int64_t n = 0;
-    if (id >= run->model.vocab)
+    if (id >= model->vocab)
         return lathe_error(LATHE_E_CONFIG,
-                           "%s/config.json: eos_token_id is %d, and vocab_size only %lld",
-                           run->set.model_path, id, (long long)run->model.vocab);
-    if (run->data.tokenizer_dir && !lathe_tokenizer_token(run->data.tokenizer, id, &n))
+                           "%s/config.json: eos_token_id is %d, and vocab_size only %lld", path, id,
+                           (long long)model->vocab);
+    if (data->tokenizer_dir && !lathe_tokenizer_token(data->tokenizer, id, &n))
         return lathe_error(
             LATHE_E_CONFIG,
-            "%s/config.json: eos_token_id is %d, which is no token of %s (%lld tokens)",
-            run->set.model_path, id, run->data.tokenizer_dir, (long long)tokens);
+            "%s/config.json: eos_token_id is %d, which is no token of %s (%lld tokens)", path, id,
+            data->tokenizer_dir, (long long)tokens);
     return LATHE_OK;
 }
 
 /* Warns if the end tokens differ: training ends documents with the tokenizer's, other programs stop
  * at config.json's. */
-static void compare_eos(const lathe_run *run)
+static void compare_eos(const lathe_model_config *model, const lathe_run_data *data,
+                        const char *path)
 {
-    const int32_t eos = lathe_tokenizer_eos(run->data.tokenizer);
+    const int32_t eos = lathe_tokenizer_eos(data->tokenizer);
     char ours[96], theirs[96];
-    if (!run->data.tokenizer_dir || run->model.n_eos == 0 || eos < 0)
+    if (!data->tokenizer_dir || model->n_eos == 0 || eos < 0)
         return;
-    for (int32_t i = 0; i < run->model.n_eos; i++)
-        if (run->model.eos[i] == eos)
+    for (int32_t i = 0; i < model->n_eos; i++)
+        if (model->eos[i] == eos)
             return;
     lathe_log(LATHE_LOG_WARN,
               "%s/config.json: eos_token_id is %s, but the tokenizer of %s ends a text with %s: "
               "documents end with the latter in training",
-              run->set.model_path,
-              token_text(run->data.tokenizer, run->model.eos[0], theirs, sizeof theirs),
-              run->data.tokenizer_dir, token_text(run->data.tokenizer, eos, ours, sizeof ours));
+              path, token_text(data->tokenizer, model->eos[0], theirs, sizeof theirs),
+              data->tokenizer_dir, token_text(data->tokenizer, eos, ours, sizeof ours));
 }
 
 /* Refuses raw bytes for a model that needs a tokenizer. A model folder without a tokenizer is read
@@ -96,7 +97,7 @@ lathe_status lathe__token_check(const lathe_run *run)
     if (!run->set.model_path)
         return LATHE_OK;
     for (int32_t i = 0; i < run->model.n_eos; i++)
-        LATHE_TRY(check_eos(run, run->model.eos[i]));
-    compare_eos(run);
+        LATHE_TRY(check_eos(&run->model, &run->data, run->set.model_path, run->model.eos[i]));
+    compare_eos(&run->model, &run->data, run->set.model_path);
     return LATHE_OK;
 }
