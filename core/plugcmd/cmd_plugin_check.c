@@ -240,16 +240,51 @@ static int check_in_child(const lathe_args *args, const char *path, lathe_check_
     return lathe_check_report_end(shown, outcome.done ? outcome.title : path, &outcome.totals);
 }
 
+/* The first file of "kind/name" in the folders that are searched, without opening it. 0: none. */
+static int find_named(const lathe_registry *registry, const char *word, char path[PATH_MAX])
+{
+    int64_t n = 0;
+    char file[PATH_MAX];
+    const char *const *folders = lathe_registry_paths(registry, &n);
+    for (int64_t i = 0; i < n; i++) {
+        (void)snprintf(file, sizeof file, "%.2000s/%.200s.so", folders[i], word);
+        if (realpath(file, path) != NULL)
+            return 1;
+    }
+    return 0;
+}
+
+/* A file, or the plugin KIND/NAME as in `lathe show`. */
+static lathe_status find_file(const char *word, char path[PATH_MAX])
+{
+    char kind[64];
+    const char *slash = strchr(word, '/');
+    if (realpath(word, path) != NULL)
+        return LATHE_OK;
+    (void)snprintf(kind, sizeof kind, "%.*s", slash != NULL ? (int)(slash - word) : 0, word);
+    if (slash == NULL || lathe_kind_id(kind) == 0 || !lathe_name_is_valid(slash + 1))
+        return lathe_error(LATHE_E_NOT_FOUND, "%s: no such file", word);
+    lathe_registry *registry = NULL;
+    LATHE_TRY(lathe_registry_create(&registry));
+    const int found = find_named(registry, word, path);
+    lathe_registry_destroy(registry);
+    return found ? LATHE_OK
+                 : lathe_error(LATHE_E_NOT_FOUND,
+                               "%s: neither a file nor a plugin that is found: lathe ls %s lists "
+                               "those that are",
+                               word, kind);
+}
+
 static int check(const lathe_args *args, lathe_check_report *shown)
 {
     char path[PATH_MAX];
     int64_t fd;
-    if (realpath(args->words[0], path) == NULL)
-        return lathe_args_fail(args,
-                               lathe_error(LATHE_E_NOT_FOUND, "%s: no such file", args->words[0]));
+    lathe_status status = find_file(args->words[0], path);
+    if (status != LATHE_OK)
+        return lathe_args_fail(args, status);
     if (lathe_args_value(args, "--here") == NULL)
         return check_in_child(args, path, shown);
-    const lathe_status status = lathe_args_int(args, "--report-to", 3, 1 << 20, -1, &fd);
+    status = lathe_args_int(args, "--report-to", 3, 1 << 20, -1, &fd);
     if (status != LATHE_OK)
         return lathe_args_fail(args, status);
     return check_here(args, path, shown, (int)fd);
@@ -282,7 +317,8 @@ const lathe_command lathe_cmd_plugin_check = {
     .name = "plugin check",
     .arguments = "FILE.so",
     .summary = "run the conformance suite on a plugin",
-    .details = "Prints one line per check: ok, FAIL with the reason, or skipped with the\n"
+    .details = "Instead of a file, the plugin KIND/NAME (model/llama) can be given, as for show.\n"
+               "Prints one line per check: ok, FAIL with the reason, or skipped with the\n"
                "reason. The plugin runs in a child process: if it crashes, takes too long or\n"
                "exits early, the check that was running has failed. Keys of the plugin have\n"
                "their defaults unless --set or --config changes them. With --device, the\n"

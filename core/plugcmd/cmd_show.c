@@ -272,12 +272,31 @@ static const lathe_core_section *find_table(const char *path)
     return NULL;
 }
 
-/* An error for a word that is neither a plugin nor a section. Suggests a table of this name inside
- * a section. */
-static lathe_status unknown_word(const char *word)
+/* Whether a kind has a plugin of this name. Opens none. */
+static int is_plugin(const lathe_registry *registry, int32_t kind, const char *word,
+                     lathe_arena *arena)
+{
+    const char **names = NULL;
+    int64_t n = 0;
+    if (lathe_registry_names(registry, kind, arena, &names, &n) != LATHE_OK)
+        return 0;
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(names[i], word) == 0)
+            return 1;
+    return 0;
+}
+
+/* An error for a word that is neither KIND/NAME nor a section. Suggests a plugin of this name, or a
+ * table of this name inside a section. */
+static lathe_status unknown_word(const char *word, const lathe_registry *registry,
+                                 lathe_arena *arena)
 {
     int32_t n = 0;
     char near[160] = "";
+    for (int32_t kind = 1; strcmp(lathe_kind_name(kind), "?") != 0; kind++)
+        if (is_plugin(registry, kind, word, arena))
+            (void)snprintf(near, sizeof near, " (did you mean '%s/%.80s'?)", lathe_kind_name(kind),
+                           word);
     const lathe_core_section *tables = lathe_core_tables(&n);
     for (int32_t i = n - 1; i >= 0; i--)
         if (strcmp(tables[i].key, word) == 0)
@@ -294,7 +313,7 @@ static lathe_status show_plugin(const char *word, lathe_registry *registry, int 
 {
     const char *slash = strchr(word, '/');
     if (slash == NULL)
-        return unknown_word(word);
+        return unknown_word(word, registry, arena);
     const char *kind_name = lathe_arena_strndup(arena, word, slash - word);
     const lathe_component *component;
     int32_t kind;

@@ -264,6 +264,20 @@ Test(cli, plugin_check_reports_and_exits)
     expect(LATHE " plugin check text.so 2>&1", 1, "FAIL");
 }
 
+Test(cli, plugin_check_takes_a_file_or_the_name_of_a_plugin)
+{
+    expect(LATHE " plugin check model/gpt_neox 2>&1", 0,
+           "model/gpt_neox: 11 ok, 0 failed, 0 skipped");
+    expect(LATHE " plugin check model/gpt_nox 2>&1", 2,
+           "model/gpt_nox: neither a file nor a plugin that is found: lathe ls model lists");
+    expect(LATHE " plugin check modell/gpt_neox 2>&1", 2, "modell/gpt_neox: no such file");
+}
+
+Test(cli, show_suggests_the_plugin_of_a_name_without_its_kind)
+{
+    expect(LATHE " show gpt_neox 2>&1", 2, "(did you mean 'model/gpt_neox'?)");
+}
+
 #define KEYED                                                                                      \
     LATHE " plugin check " LATHE_TEST_BUILD "/tests/faults/optimizer/"                             \
           "sound_with_a_required_key.so "
