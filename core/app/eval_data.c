@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "config/config.h"
 #include "data/dataset.h"
-#include "plug/config.h"
 
 static int same_text(const char *a, const char *b)
 {
