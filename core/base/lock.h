@@ -20,8 +20,8 @@ typedef struct lathe_lock {
  *  (flock becomes a byte-range lock). A file system without locks gives a warning and no
  *  protection.
  *
- *  Errors  LATHE_E_STATE: another process holds the lock; the message says which. LATHE_E_IO: the
- *  file cannot be written.
+ *  Errors  LATHE_E_STATE: another process holds the lock; the message says which.
+ *          LATHE_E_IO: the file cannot be written.
  */
 lathe_status lathe_lock_take(const char *path, lathe_lock *out);
 /** Tests the lock and writes nothing. LATHE_E_STATE: another process holds it; the message says

@@ -2,9 +2,9 @@
  * values come from.
  *
  *   trained       the f32 master, rounded to checkpoint.save_dtype. If that loses bits, the master
- * is also in state/masters.safetensors, and resuming reads it from there. not trained   the bytes
- * of the file from which the tensor was read (model.path, or the checkpoint that was resumed); in a
- * new model, the number that the seed gives
+ *                 is also in state/masters.safetensors, and resuming reads it from there.
+ *   not trained   the bytes of the file from which the tensor was read (model.path, or the
+ *                 checkpoint that was resumed); in a new model, the value that the seed gives
  */
 #ifndef LATHE_CHECKPOINT_MODEL_FILE_H
 #define LATHE_CHECKPOINT_MODEL_FILE_H

@@ -39,7 +39,7 @@ void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, cons
     p->dv_stride = p->v_stride;
 }
 
-/* Pointer to element `count` after p; NULL stays NULL. */
+/* Pointer to element `count` of p; NULL stays NULL. */
 static void *behind(const void *p, int64_t count, int32_t dtype)
 {
     return p ? (char *)(uintptr_t)p + count * lathe_dtype_bytes(dtype) : NULL;

@@ -113,7 +113,7 @@ lathe_status lathe_product_time(lathe_machine *m, int32_t dtype, int32_t fp8,
     if (status != LATHE_OK || product_bytes(&p) > room)
         goto done;
     status = m->dev->alloc(m->device->self, product_bytes(&p), LATHE_MEM_DEVICE, &memory);
-    if (status == LATHE_E_NOMEM) { /* other processes use the memory */
+    if (status == LATHE_E_NOMEM) { /* other processes use memory of the device */
         lathe_error_clear();
         status = LATHE_OK;
         goto done;

@@ -17,7 +17,7 @@ typedef struct builder {
     lathe_model_report reports[LATHE_MAX_REPORTS]; /* of the policy's family */
     int32_t n_reports;
     int32_t reference; /* the forward being built is the reference's */
-    int32_t evaluates; /* the likeliest token is wanted beside the target's probability */
+    int32_t evaluates; /* build HEAD_EVAL, which also finds the most likely token */
 } builder;
 
 static lathe_status param_value(void *arg, const char *name, lathe_val *out)
@@ -163,7 +163,7 @@ static lathe_status batch_inputs(builder *b)
     return LATHE_OK;
 }
 
-/* Adds what the policy's family reports: metrics beside those of the stage, and auxiliary losses,
+/* Adds what the policy's family reports: metrics besides those of the stage, and auxiliary losses,
  * which training adds to the loss. */
 static lathe_status add_reports(builder *b, int32_t train)
 {
@@ -269,7 +269,7 @@ static lathe_status build_logits(builder *b, int32_t last_row_only)
     return LATHE_OK;
 }
 
-/* "CURVE" as a number: distinct from the RNG streams of dropout and rounding, which count from
+/* "CURVE" as a number. It differs from the RNG streams of dropout and rounding, which count from
  * small numbers. */
 #define DRAW_STREAM UINT64_C(0x4355525645)
 
@@ -323,7 +323,7 @@ static lathe_status build_decode(builder *b)
     return build_logits(b, 1);
 }
 
-/* The machine's last answer about an op; layers are alike, so it is often asked again. */
+/* The last answer about an op. Layers are alike, so the same question is asked often. */
 typedef struct offer {
     const lathe_machine *machine;
     lathe_desc tensors[LATHE_OP_MAX_IN + LATHE_OP_MAX_OUT];
@@ -353,7 +353,7 @@ static int32_t machine_offers(void *arg, const lathe_graph *g, const lathe_ir_no
     if (o->is_made)
         o->machine->dev->kernel_destroy(o->machine->device->self, kernel);
     else
-        lathe_error_clear(); /* it has none: no error */
+        lathe_error_clear(); /* no kernel is not an error */
     return o->is_made;
 }
 
@@ -418,7 +418,7 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
     out->top_logprobs = out->top = out->draw = out->sampled = out->pair_mask = LATHE_NONE;
     out->target_mask = LATHE_NONE;
     LATHE_TRY(lathe_graph_create(config->params, &out->graph));
-    /* labels are drawn from what is differentiated: SAMPLE drops what TRAIN drops */
+    /* TRAIN differentiates the distribution that the labels come from: SAMPLE needs its dropout */
     out->graph->drop_nothing = kind != LATHE_PROGRAM_TRAIN && kind != LATHE_PROGRAM_SAMPLE;
     builder b = {.config = config,
                  .program = out,

@@ -16,23 +16,23 @@ typedef struct range {
 } range;
 
 typedef struct part {
-    int32_t end;       /* pieces, or matrices, of this part and those before it */
-    int32_t end_range; /* ranges, counted likewise */
-    int64_t bytes;     /* in the buffer */
+    int32_t end;       /* number of pieces, or matrices, in this part and all before it */
+    int32_t end_range; /* the same for ranges */
+    int64_t bytes;     /* size in the buffer */
 } part;
 
 /* Content of a part: a piece of a tensor, or a matrix. */
 typedef struct piece {
     int32_t param, part, is_whole;
-    int64_t begin, n, unit;      /* elements, of it and of what it is cut into */
-    int64_t to[LATHE_MAX_SLOTS]; /* in the buffer */
+    int64_t begin, n, unit;      /* in elements; the tensor is cut at multiples of `unit` */
+    int64_t to[LATHE_MAX_SLOTS]; /* offsets in the buffer */
 } piece;
 
 struct lathe_offload {
     lathe_machine *m;
     lathe_store *store;
     const lathe_instance *optimizer;
-    int64_t wanted; /* bytes of a part */
+    int64_t wanted; /* target bytes of a part */
     part *parts;
     piece *pieces;
     range *ranges;

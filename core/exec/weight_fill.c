@@ -33,7 +33,8 @@ static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, 
         memory = lathe_store_shadow(store, index);
         *out_dtype = lathe_params_value_dtype(fill->params, index);
     }
-    if (!memory || !store->is_host) { /* on its way into planes, or to the device */
+    /* the values are encoded or copied to the device afterwards */
+    if (!memory || !store->is_host) {
         LATHE_TRY(row_buffer(fill, row, 4 * n));
         memory = fill->buffer;
     }
@@ -77,7 +78,7 @@ static lathe_status row_done(void *arg, int32_t index, const lathe_param *row, v
         return encode_row(fill, index, row, data);
     if (lathe_store_master(fill->store, index))
         return lathe_store_set(fill->store, index, data);
-    if (fill->store->is_host) /* it was written in its place */
+    if (fill->store->is_host) /* place_row gave the loader this address */
         return LATHE_OK;
     return lathe_store_put(fill->store, lathe_store_shadow(fill->store, index), data,
                            lathe_desc_count(&row->desc) *

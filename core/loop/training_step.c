@@ -10,8 +10,8 @@
  *   stop     an error, with the step, the micro-batch and the first bad tensor, or the figures of
  *            the spike
  *   skip     the step counts, but updates nothing and does not advance the schedule; too many
- * skipped steps in a row are an error rewind   the run loads its last checkpoint and continues with
- * the data after the bad step
+ *            skipped steps in a row are an error
+ *   rewind   the run loads its last checkpoint and continues with the data after the bad step
  *
  * A step without any target is skipped in the same way.
  */

@@ -22,8 +22,8 @@ void lathe_pass_fp8(lathe_graph *g, int32_t recipe);
  *  loss  f32[] value; seed f32[] value (the loss scale)
  *  Gradients land in LATHE_VALUE_GRAD values, = or += by LATHE_WRITE_RUNTIME; a value used more
  *  than once gets its contributions added in the reverse of node order.
- *  Errors  LATHE_E_UNSUPPORTED: an op without a derivative between a trainable value and the loss,
- *  naming the node. LATHE_E_CONFIG: no trainable parameter reaches the loss.
+ *  Errors  LATHE_E_UNSUPPORTED: an op without a derivative between a trainable value and the loss;
+ *          the message names the node. LATHE_E_CONFIG: no trainable parameter reaches the loss.
  */
 lathe_status lathe_derive(lathe_graph *g, lathe_val loss, lathe_val seed);
 

@@ -50,8 +50,8 @@ typedef struct lathe_rendering {
 void lathe_rendering_fini(lathe_rendering *rendering);
 
 /** Parses text[0, bytes). `name` stands for the template in messages: "name:line:column: ...".
- *  Errors  LATHE_E_PARSE: not UTF-8, or not Jinja; LATHE_E_UNSUPPORTED: Jinja that the subset
- * lacks, with the construct. */
+ *  Errors  LATHE_E_PARSE: not UTF-8, or not Jinja. LATHE_E_UNSUPPORTED: Jinja that the subset
+ *          lacks; the message names the construct. */
 lathe_status lathe_template_parse(const char *name, const char *text, int64_t bytes,
                                   lathe_template **out);
 void lathe_template_destroy(lathe_template *tpl);
@@ -64,7 +64,7 @@ int lathe_template_mentions(const lathe_template *tpl, const char *variable);
 /** Renders. *out must be empty; on success the caller frees it with lathe_rendering_fini.
  *  Errors  LATHE_E_CONFIG: the template refuses the values (raise_exception) or cannot use them
  *          (an undefined value, a wrong type); LATHE_E_UNSUPPORTED: a construct that the subset
- * lacks, or a limit; each with line and column. LATHE_E_NOMEM. */
+ *          lacks, or a limit; each with line and column. LATHE_E_NOMEM. */
 lathe_status lathe_template_render(const lathe_template *tpl, const lathe_template_input *input,
                                    lathe_rendering *out);
 

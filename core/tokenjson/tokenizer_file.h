@@ -17,8 +17,8 @@
  *  `add_special`). The ids are those of Hugging Face's tokenizers 0.23, except for characters that
  *  one side's version of Unicode does not know (docs/design/006-tokenizers.md). Truncation and
  *  padding in the file are ignored, since they are not for training.
- *  Errors  LATHE_E_UNSUPPORTED: something else; the message names file and key. LATHE_E_PARSE:
- *  malformed. LATHE_E_IO. */
+ *  Errors  LATHE_E_UNSUPPORTED: something else; the message names file and key.
+ *          LATHE_E_PARSE: malformed. LATHE_E_IO. */
 lathe_status lathe_tokenizer_load(const char *path, lathe_tokenizer **out);
 
 /** Writes tokenizer.json atomically, in the form that Hugging Face's libraries read. If `path` is a

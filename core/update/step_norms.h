@@ -1,9 +1,9 @@
 /* Computes the norms that a step reports and uses for clipping: sums of squares of the gradients
  * and of the parameters, for each row of the parameter table, computed by the device.
  *
- *   own      |segments and sums of the gradients|of the masters|of bf16 gradients|of MATRIX
- * masters| staging  |sums of the gradients|of the masters|...|    empty if the host shares the
- * memory
+ *   own      |f32 gradients|masters|bf16 gradients|MATRIX masters|   each as in squares.h
+ *   staging  |f32 gradients|masters|bf16 gradients|MATRIX masters|   their sums; empty if the host
+ *                                                                    shares the device's memory
  */
 #ifndef LATHE_UPDATE_STEP_NORMS_H
 #define LATHE_UPDATE_STEP_NORMS_H
