@@ -21,7 +21,7 @@ typedef struct unit {
     lathe_ids ids;
     lathe_shard_piece *pieces; /* their ids are NULL: they follow each other in the unit's ids */
     int64_t n_pieces, capacity;
-    int64_t n_skipped, n_recut, n_known;
+    int64_t n_skipped, n_recut, n_spaces, n_known;
     int64_t n_equal, first_equal; /* pairs; the first counts from the first of the unit */
     int64_t line;                 /* LATHE_SHARD_LINE of the record that is tokenised */
     lathe_status status;
@@ -48,6 +48,7 @@ typedef struct builder {
     int64_t n_units, units_max;
     atomic_llong next; /* next unit to take */
     int64_t n_recut;   /* prompts whose last tokens merge with the completion */
+    int64_t n_spaces;  /* those of them that end with a space */
     const char *text;  /* text of the long document that the units cut, else NULL */
     int64_t n_text;
     int32_t may_cut; /* LATHE_CUT_* of the tokenizer */
@@ -139,6 +140,13 @@ static int64_t common_prefix(const lathe_ids *a, const lathe_ids *b)
     return n;
 }
 
+/* Counts a record whose prompt's last tokens merge with the completion. */
+static void count_recut(unit *u, int is_recut, const char *prompt, int64_t n)
+{
+    u->n_recut += is_recut;
+    u->n_spaces += is_recut && n > 0 && prompt[n - 1] == ' ';
+}
+
 /* Tokenises the prompt alone, and each prompt with its completion as one text. The completion
  * starts where the two results diverge, as in TRL's DPOTrainer. */
 static lathe_status put_pair(const builder *b, worker *w, unit *u, const char *prompt,
@@ -152,7 +160,7 @@ static lathe_status put_pair(const builder *b, worker *w, unit *u, const char *p
     const int64_t with_chosen = common_prefix(&w->prompt, &w->chosen);
     const int64_t with_rejected = common_prefix(&w->prompt, &w->rejected);
     const int64_t n = with_chosen < with_rejected ? with_chosen : with_rejected;
-    u->n_recut += n < w->prompt.n;
+    count_recut(u, n < w->prompt.n, prompt, n_prompt);
     LATHE_TRY(
         add_piece(u, (lathe_shard_piece){.ids = w->chosen.data, .n = n, .text_bytes = n_prompt}));
     LATHE_TRY(add_piece(u, (lathe_shard_piece){.ids = w->chosen.data + n,
@@ -176,7 +184,7 @@ static lathe_status put_completion(const builder *b, worker *w, unit *u, const c
     LATHE_TRY(lathe_encoder_run(w->enc, prompt, n_prompt, LATHE_ENCODE_ADD_SPECIAL, &w->prompt));
     LATHE_TRY(encode_joined(b, w, prompt, n_prompt, text, n, &w->chosen));
     const int64_t n_context = common_prefix(&w->prompt, &w->chosen);
-    u->n_recut += n_prompt > 0 && n_context < w->prompt.n;
+    count_recut(u, n_prompt > 0 && n_context < w->prompt.n, prompt, n_prompt);
     LATHE_TRY(add_piece(u, (lathe_shard_piece){.ids = w->chosen.data,
                                                .n = n_context,
                                                .text_bytes = n_prompt,
@@ -266,6 +274,7 @@ static lathe_status add_unit(builder *b, int64_t first, int64_t n)
     u->first = first;
     u->n = n;
     u->ids.n = u->n_pieces = u->n_skipped = u->n_recut = u->n_known = u->n_equal = 0;
+    u->n_spaces = 0;
     u->status = LATHE_OK;
     return LATHE_OK;
 }
@@ -311,6 +320,7 @@ static lathe_status write_unit(builder *b, const unit *u)
     }
     h->n_skipped += u->n_skipped;
     b->n_recut += u->n_recut;
+    b->n_spaces += u->n_spaces;
     return LATHE_OK;
 }
 
@@ -457,8 +467,12 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
         if (b.n_recut)
             lathe_log(LATHE_LOG_WARN,
                       "%s: in %lld records the end of the prompt merges with the completion; those "
-                      "tokens count as completion",
-                      job->dataset->path, (long long)b.n_recut);
+                      "tokens count as completion%s",
+                      job->dataset->path, (long long)b.n_recut,
+                      b.n_spaces < b.n_recut
+                          ? ""
+                          : ": these prompts end with a space; begin the completions with it"
+                            " instead");
     }
     fini(&b);
     return status;

@@ -50,8 +50,8 @@ static inline int64_t fuzz_build(const lathe_dataset *dataset, const lathe_sourc
     }
 }
 
-/* The first byte selects documents (even) or preference pairs (odd). Parts of any size must have
- * the same content. */
+/* Bit 0 of the first byte selects preference pairs, else bit 7 examples, else documents; bit 6
+ * columns made by formats. Parts of any size must have the same content. */
 static inline int fuzz_dataset(int32_t type, const char *name, const uint8_t *data, size_t size)
 {
     static lathe_tokenizer *tok;
@@ -70,8 +70,13 @@ static inline int fuzz_dataset(int32_t type, const char *name, const uint8_t *da
     const fuzz_file file = fuzz_file_open(data + 1, size - 1);
     if (fstat(file.fd, &info) != 0)
         abort();
-    const int32_t rows = data[0] & 1u ? LATHE_ROWS_PAIRS : LATHE_ROWS_PACKED;
-    const lathe_dataset dataset = {.path = file.path, .type = type};
+    const int32_t rows = data[0] & 1u      ? LATHE_ROWS_PAIRS
+                         : data[0] & 0x80u ? LATHE_ROWS_COMPLETIONS
+                                           : LATHE_ROWS_PACKED;
+    lathe_dataset dataset = {.path = file.path, .type = type};
+    if (data[0] & 0x40u)
+        for (int32_t c = 0; c < LATHE_N_COLUMNS; c++)
+            dataset.formats[c] = c == LATHE_COLUMN_PROMPT ? "{{{id}}} {text}\n" : "{text}{id}";
     const lathe_source source = {file.path, info.st_size, info.st_mtim.tv_sec,
                                  info.st_mtim.tv_nsec};
     const lathe_sources sources = {.list = &source, .n = 1, .bytes = info.st_size, .type = type};

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "data/loader.h"
 #include "tokenjson/tokenizer_file.h"
 
@@ -176,6 +177,37 @@ Test(completions, a_damaged_mask_is_found)
     cr_expect_eq(prepare("a.jsonl", "{\"prompt\": \"ab\", \"completion\": \"c\"}\n", raw),
                  LATHE_E_CORRUPT);
     free(data);
+}
+
+static char warning[512];
+
+static void keep_warning(void *arg, int32_t level, const char *text)
+{
+    (void)arg, (void)level;
+    (void)snprintf(warning, sizeof warning, "%s", text);
+}
+
+/* GPT-2 has a token for a space and the word after it. */
+Test(completions, a_prompt_that_ends_with_a_space_is_told_of)
+{
+    lathe_tokenizer *tok = NULL;
+    cr_assert_eq(lathe_tokenizer_load(LATHE_TEST_DATA "/golden/data/tokenizer/gpt2.json", &tok),
+                 LATHE_OK);
+    lathe_log_set_sink(keep_warning, NULL);
+    cr_assert_eq(prepare("a.jsonl", "{\"prompt\": \"a \", \"completion\": \"the\"}\n", tok),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect_not_null(strstr(warning, "in 1 records the end of the prompt merges with the "
+                                       "completion; those tokens count as completion: these "
+                                       "prompts end with a space; begin the completions with it"),
+                       "%s", warning);
+    lathe_shards_destroy(shards);
+    shards = NULL;
+    warning[0] = '\0';
+    cr_assert_eq(prepare("b.jsonl", "{\"prompt\": \"a\", \"completion\": \" the\"}\n", tok),
+                 LATHE_OK);
+    cr_expect_str_empty(warning);
+    lathe_log_set_sink(NULL, NULL);
+    lathe_tokenizer_destroy(tok);
 }
 
 static void compare_with_golden(const char *name)
