@@ -1,6 +1,6 @@
 /* Copies a batch into the inputs of a program. */
-#ifndef LATHE_RUN_BATCH_LOAD_H
-#define LATHE_RUN_BATCH_LOAD_H
+#ifndef LATHE_EXEC_BATCH_LOAD_H
+#define LATHE_EXEC_BATCH_LOAD_H
 
 #include "exec/program.h"
 #include "lathe/lathe.h"

@@ -1,5 +1,5 @@
 /* Copies a batch into the inputs of a program: tokens, targets, positions, the stage's inputs. */
-#include "run/batch_load.h"
+#include "exec/batch_load.h"
 
 #include <string.h>
 
