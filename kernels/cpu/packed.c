@@ -1,19 +1,28 @@
 /* Packed products: the classic three loops around a kernel that keeps a tile of c in registers.
+ * Packing widens 16-bit elements. One operand is packed whole before the product: a if it has few
+ * rows, else b. The workers pack the other one in parts, where they use them.
  *
- *   for each nc columns of c:
- *     pack op(b), all of k, into panels [k][TILE_COLUMNS] of f32             (all workers)
- *     for each task, which is mc rows of c by a slice of these columns:      (one worker)
- *       for each kc elements of the sum:
- *         pack op(a) into [mc][kc]
- *         for each panel of b, for each TILE_ROWS rows: compute the tile
+ *   b whole: for each nc columns of c:
+ *              pack op(b), all of k, into panels [k][TILE_COLUMNS] of f32        (all workers)
+ *              for each task, which is mc rows of c by a slice of these columns: (one worker)
+ *                for each kc elements of the sum:
+ *                  pack op(a) into [mc][kc]
+ *                  for each panel of b, for each TILE_ROWS rows: compute the tile
+ *   a whole: pack op(a)                                                          (all workers)
+ *            for each task, which is a slice of the columns of c:                (one worker)
+ *              for each kc elements of the sum, for each panel:
+ *                pack op(b) into [kc][TILE_COLUMNS]
+ *                for each TILE_ROWS rows: compute the tile
  *
  * The packed part of a stays in the L2 cache, a panel of b (kc of its rows) in the L1 cache. If k
  * is cut into several parts, the sums of the tiles stay in f32 in the worker's scratch between
- * parts. The last part scales, adds the bias and the old c, and rounds. Packing widens 16-bit
- * elements; it reads b once and a once per slice.
+ * parts. The last part scales, adds the bias and the old c, and rounds. Both ways add in the same
+ * order, so that they give the same bits.
  *
  *   scratch: | packed b | for each worker: packed a, tiles |
- *   packed a: by tile [kc][TILE_ROWS], tiles KC * TILE_ROWS apart
+ *       or:  | packed a | for each worker: a panel of b, tiles |
+ *   packed a: by tile [kc][TILE_ROWS], tiles KC * TILE_ROWS apart; if it is packed whole, the tiles
+ *   of the first part of the sum, then those of the second, and so on
  */
 #include "packed.h"
 
@@ -33,6 +42,11 @@
 #define PACKED_B ((int64_t)4 << 20) /* maximum elements of the packed b, about */
 #define TASKS_PER_WORKER 4          /* minimum, if there are enough columns */
 #define LEAST_SLICE (4 * TILE_COLUMNS)
+#define PACKED_A ((int64_t)2 << 20) /* maximum elements of an a that is packed whole */
+#define ROWS_WHOLE 512              /* maximum rows of it; one part of its sum fits the L2 cache */
+#define SLICE_WHOLE (8 * TILE_COLUMNS)
+#define PANEL_TASKS 8              /* minimum tasks per worker then: n is often a few hundred */
+#define ALONE ((int64_t)128 << 10) /* elements of a that one worker packs faster than several */
 
 typedef struct packed_job {
     const cpu_packed *p;
@@ -40,7 +54,7 @@ typedef struct packed_job {
     const float *bias;
     void *c;
     int32_t accumulate;
-    float *packed_b;
+    float *packed_a, *packed_b; /* the one that is packed whole */
     char *workers;
     int64_t from, columns; /* the columns of c that are computed now */
     int64_t n_slices;
@@ -53,6 +67,11 @@ static int64_t parts_of(int64_t n, int64_t most)
     return (n + most - 1) / most;
 }
 
+static int64_t tiles_of(int64_t rows)
+{
+    return parts_of(rows, TILE_ROWS);
+}
+
 /* Cuts n into equal parts of at most `most`, and rounds the size of a part up to a multiple of
  * `unit`. */
 static int64_t even_part(int64_t n, int64_t most, int64_t unit)
@@ -61,49 +80,86 @@ static int64_t even_part(int64_t n, int64_t most, int64_t unit)
     return cpu_round_up((n + parts - 1) / parts, unit);
 }
 
-void cpu_packed_init(const matmul_spec *s, int32_t n_workers, cpu_packed *p, int64_t *out_scratch)
+/* Columns of a task: enough tasks for all workers, but at least `least` columns, so that a task
+ * repays its packing, and at most `most`. */
+static int64_t choose_slice(const cpu_packed *p, int64_t columns, int64_t tasks_per_worker,
+                            int64_t least, int64_t most)
 {
+    int64_t slices = parts_of(p->n_workers * tasks_per_worker, p->n_m);
+    slices = slices > columns / least ? columns / least : slices;
+    slices = slices < 1 ? 1 : slices;
+    const int64_t slice = cpu_round_up((columns + slices - 1) / slices, TILE_COLUMNS);
+    return slice > most ? even_part(columns, most, TILE_COLUMNS) : slice;
+}
+
+static void init_b_whole(cpu_packed *p)
+{
+    const matmul_spec *s = &p->spec;
     const int64_t f = (int64_t)sizeof(float);
-    *p = (cpu_packed){.spec = *s, .n_workers = n_workers};
-    p->kc = even_part(s->k, KC, 8);
-    p->n_k = parts_of(s->k, p->kc);
     p->mc = even_part(s->m, MC, TILE_ROWS);
     p->n_m = parts_of(s->m, p->mc);
     int64_t most = PACKED_B / s->k / SLICE * SLICE;
     most = most < SLICE ? SLICE : most;
     p->nc = even_part(s->n, most, TILE_COLUMNS);
-    p->n_n = parts_of(s->n, p->nc);
-    /* Slices: enough tasks for all workers, but each wide enough to repay the packing of a. */
-    const int64_t tasks = (int64_t)n_workers * TASKS_PER_WORKER;
-    int64_t slices = parts_of(tasks, p->n_m);
-    slices = slices > p->nc / LEAST_SLICE ? p->nc / LEAST_SLICE : slices;
-    slices = slices < 1 ? 1 : slices;
-    p->slice = cpu_round_up((p->nc + slices - 1) / slices, TILE_COLUMNS);
-    p->slice = p->slice > SLICE ? even_part(p->nc, SLICE, TILE_COLUMNS) : p->slice;
+    p->slice = choose_slice(p, p->nc, TASKS_PER_WORKER, LEAST_SLICE, SLICE);
     p->worker_at = cpu_round_up(p->nc * s->k * f, 64);
     p->part_at = cpu_round_up(p->mc * KC * f, 64);
-    p->worker_bytes = p->part_at + (p->n_k > 1 ? cpu_round_up(p->mc * p->slice * f, 64) : 0);
+}
+
+static void init_a_whole(cpu_packed *p)
+{
+    const matmul_spec *s = &p->spec;
+    const int64_t f = (int64_t)sizeof(float);
+    p->mc = tiles_of(s->m) * TILE_ROWS;
+    p->n_m = 1;
+    p->nc = s->n;
+    p->slice = choose_slice(p, s->n, PANEL_TASKS, TILE_COLUMNS, SLICE_WHOLE);
+    p->worker_at = cpu_round_up(p->n_k * tiles_of(s->m) * TILE_ROWS * KC * f, 64);
+    p->part_at = cpu_round_up(KC * TILE_COLUMNS * f, 64);
+}
+
+void cpu_packed_init(const matmul_spec *s, int32_t n_workers, cpu_packed *p, int64_t *out_scratch)
+{
+    *p = (cpu_packed){.spec = *s, .n_workers = n_workers};
+    p->kc = even_part(s->k, KC, 8);
+    p->n_k = parts_of(s->k, p->kc);
+    p->a_whole = s->m <= ROWS_WHOLE && s->m < s->n && s->trans_b && s->m * s->k <= PACKED_A;
+    if (p->a_whole)
+        init_a_whole(p);
+    else
+        init_b_whole(p);
+    p->n_n = parts_of(s->n, p->nc);
+    const int64_t tiles = p->n_k > 1 ? p->mc * p->slice * (int64_t)sizeof(float) : 0;
+    p->worker_bytes = p->part_at + cpu_round_up(tiles, 64);
     *out_scratch = p->worker_at + n_workers * p->worker_bytes;
+}
+
+/* Elements of part `part` of the sum. */
+static int64_t part_size(const cpu_packed *p, int64_t part)
+{
+    const int64_t left = p->spec.k - part * p->kc;
+    return left < p->kc ? left : p->kc;
 }
 
 /* ---- packing ---- */
 
-/* Packs panel `panel` of b, all of k. Columns past the end are zeros. */
-CPU_INLINE void pack_panel(const packed_job *job, int64_t panel, int32_t dtype)
+/* Packs a panel: elements [at_k, at_k+kc) of the sum, columns of c from `first` on. Columns past
+ * the end are zeros. */
+CPU_INLINE void pack_panel(const packed_job *job, float *to, int64_t first, int64_t at_k,
+                           int64_t kc, int32_t dtype)
 {
     const matmul_spec *s = &job->p->spec;
-    const int64_t first = job->from + panel * TILE_COLUMNS;
     const int64_t n = s->n - first < TILE_COLUMNS ? s->n - first : TILE_COLUMNS;
-    float *const to = job->packed_b + panel * TILE_COLUMNS * s->k;
     if (s->trans_b) {
         if (n < TILE_COLUMNS)
-            memset(to, 0, (size_t)(s->k * TILE_COLUMNS) * sizeof *to);
-        cpu_transpose_f32(to, TILE_COLUMNS, at(job->b, first * s->k, dtype), dtype, n, s->k, s->k);
+            memset(to, 0, (size_t)(kc * TILE_COLUMNS) * sizeof *to);
+        cpu_transpose_f32(to, TILE_COLUMNS, at(job->b, first * s->k + at_k, dtype), dtype, n, kc,
+                          s->k);
         return;
     }
-    for (int64_t i = 0; i < s->k; i++) {
+    for (int64_t i = 0; i < kc; i++) {
         float *const row = to + i * TILE_COLUMNS;
-        const void *const from = at(job->b, i * s->n + first, dtype);
+        const void *const from = at(job->b, (at_k + i) * s->n + first, dtype);
         if (n == TILE_COLUMNS) {
             for (int64_t j = 0; j < TILE_COLUMNS; j++)
                 row[j] = ld(from, j, dtype);
@@ -117,9 +173,11 @@ CPU_INLINE void pack_panel(const packed_job *job, int64_t panel, int32_t dtype)
 static void pack_b_range(void *arg, int64_t begin, int64_t end, int32_t worker)
 {
     const packed_job *job = arg;
+    const int64_t k = job->p->spec.k;
     (void)worker;
     for (int64_t i = begin; i < end; i++)
-        CPU_BY_DTYPE(job->p->spec.b_dtype, pack_panel, job, i);
+        CPU_BY_DTYPE(job->p->spec.b_dtype, pack_panel, job, job->packed_b + i * TILE_COLUMNS * k,
+                     job->from + i * TILE_COLUMNS, 0, k);
 }
 
 /* A vector store for element k of the sum may write past the tile's rows; the store for element k+1
@@ -303,7 +361,7 @@ static void task_part(const packed_job *job, const place *w, const float *a, flo
                       int64_t part)
 {
     const cpu_packed *p = job->p;
-    const int64_t k = p->spec.k, at_k = part * p->kc, kc = k - at_k < p->kc ? k - at_k : p->kc;
+    const int64_t k = p->spec.k, at_k = part * p->kc, kc = part_size(p, part);
     const multiply_fn multiply_tile = choose_multiply(part, p->n_k, p->spec.c_dtype);
     const int64_t tiles = parts_of(w->rows, TILE_ROWS);
     tile_place t = {.waiting = waiting};
@@ -336,11 +394,85 @@ static void task_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         w.columns = job->columns - w.column < p->slice ? job->columns - w.column : p->slice;
         w.column += job->from;
         for (int64_t part = 0; part < p->n_k; part++) {
-            const int64_t at_k = part * p->kc;
-            const int64_t kc = p->spec.k - at_k < p->kc ? p->spec.k - at_k : p->kc;
-            CPU_BY_DTYPE(p->spec.a_dtype, pack_a, job, a, w.row, w.rows, at_k, kc);
+            CPU_BY_DTYPE(p->spec.a_dtype, pack_a, job, a, w.row, w.rows, part * p->kc,
+                         part_size(p, part));
             task_part(job, &w, a, waiting, part);
         }
+    }
+}
+
+/* ---- a packed whole ---- */
+
+static float *tile_of_a(const packed_job *job, int64_t part, int64_t tile)
+{
+    return job->packed_a + (part * tiles_of(job->p->spec.m) + tile) * TILE_ROWS * KC;
+}
+
+static void pack_a_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const packed_job *job = arg;
+    const cpu_packed *p = job->p;
+    const int64_t tiles = tiles_of(p->spec.m);
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t part = i / tiles, first = i % tiles * TILE_ROWS;
+        const int64_t rows = p->spec.m - first < TILE_ROWS ? p->spec.m - first : TILE_ROWS;
+        CPU_BY_DTYPE(p->spec.a_dtype, pack_a, job, tile_of_a(job, part, i % tiles), first, rows,
+                     part * p->kc, part_size(p, part));
+    }
+}
+
+/* Computes one part of the sum of a task, panel by panel. */
+static void panel_part(const packed_job *job, const place *w, float *panel, float *waiting,
+                       int64_t part)
+{
+    const cpu_packed *p = job->p;
+    const int64_t kc = part_size(p, part);
+    const multiply_fn multiply_tile = choose_multiply(part, p->n_k, p->spec.c_dtype);
+    tile_place t = {.waiting = waiting};
+    for (int64_t j = 0; j < w->columns; j += TILE_COLUMNS) {
+        t.column = w->column + j;
+        t.columns = w->columns - j < TILE_COLUMNS ? w->columns - j : TILE_COLUMNS;
+        CPU_BY_DTYPE(p->spec.b_dtype, pack_panel, job, panel, t.column, part * p->kc, kc);
+        for (int64_t i = 0; i < w->rows; i += TILE_ROWS) {
+            t.row = w->row + i;
+            t.rows = w->rows - i < TILE_ROWS ? w->rows - i : TILE_ROWS;
+            multiply_tile(job, &t, tile_of_a(job, part, t.row / TILE_ROWS), panel, kc);
+            t.waiting += p->n_k > 1 ? TILE : 0;
+        }
+    }
+}
+
+static void panels_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const packed_job *job = arg;
+    const cpu_packed *p = job->p;
+    char *const own = job->workers + worker * p->worker_bytes;
+    for (int64_t t = begin; t < end; t++) {
+        place w = {.row = 0, .rows = p->spec.m, .column = t * p->slice};
+        w.columns = p->spec.n - w.column < p->slice ? p->spec.n - w.column : p->slice;
+        for (int64_t part = 0; part < p->n_k; part++)
+            panel_part(job, &w, (float *)(void *)own, (float *)(void *)(own + p->part_at), part);
+    }
+}
+
+static void run_a_whole(const lathe_host *host, packed_job *job)
+{
+    const cpu_packed *p = job->p;
+    const int64_t n = p->n_k * tiles_of(p->spec.m);
+    host->parallel_for(n, p->spec.m * p->spec.k <= ALONE ? n : 4, pack_a_range, job);
+    host->parallel_for(parts_of(p->spec.n, p->slice), 1, panels_range, job);
+}
+
+static void run_b_whole(const lathe_host *host, packed_job *job)
+{
+    const cpu_packed *p = job->p;
+    for (int64_t i = 0; i < p->n_n; i++) {
+        job->from = i * p->nc;
+        job->columns = p->spec.n - job->from < p->nc ? p->spec.n - job->from : p->nc;
+        job->n_slices = parts_of(job->columns, p->slice);
+        host->parallel_for(parts_of(job->columns, TILE_COLUMNS), 2, pack_b_range, job);
+        host->parallel_for(p->n_m * job->n_slices, 1, task_range, job);
     }
 }
 
@@ -354,17 +486,15 @@ lathe_status cpu_packed_run(const lathe_host *host, const cpu_packed *p, const v
                       .bias = bias,
                       .c = c,
                       .accumulate = accumulate,
+                      .packed_a = scratch,
                       .packed_b = scratch,
                       .workers = (char *)scratch + p->worker_at};
     if (host->n_threads() > p->n_workers)
         return lathe_fail(host, LATHE_E_STATE, "a product made for %d workers runs with %d",
                           (int)p->n_workers, (int)host->n_threads());
-    for (int64_t i = 0; i < p->n_n; i++) {
-        job.from = i * p->nc;
-        job.columns = p->spec.n - job.from < p->nc ? p->spec.n - job.from : p->nc;
-        job.n_slices = parts_of(job.columns, p->slice);
-        host->parallel_for(parts_of(job.columns, TILE_COLUMNS), 2, pack_b_range, &job);
-        host->parallel_for(p->n_m * job.n_slices, 1, task_range, &job);
-    }
+    if (p->a_whole)
+        run_a_whole(host, &job);
+    else
+        run_b_whole(host, &job);
     return LATHE_OK;
 }

@@ -9,13 +9,14 @@
 /** How a product is cut into blocks; depends on its dims and the number of workers. */
 typedef struct cpu_packed {
     matmul_spec spec;
+    int32_t a_whole; /* 1: a is packed before the product, b where it is used; 0: the reverse */
     int64_t kc, n_k; /* elements of a sum that are packed at a time, and the number of such parts */
     int64_t mc, n_m; /* rows of c in a task */
     int64_t nc, n_n; /* columns of c whose b is packed at a time */
     int64_t slice;   /* columns of c in a task */
     int32_t n_workers; /* number of workers that the scratch is made for */
-    int64_t worker_at; /* offset in scratch, after the packed b */
-    int64_t part_at;   /* offset in a worker's scratch, after its packed a */
+    int64_t worker_at; /* offset in scratch, after the operand that is packed whole */
+    int64_t part_at;   /* offset in a worker's scratch, after the other operand's part */
     int64_t worker_bytes;
 } cpu_packed;
 
