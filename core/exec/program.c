@@ -357,13 +357,15 @@ static int32_t machine_offers(void *arg, const lathe_graph *g, const lathe_ir_no
     return o->is_made;
 }
 
-static lathe_status join_ops(const builder *b)
+static lathe_status join_ops(const builder *b, int32_t kind)
 {
     offer offers[2] = {{.machine = b->config->machine, .op = -1},
                        {.machine = b->config->machine, .op = -1}};
     if (!b->config->machine)
         return LATHE_OK;
     LATHE_TRY(lathe_pass_gelu(b->build.graph, machine_offers, offers));
+    if (kind == LATHE_PROGRAM_DECODE) /* elsewhere, the start of a product costs next to nothing */
+        LATHE_TRY(lathe_pass_linears(b->build.graph, machine_offers, offers));
     return lathe_pass_add_norm(b->build.graph, machine_offers, offers);
 }
 
@@ -400,7 +402,7 @@ static lathe_status build(builder *b, int32_t kind)
         LATHE_TRY(build_decode(b));
     }
     LATHE_TRY(lathe_pass_dead(g));
-    LATHE_TRY(join_ops(b));
+    LATHE_TRY(join_ops(b, kind));
     if (kind == LATHE_PROGRAM_TRAIN && b->config->offloads)
         LATHE_TRY(lathe_pass_offload(g, loss_end(b->program), &b->program->n_offloaded));
     LATHE_TRY(lathe_pass_inplace(g));

@@ -47,6 +47,11 @@ lathe_status lathe_pass_gelu(lathe_graph *g, lathe_offers_fn offers, void *arg);
  *  Values do not change. */
 lathe_status lathe_pass_add_norm(lathe_graph *g, lathe_offers_fn offers, void *arg);
 
+/** Joins two or three products of one input in a layer's block into one node LINEARS, at the place
+ *  of the first, if the device offers it. Values do not change. Products that accumulate or that
+ *  are in fp8 are not joined, nor one whose weight or bias is computed after the first product. */
+lathe_status lathe_pass_linears(lathe_graph *g, lathe_offers_fn offers, void *arg);
+
 /** Moves activations that the backward reads to the host's memory and back
  *  (train.offload_activations).
  *

@@ -157,29 +157,83 @@ CPU_INLINE void dot_columns(const rows_job *job, int64_t begin, int64_t end, int
                 dot_row(job, r, j, 4, 2, dtype);
 }
 
-static void rows_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+static void columns_of(const rows_job *job, int64_t begin, int64_t end)
 {
-    const rows_job *job = arg;
-    (void)worker;
     CPU_BY_DTYPE(job->spec->b_dtype, dot_columns, job, begin, end);
+}
+
+/* Widens the rows of `a` into scratch. */
+static void spread_rows(const matmul_spec *spec, const void *a, float *to, int64_t wide)
+{
+    for (int64_t r = 0; r < spec->m; r++) {
+        const void *const from = at(a, r * spec->k, spec->a_dtype);
+        CPU_BY_DTYPE(spec->a_dtype, spread_row, to + r * wide, from, spec->k);
+    }
+}
+
+static rows_job job_of(const cpu_rows_product *p, void *scratch, int accumulate)
+{
+    return (rows_job){.spec = p->spec,
+                      .a = scratch,
+                      .b = p->b,
+                      .bias = p->bias,
+                      .c = p->c,
+                      .wide = cpu_round_up(p->spec->k, STEP),
+                      .accumulate = accumulate};
+}
+
+/* Rows of the weight that a worker takes at a time. */
+static int64_t chunk_columns(const matmul_spec *spec)
+{
+    const int64_t k_bytes = spec->k * lathe_dtype_bytes(spec->b_dtype);
+    const int64_t row_bytes = k_bytes > 0 ? k_bytes : 1; /* k = 0: the sums are empty */
+    return (CHUNK_BYTES + row_bytes - 1) / row_bytes;
+}
+
+/* ---- several products of one a ---- */
+
+/* The rows of all weights are numbered in one sequence, product after product. */
+typedef struct joined_job {
+    rows_job products[CPU_ROWS_JOINED];
+    int64_t first[CPU_ROWS_JOINED + 1]; /* first row of each product; then the number of rows */
+} joined_job;
+
+/* Computes the columns of rows [begin, end) of that sequence. */
+static void joined_range(void *arg, int64_t begin, int64_t end, int32_t worker)
+{
+    const joined_job *job = arg;
+    (void)worker;
+    for (int64_t at_row = begin, p = 0; at_row < end; p++) {
+        const int64_t last = end < job->first[p + 1] ? end : job->first[p + 1];
+        if (at_row >= last)
+            continue;
+        columns_of(&job->products[p], at_row - job->first[p], last - job->first[p]);
+        at_row = last;
+    }
+}
+
+static void run_joined(const lathe_host *host, const cpu_rows_product *products, int32_t n,
+                       const void *a, void *scratch, int accumulate)
+{
+    const matmul_spec *spec = products[0].spec;
+    joined_job job = {.first = {0}};
+    for (int32_t i = 0; i < n; i++) {
+        job.products[i] = job_of(&products[i], scratch, accumulate);
+        job.first[i + 1] = job.first[i] + products[i].spec->n;
+    }
+    spread_rows(spec, a, scratch, job.products[0].wide);
+    host->parallel_for(job.first[n], chunk_columns(spec), joined_range, &job);
 }
 
 void cpu_rows_run(const lathe_host *host, const matmul_spec *spec, const void *a, const void *b,
                   const float *bias, void *c, void *scratch, int accumulate)
 {
-    rows_job job = {.spec = spec,
-                    .a = scratch,
-                    .b = b,
-                    .bias = bias,
-                    .c = c,
-                    .wide = cpu_round_up(spec->k, STEP),
-                    .accumulate = accumulate};
-    float *const to = scratch;
-    for (int64_t r = 0; r < spec->m; r++) {
-        const void *const from = at(a, r * spec->k, spec->a_dtype);
-        CPU_BY_DTYPE(spec->a_dtype, spread_row, to + r * job.wide, from, spec->k);
-    }
-    const int64_t bytes = spec->k * lathe_dtype_bytes(spec->b_dtype);
-    const int64_t row_bytes = bytes > 0 ? bytes : 1; /* k = 0: the sums are empty */
-    host->parallel_for(spec->n, (CHUNK_BYTES + row_bytes - 1) / row_bytes, rows_range, &job);
+    const cpu_rows_product product = {spec, b, bias, c};
+    run_joined(host, &product, 1, a, scratch, accumulate);
+}
+
+void cpu_rows_run_joined(const lathe_host *host, const cpu_rows_product *products, int32_t n,
+                         const void *a, void *scratch)
+{
+    run_joined(host, products, n, a, scratch, 0);
 }

@@ -19,4 +19,19 @@ int64_t cpu_rows_scratch(const matmul_spec *spec);
 void cpu_rows_run(const lathe_host *host, const matmul_spec *spec, const void *a, const void *b,
                   const float *bias, void *c, void *scratch, int accumulate);
 
+#define CPU_ROWS_JOINED 3 /* maximum products at a time */
+
+/** One of several products of one `a`, which differ only in n, b, bias and c. */
+typedef struct cpu_rows_product {
+    const matmul_spec *spec;
+    const void *b;
+    const float *bias; /* NULL: none */
+    void *c;
+} cpu_rows_product;
+
+/** Runs n <= CPU_ROWS_JOINED products as cpu_rows_run would, but in one parallel loop. They share
+ * the scratch of one product. */
+void cpu_rows_run_joined(const lathe_host *host, const cpu_rows_product *products, int32_t n,
+                         const void *a, void *scratch);
+
 #endif

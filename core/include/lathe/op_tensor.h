@@ -52,6 +52,11 @@
  *  CLAMP_BWD     dy, x, limit? -> dx                       dy where CLAMP does not change x, else 0
  *  SOFTMAX_BWD   dy, y -> dx                               y * (dy - sum of dy * y); y = softmax(x)
  *  TOPK_BWD      dy c[N,k], index i32[N,k] -> dx c[N,count]     dx[n,index[n,j]] = dy[n,j], else 0
+ *
+ *  Products of one input. The core inserts them where it generates text, if the device has them, on
+ *  the terms of the fused pairs in op.h: no derivative, no accumulation, no other bits.
+ *  LINEARS       x c[N,I], W1 c[O1,I], b1? f32[O1], W2, b2?, W3?, b3? -> y1 c[N,O1], y2, y3?
+ *                each yi is LINEAR of x, Wi and bi; y3 is present if and only if W3 is
  */
 #define LATHE_TENSOR_OP_TABLE(X)                                                                   \
     X(EXP, "exp", 1, 1)                                                                            \
@@ -81,6 +86,7 @@
     X(HEAD_ENTROPY_BWD, "head_entropy_bwd", 4, 3)                                                  \
     X(CUMSUM, "cumsum", 1, 1)                                                                      \
     X(GELU, "gelu", 1, 1)                                                                          \
-    X(GELU_BWD, "gelu_bwd", 2, 1)
+    X(GELU_BWD, "gelu_bwd", 2, 1)                                                                  \
+    X(LINEARS, "linears", 7, 3)
 
 #endif

@@ -120,6 +120,32 @@ Test(joined_ops, stay_apart_on_a_device_that_does_not_know_them)
     lathe_run_close(run);
 }
 
+/* Queries, keys and values read one input, and so do the two products in front of SWIGLU. */
+Test(joined_ops, of_generation_are_the_products_of_one_input)
+{
+    settings s = {.n = 0};
+    set(&s, "model.model_type=llama");
+    set(&s, "model.vocab_size=300");
+    set(&s, "model.hidden_size=32");
+    set(&s, "model.intermediate_size=48");
+    set(&s, "model.num_hidden_layers=%d", LAYERS);
+    set(&s, "model.num_attention_heads=4");
+    set(&s, "data.seq_len=16");
+    lathe_run *run = open_run(LATHE_OPEN_PLAN, s.list);
+    for (int32_t kind = LATHE_PROGRAM_EVAL; kind <= LATHE_PROGRAM_DECODE; kind++) {
+        lathe_program_config config = lathe__run_program_config(run);
+        config.n_rows = 1;
+        config.row_tokens = 1;
+        config.cache_rows = 16;
+        lathe_program p;
+        OK(lathe_program_build(&config, kind, &p));
+        const int decodes = kind == LATHE_PROGRAM_DECODE;
+        cr_expect_eq(count(p.graph, LATHE_OP_LINEARS), decodes ? 2 * LAYERS : 0);
+        lathe_program_fini(&p);
+    }
+    lathe_run_close(run);
+}
+
 /* Evaluation stores nothing: GELU uses the memory of its product. */
 Test(joined_ops, of_an_evaluation_store_no_product)
 {
