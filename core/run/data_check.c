@@ -116,7 +116,9 @@ lathe_status lathe__data_check(lathe_run *run)
     lathe_arena arena = LATHE_ARENA_INIT;
     const char *validation = run->set.validation;
     lathe_status status = LATHE_OK;
-    if (run->set.datasets)
+    /* an evaluation does not read the data to train on if it has data of its own */
+    const int reads_datasets = run->open.mode != LATHE_OPEN_EVALUATE || !validation;
+    if (run->set.datasets && reads_datasets)
         status = check_list(run, "data.datasets", run->set.datasets, &arena);
     if (validation && (status == LATHE_OK || run->open.diags)) {
         const lathe_status other = check_list(run, "data.validation", validation, &arena);

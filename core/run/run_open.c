@@ -134,6 +134,8 @@ static lathe_status computing_stages(lathe_run *run, const char *path,
     LATHE_TRY(plan_stages(run, path, overrides, n));
     if (run->open.mode == LATHE_OPEN_PLAN)
         return LATHE_OK;
+    if (run->open.mode == LATHE_OPEN_EVALUATE)
+        LATHE_TRY(lathe__data_check(run));
     LATHE_TRY(lathe__run_fits(run, path, overrides, n));
     return run->open.mode == LATHE_OPEN_EVALUATE ? lathe__run_data(run) : LATHE_OK;
 }

@@ -67,3 +67,17 @@ Test(eval_data, of_plain_text_has_no_columns)
     expect(LATHE " eval run.toml --stage.name pretrain --data.seq_len 8 --data train.txt 2>&1", 0,
            "over 55 targets");
 }
+
+/* The message begins with the key that the command line can set. */
+Test(eval_data, without_the_columns_of_the_stage_is_refused_at_its_key)
+{
+    put_run("{ path = \"train.jsonl\", columns = { prompt = \"q\", completion = \"a\" } }");
+    expect(LATHE " train run.toml 2>&1", 0, "step 1/1");
+    expect(
+        LATHE " eval out --stage.name sft --data v.jsonl 2>&1", 2,
+        "--data.validation: error: v.jsonl:1: no column \"completion\"; the columns are q, a, n; "
+        "name it in columns.completion");
+    expect(LATHE " eval run.toml --data v.jsonl --data.validation '{path = \"v.jsonl\", format = "
+                 "{completion = \"{a\"}}' 2>&1",
+           2, "--data.validation: error: data.validation.format.completion = \"{a\": the { at");
+}
