@@ -231,14 +231,7 @@ static lathe_status run(lathe__optimizer_case *c, int32_t what)
     if (n_list == 0)
         return LATHE_OK;
     fill_scalars(c, what, scalars);
-    const lathe_optimizer_step step = {.size = sizeof step,
-                                       .n_tensors = n_list,
-                                       .tensors = list,
-                                       .scalars = scalars,
-                                       .step = c->step,
-                                       .seed = 42,
-                                       .scratch = c->scratch,
-                                       .scratch_bytes = c->scratch_bytes};
+    const lathe_optimizer_step step = lathe__optimizer_case_arguments(c, list, n_list, scalars);
     (void)lathe_parallel_threads();
     return compute(c, &step, what, out);
 }
@@ -284,6 +277,20 @@ lathe_status lathe__optimizer_case_compare(const lathe__optimizer_case *a,
             return lathe_error(LATHE_E_NUMERIC, "%s: the average of %s differs", what, name);
     }
     return LATHE_OK;
+}
+
+lathe_optimizer_step lathe__optimizer_case_arguments(const lathe__optimizer_case *c,
+                                                     const lathe_optimizer_tensor *list, int32_t n,
+                                                     const float *scalars)
+{
+    return (lathe_optimizer_step){.size = sizeof(lathe_optimizer_step),
+                                  .n_tensors = n,
+                                  .tensors = list,
+                                  .scalars = scalars,
+                                  .step = c->step,
+                                  .seed = 42,
+                                  .scratch = c->scratch,
+                                  .scratch_bytes = c->scratch_bytes};
 }
 
 int lathe__optimizer_case_stepped(const lathe__optimizer_case *c)

@@ -77,6 +77,11 @@ lathe_status lathe__tells_its_update(lathe__subject *s);
 lathe_status lathe__leaves_inputs_alone(lathe__subject *s);
 lathe_status lathe__failures_are_passed_on(lathe__subject *s);
 
+/** The arguments of a step of the case over the n tensors of a list. */
+lathe_optimizer_step lathe__optimizer_case_arguments(const lathe__optimizer_case *c,
+                                                     const lathe_optimizer_tensor *list, int32_t n,
+                                                     const float *scalars);
+
 /** Copies parameters, shadows and slots bit for bit. */
 void lathe__optimizer_case_copy(lathe__optimizer_case *to, const lathe__optimizer_case *from);
 

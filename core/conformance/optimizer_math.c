@@ -110,14 +110,7 @@ static lathe_status step_listed(lathe__laws *l, const lathe_optimizer_tensor *li
 {
     lathe__optimizer_case *c = &l->c;
     float kept[LATHE_N_SCALARS], *grads[LATHE__N_TENSORS];
-    const lathe_optimizer_step step = {.size = sizeof step,
-                                       .n_tensors = n,
-                                       .tensors = list,
-                                       .scalars = scalars,
-                                       .step = c->step,
-                                       .seed = 42,
-                                       .scratch = c->scratch,
-                                       .scratch_bytes = c->scratch_bytes};
+    const lathe_optimizer_step step = lathe__optimizer_case_arguments(c, list, n, scalars);
     static unsigned char garbage;
     garbage = (unsigned char)(garbage + 37);
     if (c->scratch != NULL) /* its content is lost between steps */

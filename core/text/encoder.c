@@ -32,9 +32,8 @@ lathe_status lathe_encoder_create(const lathe_tokenizer *tok, lathe_encoder **ou
     enc->tok = tok;
     lathe_status status = LATHE_OK;
     if (tok->kind == LATHE_TOKENIZER_BPE) {
-        status = lathe__splitter_init(&enc->splitter, tok, encode_piece, enc);
-        if (status == LATHE_OK)
-            status = lathe__bpe_create(tok, &enc->loss, &enc->bpe);
+        lathe__splitter_init(&enc->splitter, tok, encode_piece, enc);
+        status = lathe__bpe_create(tok, &enc->loss, &enc->bpe);
     } else if (tok->kind == LATHE_TOKENIZER_GENERAL) {
         status = lathe__runner_create(tok, &enc->loss, &enc->runner);
     }

@@ -11,8 +11,6 @@
 #include "unicode/char_class.h"
 #include "unicode/scanner.h"
 
-enum { JIT_STACK_MIN = 64 << 10, JIT_STACK_MAX = 16 << 20, HEAP_LIMIT_KIB = 64 << 10 };
-
 lathe_status lathe__split_compile(lathe_tokenizer *tok, const char *place, const char *pattern)
 {
     if (tok->n_splits == LATHE_MAX_SPLITS)
@@ -26,76 +24,21 @@ lathe_status lathe__split_compile(lathe_tokenizer *tok, const char *place, const
     return LATHE_OK;
 }
 
-lathe_status lathe__splitter_init(lathe_splitter *splitter, const lathe_tokenizer *tok,
-                                  lathe_piece_fn emit, void *arg)
+void lathe__splitter_init(lathe_splitter *splitter, const lathe_tokenizer *tok, lathe_piece_fn emit,
+                          void *arg)
 {
     memset(splitter, 0, sizeof *splitter);
     splitter->tok = tok;
     splitter->emit = emit;
     splitter->arg = arg;
-    splitter->context = pcre2_match_context_create(NULL);
-    int ok = splitter->context != NULL, n_expressions = 0;
     splitter->classes = lathe__char_classes();
-    for (int32_t i = 0; i < tok->n_splits && ok; i++) {
-        if (!tok->splits[i])
-            continue;
-        splitter->match[i] = pcre2_match_data_create(1, NULL);
-        ok = splitter->match[i] != NULL;
-        n_expressions++;
-    }
-    if (ok && tok->jit && n_expressions > 0) {
-        splitter->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
-        ok = splitter->stack != NULL;
-    }
-    if (!ok) {
-        lathe__splitter_fini(splitter);
-        return lathe_error(LATHE_E_NOMEM, "regular expression match data");
-    }
-    if (splitter->stack)
-        pcre2_jit_stack_assign(splitter->context, NULL, splitter->stack);
-    pcre2_set_heap_limit(splitter->context, HEAP_LIMIT_KIB);
-    return LATHE_OK;
 }
 
 void lathe__splitter_fini(lathe_splitter *splitter)
 {
-    for (int32_t i = 0; i < LATHE_MAX_SPLITS; i++)
-        pcre2_match_data_free(splitter->match[i]);
-    pcre2_match_context_free(splitter->context);
-    pcre2_jit_stack_free(splitter->stack);
+    lathe__matcher_fini(&splitter->matcher);
     free(splitter->prefixed);
     memset(splitter, 0, sizeof *splitter);
-}
-
-/* Finds the next match of split k at or after `from`; begin = n if there is none. */
-static lathe_status find(lathe_splitter *splitter, int32_t k, const uint8_t *text, int64_t n,
-                         int64_t from, int64_t *begin, int64_t *end)
-{
-    const lathe_tokenizer *tok = splitter->tok;
-    const uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY;
-    int rc = PCRE2_ERROR_JIT_STACKLIMIT;
-    if (tok->jit)
-        rc = pcre2_jit_match(tok->splits[k], text, (PCRE2_SIZE)n, (PCRE2_SIZE)from, options,
-                             splitter->match[k], splitter->context);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(tok->splits[k], text, (PCRE2_SIZE)n, (PCRE2_SIZE)from,
-                         options | PCRE2_NO_JIT, splitter->match[k], splitter->context);
-    if (rc == PCRE2_ERROR_NOMATCH) {
-        *begin = *end = n;
-        return LATHE_OK;
-    }
-    if (rc < 0) {
-        PCRE2_UCHAR why[160];
-        pcre2_get_error_message(rc, why, sizeof why);
-        return lathe_error(LATHE_E_UNSUPPORTED,
-                           "the tokenizer's regular expression gave up %lld bytes into a text of "
-                           "%lld: %s",
-                           (long long)from, (long long)n, (const char *)why);
-    }
-    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(splitter->match[k]);
-    *begin = (int64_t)at[0];
-    *end = (int64_t)at[1];
-    return LATHE_OK;
 }
 
 static lathe_status split(lathe_splitter *splitter, int32_t k, const uint8_t *text, int64_t n);
@@ -121,9 +64,13 @@ static lathe_status split(lathe_splitter *splitter, int32_t k, const uint8_t *te
         return splitter->emit(splitter->arg, text, n);
     if (splitter->tok->scans[k] != LATHE_SCAN_NONE)
         return scan(splitter, k, text, n);
+    const lathe_expression e = {splitter->tok->splits[k], splitter->tok->jit, NULL};
     for (int64_t at = 0; at < n;) {
-        int64_t begin = n, end = n;
-        LATHE_TRY(find(splitter, k, text, n, at, &begin, &end));
+        int64_t begin, end;
+        LATHE_TRY(
+            lathe__matcher_find(&splitter->matcher, &e, PCRE2_NOTEMPTY, text, n, at, &begin, &end));
+        if (begin < 0)
+            begin = end = n;
         if (begin > at)
             LATHE_TRY(split(splitter, k + 1, text + at, begin - at));
         if (end > begin)
@@ -154,9 +101,6 @@ lathe_status lathe__splitter_run(lathe_splitter *splitter, const uint8_t *text, 
 {
     if (n > 0 && splitter->tok->add_prefix_space && text[0] != ' ')
         LATHE_TRY(prefix_space(splitter, &text, &n));
-    /* A piece needs a few steps per byte; one that needs far more backtracks without end. */
-    const int64_t steps = n < (INT32_MAX >> 4) ? n * 16 : INT32_MAX;
-    pcre2_set_match_limit(splitter->context, (uint32_t)(steps < 10000000 ? 10000000 : steps));
     for (int64_t at = 0; at < n;) {
         const int64_t valid = lathe_utf8_prefix(text + at, n - at);
         if (valid > 0)

@@ -3,7 +3,7 @@
 #define LATHE_TEXT_SPLITTER_H
 
 #include "text/tokenizer_model.h"
-#include "unicode/regex.h"
+#include "unicode/pattern.h"
 
 #define LATHE_GPT2_PATTERN lathe__scan_pattern(LATHE_SCAN_GPT2)
 
@@ -13,21 +13,19 @@ lathe_status lathe__split_compile(lathe_tokenizer *tok, const char *place, const
 /** Takes a piece of text; an error stops the splitting. */
 typedef lathe_status (*lathe_piece_fn)(void *arg, const uint8_t *piece, int64_t n);
 
-/** Match data and limits for one thread. */
+/** The state of splitting in one thread. */
 typedef struct lathe_splitter {
     const lathe_tokenizer *tok;
     const uint8_t *classes;
-    pcre2_match_data *match[LATHE_MAX_SPLITS];
-    pcre2_match_context *context;
-    pcre2_jit_stack *stack;
+    lathe_matcher matcher;
     uint8_t *prefixed; /* text with a space before it */
     int64_t prefixed_capacity;
     lathe_piece_fn emit;
     void *arg;
 } lathe_splitter;
 
-lathe_status lathe__splitter_init(lathe_splitter *splitter, const lathe_tokenizer *tok,
-                                  lathe_piece_fn emit, void *arg);
+void lathe__splitter_init(lathe_splitter *splitter, const lathe_tokenizer *tok, lathe_piece_fn emit,
+                          void *arg);
 void lathe__splitter_fini(lathe_splitter *splitter);
 /** Splits a text that holds no added token: adds the prefix space, applies the splits, and emits
  *  each byte that is not UTF-8 as a piece of its own. */

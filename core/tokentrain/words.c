@@ -74,7 +74,7 @@ lathe_status lathe__words_count(lathe_words *words, const lathe_tokenizer *split
     lathe_buffer scratch = LATHE_BUFFER_INIT;
     memset(&splitter, 0, sizeof splitter);
     if (splits)
-        LATHE_TRY(lathe__splitter_init(&splitter, splits, count_piece, words));
+        lathe__splitter_init(&splitter, splits, count_piece, words);
     lathe_status status;
     for (;;) {
         const char *text = NULL;

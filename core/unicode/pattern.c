@@ -19,7 +19,7 @@ void lathe__pattern_fini(lathe_pattern *pattern)
     memset(pattern, 0, sizeof *pattern);
 }
 
-/* Makes what PCRE2 needs at the first expression, since many texts need none. */
+/* Makes what PCRE2 needs at the first search, since many texts need none. */
 static lathe_status prepare(lathe_matcher *matcher)
 {
     if (matcher->data)
@@ -43,6 +43,40 @@ void lathe__matcher_fini(lathe_matcher *matcher)
     pcre2_match_context_free(matcher->context);
     pcre2_jit_stack_free(matcher->stack);
     memset(matcher, 0, sizeof *matcher);
+}
+
+lathe_status lathe__matcher_find(lathe_matcher *matcher, const lathe_expression *e,
+                                 uint32_t options, const uint8_t *text, int64_t n, int64_t from,
+                                 int64_t *begin, int64_t *end)
+{
+    int rc = PCRE2_ERROR_JIT_STACKLIMIT;
+    LATHE_TRY(prepare(matcher));
+    /* A match needs a few steps per byte; one that needs far more backtracks without end. */
+    const int64_t steps = n < (INT32_MAX >> 4) ? n * 16 : INT32_MAX;
+    pcre2_set_match_limit(matcher->context, (uint32_t)(steps < 10000000 ? 10000000 : steps));
+    options |= PCRE2_NO_UTF_CHECK;
+    if (e->jit)
+        rc = pcre2_jit_match(e->code, text, (PCRE2_SIZE)n, (PCRE2_SIZE)from, options, matcher->data,
+                             matcher->context);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc = pcre2_match(e->code, text, (PCRE2_SIZE)n, (PCRE2_SIZE)from, options | PCRE2_NO_JIT,
+                         matcher->data, matcher->context);
+    *begin = *end = -1;
+    if (rc == PCRE2_ERROR_NOMATCH)
+        return LATHE_OK;
+    if (rc < 0) {
+        PCRE2_UCHAR why[160];
+        pcre2_get_error_message(rc, why, sizeof why);
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "the tokenizer's regular expression%s%s gave up %lld bytes into a text "
+                           "of %lld: %s",
+                           e->source ? " " : "", e->source ? e->source : "", (long long)from,
+                           (long long)n, (const char *)why);
+    }
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(matcher->data);
+    *begin = (int64_t)at[0];
+    *end = (int64_t)at[1];
+    return LATHE_OK;
 }
 
 /* ---- kinds of character ---- */
@@ -104,46 +138,15 @@ static lathe_status strings(const lathe_pattern *pattern, const uint8_t *text, i
     return LATHE_OK;
 }
 
-/* Finds the first match at or after `from`; *begin = -1 if there is none. */
-static lathe_status find(const lathe_pattern *pattern, lathe_matcher *matcher, const uint8_t *text,
-                         int64_t n, int64_t from, int64_t *begin, int64_t *end)
-{
-    int rc = PCRE2_ERROR_JIT_STACKLIMIT;
-    /* A match needs a few steps per byte; one that needs far more backtracks without end. */
-    const int64_t steps = n < (INT32_MAX >> 4) ? n * 16 : INT32_MAX;
-    pcre2_set_match_limit(matcher->context, (uint32_t)(steps < 10000000 ? 10000000 : steps));
-    if (pattern->jit)
-        rc = pcre2_jit_match(pattern->code, text, (PCRE2_SIZE)n, (PCRE2_SIZE)from,
-                             PCRE2_NO_UTF_CHECK, matcher->data, matcher->context);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(pattern->code, text, (PCRE2_SIZE)n, (PCRE2_SIZE)from,
-                         PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, matcher->data, matcher->context);
-    *begin = *end = -1;
-    if (rc == PCRE2_ERROR_NOMATCH)
-        return LATHE_OK;
-    if (rc < 0) {
-        PCRE2_UCHAR why[160];
-        pcre2_get_error_message(rc, why, sizeof why);
-        return lathe_error(LATHE_E_UNSUPPORTED,
-                           "the tokenizer's regular expression %s gave up %lld bytes into a text "
-                           "of %lld: %s",
-                           pattern->source, (long long)from, (long long)n, (const char *)why);
-    }
-    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(matcher->data);
-    *begin = (int64_t)at[0];
-    *end = (int64_t)at[1];
-    return LATHE_OK;
-}
-
 /* Ignores an empty match directly after a match, and continues one character later. */
 static lathe_status expressions(const lathe_pattern *pattern, lathe_matcher *matcher,
                                 const uint8_t *text, int64_t n, spanner *s)
 {
     int64_t last = -1;
-    LATHE_TRY(prepare(matcher));
+    const lathe_expression e = {pattern->code, pattern->jit, pattern->source};
     for (int64_t from = 0; from <= n;) {
         int64_t begin, end;
-        LATHE_TRY(find(pattern, matcher, text, n, from, &begin, &end));
+        LATHE_TRY(lathe__matcher_find(matcher, &e, 0, text, n, from, &begin, &end));
         if (begin < 0)
             break;
         if (begin == end && end == last) {

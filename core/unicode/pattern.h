@@ -25,6 +25,19 @@ typedef struct lathe_matcher {
 
 void lathe__matcher_fini(lathe_matcher *matcher);
 
+/** A compiled expression. source: for messages, or NULL. */
+typedef struct lathe_expression {
+    const pcre2_code *code;
+    int32_t jit;
+    const char *source;
+} lathe_expression;
+
+/** Finds the first match in text[0, n), valid UTF-8, at or after `from`; *begin = *end = -1 if
+ * there is none. options: PCRE2's. LATHE_E_UNSUPPORTED: the expression backtracks without end. */
+lathe_status lathe__matcher_find(lathe_matcher *matcher, const lathe_expression *e,
+                                 uint32_t options, const uint8_t *text, int64_t n, int64_t from,
+                                 int64_t *begin, int64_t *end);
+
 /** Takes a part text[begin, end) that is a match or lies between two matches. */
 typedef lathe_status (*lathe_span_fn)(void *arg, int64_t begin, int64_t end, int is_match);
 

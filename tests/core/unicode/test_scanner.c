@@ -125,7 +125,7 @@ static int64_t compare(const lathe_tokenizer *const toks[2], const uint8_t *text
         lathe_splitter splitter;
         both[i]->text = text;
         both[i]->n = 0;
-        cr_assert_eq(lathe__splitter_init(&splitter, toks[i], take, both[i]), LATHE_OK);
+        lathe__splitter_init(&splitter, toks[i], take, both[i]);
         cr_assert_eq(lathe__splitter_run(&splitter, text, n), LATHE_OK, "%s",
                      lathe_error_message());
         lathe__splitter_fini(&splitter);
