@@ -9,19 +9,18 @@
 #include "lathe/status.h"
 
 typedef struct lathe_config_reader {
-    const char *name; /* of the file, for errors */
+    const char *name; /* of the file, for messages */
     json_t *object;
     lathe_status status;
-    const char *parent; /* the key that the object stands at, such as "rope_scaling"; NULL: it is
-                           the whole file */
+    const char *parent; /* key of the object, such as "rope_scaling"; NULL: the whole file */
 } lathe_config_reader;
 
-#define LATHE_REQUIRED INT64_MIN /* as default of lathe__config_int */
+#define LATHE_REQUIRED INT64_MIN /* a default of lathe__config_int */
 
-/** The value of a key; NULL for absent and null alike. */
+/** The value of a key; NULL if it is absent or null. */
 json_t *lathe__config_value(const lathe_config_reader *r, const char *key);
 
-/** Integer in [lo, hi]; a missing or null key gives `def`, or fails when that is LATHE_REQUIRED. */
+/** Integer in [lo, hi]. A missing or null key gives `def`; if `def` is LATHE_REQUIRED, it fails. */
 int64_t lathe__config_int(lathe_config_reader *r, const char *key, int64_t def, int64_t lo,
                           int64_t hi);
 /** Finite number > 0. */

@@ -1,4 +1,4 @@
-/* Reading generation_config.json. */
+/* Reads generation_config.json. */
 #include "model/generation_config.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "model/config_reader.h"
 
-/* Keys that change what transformers generates and that Lathe does not apply, with the number that
- * makes them do nothing. Other values that do nothing: null, false, an empty list or object. */
+/* Keys that change what transformers generates, which Lathe does not apply, with the number that
+ * has no effect. Other values without effect: null, false, an empty list or object. */
 static const struct {
     const char *key;
     double idle;
@@ -64,7 +64,7 @@ static void warn_of_ignored(const lathe_config_reader *r)
     }
 }
 
-/* Remembers whether the file sets a key. */
+/* Records whether the file sets a key. */
 static void note(const lathe_config_reader *r, const char *key, int32_t bit,
                  lathe_generation_config *out)
 {
@@ -73,7 +73,7 @@ static void note(const lathe_config_reader *r, const char *key, int32_t bit,
         out->written |= 1u << bit;
 }
 
-/* A probability above 0: 1 is the end of the range. */
+/* A probability above 0 and at most 1. */
 static double read_share(lathe_config_reader *r, const char *key, double def)
 {
     const double x = lathe__config_positive(r, key, def);
@@ -99,7 +99,7 @@ static void read_keys(lathe_config_reader *r, lathe_generation_config *out)
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         note(r, keys[i].key, keys[i].bit, out);
     out->do_sample = lathe__config_bool(r, "do_sample", 0);
-    /* without sampling transformers reads neither; many a file has a temperature of 0 there */
+    /* without sampling transformers reads neither; in many files the temperature is 0 then */
     const int32_t sampled = out->do_sample;
     out->temperature = sampled ? lathe__config_positive(r, "temperature", 1.0) : 1.0;
     out->top_p = read_share(r, "top_p", 1.0);

@@ -7,11 +7,11 @@
 
 /** The keys that Lathe applies. A key that is missing or null has the value in brackets. */
 typedef struct lathe_generation_config {
-    int32_t is_present;                 /* 0: the folder has no such file; nothing below counts */
-    int32_t do_sample;                  /* 1: sampling; 0 [0]: the likeliest token each time */
-    double temperature;                 /* [1] > 0 */
-    double top_p;                       /* [1] */
-    double min_p;                       /* [0] */
+    int32_t is_present; /* 0: the folder has no such file, and the fields below are not valid */
+    int32_t do_sample;  /* 1: sampling; 0 [0]: the most likely token */
+    double temperature; /* [1] > 0 */
+    double top_p;       /* [1] */
+    double min_p;       /* [0] */
     double repetition_penalty;          /* [1] */
     int64_t top_k;                      /* [50]; 0: all tokens */
     int64_t max_new_tokens, max_length; /* [0]: not set */

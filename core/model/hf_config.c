@@ -28,7 +28,7 @@ static const struct {
                    {"float16", LATHE_F16},
                    {"float64", LATHE_F64}};
 
-/* LATHE_F32 for NULL and for what is no dtype of weights. */
+/* LATHE_F32 for NULL and for names that are no dtype of weights. */
 static int32_t dtype_find(const char *text)
 {
     for (size_t i = 0; text != NULL && i < sizeof dtype_names / sizeof dtype_names[0]; i++)
@@ -45,7 +45,7 @@ static const char *dtype_text(int32_t dtype)
     return dtype_names[0].text;
 }
 
-/* "dtype" is the newer key and the one that transformers reads first. */
+/* "dtype" is the newer key; transformers reads it first. */
 static void read_file_dtype(lathe_config_reader *r, lathe_model_config *out)
 {
     const char *text = json_string_value(json_object_get(r->object, "dtype"));
@@ -112,7 +112,7 @@ static lathe_status find_family(const lathe_model_source *source, const char *na
     return LATHE_OK;
 }
 
-/* A description that the rest of the core can work with, whatever the plugin. */
+/* Checks that the rest of the core can use the plugin's description. */
 static lathe_status check_info(const lathe_plugin *plugin, const lathe_model_info *info)
 {
     const char *wrong = NULL;
@@ -277,7 +277,7 @@ static void write_common(const lathe_model_config *c, json_t *object)
     json_object_set_new(object, "use_cache", json_true());
 }
 
-/* Whether a member of the text says another dtype than `dtype`; a missing one says float32. */
+/* Whether the value of a member is not the name of `dtype`. */
 static int says_another(const char *value, int64_t n, int32_t dtype)
 {
     const char *want = dtype_text(dtype);
@@ -285,9 +285,9 @@ static int says_another(const char *value, int64_t n, int32_t dtype)
     return (size_t)n != length + 2 || memcmp(value + 1, want, length) != 0;
 }
 
-/* The text that was read, with config->file_dtype as the value of its "dtype" and "torch_dtype":
- * the rest stays as it is, byte for byte. A text that has neither gets the second, which every
- * transformers reads, unless the dtype is the one that a missing key means. */
+/* The text that was read, with config->file_dtype as the value of its "dtype" and "torch_dtype";
+ * the other bytes are unchanged. If the text has neither key, "torch_dtype" is added, which every
+ * version of transformers reads, unless the dtype is float32, the one that a missing key means. */
 static void put_with_dtype(const lathe_model_config *config, lathe_buffer *out)
 {
     const char *text = config->json, *end = text + strlen(text), *copied = text, *value;

@@ -17,7 +17,7 @@ typedef struct lathe_model_config {
     int64_t vocab, width, ffn;             /* V, C, F */
     int32_t n_layers;
     int32_t n_heads, n_kv_heads, head_dim; /* of the first layer, for display */
-    int64_t max_positions;                 /* longest context the model was made for */
+    int64_t max_positions;                 /* longest context that the model was made for */
     int32_t tied;                          /* the head is the token embedding */
     int32_t n_ropes;
     lathe_rope_config ropes[LATHE_MAX_ROPES]; /* tables of rotary frequencies */
@@ -27,21 +27,21 @@ typedef struct lathe_model_config {
     int32_t bos, pad;                         /* token ids; -1: none */
     int32_t eos[LATHE_MAX_EOS];
     int32_t n_eos;
-    int32_t file_dtype; /* of the weights, F32 BF16 F16 F64; F32 when the file does not say it */
-    int32_t warns_of_dropout; /* 1: training without the dropout is a warning; 0: an error */
-    double dropout; /* the largest dropout that the configuration names; none is ever applied */
+    int32_t file_dtype; /* of the weights: F32, BF16, F16 or F64; F32 if the file names none */
+    int32_t warns_of_dropout;  /* 1: training without the dropout is a warning; 0: an error */
+    double dropout;            /* the largest dropout in the configuration; none is ever applied */
     const char *dropout_key;   /* its key; NULL: none above 0 */
-    char *json;                /* the text it was read from; NULL for a [model] table */
+    char *json;                /* text of the file; NULL for a [model] table */
     lathe_instance family;     /* the plugin's instance */
-    const lathe_value *values; /* of the plugin's schema, with those that follow from others */
-    lathe_arena arena;         /* holds the values that it was made from */
+    const lathe_value *values; /* of the plugin's schema, including derived ones */
+    lathe_arena arena;         /* memory of the values */
 } lathe_model_config;
 
-/** Where a family is looked for. */
+/** Where to find the plugin of a family. */
 typedef struct lathe_model_source {
     lathe_registry *registry;
     const lathe_component
-        *family; /* this plugin, whatever others serve the model_type; NULL: by model_type */
+        *family; /* use this plugin, even if others serve the model_type; NULL: by model_type */
 } lathe_model_source;
 
 /** Reads folder/config.json. LATHE_E_CONFIG names file, key, what was seen and what is
@@ -49,22 +49,21 @@ typedef struct lathe_model_source {
 lathe_status lathe_model_config_load(const lathe_model_source *source, const char *folder,
                                      lathe_model_config *out);
 
-/** Reads config.json text; `name` is for errors. strict: unknown keys are refused, and the text is
- *  not kept for
- *  saving: for a [model] table. Keys are those of config.json ("hidden_size", "n_embd", ...) and
- *  model_type. */
+/** Reads the text of a config.json; `name` is for messages. strict: refuses unknown keys and does
+ *  not keep the text for saving; used for a [model] table. The keys are those of config.json
+ *  ("hidden_size", "n_embd", ...) and model_type. */
 lathe_status lathe_model_config_parse(const lathe_model_source *source, const char *name,
                                       const char *text, int64_t bytes, int32_t strict,
                                       lathe_model_config *out);
 
-/** The text of a config.json that transformers loads (malloc'ed): the one that was read, with
- *  file_dtype as its dtype, or a new one. */
+/** The text of a config.json that transformers loads (malloc'ed): the text that was read, with
+ *  file_dtype as its dtype, or a new text. */
 lathe_status lathe_model_config_text(const lathe_model_config *config, char **out_text);
 
 /** Writes folder/config.json, durably. */
 lathe_status lathe_model_config_save(const lathe_model_config *config, const char *folder);
 
-/** Frees what the configuration holds. */
+/** Frees everything that the configuration owns. */
 void lathe_model_config_fini(lathe_model_config *config);
 
 #endif

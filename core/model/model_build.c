@@ -1,4 +1,4 @@
-/* The forward of a model: what the core offers to build() of its family. */
+/* Builds the forward of a model: the functions that the core gives to build() of the family. */
 #include "model/model_build.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* A model's parameters, and its forward as a graph with places for adapters and KV caches, from the
- * plugin of its family. */
+/* Makes a model's parameters, and its forward as a graph with places for adapters and KV caches,
+ * with the plugin of its family. */
 #ifndef LATHE_MODEL_MODEL_BUILD_H
 #define LATHE_MODEL_MODEL_BUILD_H
 
@@ -20,7 +20,7 @@ typedef struct lathe_model_build {
     const lathe_model_config *config;
     lathe_graph *graph;
     int64_t batch;         /* B; tokens has B*Tq elements */
-    int64_t max_positions; /* positions are below this: rows of the RoPE table */
+    int64_t max_positions; /* positions within documents are smaller */
     lathe_val tokens;      /* i32[N] */
     lathe_val positions;   /* i32[N]: position within the document */
     lathe_val
@@ -33,11 +33,11 @@ typedef struct lathe_model_build {
 
     /** Value of a parameter of the model. NULL: the row of that name in the graph's table. */
     lathe_status (*param)(void *arg, const char *name, lathe_val *out);
-    /** y of a linear site: where adapters wrap. NULL: lathe_graph_api.linear. */
+    /** Builds y of a linear site; adapters are added here. NULL: lathe_graph_api.linear. */
     lathe_status (*linear)(void *arg, const lathe_site *site, lathe_val x, lathe_val *out_y);
     void *arg;
 
-    /* Filled by lathe_model_hidden. */
+    /* Set by lathe_model_hidden. */
     lathe_val ropes[LATHE_MAX_ROPES];
     lathe_model_report reports[LATHE_MAX_REPORTS];
     int32_t n_reports;

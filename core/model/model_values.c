@@ -1,5 +1,5 @@
-/* The keys of a config.json as the values of a plugin's schema, by the rules that the run file
- * obeys too. */
+/* Reads the keys of a config.json as the values of a plugin's schema, by the same rules as the run
+ * file. */
 #include "model/model_values.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "plug/schema.h"
 #include "plug/schema_value.h"
 
-/* The name under which the object has a key: an alias that is set, else the key itself. */
+/* The name of a key in the object: an alias if it is set, else the key itself. */
 static const char *name_in_file(const lathe_config_reader *r, const lathe_model_v1 *table,
                                 const char *key)
 {
@@ -34,7 +34,7 @@ static const char *name_in_file(const lathe_config_reader *r, const lathe_model_
     return key;
 }
 
-/* A JSON value as a node of TOML; NULL: out of memory, or a kind that no field takes. */
+/* A JSON value as a node of TOML. NULL: out of memory, or a kind of value that no field accepts. */
 static lathe_toml_node *node_of(const json_t *value, lathe_arena *arena)
 {
     lathe_toml_node *node = lathe_arena_alloc(arena, (int64_t)sizeof *node);
@@ -96,7 +96,7 @@ static int fits_type(const lathe_field *field, const json_t *value)
     }
 }
 
-/* A table is handed over as its text. */
+/* A table is passed as its text. */
 static lathe_status table_value(const json_t *value, lathe_arena *arena, lathe_value *out)
 {
     char *text = json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(17));

@@ -9,10 +9,10 @@
 #include "base/parallel.h"
 #include "lathe/rng.h"
 
-#define BLOCKS 256 /* of the RNG at a time: the arrays of one batch stay in L1 */
+#define BLOCKS 256 /* RNG blocks per batch; the arrays of a batch fit in L1 */
 
-/* Built several times and chosen at load: the same IEEE operations, wider. Sanitized builds cannot
- * run the resolver. */
+/* Compiled for several instruction sets, one of which is chosen at load. All do the same IEEE
+ * operations, with different widths. Sanitized builds cannot run the resolver. */
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&                \
     !defined(__SANITIZE_THREAD__)
 #define WIDE __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))

@@ -8,16 +8,16 @@
 #include "base/error.h"
 #include "base/log.h"
 
-/* The object that settings stand in, and its key. */
+/* The object that holds the settings, and its key. */
 typedef struct settings {
     lathe_config_reader *r; /* of the whole file */
     const char *key;        /* "rope_scaling" */
-    json_t *object;         /* NULL: there are none */
+    json_t *object;         /* NULL: no settings */
     int64_t max_positions;
     lathe_arena *arena;
 } settings;
 
-/* A number above 0 within the settings; def 0: the key must be there. */
+/* A number above 0 in the settings. def 0: the key is required. */
 static double number(settings *s, const char *key, double def)
 {
     lathe_config_reader sub = {
@@ -29,8 +29,8 @@ static double number(settings *s, const char *key, double def)
     return x;
 }
 
-/* The object of the settings, as transformers chooses it: a rope_scaling that is not empty comes
- * before rope_parameters, whatever is in either. */
+/* Finds the object of the settings as transformers does: a rope_scaling that is not empty is
+ * preferred to rope_parameters, whatever they contain. */
 static void find_object(settings *s)
 {
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
@@ -47,7 +47,8 @@ static void find_object(settings *s)
     }
 }
 
-/* Settings for each type of layer: the one of `layer_type`. 1: they were nested. */
+/* Selects the settings of `layer_type` if there are settings for each type of layer. Returns 1 if
+ * so. */
 static int choose_nested(settings *s, const char *layer_type)
 {
     const char *name;
@@ -66,8 +67,8 @@ static int choose_nested(settings *s, const char *layer_type)
     return 0;
 }
 
-/* Where transformers looks for the share of a head that is rotated: within the settings, else next
- * to them under `key`. *out_found: the key, which is there, or NULL. */
+/* Finds the share of a head that is rotated, where transformers looks for it: in the settings, else
+ * next to them under `key`. *out_found: the key that is set, or NULL. */
 static lathe_config_reader find_share(const settings *s, const char *key, const char **out_found)
 {
     const lathe_config_reader sub = {
@@ -79,8 +80,8 @@ static lathe_config_reader find_share(const settings *s, const char *key, const 
     return lathe__config_value(&sub, "partial_rotary_factor") != NULL ? sub : *s->r;
 }
 
-/* A family that rotates whole heads: transformers reads the share in its scaled types alone, and a
- * model of such a family then fails there. */
+/* For a family that rotates whole heads. transformers reads the share only in its scaled types, and
+ * a model of such a family then fails there. */
 static void check_whole(settings *s, int32_t type)
 {
     const char *key;
@@ -98,7 +99,7 @@ static void check_whole(settings *s, int32_t type)
     s->r->status = from.status;
 }
 
-/* Channels of a head of `use->dims` channels that are rotated. */
+/* Number of rotated channels in a head of `use->dims` channels. */
 static int32_t rotated_dims(settings *s, const lathe_rope_use *use)
 {
     const char *key;
@@ -118,7 +119,7 @@ static int32_t rotated_dims(settings *s, const lathe_rope_use *use)
     return dims;
 }
 
-/* transformers prefers the number beside the object, as it stands in Phi-3's files. */
+/* transformers prefers the number next to the object, which is its place in Phi-3's files */
 static void read_original(settings *s, lathe_rope_config *out)
 {
     double positions = lathe__config_positive(s->r, "original_max_position_embeddings", 0.0);
@@ -141,7 +142,7 @@ static void read_llama3(settings *s, lathe_rope_config *out)
         lathe__config_refuse(s->r, s->key, "high_freq_factor must be above low_freq_factor");
 }
 
-/* How far the positions are stretched, where no factor says it. */
+/* The factor by which positions are stretched, if no key gives it. */
 static double stretch(const settings *s, const lathe_rope_config *out)
 {
     return s->r->status == LATHE_OK ? (double)s->max_positions / (double)out->original_max_positions
@@ -172,7 +173,7 @@ static void read_yarn(settings *s, lathe_rope_config *out)
     out->attention_factor = number(s, "attention_factor", def);
 }
 
-/* One factor for each pair of channels. */
+/* Reads a list with one factor for each pair of channels. */
 static const float *read_factors(settings *s, const char *key, int32_t dims)
 {
     const json_t *list = json_object_get(s->object, key);

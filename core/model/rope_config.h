@@ -12,7 +12,7 @@ enum {
     LATHE_ROPE_DEFAULT = 1,
     LATHE_ROPE_LINEAR = 2,
     LATHE_ROPE_LLAMA3 = 3,
-    LATHE_ROPE_DYNAMIC = 4, /* as DEFAULT up to max_position_embeddings, where rows end */
+    LATHE_ROPE_DYNAMIC = 4, /* as DEFAULT up to max_position_embeddings, the longest row */
     LATHE_ROPE_YARN = 5,
     LATHE_ROPE_LONGROPE = 6
 };
@@ -27,15 +27,17 @@ typedef struct lathe_rope_config {
     double factor;                            /* LINEAR, LLAMA3, YARN */
     double low_freq_factor, high_freq_factor; /* LLAMA3 */
     int64_t original_max_positions;           /* LLAMA3, YARN, LONGROPE */
-    double attention_factor;                  /* of the cosines and sines; 1: none */
+    double attention_factor;                  /* factor of the cosines and sines; 1: no effect */
     double beta_fast, beta_slow;              /* YARN */
-    int32_t truncate, reserved;               /* YARN: the corrected range is in whole channels */
-    const float *short_factor, *long_factor;  /* LONGROPE: [dims/2] */
+    /* YARN: the range of blended channels begins and ends at whole channels */
+    int32_t truncate, reserved;
+    const float *short_factor, *long_factor; /* LONGROPE: [dims/2] */
 } lathe_rope_config;
 
-/** Reads the settings of one table; max_positions is the model's; lists go to the arena. Failures
- *  go to r->status.
- *  Source  transformers 5.23, modeling_rope_utils.py. */
+/** Reads the settings of one table. max_positions is the model's. Lists are allocated in the arena.
+ *  Failures are stored in r->status.
+ *
+ *   Source  transformers 5.23, modeling_rope_utils.py. */
 void lathe_rope_config_read(lathe_config_reader *r, const lathe_rope_use *use,
                             int64_t max_positions, lathe_arena *arena, lathe_rope_config *out);
 

@@ -7,8 +7,9 @@
 
 #define PI 3.14159265358979323846
 
-/* Long wavelengths are divided by factor, short ones kept, those between blended. Every step in
- * f32, in the order of the reference, so that the frequencies agree with it. */
+/* Divides the frequencies of long wavelengths by factor, keeps those of short ones, and blends
+ * those between. Every step is in f32 and in the order of the reference, so that the results
+ * are equal. */
 static float llama3_scale(const lathe_rope_config *rope, float f)
 {
     const float factor = (float)rope->factor, original = (float)rope->original_max_positions;

@@ -29,7 +29,7 @@ typedef struct tile {
 struct lathe_sampler {
     int64_t n;
     tile *tiles;      /* [n / TILE, rounded up] */
-    int64_t n_sorted; /* of the list: the likeliest, in order; the others follow in any order */
+    int64_t n_sorted; /* the first n_sorted of the list are the most likely, in order */
     candidate *list;  /* [n] */
     float *scores;    /* [n] logits after the penalty */
 };
@@ -73,7 +73,7 @@ static int likelier_first(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Moves the `count` likeliest of n candidates to the front, in any order. */
+/* Moves the `count` most likely of n candidates to the front, in any order. */
 static void select_likeliest(candidate *list, int64_t n, int64_t count)
 {
     int64_t first = 0, last = n - 1;
@@ -101,7 +101,7 @@ static void select_likeliest(candidate *list, int64_t n, int64_t count)
 }
 
 /* Candidate i of the sorted list. Sorting a whole vocabulary takes as long as running a small model
- * on a token, so only as much is sorted as is asked for. */
+ * on a token, so only as many candidates are sorted as are needed. */
 static const candidate *sorted(lathe_sampler *s, int64_t i)
 {
     while (i >= s->n_sorted) {
@@ -115,8 +115,8 @@ static const candidate *sorted(lathe_sampler *s, int64_t i)
     return &s->list[i];
 }
 
-/* How many candidates, from the likeliest on, remain after top-k, top-p and min-p; *io_total: the
- * sum of all weights, then of those that remain. */
+/* Number of candidates, from the most likely one, that remain after top-k, top-p and min-p.
+ * *io_total: the sum of all weights; then the sum of those that remain. */
 static int64_t cut(lathe_sampler *s, const lathe_sampling *how, double *io_total)
 {
     const int is_cut =
@@ -139,8 +139,8 @@ static int64_t cut(lathe_sampler *s, const lathe_sampling *how, double *io_total
     return kept;
 }
 
-/* The logits with the penalty on the tokens that came before. Each is taken from the logits
- * themselves, so that a token that came twice is penalized once. */
+/* Penalizes the logits of the tokens that occurred before. Each result is computed from the
+ * original logit, so a token that occurred twice is penalized once. */
 static const float *penalize(lathe_sampler *s, const float *logits, double penalty,
                              const int32_t *ids, int64_t n_ids)
 {
@@ -154,8 +154,8 @@ static const float *penalize(lathe_sampler *s, const float *logits, double penal
     return s->scores;
 }
 
-/* exp(x) for x <= 0, within 1e-15 of its value; 0 below -700. Without branches, so that loops
- * vectorise. */
+/* exp(x) for x <= 0, with a relative error below 1e-15; 0 below -700. It has no branches, so that
+ * loops vectorise. */
 static inline double exp_below_zero(double x)
 {
     const double shifted = x * 1.4426950408889634 + 0x1.8p52, n = shifted - 0x1.8p52;
@@ -182,7 +182,7 @@ static inline double exp_below_zero(double x)
     return x < -700.0 ? 0.0 : p;
 }
 
-/* Built for several instruction sets. All give the same bits: no variant fuses a product with a
+/* Compiled for several instruction sets. All give the same bits: none fuses a product with a
  * sum. */
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_THREAD__) &&                  \
     !defined(__clang__)
@@ -210,9 +210,9 @@ WIDTHS static double exponentials(const float *x, int64_t n, double top, double 
 /* Argument of the loops over tiles. */
 typedef struct tile_job {
     lathe_sampler *s;
-    const float *x; /* [n] logits, or scores */
+    const float *x; /* [n] logits, or penalized logits */
     double top, temperature;
-    int32_t lists; /* the exponentials go to the list of candidates */
+    int32_t lists; /* 1: write the exponentials to the list of candidates */
 } tile_job;
 
 /* The largest element of a tile, found lane by lane so that the loop vectorises. */
@@ -244,7 +244,7 @@ static void look_range(void *arg, int64_t begin, int64_t end, int32_t worker)
     }
 }
 
-/* The first place of the largest element. */
+/* Index of the first largest element. */
 static int64_t largest(lathe_sampler *s, const float *x)
 {
     tile_job job = {.s = s, .x = x};
@@ -259,7 +259,7 @@ static int64_t largest(lathe_sampler *s, const float *x)
     return best;
 }
 
-/* Whether all elements were finite that largest() looked at. */
+/* Whether all elements that largest() read were finite. */
 static int were_finite(const lathe_sampler *s)
 {
     int bad = 0;
@@ -279,8 +279,7 @@ static void weigh_range(void *arg, int64_t begin, int64_t end, int32_t worker)
         job->s->list[i] = (candidate){weights[i - begin], (int32_t)i};
 }
 
-/* The sum of exp((x - top) / temperature), each of which becomes a candidate's weight if
- * `lists`. */
+/* The sum of exp((x - top) / temperature). If `lists`, each term becomes a candidate's weight. */
 static double weigh(lathe_sampler *s, const float *x, double top, double temperature, int32_t lists)
 {
     tile_job job = {s, x, top, temperature, lists};

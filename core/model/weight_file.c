@@ -12,7 +12,7 @@
 #include "io/tensor_pieces.h"
 #include "model/weights.h"
 
-#define F16_LIMIT 65520.0f /* what F16 rounds to infinity, and above */
+#define F16_LIMIT 65520.0f /* the smallest value that F16 rounds to infinity */
 
 static const lathe_param *row_of(const lathe_weight_job *job, int64_t i)
 {
@@ -38,11 +38,12 @@ struct walk {
     const lathe_weight_job *job;
     content_fn fn;
     void *arg;
-    const int64_t *list; /* [n] numbers in the job of the tensors that are visited */
-    const float *values; /* of the only tensor of the list, in the layout of files; NULL: its own */
+    const int64_t *list; /* [n] indices of the visited tensors in the job */
+    /* values of the only visited tensor, in the layout of files; NULL: read them from the job */
+    const float *values;
 };
 
-/* From f32 in the layout of files. */
+/* Converts f32 values in the layout of files. */
 static lathe_status from_values(const float *values, int32_t dtype, const lathe_tensor_piece *p,
                                 const void **out)
 {
@@ -87,14 +88,14 @@ static lathe_status visit_piece(void *arg, const lathe_tensor_piece *p)
     return w->fn(w, index, p->offset, data, p->bytes);
 }
 
-/* Its values are at hand, in the layout of files. */
+/* For a tensor whose values are in memory in the layout of files. */
 static int is_ready(const lathe_weight_job *job, int64_t i)
 {
     const lathe_weight_tensor *t = &job->tensors[i];
     return t->origin != NULL || (t->values != NULL && !row_of(job, i)->transposed);
 }
 
-/* A tensor that has to be made or transposed first. */
+/* For a tensor that must be made or transposed first. */
 static lathe_status visit_made(walk *w, int64_t index)
 {
     const lathe_param *row = row_of(w->job, index);
@@ -125,7 +126,7 @@ static lathe_status visit_made(walk *w, int64_t index)
     return status;
 }
 
-/* Every tensor for which `wanted` (NULL: all) is 1. */
+/* Visits every tensor whose `wanted` is 1; NULL: all. */
 static lathe_status visit(const lathe_weight_job *job, const uint8_t *wanted, content_fn fn,
                           void *arg)
 {
@@ -185,7 +186,7 @@ lathe_status lathe_weight_file_widen(const lathe_weight_job *job,
             t->dtype == LATHE_F16 &&
             (t->origin == NULL || lathe_weight_origin_dtype(t->origin, t->param) != LATHE_F16);
         any |= narrow[i];
-        t->dtype = narrow[i] ? LATHE_F32 : t->dtype; /* as it is looked at */
+        t->dtype = narrow[i] ? LATHE_F32 : t->dtype; /* read as f32 for this check */
     }
     if (status == LATHE_OK && any)
         status = visit(job, narrow, find_large, large);

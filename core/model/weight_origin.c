@@ -1,4 +1,4 @@
-/* Where a model's weights came from. */
+/* Records where a model's weights were read from. */
 #include "model/weight_origin.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ typedef struct origin_file {
 } origin_file;
 
 typedef struct origin_row {
-    int32_t file; /* -1: not held */
+    int32_t file; /* -1: not recorded */
     int32_t dtype;
     int64_t offset, bytes;
 } origin_row;
@@ -94,7 +94,7 @@ lathe_status lathe_weight_origin_check(const lathe_weight_origin *o)
 
 /* ---- making one ---- */
 
-/* Room for one more file; its path is set. */
+/* Adds a file with its path; makes room for it. */
 static lathe_status add_file(lathe_weight_origin *o, const char *path, origin_file **out)
 {
     if (o->n_files == o->capacity) {
@@ -111,7 +111,7 @@ static lathe_status add_file(lathe_weight_origin *o, const char *path, origin_fi
                                 : lathe_error(LATHE_E_NOMEM, "no memory for the files of a model");
 }
 
-/* The file counts once its descriptor is known. */
+/* The file is counted only when its descriptor is known. */
 static lathe_status keep_file(lathe_weight_origin *o, origin_file *f, int fd, int32_t *out)
 {
     if (fd < 0 || fstat(fd, &f->was) != 0) {
@@ -126,7 +126,7 @@ static lathe_status keep_file(lathe_weight_origin *o, origin_file *f, int fd, in
     return LATHE_OK;
 }
 
-/* Index of the file in o->files, opened when it is not there yet. */
+/* Index of the file in o->files; opens it if it is new. */
 static lathe_status take_file(lathe_weight_origin *o, const char *path, int32_t *out)
 {
     origin_file *f = NULL;
@@ -137,7 +137,8 @@ static lathe_status take_file(lathe_weight_origin *o, const char *path, int32_t 
     return keep_file(o, f, open(path, O_RDONLY | O_CLOEXEC), out);
 }
 
-/* A file of another origin under a descriptor of its own: the path may name another file by now. */
+/* Adds a file of another origin with a duplicate of its descriptor, since the path may name another
+ * file by now. */
 static lathe_status share_file(lathe_weight_origin *o, const origin_file *from, int32_t *out)
 {
     origin_file *f = NULL;
@@ -151,8 +152,8 @@ static lathe_status share_file(lathe_weight_origin *o, const origin_file *from, 
     return LATHE_OK;
 }
 
-/* Whether the earlier origin's tensor, rounded to the dtype of `t`, is `t`, bit by bit. part:
- * [PART] of 8 bytes, twice. */
+/* Whether the tensor of the earlier origin, rounded to the dtype of `t`, equals `t` bit by bit.
+ * part: two buffers of PART elements, 8 bytes each. */
 static lathe_status gives(const lathe_weight_origin *earlier, int32_t param,
                           const lathe_st_tensor *t, char *part, int *out)
 {

@@ -1,8 +1,8 @@
-/* Where a model's weights came from: file, place and dtype of each tensor.
+/* Records where a model's weights were read from: file, place and dtype of each tensor.
  *
- * Weights that do not train are held rounded to the compute dtype, or quantized. A saved model gets
- * them from here, byte for byte as they were read. The files stay open, so that removing or
- * replacing them does not matter.
+ * The run holds weights that are not trained rounded to the compute dtype, or quantized. A saved
+ * model gets them from the file instead, byte for byte. The files stay open, so that they may be
+ * removed or replaced meanwhile.
  */
 #ifndef LATHE_MODEL_WEIGHT_ORIGIN_H
 #define LATHE_MODEL_WEIGHT_ORIGIN_H
@@ -13,14 +13,14 @@
 
 typedef struct lathe_weight_origin lathe_weight_origin;
 
-/** Remembers the tensors of `set` that are rows of `params` and do not train. The set may be closed
- *  afterwards.
+/** Records the tensors of `set` that are rows of `params` and are not trained. The set may be
+ *  closed afterwards.
  *
- *  earlier  NULL, or an origin whose tensors are preferred where they give those of the set when
- *           they are rounded to their dtype: of a checkpoint in bf16, the f32 tensors of the model
- *           that it was made from
+ *   earlier  NULL, or an origin whose tensors are preferred if, rounded to the dtypes of the
+ *            set, they equal the set's: for a checkpoint in bf16, the f32 tensors of the model
+ *            that it was made from
  *
- *  Errors  LATHE_E_IO: a file cannot be opened. LATHE_E_NOMEM.
+ *   Errors  LATHE_E_IO: a file cannot be opened. LATHE_E_NOMEM.
  */
 lathe_status lathe_weight_origin_create(const lathe_safetensors *set,
                                         const lathe_model_config *config,
@@ -28,10 +28,10 @@ lathe_status lathe_weight_origin_create(const lathe_safetensors *set,
                                         const lathe_weight_origin *earlier,
                                         lathe_weight_origin **out);
 
-/** Closes the files; takes NULL. */
+/** Closes the files. NULL is allowed. */
 void lathe_weight_origin_destroy(lathe_weight_origin *origin);
 
-/** dtype of the tensor of row `param`; -1: there is none. NULL origins have none. */
+/** dtype of the tensor of row `param`; -1 if it has none, or origin is NULL. */
 int32_t lathe_weight_origin_dtype(const lathe_weight_origin *origin, int32_t param);
 
 /** Bytes [offset, offset + bytes) of the tensor, in the layout of files. Any thread.
@@ -39,7 +39,7 @@ int32_t lathe_weight_origin_dtype(const lathe_weight_origin *origin, int32_t par
 lathe_status lathe_weight_origin_read(const lathe_weight_origin *origin, int32_t param,
                                       int64_t offset, void *to, int64_t bytes);
 
-/** LATHE_E_CORRUPT: a file was written to since it was opened; names it. */
+/** LATHE_E_CORRUPT: a file has been written to since it was opened; the message names it. */
 lathe_status lathe_weight_origin_check(const lathe_weight_origin *origin);
 
 #endif

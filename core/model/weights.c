@@ -83,7 +83,7 @@ static lathe_status load_row(const lathe_st_tensor *t, const lathe_param *row, i
     return sink->done != NULL ? sink->done(sink->arg, index, row, data) : LATHE_OK;
 }
 
-/* A tied model's file has no head, or the embedding twice. */
+/* The file of a tied model has no head, or contains the embedding twice. */
 static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_config *config)
 {
     const lathe_st_tensor *head = lathe_safetensors_find(set, config->head);
@@ -108,7 +108,7 @@ static int ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Buffers that older files carry beside the weights, and a tied head (already compared). */
+/* Buffers that older files contain besides the weights, and a tied head (already compared). */
 static int is_expected_extra(const lathe_model_config *config, const char *name)
 {
     return ends_with(name, ".rotary_emb.inv_freq") || ends_with(name, ".attn.bias") ||

@@ -1,4 +1,5 @@
-/* A model's weights: from a folder's safetensors into host memory. weight_file.h writes them. */
+/* Loads a model's weights from a folder's safetensors into host memory. weight_file.h writes
+ * them. */
 #ifndef LATHE_MODEL_WEIGHTS_H
 #define LATHE_MODEL_WEIGHTS_H
 
@@ -6,31 +7,31 @@
 #include "ir/params.h"
 #include "model/hf_config.h"
 
-/** Where loaded weights go. */
+/** The destination of loaded weights. */
 typedef struct lathe_weight_sink {
     /** Gives the host memory of a row: its elements in our layout, in F32, BF16 or F16 (out_dtype
      *  comes in as F32). NULL memory skips the row. */
     lathe_status (*place)(void *arg, int32_t index, const lathe_param *row, void **out_data,
                           int32_t *out_dtype);
-    /** The row is filled: encode it, copy it to the device, reuse the memory. May be NULL. */
+    /** Called when the row is filled, to encode it or copy it to the device; then the memory may be
+     *  reused. May be NULL. */
     lathe_status (*done)(void *arg, int32_t index, const lathe_param *row, void *data);
     void *arg;
 } lathe_weight_sink;
 
-/** Fills every row of the model (not adapters', not the reference's) from the tensors of its name,
- *  with or without the family's prefix; Conv1D tensors are transposed; rows are visited in table
- *  order.
+/** Fills every row of the model (not of adapters or the reference) from the tensor of its name,
+ *  with or without the family's prefix. Conv1D tensors are transposed. Rows are visited in the
+ *  order of the table. Tensors without a row are listed in a warning.
  *
- *  Errors  LATHE_E_NOT_FOUND: a tensor is missing. LATHE_E_SHAPE: it has another shape.
- *          LATHE_E_DTYPE: it
- *  is no float. LATHE_E_CONFIG: tie_word_embeddings contradicts the file. Tensors that no row asked
- *  for are listed in a warning.
+ *   Errors  LATHE_E_NOT_FOUND: a tensor is missing. LATHE_E_SHAPE: it has another shape.
+ *           LATHE_E_DTYPE: its dtype is no float. LATHE_E_CONFIG: tie_word_embeddings
+ *           contradicts the file.
  */
 lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_config *config,
                                 const lathe_params *params, const lathe_weight_sink *sink);
 
-/** The same without reading any value: names, shapes, types, and a head that a tied model's file
- *  has too. */
+/** The same without reading values, except a tied model's head that is also in the file: checks
+ *  names, shapes and dtypes. */
 lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model_config *config,
                                  const lathe_params *params);
 
@@ -38,13 +39,13 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
 const lathe_st_tensor *lathe_weights_find(const lathe_safetensors *set,
                                           const lathe_model_config *config, const char *name);
 
-/** Whether a row is the model's own: not an adapter's, not the reference's. */
+/** Whether a row belongs to the model itself, not to an adapter or the reference. */
 int32_t lathe_weights_is_model_row(const lathe_param *row);
 
 /** A row's shape in the layout of files; its dtype is the row's. */
 lathe_desc lathe_weights_file_desc(const lathe_param *row);
 
-/** Copies the tokenizer's files and generation_config.json, those that are there, from folder to
+/** Copies the tokenizer's files and generation_config.json, if they exist, from folder to
  *  folder. */
 lathe_status lathe_tokenizer_files_copy(const char *from, const char *to);
 
