@@ -122,7 +122,7 @@ static void put_long(const lathe_run *run, const lathe_loader_facts *f, const la
 {
     const lathe_row_kind *kind = lathe_row_kind_get(lathe_shards_rows(shards));
     if (f->n_left_out > 0) {
-        lathe_buffer_printf(b, "  %lld %s left out, their prompt fills a row",
+        lathe_buffer_printf(b, "  %lld %s left out, the prompt alone fills a row",
                             (long long)f->n_left_out,
                             f->n_left_out == 1 ? kind->record : kind->records);
         lathe_data_put_places(shards, f->left_out, f->n_left_out, b);

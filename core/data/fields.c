@@ -125,6 +125,11 @@ static lathe_status refuse(const source *s, int32_t c, const lathe_format_part *
     lathe_json_record_keys(s->text, s->record->n, list, sizeof list);
     if (v->kind == NOTHING)
         return lathe_layouts_missing(l, c, part, s->place, list);
+    if (!l->is_format[c] && v->kind == NUMBER)
+        return lathe_error(LATHE_E_UNSUPPORTED,
+                           "%s: column \"%s\" is no string; format.%s = \"{%s}\" takes it as it "
+                           "stands",
+                           s->place, part->name, lathe_column_name(c), part->name);
     if (!l->is_format[c])
         return lathe_error(LATHE_E_UNSUPPORTED, "%s: column \"%s\" is no string", s->place,
                            part->name);

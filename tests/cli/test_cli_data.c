@@ -135,8 +135,9 @@ Test(cli_data, notes_on_examples_name_their_lines_and_come_once)
     put_run("{ path = \"a.jsonl\" }", "[stage]\nname = \"sft\"\n[train]\nmax_steps = 1\n"
                                       "[optimizer]\nlr = 1e-3\n[checkpoint]\ndir = \"out\"\n");
     expect(LATHE " data run.toml 2>&1", 0, "3 alpaca records: prompt from instruction and input");
-    cr_expect_not_null(strstr(output, "1 example left out, their prompt fills a row: a.jsonl:3\n"),
-                       "%s", output);
+    cr_expect_not_null(
+        strstr(output, "1 example left out, the prompt alone fills a row: a.jsonl:3\n"), "%s",
+        output);
     cr_expect_not_null(strstr(output, "1 example cut after 16 tokens: a.jsonl:2\n"), "%s", output);
     expect(LATHE " data run.toml --data.overlong leave_out 2>&1", 0,
            "1 example left out, longer than 16 tokens: a.jsonl:2\n");
