@@ -92,7 +92,7 @@ def shards(args, work):
 
 def frozen(args, work):
     from safetensors import safe_open
-    patterns = "['*proj*', '*embed*', '*lm_head*']"
+    patterns = "['*proj*', '*embed*']"
     saved = train(args, work, "frozen", "--adapter.no_train", patterns, "--optimizer.lr", "1e-2")
     n_same, n_other = 0, 0
     with safe_open(pathlib.Path(args.model) / "model.safetensors", "pt") as want, \
