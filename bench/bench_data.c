@@ -167,8 +167,13 @@ static void bench_loader(int steps, int n_more, char *const *more)
         const int32_t *const parts[4] = {b.tokens, b.targets, b.positions, b.doc_start};
         for (int k = 0; k < 4; k++)
             memcpy(copy[k], parts[k], sizeof copy[k]);
-        const lathe_run_batch memory = {
-            (uint32_t)sizeof memory, ROWS, T, 0, copy[0], copy[1], copy[2], copy[3]};
+        const lathe_run_batch memory = {.size = (uint32_t)sizeof memory,
+                                        .n_rows = ROWS,
+                                        .row_tokens = T,
+                                        .tokens = copy[0],
+                                        .targets = copy[1],
+                                        .positions = copy[2],
+                                        .doc_start = copy[3]};
         /* alternates which one is first */
         double from_memory = i % 2 ? one_step(run, &memory) : 0.0;
         drop_pages();
