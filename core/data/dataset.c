@@ -25,6 +25,13 @@ void lathe_dataset_hash_columns(const lathe_dataset *dataset, lathe_sha256 *hash
             k < LATHE_N_COLUMNS ? dataset->columns[k] : dataset->formats[k - LATHE_N_COLUMNS];
         lathe_sha256_update(hash, text ? text : "", text ? (int64_t)strlen(text) + 1 : 1);
     }
+    if (dataset->messages)
+        lathe_sha256_update(hash, dataset->messages, (int64_t)strlen(dataset->messages));
+}
+
+const char *lathe_dataset_messages(const lathe_dataset *dataset)
+{
+    return dataset->messages ? dataset->messages : "messages";
 }
 
 static lathe_status copy_text(const json_t *value, const char *where, const char *key,
@@ -38,7 +45,8 @@ static lathe_status copy_text(const json_t *value, const char *where, const char
 
 /* The tables columns and format (`name`): a text for each column. */
 static lathe_status read_columns(json_t *object, const char *where, const char *name,
-                                 lathe_arena *arena, const char *out[LATHE_N_COLUMNS])
+                                 lathe_arena *arena, const char *out[LATHE_N_COLUMNS],
+                                 const char **out_messages)
 {
     const char *key;
     json_t *value;
@@ -47,13 +55,17 @@ static lathe_status read_columns(json_t *object, const char *where, const char *
     json_object_foreach(object, key, value)
     {
         int32_t k = 0;
+        if (out_messages && strcmp(key, "messages") == 0) {
+            LATHE_TRY(copy_text(value, where, key, arena, out_messages));
+            continue;
+        }
         while (k < LATHE_N_COLUMNS && strcmp(key, column_names[k]))
             k++;
         if (k == LATHE_N_COLUMNS)
             return lathe_error(LATHE_E_CONFIG,
                                "%s.%s.%s: no such column; there are text, prompt, completion, "
-                               "chosen, rejected",
-                               where, name, key);
+                               "chosen, rejected%s",
+                               where, name, key, out_messages ? ", messages" : "");
         if (!strcmp(name, "format") && json_is_string(value))
             out[k] = lathe_arena_strdup(arena, json_string_value(value)); /* checked by layout.h */
         else
@@ -99,9 +111,9 @@ static lathe_status read_dataset(json_t *entry, const char *where, lathe_arena *
         if (!strcmp(key, "path"))
             LATHE_TRY(copy_text(value, where, key, arena, &out->path));
         else if (!strcmp(key, "columns"))
-            LATHE_TRY(read_columns(value, where, key, arena, out->columns));
+            LATHE_TRY(read_columns(value, where, key, arena, out->columns, &out->messages));
         else if (!strcmp(key, "format"))
-            LATHE_TRY(read_columns(value, where, key, arena, out->formats));
+            LATHE_TRY(read_columns(value, where, key, arena, out->formats, NULL));
         else if (!strcmp(key, "type"))
             LATHE_TRY(read_type(value, where, out));
         else if (!strcmp(key, "weight"))

@@ -35,7 +35,16 @@ typedef struct lathe_dataset {
     const char
         *formats[LATHE_N_COLUMNS]; /* columns made of several fields (format.h); NULL: none */
     double weight;                 /* how often an epoch uses each row; 0 counts as 1 */
+    /* Key of conversations in JSON; NULL: "messages", where the record has no text of the rows. */
+    const char *messages;
+    /* Renders conversations, borrowed; NULL: there is none, and no_chat says why (NULL: the reason
+     * is not known). */
+    const struct lathe_chat_template *chat;
+    const char *no_chat;
 } lathe_dataset;
+
+/** The key of a record's messages. */
+const char *lathe_dataset_messages(const lathe_dataset *dataset);
 
 /** Parses the JSON text of data.datasets: [{"path": .., "type": "text"|"jsonl"|"json"|"csv",
  *  "columns": {"prompt": "title"}, "format": {"completion": "{body}"}, "weight": 2.0}]. Relative

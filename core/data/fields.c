@@ -74,6 +74,18 @@ static lathe_status take_json(lathe_fields *f, const lathe_json_member *members,
     return LATHE_OK;
 }
 
+/* A record with messages is a conversation, unless it also has what the rows are made of and the
+ * dataset does not name the messages. */
+static int is_chat(const lathe_fields *f, const source *s, const lathe_json_member *members)
+{
+    const lathe_layouts *l = &s->reader->layouts;
+    if (l->messages < 0 || !members[l->messages].found || members[l->messages].string.text)
+        return 0; /* string.text: of strings and scalars */
+    if (s->reader->dataset->messages)
+        return 1;
+    return f->layout == LATHE_LAYOUT_OWN && (l->main < 0 || !members[l->main].found);
+}
+
 static lathe_status json_values(lathe_fields *f, const source *s, value *out)
 {
     const lathe_layouts *l = &s->reader->layouts;
@@ -91,6 +103,7 @@ static lathe_status json_values(lathe_fields *f, const source *s, value *out)
     for (int32_t i = 0; i < l->n_fields; i++)
         found |= members[i].found ? 1u << i : 0;
     f->layout = lathe_layouts_choose(l, found);
+    f->is_chat = is_chat(f, s, members);
     return take_json(f, members, l->n_fields, out);
 }
 
@@ -215,6 +228,7 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
     memset(fields->text, 0, sizeof fields->text);
     memset(fields->n, 0, sizeof fields->n);
     fields->layout = LATHE_LAYOUT_OWN;
+    fields->is_chat = 0;
     if (reader->sources->type == LATHE_DATASET_TEXT) {
         fields->text[LATHE_COLUMN_TEXT] = s.text;
         fields->n[LATHE_COLUMN_TEXT] = record->n;
@@ -226,7 +240,7 @@ lathe_status lathe_fields_read(lathe_fields *fields, const lathe_reader *reader,
         LATHE_TRY(csv_values(fields, &s, values));
     else
         LATHE_TRY(json_values(fields, &s, values));
-    return make_texts(fields, &s, values);
+    return fields->is_chat ? LATHE_OK : make_texts(fields, &s, values);
 }
 
 void lathe_fields_fini(lathe_fields *fields)

@@ -114,6 +114,25 @@ static lathe_status add_known(lathe_layouts *l, int32_t rows)
     return LATHE_OK;
 }
 
+/* The field of conversations, which stand for the text or the completion. */
+static lathe_status find_messages(lathe_layouts *l, const lathe_dataset *dataset, int32_t rows)
+{
+    const int32_t column = rows == LATHE_ROWS_PACKED        ? LATHE_COLUMN_TEXT
+                           : rows == LATHE_ROWS_COMPLETIONS ? LATHE_COLUMN_COMPLETION
+                                                            : -1;
+    lathe_format_part part = {.text = "", .name = lathe_dataset_messages(dataset)};
+    lathe_format format = {.parts = &part, .n = 1};
+    l->messages = l->main = -1;
+    if (column < 0)
+        return LATHE_OK;
+    const lathe_format *own = &l->list[LATHE_LAYOUT_OWN].columns[column];
+    for (int32_t i = 0; i < own->n && l->main < 0; i++)
+        l->main = own->parts[i].name ? own->parts[i].field : -1;
+    LATHE_TRY(number_fields(l, &format));
+    l->messages = part.field;
+    return LATHE_OK;
+}
+
 /* out_column: the column that is at work, or in which the error is. */
 static lathe_status find(lathe_layouts *l, const lathe_dataset *dataset, int32_t rows,
                          int32_t *out_column)
@@ -128,7 +147,9 @@ static lathe_status find(lathe_layouts *l, const lathe_dataset *dataset, int32_t
         if (l->need[c] != LATHE_COLUMN_UNUSED)
             LATHE_TRY(own_column(l, dataset, c));
     }
-    return is_given || !known[rows].text ? LATHE_OK : add_known(l, rows);
+    if (!is_given && known[rows].text)
+        LATHE_TRY(add_known(l, rows));
+    return find_messages(l, dataset, rows);
 }
 
 lathe_status lathe_layouts_init(lathe_layouts *layouts, const lathe_dataset *dataset, int32_t rows)
@@ -189,8 +210,10 @@ lathe_status lathe_layouts_missing(const lathe_layouts *layouts, int32_t c,
         return lathe_error(
             LATHE_E_CONFIG,
             "%s: no column \"%s\"; the columns are %s; name it in columns.%s (\"%s\" "
-            "holds conversations, which are not read)",
-            place, part->name, fields, column, conversation);
+            "holds conversations, which %s)",
+            place, part->name, fields, column, conversation,
+            layouts->messages < 0 ? "are not read"
+                                  : "columns.messages names if they are lists of role and content");
     return lathe_error(
         LATHE_E_CONFIG,
         "%s: no column \"%s\"; the columns are %s; name it in columns.%s, or make it "

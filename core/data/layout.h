@@ -22,6 +22,8 @@ typedef struct lathe_layouts {
     lathe_layout list[LATHE_N_LAYOUTS];
     int32_t n; /* 1: there is no known layout */
     int32_t n_fields;
+    int32_t messages; /* the field of conversations; -1: they are not read */
+    int32_t main;     /* the first field of the column that the rows are made of; -1: none */
     const char *fields[LATHE_MAX_FIELDS]; /* names of all fields that are read */
     uint8_t need[LATHE_N_COLUMNS];        /* LATHE_COLUMN_UNUSED, ... (row_kind.h) */
     uint8_t is_format[LATHE_N_COLUMNS];   /* 1: the own layout has a format for it */

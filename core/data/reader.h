@@ -109,7 +109,8 @@ typedef struct lathe_field_room {
 typedef struct lathe_fields {
     const char *text[LATHE_N_COLUMNS]; /* NULL: the record has no such text */
     int64_t n[LATHE_N_COLUMNS];
-    int32_t layout; /* LATHE_LAYOUT_* of the record */
+    int32_t layout;  /* LATHE_LAYOUT_* of the record */
+    int32_t is_chat; /* 1: the record is a conversation, and there are no texts */
     lathe_json_record json;
     lathe_field_room plain; /* fields that differ from their form in the file (escapes, quotes) */
     lathe_field_room made;  /* texts that are made of several fields */

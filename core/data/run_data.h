@@ -6,7 +6,9 @@
 
 typedef struct lathe_run_data {
     lathe_tokenizer *tokenizer;
-    const char *tokenizer_dir; /* folder of its files; NULL: raw bytes */
+    const char *tokenizer_dir;        /* folder of its files; NULL: raw bytes */
+    struct lathe_chat_template *chat; /* of that folder; NULL: none, and no_chat says why */
+    const char *no_chat;
     lathe_shards *shards, *validation_shards;
     lathe_loader *loader, *validation; /* NULL: the split does not exist */
     lathe_cursor validation_start;     /* start of the validation split */

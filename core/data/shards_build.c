@@ -7,6 +7,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "data/chat_record.h"
+#include "data/implicit_prompt.h"
+#include "data/row_kind.h"
 #include "data/shards_internal.h"
 #include "text/text_cut.h"
 
@@ -22,6 +25,7 @@ typedef struct unit {
     lathe_shard_piece *pieces; /* their ids are NULL: they follow each other in the unit's ids */
     int64_t n_pieces, capacity;
     int64_t n_skipped, n_recut, n_spaces, n_known;
+    int64_t n_unlearnt;           /* conversations without a token to learn */
     int64_t n_equal, first_equal; /* pairs; the first counts from the first of the unit */
     int64_t line;                 /* LATHE_SHARD_LINE of the record that is tokenised */
     lathe_status status;
@@ -33,6 +37,7 @@ typedef struct worker {
     lathe_encoder *enc;
     lathe_fields fields;
     lathe_ids prompt, chosen, rejected;
+    lathe_chat_tokens talk;
     char *joined; /* prompt + completion */
     int64_t joined_bytes;
 } worker;
@@ -49,7 +54,8 @@ typedef struct builder {
     atomic_llong next; /* next unit to take */
     int64_t n_recut;   /* prompts whose last tokens merge with the completion */
     int64_t n_spaces;  /* those of them that end with a space */
-    const char *text;  /* text of the long document that the units cut, else NULL */
+    int64_t n_unlearnt;
+    const char *text; /* text of the long document that the units cut, else NULL */
     int64_t n_text;
     int32_t may_cut; /* LATHE_CUT_* of the tokenizer */
 } builder;
@@ -195,21 +201,28 @@ static lathe_status put_completion(const builder *b, worker *w, unit *u, const c
                                             .text_bytes = n});
 }
 
-/* Without a prompt column, the prompt is the common beginning of both completions, without a space
- * at its end, as in TRL's extract_prompt. Cuts only between characters. */
-static int64_t implicit_prompt(const char *a, int64_t n_a, const char *b, int64_t n_b)
+/* The tokens of a conversation: runs of context and of targets in turn. */
+static lathe_status put_chat(const builder *b, worker *w, unit *u, const lathe_record *record)
 {
-    const uint8_t *p = (const uint8_t *)a, *q = (const uint8_t *)b;
-    int64_t n = 0;
-    while (n < n_a && n < n_b && p[n] == q[n])
-        n++;
-    /* one text is the beginning of the other: leave its last character to the completion */
-    const int whole = n == n_a || n == n_b;
-    if (whole && n > 0)
-        n--;
-    while (n > 0 && n < n_a && (p[n] & 0xc0) == 0x80)
-        n--;
-    return !whole && n > 0 && p[n - 1] == ' ' ? n - 1 : n;
+    lathe_chat_tokens *t = &w->talk;
+    const int is_masked = lathe_row_kind_get(b->job->rows)->is_masked;
+    LATHE_TRY(lathe_chat_encode(b->job->dataset, b->job->sources->list[record->file].path,
+                                record->line, b->reader.data + record->begin, record->n,
+                                b->job->tok, w->enc, t));
+    if (is_masked ? t->n_learnt == 0 : t->ids.n == 0) {
+        u->n_unlearnt++;
+        return LATHE_OK;
+    }
+    for (int64_t at = 0, end; at < t->ids.n; at = end) {
+        for (end = at + 1; end < t->ids.n && (!is_masked || t->learnt[end] == t->learnt[at]);)
+            end++;
+        LATHE_TRY(add_piece(u, (lathe_shard_piece){.ids = t->ids.data + at,
+                                                   .n = end - at,
+                                                   .text_bytes = at == 0 ? t->text_bytes : 0,
+                                                   .more = end < t->ids.n,
+                                                   .is_context = is_masked && !t->learnt[at]}));
+    }
+    return LATHE_OK;
 }
 
 static lathe_status put_record(const builder *b, worker *w, unit *u, const lathe_record *record)
@@ -218,6 +231,8 @@ static lathe_status put_record(const builder *b, worker *w, unit *u, const lathe
     LATHE_TRY(lathe_fields_read(f, &b->reader, record));
     u->n_known += f->layout == LATHE_LAYOUT_KNOWN;
     u->line = LATHE_SHARD_LINE(record->file, record->line);
+    if (f->is_chat)
+        return put_chat(b, w, u, record);
     if (b->job->rows == LATHE_ROWS_PACKED)
         return put_document(b, w, u, f->text[0], f->n[0], record->more);
     if (b->job->rows == LATHE_ROWS_COMPLETIONS)
@@ -234,7 +249,7 @@ static lathe_status put_record(const builder *b, worker *w, unit *u, const lathe
     if (f->text[LATHE_COLUMN_PROMPT])
         return put_pair(b, w, u, f->text[LATHE_COLUMN_PROMPT], f->n[LATHE_COLUMN_PROMPT], chosen,
                         n_chosen, rejected, n_rejected);
-    const int64_t cut = implicit_prompt(chosen, n_chosen, rejected, n_rejected);
+    const int64_t cut = lathe__implicit_prompt(chosen, n_chosen, rejected, n_rejected);
     return put_pair(b, w, u, chosen, cut, chosen + cut, n_chosen - cut, rejected + cut,
                     n_rejected - cut);
 }
@@ -274,7 +289,7 @@ static lathe_status add_unit(builder *b, int64_t first, int64_t n)
     u->first = first;
     u->n = n;
     u->ids.n = u->n_pieces = u->n_skipped = u->n_recut = u->n_known = u->n_equal = 0;
-    u->n_spaces = 0;
+    u->n_spaces = u->n_unlearnt = 0;
     u->status = LATHE_OK;
     return LATHE_OK;
 }
@@ -318,9 +333,10 @@ static lathe_status write_unit(builder *b, const unit *u)
         LATHE_TRY(lathe__shard_writer_put(b->writer, &piece));
         at += piece.n;
     }
-    h->n_skipped += u->n_skipped;
+    h->n_skipped += u->n_skipped + u->n_unlearnt;
     b->n_recut += u->n_recut;
     b->n_spaces += u->n_spaces;
+    b->n_unlearnt += u->n_unlearnt;
     return LATHE_OK;
 }
 
@@ -420,6 +436,7 @@ static void fini(builder *b)
         lathe_ids_fini(&w->prompt);
         lathe_ids_fini(&w->chosen);
         lathe_ids_fini(&w->rejected);
+        lathe_chat_tokens_fini(&w->talk);
         free(w->joined);
     }
     for (int64_t i = 0; i < b->units_max; i++) {
@@ -464,6 +481,10 @@ lathe_status lathe__shard_build(const lathe_shard_job *job, lathe_shard_writer *
                 lathe_text_loss_add(job->loss, lathe_encoder_loss(b.workers[i].enc));
         if (h->n_segments > 0) /* else the dataset is refused, with the same words */
             name_skipped(&b);
+        if (b.n_unlearnt)
+            lathe_log(LATHE_LOG_WARN,
+                      "%s: %lld conversations have nothing to learn and are left out",
+                      job->dataset->path, (long long)b.n_unlearnt);
         if (b.n_recut)
             lathe_log(LATHE_LOG_WARN,
                       "%s: in %lld records the end of the prompt merges with the completion; those "

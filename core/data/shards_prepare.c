@@ -17,6 +17,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "data/shards_internal.h"
+#include "template/chat_template.h"
 
 #define HASH_BYTES (8LL << 20)
 #define VERIFY_BYTES (1LL << 30) /* bytes of payload whose SHA-256 is checked at each start */
@@ -45,6 +46,8 @@ static lathe_status hash_key(const lathe_shard_job *job, char out[65])
     lathe_sha256_update(hash, &job->part_bytes, sizeof job->part_bytes);
     lathe_sha256_update(hash, lathe_tokenizer_hash(job->tok), 64);
     lathe_dataset_hash_columns(dataset, hash);
+    if (dataset->chat)
+        lathe_sha256_update(hash, lathe_chat_template_hash(dataset->chat), 64);
     lathe_sha256_update(hash, dataset->path, (int64_t)strlen(dataset->path));
     lathe_sha256_finish(hash, out);
     return LATHE_OK;

@@ -34,7 +34,8 @@ static const lathe_field dataset_fields[] = {
     STRING("type", NULL, "text|jsonl|json|csv",
            "text: whole files; jsonl: a record a line; json: an array of records; csv: with a "
            "header row; unset: by the names"),
-    TABLE("columns", "the file's names for the columns text, prompt, completion, chosen, rejected"),
+    TABLE("columns",
+          "the file's names for the columns text, prompt, completion, chosen, rejected, messages"),
     TABLE("format", "columns made of several fields of a record: { prompt = \"Question: "
                     "{question}\\n\", completion = \"{answer}\" }; a string is the column text"),
     {"weight", LATHE_T_FLOAT, LATHE_FIELD_MIN_EXCLUSIVE, NULL, 0.0, 1e6, NULL, "1",
@@ -48,6 +49,8 @@ static const lathe_field dataset_column_fields[] = {
     STRING("completion", NULL, NULL, "column of the completion that is learnt, for stage sft"),
     STRING("chosen", NULL, NULL, "column of the preferred completion"),
     STRING("rejected", NULL, NULL, "column of the other completion"),
+    STRING("messages", NULL, NULL,
+           "column of a conversation, which the chat template turns into text (jsonl, json)"),
 };
 
 static const lathe_field dataset_format_fields[] = {

@@ -44,6 +44,16 @@ static lathe_status check_columns(const place *p, const lathe_dataset *set, int3
                 p->run, p->key, p->index, inner, "%s: %s has no effect: stage \"%s\" reads %s",
                 p->key, inner, stage_name(&p->run->parts.stage), lathe_row_kind_get(rows)->columns);
     }
+    if (set->messages && (type == LATHE_DATASET_CSV || type == LATHE_DATASET_TEXT))
+        return lathe__run_refuse_in(p->run, p->key, p->index, "columns.messages",
+                                    "%s: columns.messages has no effect on %s: conversations are "
+                                    "read from type = \"jsonl\" or \"json\"",
+                                    p->key, type == LATHE_DATASET_CSV ? "CSV" : "plain text");
+    if (set->messages && rows == LATHE_ROWS_PAIRS)
+        return lathe__run_refuse_in(p->run, p->key, p->index, "columns.messages",
+                                    "%s: columns.messages has no effect: stage \"%s\" reads %s",
+                                    p->key, stage_name(&p->run->parts.stage),
+                                    lathe_row_kind_get(rows)->columns);
     const lathe_status status = lathe_layouts_check(set, rows, inner);
     if (status == LATHE_OK || status == LATHE_E_NOMEM)
         return status;

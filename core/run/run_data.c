@@ -9,6 +9,7 @@
 #include "record/data_progress.h"
 #include "run/data_notes.h"
 #include "run/run_state.h"
+#include "template/chat_template.h"
 #include "tokenjson/tokenizer_file.h"
 
 #define DRY_BYTES (4LL << 20) /* bytes of each dataset that a dry run reads */
@@ -84,6 +85,40 @@ lathe_status lathe__run_tokenizer(lathe_run *run)
     return lathe_tokenizer_load(path, &run->data.tokenizer);
 }
 
+/* ---- the chat template ---- */
+
+/* Loads the template of the tokenizer's folder, or of the model's. Only data with conversations
+ * need one, so that what is wrong with it is kept for them. */
+static lathe_status load_chat_template(lathe_run *run)
+{
+    const char *const folders[] = {run->data.tokenizer_dir, run->set.model_path};
+    const char *asked = NULL;
+    if (run->data.chat || run->data.no_chat)
+        return LATHE_OK;
+    for (int i = 0; i < 2; i++) {
+        if (!folders[i] || !lathe_path_is_dir(folders[i]))
+            continue;
+        asked = folders[i];
+        const lathe_status status = lathe_chat_template_load(asked, &run->data.chat);
+        if (status == LATHE_OK || status == LATHE_E_NOMEM)
+            return status;
+        if (status == LATHE_E_NOT_FOUND)
+            continue;
+        run->data.no_chat = lathe_arena_strdup(&run->arena, lathe_error_message());
+        return run->data.no_chat ? LATHE_OK : LATHE_E_NOMEM;
+    }
+    run->data.no_chat =
+        asked
+            ? lathe_arena_printf(&run->arena,
+                                 "%s has none; expected chat_template.jinja, or chat_template in "
+                                 "tokenizer_config.json",
+                                 asked)
+            : lathe_arena_strdup(&run->arena,
+                                 "the run has no folder of a model or tokenizer; set model.path or "
+                                 "tokenizer.path to one that has a chat template");
+    return run->data.no_chat ? LATHE_OK : LATHE_E_NOMEM;
+}
+
 /* ---- shards and loaders ---- */
 
 static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards **out)
@@ -98,6 +133,11 @@ static lathe_status open_shards(lathe_run *run, const char *json, lathe_shards *
                                  "data, such as \".lathe/cache\"");
     LATHE_TRY(
         lathe_datasets_parse(lathe_config_path(run->config), json, &run->arena, &datasets, &n));
+    LATHE_TRY(load_chat_template(run));
+    for (int64_t i = 0; i < n; i++) {
+        datasets[i].chat = run->data.chat;
+        datasets[i].no_chat = run->data.no_chat;
+    }
     lathe_data_progress_init(&progress, stderr, run->set.progress);
     const lathe_status status =
         run->open.is_dry

@@ -14,6 +14,7 @@
 #include "run/run_check.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
+#include "template/chat_template.h"
 
 #define KIND_BIT(kind) (1u << (kind))
 
@@ -301,6 +302,7 @@ void lathe_run_close(lathe_run *run)
     lathe_shards_destroy(run->data.shards);
     lathe_shards_destroy(run->data.validation_shards);
     lathe_tokenizer_destroy(run->data.tokenizer);
+    lathe_chat_template_destroy(run->data.chat);
     lathe_params_fini(&run->params);
     lathe_weight_origin_destroy(run->checkpoints.file.origin);
     lathe_model_config_fini(&run->model);

@@ -1,0 +1,168 @@
+/* Renders a conversation, encodes it, and finds the tokens of the parts that are learnt. */
+#include "data/chat_record.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "template/chat_template.h"
+
+void lathe_chat_tokens_fini(lathe_chat_tokens *t)
+{
+    lathe_ids_fini(&t->ids);
+    lathe_ids_fini(&t->prefix);
+    free(t->learnt);
+    free(t->ends);
+    memset(t, 0, sizeof *t);
+}
+
+static lathe_status reserve(lathe_chat_tokens *t)
+{
+    const int64_t n = t->ids.n;
+    if (n <= t->capacity && n <= t->ends_capacity)
+        return LATHE_OK;
+    uint8_t *learnt = realloc(t->learnt, (size_t)(2 * n));
+    if (learnt) {
+        t->learnt = learnt;
+        t->capacity = 2 * n;
+    }
+    int64_t *ends = realloc(t->ends, (size_t)(2 * n) * sizeof *ends);
+    if (ends) {
+        t->ends = ends;
+        t->ends_capacity = 2 * n;
+    }
+    if (learnt && ends)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_NOMEM, "a conversation of %lld tokens", (long long)n);
+}
+
+/* ends[i]: the byte of the text where token i ends. 0: the tokens are not the text's bytes, one
+ * after the other. */
+static int find_ends(const lathe_tokenizer *tok, const char *text, int64_t n, lathe_chat_tokens *t)
+{
+    int64_t at = 0;
+    for (int64_t i = 0; i < t->ids.n; i++) {
+        int64_t length = 0;
+        const char *bytes = lathe_tokenizer_token(tok, t->ids.data[i], &length);
+        if (!bytes || length > n - at || memcmp(text + at, bytes, (size_t)length) != 0)
+            return 0;
+        at += length;
+        t->ends[i] = at;
+    }
+    return at == n;
+}
+
+/* The first token that ends after byte `at`. */
+static int64_t token_at(const lathe_chat_tokens *t, int64_t at)
+{
+    int64_t low = 0, high = t->ids.n;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (t->ends[middle] > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Where the tokens of text[0, at) and of the whole text differ. *whole = 1: nowhere before `at`. */
+static lathe_status token_after(lathe_encoder *enc, const char *text, int64_t at,
+                                lathe_chat_tokens *t, int64_t *out, int *whole)
+{
+    int64_t n = 0;
+    t->prefix.n = 0;
+    LATHE_TRY(lathe_encoder_run(enc, text, at, 0, &t->prefix));
+    while (n < t->prefix.n && n < t->ids.n && t->prefix.data[n] == t->ids.data[n])
+        n++;
+    *out = n;
+    *whole = n == t->prefix.n;
+    return LATHE_OK;
+}
+
+/* The tokens [*first, *after) of a part of the text. */
+static lathe_status find_part(lathe_encoder *enc, const char *text, lathe_template_span part,
+                              int has_ends, lathe_chat_tokens *t, int64_t *first, int64_t *after)
+{
+    int whole;
+    if (has_ends) {
+        int64_t last = part.end - 1; /* the last character's begin */
+        while (last > part.begin && ((uint8_t)text[last] & 0xc0) == 0x80)
+            last--;
+        *first = token_at(t, part.begin);
+        *after = token_at(t, last) + 1;
+        return LATHE_OK;
+    }
+    LATHE_TRY(token_after(enc, text, part.begin, t, first, &whole));
+    LATHE_TRY(token_after(enc, text, part.end, t, after, &whole));
+    *after += !whole; /* a token goes on after the part's end */
+    return LATHE_OK;
+}
+
+static lathe_status mark(lathe_encoder *enc, const lathe_tokenizer *tok,
+                         const lathe_rendering *text, lathe_chat_tokens *t)
+{
+    LATHE_TRY(reserve(t));
+    if (t->ids.n)
+        memset(t->learnt, 0, (size_t)t->ids.n);
+    const int has_ends = find_ends(tok, text->text, text->bytes, t);
+    t->n_learnt = 0;
+    for (int64_t i = 0; i < text->n_spans; i++) {
+        int64_t first = 0, after = 0;
+        if (text->spans[i].begin >= text->spans[i].end)
+            continue;
+        LATHE_TRY(find_part(enc, text->text, text->spans[i], has_ends, t, &first, &after));
+        for (int64_t k = first; k < after && k < t->ids.n; k++) {
+            t->n_learnt += !t->learnt[k];
+            t->learnt[k] = 1;
+        }
+    }
+    return LATHE_OK;
+}
+
+static lathe_status encode(const lathe_chat_template *chat, const char *place, json_t *row,
+                           const lathe_tokenizer *tok, lathe_encoder *enc, lathe_chat_tokens *out)
+{
+    lathe_chat what;
+    lathe_rendering text = {0};
+    json_t *owned = NULL;
+    lathe_status status = lathe_chat_from_row(place, row, &what, &owned);
+    if (status == LATHE_OK) {
+        status = lathe_chat_render_training(chat, &what, &text);
+        if (status != LATHE_OK)
+            status = lathe_error_context(status, "%s", place);
+    }
+    out->ids.n = 0;
+    out->text_bytes = text.bytes;
+    if (status == LATHE_OK)
+        status = lathe_encoder_run(enc, text.text, text.bytes, 0, &out->ids);
+    if (status == LATHE_OK)
+        status = mark(enc, tok, &text, out);
+    lathe_rendering_fini(&text);
+    json_decref(owned);
+    return status;
+}
+
+lathe_status lathe_chat_encode(const lathe_dataset *dataset, const char *path, int64_t line,
+                               const char *json, int64_t n, const lathe_tokenizer *tok,
+                               lathe_encoder *enc, lathe_chat_tokens *out)
+{
+    char place[640];
+    json_t *row = NULL;
+    const char *key = lathe_dataset_messages(dataset);
+    (void)snprintf(place, sizeof place, "%s:%lld", path, (long long)line);
+    if (!dataset->chat)
+        return lathe_error(LATHE_E_CONFIG, "%s: the column \"%s\" needs a chat template: %s", place,
+                           key, dataset->no_chat ? dataset->no_chat : "the dataset has none");
+    LATHE_TRY(lathe_json_load_with_nul(place, json, n, &row));
+    json_t *messages = json_object_get(row, key);
+    lathe_status status = LATHE_OK;
+    if (messages && json_object_set(row, "messages", messages) != 0)
+        status = lathe_error(LATHE_E_NOMEM, "a record of %lld bytes", (long long)n);
+    if (status == LATHE_OK)
+        status = encode(dataset->chat, place, row, tok, enc, out);
+    json_decref(row);
+    return status;
+}

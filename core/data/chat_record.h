@@ -1,0 +1,32 @@
+/* A conversation of a dataset as token ids: which of them are learnt. */
+#ifndef LATHE_DATA_CHAT_RECORD_H
+#define LATHE_DATA_CHAT_RECORD_H
+
+#include "data/dataset.h"
+#include "text/tokenizer.h"
+
+/** A conversation's tokens; all zeros is empty. Reused from one record to the next. */
+typedef struct lathe_chat_tokens {
+    lathe_ids ids;
+    uint8_t *learnt; /* [ids.n] 1: the token is a target */
+    int64_t capacity;
+    int64_t text_bytes, n_learnt;
+    /* scratch */
+    lathe_ids prefix;
+    int64_t *ends;
+    int64_t ends_capacity;
+} lathe_chat_tokens;
+
+void lathe_chat_tokens_fini(lathe_chat_tokens *tokens);
+
+/** Renders the record json[0, n) of the file `path` with the dataset's template, and encodes the
+ * text without the special tokens that a tokenizer puts around plain text, as transformers'
+ *  apply_chat_template does. A token is learnt if transformers' assistant mask has it: from the
+ * token with a part's first character up to the first token with the part's last character. Errors
+ * LATHE_E_CONFIG: the dataset has no template; those of lathe_chat_from_row and
+ *          lathe_chat_render_training; each with file and line. */
+lathe_status lathe_chat_encode(const lathe_dataset *dataset, const char *path, int64_t line,
+                               const char *json, int64_t n, const lathe_tokenizer *tok,
+                               lathe_encoder *enc, lathe_chat_tokens *out);
+
+#endif

@@ -1,0 +1,160 @@
+/* Conversations of a dataset: their tokens in shards, and which of them are targets. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "data/shards.h"
+#include "template/chat_template.h"
+#include "tokenjson/tokenizer_file.h"
+
+#define PLAIN                                                                                      \
+    "{% for m in messages %}{{ m.role[0] }}{{ m.content }};{% endfor %}"                           \
+    "{{ 'a' if add_generation_prompt }}"
+#define MARKED                                                                                     \
+    "{% for m in messages %}{{ m.role[0] }}{% generation %}{{ m.content if m.role == 'assistant' " \
+    "}}{% endgeneration %}{{ m.content if m.role != 'assistant' }};{% endfor %}"
+
+static char root[64];
+static lathe_arena arena;
+static lathe_tokenizer *raw;
+static lathe_shards *shards;
+static lathe_chat_template *chat;
+
+static void setup(void)
+{
+    strcpy(root, "/tmp/lathe_talk_XXXXXX");
+    cr_assert_not_null(mkdtemp(root));
+    cr_assert_eq(lathe_tokenizer_bytes(&raw), LATHE_OK);
+}
+
+static void teardown(void)
+{
+    lathe_shards_destroy(shards);
+    lathe_chat_template_destroy(chat);
+    cr_assert_eq(lathe_dir_remove(root), LATHE_OK);
+    lathe_tokenizer_destroy(raw);
+    lathe_arena_fini(&arena);
+}
+
+TestSuite(chat_record, .init = setup, .fini = teardown);
+
+static lathe_status prepare(const char *tpl, const char *data, int32_t rows, const char *messages)
+{
+    const char *path = lathe_path_join(&arena, root, "d.jsonl");
+    lathe_dataset dataset = {.path = path, .type = LATHE_DATASET_AUTO};
+    dataset.messages = messages;
+    cr_assert_eq(lathe_file_write_atomic(path, data, (int64_t)strlen(data)), LATHE_OK);
+    if (tpl)
+        cr_assert_eq(lathe_chat_template_create("t", tpl, (int64_t)strlen(tpl), NULL, &chat),
+                     LATHE_OK, "%s", lathe_error_message());
+    dataset.chat = chat;
+    dataset.no_chat = "there is none";
+    return lathe_shards_prepare(&dataset, 1, rows, raw, lathe_path_join(&arena, root, "cache"),
+                                NULL, NULL, &shards);
+}
+
+/* One character per token of the stream: the token's own if it is a target, else `_`. */
+static void check_targets(const char *want)
+{
+    const int64_t n = lathe_shards_tokens(shards);
+    int32_t ids[200];
+    cr_assert_eq(n, (int64_t)strlen(want), "%lld tokens", (long long)n);
+    cr_assert_eq(lathe_shards_read(shards, 0, n, ids), LATHE_OK);
+    lathe_shards_mask(shards, 0, n, ids);
+    for (int64_t i = 0; i < n; i++)
+        cr_expect_eq(ids[i] < 0 ? '_' : ids[i], want[i], "token %lld", (long long)i);
+}
+
+#define TALK                                                                                       \
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", "        \
+    "\"content\": \"yo\"}, {\"role\": \"user\", \"content\": \"?\"}, {\"role\": \"assistant\", "   \
+    "\"content\": \"!\"}]}\n"
+
+Test(chat_record, every_answer_is_learnt_with_the_end_of_its_turn)
+{
+    cr_assert_eq(prepare(PLAIN, TALK TALK, LATHE_ROWS_COMPLETIONS, NULL), LATHE_OK, "%s",
+                 lathe_error_message());
+    check_targets("_____yo;____!;_____yo;____!;");
+    cr_expect_eq(lathe_shards_segments(shards), 2);
+}
+
+Test(chat_record, what_the_template_marks_is_learnt)
+{
+    cr_assert_eq(prepare(MARKED, TALK, LATHE_ROWS_COMPLETIONS, NULL), LATHE_OK, "%s",
+                 lathe_error_message());
+    check_targets("_____yo_____!_");
+}
+
+Test(chat_record, pretraining_learns_all_of_a_conversation)
+{
+    cr_assert_eq(prepare(PLAIN, TALK, LATHE_ROWS_PACKED, NULL), LATHE_OK, "%s",
+                 lathe_error_message());
+    check_targets("uhi;ayo;u?;a!;");
+}
+
+Test(chat_record, conversations_without_an_answer_are_left_out_and_counted)
+{
+    cr_assert_eq(prepare(PLAIN,
+                         "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n" TALK,
+                         LATHE_ROWS_COMPLETIONS, NULL),
+                 LATHE_OK, "%s", lathe_error_message());
+    check_targets("_____yo;____!;");
+    cr_expect_eq(lathe_shards_skipped(shards), 1);
+}
+
+Test(chat_record, messages_may_have_another_name)
+{
+    cr_assert_eq(prepare(PLAIN,
+                         "{\"completion\": \"c\", \"talk\": [{\"role\": \"assistant\", "
+                         "\"content\": \"x\"}]}\n",
+                         LATHE_ROWS_COMPLETIONS, "talk"),
+                 LATHE_OK, "%s", lathe_error_message());
+    check_targets("_x;");
+}
+
+Test(chat_record, a_text_comes_before_messages)
+{
+    cr_assert_eq(prepare(PLAIN, "{\"text\": \"c\", \"messages\": []}\n", LATHE_ROWS_PACKED, NULL),
+                 LATHE_OK, "%s", lathe_error_message());
+    cr_expect_eq(lathe_shards_tokens(shards), 2); /* c and the end of text */
+}
+
+Test(chat_record, a_character_that_is_several_tokens_counts_as_in_transformers)
+{
+    /* The mask of transformers ends with the first token of the last character. */
+    cr_assert_eq(prepare(MARKED,
+                         "{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\\u00e9\"}]}\n",
+                         LATHE_ROWS_COMPLETIONS, NULL),
+                 LATHE_OK, "%s", lathe_error_message());
+    int32_t targets[5] = {0};
+    cr_assert_eq(lathe_shards_tokens(shards), 5);
+    lathe_shards_mask(shards, 0, 5, targets);
+    static const int32_t want[5] = {-1, 0, 0, -1, -1}; /* a x \xc3 \xa9 ; */
+    for (int i = 0; i < 5; i++)
+        cr_expect_eq(targets[i], want[i], "token %d", i);
+}
+
+static void refuses(const char *tpl, const char *data, const char *message)
+{
+    cr_expect_neq(prepare(tpl, data, LATHE_ROWS_COMPLETIONS, NULL), LATHE_OK);
+    cr_expect(strstr(lathe_error_message(), message), "%s", lathe_error_message());
+}
+
+Test(chat_record, messages_without_a_template_are_refused)
+{
+    refuses(NULL, TALK, "d.jsonl:1: the column \"messages\" needs a chat template: there is none");
+}
+
+Test(chat_record, errors_of_the_template_name_the_record)
+{
+    refuses("{{ raise_exception('no') }}", "\n" TALK, "d.jsonl:2: t:1:4: the template refuses: no");
+}
+
+Test(chat_record, a_record_of_another_form_names_the_record)
+{
+    refuses(PLAIN, TALK "{\"messages\": [1]}\n", "d.jsonl:2: message 1 is no object");
+}
