@@ -9,12 +9,21 @@ fail() {
     failures=$((failures + 1))
 }
 
-low="base plug ir io text data model exec"
-declare -A sees=([base]="" [plug]="base" [ir]="base plug" [io]="base" [text]="base" [data]="base io text"
-    [model]="base plug ir io" [exec]="base plug ir io model" [update]="$low"
-    [record]="$low update" [checkpoint]="$low update record" [run]="$low update record checkpoint"
-    [loop]="$low update record checkpoint run")
-floors="$low update record checkpoint run loop"
+# The rooms of liblathe, then those above it (docs/design/000-floors.md).
+floors="base plug config ir passes io jinja template unicode text tokenjson tokentrain data model exec update record
+    checkpoint run loop"
+tools="view harness devicecheck conformance cli plugcmd"
+low="base plug config ir passes io text data model exec"
+all=$(tr '\n' ' ' <<<"$floors" | tr -s ' ')
+declare -A sees=([base]="" [plug]="base" [config]="base plug" [ir]="base plug" [passes]="base ir" [io]="base"
+    [jinja]="base" [template]="base jinja" [unicode]="base" [text]="base unicode" [tokenjson]="base unicode text"
+    [tokentrain]="base unicode text tokenjson" [data]="base io unicode text tokenjson tokentrain"
+    [model]="base plug ir io" [exec]="base plug ir passes io model" [update]="$low" [record]="$low update"
+    [checkpoint]="$low update record" [run]="$low update record checkpoint tokenjson tokentrain"
+    [loop]="$low update record checkpoint run tokenjson tokentrain"
+    [view]="$all" [harness]="$all" [devicecheck]="$all harness" [conformance]="$all harness devicecheck" [cli]="$all"
+    [plugcmd]="$all view harness conformance cli")
+floors="$all$tools"
 
 # The -I flags of one file of the floor, from the build's own record.
 includes_of() {
@@ -40,6 +49,9 @@ for floor in $floors; do
         fi
     done
 done
-[ "$tried" -eq 156 ] || fail "$tried pairs of floors were tried, there are 156"
+n=$(wc -w <<<"$floors")
+[ "$tried" -eq $((n * (n - 1))) ] || fail "$tried pairs of floors were tried, there are $((n * (n - 1)))"
+rooms=$(sed -nE 's/^set\(LATHE_(ROOMS|TOOLS) ([a-z ]+)\)$/\2/p' "$source/cmake/LatheFloors.cmake" | tr '\n' ' ')
+[ "$(wc -w <<<"$rooms")" -eq "$n" ] || fail "cmake/LatheFloors.cmake has other rooms than this list"
 [ "$failures" -eq 0 ] || exit 1
 printf '%d pairs of floors are as drawn\n' "$tried"
