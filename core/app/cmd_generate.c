@@ -1,13 +1,19 @@
 /* lathe generate: continues a prompt. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "app/chat_prompt.h"
 #include "app/commands.h"
 #include "app/model_dir.h"
+#include "base/error.h"
 #include "run/sampling_settings.h"
 
 static const lathe_option options[] = {
     {"--prompt", "TEXT", "the text to continue; without it a new document begins"},
+    {"--messages", "FILE|-",
+     "answer the conversation in this JSON file, rendered with the model's chat template; only the "
+     "answer is printed"},
     {"--max-new-tokens", "N", "maximum number of tokens to generate"},
     {"--temperature", "X", "temperature of the sampling; 0: always the most likely token"},
     {"--top-k", "K", "sample only from the K most likely tokens; 0: from all"},
@@ -70,13 +76,32 @@ static lathe_status read_options(const lathe_args *args, sampling_settings *out)
     return LATHE_OK;
 }
 
+/* The text to continue; *owned: what is to be freed of it. */
+static lathe_status find_prompt(const lathe_args *args, const lathe_run *run, const char **out,
+                                char **owned)
+{
+    const char *messages = lathe_args_value(args, "--messages");
+    const char *const folders[2] = {run->data.tokenizer_dir, run->set.model_path};
+    *out = lathe_args_value(args, "--prompt");
+    if (messages && *out)
+        return lathe_error(LATHE_E_ARG, "--prompt and --messages: one of them is the prompt");
+    if (messages)
+        LATHE_TRY(lathe_app_chat_prompt(messages, folders, owned));
+    if (messages)
+        *out = *owned;
+    else if (!*out)
+        *out = run->set.prompt ? run->set.prompt : "";
+    return LATHE_OK;
+}
+
 static int run_command(const lathe_args *args)
 {
     lathe_run *run = NULL;
     lathe_sampling sampling = {.size = (uint32_t)sizeof sampling};
     lathe_generation made = {.size = (uint32_t)sizeof made};
     sampling_settings settings;
-    const char *prompt = lathe_args_value(args, "--prompt");
+    const char *prompt = "";
+    char *owned = NULL;
     lathe_status status = read_options(args, &settings);
     if (status == LATHE_OK)
         status = lathe_app_open_model(args, LATHE_OPEN_INFER, settings.list, &run);
@@ -85,16 +110,17 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK) {
         lathe__sampling_say(run);
         sampling.stop_at_eos = lathe_args_value(args, "--ignore-eos") == NULL;
-        if (!prompt)
-            prompt = run->set.prompt;
-        status = lathe_generate(run, prompt ? prompt : "", &sampling, &made);
+        status = find_prompt(args, run, &prompt, &owned);
     }
+    if (status == LATHE_OK)
+        status = lathe_generate(run, prompt, &sampling, &made);
     if (status == LATHE_OK) {
-        (void)fputs(prompt ? prompt : "", stdout);
+        (void)fputs(owned ? "" : prompt, stdout);
         (void)fwrite(made.text, 1, (size_t)made.text_bytes, stdout);
         (void)fputc('\n', stdout);
     }
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);
+    free(owned);
     lathe_run_close(run);
     return code;
 }

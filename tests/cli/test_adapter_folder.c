@@ -156,3 +156,23 @@ Test(adapter_folder, of_a_new_model_is_its_own_base)
     take(LATHE " generate new.toml " TEXT " 2>/dev/null", of_run);
     expect_text(LATHE " generate new " TEXT " 2>/dev/null", of_run);
 }
+
+Test(adapter_folder, a_conversation_is_answered_through_the_chat_template)
+{
+    static char whole[4096], answer[4096];
+    put("base/chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}"
+                                    "{{ ' dog' if add_generation_prompt }}");
+    put("talk.json", "[{\"role\": \"user\", \"content\": \"a\"}]");
+    take(LATHE " generate base " TEXT " 2>/dev/null", whole);
+    take(LATHE " generate base --messages talk.json --temperature 0 --max-new-tokens 24 "
+               "--data.seq_len 48 2>/dev/null",
+         answer);
+    cr_expect_str_eq(answer, whole + strlen("a dog"));
+    expect(LATHE " generate base --messages talk.json --prompt x 2>&1", 2,
+           "--prompt and --messages: one of them is the prompt");
+    put("wrong.json", "{\"text\": 1}");
+    expect(LATHE " generate base --messages wrong.json 2>&1", 2,
+           "wrong.json: expected an object with a list \"messages\"");
+    cr_assert_eq(run("rm base/chat_template.jinja"), 0);
+    expect(LATHE " generate base --messages talk.json 2>&1", 2, "base: no chat template; expected");
+}
