@@ -18,7 +18,9 @@ lathe_status lathe_trust_file(const char *path, const struct stat *info)
                            info->st_mode & S_IWOTH ? "anyone" : "its group", path);
     struct stat above;
     char *folder = strdup(path);
-    char *slash = folder != NULL ? strrchr(folder, '/') : NULL;
+    if (folder == NULL)
+        return lathe_error(LATHE_E_NOMEM, "out of memory: path");
+    char *slash = strrchr(folder, '/');
     lathe_status status = LATHE_OK;
     if (slash != NULL) {
         *slash = '\0';
