@@ -166,7 +166,7 @@ static int is_assistant(const lathe_chat *what, size_t i)
 static int begins_with(const lathe_rendering *text, const lathe_rendering *prefix)
 {
     return text->bytes >= prefix->bytes &&
-           memcmp(text->text, prefix->text, (size_t)prefix->bytes) == 0;
+           (prefix->bytes == 0 || memcmp(text->text, prefix->text, (size_t)prefix->bytes) == 0);
 }
 
 /* The part of `all` that message i of the assistant adds to the prompt before it. *found = 0: one

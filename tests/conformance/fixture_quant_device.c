@@ -10,7 +10,7 @@ enum {
     FAULT_BITS,      /* the last element is one unit off in f32 */
     FAULT_ERROR,     /* halves the weight */
     FAULT_ZERO,      /* decodes zeros to other values */
-    FAULT_OVERRUN,   /* writes one element too many */
+    FAULT_OVERRUN,   /* sets the byte after the output to 0 */
     FAULT_GRID,      /* skips the chunks after the first n_blocks */
     FAULT_PLANES,    /* writes to a plane */
     FAULT_CHANGES    /* each call decodes differently */

@@ -40,8 +40,9 @@ LATHE_ABI_SIZE(lathe_column, 24);
 /* A stage's input has one number per token or per row. */
 enum { LATHE_PER_TOKEN = 0 /* f32[B*T] */, LATHE_PER_ROW = 1 /* f32[B] */ };
 
-/** Numbers that the loss reads beside the model's, such as the advantages of a rollout. Whoever
- *  calls the primitives gives them with each batch (lathe_run_batch.inputs). Plain data. */
+/** An extra input of the loss, such as the advantages of a rollout. The program that calls
+ *  lathe_forward() gives it with each batch (lathe_run_batch.inputs); `lathe train` refuses a stage
+ *  that has inputs. Plain data. */
 typedef struct lathe_stage_input {
     const char *name; /* "advantages" */
     int32_t per;      /* LATHE_PER_* */
