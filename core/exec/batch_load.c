@@ -124,7 +124,7 @@ static lathe_status fill_stage_inputs(const lathe_instance *from_stage, const la
     const lathe_stage_v1 *stage = from_stage->component ? from_stage->table : NULL;
     const char *stage_name = stage ? from_stage->component->plugin->name : "";
     LATHE_TRY(check_inputs(stage, stage_name, b));
-    for (int32_t i = 0; i < p->n_inputs; i++) {
+    for (int32_t i = 0; stage && i < p->n_inputs; i++) {
         const int per_row = stage->inputs[i].per == LATHE_PER_ROW;
         const int64_t n = per_row ? 1 : p->row_tokens, n_given = per_row ? 1 : b->row_tokens;
         const float *from = find_input(b, stage->inputs[i].name);

@@ -161,7 +161,7 @@ static lathe_status filter_wordcount(jinja_vm *vm, jinja_value x, const jinja_ar
 static lathe_status filter_format(jinja_vm *vm, jinja_value x, const jinja_args *args,
                                   jinja_value *out)
 {
-    jinja_value values;
+    jinja_value values = {0};
     if (args->n_named)
         return lathe__jinja_raise(vm, LATHE_E_UNSUPPORTED, "format with named values");
     LATHE_TRY(lathe__jinja_str(vm, x, &x));
@@ -331,7 +331,7 @@ static lathe_status filter_attr(jinja_vm *vm, jinja_value x, const jinja_args *a
                                 jinja_value *out)
 {
     static const char *const params[] = {"name", NULL};
-    jinja_value name;
+    jinja_value name = {0};
     LATHE_TRY(lathe__jinja_bind(vm, "attr", args, params, 1, &name));
     if (name.type != JINJA_STRING)
         return lathe__jinja_raise_type(vm, name, "the name of an attribute");

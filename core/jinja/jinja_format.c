@@ -58,7 +58,7 @@ lathe_status lathe__jinja_format(jinja_vm *vm, const jinja_string *format, const
         if (!close)
             return lathe__jinja_raise(vm, LATHE_E_CONFIG, "format has a single '%c' in its string",
                                       *p);
-        jinja_value x;
+        jinja_value x = {0};
         LATHE_TRY(field_value(vm, p + 1, close - p - 1, &next, args, &x));
         LATHE_TRY(lathe__jinja_put_str(vm, &text, x));
         p = close + 1;
@@ -158,7 +158,7 @@ static lathe_status put_conversion(jinja_vm *vm, jinja_text *text, const percent
                                    jinja_value x)
 {
     jinja_text part = {NULL, 0, 0};
-    jinja_value s;
+    jinja_value s = {0};
     if (spec->conversion != 's' && spec->conversion != 'r')
         return put_number(vm, text, spec, x);
     LATHE_TRY(spec->conversion == 's' ? lathe__jinja_put_str(vm, &part, x)
@@ -232,7 +232,7 @@ lathe_status lathe__jinja_strftime(jinja_vm *vm, const jinja_string *format, jin
 #pragma GCC diagnostic pop
     char *copy = lathe__jinja_alloc(vm, (int64_t)n + 1);
     if (!copy)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     memcpy(copy, text, n);
     return lathe__jinja_borrow(vm, copy, (int64_t)n, out);
 }

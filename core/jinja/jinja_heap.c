@@ -137,7 +137,7 @@ lathe_status lathe__jinja_put(jinja_vm *vm, jinja_text *text, const char *data, 
         const int64_t capacity = 2 * (text->n + n) + 64;
         char *grown = lathe__jinja_alloc(vm, capacity);
         if (!grown)
-            return vm->failure;
+            return lathe__jinja_failed(vm);
         if (text->n)
             memcpy(grown, text->data, (size_t)text->n);
         text->data = grown;
@@ -163,7 +163,7 @@ static lathe_status new_string(jinja_vm *vm, const char *data, int64_t n, jinja_
 {
     jinja_string *s = lathe__jinja_alloc(vm, (int64_t)sizeof *s);
     if (!s)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     *s = (jinja_string){data, n, n == 0 ? 0 : -1, block};
     *out = (jinja_value){.type = JINJA_STRING, .u.s = s};
     return LATHE_OK;
@@ -197,7 +197,7 @@ lathe_status lathe__jinja_join2(jinja_vm *vm, const jinja_string *a, const jinja
     const int64_t n = a->n + b->n, capacity = n >= GROWS_FROM ? 2 * n : n;
     char *data = lathe__jinja_alloc(vm, capacity);
     if (!data)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     if (a->n)
         memcpy(data, a->data, (size_t)a->n);
     memcpy(data + a->n, b->data, (size_t)b->n);
@@ -205,7 +205,7 @@ lathe_status lathe__jinja_join2(jinja_vm *vm, const jinja_string *a, const jinja
     if (capacity > n) {
         block = lathe__jinja_alloc(vm, (int64_t)sizeof *block);
         if (!block)
-            return vm->failure;
+            return lathe__jinja_failed(vm);
         *block = (jinja_block){n, capacity, data};
     }
     return new_string(vm, data, n, block, out);
@@ -235,12 +235,12 @@ lathe_status lathe__jinja_list(jinja_vm *vm, int kind, int64_t n, jinja_value *o
 {
     jinja_list *list = lathe__jinja_alloc(vm, (int64_t)sizeof *list);
     if (!list)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     *list = (jinja_list){NULL, n, 0, NULL};
     if (n > 0) {
         list->items = lathe__jinja_alloc(vm, n * (int64_t)sizeof *list->items);
         if (!list->items)
-            return vm->failure;
+            return lathe__jinja_failed(vm);
     }
     *out = (jinja_value){.type = JINJA_LIST, .kind = (uint8_t)kind, .u.list = list};
     return LATHE_OK;
@@ -258,10 +258,10 @@ static lathe_status list_room(jinja_vm *vm, jinja_list *list, int64_t n_more)
     const int64_t capacity = 2 * (list->n + n_more) + 4;
     block = lathe__jinja_alloc(vm, (int64_t)sizeof *block);
     if (!block)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     *block = (jinja_block){list->n + n_more, capacity, lathe__jinja_alloc(vm, capacity * size)};
     if (!block->data)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     if (list->n)
         memcpy(block->data, list->items, (size_t)(list->n * size));
     list->items = (jinja_value *)(void *)block->data;
@@ -280,7 +280,7 @@ lathe_status lathe__jinja_join_lists(jinja_vm *vm, jinja_value a, jinja_value b,
 {
     jinja_list *list = lathe__jinja_alloc(vm, (int64_t)sizeof *list);
     if (!list)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     const jinja_list *more = b.u.list;
     *list = *a.u.list;
     if (more->n) {
@@ -294,7 +294,7 @@ lathe_status lathe__jinja_join_lists(jinja_vm *vm, jinja_value a, jinja_value b,
 
 static lathe_status characters(jinja_vm *vm, jinja_string *s, jinja_list *out)
 {
-    jinja_value list;
+    jinja_value list = {0};
     LATHE_TRY(lathe__jinja_list(vm, JINJA_SEQ_LIST, lathe__jinja_chars(s), &list));
     int64_t at = 0;
     for (int64_t i = 0; i < list.u.list->n; i++) {
@@ -310,7 +310,7 @@ static lathe_status characters(jinja_vm *vm, jinja_string *s, jinja_list *out)
 lathe_status lathe__jinja_iterate(jinja_vm *vm, jinja_value x, jinja_list *out)
 {
     *out = (jinja_list){NULL, 0, 0, NULL};
-    jinja_value keys;
+    jinja_value keys = {0};
     switch (x.type) {
     case JINJA_UNDEFINED:
         return LATHE_OK;
@@ -343,7 +343,7 @@ static lathe_status dict_resize(jinja_vm *vm, jinja_dict *d, int64_t capacity)
     jinja_entry *entries = lathe__jinja_alloc(vm, capacity * (int64_t)sizeof *entries);
     int32_t *table = lathe__jinja_alloc(vm, 2 * capacity * (int64_t)sizeof *table);
     if (!entries || !table)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     if (d->n)
         memcpy(entries, d->entries, (size_t)d->n * sizeof *entries);
     memset(table, 0xff, (size_t)(2 * capacity) * sizeof *table);
@@ -363,7 +363,7 @@ lathe_status lathe__jinja_dict(jinja_vm *vm, int type, int64_t capacity, jinja_v
 {
     jinja_dict *d = lathe__jinja_alloc(vm, (int64_t)sizeof *d);
     if (!d)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     memset(d, 0, sizeof *d);
     *out = (jinja_value){.type = (uint8_t)type, .u.dict = d};
     return dict_resize(vm, d, capacity < 4 ? 4 : capacity);

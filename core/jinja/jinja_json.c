@@ -158,7 +158,7 @@ static lathe_status sort_entries(jinja_vm *vm, const jinja_dict *d, const jinja_
     const int64_t bytes = d->n * (int64_t)sizeof(jinja_entry);
     jinja_entry *from = lathe__jinja_alloc(vm, bytes), *to = lathe__jinja_alloc(vm, bytes);
     if (!from || !to)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     if (d->n)
         memcpy(from, d->entries, (size_t)bytes);
     for (int64_t width = 1; width < d->n; width *= 2) {
@@ -245,7 +245,7 @@ static lathe_status read_indent(jinja_vm *vm, jinja_value x, json_style *style)
     const int64_t n = x.u.i < 0 ? 0 : x.u.i;
     char *blanks = lathe__jinja_alloc(vm, n + 1);
     if (!blanks)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     memset(blanks, ' ', (size_t)n);
     style->indent = (jinja_string){blanks, n, n, NULL};
     return LATHE_OK;

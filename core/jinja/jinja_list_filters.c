@@ -33,7 +33,7 @@ static lathe_status attribute_of(jinja_vm *vm, jinja_value item, jinja_value pat
     for (int64_t begin = 0; begin <= s->n;) {
         const int64_t dot = lathe__jinja_search(s->data, s->n, ".", 1, begin);
         const int64_t end = dot < 0 ? s->n : dot;
-        jinja_value key;
+        jinja_value key = {0};
         int64_t index = 0;
         int is_index = end > begin && end - begin < 18;
         for (int64_t i = begin; i < end; i++) {
@@ -86,7 +86,7 @@ static lathe_status given_name(jinja_vm *vm, jinja_value x, const char **out)
         return lathe__jinja_raise_type(vm, x, "the name of a filter or test");
     char *name = lathe__jinja_alloc(vm, x.u.s->n + 1);
     if (!name)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     if (x.u.s->n)
         memcpy(name, x.u.s->data, (size_t)x.u.s->n);
     name[x.u.s->n] = 0;
@@ -106,7 +106,7 @@ static lathe_status filter_map(jinja_vm *vm, jinja_value x, const jinja_args *ar
     LATHE_TRY(given_name(vm, args->plain[0], &name));
     const jinja_args rest = {args->plain + 1, args->n - 1, args->names, args->named, args->n_named};
     for (int64_t i = 0; i < items.n; i++) {
-        jinja_value value;
+        jinja_value value = {0};
         LATHE_TRY(lathe__jinja_filter(vm, name, items.items[i], &rest, &value));
         LATHE_TRY(lathe__jinja_append(vm, out->u.list, value));
     }
@@ -131,7 +131,7 @@ static lathe_status select_items(jinja_vm *vm, jinja_value x, const jinja_args *
     const jinja_args rest = {args->plain ? args->plain + used : NULL, args->n - used, args->names,
                              args->named, args->n_named};
     for (int64_t i = 0; i < items.n; i++) {
-        jinja_value value;
+        jinja_value value = {0};
         int passes;
         LATHE_TRY(attribute_of(vm, items.items[i], path, &value));
         if (name)
@@ -214,7 +214,7 @@ static lathe_status sort_items(jinja_vm *vm, const jinja_list *items, jinja_valu
 {
     keyed *list = lathe__jinja_alloc(vm, 2 * items->n * (int64_t)sizeof *list), *sorted;
     if (!list)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     for (int64_t i = 0; i < items->n; i++) {
         list[i].item = items->items[i];
         LATHE_TRY(sort_key(vm, items->items[i], path, keeps_case, &list[i].key));

@@ -62,8 +62,8 @@ static lathe_status whole_math(jinja_vm *vm, int token, int64_t a, int64_t b, ji
     case JINJA_POW:
         return whole_power(vm, a, b, out);
     default:
-        overflow = a == INT64_MIN && b == -1;
-        if (!overflow) { /* rounded down */
+        overflow = b == 0 || (a == INT64_MIN && b == -1); /* 0 was refused before */
+        if (!overflow) {                                  /* rounded down */
             const int64_t down = a % b != 0 && (a < 0) != (b < 0);
             result = token == JINJA_FLOORDIV ? a / b - down : a % b + down * b;
         }

@@ -72,7 +72,7 @@ static lathe_status find_method(jinja_vm *vm, jinja_value x, const char *name, j
         return LATHE_OK;
     jinja_method *method = lathe__jinja_alloc(vm, (int64_t)sizeof *method);
     if (!method)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     *method = (jinja_method){x, name};
     *out = (jinja_value){.type = JINJA_METHOD, .u.method = method};
     return LATHE_OK;
@@ -104,7 +104,7 @@ static lathe_status member_name(jinja_vm *vm, const jinja_string *key, const cha
 {
     char *name = lathe__jinja_alloc(vm, key->n + 1);
     if (!name)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     if (key->n)
         memcpy(name, key->data, (size_t)key->n);
     name[key->n] = 0;
@@ -272,7 +272,7 @@ static lathe_status list_method(jinja_vm *vm, const char *name, jinja_value self
 {
     static const char *const one[] = {".value", NULL};
     static const char *const none[] = {NULL};
-    jinja_value given[1];
+    jinja_value given[1] = {{0}};
     int64_t count = 0;
     if (strcmp(name, "copy") == 0) {
         LATHE_TRY(lathe__jinja_bind(vm, name, args, none, 0, given));

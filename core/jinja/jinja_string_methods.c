@@ -73,7 +73,7 @@ static lathe_status strip(jinja_vm *vm, const char *name, jinja_value self, cons
 static lathe_status remove_affix(jinja_vm *vm, const char *name, jinja_value self,
                                  const jinja_args *args, jinja_value *out)
 {
-    jinja_value affix;
+    jinja_value affix = {0};
     const jinja_string *s = self.u.s;
     const int is_prefix = strcmp(name, "removeprefix") == 0;
     LATHE_TRY(lathe__jinja_bind_string(vm, name, args, &affix));
@@ -101,7 +101,7 @@ static lathe_status split_blanks(jinja_vm *vm, jinja_value self, int64_t most, j
         while (end < s->n &&
                (most == 0 || !lathe__jinja_is_space(lathe__jinja_char_at(s, end, &len))))
             end += most == 0 ? s->n - end : len;
-        jinja_value item;
+        jinja_value item = {0};
         LATHE_TRY(part(vm, self, at, end, &item));
         LATHE_TRY(lathe__jinja_append(vm, list, item));
         most -= most > 0;
@@ -113,7 +113,7 @@ static lathe_status split_from_left(jinja_vm *vm, jinja_value self, const jinja_
                                     int64_t most, jinja_list *list)
 {
     const jinja_string *s = self.u.s;
-    jinja_value item;
+    jinja_value item = {0};
     int64_t begin = 0;
     for (; most != 0; most -= most > 0) {
         const int64_t at = lathe__jinja_search(s->data, s->n, sep->data, sep->n, begin);
@@ -130,7 +130,7 @@ static lathe_status split_from_left(jinja_vm *vm, jinja_value self, const jinja_
 static lathe_status split_from_right(jinja_vm *vm, jinja_value self, const jinja_string *sep,
                                      int64_t most, jinja_list *list)
 {
-    jinja_value item;
+    jinja_value item = {0};
     int64_t end = self.u.s->n;
     for (; most != 0; most -= most > 0) {
         const int64_t at = lathe__jinja_search_back(self.u.s, sep, end);
@@ -208,7 +208,7 @@ static lathe_status splitlines(jinja_vm *vm, const char *name, jinja_value self,
 static lathe_status partition(jinja_vm *vm, const char *name, jinja_value self,
                               const jinja_args *args, jinja_value *out)
 {
-    jinja_value sep;
+    jinja_value sep = {0};
     const jinja_string *s = self.u.s;
     const int from_right = name[0] == 'r';
     LATHE_TRY(lathe__jinja_bind_string(vm, name, args, &sep));
@@ -231,7 +231,7 @@ static lathe_status join(jinja_vm *vm, const char *name, jinja_value self, const
                          jinja_value *out)
 {
     static const char *const params[] = {".iterable", NULL};
-    jinja_value x;
+    jinja_value x = {0};
     jinja_list items;
     jinja_text text = {NULL, 0, 0};
     LATHE_TRY(lathe__jinja_bind(vm, name, args, params, 1, &x));
@@ -253,7 +253,7 @@ static lathe_status pad(jinja_vm *vm, const char *name, jinja_value self, const 
 {
     static const char *const params[] = {".width", ".fill", NULL};
     const int zeros = name[0] == 'z';
-    jinja_value given[2];
+    jinja_value given[2] = {{0}};
     LATHE_TRY(lathe__jinja_borrow(vm, zeros ? "0" : " ", 1, &given[1]));
     LATHE_TRY(lathe__jinja_bind(vm, name, args, params, 1, given));
     if (!jinja_is_whole(given[0]) || given[1].type != JINJA_STRING ||

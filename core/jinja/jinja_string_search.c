@@ -62,7 +62,7 @@ lathe_status lathe__jinja_str_begins_or_ends(jinja_vm *vm, const char *name, jin
 lathe_status lathe__jinja_str_find(jinja_vm *vm, const char *name, jinja_value self,
                                    const jinja_args *args, jinja_value *out)
 {
-    jinja_value what;
+    jinja_value what = {0};
     const jinja_string *s = self.u.s;
     LATHE_TRY(lathe__jinja_bind_string(vm, name, args, &what));
     LATHE_TRY(name[0] == 'r' ? lathe__jinja_charge_back(vm, s, what.u.s)
@@ -79,7 +79,7 @@ lathe_status lathe__jinja_str_find(jinja_vm *vm, const char *name, jinja_value s
 lathe_status lathe__jinja_str_count(jinja_vm *vm, const char *name, jinja_value self,
                                     const jinja_args *args, jinja_value *out)
 {
-    jinja_value what;
+    jinja_value what = {0};
     const jinja_string *s = self.u.s;
     LATHE_TRY(lathe__jinja_bind_string(vm, name, args, &what));
     LATHE_TRY(lathe__jinja_charge(vm, s->n));

@@ -12,7 +12,7 @@ void lathe__jinja_float_text(double x, char out[64])
     char digits[32];
     int precision = 0;
     if (isnan(x) || isinf(x)) {
-        (void)strcpy(out, isnan(x) ? "nan" : x > 0.0 ? "inf" : "-inf");
+        (void)snprintf(out, 64, "%s", isnan(x) ? "nan" : x > 0.0 ? "inf" : "-inf");
         return;
     }
     do /* the shortest that reads back as x: "-d.ddde+xx" */

@@ -100,6 +100,11 @@ int64_t lathe__jinja_count(const char *text, int64_t n);
 lathe_status lathe__jinja_charge(jinja_vm *vm, int64_t bytes);
 /** Memory of the render; NULL: an error is raised, and vm->failure is its code. */
 void *lathe__jinja_alloc(jinja_vm *vm, int64_t bytes);
+/** The code of the allocation that just gave NULL: never LATHE_OK. */
+static inline lathe_status lathe__jinja_failed(const jinja_vm *vm)
+{
+    return vm->failure != LATHE_OK ? vm->failure : LATHE_E_NOMEM;
+}
 /** Entered and left around every recursion. */
 lathe_status lathe__jinja_enter(jinja_vm *vm);
 

@@ -82,7 +82,7 @@ static lathe_status fn_mapping(jinja_vm *vm, int type, const jinja_args *args, j
     if (args->n == 1)
         LATHE_TRY(add_pairs(vm, args->plain[0], out->u.dict));
     for (int32_t i = 0; i < args->n_named; i++) {
-        jinja_value key;
+        jinja_value key = {0};
         LATHE_TRY(lathe__jinja_borrow(vm, args->names[i], (int64_t)strlen(args->names[i]), &key));
         LATHE_TRY(lathe__jinja_dict_set(vm, out->u.dict, key, args->named[i]));
     }
@@ -98,7 +98,7 @@ static lathe_status fn_mapping(jinja_vm *vm, int type, const jinja_args *args, j
 static lathe_status fn_raise(jinja_vm *vm, const jinja_args *args)
 {
     static const char *const params[] = {"message", NULL};
-    jinja_value message;
+    jinja_value message = {0};
     LATHE_TRY(lathe__jinja_bind(vm, "raise_exception", args, params, 1, &message));
     LATHE_TRY(lathe__jinja_str(vm, message, &message));
     const int64_t n = message.u.s->n < 500 ? message.u.s->n : 500;
@@ -109,7 +109,7 @@ static lathe_status fn_raise(jinja_vm *vm, const jinja_args *args)
 static lathe_status fn_now(jinja_vm *vm, const jinja_args *args, jinja_value *out)
 {
     static const char *const params[] = {"format", NULL};
-    jinja_value format;
+    jinja_value format = {0};
     LATHE_TRY(lathe__jinja_bind(vm, "strftime_now", args, params, 1, &format));
     if (format.type != JINJA_STRING)
         return lathe__jinja_raise_type(vm, format, "the format of a date");
@@ -141,7 +141,7 @@ static lathe_status call_function(jinja_vm *vm, int which, const jinja_args *arg
 static lathe_status bind_rest(jinja_vm *vm, const jinja_node *node, const jinja_args *args,
                               int32_t n_params, const uint8_t *taken)
 {
-    jinja_value rest;
+    jinja_value rest = {0};
     const char *name = vm->names[node->id];
     if (node->sub & JINJA_CATCH_ARGS) {
         const int32_t n = args->n > n_params ? args->n - n_params : 0;
@@ -156,7 +156,7 @@ static lathe_status bind_rest(jinja_vm *vm, const jinja_node *node, const jinja_
     }
     LATHE_TRY(lathe__jinja_dict(vm, JINJA_DICT, args->n_named, &rest));
     for (int32_t k = 0; k < args->n_named; k++) {
-        jinja_value key;
+        jinja_value key = {0};
         if (taken[k])
             continue;
         if (strcmp(args->names[k], "caller") == 0 && node->sub & JINJA_CATCH_CALLER) {
@@ -179,7 +179,7 @@ static lathe_status bind_macro(jinja_vm *vm, const jinja_node *node, const jinja
     int32_t i = 0;
     uint8_t *taken = lathe__jinja_alloc(vm, args->n_named + 1);
     if (!taken)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     memset(taken, 0, (size_t)args->n_named + 1);
     if (node->sub & JINJA_CATCH_CALLER)
         LATHE_TRY(lathe__jinja_set(vm, JINJA_ID_CALLER,

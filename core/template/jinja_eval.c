@@ -80,7 +80,7 @@ static lathe_status eval_math(jinja_vm *vm, const jinja_node *node, jinja_value 
 
 static lathe_status eval_concat(jinja_vm *vm, const jinja_node *node, jinja_value *out)
 {
-    jinja_value item;
+    jinja_value item = {0};
     LATHE_TRY(lathe__jinja_borrow(vm, "", 0, out));
     for (const jinja_node *child = node->a; child; child = child->next) {
         LATHE_TRY(lathe__jinja_eval(vm, child, &item));
@@ -113,7 +113,7 @@ static lathe_status eval_compare(jinja_vm *vm, const jinja_node *node, jinja_val
 
 static lathe_status eval_cond(jinja_vm *vm, const jinja_node *node, jinja_value *out)
 {
-    jinja_value test;
+    jinja_value test = {0};
     LATHE_TRY(lathe__jinja_eval(vm, node->a, &test));
     if (lathe__jinja_truth(test))
         return lathe__jinja_eval(vm, node->b, out);
@@ -168,7 +168,7 @@ static lathe_status spread(jinja_vm *vm, const jinja_node *arg, jinja_value x, j
             return lathe__jinja_raise_type(vm, key, "the name of an argument");
         char *name = lathe__jinja_alloc(vm, key.u.s->n + 1);
         if (!name)
-            return vm->failure;
+            return lathe__jinja_failed(vm);
         if (key.u.s->n)
             memcpy(name, key.u.s->data, (size_t)key.u.s->n);
         name[key.u.s->n] = 0;
@@ -201,7 +201,7 @@ lathe_status lathe__jinja_eval_args(jinja_vm *vm, const jinja_node *list, jinja_
         return LATHE_OK;
     jinja_value *values = lathe__jinja_alloc(vm, n * (int64_t)sizeof *values);
     if (!values)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     for (const jinja_node *arg = list; arg; arg = arg->next, k++) {
         LATHE_TRY(lathe__jinja_eval(vm, arg->a, &values[k]));
         if (arg->sub >= JINJA_ARG_STAR)
@@ -213,7 +213,7 @@ lathe_status lathe__jinja_eval_args(jinja_vm *vm, const jinja_node *list, jinja_
     out->named = lathe__jinja_alloc(vm, n * (int64_t)sizeof *out->named);
     out->names = lathe__jinja_alloc(vm, n * (int64_t)sizeof *out->names);
     if (!out->plain || !out->named || !out->names)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     k = 0;
     for (const jinja_node *arg = list; arg; arg = arg->next, k++) {
         if (arg->sub == JINJA_ARG_PLAIN) {
@@ -230,7 +230,7 @@ lathe_status lathe__jinja_eval_args(jinja_vm *vm, const jinja_node *list, jinja_
 
 static lathe_status eval_call(jinja_vm *vm, const jinja_node *node, jinja_value *out)
 {
-    jinja_value callee;
+    jinja_value callee = {0};
     jinja_args args;
     LATHE_TRY(lathe__jinja_eval(vm, node->a, &callee));
     LATHE_TRY(lathe__jinja_eval_args(vm, node->b, &args));
@@ -240,7 +240,7 @@ static lathe_status eval_call(jinja_vm *vm, const jinja_node *node, jinja_value 
 
 static lathe_status eval_filter(jinja_vm *vm, const jinja_node *node, jinja_value *out)
 {
-    jinja_value x;
+    jinja_value x = {0};
     jinja_args args;
     LATHE_TRY(lathe__jinja_eval(vm, node->a, &x));
     LATHE_TRY(lathe__jinja_eval_args(vm, node->b, &args));
@@ -267,7 +267,7 @@ lathe_status lathe__jinja_eval_filters(jinja_vm *vm, const jinja_node *filter, j
 
 static lathe_status eval_test(jinja_vm *vm, const jinja_node *node, jinja_value *out)
 {
-    jinja_value x;
+    jinja_value x = {0};
     jinja_args args;
     int holds;
     LATHE_TRY(lathe__jinja_eval(vm, node->a, &x));

@@ -101,7 +101,7 @@ static lathe_status parse_sum(jinja_parser *p, jinja_node **out)
 /* The comparison at the present token, passed; -1 when there is none. */
 static lathe_status comparison(jinja_parser *p, int *out)
 {
-    static const int8_t of[] = {
+    static const int of[] = {
         [JINJA_T_EQ] = JINJA_CMP_EQ, [JINJA_T_NE] = JINJA_CMP_NE, [JINJA_T_LT] = JINJA_CMP_LT,
         [JINJA_T_LE] = JINJA_CMP_LE, [JINJA_T_GT] = JINJA_CMP_GT, [JINJA_T_GE] = JINJA_CMP_GE};
     *out = -1;

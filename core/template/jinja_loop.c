@@ -44,7 +44,7 @@ static lathe_status next_item(jinja_vm *vm, for_loop *loop, jinja_value *out, in
     jinja_scope *outer = vm->scope;
     *found = 0;
     while (!*found && loop->next < loop->items.n) {
-        jinja_value test;
+        jinja_value test = {0};
         *out = loop->items.items[loop->next++];
         *found = 1;
         if (!loop->node->c)
@@ -137,10 +137,10 @@ static lathe_status one_turn(jinja_vm *vm, const jinja_node *node, for_loop *loo
 
 lathe_status lathe__jinja_for(jinja_vm *vm, const jinja_node *node)
 {
-    jinja_value x;
+    jinja_value x = {0};
     for_loop *loop = lathe__jinja_alloc(vm, (int64_t)sizeof *loop);
     if (!loop)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     memset(loop, 0, sizeof *loop);
     loop->base.attr = loop_attr;
     loop->node = node;

@@ -12,7 +12,7 @@ lathe_status lathe__jinja_push_scope(jinja_vm *vm, jinja_scope *outer)
 {
     jinja_scope *scope = lathe__jinja_alloc(vm, (int64_t)sizeof *scope);
     if (!scope)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     *scope = (jinja_scope){outer, NULL, 0, 0};
     vm->scope = scope;
     return LATHE_OK;
@@ -30,7 +30,7 @@ lathe_status lathe__jinja_set(jinja_vm *vm, int32_t id, jinja_value value)
         const int32_t capacity = scope->capacity ? 2 * scope->capacity : 4;
         jinja_binding *list = lathe__jinja_alloc(vm, capacity * (int64_t)sizeof *list);
         if (!list)
-            return vm->failure;
+            return lathe__jinja_failed(vm);
         if (scope->n)
             memcpy(list, scope->list, (size_t)scope->n * sizeof *list);
         scope->list = list;
@@ -105,7 +105,7 @@ static lathe_status capture_scoped(jinja_vm *vm, const jinja_node *body, jinja_v
 static lathe_status run_if(jinja_vm *vm, const jinja_node *node)
 {
     for (; node; node = node->d) {
-        jinja_value test;
+        jinja_value test = {0};
         LATHE_TRY(lathe__jinja_eval(vm, node->a, &test));
         if (lathe__jinja_truth(test))
             return lathe__jinja_run(vm, node->b);
@@ -117,7 +117,7 @@ static lathe_status run_if(jinja_vm *vm, const jinja_node *node)
 
 static lathe_status run_set(jinja_vm *vm, const jinja_node *node)
 {
-    jinja_value x;
+    jinja_value x = {0};
     if (node->op == JINJA_OP_SET) {
         LATHE_TRY(lathe__jinja_eval(vm, node->b, &x));
     } else {
@@ -131,7 +131,7 @@ static lathe_status new_macro(jinja_vm *vm, const jinja_node *node, jinja_value 
 {
     jinja_macro *macro = lathe__jinja_alloc(vm, (int64_t)sizeof *macro);
     if (!macro)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     *macro = (jinja_macro){node, vm->scope};
     *out = (jinja_value){.type = JINJA_MACRO, .u.macro = macro};
     return LATHE_OK;
@@ -147,7 +147,7 @@ static lathe_status run_call_block(jinja_vm *vm, const jinja_node *node)
     const char **names = lathe__jinja_alloc(vm, (args.n_named + 1) * (int64_t)sizeof *names);
     jinja_value *named = lathe__jinja_alloc(vm, (args.n_named + 1) * (int64_t)sizeof *named);
     if (!names || !named)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     if (args.n_named) {
         memcpy(names, args.names, (size_t)args.n_named * sizeof *names);
         memcpy(named, args.named, (size_t)args.n_named * sizeof *named);
@@ -170,7 +170,7 @@ static lathe_status run_with(jinja_vm *vm, const jinja_node *node)
         n++;
     jinja_value *values = lathe__jinja_alloc(vm, n * (int64_t)sizeof *values);
     if (!values)
-        return vm->failure;
+        return lathe__jinja_failed(vm);
     for (const jinja_node *set = node->a; set; set = set->next)
         LATHE_TRY(lathe__jinja_eval(vm, set->b, &values[i++]));
     LATHE_TRY(lathe__jinja_push_scope(vm, outer));
@@ -185,13 +185,13 @@ static lathe_status run_with(jinja_vm *vm, const jinja_node *node)
 /* The block's text, and where it stands in the rendered text. */
 static lathe_status run_generation(jinja_vm *vm, const jinja_node *node)
 {
-    jinja_value x;
+    jinja_value x = {0};
     LATHE_TRY(capture_scoped(vm, node->d, &x));
     if (vm->n_spans == vm->spans_capacity) {
         const int64_t capacity = vm->n_spans ? 2 * vm->n_spans : 16;
         jinja_span *spans = lathe__jinja_alloc(vm, capacity * (int64_t)sizeof *spans);
         if (!spans)
-            return vm->failure;
+            return lathe__jinja_failed(vm);
         if (vm->n_spans)
             memcpy(spans, vm->spans, (size_t)vm->n_spans * sizeof *spans);
         vm->spans = spans;
@@ -203,7 +203,7 @@ static lathe_status run_generation(jinja_vm *vm, const jinja_node *node)
 
 static lathe_status run_print(jinja_vm *vm, const jinja_node *node)
 {
-    jinja_value x;
+    jinja_value x = {0};
     LATHE_TRY(lathe__jinja_eval(vm, node->a, &x));
     vm->at = &node->a->place;
     return lathe__jinja_put_str(vm, vm->out, x);
@@ -211,7 +211,7 @@ static lathe_status run_print(jinja_vm *vm, const jinja_node *node)
 
 static lathe_status run_statement(jinja_vm *vm, const jinja_node *node)
 {
-    jinja_value x;
+    jinja_value x = {0};
     vm->at = &node->place;
     switch (node->op) {
     case JINJA_OP_DATA:
@@ -262,7 +262,7 @@ static lathe_status set_variables(jinja_vm *vm, const lathe_template *tpl, json_
         return lathe_error(LATHE_E_ARG, "%s: the variables of a template are no object", tpl->name);
     for (int32_t id = 0; id < tpl->n_names; id++) {
         json_t *json = json_object_get(variables, tpl->names[id]);
-        jinja_value value;
+        jinja_value value = {0};
         if (!json)
             continue;
         LATHE_TRY(lathe__jinja_from_json(vm, json, &value));

@@ -298,7 +298,7 @@ static lathe_status chunk_forward(const head_run *r, head_block *block, const vo
         const double log_sum = (double)row->max + log(row->sum);
         lse[i] = (float)log_sum;
         float result = (float)((double)row->target - log_sum);
-        if (s->entropy) {
+        if (block->spreads != NULL) { /* HEAD_ENTROPY */
             result = (float)(log(row->sum) - block->spreads[i] / row->sum);
             entropies[i] = result;
         }

@@ -40,7 +40,7 @@ static void set_layer(lathe_decoder *d, const lathe_keys *k, int32_t i)
     lathe_decoder_layer *l = &d->layers[i];
     const int32_t heads = (int32_t)lathe_key_int(k, "num_attention_heads");
     d->shapes[i].n_heads = d->shapes[i].n_kv_heads = heads;
-    d->shapes[i].head_dim = (int32_t)(d->info.width / heads);
+    d->shapes[i].head_dim = heads > 0 ? (int32_t)(d->info.width / heads) : 0;
     l->names = &names;
     l->rope = 0;
     l->norm = LATHE_OP_LAYERNORM;
