@@ -55,8 +55,8 @@ static void report_tokens(json_t *report, const lathe_tokenizer *tok)
     json_object_set_new(report, "pad", token_json(tok, lathe_tokenizer_pad(tok)));
     if (lathe_tokenizer_eos(tok) < 0)
         note(report, "problems",
-             "no eos token: texts of a packed stream have nothing between them; name one "
-             "in tokenizer_config.json (eos_token)");
+             "no end-of-text token, so no data can be prepared with this tokenizer: name one with "
+             "eos_token in tokenizer_config.json, beside tokenizer.json");
 }
 
 /* Writes the bytes that a byte-level vocabulary lacks as ranges: "0x00, 0xc0-0xc1". */
@@ -80,8 +80,9 @@ static void report_missing(json_t *report, const lathe_tokenizer *tok)
             report, "missing_bytes",
             json_pack("{s:i, s:s}", "count", (int)n, "values", text.data ? text.data : ""));
         note(report, "warnings",
-             "%d of the 256 bytes have no token: %s; a text that holds them loses them (check FILE "
-             "of your data counts how many)",
+             "bytes without a token: %d of 256 (%s); encoding leaves them out of a text, or "
+             "replaces "
+             "them by the unknown token; to count them in your data, name a FILE",
              (int)n, text.data ? text.data : "");
     }
     lathe_buffer_fini(&text);
@@ -97,12 +98,15 @@ static lathe_status report_model(json_t *report, const lathe_tokenizer *tok, con
         size = json_object_get(json_object_get(root, "text_config"), "vocab_size");
     const int64_t rows = json_integer_value(size), n = lathe_tokenizer_vocab_size(tok);
     if (json_is_integer(size)) {
+        int64_t n_without = 0, bytes = 0;
+        for (int64_t id = rows > 0 ? rows : 0; id < n; id++) /* not every id has a token */
+            n_without += lathe_tokenizer_token(tok, (int32_t)id, &bytes) != NULL;
         json_object_set_new(report, "model_vocab_size", json_integer(rows));
-        if (rows < n)
+        if (n_without > 0)
             note(report, "problems",
                  "%s: vocab_size is %" PRId64 ", and the tokenizer's ids go up to %" PRId64
-                 ": the model has no row for %" PRId64 " of them",
-                 config, rows, n - 1, n - rows);
+                 ": the model has no row for %" PRId64 " of its tokens",
+                 config, rows, n - 1, n_without);
     }
     json_decref(root);
     return LATHE_OK;
@@ -251,11 +255,13 @@ const lathe_command lathe_cmd_tokenizer_check = {
     .arguments = "PATH [FILE...]",
     .summary = "describe a tokenizer and check that it works",
     .details = "PATH is a tokenizer.json, a folder that contains one, or \"bytes\". Prints the\n"
-               "kind, parts, sizes and special tokens of the tokenizer, and the parts of the\n"
-               "file that are not supported. For each FILE (-: standard input) prints the\n"
-               "number of tokens, and whether they decode to the same bytes. For the folder of\n"
-               "a model checks that the embedding has a row for every id. Exits with 1 if\n"
-               "there is a problem. A warning does not change the exit code.",
+               "kind, parts, sizes and special tokens of the tokenizer, and the sections of the\n"
+               "file that Lathe does not use. For each FILE (-: standard input) prints the\n"
+               "number of tokens, and whether they decode to the same bytes; other bytes are a\n"
+               "problem only where the tokenizer does not rewrite text. For the folder of a\n"
+               "model checks that vocab_size of config.json is large enough for every token.\n"
+               "Exits with 1 if there is a problem, such as a part that is not supported. A\n"
+               "warning does not change the exit code.",
     .options = options,
     .n_options = 1,
     .min_words = 1,

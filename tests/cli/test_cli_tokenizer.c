@@ -127,8 +127,10 @@ Test(cli_tokenizer, check_tells_all_parts)
 
 Test(cli_tokenizer, missing_bytes_are_said_by_check)
 {
-    expect(LACKS_F1 LATHE "check lacks.json", 0,
-           "warning: 1 of the 256 bytes have no token: 0xf1; a text that holds them loses them");
+    expect(
+        LACKS_F1 LATHE "check lacks.json", 0,
+        "warning: bytes without a token: 1 of 256 (0xf1); encoding leaves them out of a text, or "
+        "replaces them by the unknown token; to count them in your data, name a FILE");
     cr_expect_null(strstr(output, "no problem found"), "%s", output);
     expect("printf 'a\361b\361' >file; " LATHE "check lacks.json file", 1,
            "problem: file: 2 bytes of the text have no token");
@@ -148,6 +150,19 @@ Test(cli_tokenizer, missing_bytes_are_said_by_check)
     cr_assert_eq(run(LATHE "check " GOLDEN "gpt2.json"), 0);
     cr_expect_null(strstr(output, "warning"), "%s", output);
     cr_expect_not_null(strstr(output, "no problem found"), "%s", output);
+}
+
+Test(cli_tokenizer, check_counts_the_tokens_without_a_row_not_the_ids)
+{
+    /* ids 0, 1 and 9 have tokens; a model of 5 rows lacks one token, not five */
+    put("tokenizer.json",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]},\"pre_tokenizer\":"
+        "null,\"decoder\":null,\"added_tokens\":[{\"id\":9,\"content\":\"<|endoftext|>\","
+        "\"special\":true}]}");
+    put("config.json", "{\"vocab_size\": 5}");
+    expect(LATHE "check .", 1,
+           "vocab_size is 5, and the tokenizer's ids go up to 9: the model has no row for 1 of its "
+           "tokens");
 }
 
 Test(cli_tokenizer, training_on_an_empty_file_is_refused)
@@ -213,7 +228,10 @@ Test(cli_tokenizer, check_finds_what_is_wrong)
            1, "problem: odd.json: normalizer");
     expect("sed 's/<|endoftext|>/<|end|>/' " GOLDEN "gpt2.json >no_eos.json; " LATHE
            "check no_eos.json",
-           1, "no eos token");
+           1,
+           "problem: no end-of-text token, so no data can be prepared with this tokenizer: name "
+           "one with "
+           "eos_token in tokenizer_config.json, beside tokenizer.json");
     expect("head -c 5000 " GOLDEN "gpt2.json >torn.json; " LATHE "check torn.json 2>&1", 2,
            "torn.json");
     expect(LATHE "check nowhere 2>&1", 2, "nowhere: no such file or folder");

@@ -150,6 +150,9 @@ make("gpt_neox_serial", GPTNeoXForCausalLM, GPTNeoXConfig(
     **neox, use_parallel_residual=False, attention_bias=False, hidden_act="gelu_fast", tie_word_embeddings=True,
     rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=2.0, partial_rotary_factor=0.5)), 15)
 make("gpt_neox_relu", GPTNeoXForCausalLM, GPTNeoXConfig(**dict(neox, num_hidden_layers=1), rotary_pct=1.0, hidden_act="relu"), 16)
+for seed, act in enumerate(("silu", "relu2", "relu6", "quick_gelu", "tanh"), 20):
+    make(f"gpt_neox_{act}", GPTNeoXForCausalLM, GPTNeoXConfig(
+        **dict(neox, num_hidden_layers=1, hidden_size=16, intermediate_size=24), rotary_pct=0.5, hidden_act=act), seed)
 make("llama_dynamic", LlamaForCausalLM, LlamaConfig(
     **dict(small, num_hidden_layers=1), rms_norm_eps=1e-5, tie_word_embeddings=True,
     rope_parameters=dict(rope_type="dynamic", rope_theta=100.0, factor=4.0)), 17)

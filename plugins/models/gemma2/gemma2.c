@@ -4,7 +4,8 @@
 
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("gemma2", "true"),
-    LATHE_DECODER_FIELDS("8192"),
+    LATHE_DECODER_FIELDS_WITH("8192",
+                              LATHE_HEAD_DIM_FIELD("256", "size of a head, whatever the width")),
     LATHE_POSITIVE("rms_norm_eps", "1e-6", 1.0, "added to the mean square in RMSNorm"),
     LATHE_ROPE_FIELDS("10000.0"),
     LATHE_FIELD_STRING("hidden_activation", "\"gelu_pytorch_tanh\"", "gelu_pytorch_tanh",
@@ -50,7 +51,7 @@ static void set_layer(lathe_decoder *d, const lathe_keys *k, int32_t i)
 
 static lathe_status read(lathe_decoder *d, const lathe_keys *k)
 {
-    LATHE_TRY(lathe_decoder_shape(d, 256)); /* independent of the width, as in transformers */
+    LATHE_TRY(lathe_decoder_shape(d, 0));
     LATHE_TRY(lathe_key_only(k, "use_bidirectional_attention", 0.0, "only false is supported"));
     LATHE_TRY(lathe_layer_types_check(k, d->info.n_layers, "sliding_attention|full_attention",
                                       "expected sliding_attention or full_attention"));

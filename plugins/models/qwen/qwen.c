@@ -4,7 +4,11 @@
 
 static const lathe_field fields[] = {
     LATHE_MODEL_FIELDS("qwen2|qwen3", "false"),
-    LATHE_DECODER_FIELDS("32768"),
+    LATHE_DECODER_FIELDS_WITH(
+        "32768",
+        LATHE_HEAD_DIM_FIELD(
+            NULL,
+            "size of a head; unset: 128 in qwen3, hidden_size / num_attention_heads in qwen2")),
     LATHE_POSITIVE("rms_norm_eps", "1e-6", 1.0, "added to the mean square in RMSNorm"),
     LATHE_ROPE_FIELDS("10000.0"),
     LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),

@@ -75,3 +75,41 @@ Test(family, sizes_of_gpt2_small_are_the_published_ones)
     lathe_params_fini(&params);
     lathe_model_config_fini(&c);
 }
+
+/* The head size of a model without head_dim, of width 512 with 2 heads, and what `lathe show` says
+ * about it. */
+Test(family, unset_head_size_is_the_one_that_its_description_names)
+{
+    static const struct {
+        const char *type, *says; /* says: default or description */
+        int head_dim;
+    } cases[] = {{"llama", "unset: hidden_size / num_attention_heads", 256},
+                 {"mistral", "unset: hidden_size / num_attention_heads", 256},
+                 {"phi3", "unset: hidden_size / num_attention_heads", 256},
+                 {"olmo2", "unset: hidden_size / num_attention_heads", 256},
+                 {"qwen2", "hidden_size / num_attention_heads in qwen2", 256},
+                 {"qwen3", "unset: 128 in qwen3", 128},
+                 {"gemma2", "256", 256},
+                 {"gemma3_text", "256", 256}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[300];
+        lathe_model_config c;
+        const int wide = cases[i].says[0] == '2' ? 1024 : 512; /* so that a quotient would show */
+        snprintf(
+            text, sizeof text,
+            "{\"model_type\":\"%s\",\"vocab_size\":64,\"hidden_size\":%d,\"intermediate_size\":"
+            "64,\"num_hidden_layers\":1,\"num_attention_heads\":2}",
+            cases[i].type, wide);
+        OK(lathe_model_config_parse(family_source(), cases[i].type, text, (int64_t)strlen(text), 0,
+                                    &c));
+        cr_expect_eq(c.head_dim, cases[i].head_dim, "%s: %d", cases[i].type, (int)c.head_dim);
+        const lathe_field *f = NULL;
+        const lathe_plugin *family = c.family.component->plugin;
+        for (int32_t k = 0; k < family->n_fields; k++)
+            f = strcmp(family->fields[k].key, "head_dim") == 0 ? &family->fields[k] : f;
+        cr_assert_not_null(f);
+        cr_expect(strstr(f->default_value ? f->default_value : f->doc, cases[i].says), "%s: %s",
+                  cases[i].type, f->doc);
+        lathe_model_config_fini(&c);
+    }
+}

@@ -35,7 +35,7 @@ typedef struct lathe_decoder_layer {
     int32_t norm;            /* LATHE_OP_RMSNORM or LATHE_OP_LAYERNORM */
     int32_t norm_offset_one; /* RMSNORM multiplies by 1+w; w begins at 0 */
     int32_t whole_qk_norm;   /* 1: q_norm and k_norm span all heads; 0: each head */
-    int32_t activation;      /* LATHE_ACT_*; SILU needs a gate */
+    int32_t activation;      /* LATHE_ACT_* */
     int32_t qkv_bias, out_bias, mlp_bias;
     int32_t qkv_by_head;   /* rows of qkv: 1: q, k and v of each head in turn; 0: all of q, then k,
                               then v */

@@ -2,7 +2,7 @@
 #ifndef LATHE_KIT_DECODER_LAYER_H
 #define LATHE_KIT_DECODER_LAYER_H
 
-#include "decoder_graph.h"
+#include "decoder_activation.h"
 
 /** Attention with one fused projection for q, k and v. */
 static inline lathe_status lathe_decoder_fused(const lathe_decoder_at *at, lathe_val x,
@@ -44,25 +44,6 @@ static inline lathe_status lathe_decoder_attention(const lathe_decoder_at *at, l
     LATHE_TRY(lathe_decoder_linear(at, n->v, l->qkv_bias, x, &v));
     LATHE_TRY(lathe_decoder_attend(at, 0, q, k, v, &q));
     return lathe_decoder_linear(at, n->o, l->out_bias, q, out);
-}
-
-/** activation(x), without a gate. */
-static inline lathe_status lathe_decoder_activate(const lathe_decoder_at *at, lathe_val x,
-                                                  lathe_val *out)
-{
-    const lathe_op_attrs positive = {.alpha = 0.0, .beta = 3.4e38};
-    const lathe_val in[2] = {x, LATHE_NONE};
-    switch (at->d->layers[at->layer].activation) {
-    case LATHE_ACT_GELU_TANH:
-        return lathe_decoder_node(at, LATHE_OP_GELU_TANH, NULL, in, 1, "mlp.gelu", out);
-    case LATHE_ACT_GELU:
-        return lathe_decoder_node(at, LATHE_OP_GELU, NULL, in, 1, "mlp.gelu", out);
-    case LATHE_ACT_RELU:
-        return lathe_decoder_node(at, LATHE_OP_CLAMP, &positive, in, 2, "mlp.relu", out);
-    default:
-        return lathe_fail(at->d->host, LATHE_E_UNSUPPORTED,
-                          "layer %d: SiLU is supported in an MLP with a gate only", (int)at->layer);
-    }
 }
 
 /** activation(gate) * up. */

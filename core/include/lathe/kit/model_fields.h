@@ -5,8 +5,9 @@
 #include "../schema.h"
 
 /* Names that transformers gives the activations of an MLP without a gate. gelu_new, gelu_fast and
- * gelu_pytorch_tanh are the same function. */
-#define LATHE_ACTIVATIONS "gelu|gelu_new|gelu_fast|gelu_pytorch_tanh|relu"
+ * gelu_pytorch_tanh are the same function, and so are silu and swish. */
+#define LATHE_ACTIVATIONS                                                                          \
+    "gelu|gelu_new|gelu_fast|gelu_pytorch_tanh|relu|relu2|relu6|silu|swish|quick_gelu|tanh"
 
 #define LATHE_POSITIVE(key, def, hi, doc)                                                          \
     {                                                                                              \
@@ -45,9 +46,18 @@
         LATHE_FIELD_FLOAT("initializer_range", "0.02", 0.0, 10.0, "1",                             \
                           "standard deviation of the initial weights")
 
-/** Shape of a decoder with grouped attention. positions: default of max_position_embeddings, or
- *  NULL. */
+/** head_dim. def: its default, or NULL; doc says what an unset one stands for. */
+#define LATHE_HEAD_DIM_FIELD(def, doc) LATHE_FIELD_INT("head_dim", def, 2, 1024.0, "channels", doc)
+
+/** Shape of a decoder with grouped attention, whose heads have hidden_size / num_attention_heads
+ *  channels unless head_dim is set. positions: default of max_position_embeddings, or NULL. */
 #define LATHE_DECODER_FIELDS(positions)                                                            \
+    LATHE_DECODER_FIELDS_WITH(                                                                     \
+        positions,                                                                                 \
+        LATHE_HEAD_DIM_FIELD(NULL, "size of a head; unset: hidden_size / num_attention_heads"))
+
+/** The same with the family's own field for head_dim (LATHE_HEAD_DIM_FIELD). */
+#define LATHE_DECODER_FIELDS_WITH(positions, head_dim_field)                                       \
     LATHE_REQUIRED_INT("hidden_size", 1, 1048576.0, "channels", "width of the residual stream"),   \
         LATHE_REQUIRED_INT("intermediate_size", 1, 16777216.0, "channels",                         \
                            "width inside the MLP"),                                                \
@@ -55,8 +65,7 @@
         LATHE_REQUIRED_INT("num_attention_heads", 1, 65536.0, "heads", "query heads"),             \
         LATHE_FIELD_INT("num_key_value_heads", NULL, 1, 65536.0, "heads",                          \
                         "key and value heads; unset: as many as query heads"),                     \
-        LATHE_FIELD_INT("head_dim", NULL, 2, 1024.0, "channels",                                   \
-                        "size of a head; unset: hidden_size / num_attention_heads"),               \
+        head_dim_field,                                                                            \
         LATHE_FIELD_INT("max_position_embeddings", positions, 1, LATHE_ANY_POSITIONS, "tokens",    \
                         "longest sequence"),                                                       \
         LATHE_FIELD_FLOAT("attention_dropout", "0.0", 0.0, 1.0, "1",                               \

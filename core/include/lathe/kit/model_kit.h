@@ -137,18 +137,30 @@ static inline int lathe_layer_is(const lathe_keys *k, int64_t layer, const char 
 }
 
 /* Activations of an MLP. */
-enum { LATHE_ACT_SILU = 0, LATHE_ACT_GELU_TANH = 1, LATHE_ACT_GELU = 2, LATHE_ACT_RELU = 3 };
+enum {
+    LATHE_ACT_SILU = 0,
+    LATHE_ACT_GELU_TANH = 1,
+    LATHE_ACT_GELU = 2,
+    LATHE_ACT_RELU = 3,
+    LATHE_ACT_RELU2 = 4,      /* the square of RELU */
+    LATHE_ACT_RELU6 = 5,      /* RELU, at most 6 */
+    LATHE_ACT_QUICK_GELU = 6, /* x sigmoid(1.702 x) */
+    LATHE_ACT_TANH = 7
+};
 
-/** The activation that a key names; the choices of its field are names of LATHE_ACTIVATIONS, "silu"
- *  and "swish". */
+/** The activation that a key names; the choices of its field are names of LATHE_ACTIVATIONS. */
 static inline int32_t lathe_key_activation(const lathe_keys *k, const char *key)
 {
     const lathe_value *v = lathe_key(k, key);
     const char *name = v != NULL && v->is_set ? v->s : "silu";
-    return strcmp(name, "gelu") == 0        ? LATHE_ACT_GELU
-           : strncmp(name, "gelu_", 5) == 0 ? LATHE_ACT_GELU_TANH
-           : strcmp(name, "relu") == 0      ? LATHE_ACT_RELU
-                                            : LATHE_ACT_SILU;
+    return strcmp(name, "gelu") == 0         ? LATHE_ACT_GELU
+           : strncmp(name, "gelu_", 5) == 0  ? LATHE_ACT_GELU_TANH
+           : strcmp(name, "relu") == 0       ? LATHE_ACT_RELU
+           : strcmp(name, "relu2") == 0      ? LATHE_ACT_RELU2
+           : strcmp(name, "relu6") == 0      ? LATHE_ACT_RELU6
+           : strcmp(name, "quick_gelu") == 0 ? LATHE_ACT_QUICK_GELU
+           : strcmp(name, "tanh") == 0       ? LATHE_ACT_TANH
+                                             : LATHE_ACT_SILU;
 }
 
 #endif
