@@ -51,6 +51,16 @@ void inject_arm(uint32_t calls, int64_t first, int64_t n, int error);
 /** Stops counting and failing; returns the number of calls counted. */
 int64_t inject_disarm(void);
 
+/** Like inject_arm(calls, 0, 0, 0), and notes from which place in the program each call comes: its
+ *  stack of up to INJECT_FRAMES callers. */
+void inject_arm_places(uint32_t calls);
+enum { INJECT_FRAMES = 16 };
+
+/** After inject_disarm(): writes the numbers of the first and the last call from each place, in
+ *  ascending order, to out; returns how many there are. Calls between them take the same way
+ * through the program. out: room for as many numbers as inject_disarm() returned. */
+int64_t inject_places(int64_t *out);
+
 /** How many calls failed since inject_arm(). */
 int64_t inject_failed(void);
 

@@ -153,3 +153,20 @@ Test(inject, the_most_heap_there_was_is_told)
     cr_assert_geq(inject_peak_bytes() - before, 1 << 20);
     cr_assert_lt(inject_peak_bytes() - before, 2 << 20);
 }
+
+/* Ten equal elements of an array are allocated at one place, and eight of them are left out. */
+Test(inject, calls_from_one_place_are_given_by_the_first_and_the_last)
+{
+    json_t *root = NULL;
+    static const char text[] = "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1]";
+    int64_t numbers[64];
+    inject_arm_places(INJECT_MALLOC);
+    const lathe_status status = lathe_json_load("numbers", text, (int64_t)strlen(text), &root);
+    const int64_t n_calls = inject_disarm();
+    const int64_t n = inject_places(numbers);
+    cr_assert_eq(status, LATHE_OK);
+    cr_assert(n_calls <= 64 && n_calls - n >= 6, "%lld of %lld", (long long)n, (long long)n_calls);
+    for (int64_t i = 0; i < n; i++)
+        cr_assert(numbers[i] <= n_calls && (i == 0 || numbers[i] > numbers[i - 1]));
+    json_decref(root);
+}

@@ -1,6 +1,7 @@
-/* A failure at every write, fsync, rename, mkdir, open, close, read, map and allocation, one after
- * another, of a save and of a load, on the training thread and on the writer's: a clean error, the
- * previous checkpoint complete and pointed to, nothing left behind, no memory leaked. */
+/* A failure at every write, fsync, rename, mkdir, open, close, read and map, and at every place
+ * that allocates memory, one after another, of a save and of a load, on the training thread and on
+ * the writer's: a clean error, the previous checkpoint complete and pointed to, no temporary file,
+ * no memory leaked. */
 #include <errno.h>
 
 #include "base/hash.h"
@@ -116,13 +117,32 @@ static void check_folder(lathe_status status, const char *call)
     OK(lathe_dir_remove(in(dir, "out/step-00000002")));
 }
 
+static void begin_count(uint32_t calls)
+{
+    if (calls == INJECT_MALLOC)
+        inject_arm_places(calls);
+    else
+        inject_arm(calls, 0, 0, 0);
+}
+
 static int64_t count_calls(int how, int32_t gate, uint32_t calls)
 {
-    inject_arm(calls, 0, 0, 0);
+    begin_count(calls);
     const lathe_status status = save(how, gate, 2.0);
     const int64_t n = inject_disarm();
     OK(status);
     check_folder(LATHE_OK, "nothing failed");
+    return n;
+}
+
+/* Writes the numbers of the calls that shall fail to out: for allocations, of which there are
+ * thousands, the first and the last from each place; of others, all n. */
+static int64_t calls_to_fail(uint32_t calls, int64_t n, int64_t *out)
+{
+    if (calls == INJECT_MALLOC)
+        return inject_places(out);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = i + 1;
     return n;
 }
 
@@ -146,20 +166,22 @@ static void fail_one(int how, int32_t gate, uint32_t calls, int64_t nth, int err
 
 static void fail_each(int how, int32_t gate, uint32_t calls, int error)
 {
-    const int64_t n = count_calls(how, gate, calls);
-    int64_t n_failed = 0;
-    cr_assert_gt(n, 10);
+    const int64_t n_calls = count_calls(how, gate, calls);
+    int64_t *numbers = malloc((size_t)n_calls * sizeof *numbers), n_failed = 0;
+    cr_assert(numbers && n_calls > 10);
+    const int64_t n = calls_to_fail(calls, n_calls, numbers);
     fail_one(how, gate, calls, 1, error); /* the first error allocates some memory permanently */
     const int64_t live = inject_live_blocks();
-    for (int64_t i = 1; i <= n; i++) {
-        fail_one(how, gate, calls, i, error);
+    for (int64_t i = 0; i < n; i++) {
+        fail_one(how, gate, calls, numbers[i], error);
         n_failed += inject_failed();
         cr_assert_leq(inject_live_blocks(), live, "%s: %lld blocks lost", inject_last(),
                       (long long)(inject_live_blocks() - live));
     }
     printf("%s%s: %lld calls, %lld of them failed in turn\n",
-           how == ASYNC ? "asynchronous" : "save", gate ? ", read back" : "", (long long)n,
+           how == ASYNC ? "asynchronous" : "save", gate ? ", read back" : "", (long long)n_calls,
            (long long)n_failed);
+    free(numbers);
     cr_assert_eq(n_failed, n);
 }
 
@@ -213,19 +235,20 @@ static void fail_loads(uint32_t calls, int error)
 {
     const uint64_t ahead = state_of();
     OK(save(SYNC, 0, 2.0));
-    inject_arm(calls, 0, 0, 0);
+    begin_count(calls);
     OK(lathe_load(run, in(dir, "out/step-00000001")));
-    const int64_t n = inject_disarm();
+    const int64_t n_calls = inject_disarm();
     const uint64_t behind = state_of();
-    int64_t live = 0;
-    cr_assert(ahead != behind && n > 10);
-    for (int64_t i = 1; i <= n; i++) {
+    int64_t *numbers = malloc((size_t)n_calls * sizeof *numbers), live = 0;
+    cr_assert(ahead != behind && numbers && n_calls > 10);
+    const int64_t n = calls_to_fail(calls, n_calls, numbers);
+    for (int64_t i = 0; i < n; i++) {
         OK(lathe_load(run, in(dir, "out/step-00000002")));
         cr_assert_eq(state_of(), ahead);
-        inject_arm(calls, i, 1, error);
+        inject_arm(calls, numbers[i], 1, error);
         const lathe_status status = lathe_load(run, in(dir, "out/step-00000001"));
         inject_disarm();
-        cr_assert_eq(inject_failed(), 1, "call %lld did not come", (long long)i);
+        cr_assert_eq(inject_failed(), 1, "call %lld did not come", (long long)numbers[i]);
         if (status == LATHE_OK) /* a library ignored the failure: the load must be complete */
             cr_assert(calls == INJECT_MALLOC && state_of() == behind, "%s: nobody noticed",
                       inject_last());
@@ -234,13 +257,14 @@ static void fail_loads(uint32_t calls, int error)
                       lathe_error_message());
             cr_assert_eq(state_of(), ahead, "%s: the state changed", inject_last());
         }
-        live = i == 1 ? inject_live_blocks() : live;
+        live = i == 0 ? inject_live_blocks() : live;
         cr_assert_leq(inject_live_blocks(), live, "%s: %lld blocks lost", inject_last(),
                       (long long)(inject_live_blocks() - live));
         OK(lathe_load(run, in(dir, "out/step-00000001")));
         cr_assert_eq(state_of(), behind, "%s: a load after it is not whole", inject_last());
     }
-    printf("load: %lld calls failed in turn\n", (long long)n);
+    printf("load: %lld calls, %lld of them failed in turn\n", (long long)n_calls, (long long)n);
+    free(numbers);
 }
 
 Test(checkpoint_faults, every_open_read_and_map_of_a_load)
