@@ -16,7 +16,7 @@ static void set_case(settings *s, const char *dir, const char *precision, const 
     set(s, "attention.name=reference_cuda");
     set(s, "data.seq_len=32");
     set(s, "train.micro_batch_size=2");
-    set(s, "train.max_steps=100");
+    set(s, "train.max_steps=50");
     set(s, "train.threads=1");
     set(s, "optimizer.lr=0.003");
     set(s, "train.precision=%s", precision);
@@ -44,7 +44,7 @@ static double one_step(lathe_run *run, int micro_batches)
 #ifdef __SANITIZE_ADDRESS__
 enum { LEARNING_STEPS = 3 };
 #else
-enum { LEARNING_STEPS = 100 };
+enum { LEARNING_STEPS = 50 };
 #endif
 
 typedef struct curve {
@@ -69,22 +69,22 @@ static curve learned(const char *dir, const char *precision, const char *recipe)
     return out;
 }
 
-/* The loss falls from log 320 = 5.8 to 2.2. At this learning rate bf16 ends within 0.2 % of fp32
- * (at 0.01 it is 8 %: training is chaotic there, and says nothing about rounding). fp8 has 4 bits
- * instead of 8: the mean over the run may differ by 1 % from bf16's and the end by 3 %; 0.4 % and
- * 0.6 % were measured. */
+/* The loss falls from log 320 = 5.8 to 3.0. At this learning rate bf16 ends within 0.2 % of fp32
+ * (at 0.01 it is 8 %: training is chaotic there, and differences do not measure rounding). fp8 has
+ * 4 bits instead of 8: the mean over the run may differ by 0.5 % from bf16's and the end by 1 %;
+ * 0.12 % and 0.18 % were measured. */
 Test(fp8_cuda, learns_as_bf16_does)
 {
     char dir[] = "/tmp/lathe_fp8_XXXXXX";
     make_folder(dir, 12000);
     const curve bf16 = learned(dir, "bf16", NULL);
     const curve fp8[2] = {learned(dir, "fp8", "tensorwise"), learned(dir, "fp8", "rowwise")};
-    const int learned_enough = LEARNING_STEPS == 100;
-    cr_expect(!learned_enough || bf16.last < 2.5, "%g", bf16.last);
+    const int learned_enough = LEARNING_STEPS == 50;
+    cr_expect(!learned_enough || bf16.last < 3.2, "%g", bf16.last);
     for (int i = 0; i < 2; i++) {
-        cr_expect(fabs(fp8[i].mean - bf16.mean) < 0.01 * bf16.mean, "%d: mean %g, bf16's %g", i,
+        cr_expect(fabs(fp8[i].mean - bf16.mean) < 0.005 * bf16.mean, "%d: mean %g, bf16's %g", i,
                   fp8[i].mean, bf16.mean);
-        cr_expect(!learned_enough || fabs(fp8[i].last - bf16.last) < 0.03 * bf16.last,
+        cr_expect(!learned_enough || fabs(fp8[i].last - bf16.last) < 0.01 * bf16.last,
                   "%d ends at %g, bf16 at %g", i, fp8[i].last, bf16.last);
         cr_expect(fp8[i].first != bf16.first, "the recipe changes nothing");
     }
