@@ -1,4 +1,4 @@
-/* Structs that callers of the C API hand over. */
+/* Reads and writes structs that callers of the C API pass, across versions. */
 #include "base/api_struct.h"
 
 #include <string.h>

@@ -28,8 +28,8 @@ __attribute__((format(printf, 2, 3))) char *lathe_arena_printf(lathe_arena *aren
 /** Releases everything; the arena is empty and usable again. */
 void lathe_arena_fini(lathe_arena *arena);
 
-/** Heap blocks the core has taken so far in this process: arena blocks, buffer growth and
- *  lathe_host.alloc. A step that allocates nothing leaves it unchanged. Any thread. */
+/** Number of heap blocks that the core has allocated so far in this process: for arenas, buffers
+ *  and lathe_host.alloc. A step that allocates nothing leaves it unchanged. Any thread. */
 int64_t lathe_heap_allocations(void);
 
 /** Adds one to that count; for the allocators in core/base. */

@@ -1,4 +1,4 @@
-/* A child process for work that may crash, hang or end the process. */
+/* Runs work that may crash, hang or end the process in a child process. */
 #include "base/child.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ __attribute__((noreturn)) static void run_child(lathe_child_fn work, void *arg, 
     (void)setrlimit(RLIMIT_CORE, &no_core);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(1); /* it died before the line above */
+        _exit(1); /* the parent ended before the line above */
     const int null = open("/dev/null", O_RDWR);
     for (int i = 0; i < 3 && null >= 0; i++)
         if (i != fd)

@@ -8,7 +8,7 @@
 /* How a child ended. */
 enum {
     LATHE_CHILD_DONE = 0,   /* its function returned */
-    LATHE_CHILD_EXITED = 1, /* something in it ended the process; number: the exit status */
+    LATHE_CHILD_EXITED = 1, /* the child process ended by exit(); number: the exit status */
     LATHE_CHILD_KILLED = 2, /* number: the signal */
     LATHE_CHILD_HUNG = 3    /* it wrote nothing for too long and was stopped */
 };

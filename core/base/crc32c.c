@@ -1,4 +1,4 @@
-/* CRC-32C, a nibble at a time: for records of some hundred bytes. */
+/* Computes CRC-32C four bits at a time, which is fast enough for records of some hundred bytes. */
 #include "base/crc32c.h"
 
 uint32_t lathe_crc32c(const void *data, int64_t bytes)

@@ -1,4 +1,4 @@
-/* CRC-32C (Castagnoli), the checksum of TFRecord files and others. */
+/* Computes CRC-32C (Castagnoli), the checksum of TFRecord files and other formats. */
 #ifndef LATHE_BASE_CRC32C_H
 #define LATHE_BASE_CRC32C_H
 

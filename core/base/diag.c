@@ -24,7 +24,7 @@ static lathe_diag *append(lathe_diags *diags)
     return &diags->items[diags->n++];
 }
 
-/* What two stages find is told once. */
+/* Whether this diagnostic is already in the list: two checks may find the same error. */
 static int is_same(const lathe_diag *diag, int32_t severity, const lathe_place *place,
                    const char *text)
 {
@@ -67,7 +67,7 @@ static int before(const lathe_diag *a, const lathe_diag *b)
     return a->place.column < b->place.column;
 }
 
-/* Insertion: there are few, and equal ones keep their order. */
+/* Insertion sort: the list is short, and equal entries keep their order. */
 void lathe_diags_sort(lathe_diags *diags)
 {
     for (int64_t i = 1; i < diags->n; i++) {

@@ -7,7 +7,7 @@
 
 enum { LATHE_DIAG_ERROR = 1, LATHE_DIAG_WARNING = 2 };
 
-/** Where something stands. line 0: the file (or override) as a whole. */
+/** A place in a file or on the command line. line 0: the file (or the override) as a whole. */
 typedef struct lathe_place {
     const char *file; /* path, or the override as typed ("--train.seed") */
     int32_t line, column;
@@ -27,13 +27,14 @@ typedef struct lathe_diags {
     int64_t n, capacity, n_errors;
 } lathe_diags;
 
-/** Adds one; texts are copied. Out of memory: counted as an error without text. */
+/** Adds a diagnostic and copies its texts. If memory runs out, it is counted as an error without
+ *  text. */
 __attribute__((format(printf, 5, 6))) void lathe_diags_add(lathe_diags *diags, int32_t severity,
                                                            const lathe_place *place,
                                                            const char *suggestion,
                                                            const char *format, ...);
 
-/** Puts them in order of line and column; those without a line come last. Stable. */
+/** Sorts by line and column; diagnostics without a line come last. Equal ones keep their order. */
 void lathe_diags_sort(lathe_diags *diags);
 
 /** Appends "run.toml:3:7: error: unknown key 'lrr' (did you mean 'lr'?)\n" for each. */

@@ -158,7 +158,7 @@ static lathe_status walk(const char *path, struct names *names, struct names *ot
         if (child == NULL)
             return LATHE_E_NOMEM;
         if (lstat(child, &info) != 0)
-            continue; /* went away meanwhile */
+            continue; /* removed since the folder was listed */
         if (S_ISDIR(info.st_mode))
             LATHE_TRY(walk(child, names, others, depth + 1));
         else if (stat(child, &info) == 0 && S_ISREG(info.st_mode))

@@ -1,4 +1,4 @@
-/* The calling thread's error record. */
+/* Keeps the calling thread's last error. */
 #include "base/error.h"
 #undef lathe_error
 

@@ -54,7 +54,7 @@ lathe_status lathe_path_glob(const char *pattern, lathe_arena *arena, char ***ou
 
 int lathe_path_exists(const char *path);
 int lathe_path_is_dir(const char *path);
-/** dir + "/" + name; an absolute name stays as it is. */
+/** Returns dir + "/" + name; an absolute name is returned unchanged. */
 char *lathe_path_join(lathe_arena *arena, const char *dir, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* SHA-256 by OpenSSL, and FNV-1a for tables. */
+/* Computes SHA-256 with OpenSSL, and FNV-1a hashes for tables. */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/hash.h"
 

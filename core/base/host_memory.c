@@ -1,4 +1,4 @@
-/* How much memory this process may still take. */
+/* Finds how much more memory this process may allocate. */
 #include "base/host_memory.h"
 
 #include <errno.h>

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #define ARRAY UINT32_MAX
-#define FEW_KEYS 16   /* are compared each with each */
-#define MANY_KEYS 256 /* are compared now and then before the object ends */
+#define FEW_KEYS 16   /* up to this number, each key is compared with each */
+#define MANY_KEYS 256 /* from this number on, keys are also checked at each power of two */
 
 /* ---- keys: an object has no duplicates ---- */
 
@@ -234,7 +234,7 @@ void lathe_json_record_place(const lathe_json_record *record, int64_t *out_line,
     *out_column = record->walk.at - begin + 1;
 }
 
-/* Past a checked value. */
+/* Moves past a checked value. */
 static void pass_value(lathe_json_walk *walk)
 {
     lathe_json_string ignored;

@@ -16,7 +16,7 @@ enum { LATHE_JSON_DEPTH = 2048, LATHE_JSON_WANTED = 32 };
 typedef struct lathe_json_member {
     int32_t found;     /* 0: no such member */
     int32_t is_string; /* 0: any other value */
-    /* In the record's text: the string, or a number, true, false or null as it stands there; an
+    /* In the record's text: the string, or a number, true, false or null as it is written; an
      * object or array has no text. */
     lathe_json_string string;
 } lathe_json_member;

@@ -1,4 +1,4 @@
-/* The lock file. */
+/* Takes, tests and releases a lock file. */
 #include "base/lock.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static lathe_status io_error(const char *path, const char *what)
     return lathe_error(LATHE_E_IO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-/* What the holder wrote, on one line. */
+/* Reports the holder of the lock from the first line of the file. */
 static lathe_status refuse(int fd, const char *path)
 {
     char text[256];

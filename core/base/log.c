@@ -1,4 +1,4 @@
-/* The run's log: one line per message, to stderr or a sink. */
+/* Writes log messages, one line each, to stderr or a sink. */
 #include "base/log.h"
 
 #include <pthread.h>
@@ -40,7 +40,7 @@ static struct kept {
     int32_t level;
     char text[512];
 } kept[LATHE_LOG_KEPT];
-static int64_t n_kept; /* ever */
+static int64_t n_kept; /* since the process began */
 
 static void tell_tap(int32_t level, const char *text)
 {

@@ -1,4 +1,5 @@
-/* The run's log: lines to stderr above a level, or to a sink the application sets. */
+/* Writes log messages: lines on stderr at or above a level, or calls of a sink that the
+ * application sets. */
 #ifndef LATHE_BASE_LOG_H
 #define LATHE_BASE_LOG_H
 

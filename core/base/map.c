@@ -1,4 +1,4 @@
-/* Memory maps of files. */
+/* Maps files into memory. */
 #include "base/map.h"
 
 #include <errno.h>

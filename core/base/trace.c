@@ -1,4 +1,4 @@
-/* The process's Chrome trace. */
+/* Writes the process's Chrome trace. */
 #include "base/trace.h"
 
 #include <errno.h>
@@ -77,7 +77,7 @@ static void flush(void)
         lathe_log(LATHE_LOG_WARN, "%s: cannot write: %s; the trace ends here", current.path,
                   strerror(errno));
         atomic_store(&is_on, 0);
-        /* what was whole before stays so */
+        /* removes what was written incompletely, and closes the brackets again */
         if (ftruncate(current.fd, current.at) == 0)
             (void)write_at(closing, n, current.at);
     }

@@ -1,4 +1,4 @@
-/* Who may change a plugin's file. */
+/* Checks who may change a plugin's file. */
 #include "base/trust.h"
 
 #include <errno.h>
@@ -32,7 +32,8 @@ lathe_status lathe_trust_file(const char *path, const struct stat *info)
     return status;
 }
 
-/* The user's private group, as many systems make one for each user: nobody else is in it. */
+/* Whether this is the user's private group: many systems make a group for each user, of which
+ * nobody else is a member. */
 static int is_private_group(gid_t gid)
 {
     const struct passwd *user = getpwuid(geteuid());
@@ -52,7 +53,7 @@ static int is_private_group(gid_t gid)
     return 1;
 }
 
-/* Of `whole`, the path itself or a folder above it. */
+/* Checks one step of the path `whole`: `path` is the whole path itself or a folder above it. */
 static lathe_status check_one(const char *whole, const char *path)
 {
     struct stat info;
@@ -85,7 +86,7 @@ lathe_status lathe_trust_path(const char *path)
     lathe_status status = check_one(path, path);
     while (status == LATHE_OK && at[1] != '\0') {
         char *slash = strrchr(at, '/');
-        slash[slash == at] = '\0'; /* the root keeps its slash */
+        slash[slash == at] = '\0'; /* the path "/" keeps its slash */
         status = check_one(path, at);
     }
     free(at);

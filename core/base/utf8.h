@@ -56,7 +56,7 @@ static inline int32_t lathe_utf8_bad(const uint8_t *p, int64_t n)
     const int32_t want = a >= 0xc2 && a <= 0xdf ? 2 : (a & 0xf0) == 0xe0 ? 3 : 4;
     if (a < 0xc2 || a > 0xf4 || n < 2)
         return 1;
-    /* The second byte's range keeps out overlong forms, surrogates and what lies beyond
+    /* The range of the second byte excludes overlong forms, surrogates and characters above
      * U+10FFFF. */
     const uint8_t low = a == 0xe0 ? 0xa0 : a == 0xf0 ? 0x90 : 0x80;
     const uint8_t high = a == 0xed ? 0x9f : a == 0xf4 ? 0x8f : 0xbf;

@@ -104,10 +104,10 @@ static lathe_status compare(void *arg, int64_t offset, const void *data, int64_t
     return LATHE_OK;
 }
 
-/* What to do with each tensor of the file, after its shape was checked. */
+/* What use_tensor does with a tensor of the file after it checked the tensor's shape. */
 enum { CHECK, FILL, COMPARE };
 
-/* Other programs also write bf16 or fp16. */
+/* Converts the tensor to f32: other programs also write bf16 or fp16. */
 static lathe_status fill_tensor(const lathe_saved_state *saved, int32_t i, const lathe_st_tensor *t)
 {
     const int64_t n = lathe_desc_count(&t->desc);
@@ -124,7 +124,7 @@ static lathe_status fill_tensor(const lathe_saved_state *saved, int32_t i, const
     return status;
 }
 
-/* A resumed training needs the f32 values that Lathe wrote. */
+/* Whether the dtype is allowed: a resumed training run needs the f32 values that Lathe wrote. */
 static int takes(const lathe_saved_state *saved, int32_t dtype)
 {
     return dtype == LATHE_F32 || (!saved->trains && lathe_convert_takes(dtype));

@@ -23,7 +23,7 @@
 /** Returns which checkpoints to keep, from the settings of the run. */
 lathe_keep lathe__checkpoint_keep(const lathe_saved_state *saved);
 
-/** Hashes the run's plugins once, for the manifests of all its checkpoints. */
+/** Computes the hashes of the run's plugins once, for the manifests of all its checkpoints. */
 lathe_status lathe__checkpoint_know_plugins(const lathe_saved_state *saved);
 
 /** Returns LATHE_E_CONFIG if checkpoint.resume is "never" and checkpoint.dir already holds
@@ -62,9 +62,9 @@ lathe_status lathe__checkpoint_read_back(const lathe_saved_state *saved, const c
 /** 1: a checkpoint of this run holds the model, not only an adapter. */
 int32_t lathe__checkpoint_has_model(const lathe_saved_state *saved);
 
-/** 1: checkpoint.resume names a checkpoint that will overwrite every weight, so that it would be a
- * waste to load or initialize the weights first. True only if all rows belong to the model itself
- * and are trained. */
+/** 1: checkpoint.resume names a checkpoint that will overwrite every weight, so the weights need
+ *  not be loaded or initialized first. This requires that every row belongs to the model itself
+ *  and is trained. */
 int32_t lathe__checkpoint_brings_all(const lathe_saved_state *saved);
 
 /** Loads the averaged weights of the checkpoint `dir`, which was verified, instead of the trained

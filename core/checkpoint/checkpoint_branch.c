@@ -106,7 +106,7 @@ lathe_status lathe_branch_origin(const char *dir, lathe_arena *arena, const char
     return status;
 }
 
-/* ---- where the run went back to ---- */
+/* ---- the checkpoint to which the run went back ---- */
 
 /* State of beginning a branch. */
 typedef struct branching {
@@ -171,7 +171,7 @@ static int is_inside(const branching *b)
     return b->from[0] != '/';
 }
 
-/* ---- the steps of a beginning ---- */
+/* ---- steps that begin a branch ---- */
 
 static int leaves(const branching *b, const lathe_checkpoint_entry *e)
 {
@@ -248,7 +248,7 @@ static lathe_status move_entries(branching *b, const char *folder)
     return lathe_dir_sync(b->dir);
 }
 
-/* Sets `best` to the best of the checkpoints that stay. */
+/* Sets `best` to the best of the checkpoints that are not moved. */
 static lathe_status point_best(branching *b)
 {
     const lathe_checkpoint_entry *good = NULL;
@@ -276,9 +276,10 @@ static lathe_status finish(branching *b, json_t *record)
     return write_branches(b->dir, b->list);
 }
 
-/* ---- which beginning it is ---- */
+/* ---- is an interrupted beginning to be completed? ---- */
 
-/* Closes an interrupted beginning that will not be completed; what it moved stays moved. */
+/* Marks an interrupted beginning as done without completing it; checkpoints that it moved are
+ * not moved back. If it moved none, its record is removed. */
 static lathe_status close_interrupted(branching *b, json_t *record)
 {
     lathe_checkpoint_entry *entries = NULL;

@@ -15,7 +15,7 @@
 #include "io/safetensors.h"
 #include "ir/desc_text.h"
 
-/* Adds an empty change of the part; NULL: no memory. */
+/* Appends an empty change for the part; NULL: no memory. */
 static lathe_change *add(lathe_checkpoint_changes *d, const char *part, const char *name)
 {
     if (d->n == d->capacity) {

@@ -1,4 +1,4 @@
-/* The folder of a run's checkpoints. */
+/* Manages the folder of a run's checkpoints. */
 #include "checkpoint/checkpoint_folder.h"
 
 #include <errno.h>
@@ -112,7 +112,7 @@ lathe_status lathe_checkpoint_resolve(lathe_arena *arena, const char *path, cons
     return *out_path ? LATHE_OK : LATHE_E_NOMEM;
 }
 
-/* ---- what is best ---- */
+/* ---- the best checkpoints ---- */
 
 lathe_status lathe_checkpoint_figure(const char *path, const char *key, int32_t read_back,
                                      double *out)
@@ -152,7 +152,7 @@ lathe_status lathe_checkpoint_best(const char *dir, const lathe_keep *keep, lath
     double *values = lathe_arena_alloc(arena, (n + 1) * (int64_t)sizeof *values);
     if (!values)
         return LATHE_E_NOMEM;
-    for (int64_t i = 0; i < n; i++) { /* insertion: the earlier of equals stays in front */
+    for (int64_t i = 0; i < n; i++) { /* insertion sort; of equal ones the earlier comes first */
         const lathe_checkpoint_entry e = list[i];
         double value;
         LATHE_TRY(lathe_checkpoint_figure(e.path, keep->metric, keep->read_back, &value));
@@ -171,7 +171,7 @@ lathe_status lathe_checkpoint_best(const char *dir, const lathe_keep *keep, lath
     return LATHE_OK;
 }
 
-/* ---- what goes ---- */
+/* ---- removal ---- */
 
 lathe_status lathe_checkpoint_remove(const char *path)
 {

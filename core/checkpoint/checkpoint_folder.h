@@ -1,4 +1,4 @@
-/* The folder of a run's checkpoints: names, pointer files, and which checkpoints are kept.
+/* Manages the folder of a run's checkpoints: names, pointer files, and which checkpoints to keep.
  * Checkpoints are ordered by step, never by time.
  *
  *   <dir>/step-00000100/   a checkpoint

@@ -1,4 +1,4 @@
-/* Reads what a checkpoint's manifest says about it. */
+/* Reads the description of a checkpoint from its manifest. */
 #include "checkpoint/checkpoint_info.h"
 
 #include <math.h>

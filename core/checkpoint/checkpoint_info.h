@@ -1,4 +1,5 @@
-/* Reads what a checkpoint's manifest says about it; needs no run. */
+/* Reads the description of a checkpoint (step, time, size, loss) from its manifest; needs no
+ * run. */
 #ifndef LATHE_CHECKPOINT_CHECKPOINT_INFO_H
 #define LATHE_CHECKPOINT_CHECKPOINT_INFO_H
 

@@ -34,7 +34,7 @@ static lathe_status skip_row(void *arg, int32_t index, const lathe_param *row, v
     return LATHE_OK;
 }
 
-/* ---- the weights: the model's file, and what it rounds from a file in f32 ---- */
+/* ---- the weights: the model's file, and f32 masters of the tensors that it rounds ---- */
 
 /* Files of the model in a folder. */
 typedef struct model_files {
@@ -113,8 +113,8 @@ static lathe_status fill_weights(const lathe_saved_state *saved, const model_fil
     return lathe__model_file_origin(saved, files->set);
 }
 
-/* Checks that each master has the shape of its row, and that in a training each rounded row has a
- * master. */
+/* Checks that each master has the shape of its row. If the run trains, each rounded row must
+ * have a master. */
 static lathe_status check_masters(const lathe_saved_state *saved, const char *dir,
                                   const model_files *files)
 {
@@ -135,8 +135,8 @@ static lathe_status check_masters(const lathe_saved_state *saved, const char *di
     return LATHE_OK;
 }
 
-/* Opens the files of the model in `dir` and checks every tensor; `masters` is NULL or the path of
- * what it rounds. */
+/* Opens the files of the model in `dir` and checks every tensor; `masters` is the path of the
+ * f32 masters, or NULL. */
 static lathe_status open_files(const lathe_saved_state *saved, const char *dir, const char *masters,
                                model_files *out)
 {

@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "exec/precision.h"
 
-/* best_mode "auto": the name of the metric decides. */
+/* Sets whether a higher metric is better. With best_mode "auto", the name of the metric decides. */
 static void is_higher(const lathe_config *config, const lathe_value *value, void *out)
 {
     static const char *const higher[] = {"accuracy", "reward", "margin", "score", "f1", "bleu"};

@@ -1,4 +1,4 @@
-/* [checkpoint] of the run file as plain typed fields. */
+/* Holds the settings of [checkpoint] in the run file as typed fields. */
 #ifndef LATHE_CHECKPOINT_CHECKPOINT_SETTINGS_H
 #define LATHE_CHECKPOINT_CHECKPOINT_SETTINGS_H
 

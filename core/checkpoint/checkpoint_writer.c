@@ -32,7 +32,7 @@ struct lathe_writer {
     int32_t gate;
     lathe_status status;
     char message[1024];
-    char path[PATH_MAX]; /* of the newest written; "": none */
+    char path[PATH_MAX]; /* path of the newest complete checkpoint; "": none */
     char next[PATH_MAX];
 };
 

@@ -54,7 +54,7 @@ int32_t lathe_change_effect(const char *name)
             *name; /* "section.*": every other key of the section; the first row that fits counts */
         int32_t effect;
     } rows[] = {
-        {"model.path", LATHE_CHANGE_DATA}, /* its tokenizer may be the run's */
+        {"model.path", LATHE_CHANGE_DATA}, /* the run may use the tokenizer of this folder */
         {"model.seed", LATHE_CHANGE_QUIET},
         {"model.max_position_embeddings", 0},
         {"model.*", LATHE_CHANGE_FIXED},
@@ -63,7 +63,7 @@ int32_t lathe_change_effect(const char *name)
         {"quant.plugin", LATHE_CHANGE_FIXED},
         {"optimizer.plugin", LATHE_CHANGE_FIXED},
         {"scheduler.plugin", LATHE_CHANGE_FIXED},
-        {"stage.name", LATHE_CHANGE_QUIET}, /* the plugin that it stands for counts */
+        {"stage.name", LATHE_CHANGE_QUIET}, /* it determines stage.plugin, which is compared */
         {"adapter.name", LATHE_CHANGE_QUIET},
         {"quant.name", LATHE_CHANGE_QUIET},
         {"optimizer.name", LATHE_CHANGE_QUIET},
@@ -75,7 +75,8 @@ int32_t lathe_change_effect(const char *name)
         {"data.shuffle", LATHE_CHANGE_DATA},
         {"data.validation_split", LATHE_CHANGE_DATA},
         {"data.validation_count", LATHE_CHANGE_DATA},
-        {"data.seed", LATHE_CHANGE_QUIET}, /* the seed in use counts: data.seed or train.seed */
+        {"data.seed",
+         LATHE_CHANGE_QUIET}, /* compared as the seed in use, which is data.seed or train.seed */
         {"data.cache_dir", LATHE_CHANGE_QUIET},
         {"data.prefetch", LATHE_CHANGE_QUIET},
         {"tokenizer.path", LATHE_CHANGE_DATA | LATHE_CHANGE_QUIET},
@@ -88,7 +89,7 @@ int32_t lathe_change_effect(const char *name)
         {"train.offload_activations", LATHE_CHANGE_QUIET},
         {"train.offload_buffer", LATHE_CHANGE_QUIET},
         {"train.capture", LATHE_CHANGE_QUIET},
-        {"checkpoint.best_metric", 0}, /* early stopping goes by it */
+        {"checkpoint.best_metric", 0}, /* early stopping uses it */
         {"checkpoint.best_mode", 0},
         {"checkpoint.*", LATHE_CHANGE_QUIET},
         {"generate.*", LATHE_CHANGE_QUIET},
@@ -96,7 +97,7 @@ int32_t lathe_change_effect(const char *name)
         {"plugins.*", LATHE_CHANGE_QUIET},
         {"device.*", LATHE_CHANGE_QUIET},
         {"attention.plugin",
-         LATHE_CHANGE_QUIET}, /* a candidate; the one that is taken is told elsewhere */
+         LATHE_CHANGE_QUIET}, /* candidates only; the chosen backend is reported elsewhere */
         {"attention.version", LATHE_CHANGE_QUIET},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -1,4 +1,4 @@
-/* Check that the checkpoints of a run fit on the disk. */
+/* Checks that the checkpoints of a run fit on the disk. */
 #include "checkpoint/disk_fit.h"
 
 #include <string.h>

@@ -40,7 +40,7 @@ lathe_status lathe__model_file_plan(const lathe_saved_state *saved)
     if (asked != LATHE_SAVE_AUTO || !saved->model_path || !lathe__checkpoint_has_model(saved))
         return LATHE_OK;
     saved->checkpoints->file.is_guessed =
-        1; /* a plan needs no weights; reading them says what is wrong with them */
+        1; /* a plan needs no weights; an error is reported when they are read */
     if (lathe_safetensors_open(saved->model_path, &set) == LATHE_OK)
         take_dtypes(saved, set);
     lathe_safetensors_close(set);
@@ -90,7 +90,8 @@ lathe_status lathe__model_file_origin(const lathe_saved_state *saved, const lath
     return LATHE_OK;
 }
 
-/* The job's make(): masters that the host cannot touch, and random numbers that nothing trained. */
+/* Produces tensors that have no file: masters in device memory, and untrained weights from the
+ * seed. */
 typedef struct maker {
     const lathe_saved_state *saved;
     float *buffer;

@@ -1,5 +1,5 @@
-/* Writes and reads the counters of a training as JSON. Doubles are stored as the hexadecimal form
- * of their bits, which is exact for infinities too. */
+/* Writes and reads the counters of a training run as JSON. Doubles are stored as the hexadecimal
+ * form of their bits, which is exact for infinities too. */
 #include "checkpoint/state_counters.h"
 
 #include <float.h>

@@ -1,5 +1,5 @@
-/* The counters of a training in state/run.json: steps, schedule, loss scale, data cursor, the sums
- * since the last step. */
+/* Writes and reads the counters of a training run in state/run.json: steps, schedule, loss
+ * scale, data cursor, and sums since the last step. */
 #ifndef LATHE_CHECKPOINT_STATE_COUNTERS_H
 #define LATHE_CHECKPOINT_STATE_COUNTERS_H
 
@@ -19,7 +19,7 @@ lathe_status lathe__state_counters_read(const json_t *root, const char *path, la
 lathe_status lathe__state_sums_read(const json_t *root, const char *path, lathe_counters *at,
                                     lathe_accumulated *sum);
 
-/** A whole number; and one that is at least 0 and at most `most`. */
+/** Reads a whole number; the second function also requires 0 <= number <= `most`. */
 lathe_status lathe__state_integer(const json_t *object, const char *path, const char *key,
                                   int64_t *out);
 lathe_status lathe__state_count(const json_t *object, const char *path, const char *key,

@@ -1,4 +1,4 @@
-/* Files of state/ with a tensor per trained parameter. */
+/* Writes and reads the files of state/ that hold one tensor per trained parameter. */
 #include "checkpoint/state_rows.h"
 
 #include <stdlib.h>

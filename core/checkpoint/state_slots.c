@@ -173,10 +173,9 @@ lathe_status lathe__state_slots_verify(const lathe_saved_state *saved, const cha
         qsort(parts.list, (size_t)parts.n, sizeof *parts.list, by_place);
         status = lathe_manifest_verify_read(dir, parts.list, parts.n);
         *out_read = status == LATHE_OK;
-        if (status != LATHE_OK &&
-            saved->store->slot_bytes > 0) /* as in a run that never read any */
+        if (status != LATHE_OK && saved->store->slot_bytes > 0) /* zero, as in a new run */
             memset(saved->store->slots, 0, (size_t)saved->store->slot_bytes);
-    } else { /* damaged, or of another run: the manifest's say comes first, the reader's after it */
+    } else { /* damaged, or of another run: the manifest's error is reported first */
         status = lathe_manifest_verify(dir);
     }
     lathe_safetensors_close(set);

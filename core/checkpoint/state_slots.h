@@ -1,4 +1,5 @@
-/* The optimizer's slots in state/optimizer.safetensors: a tensor "<parameter>.<slot>" each. */
+/* Writes and reads the optimizer's state slots in state/optimizer.safetensors, one tensor
+ * "<parameter>.<slot>" for each slot. */
 #ifndef LATHE_CHECKPOINT_STATE_SLOTS_H
 #define LATHE_CHECKPOINT_STATE_SLOTS_H
 
@@ -9,7 +10,7 @@
 lathe_status lathe__state_slots_write(const lathe_saved_state *saved, const char *dir);
 
 /** Compares names, dtypes and shapes of the file with the slots of the run. LATHE_E_CONFIG: the
- * optimizer was set up with other settings then. */
+ *  checkpoint was written with other optimizer settings. */
 lathe_status lathe__state_slots_check(const lathe_saved_state *saved, lathe_safetensors *set);
 
 /** Copies the file, which was checked, into the run's memory. */

@@ -68,8 +68,8 @@ static int32_t writes_masters(const lathe_saved_state *saved)
     return lathe__checkpoint_has_model(saved) && lathe__model_file_rounds_any(saved);
 }
 
-/* Whether average.safetensors is written: if the average is a separate state, or if the files in
- * average/ round it. */
+/* Whether average.safetensors is written: yes if the average is a separate state, or if the
+ * files in average/ hold it rounded. */
 static int32_t writes_average(const lathe_saved_state *saved)
 {
     return lathe_average_is_state(saved->store, &saved->parts->optimizer) ||
@@ -114,7 +114,7 @@ static lathe_status check_part(const json_t *parts, const char *path, const char
         path, kind, was ? was : "none", is ? is : "none");
 }
 
-/* Before a word that may be none. */
+/* Separator before a word that may be empty. */
 static const char *gap(const char *word)
 {
     return word[0] ? " " : "";
@@ -149,7 +149,7 @@ static lathe_status check_precision(const lathe_saved_state *saved, const json_t
     return LATHE_OK;
 }
 
-/* The precision of a state in the middle of a step. */
+/* Checks that a state in the middle of a step has the run's precision. */
 static lathe_status check_middle(const lathe_saved_state *saved, const json_t *root,
                                  const char *path)
 {

@@ -1,4 +1,4 @@
-/* The handler of SIGBUS. */
+/* Handles SIGBUS. */
 #include "cli/bus_error.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Errors as JSON, from diagnostics or from the text of an error. */
+/* Prints errors as JSON, from diagnostics or from the text of an error. */
 #include "cli/errors_json.h"
 
 #include <ctype.h>

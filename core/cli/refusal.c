@@ -1,4 +1,4 @@
-/* Errors and warnings of a run file on the terminal. */
+/* Prints errors and warnings of a run file. */
 #include "cli/refusal.h"
 
 #include <stdio.h>

@@ -10,9 +10,10 @@
  *  error; 1 for other failures. */
 int lathe_cli_tell_refusal(const lathe_args *args, lathe_diags *diags, lathe_status status);
 
-/** The same as one JSON object on stdout: "valid", and lists "errors" and "warnings" whose elements
- *  have "file", "line", "column", "message" and "suggestion". A failure for another reason than the
- *  file is an error without a place, and is also printed on stderr. */
+/** As lathe_cli_tell_refusal, as one JSON object on stdout: "valid", and lists "errors" and
+ *  "warnings" whose elements have "file", "line", "column", "message" and "suggestion". A
+ *  failure for another reason than the file is an error without a place, and is also printed on
+ *  stderr. */
 int lathe_cli_tell_refusal_json(const lathe_args *args, lathe_diags *diags, lathe_status status);
 
 #endif

@@ -74,7 +74,8 @@ lathe_status lathe_cli_take_stop_signals(lathe_cli_stop *stop)
     pthread_attr_t attr;
     struct sigaction ignore;
     memset(&ignore, 0, sizeof ignore);
-    ignore.sa_handler = SIG_IGN; /* `lathe train ... | head`: the run outlasts its reader */
+    ignore.sa_handler =
+        SIG_IGN; /* `lathe train ... | head`: the run continues after its reader has ended */
     (void)sigaction(SIGPIPE, &ignore, NULL);
     struct sigaction hangup;
     ignores_hangup = sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler == SIG_IGN;

@@ -1,4 +1,4 @@
-/* Puts overrides of the command line into the tree of the file. */
+/* Adds the overrides of the command line to the tree of the file. */
 #include <string.h>
 
 #include "base/error.h"

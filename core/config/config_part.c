@@ -145,8 +145,9 @@ lathe_status lathe__config_bind(lathe_config *config, int32_t kind,
                : LATHE_OK;
 }
 
-/* A key of a family or of "auto": if no candidate that has the key accepts the value, it is wrong,
- * whichever candidate is selected later. Reports the first candidate's error. */
+/* Checks a key of a family or of "auto". If no candidate that has the key accepts the value, the
+ * value is wrong, whichever candidate is selected later: the first candidate's error is
+ * reported. */
 static lathe_status check_union_value(lathe_config *config, const lathe_toml_node *node,
                                       const lathe_component **candidates, int64_t n,
                                       const char *section, lathe_diags *diags)

@@ -34,7 +34,7 @@ lathe_status lathe__config_override(lathe_config *config, const lathe_override *
 /** Makes the relative paths of the file relative to the file's folder (config_paths.c). Paths on
  *  the command line stay relative to the current folder. */
 lathe_status lathe__config_paths(lathe_config *config);
-/** The same for default paths of a core section. */
+/** As lathe__config_paths, for the default paths of a core section. */
 lathe_status lathe__config_default_paths(lathe_config *config, const char *section,
                                          lathe_value *values);
 

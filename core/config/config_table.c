@@ -5,9 +5,8 @@
 #include "config/config_state.h"
 #include "plug/schema.h"
 
-/* Where a string stands for a table (`single` of its schema), makes the table. Another value that
- * is no table is refused and left out. The result is the table itself, or a copy with other
- * children.
+/* Makes a table from a string where the schema allows one (`single`). Any other value that is not a
+ * table is refused and omitted. The result is the table itself, or a copy with other children.
  */
 static lathe_status take_singles(lathe_config *config, const char *name,
                                  const lathe_toml_node *table, lathe_diags *diags,

@@ -1,4 +1,4 @@
-/* Builds a model of one site with an adapter around it. */
+/* Builds a model with one linear layer (site) and an adapter around it. */
 #include "conformance/adapter_bench.h"
 
 #include <math.h>

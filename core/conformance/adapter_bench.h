@@ -1,4 +1,4 @@
-/* A model of one site, around which an adapter builds its graph. */
+/* Builds a model with one linear layer (site), around which an adapter builds its graph. */
 #ifndef LATHE_CONFORMANCE_ADAPTER_BENCH_H
 #define LATHE_CONFORMANCE_ADAPTER_BENCH_H
 

@@ -239,7 +239,7 @@ static lathe_status merges(lathe__subject *s)
     return status;
 }
 
-/* ---- its statements about the model ---- */
+/* ---- what the adapter declares about the model's parameters ---- */
 
 static lathe_status frozen_base_is_frozen(lathe__subject *s)
 {

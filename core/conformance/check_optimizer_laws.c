@@ -1,4 +1,4 @@
-/* Laws that hold for every optimizer, whatever its formula. */
+/* Checks rules that hold for every optimizer, whatever its formula. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,8 +196,8 @@ static double distance(const lathe__laws *l, int i)
     return squares;
 }
 
-/* Minimizes |p - 2 p0|^2 / 2, whose minimum decay alone does not reach: a thousand steps of the
- * small tensors, then thirty of all. */
+/* Minimizes |p - 2 p0|^2 / 2: a thousand steps of the small tensors, then thirty of all. Weight
+ * decay alone cannot reach the minimum, because it shrinks p. */
 static lathe_status descend(lathe__laws *l, const lathe__rule *rule, int n, int small)
 {
     double before[LATHE__N_TENSORS];

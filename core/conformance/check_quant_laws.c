@@ -1,5 +1,5 @@
-/* Laws of codecs: how the decoded numbers relate to the weight, in whatever way the format packs
- * them. */
+/* Checks rules that hold for every codec: how the decoded numbers relate to the weight, whatever
+ * the format. */
 #include <math.h>
 #include <string.h>
 

@@ -142,7 +142,8 @@ typedef struct input {
     void *copy;
 } input;
 
-/* What kernels read. Its content, kept apart, in memory that has not its like on the device. */
+/* Lists the tables that kernels only read, and copies their content to memory that is not sent
+ * to the device, so that a write to a table can be found. */
 static void keep_inputs(lathe__optimizer_case *c, input *list)
 {
     const lathe__optimizer_on_device *t = &c->device;

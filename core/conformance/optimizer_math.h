@@ -1,8 +1,8 @@
 /* Tests optimizers as formulas: takes steps with gradients, rates and factors that the check
  * chooses.
  *
- * Parameters that step() updates are updated by it in host memory. For those that build() updates,
- * the graph runs in double precision. The same laws are so checked for both. */
+ * Parameters that step() updates are updated by it in host memory. For those that build()
+ * updates, the graph runs in double precision. So the same rules are checked for both. */
 #ifndef LATHE_CONFORMANCE_OPTIMIZER_MATH_H
 #define LATHE_CONFORMANCE_OPTIMIZER_MATH_H
 

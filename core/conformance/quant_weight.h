@@ -1,4 +1,4 @@
-/* A weight with its planes and the results of decoding it. */
+/* A test weight: its values, its encoded planes, and the results of decoding them. */
 #ifndef LATHE_CONFORMANCE_QUANT_WEIGHT_H
 #define LATHE_CONFORMANCE_QUANT_WEIGHT_H
 

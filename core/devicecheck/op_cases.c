@@ -1,4 +1,4 @@
-/* Interprets the words of an op's test cases. */
+/* Interprets the text of an op's test cases. */
 #include "devicecheck/op_cases.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* Copies activations to host memory and back. */
+/* Copies activations to host memory after the forward and back before the backward. */
 #include "exec/activation_offload.h"
 
 #include <stdlib.h>

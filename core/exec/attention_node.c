@@ -1,12 +1,13 @@
-/* Attention nodes: strides of fused and separate q, k, v; argument order of forward and
- * backward. */
+/* Runs attention nodes. Handles the strides of fused and of separate q, k and v, and the
+ * different order of arguments in forward and backward. */
 #include "exec/attention_node.h"
 
 void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, const lathe_machine *m,
                               lathe_attention_problem *p)
 {
     const lathe_op_attrs *a = &n->attrs;
-    const int32_t first = n->op == LATHE_OP_ATTENTION ? 0 : 1; /* backward: do comes first */
+    const int32_t first =
+        n->op == LATHE_OP_ATTENTION ? 0 : 1; /* backward: the gradient `do` is the first input */
     const lathe_desc *q = &g->values[n->in[first]].desc;
     const int64_t width = (int64_t)a->n_heads * a->head_dim,
                   kv_width = (int64_t)a->n_kv_heads * a->head_dim;
@@ -39,7 +40,7 @@ void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, cons
     p->dv_stride = p->v_stride;
 }
 
-/* Pointer to element `count` of p; NULL stays NULL. */
+/* Pointer to element `count` of p; NULL if p is NULL. */
 static void *behind(const void *p, int64_t count, int32_t dtype)
 {
     return p ? (char *)(uintptr_t)p + count * lathe_dtype_bytes(dtype) : NULL;

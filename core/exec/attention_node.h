@@ -1,4 +1,5 @@
-/* Attention nodes: from a node of the graph to the backends' problem and arguments. */
+/* Runs attention nodes: converts a node of the graph to the problem and arguments of an
+ * attention backend. */
 #ifndef LATHE_EXEC_ATTENTION_NODE_H
 #define LATHE_EXEC_ATTENTION_NODE_H
 

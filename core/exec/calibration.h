@@ -2,8 +2,9 @@
  *
  *   ece = sum over bins b of n_b/n * |hits_b/n_b - confidence_b/n_b|
  *
- * Bin b of LATHE_CALIBRATION_BINS equal ones holds probabilities in (b/B, (b+1)/B]; 0 falls into
- * the first. Source: Guo et al., "On Calibration of Modern Neural Networks", 2017, equation 3.
+ * There are B = LATHE_CALIBRATION_BINS bins of equal width. Bin b holds probabilities in (b/B,
+ * (b+1)/B]; probability 0 is in bin 0. Source: Guo et al., "On Calibration of Modern Neural
+ * Networks", 2017, equation 3.
  */
 #ifndef LATHE_EXEC_CALIBRATION_H
 #define LATHE_EXEC_CALIBRATION_H

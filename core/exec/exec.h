@@ -1,4 +1,5 @@
-/* Executables: a planned graph with prepared kernels and addresses, run without allocating. */
+/* Executables: planned graphs with prepared kernels and fixed addresses, which run without
+ * allocating. */
 #ifndef LATHE_EXEC_EXEC_H
 #define LATHE_EXEC_EXEC_H
 

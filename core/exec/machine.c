@@ -1,4 +1,5 @@
-/* The machine of a run: memory counted by category, attention backend chosen by score. */
+/* The machine of a run: counts memory by category, and chooses the attention backend by its
+ * score. */
 #include "exec/machine.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The run's precision: what was asked for, what the device computes in, and the loss scale of
- * fp16. */
+/* The run's precision: the requested dtype, the dtype that the device computes in, and the loss
+ * scale of fp16. */
 #ifndef LATHE_EXEC_PRECISION_H
 #define LATHE_EXEC_PRECISION_H
 

@@ -1,4 +1,4 @@
-/* Replays of captured ranges. */
+/* Captures and replays ranges of nodes. */
 #include "exec/replay.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Kernels over whole rows of the store. */
+/* Prepares and runs kernels over whole rows of the store. */
 #include "exec/row_kernels.h"
 
 #include <stdlib.h>

@@ -10,7 +10,8 @@
 
 enum { N_BUFFERS = 2 };
 
-/* State copied at once: from the family of slots into a part's buffer, and back. */
+/* A range of bytes that one copy moves from the host memory of the slots into a part's buffer,
+ * or back. */
 typedef struct range {
     int64_t at, to, bytes;
 } range;

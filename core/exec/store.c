@@ -1,4 +1,4 @@
-/* Memory of the parameters: layout and placement. */
+/* Lays out and allocates the memory of the parameters. */
 #include "exec/store.h"
 
 #include <stdlib.h>

@@ -69,7 +69,7 @@ void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes);
 lathe_status lathe_store_place(lathe_store *store, lathe_machine *m);
 void lathe_store_fini(lathe_store *store, lathe_machine *m);
 
-/** Pointers into placed families; NULL when not held. */
+/** Pointers into memory that place allocated; NULL if the row does not have this value. */
 float *lathe_store_master(const lathe_store *store, int32_t param);
 void *lathe_store_shadow(const lathe_store *store, int32_t param);
 void *lathe_store_grad(const lathe_store *store, int32_t param);
@@ -77,7 +77,7 @@ float *lathe_store_average(const lathe_store *store, int32_t param);
 void *lathe_store_plane(const lathe_store *store, int32_t param, int32_t plane);
 void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot);
 
-/** What computation reads: the shadow where there is one, else the master. */
+/** The values that kernels read: the shadow if the row has one, else the master. */
 void *lathe_store_value(const lathe_store *store, int32_t param);
 
 #endif

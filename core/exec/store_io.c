@@ -1,4 +1,4 @@
-/* Reads and writes the memory of the parameters, wherever it lies. */
+/* Reads and writes the memory of the parameters, on the host or on the device. */
 #include "exec/store_io.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Reads and writes the memory of the parameters, wherever it lies: in memory of the host, of the
- * device, or slots that the offload moves between the two. */
+/* Reads and writes the memory of the parameters. This may be host memory, device memory, or
+ * slots that the offload moves between the two. */
 #ifndef LATHE_EXEC_STORE_IO_H
 #define LATHE_EXEC_STORE_IO_H
 
@@ -14,7 +14,7 @@ lathe_status lathe_store_read(const lathe_store *store, const void *from, int64_
 lathe_status lathe_store_get(const lathe_store *store, void *to, const void *from, int64_t bytes);
 lathe_status lathe_store_put(const lathe_store *store, void *to, const void *from, int64_t bytes);
 
-/** A whole tensor of a file from a family's memory. */
+/** Writes a whole tensor of a file from the memory of a family (masters, shadows, slots, ...). */
 lathe_status lathe_store_write(const lathe_store *store, lathe_st_writer *w, int64_t tensor,
                                const void *from, int64_t bytes);
 
@@ -30,7 +30,7 @@ typedef struct lathe_store_part {
 lathe_status lathe_store_write_all(const lathe_store *store, lathe_st_writer *w,
                                    const lathe_store_part *parts, int64_t n);
 
-/** Master and compute copy of a row from f32 values in host memory. */
+/** Sets the master and the compute copy of a row from f32 values in host memory. */
 lathe_status lathe_store_set(const lathe_store *store, int32_t param, const float *values);
 
 #endif

@@ -1,4 +1,4 @@
-/* Transfers between host and device. */
+/* Copies data between host and device. */
 #include "exec/transfer.h"
 
 #include <stdlib.h>

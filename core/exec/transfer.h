@@ -2,7 +2,7 @@
  * pieces through pinned memory that is part of the memory plan. If the host shares the device's
  * memory, these are plain copies and need no memory of their own.
  *
- * Threads: only the rank's thread may call these functions.
+ * Threads: only the thread that trains may call these functions.
  */
 #ifndef LATHE_EXEC_TRANSFER_H
 #define LATHE_EXEC_TRANSFER_H

@@ -1,4 +1,4 @@
-/* A device with memory of its own on which checks run. Guarded blocks of host memory have a copy on
+/* Runs checks on a device with memory of its own. Guarded blocks of host memory have a copy on
  * the device, and are copied together with their guards. */
 #ifndef LATHE_HARNESS_DEVICE_SIDE_H
 #define LATHE_HARNESS_DEVICE_SIDE_H

@@ -1,5 +1,5 @@
-/* The plugin under check: its values and instances, guarded memory, random numbers, and
- * comparisons. */
+/* Functions that all checks use: values and instances of the checked plugin, guarded memory,
+ * random numbers, comparisons. */
 #include "harness/subject.h"
 
 #include <stdio.h>

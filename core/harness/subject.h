@@ -1,4 +1,4 @@
-/* The plugin under check, and the functions that checks are written with. */
+/* Describes the plugin that is checked, and declares the functions that all checks use. */
 #ifndef LATHE_HARNESS_SUBJECT_H
 #define LATHE_HARNESS_SUBJECT_H
 
@@ -6,7 +6,7 @@
 #include "base/toml.h"
 #include "plug/select.h"
 
-/* A check that does not apply returns this instead of LATHE_OK or an error. */
+/* Returned by a check that does not apply to the plugin, instead of LATHE_OK or an error. */
 enum { LATHE__SKIP = 1 };
 
 typedef struct lathe__check lathe__check;
@@ -44,14 +44,14 @@ lathe_status lathe__values(lathe__subject *s, const char *toml, const lathe_valu
  *  not one of these. */
 int64_t lathe__small_size(const char *key);
 
-/** The same for any plugin, in an arena; settings: a table, or NULL. */
+/** As lathe__values, for any plugin and with memory from an arena. settings: a table, or NULL. */
 lathe_status lathe__values_of(const lathe_plugin *plugin, const lathe_toml_node *settings,
                               const char *toml, lathe_arena *arena, const lathe_value **out);
 
 /** Makes an instance with the defaults and the user's settings; the caller calls
  *  lathe_instance_fini. */
 lathe_status lathe__instance(lathe__subject *s, lathe_instance *out);
-/** The same with lines of TOML, which win. */
+/** As lathe__instance, with lines of TOML that override the user's settings. */
 lathe_status lathe__instance_with(lathe__subject *s, const char *toml, lathe_instance *out);
 
 /** Counts the heap blocks that the core has taken so far; by default lathe_heap_allocations. A

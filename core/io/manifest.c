@@ -382,7 +382,8 @@ lathe_status lathe_manifest_verify(const char *dir)
     return lathe_manifest_survey(dir, 1, NULL, NULL, NULL);
 }
 
-/* Returns NULL if memory runs out; jansson alone would leave out values for which it had none. */
+/* Returns NULL if memory runs out; jansson itself would silently omit values that it cannot
+ * allocate. */
 static char *dump(const json_t *value)
 {
     lathe_json_memory_begin(MOST_META);

@@ -181,8 +181,8 @@ static lathe_status add_members(lathe_st_table *table, const char *file, const c
     return check_spans(file, spans, n, data_bytes);
 }
 
-/* Counts the header's members. Each needs some hundred bytes in memory, which must not be many
- * times the file's size; only a file of empty tensors comes near that. */
+/* Counts the header's members. Refuses a header whose members, about a hundred bytes of memory
+ * each, would need much more memory than the file has bytes. Only a file of empty tensors can. */
 static lathe_status count_members(const char *file, const char *header, int64_t length,
                                   int64_t file_bytes, int64_t *out)
 {

@@ -1,4 +1,4 @@
-/* Floating-point operations of nodes and graphs. */
+/* Counts floating-point operations of nodes and graphs. */
 #ifndef LATHE_IR_FLOPS_H
 #define LATHE_IR_FLOPS_H
 

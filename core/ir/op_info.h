@@ -70,13 +70,13 @@ typedef struct lathe_op_info {
 
     /* ---- traits: 0 for most ops ---- */
 
-    int32_t runs_on;        /* LATHE_RUNS_* */
-    int32_t accumulates;    /* its outputs may be added to */
-    uint32_t inplace;       /* bit k: output 0 may take the memory of input k */
-    int32_t inplace_always; /* output 0 is input 0 */
-    uint32_t
-        reads_anywhere; /* bit k: an element of output 0 reads more of input k than its own place */
-    uint32_t fixed_inputs; /* bit k: no derivative for input k */
+    int32_t runs_on;         /* LATHE_RUNS_* */
+    int32_t accumulates;     /* its outputs may be added to */
+    uint32_t inplace;        /* bit k: output 0 may take the memory of input k */
+    int32_t inplace_always;  /* output 0 is input 0 */
+    uint32_t reads_anywhere; /* bit k: an element of output 0 depends on more of input k than the
+                                element at the same index */
+    uint32_t fixed_inputs;   /* bit k: no derivative for input k */
     uint32_t
         param_outputs; /* bit k: output k is a parameter's gradient, f32 with every compute dtype */
     int32_t in_grad_dtype; /* these outputs may have the dtype of stored gradients */

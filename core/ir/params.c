@@ -1,4 +1,4 @@
-/* The parameter table. */
+/* The table of parameters. */
 #include "ir/params.h"
 
 #include <stdlib.h>

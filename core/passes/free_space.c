@@ -1,4 +1,5 @@
-/* The free space of an arena: intervals of taken offsets in a tree over the nodes. */
+/* Finds free space in an arena, with a tree over the nodes of a graph that holds the intervals
+ * of used offsets. */
 #include "passes/free_space.h"
 
 #include <stdlib.h>

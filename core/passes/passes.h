@@ -1,4 +1,5 @@
-/* Passes that transform the graph between the loss and the plan. Each leaves a valid graph. */
+/* Passes that transform the graph after the loss is built and before memory is planned. The
+ * graph is valid after each pass. */
 #ifndef LATHE_PASSES_PASSES_H
 #define LATHE_PASSES_PASSES_H
 
@@ -20,8 +21,8 @@ void lathe_pass_fp8(lathe_graph *g, int32_t recipe);
 /** Adds the nodes that compute d(loss * seed)/d(parameter) for every trainable parameter.
  *
  *  loss  f32[] value; seed f32[] value (the loss scale)
- *  Gradients land in LATHE_VALUE_GRAD values, = or += by LATHE_WRITE_RUNTIME; a value used more
- *  than once gets its contributions added in the reverse of node order.
+ *  Gradients are written to LATHE_VALUE_GRAD values, = or += by LATHE_WRITE_RUNTIME; a value used
+ *  more than once gets its contributions added in the reverse of node order.
  *  Errors  LATHE_E_UNSUPPORTED: an op without a derivative between a trainable value and the loss;
  *          the message names the node. LATHE_E_CONFIG: no trainable parameter reaches the loss.
  */
@@ -55,7 +56,7 @@ lathe_status lathe_pass_linears(lathe_graph *g, lathe_offers_fn offers, void *ar
 /** Moves activations that the backward reads to the host's memory and back
  *  (train.offload_activations).
  *
- *  Nodes [0, forward_end) run as one range, the others as another. copy_out and wait_out lie in the
+ *  Nodes [0, forward_end) run as one range, the others as another. copy_out and wait_out are in the
  *  first range, copy_in and wait_in in the second. A copy to the host may last as long as the layer
  *  after the one that makes the value; the copy back begins one layer before its first use. Not
  *  moved: values that would be on the host for less than one layer, and values much smaller than

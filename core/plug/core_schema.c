@@ -19,7 +19,7 @@
         key, LATHE_T_TABLE, 0, NULL, LATHE_NO_RANGE, NULL, NULL, doc                               \
     }
 
-/* Beside the keys of the plugin that serves the model_type. */
+/* Keys of [model] besides those of the plugin that serves the model_type. */
 static const lathe_field model_fields[] = {
 #include "plug/keys_model.inc"
 };

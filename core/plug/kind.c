@@ -1,4 +1,4 @@
-/* The table of kinds. */
+/* Lists the kinds of plugins. */
 #include "plug/kind.h"
 
 #include <string.h>

@@ -104,7 +104,7 @@ static lathe_status try_unknown(lathe_probe **files, int64_t n, lathe_probe_cach
             return LATHE_OK;
         b.first = last;
         if (n_done > 0)
-            continue; /* once more, alone in its process */
+            continue; /* tried again, alone in its process */
         LATHE_TRY(set_fault(files[last], &end, arena));
         lathe_probe_cache_put(cache, files[last]->path, end.how);
         b.first = last + 1;

@@ -22,8 +22,8 @@ static void move(lathe_registry *registry, int64_t from, int64_t to)
     registry->is_builtin[to] = is_builtin;
 }
 
-/* Inserts an existing folder at index `at`, with links resolved. If it is already in the list, it
- * moves forward, or stays if it is before `at`. *placed: whether this added one before at + 1. */
+/* Inserts an existing folder at index `at`, with links resolved. If it is already in the list
+ * after `at`, it moves to `at`; if it is in the list before `at`, it stays, and *placed is 0. */
 static lathe_status insert(lathe_registry *registry, int64_t at, const char *folder, int is_builtin,
                            int *placed)
 {

@@ -1,4 +1,5 @@
-/* Opens a plugin's .so after checking its file, and uses it after checking its constant. */
+/* Opens a plugin's .so: checks the file before loading it, and the exported constant before
+ * using it. */
 #include "plug/so.h"
 
 #include <dlfcn.h>

@@ -11,7 +11,8 @@ typedef struct lathe_data_progress {
     int32_t off;
     int32_t in_place;
     int32_t line_open;
-    int64_t begun_bytes; /* bytes done when the dataset began: parts made before */
+    int64_t begun_bytes; /* bytes that were done when the dataset began: parts that an earlier start
+                            prepared */
     double begun, last;  /* times in seconds: start of the dataset, last line */
     const char *path;    /* dataset in preparation */
 } lathe_data_progress;

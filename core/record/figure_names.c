@@ -1,4 +1,4 @@
-/* Knows the names of the figures in metrics.jsonl. */
+/* Lists the names of the figures in metrics.jsonl. */
 #include "record/figure_names.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The figures of a step. */
+/* Collects the figures of a training step. */
 #include "record/figures.h"
 
 #include <assert.h>

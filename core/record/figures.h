@@ -1,4 +1,5 @@
-/* The figures of a step: what its line in metrics.jsonl and the manifest of its checkpoint hold. */
+/* The figures of a training step: named numbers that go into its line of metrics.jsonl and into
+ * the manifest of its checkpoint. */
 #ifndef LATHE_RECORD_FIGURES_H
 #define LATHE_RECORD_FIGURES_H
 
@@ -12,7 +13,7 @@ typedef struct lathe_figures {
     int32_t n;
 } lathe_figures;
 
-/** One more figure; `key` must live as long as the step. */
+/** Adds a figure; `key` must be valid until the step ends. */
 void lathe__figures_add(lathe_figures *f, const char *key, double value);
 
 #endif

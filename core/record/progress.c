@@ -1,4 +1,4 @@
-/* The progress line. */
+/* Prints the progress of training. */
 #include "record/progress.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static void settle(lathe_progress *p)
               errno ? strerror(errno) : "closed");
 }
 
-/* The figures of a step with their ranks: step and loss always stay. */
+/* Prints the figures of a step. A figure of low rank is left out first; step and loss never are. */
 static void put_line(const lathe_progress *p, const lathe_progress_step *s)
 {
     lathe_status_line line = {.n = 0};

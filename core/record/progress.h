@@ -1,4 +1,5 @@
-/* The progress line: rewritten in place on a terminal, separate plain lines in a file or a pipe.
+/* Prints the progress of training: one line that is rewritten on a terminal, or separate plain
+ * lines in a file or a pipe.
  *
  * Plain lines are limited in number: the first two are written at once, then at most one per ten
  * seconds of the run so far. If an evaluation gets no line, its loss is printed in the next line.

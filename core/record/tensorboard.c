@@ -96,7 +96,7 @@ static void begin_event(message *m, int64_t step)
     }
 }
 
-/* "eval_loss" -> "eval/" "loss"; "rewards/margins" stays; "loss" -> "train/" "loss". */
+/* "eval_loss" -> "eval/" "loss"; "rewards/margins" is kept; "loss" -> "train/" "loss". */
 static const char *tag_of(const char *key, const char **out_prefix)
 {
     *out_prefix = "";

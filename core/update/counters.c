@@ -1,4 +1,4 @@
-/* The counters of a training. */
+/* Resets the sums of a training run. */
 #include "update/counters.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Counters of a training, and the sums since its last step. Plain data, part of the state of a
- * run. */
+/* Counters of a training run, and sums since its last optimizer step. Plain data, part of the
+ * state of a run. */
 #ifndef LATHE_UPDATE_COUNTERS_H
 #define LATHE_UPDATE_COUNTERS_H
 

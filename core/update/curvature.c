@@ -92,7 +92,7 @@ lathe_status lathe_curvature_estimate(lathe_programs *programs, const lathe_inst
             (long long)args->step);
     double seconds[3];
     const double begun = lathe_now();
-    /* the time of an estimate counts as the optimizer's */
+    /* the time of an estimate is counted as optimizer time */
     lathe_exec_times(programs->train.exec, seconds);
     const lathe_status status = estimate(programs, update, args);
     lathe_exec_times_put(programs->train.exec, seconds);

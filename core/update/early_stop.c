@@ -1,4 +1,4 @@
-/* Early stopping. */
+/* Decides when to stop a run early. */
 #include "update/early_stop.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Loss spikes. */
+/* Detects loss spikes. */
 #include "update/loss_spike.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "exec/program.h"
 #include "exec/store.h"
 
-/** A search, and the line that names what it finds; the line is cut at line_bytes. */
+/** Inputs and result of a search. The result is a line of text, cut at line_bytes. */
 typedef struct lathe_nonfinite {
     lathe_machine *machine;
     const lathe_store *store;

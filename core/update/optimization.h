@@ -1,5 +1,5 @@
-/* The part of a run that updates its weights: parameter groups, the optimizer step, and figures of
- * the last step. */
+/* Holds what a run needs to update its weights: parameter groups, the optimizer step, and
+ * figures of the last step. */
 #ifndef LATHE_UPDATE_OPTIMIZATION_H
 #define LATHE_UPDATE_OPTIMIZATION_H
 

@@ -1,4 +1,4 @@
-/* Parameter groups. */
+/* Reads the parameter groups. */
 #include "update/param_groups.h"
 
 #include <fnmatch.h>

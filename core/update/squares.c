@@ -1,4 +1,4 @@
-/* Computes sums of squares of the rows of a family on the device. */
+/* Computes sums of squares of gradients or weights on the device, one sum per parameter. */
 #include "update/squares.h"
 
 #include <stdlib.h>

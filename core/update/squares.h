@@ -1,7 +1,8 @@
-/* Computes sums of squares of the rows of a family (gradients or masters) with the device's
- * SUM_SQUARES: one kernel for all rows, in segments of 65536 elements. The host adds the segments
- * of a row in the order of the table, so the result depends neither on the number of threads nor on
- * the other rows. */
+/* Computes sums of squares of gradients or of f32 weights (masters), one per parameter, with the
+ * device's SUM_SQUARES: one kernel for all parameters, in segments of 65536 elements. The host
+ * adds the segments of a parameter in the order of the table, so the result depends neither on
+ * the number of threads nor on the other parameters. A row is a parameter of the table; a family
+ * is one of the LATHE_SQUARES_* below. */
 #ifndef LATHE_UPDATE_SQUARES_H
 #define LATHE_UPDATE_SQUARES_H
 

@@ -37,7 +37,7 @@ struct lathe_update {
     double *rows;            /* [n_rows] sums of squares */
 };
 
-/* ---- created ---- */
+/* ---- creation ---- */
 
 /* Divides the parameters into parts whose state is copied to the device and back. */
 static lathe_status create_offload(lathe_update *u, lathe_update_table *out)
@@ -291,7 +291,7 @@ static lathe_status gradient_norm(lathe_update *u, double average, double *group
     return LATHE_OK;
 }
 
-/* ---- what a step is told ---- */
+/* ---- inputs of a step ---- */
 
 /* Queues the copy of u->step to the device. */
 static lathe_status send_step(lathe_update *u)

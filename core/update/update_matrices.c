@@ -95,8 +95,8 @@ static lathe_status matrix_grad(lathe_graph *g, int32_t param, const char *label
     return lathe_graph_node(g, LATHE_OP_CAST, &attrs, &grad, 1, out, 1, -1, label);
 }
 
-/* Emits the cast that refreshes the compute copy from the master, as the last APPLY_UPDATE from
- * node `begin` on leaves it. */
+/* Emits the cast that refreshes the compute copy from the master. Its input is the output of the
+ * last APPLY_UPDATE among the nodes from `begin` on. */
 static lathe_status build_refresh(const lathe_matrices *x, lathe_graph *g, int32_t param,
                                   lathe_val master, int32_t begin)
 {

@@ -1,4 +1,4 @@
-/* Sorts the trainable parameters by how they are updated. */
+/* Divides the trainable parameters by the way in which they are updated. */
 #include "update/update_tensors.h"
 
 #include <stdlib.h>

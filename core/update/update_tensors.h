@@ -1,5 +1,5 @@
-/* Sorts the trainable parameters by how they are updated: by the plugin's step(), or by a graph
- * (LATHE_PARTITION_MATRIX). */
+/* Divides the trainable parameters into two lists: those that the plugin's step() updates, and
+ * those that a graph updates (LATHE_PARTITION_MATRIX). */
 #ifndef LATHE_UPDATE_UPDATE_TENSORS_H
 #define LATHE_UPDATE_UPDATE_TENSORS_H
 

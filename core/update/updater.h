@@ -2,8 +2,8 @@
  * plugin's step() on memory that the host shares with the device; device_update.c queues the
  * kernels of the plugin's image.
  *
- * All else is the same for both (update.c): norms, clipping, 16-bit gradients, MATRIX parameters
- * and copies of offloaded state are ops and copies of the device.
+ * Everything else is common (update.c): norms, clipping, 16-bit gradients, MATRIX parameters and
+ * copies of offloaded state use ops and copies of the device.
  */
 #ifndef LATHE_UPDATE_UPDATER_H
 #define LATHE_UPDATE_UPDATER_H

@@ -42,7 +42,7 @@ lathe_status lathe_average_step(const lathe_averaging *a);
  * every save. */
 lathe_status lathe_average_fill(const lathe_averaging *a);
 
-/** 1: the average differs from the trained weights. */
+/** 1: the average is in memory of its own and differs from the trained weights. */
 int32_t lathe_average_is_apart(const lathe_averaging *a);
 
 /** Exchanges the weights with the average, element by element, and updates the compute copies. A

@@ -1,4 +1,4 @@
-/* A grid of terminal cells: cells, text, output. */
+/* A grid of terminal cells: draws characters, text and bars, and writes the grid out. */
 #include "view/canvas.h"
 
 #include <stdarg.h>

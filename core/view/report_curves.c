@@ -1,4 +1,4 @@
-/* Curves of the report. */
+/* Draws the curves of the report. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Starts and checkpoints in the report. */
+/* Writes the starts and checkpoints of the report. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Plan, configuration, plugins and machine in the report, from run.json. */
+/* Writes plan, configuration, plugins and machine of the report, from run.json. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Samples and events in the report. */
+/* Writes the samples and events of the report. */
 #include <string.h>
 
 #include "base/fs.h"

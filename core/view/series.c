@@ -1,4 +1,4 @@
-/* Curves in bounded memory. */
+/* Stores curves in bounded memory. */
 #include "view/series.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* SVG plots. */
+/* Draws plots as SVG. */
 #include "view/svg_plot.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The terminal: termios, signals, size. */
+/* Uses the terminal as a full screen. */
 #include "view/terminal.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The frame of `lathe watch`:
+/* Draws the frame of `lathe watch`:
  *
  *   out/run                                                            * training
  *   llama, 9.99M parameters, bf16, adamw, cosine, cpu_avx512_bf16 with 2 threads
@@ -136,7 +136,7 @@ static void draw_memory(const painter *p)
     lathe_canvas_text(p->c, x, 4, LATHE_STYLE_DIM, ", %s ago", text);
 }
 
-/* The last row: how the run ended, what could not be read, how to leave. */
+/* Draws the last row: how the run ended, what could not be read, how to quit. */
 static void draw_foot(const painter *p)
 {
     const json_t *start = lathe_run_view_start(p->v);

@@ -5,8 +5,8 @@
  * from the lowest. In each pass, a warp counts the digits of TILE tokens; one block computes prefix
  * sums of the counts over tiles and digits; a warp moves its TILE positions to their places, in
  * order. Then each block takes the run of positions of one token and a slice of the columns, and
- * adds the rows in registers, with 8 loads in flight. Only integers are counted, so the result is
- * the same every time, and each sum has the same order as on the CPU.
+ * adds the rows in registers, with 8 loads in flight. Only integers are added across threads, so
+ * the result is the same every time, and each sum has the same order as on the CPU.
  *
  * Cost: linear in N. The sort moves about 40 bytes per token and pass (two passes up to V = 262143)
  * in three small kernels per pass. The sums read dy once and write only the rows of dW that have

@@ -1,5 +1,5 @@
-/* The part of cuDNN 9's graph API that is used here, with cuDNN's own names. Do not include it
- * together with cudnn_graph.h. */
+/* Declares the part of cuDNN 9's graph API that this plugin uses, with cuDNN's own names. Do not
+ * include it together with cudnn_graph.h. */
 #ifndef LATHE_CUDNN_API_H
 #define LATHE_CUDNN_API_H
 

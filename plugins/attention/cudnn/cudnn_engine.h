@@ -1,4 +1,4 @@
-/* The choice of a cuDNN engine for a graph, and its execution plan. */
+/* Chooses a cuDNN engine for a graph, and makes its execution plan. */
 #ifndef LATHE_CUDNN_ENGINE_H
 #define LATHE_CUDNN_ENGINE_H
 

@@ -1,4 +1,4 @@
-/* cuDNN 9, opened at run time. */
+/* Opens the cuDNN 9 library at run time. */
 #ifndef LATHE_CUDNN_LIBRARY_H
 #define LATHE_CUDNN_LIBRARY_H
 

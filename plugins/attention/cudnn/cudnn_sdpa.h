@@ -1,4 +1,4 @@
-/* The graphs of attention, forward and backward, in the form that cuDNN's fused engines
+/* Builds the graphs of attention, forward and backward, in the form that cuDNN's fused engines
  * recognise. */
 #ifndef LATHE_CUDNN_SDPA_H
 #define LATHE_CUDNN_SDPA_H

@@ -1,4 +1,5 @@
-/* A variant: the flash kernels compiled for one instruction set and one way of multiplying. */
+/* A variant of the kernels: the flash kernels compiled for one instruction set and for products
+ * of f32 or of bf16. */
 #ifndef LATHE_ATTENTION_FLASH_H
 #define LATHE_ATTENTION_FLASH_H
 

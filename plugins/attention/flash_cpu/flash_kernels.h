@@ -1,5 +1,5 @@
-/* The code of a variant. Each flash_<variant>.c includes it once and is compiled with its own
- * flags.
+/* The code of the flash kernels. Each flash_<variant>.c includes it once and is compiled with flags
+ * for its instruction set.
  *
  * A unit is what one multiply-add uses of the contracted dimension: one f32, or a pair of bf16
  * (FLASH_BF16). Tensors are repacked, tile by tile, into one of three forms of units:

@@ -16,9 +16,9 @@ static const lathe_field fields[] = {
 
 static const lathe_model_type types[] = {{"llama", "LlamaForCausalLM"}};
 
-/* Llama's attention has no window, but the file of another model may have left the key.
- * transformers evaluates such a model without a window, and generates with a window in its
- * cache. */
+/* Llama's attention has no window, but config.json may have the key, taken over from another
+ * model. transformers evaluates such a model without a window, and generates with a window in
+ * its cache. */
 static void warn_of_window(const lathe_decoder *d, const lathe_keys *k)
 {
     const int64_t window = lathe_key_int(k, "sliding_window");

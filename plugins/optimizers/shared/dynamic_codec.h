@@ -1,5 +1,5 @@
-/* A book of the dynamic map with tables for AVX-512, and portable loops for many elements.
- * Optimizers and codecs include dynamic_codes.h. */
+/* Tables of the dynamic map (lathe_dynamic_book), also in the form that AVX-512 needs, and
+ * portable loops over many elements. Optimizers include dynamic_codes.h instead. */
 #ifndef LATHE_OPTIMIZERS_DYNAMIC_CODEC_H
 #define LATHE_OPTIMIZERS_DYNAMIC_CODEC_H
 
@@ -10,14 +10,15 @@
 
 /* A book, and the tables of AVX-512: 256 bytes, or 32 numbers, in registers.
  *
- * Each line of a book is the lowest one where it applies. In the octave 2^(k-31) <= a < 2^(k-30),
- * whose numbers have an exponent with the low five bits k, only two lines can be lowest: that of
- * the decade in which the octave begins and that of the decade in which it ends. The first place of
- * the latter begins 0.2 late. Therefore
+ * The place of a number is the minimum over the lines of the decades (dynamic_map.h). For numbers a
+ * with 2^(k-31) <= a < 2^(k-30), whose exponent has the low five bits k, only two lines can be the
+ * minimum: the line of the decade in which this range begins, and that of the decade in which it
+ * ends. The first place of the second decade begins 0.2 late. Therefore
  *
  *     place = min(low(a), high(a), 1.25*high(a) + late)
  *
- * where a is stretched so that the value 1 begins at 1 and has octave 31 for itself.
+ * where a is multiplied by a factor so that the code of the value 1 begins at 1 and alone uses
+ * range 31.
  */
 typedef struct lathe_dynamic_codec {
     lathe_dynamic_book book;
@@ -52,8 +53,8 @@ static inline void lathe_dynamic_codec_init(lathe_dynamic_codec *c, int is_signe
         for (int byte = 0; byte < 4; byte++)
             c->plane[byte][k] = (uint8_t)(bits >> 8 * byte);
     }
-    /* Slightly more than to 1, so that rounding leaves nothing of the value 1 below it; octave 31
-     * then reports a doubt. */
+    /* Slightly more than needed to reach 1, so that no number of the code of 1 is rounded below
+     * 1; range 31 then reports a doubt. */
     const double stretch = (1.0 + 4e-7) / (double)b->edge[254];
     c->stretch = (float)stretch;
     for (int k = 0; k < top; k++) {

@@ -33,7 +33,8 @@ LATHE_HD static inline float sophia_curvature(float beta2, float fresh, float g,
     return fmaf(fresh * g, g, beta2 * h);
 }
 
-/* The step rounds slots 0 and 1 with the streams of these numbers; the estimate uses this one: */
+/* RNG stream for the rounding of the estimate. The step uses the streams 0 and 1, the numbers of
+ * its slots. */
 #define CURVATURE_STREAM LATHE_MAX_SLOTS
 
 typedef struct sophia_estimate_args {

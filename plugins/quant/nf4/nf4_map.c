@@ -1,4 +1,4 @@
-/* The 16 values of NF4. */
+/* Defines the 16 values of NF4. */
 #include "nf4.h"
 
 /* Quantiles of the normal distribution scaled to [-1, 1], with an exact 0 (arXiv:2305.14314, app.

@@ -1,5 +1,5 @@
-/* Linear decay after a warm-up: curve(p) = 1 - p, in the frame of lathe/kit/schedule.h.
- * Source: transformers get_linear_schedule_with_warmup (there the floor is 0).
+/* Linear decay after a warm-up: curve(p) = 1 - p, in the frame of lathe/kit/schedule.h. Source:
+ * transformers get_linear_schedule_with_warmup (whose floor is 0).
  */
 #include "lathe/kit/schedule.h"
 

@@ -1,12 +1,12 @@
-/* Parts of the AdamW family of optimizers: five configuration fields, the scalars of a step, and
- * the update of one element:
+/* Building blocks for optimizers of the AdamW family: five configuration fields, the scalars of a
+ * step, and the update of one element:
  *
  *     m += (1-b1)*(g - m);  v = b2*v + (1-b2)*g*g
  *     p = p*(1 - lr*wd) - lr/(1 - b1^t) * m / (sqrt(v)/sqrt(1 - b2^t) + eps)
  *
  * with the same roundings as torch.optim.AdamW (arXiv:1711.05101, algorithm 2). An optimizer that
  * stores the moments in another format can use some of the parts only. The first half of the file
- * is in the common subset of C and CUDA.
+ * compiles both as C and as CUDA.
  */
 #ifndef LATHE_KIT_ADAMW_FAMILY_H
 #define LATHE_KIT_ADAMW_FAMILY_H
@@ -51,7 +51,7 @@ LATHE_HD static inline lathe_adamw_numbers lathe_adamw_numbers_of(const float *s
     return u;
 }
 
-/** Returns the new parameter; updates m and v. */
+/** Updates one element: p parameter, g gradient, m and v moments (in place). Returns the new p. */
 LATHE_HD static inline float lathe_adamw_move(const lathe_adamw_numbers *u, float p, float g,
                                               float *m, float *v)
 {
@@ -99,7 +99,8 @@ static inline void lathe_adamw_scalars(void *self, int64_t step, double *out)
     out[LATHE_ADAMW_BIAS2] = 1.0 / sqrt(lathe_bias_correction(o->beta2, step));
 }
 
-/** Declares the moments, of the parameter's shape, and returns 2. */
+/** Declares two state slots for the moments, with the parameter's shape; returns their number,
+ *  2. */
 static inline int32_t lathe_adamw_moments(const lathe_param_info *param, int32_t dtype,
                                           lathe_slot *out)
 {

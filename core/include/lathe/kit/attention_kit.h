@@ -1,7 +1,9 @@
-/* Helpers for attention plugins: argument checks, refusals, and the plugin's tables.
+/* Helpers for attention plugins: argument checks, reasons to refuse a problem, and the macro that
+ * defines the plugin's table and entry.
  *
- * An instance begins with its host (lathe/kit/instance.h). A plugin provides score(), the two
- * *_scratch(), forward() and backward(); the last two begin with the checks below.
+ * The first member of an instance is its host (lathe/kit/instance.h). A plugin provides score(),
+ * forward_scratch(), backward_scratch(), forward() and backward(); forward() and backward() call
+ * the checks below first.
  */
 #ifndef LATHE_KIT_ATTENTION_KIT_H
 #define LATHE_KIT_ATTENTION_KIT_H
@@ -33,7 +35,8 @@ static inline const char *lathe_attention_refusal(const lathe_attention_problem 
     return NULL;
 }
 
-/** The same for a backend that computes in host memory. */
+/** As above, for a backend that computes in host memory: also refuses a device with its own
+ *  memory. */
 static inline const char *lathe_attention_host_refusal(const lathe_attention_problem *p)
 {
     return p->device != NULL && !p->device->host_memory ? "runs on the CPU only"
@@ -78,7 +81,8 @@ static inline lathe_status lathe_attention_check(const lathe_host *host,
     return LATHE_OK;
 }
 
-/** The same for a backward call. */
+/** Checks the arguments of a backward call: as for forward, and d_o must be given without a
+ *  cache. */
 static inline lathe_status lathe_attention_check_backward(const lathe_host *host,
                                                           const lathe_attention_problem *p,
                                                           const lathe_attention_args *a,

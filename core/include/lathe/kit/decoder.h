@@ -1,5 +1,5 @@
-/* The description of a decoder, which a model family fills in from the keys of config.json. Each
- * layer can make its own choices. decoder_tensors.h lists the tensors, decoder_graph.h and
+/* Describes a decoder. A model family fills in the description from the keys of config.json;
+ * each layer has its own choices. decoder_tensors.h lists the tensors, decoder_graph.h and
  * decoder_layer.h build the graph, decoder_family.h makes the plugin. */
 #ifndef LATHE_KIT_DECODER_H
 #define LATHE_KIT_DECODER_H
@@ -10,15 +10,15 @@
 
 /** Names of a layer's modules, without "model.layers.3."; NULL: the layer has no such module. */
 typedef struct lathe_layer_names {
-    const char *q, *k, *v;               /* projections of the attention, or */
-    const char *qkv;                     /* all three in one: see qkv_by_head */
+    const char *q, *k, *v;               /* projections to queries, keys, values; or */
+    const char *qkv;                     /* one fused projection: see qkv_by_head */
     const char *o;                       /* back into the residual stream */
-    const char *q_norm, *k_norm;         /* RMSNorm of queries and keys */
+    const char *q_norm, *k_norm;         /* norms of queries and of keys */
     const char *gate, *up;               /* projections of the MLP, or */
-    const char *gate_up;                 /* both in one: rows of gate, then up */
+    const char *gate_up;                 /* one fused projection: rows of gate, then up */
     const char *down;                    /* back into the residual stream */
     const char *attention_norm;          /* before the attention */
-    const char *attention_out_norm;      /* after it, before the sum */
+    const char *attention_out_norm;      /* after the attention, before the residual sum */
     const char *mlp_norm, *mlp_out_norm; /* the same for the MLP */
 } lathe_layer_names;
 
@@ -45,7 +45,7 @@ typedef struct lathe_decoder_layer {
 } lathe_decoder_layer;
 
 typedef struct lathe_decoder {
-    const lathe_host *host; /* first: LATHE_INSTANCE_FREED */
+    const lathe_host *host; /* must be first, for LATHE_INSTANCE_FREED */
     lathe_model_info info;
     lathe_keys keys;
     lathe_model_layer *shapes;                /* [n_layers]: info.layers */

@@ -1,4 +1,4 @@
-/* A model family as a plugin, from the description of a decoder.
+/* Defines the plugin of a model family from the description of a decoder.
  *
  *     static const lathe_field fields[] = {LATHE_MODEL_FIELDS("mine", "false"),
  *                                          LATHE_DECODER_FIELDS("2048"), ...};

@@ -4,11 +4,11 @@
 
 #include "decoder.h"
 
-/** The place of a new part: the decoder, the builder and the layer. */
+/** What every function below needs: the decoder, the graph builder and the current layer. */
 typedef struct lathe_decoder_at {
     const lathe_decoder *d;
     const lathe_model_builder *b;
-    int32_t layer; /* -1 outside */
+    int32_t layer; /* -1 outside the layers */
 } lathe_decoder_at;
 
 /** The module's full name: "model.layers.3.mlp.up_proj". */
@@ -28,7 +28,7 @@ static inline const char *lathe_decoder_label(const lathe_decoder_at *at, const 
     return strncmp(name, at->d->info.prefix, n) == 0 ? name + n : name;
 }
 
-/** y = op(in...), the first output only. */
+/** Adds a node of `op`; *out is its first output. */
 static inline lathe_status lathe_decoder_node(const lathe_decoder_at *at, int32_t op,
                                               const lathe_op_attrs *attrs, const lathe_val *in,
                                               int32_t n_in, const char *label, lathe_val *out)
@@ -42,7 +42,7 @@ static inline lathe_status lathe_decoder_node(const lathe_decoder_at *at, int32_
     return LATHE_OK;
 }
 
-/** A linear site. */
+/** Adds the linear layer `module`, a site to which adapters can be attached. */
 static inline lathe_status lathe_decoder_linear(const lathe_decoder_at *at, const char *module,
                                                 int32_t has_bias, lathe_val x, lathe_val *out)
 {
@@ -52,7 +52,7 @@ static inline lathe_status lathe_decoder_linear(const lathe_decoder_at *at, cons
 }
 
 /** Normalises x with the layer's kind of norm and the weight (for LAYERNORM also the bias) of
- *  `module`; NULL: returns x itself. */
+ *  `module`. With module NULL, *out is x. */
 static inline lathe_status lathe_decoder_norm(const lathe_decoder_at *at, const char *module,
                                               lathe_val x, lathe_val *out)
 {
@@ -74,8 +74,8 @@ static inline lathe_status lathe_decoder_norm(const lathe_decoder_at *at, const 
                               lathe_decoder_label(at, name), out);
 }
 
-/** Cuts x c[N,W] into n parts of counts[i] columns. order: LATHE_NONE, or i32[W], the column of x
- *  at each place of the parts. */
+/** Splits the columns of x [N,W] into n outputs of counts[i] columns. order: LATHE_NONE, or
+ *  i32[W]: the columns are permuted first, and column k is then column order[k] of x. */
 static inline lathe_status lathe_decoder_split(const lathe_decoder_at *at, lathe_val x,
                                                lathe_val order, const int64_t *counts, int32_t n,
                                                const char *label, lathe_val *out)
@@ -94,7 +94,8 @@ static inline lathe_status lathe_decoder_split(const lathe_decoder_at *at, lathe
     return LATHE_OK;
 }
 
-/** The order for lathe_decoder_split of a fused projection whose rows go by head: i32[3*H*D]. */
+/** Makes the `order` of lathe_decoder_split for a fused projection that stores q, k and v of
+ *  each head together: i32[3*H*D]. */
 static inline lathe_status lathe_decoder_qkv_order(const lathe_decoder_at *at, lathe_val *out)
 {
     const lathe_model_layer *s = &at->d->shapes[at->layer];

@@ -79,7 +79,7 @@ LATHE_HD static inline float lathe_keep(float lr, float decay, float weight_deca
     return fmaf(-lr, decay * weight_decay_mult, 1.0f);
 }
 
-/** -1, 0 or 1; NaN stays. */
+/** Sign of x: -1, 0 or 1; NaN for NaN. */
 LATHE_HD static inline float lathe_sign(float x)
 {
     return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x;
@@ -121,7 +121,7 @@ LATHE_HD static inline uint16_t lathe_f32_to_bf16_random(float x, uint32_t rando
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    const float zero = x - x; /* NaN where x is not finite: nothing to add there */
+    const float zero = x - x; /* NaN if x is not finite: then nothing is added */
     bits += zero == 0.0f ? random : 0u;
     return (uint16_t)((x != x ? bits | 0x00400000u : bits) >> 16);
 }
@@ -134,8 +134,7 @@ LATHE_HD static inline uint16_t lathe_f32_to_bf16_exact(float x)
     return (uint16_t)(bits >> 16);
 }
 
-/* The update of one element, common to the CPU and CUDA loops; uses the variables in scope
- * there. */
+/* The update of one element, common to the CPU and CUDA loops, whose local variables it uses. */
 #define LATHE_ELEMENTWISE_BODY(name, n_slots, LOAD, STORE)                                         \
     const lathe_element at = {first + i, seed, step, tensor};                                      \
     float s[4] = {(n_slots) > 0 ? LOAD(0) : 0.0f, (n_slots) > 1 ? LOAD(1) : 0.0f,                  \

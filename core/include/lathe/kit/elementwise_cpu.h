@@ -53,7 +53,9 @@ static inline const uint16_t *lathe_elementwise_draw(lathe_elementwise_random *r
     return r->halves + first % 8;
 }
 
-/* `half` is a constant where these stand; random##k is NULL for what is rounded already. */
+/* Load and store element i of slot k. Bit k of `half`: the slot is bf16, else f32. `half` is a
+ * constant in each copy of the loop, so only one branch is compiled. r##k: random numbers for
+ * the rounding; not used for f32 slots and by exact optimizers. */
 #define LATHE__LOAD_SLOT(k)                                                                        \
     (half >> (k)&1u ? lathe_bf16_to_f32(((const uint16_t *)s##k)[i]) : ((const float *)s##k)[i])
 #define LATHE__STORE_SLOT(k)                                                                       \
@@ -63,7 +65,8 @@ static inline const uint16_t *lathe_elementwise_draw(lathe_elementwise_random *r
     else                                                                                           \
         ((float *)s##k)[i] = s[k]
 
-/* The loop once more for every choice of slots in bf16; it refreshes a shadow where none is. */
+/* One copy of the loop for each set of bf16 slots; the caller updates the compute copy
+ * afterwards. */
 #define LATHE__LOOP_CASE(name, n_slots, mask)                                                      \
     case mask:                                                                                     \
         if ((mask) < 1 << (n_slots))                                                               \

@@ -1,7 +1,7 @@
 /* Helpers for optimizer plugins: common configuration keys, state slots, table and entry.
  *
- * An elementwise optimizer then needs only its formula (lathe/kit/elementwise.h), a struct that
- * begins with lathe_optimizer_common, its fields, slots(), scalars(), and
+ * With these, an elementwise optimizer needs only its formula (lathe/kit/elementwise.h), a struct
+ * that begins with lathe_optimizer_common, its fields, slots(), scalars(), and
  * LATHE_OPTIMIZER_ELEMENTWISE. Members of the AdamW family take most of these from
  * lathe/kit/adamw_family.h.
  */
