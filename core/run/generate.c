@@ -32,6 +32,7 @@ struct lathe_generator {
     lathe_ids ids;                     /* prompt and generated tokens */
     float *logprobs;                   /* [capacity] */
     char *text;
+    lathe_arena many;      /* the results of lathe_generate_many */
     int32_t has_told_loss; /* the warning about bytes of the prompt without a token was given */
 };
 
@@ -48,6 +49,7 @@ void lathe_generator_destroy(lathe_run *run)
     lathe_ids_fini(&g->ids);
     free(g->logprobs);
     free(g->text);
+    lathe_arena_fini(&g->many);
     free(g);
     run->generator = NULL;
 }
@@ -109,6 +111,11 @@ lathe_status lathe__generator_plan(lathe_run *run)
     if (status != LATHE_OK)
         lathe_generator_destroy(run);
     return status;
+}
+
+lathe_arena *lathe__generator_results(lathe_run *run)
+{
+    return &run->generator->many;
 }
 
 lathe_exec *lathe__generator_exec(const lathe_run *run)
@@ -234,10 +241,9 @@ static int is_eos(const lathe_generation_config *c, const lathe_model_config *mo
     return 0;
 }
 
-static lathe_status encode_prompt(lathe_generator *g, const lathe_tokenizer *tokenizer,
-                                  int64_t vocab, const char *prompt)
+static lathe_status encode_text(lathe_generator *g, const lathe_tokenizer *tokenizer,
+                                const char *prompt)
 {
-    g->ids.n = 0;
     lathe_text_loss loss = {0};
     LATHE_TRY(lathe_tokenizer_encode_counting(tokenizer, prompt, (int64_t)strlen(prompt),
                                               LATHE_ENCODE_BEGIN, &g->ids, &loss));
@@ -251,12 +257,45 @@ static lathe_status encode_prompt(lathe_generator *g, const lathe_tokenizer *tok
         const int32_t bos = lathe_tokenizer_bos(tokenizer);
         g->ids.data[g->ids.n++] = bos >= 0 ? bos : lathe_tokenizer_eos(tokenizer);
     }
-    for (int64_t i = 0; i < g->ids.n; i++)
-        if (g->ids.data[i] < 0 || g->ids.data[i] >= vocab)
-            return lathe_error(
-                LATHE_E_CONFIG,
-                "the tokenizer gives id %d, but the model's vocabulary has only %lld ids",
-                g->ids.data[i], (long long)vocab);
+    return LATHE_OK;
+}
+
+static lathe_status copy_ids(lathe_generator *g, const lathe_prompt *prompt)
+{
+    if (prompt->n_tokens < 1)
+        return lathe_error(LATHE_E_ARG,
+                           "lathe_prompt.n_tokens is %d; expected at least 1, or tokens NULL and "
+                           "the text",
+                           prompt->n_tokens);
+    LATHE_TRY(lathe_ids_reserve(&g->ids, prompt->n_tokens));
+    memcpy(g->ids.data, prompt->tokens, (size_t)prompt->n_tokens * sizeof *prompt->tokens);
+    g->ids.n = prompt->n_tokens;
+    return LATHE_OK;
+}
+
+/* Writes the prompt's ids to g->ids, with room for as many tokens as the context holds. */
+static lathe_status read_prompt(lathe_generator *g, const lathe_tokenizer *tokenizer, int64_t vocab,
+                                const lathe_prompt *prompt)
+{
+    g->ids.n = 0;
+    if (prompt->tokens)
+        LATHE_TRY(copy_ids(g, prompt));
+    else
+        LATHE_TRY(encode_text(g, tokenizer, prompt->text ? prompt->text : ""));
+    for (int64_t i = 0; i < g->ids.n; i++) {
+        const int32_t id = g->ids.data[i];
+        if (id >= 0 && id < vocab)
+            continue;
+        if (prompt->tokens)
+            return lathe_error(LATHE_E_ARG,
+                               "token %lld of the prompt is %d; expected 0 to %lld, the ids of the "
+                               "model's vocabulary",
+                               (long long)i, id, (long long)vocab - 1);
+        return lathe_error(LATHE_E_CONFIG,
+                           "the tokenizer gives id %d, but the model's vocabulary has only %lld "
+                           "ids",
+                           id, (long long)vocab);
+    }
     if (g->ids.n >= g->capacity)
         return lathe_error(LATHE_E_ARG, "the prompt has %lld tokens, but the context holds %lld",
                            (long long)g->ids.n, (long long)g->capacity);
@@ -266,8 +305,9 @@ static lathe_status encode_prompt(lathe_generator *g, const lathe_tokenizer *tok
 lathe_status lathe__generator_check(lathe_run *run, const char *prompt)
 {
     lathe_generator *g = NULL;
+    const lathe_prompt text = {.size = (uint32_t)sizeof text, .text = prompt};
     LATHE_TRY(get(run, &g));
-    return encode_prompt(g, run->data.tokenizer, run->model.vocab, prompt);
+    return read_prompt(g, run->data.tokenizer, run->model.vocab, &text);
 }
 
 /* Runs the prompt in whole chunks of each size, largest first. If more than half a chunk remains, a
@@ -371,40 +411,61 @@ static lathe_status decode_text(lathe_generator *g, const lathe_tokenizer *token
     return status;
 }
 
-lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_sampling *how,
-                            lathe_generation *out)
+static lathe_status check_sampling(const lathe_sampling *s)
 {
-    lathe_sampling given;
-    const lathe_sampling *sampling = &given;
-    LATHE_TRY(lathe_struct_read(how, "lathe_sampling", LATHE_LEAST_SAMPLING, &given,
-                                (int64_t)sizeof given));
-    LATHE_TRY(lathe_struct_check(out, "lathe_generation", LATHE_LEAST_GENERATION));
+    if (s->max_new_tokens < 1 || s->temperature < 0.0 || s->top_k < 0 || !(s->top_p > 0.0) ||
+        !(s->min_p >= 0.0 && s->min_p <= 1.0) || !(s->repetition_penalty >= 0.0) ||
+        s->max_length < 0)
+        return lathe_error(LATHE_E_ARG,
+                           "sampling needs max_new_tokens >= 1, temperature >= 0, top_k >= 0, "
+                           "top_p > 0, min_p from 0 to 1, repetition_penalty >= 0 and "
+                           "max_length >= 0");
+    return LATHE_OK;
+}
+
+lathe_status lathe__generate_begin(lathe_run *run, const lathe_sampling *how, lathe_sampling *out)
+{
     lathe_generator *g = NULL;
+    LATHE_TRY(
+        lathe_struct_read(how, "lathe_sampling", LATHE_LEAST_SAMPLING, out, (int64_t)sizeof *out));
     if (!run->open.placed || !run->data.tokenizer)
         return lathe_error(LATHE_E_STATE,
                            "cannot generate: the run has no weights in memory or no tokenizer");
     if (run->sum.pending)
         return lathe_error(LATHE_E_STATE, "the last training forward still waits for its backward");
-    if (sampling->max_new_tokens < 1 || sampling->temperature < 0.0 || sampling->top_k < 0 ||
-        !(sampling->top_p > 0.0) || !(sampling->min_p >= 0.0 && sampling->min_p <= 1.0) ||
-        !(sampling->repetition_penalty >= 0.0) || sampling->max_length < 0)
-        return lathe_error(LATHE_E_ARG,
-                           "sampling needs max_new_tokens >= 1, temperature >= 0, top_k >= 0, "
-                           "top_p > 0, min_p from 0 to 1, repetition_penalty >= 0 and "
-                           "max_length >= 0");
-    LATHE_TRY(get(run, &g));
-    LATHE_TRY(encode_prompt(g, run->data.tokenizer, run->model.vocab, prompt));
+    LATHE_TRY(check_sampling(out));
+    return get(run, &g);
+}
+
+lathe_status lathe__generate_one(lathe_run *run, const lathe_prompt *prompt,
+                                 const lathe_sampling *sampling, lathe_generation *out)
+{
+    lathe_generator *const g = run->generator;
+    LATHE_TRY(read_prompt(g, run->data.tokenizer, run->model.vocab, prompt));
     const int64_t n_prompt = g->ids.n;
     LATHE_TRY(continue_prompt(run, g, sampling, n_prompt));
     int64_t bytes = 0;
     LATHE_TRY(decode_text(g, run->data.tokenizer, n_prompt, &bytes));
-    const lathe_generation made = {.n_tokens = (int32_t)(g->ids.n - n_prompt),
-                                   .tokens = g->ids.data + n_prompt,
-                                   .logprobs = g->logprobs,
-                                   .text = g->text,
-                                   .text_bytes = bytes,
-                                   .prompt_tokens = g->ids.data,
-                                   .n_prompt_tokens = (int32_t)n_prompt};
+    *out = (lathe_generation){.size = (uint32_t)sizeof *out,
+                              .n_tokens = (int32_t)(g->ids.n - n_prompt),
+                              .tokens = g->ids.data + n_prompt,
+                              .logprobs = g->logprobs,
+                              .text = g->text,
+                              .text_bytes = bytes,
+                              .prompt_tokens = g->ids.data,
+                              .n_prompt_tokens = (int32_t)n_prompt};
+    return LATHE_OK;
+}
+
+lathe_status lathe_generate(lathe_run *run, const char *prompt, const lathe_sampling *how,
+                            lathe_generation *out)
+{
+    const lathe_prompt text = {.size = (uint32_t)sizeof text, .text = prompt};
+    lathe_sampling sampling;
+    lathe_generation made;
+    LATHE_TRY(lathe_struct_check(out, "lathe_generation", LATHE_LEAST_GENERATION));
+    LATHE_TRY(lathe__generate_begin(run, how, &sampling));
+    LATHE_TRY(lathe__generate_one(run, &text, &sampling, &made));
     lathe_struct_write(out, &made, (int64_t)sizeof made);
     return LATHE_OK;
 }

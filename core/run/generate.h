@@ -2,6 +2,7 @@
 #ifndef LATHE_RUN_GENERATE_H
 #define LATHE_RUN_GENERATE_H
 
+#include "base/arena.h"
 #include "exec/exec.h"
 #include "lathe/lathe.h"
 
@@ -24,6 +25,17 @@ lathe_status lathe__generator_place(lathe_run *run);
 
 /** Returns LATHE_E_ARG if the prompt leaves no room in the context for a new token. */
 lathe_status lathe__generator_check(lathe_run *run, const char *prompt);
+
+/** Checks that the run can generate, makes its generator, and reads the caller's sampling
+ *  settings. */
+lathe_status lathe__generate_begin(lathe_run *run, const lathe_sampling *how, lathe_sampling *out);
+
+/** Continues one prompt after lathe__generate_begin; *out is borrowed until the next generation. */
+lathe_status lathe__generate_one(lathe_run *run, const lathe_prompt *prompt,
+                                 const lathe_sampling *sampling, lathe_generation *out);
+
+/** Memory of the results of lathe_generate_many. */
+lathe_arena *lathe__generator_results(lathe_run *run);
 
 /** Frees the run's generator, if it has one. */
 void lathe_generator_destroy(lathe_run *run);

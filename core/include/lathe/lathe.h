@@ -149,6 +149,23 @@ LATHE_EXPORT lathe_status lathe_default_sampling(const lathe_run *run, lathe_sam
 LATHE_EXPORT lathe_status lathe_generate(lathe_run *run, const char *prompt,
                                          const lathe_sampling *sampling, lathe_generation *out);
 
+typedef struct lathe_prompt {
+    uint32_t size;
+    int32_t n_tokens;
+    const int32_t *tokens; /* [n_tokens], used as they are; NULL: the text is encoded */
+    const char *text;      /* as in lathe_generate; NULL: "" */
+    uint64_t seed;         /* of this prompt's samples; sampling->seed is not used */
+} lathe_prompt;
+LATHE_ABI_SIZE(lathe_prompt, 32);
+
+/** Continues n prompts. prompts[n], out[n]: every element has the size of the first. out[i] is
+ *  what prompts[i] gives alone: the order and the number of prompts do not change it. What the
+ *  results point to is borrowed until the next call that generates. If a call fails, the message
+ *  names the prompt by its index, and no result may be read. */
+LATHE_EXPORT lathe_status lathe_generate_many(lathe_run *run, const lathe_prompt *prompts,
+                                              int32_t n, const lathe_sampling *sampling,
+                                              lathe_generation *out);
+
 /** Writes the log-probability of each target into out f32[n_rows * row_tokens]; 0 where the
  *  target is -1. */
 LATHE_EXPORT lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float *out);
