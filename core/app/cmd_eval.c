@@ -93,7 +93,7 @@ static int run_command(const lathe_args *args)
     if (status == LATHE_OK)
         status = lathe_app_begin_trace(args, run);
     if (status == LATHE_OK)
-        status = lathe_evaluate(run, batches, &e);
+        status = lathe_evaluate(run, batches, NULL, &e);
     if (status == LATHE_OK)
         status = lathe_args_value(args, "--json") ? print_json(&e) : (print_text(&e), LATHE_OK);
     const int code = status == LATHE_OK ? LATHE_EXIT_OK : lathe_args_fail(args, status);

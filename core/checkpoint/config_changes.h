@@ -11,7 +11,10 @@
 enum {
     LATHE_CHANGE_FIXED = 1, /* the run would train a different model: refused */
     LATHE_CHANGE_DATA = 2,  /* may change the rows of the data or their order */
-    LATHE_CHANGE_QUIET = 4  /* does not affect the training, or is reported elsewhere */
+    LATHE_CHANGE_QUIET = 4, /* does not affect the training, or is reported elsewhere */
+    /* what is optimised, or what the weights compute: refused unless checkpoint.allow_changed names
+       the key */
+    LATHE_CHANGE_OBJECTIVE = 8
 };
 
 /** Compares two configurations (lathe_config_json). Returns {"optimizer.lr": {"from": 0.001, "to":

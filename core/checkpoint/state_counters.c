@@ -48,6 +48,8 @@ void lathe__state_counters_put(const lathe_saved_state *saved, lathe_buffer *b)
         "  \"step\": %lld,\n  \"micro\": %lld,\n  \"tokens\": %lld,\n  \"seed\": \"%" PRIx64
         "\",\n",
         (long long)at->step, (long long)at->micro, (long long)at->tokens, saved->seed);
+    if (at->evaluation_due)
+        lathe_buffer_puts(b, "  \"evaluation_due\": 1,\n");
     lathe_buffer_printf(b,
                         "  \"cursor\": {\"seed\": %lld, \"epoch\": %lld, \"index\": %lld, "
                         "\"rows_per_epoch\": %lld, \"identity\": %lld},\n",
@@ -185,6 +187,8 @@ lathe_status lathe__state_counters_read(const json_t *root, const char *path, la
     LATHE_TRY(lathe__state_integer(root, path, "step", &out->step));
     LATHE_TRY(lathe__state_integer(root, path, "micro", &out->micro));
     LATHE_TRY(lathe__state_integer(root, path, "tokens", &out->tokens));
+    if (json_object_get(root, "evaluation_due"))
+        LATHE_TRY(lathe__state_count(root, path, "evaluation_due", 1, &out->evaluation_due));
     LATHE_TRY(lathe__state_integer(cursor, path, "seed", &out->cursor.seed));
     LATHE_TRY(lathe__state_integer(cursor, path, "epoch", &out->cursor.epoch));
     LATHE_TRY(lathe__state_integer(cursor, path, "index", &out->cursor.index));

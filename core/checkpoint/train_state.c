@@ -142,8 +142,12 @@ static lathe_status check_precision(const lathe_saved_state *saved, const json_t
                            "%s%s%s: finish the step in %s%s%s",
                            path, was, gap(recipe), recipe, now, gap(recipe_now), recipe_now, was,
                            gap(recipe), recipe);
-    lathe_log(LATHE_LOG_WARN, "%s was written in %s%s%s, the run goes on in %s%s%s", path, was,
-              gap(recipe), recipe, now, gap(recipe_now), recipe_now);
+    /* Another train.precision is among the changed settings that were told before; here the device
+     * chose another one. */
+    const char *asked = json_string_value(json_object_get(precision, "asked"));
+    if (!asked || strcmp(asked, lathe_precision_name(saved->precision)) == 0)
+        lathe_log(LATHE_LOG_WARN, "%s was written in %s%s%s, the run goes on in %s%s%s", path, was,
+                  gap(recipe), recipe, now, gap(recipe_now), recipe_now);
     at->scaler.scale = saved->compute_dtype == LATHE_F16 ? (float)saved->loss_scale_init : 1.0f;
     at->scaler.n_good = 0;
     return LATHE_OK;

@@ -49,7 +49,8 @@ const char *lathe_count_unit_name(int32_t count_unit)
     return count_unit == LATHE_COUNT_PAIRS ? "pairs" : "targets";
 }
 
-lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluation *out)
+lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, const volatile sig_atomic_t *stop,
+                            lathe_evaluation *out)
 {
     double sum = 0.0, metrics[LATHE_MAX_STAGE_METRICS] = {0.0};
     lathe_calibration calibration = {0};
@@ -67,6 +68,10 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluatio
     if (run->open.mode == LATHE_OPEN_EVALUATE)
         lathe_run_trace_begin(&run->trace, 0);
     for (int64_t i = 0; i < n_batches; i++) {
+        if (stop && *stop) {
+            out->is_stopped = 1;
+            return LATHE_OK;
+        }
         if (run->open.mode ==
             LATHE_OPEN_EVALUATE) /* within a training, the steps are what counts */
             lathe_run_trace_step(run, i + 1);

@@ -10,9 +10,9 @@
 
 typedef struct lathe_train_options {
     FILE *out; /* progress and notes */
-    /* Non-zero: finish the micro-batch, write a checkpoint, return. Set it from a thread that waits
-     * for the signal: a handler on a computing thread's stack can damage memory
-     * (app/stop_signals.h). */
+    /* Non-zero: finish the micro-batch (of a step or of an evaluation), write a checkpoint, return.
+     * Set it from a thread that waits for the signal: a handler on a computing thread's stack can
+     * damage memory (app/stop_signals.h). */
     const volatile sig_atomic_t *stop;
     /* Set to 1 before the first step: from then on there is something to save. NULL: not wanted. */
     volatile sig_atomic_t *steps;
@@ -56,13 +56,16 @@ typedef struct lathe_evaluation {
     double metrics[LATHE_MAX_STAGE_METRICS];
     /* names given by the stage; valid while the run is open */
     const char *metric_names[LATHE_MAX_STAGE_METRICS];
+    int32_t is_stopped; /* 1: the stop flag was seen; there are no figures */
 } lathe_evaluation;
 
 /** "targets" or "pairs". */
 const char *lathe_count_unit_name(int32_t count_unit);
 
-/** Evaluates the validation split once, with at most max_batches micro-batches (0: all). */
-lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, lathe_evaluation *out);
+/** Evaluates the validation split once, with at most max_batches micro-batches (0: all). stop: ends
+ * it between two micro-batches as soon as it is not zero; NULL: never. */
+lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, const volatile sig_atomic_t *stop,
+                            lathe_evaluation *out);
 
 /** Measures the highest rate of a matrix product in the compute dtype on this device, in FLOP/s; "%
  * of peak" figures refer to it. 0: the plan leaves no memory for the measurement. */

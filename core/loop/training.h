@@ -73,8 +73,9 @@ lathe_status lathe__training_sample(lathe_training *t);
 /** Starts the step's figures and shows the progress line. */
 void lathe__training_record(lathe_training *t, const lathe_step_record *step);
 
-/** Evaluates, passes the metric to the scheduler, and adds to the step's figures. */
-lathe_status lathe__training_evaluate(lathe_training *t);
+/** Evaluates, passes the metric to the scheduler, and adds to the step's figures. *out_stopped 1:
+ * options.stop was seen before the evaluation ended; it changed nothing. */
+lathe_status lathe__training_evaluate(lathe_training *t, int32_t *out_stopped);
 /** Whether early stopping ends the run, judged by the evaluations so far; logs it if so. */
 int32_t lathe__training_has_enough(lathe_training *t);
 /** Passes the metric to a scheduler that uses one. */

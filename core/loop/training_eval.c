@@ -78,13 +78,14 @@ int32_t lathe__training_has_enough(lathe_training *t)
 }
 
 /* Evaluates with the averaged weights if they differ from the trained ones. */
-static lathe_status evaluate(lathe_run *run, lathe_evaluation *out)
+static lathe_status evaluate(const lathe_training *t, lathe_evaluation *out)
 {
+    lathe_run *run = t->run;
     const lathe_averaging average = lathe__run_averaging(run);
     LATHE_TRY(lathe_average_fill(&average));
     const int32_t apart = lathe_average_is_apart(&average);
     LATHE_TRY(apart ? lathe_average_swap(&average) : LATHE_OK);
-    const lathe_status status = lathe_evaluate(run, run->set.eval_batches, out);
+    const lathe_status status = lathe_evaluate(run, run->set.eval_batches, t->options->stop, out);
     const lathe_status back = apart ? lathe_average_swap(&average) : LATHE_OK;
     return status != LATHE_OK ? status : back;
 }
@@ -116,15 +117,18 @@ static void print_detail(const lathe_evaluation *e, char *text, size_t capacity)
         (void)snprintf(text + n, capacity - n, "over %.0f %s", e->count, unit);
 }
 
-lathe_status lathe__training_evaluate(lathe_training *t)
+lathe_status lathe__training_evaluate(lathe_training *t, int32_t *out_stopped)
 {
     lathe_run *run = t->run;
     const lathe_averaging average = lathe__run_averaging(run);
     lathe_evaluation e;
     char detail[1024];
     const double begin = lathe_now();
-    LATHE_TRY(evaluate(run, &e));
+    LATHE_TRY(evaluate(t, &e));
     lathe_trace_since("evaluation", "evaluation", begin);
+    *out_stopped = e.is_stopped;
+    if (e.is_stopped)
+        return LATHE_OK;
     t->result->validation = e.loss;
     lathe__training_observe(run, e.loss);
     print_detail(&e, detail, sizeof detail);

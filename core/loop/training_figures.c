@@ -107,6 +107,8 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
         trace_step(step);
     const lathe_progress_step line = {.step = r->step,
                                       .max_steps = run->set.max_steps,
+                                      .is_last =
+                                          run->set.stop_after > 0 && r->step >= run->set.stop_after,
                                       .loss = r->loss,
                                       .grad_norm = r->grad_norm,
                                       .param_norm = r->param_norm,

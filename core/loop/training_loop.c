@@ -8,16 +8,34 @@
 #include "loop/run_trace.h"
 #include "loop/training.h"
 
+/* Makes the evaluation that is due after the step, or passes the training's loss to the scheduler.
+ */
+static lathe_status judge(lathe_training *t, int32_t last, int32_t *out_stopped)
+{
+    lathe_run *run = t->run;
+    const int64_t every = run->set.eval_every;
+    *out_stopped = 0;
+    if (run->data.validation &&
+        (last || run->at.evaluation_due || (every > 0 && run->at.step % every == 0)))
+        return lathe__training_evaluate(t, out_stopped);
+    /* a skipped step is no progress */
+    if (!run->data.validation && run->at.skipped_in_row == 0 && !run->at.evaluation_due)
+        lathe__training_observe(run, t->result->loss);
+    return LATHE_OK;
+}
+
 static lathe_status after_step(lathe_training *t, int32_t *out_ends)
 {
     lathe_run *run = t->run;
-    const int64_t step = run->at.step, every = run->set.eval_every;
-    const int32_t last = step == run->set.max_steps;
-    if (run->data.validation && (last || (every > 0 && step % every == 0)))
-        LATHE_TRY(lathe__training_evaluate(t));
-    /* a skipped step is no progress */
-    else if (!run->data.validation && run->at.skipped_in_row == 0)
-        lathe__training_observe(run, t->result->loss);
+    const int64_t step = run->at.step;
+    const int32_t last = step == run->set.max_steps, was_due = run->at.evaluation_due != 0;
+    int32_t stopped = 0;
+    LATHE_TRY(judge(t, last, &stopped));
+    run->at.evaluation_due = stopped;
+    if (stopped) { /* the run evaluates when it resumes; then it writes the figures of this step */
+        *out_ends = t->result->interrupted = 1;
+        return lathe__training_save_partial(t);
+    }
     t->result->interrupted = t->options->stop && *t->options->stop;
     t->result->paused = run->set.stop_after > 0 && step >= run->set.stop_after && !last;
     *out_ends =
@@ -26,7 +44,8 @@ static lathe_status after_step(lathe_training *t, int32_t *out_ends)
     LATHE_TRY(lathe__training_figures_write(t));
     LATHE_TRY(lathe__training_sample(t));
     int32_t rewound = 0;
-    LATHE_TRY(lathe__training_save(t, *out_ends, &rewound));
+    /* a checkpoint without its evaluation is replaced */
+    LATHE_TRY(lathe__training_save(t, *out_ends || was_due, &rewound));
     if (rewound) { /* the steps up to this one are repeated */
         *out_ends = t->result->interrupted;
         t->result->paused = t->result->stopped_early = 0;
@@ -37,12 +56,17 @@ static lathe_status after_step(lathe_training *t, int32_t *out_ends)
 static lathe_status loop(lathe_training *t)
 {
     lathe_run *run = t->run;
+    int32_t ends = 0;
     lathe_run_trace_begin(&run->trace, run->at.step);
-    if (run->at.step >= run->set.max_steps)
-        (void)fprintf(t->options->out, "nothing to do: step %lld of %lld\n",
-                      (long long)run->at.step, (long long)run->set.max_steps);
-    for (int32_t ends = lathe__training_has_enough(t);
-         !ends && run->at.step < run->set.max_steps;) {
+    if (run->at.evaluation_due) {
+        LATHE_TRY(after_step(t, &ends));
+    } else {
+        ends = lathe__training_has_enough(t);
+        if (run->at.step >= run->set.max_steps)
+            (void)fprintf(t->options->out, "nothing to do: step %lld of %lld\n",
+                          (long long)run->at.step, (long long)run->set.max_steps);
+    }
+    while (!ends && run->at.step < run->set.max_steps) {
         lathe_step_record step;
         lathe_run_trace_step(run, run->at.step + 1);
         LATHE_TRY(lathe__training_step(t, &step));

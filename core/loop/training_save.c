@@ -316,7 +316,8 @@ lathe_status lathe__training_save_partial(lathe_training *t)
     lathe_saver *s = t->saver;
     if (!s)
         return LATHE_OK;
-    if (run->sum.backwards > 0 || s->saved_step != run->at.step) /* one of the best stays one */
+    /* one of the best stays one */
+    if (run->sum.backwards > 0 || run->at.evaluation_due || s->saved_step != run->at.step)
         LATHE_TRY(write_checkpoint(t, s->keep.best > 0 && s->keep.read_back, 1));
     LATHE_TRY(settle(t));
     if (run->sum.backwards > 0)
@@ -324,6 +325,11 @@ lathe_status lathe__training_save_partial(lathe_training *t)
                             "checkpoint %s, in the middle of step %lld: %d of %d micro-batches",
                             s->path, (long long)run->at.step + 1, run->sum.backwards,
                             run->set.gradient_accumulation_steps);
+    else if (run->at.evaluation_due)
+        lathe_progress_note(&t->progress, 1,
+                            "checkpoint %s; the evaluation of step %lld was stopped and is made "
+                            "when the run resumes",
+                            s->path, (long long)run->at.step);
     else
         lathe_progress_note(&t->progress, 1, "checkpoint %s", s->path);
     return LATHE_OK;

@@ -79,7 +79,7 @@ void lathe_progress_show(lathe_progress *p, const lathe_progress_step *s)
                               : 0.9 * p->seconds_per_step + 0.1 * s->step_seconds;
     if (p->off)
         return;
-    const int32_t last = s->step >= s->max_steps;
+    const int32_t last = s->is_last || s->step >= s->max_steps;
     if (p->in_place) {
         (void)fprintf(p->out, "\r");
         put_line(p, s);

@@ -36,6 +36,7 @@ typedef struct lathe_progress {
 /** The figures of one step. */
 typedef struct lathe_progress_step {
     int64_t step, max_steps;
+    int32_t is_last; /* 1: the run pauses after this step, before max_steps: it gets a line */
     double loss, grad_norm, param_norm, lr;
     double tokens_per_second;
     double flops_per_second, peak_flops; /* peak 0: unknown */

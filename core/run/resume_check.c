@@ -19,108 +19,12 @@
 #include "checkpoint/config_changes.h"
 #include "checkpoint/train_state.h"
 #include "run/resume_model.h"
+#include "run/resume_refusal.h"
 #include "run/run_saved.h"
-
-/* One check. */
-typedef struct resuming {
-    lathe_run *run;
-    const char *dir;      /* the checkpoint */
-    json_t *before, *now; /* configurations; before NULL: not known */
-    json_t *changes;      /* lathe_config_changes of the two */
-    int64_t n_refused;
-} resuming;
-
-/* ---- refusals ---- */
-
-/* Advice for a checkpoint that does not belong to the run. */
-static const char *way_out(const lathe_checkpoint_settings *set)
-{
-    return set->resume && strcmp(set->resume, "auto") != 0
-               ? "resume from another checkpoint with checkpoint.resume"
-               : "choose another checkpoint.dir to begin anew";
-}
-
-/* Splits "model.rope_theta" in two; for a plugin the key is "name". */
-static void split_name(const char *name, char section[64], char key[64])
-{
-    const size_t n = strcspn(name, ".");
-    (void)snprintf(section, 64, "%.*s", (int)n, name);
-    (void)snprintf(key, 64, "%s", name[n] ? name + n + 1 : "");
-    if (strcmp(key, "plugin") == 0)
-        (void)snprintf(key, 64, "name");
-}
 
 static const char *text_of(const lathe_buffer *b)
 {
     return b->data ? b->data : "?";
-}
-
-/* Refuses the new value of a key; `hint`: further advice, or "". */
-static lathe_status refuse_value(resuming *r, const char *section, const char *key,
-                                 const json_t *from, const json_t *to, const char *hint)
-{
-    lathe_buffer was = LATHE_BUFFER_INIT, is = LATHE_BUFFER_INIT;
-    const int is_new = !from || json_is_null(from);
-    lathe_change_value_put(from, &was);
-    lathe_change_value_put(to, &is);
-    const lathe_status status = lathe__run_refuse(
-        r->run, section, key,
-        "%s.%s is %s, but %s, from which the run would resume, was written %s%s: %s, %sor %s",
-        section, key, text_of(&is), r->dir, is_new ? "without it" : "with ",
-        is_new ? "" : text_of(&was), is_new ? "take it out" : "set it back", hint,
-        way_out(&r->run->set.checkpoint));
-    lathe_buffer_fini(&was);
-    lathe_buffer_fini(&is);
-    r->n_refused++;
-    return status == LATHE_E_CONFIG ? LATHE_OK : status;
-}
-
-static lathe_status refuse_change(resuming *r, const char *name, const json_t *change)
-{
-    char section[64], key[64];
-    split_name(name, section, key);
-    return refuse_value(r, section, key, json_object_get(change, "from"),
-                        json_object_get(change, "to"), "");
-}
-
-/* Refuses with the message of a check, at a key; `changed`: the keys that may be the cause, or
- * "". */
-static lathe_status refuse_said(resuming *r, const char *section, const char *key,
-                                const char *changed)
-{
-    char said[1024];
-    (void)snprintf(said, sizeof said, "%s", lathe_error_message());
-    r->n_refused++;
-    const lathe_status status = lathe__run_refuse(
-        r->run, section, key, "%s%s%s; the run would resume from %s: %s%s", said,
-        changed[0] ? "; changed since then: " : "", changed, r->dir,
-        changed[0] ? "set these keys back, or " : "", way_out(&r->run->set.checkpoint));
-    return status == LATHE_E_CONFIG ? LATHE_OK : status;
-}
-
-/* The same at the first changed key of the section, and names all of them; at `key` if none
- * changed. */
-static lathe_status refuse_section(resuming *r, const char *section, const char *key)
-{
-    const size_t n = strlen(section);
-    const char *name, *first = NULL;
-    json_t *change;
-    lathe_buffer list = LATHE_BUFFER_INIT;
-    char place_section[64], place_key[64];
-    json_object_foreach(r->changes, name, change)
-    {
-        if (strncmp(name, section, n) != 0 || name[n] != '.')
-            continue;
-        lathe_buffer_printf(&list, "%s%s ", first ? ", " : "", name);
-        lathe_change_put(change, &list);
-        first = first ? first : name;
-    }
-    if (first)
-        split_name(first, place_section, place_key);
-    const lathe_status status =
-        refuse_said(r, section, first ? place_key : key, list.data ? list.data : "");
-    lathe_buffer_fini(&list);
-    return status;
 }
 
 /* Whether a status means that the checkpoint belongs to another run, not that it is damaged. */
@@ -138,7 +42,7 @@ static int is_damage(lathe_status status)
 
 /* ---- plugins ---- */
 
-static lathe_status check_plugins(resuming *r)
+static lathe_status check_plugins(lathe_resuming *r)
 {
     const char *name;
     json_t *change;
@@ -151,9 +55,9 @@ static lathe_status check_plugins(resuming *r)
         json_t *from = json_object_get(change, "from"), *to = json_object_get(change, "to");
         json_t *none = json_string("none"); /* such as no quantization */
         char section[64], key[64];
-        split_name(name, section, key);
-        const lathe_status status = refuse_value(r, section, key, json_is_null(from) ? none : from,
-                                                 json_is_null(to) ? none : to, "");
+        lathe__resume_split_name(name, section, key);
+        const lathe_status status = lathe__resume_refuse_value(
+            r, section, key, json_is_null(from) ? none : from, json_is_null(to) ? none : to, "");
         json_decref(none);
         LATHE_TRY(status);
     }
@@ -164,7 +68,7 @@ static lathe_status check_plugins(resuming *r)
 
 /* Refuses changed keys of [model] that make a different model: those among the named differences of
  * the two models, or all of them if none is. */
-static lathe_status refuse_model_keys(resuming *r, const json_t *differences)
+static lathe_status refuse_model_keys(lathe_resuming *r, const json_t *differences)
 {
     const char *name;
     json_t *change;
@@ -175,25 +79,25 @@ static lathe_status refuse_model_keys(resuming *r, const json_t *differences)
     {
         if (strncmp(name, "model.", 6) == 0 && (lathe_change_effect(name) & LATHE_CHANGE_FIXED) &&
             (!named || json_object_get(differences, name)))
-            LATHE_TRY(refuse_change(r, name, change));
+            LATHE_TRY(lathe__resume_refuse_change(r, name, change, ""));
     }
     return LATHE_OK;
 }
 
 /* Refuses another tokenizer, if it decides the vocabulary size because [model] does not set it. */
-static lathe_status refuse_tokenizer(resuming *r)
+static lathe_status refuse_tokenizer(lathe_resuming *r)
 {
     static const char *const names[] = {"tokenizer.train", "tokenizer.path"};
     for (size_t i = 0; i < 2; i++) {
         const json_t *change = json_object_get(r->changes, names[i]);
         if (change)
-            LATHE_TRY(refuse_change(r, names[i], change));
+            LATHE_TRY(lathe__resume_refuse_change(r, names[i], change, ""));
     }
     return LATHE_OK;
 }
 
 /* Refuses another model when no key of [model] changed: its folder or the vocabulary did. */
-static lathe_status refuse_model(resuming *r, const json_t *differences)
+static lathe_status refuse_model(lathe_resuming *r, const json_t *differences)
 {
     lathe_buffer list = LATHE_BUFFER_INIT;
     const char *name, *path = r->run->set.model_path;
@@ -214,12 +118,12 @@ static lathe_status refuse_model(resuming *r, const json_t *differences)
         "%s%s the run's model is not that of %s, from which the run would resume: %s; put it back "
         "as it was, or %s",
         path ? path : "", path ? "/config.json:" : "the configuration changed:", r->dir,
-        text_of(&list), way_out(&r->run->set.checkpoint));
+        text_of(&list), lathe__resume_way_out(&r->run->set.checkpoint));
     lathe_buffer_fini(&list);
     return status == LATHE_E_CONFIG ? LATHE_OK : status;
 }
 
-static lathe_status check_model(resuming *r)
+static lathe_status check_model(lathe_resuming *r)
 {
     json_t *differences = NULL;
     LATHE_TRY(lathe__resume_model_changes(r->run, r->dir, &differences));
@@ -234,15 +138,17 @@ static lathe_status check_model(resuming *r)
         return status;
     status = lathe__resume_model_check(&r->run->model, &r->run->params, r->dir);
     return is_refusal(status) || status == LATHE_E_NOT_FOUND
-               ? refuse_said(r, "model", r->run->set.model_path ? "path" : "model_type", "")
+               ? lathe__resume_refuse_said(r, "model",
+                                           r->run->set.model_path ? "path" : "model_type", "")
                : status;
 }
 
-static lathe_status check_adapter(resuming *r)
+static lathe_status check_adapter(lathe_resuming *r)
 {
     const lathe_status status = lathe__resume_adapter_check(r->run, r->dir);
-    return is_refusal(status) || status == LATHE_E_NOT_FOUND ? refuse_section(r, "adapter", "name")
-                                                             : status;
+    return is_refusal(status) || status == LATHE_E_NOT_FOUND
+               ? lathe__resume_refuse_section(r, "adapter", "name")
+               : status;
 }
 
 /* ---- the data ---- */
@@ -254,22 +160,22 @@ static json_t *data_seed(const json_t *config)
     return own ? own : json_object_get(json_object_get(config, "train"), "seed");
 }
 
-static lathe_status refuse_seed(resuming *r)
+static lathe_status refuse_seed(lathe_resuming *r)
 {
     const json_t *was = data_seed(r->before), *is = data_seed(r->now);
     char hint[96];
     if (!was || json_equal(was, is))
         return LATHE_OK;
     if (lathe_config_is_set(r->run->config, "data", "seed"))
-        return refuse_value(r, "data", "seed", was, is, "");
+        return lathe__resume_refuse_value(r, "data", "seed", was, is, "");
     if (json_object_get(json_object_get(r->before, "data"), "seed"))
-        return refuse_value(r, "data", "seed", was, NULL, "");
+        return lathe__resume_refuse_value(r, "data", "seed", was, NULL, "");
     (void)snprintf(hint, sizeof hint, "set data.seed = %lld to keep the order of the data, ",
                    (long long)json_integer_value(was));
-    return refuse_value(r, "train", "seed", was, is, hint);
+    return lathe__resume_refuse_value(r, "train", "seed", was, is, hint);
 }
 
-static lathe_status refuse_data(resuming *r)
+static lathe_status refuse_data(lathe_resuming *r)
 {
     char said[1024];
     const char *name;
@@ -279,18 +185,19 @@ static lathe_status refuse_data(resuming *r)
     json_object_foreach(r->changes, name, change)
     {
         if ((lathe_change_effect(name) & LATHE_CHANGE_DATA) && strcmp(name, "data.datasets") != 0)
-            LATHE_TRY(refuse_change(r, name, change));
+            LATHE_TRY(lathe__resume_refuse_change(r, name, change, ""));
     }
     change = json_object_get(r->changes, "data.datasets");
     if (r->n_refused > 0)
-        return change ? refuse_change(r, "data.datasets", change) : LATHE_OK;
+        return change ? lathe__resume_refuse_change(r, "data.datasets", change, "") : LATHE_OK;
     lathe_buffer list = LATHE_BUFFER_INIT;
     if (change) { /* the message names the file that is new, missing or changed */
         lathe_buffer_puts(&list, "data.datasets ");
         lathe_change_put(change, &list);
     }
     (void)lathe_error(LATHE_E_STATE, "%s", said);
-    const lathe_status status = refuse_said(r, "data", "datasets", list.data ? list.data : "");
+    const lathe_status status =
+        lathe__resume_refuse_said(r, "data", "datasets", list.data ? list.data : "");
     lathe_buffer_fini(&list);
     return status;
 }
@@ -299,21 +206,21 @@ static lathe_status refuse_data(resuming *r)
 
 /* Run.json names a plugin that is not the run's, where the manifest has no configuration: "... with
  * optimizer adamw". */
-static lathe_status refuse_part(resuming *r)
+static lathe_status refuse_part(lathe_resuming *r)
 {
     static const char *const kinds[] = {"optimizer", "scheduler", "adapter", "quant", "stage"};
     char words[64];
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         (void)snprintf(words, sizeof words, "with %s ", kinds[i]);
         if (strstr(lathe_error_message(), words))
-            return refuse_said(r, kinds[i], "name", "");
+            return lathe__resume_refuse_said(r, kinds[i], "name", "");
     }
-    return refuse_said(r, "checkpoint", "resume", "");
+    return lathe__resume_refuse_said(r, "checkpoint", "resume", "");
 }
 
 /* Refuses another precision in the middle of a step: the sums so far were computed in the old
  * one. */
-static lathe_status refuse_precision(resuming *r)
+static lathe_status refuse_precision(lathe_resuming *r)
 {
     lathe_buffer list = LATHE_BUFFER_INIT;
     const json_t *change = json_object_get(r->changes, "train.precision");
@@ -321,12 +228,13 @@ static lathe_status refuse_precision(resuming *r)
         lathe_buffer_puts(&list, "train.precision ");
         lathe_change_put(change, &list);
     }
-    const lathe_status status = refuse_said(r, "train", "precision", list.data ? list.data : "");
+    const lathe_status status =
+        lathe__resume_refuse_said(r, "train", "precision", list.data ? list.data : "");
     lathe_buffer_fini(&list);
     return status;
 }
 
-static lathe_status check_state(resuming *r)
+static lathe_status check_state(lathe_resuming *r)
 {
     int32_t what = LATHE_STATE_PARTS;
     const lathe_status status = lathe__train_state_check(lathe__run_saved(r->run), r->dir, &what);
@@ -336,7 +244,48 @@ static lathe_status check_state(resuming *r)
         return refuse_data(r);
     if (what == LATHE_STATE_PRECISION)
         return refuse_precision(r);
-    return what == LATHE_STATE_SLOTS ? refuse_section(r, "optimizer", "name") : refuse_part(r);
+    return what == LATHE_STATE_SLOTS ? lathe__resume_refuse_section(r, "optimizer", "name")
+                                     : refuse_part(r);
+}
+
+/* ---- what is optimised ---- */
+
+/* Whether a key that the checkpoint did not know has its default: the plugin got a new key. */
+static int is_new_default(const lathe_resuming *r, const char *name, const json_t *change)
+{
+    char section[64], key[64];
+    lathe__resume_split_name(name, section, key);
+    return json_is_null(json_object_get(change, "from")) &&
+           !lathe_config_is_set(r->run->config, section, key);
+}
+
+/* Whether checkpoint.allow_changed names the key. */
+static int is_allowed(const lathe_run *run, const char *name)
+{
+    const lathe_value *list = lathe_config_get(run->config, "checkpoint", "allow_changed");
+    for (int64_t i = 0; list && list->is_set && i < list->n; i++)
+        if (strcmp(list->strs[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Refuses changes of what is optimised, or of what the trained weights compute. */
+static lathe_status check_objective(lathe_resuming *r)
+{
+    const char *name;
+    json_t *change;
+    json_object_foreach(r->changes, name, change)
+    {
+        char hint[160];
+        if (!(lathe_change_effect(name) & LATHE_CHANGE_OBJECTIVE) || is_allowed(r->run, name) ||
+            is_new_default(r, name, change))
+            continue;
+        (void)snprintf(hint, sizeof hint,
+                       "set checkpoint.allow_changed = [\"%s\"] to go on with another objective, ",
+                       name);
+        LATHE_TRY(lathe__resume_refuse_change(r, name, change, hint));
+    }
+    return LATHE_OK;
 }
 
 /* ---- what may change ---- */
@@ -353,7 +302,7 @@ static int is_same_path(const json_t *change)
     return is_same;
 }
 
-static lathe_status warn_of_changes(resuming *r)
+static lathe_status warn_of_changes(lathe_resuming *r)
 {
     lathe_buffer list = LATHE_BUFFER_INIT;
     char section[64] = "", key[64] = "", other_section[64], other_key[64];
@@ -363,11 +312,11 @@ static lathe_status warn_of_changes(resuming *r)
     json_object_foreach(r->changes, name, change)
     {
         if ((lathe_change_effect(name) & (LATHE_CHANGE_QUIET | LATHE_CHANGE_FIXED)) ||
-            is_same_path(change))
+            is_same_path(change) || is_new_default(r, name, change))
             continue;
         if (n == 0)
-            split_name(name, section, key);
-        split_name(name, other_section, other_key);
+            lathe__resume_split_name(name, section, key);
+        lathe__resume_split_name(name, other_section, other_key);
         lathe_buffer_printf(&list, "%s%s.%s ", n++ ? ", " : "", other_section, other_key);
         lathe_change_put(change, &list);
     }
@@ -382,7 +331,7 @@ static lathe_status warn_of_changes(resuming *r)
 
 /* ---- one checkpoint ---- */
 
-static lathe_status read_configurations(resuming *r)
+static lathe_status read_configurations(lathe_resuming *r)
 {
     json_t *meta = NULL;
     LATHE_TRY(lathe_checkpoint_meta(r->dir, &meta));
@@ -395,10 +344,10 @@ static lathe_status read_configurations(resuming *r)
 }
 
 /* Makes all checks, ordered so that a cause is reported before its consequences. */
-static lathe_status check_all(resuming *r)
+static lathe_status check_all(lathe_resuming *r)
 {
-    lathe_status (*const checks[])(resuming *) = {check_plugins, check_model, check_adapter,
-                                                  check_state, warn_of_changes};
+    lathe_status (*const checks[])(lathe_resuming *) = {
+        check_plugins, check_model, check_adapter, check_objective, check_state, warn_of_changes};
     LATHE_TRY(read_configurations(r));
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && r->n_refused == 0; i++)
         LATHE_TRY(checks[i](r));
@@ -407,7 +356,7 @@ static lathe_status check_all(resuming *r)
 
 static lathe_status check_one(lathe_run *run, const char *dir)
 {
-    resuming r = {.run = run, .dir = dir};
+    lathe_resuming r = {.run = run, .dir = dir};
     lathe_status status = check_all(&r);
     if (status == LATHE_OK && r.n_refused > 0)
         status = LATHE_E_CONFIG;

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "base/error.h"
+#include "checkpoint/config_changes.h"
 #include "run/average_check.h"
 #include "run/curvature_check.h"
 #include "run/run_check.h"
@@ -206,6 +207,21 @@ static lathe_status check_stage_inputs(const lathe_run *run)
                              run->parts.stage.component->plugin->name, stage->inputs[0].name);
 }
 
+/* Refuses names in checkpoint.allow_changed that need no permission, or that nothing may allow. */
+static lathe_status check_allowed(const lathe_run *run)
+{
+    const lathe_value *list = lathe_config_get(run->config, "checkpoint", "allow_changed");
+    for (int64_t i = 0; list && list->is_set && i < list->n; i++)
+        if (lathe_change_effect(list->strs[i]) != LATHE_CHANGE_OBJECTIVE)
+            return lathe__run_refuse(
+                run, "checkpoint", "allow_changed",
+                "checkpoint.allow_changed names \"%s\"; expected keys of [stage], [adapter], "
+                "[quant], [reward] or [teacher], as \"stage.beta\"; other keys may change without "
+                "permission, or not at all",
+                list->strs[i]);
+    return LATHE_OK;
+}
+
 lathe_status lathe__settings_check(lathe_run *run)
 {
     lathe_status (*const checks[])(const lathe_run *run) = {
@@ -213,6 +229,7 @@ lathe_status lathe__settings_check(lathe_run *run)
         check_early_stopping,
         check_samples,
         check_stage_inputs,
+        check_allowed,
         lathe__curvature_check_stage,
         lathe__average_check_optimizer,
         lathe__average_check_start,

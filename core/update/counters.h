@@ -32,6 +32,8 @@ typedef struct lathe_counters {
     int64_t averaged;
     int64_t micro;  /* micro-batches so far; the step of the RNG */
     int64_t tokens; /* tokens seen */
+    /* 1: the evaluation after `step` was stopped; the run makes it before it goes on */
+    int64_t evaluation_due;
     double scheduler_state[LATHE_MAX_SCHEDULER_STATE];
     lathe_cursor cursor;
     lathe_early_stop early;

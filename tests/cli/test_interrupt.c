@@ -247,3 +247,54 @@ Test(interrupt, before_the_first_step_ends_at_once_and_loses_nothing, .timeout =
     cr_expect(log_has("stopped before the first step; nothing was trained"));
     cr_expect_neq(access("out/latest", F_OK), 0);
 }
+
+/* Lines of a large validation file: evaluating it takes much longer than a step. */
+static void put_long_evaluation(void)
+{
+    cr_assert_eq(
+        system("i=0; while [ $i -lt 200 ]; do i=$((i+1)); cat corpus.txt; done >valid.txt; "
+               "sed -e 's/^max_steps.*/max_steps = 4\\neval_every = 2/' -e 's/fp16/fp32/' "
+               "-e '/^loss_scale/d' -e 's/^cache_dir/validation = [{ path = \"valid.txt\" "
+               "}]\\ncache_dir/' run.toml > eval.toml; printf '[scheduler]\\nname = "
+               "\"reduce_on_plateau\"\\npatience = 0\\nthreshold = 10.0\\n' >> eval.toml"),
+        0);
+}
+
+/* The evaluation of step 2, and later that of the last step, are stopped. */
+Test(interrupt, within_an_evaluation_ends_soon_and_gives_the_same_bits, .timeout = 120)
+{
+    int n_within = 0;
+    put_long_evaluation();
+    const double since = seconds_now();
+    cr_assert_eq(finish(start_file("eval.toml", "whole")), 0);
+    const double whole = seconds_now() - since;
+    for (int i = 0; i < 4 && n_within < 3; i++) {
+        (void)unlink("log");
+        const pid_t child = start_file("eval.toml", "parts");
+        while (!log_has("planned peak") && !has_ended(child))
+            wait_ms(5);
+        wait_ms((int)(1000.0 * whole * (i == 0 ? 0.3 : 0.6)));
+        const double begin = seconds_now();
+        if (!has_ended(child))
+            cr_assert_eq(kill(child, SIGTERM), 0);
+        const int code = finish(child);
+        cr_assert(code == 143 || code == 0, "exit code %d", code);
+        const int within = log_has("the evaluation of step [24] was stopped and is made when");
+        if (within)
+            cr_expect_lt(seconds_now() - begin, 0.25 * whole + 1.0);
+        n_within += within;
+        if (code == 0)
+            break;
+    }
+    cr_assert_geq(n_within, 1, "no signal came within an evaluation");
+    (void)finish(start_file("eval.toml", "parts"));
+    cr_expect_eq(system("for f in model.safetensors state/optimizer.safetensors state/run.json; do "
+                        "cmp whole/step-00000004/$f parts/step-00000004/$f || exit 1; done"),
+                 0);
+    cr_expect_eq(lines("parts/metrics.jsonl"), 4);
+    cr_expect_eq(
+        system("for d in whole parts; do sed -n 's/.*\"step\": \\([24]\\).*\\(\"eval_loss\": "
+               "[0-9.e+-]*\\).*/\\1 \\2/p' $d/metrics.jsonl > $d.evals; done; "
+               "test -s whole.evals && cmp whole.evals parts.evals"),
+        0);
+}

@@ -148,6 +148,69 @@ Test(resume_refusal, of_an_adapter_names_its_keys)
     cr_expect_not_null(strstr(output, "changed since then: adapter.r 4 -> 8;"), "%s", output);
 }
 
+/* ---- what is optimised ---- */
+
+/* A run with an adapter, whose settings decide what its weights compute. */
+static void make_adapter_run(void)
+{
+    put("base.toml", run_file);
+    cr_assert_eq(run("sed -e '/^model_type/,/^max_position/d' -e '/^train = /d' "
+                     "-e 's/^\\[model\\]/[model]\\npath = \"base\"\\n"
+                     "[adapter]\\nname = \"lora\"\\nr = 4/' base.toml > run.toml && "
+                     "cp -r out/step-00000004 base && rm -r out"),
+                 0);
+    expect(LATHE " train run.toml 2>&1", 0, "checkpoint out/step-00000004");
+}
+
+#define OTHER_ALPHA                                                                                \
+    "--adapter.alpha: error: adapter.alpha is 7.0, but out/step-00000004, from which the run "     \
+    "would resume, was written with "
+
+Test(resume_refusal, of_another_objective_names_the_key_and_the_permission)
+{
+    make_adapter_run();
+    expect_refused("--adapter.alpha 7", OTHER_ALPHA);
+    cr_expect_not_null(strstr(output, "set it back, set checkpoint.allow_changed = "
+                                      "[\"adapter.alpha\"] to go on with another objective, or "
+                                      "choose another checkpoint.dir to begin anew\n"),
+                       "%s", output);
+}
+
+Test(resume_refusal, of_another_objective_is_lifted_by_its_permission_alone)
+{
+    make_adapter_run();
+    expect_refused("--adapter.alpha 7 --checkpoint.allow_changed '[\"adapter.dropout\"]'",
+                   OTHER_ALPHA);
+    expect(LATHE " train run.toml --train.stop_after 5 --adapter.alpha 7 "
+                 "--checkpoint.allow_changed '[\"adapter.alpha\"]' 2>&1",
+           0, "with other settings than it was written with: adapter.alpha ");
+    /* the checkpoint now has the new value */
+    expect(LATHE " train run.toml --train.stop_after 6 --adapter.alpha 7 2>&1", 0,
+           "checkpoint out/step-00000006");
+}
+
+Test(resume_refusal, permission_for_other_keys_is_refused)
+{
+    static const char *const names[] = {"optimizer.lr", "model.hidden_size", "stage",
+                                        "stage.plugin", ""};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char arguments[200], says[200];
+        snprintf(arguments, sizeof arguments, "--checkpoint.allow_changed '[\"%s\"]'", names[i]);
+        snprintf(says, sizeof says,
+                 "--checkpoint.allow_changed: error: checkpoint.allow_changed names \"%s\"; "
+                 "expected keys of [stage], [adapter], [quant], [reward] or [teacher]",
+                 names[i]);
+        expect_refused(arguments, says);
+    }
+}
+
+Test(resume_warning, of_another_precision_is_told_once)
+{
+    expect(LATHE " train run.toml --train.stop_after 5 --train.precision bf16 2>&1", 0,
+           "train.precision \"fp32\" -> \"bf16\"");
+    cr_expect_null(strstr(output, "goes on in"), "%s", output);
+}
+
 /* ---- allowed changes ---- */
 
 Test(resume_warning, lists_each_changed_key_once_and_the_lineage_has_them)

@@ -271,6 +271,14 @@ Test(dry_run, takes_two_steps_and_writes_nothing)
     cr_expect_str_eq(output, ".\n./run.toml\n./text.txt\n./tmp\n");
 }
 
+Test(dry_run, prints_a_line_for_each_of_its_steps)
+{
+    expect(LATHE " train run.toml --dry-run --log.progress plain 2>&1", 0, "\nstep 1/12 ");
+    cr_expect_not_null(strstr(output, "\nstep 2/12 "), "%s", output);
+    expect(LATHE " train run.toml --dry-run --log.progress plain --train.log_every 5 2>&1", 0,
+           "\nstep 2/12 ");
+}
+
 Test(dry_run, leaves_a_run_that_is_there_as_it_is)
 {
     expect(LATHE " train run.toml 2>&1", 0, "");

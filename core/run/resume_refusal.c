@@ -1,0 +1,95 @@
+/* Refuses a checkpoint to resume from, with the key that is the cause. */
+#include "run/resume_refusal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "checkpoint/config_changes.h"
+#include "run/run_check.h"
+
+const char *lathe__resume_way_out(const lathe_checkpoint_settings *set)
+{
+    return set->resume && strcmp(set->resume, "auto") != 0
+               ? "resume from another checkpoint with checkpoint.resume"
+               : "choose another checkpoint.dir to begin anew";
+}
+
+void lathe__resume_split_name(const char *name, char section[64], char key[64])
+{
+    const size_t n = strcspn(name, ".");
+    (void)snprintf(section, 64, "%.*s", (int)n, name);
+    (void)snprintf(key, 64, "%s", name[n] ? name + n + 1 : "");
+    if (strcmp(key, "plugin") == 0)
+        (void)snprintf(key, 64, "name");
+}
+
+static const char *text_of(const lathe_buffer *b)
+{
+    return b->data ? b->data : "?";
+}
+
+lathe_status lathe__resume_refuse_value(lathe_resuming *r, const char *section, const char *key,
+                                        const json_t *from, const json_t *to, const char *hint)
+{
+    lathe_buffer was = LATHE_BUFFER_INIT, is = LATHE_BUFFER_INIT;
+    const int is_new = !from || json_is_null(from);
+    lathe_change_value_put(from, &was);
+    lathe_change_value_put(to, &is);
+    const lathe_status status = lathe__run_refuse(
+        r->run, section, key,
+        "%s.%s is %s, but %s, from which the run would resume, was written %s%s: %s, %sor %s",
+        section, key, text_of(&is), r->dir, is_new ? "without it" : "with ",
+        is_new ? "" : text_of(&was), is_new ? "take it out" : "set it back", hint,
+        lathe__resume_way_out(&r->run->set.checkpoint));
+    lathe_buffer_fini(&was);
+    lathe_buffer_fini(&is);
+    r->n_refused++;
+    return status == LATHE_E_CONFIG ? LATHE_OK : status;
+}
+
+lathe_status lathe__resume_refuse_change(lathe_resuming *r, const char *name, const json_t *change,
+                                         const char *hint)
+{
+    char section[64], key[64];
+    lathe__resume_split_name(name, section, key);
+    return lathe__resume_refuse_value(r, section, key, json_object_get(change, "from"),
+                                      json_object_get(change, "to"), hint);
+}
+
+lathe_status lathe__resume_refuse_said(lathe_resuming *r, const char *section, const char *key,
+                                       const char *changed)
+{
+    char said[1024];
+    (void)snprintf(said, sizeof said, "%s", lathe_error_message());
+    r->n_refused++;
+    const lathe_status status =
+        lathe__run_refuse(r->run, section, key, "%s%s%s; the run would resume from %s: %s%s", said,
+                          changed[0] ? "; changed since then: " : "", changed, r->dir,
+                          changed[0] ? "set these keys back, or " : "",
+                          lathe__resume_way_out(&r->run->set.checkpoint));
+    return status == LATHE_E_CONFIG ? LATHE_OK : status;
+}
+
+lathe_status lathe__resume_refuse_section(lathe_resuming *r, const char *section, const char *key)
+{
+    const size_t n = strlen(section);
+    const char *name, *first = NULL;
+    json_t *change;
+    lathe_buffer list = LATHE_BUFFER_INIT;
+    char place_section[64], place_key[64];
+    json_object_foreach(r->changes, name, change)
+    {
+        if (strncmp(name, section, n) != 0 || name[n] != '.')
+            continue;
+        lathe_buffer_printf(&list, "%s%s ", first ? ", " : "", name);
+        lathe_change_put(change, &list);
+        first = first ? first : name;
+    }
+    if (first)
+        lathe__resume_split_name(first, place_section, place_key);
+    const lathe_status status =
+        lathe__resume_refuse_said(r, section, first ? place_key : key, list.data ? list.data : "");
+    lathe_buffer_fini(&list);
+    return status;
+}

@@ -1,0 +1,42 @@
+/* Refuses a checkpoint to resume from, with the key that is the cause. */
+#ifndef LATHE_RUN_RESUME_REFUSAL_H
+#define LATHE_RUN_RESUME_REFUSAL_H
+
+#include <jansson.h>
+
+#include "run/run_state.h"
+
+/* One check. */
+typedef struct lathe_resuming {
+    lathe_run *run;
+    const char *dir;      /* the checkpoint */
+    json_t *before, *now; /* configurations; before NULL: not known */
+    json_t *changes;      /* lathe_config_changes of the two */
+    int64_t n_refused;
+} lathe_resuming;
+
+/** Advice for a checkpoint that does not belong to the run. */
+const char *lathe__resume_way_out(const lathe_checkpoint_settings *set);
+
+/** Splits "model.rope_theta" in two; for a plugin the key is "name". */
+void lathe__resume_split_name(const char *name, char section[64], char key[64]);
+
+/** Refuses the new value of a key; `hint`: further advice, or "". Refusals are counted; the status
+ * is LATHE_OK unless memory runs out. */
+lathe_status lathe__resume_refuse_value(lathe_resuming *r, const char *section, const char *key,
+                                        const json_t *from, const json_t *to, const char *hint);
+
+/** Refuses a change of the configuration, {"from", "to"}, of "section.key". */
+lathe_status lathe__resume_refuse_change(lathe_resuming *r, const char *name, const json_t *change,
+                                         const char *hint);
+
+/** Refuses with the message of a check, at a key; `changed`: the keys that may be the cause, or
+ * "". */
+lathe_status lathe__resume_refuse_said(lathe_resuming *r, const char *section, const char *key,
+                                       const char *changed);
+
+/** The same at the first changed key of the section, and names all of them; at `key` if none
+ * changed. */
+lathe_status lathe__resume_refuse_section(lathe_resuming *r, const char *section, const char *key);
+
+#endif
