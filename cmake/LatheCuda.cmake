@@ -1,6 +1,6 @@
 # lathe_embed_cuda(target file): compiles `file`, the C/CUDA source of a plugin's kernels, with nvcc to a
-# fatbin and puts it into the target as lathe_cuda_image (lathe/kit/code_image.h). Without nvcc nothing is
-# embedded and the plugin's cuda_image is NULL: the toolkit is never needed to build.
+# fatbin and embeds it in the target as lathe_cuda_image (lathe/kit/code_image.h). Without nvcc nothing is
+# embedded and the plugin's cuda_image is NULL, so building does not need the CUDA toolkit.
 set(LATHE_CUDA_ARCHS 80 89 90a 100 CACHE STRING "Architectures of embedded CUDA code (sm_XX)")
 option(LATHE_CUDA_IMAGES "Embed CUDA code in plugins when nvcc is found" ON)
 
@@ -8,10 +8,11 @@ if(LATHE_CUDA_IMAGES)
   find_program(LATHE_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
 endif()
 
-# lathe_cuda_gencode(out source): the -gencode flags for LATHE_CUDA_ARCHS; the newest travels as PTX as well, for the GPUs
-# that come after it. nvcc makes the same PTX, and from it the same machine code, of our kernels for every architecture
-# before 100, so it makes that of the oldest alone: half of the time of a compilation goes into each PTX. A source that
-# compares __CUDA_ARCH__ gets PTX of its own for each (headers do not compare it: tests/house/check_sources.sh).
+# lathe_cuda_gencode(out source): the -gencode flags for LATHE_CUDA_ARCHS. For the newest architecture, PTX is embedded
+# too, so that later GPUs can run it. For every architecture before 100, nvcc generates the same PTX, and from it the
+# same machine code, from our kernels. So only the PTX of the oldest is generated, because each PTX takes half of the
+# time of a compilation. A source that compares __CUDA_ARCH__ gets separate PTX for each architecture (headers do not
+# compare it: tests/house/check_sources.sh).
 function(lathe_cuda_gencode out source)
   file(STRINGS ${source} own_ptx REGEX "__CUDA_ARCH__ *[<>=!]" LIMIT_COUNT 1)
   list(GET LATHE_CUDA_ARCHS 0 oldest)
@@ -33,7 +34,7 @@ function(lathe_cuda_gencode out source)
   set(${out} ${flags} -gencode arch=compute_${newest},code=compute_${newest} PARENT_SCOPE)
 endfunction()
 
-# Runs nvcc, or copies what it made of the same content before; keeps what ptxas says of registers beside the object.
+# Runs nvcc, or copies the cached result for the same content; stores ptxas' report about registers beside the object.
 set(lathe_nvcc_cached ${CMAKE_CURRENT_LIST_DIR}/nvcc_cached.sh)
 
 # lathe_cuda_sources(target files...): compiles CUDA C++ with nvcc into the target. Needs LATHE_NVCC.
@@ -64,7 +65,7 @@ function(lathe_embed_cuda target file)
   set(holder ${CMAKE_CURRENT_BINARY_DIR}/${target}_cuda_image.c)
   set(includes $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
   lathe_cuda_gencode(gencode ${source})
-  # No contraction, no approximations: the same bits as the CPU loop.
+  # No contraction and no approximations, so that results have the same bits as the CPU loop.
   add_custom_command(OUTPUT ${image}
     COMMAND ${lathe_nvcc_cached} -fatbin ${image} ${source} ${LATHE_NVCC} -x cu ${gencode} -std=c++17
       -fmad=false -ftz=false -prec-div=true -prec-sqrt=true -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra

@@ -1,12 +1,12 @@
-# The rooms of liblathe, each after those that it may see (docs/design/000-floors.md).
+# The rooms (folders of core) of liblathe, each after those that it may include (docs/design/000-floors.md).
 set(LATHE_ROOMS base plug config ir passes io jinja template unicode text tokenjson tokentrain data model exec update record checkpoint run loop)
 # The rooms above liblathe: libraries of the command and of the tests.
 set(LATHE_TOOLS view harness devicecheck conformance cli plugcmd)
 
 # lathe_floor(name SEES floors... LIBS libs...): core/<name> as an object library.
 #
-# Each floor is reached as "<floor>/<file>.h" through a link in the build tree, and a floor's target
-# gets only the links of the floors it may see: an include that goes up does not compile.
+# Headers are included as "<floor>/<file>.h" through links in the build tree. A floor's target gets only the links of
+# the floors that it may see, so an include of a higher floor does not compile.
 function(lathe_floor_link name)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/floors/${name})
   if(NOT EXISTS ${CMAKE_BINARY_DIR}/floors/${name}/${name})

@@ -1,8 +1,8 @@
-# The installed tree, relocatable as it stands:
+# Defines the installed tree, which can be moved to any place:
 #   bin/lathe  lib/liblathe.so*  lib/lathe/plugins/<kind>/*.so  include/lathe/*.h
 #   lib/cmake/lathe/  lib/pkgconfig/lathe.pc  share/lathe/plugin_template/  share/man/
 #   share/bash-completion/  share/zsh/  share/fish/
-# and the target lathe_product: what a user runs, without tests.
+# and the target lathe_product: the command, the library and the plugins, without tests.
 include(CMakePackageConfigHelpers)
 
 get_property(plugin_targets GLOBAL PROPERTY LATHE_PLUGINS)

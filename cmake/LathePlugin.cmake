@@ -1,11 +1,12 @@
-# lathe_add_plugin(kind name SOURCES files... [CUDA file] [GOLDEN folder] [LIBS libs...] [OPTIONS flags...])
+# lathe_add_plugin(kind name SOURCES files... [CUDA file] [GOLDEN folder] [LIBS libs...] [OPTIONS flags...]): builds the
+# plugin <prefix>/lib/lathe/plugins/<kind>/<name>.so, which sees only the public headers and exports one symbol.
 #
 # GOLDEN: for a model family, a folder with config.json, *.safetensors and golden.safetensors (input_ids, logits), which
 # `lathe plugin check` finds as <name>.golden beside the plugin.
-# CUDA: the source with its kernels (lathe/kit/code_image.h), embedded as a fatbin where nvcc is found.
-# One plugin = one .so in <prefix>/lib/lathe/plugins/<kind>/<name>.so that sees the public headers only
-# and exports one symbol. Works in this tree and, after find_package(lathe), in a third party's, where
-# `cmake --install` puts it into ~/.local/lib/lathe/plugins/<kind>, or below the prefix that is given.
+# CUDA: the source with its kernels (lathe/kit/code_image.h), embedded as a fatbin if nvcc is found.
+#
+# Works in this tree and, after find_package(lathe), in the tree of a third party. There `cmake --install` copies the
+# plugin to ~/.local/lib/lathe/plugins/<kind>, or below the prefix that the user gives.
 include(${CMAKE_CURRENT_LIST_DIR}/LatheCuda.cmake)
 
 function(lathe_add_plugin kind name)
@@ -20,8 +21,8 @@ function(lathe_add_plugin kind name)
   if(TARGET lathe::headers) # out of tree
     target_link_libraries(${target} PRIVATE lathe::headers)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/plugins/${kind})
-    # cmake --install: into ~/.local/lib/lathe/plugins, where Lathe looks, unless a prefix is given. Lathe's own
-    # prefix makes it one of the built-in plugins.
+    # cmake --install copies to ~/.local/lib/lathe/plugins, which Lathe searches, unless a prefix is given. With Lathe's
+    # own prefix the plugin becomes one of the built-in plugins.
     if(CMAKE_INSTALL_PREFIX_INITIALIZED_TO_DEFAULT AND DEFINED ENV{HOME})
       set(CMAKE_INSTALL_PREFIX $ENV{HOME}/.local CACHE PATH "where cmake --install puts the plugin" FORCE)
     endif()
@@ -29,14 +30,14 @@ function(lathe_add_plugin kind name)
       PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
   else()
     lathe_flags(${target})
-    # "shared/...": what plugins of one kind share, plugins/<kinds>/shared.
+    # "shared/...": headers in plugins/<kinds>/shared that plugins of one kind share.
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/core/include ${CMAKE_CURRENT_SOURCE_DIR}/..)
     set_target_properties(${target} PROPERTIES
       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/lathe/plugins/${kind})
     install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe/plugins/${kind})
     set_property(GLOBAL APPEND PROPERTY LATHE_PLUGINS ${target})
   endif()
-  # The loader refuses what others may write, and some systems' umask lets the group.
+  # The loader refuses files that others may write, and with some systems' umask the group may.
   add_custom_command(TARGET ${target} POST_BUILD COMMAND chmod go-w $<TARGET_FILE:${target}>)
   if(A_GOLDEN)
     get_filename_component(golden ${A_GOLDEN} ABSOLUTE)

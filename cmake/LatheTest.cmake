@@ -1,8 +1,8 @@
 # lathe_add_test(file.c [LABELS cpu|gpu|slow] [PLUGIN target] [LIBS libs...]): one Criterion program per file.
 #
-# Tests see every floor and link liblathe; a plugin's test names its target and finds the .so through
-# LATHE_TEST_PLUGIN. Test data: LATHE_TEST_DATA is tests/.
-# tests/mock_*.c: stand-ins that any test may use, linked only where used.
+# Tests may include headers of every floor, and link liblathe. A plugin's test names the plugin's target and finds the
+# .so through LATHE_TEST_PLUGIN. LATHE_TEST_DATA is the folder tests/.
+# tests/mock_*.c: mock objects that any test may use; a test links only those that it uses.
 function(lathe_test_mocks)
   if(TARGET lathe_test_mocks)
     return()

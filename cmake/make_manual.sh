@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make_manual.sh LATHE OUT: manual pages and completion scripts, as the program itself prints them.
+# make_manual.sh LATHE OUT: writes the manual pages and completion scripts that the program LATHE prints.
 #
 #   OUT/man1/lathe.1, lathe-<command>.1   OUT/man5/lathe.toml.5   OUT/completion/{lathe,_lathe,lathe.fish}
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # nvcc_cached.sh -c|-fatbin OUTPUT SOURCE NVCC FLAGS...: compiles a CUDA source, or copies the result of the same
 # compilation from the cache. Writes OUTPUT, OUTPUT.d (the files it depends on, for ninja) and OUTPUT.usage (what
-# `ptxas -v` says of each kernel, for tests/house/check_cuda_kernels.sh).
+# `ptxas -v` reports about each kernel, for tests/house/check_cuda_kernels.sh).
 #
 # The name of an entry is a hash of everything that the result depends on: the contents of the source and of every
 # file it includes for any architecture, the flags, and the versions of nvcc and of the host compiler. An entry is

@@ -247,7 +247,7 @@ static lathe_status find_base(lathe_adapter_folder *f, lathe_arena *arena, const
         named = of_run;
     if (!named || !lathe_path_is_dir(named))
         return lathe_error(LATHE_E_CONFIG,
-                           "%s holds an adapter of the model %s, which is not there: name the "
+                           "%s holds an adapter of the model %s, which does not exist: name the "
                            "model's folder with --model.path",
                            dir, named ? named : "(not named)");
     f->base = lathe_arena_strdup(arena, named);

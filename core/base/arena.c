@@ -56,7 +56,8 @@ static lathe_arena_block *block_create(lathe_arena *arena, int64_t bytes)
 void *lathe_arena_alloc(lathe_arena *arena, int64_t bytes)
 {
     if (bytes < 0 || bytes > INT64_MAX / 2) {
-        (void)lathe_error(LATHE_E_NOMEM, "out of memory: %lld bytes asked for", (long long)bytes);
+        (void)lathe_error(LATHE_E_NOMEM, "out of memory: %lld bytes were requested",
+                          (long long)bytes);
         return NULL;
     }
     const int64_t rounded = bytes == 0 ? ALIGN : (bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -64,7 +65,8 @@ void *lathe_arena_alloc(lathe_arena *arena, int64_t bytes)
     if (block == NULL || block->capacity - block->used < rounded)
         block = block_create(arena, rounded);
     if (block == NULL) {
-        (void)lathe_error(LATHE_E_NOMEM, "out of memory: %lld bytes asked for", (long long)bytes);
+        (void)lathe_error(LATHE_E_NOMEM, "out of memory: %lld bytes were requested",
+                          (long long)bytes);
         return NULL;
     }
     void *out = block->data + block->used;

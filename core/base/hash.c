@@ -90,7 +90,8 @@ static lathe_status hash_file(int fd, const char *path, lathe_sha256 *hash, read
     }
     return r->part == r->n_parts
                ? LATHE_OK
-               : lathe_error(LATHE_E_IO, "%s: it ends within what was to be read", path);
+               : lathe_error(LATHE_E_IO,
+                             "%s: the file ends before the last byte that was to be read", path);
 }
 
 /* Reads rather than maps: a file that shrinks meanwhile gives an error, not a signal. */

@@ -84,8 +84,9 @@ lathe_status lathe_lock_take(const char *path, lathe_lock *out)
     if (failed == EWOULDBLOCK)
         status = refuse(fd, path);
     else if (failed)
-        lathe_log(LATHE_LOG_WARN, "%s: no lock: %s; nothing keeps a second run away", path,
-                  strerror(failed));
+        lathe_log(LATHE_LOG_WARN,
+                  "%s: cannot be locked: %s; a second run in this folder would not be noticed",
+                  path, strerror(failed));
     if (status == LATHE_OK)
         status = write_holder(fd, path);
     if (status == LATHE_OK)

@@ -18,7 +18,7 @@ lathe_status lathe_trust_file(const char *path, const struct stat *info);
  *  accepted if it is sticky, as /tmp is: in a sticky folder nobody can rename or replace the
  *  entries of another user, and the owner of the entry itself is checked. As in Debian's sshd, a
  *  folder that its group may write is accepted if the user is the only member of the group.
- *  Errors LATHE_E_PLUGIN: names the folder, the reason, and the command that corrects it. */
+ *  Errors  LATHE_E_PLUGIN: names the folder, the reason, and the command that corrects it. */
 lathe_status lathe_trust_path(const char *path);
 
 #endif

@@ -143,8 +143,7 @@ static lathe_status use_tensor(const lathe_saved_state *saved, int32_t i, const 
     if (c.differs)
         return lathe_error(
             LATHE_E_CORRUPT,
-            "%s: '%s' as read back is not what was written: the disk or memory is at "
-            "fault",
+            "%s: '%s', read back, differs from what was written: the disk or the memory is faulty",
             t->file, t->name);
     return LATHE_OK;
 }

@@ -303,12 +303,12 @@ static void tell(const branching *b, const json_t *record)
         return;
     const char *first = json_string_value(json_array_get(names, 0));
     const char *last = json_string_value(json_array_get(names, n - 1));
-    lathe_log(
-        LATHE_LOG_WARN,
-        "the run goes on from step %lld as branch %lld: %zu checkpoint%s of the branch before "
-        "(%s%s%s) moved to %s/abandoned/branch-%lld",
-        (long long)b->step, (long long)number_of(record), n, n == 1 ? "" : "s", first ? first : "",
-        n > 1 ? " to " : "", n > 1 && last ? last : "", b->dir, (long long)number_of(record));
+    lathe_log(LATHE_LOG_WARN,
+              "the run continues from step %lld as branch %lld: %zu checkpoint%s of the branch "
+              "before (%s%s%s) moved to %s/abandoned/branch-%lld",
+              (long long)b->step, (long long)number_of(record), n, n == 1 ? "" : "s",
+              first ? first : "", n > 1 ? " to " : "", n > 1 && last ? last : "", b->dir,
+              (long long)number_of(record));
 }
 
 static lathe_status begin_next(branching *b, json_t *leaving, int32_t is_rewind)

@@ -245,7 +245,7 @@ static lathe_status remove_stale(const char *dir, lathe_arena *arena)
         const char *path = lathe_path_join(arena, dir, names[i]);
         if (!path)
             return LATHE_E_NOMEM;
-        lathe_log(LATHE_LOG_INFO, "%s: left by a process that is gone, removed", path);
+        lathe_log(LATHE_LOG_INFO, "%s: removed, because the process that wrote it has ended", path);
         if (lathe_path_is_dir(path))
             LATHE_TRY(lathe_dir_remove(path));
         else if (unlink(path) != 0 && errno != ENOENT)

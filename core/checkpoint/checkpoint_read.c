@@ -245,7 +245,7 @@ static const char *latest_of(const lathe_saved_state *saved, const char *dir)
         lathe_log(LATHE_LOG_WARN, "%s", lathe_error_message());
     const char *path = name ? lathe_path_join(saved->arena, dir, name) : NULL;
     if (path && !lathe_path_exists(path)) {
-        lathe_log(LATHE_LOG_WARN, "%s/latest names %s, which is not there", dir, name);
+        lathe_log(LATHE_LOG_WARN, "%s/latest names %s, which does not exist", dir, name);
         return NULL;
     }
     return path;
@@ -320,12 +320,12 @@ static lathe_status try_newest(const lathe_saved_state *saved, const judgement *
     if (!loaded && n == 0 && !latest)
         return resume_origin(saved, judge, dir, damage, out_path);
     if (!loaded) /* do not suggest removing them: they are the only copy of the trained weights */
-        return lathe_error(LATHE_E_CORRUPT,
-                           "%s: none of its checkpoints is whole: %s; nothing was changed: put one "
-                           "of these files back from a copy, or choose another checkpoint.dir to "
-                           "begin anew (lathe checkpoint verify %s lists every damaged file)",
-                           dir, damage->data ? damage->data : "latest names none that is there",
-                           dir);
+        return lathe_error(
+            LATHE_E_CORRUPT,
+            "%s: none of its checkpoints is whole: %s; nothing was changed: put one "
+            "of these files back from a copy, or choose another checkpoint.dir to "
+            "begin anew (lathe checkpoint verify %s lists every damaged file)",
+            dir, damage->data ? damage->data : "latest names no checkpoint that exists", dir);
     return LATHE_OK;
 }
 

@@ -96,8 +96,8 @@ static lathe_status check_row(const lathe_saved_state *saved, const lathe_safete
     if (what == LATHE_ROWS_GRADIENTS && t->desc.dtype != want.dtype)
         return lathe_error(
             LATHE_E_CONFIG,
-            "%s: the gradient of '%s' was left in its middle in %s, the run adds up in "
-            "%s: go on with the train.grad_dtype it was written with",
+            "%s: the step was saved before its end, with the gradient of '%s' in %s; this run adds "
+            "gradients in %s: resume with the train.grad_dtype of the saved run",
             t->file, row->name, lathe_dtype_name(t->desc.dtype), lathe_dtype_name(want.dtype));
     if (t->desc.dtype != want.dtype || lathe_desc_count(&t->desc) != lathe_desc_count(&want))
         return lathe_error(LATHE_E_SHAPE, "%s: '%s' has another shape or dtype than the run's",

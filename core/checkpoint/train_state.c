@@ -142,12 +142,12 @@ static lathe_status check_precision(const lathe_saved_state *saved, const json_t
                            "%s%s%s: finish the step in %s%s%s",
                            path, was, gap(recipe), recipe, now, gap(recipe_now), recipe_now, was,
                            gap(recipe), recipe);
-    /* Another train.precision is among the changed settings that were told before; here the device
-     * chose another one. */
+    /* A change of train.precision was reported before, with the other changed settings. This
+     * warning is for a device that chose another precision by itself. */
     const char *asked = json_string_value(json_object_get(precision, "asked"));
     if (!asked || strcmp(asked, lathe_precision_name(saved->precision)) == 0)
-        lathe_log(LATHE_LOG_WARN, "%s was written in %s%s%s, the run goes on in %s%s%s", path, was,
-                  gap(recipe), recipe, now, gap(recipe_now), recipe_now);
+        lathe_log(LATHE_LOG_WARN, "%s was written in %s%s%s, the run continues in %s%s%s", path,
+                  was, gap(recipe), recipe, now, gap(recipe_now), recipe_now);
     at->scaler.scale = saved->compute_dtype == LATHE_F16 ? (float)saved->loss_scale_init : 1.0f;
     at->scaler.n_good = 0;
     return LATHE_OK;
@@ -175,18 +175,18 @@ static void warn_of_machine(const lathe_saved_state *saved, const json_t *root, 
     const json_t *threads = json_object_get(root, "threads");
     if (was && now && strcmp(was, now) != 0)
         lathe_log(LATHE_LOG_WARN,
-                  "%s was written on device %s, the run goes on on %s: not bit for bit what the "
-                  "uninterrupted run would have been",
+                  "%s was written on device %s, the run continues on %s: its numbers will differ "
+                  "in the last bits from those of the uninterrupted run",
                   path, was, now);
     else if (json_is_integer(threads) && json_integer_value(threads) != saved->machine->n_threads &&
              lathe_machine_shares(saved->machine))
-        lathe_log(
-            LATHE_LOG_WARN,
-            "%s was written with %lld thread%s, the run goes on with %d: not bit for bit what "
-            "the uninterrupted run would have been; train.threads = %lld would be",
-            path, (long long)json_integer_value(threads),
-            json_integer_value(threads) == 1 ? "" : "s", saved->machine->n_threads,
-            (long long)json_integer_value(threads));
+        lathe_log(LATHE_LOG_WARN,
+                  "%s was written with %lld thread%s, the run continues with %d: its numbers will "
+                  "differ in the last bits from those of the uninterrupted run; train.threads = "
+                  "%lld gives the same numbers",
+                  path, (long long)json_integer_value(threads),
+                  json_integer_value(threads) == 1 ? "" : "s", saved->machine->n_threads,
+                  (long long)json_integer_value(threads));
 }
 
 /* Checks the version, the parts and the counters. */

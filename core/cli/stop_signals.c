@@ -55,9 +55,8 @@ static void *wait_for_signals(void *arg)
         if (stop->seen != 0)
             _exit(128 + number);
         if (!stop->steps) { /* as a power cut: each file is complete or written again */
-            tell(
-                "\nlathe: stopped before the first step; nothing was trained, and what is prepared "
-                "of the data is kept\n");
+            tell("\nlathe: stopped before the first step; nothing was trained; data that are "
+                 "already prepared are kept\n");
             _exit(128 + number);
         }
         stop->seen = number;

@@ -70,9 +70,8 @@ static void check_root(const lathe_config *config, const lathe_registry *registr
         else
             lathe_diags_add(diags, LATHE_DIAG_ERROR, &place,
                             suggest_root(registry, node, words, n, text, sizeof text),
-                            node->kind == LATHE_TOML_TABLE
-                                ? "unknown section [%s]"
-                                : "key '%s' stands outside every section",
+                            node->kind == LATHE_TOML_TABLE ? "unknown section [%s]"
+                                                           : "key '%s' is outside all sections",
                             node->key);
     }
 }

@@ -80,8 +80,8 @@ static void check_keys(const lathe_config *config, const lathe_toml_node *table,
             lathe_schema_unknown(&scope, node, own, n, diags);
         else if (has_path)
             lathe_diags_add(diags, LATHE_DIAG_ERROR, &place, NULL,
-                            "model.%s has no effect beside model.path, whose config.json describes "
-                            "the model: take it out",
+                            "model.%s has no effect together with model.path, whose config.json "
+                            "describes the model: remove it",
                             node->key);
     }
 }

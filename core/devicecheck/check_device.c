@@ -64,7 +64,7 @@ static lathe_status memory_round_trip(lathe__subject *s)
     if (status == LATHE_OK)
         status = lathe__session_get(&d, a, N * 4, back);
     if (status == LATHE_OK && !lathe__same(back, x, N * 4))
-        status = lathe_error(LATHE_E_PLUGIN, "what was copied in does not come back");
+        status = lathe_error(LATHE_E_PLUGIN, "a copy to the device and back changes the bytes");
     d.table->free(d.instance.self, a);
     d.table->free(d.instance.self, b);
     lathe_instance_fini(&d.instance);

@@ -192,7 +192,7 @@ static lathe_status check_self(const char *path, const char *text, int64_t bytes
     (void)snprintf(want, sizeof want, SELF_BEGIN "%s" SELF_END, hex);
     if (memcmp(text + bytes - SELF_BYTES, want, SELF_BYTES) != 0)
         return lathe_error(LATHE_E_CORRUPT,
-                           "%s: its content is not what its last line, its SHA-256, says: damaged, "
+                           "%s: its content does not match the SHA-256 in its last line: damaged, "
                            "or not a lathe-manifest of version 2",
                            path);
     return LATHE_OK;

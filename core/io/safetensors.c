@@ -119,7 +119,7 @@ static lathe_status open_shards(const char *path, json_t *weight_map, json_t *fi
             return LATHE_E_NOMEM;
         const lathe_status status = set_map(set, full);
         if (status == LATHE_E_NOT_FOUND)
-            return lathe_error_context(status, "%s names a shard that is not there", path);
+            return lathe_error_context(status, "%s names a shard that does not exist", path);
         LATHE_TRY(status);
     }
     LATHE_TRY(set_sort(set));

@@ -87,9 +87,9 @@ static lathe_status read_entry(const char *file, const char *name, const json_t 
     out->begin = json_integer_value(begin);
     out->end = json_integer_value(end);
     if (out->begin < 0 || out->end < out->begin || out->end > data_bytes)
-        return lathe_error(LATHE_E_CORRUPT, "%s: tensor %s lies at %lld..%lld of %lld data bytes%s",
-                           file, name, (long long)out->begin, (long long)out->end,
-                           (long long)data_bytes,
+        return lathe_error(LATHE_E_CORRUPT,
+                           "%s: tensor %s is at bytes %lld..%lld of %lld data bytes%s", file, name,
+                           (long long)out->begin, (long long)out->end, (long long)data_bytes,
                            out->end > data_bytes ? ": the file is truncated" : "");
     if (out->end - out->begin != bytes)
         return lathe_error(LATHE_E_CORRUPT,

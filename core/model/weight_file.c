@@ -239,10 +239,10 @@ static lathe_status compare_piece(const walk *w, int64_t index, int64_t offset, 
     const lathe_st_tensor *t = lathe_safetensors_find(w->arg, row_of(w->job, index)->name);
     if (memcmp((const char *)t->data + offset, data, (size_t)bytes) == 0)
         return LATHE_OK;
-    return lathe_error(LATHE_E_CORRUPT,
-                       "%s: '%s' as read back is not what was written: the disk or memory is at "
-                       "fault",
-                       t->file, t->name);
+    return lathe_error(
+        LATHE_E_CORRUPT,
+        "%s: '%s', read back, differs from what was written: the disk or the memory is faulty",
+        t->file, t->name);
 }
 
 lathe_status lathe_weight_file_compare(const lathe_weight_job *job, const lathe_safetensors *set)

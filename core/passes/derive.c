@@ -21,10 +21,10 @@ static void derive_node(lathe_tape *t, const lathe_ir_node *n, lathe_val dy)
     if (info->derive != NULL)
         info->derive(t, n, dy);
     else
-        t->status =
-            lathe_error(LATHE_E_UNSUPPORTED,
-                        "%s '%s' has no derivative but lies between a trainable value and the loss",
-                        info->name, n->label);
+        t->status = lathe_error(
+            LATHE_E_UNSUPPORTED,
+            "%s '%s' has no derivative, but it is between a trainable value and the loss",
+            info->name, n->label);
 }
 
 /* Marks the values that depend on a trainable parameter, in forward order. */

@@ -110,16 +110,17 @@ lathe_status lathe_answer_slots(const lathe_instance *optimizer, const lathe_par
     memset(slots, 0, sizeof slots);
     const int32_t n = table->slots(optimizer->self, param, slots);
     if (n < 0 || n > LATHE_MAX_SLOTS)
-        return refuse(optimizer, "slots() says %d of %s, expected 0 to %d", n, param->name,
+        return refuse(optimizer, "slots() returns %d for %s, expected 0 to %d", n, param->name,
                       LATHE_MAX_SLOTS);
     LATHE_TRY(check_slots(optimizer, slots, n));
     const int32_t partition = LATHE_HAS(table, partition) ? table->partition(optimizer->self, param)
                                                           : LATHE_PARTITION_ELEMENT;
     if (partition < LATHE_PARTITION_ELEMENT || partition > LATHE_PARTITION_TENSOR)
-        return refuse(optimizer, "partition() says %d of %s, expected %d to %d", partition,
+        return refuse(optimizer, "partition() returns %d for %s, expected %d to %d", partition,
                       param->name, LATHE_PARTITION_ELEMENT, LATHE_PARTITION_TENSOR);
     if (partition == LATHE_PARTITION_MATRIX && !LATHE_HAS(table, build))
-        return refuse(optimizer, "partition() says MATRIX of %s, and build is NULL", param->name);
+        return refuse(optimizer, "partition() returns MATRIX for %s, but build is NULL",
+                      param->name);
     LATHE_TRY(check_sizes(optimizer, param, partition));
     memcpy(out, slots, (size_t)n * sizeof *out);
     *out_n = n;
@@ -144,7 +145,7 @@ lathe_status lathe_answer_planes(const lathe_instance *quant, int64_t rows, int6
     memset(planes, 0, sizeof planes);
     const int32_t n = table->planes(quant->self, rows, cols, planes);
     if (n < 1 || n > LATHE_MAX_PLANES)
-        return refuse(quant, "planes() says %d, expected 1 to %d", n, LATHE_MAX_PLANES);
+        return refuse(quant, "planes() returns %d, expected 1 to %d", n, LATHE_MAX_PLANES);
     for (int32_t i = 0; i < n; i++) {
         char what[96];
         LATHE_TRY(check_name(quant, "plane", i, planes[i].name));
@@ -166,7 +167,7 @@ lathe_status lathe_answer_select(const lathe_instance *adapter, const lathe_para
     int32_t trainable = 0, group = 0;
     LATHE_TRY(table->select(adapter->self, param, &trainable, &group));
     if (trainable != 0 && trainable != 1)
-        return refuse(adapter, "select() says trainable = %d of %s, expected 0 or 1", trainable,
+        return refuse(adapter, "select() sets trainable = %d for %s, expected 0 or 1", trainable,
                       param->name);
     if (group < 0 || group >= n_groups)
         return refuse(adapter, "select() puts %s into group %d, expected 0 to %d", param->name,
@@ -224,13 +225,13 @@ lathe_status lathe_answer_device_info(const lathe_instance *device, lathe_device
     const lathe_device_v1 *table = device->table;
     LATHE_TRY(table->info(device->self, out));
     if (out->n_workers < 1)
-        return refuse(device, "info() says %d workers, expected at least 1", out->n_workers);
+        return refuse(device, "info() reports %d workers, expected at least 1", out->n_workers);
     if (memchr(out->model, '\0', sizeof out->model) == NULL ||
         memchr(out->isa, '\0', sizeof out->isa) == NULL ||
         memchr(out->driver, '\0', sizeof out->driver) == NULL)
         return refuse(device, "info() gives a text without an end");
     if (out->memory_bytes < 0 || out->memory_free_bytes < 0)
-        return refuse(device, "info() says %lld bytes of memory, %lld of them free",
+        return refuse(device, "info() reports %lld bytes of memory, %lld of them free",
                       (long long)out->memory_bytes, (long long)out->memory_free_bytes);
     return LATHE_OK;
 }

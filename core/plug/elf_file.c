@@ -41,8 +41,8 @@ static int lies_inside(uint64_t offset, uint64_t bytes, uint64_t limit)
 static lathe_status truncated(const image *im, const char *what)
 {
     return lathe_error(LATHE_E_PLUGIN,
-                       "the file is truncated or damaged: its %s lies outside its %llu bytes; "
-                       "build or copy it again",
+                       "the file is truncated or damaged: its %s is outside its %llu bytes; build "
+                       "or copy it again",
                        what, (unsigned long long)im->bytes);
 }
 
@@ -275,7 +275,7 @@ static lathe_status check_entry(image *im, const Elf64_Sym *symbol)
                   lies_inside(symbol->st_value - s->p_vaddr, symbol->st_size, s->p_memsz);
     }
     if (!inside)
-        return lathe_error(LATHE_E_PLUGIN, "damaged: %s lies in none of its segments",
+        return lathe_error(LATHE_E_PLUGIN, "damaged: %s is in none of its segments",
                            LATHE_PLUGIN_ENTRY_NAME);
     if (symbol->st_size < MIN_ENTRY_BYTES || symbol->st_value % 8 != 0)
         return lathe_error(LATHE_E_PLUGIN,
@@ -330,8 +330,7 @@ static lathe_status check_symbols(image *im)
         memcpy(&symbol, symbols + i * sizeof symbol, sizeof symbol);
         if (symbol.st_name >= im->strings_bytes)
             return lathe_error(LATHE_E_PLUGIN,
-                               "damaged: the name of symbol %llu lies outside "
-                               "the table of names",
+                               "damaged: the name of symbol %llu is outside the table of names",
                                (unsigned long long)i);
         if (foreign == LATHE_OK)
             foreign = check_symbol(im, &symbol, names + symbol.st_name, &entries);

@@ -207,7 +207,8 @@ static lathe_status check_table(const lathe_plugin *plugin)
     if (head == NULL)
         return lathe_error(LATHE_E_PLUGIN, "has no table");
     if (head->revision != plugin->revision)
-        return lathe_error(LATHE_E_PLUGIN, "its table is of revision %u, the plugin says %u",
+        return lathe_error(LATHE_E_PLUGIN,
+                           "its table has revision %u, but the plugin declares revision %u",
                            head->revision, plugin->revision);
     if (head->size < lathe_kind_table_bytes(plugin->kind))
         return lathe_error(LATHE_E_PLUGIN, "its table has %u bytes, expected at least %u",
@@ -260,8 +261,9 @@ static lathe_status open_checked(file *f, int32_t kind, const char *name, const 
         return lathe_error(LATHE_E_PLUGIN, "%s: exports no %s: not a Lathe plugin of ABI major %d",
                            f->path, LATHE_PLUGIN_ENTRY_NAME, LATHE_ABI_MAJOR);
     if (plugin->abi_major == LATHE_ABI_MAJOR && plugin->size > f->facts.entry_bytes)
-        return lathe_error(LATHE_E_PLUGIN, "%s: its constant says %u bytes and has %lld", f->path,
-                           plugin->size, (long long)f->facts.entry_bytes);
+        return lathe_error(LATHE_E_PLUGIN,
+                           "%s: lathe_plugin.size is %u bytes, but the exported constant has %lld",
+                           f->path, plugin->size, (long long)f->facts.entry_bytes);
     status = lathe_plugin_check(plugin, kind != 0 ? kind : plugin->kind, name);
     if (status != LATHE_OK)
         return lathe_error_context(status, "%s", f->path);

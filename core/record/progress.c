@@ -42,8 +42,10 @@ static void settle(lathe_progress *p)
         return;
     p->off = p->closed = 1;
     p->line_open = 0;
-    lathe_log(LATHE_LOG_WARN, "the output cannot be written any more (%s): the run goes on without",
-              errno ? strerror(errno) : "closed");
+    lathe_log(
+        LATHE_LOG_WARN,
+        "the output cannot be written any more (%s): the run continues without progress lines",
+        errno ? strerror(errno) : "closed");
 }
 
 /* Prints the figures of a step. A figure of low rank is left out first; step and loss never are. */

@@ -100,8 +100,8 @@ static lathe_status give(const reader *r, const json_t *entry, int32_t i)
         return refuse(r, "groups", "the optimizer has no weight_decay that a group could change");
     if (json_number_value(decay) > 0.0 && own->weight_decay <= 0.0) {
         (void)snprintf(text, sizeof text,
-                       "a group decays '%s', and optimizer.%s is 0: set that, and 0 where there "
-                       "shall be none",
+                       "a group sets a weight decay for '%s', but optimizer.%s is 0: set it above "
+                       "0, and set 0 in the groups that shall have no decay",
                        r->params->rows[i]->name, own->weight_decay_key);
         return refuse(r, "groups", text);
     }

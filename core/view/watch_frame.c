@@ -148,13 +148,13 @@ static void draw_foot(const painter *p)
         x = lathe_canvas_text(p->c, x, y, LATHE_STYLE_BAD, "%s   ", message);
     else if (p->pulse == LATHE_PULSE_STOPPED)
         x = lathe_canvas_text(p->c, x, y, LATHE_STYLE_BAD,
-                              "the process of this run is gone and said nothing   ");
+                              "the process of this run has ended without a record   ");
     if (bad > 0)
         x = lathe_canvas_text(p->c, x, y, LATHE_STYLE_WARN,
                               "lines of metrics.jsonl that cannot be read: %lld   ",
                               (long long)bad);
     if (p->is_live)
-        lathe_canvas_text(p->c, x, y, LATHE_STYLE_DIM, "q leaves; the run goes on");
+        lathe_canvas_text(p->c, x, y, LATHE_STYLE_DIM, "q quits; the run continues");
 }
 
 /* Draws one or two keys as a plot in the rectangle `at`. */

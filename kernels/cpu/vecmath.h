@@ -3,7 +3,7 @@
  * single precision.
  *
  * Largest errors against libm's double over the tested ranges (tests/kernels/test_cpu_vecmath.c):
- * cpu_exp 2 ulp in [-87.33, 88.72]; 0 for smaller x, +inf for larger x, NaN for NaN
+ *   cpu_exp     2 ulp in [-87.33, 88.72]; 0 for smaller x, +inf for larger x, NaN for NaN
  *               (cpu_exp_clamped is the same within [-87, 88])
  *   cpu_tanh    3 ulp
  *   cpu_sigmoid 4 ulp for x >= -87.33, 0 below

@@ -17,7 +17,7 @@ static const lathe_field fields[N_FIELDS] = {
                               "f32 products in TF32: 10 bits of mantissa, several times as fast"),
     [MEMORY_LIMIT] = LATHE_FIELD_INT("memory_limit", "0", 0, 1e15, "bytes",
                                      "a plan that needs more of the GPU's memory is refused; 0: "
-                                     "what is free there"),
+                                     "the memory that is free on the GPU"),
 };
 
 lathe_status cuda_status(const lathe_host *host, cudaError_t error, const char *what)

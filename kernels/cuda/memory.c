@@ -22,7 +22,7 @@ lathe_status cuda_memory_alloc(void *self, int64_t bytes, int32_t memory, void *
         (void)cudaGetLastError(); /* clears the error, which was reported */
         (void)cudaMemGetInfo(&free_bytes, &total);
         return lathe_fail(device->host, LATHE_E_NOMEM,
-                          "GPU %d has %.2f GiB free of %.2f, %.2f are asked for",
+                          "GPU %d has %.2f GiB free of %.2f, %.2f were requested",
                           (int)device->index, (double)free_bytes / 0x1p30, (double)total / 0x1p30,
                           (double)bytes / 0x1p30);
     }

@@ -48,7 +48,7 @@ Test(compat, shorter_and_longer_tables_are_taken)
     }
 }
 
-Test(compat, a_member_behind_the_end_is_absent_whatever_lies_there)
+Test(compat, a_member_after_the_end_of_the_struct_is_absent)
 {
     const lathe_optimizer_v1 *older = open_plugin(0, "old")->table;
     cr_assert_not_null(older->build, "poison lies there");

@@ -132,7 +132,7 @@ Test(adapter_folder, without_its_base_asks_for_it)
     take(LATHE " generate runs/lora.toml " TEXT " 2>/dev/null", of_run);
     cr_assert_eq(run("mv base moved"), 0);
     expect(LATHE " generate out " TEXT " 2>&1", 2,
-           "base, which is not there: name the model's folder with --model.path");
+           "base, which does not exist: name the model's folder with --model.path");
     expect_text(LATHE " generate out --model.path moved " TEXT " 2>/dev/null", of_run);
 }
 

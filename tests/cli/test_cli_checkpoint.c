@@ -22,7 +22,7 @@ static double loss_of(const char *arguments)
 }
 
 /* If a run averages weights, its average is used for the run, its folder and its checkpoint. */
-Test(cli_checkpoint, averaged_weights_are_taken_and_said_unless_others_are_asked_for)
+Test(cli_checkpoint, averaged_weights_are_used_and_reported_unless_others_are_requested)
 {
     static const char *const words[] = {"run.toml --train.weight_average ema", "out",
                                         "out/step-00000006"};

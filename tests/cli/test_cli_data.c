@@ -19,7 +19,7 @@ static void put_run(const char *dataset, const char *more)
 
 TestSuite(cli_data, .init = make_folder, .fini = remove_folder);
 
-Test(cli_data, shows_what_there_is_and_rows_with_their_mask)
+Test(cli_data, shows_documents_and_rows_with_their_mask)
 {
     put("a.jsonl", "{\"text\": \"The wheel.\"}\n{\"text\": \"A \\u001b[1mthread.\"}\n");
     put("b.csv", "text\n\"one, two\"\nfour\n");

@@ -85,7 +85,7 @@ static int left_of(int resource, int64_t more)
                : 5;
 }
 
-Test(limits, of_the_process_are_told_less_what_it_uses)
+Test(limits, of_the_process_are_reduced_by_its_use)
 {
     SKIP_UNDER_SANITIZERS();
     static const int resources[] = {RLIMIT_AS, RLIMIT_DATA};

@@ -17,7 +17,7 @@ static void setup(void)
 TestSuite(cli_plan, .init = setup, .fini = remove_folder);
 
 /* A run of three steps has three rates, although the table has room for more. */
-Test(cli_plan, each_step_of_a_short_schedule_stands_there_once)
+Test(cli_plan, each_step_of_a_short_schedule_is_listed_once)
 {
     expect(LATHE " plan run.toml --train.max_steps 3 2>&1", 0, "over 3 steps");
     for (int step = 1; step <= 3; step++) { /* counted from 1, as train does */
@@ -33,7 +33,7 @@ Test(cli_plan, each_step_of_a_short_schedule_stands_there_once)
 }
 
 /* The work of a small model is not rounded to zero. */
-Test(cli_plan, the_work_of_a_small_model_is_told_in_gflop)
+Test(cli_plan, the_work_of_a_small_model_is_shown_in_gflop)
 {
     expect(LATHE " plan run.toml --train.max_steps 3 2>&1", 0, " GFLOP and 32 tokens per step");
     cr_expect_null(strstr(output, " 0.000 GFLOP"), "%s", output);

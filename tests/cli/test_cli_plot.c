@@ -109,7 +109,7 @@ Test(cli_plot, text_tells_keys_and_figures)
     cr_expect_not_null(strstr(output, "of 10000000 evenly spaced steps"), "%s", output);
 }
 
-Test(cli_plot, groups_with_their_own_rate_are_told)
+Test(cli_plot, groups_with_their_own_rate_are_reported)
 {
     put("groups.toml", "[optimizer]\nlr = 2e-3\n"
                        "[[optimizer.groups]]\nname = \"emb\"\nparams = [\"*embed*\"]\nlr = 1e-4\n"

@@ -179,7 +179,7 @@ Test(bad_plugin, answers_that_break_a_rule_end_a_run_with_the_rule)
 {
     add("many_slots");
     expect(LATHE " train run.toml --optimizer.name many_slots 2>&1", 2,
-           "breaks a rule of its kind: slots() says 99");
+           "breaks a rule of its kind: slots() returns 99");
     add("nameless_slot");
     expect(LATHE " train run.toml --optimizer.name nameless_slot 2>&1", 2,
            "slot 0 has no name (NULL)");

@@ -125,7 +125,7 @@ Test(cli_tokenizer, check_tells_all_parts)
 /* The golden gpt2.json without the byte 0xf1, which no assigned Unicode character uses. */
 #define LACKS_F1 "sed 's/\"\303\261\": [0-9]*,//' " GOLDEN "gpt2.json >lacks.json; "
 
-Test(cli_tokenizer, missing_bytes_are_said_by_check)
+Test(cli_tokenizer, missing_bytes_are_reported_by_check)
 {
     expect(
         LACKS_F1 LATHE "check lacks.json", 0,

@@ -21,7 +21,7 @@ Test(cli_train, a_pipe_as_data_configuration_or_model_is_refused_at_once, .timeo
 }
 
 /* Notes on the data appear at the first start of a run only. */
-Test(cli_train, what_of_a_folder_is_left_out_is_said_once)
+Test(cli_train, files_of_a_folder_that_are_left_out_are_reported_once)
 {
     static const char train[] =
         LATHE " train run.toml --data.datasets '[{path = \"corpus\", type = \"jsonl\"}]'";
@@ -60,15 +60,15 @@ Test(cli_train, one_document_in_the_data_is_a_note_of_the_first_start_alone)
     cr_expect_null(strstr(output, "one document"), "%s", output);
 }
 
-Test(cli_train, resuming_with_another_number_of_threads_is_said)
+Test(cli_train, resuming_with_another_number_of_threads_is_reported)
 {
     expect(LATHE " train run.toml --train.stop_after 2 2>&1", 0, "step-00000002");
     expect(LATHE " train run.toml --train.stop_after 4 2>&1", 0, "resumed from out/step-00000002");
-    cr_expect_null(strstr(output, "the run goes on with"), "%s", output);
-    expect(
-        LATHE " train run.toml --train.threads 2 2>&1", 0,
-        "out/step-00000004/state/run.json was written with 1 thread, the run goes on with 2: not "
-        "bit for bit what the uninterrupted run would have been; train.threads = 1 would be");
+    cr_expect_null(strstr(output, "the run continues with"), "%s", output);
+    expect(LATHE " train run.toml --train.threads 2 2>&1", 0,
+           "out/step-00000004/state/run.json was written with 1 thread, the run continues with 2: "
+           "its numbers will differ in the last bits from those of the uninterrupted run; "
+           "train.threads = 1 gives the same numbers");
 }
 
 Test(cli_train, data_that_changed_are_named_by_their_file)
@@ -89,7 +89,7 @@ Test(cli_train, data_that_changed_are_named_by_their_file)
            2, "run.toml is new (");
 }
 
-Test(cli_train, a_disk_that_the_checkpoints_will_fill_is_said_before_the_first_step)
+Test(cli_train, a_disk_that_the_checkpoints_will_fill_is_reported_before_the_first_step)
 {
     static const char many[] = " run.toml --train.max_steps 1000000000000 --checkpoint.every 1";
     char command[256];

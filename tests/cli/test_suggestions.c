@@ -16,16 +16,15 @@ static void says(const char *file, const char *text)
 
 Test(suggestions, of_keys_outside_every_section)
 {
-    says("learning_rate = 1e-3\n",
-         "run.toml:1:1: error: key 'learning_rate' stands outside every section (did you mean "
-         "'optimizer.lr'?)");
+    says("learning_rate = 1e-3\n", "run.toml:1:1: error: key 'learning_rate' is outside all "
+                                   "sections (did you mean 'optimizer.lr'?)");
     says("lr = 1e-3\n", "(did you mean 'optimizer.lr'?)");
     says("batch_size = 4\n", "(did you mean 'train.micro_batch_size'?)");
     says("max_steps = 4\n", "(did you mean 'train.max_steps'?)");
     says("warmup_steps = 4\n", "(did you mean 'scheduler.warmup_steps'?)");
     says("lora_r = 4\n", "(did you mean 'adapter.r'?)");
     says("output_dir = \"out\"\n", "(did you mean 'checkpoint.dir'?)");
-    says("foo = 4\n", "key 'foo' stands outside every section\n");
+    says("foo = 4\n", "key 'foo' is outside all sections\n");
 }
 
 Test(suggestions, of_sections_that_are_named_after_a_plugin)

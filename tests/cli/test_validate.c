@@ -279,7 +279,7 @@ Test(dry_run, prints_a_line_for_each_of_its_steps)
            "\nstep 2/12 ");
 }
 
-Test(dry_run, leaves_a_run_that_is_there_as_it_is)
+Test(dry_run, does_not_change_an_existing_run)
 {
     expect(LATHE " train run.toml 2>&1", 0, "");
     expect("find out -type f -exec sha256sum {} + | sort >before; " LATHE

@@ -165,7 +165,7 @@ Test(cudnn_planning, blackwell)
     must_plan(&b200, p, WHOLE(p));
 }
 
-Test(cudnn_planning, a_failure_sticks_and_is_told)
+Test(cudnn_planning, the_first_failure_is_kept_and_reported)
 {
     static cudnn_graph g;
     const cudnn_shape a = {{1, 1, 16, 16}, {256, 256, 16, 1}},

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check_bad_input.sh: every test that docs/bad-input.md names as `suite: name` exists (a name may end in …).
+# check_bad_input.sh: checks that every test that docs/bad-input.md names as `suite: name` exists. A name may be cut with ….
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 have=$(grep -rhoE '^Test\([a-z_0-9]+, [a-z_0-9]+' tests plugins | sed -E 's/^Test\(([a-z_0-9]+), /\1: /')

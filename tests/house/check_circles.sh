@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # check_circles.sh [FOLDER]: fails when files of core include each other in a circle, inside a room or between rooms.
-# A header and the source of the same name are one unit; so is X_state.h or X_internal.h, which only the sources of
-# X share. circles.txt lists the includes that are left out, each with its reason. FOLDER: another core, for a trial.
+# A header and the source of the same name are one unit. X_state.h and X_internal.h, which only the sources of X include,
+# belong to the unit X. FOLDER: the folder to check instead of core.
 set -euo pipefail
 export LC_ALL=C
-here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 cd "${1:-$(dirname "${BASH_SOURCE[0]}")/../../core}"
 
-# A rule per internal header: its unit is that of the header it is named after.
+# Writes a sed command for each internal header, which replaces its unit by that of the header it is named after.
 internal() {
     local file unit
     find . -name '*_state.h' -o -name '*_internal.h' | while read -r file; do
@@ -17,7 +16,7 @@ internal() {
     true
 }
 
-# "unit included" per line: units are paths without extension.
+# Writes a line "unit included-unit" for each include. A unit is a path without extension.
 edges() {
     grep -rHoE '^#include "[^"]+"' --include='*.c' --include='*.h' --include='*.cpp' . |
         grep -v '^\./include/' | sed -E 's|^\./([^:]+)\.[a-z]+:#include "([^"]+)\.h"|\1 \2|' |
@@ -27,10 +26,7 @@ edges() {
             if ($1 != $2) print $1, $2 }' | sort -u
 }
 
-all=$(edges)
-known=$({ grep -vE '^(#|$)' "$here/circles.txt" || true; } | awk '{print $1, $2}' | sort -u)
-stale=$(comm -13 <(printf '%s\n' "$all") <(printf '%s\n' "$known"))
-of_files=$(comm -23 <(printf '%s\n' "$all") <(printf '%s\n' "$known"))
+of_files=$(edges)
 of_rooms=$(awk '{split($1, a, "/"); split($2, b, "/"); if (a[1] != b[1]) print a[1], b[1]}' <<<"$of_files" | sort -u)
 failures=0
 check() {
@@ -40,7 +36,6 @@ check() {
         failures=1
     fi
 }
-[ -n "${1:-}" ] || [ -z "$stale" ] || { printf 'tests/house/circles.txt: nothing includes so any more: %s\n' "$stale" >&2; failures=1; }
 check files "$of_files"
 check rooms "$of_rooms"
 [ "$failures" -eq 0 ] || exit 1

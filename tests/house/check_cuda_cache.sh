@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check_cuda_cache.sh: cmake/nvcc_cached.sh takes a result from the cache only for the same content, flags and compiler.
-# A script stands in for nvcc: it counts its compilations, and its result names its flags and the version.
+# check_cuda_cache.sh: checks that cmake/nvcc_cached.sh uses a cached result only for the same content, flags and compiler.
+# A script replaces nvcc: it counts its compilations, and its result names its flags and the version.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 cached=$PWD/cmake/nvcc_cached.sh
@@ -41,7 +41,7 @@ echo kernel >a.cu
 echo constant >'include/in two words.h'
 
 failures=0
-# compiles COUNT WHAT FLAGS...: whether COUNT more compilations were needed.
+# compiles COUNT WHAT FLAGS...: checks that COUNT more compilations were needed. WHAT is for the message.
 compiles() {
     local expected=$1 what=$2 before after
     shift 2

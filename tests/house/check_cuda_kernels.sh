@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# The registers of every CUDA kernel that was built, as ptxas told them (cmake/nvcc_cached.sh): fails when one keeps
-# more than two of them in memory, be it spilled or an array with an index of the run; and when nothing was told.
+# check_cuda_kernels.sh BUILD: fails when a CUDA kernel keeps more than two registers in memory, because they are spilled
+# or belong to an array that is indexed at run time. Reads what ptxas reported when the kernels of BUILD were compiled
+# (cmake/nvcc_cached.sh); fails also when there is no such report.
 #
 #   tests/house/check_cuda_kernels.sh BUILD [--list]
 #
-# --list: of all of them arch, kernel, registers, bytes of stack, of spills, of shared memory.
+# --list: prints for each kernel: architecture, name, registers, bytes of stack, of spills, of shared memory.
 set -euo pipefail
 [ $# -ge 1 ] || { echo "usage: tests/house/check_cuda_kernels.sh BUILD [--list]" >&2; exit 2; }
 
-# Bytes that a kernel may have: two registers, written and read a few times in a thread's life, in the first cache.
+# Bytes of stack that a kernel may have: two registers, which each thread writes and reads a few times in the L1 cache.
 any=8
-# kernel, arch, bytes: why
-# make_dk_dv<4>, reference_cuda: ptxas takes 128 registers on sm_100, where 178 on sm_90 need none. The backend for
-# what cuDNN does not take.
-# backward<float, 1, 1>, softmax: for f32 rows that cannot be read four elements at a time, a warp keeps two rows in
+# Kernels that may have more, as kernel, architecture, bytes:
+# make_dk_dv<4> of reference_cuda: ptxas uses only 128 registers on sm_100; on sm_90 it uses 178 and spills none. This
+# backend is for problems that cuDNN does not support.
+# backward<float, 1, 1> of softmax: for f32 rows that cannot be read four elements at a time, a warp keeps two rows in
 # registers. ptxas keeps two registers in memory on sm_80 and sm_90a, and four on sm_89.
 known=$'make_dk_dv<4>\tsm_100\t72\nbackward<float, 1, 1>\tsm_89\t16'
 
@@ -26,7 +27,7 @@ find "$1" -name '*.usage' -exec cat {} + | { command c++filt 2>/dev/null || cat;
             may[word[1] " " word[2]] = word[at]
         }
     }
-    # the name with its template arguments alone
+    # the name of a kernel with its template arguments, without its parameters
     function short(text) {
         gsub(/\047/, "", text)
         sub(/\(.*/, "", text)
@@ -63,7 +64,7 @@ find "$1" -name '*.usage' -exec cat {} + | { command c++filt 2>/dev/null || cat;
     }
     END {
         if (n == 0) {
-            print "check_cuda_kernels: nothing is told of any kernel" > "/dev/stderr"
+            print "check_cuda_kernels: there is no report of ptxas about any kernel" > "/dev/stderr"
             exit 1
         }
         if (all != "--list")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check_plugins.sh FOLDER: every plugin exports one symbol and needs only libc and libm
-# (a device also its math library and OpenMP, what has CUDA code in it the C++ runtime).
+# check_plugins.sh FOLDER: checks that every plugin exports one symbol and needs only libc and libm. A device may also
+# need its math library and OpenMP; plugins with CUDA code may need the C++ runtime.
 set -euo pipefail
 folder=$1
 command -v readelf >/dev/null || { echo "readelf is missing: install binutils" >&2; exit 1; }
@@ -14,7 +14,7 @@ fail() {
 while IFS= read -r so; do
     count=$((count + 1))
     kind=$(basename "$(dirname "$so")")
-    # Defined dynamic symbols, minus what a sanitizer adds.
+    # Defined dynamic symbols, without those that a sanitizer adds.
     exported=$(readelf --dyn-syms -W "$so" | awk '$7 != "UND" && $5 != "LOCAL" && NR > 3 && NF >= 8 {print $8}' |
         grep -vE '^(__asan|__ubsan|__lsan|__odr_asan)' | sort -u | tr '\n' ' ' || true)
     [ "$exported" = "lathe_plugin_v1 " ] || fail "$so" "exports '$exported', expected lathe_plugin_v1 alone"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# check_readmes.sh LATHE [--write]: the tables of keys in Markdown files are what `lathe show` says.
-# A table stands between the lines
+# check_readmes.sh LATHE [--write]: checks that the tables of keys in Markdown files equal the output of `lathe show`.
+# A table is between the lines
 #     <!-- lathe show --markdown KIND/NAME -->      and      <!-- end -->
-# --write puts the present ones there.
+# --write replaces the tables by the present output.
 set -euo pipefail
 lathe=$(realpath "$1")
 write=${2:-}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-# A plugin with CUDA code is built where nvcc is: elsewhere its table stays as it stands.
+# A plugin with CUDA code is built only where nvcc is found; elsewhere its table is not checked.
 is_built() {
     [[ "$1" != */*_cuda && "$1" != */cudnn ]] || [ -e "$(dirname "$lathe")/../lib/lathe/plugins/$1.so" ]
 }
@@ -42,7 +42,7 @@ while IFS= read -r file; do
     rm -f "$fresh"
 done < <(grep -rlE '^<!-- lathe show --markdown ' --include='*.md' plugins docs README.md 2>/dev/null | sort)
 
-# A README that tells keys by hand would go stale unseen.
+# A hand-written list of keys in a README would become wrong unnoticed.
 for readme in plugins/*/*/README.md; do
     grep -q '^<!-- lathe show --markdown ' "$readme" || {
         printf '%s: has no generated table of keys\n' "$readme" >&2

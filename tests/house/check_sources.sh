@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The house rules a compiler does not check: sizes of files and headers, what plugins and public
-# headers may include, names of files, folders at the top.
+# Checks rules for sources that a compiler does not check: sizes of files and headers, includes of plugins and of public
+# headers, names of files, folders at the top of the repository.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -36,7 +36,7 @@ while IFS= read -r line; do
 done < <({ printf '%s\0' "${files[@]}"; find core kernels plugins tests -name '*.inc' -print0; } |
     LC_ALL=C.UTF-8 xargs -0 grep -noE '^.{101}' | cut -d: -f1,2)
 
-# Every function in a table of the ABI says when it is called (core/include/lathe/abi.h).
+# The comment of every function in a table of the ABI begins with its call contract (core/include/lathe/abi.h).
 while IFS= read -r line; do
     [ -z "$line" ] || fail "$line has no call contract: begin its comment with [any], [pure], [open], [build], [step] or [between]"
 done < <(awk '/\/\*\*/ { open = 1; contract = 0 }
@@ -80,7 +80,7 @@ while IFS= read -r line; do
 done < <(grep -nE '^[[:space:]]*#[[:space:]]*include' -r plugins kernels examples --include='*.c' --include='*.h' \
     --include='*.cu' --include='*.cuh' --include='*.cpp' 2>/dev/null | sed -E 's/^([^:]+):[0-9]+:/\1:/' || true)
 
-# Public headers stand alone: C11 and C++17, in any order.
+# Every public header compiles by itself as C11.
 if command -v "${CC:-gcc}" >/dev/null; then
     for header in core/include/lathe/*.h core/include/lathe/kit/*.h; do
         [[ "$header" == *_cuda.h ]] && continue
@@ -94,11 +94,11 @@ while IFS= read -r header; do
     [ -z "$header" ] || fail "$header compares __CUDA_ARCH__: only the .cu file or the plugin's .c file may"
 done < <(grep -rlE '__CUDA_ARCH__ *[<>=!]' core kernels plugins --include='*.h' --include='*.cuh' || true)
 
-# An update has one path for host and device: only the choice of the updater asks where memory lies.
+# An update has one path for host and device: only the choice of the updater depends on whether memory is shared.
 asked=$(grep -rhoE 'lathe_machine_shares|->is_host' core/update --include='*.c' --include='*.h' | wc -l)
 [ "$asked" -eq 1 ] || fail "core/update asks $asked times whether the host shares the memory; 1 (the choice of lathe_updater_ops in update.c) is allowed"
 
-# Names of .c files are unique in the tree (a core file by itself; a plugin's sources by its folder).
+# Names of .c files in core are unique.
 while IFS= read -r name; do
     [ -z "$name" ] || fail "two files of core are called $name"
 done < <(find core -name '*.c' -printf '%f\n' | sort | uniq -d)

@@ -140,7 +140,7 @@ Test(clamp, keeps_elements_within_the_limit_at_start)
     }
 }
 
-Test(clamp, leaves_nan_and_refuses_a_limit_that_is_not_there)
+Test(clamp, keeps_nan_and_refuses_a_missing_limit)
 {
     op_build b = {0};
     void *out[1];

@@ -48,7 +48,7 @@ static void check_score(const char *machine, int runs, const char *line)
     cr_assert_str_eq(why, line);
 }
 
-Test(cuda_score, tells_the_gpu_there_is)
+Test(cuda_score, reports_the_gpu_of_the_machine)
 {
     check_score("gpus=2 arch=90", 1, "2 GPUs, the first: emulated GPU, sm_90");
 }
@@ -144,7 +144,7 @@ Test(cuda_memory, names_what_is_free_and_what_was_asked_for)
     void *p = NULL;
     open_gpu("memory=8589934592 used=6442450944", &b);
     cr_assert_eq(b.device->alloc(b.self, (int64_t)3 << 30, LATHE_MEM_DEVICE, &p), LATHE_E_NOMEM);
-    cr_assert_str_eq(lathe_last_error(), "GPU 0 has 2.00 GiB free of 8.00, 3.00 are asked for");
+    cr_assert_str_eq(lathe_last_error(), "GPU 0 has 2.00 GiB free of 8.00, 3.00 were requested");
     cr_assert_null(p);
     cr_assert_eq(b.device->alloc(b.self, -1, LATHE_MEM_DEVICE, &p), LATHE_E_ARG);
     cr_assert_eq(b.device->alloc(b.self, 1 << 20, LATHE_MEM_DEVICE, &p), LATHE_OK);
@@ -192,7 +192,7 @@ Test(cuda_launch, queues_every_thread_with_the_arguments_of_the_call)
     op_close(&b);
 }
 
-Test(cuda_launch, refuses_what_is_not_there)
+Test(cuda_launch, refuses_what_does_not_exist)
 {
     op_build b = {0};
     int64_t args = 0;

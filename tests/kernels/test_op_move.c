@@ -37,7 +37,7 @@ Test(slice, takes_rows_and_its_derivative_puts_them_back)
         }
 }
 
-Test(slice, refuses_rows_that_are_not_there)
+Test(slice, refuses_rows_that_do_not_exist)
 {
     op_case c = {.op = LATHE_OP_SLICE};
     c.attrs.start = 10;

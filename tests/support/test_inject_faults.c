@@ -145,7 +145,7 @@ Test(inject, another_threads_calls_fail_too)
     expect_file("before");
 }
 
-Test(inject, the_most_heap_there_was_is_told)
+Test(inject, the_largest_heap_use_is_reported)
 {
     const int64_t before = inject_peak_begin();
     void *volatile block = malloc(1 << 20);

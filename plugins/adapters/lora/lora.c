@@ -67,10 +67,10 @@ static lathe_status read_targets(lora *l, const lathe_value *list)
         l->all_linear |= strcmp(list->strs[i], "all-linear") == 0;
     }
     if (l->all_linear && list->n > 1)
-        return lathe_fail(
-            l->host, LATHE_E_CONFIG,
-            "lora: target_modules names \"all-linear\" and %lld more; it stands alone",
-            (long long)(list->n - 1));
+        return lathe_fail(l->host, LATHE_E_CONFIG,
+                          "lora: target_modules has \"all-linear\" and %lld more; \"all-linear\" "
+                          "must be the only entry",
+                          (long long)(list->n - 1));
     return LATHE_OK;
 }
 

@@ -10,7 +10,7 @@ static const lathe_field fields[] = {
         "original_max_position_embeddings", NULL, 1, LATHE_ANY_POSITIONS, "tokens",
         "longrope: batches with longer rows use its long factors, all others its short factors"),
     LATHE_POSITIVE("partial_rotary_factor", "1.0", 1.0,
-                   "share of a head whose first channels are rotated"),
+                   "share of the channels of each head that are rotated, from the first on"),
     LATHE_FIELD_STRING("hidden_act", "\"silu\"", "silu|swish", "activation of the MLP"),
     {"sliding_window", LATHE_T_INT, LATHE_FIELD_NULLABLE, NULL, 1, LATHE_ANY_POSITIONS, NULL,
      "tokens", "keys that a query sees, itself included; null: all"},

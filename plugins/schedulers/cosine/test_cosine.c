@@ -34,7 +34,7 @@ Test(cosine, takes_a_run_that_is_all_warmup_and_a_run_of_one_step)
     cr_assert_float_eq(one->at(self, 0, 1, 1.0, NULL), 1.0, 1e-15);
 }
 
-Test(cosine, climbs_in_the_way_it_is_told)
+Test(cosine, climbs_by_the_configured_curve)
 {
     void *self;
     const lathe_scheduler_v1 *const wave =

@@ -38,7 +38,7 @@ static int run(const char *command)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-Test(report_command, the_page_goes_where_it_is_told)
+Test(report_command, the_page_is_written_to_the_given_file)
 {
     cr_expect_eq(run(LATHE " report ."), 0);
     cr_expect_not_null(strstr(output, "./report.html ("));

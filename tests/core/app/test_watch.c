@@ -215,7 +215,7 @@ Test(watch, redraws_for_a_new_size)
     await_from(0, "grad norm"); /* a small curve, for which there is room */
     cr_assert_eq(ioctl(tty.master, TIOCSWINSZ, &small), 0);
     const size_t from = tty.n;
-    await_from(from, "q leaves");
+    await_from(from, "q quits");
     cr_expect_null(strstr(tty.text + from, "grad norm"));
     cr_assert_eq(write(tty.master, "q", 1), 1);
     (void)wait_end();
@@ -229,7 +229,7 @@ Test(watch, one_frame_on_a_terminal_takes_no_screen)
     start(once);
     await_from(0, "grad norm");
     cr_expect_null(strstr(tty.text, "\x1b[?1049h"));
-    cr_expect_null(strstr(tty.text, "q leaves"));
+    cr_expect_null(strstr(tty.text, "q quits"));
     const int status = wait_end();
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     (void)close(tty.master);

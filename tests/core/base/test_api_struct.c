@@ -39,7 +39,7 @@ Test(api_struct, a_newer_caller_keeps_what_the_library_does_not_know)
     cr_expect_eq(mine.newest, 5.0);
 }
 
-Test(api_struct, an_older_input_is_read_with_zeros_behind_it)
+Test(api_struct, an_older_input_is_read_with_zeros_after_its_end)
 {
     const figures given = {.size = OLD, .a = 4, .b = 0.5, .later = 9.0};
     figures read;

@@ -122,7 +122,7 @@ Test(config, every_error_at_once_with_line_column_and_suggestion)
     cr_assert_null(config);
     cr_assert_eq(diags.n_errors, 11);
     const char *const want[] = {
-        "run.toml:1:1: error: key 'lr' stands outside every section (did you mean 'optimizer.lr'?)",
+        "run.toml:1:1: error: key 'lr' is outside all sections (did you mean 'optimizer.lr'?)",
         "run.toml:2:2: error: unknown section [trian] (did you mean 'train'?)",
         "run.toml:5:1: error: unknown key 'max_step' in [train] (did you mean 'max_steps'?)",
         "run.toml:6:13: error: train.precision is \"fp15\", expected one of bf16, fp16, fp32, "

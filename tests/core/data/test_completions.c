@@ -188,7 +188,7 @@ static void keep_warning(void *arg, int32_t level, const char *text)
 }
 
 /* GPT-2 has a token for a space and the word after it. */
-Test(completions, a_prompt_that_ends_with_a_space_is_told_of)
+Test(completions, a_prompt_that_ends_with_a_space_gives_a_warning)
 {
     lathe_tokenizer *tok = NULL;
     cr_assert_eq(lathe_tokenizer_load(LATHE_TEST_DATA "/golden/data/tokenizer/gpt2.json", &tok),

@@ -80,7 +80,7 @@ Test(dataset, patterns_match_as_in_a_shell_and_come_sorted)
     cr_expect_str_eq(files("d/.h*/*", LATHE_DATASET_AUTO, NULL), "d/.hidden/a.txt");
 }
 
-Test(dataset, nothing_found_is_said_with_the_path)
+Test(dataset, no_match_is_reported_with_the_path)
 {
     char want[160];
     snprintf(want, sizeof want, "%s/*.csv: no file matches this pattern", root);

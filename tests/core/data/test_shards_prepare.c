@@ -191,7 +191,7 @@ static void kill_after(int64_t bytes)
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-Test(prepare, a_killed_start_continues_behind_the_last_finished_part)
+Test(prepare, a_killed_start_continues_after_the_last_finished_part)
 {
     int64_t all, rest;
     put_records("a.jsonl", 2000, "record");
@@ -313,7 +313,7 @@ Test(prepare, a_cache_that_cannot_be_written_is_named)
     cr_expect(strstr(lathe_error_message(), "data.cache_dir"), "%s", lathe_error_message());
 }
 
-Test(prepare, nothing_to_learn_from_is_said)
+Test(prepare, empty_data_are_refused)
 {
     lathe_shards *shards = NULL;
     static const char *const empty[] = {"", "\n\n", "{\"text\": \"\"}\n{\"text\": \"\"}\n"};

@@ -145,10 +145,10 @@ static const refused bad[] = {
      "data_offsets"},
     {"offset real", "{" T("a", "U8", "1", "0", "1.0") "}", 1, "data_offsets"},
     {"offset a string", "{" T("a", "U8", "1", "\"0\"", "1") "}", 1, "data_offsets"},
-    {"offset negative", "{" T("a", "U8", "1", "-1", "0") "}", 1, "lies at"},
+    {"offset negative", "{" T("a", "U8", "1", "-1", "0") "}", 1, "is at bytes"},
     {"offset beyond 64 bits", "{" T("a", "U8", "1", "0", "18446744073709551616") "}", 1,
      "data_offsets"},
-    {"end before begin", "{" T("a", "U8", "1", "1", "0") "}", 1, "lies at"},
+    {"end before begin", "{" T("a", "U8", "1", "1", "0") "}", 1, "is at bytes"},
     {"end behind the file", "{" T("a", "U8", "2", "0", "2") "}", 1, "truncated"},
     {"begin behind the file", "{" T("a", "U8", "0", "9", "9") "}", 1, "truncated"},
     /* the tensors cover the data once, from its first byte to its last */

@@ -99,7 +99,7 @@ Test(dot, is_well_formed)
     fixture_close(&f);
 }
 
-Test(desc_text, is_cut_to_the_room_there_is)
+Test(desc_text, is_cut_to_the_capacity)
 {
     const lathe_desc d = {LATHE_BF16, 2, {4096, 768, 1, 1}};
     char text[32];

@@ -248,7 +248,7 @@ Test(weights, refuses_an_ambiguous_head)
     golden_close(&g);
 }
 
-Test(weights, copies_the_tokenizer_files_that_are_there)
+Test(weights, copies_the_tokenizer_files_that_exist)
 {
     char from[96], path[160];
     snprintf(from, sizeof from, "%s/from", dir);

@@ -50,7 +50,7 @@ Test(derive, gradients_are_the_same_bits_from_run_to_run)
 
 /* 2g is exact in f32, so a run added to itself differs only where several writers round in between:
  * by at most half a unit in the last place each. */
-Test(derive, an_accumulating_run_adds_to_what_is_there)
+Test(derive, an_accumulating_run_adds_to_the_existing_values)
 {
     fixture f;
     fixture_open(&f, LATHE_F32);
@@ -212,7 +212,7 @@ Test(derive, a_loss_that_nothing_trainable_reaches_is_refused)
             "no trainable parameter reaches the loss");
 }
 
-Test(derive, a_loss_behind_detach_is_refused)
+Test(derive, a_loss_that_depends_only_on_detached_values_is_refused)
 {
     fixture f;
     lathe_val cut;

@@ -208,7 +208,7 @@ Test(recompute, dropout_draws_the_same_mask_again)
 
 /* ---- detach ---- */
 
-Test(detach, gradients_stop_there)
+Test(detach, gradients_stop_at_detach)
 {
     fixture f;
     lathe_val cut;

@@ -78,15 +78,15 @@ static lathe_status ask_slots(int32_t n, lathe_slot answer)
     return lathe_answer_slots(&of_optimizer, &param, out, &count, &kind);
 }
 
-Test(answers, more_slots_than_there_may_be_are_refused)
+Test(answers, more_slots_than_allowed_are_refused)
 {
     const lathe_slot good = {"m", {LATHE_F32, 1, {16, 1, 1, 1}}};
     plugin.kind = LATHE_KIND_OPTIMIZER;
     cr_assert_eq(ask_slots(1, good), LATHE_OK, "%s", lathe_error_message());
-    refused(ask_slots(99, good), "slots() says 99 of w, expected 0 to 8");
+    refused(ask_slots(99, good), "slots() returns 99 for w, expected 0 to 8");
     n_slots = -1;
     n_written = 0;
-    refused(ask_slots(-1, good), "slots() says -1");
+    refused(ask_slots(-1, good), "slots() returns -1");
     refused(ask_slots(2, good), "two slots have the name m");
 }
 
@@ -108,9 +108,9 @@ Test(answers, an_unknown_partition_and_a_size_that_is_none_are_refused)
     const lathe_slot good = {"m", {LATHE_F32, 1, {16, 1, 1, 1}}};
     plugin.kind = LATHE_KIND_OPTIMIZER;
     partition_answer = 42;
-    refused(ask_slots(1, good), "partition() says 42 of w, expected 0 to 4");
+    refused(ask_slots(1, good), "partition() returns 42 for w, expected 0 to 4");
     partition_answer = LATHE_PARTITION_MATRIX;
-    refused(ask_slots(1, good), "partition() says MATRIX of w, and build is NULL");
+    refused(ask_slots(1, good), "partition() returns MATRIX for w, but build is NULL");
     partition_answer = LATHE_PARTITION_BLOCK;
     refused(ask_slots(1, good), "block() is 0 elements");
     partition_answer = LATHE_PARTITION_ELEMENT;
@@ -149,9 +149,9 @@ Test(answers, planes_of_a_codec_are_checked_like_slots)
     plugin.kind = LATHE_KIND_QUANT;
     slot = (lathe_slot){"codes", {LATHE_U8, 1, {16, 1, 1, 1}}};
     n_slots = n_written = 99;
-    refused(lathe_answer_planes(&quant, 4, 4, out, &n), "planes() says 99, expected 1 to 6");
+    refused(lathe_answer_planes(&quant, 4, 4, out, &n), "planes() returns 99, expected 1 to 6");
     n_slots = n_written = 0;
-    refused(lathe_answer_planes(&quant, 4, 4, out, &n), "planes() says 0");
+    refused(lathe_answer_planes(&quant, 4, 4, out, &n), "planes() returns 0");
     n_slots = n_written = 1;
     cr_expect_eq(lathe_answer_planes(&quant, 4, 4, out, &n), LATHE_OK);
     slot.desc.dims[0] = INT64_C(1) << 60;
@@ -178,7 +178,7 @@ Test(answers, a_parameter_trains_or_not_and_has_a_group)
     int32_t trainable, group;
     plugin.kind = LATHE_KIND_ADAPTER;
     trainable_answer = 7;
-    refused(lathe_answer_select(&adapter, &param, 16, &trainable, &group), "trainable = 7 of w");
+    refused(lathe_answer_select(&adapter, &param, 16, &trainable, &group), "trainable = 7 for w");
     trainable_answer = 1;
     group_answer = 16;
     refused(lathe_answer_select(&adapter, &param, 16, &trainable, &group), "group 16");

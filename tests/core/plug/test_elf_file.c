@@ -114,7 +114,7 @@ Test(elf_file, a_huge_note_is_refused)
 Test(elf_file, segments_outside_the_file_are_refused)
 {
     segment(PT_LOAD)->p_filesz = INT64_MAX;
-    refused(good, bytes, "program segment lies outside");
+    refused(good, bytes, "program segment is outside");
 }
 
 Test(elf_file, a_dynamic_section_without_an_end_is_refused)

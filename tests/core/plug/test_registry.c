@@ -98,7 +98,7 @@ Test(registry, finds_by_name_and_opens_nothing_else)
     cr_assert_eq(found, again);
 }
 
-Test(registry, an_unknown_name_lists_what_there_is_and_where_it_looked)
+Test(registry, an_unknown_name_lists_the_existing_names_and_the_folders)
 {
     const lathe_component *found = NULL;
     add(FIXTURES "/good");

@@ -247,7 +247,7 @@ Test(progress, a_full_disk_silences_it_with_one_warning)
 
 /* ---- remaining time ---- */
 
-Test(status_line, a_long_time_is_told_in_days)
+Test(status_line, a_long_time_is_shown_in_days)
 {
     static const struct {
         double seconds;

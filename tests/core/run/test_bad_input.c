@@ -37,8 +37,8 @@ static const fault faults[] = {
     {"malformed safetensors", "llama_tied", ST, "{\"__metadata__\"", "[\"__metadata__\"", NULL, 0,
      LATHE_E_CORRUPT, "safetensors header: %s/model.safetensors:1:16: ']' or ',' expected"},
     {"truncated safetensors", "llama_tied", ST, NULL, NULL, NULL, 90000, LATHE_E_CORRUPT,
-     "%s/model.safetensors: tensor model.layers.1.mlp.up_proj.weight lies at "
-     "80256..90496 of 87968 data bytes: the file is truncated"},
+     "%s/model.safetensors: tensor model.layers.1.mlp.up_proj.weight is at bytes 80256..90496 of "
+     "87968 data bytes: the file is truncated"},
     {"overlapping tensors", "llama_tied", ST, "[16384,16512]", "[16383,16511]", NULL, 0,
      LATHE_E_CORRUPT,
      "%s/model.safetensors: tensor model.layers.0.input_layernorm.weight begins at 16383, "
@@ -62,7 +62,8 @@ static const fault faults[] = {
      "supply the tensor"},
     {"missing shard", "llama_sharded", "model-00002-of-00003.safetensors", NULL, NULL, NULL, -1,
      LATHE_E_NOT_FOUND,
-     "%s/" SHARDED " names a shard that is not there: %s/model-00002-of-00003.safetensors: cannot "
+     "%s/" SHARDED
+     " names a shard that does not exist: %s/model-00002-of-00003.safetensors: cannot "
      "open: No such file or directory"},
     {"index and shard disagree", "llama_sharded", SHARDED, "down_proj.weight\": \"model-00002",
      "down_proj.weight\": \"model-00001", NULL, 0, LATHE_E_CORRUPT,

@@ -83,7 +83,7 @@ Test(checkpoint, the_stall_is_a_figure_of_the_next_step)
 
 /* ---- when they are written, and which are kept ---- */
 
-Test(checkpoint, without_a_period_there_is_one_at_the_end)
+Test(checkpoint, without_a_period_one_is_made_at_the_end)
 {
     settings s = {.n = 0};
     configure(&s, dir);
@@ -166,7 +166,7 @@ Test(checkpoint, an_evaluation_among_the_best_is_written)
     cr_assert_eq(pointed(dir, "latest"), 5);
 }
 
-Test(checkpoint, best_by_a_metric_of_which_there_is_none_is_refused)
+Test(checkpoint, best_by_a_metric_that_no_step_reports_is_refused)
 {
     settings s = {.n = 0};
     configure(&s, dir);

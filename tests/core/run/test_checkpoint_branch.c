@@ -102,8 +102,8 @@ Test(checkpoint_branch, what_is_newer_leaves_the_competition_when_a_run_goes_bac
     set(&back, "train.stop_after=4");
     OK(train_once(&back, NULL, &text));
     cr_expect(strstr(text, "step-00000002 at step 2"), "%s", text);
-    cr_expect(strstr(logged, "the run goes on from step 2 as branch 1: 4 checkpoints of the branch "
-                             "before (step-00000003 to step-00000006) moved to"),
+    cr_expect(strstr(logged, "the run continues from step 2 as branch 1: 4 checkpoints of the "
+                             "branch before (step-00000003 to step-00000006) moved to"),
               "%s", logged);
     cr_expect_str_eq(abandoned(1), "3 4 5 6");
     cr_expect_eq(pointed(dir, "latest"), 4);

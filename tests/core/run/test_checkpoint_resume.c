@@ -136,7 +136,7 @@ Test(checkpoint, a_missing_file_is_named_and_the_one_before_is_used)
     cr_assert(strstr(text, "at step 2"), "%s", text);
 }
 
-Test(checkpoint, a_pointer_to_nothing_is_told_and_the_newest_is_used)
+Test(checkpoint, a_pointer_to_a_missing_checkpoint_is_reported_and_the_newest_is_used)
 {
     settings s = {.n = 0};
     configure(&s, dir);
@@ -144,7 +144,7 @@ Test(checkpoint, a_pointer_to_nothing_is_told_and_the_newest_is_used)
     train_four_of_six(&s);
     OK(lathe_checkpoint_point(in(dir, "out"), "latest", "step-00000077"));
     OK(train_once(&s, NULL, &text));
-    cr_assert(strstr(logged, "names step-00000077, which is not there"), "%s", logged);
+    cr_assert(strstr(logged, "names step-00000077, which does not exist"), "%s", logged);
     cr_assert(strstr(text, "at step 4"), "%s", text);
 }
 

@@ -191,7 +191,7 @@ Test(curvature, moves_nothing_else)
     lathe_run_close(run);
 }
 
-Test(curvature, is_made_behind_updates_1_k_plus_1_and_so_on)
+Test(curvature, is_made_after_updates_1_k_plus_1_and_so_on)
 {
     lathe_run *run = open_sophia("bf16", 3);
     double before = 0.0;
@@ -204,7 +204,7 @@ Test(curvature, is_made_behind_updates_1_k_plus_1_and_so_on)
     lathe_run_close(run);
 }
 
-Test(curvature, is_not_made_behind_a_step_left_out)
+Test(curvature, is_not_made_after_a_skipped_step)
 {
     lathe_run *run = open_sophia("fp32", 4);
     accumulate(run, 1);

@@ -26,7 +26,7 @@ static lathe_run *open_rows(const char *dir, int64_t steps)
     return open_run(LATHE_OPEN_TRAIN, s.list);
 }
 
-Test(empty_step, is_left_out_and_said)
+Test(empty_step, is_left_out_and_reported)
 {
     char dir[] = "/tmp/lathe-empty-XXXXXX", said[4096] = "";
     lathe_train_result r;

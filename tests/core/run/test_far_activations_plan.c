@@ -55,7 +55,7 @@ Test(far_activations, plan_grows_in_the_host_alone)
 
 /* ---- messages ---- */
 
-Test(far_activations, on_a_device_in_host_memory_are_told_and_change_nothing)
+Test(far_activations, on_a_device_in_host_memory_give_a_warning_and_change_nothing)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX";
     lathe_mem_bytes plain, asked;
@@ -72,7 +72,7 @@ Test(far_activations, on_a_device_in_host_memory_are_told_and_change_nothing)
 }
 
 /* Two layers: the values of the forward are needed again at once, so they stay. */
-Test(far_activations, of_a_shallow_model_are_told_to_stay)
+Test(far_activations, of_a_shallow_model_are_not_moved_and_this_is_reported)
 {
     char dir[] = "/tmp/lathe_activations_XXXXXX";
     lathe_mem_bytes bytes;

@@ -133,8 +133,8 @@ Test(far_checkpoint, of_a_step_in_its_middle_wants_the_dtype_of_its_gradients)
     OK(lathe_save(a, middle));
     cr_assert_eq(lathe_load(b, middle), LATHE_E_CONFIG);
     cr_assert(strstr(lathe_error_message(),
-                     "was left in its middle in bf16, the run adds up in f32: go on with the "
-                     "train.grad_dtype it was written with"),
+                     "in bf16; this run adds gradients in f32: resume with the train.grad_dtype of "
+                     "the saved run"),
               "%s", lathe_error_message());
     lathe_run_close(a);
     lathe_run_close(b);

@@ -363,7 +363,7 @@ Test(far_offload, of_no_state_is_nothing)
 /* ---- messages ---- */
 
 /* If the device shares the host's memory, nothing changes, and one line says so. */
-Test(far_offload, on_a_device_in_host_memory_is_told_and_changes_nothing)
+Test(far_offload, on_a_device_in_host_memory_gives_a_warning_and_changes_nothing)
 {
     char dir[] = "/tmp/lathe_offload_XXXXXX";
     lathe_mem_bytes plain, asked;

@@ -68,7 +68,7 @@ Test(far_refusals, a_device_that_cannot_run_here_is_refused_by_name)
 }
 
 /* Code for another device, as in an optimizer built with nvcc. */
-Test(far_refusals, an_image_that_the_device_cannot_run_is_told_at_open)
+Test(far_refusals, an_image_that_the_device_cannot_run_is_reported_at_open)
 {
     char dir[] = "/tmp/lathe_far_XXXXXX";
     settings s = {.n = 0};

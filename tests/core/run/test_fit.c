@@ -132,7 +132,7 @@ Test(fit, a_plan_at_the_limit_passes_and_a_byte_more_does_not)
     lathe_run_close(run);
 }
 
-Test(fit, nothing_fits_and_that_is_said)
+Test(fit, a_plan_that_cannot_fit_is_reported)
 {
     settings s = {.n = 0};
     base(&s);

@@ -87,7 +87,7 @@ Test(frozen_weights, come_from_the_source_rather_than_from_a_rounded_checkpoint)
     OK(lathe_dir_remove(dir));
 }
 
-Test(frozen_weights, of_a_folder_that_goes_away_are_still_saved)
+Test(frozen_weights, of_a_folder_that_is_removed_are_still_saved)
 {
     char dir[] = FOLDER;
     settings s = {.n = 0};

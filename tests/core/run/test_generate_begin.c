@@ -128,7 +128,7 @@ Test(generate_begin, generating_with_weights_that_are_not_finite_fails_and_names
     lathe_run_close(run);
 }
 
-Test(generate_begin, logits_that_overflow_although_the_weights_are_finite_are_said)
+Test(generate_begin, logits_that_overflow_although_the_weights_are_finite_are_reported)
 {
     lathe_run *run = open_small(LATHE_OPEN_INFER, "bytes");
     lathe_generation g = {.size = (uint32_t)sizeof g};

@@ -267,7 +267,7 @@ Test(loss_spike, skip_gives_up_after_ten_in_a_row)
 
 /* Step 15 is bad and step 12 was saved: training continues from its state with the rows from step
  * 16 on. */
-Test(loss_spike, rewind_goes_on_behind_the_bad_step)
+Test(loss_spike, rewind_continues_after_the_bad_step)
 {
     char dir[] = "/tmp/lathe-spike-XXXXXX", out[256], said[4096] = "";
     settings s = {.n = 0};

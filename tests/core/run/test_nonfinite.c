@@ -178,7 +178,7 @@ static void copy_masters(const lathe_run *run, float *out)
 
 /* Step 6 is bad and step 4 was saved: the run continues from its state with the rows of step 7. The
  * same rows in another way give the same bits. */
-Test(nonfinite, rewind_goes_on_behind_the_bad_step)
+Test(nonfinite, rewind_continues_after_the_bad_step)
 {
     char dir[] = "/tmp/lathe-nonfinite-XXXXXX", said[4096] = "";
     settings s = {.n = 0};

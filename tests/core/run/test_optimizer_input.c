@@ -153,7 +153,7 @@ Test(optimizer_input, words_of_a_rule_across_keys_stand_at_the_key)
 
 /* ---- state_dtype ---- */
 
-Test(optimizer_input, a_state_dtype_is_refused_where_there_is_none)
+Test(optimizer_input, a_state_dtype_is_refused_for_optimizers_without_state)
 {
     plugins p = list_plugins(LATHE_KIND_OPTIMIZER);
     int n_with = 0;

@@ -275,7 +275,7 @@ static void keep_info(void *arg, int32_t level, const char *message)
     strncat(said, message, sizeof said - strlen(said) - 1);
 }
 
-Test(save_dtype, that_rounds_is_said_when_the_folder_is_a_model_again)
+Test(save_dtype, that_rounds_is_reported_when_the_folder_is_a_model_again)
 {
     char dir[] = FOLDER;
     settings s = {.n = 0}, next = {.n = 0};

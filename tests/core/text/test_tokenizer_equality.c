@@ -220,7 +220,7 @@ Test(tokenizer_equality, sentencepiece_bpe_of_llama2, .timeout = 120)
 {
     compare("llama2");
 }
-Test(tokenizer_equality, unigram_behind_metaspace, .timeout = 120)
+Test(tokenizer_equality, unigram_after_metaspace, .timeout = 120)
 {
     compare("unigram");
 }

@@ -169,7 +169,7 @@ Test(token_tables, both_ways_give_one_unigram)
 }
 
 /* Errors have the same words, whichever reader finds them. */
-Test(token_tables, mistakes_in_a_unigram_are_told_as_ever)
+Test(token_tables, mistakes_in_a_unigram_give_the_usual_messages)
 {
     static const char *const lists[][2] = {
         {"[]", "has 0 tokens"},
@@ -198,7 +198,7 @@ Test(token_tables, mistakes_in_a_unigram_are_told_as_ever)
     }
 }
 
-Test(token_tables, mistakes_are_told_as_ever)
+Test(token_tables, mistakes_give_the_usual_messages)
 {
     static const char *const changes[][3] = {
         {"\"!\": 1,", "\"!\": 1, \"!\": 1,", "duplicate"},

@@ -123,7 +123,7 @@ Test(report, an_empty_folder_makes_a_page_too)
     cr_expect_not_null(strstr(page.data, "prefers-color-scheme:dark"));
 }
 
-Test(report, what_is_there_is_shown)
+Test(report, data_of_the_run_are_shown)
 {
     put_metrics();
     put("run.json",

@@ -112,7 +112,7 @@ Test(run_view, a_process_that_lives_trains_and_one_that_died_stopped)
     cr_expect_eq(lathe_run_pulse(&view), LATHE_PULSE_STOPPED);
 }
 
-Test(run_view, an_end_that_was_told_is_believed)
+Test(run_view, a_given_end_is_used)
 {
     static const struct {
         const char *end;

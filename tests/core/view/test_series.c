@@ -99,7 +99,7 @@ Test(series, steps_far_apart_fit_too)
     cr_expect_eq(lathe_series_least(&s, NULL), 0.0);
 }
 
-Test(series, going_back_takes_the_later_values_away)
+Test(series, going_back_removes_the_later_values)
 {
     for (int64_t i = 1; i <= 10; i++)
         add(i, (double)i);

@@ -122,7 +122,7 @@ static inline lathe_status lathe_decoder_embedding(const lathe_decoder_at *at, l
     lathe_val w[2] = {LATHE_NONE, LATHE_NONE}, x[2] = {LATHE_NONE, LATHE_NONE};
     if (d->positions != NULL && b->max_positions > d->info.max_positions)
         return lathe_fail(d->host, LATHE_E_CONFIG,
-                          "%lld positions are asked of a model that has learned %lld",
+                          "the sequence has %lld positions, but the model has learned only %lld",
                           (long long)b->max_positions, (long long)d->info.max_positions);
     LATHE_TRY(b->part(b->ctx, -1, LATHE_PART_NONE));
     LATHE_TRY(b->tensor(b->ctx, d->info.embedding, &w[0]));
