@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "exec/store_io.h"
 #include "io/convert.h"
 #include "io/safetensors.h"
@@ -34,6 +35,38 @@ static int is_adapter_row(const lathe_saved_state *saved, int32_t i)
     return i >= saved->params->n_model && !saved->params->rows[i]->reference;
 }
 
+/* Adds the heads of the stage to the text of an adapter_config.json, as PEFT keeps modules that it
+ * saves whole. A head "score" makes it the adapter of a sequence classifier. */
+static lathe_status add_heads(const lathe_saved_state *saved, char **io_text)
+{
+    json_t *names = json_array(), *config = NULL;
+    lathe_status status = names ? LATHE_OK : LATHE_E_NOMEM;
+    int is_classifier = 0;
+    for (int32_t i = saved->params->n_model; i < saved->params->n; i++) {
+        const lathe_param *row = saved->params->rows[i];
+        const char *dot = strrchr(row->name, '.');
+        if (!row->stage_head || !dot)
+            continue;
+        is_classifier |= strncmp(row->name, "score.", 6) == 0;
+        (void)json_array_append_new(names, json_stringn(row->name, (size_t)(dot - row->name)));
+    }
+    if (status == LATHE_OK && json_array_size(names) > 0)
+        status =
+            lathe_json_load("adapter_config.json", *io_text, (int64_t)strlen(*io_text), &config);
+    if (config && is_classifier)
+        (void)json_object_set_new(config, "task_type", json_string("SEQ_CLS"));
+    if (config) {
+        (void)json_object_set(config, "modules_to_save", names);
+        free(*io_text);
+        *io_text = json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+        if (!*io_text)
+            status = lathe_error(LATHE_E_NOMEM, "no memory for adapter_config.json");
+    }
+    json_decref(config);
+    json_decref(names);
+    return status;
+}
+
 /* The base is written as an absolute path: the folder may be used from anywhere. */
 static lathe_status write_config(const lathe_saved_state *saved, const char *dir)
 {
@@ -49,8 +82,12 @@ static lathe_status write_config(const lathe_saved_state *saved, const char *dir
     if (status == LATHE_OK) {
         const int64_t written =
             table->config_json(saved->parts->adapter.self, base, text, bytes + 1);
+        text[written < bytes ? written : bytes] = '\0';
+        status = add_heads(saved, &text);
+    }
+    if (status == LATHE_OK) {
         const char *path = lathe_path_join(saved->arena, dir, "adapter_config.json");
-        status = path ? lathe_file_write_atomic(path, text, written) : LATHE_E_NOMEM;
+        status = path ? lathe_file_write_atomic(path, text, (int64_t)strlen(text)) : LATHE_E_NOMEM;
     }
     free(text);
     free(absolute);

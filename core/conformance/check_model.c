@@ -276,7 +276,7 @@ static lathe_status load_weights(const model *m, const lathe__exact *e, const ch
 {
     lathe_safetensors *set = NULL;
     loading l = {m, e, NULL};
-    const lathe_weight_sink sink = {place, placed, &l};
+    const lathe_weight_sink sink = {.place = place, .done = placed, .arg = &l};
     LATHE_TRY(lathe_safetensors_open(folder, &set));
     const lathe_status status = lathe_weights_load(set, &m->config, &m->params, &sink);
     lathe_safetensors_close(set);

@@ -4,172 +4,15 @@
 
 #include "base/error.h"
 #include "conformance/checks.h"
+#include "conformance/stage_model.h"
 #include "harness/graph_exact.h"
 #include "harness/tiny_graph.h"
 #include "lathe/rng.h"
 #include "lathe/stage.h"
 
-enum { C = 16, V = 40, T = 8 };
+enum { C = LATHE__STAGE_C, T = LATHE__STAGE_T };
 
-/* A model that is only a head over an input, so that log-probabilities have a derivative. */
-typedef struct model {
-    const lathe_stage_v1 *table;
-    lathe_params params;
-    lathe_graph *g;
-    int32_t n_rows, asked_reference;
-    int32_t plain;     /* 1: log-probabilities are inputs of the graph, not those of a head */
-    lathe_val logp[2]; /* policy, reference */
-    lathe_val pair_mask, target_mask;
-    lathe_val entropy[2], head[2][3]; /* of policy and reference; inputs of the head */
-    lathe_val inputs[LATHE_MAX_STAGE_INPUTS];
-    int32_t n_inputs;
-} model;
-
-/* The inputs of a head over the vocabulary, made once for each model. */
-static lathe_status head_inputs(model *m, int32_t which)
-{
-    static const char *const names[] = {"lm_head.weight", "reference.lm_head.weight"};
-    const lathe_param row = {.name = names[which],
-                             .desc = lathe_desc_2d(LATHE_F32, V, C),
-                             .role = LATHE_ROLE_HEAD,
-                             .layer = -1,
-                             .trainable = which == LATHE_MODEL_POLICY,
-                             .reference = which == LATHE_MODEL_REFERENCE};
-    const int64_t n = (int64_t)m->n_rows * T;
-    lathe_val *in = m->head[which];
-    int32_t index;
-    if (in[0] != LATHE_NONE)
-        return LATHE_OK;
-    LATHE_TRY(lathe_params_add(&m->params, &row, &index));
-    LATHE_TRY(lathe_graph_input(m->g, which ? "x_reference" : "x", lathe_desc_2d(LATHE_BF16, n, C),
-                                &in[0]));
-    LATHE_TRY(lathe_graph_param(m->g, index, &in[1]));
-    return lathe_graph_input(m->g, which ? "targets_reference" : "targets",
-                             lathe_desc_1d(LATHE_I32, n), &in[2]);
-}
-
-/* op: HEAD_LOGPROB or HEAD_ENTROPY */
-static lathe_status head(model *m, int32_t op, int32_t which, lathe_val *out)
-{
-    LATHE_TRY(head_inputs(m, which));
-    LATHE_TRY(lathe_graph_node(m->g, op, NULL, m->head[which], 3, out, 1, -1, "head"));
-    return which == LATHE_MODEL_REFERENCE ? lathe_graph_api_get()->detach(m->g, *out, out)
-                                          : LATHE_OK;
-}
-
-/* Adds an input with a value per token. */
-static lathe_status token_input(model *m, const char *name, lathe_val *out)
-{
-    return lathe_graph_input(m->g, name, lathe_desc_1d(LATHE_F32, (int64_t)m->n_rows * T), out);
-}
-
-static lathe_status logprobs(void *ctx, int32_t which, lathe_val *out)
-{
-    model *m = ctx;
-    if (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE)
-        return lathe_error(LATHE_E_ARG, "logprobs of model %d", which);
-    m->asked_reference |= which == LATHE_MODEL_REFERENCE;
-    if (m->logp[which] == LATHE_NONE && m->plain)
-        LATHE_TRY(token_input(m, which ? "reference" : "policy", &m->logp[which]));
-    else if (m->logp[which] == LATHE_NONE)
-        LATHE_TRY(head(m, LATHE_OP_HEAD_LOGPROB, which, &m->logp[which]));
-    *out = m->logp[which];
-    return LATHE_OK;
-}
-
-static lathe_status entropy(void *ctx, int32_t which, lathe_val *out)
-{
-    model *m = ctx;
-    if (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE)
-        return lathe_error(LATHE_E_ARG, "entropy of model %d", which);
-    m->asked_reference |= which == LATHE_MODEL_REFERENCE;
-    if (m->entropy[which] == LATHE_NONE && m->plain)
-        LATHE_TRY(token_input(m, which ? "reference_entropy" : "entropy", &m->entropy[which]));
-    else if (m->entropy[which] == LATHE_NONE)
-        LATHE_TRY(head(m, LATHE_OP_HEAD_ENTROPY, which, &m->entropy[which]));
-    *out = m->entropy[which];
-    return LATHE_OK;
-}
-
-static lathe_status target_mask(void *ctx, lathe_val *out)
-{
-    model *m = ctx;
-    if (m->target_mask == LATHE_NONE)
-        LATHE_TRY(token_input(m, "target_mask", &m->target_mask));
-    *out = m->target_mask;
-    return LATHE_OK;
-}
-
-/* Adds the inputs that the stage's table names. */
-static lathe_status stage_inputs(model *m)
-{
-    m->n_inputs = LATHE_HAS(m->table, inputs) ? m->table->n_inputs : 0;
-    for (int32_t i = 0; i < m->n_inputs; i++) {
-        const int64_t per = m->table->inputs[i].per == LATHE_PER_ROW ? 1 : T;
-        LATHE_TRY(lathe_graph_input(m->g, m->table->inputs[i].name,
-                                    lathe_desc_1d(LATHE_F32, m->n_rows * per), &m->inputs[i]));
-    }
-    return LATHE_OK;
-}
-
-static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
-{
-    lathe_desc d;
-    LATHE_TRY(lathe_graph_api_get()->desc(m->g, loss->sum, &d));
-    if (d.dtype != LATHE_F32 || lathe_desc_count(&d) != 1)
-        return lathe_error(LATHE_E_SHAPE, "the loss is no f32 scalar");
-    if (loss->count_unit != LATHE_COUNT_TOKENS && loss->count_unit != LATHE_COUNT_PAIRS)
-        return lathe_error(LATHE_E_PLUGIN, "count_unit is %d", loss->count_unit);
-    if (loss->count_unit == LATHE_COUNT_PAIRS && m->table->rows != LATHE_ROWS_PAIRS)
-        return lathe_error(LATHE_E_PLUGIN, "counts pairs, but its rows are no pairs");
-    if (loss->size != sizeof *loss)
-        return lathe_error(LATHE_E_PLUGIN, "it changed the size of the loss it was given to %u",
-                           loss->size);
-    if (loss->n_metrics < 0 || loss->n_metrics > LATHE_MAX_STAGE_METRICS)
-        return lathe_error(LATHE_E_PLUGIN, "%d metrics", loss->n_metrics);
-    for (int32_t i = 0; i < loss->n_metrics; i++) {
-        const lathe_stage_metric *x = &loss->metrics[i];
-        LATHE_TRY(lathe_graph_api_get()->desc(m->g, x->sum, &d));
-        if (x->name == NULL || x->name[0] == '\0' || lathe_desc_count(&d) != 1 ||
-            d.dtype != LATHE_F32)
-            return lathe_error(LATHE_E_PLUGIN, "metric %d has no name or is no f32 scalar", i);
-        for (int32_t k = 0; k < i; k++)
-            if (strcmp(x->name, loss->metrics[k].name) == 0)
-                return lathe_error(LATHE_E_PLUGIN, "two metrics are called %s", x->name);
-    }
-    if (m->asked_reference && !(m->table->needs & LATHE_NEEDS_REFERENCE))
-        return lathe_error(LATHE_E_PLUGIN, "asks for the reference without needing it");
-    if (m->logp[LATHE_MODEL_POLICY] == LATHE_NONE)
-        return lathe_error(LATHE_E_PLUGIN, "the loss does not read the model");
-    return LATHE_OK;
-}
-
-/* Gets the loss of n_rows rows from the stage. The memory after *loss is guarded. */
-static lathe_status ask(model *m, void *self, lathe_stage_loss *loss)
-{
-    m->pair_mask = m->target_mask = LATHE_NONE;
-    for (int which = 0; which < 2; which++)
-        m->entropy[which] = m->head[which][0] = LATHE_NONE;
-    LATHE_TRY(stage_inputs(m));
-    if (m->table->rows == LATHE_ROWS_PAIRS)
-        LATHE_TRY(lathe_graph_input(m->g, "pair_mask", lathe_desc_1d(LATHE_F32, m->n_rows / 2),
-                                    &m->pair_mask));
-    const lathe_stage_build given = {.size = sizeof given,
-                                     .n_rows = m->n_rows,
-                                     .row_tokens = T,
-                                     .api = lathe_graph_api_get(),
-                                     .graph = m->g,
-                                     .logprobs = logprobs,
-                                     .ctx = m,
-                                     .pair_mask = m->pair_mask,
-                                     .n_inputs = m->n_inputs,
-                                     .inputs = m->inputs,
-                                     .entropy = entropy,
-                                     .target_mask = target_mask};
-    *loss = (lathe_stage_loss){.size = sizeof *loss, .sum = LATHE_NONE};
-    LATHE_TRY(m->table->loss(self, &given, loss));
-    return check_loss(m, loss);
-}
+typedef lathe__stage_model model;
 
 /* Makes loss, derivative and plan of n_rows rows. */
 static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t *out_metrics,
@@ -182,7 +25,7 @@ static lathe_status build(lathe__subject *s, int32_t n_rows, int32_t *out_metric
     lathe_params_init(&m.params, LATHE_BF16);
     lathe_status status = lathe_graph_create(&m.params, &m.g);
     if (status == LATHE_OK)
-        status = ask(&m, instance.self, loss);
+        status = lathe__stage_model_ask(&m, instance.self, loss);
     for (int32_t i = 0; status == LATHE_OK && i < loss->n_metrics; i++)
         lathe_graph_output(m.g, loss->metrics[i].sum);
     if (status == LATHE_OK)
@@ -220,7 +63,7 @@ static lathe_status numbers_init(numbers *x, lathe__subject *s, int32_t n_rows)
     lathe_params_init(&x->m.params, LATHE_F32);
     lathe_status status = lathe_graph_create(&x->m.params, &x->m.g);
     if (status == LATHE_OK)
-        status = ask(&x->m, x->instance.self, x->loss);
+        status = lathe__stage_model_ask(&x->m, x->instance.self, x->loss);
     if (status == LATHE_OK)
         status = lathe__exact_init(&x->exact, s, x->m.g);
     if (status != LATHE_OK)
@@ -235,22 +78,40 @@ static void fill(numbers *x, lathe_val v, int64_t n, double value)
         lathe__exact_data(&x->exact, v)[i] = value;
 }
 
-/* Fills log-probabilities of every token between -2 and 0. `shift` is added to the policy's
- * log-probabilities of all rows; for pairs it is added to those of chosen rows and subtracted from
- * those of rejected rows. repeat: number of rows of each kind after which rows repeat. */
-static lathe_status value_at(numbers *x, double shift, int32_t repeat, double *out)
+/* Fills a value of each of `per` outputs of every token with numbers between -2 and -1. `shift` is
+ * added to the policy's values of all rows; for pairs it is added to those of chosen rows and
+ * subtracted from those of rejected rows. repeat: number of rows of each kind after which rows
+ * repeat. v LATHE_NONE: nothing to fill. */
+static void fill_values(numbers *x, lathe_val v, int which, int64_t per, double shift,
+                        int32_t repeat)
 {
     const int32_t n_rows = x->m.n_rows, pairs = x->m.table->rows == LATHE_ROWS_PAIRS;
+    const int64_t row_values = T * per;
+    for (int64_t i = 0; v != LATHE_NONE && i < n_rows * row_values; i++) {
+        const int64_t row = i / row_values, half = n_rows / 2;
+        const int64_t kind = pairs && row >= half, of_kind = pairs ? row % half : row;
+        const lathe_u32x4 w =
+            lathe_rng_block(3 + (uint64_t)which + 10 * (uint64_t)kind, 0, 9,
+                            (uint64_t)(of_kind % repeat * row_values + i % row_values));
+        const double moved = which == LATHE_MODEL_REFERENCE ? 0.0 : kind ? -shift : shift;
+        lathe__exact_data(&x->exact, v)[i] = -1.0 - lathe_uniform_f64(w.v[0], w.v[1]) + moved;
+    }
+}
+
+/* Fills log-probabilities and the outputs of the stage's heads (fill_values), and computes the
+ * loss. */
+static lathe_status value_at(numbers *x, double shift, int32_t repeat, double *out)
+{
+    const int32_t n_rows = x->m.n_rows;
     for (int which = 0; which < 2; which++)
-        for (int64_t i = 0; x->m.logp[which] != LATHE_NONE && i < (int64_t)n_rows * T; i++) {
-            const int64_t row = i / T, half = n_rows / 2;
-            const int64_t kind = pairs && row >= half, of_kind = pairs ? row % half : row;
-            const lathe_u32x4 w = lathe_rng_block(3 + (uint64_t)which + 10 * (uint64_t)kind, 0, 9,
-                                                  (uint64_t)(of_kind % repeat * T + i % T));
-            const double moved = which != LATHE_MODEL_POLICY ? 0.0 : kind ? -shift : shift;
-            lathe__exact_data(&x->exact, x->m.logp[which])[i] =
-                -1.0 - lathe_uniform_f64(w.v[0], w.v[1]) + moved;
-        }
+        fill_values(x, x->m.logp[which], which, 1, shift, repeat);
+    for (int32_t i = 0; i < lathe__stage_model_heads(&x->m); i++)
+        fill_values(x, x->m.heads[i], 2 + i, x->m.table->heads[i].n_outputs, shift, repeat);
+    for (int which = 0; which < 2; which++)
+        fill(x, x->m.hidden[which], (int64_t)n_rows * T * C, 0.1);
+    fill(x, x->m.last_mask, (int64_t)n_rows * T, 0.0);
+    for (int32_t r = 0; x->m.last_mask != LATHE_NONE && r < n_rows; r++)
+        lathe__exact_data(&x->exact, x->m.last_mask)[r * T + T - 1] = 1.0;
     fill(x, x->m.pair_mask, n_rows / 2, 1.0);
     fill(x, x->m.target_mask, (int64_t)n_rows * T, 1.0);
     for (int which = 0; which < 2; which++)
@@ -315,15 +176,21 @@ static lathe_status is_a_sum_over_rows(lathe__subject *s)
     return status;
 }
 
-/* The log-probability of every target must influence the loss. */
+/* The log-probability of every target must influence the loss; or the head's output of every row,
+ * at its last token if the loss asks for the last tokens. */
 static lathe_status every_row_counts(lathe__subject *s)
 {
     numbers x;
     double base = 0, moved;
     LATHE_TRY(numbers_init(&x, s, 4));
     lathe_status status = value_at(&x, 0.0, 4, &base);
-    double *logp = lathe__exact_data(&x.exact, x.m.logp[LATHE_MODEL_POLICY]);
-    for (int64_t i = 0; i < 4 * T && status == LATHE_OK; i++) {
+    const int by_row = x.m.logp[LATHE_MODEL_POLICY] == LATHE_NONE && x.m.last_mask != LATHE_NONE;
+    double *logp = lathe__stage_model_reading(&x.m) != LATHE_NONE
+                       ? lathe__exact_data(&x.exact, lathe__stage_model_reading(&x.m))
+                       : NULL;
+    if (status == LATHE_OK && !logp)
+        status = lathe__skip(s, "it reads hidden states alone");
+    for (int64_t i = by_row ? T - 1 : 0; i < 4 * T && status == LATHE_OK; i += by_row ? T : 1) {
         const double keep = logp[i];
         logp[i] = keep + 0.5;
         status = lathe__exact_run(&x.exact);
@@ -345,7 +212,7 @@ static lathe_status masked_value(numbers *x, double shift, double *out)
     lathe__exact_data(&x->exact, x->m.pair_mask)[1] = 0.0;
     for (int k = 0; k < 2; k++)
         for (int64_t i = 0; i < T; i++)
-            lathe__exact_data(&x->exact, x->m.logp[LATHE_MODEL_POLICY])[rows[k] * T + i] +=
+            lathe__exact_data(&x->exact, lathe__stage_model_reading(&x->m))[rows[k] * T + i] +=
                 k ? -shift : shift;
     LATHE_TRY(lathe__exact_run(&x->exact));
     *out = lathe__exact_data(&x->exact, x->loss->sum)[0];
@@ -361,7 +228,7 @@ static lathe_status padding_pairs_count_for_nothing(lathe__subject *s)
     double at = 0, moved = 0;
     LATHE_TRY(numbers_init(&x, s, 4));
     lathe_status status = LATHE_OK;
-    if (x.m.pair_mask == LATHE_NONE)
+    if (x.m.pair_mask == LATHE_NONE || lathe__stage_model_reading(&x.m) == LATHE_NONE)
         status = lathe__skip(s, "its rows are no pairs");
     if (status == LATHE_OK)
         status = masked_value(&x, 0.0, &at);

@@ -150,6 +150,24 @@ static void fill_target_mask(const int32_t *targets, int64_t n, float *to)
         to[i] = targets[i] >= 0 ? 1.0f : 0.0f;
 }
 
+/* Marks the last token of each row that is not `pad`, as transformers' sequence classifiers find
+ * it. A row's sequence is its first document; the padding is another. */
+static void fill_last_mask(const lathe_program *p, const lathe_run_batch *b, const int32_t *tokens,
+                           const int32_t *doc_start, int32_t pad, float *to)
+{
+    const int64_t n = p->row_tokens;
+    memset(to, 0, (size_t)(p->n_rows * n) * sizeof *to);
+    for (int64_t r = 0; r < p->n_rows; r++) {
+        const int64_t row = r * n;
+        int64_t last = 0;
+        if (lathe__batch_row(p, b, r) < 0)
+            continue;
+        for (int64_t t = 1; t < n && doc_start[row + t] == 0; t++)
+            last = tokens[row + t] != pad ? t : last;
+        to[row + last] = 1.0f;
+    }
+}
+
 lathe_status lathe__batch_check(const lathe_program *p, const lathe_run_batch *b, int64_t vocab)
 {
     if (b->n_rows < 1 || b->row_tokens < 1 || b->n_rows > p->n_rows ||
@@ -173,10 +191,11 @@ lathe_status lathe__batch_load(lathe_program *p, const lathe_model_config *model
     const int on_pairs = p->pair_mask != LATHE_NONE;
     LATHE_TRY(lathe_exec_next_inputs(p->exec));
     int32_t *targets = lathe_exec_input(p->exec, p->targets);
-    fill_input(p, b, b->tokens, 0, lathe_exec_input(p->exec, p->tokens));
     fill_input(p, b, b->targets, -1, targets);
-    fill_positions(model, p, b, lathe_exec_input(p->exec, p->positions),
-                   lathe_exec_input(p->exec, p->doc_start));
+    int32_t *tokens = lathe_exec_input(p->exec, p->tokens);
+    int32_t *doc_start = lathe_exec_input(p->exec, p->doc_start);
+    fill_input(p, b, b->tokens, 0, tokens);
+    fill_positions(model, p, b, lathe_exec_input(p->exec, p->positions), doc_start);
     float *mask = on_pairs ? lathe_exec_input(p->exec, p->pair_mask) : NULL;
     for (int64_t i = 0; mask && i < p->n_rows / 2; i++)
         mask[i] = i < n_pairs ? 1.0f : 0.0f;
@@ -184,6 +203,9 @@ lathe_status lathe__batch_load(lathe_program *p, const lathe_model_config *model
     if (p->target_mask != LATHE_NONE)
         fill_target_mask(targets, p->n_rows * p->row_tokens,
                          lathe_exec_input(p->exec, p->target_mask));
+    if (p->last_mask != LATHE_NONE)
+        fill_last_mask(p, b, tokens, doc_start, model->pad,
+                       lathe_exec_input(p->exec, p->last_mask));
     *out_count = 0.0;
     for (int64_t i = 0; i < p->n_rows * p->row_tokens; i++)
         *out_count += targets[i] >= 0;

@@ -1,31 +1,19 @@
-/* Builds programs: model forward (policy, reference), adapter at every site, the stage's loss. */
-#include "exec/program.h"
+/* Builds programs: the forward of a model with an adapter at every site, and what each kind of
+ * program does with it. */
+#include "exec/builder.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "passes/passes.h"
-#include "plug/answers.h"
-
-typedef struct builder {
-    const lathe_program_config *config;
-    lathe_program *program;
-    lathe_model_build build;
-    /* By LATHE_MODEL_*; LATHE_NONE: not asked for yet. */
-    lathe_val hidden[2], head[2], logprobs[2], entropy[2];
-    lathe_model_report reports[LATHE_MAX_REPORTS]; /* of the policy's family */
-    int32_t n_reports;
-    int32_t reference; /* the forward being built is the reference's */
-    int32_t evaluates; /* build HEAD_EVAL, which also finds the most likely token */
-} builder;
 
 static lathe_status param_value(void *arg, const char *name, lathe_val *out)
 {
-    const builder *b = arg;
+    const lathe__builder *b = arg;
     lathe_params *params = b->config->params;
     int32_t index = -1;
-    if (b->reference) {
+    if (b->model == LATHE_MODEL_REFERENCE) {
         char *copy = lathe_arena_printf(&b->build.graph->arena, LATHE_REFERENCE_PREFIX "%s", name);
         if (!copy)
             return LATHE_E_NOMEM;
@@ -40,115 +28,17 @@ static lathe_status param_value(void *arg, const char *name, lathe_val *out)
 
 static lathe_status linear_site(void *arg, const lathe_site *site, lathe_val x, lathe_val *out)
 {
-    const builder *b = arg;
+    const lathe__builder *b = arg;
     const lathe_graph_api *api = lathe_graph_api_get();
     const lathe_adapter_v1 *table = b->config->adapter ? b->config->adapter->table : NULL;
     if (LATHE_HAS(table, wrap) && LATHE_HAS(table, targets) &&
         table->targets(b->config->adapter->self, site))
-        return table->wrap(b->config->adapter->self, api, b->build.graph, site, x, !b->reference,
-                           out);
+        return table->wrap(b->config->adapter->self, api, b->build.graph, site, x,
+                           b->model != LATHE_MODEL_REFERENCE, out);
     return api->linear(b->build.graph, x, site->weight, site->bias, site->module, out);
 }
 
-/* Builds the model up to its last hidden states, once. */
-static lathe_status build_model(builder *b, int32_t model)
-{
-    if (b->hidden[model] != LATHE_NONE)
-        return LATHE_OK;
-    b->reference = model == LATHE_MODEL_REFERENCE;
-    LATHE_TRY(lathe_model_hidden(&b->build, &b->hidden[model]));
-    if (model == LATHE_MODEL_POLICY) {
-        b->n_reports = b->build.n_reports;
-        memcpy(b->reports, b->build.reports, sizeof b->reports);
-    }
-    LATHE_TRY(lathe_model_head(&b->build, &b->head[model]));
-    lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
-    b->reference = 0;
-    return LATHE_OK;
-}
-
-/* Adds one of the ops of the head over the vocabulary: HEAD_LOGPROB, HEAD_ENTROPY, HEAD_EVAL. */
-static lathe_status build_head(builder *b, int32_t op, int32_t model, lathe_val *out, int32_t n_out)
-{
-    LATHE_TRY(build_model(b, model));
-    const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
-                                  .softcap = (float)b->config->model->head_softcap};
-    const lathe_val in[3] = {b->hidden[model], b->head[model], b->program->targets};
-    return lathe_graph_node(b->build.graph, op, &attrs, in, 3, out, n_out, -1, "head");
-}
-
-static lathe_status build_logprobs(builder *b, int32_t model, lathe_val *out)
-{
-    lathe_val all[3];
-    if (!b->evaluates || model != LATHE_MODEL_POLICY)
-        return build_head(b, LATHE_OP_HEAD_LOGPROB, model, out, 1);
-    LATHE_TRY(build_head(b, LATHE_OP_HEAD_EVAL, model, all, 3));
-    *out = all[0];
-    b->program->top_logprobs = all[1];
-    b->program->top = all[2];
-    lathe_graph_output(b->build.graph, all[1]);
-    lathe_graph_output(b->build.graph, all[2]);
-    return LATHE_OK;
-}
-
-static lathe_status no_model(int32_t model)
-{
-    return lathe_error(LATHE_E_ARG, "there is no model %d", model);
-}
-
-/* lathe_stage_build.logprobs */
-static lathe_status stage_logprobs(void *ctx, int32_t model, lathe_val *out)
-{
-    builder *b = ctx;
-    if (model != LATHE_MODEL_POLICY && model != LATHE_MODEL_REFERENCE)
-        return no_model(model);
-    if (b->logprobs[model] == LATHE_NONE)
-        LATHE_TRY(build_logprobs(b, model, &b->logprobs[model]));
-    *out = b->logprobs[model];
-    return LATHE_OK;
-}
-
-/* lathe_stage_build.entropy */
-static lathe_status stage_entropy(void *ctx, int32_t model, lathe_val *out)
-{
-    builder *b = ctx;
-    if (model != LATHE_MODEL_POLICY && model != LATHE_MODEL_REFERENCE)
-        return no_model(model);
-    if (b->entropy[model] == LATHE_NONE)
-        LATHE_TRY(build_head(b, LATHE_OP_HEAD_ENTROPY, model, &b->entropy[model], 1));
-    *out = b->entropy[model];
-    return LATHE_OK;
-}
-
-/* lathe_stage_build.target_mask */
-static lathe_status stage_target_mask(void *ctx, lathe_val *out)
-{
-    builder *b = ctx;
-    lathe_program *p = b->program;
-    if (p->target_mask == LATHE_NONE)
-        LATHE_TRY(lathe_graph_input(b->build.graph, "target_mask",
-                                    lathe_desc_1d(LATHE_F32, p->n_rows * p->row_tokens),
-                                    &p->target_mask));
-    *out = p->target_mask;
-    return LATHE_OK;
-}
-
-/* The inputs that the stage's table names. */
-static lathe_status stage_inputs(builder *b)
-{
-    lathe_program *p = b->program;
-    const lathe_stage_v1 *stage = b->config->stage->table;
-    const int32_t n = LATHE_HAS(stage, inputs) ? stage->n_inputs : 0;
-    for (int32_t i = 0; i < n; i++) {
-        const int64_t per = stage->inputs[i].per == LATHE_PER_ROW ? 1 : p->row_tokens;
-        LATHE_TRY(lathe_graph_input(b->build.graph, stage->inputs[i].name,
-                                    lathe_desc_1d(LATHE_F32, p->n_rows * per), &p->inputs[i]));
-    }
-    p->n_inputs = n;
-    return LATHE_OK;
-}
-
-static lathe_status batch_inputs(builder *b)
+lathe_status lathe__build_batch_inputs(lathe__builder *b)
 {
     lathe_program *p = b->program;
     lathe_graph *g = b->build.graph;
@@ -163,54 +53,11 @@ static lathe_status batch_inputs(builder *b)
     return LATHE_OK;
 }
 
-/* Adds what the policy's family reports: metrics besides those of the stage, and auxiliary losses,
- * which training adds to the loss. */
-static lathe_status add_reports(builder *b, int32_t train)
-{
-    lathe_graph *g = b->build.graph;
-    lathe_stage_loss *loss = &b->program->stage;
-    for (int32_t i = 0; i < b->n_reports; i++) {
-        const lathe_model_report *r = &b->reports[i];
-        const lathe_op_attrs weight = {.alpha = r->weight};
-        lathe_val pair[2] = {loss->sum, LATHE_NONE};
-        if (loss->n_metrics == LATHE_MAX_STAGE_METRICS)
-            return lathe_error(LATHE_E_PLUGIN,
-                               "stage and model have more than %d figures; %s has no room",
-                               LATHE_MAX_STAGE_METRICS, r->name);
-        loss->metrics[loss->n_metrics++] = (lathe_stage_metric){.name = r->name, .sum = r->sum};
-        if (r->weight == 0.0 || !train)
-            continue;
-        LATHE_TRY(
-            lathe_graph_node(g, LATHE_OP_SCALE, &weight, &r->sum, 1, &pair[1], 1, -1, r->name));
-        LATHE_TRY(lathe_graph_node(g, LATHE_OP_ADD, NULL, pair, 2, &loss->sum, 1, -1, r->name));
-    }
-    return LATHE_OK;
-}
-
-static lathe_status build_loss(builder *b, int32_t train)
+static lathe_status build_loss(lathe__builder *b, int32_t train)
 {
     lathe_program *p = b->program;
     lathe_graph *g = b->build.graph;
-    const lathe_stage_v1 *stage = b->config->stage->table;
-    LATHE_TRY(batch_inputs(b));
-    if (stage->rows == LATHE_ROWS_PAIRS)
-        LATHE_TRY(lathe_graph_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, p->n_rows / 2),
-                                    &p->pair_mask));
-    LATHE_TRY(stage_inputs(b));
-    const lathe_stage_build build = {.size = (uint32_t)sizeof build,
-                                     .n_rows = p->n_rows,
-                                     .row_tokens = p->row_tokens,
-                                     .api = lathe_graph_api_get(),
-                                     .graph = g,
-                                     .logprobs = stage_logprobs,
-                                     .ctx = b,
-                                     .pair_mask = p->pair_mask,
-                                     .n_inputs = p->n_inputs,
-                                     .inputs = p->inputs,
-                                     .entropy = stage_entropy,
-                                     .target_mask = stage_target_mask};
-    LATHE_TRY(lathe_answer_loss(b->config->stage, &build, &p->stage));
-    LATHE_TRY(add_reports(b, train));
+    LATHE_TRY(lathe__build_stage_loss(b, train));
     p->loss = p->stage.sum;
     lathe_graph_output(g, p->loss);
     for (int32_t i = 0; i < p->stage.n_metrics; i++)
@@ -250,7 +97,7 @@ static lathe_status cap_logits(lathe_graph *g, double cap, lathe_val *logits)
     return lathe_graph_node(g, LATHE_OP_SCALE, &back, logits, 1, logits, 1, -1, "soft-cap");
 }
 
-static lathe_status build_logits(builder *b, int32_t last_row_only)
+static lathe_status build_logits(lathe__builder *b, int32_t last_row_only)
 {
     lathe_program *p = b->program;
     lathe_graph *g = b->build.graph;
@@ -273,7 +120,7 @@ static lathe_status build_logits(builder *b, int32_t last_row_only)
  * small numbers. */
 #define DRAW_STREAM UINT64_C(0x4355525645)
 
-static lathe_status build_sample(builder *b)
+static lathe_status build_sample(lathe__builder *b)
 {
     lathe_program *p = b->program;
     lathe_graph *g = b->build.graph;
@@ -281,7 +128,7 @@ static lathe_status build_sample(builder *b)
                                   .softcap = (float)b->config->model->head_softcap,
                                   .rng_stream = DRAW_STREAM};
     lathe_val in[4];
-    LATHE_TRY(batch_inputs(b));
+    LATHE_TRY(lathe__build_batch_inputs(b));
     LATHE_TRY(lathe_graph_input(g, "draw", lathe_desc_1d(LATHE_I64, 2), &p->draw));
     LATHE_TRY(lathe_model_hidden(&b->build, &in[0]));
     LATHE_TRY(lathe_model_head(&b->build, &in[1]));
@@ -294,7 +141,7 @@ static lathe_status build_sample(builder *b)
     return LATHE_OK;
 }
 
-static lathe_status build_decode(builder *b)
+static lathe_status build_decode(lathe__builder *b)
 {
     lathe_program *p = b->program;
     lathe_graph *g = b->build.graph;
@@ -357,7 +204,7 @@ static int32_t machine_offers(void *arg, const lathe_graph *g, const lathe_ir_no
     return o->is_made;
 }
 
-static lathe_status join_ops(const builder *b, int32_t kind)
+static lathe_status join_ops(const lathe__builder *b, int32_t kind)
 {
     offer offers[2] = {{.machine = b->config->machine, .op = -1},
                        {.machine = b->config->machine, .op = -1}};
@@ -382,7 +229,7 @@ static int32_t loss_end(const lathe_program *p)
     return end;
 }
 
-static lathe_status build(builder *b, int32_t kind)
+static lathe_status build(lathe__builder *b, int32_t kind)
 {
     lathe_graph *g = b->build.graph;
     switch (kind) {
@@ -392,7 +239,7 @@ static lathe_status build(builder *b, int32_t kind)
         LATHE_TRY(build_loss(b, kind == LATHE_PROGRAM_TRAIN));
         break;
     case LATHE_PROGRAM_LOGITS:
-        LATHE_TRY(batch_inputs(b));
+        LATHE_TRY(lathe__build_batch_inputs(b));
         LATHE_TRY(build_logits(b, 0));
         break;
     case LATHE_PROGRAM_SAMPLE:
@@ -418,23 +265,26 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
     out->tokens = out->targets = out->positions = out->doc_start = out->seed = LATHE_NONE;
     out->kv_len = out->rng = out->loss = out->logprobs = out->logits = LATHE_NONE;
     out->top_logprobs = out->top = out->draw = out->sampled = out->pair_mask = LATHE_NONE;
-    out->target_mask = LATHE_NONE;
+    out->target_mask = out->last_mask = LATHE_NONE;
     LATHE_TRY(lathe_graph_create(config->params, &out->graph));
     /* TRAIN differentiates the distribution that the labels come from: SAMPLE needs its dropout */
     out->graph->drop_nothing = kind != LATHE_PROGRAM_TRAIN && kind != LATHE_PROGRAM_SAMPLE;
-    builder b = {.config = config,
-                 .program = out,
-                 .build = {.config = config->model,
-                           .graph = out->graph,
-                           .batch = config->n_rows,
-                           .max_positions = config->row_tokens,
-                           .doc_start = LATHE_NONE,
-                           .kv_len = LATHE_NONE,
-                           .param = param_value,
-                           .linear = linear_site},
-                 .hidden = {LATHE_NONE, LATHE_NONE},
-                 .logprobs = {LATHE_NONE, LATHE_NONE},
-                 .entropy = {LATHE_NONE, LATHE_NONE}};
+    lathe__builder b = {
+        .config = config,
+        .program = out,
+        .build = {.config = config->model,
+                  .graph = out->graph,
+                  .batch = config->n_rows,
+                  .max_positions = config->row_tokens,
+                  .doc_start = LATHE_NONE,
+                  .kv_len = LATHE_NONE,
+                  .param = param_value,
+                  .linear = linear_site},
+    };
+    for (int32_t i = 0; i < LATHE_N_MODELS; i++)
+        b.hidden[i] = b.vocabulary[i] = b.logprobs[i] = b.entropy[i] = LATHE_NONE;
+    for (int32_t i = 0; i < LATHE_MAX_STAGE_HEADS; i++)
+        b.heads[i] = LATHE_NONE;
     b.build.arg = &b;
     const lathe_status status = build(&b, kind);
     if (status != LATHE_OK)

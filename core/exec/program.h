@@ -52,6 +52,7 @@ typedef struct lathe_program {
     lathe_val tokens, targets, positions, doc_start, seed, kv_len, rng;
     lathe_val pair_mask;   /* f32[P] in stages on pairs: 0 for padding; LATHE_NONE: packed rows */
     lathe_val target_mask; /* f32[B*T], 1 at targets; LATHE_NONE: not asked for by the stage */
+    lathe_val last_mask;   /* f32[B*T], 1 at the last token of each row; LATHE_NONE: likewise */
     lathe_val inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs] of the stage */
     int32_t n_inputs;
     lathe_val loss, logprobs, logits;
@@ -74,5 +75,8 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
 lathe_status lathe_program_prepare(lathe_program *p, lathe_machine *m);
 
 void lathe_program_fini(lathe_program *p);
+
+/** Writes the name of a head's parameter: "value.weight". */
+void lathe_stage_head_param(const lathe_stage_head *head, char *out, size_t bytes);
 
 #endif

@@ -85,9 +85,28 @@ static lathe_status row_done(void *arg, int32_t index, const lathe_param *row, v
                                lathe_dtype_bytes(lathe_params_value_dtype(fill->params, index)));
 }
 
+static lathe_status note_head(void *arg, int32_t index)
+{
+    lathe_weight_fill *fill = arg;
+    if (fill->n_new == LATHE_MAX_STAGE_HEADS)
+        return lathe_error(LATHE_E_STATE, "more than %d heads to initialise",
+                           LATHE_MAX_STAGE_HEADS);
+    fill->new_heads[fill->n_new++] = index;
+    return LATHE_OK;
+}
+
+int32_t lathe_weight_fill_is_new(const lathe_weight_fill *fill, int32_t index)
+{
+    for (int32_t i = 0; i < fill->n_new; i++)
+        if (fill->new_heads[i] == index)
+            return 1;
+    return 0;
+}
+
 lathe_weight_sink lathe_weight_fill_sink(lathe_weight_fill *fill)
 {
-    const lathe_weight_sink sink = {.place = place_row, .done = row_done, .arg = fill};
+    const lathe_weight_sink sink = {
+        .place = place_row, .done = row_done, .new_head = note_head, .arg = fill};
     return sink;
 }
 

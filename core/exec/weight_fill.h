@@ -4,6 +4,7 @@
 #define LATHE_EXEC_WEIGHT_FILL_H
 
 #include "exec/store.h"
+#include "lathe/stage.h"
 #include "model/weights.h"
 #include "plug/select.h"
 
@@ -13,10 +14,14 @@ typedef struct lathe_weight_fill {
     const lathe_instance *quant;
     float *buffer; /* a row to be encoded into planes */
     int64_t bytes;
+    int32_t new_heads[LATHE_MAX_STAGE_HEADS]; /* [n_new] heads that the folder lacks */
+    int32_t n_new;
 } lathe_weight_fill;
 
 /** The sink that lathe_weights_load writes to. */
 lathe_weight_sink lathe_weight_fill_sink(lathe_weight_fill *fill);
+/** 1: the row is one of fill->new_heads. */
+int32_t lathe_weight_fill_is_new(const lathe_weight_fill *fill, int32_t index);
 void lathe_weight_fill_fini(lathe_weight_fill *fill);
 
 #endif

@@ -83,7 +83,8 @@ int32_t lathe_params_find(const lathe_params *params, const char *name)
 
 int32_t lathe_params_value_dtype(const lathe_params *params, int32_t index)
 {
-    return params->rows[index]->desc.rank < 2 ? LATHE_F32 : params->compute_dtype;
+    const lathe_param *p = params->rows[index];
+    return p->desc.rank < 2 || p->stage_head ? LATHE_F32 : params->compute_dtype;
 }
 
 int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index)

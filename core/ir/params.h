@@ -22,6 +22,7 @@ typedef struct lathe_param {
     int32_t transposed; /* Conv1D: files store [in, out] */
     int32_t reference;  /* belongs to the frozen reference copy of the model */
     int32_t head_rows;  /* rows of one head in a query or key projection, else 0 */
+    int32_t stage_head; /* 1: a head of the stage, which always trains and is read in f32 */
     double init_scale;
     int32_t n_planes; /* of the quantized form */
     lathe_plane planes[LATHE_MAX_PLANES];
@@ -49,8 +50,8 @@ lathe_status lathe_params_add(lathe_params *params, const lathe_param *row, int3
 /** Index of a name, or -1. */
 int32_t lathe_params_find(const lathe_params *params, const char *name);
 
-/** The dtype in which computation reads a parameter: f32 for vectors, the compute dtype for
- *  matrices. */
+/** The dtype in which computation reads a parameter: f32 for vectors and heads of the stage, the
+ *  compute dtype for other matrices. */
 int32_t lathe_params_value_dtype(const lathe_params *params, int32_t index);
 
 /** The dtype in which a gradient is accumulated: f32, except for matrices of the layers if

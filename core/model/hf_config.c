@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/json_record.h"
+#include "model/classifier.h"
 #include "model/model_values.h"
 #include "plug/model_types.h"
 
@@ -60,6 +61,7 @@ static void read_common(lathe_config_reader *r, lathe_model_config *out)
     out->pad = (int32_t)lathe__config_int(r, "pad_token_id", -1, -1, INT32_MAX);
     lathe__config_eos(r, out->eos, LATHE_MAX_EOS, &out->n_eos);
     read_file_dtype(r, out);
+    out->n_labels = lathe__classifier_labels(r->object);
     if (json_is_object(json_object_get(r->object, "quantization_config")))
         lathe__config_refuse(r, "quantization_config", "only unquantized weights are read");
 }
@@ -324,22 +326,65 @@ static lathe_status text_with_dtype(const lathe_model_config *config, char **out
                              : lathe_error(LATHE_E_NOMEM, "no memory for the text of config.json");
 }
 
-lathe_status lathe_model_config_text(const lathe_model_config *config, char **out_text)
+static lathe_status dump(const json_t *object, size_t flags, char **out_text)
 {
-    if (config->json != NULL)
-        return text_with_dtype(config, out_text);
-    json_t *object = json_object();
-    const lathe_status status =
-        lathe_model_values_write(config->family.component->plugin, config->values, object);
-    if (status != LATHE_OK) {
-        json_decref(object);
-        return status;
-    }
-    write_common(config, object);
-    *out_text = json_dumps(object, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-    json_decref(object);
+    *out_text = json_dumps(object, JSON_INDENT(2) | flags | JSON_REAL_PRECISION(17));
     return *out_text != NULL ? LATHE_OK
                              : lathe_error(LATHE_E_NOMEM, "no memory for the text of config.json");
+}
+
+static lathe_status new_text(const lathe_model_config *config, char **out_text)
+{
+    json_t *object = json_object();
+    lathe_status status =
+        lathe_model_values_write(config->family.component->plugin, config->values, object);
+    if (status == LATHE_OK) {
+        write_common(config, object);
+        status = dump(object, JSON_SORT_KEYS, out_text);
+    }
+    json_decref(object);
+    return status;
+}
+
+/* Replaces the text by one with the keys of a sequence classifier. */
+static lathe_status make_classifier(const lathe_model_config *config, char **io_text)
+{
+    json_t *object = NULL;
+    char *text = NULL;
+    lathe_status status =
+        lathe_json_load("config.json", *io_text, (int64_t)strlen(*io_text), &object);
+    if (status == LATHE_OK)
+        status = lathe__classifier_write(config, object);
+    if (status == LATHE_OK)
+        status = dump(object, 0, &text);
+    json_decref(object);
+    if (status != LATHE_OK)
+        return status;
+    free(*io_text);
+    *io_text = text;
+    return LATHE_OK;
+}
+
+lathe_status lathe_model_config_text(const lathe_model_config *config, char **out_text)
+{
+    *out_text = NULL;
+    LATHE_TRY(config->json != NULL ? text_with_dtype(config, out_text)
+                                   : new_text(config, out_text));
+    const lathe_status status = config->n_labels > 0 ? make_classifier(config, out_text) : LATHE_OK;
+    if (status == LATHE_OK)
+        return LATHE_OK;
+    free(*out_text);
+    *out_text = NULL;
+    return status;
+}
+
+double lathe_model_initializer_range(const lathe_model_config *config)
+{
+    const lathe_plugin *plugin = config->family.component->plugin;
+    for (int32_t i = 0; i < plugin->n_fields; i++)
+        if (strcmp(plugin->fields[i].key, "initializer_range") == 0 && config->values[i].is_set)
+            return config->values[i].f;
+    return 0.02;
 }
 
 lathe_status lathe_model_config_save(const lathe_model_config *config, const char *folder)

@@ -24,7 +24,10 @@ typedef struct lathe_model_config {
     const lathe_model_layer *layers;          /* [n_layers] */
     const char *prefix, *embedding, *head;    /* names: lathe_model_info */
     double head_softcap;                      /* of the logits; 0: none */
-    int32_t bos, pad;                         /* token ids; -1: none */
+    /* Above 0: a sequence classifier of that many labels (transformers'
+     * ..ForSequenceClassification) without a head over the vocabulary. */
+    int32_t n_labels;
+    int32_t bos, pad; /* token ids; -1: none */
     int32_t eos[LATHE_MAX_EOS];
     int32_t n_eos;
     int32_t file_dtype; /* of the weights: F32, BF16, F16 or F64; F32 if the file names none */
@@ -59,6 +62,9 @@ lathe_status lathe_model_config_parse(const lathe_model_source *source, const ch
 /** The text of a config.json that transformers loads (malloc'ed): the text that was read, with
  *  file_dtype as its dtype, or a new text. */
 lathe_status lathe_model_config_text(const lathe_model_config *config, char **out_text);
+
+/** Standard deviation of new matrices: initializer_range of the configuration, or 0.02. */
+double lathe_model_initializer_range(const lathe_model_config *config);
 
 /** Writes folder/config.json, durably. */
 lathe_status lathe_model_config_save(const lathe_model_config *config, const char *folder);

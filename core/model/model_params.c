@@ -21,6 +21,9 @@ static lathe_status add(void *ctx, const lathe_model_tensor *t)
 {
     const adder *a = ctx;
     int32_t index;
+    if (t->name != NULL && a->config->n_labels > 0 && !a->config->tied &&
+        strcmp(t->name, a->config->head) == 0)
+        return LATHE_OK; /* a sequence classifier has none */
     if (t->name == NULL || t->name[0] == '\0' || strlen(t->name) > 250)
         return refuse(a, t, "has no name, or one of more than 250 bytes");
     if (t->rows < 1 || t->cols < 0 || (t->layout != LATHE_LAYOUT_PLAIN && t->cols == 0))
@@ -46,7 +49,7 @@ lathe_status lathe_model_params(const lathe_model_config *config, lathe_params *
     adder a = {config, params};
     const lathe_model_v1 *table = config->family.table;
     LATHE_TRY(table->tensors(config->family.self, add, &a));
-    if (lathe_params_find(params, lathe_model_head_name(config)) < 0 ||
+    if ((config->n_labels == 0 && lathe_params_find(params, lathe_model_head_name(config)) < 0) ||
         lathe_params_find(params, config->embedding) < 0)
         return lathe_error(LATHE_E_PLUGIN, "%s: tensors() names no %s or no %s",
                            config->family.component->plugin->name, lathe_model_head_name(config),

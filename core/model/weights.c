@@ -86,6 +86,8 @@ static lathe_status load_row(const lathe_st_tensor *t, const lathe_param *row, i
 /* The file of a tied model has no head, or contains the embedding twice. */
 static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_config *config)
 {
+    if (config->n_labels > 0)
+        return LATHE_OK; /* no head over the vocabulary is read */
     const lathe_st_tensor *head = lathe_safetensors_find(set, config->head);
     const lathe_st_tensor *embedding = lathe_weights_find(set, config, config->embedding);
     if (!config->tied && head == NULL)
@@ -108,12 +110,13 @@ static int ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Buffers that older files contain besides the weights, and a tied head (already compared). */
+/* Buffers that older files contain besides the weights, a tied head (already compared), and the
+ * head over the vocabulary of a model that becomes a sequence classifier. */
 static int is_expected_extra(const lathe_model_config *config, const char *name)
 {
     return ends_with(name, ".rotary_emb.inv_freq") || ends_with(name, ".attn.bias") ||
            ends_with(name, ".attn.masked_bias") ||
-           (config->tied && strcmp(name, config->head) == 0);
+           ((config->tied || config->n_labels > 0) && strcmp(name, config->head) == 0);
 }
 
 static void warn_extras(const lathe_safetensors *set, const lathe_model_config *config,
@@ -147,7 +150,9 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
         if (!lathe_weights_is_model_row(row))
             continue;
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
-        if (t == NULL) {
+        if (t == NULL && row->stage_head && (sink->new_head != NULL || i >= params->n_model)) {
+            status = sink->new_head != NULL ? sink->new_head(sink->arg, i) : LATHE_OK;
+        } else if (t == NULL) {
             status = missing(set, row);
         } else {
             used[t - lathe_safetensors_at(set, 0)] = 1;
@@ -171,6 +176,8 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
         if (!lathe_weights_is_model_row(row))
             continue;
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
+        if (t == NULL && row->stage_head)
+            continue;
         if (t == NULL)
             return missing(set, row);
         LATHE_TRY(check_tensor(t, row));

@@ -16,6 +16,9 @@ typedef struct lathe_weight_sink {
     /** Called when the row is filled, to encode it or copy it to the device; then the memory may be
      *  reused. May be NULL. */
     lathe_status (*done)(void *arg, int32_t index, const lathe_param *row, void *data);
+    /** Called for a head of the stage of which the folder has no weights. NULL: that is an error
+     * for a head among the rows of the model (lathe_params.n_model). */
+    lathe_status (*new_head)(void *arg, int32_t index);
     void *arg;
 } lathe_weight_sink;
 
@@ -31,7 +34,7 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
                                 const lathe_params *params, const lathe_weight_sink *sink);
 
 /** The same without reading values, except a tied model's head that is also in the file: checks
- *  names, shapes and dtypes. */
+ *  names, shapes and dtypes. The heads of the stage may be missing. */
 lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model_config *config,
                                  const lathe_params *params);
 

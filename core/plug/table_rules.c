@@ -169,6 +169,37 @@ static lathe_status check_stage_inputs(const lathe_stage_v1 *table)
     return LATHE_OK;
 }
 
+/* A head's name is part of a tensor's name in files. */
+static int is_head_name(const char *name)
+{
+    const size_t n = name != NULL ? strnlen(name, 65) : 0;
+    return n > 0 && n <= 64 && name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
+}
+
+static lathe_status check_stage_heads(const lathe_stage_v1 *table)
+{
+    if (table->n_heads < 0 || table->n_heads > LATHE_MAX_STAGE_HEADS || table->heads == NULL)
+        return lathe_error(LATHE_E_PLUGIN, "stage.n_heads is %d, expected 0 to %d and heads",
+                           table->n_heads, LATHE_MAX_STAGE_HEADS);
+    for (int32_t i = 0; i < table->n_heads; i++) {
+        const lathe_stage_head *head = &table->heads[i];
+        if (!is_head_name(head->name) || head->doc == NULL)
+            return lathe_error(LATHE_E_PLUGIN,
+                               "stage.heads[%d] has no doc, or no name of 1 to 64 lower-case "
+                               "letters, digits and _",
+                               i);
+        if (head->n_outputs < 1 || head->n_outputs > 65536)
+            return lathe_error(LATHE_E_PLUGIN,
+                               "stage.heads[%d].n_outputs is %d, expected 1 to 65536", i,
+                               head->n_outputs);
+        for (int32_t k = 0; k < i; k++)
+            if (strcmp(table->heads[k].name, head->name) == 0)
+                return lathe_error(LATHE_E_PLUGIN, "two heads of the stage are called %s",
+                                   head->name);
+    }
+    return LATHE_OK;
+}
+
 static lathe_status check_stage(const lathe_stage_v1 *table)
 {
     if (table->rows < 0 || table->rows >= LATHE_N_ROW_KINDS)
@@ -186,6 +217,8 @@ static lathe_status check_stage(const lathe_stage_v1 *table)
     for (int32_t i = 0; i < table->n_columns; i++)
         if (table->columns[i].name == NULL || table->columns[i].name[0] == '\0')
             return lathe_error(LATHE_E_PLUGIN, "stage.columns[%d] has no name", i);
+    if (LATHE_HAS(table, n_heads))
+        LATHE_TRY(check_stage_heads(table));
     return LATHE_HAS(table, n_inputs) ? check_stage_inputs(table) : LATHE_OK;
 }
 

@@ -18,6 +18,7 @@
 #include "run/curvature_check.h"
 #include "run/device_check.h"
 #include "run/generate.h"
+#include "run/run_heads.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
 #include "run/token_check.h"
@@ -114,6 +115,8 @@ static lathe_status select_trainable(lathe_run *run)
     for (int32_t i = 0; i < run->params.n_model; i++) {
         lathe_param *p = run->params.rows[i];
         int32_t trainable = 0;
+        if (p->stage_head)
+            continue;
         if (run->open.mode <= LATHE_OPEN_TRAIN)
             LATHE_TRY(ask_trainable(&run->parts.adapter, &run->params, i, &trainable, &p->group));
         p->trainable = trainable;
@@ -131,6 +134,8 @@ static lathe_status quantize_rows(lathe_run *run)
     for (int32_t i = 0; i < run->params.n_model; i++) {
         lathe_param *p = run->params.rows[i];
         int32_t trained, group = 0;
+        if (p->stage_head)
+            continue;
         LATHE_TRY(ask_trainable(&run->parts.adapter, &run->params, i, &trained,
                                 &group)); /* also where the run only evaluates */
         if (p->role != LATHE_ROLE_MATRIX || trained || p->desc.rank != 2)
@@ -178,6 +183,8 @@ lathe_status lathe__run_add_reference(lathe_run *run)
         lathe_param copy = *run->params.rows[i];
         char name[512];
         int32_t index, differs = copy.trainable;
+        if (copy.stage_head)
+            continue; /* the reference is a model without heads of the stage */
         if (run->open.mode > LATHE_OPEN_TRAIN)
             LATHE_TRY(was_trained(&run->parts.adapter, &run->params, i, &differs));
         if (!differs)
@@ -225,6 +232,7 @@ static lathe_status check_dropout(const lathe_run *run)
 lathe_status lathe__run_params(lathe_run *run)
 {
     LATHE_TRY(read_model(run));
+    LATHE_TRY(lathe__run_make_classifier(run));
     LATHE_TRY(check_dropout(run));
     LATHE_TRY(check_positions(run));
     LATHE_TRY(lathe__token_check(run));
@@ -233,6 +241,7 @@ lathe_status lathe__run_params(lathe_run *run)
     LATHE_TRY(lathe_model_params(&run->model, &run->params));
     run->params.n_model = run->params.n;
     LATHE_TRY(lathe__adapter_check(run));
+    LATHE_TRY(lathe__run_add_heads(run));
     LATHE_TRY(select_trainable(run));
     if (run->open.mode <= LATHE_OPEN_TRAIN)
         LATHE_TRY(lathe__adapter_check_trains(run));

@@ -128,13 +128,23 @@ lathe_status lathe__weights_check(lathe_run *run)
     return status;
 }
 
+/* Whether the row begins with random values: it is not in the folder of model.path. */
+static int begins_random(const lathe_run *run, const lathe_weight_fill *fill, int32_t i)
+{
+    const lathe_param *row = run->params.rows[i];
+    if (row->reference || !run->set.model_path)
+        return !row->reference;
+    return row->stage_head ? lathe_weight_fill_is_new(fill, i) : i >= run->params.n_model;
+}
+
 lathe_status lathe__run_weights(lathe_run *run)
 {
     run->checkpoints.weights_wait = 0;
-    lathe_weight_fill fill = {&run->store, &run->params, &run->parts.quant, NULL, 0};
+    lathe_weight_fill fill = {
+        .store = &run->store, .params = &run->params, .quant = &run->parts.quant};
     lathe_status status = run->set.model_path ? load_folder(run, &fill) : LATHE_OK;
     for (int32_t i = 0; i < run->params.n && status == LATHE_OK; i++)
-        if (!run->params.rows[i]->reference && (i >= run->params.n_model || !run->set.model_path))
+        if (begins_random(run, &fill, i))
             status = random_row(&fill, i, run->set.model_seed);
     if (status == LATHE_OK)
         status = fill_reference(&run->store);

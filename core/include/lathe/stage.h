@@ -1,8 +1,8 @@
 /* The interface of training stage plugins, which define how data become rows and the loss on them.
  *
  * A stage declares the dataset columns it reads and what else it needs, and builds its loss from
- * the model's log-probabilities and entropies per token. The core does everything else: batching,
- * accumulation, clipping and the step.
+ * the model's log-probabilities and entropies per token, or from heads of its own. The core does
+ * everything else: batching, accumulation, clipping and the step.
  */
 #ifndef LATHE_STAGE_H
 #define LATHE_STAGE_H
@@ -59,8 +59,25 @@ typedef struct lathe_stage_metric {
 } lathe_stage_metric;
 LATHE_ABI_SIZE(lathe_stage_metric, 16);
 
+/** A linear head over the policy's last hidden states, without a bias: the matrix "<name>.weight"
+ *  f32[n_outputs, hidden]. The core declares it, trains it (also where an adapter freezes the
+ *  model), and saves and loads it under that name; if the weights that a run begins from have none,
+ *  it is initialised like a new linear layer of the model. Plain data.
+ *
+ *  The name "score" makes the model a sequence classifier: checkpoints are folders for
+ *  transformers' AutoModelForSequenceClassification with num_labels = n_outputs, and the policy has
+ *  no head over the vocabulary, so logprobs() and entropy() refuse it. */
+typedef struct lathe_stage_head {
+    const char *name;  /* "value"; lower-case letters, digits and _ */
+    int32_t n_outputs; /* numbers per token */
+    int32_t reserved;  /* 0 */
+    const char *doc;
+} lathe_stage_head;
+LATHE_ABI_SIZE(lathe_stage_head, 24);
+
 #define LATHE_MAX_STAGE_METRICS 16
 #define LATHE_MAX_STAGE_INPUTS 8
+#define LATHE_MAX_STAGE_HEADS 4
 
 /** Inputs of loss(), from the core. */
 typedef struct lathe_stage_build {
@@ -73,7 +90,7 @@ typedef struct lathe_stage_build {
      *  (LATHE_MODEL_*); 0 where a token is not a target. A second call gives the same value.
      *  ctx: the member below. Valid until loss() returns. LATHE_E_ARG: no such model. */
     lathe_status (*logprobs)(void *ctx, int32_t model, lathe_val *out);
-    void *ctx; /* of logprobs, entropy and target_mask */
+    void *ctx; /* of the functions of this table */
     /** For LATHE_ROWS_PAIRS: mask f32[P], 1 for a pair of the batch and 0 for a padding pair. A
      *  batch with fewer pairs than the graph is padded, so loss and metrics must be multiplied
      *  by this mask before they are summed. LATHE_NONE for other rows, whose padding has no
@@ -87,8 +104,18 @@ typedef struct lathe_stage_build {
     lathe_status (*entropy)(void *ctx, int32_t model, lathe_val *out);
     /** [build] f32[B*T], 1 where a token is a target and 0 elsewhere. */
     lathe_status (*target_mask)(void *ctx, lathe_val *out);
+    /** [build] Output at every token of head `head` of the stage's table: f32[B*T] if it has one
+     *  output, else f32[B*T, n_outputs]. Computed in f32. LATHE_E_ARG: no such head. */
+    lathe_status (*head)(void *ctx, int32_t head, lathe_val *out);
+    /** [build] f32[B*T], 1 at the last token of each row's sequence and 0 elsewhere; 0 everywhere
+     *  in padding rows. As in transformers' sequence classifiers, the last token is the last one
+     *  that is not the model's pad_token_id. LATHE_E_ARG: rows of several documents. */
+    lathe_status (*last_mask)(void *ctx, lathe_val *out);
+    /** [build] Last hidden states [B*T, hidden] of a model (LATHE_MODEL_*), after its final norm,
+     *  in the compute dtype. */
+    lathe_status (*hidden)(void *ctx, int32_t model, lathe_val *out);
 } lathe_stage_build;
-LATHE_ABI_SIZE(lathe_stage_build, 80);
+LATHE_ABI_SIZE(lathe_stage_build, 104);
 
 /** Result of loss(). The loss is a SUM; the core divides it once by the step's total count. */
 typedef struct lathe_stage_loss {
@@ -115,8 +142,9 @@ typedef struct lathe_stage_v1 {
     lathe_status (*loss)(void *self, const lathe_stage_build *build, lathe_stage_loss *out);
     const lathe_stage_input *inputs; /* [n_inputs]; NULL: none */
     int32_t n_inputs;
-    int32_t reserved2; /* 0 */
+    int32_t n_heads;
+    const lathe_stage_head *heads; /* [n_heads]; NULL: none */
 } lathe_stage_v1;
-LATHE_ABI_SIZE(lathe_stage_v1, 56);
+LATHE_ABI_SIZE(lathe_stage_v1, 64);
 
 #endif

@@ -41,7 +41,7 @@ static void golden_open(golden *g, const char *name)
     lathe_params_init(&g->params, LATHE_F32);
     OK(lathe_model_params(&g->config, &g->params));
     g->data = calloc((size_t)g->params.n, sizeof *g->data);
-    const lathe_weight_sink sink = {golden_place, NULL, g};
+    const lathe_weight_sink sink = {.place = golden_place, .arg = g};
     OK(lathe_weights_load(g->weights, &g->config, &g->params, &sink));
     snprintf(path, sizeof path, "%s%s/golden.safetensors", MODELS, name);
     if (strcmp(name, "llama_sharded") != 0)

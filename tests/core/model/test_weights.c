@@ -193,7 +193,7 @@ static lathe_status load_dir(const golden *g, int32_t *rows)
     lathe_safetensors *set = NULL;
     OK(lathe_safetensors_open(dir, &set));
     *rows = 0;
-    const lathe_weight_sink sink = {skip, NULL, rows};
+    const lathe_weight_sink sink = {.place = skip, .arg = rows};
     warned[0] = '\0';
     lathe_log_set_sink(keep_warning, NULL);
     const lathe_status status = lathe_weights_load(set, &g->config, &g->params, &sink);

@@ -1,0 +1,242 @@
+/* What the checks of stages give to loss() in place of a model and its batches. */
+#include "conformance/stage_model.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+enum { C = LATHE__STAGE_C, V = LATHE__STAGE_V, T = LATHE__STAGE_T };
+
+typedef lathe__stage_model model;
+
+/* The inputs of a head over the vocabulary, made once for each model. */
+static lathe_status head_inputs(model *m, int32_t which)
+{
+    static const char *const names[] = {"lm_head.weight", "reference.lm_head.weight"};
+    const lathe_param row = {.name = names[which],
+                             .desc = lathe_desc_2d(LATHE_F32, V, C),
+                             .role = LATHE_ROLE_HEAD,
+                             .layer = -1,
+                             .trainable = which == LATHE_MODEL_POLICY,
+                             .reference = which == LATHE_MODEL_REFERENCE};
+    const int64_t n = (int64_t)m->n_rows * T;
+    lathe_val *in = m->head[which];
+    int32_t index;
+    if (in[0] != LATHE_NONE)
+        return LATHE_OK;
+    LATHE_TRY(lathe_params_add(&m->params, &row, &index));
+    LATHE_TRY(lathe_graph_input(m->g, which ? "x_reference" : "x", lathe_desc_2d(LATHE_BF16, n, C),
+                                &in[0]));
+    LATHE_TRY(lathe_graph_param(m->g, index, &in[1]));
+    return lathe_graph_input(m->g, which ? "targets_reference" : "targets",
+                             lathe_desc_1d(LATHE_I32, n), &in[2]);
+}
+
+/* op: HEAD_LOGPROB or HEAD_ENTROPY */
+static lathe_status head(model *m, int32_t op, int32_t which, lathe_val *out)
+{
+    LATHE_TRY(head_inputs(m, which));
+    LATHE_TRY(lathe_graph_node(m->g, op, NULL, m->head[which], 3, out, 1, -1, "head"));
+    return which == LATHE_MODEL_REFERENCE ? lathe_graph_api_get()->detach(m->g, *out, out)
+                                          : LATHE_OK;
+}
+
+/* Adds an input with a value per token. */
+static lathe_status token_input(model *m, const char *name, lathe_val *out)
+{
+    return lathe_graph_input(m->g, name, lathe_desc_1d(LATHE_F32, (int64_t)m->n_rows * T), out);
+}
+
+static lathe_status logprobs(void *ctx, int32_t which, lathe_val *out)
+{
+    model *m = ctx;
+    if (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE)
+        return lathe_error(LATHE_E_ARG, "logprobs of model %d", which);
+    m->asked_reference |= which == LATHE_MODEL_REFERENCE;
+    if (m->logp[which] == LATHE_NONE && m->plain)
+        LATHE_TRY(token_input(m, which ? "reference" : "policy", &m->logp[which]));
+    else if (m->logp[which] == LATHE_NONE)
+        LATHE_TRY(head(m, LATHE_OP_HEAD_LOGPROB, which, &m->logp[which]));
+    *out = m->logp[which];
+    return LATHE_OK;
+}
+
+static lathe_status entropy(void *ctx, int32_t which, lathe_val *out)
+{
+    model *m = ctx;
+    if (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE)
+        return lathe_error(LATHE_E_ARG, "entropy of model %d", which);
+    m->asked_reference |= which == LATHE_MODEL_REFERENCE;
+    if (m->entropy[which] == LATHE_NONE && m->plain)
+        LATHE_TRY(token_input(m, which ? "reference_entropy" : "entropy", &m->entropy[which]));
+    else if (m->entropy[which] == LATHE_NONE)
+        LATHE_TRY(head(m, LATHE_OP_HEAD_ENTROPY, which, &m->entropy[which]));
+    *out = m->entropy[which];
+    return LATHE_OK;
+}
+
+static lathe_status target_mask(void *ctx, lathe_val *out)
+{
+    model *m = ctx;
+    if (m->target_mask == LATHE_NONE)
+        LATHE_TRY(token_input(m, "target_mask", &m->target_mask));
+    *out = m->target_mask;
+    return LATHE_OK;
+}
+
+static lathe_status last_mask(void *ctx, lathe_val *out)
+{
+    model *m = ctx;
+    if (m->last_mask == LATHE_NONE)
+        LATHE_TRY(token_input(m, "last_mask", &m->last_mask));
+    *out = m->last_mask;
+    return LATHE_OK;
+}
+
+static lathe_status hidden(void *ctx, int32_t which, lathe_val *out)
+{
+    model *m = ctx;
+    if (which != LATHE_MODEL_POLICY && which != LATHE_MODEL_REFERENCE)
+        return lathe_error(LATHE_E_ARG, "hidden states of model %d", which);
+    m->asked_reference |= which == LATHE_MODEL_REFERENCE;
+    if (m->plain && m->hidden[which] == LATHE_NONE)
+        LATHE_TRY(lathe_graph_input(m->g, which ? "hidden_reference" : "hidden",
+                                    lathe_desc_2d(LATHE_F32, (int64_t)m->n_rows * T, C),
+                                    &m->hidden[which]));
+    if (!m->plain)
+        LATHE_TRY(head_inputs(m, which));
+    *out = m->plain ? m->hidden[which] : m->head[which][0];
+    return LATHE_OK;
+}
+
+int32_t lathe__stage_model_heads(const model *m)
+{
+    return LATHE_HAS(m->table, heads) ? m->table->n_heads : 0;
+}
+
+/* Adds a head of the stage over the policy's hidden states. */
+static lathe_status own_head(model *m, const lathe_stage_head *head, lathe_val *out)
+{
+    const lathe_graph_api *api = lathe_graph_api_get();
+    const lathe_op_attrs f32 = {.dtype = LATHE_F32};
+    const lathe_param row = {.name = head->name,
+                             .desc = lathe_desc_2d(LATHE_F32, head->n_outputs, C),
+                             .role = LATHE_ROLE_HEAD,
+                             .layer = -1,
+                             .trainable = 1,
+                             .stage_head = 1};
+    int32_t index;
+    lathe_val x, w;
+    LATHE_TRY(hidden(m, LATHE_MODEL_POLICY, &x));
+    LATHE_TRY(lathe_params_add(&m->params, &row, &index));
+    LATHE_TRY(lathe_graph_param(m->g, index, &w));
+    LATHE_TRY(api->node(m->g, LATHE_OP_CAST, &f32, &x, 1, &x, 1, -1, head->name));
+    LATHE_TRY(api->linear(m->g, x, w, LATHE_NONE, head->name, out));
+    return head->n_outputs > 1
+               ? LATHE_OK
+               : api->node(m->g, LATHE_OP_SUM_COLUMNS, NULL, out, 1, out, 1, -1, head->name);
+}
+
+static lathe_status stage_head(void *ctx, int32_t which, lathe_val *out)
+{
+    model *m = ctx;
+    if (which < 0 || which >= lathe__stage_model_heads(m))
+        return lathe_error(LATHE_E_ARG, "head %d of %d", which, lathe__stage_model_heads(m));
+    const lathe_stage_head *head = &m->table->heads[which];
+    const int64_t n = (int64_t)m->n_rows * T;
+    if (m->heads[which] == LATHE_NONE && m->plain)
+        LATHE_TRY(lathe_graph_input(m->g, head->name,
+                                    head->n_outputs > 1
+                                        ? lathe_desc_2d(LATHE_F32, n, head->n_outputs)
+                                        : lathe_desc_1d(LATHE_F32, n),
+                                    &m->heads[which]));
+    else if (m->heads[which] == LATHE_NONE)
+        LATHE_TRY(own_head(m, head, &m->heads[which]));
+    *out = m->heads[which];
+    return LATHE_OK;
+}
+
+lathe_val lathe__stage_model_reading(const model *m)
+{
+    lathe_val out = m->logp[LATHE_MODEL_POLICY];
+    for (int32_t i = 0; i < lathe__stage_model_heads(m) && out == LATHE_NONE; i++)
+        out = m->heads[i];
+    return out;
+}
+
+/* Adds the inputs that the stage's table names. */
+static lathe_status stage_inputs(model *m)
+{
+    m->n_inputs = LATHE_HAS(m->table, inputs) ? m->table->n_inputs : 0;
+    for (int32_t i = 0; i < m->n_inputs; i++) {
+        const int64_t per = m->table->inputs[i].per == LATHE_PER_ROW ? 1 : T;
+        LATHE_TRY(lathe_graph_input(m->g, m->table->inputs[i].name,
+                                    lathe_desc_1d(LATHE_F32, m->n_rows * per), &m->inputs[i]));
+    }
+    return LATHE_OK;
+}
+
+static lathe_status check_loss(const model *m, const lathe_stage_loss *loss)
+{
+    lathe_desc d;
+    LATHE_TRY(lathe_graph_api_get()->desc(m->g, loss->sum, &d));
+    if (d.dtype != LATHE_F32 || lathe_desc_count(&d) != 1)
+        return lathe_error(LATHE_E_SHAPE, "the loss is no f32 scalar");
+    if (loss->count_unit != LATHE_COUNT_TOKENS && loss->count_unit != LATHE_COUNT_PAIRS)
+        return lathe_error(LATHE_E_PLUGIN, "count_unit is %d", loss->count_unit);
+    if (loss->count_unit == LATHE_COUNT_PAIRS && m->table->rows != LATHE_ROWS_PAIRS)
+        return lathe_error(LATHE_E_PLUGIN, "counts pairs, but its rows are no pairs");
+    if (loss->size != sizeof *loss)
+        return lathe_error(LATHE_E_PLUGIN, "it changed the size of the loss it was given to %u",
+                           loss->size);
+    if (loss->n_metrics < 0 || loss->n_metrics > LATHE_MAX_STAGE_METRICS)
+        return lathe_error(LATHE_E_PLUGIN, "%d metrics", loss->n_metrics);
+    for (int32_t i = 0; i < loss->n_metrics; i++) {
+        const lathe_stage_metric *x = &loss->metrics[i];
+        LATHE_TRY(lathe_graph_api_get()->desc(m->g, x->sum, &d));
+        if (x->name == NULL || x->name[0] == '\0' || lathe_desc_count(&d) != 1 ||
+            d.dtype != LATHE_F32)
+            return lathe_error(LATHE_E_PLUGIN, "metric %d has no name or is no f32 scalar", i);
+        for (int32_t k = 0; k < i; k++)
+            if (strcmp(x->name, loss->metrics[k].name) == 0)
+                return lathe_error(LATHE_E_PLUGIN, "two metrics are called %s", x->name);
+    }
+    if (m->asked_reference && !(m->table->needs & LATHE_NEEDS_REFERENCE))
+        return lathe_error(LATHE_E_PLUGIN, "asks for the reference without needing it");
+    if (lathe__stage_model_reading(m) == LATHE_NONE &&
+        m->hidden[LATHE_MODEL_POLICY] == LATHE_NONE && m->head[LATHE_MODEL_POLICY][0] == LATHE_NONE)
+        return lathe_error(LATHE_E_PLUGIN, "the loss does not read the model");
+    return LATHE_OK;
+}
+
+/* Gets the loss of n_rows rows from the stage. The memory after *loss is guarded. */
+lathe_status lathe__stage_model_ask(model *m, void *self, lathe_stage_loss *loss)
+{
+    m->pair_mask = m->target_mask = m->last_mask = LATHE_NONE;
+    for (int which = 0; which < 2; which++)
+        m->entropy[which] = m->head[which][0] = m->hidden[which] = LATHE_NONE;
+    for (int which = 0; which < LATHE_MAX_STAGE_HEADS; which++)
+        m->heads[which] = LATHE_NONE;
+    LATHE_TRY(stage_inputs(m));
+    if (m->table->rows == LATHE_ROWS_PAIRS)
+        LATHE_TRY(lathe_graph_input(m->g, "pair_mask", lathe_desc_1d(LATHE_F32, m->n_rows / 2),
+                                    &m->pair_mask));
+    const lathe_stage_build given = {.size = sizeof given,
+                                     .n_rows = m->n_rows,
+                                     .row_tokens = T,
+                                     .api = lathe_graph_api_get(),
+                                     .graph = m->g,
+                                     .logprobs = logprobs,
+                                     .ctx = m,
+                                     .pair_mask = m->pair_mask,
+                                     .n_inputs = m->n_inputs,
+                                     .inputs = m->inputs,
+                                     .entropy = entropy,
+                                     .target_mask = target_mask,
+                                     .head = stage_head,
+                                     .last_mask = last_mask,
+                                     .hidden = hidden};
+    *loss = (lathe_stage_loss){.size = sizeof *loss, .sum = LATHE_NONE};
+    LATHE_TRY(m->table->loss(self, &given, loss));
+    return check_loss(m, loss);
+}

@@ -1,0 +1,37 @@
+/* What the checks of stages give to loss() in place of a model and its batches. */
+#ifndef LATHE_CONFORMANCE_STAGE_MODEL_H
+#define LATHE_CONFORMANCE_STAGE_MODEL_H
+
+#include "ir/graph.h"
+#include "lathe/stage.h"
+
+enum { LATHE__STAGE_C = 16, LATHE__STAGE_V = 40, LATHE__STAGE_T = 8 };
+
+/* A model that is only a head over an input, so that log-probabilities have a derivative. */
+typedef struct lathe__stage_model {
+    const lathe_stage_v1 *table;
+    lathe_params params;
+    lathe_graph *g;
+    int32_t n_rows, asked_reference;
+    int32_t plain;     /* 1: log-probabilities are inputs of the graph, not those of a head */
+    lathe_val logp[2]; /* policy, reference */
+    lathe_val pair_mask, target_mask;
+    lathe_val entropy[2], head[2][3]; /* of policy and reference; inputs of the head */
+    lathe_val hidden[2], last_mask;
+    lathe_val heads[LATHE_MAX_STAGE_HEADS]; /* outputs of the stage's own heads */
+    lathe_val inputs[LATHE_MAX_STAGE_INPUTS];
+    int32_t n_inputs;
+} lathe__stage_model;
+
+/** Gets the loss of m->n_rows rows from the stage and checks it. m->g, m->params, m->table, n_rows
+ *  and plain are set; the log-probabilities are LATHE_NONE. */
+lathe_status lathe__stage_model_ask(lathe__stage_model *m, void *self, lathe_stage_loss *loss);
+
+/** Number of heads that the stage has. */
+int32_t lathe__stage_model_heads(const lathe__stage_model *m);
+
+/** What the loss reads of the policy at every token: log-probabilities, or else a head of its own.
+ *  LATHE_NONE: neither. */
+lathe_val lathe__stage_model_reading(const lathe__stage_model *m);
+
+#endif

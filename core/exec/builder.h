@@ -1,0 +1,31 @@
+/* What the functions that build a program share: the program and its graph, and what they have
+ * built so far. */
+#ifndef LATHE_EXEC_BUILDER_H
+#define LATHE_EXEC_BUILDER_H
+
+#include "exec/program.h"
+
+enum { LATHE_N_MODELS = 2 }; /* LATHE_MODEL_* */
+
+typedef struct lathe__builder {
+    const lathe_program_config *config;
+    lathe_program *program;
+    lathe_model_build build;
+    /* By LATHE_MODEL_*; LATHE_NONE: not built yet. vocabulary: weight of the head over it. */
+    lathe_val hidden[LATHE_N_MODELS], vocabulary[LATHE_N_MODELS];
+    lathe_val logprobs[LATHE_N_MODELS], entropy[LATHE_N_MODELS];
+    lathe_val heads[LATHE_MAX_STAGE_HEADS];        /* outputs of the stage's heads; LATHE_NONE */
+    lathe_model_report reports[LATHE_MAX_REPORTS]; /* of the policy's family */
+    int32_t n_reports;
+    int32_t model;     /* the model whose forward is being built */
+    int32_t evaluates; /* build HEAD_EVAL, which also finds the most likely token */
+} lathe__builder;
+
+/** Adds the inputs of a batch: tokens, positions, doc_start, targets. */
+lathe_status lathe__build_batch_inputs(lathe__builder *b);
+
+/** Adds the loss of the stage and what it asks for. program->stage is then the stage's answer, with
+ *  the figures that the model's family reports; train: with its auxiliary losses. */
+lathe_status lathe__build_stage_loss(lathe__builder *b, int32_t train);
+
+#endif

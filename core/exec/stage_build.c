@@ -1,0 +1,262 @@
+/* Builds the loss of a stage: the functions that it builds with, and the answer's figures. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "exec/builder.h"
+#include "plug/answers.h"
+
+void lathe_stage_head_param(const lathe_stage_head *head, char *out, size_t bytes)
+{
+    (void)snprintf(out, bytes, "%s.weight", head->name);
+}
+
+/* Builds a model up to its last hidden states, once. */
+static lathe_status build_model(lathe__builder *b, int32_t model)
+{
+    if (b->hidden[model] != LATHE_NONE)
+        return LATHE_OK;
+    b->model = model;
+    LATHE_TRY(lathe_model_hidden(&b->build, &b->hidden[model]));
+    if (model == LATHE_MODEL_POLICY) {
+        b->n_reports = b->build.n_reports;
+        memcpy(b->reports, b->build.reports, sizeof b->reports);
+    }
+    b->model = LATHE_MODEL_POLICY;
+    return LATHE_OK;
+}
+
+/* Finds the weight of a model's head over the vocabulary, once. */
+static lathe_status build_vocabulary(lathe__builder *b, int32_t model)
+{
+    if (b->vocabulary[model] != LATHE_NONE)
+        return LATHE_OK;
+    if (b->config->model->n_labels > 0)
+        return lathe_error(
+            LATHE_E_PLUGIN,
+            "stage \"%s\" asks for log-probabilities or entropies, and its head "
+            "\"score\" makes the model a sequence classifier, which has no head over "
+            "the vocabulary",
+            b->config->stage->component->plugin->name);
+    b->model = model;
+    LATHE_TRY(lathe_model_head(&b->build, &b->vocabulary[model]));
+    b->model = LATHE_MODEL_POLICY;
+    return LATHE_OK;
+}
+
+/* Adds one of the ops of the head over the vocabulary: HEAD_LOGPROB, HEAD_ENTROPY, HEAD_EVAL. */
+static lathe_status build_head(lathe__builder *b, int32_t op, int32_t model, lathe_val *out,
+                               int32_t n_out)
+{
+    LATHE_TRY(build_model(b, model));
+    LATHE_TRY(build_vocabulary(b, model));
+    const lathe_op_attrs attrs = {.chunk_rows = b->config->head_chunk_rows,
+                                  .softcap = (float)b->config->model->head_softcap};
+    const lathe_val in[3] = {b->hidden[model], b->vocabulary[model], b->program->targets};
+    lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
+    return lathe_graph_node(b->build.graph, op, &attrs, in, 3, out, n_out, -1, "head");
+}
+
+static lathe_status build_logprobs(lathe__builder *b, int32_t model, lathe_val *out)
+{
+    lathe_val all[3];
+    if (!b->evaluates || model != LATHE_MODEL_POLICY)
+        return build_head(b, LATHE_OP_HEAD_LOGPROB, model, out, 1);
+    LATHE_TRY(build_head(b, LATHE_OP_HEAD_EVAL, model, all, 3));
+    *out = all[0];
+    b->program->top_logprobs = all[1];
+    b->program->top = all[2];
+    lathe_graph_output(b->build.graph, all[1]);
+    lathe_graph_output(b->build.graph, all[2]);
+    return LATHE_OK;
+}
+
+static int is_model(int32_t model)
+{
+    return model >= 0 && model < LATHE_N_MODELS;
+}
+
+static lathe_status no_model(int32_t model)
+{
+    return lathe_error(LATHE_E_ARG, "there is no model %d", model);
+}
+
+/* lathe_stage_build.logprobs */
+static lathe_status stage_logprobs(void *ctx, int32_t model, lathe_val *out)
+{
+    lathe__builder *b = ctx;
+    if (!is_model(model))
+        return no_model(model);
+    if (b->logprobs[model] == LATHE_NONE)
+        LATHE_TRY(build_logprobs(b, model, &b->logprobs[model]));
+    *out = b->logprobs[model];
+    return LATHE_OK;
+}
+
+/* lathe_stage_build.entropy */
+static lathe_status stage_entropy(void *ctx, int32_t model, lathe_val *out)
+{
+    lathe__builder *b = ctx;
+    if (!is_model(model))
+        return no_model(model);
+    if (b->entropy[model] == LATHE_NONE)
+        LATHE_TRY(build_head(b, LATHE_OP_HEAD_ENTROPY, model, &b->entropy[model], 1));
+    *out = b->entropy[model];
+    return LATHE_OK;
+}
+
+/* lathe_stage_build.hidden */
+static lathe_status stage_hidden(void *ctx, int32_t model, lathe_val *out)
+{
+    lathe__builder *b = ctx;
+    if (!is_model(model))
+        return no_model(model);
+    LATHE_TRY(build_model(b, model));
+    *out = b->hidden[model];
+    return LATHE_OK;
+}
+
+/* Adds an f32 input with a number per token, once. */
+static lathe_status token_input(const lathe__builder *b, const char *name, lathe_val *io)
+{
+    const lathe_program *p = b->program;
+    return *io != LATHE_NONE
+               ? LATHE_OK
+               : lathe_graph_input(b->build.graph, name,
+                                   lathe_desc_1d(LATHE_F32, p->n_rows * p->row_tokens), io);
+}
+
+/* lathe_stage_build.target_mask */
+static lathe_status stage_target_mask(void *ctx, lathe_val *out)
+{
+    const lathe__builder *b = ctx;
+    LATHE_TRY(token_input(b, "target_mask", &b->program->target_mask));
+    *out = b->program->target_mask;
+    return LATHE_OK;
+}
+
+/* lathe_stage_build.last_mask */
+static lathe_status stage_last_mask(void *ctx, lathe_val *out)
+{
+    const lathe__builder *b = ctx;
+    const lathe_stage_v1 *stage = b->config->stage->table;
+    if (stage->rows == LATHE_ROWS_PACKED || stage->rows == LATHE_ROWS_COMPLETIONS)
+        return lathe_error(LATHE_E_ARG,
+                           "stage \"%s\" asks for the last token of each row, and its rows have "
+                           "several documents",
+                           b->config->stage->component->plugin->name);
+    LATHE_TRY(token_input(b, "last_mask", &b->program->last_mask));
+    *out = b->program->last_mask;
+    return LATHE_OK;
+}
+
+/* x [N,C] W [n_outputs,C]^T in f32; a single output per token becomes f32[N]. */
+static lathe_status apply_head(const lathe__builder *b, const lathe_stage_head *head, lathe_val x,
+                               lathe_val w, lathe_val *out)
+{
+    const lathe_graph_api *api = lathe_graph_api_get();
+    lathe_graph *g = b->build.graph;
+    const lathe_op_attrs f32 = {.dtype = LATHE_F32};
+    const char *label = lathe_arena_strdup(&g->arena, head->name);
+    lathe_desc desc;
+    if (!label)
+        return LATHE_E_NOMEM;
+    LATHE_TRY(api->desc(g, x, &desc));
+    if (desc.dtype != LATHE_F32)
+        LATHE_TRY(api->node(g, LATHE_OP_CAST, &f32, &x, 1, &x, 1, -1, label));
+    LATHE_TRY(api->linear(g, x, w, LATHE_NONE, label, out));
+    if (head->n_outputs > 1)
+        return LATHE_OK;
+    return api->node(g, LATHE_OP_SUM_COLUMNS, NULL, out, 1, out, 1, -1, label);
+}
+
+/* lathe_stage_build.head */
+static lathe_status stage_head(void *ctx, int32_t head, lathe_val *out)
+{
+    lathe__builder *b = ctx;
+    const lathe_stage_v1 *stage = b->config->stage->table;
+    const int32_t n = LATHE_HAS(stage, heads) ? stage->n_heads : 0;
+    char name[96];
+    lathe_val w;
+    if (head < 0 || head >= n)
+        return lathe_error(LATHE_E_ARG, "stage \"%s\" asks for head %d of %d",
+                           b->config->stage->component->plugin->name, head, n);
+    if (b->heads[head] == LATHE_NONE) {
+        LATHE_TRY(build_model(b, LATHE_MODEL_POLICY));
+        lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
+        lathe_stage_head_param(&stage->heads[head], name, sizeof name);
+        LATHE_TRY(b->build.param(b, name, &w));
+        LATHE_TRY(
+            apply_head(b, &stage->heads[head], b->hidden[LATHE_MODEL_POLICY], w, &b->heads[head]));
+    }
+    *out = b->heads[head];
+    return LATHE_OK;
+}
+
+/* The inputs that the stage's table names. */
+static lathe_status stage_inputs(lathe__builder *b)
+{
+    lathe_program *p = b->program;
+    const lathe_stage_v1 *stage = b->config->stage->table;
+    const int32_t n = LATHE_HAS(stage, inputs) ? stage->n_inputs : 0;
+    for (int32_t i = 0; i < n; i++) {
+        const int64_t per = stage->inputs[i].per == LATHE_PER_ROW ? 1 : p->row_tokens;
+        LATHE_TRY(lathe_graph_input(b->build.graph, stage->inputs[i].name,
+                                    lathe_desc_1d(LATHE_F32, p->n_rows * per), &p->inputs[i]));
+    }
+    p->n_inputs = n;
+    return LATHE_OK;
+}
+
+/* Adds what the policy's family reports: metrics besides those of the stage, and auxiliary losses,
+ * which training adds to the loss. */
+static lathe_status add_reports(lathe__builder *b, int32_t train)
+{
+    lathe_graph *g = b->build.graph;
+    lathe_stage_loss *loss = &b->program->stage;
+    for (int32_t i = 0; i < b->n_reports; i++) {
+        const lathe_model_report *r = &b->reports[i];
+        const lathe_op_attrs weight = {.alpha = r->weight};
+        lathe_val pair[2] = {loss->sum, LATHE_NONE};
+        if (loss->n_metrics == LATHE_MAX_STAGE_METRICS)
+            return lathe_error(LATHE_E_PLUGIN,
+                               "stage and model have more than %d figures; %s has no room",
+                               LATHE_MAX_STAGE_METRICS, r->name);
+        loss->metrics[loss->n_metrics++] = (lathe_stage_metric){.name = r->name, .sum = r->sum};
+        if (r->weight == 0.0 || !train)
+            continue;
+        LATHE_TRY(
+            lathe_graph_node(g, LATHE_OP_SCALE, &weight, &r->sum, 1, &pair[1], 1, -1, r->name));
+        LATHE_TRY(lathe_graph_node(g, LATHE_OP_ADD, NULL, pair, 2, &loss->sum, 1, -1, r->name));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe__build_stage_loss(lathe__builder *b, int32_t train)
+{
+    lathe_program *p = b->program;
+    lathe_graph *g = b->build.graph;
+    const lathe_stage_v1 *stage = b->config->stage->table;
+    LATHE_TRY(lathe__build_batch_inputs(b));
+    if (stage->rows == LATHE_ROWS_PAIRS)
+        LATHE_TRY(lathe_graph_input(g, "pair_mask", lathe_desc_1d(LATHE_F32, p->n_rows / 2),
+                                    &p->pair_mask));
+    LATHE_TRY(stage_inputs(b));
+    const lathe_stage_build build = {.size = (uint32_t)sizeof build,
+                                     .n_rows = p->n_rows,
+                                     .row_tokens = p->row_tokens,
+                                     .api = lathe_graph_api_get(),
+                                     .graph = g,
+                                     .logprobs = stage_logprobs,
+                                     .ctx = b,
+                                     .pair_mask = p->pair_mask,
+                                     .n_inputs = p->n_inputs,
+                                     .inputs = p->inputs,
+                                     .entropy = stage_entropy,
+                                     .target_mask = stage_target_mask,
+                                     .head = stage_head,
+                                     .last_mask = stage_last_mask,
+                                     .hidden = stage_hidden};
+    LATHE_TRY(lathe_answer_loss(b->config->stage, &build, &p->stage));
+    return add_reports(b, train);
+}

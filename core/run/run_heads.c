@@ -1,0 +1,100 @@
+/* The heads that the run's stage has over the policy's hidden states. */
+#include "run/run_heads.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+static const lathe_stage_v1 *stage_of(const lathe_run *run)
+{
+    return run->parts.stage.component && run->open.mode != LATHE_OPEN_INFER ? run->parts.stage.table
+                                                                            : NULL;
+}
+
+int32_t lathe__stage_n_heads(const lathe_stage_v1 *stage)
+{
+    return LATHE_HAS(stage, heads) ? stage->n_heads : 0;
+}
+
+/* The head that makes the model a sequence classifier; NULL: none. */
+static const lathe_stage_head *score_of(const lathe_stage_v1 *stage)
+{
+    for (int32_t i = 0; i < lathe__stage_n_heads(stage); i++)
+        if (strcmp(stage->heads[i].name, "score") == 0)
+            return &stage->heads[i];
+    return NULL;
+}
+
+/* The padding token that transformers' classifiers need in config.json. */
+static int32_t padding_token(const lathe_run *run)
+{
+    const lathe_model_config *model = &run->model;
+    const int32_t pad = run->data.tokenizer ? lathe_tokenizer_pad(run->data.tokenizer) : -1;
+    if (model->pad >= 0)
+        return model->pad;
+    return pad >= 0 ? pad : model->n_eos > 0 ? model->eos[0] : -1;
+}
+
+lathe_status lathe__run_make_classifier(lathe_run *run)
+{
+    const lathe_stage_head *score = score_of(stage_of(run));
+    lathe_model_config *model = &run->model;
+    if (!score && model->n_labels == 0)
+        return LATHE_OK;
+    if (!score)
+        return lathe__run_refuse(
+            run, "model", "path",
+            "model.path = \"%s\" is a sequence classifier of %d label%s, such as a reward model, "
+            "which has no head over the vocabulary; expected a language model, or a stage that "
+            "trains a score, such as rm",
+            run->set.model_path, model->n_labels, model->n_labels == 1 ? "" : "s");
+    if (model->n_labels > 0 && model->n_labels != score->n_outputs)
+        return lathe__run_refuse(
+            run, "model", "path",
+            "model.path = \"%s\" is a sequence classifier of %d labels, and stage \"%s\" trains a "
+            "score of %d: choose a folder with %d, or a language model",
+            run->set.model_path, model->n_labels, run->parts.stage.component->plugin->name,
+            score->n_outputs, score->n_outputs);
+    if (run->open.mode <= LATHE_OPEN_TRAIN && run->set.sample_every > 0)
+        return lathe__run_refuse(run, "generate", "every",
+                                 "generate.every = %lld: stage \"%s\" makes the model a sequence "
+                                 "classifier, which generates "
+                                 "no text: leave it out",
+                                 (long long)run->set.sample_every,
+                                 run->parts.stage.component->plugin->name);
+    model->n_labels = score->n_outputs;
+    model->pad = padding_token(run);
+    return LATHE_OK;
+}
+
+lathe_status lathe__run_add_heads(lathe_run *run)
+{
+    const lathe_stage_v1 *stage = stage_of(run);
+    const lathe_adapter_v1 *adapter =
+        run->parts.adapter.component ? run->parts.adapter.table : NULL;
+    const int is_frozen =
+        LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(run->parts.adapter.self);
+    for (int32_t i = 0; i < lathe__stage_n_heads(stage); i++) {
+        char name[96];
+        int32_t index;
+        lathe_stage_head_param(&stage->heads[i], name, sizeof name);
+        const lathe_param row = {
+            .name = name,
+            .desc = lathe_desc_2d(LATHE_F32, stage->heads[i].n_outputs, run->model.width),
+            .init = LATHE_INIT_NORMAL,
+            .init_scale = lathe_model_initializer_range(&run->model),
+            .role = LATHE_ROLE_HEAD,
+            .layer = -1,
+            .trainable = run->open.mode <= LATHE_OPEN_TRAIN,
+            .stage_head = 1};
+        if (lathe_params_find(&run->params, name) >= 0)
+            return lathe_error(
+                LATHE_E_PLUGIN, "stage \"%s\" has a head \"%s\", and the model has a parameter %s",
+                run->parts.stage.component->plugin->name, stage->heads[i].name, name);
+        LATHE_TRY(lathe_params_add(&run->params, &row, &index));
+    }
+    if (!is_frozen)
+        run->params.n_model = run->params.n;
+    return LATHE_OK;
+}

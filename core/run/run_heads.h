@@ -1,0 +1,18 @@
+/* The heads that the run's stage has over the policy's hidden states. */
+#ifndef LATHE_RUN_RUN_HEADS_H
+#define LATHE_RUN_RUN_HEADS_H
+
+#include "run/run_state.h"
+
+/** Number of heads of a stage's table; 0 for NULL. */
+int32_t lathe__stage_n_heads(const lathe_stage_v1 *stage);
+
+/** Makes the model that was read a sequence classifier if the stage has a head "score"; refuses a
+ *  folder of a sequence classifier for a run that needs a language model. */
+lathe_status lathe__run_make_classifier(lathe_run *run);
+
+/** Adds a parameter for each head of the stage. They are rows of the model, in the model's file, or
+ *  rows after those of the model, in the adapter's file, if an adapter freezes the model. */
+lathe_status lathe__run_add_heads(lathe_run *run);
+
+#endif
