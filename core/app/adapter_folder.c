@@ -5,112 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "checkpoint/checkpoint_info.h"
-#include "io/manifest.h"
-
-enum { MAX_SETTINGS = 256 };
-
-static int has(const char *dir, const char *name)
-{
-    lathe_arena arena = LATHE_ARENA_INIT;
-    const char *path = lathe_path_join(&arena, dir, name);
-    const int found = path && lathe_path_exists(path);
-    lathe_arena_fini(&arena);
-    return found;
-}
 
 int32_t lathe_adapter_folder_is(const char *dir)
 {
-    return has(dir, "adapter_model.safetensors") || has(dir, "adapter_config.json");
-}
-
-/* ---- settings ---- */
-
-/* Writes a JSON value as TOML. The parser bounds the depth. */
-static void put_toml(const json_t *value, lathe_buffer *out)
-{
-    const char *key;
-    json_t *inner;
-    int n = 0;
-    if (json_is_object(value)) {
-        lathe_buffer_puts(out, "{");
-        json_object_foreach((json_t *)(uintptr_t)value, key, inner)
-        {
-            lathe_buffer_puts(out, n++ ? ", " : " ");
-            lathe_buffer_json_string(out, key);
-            lathe_buffer_puts(out, " = ");
-            put_toml(inner, out);
-        }
-        lathe_buffer_puts(out, " }");
-        return;
-    }
-    if (json_is_array(value)) {
-        lathe_buffer_puts(out, "[");
-        for (size_t i = 0; i < json_array_size(value); i++) {
-            lathe_buffer_puts(out, i ? ", " : "");
-            put_toml(json_array_get(value, i), out);
-        }
-        lathe_buffer_puts(out, "]");
-        return;
-    }
-    char *text = json_dumps(value, JSON_ENCODE_ANY);
-    lathe_buffer_puts(out, text ? text : "");
-    free(text);
-}
-
-static lathe_status add(lathe_adapter_folder *f, lathe_arena *arena, const char *section,
-                        const char *key, const json_t *value)
-{
-    lathe_buffer text = LATHE_BUFFER_INIT;
-    if (!value || json_is_null(value))
-        return LATHE_OK;
-    if (f->n == MAX_SETTINGS)
-        return lathe_error(LATHE_E_UNSUPPORTED, "more than %d settings of an adapter",
-                           MAX_SETTINGS);
-    put_toml(value, &text);
-    lathe_override *one = &f->list[f->n];
-    one->key = lathe_arena_printf(arena, "%s.%s", section, key);
-    one->value = text.status == LATHE_OK ? lathe_arena_strdup(arena, text.data) : NULL;
-    lathe_buffer_fini(&text);
-    f->n++;
-    return one->key && one->value ? LATHE_OK : LATHE_E_NOMEM;
-}
-
-/* ---- from the manifest ---- */
-
-/* Whether a key is a setting: not one that identifies the plugin, and not the path of the model,
- * which is found separately. */
-static int is_setting(const char *section, const char *key)
-{
-    return strcmp(key, "plugin") != 0 && strcmp(key, "version") != 0 &&
-           (strcmp(section, "model") != 0 || strcmp(key, "path") != 0);
-}
-
-static lathe_status add_section(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config,
-                                const char *section)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach(json_object_get(config, section), key, value)
-    {
-        if (is_setting(section, key))
-            LATHE_TRY(add(f, arena, section, key, value));
-    }
-    return LATHE_OK;
-}
-
-/* Adds train.precision of the run unless it is bf16. Commands that only read replace a default
- * precision by a faster one. */
-static lathe_status add_precision(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config)
-{
-    json_t *precision = json_object_get(json_object_get(config, "train"), "precision");
-    const char *text = json_string_value(precision);
-    return text && strcmp(text, "bf16") != 0 ? add(f, arena, "train", "precision", precision)
-                                             : LATHE_OK;
+    return lathe_folder_has(dir, "adapter_model.safetensors") ||
+           lathe_folder_has(dir, "adapter_config.json");
 }
 
 static lathe_status add_run(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config,
@@ -118,35 +20,12 @@ static lathe_status add_run(lathe_adapter_folder *f, lathe_arena *arena, const j
 {
     const json_t *quant = json_object_get(json_object_get(config, "quant"), "name");
     const char *name = json_string_value(quant);
-    LATHE_TRY(add_section(f, arena, config, "adapter"));
+    LATHE_TRY(lathe_settings_add_section(&f->settings, arena, config, "adapter"));
     if (name && strcmp(name, "none") != 0)
-        LATHE_TRY(add_section(f, arena, config, "quant"));
+        LATHE_TRY(lathe_settings_add_section(&f->settings, arena, config, "quant"));
     if (!whole_model && !json_object_get(json_object_get(config, "model"), "path"))
-        LATHE_TRY(add_section(f, arena, config, "model"));
-    return add_precision(f, arena, config);
-}
-
-/* The configuration of the run that wrote the folder, or the folder that contains this average/;
- * NULL: there is none. */
-static lathe_status read_run(const char *dir, lathe_arena *arena, json_t **out_config,
-                             int32_t *out_has_manifest)
-{
-    const size_t n = strlen(dir);
-    const char *from = dir;
-    json_t *meta = NULL;
-    *out_config = NULL;
-    *out_has_manifest = has(dir, LATHE_MANIFEST_NAME);
-    if (!*out_has_manifest && n > 8 && strcmp(dir + n - 8, "/average") == 0)
-        from = lathe_arena_strndup(arena, dir, (int64_t)n - 8);
-    if (!from)
-        return LATHE_E_NOMEM;
-    if (!has(from, LATHE_MANIFEST_NAME))
-        return LATHE_OK;
-    LATHE_TRY(lathe_checkpoint_meta(from, &meta));
-    json_t *config = json_object_get(meta, "config");
-    *out_config = json_is_object(config) ? json_incref(config) : NULL;
-    json_decref(meta);
-    return LATHE_OK;
+        LATHE_TRY(lathe_settings_add_section(&f->settings, arena, config, "model"));
+    return lathe_settings_add_precision(&f->settings, arena, config);
 }
 
 /* ---- from adapter_config.json ---- */
@@ -201,7 +80,8 @@ static lathe_status add_targets(lathe_adapter_folder *f, lathe_arena *arena, con
                            "a list of names, or \"all-linear\"",
                            dir, text);
     json_t *list = text ? json_pack("[s]", text) : json_incref(targets);
-    const lathe_status status = add(f, arena, "adapter", "target_modules", list);
+    const lathe_status status =
+        lathe_settings_add(&f->settings, arena, "adapter", "target_modules", list);
     json_decref(list);
     return status;
 }
@@ -218,12 +98,12 @@ static lathe_status add_peft(lathe_adapter_folder *f, lathe_arena *arena, const 
                 {"alpha_pattern", "alpha_pattern"}};
     LATHE_TRY(check_peft(dir, peft));
     json_t *name = json_string("lora");
-    lathe_status status = add(f, arena, "adapter", "name", name);
+    lathe_status status = lathe_settings_add(&f->settings, arena, "adapter", "name", name);
     json_decref(name);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0] && status == LATHE_OK; i++) {
         const json_t *value = json_object_get(peft, keys[i].peft);
         if (!is_empty(value))
-            status = add(f, arena, "adapter", keys[i].ours, value);
+            status = lathe_settings_add(&f->settings, arena, "adapter", keys[i].ours, value);
     }
     return status == LATHE_OK ? add_targets(f, arena, dir, peft) : status;
 }
@@ -239,7 +119,7 @@ static lathe_status find_base(lathe_adapter_folder *f, lathe_arena *arena, const
     const char *of_run =
         json_string_value(json_object_get(json_object_get(config, "model"), "path"));
     const char *named = of_peft && of_peft[0] ? of_peft : of_run;
-    if (given || has(dir, "config.json")) {
+    if (given || lathe_folder_has(dir, "config.json")) {
         f->base = given ? given : dir;
         return LATHE_OK;
     }
@@ -272,11 +152,10 @@ lathe_status lathe_adapter_folder_read(const char *dir, const char *base, lathe_
                                        lathe_adapter_folder *out)
 {
     json_t *config = NULL, *peft = NULL;
-    *out = (lathe_adapter_folder){.n = 0};
-    out->list = lathe_arena_alloc(arena, MAX_SETTINGS * (int64_t)sizeof *out->list);
-    lathe_status status = out->list ? LATHE_OK : LATHE_E_NOMEM;
+    *out = (lathe_adapter_folder){.base = NULL};
+    lathe_status status = lathe_settings_init(&out->settings, arena);
     if (status == LATHE_OK)
-        status = read_run(dir, arena, &config, &out->has_manifest);
+        status = lathe_folder_config(dir, arena, &config, &out->has_manifest);
     if (status == LATHE_OK)
         status = read_peft(dir, arena, &peft);
     if (status == LATHE_OK)

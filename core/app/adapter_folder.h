@@ -2,14 +2,12 @@
 #ifndef LATHE_APP_ADAPTER_FOLDER_H
 #define LATHE_APP_ADAPTER_FOLDER_H
 
-#include "base/arena.h"
-#include "config/config.h"
+#include "app/folder_settings.h"
 
 typedef struct lathe_adapter_folder {
     const char *base; /* the model's folder; the adapter's folder if it contains the whole model */
-    lathe_override *list; /* settings of adapter, quantization and model as keys of a run file */
-    int32_t n;
-    int32_t has_manifest; /* 1: it is a checkpoint, whose files have hashes */
+    lathe_setting_list settings; /* of adapter, quantization and model, as keys of a run file */
+    int32_t has_manifest;        /* 1: it is a checkpoint, whose files have hashes */
 } lathe_adapter_folder;
 
 /** Returns 1 if the folder contains an adapter's file. */

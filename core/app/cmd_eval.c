@@ -107,11 +107,14 @@ const lathe_command lathe_cmd_eval = {
     .name = "eval",
     .arguments = "DIR|RUN.toml [--data PATH]",
     .summary = "compute loss, accuracy and calibration of a model on data",
-    .details = "DIR is a Hugging Face folder, a checkpoint, or the folder of a run; it needs\n"
-               "--data. A run file means its latest checkpoint, evaluated on its validation\n"
-               "data unless --data is given, whose records are read with the columns and the\n"
-               "format of its data.datasets. To name others: --data.validation\n"
-               "'[{path = \"v.jsonl\", columns = {completion = \"answer\"}}]'.\n",
+    .details =
+        "DIR is a Hugging Face folder, a checkpoint, or the folder of a run; it needs\n"
+        "--data. A checkpoint is evaluated as its run evaluates: with the stage, its\n"
+        "settings, columns, length of rows and micro-batch in its manifest.json, unless\n"
+        "they are overridden. A run file means its latest checkpoint, evaluated on its validation\n"
+        "data unless --data is given, whose records are read with the columns and the\n"
+        "format of its data.datasets. To name others: --data.validation\n"
+        "'[{path = \"v.jsonl\", columns = {completion = \"answer\"}}]'.\n",
     .options = options,
     .n_options = (int32_t)(sizeof options / sizeof options[0]),
     .min_words = 1,

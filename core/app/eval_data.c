@@ -1,12 +1,16 @@
 /* Writes the datasets of `lathe eval --data PATH`. */
 #include "app/eval_data.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "app/folder_settings.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "config/config.h"
 #include "data/dataset.h"
+#include "io/manifest.h"
 
 static int same_text(const char *a, const char *b)
 {
@@ -47,8 +51,19 @@ static int32_t type_of(const char *path, lathe_arena *arena)
     return LATHE_DATASET_TEXT;
 }
 
-/* Adds the type, columns and format that the datasets share. */
-static lathe_status put_shared(const lathe_config *config, const char *path,
+/* Where the columns of dataset i are said: in the run file, or in the manifest of a checkpoint. */
+static const char *where_of(const lathe_config *config, const char *checkpoint, int64_t i,
+                            lathe_arena *arena)
+{
+    if (!config)
+        return lathe_path_join(arena, checkpoint, LATHE_MANIFEST_NAME);
+    const lathe_place place = lathe_config_where_in(config, "data", "datasets", i, NULL);
+    return lathe_arena_printf(arena, "%s:%d:%d", place.file, place.line, place.column);
+}
+
+/* Adds the type, columns and format that the datasets share. config: the run file, or NULL: they
+ * come from the manifest of `checkpoint`. */
+static lathe_status put_shared(const lathe_config *config, const char *checkpoint, const char *path,
                                const lathe_dataset *sets, int64_t n, lathe_arena *arena,
                                lathe_buffer *out)
 {
@@ -64,13 +79,14 @@ static lathe_status put_shared(const lathe_config *config, const char *path,
     if (type == LATHE_DATASET_TEXT)
         return LATHE_OK;
     for (int64_t i = 1; i < n; i++) {
-        const lathe_place place = lathe_config_where_in(config, "data", "datasets", i, NULL);
-        if (!same_columns(&sets[0], &sets[i]))
-            return lathe_error(
-                LATHE_E_CONFIG,
-                "%s:%d:%d: the datasets have different columns, so that they do not tell how to "
-                "read --data %s; say it: --data.validation '[{path = \"%s\", columns = {...}}]'",
-                place.file, place.line, place.column, path, path);
+        if (same_columns(&sets[0], &sets[i]))
+            continue;
+        const char *where = where_of(config, checkpoint, i, arena);
+        return lathe_error(
+            LATHE_E_CONFIG,
+            "%s: the datasets have different columns, so that they do not tell how to read --data "
+            "%s; say it: --data.validation '[{path = \"%s\", columns = {...}}]'",
+            where ? where : "", path, path);
     }
     put_columns("columns", sets[0].columns, out);
     put_columns("format", sets[0].formats, out);
@@ -93,7 +109,7 @@ static lathe_status put_of_run(const lathe_args *args, const char *path, lathe_b
     const char *datasets =
         status == LATHE_OK ? lathe_config_string(config, "data", "datasets") : NULL;
     if (datasets && lathe_datasets_parse("data.datasets", datasets, &arena, &sets, &n) == LATHE_OK)
-        status = put_shared(config, path, sets, n, &arena, out);
+        status = put_shared(config, NULL, path, sets, n, &arena, out);
     else
         status = LATHE_OK;
     if (status == LATHE_OK)
@@ -105,13 +121,37 @@ static lathe_status put_of_run(const lathe_args *args, const char *path, lathe_b
     return status;
 }
 
+/* The columns of the datasets in the manifest of a checkpoint; a folder without one has none. */
+static lathe_status put_of_folder(const lathe_args *args, const char *path, lathe_buffer *out)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *checkpoint = NULL;
+    json_t *config = NULL;
+    int32_t has_manifest = 0;
+    lathe_dataset *sets = NULL;
+    int64_t n = 0;
+    lathe_status status = lathe_checkpoint_resolve(&arena, args->words[0], &checkpoint);
+    if (status == LATHE_OK)
+        status = lathe_folder_config(checkpoint, &arena, &config, &has_manifest);
+    const json_t *list = json_object_get(json_object_get(config, "data"), "datasets");
+    char *text = status == LATHE_OK && list ? json_dumps(list, 0) : NULL;
+    if (text)
+        status = lathe_datasets_parse("data.datasets", text, &arena, &sets, &n);
+    if (status == LATHE_OK && n > 0)
+        status = put_shared(NULL, checkpoint, path, sets, n, &arena, out);
+    free(text);
+    json_decref(config);
+    lathe_arena_fini(&arena);
+    return status;
+}
+
 lathe_status lathe_eval_data(const lathe_args *args, const char *path, lathe_buffer *out)
 {
     lathe_buffer_puts(out, "[{path = ");
     lathe_buffer_json_string(out, path);
-    if (!lathe_path_is_dir(args->words[0]) && lathe_path_exists(args->words[0]) &&
-        !lathe_args_override(args, "data.validation"))
-        LATHE_TRY(put_of_run(args, path, out));
+    if (lathe_path_exists(args->words[0]) && !lathe_args_override(args, "data.validation"))
+        LATHE_TRY(lathe_path_is_dir(args->words[0]) ? put_of_folder(args, path, out)
+                                                    : put_of_run(args, path, out));
     lathe_buffer_puts(out, "}]");
     return out->status;
 }

@@ -99,10 +99,68 @@ static lathe_status refuse_reference(const lathe_args *args, const lathe_run *ru
 {
     if (!run->params.has_reference)
         return LATHE_OK;
-    return lathe_error(LATHE_E_CONFIG,
-                       "%s: stage \"%s\" compares the model with the one before training, which a "
-                       "folder does not name: name the run file instead of the folder",
-                       args->words[0], run->parts.stage.component->plugin->name);
+    return lathe_error(
+        LATHE_E_CONFIG,
+        "%s: stage \"%s\" compares the model with the one before training, which the "
+        "folder does not name, or which is not there: name the run file instead of the "
+        "folder",
+        args->words[0], run->parts.stage.component->plugin->name);
+}
+
+/* ---- what a folder's own manifest says ---- */
+
+/* Adds what the run of the folder evaluated with, unless the user says otherwise, and says so. */
+static lathe_status add_evaluation(const lathe_args *args, const char *path, lathe_arena *arena,
+                                   lathe_setting_list *settings)
+{
+    json_t *config = NULL;
+    int32_t has_manifest;
+    LATHE_TRY(lathe_folder_config(path, arena, &config, &has_manifest));
+    const char *stage =
+        json_string_value(json_object_get(json_object_get(config, "stage"), "name"));
+    const lathe_status status =
+        config ? lathe_settings_add_evaluation(settings, arena, config, is_set(args, "stage.name"))
+               : LATHE_OK;
+    if (status == LATHE_OK && stage)
+        lathe_log(LATHE_LOG_INFO,
+                  "evaluates as %s was trained: stage %s with its settings, and the length of rows "
+                  "and micro-batch of its run (--stage.name and the like change it)",
+                  path, stage);
+    json_decref(config);
+    return status;
+}
+
+/* Appends the settings that the user does not override. */
+static void append(const lathe_args *args, const lathe_setting_list *settings, lathe_override *list,
+                   int32_t *n)
+{
+    for (int32_t i = 0; i < settings->n; i++)
+        if (!is_set(args, settings->list[i].key))
+            list[(*n)++] = settings->list[i];
+}
+
+/* Appends data.seq_len for the model in `folder`, unless the user or the settings have it. */
+static lathe_status append_length(const lathe_args *args, const lathe_setting_list *settings,
+                                  const char *folder, lathe_arena *arena, lathe_override *list,
+                                  int32_t *n)
+{
+    int64_t length = 0;
+    LATHE_TRY(context_length(folder, list, *n, &length));
+    const char *rows = lathe_arena_printf(arena, "%lld", (long long)length);
+    if (!rows)
+        return LATHE_E_NOMEM;
+    if (!is_set(args, "data.seq_len") && !lathe_settings_have(settings, "data.seq_len"))
+        list[(*n)++] = (lathe_override){"data.seq_len", rows};
+    return LATHE_OK;
+}
+
+/* Appends the folder's own tokenizer, if it has one. */
+static lathe_status append_tokenizer(const lathe_args *args, const char *path, lathe_override *list,
+                                     int32_t *n)
+{
+    if (!is_set(args, "tokenizer.path") && lathe_folder_has(path, "tokenizer.json"))
+        list[(*n)++] = (lathe_override){"tokenizer.path", path};
+    return LATHE_OK;
 }
 
 /* ---- an adapter's folder ---- */
@@ -113,31 +171,20 @@ static lathe_status adapter_overrides(const lathe_args *args, const char *const 
                                       const char *path, const lathe_adapter_folder *folder,
                                       lathe_arena *arena, lathe_override **out, int32_t *out_n)
 {
-    int64_t length = 0;
-    lathe_override *list = overrides(args, settings, folder->n, arena, out_n);
+    lathe_override *list = overrides(args, settings, folder->settings.n, arena, out_n);
     if (!list)
         return LATHE_E_NOMEM;
-    LATHE_TRY(context_length(folder->base, list, *out_n, &length));
-    const char *rows = lathe_arena_printf(arena, "%lld", (long long)length);
-    const char *tokenizer = lathe_path_join(arena, path, "tokenizer.json");
-    if (!rows || !tokenizer)
-        return LATHE_E_NOMEM;
-    for (int32_t i = 0; i < folder->n; i++)
-        if (!is_set(args, folder->list[i].key))
-            list[(*out_n)++] = folder->list[i];
+    append(args, &folder->settings, list, out_n);
+    LATHE_TRY(append_length(args, &folder->settings, folder->base, arena, list, out_n));
     if (!is_set(args, "model.path"))
         list[(*out_n)++] = (lathe_override){"model.path", folder->base};
-    if (!is_set(args, "data.seq_len"))
-        list[(*out_n)++] = (lathe_override){"data.seq_len", rows};
-    if (!is_set(args, "tokenizer.path") && lathe_path_exists(tokenizer))
-        list[(*out_n)++] = (lathe_override){"tokenizer.path", path};
     *out = list;
-    return LATHE_OK;
+    return append_tokenizer(args, path, list, out_n);
 }
 
-/* Loads an adapter's weights: verifies a checkpoint, and takes the average instead of the training
- * weights if that is wanted. */
-static lathe_status load_adapter(const lathe_args *args, const char *path, int32_t has_manifest,
+/* Loads the weights of a checkpoint: verifies it, and takes the average instead of the training
+ * weights if that is wanted. An adapter's folder may lack a manifest. */
+static lathe_status load_weights(const lathe_args *args, const char *path, int32_t has_manifest,
                                  int32_t weights, lathe_run *run)
 {
     const char *checkpoint = NULL;
@@ -166,20 +213,60 @@ static lathe_status open_adapter(const lathe_args *args, int32_t mode, const cha
     LATHE_TRY(wanted_weights(args, &weights));
     LATHE_TRY(
         lathe_adapter_folder_read(path, lathe_args_override(args, "model.path"), arena, &folder));
+    if (mode == LATHE_OPEN_EVALUATE)
+        LATHE_TRY(add_evaluation(args, path, arena, &folder.settings));
     LATHE_TRY(adapter_overrides(args, settings, path, &folder, arena, &list, &n));
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
-    LATHE_TRY(refuse_reference(args, *out));
-    return load_adapter(args, path, folder.has_manifest, weights, *out);
+    if (strcmp(folder.base, path) == 0) /* otherwise the base is the model before training */
+        LATHE_TRY(refuse_reference(args, *out));
+    return load_weights(args, path, folder.has_manifest, weights, *out);
 }
 
 /* ---- a model's folder, a run file ---- */
+
+/* Opens the run of a checkpoint again as it began, and loads the checkpoint: for a stage that
+ * compares the model with the one before training. *out is replaced. */
+static lathe_status reopen_with_reference(const lathe_args *args, int32_t mode,
+                                          const char *const *settings, const char *path,
+                                          int32_t weights, lathe_arena *arena, lathe_run **out)
+{
+    json_t *config = NULL;
+    int32_t has_manifest, n = 0;
+    lathe_setting_list more;
+    LATHE_TRY(lathe_folder_config(path, arena, &config, &has_manifest));
+    const char *named =
+        json_string_value(json_object_get(json_object_get(config, "model"), "path"));
+    const char *base = named ? lathe_arena_strdup(arena, named) : NULL;
+    lathe_status status = lathe_settings_init(&more, arena);
+    if (status == LATHE_OK && config && !named)
+        status = lathe_settings_add_section(&more, arena, config, "model");
+    if (status == LATHE_OK && config && !lathe_folder_has(path, "tokenizer.json"))
+        status = lathe_settings_add_section(&more, arena, config, "tokenizer");
+    if (status == LATHE_OK && config)
+        status = lathe_settings_add_evaluation(&more, arena, config, is_set(args, "stage.name"));
+    json_decref(config);
+    LATHE_TRY(status);
+    if (more.n == 0 || (named && !lathe_path_is_dir(base)))
+        return refuse_reference(args, *out);
+    lathe_run_close(*out);
+    *out = NULL;
+    lathe_override *list = overrides(args, settings, more.n, arena, &n);
+    if (!list)
+        return LATHE_E_NOMEM;
+    append(args, &more, list, &n);
+    if (base)
+        list[n++] = (lathe_override){"model.path", base};
+    LATHE_TRY(append_tokenizer(args, path, list, &n));
+    LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
+    return load_weights(args, path, 1, weights, *out);
+}
 
 static lathe_status open_folder(const lathe_args *args, int32_t mode, const char *const *settings,
                                 lathe_arena *arena, lathe_run **out)
 {
     const char *path = NULL;
-    int64_t length = 0;
     int32_t n = 0, weights;
+    lathe_setting_list own;
     LATHE_TRY(lathe_checkpoint_resolve(arena, args->words[0], &path));
     if (lathe_adapter_folder_is(path))
         return open_adapter(args, mode, settings, path, arena, out);
@@ -188,27 +275,28 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
                            args->words[0]);
     LATHE_TRY(wanted_weights(args, &weights));
     LATHE_TRY(check_folder(path, arena));
-    const char *average = lathe_path_join(arena, path, "average");
+    const char *average = lathe_path_join(arena, path, "average"), *model = path;
     if (!average)
         return LATHE_E_NOMEM;
     if (weights == WEIGHTS_AVERAGE && !lathe_path_is_dir(average))
         return no_average(path);
     if (weights != WEIGHTS_TRAINING && lathe_path_is_dir(average)) {
         say_average(path);
-        path = average;
+        model = average;
     }
-    lathe_override *list = overrides(args, settings, 0, arena, &n);
+    LATHE_TRY(lathe_settings_init(&own, arena));
+    if (mode == LATHE_OPEN_EVALUATE)
+        LATHE_TRY(add_evaluation(args, path, arena, &own));
+    lathe_override *list = overrides(args, settings, own.n, arena, &n);
     if (!list)
         return LATHE_E_NOMEM;
-    LATHE_TRY(context_length(path, list, n, &length));
-    const char *rows = lathe_arena_printf(arena, "%lld", (long long)length);
-    if (!rows)
-        return LATHE_E_NOMEM;
-    list[n++] = (lathe_override){"model.path", path};
-    if (!is_set(args, "data.seq_len"))
-        list[n++] = (lathe_override){"data.seq_len", rows};
+    append(args, &own, list, &n);
+    LATHE_TRY(append_length(args, &own, model, arena, list, &n));
+    list[n++] = (lathe_override){"model.path", model};
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
-    return refuse_reference(args, *out);
+    return (*out)->params.has_reference
+               ? reopen_with_reference(args, mode, settings, path, weights, arena, out)
+               : LATHE_OK;
 }
 
 /* With a run file, --model.path is the base of its adapter; it is an error for a whole model. */

@@ -68,13 +68,38 @@ Test(eval_data, of_plain_text_has_no_columns)
            "over 55 targets");
 }
 
+/* The manifest has the stage, its columns, and the length of rows. */
+Test(eval_data, of_a_folder_is_read_as_its_run_reads_it)
+{
+    static char said[sizeof output];
+    put_run("{ path = \"train.jsonl\", columns = { prompt = \"q\", completion = \"a\" } }");
+    put("v.jsonl", "{\"q\": \"how?\", \"a\": \"thus\", \"n\": 22}\n"
+                   "{\"q\": \"how is it that a row is longer than one?\", \"a\": \"so\"}\n");
+    expect(LATHE " train run.toml --train.micro_batch_size 2 2>&1", 0, "step 1/1");
+    expect(LATHE " eval run.toml --train.micro_batch_size 2 --train.precision fp32 --data v.jsonl "
+                 "--json 2>/dev/null",
+           0, "\"count\": 5,");
+    strcpy(said, output);
+    expect(LATHE " eval out --data v.jsonl --json 2>/dev/null", 0, said);
+    expect(LATHE " eval out --data v.jsonl --data.seq_len 60 2>&1", 0, "over 8 targets");
+    cr_expect_not_null(strstr(output, "evaluates as out/step-00000001 was trained: stage sft with "
+                                      "its settings, and the length of rows and micro-batch of its "
+                                      "run (--stage.name and the like change it)"),
+                       "%s", output);
+    expect(LATHE " eval out --stage.name pretrain --data v.jsonl --data.validation "
+                 "'[{path = \"v.jsonl\", columns = {text = \"a\"}}]' 2>&1",
+           0, "over 6 targets");
+}
+
 /* The message begins with the key that the command line can set. */
 Test(eval_data, without_the_columns_of_the_stage_is_refused_at_its_key)
 {
     put_run("{ path = \"train.jsonl\", columns = { prompt = \"q\", completion = \"a\" } }");
     expect(LATHE " train run.toml 2>&1", 0, "step 1/1");
     expect(
-        LATHE " eval out --stage.name sft --data v.jsonl 2>&1", 2,
+        "rm out/step-00000001/manifest.json; " LATHE
+        " eval out --stage.name sft --data v.jsonl 2>&1",
+        2,
         "--data.validation: error: v.jsonl:1: no column \"completion\"; the columns are q, a, n; "
         "name it in columns.completion");
     expect(LATHE " eval run.toml --data v.jsonl --data.validation '{path = \"v.jsonl\", format = "

@@ -63,9 +63,36 @@ Test(cli_preferences, eval_takes_pairs_and_prints_rewards_and_accuracy)
     cr_expect(again > 0.0 && again < 0.69, "%g", again);
 }
 
-Test(cli_preferences, a_folder_does_not_name_the_model_before_training)
+/* The manifest names the stage, its settings and the model before training: here a new one, made
+ * from its seed. */
+Test(cli_preferences, eval_of_the_folder_is_eval_of_the_run_file)
+{
+    static char said[sizeof output];
+    expect(LATHE " train run.toml --stage.loss_type ipo --stage.beta 0.2 2>&1", 0, "checkpoint");
+    expect(LATHE " eval run.toml --stage.loss_type ipo --stage.beta 0.2 --train.precision fp32 "
+                 "--data pairs.jsonl --json "
+                 "2>/dev/null",
+           0, "\"unit\": \"pairs\"");
+    strcpy(said, output);
+    expect(LATHE " eval out --data pairs.jsonl --train.precision fp32 --json 2>/dev/null", 0, said);
+    expect(LATHE " eval out/step-00000004 --data pairs.jsonl 2>&1", 0,
+           "evaluates as out/step-00000004 was trained: stage dpo with its settings");
+    expect(LATHE " eval out --data pairs.jsonl --stage.loss_type sigmoid --json 2>/dev/null", 0,
+           "\"unit\": \"pairs\"");
+    cr_expect_str_neq(output, said);
+}
+
+Test(cli_preferences, eval_of_a_folder_names_the_model_before_training_if_it_is_gone)
 {
     expect(LATHE " train run.toml 2>&1", 0, "checkpoint");
-    expect(LATHE " eval out --data pairs.jsonl --stage.name dpo 2>&1", 2,
-           "name the run file instead of the folder");
+    cr_assert_eq(run("mv out/step-00000004 base && rm -r out && "
+                     "sed -i '/^model_type/,/^max_position/d; s/^.model.$/&\\npath = \"base\"/; "
+                     "/^.tokenizer.$/,/^path = \"bytes\"/d' run.toml"),
+                 0);
+    expect(LATHE " train run.toml 2>&1", 0, "checkpoint");
+    expect(LATHE " eval out --data pairs.jsonl 2>&1", 0, "over 20 pairs");
+    cr_assert_eq(run("mv base elsewhere"), 0);
+    expect(LATHE " eval out --data pairs.jsonl 2>&1", 2,
+           "out: stage \"dpo\" compares the model with the one before training, which the folder "
+           "does not name, or which is not there: name the run file instead of the folder");
 }

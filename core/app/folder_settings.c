@@ -1,0 +1,198 @@
+/* Reads the settings of the run that wrote a checkpoint. */
+#include "app/folder_settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "checkpoint/checkpoint_info.h"
+#include "io/manifest.h"
+#include "plug/registry.h"
+
+enum { MAX_SETTINGS = 256 };
+
+int32_t lathe_folder_has(const char *dir, const char *name)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    const char *path = lathe_path_join(&arena, dir, name);
+    const int found = path && lathe_path_exists(path);
+    lathe_arena_fini(&arena);
+    return found;
+}
+
+lathe_status lathe_folder_config(const char *dir, lathe_arena *arena, json_t **out_config,
+                                 int32_t *out_has_manifest)
+{
+    const size_t n = strlen(dir);
+    const char *from = dir;
+    json_t *meta = NULL;
+    *out_config = NULL;
+    *out_has_manifest = lathe_folder_has(dir, LATHE_MANIFEST_NAME);
+    if (!*out_has_manifest && n > 8 && strcmp(dir + n - 8, "/average") == 0)
+        from = lathe_arena_strndup(arena, dir, (int64_t)n - 8);
+    if (!from)
+        return LATHE_E_NOMEM;
+    if (!lathe_folder_has(from, LATHE_MANIFEST_NAME))
+        return LATHE_OK;
+    LATHE_TRY(lathe_checkpoint_meta(from, &meta));
+    json_t *config = json_object_get(meta, "config");
+    *out_config = json_is_object(config) ? json_incref(config) : NULL;
+    json_decref(meta);
+    return LATHE_OK;
+}
+
+lathe_status lathe_settings_init(lathe_setting_list *list, lathe_arena *arena)
+{
+    list->n = 0;
+    list->list = lathe_arena_alloc(arena, MAX_SETTINGS * (int64_t)sizeof *list->list);
+    return list->list ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+int32_t lathe_settings_have(const lathe_setting_list *list, const char *key)
+{
+    for (int32_t i = 0; i < list->n; i++)
+        if (strcmp(list->list[i].key, key) == 0)
+            return 1;
+    return 0;
+}
+
+/* Writes a JSON value as TOML. The parser bounds the depth. */
+static void put_toml(const json_t *value, lathe_buffer *out)
+{
+    const char *key;
+    json_t *inner;
+    int n = 0;
+    if (json_is_object(value)) {
+        lathe_buffer_puts(out, "{");
+        json_object_foreach((json_t *)(uintptr_t)value, key, inner)
+        {
+            lathe_buffer_puts(out, n++ ? ", " : " ");
+            lathe_buffer_json_string(out, key);
+            lathe_buffer_puts(out, " = ");
+            put_toml(inner, out);
+        }
+        lathe_buffer_puts(out, " }");
+        return;
+    }
+    if (json_is_array(value)) {
+        lathe_buffer_puts(out, "[");
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            lathe_buffer_puts(out, i ? ", " : "");
+            put_toml(json_array_get(value, i), out);
+        }
+        lathe_buffer_puts(out, "]");
+        return;
+    }
+    char *text = json_dumps(value, JSON_ENCODE_ANY);
+    lathe_buffer_puts(out, text ? text : "");
+    free(text);
+}
+
+lathe_status lathe_settings_add(lathe_setting_list *list, lathe_arena *arena, const char *section,
+                                const char *key, const json_t *value)
+{
+    lathe_buffer text = LATHE_BUFFER_INIT;
+    if (!value || json_is_null(value))
+        return LATHE_OK;
+    if (list->n == MAX_SETTINGS)
+        return lathe_error(LATHE_E_UNSUPPORTED, "more than %d settings of a run", MAX_SETTINGS);
+    lathe_override *one = &list->list[list->n];
+    one->key = lathe_arena_printf(arena, "%s.%s", section, key);
+    if (one->key && lathe_settings_have(list, one->key))
+        return LATHE_OK;
+    put_toml(value, &text);
+    one->value = text.status == LATHE_OK ? lathe_arena_strdup(arena, text.data) : NULL;
+    lathe_buffer_fini(&text);
+    list->n++;
+    return one->key && one->value ? LATHE_OK : LATHE_E_NOMEM;
+}
+
+/* Whether a key is a setting: not one that identifies the plugin, and not the path of the model,
+ * which is found separately. */
+static int is_setting(const char *section, const char *key)
+{
+    return strcmp(key, "plugin") != 0 && strcmp(key, "version") != 0 &&
+           (strcmp(section, "model") != 0 || strcmp(key, "path") != 0);
+}
+
+lathe_status lathe_settings_add_section(lathe_setting_list *list, lathe_arena *arena,
+                                        const json_t *config, const char *section)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(config, section), key, value)
+    {
+        if (is_setting(section, key))
+            LATHE_TRY(lathe_settings_add(list, arena, section, key, value));
+    }
+    return LATHE_OK;
+}
+
+lathe_status lathe_settings_add_precision(lathe_setting_list *list, lathe_arena *arena,
+                                          const json_t *config)
+{
+    json_t *precision = json_object_get(json_object_get(config, "train"), "precision");
+    const char *text = json_string_value(precision);
+    return text && strcmp(text, "bf16") != 0
+               ? lathe_settings_add(list, arena, "train", "precision", precision)
+               : LATHE_OK;
+}
+
+/* Whether a TOML literal is a key's default; numbers are compared by value. */
+static int is_default(const char *literal, const lathe_field *field)
+{
+    char *end_a, *end_b;
+    if (!field->default_value)
+        return 0;
+    const double a = strtod(literal, &end_a), b = strtod(field->default_value, &end_b);
+    if (*end_a == '\0' && *end_b == '\0')
+        return !(a < b) && !(b < a);
+    return strcmp(literal, field->default_value) == 0;
+}
+
+/* Removes the settings of the stage that have their default. The manifest holds all of them, also
+ * those that have no meaning beside the others and may not be set. */
+static lathe_status drop_defaults(lathe_setting_list *list, const char *stage)
+{
+    lathe_registry *registry = NULL;
+    const lathe_component *found = NULL;
+    int32_t n = 0;
+    LATHE_TRY(lathe_registry_create(&registry));
+    if (lathe_registry_find(registry, LATHE_KIND_STAGE, stage, &found) != LATHE_OK)
+        lathe_error_clear(); /* opening the run says it, or finds it in plugins.paths */
+    for (int32_t i = 0; i < list->n; i++) {
+        const lathe_override *one = &list->list[i];
+        int drop = 0;
+        for (int32_t k = 0; found && k < found->plugin->n_fields; k++)
+            drop |= strncmp(one->key, "stage.", 6) == 0 &&
+                    strcmp(one->key + 6, found->plugin->fields[k].key) == 0 &&
+                    is_default(one->value, &found->plugin->fields[k]);
+        if (!drop)
+            list->list[n++] = *one;
+    }
+    list->n = n;
+    lathe_registry_destroy(registry);
+    return LATHE_OK;
+}
+
+lathe_status lathe_settings_add_evaluation(lathe_setting_list *list, lathe_arena *arena,
+                                           const json_t *config, int32_t skip_stage)
+{
+    static const char *const of_stage[] = {"stage", "reward", "teacher"};
+    static const char *const of_data[] = {"seq_len", "packing", "overlong"};
+    const json_t *data = json_object_get(config, "data");
+    for (size_t i = 0; i < sizeof of_stage / sizeof of_stage[0] && !skip_stage; i++)
+        LATHE_TRY(lathe_settings_add_section(list, arena, config, of_stage[i]));
+    const char *stage =
+        json_string_value(json_object_get(json_object_get(config, "stage"), "name"));
+    if (stage && !skip_stage)
+        LATHE_TRY(drop_defaults(list, stage));
+    for (size_t i = 0; i < sizeof of_data / sizeof of_data[0]; i++)
+        LATHE_TRY(
+            lathe_settings_add(list, arena, "data", of_data[i], json_object_get(data, of_data[i])));
+    const json_t *train = json_object_get(config, "train");
+    return lathe_settings_add(list, arena, "train", "micro_batch_size",
+                              json_object_get(train, "micro_batch_size"));
+}

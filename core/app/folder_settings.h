@@ -1,0 +1,50 @@
+/* Settings of the run that wrote a checkpoint, from its manifest, as keys of a run file. */
+#ifndef LATHE_APP_FOLDER_SETTINGS_H
+#define LATHE_APP_FOLDER_SETTINGS_H
+
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "config/config.h"
+
+typedef struct lathe_setting_list {
+    lathe_override *list; /* in the arena */
+    int32_t n;
+} lathe_setting_list;
+
+/** Returns 1 if the folder contains the file. */
+int32_t lathe_folder_has(const char *dir, const char *name);
+
+/** Reads the configuration of the run that wrote the checkpoint `dir`, or the checkpoint that
+ * contains this average/. *out_config is NULL if there is none; the caller releases it.
+ * *out_has_manifest: whether `dir` itself has a manifest. */
+lathe_status lathe_folder_config(const char *dir, lathe_arena *arena, json_t **out_config,
+                                 int32_t *out_has_manifest);
+
+/** An empty list. */
+lathe_status lathe_settings_init(lathe_setting_list *list, lathe_arena *arena);
+
+/** Returns 1 if the list has the key, "section.key". */
+int32_t lathe_settings_have(const lathe_setting_list *list, const char *key);
+
+/** Adds section.key with a JSON value, written as TOML, unless the list has the key; NULL and null
+ * add nothing. */
+lathe_status lathe_settings_add(lathe_setting_list *list, lathe_arena *arena, const char *section,
+                                const char *key, const json_t *value);
+
+/** Adds every key of a section, except model.path. */
+lathe_status lathe_settings_add_section(lathe_setting_list *list, lathe_arena *arena,
+                                        const json_t *config, const char *section);
+
+/** Adds train.precision of the run unless it is bf16. Commands that only read replace a default
+ * precision by a faster one. */
+lathe_status lathe_settings_add_precision(lathe_setting_list *list, lathe_arena *arena,
+                                          const json_t *config);
+
+/** Adds what an evaluation needs to compute what the run's own evaluation computes: the stage and
+ * its settings (skip_stage 1: the user chose another one), the length of rows, packing and
+ * micro-batch. */
+lathe_status lathe_settings_add_evaluation(lathe_setting_list *list, lathe_arena *arena,
+                                           const json_t *config, int32_t skip_stage);
+
+#endif
