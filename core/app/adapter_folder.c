@@ -143,8 +143,8 @@ static lathe_status read_settings(lathe_adapter_folder *f, lathe_arena *arena, c
     if (peft)
         return add_peft(f, arena, dir, peft);
     return lathe_error(LATHE_E_CONFIG,
-                       "%s holds an adapter, but neither manifest.json nor adapter_config.json "
-                       "tells its settings: name the run file that trained it instead",
+                       "%s holds an adapter, but neither manifest.json nor adapter_config.json has "
+                       "its settings: name the run file that trained it instead",
                        dir);
 }
 

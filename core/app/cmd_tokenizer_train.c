@@ -37,11 +37,12 @@ static lathe_status read_kind(const lathe_args *args, lathe_tokenizer_training *
         out->kind = LATHE_TRAIN_METASPACE;
     else if (kind && strcmp(kind, "bpe") != 0)
         return lathe_error(LATHE_E_ARG,
-                           "--kind is '%s'; what can be trained: bpe, metaspace. Other kinds are "
-                           "read from a tokenizer.json",
+                           "--kind is '%s'; expected bpe or metaspace; other kinds cannot be "
+                           "trained, only read from a tokenizer.json",
                            kind);
     if (out->byte_fallback && out->kind != LATHE_TRAIN_METASPACE)
-        return lathe_error(LATHE_E_ARG, "--byte-fallback is for --kind metaspace; bpe is of bytes");
+        return lathe_error(LATHE_E_ARG,
+                           "--byte-fallback is for --kind metaspace; bpe always works on bytes");
     return LATHE_OK;
 }
 
@@ -92,7 +93,7 @@ static lathe_status train(const lathe_args *args)
         if (skipped > 0)
             printf("%lld files left out: not UTF-8, or with a NUL in them\n", (long long)skipped);
         if (n < settings.vocab_size)
-            printf("fewer than the %lld asked for: no pair is left that comes %lld times\n",
+            printf("fewer than the %lld requested: no pair is left that occurs %lld times\n",
                    (long long)settings.vocab_size, (long long)settings.min_frequency);
     }
     lathe_tokenizer_destroy(tok);

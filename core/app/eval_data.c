@@ -84,8 +84,8 @@ static lathe_status put_shared(const lathe_config *config, const char *checkpoin
         const char *where = where_of(config, checkpoint, i, arena);
         return lathe_error(
             LATHE_E_CONFIG,
-            "%s: the datasets have different columns, so that they do not tell how to read --data "
-            "%s; say it: --data.validation '[{path = \"%s\", columns = {...}}]'",
+            "%s: the datasets have different columns, so the columns of --data %s are not "
+            "known; set them: --data.validation '[{path = \"%s\", columns = {...}}]'",
             where ? where : "", path, path);
     }
     put_columns("columns", sets[0].columns, out);

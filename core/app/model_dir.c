@@ -91,7 +91,8 @@ static lathe_status check_folder(const char *path, lathe_arena *arena)
     if (!config)
         return LATHE_E_NOMEM;
     if (!lathe_path_exists(config))
-        return lathe_error(LATHE_E_CONFIG, "%s: no config.json there, so no model folder", path);
+        return lathe_error(LATHE_E_CONFIG, "%s: has no config.json, so it is not a model folder",
+                           path);
     return LATHE_OK;
 }
 
@@ -271,7 +272,8 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     if (lathe_adapter_folder_is(path))
         return open_adapter(args, mode, settings, path, arena, out);
     if (is_set(args, "model.path"))
-        return lathe_error(LATHE_E_ARG, "--model.path beside the folder %s: one of them",
+        return lathe_error(LATHE_E_ARG,
+                           "--model.path and the folder %s are given; expected only one of them",
                            args->words[0]);
     LATHE_TRY(wanted_weights(args, &weights));
     LATHE_TRY(check_folder(path, arena));
@@ -308,8 +310,8 @@ static lathe_status check_base(const lathe_args *args, const char *checkpoint, l
     if (lathe_path_exists(adapter))
         return LATHE_OK;
     return lathe_error(LATHE_E_ARG,
-                       "--model.path: %s stands for its checkpoint, %s, which holds the whole "
-                       "model; to take another, name its folder in the run file's place",
+                       "--model.path: the run file %s means its checkpoint, %s, which holds the "
+                       "whole model; to use another, name its folder instead of the run file",
                        args->words[0], checkpoint);
 }
 
@@ -327,8 +329,8 @@ static lathe_status open_run_file(const lathe_args *args, int32_t mode, const ch
     *out = run;
     if (!run->set.checkpoint.dir)
         return lathe_error(LATHE_E_CONFIG,
-                           "%s: its checkpoint.dir is empty, so it has no checkpoint to read: name "
-                           "the run's folder there, or give a model's folder in place of the file",
+                           "%s: its checkpoint.dir is empty, so it has no checkpoint to read: set "
+                           "it to the run's folder, or give a model's folder instead of the file",
                            args->words[0]);
     run->set.checkpoint.resume =
         strcmp(run->set.checkpoint.resume, "never") == 0 ? "auto" : run->set.checkpoint.resume;

@@ -8,8 +8,8 @@ lathe_status lathe_app_begin_trace(const lathe_args *args, lathe_run *run)
     const char *path = lathe_args_value(args, "--trace");
     const char *steps = lathe_args_value(args, "--trace-steps");
     if (steps && !path)
-        return lathe_error(LATHE_E_ARG, "--trace-steps says what of a trace, and --trace FILE is "
-                                        "missing");
+        return lathe_error(
+            LATHE_E_ARG, "--trace-steps selects the steps of a trace, but --trace FILE is missing");
     if (steps)
         LATHE_TRY(lathe_run_trace_steps(&run->trace, steps));
     return path ? lathe_trace_begin(path) : LATHE_OK;

@@ -175,8 +175,8 @@ lathe_status lathe_file_write_output(const char *path, const void *data, int64_t
 {
     struct stat info;
     if (lstat(path, &info) != 0)
-        return lathe_file_write_atomic(path, data,
-                                       bytes); /* a new file; other errors are reported there */
+        return lathe_file_write_atomic(
+            path, data, bytes); /* a new file; lathe_file_write_atomic reports other errors */
     const int is_link = S_ISLNK(info.st_mode);
     if (is_link && stat(path, &info) != 0)
         return io_error(path, "follow the symbolic link");

@@ -20,7 +20,7 @@ enum { MAX_DEPTH = 256 };
 typedef struct source {
     const char *text;
     int64_t left, most; /* most: bytes that the tree may take */
-    int32_t over;       /* it takes more: the text ends there */
+    int32_t over;       /* 1: the tree needs more memory; parsing stops */
 } source;
 
 /* Results of one pass over the text before jansson parses it. */

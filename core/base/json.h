@@ -1,11 +1,11 @@
 /* Reads JSON with jansson, with limited depth, no duplicate keys, and errors that name
  * file:line:column. Callers use jansson's accessors on the result and json_decref it.
  *
- * RFC 8259 with these choices where it leaves one: UTF-8 without a byte order mark; no NUL, raw
- * or escaped, except where a function says so; lone surrogates refused; an integer beyond 64
- * bits is a real number (tokenizer_config.json has 10^30 for "no limit"), a real beyond a double
- * is refused; at most 256 levels. Text and tree take at most 2 x the text + 64 MiB; a text that
- * needs more is refused (LATHE_E_UNSUPPORTED). */
+ * RFC 8259, which leaves some choices to the implementation: UTF-8 without a byte order mark; no
+ * NUL, raw or escaped, except where a function says so; lone surrogates refused; an integer
+ * beyond 64 bits is a real number (tokenizer_config.json has 10^30 for "no limit"), a real
+ * beyond a double is refused; at most 256 levels. Text and tree take at most 2 x the text + 64
+ * MiB; a text that needs more is refused (LATHE_E_UNSUPPORTED). */
 #ifndef LATHE_BASE_JSON_H
 #define LATHE_BASE_JSON_H
 
@@ -16,7 +16,7 @@
 /** Parses a whole file. LATHE_E_IO, LATHE_E_PARSE. */
 lathe_status lathe_json_load_file(const char *path, json_t **out);
 
-/** Parses `bytes` of text; `name` stands for the file in errors. */
+/** Parses `bytes` of text; `name` is used instead of a path in errors. */
 lathe_status lathe_json_load(const char *name, const char *text, int64_t bytes, json_t **out);
 
 /** The same for callers that use json_string_length for every string: string values may contain

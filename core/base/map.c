@@ -139,7 +139,7 @@ static lathe_status broken(const char *path)
     return lathe_error(
         LATHE_E_IO,
         "%s: the file became shorter, or a part of it could not be read, while it was "
-        "in use; put it back as it was, and start again",
+        "in use; restore the file and start again",
         path);
 }
 

@@ -32,8 +32,8 @@ lathe_status lathe_branches_read(const char *dir, json_t **out);
 lathe_status lathe_branch_abandoned(const char *dir, int64_t number, lathe_arena *arena,
                                     lathe_checkpoint_entry **out, int64_t *out_n);
 
-/** The checkpoint outside the folder that the newest branch went back to; NULL if it is inside. A
- * run that was killed before the branch wrote a checkpoint continues from there. */
+/** The checkpoint outside the folder that the newest branch went back to; NULL if it is inside.
+ *  A run that was killed before the branch wrote a checkpoint continues from that checkpoint. */
 lathe_status lathe_branch_origin(const char *dir, lathe_arena *arena, const char **out_path);
 
 /** Begins a branch after the run loaded the checkpoint `path` of step saved->at->step. Does so if

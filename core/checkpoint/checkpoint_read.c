@@ -293,8 +293,8 @@ static lathe_status resume_origin(const lathe_saved_state *saved, const judgemen
     if (!loaded)
         return lathe_error(LATHE_E_CORRUPT,
                            "%s: its newest branch began at %s, which cannot be used: %s; put the "
-                           "file back from a copy, name another checkpoint with "
-                           "checkpoint.resume, or choose another checkpoint.dir to begin anew",
+                           "file back from a copy, name another checkpoint with checkpoint.resume, "
+                           "or choose another checkpoint.dir to begin a new run",
                            dir, origin, damage->data);
     *out_path = origin;
     return LATHE_OK;
@@ -323,9 +323,9 @@ static lathe_status try_newest(const lathe_saved_state *saved, const judgement *
     if (!loaded) /* do not suggest removing them: they are the only copy of the trained weights */
         return lathe_error(
             LATHE_E_CORRUPT,
-            "%s: none of its checkpoints is whole: %s; nothing was changed: put one "
-            "of these files back from a copy, or choose another checkpoint.dir to "
-            "begin anew (lathe checkpoint verify %s lists every damaged file)",
+            "%s: none of its checkpoints is whole: %s; nothing was changed: put one of these files "
+            "back from a copy, or choose another checkpoint.dir to begin a new run (lathe "
+            "checkpoint verify %s lists every damaged file)",
             dir, damage->data ? damage->data : "latest names no checkpoint that exists", dir);
     return LATHE_OK;
 }

@@ -7,8 +7,8 @@
 /* checkpoint.save_dtype = "auto": each tensor is saved in the dtype in which it was read. */
 enum { LATHE_SAVE_AUTO = -1 };
 
-/** The members are the rows of plug/keys_checkpoint.inc: each row there says the type, the unit and
- *  the meaning. */
+/** The members are the rows of plug/keys_checkpoint.inc: each row has the type, the unit and the
+ *  meaning. */
 typedef struct lathe_checkpoint_settings {
 #define KEY(key, c_type, member, ...) LATHE_KEY_MEMBER(c_type, member)
 #define KEY_ALONE(...)

@@ -250,7 +250,7 @@ static void clean_up(lathe_arena *arena, lathe_status status, const char *beside
 {
     char *message = lathe_arena_strdup(arena, lathe_error_message());
     if (lathe_dir_remove(beside) != LATHE_OK)
-        lathe_log(LATHE_LOG_WARN, "%s is left behind", beside);
+        lathe_log(LATHE_LOG_WARN, "%s could not be removed", beside);
     if (message)
         (void)lathe_error(status, "%s", message);
 }

@@ -2,7 +2,7 @@
  * values come from.
  *
  *   trained       the f32 master, rounded to checkpoint.save_dtype. If that loses bits, the master
- *                 is also in state/masters.safetensors, and resuming reads it from there.
+ * is also in state/masters.safetensors, and resuming reads this copy.
  *   not trained   the bytes of the file from which the tensor was read (model.path, or the
  *                 checkpoint that was resumed); in a new model, the value that the seed gives
  */

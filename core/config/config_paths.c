@@ -9,7 +9,8 @@
 #include "config/config_state.h"
 #include "plug/schema.h"
 
-/* Keys that contain a path, and words with a special meaning there. */
+/* Keys that contain a path, and words that are not paths but have a special meaning in such a
+ * key. */
 static const struct {
     const char *section, *key, *words[2];
 } keys[] = {

@@ -41,7 +41,7 @@ void lathe__attention_problem(const lathe_graph *g, const lathe_ir_node *n, cons
 }
 
 /* Pointer to element `count` of p; NULL if p is NULL. */
-static void *behind(const void *p, int64_t count, int32_t dtype)
+static void *advanced(const void *p, int64_t count, int32_t dtype)
 {
     return p ? (char *)(uintptr_t)p + count * lathe_dtype_bytes(dtype) : NULL;
 }
@@ -59,8 +59,8 @@ lathe_status lathe__attention_run(const lathe_ir_node *n, const lathe_instance *
     lathe_attention_args args = {
         .size = (uint32_t)sizeof args, .scratch = scratch, .stream = stream};
     args.q = qkv[0];
-    args.k = fused ? behind(qkv[0], width, p->dtype) : qkv[1];
-    args.v = fused ? behind(qkv[0], width + kv_width, p->dtype) : qkv[2];
+    args.k = fused ? advanced(qkv[0], width, p->dtype) : qkv[1];
+    args.v = fused ? advanced(qkv[0], width + kv_width, p->dtype) : qkv[2];
     if (!backward) {
         args.doc_start = in[3];
         args.kv_len = in[4];
@@ -73,8 +73,8 @@ lathe_status lathe__attention_run(const lathe_ir_node *n, const lathe_instance *
     args.lse = (float *)(uintptr_t)in[5];
     args.doc_start = in[6];
     args.dq = out[0];
-    args.dk = fused ? behind(out[0], width, p->dtype) : out[1];
-    args.dv = fused ? behind(out[0], width + kv_width, p->dtype) : out[2];
+    args.dk = fused ? advanced(out[0], width, p->dtype) : out[1];
+    args.dv = fused ? advanced(out[0], width + kv_width, p->dtype) : out[2];
     args.accumulate = fused && (add & 1u) ? 7u : add;
     return table->backward(backend->self, p, &args);
 }

@@ -40,9 +40,10 @@ struct lathe_offload {
     lathe_optimizer_tensor *tensors; /* one per piece of a tensor */
     int32_t n_parts, n_tensor_parts, n_pieces, n_tensors, n_ranges;
     char *buffers;
-    lathe_event *arrived[N_BUFFERS], *used[N_BUFFERS], *left[N_BUFFERS];
-    lathe_event **stood; /* [2 n_parts] before and after the wait for a part; NULL: no times */
-    int32_t n_stood;     /* waits for parts since the last begin */
+    lathe_event *copied_in[N_BUFFERS], *used[N_BUFFERS], *copied_out[N_BUFFERS];
+    lathe_event *
+        *wait_events; /* [2 n_parts] before and after the wait for a part; NULL: no times */
+    int32_t n_waits;  /* waits for parts since the last begin */
     double waited;
     int64_t moved;
     int32_t is_under_way;
@@ -92,17 +93,17 @@ void lathe_offload_destroy(lathe_offload *o)
     const lathe_device_v1 *dev = o->m->dev;
     (void)lathe_offload_settle(o);
     for (int b = 0; b < N_BUFFERS; b++) {
-        lathe_event *const events[3] = {o->arrived[b], o->used[b], o->left[b]};
+        lathe_event *const events[3] = {o->copied_in[b], o->used[b], o->copied_out[b]};
         for (int k = 0; k < 3; k++)
             if (events[k])
                 dev->event_destroy(o->m->device->self, events[k]);
     }
     lathe_machine_free(o->m, LATHE_MEM_OPTIMIZER, lathe_offload_bytes(o), o->buffers);
     o->store->offload = NULL;
-    for (int32_t i = 0; o->stood && i < 2 * o->n_parts; i++)
-        if (o->stood[i])
-            dev->event_destroy(o->m->device->self, o->stood[i]);
-    free(o->stood);
+    for (int32_t i = 0; o->wait_events && i < 2 * o->n_parts; i++)
+        if (o->wait_events[i])
+            dev->event_destroy(o->m->device->self, o->wait_events[i]);
+    free(o->wait_events);
     free(o->parts);
     free(o->pieces);
     free(o->ranges);
@@ -278,8 +279,8 @@ lathe_status lathe_offload_place(lathe_offload *o)
     LATHE_TRY(lathe_machine_alloc(o->m, LATHE_MEM_OPTIMIZER, lathe_offload_bytes(o), &memory));
     o->buffers = memory;
     if (LATHE_HAS(o->m->dev, event_stamp) && LATHE_HAS(o->m->dev, event_seconds)) {
-        o->stood = calloc(2 * (size_t)o->n_parts + 1, sizeof *o->stood);
-        if (!o->stood)
+        o->wait_events = calloc(2 * (size_t)o->n_parts + 1, sizeof *o->wait_events);
+        if (!o->wait_events)
             return lathe_error(LATHE_E_NOMEM, "no memory for the times of %d parts", o->n_parts);
     }
     return lathe_machine_sides(o->m);
@@ -331,34 +332,34 @@ static lathe_status come_in(lathe_offload *o, int32_t k)
     const lathe_device_v1 *dev = o->m->dev;
     void *self = o->m->device->self;
     const int32_t b = k % N_BUFFERS;
-    if (o->left[b])
-        LATHE_TRY(dev->event_wait(self, o->m->in, o->left[b]));
+    if (o->copied_out[b])
+        LATHE_TRY(dev->event_wait(self, o->m->in, o->copied_out[b]));
     LATHE_TRY(copy(o, o->m->in, k, LATHE_COPY_TO_DEVICE));
-    return dev->event_record(self, o->m->in, &o->arrived[b]);
+    return dev->event_record(self, o->m->in, &o->copied_in[b]);
 }
 
 lathe_status lathe_offload_begin(lathe_offload *o)
 {
-    o->n_stood = 0;
+    o->n_waits = 0;
     for (int32_t k = 0; k < N_BUFFERS && k < o->n_parts; k++)
         LATHE_TRY(come_in(o, k));
     return LATHE_OK;
 }
 
-lathe_status lathe_offload_arrive(lathe_offload *o, int32_t k)
+lathe_status lathe_offload_wait_in(lathe_offload *o, int32_t k)
 {
     const lathe_device_v1 *dev = o->m->dev;
     void *self = o->m->device->self;
-    if (o->stood)
-        LATHE_TRY(dev->event_stamp(self, o->m->stream, &o->stood[2 * k]));
-    LATHE_TRY(dev->event_wait(self, o->m->stream, o->arrived[k % N_BUFFERS]));
-    if (o->stood)
-        LATHE_TRY(dev->event_stamp(self, o->m->stream, &o->stood[2 * k + 1]));
-    o->n_stood = k + 1;
+    if (o->wait_events)
+        LATHE_TRY(dev->event_stamp(self, o->m->stream, &o->wait_events[2 * k]));
+    LATHE_TRY(dev->event_wait(self, o->m->stream, o->copied_in[k % N_BUFFERS]));
+    if (o->wait_events)
+        LATHE_TRY(dev->event_stamp(self, o->m->stream, &o->wait_events[2 * k + 1]));
+    o->n_waits = k + 1;
     return LATHE_OK;
 }
 
-lathe_status lathe_offload_leave(lathe_offload *o, int32_t k)
+lathe_status lathe_offload_copy_out(lathe_offload *o, int32_t k)
 {
     const lathe_device_v1 *dev = o->m->dev;
     void *self = o->m->device->self;
@@ -366,7 +367,7 @@ lathe_status lathe_offload_leave(lathe_offload *o, int32_t k)
     LATHE_TRY(dev->event_record(self, o->m->stream, &o->used[b]));
     LATHE_TRY(dev->event_wait(self, o->m->out, o->used[b]));
     LATHE_TRY(copy(o, o->m->out, k, LATHE_COPY_TO_HOST));
-    LATHE_TRY(dev->event_record(self, o->m->out, &o->left[b]));
+    LATHE_TRY(dev->event_record(self, o->m->out, &o->copied_out[b]));
     return k + N_BUFFERS < o->n_parts ? come_in(o, k + N_BUFFERS) : LATHE_OK;
 }
 
@@ -389,13 +390,13 @@ int64_t lathe_offload_take_moved(lathe_offload *o)
 
 lathe_status lathe_offload_count_waits(lathe_offload *o)
 {
-    for (int32_t k = 0; o->stood && k < o->n_stood; k++) {
+    for (int32_t k = 0; o->wait_events && k < o->n_waits; k++) {
         double seconds = 0.0;
-        LATHE_TRY(o->m->dev->event_seconds(o->m->device->self, o->stood[2 * k], o->stood[2 * k + 1],
-                                           &seconds));
+        LATHE_TRY(o->m->dev->event_seconds(o->m->device->self, o->wait_events[2 * k],
+                                           o->wait_events[2 * k + 1], &seconds));
         o->waited += seconds;
     }
-    o->n_stood = 0;
+    o->n_waits = 0;
     return LATHE_OK;
 }
 
@@ -403,5 +404,5 @@ double lathe_offload_take_waited(lathe_offload *o)
 {
     const double waited = o->waited;
     o->waited = 0.0;
-    return o->stood ? waited : -1.0;
+    return o->wait_events ? waited : -1.0;
 }

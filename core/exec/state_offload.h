@@ -58,10 +58,10 @@ lathe_status lathe_offload_place(lathe_offload *o);
 lathe_status lathe_offload_begin(lathe_offload *o);
 /** Makes the machine's stream wait for the copy of the part to the device; work queued after this
  *  call may use it. */
-lathe_status lathe_offload_arrive(lathe_offload *o, int32_t part);
+lathe_status lathe_offload_wait_in(lathe_offload *o, int32_t part);
 /** Call it after queueing all work on the part. Queues the copy of the part to the host after that
  *  work, then the copy of part + 2 into the same buffer. */
-lathe_status lathe_offload_leave(lathe_offload *o, int32_t part);
+lathe_status lathe_offload_copy_out(lathe_offload *o, int32_t part);
 
 /** Waits until the state in host memory is complete. */
 lathe_status lathe_offload_settle(lathe_offload *o);

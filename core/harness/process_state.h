@@ -1,4 +1,5 @@
-/* State that a plugin shares with the rest of the process and must leave unchanged. */
+/* Reads and compares state that a plugin shares with the rest of the process and must not
+ * change. */
 #ifndef LATHE_HARNESS_PROCESS_STATE_H
 #define LATHE_HARNESS_PROCESS_STATE_H
 

@@ -47,8 +47,8 @@ typedef struct lathe_op_problem {
 } lathe_op_problem;
 
 /** A problem on which kernels and derivatives are tested. Tensors are written "dtype[dims]"; c
- *  stands for each compute dtype in turn, and - for an absent tensor. A suffix selects the content
- *  of a tensor (without one: noise in [-1, 1)):
+ *  means each compute dtype in turn, and - an absent tensor. A suffix selects the content of a
+ *  tensor (without one: noise in [-1, 1)):
  *   :+   around 1, positive          :tN  indices below N
  *   :w   small whole numbers         :TN  targets, every third -1
  *   :2   noise in [-2, 2)            :k   lengths of cached rows

@@ -22,8 +22,8 @@ static lathe_status check_layer(const lathe_model_build *b, int32_t layer)
 {
     if (layer >= -1 && layer < b->config->n_layers)
         return LATHE_OK;
-    return lathe_error(LATHE_E_PLUGIN, "%s: build() speaks of layer %d of %d", family_name(b),
-                       layer, b->config->n_layers);
+    return lathe_error(LATHE_E_PLUGIN, "%s: build() names layer %d of %d", family_name(b), layer,
+                       b->config->n_layers);
 }
 
 /* lathe_model_builder.tensor */
@@ -103,7 +103,7 @@ static lathe_status rope(void *ctx, int32_t index, lathe_val *out)
 {
     const lathe_model_build *b = ctx;
     if (index < 0 || index >= b->config->n_ropes)
-        return lathe_error(LATHE_E_PLUGIN, "%s: build() asks for table %d of %d rotary frequencies",
+        return lathe_error(LATHE_E_PLUGIN, "%s: build() requests table %d of %d rotary frequencies",
                            family_name(b), index, b->config->n_ropes);
     *out = b->ropes[index];
     return LATHE_OK;
@@ -123,8 +123,8 @@ static lathe_status part(void *ctx, int32_t layer, int32_t which)
     const lathe_model_build *b = ctx;
     LATHE_TRY(check_layer(b, layer));
     if (which < LATHE_PART_NONE || which > LATHE_PART_MLP)
-        return lathe_error(LATHE_E_PLUGIN, "%s: build() speaks of part %d of a layer",
-                           family_name(b), which);
+        return lathe_error(LATHE_E_PLUGIN, "%s: build() names part %d of a layer", family_name(b),
+                           which);
     lathe_graph_set_layer(b->graph, layer, which);
     return LATHE_OK;
 }

@@ -85,8 +85,8 @@ lathe_status lathe_weight_origin_check(const lathe_weight_origin *o)
         if (is.st_size != f->was.st_size || is.st_mtim.tv_sec != f->was.st_mtim.tv_sec ||
             is.st_mtim.tv_nsec != f->was.st_mtim.tv_nsec)
             return lathe_error(LATHE_E_CORRUPT,
-                               "%s was written to since the run read it; weights that do not train "
-                               "are copied from it: put the file back as it was and resume",
+                               "%s was changed after the run read it; weights that do not train "
+                               "are copied from it: restore the file and resume",
                                f->path);
     }
     return LATHE_OK;

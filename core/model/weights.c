@@ -46,7 +46,7 @@ static lathe_status check_tensor(const lathe_st_tensor *t, const lathe_param *ro
     want.dtype = t->desc.dtype;
     if (memcmp(&want, &t->desc, sizeof want) != 0) {
         char seen[80], wanted[80];
-        return lathe_error(LATHE_E_SHAPE, "%s: tensor %s is %s, the configuration makes it %s",
+        return lathe_error(LATHE_E_SHAPE, "%s: tensor %s is %s, the configuration expects %s",
                            t->file, t->name, lathe_desc_text(&t->desc, seen, sizeof seen),
                            lathe_desc_text(&want, wanted, sizeof wanted));
     }
@@ -61,7 +61,7 @@ static lathe_status missing(const lathe_safetensors *set, const lathe_param *row
 {
     const lathe_desc want = lathe_weights_file_desc(row);
     char wanted[80];
-    return lathe_error(LATHE_E_NOT_FOUND, "%s: no tensor %s, the configuration makes it %s",
+    return lathe_error(LATHE_E_NOT_FOUND, "%s: no tensor %s, the configuration expects %s",
                        lathe_safetensors_path(set), row->name,
                        lathe_desc_text(&want, wanted, sizeof wanted));
 }
@@ -99,7 +99,8 @@ static lathe_status check_tied(const lathe_safetensors *set, const lathe_model_c
         (memcmp(&head->desc, &embedding->desc, sizeof head->desc) != 0 ||
          memcmp(head->data, embedding->data, (size_t)lathe_desc_bytes(&head->desc)) != 0))
         return lathe_error(LATHE_E_CONFIG,
-                           "%s: %s differs from %s, and tie_word_embeddings is true: which holds?",
+                           "%s: %s differs from %s, but tie_word_embeddings is true: set it to "
+                           "false, or remove one of the two tensors",
                            head->file, config->head, embedding->name);
     return LATHE_OK;
 }

@@ -33,9 +33,9 @@ static void take_forward(lathe_fusion *f, int32_t i)
     (void)lathe__fusion_join(f, &fused, p, i);
 }
 
-/* Whether v still has the same content at node `at` as at node `from`, without needing more memory:
- * it lives that long anyway, or one node longer and is smaller than the `bytes` that are saved
- * there. */
+/* Whether v still has the same content at node `at` as at node `from`, without needing more
+ * memory: v is needed that long anyway, or v is needed for one more node and is smaller than
+ * `bytes`, the memory that the fusion saves at that node. */
 static int waits(const lathe_fusion *f, lathe_val v, int32_t from, int32_t at, int64_t bytes)
 {
     const lathe_graph *g = f->g;

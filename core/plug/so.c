@@ -102,10 +102,10 @@ static int is_same_file(const struct stat *a, const struct stat *b)
 }
 
 /* Writes a path for the open descriptor that the dynamic loader, and a debugger of this process,
- * can open. It contains the process id, because "self" would mean the debugger there. The dynamic
- * loader treats two libraries opened by one path as the same library, and descriptor numbers are
- * reused, so each path is spelled differently: the bits of a counter are written as "/" or "/.".
- * Returns 0 if /proc does not show this process. */
+ * can open. It contains the process id, because in a debugger "self" would mean the debugger's
+ * own process. The dynamic loader treats two libraries opened by one path as the same library,
+ * and descriptor numbers are reused, so each path is spelled differently: the bits of a counter
+ * are written as "/" or "/.". Returns 0 if /proc does not show this process. */
 static int descriptor_name(const file *f, char *out, size_t out_bytes)
 {
     enum { BITS = 16 };

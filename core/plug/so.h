@@ -14,9 +14,9 @@
  *  The file is opened once. Hash and headers are read through that descriptor and the dynamic
  *  loader maps the same descriptor, so the code that runs is the code that was hashed, even if
  *  another file takes the path meanwhile. dladdr() and debuggers see the real path. The only
- *  exception is a library with $ORIGIN in its run path, which only works by path: there the path
- *  and the descriptor are compared before and after. Errors: LATHE_E_PLUGIN, one line that begins
- *  with the path. */
+ *  exception is a library with $ORIGIN in its run path, which only works by path: for such a
+ *  library the path and the descriptor are compared before and after loading. Errors:
+ *  LATHE_E_PLUGIN, one line that begins with the path. */
 lathe_status lathe_so_open(const char *path, int32_t kind, const char *name, const char *pin,
                            const lathe_plugin **out);
 

@@ -1,5 +1,5 @@
-/* Sizes of the C API's structs in their first header (lathe/lathe.h). A caller's struct may not be
- * shorter. These numbers stay when a struct grows. */
+/* Sizes of the C API's structs in their first header (lathe/lathe.h). A caller's struct may not
+ * be shorter. These numbers do not change when a struct grows. */
 #ifndef LATHE_RUN_API_SIZES_H
 #define LATHE_RUN_API_SIZES_H
 

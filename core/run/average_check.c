@@ -50,18 +50,20 @@ lathe_status lathe__average_check_schedule(const lathe_run *run, int64_t total)
                &rises);
     const lathe_place place = lathe_config_where(run->config, "scheduler", "name");
     const int is_named = place.line > 0 || strncmp(place.file, "--", 2) == 0;
-    const char *section = is_named ? "scheduler" : "optimizer"; /* the default is nobody's choice */
+    const char *section =
+        is_named ? "scheduler" : "optimizer"; /* the user did not choose the default scheduler */
     if (falls)
-        return lathe__run_refuse(run, section, "name",
-                                 "scheduler \"%s\" lowers the rate, in whose place optimizer "
-                                 "\"%s\" averages the weights: set scheduler.name = \"constant\"",
-                                 scheduler, optimizer);
-    if (rises)
-        lathe__run_warn(
-            run, "scheduler", "name",
-            "scheduler \"%s\" raises the rate unseen by optimizer \"%s\", whose average "
-            "gives the first steps their full weight: its own warm-up does not",
+        return lathe__run_refuse(
+            run, section, "name",
+            "scheduler \"%s\" lowers the rate, but optimizer \"%s\" averages the weights instead "
+            "of lowering the rate: set scheduler.name = \"constant\"",
             scheduler, optimizer);
+    if (rises)
+        lathe__run_warn(run, "scheduler", "name",
+                        "scheduler \"%s\" raises the rate at the beginning, which optimizer \"%s\" "
+                        "does not know: its average gives these steps their full weight; use the "
+                        "optimizer's own warm-up instead",
+                        scheduler, optimizer);
     return LATHE_OK;
 }
 

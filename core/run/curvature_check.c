@@ -19,7 +19,7 @@ static lathe_status refuse(const lathe_run *run, const char *why)
         run->parts.optimizer.component->plugin->name, why);
 }
 
-/* `unit`: what the loss is over instead. */
+/* Refuses a stage without labels. unit: what its loss is a sum over, for the message. */
 static lathe_status refuse_stage(const lathe_run *run, const char *unit)
 {
     char why[256];

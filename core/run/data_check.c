@@ -103,7 +103,7 @@ static lathe_status check_set(const place *p, const lathe_dataset *set, int32_t 
     return check_record(p, set, &sources, rows);
 }
 
-/* The first error of each dataset. */
+/* Adds the first error of each dataset. */
 static lathe_status check_list(const lathe_run *run, const char *key, const char *json,
                                lathe_arena *arena)
 {

@@ -72,8 +72,8 @@ static void tell_sets(const lathe_shards *shards)
     }
 }
 
-/* Logs n records, of which the list has the first, unless there are none. one, many: what becomes
- * of them. */
+/* Logs the number n of records and the places of the first ones; does nothing if n is 0. one,
+ * many: the text for one record and for several. */
 static void tell_records(const lathe_shards *shards, const int64_t *list, int64_t n,
                          const char *one, const char *many)
 {

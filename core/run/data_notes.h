@@ -1,5 +1,5 @@
-/* Notes on a run's data: what is left out, cut, or found from its columns. They are logged once, at
- * the first start of a run. */
+/* Logs notes on a run's data: records that are left out or cut, and layouts that were found from
+ * the columns. They are logged once, at the first start of a run. */
 #ifndef LATHE_RUN_DATA_NOTES_H
 #define LATHE_RUN_DATA_NOTES_H
 

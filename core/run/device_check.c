@@ -66,12 +66,11 @@ lathe_status lathe__device_check(const lathe_run *run)
     lathe_buffer others = LATHE_BUFFER_INIT;
     lathe_status status = put_others(run->registry, &others);
     if (status == LATHE_OK)
-        lathe_config_add(
-            run->config, &diags, LATHE_DIAG_ERROR, "optimizer", "name",
-            "optimizer \"%s\" cannot run on device \"%s\", whose memory the host cannot "
-            "touch: %s; these can: %s",
-            run->parts.optimizer.component->plugin->name, run->parts.device.component->plugin->name,
-            why, others.data);
+        lathe_config_add(run->config, &diags, LATHE_DIAG_ERROR, "optimizer", "name",
+                         "optimizer \"%s\" cannot run on device \"%s\", whose memory the host "
+                         "cannot access: %s; these can: %s",
+                         run->parts.optimizer.component->plugin->name,
+                         run->parts.device.component->plugin->name, why, others.data);
     lathe_buffer_fini(&others);
     if (status == LATHE_OK)
         status = lathe_diags_status(&diags);

@@ -1,4 +1,4 @@
-/* Runs a training of two steps, of which nothing is kept (a dry run). */
+/* Prepares a dry run: a training of two steps that keeps no files. */
 #ifndef LATHE_RUN_DRY_RUN_H
 #define LATHE_RUN_DRY_RUN_H
 

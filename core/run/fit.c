@@ -13,7 +13,7 @@
 #include "base/parallel.h"
 #include "passes/passes.h"
 
-/* KV caches, which generation allocates when it begins. */
+/* Bytes of the KV caches, which generation allocates when it begins. */
 static int64_t cache_bytes(const lathe_model_config *m, int32_t seq_len, int32_t dtype)
 {
     const int64_t rows = seq_len < m->max_positions ? seq_len : m->max_positions;
@@ -130,7 +130,7 @@ void lathe_fit_check(const lathe_run *run, lathe_fit *out)
     }
 }
 
-/* ---- what would fit ---- */
+/* ---- settings that would fit ---- */
 
 /* Limits, large enough for every case below. Each try makes a plan, which takes tens of
  * milliseconds. */
@@ -366,7 +366,7 @@ int64_t lathe_fit_saved(const lathe_run *run, const char *key, const char *confi
     return peak;
 }
 
-/* ---- what is said ---- */
+/* ---- the message ---- */
 
 static void put_bytes(lathe_buffer *out, int64_t bytes)
 {
@@ -380,7 +380,7 @@ static void put_bytes(lathe_buffer *out, int64_t bytes)
 void lathe_fit_text(const lathe_fit *fit, lathe_buffer *out)
 {
     if (fit->have == INT64_MAX) {
-        lathe_buffer_puts(out, "fits: nothing tells how much memory this machine has");
+        lathe_buffer_puts(out, "fits: the memory of this machine is not known");
         return;
     }
     lathe_buffer_puts(out, fit->need <= fit->have ? "fits: peak " : "does not fit: peak ");
@@ -416,10 +416,9 @@ lathe_status lathe__run_fits(const lathe_run *run, const char *config_path,
     lathe_fit_text(&fit, &text);
     lathe_status status = text.status;
     if (status == LATHE_OK)
-        status = lathe__run_refuse(run, run->set.memory_limit > 0 ? "train" : "", "memory_limit",
-                                   "the plan %s\n"
-                                   "train.memory_limit (GiB) overrules what the machine says",
-                                   text.data);
+        status = lathe__run_refuse(
+            run, run->set.memory_limit > 0 ? "train" : "", "memory_limit",
+            "the plan %s\ntrain.memory_limit (GiB) replaces the limit that was found", text.data);
     lathe_buffer_fini(&text);
     return status;
 }

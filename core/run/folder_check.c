@@ -15,7 +15,7 @@ static lathe_status refuse_shared(const lathe_run *run)
 {
     const char *dir = run->set.checkpoint.dir;
     return lathe__run_refuse(run, "checkpoint", "dir",
-                             "checkpoint.dir = \"%s\" is the folder of a run that is going on: %s; "
+                             "checkpoint.dir = \"%s\" is the folder of a run that is training: %s; "
                              "wait for it, stop it, or choose another checkpoint.dir",
                              dir, lathe_error_message());
 }

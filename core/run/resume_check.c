@@ -115,8 +115,8 @@ static lathe_status refuse_model(lathe_resuming *r, const json_t *differences)
     r->n_refused++;
     const lathe_status status = lathe__run_refuse(
         r->run, "model", path ? "path" : "model_type",
-        "%s%s the run's model is not that of %s, from which the run would resume: %s; put it back "
-        "as it was, or %s",
+        "%s%s the run's model is not that of %s, from which the run would resume: %s; restore it, "
+        "or %s",
         path ? path : "", path ? "/config.json:" : "the configuration changed:", r->dir,
         text_of(&list), lathe__resume_way_out(&r->run->set.checkpoint));
     lathe_buffer_fini(&list);
@@ -248,7 +248,7 @@ static lathe_status check_state(lathe_resuming *r)
                                      : refuse_part(r);
 }
 
-/* ---- what is optimised ---- */
+/* ---- the training objective ---- */
 
 /* Whether a key that the checkpoint did not know has its default: the plugin got a new key. */
 static int is_new_default(const lathe_resuming *r, const char *name, const json_t *change)
@@ -269,7 +269,8 @@ static int is_allowed(const lathe_run *run, const char *name)
     return 0;
 }
 
-/* Refuses changes of what is optimised, or of what the trained weights compute. */
+/* Refuses changes of the training objective, or of what the model computes with the trained
+ * weights. */
 static lathe_status check_objective(lathe_resuming *r)
 {
     const char *name;
@@ -280,15 +281,15 @@ static lathe_status check_objective(lathe_resuming *r)
         if (!(lathe_change_effect(name) & LATHE_CHANGE_OBJECTIVE) || is_allowed(r->run, name) ||
             is_new_default(r, name, change))
             continue;
-        (void)snprintf(hint, sizeof hint,
-                       "set checkpoint.allow_changed = [\"%s\"] to go on with another objective, ",
-                       name);
+        (void)snprintf(
+            hint, sizeof hint,
+            "set checkpoint.allow_changed = [\"%s\"] to continue with another objective, ", name);
         LATHE_TRY(lathe__resume_refuse_change(r, name, change, hint));
     }
     return LATHE_OK;
 }
 
-/* ---- what may change ---- */
+/* ---- changes that are allowed ---- */
 
 /* Whether both values are the same file or folder under two names; this is not reported. */
 static int is_same_path(const json_t *change)
@@ -367,9 +368,10 @@ static lathe_status check_one(lathe_run *run, const char *dir)
     return status;
 }
 
-/* ---- which one ---- */
+/* ---- the checkpoint to check ---- */
 
-/* The newest of the folder that is not damaged at first sight; none will do. */
+/* Checks the newest checkpoint of the folder whose files are not obviously damaged. It is not an
+ * error if there is none. */
 static lathe_status check_newest(lathe_run *run, const char *folder)
 {
     lathe_checkpoint_entry *list = NULL;
@@ -387,7 +389,7 @@ static lathe_status check_newest(lathe_run *run, const char *folder)
             status = check_one(run, list[i].path);
     if (!is_damage(status))
         return status;
-    lathe_error_clear(); /* resuming tells it, file by file */
+    lathe_error_clear(); /* resuming will report the damage, file by file */
     return LATHE_OK;
 }
 

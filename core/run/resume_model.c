@@ -13,7 +13,7 @@
 #include "model/weights.h"
 #include "run/run_saved.h"
 
-/* Drops the keys that change neither what the model computes nor which parameters it has. */
+/* Removes the keys that affect neither what the model computes nor its parameters. */
 static void drop_others(json_t *config)
 {
     static const char *const others[] = {
@@ -30,7 +30,7 @@ static lathe_status describe(const lathe_model_config *model, json_t **out)
     lathe_model_config plain = *model;
     char *text = NULL;
     json_t *object = NULL;
-    plain.json = NULL; /* the text that was read is not of interest */
+    plain.json = NULL; /* the original text of the file is not needed */
     LATHE_TRY(lathe_model_config_text(&plain, &text));
     const lathe_status status =
         lathe_json_load("the model's configuration", text, (int64_t)strlen(text), &object);

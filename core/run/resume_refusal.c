@@ -12,7 +12,7 @@ const char *lathe__resume_way_out(const lathe_checkpoint_settings *set)
 {
     return set->resume && strcmp(set->resume, "auto") != 0
                ? "resume from another checkpoint with checkpoint.resume"
-               : "choose another checkpoint.dir to begin anew";
+               : "choose another checkpoint.dir to begin a new run";
 }
 
 void lathe__resume_split_name(const char *name, char section[64], char key[64])

@@ -60,10 +60,9 @@ lathe_status lathe__figure_check_best(lathe_run *run)
     const char *near = lathe_figure_nearest(&run->opt.groups, stage, name);
     if (!is_planned && (!near || strchr(name, '/') || lathe_edit_distance(name, near) > 2))
         return LATHE_OK;
-    return lathe__run_refuse(run, "checkpoint", "best_metric",
-                             "checkpoint.best_metric = \"%s\" is no figure of this run%s%s%s; "
-                             "expected one of metrics.jsonl, such as eval_loss, "
-                             "eval_token_accuracy or loss",
-                             name, near ? " (did you mean '" : "", near ? near : "",
-                             near ? "'?)" : "");
+    return lathe__run_refuse(
+        run, "checkpoint", "best_metric",
+        "checkpoint.best_metric = \"%s\" is not a figure of this run%s%s%s; expected one of "
+        "metrics.jsonl, such as eval_loss, eval_token_accuracy or loss",
+        name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }

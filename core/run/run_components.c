@@ -44,7 +44,7 @@ static lathe_status make(lathe_run *run, lathe_diags *diags, int32_t kind,
     return status == LATHE_E_CONFIG ? lathe__run_refuse_part(run, kind) : status;
 }
 
-/* A component that the configuration names exactly. */
+/* Opens a component that the configuration names exactly. */
 static lathe_status named(lathe_run *run, lathe_diags *diags, int32_t kind, lathe_instance *out)
 {
     const lathe_part *part = lathe_config_part(run->config, kind);
@@ -53,7 +53,7 @@ static lathe_status named(lathe_run *run, lathe_diags *diags, int32_t kind, lath
     return make(run, diags, kind, part->component, out);
 }
 
-/* A device that is named exactly and cannot run here, with its reason. */
+/* Refuses a device that is named exactly and cannot run on this machine, with its reason. */
 static lathe_status refuse_device(const lathe_run *run, const lathe_component *component)
 {
     char why[256] = "";
@@ -92,7 +92,7 @@ static lathe_status open_device(lathe_run *run, lathe_diags *diags)
     if (offers || run->set.capture != LATHE_CAPTURE_ON)
         return LATHE_OK;
     return lathe__run_refuse(run, "train", "capture",
-                             "train.capture = \"on\": device \"%s\" captures nothing",
+                             "train.capture = \"on\": device \"%s\" does not support captures",
                              component->plugin->name);
 }
 
@@ -149,8 +149,8 @@ lathe_status lathe__run_parts(lathe_run *run)
     return status;
 }
 
-/* Opens the device first, because the figures of the others may depend on it. Opens all if errors
- * are collected. */
+/* Opens the device first, because values of the other components may depend on it. Opens all
+ * components if errors are collected. */
 static lathe_status open_all(lathe_run *run, lathe_diags *diags)
 {
     const lathe_status device = open_device(run, diags);
@@ -198,10 +198,10 @@ lathe_status lathe__run_check_precision(const lathe_run *run)
                         lathe_precision_name(s->precision));
     if (s->grad_dtype == LATHE_F32 || s->precision == LATHE_BF16 || s->precision == LATHE_F8_E4M3)
         return LATHE_OK;
-    return lathe__run_refuse(run, "train", "grad_dtype",
-                             "train.grad_dtype = \"bf16\" goes with train.precision = \"bf16\" or "
-                             "\"fp8\", not with \"%s\"",
-                             lathe_precision_name(s->precision));
+    return lathe__run_refuse(
+        run, "train", "grad_dtype",
+        "train.grad_dtype = \"bf16\" needs train.precision = \"bf16\" or \"fp8\", not \"%s\"",
+        lathe_precision_name(s->precision));
 }
 
 /* Chooses the dtype of gradients: products return them in f32 or in the dtype of their inputs. */
@@ -212,9 +212,10 @@ static lathe_status settle_gradients(lathe_run *run)
     if (s->grad_dtype == LATHE_F32 || s->grad_dtype == s->compute_dtype)
         return LATHE_OK;
     s->grad_dtype = LATHE_F32;
-    lathe__run_warn(run, "train", "grad_dtype",
-                    "train.grad_dtype = \"bf16\": the run computes in %s, so do its gradients",
-                    lathe_precision_name(s->compute_dtype));
+    lathe__run_warn(
+        run, "train", "grad_dtype",
+        "train.grad_dtype = \"bf16\": the run computes in %s, so its gradients have that type",
+        lathe_precision_name(s->compute_dtype));
     return LATHE_OK;
 }
 

@@ -34,8 +34,8 @@ static lathe_status checkpoint_of(lathe_run *run, const char **out)
     return LATHE_OK;
 }
 
-/* Takes the tokenizer of a model that generates or is evaluated from its checkpoint, because the
- * data that it was learned from may have changed or be gone. */
+/* Reads the tokenizer from the checkpoint that generates or is evaluated, because the data on
+ * which it was trained may have changed or been removed. */
 static lathe_status learned_before(lathe_run *run, int *out_found)
 {
     const char *folder = NULL;
@@ -88,7 +88,7 @@ lathe_status lathe__run_tokenizer(lathe_run *run)
 /* ---- the chat template ---- */
 
 /* Loads the template of the tokenizer's folder, or of the model's. Only data with conversations
- * need one, so that what is wrong with it is kept for them. */
+ * need a template, so an error in it is stored, and reported only for such data. */
 static lathe_status load_chat_template(lathe_run *run)
 {
     const char *const folders[] = {run->data.tokenizer_dir, run->set.model_path};

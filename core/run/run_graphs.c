@@ -124,7 +124,7 @@ static lathe_status select_trainable(lathe_run *run)
     return LATHE_OK;
 }
 
-/* Frozen matrices go to the quantization format. */
+/* Marks the frozen matrices that the quantization format stores. */
 static lathe_status quantize_rows(lathe_run *run)
 {
     int32_t n = 0;
@@ -168,7 +168,7 @@ static lathe_status was_trained(const lathe_instance *adapter, const lathe_param
 }
 
 /* Adds a frozen copy of every trained parameter, for stages that compare with the model as it was
- * before training. There is none where the adapter leaves the model's own parameters as they are.
+ * before training. There is none if the adapter does not change the model's own parameters.
  */
 lathe_status lathe__run_add_reference(lathe_run *run)
 {
@@ -199,8 +199,8 @@ lathe_status lathe__run_add_reference(lathe_run *run)
     return LATHE_OK;
 }
 
-/* Rows longer than the model's positions: learned ones end there, rotary ones were not trained
- * beyond. */
+/* Refuses rows longer than the model's number of positions: learned positions do not exist
+ * beyond it, and rotary ones were not trained beyond it. */
 static lathe_status check_positions(const lathe_run *run)
 {
     if (run->set.seq_len <= run->model.max_positions)
@@ -212,7 +212,8 @@ static lathe_status check_positions(const lathe_run *run)
                              run->set.model_path ? run->set.model_path : "");
 }
 
-/* Training applies no dropout of the model's own; evaluation and generation need none. */
+/* Refuses, or warns of, dropout in the model's config.json, because training does not apply it.
+ * Evaluation and generation need no dropout. */
 static lathe_status check_dropout(const lathe_run *run)
 {
     const lathe_model_config *m = &run->model;
@@ -221,14 +222,15 @@ static lathe_status check_dropout(const lathe_run *run)
     if (!m->warns_of_dropout)
         return lathe_error(LATHE_E_CONFIG,
                            "%s/config.json: %s is %g, and training applies no dropout of the "
-                           "model: set it to 0 there to train without",
+                           "model: set it to 0 in that file to train without dropout",
                            run->set.model_path, m->dropout_key, m->dropout);
     lathe_log(LATHE_LOG_WARN, "%s/config.json: %s is %g and not applied: training uses no dropout",
               run->set.model_path, m->dropout_key, m->dropout);
     return LATHE_OK;
 }
 
-/* The model's description and its table of parameters: what trains, what is quantized. */
+/* Makes the model's description and its table of parameters, with the choice of what is trained
+ * and what is quantized. */
 lathe_status lathe__run_params(lathe_run *run)
 {
     LATHE_TRY(read_model(run));
@@ -278,7 +280,7 @@ lathe_program_config lathe__run_program_config(lathe_run *run)
     return config;
 }
 
-/* Takes a program's needs into the shared arena and the planned sums. */
+/* Adds the memory that a program needs to the shared arena and to the planned sums. */
 static void reserve(lathe_programs *programs, lathe_mem_bytes *planned, int64_t arena_bytes,
                     int64_t activation_bytes, int64_t input_bytes)
 {
@@ -328,39 +330,40 @@ static lathe_status build_programs(lathe_run *run)
     return LATHE_OK;
 }
 
-/* fp8 that no product of the training can be in is said, and is not what the records call it. */
+/* Warns if no product of the training graph can use fp8; the run's records then say bf16. */
 static void check_fp8(lathe_run *run)
 {
     const lathe_graph *g = run->programs.train.graph;
     if (run->set.fp8 == LATHE_FP8_NONE || !g || lathe_graph_fp8_flops(g) > 0.0)
         return;
-    lathe__run_warn(
-        run, "train", "precision",
-        "train.precision = \"fp8\": no product is in fp8, whose dims are multiples of %d: the "
-        "weights' or the %lld tokens of a micro-batch are not; all are in bf16",
-        LATHE_FP8_DIM,
-        (long long)run->programs.train.n_rows * (long long)run->programs.train.row_tokens);
+    lathe__run_warn(run, "train", "precision",
+                    "train.precision = \"fp8\": no product runs in fp8, because its dims must be "
+                    "multiples of %d: the dims of the weights, or the %lld tokens of a "
+                    "micro-batch, are not; all products run in bf16",
+                    LATHE_FP8_DIM,
+                    (long long)run->programs.train.n_rows *
+                        (long long)run->programs.train.row_tokens);
     run->set.fp8 = LATHE_FP8_NONE;
 }
 
-/* An option of [train] that moves `what` to the host's memory. Where the device's memory is the
- * host's, it is as it would be: said, and done. */
+/* Checks an option of [train] that moves `what` to host memory. On a device that uses host
+ * memory anyway, the option changes nothing, which is logged. */
 static lathe_status check_offload(const lathe_run *run, const char *key, const char *what,
                                   int32_t *out_moves)
 {
     const char *device = run->parts.device.component->plugin->name;
     *out_moves = 0;
     if (lathe_machine_shares(&run->machine)) {
-        lathe__run_warn(run, "train", key,
-                        "train.%s changes nothing: the memory of device \"%s\" is the "
-                        "host's, and %s there already",
-                        key, device, what);
+        lathe__run_warn(
+            run, "train", key,
+            "train.%s changes nothing: device \"%s\" uses host memory, and the %s in it already",
+            key, device, what);
         return LATHE_OK;
     }
     if (!lathe_machine_has_events(&run->machine))
         return lathe__run_refuse(run, "train", key,
-                                 "train.%s: device \"%s\" has no streams with events, "
-                                 "by which memory could come and go beside the work",
+                                 "train.%s: device \"%s\" has no streams with events, which copies "
+                                 "during the computation need",
                                  key, device);
     *out_moves = 1;
     return LATHE_OK;
@@ -370,35 +373,35 @@ static lathe_status plan_offload(lathe_run *run)
 {
     int32_t moves = 0;
     if (run->set.offload_optimizer)
-        LATHE_TRY(check_offload(run, "offload_optimizer", "the optimizer's state lies", &moves));
+        LATHE_TRY(check_offload(run, "offload_optimizer", "optimizer's state is", &moves));
     if (moves)
         run->store.offload_buffer = run->set.offload_buffer > 0 ? run->set.offload_buffer : 1;
     return LATHE_OK;
 }
 
-/* Before the programs are built: the training graph has the copies in it. */
+/* Call it before the programs are built, because the training graph contains the copies. */
 static lathe_status plan_value_offload(lathe_run *run)
 {
     if (!run->set.offload_activations)
         return LATHE_OK;
     LATHE_TRY(
-        check_offload(run, "offload_activations", "activations lie", &run->programs.offloads));
+        check_offload(run, "offload_activations", "activations are", &run->programs.offloads));
     if (run->programs.offloads && run->machine.captures && run->set.capture == LATHE_CAPTURE_ON &&
         !run->machine.info.capture_events)
         return lathe__run_refuse(run, "train", "capture",
-                                 "train.capture = \"on\": the captures of device \"%s\" take no "
-                                 "events, which train.offload_activations needs",
+                                 "train.capture = \"on\": the captures of device \"%s\" cannot "
+                                 "contain events, which train.offload_activations needs",
                                  run->parts.device.component->plugin->name);
     return LATHE_OK;
 }
 
-/* Asked for, and there is nothing that would be away for long enough. */
+/* Warns if offloading was requested but no activation would be in host memory for long enough. */
 static void tell_nothing_moves(const lathe_run *run)
 {
     if (run->programs.offloads && run->programs.train.n_offloaded == 0)
         lathe__run_warn(run, "train", "offload_activations",
                         "train.offload_activations changes nothing: the backward of a model of "
-                        "%lld layer%s needs at once what the forward leaves",
+                        "%lld layer%s needs the activations immediately after the forward",
                         (long long)run->model.n_layers, run->model.n_layers == 1 ? "" : "s");
 }
 
@@ -463,7 +466,8 @@ lathe_status lathe__run_program(lathe_run *run, int32_t kind, lathe_program *out
     LATHE_TRY(lathe_program_prepare(out, &run->machine));
     const lathe_plan *plan = lathe_exec_plan(out->exec);
     void *arena = run->programs.arena;
-    if (plan->arena_bytes > shared) { /* outside the plan of training: asked for by the caller */
+    if (plan->arena_bytes > shared) { /* a program that the plan of training does not include,
+                                         requested by the caller */
         LATHE_TRY(
             lathe_machine_alloc(&run->machine, LATHE_MEM_ACTIVATIONS, plan->arena_bytes, &arena));
         out->own_arena = arena;

@@ -43,7 +43,7 @@ static lathe_status note_at(const lathe_run *run, lathe_status status, int64_t b
     if (n_errors(run) > before)
         return LATHE_OK;
     if (n > 0 && strncmp(text, path, n) == 0 && strncmp(text + n, ": ", 2) == 0)
-        text += n + 2; /* the place has it */
+        text += n + 2; /* the diagnostic has the place already */
     lathe_diags_add(run->open.diags, LATHE_DIAG_ERROR, place, NULL, "%s",
                     text[0] ? text : lathe_status_text(status));
     return LATHE_OK;
@@ -190,7 +190,7 @@ lathe_status lathe__run_prepare(lathe_run *run, const char *path, const lathe_ov
     if (run->set.datasets && run->parts.stage.component && !run->open.is_offline)
         LATHE_TRY(note(run, lathe__data_check(run), in_parts, "data", "datasets"));
     if (run->set.tokenizer_train && !run->open.is_offline)
-        LATHE_TRY(so_far(run)); /* training it takes long */
+        LATHE_TRY(so_far(run)); /* training a tokenizer takes long */
     const int64_t before = n_errors(run);
     if (!run->set.tokenizer_train || !run->open.is_offline)
         LATHE_TRY(prepare_tokenizer(run));

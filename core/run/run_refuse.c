@@ -86,7 +86,7 @@ void lathe__run_warn(const lathe_run *run, const char *section, const char *key,
 }
 
 /* Returns the text after "optimizer sgd: ", which lathe_instance_init adds. */
-static const char *behind_name(const char *text, const char *section)
+static const char *after_name(const char *text, const char *section)
 {
     const size_t n = strlen(section);
     const char *colon = strncmp(text, section, n) == 0 && text[n] == ' ' ? strchr(text, ':') : NULL;
@@ -101,9 +101,9 @@ static lathe_place place_of_part(const lathe_config *config, int32_t kind, const
     const char *name = lathe_config_part(config, kind)->name;
     char key[64];
     size_t n = 0;
-    why = behind_name(text, section);
+    why = after_name(text, section);
     if (strncmp(why, name, strlen(name)) == 0 && strncmp(why + strlen(name), ": ", 2) == 0)
-        why += strlen(name) + 2; /* the plugin said it too */
+        why += strlen(name) + 2; /* the plugin's own message begins with its name, too */
     while (n + 1 < sizeof key &&
            (islower((unsigned char)why[n]) || isdigit((unsigned char)why[n]) || why[n] == '_'))
         n++;

@@ -11,8 +11,8 @@
 
 /* What a run is opened for, and so which stages of opening are done. */
 enum {
-    LATHE_OPEN_PLAN = 0,  /* configuration, plugins, graphs and plan: no weights, no data */
-    LATHE_OPEN_TRAIN = 1, /* and memory, weights, data, optimizer */
+    LATHE_OPEN_PLAN = 0,  /* configuration, plugins, graphs and plan; no weights, no data */
+    LATHE_OPEN_TRAIN = 1, /* as PLAN, with memory, weights, data and optimizer */
     LATHE_OPEN_INFER =
         2, /* memory and weights for generation: no gradients, no optimizer, no data */
     LATHE_OPEN_EVALUATE = 3, /* INFER with data */

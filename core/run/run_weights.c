@@ -47,7 +47,7 @@ lathe_status lathe__run_place(lathe_run *run)
     return LATHE_OK;
 }
 
-/* One row from the counter RNG, through the sink. */
+/* Fills one row with random numbers from the counter RNG. */
 static lathe_status random_row(lathe_weight_fill *fill, int32_t index, uint64_t seed)
 {
     const lathe_weight_sink sink = lathe_weight_fill_sink(fill);
@@ -87,7 +87,7 @@ static lathe_status fill_reference(const lathe_store *store)
     return LATHE_OK;
 }
 
-/* model.path is a checkpoint whose f32 masters are elsewhere. */
+/* Logs a note if model.path is a checkpoint that stores the f32 masters in a separate file. */
 static lathe_status say_rounded(lathe_run *run)
 {
     const char *masters = NULL;

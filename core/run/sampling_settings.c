@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "base/log.h"
 
-/* Whether the run file or an override sets a key of [generate]; else its default stands there. */
+/* Whether the run file or an override sets a key of [generate]; otherwise the key has its
+ * default. */
 static int is_given(const lathe_config *config, const char *key)
 {
     const lathe_value *value = lathe_config_get(config, "generate", key);
@@ -73,7 +74,7 @@ lathe_status lathe_default_sampling(const lathe_run *run, lathe_sampling *out)
     return LATHE_OK;
 }
 
-/* ---- what is said ---- */
+/* ---- the log line ---- */
 
 static void put_file_number(const lathe_run *run, const char *key, int32_t bit, double value,
                             lathe_buffer *b)

@@ -18,8 +18,8 @@ enum {
 
 enum { LATHE_CAPTURE_AUTO = 0, LATHE_CAPTURE_ON = 1, LATHE_CAPTURE_OFF = 2 };
 
-/** The members are the rows of plug/keys_*.inc: each row there says the type, the unit and the
- *  meaning. A member is named as its key, unless two sections have the key. */
+/** The members are the rows of plug/keys_*.inc; each row has the type, the unit and the meaning.
+ *  A member is named as its key, unless two sections have the key. */
 typedef struct lathe_settings {
 #define KEY(key, c_type, member, ...) LATHE_KEY_MEMBER(c_type, member)
 #define KEY_ALONE(...)
@@ -32,7 +32,7 @@ typedef struct lathe_settings {
 #undef KEY
 #undef KEY_ALONE
     lathe_checkpoint_settings checkpoint;
-    /* Decided when the device is known. */
+    /* Set when the device is known: */
     int32_t compute_dtype; /* the device's dtype for `precision`: F32, BF16, F16; BF16 with fp8 */
     int32_t fp8;           /* LATHE_FP8_*: the recipe in use */
 } lathe_settings;

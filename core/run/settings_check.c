@@ -146,11 +146,10 @@ static void warn_others(const lathe_run *run)
         warn_idle(run, "data", "overlong",
                   "the stage's rows are documents, which continue in the next row");
     if (s->tokenizer_train && s->model_path)
-        lathe__run_warn(
-            run, "tokenizer", "train",
-            "tokenizer.train beside model.path: the tokens of the new tokenizer are not "
-            "those that the model of %s was trained with",
-            s->model_path);
+        lathe__run_warn(run, "tokenizer", "train",
+                        "tokenizer.train together with model.path: the tokens of the new tokenizer "
+                        "are not those that the model of %s was trained with",
+                        s->model_path);
 }
 
 static lathe_status check_early_stopping(const lathe_run *run)
@@ -161,11 +160,10 @@ static lathe_status check_early_stopping(const lathe_run *run)
                                                    : NULL;
     if (run->set.early_stopping_patience == 0 || !lacks)
         return LATHE_OK;
-    return lathe__run_refuse(
-        run, "train", "early_stopping_patience",
-        "train.early_stopping_patience counts evaluations, and there are none: "
-        "set %s, or take it out",
-        lacks);
+    return lathe__run_refuse(run, "train", "early_stopping_patience",
+                             "train.early_stopping_patience counts evaluations, and there are "
+                             "none: set %s, or remove it",
+                             lacks);
 }
 
 /* The number of tokens of a micro-batch must fit in 32 bits. */
@@ -193,8 +191,8 @@ static lathe_status check_samples(const lathe_run *run)
                              "generate.every writes samples.jsonl: set checkpoint.dir, its folder");
 }
 
-/* Data files have tokens only: a stage with inputs is for callers of the C API, which give
- * batches. */
+/* Refuses a stage with inputs: data files contain only tokens, so such a stage is for callers of
+ * the C API, which pass batches. */
 static lathe_status check_stage_inputs(const lathe_run *run)
 {
     const lathe_stage_v1 *stage = run->parts.stage.component ? run->parts.stage.table : NULL;

@@ -30,13 +30,13 @@ static lathe_status check_eos(const lathe_model_config *model, const lathe_run_d
     int64_t n = 0;
     if (id >= model->vocab)
         return lathe_error(LATHE_E_CONFIG,
-                           "%s/config.json: eos_token_id is %d, and vocab_size only %lld", path, id,
-                           (long long)model->vocab);
+                           "%s/config.json: eos_token_id is %d, but vocab_size is only %lld", path,
+                           id, (long long)model->vocab);
     if (data->tokenizer_dir && !lathe_tokenizer_token(data->tokenizer, id, &n))
         return lathe_error(
             LATHE_E_CONFIG,
-            "%s/config.json: eos_token_id is %d, which is no token of %s (%lld tokens)", path, id,
-            data->tokenizer_dir, (long long)tokens);
+            "%s/config.json: eos_token_id is %d, which is not a token of %s (%lld tokens)", path,
+            id, data->tokenizer_dir, (long long)tokens);
     return LATHE_OK;
 }
 

@@ -143,7 +143,8 @@ static lathe_status settle(lathe_tokenizer_training *s)
     if (s->kind != LATHE_TRAIN_BYTE_LEVEL && !chars)
         return lathe_error(LATHE_E_ARG, "a tokenizer of kind %d cannot be trained", s->kind);
     if (chars && s->pattern)
-        return lathe_error(LATHE_E_ARG, "a pattern, \"%s\", and metaspace: one of them splits",
+        return lathe_error(LATHE_E_ARG,
+                           "both a pattern, \"%s\", and metaspace are given; expected one of them",
                            s->pattern);
     if (s->n_specials < least || s->min_frequency < 1 || s->max_token_length < 0 ||
         s->vocab_size < bytes + s->n_specials || s->vocab_size > 1 << 24)

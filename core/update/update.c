@@ -366,12 +366,12 @@ static lathe_status run_parts(lathe_update *u, int32_t what, const lathe_optimiz
     const int32_t n = lathe_offload_n_parts(u->offload);
     const int32_t first = lathe_offload_n_tensor_parts(u->offload);
     for (int32_t k = 0; k < n; k++) {
-        LATHE_TRY(lathe_offload_arrive(u->offload, k));
+        LATHE_TRY(lathe_offload_wait_in(u->offload, k));
         if (k < first)
             LATHE_TRY(run_part(u, k, what, step));
         else if (matrices)
             LATHE_TRY(lathe_matrices_run_part(matrices, k - first));
-        LATHE_TRY(lathe_offload_leave(u->offload, k));
+        LATHE_TRY(lathe_offload_copy_out(u->offload, k));
     }
     return LATHE_OK;
 }

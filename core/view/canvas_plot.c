@@ -131,10 +131,10 @@ static void draw_title(lathe_canvas *c, int32_t x, int32_t y, int32_t width, con
         room = width;
         n = 0;
     }
-    const int32_t behind = lathe_canvas_text(c, x, y, LATHE_STYLE_BOLD, "%.*s",
-                                             room < title ? room : title, plot->title);
+    const int32_t after_title = lathe_canvas_text(c, x, y, LATHE_STYLE_BOLD, "%.*s",
+                                                  room < title ? room : title, plot->title);
     int32_t at = x + width - length + 2;
-    for (int32_t i = 0; i < n && at > behind; i++) {
+    for (int32_t i = 0; i < n && at > after_title; i++) {
         const lathe_curve *k = &plot->curves[i];
         const int32_t style = LATHE_STYLE_CURVE + k->color % (LATHE_N_STYLES - LATHE_STYLE_CURVE);
         const uint32_t mark =

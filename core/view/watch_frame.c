@@ -8,7 +8,7 @@
  *
  *   the loss, large
  *   three or four small curves
- *   q leaves
+ * q quits
  */
 #include "view/watch_frame.h"
 
@@ -84,14 +84,14 @@ static void draw_progress(const painter *p)
 
 /* Draws "  name value" if there is a value. */
 static int32_t fact(const painter *p, int32_t x, int32_t y, const char *before, double value,
-                    int32_t unit, const char *behind)
+                    int32_t unit, const char *suffix)
 {
     char text[32];
     if (!isfinite(value))
         return x;
     lathe_axis_text(value, 0.0, unit, text, sizeof text);
     x = lathe_canvas_text(p->c, x, y, LATHE_STYLE_DIM, "%s", before);
-    x = lathe_canvas_text(p->c, x, y, LATHE_STYLE_PLAIN, "%s%s", text, behind);
+    x = lathe_canvas_text(p->c, x, y, LATHE_STYLE_PLAIN, "%s%s", text, suffix);
     return x + 3;
 }
 
@@ -99,14 +99,14 @@ static void draw_figures(const painter *p)
 {
     const lathe_run_view *v = p->v;
     const lathe_series *eval = lathe_run_view_series(v, "eval_loss");
-    char behind[48];
+    char suffix[48];
     int64_t at = 0;
     int32_t x = fact(p, 0, 3, "loss ", lathe_run_view_last(v, "loss"), LATHE_UNIT_NONE, "");
     if (eval) {
         x = fact(p, x, 3, "eval ", lathe_series_last(eval), LATHE_UNIT_NONE, "");
         const double least = lathe_series_least(eval, &at);
-        (void)snprintf(behind, sizeof behind, " at %lld", (long long)at);
-        x = fact(p, x, 3, "best ", least, LATHE_UNIT_NONE, behind);
+        (void)snprintf(suffix, sizeof suffix, " at %lld", (long long)at);
+        x = fact(p, x, 3, "best ", least, LATHE_UNIT_NONE, suffix);
     }
     x = fact(p, x, 3, "lr ", lathe_run_view_last(v, "lr"), LATHE_UNIT_NONE, "");
     x = fact(p, x, 3, "|g| ", lathe_run_view_last(v, "grad_norm"), LATHE_UNIT_NONE, "");

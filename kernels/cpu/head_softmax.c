@@ -191,7 +191,7 @@ CPU_INLINE void weigh_row(const void *l, int64_t n, float cap, int has_cap, head
 }
 
 /* The first column at which the running sum of exp(logit - shift) exceeds `level`. If rounding
- * leaves none, the last column with a nonzero probability. */
+ * errors make all of them smaller, the last column with a nonzero probability. */
 CPU_INLINE void search_row(const void *l, int64_t n, float cap, int has_cap, float shift,
                            double level, int64_t *out, int32_t dtype)
 {

@@ -6,7 +6,7 @@
  *   LOGSIGMOID   y = log sigmoid(x)           SIGMOID   y = sigmoid(x)
  *   CAST         y = x as another dtype       COPY      y = x, any dtype
  *   CLAMP        y = x, within -limit[start] and limit[start], or alpha and beta; NaN stays
- *   CLAMP_BWD    dx = dy where CLAMP leaves x as it is, else 0
+ * CLAMP_BWD dx = dy where x is within the bounds, else 0
  *   APPLY_UPDATE p' = p - s[start]*(alpha*u + beta*p)
  *
  * Bound by memory: each element is read and written once.

@@ -178,9 +178,9 @@ static __device__ __forceinline__ double head_weigh(const T *row, int64_t v, flo
     return sum;
 }
 
-/* The first part at which the running sum exceeds `level`. If rounding leaves none, the last part
- * that is not 0; -1 if all are 0. *io_before: in, the sum before the first part; out, before the
- * chosen one. */
+/* The first part at which the running sum exceeds `level`. If rounding errors make every part
+ * smaller, the last part that is not 0; -1 if all are 0. *io_before: in, the sum before the
+ * first part; out, before the chosen one. */
 static __device__ __forceinline__ int64_t head_choose(const double *parts, int64_t n, double level,
                                                       double *io_before)
 {

@@ -63,9 +63,10 @@ Test(cli_checkpoint, another_model_beside_a_run_or_a_folder_is_refused)
            " train base.toml --train.max_steps 2 --checkpoint.dir two 2>&1",
            0, "checkpoint two/step-00000002");
     expect(LATHE " eval base.toml --checkpoint.dir two --model.path out/step-00000002 2>&1", 2,
-           "base.toml stands for its checkpoint, two/step-00000002, which holds the whole model");
+           "the run file base.toml means its checkpoint, two/step-00000002, which holds the whole "
+           "model");
     expect(LATHE " eval out --data text.txt --model.path two/step-00000002 2>&1", 2,
-           "--model.path beside the folder out: one of them");
+           "--model.path and the folder out are given; expected only one of them");
 }
 
 Test(cli_checkpoint, going_back_needs_a_checkpoint_to_go_back_to)

@@ -44,10 +44,9 @@ Test(eval_data, of_datasets_that_disagree_is_refused_and_named_on_the_command_li
     expect(LATHE " train run.toml 2>&1", 0, "step 1/1");
     put_run("{ path = \"train.jsonl\", columns = { prompt = \"q\", completion = \"a\" } },\n"
             "{ path = \"train.jsonl\", columns = { completion = \"a\" } }");
-    expect(
-        LATHE " eval run.toml --data v.jsonl 2>&1", 2,
-        "run.toml:15:1: the datasets have different columns, so that they do not tell how to read "
-        "--data v.jsonl; say it: --data.validation '[{path = \"v.jsonl\", columns = {...}}]'");
+    expect(LATHE " eval run.toml --data v.jsonl 2>&1", 2,
+           "run.toml:15:1: the datasets have different columns, so the columns of --data v.jsonl "
+           "are not known; set them: --data.validation '[{path = \"v.jsonl\", columns = {...}}]'");
     static const char own[] =
         " --data.validation '[{path = \"v.jsonl\", columns = {completion = \"q\"}}]' 2>&1";
     char command[512];

@@ -171,7 +171,7 @@ Test(cli_signals, two_runs_in_one_folder, .timeout = 60)
     (void)snprintf(who, sizeof who, "held by process %ld on ", (long)child);
     expect(
         LATHE " train run.toml 2>&1", 2,
-        "run.toml:20:7: error: checkpoint.dir = \"out\" is the folder of a run that is going on");
+        "run.toml:20:7: error: checkpoint.dir = \"out\" is the folder of a run that is training");
     cr_assert_not_null(strstr(output, who), "%s", output);
     expect(LATHE " checkpoint rm out --keep-last 1 2>&1", 1, who);
     cr_assert_eq(kill(child, SIGKILL), 0);

@@ -60,7 +60,7 @@ static void expect_refused(const char *arguments, const char *text)
 }
 
 #define FROM ", but out/step-00000004, from which the run would resume, was written "
-#define ANEW "or choose another checkpoint.dir to begin anew\n"
+#define ANEW "or choose another checkpoint.dir to begin a new run\n"
 
 Test(resume_refusal, names_the_key_its_place_and_both_values)
 {
@@ -170,10 +170,11 @@ Test(resume_refusal, of_another_objective_names_the_key_and_the_permission)
 {
     make_adapter_run();
     expect_refused("--adapter.alpha 7", OTHER_ALPHA);
-    cr_expect_not_null(strstr(output, "set it back, set checkpoint.allow_changed = "
-                                      "[\"adapter.alpha\"] to go on with another objective, or "
-                                      "choose another checkpoint.dir to begin anew\n"),
-                       "%s", output);
+    cr_expect_not_null(
+        strstr(output,
+               "set it back, set checkpoint.allow_changed = [\"adapter.alpha\"] to continue with "
+               "another objective, or choose another checkpoint.dir to begin a new run\n"),
+        "%s", output);
 }
 
 Test(resume_refusal, of_another_objective_is_lifted_by_its_permission_alone)
@@ -298,7 +299,7 @@ Test(run_folder, of_a_run_that_goes_on_is_refused_at_its_key)
     for (int i = 0; i < 2000 && access("out/step-00000006", F_OK) != 0; i++)
         (void)nanosleep(&ten_ms, NULL);
     expect_refused("", "run.toml:27:7: error: checkpoint.dir = \"out\" is the folder of a run that "
-                       "is going on: out/lock is held by process ");
+                       "is training: out/lock is held by process ");
     snprintf(who, sizeof who, "held by process %ld on ", (long)child);
     cr_expect_not_null(strstr(output, who), "%s", output);
     cr_assert_eq(kill(child, SIGKILL), 0);

@@ -151,7 +151,7 @@ static lathe_status checked(const run *r, cudnnStatus_t status, const char *what
 }
 
 /* Address of element `i` of p; elements have 2 bytes. */
-static void *behind(const void *p, int64_t i)
+static void *advanced(const void *p, int64_t i)
 {
     return (char *)(uintptr_t)p + 2 * i;
 }
@@ -163,10 +163,10 @@ static void bind(const run *r, int64_t b, int64_t h, void *to[SDPA_N])
     const lathe_attention_args *a = r->a;
     const int64_t d = p->head_dim, head = h * (p->n_heads / p->n_kv_heads);
     const int64_t q = b * p->t_q, k = b * p->t_k, at = head * d, at_kv = h * d;
-    to[SDPA_Q] = behind(a->q, q * p->q_stride + at);
-    to[SDPA_K] = behind(a->k, k * p->k_stride + at_kv);
-    to[SDPA_V] = behind(a->v, k * p->v_stride + at_kv);
-    to[SDPA_O] = behind(a->o, q * p->o_stride + at);
+    to[SDPA_Q] = advanced(a->q, q * p->q_stride + at);
+    to[SDPA_K] = advanced(a->k, k * p->k_stride + at_kv);
+    to[SDPA_V] = advanced(a->v, k * p->v_stride + at_kv);
+    to[SDPA_O] = advanced(a->o, q * p->o_stride + at);
     to[SDPA_LSE] = a->lse + (b * p->n_heads + head) * p->t_q;
     to[SDPA_BIAS] = r->scratch + r->l.bias;
     to[SDPA_SCALE] = (void *)(uintptr_t)&r->scale;
@@ -174,10 +174,10 @@ static void bind(const run *r, int64_t b, int64_t h, void *to[SDPA_N])
     to[SDPA_WINDOW] = (void *)(uintptr_t)&r->window;
     if (!r->plan->key.backward)
         return;
-    to[SDPA_DO] = behind(a->d_o, q * p->o_stride + at);
-    to[SDPA_DQ] = behind(r->grads[0], q * p->dq_stride + at);
-    to[SDPA_DK] = behind(r->grads[1], k * p->dk_stride + at_kv);
-    to[SDPA_DV] = behind(r->grads[2], k * p->dv_stride + at_kv);
+    to[SDPA_DO] = advanced(a->d_o, q * p->o_stride + at);
+    to[SDPA_DQ] = advanced(r->grads[0], q * p->dq_stride + at);
+    to[SDPA_DK] = advanced(r->grads[1], k * p->dk_stride + at_kv);
+    to[SDPA_DV] = advanced(r->grads[2], k * p->dv_stride + at_kv);
     to[SDPA_DELTA] = r->scratch + r->l.delta;
     to[SDPA_ONE] = (void *)(uintptr_t)&one;
 }

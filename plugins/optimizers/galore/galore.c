@@ -6,8 +6,8 @@
  *
  * Matrices of layers are projected if their shorter side is longer than the rank; all other tensors
  * (embeddings, head, norms, biases) use the same rule without projection. The sign of a singular
- * vector is fixed by its largest element; the source leaves it to its library. Source:
- * arXiv:2403.03507; galore-torch GaLoreAdamW, projection "std".
+ * vector is fixed by its largest element; in the source it depends on the linear algebra library.
+ * Source: arXiv:2403.03507; galore-torch GaLoreAdamW, projection "std".
  */
 #include "galore.h"
 

@@ -3,7 +3,7 @@
  *     d = g + wd*p;   m = mu*m + (1 - tau)*d  (the first step: m = d);   u = d + mu*m or m
  *     p -= lr*u
  *
- * Source: torch.optim.SGD, operation by operation. The decay is coupled, as there: the optimizer
+ * Source: torch.optim.SGD, operation by operation. The decay is coupled, as in torch: the optimizer
  * has no second moment that would distort it. Without momentum there is no state.
  */
 #include "lathe/kit/elementwise.h"

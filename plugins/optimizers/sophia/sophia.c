@@ -5,8 +5,8 @@
  *
  * gs: mean gradient of a batch of B targets whose labels are sampled from the model (the
  * Gauss-Newton-Bartlett estimate); the core computes it with one more backward. Source:
- * arXiv:2305.14342, algorithms 2 and 3. The authors' code leaves B out of h and multiplies by it in
- * each step, which is the same if all batches have one size.
+ * arXiv:2305.14342, algorithms 2 and 3. The authors' code does not include B in h and multiplies by
+ * it in each step, which gives the same result if all batches have the same size.
  */
 #include "lathe/kit/optimizer_queue.h"
 

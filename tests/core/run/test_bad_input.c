@@ -47,12 +47,11 @@ static const fault faults[] = {
      "%s: neither model.safetensors nor model.safetensors.index.json in it"},
     {"missing tensor", "llama_tied", ST, "layers.0.mlp.up_proj", "layers.0.mlp.xx_proj", NULL, 0,
      LATHE_E_NOT_FOUND,
-     "%s/model.safetensors: no tensor model.layers.0.mlp.up_proj.weight, the configuration makes "
-     "it "
+     "%s/model.safetensors: no tensor model.layers.0.mlp.up_proj.weight, the configuration expects "
      "f32[80,32]"},
     {"mis-shaped tensor", "llama_tied", ST, "[32,80]", "[80,32]", NULL, 0, LATHE_E_SHAPE,
      "%s/model.safetensors: tensor model.layers.0.mlp.down_proj.weight is f32[80,32], the "
-     "configuration makes it f32[32,80]"},
+     "configuration expects f32[32,80]"},
     {"tensor of a wrong type", "llama_tied", ST, "\"dtype\":\"F32\",\"shape\":[32]",
      "\"dtype\":\"I32\",\"shape\":[32]", NULL, 0, LATHE_E_DTYPE,
      "%s/model.safetensors: tensor model.layers.0.input_layernorm.weight is i32, a weight must be "
@@ -88,7 +87,7 @@ static const fault faults[] = {
      NULL, 0, LATHE_E_PARSE, "%s/tokenizer.json:1:20: unexpected token near '}'"},
     {"end of text beyond the vocabulary", "llama_tied", "config.json", "\"eos_token_id\": 2",
      "\"eos_token_id\": 128", NULL, 0, LATHE_E_CONFIG,
-     "%s/config.json: eos_token_id is 128, and vocab_size only 128"},
+     "%s/config.json: eos_token_id is 128, but vocab_size is only 128"},
     {"T beyond the positions", "llama_tied", NULL, NULL, NULL, "data.seq_len=65", 0, LATHE_E_CONFIG,
      "--data.seq_len: error: data.seq_len = 65 is longer than the 64 positions of the model in %s"},
 };
@@ -213,7 +212,7 @@ Test(bad_input, attention_dropout_is_refused_in_training_alone)
     cr_expect_eq(open_folder(NULL), LATHE_OK, "%s", lathe_error_message());
     cr_expect_eq(lathe_run_open_mode(NULL, list, 2, LATHE_OPEN_PLAN, &run), LATHE_E_CONFIG);
     expand("%s/config.json: attention_dropout is 0.1, and training applies no dropout of the "
-           "model: set it to 0 there to train without",
+           "model: set it to 0 in that file to train without dropout",
            want, sizeof want);
     cr_expect_str_eq(lathe_error_message(), want, "%s", lathe_error_message());
 }
@@ -295,7 +294,7 @@ Test(bad_input, a_tokenizer_that_is_not_the_models_is_named)
     expect_warning("", LATHE_E_SHAPE);
     replace("config.json", "\"eos_token_id\": 0", "\"eos_token_id\": 40000");
     cr_expect_eq(open_folder(NULL), LATHE_E_CONFIG);
-    expand("%s/config.json: eos_token_id is 40000, which is no token of %s (487 tokens)", want,
+    expand("%s/config.json: eos_token_id is 40000, which is not a token of %s (487 tokens)", want,
            sizeof want);
     cr_expect_str_eq(lathe_error_message(), want, "%s", lathe_error_message());
 }

@@ -192,7 +192,7 @@ Test(checkpoint, an_empty_folder_name_is_refused_before_anything_is_trained)
 Test(checkpoint, a_best_metric_that_never_comes_is_refused_with_the_one_that_was_meant)
 {
     static const char *const wrong[] = {"eval_losss", "eval_rewards/margins", "grad_norm/heads"};
-    static const char *const near[] = {"(did you mean 'eval_loss'?)", "is no figure of this run",
+    static const char *const near[] = {"(did you mean 'eval_loss'?)", "is not a figure of this run",
                                        "(did you mean 'grad_norm/head'?)"};
     for (int i = 0; i < 3; i++) {
         settings s = {.n = 0};

@@ -29,7 +29,7 @@ static const refused refusals[] = {
     {{"train.precision=fp8", "train.fp8_recipe=rowwise"},
      {"train.fp8_recipe = \"rowwise\"", "device \"far\" has only \"tensorwise\""},
      ON_FAR},
-    {{"train.capture=on"}, {"train.capture", "captures nothing"}, ON_CPU},
+    {{"train.capture=on"}, {"train.capture", "does not support captures"}, ON_CPU},
 };
 
 Test(far_refusals, name_the_part_the_device_and_what_would_do)

@@ -117,7 +117,7 @@ Test(frozen_weights, of_a_file_that_was_written_to_are_refused)
     cr_assert(fd >= 0 && ftruncate(fd, 1000) == 0);
     close(fd);
     cr_assert_eq(lathe_save(run, in(dir, "saved")), LATHE_E_CORRUPT);
-    cr_expect(strstr(lathe_error_message(), "source/model.safetensors was written to since the run "
+    cr_expect(strstr(lathe_error_message(), "source/model.safetensors was changed after the run "
                                             "read it"),
               "%s", lathe_error_message());
     lathe_run_close(run);

@@ -261,8 +261,7 @@ Test(optimizer_input, an_average_in_the_place_of_a_schedule_stands_beside_none)
             cr_expect_str_eq(said, "");
             continue;
         }
-        snprintf(begins, sizeof begins,
-                 "scheduler \"%s\" lowers the rate, in whose place optimizer", name);
+        snprintf(begins, sizeof begins, "scheduler \"%s\" lowers the rate, but optimizer", name);
         expect_refusal(4, 8, begins);
     }
     write_run("[optimizer]\nname = \"schedule_free_adamw\"", "[train]\nmax_steps = 30");
@@ -271,9 +270,8 @@ Test(optimizer_input, an_average_in_the_place_of_a_schedule_stands_beside_none)
               "[scheduler]\nname = \"constant_with_warmup\"\nwarmup_steps = 4",
               "[train]\nmax_steps = 30");
     cr_expect_eq(validate(), 0, "%s", said);
-    cr_expect_not_null(strstr(said,
-                              "run.toml:4:8: warning: scheduler \"constant_with_warmup\" raises "
-                              "the rate unseen by optimizer"));
+    cr_expect_not_null(strstr(said, "run.toml:4:8: warning: scheduler \"constant_with_warmup\" "
+                                    "raises the rate at the beginning, which optimizer"));
     plugins_fini(&p);
 }
 

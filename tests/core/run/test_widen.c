@@ -242,8 +242,7 @@ Test(widen, goes_with_bf16_and_fp8_alone)
         set(&s, "train.precision=%s", precisions[k]);
         snprintf(
             want, sizeof want,
-            "train.grad_dtype = \"bf16\" goes with train.precision = \"bf16\" or \"fp8\", not with "
-            "\"%s\"",
+            "train.grad_dtype = \"bf16\" needs train.precision = \"bf16\" or \"fp8\", not \"%s\"",
             precisions[k]);
         cr_assert_neq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_OK);
         cr_expect(strstr(lathe_error_message(), want), "%s", lathe_error_message());

@@ -46,7 +46,8 @@
         LATHE_FIELD_FLOAT("initializer_range", "0.02", 0.0, 10.0, "1",                             \
                           "standard deviation of the initial weights")
 
-/** head_dim. def: its default, or NULL; doc says what an unset one stands for. */
+/** head_dim. def: its default, or NULL; doc: the text of the key, which says what is used if it
+ *  is unset. */
 #define LATHE_HEAD_DIM_FIELD(def, doc) LATHE_FIELD_INT("head_dim", def, 2, 1024.0, "channels", doc)
 
 /** Shape of a decoder with grouped attention, whose heads have hidden_size / num_attention_heads
