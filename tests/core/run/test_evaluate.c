@@ -112,7 +112,7 @@ Test(evaluate, counts_bits_per_byte_of_the_text)
     set(&s, "train.micro_batch_size=3");
     set(&s, "data.seq_len=64");
     lathe_run *run = open_run(LATHE_OPEN_EVALUATE, s.list);
-    OK(lathe_evaluate(run, 0, &e));
+    OK(lathe_evaluate(run, 0, NULL, &e));
     /* bytes are tokens, and one more token ends the text; all except the first are targets */
     cr_expect_eq(e.count, bytes, "%g targets of %g bytes", e.count, bytes);
     const double want = e.loss / log(2.0) * (bytes + 1.0) / bytes;
@@ -135,7 +135,7 @@ Test(evaluate, a_run_without_data_to_evaluate_on_says_what_to_give)
     set(&s, "data.seq_len=64");
     set(&s, "train.max_steps=1");
     lathe_run *run = open_run(LATHE_OPEN_BATCHES, s.list);
-    cr_expect_eq(lathe_evaluate(run, 0, &e), LATHE_E_CONFIG);
+    cr_expect_eq(lathe_evaluate(run, 0, NULL, &e), LATHE_E_CONFIG);
     expect_parts(parts);
     lathe_run_close(run);
 }

@@ -23,7 +23,7 @@ static void ask(int where, answers *out)
     set(&s, "data.validation_split=0.1");
     set(&s, "train.precision=bf16");
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-    OK(lathe_evaluate(run, 5, &out->evaluation));
+    OK(lathe_evaluate(run, 5, NULL, &out->evaluation));
     const lathe_sampling how = {.size = (uint32_t)sizeof how,
                                 .max_new_tokens = N,
                                 .temperature = 1.0,
@@ -105,7 +105,7 @@ Test(far_inference, opens_for_generation_and_for_evaluation_alone)
         lathe_run_close(run);
         lathe_evaluation e;
         run = open_run(LATHE_OPEN_EVALUATE, s.list);
-        OK(lathe_evaluate(run, 3, &e));
+        OK(lathe_evaluate(run, 3, NULL, &e));
         loss[w] = e.loss;
         lathe_run_close(run);
     }

@@ -208,7 +208,7 @@ static double evaluated(const char *dir, const char *quant, const char *adapter)
     lathe_run *run = open_run(LATHE_OPEN_EVALUATE, s.list);
     OK(lathe__run_resume(run, &checkpoint));
     cr_assert_not_null(checkpoint);
-    OK(lathe_evaluate(run, run->set.eval_batches, &e));
+    OK(lathe_evaluate(run, run->set.eval_batches, NULL, &e));
     lathe_run_close(run);
     return e.loss;
 }

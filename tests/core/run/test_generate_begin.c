@@ -148,9 +148,9 @@ Test(generate_begin, evaluating_weights_that_are_not_finite_fails_and_names_the_
 {
     lathe_run *run = open_small(LATHE_OPEN_EVALUATE, "bytes");
     lathe_evaluation e;
-    OK(lathe_evaluate(run, 1, &e));
+    OK(lathe_evaluate(run, 1, NULL, &e));
     spoil(run, "model.embed_tokens.weight", 32 * (int64_t)' ', INFINITY);
-    cr_expect_eq(lathe_evaluate(run, 1, &e), LATHE_E_NUMERIC, "loss %g", e.loss);
+    cr_expect_eq(lathe_evaluate(run, 1, NULL, &e), LATHE_E_NUMERIC, "loss %g", e.loss);
     cr_expect_str_eq(lathe_error_message(),
                      "the losses of micro-batch 1 are not finite, because 1 of 48000 values of "
                      "the parameter 'model.embed_tokens.weight' are not: the first is inf, at "

@@ -156,7 +156,7 @@ static void check_case(const plan_case *c, const char *dir)
     check_same(name, "after two steps", run);
     if (evaluates) {
         lathe_evaluation e;
-        OK(lathe_evaluate(run, 0, &e));
+        OK(lathe_evaluate(run, 0, NULL, &e));
         cr_assert(isfinite(e.loss));
         check_same(name, "after an evaluation", run);
     }

@@ -48,7 +48,7 @@ static lathe_run *open_small(const char *dir, const char *name)
 static double validation(lathe_run *run)
 {
     lathe_evaluation e;
-    OK(lathe_evaluate(run, 0, &e));
+    OK(lathe_evaluate(run, 0, NULL, &e));
     return e.loss;
 }
 

@@ -59,7 +59,7 @@ Test(preference_eval, padding_pairs_count_for_nothing)
         lathe_evaluation e;
         set_dpo(&s, micro_batches[i]);
         lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-        OK(lathe_evaluate(run, 0, &e));
+        OK(lathe_evaluate(run, 0, NULL, &e));
         cr_expect_eq(e.count, 3.0);
         cr_expect_eq(e.count_unit, LATHE_COUNT_PAIRS);
         cr_expect_float_eq(e.loss, log(2.0), 1e-6, "micro-batch %d: loss %.9g of 3 pairs",
@@ -74,7 +74,7 @@ Test(preference_eval, a_loss_per_pair_has_no_perplexity_and_no_token_figures)
     lathe_evaluation e;
     set_dpo(&s, 2);
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s.list);
-    OK(lathe_evaluate(run, 0, &e));
+    OK(lathe_evaluate(run, 0, NULL, &e));
     cr_expect(isnan(e.perplexity) && isnan(e.token_accuracy) && isnan(e.ece));
     cr_expect(isnan(e.bits_per_byte));
     cr_expect_eq(e.n_metrics, 6);
@@ -164,7 +164,7 @@ static void evaluate_checkpoint(const char *const *list, lathe_evaluation *e)
     lathe_run *run = open_run(LATHE_OPEN_EVALUATE, list);
     OK(lathe__run_resume(run, &checkpoint));
     cr_assert(checkpoint);
-    OK(lathe_evaluate(run, 0, e));
+    OK(lathe_evaluate(run, 0, NULL, e));
     lathe_run_close(run);
 }
 

@@ -245,7 +245,7 @@ static double evaluated_loss(const settings *s, int averaged)
     if (averaged)
         OK(lathe_checkpoint_take_average(lathe__run_saved(run), checkpoint, &taken));
     cr_assert_eq(taken, averaged);
-    OK(lathe_evaluate(run, run->set.eval_batches, &e));
+    OK(lathe_evaluate(run, run->set.eval_batches, NULL, &e));
     lathe_run_close(run);
     return e.loss;
 }

@@ -64,7 +64,7 @@ static double train_to(settings *s, int steps)
     set(s, "scheduler.name=constant");
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, s->list);
     OK(train_said(run, said, sizeof said, &result));
-    OK(lathe_evaluate(run, 0, &e));
+    OK(lathe_evaluate(run, 0, NULL, &e));
     lathe_run_close(run);
     return e.loss;
 }
@@ -123,7 +123,7 @@ Test(stage_heads, a_folder_of_a_sequence_classifier_is_a_model_again)
     set_training(&again, "again");
     set(&again, "model.path=%s/out/step-00000003", folder);
     lathe_run *run = open_run(LATHE_OPEN_TRAIN, again.list);
-    OK(lathe_evaluate(run, 0, &e));
+    OK(lathe_evaluate(run, 0, NULL, &e));
     cr_expect_eq(e.loss, loss, "%.9g, and %.9g when it was saved", e.loss, loss);
     lathe_run_close(run);
 }

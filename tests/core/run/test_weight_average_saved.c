@@ -121,7 +121,7 @@ static double evaluated(const char *dir, const char *path)
             list[n++] = s.list[i];
     list[n] = NULL;
     lathe_run *run = open_run(LATHE_OPEN_EVALUATE, list);
-    OK(lathe_evaluate(run, run->set.eval_batches, &e));
+    OK(lathe_evaluate(run, run->set.eval_batches, NULL, &e));
     lathe_run_close(run);
     return e.loss;
 }
