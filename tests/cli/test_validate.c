@@ -96,7 +96,7 @@ Test(validate, offline_leaves_out_the_machine_and_the_data)
     expect(LATHE " validate run.toml --offline --scheduler.warmup_steps 13 2>&1", 0,
            "warmup_steps is 13, the run has 12 steps");
     expect(LATHE " validate run.toml --offline --train.grad_dtype bf16 2>&1", 2,
-           "train.grad_dtype = \"bf16\" goes with");
+           "train.grad_dtype = \"bf16\" needs");
 }
 
 Test(validate, offline_reads_no_data_and_writes_nothing)
