@@ -46,6 +46,27 @@ static int is_empty(const json_t *value)
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
+/* Whether it is the adapter of a reward model: the only whole module is its score. */
+static int is_reward(const json_t *peft)
+{
+    const char *task = json_string_value(json_object_get(peft, "task_type"));
+    const json_t *saved = json_object_get(peft, "modules_to_save");
+    const char *name = json_string_value(json_array_get(saved, 0));
+    return task && strcmp(task, "SEQ_CLS") == 0 && json_array_size(saved) == 1 && name &&
+           strcmp(name, "score") == 0;
+}
+
+/* The stage that reads the score of a reward model: the run's, or rm. */
+static lathe_status add_stage(lathe_adapter_folder *f, lathe_arena *arena, const json_t *config,
+                              const json_t *peft)
+{
+    const char *own = json_string_value(json_object_get(json_object_get(config, "stage"), "name"));
+    json_t *name = is_reward(peft) ? json_string(own ? own : "rm") : NULL;
+    const lathe_status status = lathe_settings_add(&f->settings, arena, "stage", "name", name);
+    json_decref(name);
+    return status;
+}
+
 /* Refuses settings with which the model would differ from Lathe's LoRA. */
 static lathe_status check_peft(const char *dir, const json_t *peft)
 {
@@ -63,7 +84,8 @@ static lathe_status check_peft(const char *dir, const json_t *peft)
                            "%s/adapter_config.json: bias is \"%s\"; only \"none\" is supported",
                            dir, bias);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (!is_empty(json_object_get(peft, others[i])))
+        if (!is_empty(json_object_get(peft, others[i])) &&
+            (strcmp(others[i], "modules_to_save") != 0 || !is_reward(peft)))
             return lathe_error(LATHE_E_CONFIG, "%s/adapter_config.json: %s is not supported", dir,
                                others[i]);
     return LATHE_OK;
@@ -138,6 +160,7 @@ static lathe_status read_settings(lathe_adapter_folder *f, lathe_arena *arena, c
                                   const char *base, const json_t *config, const json_t *peft)
 {
     LATHE_TRY(find_base(f, arena, dir, base, config, peft));
+    LATHE_TRY(add_stage(f, arena, config, peft));
     if (config)
         return add_run(f, arena, config, strcmp(f->base, dir) == 0);
     if (peft)

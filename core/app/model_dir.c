@@ -43,10 +43,11 @@ static void say_average(const char *path)
               path);
 }
 
-/* Limits the row length to the longest that the model supports, and to a usual maximum. The
- * overrides may name folders of plugins and the plugin of the model's family. */
-static lathe_status context_length(const char *path, const lathe_override *overrides, int32_t n,
-                                   int64_t *out)
+/* Reads from the model's folder the row length (the longest that the model supports, and at most a
+ * usual maximum), and the number of labels if it is a sequence classifier, else 0. The overrides
+ * may name folders of plugins and the plugin of the model's family. */
+static lathe_status read_folder(const char *path, const lathe_override *overrides, int32_t n,
+                                int64_t *out_length, int32_t *out_labels)
 {
     lathe_model_config model = {0};
     lathe_model_source source = {NULL, NULL};
@@ -59,8 +60,10 @@ static lathe_status context_length(const char *path, const lathe_override *overr
         source.family = lathe_config_part(config, LATHE_KIND_MODEL)->component;
         status = lathe_model_config_load(&source, path, &model);
     }
-    if (status == LATHE_OK)
-        *out = model.max_positions < 1024 ? model.max_positions : 1024;
+    if (status == LATHE_OK) {
+        *out_length = model.max_positions < 1024 ? model.max_positions : 1024;
+        *out_labels = model.n_labels;
+    }
     lathe_model_config_fini(&model);
     lathe_config_destroy(config);
     lathe_diags_fini(&diags);
@@ -108,6 +111,18 @@ static lathe_status refuse_reference(const lathe_args *args, const lathe_run *ru
         args->words[0], run->parts.stage.component->plugin->name);
 }
 
+/* A score of random weights says nothing about the folder. */
+static lathe_status refuse_new_score(const lathe_args *args, const lathe_run *run)
+{
+    const int32_t row = lathe_params_find(&run->params, "score.weight");
+    if (row < 0 || run->params.rows[row]->stage_head != LATHE_HEAD_NEW)
+        return LATHE_OK;
+    return lathe_error(LATHE_E_CONFIG,
+                       "%s: stage \"%s\" reads a reward model, and the folder has no score.weight: "
+                       "name the folder of a reward model, or another stage",
+                       args->words[0], run->parts.stage.component->plugin->name);
+}
+
 /* ---- what a folder's own manifest says ---- */
 
 /* Adds what the run of the folder evaluated with, unless the user says otherwise, and says so. */
@@ -140,13 +155,18 @@ static void append(const lathe_args *args, const lathe_setting_list *settings, l
             list[(*n)++] = settings->list[i];
 }
 
-/* Appends data.seq_len for the model in `folder`, unless the user or the settings have it. */
-static lathe_status append_length(const lathe_args *args, const lathe_setting_list *settings,
-                                  const char *folder, lathe_arena *arena, lathe_override *list,
-                                  int32_t *n)
+/* Appends data.seq_len for the model in `folder`, and stage rm if it is a reward model, unless the
+ * user or the settings have them. */
+static lathe_status append_of_model(const lathe_args *args, const lathe_setting_list *settings,
+                                    const char *folder, lathe_arena *arena, lathe_override *list,
+                                    int32_t *n)
 {
     int64_t length = 0;
-    LATHE_TRY(context_length(folder, list, *n, &length));
+    int32_t n_labels = 0;
+    LATHE_TRY(read_folder(folder, list, *n, &length, &n_labels));
+    if (n_labels == 1 && !is_set(args, "stage.name") &&
+        !lathe_settings_have(settings, "stage.name"))
+        list[(*n)++] = (lathe_override){"stage.name", "rm"};
     const char *rows = lathe_arena_printf(arena, "%lld", (long long)length);
     if (!rows)
         return LATHE_E_NOMEM;
@@ -172,11 +192,11 @@ static lathe_status adapter_overrides(const lathe_args *args, const char *const 
                                       const char *path, const lathe_adapter_folder *folder,
                                       lathe_arena *arena, lathe_override **out, int32_t *out_n)
 {
-    lathe_override *list = overrides(args, settings, folder->settings.n, arena, out_n);
+    lathe_override *list = overrides(args, settings, folder->settings.n + 1, arena, out_n);
     if (!list)
         return LATHE_E_NOMEM;
     append(args, &folder->settings, list, out_n);
-    LATHE_TRY(append_length(args, &folder->settings, folder->base, arena, list, out_n));
+    LATHE_TRY(append_of_model(args, &folder->settings, folder->base, arena, list, out_n));
     if (!is_set(args, "model.path"))
         list[(*out_n)++] = (lathe_override){"model.path", folder->base};
     *out = list;
@@ -289,13 +309,14 @@ static lathe_status open_folder(const lathe_args *args, int32_t mode, const char
     LATHE_TRY(lathe_settings_init(&own, arena));
     if (mode == LATHE_OPEN_EVALUATE)
         LATHE_TRY(add_evaluation(args, path, arena, &own));
-    lathe_override *list = overrides(args, settings, own.n, arena, &n);
+    lathe_override *list = overrides(args, settings, own.n + 1, arena, &n);
     if (!list)
         return LATHE_E_NOMEM;
     append(args, &own, list, &n);
-    LATHE_TRY(append_length(args, &own, model, arena, list, &n));
+    LATHE_TRY(append_of_model(args, &own, model, arena, list, &n));
     list[n++] = (lathe_override){"model.path", model};
     LATHE_TRY(lathe_run_open_mode(NULL, list, n, mode, out));
+    LATHE_TRY(refuse_new_score(args, *out));
     return (*out)->params.has_reference
                ? reopen_with_reference(args, mode, settings, path, weights, arena, out)
                : LATHE_OK;

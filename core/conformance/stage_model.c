@@ -124,7 +124,7 @@ static lathe_status own_head(model *m, const lathe_stage_head *head, lathe_val *
                              .role = LATHE_ROLE_HEAD,
                              .layer = -1,
                              .trainable = 1,
-                             .stage_head = 1};
+                             .stage_head = LATHE_HEAD_NEW};
     int32_t index;
     lathe_val x, w;
     LATHE_TRY(hidden(m, LATHE_MODEL_POLICY, &x));

@@ -10,6 +10,13 @@
 #include "lathe/graph.h"
 #include "lathe/quant.h"
 
+/* Whether a row is a head of the stage, and whether the model's folder must have its weights. */
+enum {
+    LATHE_HEAD_NONE = 0,
+    LATHE_HEAD_NEW = 1,  /* a folder without them is fine: they begin with random values */
+    LATHE_HEAD_SAVED = 2 /* it must have them: it is the folder of a sequence classifier */
+};
+
 typedef struct lathe_param {
     const char *name;   /* unique */
     lathe_desc desc;    /* F32: shape of the master copy */
@@ -22,7 +29,7 @@ typedef struct lathe_param {
     int32_t transposed; /* Conv1D: files store [in, out] */
     int32_t reference;  /* belongs to the frozen reference copy of the model */
     int32_t head_rows;  /* rows of one head in a query or key projection, else 0 */
-    int32_t stage_head; /* 1: a head of the stage, which always trains and is read in f32 */
+    int32_t stage_head; /* LATHE_HEAD_*; a head always trains and is read in f32 */
     double init_scale;
     int32_t n_planes; /* of the quantized form */
     lathe_plane planes[LATHE_MAX_PLANES];

@@ -62,6 +62,7 @@ static void read_common(lathe_config_reader *r, lathe_model_config *out)
     lathe__config_eos(r, out->eos, LATHE_MAX_EOS, &out->n_eos);
     read_file_dtype(r, out);
     out->n_labels = lathe__classifier_labels(r->object);
+    out->is_classifier = out->n_labels > 0;
     if (json_is_object(json_object_get(r->object, "quantization_config")))
         lathe__config_refuse(r, "quantization_config", "only unquantized weights are read");
 }

@@ -27,7 +27,8 @@ typedef struct lathe_model_config {
     /* Above 0: a sequence classifier of that many labels (transformers'
      * ..ForSequenceClassification) without a head over the vocabulary. */
     int32_t n_labels;
-    int32_t bos, pad; /* token ids; -1: none */
+    int32_t is_classifier; /* 1: the configuration that was read is that of such a classifier */
+    int32_t bos, pad;      /* token ids; -1: none */
     int32_t eos[LATHE_MAX_EOS];
     int32_t n_eos;
     int32_t file_dtype; /* of the weights: F32, BF16, F16 or F64; F32 if the file names none */

@@ -151,7 +151,8 @@ lathe_status lathe_weights_load(const lathe_safetensors *set, const lathe_model_
         if (!lathe_weights_is_model_row(row))
             continue;
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
-        if (t == NULL && row->stage_head && (sink->new_head != NULL || i >= params->n_model)) {
+        if (t == NULL && row->stage_head == LATHE_HEAD_NEW &&
+            (sink->new_head != NULL || i >= params->n_model)) {
             status = sink->new_head != NULL ? sink->new_head(sink->arg, i) : LATHE_OK;
         } else if (t == NULL) {
             status = missing(set, row);
@@ -177,7 +178,7 @@ lathe_status lathe_weights_check(const lathe_safetensors *set, const lathe_model
         if (!lathe_weights_is_model_row(row))
             continue;
         const lathe_st_tensor *t = lathe_weights_find(set, config, row->name);
-        if (t == NULL && row->stage_head)
+        if (t == NULL && row->stage_head == LATHE_HEAD_NEW)
             continue;
         if (t == NULL)
             return missing(set, row);

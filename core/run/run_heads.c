@@ -6,10 +6,10 @@
 #include "base/error.h"
 #include "base/log.h"
 
+/* The stage's table; NULL: none. */
 static const lathe_stage_v1 *stage_of(const lathe_run *run)
 {
-    return run->parts.stage.component && run->open.mode != LATHE_OPEN_INFER ? run->parts.stage.table
-                                                                            : NULL;
+    return run->parts.stage.component ? run->parts.stage.table : NULL;
 }
 
 int32_t lathe__stage_n_heads(const lathe_stage_v1 *stage)
@@ -56,6 +56,11 @@ lathe_status lathe__run_make_classifier(lathe_run *run)
             "score of %d: choose a folder with %d, or a language model",
             run->set.model_path, model->n_labels, run->parts.stage.component->plugin->name,
             score->n_outputs, score->n_outputs);
+    if (run->open.mode == LATHE_OPEN_INFER)
+        return lathe__run_refuse(run, "stage", "name",
+                                 "stage \"%s\" makes the model a sequence classifier, such as a "
+                                 "reward model, which generates no text; expected a language model",
+                                 run->parts.stage.component->plugin->name);
     if (run->open.mode <= LATHE_OPEN_TRAIN && run->set.sample_every > 0)
         return lathe__run_refuse(run, "generate", "every",
                                  "generate.every = %lld: stage \"%s\" makes the model a sequence "
@@ -68,14 +73,22 @@ lathe_status lathe__run_make_classifier(lathe_run *run)
     return LATHE_OK;
 }
 
+/* Whether model.path is the folder of a classifier, which then has this score. Beside an adapter
+ * over a frozen model the score may be in the adapter's file instead. */
+static int is_saved(const lathe_run *run, const lathe_stage_head *head)
+{
+    return run->model.json && run->model.is_classifier && strcmp(head->name, "score") == 0;
+}
+
 lathe_status lathe__run_add_heads(lathe_run *run)
 {
     const lathe_stage_v1 *stage = stage_of(run);
     const lathe_adapter_v1 *adapter =
         run->parts.adapter.component ? run->parts.adapter.table : NULL;
+    const int32_t n = run->open.mode == LATHE_OPEN_INFER ? 0 : lathe__stage_n_heads(stage);
     const int is_frozen =
         LATHE_HAS(adapter, base_is_frozen) && adapter->base_is_frozen(run->parts.adapter.self);
-    for (int32_t i = 0; i < lathe__stage_n_heads(stage); i++) {
+    for (int32_t i = 0; i < n; i++) {
         char name[96];
         int32_t index;
         lathe_stage_head_param(&stage->heads[i], name, sizeof name);
@@ -87,7 +100,8 @@ lathe_status lathe__run_add_heads(lathe_run *run)
             .role = LATHE_ROLE_HEAD,
             .layer = -1,
             .trainable = run->open.mode <= LATHE_OPEN_TRAIN,
-            .stage_head = 1};
+            .stage_head =
+                !is_frozen && is_saved(run, &stage->heads[i]) ? LATHE_HEAD_SAVED : LATHE_HEAD_NEW};
         if (lathe_params_find(&run->params, name) >= 0)
             return lathe_error(
                 LATHE_E_PLUGIN, "stage \"%s\" has a head \"%s\", and the model has a parameter %s",

@@ -96,3 +96,40 @@ Test(cli_preferences, eval_of_a_folder_names_the_model_before_training_if_it_is_
            "out: stage \"dpo\" compares the model with the one before training, which the folder "
            "does not name, or which is not there: name the run file instead of the folder");
 }
+
+/* The folder says that it is a reward model, with and without an adapter. */
+static void evaluates_as(const char *more)
+{
+    char command[300];
+    double loss = 0.0, of_folder = 0.0;
+    (void)snprintf(command, sizeof command, LATHE " train run.toml --stage.name rm %s 2>&1", more);
+    expect(command, 0, "accuracy");
+    (void)snprintf(command, sizeof command,
+                   LATHE " eval run.toml --stage.name rm %s --data pairs.jsonl "
+                         "--train.precision fp32 --json 2>/dev/null",
+                   more);
+    expect(command, 0, "\"accuracy\": 1");
+    cr_assert_eq(sscanf(output, "{\"loss\": %lf", &loss), 1, "%s", output);
+    expect(LATHE " eval out --data pairs.jsonl --data.seq_len 48 --train.precision fp32 "
+                 "--tokenizer.path bytes --json 2>/dev/null",
+           0, "\"accuracy\": 1");
+    cr_assert_eq(sscanf(output, "{\"loss\": %lf", &of_folder), 1, "%s", output);
+    cr_expect_float_eq(of_folder, loss, 1e-5 * loss, "%g, and %g by the run file", of_folder, loss);
+}
+
+Test(cli_preferences, eval_prints_the_accuracy_of_a_reward_model_by_run_file_and_by_folder)
+{
+    evaluates_as("--checkpoint.save_dtype fp32");
+}
+
+Test(cli_preferences, eval_prints_the_accuracy_of_a_reward_model_with_lora)
+{
+    evaluates_as("--adapter.name lora");
+}
+
+Test(cli_preferences, a_folder_without_a_score_is_no_reward_model)
+{
+    expect(LATHE " train run.toml --stage.name dpo 2>&1", 0, "checkpoint");
+    expect(LATHE " eval out --data pairs.jsonl --stage.name rm --tokenizer.path bytes 2>&1", 2,
+           "the folder has no score.weight");
+}

@@ -240,3 +240,35 @@ Test(stage_heads, samples_of_text_from_a_reward_model_are_refused)
     cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, s.list, &run), LATHE_E_CONFIG);
     expect_parts(parts);
 }
+
+Test(stage_heads, text_of_a_reward_model_is_refused)
+{
+    static const char *const parts[] = {"stage \"rm\"", "which generates no text", NULL};
+    settings s = {.n = 0};
+    lathe_run *run = NULL;
+    set_reward(&s, "out");
+    cr_assert_eq(open_run_status(LATHE_OPEN_INFER, s.list, &run), LATHE_E_CONFIG);
+    expect_parts(parts);
+}
+
+Test(stage_heads, a_classifier_of_other_labels_is_refused)
+{
+    static const char *const parts[] = {"is a sequence classifier of 3 labels",
+                                        "trains a score of 1", NULL};
+    settings s = {.n = 0}, next = {.n = 0};
+    lathe_run *run = NULL;
+    char path[300];
+    set_reward(&s, "out");
+    train_to(&s, 1);
+    json_t *config = open_json("out", 1, "config.json");
+    cr_assert_eq(json_object_set_new(config, "id2label",
+                                     json_pack("{s:s,s:s,s:s}", "0", "A", "1", "B", "2", "C")),
+                 0);
+    snprintf(path, sizeof path, "%s/out/step-00000001/config.json", folder);
+    cr_assert_eq(json_dump_file(config, path, 0), 0);
+    json_decref(config);
+    set_training(&next, "next");
+    set(&next, "model.path=%s/out/step-00000001", folder);
+    cr_assert_eq(open_run_status(LATHE_OPEN_TRAIN, next.list, &run), LATHE_E_CONFIG);
+    expect_parts(parts);
+}
