@@ -226,6 +226,19 @@ static void put_precision(const lathe_run *run, lathe_buffer *b)
     lathe_buffer_puts(b, "\n");
 }
 
+/* Prints the row lengths that batches of padded rows are computed with. */
+static void put_row_lengths(const lathe_programs *programs, lathe_buffer *b)
+{
+    const lathe_short_programs *shorter = &programs->shorter;
+    if (shorter->n == 0)
+        return;
+    lathe_buffer_puts(b, "  at most: a batch is computed with rows of ");
+    for (int32_t i = 0; i < shorter->n; i++)
+        lathe_buffer_printf(b, "%s%lld", i ? ", " : "", (long long)shorter->train[i].row_tokens);
+    lathe_buffer_printf(b, " or %lld tokens, as its longest sequence needs\n",
+                        (long long)programs->train.row_tokens);
+}
+
 static void put_text(lathe_run *run, const lathe_fit *fit, const savings *s, lathe_buffer *b)
 {
     const double mib = 1024.0 * 1024.0, flops = step_flops(run);
@@ -254,6 +267,7 @@ static void put_text(lathe_run *run, const lathe_fit *fit, const savings *s, lat
         is_large ? flops / 1e12 : flops / 1e9, is_large ? "TFLOP" : "GFLOP", step_tokens(run),
         lathe_exec_graph(run->programs.train.exec)->n_nodes,
         run->parts.device.component->plugin->name, lathe_exec_attention(run->programs.train.exec));
+    put_row_lengths(&run->programs, b);
     put_precision(run, b);
     put_groups(run, 0, b);
     if (run->set.max_steps <= 0)

@@ -11,6 +11,7 @@ static const lathe_row_kind kinds[] = {
                           .records = "pairs",
                           .columns = "prompt, chosen, rejected",
                           .n_segments = 3,
+                          .is_padded = 1,
                           .has_lines = 1,
                           .need = {[LATHE_COLUMN_PROMPT] = LATHE_COLUMN_OPTIONAL,
                                    [LATHE_COLUMN_CHOSEN] = LATHE_COLUMN_REQUIRED,

@@ -18,6 +18,7 @@ typedef struct lathe_row_kind {
     const char *columns;          /* columns that the kind reads, for messages */
     int32_t n_segments;           /* segments in a shard per record */
     int32_t is_masked;            /* 1: shards store for each token whether it is a target */
+    int32_t is_padded;            /* 1: a row holds one sequence, and padding after it */
     int32_t has_lines;            /* 1: shards store the line of each record in the source files */
     /* LATHE_COLUMN_UNUSED, _OPTIONAL or _REQUIRED for each LATHE_COLUMN_*. An optional column
      * becomes required if the dataset names it. */

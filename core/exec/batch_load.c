@@ -16,6 +16,12 @@ int64_t lathe__batch_row(const lathe_program *p, const lathe_run_batch *b, int64
     return r < half ? pair : pairs + pair;
 }
 
+/* Tokens of a row that are copied: a program of shorter rows takes no padding. */
+static int64_t copied_tokens(const lathe_program *p, const lathe_run_batch *b)
+{
+    return b->row_tokens < p->row_tokens ? b->row_tokens : p->row_tokens;
+}
+
 /* Copies one column of the batch into the program's input [rows, tokens]. Rows and tokens that the
  * batch lacks get `padding`. from NULL: padding everywhere. */
 static void fill_input(const lathe_program *p, const lathe_run_batch *b, const int32_t *from,
@@ -24,23 +30,23 @@ static void fill_input(const lathe_program *p, const lathe_run_batch *b, const i
     const int64_t tokens = p->row_tokens;
     for (int64_t r = 0; r < p->n_rows; r++) {
         const int64_t row = from ? lathe__batch_row(p, b, r) : -1;
-        int64_t t = row >= 0 ? b->row_tokens : 0;
+        int64_t t = row >= 0 ? copied_tokens(p, b) : 0;
         if (t > 0)
-            memcpy(to + r * tokens, from + row * t, (size_t)t * sizeof *to);
+            memcpy(to + r * tokens, from + row * b->row_tokens, (size_t)t * sizeof *to);
         for (; t < tokens; t++)
             to[r * tokens + t] = padding;
     }
 }
 
-/* Positions of the longest document of a batch. */
-static int64_t longest_document(const lathe_run_batch *b)
+/* Positions of the longest document in the first n tokens of a batch's rows. */
+static int64_t longest_document(const lathe_run_batch *b, int64_t n)
 {
-    const int64_t n = (int64_t)b->n_rows * b->row_tokens;
     int64_t last = 0;
     if (!b->positions)
-        return b->row_tokens;
-    for (int64_t i = 0; i < n; i++)
-        last = b->positions[i] > last ? b->positions[i] : last;
+        return n;
+    for (int64_t r = 0; r < b->n_rows; r++)
+        for (int64_t t = r * b->row_tokens; t < r * b->row_tokens + n; t++)
+            last = b->positions[t] > last ? b->positions[t] : last;
     return last + 1;
 }
 
@@ -49,9 +55,9 @@ static int64_t longest_document(const lathe_run_batch *b)
 static void fill_positions(const lathe_model_config *model, const lathe_program *p,
                            const lathe_run_batch *b, int32_t *positions, int32_t *doc_start)
 {
-    const int64_t offset = lathe_model_position_offset(model, p->row_tokens, longest_document(b));
-    const int64_t tokens = p->row_tokens;
-    const size_t bytes = (size_t)b->row_tokens * sizeof *positions;
+    const int64_t tokens = p->row_tokens, n = copied_tokens(p, b);
+    const int64_t offset = lathe_model_position_offset(model, tokens, longest_document(b, n));
+    const size_t bytes = (size_t)n * sizeof *positions;
     for (int64_t r = 0; r < p->n_rows; r++) {
         const int64_t row = lathe__batch_row(p, b, r);
         for (int64_t t = 0; t < tokens; t++) {
@@ -127,6 +133,7 @@ static lathe_status fill_stage_inputs(const lathe_instance *from_stage, const la
     for (int32_t i = 0; stage && i < p->n_inputs; i++) {
         const int per_row = stage->inputs[i].per == LATHE_PER_ROW;
         const int64_t n = per_row ? 1 : p->row_tokens, n_given = per_row ? 1 : b->row_tokens;
+        const int64_t n_copied = n < n_given ? n : n_given;
         const float *from = find_input(b, stage->inputs[i].name);
         float *to = lathe_exec_input(p->exec, p->inputs[i]);
         if (!from && are_needed)
@@ -138,7 +145,7 @@ static lathe_status fill_stage_inputs(const lathe_instance *from_stage, const la
         for (int64_t r = 0; r < p->n_rows && from; r++) {
             const int64_t row = lathe__batch_row(p, b, r);
             if (row >= 0)
-                memcpy(to + r * n, from + row * n_given, (size_t)n_given * sizeof *to);
+                memcpy(to + r * n, from + row * n_given, (size_t)n_copied * sizeof *to);
         }
     }
     return LATHE_OK;
@@ -166,6 +173,41 @@ static void fill_last_mask(const lathe_program *p, const lathe_run_batch *b, con
             last = tokens[row + t] != pad ? t : last;
         to[row + last] = 1.0f;
     }
+}
+
+/* Tokens of row r without its padding, which is the row's last document and has no target. */
+static int64_t row_length(const lathe_run_batch *b, int64_t r, int32_t is_own)
+{
+    const int64_t n = b->row_tokens, row = r * n;
+    if (!b->doc_start || !b->targets)
+        return n;
+    const int64_t last = b->doc_start[row + n - 1];
+    int64_t t = last;
+    while (t < n && b->targets[row + t] < 0)
+        t++;
+    if (t < n)
+        return n;
+    return last > 0 ? last : is_own ? 0 : n;
+}
+
+int64_t lathe__batch_length(const lathe_run_batch *b, int32_t is_own)
+{
+    int64_t longest = 0;
+    for (int64_t r = 0; r < b->n_rows; r++) {
+        const int64_t length = row_length(b, r, is_own);
+        longest = length > longest ? length : longest;
+    }
+    return longest;
+}
+
+int64_t lathe__batch_tokens(const lathe_run_batch *b, int32_t are_padded, int32_t is_own)
+{
+    int64_t n = 0;
+    if (!are_padded)
+        return (int64_t)b->n_rows * b->row_tokens;
+    for (int64_t r = 0; r < b->n_rows; r++)
+        n += row_length(b, r, is_own);
+    return n;
 }
 
 lathe_status lathe__batch_check(const lathe_program *p, const lathe_run_batch *b, int64_t vocab)

@@ -15,7 +15,15 @@ int64_t lathe__batch_row(const lathe_program *p, const lathe_run_batch *b, int64
  *  from the shards, and their tokenizer's vocabulary when the run was opened. */
 lathe_status lathe__batch_check(const lathe_program *p, const lathe_run_batch *b, int64_t vocab);
 
-/** Copies a batch that was checked into a program's inputs.
+/** Tokens of the batch's longest sequence, where each row holds one sequence and then padding: a
+ *  document of its own, without targets. Rows without doc_start or targets count whole. is_own: the
+ *  batch is of the run's own data, whose rows of padding alone count 0. */
+int64_t lathe__batch_length(const lathe_run_batch *b, int32_t is_own);
+/** Tokens of the batch: the sum of those lengths if rows are padded, else of all rows in full. */
+int64_t lathe__batch_tokens(const lathe_run_batch *b, int32_t are_padded, int32_t is_own);
+
+/** Copies a batch that was checked into a program's inputs. A program of shorter rows takes the
+ * first tokens of each row.
  *
  *   n_pairs       pairs of the batch, for a stage on pairs: those after them are padding
  *   needs_inputs  1: LATHE_E_STATE if the batch lacks an input of the stage; 0: it is then 0

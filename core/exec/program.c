@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "ir/flops.h"
 #include "passes/passes.h"
 
 static lathe_status param_value(void *arg, const char *name, lathe_val *out)
@@ -296,6 +297,7 @@ lathe_status lathe_program_prepare(lathe_program *p, lathe_machine *m)
 {
     lathe_graph *g = p->graph;
     p->graph = NULL;
+    p->flops = lathe_graph_flops(g, 0);
     LATHE_TRY(lathe_exec_create(m, g, &p->exec));
     return LATHE_OK;
 }

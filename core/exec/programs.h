@@ -4,9 +4,22 @@
 
 #include "exec/program.h"
 
+enum { LATHE_MAX_SHORT = 7 };
+
+/** Programs of shorter rows than data.seq_len, in ascending order of their row_tokens; chosen by
+ *  the longest sequence of a batch (run/short_rows.h). */
+typedef struct lathe_short_programs {
+    lathe_program train[LATHE_MAX_SHORT], eval[LATHE_MAX_SHORT]; /* no exec: not prepared */
+    int32_t n;
+} lathe_short_programs;
+
 /** Programs are prepared when they are first needed; train is prepared with the plan. */
 typedef struct lathe_programs {
     lathe_program train, eval, logits;
+    lathe_short_programs shorter;
+    int32_t are_padded; /* 1: each row of a batch holds one sequence, and padding after it */
+    /* The programs of the last training forward and of the last evaluation; NULL: none yet. */
+    lathe_program *trained, *evaluated;
     lathe_program sampling; /* for curvature estimates; no exec: not needed */
     int32_t has_batch;      /* the inputs of train hold the last micro-batch */
     int32_t offloads;       /* train.offload_activations, where it moves something */

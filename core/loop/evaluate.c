@@ -19,9 +19,9 @@ static int32_t counts_tokens(const lathe_program *p)
 /* Records the most likely tokens of the batch just run. */
 static lathe_status observe_tops(lathe_run *run, lathe_calibration *c)
 {
-    const lathe_program *p = &run->programs.eval;
+    const lathe_program *p = run->programs.evaluated;
     const void *tops = NULL, *logprobs = NULL;
-    if (!counts_tokens(&run->programs.eval) || p->top == LATHE_NONE)
+    if (!counts_tokens(p) || p->top == LATHE_NONE)
         return LATHE_OK;
     const int32_t *targets = lathe_exec_input(p->exec, p->targets);
     LATHE_TRY(lathe_exec_fetch(p->exec, p->top, &tops));
@@ -82,10 +82,10 @@ lathe_status lathe_evaluate(lathe_run *run, int64_t max_batches, const volatile 
                                           "the losses of micro-batch", i + 1);
         sum += r.loss_sum;
         out->count += r.count;
-        for (int32_t k = 0; k < run->programs.eval.stage.n_metrics; k++) {
+        const lathe_program *p = run->programs.evaluated;
+        for (int32_t k = 0; k < p->stage.n_metrics; k++) {
             const void *value = NULL;
-            LATHE_TRY(lathe_exec_fetch(run->programs.eval.exec,
-                                       run->programs.eval.stage.metrics[k].sum, &value));
+            LATHE_TRY(lathe_exec_fetch(p->exec, p->stage.metrics[k].sum, &value));
             metrics[k] += (double)*(const float *)value;
         }
         LATHE_TRY(observe_tops(run, &calibration));

@@ -8,13 +8,14 @@
 /* done: number of micro-batches of the step that were computed before the search. */
 static lathe_status replay(lathe_run *run, int32_t done, lathe_nonfinite *search)
 {
-    const lathe_program *p = &run->programs.train;
     const int32_t n = run->set.gradient_accumulation_steps;
-    const int32_t end = lathe_exec_graph(p->exec)->n_nodes;
     for (int32_t m = done + 1; m <= n && !search->is_found; m++) {
         lathe_forward_result f = {.size = (uint32_t)sizeof f};
         LATHE_TRY(
             lathe_forward(run, NULL, LATHE_FORWARD_TRAIN, &f)); /* the batch is in place now */
+        const lathe_program *p = run->programs.trained;
+        const int32_t end = lathe_exec_graph(p->exec)->n_nodes;
+        search->program = p;
         run->sum.pending = 0;
         const int32_t accumulates = run->sum.backwards > 0;
         LATHE_TRY(lathe_nonfinite_in_nodes(search, 0, p->forward_end, accumulates, m));

@@ -52,6 +52,13 @@ static void on_node(const lathe_graph *g, int32_t i, double begin, double end)
     lathe_trace_span("op", n->label && n->label[0] ? n->label : op, begin, end, args);
 }
 
+/* exec NULL: that program is not part of the run. */
+static void watch(lathe_exec *exec, int wants)
+{
+    if (exec)
+        lathe_exec_watch(exec, wants ? on_node : NULL);
+}
+
 void lathe_run_trace_step(lathe_run *run, int64_t step)
 {
     if (!lathe_trace_on() && !run->trace.is_on)
@@ -60,7 +67,10 @@ void lathe_run_trace_step(lathe_run *run, int64_t step)
     lathe_exec *const execs[] = {run->programs.train.exec, run->programs.eval.exec,
                                  run->opt.update ? lathe_update_matrix(run->opt.update) : NULL};
     run->trace.is_on = wants;
+    for (int32_t i = 0; i < run->programs.shorter.n; i++) {
+        watch(run->programs.shorter.train[i].exec, wants);
+        watch(run->programs.shorter.eval[i].exec, wants);
+    }
     for (int i = 0; i < 3; i++)
-        if (execs[i])
-            lathe_exec_watch(execs[i], wants ? on_node : NULL);
+        watch(execs[i], wants);
 }

@@ -29,7 +29,7 @@ typedef struct lathe_training {
     lathe_figures figures; /* of the current step */
     /* "eval_<metric>"; NULL before the first evaluation */
     const char *eval_keys[LATHE_MAX_STAGE_METRICS];
-    double peak_flops, flops_per_token;
+    double peak_flops;
     struct lathe_saver *saver; /* NULL: no checkpoints */
     /* step of the checkpoint that bad steps led back to, and the number of times */
     int64_t rewound_to;

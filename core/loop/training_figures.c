@@ -33,6 +33,20 @@ lathe_status lathe__training_figures_write(lathe_training *t)
     return lathe_tensorboard_write(&t->tensorboard, step, f->n, f->keys, f->values);
 }
 
+/* Adds up the seconds per phase of the training programs since the last call. */
+static void take_times(lathe_programs *programs, double out[3])
+{
+    lathe_exec_times(programs->train.exec, out);
+    lathe_exec_times_reset(programs->train.exec);
+    for (int32_t i = 0; i < programs->shorter.n; i++) {
+        double phase[3];
+        lathe_exec_times(programs->shorter.train[i].exec, phase);
+        lathe_exec_times_reset(programs->shorter.train[i].exec);
+        for (int k = 0; k < 3; k++)
+            out[k] += phase[k];
+    }
+}
+
 /* Traces the step that has just ended, and its update. */
 static void trace_step(const lathe_step_record *step)
 {
@@ -53,13 +67,12 @@ void lathe__training_record(lathe_training *t, const lathe_step_record *step)
     f->n = 0;
     double phase[3];
     const double tokens_per_second = (double)sum->tokens / step->seconds;
-    const double flops = tokens_per_second * t->flops_per_token;
+    const double flops = sum->flops / step->seconds;
     if (t->peak_flops > 0.0 &&
         flops > t->peak_flops) /* the device is faster than the measured products */
         t->peak_flops = flops;
     const int64_t memory = lathe_machine_total(&run->machine, &run->machine.used);
-    lathe_exec_times(run->programs.train.exec, phase);
-    lathe_exec_times_reset(run->programs.train.exec);
+    take_times(&run->programs, phase);
     lathe__figures_add(f, "loss", r->loss);
     if (run->programs.train.stage.count_unit == LATHE_COUNT_TOKENS)
         lathe__figures_add(f, "perplexity", exp(r->loss));

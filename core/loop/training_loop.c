@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "ir/flops.h"
 #include "loop/run_trace.h"
 #include "loop/training.h"
 
@@ -101,9 +100,6 @@ lathe_status lathe_train(lathe_run *run, const lathe_train_options *options,
     *out = (lathe_train_result){.validation = NAN, .loss = NAN};
     if (run->open.mode != LATHE_OPEN_TRAIN)
         return lathe_error(LATHE_E_STATE, "the run was not opened for training");
-    t.flops_per_token =
-        lathe_graph_flops(lathe_exec_graph(run->programs.train.exec), 0) /
-        ((double)run->programs.train.n_rows * (double)run->programs.train.row_tokens);
     LATHE_TRY(lathe_peak_flops(run, &t.peak_flops));
     lathe_status status = lathe__training_begin(&t);
     if (options->steps)

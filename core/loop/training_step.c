@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "exec/batch_load.h"
 #include "loop/nonfinite_replay.h"
 #include "loop/training.h"
 
@@ -74,13 +75,18 @@ static lathe_status accumulate(lathe_training *t, int32_t *out_bad, double *out_
 
 /* Skips the rest of the step's batches, so that every step takes the same amount of data whatever
  * happened to it. */
-static lathe_status pass_over(lathe_loader *loader, lathe_counters *at, int32_t n)
+static lathe_status pass_over(lathe_loader *loader, int32_t are_padded, lathe_counters *at,
+                              int32_t n)
 {
     lathe_batch batch;
     for (int32_t i = 0; i < n; i++) {
         LATHE_TRY(lathe_loader_next(loader, &batch));
+        const lathe_run_batch rows = {.n_rows = batch.n_rows,
+                                      .row_tokens = batch.row_tokens,
+                                      .targets = batch.targets,
+                                      .doc_start = batch.doc_start};
         at->micro++;
-        at->tokens += (int64_t)batch.n_rows * batch.row_tokens;
+        at->tokens += lathe__batch_tokens(&rows, are_padded, 1);
         lathe_loader_cursor(loader, &at->cursor);
     }
     return LATHE_OK;
@@ -151,7 +157,8 @@ static lathe_status leave_out(lathe_training *t, int32_t n_done, double loss,
                               lathe_step_record *out)
 {
     lathe_run *run = t->run;
-    LATHE_TRY(pass_over(run->data.loader, &run->at, run->set.gradient_accumulation_steps - n_done));
+    LATHE_TRY(pass_over(run->data.loader, run->programs.are_padded, &run->at,
+                        run->set.gradient_accumulation_steps - n_done));
     LATHE_TRY(lathe__run_left_out(run, &out->result));
     out->result.loss = loss;
     return lathe_zero_grad(run);

@@ -8,6 +8,7 @@
 #include "exec/batch_load.h"
 #include "run/api_sizes.h"
 #include "run/run_saved.h"
+#include "run/short_rows.h"
 #include "update/curvature.h"
 #include "update/weight_average.h"
 
@@ -91,7 +92,7 @@ static lathe_status read_loss(lathe_program *p, double count, lathe_accumulated 
 static lathe_status read_loss_later(const lathe_programs *programs, double count,
                                     lathe_accumulated *sum)
 {
-    const lathe_program *p = &programs->train;
+    const lathe_program *p = programs->trained;
     float *to = programs->losses + sum->n_losses * (1 + LATHE_MAX_STAGE_METRICS);
     sum->n_losses++;
     sum->count += count;
@@ -127,17 +128,19 @@ lathe_status lathe__losses_settle(lathe_run *run, int32_t *out_bad, double *out_
     return LATHE_OK;
 }
 
-/* Runs a forward on the batch in the inputs of the training program. */
-static lathe_status train_forward(lathe_run *run, const lathe_run_batch *batch, int32_t own)
+/* Runs a forward on the batch in the inputs of the training program p. */
+static lathe_status train_forward(lathe_run *run, lathe_program *p, const lathe_run_batch *batch,
+                                  int32_t own)
 {
-    lathe_program *p = &run->programs.train;
+    const int64_t n_tokens = lathe__batch_tokens(batch, run->programs.are_padded, own);
     float *seed = lathe_exec_input(p->exec, p->seed);
     *seed = run->at.scaler.scale;
     LATHE_TRY(lathe_exec_send(p->exec));
     LATHE_TRY(lathe_exec_run_range(p->exec, 0, p->forward_end, run->sum.backwards > 0));
     run->at.micro++;
-    run->at.tokens += (int64_t)batch->n_rows * batch->row_tokens;
-    run->sum.tokens += (int64_t)batch->n_rows * batch->row_tokens;
+    run->at.tokens += n_tokens;
+    run->sum.tokens += n_tokens;
+    run->sum.flops += p->flops;
     if (own)
         lathe_loader_cursor(run->data.loader, &run->at.cursor);
     run->sum.pending = 1;
@@ -172,13 +175,15 @@ static lathe_status forward(lathe_run *run, const lathe_run_batch *batch, uint32
     } else {
         LATHE_TRY(lathe__batch_check(p, batch, run->model.vocab));
     }
+    p = lathe__short_rows_pick(&run->programs, p, batch, !given);
+    *(train ? &run->programs.trained : &run->programs.evaluated) = p;
     LATHE_TRY(lathe__batch_load(p, &run->model, &run->parts.stage, batch, n_pairs,
                                 !(flags & MODEL_ONLY), &count));
     set_rng(p, run->set.seed, run->at.micro);
     run->programs.has_batch |= train;
     *out = (lathe_forward_result){.size = (uint32_t)sizeof *out, .vocab_size = run->model.vocab};
     if (train) {
-        LATHE_TRY(train_forward(run, batch, !given));
+        LATHE_TRY(train_forward(run, p, batch, !given));
     } else {
         LATHE_TRY(lathe_exec_send(p->exec));
         LATHE_TRY(lathe_exec_run(p->exec, 0));
@@ -222,8 +227,8 @@ lathe_status lathe_backward(lathe_run *run, lathe_backward_result *out)
         LATHE_TRY(lathe_struct_check(out, "lathe_backward_result", LATHE_LEAST_BACKWARD));
     run->sum.pending = 0;
     lathe_update_forget_norm(run->opt.update);
-    LATHE_TRY(lathe_exec_run_range(run->programs.train.exec, run->programs.train.forward_end,
-                                   lathe_exec_graph(run->programs.train.exec)->n_nodes,
+    const lathe_program *p = run->programs.trained;
+    LATHE_TRY(lathe_exec_run_range(p->exec, p->forward_end, lathe_exec_graph(p->exec)->n_nodes,
                                    run->sum.backwards > 0));
     run->sum.backwards++;
     if (out) {
@@ -350,17 +355,20 @@ lathe_status lathe_logprobs(lathe_run *run, const lathe_run_batch *batch, float 
         return lathe_error(LATHE_E_ARG, "log-probabilities need a batch with targets");
     batch = &given;
     LATHE_TRY(forward(run, batch, MODEL_ONLY, 0, &result));
-    const lathe_program *p = &run->programs.eval;
+    const lathe_program *p = run->programs.evaluated;
+    const int64_t n = p->row_tokens < batch->row_tokens ? p->row_tokens : batch->row_tokens;
     if (p->logprobs == LATHE_NONE)
         return lathe_error(LATHE_E_UNSUPPORTED,
                            "the stage's loss uses no log-probabilities of the policy");
     const void *all = NULL;
-    LATHE_TRY(lathe_exec_fetch(run->programs.eval.exec, p->logprobs, &all));
+    LATHE_TRY(lathe_exec_fetch(p->exec, p->logprobs, &all));
     for (int64_t r = 0; r < p->n_rows; r++) {
         const int64_t row = lathe__batch_row(p, batch, r);
-        if (row >= 0)
-            memcpy(out + row * batch->row_tokens, (const float *)all + r * p->row_tokens,
-                   (size_t)batch->row_tokens * sizeof *out);
+        if (row < 0)
+            continue;
+        float *to = out + row * batch->row_tokens;
+        memset(to, 0, (size_t)batch->row_tokens * sizeof *to); /* padding that p has not */
+        memcpy(to, (const float *)all + r * p->row_tokens, (size_t)n * sizeof *to);
     }
     return LATHE_OK;
 }

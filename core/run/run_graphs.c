@@ -21,6 +21,7 @@
 #include "run/run_heads.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
+#include "run/short_rows.h"
 #include "run/token_check.h"
 
 /* Vocabulary for a model that does not name its size: that of the tokenizer, or, if the tokenizer
@@ -302,6 +303,18 @@ static lathe_status prepare(lathe_machine *m, lathe_programs *programs, lathe_me
     return LATHE_OK;
 }
 
+static lathe_status prepare_short(lathe_run *run)
+{
+    lathe_short_programs *shorter = &run->programs.shorter;
+    for (int32_t i = 0; i < shorter->n; i++) {
+        if (shorter->train[i].graph)
+            LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &shorter->train[i]));
+        if (shorter->eval[i].graph)
+            LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &shorter->eval[i]));
+    }
+    return LATHE_OK;
+}
+
 /* Evaluation is part of the plan when the run will evaluate. */
 static int evaluates(const lathe_run *run)
 {
@@ -327,7 +340,7 @@ static lathe_status build_programs(lathe_run *run)
         LATHE_TRY(lathe__curvature_build(run));
     if (evaluates(run))
         LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_EVAL, &run->programs.eval));
-    return LATHE_OK;
+    return lathe__short_rows_build(run, evaluates(run));
 }
 
 /* Warns if no product of the training graph can use fp8; the run's records then say bf16. */
@@ -422,6 +435,7 @@ lathe_status lathe__run_plan(lathe_run *run)
         LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &run->programs.train));
     if (run->programs.eval.graph)
         LATHE_TRY(prepare(&run->machine, &run->programs, &run->planned, &run->programs.eval));
+    LATHE_TRY(prepare_short(run));
     if (run->programs.sampling.graph)
         LATHE_TRY(lathe__curvature_prepared(
             run, prepare(&run->machine, &run->programs, &run->planned, &run->programs.sampling)));

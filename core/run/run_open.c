@@ -282,6 +282,10 @@ void lathe_run_close(lathe_run *run)
     close_program(&run->machine, &run->programs.eval);
     close_program(&run->machine, &run->programs.logits);
     close_program(&run->machine, &run->programs.sampling);
+    for (int32_t i = 0; i < run->programs.shorter.n; i++) {
+        close_program(&run->machine, &run->programs.shorter.train[i]);
+        close_program(&run->machine, &run->programs.shorter.eval[i]);
+    }
     lathe_update_destroy(run->opt.update);
     if (run->programs.arena) {
         lathe_machine_recount(&run->machine, LATHE_MEM_SCRATCH, LATHE_MEM_ACTIVATIONS,

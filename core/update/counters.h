@@ -16,6 +16,7 @@ typedef struct lathe_accumulated {
     double loss_sum, count;
     double metric_sums[LATHE_MAX_STAGE_METRICS];
     int64_t tokens;      /* all tokens seen, targets or not */
+    double flops;        /* of the forwards and their backwards; not part of a checkpoint */
     double data_seconds; /* time spent waiting for batches */
     int32_t backwards;   /* since zero_grad; 0: the next one overwrites the gradients */
     int32_t n_losses;    /* sums in programs.losses since the last lathe__losses_settle */

@@ -38,3 +38,16 @@ Test(cli_plan, the_work_of_a_small_model_is_shown_in_gflop)
     expect(LATHE " plan run.toml --train.max_steps 3 2>&1", 0, " GFLOP and 32 tokens per step");
     cr_expect_null(strstr(output, " 0.000 GFLOP"), "%s", output);
 }
+
+Test(cli_plan, row_lengths_of_padded_rows_are_listed)
+{
+    put("p.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
+    expect(LATHE
+           " plan run.toml --data.seq_len 200 --model.max_position_embeddings 256 "
+           "--stage.name dpo --data.datasets '[{path = \"p.jsonl\"}]' --train.max_steps 1 2>&1",
+           0, "rows of 64, 128, 192 or 200 tokens, as its longest sequence needs");
+    expect(LATHE " plan run.toml --data.seq_len 200 --model.max_position_embeddings 256 "
+                 "--train.max_steps 1 2>&1",
+           0, "work");
+    cr_expect_null(strstr(output, "at most"), "%s", output);
+}

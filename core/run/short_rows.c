@@ -1,0 +1,54 @@
+/* Builds and chooses the programs for short rows. */
+#include "run/short_rows.h"
+
+#include "data/row_kind.h"
+#include "exec/batch_load.h"
+#include "run/curvature_check.h"
+
+enum { GRAIN = 64 }; /* products of fewer rows run at a lower rate */
+
+int32_t lathe__short_lengths(int64_t row_tokens, int64_t out[LATHE_MAX_SHORT])
+{
+    const int64_t part = (row_tokens + LATHE_MAX_SHORT) / (LATHE_MAX_SHORT + 1);
+    const int64_t step = (part + GRAIN - 1) / GRAIN * GRAIN;
+    int32_t n = 0;
+    for (int64_t length = step; length < row_tokens; length += step)
+        out[n++] = length;
+    return n;
+}
+
+lathe_status lathe__short_rows_build(lathe_run *run, int32_t evaluates)
+{
+    lathe_short_programs *shorter = &run->programs.shorter;
+    lathe_program_config config = lathe__run_program_config(run);
+    int64_t lengths[LATHE_MAX_SHORT];
+    const lathe_stage_v1 *stage = config.stage ? config.stage->table : NULL;
+    run->programs.are_padded = stage && lathe_row_kind_get(stage->rows)->is_padded;
+    if (!run->programs.are_padded || run->programs.offloads || lathe__curvature_every(run) > 0)
+        return LATHE_OK;
+    shorter->n = lathe__short_lengths(run->set.seq_len, lengths);
+    for (int32_t i = 0; i < shorter->n; i++) {
+        config.row_tokens = lengths[i];
+        if (run->open.mode <= LATHE_OPEN_TRAIN)
+            LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_TRAIN, &shorter->train[i]));
+        if (evaluates)
+            LATHE_TRY(lathe_program_build(&config, LATHE_PROGRAM_EVAL, &shorter->eval[i]));
+    }
+    return LATHE_OK;
+}
+
+lathe_program *lathe__short_rows_pick(lathe_programs *programs, lathe_program *whole,
+                                      const lathe_run_batch *batch, int32_t is_own)
+{
+    lathe_short_programs *shorter = &programs->shorter;
+    lathe_program *of = whole == &programs->train  ? shorter->train
+                        : whole == &programs->eval ? shorter->eval
+                                                   : NULL;
+    if (!of || shorter->n == 0)
+        return whole;
+    const int64_t length = lathe__batch_length(batch, is_own);
+    for (int32_t i = 0; i < shorter->n; i++)
+        if (of[i].exec && of[i].row_tokens >= length)
+            return &of[i];
+    return whole;
+}
