@@ -30,27 +30,24 @@ static void place_warning(void *arg, const char *message)
     lathe__run_warn(part->run, section, key, "%s", message);
 }
 
-static lathe_status make(lathe_run *run, lathe_diags *diags, int32_t kind,
-                         const lathe_component *component, lathe_instance *out)
+/* Makes an instance of the component, with the values of its kind's table. */
+static lathe_status make(lathe_run *run, int32_t kind, const lathe_component *component,
+                         lathe_instance *out)
 {
     const lathe_part *part = lathe_config_part(run->config, kind);
     const lathe_value *values = part->values;
-    if (component != part->component || !values)
-        LATHE_TRY(lathe_config_bind(run->config, kind, component, diags, &values));
+    if (component != part->component || !values) {
+        lathe_diags own = {0};
+        const lathe_status bound = lathe_config_bind(
+            run->config, kind, component, run->open.diags ? run->open.diags : &own, &values);
+        lathe_diags_fini(&own);
+        LATHE_TRY(bound);
+    }
     warned_part warned = {run, kind};
     lathe_log_catch_warnings(place_warning, &warned);
     const lathe_status status = lathe_instance_init(out, component, values);
     lathe_log_catch_warnings(NULL, NULL);
     return status == LATHE_E_CONFIG ? lathe__run_refuse_part(run, kind) : status;
-}
-
-/* Opens a component that the configuration names exactly. */
-static lathe_status named(lathe_run *run, lathe_diags *diags, int32_t kind, lathe_instance *out)
-{
-    const lathe_part *part = lathe_config_part(run->config, kind);
-    if (part->is_none || !part->component)
-        return LATHE_OK;
-    return make(run, diags, kind, part->component, out);
 }
 
 /* Refuses a device that is named exactly and cannot run on this machine, with its reason. */
@@ -65,7 +62,7 @@ static lathe_status refuse_device(const lathe_run *run, const lathe_component *c
                              component->plugin->name, why);
 }
 
-static lathe_status open_device(lathe_run *run, lathe_diags *diags)
+static lathe_status open_device(lathe_run *run)
 {
     const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_DEVICE);
     const lathe_component *component = part->component;
@@ -79,7 +76,7 @@ static lathe_status open_device(lathe_run *run, lathe_diags *diags)
     } else {
         LATHE_TRY(refuse_device(run, component));
     }
-    LATHE_TRY(make(run, diags, LATHE_KIND_DEVICE, component, &run->parts.device));
+    LATHE_TRY(make(run, LATHE_KIND_DEVICE, component, &run->parts.device));
     uint32_t flags = run->set.deterministic ? LATHE_FLAG_DETERMINISTIC : 0;
     const int offers = LATHE_HAS((const lathe_device_v1 *)run->parts.device.table, capture_begin);
     const int captures = offers && run->set.capture != LATHE_CAPTURE_OFF;
@@ -96,7 +93,7 @@ static lathe_status open_device(lathe_run *run, lathe_diags *diags)
                              component->plugin->name);
 }
 
-static lathe_status open_attention(lathe_run *run, lathe_diags *diags)
+static lathe_status open_attention(lathe_run *run)
 {
     const lathe_part *part = lathe_config_part(run->config, LATHE_KIND_ATTENTION);
     const lathe_component **candidates = NULL;
@@ -107,7 +104,7 @@ static lathe_status open_attention(lathe_run *run, lathe_diags *diags)
     if (!run->parts.attention)
         return lathe_error(LATHE_E_NOMEM, "no memory for %lld attention backends", (long long)n);
     for (int64_t i = 0; i < n; i++) {
-        LATHE_TRY(make(run, diags, LATHE_KIND_ATTENTION, candidates[i], &run->parts.attention[i]));
+        LATHE_TRY(make(run, LATHE_KIND_ATTENTION, candidates[i], &run->parts.attention[i]));
         run->parts.n_attention++;
     }
     run->machine.attention = run->parts.attention;
@@ -115,8 +112,8 @@ static lathe_status open_attention(lathe_run *run, lathe_diags *diags)
     return LATHE_OK;
 }
 
-/* Opens all parts if diags collects their errors; otherwise stops at the first error. */
-static lathe_status open_parts(lathe_run *run, lathe_diags *diags)
+/* Opens all parts if run->open.diags collects their errors; otherwise stops at the first error. */
+lathe_status lathe__run_parts(lathe_run *run)
 {
     const struct {
         int32_t kind;
@@ -128,39 +125,19 @@ static lathe_status open_parts(lathe_run *run, lathe_diags *diags)
         {LATHE_KIND_OPTIMIZER, &run->parts.optimizer},
         {LATHE_KIND_SCHEDULER, &run->parts.scheduler},
     };
-    lathe_status first = open_attention(run, diags);
+    lathe_status first = open_attention(run);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const lathe_part *part = lathe_config_part(run->config, parts[i].kind);
         if (first != LATHE_OK && !run->open.diags)
             return first;
-        const lathe_status status = named(run, diags, parts[i].kind, parts[i].out);
+        if (part->is_none || !part->component)
+            continue;
+        const lathe_status status = make(run, parts[i].kind, part->component, parts[i].out);
         first = first != LATHE_OK ? first : status;
     }
-    if (first == LATHE_OK && run->parts.optimizer.component) {
+    if (first == LATHE_OK && run->parts.optimizer.component)
         first = lathe_answer_base_lr(&run->parts.optimizer, &run->opt.base_lr);
-    }
     return first;
-}
-
-lathe_status lathe__run_parts(lathe_run *run)
-{
-    lathe_diags own = {0};
-    const lathe_status status = open_parts(run, run->open.diags ? run->open.diags : &own);
-    lathe_diags_fini(&own);
-    return status;
-}
-
-/* Opens the device first, because values of the other components may depend on it. Opens all
- * components if errors are collected. */
-static lathe_status open_all(lathe_run *run, lathe_diags *diags)
-{
-    const lathe_status device = open_device(run, diags);
-    if (device != LATHE_OK && !run->open.diags)
-        return device;
-    LATHE_TRY(lathe__run_parts(run));
-    LATHE_TRY(device);
-    if (run->parts.quant.component)
-        run->machine.quant = &run->parts.quant;
-    return LATHE_OK;
 }
 
 /* Lists the precisions of the device: "fp32, bf16, fp16". */
@@ -239,16 +216,19 @@ static lathe_status settle_precision(lathe_run *run)
     return settle_gradients(run);
 }
 
+/* Opens the device first, because values of the other components may depend on it. Opens all
+ * components if errors are collected. */
 lathe_status lathe__run_components(lathe_run *run)
 {
-    lathe_diags own = {0};
-    lathe_status status = open_all(run, run->open.diags ? run->open.diags : &own);
-    if (status == LATHE_OK)
-        status = lathe__fastest_precision(run);
-    if (status == LATHE_OK)
-        status = settle_precision(run);
-    lathe_diags_fini(&own);
-    return status;
+    const lathe_status device = open_device(run);
+    if (device != LATHE_OK && !run->open.diags)
+        return device;
+    LATHE_TRY(lathe__run_parts(run));
+    LATHE_TRY(device);
+    if (run->parts.quant.component)
+        run->machine.quant = &run->parts.quant;
+    LATHE_TRY(lathe__fastest_precision(run));
+    return settle_precision(run);
 }
 
 void lathe__run_components_fini(lathe_run *run)

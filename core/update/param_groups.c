@@ -200,11 +200,14 @@ static void read_rates(const lathe_config *config, const lathe_instance *optimiz
         table->rates(optimizer->self, &info, out);
 }
 
-static lathe_status read_all(const lathe_config *config, const lathe_params *params,
-                             const lathe_instance *optimizer, double base_lr, lathe_arena *arena,
-                             lathe_diags *diags, lathe_param_groups *out)
+lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
+                                     const lathe_instance *optimizer, double base_lr,
+                                     lathe_arena *arena, lathe_diags *diags,
+                                     lathe_param_groups *out)
 {
-    const reader r = {.config = config, .params = params, .out = out, .diags = diags};
+    lathe_diags own = {0};
+    const reader r = {
+        .config = config, .params = params, .out = out, .diags = diags ? diags : &own};
     const int64_t n = params->n + 1;
     *out = (lathe_param_groups){.n = 1,
                                 .names = {"default"},
@@ -221,25 +224,15 @@ static lathe_status read_all(const lathe_config *config, const lathe_params *par
         out->group[i] = 0;
         read_rates(config, optimizer, base_lr, params, i, &out->rates[i]);
     }
-    LATHE_TRY(no_decay(&r, "no_decay_modules", in_module));
-    LATHE_TRY(no_decay(&r, "no_decay_params", covers));
-    LATHE_TRY(read_groups(&r, arena));
-    for (int32_t g = 0; g < out->n; g++) {
+    lathe_status status = no_decay(&r, "no_decay_modules", in_module);
+    if (status == LATHE_OK)
+        status = no_decay(&r, "no_decay_params", covers);
+    if (status == LATHE_OK)
+        status = read_groups(&r, arena);
+    for (int32_t g = 0; g < out->n && status == LATHE_OK; g++) {
         out->keys[g] = lathe_arena_printf(arena, "grad_norm/%s", out->names[g]);
-        if (out->keys[g] == NULL)
-            return LATHE_E_NOMEM;
+        status = out->keys[g] != NULL ? LATHE_OK : LATHE_E_NOMEM;
     }
-    return LATHE_OK;
-}
-
-lathe_status lathe_param_groups_read(const lathe_config *config, const lathe_params *params,
-                                     const lathe_instance *optimizer, double base_lr,
-                                     lathe_arena *arena, lathe_diags *diags,
-                                     lathe_param_groups *out)
-{
-    lathe_diags own = {0};
-    const lathe_status status =
-        read_all(config, params, optimizer, base_lr, arena, diags ? diags : &own, out);
     lathe_diags_fini(&own);
     return status;
 }

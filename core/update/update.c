@@ -401,19 +401,6 @@ static lathe_status figures(lathe_update *u, double *out_update2, double *out_pa
     return LATHE_OK;
 }
 
-/* Updates the tensors of step(), then the matrices. */
-static lathe_status update_all(lathe_update *u, lathe_update_args *args)
-{
-    const lathe_optimizer_step step = plugin_step(u, args->step, args->seed);
-    double update2 = 0.0, param2 = 0.0;
-    LATHE_TRY(send_step(u));
-    LATHE_TRY(run_parts(u, LATHE_QUEUE_STEP, &step));
-    LATHE_TRY(figures(u, &update2, &param2));
-    args->update_norm = sqrt(update2);
-    args->param_norm = sqrt(param2);
-    return u->offload ? lathe_offload_count_waits(u->offload) : LATHE_OK;
-}
-
 lathe_status lathe_update_run(lathe_update *u, lathe_update_args *args)
 {
     const double average = 1.0 / (args->count * args->loss_scale);
@@ -430,7 +417,14 @@ lathe_status lathe_update_run(lathe_update *u, lathe_update_args *args)
     if (args->max_grad_norm > 0.0 && norm > args->max_grad_norm)
         clip = args->max_grad_norm / (norm + 1e-6); /* torch.nn.utils.clip_grad_norm_ */
     fill_scalars(u, args, average * clip);
-    return update_all(u, args);
+    const lathe_optimizer_step step = plugin_step(u, args->step, args->seed);
+    double update2 = 0.0, param2 = 0.0;
+    LATHE_TRY(send_step(u));
+    LATHE_TRY(run_parts(u, LATHE_QUEUE_STEP, &step));
+    LATHE_TRY(figures(u, &update2, &param2));
+    args->update_norm = sqrt(update2);
+    args->param_norm = sqrt(param2);
+    return u->offload ? lathe_offload_count_waits(u->offload) : LATHE_OK;
 }
 
 lathe_status lathe_update_share(lathe_update *u, float share)

@@ -148,7 +148,9 @@ typedef struct lathe_model_builder {
     lathe_status (*part)(void *ctx, int32_t layer, int32_t part);
     /** [build] Adds a metric f32[], summed over the batch; the value shown is its sum over a step
      *  divided by the loss's count. With weight != 0 it is an auxiliary loss: training adds
-     *  weight * sum to the loss. At most 8 metrics, with unique names. */
+     *  weight * sum to the loss. build() does not know which of the N tokens are padding, so sums
+     *  over tokens include the padding tokens of short rows. At most 8 metrics, with unique
+     *  names. */
     lathe_status (*report)(void *ctx, const char *name, lathe_val sum, double weight);
 } lathe_model_builder;
 LATHE_ABI_SIZE(lathe_model_builder, 120);

@@ -7,11 +7,6 @@
 #include "rng_fill.h"
 #include "tensor_chunks.h"
 
-/** Updates n elements; the pointers are those of a tensor, advanced to the chunk's first
- *  element. */
-typedef void (*lathe_elementwise_fn)(const float *scalars, const lathe_optimizer_tensor *x,
-                                     uint64_t seed, uint64_t step);
-
 /* Elements per pass of the loop: their random numbers and parameters stay in the L1 cache. */
 #define LATHE_ELEMENTWISE_TILE 1024
 
@@ -126,16 +121,18 @@ static inline const uint16_t *lathe_elementwise_draw(lathe_elementwise_random *r
         }                                                                                          \
         lathe_shadow_refresh(x, 0, x->n);                                                          \
     }                                                                                              \
-    static void name##_chunk(const float *scalars, const lathe_optimizer_tensor *x, uint64_t seed, \
-                             uint64_t step)                                                        \
+    static void name##_chunk(void *ctx, const lathe_optimizer_step *s,                             \
+                             const lathe_optimizer_tensor *x, int64_t begin, int64_t end)          \
     {                                                                                              \
-        const float grad_scale = scalars[LATHE_SCALAR_GRAD_SCALE];                                 \
+        const uint64_t seed = s->seed, step = (uint64_t)s->step;                                   \
+        const float grad_scale = s->scalars[LATHE_SCALAR_GRAD_SCALE];                              \
         const name##_uniform u =                                                                   \
-            name##_prepare(scalars, (float)x->lr_mult, (float)x->weight_decay_mult);               \
+            name##_prepare(s->scalars, (float)x->lr_mult, (float)x->weight_decay_mult);            \
         lathe_elementwise_random numbers[4];                                                       \
         const uint16_t *random[4] = {NULL, NULL, NULL, NULL};                                      \
-        for (int64_t at = 0; at < x->n; at += LATHE_ELEMENTWISE_TILE) {                            \
-            const int64_t left = x->n - at;                                                        \
+        (void)ctx;                                                                                 \
+        for (int64_t at = begin; at < end; at += LATHE_ELEMENTWISE_TILE) {                         \
+            const int64_t left = end - at;                                                         \
             const lathe_optimizer_tensor tile = lathe_elementwise_range(                           \
                 x, at, left < LATHE_ELEMENTWISE_TILE ? left : LATHE_ELEMENTWISE_TILE);             \
             for (int k = 0; k < (n_slots) && !(exact); k++)                                        \
@@ -147,28 +144,14 @@ static inline const uint16_t *lathe_elementwise_draw(lathe_elementwise_random *r
         }                                                                                          \
     }
 
-typedef struct lathe_elementwise_job {
-    lathe_elementwise_fn fn;
-} lathe_elementwise_job;
-
-static inline void lathe_elementwise_body(void *ctx, const lathe_optimizer_step *step,
-                                          const lathe_optimizer_tensor *tensor, int64_t begin,
-                                          int64_t end)
-{
-    const lathe_optimizer_tensor x = lathe_elementwise_range(tensor, begin, end - begin);
-    ((const lathe_elementwise_job *)ctx)->fn(step->scalars, &x, step->seed, (uint64_t)step->step);
-}
-
-/** One optimizer step over all tensors: calls fn for each chunk, in parallel through
- *  host->parallel_for. Allocates nothing; the result does not depend on the thread count.
- *  LATHE_E_ARG: a tensor without param, grad or one of its n_slots slots. */
+/** One optimizer step over all tensors: calls fn, the name##_chunk of LATHE_ELEMENTWISE, for each
+ *  chunk, in parallel through host->parallel_for. Allocates nothing; the result does not depend on
+ *  the thread count. LATHE_E_ARG: a tensor without param, grad or one of its n_slots slots. */
 static inline lathe_status lathe_elementwise_run(const lathe_host *host,
                                                  const lathe_optimizer_step *step, int32_t n_slots,
-                                                 lathe_elementwise_fn fn)
+                                                 lathe_chunk_fn fn)
 {
-    lathe_elementwise_job job = {fn};
-    return lathe_chunks_run(host, step, n_slots, lathe_chunk_elements, lathe_elementwise_body,
-                            &job);
+    return lathe_chunks_run(host, step, n_slots, lathe_chunk_elements, fn, NULL);
 }
 
 #endif
