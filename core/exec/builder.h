@@ -24,6 +24,11 @@ typedef struct lathe__builder {
 /** Adds the inputs of a batch: tokens, positions, doc_start, targets. */
 lathe_status lathe__build_batch_inputs(lathe__builder *b);
 
+/** Adds the output of a head at every token: x [N,C] W [n_outputs,C]^T in f32; f32[N] if it has one
+ *  output. */
+lathe_status lathe__build_head_output(lathe_graph *g, const lathe_stage_head *head, lathe_val x,
+                                      lathe_val w, lathe_val *out);
+
 /** Adds the loss of the stage and what it asks for. program->stage is then the stage's answer, with
  *  the figures that the model's family reports; train: with its auxiliary losses. */
 lathe_status lathe__build_stage_loss(lathe__builder *b, int32_t train);

@@ -13,7 +13,7 @@ const char *lathe_mem_name(int32_t category)
 {
     static const char *const names[LATHE_N_MEM] = {
         "parameters", "gradients",  "optimizer", "quantized", "activations", "scratch",
-        "cache",      "checkpoint", "average",   "staging",   "offload"};
+        "cache",      "checkpoint", "average",   "staging",   "offload",     "models"};
     return category >= 0 && category < LATHE_N_MEM ? names[category] : "?";
 }
 

@@ -22,7 +22,8 @@ enum {
     LATHE_MEM_STAGING = 9,     /* transfer buffers of a device with its own memory */
     LATHE_MEM_OFFLOAD = 10,    /* in host memory: optimizer state (state_offload.h), activations
                                   (activation_offload.h) */
-    LATHE_N_MEM = 11
+    LATHE_MEM_MODELS = 11,     /* weights of other, frozen models: a teacher, a reward model */
+    LATHE_N_MEM = 12
 };
 
 /** Name of a category: "parameters", ... */

@@ -142,6 +142,26 @@ static lathe_status build_sample(lathe__builder *b)
     return LATHE_OK;
 }
 
+static lathe_status build_score(lathe__builder *b)
+{
+    static const lathe_stage_head score = {"score", 1, 0, "score of the sequence"};
+    lathe_program *p = b->program;
+    lathe_graph *g = b->build.graph;
+    const lathe_op_attrs row = {.count = p->row_tokens};
+    lathe_val in[2], w;
+    LATHE_TRY(lathe__build_batch_inputs(b));
+    LATHE_TRY(lathe_graph_input(g, "last_mask", lathe_desc_1d(LATHE_F32, p->n_rows * p->row_tokens),
+                                &p->last_mask));
+    LATHE_TRY(lathe_model_hidden(&b->build, &in[0]));
+    LATHE_TRY(param_value(b, "score.weight", &w));
+    LATHE_TRY(lathe__build_head_output(g, &score, in[0], w, &in[0]));
+    in[1] = p->last_mask;
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_MUL, NULL, in, 2, &in[0], 1, -1, "last"));
+    LATHE_TRY(lathe_graph_node(g, LATHE_OP_ROW_SUM, &row, in, 1, &p->scores, 1, -1, "score"));
+    lathe_graph_output(g, p->scores);
+    return LATHE_OK;
+}
+
 static lathe_status build_decode(lathe__builder *b)
 {
     lathe_program *p = b->program;
@@ -246,6 +266,9 @@ static lathe_status build(lathe__builder *b, int32_t kind)
     case LATHE_PROGRAM_SAMPLE:
         LATHE_TRY(build_sample(b));
         break;
+    case LATHE_PROGRAM_SCORE:
+        LATHE_TRY(build_score(b));
+        break;
     default:
         LATHE_TRY(build_decode(b));
     }
@@ -266,7 +289,7 @@ lathe_status lathe_program_build(const lathe_program_config *config, int32_t kin
     out->tokens = out->targets = out->positions = out->doc_start = out->seed = LATHE_NONE;
     out->kv_len = out->rng = out->loss = out->logprobs = out->logits = LATHE_NONE;
     out->top_logprobs = out->top = out->draw = out->sampled = out->pair_mask = LATHE_NONE;
-    out->target_mask = out->last_mask = LATHE_NONE;
+    out->target_mask = out->last_mask = out->scores = LATHE_NONE;
     LATHE_TRY(lathe_graph_create(config->params, &out->graph));
     /* TRAIN differentiates the distribution that the labels come from: SAMPLE needs its dropout */
     out->graph->drop_nothing = kind != LATHE_PROGRAM_TRAIN && kind != LATHE_PROGRAM_SAMPLE;

@@ -5,6 +5,7 @@
  *   EVAL      inputs -> loss, metrics, log-probabilities and most likely tokens of the policy
  *   LOGITS    inputs -> logits f32 [B*T, V]
  *   SAMPLE    inputs -> a token sampled from the policy at each position that has a target
+ *   SCORE     inputs -> f32 [B], the score of each row's sequence by a sequence classifier
  *   DECODE    tokens, positions, kv_len, caches -> logits f32 [1, V] of the last token
  */
 #ifndef LATHE_EXEC_PROGRAM_H
@@ -21,7 +22,8 @@ enum {
     LATHE_PROGRAM_EVAL = 1,
     LATHE_PROGRAM_LOGITS = 2,
     LATHE_PROGRAM_DECODE = 3,
-    LATHE_PROGRAM_SAMPLE = 4
+    LATHE_PROGRAM_SAMPLE = 4,
+    LATHE_PROGRAM_SCORE = 5
 };
 
 /* Prefix of the parameter names of the frozen reference model, for stages that need a separate
@@ -56,6 +58,7 @@ typedef struct lathe_program {
     lathe_val inputs[LATHE_MAX_STAGE_INPUTS]; /* [n_inputs] of the stage */
     int32_t n_inputs;
     lathe_val loss, logprobs, logits;
+    lathe_val scores;             /* SCORE */
     lathe_val draw, sampled;      /* SAMPLE: rng state i64[2], sampled tokens i32[B*T] */
     lathe_val top_logprobs, top;  /* EVAL: from HEAD_EVAL; LATHE_NONE: not requested by the stage */
     lathe_val *cache_k, *cache_v; /* [n_layers], DECODE */

@@ -150,12 +150,10 @@ static lathe_status stage_last_mask(void *ctx, lathe_val *out)
     return LATHE_OK;
 }
 
-/* x [N,C] W [n_outputs,C]^T in f32; a single output per token becomes f32[N]. */
-static lathe_status apply_head(const lathe__builder *b, const lathe_stage_head *head, lathe_val x,
-                               lathe_val w, lathe_val *out)
+lathe_status lathe__build_head_output(lathe_graph *g, const lathe_stage_head *head, lathe_val x,
+                                      lathe_val w, lathe_val *out)
 {
     const lathe_graph_api *api = lathe_graph_api_get();
-    lathe_graph *g = b->build.graph;
     const lathe_op_attrs f32 = {.dtype = LATHE_F32};
     const char *label = lathe_arena_strdup(&g->arena, head->name);
     lathe_desc desc;
@@ -186,8 +184,8 @@ static lathe_status stage_head(void *ctx, int32_t head, lathe_val *out)
         lathe_graph_set_layer(b->build.graph, -1, LATHE_BLOCK_NONE);
         lathe_stage_head_param(&stage->heads[head], name, sizeof name);
         LATHE_TRY(b->build.param(b, name, &w));
-        LATHE_TRY(
-            apply_head(b, &stage->heads[head], b->hidden[LATHE_MODEL_POLICY], w, &b->heads[head]));
+        LATHE_TRY(lathe__build_head_output(b->build.graph, &stage->heads[head],
+                                           b->hidden[LATHE_MODEL_POLICY], w, &b->heads[head]));
     }
     *out = b->heads[head];
     return LATHE_OK;

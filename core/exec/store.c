@@ -68,6 +68,9 @@ lathe_status lathe_store_init(lathe_store *store, lathe_params *params,
         if (lathe_params_has_shadow(params, i))
             row->shadow = take(&store->shadow_bytes,
                                n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
+        if (p->other)
+            row->other = take(&store->other_bytes,
+                              n * lathe_dtype_bytes(lathe_params_value_dtype(params, i)));
         for (int32_t k = 0; p->quantized && k < p->n_planes; k++)
             row->plane[k] = take(&store->plane_bytes, lathe_desc_bytes(&p->planes[k].desc));
         if (p->trainable && optimizer)
@@ -104,6 +107,7 @@ void lathe_store_bytes(const lathe_store *store, lathe_mem_bytes *bytes)
     bytes->by[LATHE_MEM_OPTIMIZER] += step_bytes(store);
     bytes->by[LATHE_MEM_QUANTIZED] += store->plane_bytes;
     bytes->by[LATHE_MEM_AVERAGE] += store->average_bytes;
+    bytes->by[LATHE_MEM_MODELS] += store->other_bytes;
 }
 
 lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
@@ -125,6 +129,8 @@ lathe_status lathe_store_place(lathe_store *store, lathe_machine *m)
     store->planes = p;
     LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_AVERAGE, store->average_bytes, &p));
     store->averages = p;
+    LATHE_TRY(lathe_machine_alloc(m, LATHE_MEM_MODELS, store->other_bytes, &p));
+    store->others = p;
     return LATHE_OK;
 }
 
@@ -138,6 +144,7 @@ void lathe_store_fini(lathe_store *store, lathe_machine *m)
         lathe_machine_free(m, LATHE_MEM_OPTIMIZER, step_bytes(store), store->step);
         lathe_machine_free(m, LATHE_MEM_QUANTIZED, store->plane_bytes, store->planes);
         lathe_machine_free(m, LATHE_MEM_AVERAGE, store->average_bytes, store->averages);
+        lathe_machine_free(m, LATHE_MEM_MODELS, store->other_bytes, store->others);
     }
     free(store->rows);
     memset(store, 0, sizeof *store);
@@ -181,6 +188,9 @@ void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot)
 
 void *lathe_store_value(const lathe_store *store, int32_t param)
 {
+    const int64_t other = store->rows[param].other;
     void *shadow = lathe_store_shadow(store, param);
+    if (other >= 0)
+        return store->others + other;
     return shadow ? shadow : lathe_store_master(store, param);
 }

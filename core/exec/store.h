@@ -11,7 +11,8 @@
  *                                             the update: those of step(), then MATRIX
  *   averages   | p0 f32 | p1 f32 | ...        trainable, when their average is kept
  *   slots      | p0.exp_avg | p0.exp_avg_sq | p1.exp_avg | ...
- *   planes     | p5.weight | p5.absmax | ...
+ *   others     | p8 c   | p9 f32 | ...        values of other, frozen models (teacher, reward
+ * model) planes     | p5.weight | p5.absmax | ...
  */
 #ifndef LATHE_EXEC_STORE_H
 #define LATHE_EXEC_STORE_H
@@ -22,7 +23,7 @@
 
 /* Offsets of one parameter in each family; -1: the family does not hold it. */
 typedef struct lathe_store_row {
-    int64_t master, shadow, grad, average;
+    int64_t master, shadow, grad, average, other;
     int64_t plane[LATHE_MAX_PLANES];
     int64_t slot[LATHE_MAX_SLOTS];
     lathe_slot slots[LATHE_MAX_SLOTS];
@@ -44,11 +45,12 @@ typedef struct lathe_store {
     lathe_store_row *rows;
     int32_t n_rows;
     int64_t master_bytes, shadow_bytes, grad_bytes, slot_bytes, plane_bytes, average_bytes;
+    int64_t other_bytes;
     int64_t wide_grad_bytes; /* bytes of the f32 gradients in grad_bytes */
-    char *masters, *shadows, *grads, *slots, *planes, *averages; /* NULL before place */
-    lathe_step_memory *step;                                     /* device; NULL before place */
-    lathe_machine *m; /* the memory is allocated from it */
-    int32_t is_host;  /* 1: the host may read and write the families */
+    char *masters, *shadows, *grads, *slots, *planes, *averages, *others; /* NULL before place */
+    lathe_step_memory *step; /* device; NULL before place */
+    lathe_machine *m;        /* the memory is allocated from it */
+    int32_t is_host;         /* 1: the host may read and write the families */
     /* target bytes per part of offloaded slots; 0: the slots are not offloaded */
     int64_t offload_buffer;
     int32_t slots_on_host;         /* 1: the slots are in pinned host memory */
@@ -77,7 +79,8 @@ float *lathe_store_average(const lathe_store *store, int32_t param);
 void *lathe_store_plane(const lathe_store *store, int32_t param, int32_t plane);
 void *lathe_store_slot(const lathe_store *store, int32_t param, int32_t slot);
 
-/** The values that kernels read: the shadow if the row has one, else the master. */
+/** The values that kernels read: the shadow if the row has one, else the master; for a row of
+ *  another model its only values. */
 void *lathe_store_value(const lathe_store *store, int32_t param);
 
 #endif

@@ -29,8 +29,8 @@ static lathe_status place_row(void *arg, int32_t index, const lathe_param *row, 
     const int64_t n = lathe_desc_count(&row->desc);
     void *memory = lathe_store_master(store, index);
     *out_dtype = LATHE_F32;
-    if (!memory && lathe_store_shadow(store, index)) {
-        memory = lathe_store_shadow(store, index);
+    if (!memory && !row->quantized) {
+        memory = lathe_store_value(store, index);
         *out_dtype = lathe_params_value_dtype(fill->params, index);
     }
     /* the values are encoded or copied to the device afterwards */
@@ -80,7 +80,7 @@ static lathe_status row_done(void *arg, int32_t index, const lathe_param *row, v
         return lathe_store_set(fill->store, index, data);
     if (fill->store->is_host) /* place_row gave the loader this address */
         return LATHE_OK;
-    return lathe_store_put(fill->store, lathe_store_shadow(fill->store, index), data,
+    return lathe_store_put(fill->store, lathe_store_value(fill->store, index), data,
                            lathe_desc_count(&row->desc) *
                                lathe_dtype_bytes(lathe_params_value_dtype(fill->params, index)));
 }

@@ -84,7 +84,9 @@ int32_t lathe_params_find(const lathe_params *params, const char *name)
 int32_t lathe_params_value_dtype(const lathe_params *params, int32_t index)
 {
     const lathe_param *p = params->rows[index];
-    return p->desc.rank < 2 || p->stage_head ? LATHE_F32 : params->compute_dtype;
+    if (p->desc.rank < 2 || p->stage_head)
+        return LATHE_F32;
+    return p->other ? p->dtype : params->compute_dtype;
 }
 
 int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index)
@@ -96,12 +98,14 @@ int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index)
 int32_t lathe_params_has_master(const lathe_params *params, int32_t index)
 {
     const lathe_param *p = params->rows[index];
-    return !p->quantized && (p->trainable || lathe_params_value_dtype(params, index) == LATHE_F32);
+    return !p->quantized && !p->other &&
+           (p->trainable || lathe_params_value_dtype(params, index) == LATHE_F32);
 }
 
 int32_t lathe_params_has_shadow(const lathe_params *params, int32_t index)
 {
-    return !params->rows[index]->quantized && lathe_params_value_dtype(params, index) != LATHE_F32;
+    const lathe_param *p = params->rows[index];
+    return !p->quantized && !p->other && lathe_params_value_dtype(params, index) != LATHE_F32;
 }
 
 lathe_param_info lathe_params_info(const lathe_params *params, int32_t index)

@@ -17,6 +17,9 @@ enum {
     LATHE_HEAD_SAVED = 2 /* it must have them: it is the folder of a sequence classifier */
 };
 
+/* Which model a row belongs to, besides the run's own and its reference copy. */
+enum { LATHE_OTHER_NONE = 0, LATHE_OTHER_TEACHER = 1, LATHE_OTHER_REWARD = 2 };
+
 typedef struct lathe_param {
     const char *name;   /* unique */
     lathe_desc desc;    /* F32: shape of the master copy */
@@ -28,6 +31,8 @@ typedef struct lathe_param {
     int32_t quantized;  /* stored only as planes */
     int32_t transposed; /* Conv1D: files store [in, out] */
     int32_t reference;  /* belongs to the frozen reference copy of the model */
+    int32_t other;      /* LATHE_OTHER_*: belongs to another, frozen model */
+    int32_t dtype;      /* of a matrix of another model in computation; else that of the table */
     int32_t head_rows;  /* rows of one head in a query or key projection, else 0 */
     int32_t stage_head; /* LATHE_HEAD_*; a head always trains and is read in f32 */
     double init_scale;
@@ -68,7 +73,8 @@ int32_t lathe_params_grad_dtype(const lathe_params *params, int32_t index);
 /** Whether it has an f32 master copy: if it is trainable or read in f32, and not quantized. */
 int32_t lathe_params_has_master(const lathe_params *params, int32_t index);
 
-/** Whether it has a copy in the compute dtype, besides the master or instead of it. */
+/** Whether it has a copy in the compute dtype, besides the master or instead of it. Rows of other
+ *  models have neither a master nor such a copy, but their values alone. */
 int32_t lathe_params_has_shadow(const lathe_params *params, int32_t index);
 
 /** The row in the form that plugins get. */

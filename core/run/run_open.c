@@ -11,6 +11,7 @@
 #include "run/dry_run.h"
 #include "run/fit.h"
 #include "run/generate.h"
+#include "run/reward_model.h"
 #include "run/run_check.h"
 #include "run/run_saved.h"
 #include "run/run_state.h"
@@ -278,6 +279,7 @@ void lathe_run_close(lathe_run *run)
     if (!run)
         return;
     lathe_generator_destroy(run);
+    lathe__reward_destroy(run);
     close_program(&run->machine, &run->programs.train);
     close_program(&run->machine, &run->programs.eval);
     close_program(&run->machine, &run->programs.logits);

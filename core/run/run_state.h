@@ -62,6 +62,7 @@ struct lathe_run {
     lathe_saved_state saved; /* pointers to these parts, for core/checkpoint (run_saved.h) */
     lathe_trace_range trace;
     struct lathe_generator *generator; /* made by the first lathe_generate */
+    struct lathe_scorer *reward;       /* reward_model.h; NULL: none */
 };
 
 /** Opens a run for `mode`. All configuration errors are in the thread's message, one per line. */

@@ -1,0 +1,53 @@
+/* A reward model beside a run, which scores sequences of the run's tokens. */
+#include "run/reward_model.h"
+
+#include "base/error.h"
+#include "run/same_vocabulary.h"
+
+lathe_status lathe__reward_plan(lathe_run *run, const char *section, const char *key,
+                                const char *path, int32_t n_rows, int64_t row_tokens)
+{
+    const lathe_scorer_config config = {.machine = &run->machine,
+                                        .source = {.registry = run->registry},
+                                        .path = path,
+                                        .n_rows = n_rows,
+                                        .row_tokens = row_tokens,
+                                        .compute_dtype = run->set.compute_dtype};
+    const lathe_status status = lathe_scorer_create(&config, &run->reward);
+    if (status == LATHE_E_CONFIG)
+        return lathe__run_refuse(run, section, key, "%s.%s: %s", section, key,
+                                 lathe_error_message());
+    LATHE_TRY(status);
+    LATHE_TRY(lathe__run_check_vocabulary(run, section, key, path, "the reward model",
+                                          lathe_scorer_model(run->reward), 0));
+    const lathe_scorer_needs needs = lathe_scorer_needs_get(run->reward);
+    lathe_programs *programs = &run->programs;
+    if (needs.arena_bytes > programs->arena_bytes)
+        programs->arena_bytes = needs.arena_bytes;
+    if (needs.activation_bytes > programs->activation_bytes)
+        programs->activation_bytes = needs.activation_bytes;
+    run->planned.by[LATHE_MEM_MODELS] += needs.model_bytes;
+    run->planned.by[LATHE_MEM_ACTIVATIONS] += needs.input_bytes;
+    run->planned.by[LATHE_MEM_STAGING] += needs.staging_bytes;
+    return LATHE_OK;
+}
+
+lathe_status lathe__reward_place(lathe_run *run)
+{
+    LATHE_TRY(lathe_scorer_place(run->reward, run->programs.arena));
+    return lathe_scorer_load(run->reward);
+}
+
+lathe_status lathe__reward_score(lathe_run *run, const lathe_scored *sequences, int32_t n,
+                                 double *out)
+{
+    if (!run->reward)
+        return lathe_error(LATHE_E_STATE, "the run has no reward model");
+    return lathe_scorer_score(run->reward, sequences, n, out);
+}
+
+void lathe__reward_destroy(lathe_run *run)
+{
+    lathe_scorer_destroy(run->reward);
+    run->reward = NULL;
+}

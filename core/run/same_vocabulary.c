@@ -1,0 +1,58 @@
+/* Checks that another model reads the tokens of the run. */
+#include "run/same_vocabulary.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "tokenjson/tokenizer_file.h"
+
+/* The first id whose token differs; -1: none. */
+static int32_t first_other(const lathe_tokenizer *a, const lathe_tokenizer *b)
+{
+    const int64_t n_a = lathe_tokenizer_vocab_size(a), n_b = lathe_tokenizer_vocab_size(b);
+    const int64_t n = n_a > n_b ? n_a : n_b;
+    for (int32_t id = 0; id < n; id++) {
+        int64_t in_a = 0, in_b = 0;
+        const char *x = id < n_a ? lathe_tokenizer_token(a, id, &in_a) : NULL;
+        const char *y = id < n_b ? lathe_tokenizer_token(b, id, &in_b) : NULL;
+        if (!x != !y || in_a != in_b || (x && memcmp(x, y, (size_t)in_a) != 0))
+            return id;
+    }
+    return -1;
+}
+
+static lathe_status compare(const lathe_run *run, const char *section, const char *key,
+                            const char *folder, const char *what)
+{
+    lathe_tokenizer *other = NULL;
+    LATHE_TRY(lathe_tokenizer_load(folder, &other));
+    const int32_t id = first_other(run->data.tokenizer, other);
+    lathe_tokenizer_destroy(other);
+    if (id < 0)
+        return LATHE_OK;
+    return lathe__run_refuse(
+        run, section, key,
+        "%s.%s = \"%s\": %s has another vocabulary: token %d differs; expected "
+        "a model with the tokenizer of the run",
+        section, key, folder, what, id);
+}
+
+lathe_status lathe__run_check_vocabulary(const lathe_run *run, const char *section, const char *key,
+                                         const char *folder, const char *what,
+                                         const lathe_model_config *other, int32_t exact)
+{
+    lathe_arena arena = LATHE_ARENA_INIT;
+    if (exact && other->vocab != run->model.vocab)
+        return lathe__run_refuse(
+            run, section, key,
+            "%s.%s = \"%s\": %s has a vocabulary of %lld tokens, and the model "
+            "one of %lld; expected the same vocabulary",
+            section, key, folder, what, (long long)other->vocab, (long long)run->model.vocab);
+    const char *file = lathe_path_join(&arena, folder, "tokenizer.json");
+    lathe_status status = file ? LATHE_OK : LATHE_E_NOMEM;
+    if (status == LATHE_OK && run->data.tokenizer && lathe_path_exists(file))
+        status = compare(run, section, key, folder, what);
+    lathe_arena_fini(&arena);
+    return status;
+}

@@ -1,0 +1,14 @@
+/* Checks that another model reads the tokens of the run: a teacher, a reward model. */
+#ifndef LATHE_RUN_SAME_VOCABULARY_H
+#define LATHE_RUN_SAME_VOCABULARY_H
+
+#include "run/run_state.h"
+
+/** Refuses at section.key the model in `folder`, called `what` ("the teacher"), if its tokenizer is
+ *  not the run's: tokens of the same id have other texts. A folder without tokenizer.json and a run
+ *  without a tokenizer are not compared. exact: the sizes of the vocabularies must be equal too. */
+lathe_status lathe__run_check_vocabulary(const lathe_run *run, const char *section, const char *key,
+                                         const char *folder, const char *what,
+                                         const lathe_model_config *other, int32_t exact);
+
+#endif
